@@ -1,0 +1,161 @@
+# make help lists what there is to make.
+
+GO     := $(or $(shell command -v go),/usr/local/go/bin/go)
+CC      = gcc
+BUILD  := build
+
+# Tests and generators call go, gofmt and gcc by name.
+export PATH := $(abspath $(dir $(GO))):$(PATH)
+# The Go programs are built without cgo; only the race detector needs it.
+export CGO_ENABLED = 0
+# Where tests find what is built here: bin, guest, bench.
+export PEGASUS_BUILD = $(abspath $(BUILD))
+
+DEMO        ?=
+FUZZTIME    ?= 5s
+SOAKTIME    ?= 10m
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Debian packages, each where it is needed first.
+BUILD_NEEDS := ca-certificates gcc libc6-dev
+RUN_NEEDS   := ffmpeg
+TEST_NEEDS  := clang-14 g++
+
+.DELETE_ON_ERROR:
+.PHONY: build binaries guest guest-asan benchmarks run bench soak test check format vet staticcheck tidy \
+	generate stale unit race fuzz fresh-test deps deps-build deps-run clean help
+
+build: binaries guest benchmarks ## build everything (the default)
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# --- Go programs
+
+binaries: | deps-build
+	@mkdir -p $(BUILD)/bin
+	$(GO) build -trimpath -o $(BUILD)/bin/ ./cmd/pegasusd ./cmd/pegasus ./cmd/pegasus-guest
+
+# --- the guest's C library
+
+C_FLAGS    := -std=gnu11 -Wall -Wextra -Werror -pthread -MMD -MP
+GUEST      := guest/libcuda
+GUEST_SRC  := $(wildcard $(GUEST)/*.c)
+GUEST_LINK := -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,--version-script=$(GUEST)/zz_libcuda.map
+GUEST_C    := $(C_FLAGS) -fPIC -fvisibility=hidden -Iguest/include -I$(GUEST)
+ASAN       := -fsanitize=address,undefined -fno-omit-frame-pointer
+
+guest: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libcuda.so
+guest-asan: $(BUILD)/guest/asan/libcuda.so.1 $(BUILD)/guest/asan/libcuda.so
+
+$(BUILD)/guest/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(GUEST)/zz_libcuda.map
+	$(CC) $(filter %.o,$^) $(GUEST_LINK) -Wl,-z,defs -o $@
+
+$(BUILD)/guest/asan/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/asan/obj/%.o) $(GUEST)/zz_libcuda.map
+	$(CC) $(ASAN) $(filter %.o,$^) $(GUEST_LINK) -o $@
+
+$(BUILD)/guest/obj/%.o: $(GUEST)/%.c Makefile | deps-build
+	@mkdir -p $(@D)
+	$(CC) -O2 $(GUEST_C) -c $< -o $@
+
+$(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(ASAN) $(GUEST_C) -c $< -o $@
+
+%/libcuda.so: %/libcuda.so.1
+	ln -sf libcuda.so.1 $@
+
+# --- benchmark programs: one source of its own each, and what they share
+
+BENCH        := guest/bench
+BENCH_SHARED := bench options latency report
+BENCH_OWN    := vectoradd matmul blackscholes walsh reduction histogram busy calls
+
+benchmarks: $(BENCH_OWN:%=$(BUILD)/bench/%)
+
+$(BENCH_OWN:%=$(BUILD)/bench/%): $(BUILD)/bench/%: $(BUILD)/bench/obj/%.o $(BENCH_SHARED:%=$(BUILD)/bench/obj/%.o) | guest
+	$(CC) $^ -L$(BUILD)/guest -lcuda -lm -o $@
+
+$(BUILD)/bench/obj/%.o: $(BENCH)/%.c $(wildcard $(BENCH)/kernels/zz_*.ptx) Makefile | deps-build
+	@mkdir -p $(@D)
+	$(CC) -O2 $(C_FLAGS) -Iguest/include -Wa,-I$(BENCH)/kernels -c $< -o $@
+
+-include $(wildcard $(BUILD)/guest/obj/*.d $(BUILD)/guest/asan/obj/*.d $(BUILD)/bench/obj/*.d)
+
+# --- the main job and the benchmarks
+
+run: deps-build deps-run ## set up, then show programs of several domains share one accelerator
+	@$(MAKE) --no-print-directory build
+	$(BUILD)/bin/pegasus demo $(DEMO)
+
+bench: build ## measure, to a table and build/bench.json
+	$(GO) run ./cmd/measure -o $(BUILD)/bench.json
+
+# --- tests
+
+test: deps ## set up and run all tests
+	@scripts/step 'Build' $(MAKE) build guest-asan
+	@scripts/step 'Format, vet, staticcheck, tidy, generated files' $(MAKE) -k format vet staticcheck tidy stale
+	@scripts/step 'Tests' $(MAKE) unit
+	@scripts/step 'Tests with the race detector' $(MAKE) race
+	@scripts/step 'Fuzz each decoder for $(FUZZTIME)' $(MAKE) fuzz
+	@echo 'All tests passed.'
+
+check: build guest-asan format vet staticcheck tidy stale ## the fast part of the tests
+	@$(MAKE) --no-print-directory race
+
+format:
+	@bad=$$(find . -path ./$(BUILD) -prune -o -name '*.go' -exec gofmt -l {} +); \
+	[ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	$(GO) run $(STATICCHECK) ./...
+
+tidy:
+	$(GO) mod tidy -diff
+	$(GO) mod verify >/dev/null
+
+generate: deps ## write the generated files anew
+	$(GO) generate ./...
+
+stale: generated = git ls-files -co --exclude-standard '*zz_*' | sort | xargs sha256sum
+stale:
+	@mkdir -p $(BUILD)
+	@$(generated) >$(BUILD)/generated.before
+	$(GO) generate ./...
+	@$(generated) | diff $(BUILD)/generated.before - || { echo 'These files were stale. They are written anew: look at them and commit.'; exit 1; }
+
+PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test$$')
+
+unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
+	$(GO) test -timeout 20m $(PACKAGES)
+	$(GO) test -timeout 30m ./test
+
+race: | deps-build ## the tests of the Go packages with the race detector
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(PACKAGES)
+
+fuzz: ## fuzz each decoder for FUZZTIME
+	GO=$(GO) scripts/fuzz $(FUZZTIME)
+
+soak: build guest-asan ## the tests that take SOAKTIME each
+	SOAKTIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count 1 -timeout 12h -v ./...
+
+fresh-test: ## try the README's commands in a bare Debian of their own
+	GO=$(GO) scripts/fresh-test
+
+# --- what else must be installed
+
+deps: ## install what building, running and testing need
+	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS)
+
+deps-build:
+	@scripts/deps $(BUILD_NEEDS)
+
+deps-run:
+	@scripts/deps $(RUN_NEEDS)
+
+clean: ## remove what was built
+	rm -rf $(BUILD)
