@@ -1,0 +1,52 @@
+package cuda
+
+// SymbolKind says where a symbol of the guest library is answered.
+type SymbolKind uint8
+
+const (
+	SymbolStub      SymbolKind = iota // nowhere: CUDA_ERROR_NOT_SUPPORTED
+	SymbolLocal                       // in the guest
+	SymbolForwarded                   // by the worker
+)
+
+// Symbol is one exported symbol of the guest library.
+type Symbol struct {
+	Name     string
+	Kind     SymbolKind
+	Tier     int    // 1: ffmpeg's loader, 2: the CUDA runtime, 3: the rest
+	Programs string // who is known to look it up, separated by commas
+}
+
+// Symbols are all symbols that the guest library exports.
+func Symbols() []Symbol { return symbols }
+
+// CoverageCounts says how many symbols there are of each kind.
+type CoverageCounts struct {
+	Symbols   int `json:"symbols"`
+	Local     int `json:"local"`
+	Forwarded int `json:"forwarded"`
+	Stubs     int `json:"stubs"`
+}
+
+// Implemented counts the symbols that do something.
+func (c CoverageCounts) Implemented() int { return c.Local + c.Forwarded }
+
+// Coverage counts the symbols of a tier; tier 0 is all of them.
+func Coverage(tier int) CoverageCounts {
+	var c CoverageCounts
+	for _, s := range symbols {
+		if tier != 0 && s.Tier != tier {
+			continue
+		}
+		c.Symbols++
+		switch s.Kind {
+		case SymbolLocal:
+			c.Local++
+		case SymbolForwarded:
+			c.Forwarded++
+		default:
+			c.Stubs++
+		}
+	}
+	return c
+}

@@ -1,0 +1,49 @@
+// Package cuda is the CUDA driver API as data: numbers, results, argument
+// records and the wire operations that calls fold into. It has no behaviour;
+// everything that speaks of CUDA, on either side of a call buffer, imports it.
+package cuda
+
+// Result is a CUresult. Zero is success.
+type Result int32
+
+// Error makes a Result usable as a Go error; callers compare with Success first.
+func (r Result) Error() string { return r.Name() }
+
+// Device describes one device to a guest: the answers to all attribute queries.
+type Device struct {
+	Name       string
+	UUID       [16]byte
+	TotalMem   uint64
+	PCIBusID   string
+	Attributes [NumAttributes]int32 // index: CUdevice_attribute
+}
+
+// NumAttributes bounds the attribute numbers that a snapshot carries.
+const NumAttributes = 160
+
+// ModuleLayout says what a loaded module offers: all that a guest needs to
+// launch its kernels and find its variables without asking again.
+type ModuleLayout struct {
+	Functions []FunctionLayout
+	Globals   []GlobalLayout
+}
+
+// FunctionLayout describes one kernel.
+type FunctionLayout struct {
+	Name                                        string
+	ParamBytes                                  uint32
+	Params                                      []ParamLayout
+	MaxThreads, StaticShared                    int32
+	ConstBytes, LocalBytes, Registers           int32
+	PTXVersion, BinaryVersion, MaxDynamicShared int32
+}
+
+// ParamLayout is the place of one kernel parameter in the parameter block.
+type ParamLayout struct{ Offset, Size uint32 }
+
+// GlobalLayout is one module variable.
+type GlobalLayout struct {
+	Name    string
+	Address uint64
+	Size    uint64
+}

@@ -1,0 +1,268 @@
+package main
+
+import "strings"
+
+func emitImpl(w *writer, s *spec) {
+	w.cHeader("What stands behind the exported symbols.")
+	w.f(`#ifndef PEGASUS_ZZ_IMPL_H
+#define PEGASUS_ZZ_IMPL_H
+
+/*
+ * Every exported symbol first calls pg_enter, declared in entry.h, unless it may
+ * be called before cuInit; what pg_enter returns, if not CUDA_SUCCESS, is what the
+ * caller gets. A symbol without implementation returns what pg_unsupported does.
+ *
+ * Streams: CU_STREAM_PER_THREAD arrives as itself, whether the program asked for
+ * it by handle or by a _ptsz symbol. Synchronous copies and fills, which have no
+ * stream in the API, get it as one more argument: CU_STREAM_LEGACY from the plain
+ * symbol, CU_STREAM_PER_THREAD from the _ptds one.
+ */
+
+#include "cuda.h"
+
+`)
+	for _, f := range s.Functions {
+		if f.implemented() {
+			w.f("%s;\n", implPrototype(s, f))
+		}
+	}
+	w.f("\n#endif\n")
+}
+
+func implPrototype(s *spec, f *function) string {
+	p := strings.Replace(prototype(f, "pg_"+f.Symbol), " CUDAAPI", "", 1)
+	if f.takesStream(s) {
+		p = strings.TrimSuffix(p, ")") + ", CUstream stream)"
+	}
+	return p
+}
+
+func emitExports(w *writer, s *spec) {
+	w.cHeader("The exported symbols of libcuda.so.1: what each does is decided in cuda/spec/overlay.toml.")
+	w.f(`#define __CUDA_API_VERSION_INTERNAL
+#define PEGASUS_CUDA_ALL
+#include "zz_impl.h"
+
+#include "entry.h"
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* The null stream of a _ptsz symbol is the thread's own. */
+static inline CUstream own_stream(CUstream stream)
+{
+	return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+/* Sizes that do not fit the first ABI's 32 bits are as large as these can say. */
+static inline unsigned int narrow_size(size_t n)
+{
+	return n > UINT32_MAX ? UINT32_MAX : (unsigned int)n;
+}
+
+static CUresult stub(const char *symbol)
+{
+	CUresult r = pg_enter(0);
+	return r ? r : pg_unsupported(symbol);
+}
+
+`)
+	emitConversions(w, s)
+	for _, f := range s.Functions {
+		w.f("EXPORT %s\n{\n", prototype(f, f.Symbol))
+		emitBody(w, s, f)
+		w.f("}\n\n")
+	}
+}
+
+func emitBody(w *writer, s *spec, f *function) {
+	d := f.decision
+	if d.Body == bodyStub {
+		w.f("\treturn stub(\"%s\");\n", f.Symbol)
+		return
+	}
+	if !d.BeforeInit {
+		w.f("\tCUresult r = pg_enter(0);\n\tif (r)\n\t\treturn r;\n")
+	}
+	if d.Body == bodyConstant {
+		emitConstant(w, f)
+		return
+	}
+	target := f.target(s)
+	if target == nil {
+		w.f("\treturn pg_unsupported(\"%s\");\n", f.Symbol)
+		return
+	}
+	emitCall(w, s, f, target)
+}
+
+func emitConstant(w *writer, f *function) {
+	for _, name := range sortedKeys(f.decision.Out) {
+		w.f("\tif (!%s)\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n\t*%s = %d;\n", name, name, f.decision.Out[name])
+	}
+	w.f("\treturn %s;\n", f.decision.Result)
+}
+
+// argument is how one parameter of the target is filled.
+type argument struct {
+	before, value, after string
+}
+
+// emitCall calls the target's implementation with f's arguments.
+func emitCall(w *writer, s *spec, f, target *function) {
+	var args []argument
+	for _, p := range missing(f, target) {
+		w.f("\tif (%s)\n\t\treturn CUDA_ERROR_NOT_SUPPORTED;\n", p.Name)
+	}
+	for i, p := range target.Params {
+		args = append(args, convert(f, matching(f, target, i), p))
+	}
+	if target.takesStream(s) {
+		stream := "CU_STREAM_LEGACY"
+		if f.Stream == "ptds" {
+			stream = "CU_STREAM_PER_THREAD"
+		}
+		args = append(args, argument{value: stream})
+	}
+	var values []string
+	after := ""
+	for _, a := range args {
+		w.f("%s", a.before)
+		after += a.after
+		values = append(values, a.value)
+	}
+	call := "pg_" + target.Symbol + "(" + strings.Join(values, ", ") + ")"
+	if after == "" {
+		w.f("\treturn %s;\n", call)
+		return
+	}
+	w.f("\tr = %s;\n%s\treturn r;\n", call, after)
+}
+
+// matching is f's parameter for the target's i-th: by place when they have equally
+// many, else by name.
+func matching(f, target *function, i int) param {
+	if len(f.Params) == len(target.Params) {
+		return f.Params[i]
+	}
+	for _, p := range f.Params {
+		if p.Name == target.Params[i].Name {
+			return p
+		}
+	}
+	panic(f.Symbol + ": no parameter for " + target.Symbol + "'s " + target.Params[i].Name)
+}
+
+// missing are f's parameters that the target lacks.
+func missing(f, target *function) []param {
+	var ps []param
+	if len(f.Params) == len(target.Params) {
+		return nil
+	}
+	for _, p := range f.Params {
+		found := false
+		for _, q := range target.Params {
+			found = found || p.Name == q.Name
+		}
+		if !found {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// convert passes f's parameter p as the target's q.
+func convert(f *function, p, q param) argument {
+	switch {
+	case p.Type == "CUstream" && f.Stream == "ptsz":
+		return argument{value: "own_stream(" + p.Name + ")"}
+	case p.Type == "const CUlaunchConfig *" && f.Stream == "ptsz":
+		return argument{
+			before: "\tif (!" + p.Name + ")\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n\tCUlaunchConfig own = *" + p.Name + ";\n\town.hStream = own_stream(own.hStream);\n",
+			value:  "&own",
+		}
+	case p.Type == q.Type || !strings.HasSuffix(p.Type, "*"):
+		return argument{value: p.Name}
+	case strings.HasSuffix(p.Type, "_v1 *") && strings.HasPrefix(p.Type, "CUdeviceptr"):
+		return argument{
+			before: "\tCUdeviceptr wide_" + p.Name + " = 0;\n",
+			value:  p.Name + " ? &wide_" + p.Name + " : NULL",
+			after: "\tif (!r && wide_" + p.Name + " > UINT32_MAX)\n\t\tr = CUDA_ERROR_NOT_SUPPORTED; /* the old ABI has 32-bit addresses */\n" +
+				"\tif (!r && " + p.Name + ")\n\t\t*" + p.Name + " = (CUdeviceptr_v1)wide_" + p.Name + ";\n",
+		}
+	case p.Type == "unsigned int *" && q.Type == "size_t *":
+		return argument{
+			before: "\tsize_t wide_" + p.Name + " = 0;\n",
+			value:  p.Name + " ? &wide_" + p.Name + " : NULL",
+			after:  "\tif (!r && " + p.Name + ")\n\t\t*" + p.Name + " = narrow_size(wide_" + p.Name + ");\n",
+		}
+	}
+	return convertStruct(p, q)
+}
+
+// convertStruct passes a structure of the first ABI.
+func convertStruct(p, q param) argument {
+	wide := strings.TrimSuffix(strings.TrimPrefix(q.Type, "const "), " *")
+	if strings.HasPrefix(p.Type, "const ") {
+		return argument{
+			before: "\tif (!" + p.Name + ")\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n\t" + wide + " wide_" + p.Name + " = widen_" + wide + "(" + p.Name + ");\n",
+			value:  "&wide_" + p.Name,
+		}
+	}
+	return argument{
+		before: "\tif (!" + p.Name + ")\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n\t" + wide + " wide_" + p.Name + " = {0};\n",
+		value:  "&wide_" + p.Name,
+		after:  "\tif (!r)\n\t\tnarrow_" + wide + "(&wide_" + p.Name + ", " + p.Name + ");\n",
+	}
+}
+
+// conversions are the structures that have a first ABI of their own, and the
+// directions that are needed.
+var conversions = []struct {
+	typedef       string
+	widen, narrow bool
+}{
+	{"CUDA_MEMCPY2D", true, false},
+	{"CUDA_MEMCPY3D", true, false},
+	{"CUDA_ARRAY_DESCRIPTOR", true, true},
+	{"CUDA_ARRAY3D_DESCRIPTOR", true, true},
+}
+
+func emitConversions(w *writer, s *spec) {
+	for _, c := range conversions {
+		old := s.Structs[c.typedef+"_v1_st"]
+		fields := func(format string) {
+			for _, f := range old.Fields {
+				if !strings.HasPrefix(f.Name, "reserved") {
+					w.f(format, f.Name, f.Name)
+				}
+			}
+		}
+		if c.widen {
+			w.f("static %s widen_%s(const %s_v1 *from)\n{\n\treturn (%s){\n", c.typedef, c.typedef, c.typedef, c.typedef)
+			fields("\t\t.%s = from->%s,\n")
+			w.f("\t};\n}\n\n")
+		}
+		if c.narrow {
+			w.f("static void narrow_%s(const %s *from, %s_v1 *to)\n{\n", c.typedef, c.typedef, c.typedef)
+			for _, f := range old.Fields {
+				value := "from->" + f.Name
+				if f.Type == "unsigned int" && f.Name != "NumChannels" && f.Name != "Flags" {
+					value = "narrow_size(" + value + ")"
+				}
+				w.f("\tto->%s = %s;\n", f.Name, value)
+			}
+			w.f("}\n\n")
+		}
+	}
+}
+
+func emitMap(w *writer, s *spec) {
+	w.cHeader("The library shows its exported symbols and nothing else. NVIDIA's has no symbol versions either.")
+	w.f("{\nglobal:\n")
+	for _, f := range s.Functions {
+		w.f("\t%s;\n", f.Symbol)
+	}
+	w.f("local:\n\t*;\n};\n")
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// What is committed is what the generator makes of the spec.
+func TestNothingStale(t *testing.T) {
+	files, err := Generate(filepath.Join(root, "cuda", "spec"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range sortedKeys(files) {
+		got, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil || !bytes.Equal(got, files[name]) {
+			t.Errorf("%s is stale: run go generate ./cuda", name)
+		}
+	}
+	for _, pattern := range []string{"cuda/zz_*", "cuda/testdata/wire/*.golden", "cuda/testdata/c/zz_*", "guest/libcuda/zz_*"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			name, _ := filepath.Rel(root, path)
+			if files[name] == nil {
+				t.Errorf("%s is not generated any more", name)
+			}
+		}
+	}
+}
+
+func TestGenerateTwice(t *testing.T) {
+	a, err := Generate(filepath.Join(root, "cuda", "spec"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Generate(filepath.Join(root, "cuda", "spec"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range a {
+		if !bytes.Equal(a[name], b[name]) {
+			t.Errorf("%s differs from one run to the next", name)
+		}
+	}
+}
+
+// edited is a spec directory with one file changed.
+func edited(t *testing.T, file, old, new string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "cuda", "spec"))); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, file)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(b, []byte(old)) {
+		t.Fatalf("%s does not contain %q", file, old)
+	}
+	if err := os.WriteFile(path, bytes.Replace(b, []byte(old), []byte(new), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	const line = `cuMemAlloc_v2 = {body = "manual", class = "control"}`
+	for _, c := range []struct{ file, old, new, want string }{
+		{"overlay.toml", line, `cuMemAlloc_v9 = {body = "manual", class = "control"}`, "cuMemAlloc_v9: no such symbol"},
+		{"overlay.toml", line, `cuMemAlloc_v2 = {body = "magic", class = "control"}`, `body "magic"`},
+		{"overlay.toml", line, `cuMemAlloc_v2 = {body = "manual", class = "slow"}`, `class "slow"`},
+		{"overlay.toml", line, `cuMemAlloc_v2 = {body = "manual", class = "copy", colour = 1}`, "unknown key"},
+		{"overlay.toml", line, `cuMemAlloc_v2 = {body = "alias", class = "copy"}`, "of goes with body alias"},
+		{"overlay.toml", line, `cuMemAlloc_v2 = {body = "alias", class = "copy", of = "cuX"}`, "does not exist"},
+		{"overlay.toml", line, `cuMemcpy_ptds = {body = "manual", class = "copy"}`, "needs no line"},
+		{"results.toml", `names = ["cuInit"]`, `names = ["cuFoo"]`, "cuInit: implemented, and has no row"},
+		{"results.toml", `names = ["cuInit"]`, `names = ["cuInit", "cuFoo"]`, "cuFoo: no such function"},
+		{"results.toml", `names = ["cuInit"]`, `names = ["cuInit", "cuMemFree"]`, "cuMemFree: has two rows"},
+		{"results.toml", `"FILE_NOT_FOUND"`, `"FILE_LOST"`, `no result "FILE_LOST"`},
+		{"results.toml", "deferred = true", "late = true", "unknown key"},
+		{"wire.toml", "num = 7", "num = 8", "append-only"},
+		{"wire.toml", `"u64 module"`, `"u65 module"`, "unknown type"},
+		{"wire.toml", `class = "wait"`, `class = "later"`, `class "later"`},
+		{"wire.toml", `"u32 release", "u32 reserved", "bytes data"`, `"bytes data", "u32 release"`, "not the last"},
+	} {
+		_, err := Generate(edited(t, c.file, c.old, c.new))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", c.new, err, c.want)
+		}
+	}
+}
+
+// Deleting a symbol's line turns it, its aliases and its variants into stubs.
+func TestSwitchingOff(t *testing.T) {
+	files, err := Generate(edited(t, "overlay.toml", `cuMemcpyHtoD_v2 = {body = "manual", class = "copy"}`, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exports := string(files["guest/libcuda/zz_exports.c"])
+	if strings.Contains(exports, "pg_cuMemcpyHtoD_v2") || strings.Contains(string(files["guest/libcuda/zz_impl.h"]), "pg_cuMemcpyHtoD_v2") {
+		t.Error("the implementation is still used")
+	}
+	for _, symbol := range []string{"cuMemcpyHtoD", "cuMemcpyHtoD_v2", "cuMemcpyHtoD_v2_ptds"} {
+		if !strings.Contains(exports, `("`+symbol+`")`) {
+			t.Errorf("%s is no stub", symbol)
+		}
+	}
+}
+
+func TestLayOut(t *testing.T) {
+	r, err := layOut([]string{"u8 a", "u32 b", "u8[3] c", "u64 d", "u16 e", "bytes f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at []int
+	for _, f := range r.Fields {
+		at = append(at, f.Offset)
+	}
+	if want := []int{0, 4, 8, 16, 24}; !slices.Equal(at, want) || r.Size != 32 || r.Bytes != "f" {
+		t.Errorf("offsets %v, size %d, bytes %q", at, r.Size, r.Bytes)
+	}
+}
+
+// Programs built against the header get the ABI that CUDA 12 gives them.
+func TestHeaderSymbols(t *testing.T) {
+	s, err := loadSpec(filepath.Join(root, "cuda", "spec"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"cuInit": "cuInit", "cuCtxCreate": "cuCtxCreate_v2", "cuMemAlloc": "cuMemAlloc_v2", "cuDeviceGetUuid": "cuDeviceGetUuid",
+		"cuEventElapsedTime": "cuEventElapsedTime", "cuGetProcAddress": "cuGetProcAddress_v2", "cuDevicePrimaryCtxRelease": "cuDevicePrimaryCtxRelease_v2",
+		"cuStreamGetCaptureInfo": "cuStreamGetCaptureInfo_v2", "cuLinkCreate": "cuLinkCreate_v2", "cuMemPrefetchAsync": "cuMemPrefetchAsync",
+		"cuTexRefSetAddress2D": "cuTexRefSetAddress2D_v3", "cuStreamBeginCapture": "cuStreamBeginCapture_v2",
+	} {
+		if got := headerSymbol(s, name); got != want {
+			t.Errorf("%s means %s, want %s", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// decision says what the guest library does with a symbol.
+type decision struct {
+	Body       string
+	Class      string
+	Of         string           // alias: the symbol that it follows
+	Result     string           // constant
+	Out        map[string]int64 // constant: values of outputs
+	BeforeInit bool             `toml:"before_init"`
+}
+
+// bodies are the kinds of decision; stub is that of a symbol without one.
+const (
+	bodyManual    = "manual"
+	bodyGenerated = "generated"
+	bodyAlias     = "alias"
+	bodyConstant  = "constant"
+	bodyStub      = "stub"
+)
+
+var stubDecision = &decision{Body: bodyStub}
+
+// loadOverlay gives every function its decision.
+func loadOverlay(dir string, s *spec) error {
+	path := filepath.Join(dir, "overlay.toml")
+	var file struct{ Symbol map[string]*decision }
+	if err := readTOML(path, &file); err != nil {
+		return err
+	}
+	for _, symbol := range sortedKeys(file.Symbol) {
+		if err := checkDecision(s, symbol, file.Symbol[symbol]); err != nil {
+			return fmt.Errorf("%s: %s: %w", path, symbol, err)
+		}
+	}
+	for symbol, d := range file.Symbol {
+		s.bySymbol[symbol].decision = d
+	}
+	for _, f := range s.Functions {
+		if f.decision == nil {
+			f.decision = stubDecision
+		}
+		if plain := f.plain(s); plain != nil && file.Symbol[plain.Symbol] != nil {
+			d := *file.Symbol[plain.Symbol]
+			if d.Body != bodyConstant {
+				d.Body, d.Of = bodyAlias, plain.Symbol
+			}
+			f.decision = &d
+		}
+	}
+	return nil
+}
+
+func checkDecision(s *spec, symbol string, d *decision) error {
+	f := s.bySymbol[symbol]
+	switch {
+	case f == nil:
+		return fmt.Errorf("no such symbol")
+	case f.Stream != "":
+		return fmt.Errorf("follows its plain symbol and needs no line")
+	case !strings.Contains(" local cached control copy compute wait ", " "+d.Class+" "):
+		return fmt.Errorf("class %q", d.Class)
+	case !strings.Contains(" manual generated alias constant ", " "+d.Body+" "):
+		return fmt.Errorf("body %q", d.Body)
+	case (d.Body == bodyAlias) != (d.Of != ""):
+		return fmt.Errorf("of goes with body alias")
+	case d.Body == bodyAlias && s.bySymbol[d.Of] == nil:
+		return fmt.Errorf("alias of %s, which does not exist", d.Of)
+	case (d.Body == bodyConstant) != (d.Result != ""):
+		return fmt.Errorf("result goes with body constant")
+	}
+	return nil
+}
+
+// plain is the symbol without _ptsz or _ptds of a variant that has one.
+func (f *function) plain(s *spec) *function {
+	if f.Stream == "" {
+		return nil
+	}
+	return s.bySymbol[strings.TrimSuffix(f.Symbol, "_"+f.Stream)]
+}
+
+// takesStream says whether the implementation of f gets one more argument, the
+// stream: f has none, but a _ptds variant.
+func (f *function) takesStream(s *spec) bool { return s.bySymbol[f.Symbol+"_ptds"] != nil }
+
+// implemented says whether f has a function pg_SYMBOL.
+func (f *function) implemented() bool {
+	return f.decision.Body == bodyManual || f.decision.Body == bodyGenerated
+}
+
+// target is the function whose implementation answers f, or nil.
+func (f *function) target(s *spec) *function {
+	for f.decision.Body == bodyAlias {
+		f = s.bySymbol[f.decision.Of]
+	}
+	if f.implemented() {
+		return f
+	}
+	return nil
+}

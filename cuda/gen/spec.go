@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/BurntSushi/toml"
+)
+
+// spec is all that the generator knows.
+type spec struct {
+	Functions []*function
+	Resolver  []resolverName
+	Enums     map[string]*enum
+	Defines   map[string]int64
+	Structs   map[string]*structure
+	Ops       []*op
+
+	bySymbol map[string]*function
+}
+
+// function is one exported symbol.
+type function struct {
+	Name      string
+	Symbol    string
+	Stream    string // ptds, ptsz or empty
+	Since     int
+	Tier      int
+	FFnvcodec string `json:"ffnvcodec"`
+	Cudart    bool
+	Debian    []string
+	Params    []param
+	Filters   bool `json:"ffmpegFiltersCall"`
+
+	decision *decision
+	results  []int64 // documented, in order
+}
+
+type param struct {
+	Name, Type, Class string
+}
+
+// resolverName is one name that cuGetProcAddress knows.
+type resolverName struct {
+	Name      string
+	Legacy    []resolverRow
+	PerThread []resolverRow
+}
+
+// resolverRow says which symbol answers from a requested version on.
+type resolverRow struct {
+	Version int
+	Symbol  string
+}
+
+func (r *resolverRow) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &[]any{&r.Version, &r.Symbol})
+}
+
+type enum struct {
+	Values  map[string]int64
+	Typedef string
+}
+
+type structure struct {
+	Kind        string
+	Size, Align int
+	Typedefs    []string
+	Fields      []field
+}
+
+type field struct {
+	Name         string
+	Offset, Size int
+	Type         string
+}
+
+func loadSpec(dir string) (*spec, error) {
+	s := &spec{bySymbol: map[string]*function{}}
+	var api struct {
+		Functions      []*function
+		GetProcAddress []resolverName
+	}
+	var enums struct {
+		Enums   map[string]*enum
+		Defines map[string]int64
+	}
+	var structs struct{ Structs map[string]*structure }
+	err := errors.Join(
+		readJSON(filepath.Join(dir, "driver_api.json"), &api),
+		readJSON(filepath.Join(dir, "enums.json"), &enums),
+		readJSON(filepath.Join(dir, "structs.json"), &structs),
+	)
+	if err != nil {
+		return nil, err
+	}
+	s.Functions, s.Resolver = api.Functions, api.GetProcAddress
+	s.Enums, s.Defines, s.Structs = enums.Enums, enums.Defines, structs.Structs
+	for _, f := range s.Functions {
+		s.bySymbol[f.Symbol] = f
+	}
+	if s.Ops, err = loadWire(filepath.Join(dir, "wire.toml")); err != nil {
+		return nil, err
+	}
+	if err := loadOverlay(dir, s); err != nil {
+		return nil, err
+	}
+	return s, loadResults(dir, s)
+}
+
+func readJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// readTOML refuses keys that v does not name.
+func readTOML(path string, v any) error {
+	md, err := toml.DecodeFile(path, v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if extra := md.Undecoded(); len(extra) > 0 {
+		return fmt.Errorf("%s: unknown key %s", path, extra[0])
+	}
+	return nil
+}
