@@ -1,0 +1,429 @@
+package callbuf
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func small() Geometry {
+	return Geometry{RingSlots: 128, ReplySlots: 8, EventWords: 16, ReleaseWords: 16, ArenaBytes: 1 << 20}
+}
+
+func pair(t testing.TB, g Geometry) (*Host, *Guest, []byte) {
+	t.Helper()
+	l, err := g.Layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFile(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := Map(f, l.SegmentBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Unmap(mem) })
+	h, err := Format(mem, l, 7, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest, err := Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, guest, mem
+}
+
+func living() error { return nil }
+
+func TestPacketsArriveWholeAndInOrder(t *testing.T) {
+	h, g, _ := pair(t, small())
+	var p Packet
+	for n := 0; n <= MaxPayload; n += 37 {
+		want := bytes.Repeat([]byte{byte(n), byte(n >> 8), 0xa5}, n/3+1)[:n]
+		if err := g.Send(Header{Op: uint16(n), Context: 3, Stream: uint64(n) << 32}, want, living); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := h.Next(&p); !ok || err != nil {
+			t.Fatalf("payload of %d bytes: %v %v", n, ok, err)
+		}
+		if p.Op != uint16(n) || p.Context != 3 || p.Stream != uint64(n)<<32 || !bytes.Equal(p.Payload, want) {
+			t.Fatalf("payload of %d bytes arrived as %d bytes, header %+v", n, len(p.Payload), p.Header)
+		}
+	}
+	if ok, err := h.Next(&p); ok || err != nil {
+		t.Fatalf("a packet out of nothing: %v %v", ok, err)
+	}
+	if err := g.Send(Header{}, make([]byte, MaxPayload+1), living); !errors.Is(err, ErrTooLarge) {
+		t.Fatalf("oversized payload: %v", err)
+	}
+}
+
+// Many producers share a ring that is far too small for them: nothing is lost,
+// and each producer's packets keep their order.
+func TestProducersShareTheRing(t *testing.T) {
+	h, g, _ := pair(t, small())
+	const producers, each = 8, 5000
+	var wg sync.WaitGroup
+	for id := range producers {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(id)))
+			for i := range each {
+				if err := g.Send(Header{Context: uint32(id), Stream: uint64(i)}, make([]byte, r.IntN(400)), living); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var next [producers]uint64
+	var p Packet
+	for got := 0; got < producers*each; {
+		ok, err := h.Next(&p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			h.Park(time.Second)
+			continue
+		}
+		if p.Stream != next[p.Context] {
+			t.Fatalf("producer %d: packet %d, want %d", p.Context, p.Stream, next[p.Context])
+		}
+		next[p.Context]++
+		got++
+	}
+	wg.Wait()
+}
+
+func TestRepliesReachTheirCallers(t *testing.T) {
+	for _, spin := range []time.Duration{0, 20 * time.Microsecond} {
+		t.Run(spin.String(), func(t *testing.T) {
+			h, g, _ := pair(t, small())
+			h.SetSpin(spin)
+			stop := make(chan struct{})
+			var host sync.WaitGroup
+			host.Go(func() {
+				var p Packet
+				for {
+					switch ok, err := h.Next(&p); {
+					case err != nil:
+						t.Error(err)
+						return
+					case ok:
+						if err := h.Reply(p.ReplySlot, p.ReplyTag, int32(p.Op), p.Payload); err != nil {
+							t.Error(err)
+						}
+					default:
+						select {
+						case <-stop:
+							return
+						default:
+							h.Park(10 * time.Millisecond)
+						}
+					}
+				}
+			})
+			var wg sync.WaitGroup
+			for id := range 20 { // more callers than reply slots
+				wg.Go(func() {
+					for i := range 200 {
+						text := fmt.Sprintf("%d/%d", id, i)
+						r, data, err := g.Call(Header{Op: uint16(id)}, []byte(text), nil, living)
+						if err != nil || r != int32(id) || string(data) != text {
+							t.Errorf("call %s: %d %q %v", text, r, data, err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			close(stop)
+			h.Unpark()
+			host.Wait()
+		})
+	}
+}
+
+// A caller whose host has died gets its error within a slice or two.
+func TestCallersNoticeADeadHost(t *testing.T) {
+	_, g, _ := pair(t, small())
+	dead := errors.New("hung up")
+	if _, _, err := g.Call(Header{}, nil, nil, func() error { return dead }); !errors.Is(err, dead) {
+		t.Fatalf("call: %v", err)
+	}
+	var err error
+	for err == nil { // the ring fills up and nobody reads it
+		err = g.Send(Header{}, make([]byte, 1000), func() error { return dead })
+	}
+	if !errors.Is(err, dead) {
+		t.Fatalf("send: %v", err)
+	}
+}
+
+func TestHostRefuses(t *testing.T) {
+	cases := []struct {
+		name   string
+		spoil  func(mem []byte, l Layout)
+		errHas string
+	}{
+		{"payload too long", func(mem []byte, l Layout) { le.PutUint16(mem[l.RingOffset+8+2:], MaxPayload+1) }, "payload"},
+		{"missing part", func(mem []byte, l Layout) { le.PutUint16(mem[l.RingOffset+8+2:], 500) }, "part"},
+		{"reply slot", func(mem []byte, l Layout) {
+			le.PutUint16(mem[l.RingOffset+8+4:], FlagReply)
+			le.PutUint16(mem[l.RingOffset+8+6:], uint16(l.ReplySlots))
+		}, "reply slot"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			h, g, mem := pair(t, small())
+			if err := g.Send(Header{}, nil, living); err != nil {
+				t.Fatal(err)
+			}
+			c.spoil(mem, h.l)
+			var p Packet
+			for range 2 { // the second look finds the ring dead
+				ok, err := h.Next(&p)
+				if ok || !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), c.errHas) {
+					t.Fatalf("got %v, %v", ok, err)
+				}
+			}
+		})
+	}
+}
+
+func TestHostBounds(t *testing.T) {
+	h, _, mem := pair(t, small())
+	for _, c := range []struct {
+		off, n uint64
+		ok     bool
+	}{
+		{0, 1 << 20, true}, {1 << 20, 0, true}, {1, 1 << 20, false}, {1<<20 + 1, 0, false},
+		{^uint64(0), 2, false}, {2, ^uint64(0), false}, {1<<20 - 1, 1, true},
+	} {
+		if b, ok := h.Arena(c.off, c.n); ok != c.ok || ok && uint64(len(b)) != c.n {
+			t.Errorf("arena %d+%d: %v, %d bytes", c.off, c.n, ok, len(b))
+		}
+	}
+	before := bytes.Clone(mem)
+	h.Release(0)
+	h.Release(17)
+	h.Release(^uint32(0))
+	h.PoisonContext(MaxContexts, 1)
+	if err := h.Reply(8, 1, 0, nil); err == nil {
+		t.Error("a reply slot out of range was written")
+	}
+	if err := h.Reply(0, 1, 0, make([]byte, MaxReplyData+1)); err == nil {
+		t.Error("a reply too long was written")
+	}
+	if !bytes.Equal(before, mem) {
+		t.Error("something out of range was written")
+	}
+}
+
+func TestWords(t *testing.T) {
+	h, g, _ := pair(t, small())
+	h.Poison(719)
+	h.PoisonContext(5, 700)
+	h.CompleteEvent(16+3, 42)
+	h.Release(16)
+	if g.Poison() != 719 || g.ContextPoison(5) != 700 || g.ContextPoison(4) != 0 || g.EventSerial(3) != 42 || g.ReleaseWord(16).Load() != 1 {
+		t.Error("a word did not arrive")
+	}
+}
+
+func TestLayoutRefuses(t *testing.T) {
+	for _, spoil := range []func(*Geometry){
+		func(g *Geometry) { g.RingSlots = 100 }, func(g *Geometry) { g.RingSlots = 64 }, func(g *Geometry) { g.RingSlots = 1 << 31 },
+		func(g *Geometry) { g.ReplySlots = 0 }, func(g *Geometry) { g.ReplySlots = 65537 }, func(g *Geometry) { g.EventWords = 3 },
+		func(g *Geometry) { g.ReleaseWords = 0 }, func(g *Geometry) { g.ArenaBytes = 5 }, func(g *Geometry) { g.ArenaBytes = 1 << 50 },
+	} {
+		g := small()
+		spoil(&g)
+		if l, err := g.Layout(); err == nil {
+			t.Errorf("%+v was laid out as %+v", g, l)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	_, _, mem := pair(t, small())
+	for _, off := range []int{offMagic, offVersion, offRingSlots, offRingOffset, offEventWords, offArenaBytes, offArenaOffset, offSegmentBytes} {
+		bad := bytes.Clone(mem)
+		bad[off] ^= 0x41
+		if _, err := Open(bad); !errors.Is(err, ErrLayout) {
+			t.Errorf("header with byte %#x changed: %v", off, err)
+		}
+	}
+	if _, err := Open(mem[:100]); !errors.Is(err, ErrLayout) {
+		t.Errorf("short segment: %v", err)
+	}
+}
+
+// The golden files are the wire format: a person can read them, and the C
+// library is held to the same ones.
+func TestGolden(t *testing.T) {
+	golden := func(name string, got []byte) {
+		t.Helper()
+		path := filepath.Join("testdata", name+".golden")
+		text := hex.Dump(got)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(want) != text {
+			t.Errorf("%s: got\n%swant\n%s", name, text, want)
+		}
+	}
+	_, g, mem := pair(t, DefaultGeometry())
+	golden("header", mem[:0x200])
+	if err := g.Send(Header{Op: 0x1234, Flags: FlagReply, ReplySlot: 0x21, ReplyTag: 0x6b7a8999, Context: 0x01020304, Stream: 0x1122334455667788},
+		[]byte("a payload that needs a second slot because it is longer than the ninety-six bytes that the first one carries"), living); err != nil {
+		t.Fatal(err)
+	}
+	at := g.l.RingOffset
+	golden("packet", mem[at:at+2*SlotBytes])
+	golden("hello", Hello{Version: Version, Features: 5}.Append(nil))
+	golden("welcome", Welcome{Version: Version, Result: 2, WorkerPID: 77, Features: 5, Generation: 9, SegmentBytes: 1 << 28, ArenaBases: ArenaBases,
+		DeviceBases: DeviceBases(3), DeviceBytes: DeviceSliceBytes, Message: "domain web: memory quota used up"}.Append(nil))
+	golden("map", MapRequest{Arena: 1, Device: NoWindow}.Append(nil))
+	golden("mapped", MapReply{Result: 0, ArenaOK: true}.Append(nil))
+}
+
+func TestRendezvousRoundTrip(t *testing.T) {
+	w := Welcome{Version: 1, Result: -3, WorkerPID: 77, Features: 5, Generation: 9, SegmentBytes: 1 << 28, ArenaBases: ArenaBases,
+		DeviceBases: DeviceBases(511), DeviceBytes: 1, Message: strings.Repeat("x", 127)}
+	if got, err := ParseWelcome(w.Append(nil)); err != nil || got != w {
+		t.Errorf("welcome: %+v %v", got, err)
+	}
+	h := Hello{Version: 3, Features: 1 << 40}
+	if got, err := ParseHello(h.Append(nil)); err != nil || got != h {
+		t.Errorf("hello: %+v %v", got, err)
+	}
+	m := MapRequest{Arena: 2, Device: NoWindow}
+	if got, err := ParseMap(m.Append(nil)); err != nil || got != m {
+		t.Errorf("map: %+v %v", got, err)
+	}
+	r := MapReply{Result: 999, ArenaOK: true, DevOK: true}
+	if got, err := ParseMapped(r.Append(nil)); err != nil || got != r {
+		t.Errorf("mapped: %+v %v", got, err)
+	}
+}
+
+// FuzzHost drives a host over a segment that is rewritten between its steps.
+// Each pair of input bytes is one step: send something proper, overwrite bytes
+// anywhere, or let the host take a packet.
+func FuzzHost(f *testing.F) {
+	f.Add([]byte{0, 10, 2, 0, 2, 0})
+	f.Add([]byte{0, 200, 1, 7, 2, 0, 1, 255, 0, 3, 2, 2})
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		h, g, mem := pair(t, small())
+		full := errors.New("full")
+		tail := word32(mem, offTail)
+		seed := rand.New(rand.NewPCG(9, uint64(len(steps))))
+		var p Packet
+		dead, sending := false, true
+		for ; len(steps) >= 2; steps = steps[2:] {
+			arg := steps[1]
+			switch steps[0] % 4 {
+			case 0:
+				if sending && tail.Load()-h.next+70 < h.l.RingSlots {
+					err := g.Send(Header{Op: uint16(arg), Flags: uint16(arg & 1), ReplySlot: uint16(arg % 8), ReplyTag: 1}, make([]byte, int(arg)*20), func() error { return full })
+					sending = err == nil // a spoilt head makes every further Send wait
+				}
+			case 1: // anywhere in header, ring and reply slots
+				at := seed.IntN(int(h.l.EventOffset))
+				mem[at] = arg
+			case 2: // the slot that the host reads next
+				at := h.slot(h.next) + uint64(arg)%SlotBytes
+				mem[at] = byte(seed.Uint32())
+			case 3:
+				ok, err := h.Next(&p)
+				if err != nil && !errors.Is(err, ErrProtocol) || dead && (ok || err == nil) {
+					t.Fatalf("next: %v %v (dead %v)", ok, err, dead)
+				}
+				dead = dead || err != nil
+				if ok {
+					if len(p.Payload) > MaxPayload {
+						t.Fatalf("payload of %d bytes", len(p.Payload))
+					}
+					if p.Flags&FlagReply != 0 {
+						if err := h.Reply(p.ReplySlot, p.ReplyTag, 0, nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func FuzzRendezvous(f *testing.F) {
+	f.Add(Hello{Version: 1}.Append(nil))
+	f.Add(Welcome{Version: 1}.Append(nil))
+	f.Add(MapRequest{}.Append(nil))
+	f.Add(MapReply{}.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if h, err := ParseHello(b); err == nil && len(h.Append(nil)) != HelloBytes {
+			t.Fatal("hello")
+		}
+		if w, err := ParseWelcome(b); err == nil && len(w.Append(nil)) != WelcomeBytes {
+			t.Fatal("welcome")
+		}
+		if m, err := ParseMap(b); err == nil && !bytes.Equal(m.Append(nil)[:12], b[:12]) {
+			t.Fatal("map")
+		}
+		if m, err := ParseMapped(b); err == nil && len(m.Append(nil)) != MappedBytes {
+			t.Fatal("mapped")
+		}
+	})
+}
+
+// BenchmarkCall is the round trip of an empty call between two goroutines.
+func BenchmarkCall(b *testing.B) {
+	h, g, _ := pair(b, DefaultGeometry())
+	h.SetSpin(time.Second)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var p Packet
+		for {
+			if ok, _ := h.Next(&p); ok {
+				h.Reply(p.ReplySlot, p.ReplyTag, 0, nil)
+				continue
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	var out [MaxReplyData]byte
+	for b.Loop() {
+		if _, _, err := g.Call(Header{Op: 1}, nil, out[:0], living); err != nil {
+			b.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}

@@ -1,0 +1,178 @@
+package callbuf
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// The rendezvous of a process guest: four messages, before the segment takes
+// over. Hello and Welcome pass over the domain's socket; Map and Mapped over
+// the worker's, which then carries nothing and tells each side of the other's
+// death by hanging up.
+const (
+	helloMagic   = 0x4c45_4850 // "PHEL"
+	welcomeMagic = 0x4c45_5750 // "PWEL"
+	mapMagic     = 0x5041_4d50 // "PMAP"
+	mappedMagic  = 0x4450_4d50 // "PMPD"
+
+	HelloBytes   = 32
+	WelcomeBytes = 240
+	MapBytes     = 16
+	MappedBytes  = 16
+	// WelcomeFDs is the number of descriptors that come with a good Welcome:
+	// the segment, and the socket to the worker.
+	WelcomeFDs = 2
+
+	// NoWindow as an index says that no candidate base fitted.
+	NoWindow = 0xffff_ffff
+	// NumBases is the number of candidates for each window.
+	NumBases = 4
+
+	// DeviceSliceBytes is the part of the device window that one worker owns.
+	DeviceSliceBytes = 64 << 30
+	// MaxDeviceSlices bounds the workers of a host that have device windows.
+	MaxDeviceSlices = 512
+)
+
+// ArenaBases are where an arena may lie, at the same address in guest and
+// worker. Address and thread sanitizers each forbid some; none forbids all.
+var ArenaBases = [NumBases]uint64{0x2000_0000_0000, 0x0040_0000_0000, 0x7eb0_0000_0000, 0x6000_0000_0000}
+
+// deviceBases are where device windows may begin, before a worker's slice is added.
+var deviceBases = [NumBases]uint64{0x3000_0000_0000, 0x0100_0000_0000, 0x5800_0000_0000, 0x2100_0000_0000}
+
+// DeviceBases are the candidates for the device window of the worker that owns a slice.
+func DeviceBases(slice int) (b [NumBases]uint64) {
+	for i := range b {
+		b[i] = deviceBases[i] + uint64(slice)*DeviceSliceBytes
+	}
+	return b
+}
+
+// Hello opens the rendezvous. Who the guest is, the socket says, not the message.
+type Hello struct {
+	Version  uint32
+	Features uint64
+}
+
+// Welcome is the daemon's answer. With Result 0, two descriptors come with it.
+type Welcome struct {
+	Version      uint32
+	Result       int32 // CUresult
+	WorkerPID    uint32
+	Features     uint64
+	Generation   uint64
+	SegmentBytes uint64
+	ArenaBases   [NumBases]uint64
+	DeviceBases  [NumBases]uint64
+	DeviceBytes  uint64
+	Message      string // why, when Result is not 0; cut at 128 bytes
+}
+
+// MapRequest tells the worker which candidate of each window the guest could map.
+type MapRequest struct{ Arena, Device uint32 }
+
+// MapReply says whether the worker could map the same.
+type MapReply struct {
+	Result         int32
+	ArenaOK, DevOK bool
+}
+
+func messageError(what string, b []byte, want int) error {
+	return fmt.Errorf("%s of %d bytes: want %d bytes with its magic", what, len(b), want)
+}
+
+// Append encodes h after b.
+func (h Hello) Append(b []byte) []byte {
+	b = le.AppendUint32(b, helloMagic)
+	b = le.AppendUint32(b, h.Version)
+	b = le.AppendUint64(b, h.Features)
+	return append(b, make([]byte, 16)...)
+}
+
+// ParseHello decodes a Hello.
+func ParseHello(b []byte) (Hello, error) {
+	if len(b) != HelloBytes || le.Uint32(b) != helloMagic {
+		return Hello{}, messageError("hello", b, HelloBytes)
+	}
+	return Hello{Version: le.Uint32(b[4:]), Features: le.Uint64(b[8:])}, nil
+}
+
+// Append encodes w after b.
+func (w Welcome) Append(b []byte) []byte {
+	b = le.AppendUint32(b, welcomeMagic)
+	b = le.AppendUint32(b, w.Version)
+	b = le.AppendUint32(b, uint32(w.Result))
+	b = le.AppendUint32(b, w.WorkerPID)
+	for _, v := range []uint64{w.Features, w.Generation, w.SegmentBytes} {
+		b = le.AppendUint64(b, v)
+	}
+	for _, v := range w.ArenaBases {
+		b = le.AppendUint64(b, v)
+	}
+	for _, v := range w.DeviceBases {
+		b = le.AppendUint64(b, v)
+	}
+	b = le.AppendUint64(b, w.DeviceBytes)
+	var text [128]byte
+	copy(text[:len(text)-1], w.Message)
+	return append(b, text[:]...)
+}
+
+// ParseWelcome decodes a Welcome.
+func ParseWelcome(b []byte) (Welcome, error) {
+	if len(b) != WelcomeBytes || le.Uint32(b) != welcomeMagic {
+		return Welcome{}, messageError("welcome", b, WelcomeBytes)
+	}
+	w := Welcome{
+		Version: le.Uint32(b[4:]), Result: int32(le.Uint32(b[8:])), WorkerPID: le.Uint32(b[12:]),
+		Features: le.Uint64(b[16:]), Generation: le.Uint64(b[24:]), SegmentBytes: le.Uint64(b[32:]),
+	}
+	for i := range NumBases {
+		w.ArenaBases[i] = le.Uint64(b[40+8*i:])
+		w.DeviceBases[i] = le.Uint64(b[72+8*i:])
+	}
+	w.DeviceBytes = le.Uint64(b[104:])
+	text, _, _ := bytes.Cut(b[112:240], []byte{0})
+	w.Message = string(text)
+	return w, nil
+}
+
+// Append encodes m after b.
+func (m MapRequest) Append(b []byte) []byte {
+	b = le.AppendUint32(b, mapMagic)
+	b = le.AppendUint32(b, m.Arena)
+	b = le.AppendUint32(b, m.Device)
+	return le.AppendUint32(b, 0)
+}
+
+// ParseMap decodes a MapRequest.
+func ParseMap(b []byte) (MapRequest, error) {
+	if len(b) != MapBytes || le.Uint32(b) != mapMagic {
+		return MapRequest{}, messageError("map", b, MapBytes)
+	}
+	return MapRequest{Arena: le.Uint32(b[4:]), Device: le.Uint32(b[8:])}, nil
+}
+
+// Append encodes m after b.
+func (m MapReply) Append(b []byte) []byte {
+	b = le.AppendUint32(b, mappedMagic)
+	b = le.AppendUint32(b, uint32(m.Result))
+	b = le.AppendUint32(b, boolWord(m.ArenaOK))
+	return le.AppendUint32(b, boolWord(m.DevOK))
+}
+
+// ParseMapped decodes a MapReply.
+func ParseMapped(b []byte) (MapReply, error) {
+	if len(b) != MappedBytes || le.Uint32(b) != mappedMagic {
+		return MapReply{}, messageError("mapped", b, MappedBytes)
+	}
+	return MapReply{Result: int32(le.Uint32(b[4:])), ArenaOK: le.Uint32(b[8:]) != 0, DevOK: le.Uint32(b[12:]) != 0}, nil
+}
+
+func boolWord(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,216 @@
+package callbuf
+
+import (
+	"fmt"
+	"time"
+)
+
+// Host is the host's side of a segment. Next, Park and Publish belong to one
+// goroutine, the poller; the rest may be called from any.
+type Host struct {
+	mem  []byte
+	l    Layout
+	next uint32 // free-running index of the next slot to read
+	told uint32 // head as the guest was last told
+	err  error  // the first protocol error; the ring is dead after it
+}
+
+// Format writes the header of a fresh segment, all zero before, and returns
+// the host's side of it. mem is page-aligned and l.SegmentBytes long.
+func Format(mem []byte, l Layout, generation, features uint64) (*Host, error) {
+	if uint64(len(mem)) < l.SegmentBytes {
+		return nil, fmt.Errorf("segment of %d bytes: layout needs %d", len(mem), l.SegmentBytes)
+	}
+	le.PutUint32(mem[offVersion:], Version)
+	le.PutUint32(mem[offHeaderBytes:], HeaderBytes)
+	le.PutUint64(mem[offFeatures:], features)
+	le.PutUint64(mem[offGeneration:], generation)
+	le.PutUint64(mem[offSegmentBytes:], l.SegmentBytes)
+	for _, f := range [...]struct{ off, v uint32 }{
+		{offRingOffset, l.RingOffset}, {offRingSlots, l.RingSlots},
+		{offReplyOffset, l.ReplyOffset}, {offReplySlots, l.ReplySlots},
+		{offEventOffset, l.EventOffset}, {offEventWords, l.EventWords},
+		{offReleaseOffset, l.ReleaseOffset}, {offReleaseWords, l.ReleaseWords},
+	} {
+		le.PutUint32(mem[f.off:], f.v)
+	}
+	le.PutUint64(mem[offArenaOffset:], l.ArenaOffset)
+	le.PutUint64(mem[offArenaBytes:], l.ArenaBytes)
+	word64(mem, offMagic).Store(Magic)
+	return NewHost(mem, l), nil
+}
+
+// NewHost is the host's side of a segment that Format prepared; l is the
+// host's own copy of the layout, never read back from the segment.
+func NewHost(mem []byte, l Layout) *Host { return &Host{mem: mem, l: l} }
+
+// Layout is the private layout.
+func (h *Host) Layout() Layout { return h.l }
+
+func (h *Host) slot(i uint32) uint64 {
+	return uint64(h.l.RingOffset) + uint64(i&(h.l.RingSlots-1))*SlotBytes
+}
+
+func (h *Host) published(i uint32) bool {
+	return word64(h.mem, h.slot(i)).Load() == uint64(i)+1
+}
+
+// Ready says whether a packet waits.
+func (h *Host) Ready() bool { return h.published(h.next) }
+
+// Next copies the next packet into p. It reports false when there is none, or
+// when the guest broke the protocol: then the error says how, and the same
+// error is returned for ever.
+func (h *Host) Next(p *Packet) (bool, error) {
+	if h.err != nil {
+		return false, h.err
+	}
+	if !h.published(h.next) {
+		h.Publish()
+		return false, nil
+	}
+	at := h.slot(h.next)
+	first := h.mem[at : at+SlotBytes : at+SlotBytes]
+	copy(p.body[:lineBody], first[8:])
+	n := int(le.Uint16(p.body[2:]))
+	if n > MaxPayload {
+		return false, h.fail("payload of %d bytes in slot %d", n, h.next)
+	}
+	if n > lineBody-packetHeader { // else the second line stays in the producer's cache
+		copy(p.body[lineBody:slotBody], first[8+lineBody:])
+	}
+	slots := slotsFor(n)
+	for i := uint32(1); i < slots; i++ {
+		at := h.slot(h.next + i)
+		if !h.published(h.next + i) {
+			return false, h.fail("packet at slot %d published before its part %d", h.next, i)
+		}
+		copy(p.body[i*slotBody:(i+1)*slotBody], h.mem[at+8:at+SlotBytes])
+	}
+	p.Header = Header{
+		Op:        le.Uint16(p.body[0:]),
+		Flags:     le.Uint16(p.body[4:]),
+		ReplySlot: le.Uint16(p.body[6:]),
+		ReplyTag:  le.Uint32(p.body[8:]),
+		Context:   le.Uint32(p.body[12:]),
+		Stream:    le.Uint64(p.body[16:]),
+	}
+	if p.Flags&FlagReply != 0 && uint32(p.ReplySlot) >= h.l.ReplySlots {
+		return false, h.fail("reply slot %d of %d", p.ReplySlot, h.l.ReplySlots)
+	}
+	p.Payload = p.body[packetHeader : packetHeader+n]
+	h.next += slots
+	if h.next-h.told >= h.l.RingSlots/4 {
+		h.Publish()
+	}
+	return true, nil
+}
+
+func (h *Host) fail(format string, args ...any) error {
+	h.err = fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
+	return h.err
+}
+
+// Publish tells the guest how far the ring was read. Next does it when the
+// ring is empty and every quarter of it; a poller that is about to wait for
+// something else does it first.
+func (h *Host) Publish() {
+	if h.told == h.next {
+		return
+	}
+	h.told = h.next
+	word32(h.mem, offHead).Store(h.next)
+	w := word32(h.mem, offProducersWaiting)
+	if w.Load() != 0 {
+		w.Store(0)
+		FutexWake(word32(h.mem, offHead), 1<<30)
+	}
+}
+
+// Park announces that the poller sleeps, looks once more, and sleeps until a
+// producer or Unpark wakes it, or timeout has passed.
+func (h *Host) Park(timeout time.Duration) {
+	parked := word32(h.mem, offPollerParked)
+	parked.Store(1)
+	if !h.Ready() {
+		FutexWait(parked, 1, timeout)
+	}
+	parked.Store(0)
+}
+
+// Doze is Park for a short time, and wakes several microseconds sooner: Go's
+// scheduler is not told, so whatever else runs on this processor, garbage
+// collection included, waits for at most timeout.
+func (h *Host) Doze(timeout time.Duration) {
+	parked := word32(h.mem, offPollerParked)
+	parked.Store(1)
+	if !h.Ready() {
+		futexDoze(parked, 1, timeout)
+	}
+	parked.Store(0)
+}
+
+// Unpark wakes the poller if it sleeps.
+func (h *Host) Unpark() {
+	parked := word32(h.mem, offPollerParked)
+	if parked.Swap(0) != 0 {
+		FutexWake(parked, 1)
+	}
+}
+
+// Reply answers the caller that waits in slot for tag. A slot out of range and
+// data above MaxReplyData are refused.
+func (h *Host) Reply(slot uint16, tag uint32, result int32, data []byte) error {
+	if uint32(slot) >= h.l.ReplySlots || len(data) > MaxReplyData {
+		return fmt.Errorf("reply of %d bytes to slot %d: out of range", len(data), slot)
+	}
+	at := uint64(h.l.ReplyOffset) + uint64(slot)*ReplyBytes
+	s := h.mem[at : at+ReplyBytes]
+	le.PutUint32(s[8:], uint32(result))
+	le.PutUint32(s[12:], uint32(len(data)))
+	copy(s[replyHeader:], data)
+	word32(h.mem, at).Store(tag)
+	waiting := word32(h.mem, at+4)
+	if waiting.Load() != 0 {
+		waiting.Store(0)
+		FutexWake(word32(h.mem, at), 1)
+	}
+	return nil
+}
+
+// CompleteEvent stores the serial of a completed record in the event's word.
+func (h *Host) CompleteEvent(event, serial uint64) {
+	i := event & uint64(h.l.EventWords-1)
+	word64(h.mem, uint64(h.l.EventOffset)+i*8).Store(serial)
+}
+
+// Release tells the guest that a staging block was read; n is the packet's
+// release field: the word's index plus one, 0 for none. Out of range is ignored.
+func (h *Host) Release(n uint32) {
+	if n-1 < h.l.ReleaseWords {
+		word32(h.mem, uint64(h.l.ReleaseOffset)+uint64(n-1)*4).Store(1)
+	}
+}
+
+// Poison makes every call of the process return result from now on.
+func (h *Host) Poison(result int32) { word32(h.mem, offProcessPoison).Store(uint32(result)) }
+
+// PoisonContext makes every call of a context return result; 0 clears it.
+func (h *Host) PoisonContext(id uint32, result int32) {
+	if id < MaxContexts {
+		word32(h.mem, offContextPoison+uint64(id)*4).Store(uint32(result))
+	}
+}
+
+// SetSpin says how long the guest's threads may spin for a reply.
+func (h *Host) SetSpin(d time.Duration) { word32(h.mem, offSpin).Store(uint32(min(d, time.Second))) }
+
+// Arena is n bytes of the arena from off on, or false if they are not in it.
+// The guest may write them at any time.
+func (h *Host) Arena(off, n uint64) ([]byte, bool) {
+	if off > h.l.ArenaBytes || n > h.l.ArenaBytes-off {
+		return nil, false
+	}
+	at := h.l.ArenaOffset + off
+	return h.mem[at : at+n : at+n], true
+}

@@ -1,0 +1,4 @@
+package callbuf
+
+// pause tells the core that the caller spins.
+func pause()
