@@ -1,0 +1,182 @@
+// Package configs turns pegasus.toml into checked values.
+//
+// The daemon and the commands that start one call it; nothing else does. It
+// trusts nobody: whatever is in the file, the answer is either a Config in which
+// every value is in its range and every name refers to something, or a list of
+// all that is wrong, each with its line and what would have been allowed.
+//
+// The package knows the shape of the file and imports nothing else of Pegasus.
+// Which policies exist is the caller's knowledge, passed in as Options.
+package configs
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+)
+
+// Path is where the system daemon's configuration lives.
+const Path = "/etc/pegasus/pegasus.toml"
+
+// maxFile bounds what Load reads: a configuration is text written by people.
+const maxFile = 1 << 20
+
+// Config is one checked configuration. It has at least one accelerator.
+type Config struct {
+	Daemon       Daemon
+	Accelerators []Accelerator
+	// Template holds what a domain gets for each key that it doesn't set, and
+	// all of what an undeclared domain gets. Its Name is empty.
+	Template Domain
+	Domains  []Domain
+}
+
+// Daemon is the [daemon] table: what concerns the whole host.
+type Daemon struct {
+	RuntimeDir        string        // absolute; empty: /run/pegasus, or the user's own without root
+	ControlSocket     string        // absolute; empty: control.sock in the runtime directory
+	ControlGroup      string        // members may use the control socket, beside root; empty: root alone
+	LogLevel          string        // debug, info, warn, error
+	LogFormat         string        // text, json
+	WorkerPool        int           // worker processes kept started and ready
+	SpinThreads       int           // threads of the host that may spin at once; 0: half of its cores
+	SpinTime          time.Duration // how long one of them spins before it parks
+	UndeclaredDomains bool          // whether domains without a [[domain]] may be made from the template
+}
+
+// Accelerator is one [[accelerator]] table.
+type Accelerator struct {
+	Name          string
+	Type          string        // soft, nvidia
+	Cores         int           // cores of the host that compute (soft); 0: all of them
+	Memory        Size          // device memory (soft)
+	Policy        string        // who runs next; one of Options.Policies
+	Mode          string        // production, paper
+	Tick          time.Duration // the unit of windows
+	RotationCap   time.Duration // no turn of all domains is longer
+	IdleYield     time.Duration // a window idle this long is given up; 0: never
+	InFlight      time.Duration // bound of one domain's predicted work in the accelerator
+	KernelTimeout time.Duration // a kernel that runs longer is ended
+	MaxDomains    int           // domains placed here at once
+}
+
+// Domain is one [[domain]] table, or the [default_domain] template.
+type Domain struct {
+	Name        string
+	Credits     int
+	Accelerator string      // name of the only one to be placed on; empty: any
+	Memory      Size        // device memory of all its processes; 0: up to the accelerator's
+	HostMemory  Size        // pinned memory and arenas of all its processes
+	Arena       Size        // address space for bulk data, of each process; filled as used
+	Processes   int         // guest processes at once
+	SocketOwner string      // user of the domain's socket; empty: the daemon's
+	SocketGroup string      // group of the domain's socket; empty: the daemon's
+	SocketMode  fs.FileMode // permission bits of the domain's socket
+}
+
+// Options is what the caller knows and this package doesn't.
+type Options struct {
+	// Policies are the names allowed for policy; case doesn't matter in the
+	// file, and Config holds the spelling found here. Empty: any name.
+	Policies []string
+}
+
+// Default returns the configuration of a host without a file: one software
+// accelerator that uses all cores, and domains made when they are asked for.
+func Default() *Config {
+	return &Config{
+		Daemon:       defaultDaemon(),
+		Accelerators: []Accelerator{defaultAccelerator("soft0")},
+		Template:     defaultDomain(),
+	}
+}
+
+func defaultDaemon() Daemon {
+	return Daemon{
+		LogLevel:          "info",
+		LogFormat:         "text",
+		WorkerPool:        2,
+		SpinTime:          50 * time.Microsecond,
+		UndeclaredDomains: true,
+	}
+}
+
+func defaultAccelerator(name string) Accelerator {
+	return Accelerator{
+		Name:          name,
+		Type:          "soft",
+		Memory:        2 * GiB,
+		Policy:        "accc",
+		Mode:          "production",
+		Tick:          30 * time.Millisecond,
+		RotationCap:   time.Second,
+		IdleYield:     2 * time.Millisecond,
+		InFlight:      4 * time.Millisecond,
+		KernelTimeout: 10 * time.Second,
+		MaxDomains:    64,
+	}
+}
+
+func defaultDomain() Domain {
+	return Domain{
+		Credits:    256,
+		HostMemory: 16 * GiB,
+		Arena:      256 * MiB,
+		Processes:  64,
+		SocketMode: 0o660,
+	}
+}
+
+// Load reads and checks the file at path. What is wrong in the file comes back
+// as Errors; a file that can't be read as the error of reading it.
+func Load(path string, opt Options) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(path, text, opt)
+}
+
+// Domain returns what holds for the domain of that name: its own table, or the
+// template under its name. It fails if the name can't be one, or isn't declared
+// and the daemon doesn't take undeclared domains.
+func (c *Config) Domain(name string) (Domain, error) {
+	i := slices.IndexFunc(c.Domains, func(d Domain) bool { return d.Name == name })
+	if i >= 0 {
+		return c.Domains[i], nil
+	}
+	if err := CheckName(name); err != nil {
+		return Domain{}, err
+	}
+	if !c.Daemon.UndeclaredDomains {
+		return Domain{}, fmt.Errorf("domain %q isn't declared, and undeclared_domains is false%s",
+			name, didYouMean(name, c.domainNames()))
+	}
+	d := c.Template
+	d.Name = name
+	return d, nil
+}
+
+func (c *Config) domainNames() []string {
+	var names []string
+	for _, d := range c.Domains {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+func (c *Config) acceleratorNames() []string {
+	var names []string
+	for _, a := range c.Accelerators {
+		names = append(names, a.Name)
+	}
+	return names
+}

@@ -1,0 +1,380 @@
+package configs
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the .bad files' messages anew")
+
+var options = Options{Policies: []string{"none", "rr", "accc"}}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func glob(t testing.TB, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: no files (%v)", pattern, err)
+	}
+	return files
+}
+
+// Each .good file is accepted, and its effective form, which stands after the
+// line "---", is what Marshal prints of the tables it names.
+func TestGood(t *testing.T) {
+	for _, file := range glob(t, "testdata/*.good") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, want, found := strings.Cut(string(read(t, file)), "\n---\n")
+			if !found {
+				t.Fatal("no line ---")
+			}
+			c, err := Parse("pegasus.toml", []byte(text), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := string(c.Marshal())
+			for line := range strings.Lines(want) {
+				rest, ok := after(got, line)
+				if !ok {
+					t.Fatalf("the effective form lacks, in this order, %sit is:\n%s", line, c.Marshal())
+				}
+				got = rest
+			}
+		})
+	}
+}
+
+// after finds a whole line and returns what follows it.
+func after(text, line string) (string, bool) {
+	if rest, ok := strings.CutPrefix(text, line); ok {
+		return rest, true
+	}
+	_, rest, ok := strings.Cut(text, "\n"+line)
+	return rest, ok
+}
+
+// Each .bad file is refused with exactly the messages after the line "---".
+func TestBad(t *testing.T) {
+	for _, file := range glob(t, "testdata/*.bad") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, want, _ := strings.Cut(string(read(t, file)), "\n---\n")
+			_, err := Parse("pegasus.toml", []byte(text), options)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			got := err.Error() + "\n"
+			if *update {
+				if err := os.WriteFile(file, []byte(text+"\n---\n"+got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != want {
+				t.Errorf("got\n%swant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestExamples(t *testing.T) {
+	for _, file := range glob(t, "examples/*.toml") {
+		c, err := Load(file, options)
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		again(t, c)
+	}
+}
+
+// again checks that a configuration survives being printed.
+func again(t testing.TB, c *Config) {
+	t.Helper()
+	printed := c.Marshal()
+	c2, err := Parse("printed", printed, options)
+	if err != nil {
+		t.Fatalf("the printed form is refused: %v\n%s", err, printed)
+	}
+	if !reflect.DeepEqual(c, c2) {
+		t.Fatalf("the printed form means something else: %v\n%s", Diff(c, c2), printed)
+	}
+}
+
+// The full example names every key, so that it can serve as the reference, and
+// its values are the defaults that it claims to show.
+func TestFullExampleIsComplete(t *testing.T) {
+	text := string(read(t, "examples/full.toml"))
+	c := Default()
+	a, d := defaultAccelerator("x"), defaultDomain()
+	for _, fields := range [][]field{c.Daemon.fields(), a.fields(options), d.fields()} {
+		for _, f := range fields {
+			if !strings.Contains(text, "\n"+f.key+" ") && !strings.Contains(text, "\n# "+f.key+" ") {
+				t.Errorf("no %s", f.key)
+			}
+		}
+	}
+	full, err := Parse("full.toml", []byte(text), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := full.Accelerators[0], defaultAccelerator("soft0"); got != want {
+		t.Errorf("accelerator: got %+v, the default is %+v", got, want)
+	}
+}
+
+func TestEmptyFileIsDefault(t *testing.T) {
+	c, err := Parse("empty", nil, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(c, Default()) {
+		t.Errorf("differs: %v", Diff(Default(), c))
+	}
+	again(t, c)
+}
+
+func TestLoadMissing(t *testing.T) {
+	_, err := Load(filepath.Join(t.TempDir(), "none.toml"), options)
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestErrorsCanBeTakenApart(t *testing.T) {
+	_, err := Parse("f", []byte("[daemon]\nlog_level = 'loud'\n"), options)
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("no *Error in %v", err)
+	}
+	if e.File != "f" || e.Line != 2 || e.Table != "daemon" || e.Key != "log_level" || e.Value != `"loud"` {
+		t.Errorf("got %+v", *e)
+	}
+}
+
+func TestDomain(t *testing.T) {
+	c, err := Parse("f", []byte(`
+[default_domain]
+credits = 100
+[[domain]]
+name = "web"
+memory = "1GiB"
+`), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.Domain("web"); err != nil || d.Credits != 100 || d.Memory != GiB {
+		t.Errorf("web: %+v, %v", d, err)
+	}
+	if d, err := c.Domain("other"); err != nil || d.Credits != 100 || d.Name != "other" || d.Memory != 0 {
+		t.Errorf("other: %+v, %v", d, err)
+	}
+	for _, bad := range []string{"", "..", "a/b", "-x", "a b", strings.Repeat("x", 64), "ä"} {
+		if _, err := c.Domain(bad); err == nil {
+			t.Errorf("%q was taken as a name", bad)
+		}
+	}
+	c.Daemon.UndeclaredDomains = false
+	if _, err := c.Domain("wed"); err == nil || !strings.Contains(err.Error(), `did you mean "web"?`) {
+		t.Errorf("undeclared: %v", err)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	parse := func(text string) *Config {
+		c, err := Parse("f", []byte(text), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	old := parse(`
+[daemon]
+log_level = "info"
+[[accelerator]]
+name = "a"
+tick = "30ms"
+[[domain]]
+name = "gone"
+[[domain]]
+name = "kept"
+credits = 256
+`)
+	next := parse(`
+[daemon]
+log_level = "debug"
+log_format = "json"
+[[accelerator]]
+name = "a"
+tick = "10ms"
+cores = 1
+[[accelerator]]
+name = "b"
+[[domain]]
+name = "new"
+[[domain]]
+name = "kept"
+credits = 512
+`)
+	want := []string{
+		`hot: daemon: log_level = "info" → "debug"`,
+		`restart: daemon: log_format = "text" → "json"`,
+		`restart: accelerator "a": cores = 0 → 1`,
+		`hot: accelerator "a": tick = "30ms" → "10ms"`,
+		`restart: accelerator "b": added`,
+		`hot: domain "new": added`,
+		`hot: domain "kept": credits = 256 → 512`,
+		`hot: domain "gone": removed`,
+	}
+	var got []string
+	for _, c := range Diff(old, next) {
+		when := "restart"
+		if c.Hot {
+			when = "hot"
+		}
+		got = append(got, when+": "+c.String())
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if same := Diff(next, next); len(same) > 0 {
+		t.Errorf("differs from itself: %v", same)
+	}
+}
+
+func TestSet(t *testing.T) {
+	d := defaultDomain()
+	for _, s := range [][2]string{{"credits", "1024"}, {"memory", "1GiB"}, {"host_memory", "1048576"}, {"accelerator", "7"}} {
+		if err := d.Set(s[0], s[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if d.Credits != 1024 || d.Memory != GiB || d.HostMemory != MiB || d.Accelerator != "7" {
+		t.Errorf("got %+v", d)
+	}
+	before := d
+	for _, s := range [][3]string{
+		{"credits", "0", `credits = "0": must be a whole number from 1 to 65535`},
+		{"credits", "many", `must be a whole number`},
+		{"name", "x", `name: unknown key`},
+		{"credit", "1", `did you mean "credits"?`},
+		{"socket_mode", "0600", `can't change while the daemon runs`},
+	} {
+		if err := d.Set(s[0], s[1]); err == nil || !strings.Contains(err.Error(), s[2]) {
+			t.Errorf("%s=%s: got %v, want …%s…", s[0], s[1], err, s[2])
+		}
+	}
+	if d != before {
+		t.Errorf("a refused change changed it: %+v", d)
+	}
+	a := defaultAccelerator("a")
+	if err := a.Set("policy", "RR", options); err != nil || a.Policy != "rr" {
+		t.Errorf("policy %q, %v", a.Policy, err)
+	}
+	if err := a.Set("policy", "lottery", options); err == nil {
+		t.Error("took an unknown policy")
+	}
+}
+
+func TestSize(t *testing.T) {
+	good := map[string]Size{
+		"0": 0, "7": 7, "4096B": 4096, "1KiB": KiB, "1.5GiB": 3 * GiB / 2, "512 MiB": 512 * MiB, " 2TiB ": 2 * TiB,
+	}
+	for s, want := range good {
+		if got, err := ParseSize(s); err != nil || got != want {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "-1", "1MB", "1.5", "1e3", "0x10", "9223372036854775807KiB", "8388608TiB", "1.2.3KiB", "inf", "NaN", ".", "GiB"} {
+		if got, err := ParseSize(s); err == nil {
+			t.Errorf("%q was taken as %v", s, got)
+		}
+	}
+	if got := (3 * GiB / 2).String(); got != "1536MiB" {
+		t.Errorf("1.5 GiB is printed as %s", got)
+	}
+}
+
+func TestShortest(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"30ms": 30 * time.Millisecond, "10s": 10 * time.Second, "1m": time.Minute, "1h": time.Hour,
+		"1h0m1s": time.Hour + time.Second, "10m": 10 * time.Minute, "1m10s": 70 * time.Second, "0s": 0, "24h": 24 * time.Hour,
+	} {
+		got := shortest(d)
+		if back, err := time.ParseDuration(got); got != want || err != nil || back != d {
+			t.Errorf("%v: got %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	found := findLines(`# comment [not.a.table]
+top = """
+a = 1
+""\""""
+[ daemon ] # trailing
+list = [ # [x]
+  "]", ']',
+]
+'quoted key' = 1
+a . b = 2
+[[domain]]
+name = "x" # y
+[[domain]]
+inline = { a = "}", b = [
+1] }
+last = '''
+''''`)
+	want := lines{
+		"top": 2, "daemon": 5, "daemon.list": 6, "daemon.quoted key": 9, "daemon.a.b": 10,
+		"domain": 11, "domain[0]": 11, "domain[0].name": 12,
+		"domain[1]": 13, "domain[1].inline": 14, "domain[1].last": 16,
+	}
+	if !reflect.DeepEqual(found, want) {
+		t.Errorf("got %v\nwant %v", found, want)
+	}
+}
+
+// Whatever is accepted prints to something that means the same; whatever is
+// refused says why, on lines of the file.
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{"examples/*.toml", "testdata/*.good", "testdata/*.bad"} {
+		for _, file := range glob(f, pattern) {
+			text, _, _ := strings.Cut(string(read(f, file)), "\n---\n")
+			f.Add([]byte(text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := Parse("f", text, options)
+		if err == nil {
+			if len(c.Accelerators) == 0 {
+				t.Fatal("no accelerator")
+			}
+			again(t, c)
+			return
+		}
+		var all Errors
+		if !errors.As(err, &all) || len(all) == 0 {
+			t.Fatalf("refused with %v", err)
+		}
+		last := strings.Count(string(text), "\n") + 1
+		for _, e := range all {
+			if e.Line < 0 || e.Line > last || e.Problem == "" {
+				t.Fatalf("bad error %+v in a file of %d lines", *e, last)
+			}
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Error is one thing that is wrong in a file.
+type Error struct {
+	File    string
+	Line    int    // counted from 1; 0 when the whole file is meant
+	Table   string // such as daemon, or domain "web"; empty at the top
+	Key     string // empty when the table itself is meant
+	Value   string // as TOML spells it; empty when nothing was written
+	Problem string // what is wrong and what is allowed
+}
+
+// Error gives all of it on one line, the place first, as compilers do.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	if e.Table != "" {
+		b.WriteString(": " + e.Table)
+	}
+	if e.Key != "" {
+		b.WriteString(": " + e.Key)
+		if e.Value != "" {
+			b.WriteString(" = " + e.Value)
+		}
+	}
+	b.WriteString(": " + e.Problem)
+	return b.String()
+}
+
+// Errors is all that is wrong in a file, in the order of its lines.
+type Errors []*Error
+
+// Error has one line for each.
+func (es Errors) Error() string {
+	lines := make([]string, len(es))
+	for i, e := range es {
+		lines[i] = e.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap lets errors.As find the single errors.
+func (es Errors) Unwrap() []error {
+	all := make([]error, len(es))
+	for i, e := range es {
+		all[i] = e
+	}
+	return all
+}
+
+func (es Errors) sort() {
+	slices.SortStableFunc(es, func(a, b *Error) int { return a.Line - b.Line })
+}
+
+// syntaxError is what the TOML parser refuses.
+func syntaxError(file string, err error) Errors {
+	e := &Error{File: file, Problem: "not TOML: " + err.Error()}
+	var at toml.ParseError
+	if errors.As(err, &at) {
+		e.Line = at.Position.Line
+		e.Key = at.LastKey
+		e.Problem = "not TOML: " + at.Message
+		if at.Message == "" {
+			e.Problem = "not TOML: " + strings.TrimPrefix(at.Error(), "toml: ")
+		}
+	}
+	return Errors{e}
+}

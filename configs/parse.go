@@ -1,0 +1,206 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/BurntSushi/toml"
+)
+
+// topTables are the names that may stand at the top of the file.
+var topTables = []string{"daemon", "default_domain", "accelerator", "domain"}
+
+// Parse checks the text of a file; name stands for it in errors. The error is
+// Errors, with everything that is wrong.
+func Parse(name string, text []byte, opt Options) (*Config, error) {
+	if len(text) > maxFile {
+		return nil, Errors{{File: name, Problem: fmt.Sprintf("longer than %v", Size(maxFile))}}
+	}
+	var tree map[string]any
+	if _, err := toml.Decode(string(text), &tree); err != nil {
+		return nil, syntaxError(name, err)
+	}
+	p := &parser{file: name, lines: findLines(string(text)), opt: opt}
+	c := p.config(tree)
+	if len(p.errs) > 0 {
+		p.errs.sort()
+		return nil, p.errs
+	}
+	return c, nil
+}
+
+// parser walks the decoded file and gathers what is wrong with it.
+type parser struct {
+	file  string
+	lines lines
+	opt   Options
+	errs  Errors
+}
+
+// table is one table of the file on its way into the Config.
+type table struct {
+	path  string // as lines knows it, such as domain[2]
+	label string // as people know it, such as domain "web"
+	keys  map[string]any
+}
+
+func (p *parser) config(tree map[string]any) *Config {
+	c := Default()
+	for _, key := range sortedKeys(tree) {
+		if !slices.Contains(topTables, key) {
+			p.fail(table{}, key, tree[key], unknown(key, "table", topTables))
+		}
+	}
+	p.fill(p.one(tree, "daemon"), c.Daemon.fields())
+	p.fill(p.one(tree, "default_domain"), c.Template.templateFields())
+	p.accelerators(c, p.many(tree, "accelerator"))
+	p.domains(c, p.many(tree, "domain"))
+	return c
+}
+
+func (p *parser) accelerators(c *Config, tables []table) {
+	if len(tables) > 0 {
+		c.Accelerators = nil
+	}
+	seen := map[string]int{}
+	for i, t := range tables {
+		a := defaultAccelerator("")
+		p.fill(t, a.fields(p.opt))
+		if a.Mode == "paper" && t.keys["idle_yield"] == nil {
+			a.IdleYield = 0 // the published algorithm keeps idle windows
+		}
+		if a.RotationCap < a.Tick {
+			p.fail(t, "rotation_cap", t.keys["rotation_cap"],
+				mustBe("at least the tick, %q", shortest(a.Tick)))
+		}
+		p.named(t, a.Name, i, seen)
+		c.Accelerators = append(c.Accelerators, a)
+	}
+}
+
+func (p *parser) domains(c *Config, tables []table) {
+	seen := map[string]int{}
+	p.domain(c, table{path: "default_domain", label: "default_domain"}, c.Template)
+	for i, t := range tables {
+		d := c.Template
+		p.fill(t, d.fields())
+		p.domain(c, t, d)
+		p.named(t, d.Name, i, seen)
+		c.Domains = append(c.Domains, d)
+	}
+}
+
+// domain checks what one key alone can't show. What a domain has from the
+// template is complained about there, once.
+func (p *parser) domain(c *Config, t table, d Domain) {
+	own := func(key string) bool { return t.keys == nil || t.keys[key] != nil }
+	names := c.acceleratorNames()
+	if own("accelerator") && d.Accelerator != "" && !slices.Contains(names, d.Accelerator) {
+		p.fail(t, "accelerator", d.Accelerator,
+			mustBe("the name of an [[accelerator]]: %s%s", quoteAll(names), didYouMean(d.Accelerator, names)))
+	}
+	if (own("arena") || own("host_memory")) && d.Arena > d.HostMemory {
+		p.fail(t, "arena", d.Arena.String(),
+			mustBe("at most host_memory, %q, of which arenas are part", d.HostMemory))
+	}
+}
+
+// named checks that a table has a name of its own.
+func (p *parser) named(t table, name string, i int, seen map[string]int) {
+	kind := t.path[:len(t.path)-len(fmt.Sprintf("[%d]", i))]
+	if t.keys["name"] == nil {
+		p.fail(t, "name", nil, fmt.Errorf("is missing: every [[%s]] needs one", kind))
+		return
+	}
+	if name == "" {
+		return // refused already
+	}
+	if first, ok := seen[name]; ok {
+		line := p.lines.of(element(kind, first), "name")
+		p.fail(t, "name", name, fmt.Errorf("is taken by the [[%s]] of line %d: names must differ", kind, line))
+		return
+	}
+	seen[name] = i
+}
+
+// fill reads the keys of a table into its fields.
+func (p *parser) fill(t table, fields []field) {
+	allowed := keysOf(fields)
+	for _, key := range sortedKeys(t.keys) {
+		i := slices.Index(allowed, key)
+		if i < 0 {
+			p.fail(t, key, t.keys[key], unknown(key, "key", allowed))
+			continue
+		}
+		if err := fields[i].value.set(t.keys[key]); err != nil {
+			p.fail(t, key, t.keys[key], err)
+		}
+	}
+}
+
+func unknown(key, what string, allowed []string) error {
+	return fmt.Errorf("unknown %s%s; allowed: %s", what, didYouMean(key, allowed), joinPlain(allowed))
+}
+
+// one finds a table that stands once, such as [daemon].
+func (p *parser) one(tree map[string]any, key string) table {
+	v, ok := tree[key]
+	if !ok {
+		return table{}
+	}
+	keys, ok := v.(map[string]any)
+	if !ok {
+		p.fail(table{}, key, v, mustBe("a table, written [%s]", key))
+	}
+	return table{path: key, label: key, keys: keys}
+}
+
+// many finds the tables of an array, such as [[domain]].
+func (p *parser) many(tree map[string]any, key string) []table {
+	v, ok := tree[key]
+	if !ok {
+		return nil
+	}
+	var tables []table
+	for i, v := range elements(v) {
+		keys, ok := v.(map[string]any)
+		if !ok {
+			p.fail(table{}, key, v, mustBe("tables, each written [[%s]]", key))
+			return nil
+		}
+		t := table{path: element(key, i), label: fmt.Sprintf("%s %d", key, i+1), keys: keys}
+		if s, ok := keys["name"].(string); ok {
+			t.label = key + " " + quote(s)
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// elements gives an array of any kind as a plain one; what is no array, such as
+// the table of a mistaken [domain], as a single element that isn't a table.
+func elements(v any) []any {
+	switch v := v.(type) {
+	case []any:
+		return v
+	case []map[string]any:
+		all := make([]any, len(v))
+		for i := range v {
+			all[i] = v[i]
+		}
+		return all
+	default:
+		return []any{nil}
+	}
+}
+
+func (p *parser) fail(t table, key string, v any, problem error) {
+	p.errs = append(p.errs, &Error{
+		File:    p.file,
+		Line:    p.lines.of(t.path, key),
+		Table:   t.label,
+		Key:     key,
+		Value:   spell(v),
+		Problem: problem.Error(),
+	})
+}

@@ -1,0 +1,78 @@
+package configs
+
+import (
+	"time"
+)
+
+// A field is one key of a table, bound to its place in a Config. The three
+// functions below are the whole schema: reading, printing and comparing
+// configurations all walk these lists.
+type field struct {
+	key   string
+	value value
+	when  applies
+}
+
+// applies says what it takes for a running daemon to follow a change.
+type applies bool
+
+const (
+	hot     applies = true
+	restart applies = false
+)
+
+var (
+	logLevels        = []string{"debug", "info", "warn", "error"}
+	logFormats       = []string{"text", "json"}
+	acceleratorTypes = []string{"soft", "nvidia"}
+	modes            = []string{"production", "paper"}
+)
+
+func (d *Daemon) fields() []field {
+	return []field{
+		{"runtime_dir", path{&d.RuntimeDir}, restart},
+		{"control_socket", path{&d.ControlSocket}, restart},
+		{"control_group", text{&d.ControlGroup, "the name or number of a group"}, restart},
+		{"log_level", choice{&d.LogLevel, logLevels}, hot},
+		{"log_format", choice{&d.LogFormat, logFormats}, restart},
+		{"worker_pool", whole{&d.WorkerPool, 0, 256, "none is kept ready"}, hot},
+		{"spin_threads", whole{&d.SpinThreads, 0, 4096, "half of the host's cores"}, restart},
+		{"spin_time", span{&d.SpinTime, time.Microsecond, 10 * time.Millisecond, "never spin"}, restart},
+		{"undeclared_domains", boolean{&d.UndeclaredDomains}, hot},
+	}
+}
+
+func (a *Accelerator) fields(opt Options) []field {
+	return []field{
+		{"name", name{&a.Name}, restart},
+		{"type", choice{&a.Type, acceleratorTypes}, restart},
+		{"cores", whole{&a.Cores, 0, 4096, "all of the host's"}, restart},
+		{"memory", bytes{&a.Memory, 16 * MiB, 4 * TiB, ""}, restart},
+		{"policy", choice{&a.Policy, opt.Policies}, hot},
+		{"mode", choice{&a.Mode, modes}, hot},
+		{"tick", span{&a.Tick, time.Millisecond, time.Second, ""}, hot},
+		{"rotation_cap", span{&a.RotationCap, 100 * time.Millisecond, 10 * time.Second, ""}, hot},
+		{"idle_yield", span{&a.IdleYield, 100 * time.Microsecond, 30 * time.Millisecond, "idle windows are kept"}, hot},
+		{"in_flight", span{&a.InFlight, 10 * time.Microsecond, time.Second, ""}, hot},
+		{"kernel_timeout", span{&a.KernelTimeout, 10 * time.Millisecond, 24 * time.Hour, ""}, hot},
+		{"max_domains", whole{&a.MaxDomains, 1, 65536, ""}, hot},
+	}
+}
+
+func (d *Domain) fields() []field {
+	return []field{
+		{"name", name{&d.Name}, restart},
+		{"credits", whole{&d.Credits, 1, 65535, ""}, hot},
+		{"accelerator", text{&d.Accelerator, "the name of an accelerator"}, hot},
+		{"memory", bytes{&d.Memory, MiB, 4 * TiB, "as much as the accelerator has"}, hot},
+		{"host_memory", bytes{&d.HostMemory, MiB, 4 * TiB, ""}, hot},
+		{"arena", bytes{&d.Arena, MiB, 16 * GiB, ""}, hot},
+		{"processes", whole{&d.Processes, 1, 65536, ""}, hot},
+		{"socket_owner", text{&d.SocketOwner, "the name or number of a user"}, restart},
+		{"socket_group", text{&d.SocketGroup, "the name or number of a group"}, restart},
+		{"socket_mode", permissions{&d.SocketMode}, restart},
+	}
+}
+
+// templateFields are those of a domain without its name.
+func (d *Domain) templateFields() []field { return d.fields()[1:] }

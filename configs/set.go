@@ -1,0 +1,58 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Set changes one key of the domain from plain text, as in
+// `pegasus set web memory=1GiB`: the value is spelled as in the file, but
+// without quotes. Its name can't be changed. The caller checks that an
+// accelerator of that name exists.
+func (d *Domain) Set(key, text string) error {
+	return setField(d.templateFields(), key, text)
+}
+
+// Set changes one key of the accelerator from plain text; policy must be one of
+// opt's.
+func (a *Accelerator) Set(key, text string, opt Options) error {
+	return setField(a.fields(opt)[1:], key, text)
+}
+
+func setField(fields []field, key, text string) error {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
+	if i < 0 {
+		return fmt.Errorf("%s: %w", key, unknown(key, "key", keysOf(fields)))
+	}
+	f := fields[i]
+	if f.when != hot {
+		return fmt.Errorf("%s: can't change while the daemon runs", key)
+	}
+	if err := f.value.set(guess(text)); err != nil {
+		if f.value.set(text) == nil { // such as a name made of digits
+			return nil
+		}
+		return fmt.Errorf("%s = %s: %w", key, quote(text), err)
+	}
+	return nil
+}
+
+// guess gives text the type that it would have in a file.
+func guess(text string) any {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	if b, err := strconv.ParseBool(text); err == nil && (text == "true" || text == "false") {
+		return b
+	}
+	return text
+}
+
+func keysOf(fields []field) []string {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.key
+	}
+	return keys
+}

@@ -1,0 +1,237 @@
+package configs
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A value reads one key's TOML value into its place in a Config and writes it
+// back. What set refuses it explains as "must be …".
+type value interface {
+	set(v any) error
+	String() string // as TOML spells it
+}
+
+// CheckName tells whether name can be a domain's or an accelerator's: it becomes
+// part of a path and of metrics, so it is short and plain.
+func CheckName(name string) error {
+	if name == "" || len(name) > 63 || !alphanumeric(name[0]) {
+		return mustBe("1 to 63 letters, digits, '.', '_' or '-', the first a letter or digit")
+	}
+	for i := range len(name) {
+		if !alphanumeric(name[i]) && !strings.ContainsRune("._-", rune(name[i])) {
+			return mustBe("1 to 63 letters, digits, '.', '_' or '-', the first a letter or digit")
+		}
+	}
+	return nil
+}
+
+func alphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+func mustBe(format string, args ...any) error {
+	return fmt.Errorf("must be "+format, args...)
+}
+
+func quote(s string) string { return strconv.Quote(s) }
+
+func quoteAll(list []string) string {
+	quoted := make([]string, len(list))
+	for i, s := range list {
+		quoted[i] = quote(s)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// name is what other tables refer to.
+type name struct{ p *string }
+
+func (n name) String() string { return quote(*n.p) }
+func (n name) set(v any) error {
+	s, ok := v.(string)
+	if !ok {
+		return mustBe("a string")
+	}
+	if err := CheckName(s); err != nil {
+		return err
+	}
+	*n.p = s
+	return nil
+}
+
+// text is any printable string of one line; empty is allowed.
+type text struct {
+	p    *string
+	what string
+}
+
+func (t text) String() string { return quote(*t.p) }
+func (t text) set(v any) error {
+	s, ok := v.(string)
+	if !ok || !printable(s) || len(s) > 255 {
+		return mustBe("%s, a printable string of at most 255 bytes, or \"\"", t.what)
+	}
+	*t.p = s
+	return nil
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// path is an absolute path, or empty.
+type path struct{ p *string }
+
+func (p path) String() string { return quote(*p.p) }
+func (p path) set(v any) error {
+	s, ok := v.(string)
+	if !ok || !printable(s) || s != "" && !filepath.IsAbs(s) || len(s) > 4095 {
+		return mustBe("an absolute path, or \"\"")
+	}
+	if s != "" {
+		s = filepath.Clean(s)
+	}
+	*p.p = s
+	return nil
+}
+
+// choice is one of a few words, whose case doesn't matter. An empty list allows
+// every name.
+type choice struct {
+	p    *string
+	from []string
+}
+
+func (c choice) String() string { return quote(*c.p) }
+func (c choice) set(v any) error {
+	s, ok := v.(string)
+	if !ok {
+		return mustBe("a string: %s", quoteAll(c.from))
+	}
+	if len(c.from) == 0 {
+		return name{c.p}.set(v)
+	}
+	i := slices.IndexFunc(c.from, func(f string) bool { return strings.EqualFold(f, s) })
+	if i < 0 {
+		return mustBe("one of %s%s", quoteAll(c.from), didYouMean(s, c.from))
+	}
+	*c.p = c.from[i]
+	return nil
+}
+
+// boolean is true or false.
+type boolean struct{ p *bool }
+
+func (f boolean) String() string { return strconv.FormatBool(*f.p) }
+func (f boolean) set(v any) error {
+	b, ok := v.(bool)
+	if !ok {
+		return mustBe("true or false")
+	}
+	*f.p = b
+	return nil
+}
+
+// whole is an integer within bounds; zero says what 0 means, if it is special.
+type whole struct {
+	p      *int
+	lo, hi int
+	zero   string
+}
+
+func (w whole) String() string { return strconv.Itoa(*w.p) }
+func (w whole) set(v any) error {
+	n, ok := v.(int64)
+	if !ok || n < int64(w.lo) || n > int64(w.hi) {
+		return mustBe("a whole number from %d to %d%s", w.lo, w.hi, zeroMeans(w.zero))
+	}
+	*w.p = int(n)
+	return nil
+}
+
+func zeroMeans(what string) string {
+	if what == "" {
+		return ""
+	}
+	return " (0: " + what + ")"
+}
+
+// bytes is a size within bounds, or 0 where that means something.
+type bytes struct {
+	p      *Size
+	lo, hi Size
+	zero   string
+}
+
+func (b bytes) String() string { return quote(b.p.String()) }
+func (b bytes) set(v any) error {
+	var s Size
+	var err error
+	switch v := v.(type) {
+	case int64:
+		s = Size(v)
+	case string:
+		s, err = ParseSize(v)
+	default:
+		err = mustBe("a size")
+	}
+	if err != nil || (s < b.lo || s > b.hi) && (s != 0 || b.zero == "") {
+		return mustBe("a size from %q to %q, as a string with B, KiB, MiB, GiB or TiB, or in bytes%s",
+			b.lo, b.hi, zeroMeans(b.zero))
+	}
+	*b.p = s
+	return nil
+}
+
+// span is a length of time within bounds, or 0 where that means something.
+type span struct {
+	p      *time.Duration
+	lo, hi time.Duration
+	zero   string
+}
+
+func (s span) String() string { return quote(shortest(*s.p)) }
+func (s span) set(v any) error {
+	str, _ := v.(string)
+	d, err := time.ParseDuration(str)
+	if err != nil || (d < s.lo || d > s.hi) && (d != 0 || s.zero == "") {
+		return mustBe("a duration from %q to %q, a string such as \"30ms\" or \"1.5s\"%s",
+			shortest(s.lo), shortest(s.hi), zeroMeans(s.zero))
+	}
+	*s.p = d
+	return nil
+}
+
+// shortest writes a duration without the zero minutes and seconds that Go adds.
+func shortest(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// permissions are a file's, as an octal string.
+type permissions struct{ p *fs.FileMode }
+
+func (m permissions) String() string { return fmt.Sprintf("\"%04o\"", uint32(*m.p)) }
+func (m permissions) set(v any) error {
+	s, _ := v.(string)
+	n, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || n > 0o777 {
+		return mustBe("permission bits as an octal string from \"0000\" to \"0777\", such as \"0660\"")
+	}
+	*m.p = fs.FileMode(n)
+	return nil
+}
