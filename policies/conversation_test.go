@@ -1,0 +1,215 @@
+package policies
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into the conversations")
+
+// TestConversations plays the files in testdata/conversations. Each line is said
+// to a scheduler at the current time, several things at once being separated by
+// semicolons; lines beginning with > are what it must answer.
+//
+//	policy NAME [paper] [tick D] [cap D] [yield D]
+//	attach ID [CREDITS] · detach ID
+//	arrives ID · drains ID · opens ID · closes ID
+//	uses ID D [copy D] [idle D]
+//	wait D       lets time pass; the scheduler is asked whenever it wanted to be
+//	why          prints the explanation
+//	used         prints what each domain has used, and nobody
+func TestConversations(t *testing.T) {
+	files, err := filepath.Glob("testdata/conversations/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no conversations found", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { converse(t, file) })
+	}
+}
+
+func converse(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &conversation{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, ">") {
+			continue
+		}
+		c.out.WriteString(line)
+		c.say(t, line)
+	}
+	got := c.out.String()
+	if got == string(text) {
+		return
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("the conversation went otherwise:\n%s\nin the file:\n%s", got, text)
+}
+
+// conversation is a scheduler being talked to.
+type conversation struct {
+	out   strings.Builder
+	sched *Scheduler
+	now   Time
+}
+
+func (c *conversation) say(t *testing.T, line string) {
+	line, _, _ = strings.Cut(line, "#")
+	for said := range strings.SplitSeq(line, ";") {
+		words := strings.Fields(said)
+		if len(words) == 0 {
+			continue
+		}
+		if words[0] == "wait" {
+			c.wait(length(t, words[1]))
+			return
+		}
+		c.tell(t, words)
+	}
+	if c.sched != nil && strings.TrimSpace(line) != "" {
+		c.ready()
+	}
+}
+
+func (c *conversation) tell(t *testing.T, words []string) {
+	switch words[0] {
+	case "policy":
+		p := policyOf(t, words[1:])
+		if c.sched != nil {
+			c.sched.Use(c.now, p)
+			return
+		}
+		c.sched = NewScheduler(p)
+	case "why":
+		fmt.Fprintf(&c.out, "> %s\n", c.sched.Explain())
+	case "used":
+		for _, s := range c.sched.Stats(nil) {
+			fmt.Fprintf(&c.out, "> %d %v %v leases %d\n", s.Domain.ID, s.State, s.Used.Busy(), s.Leases)
+		}
+		fmt.Fprintf(&c.out, "> nobody %v\n", c.sched.Strays().Busy())
+	default:
+		c.sched.Step(c.now, eventOf(t, words))
+	}
+}
+
+// wait lets d pass, asking the scheduler whenever it wants to be asked.
+func (c *conversation) wait(d time.Duration) {
+	end := c.now.Add(d)
+	for asked := 0; c.sched.Next() <= end; asked++ {
+		if asked > 10_000 {
+			c.out.WriteString("> it never rests\n")
+			return
+		}
+		c.now = max(c.now, c.sched.Next())
+		c.ready()
+	}
+	c.now = end
+}
+
+func (c *conversation) ready() {
+	for _, a := range c.sched.Ready(c.now) {
+		fmt.Fprintf(&c.out, "> %v %s\n", time.Duration(c.now), spell(a))
+	}
+}
+
+func spell(a Action) string {
+	switch {
+	case !a.Open:
+		return fmt.Sprintf("close %d", a.Domain)
+	case a.Lease.Until == Forever:
+		return fmt.Sprintf("open %d", a.Domain)
+	default:
+		return fmt.Sprintf("open %d until %v", a.Domain, time.Duration(a.Lease.Until))
+	}
+}
+
+func policyOf(t *testing.T, words []string) Policy {
+	t.Helper()
+	name, rest := words[0], words[1:]
+	o := Defaults(Production)
+	if len(rest) > 0 && rest[0] == "paper" {
+		o, rest = Defaults(Paper), rest[1:]
+	}
+	for ; len(rest) > 1; rest = rest[2:] {
+		switch d := length(t, rest[1]); rest[0] {
+		case "tick":
+			o.Tick = d
+		case "cap":
+			o.RotationCap = d
+		case "yield":
+			o.IdleYield = d
+		}
+	}
+	p, err := New(name, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func eventOf(t *testing.T, words []string) Event {
+	t.Helper()
+	e := Event{Domain: Domain{ID: ID(number(t, words[1]))}}
+	signals := map[string]Signal{"arrives": Arrived, "drains": Drained, "opens": ContextOpened, "closes": ContextClosed}
+	switch words[0] {
+	case "attach":
+		e.Kind = Attach
+		if len(words) > 2 {
+			e.Domain.Credits = vcpu.Credits(number(t, words[2]))
+		}
+	case "detach":
+		e.Kind = Detach
+	case "uses":
+		e.Kind = Charge
+		e.Used.Compute = length(t, words[2])
+		for i := 3; i+1 < len(words); i += 2 {
+			switch d := length(t, words[i+1]); words[i] {
+			case "copy":
+				e.Used.Copy = d
+			case "idle":
+				e.Used.Idle = d
+			}
+		}
+	default:
+		s, ok := signals[words[0]]
+		if !ok {
+			t.Fatalf("unknown verb %q", words[0])
+		}
+		e.Kind, e.Signal = Wake, s
+	}
+	return e
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func length(t *testing.T, s string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

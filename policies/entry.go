@@ -1,0 +1,100 @@
+package policies
+
+import (
+	"math/bits"
+	"time"
+)
+
+// entry is a domain's account under a fair window policy.
+type entry struct {
+	id      ID
+	credits int64 // what its share is in proportion to; at least 1
+	active  bool  // has work, or holds the window
+	fresh   bool  // had no work before, and no turn since
+
+	// round is the rotation in which its next window may begin, if its balance
+	// is sufficient by then.
+	round int64
+	// balance is the accelerator time that it is owed (positive) or owes, as of
+	// pot; within [-maxDebt, quantum + maxCarry].
+	balance time.Duration
+	// unseen is how much of its windows nobody has reported to have used, or, if
+	// negative, reported beyond; seen is what it reported since the last one.
+	unseen time.Duration
+	seen   time.Duration
+
+	rest uint64 // of the division that made the balance, in 1/scale ns
+	pot  uint64 // value of the common pot when the balance was last settled
+
+	at [2]int // positions in the heaps, counted from 1; 0: not there
+}
+
+// scale is how many units of the pot make a nanosecond per credit.
+const (
+	scaleBits = 10
+	scale     = 1 << scaleBits
+)
+
+// settle adds to the balance what each credit has earned since the last time,
+// up to most.
+func (e *entry) settle(pot uint64, most time.Duration) {
+	hi, lo := bits.Mul64(pot-e.pot, uint64(e.credits))
+	lo, carry := bits.Add64(lo, e.rest, 0)
+	e.pot = pot
+	if hi+carry > 0 || lo>>scaleBits > uint64(maxDebt+most) {
+		e.balance, e.rest = most, 0
+		return
+	}
+	e.balance += time.Duration(lo >> scaleBits)
+	e.rest = lo % scale
+	if e.balance > most {
+		e.balance, e.rest = most, 0
+	}
+}
+
+// charge takes what was used off the balance.
+func (e *entry) charge(u Usage) {
+	e.balance = max(e.balance-min(u.Busy()+u.Idle, 2*maxDebt), -maxDebt)
+}
+
+// account is called at the end of a window, of which it had this much for itself.
+// Of a domain that computes on its CPU in short pauses much of that goes unused.
+// If it weren't charged for it, its windows would grow until it had its part of
+// accelerator time, at the cost of all others.
+func (e *entry) account(window time.Duration) {
+	e.unseen = max(e.unseen+window-e.seen, -maxUnseen)
+	e.seen = 0
+	if wasted := e.unseen - maxUnseen; wasted > 0 {
+		e.unseen = maxUnseen
+		e.balance = max(e.balance-wasted, -maxDebt)
+	}
+}
+
+// rotations is how many rotations it takes until the balance has reached want,
+// when each adds unit per credit.
+func (e *entry) rotations(want time.Duration, unit uint64) int64 {
+	if e.balance >= want {
+		return 0
+	}
+	need := uint64(want-e.balance) << scaleBits
+	each := unit * uint64(e.credits)
+	return int64((need - min(need, e.rest) + each - 1) / each)
+}
+
+// sooner orders entries by rotation, within one by credits, the richest first.
+func sooner(a, b *entry) bool {
+	if a.round != b.round {
+		return a.round < b.round
+	}
+	if a.credits != b.credits {
+		return a.credits > b.credits
+	}
+	return a.id < b.id
+}
+
+func poorer(a, b *entry) bool {
+	if a.credits != b.credits {
+		return a.credits < b.credits
+	}
+	return a.id < b.id
+}

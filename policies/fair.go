@@ -1,0 +1,379 @@
+package policies
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits of an account.
+const (
+	// maxDebt is what a domain can owe: no kernel runs longer than the default
+	// kernel timeout.
+	maxDebt = 10 * time.Second
+	// maxCarry is what a domain can keep, beyond one quantum, of windows that were
+	// shortened by what its predecessors had still in flight.
+	maxCarry = 250 * time.Millisecond
+	// minWindow is the shortest window worth a switch. A domain that is owed less
+	// waits until it is owed as much.
+	minWindow = time.Millisecond
+	// tolerance is the part of a window, one in so many, that may go unused without
+	// being charged: handing over and submitting take time.
+	tolerance = 4
+	// maxUnseen is how much of its windows, beyond the tolerance, nobody need have
+	// reported to have used: it may be that the report is still to come.
+	maxUnseen = 100 * time.Millisecond
+)
+
+// fair gives windows that make the measured accelerator time proportional to
+// the credits: deficit round robin over domains in credit order.
+//
+// With every rotation a common pot grows by unit, in time per credit; a domain's
+// balance is its credits' part of the pot less what it used. In each rotation
+// every domain with work gets one window as long as its balance. Work still in
+// flight at the end of a window is charged when it is reported, so the next
+// window is shorter, and that of the neighbour whom it delayed longer. A domain
+// that owes time is passed over until the pot has made up for it.
+//
+// A domain without work is in no rotation. What it had left of this one it finds
+// again if it comes back before the rotation ends, later at most one quantum.
+type fair struct {
+	name  string
+	opt   Options
+	least time.Duration // shortest window
+	share func(Domain) Credits
+
+	members map[ID]*entry
+	turns   heap  // active domains but the holder, the next one in front
+	poorest heap  // active domains, the one with the least credits in front
+	total   int64 // credits of the active domains
+
+	round int64  // the rotation that is going on
+	unit  uint64 // what it added to the pot
+	pot   uint64
+
+	holder  *entry
+	waiting *entry // chosen, but its predecessor's gate must be closed first
+	planned Time   // end of the holder's window, as its balance was at the start
+	until   Time   // its end, as granted
+	idle    bool   // the holder has no work
+	idleEnd Time   // the end of its window because of that
+	alone   bool   // at the last Pick nobody but the holder was active
+
+	// What happened since the window began, or since the holder was last alone.
+	start  Time
+	others time.Duration // used by others, whose work was still in flight
+
+	why reason
+}
+
+// reason is what Explain tells about the last choice.
+type reason struct {
+	id      ID
+	round   int64
+	window  time.Duration
+	credits int64
+	total   int64
+	rivals  int
+}
+
+func newFair(name string, o Options, share func(Domain) Credits) *fair {
+	return &fair{
+		name:    name,
+		opt:     o,
+		least:   min(minWindow, o.Tick),
+		share:   share,
+		members: make(map[ID]*entry),
+		turns:   heap{slot: 0, less: sooner},
+		poorest: heap{slot: 1, less: poorer},
+		idleEnd: Forever,
+	}
+}
+
+func (p *fair) Attach(_ Time, d Domain) {
+	credits := max(int64(p.share(d)), 1)
+	e := p.members[d.ID]
+	if e == nil {
+		p.members[d.ID] = &entry{id: d.ID, credits: credits, round: p.round, pot: p.pot - p.unit}
+		return
+	}
+	if e.credits == credits {
+		return
+	}
+	p.settle(e)
+	queued := p.turns.has(e)
+	p.leave(e)
+	e.credits = credits
+	if queued || e == p.holder {
+		p.count(e)
+	}
+	if queued {
+		p.turns.push(e)
+	}
+}
+
+func (p *fair) Detach(_ Time, id ID) {
+	e := p.members[id]
+	p.leave(e)
+	delete(p.members, id)
+	if p.holder == e {
+		p.holder = nil
+	}
+}
+
+func (p *fair) Wake(since Time, id ID, s Signal) {
+	e := p.members[id]
+	switch {
+	case e == p.holder:
+		p.notice(since, s)
+	case s == Arrived && !e.active:
+		p.come(e)
+	case s == Drained, s == ContextClosed:
+		p.leave(e)
+	}
+}
+
+// notice is told what happened to the holder.
+func (p *fair) notice(since Time, s Signal) {
+	switch {
+	case s == Arrived:
+		p.idle, p.idleEnd = false, Forever
+	case s == ContextClosed:
+		p.idle, p.idleEnd = true, since
+	case s == Drained:
+		p.idle = true
+		if p.opt.IdleYield > 0 {
+			p.idleEnd = since.Add(p.opt.IdleYield)
+		}
+	}
+}
+
+func (p *fair) Charge(_ Time, id ID, u Usage) {
+	e := p.members[id]
+	e.charge(u)
+	e.seen += u.Busy() + u.Idle + u.Stalled
+	if e != p.holder {
+		p.others += u.Busy()
+	}
+}
+
+func (p *fair) Pick(now Time) (Decision, bool, Time) {
+	d, ok := p.decide(now)
+	p.alone = p.holder != nil && p.turns.len() == 0
+	switch {
+	case ok, p.holder == nil, p.alone:
+		return d, ok, Forever
+	default:
+		return d, ok, min(p.until, p.idleEnd)
+	}
+}
+
+func (p *fair) decide(now Time) (Decision, bool) {
+	if p.waiting != nil {
+		return p.open(now, p.take()), true
+	}
+	h := p.holder
+	if h == nil {
+		if next := p.next(); next != nil {
+			return p.open(now, next), true
+		}
+		return Decision{}, false
+	}
+	if p.alone {
+		p.forgive(h)
+		p.start, p.others, h.seen = now, 0, 0
+	}
+	if p.turns.len() > 0 && now >= min(p.end(), p.idleEnd) {
+		return p.turn(now), true
+	}
+	if end := p.end(); end != p.until {
+		p.until = end
+		return Decision{Grant, Lease{Domain: h.id, Until: end}}, true
+	}
+	return Decision{}, false
+}
+
+// turn ends the holder's window. When its next one follows at once, its gate
+// stays open.
+func (p *fair) turn(now Time) Decision {
+	h := p.holder
+	p.finish(h, now)
+	next := p.next()
+	if next == h {
+		return p.open(now, h)
+	}
+	p.holder, p.waiting = nil, next
+	return Decision{Revoke, Lease{Domain: h.id}}
+}
+
+// take returns the domain that was waiting for its predecessor's gate to close.
+func (p *fair) take() *entry {
+	e := p.waiting
+	p.waiting = nil
+	return e
+}
+
+// open gives e its window.
+func (p *fair) open(now Time, e *entry) Decision {
+	p.holder = e
+	p.start, p.others = now, 0
+	p.planned = now.Add(e.balance)
+	p.idle, p.idleEnd = false, Forever
+	p.until = p.end()
+	p.why = reason{e.id, p.round, e.balance, e.credits, p.total, p.turns.len()}
+	return Decision{Grant, Lease{Domain: e.id, Until: p.until}}
+}
+
+// end is when the holder's window ends: never while it is alone; later than
+// planned when nobody else is owed anything in the rotations that follow.
+func (p *fair) end() Time {
+	next := p.turns.top()
+	if next == nil {
+		return Forever
+	}
+	free := next.round - p.round - 1
+	if free <= 0 {
+		return p.planned
+	}
+	room := p.opt.RotationCap
+	if quantum := p.quantum(p.holder); quantum <= 0 || free < int64(room/quantum) {
+		room = time.Duration(free) * quantum
+	}
+	return p.planned.Add(room)
+}
+
+// finish puts the holder back in line, or out of it when it has no work. What is
+// left of a window that ran to its end belongs to the next rotation.
+func (p *fair) finish(h *entry, now Time) {
+	p.settle(h)
+	window := max(min(now, p.until).Sub(p.start), 0)
+	h.account(window - window/tolerance - p.others)
+	if yields := p.idle && now < p.planned; !yields || h.balance < p.least {
+		h.round = p.round + max(1, h.rotations(p.least, p.unit))
+	}
+	if p.idle {
+		p.leave(h)
+		return
+	}
+	p.turns.push(h)
+}
+
+// next takes the domain whose turn it is out of the line; nil if there is none.
+func (p *fair) next() *entry {
+	for {
+		e := p.turns.top()
+		if e == nil {
+			return nil
+		}
+		if e.round > p.round {
+			p.advance(e.round)
+		}
+		p.settle(e)
+		wait := e.rotations(p.least, p.unit)
+		if wait == 0 {
+			p.turns.remove(e)
+			e.fresh = false
+			return e
+		}
+		e.round = p.round + wait
+		p.turns.fix(e)
+	}
+}
+
+// advance begins a rotation: the poorest active domain is to get a tick, and all
+// together no more than the rotation cap.
+func (p *fair) advance(round int64) {
+	p.unit = 1
+	if poorest := p.poorest.top(); poorest != nil {
+		tick := scaled(p.opt.Tick) / uint64(poorest.credits)
+		most := scaled(p.opt.RotationCap) / uint64(p.total)
+		p.unit = max(min(tick, most), 1)
+	}
+	// More than what repays the largest debt of the poorest makes no difference.
+	rounds := min(uint64(round-p.round), scaled(2*maxDebt)/p.unit+1)
+	p.pot += rounds * p.unit
+	p.round = round
+}
+
+// forgive lets the pot grow by what the holder used while nobody else wanted the
+// accelerator: it owes nobody for that.
+func (p *fair) forgive(h *entry) {
+	p.settle(h)
+	if h.balance >= 0 {
+		return
+	}
+	p.pot += (scaled(-h.balance) + uint64(h.credits) - 1) / uint64(h.credits)
+	p.round++
+	p.settle(h)
+}
+
+// come puts a domain that has work again in line. It may bring no more than one
+// quantum, whatever the pot gains until its turn.
+func (p *fair) come(e *entry) {
+	p.count(e)
+	e.fresh = true
+	switch {
+	case p.unit == 0:
+		e.round = p.round + 1
+	case e.round > p.round:
+		p.settle(e)
+		e.round = p.round + max(1, e.rotations(p.least, p.unit))
+	default:
+		e.round = p.round
+	}
+	p.turns.push(e)
+}
+
+// count makes e active.
+func (p *fair) count(e *entry) {
+	e.active = true
+	p.total += e.credits
+	p.poorest.push(e)
+}
+
+// leave makes e inactive.
+func (p *fair) leave(e *entry) {
+	if !e.active {
+		return
+	}
+	e.active = false
+	p.total -= e.credits
+	p.poorest.remove(e)
+	if p.turns.has(e) {
+		p.turns.remove(e)
+	}
+}
+
+// settle brings e's balance up to date.
+func (p *fair) settle(e *entry) {
+	most := max(p.quantum(e), p.least)
+	if !e.fresh {
+		most += maxCarry
+	}
+	e.settle(p.pot, most)
+}
+
+// quantum is what e gets in the rotation that is going on, or would get: unit may
+// be from before e came, so the rotation cap is applied anew.
+func (p *fair) quantum(e *entry) time.Duration {
+	total := p.total
+	if !e.active {
+		total += e.credits
+	}
+	most := scaled(p.opt.RotationCap) / uint64(total)
+	return time.Duration(min(p.unit, most) * uint64(e.credits) >> scaleBits)
+}
+
+func scaled(d time.Duration) uint64 { return uint64(d) << scaleBits }
+
+func (p *fair) Explain() string {
+	w := p.why
+	if p.holder == nil {
+		return p.name + ": nobody has work"
+	}
+	state := fmt.Sprintf("window %v", w.window)
+	if p.alone {
+		state = "window open, nobody else has work"
+	}
+	return fmt.Sprintf("%s: rotation %d, domain %d: %s; credits %d of %d, %d in line",
+		p.name, w.round, w.id, state, w.credits, w.total, w.rivals)
+}

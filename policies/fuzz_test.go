@@ -1,0 +1,187 @@
+package policies
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// FuzzScheduler makes events out of bytes and holds every policy to what must be
+// true whatever happens.
+func FuzzScheduler(f *testing.F) {
+	f.Add([]byte("attach some, let them come and go"))
+	f.Add([]byte{0, 1, 9, 0, 2, 9, 32, 1, 0, 32, 2, 0, 96, 1, 255, 128, 0, 200, 64, 1, 0, 192, 2, 0})
+	f.Add([]byte{0, 0, 255, 0, 1, 1, 0, 2, 128, 40, 0, 0, 40, 1, 0, 40, 2, 0, 160, 1, 255, 160, 1, 255, 200, 255, 255, 70, 1, 1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, name := range Names() {
+			for _, mode := range []Mode{Production, Paper} {
+				first := play(t, name, mode, data)
+				if again := play(t, name, mode, data); again != first {
+					t.Fatalf("%s decides otherwise the second time:\n%s\n%s", name, first, again)
+				}
+			}
+		}
+	})
+}
+
+// play feeds events made of data, three bytes each, to a scheduler, and returns
+// what it did.
+func play(t *testing.T, name string, mode Mode, data []byte) string {
+	p, err := New(name, Defaults(mode))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watch{t: t, sched: NewScheduler(p), open: map[ID]uint64{}, work: map[ID]bool{}}
+	for ; len(data) >= 3; data = data[3:] {
+		w.step(data[0], data[1], data[2])
+		w.ready()
+	}
+	return w.log.String()
+}
+
+// watch is a scheduler under observation.
+type watch struct {
+	t       *testing.T
+	sched   *Scheduler
+	now     Time
+	log     strings.Builder
+	open    map[ID]uint64 // generation of each open gate
+	work    map[ID]bool
+	charged time.Duration
+	gone    time.Duration // used by domains that left since
+}
+
+func (w *watch) step(what, who, how byte) {
+	d := Domain{ID: ID(who % 8), Credits: vcpu.Credits(how) * vcpu.Credits(how)}
+	switch {
+	case what < 32:
+		w.sched.Step(w.now, Event{Kind: Attach, Domain: d})
+		if _, known := w.work[d.ID]; !known {
+			w.work[d.ID] = false
+		}
+	case what < 40:
+		if s, ok := w.sched.Stat(d.ID); ok {
+			w.gone += s.Used.Busy()
+		}
+		w.sched.Step(w.now, Event{Kind: Detach, Domain: d})
+		delete(w.work, d.ID)
+	case what < 128:
+		s := []Signal{Arrived, Arrived, Arrived, Drained, ContextOpened, ContextClosed}[how%6]
+		if _, known := w.work[d.ID]; known && s == Arrived || s == Drained || s == ContextClosed {
+			w.work[d.ID] = s == Arrived
+		}
+		if _, known := w.sched.Stat(d.ID); !known {
+			delete(w.work, d.ID)
+		}
+		w.sched.Step(w.now, Event{Kind: Wake, Domain: d, Signal: s, Since: w.now - Time(what)})
+	case what < 192:
+		u := Usage{Compute: time.Duration(how) * time.Duration(how) * time.Duration(what-127) * 1000, Idle: time.Duration(what)}
+		w.charged += u.Busy()
+		w.sched.Step(w.now, Event{Kind: Charge, Domain: d, Used: u})
+	case what < 196:
+		w.sched.Use(w.now, mustNew(w.t, Names()[int(how)%len(Names())], Mode(who%2)))
+	default:
+		w.pass(time.Duration(who) * time.Duration(how) * 10 * time.Microsecond)
+	}
+}
+
+// pass lets time pass, stopping whenever the scheduler wants to be asked.
+func (w *watch) pass(d time.Duration) {
+	end := w.now.Add(d)
+	for w.sched.Next() <= end {
+		w.now = max(w.now, w.sched.Next())
+		w.ready()
+	}
+	w.now = end
+}
+
+func (w *watch) ready() {
+	for _, a := range w.sched.Ready(w.now) {
+		fmt.Fprintf(&w.log, "%d %s\n", w.now, spell(a))
+		w.follow(a)
+	}
+	if again := w.sched.Ready(w.now); len(again) > 0 {
+		w.t.Fatalf("asked twice, it has more to do: %v", again)
+	}
+	if w.sched.Next() <= w.now {
+		w.t.Fatalf("at %d it wants to be asked at %d", w.now, w.sched.Next())
+	}
+	w.gates()
+	w.accounts()
+}
+
+// follow applies an action as a gate page would.
+func (w *watch) follow(a Action) {
+	gen, open := w.open[a.Domain]
+	switch {
+	case !a.Open && !open:
+		w.t.Fatalf("closes domain %d's gate, which isn't open", a.Domain)
+	case !a.Open:
+		delete(w.open, a.Domain)
+	case open && gen != a.Generation:
+		w.t.Fatalf("new generation of an open gate")
+	case a.Lease.Until <= w.now:
+		w.t.Fatalf("a lease that is over: %v at %d", a, w.now)
+	default:
+		w.open[a.Domain] = a.Generation
+	}
+}
+
+// gates checks who may submit.
+func (w *watch) gates() {
+	stats := w.sched.Stats(nil)
+	wanted := false
+	for _, s := range stats {
+		_, open := w.open[s.Domain.ID]
+		if open != (s.State == vcpu.Open) {
+			w.t.Fatalf("domain %d is %v, gate open: %v", s.Domain.ID, s.State, open)
+		}
+		wanted = wanted || w.work[s.Domain.ID]
+	}
+	switch w.sched.policy.(type) {
+	case *none:
+		if len(w.open) != len(stats) {
+			w.t.Fatal("a closed gate")
+		}
+	default:
+		if len(w.open) > 1 {
+			w.t.Fatalf("several gates are open: %v", w.open)
+		}
+		if wanted && len(w.open) == 0 {
+			w.t.Fatalf("nobody may submit, though there is work: %v", w.work)
+		}
+	}
+}
+
+// accounts checks that no time is lost and that balances stay in their bounds.
+func (w *watch) accounts() {
+	booked := w.sched.Strays().Busy() + w.gone
+	for _, s := range w.sched.Stats(nil) {
+		booked += s.Used.Busy()
+	}
+	if booked != w.charged {
+		w.t.Fatalf("%v were used, %v are booked", w.charged, booked)
+	}
+	p, ok := w.sched.policy.(*fair)
+	if !ok {
+		return
+	}
+	var total int64
+	for id, e := range p.members {
+		if e.balance < -maxDebt || e.balance > p.opt.RotationCap+maxCarry {
+			w.t.Fatalf("domain %d has a balance of %v", id, e.balance)
+		}
+		if e.active {
+			total += e.credits
+		}
+		if e.active != p.poorest.has(e) || p.turns.has(e) != (e.active && e != p.holder) {
+			w.t.Fatalf("domain %d is not where it belongs", id)
+		}
+	}
+	if total != p.total {
+		w.t.Fatalf("active domains have %d credits, not %d", total, p.total)
+	}
+}

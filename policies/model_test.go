@@ -1,0 +1,316 @@
+package policies
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// model is an accelerator with domains that submit to it, driven by a Scheduler
+// as the daemon drives it: gates bound submission, at most two requests of a
+// domain are in flight, the engine takes them in order of submission and never
+// preempts, and what was used is reported when a request ends.
+type model struct {
+	sched   *Scheduler
+	now     Time
+	rng     *rand.Rand
+	blind   bool          // idle time is not measured
+	latency time.Duration // from a scheduler's timer to its action
+	domains []*client
+	queue   []*client // owners of submitted requests, in order
+	running bool
+	ends    Time // of the running request
+	began   Time
+	gaps    Time // engine time lost while somebody had work
+	log     []Action
+	record  bool // keep what the scheduler is told in trace
+	trace   []step
+	scripts []script
+	longest map[ID]time.Duration // longest wait from being pending to a start
+}
+
+// client is a domain and what its program does.
+type client struct {
+	id       ID
+	credits  int
+	kernels  []time.Duration // lengths, one after another
+	think    time.Duration   // pause after a burst; 0: always backlogged
+	burst    int             // requests in a burst
+	from, to Time            // when the program runs
+
+	open     bool
+	until    Time
+	next     int // kernel
+	left     int // of the burst
+	inflight int
+	asked    Time // since when its next request waits to start; never: none does
+	wakes    Time // end of the pause
+	isIdle   bool
+	since    Time // since when it is idle, or has work
+	told     Time // since, when the scheduler was last told
+	idle     Time // until when its idle time is reported
+	report   Usage
+	used     time.Duration
+	mark     time.Duration // used at the beginning of the measurement
+}
+
+// step is one thing told to the scheduler: an event, or to get ready.
+type step struct {
+	at    Time
+	event Event
+	ready bool
+}
+
+func (m *model) step(e Event) {
+	if m.record {
+		m.trace = append(m.trace, step{at: m.now, event: e})
+	}
+	m.sched.Step(m.now, e)
+}
+
+type script struct {
+	at Time
+	do func(*model)
+}
+
+func newModel(p Policy, seed uint64) *model {
+	return &model{
+		sched:   NewScheduler(p),
+		rng:     rand.New(rand.NewPCG(seed, 1)),
+		latency: 50 * time.Microsecond,
+		longest: make(map[ID]time.Duration),
+	}
+}
+
+// never is when something happens that does not.
+const never = Forever
+
+func (m *model) add(c *client) {
+	if c.to == 0 {
+		c.to = never
+	}
+	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked = true, c.from, never, c.from, max(c.burst, 1), never
+	m.domains = append(m.domains, c)
+	m.scripts = append(m.scripts, script{c.from, func(m *model) {
+		m.step(Event{Kind: Attach, Domain: c.domain()})
+		m.step(Event{Kind: Wake, Domain: c.domain(), Signal: ContextOpened})
+	}}, script{c.to, func(m *model) {
+		m.step(Event{Kind: Detach, Domain: c.domain()})
+		c.open = false
+	}})
+}
+
+func (c *client) domain() Domain { return Domain{ID: c.id, Credits: Credits(c.credits)} }
+
+// pending is whether the program has a request to submit.
+func (c *client) pending(now Time) bool {
+	return now >= c.from && now < c.to && now >= c.wakes && c.left > 0
+}
+
+// run lets time pass until end.
+func (m *model) run(end Time) {
+	slices.SortStableFunc(m.scripts, func(a, b script) int { return int(min(max(a.at-b.at, -1), 1)) })
+	for {
+		m.settle()
+		at := m.soonest()
+		if at > end {
+			m.now = end
+			return
+		}
+		if !m.running && slices.ContainsFunc(m.domains, m.waits) {
+			m.gaps += at - m.now
+		}
+		m.now = at
+	}
+}
+
+// waits is whether c has a request that isn't running.
+func (m *model) waits(c *client) bool {
+	return c.inflight > 1 || c.inflight == 1 && !(m.running && m.queue[0] == c) || c.pending(m.now)
+}
+
+// soonest is when something happens next.
+func (m *model) soonest() Time {
+	at := m.timer()
+	if m.running {
+		at = min(at, m.ends)
+	}
+	if len(m.scripts) > 0 {
+		at = min(at, m.scripts[0].at)
+	}
+	for _, c := range m.domains {
+		if c.wakes > m.now && c.wakes < c.to {
+			at = min(at, c.wakes)
+		}
+		if c.open && c.until > m.now {
+			at = min(at, c.until)
+		}
+	}
+	return at
+}
+
+func (m *model) timer() Time {
+	if next := m.sched.Next(); next < Forever {
+		return max(m.now, next.Add(m.latency))
+	}
+	return Forever
+}
+
+// settle makes everything happen that is due now.
+func (m *model) settle() {
+	rings := m.now >= m.timer() && m.sched.Next() < Forever
+	for len(m.scripts) > 0 && m.scripts[0].at <= m.now {
+		m.scripts[0].do(m)
+		m.scripts = m.scripts[1:]
+		rings = true
+	}
+	if m.running && m.ends <= m.now {
+		m.complete()
+	}
+	for {
+		m.submit()
+		rings = m.look() || rings
+		if !rings {
+			break
+		}
+		m.schedule()
+		rings = false
+	}
+	m.start()
+}
+
+// complete ends the running request.
+func (m *model) complete() {
+	c := m.queue[0]
+	m.queue = m.queue[1:]
+	m.running = false
+	took := m.now.Sub(m.began)
+	c.used += took
+	c.report.Compute += took
+	c.inflight--
+	if c.left == 0 && c.inflight == 0 {
+		pause := c.think/2 + time.Duration(m.rng.Int64N(int64(c.think)))
+		c.left, c.wakes = max(c.burst, 1), m.now.Add(pause)
+	}
+}
+
+// submit sends what the gates let through.
+func (m *model) submit() {
+	for _, c := range m.domains {
+		for c.open && m.now < c.until && c.inflight < 2 && c.pending(m.now) {
+			if c.think > 0 {
+				c.left--
+			}
+			c.inflight++
+			m.queue = append(m.queue, c)
+		}
+	}
+}
+
+// start lets the engine take the next request.
+func (m *model) start() {
+	for _, c := range m.domains {
+		if c.asked == never && m.waits(c) {
+			c.asked = m.now
+		}
+	}
+	if m.running || len(m.queue) == 0 {
+		return
+	}
+	c := m.queue[0]
+	m.longest[c.id] = max(m.longest[c.id], m.now.Sub(c.asked))
+	c.asked = never
+	m.running, m.began = true, m.now
+	m.ends = m.now.Add(c.kernels[c.next%len(c.kernels)])
+	c.next++
+}
+
+// look is what the gate pages would ring for: work arrived at a closed gate, and
+// drained. It keeps the idle times.
+func (m *model) look() bool {
+	rings := false
+	for _, c := range m.domains {
+		if m.now < c.from || m.now >= c.to {
+			continue
+		}
+		busy := c.pending(m.now) || c.inflight > 0
+		if busy && c.isIdle && c.open && !m.blind {
+			c.report.Idle += m.now.Sub(c.idle)
+		}
+		if busy == c.isIdle {
+			c.isIdle, c.idle, c.since = !busy, m.now, m.now
+			if !c.open || !busy {
+				rings = true
+			}
+		}
+	}
+	return rings
+}
+
+// schedule does what the daemon's loop does on being woken.
+func (m *model) schedule() {
+	for _, c := range m.domains {
+		if m.now < c.from || m.now >= c.to {
+			continue
+		}
+		if c.open && c.isIdle && !m.blind {
+			c.report.Idle += m.now.Sub(c.idle)
+			c.idle = m.now
+		}
+		if c.report != (Usage{}) {
+			m.step(Event{Kind: Charge, Domain: c.domain(), Used: c.report})
+			c.report = Usage{}
+		}
+	}
+	for _, c := range m.domains {
+		if m.now < c.from || m.now >= c.to || c.told == c.since {
+			continue
+		}
+		c.told = c.since
+		sig := Arrived
+		if c.isIdle {
+			sig = Drained
+		}
+		m.step(Event{Kind: Wake, Domain: c.domain(), Signal: sig, Since: c.since})
+	}
+	if m.record {
+		m.trace = append(m.trace, step{at: m.now, ready: true})
+	}
+	for _, a := range m.sched.Ready(m.now) {
+		m.log = append(m.log, a)
+		c := m.client(a.Domain)
+		if c.isIdle && a.Open && !c.open {
+			c.idle = m.now
+		}
+		c.open, c.until = a.Open, a.Lease.Until
+	}
+}
+
+func (m *model) client(id ID) *client {
+	for _, c := range m.domains {
+		if c.id == id {
+			return c
+		}
+	}
+	panic("no such domain")
+}
+
+// measure begins a measurement of shares; share ends it.
+func (m *model) measure() {
+	for _, c := range m.domains {
+		c.mark = c.used
+	}
+}
+
+// shares returns each domain's part of the time used since measure, in percent.
+func (m *model) shares() map[ID]float64 {
+	var all time.Duration
+	for _, c := range m.domains {
+		all += c.used - c.mark
+	}
+	out := make(map[ID]float64)
+	for _, c := range m.domains {
+		out[c.id] = 100 * float64(c.used-c.mark) / float64(max(all, 1))
+	}
+	return out
+}

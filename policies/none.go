@@ -1,0 +1,42 @@
+package policies
+
+import "fmt"
+
+// none lends the accelerator to everyone at once: the order is whatever reaches
+// the driver first. It is the baseline for the others.
+type none struct {
+	fresh []ID // attached, not yet granted; in order of attachment
+	known map[ID]bool
+	last  ID
+}
+
+func newNone(Options) Policy { return &none{known: make(map[ID]bool)} }
+
+func (p *none) Attach(_ Time, d Domain) {
+	if !p.known[d.ID] {
+		p.known[d.ID] = true
+		p.fresh = append(p.fresh, d.ID)
+	}
+}
+
+func (p *none) Detach(_ Time, id ID) { delete(p.known, id) }
+
+func (p *none) Wake(Time, ID, Signal) {}
+
+func (p *none) Charge(Time, ID, Usage) {}
+
+func (p *none) Pick(Time) (Decision, bool, Time) {
+	for len(p.fresh) > 0 {
+		id := p.fresh[0]
+		p.fresh = p.fresh[1:]
+		if p.known[id] {
+			p.last = id
+			return Decision{Grant, Lease{Domain: id, Until: Forever}}, true, Forever
+		}
+	}
+	return Decision{}, false, Forever
+}
+
+func (p *none) Explain() string {
+	return fmt.Sprintf("none: every gate is open, last domain %d's; %d domains", p.last, len(p.known))
+}

@@ -1,0 +1,106 @@
+package policies
+
+import "pegasus/vcpu"
+
+// Short names for the types that every line here uses.
+type (
+	Time    = vcpu.Time
+	ID      = vcpu.ID
+	Domain  = vcpu.Domain
+	Usage   = vcpu.Usage
+	Credits = vcpu.Credits
+)
+
+// Forever as a lease's end means: until the policy says otherwise.
+const Forever = vcpu.Forever
+
+// Policy decides who may submit work to one accelerator, and for how long. It
+// is a state machine: no clock, goroutine, floating point or map order within;
+// the same calls give the same answers, byte for byte. The Scheduler is its only
+// caller and guarantees that time never runs backwards, that every ID but
+// Attach's is attached, and that usage is reported before the Pick it bears on.
+type Policy interface {
+	// Attach adds a domain; for one that is attached already it changes its
+	// parameters, which take effect at the next turn. A new domain has no work.
+	Attach(now Time, d Domain)
+	// Detach forgets a domain and whatever lease it had.
+	Detach(now Time, id ID)
+	// Wake tells what happened to a domain, and since when it is so, which may be
+	// a little before the last Pick.
+	Wake(since Time, id ID, s Signal)
+	// Charge reports accelerator time used. It may come in several parts, and
+	// after the end of the lease under which the work was submitted.
+	Charge(now Time, id ID, u Usage)
+	// Pick returns the next decision that is due at now, or ok=false when there
+	// is none left; then wakeAt says when to ask again if nothing happens before.
+	Pick(now Time) (d Decision, ok bool, wakeAt Time)
+}
+
+// Signal is what can happen to a domain.
+type Signal uint8
+
+const (
+	// Arrived: the domain has work. Sent when work comes while the gate is
+	// closed, and whenever a look at the gate page finds pending or submitted work.
+	Arrived Signal = iota
+	// Drained: nothing is pending and nothing in flight. Sent again when a look at
+	// the gate page finds that it was busy in between.
+	Drained
+	// ContextOpened and ContextClosed: the first context or allocation came, the
+	// last one went.
+	ContextOpened
+	ContextClosed
+)
+
+// Decision is one thing for the accelerator's gates to do.
+type Decision struct {
+	Op    Op
+	Lease Lease // for Revoke only Domain is set
+}
+
+// Op is the kind of a decision.
+type Op uint8
+
+const (
+	// Grant opens the domain's gate under these terms; when it is open already,
+	// the terms replace the old ones and the gate stays open throughout.
+	Grant Op = iota
+	// Revoke closes it. Submitted work runs to its end.
+	Revoke
+)
+
+// Kind says what bounds a lease besides Until.
+type Kind uint8
+
+const (
+	// Window: submission is open until Until.
+	Window Kind = iota
+	// Budget: and at most Amount nanoseconds of predicted accelerator time.
+	Budget
+	// Requests: and at most Amount requests.
+	Requests
+)
+
+// Class says which engines a lease is for.
+type Class uint8
+
+const (
+	AnyClass Class = iota
+	Compute
+	Copy
+)
+
+// Lease is a domain's right to submit work. Accelerators do not preempt, so the
+// work submitted under a lease may end after it.
+type Lease struct {
+	Domain ID
+	Class  Class
+	Kind   Kind
+	Amount int64
+	Until  Time
+}
+
+// Explainer is a policy that can say in one line why it last decided as it did.
+type Explainer interface {
+	Explain() string
+}

@@ -1,0 +1,35 @@
+package policies
+
+import (
+	"fmt"
+	"strings"
+)
+
+// table has every policy by the name that configuration uses.
+var table = []struct {
+	name string
+	make func(Options) Policy
+}{
+	{"none", newNone},
+	{"rr", newRR},
+	{"accc", newAccC},
+}
+
+// New returns the policy of that name, in whatever case it is written.
+func New(name string, o Options) (Policy, error) {
+	for _, t := range table {
+		if strings.EqualFold(t.name, name) {
+			return t.make(o.filled()), nil
+		}
+	}
+	return nil, fmt.Errorf("unknown policy %q; there are %s", name, strings.Join(Names(), ", "))
+}
+
+// Names lists the policies, the simplest first.
+func Names() []string {
+	var names []string
+	for _, t := range table {
+		names = append(names, t.name)
+	}
+	return names
+}

@@ -1,0 +1,59 @@
+package vcpu
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTimeSaturates(t *testing.T) {
+	for _, c := range []struct {
+		t    Time
+		d    time.Duration
+		want Time
+	}{
+		{5, 7, 12},
+		{5, -7, -2},
+		{Forever, 1, Forever},
+		{Forever - 3, 4, Forever},
+		{Forever - 3, 3, Forever},
+		{1, 1<<63 - 1, Forever},
+	} {
+		if got := c.t.Add(c.d); got != c.want {
+			t.Errorf("%d + %d = %d, not %d", c.t, c.d, got, c.want)
+		}
+	}
+}
+
+func TestMoves(t *testing.T) {
+	legal := map[[2]State]bool{
+		{Idle, Waiting}: true, {Idle, Open}: true,
+		{Waiting, Idle}: true, {Waiting, Open}: true,
+		{Open, Closing}: true,
+		{Closing, Idle}: true, {Closing, Waiting}: true, {Closing, Open}: true,
+	}
+	for from := Idle; from <= Closing; from++ {
+		for to := Idle; to <= Closing; to++ {
+			if got := moved(from, to); got != legal[[2]State{from, to}] {
+				t.Errorf("%v → %v: legal %v", from, to, got)
+			}
+		}
+	}
+}
+
+func moved(from, to State) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	return from.Move(to) == to
+}
+
+func TestCredits(t *testing.T) {
+	if Credits(0).OrDefault() != DefaultCredits || Credits(7).OrDefault() != 7 {
+		t.Error("credits that are not set are not the default")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	u := Usage{Compute: 1, Copy: 2, Idle: 4, Stalled: 8}.Plus(Usage{Compute: 10, Copy: 20, Idle: 40, Stalled: 80})
+	if u != (Usage{11, 22, 44, 88}) || u.Busy() != 33 {
+		t.Errorf("%+v is busy for %d", u, u.Busy())
+	}
+}
