@@ -1,0 +1,214 @@
+// Package accel says what an accelerator must do for Pegasus, whatever it is made of.
+//
+// A worker process opens one Device and creates contexts on it for its guest
+// process. The worker decides when work may be submitted (the gate) and to
+// whom it is charged; a Device only executes. Calls come from one goroutine
+// (the worker's poller), in the guest's program order; nothing here blocks,
+// except where a comment says so. What takes time ends in a Done callback.
+package accel
+
+import "pegasus/cuda"
+
+// Class tells apart the engines that are scheduled and accounted separately.
+type Class uint8
+
+const (
+	Compute    Class = iota
+	CopyIn           // host to device
+	CopyOut          // device to host
+	CopyDevice       // device to device, fills
+	NumClasses
+)
+
+// Usage is the accelerator time that one piece of work held an engine for.
+type Usage struct {
+	Class      Class
+	Start, End int64 // CLOCK_MONOTONIC nanoseconds; equal if no engine was held
+}
+
+// Done is called once when a piece of work has ended, from any goroutine, and
+// maybe before Submit returns. It must not block. Work that had to wait for
+// another piece is reported after it. After an error of a context all its
+// further work ends with that error without being executed.
+type Done func(r cuda.Result, u Usage)
+
+// Device is one accelerator as a worker process sees it.
+type Device interface {
+	// Snapshot describes the device to the guest.
+	Snapshot() cuda.Device
+	// NewContext creates a context; flags are CUctx_flags.
+	NewContext(flags uint32) (Context, cuda.Result)
+	Close() error
+}
+
+// Context owns memory, modules, streams, events, arrays and textures.
+//
+// Streams and events are created and destroyed by the caller's choice, so
+// handles are Go values here; mapping a guest's ids to them, and refusing
+// strange ones, is the worker's business.
+type Context interface {
+	// Alloc returns the address of size bytes of zeroed device memory, 512-byte aligned.
+	// It may block while memory that was freed before is still in use.
+	Alloc(size uint64) (uint64, cuda.Result)
+	// Free releases what Alloc returned, once all work submitted before has ended.
+	// An address that Alloc did not return is cuda.ErrorInvalidValue.
+	Free(addr uint64, done func()) cuda.Result
+
+	// LoadModule loads an image (PTX text, or what the device accepts). The
+	// image is the caller's again on return. log is for the guest's JIT error buffer.
+	LoadModule(image []byte) (m Module, log string, r cuda.Result)
+
+	// NewStream creates a stream; flags are CUstream_flags. The legacy default
+	// stream is DefaultStream().
+	NewStream(flags uint32, priority int32) (Stream, cuda.Result)
+	DefaultStream() Stream
+	NewEvent(flags uint32) (Event, cuda.Result)
+	NewArray(d ArrayDesc) (Array, cuda.Result)
+	// NewTexture makes handle a texture that kernels of this context can use.
+	NewTexture(handle uint64, d TextureDesc) (Texture, cuda.Result)
+
+	// Submit queues work to a stream. An error that can be told at once is
+	// returned, and done is not called; else done will be called. A Launch, Copy
+	// or Fill may be passed as a pointer, which saves an allocation; it is read
+	// during Submit only.
+	Submit(s Stream, w Work, done Done) cuda.Result
+
+	// Synchronize calls done when everything submitted to the context so far has ended.
+	Synchronize(done func(cuda.Result))
+	// Err is the sticky error of the context, or cuda.Success.
+	Err() cuda.Result
+	// SetLimit sets a CUlimit and returns the value in force.
+	SetLimit(limit uint32, value uint64) (uint64, cuda.Result)
+	// Destroy cancels what has not started, ends what has, frees everything,
+	// then calls done.
+	Destroy(done func())
+}
+
+// Module is a loaded image.
+type Module interface {
+	Layout() *cuda.ModuleLayout
+	// Unload releases the module once work submitted before has ended.
+	Unload()
+}
+
+// Stream is a queue of work that runs in order.
+type Stream interface {
+	// Query is cuda.Success when all its work has ended, else cuda.ErrorNotReady.
+	Query() cuda.Result
+	// Synchronize calls done when everything submitted to the stream so far has ended.
+	Synchronize(done func(cuda.Result))
+	// Destroy releases the stream once its work has ended.
+	Destroy()
+}
+
+// Event marks a place in a stream.
+type Event interface {
+	// Synchronize calls done when the latest record has completed, at once if there was none.
+	Synchronize(done func(cuda.Result))
+	// Time is when the latest record completed (CLOCK_MONOTONIC ns): cuda.ErrorNotReady while
+	// pending, cuda.ErrorInvalidHandle if never recorded.
+	Time() (int64, cuda.Result)
+	Destroy()
+}
+
+// Array is opaque memory for textures and copies.
+type Array interface{ Destroy() }
+
+// Texture is a texture object.
+type Texture interface{ Destroy() }
+
+// Work is one of Launch, Copy, Fill (or pointers to these), Record, WaitEvent, HostFunc.
+type Work interface{ work() }
+
+// Launch runs a kernel: function is the index in the module's layout. Params is
+// read during Submit only.
+type Launch struct {
+	Module      Module
+	Function    int
+	Grid, Block [3]uint32
+	SharedBytes uint32
+	Params      []byte
+}
+
+// End is one end of a copy: host memory (Host, already bounds-checked against
+// the segment), device memory (Address; may be an arena address), or an array.
+type End struct {
+	Host          []byte // the whole extent that the copy may touch, from its first byte on
+	Address       uint64
+	Array         Array
+	X, Y, Z       uint64 // arrays only; X in bytes
+	Pitch, Height uint64 // bytes a row, rows a slice
+}
+
+// Copy moves a box of Width bytes × Height rows × Depth slices. Host memory
+// must stay mapped until done.
+type Copy struct {
+	Dst, Src             End
+	Width, Height, Depth uint64
+}
+
+// Fill sets Height rows of Width elements, Pitch bytes apart.
+type Fill struct {
+	Address              uint64
+	Width, Height, Pitch uint64
+	Value                uint32
+	ElementSize          uint32
+}
+
+// Record completes an event when the work before it in the stream has ended.
+type Record struct{ Event Event }
+
+// WaitEvent holds back later work of the stream until the event's latest record has completed.
+type WaitEvent struct{ Event Event }
+
+// HostFunc holds back later work of the stream: Due is called (not blocking)
+// when the work before it has ended, and the stream goes on when finished is called.
+type HostFunc struct {
+	Due func(status cuda.Result, finished func())
+}
+
+// ArrayDesc describes an array: elements of Channels × format; zero Height or Depth as in CUDA.
+type ArrayDesc struct {
+	Width, Height, Depth uint64
+	Format, Channels     uint32
+	Flags                uint32
+}
+
+// TextureDesc describes a texture object (see CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC).
+type TextureDesc struct {
+	Array                Array  // resource type array
+	Address              uint64 // linear and pitch-linear
+	Width, Height, Pitch uint64 // elements, rows, bytes
+	Format, Channels     uint32
+	AddressMode          [3]uint32
+	FilterMode, Flags    uint32
+	BorderColor          [4]float32
+}
+
+func (Launch) work()    {}
+func (Copy) work()      {}
+func (Fill) work()      {}
+func (Record) work()    {}
+func (WaitEvent) work() {}
+func (HostFunc) work()  {}
+
+// Queue is the optional ability to say how much is submitted and has not ended:
+// pieces of work, and waits of one piece for another. It grows with the memory
+// that they take, so that a caller can bound it. While it is 0 no Done is being
+// called, and a Record or WaitEvent ends before its Submit returns.
+type Queue interface {
+	Queued() int
+}
+
+// Aborter is the optional ability to end what is being executed and whatever
+// comes after it. It may be called from any goroutine, also during a Submit that
+// executes the work itself.
+type Aborter interface {
+	Abort()
+}
+
+// Predictor is the optional ability to say how long a launch will hold the
+// compute engine, in nanoseconds; 0 if unknown.
+type Predictor interface {
+	Predict(w Work) int64
+}

@@ -1,0 +1,316 @@
+// Package placement decides on which accelerator a domain's work runs.
+//
+// A domain is placed when its first process initialises CUDA, and stays until its
+// last one has gone: moving its memory would cost more than a better place gains.
+// The daemon calls in here when domains come and go; nothing here blocks or knows
+// time. It trusts what it is told about accelerators and domains.
+//
+// Accelerators stand in a queue, the greatest weight first, and the first that
+// fits is taken. The weight is what an accelerator can do, times the part of its
+// memory that is free, divided by the load that is there already:
+//
+//	W = S · free/memory / (1 + Σ weights of its domains / 256)
+//	S = ½ compute + ¼ memory + ¼ bandwidth, each relative to the best
+//
+// in thousandths. A domain that fits nowhere waits for admission; of those who
+// wait, the one with the greatest weight is admitted first.
+package placement
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Order is how the accelerator for a domain is looked for.
+type Order uint8
+
+const (
+	ByWeight   Order = iota // the fitting one with the greatest weight
+	RoundRobin              // the next fitting one after the last that was taken
+)
+
+// DefaultMaxDomains is how many domains an accelerator takes if nothing else is said.
+const DefaultMaxDomains = 64
+
+// Accelerator is a place for domains.
+type Accelerator struct {
+	Name string
+	Profile
+	MaxDomains int // 0: DefaultMaxDomains
+}
+
+// Domain is who looks for a place.
+type Domain struct {
+	Name   string
+	Weight int    // its credits; 0: 256
+	Memory uint64 // device memory that it is expected to need
+	Only   string // the accelerator that it is tied to; empty: any
+}
+
+// Placement says where a domain is.
+type Placement struct {
+	Domain, Accelerator string
+}
+
+// Queue has the accelerators of a host and who is placed on them. It is not safe
+// for use by several goroutines at once.
+type Queue struct {
+	order   Order
+	seats   []*seat // in the order they were added
+	best    Profile
+	last    int // index of the accelerator taken last; -1: none yet
+	domains map[string]*guest
+	waiting []*guest // the greatest weight first, then who came first
+}
+
+// seat is an accelerator and what is going on there.
+type seat struct {
+	Accelerator
+	guests    int
+	load      uint64 // Σ weights of its domains
+	reserved  uint64 // Σ memory that they are expected to need
+	allocated uint64 // memory in use, as last told
+}
+
+// guest is a domain, placed or waiting.
+type guest struct {
+	Domain
+	on *seat // nil while it waits
+}
+
+// NewQueue returns a queue without accelerators.
+func NewQueue(o Order) *Queue {
+	return &Queue{order: o, last: -1, domains: make(map[string]*guest)}
+}
+
+// Add makes an accelerator available and returns the waiting domains that got a
+// place there.
+func (q *Queue) Add(a Accelerator) ([]Placement, error) {
+	if q.find(a.Name) != nil {
+		return nil, fmt.Errorf("accelerator %q is there already", a.Name)
+	}
+	if a.Memory == 0 {
+		return nil, errors.New("an accelerator without memory")
+	}
+	if a.MaxDomains <= 0 {
+		a.MaxDomains = DefaultMaxDomains
+	}
+	q.seats = append(q.seats, &seat{Accelerator: a})
+	q.best = best(q.seats)
+	return q.admit(), nil
+}
+
+// Place finds a place for a domain and returns the accelerator's name, or ok=false
+// if it must wait; then a later Add, SetAllocated or Release admits it. A domain
+// that is placed or waiting may ask again, also to change its weight or memory,
+// which may let others in: they see it when they ask again.
+func (q *Queue) Place(d Domain) (accelerator string, ok bool) {
+	g := q.guest(d)
+	if g.on == nil {
+		q.enqueue(g)
+	}
+	q.admit()
+	if g.on == nil {
+		return "", false
+	}
+	return g.on.Name, true
+}
+
+// Restore puts a domain where it is known to be, whether it fits or not.
+func (q *Queue) Restore(d Domain, accelerator string) error {
+	s := q.find(accelerator)
+	if s == nil {
+		return fmt.Errorf("no accelerator %q", accelerator)
+	}
+	g := q.guest(d)
+	q.drop(g)
+	g.on = s
+	s.take(g.Domain)
+	return nil
+}
+
+// Release forgets a domain, placed or waiting, and returns those who got a place
+// because of that.
+func (q *Queue) Release(domain string) []Placement {
+	g := q.domains[domain]
+	if g == nil {
+		return nil
+	}
+	q.drop(g)
+	delete(q.domains, domain)
+	return q.admit()
+}
+
+// SetAllocated tells how much memory of an accelerator is in use, and returns the
+// waiting domains that got a place because of that.
+func (q *Queue) SetAllocated(accelerator string, bytes uint64) []Placement {
+	s := q.find(accelerator)
+	if s == nil || s.allocated == bytes {
+		return nil
+	}
+	less := bytes < s.allocated
+	s.allocated = bytes
+	if less {
+		return q.admit()
+	}
+	return nil
+}
+
+// Weight returns an accelerator's weight in thousandths; 0 if there is none of
+// that name.
+func (q *Queue) Weight(accelerator string) int {
+	if s := q.find(accelerator); s != nil {
+		return int(q.weight(s))
+	}
+	return 0
+}
+
+// Waiting returns the domains that wait for admission, in their order.
+func (q *Queue) Waiting() []string {
+	var names []string
+	for _, g := range q.waiting {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// Refusal says why an accelerator can't take a domain now; nil if it can.
+func (q *Queue) Refusal(accelerator string, d Domain) error {
+	s := q.find(accelerator)
+	if s == nil {
+		return fmt.Errorf("no accelerator %q", accelerator)
+	}
+	return s.refusal(d)
+}
+
+func (q *Queue) find(name string) *seat {
+	for _, s := range q.seats {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// guest returns the record of a domain, made or brought up to date.
+func (q *Queue) guest(d Domain) *guest {
+	if d.Weight <= 0 {
+		d.Weight = 256
+	}
+	g := q.domains[d.Name]
+	if g == nil {
+		g = &guest{Domain: d}
+		q.domains[d.Name] = g
+		return g
+	}
+	if g.on != nil {
+		g.on.leave(g.Domain)
+		g.on.take(d)
+	}
+	g.Domain = d
+	return g
+}
+
+// enqueue puts g in its place among those who wait.
+func (q *Queue) enqueue(g *guest) {
+	if !slices.Contains(q.waiting, g) {
+		q.waiting = append(q.waiting, g)
+	}
+	slices.SortStableFunc(q.waiting, func(a, b *guest) int { return cmp.Compare(b.Weight, a.Weight) })
+}
+
+// drop takes g from where it is placed or waits.
+func (q *Queue) drop(g *guest) {
+	if g.on != nil {
+		g.on.leave(g.Domain)
+		g.on = nil
+		return
+	}
+	q.waiting = slices.DeleteFunc(q.waiting, func(w *guest) bool { return w == g })
+}
+
+// admit places whoever fits of those who wait. One that doesn't fit doesn't hold
+// up those behind it.
+func (q *Queue) admit() []Placement {
+	var placed []Placement
+	still := q.waiting[:0]
+	for _, g := range q.waiting {
+		s := q.choose(g.Domain)
+		if s == nil {
+			still = append(still, g)
+			continue
+		}
+		g.on = s
+		s.take(g.Domain)
+		placed = append(placed, Placement{g.Name, s.Name})
+	}
+	clear(q.waiting[len(still):])
+	q.waiting = still
+	return placed
+}
+
+// choose returns the accelerator for a domain, nil if none fits.
+func (q *Queue) choose(d Domain) *seat {
+	chosen := -1
+	for i := range q.seats {
+		at := i
+		if q.order == RoundRobin {
+			at = (q.last + 1 + i) % len(q.seats)
+		}
+		if q.seats[at].refusal(d) != nil {
+			continue
+		}
+		if chosen < 0 || q.order == ByWeight && q.heavier(q.seats[at], q.seats[chosen]) {
+			chosen = at
+		}
+	}
+	if chosen < 0 {
+		return nil
+	}
+	q.last = chosen
+	return q.seats[chosen]
+}
+
+// heavier is whether a stands before b in the accelerator queue.
+func (q *Queue) heavier(a, b *seat) bool {
+	if wa, wb := q.weight(a), q.weight(b); wa != wb {
+		return wa > wb
+	}
+	return a.load < b.load
+}
+
+func (q *Queue) weight(s *seat) uint64 {
+	return part(q.strength(s)*256, s.free(), s.Memory) / (256 + s.load)
+}
+
+func (q *Queue) strength(s *seat) uint64 { return s.Profile.strength(q.best) }
+
+// free is the memory that nobody has or is expected to need.
+func (s *seat) free() uint64 { return s.Memory - min(max(s.allocated, s.reserved), s.Memory) }
+
+// refusal says why d can't be placed here.
+func (s *seat) refusal(d Domain) error {
+	switch {
+	case d.Only != "" && d.Only != s.Name:
+		return fmt.Errorf("%s is tied to %s", d.Name, d.Only)
+	case s.guests >= s.MaxDomains:
+		return fmt.Errorf("%s has %d domains, all that it may have", s.Name, s.guests)
+	case s.free() < d.Memory:
+		return fmt.Errorf("%s has %d bytes free, %s needs %d", s.Name, s.free(), d.Name, d.Memory)
+	}
+	return nil
+}
+
+func (s *seat) take(d Domain) {
+	s.guests++
+	s.load += uint64(d.Weight)
+	s.reserved += d.Memory
+}
+
+func (s *seat) leave(d Domain) {
+	s.guests--
+	s.load -= uint64(d.Weight)
+	s.reserved -= d.Memory
+}

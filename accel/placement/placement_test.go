@@ -1,0 +1,215 @@
+package placement
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the answers into the conversations")
+
+// TestConversations plays the files in testdata. Lines beginning with > are what
+// the queue answers to the line above.
+//
+//	queue [round-robin]
+//	add NAME compute N memory N in N out N [max N]
+//	place NAME [weight N] [memory N] [only ACCELERATOR]
+//	release NAME · allocated ACCELERATOR N · restore NAME ACCELERATOR
+//	weights · waiting
+func TestConversations(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no conversations found", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { converse(t, file) })
+	}
+}
+
+func converse(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	c := &conversation{t: t, q: NewQueue(ByWeight)}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, ">") {
+			continue
+		}
+		out.WriteString(line)
+		said, _, _ := strings.Cut(line, "#")
+		if words := strings.Fields(said); len(words) > 0 {
+			for _, answer := range c.say(words) {
+				fmt.Fprintf(&out, "> %s\n", answer)
+			}
+		}
+	}
+	if got := out.String(); got != string(text) {
+		if *rewrite {
+			if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		t.Errorf("the conversation went otherwise:\n%s\nin the file:\n%s", got, text)
+	}
+}
+
+type conversation struct {
+	t *testing.T
+	q *Queue
+}
+
+func (c *conversation) say(words []string) []string {
+	switch words[0] {
+	case "queue":
+		c.q = NewQueue(map[bool]Order{true: RoundRobin}[len(words) > 1])
+		return nil
+	case "add":
+		v := c.values(words[2:])
+		placed, err := c.q.Add(Accelerator{words[1], Profile{v["compute"], v["memory"], v["in"], v["out"]}, int(v["max"])})
+		if err != nil {
+			return []string{err.Error()}
+		}
+		return spell(placed)
+	case "place":
+		return c.place(words)
+	case "restore":
+		if err := c.q.Restore(Domain{Name: words[1]}, words[2]); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	case "release":
+		return spell(c.q.Release(words[1]))
+	case "allocated":
+		return spell(c.q.SetAllocated(words[1], c.number(words[2])))
+	case "weights":
+		var answer []string
+		for _, s := range c.q.seats {
+			answer = append(answer, fmt.Sprintf("%s %d‰", s.Name, c.q.Weight(s.Name)))
+		}
+		return answer
+	case "waiting":
+		return c.q.Waiting()
+	}
+	c.t.Fatalf("unknown verb %q", words[0])
+	return nil
+}
+
+func (c *conversation) place(words []string) []string {
+	d := Domain{Name: words[1]}
+	if i := slices.Index(words, "only"); i > 0 {
+		d.Only = words[i+1]
+		words = slices.Delete(words, i, i+2)
+	}
+	v := c.values(words[2:])
+	d.Weight, d.Memory = int(v["weight"]), v["memory"]
+	if on, ok := c.q.Place(d); ok {
+		return []string{d.Name + " → " + on}
+	}
+	answer := []string{d.Name + " waits"}
+	for _, s := range c.q.seats {
+		if err := c.q.Refusal(s.Name, d); err != nil {
+			answer = append(answer, err.Error())
+		}
+	}
+	return answer
+}
+
+func (c *conversation) values(words []string) map[string]uint64 {
+	v := make(map[string]uint64)
+	for i := 0; i+1 < len(words); i += 2 {
+		v[words[i]] = c.number(words[i+1])
+	}
+	return v
+}
+
+func (c *conversation) number(word string) uint64 {
+	n, err := strconv.ParseUint(word, 10, 64)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+func spell(placed []Placement) []string {
+	var answer []string
+	for _, p := range placed {
+		answer = append(answer, p.Domain+" → "+p.Accelerator)
+	}
+	return answer
+}
+
+// TestManyOnOne places as many domains on one accelerator as there is room for.
+func TestManyOnOne(t *testing.T) {
+	q := NewQueue(ByWeight)
+	if _, err := q.Add(Accelerator{Name: "A0", Profile: Profile{Compute: 1, Memory: 1 << 30}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range DefaultMaxDomains {
+		if _, ok := q.Place(Domain{Name: strconv.Itoa(i)}); !ok {
+			t.Fatalf("domain %d waits", i)
+		}
+	}
+	if _, ok := q.Place(Domain{Name: "one more"}); ok {
+		t.Fatal("one more than may be is placed")
+	}
+}
+
+// TestRandomPlacement lets domains come and go, and checks that nobody is lost,
+// nothing overbooked, and nobody waits who would fit.
+func TestRandomPlacement(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		q := NewQueue(Order(seed % 2))
+		for i := range 1 + rng.IntN(4) {
+			p := Profile{rng.Uint64() >> rng.IntN(64), 1 + rng.Uint64N(1000), rng.Uint64N(9), rng.Uint64N(9)}
+			if _, err := q.Add(Accelerator{fmt.Sprint("A", i), p, 1 + rng.IntN(5)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 300 {
+			switch name := fmt.Sprint("d", rng.IntN(20)); rng.IntN(3) {
+			case 0:
+				q.Release(name)
+			case 1:
+				q.SetAllocated(fmt.Sprint("A", rng.IntN(4)), rng.Uint64N(1000))
+			default:
+				q.Place(Domain{Name: name, Weight: rng.IntN(1000), Memory: rng.Uint64N(300)})
+			}
+			if err := check(q); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	}
+}
+
+func check(q *Queue) error {
+	guests, load := make(map[*seat]int), make(map[*seat]uint64)
+	placed := 0
+	for _, g := range q.domains {
+		if g.on != nil {
+			placed++
+			guests[g.on]++
+			load[g.on] += uint64(g.Weight)
+		} else if q.choose(g.Domain) != nil {
+			return fmt.Errorf("%s waits, though it fits", g.Name)
+		}
+	}
+	if placed+len(q.waiting) != len(q.domains) {
+		return fmt.Errorf("%d domains: %d placed, %d waiting", len(q.domains), placed, len(q.waiting))
+	}
+	for _, s := range q.seats {
+		if s.guests != guests[s] || s.load != load[s] || s.guests > s.MaxDomains {
+			return fmt.Errorf("%s has %d of %d domains, %d were counted", s.Name, s.guests, s.MaxDomains, guests[s])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package ptx
+
+import (
+	"fmt"
+	"strings"
+)
+
+// formText lists every instruction form, close to the manual's syntax:
+//
+//	opcodes | modifiers | types | operands
+//
+// A modifier is required unless it ends with "?"; "a/b" is one of them. A
+// second list of types follows a colon. Operands, capital for written:
+//
+//	A a  a register (or, if read, an immediate) of the first type
+//	B b  of the second type
+//	C c  a 32-bit one; W w one of double width
+//	P p  a predicate, p possibly negated; Q one predicate or a pair p|q
+//	E    a register of the first type, perhaps with a predicate r|p
+//	R r  a register at least as wide as the type (ld, st, cvt), or a vector of them
+//	M    an address; T a texture with coordinates; L a label; F a call
+//	V v  anything that mov takes; x a vector of any kind
+//	?    after a letter: optional
+//
+// Order of modifiers in the source does not matter, as for ptxas.
+const formText = `
+add sub | sat? | s32 | Aaa
+add sub | | u16 u32 u64 s16 s64 | Aaa
+add sub addc subc | cc? | u32 s32 u64 s64 b32 b64 | Aaa
+add sub mul | rn/rz/rm/rp? ftz? sat? | f32 | Aaa
+add sub mul | rn/rz/rm/rp? | f64 | Aaa
+mul | hi/lo | u16 u32 u64 s16 s32 s64 | Aaa
+mul | wide | u16 u32 s16 s32 | Waa
+mad | hi/lo cc? | u16 u32 u64 s16 s32 s64 | Aaaa
+madc | hi/lo cc? | u32 u64 s32 s64 | Aaaa
+mad | hi sat | s32 | Aaaa
+mad | wide | u16 u32 s16 s32 | Waaw
+mad fma | rn/rz/rm/rp? ftz? sat? | f32 | Aaaa
+mad fma | rn/rz/rm/rp? | f64 | Aaaa
+mul24 | hi/lo | u32 s32 | Aaa
+mad24 | hi/lo sat? | u32 s32 | Aaaa
+sad | | u16 u32 u64 s16 s32 s64 | Aaaa
+div | | u16 u32 u64 s16 s32 s64 | Aaa
+rem | | u16 u32 u64 s16 s32 s64 | Aaa
+div | approx/full/rn/rz/rm/rp? ftz? | f32 | Aaa
+div | rn/rz/rm/rp? | f64 | Aaa
+abs neg | | s16 s32 s64 | Aa
+abs neg | ftz? | f32 | Aa
+abs neg | | f64 | Aa
+min max | | u16 u32 u64 s16 s32 s64 | Aaa
+min max | ftz? NaN? | f32 | Aaa
+min max | | f64 | Aaa
+rcp sqrt | approx/rn/rz/rm/rp? ftz? | f32 | Aa
+rcp sqrt | rn/rz/rm/rp | f64 | Aa
+rsqrt sin cos lg2 ex2 | approx? ftz? | f32 | Aa
+rcp rsqrt | approx ftz? | f64 | Aa
+tanh | approx | f32 | Aa
+copysign | | f32 f64 | Aaa
+testp | finite/infinite/number/notanumber/normal/subnormal | f32 f64 | Pa
+popc clz | | b32 b64 | Ca
+bfind | shiftamt? | u32 u64 s32 s64 | Ca
+brev | | b32 b64 | Aa
+bfe | | u32 u64 s32 s64 | Aacc
+bfi | | b32 b64 | Aaacc
+bmsk | clamp/wrap? | b32 | Aaa
+dp4a | | u32 s32 : u32 s32 | Cccc
+dp2a | hi/lo | u32 s32 : u32 s32 | Cccc
+prmt | f4e/b4e/rc8/ecl/ecr/rc16? | b32 | Aaaa
+lop3 | | b32 | Aaaac
+and or xor | | b16 b32 b64 | Aaa
+and or xor | | pred | Ppp
+not cnot | | b16 b32 b64 | Aa
+not | | pred | Pp
+shl | | b16 b32 b64 | Aac
+shr | | b16 b32 b64 u16 u32 u64 s16 s32 s64 | Aac
+shf | l/r clamp/wrap | b32 | Aaac
+setp | eq/ne/lt/le/gt/ge/lo/ls/hi/hs | u16 u32 u64 s16 s32 s64 b16 b32 b64 | Qaa
+setp | eq/ne/lt/le/gt/ge/lo/ls/hi/hs and/or/xor | u16 u32 u64 s16 s32 s64 b16 b32 b64 | Qaap
+setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | f32 f64 | Qaa
+setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | f32 f64 | Qaap
+set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Abb
+set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Abbp
+selp | | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Aaap
+slct | ftz? | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 : s32 f32 | Aaab
+mov | | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 pred b8 u8 s8 | Vv
+cvt | rn/rz/rm/rp? ftz? sat? | f32 f64 : u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Rr
+cvt | rni/rzi/rmi/rpi ftz? sat? | u8 u16 u32 u64 s8 s16 s32 s64 : f32 f64 | Rr
+cvt | rni/rzi/rmi/rpi ftz? sat? | f32 f64 : f32 f64 | Rr
+cvt | sat? | u8 u16 u32 u64 s8 s16 s32 s64 : u8 u16 u32 u64 s8 s16 s32 s64 | Rr
+cvta | to? global/shared/local/const/param | u32 u64 | Av
+isspacep | global/shared/local/const/param | | Px
+ld | volatile/relaxed/acquire/weak? cta/gpu/sys/cluster? global/shared/const/local/param? nc? v2/v4/v8? ca/cg/cs/lu/cv? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::64B/L2::128B/L2::256B? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
+ldu | global? v2/v4? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
+st | volatile/relaxed/release/weak? cta/gpu/sys/cluster? global/shared/local/param? v2/v4/v8? wb/cg/cs/wt? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Mr
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? add/min/max/inc/dec/and/or/xor/exch | u32 u64 s32 s64 b32 b64 f32 f64 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? cas | b16 b32 b64 u32 u64 s32 s64 | AMaa
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? add/min/max/inc/dec/and/or/xor | u32 u64 s32 s64 b32 b64 f32 f64 | Ma
+membar | cta/gl/sys | | -
+fence | sc/acq_rel/acquire/release? cta/gpu/sys/cluster | | -
+prefetch prefetchu | ~ | | M
+bar barrier | sync cta? aligned? | | cc?
+bar barrier | arrive cta? aligned? | | cc
+bar barrier | red and/or/xor cta? aligned? | pred | Pcc?p
+bar barrier | red popc cta? aligned? | u32 | Acc?p
+bar | warp sync | | c
+shfl | up/down/bfly/idx | b32 | Eacc
+shfl | sync up/down/bfly/idx | b32 | Eaccc
+vote | all/any/uni sync? | pred | Ppc?
+vote | ballot sync? | b32 | Apc?
+activemask | | b32 | A
+match | any sync | b32 b64 | Cac
+match | all sync | b32 b64 | Cac
+redux | sync add/min/max | u32 s32 | Aac
+redux | sync and/or/xor | b32 | Aac
+tex | 1d v4 | u32 s32 f32 : s32 f32 | xT
+tex | 2d v4 | u32 s32 f32 : s32 f32 | xT
+bra | uni? | | L
+call | uni? | | F
+ret exit | uni? | | -
+trap brkpt | | | -
+nanosleep | | u32 | a
+pmevent | | | c
+`
+
+// form is one line of the table for one opcode.
+type form struct {
+	required []Mods // one of each set must be there
+	allowed  Mods
+	first    uint32 // sets of types, by bit
+	second   uint32
+	operands string
+}
+
+// Op is an opcode; opNames has its text.
+type Op uint8
+
+// opByName, opNames and forms are the table, read.
+var opByName, opNames, forms = readForms()
+
+func (o Op) String() string { return opNames[o] }
+
+// OpOf returns the opcode of that name. It is for tables made at start-up.
+func OpOf(name string) Op {
+	o, ok := opByName[name]
+	if !ok {
+		panic("ptx: no opcode " + name)
+	}
+	return o
+}
+
+func readForms() (byName map[string]Op, names []string, forms [][]form) {
+	byName = map[string]Op{}
+	for _, line := range strings.Split(formText, "\n") {
+		col := strings.Split(line, "|")
+		if len(col) < 4 {
+			continue
+		}
+		// "p|q" never occurs in the table, so columns are what the bars say.
+		f := form{operands: strings.TrimSpace(col[3])}
+		f.parseMods(strings.Fields(col[1]))
+		first, second, _ := strings.Cut(col[2], ":")
+		f.first, f.second = typeSet(first), typeSet(second)
+		for _, name := range strings.Fields(col[0]) {
+			o, ok := byName[name]
+			if !ok {
+				o = Op(len(names))
+				byName[name] = o
+				names = append(names, name)
+				forms = append(forms, nil)
+			}
+			forms[o] = append(forms[o], f)
+		}
+	}
+	return byName, names, forms
+}
+
+func (f *form) parseMods(words []string) {
+	for _, w := range words {
+		if w == "~" { // any modifiers
+			f.allowed = Mods{^uint64(0), ^uint64(0)}
+			return
+		}
+		name, optional := strings.CutSuffix(w, "?")
+		var set Mods
+		for _, alt := range strings.Split(name, "/") {
+			m, ok := modByName[alt]
+			if !ok {
+				panic("ptx: form table: modifier " + alt)
+			}
+			set.Add(m)
+			f.allowed.Add(m)
+		}
+		if !optional {
+			f.required = append(f.required, set)
+		}
+	}
+}
+
+func typeSet(list string) (set uint32) {
+	for _, name := range strings.Fields(list) {
+		t, ok := typeByName[name]
+		if !ok {
+			panic("ptx: form table: type " + name)
+		}
+		set |= 1 << t
+	}
+	return set
+}
+
+func (f *form) matches(in *Inst) bool {
+	if in.Mods[0]&^f.allowed[0] != 0 || in.Mods[1]&^f.allowed[1] != 0 {
+		return false
+	}
+	for i := range f.required {
+		r := &f.required[i]
+		if in.Mods[0]&r[0] == 0 && in.Mods[1]&r[1] == 0 {
+			return false
+		}
+	}
+	return typeIn(in.Type, f.first) && typeIn(in.Type2, f.second)
+}
+
+func typeIn(t Type, set uint32) bool {
+	if set == 0 {
+		return t == NoType
+	}
+	return set>>t&1 != 0
+}
+
+// decode splits an opcode with its modifiers and finds its forms.
+func decode(text string, in *Inst) error {
+	name, rest, _ := strings.Cut(text, ".")
+	op, ok := opByName[name]
+	if !ok {
+		return fmt.Errorf("unknown instruction %s", text)
+	}
+	in.Op = op
+	for rest != "" {
+		var part string
+		part, rest, _ = strings.Cut(rest, ".")
+		if t, ok := typeByName[part]; ok {
+			switch {
+			case in.Type == NoType:
+				in.Type = t
+			case in.Type2 == NoType:
+				in.Type2 = t
+			default:
+				return fmt.Errorf("unknown form %s", text)
+			}
+			continue
+		}
+		m, ok := modByName[part]
+		if !ok {
+			return fmt.Errorf("unknown form %s (modifier .%s)", text, part)
+		}
+		in.Mods.Add(m)
+	}
+	return nil
+}

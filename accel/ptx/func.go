@@ -1,0 +1,238 @@
+package ptx
+
+import "strings"
+
+// function reads an entry or a device function, or its declaration.
+func (p *parser) function() error {
+	f := &Func{Entry: p.tok.text == ".entry", Line: p.tok.line, Module: p.mod}
+	if p.funcs++; p.funcs > maxFuncs {
+		return p.fail("more than %d functions", maxFuncs)
+	}
+	p.advance()
+	p.fn, p.scope = f, newScope(nil)
+	defer func() { p.fn, p.scope = nil, nil }()
+	var err error
+	if !f.Entry && p.tok.is("(") {
+		if f.Returns, err = p.params(f); err != nil {
+			return err
+		}
+	}
+	if f.Name, err = p.name(); err != nil {
+		return err
+	}
+	f.Name = strings.Clone(f.Name)
+	if p.tok.is("(") {
+		if f.Params, err = p.params(f); err != nil {
+			return err
+		}
+	}
+	if err = p.attributes(f); err != nil {
+		return err
+	}
+	if !p.accept(";") {
+		f.Defined = true
+		if err = p.body(); err != nil {
+			return err
+		}
+	}
+	return p.define(f)
+}
+
+// params reads a parenthesised list of parameters and lays them out.
+func (p *parser) params(f *Func) ([]Param, error) {
+	var list []Param
+	p.advance()
+	offset := 0
+	for !p.accept(")") {
+		if !p.tok.is(".param") {
+			p.split()
+		}
+		if !p.tok.is(".param") {
+			return nil, p.fail("parameters in %q are not supported", p.tok.text)
+		}
+		if p.vars++; p.vars > maxVars {
+			return nil, p.fail("more than %d variables", maxVars)
+		}
+		v := &Var{Space: ParamSpace, Line: p.tok.line, Kernel: f.Entry}
+		p.advance()
+		if err := p.varType(v); err != nil {
+			return nil, err
+		}
+		if err := p.variable(v); err != nil {
+			return nil, err
+		}
+		offset = (offset + v.Align - 1) &^ (v.Align - 1)
+		v.Offset = int64(offset)
+		if int64(offset)+v.Size > maxParamBytes {
+			return nil, p.fail("more than %d bytes of parameters", maxParamBytes)
+		}
+		list = append(list, Param{v.Name, int(v.Size), v.Align, offset, v.Type, v})
+		offset += int(v.Size)
+		if _, taken := p.scope.vars[v.Name]; taken {
+			return nil, p.fail("%s is declared twice", v.Name)
+		}
+		p.scope.vars[v.Name] = v
+		if !p.accept(",") && !p.tok.is(")") {
+			return nil, p.fail("%q within parameters", p.tok.text)
+		}
+	}
+	if f.Entry {
+		f.ParamBytes = offset
+	}
+	return list, nil
+}
+
+// attributes reads what may stand between parameters and body.
+func (p *parser) attributes(f *Func) error {
+	for p.tok.kind == word {
+		name := p.advance().text
+		switch name {
+		case ".maxntid", ".reqntid":
+			d := [3]uint32{1, 1, 1}
+			for i := range d {
+				n, err := p.number(1 << 20)
+				if err != nil {
+					return err
+				}
+				d[i] = uint32(n)
+				if !p.accept(",") {
+					break
+				}
+			}
+			if name == ".maxntid" {
+				f.MaxNTid = d
+			} else {
+				f.ReqNTid = d
+			}
+		case ".minnctapersm", ".maxnreg", ".maxnctapersm":
+			if _, err := p.number(1 << 20); err != nil {
+				return err
+			}
+		case ".noreturn":
+		case ".pragma":
+			for !p.tok.is(";") && p.tok.kind != end {
+				p.advance()
+			}
+			p.accept(";")
+		default:
+			return p.fail("unknown directive %s", name)
+		}
+	}
+	return nil
+}
+
+// body reads the statements between braces.
+func (p *parser) body() error {
+	if err := p.expect("{"); err != nil {
+		return err
+	}
+	if err := p.block(); err != nil {
+		return err
+	}
+	// Falling off the end is a return.
+	p.fn.Insts = append(p.fn.Insts, Inst{Line: int32(p.tok.line), Guard: None, Op: opRet})
+	return p.leave()
+}
+
+var opRet = OpOf("ret")
+
+func (p *parser) block() error {
+	if p.depth++; p.depth > maxDepth {
+		return p.fail("braces are nested too deeply")
+	}
+	for !p.tok.is("}") {
+		if err := p.statement(); err != nil {
+			return err
+		}
+	}
+	p.depth--
+	p.advance()
+	return nil
+}
+
+func (p *parser) statement() error {
+	switch {
+	case p.tok.kind == end:
+		return p.fail("function without an end")
+	case p.accept(";"):
+		return nil
+	case p.accept("{"):
+		p.scope = newScope(p.scope)
+		if err := p.block(); err != nil {
+			return err
+		}
+		return p.leave()
+	case p.tok.kind == word && p.tok.text[0] == '.':
+		return p.local()
+	case p.tok.is("@"):
+		return p.instruction()
+	case p.tok.kind == word && p.lexColon():
+		name := p.advance().text
+		p.advance()
+		if _, taken := p.scope.labels[name]; taken {
+			return p.fail("label %s is defined twice", name)
+		}
+		if p.label++; p.label > maxLabels {
+			return p.fail("more than %d labels", maxLabels)
+		}
+		p.scope.labels[name] = len(p.fn.Insts)
+		if p.tok.is(".branchtargets") || p.tok.is(".callprototype") || p.tok.is(".calltargets") {
+			return p.fail("%s is not supported", p.tok.text)
+		}
+		return nil
+	}
+	return p.instruction()
+}
+
+// lexColon says whether a colon follows the current word.
+func (p *parser) lexColon() bool {
+	p.lex.skip()
+	return p.lex.at(p.lex.pos) == ':'
+}
+
+// local reads a directive within a body.
+func (p *parser) local() error {
+	if p.tok.text != ".reg" {
+		if _, ok := spaceOf[p.tok.text]; !ok {
+			switch p.tok.text {
+			case ".loc", ".file", ".pragma":
+				return p.noise()
+			}
+			p.split()
+		}
+	}
+	switch p.tok.text {
+	case ".reg":
+		return p.registers()
+	case ".loc", ".file", ".pragma":
+		return p.noise()
+	case ".extern":
+		p.advance()
+		return p.variables(true)
+	}
+	if _, ok := spaceOf[p.tok.text]; ok {
+		return p.variables(false)
+	}
+	return p.fail("unknown directive %s", p.tok.text)
+}
+
+// define adds a function to the module.
+func (p *parser) define(f *Func) error {
+	m := p.mod
+	if old := m.Funcs[f.Name]; old != nil {
+		if old.Defined && f.Defined {
+			return p.fail("%s is defined twice", f.Name)
+		}
+		if !f.Defined {
+			return nil
+		}
+		if len(old.Params) != len(f.Params) || len(old.Returns) != len(f.Returns) || old.Entry != f.Entry {
+			return p.fail("%s differs from its declaration", f.Name)
+		}
+	}
+	m.Funcs[f.Name] = f
+	if f.Entry && f.Defined {
+		m.Kernels = append(m.Kernels, f)
+	}
+	return nil
+}

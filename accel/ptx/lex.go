@@ -1,0 +1,152 @@
+package ptx
+
+// kind is the kind of a token.
+type kind uint8
+
+const (
+	end    kind = iota
+	word        // an identifier, a directive or an opcode with its modifiers, dots included
+	number      // an integer or a float, with its suffixes
+	str         // a string, without its quotes
+	punct       // one character
+)
+
+type token struct {
+	kind kind
+	text string
+	line int
+}
+
+// is says whether the token is this punctuation or word.
+func (t token) is(s string) bool { return (t.kind == punct || t.kind == word) && t.text == s }
+
+// lexer cuts the source into tokens, one at a time.
+type lexer struct {
+	src  string
+	pos  int
+	line int
+	err  *Error
+}
+
+func letter(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '$' || c == '%'
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+func (l *lexer) at(i int) byte {
+	if i < len(l.src) {
+		return l.src[i]
+	}
+	return 0
+}
+
+// skip passes over blanks and comments.
+func (l *lexer) skip() {
+	for l.pos < len(l.src) {
+		c := l.src[l.pos]
+		switch {
+		case c == '\n':
+			l.line++
+			l.pos++
+		case c == ' ' || c == '\t' || c == '\r' || c == 0:
+			l.pos++ // a trailing NUL belongs to the string that held the text
+		case c == '/' && l.at(l.pos+1) == '/':
+			for l.pos < len(l.src) && l.src[l.pos] != '\n' {
+				l.pos++
+			}
+		case c == '/' && l.at(l.pos+1) == '*':
+			l.comment()
+		default:
+			return
+		}
+	}
+}
+
+func (l *lexer) comment() {
+	start := l.line
+	for l.pos += 2; l.pos < len(l.src); l.pos++ {
+		if l.src[l.pos] == '\n' {
+			l.line++
+		}
+		if l.src[l.pos] == '*' && l.at(l.pos+1) == '/' {
+			l.pos += 2
+			return
+		}
+	}
+	l.err = &Error{start, "comment without an end", ErrInvalidPTX}
+}
+
+// next returns the next token; after an error, end.
+func (l *lexer) next() token {
+	l.skip()
+	if l.err != nil || l.pos >= len(l.src) {
+		return token{end, "end of the text", l.line}
+	}
+	start, c := l.pos, l.src[l.pos]
+	switch {
+	case letter(c) || c == '.' && (letter(l.at(l.pos+1)) || digit(l.at(l.pos+1))):
+		return l.word(start)
+	case digit(c):
+		return l.number(start)
+	case c == '"':
+		return l.str(start)
+	}
+	l.pos++
+	return token{punct, l.src[start:l.pos], l.line}
+}
+
+// word takes letters and digits joined by dots and, within modifiers, by "::".
+func (l *lexer) word(start int) token {
+	for l.pos++; l.pos < len(l.src); {
+		c := l.src[l.pos]
+		switch {
+		case letter(c) || digit(c):
+			l.pos++
+		case c == '.' && (letter(l.at(l.pos+1)) || digit(l.at(l.pos+1))):
+			l.pos++
+		case c == ':' && l.at(l.pos+1) == ':' && letter(l.at(l.pos+2)):
+			l.pos += 2
+		default:
+			return l.cut(start)
+		}
+	}
+	return l.cut(start)
+}
+
+func (l *lexer) cut(start int) token {
+	if l.pos-start > maxIdentifier {
+		l.err = &Error{l.line, "identifier is too long", ErrInvalidPTX}
+		return token{end, "end of the text", l.line}
+	}
+	return token{word, l.src[start:l.pos], l.line}
+}
+
+func (l *lexer) number(start int) token {
+	hex := l.src[start] == '0' && (l.at(start+1)|0x20 == 'x' || l.at(start+1)|0x20 == 'f' || l.at(start+1)|0x20 == 'd')
+	for l.pos++; l.pos < len(l.src); l.pos++ {
+		c := l.src[l.pos]
+		sign := (c == '+' || c == '-') && !hex && l.src[l.pos-1]|0x20 == 'e'
+		if !letter(c) && !digit(c) && c != '.' && !sign {
+			break
+		}
+	}
+	return token{number, l.src[start:l.pos], l.line}
+}
+
+func (l *lexer) str(start int) token {
+	line := l.line
+	for l.pos++; l.pos < len(l.src); l.pos++ {
+		switch l.src[l.pos] {
+		case '\\':
+			l.pos++
+		case '\n':
+			l.line++
+		case '"':
+			l.pos++
+			return token{str, l.src[start+1 : l.pos-1], line}
+		}
+	}
+	l.err = &Error{line, "string without an end", ErrInvalidPTX}
+	return token{end, "end of the text", l.line}
+}

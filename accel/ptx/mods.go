@@ -1,0 +1,197 @@
+package ptx
+
+// Mod is a modifier of an opcode, other than its types.
+type Mod uint8
+
+// The modifiers.
+const (
+	RN Mod = iota
+	RZ
+	RM
+	RP
+	RNI
+	RZI
+	RMI
+	RPI
+	FTZ
+	SAT
+	Approx
+	Full
+	Lo
+	Hi
+	Wide
+	Uni
+	EQ
+	NE
+	LT
+	LE
+	GT
+	GE
+	LSU
+	HSU
+	EQU
+	NEU
+	LTU
+	LEU
+	GTU
+	GEU
+	NUM
+	NAN
+	And
+	Or
+	Xor
+	Volatile
+	Relaxed
+	Acquire
+	Release
+	AcqRel
+	Weak
+	CTA
+	GPU
+	GL
+	SYS
+	Cluster
+	NC
+	ModGlobal
+	ModShared
+	ModConst
+	ModLocal
+	ModParam
+	V2
+	V4
+	V8
+	To
+	CC
+	Sync
+	Arrive
+	Warp
+	Red
+	Popc
+	Add
+	Inc
+	Dec
+	Min
+	Max
+	Exch
+	CAS
+	Up
+	Down
+	BFly
+	Idx
+	All
+	Any
+	Ballot
+	D1
+	D2
+	D3
+	Level
+	CacheCA
+	CacheCG
+	CacheCS
+	CacheLU
+	CacheCV
+	CacheWB
+	CacheWT
+	EvictFirst
+	EvictLast
+	EvictNormal
+	EvictUnchanged
+	NoAllocate
+	L264
+	L2128
+	L2256
+	L
+	R
+	Clamp
+	Wrap
+	SC
+	Aligned
+	NaNMod
+	F4E
+	B4E
+	RC8
+	ECL
+	ECR
+	RC16
+	ShiftAmt
+	Finite
+	Infinite
+	Number
+	NotANumber
+	Normal
+	Subnormal
+	MMIO
+	XorSign
+	Abs
+	numMods
+)
+
+var modNames = [numMods]string{
+	"rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "approx", "full", "lo", "hi", "wide", "uni",
+	"eq", "ne", "lt", "le", "gt", "ge", "ls", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
+	"and", "or", "xor", "volatile", "relaxed", "acquire", "release", "acq_rel", "weak", "cta", "gpu", "gl", "sys", "cluster", "nc",
+	"global", "shared", "const", "local", "param", "v2", "v4", "v8", "to", "cc", "sync", "arrive", "warp", "red", "popc",
+	"add", "inc", "dec", "min", "max", "exch", "cas", "up", "down", "bfly", "idx", "all", "any", "ballot",
+	"1d", "2d", "3d", "level", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_first", "L1::evict_last",
+	"L1::evict_normal", "L1::evict_unchanged", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B", "l", "r", "clamp", "wrap", "sc", "aligned",
+	"NaN", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16", "shiftamt", "finite", "infinite", "number", "notanumber",
+	"normal", "subnormal", "mmio_relaxed_sys", "xorsign", "abs",
+}
+
+var modByName = func() map[string]Mod {
+	m := map[string]Mod{}
+	for i, n := range modNames {
+		m[n] = Mod(i)
+	}
+	m["shared::cta"] = ModShared
+	return m
+}()
+
+// Mods is a set of modifiers.
+type Mods [2]uint64
+
+// Has says whether m is in the set.
+func (s *Mods) Has(m Mod) bool { return s[m>>6]>>(m&63)&1 != 0 }
+
+// Add puts m into the set.
+func (s *Mods) Add(m Mod) { s[m>>6] |= 1 << (m & 63) }
+
+// First returns the first of ms in the set, or def.
+func (s *Mods) First(def Mod, ms ...Mod) Mod {
+	for _, m := range ms {
+		if s.Has(m) {
+			return m
+		}
+	}
+	return def
+}
+
+// Vector is the number of elements of a vector access.
+func (s *Mods) Vector() int {
+	switch s.First(RN, V2, V4, V8) {
+	case V2:
+		return 2
+	case V4:
+		return 4
+	case V8:
+		return 8
+	}
+	return 1
+}
+
+// Space is the state space that the modifiers name.
+func (s *Mods) Space() Space {
+	switch s.First(RN, ModGlobal, ModShared, ModConst, ModLocal, ModParam) {
+	case ModGlobal:
+		return Global
+	case ModShared:
+		return Shared
+	case ModConst:
+		return Const
+	case ModLocal:
+		return Local
+	case ModParam:
+		return ParamSpace
+	}
+	return Generic
+}

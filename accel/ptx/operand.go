@@ -1,0 +1,310 @@
+package ptx
+
+import "fmt"
+
+// instruction reads "@p op a, b, c;".
+func (p *parser) instruction() error {
+	in := Inst{Line: int32(p.tok.line), Guard: None}
+	if p.accept("@") {
+		in.Not = p.accept("!")
+		name, err := p.name()
+		if err != nil {
+			return err
+		}
+		r, ok := p.scope.register(name)
+		if !ok || p.fn.Regs[r] != Pred {
+			return p.fail("guard %s is not a predicate", name)
+		}
+		in.Guard = r
+		in.Line = int32(p.tok.line)
+	}
+	text, err := p.name()
+	if err != nil {
+		return err
+	}
+	if err := decode(text, &in); err != nil {
+		return p.fail("%s", err)
+	}
+	if p.insts++; p.insts > maxInsts {
+		return p.fail("more than %d instructions", maxInsts)
+	}
+	switch in.Op {
+	case opCall:
+		err = p.callee(&in)
+	case opBra:
+		err = p.branch(&in)
+	default:
+		err = p.operands(&in)
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.match(&in, text); err != nil {
+		return &Error{int(in.Line), err.Error(), ErrInvalidPTX}
+	}
+	p.fn.Insts = append(p.fn.Insts, in)
+	return p.expect(";")
+}
+
+var opCall, opBra = OpOf("call"), OpOf("bra")
+
+// keep moves operands to storage that many instructions share.
+func (p *parser) keep(args ...Operand) []Operand {
+	if cap(p.slab)-len(p.slab) < len(args) {
+		p.slab = make([]Operand, 0, max(1024, len(args)))
+	}
+	n := len(p.slab)
+	p.slab = append(p.slab, args...)
+	return p.slab[n:len(p.slab):len(p.slab)]
+}
+
+func (p *parser) operands(in *Inst) error {
+	var buf [6]Operand
+	list := buf[:0]
+	for !p.tok.is(";") {
+		o, err := p.operand(0)
+		if err != nil {
+			return err
+		}
+		if list = append(list, o); len(list) > operandLimit {
+			return p.fail("too many operands")
+		}
+		if !p.accept(",") && !p.tok.is(";") {
+			return p.fail("%q within operands", p.tok.text)
+		}
+	}
+	in.Args = p.keep(list...)
+	return nil
+}
+
+func (p *parser) branch(in *Inst) error {
+	line := p.tok.line
+	name, err := p.name()
+	if err != nil {
+		return err
+	}
+	in.Args = p.keep(Operand{Kind: Label, Reg: None, Pair: None})
+	p.scope.pending = append(p.scope.pending, fixup{len(p.fn.Insts), name, line})
+	return nil
+}
+
+// callee reads "(returns), name, (arguments)".
+func (p *parser) callee(in *Inst) error {
+	o := Operand{Kind: Callee, Reg: None, Pair: None}
+	var err error
+	if p.tok.is("(") {
+		if o.Elems, err = p.list("(", ")", 0); err != nil {
+			return err
+		}
+		o.Returns = len(o.Elems)
+		if err = p.expect(","); err != nil {
+			return err
+		}
+	}
+	name, err := p.name()
+	if err != nil {
+		return err
+	}
+	if o.Func = p.mod.Funcs[name]; o.Func == nil {
+		if name == p.fn.Name {
+			return p.fail("%s calls itself, which is not supported", name)
+		}
+		return p.fail("call of %s, which is not a declared function", name)
+	}
+	if p.accept(",") {
+		if !p.tok.is("(") {
+			return p.fail("indirect calls are not supported")
+		}
+		args, err := p.list("(", ")", 0)
+		if err != nil {
+			return err
+		}
+		o.Elems = append(o.Elems, args...)
+	}
+	if o.Returns != len(o.Func.Returns) || len(o.Elems)-o.Returns != len(o.Func.Params) {
+		return p.fail("call of %s with the wrong number of operands", name)
+	}
+	in.Args = p.keep(o)
+	return nil
+}
+
+// list reads operands between brackets.
+func (p *parser) list(open, shut string, depth int) ([]Operand, error) {
+	if err := p.expect(open); err != nil {
+		return nil, err
+	}
+	var buf [8]Operand
+	list := buf[:0]
+	for !p.accept(shut) {
+		o, err := p.operand(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, o); len(list) > operandLimit {
+			return nil, p.fail("too many operands")
+		}
+		if !p.accept(",") && !p.tok.is(shut) {
+			return nil, p.fail("%q within operands", p.tok.text)
+		}
+	}
+	return p.keep(list...), nil
+}
+
+func (p *parser) operand(depth int) (o Operand, err error) {
+	o.Reg, o.Pair = None, None
+	if depth > maxNested {
+		return o, p.fail("operands are nested too deeply")
+	}
+	switch {
+	case p.tok.is("{"):
+		o.Kind = Vector
+		o.Elems, err = p.list("{", "}", depth)
+		return o, err
+	case p.tok.is("["):
+		return p.address(depth)
+	case p.tok.is("("):
+		return o, p.fail("constant expressions are not supported")
+	case p.accept("!"):
+		o, err = p.operand(depth + 1)
+		if err == nil && (o.Kind != Register || o.Not) {
+			err = p.fail("'!' without a predicate")
+		}
+		o.Not = true
+		return o, err
+	case p.tok.kind == number || p.tok.is("-") || p.tok.is("+") || p.tok.is("WARP_SZ"):
+		o, err = p.literal()
+		o.Reg, o.Pair = None, None
+		return o, err
+	}
+	return p.named()
+}
+
+// named reads a register, a pair, a special register, a variable or the sink.
+func (p *parser) named() (o Operand, err error) {
+	o.Reg, o.Pair = None, None
+	name, err := p.name()
+	if err != nil {
+		return o, err
+	}
+	if name == "_" {
+		o.Kind = Sink
+	} else if r, ok := p.scope.register(name); ok {
+		o.Kind, o.Reg = Register, r
+	} else if s, ok := specials[name]; ok {
+		o.Kind, o.Imm = Special, uint64(s.reg)
+		return o, nil
+	} else if o.Var = p.find(name); o.Var != nil {
+		o.Kind = Symbol
+		o.Imm, err = p.plus()
+		return o, err
+	} else {
+		return o, p.fail("%s is not declared", name)
+	}
+	if p.accept("|") {
+		second, err := p.name()
+		if err != nil {
+			return o, err
+		}
+		if second == "_" {
+			return o, nil
+		}
+		r, ok := p.scope.register(second)
+		if !ok || p.fn.Regs[r] != Pred {
+			return o, p.fail("%s is not a predicate", second)
+		}
+		o.Pair = r
+	}
+	return o, nil
+}
+
+func (p *parser) find(name string) *Var {
+	if v := p.scope.variable(name); v != nil {
+		return v
+	}
+	return p.mod.byName[name]
+}
+
+// plus reads any number of "+n" and "-n".
+func (p *parser) plus() (sum uint64, err error) {
+	for p.tok.is("+") || p.tok.is("-") {
+		o, err := p.literal()
+		if err != nil {
+			return 0, err
+		}
+		if o.Kind != Integer {
+			return 0, p.fail("offset is not an integer")
+		}
+		sum += o.Imm
+	}
+	return sum, nil
+}
+
+// address reads "[base+n]", or "[texture, {coordinates}]".
+func (p *parser) address(depth int) (o Operand, err error) {
+	o.Kind, o.Reg, o.Pair = Address, None, None
+	p.advance()
+	if p.tok.kind == word {
+		base, err := p.named()
+		if err != nil {
+			return o, err
+		}
+		switch {
+		case base.Kind == Register && base.Pair == None:
+			o.Reg = base.Reg
+		case base.Kind == Symbol:
+			o.Var, o.Imm = base.Var, base.Imm
+		default:
+			return o, p.fail("this can't be an address")
+		}
+	}
+	sum, err := uint64(0), error(nil)
+	if p.tok.kind == number {
+		var n Operand
+		if n, err = p.literal(); err == nil && n.Kind != Integer {
+			err = p.fail("address is not an integer")
+		}
+		sum = n.Imm
+	} else {
+		sum, err = p.plus()
+	}
+	if err != nil {
+		return o, err
+	}
+	o.Imm += sum
+	if p.accept(",") {
+		o.Kind = Texture
+		c, err := p.operand(depth + 1)
+		if err != nil {
+			return o, err
+		}
+		o.Elems = c.Elems
+		if c.Kind != Vector {
+			o.Elems = p.keep(c)
+		}
+	}
+	return o, p.expect("]")
+}
+
+// match finds the form that fits and checks the operands against it.
+func (p *parser) match(in *Inst, text string) error {
+	var why error
+	for i := range forms[in.Op] {
+		f := &forms[in.Op][i]
+		if !f.matches(in) {
+			continue
+		}
+		if p.flush && f.allowed.Has(FTZ) && (in.Type == F32 || in.Type2 == F32) {
+			in.Mods.Add(FTZ)
+		}
+		form, err := p.check(in, f.operands)
+		if err == nil {
+			in.Form = form
+			return nil
+		}
+		why = err
+	}
+	if why != nil {
+		return fmt.Errorf("%s: %w", text, why)
+	}
+	return fmt.Errorf("unknown form %s", text)
+}

@@ -1,0 +1,231 @@
+package ptx
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Parse reads a module and checks every instruction of it. The error, if any,
+// is an *Error.
+func Parse(src []byte) (*Module, error) {
+	if len(src) > maxSource {
+		return nil, &Error{0, "module is larger than 32 MiB", ErrInvalidPTX}
+	}
+	if i := bytes.IndexByte(src, 0); i >= 0 {
+		src = src[:i]
+	}
+	p := &parser{
+		lex: lexer{src: string(src), line: 1},
+		mod: &Module{AddressBytes: 4, Funcs: map[string]*Func{}, byName: map[string]*Var{}},
+	}
+	p.advance()
+	err := p.module()
+	if p.lex.err != nil {
+		return nil, p.lex.err
+	}
+	if err == nil {
+		err = p.mod.link()
+	}
+	if err != nil {
+		return nil, clip(err)
+	}
+	return p.mod, nil
+}
+
+// clip shortens a message that quotes a long piece of the text.
+func clip(err error) error {
+	if e, ok := err.(*Error); ok && len(e.Msg) > maxMessage {
+		e.Msg = strings.ToValidUTF8(e.Msg[:maxMessage], "") + "…"
+	}
+	return err
+}
+
+// parser is a recursive-descent parser with one token of look-ahead.
+type parser struct {
+	lex   lexer
+	tok   token
+	mod   *Module
+	fn    *Func
+	scope *scope
+	depth int
+	insts int
+	regs  int   // declared in all functions
+	vars  int   // likewise, parameters included
+	label int   // labels of all functions
+	init  int64 // bytes of initialisers
+	refs  int   // addresses in initialisers
+	funcs int
+	// flush says that the target is so old that f32 is always flushed.
+	flush bool
+	slab  []Operand
+}
+
+func (p *parser) advance() token {
+	t := p.tok
+	p.tok = p.lex.next()
+	return t
+}
+
+func (p *parser) fail(format string, args ...any) error {
+	return &Error{p.tok.line, fmt.Sprintf(format, args...), ErrInvalidPTX}
+}
+
+func (p *parser) accept(s string) bool {
+	if p.tok.is(s) {
+		p.advance()
+		return true
+	}
+	return false
+}
+
+func (p *parser) expect(s string) error {
+	if !p.accept(s) {
+		return p.fail("%q where %q is expected", p.tok.text, s)
+	}
+	return nil
+}
+
+// name takes a plain identifier.
+func (p *parser) name() (string, error) {
+	if p.tok.kind != word || p.tok.text[0] == '.' {
+		return "", p.fail("%q where a name is expected", p.tok.text)
+	}
+	return p.advance().text, nil
+}
+
+// number takes an unsigned integer no larger than limit.
+func (p *parser) number(limit int64) (int64, error) {
+	v, ok := integer(p.tok.text)
+	if p.tok.kind != number || !ok || v > uint64(limit) {
+		return 0, p.fail("%q where a number up to %d is expected", p.tok.text, limit)
+	}
+	p.advance()
+	return int64(v), nil
+}
+
+func (p *parser) module() error {
+	for p.tok.kind != end {
+		if err := p.directive(); err != nil {
+			return err
+		}
+	}
+	if p.mod.Version == [2]int{} {
+		return p.fail("no .version")
+	}
+	return nil
+}
+
+func (p *parser) directive() error {
+	if p.tok.kind != word || p.tok.text[0] != '.' {
+		return p.fail("%q where a directive is expected", p.tok.text)
+	}
+	head := p.tok.text
+	if first, _, dotted := strings.Cut(head[1:], "."); dotted && first != "version" {
+		// Directives may stand without a blank between them.
+		p.split()
+		head = p.tok.text
+	}
+	switch head {
+	case ".version":
+		return p.version()
+	case ".target":
+		return p.target()
+	case ".address_size":
+		p.advance()
+		n, err := p.number(64)
+		if err == nil && n != 32 && n != 64 {
+			err = p.fail(".address_size %d", n)
+		}
+		p.mod.AddressBytes = int(n / 8)
+		return err
+	case ".file", ".loc", ".pragma", ".section", ".alias", "@@DWARF":
+		return p.noise()
+	case ".visible", ".weak", ".common":
+		p.advance()
+		return nil
+	case ".extern":
+		p.advance()
+		return p.declaration(true)
+	}
+	return p.declaration(false)
+}
+
+// split cuts the current word, if it is one, after its first directive, so that
+// the rest is read next.
+func (p *parser) split() {
+	if p.tok.kind != word {
+		return // a string's text is not what stands in the source
+	}
+	i := strings.IndexByte(p.tok.text[1:], '.')
+	if i < 0 {
+		return
+	}
+	p.lex.pos -= len(p.tok.text) - 1 - i
+	p.tok.text = p.tok.text[:1+i]
+}
+
+func (p *parser) declaration(extern bool) error {
+	for p.tok.is(".visible") || p.tok.is(".weak") || p.tok.is(".common") {
+		p.advance()
+	}
+	switch p.tok.text {
+	case ".entry", ".func":
+		return p.function()
+	case ".global", ".const", ".shared":
+		return p.variables(extern)
+	}
+	return p.fail("unknown directive %s", p.tok.text)
+}
+
+func (p *parser) version() error {
+	p.advance()
+	major, minor, _ := strings.Cut(p.tok.text, ".")
+	a, err := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	if err != nil || err2 != nil || p.tok.kind != number {
+		return p.fail("%q where a version is expected", p.tok.text)
+	}
+	if a > newestMajor || a == newestMajor && b > newestMinor {
+		return &Error{p.tok.line, fmt.Sprintf(".version %d.%d is newer than %d.%d", a, b, newestMajor, newestMinor), ErrUnsupportedPTXVersion}
+	}
+	p.mod.Version = [2]int{a, b}
+	p.advance()
+	return nil
+}
+
+func (p *parser) target() error {
+	p.advance()
+	t, err := p.name()
+	p.mod.Target = t
+	p.flush = strings.HasPrefix(t, "sm_1") && len(t) == len("sm_1x")
+	for err == nil && p.accept(",") {
+		var option string
+		if option, err = p.name(); option == "texmode_unified" || option == "texmode_independent" || option == "debug" || option == "map_f64_to_f32" {
+			continue
+		}
+	}
+	return err
+}
+
+// noise passes over debugging directives: .section {…}, or the rest of the line.
+func (p *parser) noise() error {
+	what, line := p.advance().text, p.tok.line
+	if what == ".section" {
+		for p.tok.kind != end && !p.tok.is("{") {
+			p.advance()
+		}
+		for p.tok.kind != end && !p.tok.is("}") {
+			p.advance()
+		}
+		return p.expect("}")
+	}
+	for p.tok.kind != end && p.tok.line == line {
+		if p.accept(";") {
+			return nil
+		}
+		p.advance()
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+// Package ptx reads PTX, NVIDIA's portable assembly, into a checked program
+// that an engine can compile: lexer, parser, form table, inlining of calls,
+// basic blocks, immediate post-dominators, liveness and register slots.
+//
+// The software accelerator calls it with text that a guest supplied, so the
+// text is hostile: every size is bounded, and every mistake is an *Error that
+// names the line.
+package ptx
+
+import "fmt"
+
+// CUDA results that this package and its engines answer with.
+const (
+	ErrInvalidValue          int32 = 1
+	ErrInvalidPTX            int32 = 218
+	ErrUnsupportedPTXVersion int32 = 222
+	ErrNotFound              int32 = 500
+	ErrIllegalAddress        int32 = 700
+	ErrLaunchOutOfResources  int32 = 701
+	ErrLaunchTimeout         int32 = 702
+	ErrAssert                int32 = 710
+	ErrMisalignedAddress     int32 = 716
+	ErrInvalidAddressSpace   int32 = 717
+	ErrLaunchFailed          int32 = 719
+	ErrNotSupported          int32 = 801
+)
+
+// Bounds on what a module may ask for, so that hostile text can't exhaust the host.
+const (
+	maxSource      = 32 << 20
+	maxRegisters   = 1 << 19 // of a kernel, and all together
+	maxInsts       = 1 << 20
+	maxVars        = 1 << 18
+	maxDepth       = 64 // of braces, calls and initialisers
+	maxVarBytes    = 1 << 30
+	maxInitBytes   = 64 << 20 // of all initialisers together
+	maxLocalBytes  = 512 << 10
+	maxParamBytes  = 32764
+	maxSharedBytes = 228 << 10
+	inlineLimit    = 1 << 18 // instructions of a kernel with all it calls
+	operandLimit   = 512
+	maxNested      = 4 // operands within operands
+	maxFuncs       = 1 << 16
+	maxLabels      = 1 << 20 // of all functions together
+	maxRefs        = 1 << 20 // addresses in initialisers
+	maxIdentifier  = 16 << 10
+	maxMessage     = 300
+	workLimit      = 1 << 22 // variables looked at for calls, all calls together
+	newestMajor    = 8
+	newestMinor    = 4
+)
+
+// Error says what is wrong with a module, and where.
+type Error struct {
+	Line   int
+	Msg    string
+	Result int32 // CUDA result number
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("ptx line %d: %s", e.Line, e.Msg) }
+
+// Module is a parsed and checked translation unit.
+type Module struct {
+	Version [2]int
+	Target  string
+	// AddressBytes is 4 or 8, the size of a pointer.
+	AddressBytes int
+	Kernels      []*Func // entries in the order of the file
+	Globals      []*Var  // variables in .global and .const, in the order of the file
+	Funcs        map[string]*Func
+	byName       map[string]*Var
+}
+
+// Kernel returns the entry of that name, or nil.
+func (m *Module) Kernel(name string) *Func {
+	for _, k := range m.Kernels {
+		if k.Name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// Param is one parameter of a function.
+type Param struct {
+	Name                string
+	Size, Align, Offset int
+	Type                Type
+	v                   *Var
+}
+
+// Func is an entry or a device function.
+type Func struct {
+	Name  string
+	Entry bool
+	Line  int
+	// Defined is false for a declaration without a body.
+	Defined bool
+
+	Params     []Param
+	Returns    []Param
+	ParamBytes int
+	MaxNTid    [3]uint32 // .maxntid, zero if absent
+	ReqNTid    [3]uint32 // .reqntid, zero if absent
+
+	StaticShared int // bytes of static shared memory, calls included
+	LocalBytes   int // bytes of local memory a thread, calls included
+	ConstBytes   int // bytes of the module's constants
+	NumRegs      int // an estimate of the registers a thread would use
+
+	Regs  []Type // type of each virtual register
+	Vars  []*Var // variables of the body, in any space
+	Insts []Inst
+
+	// Shared lists the static shared variables that the function or one it
+	// calls refers to; an engine lays them out. Dynamic says whether it
+	// refers to an extern array, which follows them.
+	Module *Module
+}
+
+// Space is a state space.
+type Space uint8
+
+// State spaces. Generic is the absence of one.
+const (
+	Generic Space = iota
+	Global
+	Shared
+	Const
+	Local
+	ParamSpace
+)
+
+func (s Space) String() string {
+	return [...]string{"generic", "global", "shared", "const", "local", "param"}[s]
+}
+
+// Var is a variable: of the module, or of a function.
+type Var struct {
+	Name   string
+	Space  Space
+	Type   Type
+	Align  int
+	Size   int64 // bytes; 0 for an extern array of unknown size
+	Extern bool
+	Init   []byte // nil: zeroes; else Size bytes
+	Refs   []Ref  // addresses within Init
+	Line   int
+	Offset int64 // in its space, set by layout (shared, local, kernel parameters)
+	// Kernel says that a ParamSpace variable is an entry's parameter.
+	Kernel bool
+}
+
+// Ref is the address of a variable plus Add, stored in Size bytes at Offset of an initialiser.
+type Ref struct {
+	Offset  int64
+	Size    int
+	Var     *Var
+	Add     int64
+	Generic bool
+}

@@ -1,0 +1,189 @@
+package ptx
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// head begins a small module.
+const head = ".version 7.0\n.target sm_75\n.address_size 64\n"
+
+func parse(t *testing.T, src string) *Module {
+	t.Helper()
+	m, err := Parse([]byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestDescription(t *testing.T) {
+	m := parse(t, head+`
+.const .align 4 .b8 c[6] = {1, 0x2, 03, 4U};
+.global .align 8 .u64 p[2] = {c+2, generic(c)};
+.extern .shared .align 16 .b8 dyn[];
+.visible .entry k(
+	.param .u32 a, .param .u64 .ptr .global .align 8 b, .param .align 4 .b8 s[6]
+)
+.maxntid 128, 2, 1
+{ .reg .b32 %r<5>; .shared .align 8 .b8 buf[12]; .local .align 16 .b8 __local_depot0[24];
+  { .reg .b32 %r1; mov.u32 %r1, buf; L: mov.u32 %r0, dyn; }
+  L: bra L; }
+`)
+	k := m.Kernel("k")
+	if k == nil {
+		t.Fatal("no kernel")
+	}
+	if k.ParamBytes != 22 || k.Params[1].Offset != 8 || k.Params[2].Size != 6 {
+		t.Errorf("parameters %+v of %d bytes", k.Params, k.ParamBytes)
+	}
+	if k.StaticShared != 16 || k.LocalBytes != 32 || k.ConstBytes != 6 || k.MaxNTid != [3]uint32{128, 2, 1} {
+		t.Errorf("shared %d, local %d, const %d, maxntid %v", k.StaticShared, k.LocalBytes, k.ConstBytes, k.MaxNTid)
+	}
+	if g := m.Globals; len(g) != 2 || string(g[0].Init) != "\x01\x02\x03\x04\x00\x00" || len(g[1].Refs) != 2 || g[1].Refs[0].Add != 2 {
+		t.Errorf("variables %+v", m.Globals)
+	}
+}
+
+// What real texts do and a strict reader might not expect.
+func TestOddities(t *testing.T) {
+	for name, body := range map[string]string{
+		"negative offset":   "ld.global.u32 %r1, [%a1+-4];",
+		"order of suffixes": "setp.gt.ftz.f32 %p1, %f1, %f2; setp.ftz.gt.f32 %p1, %f1, %f2;",
+		"octal and suffix":  "add.u32 %r1, %r1, 017; add.u32 %r1, %r1, 7U;",
+		"hexadecimal float": "mov.f32 %f1, 0f3F800000; mov.f64 %d1, 0d3FF0000000000000;",
+		"pair and sink":     "setp.lt.u32 %p1|%p2, %r1, %r2; setp.lt.u32 _|%p2, %r1, %r2; mov.b64 {%r1, _}, %a1;",
+		"dollar label":      "$L__BB0_1: bra.uni $L__BB0_1;",
+		"noise":             ".loc 1 2 3\n.pragma \"nounroll\";\n// callseq 0, 0\n/* two\nlines */",
+		"negative literal":  "mov.pred %p1, -1; add.s32 %r1, %r1, -0x10;",
+		"guarded":           "@!%p1 bra x; x: @%p1 ret;",
+		"special":           "mov.u32 %r1, %tid.x; mad.lo.s32 %r1, %ntid.x, %ctaid.x, %r1; mov.u64 %a1, %clock64;",
+		"scalar vector":     "ld.global.v4.f32 {%f1, %f2, %f1, _}, [%a1]; st.global.v2.u16 [%a1], {%h1, 5};",
+	} {
+		_, err := Parse([]byte(head + ".entry k() { .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %a<4>; .reg .f32 %f<4>; .reg .f64 %d<4>;\n" + body + "\nret; }"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Mistakes are found at load, with their line. Each case is a text, its result and part of the message.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct {
+		src    string
+		result int32
+		line   int
+		msg    string
+	}{
+		{"", ErrInvalidPTX, 1, "no .version"},
+		{".version 9.9\n", ErrUnsupportedPTXVersion, 1, "newer"},
+		{head + ".entry k()\n{ frobnicate.u32 %r1; }", ErrInvalidPTX, 5, "unknown instruction frobnicate.u32"},
+		{head + ".entry k() { .reg .b32 %r<3>;\nadd.approx.u32 %r1, %r1, %r2; }", ErrInvalidPTX, 5, "unknown form add.approx.u32"},
+		{head + ".entry k() { .reg .b32 %r<3>;\nwgmma.sync %r1; }", ErrInvalidPTX, 5, "wgmma"},
+		{head + ".entry k() { .reg .b32 %r<3>; .reg .b64 %a<3>;\nadd.u32 %r1, %r1, %a1; }", ErrInvalidPTX, 5, "operand 3"},
+		{head + ".entry k() { .reg .b32 %r<3>;\nadd.u32 %r1, %r1, %r3; }", ErrInvalidPTX, 5, "%r3 is not declared"},
+		{head + ".entry k() {\nbra nowhere; }", ErrInvalidPTX, 5, "no label nowhere"},
+		{head + ".entry k() { { x: ret; }\nbra x; }", ErrInvalidPTX, 5, "no label x"},
+		{head + ".func f() { call f, (); }", ErrInvalidPTX, 4, "itself"},
+		{head + ".func g();\n.func f() { call g; ret; }\n.func g() { call f; ret; }\n.entry k() { call f; ret; }", ErrInvalidPTX, 0, "recursive"},
+		{head + ".extern .func g();\n.entry k() { call g; ret; }", ErrInvalidPTX, 5, "not defined"},
+		{head + ".entry k() { .local .b8 big[600000]; ret; }", ErrInvalidPTX, 4, "local memory"},
+		{head + ".entry k() { .reg .b32 %r<2000000>; }", ErrInvalidPTX, 4, "524288"},
+		{head + strings.Repeat(".entry k() {", 1) + strings.Repeat("{", 100), ErrInvalidPTX, 4, "nested too deeply"},
+		{head + ".global .u32 x[2] = {1,2,3};", ErrInvalidPTX, 4, "too many"},
+		{head + "/* no end", ErrInvalidPTX, 4, "comment"},
+	} {
+		_, err := Parse([]byte(c.src))
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%q: %v", c.src, err)
+			continue
+		}
+		if e.Result != c.result || c.line != 0 && e.Line != c.line || !strings.Contains(e.Msg, c.msg) {
+			t.Errorf("%q: %d %v", c.src, e.Result, e)
+		}
+	}
+}
+
+func body(t *testing.T, text string) *Body {
+	t.Helper()
+	m := parse(t, head+".entry k(.param .u64 out) { .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %a<4>;\n"+text+"\n}")
+	b, err := m.Kernels[0].Body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestPostDominators(t *testing.T) {
+	b := body(t, `
+	@%p1 bra then;
+	@%p2 bra other;
+	mov.u32 %r1, 1; bra join;
+other:	mov.u32 %r1, 2; bra join;
+then:	mov.u32 %r1, 3;
+loop:	add.u32 %r1, %r1, 1; @%p3 bra loop;
+join:	ret;`)
+	blocks := b.Blocks()
+	var got []int
+	for _, k := range blocks {
+		got = append(got, k.Join)
+	}
+	// 0: branch, 1: branch, 2: mov, 3: other, 4: then, 5: loop, 6: join, 7: the implied return
+	want := []int{6, 6, 6, 6, 5, 6, -1, -1}
+	if len(got) != len(want) {
+		t.Fatalf("blocks %+v", blocks)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("joins %v, want %v", got, want)
+		}
+	}
+}
+
+// Registers share slots when they are not alive together, and what is the same
+// for all threads is found to be.
+func TestAllocate(t *testing.T) {
+	b := body(t, `
+	ld.param.u64 %a1, [out];
+	mov.u32 %r1, %tid.x;
+	add.u32 %r2, %r1, 1;
+	add.u32 %r3, %r2, 1;
+	add.u32 %r4, %r3, 1;
+	mov.u32 %r5, %ctaid.x;
+	mad.lo.u32 %r6, %r5, 5, %r4;
+	st.global.u32 [%a1], %r6;`)
+	s := b.Allocate(b.Blocks())
+	if s.Count[File32] != 2 || s.Count[File64] != 0 || s.Uniforms != 2 {
+		t.Fatalf("%+v", s)
+	}
+	if r := b.Insts[0].Args[0].Reg; !s.Uniform[r] {
+		t.Error("a parameter is not uniform")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("../../guest/bench/kernels/*.ptx")
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(head + ".func (.param .b8 r[4]) f(.param .b64 x) { ret; } .entry k() { { .param .b8 q[4]; call (q), f, (5); } }"))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		m, err := Parse(src)
+		if err != nil {
+			return
+		}
+		for _, k := range m.Kernels {
+			if b, err := k.Body(); err == nil {
+				b.Allocate(b.Blocks())
+			}
+		}
+	})
+}

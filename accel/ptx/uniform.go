@@ -1,0 +1,81 @@
+package ptx
+
+// varying are instructions whose results may differ between executions or
+// lanes even if their operands don't.
+var varying = func() (set [256]bool) {
+	for _, name := range []string{"ldu", "atom", "shfl", "vote", "activemask", "match", "redux", "tex", "call", "bar", "barrier",
+		"setp", "set", "testp", "addc", "subc", "madc"} {
+		set[OpOf(name)] = true
+	}
+	return set
+}()
+
+var opLd = OpOf("ld")
+
+// uniform finds registers that hold one value for the whole block for all
+// time: written by one instruction, without a guard, from constants, kernel
+// parameters and other such registers. However threads part, the value is the same.
+func (b *Body) uniform() []bool {
+	writers := make([]int32, len(b.Regs))
+	writer := make([]int32, len(b.Regs))
+	for i := range b.Insts {
+		b.Insts[i].Visit(func(r int32, w bool) {
+			if w {
+				writers[r]++
+				writer[r] = int32(i)
+			}
+		})
+	}
+	u := make([]bool, len(b.Regs))
+	// Text is almost always in the order of the data flow. What a few passes
+	// don't find is only slower.
+	for pass, changed := 0, true; changed && pass < 8; pass++ {
+		changed = false
+		for i := range b.Insts {
+			in := &b.Insts[i]
+			if in.Guard != None || !b.steady(in) {
+				continue
+			}
+			ok := true
+			in.Visit(func(r int32, w bool) {
+				switch {
+				case w:
+					ok = ok && writers[r] == 1 && b.Regs[r] != Pred
+				default:
+					ok = ok && u[r]
+				}
+			})
+			if !ok {
+				continue
+			}
+			in.Visit(func(r int32, w bool) {
+				if w && !u[r] {
+					u[r], changed = true, true
+				}
+			})
+		}
+	}
+	return u
+}
+
+// steady says whether the instruction computes the same from the same.
+func (b *Body) steady(in *Inst) bool {
+	if varying[in.Op] || in.Type == Pred || in.Mods.Has(CC) || in.Mods.Vector() > 1 {
+		return false
+	}
+	if in.Op == opLd {
+		a := &in.Args[1]
+		return in.Mods.Space() == ParamSpace && a.Var != nil && a.Var.Kernel && a.Reg == None
+	}
+	if len(in.Args) == 0 {
+		return false
+	}
+	for i := range in.Args {
+		o := &in.Args[i]
+		switch {
+		case o.Kind == Special && !SpecialReg(o.Imm).Uniform(), o.Kind == Vector, o.Kind == Sink:
+			return false
+		}
+	}
+	return true
+}

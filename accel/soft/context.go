@@ -1,0 +1,320 @@
+package soft
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"pegasus/accel"
+	"pegasus/accel/soft/lane"
+	"pegasus/accel/soft/memory"
+	"pegasus/cuda"
+)
+
+// Context owns what a guest creates on the device. Fields are guarded by the
+// device's mutex where nothing else is said.
+type Context struct {
+	dev    *Device
+	sticky atomic.Int32 // cuda.Result
+	legacy *Stream
+
+	live      int        // nodes that have not ended
+	active    streamList // streams with unfinished work
+	calls     map[*hostCall]struct{}
+	freeing   int    // frees that wait for work
+	destroyed func() // what to call when everything has ended
+
+	allocations map[uint64]uint64   // address to bytes accounted, also of modules and arrays
+	owned       map[uint64]struct{} // those that the guest may free
+	modules     map[*Module]struct{}
+	limits      limits
+
+	textureMu sync.RWMutex // taken after d.mu, if both
+	textures  map[uint64]*Texture
+	textureOf func(handle uint64) *lane.Texture // texture, made a value once
+}
+
+func newContext(d *Device) *Context {
+	c := &Context{
+		dev:         d,
+		calls:       map[*hostCall]struct{}{},
+		allocations: map[uint64]uint64{},
+		owned:       map[uint64]struct{}{},
+		modules:     map[*Module]struct{}{},
+		textures:    map[uint64]*Texture{},
+		limits:      defaultLimits,
+	}
+	c.textureOf = c.texture
+	c.legacy = &Stream{ctx: c, blocking: true, legacy: true, place: -1}
+	return c
+}
+
+// Err is the context's sticky error, or cuda.Success.
+func (c *Context) Err() cuda.Result { return cuda.Result(c.sticky.Load()) }
+
+// fail makes r the sticky error, unless there is one.
+func (c *Context) fail(r cuda.Result) { c.sticky.CompareAndSwap(0, int32(r)) }
+
+const streamNonBlocking = 1 // CU_STREAM_NON_BLOCKING
+
+// NewStream creates a stream.
+func (c *Context) NewStream(flags uint32, priority int32) (accel.Stream, cuda.Result) {
+	if flags&^streamNonBlocking != 0 {
+		return nil, cuda.ErrorInvalidValue
+	}
+	return &Stream{ctx: c, blocking: flags&streamNonBlocking == 0, urgent: priority < 0, place: -1}, c.Err()
+}
+
+// DefaultStream is the legacy default stream.
+func (c *Context) DefaultStream() accel.Stream { return c.legacy }
+
+// NewEvent creates an event.
+func (c *Context) NewEvent(flags uint32) (accel.Event, cuda.Result) {
+	return &Event{ctx: c, timed: flags&uint32(cuda.EventFlagDisableTiming) == 0}, c.Err()
+}
+
+// Submit queues work to a stream. Passing a pointer to a Launch, Copy or Fill
+// saves an allocation; it is read during Submit only. done may be called before
+// Submit returns.
+func (c *Context) Submit(to accel.Stream, w accel.Work, done accel.Done) cuda.Result {
+	s, ok := to.(*Stream)
+	if !ok || s.ctx != c || s.destroyed {
+		return cuda.ErrorInvalidHandle
+	}
+	if r := c.Err(); r != cuda.Success {
+		return r
+	}
+	switch w := w.(type) {
+	case *accel.Launch:
+		return c.launch(s, w, done)
+	case accel.Launch:
+		return c.launch(s, &w, done)
+	case *accel.Copy:
+		return c.copy(s, w, done)
+	case accel.Copy:
+		return c.copy(s, &w, done)
+	case *accel.Fill:
+		return c.fill(s, w, done)
+	case accel.Fill:
+		return c.fill(s, &w, done)
+	case accel.Record:
+		if e, ok := w.Event.(*Event); ok && e.ctx == c {
+			return c.record(s, e, done)
+		}
+	case accel.WaitEvent:
+		if e, ok := w.Event.(*Event); ok && e.ctx.dev == c.dev {
+			return c.waitEvent(s, e, done)
+		}
+	case accel.HostFunc:
+		return c.hostFunc(s, &w, done)
+	}
+	return cuda.ErrorInvalidHandle
+}
+
+// Synchronize calls done when everything submitted to the context so far has ended.
+func (c *Context) Synchronize(done func(cuda.Result)) { c.afterAll(done) }
+
+// afterAll calls then when all work submitted so far has ended: at once if there is none.
+func (c *Context) afterAll(then func(cuda.Result)) {
+	d := c.dev
+	d.mu.Lock()
+	if len(c.active) == 0 {
+		d.mu.Unlock()
+		then(c.Err())
+		return
+	}
+	n := d.newNode(c, actionNode)
+	n.then = then
+	for _, s := range c.active {
+		n.after(s.last)
+	}
+	d.submit(n)
+}
+
+// Destroy cancels what has not started, ends what has, frees everything, then calls done.
+func (c *Context) Destroy(done func()) {
+	d := c.dev
+	d.mu.Lock()
+	if before := c.destroyed; before != nil {
+		over := c.allocations == nil
+		c.destroyed = func() { before(); done() }
+		d.mu.Unlock()
+		if over {
+			done()
+		}
+		return
+	}
+	c.destroyed = done
+	c.fail(cuda.ErrorContextIsDestroyed)
+	for _, e := range d.executors {
+		e.cancelContext(c)
+	}
+	calls := make([]*hostCall, 0, len(c.calls))
+	for call := range c.calls {
+		calls = append(calls, call)
+	}
+	c.live++ // nothing is dissolved before the calls below have ended
+	d.mu.Unlock()
+	for _, call := range calls {
+		c.returned(call, c.Err())
+	}
+	d.mu.Lock()
+	c.live--
+	last := c.live == 0
+	d.mu.Unlock()
+	if last {
+		c.dissolve()
+	}
+}
+
+// dissolve frees all that the context had. Nothing of it runs any more.
+func (c *Context) dissolve() {
+	d := c.dev
+	d.mu.Lock()
+	if c.allocations == nil {
+		d.mu.Unlock()
+		return
+	}
+	all := c.allocations
+	c.allocations, c.owned = nil, nil
+	d.mu.Unlock()
+	for addr, n := range all {
+		d.giveBack(addr, n)
+	}
+	d.mu.Lock()
+	delete(d.contexts, c)
+	done := c.destroyed
+	d.mu.Unlock()
+	done()
+}
+
+// Alloc returns the address of zeroed device memory. If there is none left, but frees wait for
+// work that is on its way, it waits for them.
+func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
+	if r := c.Err(); r != cuda.Success {
+		return 0, r
+	}
+	if size == 0 {
+		return 0, cuda.ErrorInvalidValue
+	}
+	addr, r := c.take(size, true)
+	if r == cuda.Success {
+		c.dev.mu.Lock()
+		c.owned[addr] = struct{}{}
+		c.dev.mu.Unlock()
+	}
+	return addr, r
+}
+
+// take allocates memory that the context frees with drop; kernels can use it only if it is visible.
+func (c *Context) take(size uint64, visible bool) (uint64, cuda.Result) {
+	d := c.dev
+	if size > d.config.Memory {
+		return 0, cuda.ErrorOutOfMemory
+	}
+	for {
+		addr, r := d.tryTake(memory.RoundUp(size), visible)
+		if r == cuda.Success {
+			return addr, c.keep(addr, memory.RoundUp(size))
+		}
+		if !c.awaitFree() || c.Err() != cuda.Success {
+			return 0, r
+		}
+	}
+}
+
+// keep notes an allocation, or gives it back if the context is gone meanwhile.
+func (c *Context) keep(addr, n uint64) cuda.Result {
+	c.dev.mu.Lock()
+	gone := c.destroyed != nil
+	if !gone {
+		c.allocations[addr] = n
+	}
+	c.dev.mu.Unlock()
+	if gone {
+		c.dev.giveBack(addr, n)
+		return cuda.ErrorContextIsDestroyed
+	}
+	return cuda.Success
+}
+
+// tryTake accounts for n bytes, then allocates them.
+func (d *Device) tryTake(n uint64, visible bool) (uint64, cuda.Result) {
+	if q := d.config.Quota; q != nil && !q(int64(n)) {
+		return 0, cuda.ErrorOutOfMemory
+	}
+	if d.worker.Reserve(n) {
+		addr, err := d.space.Alloc(n, visible)
+		if err == nil {
+			return addr, cuda.Success
+		}
+		d.log.Error("allocate device memory", "bytes", n, "error", err)
+		d.worker.Unreserve(n)
+	}
+	if q := d.config.Quota; q != nil {
+		q(-int64(n))
+	}
+	return 0, cuda.ErrorOutOfMemory
+}
+
+// awaitFree waits for one of the frees that are on their way. It returns false if there is none, or if
+// it could depend on the guest, which in turn may be waiting for us.
+func (c *Context) awaitFree() bool {
+	d := c.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := c.freeing
+	for c.freeing > 0 && c.freeing == before && d.hostFuncs == 0 {
+		d.freed.Wait()
+	}
+	return c.freeing < before
+}
+
+// giveBack clears and frees memory, and accounts for it.
+func (d *Device) giveBack(addr, n uint64) {
+	if _, err := d.space.Free(addr); err != nil {
+		d.log.Error("free device memory", "address", addr, "error", err) // stays accounted: it is still there
+		return
+	}
+	d.worker.Unreserve(n)
+	if q := d.config.Quota; q != nil {
+		q(-int64(n))
+	}
+}
+
+// Free releases what Alloc returned, once all work submitted before has ended, then calls done (which may be nil).
+func (c *Context) Free(addr uint64, done func()) cuda.Result {
+	d := c.dev
+	d.mu.Lock()
+	if _, ok := c.owned[addr]; !ok {
+		d.mu.Unlock()
+		return cuda.ErrorInvalidValue
+	}
+	delete(c.owned, addr)
+	d.mu.Unlock()
+	c.drop(addr, done)
+	return cuda.Success
+}
+
+// drop frees memory of the context once all work submitted before has ended.
+func (c *Context) drop(addr uint64, done func()) {
+	d := c.dev
+	d.mu.Lock()
+	c.freeing++
+	d.mu.Unlock()
+	c.afterAll(func(cuda.Result) {
+		d.mu.Lock()
+		n, ok := c.allocations[addr]
+		delete(c.allocations, addr)
+		d.mu.Unlock()
+		if ok {
+			d.giveBack(addr, n)
+		}
+		d.mu.Lock()
+		c.freeing--
+		d.freed.Broadcast()
+		d.mu.Unlock()
+		if done != nil {
+			done()
+		}
+	})
+}

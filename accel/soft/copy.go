@@ -1,0 +1,170 @@
+package soft
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"pegasus/accel"
+	"pegasus/accel/soft/engine"
+	"pegasus/cuda"
+)
+
+const (
+	inlineBytes = 1 << 20 // up to here the submitter does the work if the engine is idle: waking the executor would take longer
+	copyStep    = 1 << 20 // the Go scheduler and a cancellation get in between steps
+)
+
+// plane is one end of a box: its memory from the first byte on, with rows and slices so far apart.
+type plane struct {
+	mem          []byte
+	pitch, slice uint64
+}
+
+// boxCopy is a checked copy.
+type boxCopy struct {
+	dst, src            plane
+	width, rows, slices uint64
+}
+
+// run copies until it is done or cancelled.
+func (b *boxCopy) run(cancel *atomic.Bool) {
+	for z := range b.slices {
+		if b.width == b.dst.pitch && b.width == b.src.pitch {
+			b.dst.copyRow(z*b.dst.slice, &b.src, z*b.src.slice, b.width*b.rows, cancel)
+			continue
+		}
+		for y := range b.rows {
+			if y%1024 == 1023 && cancel.Load() {
+				return
+			}
+			b.dst.copyRow(z*b.dst.slice+y*b.dst.pitch, &b.src, z*b.src.slice+y*b.src.pitch, b.width, cancel)
+		}
+		if cancel.Load() {
+			return
+		}
+	}
+}
+
+// copyRow copies n bytes that lie together at both ends.
+func (p *plane) copyRow(to uint64, src *plane, from, n uint64, cancel *atomic.Bool) {
+	for n > copyStep && !cancel.Load() {
+		copy(p.mem[to:to+copyStep], src.mem[from:from+copyStep])
+		to, from, n = to+copyStep, from+copyStep, n-copyStep
+	}
+	if n <= copyStep {
+		copy(p.mem[to:to+n], src.mem[from:from+n])
+	}
+}
+
+// copy queues a copy.
+func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
+	if w.Width == 0 || w.Height == 0 || w.Depth == 0 {
+		return c.nothing(s, done)
+	}
+	dst, dstHost, ok := c.plane(&w.Dst, w)
+	src, srcHost, ok2 := c.plane(&w.Src, w)
+	if !ok || !ok2 {
+		return cuda.ErrorInvalidValue
+	}
+	b := boxCopy{dst, src, w.Width, w.Height, w.Depth}
+	if w.Height == 1 { // one row a slice: the pitch says nothing
+		b.dst.pitch, b.src.pitch = w.Width, w.Width
+	}
+	class, token := copyClass(dstHost, srcHost)
+
+	d := c.dev
+	d.mu.Lock()
+	n := d.newNode(c, copyNode)
+	n.copy, n.class, n.engine, n.done = b, class, token, done
+	s.append(n)
+	if w.Width*w.Height*w.Depth > inlineBytes || !d.executors[token].inline(n) {
+		d.submit(n)
+	}
+	return cuda.Success
+}
+
+// copyClass says which engine a copy uses. Between host and host it is the one for copies in.
+func copyClass(dstHost, srcHost bool) (accel.Class, engine.Token) {
+	switch {
+	case srcHost:
+		return accel.CopyIn, engine.CopyIn
+	case dstHost:
+		return accel.CopyOut, engine.CopyOut
+	}
+	return accel.CopyDevice, engine.Compute
+}
+
+// nothing queues work that has nothing to do, but keeps its place in the stream.
+func (c *Context) nothing(s *Stream, done accel.Done) cuda.Result {
+	d := c.dev
+	d.mu.Lock()
+	if s.idle() {
+		d.mu.Unlock()
+		ended(done)
+		return cuda.Success
+	}
+	n := d.newNode(c, waitNode)
+	n.done = done
+	s.append(n)
+	d.submit(n)
+	return cuda.Success
+}
+
+// plane resolves one end of a copy to memory that may be touched. ok is false
+// if the box is not inside it.
+func (c *Context) plane(e *accel.End, w *accel.Copy) (p plane, host, ok bool) {
+	if e.Array != nil {
+		a, isOurs := e.Array.(*Array)
+		if !isOurs || a.ctx != c || a.freed {
+			return p, false, false
+		}
+		p, ok = a.box(e, w)
+		return p, false, ok
+	}
+	p.pitch, p.slice, ok = strides(e, w)
+	if !ok {
+		return p, false, false
+	}
+	n, ok := extent(w.Width, w.Height, w.Depth, p.pitch, p.slice)
+	if !ok {
+		return p, false, false
+	}
+	if e.Host != nil {
+		if uint64(len(e.Host)) < n {
+			return p, true, false
+		}
+		p.mem = e.Host[:n]
+		return p, true, true
+	}
+	p.mem = c.dev.space.Slice(e.Address, n)
+	return p, c.dev.space.IsHost(e.Address), p.mem != nil
+}
+
+// strides are the distances of rows and slices at a linear end.
+func strides(e *accel.End, w *accel.Copy) (pitch, slice uint64, ok bool) {
+	pitch = e.Pitch
+	if w.Height == 1 && w.Depth == 1 || pitch == 0 && w.Height == 1 {
+		pitch = max(pitch, w.Width)
+	}
+	rows := e.Height
+	if rows == 0 {
+		rows = w.Height
+	}
+	if pitch < w.Width || w.Depth > 1 && rows < w.Height {
+		return 0, 0, false
+	}
+	hi, slice := bits.Mul64(pitch, rows)
+	return pitch, slice, hi == 0 || w.Depth == 1
+}
+
+// extent is the distance from the first byte of a box to behind its last.
+func extent(width, rows, slices, pitch, slice uint64) (n uint64, ok bool) {
+	h1, a := bits.Mul64(rows-1, pitch)
+	h2, b := bits.Mul64(slices-1, slice)
+	if h1 != 0 || h2 != 0 {
+		return 0, false
+	}
+	n, c1 := bits.Add64(a, b, 0)
+	n, c2 := bits.Add64(n, width, 0)
+	return n, c1 == 0 && c2 == 0
+}

@@ -1,0 +1,125 @@
+package soft
+
+import (
+	"testing"
+
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+func TestFaultIsSticky(t *testing.T) {
+	d, c := open(t, nil)
+	other := context(t, d)
+	bad := goModule(c, 0, func(*run) *fault { return &fault{result: cuda.ErrorIllegalAddress, message: "test"} })
+	w := newWaiter()
+	want(t, c.Submit(c.DefaultStream(), launchOf(bad), w.done), cuda.Success)
+	r := c.Submit(c.DefaultStream(), accel.HostFunc{Due: func(r cuda.Result, f func()) { w <- r; f() }}, w.done)
+	want(t, w.wait(t), cuda.ErrorIllegalAddress)
+	if r == cuda.Success { // it was submitted before the fault
+		want(t, w.wait(t), cuda.ErrorIllegalAddress)
+		want(t, w.wait(t), cuda.ErrorIllegalAddress)
+	}
+	want(t, synchronize(t, c), cuda.ErrorIllegalAddress)
+	_, r = c.Alloc(1)
+	want(t, r, cuda.ErrorIllegalAddress)
+	want(t, c.Submit(c.DefaultStream(), launchOf(bad), nil), cuda.ErrorIllegalAddress)
+	want(t, synchronize(t, other), cuda.Success)
+	alloc(t, other, 100)
+}
+
+func TestKernelTimeout(t *testing.T) {
+	told := make(chan struct{}, 1)
+	_, c := open(t, func(c *Config) {
+		c.KernelTimeout = 20e6
+		c.OnTimeout = func() { told <- struct{}{} }
+	})
+	quick := goModule(c, 0, func(*run) *fault { return nil })
+	endless := goModule(c, 0, func(r *run) *fault {
+		for !r.Cancel.Load() {
+		}
+		return &fault{result: cuda.ErrorLaunchFailed}
+	})
+	for range 100 {
+		submit(t, c, c.DefaultStream(), launchOf(quick))
+	}
+	want(t, synchronize(t, c), cuda.Success)
+	w := newWaiter()
+	want(t, c.Submit(c.DefaultStream(), launchOf(endless), w.done), cuda.Success)
+	want(t, w.wait(t), cuda.ErrorLaunchTimeout)
+	<-told
+	want(t, c.Err(), cuda.ErrorLaunchTimeout)
+}
+
+func TestDestroyCancels(t *testing.T) {
+	d, c := open(t, nil)
+	running := make(chan struct{})
+	endless := goModule(c, 0, func(r *run) *fault {
+		close(running)
+		for !r.Cancel.Load() {
+		}
+		return &fault{result: cuda.ErrorLaunchFailed}
+	})
+	alloc(t, c, 1<<20)
+	w := newWaiter()
+	want(t, c.Submit(c.DefaultStream(), launchOf(endless), w.done), cuda.Success)
+	for range 5 {
+		want(t, c.Submit(c.DefaultStream(), launchOf(endless), w.done), cuda.Success)
+	}
+	held := stream(t, c, 1)
+	want(t, c.Submit(held, accel.HostFunc{Due: func(_ cuda.Result, f func()) {}}, w.done), cuda.Success)
+	want(t, c.Submit(held, launchOf(endless), w.done), cuda.Success)
+	<-running
+	gone := newWaiter()
+	c.Destroy(func() { gone <- 0 })
+	gone.wait(t)
+	for range 8 {
+		want(t, w.wait(t), cuda.ErrorContextIsDestroyed)
+	}
+	c.Destroy(func() { gone <- 0 })
+	gone.wait(t)
+	if n := d.MemoryUsed(); n != 0 {
+		t.Fatalf("%d bytes left", n)
+	}
+}
+
+func TestMemoryGoneUnderWork(t *testing.T) {
+	d, c := open(t, nil)
+	other := context(t, d)
+	gate := make(chan struct{})
+	m := goModule(c, 0, func(*run) *fault { <-gate; return nil })
+	a := alloc(t, other, 100<<20)
+	submit(t, c, c.DefaultStream(), launchOf(m))
+	w := newWaiter()
+	want(t, c.Submit(c.DefaultStream(), accel.Copy{Dst: accel.End{Address: a}, Src: accel.End{Host: make([]byte, 1<<20)}, Width: 1 << 20, Height: 1, Depth: 1}, w.done), cuda.Success)
+	want(t, other.Free(a, nil), cuda.Success)
+	close(gate)
+	want(t, w.wait(t), cuda.ErrorIllegalAddress)
+	want(t, c.Err(), cuda.ErrorIllegalAddress)
+	want(t, synchronize(t, other), cuda.Success)
+}
+
+func TestDestroyDuringAlloc(t *testing.T) {
+	d, c := open(t, func(c *Config) { c.Memory = 10 << 20 })
+	m := goModule(c, 0, func(r *run) *fault {
+		for !r.Cancel.Load() {
+		}
+		return &fault{result: cuda.ErrorLaunchFailed}
+	})
+	a := alloc(t, c, 8<<20)
+	submit(t, c, c.DefaultStream(), launchOf(m))
+	want(t, c.Free(a, nil), cuda.Success)
+	w := newWaiter()
+	go func() {
+		_, r := c.Alloc(8 << 20)
+		w <- r
+	}()
+	gone := newWaiter()
+	c.Destroy(func() { gone <- 0 })
+	gone.wait(t)
+	if r := w.wait(t); r == cuda.Success {
+		t.Fatal("memory in a context that is gone")
+	}
+	if n := d.MemoryUsed(); n != 0 {
+		t.Fatalf("%d bytes left", n)
+	}
+}

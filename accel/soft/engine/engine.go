@@ -1,0 +1,188 @@
+// Package engine makes the engines of a software accelerator belong to one
+// process at a time. Every worker process of an accelerator maps the same page
+// (a sealed memfd, made by the daemon): it has one token per engine, the memory
+// in use of each worker, and the seats of those who may spin.
+//
+// A token is a first-in-first-out lock across processes. A ticket is claimed
+// together with its owner's name in one atomic step, so that a process may die
+// between any two instructions and the others can tell whose turn it was.
+// Waiters look every 50 ms whether the holder lives; the daemon calls Reap as
+// soon as it sees a worker die, and then nobody waits at all.
+//
+// Only worker processes and the daemon map the page, never a guest.
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+)
+
+// Token names one engine.
+type Token uint8
+
+const (
+	Compute Token = iota // kernels, fills and copies inside the device
+	CopyIn               // host to device
+	CopyOut              // device to host
+	NumTokens
+)
+
+// MaxWorkers bounds the processes that share one accelerator.
+const MaxWorkers = 1024
+
+// maxSeats bounds the spinners that a page can admit.
+const maxSeats = 64
+
+const (
+	magic   = 0x3130454e49474e45 // "ENGINE01"
+	version = 1
+)
+
+// ErrFull is returned by Register when all worker slots are taken by live processes.
+var ErrFull = errors.New("engine page: all worker slots are taken")
+
+// Options are fixed when a page is created.
+type Options struct {
+	Memory   uint64 // bytes that all workers together may reserve
+	AllCores bool   // a running kernel occupies every core of the host
+	Spinners int    // threads that may spin at once, 0 for half of the host's cores
+}
+
+// layout is the page. Words that different processes write are on lines of their own.
+type layout struct {
+	magic    uint64
+	version  uint32
+	allCores uint32
+	memory   uint64
+	seats    uint32
+	_        [36]byte
+	high     atomic.Uint32 // worker slots ever used: bounds the loops over them
+	_        [60]byte
+	seat     [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
+	workers  [MaxWorkers]workerSlot
+	tokens   [NumTokens]tokenWords
+}
+
+// workerSlot belongs to one live process. An owner word is epoch<<32 | pid, and pid 0 means free. The
+// epoch changes when a slot is freed; words that carry an older epoch count for nothing, so that freeing
+// a dead worker's slot is one compare-and-swap, and doing it twice does no harm.
+type workerSlot struct {
+	owner  atomic.Uint64
+	memory atomic.Uint64 // epoch<<48 | bytes
+	_      [48]byte
+}
+
+// Page is a mapped engine page.
+type Page struct {
+	fd  int
+	mem []byte
+	l   *layout
+}
+
+// Create makes a new page in a sealed memfd.
+func Create(o Options) (*Page, error) {
+	if o.Spinners == 0 {
+		o.Spinners = runtime.NumCPU() / 2
+	}
+	fd, err := newMemfd("pegasus-engine", Size)
+	if err != nil {
+		return nil, fmt.Errorf("create engine page: %w", err)
+	}
+	p, err := mapPage(fd)
+	if err != nil {
+		return nil, err
+	}
+	p.l.memory = o.Memory
+	p.l.seats = uint32(min(max(o.Spinners, 0), maxSeats))
+	if o.AllCores {
+		p.l.allCores = 1
+	}
+	for i := range p.l.tokens {
+		p.l.tokens[i].init()
+	}
+	p.l.version = version
+	p.l.magic = magic
+	return p, nil
+}
+
+// Open maps the page that fd refers to and takes the descriptor over.
+func Open(fd int) (*Page, error) {
+	if err := checkMemfd(fd, Size); err != nil {
+		return nil, fmt.Errorf("engine page: %w", err)
+	}
+	p, err := mapPage(fd)
+	if err != nil {
+		return nil, err
+	}
+	if p.l.magic != magic || p.l.version != version {
+		p.Close()
+		return nil, fmt.Errorf("engine page: magic %#x, version %d", p.l.magic, p.l.version)
+	}
+	return p, nil
+}
+
+// FD is the page's descriptor, to be passed to workers. It stays the page's.
+func (p *Page) FD() int { return p.fd }
+
+// Memory is what all workers together may reserve.
+func (p *Page) Memory() uint64 { return p.l.memory }
+
+// MemoryUsed is what they have reserved.
+func (p *Page) MemoryUsed() uint64 {
+	var sum uint64
+	for i := range p.slots() {
+		sum += p.l.workers[i].reserved()
+	}
+	return sum
+}
+
+// Saturated says that a kernel occupies every core: whoever polls should block at once instead of spinning.
+func (p *Page) Saturated() bool {
+	return p.l.allCores != 0 && p.l.tokens[Compute].busy()
+}
+
+// BusyTime is how long a token has been held in total, in nanoseconds, by those who released it.
+func (p *Page) BusyTime(k Token) int64 { return p.l.tokens[k].busyNs.Load() }
+
+// Holder is the process that holds a token now, 0 if none.
+func (p *Page) Holder(k Token) int {
+	t := &p.l.tokens[k]
+	s := t.serving.Load()
+	w := t.slot(s).word.Load()
+	if !w.claims(s) {
+		return 0
+	}
+	i, epoch := w.worker()
+	return p.pidOf(i, epoch)
+}
+
+func (p *Page) pidOf(i int, epoch uint16) int {
+	if i < 0 || i >= MaxWorkers {
+		return 0
+	}
+	o := p.l.workers[i].owner.Load()
+	if ownerEpoch(o) != epoch {
+		return 0
+	}
+	return ownerPid(o)
+}
+
+// slots is the number of worker slots that were ever in use.
+func (p *Page) slots() int { return int(min(p.l.high.Load(), MaxWorkers)) }
+
+func ownerWord(epoch uint16, pid int) uint64 { return uint64(epoch)<<32 | uint64(uint32(pid)) }
+func ownerPid(o uint64) int                  { return int(uint32(o)) }
+func ownerEpoch(o uint64) uint16             { return uint16(o >> 32) }
+
+const memoryMask = 1<<48 - 1
+
+// reserved is what the slot's live owner has reserved.
+func (s *workerSlot) reserved() uint64 {
+	m, o := s.memory.Load(), s.owner.Load()
+	if ownerPid(o) == 0 || uint16(m>>48) != ownerEpoch(o) {
+		return 0
+	}
+	return m & memoryMask
+}

@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// slice is how long a waiter sleeps before it looks whether the holder still lives.
+const slice = 50e6
+
+// spinTurns bounds how often a waiter looks before it sleeps, if it may spin at all.
+const spinTurns = 2000
+
+// Worker is this process's place in a page. A token is acquired and released
+// by one goroutine at a time; different tokens may be used at the same time.
+type Worker struct {
+	page   *Page
+	index  int
+	epoch  uint16
+	lock   int // the description whose lock says that we live
+	clock  func() int64
+	ticket [NumTokens]uint64
+}
+
+// Register takes a worker slot for this process. clock reads CLOCK_MONOTONIC in nanoseconds; nil means Now.
+func (p *Page) Register(clock func() int64) (*Worker, error) {
+	if clock == nil {
+		clock = Now
+	}
+	fd, err := p.newDescription()
+	if err != nil {
+		return nil, err
+	}
+	for i := range p.l.workers {
+		if !lockSlot(fd, i) {
+			continue
+		}
+		s := &p.l.workers[i]
+		if o := s.owner.Load(); ownerPid(o) != 0 {
+			p.release(i, o) // whoever had the slot is dead
+		}
+		w := &Worker{page: p, index: i, epoch: ownerEpoch(s.owner.Load()), lock: fd, clock: clock}
+		s.memory.Store(uint64(w.epoch) << 48)
+		raise(&p.l.high, uint32(i+1))
+		s.owner.Store(w.word())
+		return w, nil
+	}
+	unix.Close(fd)
+	return nil, ErrFull
+}
+
+func raise(v *atomic.Uint32, to uint32) {
+	for n := v.Load(); n < to && !v.CompareAndSwap(n, to); n = v.Load() {
+	}
+}
+
+// Close gives the slot back with all that it reserved. No token may be held.
+func (w *Worker) Close() {
+	w.page.release(w.index, w.word())
+	unix.Close(w.lock)
+}
+
+// Page is the page that the worker is registered in.
+func (w *Worker) Page() *Page { return w.page }
+
+func (w *Worker) word() uint64 { return ownerWord(w.epoch, os.Getpid()) }
+
+// Acquire waits for a token and returns when it was got. It returns false when
+// stop is set (Nudge makes it look at once), or when the page is damaged.
+func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
+	t := &w.page.l.tokens[k]
+	n, ok := t.claim(w.index, w.epoch, false)
+	for try := 0; !ok; try++ { // not so long as the page is intact
+		if try == 100 || stop != nil && stop.Load() {
+			return 0, false
+		}
+		time.Sleep(time.Millisecond)
+		w.page.recover(t, w.clock())
+		n, ok = t.claim(w.index, w.epoch, false)
+	}
+	w.ticket[k] = n
+	if t.serving.Load() != n && !w.wait(t, n, stop) {
+		return 0, false
+	}
+	return w.got(t, n), true
+}
+
+// TryAcquire takes a token if nobody holds or waits for it.
+func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
+	t := &w.page.l.tokens[k]
+	n, ok := t.claim(w.index, w.epoch, true)
+	if !ok {
+		return 0, false
+	}
+	w.ticket[k] = n
+	return w.got(t, n), true
+}
+
+func (w *Worker) got(t *tokenWords, n uint64) int64 {
+	now := w.clock()
+	t.slot(n).since.Store(now)
+	return now
+}
+
+// Release hands a token on and returns when.
+func (w *Worker) Release(k Token) int64 {
+	t := &w.page.l.tokens[k]
+	n := w.ticket[k]
+	now := w.clock()
+	t.end(n, claimWord(n, w.index, w.epoch), now)
+	return now
+}
+
+// wait returns true when ticket n is served, false when it was given up because
+// stop was set, or lost because the page is damaged.
+func (w *Worker) wait(t *tokenWords, n uint64, stop *atomic.Bool) bool {
+	s := t.slot(n)
+	if !w.page.Saturated() && w.TrySpin() {
+		for i := 0; i < spinTurns && t.serving.Load() != n; i++ {
+			pause()
+		}
+		w.EndSpin()
+	}
+	for t.serving.Load() != n {
+		if stop != nil && stop.Load() {
+			w.abandon(t, n)
+			return false
+		}
+		s.parked.Store(1)
+		if t.serving.Load() == n {
+			break
+		}
+		if futexWait(&s.parked, slice) {
+			w.page.recover(t, w.clock())
+			if lost := int64(t.serving.Load()-n) > 0; lost || !t.sane() {
+				return false
+			}
+		}
+	}
+	s.parked.Store(0)
+	return true
+}
+
+// abandon marks ticket n so that it is skipped, and skips it if its turn has come meanwhile.
+func (w *Worker) abandon(t *tokenWords, n uint64) {
+	s := t.slot(n)
+	s.parked.Store(0)
+	gone := freeWord(n) | abandoned
+	s.word.CompareAndSwap(claimWord(n, w.index, w.epoch), gone)
+	if t.serving.Load() == n {
+		t.end(n, gone, w.clock())
+	}
+}
+
+// Nudge makes an Acquire of this worker that is asleep look at its stop flag.
+func (w *Worker) Nudge(k Token) {
+	t := &w.page.l.tokens[k]
+	for n, tail := t.serving.Load(), t.tail.Load(); n < tail && tail-n <= slotsPerToken; n++ {
+		if s := t.slot(n); s.word.Load() == claimWord(n, w.index, w.epoch) {
+			s.wake()
+		}
+	}
+}
+
+// Reserve adds n bytes to what this process has of the accelerator's memory,
+// unless there is not that much left.
+func (w *Worker) Reserve(n uint64) bool {
+	if n > memoryMask/2 || n > w.page.Memory() {
+		return false
+	}
+	s := &w.page.l.workers[w.index]
+	for range 2 {
+		s.memory.Add(n) // first counted, then checked: dying in between loses nothing
+		if w.page.MemoryUsed() <= w.page.Memory() {
+			return true
+		}
+		s.memory.Add(-n)
+		w.page.Sweep()
+	}
+	return false
+}
+
+// Unreserve gives back n bytes.
+func (w *Worker) Unreserve(n uint64) { w.page.l.workers[w.index].memory.Add(-n) }
+
+// TrySpin asks for one of the host's seats for spinning threads. Who got one gives it back with EndSpin.
+func (w *Worker) TrySpin() bool {
+	for i := range w.page.l.seats {
+		s := &w.page.l.seat[i%maxSeats]
+		if s.Load() == 0 && s.CompareAndSwap(0, w.word()) {
+			return true
+		}
+	}
+	return false
+}
+
+// EndSpin gives one seat of this process back.
+func (w *Worker) EndSpin() {
+	mine := w.word()
+	for i := range w.page.l.seats {
+		if w.page.l.seat[i%maxSeats].CompareAndSwap(mine, 0) {
+			return
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package lane
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pegasus/accel/ptx"
+	"pegasus/guest/bench/kernels"
+)
+
+// runAll compiles and runs every kernel of a module with little time.
+func runAll(t *testing.T, m *ptx.Module) {
+	d := newDevice(t)
+	out := d.buffer(4096)
+	im, err := Load(m, func(size, align uint64) (uint64, []byte, error) {
+		if size > 1<<20 {
+			return 0, nil, fmt.Errorf("too large")
+		}
+		return d.alloc(size, align)
+	})
+	if err != nil {
+		return
+	}
+	for _, f := range m.Kernels {
+		k, _ := im.Kernel(f.Name)
+		l := &Launch{Grid: x(2), Block: x(70), SharedBytes: 128, Params: make([]byte, max(f.ParamBytes, 8)), Memory: d, Cancel: new(atomic.Bool)}
+		l.Texture = func(uint64) *Texture {
+			return &Texture{Data: make([]byte, 16), Width: 4, Height: 4, PitchBytes: 4, Format: U8, Channels: 1}
+		}
+		for i := range 8 {
+			l.Params[i] = byte(out.addr >> (8 * i))
+		}
+		stop := time.AfterFunc(3*time.Millisecond, func() { l.Cancel.Store(true) })
+		k.Run(l)
+		stop.Stop()
+	}
+}
+
+// No text makes the engine panic or hang.
+func FuzzText(f *testing.F) {
+	for _, name := range kernels.Names() {
+		f.Add(kernels.PTX(name))
+	}
+	f.Add(entry("bar.sync 0; shfl.sync.idx.b32 %r1|%p1, %t, 2, 0x181f, -1; atom.global.add.u32 %r1, [%o], 1; st.u32 [%a0], %r1;"))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		if m, err := ptx.Parse(src); err == nil {
+			runAll(t, m)
+		}
+	})
+}
+
+// randomProgram makes a kernel of instructions that the bytes choose: any form with
+// any registers, and branches anywhere.
+func randomProgram(data []byte, forms []string) []byte {
+	var b bytes.Buffer
+	next := func() int {
+		if len(data) == 0 {
+			return 0
+		}
+		v := data[0]
+		data = data[1:]
+		return int(v)
+	}
+	b.WriteString(`.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 out)
+{ .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %l<4>; .shared .b8 s[256]; .local .align 8 .b8 m[64];
+ld.param.u64 %l0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u64 %l3, m; cvta.local.u64 %l2, %l3;
+`)
+	for n := 0; len(data) > 0 && n < 64; n++ {
+		fmt.Fprintf(&b, "L%d: ", n)
+		if g := next(); g < 64 {
+			fmt.Fprintf(&b, "@%s%%p%d ", []string{"", "!"}[g&1], g>>1&3)
+		}
+		switch op := next(); {
+		case op < 32:
+			fmt.Fprintf(&b, "bra L%d;\n", next()%65)
+		case op < 40:
+			b.WriteString("bar.sync 0;\n")
+		case op < 44:
+			b.WriteString("ret;\n")
+		case op < 60:
+			fmt.Fprintf(&b, "ld.%s.b32 %%r%d, [%%l%d+%d];\n", []string{"global", "shared", "local", "volatile"}[op&3], next()&3, next()&3, next())
+		case op < 76:
+			fmt.Fprintf(&b, "st.%s.b32 [%%l%d+%d], %%r%d;\n", []string{"global", "shared", "local", "volatile"}[op&3], next()&3, next(), next()&3)
+		case op < 80:
+			fmt.Fprintf(&b, "atom.%s.cas.b32 %%r%d, [%%l%d], %%r%d, 1;\n", []string{"global", "shared"}[op&1], next()&3, next()&3, next()&3)
+		default:
+			words := strings.Fields(forms[(op*256+next())%len(forms)])
+			b.WriteString(words[0])
+			for i, w := range words[1:] {
+				sep := ", "
+				if i == 0 {
+					sep = " "
+				}
+				if w[0] == '#' {
+					fmt.Fprintf(&b, "%s0x%s", sep, w[1:])
+					continue
+				}
+				fmt.Fprintf(&b, "%s%%%c%d", sep, w[0], next()&3)
+			}
+			b.WriteString(";\n")
+		}
+		if len(data) == 0 || n == 63 {
+			for k := n + 1; k <= 64; k++ {
+				fmt.Fprintf(&b, "L%d: ", k)
+			}
+		}
+	}
+	b.WriteString("ret; }\n")
+	return b.Bytes()
+}
+
+func formLines(t testing.TB) (lines []string) {
+	f, err := os.Open("testdata/forms.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if left, _, ok := strings.Cut(s.Text(), "="); ok && left[0] != '#' {
+			lines = append(lines, left)
+		}
+	}
+	return lines
+}
+
+// Random programs neither panic nor hang; they are valid, so they must compile.
+func FuzzProgram(f *testing.F) {
+	forms := formLines(f)
+	f.Add([]byte("\x80\x10\x05\x90\xa0\x01\x02\x03\x90\x45\x01\x02\x03"))
+	r := random(9)
+	for range 50 {
+		b := make([]byte, 20+r.IntN(200))
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) == 0 {
+			return
+		}
+		src := randomProgram(data, forms)
+		m, err := ptx.Parse(src)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, src)
+		}
+		d := newDevice(t)
+		im, err := Load(m, d.alloc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.kernel(im, "k").Compile(); err != nil {
+			t.Fatalf("%v\n%s", err, src)
+		}
+		runAll(t, m)
+	})
+}

@@ -1,0 +1,336 @@
+package lane
+
+import (
+	"unsafe"
+
+	"pegasus/accel/ptx"
+)
+
+// group is up to 256 threads of a block that run in lockstep.
+type group struct {
+	w       *worker
+	first   int // number in the block of lane 0
+	threads int
+	dims    [3]uint32 // block size that tid was computed for
+
+	file, file64     unsafe.Pointer // rows; they point into memory
+	stride, stride64 int            // bytes from row to row
+	memory           []uint64
+	uniform          []uint64
+	preds            []mask
+	scratch          [4][maxLanes]uint64
+	tid              [3][maxLanes]uint32
+
+	act   active
+	live  mask // threads that have not ended
+	frags []fragment
+	joins []join
+	spare []int32 // joins to use again
+	fault *Fault
+	fuel  int
+	// watched is the cost of what was executed since somebody looked whether
+	// the launch is cancelled.
+	watched int
+	// patience is how many back edges and turns fragments may still take
+	// before threads are let go that wait for them at a join; it shrinks from
+	// time to time, as spinning tends to come back.
+	patience, limit int
+	spun            bool // a lock or a flag was looked at
+}
+
+// fragment is a set of threads at the same place.
+type fragment struct {
+	m    mask
+	pc   int32 // block
+	join int32 // where it is awaited, or -1
+	bar  int32 // block whose barrier it waits at, or -1
+	id   int32 // of that barrier
+}
+
+// join is a place where parted threads meet again.
+type join struct {
+	pc                int32
+	outer             int32
+	arrived, expected mask
+}
+
+const (
+	fuelPerTurn     = 1 << 10 // back edges before another fragment gets a turn
+	turnsPerStep    = 64
+	spinWeight      = 64 // turns that look like waiting count for so many
+	initialPatience = 1 << 17
+	leastPatience   = 1 << 10
+	watchEvery      = 1 << 11 // cost of blocks
+)
+
+func newGroup(w *worker, first, threads int) *group {
+	p := w.prog
+	g := &group{w: w, first: first, threads: threads}
+	lanes := (threads + 63) &^ 63
+	// A little more than a power of two, so that the same lane of many rows
+	// does not fall into the same cache set.
+	g.stride, g.stride64 = lanes*4+64, lanes*8+64
+	g.memory = make([]uint64, (p.rows32*g.stride+p.rows64*g.stride64)/8+lanes)
+	g.file = unsafe.Pointer(&g.memory[0])
+	g.file64 = unsafe.Add(g.file, p.rows32*g.stride)
+	g.uniform = append([]uint64(nil), p.uniforms...)
+	g.preds = make([]mask, p.preds)
+	return g
+}
+
+// begin readies the group for a block.
+func (g *group) begin(dims [3]uint32) {
+	if g.dims != dims {
+		g.dims = dims
+		for l := range g.threads {
+			t := uint32(g.first + l)
+			g.tid[0][l], g.tid[1][l], g.tid[2][l] = t%dims[0], t/dims[0]%dims[1], t/dims[0]/dims[1]
+		}
+	}
+	g.live = firstLanes(g.threads)
+	g.frags = append(g.frags[:0], fragment{m: g.live, join: -1, bar: -1})
+	g.joins, g.spare = g.joins[:0], g.spare[:0]
+	g.fault, g.patience, g.limit = nil, initialPatience, initialPatience
+}
+
+// fail records a fault of a lane; the first one counts.
+func (g *group) fail(in *instr, lane int, result int32, addr uint64, msg string) {
+	if g.fault == nil {
+		g.fault = g.w.newFault(result, addr, int(in.line), msg)
+		if lane < g.threads {
+			g.fault.Thread = [3]uint32{g.tid[0][lane], g.tid[1][lane], g.tid[2][lane]}
+		}
+	}
+}
+
+// step runs fragments until none can go on, or a turn is over. It says whether anything ran.
+func (g *group) step() (ran bool) {
+	for range turnsPerStep {
+		i := g.pick()
+		if i < 0 {
+			return ran
+		}
+		f := g.frags[i]
+		g.frags = append(g.frags[:i], g.frags[i+1:]...)
+		ran = true
+		if g.run(f); g.fault != nil {
+			return true
+		}
+		if g.fuel < 0 {
+			return true
+		}
+	}
+	g.impatient(turnsPerStep)
+	return ran
+}
+
+// pick is the latest fragment that can go on, or -1.
+func (g *group) pick() int {
+	for i := len(g.frags) - 1; i >= 0; i-- {
+		if g.frags[i].bar < 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// run executes a fragment until it parts, meets, waits, ends, or has had its turn.
+func (g *group) run(f fragment) {
+	p := g.w.prog
+	g.act.set(&f.m)
+	g.fuel, g.spun = fuelPerTurn, false
+	for {
+		if f.join >= 0 && g.joins[f.join].pc == f.pc {
+			g.meet(&f)
+			return
+		}
+		b := &p.blocks[f.pc]
+		if g.watched += b.cost; g.watched > watchEvery && g.watch() {
+			return
+		}
+		for i := range b.code {
+			in := &b.code[i]
+			in.exec(g, in)
+			if g.fault != nil {
+				return
+			}
+		}
+		pc := f.pc
+		switch b.ending {
+		case falls:
+			f.pc = b.next
+		case jumps:
+			if g.branch(&f, b) {
+				return
+			}
+		case exits:
+			if g.exit(&f, b) {
+				return
+			}
+		case traps:
+			if m := g.taken(&f, b); !m.empty() {
+				g.fail(&instr{line: b.line}, first(&m), ptx.ErrLaunchFailed, 0, "trap")
+				return
+			}
+			f.pc = b.next
+		case arrives:
+			if g.arrive(&f, b) {
+				return
+			}
+		}
+		if f.pc <= pc {
+			if g.fuel--; g.spun {
+				g.fuel -= spinWeight
+			}
+			if g.fuel < 0 {
+				g.rest(f)
+				return
+			}
+		}
+	}
+}
+
+// watch ends the launch if it is cancelled.
+func (g *group) watch() bool {
+	g.watched = 0
+	if g.w.run.cancelled() {
+		g.fault = g.w.timeout()
+		return true
+	}
+	return false
+}
+
+func first(m *mask) int {
+	var a active
+	a.set(m)
+	return a.lo
+}
+
+// taken is the part of the fragment whose guard holds.
+func (g *group) taken(f *fragment, b *block) mask {
+	if b.guard < 0 {
+		return f.m
+	}
+	p := &g.preds[b.guard]
+	if b.not {
+		return f.m.without(p)
+	}
+	return f.m.and(p)
+}
+
+// branch moves the fragment, or parts it and says so.
+func (g *group) branch(f *fragment, b *block) (parted bool) {
+	t := g.taken(f, b)
+	if t == f.m {
+		f.pc = b.target
+		return false
+	}
+	if t.empty() {
+		f.pc = b.next
+		return false
+	}
+	j := f.join
+	if b.join >= 0 && (j < 0 || g.joins[j].pc != b.join) {
+		j = g.newJoin(join{pc: b.join, outer: f.join, expected: f.m})
+	}
+	n := f.m.without(&t)
+	g.frags = append(g.frags, fragment{m: n, pc: b.next, join: j, bar: -1}, fragment{m: t, pc: b.target, join: j, bar: -1})
+	return true
+}
+
+func (g *group) newJoin(j join) int32 {
+	if n := len(g.spare); n > 0 {
+		i := g.spare[n-1]
+		g.spare = g.spare[:n-1]
+		g.joins[i] = j
+		return i
+	}
+	g.joins = append(g.joins, j)
+	return int32(len(g.joins) - 1)
+}
+
+// meet puts the fragment into the join it has come to.
+func (g *group) meet(f *fragment) {
+	j := &g.joins[f.join]
+	j.arrived = j.arrived.or(&f.m)
+	g.complete(f.join)
+}
+
+// complete lets go the threads of a join at which all have arrived.
+func (g *group) complete(i int32) {
+	j := &g.joins[i]
+	if j.arrived != j.expected {
+		return
+	}
+	if !j.arrived.empty() {
+		g.frags = append(g.frags, fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1})
+	}
+	j.arrived, j.expected, j.pc = mask{}, mask{}, -1
+	g.spare = append(g.spare, i)
+}
+
+// exit ends threads. It says whether none is left of the fragment.
+func (g *group) exit(f *fragment, b *block) bool {
+	t := g.taken(f, b)
+	if !t.empty() {
+		g.live = g.live.without(&t)
+		g.w.ended(t.count())
+		for i := f.join; i >= 0; {
+			j := &g.joins[i]
+			j.expected = j.expected.without(&t)
+			outer := j.outer
+			g.complete(i)
+			i = outer
+		}
+		f.m = f.m.without(&t)
+		if f.m.empty() {
+			return true
+		}
+		g.act.set(&f.m)
+	}
+	f.pc = b.next
+	return false
+}
+
+// rest puts the fragment behind all others. If only it can go on, it may be
+// waiting for threads that wait for it at a join: after a while those are let go.
+func (g *group) rest(f fragment) {
+	alone := g.pick() < 0
+	g.frags = append(g.frags, fragment{})
+	copy(g.frags[1:], g.frags)
+	g.frags[0] = f
+	if alone {
+		g.impatient(fuelPerTurn)
+	}
+}
+
+// impatient counts turns, and lets threads go when there were too many.
+func (g *group) impatient(n int) {
+	if g.spun {
+		n *= spinWeight
+		g.spun = false
+	}
+	if g.patience -= n; g.patience > 0 {
+		return
+	}
+	g.limit = max(g.limit/2, leastPatience)
+	g.patience = g.limit
+	g.release()
+}
+
+// release lets go the threads that have arrived at some join, without those
+// that they wait for. It says whether there were any.
+func (g *group) release() bool {
+	for i := len(g.joins) - 1; i >= 0; i-- {
+		j := &g.joins[i]
+		if j.arrived.empty() {
+			continue
+		}
+		f := fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1}
+		j.expected = j.expected.without(&j.arrived)
+		j.arrived = mask{}
+		g.frags = append(g.frags, f)
+		return true
+	}
+	return false
+}

@@ -1,0 +1,265 @@
+// Package lane runs PTX kernels on the CPU. Each instruction works on up to
+// 256 threads of a block in lockstep, a register being a row of lanes;
+// threads that part meet again at the immediate post-dominator; blocks run in
+// parallel.
+//
+// The software accelerator calls it. Kernels and their arguments are hostile:
+// every memory access is checked against the launch's Memory, and a kernel can
+// always be cancelled.
+package lane
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"pegasus/accel/ptx"
+)
+
+// Memory is the device memory that a launch may touch.
+type Memory interface {
+	// Region is the live allocation that holds addr: its base address and its
+	// bytes, nil if there is none. The bytes stay valid during the launch.
+	// It may be called from several goroutines.
+	Region(addr uint64) (base uint64, mem []byte)
+}
+
+// Launch is one execution of a kernel.
+type Launch struct {
+	Grid, Block [3]uint32
+	SharedBytes uint32 // dynamic shared memory
+	Params      []byte // at least the kernel's ParamBytes
+	Cores       int    // goroutines; less than one is one
+	Cancel      *atomic.Bool
+	Memory      Memory
+	Texture     func(handle uint64) *Texture // nil: no textures
+	Stdout      io.Writer                    // of vprintf; nil discards
+}
+
+// Fault is what ended a launch early.
+type Fault struct {
+	Result int32 // CUDA result number
+	Kernel string
+	Block  [3]uint32
+	Thread [3]uint32
+	Addr   uint64
+	Line   int // of the PTX
+	Msg    string
+}
+
+func (f *Fault) Error() string {
+	return fmt.Sprintf("kernel %s block %v thread %v, ptx line %d: %s (address %#x)", f.Kernel, f.Block, f.Thread, f.Line, f.Msg, f.Addr)
+}
+
+// Windows of the generic address space. Device addresses are below 2^47.
+const (
+	sharedWindow = 1 << 48
+	localWindow  = 2 << 48
+	paramWindow  = 3 << 48
+	windowMask   = 0xffff << 48
+)
+
+// Limits of a launch.
+const (
+	maxThreads     = 1024
+	maxSharedBytes = 228 << 10
+	maxLocalBytes  = 64 << 20 // of a block
+)
+
+// Image is an instance of a module: its variables have addresses.
+type Image struct {
+	module  *ptx.Module
+	address map[*ptx.Var]uint64
+	named   map[string]*ptx.Var
+	kernels map[string]*Kernel
+}
+
+// Load places and initialises the module's variables in memory from alloc.
+func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte, err error)) (*Image, error) {
+	im := &Image{module: m, address: map[*ptx.Var]uint64{}, named: map[string]*ptx.Var{}, kernels: map[string]*Kernel{}}
+	mem := map[*ptx.Var][]byte{}
+	for _, v := range m.Globals {
+		addr, b, err := alloc(uint64(max(v.Size, 1)), uint64(max(v.Align, 16)))
+		if err != nil {
+			return nil, fmt.Errorf("place variable %s: %w", v.Name, err)
+		}
+		im.address[v], im.named[v.Name], mem[v] = addr, v, b
+		clear(b)
+		copy(b, v.Init)
+	}
+	for _, v := range m.Globals {
+		for _, r := range v.Refs {
+			a := im.address[r.Var] + uint64(r.Add)
+			for i := range r.Size {
+				mem[v][r.Offset+int64(i)] = byte(a >> (8 * i))
+			}
+		}
+	}
+	for _, f := range m.Kernels {
+		im.kernels[f.Name] = &Kernel{image: im, fn: f}
+	}
+	return im, nil
+}
+
+// Global is where a variable of the module lies.
+func (im *Image) Global(name string) (addr, size uint64, ok bool) {
+	v := im.named[name]
+	if v == nil {
+		return 0, 0, false
+	}
+	return im.address[v], uint64(v.Size), true
+}
+
+// Kernel returns the entry of that name.
+func (im *Image) Kernel(name string) (*Kernel, error) {
+	k := im.kernels[name]
+	if k == nil {
+		return nil, &ptx.Error{Msg: "no kernel " + name, Result: ptx.ErrNotFound}
+	}
+	return k, nil
+}
+
+// Kernel is an entry of an image. It is compiled when it is first needed.
+type Kernel struct {
+	image *Image
+	fn    *ptx.Func
+	once  sync.Once
+	prog  *program
+	err   error
+
+	// idle has workers for later launches. As a pool it lets those of kernels
+	// that aren't launched any more be collected: each may hold megabytes.
+	idle sync.Pool
+}
+
+// Compile compiles the kernel now, rather than at its first launch.
+func (k *Kernel) Compile() error {
+	k.once.Do(func() { k.prog, k.err = compile(k.image, k.fn) })
+	return k.err
+}
+
+// Independent says that no thread can be waiting for what other blocks, or other
+// work of the device, will write. It compiles the kernel.
+func (k *Kernel) Independent() bool { return k.Compile() == nil && !k.prog.awaits }
+
+// Func is the kernel's description.
+func (k *Kernel) Func() *ptx.Func { return k.fn }
+
+// Run executes a launch and returns nil when all blocks have ended, or what
+// ended it early. After Cancel is set it returns within about a millisecond,
+// with ptx.ErrLaunchTimeout.
+func (k *Kernel) Run(l *Launch) *Fault {
+	if err := k.Compile(); err != nil {
+		f := &Fault{Result: ptx.ErrInvalidPTX, Kernel: k.fn.Name, Msg: err.Error()}
+		if e, ok := err.(*ptx.Error); ok {
+			f.Result, f.Line, f.Msg = e.Result, e.Line, e.Msg
+		}
+		return f
+	}
+	if f := k.check(l); f != nil {
+		return f
+	}
+	r := &run{launch: l, total: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
+	cores := int(min(uint64(max(l.Cores, 1)), r.total))
+	if cores == 1 {
+		k.work(r)
+		return r.fault
+	}
+	var wg sync.WaitGroup
+	for range cores - 1 {
+		wg.Go(func() { k.guarded(r) })
+	}
+	k.guarded(r)
+	wg.Wait()
+	if r.thrown != nil {
+		panic(r.thrown)
+	}
+	return r.fault
+}
+
+// guarded is work. A fault of the machine stops the other cores as well, and
+// then becomes a panic of Run, for its caller to recover.
+func (k *Kernel) guarded(r *run) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.thrown = p
+			r.stop.Store(true)
+		}
+	}()
+	k.work(r)
+}
+
+func (k *Kernel) check(l *Launch) *Fault {
+	bad := func(result int32, msg string) *Fault { return &Fault{Result: result, Kernel: k.fn.Name, Msg: msg} }
+	threads := uint64(l.Block[0]) * uint64(l.Block[1]) * uint64(l.Block[2])
+	switch {
+	case threads == 0 || l.Block[0] > maxThreads || l.Block[1] > maxThreads || l.Block[2] > maxThreads || threads > maxThreads:
+		return bad(ptx.ErrInvalidValue, "block size out of range")
+	case l.Grid[0] == 0 || l.Grid[1] == 0 || l.Grid[2] == 0 || l.Grid[0] > 1<<31-1 || l.Grid[1] > 65535 || l.Grid[2] > 65535:
+		return bad(ptx.ErrInvalidValue, "grid size out of range")
+	case len(l.Params) < k.fn.ParamBytes:
+		return bad(ptx.ErrInvalidValue, "too few bytes of parameters")
+	case k.fn.ReqNTid[0] != 0 && k.fn.ReqNTid != l.Block:
+		return bad(ptx.ErrInvalidValue, "block is not of the size that the kernel requires")
+	case threads*uint64(k.prog.local) > maxLocalBytes:
+		return bad(ptx.ErrLaunchOutOfResources, "too much local memory")
+	case uint64(l.SharedBytes)+uint64(k.fn.StaticShared) > maxSharedBytes:
+		return bad(ptx.ErrLaunchOutOfResources, "too much shared memory")
+	}
+	return nil
+}
+
+// run is what the workers of a launch share.
+type run struct {
+	launch *Launch
+	total  uint64
+	next   atomic.Uint64 // block to run next
+	stop   atomic.Bool   // after a fault
+
+	mu     sync.Mutex
+	fault  *Fault // guarded by mu; the first one
+	thrown any    // guarded by mu; a panic
+}
+
+func (r *run) fail(f *Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fault == nil {
+		r.fault = f
+	}
+	r.stop.Store(true) // now that nobody who stops for it can be first
+}
+
+func (r *run) cancelled() bool {
+	return r.stop.Load() || r.launch.Cancel != nil && r.launch.Cancel.Load()
+}
+
+// work runs blocks until none is left.
+func (k *Kernel) work(r *run) {
+	w, ok := k.idle.Get().(*worker)
+	if !ok {
+		w = &worker{prog: k.prog, cache: make([]region, k.prog.caches)}
+	}
+	w.begin(r)
+	for {
+		b := r.next.Add(1) - 1
+		if b >= r.total {
+			break
+		}
+		if r.cancelled() {
+			r.fail(w.timeout())
+			break
+		}
+		if f := w.block(b); f != nil {
+			r.fail(f)
+			break
+		}
+	}
+	w.end()
+	k.idle.Put(w)
+}

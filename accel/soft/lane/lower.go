@@ -1,0 +1,373 @@
+package lane
+
+import (
+	"fmt"
+
+	"pegasus/accel/ptx"
+)
+
+// compile lowers a kernel.
+func compile(im *Image, fn *ptx.Func) (*program, error) {
+	body, err := fn.Body()
+	if err != nil {
+		return nil, err
+	}
+	blocks := body.Blocks()
+	slots := body.Allocate(blocks)
+	l := &lowerer{
+		image: im, body: body, slots: slots, constants: map[uint64]int32{},
+		prog: &program{fn: fn, local: int(body.Local), shared: int(body.Shared),
+			uniforms: make([]uint64, slots.Uniforms),
+			rows32:   slots.Count[ptx.File32] + 1, rows64: slots.Count[ptx.File64], preds: slots.Count[ptx.PredFile] + 2},
+	}
+	l.carry = place{int32(slots.Count[ptx.File32]), row32}
+	l.base32, l.base64, l.basePred = l.prog.rows32, l.prog.rows64, l.prog.preds
+	l.prog.blocks = make([]block, len(blocks))
+	for i := range blocks {
+		if err := l.block(&blocks[i], i); err != nil {
+			return nil, err
+		}
+	}
+	l.target(blocks)
+	if n := l.prog.rows32*4*maxLanes + l.prog.rows64*8*maxLanes; n > maxRowBytes {
+		l.fail("kernel %s needs too many registers at a time", fn.Name)
+	}
+	return l.prog, l.err
+}
+
+// maxRowBytes bounds the register file of a group.
+const maxRowBytes = 32 << 20
+
+// lowerer turns checked PTX into instructions with places.
+type lowerer struct {
+	image     *Image
+	body      *ptx.Body
+	slots     *ptx.Slots
+	prog      *program
+	constants map[uint64]int32
+	carry     place // row of the condition code
+	code      []instr
+	line      int32
+	// Temporary rows are used again by each PTX instruction.
+	base32, base64, basePred    int
+	temps32, temps64, tempsPred int
+	err                         error
+}
+
+func (l *lowerer) fail(format string, args ...any) {
+	if l.err == nil {
+		l.err = &ptx.Error{Line: int(l.line), Msg: fmt.Sprintf(format, args...), Result: ptx.ErrInvalidPTX}
+	}
+}
+
+func (l *lowerer) block(b *ptx.Block, index int) error {
+	out := &l.prog.blocks[index]
+	*out = block{guard: -1, next: int32(index + 1), target: -1, join: int32(b.Join)}
+	l.code = nil
+	for i := b.First; i < b.End; i++ {
+		in := &l.body.Insts[i]
+		l.line, l.temps32, l.temps64, l.tempsPred = in.Line, 0, 0, 0
+		if in.EndsBlock() {
+			l.ending(out, in)
+			continue
+		}
+		first := len(l.code)
+		l.lower(in)
+		out.cost += dear(in)
+		if in.Guard != ptx.None {
+			l.guard(in, l.code[first:])
+		}
+	}
+	out.code = l.code
+	out.cost += 1 + len(l.code)
+	return l.err
+}
+
+// target turns labels, which are instructions, into blocks.
+func (l *lowerer) target(blocks []ptx.Block) {
+	index := map[int]int32{}
+	for i := range blocks {
+		index[blocks[i].First] = int32(i)
+	}
+	for i := range blocks {
+		b := &l.prog.blocks[i]
+		if b.ending == jumps {
+			in := &l.body.Insts[blocks[i].End-1]
+			b.target = index[int(in.Args[0].Imm)]
+		}
+	}
+}
+
+func (l *lowerer) ending(out *block, in *ptx.Inst) {
+	out.line = in.Line
+	if in.Guard != ptx.None {
+		out.guard, out.not = l.slots.Slot[in.Guard], in.Not
+	}
+	switch in.Op.String() {
+	case "bra":
+		out.ending = jumps
+	case "ret", "exit":
+		out.ending = exits
+	case "trap":
+		out.ending = traps
+	case "bar", "barrier":
+		out.ending = arrives
+		out.bar = l.barrier(in)
+	}
+}
+
+func (l *lowerer) barrier(in *ptx.Inst) *barrierOp {
+	op := &barrierOp{red: ptx.RN, arrive: in.Mods.Has(ptx.Arrive)}
+	args := in.Args
+	if in.Mods.Has(ptx.Red) {
+		op.red = in.Mods.First(ptx.RN, ptx.Popc, ptx.And, ptx.Or)
+		if op.red == ptx.RN {
+			l.fail("bar.red.xor does not exist")
+		}
+		if args[0].Kind == ptx.Sink {
+			l.fail("bar.red needs a destination")
+			return op
+		}
+		op.d = l.reg(args[0].Reg)
+		p := &args[len(args)-1]
+		op.p, op.not = l.pred(p)
+		args = args[1 : len(args)-1]
+	}
+	op.id = l.constant(0)
+	if len(args) > 0 {
+		op.id = l.src(&args[0], ptx.U32)
+	}
+	if len(args) > 1 {
+		op.count = l.src(&args[1], ptx.U32)
+	}
+	return op
+}
+
+// guard makes instructions apply to the threads whose predicate holds.
+func (l *lowerer) guard(in *ptx.Inst, code []instr) {
+	for i := range code {
+		c := &code[i]
+		if c.d.kind == single { // the same for all threads, whoever computes it
+			continue
+		}
+		c.inner, c.exec = c.exec, runGuarded
+		c.guard, c.not = l.slots.Slot[in.Guard], in.Not
+	}
+}
+
+// dear is what an instruction costs beyond a common one.
+func dear(in *ptx.Inst) int {
+	switch {
+	case in.Type == ptx.F64 && !exact(in): // by big numbers
+		return 1000
+	case in.Op == opTex || in.Op == opMatch:
+		return 20
+	}
+	return 0
+}
+
+var opTex, opMatch = ptx.OpOf("tex"), ptx.OpOf("match")
+
+func runGuarded(g *group, in *instr) {
+	p := &g.preds[in.guard]
+	m := g.act.m.and(p)
+	if in.not {
+		m = g.act.m.without(p)
+	}
+	switch {
+	case m.empty():
+	case m == g.act.m:
+		in.inner(g, in)
+	default:
+		old := g.act.m
+		g.act.set(&m)
+		in.inner(g, in)
+		g.act.set(&old)
+	}
+}
+
+// reg is the place of a register.
+func (l *lowerer) reg(r int32) place {
+	switch {
+	case l.slots.Uniform[r]:
+		return place{l.slots.Slot[r], single}
+	case l.body.Regs[r] == ptx.Pred:
+		return place{l.slots.Slot[r], predicate}
+	case l.body.Regs[r].Size() == 8:
+		return place{l.slots.Slot[r], row64}
+	}
+	return place{l.slots.Slot[r], row32}
+}
+
+// constant is the place of a constant.
+func (l *lowerer) constant(v uint64) place {
+	s, ok := l.constants[v]
+	if !ok {
+		s = int32(len(l.prog.uniforms))
+		l.prog.uniforms = append(l.prog.uniforms, v)
+		l.constants[v] = s
+	}
+	return place{s, single}
+}
+
+// temp is a place for an intermediate value; single if d is.
+func (l *lowerer) temp(d place, wide bool) place {
+	switch {
+	case d.kind == single:
+		l.prog.uniforms = append(l.prog.uniforms, 0)
+		return place{int32(len(l.prog.uniforms) - 1), single}
+	case wide:
+		l.temps64++
+		l.prog.rows64 = max(l.prog.rows64, l.base64+l.temps64)
+		return place{int32(l.base64 + l.temps64 - 1), row64}
+	}
+	l.temps32++
+	l.prog.rows32 = max(l.prog.rows32, l.base32+l.temps32)
+	return place{int32(l.base32 + l.temps32 - 1), row32}
+}
+
+func (l *lowerer) tempPred() place {
+	l.tempsPred++
+	l.prog.preds = max(l.prog.preds, l.basePred+l.tempsPred)
+	return place{int32(l.basePred + l.tempsPred - 1), predicate}
+}
+
+// pred is the place of a predicate operand. Constants are the last two slots
+// before the temporary ones.
+func (l *lowerer) pred(o *ptx.Operand) (place, bool) {
+	if o.Kind == ptx.Integer {
+		if o.Imm != 0 {
+			return place{}, false // nowhere is true
+		}
+		return place{}, true
+	}
+	return l.reg(o.Reg), o.Not
+}
+
+// dst is the place of a written operand: a scratch row for the sink.
+func (l *lowerer) dst(o *ptx.Operand, wide bool) place {
+	if o.Kind == ptx.Sink {
+		return l.temp(place{}, wide)
+	}
+	return l.reg(o.Reg)
+}
+
+// src is the place of a read operand of type t.
+func (l *lowerer) src(o *ptx.Operand, t ptx.Type) place {
+	switch o.Kind {
+	case ptx.Register:
+		return l.reg(o.Reg)
+	case ptx.Special:
+		return l.special(ptx.SpecialReg(o.Imm))
+	case ptx.Symbol:
+		return l.constant(l.address(o.Var) + o.Imm)
+	}
+	return l.constant(o.Bits(t))
+}
+
+// address is a variable's address in its own space.
+func (l *lowerer) address(v *ptx.Var) uint64 {
+	switch v.Space {
+	case ptx.Global, ptx.Const:
+		return l.image.address[v]
+	case ptx.ParamSpace:
+		return paramWindow + uint64(v.Offset)
+	}
+	return uint64(v.Offset)
+}
+
+// signed is src, with values of 16 bits sign-extended if t is signed.
+func (l *lowerer) signed(o *ptx.Operand, t ptx.Type, d place) place {
+	if t != ptx.S16 {
+		return l.src(o, t)
+	}
+	if o.Kind != ptx.Register {
+		return l.constant(uint64(uint32(int16(o.Bits(t)))))
+	}
+	s := l.src(o, t)
+	k := l.temp(d, false)
+	if s.kind == single {
+		k = l.temp(s, false)
+	}
+	l.op("cvtS16", k, s)
+	return k
+}
+
+// op emits a row operation from the table.
+func (l *lowerer) op(name string, d place, src ...place) {
+	t, ok := rowTable[name]
+	if !ok {
+		l.fail("no row operation %s", name)
+		return
+	}
+	in := l.instr(d, src)
+	in.exec = runRow
+	if len(name) > 3 && name[:3] == "cmp" {
+		in.exec = runCompare
+	}
+	in.choose(&t)
+	l.code = append(l.code, in)
+}
+
+func (l *lowerer) instr(d place, src []place) instr {
+	in := instr{line: l.line, guard: -1, d: d}
+	for i, s := range src {
+		*[]*place{&in.a, &in.b, &in.c}[i] = s
+	}
+	return in
+}
+
+// choose picks the kernel that takes the most operands as they are.
+func (in *instr) choose(t *rowOp) {
+	in.wide = t.wide
+	if in.d.kind == single {
+		in.row = t.rows[0]
+		return
+	}
+	set := 0
+	for i, s := range []place{in.a, in.b, in.c} {
+		if s.kind == single {
+			set |= 1 << i
+		}
+	}
+	for best := set; ; best = (best - 1) & set {
+		if t.rows[best] != nil {
+			in.row, in.spread = t.rows[best], uint8(set&^best)
+			return
+		}
+	}
+}
+
+// lanes emits an operation given for single lanes. wide says which of
+// d, a, b and c have 64 bits.
+func (l *lowerer) lanes(f laneFunc, d place, wide [4]bool, src ...place) {
+	in := l.instr(d, src)
+	in.exec = runRow
+	t := rowOp{rows: [8]rowFunc{rowOf(f, wide[0], wide[1], wide[2], wide[3])}}
+	for i := range 3 {
+		if wide[i+1] {
+			t.wide |= 1 << i
+		}
+	}
+	in.choose(&t)
+	l.code = append(l.code, in)
+}
+
+// same is the widths of an operation whose operands all have the size of t.
+func same(t ptx.Type) [4]bool {
+	w := t.Size() == 8
+	return [4]bool{w, w, w, w}
+}
+
+// trim puts a result of 16 bits into its normal form.
+func (l *lowerer) trim(d place, t ptx.Type) {
+	if t.Size() == 2 {
+		l.op("cvtU16", d, d)
+	}
+}
+
+// emit appends an instruction with its own way to execute.
+func (l *lowerer) emit(in instr) {
+	in.line, in.guard = l.line, -1
+	l.code = append(l.code, in)
+}

@@ -1,0 +1,397 @@
+package lane
+
+import (
+	"math/bits"
+
+	"pegasus/accel/ptx"
+)
+
+// lowerings has a function for each opcode.
+var lowerings [256]func(l *lowerer, in *ptx.Inst)
+
+func init() {
+	for names, f := range map[string]func(l *lowerer, in *ptx.Inst){
+		"add sub": (*lowerer).addSub, "addc subc": (*lowerer).addSub, "mul": (*lowerer).mul, "mad madc fma": (*lowerer).mad,
+		"mul24 mad24 sad": (*lowerer).ternary, "div rem": (*lowerer).divide, "min max": (*lowerer).minMax, "abs neg": (*lowerer).absNeg,
+		"rcp sqrt rsqrt sin cos lg2 ex2 tanh": (*lowerer).function, "and or xor": (*lowerer).logic, "not cnot": (*lowerer).not,
+		"shl shr": (*lowerer).shift, "shf bfe prmt bmsk dp4a dp2a copysign": (*lowerer).ternary, "lop3 bfi": (*lowerer).quaternary,
+		"popc clz bfind brev": (*lowerer).count, "testp": (*lowerer).testp, "setp": (*lowerer).setp, "set": (*lowerer).set,
+		"selp": (*lowerer).selp, "slct": (*lowerer).slct, "mov": (*lowerer).mov, "cvt": (*lowerer).cvt, "cvta": (*lowerer).cvta,
+		"isspacep": (*lowerer).isspacep, "ld ldu": (*lowerer).load, "st": (*lowerer).store, "atom red": (*lowerer).atomic,
+		"shfl": (*lowerer).shfl, "vote": (*lowerer).vote, "activemask": (*lowerer).activemask, "match": (*lowerer).match,
+		"redux": (*lowerer).redux, "tex": (*lowerer).tex, "call": (*lowerer).call,
+		"membar fence prefetch prefetchu bar barrier nanosleep pmevent brkpt": func(*lowerer, *ptx.Inst) {},
+	} {
+		for _, n := range fields(names) {
+			lowerings[ptx.OpOf(n)] = f
+		}
+	}
+}
+
+func (l *lowerer) lower(in *ptx.Inst) {
+	f := lowerings[in.Op]
+	if f == nil {
+		l.fail("%s is not implemented", in.Op)
+		return
+	}
+	f(l, in)
+}
+
+// kindOf names a type for the row table.
+func kindOf(t ptx.Type) string {
+	n := "32"
+	if t.Size() == 8 {
+		n = "64"
+	}
+	switch {
+	case t.Float():
+		return "F" + n
+	case t.Signed():
+		return "S" + n
+	}
+	return "U" + n
+}
+
+// plainOf is kindOf for operations that don't care about signs.
+func plainOf(t ptx.Type) string {
+	if t.Float() {
+		return kindOf(t)
+	}
+	return "U" + kindOf(t)[1:]
+}
+
+// rounding is the rounding mode of an instruction, RN by default.
+func rounding(in *ptx.Inst) ptx.Mod {
+	return in.Mods.First(ptx.RN, ptx.RZ, ptx.RM, ptx.RP)
+}
+
+// exact says whether only round-to-nearest without saturation is asked for.
+func exact(in *ptx.Inst) bool { return rounding(in) == ptx.RN && !in.Mods.Has(ptx.SAT) }
+
+func ftz(in *ptx.Inst) string {
+	if in.Mods.Has(ptx.FTZ) && in.Type == ptx.F32 {
+		return "Ftz"
+	}
+	return ""
+}
+
+func (l *lowerer) addSub(in *ptx.Inst) {
+	t := in.Type
+	name := in.Op.String()
+	if in.Mods.Has(ptx.CC) || name == "addc" || name == "subc" {
+		d := l.dst(&in.Args[0], t.Size() == 8)
+		l.carried(in, d, l.src(&in.Args[1], t), l.src(&in.Args[2], t), name[:3] == "sub", name == "addc" || name == "subc")
+		return
+	}
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	a, b := l.src(&in.Args[1], t), l.src(&in.Args[2], t)
+	switch {
+	case t.Float() && !exact(in):
+		l.lanes(floatFunc(in), d, same(t), a, b)
+	case in.Mods.Has(ptx.SAT):
+		sub := name == "sub"
+		l.lanes(func(a, b, _ uint64) uint64 {
+			if sub {
+				return clampS32(int64(int32(a)) - int64(int32(b)))
+			}
+			return clampS32(int64(int32(a)) + int64(int32(b)))
+		}, d, same(t), a, b)
+	default:
+		l.op(name+ftz(in)+plainOf(t), d, a, b)
+		l.trim(d, t)
+	}
+}
+
+// carried emits d = a ± b (± the condition code), and the new condition code.
+// A subtraction adds the complement, so that the code says "no borrow" after it.
+func (l *lowerer) carried(in *ptx.Inst, d, a, b place, sub, with bool) {
+	t := in.Type
+	wide := t.Size() == 8
+	c := l.carry
+	switch {
+	case with:
+	case sub:
+		c = l.constant(1)
+	default:
+		c = l.constant(0)
+	}
+	add := func(a, b, c uint64) (sum, carry uint64) {
+		if sub {
+			b = ^b
+		}
+		if wide {
+			return bits.Add64(a, b, c&1)
+		}
+		s := a&0xffffffff + b&0xffffffff + c&1
+		return s & 0xffffffff, s >> 32
+	}
+	w := [4]bool{wide, wide, wide, false}
+	k := place{}
+	if in.Mods.Has(ptx.CC) {
+		k = l.temp(place{}, false)
+		l.lanes(func(a, b, c uint64) uint64 { _, r := add(a, b, c); return r }, k, [4]bool{false, wide, wide, false}, a, b, c)
+	}
+	l.lanes(func(a, b, c uint64) uint64 { s, _ := add(a, b, c); return s }, d, w, a, b, c)
+	if in.Mods.Has(ptx.CC) {
+		l.op("movU32", l.carry, k)
+	}
+}
+
+func (l *lowerer) mul(in *ptx.Inst) {
+	t := in.Type
+	if in.Mods.Has(ptx.Wide) {
+		l.wide(in, nil)
+		return
+	}
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
+	if t.Float() && !exact(in) {
+		l.lanes(floatFunc(in), d, same(t), a, b)
+		return
+	}
+	l.product(in, d, a, b)
+}
+
+// product emits d = a·b, the low or the high half.
+func (l *lowerer) product(in *ptx.Inst, d, a, b place) {
+	t := in.Type
+	if in.Mods.Has(ptx.Hi) {
+		l.lanes(highFunc(t), d, same(t), a, b)
+	} else {
+		l.op("mul"+ftz(in)+plainOf(t), d, a, b)
+	}
+	l.trim(d, t)
+}
+
+// wide emits mul.wide or, with c, mad.wide.
+func (l *lowerer) wide(in *ptx.Inst, c *ptx.Operand) {
+	t := in.Type
+	double := map[ptx.Type]ptx.Type{ptx.U16: ptx.U32, ptx.S16: ptx.S32, ptx.U32: ptx.U64, ptx.S32: ptx.S64}[t]
+	d := l.dst(&in.Args[0], double.Size() == 8)
+	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
+	sign := "U"
+	if t.Signed() {
+		sign = "S"
+	}
+	switch {
+	case t.Size() == 2 && c == nil:
+		l.op("mulU32", d, a, b)
+	case t.Size() == 2:
+		l.op("madU32", d, a, b, l.src(c, double))
+	case c == nil:
+		l.op("wide"+sign, d, a, b)
+	default:
+		l.op("madWide"+sign, d, a, b, l.src(c, double))
+	}
+}
+
+func (l *lowerer) mad(in *ptx.Inst) {
+	t := in.Type
+	if in.Mods.Has(ptx.Wide) {
+		l.wide(in, &in.Args[3])
+		return
+	}
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	if t.Float() {
+		a, b, c := l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], t)
+		if !exact(in) {
+			l.lanes(floatFunc(in), d, same(t), a, b, c)
+			return
+		}
+		l.op("fma"+ftz(in)+kindOf(t), d, a, b, c)
+		return
+	}
+	a, b, c := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d), l.src(&in.Args[3], t)
+	carry := in.Op.String() == "madc"
+	switch {
+	case carry || in.Mods.Has(ptx.CC):
+		k := l.temp(d, t.Size() == 8)
+		l.product(in, k, a, b)
+		l.carried(in, d, k, c, false, carry)
+	case in.Mods.Has(ptx.SAT):
+		l.lanes(func(a, b, c uint64) uint64 {
+			return clampS32(int64(int32(a))*int64(int32(b))>>32 + int64(int32(c)))
+		}, d, same(t), a, b, c)
+	case in.Mods.Has(ptx.Hi):
+		k := l.temp(d, t.Size() == 8)
+		l.product(in, k, a, b)
+		l.op("add"+plainOf(t), d, k, c)
+		l.trim(d, t)
+	default:
+		l.op("mad"+plainOf(t), d, a, b, c)
+		l.trim(d, t)
+	}
+}
+
+func (l *lowerer) divide(in *ptx.Inst) {
+	t := in.Type
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
+	if t.Float() && (!exact(in) || in.Mods.Has(ptx.FTZ) || in.Mods.Has(ptx.Approx)) {
+		l.lanes(floatFunc(in), d, same(t), a, b)
+		return
+	}
+	l.op(in.Op.String()+kindOf(t), d, a, b)
+	l.trim(d, t)
+}
+
+func (l *lowerer) minMax(in *ptx.Inst) {
+	t := in.Type
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
+	if t == ptx.F32 && (in.Mods.Has(ptx.FTZ) || in.Mods.Has(ptx.NaNMod)) {
+		l.lanes(floatFunc(in), d, same(t), a, b)
+		return
+	}
+	l.op(in.Op.String()+kindOf(t), d, a, b)
+	l.trim(d, t)
+}
+
+func (l *lowerer) absNeg(in *ptx.Inst) {
+	t := in.Type
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	a := l.signed(&in.Args[1], t, d)
+	name := in.Op.String()
+	switch {
+	case ftz(in) != "":
+		k := l.temp(d, false)
+		l.op("flushF32", k, a)
+		l.op(name+"F32", d, k)
+	case t.Float():
+		l.op(name+kindOf(t), d, a)
+	case name == "neg":
+		l.op("neg"+plainOf(t), d, a)
+	default:
+		l.op("abs"+kindOf(t), d, a)
+	}
+	l.trim(d, t)
+}
+
+// function lowers functions of one floating-point operand.
+func (l *lowerer) function(in *ptx.Inst) {
+	t := in.Type
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	a := l.src(&in.Args[1], t)
+	name, flushed := in.Op.String(), in.Mods.Has(ptx.FTZ)
+	switch {
+	case name == "ex2" || name == "lg2":
+		l.op(name+ftz(in)+"F32", d, a)
+	case (name == "sin" || name == "cos") && !flushed:
+		l.op(name+"F32", d, a)
+	case (name == "rcp" || name == "sqrt") && rounding(in) == ptx.RN && !flushed && (t == ptx.F32 || !in.Mods.Has(ptx.Approx)):
+		l.op(name+kindOf(t), d, a)
+	default:
+		l.lanes(floatFunc(in), d, same(t), a)
+	}
+}
+
+func (l *lowerer) logic(in *ptx.Inst) {
+	if in.Type == ptx.Pred {
+		op := map[string]boolOp{"and": boolAnd, "or": boolOr, "xor": boolXor}[in.Op.String()]
+		a, notA := l.pred(&in.Args[1])
+		b, notB := l.pred(&in.Args[2])
+		l.predicates(&in.Args[0], a, notA, b, notB, op)
+		return
+	}
+	d := l.dst(&in.Args[0], in.Type.Size() == 8)
+	l.op(in.Op.String()+plainOf(in.Type), d, l.src(&in.Args[1], in.Type), l.src(&in.Args[2], in.Type))
+}
+
+// predicates emits d = a op b.
+func (l *lowerer) predicates(d *ptx.Operand, a place, notA bool, b place, notB bool, op boolOp) {
+	if d.Kind == ptx.Sink {
+		return
+	}
+	l.emit(instr{exec: runPredicates, d: l.reg(d.Reg), a: a, notA: notA, c: b, notC: notB, boolOp: op})
+}
+
+func runPredicates(g *group, in *instr) {
+	r := g.predicateOf(in.a, in.notA)
+	c := g.predicateOf(in.c, in.notC)
+	combine(&r, &c, in.boolOp)
+	g.preds[in.d.slot].blend(&r, &g.act.m)
+}
+
+func (l *lowerer) not(in *ptx.Inst) {
+	if in.Type == ptx.Pred {
+		a, not := l.pred(&in.Args[1])
+		l.predicates(&in.Args[0], a, !not, place{}, false, boolNone)
+		return
+	}
+	t := in.Type
+	d, a := l.dst(&in.Args[0], t.Size() == 8), l.src(&in.Args[1], t)
+	if in.Op.String() == "cnot" {
+		l.lanes(func(a, _, _ uint64) uint64 {
+			if a == 0 {
+				return 1
+			}
+			return 0
+		}, d, same(t), a)
+		return
+	}
+	l.op("not"+plainOf(t), d, a)
+	l.trim(d, t)
+}
+
+func (l *lowerer) shift(in *ptx.Inst) {
+	t := in.Type
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	a, b := l.signed(&in.Args[1], t, d), l.src(&in.Args[2], ptx.U32)
+	kind := plainOf(t)
+	if in.Op.String() == "shr" {
+		kind = kindOf(t)
+	}
+	l.op(in.Op.String()+kind, d, a, b)
+	l.trim(d, t)
+}
+
+// ternary lowers integer operations given by lane functions.
+func (l *lowerer) ternary(in *ptx.Inst) {
+	wide := same(in.Type)
+	d := l.dst(&in.Args[0], wide[0])
+	var src []place
+	for i := 1; i < len(in.Args); i++ {
+		t := in.Type
+		if in.Form[i] == 'c' {
+			t, wide[i] = ptx.U32, false
+		}
+		src = append(src, l.signed(&in.Args[i], t, d))
+	}
+	f := integerFunc(in)
+	if f == nil {
+		l.fail("%s is not implemented", in.Op)
+		return
+	}
+	l.lanes(f, d, wide, src...)
+	l.trim(d, in.Type)
+}
+
+// quaternary lowers operations with a fourth source.
+func (l *lowerer) quaternary(in *ptx.Inst) {
+	t := in.Type
+	wide := same(t)
+	d := l.dst(&in.Args[0], wide[0])
+	a, b := l.src(&in.Args[1], t), l.src(&in.Args[2], t)
+	if in.Op.String() == "lop3" {
+		if in.Args[4].Kind != ptx.Integer {
+			l.fail("the table of lop3 is not a constant")
+			return
+		}
+		l.lanes(lop3(uint8(in.Args[4].Imm)), d, wide, a, b, l.src(&in.Args[3], t))
+		return
+	}
+	// bfi: position and length travel in one operand.
+	k := l.temp(d, false)
+	l.lanes(func(p, n, _ uint64) uint64 { return p&0xff | n&0xff<<8 }, k, [4]bool{},
+		l.src(&in.Args[3], ptx.U32), l.src(&in.Args[4], ptx.U32))
+	wide[3] = false
+	l.lanes(bitInsert(t.Size()*8), d, wide, a, b, k)
+}
+
+// count lowers instructions that look at the bits of one operand.
+func (l *lowerer) count(in *ptx.Inst) {
+	wide := in.Type.Size() == 8
+	wideD := wide && in.Op.String() == "brev"
+	d := l.dst(&in.Args[0], wideD)
+	l.lanes(integerFunc(in), d, [4]bool{wideD, wide}, l.src(&in.Args[1], in.Type))
+}

@@ -1,0 +1,264 @@
+package lane
+
+import (
+	"strings"
+
+	"pegasus/accel/ptx"
+)
+
+func fields(s string) []string { return strings.Fields(s) }
+
+// comparisons names the comparison for the row table.
+var comparisons = []struct {
+	m              ptx.Mod
+	integer, float string
+}{
+	{ptx.EQ, "eqU", "eq"}, {ptx.NE, "neU", "ne"}, {ptx.LT, "lt", "lt"}, {ptx.LE, "le", "le"}, {ptx.GT, "gt", "gt"}, {ptx.GE, "ge", "ge"},
+	{ptx.Lo, "ltU", ""}, {ptx.LSU, "leU", ""}, {ptx.Hi, "gtU", ""}, {ptx.HSU, "geU", ""},
+	{ptx.EQU, "", "equ"}, {ptx.NEU, "", "neu"}, {ptx.LTU, "", "ltu"}, {ptx.LEU, "", "leu"}, {ptx.GTU, "", "gtu"}, {ptx.GEU, "", "geu"},
+	{ptx.NUM, "", "num"}, {ptx.NAN, "", "nan"},
+}
+
+// comparison is the row operation for comparing values of type t, or "".
+func comparison(in *ptx.Inst, t ptx.Type) string {
+	for _, c := range comparisons {
+		if !in.Mods.Has(c.m) {
+			continue
+		}
+		kind := kindOf(t)
+		switch {
+		case t.Float() && c.float != "":
+			return "cmp" + c.float + kind
+		case t.Float() || c.integer == "":
+			return ""
+		case strings.HasSuffix(c.integer, "U"):
+			return "cmp" + c.integer + kind[1:]
+		}
+		return "cmp" + c.integer + kind
+	}
+	return ""
+}
+
+func boolOf(in *ptx.Inst) boolOp {
+	switch in.Mods.First(ptx.RN, ptx.And, ptx.Or, ptx.Xor) {
+	case ptx.And:
+		return boolAnd
+	case ptx.Or:
+		return boolOr
+	case ptx.Xor:
+		return boolXor
+	}
+	return boolNone
+}
+
+// compare emits a comparison of args 1 and 2 into p and, if given, its opposite into q.
+func (l *lowerer) compare(in *ptx.Inst, t ptx.Type, p, q place) {
+	name := comparison(in, t)
+	if name == "" {
+		l.fail("%s can't compare values of type %s so", in.Op, t)
+		return
+	}
+	a, b := l.signed(&in.Args[1], t, p), l.signed(&in.Args[2], t, p)
+	if in.Mods.Has(ptx.FTZ) && t == ptx.F32 {
+		x, y := l.temp(place{}, false), l.temp(place{}, false)
+		l.op("flushF32", x, a)
+		l.op("flushF32", y, b)
+		a, b = x, y
+	}
+	l.op(name, p, a, b)
+	if l.err != nil {
+		return
+	}
+	c := &l.code[len(l.code)-1]
+	c.d2, c.boolOp = q, boolOf(in)
+	if c.boolOp != boolNone {
+		c.c, c.notC = l.pred(&in.Args[3])
+	}
+}
+
+func (l *lowerer) setp(in *ptx.Inst) {
+	o := &in.Args[0]
+	var p, q place
+	if o.Kind == ptx.Register {
+		p = l.reg(o.Reg)
+		if o.Pair != ptx.None {
+			q = l.reg(o.Pair)
+		}
+	} else if o.Pair != ptx.None {
+		q = l.reg(o.Pair)
+	}
+	l.compare(in, in.Type, p, q)
+}
+
+func (l *lowerer) set(in *ptx.Inst) {
+	d, p := l.dst(&in.Args[0], false), l.tempPred()
+	l.compare(in, in.Type2, p, place{})
+	yes := uint64(0xffffffff)
+	if in.Type == ptx.F32 {
+		yes = 0x3f800000
+	}
+	l.emit(instr{exec: runSelect, d: d, a: l.constant(yes), b: l.constant(0), c: p})
+}
+
+func (l *lowerer) selp(in *ptx.Inst) {
+	t := in.Type
+	d := l.dst(&in.Args[0], t.Size() == 8)
+	c, not := l.pred(&in.Args[3])
+	l.emit(instr{exec: runSelect, d: d, a: l.src(&in.Args[1], t), b: l.src(&in.Args[2], t), c: c, notC: not})
+}
+
+func (l *lowerer) slct(in *ptx.Inst) {
+	t := in.Type
+	wide := same(t)
+	wide[3] = false
+	f := func(a, b, c uint64) uint64 {
+		if int32(c) >= 0 {
+			return a
+		}
+		return b
+	}
+	if in.Type2 == ptx.F32 {
+		flushed := in.Mods.Has(ptx.FTZ)
+		f = func(a, b, c uint64) uint64 {
+			x := float(c)
+			if flushed {
+				x = flush(x)
+			}
+			if x >= 0 {
+				return a
+			}
+			return b
+		}
+	}
+	l.lanes(f, l.dst(&in.Args[0], wide[0]), wide, l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], in.Type2))
+}
+
+// testp and isspacep compute 0 or 1, which is then compared.
+func (l *lowerer) test(d *ptx.Operand, f laneFunc, a place, wide bool) {
+	if d.Kind == ptx.Sink {
+		return
+	}
+	k := l.temp(place{}, false)
+	l.lanes(f, k, [4]bool{false, wide}, a)
+	l.op("cmpneU32", l.reg(d.Reg), k, l.constant(0))
+}
+
+func (l *lowerer) testp(in *ptx.Inst) {
+	l.test(&in.Args[0], testFunc(in), l.src(&in.Args[1], in.Type), in.Type.Size() == 8)
+}
+
+func (l *lowerer) isspacep(in *ptx.Inst) {
+	o := &in.Args[1]
+	wide := l.body.Regs[o.Reg].Size() == 8
+	space := in.Mods.Space()
+	l.test(&in.Args[0], func(a, _, _ uint64) uint64 {
+		at := ptx.Global
+		switch a & windowMask {
+		case sharedWindow:
+			at = ptx.Shared
+		case localWindow:
+			at = ptx.Local
+		case paramWindow:
+			at = ptx.ParamSpace
+		}
+		if at == space {
+			return 1
+		}
+		return 0
+	}, l.reg(o.Reg), wide)
+}
+
+func (l *lowerer) mov(in *ptx.Inst) {
+	t := in.Type
+	d, s := &in.Args[0], &in.Args[1]
+	switch {
+	case t == ptx.Pred:
+		a, not := l.pred(s)
+		l.predicates(d, a, not, place{}, false, boolNone)
+	case s.Kind == ptx.Vector:
+		l.pack(in, d, s)
+	case d.Kind == ptx.Vector:
+		l.unpack(in, d, s)
+	case s.Kind == ptx.Special:
+		l.movSpecial(d, ptx.SpecialReg(s.Imm), t)
+	default:
+		l.op("mov"+plainBits(t), l.dst(d, t.Size() == 8), l.src(s, t))
+	}
+}
+
+func plainBits(t ptx.Type) string {
+	if t.Size() == 8 {
+		return "U64"
+	}
+	return "U32"
+}
+
+// pack emits d = the elements one beside the other, the first lowest.
+func (l *lowerer) pack(in *ptx.Inst, d, s *ptx.Operand) {
+	size := in.Type.Size()
+	wide := size == 8
+	n := len(s.Elems)
+	each := partType(size / n)
+	step := uint(size / n * 8)
+	acc := l.temp(place{}, wide)
+	for i := range s.Elems {
+		to := acc
+		if i == n-1 {
+			to = l.dst(d, wide)
+		}
+		shift := step * uint(i)
+		from := l.src(&s.Elems[i], each)
+		if i == 0 {
+			l.lanes(func(a, _, _ uint64) uint64 { return a }, to, [4]bool{wide, each.Size() == 8}, from)
+			continue
+		}
+		l.lanes(func(a, b, _ uint64) uint64 { return a | b<<shift }, to, [4]bool{wide, wide, each.Size() == 8}, acc, from)
+	}
+}
+
+func partType(size int) ptx.Type {
+	switch size {
+	case 1:
+		return ptx.B8
+	case 2:
+		return ptx.B16
+	case 4:
+		return ptx.B32
+	}
+	return ptx.B64
+}
+
+func (l *lowerer) unpack(in *ptx.Inst, d, s *ptx.Operand) {
+	size := in.Type.Size()
+	n := len(d.Elems)
+	step := uint(size / n * 8)
+	from := l.src(s, in.Type)
+	for i := range d.Elems {
+		if d.Elems[i].Kind == ptx.Sink {
+			continue
+		}
+		shift, keep := step*uint(i), uint64(1)<<step-1
+		l.lanes(func(a, _, _ uint64) uint64 { return a >> shift & keep }, l.reg(d.Elems[i].Reg), [4]bool{size/n == 8, size == 8}, from)
+	}
+}
+
+func (l *lowerer) cvta(in *ptx.Inst) {
+	t := in.Type
+	wide := t.Size() == 8
+	d, s := l.dst(&in.Args[0], wide), l.src(&in.Args[1], t)
+	var window uint64
+	switch in.Mods.Space() {
+	case ptx.Shared:
+		window = sharedWindow
+	case ptx.Local:
+		window = localWindow
+	}
+	switch {
+	case window == 0 || !wide:
+		l.op("mov"+plainBits(t), d, s)
+	case in.Mods.Has(ptx.To):
+		l.op("subU64", d, s, l.constant(window))
+	default:
+		l.op("addU64", d, s, l.constant(window))
+	}
+}

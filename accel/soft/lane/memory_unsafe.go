@@ -1,0 +1,265 @@
+package lane
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"pegasus/accel/ptx"
+)
+
+// region is what a memory instruction found last: bytes from base on. The
+// instruction's next access is most often there too.
+type region struct {
+	base  uint64
+	size  uint64
+	mem   unsafe.Pointer
+	share bool // other workers may touch it at the same time
+}
+
+// Spaces as memory instructions see them.
+type access struct {
+	space ptx.Space
+	size  uint64 // of the whole access, a power of two
+	write bool
+}
+
+// find returns the memory of an access that its cached region does not hold, or
+// nil after a fault. Pointers are only made of bytes that were checked to be
+// within a slice that is alive for the launch.
+func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
+	a := in.aux.(*access)
+	w := g.w
+	c := &w.cache[in.cache]
+	var base uint64
+	var mem []byte
+	share := false
+	switch {
+	case a.space == ptx.Shared:
+		mem = w.shared
+	case a.space == ptx.Local:
+		return g.findLocal(in, addr, lane, a.size)
+	case a.space == ptx.Generic && addr&windowMask == sharedWindow:
+		base, mem = sharedWindow, w.shared
+	case a.space == ptx.Generic && addr&windowMask == localWindow:
+		return g.findLocal(in, addr-localWindow, lane, a.size)
+	case (a.space == ptx.Generic || a.space == ptx.ParamSpace) && addr&windowMask == paramWindow && !a.write:
+		base, mem = paramWindow, w.run.launch.Params[:w.prog.fn.ParamBytes]
+	case addr&windowMask == 0:
+		base, mem = w.run.launch.Memory.Region(addr)
+		share = true
+	case addr <= paramWindow|^uint64(windowMask):
+		g.fail(in, lane, ptx.ErrInvalidAddressSpace, addr, "address of the wrong space")
+		return nil
+	}
+	if n := uint64(len(mem)); n < a.size || addr < base || addr-base > n-a.size {
+		g.fail(in, lane, ptx.ErrIllegalAddress, addr, "illegal address")
+		return nil
+	}
+	if addr&(a.size-1) != 0 {
+		g.fail(in, lane, ptx.ErrMisalignedAddress, addr, "misaligned address")
+		return nil
+	}
+	*c = region{base: base, size: uint64(len(mem)) - a.size + 1, mem: unsafe.Pointer(&mem[0]), share: share}
+	return unsafe.Add(c.mem, addr-base)
+}
+
+func (g *group) findLocal(in *instr, off uint64, lane int, size uint64) unsafe.Pointer {
+	n := uint64(g.w.prog.local)
+	if n < size || off > n-size {
+		g.fail(in, lane, ptx.ErrIllegalAddress, off, "illegal address in local memory")
+		return nil
+	}
+	if off&(size-1) != 0 {
+		g.fail(in, lane, ptx.ErrMisalignedAddress, off, "misaligned address in local memory")
+		return nil
+	}
+	return unsafe.Pointer(&g.w.local[uint64(g.first+lane)*n+off])
+}
+
+// pointer is the memory of one lane's access, or nil after a fault.
+func (g *group) pointer(in *instr, addr uint64, lane int) unsafe.Pointer {
+	c := &g.w.cache[in.cache]
+	if off := addr - c.base; off < c.size && addr&in.align == 0 {
+		return unsafe.Add(c.mem, off)
+	}
+	return g.find(in, addr, lane)
+}
+
+type element interface {
+	uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32
+}
+
+// runLoad executes ld of elements T into rows of D.
+func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
+	ap, step := g.row(in.a)
+	dp, _ := g.row(in.d)
+	if in.spin {
+		g.spun = true
+		loadVolatile[T, D](g, in)
+		return
+	}
+	if step == 0 && !in.private {
+		p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo)
+		if p == nil {
+			return
+		}
+		v := D(*(*T)(unsafe.Add(p, in.shift)))
+		fillActive(g, dp, v)
+		return
+	}
+	c := &g.w.cache[in.cache]
+	size := unsafe.Sizeof(D(0))
+	if g.act.dense {
+		for l := g.act.lo; l < g.act.hi; l++ {
+			addr := get64(ap, step, l) + in.imm
+			var p unsafe.Pointer
+			if off := addr - c.base; off < c.size && addr&in.align == 0 {
+				p = unsafe.Add(c.mem, off)
+			} else if p = g.find(in, addr, l); p == nil {
+				return
+			}
+			*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(*(*T)(unsafe.Add(p, in.shift)))
+		}
+		return
+	}
+	for _, l := range g.lanes() {
+		p := g.pointer(in, get64(ap, step, int(l))+in.imm, int(l))
+		if p == nil {
+			return
+		}
+		*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(*(*T)(unsafe.Add(p, in.shift)))
+	}
+}
+
+// loadVolatile is runLoad of what other blocks may store to, or do atomics on, at
+// the same time: each word is read by one atomic operation.
+func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
+	ap, step := g.row(in.a)
+	dp, _ := g.row(in.d)
+	if step == 0 && !in.private {
+		if p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo); p != nil {
+			fillActive(g, dp, D(atomicLoad[T](unsafe.Add(p, in.shift))))
+		}
+		return
+	}
+	size := unsafe.Sizeof(D(0))
+	for l := g.act.lo; l < g.act.hi; l++ {
+		if !g.act.m.has(l) {
+			continue
+		}
+		p := g.pointer(in, get64(ap, step, l)+in.imm, l)
+		if p == nil {
+			return
+		}
+		*(*D)(unsafe.Add(dp, uintptr(l)*size)) = D(atomicLoad[T](unsafe.Add(p, in.shift)))
+	}
+}
+
+// storeVolatile is runStore of what other blocks may read at the same time.
+func storeVolatile[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
+	ap, step := g.row(in.a)
+	bp, bstep := g.row(in.b)
+	for l := g.act.lo; l < g.act.hi; l++ {
+		if !g.act.m.has(l) {
+			continue
+		}
+		p := g.pointer(in, get64(ap, step, l)+in.imm, l)
+		if p == nil {
+			return
+		}
+		atomicStore(unsafe.Add(p, in.shift), T(*(*S)(unsafe.Add(bp, l*bstep))))
+	}
+}
+
+// atomicLoad reads a word whole. Alignment was checked; words of less than 32
+// bits have no atomic operations, and need none to be whole.
+func atomicLoad[T element](p unsafe.Pointer) T {
+	switch unsafe.Sizeof(T(0)) {
+	case 4:
+		return T(atomic.LoadUint32((*uint32)(p)))
+	case 8:
+		return T(atomic.LoadUint64((*uint64)(p)))
+	}
+	return *(*T)(p)
+}
+
+// atomicStore writes a word whole; see atomicLoad.
+func atomicStore[T uint8 | uint16 | uint32 | uint64](p unsafe.Pointer, v T) {
+	switch unsafe.Sizeof(v) {
+	case 4:
+		atomic.StoreUint32((*uint32)(p), uint32(v))
+	case 8:
+		atomic.StoreUint64((*uint64)(p), uint64(v))
+	default:
+		*(*T)(p) = v
+	}
+}
+
+// fillActive gives all active lanes the same value.
+func fillActive[D uint32 | uint64](g *group, dp unsafe.Pointer, v D) {
+	size := unsafe.Sizeof(v)
+	if g.act.dense {
+		d := unsafe.Slice((*D)(unsafe.Add(dp, uintptr(g.act.lo)*size)), g.act.hi-g.act.lo)
+		for i := range d {
+			d[i] = v
+		}
+		return
+	}
+	for _, l := range g.lanes() {
+		*(*D)(unsafe.Add(dp, uintptr(l)*size)) = v
+	}
+}
+
+// runStore executes st of elements T from rows of S.
+func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
+	ap, step := g.row(in.a)
+	bp, bstep := g.row(in.b)
+	if in.spin && in.aux.(*access).space != ptx.Shared {
+		storeVolatile[T, S](g, in)
+		return
+	}
+	c := &g.w.cache[in.cache]
+	if g.act.dense {
+		for l := g.act.lo; l < g.act.hi; l++ {
+			addr := get64(ap, step, l) + in.imm
+			var p unsafe.Pointer
+			if off := addr - c.base; off < c.size && addr&in.align == 0 {
+				p = unsafe.Add(c.mem, off)
+			} else if p = g.find(in, addr, l); p == nil {
+				return
+			}
+			*(*T)(unsafe.Add(p, in.shift)) = T(*(*S)(unsafe.Add(bp, l*bstep)))
+		}
+		return
+	}
+	for _, l := range g.lanes() {
+		p := g.pointer(in, get64(ap, step, int(l))+in.imm, int(l))
+		if p == nil {
+			return
+		}
+		*(*T)(unsafe.Add(p, in.shift)) = T(*(*S)(unsafe.Add(bp, int(l)*bstep)))
+	}
+}
+
+// runLoadParam executes ld.param of a kernel's parameter: the same for all.
+func runLoadParam(g *group, in *instr) {
+	p := g.w.run.launch.Params[in.imm:]
+	var v uint64
+	for i := int(in.aux.(*access).size) - 1; i >= 0; i-- {
+		v = v<<8 | uint64(p[i])
+	}
+	if s := in.extend; s > 0 {
+		v = uint64(int64(v<<s) >> s)
+	}
+	v &= in.mask
+	switch in.d.kind {
+	case single:
+		g.uniform[in.d.slot] = v
+	case row32:
+		dp, _ := g.row(in.d)
+		fillActive(g, dp, uint32(v))
+	case row64:
+		dp, _ := g.row(in.d)
+		fillActive(g, dp, v)
+	}
+}

@@ -1,0 +1,79 @@
+package lane
+
+import "pegasus/accel/ptx"
+
+// program is a compiled kernel.
+type program struct {
+	fn       *ptx.Func
+	blocks   []block
+	rows32   int // slots of each file
+	rows64   int
+	preds    int
+	uniforms []uint64 // initial values: constants
+	caches   int      // memory instructions
+	local    int      // bytes of local memory a thread
+	shared   int      // bytes of static shared memory
+	awaits   bool     // may look for what other blocks or other work write
+}
+
+// instr is a lowered instruction.
+type instr struct {
+	exec       func(g *group, in *instr)
+	row        rowFunc
+	d, d2      place
+	a, b, c    place
+	spread     uint8 // single operands that must be spread to rows first
+	wide       uint8 // which of them have 64 bits
+	boolOp     boolOp
+	notA, notC bool
+	guard      int32 // predicate slot, or -1
+	not        bool
+	line       int32
+	cache      int32  // region cache
+	imm        uint64 // added to the address
+	align      uint64 // bits that must be clear in an address
+	shift      int    // bytes from the address to the element, in a vector access
+	extend     uint8  // bits to shift left and back to extend a sign
+	mask       uint64 // bits of the register
+	// private says that the same address is another place for each lane.
+	private bool
+	spin    bool // reads what others may be about to write
+	aux     any  // what only this kind of instruction needs
+	aux2    any
+	inner   func(g *group, in *instr)
+}
+
+// ending says how a block ends.
+type ending uint8
+
+const (
+	falls   ending = iota // goes on with the next block
+	jumps                 // a branch, guarded or not
+	exits                 // threads end
+	traps                 // the launch fails
+	arrives               // at a barrier
+)
+
+type block struct {
+	code   []instr
+	ending ending
+	guard  int32 // predicate slot, or -1
+	not    bool
+	target int32
+	next   int32
+	join   int32 // immediate post-dominator, or -1
+	line   int32
+	cost   int // of executing it once, in common instructions
+	bar    *barrierOp
+}
+
+// barrierOp is a bar or barrier instruction.
+type barrierOp struct {
+	id     place // uniform over the warp
+	count  place // or nowhere
+	arrive bool
+	red    ptx.Mod // Popc, And or Or; RN if it is no reduction
+	d      place
+	p      place
+	not    bool
+}

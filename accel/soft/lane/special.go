@@ -1,0 +1,114 @@
+package lane
+
+import (
+	"time"
+
+	"pegasus/accel/ptx"
+)
+
+// special emits a read of a special register to a temporary place.
+func (l *lowerer) special(s ptx.SpecialReg) place {
+	var like place
+	if s.Uniform() {
+		like.kind = single
+	}
+	d := l.temp(like, specialWide(s))
+	l.emit(instr{exec: runSpecial, d: d, imm: uint64(s)})
+	return d
+}
+
+func specialWide(s ptx.SpecialReg) bool {
+	return s == ptx.GridID || s == ptx.Clock64 || s == ptx.GlobalTimer
+}
+
+func (l *lowerer) movSpecial(d *ptx.Operand, s ptx.SpecialReg, t ptx.Type) {
+	to := l.dst(d, t.Size() == 8)
+	if specialWide(s) == (t.Size() == 8) {
+		l.emit(instr{exec: runSpecial, d: to, imm: uint64(s)})
+		l.trim(to, t)
+		return
+	}
+	from := l.special(s)
+	if t.Size() == 8 {
+		l.op("cvtU64U32", to, from)
+	} else {
+		l.op("cvtU32U64", to, from)
+	}
+}
+
+// runSpecial reads a special register.
+func runSpecial(g *group, in *instr) {
+	s := ptx.SpecialReg(in.imm)
+	if in.d.kind == single {
+		g.uniform[in.d.slot] = g.shared(s)
+		return
+	}
+	d, _ := g.row(in.d)
+	switch {
+	case s <= ptx.TidZ:
+		row := &g.tid[s-ptx.TidX]
+		for l := g.act.lo; l < g.act.hi; l++ {
+			if g.act.dense || g.act.m.has(l) {
+				put32(d, l, row[l])
+			}
+		}
+	case s >= ptx.LaneMaskEQ && s <= ptx.LaneMaskGT || s == ptx.LaneID || s == ptx.WarpID:
+		for _, l := range g.lanes() {
+			put32(d, int(l), g.own(s, int(l)))
+		}
+	case in.d.kind == row64:
+		fillActive(g, d, g.shared(s))
+	default:
+		fillActive(g, d, uint32(g.shared(s)))
+	}
+}
+
+// own is a special register that differs between threads.
+func (g *group) own(s ptx.SpecialReg, lane int) uint32 {
+	bit := uint32(1) << (lane % warpLanes)
+	switch s {
+	case ptx.LaneID:
+		return uint32(lane % warpLanes)
+	case ptx.WarpID:
+		return uint32((g.first + lane) / warpLanes)
+	case ptx.LaneMaskEQ:
+		return bit
+	case ptx.LaneMaskLT:
+		return bit - 1
+	case ptx.LaneMaskLE:
+		return bit | (bit - 1)
+	case ptx.LaneMaskGT:
+		return ^(bit | (bit - 1))
+	}
+	return ^(bit - 1)
+}
+
+var started = time.Now()
+
+// shared is a special register that all threads of a block read alike.
+func (g *group) shared(s ptx.SpecialReg) uint64 {
+	l := g.w.run.launch
+	switch {
+	case s >= ptx.NTidX && s <= ptx.NTidZ:
+		return uint64(l.Block[s-ptx.NTidX])
+	case s >= ptx.CtaidX && s <= ptx.CtaidZ:
+		return uint64(g.w.ctaid[s-ptx.CtaidX])
+	case s >= ptx.NCtaidX && s <= ptx.NCtaidZ:
+		return uint64(l.Grid[s-ptx.NCtaidX])
+	}
+	switch s {
+	case ptx.NSMID:
+		return uint64(max(l.Cores, 1))
+	case ptx.NWarpID:
+		return maxThreads / warpLanes
+	case ptx.DynamicSmem:
+		return uint64(l.SharedBytes)
+	case ptx.TotalSmem:
+		return uint64(len(g.w.shared))
+	case ptx.Clock, ptx.Clock64, ptx.GlobalTimer, ptx.GlobalTimerLo:
+		return uint64(time.Since(started))
+	case ptx.ClockHi, ptx.GlobalTimerHi:
+		return uint64(time.Since(started)) >> 32
+	}
+	return 0
+}

@@ -1,0 +1,214 @@
+package lane
+
+import (
+	"math/bits"
+
+	"pegasus/accel/ptx"
+)
+
+// warpOp is what a warp instruction needs to know.
+type warpOp struct {
+	mode   ptx.Mod
+	wide   bool
+	signed bool
+	member place // of the member mask, or nowhere
+}
+
+func (l *lowerer) shfl(in *ptx.Inst) {
+	o := &in.Args[0]
+	d, q := l.reg(o.Reg), place{}
+	if o.Pair != ptx.None {
+		q = l.reg(o.Pair)
+	}
+	op := &warpOp{mode: in.Mods.First(ptx.Idx, ptx.Up, ptx.Down, ptx.BFly)}
+	l.emit(instr{exec: runShfl, d: d, d2: q, a: l.src(&in.Args[1], in.Type), b: l.src(&in.Args[2], ptx.U32), c: l.src(&in.Args[3], ptx.U32), aux: op})
+}
+
+// runShfl executes shfl. All lanes read before any writes.
+func runShfl(g *group, in *instr) {
+	op := in.aux.(*warpOp)
+	ap, as := g.row(in.a)
+	bp, bs := g.row(in.b)
+	cp, cs := g.row(in.c)
+	d, _ := g.row(in.d)
+	var ok mask
+	t := &g.scratch[3]
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		b, c := int(get32(bp, bs, l)&31), get32(cp, cs, l)
+		segment, clamp := int(c>>8&31), int(c&31)
+		own := l % warpLanes
+		top, low := own&segment|clamp&^segment, own&segment
+		var j int
+		var in bool
+		switch op.mode {
+		case ptx.Up:
+			j = own - b
+			in = j >= top
+		case ptx.Down:
+			j = own + b
+			in = j <= top
+		case ptx.BFly:
+			j = own ^ b
+			in = j <= top
+		default:
+			j = low | b&^segment
+			in = j <= top
+		}
+		if !in {
+			j = own
+		} else {
+			ok[l>>6] |= 1 << (l & 63)
+		}
+		t[l] = uint64(get32(ap, as, l-own+j))
+	}
+	for _, l := range g.lanes() {
+		put32(d, int(l), uint32(t[l]))
+	}
+	if in.d2.kind == predicate {
+		g.preds[in.d2.slot].blend(&ok, &g.act.m)
+	}
+}
+
+func (l *lowerer) vote(in *ptx.Inst) {
+	a, not := l.pred(&in.Args[1])
+	if in.Args[0].Kind == ptx.Sink {
+		return
+	}
+	op := &warpOp{mode: in.Mods.First(ptx.Uni, ptx.All, ptx.Any, ptx.Ballot)}
+	if len(in.Args) > 2 {
+		op.member = l.src(&in.Args[2], ptx.U32)
+	}
+	l.emit(instr{exec: runVote, d: l.reg(in.Args[0].Reg), c: a, notC: not, aux: op})
+}
+
+func (l *lowerer) activemask(in *ptx.Inst) {
+	l.emit(instr{exec: runVote, d: l.dst(&in.Args[0], false), aux: &warpOp{mode: ptx.Ballot}})
+}
+
+// members is the part of a warp that takes part, as its first active lane says.
+func (g *group) members(op *warpOp, warp int, part uint32) uint32 {
+	if op.member.kind == nowhere {
+		return part
+	}
+	return part & g.scalar(op.member, warp*warpLanes+bits.TrailingZeros32(part))
+}
+
+func runVote(g *group, in *instr) {
+	op := in.aux.(*warpOp)
+	p := g.predicateOf(in.c, in.notC)
+	var out mask
+	d, _ := g.row(in.d)
+	for w := range maxLanes / warpLanes {
+		part := g.act.m.warp(w)
+		if part == 0 {
+			continue
+		}
+		m := g.members(op, w, part)
+		yes := p.warp(w) & m
+		var r bool
+		switch op.mode {
+		case ptx.All:
+			r = yes == m
+		case ptx.Any:
+			r = yes != 0
+		case ptx.Uni:
+			r = yes == m || yes == 0
+		default:
+			for rest := part; rest != 0; rest &= rest - 1 {
+				put32(d, w*warpLanes+bits.TrailingZeros32(rest), yes)
+			}
+		}
+		if r {
+			out.setWarp(w, part)
+		}
+	}
+	if in.d.kind == predicate {
+		g.preds[in.d.slot].blend(&out, &g.act.m)
+	}
+}
+
+func (l *lowerer) match(in *ptx.Inst) {
+	wide := in.Type.Size() == 8
+	op := &warpOp{mode: in.Mods.First(ptx.Any, ptx.All, ptx.Any), wide: wide, member: l.src(&in.Args[2], ptx.U32)}
+	l.emit(instr{exec: runMatch, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], in.Type), aux: op})
+}
+
+func runMatch(g *group, in *instr) {
+	op := in.aux.(*warpOp)
+	ap, as := g.row(in.a)
+	d, _ := g.row(in.d)
+	value := func(l int) uint64 {
+		if op.wide {
+			return get64(ap, as, l)
+		}
+		return uint64(get32(ap, as, l))
+	}
+	for w := range maxLanes / warpLanes {
+		part := g.act.m.warp(w)
+		if part == 0 {
+			continue
+		}
+		m := g.members(op, w, part)
+		for rest := part; rest != 0; rest &= rest - 1 {
+			l := w*warpLanes + bits.TrailingZeros32(rest)
+			var equal uint32
+			for x := m; x != 0; x &= x - 1 {
+				if o := bits.TrailingZeros32(x); value(w*warpLanes+o) == value(l) {
+					equal |= 1 << o
+				}
+			}
+			if op.mode == ptx.All && equal != m {
+				equal = 0
+			}
+			put32(d, l, equal)
+		}
+	}
+}
+
+func (l *lowerer) redux(in *ptx.Inst) {
+	op := &warpOp{mode: in.Mods.First(ptx.Add, ptx.Min, ptx.Max, ptx.And, ptx.Or, ptx.Xor), signed: in.Type.Signed(), member: l.src(&in.Args[2], ptx.U32)}
+	l.emit(instr{exec: runRedux, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], in.Type), aux: op})
+}
+
+func runRedux(g *group, in *instr) {
+	op := in.aux.(*warpOp)
+	ap, as := g.row(in.a)
+	d, _ := g.row(in.d)
+	for w := range maxLanes / warpLanes {
+		part := g.act.m.warp(w)
+		if part == 0 {
+			continue
+		}
+		var r uint32
+		started := false
+		for m := g.members(op, w, part); m != 0; m &= m - 1 {
+			v := get32(ap, as, w*warpLanes+bits.TrailingZeros32(m))
+			if !started {
+				r, started = v, true
+				continue
+			}
+			r = op.reduce(r, v)
+		}
+		for ; part != 0; part &= part - 1 {
+			put32(d, w*warpLanes+bits.TrailingZeros32(part), r)
+		}
+	}
+}
+
+func (op *warpOp) reduce(r, v uint32) uint32 {
+	switch op.mode {
+	case ptx.Min, ptx.Max:
+		if less(uint64(v), uint64(r), op.signed, false) == (op.mode == ptx.Min) {
+			return v
+		}
+		return r
+	case ptx.And:
+		return r & v
+	case ptx.Or:
+		return r | v
+	case ptx.Xor:
+		return r ^ v
+	}
+	return r + v
+}

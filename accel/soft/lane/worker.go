@@ -1,0 +1,315 @@
+package lane
+
+import (
+	"math/bits"
+
+	"pegasus/accel/ptx"
+)
+
+// worker runs blocks, one at a time. It is used by one goroutine at a time and
+// kept for later launches.
+type worker struct {
+	prog   *program
+	run    *run
+	groups []*group
+	dims   [3]uint32
+	ctaid  [3]uint32
+	live   int // threads of the block that have not ended
+
+	shared  []byte
+	local   []byte
+	cache   []region
+	bars    [16]barrier
+	waiting bool // some barrier has been used
+	texture struct {
+		handle uint64
+		t      *Texture
+		near   bool // may be read by Texture.near
+	}
+}
+
+// barrier is the state of one of a block's barriers.
+type barrier struct {
+	arrived int // threads
+	count   int // threads awaited; 0: all that live
+	used    bool
+	popc    int
+	ands    bool
+	ors     bool
+}
+
+// begin readies the worker for a launch.
+func (w *worker) begin(r *run) {
+	w.run = r
+	l := r.launch
+	if w.dims != l.Block {
+		w.dims = l.Block
+		w.groups = w.groups[:0]
+		threads := int(l.Block[0] * l.Block[1] * l.Block[2])
+		for first := 0; first < threads; first += maxLanes {
+			w.groups = append(w.groups, newGroup(w, first, min(maxLanes, threads-first)))
+		}
+		w.local = nil
+		if w.prog.local > 0 {
+			w.local = make([]byte, threads*w.prog.local)
+		}
+	}
+	size := (w.prog.shared+15)&^15 + int(l.SharedBytes)
+	if cap(w.shared) < size {
+		w.shared = make([]byte, size)
+	}
+	w.shared = w.shared[:size]
+	clear(w.cache)
+	w.texture.t = nil
+}
+
+// end drops what belongs to the launch.
+func (w *worker) end() {
+	w.run = nil
+	clear(w.cache)
+	w.texture.t = nil
+}
+
+// block runs one block to its end.
+func (w *worker) block(n uint64) *Fault {
+	l := w.run.launch
+	x, y := uint64(l.Grid[0]), uint64(l.Grid[1])
+	w.ctaid = [3]uint32{uint32(n % x), uint32(n / x % y), uint32(n / x / y)}
+	w.live = int(l.Block[0] * l.Block[1] * l.Block[2])
+	if w.waiting {
+		w.bars, w.waiting = [16]barrier{}, false
+	}
+	clear(w.shared)
+	for _, g := range w.groups {
+		g.begin(l.Block)
+	}
+	for w.live > 0 {
+		ran := false
+		for _, g := range w.groups {
+			if g.step() {
+				ran = true
+			}
+			if g.fault != nil {
+				return g.fault
+			}
+		}
+		if w.live > 0 && w.run.cancelled() {
+			return w.timeout()
+		}
+		if !ran && w.live > 0 && !w.unstick() {
+			return w.newFault(ptx.ErrLaunchFailed, 0, w.stuckLine(), "deadlock: every thread waits at a barrier that cannot complete")
+		}
+	}
+	return nil
+}
+
+// unstick lets threads go on that wait at joins for threads at barriers.
+func (w *worker) unstick() bool {
+	for _, g := range w.groups {
+		if g.release() {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *worker) stuckLine() int {
+	for _, g := range w.groups {
+		for _, f := range g.frags {
+			if f.bar >= 0 {
+				return int(w.prog.blocks[f.bar].line)
+			}
+		}
+	}
+	return 0
+}
+
+func (w *worker) newFault(result int32, addr uint64, line int, msg string) *Fault {
+	return &Fault{Result: result, Kernel: w.prog.fn.Name, Block: w.ctaid, Addr: addr, Line: line, Msg: msg}
+}
+
+func (w *worker) timeout() *Fault {
+	return w.newFault(ptx.ErrLaunchTimeout, 0, 0, "cancelled")
+}
+
+// ended takes threads off those that barriers wait for.
+func (w *worker) ended(n int) {
+	w.live -= n
+	if !w.waiting {
+		return
+	}
+	for id := range w.bars {
+		if b := &w.bars[id]; b.used && w.full(b) {
+			w.open(int32(id))
+		}
+	}
+}
+
+func (w *worker) full(b *barrier) bool {
+	if b.count == 0 {
+		return b.arrived >= w.live && b.arrived > 0
+	}
+	return b.arrived >= b.count
+}
+
+// arrive brings a fragment to a barrier; it says whether the fragment waits
+// there or was merged with others.
+func (g *group) arrive(f *fragment, b *block) (gone bool) {
+	m := g.taken(f, b)
+	if m != f.m {
+		return g.arrivePart(f, b, m)
+	}
+	w, op := g.w, b.bar
+	lane := g.act.lo
+	id := g.scalar(op.id, lane)
+	if id >= uint32(len(w.bars)) {
+		g.fail(&instr{line: b.line}, lane, ptx.ErrLaunchFailed, 0, "barrier number is above 15")
+		return true
+	}
+	count := 0
+	if op.count.kind != nowhere {
+		if count = int(g.scalar(op.count, lane)); count == 0 || count%warpLanes != 0 {
+			g.fail(&instr{line: b.line}, lane, ptx.ErrLaunchFailed, 0, "thread count of a barrier is not a multiple of 32")
+			return true
+		}
+	}
+	bar := &w.bars[id]
+	w.waiting = true
+	if !bar.used {
+		*bar = barrier{used: true, count: count, ands: true}
+	}
+	bar.arrived += g.arriving(&m, count > 0)
+	if op.red != ptx.RN {
+		p := g.predicateOf(op.p, op.not)
+		yes := m.and(&p)
+		bar.popc += yes.count()
+		bar.ands = bar.ands && yes == m
+		bar.ors = bar.ors || !yes.empty()
+	}
+	full := w.full(bar)
+	f.pc = b.next
+	if op.arrive {
+		if full {
+			w.open(int32(id))
+		}
+		return false
+	}
+	wait := *f
+	wait.bar, wait.id = g.blockIndex(b), int32(id)
+	g.frags = append(g.frags, wait)
+	if full {
+		w.open(int32(id))
+	}
+	return true
+}
+
+// arrivePart handles a guarded barrier that only some threads come to: the others go on.
+func (g *group) arrivePart(f *fragment, b *block, m mask) bool {
+	if m.empty() {
+		f.pc = b.next
+		return false
+	}
+	rest := *f
+	rest.m = f.m.without(&m)
+	rest.pc = b.next
+	g.frags = append(g.frags, rest)
+	part := *f
+	part.m = m
+	g.act.set(&m)
+	if !g.arrive(&part, b) {
+		g.frags = append(g.frags, part)
+	}
+	return true
+}
+
+func (g *group) blockIndex(b *block) int32 { return b.next - 1 }
+
+// arriving counts threads as a barrier does: with an explicit count, a warp
+// whose living threads are all there counts fully.
+func (g *group) arriving(m *mask, warps bool) int {
+	if !warps {
+		return m.count()
+	}
+	n := 0
+	for i := range maxLanes / warpLanes {
+		switch part := m.warp(i); {
+		case part == 0:
+		case part == g.live.warp(i):
+			n += warpLanes
+		default:
+			n += bits.OnesCount32(part)
+		}
+	}
+	return n
+}
+
+// open lets everything go that waits at a barrier. Threads of a group that
+// go on from the same place go on together.
+func (w *worker) open(id int32) {
+	bar := w.bars[id]
+	w.bars[id] = barrier{}
+	for _, g := range w.groups {
+		g.leave(id, &bar)
+	}
+}
+
+func (g *group) leave(id int32, bar *barrier) {
+	kept := g.frags[:0]
+	var merged [4]fragment // almost always one
+	n := 0
+	for _, f := range g.frags {
+		if f.bar < 0 || f.id != id {
+			kept = append(kept, f)
+			continue
+		}
+		g.reduce(&f, bar)
+		f.bar = -1
+		k := 0
+		for k < n && (merged[k].pc != f.pc || merged[k].join != f.join) {
+			k++
+		}
+		switch {
+		case k < n:
+			merged[k].m = merged[k].m.or(&f.m)
+		case n < len(merged):
+			merged[n] = f
+			n++
+		default:
+			kept = append(kept, f)
+		}
+	}
+	g.frags = append(kept, merged[:n]...)
+}
+
+// reduce gives the threads of a fragment the result of bar.red.
+func (g *group) reduce(f *fragment, bar *barrier) {
+	op := g.w.prog.blocks[f.bar].bar
+	var yes bool
+	switch op.red {
+	case ptx.Popc:
+		for l := range maxLanes {
+			if f.m.has(l) {
+				d, _ := g.row(op.d)
+				put32(d, l, uint32(bar.popc))
+			}
+		}
+		return
+	case ptx.And:
+		yes = bar.ands
+	case ptx.Or:
+		yes = bar.ors
+	default:
+		return
+	}
+	var r mask
+	if yes {
+		r = f.m
+	}
+	g.preds[op.d.slot].blend(&r, &f.m)
+}
+
+// scalar reads a 32-bit operand of one lane.
+func (g *group) scalar(p place, lane int) uint32 {
+	q, step := g.row(p)
+	return get32(q, step, lane)
+}

@@ -1,0 +1,142 @@
+package soft
+
+import (
+	"fmt"
+	"strconv"
+
+	"pegasus/accel"
+	"pegasus/accel/soft/engine"
+	"pegasus/accel/soft/lane"
+	"pegasus/cuda"
+)
+
+// Limits of a launch, as the attributes say.
+const (
+	maxBlockThreads = 1024
+	maxBlockX       = 1024
+	maxBlockZ       = 64
+	maxGridX        = 1<<31 - 1
+	maxGridYZ       = 65535
+	maxShared       = 48 << 10 // a block, unless the function was told to take more
+	maxSharedOptin  = 64 << 10
+)
+
+// code is a kernel that can be run.
+type code interface {
+	run(*run) *fault
+	// independent says that a launch waits for no other work.
+	independent() bool
+}
+
+// run is one execution of a kernel. It must end soon after Cancel is set.
+type run struct{ lane.Launch }
+
+// fault is what ended a kernel early.
+type fault struct {
+	result  cuda.Result
+	block   [3]uint32
+	thread  [3]uint32
+	address uint64
+	line    int
+	message string
+}
+
+// launch is a checked kernel launch.
+type launch struct {
+	function    *function
+	grid, block [3]uint32
+	shared      uint32
+	params      []byte // the node's own copy
+}
+
+// launch queues a kernel.
+func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Result {
+	m, ok := w.Module.(*Module)
+	if !ok || m.ctx != c || m.unloaded || w.Function < 0 || w.Function >= len(m.functions) {
+		return cuda.ErrorInvalidHandle
+	}
+	f := &m.functions[w.Function]
+	if r := f.check(w); r != cuda.Success {
+		return r
+	}
+	d := c.dev
+	d.mu.Lock()
+	n := d.newNode(c, kernelNode)
+	n.class, n.engine, n.done = accel.Compute, engine.Compute, done
+	l := &n.launch
+	l.function, l.grid, l.block, l.shared = f, w.Grid, w.Block, w.SharedBytes
+	l.params = append(l.params[:0], w.Params[:f.layout.ParamBytes]...)
+	s.append(n)
+	if !d.brief(l) || !d.executors[engine.Compute].inline(n) {
+		d.submit(n)
+	}
+	return cuda.Success
+}
+
+// briefNs is up to when the submitter runs a kernel itself if the engine is
+// idle: to wake the executor, and other cores for a part of the blocks, takes longer.
+const briefNs = 25_000
+
+// brief says whether a launch is expected to take less than briefNs, and needs nobody else to end.
+func (d *Device) brief(l *launch) bool {
+	ns := d.history.predict(l)
+	return ns > 0 && ns <= briefNs && l.function.code.independent()
+}
+
+// check refuses what the hardware would refuse.
+func (f *function) check(w *accel.Launch) cuda.Result {
+	g, b := w.Grid, w.Block
+	if g[0] == 0 || g[1] == 0 || g[2] == 0 || g[0] > maxGridX || g[1] > maxGridYZ || g[2] > maxGridYZ ||
+		b[0] == 0 || b[1] == 0 || b[2] == 0 || b[0] > maxBlockX || b[1] > maxBlockX || b[2] > maxBlockZ {
+		return cuda.ErrorInvalidValue
+	}
+	if b[0]*b[1]*b[2] > uint32(f.layout.MaxThreads) {
+		return cuda.ErrorInvalidValue
+	}
+	if q := f.required; q[0] != 0 && q != b {
+		return cuda.ErrorInvalidValue
+	}
+	if uint64(f.layout.StaticShared)+uint64(w.SharedBytes) > maxSharedOptin {
+		return cuda.ErrorInvalidValue
+	}
+	if uint64(len(w.Params)) < uint64(f.layout.ParamBytes) {
+		return cuda.ErrorInvalidValue
+	}
+	return cuda.Success
+}
+
+// kernel runs a node's kernel with the token held since then.
+func (e *executor) kernel(n *node, since int64) cuda.Result {
+	d, l := e.dev, &n.launch
+	d.watchdog.begin(since)
+	e.kernelRun.Launch = lane.Launch{
+		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Params: l.params,
+		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: n.ctx.textureOf, Stdout: d.config.Stdout,
+	}
+	if n.inline {
+		e.kernelRun.Cores = 1
+	}
+	f := l.function.code.run(&e.kernelRun)
+	d.watchdog.end()
+	switch {
+	case !e.timely.Load():
+		f = &fault{result: cuda.ErrorLaunchTimeout, message: "ran longer than the kernel timeout"}
+	case n.ctx.destroyedNow():
+		return n.ctx.Err()
+	case d.aborted.Load():
+		n.ctx.fail(cuda.ErrorContextIsDestroyed)
+		return n.ctx.Err()
+	case f == nil:
+		d.history.learn(l, d.clock()-since)
+		return n.ctx.Err()
+	}
+	n.ctx.fail(f.result)
+	d.log.Warn("kernel ended", "kernel", l.function.layout.Name, "result", f.result.Name(), "reason", f.message,
+		"block", dim(f.block), "thread", dim(f.thread), "address", hex(f.address), "line", f.line)
+	return n.ctx.Err()
+}
+
+func (c *Context) destroyedNow() bool { return c.Err() == cuda.ErrorContextIsDestroyed }
+
+func dim(d [3]uint32) string { return fmt.Sprintf("%d,%d,%d", d[0], d[1], d[2]) }
+func hex(a uint64) string    { return "0x" + strconv.FormatUint(a, 16) }

@@ -1,0 +1,29 @@
+package soft
+
+import "pegasus/cuda"
+
+// limits are the values of CUlimit that a context has, by number.
+type limits [7]uint64
+
+var defaultLimits = limits{
+	1024,    // CU_LIMIT_STACK_SIZE
+	1 << 20, // CU_LIMIT_PRINTF_FIFO_SIZE
+	8 << 20, // CU_LIMIT_MALLOC_HEAP_SIZE
+	2,       // CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
+	2048,    // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
+	128,     // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
+	0,       // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+}
+
+// greatest are the values that a limit is cut to.
+var greatest = limits{512 << 10, 64 << 20, 1 << 30, 24, 1 << 20, 128, 0}
+
+// SetLimit sets a CUlimit and returns the value in force. The limits are accepted and reported;
+// the lane engine sizes stacks and output by itself.
+func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
+	if limit >= uint32(len(c.limits)) {
+		return 0, cuda.ErrorUnsupportedLimit
+	}
+	c.limits[limit] = min(value, greatest[limit])
+	return c.limits[limit], cuda.Success
+}

@@ -1,0 +1,119 @@
+package soft
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"pegasus/accel"
+	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane"
+	"pegasus/accel/soft/memory"
+	"pegasus/cuda"
+)
+
+// LoadModule loads PTX text. Machine code for real devices is refused with
+// cuda.ErrorNoBinaryForGPU, anything else with cuda.ErrorInvalidImage.
+func (c *Context) LoadModule(image []byte) (accel.Module, string, cuda.Result) {
+	if r := c.Err(); r != cuda.Success {
+		return nil, "", r
+	}
+	switch {
+	case bytes.HasPrefix(image, []byte("\x7fELF")):
+		return nil, "the image has machine code for a GPU and no PTX, which the software accelerator needs", cuda.ErrorNoBinaryForGPU
+	case !looksLikeText(image):
+		return nil, "the image is neither PTX text nor of a known format", cuda.ErrorInvalidImage
+	}
+	if i := bytes.IndexByte(image, 0); i >= 0 {
+		image = image[:i]
+	}
+	m := &Module{ctx: c}
+	log, r := m.compile(image)
+	if r != cuda.Success {
+		m.Unload()
+		return nil, log, r
+	}
+	return m, log, cuda.Success
+}
+
+// looksLikeText says whether an image begins with printable characters.
+func looksLikeText(image []byte) bool {
+	for _, b := range image[:min(len(image), 16)] {
+		if b != '\t' && b != '\n' && b != '\r' && (b < ' ' || b > '~') {
+			return false
+		}
+	}
+	return len(image) > 0 && image[0] != 0
+}
+
+// compile makes the image's kernels ready to run and places its variables.
+func (m *Module) compile(image []byte) (log string, r cuda.Result) {
+	parsed, err := ptx.Parse(image)
+	if err != nil {
+		return failure(err, cuda.ErrorInvalidPTX)
+	}
+	placed, err := lane.Load(parsed, m.place)
+	if err != nil {
+		return failure(err, cuda.ErrorInvalidPTX)
+	}
+	m.layout.Functions = make([]cuda.FunctionLayout, len(parsed.Kernels))
+	m.functions = make([]function, len(parsed.Kernels))
+	for i, f := range parsed.Kernels {
+		k, err := placed.Kernel(f.Name)
+		if err != nil {
+			return failure(err, cuda.ErrorInvalidPTX)
+		}
+		m.layout.Functions[i] = layoutFunction(parsed, f)
+		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, code: laneCode{k}}
+	}
+	for _, v := range parsed.Globals {
+		if addr, size, ok := placed.Global(v.Name); ok {
+			m.layout.Globals = append(m.layout.Globals, cuda.GlobalLayout{Name: v.Name, Address: addr, Size: size})
+		}
+	}
+	return "", cuda.Success
+}
+
+// failure turns an error of the compiler into a log and a result.
+func failure(err error, otherwise cuda.Result) (log string, r cuda.Result) {
+	var p *ptx.Error
+	var full noMemory
+	switch {
+	case errors.As(err, &full):
+		return err.Error(), cuda.Result(full)
+	case errors.As(err, &p):
+		return err.Error(), cuda.Result(p.Result)
+	}
+	return err.Error(), otherwise
+}
+
+// noMemory is why a variable could not be placed.
+type noMemory cuda.Result
+
+func (n noMemory) Error() string { return cuda.Result(n).Name() }
+
+// place allocates a module variable.
+func (m *Module) place(size, align uint64) (uint64, []byte, error) {
+	if align > memory.Granule {
+		return 0, nil, fmt.Errorf("alignment of %d bytes", align)
+	}
+	addr, r := m.ctx.take(size, true)
+	if r != cuda.Success {
+		return 0, nil, noMemory(r)
+	}
+	m.memory = append(m.memory, addr)
+	return addr, m.ctx.dev.space.Raw(addr, size), nil
+}
+
+// laneCode is a kernel of the lane engine.
+type laneCode struct{ kernel *lane.Kernel }
+
+func (k laneCode) independent() bool { return k.kernel.Independent() }
+
+func (k laneCode) run(r *run) *fault {
+	f := k.kernel.Run(&r.Launch)
+	if f == nil {
+		return nil
+	}
+	return &fault{result: cuda.Result(f.Result), block: f.Block, thread: f.Thread, address: f.Addr, line: f.Line, message: f.Msg}
+}

@@ -1,0 +1,218 @@
+// Package memory is the device memory of a software accelerator in one worker
+// process: allocations at addresses that are the same for guest, device and
+// host. It lies in slabs, each a memfd of its own, mapped into the slice of the
+// address space that the worker was given. Pages exist once they are touched.
+//
+// Any goroutine may allocate, free, and look addresses up; looking up takes no
+// locks, since kernels do it all the time. What an allocation held is gone before
+// another gets its place.
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Granule is the alignment of allocations, and what their sizes are rounded up to.
+	Granule = 512
+	// SlabSize is the alignment of a space and the unit of its slabs.
+	SlabSize = 64 << 20
+
+	chunkSize = 64 << 10  // step of the address table
+	punchSize = 256 << 10 // freed pages are given back from this size on, smaller pieces are cleared
+	pageSize  = 4096
+)
+
+// ErrAddress is returned by Free for an address that Alloc did not return.
+var ErrAddress = errors.New("not the address of an allocation")
+
+// Span is the address range of one allocation.
+type Span struct{ Start, End uint64 }
+
+// Space is a device address space.
+type Space struct {
+	base, size uint64
+	reserved   bool                   // by the caller, who keeps the range
+	slabs      []atomic.Pointer[slab] // by (address - base) / SlabSize
+	host       Span
+	hostMem    []byte
+
+	mu    sync.Mutex
+	runs  *extents // slabs in the slice
+	order []*slab  // where to look for room, the latest first
+	empty int      // slabs of one unit without an allocation
+}
+
+// slab is a mapped memfd. Its chunk table holds, for each 64 KiB, the visible
+// allocations that touch it; a slice in the table is never changed, only replaced.
+type slab struct {
+	run    *extent
+	fd     int
+	mem    []byte
+	inside *extents
+	count  int
+	chunks []atomic.Pointer[[]Span]
+}
+
+// New makes a space of size bytes at base, both multiples of SlabSize. reserved
+// says that the caller has reserved the range already; else it must be unused.
+func New(base, size uint64, reserved bool) (*Space, error) {
+	if base%SlabSize != 0 || size%SlabSize != 0 || size == 0 || base+size < base {
+		return nil, fmt.Errorf("device memory at %#x, %d bytes: want multiples of %d", base, size, SlabSize)
+	}
+	if err := reserve(base, size, reserved); err != nil {
+		return nil, fmt.Errorf("reserve %d bytes of addresses at %#x: %w", size, base, err)
+	}
+	return &Space{
+		base: base, size: size, reserved: reserved,
+		slabs: make([]atomic.Pointer[slab], size/SlabSize),
+		runs:  newExtents(base, size, SlabSize),
+	}, nil
+}
+
+// SetHost makes host memory that lies at the address base findable, as one
+// allocation. It must be called before anything looks an address up.
+func (s *Space) SetHost(base uint64, mem []byte) {
+	s.host, s.hostMem = Span{base, base + uint64(len(mem))}, mem
+}
+
+// Alloc returns the address of n bytes of zeroed memory. Only Raw reaches memory
+// that is not visible: neither kernels nor the guest's copies do.
+func (s *Space) Alloc(n uint64, visible bool) (uint64, error) {
+	if n == 0 || n > s.size {
+		return 0, unix.ENOMEM
+	}
+	n = RoundUp(n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.order) - 1; i >= 0; i-- {
+		if x := s.order[i].inside.alloc(n); x != nil {
+			s.order[i].took(s, x, visible)
+			return x.start, nil
+		}
+	}
+	l, err := s.newSlab(n)
+	if err != nil {
+		return 0, err
+	}
+	x := l.inside.alloc(n)
+	l.took(s, x, visible)
+	return x.start, nil
+}
+
+// RoundUp is the size that an allocation of n bytes is accounted with.
+func RoundUp(n uint64) uint64 { return (n + Granule - 1) &^ (Granule - 1) }
+
+// took accounts a new extent of the slab.
+func (l *slab) took(s *Space, x *extent, visible bool) {
+	if l.count == 0 && l.run.size == SlabSize {
+		s.empty--
+	}
+	l.count++
+	if x.visible = visible; visible {
+		l.show(Span{x.start, x.start + x.size})
+	}
+}
+
+func (s *Space) newSlab(n uint64) (*slab, error) {
+	run := s.runs.alloc((n + SlabSize - 1) &^ (SlabSize - 1))
+	if run == nil {
+		return nil, unix.ENOMEM
+	}
+	fd, mem, err := mapSlab(run.start, run.size)
+	if err != nil {
+		s.runs.release(run)
+		return nil, fmt.Errorf("slab: %w", err)
+	}
+	l := &slab{run: run, fd: fd, mem: mem, inside: newExtents(run.start, run.size, Granule)}
+	l.chunks = make([]atomic.Pointer[[]Span], run.size/chunkSize)
+	for a := run.start; a < run.start+run.size; a += SlabSize {
+		s.slabs[(a-s.base)/SlabSize].Store(l)
+	}
+	if run.size == SlabSize {
+		s.empty++
+	}
+	s.order = append(s.order, l)
+	return l, nil
+}
+
+// Free clears the allocation at addr and makes its place available, and says how large it was.
+func (s *Space) Free(addr uint64) (uint64, error) {
+	l := s.at(addr)
+	if l == nil {
+		return 0, ErrAddress
+	}
+	s.mu.Lock()
+	x := l.inside.used[addr]
+	if x == nil {
+		s.mu.Unlock()
+		return 0, ErrAddress
+	}
+	n := x.size
+	if x.visible {
+		l.hide(Span{addr, addr + n})
+	}
+	s.mu.Unlock()
+	if err := l.wipe(addr-l.run.start, n); err != nil {
+		return 0, fmt.Errorf("clear %d bytes of device memory: %w", n, err) // stays taken: better lost than shown
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.inside.release(x)
+	if l.count--; l.count == 0 {
+		s.emptied(l)
+	}
+	return n, nil
+}
+
+// emptied drops a slab without allocations, or keeps it if it is the only small one.
+func (s *Space) emptied(l *slab) {
+	if l.run.size == SlabSize && s.empty == 0 {
+		s.empty++
+		return
+	}
+	for a := l.run.start; a < l.run.start+l.run.size; a += SlabSize {
+		s.slabs[(a-s.base)/SlabSize].Store(nil)
+	}
+	for i := range s.order {
+		if s.order[i] == l {
+			s.order = append(s.order[:i], s.order[i+1:]...)
+			break
+		}
+	}
+	if unmapSlab(l) == nil {
+		s.runs.release(l.run)
+	}
+}
+
+// wipe makes n bytes at offset off read as zero: whole pages are given back, the rest is cleared.
+func (l *slab) wipe(off, n uint64) error {
+	if n < punchSize {
+		clear(l.mem[off : off+n])
+		return nil
+	}
+	from, to := (off+pageSize-1)&^(pageSize-1), (off+n)&^(pageSize-1)
+	clear(l.mem[off:from])
+	clear(l.mem[to : off+n])
+	return unix.Fallocate(l.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(from), int64(to-from))
+}
+
+// Close unmaps everything. No address of the space may be in use.
+func (s *Space) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.order {
+		unix.Close(l.fd)
+	}
+	s.order = nil
+	clear(s.slabs)
+	if s.reserved {
+		return reserve(s.base, s.size, true)
+	}
+	return unreserve(s.base, s.size)
+}

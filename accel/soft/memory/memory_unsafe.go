@@ -1,0 +1,73 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const mapFixedNoReplace = 0x100000
+
+// mapAt maps at a fixed address. Addresses of a space hold no Go memory: they
+// were unused when the space reserved them, so no mapping of Go's is replaced.
+func mapAt(addr, size uint64, prot, flags, fd int) error {
+	got, _, e := unix.Syscall6(unix.SYS_MMAP, uintptr(addr), uintptr(size), uintptr(prot), uintptr(flags), uintptr(fd), 0)
+	if e != 0 {
+		return e
+	}
+	if uint64(got) != addr { // a kernel that doesn't know the flag takes the address as a hint
+		unix.Syscall(unix.SYS_MUNMAP, got, uintptr(size), 0)
+		return unix.EEXIST
+	}
+	return nil
+}
+
+// reserve makes [base, base+size) inaccessible and ours.
+func reserve(base, size uint64, reserved bool) error {
+	fixed := mapFixedNoReplace
+	if reserved {
+		fixed = unix.MAP_FIXED
+	}
+	return mapAt(base, size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE|fixed, -1)
+}
+
+func unreserve(base, size uint64) error {
+	_, _, e := unix.Syscall(unix.SYS_MUNMAP, uintptr(base), uintptr(size), 0)
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+// mapSlab makes a memfd of size bytes and maps it over a reserved range.
+func mapSlab(addr, size uint64) (fd int, mem []byte, err error) {
+	fd, err = unix.MemfdCreate("pegasus-device-memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, nil, err
+	}
+	if err = unix.Ftruncate(fd, int64(size)); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err == nil {
+		err = mapAt(addr, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED, fd)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, nil, fmt.Errorf("map %d bytes at %#x: %w", size, addr, err)
+	}
+	return fd, bytesAt(addr, size), nil
+}
+
+// bytesAt is the mapped memory at addr. It is not Go's, so the collector does
+// not care; it goes through a pointer to the number because there is no other
+// way to say that an address is one.
+func bytesAt(addr, size uint64) []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size)
+}
+
+// unmapSlab makes the slab's range inaccessible again and lets its memory go.
+func unmapSlab(l *slab) error {
+	return errors.Join(reserve(l.run.start, l.run.size, true), unix.Close(l.fd))
+}

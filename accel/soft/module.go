@@ -1,0 +1,35 @@
+package soft
+
+import (
+	"pegasus/cuda"
+)
+
+// Module is a loaded image. Its functions stay valid while work refers to them.
+type Module struct {
+	ctx       *Context
+	layout    cuda.ModuleLayout
+	functions []function
+	memory    []uint64 // addresses of its variables' allocations
+	unloaded  bool
+}
+
+// function is one kernel of a module.
+type function struct {
+	layout   *cuda.FunctionLayout
+	required [3]uint32 // .reqntid, zero if absent
+	code     code
+}
+
+// Layout says what the module offers.
+func (m *Module) Layout() *cuda.ModuleLayout { return &m.layout }
+
+// Unload releases the module once the work submitted before has ended.
+func (m *Module) Unload() {
+	if m.unloaded {
+		return
+	}
+	m.unloaded = true
+	for _, addr := range m.memory {
+		m.ctx.drop(addr, nil)
+	}
+}

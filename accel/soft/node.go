@@ -1,0 +1,195 @@
+package soft
+
+import (
+	"pegasus/accel"
+	"pegasus/accel/soft/engine"
+	"pegasus/cuda"
+)
+
+// kind says what a node does when its turn has come.
+type kind uint8
+
+const (
+	kernelNode kind = iota // the engines' work
+	copyNode
+	fillNode
+	recordNode // completes an event
+	waitNode   // only holds back what follows
+	hostNode   // waits for the guest's function
+	actionNode // calls then
+)
+
+// node is one piece of work, from its submission until it has ended. Its
+// followers wait for it; when waits is zero it goes to its engine's queue, or
+// ends at once if it needs no engine. Ended nodes are used again.
+type node struct {
+	kind   kind
+	class  accel.Class
+	engine engine.Token
+	urgent bool // of a stream with high priority
+	inline bool // executed by its submitter
+	ctx    *Context
+	stream *Stream // nil: holds nothing back by itself
+	next   *node   // in a queue, or spare
+
+	waits     int
+	followers []*node
+
+	launch launch
+	copy   boxCopy
+	fill   boxFill
+	event  *Event
+	due    func(cuda.Result, func())
+	then   func(cuda.Result)
+	done   accel.Done
+}
+
+// newNode returns an empty node of the context. d.mu is held.
+func (d *Device) newNode(c *Context, k kind) *node {
+	n := d.spare
+	if n == nil {
+		n = new(node)
+	} else {
+		d.spare = n.next
+		n.next = nil
+	}
+	n.kind, n.ctx = k, c
+	c.live++
+	d.queued.Add(1)
+	return n
+}
+
+// What a node that is used again may keep.
+const (
+	keptFollowers = 64
+	keptParams    = 1024
+)
+
+// recycle takes back a node that has ended. d.mu is held.
+func (d *Device) recycle(n *node) {
+	followers, params := n.followers[:0], n.launch.params[:0]
+	if cap(followers) > keptFollowers {
+		followers = nil
+	}
+	if cap(params) > keptParams {
+		params = nil
+	}
+	*n = node{followers: followers, next: d.spare}
+	n.launch.params = params
+	d.spare = n
+}
+
+// after makes n wait for x, if that has not ended. d.mu is held.
+func (n *node) after(x *node) {
+	if x != nil && x != n {
+		x.followers = append(x.followers, n)
+		n.waits++
+		n.ctx.dev.queued.Add(1)
+	}
+}
+
+// nodeQueue is a list of nodes in order.
+type nodeQueue struct{ head, tail *node }
+
+func (q *nodeQueue) push(n *node) {
+	if q.head == nil {
+		q.head = n
+	} else {
+		q.tail.next = n
+	}
+	q.tail = n
+}
+
+func (q *nodeQueue) pop() *node {
+	n := q.head
+	if n != nil {
+		q.head = n.next
+		n.next = nil
+	}
+	return n
+}
+
+// submit starts a node whose dependencies are set. d.mu is held, and released.
+func (d *Device) submit(n *node) {
+	if n.waits > 0 {
+		d.mu.Unlock()
+		return
+	}
+	var ready nodeQueue
+	d.ready(n, &ready)
+	d.mu.Unlock()
+	if ready.head != nil {
+		d.settle(ready.pop(), &ready)
+	}
+}
+
+// ready sends a node that waits for nothing on its way: to its engine, or to ready. d.mu is held.
+func (d *Device) ready(n *node, ready *nodeQueue) {
+	if n.kind <= fillNode {
+		d.executors[n.engine].enqueue(n)
+		return
+	}
+	ready.push(n)
+}
+
+// settle ends n, which needs no engine, and everything that this makes ready and needs none.
+func (d *Device) settle(n *node, ready *nodeQueue) {
+	for n != nil {
+		r := n.ctx.Err()
+		if n.kind == hostNode && !d.callHost(n, r) {
+			n = ready.pop() // it ends when the guest says so
+			continue
+		}
+		d.end(n, r, accel.Usage{Class: n.class}, nil, ready)
+		n = ready.pop()
+	}
+}
+
+// finish ends a node that an executor (or, with nil, a host function) has done.
+func (d *Device) finish(n *node, r cuda.Result, u accel.Usage, e *executor) {
+	var ready nodeQueue
+	d.end(n, r, u, e, &ready)
+	if ready.head != nil {
+		d.settle(ready.pop(), &ready)
+	}
+}
+
+// end tells who is to know that n has ended, then lets its followers go: so
+// whoever hears of a later piece of work has heard of the earlier.
+func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *nodeQueue) {
+	var at int64
+	if n.kind == recordNode {
+		at = d.clock()
+	}
+	if n.done != nil {
+		n.done(r, u)
+	}
+	if n.then != nil {
+		n.then(r)
+	}
+	d.mu.Lock()
+	if n.kind == recordNode {
+		n.event.completed(n, at)
+	}
+	if n.stream != nil && n.stream.last == n {
+		n.stream.last = nil
+		n.ctx.active.remove(n.stream)
+	}
+	for _, f := range n.followers {
+		if f.waits--; f.waits == 0 {
+			d.ready(f, ready)
+		}
+	}
+	if e != nil {
+		e.ended()
+	}
+	c := n.ctx
+	d.queued.Add(-1 - int64(len(n.followers)))
+	d.recycle(n)
+	c.live--
+	last := c.live == 0 && c.destroyed != nil
+	d.mu.Unlock()
+	if last {
+		c.dissolve()
+	}
+}

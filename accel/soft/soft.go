@@ -1,0 +1,236 @@
+// Package soft is an accelerator made of the host's CPU cores: it runs PTX
+// kernels, has device memory of its own, and behaves as CUDA says that a device
+// does. A worker process opens one Device for its guest process.
+//
+// All workers of an accelerator share its engines (package engine): "one
+// accelerator" means one, whatever the number of processes. A Device has one
+// executor per engine; each takes the engine's token round every piece of work,
+// and reports the time that the token was held. Kernels, fills and copies inside
+// the device use the compute engine, since all of them are made of the same cores;
+// copies to and from host memory use an engine each.
+//
+// What the guest asks for is checked here when it is submitted; its kernels'
+// accesses are checked by the lane engine, against the allocations.
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"pegasus/accel"
+	"pegasus/accel/soft/engine"
+	"pegasus/accel/soft/memory"
+	"pegasus/cuda"
+)
+
+// Config says what device to open, and whom to ask and tell.
+type Config struct {
+	Name   string // the accelerator's, from the configuration; names its stable UUID
+	Cores  int    // goroutines that run a kernel; 0 for all cores
+	Memory uint64 // bytes of device memory; 0 for what the engine page says
+
+	// KernelTimeout ends a kernel that has run for so long (ns); 0 never does.
+	KernelTimeout int64
+	// OnTimeout is called when a kernel has to be ended, before it has ended. It must not block.
+	OnTimeout func()
+
+	// Engine is the page that all workers of the accelerator share; nil makes
+	// a private one. It stays the caller's.
+	Engine *engine.Page
+
+	// Device memory has addresses in [DeviceBase, +DeviceBytes), multiples of
+	// memory.SlabSize. Reserved says that the range is reserved already (PROT_NONE).
+	DeviceBase, DeviceBytes uint64
+	Reserved                bool
+
+	// Arena is host memory that kernels may address at ArenaBase, where it must
+	// lie in this process too; 0 if the guest could not map it at the same address.
+	Arena     []byte
+	ArenaBase uint64
+
+	// Quota is asked before device memory is taken (delta > 0), and told when it
+	// is given back (delta < 0; the answer is ignored). nil allows everything.
+	Quota func(delta int64) bool
+
+	Clock  func() int64 // CLOCK_MONOTONIC, ns; nil for engine.Now
+	Stdout io.Writer    // what kernels print; nil discards it
+	Log    *slog.Logger // one line per fault; nil for none
+}
+
+// Device is an open software accelerator.
+type Device struct {
+	config Config
+	page   *engine.Page
+	worker *engine.Worker
+	space  *memory.Space
+	clock  func() int64
+	log    *slog.Logger
+
+	executors [engine.NumTokens]*executor
+	running   sync.WaitGroup // executors
+	watchdog  watchdog
+	history   history
+
+	mu        sync.Mutex // guards what follows, contexts, streams, events and nodes
+	freed     sync.Cond  // a context's pending frees became fewer
+	spare     *node
+	hostFuncs int // submitted and not finished
+	contexts  map[*Context]struct{}
+	queued    atomic.Int64 // nodes that have not ended, and waits for them
+	closing   atomic.Bool
+	aborted   atomic.Bool
+	ownedPage bool
+	close     func() error // once
+}
+
+var (
+	_ accel.Device    = (*Device)(nil)
+	_ accel.Context   = (*Context)(nil)
+	_ accel.Predictor = (*Device)(nil)
+	_ accel.Queue     = (*Device)(nil)
+	_ accel.Aborter   = (*Device)(nil)
+)
+
+// Open opens a device.
+func Open(c Config) (*Device, error) {
+	if c.Cores <= 0 {
+		c.Cores = runtime.NumCPU()
+	}
+	if c.Clock == nil {
+		c.Clock = engine.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Stdout == nil {
+		c.Stdout = io.Discard
+	}
+	d := &Device{config: c, page: c.Engine, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
+	d.freed.L = &d.mu
+	d.close = sync.OnceValue(d.shut)
+	if err := d.attach(); err != nil {
+		return nil, err
+	}
+	d.watchdog.init(d)
+	for k := range d.executors {
+		d.executors[k] = newExecutor(d, engine.Token(k))
+		d.running.Go(d.executors[k].run)
+	}
+	return d, nil
+}
+
+// attach joins the engine page and reserves the addresses.
+func (d *Device) attach() (err error) {
+	c := &d.config
+	if d.page == nil {
+		if c.Memory == 0 {
+			return errors.New("open software accelerator: neither an engine page nor a memory size")
+		}
+		if d.page, err = engine.Create(engine.Options{Memory: c.Memory, AllCores: c.Cores >= runtime.NumCPU()}); err != nil {
+			return err
+		}
+		d.ownedPage = true
+	}
+	if c.Memory == 0 {
+		c.Memory = d.page.Memory()
+	}
+	if d.worker, err = d.page.Register(c.Clock); err != nil {
+		return errors.Join(fmt.Errorf("open software accelerator: %w", err), d.detach())
+	}
+	if d.space, err = memory.New(c.DeviceBase, c.DeviceBytes, c.Reserved); err != nil {
+		return errors.Join(fmt.Errorf("open software accelerator: %w", err), d.detach())
+	}
+	if c.ArenaBase != 0 {
+		d.space.SetHost(c.ArenaBase, c.Arena)
+	}
+	return nil
+}
+
+func (d *Device) detach() error {
+	var errs []error
+	if d.space != nil {
+		errs = append(errs, d.space.Close())
+	}
+	if d.worker != nil {
+		d.worker.Close()
+	}
+	if d.ownedPage {
+		errs = append(errs, d.page.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Close cancels all work, waits until nothing runs any more, and frees everything. No other call may be in progress.
+func (d *Device) Close() error { return d.close() }
+
+func (d *Device) shut() error {
+	d.mu.Lock()
+	var all []*Context
+	for c := range d.contexts {
+		all = append(all, c)
+	}
+	d.mu.Unlock()
+	var gone sync.WaitGroup
+	for _, c := range all {
+		gone.Add(1)
+		c.Destroy(gone.Done)
+	}
+	d.closing.Store(true)
+	for k := range d.executors {
+		d.worker.Nudge(engine.Token(k))
+	}
+	gone.Wait()
+	d.mu.Lock()
+	for _, e := range d.executors {
+		e.work.Signal()
+	}
+	d.mu.Unlock()
+	d.running.Wait()
+	d.watchdog.stop()
+	return d.detach()
+}
+
+// Abort ends what is being executed, as if its context were destroyed, and so
+// whatever is to be executed later.
+func (d *Device) Abort() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.aborted.Store(true)
+	for _, e := range d.executors {
+		if e.current != nil {
+			e.cancel.Store(true)
+		}
+	}
+}
+
+// NewContext creates a context.
+func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
+	if d.closing.Load() {
+		return nil, cuda.ErrorDeinitialized
+	}
+	c := newContext(d)
+	d.mu.Lock()
+	d.contexts[c] = struct{}{}
+	d.mu.Unlock()
+	return c, cuda.Success
+}
+
+// MemoryUsed is the device memory in use by all workers of the accelerator.
+func (d *Device) MemoryUsed() uint64 { return d.page.MemoryUsed() }
+
+// Queued is how many pieces of work have not ended, and how many waits for them there are.
+func (d *Device) Queued() int { return int(d.queued.Load()) }
+
+// TrySpin asks for one of the host's seats for spinning threads; who got one gives it back with EndSpin.
+func (d *Device) TrySpin() bool { return d.worker.TrySpin() }
+
+// EndSpin gives a seat back.
+func (d *Device) EndSpin() { d.worker.EndSpin() }
+
+// Saturated says that a kernel of any worker occupies every core: nobody should spin.
+func (d *Device) Saturated() bool { return d.page.Saturated() }

@@ -1,0 +1,114 @@
+package soft
+
+import (
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// Stream is a queue of work in order. Only its last unfinished node is known;
+// the order of the earlier ones lies in their dependencies.
+type Stream struct {
+	ctx       *Context
+	blocking  bool // keeps order with the legacy default stream
+	legacy    bool
+	urgent    bool
+	destroyed bool
+	last      *node
+	place     int // in the context's list of active streams, -1 if idle
+}
+
+// streamList holds the streams with unfinished work, in no order.
+type streamList []*Stream
+
+func (l *streamList) add(s *Stream) {
+	if s.place < 0 {
+		s.place = len(*l)
+		*l = append(*l, s)
+	}
+}
+
+func (l *streamList) remove(s *Stream) {
+	end := len(*l) - 1
+	moved := (*l)[end]
+	(*l)[s.place], moved.place = moved, s.place
+	(*l)[end] = nil
+	*l = (*l)[:end]
+	s.place = -1
+}
+
+// append puts n at the stream's end. d.mu is held.
+func (s *Stream) append(n *node) {
+	n.stream, n.urgent = s, s.urgent
+	s.order(n)
+	s.last = n
+	s.ctx.active.add(s)
+}
+
+// order makes n wait for all that work submitted to the stream now must wait for. d.mu is held.
+func (s *Stream) order(n *node) {
+	if !s.legacy {
+		n.after(s.last)
+		if s.blocking {
+			n.after(s.ctx.legacy.last)
+		}
+		return
+	}
+	for _, other := range s.ctx.active {
+		if other.blocking {
+			n.after(other.last)
+		}
+	}
+}
+
+// idle says that work submitted now would wait for nothing. d.mu is held.
+func (s *Stream) idle() bool {
+	if !s.legacy {
+		return s.last == nil && (!s.blocking || s.ctx.legacy.last == nil)
+	}
+	for _, other := range s.ctx.active {
+		if other.blocking {
+			return false
+		}
+	}
+	return true
+}
+
+// Query is cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady.
+func (s *Stream) Query() cuda.Result {
+	d := s.ctx.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := s.ctx.Err(); r != cuda.Success {
+		return r
+	}
+	if !s.idle() {
+		return cuda.ErrorNotReady
+	}
+	return cuda.Success
+}
+
+// Synchronize calls done when everything submitted to the stream so far has ended.
+func (s *Stream) Synchronize(done func(cuda.Result)) {
+	d := s.ctx.dev
+	d.mu.Lock()
+	if s.idle() {
+		d.mu.Unlock()
+		done(s.ctx.Err())
+		return
+	}
+	n := d.newNode(s.ctx, actionNode)
+	n.then = done
+	s.order(n)
+	d.submit(n)
+}
+
+// Destroy releases the stream once its work has ended.
+func (s *Stream) Destroy() {
+	if !s.legacy {
+		s.ctx.dev.mu.Lock()
+		s.destroyed = true
+		s.ctx.dev.mu.Unlock()
+	}
+}
+
+var _ accel.Stream = (*Stream)(nil)

@@ -1,0 +1,128 @@
+package soft
+
+import (
+	"pegasus/accel"
+	"pegasus/accel/soft/lane"
+	"pegasus/cuda"
+)
+
+const textureAlign = 512 // attribute 14
+
+// Texture is a texture object: what kernels of its context see under a handle.
+type Texture struct {
+	ctx    *Context
+	handle uint64
+	desc   accel.TextureDesc
+	array  *Array
+	size   uint64 // bytes of an element
+}
+
+// NewTexture makes handle a texture. Whether its memory still is there is looked at when a kernel starts to use it.
+func (c *Context) NewTexture(handle uint64, d accel.TextureDesc) (accel.Texture, cuda.Result) {
+	if r := c.Err(); r != cuda.Success {
+		return nil, r
+	}
+	t := &Texture{ctx: c, handle: handle, desc: d}
+	if d.Array != nil {
+		a, ok := d.Array.(*Array)
+		if !ok || a.ctx != c || a.freed {
+			return nil, cuda.ErrorInvalidHandle
+		}
+		t.array = a
+		t.desc.Format, t.desc.Channels = a.desc.Format, a.desc.Channels
+		t.desc.Width, t.desc.Height, t.desc.Pitch = a.desc.Width, a.desc.Height, a.pitch
+	}
+	t.size = elementBytes(t.desc.Format, t.desc.Channels)
+	if r := t.check(); r != cuda.Success {
+		return nil, r
+	}
+	c.textureMu.Lock()
+	defer c.textureMu.Unlock()
+	if _, taken := c.textures[handle]; taken {
+		return nil, cuda.ErrorInvalidHandle
+	}
+	c.textures[handle] = t
+	return t, cuda.Success
+}
+
+// check refuses descriptions that make no sense, so that sizes can be multiplied later.
+func (t *Texture) check() cuda.Result {
+	d := &t.desc
+	if t.size == 0 || d.Width == 0 || d.FilterMode > 1 || d.AddressMode[0] > 3 || d.AddressMode[1] > 3 || d.AddressMode[2] > 3 {
+		return cuda.ErrorInvalidValue
+	}
+	if d.Format == formatHalf || t.array != nil && t.array.desc.Depth > 0 {
+		return cuda.ErrorNotSupported // not by the lane engine
+	}
+	if t.array != nil {
+		return cuda.Success
+	}
+	if d.Width > 1<<27 || d.Height > maxArrayHeight || d.Address%textureAlign != 0 {
+		return cuda.ErrorInvalidValue
+	}
+	if d.Height > 0 && (d.Pitch < d.Width*t.size || d.Pitch > 1<<32 || d.Pitch%32 != 0) {
+		return cuda.ErrorInvalidValue
+	}
+	return cuda.Success
+}
+
+// bytes is the texture's memory, nil if there is none at its address any more.
+func (t *Texture) bytes() []byte {
+	d := &t.desc
+	if t.array != nil {
+		return t.array.bytes()
+	}
+	n := d.Width * t.size
+	if d.Height > 1 {
+		n += (d.Height - 1) * d.Pitch
+	}
+	return t.ctx.dev.space.Slice(d.Address, n)
+}
+
+// Flags of a texture (CU_TRSF_*).
+const (
+	readAsInteger         = 0x1
+	normalizedCoordinates = 0x2
+)
+
+// lane is the texture as the lane engine wants it; it checks once more that all elements lie in the memory.
+func (t *Texture) lane() *lane.Texture {
+	d := &t.desc
+	integer := d.Format == formatU32 || d.Format == formatS32 || d.Format == formatFloat // never read as 0…1
+	pitch := d.Pitch
+	if d.Height == 0 {
+		pitch = 0
+	}
+	return &lane.Texture{
+		Data: t.bytes(), Width: int(d.Width), Height: int(d.Height), PitchBytes: int(pitch),
+		Format: lane.Format(d.Format), Channels: int(d.Channels),
+		Linear:     d.FilterMode == 1,
+		Normalized: d.Flags&normalizedCoordinates != 0,
+		ReadFloat:  d.Flags&readAsInteger == 0 && !integer,
+		Address:    [3]lane.AddressMode{lane.AddressMode(d.AddressMode[0]), lane.AddressMode(d.AddressMode[1]), lane.AddressMode(d.AddressMode[2])},
+		Border:     d.BorderColor,
+	}
+}
+
+// texture finds a texture by its handle, for a kernel. It is nil if there is none.
+func (c *Context) texture(handle uint64) *lane.Texture {
+	c.textureMu.RLock()
+	t := c.textures[handle]
+	c.textureMu.RUnlock()
+	if t == nil {
+		return nil
+	}
+	return t.lane()
+}
+
+// Destroy releases the texture once the work submitted before has ended.
+func (t *Texture) Destroy() {
+	c := t.ctx
+	c.afterAll(func(cuda.Result) {
+		c.textureMu.Lock()
+		defer c.textureMu.Unlock()
+		if c.textures[t.handle] == t {
+			delete(c.textures, t.handle)
+		}
+	})
+}
