@@ -1,0 +1,145 @@
+/*
+ * Host callbacks: the host stops a stream where one is due, and a thread of the
+ * guest process, started when the first is queued, asks for those that are due
+ * and runs them.
+ */
+#include <signal.h>
+
+#include "ring.h"
+#include "stream.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+struct callback {
+	struct object object;
+	uint64_t context; /* handle */
+	CUstream stream; /* as the program named it */
+	CUstreamCallback withStatus;
+	CUhostFn plain; /* not called after an error */
+	void *userData;
+};
+
+static struct table callbacks = HANDLE_TABLE(HANDLE_CALLBACK, struct callback, 60000);
+static pthread_mutex_t startLock = PTHREAD_MUTEX_INITIALIZER;
+static bool started;
+
+static void run(struct callback *c, CUresult status)
+{
+	if (!handle_retire(c))
+		return;
+	struct callback mine = *c;
+	handle_free(&callbacks, c);
+	thread.inCallback = true;
+	if (mine.withStatus)
+		mine.withStatus(mine.stream, status, mine.userData);
+	else if (status == CUDA_SUCCESS)
+		mine.plain(mine.userData);
+	thread.inCallback = false;
+}
+
+static void run_lost(void *object, void *status) { run(object, *(CUresult *)status); }
+
+static CUresult wait_for_due(uint64_t done, struct callback_wait_result *due)
+{
+	struct callback_wait_args args = {.done = done};
+	struct packet p = {.op = OP_CALLBACK_WAIT, .fixed = &args, .fixedBytes = sizeof args};
+	struct call call = {.patient = true};
+	uint32_t got = 0;
+	CUresult r = call_start(&call, &p);
+	if (r == CUDA_SUCCESS)
+		r = call_finish(&call, due, sizeof *due, &got);
+	return r == CUDA_SUCCESS && got != sizeof *due ? CUDA_ERROR_UNKNOWN : r;
+}
+
+static void *serve(void *unused)
+{
+	struct callback_wait_result due = {0};
+	CUresult r;
+	(void)unused;
+	while ((r = wait_for_due(due.callback, &due)) == CUDA_SUCCESS) {
+		struct callback *c = handle_find(&callbacks, due.callback);
+		if (c)
+			run(c, process_result((uint32_t)due.status));
+	}
+	/* The worker has gone: nothing will be due any more, and who waits for a callback must not wait for ever. */
+	handle_each(&callbacks, run_lost, &r);
+	return NULL;
+}
+
+static void run_of_context(void *object, void *context)
+{
+	struct callback *c = object;
+	if (c->context == *(uint64_t *)context)
+		run(c, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+void callback_context_gone(uint64_t context) { handle_each(&callbacks, run_of_context, &context); }
+
+/* The program's signals are not for this thread. */
+static CUresult start_thread(void)
+{
+	pthread_attr_t attributes;
+	pthread_t id;
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int failed = pthread_create(&id, &attributes, serve, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	return failed ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+
+static CUresult ensure_thread(void)
+{
+	pthread_mutex_lock(&startLock);
+	CUresult r = started ? CUDA_SUCCESS : start_thread();
+	started = r == CUDA_SUCCESS;
+	pthread_mutex_unlock(&startLock);
+	return r;
+}
+
+static CUresult queue(CUstream stream, const struct callback *what)
+{
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	if (r == CUDA_SUCCESS)
+		r = ensure_thread();
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct callback *c = handle_new(&callbacks);
+	if (!c)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	c->context = place.contextHandle;
+	c->stream = stream;
+	c->withStatus = what->withStatus;
+	c->plain = what->plain;
+	c->userData = what->userData;
+	uint64_t id = c->object.id;
+	handle_publish(c);
+	struct host_callback_args args = {.callback = id};
+	struct packet p = {
+		.op = OP_HOST_CALLBACK, .context = place.context, .stream = place.stream, .fixed = &args, .fixedBytes = sizeof args,
+	};
+	r = ring_post(&p);
+	if (r != CUDA_SUCCESS && handle_retire(c))
+		handle_free(&callbacks, c);
+	return r;
+}
+
+CUresult pg_cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *userData, unsigned int flags)
+{
+	if (!callback || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct callback c = {.withStatus = callback, .userData = userData};
+	return queue(stream, &c);
+}
+
+CUresult pg_cuLaunchHostFunc(CUstream stream, CUhostFn function, void *userData)
+{
+	if (!function)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct callback c = {.plain = function, .userData = userData};
+	return queue(stream, &c);
+}

@@ -1,0 +1,339 @@
+/*
+ * Contexts: the stack that every thread has, primary contexts, and what can be
+ * said about a context without asking the host.
+ */
+#include "context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "memory.h"
+#include "module.h"
+#include "ring.h"
+#include "stream.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+struct table contexts = HANDLE_TABLE(HANDLE_CONTEXT, struct context, 65535);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows; table locks may be taken under it */
+static uint8_t wireUsed[SEGMENT_CONTEXTS];
+static uint64_t contextSerials;
+static struct primary {
+	uint64_t handle; /* 0: inactive */
+	uint32_t references, flags;
+} primaries[DEVICES_MOST];
+
+#define FLAGS_KNOWN 0xffu
+
+CUresult context_current(struct context **context)
+{
+	uint64_t top = context_top();
+	if (UNLIKELY(top == 0))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	struct context *c = handle_find(&contexts, top);
+	if (UNLIKELY(!c))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	*context = c;
+	return context_error(c->wire);
+}
+
+CUresult context_of(CUcontext handle, struct context **context)
+{
+	if (!handle)
+		return context_current(context);
+	*context = handle_find(&contexts, (uint64_t)(uintptr_t)handle);
+	return *context ? context_error((*context)->wire) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* --- the stack --- */
+
+static CUresult push(uint64_t handle)
+{
+	if (UNLIKELY(thread.depth == thread.capacity)) {
+		if (!thread.stack) {
+			thread.stack = thread.inlineStack;
+			thread.capacity = sizeof thread.inlineStack / sizeof *thread.inlineStack;
+		} else {
+			bool inlined = thread.stack == thread.inlineStack;
+			uint64_t *more = realloc(inlined ? NULL : thread.stack, 2 * thread.capacity * sizeof *more);
+			if (!more)
+				return CUDA_ERROR_OUT_OF_MEMORY;
+			if (inlined)
+				memcpy(more, thread.inlineStack, sizeof thread.inlineStack);
+			thread.stack = more;
+			thread.capacity *= 2;
+			thread_register();
+		}
+	}
+	thread.stack[thread.depth++] = handle;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuCtxPushCurrent_v2(CUcontext ctx)
+{
+	if (UNLIKELY(!handle_find(&contexts, (uint64_t)(uintptr_t)ctx)))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return push((uint64_t)(uintptr_t)ctx);
+}
+
+CUresult pg_cuCtxPopCurrent_v2(CUcontext *pctx)
+{
+	if (UNLIKELY(thread.depth == 0))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	uint64_t top = thread.stack[--thread.depth];
+	if (pctx)
+		*pctx = (CUcontext)(uintptr_t)top;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuCtxSetCurrent(CUcontext ctx)
+{
+	if (!ctx) {
+		if (thread.depth)
+			thread.depth--;
+		return CUDA_SUCCESS;
+	}
+	if (UNLIKELY(!handle_find(&contexts, (uint64_t)(uintptr_t)ctx)))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (thread.depth == 0)
+		return push((uint64_t)(uintptr_t)ctx);
+	thread.stack[thread.depth - 1] = (uint64_t)(uintptr_t)ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuCtxGetCurrent(CUcontext *pctx)
+{
+	if (!pctx)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pctx = (CUcontext)(uintptr_t)context_top();
+	return CUDA_SUCCESS;
+}
+
+/* --- creation and destruction --- */
+
+static uint32_t take_wire_id(void)
+{
+	for (uint32_t i = 1; i < SEGMENT_CONTEXTS; i++)
+		if (!wireUsed[i]) {
+			wireUsed[i] = 1;
+			return i;
+		}
+	return 0;
+}
+
+/* Called with the lock held. */
+static CUresult create(int device, uint32_t flags, bool primary, struct context **created)
+{
+	uint32_t wire = take_wire_id();
+	if (wire == 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct context *c = handle_new(&contexts);
+	if (!c) {
+		wireUsed[wire] = 0;
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	struct context_create_args args = {.device = device, .flags = flags};
+	struct packet p = {.op = OP_CONTEXT_CREATE, .context = wire, .anyway = true, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_call(&p, NULL, 0);
+	if (r != CUDA_SUCCESS) {
+		handle_free(&contexts, c);
+		wireUsed[wire] = 0;
+		return r;
+	}
+	c->wire = wire;
+	c->device = device;
+	c->primary = primary;
+	c->serial = ++contextSerials;
+	c->flags = flags;
+	c->attached = 0;
+	c->cacheConfig = CU_FUNC_CACHE_PREFER_NONE;
+	c->sharedConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+	for (size_t i = 0; i < sizeof c->limits / sizeof *c->limits; i++)
+		c->limits[i] = context_default_limit((CUlimit)i);
+	handle_publish(c);
+	*created = c;
+	return CUDA_SUCCESS;
+}
+
+/* Called with the lock held. The context's objects go first, so that nobody finds them half dead. */
+static CUresult destroy(struct context *c)
+{
+	if (!handle_retire(c))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	uint64_t handle = c->object.id;
+	uint32_t wire = c->wire;
+	module_context_gone(handle);
+	stream_context_gone(handle);
+	memory_context_ends(handle);
+	struct packet p = {.op = OP_CONTEXT_DESTROY, .context = wire, .anyway = true};
+	CUresult r = ring_wait(&p, context_sleeps(c));
+	memory_context_ended(handle);
+	handle_free(&contexts, c);
+	wireUsed[wire] = 0;
+	return r;
+}
+
+static bool valid_flags(uint32_t flags)
+{
+	uint32_t schedule = flags & CU_CTX_SCHED_MASK;
+	return (flags & ~FLAGS_KNOWN) == 0 && schedule != 3 && schedule <= CU_CTX_SCHED_BLOCKING_SYNC;
+}
+
+CUresult pg_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	CUresult r = CUDA_SUCCESS;
+	if (!pctx || !valid_flags(flags))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!device_exists(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	struct context *c;
+	pthread_mutex_lock(&lock);
+	r = create(dev, flags, false, &c);
+	pthread_mutex_unlock(&lock);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = push(c->object.id);
+	*pctx = HANDLE_OF(CUcontext, c);
+	return r;
+}
+
+CUresult pg_cuCtxDestroy_v2(CUcontext ctx)
+{
+	CUresult r = CUDA_SUCCESS;
+	pthread_mutex_lock(&lock);
+	struct context *c = handle_find(&contexts, (uint64_t)(uintptr_t)ctx);
+	bool destroyed = c && !c->primary;
+	if (destroyed)
+		r = destroy(c);
+	pthread_mutex_unlock(&lock);
+	if (!destroyed)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (context_top() == (uint64_t)(uintptr_t)ctx)
+		thread.depth--;
+	callback_context_gone((uint64_t)(uintptr_t)ctx);
+	return r;
+}
+
+/* --- primary contexts --- */
+
+CUresult pg_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	CUresult r = CUDA_SUCCESS;
+	if (!pctx)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!device_exists(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lock);
+	struct primary *p = &primaries[dev];
+	if (p->handle == 0) {
+		struct context *c;
+		r = create(dev, p->flags, true, &c);
+		if (r == CUDA_SUCCESS)
+			p->handle = c->object.id;
+	}
+	if (r == CUDA_SUCCESS) {
+		p->references++;
+		*pctx = (CUcontext)(uintptr_t)p->handle;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* Called with the lock held. Unlike other contexts a primary one stays on the stacks where it is, as a destroyed one. */
+static CUresult end_primary(struct primary *p, uint64_t *gone)
+{
+	struct context *c = handle_find(&contexts, p->handle);
+	*gone = p->handle;
+	p->handle = 0;
+	return c ? destroy(c) : CUDA_SUCCESS;
+}
+
+CUresult pg_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	CUresult r = CUDA_SUCCESS;
+	uint64_t gone = 0;
+	if (!device_exists(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lock);
+	struct primary *p = &primaries[dev];
+	if (p->references == 0)
+		r = CUDA_ERROR_INVALID_CONTEXT;
+	else if (--p->references == 0)
+		r = end_primary(p, &gone);
+	pthread_mutex_unlock(&lock);
+	callback_context_gone(gone);
+	return r;
+}
+
+/* Those who have retained the context still have to release it: the next who retains it makes it anew. */
+CUresult pg_cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	CUresult r = CUDA_SUCCESS;
+	uint64_t gone = 0;
+	if (!device_exists(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lock);
+	struct primary *p = &primaries[dev];
+	r = end_primary(p, &gone);
+	p->flags = 0;
+	pthread_mutex_unlock(&lock);
+	callback_context_gone(gone);
+	return r;
+}
+
+CUresult pg_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+	if (!device_exists(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!valid_flags(flags))
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&lock);
+	primaries[dev].flags = flags;
+	struct context *c = handle_find(&contexts, primaries[dev].handle);
+	if (c)
+		c->flags = flags;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+	if (!device_exists(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!flags || !active)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&lock);
+	*flags = primaries[dev].flags;
+	*active = primaries[dev].handle != 0;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+/* --- the usage count of old --- */
+
+CUresult pg_cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!pctx || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	atomic_fetch_add(&c->attached, 1);
+	*pctx = HANDLE_OF(CUcontext, c);
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuCtxDetach(CUcontext ctx)
+{
+	struct context *c = handle_find(&contexts, (uint64_t)(uintptr_t)ctx);
+	if (!c)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	uint32_t attached = atomic_load(&c->attached);
+	while (attached > 0)
+		if (atomic_compare_exchange_weak(&c->attached, &attached, attached - 1))
+			return CUDA_SUCCESS;
+	return pg_cuCtxDestroy_v2(ctx);
+}

@@ -1,0 +1,37 @@
+#ifndef PEGASUS_COPY_H
+#define PEGASUS_COPY_H
+
+#include "stream.h"
+
+/* Where one end of a copy lies, once it is known. */
+enum where { AT_HOST, AT_DEVICE, AT_ARENA, AT_ARRAY };
+
+struct end {
+	enum where where;
+	uint64_t address;      /* host pointer, device address, arena offset, or array id */
+	uint64_t pitch, height; /* bytes a row, rows a slice; not for arrays */
+	uint64_t x, y, z;      /* arrays only, x in bytes */
+};
+
+/* A box of width bytes x height rows x depth slices. */
+struct box {
+	struct end dst, src;
+	uint64_t width, height, depth;
+};
+
+/* What end a plain address is: bytes from it on are used. deviceOnly refuses memory that the program did not get from CUDA. */
+CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct end *end);
+
+/*
+ * Whether host memory at an end is there at all. Where the API takes a number for an address,
+ * it may be any number, and must not crash the program.
+ */
+bool end_usable(const struct end *end, uint64_t bytes, bool write);
+
+/*
+ * Does it. On return a pageable source has been read, and a pageable target is
+ * complete; wait says whether everything else is to be complete, too.
+ */
+CUresult copy_box(const struct place *place, const struct box *box, bool wait);
+
+#endif

@@ -1,0 +1,34 @@
+/* What is known of the devices: one snapshot, taken by cuInit, answers every question about them. */
+#ifndef PEGASUS_DEVICE_H
+#define PEGASUS_DEVICE_H
+
+#include "process.h"
+
+enum { DEVICES_MOST = 16, DEVICE_ATTRIBUTES = 160 };
+
+/* One device's record in the snapshot, as the host writes it. */
+struct device_record {
+	char name[128];
+	uint8_t uuid[16];
+	uint64_t totalMem;
+	char pciBusId[16];
+	int32_t attribute[DEVICE_ATTRIBUTES]; /* index: CUdevice_attribute */
+};
+_Static_assert(sizeof(struct device_record) == 128 + 16 + 8 + 16 + 4 * DEVICE_ATTRIBUTES, "device record");
+
+/* Fetches the snapshot. */
+CUresult device_snapshot(void);
+
+int device_count(void);
+int device_driver_version(void);
+/* device must exist. */
+const struct device_record *device_at(int device);
+static inline bool device_exists(int device) { return device >= 0 && device < device_count(); }
+static inline int device_attribute(int device, CUdevice_attribute a)
+{
+	return (unsigned)a < DEVICE_ATTRIBUTES ? device_at(device)->attribute[a] : 0;
+}
+/* The limit that a fresh context has. */
+uint64_t context_default_limit(CUlimit limit);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * Events. A record carries a serial number; the host stores it in the event's
+ * word of the segment when the record has completed, so a query is a load.
+ */
+#include "context.h"
+#include "ring.h"
+#include "stream.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+struct table events = HANDLE_TABLE(HANDLE_EVENT, struct event, 65000);
+
+static struct event *event_find(CUevent handle) { return handle_find(&events, (uint64_t)(uintptr_t)handle); }
+
+/* An event's word is shared by no other living event: the table of words is larger than ours. */
+static uint64_t completed(const struct event *e)
+{
+	return atomic_load_explicit(&process.events[e->object.id & (process.eventWords - 1)], memory_order_acquire);
+}
+
+CUresult pg_cuEventCreate(CUevent *out, unsigned int flags)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+	if (!out || (flags & ~known))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & CU_EVENT_INTERPROCESS)
+		return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+	struct event *e = handle_new(&events);
+	if (!e)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct event_create_args args = {.event = e->object.id, .flags = flags};
+	struct packet p = {.op = OP_EVENT_CREATE, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+	if (e->object.index >= process.eventWords)
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS)
+		r = ring_post(&p);
+	if (r != CUDA_SUCCESS) {
+		handle_free(&events, e);
+		return r;
+	}
+	e->context = c->object.id;
+	e->wireContext = c->wire;
+	e->flags = flags;
+	e->used = false;
+	handle_publish(e);
+	*out = HANDLE_OF(CUevent, e);
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuEventDestroy_v2(CUevent handle)
+{
+	struct event *e = event_find(handle);
+	if (!e || !handle_retire(e))
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct event_destroy_args args = {.event = e->object.id};
+	struct packet p = {.op = OP_EVENT_DESTROY, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_post(&p);
+	handle_free(&events, e);
+	return r;
+}
+
+/*
+ * Serials have to enter the ring in the order in which they are drawn: of two
+ * racing records the later serial must be the later packet. One lock per event
+ * would do; records are rare enough for one in all.
+ */
+static pthread_mutex_t recordLock = PTHREAD_MUTEX_INITIALIZER;
+
+CUresult pg_cuEventRecord(CUevent handle, CUstream stream)
+{
+	struct event *e = event_find(handle);
+	if (!e)
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (place.contextHandle != e->context)
+		return CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_lock(&recordLock);
+	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
+	struct event_record_args args = {.event = e->object.id, .serial = serial};
+	struct packet p = {
+		.op = OP_EVENT_RECORD, .context = place.context, .stream = place.stream, .fixed = &args, .fixedBytes = sizeof args,
+	};
+	r = ring_post(&p);
+	if (r == CUDA_SUCCESS) {
+		atomic_store_explicit(&e->recorded, serial, memory_order_release);
+		atomic_store_explicit(&e->used, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&recordLock);
+	return r;
+}
+
+CUresult pg_cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int flags)
+{
+	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* "External" only matters to stream capture. */
+	return pg_cuEventRecord(handle, stream);
+}
+
+static bool is_complete(const struct event *e)
+{
+	return !atomic_load_explicit(&e->used, memory_order_acquire) ||
+		completed(e) >= atomic_load_explicit(&e->recorded, memory_order_acquire);
+}
+
+CUresult pg_cuEventQuery(CUevent handle)
+{
+	struct event *e = event_find(handle);
+	if (!e)
+		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = context_error(e->wireContext);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (is_complete(e))
+		return CUDA_SUCCESS;
+	r = process_look(); /* a loop of queries has to end if the worker does */
+	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
+}
+
+CUresult pg_cuEventSynchronize(CUevent handle)
+{
+	struct event *e = event_find(handle);
+	if (!e)
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct event_synchronize_args args = {.event = e->object.id};
+	struct packet p = {.op = OP_EVENT_SYNCHRONIZE, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	bool sleeps = (e->flags & CU_EVENT_BLOCKING_SYNC) || context_sleeps(handle_find(&contexts, e->context));
+	return ring_wait(&p, sleeps);
+}
+
+CUresult pg_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
+	struct event *a = event_find(start), *b = event_find(end);
+	if (!milliseconds)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!a || !b || a->context != b->context || !a->used || !b->used ||
+		((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING))
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct event_elapsed_args args = {.start = a->object.id, .end = b->object.id};
+	struct event_elapsed_result answer;
+	struct packet p = {.op = OP_EVENT_ELAPSED, .context = a->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_call(&p, &answer, sizeof answer);
+	if (r == CUDA_SUCCESS)
+		*milliseconds = (float)((double)answer.nanoseconds / 1e6);
+	return r;
+}
+
+CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
+{
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct event *e = event_find(handle);
+	if (!e)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!e->used)
+		return CUDA_SUCCESS;
+	struct stream_wait_event_args args = {.event = e->object.id};
+	struct packet p = {
+		.op = OP_STREAM_WAIT_EVENT, .context = place.context, .stream = place.stream, .fixed = &args,
+		.fixedBytes = sizeof args,
+	};
+	return ring_post(&p);
+}

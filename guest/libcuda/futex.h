@@ -1,0 +1,48 @@
+/* Sleeping on a word, in slices, without disturbing the caller's errno. */
+#ifndef PEGASUS_FUTEX_H
+#define PEGASUS_FUTEX_H
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* No sleep is longer than this, so that a death is noticed. */
+#define FUTEX_SLICE_NS 100000000L
+
+/* syscall() instead of wrappers that are cancellation points: a thread must not vanish in the middle of a call. */
+static inline void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+	int saved = errno;
+	struct timespec slice = {.tv_sec = 0, .tv_nsec = FUTEX_SLICE_NS};
+	syscall(SYS_futex, word, FUTEX_WAIT, seen, &slice, NULL, 0);
+	errno = saved;
+}
+
+static inline void futex_wake(_Atomic uint32_t *word, int count)
+{
+	int saved = errno;
+	syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+	errno = saved;
+}
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static inline int64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#endif

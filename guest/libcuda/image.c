@@ -1,0 +1,205 @@
+/*
+ * The API passes images without a length: it is found from the format. The
+ * program's memory is trusted as far as it is well-formed; the host checks its
+ * copy again.
+ */
+#include "image.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process.h"
+
+#define WRAPPER_MAGIC 0x466243b1u
+#define FATBIN_MAGIC 0xba55ed50u
+#define IMAGE_MOST (UINT64_C(1) << 31)
+
+struct wrapper {
+	uint32_t magic, version;
+	const void *fatbin, *extra;
+};
+
+struct fatbin {
+	uint32_t magic;
+	uint16_t version, headerBytes;
+	uint64_t bytes; /* of all entries */
+};
+
+struct entry {
+	uint16_t kind, version;
+	uint32_t headerBytes;
+	uint64_t payloadBytes;
+	uint32_t compressedBytes, unknown;
+	uint16_t minor, major;
+	uint32_t capability;
+	uint32_t nameOffset, nameBytes;
+	uint64_t flags, zero, plainBytes;
+};
+_Static_assert(sizeof(struct entry) == 64, "fat binary entry");
+
+enum { KIND_PTX = 1, FLAG_LZ4 = 0x2000, FLAG_ZSTD = 0x8000, FLAG_OLD_COMPRESSION = 0x1000 };
+
+/* One raw LZ4 block of exactly outBytes; false if it is not that. */
+static bool lz4_expand(const uint8_t *in, uint64_t inBytes, uint8_t *out, uint64_t outBytes)
+{
+	uint64_t i = 0, o = 0;
+	while (i < inBytes) {
+		uint8_t token = in[i++], more;
+		uint64_t literals = token >> 4;
+		if (literals == 15)
+			do {
+				if (i == inBytes)
+					return false;
+				literals += more = in[i++];
+			} while (more == 255);
+		if (literals > inBytes - i || literals > outBytes - o)
+			return false;
+		memcpy(out + o, in + i, literals);
+		i += literals;
+		o += literals;
+		if (i == inBytes)
+			break; /* the last sequence has no match */
+		if (inBytes - i < 2)
+			return false;
+		uint64_t distance = in[i] | (uint64_t)in[i + 1] << 8, length = (token & 15) + 4;
+		i += 2;
+		if ((token & 15) == 15)
+			do {
+				if (i == inBytes)
+					return false;
+				length += more = in[i++];
+			} while (more == 255);
+		if (distance == 0 || distance > o || length > outBytes - o)
+			return false;
+		for (; length > 0; length--, o++)
+			out[o] = out[o - distance];
+	}
+	return o == outBytes;
+}
+
+static CUresult take_ptx(const struct entry *e, const uint8_t *payload, struct image *image)
+{
+	*image = (struct image){.bytes = payload, .length = e->payloadBytes};
+	if (e->compressedBytes == 0)
+		return CUDA_SUCCESS;
+	if (e->flags & (FLAG_ZSTD | FLAG_OLD_COMPRESSION) || !(e->flags & FLAG_LZ4)) {
+		log_at(LOG_ERROR, "PTX compressed in a way that is not supported (flags 0x%llx)", (unsigned long long)e->flags);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (e->compressedBytes > e->payloadBytes || e->plainBytes == 0 || e->plainBytes > IMAGE_MOST)
+		return CUDA_ERROR_INVALID_IMAGE;
+	uint8_t *plain = malloc(e->plainBytes);
+	if (!plain)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!lz4_expand(payload, e->compressedBytes, plain, e->plainBytes)) {
+		free(plain);
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	*image = (struct image){.bytes = plain, .length = e->plainBytes, .owned = plain};
+	return CUDA_SUCCESS;
+}
+
+static CUresult choose_ptx(const uint8_t *start, int capability, struct image *image)
+{
+	struct fatbin f;
+	memcpy(&f, start, sizeof f);
+	if (f.headerBytes < sizeof f || f.bytes > IMAGE_MOST)
+		return CUDA_ERROR_INVALID_IMAGE;
+	const uint8_t *at = start + f.headerBytes;
+	uint64_t left = f.bytes;
+	struct entry best = {0}, e;
+	const uint8_t *payload = NULL;
+	while (left >= sizeof e) {
+		memcpy(&e, at, sizeof e);
+		if (e.headerBytes < sizeof e || e.headerBytes > left || e.payloadBytes > left - e.headerBytes)
+			return CUDA_ERROR_INVALID_IMAGE;
+		bool better = !payload || e.capability > best.capability;
+		if (e.kind == KIND_PTX && (int64_t)e.capability <= capability && better) {
+			best = e;
+			payload = at + e.headerBytes;
+		}
+		at += e.headerBytes + e.payloadBytes;
+		left -= e.headerBytes + e.payloadBytes;
+	}
+	return payload ? take_ptx(&best, payload, image) : CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+static void stretch(uint64_t *length, uint64_t offset, uint64_t bytes)
+{
+	uint64_t end;
+	if (__builtin_add_overflow(offset, bytes, &end))
+		end = UINT64_MAX;
+	if (end > *length)
+		*length = end;
+}
+
+static CUresult measure_elf(const uint8_t *p, struct image *image)
+{
+	Elf64_Ehdr h;
+	memcpy(&h, p, sizeof h);
+	if (h.e_ident[EI_CLASS] != ELFCLASS64 || (h.e_phnum && h.e_phentsize != sizeof(Elf64_Phdr)) ||
+		(h.e_shnum && h.e_shentsize != sizeof(Elf64_Shdr)) || h.e_phoff > IMAGE_MOST || h.e_shoff > IMAGE_MOST)
+		return CUDA_ERROR_INVALID_IMAGE;
+	uint64_t length = sizeof h;
+	stretch(&length, h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr));
+	stretch(&length, h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr));
+	for (uint32_t i = 0; i < h.e_phnum; i++) {
+		Elf64_Phdr ph;
+		memcpy(&ph, p + h.e_phoff + i * sizeof ph, sizeof ph);
+		stretch(&length, ph.p_offset, ph.p_filesz);
+	}
+	for (uint32_t i = 0; i < h.e_shnum; i++) {
+		Elf64_Shdr sh;
+		memcpy(&sh, p + h.e_shoff + i * sizeof sh, sizeof sh);
+		if (sh.sh_type != SHT_NOBITS)
+			stretch(&length, sh.sh_offset, sh.sh_size);
+	}
+	*image = (struct image){.bytes = p, .length = length};
+	return length <= IMAGE_MOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+static bool printable(uint8_t c) { return (c >= ' ' && c < 127) || (c >= '\t' && c <= '\r'); }
+
+/* Text ends with its NUL, which belongs to it. Only the first bytes decide, and none after a NUL is read. */
+static CUresult measure_text(const uint8_t *p, struct image *image)
+{
+	for (int i = 0; i < 4; i++)
+		if (!printable(p[i]))
+			return CUDA_ERROR_INVALID_IMAGE;
+	*image = (struct image){.bytes = p, .length = strlen((const char *)p) + 1};
+	return image->length <= IMAGE_MOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+CUresult image_choose(const void *pointer, int capability, struct image *image)
+{
+	uint32_t magic = 0;
+	const uint8_t *p = pointer;
+	for (int i = 0; i < 4; i++) { /* a short text may end at a page */
+		magic |= (uint32_t)p[i] << (8 * i);
+		if (p[i] == 0 && i < 3)
+			return CUDA_ERROR_INVALID_IMAGE;
+	}
+	if (magic == WRAPPER_MAGIC) {
+		struct wrapper w;
+		memcpy(&w, p, sizeof w);
+		if (!w.fatbin)
+			return CUDA_ERROR_INVALID_IMAGE;
+		p = w.fatbin;
+		memcpy(&magic, p, sizeof magic);
+		if (magic != FATBIN_MAGIC)
+			return CUDA_ERROR_INVALID_IMAGE;
+	}
+	if (magic == FATBIN_MAGIC)
+		return choose_ptx(p, capability, image);
+	if (memcmp(p, ELFMAG, SELFMAG) == 0)
+		return measure_elf(p, image);
+	return measure_text(p, image);
+}
+
+void image_drop(struct image *image)
+{
+	free(image->owned);
+	image->owned = NULL;
+}

@@ -1,0 +1,319 @@
+/*
+ * Launches. They are queued; what is wrong with the configuration is told at
+ * once, as a driver does. Parameters are gathered by the layout that came with
+ * the module: exactly the declared sizes are read.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "device.h"
+#include "module.h"
+#include "ring.h"
+#include "stream.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+#define LAUNCH_COOPERATIVE 1u
+/* What one packet can carry beside the fixed part. */
+#define PARAMS_ROOM (PACKET_PAYLOAD - (int)sizeof(struct launch_args))
+
+static CUresult check_shape(const struct function *f, const uint32_t grid[3], const uint32_t block[3])
+{
+	uint64_t threads = 1;
+	for (int i = 0; i < 3; i++) {
+		uint32_t gridMost = (uint32_t)device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
+		uint32_t blockMost = (uint32_t)device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
+		if (grid[i] == 0 || block[i] == 0 || grid[i] > gridMost || block[i] > blockMost)
+			return CUDA_ERROR_INVALID_VALUE;
+		threads *= block[i];
+	}
+	if (threads > (uint64_t)device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
+		return CUDA_ERROR_INVALID_VALUE;
+	return threads > (uint64_t)f->facts.maxThreads ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
+}
+
+static CUresult check_shared(const struct function *f, uint32_t bytes)
+{
+	int64_t most = f->maxDynamicShared;
+	return bytes > most ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult gather(const struct function *f, void **values, uint8_t *block)
+{
+	if (f->facts.paramCount > 0 && !values)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (uint32_t i = 0; i < f->facts.paramCount; i++) {
+		const struct layout_param *p = &f->params[i];
+		if (UNLIKELY(!values[i]))
+			return CUDA_ERROR_INVALID_VALUE;
+		if (LIKELY(p->size == 8))
+			memcpy(block + p->offset, values[i], 8);
+		else if (p->size == 4)
+			memcpy(block + p->offset, values[i], 4);
+		else
+			memcpy(block + p->offset, values[i], p->size);
+	}
+	return CUDA_SUCCESS;
+}
+
+/* The other form: a list of tagged values with one ready-made block. It may be padded, but not too short. */
+static CUresult find_block(const struct function *f, void **extra, const void **block)
+{
+	const void *bytes = NULL;
+	const size_t *size = NULL;
+	for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+		if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			bytes = extra[1];
+		else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			size = extra[1];
+		else
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	uint32_t need = f->facts.paramBytes;
+	if (need > 0 && (!size || *size < need || !bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	*block = bytes;
+	return CUDA_SUCCESS;
+}
+
+/* Where a launch goes: the function and the stream have to be of the current context. */
+static CUresult find_place(const struct function *f, CUstream stream, struct place *place)
+{
+	struct context *current;
+	CUresult r = stream_resolve(stream, place);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	if (LIKELY(place->contextHandle == f->context && context_top() == f->context))
+		return CUDA_SUCCESS;
+	r = context_current(&current);
+	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
+}
+
+static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
+{
+	struct function *f = function_find(handle);
+	if (UNLIKELY(!f))
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct place place;
+	CUresult r = find_place(f, stream, &place);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	if (UNLIKELY((r = check_shape(f, shape->grid, shape->block)) != CUDA_SUCCESS))
+		return r;
+	if (UNLIKELY((r = check_shared(f, shape->sharedBytes)) != CUDA_SUCCESS))
+		return r;
+	if (UNLIKELY(values && extra))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (UNLIKELY(f->facts.paramBytes > (uint32_t)PARAMS_ROOM))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	uint8_t room[PARAMS_ROOM];
+	if (UNLIKELY(f->padded))
+		memset(room, 0, f->facts.paramBytes);
+	const void *block = room;
+	r = extra ? find_block(f, extra, &block) : gather(f, values, room);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	struct launch_args args = *shape;
+	args.function = f->wire;
+	struct packet p = {
+		.op = OP_LAUNCH, .context = place.context, .stream = place.stream, .fixed = &args, .fixedBytes = sizeof args,
+		.tail = block, .tailBytes = f->facts.paramBytes,
+	};
+	return ring_post(&p);
+}
+
+CUresult pg_cuLaunchKernel(CUfunction f, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX,
+	unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void **values, void **extra)
+{
+	struct launch_args shape = {.grid = {gridX, gridY, gridZ}, .block = {blockX, blockY, blockZ}, .sharedBytes = shared};
+	return launch(f, &shape, stream, values, extra);
+}
+
+/* All blocks of a cooperative launch have to fit on the device at once. */
+static CUresult check_cooperative(CUfunction handle, const struct launch_args *shape)
+{
+	struct function *f = function_find(handle);
+	if (!f)
+		return CUDA_ERROR_INVALID_HANDLE;
+	uint64_t threads = (uint64_t)shape->block[0] * shape->block[1] * shape->block[2];
+	int blocks;
+	if (threads == 0 || threads > 1024)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = pg_cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, handle, (int)threads, shape->sharedBytes);
+	if (r != CUDA_SUCCESS)
+		return r;
+	int processors = device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	uint64_t grid;
+	if (__builtin_mul_overflow((uint64_t)shape->grid[0] * shape->grid[1], (uint64_t)shape->grid[2], &grid) ||
+		grid > (uint64_t)blocks * (uint64_t)processors)
+		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridX, unsigned int gridY, unsigned int gridZ,
+	unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void **values)
+{
+	struct launch_args shape = {
+		.grid = {gridX, gridY, gridZ}, .block = {blockX, blockY, blockZ}, .sharedBytes = shared, .flags = LAUNCH_COOPERATIVE,
+	};
+	CUresult r = check_cooperative(f, &shape);
+	return r == CUDA_SUCCESS ? launch(f, &shape, stream, values, NULL) : r;
+}
+
+/* Attributes that are hints are ignored; those that would change what happens are refused. */
+static CUresult read_attributes(const CUlaunchConfig *config, uint32_t *flags)
+{
+	if (config->numAttrs > 0 && !config->attrs)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (config->numAttrs > 64)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < config->numAttrs; i++) {
+		const CUlaunchAttribute *a = &config->attrs[i];
+		switch ((unsigned)a->id) {
+		case CU_LAUNCH_ATTRIBUTE_IGNORE:
+		case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+		case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+		case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+			break;
+		case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+			if (a->value.cooperative)
+				*flags |= LAUNCH_COOPERATIVE;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+			if (a->value.clusterDim.x > 1 || a->value.clusterDim.y > 1 || a->value.clusterDim.z > 1)
+				return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+			break; /* to run after everything before is always allowed */
+		default:
+			return (unsigned)a->id <= CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE ? CUDA_ERROR_NOT_SUPPORTED
+			                                                                 : CUDA_ERROR_INVALID_VALUE;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **values, void **extra)
+{
+	if (!config)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct launch_args shape = {
+		.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+		.block = {config->blockDimX, config->blockDimY, config->blockDimZ}, .sharedBytes = config->sharedMemBytes,
+	};
+	CUresult r = read_attributes(config, &shape.flags);
+	if (r == CUDA_SUCCESS && (shape.flags & LAUNCH_COOPERATIVE))
+		r = check_cooperative(f, &shape);
+	return r == CUDA_SUCCESS ? launch(f, &shape, config->hStream, values, extra) : r;
+}
+
+/* --- the interface of old: settings are gathered in the function, then launched --- */
+
+static CUresult old_of(CUfunction handle, struct function **f, struct old_launch **old)
+{
+	*f = function_find(handle);
+	if (!*f)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*old = atomic_load_explicit(&(*f)->old, memory_order_acquire);
+	if (*old)
+		return CUDA_SUCCESS;
+	struct old_launch *fresh = calloc(1, sizeof *fresh), *none = NULL;
+	if (!fresh)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	fresh->block[0] = fresh->block[1] = fresh->block[2] = 1;
+	*old = fresh;
+	if (!atomic_compare_exchange_strong(&(*f)->old, &none, fresh)) {
+		free(fresh);
+		*old = none;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuFuncSetBlockShape(CUfunction handle, int x, int y, int z)
+{
+	struct function *f;
+	struct old_launch *old;
+	CUresult r = old_of(handle, &f, &old);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (x <= 0 || y <= 0 || z <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	old->block[0] = (uint32_t)x;
+	old->block[1] = (uint32_t)y;
+	old->block[2] = (uint32_t)z;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuFuncSetSharedSize(CUfunction handle, unsigned int bytes)
+{
+	struct function *f;
+	struct old_launch *old;
+	CUresult r = old_of(handle, &f, &old);
+	if (r == CUDA_SUCCESS)
+		old->sharedBytes = bytes;
+	return r;
+}
+
+CUresult pg_cuParamSetSize(CUfunction handle, unsigned int bytes)
+{
+	struct function *f;
+	struct old_launch *old;
+	CUresult r = old_of(handle, &f, &old);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (bytes > PARAMS_MOST)
+		return CUDA_ERROR_INVALID_VALUE;
+	old->paramBytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuParamSetv(CUfunction handle, int offset, void *value, unsigned int bytes)
+{
+	struct function *f;
+	struct old_launch *old;
+	CUresult r = old_of(handle, &f, &old);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!value || offset < 0 || offset > PARAMS_MOST || bytes > PARAMS_MOST - (unsigned)offset)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(old->params + offset, value, bytes);
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuParamSeti(CUfunction handle, int offset, unsigned int value)
+{
+	return pg_cuParamSetv(handle, offset, &value, sizeof value);
+}
+
+CUresult pg_cuParamSetf(CUfunction handle, int offset, float value)
+{
+	return pg_cuParamSetv(handle, offset, &value, sizeof value);
+}
+
+CUresult pg_cuLaunchGridAsync(CUfunction handle, int width, int height, CUstream stream)
+{
+	struct function *f;
+	struct old_launch *old;
+	CUresult r = old_of(handle, &f, &old);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (width <= 0 || height <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct launch_args shape = {
+		.grid = {(uint32_t)width, (uint32_t)height, 1}, .block = {old->block[0], old->block[1], old->block[2]},
+		.sharedBytes = old->sharedBytes,
+	};
+	size_t bytes = old->paramBytes;
+	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, old->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+	return launch(handle, &shape, stream, NULL, extra);
+}
+
+CUresult pg_cuLaunchGrid(CUfunction f, int width, int height) { return pg_cuLaunchGridAsync(f, width, height, CU_STREAM_LEGACY); }
+
+CUresult pg_cuLaunch(CUfunction f) { return pg_cuLaunchGrid(f, 1, 1); }

@@ -1,0 +1,44 @@
+/* What the host says of a loaded module, checked and in private memory. */
+#ifndef PEGASUS_LAYOUT_H
+#define PEGASUS_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct layout_param {
+	uint32_t offset, size;
+};
+
+/* As on the wire. */
+struct layout_function {
+	uint32_t name, paramBytes, paramCount, paramFirst; /* name: offset in strings */
+	int32_t maxThreads, staticShared, constBytes, localBytes, registers, ptxVersion, binaryVersion, maxDynamicShared;
+};
+
+struct layout_global {
+	uint32_t name, pad;
+	uint64_t address, size;
+};
+
+struct layout {
+	void *memory; /* all of it */
+	const struct layout_function *functions;
+	uint32_t functionCount;
+	const struct layout_param *params;
+	uint32_t paramCount;
+	const struct layout_global *globals;
+	uint32_t globalCount;
+	const char *strings;
+	uint32_t *hash; /* function index + 1 by name */
+	uint32_t hashSize;
+};
+
+/* Parses a copy of bytes; false if they make no sense or memory has run out. */
+bool layout_parse(const uint8_t *bytes, uint64_t length, struct layout *l);
+void layout_free(struct layout *l);
+
+/* Index of a function or variable by name, -1 if there is none. */
+int64_t layout_find_function(const struct layout *l, const char *name);
+int64_t layout_find_global(const struct layout *l, const char *name);
+
+#endif

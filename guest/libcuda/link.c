@@ -1,0 +1,387 @@
+/*
+ * The rendezvous of a process guest: Hello and Welcome with the daemon, then
+ * Map and Mapped with the worker, whose socket carries nothing afterwards.
+ */
+#define _GNU_SOURCE
+#include "link.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include "arena.h"
+#include "device.h"
+#include "futex.h"
+#include "ring.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+/* How long to wait for a daemon that is being restarted, and for an answer. */
+#define DAEMON_PATIENCE_NS (5 * INT64_C(1000000000))
+#define ANSWER_PATIENCE_S 10
+
+struct rendezvous {
+	struct welcome welcome;
+	int segment, worker; /* descriptors, -1: none */
+};
+
+static bool directory_exists(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	if (!slash || slash == path)
+		return true;
+	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)] = "";
+	memcpy(directory, path, (size_t)(slash - path));
+	struct stat s;
+	return stat(directory, &s) == 0;
+}
+
+/* Connects to the daemon. While it is away (refused, or its socket gone) it may be restarting. */
+static int connect_daemon(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof address.sun_path) {
+		log_at(LOG_ERROR, "PEGASUS_SOCKET: path too long: %s", path);
+		return -1;
+	}
+	strcpy(address.sun_path, path);
+	int64_t end = clock_ns(CLOCK_MONOTONIC) + DAEMON_PATIENCE_NS;
+	for (;;) {
+		int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		if (fd < 0) {
+			log_at(LOG_ERROR, "no socket: %s", strerror(errno));
+			return -1;
+		}
+		if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+			return fd;
+		int why = errno;
+		close(fd);
+		bool away = why == ECONNREFUSED || why == EAGAIN || why == EINTR || (why == ENOENT && directory_exists(path));
+		if (!away || clock_ns(CLOCK_MONOTONIC) >= end) {
+			log_at(LOG_ERROR, "no Pegasus daemon at %s: %s", path, strerror(why));
+			return -1;
+		}
+		struct timespec pause = {.tv_nsec = 20000000};
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void set_patience(int fd)
+{
+	struct timeval limit = {.tv_sec = ANSWER_PATIENCE_S};
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+static bool send_message(int fd, const void *message, size_t length)
+{
+	ssize_t n;
+	do
+		n = send(fd, message, length, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)length;
+}
+
+/* Out of the way of standard input, output and error: what a program without them writes there must not come to us. */
+static void keep_clear_of_standard(int *fd)
+{
+	if (*fd < 0 || *fd > STDERR_FILENO)
+		return;
+	int higher = fcntl(*fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (higher < 0)
+		return;
+	close(*fd);
+	*fd = higher;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Keeps the two descriptors of a good Welcome, closes any others. */
+static void take_descriptors(struct msghdr *m, struct rendezvous *r)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+			if (r->segment < 0)
+				r->segment = fd;
+			else if (r->worker < 0)
+				r->worker = fd;
+			else
+				close(fd);
+		}
+	}
+}
+
+static bool receive_welcome(int fd, struct rendezvous *r)
+{
+	union {
+		char bytes[CMSG_SPACE(4 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec part = {.iov_base = &r->welcome, .iov_len = sizeof r->welcome};
+	struct msghdr m = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes,
+	};
+	ssize_t n;
+	do
+		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n >= 0)
+		take_descriptors(&m, r);
+	return n == (ssize_t)sizeof r->welcome && r->welcome.magic == WELCOME_MAGIC;
+}
+
+static CUresult greet(int fd, struct rendezvous *r)
+{
+	struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION};
+	set_patience(fd);
+	if (!send_message(fd, &hello, sizeof hello) || !receive_welcome(fd, r)) {
+		log_at(LOG_ERROR, "the Pegasus daemon gave no sensible answer");
+		return CUDA_ERROR_SYSTEM_NOT_READY;
+	}
+	r->welcome.message[sizeof r->welcome.message - 1] = 0;
+	if (r->welcome.result != 0) {
+		log_at(LOG_ERROR, "the Pegasus daemon refused: %s", r->welcome.message);
+		return process_result((uint32_t)r->welcome.result);
+	}
+	if (r->welcome.version != SEGMENT_VERSION) {
+		log_at(LOG_ERROR, "the Pegasus daemon speaks version %u, this library %d", r->welcome.version, SEGMENT_VERSION);
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	}
+	if (r->segment < 0 || r->worker < 0) { /* the kernel drops what goes beyond the limit */
+		log_at(LOG_ERROR, "the daemon's files did not arrive: may this process open more of them (ulimit -n)?");
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	keep_clear_of_standard(&r->worker);
+	return CUDA_SUCCESS;
+}
+
+static bool power_of_two(uint64_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+static bool lies_within(uint64_t offset, uint64_t count, uint64_t size, uint64_t total)
+{
+	return offset % 64 == 0 && offset >= SEGMENT_HEADER_BYTES && offset <= total && count <= (total - offset) / size;
+}
+
+/* Takes the layout out of the header, once, and refuses one that does not fit the mapping. */
+static bool take_layout(struct segment_header *h)
+{
+	struct segment_header copy;
+	memcpy(&copy, h, offsetof(struct segment_header, processPoison));
+	uint64_t total = process.viewBytes;
+	if (copy.magic != SEGMENT_MAGIC || copy.version != SEGMENT_VERSION || copy.segmentBytes > total)
+		return false;
+	if (!power_of_two(copy.ringSlots) || copy.ringSlots < 2 * PACKET_SLOTS || copy.replySlots == 0 ||
+		copy.replySlots > 65536 || !power_of_two(copy.eventWords) || copy.releaseWords == 0)
+		return false;
+	if (!lies_within(copy.ringOffset, copy.ringSlots, SLOT_BYTES, total) ||
+		!lies_within(copy.replyOffset, copy.replySlots, REPLY_BYTES, total) ||
+		!lies_within(copy.eventOffset, copy.eventWords, sizeof(uint64_t), total) ||
+		!lies_within(copy.releaseOffset, copy.releaseWords, sizeof(uint32_t), total) ||
+		!lies_within(copy.arenaOffset, copy.arenaBytes, 1, total) || copy.arenaOffset % 4096 != 0)
+		return false;
+	uint8_t *base = process.view;
+	process.header = h;
+	process.ring = (struct ring_slot *)(base + copy.ringOffset);
+	process.ringSlots = copy.ringSlots;
+	process.replies = (struct reply_slot *)(base + copy.replyOffset);
+	process.replySlots = copy.replySlots;
+	process.events = (_Atomic uint64_t *)(base + copy.eventOffset);
+	process.eventWords = copy.eventWords;
+	process.releases = (_Atomic uint32_t *)(base + copy.releaseOffset);
+	process.releaseWords = copy.releaseWords;
+	process.arena = base + copy.arenaOffset;
+	process.arenaBytes = copy.arenaBytes;
+	return true;
+}
+
+static CUresult map_segment(const struct rendezvous *r)
+{
+	struct stat s;
+	uint64_t bytes = r->welcome.segmentBytes;
+	if (fstat(r->segment, &s) != 0 || bytes < SEGMENT_HEADER_BYTES || (uint64_t)s.st_size < bytes)
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	void *view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->segment, 0);
+	if (view == MAP_FAILED)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	madvise(view, bytes, MADV_DONTFORK);
+	process.view = view;
+	process.viewBytes = bytes;
+	if (!take_layout(view)) {
+		log_at(LOG_ERROR, "the call buffer has a layout that this library does not know");
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Maps length bytes exactly at base, or not at all. */
+static bool map_exactly(uint64_t base, uint64_t length, int protection, int flags, int fd, uint64_t offset)
+{
+	if (base == 0 || base % 4096 != 0 || length == 0 || base + length < base)
+		return false;
+	void *want = (void *)(uintptr_t)base;
+	void *got = mmap(want, length, protection, flags | MAP_FIXED_NOREPLACE, fd, (off_t)offset);
+	if (got == MAP_FAILED)
+		return false;
+	if (got != want) { /* a kernel that takes the flag for a hint */
+		munmap(got, length);
+		return false;
+	}
+	madvise(got, length, MADV_DONTFORK);
+	return true;
+}
+
+static uint32_t map_arena(const struct rendezvous *r, uint32_t from)
+{
+	uint64_t offset = (uint64_t)(process.arena - (uint8_t *)process.view);
+	for (uint32_t i = from; i < WINDOW_BASES; i++)
+		if (map_exactly(r->welcome.arenaBases[i], process.arenaBytes, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_NORESERVE, r->segment, offset))
+			return i;
+	return NO_WINDOW;
+}
+
+static uint32_t map_device(const struct rendezvous *r, uint32_t from)
+{
+	for (uint32_t i = from; i < WINDOW_BASES; i++)
+		if (map_exactly(r->welcome.deviceBases[i], r->welcome.deviceBytes, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))
+			return i;
+	return NO_WINDOW;
+}
+
+static void unmap_window(const uint64_t *bases, uint32_t index, uint64_t length)
+{
+	if (index != NO_WINDOW)
+		munmap((void *)(uintptr_t)bases[index], length);
+}
+
+static bool ask_worker(int fd, struct map_request *ask, struct map_reply *answer)
+{
+	ssize_t n;
+	if (!send_message(fd, ask, sizeof *ask))
+		return false;
+	do
+		n = recv(fd, answer, sizeof *answer, 0);
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)sizeof *answer && answer->magic == MAPPED_MAGIC;
+}
+
+/* Agrees with the worker on where arena and device memory lie; each side tries the same candidates. */
+static CUresult agree_on_windows(const struct rendezvous *r)
+{
+	const struct welcome *w = &r->welcome;
+	struct map_request ask = {.magic = MAP_MAGIC, .arenaIndex = map_arena(r, 0), .deviceIndex = map_device(r, 0)};
+	set_patience(r->worker);
+	for (;;) {
+		struct map_reply answer = {0};
+		bool heard = ask_worker(r->worker, &ask, &answer);
+		bool arenaOk = heard && (answer.arenaOk || ask.arenaIndex == NO_WINDOW);
+		bool deviceOk = heard && (answer.deviceOk || ask.deviceIndex == NO_WINDOW);
+		if (heard && answer.result == 0 && arenaOk && deviceOk)
+			break;
+		if (!arenaOk)
+			unmap_window(w->arenaBases, ask.arenaIndex, process.arenaBytes);
+		if (!deviceOk)
+			unmap_window(w->deviceBases, ask.deviceIndex, w->deviceBytes);
+		if (!heard || answer.result != 0) {
+			if (arenaOk)
+				unmap_window(w->arenaBases, ask.arenaIndex, process.arenaBytes);
+			if (deviceOk)
+				unmap_window(w->deviceBases, ask.deviceIndex, w->deviceBytes);
+			log_at(LOG_ERROR, "the worker gave up on mapping memory");
+			return heard && answer.result != 0 ? process_result((uint32_t)answer.result) : CUDA_ERROR_SYSTEM_NOT_READY;
+		}
+		if (!arenaOk)
+			ask.arenaIndex = map_arena(r, ask.arenaIndex + 1);
+		if (!deviceOk)
+			ask.deviceIndex = map_device(r, ask.deviceIndex + 1);
+	}
+	process.arenaShared = ask.arenaIndex != NO_WINDOW;
+	if (process.arenaShared)
+		process.arena = (uint8_t *)(uintptr_t)w->arenaBases[ask.arenaIndex];
+	process.deviceBytes = ask.deviceIndex == NO_WINDOW ? 0 : w->deviceBytes;
+	process.deviceBase = ask.deviceIndex == NO_WINDOW ? 0 : w->deviceBases[ask.deviceIndex];
+	log_at(LOG_INFO, "arena at %p%s, device window at 0x%llx", (void *)process.arena,
+		process.arenaShared ? "" : " (not shared)", (unsigned long long)process.deviceBase);
+	return CUDA_SUCCESS;
+}
+
+static CUresult attach(struct rendezvous *r)
+{
+	CUresult result = map_segment(r);
+	if (result == CUDA_SUCCESS)
+		result = agree_on_windows(r);
+	return result;
+}
+
+/* Undoes what a failed link_open did. */
+static void detach(void)
+{
+	if (process.arenaShared)
+		munmap(process.arena, process.arenaBytes);
+	if (process.deviceBytes)
+		munmap((void *)(uintptr_t)process.deviceBase, process.deviceBytes);
+	if (process.view)
+		munmap(process.view, process.viewBytes);
+	close_fd(&process.socket);
+	process = (struct process){.socket = -1};
+}
+
+/* The first calls, made before any other thread can make one. */
+static CUresult first_calls(void)
+{
+	CUresult r = call_reset();
+	if (r == CUDA_SUCCESS)
+		r = arena_reset();
+	if (r != CUDA_SUCCESS)
+		return r;
+	atomic_store_explicit(&process.state, PROCESS_READY, memory_order_release);
+	r = device_snapshot();
+	if (r != CUDA_SUCCESS)
+		atomic_store_explicit(&process.state, PROCESS_NEW, memory_order_release);
+	return r;
+}
+
+CUresult link_open(void)
+{
+	const char *path = getenv("PEGASUS_SOCKET");
+	if (!path || !*path) {
+		log_at(LOG_INFO, "PEGASUS_SOCKET is not set: no device");
+		return CUDA_ERROR_NO_DEVICE;
+	}
+	int daemon = connect_daemon(path);
+	if (daemon < 0)
+		return CUDA_ERROR_SYSTEM_NOT_READY;
+	struct rendezvous r = {.segment = -1, .worker = -1};
+	CUresult result = greet(daemon, &r);
+	close(daemon);
+	if (result == CUDA_SUCCESS)
+		result = attach(&r);
+	if (result == CUDA_SUCCESS) {
+		process.socket = r.worker;
+		r.worker = -1;
+		result = first_calls();
+	}
+	close_fd(&r.segment);
+	close_fd(&r.worker);
+	if (result != CUDA_SUCCESS)
+		detach();
+	return result;
+}

@@ -1,0 +1,52 @@
+/*
+ * What the library says on stderr: nothing but failures, unless PEGASUS_LOG
+ * asks for more (off, error, info, debug).
+ */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "futex.h"
+#include "process.h"
+
+static _Atomic int threshold = -1;
+
+static int level(void)
+{
+	static const char *const names[] = {"off", "error", "info", "debug"};
+	int known = atomic_load_explicit(&threshold, memory_order_relaxed);
+	if (known >= 0)
+		return known;
+	known = LOG_ERROR;
+	const char *want = getenv("PEGASUS_LOG");
+	for (int i = LOG_OFF; want && i <= LOG_DEBUG; i++)
+		if (strcmp(want, names[i]) == 0)
+			known = i;
+	atomic_store_explicit(&threshold, known, memory_order_relaxed);
+	return known;
+}
+
+/* One write per line, so that threads do not mix; no stdio, which a program may have closed. */
+void log_at(enum log_level at, const char *format, ...)
+{
+	if (at > (enum log_level)level())
+		return;
+	int saved = errno;
+	char line[512] = "pegasus: ";
+	size_t used = strlen(line);
+	va_list list;
+	va_start(list, format);
+	int n = vsnprintf(line + used, sizeof line - used - 1, format, list);
+	va_end(list);
+	if (n > 0) {
+		used += (size_t)n;
+		if (used > sizeof line - 2)
+			used = sizeof line - 2;
+		line[used++] = '\n';
+		ssize_t written = write(STDERR_FILENO, line, used);
+		(void)written;
+	}
+	errno = saved;
+}

@@ -1,0 +1,306 @@
+/*
+ * Device, pinned, managed and registered memory. The guest keeps the table of
+ * what lies where; the host is asked only for device memory.
+ */
+#include "memory.h"
+
+#include <string.h>
+
+#include "arena.h"
+#include "context.h"
+#include "device.h"
+#include "ring.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+#define ALLOCATION_MOST (UINT64_C(1) << 46)
+#define PITCH_ALIGNMENT 512
+
+static CUresult post_free(uint32_t wire, uint64_t address)
+{
+	struct mem_free_args args = {.address = address};
+	struct packet p = {.op = OP_MEM_FREE, .context = wire, .fixed = &args, .fixedBytes = sizeof args};
+	return ring_post(&p);
+}
+
+CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address)
+{
+	if (bytes > ALLOCATION_MOST)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct mem_alloc_args args = {.size = bytes};
+	struct mem_alloc_result answer;
+	struct packet p = {.op = OP_MEM_ALLOC, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_call(&p, &answer, sizeof answer);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range = {.base = answer.address, .size = bytes, .kind = RANGE_DEVICE, .context = c->object.id};
+	if (!range_add_fresh(&range)) {
+		post_free(c->wire, answer.address);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*address = answer.address;
+	return CUDA_SUCCESS;
+}
+
+CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address)
+{
+	if (!process.arenaShared)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t offset;
+	CUresult r = arena_take(bytes, &offset);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range = {
+		.base = (uint64_t)(uintptr_t)arena_at(offset), .size = bytes, .kind = kind, .context = c->object.id, .flags = flags,
+	};
+	if (!range_add(&range)) {
+		arena_give(offset, bytes);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*address = range.base;
+	return CUDA_SUCCESS;
+}
+
+struct drain {
+	uint64_t context; /* handle of the one whose errors are the caller's */
+	CUresult result;
+};
+
+/* Work that was queued may still use the memory, in any context: wait for it, whatever comes of it. */
+static void drain(void *object, void *argument)
+{
+	struct context *c = object;
+	struct drain *d = argument;
+	struct packet p = {.op = OP_CONTEXT_SYNCHRONIZE, .context = c->wire};
+	CUresult r = ring_call(&p, NULL, 0);
+	if (c->object.id == d->context)
+		d->result = r;
+}
+
+static CUresult unpin(const struct range *range)
+{
+	struct drain d = {.context = context_top(), .result = CUDA_SUCCESS};
+	handle_each(&contexts, drain, &d);
+	arena_give(arena_offset(range->base), range->size);
+	return d.result;
+}
+
+void memory_context_ends(uint64_t context)
+{
+	struct range gone;
+	while (range_remove_context(context, false, &gone))
+		;
+}
+
+void memory_context_ended(uint64_t context)
+{
+	struct range gone;
+	while (range_remove_context(context, true, &gone))
+		unpin(&gone);
+}
+
+/* --- device memory --- */
+
+CUresult pg_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!dptr || bytes == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t address;
+	r = memory_alloc(c, bytes, &address);
+	if (r == CUDA_SUCCESS)
+		*dptr = address;
+	return r;
+}
+
+CUresult pg_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!dptr || !pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t row, bytes, address;
+	if (__builtin_add_overflow(width, PITCH_ALIGNMENT - 1, &row))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	row &= ~(uint64_t)(PITCH_ALIGNMENT - 1);
+	if (__builtin_mul_overflow(row, height, &bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = memory_alloc(c, bytes, &address);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*dptr = address;
+	*pitch = row;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!dptr || bytes == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t address;
+	r = memory_pin(c, bytes, RANGE_MANAGED, flags, &address);
+	if (r == CUDA_SUCCESS)
+		*dptr = address;
+	return r;
+}
+
+/* Frees are queued: the host lets go of the memory once the work before has ended. */
+CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range;
+	if (range_remove(dptr, RANGE_MANAGED, &range))
+		return unpin(&range);
+	if (!range_remove(dptr, RANGE_DEVICE, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct context *owner = handle_find(&contexts, range.context);
+	return owner ? post_free(owner->wire, dptr) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult pg_cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!available || !total)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct mem_info_result answer;
+	struct packet p = CONTEXT_PACKET(c, OP_MEM_INFO);
+	r = ring_call(&p, &answer, sizeof answer);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*available = answer.free;
+	*total = answer.total;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range;
+	if (!base && !size)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED)
+		return CUDA_ERROR_NOT_FOUND;
+	if (base)
+		*base = range.base;
+	if (size)
+		*size = range.size;
+	return CUDA_SUCCESS;
+}
+
+/* --- host memory --- */
+
+CUresult pg_cuMemHostAlloc(void **pp, size_t bytes, unsigned int flags)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+	if (!pp || bytes == 0 || (flags & ~known))
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t address;
+	r = memory_pin(c, bytes, RANGE_PINNED, flags, &address);
+	if (r == CUDA_SUCCESS)
+		*pp = (void *)(uintptr_t)address;
+	return r;
+}
+
+CUresult pg_cuMemAllocHost_v2(void **pp, size_t bytes)
+{
+	/* Under unified addressing all of it is portable and mapped. */
+	return pg_cuMemHostAlloc(pp, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
+CUresult pg_cuMemFreeHost(void *p)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range;
+	if (!range_remove((uint64_t)(uintptr_t)p, RANGE_PINNED, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	return unpin(&range);
+}
+
+/* The worker cannot see foreign pages: they are remembered as registered, and copied like any others. */
+CUresult pg_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
+		CU_MEMHOSTREGISTER_READ_ONLY;
+	uint64_t end;
+	if (!p || bytes == 0 || (flags & ~known) || __builtin_add_overflow((uint64_t)(uintptr_t)p, bytes, &end))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	struct range range = {
+		.base = (uint64_t)(uintptr_t)p, .size = bytes, .kind = RANGE_REGISTERED, .context = c->object.id, .flags = flags,
+	};
+	return range_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+CUresult pg_cuMemHostUnregister(void *p)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!p)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct range range;
+	return range_remove((uint64_t)(uintptr_t)p, RANGE_REGISTERED, &range) ? CUDA_SUCCESS
+	                                                                      : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult pg_cuMemHostGetDevicePointer_v2(CUdeviceptr *dptr, void *p, unsigned int flags)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range;
+	if (!dptr || flags != 0 || !range_find((uint64_t)(uintptr_t)p, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (range.kind == RANGE_REGISTERED)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (range.kind != RANGE_PINNED && range.kind != RANGE_MANAGED)
+		return CUDA_ERROR_INVALID_VALUE;
+	*dptr = (CUdeviceptr)(uintptr_t)p;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuMemHostGetFlags(unsigned int *flags, void *p)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range;
+	if (!flags || !range_find((uint64_t)(uintptr_t)p, &range) ||
+		(range.kind != RANGE_PINNED && range.kind != RANGE_REGISTERED))
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = range.flags;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,19 @@
+#ifndef PEGASUS_MEMORY_H
+#define PEGASUS_MEMORY_H
+
+#include "object.h"
+#include "range.h"
+
+/* Device memory of a context; the table knows it afterwards. */
+CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address);
+/* Arena memory of a context: pinned or managed. */
+CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address);
+/*
+ * A context is about to end: its device memory is forgotten, before the host can
+ * give the same addresses to another one.
+ */
+void memory_context_ends(uint64_t context);
+/* A context has ended, and so has its work: its arena memory can be used again. */
+void memory_context_ended(uint64_t context);
+
+#endif

@@ -1,0 +1,357 @@
+/*
+ * Modules: an image travels through the arena, and what comes back is the
+ * layout of all it offers, so that nothing has to be asked later.
+ */
+#define _GNU_SOURCE
+#include "module.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "arena.h"
+#include "context.h"
+#include "device.h"
+#include "futex.h"
+#include "image.h"
+#include "jit.h"
+#include "range.h"
+#include "ring.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+#define LOG_ROOM 8192
+#define LAYOUT_ROOM 65536 /* beside as much as the image has: names and parameters are shorter than their text */
+
+struct table modules = HANDLE_TABLE(HANDLE_MODULE, struct module, 60000);
+struct table functions = HANDLE_TABLE(HANDLE_FUNCTION, struct function, (1u << HANDLE_INDEX_BITS) - 1);
+
+static pthread_mutex_t functionLock = PTHREAD_MUTEX_INITIALIZER; /* guards what modules offer: another thread may unload one */
+
+/* --- loading --- */
+
+/* Tells the address table of the module's variables, so that copies to them are known to be right. */
+static void add_globals(struct module *m)
+{
+	for (uint32_t i = 0; i < m->layout.globalCount; i++) {
+		const struct layout_global *g = &m->layout.globals[i];
+		struct range range = {
+			.base = g->address, .size = g->size, .kind = RANGE_GLOBAL, .context = m->context, .owner = m->object.id,
+		};
+		range_add_fresh(&range);
+	}
+}
+
+static void post_unload(const struct module *m)
+{
+	struct module_unload_args args = {.module = m->wire};
+	struct packet p = {.op = OP_MODULE_UNLOAD, .context = m->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	ring_post(&p);
+}
+
+static CUresult take_answer(struct module *m, const uint8_t *layout, uint64_t room, uint64_t length)
+{
+	bool good = length <= room && layout_parse(layout, length, &m->layout);
+	if (good)
+		m->functions = calloc(m->layout.functionCount + 1, sizeof *m->functions);
+	if (good && m->functions)
+		return CUDA_SUCCESS;
+	layout_free(&m->layout);
+	post_unload(m);
+	return good ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+}
+
+/* Sends the image and reads the answer, all through one piece of the arena: image, layout, log. */
+static CUresult exchange(struct module *m, const struct image *image, struct jit *jit)
+{
+	int64_t began = clock_ns(CLOCK_MONOTONIC);
+	uint64_t layoutAt = (image->length + 63) & ~UINT64_C(63), layoutRoom = layoutAt + LAYOUT_ROOM;
+	uint64_t logAt = layoutAt + layoutRoom;
+	struct staging block;
+	CUresult r = arena_borrow(logAt + LOG_ROOM, &block);
+	if (r != CUDA_SUCCESS)
+		return r;
+	uint64_t offset = block.offset;
+	memcpy(arena_at(offset), image->bytes, image->length);
+	struct module_load_args args = {
+		.module = m->wire, .imageOffset = offset, .imageLength = image->length,
+		.layoutOffset = offset + layoutAt, .layoutCapacity = layoutRoom,
+		.logOffset = offset + logAt, .logCapacity = LOG_ROOM,
+	};
+	struct module_load_result answer = {0};
+	struct packet p = {.op = OP_MODULE_LOAD, .context = m->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	struct call call = {0};
+	uint32_t got = 0;
+	r = call_start(&call, &p);
+	if (r == CUDA_SUCCESS)
+		r = call_finish(&call, &answer, sizeof answer, &got);
+	if (got != sizeof answer)
+		answer = (struct module_load_result){0};
+	char log[LOG_ROOM];
+	uint64_t logBytes = answer.logLength < LOG_ROOM ? answer.logLength : LOG_ROOM;
+	memcpy(log, arena_at(offset + logAt), logBytes);
+	if (r != CUDA_SUCCESS && logBytes > 0)
+		log_at(LOG_ERROR, "module not loaded (%d): %.*s", (int)r, (int)logBytes, log);
+	jit_report(jit, log, logBytes, r, (float)(clock_ns(CLOCK_MONOTONIC) - began) / 1e6f);
+	if (r == CUDA_SUCCESS)
+		r = take_answer(m, arena_at(offset + layoutAt), layoutRoom, answer.layoutLength);
+	arena_return(&block);
+	return r;
+}
+
+static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!out || !pointer)
+		return CUDA_ERROR_INVALID_VALUE;
+	int major = device_attribute(c->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+	int minor = device_attribute(c->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+	struct image image;
+	r = image_choose(pointer, 10 * major + minor, &image);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct module *m = handle_new(&modules);
+	if (!m) {
+		image_drop(&image);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	m->context = c->object.id;
+	m->wireContext = c->wire;
+	m->wire = (uint32_t)m->object.id;
+	r = exchange(m, &image, jit);
+	image_drop(&image);
+	if (r != CUDA_SUCCESS) {
+		handle_free(&modules, m);
+		return r;
+	}
+	add_globals(m);
+	handle_publish(m);
+	*out = HANDLE_OF(CUmodule, m);
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)
+{
+	struct jit jit;
+	CUresult r = jit_read(count, options, values, &jit);
+	return r == CUDA_SUCCESS ? load(image, &jit, module) : r;
+}
+
+CUresult pg_cuModuleLoadData(CUmodule *module, const void *image)
+{
+	struct jit jit = {0};
+	return load(image, &jit, module);
+}
+
+CUresult pg_cuModuleLoadFatBinary(CUmodule *module, const void *fatbin)
+{
+	return pg_cuModuleLoadData(module, fatbin);
+}
+
+/* A file is read with a NUL behind it, since it may be text. */
+static CUresult read_file(const char *name, char **text)
+{
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_FILE_NOT_FOUND;
+	struct stat s;
+	CUresult r = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size < INT32_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+	size_t size = r == CUDA_SUCCESS ? (size_t)s.st_size : 0, have = 0;
+	*text = calloc(size + 64, 1); /* room for the heads of binary formats, too */
+	while (*text && have < size) {
+		ssize_t n = read(fd, *text + have, size - have);
+		if (n <= 0 && !(n < 0 && errno == EINTR))
+			break;
+		have += n > 0 ? (size_t)n : 0;
+	}
+	close(fd);
+	return r != CUDA_SUCCESS ? r : *text ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult pg_cuModuleLoad(CUmodule *module, const char *name)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!module || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	char *text = NULL;
+	r = read_file(name, &text);
+	if (r == CUDA_SUCCESS)
+		r = pg_cuModuleLoadData(module, text);
+	free(text);
+	return r;
+}
+
+CUresult pg_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+	if (!mode)
+		return CUDA_ERROR_INVALID_VALUE;
+	*mode = CU_MODULE_EAGER_LOADING;
+	return CUDA_SUCCESS;
+}
+
+/* --- unloading --- */
+
+static void forget_function(uint64_t handle)
+{
+	struct function *f = handle_find(&functions, handle);
+	if (!f || !handle_retire(f))
+		return;
+	free(atomic_exchange_explicit(&f->old, NULL, memory_order_relaxed));
+	handle_free(&functions, f);
+}
+
+/* For the one who retired it. */
+static void dismantle(struct module *m)
+{
+	pthread_mutex_lock(&functionLock);
+	for (uint32_t i = 0; i < m->layout.functionCount; i++)
+		forget_function(atomic_load_explicit(&m->functions[i], memory_order_relaxed));
+	free(m->functions);
+	m->functions = NULL;
+	layout_free(&m->layout);
+	pthread_mutex_unlock(&functionLock);
+	range_remove_owner(m->object.id);
+	handle_free(&modules, m);
+}
+
+static struct module *module_find(CUmodule handle)
+{
+	return handle_find(&modules, (uint64_t)(uintptr_t)handle);
+}
+
+CUresult pg_cuModuleUnload(CUmodule handle)
+{
+	struct module *m = module_find(handle);
+	if (!m || !handle_retire(m))
+		return CUDA_ERROR_INVALID_HANDLE;
+	post_unload(m);
+	dismantle(m);
+	return CUDA_SUCCESS;
+}
+
+static void forget_of_context(void *object, void *context)
+{
+	struct module *m = object;
+	if (m->context == *(uint64_t *)context && handle_retire(m))
+		dismantle(m);
+}
+
+void module_context_gone(uint64_t context) { handle_each(&modules, forget_of_context, &context); }
+
+/* --- what a module offers --- */
+
+static struct function *make_function(struct module *m, uint32_t index)
+{
+	struct function *f = handle_new(&functions);
+	if (!f)
+		return NULL;
+	struct context *c = handle_find(&contexts, m->context);
+	f->context = m->context;
+	f->module = m->object.id;
+	f->wireContext = m->wireContext;
+	f->device = c ? c->device : 0;
+	f->wire = (uint64_t)m->wire << 32 | index;
+	f->facts = m->layout.functions[index];
+	f->name = m->layout.strings + f->facts.name;
+	f->params = m->layout.params + f->facts.paramFirst;
+	uint64_t covered = 0;
+	for (uint32_t i = 0; i < f->facts.paramCount; i++)
+		covered += f->params[i].size;
+	f->padded = covered != f->facts.paramBytes;
+	f->maxDynamicShared = f->facts.maxDynamicShared;
+	f->carveout = -1;
+	f->old = NULL;
+	handle_publish(f);
+	return f;
+}
+
+/* Called with the lock held. Every function has one handle, made when it is first asked for. */
+static CUresult give_function(struct module *m, uint32_t index, CUfunction *out)
+{
+	uint64_t handle = atomic_load_explicit(&m->functions[index], memory_order_relaxed);
+	if (handle == 0) {
+		struct function *f = make_function(m, index);
+		handle = f ? f->object.id : 0;
+		atomic_store_explicit(&m->functions[index], handle, memory_order_relaxed);
+	}
+	*out = (CUfunction)(uintptr_t)handle;
+	return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Finds a module and locks it against being unloaded; it is not locked if this fails. */
+static CUresult lock_module(CUmodule handle, struct module **m)
+{
+	pthread_mutex_lock(&functionLock);
+	*m = module_find(handle);
+	if (*m)
+		return CUDA_SUCCESS;
+	pthread_mutex_unlock(&functionLock);
+	return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult pg_cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
+{
+	if (!out || !name || !*name)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct module *m;
+	CUresult r = lock_module(handle, &m);
+	if (r != CUDA_SUCCESS)
+		return r;
+	int64_t index = layout_find_function(&m->layout, name);
+	r = index < 0 ? CUDA_ERROR_NOT_FOUND : give_function(m, (uint32_t)index, out);
+	pthread_mutex_unlock(&functionLock);
+	return r;
+}
+
+CUresult pg_cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
+{
+	if (!count)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct module *m = module_find(handle);
+	if (!m)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*count = m->layout.functionCount;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuModuleEnumerateFunctions(CUfunction *out, unsigned int count, CUmodule handle)
+{
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct module *m;
+	CUresult r = lock_module(handle, &m);
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < count && i < m->layout.functionCount; i++)
+		r = give_function(m, i, &out[i]);
+	pthread_mutex_unlock(&functionLock);
+	return r;
+}
+
+CUresult pg_cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule handle, const char *name)
+{
+	if (!name || !*name || (!address && !bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct module *m;
+	CUresult r = lock_module(handle, &m);
+	if (r != CUDA_SUCCESS)
+		return r;
+	int64_t index = layout_find_global(&m->layout, name);
+	if (index >= 0) {
+		const struct layout_global *g = &m->layout.globals[index];
+		if (address)
+			*address = g->address;
+		if (bytes)
+			*bytes = g->size;
+	}
+	pthread_mutex_unlock(&functionLock);
+	return index < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}

@@ -1,0 +1,44 @@
+#ifndef PEGASUS_MODULE_H
+#define PEGASUS_MODULE_H
+
+#include "layout.h"
+#include "object.h"
+
+struct module {
+	struct object object;
+	uint64_t context; /* handle */
+	uint32_t wireContext, wire;
+	struct layout layout;
+	_Atomic uint64_t *functions; /* handles given out so far, by index in the layout */
+};
+
+enum { PARAMS_MOST = 4096 };
+
+/* What the old launch interface builds up piece by piece. */
+struct old_launch {
+	uint32_t block[3], sharedBytes, paramBytes;
+	uint8_t params[PARAMS_MOST];
+};
+
+struct function {
+	struct object object;
+	uint64_t context, module; /* handles */
+	uint32_t wireContext;
+	int device;
+	uint64_t wire;
+	const char *name;
+	const struct layout_param *params;
+	struct layout_function facts;
+	bool padded; /* not every byte of the parameter block is a parameter's */
+	_Atomic int32_t maxDynamicShared, carveout;
+	_Atomic(struct old_launch *) old;
+};
+
+extern struct table modules, functions;
+
+static inline struct function *function_find(CUfunction f) { return handle_find(&functions, (uint64_t)(uintptr_t)f); }
+
+/* A context ends: its modules and functions do. */
+void module_context_gone(uint64_t context);
+
+#endif

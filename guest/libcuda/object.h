@@ -1,0 +1,74 @@
+/*
+ * The objects behind handles, and finding them.
+ */
+#ifndef PEGASUS_OBJECT_H
+#define PEGASUS_OBJECT_H
+
+#include "handle.h"
+#include "process.h"
+
+#define HANDLE_OF(type, of) ((type)(uintptr_t)(of)->object.id)
+
+struct context {
+	struct object object;
+	uint32_t wire; /* context id in packets: 1..255 */
+	int device;
+	_Atomic uint32_t flags;
+	bool primary;
+	_Atomic uint32_t attached; /* uses beyond the first, by cuCtxAttach */
+	_Atomic uint32_t cacheConfig, sharedConfig;
+	_Atomic uint64_t limits[16];
+	uint64_t serial; /* unique among all contexts ever, for cuCtxGetId */
+};
+
+struct stream {
+	struct object object;
+	uint64_t context; /* handle */
+	uint32_t wireContext, flags;
+	int priority;
+};
+
+struct event {
+	struct object object;
+	uint64_t context;
+	uint32_t wireContext, flags;
+	_Atomic uint64_t recorded; /* serial of the latest record; goes on when the slot is used again */
+	_Atomic bool used;         /* was ever recorded */
+};
+
+struct array {
+	struct object object;
+	uint64_t context;
+	uint32_t wireContext;
+	uint64_t width, height, depth;
+	uint32_t format, channels, flags, elementBytes;
+};
+
+struct texture {
+	struct object object;
+	uint64_t context;
+	uint32_t wireContext;
+	CUDA_RESOURCE_DESC resource;
+	CUDA_TEXTURE_DESC texture;
+};
+
+extern struct table contexts, streams, events, arrays, textures;
+
+/* The calling thread's current context: 201 without one, 709 when it was destroyed meanwhile, or its sticky error. */
+CUresult context_current(struct context **context);
+/* The same by handle; NULL means the current one. */
+CUresult context_of(CUcontext handle, struct context **context);
+/* Whether threads that wait for a context are to sleep, by its flags. */
+static inline bool context_sleeps(const struct context *c)
+{
+	return c && (c->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
+}
+
+/* A context's sticky error. */
+static inline CUresult context_error(uint32_t wire)
+{
+	uint32_t poison = atomic_load_explicit(&process.header->contextPoison[wire], memory_order_relaxed);
+	return LIKELY(poison == 0) ? CUDA_SUCCESS : process_result(poison);
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* What can be said about an address: answered from the table of ranges. */
+#include <string.h>
+
+#include "context.h"
+#include "range.h"
+#include "zz_impl.h"
+
+/* A value of the type that an attribute has. */
+struct answer {
+	uint64_t bits;
+	size_t bytes;
+};
+
+static CUmemorytype memory_type(const struct range *r)
+{
+	return r->kind == RANGE_PINNED || r->kind == RANGE_REGISTERED ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
+static int ordinal_of(const struct range *r)
+{
+	struct context *c = handle_find(&contexts, r->context);
+	return c ? c->device : 0;
+}
+
+/* For an address in a range: success, or invalid value where the question makes no sense. */
+static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint64_t address, struct answer *a)
+{
+	bool onHost = r->kind != RANGE_DEVICE && r->kind != RANGE_GLOBAL, onDevice = r->kind != RANGE_REGISTERED;
+	switch ((unsigned)what) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*a = (struct answer){r->context, sizeof(CUcontext)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*a = (struct answer){(uint64_t)memory_type(r), sizeof(unsigned int)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*a = (struct answer){address, sizeof(CUdeviceptr)};
+		return onDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*a = (struct answer){address, sizeof(void *)};
+		return onHost ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*a = (struct answer){0, sizeof(unsigned int)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*a = (struct answer){r->serial, sizeof(unsigned long long)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*a = (struct answer){r->kind == RANGE_MANAGED, sizeof(unsigned int)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*a = (struct answer){(uint64_t)ordinal_of(r), sizeof(int)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		*a = (struct answer){0, sizeof(int)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		*a = (struct answer){r->base, sizeof(CUdeviceptr)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		*a = (struct answer){r->size, sizeof(size_t)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		*a = (struct answer){onDevice, sizeof(int)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*a = (struct answer){0, sizeof(uint64_t)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		*a = (struct answer){CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE, sizeof(int)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*a = (struct answer){0, sizeof(void *)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		*a = (struct answer){r->serial, sizeof(unsigned long long)};
+		return CUDA_SUCCESS;
+	default:
+		return (unsigned)what == CU_POINTER_ATTRIBUTE_P2P_TOKENS ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CUresult pg_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	struct range range;
+	struct answer a;
+	if (!data || !range_find(ptr, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = answer_for(&range, attribute, ptr, &a);
+	if (r == CUDA_SUCCESS)
+		memcpy(data, &a.bits, a.bytes); /* little-endian: the low bytes come first */
+	return r;
+}
+
+/* This one takes any address: for what CUDA does not know, the values are null. */
+CUresult pg_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+{
+	struct range range, any = {.kind = RANGE_PINNED};
+	if (count == 0 || !attributes || !data || count > 1024)
+		return CUDA_ERROR_INVALID_VALUE;
+	bool known = range_find(ptr, &range);
+	for (unsigned int i = 0; i < count; i++) {
+		struct answer a = {0};
+		CUresult r = answer_for(known ? &range : &any, attributes[i], ptr, &a);
+		if (!data[i] || (r != CUDA_SUCCESS && a.bytes == 0))
+			return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : r;
+		if (!known || r != CUDA_SUCCESS)
+			a.bits = 0;
+		if (!known && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+			a.bits = (uint64_t)CU_DEVICE_INVALID;
+		memcpy(data[i], &a.bits, a.bytes);
+	}
+	return CUDA_SUCCESS;
+}

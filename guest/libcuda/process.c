@@ -1,0 +1,147 @@
+/*
+ * Whether calls can be made: the life of the process's connection, forks, and
+ * the end of threads.
+ */
+#define _GNU_SOURCE
+#include "process.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "futex.h"
+#include "link.h"
+#include "ring.h"
+#include "stream.h"
+
+/* How often a thread that only queues calls looks whether its worker lives. */
+#define LOOK_EVERY_NS 40000000
+
+struct process process = {.socket = -1};
+_Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
+
+static pthread_mutex_t startLock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t hooksOnce = PTHREAD_ONCE_INIT;
+static pthread_key_t threadKey;
+static bool threadKeyMade;
+
+CUresult process_result(uint32_t fromHost)
+{
+	return fromHost <= CUDA_ERROR_UNKNOWN ? (CUresult)fromHost : CUDA_ERROR_UNKNOWN;
+}
+
+CUresult process_refusal(void)
+{
+	uint32_t poison;
+	switch (atomic_load_explicit(&process.state, memory_order_acquire)) {
+	case PROCESS_READY:
+		poison = atomic_load_explicit(&process.header->processPoison, memory_order_relaxed);
+		return process_result(poison);
+	case PROCESS_LOST:
+		return (CUresult)atomic_load_explicit(&process.fault, memory_order_relaxed);
+	default:
+		return CUDA_ERROR_NOT_INITIALIZED;
+	}
+}
+
+static bool hung_up(void)
+{
+	int saved = errno;
+	struct pollfd p = {.fd = process.socket, .events = POLLIN};
+	struct timespec now = {0};
+	long n = syscall(SYS_ppoll, &p, 1, &now, NULL, 0);
+	errno = saved;
+	return n > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+/* The worker has gone. If it said why, in the poison word, that is the result from now on. */
+static CUresult lose(void)
+{
+	uint32_t poison = atomic_load_explicit(&process.header->processPoison, memory_order_acquire);
+	CUresult r = poison == 0 ? CUDA_ERROR_UNKNOWN : process_result(poison);
+	atomic_store_explicit(&process.fault, (uint32_t)r, memory_order_relaxed);
+	if (atomic_exchange_explicit(&process.state, PROCESS_LOST, memory_order_release) == PROCESS_READY)
+		log_at(LOG_ERROR, "the worker on the host has gone; every call returns %d from now on", (int)r);
+	return r;
+}
+
+CUresult process_look(void)
+{
+	CUresult r = process_enter();
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	int64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+	if (LIKELY(now < atomic_load_explicit(&process.lookNext, memory_order_relaxed)))
+		return CUDA_SUCCESS;
+	atomic_store_explicit(&process.lookNext, now + LOOK_EVERY_NS, memory_order_relaxed);
+	return hung_up() ? lose() : CUDA_SUCCESS;
+}
+
+/*
+ * The child of a process that had begun with CUDA has no segment (it is not
+ * inherited) and must not have the socket, or the worker would outlive its
+ * guest. Everything returns CUDA_ERROR_NOT_INITIALIZED, cuInit too.
+ */
+static void forked_child(void)
+{
+	if (atomic_load_explicit(&process.state, memory_order_relaxed) == PROCESS_NEW && process.socket < 0)
+		return;
+	atomic_store_explicit(&process.state, PROCESS_FORKED, memory_order_relaxed);
+	if (process.socket >= 0)
+		close(process.socket);
+	process.socket = -1;
+}
+
+static void before_fork(void) { pthread_mutex_lock(&startLock); }
+static void after_fork_parent(void) { pthread_mutex_unlock(&startLock); }
+static void after_fork_child(void)
+{
+	pthread_mutex_init(&startLock, NULL);
+	forked_child();
+}
+
+static void thread_ended(void *unused)
+{
+	(void)unused;
+	thread.registered = false;
+	if (process_enter() == CUDA_SUCCESS) {
+		stream_release_thread();
+		call_release_thread();
+	}
+	if (thread.stack != thread.inlineStack)
+		free(thread.stack);
+	thread.stack = NULL;
+	thread.depth = thread.capacity = 0;
+}
+
+static void install_hooks(void)
+{
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+	threadKeyMade = pthread_key_create(&threadKey, thread_ended) == 0;
+}
+
+void thread_register(void)
+{
+	if (thread.registered || !threadKeyMade)
+		return;
+	thread.registered = pthread_setspecific(threadKey, &thread) == 0;
+}
+
+/* cuInit may come from many threads and many times; only the first one works. */
+CUresult process_start(void)
+{
+	if (LIKELY(atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_READY))
+		return process_enter();
+	pthread_once(&hooksOnce, install_hooks);
+	pthread_mutex_lock(&startLock);
+	CUresult r;
+	if (atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_NEW) {
+		r = link_open();
+		if (r == CUDA_SUCCESS)
+			atomic_store_explicit(&process.state, PROCESS_READY, memory_order_release);
+	} else {
+		r = process_enter();
+	}
+	pthread_mutex_unlock(&startLock);
+	return r;
+}

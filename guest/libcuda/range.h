@@ -1,0 +1,45 @@
+/*
+ * Which addresses belong to what: device allocations, pinned and managed
+ * memory, module variables, registered host memory. Answers pointer attributes,
+ * base addresses and whether a copy stays within one allocation.
+ */
+#ifndef PEGASUS_RANGE_H
+#define PEGASUS_RANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED };
+
+struct range {
+	uint64_t base, size;
+	enum range_kind kind;
+	uint64_t context; /* handle of the context it belongs to */
+	uint32_t flags;   /* as given at allocation */
+	uint64_t serial;  /* unique among all ranges ever */
+	uint64_t owner;   /* module handle for globals */
+};
+
+/* Pinned and managed memory lie in the arena. */
+static inline bool range_in_arena(const struct range *r) { return r->kind == RANGE_PINNED || r->kind == RANGE_MANAGED; }
+
+/* Adds a range, unless it overlaps another one or memory has run out. */
+bool range_add(const struct range *r);
+/*
+ * Adds device memory that the host has just given out: what the table still says of device memory there
+ * is stale. (The host may use an address again before the thread that let go of it has told the table.)
+ */
+bool range_add_fresh(const struct range *r);
+/* The range that address lies in. */
+bool range_find(uint64_t address, struct range *found);
+/* Removes the range that begins at base if it is of that kind. */
+bool range_remove(uint64_t base, enum range_kind kind, struct range *removed);
+/*
+ * Removes one range of a context, if there is one: called until it says false.
+ * arena: only pinned and managed memory, else only the rest.
+ */
+bool range_remove_context(uint64_t context, bool arena, struct range *removed);
+/* Forgets the variables of a module. */
+void range_remove_owner(uint64_t owner);
+
+#endif

@@ -1,0 +1,366 @@
+/*
+ * The producer's side of the ring. Any thread may send at any time: a packet's
+ * slots are claimed with one compare-and-swap and published one by one, the
+ * first slot last, so that the host sees whole packets in the order of claims.
+ */
+#include "ring.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "futex.h"
+
+static struct ring_slot *slot_at(uint32_t index)
+{
+	return &process.ring[index & (process.ringSlots - 1)];
+}
+
+/* The ring looked full with head at seen: sleep until the host has moved it. */
+static CUresult wait_for_space(uint32_t seen)
+{
+	struct segment_header *h = process.header;
+	atomic_store_explicit(&h->producersWaiting, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&h->head, memory_order_relaxed) == seen)
+		futex_wait(&h->head, seen);
+	atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
+	return process_look();
+}
+
+static CUresult claim(uint32_t slots, uint32_t *index)
+{
+	struct segment_header *h = process.header;
+	for (;;) {
+		uint32_t tail = atomic_load_explicit(&h->tail, memory_order_acquire);
+		uint32_t head = atomic_load_explicit(&h->head, memory_order_acquire);
+		if (LIKELY(tail + slots - head <= process.ringSlots)) {
+			if (LIKELY(atomic_compare_exchange_weak_explicit(&h->tail, &tail, tail + slots,
+				memory_order_acq_rel, memory_order_relaxed))) {
+				*index = tail;
+				return CUDA_SUCCESS;
+			}
+			continue;
+		}
+		CUresult r = wait_for_space(head);
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+}
+
+static void publish(uint32_t index)
+{
+	atomic_store_explicit(&slot_at(index)->seq, (uint64_t)index + 1, memory_order_release);
+}
+
+static void wake_poller(void)
+{
+	struct segment_header *h = process.header;
+	atomic_thread_fence(memory_order_seq_cst);
+	if (UNLIKELY(atomic_load_explicit(&h->pollerParked, memory_order_relaxed) != 0)) {
+		atomic_store_explicit(&h->pollerParked, 0, memory_order_relaxed);
+		futex_wake(&h->pollerParked, 1);
+	}
+}
+
+/* Appends bytes to the bodies of consecutive slots, from offset at of the packet's body on. */
+static uint32_t put(uint32_t index, uint32_t at, const void *bytes, uint32_t length)
+{
+	const uint8_t *from = bytes;
+	while (length > 0) {
+		uint32_t within = at % SLOT_BODY;
+		uint32_t part = SLOT_BODY - within;
+		if (part > length)
+			part = length;
+		memcpy(slot_at(index + at / SLOT_BODY)->body + within, from, part);
+		from += part;
+		at += part;
+		length -= part;
+	}
+	return at;
+}
+
+static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint32_t tag)
+{
+	uint32_t payload = p->fixedBytes + p->tailBytes;
+	if (payload > PACKET_PAYLOAD)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	struct packet_header head = {
+		.op = p->op, .payloadLength = (uint16_t)payload, .flags = flags, .replySlot = (uint16_t)slot,
+		.replyTag = tag, .context = p->context, .stream = p->stream,
+	};
+	uint32_t slots = (PACKET_HEADER + payload + SLOT_BODY - 1) / SLOT_BODY;
+	uint32_t index;
+	CUresult r = claim(slots, &index);
+	if (r != CUDA_SUCCESS)
+		return r;
+	uint8_t *body = slot_at(index)->body;
+	memcpy(body, &head, sizeof head);
+	if (LIKELY(slots == 1)) {
+		body += sizeof head;
+		if (p->fixedBytes > 0)
+			memcpy(body, p->fixed, p->fixedBytes);
+		if (p->tailBytes > 0)
+			memcpy(body + p->fixedBytes, p->tail, p->tailBytes);
+	} else {
+		uint32_t at = put(index, sizeof head, p->fixed, p->fixedBytes);
+		put(index, at, p->tail, p->tailBytes);
+	}
+	for (uint32_t i = 1; i < slots; i++)
+		publish(index + i);
+	publish(index);
+	wake_poller();
+	return CUDA_SUCCESS;
+}
+
+/* A context that has failed answers every call with the same result. */
+static CUresult sticky(uint32_t context)
+{
+	if (UNLIKELY(context >= SEGMENT_CONTEXTS))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	uint32_t poison = atomic_load_explicit(&process.header->contextPoison[context], memory_order_relaxed);
+	return LIKELY(poison == 0) ? CUDA_SUCCESS : process_result(poison);
+}
+
+static CUresult may_send(const struct packet *p)
+{
+	CUresult r = process_look();
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	return LIKELY(!p->anyway) ? sticky(p->context) : CUDA_SUCCESS;
+}
+
+CUresult ring_post(const struct packet *p)
+{
+	CUresult r = may_send(p);
+	return UNLIKELY(r != CUDA_SUCCESS) ? r : send(p, 0, 0, 0);
+}
+
+/*
+ * Reply slots. A thread takes one with its first call that waits and keeps it.
+ * The last quarter is lent for single calls only, so that any number of threads
+ * can be served.
+ */
+static struct {
+	_Atomic uint64_t *taken; /* bit per slot */
+	uint32_t *lastTag;       /* by slot; belongs to whoever holds the slot */
+	_Atomic uint32_t held;   /* slots in use */
+	_Atomic uint32_t returns; /* futex word: slots given back so far */
+	_Atomic uint32_t waiters;
+} slots;
+
+static bool take_slot(uint32_t *slot)
+{
+	uint32_t words = (process.replySlots + 63) / 64;
+	for (uint32_t w = 0; w < words; w++) {
+		uint64_t seen = atomic_load_explicit(&slots.taken[w], memory_order_relaxed);
+		while (seen != UINT64_MAX) {
+			uint32_t bit = (uint32_t)__builtin_ctzll(~seen);
+			if (w * 64 + bit >= process.replySlots)
+				break;
+			if (atomic_compare_exchange_weak_explicit(&slots.taken[w], &seen, seen | UINT64_C(1) << bit,
+				memory_order_acquire, memory_order_relaxed)) {
+				atomic_fetch_add_explicit(&slots.held, 1, memory_order_relaxed);
+				*slot = w * 64 + bit;
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+static void give_slot(uint32_t slot)
+{
+	atomic_fetch_and_explicit(&slots.taken[slot / 64], ~(UINT64_C(1) << slot % 64), memory_order_release);
+	atomic_fetch_sub_explicit(&slots.held, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&slots.returns, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&slots.waiters, memory_order_seq_cst) != 0)
+		futex_wake(&slots.returns, 1);
+}
+
+static CUresult wait_for_slot(uint32_t *slot)
+{
+	while (!take_slot(slot)) {
+		uint32_t seen = atomic_load_explicit(&slots.returns, memory_order_seq_cst);
+		atomic_fetch_add_explicit(&slots.waiters, 1, memory_order_seq_cst);
+		if (take_slot(slot)) {
+			atomic_fetch_sub_explicit(&slots.waiters, 1, memory_order_relaxed);
+			return CUDA_SUCCESS;
+		}
+		futex_wait(&slots.returns, seen);
+		atomic_fetch_sub_explicit(&slots.waiters, 1, memory_order_relaxed);
+		CUresult r = process_look();
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult choose_slot(struct call *c)
+{
+	c->own = false;
+	if (LIKELY(thread.replySlot != 0 && !thread.replyBusy)) {
+		thread.replyBusy = true;
+		c->own = true;
+		c->slot = thread.replySlot - 1;
+		return CUDA_SUCCESS;
+	}
+	if (c->holding)
+		return take_slot(&c->slot) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+	CUresult r = wait_for_slot(&c->slot);
+	if (r != CUDA_SUCCESS)
+		return r;
+	c->own = thread.replySlot == 0 &&
+		atomic_load_explicit(&slots.held, memory_order_relaxed) <= process.replySlots - process.replySlots / 4;
+	if (c->own) {
+		thread_register();
+		thread.replySlot = c->slot + 1;
+		thread.replyBusy = true;
+	}
+	return CUDA_SUCCESS;
+}
+
+static void leave_slot(struct call *c)
+{
+	if (c->own)
+		thread.replyBusy = false;
+	else
+		give_slot(c->slot);
+}
+
+CUresult call_start(struct call *c, const struct packet *p)
+{
+	CUresult r = may_send(p);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	r = choose_slot(c);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	c->old = slots.lastTag[c->slot];
+	c->tag = c->old + 1 == 0 ? 1 : c->old + 1;
+	r = send(p, PACKET_WANTS_REPLY, c->slot, c->tag);
+	if (UNLIKELY(r != CUDA_SUCCESS)) {
+		leave_slot(c);
+		return r;
+	}
+	slots.lastTag[c->slot] = c->tag;
+	return CUDA_SUCCESS;
+}
+
+static bool answered(struct reply_slot *s, uint32_t tag)
+{
+	return atomic_load_explicit(&s->tag, memory_order_acquire) == tag;
+}
+
+/* How long a thread that spins keeps the processor to itself. */
+#define GREEDY_NS 3000
+
+static bool spin(struct reply_slot *s, uint32_t tag)
+{
+	uint32_t budget = atomic_load_explicit(&process.header->spinNanoseconds, memory_order_relaxed);
+	if (budget == 0)
+		return answered(s, tag);
+	int64_t begin = 0;
+	for (;;) {
+		for (int i = 0; i < 32; i++) {
+			if (answered(s, tag))
+				return true;
+			cpu_relax();
+		}
+		int64_t now = clock_ns(CLOCK_MONOTONIC);
+		if (begin == 0)
+			begin = now;
+		else if (now - begin >= budget)
+			return false;
+		else if (now - begin > GREEDY_NS)
+			sched_yield(); /* the worker may be in need of this processor */
+	}
+}
+
+/* The process has failed while a call waits: an answer that came just before counts. */
+static CUresult sleep_for(struct call *c, struct reply_slot *s)
+{
+	for (;;) {
+		atomic_store_explicit(&s->waiting, 1, memory_order_relaxed);
+		atomic_thread_fence(memory_order_seq_cst);
+		uint32_t seen = atomic_load_explicit(&s->tag, memory_order_acquire);
+		if (seen == c->tag)
+			return CUDA_SUCCESS;
+		futex_wait(&s->tag, seen);
+		if (answered(s, c->tag))
+			return CUDA_SUCCESS;
+		atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
+		CUresult r = process_look();
+		if (r != CUDA_SUCCESS)
+			return answered(s, c->tag) ? CUDA_SUCCESS : r;
+	}
+}
+
+CUresult call_finish(struct call *c, void *reply, uint32_t replyBytes, uint32_t *got)
+{
+	struct reply_slot *s = &process.replies[c->slot];
+	if (c->patient || !spin(s, c->tag)) {
+		CUresult r = sleep_for(c, s);
+		if (UNLIKELY(r != CUDA_SUCCESS))
+			return r; /* the slot stays taken: an answer may still come */
+	}
+	uint32_t length = s->length;
+	CUresult r = (CUresult)s->result;
+	if (length > REPLY_DATA)
+		length = REPLY_DATA;
+	if (length > replyBytes)
+		length = replyBytes;
+	if (length > 0)
+		memcpy(reply, s->data, length);
+	if (got)
+		*got = length;
+	leave_slot(c);
+	return LIKELY(r == CUDA_SUCCESS) ? r : process_result((uint32_t)r);
+}
+
+CUresult ring_call(const struct packet *p, void *reply, uint32_t replyBytes)
+{
+	struct call c = {0};
+	CUresult r = call_start(&c, p);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	uint32_t got = 0;
+	r = call_finish(&c, reply, replyBytes, &got);
+	if (r == CUDA_SUCCESS && got != replyBytes)
+		return CUDA_ERROR_UNKNOWN;
+	return r;
+}
+
+CUresult ring_wait(const struct packet *p, bool asleep)
+{
+	struct call c = {.patient = asleep};
+	CUresult r = call_start(&c, p);
+	return r == CUDA_SUCCESS ? call_finish(&c, NULL, 0, NULL) : r;
+}
+
+void call_release_thread(void)
+{
+	if (thread.replySlot == 0)
+		return;
+	if (!thread.replyBusy)
+		give_slot(thread.replySlot - 1);
+	thread.replySlot = 0;
+	thread.replyBusy = false;
+}
+
+CUresult call_reset(void)
+{
+	_Atomic uint64_t *taken = calloc((process.replySlots + 63) / 64, sizeof *taken);
+	uint32_t *tags = calloc(process.replySlots, sizeof *tags);
+	if (!taken || !tags) {
+		free(taken);
+		free(tags);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	free(slots.taken);
+	free(slots.lastTag);
+	slots.taken = taken;
+	slots.lastTag = tags;
+	atomic_store_explicit(&slots.held, 0, memory_order_relaxed);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,316 @@
+/*
+ * Streams, and the default streams: the legacy one that all threads share, and
+ * one for each thread, which on the wire is a stream like any other.
+ */
+#include "stream.h"
+
+#include <stdlib.h>
+
+#include "context.h"
+#include "ring.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+#define WIRE_LEGACY 0
+#define PRIORITY_LEAST 0
+#define PRIORITY_GREATEST (-5)
+
+struct table streams = HANDLE_TABLE(HANDLE_STREAM, struct stream, 60000);
+
+/* A thread's own default stream in one context. */
+struct thread_stream {
+	uint64_t context; /* handle */
+	struct stream *stream;
+	uint64_t id;
+	struct thread_stream *next;
+};
+
+static CUresult create(struct context *c, uint32_t flags, int priority, struct stream **created)
+{
+	struct stream *s = handle_new(&streams);
+	if (!s)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct stream_create_args args = {.stream = s->object.id, .flags = flags, .priority = priority};
+	struct packet p = {.op = OP_STREAM_CREATE, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_post(&p);
+	if (r != CUDA_SUCCESS) {
+		handle_free(&streams, s);
+		return r;
+	}
+	s->context = c->object.id;
+	s->wireContext = c->wire;
+	s->flags = flags;
+	s->priority = priority;
+	handle_publish(s);
+	*created = s;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy(struct stream *s)
+{
+	if (!handle_retire(s))
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct stream_destroy_args args = {.stream = s->object.id};
+	struct packet p = {.op = OP_STREAM_DESTROY, .context = s->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_post(&p);
+	handle_free(&streams, s);
+	return r;
+}
+
+/* --- what a handle means --- */
+
+/* Drops the calling thread's streams that went with their contexts. */
+static void forget_ended(void)
+{
+	struct thread_stream **at = &thread.streams;
+	while (*at) {
+		struct thread_stream *t = *at;
+		if (handle_find(&streams, t->id) == t->stream) {
+			at = &t->next;
+			continue;
+		}
+		*at = t->next;
+		free(t);
+	}
+}
+
+static CUresult own_stream(struct context *c, uint64_t *id)
+{
+	for (struct thread_stream *t = thread.streams; t; t = t->next)
+		if (t->context == c->object.id) {
+			*id = t->id;
+			return CUDA_SUCCESS;
+		}
+	forget_ended();
+	struct thread_stream *t = malloc(sizeof *t);
+	if (!t)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = create(c, CU_STREAM_DEFAULT, PRIORITY_LEAST, &t->stream);
+	if (r != CUDA_SUCCESS) {
+		free(t);
+		return r;
+	}
+	t->context = c->object.id;
+	t->id = t->stream->object.id;
+	t->next = thread.streams;
+	thread.streams = t;
+	thread_register();
+	*id = t->id;
+	return CUDA_SUCCESS;
+}
+
+static CUresult resolve_default(bool own, struct place *place)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	place->context = c->wire;
+	place->contextHandle = c->object.id;
+	place->stream = WIRE_LEGACY;
+	return LIKELY(!own) ? CUDA_SUCCESS : own_stream(c, &place->stream);
+}
+
+CUresult stream_resolve(CUstream handle, struct place *place)
+{
+	if (LIKELY(handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD))
+		return resolve_default(handle == CU_STREAM_PER_THREAD, place);
+	struct stream *s = handle_find(&streams, (uint64_t)(uintptr_t)handle);
+	if (UNLIKELY(!s))
+		return CUDA_ERROR_INVALID_HANDLE;
+	place->context = s->wireContext;
+	place->contextHandle = s->context;
+	place->stream = s->object.id;
+	return context_error(s->wireContext);
+}
+
+CUresult stream_wait(const struct place *place)
+{
+	struct packet p = {.op = OP_STREAM_SYNCHRONIZE, .context = place->context, .stream = place->stream};
+	return ring_wait(&p, context_sleeps(handle_find(&contexts, place->contextHandle)));
+}
+
+void stream_release_thread(void)
+{
+	while (thread.streams) {
+		struct thread_stream *t = thread.streams;
+		thread.streams = t->next;
+		if (handle_find(&streams, t->id) == t->stream)
+			destroy(t->stream);
+		free(t);
+	}
+}
+
+struct doomed {
+	struct table *table;
+	uint64_t context;
+};
+
+/* Streams, events, arrays and textures have the same beginning. */
+struct owned {
+	struct object object;
+	uint64_t context;
+};
+_Static_assert(offsetof(struct owned, context) == offsetof(struct stream, context), "stream");
+_Static_assert(offsetof(struct owned, context) == offsetof(struct event, context), "event");
+_Static_assert(offsetof(struct owned, context) == offsetof(struct array, context), "array");
+_Static_assert(offsetof(struct owned, context) == offsetof(struct texture, context), "texture");
+
+static void forget(void *object, void *argument)
+{
+	struct owned *o = object;
+	struct doomed *d = argument;
+	if (o->context == d->context && handle_retire(o))
+		handle_free(d->table, o);
+}
+
+void stream_context_gone(uint64_t context)
+{
+	struct table *all[] = {&textures, &arrays, &events, &streams};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		struct doomed d = {.table = all[i], .context = context};
+		handle_each(all[i], forget, &d);
+	}
+}
+
+/* --- the calls --- */
+
+CUresult pg_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!stream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (priority > PRIORITY_LEAST)
+		priority = PRIORITY_LEAST;
+	if (priority < PRIORITY_GREATEST)
+		priority = PRIORITY_GREATEST;
+	struct stream *s;
+	r = create(c, flags, priority, &s);
+	if (r == CUDA_SUCCESS)
+		*stream = HANDLE_OF(CUstream, s);
+	return r;
+}
+
+CUresult pg_cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+	return pg_cuStreamCreateWithPriority(stream, flags, PRIORITY_LEAST);
+}
+
+CUresult pg_cuStreamDestroy_v2(CUstream stream)
+{
+	struct stream *s = handle_find(&streams, (uint64_t)(uintptr_t)stream);
+	return s ? destroy(s) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult pg_cuStreamSynchronize(CUstream stream)
+{
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	return r == CUDA_SUCCESS ? stream_wait(&place) : r;
+}
+
+CUresult pg_cuStreamQuery(CUstream stream)
+{
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct packet p = {.op = OP_STREAM_QUERY, .context = place.context, .stream = place.stream};
+	return ring_call(&p, NULL, 0);
+}
+
+/* What the getters need: a stream object, or NULL for a default stream of the current context. */
+static CUresult look_up(CUstream handle, const void *out, struct stream **s, struct context **c)
+{
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	*s = NULL;
+	if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
+		return context_current(c);
+	*s = handle_find(&streams, (uint64_t)(uintptr_t)handle);
+	if (!*s)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*c = handle_find(&contexts, (*s)->context);
+	return *c ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult pg_cuStreamGetFlags(CUstream stream, unsigned int *flags)
+{
+	struct stream *s;
+	struct context *c;
+	CUresult r = look_up(stream, flags, &s, &c);
+	if (r == CUDA_SUCCESS)
+		*flags = s ? s->flags : CU_STREAM_DEFAULT;
+	return r;
+}
+
+CUresult pg_cuStreamGetPriority(CUstream stream, int *priority)
+{
+	struct stream *s;
+	struct context *c;
+	CUresult r = look_up(stream, priority, &s, &c);
+	if (r == CUDA_SUCCESS)
+		*priority = s ? s->priority : PRIORITY_LEAST;
+	return r;
+}
+
+CUresult pg_cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+	struct stream *s;
+	struct context *c;
+	CUresult r = look_up(stream, context, &s, &c);
+	if (r == CUDA_SUCCESS)
+		*context = HANDLE_OF(CUcontext, c);
+	return r;
+}
+
+/* Unique in the process: a stream's own number, and for default streams one made of the context's. */
+CUresult pg_cuStreamGetId(CUstream stream, unsigned long long *id)
+{
+	struct stream *s;
+	struct context *c;
+	struct place place;
+	CUresult r = look_up(stream, id, &s, &c);
+	if (r == CUDA_SUCCESS)
+		r = stream_resolve(stream, &place);
+	if (r == CUDA_SUCCESS)
+		*id = place.stream ? place.stream : c->serial;
+	return r;
+}
+
+CUresult pg_cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+	struct stream *s;
+	struct context *c;
+	CUresult r = look_up(stream, status, &s, &c);
+	if (r == CUDA_SUCCESS)
+		*status = CU_STREAM_CAPTURE_STATUS_NONE;
+	return r;
+}
+
+CUresult pg_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	static _Thread_local CUstreamCaptureMode current __attribute__((tls_model("initial-exec")));
+	if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUstreamCaptureMode before = current;
+	current = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (least)
+		*least = PRIORITY_LEAST;
+	if (greatest)
+		*greatest = PRIORITY_GREATEST;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,28 @@
+#ifndef PEGASUS_STREAM_H
+#define PEGASUS_STREAM_H
+
+#include "object.h"
+
+/* Where work goes: a stream of a context, as packets name them. */
+struct place {
+	uint32_t context;
+	uint64_t stream;
+	uint64_t contextHandle;
+};
+
+/*
+ * What a program's stream handle means to the calling thread, unless the
+ * context has failed: then its sticky error.
+ */
+CUresult stream_resolve(CUstream handle, struct place *place);
+/* Waits for all work queued to a place. */
+CUresult stream_wait(const struct place *place);
+
+/* The calling thread ends: so do its default streams. */
+void stream_release_thread(void);
+/* A context ends: its streams, events, arrays and textures do. */
+void stream_context_gone(uint64_t context);
+/* A context has ended: its callbacks will not be due any more, and run now, with an error. Takes no lock with it. */
+void callback_context_gone(uint64_t context);
+
+#endif

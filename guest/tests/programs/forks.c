@@ -1,0 +1,82 @@
+/* Forks before and after cuInit, and what is left of the connection in children. */
+#include <stdint.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static void use(void)
+{
+	CUdevice device;
+	CUcontext context;
+	CUdeviceptr d;
+	OK(cuInit(0));
+	OK(cuDeviceGet(&device, 0));
+	OK(cuCtxCreate(&context, 0, device));
+	OK(cuMemAlloc(&d, 4096));
+	OK(cuMemsetD8(d, 1, 4096));
+	OK(cuCtxSynchronize());
+}
+
+/* What a child of a process that has used CUDA sees. */
+static void refused(void)
+{
+	CUdevice device;
+	CUcontext context;
+	CUdeviceptr d = 0;
+	int n;
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuInit(0));
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGet(&device, 0));
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&n));
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuCtxGetCurrent(&context));
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuCtxPopCurrent(&context));
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc(&d, 1));
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuMemFree(d));
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuCtxSynchronize());
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+}
+
+static void child(void (*what)(void))
+{
+	int status = -1;
+	fflush(NULL);
+	pid_t id = fork();
+	CLAIM(id >= 0);
+	if (id == 0) {
+		what();
+		exit(0);
+	}
+	CLAIM(waitpid(id, &status, 0) == id && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void grandchild(void)
+{
+	refused();
+	child(refused);
+}
+
+static int open_files(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static int inherited;
+static void count_files(void) { CLAIM(open_files() == inherited - 1); }
+
+int main(void)
+{
+	child(use); /* before cuInit: a child is a process like any other */
+	child(use);
+	use();
+	child(refused);
+	child(grandchild);
+	inherited = open_files();
+	child(count_files); /* the socket does not live on in the child */
+	use(); /* the parent goes on */
+	puts("forks: fine");
+	return 0;
+}

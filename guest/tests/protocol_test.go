@@ -1,0 +1,191 @@
+package tests
+
+import (
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/callbuf"
+	"pegasus/cuda"
+)
+
+func runs(t *testing.T, r run) string {
+	t.Helper()
+	out, err := r.do(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestLaunches(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{spin: 20 * time.Microsecond}).start(t)
+		runs(t, run{build: b, program: "launches", socket: h.path})
+	})
+}
+
+func TestCopies(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{}).start(t)
+		runs(t, run{build: b, program: "copies", socket: h.path})
+	})
+}
+
+// A ring and an arena that are almost too small: everything waits for space.
+func TestSmallSegment(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		g := callbuf.Geometry{RingSlots: 128, ReplySlots: 3, EventWords: 64, ReleaseWords: 2, ArenaBytes: 6 << 20}
+		g.ArenaBytes = 24 << 20
+		h := (&host{geometry: g}).start(t)
+		runs(t, run{build: b, program: "copies", socket: h.path})
+	})
+}
+
+// Whatever windows the two sides can agree on, the guest goes on from there.
+func TestWindows(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{mapped: func(m callbuf.MapRequest) callbuf.MapReply {
+			return callbuf.MapReply{ArenaOK: m.Arena != 0, DevOK: m.Device > 1}
+		}}).start(t)
+		runs(t, run{build: b, program: "copies", socket: h.path})
+
+		none := (&host{mapped: func(callbuf.MapRequest) callbuf.MapReply { return callbuf.MapReply{} }}).start(t)
+		out, err := run{build: b, program: "copies", socket: none.path}.do(t)
+		if err == nil || !strings.Contains(out, "cuMemHostAlloc((void **)&p, MOST, 2) = 2 CUDA_ERROR_OUT_OF_MEMORY") {
+			t.Errorf("without a shared arena: want all to work but pinned memory, got %v", err)
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		for _, c := range []struct {
+			name, socket, want string
+			welcome            func(*callbuf.Welcome)
+		}{
+			{"no socket", "", "100", nil},
+			{"no directory", absent(false), "802", nil},
+			{"refused", "", "46 pegasus: the Pegasus daemon refused: full", func(w *callbuf.Welcome) {
+				w.Result, w.Message = 46, "full"
+			}},
+			{"version", "", "803", func(w *callbuf.Welcome) { w.Version = 99 }},
+			{"too small", "", "803", func(w *callbuf.Welcome) { w.SegmentBytes = 100 }},
+			{"too large", "", "803", func(w *callbuf.Welcome) { w.SegmentBytes = 1 << 50 }},
+		} {
+			socket := c.socket
+			if c.welcome != nil {
+				socket = (&host{welcome: c.welcome}).start(t).path
+			}
+			out := runs(t, run{build: b, program: "start", socket: socket})
+			number, said, _ := strings.Cut(c.want, " ")
+			if !strings.Contains(out, "cuInit "+number+"\n") || !strings.Contains(out, said) {
+				t.Errorf("%s: got %q, want %q", c.name, out, c.want)
+			}
+		}
+	})
+}
+
+// However the worker ends, every call returns an error soon after.
+func TestDeath(t *testing.T) {
+	for _, op := range []cuda.Op{
+		cuda.OpContextCreate, cuda.OpMemAlloc, cuda.OpLaunch, cuda.OpCopyLinear, cuda.OpContextSynchronize, cuda.OpEventRecord,
+	} {
+		t.Run(op.String(), func(t *testing.T) {
+			each(t, func(t *testing.T, b *build) {
+				h := (&host{before: func(_ *guest, c cuda.Call, _ []byte) verdict {
+					if c.Op == op {
+						return die
+					}
+					return proceed
+				}}).start(t)
+				runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"999"}, limit: 20 * time.Second})
+
+				h = (&host{before: func(g *guest, c cuda.Call, _ []byte) verdict {
+					if c.Op == op {
+						g.ch.Poison(int32(cuda.ErrorLaunchTimeout))
+						return ignore
+					}
+					return proceed
+				}}).start(t)
+				runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"702"}, limit: 20 * time.Second})
+			})
+		})
+	}
+}
+
+func TestForks(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{}).start(t)
+		runs(t, run{build: b, program: "forks", socket: h.path})
+	})
+}
+
+func TestReload(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{}).start(t)
+		runs(t, run{build: b, program: "reload", socket: h.path})
+	})
+}
+
+func TestExit(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{}).start(t)
+		out := runs(t, run{build: b, program: "exits", socket: h.path, limit: 20 * time.Second})
+		for _, want := range []string{"atexit: fine", "destructor: fine"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q is missing in %q", want, out)
+			}
+		}
+	})
+}
+
+// Threads come and go, more at a time than there are reply slots; their default
+// streams go with them.
+func TestThreads(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		g := callbuf.DefaultGeometry()
+		g.ReplySlots = 8
+		h := (&host{geometry: g}).start(t)
+		runs(t, run{build: b, program: "threads", socket: h.path})
+		if made, gone := h.seen(cuda.OpStreamCreate), h.seen(cuda.OpStreamDestroy); made == 0 || made != gone {
+			t.Errorf("%d streams created, %d destroyed", made, gone)
+		}
+	})
+}
+
+// The same under the thread sanitizer. It would end a program that maps memory
+// where the usual windows are.
+func TestRaces(t *testing.T) {
+	h := (&host{welcome: func(w *callbuf.Welcome) {
+		w.ArenaBases = [callbuf.NumBases]uint64{0x40_0000_0000}
+		w.DeviceBases = [callbuf.NumBases]uint64{0x20_0000_0000}
+	}}).start(t)
+	runs(t, run{build: racing, program: "threads", socket: h.path})
+	runs(t, run{build: racing, program: "launches", socket: h.path})
+}
+
+// The parts that have no need of a host.
+func TestUnits(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		runs(t, run{build: b, program: "units", own: []string{"range.c", "handle.c", "image.c", "layout.c", "log.c"}})
+	})
+}
+
+// What the C side writes is what the Go side writes.
+func TestGolden(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		for _, name := range []string{"packet", "hello", "map"} {
+			want, err := os.ReadFile("../../callbuf/testdata/" + name + ".golden")
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := runs(t, run{build: b, program: "golden", args: []string{name}})
+			if got := hex.Dump([]byte(out)); got != string(want) {
+				t.Errorf("%s: got\n%swant\n%s", name, got, want)
+			}
+		}
+	})
+}
