@@ -1,0 +1,283 @@
+package backend
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/backend/control"
+	"pegasus/backend/gate"
+	"pegasus/backend/worker"
+)
+
+// adoptTime is how long a worker may take to say who it is.
+const adoptTime = 2 * time.Second
+
+// A record is what a daemon writes down of a worker, for the next daemon: that
+// one believes it more than the worker, which has executed what guests sent.
+type record struct {
+	Domain      string `json:"domain"`
+	Accelerator string `json:"accelerator"`
+	PID         int    `json:"pid"`
+	UID         int    `json:"uid"`
+	Guest       int    `json:"guest"`
+	Slot        int    `json:"slot"`
+	Slice       int    `json:"slice"`
+	Arena       uint64 `json:"arena"`
+}
+
+func (d *Daemon) recordPath(id uint64) string {
+	return filepath.Join(d.opt.RuntimeDir, "workers", fmt.Sprintf("%d.json", id))
+}
+
+// writeDown records a guest that is being served. d.mu is held.
+func (d *Daemon) writeDown(g *guest) {
+	if d.opt.Private {
+		return
+	}
+	r := record{g.dom.name, g.dom.on.name, g.workerPID, g.dom.uid, g.pid, g.slot, g.win, g.arena}
+	if err := writeJSON(d.recordPath(g.id), r); err != nil {
+		d.log.Warn("write down a worker", "err", err)
+	}
+}
+
+// writeJSON replaces a file of ours as a whole or not at all.
+func writeJSON(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// survivor is a worker that a daemon before left behind.
+type survivor struct {
+	id    uint64
+	conn  *net.UnixConn
+	files worker.Files
+	record
+}
+
+// survivors finds the workers that live and cleans up behind the others.
+func (d *Daemon) survivors() ([]*survivor, error) {
+	sockets, err := filepath.Glob(filepath.Join(d.opt.RuntimeDir, "workers", "*.sock"))
+	if err != nil {
+		return nil, err
+	}
+	var (
+		mu   sync.Mutex
+		left []*survivor
+		all  sync.WaitGroup
+	)
+	slots := make(chan struct{}, 32)
+	for _, path := range sockets {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			s, err := d.meet(path)
+			if err != nil {
+				d.log.Warn("a worker of the daemon before can't be taken over", "socket", path, "err", err)
+			}
+			if s != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				left = append(left, s)
+			}
+		})
+	}
+	all.Wait()
+	slices.SortFunc(left, func(a, b *survivor) int { return cmp.Compare(a.id, b.id) })
+	return left, nil
+}
+
+// meet asks the worker at a socket who it is. A worker that is dead comes back
+// as nil, one that isn't what was written down is ended.
+func (d *Daemon) meet(path string) (*survivor, error) {
+	s := &survivor{}
+	var err error
+	if s.id, err = strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".sock"), 10, 64); err != nil {
+		return nil, os.Remove(path)
+	}
+	if s.conn, err = dialWorker(path); err != nil {
+		d.strike(s.id)
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	if err := s.identify(d.recordPath(s.id)); err != nil {
+		s.conn.Close()
+		s.files.Close()
+		s.end()
+		d.strike(s.id)
+		return nil, err
+	}
+	return s, nil
+}
+
+// strike forgets a worker that is gone.
+func (d *Daemon) strike(id uint64) {
+	os.Remove(d.workerSocket(id))
+	os.Remove(d.recordPath(id))
+}
+
+// dialWorker connects, if the socket was made by root or by us.
+func dialWorker(path string) (*net.UnixConn, error) {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	p, err := control.PeerOf(c)
+	if err == nil && p.UID != 0 && p.UID != os.Geteuid() {
+		err = fmt.Errorf("its socket was made by user %d", p.UID)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// identify reads what was written down and compares it with what the worker says.
+func (s *survivor) identify(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &s.record); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	s.conn.SetDeadline(time.Now().Add(adoptTime))
+	defer s.conn.SetDeadline(time.Time{})
+	said, files, err := worker.ReceiveSurvivor(s.conn)
+	if err != nil {
+		return fmt.Errorf("ask it who it is: %w", err)
+	}
+	s.files = files
+	j := said.Job
+	now := record{j.Domain, j.Accelerator.Name, said.PID, j.UID, j.GuestPID, j.Slot, j.Slice, j.Geometry.ArenaBytes}
+	if j.ID != s.id || now != s.record {
+		return fmt.Errorf("it says %+v, but %+v was written down", now, s.record)
+	}
+	return nil
+}
+
+// end kills the worker that was written down.
+func (s *survivor) end() {
+	if s.PID == 0 {
+		return
+	}
+	if p, err := openProcess(s.PID); err == nil {
+		kill(p)
+		p.Close()
+	}
+}
+
+// shared returns the files of an accelerator that its survivors still use. They
+// are the caller's.
+func shared(left []*survivor, accelerator string) (hardware []*os.File, bell *os.File) {
+	for _, s := range left {
+		if s.Accelerator == accelerator {
+			hardware, bell = s.files.Hardware, s.files.Bell
+			s.files.Hardware, s.files.Bell = nil, nil
+			return hardware, bell
+		}
+	}
+	return nil, nil
+}
+
+// adopt takes over the survivors: their domains are where they were, with what
+// they had and used. d.mu is held.
+func (d *Daemon) adopt(left []*survivor) {
+	for _, s := range left {
+		if err := d.adoptOne(s); err != nil {
+			d.log.Warn("a worker of the daemon before can't be taken over: ending it", "worker", s.PID, "domain", s.Domain, "err", err)
+			s.end()
+			s.conn.Close()
+			d.strike(s.id)
+		} else {
+			d.adopted++
+		}
+		s.files.Close()
+	}
+	if d.adopted > 0 {
+		d.note("adopt", "", "took over %d workers", d.adopted)
+	}
+}
+
+func (d *Daemon) adoptOne(s *survivor) error {
+	dom, err := d.domain(s.Domain)
+	if err != nil {
+		return err
+	}
+	a := d.accelerator(s.Accelerator)
+	switch {
+	case a == nil:
+		return fmt.Errorf("accelerator %q is no longer configured", s.Accelerator)
+	case dom.on != nil && dom.on != a:
+		return fmt.Errorf("its domain is on %s and on %s", a.name, dom.on.name)
+	case s.Slot < 0 || s.Slot >= gate.Slots || d.slices[s.Slice]:
+		return fmt.Errorf("slot %d, window %d can't be", s.Slot, s.Slice)
+	}
+	if dom.on == nil {
+		page, err := gate.Adopt(s.files.Gate)
+		if err != nil {
+			return err
+		}
+		s.files.Gate = nil
+		setQuotas(page, dom.settings)
+		dom.on, dom.avcpu = a, a.attach(dom.name, dom.settings.Credits, page)
+	} else if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
+		return errors.New("its gate page isn't that of its domain")
+	}
+	return d.resume(dom, s)
+}
+
+// resume makes a guest of a survivor.
+func (d *Daemon) resume(dom *domain, s *survivor) error {
+	p, err := openProcess(s.PID)
+	if err != nil {
+		return err
+	}
+	g := &guest{id: s.id, dom: dom, slot: s.Slot, win: s.Slice, pid: s.Guest, arena: s.Arena,
+		worker: p, workerPID: s.PID, conn: s.conn}
+	if s.files.GuestProcess != nil {
+		if g.process, err = dupProcess(s.files.GuestProcess); err != nil {
+			p.Close()
+			return err
+		}
+	}
+	if s.UID != 0 {
+		dom.uid = s.UID
+		d.uids[s.UID] = true
+	}
+	d.slices[g.win] = true
+	d.guests[g.id] = g
+	d.nextGuest = max(d.nextGuest, g.id)
+	dom.guests[g] = struct{}{}
+	d.tasks.Go(func() { d.attend(g) })
+	return nil
+}
+
+func sameFile(a, b *os.File) bool {
+	var x, y unix.Stat_t
+	return withFD(a, func(fd int) error { return unix.Fstat(fd, &x) }) == nil &&
+		withFD(b, func(fd int) error { return unix.Fstat(fd, &y) }) == nil &&
+		x.Dev == y.Dev && x.Ino == y.Ino
+}

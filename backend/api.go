@@ -1,0 +1,189 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"pegasus/backend/control"
+	"pegasus/policies"
+)
+
+// controlSocket is the listening end of the control API.
+type controlSocket struct{ listener *net.UnixListener }
+
+func (d *Daemon) controlPath() string {
+	if p := d.config.Daemon.ControlSocket; p != "" {
+		return p
+	}
+	return filepath.Join(d.opt.RuntimeDir, control.SocketName)
+}
+
+// openControl listens: root and this user, and the control group if there is one.
+func (d *Daemon) openControl() (*controlSocket, error) {
+	path := d.controlPath()
+	os.Remove(path)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	mode := os.FileMode(0o600)
+	if d.config.Daemon.ControlGroup != "" {
+		gid, err := groupID(d.config.Daemon.ControlGroup)
+		if err == nil {
+			mode = 0o660
+			err = os.Chown(path, -1, gid)
+		}
+		if err != nil {
+			l.Close()
+			return nil, fmt.Errorf("control socket: control_group = %q: %w", d.config.Daemon.ControlGroup, err)
+		}
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	return &controlSocket{l}, nil
+}
+
+func groupID(name string) (int, error) {
+	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
+		return int(id), nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+// Authorize implements control.Handler: root, the daemon's own user, and the
+// control group may do everything; nobody else anything.
+func (d *Daemon) Authorize(p control.Peer, method string) error {
+	if p.UID == 0 || p.UID == os.Geteuid() {
+		return nil
+	}
+	d.mu.Lock()
+	group := d.config.Daemon.ControlGroup
+	d.mu.Unlock()
+	if group != "" {
+		if gid, err := groupID(group); err == nil && p.Member(gid) {
+			return nil
+		}
+	}
+	return control.Errorf(control.CodeDenied, "%s: user %d may not control this daemon; root may, and members of control_group", method, p.UID)
+}
+
+// Handle implements control.Handler.
+func (d *Daemon) Handle(ctx context.Context, p control.Peer, q *control.Request, emit func(v any) error) (any, error) {
+	switch q.Method {
+	case control.MethodStatus:
+		return d.status(), nil
+	case control.MethodDomains:
+		return withParams(q, d.showDomains)
+	case control.MethodAccelerators:
+		return d.showAccelerators(), nil
+	case control.MethodPolicy:
+		return withParams(q, d.policy)
+	case control.MethodSet:
+		return withParams(q, d.set)
+	case control.MethodReload:
+		return d.reload()
+	case control.MethodEvents:
+		return struct{}{}, d.tellEvents(ctx, emit)
+	case control.MethodExplain:
+		return withParams(q, d.explain)
+	case control.MethodHold:
+		return withParams(q, func(h control.HoldParams) (control.HoldResult, error) { return d.hold(p, h) })
+	case control.MethodShutdown:
+		return withParams(q, d.shutdown)
+	default:
+		return nil, control.Errorf(control.CodeMethod, "there is no method %q", q.Method)
+	}
+}
+
+// withParams decodes a request's parameters for the function that takes them.
+func withParams[P, R any](q *control.Request, do func(P) (R, error)) (any, error) {
+	var p P
+	if err := q.Decode(&p); err != nil {
+		return nil, err
+	}
+	return do(p)
+}
+
+func (d *Daemon) status() control.Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return control.Status{
+		Version: control.Release(), Protocol: control.Version, PID: os.Getpid(),
+		Private: d.opt.Private, RuntimeDir: d.opt.RuntimeDir, Config: d.opt.ConfigPath,
+		Started: d.started, Guests: len(d.guests), Holders: d.holders, ReadyPool: d.pool.ready(),
+		Adopted: d.adopted, Policies: policies.Names(), Confinement: d.checks, ConfigError: d.configError,
+	}
+}
+
+func (d *Daemon) showDomains(q control.DomainParams) ([]control.Domain, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := []control.Domain{}
+	if q.Domain != "" {
+		dom := d.domains[q.Domain]
+		if dom == nil {
+			return nil, d.noDomain(q.Domain)
+		}
+		return append(all, d.show(dom)), nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
+		all = append(all, d.show(d.domains[name]))
+	}
+	return all, nil
+}
+
+func (d *Daemon) showAccelerators() []control.Accelerator {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := []control.Accelerator{}
+	for _, a := range d.accelerators {
+		all = append(all, d.showAccelerator(a))
+	}
+	return all
+}
+
+func (d *Daemon) tellEvents(ctx context.Context, emit func(v any) error) error {
+	latest, next, stop := d.journal.follow()
+	defer stop()
+	for _, e := range latest {
+		if err := emit(e); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case e := <-next:
+			if err := emit(e); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (d *Daemon) shutdown(q control.ShutdownParams) (struct{}, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if q.IfIdle && !d.idle() {
+		return struct{}{}, control.Errorf(control.CodeConflict, "the daemon is in use by %d guests and %d programs", len(d.guests), d.holders)
+	}
+	d.ending = true
+	d.log.Info("told to end")
+	d.end()
+	return struct{}{}, nil
+}

@@ -1,0 +1,157 @@
+package backend
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/configs"
+)
+
+func TestQuantile(t *testing.T) {
+	var w waits
+	if q := w.quantile(0.99); q != 0 {
+		t.Errorf("of nothing: %d", q)
+	}
+	w[0] = 50 // did not wait
+	w[11] = 49
+	w[21] = 1
+	for _, c := range []struct {
+		p         float64
+		low, high int64
+	}{{0.5, 0, 0}, {0.9, 1 << 10, 1 << 11}, {0.99, 1 << 10, 1 << 11}, {1, 1 << 20, 1 << 21}} {
+		if q := w.quantile(c.p); q < c.low || q > c.high {
+			t.Errorf("quantile %v = %d, want %d to %d", c.p, q, c.low, c.high)
+		}
+	}
+}
+
+func TestMeter(t *testing.T) {
+	var m meter
+	if total, ns := m.grown(); total != 0 || ns != 0 {
+		t.Errorf("empty: %d in %d", total, ns)
+	}
+	m.sample(1000, 10)
+	m.sample(2000, 30)
+	if total, ns := m.grown(); total != 20 || ns != 1000 {
+		t.Errorf("two samples: %d in %d", total, ns)
+	}
+	for i := int64(3); i <= 100; i++ {
+		m.sample(i*1000, i*i)
+	}
+	if total, ns := m.grown(); ns != 8000 || total != 100*100-92*92 {
+		t.Errorf("full: %d in %d", total, ns)
+	}
+	if m.resting() {
+		t.Error("growing counts as resting")
+	}
+	for i := int64(101); i <= 109; i++ {
+		m.sample(i*1000, 100*100)
+	}
+	if !m.resting() {
+		t.Error("standing still doesn't count as resting")
+	}
+}
+
+func TestOverride(t *testing.T) {
+	c := configs.Default()
+	base, err := c.Domain("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := override(c, base, map[string]string{"credits": "512", "memory": "64MiB"})
+	if err != nil || got.Credits != 512 || got.Memory != 64*configs.MiB || got.Arena != base.Arena {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for want, bad := range map[string]map[string]string{
+		`domain "web": credits = "0"`: {"credits": "0", "memory": "64MiB"},
+		"colour":                      {"colour": "red"},
+		`there are soft0`:             {"accelerator": "soft9"},
+		"while the daemon runs":       {"socket_mode": "0600"},
+	} {
+		if got, err := override(c, base, bad); err == nil || !strings.Contains(err.Error(), want) || got != base {
+			t.Errorf("%v: %+v, %v", bad, got, err)
+		}
+	}
+}
+
+func TestJournal(t *testing.T) {
+	j := newJournal()
+	for range journalSize + 5 {
+		j.note("old", "", "x")
+	}
+	latest, next, stop := j.follow()
+	if len(latest) != journalSize {
+		t.Errorf("%d events kept", len(latest))
+	}
+	j.note("new", "web", "%d guests", 3)
+	if e := <-next; e.Kind != "new" || e.Domain != "web" || e.Text != "3 guests" {
+		t.Errorf("%+v", e)
+	}
+	stop()
+	j.note("later", "", "x")
+	select {
+	case e := <-next:
+		t.Errorf("after stop: %+v", e)
+	default:
+	}
+	var slow []control.Event
+	slow, next, stop = j.follow()
+	defer stop()
+	for range 3 * journalSize { // a follower that doesn't read holds nobody up
+		j.note("flood", "", "x")
+	}
+	if len(slow) != journalSize || len(next) == 0 {
+		t.Errorf("%d kept, %d to be read", len(slow), len(next))
+	}
+}
+
+func TestAwaitExit(t *testing.T) {
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := openProcess(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	own, err := dupProcess(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := awaitExit(ctx, own); err != context.DeadlineExceeded {
+		t.Errorf("while it runs: %v", err)
+	}
+	in.Close()
+	if err := awaitExit(t.Context(), p); err != nil {
+		t.Errorf("when it has ended: %v", err)
+	}
+	cmd.Wait()
+	if err := kill(p); err == nil {
+		t.Error("a process that is gone was killed")
+	}
+}
+
+func TestSameFile(t *testing.T) {
+	a, _ := os.Open("backend_test.go")
+	b, _ := os.Open("backend_test.go")
+	c, _ := os.Open("journal.go")
+	defer a.Close()
+	defer b.Close()
+	defer c.Close()
+	if !sameFile(a, b) || sameFile(a, c) {
+		t.Error("files are mixed up")
+	}
+}

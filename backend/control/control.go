@@ -1,0 +1,162 @@
+// Package control is the language between pegasusd and the pegasus command:
+// one JSON value a line over a unix stream socket.
+//
+// The daemon serves it, the command and tests call it. The server trusts only
+// what the kernel says about its peer; every line is bounded, and what isn't
+// understood is answered with an error that names it.
+package control
+
+import "time"
+
+// Version is the protocol's. A daemon answers requests of its own version only;
+// fields and methods may be added without a new one.
+const Version = 1
+
+// Bounds on one line, its end included.
+const (
+	MaxRequest = 64 << 10
+	MaxAnswer  = 16 << 20
+)
+
+// The methods.
+const (
+	MethodStatus       = "status"
+	MethodDomains      = "domains"
+	MethodAccelerators = "accelerators"
+	MethodPolicy       = "policy"
+	MethodSet          = "set"
+	MethodReload       = "reload"
+	MethodEvents       = "events"
+	MethodExplain      = "explain"
+	MethodHold         = "hold"
+	MethodShutdown     = "shutdown"
+)
+
+// Status is the daemon itself.
+type Status struct {
+	Version     string    `json:"version"`
+	Protocol    int       `json:"protocol"`
+	PID         int       `json:"pid"`
+	Private     bool      `json:"private"`
+	RuntimeDir  string    `json:"runtime_dir"`
+	Config      string    `json:"config"` // path; empty: built-in defaults
+	Started     time.Time `json:"started"`
+	Guests      int       `json:"guests"`
+	Holders     int       `json:"holders"` // programs of `pegasus run` that still run
+	ReadyPool   int       `json:"ready_workers"`
+	Adopted     int       `json:"adopted"` // workers taken over from the daemon before
+	Policies    []string  `json:"policies"`
+	Confinement []Check   `json:"confinement"`
+	ConfigError string    `json:"config_error,omitempty"` // why the last reload was refused
+}
+
+// Check is one finding about this host.
+type Check struct {
+	Name   string `json:"name"`
+	State  string `json:"state"` // ok, warn, fail
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// Domain is one domain and what it has used.
+type Domain struct {
+	Name        string  `json:"name"`
+	Accelerator string  `json:"accelerator"` // empty while it isn't placed
+	State       string  `json:"state"`       // idle, waiting, running, …
+	Credits     int     `json:"credits"`
+	Entitled    float64 `json:"entitled"` // part of its accelerator, 0 to 1
+	Share       float64 `json:"share"`    // part of all accelerator time used lately, 0 to 1
+	GPU         int64   `json:"gpu_ns"`
+	Compute     int64   `json:"compute_ns"`
+	Copy        int64   `json:"copy_ns"`
+	Calls       uint64  `json:"calls"`
+	WaitP50     int64   `json:"wait_p50_ns"`
+	WaitP99     int64   `json:"wait_p99_ns"`
+	Memory      uint64  `json:"memory"`
+	MemoryQuota uint64  `json:"memory_quota"` // 0: the accelerator's
+	HostMemory  uint64  `json:"host_memory"`
+	HostQuota   uint64  `json:"host_memory_quota"`
+	Processes   int     `json:"processes"`
+	PIDs        []int   `json:"pids"`
+	Socket      string  `json:"socket"`
+	Declared    bool    `json:"declared"`
+}
+
+// Accelerator is one accelerator and who is on it.
+type Accelerator struct {
+	Name       string   `json:"name"`
+	Type       string   `json:"type"`
+	Device     string   `json:"device"`
+	Policy     string   `json:"policy"`
+	Mode       string   `json:"mode"`
+	Tick       int64    `json:"tick_ns"`
+	Memory     uint64   `json:"memory"`
+	MemoryUsed uint64   `json:"memory_used"`
+	Weight     int      `json:"weight"` // of placement, per mille
+	Busy       float64  `json:"busy"`   // part of the last window that its engines were held, 0 to 1
+	GPU        int64    `json:"gpu_ns"`
+	Domains    []string `json:"domains"`
+	MaxDomains int      `json:"max_domains"`
+	Decisions  uint64   `json:"decisions"`
+}
+
+// PolicyParams switches the policy, the mode, or both; of one accelerator or all.
+type PolicyParams struct {
+	Name        string `json:"name,omitempty"`
+	Mode        string `json:"mode,omitempty"`
+	Accelerator string `json:"accelerator,omitempty"`
+}
+
+// SetParams changes settings of one domain, as the configuration spells them.
+type SetParams struct {
+	Domain   string            `json:"domain"`
+	Settings map[string]string `json:"settings"`
+}
+
+// DomainParams names a domain.
+type DomainParams struct {
+	Domain string `json:"domain,omitempty"`
+}
+
+// ReloadResult says what a reload changed.
+type ReloadResult struct {
+	Config  string   `json:"config"`
+	Changes []Change `json:"changes"`
+}
+
+// Change is one changed key, in words, and whether it holds now or waits for a restart.
+type Change struct {
+	Text    string `json:"text"`
+	Applied bool   `json:"applied"`
+}
+
+// Event is something that happened, for people and tools that watch.
+type Event struct {
+	Time   time.Time `json:"time"`
+	Kind   string    `json:"kind"`
+	Domain string    `json:"domain,omitempty"`
+	Text   string    `json:"text"`
+}
+
+// Explanation says why a domain does or doesn't run now.
+type Explanation struct {
+	Domain string   `json:"domain"`
+	Lines  []string `json:"lines"`
+}
+
+// HoldParams asks for a domain to exist as long as the caller's process does.
+type HoldParams struct {
+	Domain  string `json:"domain"`
+	Credits int    `json:"credits,omitempty"`
+}
+
+// HoldResult says where the domain's guests connect.
+type HoldResult struct {
+	Domain string `json:"domain"`
+	Socket string `json:"socket"`
+}
+
+// ShutdownParams ends the daemon; with IfIdle only when nobody uses it.
+type ShutdownParams struct {
+	IfIdle bool `json:"if_idle,omitempty"`
+}

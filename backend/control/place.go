@@ -1,0 +1,54 @@
+package control
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// SystemDir is the runtime directory of the daemon that root runs for the host.
+const SystemDir = "/run/pegasus"
+
+// SocketName is the control socket within a runtime directory.
+const SocketName = "control.sock"
+
+// PrivateDir is the runtime directory of this user's own daemon:
+// $PEGASUS_RUNTIME_DIR, else $XDG_RUNTIME_DIR/pegasus, else /tmp/pegasus-UID.
+func PrivateDir() string {
+	if dir := os.Getenv("PEGASUS_RUNTIME_DIR"); dir != "" {
+		return dir
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "pegasus")
+	}
+	return filepath.Join("/tmp", "pegasus-"+strconv.Itoa(os.Getuid()))
+}
+
+// MakeRuntimeDir makes dir if need be, and refuses one that somebody else could
+// have prepared: a runtime directory in /tmp must be ours, and no link.
+func MakeRuntimeDir(dir string, mode os.FileMode) error {
+	if err := os.Mkdir(dir, mode); err != nil && !os.IsExist(err) {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("runtime directory: %w", err)
+		}
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("runtime directory: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("runtime directory %s is not a directory; remove it or set PEGASUS_RUNTIME_DIR", dir)
+	case ok && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("runtime directory %s belongs to user %d, not to us (%d); set PEGASUS_RUNTIME_DIR", dir, st.Uid, os.Geteuid())
+	}
+	if info.Mode().Perm() != mode {
+		if err := os.Chmod(dir, mode); err != nil {
+			return fmt.Errorf("runtime directory: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package control
+
+import "runtime/debug"
+
+// Release names the build of this binary: the module's version if it has one,
+// else the commit that it was built from.
+func Release() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	commit, dirty := "", ""
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case "vcs.modified":
+			if s.Value == "true" {
+				dirty = "+changes"
+			}
+		}
+	}
+	if commit == "" {
+		return "unversioned"
+	}
+	return commit + dirty
+}

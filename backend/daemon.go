@@ -1,0 +1,244 @@
+// Package backend is the daemon: it lets guests in, gives each guest process a
+// worker process, places domains on accelerators, opens and closes their gates
+// as the policy says, and answers the control socket.
+//
+// cmd/pegasusd wires it: which adapters let guests in and what accelerators are
+// made of is handed to New. It trusts the host's kernel, its own workers as far
+// as their domain's gate page goes, and nothing that a guest wrote, which it
+// never maps.
+//
+// Locks: Daemon.mu before accelerator.mu. Neither is held across a wait.
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pegasus/accel/placement"
+	"pegasus/backend/control"
+	"pegasus/backend/gate"
+	"pegasus/configs"
+	"pegasus/hypervisor"
+)
+
+// Options is what a Daemon is made from.
+type Options struct {
+	Config     *configs.Config
+	ConfigPath string // empty: built-in defaults, nothing to reload
+	RuntimeDir string
+	// Private daemons belong to one user, end Linger after the last guest, and
+	// take their workers with them.
+	Private bool
+	Linger  time.Duration
+
+	Adapter  hypervisor.Adapter
+	Hardware Maker
+	// Worker is the command that becomes a worker process.
+	Worker []string
+
+	Log         *slog.Logger
+	SetLogLevel func(level string)
+}
+
+// Daemon is the running system.
+type Daemon struct {
+	opt     Options
+	log     *slog.Logger
+	started time.Time
+	journal *journal
+	pool    *pool
+	ctx     context.Context // ends when the daemon does
+	end     context.CancelFunc
+	tasks   sync.WaitGroup
+	rest    *time.Timer // private: runs when nobody has been here for a while
+
+	mu           sync.Mutex
+	config       *configs.Config
+	configError  string // why the last reload was refused
+	accelerators []*accelerator
+	queue        *placement.Queue
+	domains      map[string]*domain
+	guests       map[uint64]*guest // by worker id
+	nextGuest    uint64
+	slices       map[int]bool  // device windows in use
+	uids         map[int]bool  // users in use by domains
+	freed        chan struct{} // closed and made anew when room comes free
+	arriving     int           // guests that wait for an answer
+	holders      int           // programs that hold domains
+	adopted      int
+	ending       bool
+	changed      bool // since the state was last saved
+	checks       []control.Check
+	cgroup       cgroup
+}
+
+// New makes a daemon; nothing runs yet.
+func New(opt Options) (*Daemon, error) {
+	d := &Daemon{
+		opt: opt, log: opt.Log, config: opt.Config,
+		journal: newJournal(),
+		domains: make(map[string]*domain),
+		guests:  make(map[uint64]*guest),
+		slices:  make(map[int]bool),
+		uids:    make(map[int]bool),
+		freed:   make(chan struct{}),
+	}
+	for _, dir := range []string{"domains", "workers"} {
+		if err := os.MkdirAll(filepath.Join(opt.RuntimeDir, dir), 0o755); err != nil {
+			return nil, fmt.Errorf("runtime directory: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// Run serves until ctx ends or the daemon is told to end. ready is called once
+// when guests can come.
+func (d *Daemon) Run(ctx context.Context, ready func()) error {
+	d.ctx, d.end = context.WithCancel(ctx)
+	defer d.end()
+	d.started = time.Now()
+	d.pool = newPool(d.opt.Worker, d.log)
+	d.rest = time.AfterFunc(time.Hour, d.retire)
+	d.rest.Stop()
+	defer d.rest.Stop()
+	control, err := d.open()
+	if err != nil {
+		d.end()
+		d.close()
+		return err
+	}
+	d.serve(control)
+	ready()
+	d.log.Info("ready", "dir", d.opt.RuntimeDir, "accelerators", len(d.accelerators), "adopted", d.adopted)
+	d.mu.Lock()
+	d.restIfIdle()
+	d.mu.Unlock()
+	<-d.ctx.Done()
+	d.close()
+	return nil
+}
+
+// open makes everything ready to serve: accelerators, the guests that a daemon
+// before left behind, sockets.
+func (d *Daemon) open() (*controlSocket, error) {
+	left, err := d.survivors()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.openAccelerators(left); err != nil {
+		return nil, err
+	}
+	d.checks = d.confinement()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(left) > 0 {
+		d.restore()
+		d.adopt(left)
+	}
+	if err := d.lineUp(); err != nil {
+		return nil, err
+	}
+	for _, c := range d.config.Domains {
+		if _, err := d.domain(c.Name); err != nil {
+			return nil, err
+		}
+	}
+	d.pool.resize(d.config.Daemon.WorkerPool)
+	return d.openControl()
+}
+
+func (d *Daemon) openAccelerators(left []*survivor) error {
+	for _, c := range d.config.Accelerators {
+		hw, bell, err := d.openHardware(c, left)
+		if err != nil {
+			return fmt.Errorf("accelerator %q: %w", c.Name, err)
+		}
+		a, err := newAccelerator(c, hw, bell, d.log)
+		if err != nil {
+			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
+		}
+		d.accelerators = append(d.accelerators, a)
+	}
+	return nil
+}
+
+// openHardware takes over what the workers of a daemon before still use, else
+// makes it new.
+func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware, *gate.Bell, error) {
+	files, bellFile := shared(left, c.Name)
+	hw, err := d.opt.Hardware(c, files)
+	if err != nil {
+		return nil, nil, err
+	}
+	var bell *gate.Bell
+	if bellFile != nil {
+		bell, err = gate.OpenBell(bellFile)
+	} else {
+		bell, err = gate.NewBell()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, hw.Close())
+	}
+	return hw, bell, nil
+}
+
+// Reload reads the configuration again; when it is bad the old one stays, and
+// the log says why.
+func (d *Daemon) Reload() { d.reload() }
+
+// serve starts what runs beside Run.
+func (d *Daemon) serve(c *controlSocket) {
+	for _, a := range d.accelerators {
+		d.tasks.Go(func() { a.run(d.ctx) })
+	}
+	d.tasks.Go(func() { d.sample(d.ctx) })
+	d.tasks.Go(func() { d.pool.run(d.ctx) })
+	d.tasks.Go(func() {
+		if err := control.Serve(d.ctx, c.listener, d, d.log); err != nil {
+			d.log.Error("control socket", "err", err)
+			d.end()
+		}
+	})
+}
+
+// close lets go of everything. Workers of the host's daemon go on and wait for
+// the next one; a private daemon's end with it.
+func (d *Daemon) close() {
+	d.mu.Lock()
+	d.ending = true
+	doors := d.domains
+	d.mu.Unlock()
+	for _, dom := range doors {
+		if dom.door != nil {
+			dom.door.Close()
+		}
+	}
+	os.Remove(d.controlPath())
+	if d.opt.Private {
+		d.endGuests()
+	}
+	d.tasks.Wait()
+	d.pool.close()
+	d.mu.Lock()
+	d.cgroup.close()
+	d.save()
+	d.mu.Unlock()
+	for _, a := range d.accelerators {
+		if err := errors.Join(a.hw.Close(), a.bell.Free()); err != nil {
+			d.log.Warn("close accelerator", "accelerator", a.name, "err", err)
+		}
+	}
+	d.log.Info("ended")
+}
+
+// note writes an event to the journal and the log.
+func (d *Daemon) note(kind, domain, format string, args ...any) {
+	d.journal.note(kind, domain, format, args...)
+	d.log.Info(fmt.Sprintf(format, args...), "kind", kind, "domain", domain)
+}

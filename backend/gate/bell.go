@@ -1,0 +1,74 @@
+package gate
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+)
+
+// Bell is how the workers of one accelerator wake its scheduler loop.
+type Bell struct {
+	file *os.File
+	mem  []byte
+	at   *bellLayout
+}
+
+// NewBell makes a Bell.
+func NewBell() (*Bell, error) {
+	f, err := newFile("pegasus-bell", bellBytes)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := mapFile(f, bellBytes)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	b := &Bell{f, mem, bellAt(mem)}
+	b.at.magic, b.at.version = bellMagic, bellVersion
+	return b, nil
+}
+
+// OpenBell maps a Bell that another process made, and takes the file over.
+func OpenBell(f *os.File) (*Bell, error) {
+	mem, err := mapFile(f, bellBytes)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bell{f, mem, bellAt(mem)}
+	if b.at.magic != bellMagic || b.at.version != bellVersion {
+		return nil, fmt.Errorf("%w: bell", ErrPage)
+	}
+	return b, nil
+}
+
+// File is the memfd, to be handed to workers. It stays the Bell's.
+func (b *Bell) File() *os.File { return b.file }
+
+// Free unmaps the Bell in this process.
+func (b *Bell) Free() error {
+	b.file.Close()
+	return unix.Munmap(b.mem)
+}
+
+// Ring wakes whoever listens.
+func (b *Bell) Ring() {
+	b.at.rung.Add(1)
+	callbuf.FutexWake(&b.at.rung, 1<<30)
+}
+
+// Rung is how often it was rung. Take it before looking at the Pages, and
+// Listen with it after.
+func (b *Bell) Rung() uint32 { return b.at.rung.Load() }
+
+// Listen sleeps until the bell has been rung more often than seen, or timeout
+// has passed; it may return early.
+func (b *Bell) Listen(seen uint32, timeout time.Duration) {
+	if b.at.rung.Load() == seen && timeout > 0 {
+		callbuf.FutexWait(&b.at.rung, seen, timeout)
+	}
+}

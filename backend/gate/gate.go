@@ -1,0 +1,127 @@
+// Package gate decides, without a system call when it is open, whether a worker
+// may submit work to an accelerator now, and carries what was used back to the
+// scheduler.
+//
+// Who calls it: the daemon owns one Page per aVCPU (a domain on an accelerator)
+// and grants and revokes leases on it; every worker of that domain is a Member
+// of the Page through a slot of its own. Page and Bell are memfds that both
+// sides map, so they outlive the daemon, and a new daemon finds everything in
+// place.
+//
+// Whom it trusts: workers are the host's own processes, but they execute
+// hostile input. A worker that went bad can harm its own domain's Page only. The
+// daemon believes nothing on it that could harm it: indices come from itself and
+// times used are taken as differences that cannot be negative.
+//
+// What is on a Page, all little-endian (the structs header and slot are the
+// layout, and a test holds their offsets):
+//
+//	header, 4096 bytes, a line of 64 bytes each for
+//	  0x000 what it is: magic, version, number of slots
+//	  0x040 the lease, written by the daemon only: generation (futex word, one
+//	        more at every change), terms (class bits, kind bits), deadline,
+//	        alive until, in-flight limit
+//	  0x080 what is left of the lease, taken by workers: budget, requests
+//	  0x0c0 memory: lock, device and host memory used, and their quotas
+//	  0x100 waiting: released (futex word), limit waiters, drain watch
+//	256 slots of 1024 bytes, one per worker, each written by its worker alone
+//	while that lives:
+//	  who, what is in flight and pending, time used per class, calls, memory,
+//	  how long requests waited (64 buckets, each twice as wide as the last)
+//
+// A lease says for which classes the gate is open, until when, and optionally
+// for how much predicted time or how many requests. Workers enforce all of it
+// from their own clock. When the daemon has not been heard of since aliveUntil,
+// gates count as open; the in-flight limit and the quotas still hold.
+//
+// Work in flight is bounded per class and aVCPU by its predicted time, since
+// accelerators do not preempt; one request is always allowed. The bound is looked
+// at, not locked: workers that submit at the same instant may exceed it by one
+// request each.
+package gate
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+)
+
+// Class is a set of engines that a lease opens together.
+type Class uint8
+
+const (
+	Compute Class = iota
+	Copy
+	NumClasses
+)
+
+// ClassOf is the gate's class for an engine's.
+func ClassOf(c accel.Class) Class {
+	if c == accel.Compute {
+		return Compute
+	}
+	return Copy
+}
+
+// Classes is a set of Class.
+type Classes uint32
+
+const (
+	ComputeOnly Classes = 1 << Compute
+	CopyOnly    Classes = 1 << Copy
+	AllClasses          = ComputeOnly | CopyOnly
+)
+
+// Has says whether the set holds a class.
+func (s Classes) Has(c Class) bool { return s>>c&1 != 0 }
+
+// Forever as a deadline never comes.
+const Forever = int64(1<<63 - 1)
+
+// Slots bounds the workers of one aVCPU.
+const Slots = 256
+
+// Terms are what a lease allows.
+type Terms struct {
+	Classes Classes
+	// Until is when the lease ends (CLOCK_MONOTONIC ns); Forever for never.
+	Until int64
+	// Budget, if not 0, is how many nanoseconds of predicted accelerator time may
+	// be submitted. A request may start while some of it is left.
+	Budget int64
+	// Requests, if not 0, is how many requests may be submitted.
+	Requests int64
+}
+
+var (
+	// ErrPage is a file that is not a page of this version.
+	ErrPage = errors.New("gate: not a page of this version")
+	// ErrFull is a Page or Bell without a free slot.
+	ErrFull = errors.New("gate: no free slot")
+	// ErrQuota is a reservation beyond a quota.
+	ErrQuota = errors.New("gate: over quota")
+	// ErrStopped is a wait at the gate that was called off.
+	ErrStopped = errors.New("gate: wait called off")
+)
+
+// The clocks of Go and of the accelerators are the same one; this is where Go's
+// starts. Reading it through time.Since needs no system call.
+var (
+	clockStart = time.Now()
+	clockBase  = monotonic()
+)
+
+func monotonic() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // the kernel has no CLOCK_MONOTONIC
+	}
+	return ts.Nano()
+}
+
+// Now is CLOCK_MONOTONIC in nanoseconds, to within the microsecond in which the
+// process started.
+func Now() int64 { return clockBase + int64(time.Since(clockStart)) }

@@ -1,0 +1,371 @@
+package gate
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"pegasus/accel"
+)
+
+// fixture is a Page with its Bell and one Member in this process.
+func fixture(t testing.TB) (*Page, *Bell, *Member) {
+	t.Helper()
+	p, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Free(); b.Free() })
+	return p, b, member(t, p, b)
+}
+
+func member(t testing.TB, p *Page, b *Bell) *Member {
+	t.Helper()
+	i, err := p.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Join(p, b, i)
+}
+
+var always = Terms{Classes: AllClasses, Until: Forever}
+
+func usage(c accel.Class, ns int64) accel.Usage {
+	return accel.Usage{Class: c, Start: 1000, End: 1000 + ns}
+}
+
+func try(t *testing.T, m *Member, c Class, predicted int64, want Verdict) Ticket {
+	t.Helper()
+	ticket, v := m.Try(c, predicted, false)
+	if v != want {
+		t.Fatalf("try: %v, want %v", v, want)
+	}
+	return ticket
+}
+
+// The offsets are the format: a worker of another version reads them too.
+func TestLayout(t *testing.T) {
+	var l layout
+	h, s := &l.header, &l.slot[1]
+	base := uintptr(unsafe.Pointer(&l))
+	for name, c := range map[string]struct{ at, want uintptr }{
+		"generation":  {uintptr(unsafe.Pointer(&h.generation)), 0x40},
+		"terms":       {uintptr(unsafe.Pointer(&h.terms)), 0x44},
+		"deadline":    {uintptr(unsafe.Pointer(&h.deadline)), 0x48},
+		"alive until": {uintptr(unsafe.Pointer(&h.aliveUntil)), 0x50},
+		"limit":       {uintptr(unsafe.Pointer(&h.inFlightLimit)), 0x58},
+		"budget":      {uintptr(unsafe.Pointer(&h.budget)), 0x80},
+		"lock":        {uintptr(unsafe.Pointer(&h.lock)), 0xc0},
+		"memory":      {uintptr(unsafe.Pointer(&h.memory)), 0xc8},
+		"released":    {uintptr(unsafe.Pointer(&h.released)), 0x100},
+		"slot":        {uintptr(unsafe.Pointer(s)), 0x1400},
+		"in flight":   {uintptr(unsafe.Pointer(&s.inFlight)), 0x1440},
+		"used":        {uintptr(unsafe.Pointer(&s.used)), 0x1480},
+		"waits":       {uintptr(unsafe.Pointer(&s.waits)), 0x1500},
+	} {
+		if c.at-base != c.want {
+			t.Errorf("%s is at %#x, want %#x", name, c.at-base, c.want)
+		}
+	}
+}
+
+func TestLease(t *testing.T) {
+	p, _, m := fixture(t)
+	try(t, m, Compute, 1, Closed)
+	p.Grant(Terms{Classes: ComputeOnly, Until: Forever})
+	m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 5))
+	try(t, m, Copy, 1, Closed)
+	p.Grant(Terms{Classes: CopyOnly, Until: Forever})
+	try(t, m, Compute, 1, Closed)
+	m.Finish(try(t, m, Copy, 1, Admitted), usage(accel.CopyOut, 7))
+	p.Grant(Terms{Classes: AllClasses, Until: Now() - 1})
+	try(t, m, Copy, 1, Closed)
+	p.Grant(Terms{Classes: AllClasses, Until: Now() + int64(time.Hour)})
+	m.Finish(try(t, m, Copy, 1, Admitted), usage(accel.CopyDevice, 11))
+	p.Revoke()
+	try(t, m, Compute, 1, Closed)
+	w := p.Look()
+	if w.Used != [...]int64{5, 0, 7, 11} || w.Busy() || w.IdleSince == 0 {
+		t.Errorf("work %+v", w)
+	}
+	if w = p.Look(); w.Used != [accel.NumClasses]int64{} {
+		t.Errorf("looked again: %+v", w)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	p, _, m := fixture(t)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 100})
+	a := try(t, m, Compute, 60, Admitted)
+	b := try(t, m, Compute, 60, Admitted) // some was left
+	try(t, m, Compute, 1, Closed)
+	m.Finish(a, usage(accel.Compute, 10)) // 50 less than predicted
+	if left := p.at.budget.Load(); left != 30 {
+		t.Errorf("budget %d, want 30", left)
+	}
+	try(t, m, Compute, 60, Admitted)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 5})
+	m.Finish(b, usage(accel.Compute, 1)) // of the lease before
+	if left := p.at.budget.Load(); left != 5 {
+		t.Errorf("budget of the new lease %d, want 5", left)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	p, _, m := fixture(t)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Requests: 2})
+	a := try(t, m, Compute, 1, Admitted)
+	try(t, m, Copy, 1, Admitted)
+	m.Finish(a, usage(accel.Compute, 1))
+	try(t, m, Compute, 1, Closed)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Requests: 1, Budget: 10})
+	try(t, m, Compute, 3, Admitted)
+	try(t, m, Compute, 3, Closed)
+	if budget, requests := p.at.budget.Load(), p.at.requests.Load(); budget != 7 || requests != 0 {
+		t.Errorf("left: %d ns, %d requests", budget, requests)
+	}
+}
+
+func TestInFlightLimit(t *testing.T) {
+	p, b, m := fixture(t)
+	other := member(t, p, b)
+	p.Grant(always)
+	p.SetInFlightLimit(100)
+	large := try(t, m, Compute, 1000, Admitted) // one always may
+	try(t, m, Compute, 1, Full)
+	try(t, other, Compute, 1, Full) // of the whole domain
+	c := try(t, other, Copy, 50, Admitted)
+	d := try(t, m, Copy, 50, Admitted)
+	try(t, m, Copy, 1, Full)
+	if _, v := m.Try(Copy, 1, true); v != Admitted {
+		t.Error("unbounded, but not admitted")
+	}
+	m.Finish(large, usage(accel.Compute, 1))
+	try(t, other, Compute, 1, Admitted)
+	other.Finish(c, usage(accel.CopyIn, 1))
+	m.Finish(d, usage(accel.CopyIn, 1))
+	if w := p.Look(); w.InFlight != 2 || !w.Busy() || w.IdleSince != 0 {
+		t.Errorf("work %+v", w)
+	}
+}
+
+func TestFailOpen(t *testing.T) {
+	p, _, m := fixture(t)
+	p.SetInFlightLimit(10)
+	p.SetQuota(DeviceMemory, 10)
+	p.Tick(Now() + int64(time.Hour))
+	try(t, m, Compute, 1, Closed)
+	p.Tick(Now() - 1)
+	try(t, m, Compute, 10, Admitted)
+	try(t, m, Compute, 1, Full)
+	if m.Reserve(DeviceMemory, 11) == nil {
+		t.Error("the quota is gone with the daemon")
+	}
+	p.Tick(Now() + int64(time.Hour))
+	try(t, m, Copy, 1, Closed)
+}
+
+func TestAcquireWaitsAndTells(t *testing.T) {
+	p, b, m := fixture(t)
+	rung := b.Rung()
+	got := make(chan error)
+	go func() {
+		_, err := m.Acquire(Compute, 1, false, nil)
+		got <- err
+	}()
+	for b.Rung() == rung {
+		b.Listen(rung, time.Second)
+	}
+	if w := p.Look(); !w.Arrived || w.Pending != 1 || !w.Busy() {
+		t.Errorf("work %+v", w)
+	}
+	p.Grant(always)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	if w := p.Look(); w.Pending != 0 || w.InFlight != 1 {
+		t.Errorf("work %+v", w)
+	}
+	if n := b.Rung() - rung; n != 1 {
+		t.Errorf("rung %d times, want once", n)
+	}
+	st, _ := p.Statistics(0)
+	if st.Waits[0] != 0 {
+		t.Error("the wait was not counted")
+	}
+	long := uint64(0)
+	for _, n := range st.Waits[10:] {
+		long += n
+	}
+	if long != 1 {
+		t.Errorf("waits %v, want one of at least 512 ns", st.Waits)
+	}
+}
+
+func TestAcquireAtTheLimit(t *testing.T) {
+	p, b, m := fixture(t)
+	other := member(t, p, b)
+	p.Grant(always)
+	p.SetInFlightLimit(10)
+	first := try(t, m, Compute, 10, Admitted)
+	got := make(chan struct{})
+	waiting := make(chan struct{})
+	var once sync.Once
+	go func() {
+		other.Acquire(Compute, 10, false, func() (bool, time.Duration) {
+			once.Do(func() { close(waiting) })
+			return false, time.Second
+		})
+		close(got)
+	}()
+	<-waiting
+	m.Finish(first, usage(accel.Compute, 1))
+	<-got
+	// Nothing ends any more: after a while the next one is let through.
+	start := Now()
+	if _, err := m.Acquire(Compute, 10, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if waited := time.Duration(Now() - start); waited < limitPatience/2 {
+		t.Errorf("it waited for %v only", waited)
+	}
+}
+
+func TestStop(t *testing.T) {
+	_, b, m := fixture(t)
+	rung := b.Rung()
+	got := make(chan error)
+	go func() {
+		_, err := m.Acquire(Compute, 1, false, nil)
+		got <- err
+	}()
+	for b.Rung() == rung {
+		b.Listen(rung, time.Second)
+	}
+	m.Stop()
+	if err := <-got; !errors.Is(err, ErrStopped) {
+		t.Error(err)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	p, b, m := fixture(t)
+	p.Grant(always)
+	rung := b.Rung()
+	for range 3 {
+		m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 1))
+	}
+	if b.Rung() != rung {
+		t.Error("nobody asked for the bell")
+	}
+	p.Watch()
+	x, y := try(t, m, Compute, 1, Admitted), try(t, m, Copy, 1, Admitted)
+	m.Finish(x, usage(accel.Compute, 1))
+	if b.Rung() != rung {
+		t.Error("rung while a copy is in flight")
+	}
+	m.Finish(y, usage(accel.CopyIn, 1))
+	m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 1))
+	if n := b.Rung() - rung; n != 1 {
+		t.Errorf("rung %d times, want once", n)
+	}
+}
+
+func TestQuota(t *testing.T) {
+	p, b, m := fixture(t)
+	other := member(t, p, b)
+	p.SetQuota(DeviceMemory, 100)
+	if m.Reserve(DeviceMemory, 60) != nil || other.Reserve(DeviceMemory, 40) != nil {
+		t.Fatal("within the quota")
+	}
+	for _, n := range []uint64{1, math.MaxUint64, math.MaxUint64 - 50} {
+		if err := m.Reserve(DeviceMemory, n); !errors.Is(err, ErrQuota) {
+			t.Errorf("%d more: %v", n, err)
+		}
+	}
+	if m.Reserve(HostMemory, 1<<40) != nil {
+		t.Error("host memory has no quota here")
+	}
+	p.SetQuota(DeviceMemory, 50)
+	other.Return(DeviceMemory, 40)
+	if err := other.Reserve(DeviceMemory, 1); !errors.Is(err, ErrQuota) {
+		t.Errorf("over the new quota: %v", err)
+	}
+	m.Return(DeviceMemory, 1000) // more than it had
+	if used, quota := m.Memory(DeviceMemory); used != 0 || quota != 50 {
+		t.Errorf("used %d of %d", used, quota)
+	}
+}
+
+func TestReap(t *testing.T) {
+	p, b, m := fixture(t)
+	p.Grant(always)
+	dead := member(t, p, b)
+	dead.Reserve(DeviceMemory, 70)
+	m.Reserve(DeviceMemory, 7)
+	done, _ := dead.Try(Compute, 1, false)
+	dead.Finish(done, usage(accel.Compute, 99))
+	dead.Try(Copy, 5000, false)
+	p.SetInFlightLimit(10)
+	try(t, m, Copy, 6, Full)
+	p.Reap(dead.index)
+	try(t, m, Copy, 6, Admitted)
+	if used, _ := p.Memory(DeviceMemory); used != 7 {
+		t.Errorf("%d bytes are used, want 7", used)
+	}
+	if w := p.Look(); w.Used[accel.Compute] != 99 || w.InFlight != 1 {
+		t.Errorf("work %+v", w)
+	}
+	if _, ok := p.Statistics(dead.index); ok {
+		t.Error("the slot is still taken")
+	}
+	again, err := p.TakeSlot()
+	if err != nil || again != dead.index {
+		t.Errorf("next slot %d, %v", again, err)
+	}
+	if w := p.Look(); w.Used != [accel.NumClasses]int64{} {
+		t.Errorf("used again: %+v", w)
+	}
+}
+
+func TestSlotsRunOut(t *testing.T) {
+	p, b, _ := fixture(t)
+	for range Slots - 1 {
+		member(t, p, b)
+	}
+	if _, err := p.TakeSlot(); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+}
+
+// A worker that went bad can write anything into its slot.
+func TestLookBelievesNothing(t *testing.T) {
+	p, _, m := fixture(t)
+	p.Look()
+	m.slot.used[accel.Compute].Store(-5)
+	m.slot.requests[Compute].Store(-1 << 60)
+	m.slot.pending.Store(math.MaxUint32)
+	w := p.Look()
+	if w.Used[accel.Compute] != 0 || w.InFlight != 0 || w.Pending != 1 {
+		t.Errorf("work %+v", w)
+	}
+	p.at.top.Store(math.MaxUint32)
+	p.Look()
+}
+
+func BenchmarkTry(b *testing.B) {
+	p, _, m := fixture(b)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: math.MaxInt64})
+	p.SetInFlightLimit(1000)
+	for b.Loop() {
+		t, _ := m.Try(Compute, 10, false)
+		m.Finish(t, accel.Usage{})
+	}
+}

@@ -1,0 +1,151 @@
+package gate
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+)
+
+const (
+	pageMagic   = 0x0031_5445_4147_4550 // "PEGATE1\0"
+	pageVersion = 1
+	headerBytes = 4096
+	slotBytes   = 1024
+	pageBytes   = headerBytes + Slots*slotBytes
+
+	// WaitBuckets is the number of buckets of a wait histogram: bucket 0 counts
+	// requests that did not wait, bucket n those that waited less than 2^n ns.
+	WaitBuckets = 64
+)
+
+// The kinds of a lease, beside its classes in header.terms.
+const (
+	termBudget   = 1 << 8
+	termRequests = 1 << 9
+)
+
+type header struct {
+	magic   uint64
+	version uint32
+	slots   uint32
+	_       [48]byte
+
+	generation    atomic.Uint32 // futex word
+	terms         atomic.Uint32
+	deadline      atomic.Int64
+	aliveUntil    atomic.Int64  // 0: no daemon has promised anything yet
+	inFlightLimit atomic.Int64  // predicted ns per class; 0: none
+	top           atomic.Uint32 // slots from here on were never taken
+	_             [28]byte
+
+	budget   atomic.Int64
+	requests atomic.Int64
+	_        [48]byte
+
+	lock        atomic.Uint32 // 0, or 1 + the slot that changes the fields below; futex word
+	lockWaiters atomic.Uint32
+	memory      [numPools]pool
+	daemon      atomic.Uint32 // pid
+	_           [20]byte
+
+	released     atomic.Uint32 // futex word: bumped when work ends while somebody waits for the limit
+	limitWaiters atomic.Uint32
+	watch        atomic.Uint32 // 1: ring the bell when a worker next runs out of work
+	_            [52]byte
+
+	_ [headerBytes - 5*64]byte
+}
+
+// pool is one kind of memory: what the domain's workers hold, and may hold.
+type pool struct{ used, quota atomic.Uint64 }
+
+type slot struct {
+	state     atomic.Uint32
+	pid       atomic.Uint32
+	arrived   atomic.Uint32 // bumped when a request finds the gate closed
+	pending   atomic.Uint32 // 1 while a request waits
+	idleSince atomic.Int64  // since when nothing is pending or in flight; 0 while something is
+	calls     atomic.Uint64
+	idle      atomic.Int64 // ns that nothing was pending or in flight, up to the last time that something was
+	_         [24]byte
+
+	inFlight [NumClasses]atomic.Int64 // predicted ns, at least 1 for each request
+	requests [NumClasses]atomic.Int64
+	_        [32]byte
+
+	used   [accel.NumClasses]atomic.Int64 // ns, only grows
+	ended  [accel.NumClasses]atomic.Uint64
+	memory [numPools]atomic.Uint64
+	_      [48]byte
+
+	waits [WaitBuckets]atomic.Uint64
+
+	_ [slotBytes - 4*64 - WaitBuckets*8]byte
+}
+
+type layout struct {
+	header
+	slot [Slots]slot
+}
+
+const (
+	bellMagic   = 0x0031_4c4c_4542_4550 // "PEBELL1\0"
+	bellVersion = 1
+	bellBytes   = 4096
+)
+
+type bellLayout struct {
+	magic   uint64
+	version uint32
+	_       [52]byte
+
+	rung atomic.Uint32 // futex word
+}
+
+// These fail to compile when a struct is not the size that the format says.
+var (
+	_ [pageBytes]byte   = [unsafe.Sizeof(layout{})]byte{}
+	_ [headerBytes]byte = [unsafe.Sizeof(header{})]byte{}
+	_ [slotBytes]byte   = [unsafe.Sizeof(slot{})]byte{}
+)
+
+// pageAt and bellAt overlay a mapping. That is right because a mapping is
+// page-aligned, at least as long as the struct (mapFile checks), made of plain
+// words and atomics only, and never unmapped while its Page or Bell is used.
+func pageAt(mem []byte) *layout { return (*layout)(unsafe.Pointer(&mem[:pageBytes][0])) }
+
+func bellAt(mem []byte) *bellLayout { return (*bellLayout)(unsafe.Pointer(&mem[:bellBytes][0])) }
+
+// newFile makes a memfd that nobody can shrink under the other side's feet.
+func newFile(name string, bytes int64) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := f.Truncate(bytes); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("size %s: %w", name, err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("seal %s: %w", name, err)
+	}
+	return f, nil
+}
+
+func mapFile(f *os.File, bytes int64) ([]byte, error) {
+	if st, err := f.Stat(); err != nil || st.Size() < bytes {
+		return nil, ErrPage
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", f.Name(), err)
+	}
+	return mem, nil
+}

@@ -1,0 +1,266 @@
+package gate
+
+import (
+	"math/bits"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/callbuf"
+)
+
+// Member is a worker's side of a Page. Try, Acquire and Calls are for one
+// goroutine, the poller; Finish and the memory methods for any.
+type Member struct {
+	page  *Page
+	bell  *Bell
+	index int
+	slot  *slot
+	stop  atomic.Bool
+
+	mu sync.Mutex // held with the Page's lock, which names a slot and not a goroutine
+}
+
+// Join makes this process the worker of a slot.
+func Join(p *Page, b *Bell, index int) *Member {
+	m := &Member{page: p, bell: b, index: index, slot: &p.at.slot[index]}
+	m.slot.pid.Store(uint32(os.Getpid()))
+	m.slot.idleSince.Store(Now())
+	m.slot.state.Store(slotJoined)
+	return m
+}
+
+// Ticket is a request's leave to be submitted; give it to Finish.
+type Ticket struct {
+	class      Class
+	generation uint32
+	budget     bool
+	predicted  int64
+}
+
+// Verdict is what Try found.
+type Verdict uint8
+
+const (
+	Admitted Verdict = iota
+	Closed           // no lease for the class, or it is used up
+	Full             // enough is in flight
+)
+
+// limitPatience is how long a request waits for others of its domain to end
+// when nothing ends: they may be waiting for what comes after it.
+const limitPatience = 50 * time.Millisecond
+
+// Try takes leave to submit one request of a class that will hold its engine for
+// predicted ns, if there is any to be had now. unbounded leaves the in-flight
+// limit out.
+func (m *Member) Try(c Class, predicted int64, unbounded bool) (t Ticket, v Verdict) {
+	h := &m.page.at.header
+	t = Ticket{class: c, generation: h.generation.Load(), predicted: max(predicted, 1)}
+	terms := h.terms.Load()
+	now := Now()
+	if lost(h.aliveUntil.Load(), now) {
+		terms = uint32(AllClasses)
+	} else if !Classes(terms).Has(c) || now >= h.deadline.Load() {
+		return t, Closed
+	}
+	if limit := h.inFlightLimit.Load(); limit > 0 && !unbounded && !m.page.at.fits(c, t.predicted, limit) {
+		return t, Full
+	}
+	if terms&termBudget != 0 && !take(&h.budget, t.predicted) {
+		return t, Closed
+	}
+	t.budget = terms&termBudget != 0
+	if terms&termRequests != 0 && !take(&h.requests, 1) {
+		if t.budget {
+			h.budget.Add(t.predicted)
+		}
+		return t, Closed
+	}
+	m.slot.busy(now)
+	m.slot.inFlight[c].Add(t.predicted)
+	m.slot.requests[c].Add(1)
+	return t, Admitted
+}
+
+// lost says whether the daemon has been silent for longer than it promised.
+func lost(aliveUntil, now int64) bool { return aliveUntil != 0 && now > aliveUntil }
+
+// fits says whether work may join what is in flight: always, if nothing is.
+func (l *layout) fits(c Class, predicted, limit int64) bool {
+	var sum int64
+	taken := l.taken()
+	for i := range taken {
+		sum += taken[i].inFlight[c].Load()
+	}
+	return sum <= 0 || sum+predicted <= limit
+}
+
+// take takes n from what is left, if anything is.
+func take(left *atomic.Int64, n int64) bool {
+	for {
+		have := left.Load()
+		if have <= 0 {
+			return false
+		}
+		if left.CompareAndSwap(have, have-n) {
+			return true
+		}
+	}
+}
+
+// defaultSlice bounds each sleep of a request that waits.
+const defaultSlice = 100 * time.Millisecond
+
+// Between is what a waiting request's owner does before each sleep. It returns
+// unbounded as for Try, and how long to sleep at most.
+type Between func() (unbounded bool, slice time.Duration)
+
+// Acquire is Try until it succeeds. A closed gate is announced to the daemon
+// once. It returns ErrStopped after Stop.
+func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Between) (Ticket, error) {
+	t, v := m.Try(c, predicted, unbounded)
+	if v == Admitted {
+		m.waited(0)
+		return t, nil
+	}
+	start := Now()
+	m.slot.pending.Store(1)
+	defer m.slot.pending.Store(0)
+	m.slot.busy(start)
+	announced := false
+	for {
+		if m.stop.Load() {
+			m.slot.idleSince.CompareAndSwap(0, Now())
+			return t, ErrStopped
+		}
+		if v == Closed && !announced {
+			announced = true
+			m.slot.arrived.Add(1)
+			m.bell.Ring()
+		}
+		slice := defaultSlice
+		if between != nil {
+			unbounded, slice = between()
+		}
+		if v == Closed {
+			m.waitOpen(t.generation, slice)
+		} else if m.waitEnded(c, predicted, slice) {
+			unbounded = true
+		}
+		if t, v = m.Try(c, predicted, unbounded); v == Admitted {
+			m.waited(Now() - start)
+			return t, nil
+		}
+	}
+}
+
+// waitOpen sleeps until the lease changes, the daemon is lost, or a slice is over.
+func (m *Member) waitOpen(generation uint32, slice time.Duration) {
+	if alive := m.page.at.aliveUntil.Load(); alive != 0 {
+		slice = min(slice, max(time.Duration(alive-Now())+time.Millisecond, 0))
+	}
+	callbuf.FutexWait(&m.page.at.generation, generation, slice)
+}
+
+// waitEnded sleeps until work of the domain ends. It says whether none did for
+// so long that it should be waited for no more.
+func (m *Member) waitEnded(c Class, predicted int64, slice time.Duration) (enough bool) {
+	l := m.page.at
+	l.limitWaiters.Add(1)
+	defer l.limitWaiters.Add(^uint32(0))
+	seen := l.released.Load()
+	limit := l.inFlightLimit.Load()
+	for start := Now(); l.released.Load() == seen && !l.fits(c, max(predicted, 1), limit); {
+		left := limitPatience - time.Duration(Now()-start)
+		if left <= 0 {
+			return true
+		}
+		if m.stop.Load() {
+			return false
+		}
+		callbuf.FutexWait(&l.released, seen, min(left, slice))
+		if slice < left {
+			return false
+		}
+	}
+	return false
+}
+
+// Finish ends a request: u says what it used. It returns what was reserved for
+// it and wakes whoever waits for room.
+func (m *Member) Finish(t Ticket, u accel.Usage) {
+	s := m.slot
+	measured := max(u.End-u.Start, 0)
+	if u.Class < accel.NumClasses {
+		s.used[u.Class].Add(measured)
+		s.ended[u.Class].Add(1)
+	}
+	h := &m.page.at.header
+	if t.budget && h.generation.Load() == t.generation {
+		h.budget.Add(t.predicted - measured)
+	}
+	s.inFlight[t.class].Add(-t.predicted)
+	s.requests[t.class].Add(-1)
+	m.page.at.wakeLimitWaiters()
+	m.idle()
+}
+
+// busy notes that something is pending or in flight.
+func (s *slot) busy(now int64) {
+	if s.idleSince.Load() == 0 {
+		return
+	}
+	if since := s.idleSince.Swap(0); since != 0 {
+		s.idle.Add(max(now-since, 0))
+	}
+}
+
+// idleUntil is for how long, up to now, nothing was pending or in flight.
+func (s *slot) idleUntil(now int64) int64 {
+	idle := s.idle.Load()
+	if since := s.idleSince.Load(); since != 0 {
+		idle += max(now-since, 0)
+	}
+	return idle
+}
+
+// idle notes that nothing is pending or in flight, and tells the daemon if it asked.
+func (m *Member) idle() {
+	s := m.slot
+	if s.requests[Compute].Load() != 0 || s.requests[Copy].Load() != 0 || s.pending.Load() != 0 {
+		return
+	}
+	since := Now()
+	s.idleSince.Store(since)
+	if s.requests[Compute].Load() != 0 || s.requests[Copy].Load() != 0 || s.pending.Load() != 0 {
+		s.idleSince.CompareAndSwap(since, 0) // the poller was quicker
+		return
+	}
+	if w := &m.page.at.watch; w.Load() != 0 && w.CompareAndSwap(1, 0) {
+		m.bell.Ring()
+	}
+}
+
+func (l *layout) wakeLimitWaiters() {
+	if l.limitWaiters.Load() != 0 {
+		l.released.Add(1)
+		callbuf.FutexWake(&l.released, 1<<30)
+	}
+}
+
+// Stop calls off a wait that Acquire is in, and every later one.
+func (m *Member) Stop() {
+	m.stop.Store(true)
+	callbuf.FutexWake(&m.page.at.generation, 1<<30)
+	callbuf.FutexWake(&m.page.at.released, 1<<30)
+}
+
+// Calls counts calls of the guest.
+func (m *Member) Calls(n uint64) { m.slot.calls.Add(n) }
+
+func (m *Member) waited(ns int64) {
+	m.slot.waits[min(bits.Len64(uint64(ns)), WaitBuckets-1)].Add(1)
+}

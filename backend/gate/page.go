@@ -1,0 +1,286 @@
+package gate
+
+import (
+	"fmt"
+	"math"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/callbuf"
+)
+
+// Page is the gate of one aVCPU. The daemon's methods are for one goroutine,
+// the accelerator's scheduler loop, but for those that say otherwise.
+type Page struct {
+	file *os.File
+	mem  []byte
+	at   *layout
+
+	// The daemon's own memory of the slots, so that nothing is counted twice.
+	seen   [Slots]seen
+	looked int64                   // when Look was last called
+	gone   [accel.NumClasses]int64 // used by workers that were reaped since the last Look
+}
+
+type seen struct {
+	used    [accel.NumClasses]int64
+	idle    int64
+	arrived uint32
+}
+
+// The states of a slot.
+const (
+	slotFree  = iota
+	slotTaken // given to a worker that is on its way
+	slotJoined
+)
+
+// New makes a Page with a closed gate and no memory quota.
+func New() (*Page, error) {
+	f, err := newFile("pegasus-gate", pageBytes)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := mapFile(f, pageBytes)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	p := &Page{file: f, mem: mem, at: pageAt(mem)}
+	p.at.magic, p.at.version, p.at.header.slots = pageMagic, pageVersion, Slots
+	for k := range p.at.memory {
+		p.at.memory[k].quota.Store(math.MaxUint64)
+	}
+	p.at.deadline.Store(Forever)
+	p.at.daemon.Store(uint32(os.Getpid()))
+	return p, nil
+}
+
+// Adopt maps a Page that a daemon before this one made, and takes it and the
+// file over. What was used before counts as seen.
+func Adopt(f *os.File) (*Page, error) {
+	p, err := Map(f)
+	if err != nil {
+		return nil, err
+	}
+	p.at.daemon.Store(uint32(os.Getpid()))
+	for i := range p.seen {
+		p.look(i)
+	}
+	return p, nil
+}
+
+// Map maps a Page that another process made, and takes the file over.
+func Map(f *os.File) (*Page, error) {
+	mem, err := mapFile(f, pageBytes)
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{file: f, mem: mem, at: pageAt(mem)}
+	if p.at.magic != pageMagic || p.at.version != pageVersion || p.at.header.slots != Slots {
+		unix.Munmap(mem)
+		return nil, ErrPage
+	}
+	return p, nil
+}
+
+// File is the memfd, to be handed to workers. It stays the Page's.
+func (p *Page) File() *os.File { return p.file }
+
+// Free unmaps the Page in this process.
+func (p *Page) Free() error {
+	p.file.Close()
+	return unix.Munmap(p.mem)
+}
+
+// Grant opens the gate under these terms, or replaces those in force.
+func (p *Page) Grant(t Terms) {
+	h := &p.at.header
+	terms := uint32(t.Classes & AllClasses)
+	if t.Budget != 0 {
+		terms |= termBudget
+	}
+	if t.Requests != 0 {
+		terms |= termRequests
+	}
+	h.terms.Store(0) // nobody takes from a mixture of two leases
+	h.deadline.Store(t.Until)
+	h.budget.Store(t.Budget)
+	h.requests.Store(t.Requests)
+	h.terms.Store(terms)
+	p.changed()
+}
+
+// Revoke closes the gate. What was submitted runs to its end.
+func (p *Page) Revoke() {
+	p.at.terms.Store(0)
+	p.changed()
+}
+
+func (p *Page) changed() {
+	p.at.generation.Add(1)
+	callbuf.FutexWake(&p.at.generation, 1<<30)
+}
+
+// Tick promises that the daemon will tick again before aliveUntil
+// (CLOCK_MONOTONIC ns). It may be called from any goroutine.
+func (p *Page) Tick(aliveUntil int64) { p.at.aliveUntil.Store(aliveUntil) }
+
+// SetInFlightLimit bounds the predicted nanoseconds in flight per class; 0 is no bound.
+func (p *Page) SetInFlightLimit(ns int64) { p.at.inFlightLimit.Store(ns) }
+
+// Watch asks that the bell be rung when a worker next runs out of work. It is
+// good for one ring, so that short requests do not wake the daemon for nothing.
+func (p *Page) Watch() { p.at.watch.Store(1) }
+
+// TakeSlot reserves a slot for a worker that is about to be started.
+func (p *Page) TakeSlot() (int, error) {
+	for i := range p.at.slot {
+		if p.at.slot[i].state.CompareAndSwap(slotFree, slotTaken) {
+			p.at.top.Store(max(p.at.top.Load(), uint32(i)+1))
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %d workers", ErrFull, Slots)
+}
+
+// taken is the slots that workers may be in.
+func (l *layout) taken() []slot { return l.slot[:min(l.top.Load(), Slots)] }
+
+// Reap frees the slot of a worker that is dead: what it had in flight and the
+// memory it held are its domain's again. What it used is in the next Look.
+func (p *Page) Reap(i int) {
+	s := &p.at.slot[i]
+	used := p.look(i).Used
+	for c, ns := range used {
+		p.gone[c] += ns
+	}
+	p.lock(daemonHolder)
+	for k := range s.memory {
+		s.memory[k].Store(0)
+	}
+	p.sum()
+	p.unlock()
+	for c := range s.inFlight {
+		s.inFlight[c].Store(0)
+		s.requests[c].Store(0)
+	}
+	for c := range s.used {
+		s.used[c].Store(0)
+		s.ended[c].Store(0)
+	}
+	for b := range s.waits {
+		s.waits[b].Store(0)
+	}
+	s.calls.Store(0)
+	s.pending.Store(0)
+	s.idleSince.Store(0)
+	s.idle.Store(0)
+	s.arrived.Store(0)
+	s.pid.Store(0)
+	p.seen[i] = seen{}
+	s.state.Store(slotFree)
+	p.at.wakeLimitWaiters()
+}
+
+// Work is what the workers of a Page, or one of them, did and do.
+type Work struct {
+	Used     [accel.NumClasses]int64 // ns since the last Look
+	Pending  int                     // workers with a request that waits at the gate
+	InFlight int64                   // requests
+	Arrived  bool                    // a request found the gate closed since the last Look
+	// IdleSince is when the last of them ran out of work; 0 while one has some,
+	// or when there was none yet.
+	IdleSince int64
+	// Idle is for how long, since the last Look, none of them had anything pending
+	// or in flight: exact for one worker, for several at least so long.
+	Idle int64
+}
+
+// Busy says whether anything is pending or in flight.
+func (w Work) Busy() bool { return w.Pending != 0 || w.InFlight != 0 }
+
+// Look tells what all workers did since the last Look and what they have now.
+func (p *Page) Look() (w Work) {
+	now := Now()
+	elapsed := now - p.looked
+	p.looked = now
+	joined := int64(0)
+	w.Used, p.gone = p.gone, [accel.NumClasses]int64{}
+	for i := range p.at.taken() {
+		if p.at.slot[i].state.Load() != slotJoined {
+			continue
+		}
+		joined++
+		one := p.lookAt(i, now)
+		for c, ns := range one.Used {
+			w.Used[c] += ns
+		}
+		w.Idle += min(one.Idle, elapsed)
+		w.Pending += one.Pending
+		w.InFlight += one.InFlight
+		w.Arrived = w.Arrived || one.Arrived
+		w.IdleSince = max(w.IdleSince, one.IdleSince)
+	}
+	w.Idle = max(w.Idle-max(joined-1, 0)*elapsed, 0)
+	if w.Busy() {
+		w.IdleSince = 0
+	}
+	return w
+}
+
+func (p *Page) look(i int) Work { return p.lookAt(i, Now()) }
+
+func (p *Page) lookAt(i int, now int64) (w Work) {
+	s, old := &p.at.slot[i], &p.seen[i]
+	// Order matters: what is in flight is read before what was used, so that a
+	// worker that looks idle here has all its work in Used.
+	for c := range s.requests {
+		w.InFlight += max(s.requests[c].Load(), 0)
+	}
+	w.Pending = int(min(s.pending.Load(), 1))
+	w.IdleSince = s.idleSince.Load()
+	for c := range w.Used {
+		now := s.used[c].Load()
+		w.Used[c] = max(now-old.used[c], 0)
+		old.used[c] = now
+	}
+	idle := s.idleUntil(now)
+	w.Idle = max(idle-old.idle, 0)
+	old.idle = idle
+	arrived := s.arrived.Load()
+	w.Arrived = arrived != old.arrived
+	old.arrived = arrived
+	return w
+}
+
+// Statistics is what one worker did since it started.
+type Statistics struct {
+	PID              int
+	Used             [accel.NumClasses]int64
+	Ended            [accel.NumClasses]uint64
+	Calls            uint64
+	Memory, HostUsed uint64
+	Waits            [WaitBuckets]uint64
+}
+
+// Statistics reads a slot, or says that no worker has joined there. It may be
+// called from any goroutine.
+func (p *Page) Statistics(i int) (st Statistics, ok bool) {
+	s := &p.at.slot[i]
+	if s.state.Load() != slotJoined {
+		return st, false
+	}
+	st.PID = int(s.pid.Load())
+	for c := range st.Used {
+		st.Used[c], st.Ended[c] = s.used[c].Load(), s.ended[c].Load()
+	}
+	st.Calls = s.calls.Load()
+	st.Memory, st.HostUsed = s.memory[DeviceMemory].Load(), s.memory[HostMemory].Load()
+	for b := range st.Waits {
+		st.Waits[b] = s.waits[b].Load()
+	}
+	return st, true
+}

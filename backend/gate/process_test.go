@@ -1,0 +1,260 @@
+package gate
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/accel"
+)
+
+// TestMain makes the test binary a worker, whose descriptors 3 and 4 are page and
+// bell, when it is started as one.
+func TestMain(m *testing.M) {
+	role := os.Getenv("PEGASUS_TEST_PROCESS")
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	p, err := Map(os.NewFile(3, "page"))
+	if err != nil {
+		panic(err)
+	}
+	b, err := OpenBell(os.NewFile(4, "bell"))
+	if err != nil {
+		panic(err)
+	}
+	slot, _ := strconv.Atoi(os.Getenv("PEGASUS_TEST_SLOT"))
+	roles[role](Join(p, b, slot))
+}
+
+var roles = map[string]func(m *Member){
+	// greedy takes as much memory as it gets, in small pieces, and tells how much.
+	"greedy": func(m *Member) {
+		total := 0
+		for m.Reserve(DeviceMemory, 3) == nil {
+			total += 3
+		}
+		fmt.Println(total)
+		io.Copy(io.Discard, os.Stdin)
+	},
+	// restless takes and returns memory, and submits and finishes, for ever.
+	"restless": func(m *Member) {
+		fmt.Println("ready")
+		for n := uint64(1); ; n = n*5%1009 + 1 {
+			if m.Reserve(DeviceMemory, n) == nil {
+				m.Return(DeviceMemory, n)
+			}
+			if t, v := m.Try(Compute, int64(n), false); v == Admitted {
+				m.Finish(t, accel.Usage{Class: accel.Compute, Start: 0, End: 1})
+			}
+		}
+	},
+	// waiter waits at the gate, and tells when it got through.
+	"waiter": func(m *Member) {
+		fmt.Println("ready")
+		if _, err := m.Acquire(Compute, 1, false, nil); err != nil {
+			panic(err)
+		}
+		fmt.Println("through")
+		io.Copy(io.Discard, os.Stdin)
+	},
+}
+
+type process struct {
+	*exec.Cmd
+	in   io.Closer
+	out  *bufio.Scanner
+	slot int
+}
+
+func start(t *testing.T, role string, p *Page, b *Bell) *process {
+	t.Helper()
+	slot, err := p.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), "PEGASUS_TEST_PROCESS="+role, "PEGASUS_TEST_SLOT="+strconv.Itoa(slot), "GORACE=atexit_sleep_ms=0")
+	c.ExtraFiles = []*os.File{p.File(), b.File()}
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := &process{c, in, bufio.NewScanner(out), slot}
+	t.Cleanup(w.kill)
+	return w
+}
+
+func (w *process) kill() {
+	w.Process.Kill()
+	w.Wait()
+}
+
+func (w *process) line(t *testing.T) string {
+	t.Helper()
+	if !w.out.Scan() {
+		t.Fatal("the worker said nothing more")
+	}
+	return strings.TrimSpace(w.out.Text())
+}
+
+func TestQuotaAcrossProcesses(t *testing.T) {
+	p, b, _ := fixture(t)
+	const quota = 300000
+	p.SetQuota(DeviceMemory, quota)
+	var workers []*process
+	for range 4 {
+		workers = append(workers, start(t, "greedy", p, b))
+	}
+	total := 0
+	for _, w := range workers {
+		n, err := strconv.Atoi(w.line(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	if used, _ := p.Memory(DeviceMemory); total != quota || used != quota {
+		t.Errorf("workers have %d, the page says %d, the quota is %d", total, used, quota)
+	}
+	for _, w := range workers {
+		w.kill()
+		p.Reap(w.slot)
+	}
+	if used, _ := p.Memory(DeviceMemory); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+}
+
+// A worker that is killed at any instruction leaves nothing behind, and nobody stuck.
+func TestKilledWhileReserving(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	p, b, m := fixture(t)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 1 << 60})
+	p.SetInFlightLimit(1 << 40)
+	p.SetQuota(DeviceMemory, 2000)
+	m.Reserve(DeviceMemory, 11)
+	rounds := 60
+	if testing.Short() {
+		rounds = 10
+	}
+	survivor := start(t, "restless", p, b)
+	survivor.line(t)
+	for range rounds {
+		w := start(t, "restless", p, b)
+		w.line(t)
+		time.Sleep(time.Duration(random.IntN(2000)) * time.Microsecond)
+		w.kill()
+		p.Reap(w.slot)
+	}
+	survivor.kill()
+	// Without a daemon too, the living free the lock of the dead.
+	if err := m.Reserve(DeviceMemory, 1); err != nil {
+		t.Error(err)
+	}
+	p.Reap(survivor.slot)
+	if used, _ := p.Memory(DeviceMemory); used != 12 {
+		t.Errorf("%d bytes are used, want 12", used)
+	}
+	if w := p.Look(); w.InFlight != 0 || w.Pending != 0 {
+		t.Errorf("work %+v", w)
+	}
+}
+
+// The lock of a holder that died is broken by whoever wants it next.
+func TestLockOfTheDead(t *testing.T) {
+	p, b, m := fixture(t)
+	w := start(t, "waiter", p, b)
+	w.line(t)
+	p.at.lock.Store(uint32(w.slot) + 1)
+	p.at.slot[w.slot].memory[DeviceMemory].Store(5) // died before it changed the sum
+	w.kill()
+	if err := m.Reserve(DeviceMemory, 1); err != nil {
+		t.Fatal(err)
+	}
+	if used, _ := p.Memory(DeviceMemory); used != 6 {
+		t.Errorf("used %d, want 6", used)
+	}
+	p.Reap(w.slot)
+	if used, _ := p.Memory(DeviceMemory); used != 1 {
+		t.Errorf("used %d, want 1", used)
+	}
+}
+
+func TestProcessFailsOpen(t *testing.T) {
+	p, b, _ := fixture(t)
+	p.Tick(Now() + int64(300*time.Millisecond))
+	w := start(t, "waiter", p, b)
+	w.line(t)
+	start := time.Now()
+	if got := w.line(t); got != "through" {
+		t.Fatal(got)
+	}
+	if waited := time.Since(start); waited > 2*time.Second {
+		t.Errorf("it took %v to notice that the daemon is gone", waited)
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	p, b, _ := fixture(t)
+	p.Grant(always)
+	w := start(t, "restless", p, b)
+	w.line(t)
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", p.File().Fd()))
+	if err == nil {
+		f.Close()
+		f, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File().Fd()), os.O_RDWR, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	q, err := Adopt(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Free()
+	used := q.Look().Used[accel.Compute]
+	if most := time.Since(before).Nanoseconds(); used > most {
+		t.Errorf("a new daemon counts %d ns, in %d ns", used, most)
+	}
+	q.Revoke()
+	if st, ok := p.Statistics(w.slot); !ok || st.PID != w.Process.Pid {
+		t.Errorf("statistics %+v, %v", st, ok)
+	}
+}
+
+func TestNotAPage(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := Map(f); err == nil {
+		t.Error("an empty file is a page")
+	}
+	f.Truncate(pageBytes)
+	if _, err := Map(f); err == nil {
+		t.Error("zeros are a page")
+	}
+	if _, err := OpenBell(f); err == nil {
+		t.Error("zeros are a bell")
+	}
+}

@@ -1,0 +1,126 @@
+package gate
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+)
+
+// Pool is a kind of memory that has a quota.
+type Pool int
+
+const (
+	DeviceMemory Pool = iota
+	HostMemory
+	numPools
+)
+
+// Used and quota change together with the slot of whoever reserves, under a
+// lock that names its holder. So a worker may be killed at any instruction: while
+// it held the lock nobody else changed anything, and the sums can be made again
+// from the slots.
+
+// Reserve takes bytes from a pool, or returns ErrQuota and takes nothing.
+func (m *Member) Reserve(p Pool, bytes uint64) error {
+	m.lock()
+	defer m.unlock()
+	h, mine := &m.page.at.memory[p], &m.slot.memory[p]
+	used, quota := h.used.Load(), h.quota.Load()
+	if bytes > quota || used > quota-bytes {
+		return ErrQuota
+	}
+	mine.Store(mine.Load() + bytes)
+	h.used.Store(used + bytes)
+	return nil
+}
+
+// Return gives bytes back to a pool. More than was reserved is our bug, and is
+// cut to what was.
+func (m *Member) Return(p Pool, bytes uint64) {
+	m.lock()
+	defer m.unlock()
+	h, mine := &m.page.at.memory[p], &m.slot.memory[p]
+	bytes = min(bytes, mine.Load())
+	mine.Store(mine.Load() - bytes)
+	h.used.Store(h.used.Load() - min(bytes, h.used.Load()))
+}
+
+// Memory is what the domain holds of a pool and what it may hold.
+func (m *Member) Memory(p Pool) (used, quota uint64) { return m.page.Memory(p) }
+
+// Memory is what the domain holds of a pool and what it may hold.
+func (p *Page) Memory(k Pool) (used, quota uint64) {
+	h := &p.at.memory[k]
+	return h.used.Load(), h.quota.Load()
+}
+
+// SetQuota sets how much a domain may hold. Less than it holds already is
+// allowed: it gets nothing new until it has given enough back.
+func (p *Page) SetQuota(k Pool, bytes uint64) { p.at.memory[k].quota.Store(bytes) }
+
+// lockSlice is after how long a waiter looks whether the holder still lives.
+const lockSlice = 10 * time.Millisecond
+
+// daemonHolder is the daemon as the holder of the lock.
+const daemonHolder = Slots + 1
+
+func (m *Member) lock() {
+	m.mu.Lock()
+	m.page.lock(uint32(m.index) + 1)
+}
+
+func (m *Member) unlock() {
+	m.page.unlock()
+	m.mu.Unlock()
+}
+
+func (p *Page) lock(me uint32) {
+	w := &p.at.lock
+	for !w.CompareAndSwap(0, me) {
+		holder := w.Load()
+		if holder == 0 {
+			continue
+		}
+		p.at.lockWaiters.Add(1)
+		callbuf.FutexWait(w, holder, lockSlice)
+		p.at.lockWaiters.Add(^uint32(0))
+		if w.Load() == holder && p.dead(holder) && w.CompareAndSwap(holder, me) {
+			p.sum()
+			return
+		}
+	}
+}
+
+func (p *Page) unlock() {
+	p.at.lock.Store(0)
+	if p.at.lockWaiters.Load() != 0 {
+		callbuf.FutexWake(&p.at.lock, 1)
+	}
+}
+
+// dead says whether a holder of the lock is gone. A new daemon writes its own
+// pid before it takes any lock, and breaks what the old one held.
+func (p *Page) dead(holder uint32) bool {
+	var pid uint32
+	switch {
+	case holder == daemonHolder:
+		pid = p.at.daemon.Load()
+	case holder <= Slots:
+		pid = p.at.slot[holder-1].pid.Load()
+	}
+	return pid == 0 || errors.Is(unix.Kill(int(pid), 0), unix.ESRCH)
+}
+
+// sum makes the totals again from the slots. The caller holds the lock.
+func (p *Page) sum() {
+	for k := range p.at.memory {
+		var total uint64
+		for i := range p.at.slot {
+			total += p.at.slot[i].memory[k].Load()
+		}
+		p.at.memory[k].used.Store(total)
+	}
+}

@@ -1,0 +1,261 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"time"
+
+	"pegasus/backend/worker"
+	"pegasus/callbuf"
+	"pegasus/hypervisor"
+)
+
+// The CUresults that a guest is refused with.
+const (
+	resultOutOfMemory        = 2
+	resultDevicesUnavailable = 46
+	resultSystemNotReady     = 802
+)
+
+// deathGrace is how long a worker may take to end after its guest process has.
+const deathGrace = 600 * time.Millisecond
+
+// guest is one guest process that is served: its seat in its domain and its
+// worker process. It doesn't change once the worker runs.
+type guest struct {
+	id    uint64
+	dom   *domain
+	slot  int // in the gate page
+	win   int // slice of the device window
+	arena uint64
+	pid   int // of the guest process, 0 if it is none of this host
+
+	process   *os.File      // pidfd of the guest process; nil if it is none of this host
+	worker    *os.File      // pidfd of the worker
+	workerPID int           //
+	conn      *net.UnixConn // to the worker's descriptor 3
+	cmd       *exec.Cmd     // to be waited for; nil if a daemon before started it
+}
+
+// receive serves a guest process that knocked.
+func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer) {
+	d.count(&d.arriving, 1)
+	defer d.count(&d.arriving, -1)
+	if p := n.Process(); p != nil {
+		defer p.Close()
+	}
+	g, err := d.admit(ctx, dom, n)
+	if err == nil {
+		d.note("guest", dom.name, "process %d is served by worker %d", g.pid, g.workerPID)
+		return
+	}
+	d.note("refused", dom.name, "process %d: %v", n.PID(), err)
+	result := int32(resultSystemNotReady)
+	if errors.Is(err, errNoRoom) || errors.Is(err, errTooMany) {
+		result = resultDevicesUnavailable
+	}
+	if err := n.Refuse(result, err.Error()); err != nil {
+		d.log.Debug("refuse a guest", "domain", dom.name, "err", err)
+	}
+}
+
+func (d *Daemon) count(n *int, by int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	*n += by
+	d.restIfIdle()
+}
+
+// admit finds a seat, starts a worker in it and tells the guest.
+func (d *Daemon) admit(ctx context.Context, dom *domain, n hypervisor.Newcomer) (*guest, error) {
+	g, err := d.settle(ctx, dom)
+	if err != nil {
+		return nil, err
+	}
+	g.pid = n.PID()
+	if err := d.employ(g, n); err != nil {
+		d.unseat(g)
+		return nil, err
+	}
+	return g, nil
+}
+
+// employ gives a seat its worker. When it fails nothing of it is left but the seat.
+func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
+	if p := n.Process(); p != nil {
+		var err error
+		if g.process, err = dupProcess(p); err != nil {
+			return err
+		}
+	}
+	offer, err := d.hire(g, n)
+	if err == nil {
+		err = n.Admit(offer.welcome, offer.segment, offer.socket)
+		offer.close()
+		if err != nil {
+			kill(g.worker)
+		}
+	}
+	if err != nil && g.worker == nil {
+		closeFile(g.process)
+		return err
+	}
+	// From here on the end of the worker process is what frees the seat.
+	d.tasks.Go(func() { d.attend(g) })
+	if err != nil {
+		d.log.Warn("a guest left before it was served", "domain", g.dom.name, "process", g.pid, "err", err)
+	}
+	return nil
+}
+
+// offer is what a guest is welcomed with.
+type offer struct {
+	welcome         callbuf.Welcome
+	segment, socket *os.File
+}
+
+func (o *offer) close() {
+	o.segment.Close()
+	o.socket.Close()
+}
+
+// attend waits for the end of a worker and cleans up behind it. A worker that
+// outlives its guest process is ended.
+func (d *Daemon) attend(g *guest) {
+	ctx, done := context.WithCancel(d.ctx)
+	defer done()
+	if g.process != nil {
+		d.tasks.Go(func() {
+			if awaitExit(ctx, g.process) != nil {
+				return
+			}
+			select {
+			case <-time.After(deathGrace):
+				d.log.Warn("worker outlives its guest process: ending it", "domain", g.dom.name, "process", g.pid, "worker", g.workerPID)
+				kill(g.worker)
+			case <-ctx.Done():
+			}
+		})
+	}
+	if err := awaitExit(d.ctx, g.worker); err != nil {
+		return // the daemon ends; the worker goes on
+	}
+	how := g.lastWords() + g.reap()
+	d.unseat(g)
+	d.note("end", g.dom.name, "worker %d of process %d ended%s", g.workerPID, g.pid, how)
+}
+
+// reap collects the exit status of a worker that has ended, if it is a child of ours.
+func (g *guest) reap() string {
+	if g.cmd == nil {
+		return ""
+	}
+	err := g.cmd.Wait()
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%v)", err)
+}
+
+// lastWords is what a worker that has ended said of the reason, if anything.
+func (g *guest) lastWords() string {
+	g.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	for {
+		r, err := worker.ReceiveReport(g.conn)
+		if err != nil {
+			return ""
+		}
+		if r.State == worker.Ended && r.Why != "" {
+			return ": " + r.Why
+		}
+	}
+}
+
+// errTooMany is when a domain has as many processes as it may.
+var errTooMany = errors.New("too many processes")
+
+// seat reserves what one more guest process needs. d.mu is held, the domain placed.
+func (d *Daemon) seat(dom *domain) (*guest, error) {
+	if len(dom.guests) >= dom.settings.Processes {
+		return nil, fmt.Errorf("domain %q: %w: %d, and processes = %d is its limit", dom.name, errTooMany, len(dom.guests), dom.settings.Processes)
+	}
+	arena := uint64(dom.settings.Arena)
+	if host := dom.hostMemory(); dom.settings.HostMemory != 0 && host+arena > uint64(dom.settings.HostMemory) {
+		return nil, fmt.Errorf("domain %q: %w: their arenas come to %d bytes, one more is %d, and host_memory = %q is its limit",
+			dom.name, errTooMany, host, arena, dom.settings.HostMemory)
+	}
+	win, ok := d.freeSlice()
+	if !ok {
+		return nil, fmt.Errorf("domain %q: %w: the host serves %d, as many as it can", dom.name, errTooMany, callbuf.MaxDeviceSlices)
+	}
+	slot, err := dom.avcpu.page.TakeSlot()
+	if err != nil {
+		return nil, fmt.Errorf("domain %q: %w: %w", dom.name, errTooMany, err)
+	}
+	d.takeUID(dom)
+	d.nextGuest++
+	g := &guest{id: d.nextGuest, dom: dom, slot: slot, win: win, arena: arena}
+	d.slices[win] = true
+	dom.guests[g] = struct{}{}
+	d.guests[g.id] = g
+	return g, nil
+}
+
+func (d *Daemon) freeSlice() (int, bool) {
+	for i := range callbuf.MaxDeviceSlices {
+		if !d.slices[i] {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// unseat gives back all that a guest process had, its worker being dead.
+func (d *Daemon) unseat(g *guest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dom := g.dom
+	if st, ok := dom.avcpu.page.Statistics(g.slot); ok {
+		dom.past.add(&st)
+	}
+	dom.on.hw.Reap(g.workerPID)
+	dom.on.reap(dom.avcpu, g.slot)
+	delete(dom.guests, g)
+	delete(d.guests, g.id)
+	delete(d.slices, g.win)
+	d.strike(g.id)
+	d.changed = true
+	g.close()
+	d.leave(dom)
+	d.makeRoom()
+	d.restIfIdle()
+}
+
+func (g *guest) close() {
+	closeFile(g.process)
+	closeFile(g.worker)
+	if g.conn != nil {
+		g.conn.Close()
+	}
+}
+
+func closeFile(f *os.File) {
+	if f != nil {
+		f.Close()
+	}
+}
+
+// endGuests ends all workers, with their guests' CUDA.
+func (d *Daemon) endGuests() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.guests {
+		if g.worker != nil {
+			kill(g.worker)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package backend
+
+import (
+	"os"
+
+	"pegasus/configs"
+)
+
+// Hardware is an accelerator as the daemon holds it. The daemon executes
+// nothing on it; its workers do.
+type Hardware interface {
+	Profile() Profile
+	// MemoryUsed is how many bytes all workers hold.
+	MemoryUsed() uint64
+	// BusyTime is how long its engines were held in total, in nanoseconds.
+	BusyTime() int64
+	// Files are handed to every worker. They stay the Hardware's.
+	Files() []*os.File
+	// Reap frees what a dead worker held.
+	Reap(pid int)
+	Close() error
+}
+
+// Profile is what doesn't change about an accelerator.
+type Profile struct {
+	Device    string // its name, as programs see it
+	Memory    uint64
+	Compute   uint64 // cores times clock, in units that are the same for all
+	Bandwidth uint64 // to and from the host; 0 if unknown
+}
+
+// Maker makes the hardware of one [[accelerator]] table; files are those of an
+// earlier one that workers still use, or none.
+type Maker func(c configs.Accelerator, files []*os.File) (Hardware, error)

@@ -1,0 +1,178 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/backend/worker"
+	"pegasus/callbuf"
+	"pegasus/hypervisor"
+)
+
+// setUpTime is how long a worker may take to receive its job.
+const setUpTime = 10 * time.Second
+
+func (d *Daemon) workerSocket(id uint64) string {
+	return filepath.Join(d.opt.RuntimeDir, "workers", fmt.Sprintf("%d.sock", id))
+}
+
+// hire makes a worker serve a seat and returns what its guest is to be told.
+// Once g.worker is set the worker's end has to be awaited, also after an error.
+func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
+	job, page := d.job(g)
+	layout, err := job.Geometry.Layout()
+	if err != nil {
+		return nil, err
+	}
+	var all opened
+	defer all.close()
+	files := worker.Files{Gate: page, Bell: g.dom.on.bell.File(), Hardware: g.dom.on.hw.Files(), GuestProcess: n.Process()}
+	files.Segment = all.add(newSegment(layout, job.Generation))
+	ours, theirs, err := socketPair()
+	files.Guest = all.add(theirs, err)
+	guestEnd := all.add(ours, err)
+	if !d.opt.Private {
+		files.Listener = all.add(d.listenForSuccessor(g.id))
+	}
+	if all.err != nil {
+		return nil, all.err
+	}
+	if err := d.employWorker(g, job, files); err != nil {
+		return nil, err
+	}
+	o := &offer{segment: all.keep(files.Segment), socket: all.keep(guestEnd)}
+	o.welcome = callbuf.Welcome{
+		Version: callbuf.Version, WorkerPID: uint32(g.workerPID), Generation: job.Generation,
+		SegmentBytes: layout.SegmentBytes, ArenaBases: callbuf.ArenaBases,
+		DeviceBases: callbuf.DeviceBases(g.win), DeviceBytes: job.DeviceBytes,
+	}
+	return o, nil
+}
+
+// job describes a seat to its worker.
+func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dom := g.dom
+	c := dom.on.current()
+	geometry := callbuf.DefaultGeometry()
+	geometry.ArenaBytes = g.arena
+	return worker.Job{
+		ID: g.id, Domain: dom.name,
+		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout},
+		Generation:  1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: callbuf.DeviceSliceBytes,
+		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: d.config.Daemon.LogLevel,
+	}, dom.avcpu.page.File()
+}
+
+// employWorker gives a ready worker its job. One that died while it was idle is
+// replaced once.
+func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) error {
+	var err error
+	for range 2 {
+		var c *candidate
+		if c, err = d.pool.take(); err != nil {
+			return err
+		}
+		d.confine(g, c.pid())
+		c.conn.SetWriteDeadline(time.Now().Add(setUpTime))
+		if err = worker.SendJob(c.conn, job, files); err == nil {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			g.worker, g.workerPID, g.conn, g.cmd = c.process, c.pid(), c.conn, c.cmd
+			d.writeDown(g)
+			return nil
+		}
+		c.discard()
+	}
+	return fmt.Errorf("give a worker its job: %w", err)
+}
+
+// newSegment makes a segment with its header written, so that guest and worker
+// may map it in any order. Nobody else has it yet; the daemon keeps no mapping.
+func newSegment(l callbuf.Layout, generation uint64) (*os.File, error) {
+	f, err := callbuf.NewFile(l)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := callbuf.Map(f, l.SegmentBytes)
+	if err == nil {
+		_, err = callbuf.Format(mem, l, generation, 0)
+		err = errors.Join(err, callbuf.Unmap(mem))
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// confine limits a worker's memory, where that can be done.
+func (d *Daemon) confine(g *guest, pid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.cgroup.enter(g.dom.name, pid, g.dom.memoryLimit()); err != nil {
+		d.log.Warn("limit a worker's memory", "domain", g.dom.name, "err", err)
+	}
+}
+
+// listenForSuccessor makes the socket at which the next daemon finds a worker.
+func (d *Daemon) listenForSuccessor(id uint64) (*os.File, error) {
+	path := d.workerSocket(id)
+	os.Remove(path)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("worker's socket: %w", err)
+	}
+	defer l.Close()
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, fmt.Errorf("worker's socket: %w", err)
+	}
+	return l.File()
+}
+
+func socketPair() (a, b *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "guest"), os.NewFile(uintptr(fds[1]), "worker"), nil
+}
+
+// opened is files to be closed, but for those kept, and the first error.
+type opened struct {
+	files []*os.File
+	err   error
+}
+
+func (o *opened) add(f *os.File, err error) *os.File {
+	if err != nil {
+		o.err = errors.Join(o.err, err)
+	}
+	if f != nil {
+		o.files = append(o.files, f)
+	}
+	return f
+}
+
+func (o *opened) keep(f *os.File) *os.File {
+	for i := range o.files {
+		if o.files[i] == f {
+			o.files[i] = nil
+		}
+	}
+	return f
+}
+
+func (o *opened) close() {
+	for _, f := range o.files {
+		closeFile(f)
+	}
+}

@@ -1,0 +1,53 @@
+package backend
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"pegasus/backend/control"
+)
+
+// journalSize is how many events are kept for those who ask later.
+const journalSize = 256
+
+// journal remembers the latest events and tells them to those who follow.
+type journal struct {
+	mu        sync.Mutex
+	latest    []control.Event
+	followers map[chan control.Event]struct{}
+}
+
+func newJournal() *journal {
+	return &journal{followers: make(map[chan control.Event]struct{})}
+}
+
+// note adds an event. A follower that doesn't keep up misses some.
+func (j *journal) note(kind, domain, format string, args ...any) {
+	e := control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.latest) == journalSize {
+		j.latest = append(j.latest[:0], j.latest[1:]...)
+	}
+	j.latest = append(j.latest, e)
+	for f := range j.followers {
+		select {
+		case f <- e:
+		default:
+		}
+	}
+}
+
+// follow returns the latest events and a channel of those to come.
+func (j *journal) follow() (latest []control.Event, next <-chan control.Event, stop func()) {
+	ch := make(chan control.Event, journalSize)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.followers[ch] = struct{}{}
+	return append(latest, j.latest...), ch, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.followers, ch)
+	}
+}

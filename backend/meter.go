@@ -1,0 +1,35 @@
+package backend
+
+// A meter remembers a growing total at the latest beats, to tell how much it
+// grew lately.
+type meter struct {
+	at, total [meterBeats]int64
+	n         int // samples ever taken
+}
+
+// meterBeats samples, sampleEvery apart, are the window that shares are told of.
+const meterBeats = 9
+
+func (m *meter) sample(now, total int64) {
+	i := m.n % meterBeats
+	m.at[i], m.total[i] = now, total
+	m.n++
+}
+
+// grown is by how much the total grew over the window, and how long that is.
+func (m *meter) grown() (total, ns int64) {
+	if m.n < 2 {
+		return 0, 0
+	}
+	last, first := (m.n-1)%meterBeats, 0
+	if m.n > meterBeats {
+		first = m.n % meterBeats
+	}
+	return m.total[last] - m.total[first], m.at[last] - m.at[first]
+}
+
+// resting says that nothing grew over the window: another sample would tell nothing new.
+func (m *meter) resting() bool {
+	total, ns := m.grown()
+	return m.n > meterBeats && total == 0 && ns > 0
+}

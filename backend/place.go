@@ -1,0 +1,179 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"pegasus/accel/placement"
+	"pegasus/backend/gate"
+)
+
+// placeTime is how long a guest waits for room on an accelerator.
+const placeTime = 5 * time.Second
+
+// errNoRoom is when no accelerator that may take a domain has room for it.
+var errNoRoom = errors.New("no accelerator has room")
+
+// settle waits until its domain is placed and a seat in it is free, and takes the seat.
+func (d *Daemon) settle(ctx context.Context, dom *domain) (*guest, error) {
+	ctx, cancel := context.WithTimeout(ctx, placeTime)
+	defer cancel()
+	d.count(&dom.settling, 1)
+	defer d.giveUp(dom)
+	for {
+		g, freed, err := d.tryToSettle(dom)
+		if err == nil || !errors.Is(err, errNoRoom) {
+			return g, err
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// giveUp leaves the queue with the last guest of a domain that found no place.
+func (d *Daemon) giveUp(dom *domain) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dom.settling--
+	if dom.settling == 0 && dom.on == nil {
+		d.queue.Release(dom.name)
+		d.makeRoom()
+	}
+}
+
+func (d *Daemon) tryToSettle(dom *domain) (g *guest, freed <-chan struct{}, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending {
+		return nil, nil, errors.New("the daemon is ending")
+	}
+	if err := d.place(dom); err != nil {
+		return nil, d.freed, err
+	}
+	g, err = d.seat(dom)
+	if err != nil {
+		d.leave(dom)
+		return nil, d.freed, err
+	}
+	return g, nil, nil
+}
+
+// place puts a domain on an accelerator if it is on none. d.mu is held.
+func (d *Daemon) place(dom *domain) error {
+	if dom.on != nil {
+		return nil
+	}
+	a := d.choose(dom)
+	if a == nil {
+		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, d.refusals(dom))
+	}
+	page, err := gate.New()
+	if err != nil {
+		return err
+	}
+	setQuotas(page, dom.settings)
+	dom.on, dom.avcpu = a, a.attach(dom.name, dom.settings.Credits, page)
+	d.note("place", dom.name, "placed on %s", a.name)
+	return nil
+}
+
+// refusals says why no accelerator takes a domain. d.mu is held.
+func (d *Daemon) refusals(dom *domain) error {
+	var all []error
+	for _, a := range d.accelerators {
+		if err := d.queue.Refusal(a.name, request(dom)); err != nil {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// leave takes a domain without guests off its accelerator. d.mu is held.
+func (d *Daemon) leave(dom *domain) {
+	if dom.on == nil || len(dom.guests) != 0 {
+		return
+	}
+	dom.on.detach(dom.avcpu)
+	if err := dom.avcpu.page.Free(); err != nil {
+		d.log.Warn("free gate page", "domain", dom.name, "err", err)
+	}
+	d.note("leave", dom.name, "left %s", dom.on.name)
+	d.queue.Release(dom.name)
+	d.cgroup.leave(dom.name)
+	dom.on, dom.avcpu = nil, nil
+	d.makeRoom()
+}
+
+// makeRoom tells those who wait that something came free. d.mu is held.
+func (d *Daemon) makeRoom() {
+	close(d.freed)
+	d.freed = make(chan struct{})
+}
+
+// choose asks the queue for the domain's accelerator; nil if it must wait. d.mu is held.
+func (d *Daemon) choose(dom *domain) *accelerator {
+	for _, a := range d.accelerators {
+		d.queue.SetAllocated(a.name, a.hw.MemoryUsed())
+	}
+	name, ok := d.queue.Place(request(dom))
+	if !ok {
+		return nil
+	}
+	return d.accelerator(name)
+}
+
+// request is a domain as the queue knows it.
+func request(dom *domain) placement.Domain {
+	s := dom.settings
+	return placement.Domain{Name: dom.name, Weight: s.Credits, Memory: uint64(s.Memory), Only: s.Accelerator}
+}
+
+func (d *Daemon) accelerator(name string) *accelerator {
+	for _, a := range d.accelerators {
+		if a.name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// lineUp makes the queue of the accelerators, with everybody where they are.
+func (d *Daemon) lineUp() error {
+	d.queue = placement.NewQueue(d.placementOrder())
+	for _, a := range d.accelerators {
+		p := a.hw.Profile()
+		_, err := d.queue.Add(placement.Accelerator{
+			Name: a.name, MaxDomains: a.current().MaxDomains,
+			Profile: placement.Profile{Compute: p.Compute, Memory: p.Memory, In: p.Bandwidth, Out: p.Bandwidth},
+		})
+		if err != nil {
+			return fmt.Errorf("accelerator %q: %w", a.name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
+		if dom := d.domains[name]; dom.on != nil {
+			if err := d.queue.Restore(request(dom), dom.on.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// placementOrder goes with the policies: where none schedules, domains are
+// spread in turn.
+func (d *Daemon) placementOrder() placement.Order {
+	for _, a := range d.accelerators {
+		if a.current().Policy != "none" {
+			return placement.ByWeight
+		}
+	}
+	return placement.RoundRobin
+}

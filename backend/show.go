@@ -1,0 +1,184 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/backend/control"
+	"pegasus/backend/gate"
+	"pegasus/vcpu"
+)
+
+// sampleEvery is how often shares are measured.
+const sampleEvery = 250 * time.Millisecond
+
+// sample measures how much everybody used lately, until ctx ends.
+func (d *Daemon) sample(ctx context.Context) {
+	t := time.NewTicker(sampleEvery)
+	defer t.Stop()
+	for {
+		d.mu.Lock()
+		now := gate.Now()
+		for _, dom := range d.domains {
+			if len(dom.guests) == 0 && dom.share.resting() {
+				continue
+			}
+			t, _ := dom.totals()
+			dom.share.sample(now, t.gpu())
+		}
+		for _, a := range d.accelerators {
+			a.load.sample(now, a.hw.BusyTime())
+		}
+		d.save()
+		d.mu.Unlock()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// show describes a domain. d.mu is held.
+func (d *Daemon) show(dom *domain) control.Domain {
+	t, memory := dom.totals()
+	out := control.Domain{
+		Name: dom.name, State: "idle", Credits: dom.settings.Credits,
+		GPU: t.gpu(), Compute: t.Used[accel.Compute], Copy: t.gpu() - t.Used[accel.Compute],
+		Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
+		Memory: memory, MemoryQuota: uint64(dom.settings.Memory),
+		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
+		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.door.Address(), Declared: dom.declared,
+	}
+	for g := range dom.guests {
+		out.PIDs = append(out.PIDs, g.pid)
+	}
+	slices.Sort(out.PIDs)
+	if dom.on == nil {
+		return out
+	}
+	out.Accelerator = dom.on.name
+	out.Share = d.measured(dom)
+	out.State, out.Entitled = dom.on.standing(dom.avcpu)
+	return out
+}
+
+// measured is a domain's part of the time that all domains of its accelerator
+// used lately.
+func (d *Daemon) measured(dom *domain) float64 {
+	mine, _ := dom.share.grown()
+	var all int64
+	for _, other := range d.domains {
+		if other.on == dom.on {
+			used, _ := other.share.grown()
+			all += used
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return float64(mine) / float64(all)
+}
+
+// standing is what an aVCPU does now and which part of the accelerator it is
+// owed among those attached: by credits, or an equal one where the policy goes
+// by turns alone.
+func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var sum int64
+	for _, o := range a.members {
+		sum += int64(o.credit.OrDefault())
+	}
+	st, ok := a.sched.Stat(m.id)
+	if !ok || sum == 0 {
+		return "idle", 0
+	}
+	state = st.State.String()
+	switch {
+	case st.State == vcpu.Open && m.busy:
+		state = "running"
+	case st.State == vcpu.Closing && !m.busy:
+		state = "idle"
+	}
+	if a.settings.Policy == "rr" {
+		return state, 1 / float64(len(a.members))
+	}
+	return state, float64(m.credit.OrDefault()) / float64(sum)
+}
+
+// showAccelerator describes an accelerator. d.mu is held.
+func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
+	p := a.hw.Profile()
+	busy, ns := a.load.grown()
+	out := control.Accelerator{
+		Name: a.name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.hw.MemoryUsed(), GPU: a.hw.BusyTime(),
+		Weight: d.queue.Weight(a.name), Domains: []string{},
+	}
+	if ns > 0 {
+		out.Busy = float64(busy) / float64(ns)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.settings
+	out.Type, out.Policy, out.Mode, out.Tick = s.Type, s.Policy, s.Mode, int64(s.Tick)
+	out.MaxDomains, out.Decisions = s.MaxDomains, a.decisions
+	for _, m := range a.members {
+		out.Domains = append(out.Domains, m.domain)
+	}
+	return out
+}
+
+// explain says in plain words where a domain stands, or all of them.
+func (d *Daemon) explain(q control.DomainParams) ([]control.Explanation, error) {
+	shown, err := d.showDomains(q)
+	if err != nil {
+		return nil, err
+	}
+	all := []control.Explanation{}
+	for _, s := range shown {
+		all = append(all, control.Explanation{Domain: s.Name, Lines: d.reasons(s)})
+	}
+	return all, nil
+}
+
+func (d *Daemon) reasons(s control.Domain) []string {
+	if s.Accelerator == "" {
+		return []string{"no guest process has called cuInit: it is on no accelerator", "programs reach it through " + s.Socket}
+	}
+	lines := []string{
+		fmt.Sprintf("on %s, %s, with %d guest processes", s.Accelerator, s.State, s.Processes),
+		fmt.Sprintf("credits %d: owed %.1f %%, got %.1f %% of the time used in the last %v",
+			s.Credits, 100*s.Entitled, 100*s.Share, (meterBeats-1)*sampleEvery),
+	}
+	if s.MemoryQuota != 0 && s.Memory >= s.MemoryQuota/10*9 {
+		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of device memory: `pegasus set %s memory=…` allows more", s.Memory, s.MemoryQuota, s.Name))
+	}
+	if s.HostQuota != 0 && s.HostMemory >= s.HostQuota/10*9 {
+		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of host memory: `pegasus set %s host_memory=…` allows more", s.HostMemory, s.HostQuota, s.Name))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if dom := d.domains[s.Name]; dom != nil && dom.on != nil {
+		lines = append(lines, dom.on.story(dom.avcpu)...)
+	}
+	return lines
+}
+
+// story is what the policy says.
+func (a *accelerator) story(m *avcpu) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var lines []string
+	if st, ok := a.sched.Stat(m.id); ok {
+		lines = append(lines, fmt.Sprintf("its gate was opened %d times; work that found it closed waited %v on average",
+			st.Leases, time.Duration(st.WaitMean).Round(time.Microsecond)))
+	}
+	if text := a.sched.Explain(); text != "" {
+		lines = append(lines, fmt.Sprintf("policy %s: %s", a.settings.Policy, text))
+	}
+	return lines
+}

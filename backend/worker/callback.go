@@ -1,0 +1,167 @@
+package worker
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// callbacks are the host functions that the guest's own threads run. A stream
+// whose callback is due is held until the guest reports it done.
+type callbacks struct {
+	count atomic.Int32 // len(queued), for those who only ask
+
+	mu      sync.Mutex
+	queued  map[uint64]*callback // from HostCallback until reported done
+	due     []uint64             // not yet told to the guest, in order
+	waiting []cuda.Call          // CallbackWait calls that nothing was due for
+}
+
+type callback struct {
+	g        *guestContext
+	status   cuda.Result
+	told     bool
+	finished func()
+}
+
+// maxCallbackThreads bounds the calls that wait for a callback.
+const maxCallbackThreads = 64
+
+func (b *callbacks) init() { b.queued = make(map[uint64]*callback) }
+
+// any says whether work in flight may be waiting for the guest.
+func (b *callbacks) any() bool { return b.count.Load() != 0 }
+
+func (b *callbacks) add(id uint64, g *guestContext) (*callback, cuda.Result) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if id == 0 || b.queued[id] != nil {
+		return nil, cuda.ErrorInvalidHandle
+	}
+	if len(b.queued) >= maxObjects {
+		return nil, cuda.ErrorOutOfMemory
+	}
+	k := &callback{g: g}
+	b.queued[id] = k
+	b.counted()
+	return k, cuda.Success
+}
+
+// remove forgets a callback whose place in the stream is past: the guest
+// reported it, or it will never be due. Its id may be another's by now.
+func (b *callbacks) remove(id uint64, k *callback) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.queued[id] == k {
+		delete(b.queued, id)
+		b.counted()
+	}
+}
+
+func (b *callbacks) counted() { b.count.Store(int32(len(b.queued))) }
+
+// next takes the callback that the guest is to run now.
+func (b *callbacks) next() (out cuda.CallbackWaitResult, ok bool) {
+	for len(b.due) != 0 {
+		id := b.due[0]
+		b.due = b.due[1:]
+		if k := b.queued[id]; k != nil {
+			k.told = true
+			return cuda.CallbackWaitResult{Callback: id, Status: int32(k.status)}, true
+		}
+	}
+	return out, false
+}
+
+// drop forgets the callbacks of a context that is being destroyed, and holds its
+// streams no longer.
+func (b *callbacks) drop(g *guestContext) {
+	var held []func()
+	b.mu.Lock()
+	for id, k := range b.queued {
+		if k.g != g {
+			continue
+		}
+		delete(b.queued, id)
+		if k.finished != nil {
+			held = append(held, k.finished)
+		}
+	}
+	b.counted()
+	b.due = slices.DeleteFunc(b.due, func(id uint64) bool { return b.queued[id] == nil })
+	b.mu.Unlock()
+	for _, finished := range held {
+		finished()
+	}
+}
+
+func (s *session) HostCallback(c cuda.Call, a cuda.HostCallbackArgs) cuda.Result {
+	g, st, r := s.stream(c)
+	if r != cuda.Success {
+		return r
+	}
+	k, r := s.callbacks.add(a.Callback, g)
+	if r != cuda.Success {
+		return r
+	}
+	due := func(status cuda.Result, finished func()) { s.callbackDue(a.Callback, k, status, finished) }
+	past := func(r cuda.Result, u accel.Usage) {
+		s.callbacks.remove(a.Callback, k)
+		g.end(r, u)
+	}
+	if r = s.submit(g, st, accel.HostFunc{Due: due}, past); r != cuda.Success {
+		s.callbacks.remove(a.Callback, k)
+	}
+	return r
+}
+
+// callbackDue hands a callback to a guest thread that waits, or keeps it for the
+// next one.
+func (s *session) callbackDue(id uint64, k *callback, status cuda.Result, finished func()) {
+	b := &s.callbacks
+	b.mu.Lock()
+	if b.queued[id] != k {
+		b.mu.Unlock()
+		finished() // its context is going
+		return
+	}
+	k.status, k.finished = status, finished
+	b.due = append(b.due, id)
+	if len(b.waiting) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	c := b.waiting[0]
+	b.waiting = slices.Delete(b.waiting, 0, 1)
+	out, _ := b.next()
+	b.mu.Unlock()
+	s.answer(c, cuda.Success, out.Append(nil))
+}
+
+func (s *session) CallbackWait(c cuda.Call, a cuda.CallbackWaitArgs) (out cuda.CallbackWaitResult, r cuda.Result) {
+	b := &s.callbacks
+	b.mu.Lock()
+	var finished func()
+	if k := b.queued[a.Done]; k != nil && k.told {
+		finished = k.finished
+		delete(b.queued, a.Done)
+		b.counted()
+	}
+	out, ok := b.next()
+	if !ok {
+		if len(b.waiting) >= maxCallbackThreads {
+			r = cuda.ErrorInvalidValue
+		} else {
+			b.waiting = append(b.waiting, c)
+			r = cuda.Deferred
+		}
+	}
+	b.mu.Unlock()
+	if finished != nil {
+		finished()
+	}
+	return out, r
+}

@@ -1,0 +1,153 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// confine gives up what a worker does not need once everything is open: it
+// executes what a hostile guest sends. It cannot be undone.
+func confine(j *Job) error {
+	_ = time.Now().Local().Format(time.RFC3339) // reads the time zone, while that can be read
+	private, err := privateMemory()
+	if err != nil {
+		return fmt.Errorf("confine: %w", err)
+	}
+	debug.SetMemoryLimit(maxPrivate * 3 / 4) // from where on garbage is collected harder
+	limits := []struct {
+		which int
+		most  uint64
+	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_NOFILE, maxOpenFiles}, {unix.RLIMIT_DATA, private + maxPrivate}}
+	for _, l := range limits {
+		if err := lower(l.which, l.most); err != nil {
+			return fmt.Errorf("confine: limit %d: %w", l.which, err)
+		}
+	}
+	if err := become(j.UID, j.GID); err != nil {
+		return fmt.Errorf("confine: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("confine: %w", err)
+	}
+	if err := filter(); err != nil {
+		return fmt.Errorf("confine: system call filter: %w", err)
+	}
+	return nil
+}
+
+// maxOpenFiles leaves room for the memfds of device memory.
+const maxOpenFiles = 4096
+
+// maxPrivate bounds the memory of a worker beside what is shared: device memory,
+// arena and rings, which have limits of their own. A worker that needs more ends.
+const maxPrivate = 4 << 30
+
+// privateMemory is what counts against that already: little, but with the race
+// detector all that it reserves.
+func privateMemory() (uint64, error) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(text), "VmData:")
+	var kib uint64
+	if _, err := fmt.Sscan(after, &kib); err != nil {
+		return 0, fmt.Errorf("private memory: %w", err)
+	}
+	return kib << 10, nil
+}
+
+func lower(which int, most uint64) error {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(which, &l); err != nil {
+		return err
+	}
+	most = min(most, l.Max)
+	return unix.Setrlimit(which, &unix.Rlimit{Cur: most, Max: most})
+}
+
+// become changes user and group on all threads.
+func become(uid, gid int) error {
+	if gid != 0 {
+		if err := syscall.Setgroups(nil); err != nil {
+			return fmt.Errorf("give up groups: %w", err)
+		}
+		if err := syscall.Setgid(gid); err != nil {
+			return fmt.Errorf("become group %d: %w", gid, err)
+		}
+	}
+	if uid == 0 {
+		return nil
+	}
+	if err := syscall.Setuid(uid); err != nil {
+		return fmt.Errorf("become user %d: %w", uid, err)
+	}
+	return nil
+}
+
+// name lets ps and top say what this process is.
+func name(j *Job) {
+	os.WriteFile("/proc/self/task/"+strconv.Itoa(os.Getpid())+"/comm", []byte("pegasus-worker"), 0)
+	title("pegasusd worker " + j.Domain)
+}
+
+// title overwrites the command line with text, as far as it has room. That is
+// right because the strings of os.Args lie one after the other, each with a zero
+// byte behind it, in memory that the kernel made for us to write to and reads
+// when it is asked for the command line; nobody needs them any more.
+func title(text string) {
+	if len(os.Args) == 0 {
+		return
+	}
+	first := unsafe.StringData(os.Args[0])
+	room := 0
+	for _, a := range os.Args {
+		if unsafe.Pointer(unsafe.StringData(a)) != unsafe.Add(unsafe.Pointer(first), room) {
+			break
+		}
+		room += len(a) + 1
+	}
+	area := unsafe.Slice(first, room)
+	clear(area)
+	copy(area[:max(room-1, 0)], text)
+}
+
+// architectures of the system calls that filter knows.
+var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
+
+// filter lets all threads call only what a serving worker needs. Anything else
+// fails with EPERM and is logged by the kernel's audit.
+func filter() error {
+	arch, known := architectures[runtime.GOARCH]
+	if !known {
+		return nil
+	}
+	// no_new_privs is a thread's: the one that sets it must install the filter,
+	// which then takes it to the others.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	program := seccompProgram(arch)
+	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	for _, flags := range []uintptr{unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_LOG, unix.SECCOMP_FILTER_FLAG_TSYNC} {
+		_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&p)))
+		if errno == 0 {
+			return nil
+		}
+		if errno != unix.EINVAL { // EINVAL: a kernel that cannot log
+			return errno
+		}
+	}
+	return unix.EINVAL
+}

@@ -1,0 +1,220 @@
+package worker
+
+import (
+	"math/bits"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/cuda"
+)
+
+// box is the shape of a copy.
+type box struct{ width, height, depth uint64 }
+
+// place is one end of a copy as the guest describes it.
+type place struct {
+	kind          uint32
+	at            uint64
+	x, y, z       uint64
+	pitch, height uint64
+	data          []byte // inline bytes
+}
+
+// span works out where in linear memory a box begins, counted from the place's
+// start, and how many bytes from there on it touches. A pitch or height that has
+// no meaning for this box is set to the smallest that has. It is false if the
+// numbers overflow or rows overlap.
+func (p *place) span(b box) (begin, length uint64, ok bool) {
+	m := checked{ok: true}
+	slices := b.depth > 1 || p.z != 0
+	rows := slices || b.height > 1 || p.y != 0
+	wide, high := m.add(p.x, b.width), m.add(p.y, b.height)
+	if !rows {
+		p.pitch = wide
+	}
+	if !slices {
+		p.height = high
+	}
+	if wide > p.pitch || high > p.height {
+		return 0, 0, false
+	}
+	slice := m.mul(p.pitch, p.height)
+	begin = m.add(m.add(m.mul(p.z, slice), m.mul(p.y, p.pitch)), p.x)
+	length = m.add(m.add(m.mul(b.depth-1, slice), m.mul(b.height-1, p.pitch)), b.width)
+	return begin, length, m.ok
+}
+
+// checked is arithmetic that remembers whether it overflowed.
+type checked struct{ ok bool }
+
+func (m *checked) add(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	m.ok = m.ok && carry == 0
+	return sum
+}
+
+func (m *checked) mul(a, b uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	m.ok = m.ok && high == 0
+	return low
+}
+
+// resolve turns a place into one that the device can use, or says what is wrong
+// with it.
+func (s *session) resolve(p place, b box, g *guestContext) (accel.End, cuda.Result) {
+	if p.kind == cuda.EndArray {
+		arr, r := s.arrays.get(p.at)
+		if r == cuda.Success && arr.g != g {
+			r = cuda.ErrorInvalidHandle
+		}
+		if r != cuda.Success {
+			return accel.End{}, r
+		}
+		return accel.End{Array: arr.a, X: p.x, Y: p.y, Z: p.z}, cuda.Success
+	}
+	begin, length, ok := p.span(b)
+	m := checked{ok: ok}
+	at := m.add(p.at, begin)
+	m.add(at, length)
+	if !m.ok {
+		return accel.End{}, cuda.ErrorInvalidValue
+	}
+	e := accel.End{Pitch: p.pitch, Height: p.height}
+	switch p.kind {
+	case cuda.EndDevice:
+		e.Address = at
+	case cuda.EndArena:
+		if e.Host, ok = s.host.Arena(at, length); !ok {
+			return accel.End{}, cuda.ErrorInvalidValue
+		}
+	case cuda.EndInline:
+		if p.at != 0 || m.add(begin, length) > uint64(len(p.data)) {
+			return accel.End{}, cuda.ErrorInvalidValue
+		}
+		e.Host = p.data[begin : begin+length : begin+length]
+	default:
+		return accel.End{}, cuda.ErrorInvalidValue
+	}
+	return e, cuda.Success
+}
+
+func (s *session) Copy(c cuda.Call, a cuda.CopyArgs) (out cuda.CopyResult, r cuda.Result) {
+	b := box{a.Width, a.Height, a.Depth}
+	dst := place{kind: a.DstKind, at: a.Dst, x: a.DstX, y: a.DstY, z: a.DstZ, pitch: a.DstPitch, height: a.DstHeight}
+	src := place{kind: a.SrcKind, at: a.Src, x: a.SrcX, y: a.SrcY, z: a.SrcZ, pitch: a.SrcPitch, height: a.SrcHeight}
+	return out, s.copy(c, b, dst, src, a.Release, a.Data)
+}
+
+func (s *session) CopyLinear(c cuda.Call, a cuda.CopyLinearArgs) (out cuda.CopyLinearResult, r cuda.Result) {
+	dst, src := place{kind: uint32(a.DstKind), at: a.Dst}, place{kind: uint32(a.SrcKind), at: a.Src}
+	if dst.kind == cuda.EndArray || src.kind == cuda.EndArray {
+		s.host.Release(a.Release)
+		return out, cuda.ErrorInvalidValue
+	}
+	return out, s.copy(c, box{a.Length, 1, 1}, dst, src, a.Release, a.Data)
+}
+
+// copy answers with Deferred if the copy was submitted. Whatever becomes of it,
+// the release word is set when its source is needed no more.
+func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data []byte) cuda.Result {
+	g, st, w, into, r := s.copyWork(c, b, dst, src, data)
+	if r != cuda.Success || w.Width == 0 {
+		s.host.Release(release)
+		return r
+	}
+	bytes := b.width * b.height * b.depth
+	inline := int64(len(data))
+	s.flow.inline.Add(inline)
+	r = s.submitGated(g, st, w, gate.Copy, s.costs.copy(dst.kind, src.kind, bytes), func(r cuda.Result, ns int64) {
+		s.flow.inline.Add(-inline)
+		s.host.Release(release)
+		s.costs.copied(dst.kind, src.kind, bytes, ns)
+		s.copied(c, g, r, into)
+	})
+	if r != cuda.Success {
+		s.flow.inline.Add(-inline)
+		s.host.Release(release)
+		return r
+	}
+	if c.Reply {
+		return cuda.Deferred
+	}
+	return cuda.Success
+}
+
+// copied ends a copy that was submitted.
+func (s *session) copied(c cuda.Call, g *guestContext, r cuda.Result, into []byte) {
+	switch {
+	case !c.Reply:
+		g.fail(r)
+	case r != cuda.Success:
+		s.answer(c, g.report(r), nil)
+	default:
+		s.answer(c, g.synced(r), into)
+	}
+}
+
+// copyWork checks a copy. A copy of nothing comes back with no width.
+func (s *session) copyWork(c cuda.Call, b box, dst, src place, data []byte) (g *guestContext, st accel.Stream, w accel.Copy, into []byte, r cuda.Result) {
+	g, st, r = s.stream(c)
+	if r != cuda.Success {
+		return
+	}
+	if b.width == 0 || b.height == 0 || b.depth == 0 {
+		return
+	}
+	m := checked{ok: true}
+	bytes := m.mul(m.mul(b.width, b.height), b.depth)
+	inline := dst.kind == cuda.EndInline
+	if !m.ok || inline && (src.kind == cuda.EndInline || !c.Reply || bytes > cuda.MaxInlineReply) {
+		r = cuda.ErrorInvalidValue
+		return
+	}
+	if inline {
+		into = make([]byte, cuda.MaxInlineReply)
+		dst.data = into
+		defer func() { into = into[:min(bytes, uint64(len(into)))] }()
+	}
+	if src.kind == cuda.EndInline {
+		src.data = append([]byte(nil), data...) // the poller reuses the packet
+	} else if len(data) != 0 {
+		r = cuda.ErrorInvalidValue
+		return
+	}
+	w = accel.Copy{Width: b.width, Height: b.height, Depth: b.depth}
+	if w.Dst, r = s.resolve(dst, b, g); r == cuda.Success {
+		w.Src, r = s.resolve(src, b, g)
+	}
+	return
+}
+
+func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
+	g, st, r := s.stream(c)
+	if r != cuda.Success {
+		return r
+	}
+	if a.ElementSize != 1 && a.ElementSize != 2 && a.ElementSize != 4 {
+		return cuda.ErrorInvalidValue
+	}
+	if a.Width == 0 || a.Height == 0 {
+		return cuda.Success
+	}
+	m := checked{ok: true}
+	p := place{at: a.Dst, pitch: a.Pitch}
+	b := box{m.mul(a.Width, uint64(a.ElementSize)), a.Height, 1}
+	_, length, ok := p.span(b)
+	m.add(a.Dst, length)
+	if !ok || !m.ok {
+		return cuda.ErrorInvalidValue
+	}
+	w := accel.Fill{Address: a.Dst, Width: a.Width, Height: a.Height, Pitch: p.pitch, Value: a.Value, ElementSize: a.ElementSize}
+	bytes := b.width * b.height
+	r = s.submitGated(g, st, w, gate.Copy, s.costs.copy(cuda.EndDevice, cuda.EndDevice, bytes), func(r cuda.Result, ns int64) {
+		s.costs.copied(cuda.EndDevice, cuda.EndDevice, bytes, ns)
+		s.copied(c, g, r, nil)
+	})
+	if r == cuda.Success && c.Reply {
+		return cuda.Deferred
+	}
+	return r
+}

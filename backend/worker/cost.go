@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"sync/atomic"
+
+	"pegasus/cuda"
+)
+
+// What is submitted is bounded by how long it will take, so that must be
+// guessed: from how long the like took before, in proportion to its size.
+
+// firstGuess is for work of a kind that was not seen before.
+const firstGuess = 1_000_000 // ns
+
+// kernelCost is what a block of a kernel took of late, in 1/1024 ns.
+type kernelCost struct{ perBlock atomic.Int64 }
+
+func (k *kernelCost) predict(blocks uint64) int64 {
+	per := k.perBlock.Load()
+	if per == 0 {
+		return firstGuess
+	}
+	return scale(per, blocks)
+}
+
+func (k *kernelCost) learn(blocks uint64, ns int64) { learn(&k.perBlock, blocks, ns) }
+
+// costs is what a byte of a copy took of late, in 1/1024 ns: in, out, within.
+type costs struct{ perByte [3]atomic.Int64 }
+
+func direction(dst, src uint32) int {
+	host := func(kind uint32) bool { return kind == cuda.EndArena || kind == cuda.EndInline }
+	switch {
+	case host(src):
+		return 0
+	case host(dst):
+		return 1
+	}
+	return 2
+}
+
+// copyOverhead is what a copy takes however small it is.
+const copyOverhead = 2000 // ns
+
+func (k *costs) copy(dst, src uint32, bytes uint64) int64 {
+	per := k.perByte[direction(dst, src)].Load()
+	if per == 0 {
+		per = 256 // 4 GB/s
+	}
+	return copyOverhead + scale(per, bytes)
+}
+
+func (k *costs) copied(dst, src uint32, bytes uint64, ns int64) {
+	learn(&k.perByte[direction(dst, src)], bytes, ns-copyOverhead)
+}
+
+const maxPredicted = 1 << 40 // about 18 minutes
+
+func scale(per int64, n uint64) int64 {
+	if n > maxPredicted || per > maxPredicted<<10/int64(max(n, 1)) {
+		return maxPredicted
+	}
+	return max(per*int64(n)>>10, 1)
+}
+
+// learn moves a running mean by a quarter of the way. What ran at the same time
+// may overwrite it: it is a guess.
+func learn(mean *atomic.Int64, n uint64, ns int64) {
+	if n == 0 || ns <= 0 {
+		return
+	}
+	now := max(int64(min(uint64(ns), maxPredicted)<<10/n), 1)
+	old := mean.Load()
+	if old != 0 {
+		now = max(old+(now-old)/4, 1)
+	}
+	mean.Store(now)
+}

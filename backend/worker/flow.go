@@ -1,0 +1,112 @@
+package worker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// A guest that queues without end waits, as on any device, instead of filling
+// the host's memory.
+const (
+	// maxOutstanding bounds the calls of a guest process that the device has not
+	// answered yet.
+	maxOutstanding = 8192
+	// maxQueued bounds what the device says that it keeps for them: pieces of work,
+	// and waits of one for another. KiB of packets count too.
+	maxQueued = 64 << 10
+	// roomPatience is how long a call waits for room while a host callback is
+	// outstanding.
+	roomPatience = 2 * time.Second
+	roomSlice    = time.Millisecond
+)
+
+// flow counts what the device has not answered yet.
+type flow struct {
+	n      atomic.Int64  // calls
+	inline atomic.Int64  // bytes of packets that queued copies keep
+	full   atomic.Bool   // the poller waits for room
+	room   chan struct{} // has an element when there may be room
+	stuck  bool          // of the poller: waiting for room was in vain
+}
+
+func (f *flow) init() { f.room = make(chan struct{}, 1) }
+
+func (s *session) full() bool {
+	if s.flow.n.Load() >= maxOutstanding {
+		return true
+	}
+	return s.queue != nil && s.queue.Queued()+int(s.flow.inline.Load()>>10) >= maxQueued
+}
+
+// room waits, and the ring with it, until the device can take more work. What is
+// queued ends by itself, unless it is behind a host callback that the guest never
+// reports: so with one outstanding the wait is bounded, reports are looked for
+// meanwhile, and in the end calls fail until there is room again.
+func (s *session) room() cuda.Result {
+	if !s.full() {
+		return cuda.Success
+	}
+	f := &s.flow
+	f.full.Store(true)
+	defer f.full.Store(false)
+	for start := time.Now(); s.full(); {
+		if s.ending.now.Load() {
+			return cuda.ErrorDeinitialized
+		}
+		callback, _ := s.whileHeld()
+		if f.stuck = callback && (f.stuck || time.Since(start) > roomPatience); f.stuck {
+			return cuda.ErrorOutOfMemory
+		}
+		if !callback {
+			start = time.Now()
+		}
+		select {
+		case <-f.room:
+		case <-time.After(roomSlice):
+		}
+	}
+	f.stuck = false
+	return cuda.Success
+}
+
+// atRest says that the device has nothing to do: then no callback runs or comes,
+// and what needs no engine ends while it is submitted.
+func (s *session) atRest() bool { return s.queue != nil && s.queue.Queued() == 0 }
+
+// begin counts a call that the device is to answer. Every begin has its ended,
+// also when nothing comes of it.
+func (s *session) begin() { s.flow.n.Add(1) }
+
+func (s *session) ended() {
+	s.flow.n.Add(-1)
+	if s.flow.full.Load() {
+		select {
+		case s.flow.room <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// submit gives work to the device that the gate has nothing to do with. done is
+// the context's ended, or calls it.
+func (s *session) submit(g *guestContext, st accel.Stream, w accel.Work, done accel.Done) cuda.Result {
+	s.begin()
+	r := g.ctx.Submit(st, w, done)
+	if r != cuda.Success {
+		s.ended()
+	}
+	return g.report(r)
+}
+
+// whenSynced answers a call when something is done, with the error owed by then.
+func (s *session) whenSynced(c cuda.Call, g *guestContext, synchronize func(func(cuda.Result))) cuda.Result {
+	s.begin()
+	synchronize(func(r cuda.Result) {
+		s.answer(c, g.synced(r), nil)
+		s.ended()
+	})
+	return cuda.Deferred
+}

@@ -1,0 +1,252 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+)
+
+// The daemon and a worker speak in packets of JSON over a SOCK_SEQPACKET socket,
+// which is the worker's descriptor 3. The daemon sends one Job with its files.
+// The worker reports Serving when guest and worker have agreed on addresses and
+// the device is open, and Ended, with the reason, before it ends. The daemon may send Orders. If the daemon
+// goes, the worker goes on, and a new daemon finds it at its Listener: who
+// connects there and is root, or the worker's own user, is sent the Job and the
+// files that a daemon needs, and then has the place of the old daemon.
+
+// Accelerator says what to open; it comes from the configuration.
+type Accelerator struct {
+	Name          string
+	Type          string
+	Cores         int
+	Memory        uint64
+	KernelTimeout time.Duration
+}
+
+// Job is what a worker is told to do.
+type Job struct {
+	ID          uint64 // of the worker, unique on this host
+	Domain      string
+	Accelerator Accelerator
+	Generation  uint64 // of the segment
+	Geometry    callbuf.Geometry
+	Slot        int    // in the gate page
+	Slice       int    // of the device window
+	DeviceBytes uint64 // of the slice
+	GuestPID    int    // 0 if the guest is no process of this host
+	UID, GID    int    // whom to become after the set-up; 0 for nobody else
+	LogLevel    string // as of slog
+
+	// Which of the files come with it, in the order of Files; filled in by Send.
+	HasGuestProcess, HasListener bool
+	Hardware                     int
+}
+
+// Files are what a Job works with. They travel in this order.
+type Files struct {
+	Segment      *os.File   // its header is written already
+	Guest        *os.File   // the worker's end of the guest process's socket
+	Gate, Bell   *os.File   //
+	GuestProcess *os.File   // pidfd; nil if the guest is no process of this host
+	Listener     *os.File   // where a new daemon finds the worker; nil for nowhere
+	Hardware     []*os.File // what the accelerator's workers share
+}
+
+func (f *Files) list() []*os.File {
+	l := []*os.File{f.Segment, f.Guest, f.Gate, f.Bell}
+	for _, o := range []*os.File{f.GuestProcess, f.Listener} {
+		if o != nil {
+			l = append(l, o)
+		}
+	}
+	return append(l, f.Hardware...)
+}
+
+// sort distributes files that came with a Job.
+func (f *Files) sort(j *Job, l []*os.File) error {
+	want := 4 + j.Hardware
+	places := []**os.File{&f.Segment, &f.Guest, &f.Gate, &f.Bell}
+	if j.HasGuestProcess {
+		places, want = append(places, &f.GuestProcess), want+1
+	}
+	if j.HasListener {
+		places, want = append(places, &f.Listener), want+1
+	}
+	if len(l) != want {
+		return fmt.Errorf("job with %d files: want %d", len(l), want)
+	}
+	for i, p := range places {
+		*p = l[i]
+	}
+	f.Hardware = l[len(places):]
+	return nil
+}
+
+// Close closes what there is.
+func (f *Files) Close() {
+	for _, o := range append([]*os.File{f.Segment, f.Guest, f.Gate, f.Bell, f.GuestProcess, f.Listener}, f.Hardware...) {
+		if o != nil {
+			o.Close()
+		}
+	}
+}
+
+// State is how far a worker has come.
+type State string
+
+const (
+	Serving State = "serving"
+	Ended   State = "ended"
+)
+
+// Report is what a worker tells its daemon.
+type Report struct {
+	State State
+	Why   string `json:",omitempty"` // it ended
+}
+
+// Order is what a daemon tells a worker that serves.
+type Order struct {
+	// End, if not 0, is the CUresult that all further calls of the guest process
+	// return; the worker ends.
+	End int32
+	Why string
+}
+
+// Survivor is what a worker tells a daemon that it has not known. Of the Files
+// there are Gate, Bell, GuestProcess and Hardware.
+type Survivor struct {
+	PID int
+	Job Job
+}
+
+const (
+	maxMessage = 64 << 10
+	maxFiles   = 16
+)
+
+// SendJob hands a job to a worker. The files stay the caller's.
+func SendJob(c *net.UnixConn, j Job, f Files) error {
+	j.HasGuestProcess, j.HasListener, j.Hardware = f.GuestProcess != nil, f.Listener != nil, len(f.Hardware)
+	return send(c, j, f.list())
+}
+
+// ReceiveReport waits for what a worker has to tell. io.EOF means that it is gone.
+func ReceiveReport(c *net.UnixConn) (r Report, err error) {
+	_, err = receive(c, &r)
+	return r, err
+}
+
+// SendOrder tells a worker what to do.
+func SendOrder(c *net.UnixConn, o Order) error { return send(c, o, nil) }
+
+// ReceiveSurvivor asks a worker, at whose Listener the caller has connected,
+// who it is. The files are the caller's.
+func ReceiveSurvivor(c *net.UnixConn) (s Survivor, f Files, err error) {
+	l, err := receive(c, &s)
+	if err != nil {
+		return s, f, err
+	}
+	if err := f.sortSurvivor(&s.Job, l); err != nil {
+		closeAll(l)
+		return s, f, err
+	}
+	return s, f, nil
+}
+
+func (f *Files) survivors() []*os.File {
+	l := []*os.File{f.Gate, f.Bell}
+	if f.GuestProcess != nil {
+		l = append(l, f.GuestProcess)
+	}
+	return append(l, f.Hardware...)
+}
+
+func (f *Files) sortSurvivor(j *Job, l []*os.File) error {
+	first := 2
+	if j.HasGuestProcess {
+		first++
+	}
+	if len(l) != first+j.Hardware {
+		return fmt.Errorf("survivor with %d files: want %d", len(l), first+j.Hardware)
+	}
+	f.Gate, f.Bell = l[0], l[1]
+	if j.HasGuestProcess {
+		f.GuestProcess = l[2]
+	}
+	f.Hardware = l[first:]
+	return nil
+}
+
+func send(c *net.UnixConn, message any, files []*os.File) error {
+	b, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	var oob []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, err = c.WriteMsgUnix(b, oob, nil)
+	return err
+}
+
+// errTruncated is a message, or its files, that did not arrive whole.
+var errTruncated = errors.New("message truncated")
+
+func receive(c *net.UnixConn, message any) ([]*os.File, error) {
+	b := make([]byte, maxMessage)
+	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return nil, err
+	}
+	files, err := rights(oob[:oobn])
+	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		err = errTruncated
+	}
+	if err == nil {
+		err = json.Unmarshal(b[:n], message)
+	}
+	if err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	return files, nil
+}
+
+// rights takes descriptors out of control messages.
+func rights(oob []byte) (files []*os.File, err error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return files, err
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}

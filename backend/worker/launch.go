@@ -1,0 +1,189 @@
+package worker
+
+import (
+	"sync"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/cuda"
+)
+
+// module is a loaded module with what its kernels were seen to cost.
+type module struct {
+	g     *guestContext
+	m     accel.Module
+	bytes uint64       // of its image
+	costs []kernelCost // by function
+}
+
+// Launch answers when the kernel is queued. Its parameters are read by then.
+func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
+	g, st, r := s.stream(c)
+	if r != cuda.Success {
+		return r
+	}
+	m, r := s.modules.get(a.Function >> 32)
+	if r != cuda.Success {
+		return r
+	}
+	index := uint32(a.Function)
+	if m.g != g || index >= uint32(len(m.costs)) {
+		return cuda.ErrorInvalidHandle
+	}
+	w := &s.launch
+	*w = accel.Launch{
+		Module: m.m, Function: int(index), Grid: a.Grid, Block: a.Block, SharedBytes: a.SharedBytes, Params: a.Params,
+	}
+	cost := &m.costs[index]
+	blocks := blockCount(a.Grid)
+	predicted := cost.predict(blocks)
+	if s.predictor != nil {
+		if ns := s.predictor.Predict(w); ns > 0 {
+			predicted = ns
+		}
+	}
+	return s.submitGated(g, st, w, gate.Compute, predicted, func(r cuda.Result, ns int64) {
+		cost.learn(blocks, ns)
+		g.fail(r)
+	})
+}
+
+// blockCount is the size of a grid; a grid too large for the number is refused
+// by the device.
+func blockCount(grid [3]uint32) uint64 {
+	return uint64(grid[0]) * uint64(grid[1]&0xffff) * uint64(grid[2]&0xffff)
+}
+
+// submitGated waits for the gate and gives work to the device. If it returns
+// Success, done will be called once, with the nanoseconds that an engine was held.
+func (s *session) submitGated(g *guestContext, st accel.Stream, w accel.Work, class gate.Class, predicted int64, done func(cuda.Result, int64)) cuda.Result {
+	s.begin()
+	t, err := s.admit(class, predicted)
+	if err != nil {
+		s.ended()
+		return cuda.ErrorDeinitialized // nobody is left to hear it
+	}
+	sub := newSubmission()
+	sub.s, sub.ticket, sub.done = s, t, done
+	r := g.ctx.Submit(st, w, sub.ended)
+	if r != cuda.Success {
+		s.ended()
+		s.gate.Finish(t, accel.Usage{Class: accel.NumClasses})
+		return g.report(r)
+	}
+	return cuda.Success
+}
+
+// submission is work that was given to the device. They are used again, since a
+// guest may submit hundreds of thousands a second.
+type submission struct {
+	s      *session
+	ticket gate.Ticket
+	done   func(cuda.Result, int64)
+	ended  accel.Done // end of this submission
+}
+
+var submissions sync.Pool
+
+func newSubmission() *submission {
+	b, _ := submissions.Get().(*submission)
+	if b == nil {
+		b = new(submission)
+		b.ended = b.end
+	}
+	return b
+}
+
+func (b *submission) end(r cuda.Result, u accel.Usage) {
+	s := b.s
+	s.gate.Finish(b.ticket, u)
+	b.done(r, max(u.End-u.Start, 0))
+	b.s, b.done = nil, nil
+	submissions.Put(b)
+	s.ended()
+}
+
+// admit waits for the gate. While a host callback is outstanding, work in flight
+// may be waiting for the guest to report it: then the in-flight limit does not
+// apply, and the ring is looked at for such reports.
+func (s *session) admit(class gate.Class, predicted int64) (gate.Ticket, error) {
+	return s.gate.Acquire(class, predicted, s.callbacks.any(), s.whileHeld)
+}
+
+func (s *session) ModuleLoad(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.ModuleLoadResult, r cuda.Result) {
+	out, r = s.loadModule(c, a)
+	if r != cuda.Success {
+		// The log explains the error, so its length travels with it.
+		s.answer(c, s.peek(c).report(r), out.Append(nil))
+		return out, cuda.Deferred
+	}
+	return out, r
+}
+
+func (s *session) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.ModuleLoadResult, r cuda.Result) {
+	g, r := s.roomyContext(c)
+	if r != cuda.Success {
+		return out, r
+	}
+	if a.Module>>32 != 0 {
+		return out, cuda.ErrorInvalidHandle
+	}
+	if r := s.modules.free(a.Module); r != cuda.Success {
+		return out, r
+	}
+	shared, ok := s.host.Arena(a.ImageOffset, a.ImageLength)
+	layoutTo, ok2 := s.host.Arena(a.LayoutOffset, a.LayoutCapacity)
+	logTo, ok3 := s.host.Arena(a.LogOffset, a.LogCapacity)
+	if !ok || !ok2 || !ok3 {
+		return out, cuda.ErrorInvalidValue
+	}
+	if a.ImageLength > maxImages-s.imageBytes {
+		return out, cuda.ErrorOutOfMemory
+	}
+	image := append([]byte(nil), shared...) // the guest may write to it while it is read
+	m, text, r := g.ctx.LoadModule(image)
+	out.LogLength = uint64(copy(logTo, text))
+	if r != cuda.Success {
+		return out, r
+	}
+	layout := m.Layout()
+	blob := layout.Append(nil)
+	out.LayoutLength = uint64(len(blob))
+	if len(blob) > len(layoutTo) {
+		m.Unload()
+		return out, cuda.ErrorInvalidValue
+	}
+	copy(layoutTo, blob)
+	s.imageBytes += a.ImageLength
+	s.modules.put(a.Module, &module{g: g, m: m, bytes: a.ImageLength, costs: make([]kernelCost, len(layout.Functions))})
+	return out, cuda.Success
+}
+
+func (s *session) ModuleUnload(_ cuda.Call, a cuda.ModuleUnloadArgs) cuda.Result {
+	m, r := s.modules.take(a.Module)
+	if r == cuda.Success {
+		s.imageBytes -= m.bytes
+		m.m.Unload()
+	}
+	return r
+}
+
+// driverVersion is what cuDriverGetVersion tells: CUDA 12.4.
+const driverVersion = 12040
+
+// DeviceInfo describes the one device that the process sees.
+func (s *session) DeviceInfo(_ cuda.Call, a cuda.DeviceInfoArgs) (out cuda.DeviceInfoResult, r cuda.Result) {
+	to, ok := s.host.Arena(a.ArenaOffset, a.Capacity)
+	if !ok {
+		return out, cuda.ErrorInvalidValue
+	}
+	d := s.device.Snapshot()
+	if _, quota := s.gate.Memory(gate.DeviceMemory); quota < d.TotalMem {
+		d.TotalMem = quota
+	}
+	blob := (&cuda.DeviceSnapshot{DriverVersion: driverVersion, Devices: []cuda.Device{d}}).Append(nil)
+	if len(blob) > len(to) {
+		return out, cuda.ErrorInvalidValue
+	}
+	return cuda.DeviceInfoResult{Length: uint64(copy(to, blob))}, cuda.Success
+}

@@ -1,0 +1,132 @@
+package worker
+
+import (
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/cuda"
+)
+
+type array struct {
+	g *guestContext
+	a accel.Array
+}
+
+type texture struct {
+	g *guestContext
+	t accel.Texture
+}
+
+// MemAlloc leaves quotas to the device, which asks for them (Place.Quota), since it
+// alone knows when memory is free again.
+func (s *session) MemAlloc(c cuda.Call, a cuda.MemAllocArgs) (out cuda.MemAllocResult, r cuda.Result) {
+	g, r := s.roomyContext(c)
+	if r != cuda.Success {
+		return out, r
+	}
+	if a.Size == 0 {
+		return out, cuda.ErrorInvalidValue
+	}
+	if a.Size > s.total || len(s.allocs) >= maxObjects {
+		return out, cuda.ErrorOutOfMemory
+	}
+	if out.Address, r = g.ctx.Alloc(a.Size); r != cuda.Success {
+		return out, g.report(r)
+	}
+	s.allocs[out.Address] = g
+	return out, cuda.Success
+}
+
+func (s *session) MemFree(_ cuda.Call, a cuda.MemFreeArgs) cuda.Result {
+	g := s.allocs[a.Address]
+	if g == nil {
+		return cuda.ErrorInvalidValue
+	}
+	delete(s.allocs, a.Address)
+	return g.report(g.ctx.Free(a.Address, func() {}))
+}
+
+func (s *session) MemInfo(c cuda.Call) (out cuda.MemInfoResult, r cuda.Result) {
+	if _, r := s.context(c); r != cuda.Success {
+		return out, r
+	}
+	used, quota := s.gate.Memory(gate.DeviceMemory)
+	out.Total = min(quota, s.total)
+	out.Free = out.Total - min(used, out.Total)
+	return out, cuda.Success
+}
+
+func (s *session) ArrayCreate(c cuda.Call, a cuda.ArrayCreateArgs) cuda.Result {
+	g, r := s.roomyContext(c)
+	if r != cuda.Success {
+		return r
+	}
+	if r := s.arrays.free(a.Array); r != cuda.Success {
+		return r
+	}
+	arr, r := g.ctx.NewArray(accel.ArrayDesc{
+		Width: a.Width, Height: a.Height, Depth: a.Depth, Format: a.Format, Channels: a.Channels, Flags: a.Flags,
+	})
+	if r == cuda.Success {
+		s.arrays.put(a.Array, &array{g, arr})
+	}
+	return r
+}
+
+func (s *session) ArrayDestroy(_ cuda.Call, a cuda.ArrayDestroyArgs) cuda.Result {
+	arr, r := s.arrays.take(a.Array)
+	if r == cuda.Success {
+		arr.a.Destroy()
+	}
+	return r
+}
+
+// Resource types of a texture (CUresourcetype).
+const (
+	resourceArray  = 0
+	resourceLinear = 2
+	resourcePitch  = 3
+)
+
+func (s *session) TextureCreate(c cuda.Call, a cuda.TextureCreateArgs) cuda.Result {
+	g, r := s.roomyContext(c)
+	if r != cuda.Success {
+		return r
+	}
+	if r := s.textures.free(a.Texture); r != cuda.Success {
+		return r
+	}
+	d := accel.TextureDesc{
+		Address: a.Address, Width: a.Width, Height: a.Height, Pitch: a.Pitch, Format: a.Format, Channels: a.Channels,
+		AddressMode: a.AddressMode, FilterMode: a.FilterMode, Flags: a.Flags, BorderColor: a.BorderColor,
+	}
+	switch a.Resource {
+	case resourceArray:
+		arr, r := s.arrays.get(a.Address)
+		if r == cuda.Success && arr.g != g {
+			r = cuda.ErrorInvalidHandle
+		}
+		if r != cuda.Success {
+			return s.textures.poison(a.Texture, r)
+		}
+		d.Array, d.Address = arr.a, 0
+	case resourceLinear:
+		d.Height, d.Pitch = 0, 0
+	case resourcePitch:
+	default:
+		return s.textures.poison(a.Texture, cuda.ErrorInvalidValue)
+	}
+	t, r := g.ctx.NewTexture(a.Texture, d)
+	if r != cuda.Success {
+		return s.textures.poison(a.Texture, r)
+	}
+	s.textures.put(a.Texture, &texture{g, t})
+	return cuda.Success
+}
+
+func (s *session) TextureDestroy(_ cuda.Call, a cuda.TextureDestroyArgs) cuda.Result {
+	t, r := s.textures.take(a.Texture)
+	if r == cuda.Success {
+		t.t.Destroy()
+	}
+	return r
+}

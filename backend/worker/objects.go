@@ -1,0 +1,63 @@
+package worker
+
+import "pegasus/cuda"
+
+// table maps the ids that a guest chose for one kind of object. An id whose
+// creation failed answers that error until it is destroyed.
+type table[T any] struct{ m map[uint64]entry[T] }
+
+type entry[T any] struct {
+	object T
+	bad    cuda.Result
+}
+
+func (t *table[T]) init() { t.m = make(map[uint64]entry[T]) }
+
+// free says whether an object may be made under id.
+func (t *table[T]) free(id uint64) cuda.Result {
+	if id == 0 {
+		return cuda.ErrorInvalidHandle
+	}
+	if e, live := t.m[id]; live && e.bad == cuda.Success {
+		return cuda.ErrorInvalidHandle
+	}
+	if len(t.m) >= maxObjects {
+		return cuda.ErrorOutOfMemory
+	}
+	return cuda.Success
+}
+
+func (t *table[T]) put(id uint64, o T) { t.m[id] = entry[T]{object: o} }
+
+// poison remembers why the object with this id could not be made. It returns
+// the reason, and leaves a live object of that id alone.
+func (t *table[T]) poison(id uint64, r cuda.Result) cuda.Result {
+	if _, known := t.m[id]; !known && id != 0 && len(t.m) < maxObjects {
+		t.m[id] = entry[T]{bad: r}
+	}
+	return r
+}
+
+func (t *table[T]) get(id uint64) (T, cuda.Result) {
+	e, ok := t.m[id]
+	if !ok {
+		return e.object, cuda.ErrorInvalidHandle
+	}
+	return e.object, e.bad
+}
+
+// take removes id and returns what it named.
+func (t *table[T]) take(id uint64) (T, cuda.Result) {
+	o, r := t.get(id)
+	delete(t.m, id)
+	return o, r
+}
+
+// drop removes all objects that which chooses.
+func (t *table[T]) drop(which func(T) bool) {
+	for id, e := range t.m {
+		if e.bad == cuda.Success && which(e.object) {
+			delete(t.m, id)
+		}
+	}
+}

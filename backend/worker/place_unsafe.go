@@ -1,0 +1,137 @@
+package worker
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+	"pegasus/cuda"
+)
+
+// Place is where a device is opened: the addresses that guest and worker share.
+type Place struct {
+	// Device memory has addresses in [DeviceBase, +DeviceBytes), reserved here
+	// (PROT_NONE) for the device to map over.
+	DeviceBase, DeviceBytes uint64
+	// The arena lies at ArenaBase in guest and worker. ArenaBase is 0 if there was
+	// no such place; host memory is then known by arena offsets only.
+	Arena     []byte
+	ArenaBase uint64
+	// Quota is to be asked before device memory is taken (delta > 0), and told
+	// when it is given back.
+	Quota func(delta int64) bool
+	// Output is where what kernels print may go.
+	Output io.Writer
+	// OnTimeout is to be called when a kernel runs for too long, before it ends.
+	OnTimeout func()
+}
+
+// mapTimeout is how long a guest may take to find its places.
+const mapTimeout = 10 * time.Second
+
+// agree answers the guest's proposals on the worker socket until both windows are
+// settled, or the guest has no more to propose.
+func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Place, last callbuf.MapRequest, err error) {
+	conn.SetReadDeadline(time.Now().Add(mapTimeout))
+	defer conn.SetReadDeadline(time.Time{})
+	for range 2 * callbuf.NumBases {
+		b := make([]byte, callbuf.MapBytes+1)
+		n, err := conn.Read(b)
+		if err != nil {
+			return p, last, fmt.Errorf("wait for the guest to map: %w", err)
+		}
+		m, err := callbuf.ParseMap(b[:n])
+		if err != nil {
+			return p, last, err
+		}
+		arena, device := p.mapArena(segment, l, m.Arena), p.reserve(j, m.Device)
+		if arena && device {
+			return p, m, nil // answered when the device is open
+		}
+		if err := answerMap(conn, cuda.Success, arena, device); err != nil {
+			return p, last, err
+		}
+	}
+	return p, last, fmt.Errorf("guest proposed too many places")
+}
+
+func answerMap(conn *net.UnixConn, r cuda.Result, arena, device bool) error {
+	_, err := conn.Write(callbuf.MapReply{Result: int32(r), ArenaOK: arena, DevOK: device}.Append(nil))
+	return err
+}
+
+// mapArena tries to map the arena at a candidate; to have none is fine too.
+func (p *Place) mapArena(segment *os.File, l callbuf.Layout, i uint32) bool {
+	switch {
+	case p.ArenaBase != 0 && i < callbuf.NumBases && callbuf.ArenaBases[i] == p.ArenaBase:
+		return true
+	case p.ArenaBase != 0:
+		unmap(p.Arena)
+		p.Arena, p.ArenaBase = nil, 0
+	}
+	if i == callbuf.NoWindow || l.ArenaBytes == 0 {
+		return true
+	}
+	if i >= callbuf.NumBases {
+		return false
+	}
+	mem, ok := mapAt(callbuf.ArenaBases[i], l.ArenaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED, int(segment.Fd()), l.ArenaOffset)
+	if ok {
+		p.Arena, p.ArenaBase = mem, callbuf.ArenaBases[i]
+	}
+	return ok
+}
+
+// reserve tries to reserve the device window at a candidate. A guest that could
+// map none still gets a device: at the first place that fits here.
+func (p *Place) reserve(j *Job, i uint32) bool {
+	bases := callbuf.DeviceBases(j.Slice)
+	if i == callbuf.NoWindow {
+		for k := range bases {
+			if p.reserve(j, uint32(k)) {
+				return true
+			}
+		}
+		return false
+	}
+	if i >= callbuf.NumBases {
+		return false
+	}
+	if p.DeviceBase == bases[i] {
+		return true
+	}
+	if p.DeviceBase != 0 {
+		unix.Syscall(unix.SYS_MUNMAP, uintptr(p.DeviceBase), uintptr(p.DeviceBytes), 0)
+		p.DeviceBase = 0
+	}
+	if _, ok := mapAt(bases[i], j.DeviceBytes, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1, 0); !ok {
+		return false
+	}
+	p.DeviceBase, p.DeviceBytes = bases[i], j.DeviceBytes
+	return true
+}
+
+// mapAt maps at an address, unless something is there already. The slice is right
+// as long as nobody unmaps it: the mapping is made here and has that length.
+func mapAt(base, bytes uint64, prot, flags, fd int, offset uint64) ([]byte, bool) {
+	at, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(base), uintptr(bytes), uintptr(prot),
+		uintptr(flags|unix.MAP_FIXED_NOREPLACE), uintptr(fd), uintptr(offset))
+	if errno != 0 {
+		return nil, false
+	}
+	if uint64(at) != base { // a kernel before 4.17 took the flag for a hint
+		unix.Syscall(unix.SYS_MUNMAP, at, uintptr(bytes), 0)
+		return nil, false
+	}
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), bytes), true
+}
+
+func unmap(mem []byte) {
+	unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)), 0)
+}

@@ -1,0 +1,237 @@
+package worker
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/callbuf"
+	"pegasus/cuda"
+)
+
+// held is a packet that was taken from the ring before its turn.
+type held struct {
+	callbuf.Header
+	payload []byte
+}
+
+// maxBehind bounds the packets looked at behind one that is held back, and
+// maxBehindBytes what they hold. That many, so that a callback's report behind a
+// long queue is found.
+const (
+	maxBehind      = 64 << 10
+	maxBehindBytes = 64 << 20
+)
+
+// poll serves calls until the session ends.
+func (s *session) poll() {
+	runtime.LockOSThread()
+	debug.SetPanicOnFault(true)
+	defer func() {
+		if v := recover(); v != nil {
+			s.end(cuda.ErrorUnknown, fmt.Sprintf("bug: %v\n%s", v, debug.Stack()))
+		}
+	}()
+	var p callbuf.Packet
+	for !s.ending.now.Load() {
+		if s.serveBehind() {
+			continue
+		}
+		ok, err := s.host.Next(&p)
+		if err != nil {
+			s.end(cuda.ErrorLaunchFailed, err.Error())
+			return
+		}
+		if ok {
+			s.serve(p.Header, p.Payload)
+		} else {
+			s.idle()
+		}
+	}
+}
+
+// serveBehind serves the first of the packets that were taken early.
+func (s *session) serveBehind() bool {
+	if len(s.behind) == 0 {
+		return false
+	}
+	first := s.behind[0]
+	s.behind[0] = held{}
+	s.behindBytes -= len(first.payload)
+	if s.behind = s.behind[1:]; len(s.behind) == 0 {
+		s.behind = nil
+	}
+	s.serve(first.Header, first.payload)
+	return true
+}
+
+// serve carries out one call.
+func (s *session) serve(h callbuf.Header, payload []byte) {
+	if s.uncounted++; s.uncounted == 64 {
+		s.count()
+	}
+	c := cuda.Call{
+		Op: cuda.Op(h.Op), Reply: h.Flags&callbuf.FlagReply != 0, ReplySlot: h.ReplySlot, ReplyTag: h.ReplyTag,
+		Context: h.Context, Stream: h.Stream,
+	}
+	data, r, ok := cuda.Dispatch(s, c, payload, s.reply[:0])
+	switch {
+	case !ok:
+		s.refuse(c)
+	case r == cuda.Deferred:
+	case c.Reply:
+		s.answer(c, r, data)
+	case r != cuda.Success:
+		s.peek(c).fail(r)
+	}
+}
+
+// count adds the calls served since the last time to what the daemon sees.
+func (s *session) count() {
+	if s.uncounted != 0 {
+		s.gate.Calls(s.uncounted)
+		s.uncounted = 0
+	}
+}
+
+// refuse answers a packet that is not a call.
+func (s *session) refuse(c cuda.Call) {
+	r := cuda.ErrorInvalidValue
+	if !c.Op.Known() {
+		r = cuda.ErrorNotSupported
+	}
+	if c.Reply {
+		s.answer(c, r, nil)
+	} else {
+		s.peek(c).fail(r)
+	}
+}
+
+// idle waits for the next packet: looking for a short while, if there is a seat
+// for that; then asleep within reach, where waking takes a few microseconds; then
+// asleep, which costs nothing.
+func (s *session) idle() {
+	s.count()
+	if s.pollFor(pollSpin) {
+		return
+	}
+	for range dozes {
+		if s.host.Doze(dozeSlice); s.look() {
+			return
+		}
+	}
+	if !s.ending.now.Load() {
+		s.host.Park(parkSlice)
+	}
+}
+
+// pollFor looks at the ring for a while, and says whether there is something to do.
+func (s *session) pollFor(d time.Duration) bool {
+	if s.spin == nil {
+		return callbuf.Spin(s.alone(d), s.look)
+	}
+	busy := s.spin.Saturated()
+	s.letGuestSpin(!busy)
+	if busy || !s.spin.TrySpin() {
+		return s.look()
+	}
+	defer s.spin.EndSpin()
+	return callbuf.Spin(d, s.look)
+}
+
+// letGuestSpin tells the guest's threads whether they may poll for replies.
+func (s *session) letGuestSpin(may bool) {
+	if may == s.guestSpins {
+		return
+	}
+	s.guestSpins = may
+	if may {
+		s.host.SetSpin(s.alone(replySpin))
+	} else {
+		s.host.SetSpin(0)
+	}
+}
+
+// alone is d, but nothing on a host where whoever we wait for could not run meanwhile.
+func (s *session) alone(d time.Duration) time.Duration {
+	if runtime.NumCPU() == 1 {
+		return 0
+	}
+	return d
+}
+
+func (s *session) look() bool { return s.host.Ready() || s.ending.now.Load() }
+
+// whileHeld is what the poller does while the gate holds a call back. See admit.
+func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
+	s.count()
+	s.host.Publish()
+	if !s.callbacks.any() {
+		return false, 100 * time.Millisecond
+	}
+	var p callbuf.Packet
+	for len(s.behind) < maxBehind && s.behindBytes < maxBehindBytes {
+		ok, err := s.host.Next(&p)
+		if err != nil || !ok {
+			break // the poller meets the error in its turn
+		}
+		if p.Op == uint16(cuda.OpCallbackWait) {
+			s.serve(p.Header, p.Payload)
+			continue
+		}
+		s.behind = append(s.behind, held{p.Header, append([]byte(nil), p.Payload...)})
+		s.behindBytes += len(p.Payload)
+	}
+	return true, time.Millisecond
+}
+
+// ending is how a session comes to its end, once.
+type ending struct {
+	once   sync.Once
+	now    atomic.Bool
+	why    string
+	result cuda.Result // of every call from then on; set before now is
+}
+
+// end makes every further call of the guest process return r and stops the
+// poller. It may be called from any goroutine.
+func (s *session) end(r cuda.Result, why string) {
+	s.ending.once.Do(func() {
+		s.ending.why, s.ending.result = why, r
+		if why != "" {
+			s.log.Warn("session dropped", "why", why, "result", r.Name())
+		}
+		s.host.Poison(int32(r))
+		s.ending.now.Store(true)
+		s.gate.Stop()
+		if d, ok := s.device.(accel.Aborter); ok {
+			d.Abort() // the poller itself may be executing
+		}
+		s.host.Unpark()
+	})
+}
+
+// close destroys what the guest left behind. The poller has returned. It waits
+// for a bounded time and says whether everything was gone by then.
+func (s *session) close() bool {
+	gone := make(chan struct{})
+	go func() {
+		for _, g := range s.contexts {
+			if g != nil {
+				s.forget(g, func() {})
+			}
+		}
+		s.going.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return true
+	case <-time.After(endGrace):
+		return false
+	}
+}

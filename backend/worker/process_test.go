@@ -1,0 +1,420 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/callbuf"
+	"pegasus/cuda"
+)
+
+// TestMain makes the test binary a worker process when it is started as one.
+func TestMain(m *testing.M) {
+	switch os.Getenv("PEGASUS_TEST_PROCESS") {
+	case "worker":
+		os.Exit(Main(Config{Open: func(_ Job, _ []*os.File, p Place, log *slog.Logger) (accel.Device, error) {
+			return &prober{newFake(p), log}, nil
+		}}))
+	case "sleeper":
+		time.Sleep(time.Hour)
+	}
+	os.Exit(m.Run())
+}
+
+// prober is a fake device that tries, from within a confined worker, what a
+// hostile guest might make it do, when a guest sets limit 99.
+type prober struct {
+	*fakeDevice
+	log *slog.Logger
+}
+
+func (p *prober) NewContext(flags uint32) (accel.Context, cuda.Result) {
+	c, r := p.fakeDevice.NewContext(flags)
+	return &proberContext{c.(*fakeContext)}, r
+}
+
+type proberContext struct{ *fakeContext }
+
+func (c *proberContext) SetLimit(limit uint32, v uint64) (uint64, cuda.Result) {
+	if limit != 99 {
+		return v, cuda.Success
+	}
+	return escapes(), cuda.Success
+}
+
+// escapes is a bit for each forbidden thing that was possible.
+func escapes() (found uint64) {
+	for i, try := range []func() error{
+		func() error { _, err := os.Open("/etc/passwd"); return err },
+		func() error { return exec.Command("/bin/true").Run() },
+		func() error { _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err },
+		func() error {
+			_, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_ANON|unix.MAP_PRIVATE)
+			return err
+		},
+		func() error { return unix.Kill(os.Getppid(), unix.SIGCONT) },
+		func() error { return unix.PtraceAttach(os.Getppid()) },
+		func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) },
+		func() error { return os.Remove("/tmp/nothing") },
+		func() error { return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 10000, Max: 10000}) },
+		func() error {
+			if os.Getuid() == 0 {
+				return nil
+			}
+			return unix.EPERM
+		},
+	} {
+		if err := try(); err == nil || errors.Is(err, os.ErrNotExist) {
+			found |= 1 << i
+		}
+	}
+	return found
+}
+
+// employed is a worker process with its daemon and guest, which the test is.
+type employed struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	daemon *net.UnixConn
+	guest  *net.UnixConn
+	page   *gate.Page
+	bell   *gate.Bell
+	g      *callbuf.Guest
+	door   string
+	slot   int
+	ended  chan error
+}
+
+func employ(t testing.TB, change func(*Job, *Files)) *employed {
+	t.Helper()
+	e := &employed{t: t, door: filepath.Join(t.TempDir(), "w.sock"), ended: make(chan error, 1)}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair := func() (*net.UnixConn, *os.File) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		must(err)
+		ours, err := connOf(os.NewFile(uintptr(fds[0]), "ours"))
+		must(err)
+		return ours, os.NewFile(uintptr(fds[1]), "theirs")
+	}
+	var theirs *os.File
+	e.daemon, theirs = pair()
+	e.cmd = exec.Command("/proc/self/exe")
+	e.cmd.Env = append(os.Environ(), "PEGASUS_TEST_PROCESS=worker", "GORACE=atexit_sleep_ms=0")
+	e.cmd.ExtraFiles = []*os.File{theirs}
+	var log strings.Builder
+	e.cmd.Stderr = &log
+	must(e.cmd.Start())
+	theirs.Close()
+	t.Cleanup(func() {
+		e.cmd.Process.Kill()
+		if t.Failed() {
+			t.Logf("worker: %s", log.String())
+		}
+	})
+	go func() { e.ended <- e.cmd.Wait() }()
+
+	l, err := smallGeometry().Layout()
+	must(err)
+	var f Files
+	f.Segment, err = callbuf.NewFile(l)
+	must(err)
+	mem, err := callbuf.Map(f.Segment, l.SegmentBytes)
+	must(err)
+	_, err = callbuf.Format(mem, l, 1, 0)
+	must(err)
+	e.guest, f.Guest = pair()
+	e.page, err = gate.New()
+	must(err)
+	e.bell, err = gate.NewBell()
+	must(err)
+	e.page.Grant(gate.Terms{Classes: gate.AllClasses, Until: gate.Forever})
+	e.slot, err = e.page.TakeSlot()
+	must(err)
+	f.Gate, f.Bell = e.page.File(), e.bell.File()
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: e.door, Net: "unixpacket"})
+	must(err)
+	listener.SetUnlinkOnClose(false)
+	f.Listener, err = listener.File()
+	must(err)
+	listener.Close()
+	j := Job{ID: 7, Domain: "red", Generation: 1, Geometry: smallGeometry(), Slot: e.slot, Slice: 3, DeviceBytes: 1 << 30, GuestPID: os.Getpid(), LogLevel: "DEBUG"}
+	if change != nil {
+		change(&j, &f)
+	}
+	must(SendJob(e.daemon, j, f))
+	f.Listener.Close()
+	f.Guest.Close()
+	f.Segment.Close()
+	e.g, err = callbuf.Open(mem)
+	must(err)
+	t.Cleanup(func() { callbuf.Unmap(mem) })
+	return e
+}
+
+func (e *employed) report(want State) Report {
+	e.t.Helper()
+	e.daemon.SetReadDeadline(time.Now().Add(20 * time.Second))
+	r, err := ReceiveReport(e.daemon)
+	if err != nil || r.State != want {
+		e.t.Fatalf("report %+v, %v: want %q", r, err, want)
+	}
+	return r
+}
+
+// propose is one round of the exchange about addresses.
+func (e *employed) propose(arena, device uint32) callbuf.MapReply {
+	e.t.Helper()
+	if _, err := e.guest.Write(callbuf.MapRequest{Arena: arena, Device: device}.Append(nil)); err != nil {
+		e.t.Fatal(err)
+	}
+	b := make([]byte, 100)
+	n, err := e.guest.Read(b)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	m, err := callbuf.ParseMapped(b[:n])
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return m
+}
+
+func (e *employed) serve() *employed {
+	e.t.Helper()
+	if m := e.propose(0, 0); m.Result != 0 || !m.ArenaOK || !m.DevOK {
+		e.t.Fatalf("mapped: %+v", m)
+	}
+	e.report(Serving)
+	return e
+}
+
+// call is like bench.call, but an error is one of the result.
+func (e *employed) call(op cuda.Op, ctx uint32, a appender) (cuda.Result, []byte) {
+	e.t.Helper()
+	alive := patience()
+	r, data, err := e.g.Call(callbuf.Header{Op: uint16(op), Context: ctx}, payload(a), nil, func() error {
+		if p := e.g.Poison(); p != 0 {
+			return cuda.Result(p)
+		}
+		return alive()
+	})
+	var poison cuda.Result
+	if errors.As(err, &poison) {
+		return poison, nil
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return cuda.Result(r), data
+}
+
+func (e *employed) want(want cuda.Result, op cuda.Op, ctx uint32, a appender) []byte {
+	e.t.Helper()
+	r, data := e.call(op, ctx, a)
+	if r != want {
+		e.t.Fatalf("%v: %v, want %v", op, r, want)
+	}
+	return data
+}
+
+func (e *employed) end(within time.Duration) error {
+	e.t.Helper()
+	select {
+	case err := <-e.ended:
+		return err
+	case <-time.After(within):
+		e.t.Fatalf("worker lives %v later", within)
+		return nil
+	}
+}
+
+func TestProcess(t *testing.T) {
+	e := employ(t, nil).serve()
+	e.want(0, cuda.OpNop, 0, nil)
+	e.want(0, cuda.OpContextCreate, 1, &cuda.ContextCreateArgs{})
+	data := e.want(0, cuda.OpMemAlloc, 1, &cuda.MemAllocArgs{Size: 100})
+	var m cuda.MemAllocResult
+	m.Decode(data)
+	if base := callbuf.DeviceBases(3)[0]; m.Address != base {
+		t.Errorf("first allocation at %#x, want %#x", m.Address, base)
+	}
+	data = e.want(0, cuda.OpContextSetLimit, 1, &cuda.ContextSetLimitArgs{Limit: 99})
+	var l cuda.ContextSetLimitResult
+	l.Decode(data)
+	if os.Getuid() == 0 {
+		l.Value &^= 1 << 9 // no user to become was given
+	}
+	if l.Value != 0 {
+		t.Errorf("from inside a worker these were possible: %b", l.Value)
+	}
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", e.cmd.Process.Pid))
+	if string(comm) != "pegasus-worker\n" {
+		t.Errorf("comm %q, %v", comm, err)
+	}
+	e.guest.Close()
+	if err := e.end(time.Second); err != nil {
+		t.Error(err)
+	}
+	if r := e.report(Ended); r.Why != "" {
+		t.Errorf("why: %q", r.Why)
+	}
+}
+
+func TestBecomesAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root")
+	}
+	e := employ(t, func(j *Job, _ *Files) { j.UID, j.GID = 12345, 12345 }).serve()
+	e.want(0, cuda.OpContextCreate, 1, &cuda.ContextCreateArgs{})
+	data := e.want(0, cuda.OpContextSetLimit, 1, &cuda.ContextSetLimitArgs{Limit: 99})
+	if le.Uint64(data) != 0 {
+		t.Errorf("from inside a worker these were possible: %b", le.Uint64(data))
+	}
+}
+
+func TestArenaElsewhere(t *testing.T) {
+	e := employ(t, nil)
+	if m := e.propose(9, 0); m.ArenaOK || !m.DevOK {
+		t.Errorf("candidate 9: %+v", m)
+	}
+	if m := e.propose(2, callbuf.NoWindow); !m.ArenaOK || m.Result != 0 {
+		t.Errorf("candidate 2: %+v", m)
+	}
+	e.report(Serving)
+	e.want(0, cuda.OpNop, 0, nil)
+}
+
+func TestBadMapEndsWorker(t *testing.T) {
+	e := employ(t, nil)
+	e.guest.Write([]byte("nonsense"))
+	if r := e.report(Ended); !strings.Contains(r.Why, "map of 8 bytes") {
+		t.Errorf("why: %q", r.Why)
+	}
+	if e.end(time.Second) == nil {
+		t.Error("exit status 0")
+	}
+	if p := e.g.Poison(); cuda.Result(p) != cuda.ErrorSystemNotReady {
+		t.Errorf("poison %d", p)
+	}
+}
+
+func TestGuestKilledWhileKernelRuns(t *testing.T) {
+	sleeper := exec.Command("/proc/self/exe")
+	sleeper.Env = append(os.Environ(), "PEGASUS_TEST_PROCESS=sleeper")
+	fd := -1
+	sleeper.SysProcAttr = &syscall.SysProcAttr{PidFD: &fd}
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sleeper.Process.Kill(); sleeper.Wait() })
+	e := employ(t, func(_ *Job, f *Files) { f.GuestProcess = os.NewFile(uintptr(fd), "pidfd") }).serve()
+	e.want(0, cuda.OpContextCreate, 1, &cuda.ContextCreateArgs{})
+	copy(e.g.Arena(), "fake")
+	e.want(0, cuda.OpModuleLoad, 1, &cuda.ModuleLoadArgs{Module: 1, ImageLength: 4, LayoutOffset: 4096, LayoutCapacity: 4096})
+	launch := &cuda.LaunchArgs{Function: cuda.LaunchFunction(1, 1), Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Params: make([]byte, 8)}
+	e.g.Send(callbuf.Header{Op: uint16(cuda.OpLaunch), Context: 1}, payload(launch), patience())
+	e.want(0, cuda.OpNop, 0, nil)
+	sleeper.Process.Kill()
+	sleeper.Wait()
+	if err := e.end(time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTimeoutEndsWorker(t *testing.T) {
+	e := employ(t, nil).serve()
+	e.want(0, cuda.OpContextCreate, 1, &cuda.ContextCreateArgs{})
+	copy(e.g.Arena(), "fake")
+	e.want(0, cuda.OpModuleLoad, 1, &cuda.ModuleLoadArgs{Module: 1, ImageLength: 4, LayoutOffset: 4096, LayoutCapacity: 4096})
+	launch := &cuda.LaunchArgs{Function: cuda.LaunchFunction(1, 3), Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}, Params: make([]byte, 8)}
+	e.g.Send(callbuf.Header{Op: uint16(cuda.OpLaunch), Context: 1}, payload(launch), patience())
+	e.want(cuda.ErrorLaunchTimeout, cuda.OpContextSynchronize, 1, nil)
+	e.end(time.Second)
+	if p := e.g.Poison(); cuda.Result(p) != cuda.ErrorLaunchTimeout {
+		t.Errorf("poison %d", p)
+	}
+}
+
+func TestAdoption(t *testing.T) {
+	e := employ(t, func(_ *Job, f *Files) {
+		hardware, err := os.Open("/dev/null")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { hardware.Close() })
+		f.Hardware = []*os.File{hardware}
+		fd, err := unix.PidfdOpen(os.Getpid(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.GuestProcess = os.NewFile(uintptr(fd), "pidfd")
+		t.Cleanup(func() { f.GuestProcess.Close() })
+	}).serve()
+	e.daemon.Close()
+	e.want(0, cuda.OpNop, 0, nil)
+	for range 3 {
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: e.door, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, f, err := ReceiveSurvivor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.PID != e.cmd.Process.Pid || s.Job.Domain != "red" || s.Job.Slice != 3 || s.Job.Slot != e.slot {
+			t.Errorf("survivor %+v", s)
+		}
+		if len(f.Hardware) != 1 || f.GuestProcess == nil {
+			t.Errorf("files %+v", f)
+		}
+		closeAll(append(f.Hardware, f.GuestProcess))
+		page, err := gate.Adopt(f.Gate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, ok := page.Statistics(s.Job.Slot); !ok || st.PID != s.PID || st.Calls == 0 {
+			t.Errorf("statistics %+v, %v", st, ok)
+		}
+		e.daemon = c
+		f.Bell.Close()
+		e.want(0, cuda.OpNop, 0, nil)
+	}
+	SendOrder(e.daemon, Order{End: int32(cuda.ErrorSystemNotReady), Why: "the host said so"})
+	if r := e.report(Ended); r.Why != "the host said so" {
+		t.Errorf("why: %q", r.Why)
+	}
+	e.end(time.Second)
+	e.want(cuda.ErrorSystemNotReady, cuda.OpNop, 0, nil)
+}
+
+func TestNoJob(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := connOf(os.NewFile(uintptr(fds[0]), "a"))
+	b, _ := connOf(os.NewFile(uintptr(fds[1]), "b"))
+	a.Close()
+	if err := Run(Config{}, b); !errors.Is(err, io.EOF) {
+		t.Errorf("a worker without a daemon: %v", err)
+	}
+}

@@ -1,0 +1,251 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/callbuf"
+	"pegasus/cuda"
+)
+
+// Config is what a worker's main gives it.
+type Config struct {
+	// Open opens the device of a job; hardware are the Job's files for it, which
+	// stay the worker's: the next daemon wants them.
+	Open func(j Job, hardware []*os.File, p Place, log *slog.Logger) (accel.Device, error)
+	// Log is where log lines go; os.Stderr if nil.
+	Log io.Writer
+}
+
+// Main is the main function of a worker process, whose descriptor 3 is the
+// socket to the daemon. It returns the exit status.
+func Main(c Config) int {
+	if c.Log == nil {
+		c.Log = os.Stderr
+	}
+	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
+	// One processor more than there are: the poller keeps its own while it dozes.
+	runtime.GOMAXPROCS(runtime.NumCPU() + 1)
+	conn, err := connOf(os.NewFile(3, "daemon"))
+	if err != nil {
+		fmt.Fprintln(c.Log, "worker: descriptor 3 is no socket of a daemon:", err)
+		return 2
+	}
+	err = Run(c, conn)
+	if err != nil && !errors.Is(err, io.EOF) {
+		fmt.Fprintln(c.Log, "worker:", err)
+		return 1
+	}
+	return 0
+}
+
+// connOf makes a connection of a socket and takes the file over.
+func connOf(f *os.File) (*net.UnixConn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, fmt.Errorf("%T is no unix socket", c)
+	}
+	return u, nil
+}
+
+// Run waits for a job and does it. It returns when the guest process has gone,
+// and io.EOF if the daemon went before it had a job.
+func Run(c Config, daemon *net.UnixConn) error {
+	var j Job
+	l, err := receive(daemon, &j)
+	if err != nil {
+		return err
+	}
+	var f Files
+	if err := f.sort(&j, l); err != nil {
+		closeAll(l)
+		return err
+	}
+	defer f.Close()
+	out := newTrickle(c.Log)
+	w := &worker{config: c, job: j, files: f, daemon: daemon, output: out, log: jobLog(out, &j)}
+	return w.run()
+}
+
+func jobLog(to io.Writer, j *Job) *slog.Logger {
+	var level slog.LevelVar
+	level.UnmarshalText([]byte(j.LogLevel)) // an unknown level is the default
+	h := slog.NewTextHandler(to, &slog.HandlerOptions{Level: &level})
+	return slog.New(h).With("domain", j.Domain, "worker", j.ID, "guest", j.GuestPID)
+}
+
+// worker is a worker process with a job.
+type worker struct {
+	config Config
+	job    Job
+	files  Files
+	output io.Writer // for what guests cause to be written
+	log    *slog.Logger
+
+	layout  callbuf.Layout
+	host    *callbuf.Host
+	member  *gate.Member
+	guest   *net.UnixConn
+	guestFD int               // of guest, valid until serve returns
+	door    *net.UnixListener // for daemons to come; nil if there is none
+
+	mu     sync.Mutex
+	daemon *net.UnixConn // nil while there is none
+}
+
+func (w *worker) run() (err error) {
+	name(&w.job)
+	defer func() { w.report(Ended, err) }()
+	if err := w.attach(); err != nil {
+		return err
+	}
+	s, err := w.open()
+	if err != nil {
+		w.host.Poison(int32(cuda.ErrorSystemNotReady))
+		return err
+	}
+	if err := confine(&w.job); err != nil {
+		s.end(cuda.ErrorSystemNotReady, err.Error())
+		return err
+	}
+	w.report(Serving, nil)
+	w.serve(s)
+	if why := s.ending.why; why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// serve serves until the session has ended and nothing of it is left, or no more
+// can be waited for.
+func (w *worker) serve(s *session) {
+	var watching sync.WaitGroup
+	watching.Go(func() { w.watchGuest(s) })
+	watching.Go(func() { w.serveDaemons(s) })
+	s.poll()
+	if s.close() {
+		s.device.Close()
+	} else {
+		w.log.Warn("work that does not end is left to the kernel")
+	}
+	unix.Shutdown(w.guestFD, unix.SHUT_RDWR) // ends watchGuest, and tells the guest
+	w.hangUp()
+	watching.Wait()
+	w.guest.Close()
+}
+
+// tellTime is how long a worker waits for a daemon that does not listen.
+const tellTime = 100 * time.Millisecond
+
+func (w *worker) report(st State, err error) {
+	r := Report{State: st}
+	if err != nil {
+		r.Why = err.Error()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.daemon != nil {
+		w.daemon.SetWriteDeadline(time.Now().Add(tellTime))
+		send(w.daemon, r, nil) // a daemon that is gone need not know
+	}
+}
+
+// attach maps what the job came with.
+func (w *worker) attach() (err error) {
+	if w.layout, err = w.job.Geometry.Layout(); err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	st, err := w.files.Segment.Stat()
+	if err != nil || uint64(st.Size()) < w.layout.SegmentBytes {
+		return fmt.Errorf("job: segment of another size (%v)", err)
+	}
+	mem, err := callbuf.Map(w.files.Segment, w.layout.SegmentBytes)
+	if err != nil {
+		return err
+	}
+	w.host = callbuf.NewHost(mem, w.layout)
+	page, err := gate.Map(w.files.Gate)
+	if err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	bell, err := gate.OpenBell(w.files.Bell)
+	if err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	if w.job.Slot < 0 || w.job.Slot >= gate.Slots {
+		return fmt.Errorf("job: slot %d", w.job.Slot)
+	}
+	w.member = gate.Join(page, bell, w.job.Slot)
+	guest := w.files.Guest
+	w.files.Guest = nil
+	if w.guest, err = connOf(guest); err != nil {
+		return fmt.Errorf("job: guest socket: %w", err)
+	}
+	if w.files.Listener != nil {
+		l, err := net.FileListener(w.files.Listener)
+		if err != nil {
+			return fmt.Errorf("job: listener: %w", err)
+		}
+		w.door, _ = l.(*net.UnixListener)
+	}
+	raw, err := w.guest.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { w.guestFD = int(fd) })
+}
+
+// open agrees with the guest on places, opens the device there, and tells the guest.
+func (w *worker) open() (*session, error) {
+	place, last, err := agree(w.guest, w.files.Segment, w.layout, &w.job)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(w.host, w.member, w.log)
+	place.Quota = w.quota
+	place.Output = w.output
+	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
+	var d accel.Device
+	err = w.member.Reserve(gate.HostMemory, w.layout.ArenaBytes)
+	if err == nil {
+		d, err = w.config.Open(w.job, w.files.Hardware, place, w.log)
+	}
+	if err != nil {
+		r := cuda.ErrorSystemNotReady
+		if errors.Is(err, gate.ErrQuota) {
+			r = cuda.ErrorOutOfMemory
+		}
+		answerMap(w.guest, r, true, true)
+		return nil, fmt.Errorf("open the accelerator: %w", err)
+	}
+	s.use(d)
+	ok := last.Device != callbuf.NoWindow
+	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
+}
+
+func (w *worker) quota(delta int64) bool {
+	if delta < 0 {
+		w.member.Return(gate.DeviceMemory, uint64(-delta))
+		return true
+	}
+	return w.member.Reserve(gate.DeviceMemory, uint64(delta)) == nil
+}

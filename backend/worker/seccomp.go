@@ -1,0 +1,91 @@
+package worker
+
+import "golang.org/x/sys/unix"
+
+// allowed are the system calls of a serving worker: the Go runtime's, memory,
+// futexes, and what works on descriptors that are open already.
+var allowed = append([]uint32{
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK,
+	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MREMAP, unix.SYS_MINCORE, unix.SYS_BRK,
+	unix.SYS_MEMFD_CREATE, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_FCNTL, unix.SYS_DUP, unix.SYS_DUP3,
+	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP,
+	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_RESTART_SYSCALL, unix.SYS_MEMBARRIER,
+	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL,
+	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETUID, unix.SYS_GETRANDOM, unix.SYS_UNAME,
+	unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ,
+	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2, unix.SYS_PPOLL,
+	unix.SYS_SENDMSG, unix.SYS_RECVMSG, unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SHUTDOWN, unix.SYS_ACCEPT4,
+	unix.SYS_GETSOCKOPT, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME,
+}, allowedHere...)
+
+const (
+	// Offsets in struct seccomp_data.
+	dataNumber = 0
+	dataArch   = 4
+	dataArgs   = 16
+
+	deny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	allow = unix.SECCOMP_RET_ALLOW
+)
+
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+func ret(verdict uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
+}
+
+// jump skips yes or no instructions, as the accumulator compares to k.
+func jump(how uint16, k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | how | unix.BPF_K, Jt: yes, Jf: no, K: k}
+}
+
+// onlyIf allows a system call if argument arg has, or has not, some of these bits
+// set in its lower half.
+func onlyIf(number uint32, arg int, bits uint32, set bool) []unix.SockFilter {
+	yes, no := deny, uint32(allow)
+	if set {
+		yes, no = no, yes
+	}
+	return []unix.SockFilter{
+		jump(unix.BPF_JEQ, number, 0, 4),
+		load(dataArgs + uint32(arg)*8), // little-endian: the lower half
+		jump(unix.BPF_JSET, bits, 0, 1),
+		ret(yes),
+		ret(no),
+	}
+}
+
+// equals allows a system call if an argument's lower half is v.
+func equals(number uint32, arg int, v uint32) []unix.SockFilter {
+	return []unix.SockFilter{
+		jump(unix.BPF_JEQ, number, 0, 4),
+		load(dataArgs + uint32(arg)*8),
+		jump(unix.BPF_JEQ, v, 0, 1),
+		ret(allow),
+		ret(deny),
+	}
+}
+
+// seccompProgram is the filter. Threads may be made, processes not; memory may
+// be mapped, but not to be executed; kill may only ask whether somebody lives.
+func seccompProgram(arch uint32) []unix.SockFilter {
+	p := []unix.SockFilter{
+		load(dataArch),
+		jump(unix.BPF_JEQ, arch, 1, 0),
+		ret(unix.SECCOMP_RET_KILL_PROCESS),
+		load(dataNumber),
+	}
+	for _, n := range allowed {
+		p = append(p, jump(unix.BPF_JEQ, n, 0, 1), ret(allow))
+	}
+	// A C library that is told of no clone3 takes clone, whose flags can be seen.
+	p = append(p, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
+	p = append(p, onlyIf(unix.SYS_CLONE, 0, unix.CLONE_THREAD, true)...)
+	p = append(p, onlyIf(unix.SYS_MMAP, 2, unix.PROT_EXEC, false)...)
+	p = append(p, onlyIf(unix.SYS_MPROTECT, 2, unix.PROT_EXEC, false)...)
+	p = append(p, equals(unix.SYS_KILL, 1, 0)...)
+	p = append(p, equals(unix.SYS_PRCTL, 0, unix.PR_SET_VMA)...)
+	return append(p, ret(deny))
+}

@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/cuda"
+)
+
+// watchGuest waits for the end of the guest process: it hangs up, or its pidfd
+// says so. It ends the session then.
+func (w *worker) watchGuest(s *session) {
+	fds := []unix.PollFd{{Fd: int32(w.guestFD), Events: unix.POLLRDHUP}}
+	if p := w.files.GuestProcess; p != nil {
+		fds = append(fds, unix.PollFd{Fd: int32(p.Fd()), Events: unix.POLLIN})
+	}
+	for {
+		n, err := unix.Poll(fds, -1)
+		if errors.Is(err, unix.EINTR) || n == 0 {
+			continue
+		}
+		if err != nil {
+			w.log.Error("watch the guest process", "err", err)
+		}
+		s.end(cuda.ErrorDeinitialized, "")
+		return
+	}
+}
+
+// serveDaemons obeys the daemon, and takes in new ones.
+func (w *worker) serveDaemons(s *session) {
+	w.mu.Lock()
+	first := w.daemon
+	w.mu.Unlock()
+	go w.obey(first, s)
+	if w.door == nil {
+		return
+	}
+	for {
+		c, err := w.door.AcceptUnix()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				w.log.Error("wait for a new daemon", "err", err)
+			}
+			return
+		}
+		if err := w.welcome(c); err != nil {
+			w.log.Warn("refused to be adopted", "err", err)
+			c.Close()
+			continue
+		}
+		go w.obey(c, s)
+	}
+}
+
+var errStranger = errors.New("whoever connected is neither root nor this worker's user")
+
+// welcome makes a connection the one to the daemon, if root or our own user has
+// made it, and tells it all about us.
+func (w *worker) welcome(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var errno error
+	if err := raw.Control(func(fd uintptr) { peer, errno = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return err
+	}
+	if errno != nil {
+		return errno
+	}
+	if peer.Uid != 0 && peer.Uid != startUID {
+		return errStranger
+	}
+	c.SetWriteDeadline(time.Now().Add(tellTime))
+	if err := send(c, Survivor{PID: os.Getpid(), Job: w.job}, w.files.survivors()); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	old := w.daemon
+	w.daemon = c
+	w.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+	return nil
+}
+
+// startUID is who started the worker, before it became its domain's user.
+var startUID = uint32(os.Getuid())
+
+// obey carries out a daemon's orders until it hangs up. Then the worker goes on
+// alone, if there is a door at which the next daemon can find it; else it ends.
+func (w *worker) obey(c *net.UnixConn, s *session) {
+	for {
+		var o Order
+		files, err := receive(c, &o)
+		closeAll(files)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+				w.log.Warn("daemon lost", "err", err)
+			}
+			break
+		}
+		if o.End != 0 {
+			s.end(cuda.Result(o.End), o.Why)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.daemon == c {
+		w.daemon = nil
+	}
+	c.Close()
+	if w.door == nil {
+		s.end(cuda.ErrorSystemNotReady, "its daemon has gone, and there will be no other")
+	}
+}
+
+// hangUp ends serveDaemons. The daemon's connection stays, for the last report.
+func (w *worker) hangUp() {
+	if w.door != nil {
+		w.door.Close()
+	}
+}

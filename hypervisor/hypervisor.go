@@ -1,0 +1,51 @@
+// Package hypervisor says how guests reach the daemon: where a domain's guest
+// processes knock, who the host says they are, and how they are answered.
+//
+// The backend calls it and knows no adapter. Adapters fulfil it: local for
+// processes of this host. What a guest says about itself is not believed; all
+// of a Newcomer but Features comes from the host.
+package hypervisor
+
+import (
+	"context"
+	"io/fs"
+	"os"
+
+	"pegasus/callbuf"
+)
+
+// Domain is what an adapter needs to know of a domain to let its guests in.
+type Domain struct {
+	Name         string
+	Owner, Group string // of its door; empty: the daemon's own
+	Mode         fs.FileMode
+}
+
+// Adapter opens doors.
+type Adapter interface {
+	// Open lets guests of a domain knock until the Door is closed. Every guest
+	// process that does is given to serve, in a goroutine of its own; when ctx
+	// ends, nobody waits for an answer any more.
+	Open(ctx context.Context, d Domain, serve func(context.Context, Newcomer)) (Door, error)
+}
+
+// Door is where a domain's guests knock.
+type Door interface {
+	// Address is what a guest is told, such as a path.
+	Address() string
+	// Close lets nobody in any more and waits until serve has returned for all.
+	Close() error
+}
+
+// Newcomer is one guest process that waits for an answer.
+type Newcomer interface {
+	// PID, and a pidfd of the same process that is the caller's to close.
+	// Zero and nil for a guest that is no process of this host.
+	PID() int
+	Process() *os.File
+	Features() uint64
+	// Admit answers with the terms, the segment and the worker's socket.
+	Admit(w callbuf.Welcome, segment, worker *os.File) error
+	// Refuse answers with a CUresult and a reason for people.
+	Refuse(result int32, why string) error
+}
