@@ -1,0 +1,100 @@
+// Measure runs the benchmarks and writes what they found as a table on stdout and
+// as JSON into a file. `make bench` calls it, from the top of the source tree and
+// after the build.
+//
+// Driver calls and copies are measured by build/bench/calls as a process guest of
+// a private daemon, beside unix sockets, futexes and memcpy in the same run;
+// scheduling by build/bench/busy under a policy and without one, and by the
+// benchmarks of the Go packages. Nothing fails for being slow: the table says
+// which figures miss their targets.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"text/tabwriter"
+)
+
+// Figure is one measured value. Peer is what the same costs another way, and
+// ratio is value over peer.
+type Figure struct {
+	Name  string   `json:"name"`
+	Value float64  `json:"value"`
+	Unit  string   `json:"unit"`
+	Peer  *float64 `json:"peer,omitempty"`
+	Ratio *float64 `json:"ratio,omitempty"`
+}
+
+func main() {
+	out := flag.String("o", "build/bench.json", "`file` to write the figures to")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *out, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "measure:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out string, stdout, stderr io.Writer) error {
+	var all []Figure
+	for _, part := range []struct {
+		what    string
+		measure func(context.Context, io.Writer) ([]Figure, error)
+	}{
+		{"the machine", machine},
+		{"driver calls and copies", calls},
+		{"copies on one processor", copiesOnOne},
+		{"idle programs", idle},
+		{"scheduling without contention", overhead},
+		{"scheduling decisions", decisions},
+	} {
+		fmt.Fprintf(stderr, "measuring %s…\n", part.what)
+		figures, err := part.measure(ctx, stderr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", part.what, err)
+		}
+		all = append(all, figures...)
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(out, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return table(stdout, all)
+}
+
+// decisions runs the benchmarks of the policies.
+func decisions(ctx context.Context, stderr io.Writer) ([]Figure, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "Decision", "-benchtime", "200ms", "./policies")
+	cmd.Stderr = stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, text)
+	}
+	return parseDecisions(string(text))
+}
+
+func table(w io.Writer, all []Figure) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "what\tvalue\tunit\tpeer\tratio\ttarget\t")
+	for _, f := range all {
+		fmt.Fprintf(t, "%s\t%.4g\t%s\t%s\t%s\t%s\t\n", f.Name, f.Value, f.Unit, optional(f.Peer), optional(f.Ratio), verdict(f))
+	}
+	return t.Flush()
+}
+
+func optional(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3g", *v)
+}

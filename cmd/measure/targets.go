@@ -1,0 +1,81 @@
+package main
+
+import "fmt"
+
+// target is a bound on a figure, or on its ratio to the peer.
+type target struct {
+	ratio   bool
+	atLeast bool
+	bound   float64
+}
+
+// targets are what the project wants to reach on an idle machine with two
+// processors or more.
+var targets = map[string]target{
+	"synchronous call, both sides polling, p50":        {bound: 600},
+	"synchronous call, both sides polling, p99":        {bound: 2000},
+	"unix socket RPC over synchronous call, p50":       {bound: 20, atLeast: true},
+	"synchronous call, poller parked, 1 ms pause, p50": {bound: 10_000},
+	"synchronous call, poller parked, 5 ms pause, p50": {bound: 10_000},
+	"queued calls on one ring":                         {bound: 10, atLeast: true},
+
+	"copy to device, 1 MiB, pinned":    {bound: 0.95, atLeast: true, ratio: true},
+	"copy to host, 1 MiB, pinned":      {bound: 0.95, atLeast: true, ratio: true},
+	"copy to device, 16 MiB, pinned":   {bound: 0.95, atLeast: true, ratio: true},
+	"copy to host, 16 MiB, pinned":     {bound: 0.95, atLeast: true, ratio: true},
+	"copy to device, 64 MiB, pinned":   {bound: 0.95, atLeast: true, ratio: true},
+	"copy to host, 64 MiB, pinned":     {bound: 0.95, atLeast: true, ratio: true},
+	"copy to device, 1 MiB, pageable":  {bound: 0.9, atLeast: true, ratio: true},
+	"copy to host, 1 MiB, pageable":    {bound: 0.9, atLeast: true, ratio: true},
+	"copy to device, 16 MiB, pageable": {bound: 0.9, atLeast: true, ratio: true},
+	"copy to host, 16 MiB, pageable":   {bound: 0.9, atLeast: true, ratio: true},
+	"copy to device, 64 MiB, pageable": {bound: 0.9, atLeast: true, ratio: true},
+	"copy to host, 64 MiB, pageable":   {bound: 0.9, atLeast: true, ratio: true},
+
+	"copy to device, 1 MiB, pageable, one processor":  {bound: 0.45, atLeast: true, ratio: true},
+	"copy to host, 1 MiB, pageable, one processor":    {bound: 0.45, atLeast: true, ratio: true},
+	"copy to device, 16 MiB, pageable, one processor": {bound: 0.45, atLeast: true, ratio: true},
+	"copy to host, 16 MiB, pageable, one processor":   {bound: 0.45, atLeast: true, ratio: true},
+	"copy to device, 64 MiB, pageable, one processor": {bound: 0.45, atLeast: true, ratio: true},
+	"copy to host, 64 MiB, pageable, one processor":   {bound: 0.45, atLeast: true, ratio: true},
+
+	"idle guest, worker and daemon": {bound: 1},
+
+	"overhead of scheduling, requests of 1 ms, queued":            {bound: 1},
+	"overhead of scheduling, requests of 1 ms, each waited for":   {bound: 1},
+	"overhead of scheduling, requests of 100 µs, queued":          {bound: 3},
+	"overhead of scheduling, requests of 100 µs, each waited for": {bound: 3},
+
+	"decision, accc, 8 domains, p99":             {bound: 1000},
+	"decision, accc, 64 domains, p99":            {bound: 5000},
+	"decision, accc, 10000 domains, p99":         {bound: 10_000},
+	"decision, accc, 8 domains, allocations":     {bound: 0},
+	"decision, accc, 64 domains, allocations":    {bound: 0},
+	"decision, accc, 10000 domains, allocations": {bound: 0},
+}
+
+// verdict says what a figure should be and whether it is; nothing if nobody said
+// what it should be.
+func verdict(f Figure) string {
+	t, ok := targets[f.Name]
+	if !ok {
+		return ""
+	}
+	value, what, sign := f.Value, "", "≤"
+	if t.ratio {
+		what = "ratio "
+		if f.Ratio == nil {
+			return ""
+		}
+		value = *f.Ratio
+	}
+	met := value <= t.bound
+	if t.atLeast {
+		met, sign = value >= t.bound, "≥"
+	}
+	outcome := "met"
+	if !met {
+		outcome = "missed"
+	}
+	return fmt.Sprintf("%s%s %g: %s", what, sign, t.bound, outcome)
+}

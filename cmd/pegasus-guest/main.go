@@ -1,0 +1,42 @@
+// Pegasus-guest is for use inside a guest: it says whether a CUDA program here
+// would find Pegasus, and if not, why.
+//
+//	pegasus-guest doctor     check and explain; exit status 1 if a program would fail
+//	pegasus-guest version    print the version
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"pegasus/backend/control"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+const usage = `usage: pegasus-guest doctor | version
+
+  doctor    says whether a CUDA program here would find Pegasus, and why not
+  version   prints the version
+`
+
+func run(args []string, out, errs io.Writer) int {
+	if len(args) != 1 {
+		fmt.Fprint(errs, usage)
+		return 2
+	}
+	switch args[0] {
+	case "doctor":
+		return doctor(out)
+	case "version", "--version":
+		fmt.Fprintln(out, "pegasus-guest", control.Release())
+		return 0
+	case "help", "-h", "--help":
+		fmt.Fprint(out, usage)
+		return 0
+	default:
+		fmt.Fprintf(errs, "pegasus-guest: there is no command %q\n%s", args[0], usage)
+		return 2
+	}
+}

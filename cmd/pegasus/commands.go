@@ -1,0 +1,98 @@
+package main
+
+import "sync"
+
+// commands is the table; a function, since help refers back to it.
+var commands = sync.OnceValue(func() []command {
+	return []command{
+		{name: "run", args: "[--domain NAME] [--credits N] [--config FILE] [--] PROGRAM [ARGS…]", greedy: true,
+			short: "run a program as a guest of a domain", run: runProgram, long: `
+Runs PROGRAM unmodified, with Pegasus' libcuda.so.1 in place of the driver's, as
+a process of the domain. The program takes over this process: its exit status,
+signals and terminal are its own.
+
+If the host has no daemon that lets us, a private daemon is started, shared by
+all later runs of this user; it ends shortly after the last program.
+
+  pegasus run -- ffmpeg -init_hw_device cuda …       in domain "default"
+  pegasus run --domain render --credits 512 -- ./bench
+  pegasus run --config laptop.toml -- ./bench        the private daemon's configuration`},
+		{name: "domains", args: "[--watch] [--json]",
+			short: "who is there, what they are owed, what they used", run: listDomains, long: `
+Lists the domains. "entitled" is what a domain's credits come to among those on
+its accelerator; "share" is its part of the accelerator time measured lately;
+the waits are how long calls stood at a closed gate.
+
+  pegasus domains
+  pegasus domains --watch            again every second
+  pegasus domains --json | jq '.[] | {name, gpu_ns}'
+
+In JSON times are nanoseconds, memory is bytes, and entitled and share are
+fractions of 1.`},
+		{name: "accelerators", args: "[--json]",
+			short: "the accelerators, their policies and load", run: listAccelerators, long: `
+Lists the accelerators. "weight" ranks them for the next domain to be placed,
+in thousandths: the greater the sooner.
+
+  pegasus accelerators`},
+		{name: "policy", args: "[NAME] [--mode production|paper] [--accelerator A] [--json]",
+			short: "show or switch who runs next", run: policy, long: `
+Without NAME and --mode, shows each accelerator's policy and those there are.
+With them, switches at once; running programs see nothing but new shares.
+
+  pegasus policy
+  pegasus policy rr                       equal shares, on all accelerators
+  pegasus policy accc --mode paper        credits, with windows as published
+  pegasus policy none --accelerator soft0
+
+The switch lasts until the daemon ends or reloads a configuration that says otherwise.`},
+		{name: "set", args: "DOMAIN KEY=VALUE… [--json]",
+			short: "change a domain's settings while it runs", run: set, long: `
+Sets credits, memory, host_memory, arena, processes or accelerator of a domain,
+spelled as in the configuration. Credits and quotas hold at once; arena and
+accelerator for processes and placements to come.
+
+  pegasus set render credits=1024
+  pegasus set render memory=512MiB processes=8`},
+		{name: "reload", args: "[--json]",
+			short: "read the configuration again", run: reload, long: `
+Reads the daemon's configuration file and takes up what changed. A file with
+errors changes nothing: every error is shown with its line, and the old settings
+stay. SIGHUP does the same.
+
+  pegasus reload`},
+		{name: "events", args: "[--json]",
+			short: "follow what happens: guests, placements, deaths", run: events, long: `
+Prints the latest events, then each as it happens, until interrupted.
+
+  pegasus events`},
+		{name: "why", args: "[DOMAIN] [--json]",
+			short: "why a domain does or doesn't run", run: why, long: `
+Explains where a domain stands: its placement, its gate, its turn in the policy,
+its quotas, and what to do about each.
+
+  pegasus why render`},
+		{name: "doctor", args: "[--json]",
+			short: "what is missing on this host", run: doctor, long: `
+Checks what Pegasus needs here and says how to get what is missing. The exit
+status is 1 if something fails that running programs needs.
+
+  pegasus doctor`},
+		{name: "stop", args: "[--if-idle]",
+			short: "end the daemon", run: stop, long: `
+Ends the daemon. Guests of a private daemon get CUDA errors; those of the host's
+daemon go on, and the next daemon takes them over.
+
+  pegasus stop --if-idle              only when nobody uses it`},
+		{name: "demo", args: "[--seconds N] [--out DIR]",
+			short: "see three domains share an accelerator by credits", run: demo, long: `
+Runs BlackScholes in three domains with credits 256, 512 and 1024 under the
+policies none, rr and accc in turn, then ffmpeg's CUDA scaler beside them in a
+fourth, and prints what each was owed and got.
+
+  pegasus demo
+  pegasus demo --seconds 20`},
+		{name: "version", args: "[--json]", short: "versions of this command and the daemon", run: version, long: `
+Prints the version of this command, and the daemon's if one runs.`},
+	}
+})

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"pegasus/backend/control"
+	"pegasus/configs"
+)
+
+// errNoDaemon is when there is nobody to ask.
+var errNoDaemon = errors.New("no daemon runs: start one with `pegasusd` as root, or run a program with `pegasus run -- PROGRAM`, which starts a private one")
+
+// dial finds a daemon: that of dir, or the host's, or this user's own. It
+// returns the runtime directory that it found it in.
+func dial(dir string) (*control.Client, string, error) {
+	if dir != "" {
+		c, err := control.Dial(filepath.Join(dir, control.SocketName))
+		if err != nil {
+			return nil, "", noDaemon(dir, err)
+		}
+		return c, dir, nil
+	}
+	if os.Getenv("PEGASUS_RUNTIME_DIR") == "" {
+		c, err := control.Dial(filepath.Join(control.SystemDir, control.SocketName))
+		if err == nil {
+			return c, control.SystemDir, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			if c, err := dialPrivate(); err == nil {
+				return c, control.PrivateDir(), nil
+			}
+			return nil, "", &refusal{err}
+		}
+	}
+	c, err := dialPrivate()
+	if err != nil {
+		return nil, "", noDaemon(control.PrivateDir(), err)
+	}
+	return c, control.PrivateDir(), nil
+}
+
+// refusal is when the host's daemon doesn't let us control it.
+type refusal struct{ cause error }
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("the daemon at %s doesn't let this user control it: run as root, or join its control_group (see %s)", control.SystemDir, configs.Path)
+}
+
+func (r *refusal) Unwrap() error { return r.cause }
+
+// dialPrivate takes only a daemon that runs as us: its directory may lie in /tmp.
+func dialPrivate() (*control.Client, error) {
+	c, err := control.Dial(filepath.Join(control.PrivateDir(), control.SocketName))
+	if err != nil {
+		return nil, err
+	}
+	peer, err := c.Server()
+	if err == nil && peer.UID != os.Geteuid() && peer.UID != 0 {
+		err = fmt.Errorf("the daemon in %s runs as user %d, not as us; set PEGASUS_RUNTIME_DIR", control.PrivateDir(), peer.UID)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// noDaemon tells apart nobody there and nobody listening from other trouble.
+func noDaemon(dir string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return errNoDaemon
+	default:
+		return fmt.Errorf("reach the daemon in %s: %w", dir, err)
+	}
+}

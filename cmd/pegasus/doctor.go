@@ -1,0 +1,186 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/backend/control"
+	"pegasus/configs"
+	"pegasus/cuda"
+	"pegasus/policies"
+)
+
+// Findings of the doctor.
+const (
+	fine = "ok"
+	warn = "warn"
+	fail = "fail"
+)
+
+func doctor(c *call, args []string) error {
+	c.jsonFlag()
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	var all []control.Check
+	for _, check := range []func() []control.Check{
+		checkKernel, checkCores, checkMemory, checkFiles, checkBinaries, checkConfig, checkCoverage, c.checkDaemon,
+	} {
+		all = append(all, check()...)
+	}
+	if c.json {
+		if err := printJSON(c.out, all); err != nil {
+			return err
+		}
+	} else {
+		c.printChecks(all)
+	}
+	failed := 0
+	for _, f := range all {
+		if f.State == fail {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, len(all))
+	}
+	return nil
+}
+
+func (c *call) printChecks(all []control.Check) {
+	t := &table{head: []string{"", "CHECK", "FINDING"}}
+	for _, f := range all {
+		t.add(f.State, f.Name, f.Detail)
+		if f.Fix != "" && f.State != fine {
+			t.add("", "", "→ "+f.Fix)
+		}
+	}
+	t.print(c.out)
+}
+
+func one(name, state, detail, fix string) []control.Check {
+	return []control.Check{{Name: name, State: state, Detail: detail, Fix: fix}}
+}
+
+// checkKernel looks for what there is no replacement for: pidfds (5.3) and
+// sealed memory files (3.17).
+func checkKernel() []control.Check {
+	var u unix.Utsname
+	unix.Uname(&u)
+	release := unix.ByteSliceToString(u.Release[:])
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return one("kernel", fail, fmt.Sprintf("Linux %s has no pidfd_open: %v", release, err), "use Linux 5.3 or later, and allow pidfd_open in the container's seccomp profile")
+	}
+	unix.Close(fd)
+	if fd, err = unix.MemfdCreate("doctor", unix.MFD_ALLOW_SEALING); err != nil {
+		return one("kernel", fail, fmt.Sprintf("Linux %s makes no sealed memory files: %v", release, err), "use Linux 3.17 or later, and allow memfd_create")
+	}
+	unix.Close(fd)
+	return one("kernel", fine, "Linux "+release, "")
+}
+
+func checkCores() []control.Check {
+	n := runtime.NumCPU()
+	if n < 2 {
+		return one("cores", warn, "one core: guest and worker take turns on it, calls are slow", "give the machine a second core")
+	}
+	return one("cores", fine, strconv.Itoa(n)+" cores", "")
+}
+
+// checkMemory compares what the software accelerator offers with what there is.
+func checkMemory() []control.Check {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return one("memory", warn, err.Error(), "")
+	}
+	total := uint64(info.Totalram) * uint64(info.Unit)
+	var offered uint64
+	for _, a := range configs.Default().Accelerators {
+		offered += uint64(a.Memory)
+	}
+	text := fmt.Sprintf("%s of memory; the default accelerator offers %s of it", bytesText(total), bytesText(offered))
+	if offered > total {
+		return one("memory", warn, text, "lower memory of [[accelerator]] in the configuration")
+	}
+	return one("memory", fine, text, "")
+}
+
+func checkFiles() []control.Check {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return one("files", warn, err.Error(), "")
+	}
+	text := fmt.Sprintf("a process may open %d files", r.Max)
+	if r.Max < 4096 {
+		return one("files", warn, text+", the daemon takes about 8 for each guest process", "raise the limit: ulimit -Hn 65536, or LimitNOFILE= in the service")
+	}
+	return one("files", fine, text, "")
+}
+
+func checkBinaries() []control.Check {
+	var all []control.Check
+	if path, err := findDaemon(); err != nil {
+		all = append(all, one("pegasusd", fail, err.Error(), "run `make`")...)
+	} else {
+		all = append(all, one("pegasusd", fine, path, "")...)
+	}
+	if path, err := findLibrary(); err != nil {
+		all = append(all, one("library", fail, err.Error(), "run `make`")...)
+	} else {
+		all = append(all, one("library", fine, filepath.Clean(path), "")...)
+	}
+	return all
+}
+
+func checkConfig() []control.Check {
+	if _, err := os.Stat(configs.Path); errors.Is(err, os.ErrNotExist) {
+		return one("configuration", fine, configs.Path+" doesn't exist: the defaults hold", "")
+	}
+	if _, err := configs.Load(configs.Path, configs.Options{Policies: policies.Names()}); err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		return one("configuration", fail, first, "mend it; `pegasusd --check` shows everything that is wrong")
+	}
+	return one("configuration", fine, configs.Path, "")
+}
+
+// checkDaemon asks the daemon that runs, if any.
+func (c *call) checkDaemon() []control.Check {
+	var s control.Status
+	err := c.ask(control.MethodStatus, nil, &s)
+	switch {
+	case errors.Is(err, errNoDaemon):
+		return one("daemon", fine, "none runs; `pegasus run` starts a private one", "")
+	case err != nil:
+		return one("daemon", warn, err.Error(), "run as root, or ask to be put into control_group")
+	}
+	kind := "the host's"
+	if s.Private {
+		kind = "a private one"
+	}
+	all := one("daemon", fine, fmt.Sprintf("%s, process %d in %s, %d guests", kind, s.PID, s.RuntimeDir, s.Guests), "")
+	if s.Version != control.Release() {
+		all = append(all, one("version", warn, fmt.Sprintf("the daemon is %s, this command %s", s.Version, control.Release()), "restart the daemon: running guests go on")...)
+	}
+	if s.ConfigError != "" {
+		first, _, _ := strings.Cut(s.ConfigError, "\n")
+		all = append(all, one("reload", warn, "the last reload was refused: "+first, "mend the file, then `pegasus reload`")...)
+	}
+	return append(all, s.Confinement...)
+}
+
+// checkCoverage says how much of the driver API does something.
+func checkCoverage() []control.Check {
+	all := cuda.Coverage(0)
+	first := cuda.Coverage(1)
+	text := fmt.Sprintf("%d of the %d symbols are implemented, the others answer CUDA_ERROR_NOT_SUPPORTED; of the %d that ffmpeg loads, %d",
+		all.Implemented(), all.Symbols, first.Symbols, first.Implemented())
+	return one("symbols", fine, text, "")
+}

@@ -1,0 +1,226 @@
+// Pegasus is the operator's and user's command.
+//
+//	pegasus run [--domain NAME] [--credits N] -- PROGRAM ARGS…
+//	pegasus domains | accelerators | policy | set | reload | events | why | doctor | demo | version
+//
+// It talks to the host's daemon at /run/pegasus if one runs there and lets us,
+// else to the user's own private daemon, which `run` starts. Every command that
+// prints data takes --json. `pegasus help COMMAND` teaches each with examples.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"pegasus/backend/control"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], &streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// streams are the command's ends to the world.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Exit codes, beside those of the program that `run` becomes.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitNotRun  = 126 // run: the program can't be executed
+	exitMissing = 127 // run: there is no such program
+)
+
+// exit is an error with an exit code.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string { return e.err.Error() }
+func (e *exit) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &exit{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// command is one line of the table.
+type command struct {
+	name, args, short string
+	long              string // after the usage line: what it does, with examples
+	run               func(c *call, args []string) error
+	greedy            bool // the arguments after the first operand are not ours
+}
+
+func run(args []string, s *streams) int {
+	if len(args) == 0 {
+		overview(s.err)
+		return exitUsage
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "-h", "--help", "-help", "help":
+		return help(rest, s)
+	case "-v", "--version", "-version":
+		name = "version"
+	}
+	cmd := find(name)
+	if cmd == nil {
+		fmt.Fprintf(s.err, "pegasus: there is no command %q%s; `pegasus help` lists them\n", name, nearest(name))
+		return exitUsage
+	}
+	return invoke(cmd, rest, s)
+}
+
+func invoke(cmd *command, args []string, s *streams) int {
+	c := newCall(cmd, s)
+	err := cmd.run(c, args)
+	if errors.Is(err, flag.ErrHelp) {
+		describe(s.out, cmd, c.flags)
+		return exitOK
+	}
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(s.err, "pegasus %s: %v\n", cmd.name, err)
+	var e *exit
+	if errors.As(err, &e) {
+		if e.code == exitUsage {
+			fmt.Fprintf(s.err, "usage: pegasus %s %s\n`pegasus help %s` says more\n", cmd.name, cmd.args, cmd.name)
+		}
+		return e.code
+	}
+	return exitFailed
+}
+
+func find(name string) *command {
+	for i := range commands() {
+		if c := &commands()[i]; c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// nearest offers a command that begins alike.
+func nearest(name string) string {
+	for _, c := range commands() {
+		if strings.HasPrefix(c.name, name) || strings.HasPrefix(name, c.name) || (len(name) > 1 && strings.HasPrefix(c.name, name[:2])) {
+			return fmt.Sprintf(" (did you mean %q?)", c.name)
+		}
+	}
+	return ""
+}
+
+func help(args []string, s *streams) int {
+	if len(args) == 0 {
+		overview(s.out)
+		return exitOK
+	}
+	cmd := find(args[0])
+	if cmd == nil {
+		fmt.Fprintf(s.err, "pegasus: there is no command %q%s\n", args[0], nearest(args[0]))
+		return exitUsage
+	}
+	return invoke(cmd, []string{"--help"}, s)
+}
+
+func overview(w io.Writer) {
+	fmt.Fprint(w, `Pegasus shares accelerators between domains, in proportion to their credits.
+
+usage: pegasus COMMAND [FLAGS] [ARGUMENTS]
+
+`)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.short)
+	}
+	fmt.Fprint(w, `
+Try:
+  pegasus run -- ./my-cuda-program        run a CUDA program, starting a private daemon if none runs
+  pegasus domains --watch                 see who uses how much
+  pegasus help run                        what a command does, with examples
+`)
+}
+
+func describe(w io.Writer, cmd *command, flags *flag.FlagSet) {
+	fmt.Fprintf(w, "usage: pegasus %s %s\n\n%s\n", cmd.name, cmd.args, strings.TrimSpace(cmd.long))
+	fmt.Fprintf(w, "\nFlags:\n")
+	flags.VisitAll(func(f *flag.Flag) {
+		value, text := flag.UnquoteUsage(f)
+		if value != "" {
+			value = " " + strings.ToUpper(value)
+		}
+		fmt.Fprintf(w, "  --%-22s %s\n", f.Name+value, text)
+	})
+}
+
+// call is one invocation of a command.
+type call struct {
+	*streams
+	cmd   *command
+	flags *flag.FlagSet
+	json  bool
+	dir   string
+}
+
+func newCall(cmd *command, s *streams) *call {
+	c := &call{streams: s, cmd: cmd, flags: flag.NewFlagSet(cmd.name, flag.ContinueOnError)}
+	c.flags.SetOutput(io.Discard)
+	c.flags.StringVar(&c.dir, "runtime-dir", "", "talk to the daemon of this `directory`, no other")
+	return c
+}
+
+// jsonFlag is for commands that print data.
+func (c *call) jsonFlag() { c.flags.BoolVar(&c.json, "json", false, "print JSON, for programs") }
+
+// parse reads flags wherever they stand among the arguments and returns the
+// operands; at least min, at most max of them (max < 0: any number).
+func (c *call) parse(args []string, min, max int) ([]string, error) {
+	var operands []string
+	for {
+		if err := c.flags.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			return nil, usagef("%v", err)
+		}
+		rest := c.flags.Args()
+		if ended := len(args) > len(rest) && args[len(args)-len(rest)-1] == "--"; c.cmd.greedy || ended {
+			operands = append(operands, rest...)
+			break
+		}
+		if len(rest) == 0 {
+			break
+		}
+		operands, args = append(operands, rest[0]), rest[1:]
+	}
+	switch {
+	case len(operands) < min:
+		return nil, usagef("an argument is missing")
+	case max >= 0 && len(operands) > max:
+		return nil, usagef("unexpected argument %q", operands[max])
+	}
+	return operands, nil
+}
+
+// ask does one request to the daemon that runs.
+func (c *call) ask(method string, params, result any) error {
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Call(method, params, result)
+}
+
+func (c *call) dial() (*control.Client, error) {
+	client, _, err := dial(c.dir)
+	return client, err
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"pegasus/backend/control"
+)
+
+// startTime is how long a daemon may take from start to ready.
+const startTime = 20 * time.Second
+
+// startPrivate returns a connection to the private daemon of dir, which it
+// starts if none runs. One process at a time decides: the others wait for it.
+func startPrivate(dir, config string) (*control.Client, error) {
+	if config != "" {
+		abs, err := filepath.Abs(config)
+		if err != nil {
+			return nil, err
+		}
+		config = abs
+	}
+	if err := control.MakeRuntimeDir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(filepath.Join(dir, "start.lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	path := filepath.Join(dir, control.SocketName)
+	if client, err := control.Dial(path); err == nil {
+		client, err := reuse(client, config)
+		if client != nil || err != nil {
+			return client, err
+		}
+	}
+	if err := launch(dir, config); err != nil {
+		return nil, err
+	}
+	return control.Dial(path)
+}
+
+// lock holds a file's lock until unlock is called.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// reuse makes the running daemon follow config. It returns nil and no error if
+// the daemon was idle under another configuration and has ended.
+func reuse(client *control.Client, config string) (*control.Client, error) {
+	if config == "" {
+		return client, nil
+	}
+	var s control.Status
+	if err := client.Call(control.MethodStatus, nil, &s); err != nil {
+		client.Close()
+		return nil, nil // it was just ending
+	}
+	if s.Config == config {
+		if err := client.Call(control.MethodReload, nil, nil); err != nil {
+			client.Close()
+			return nil, err
+		}
+		return client, nil
+	}
+	err := shutDown(client, control.ShutdownParams{IfIdle: true})
+	var refused *control.Error
+	if errors.As(err, &refused) {
+		was := "its built-in defaults"
+		if s.Config != "" {
+			was = s.Config
+		}
+		return nil, fmt.Errorf("--config %s: a daemon with %s is in use (%d guests, %d programs); wait for them, or leave out --config",
+			config, was, s.Guests, s.Holders)
+	}
+	return nil, err
+}
+
+// launch starts the daemon apart from this process' session and waits until it
+// is ready, or has said why it can't be.
+func launch(dir, config string) error {
+	daemon, err := findDaemon()
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	logPath := filepath.Join(dir, "pegasusd.log")
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		w.Close()
+		return err
+	}
+	defer log.Close()
+	args := []string{"--private", "--runtime-dir", dir, "--ready-fd", "3"}
+	if config != "" {
+		args = append(args, "--config", config)
+	}
+	cmd := exec.Command(daemon, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return fmt.Errorf("start the private daemon: %w", err)
+	}
+	defer cmd.Process.Release()
+	return awaitReady(r, logPath)
+}
+
+func awaitReady(r *os.File, logPath string) error {
+	r.SetReadDeadline(time.Now().Add(startTime))
+	text, err := io.ReadAll(bufio.NewReader(io.LimitReader(r, 64<<10)))
+	said := strings.TrimSpace(string(text))
+	switch {
+	case said == "ready":
+		return nil
+	case err != nil:
+		return fmt.Errorf("the private daemon wasn't ready in %v; its log is %s", startTime, logPath)
+	case said == "":
+		return fmt.Errorf("the private daemon ended at once; its log is %s", logPath)
+	default:
+		return errors.New(said)
+	}
+}
+
+// findDaemon returns the pegasusd beside this command, else the one in $PATH.
+func findDaemon() (string, error) {
+	if path := filepath.Join(ownDir(), "pegasusd"); ownDir() != "" {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("pegasusd")
+	if err != nil {
+		return "", fmt.Errorf("pegasusd is neither in %s nor in $PATH: run `make`, or install it beside pegasus", ownDir())
+	}
+	return filepath.Abs(path)
+}

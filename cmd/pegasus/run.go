@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/backend/control"
+)
+
+// guestFlags say whose guest a program becomes.
+type guestFlags struct {
+	domain, config, policy string
+	credits                int
+}
+
+func runProgram(c *call, args []string) error {
+	var g guestFlags
+	c.flags.StringVar(&g.domain, "domain", "default", "be a guest of the domain `name`")
+	c.flags.IntVar(&g.credits, "credits", 0, "give the domain `n` credits, 1 to 65535")
+	c.flags.StringVar(&g.config, "config", "", "the private daemon's configuration `file`")
+	c.flags.StringVar(&g.policy, "policy", "", "switch the daemon's accelerators to the policy `name`")
+	operands, err := c.parse(args, 1, -1)
+	if err != nil {
+		return err
+	}
+	if g.credits < 0 || g.credits > 65535 {
+		return usagef("--credits %d: must be 1 to 65535", g.credits)
+	}
+	program, err := lookProgram(operands[0])
+	if err != nil {
+		return err
+	}
+	library, err := findLibrary()
+	if err != nil {
+		return err
+	}
+	socket, err := g.hold(c)
+	if err != nil {
+		return err
+	}
+	err = syscall.Exec(program, operands, guestEnvironment(os.Environ(), socket, library))
+	return &exit{exitNotRun, fmt.Errorf("run %s: %w", program, err)}
+}
+
+func lookProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil
+	}
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", &exit{exitNotRun, err}
+	default:
+		return "", &exit{exitMissing, fmt.Errorf("%w; give a path or a command in $PATH", err)}
+	}
+}
+
+// hold makes the domain exist for as long as this process, whatever it
+// executes, and returns its socket.
+func (g guestFlags) hold(c *call) (string, error) {
+	client, err := g.daemon(c)
+	if err != nil {
+		if path := openDoor(g.domain); errors.Is(err, fs.ErrPermission) && g == (guestFlags{domain: g.domain}) && path != "" {
+			return path, nil
+		}
+		return "", err
+	}
+	defer client.Close()
+	if g.policy != "" {
+		if err := client.Call(control.MethodPolicy, control.PolicyParams{Name: g.policy}, nil); err != nil {
+			return "", err
+		}
+	}
+	var h control.HoldResult
+	err = client.Call(control.MethodHold, control.HoldParams{Domain: g.domain, Credits: g.credits}, &h)
+	return h.Socket, err
+}
+
+// openDoor is the socket of a domain of the host's daemon, if we may use it: one
+// need not control a daemon to be its guest.
+func openDoor(domain string) string {
+	path := filepath.Join(control.SystemDir, "domains", domain+".sock")
+	if unix.Access(path, unix.W_OK) != nil {
+		return ""
+	}
+	return path
+}
+
+// daemon finds the daemon to be a guest of, and starts a private one if there is none.
+func (g guestFlags) daemon(c *call) (*control.Client, error) {
+	if g.config == "" {
+		client, _, err := dial(c.dir)
+		if err == nil || !errors.Is(err, errNoDaemon) {
+			return client, err
+		}
+	}
+	dir := c.dir
+	if dir == "" {
+		dir = control.PrivateDir()
+	}
+	return startPrivate(dir, g.config)
+}
+
+// guestEnvironment is env with what our libcuda.so.1 needs to be found and to
+// find its domain.
+func guestEnvironment(env []string, socket, library string) []string {
+	const search = "LD_LIBRARY_PATH="
+	out := []string{"PEGASUS_SOCKET=" + socket}
+	path := filepath.Dir(library)
+	for _, e := range env {
+		switch {
+		case strings.HasPrefix(e, "PEGASUS_SOCKET="):
+		case strings.HasPrefix(e, search):
+			if rest := strings.TrimPrefix(e, search); rest != "" {
+				path += ":" + rest
+			}
+		default:
+			out = append(out, e)
+		}
+	}
+	return append(out, search+path)
+}

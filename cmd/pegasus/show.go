@@ -1,0 +1,275 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"pegasus/backend/control"
+)
+
+func listDomains(c *call, args []string) error {
+	c.jsonFlag()
+	watch := c.flags.Bool("watch", false, "print again every second until interrupted")
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	if *watch {
+		return c.watchDomains()
+	}
+	domains := []control.Domain{}
+	if err := c.ask(control.MethodDomains, nil, &domains); err != nil {
+		return err
+	}
+	if c.json {
+		return printJSON(c.out, domains)
+	}
+	if len(domains) == 0 {
+		fmt.Fprintln(c.out, "no domains: `pegasus run -- PROGRAM` makes one, or declare [[domain]] in the configuration")
+		return nil
+	}
+	domainTable(domains).print(c.out)
+	return nil
+}
+
+func domainTable(domains []control.Domain) *table {
+	t := &table{head: []string{"DOMAIN", "ACCELERATOR", "STATE", ">CREDITS", ">ENTITLED", ">SHARE", ">GPU TIME",
+		">CALLS", ">WAIT P50", ">WAIT P99", ">MEMORY", ">PROCESSES"}}
+	for _, d := range domains {
+		t.add(d.Name, orDash(d.Accelerator), d.State, strconv.Itoa(d.Credits), percent(d.Entitled), percent(d.Share),
+			short(d.GPU), strconv.FormatUint(d.Calls, 10), short(d.WaitP50), short(d.WaitP99),
+			quota(d.Memory, d.MemoryQuota), strconv.Itoa(d.Processes))
+	}
+	return t
+}
+
+func (c *call) watchDomains() error {
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		domains := []control.Domain{}
+		if err := client.Call(control.MethodDomains, nil, &domains); err != nil {
+			return err
+		}
+		if c.json {
+			if err := json.NewEncoder(c.out).Encode(domains); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprint(c.out, "\x1b[H\x1b[2J")
+			domainTable(domains).print(c.out)
+		}
+		select {
+		case <-tick.C:
+		case <-stop:
+			return nil
+		}
+	}
+}
+
+func listAccelerators(c *call, args []string) error {
+	c.jsonFlag()
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	all := []control.Accelerator{}
+	if err := c.ask(control.MethodAccelerators, nil, &all); err != nil {
+		return err
+	}
+	if c.json {
+		return printJSON(c.out, all)
+	}
+	t := &table{head: []string{"ACCELERATOR", "TYPE", "POLICY", "MODE", ">TICK", ">BUSY", ">MEMORY", ">DOMAINS", ">WEIGHT"}}
+	for _, a := range all {
+		t.add(a.Name, a.Type, a.Policy, a.Mode, short(a.Tick), percent(a.Busy), quota(a.MemoryUsed, a.Memory),
+			fmt.Sprintf("%d / %d", len(a.Domains), a.MaxDomains), strconv.Itoa(a.Weight))
+	}
+	t.print(c.out)
+	return nil
+}
+
+func policy(c *call, args []string) error {
+	c.jsonFlag()
+	mode := c.flags.String("mode", "", "`production` or paper")
+	accelerator := c.flags.String("accelerator", "", "only the accelerator of this `name`")
+	names, err := c.parse(args, 0, 1)
+	if err != nil {
+		return err
+	}
+	p := control.PolicyParams{Mode: *mode, Accelerator: *accelerator}
+	if len(names) == 1 {
+		p.Name = names[0]
+	}
+	all := []control.Accelerator{}
+	if err := c.ask(control.MethodPolicy, p, &all); err != nil {
+		return err
+	}
+	if c.json {
+		return printJSON(c.out, all)
+	}
+	t := &table{head: []string{"ACCELERATOR", "POLICY", "MODE", ">TICK"}}
+	for _, a := range all {
+		t.add(a.Name, a.Policy, a.Mode, short(a.Tick))
+	}
+	t.print(c.out)
+	if p.Name == "" && p.Mode == "" {
+		var s control.Status
+		if err := c.ask(control.MethodStatus, nil, &s); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.out, "\nThere are: %s\n", strings.Join(s.Policies, ", "))
+	}
+	return nil
+}
+
+func set(c *call, args []string) error {
+	c.jsonFlag()
+	operands, err := c.parse(args, 2, -1)
+	if err != nil {
+		return err
+	}
+	p := control.SetParams{Domain: operands[0], Settings: map[string]string{}}
+	for _, o := range operands[1:] {
+		key, value, ok := strings.Cut(o, "=")
+		if !ok || key == "" {
+			return usagef("%q isn't KEY=VALUE, such as credits=512", o)
+		}
+		p.Settings[key] = value
+	}
+	var d control.Domain
+	if err := c.ask(control.MethodSet, p, &d); err != nil {
+		return err
+	}
+	if c.json {
+		return printJSON(c.out, d)
+	}
+	domainTable([]control.Domain{d}).print(c.out)
+	return nil
+}
+
+func reload(c *call, args []string) error {
+	c.jsonFlag()
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	var r control.ReloadResult
+	if err := c.ask(control.MethodReload, nil, &r); err != nil {
+		return err
+	}
+	if c.json {
+		return printJSON(c.out, r)
+	}
+	if len(r.Changes) == 0 {
+		fmt.Fprintf(c.out, "%s: nothing changed\n", orDash(r.Config))
+	}
+	for _, change := range r.Changes {
+		note := ""
+		if !change.Applied {
+			note = "  (takes a restart of the daemon)"
+		}
+		fmt.Fprintln(c.out, change.Text+note)
+	}
+	return nil
+}
+
+func events(c *call, args []string) error {
+	c.jsonFlag()
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Stream(control.MethodEvents, nil, func(data json.RawMessage, last bool) error {
+		if last {
+			return nil
+		}
+		if c.json {
+			_, err := fmt.Fprintf(c.out, "%s\n", data)
+			return err
+		}
+		var e control.Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(c.out, "%s  %-10s %-12s %s\n", e.Time.Local().Format("15:04:05.000"), e.Kind, orDash(e.Domain), e.Text)
+		return err
+	})
+}
+
+func why(c *call, args []string) error {
+	c.jsonFlag()
+	names, err := c.parse(args, 0, 1)
+	if err != nil {
+		return err
+	}
+	var p control.DomainParams
+	if len(names) == 1 {
+		p.Domain = names[0]
+	}
+	all := []control.Explanation{}
+	if err := c.ask(control.MethodExplain, p, &all); err != nil {
+		return err
+	}
+	if c.json {
+		return printJSON(c.out, all)
+	}
+	for _, e := range all {
+		fmt.Fprintln(c.out, e.Domain)
+		for _, line := range e.Lines {
+			fmt.Fprintln(c.out, "  "+line)
+		}
+	}
+	return nil
+}
+
+func stop(c *call, args []string) error {
+	var p control.ShutdownParams
+	c.flags.BoolVar(&p.IfIdle, "if-idle", false, "only when no guest and no program uses it")
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	return shutDown(client, p)
+}
+
+func version(c *call, args []string) error {
+	c.jsonFlag()
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	v := struct {
+		Command  string          `json:"command"`
+		Protocol int             `json:"protocol"`
+		Daemon   *control.Status `json:"daemon,omitempty"`
+	}{Command: control.Release(), Protocol: control.Version}
+	var s control.Status
+	if err := c.ask(control.MethodStatus, nil, &s); err == nil {
+		v.Daemon = &s
+	}
+	if c.json {
+		return printJSON(c.out, v)
+	}
+	fmt.Fprintf(c.out, "pegasus   %s\n", v.Command)
+	if v.Daemon != nil {
+		fmt.Fprintf(c.out, "pegasusd  %s (process %d, %s)\n", s.Version, s.PID, s.RuntimeDir)
+	}
+	return nil
+}

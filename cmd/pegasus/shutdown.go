@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/backend/control"
+)
+
+// shutDown tells a daemon to end, waits until it has, and hangs up. A daemon's
+// refusal is a *control.Error.
+func shutDown(client *control.Client, p control.ShutdownParams) error {
+	defer client.Close()
+	server, err := client.Server()
+	if err != nil {
+		return err
+	}
+	process, err := unix.PidfdOpen(server.PID, 0)
+	if err != nil {
+		return nil // it has ended just now
+	}
+	defer unix.Close(process)
+	err = client.Call(control.MethodShutdown, p, nil)
+	var refused *control.Error
+	if errors.As(err, &refused) {
+		return err
+	}
+	return awaitEnd(process) // also when it went away without an answer
+}
+
+// endTime is how long a daemon may take from the order to its end.
+const endTime = 20 * time.Second
+
+// awaitEnd waits until the process of a pidfd has ended.
+func awaitEnd(pidfd int) error {
+	for end := time.Now().Add(endTime); ; {
+		p := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, max(int(time.Until(end).Milliseconds()), 0))
+		switch {
+		case n == 1:
+			return nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return err
+		case time.Now().After(end):
+			return fmt.Errorf("the daemon hasn't ended in %v", endTime)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pegasus/backend/control"
+)
+
+const twoDomains = `
+[[accelerator]]
+name = "soft0"
+memory = "256MiB"
+[[domain]]
+name = "a"
+[[domain]]
+name = "b"
+`
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+func TestGuestKilled(t *testing.T) {
+	h := newHost(t, twoDomains)
+	victim, mate := h.guest("a"), h.guest("a")
+	victim.must("context")
+	victim.must("alloc 1048576")
+	mate.must("ping")
+	if d := h.domain("a"); d.Processes != 2 || d.Memory < 1<<20 || d.Accelerator != "soft0" {
+		t.Fatalf("before: %+v", d)
+	}
+	victim.kill()
+	h.eventually("worker and memory are gone", func() bool {
+		d := h.domain("a")
+		return d.Processes == 1 && d.Memory == 0 && !alive(victim.worker)
+	})
+	mate.must("ping")
+}
+
+func TestWorkerKilled(t *testing.T) {
+	h := newHost(t, twoDomains)
+	victim, other := h.guest("a"), h.guest("b")
+	victim.must("context")
+	syscall.Kill(victim.worker, syscall.SIGKILL)
+	start := time.Now()
+	if said := victim.tell("ping"); !strings.HasPrefix(said, "error:") {
+		t.Fatalf("after its worker was killed the guest hears %q", said)
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	other.must("ping")
+	h.guest("a").must("context")
+	h.eventually("the seat is free", func() bool { return h.domain("a").Processes == 1 })
+}
+
+func TestDaemonKilled(t *testing.T) {
+	h := newHost(t, twoDomains)
+	a1, a2, b := h.guest("a"), h.guest("a"), h.guest("b")
+	a1.must("context")
+	a1.must("alloc 1048576")
+	gone := h.guest("b")
+	gone.must("ping")
+	if err := h.call(control.MethodSet, control.SetParams{Domain: "a", Settings: map[string]string{"credits": "777"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * 250 * time.Millisecond) // the state is written down four times a second
+	before := h.domain("a")
+	h.crash()
+	for _, g := range []*guest{a1, a2, b} {
+		g.must("ping")
+	}
+	gone.kill() // nobody watches
+	h.start()
+	after := h.domain("a")
+	if after.Processes != 2 || after.Memory != before.Memory || after.Credits != 777 || after.Calls < before.Calls || after.Accelerator != "soft0" {
+		t.Errorf("before %+v\nafter  %+v", before, after)
+	}
+	h.eventually("the dead one is noticed", func() bool { return h.domain("b").Processes == 1 })
+	a1.must("ping")
+	h.guest("a").must("context")
+	a1.kill()
+	h.eventually("an adopted guest ends as any other", func() bool {
+		d := h.domain("a")
+		return d.Processes == 2 && d.Memory == 0 && !alive(a1.worker)
+	})
+	if left, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*")); len(left) != 2*3 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// What a worker says of itself counts only if it is what was written down.
+func TestLyingWorker(t *testing.T) {
+	h := newHost(t, twoDomains)
+	g := h.guest("a")
+	h.crash()
+	records, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*.json"))
+	if len(records) != 1 {
+		t.Fatalf("records %v", records)
+	}
+	text, err := os.ReadFile(records[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(records[0], []byte(strings.Replace(string(text), `"a"`, `"b"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	h.eventually("the worker is ended", func() bool { return !alive(g.worker) })
+	for _, name := range []string{"a", "b"} {
+		if d := h.domain(name); d.Processes != 0 {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+func TestPrivateDaemonTakesWorkersAlong(t *testing.T) {
+	for name, end := range map[string]func(h *host){"stopped": (*host).stop, "killed": (*host).crash} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, twoDomains, "--private", "--linger", "10m")
+			g := h.guest("a")
+			end(h)
+			h.eventually("the worker is gone", func() bool { return !alive(g.worker) })
+			if said := g.tell("ping"); !strings.HasPrefix(said, "error:") {
+				t.Errorf("the guest hears %q", said)
+			}
+		})
+	}
+}
+
+func TestPrivateDaemonEndsAfterTheLastGuest(t *testing.T) {
+	h := newHost(t, twoDomains, "--private", "--linger", "2s")
+	g := h.guest("a")
+	g.must("ping")
+	g.kill()
+	done := make(chan struct{})
+	go func() { h.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+		h.cmd = nil
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on")
+	}
+	for _, name := range []string{control.SocketName, "domains/a.sock"} {
+		if _, err := os.Stat(filepath.Join(h.dir, name)); err == nil {
+			t.Errorf("%s is left", name)
+		}
+	}
+}

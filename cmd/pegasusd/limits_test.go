@@ -1,0 +1,181 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pegasus/backend/control"
+)
+
+func TestPlacement(t *testing.T) {
+	h := newHost(t, `
+[[accelerator]]
+name = "A0"
+memory = "64MiB"
+max_domains = 2
+[[accelerator]]
+name = "A1"
+memory = "64MiB"
+max_domains = 2
+[daemon]
+undeclared_domains = true
+`)
+	var guests []*guest
+	for _, c := range []struct{ domain, on string }{{"d1", "A0"}, {"d2", "A1"}, {"d3", "A0"}, {"d4", "A1"}} {
+		h.hold(c.domain)
+		guests = append(guests, h.guest(c.domain))
+		if d := h.domain(c.domain); d.Accelerator != c.on {
+			t.Errorf("%s is on %q, want %q", c.domain, d.Accelerator, c.on)
+		}
+	}
+	h.hold("d5")
+	start := time.Now()
+	said := h.knock("d5").hear()
+	if took := time.Since(start); !strings.Contains(said, "has 2 domains") || took < 4*time.Second || took > 10*time.Second {
+		t.Errorf("a fifth domain hears %q after %v", said, took)
+	}
+	late := h.knock("d5")
+	time.Sleep(100 * time.Millisecond)
+	guests[1].kill()
+	if said := late.hear(); !strings.HasPrefix(said, "worker") {
+		t.Errorf("with room again it hears %q", said)
+	}
+	if d := h.domain("d5"); d.Accelerator != "A1" {
+		t.Errorf("d5 is on %q", d.Accelerator)
+	}
+}
+
+// hold makes a domain, as `pegasus run` does.
+func (h *host) hold(name string) {
+	h.t.Helper()
+	if err := h.call(control.MethodHold, control.HoldParams{Domain: name}, nil); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func TestQuotaOverProcesses(t *testing.T) {
+	h := newHost(t, `
+[[accelerator]]
+name = "soft0"
+memory = "256MiB"
+[[domain]]
+name = "a"
+memory = "64MiB"
+[[domain]]
+name = "b"
+`)
+	one, two, other := h.guest("a"), h.guest("a"), h.guest("b")
+	for _, g := range []*guest{one, two, other} {
+		g.must("context")
+	}
+	one.must("alloc 41943040")
+	if said := two.tell("alloc 41943040"); !strings.Contains(said, "OUT_OF_MEMORY") {
+		t.Errorf("over the quota of its domain a process hears %q", said)
+	}
+	other.must("alloc 41943040")
+	one.kill()
+	h.eventually("the quota is free again", func() bool { return two.tell("alloc 41943040") == "ok" })
+	if err := h.call(control.MethodSet, control.SetParams{Domain: "a", Settings: map[string]string{"memory": "128MiB"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	two.must("alloc 41943040")
+}
+
+func TestProcessLimits(t *testing.T) {
+	h := newHost(t, `
+[[accelerator]]
+name = "soft0"
+[[domain]]
+name = "few"
+processes = 1
+[[domain]]
+name = "small"
+arena = "64MiB"
+host_memory = "100MiB"
+`)
+	h.guest("few").must("ping")
+	if said := h.knock("few").hear(); !strings.Contains(said, "processes = 1") {
+		t.Errorf("a process too many hears %q", said)
+	}
+	h.guest("small").must("ping")
+	if said := h.knock("small").hear(); !strings.Contains(said, "host_memory") {
+		t.Errorf("an arena too many hears %q", said)
+	}
+}
+
+func TestWhoMayControl(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to be somebody else")
+	}
+	h := newHost(t, twoDomains+`
+[daemon]
+control_group = "54321"
+`)
+	if err := os.Chmod(h.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(h.dir, "client") // where others may execute it
+	if out, err := exec.Command("cp", os.Args[0], program).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	path := filepath.Join(h.dir, control.SocketName)
+	for _, c := range []struct {
+		name string
+		cred syscall.Credential
+		open bool // the socket's mode lets everybody through
+		want string
+	}{
+		{"root", syscall.Credential{}, false, ""},
+		{"stranger", syscall.Credential{Uid: 4242, Gid: 4242, NoSetGroups: false}, false, "permission denied"},
+		{"stranger who got through", syscall.Credential{Uid: 4242, Gid: 4242}, true, "may not control"},
+		{"member", syscall.Credential{Uid: 4242, Gid: 4242, Groups: []uint32{1, 54321}}, false, ""},
+		{"member by primary group", syscall.Credential{Uid: 4242, Gid: 54321}, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mode := os.FileMode(0o660)
+			if c.open {
+				mode = 0o666
+			}
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(program, path, control.MethodStatus)
+			cmd.Env = []string{"BECOME=client"}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &c.cred}
+			out, err := cmd.CombinedOutput()
+			if (err != nil) != (c.want != "") || !strings.Contains(string(out), c.want) {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+func TestReload(t *testing.T) {
+	h := newHost(t, twoDomains)
+	h.guest("a").must("ping")
+	h.configure(strings.Replace(twoDomains, `name = "a"`, "name = \"a\"\ncredits = 512", 1))
+	var r control.ReloadResult
+	if err := h.call(control.MethodReload, nil, &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Changes) != 1 || !r.Changes[0].Applied || h.domain("a").Credits != 512 {
+		t.Errorf("reload: %+v, then %+v", r, h.domain("a"))
+	}
+	h.configure(twoDomains + "credits = 0\n")
+	err := h.call(control.MethodReload, nil, &r)
+	if err == nil || !strings.Contains(err.Error(), "credits = 0") || h.domain("a").Credits != 512 {
+		t.Errorf("bad reload: %v, then %+v", err, h.domain("a"))
+	}
+	h.configure(twoDomains + "[[domain]]\nname = \"c\"\n")
+	h.cmd.Process.Signal(syscall.SIGHUP)
+	h.eventually("SIGHUP does the same", func() bool {
+		var all []control.Domain
+		return h.call(control.MethodDomains, control.DomainParams{Domain: "c"}, &all) == nil
+	})
+	h.guest("c").must("ping")
+}

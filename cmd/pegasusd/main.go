@@ -1,0 +1,226 @@
+// Pegasusd is the daemon that shares the host's accelerators between domains.
+//
+//	pegasusd [--config FILE] [--runtime-dir DIR] [--private]
+//
+// As root it serves the host at /run/pegasus, with /etc/pegasus/pegasus.toml if
+// that exists. SIGHUP reloads the configuration, SIGTERM ends the daemon; its
+// workers go on, and the next daemon takes them over. A private daemon serves
+// one user's `pegasus run` and ends after the last program, with all workers.
+//
+// `pegasusd worker` is what the daemon starts for each guest process; nobody
+// else can use it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"pegasus/backend"
+	"pegasus/backend/control"
+	"pegasus/configs"
+	"pegasus/hypervisor/local"
+	"pegasus/policies"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "worker" {
+		os.Exit(work())
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// settings are the command line.
+type settings struct {
+	config, dir string
+	private     bool
+	linger      time.Duration
+	readyFD     int
+	check       bool
+}
+
+func run(args []string, out, errs io.Writer) int {
+	var s settings
+	f := flag.NewFlagSet("pegasusd", flag.ContinueOnError)
+	f.SetOutput(errs)
+	f.StringVar(&s.config, "config", "", "configuration `file` (default "+configs.Path+" if it exists)")
+	f.StringVar(&s.dir, "runtime-dir", "", "`directory` of sockets (default runtime_dir of the configuration, else /run/pegasus as root)")
+	f.BoolVar(&s.private, "private", false, "serve one user's programs and end after the last")
+	f.DurationVar(&s.linger, "linger", 3*time.Second, "how long a private daemon waits for the next program")
+	f.IntVar(&s.readyFD, "ready-fd", -1, "write \"ready\", or why not, to this descriptor")
+	f.BoolVar(&s.check, "check", false, "check the configuration and exit")
+	version := f.Bool("version", false, "print the version and exit")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		return 2
+	}
+	switch {
+	case *version:
+		fmt.Fprintln(out, "pegasusd", control.Release())
+		return 0
+	case f.NArg() > 0:
+		fmt.Fprintf(errs, "pegasusd: unexpected argument %q\n", f.Arg(0))
+		return 2
+	}
+	if err := s.serve(out, errs); err != nil {
+		fmt.Fprintln(errs, "pegasusd:", err)
+		s.tell(err.Error())
+		return 1
+	}
+	return 0
+}
+
+// tell answers whoever started us.
+func (s *settings) tell(text string) {
+	if s.readyFD < 0 {
+		return
+	}
+	f := os.NewFile(uintptr(s.readyFD), "ready")
+	fmt.Fprintln(f, text)
+	f.Close()
+	s.readyFD = -1
+}
+
+func (s *settings) serve(out, errs io.Writer) error {
+	if s.readyFD >= 0 {
+		syscall.CloseOnExec(s.readyFD)
+	}
+	config, path, err := s.load()
+	if err != nil {
+		return err
+	}
+	if s.check {
+		fmt.Fprintf(out, "%s: fine\n", path)
+		return nil
+	}
+	dir, err := s.runtimeDir(config)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	level := &slog.LevelVar{}
+	setLevel := func(text string) { level.UnmarshalText([]byte(text)) }
+	setLevel(config.Daemon.LogLevel)
+	// A guest's flood of log lines must not end us when the reader has gone.
+	signal.Ignore(syscall.SIGPIPE)
+	log := logger(config, errs, level)
+	d, err := backend.New(backend.Options{
+		Config: config, ConfigPath: path, RuntimeDir: dir, Private: s.private, Linger: s.linger,
+		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
+		Hardware: openHardware(config.Daemon),
+		Worker:   []string{"/proc/self/exe", "worker"},
+		Log:      log, SetLogLevel: setLevel,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	go func() {
+		for range reload {
+			d.Reload()
+		}
+	}()
+	return d.Run(ctx, func() { s.tell("ready") })
+}
+
+// load reads the configuration that was asked for, else the host's if there is one.
+func (s *settings) load() (*configs.Config, string, error) {
+	path := s.config
+	if path == "" {
+		if s.private {
+			return configs.Default(), "", nil
+		}
+		path = configs.Path
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return configs.Default(), "", nil
+		}
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := configs.Load(path, configs.Options{Policies: policies.Names()})
+	return c, path, err
+}
+
+func (s *settings) runtimeDir(c *configs.Config) (string, error) {
+	dir, mode := s.dir, os.FileMode(0o755)
+	switch {
+	case dir != "":
+	case c.Daemon.RuntimeDir != "":
+		dir = c.Daemon.RuntimeDir
+	case os.Geteuid() == 0 && !s.private:
+		dir = control.SystemDir
+	default:
+		dir = control.PrivateDir()
+	}
+	if s.private || os.Geteuid() != 0 {
+		mode = 0o700
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return dir, control.MakeRuntimeDir(dir, mode)
+}
+
+// lockTime is how long a daemon waits for the one before it to end.
+const lockTime = 10 * time.Second
+
+// lock makes sure that a runtime directory has one daemon.
+func lock(dir string) (unlock func(), err error) {
+	path := filepath.Join(dir, "daemon.lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		ends := !errors.Is(err, syscall.EWOULDBLOCK) || time.Since(start) > lockTime || serves(dir)
+		if ends {
+			f.Close()
+			return nil, fmt.Errorf("%s has a daemon already (%w); end it with `pegasus stop`, or give another --runtime-dir", dir, err)
+		}
+	}
+}
+
+// serves tells whether the daemon of a directory answers, rather than ends.
+func serves(dir string) bool {
+	c, err := control.Dial(filepath.Join(dir, control.SocketName))
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	var s control.Status
+	return c.Call(control.MethodStatus, nil, &s) == nil
+}
+
+func logger(c *configs.Config, w io.Writer, level slog.Leveler) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if strings.EqualFold(c.Daemon.LogFormat, "json") {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel/soft/engine"
+	"pegasus/backend"
+	"pegasus/configs"
+)
+
+// openHardware makes the accelerator of a configuration, or takes over the one
+// whose files workers still use.
+func openHardware(host configs.Daemon) backend.Maker {
+	return func(c configs.Accelerator, files []*os.File) (backend.Hardware, error) {
+		switch c.Type {
+		case "soft":
+			return openSoft(c, host.SpinThreads, files)
+		default:
+			return nil, fmt.Errorf("type = %q: this build has no such accelerators; \"soft\" works everywhere", c.Type)
+		}
+	}
+}
+
+// softHardware is a software accelerator: the page that its workers share.
+type softHardware struct {
+	config configs.Accelerator
+	cores  int
+	page   *engine.Page
+	file   *os.File
+}
+
+func openSoft(c configs.Accelerator, spinners int, files []*os.File) (backend.Hardware, error) {
+	h := &softHardware{config: c, cores: c.Cores}
+	if h.cores == 0 {
+		h.cores = runtime.NumCPU()
+	}
+	var err error
+	if len(files) > 0 {
+		h.page, err = adoptPage(files[0])
+	} else {
+		h.page, err = engine.Create(engine.Options{Memory: uint64(c.Memory), AllCores: h.cores >= runtime.NumCPU(), Spinners: spinners})
+	}
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(uintptr(h.page.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		h.page.Close()
+		return nil, fmt.Errorf("engine page: %w", err)
+	}
+	h.file = os.NewFile(uintptr(fd), "engine")
+	return h, nil
+}
+
+// adoptPage maps the page that workers use, and frees what those held that died
+// while nobody watched.
+func adoptPage(f *os.File) (*engine.Page, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("engine page: %w", err)
+	}
+	page, err := engine.Open(fd)
+	if err != nil {
+		return nil, err
+	}
+	page.Sweep()
+	return page, nil
+}
+
+func (h *softHardware) Profile() backend.Profile {
+	return backend.Profile{
+		Device:  fmt.Sprintf("software, %d cores", h.cores),
+		Memory:  h.page.Memory(),
+		Compute: uint64(h.cores),
+	}
+}
+
+func (h *softHardware) MemoryUsed() uint64 { return h.page.MemoryUsed() }
+
+func (h *softHardware) BusyTime() (sum int64) {
+	for _, t := range []engine.Token{engine.Compute, engine.CopyIn, engine.CopyOut} {
+		sum += h.page.BusyTime(t)
+	}
+	return sum
+}
+
+func (h *softHardware) Files() []*os.File { return []*os.File{h.file} }
+func (h *softHardware) Reap(pid int)      { h.page.Reap(pid) }
+
+func (h *softHardware) Close() error {
+	h.file.Close()
+	return h.page.Close()
+}

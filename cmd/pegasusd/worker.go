@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/accel/soft"
+	"pegasus/accel/soft/engine"
+	"pegasus/backend/worker"
+)
+
+// work is the worker process.
+func work() int { return worker.Main(worker.Config{Open: openDevice}) }
+
+// openDevice opens the accelerator of a job, in this worker process. The files
+// stay the worker's.
+func openDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
+	switch j.Accelerator.Type {
+	case "soft":
+		return openSoftDevice(j, hardware, p, log)
+	default:
+		return nil, fmt.Errorf("accelerator type %q: this build has none", j.Accelerator.Type)
+	}
+}
+
+// softDevice is a software accelerator with the engine page that it was opened on.
+type softDevice struct {
+	*soft.Device
+	page *engine.Page
+}
+
+func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
+	if len(hardware) != 1 {
+		return nil, fmt.Errorf("software accelerator with %d files: want its engine page", len(hardware))
+	}
+	fd, err := unix.FcntlInt(hardware[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("engine page: %w", err)
+	}
+	page, err := engine.Open(fd)
+	if err != nil {
+		return nil, err
+	}
+	d, err := soft.Open(soft.Config{
+		Name: j.Accelerator.Name, Cores: j.Accelerator.Cores, Memory: j.Accelerator.Memory,
+		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
+		Engine: page, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
+		Arena: p.Arena, ArenaBase: p.ArenaBase, Quota: p.Quota,
+		Stdout: p.Output, Log: log,
+	})
+	if err != nil {
+		page.Close()
+		return nil, err
+	}
+	return &softDevice{Device: d, page: page}, nil
+}
+
+// Close closes the device and then the page that it lies on.
+func (d *softDevice) Close() error {
+	err := d.Device.Close()
+	if pageErr := d.page.Close(); err == nil {
+		err = pageErr
+	}
+	return err
+}
