@@ -1,0 +1,101 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"pegasus/frontend"
+)
+
+const absurdDomains = oneAccelerator + `
+kernel_timeout = "1s"
+[[domain]]
+name = "one"
+[[domain]]
+name = "other"
+`
+
+// absurdStates are what programs/absurd.c knows to do before it calls.
+var absurdStates = []string{"none", "init", "context", "live", "stale", "gone", "thread", "fork"}
+
+// Every symbol gets null pointers, absurd numbers and handles that are alive,
+// stale, of another kind or nonsense, and answers with documented results only.
+// Neither library nor worker nor daemon suffers, nor does another domain.
+func TestAbsurdCalls(t *testing.T) {
+	h := startHost(t, absurdDomains)
+	h.absurd(program(t, "absurd"), absurdStates, nil, "-r", "4")
+}
+
+// The same with the library that looks at each of its own accesses.
+func TestAbsurdCallsSanitized(t *testing.T) {
+	h := startHost(t, absurdDomains)
+	library := filepath.Dir(built(t, "guest/asan/libcuda.so"))
+	path := filepath.Join(t.TempDir(), "absurd")
+	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-pthread", "-I../guest/include",
+		"programs/absurd.c", "-L"+library, "-lcuda", "-o", path)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	env := []string{"PEGASUS_LIBCUDA=" + library, "ASAN_OPTIONS=detect_leaks=0",
+		"UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"}
+	h.absurd(path, []string{"live", "stale", "fork"}, env, "-r", "1")
+}
+
+// absurd runs the program in some states, two at a time, and looks at what is left.
+func (h *host) absurd(path string, states, env []string, args ...string) {
+	t := h.t.(*testing.T)
+	t.Helper()
+	seed := seeded(t).Uint64()
+	h.serves("one")
+	h.serves("other")
+	before := h.quiet()
+	t.Run("states", func(t *testing.T) {
+		for _, state := range states {
+			t.Run(state, func(t *testing.T) {
+				t.Parallel()
+				cmd := h.guest("one", path, append([]string{state, "-s", fmt.Sprint(seed)}, args...)...)
+				cmd.Env = append(append(os.Environ(), "PEGASUS_LOG=off"), env...)
+				said, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Errorf("%v\n%s", err, tail(said, 60))
+					return
+				}
+				t.Logf("%s", tail(bytes.TrimSpace(said), 1))
+			})
+		}
+	})
+	h.serves("one")
+	h.serves("other")
+	h.settled(before)
+	h.sound()
+	h.workersEndedWell()
+}
+
+// serves is a guest of a domain that comes, works and goes.
+func (h *host) serves(domain string) {
+	h.t.Helper()
+	c, err := frontend.Dial(h.socket(domain))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer c.Close()
+	load(h.t, c).works()
+}
+
+// workersEndedWell fails the test if the log has a worker that ended by anything
+// but its guest's end or a kernel that took too long.
+func (h *host) workersEndedWell() {
+	h.t.Helper()
+	ended := regexp.MustCompile(`(?m)^.*msg="worker \d+ of process \d+ ended: .*$|^.*session dropped.*$`)
+	timeout := regexp.MustCompile(`LAUNCH_TIMEOUT|took longer`)
+	for _, line := range ended.FindAllString(h.said(), -1) {
+		if !timeout.MatchString(line) {
+			h.t.Errorf("the daemon's log holds: %s", line)
+		}
+	}
+}

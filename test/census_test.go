@@ -1,0 +1,117 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// census is what a daemon holds: its descriptors, and the processes that it
+// started and has not yet buried.
+type census struct {
+	fds, guests int
+	workers     []int // processes, those kept ready included
+}
+
+// census counts. Descriptors are sockets, pidfds and files; what Go's runtime
+// holds for itself is among them and does not change.
+func (h *host) census() (c census) {
+	h.t.Helper()
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.daemon.Process.Pid))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	c.fds, c.workers = len(fds), children(h.daemon.Process.Pid)
+	for _, d := range h.domains() {
+		c.guests += d.Processes
+	}
+	return c
+}
+
+// children are the processes that a process started, the dead that nobody buried included.
+func children(parent int) (pids []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it ended
+		}
+		after := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if after[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// settled waits until the daemon holds no more than it did.
+func (h *host) settled(before census) {
+	h.t.Helper()
+	var now census
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		// A connection that is just being answered counts for a moment.
+		if now = h.census(); now.fds <= before.fds && now.guests <= before.guests && len(now.workers) <= len(before.workers) {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("the daemon is left with %d descriptors, %d processes, %d guests; before it had %d, %d, %d",
+				now.fds, len(now.workers), now.guests, before.fds, len(before.workers), before.guests)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// quiet is a census of the daemon before anything happens: with its ready workers started.
+func (h *host) quiet() (c census) {
+	h.t.Helper()
+	eventually(h.t, 10*time.Second, "the daemon comes to rest", func() bool {
+		last := c
+		c = h.census()
+		return len(c.workers) >= 2 && c.fds == last.fds && len(c.workers) == len(last.workers)
+	})
+	return c
+}
+
+// said is the daemon's log, its workers' included.
+func (h *host) said() string {
+	h.t.Helper()
+	text, err := os.ReadFile(h.log())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// sound fails the test if the daemon or a worker met a bug of its own.
+func (h *host) sound() {
+	h.t.Helper()
+	if !running(h.daemon.Process.Pid) {
+		h.t.Fatal("the daemon is gone")
+	}
+	log := h.said()
+	for _, sign := range []string{"bug: ", "panic: ", "fatal error: ", "goroutine 1 ["} {
+		if at := strings.Index(log, sign); at >= 0 {
+			h.t.Fatalf("the log holds %q:\n%.2000s", sign, log[max(0, at-200):])
+		}
+	}
+}
+
+// resident is the memory of a process that is its own, in bytes.
+func resident(t testing.TB, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(text))
+	pages, _ := strconv.Atoi(f[1])
+	shared, _ := strconv.Atoi(f[2])
+	return (pages - shared) * os.Getpagesize()
+}

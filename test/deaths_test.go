@@ -1,0 +1,155 @@
+package test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"pegasus/cuda"
+)
+
+const twoDomains = oneAccelerator + `
+kernel_timeout = "1s"
+[[domain]]
+name = "one"
+[[domain]]
+name = "other"
+`
+
+func running(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// A guest that is killed leaves nothing behind, and its domain goes on.
+func TestGuestKilled(t *testing.T) {
+	h := startHost(t, twoDomains)
+	stays := load(t, h.dial("one"))
+	cmd := h.bench("one", "busy", "--seconds", "3600", "--queue", "2", "--no-check")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the guest computes", func() bool { d := h.domains()["one"]; return d.Processes == 2 && d.GPU > 0 })
+	memory := h.domains()["one"].Memory
+	cmd.Process.Kill()
+	cmd.Wait()
+	eventually(t, time.Second, "its worker and memory are gone", func() bool {
+		d := h.domains()["one"]
+		return d.Processes == 1 && d.Memory < memory
+	})
+	stays.works()
+}
+
+// A guest whose worker is killed gets errors, not silence; others notice nothing.
+func TestWorkerKilled(t *testing.T) {
+	h := startHost(t, twoDomains)
+	victim, neighbour, other := h.dial("one"), load(t, h.dial("one")), load(t, h.dial("other"))
+	x := load(t, victim)
+	at, err := x.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.launch("endless", at); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error)
+	go func() { waiting <- x.Synchronize() }()
+	time.Sleep(50 * time.Millisecond)
+	if err := syscall.Kill(victim.WorkerPID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-waiting:
+		if err == nil {
+			t.Error("a call in flight succeeded")
+		}
+	case <-time.After(time.Second):
+		t.Fatal("a call in flight hangs")
+	}
+	if _, err := x.Alloc(1); err == nil {
+		t.Error("a call after the worker's death succeeded")
+	}
+	neighbour.works()
+	other.works()
+	load(t, h.dial("one")).works()
+}
+
+// A killed daemon is not missed: guests go on without it, and the next daemon takes them over.
+func TestDaemonKilled(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("not root: confinement by uid is not in play")
+	}
+	h := startSystemHost(t, twoDomains)
+	a, b := load(t, h.dial("one")), load(t, h.dial("other"))
+	a.works()
+	b.works()
+	used := h.domains()["one"].GPU
+	h.kill()
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		a.works()
+		b.works()
+	}
+	dialled := make(chan loaded)
+	go func() { dialled <- load(t, h.dial("one")) }() // waits for the new daemon
+	time.Sleep(200 * time.Millisecond)
+	h.start()
+	(<-dialled).works()
+	eventually(t, 5*time.Second, "the new daemon knows the old guests", func() bool {
+		d := h.domains()
+		return d["one"].Processes == 2 && d["other"].Processes == 1 && d["one"].GPU >= used
+	})
+	a.works()
+	b.works()
+}
+
+// An endless kernel is ended after the timeout, with its process only.
+func TestEndlessKernel(t *testing.T) {
+	h := startHost(t, twoDomains)
+	c, other := h.dial("one"), load(t, h.dial("other"))
+	x := load(t, c)
+	at, err := x.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.launch("endless", at); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	wantResult(t, x.Synchronize(), cuda.ErrorLaunchTimeout)
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("ended after %v, want about 1 s", took)
+	}
+	_, err = x.Alloc(4)
+	wantResult(t, err, cuda.ErrorLaunchTimeout)
+	eventually(t, 2*time.Second, "the worker ends", func() bool { return !running(c.WorkerPID()) })
+	if gpu := h.domains()["one"].GPU; gpu < int64(900*time.Millisecond) {
+		t.Errorf("the domain was charged %v for the endless kernel, want about 1 s", time.Duration(gpu))
+	}
+	other.works()
+	load(t, h.dial("one")).works()
+}
+
+// A kernel that leaves its memory poisons its own context and nothing else.
+func TestOutOfBounds(t *testing.T) {
+	h := startHost(t, twoDomains)
+	c, other := h.dial("one"), load(t, h.dial("other"))
+	x := load(t, c)
+	sound := load(t, c) // another context of the same process
+	theirs, err := other.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := x.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []uint64{0, 4, theirs, mine + 4096, mine - 4, 1 << 46, ^uint64(3)} {
+		x := load(t, c)
+		if err := x.launch("store", at, 1); err != nil {
+			t.Fatal(err)
+		}
+		wantResult(t, x.Synchronize(), cuda.ErrorIllegalAddress)
+		_, err = x.Alloc(4)
+		wantResult(t, err, cuda.ErrorIllegalAddress)
+	}
+	sound.works()
+	other.works()
+}

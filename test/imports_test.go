@@ -1,0 +1,84 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport is the table of docs/architecture.md: which rooms of ours a room
+// may import. A room covers the packages below it, unless they have a line of
+// their own. "*" allows everything.
+var mayImport = map[string][]string{
+	"cuda":             {},
+	"callbuf":          {},
+	"frontend":         {"callbuf", "cuda"},
+	"guest":            {"frontend", "callbuf", "cuda", "xenstore"},
+	"vcpu":             {},
+	"policies":         {"vcpu"},
+	"accel":            {"cuda"},
+	"accel/placement":  {"vcpu"},
+	"accel/ptx":        {},
+	"accel/soft":       {"accel", "accel/ptx", "cuda"},
+	"accel/soft/lane":  {"accel/ptx"},
+	"hypervisor":       {"callbuf", "vcpu", "xenstore"},
+	"hypervisor/local": {"callbuf", "vcpu", "hypervisor", "cuda"},
+	"backend":          {"callbuf", "cuda", "vcpu", "policies", "accel", "accel/placement", "configs", "hypervisor"},
+	"configs":          {},
+	"cmd":              {"*"},
+	"test":             {"*"},
+}
+
+func room(pkg string) string {
+	p := strings.TrimPrefix(strings.TrimPrefix(pkg, "pegasus"), "/")
+	for p != "" {
+		if _, ok := mayImport[p]; ok {
+			return p
+		}
+		if i := strings.LastIndexByte(p, '/'); i >= 0 {
+			p = p[:i]
+		} else {
+			break
+		}
+	}
+	return p
+}
+
+// Imports run one way, outside of tests too wide for a single room.
+func TestImports(t *testing.T) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "pegasus/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		from := room(p.ImportPath)
+		allowed, ok := mayImport[from]
+		if !ok {
+			t.Errorf("%s is in no room of the table", p.ImportPath)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if !strings.HasPrefix(imp, "pegasus/") || slices.Contains(allowed, "*") {
+				continue
+			}
+			to := room(imp)
+			if to != from && !strings.HasPrefix(to, from+"/") && !slices.Contains(allowed, to) {
+				t.Errorf("%s imports %s: %s may import only %v", p.ImportPath, imp, from, allowed)
+			}
+		}
+	}
+}

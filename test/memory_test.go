@@ -1,0 +1,132 @@
+package test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"pegasus/cuda"
+)
+
+const quotas = oneAccelerator + `
+[[domain]]
+name = "small"
+memory = "64MiB"
+[[domain]]
+name = "big"
+`
+
+// A quota holds for all processes of a domain together, and only for it.
+func TestQuota(t *testing.T) {
+	h := startHost(t, quotas)
+	a, b, big := load(t, h.dial("small")), load(t, h.dial("small")), load(t, h.dial("big"))
+	at, err := a.Alloc(40 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Alloc(40 << 20)
+	wantResult(t, err, cuda.ErrorOutOfMemory)
+	_, err = b.Alloc(40 << 20)
+	wantResult(t, err, cuda.ErrorOutOfMemory)
+	if _, err := b.Alloc(16 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Free(at); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Synchronize(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Alloc(40 << 20); err != nil {
+		t.Fatalf("after the other process freed its memory: %v", err)
+	}
+	if _, err := big.Alloc(512 << 20); err != nil {
+		t.Fatal(err)
+	}
+	big.works()
+	if used := h.domains()["small"].Memory; used < 56<<20 || used > 64<<20 {
+		t.Errorf("the domain is shown with %d bytes", used)
+	}
+}
+
+// A domain that runs against its quota again and again costs the others no
+// accelerator time.
+func TestQuotaCostsOthersNothing(t *testing.T) {
+	h := startHost(t, quotas)
+	h.run(sharer{"big", 256, 2})
+	eventually(t, 20*time.Second, "the other domain computes", func() bool { return h.domains()["big"].GPU > 0 })
+	time.Sleep(time.Second)
+	used := func(d time.Duration) float64 {
+		before, start := h.domains()["big"].GPU, time.Now()
+		time.Sleep(d)
+		return float64(h.domains()["big"].GPU-before) / float64(time.Since(start))
+	}
+	alone := used(3 * time.Second)
+	greedy := load(t, h.dial("small"))
+	stop, done := make(chan struct{}), make(chan int)
+	go func() {
+		refused := 0
+		defer func() { done <- refused }()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Microsecond):
+			}
+			if _, err := greedy.Alloc(1 << 20); errors.Is(err, cuda.ErrorOutOfMemory) {
+				refused++
+			}
+		}
+	}()
+	beside := used(3 * time.Second)
+	close(stop)
+	if refused := <-done; refused == 0 {
+		t.Error("no allocation was refused")
+	}
+	t.Logf("busy for %.1f %% of the time alone, %.1f %% beside", 100*alone, 100*beside)
+	if beside < .95*alone {
+		t.Errorf("the accelerator worked %.1f %% of the time for the other domain, %.1f %% before", 100*beside, 100*alone)
+	}
+}
+
+// Whoever gets memory that another has had finds zeros in it.
+func TestFreedMemoryIsNeverReadable(t *testing.T) {
+	h := startHost(t, quotas)
+	const size = 8 << 20
+	secret := bytes.Repeat([]byte{0xa5}, size)
+	for round := range 6 {
+		owner := load(t, h.dial("big"))
+		for range 3 {
+			at, err := owner.Alloc(size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := owner.CopyIn(at, secret); err != nil {
+				t.Fatal(err)
+			}
+			if round%2 == 0 {
+				if err := owner.Free(at); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		next := owner
+		if round%3 == 2 {
+			next = load(t, h.dial("small"))
+		}
+		for range 3 {
+			at, err := next.Alloc(size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, size)
+			if err := next.CopyOut(got, at); err != nil {
+				t.Fatal(err)
+			}
+			if i := bytes.IndexByte(got, 0xa5); i >= 0 {
+				t.Fatalf("round %d: byte %d of fresh memory holds the former owner's data", round, i)
+			}
+		}
+	}
+}

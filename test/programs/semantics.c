@@ -1,0 +1,303 @@
+/* What unmodified programs count on in corners of the API, one at a time: semantics NAME. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define EXPECT(want, call)                                                                         \
+	do {                                                                                       \
+		CUresult got_ = (call);                                                            \
+		if (got_ != (want)) {                                                              \
+			dprintf(report, "%s:%d: %s = %d, want %d\n", __FILE__, __LINE__, #call, got_, want); \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+#define CLAIM(what)                                                                                \
+	do {                                                                                       \
+		if (!(what)) {                                                                     \
+			dprintf(report, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #what);  \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+static int report = STDERR_FILENO;
+
+static CUcontext new_context(CUfunction *step)
+{
+	CUcontext c;
+	CUmodule m;
+	CHECK(cuCtxCreate(&c, 0, 0));
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(step, m, "step"));
+	return c;
+}
+
+static void launch_fault(CUfunction step) { launch_step(step, NULL, 16, 1, 1); }
+
+/* --- contexts --- */
+
+static void primary(void)
+{
+	CUcontext p, again, current;
+	CUdeviceptr memory;
+	unsigned flags;
+	int active;
+	CHECK(cuDevicePrimaryCtxRetain(&p, 0));
+	CHECK(cuCtxSetCurrent(p));
+	CHECK(cuMemAlloc(&memory, 4));
+	CHECK(cuDevicePrimaryCtxRelease(0));
+	CHECK(cuCtxGetCurrent(&current));
+	CLAIM(current == p); /* unlike cuCtxDestroy, a release pops nothing */
+	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemFree(memory));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(0));
+
+	/* A reset destroys the context, but does not release it. */
+	CHECK(cuDevicePrimaryCtxRetain(&p, 0));
+	CHECK(cuDevicePrimaryCtxRetain(&p, 0));
+	CHECK(cuDevicePrimaryCtxReset(0));
+	CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	CLAIM(!active);
+	CHECK(cuDevicePrimaryCtxRelease(0));
+	CHECK(cuDevicePrimaryCtxRetain(&again, 0));
+	CHECK(cuCtxSetCurrent(again));
+	CHECK(cuCtxSynchronize());
+	CHECK(cuDevicePrimaryCtxRelease(0));
+	CHECK(cuCtxSynchronize());
+	CHECK(cuDevicePrimaryCtxRelease(0));
+	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
+}
+
+/* A kernel runs in the current context, whatever its stream. */
+static void elsewhere(void)
+{
+	CUfunction step, other;
+	CUcontext a = new_context(&step), b;
+	CUstream s;
+	CUdeviceptr at;
+	CHECK(cuStreamCreate(&s, 0));
+	CHECK(cuMemAlloc(&at, 4));
+	unsigned one = 1;
+	void *args[] = {&at, &one, &one};
+	b = new_context(&other);
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(other, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	CHECK(cuCtxDestroy(b));
+	CHECK(cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	CHECK(cuCtxPopCurrent(&b));
+	CLAIM(b == a);
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+}
+
+/* One context's failure is not another's. */
+static void neighbours(void)
+{
+	CUfunction step;
+	void *pinned;
+	CUdeviceptr managed;
+	new_context(&step);
+	launch_fault(step);
+	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+	new_context(&step);
+	CHECK(cuMemHostAlloc(&pinned, 4096, 0));
+	CHECK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+	launch_step(step, NULL, managed, 0, 7);
+	launch_step(step, NULL, (CUdeviceptr)(uintptr_t)pinned, 0, 8);
+	CHECK(cuCtxSynchronize());
+	CLAIM(*(unsigned *)(uintptr_t)managed == 7 && *(unsigned *)pinned == 8);
+	CHECK(cuMemFree(managed));
+	CHECK(cuMemFreeHost(pinned));
+}
+
+/* --- callbacks --- */
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void CUDA_CB wait_at_gate(void *unused)
+{
+	(void)unused;
+	pthread_mutex_lock(&gate);
+	pthread_mutex_unlock(&gate);
+}
+
+static CUresult inside[4];
+static CUcontext callersContext;
+
+static void CUDA_CB calls_back(void *stream)
+{
+	CUdeviceptr at;
+	inside[0] = cuStreamSynchronize(stream);
+	inside[1] = cuMemAlloc(&at, 4);
+	inside[2] = cuCtxDestroy(callersContext);
+	inside[3] = cuGetErrorName(CUDA_SUCCESS, &(const char *){NULL});
+}
+
+/* A callback that waits for its own stream would do so for ever. */
+static void permission(void)
+{
+	CUfunction step;
+	CUstream s;
+	callersContext = new_context(&step);
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuLaunchHostFunc(s, calls_back, s));
+	CHECK(cuStreamSynchronize(s));
+	for (int i = 0; i < 3; i++)
+		EXPECT(CUDA_ERROR_NOT_PERMITTED, inside[i]);
+	EXPECT(CUDA_SUCCESS, inside[3]);
+	CHECK(cuCtxSynchronize());
+}
+
+static int callbacks;
+static CUresult status;
+
+static void CUDA_CB count(CUstream s, CUresult r, void *unused)
+{
+	(void)s, (void)unused;
+	callbacks++;
+	status = r;
+}
+
+/* Callbacks of a context that ends run all the same, or their memory would never be freed. */
+static void farewell(void)
+{
+	CUfunction step;
+	CUcontext c = new_context(&step);
+	CUstream s;
+	CHECK(cuStreamCreate(&s, 0));
+	pthread_mutex_lock(&gate);
+	CHECK(cuLaunchHostFunc(s, wait_at_gate, NULL));
+	for (int i = 0; i < 5; i++)
+		CHECK(cuStreamAddCallback(s, count, NULL, 0));
+	CHECK(cuLaunchHostFunc(s, calls_back, s)); /* not run after an error */
+	CHECK(cuCtxDestroy(c));
+	pthread_mutex_unlock(&gate);
+	CLAIM(callbacks == 5);
+	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, status);
+}
+
+/* Only the stream waits for an event of another context, not its caller. */
+static void across(void)
+{
+	CUfunction step, other;
+	CUcontext a = new_context(&step);
+	CUstream s, t;
+	CUevent e;
+	CUdeviceptr at;
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuEventCreate(&e, 0));
+	pthread_mutex_lock(&gate);
+	CHECK(cuLaunchHostFunc(s, wait_at_gate, NULL));
+	CHECK(cuEventRecord(e, s));
+	new_context(&other);
+	CHECK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+	CHECK(cuMemAlloc(&at, 4));
+	CHECK(cuStreamWaitEvent(t, e, 0));
+	launch_step(other, t, at, 0, 9);
+	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(t));
+	pthread_mutex_unlock(&gate);
+	CHECK(cuStreamSynchronize(t));
+	CHECK(cuEventQuery(e));
+	unsigned v = 0;
+	CHECK(cuMemcpyDtoH(&v, at, 4));
+	CLAIM(v == 9);
+	CHECK(cuCtxDestroy(a));
+}
+
+/* A program that has pinned all there is can still load modules and copy. */
+static void crowded(void)
+{
+	static char pageable[3 << 20];
+	CUfunction step;
+	CUdeviceptr at;
+	void *p;
+	CHECK(cuCtxCreate(&callersContext, 0, 0));
+	for (size_t size = 64 << 20; size >= 4096; size /= 4)
+		while (cuMemHostAlloc(&p, size, 0) == CUDA_SUCCESS)
+			;
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemHostAlloc(&p, 1, 0));
+	new_context(&step);
+	CHECK(cuMemAlloc(&at, sizeof pageable));
+	CHECK(cuMemcpyHtoD(at, pageable, sizeof pageable));
+	launch_step(step, NULL, at, 0, 6);
+	CHECK(cuMemcpyDtoH(pageable, at, sizeof pageable));
+	CLAIM(pageable[0] == 6);
+}
+
+/* --- launches --- */
+
+static void empty_extra(void)
+{
+	static const char none[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry none()\n{\n	ret;\n}\n";
+	CUfunction step, f;
+	CUmodule m;
+	size_t bytes = 0;
+	void *end[] = {CU_LAUNCH_PARAM_END};
+	void *sized[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+	new_context(&step);
+	CHECK(cuModuleLoadData(&m, none));
+	CHECK(cuModuleGetFunction(&f, m, "none"));
+	CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, end));
+	CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, sized));
+	CHECK(cuCtxSynchronize());
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, end));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, sized));
+}
+
+/* --- the process; these call cuInit themselves --- */
+
+/* What a program without standard streams writes there reaches nobody, us least of all. */
+static void bereft_of_streams(void)
+{
+	report = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 50);
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		close(fd);
+	CHECK(cuInit(0));
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		CLAIM(fcntl(fd, F_GETFD) < 0 && errno == EBADF);
+	CUfunction step;
+	new_context(&step);
+	CHECK(cuCtxSynchronize());
+}
+
+/* Few files are enough, and too few are an error that says so. */
+static void few_files(void)
+{
+	struct rlimit few = {4, 64};
+	CHECK(0 == setrlimit(RLIMIT_NOFILE, &few) ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+	EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuInit(0));
+	few.rlim_cur = 8;
+	CHECK(0 == setrlimit(RLIMIT_NOFILE, &few) ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+	CHECK(cuInit(0));
+	CUfunction step;
+	new_context(&step);
+	CHECK(cuCtxSynchronize());
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+	int uninitialized;
+} parts[] = {
+	{"primary", primary, 0},       {"elsewhere", elsewhere, 0}, {"neighbours", neighbours, 0},
+	{"permission", permission, 0}, {"farewell", farewell, 0},   {"across", across, 0},
+	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
+};
+
+int main(int argc, char **argv)
+{
+	for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
+		if (strcmp(parts[i].name, argv[1]) != 0)
+			continue;
+		alarm(30);
+		if (!parts[i].uninitialized)
+			CHECK(cuInit(0));
+		parts[i].run();
+		return 0;
+	}
+	fprintf(stderr, "usage: %s NAME\n", argv[0]);
+	return 2;
+}

@@ -1,0 +1,14 @@
+package test
+
+import "testing"
+
+// Corners of the API that unmodified programs count on, each in a process of its own.
+func TestSemantics(t *testing.T) {
+	h := startHost(t, oneDomain)
+	semantics := program(t, "semantics")
+	for _, part := range []string{
+		"primary", "elsewhere", "neighbours", "permission", "farewell", "across", "crowded", "empty-extra", "bereft-of-streams", "few-files",
+	} {
+		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", semantics, part)) })
+	}
+}

@@ -1,0 +1,194 @@
+package test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sharer is a backlogged domain.
+type sharer struct {
+	name     string
+	credits  int
+	kernelMs float64
+}
+
+func (s sharer) String() string { return fmt.Sprintf("%s:%d:%gms", s.name, s.credits, s.kernelMs) }
+
+// queue is how many kernels it keeps queued: two, or some 30 ms of them, so that
+// it stays backlogged on a machine that has other things to do.
+func (s sharer) queue() string { return fmt.Sprint(max(2, int(math.Ceil(30/s.kernelMs)))) }
+
+func shareConfig(policy, mode string, sharers []sharer) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "[[accelerator]]\nname = \"a0\"\ntype = \"soft\"\ncores = 1\nmemory = \"1GiB\"\npolicy = %q\nmode = %q\n", policy, mode)
+	for _, s := range sharers {
+		fmt.Fprintf(&b, "[[domain]]\nname = %q\ncredits = %d\n", s.name, s.credits)
+	}
+	return b.String()
+}
+
+// run starts a sharer's program.
+func (h *host) run(s sharer) {
+	background(h.t.(*testing.T), h.bench(s.name, "busy", "--seconds", "3600", "--queue", s.queue(), "--kernel-ms", fmt.Sprint(s.kernelMs), "--no-check"))
+}
+
+// await waits until all sharers use the accelerator.
+func (h *host) await(sharers []sharer) {
+	h.t.Helper()
+	eventually(h.t, 30*time.Second, "all domains compute", func() bool {
+		d := h.domains()
+		for _, s := range sharers {
+			if d[s.name].GPU == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// measure returns each domain's part, in percent, of what all used in d.
+func (h *host) measure(d time.Duration) map[string]float64 {
+	h.t.Helper()
+	before := h.domains()
+	time.Sleep(d)
+	after := h.domains()
+	var sum float64
+	used := make(map[string]float64)
+	for name, a := range after {
+		used[name] = float64(a.GPU - before[name].GPU)
+		sum += used[name]
+	}
+	for name := range used {
+		used[name] *= 100 / sum
+	}
+	return used
+}
+
+// measuring is how long shares are measured: 20 s where it counts, less in a hurry.
+func measuring() time.Duration {
+	if testing.Short() {
+		return 6 * time.Second
+	}
+	return 20 * time.Second
+}
+
+func checkShares(t *testing.T, got, want map[string]float64, tolerance float64) {
+	t.Helper()
+	var names []string
+	for n := range want {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		t.Logf("%-8s want %5.2f %%  got %5.2f %%", n, want[n], got[n])
+		if math.Abs(got[n]-want[n]) > tolerance {
+			t.Errorf("%s got %.2f %% of the accelerator, want %.2f ± %g", n, got[n], want[n], tolerance)
+		}
+	}
+}
+
+func proportional(sharers []sharer) map[string]float64 {
+	var sum float64
+	for _, s := range sharers {
+		sum += float64(s.credits)
+	}
+	want := make(map[string]float64)
+	for _, s := range sharers {
+		want[s.name] = 100 * float64(s.credits) / sum
+	}
+	return want
+}
+
+func equal(sharers []sharer) map[string]float64 {
+	want := make(map[string]float64)
+	for _, s := range sharers {
+		want[s.name] = 100 / float64(len(sharers))
+	}
+	return want
+}
+
+// Backlogged domains get accelerator time in proportion to their credits,
+// whatever the lengths of their kernels.
+func TestShares(t *testing.T) {
+	alike := []sharer{{"d1", 256, 5}, {"d2", 512, 5}, {"d3", 1024, 5}}
+	unlike := []sharer{{"d1", 256, 25}, {"d2", 512, 1}, {"d3", 1024, 5}}
+	crossed := []sharer{{"d1", 256, 1}, {"d2", 512, 5}, {"d3", 1024, 25}}
+	fraction := []sharer{{"d1", 256, 5}, {"d2", 384, 1}}
+	for _, c := range []struct {
+		policy  string
+		sharers []sharer
+		want    func([]sharer) map[string]float64
+	}{
+		{"accc", alike, proportional}, {"accc", unlike, proportional}, {"accc", crossed, proportional}, {"accc", fraction, proportional},
+		{"rr", alike, equal}, {"rr", unlike, equal},
+	} {
+		t.Run(fmt.Sprintf("%s/%v", c.policy, c.sharers), func(t *testing.T) {
+			h := startHost(t, shareConfig(c.policy, "production", c.sharers))
+			for _, s := range c.sharers {
+				h.run(s)
+			}
+			h.await(c.sharers)
+			time.Sleep(2 * time.Second)
+			checkShares(t, h.measure(measuring()), c.want(c.sharers), 1)
+		})
+	}
+}
+
+// In paper mode windows are whole ticks and overruns are kept: with kernels
+// much shorter than a tick the shares are those of the windows.
+func TestPaperModeGivesItsWindows(t *testing.T) {
+	sharers := []sharer{{"d1", 256, 2}, {"d2", 640, 2}} // floor(640/256) = 2 ticks
+	h := startHost(t, shareConfig("accc", "paper", sharers))
+	for _, s := range sharers {
+		h.run(s)
+	}
+	h.await(sharers)
+	time.Sleep(2 * time.Second)
+	checkShares(t, h.measure(measuring()), map[string]float64{"d1": 100.0 / 3, "d2": 200.0 / 3}, 4)
+}
+
+// A credit that changes shows within two seconds.
+func TestSetCredits(t *testing.T) {
+	sharers := []sharer{{"d1", 256, 2}, {"d2", 256, 2}}
+	h := startHost(t, shareConfig("accc", "production", sharers))
+	for _, s := range sharers {
+		h.run(s)
+	}
+	h.await(sharers)
+	h.pegasus("set", "d1", "credits=768")
+	time.Sleep(2 * time.Second)
+	checkShares(t, h.measure(measuring()/2), map[string]float64{"d1": 75, "d2": 25}, 1.5)
+	if err := os.WriteFile(h.config, []byte(strings.Replace(shareConfig("accc", "production", sharers), "credits = 256", "credits = nine", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.try("reload"); err == nil || !strings.Contains(err.Error(), "nine") {
+		t.Errorf("a bad configuration was taken: %v", err)
+	}
+	checkShares(t, h.measure(3*time.Second), map[string]float64{"d1": 75, "d2": 25}, 3)
+}
+
+// What an idle domain leaves goes to the others, in proportion.
+func TestIdleTimeGoesToTheOthers(t *testing.T) {
+	sharers := []sharer{{"d1", 256, 3}, {"d2", 512, 3}, {"d3", 1024, 3}}
+	h := startHost(t, shareConfig("accc", "production", sharers))
+	for _, s := range sharers[:2] {
+		h.run(s)
+	}
+	// d3 has a context and memory but launches only now and then.
+	background(t, h.guest("d3", "sh", "-c", "while :; do "+built(t, "bench/vectoradd")+" --quiet --iterations 1 >/dev/null; sleep 1; done"))
+	h.await(sharers)
+	time.Sleep(2 * time.Second)
+	want := map[string]float64{"d1": 100.0 / 3, "d2": 200.0 / 3}
+	got := h.measure(measuring() / 2)
+	both := got["d1"] + got["d2"]
+	got["d1"], got["d2"] = 100*got["d1"]/both, 100*got["d2"]/both
+	if got["d3"] > 5 {
+		t.Errorf("the idle domain used %.1f %%", got["d3"])
+	}
+	checkShares(t, got, want, 1.5)
+}

@@ -1,0 +1,110 @@
+//go:build soak
+
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// soakTime is how long each test that only goes on and on does so.
+func soakTime(t *testing.T) time.Duration {
+	if s := os.Getenv("SOAKTIME"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			t.Fatalf("SOAKTIME: %v", err)
+		}
+		return d
+	}
+	return 10 * time.Minute
+}
+
+func TestSoakOrder(t *testing.T) {
+	h := startHost(t, oneDomain)
+	t.Logf("%s", succeed(t, h.guest("one", program(t, "order"), "1000000")))
+}
+
+// usage is what the daemon and its workers hold together.
+type usage struct{ rss, fds, segments int }
+
+func (u usage) String() string {
+	return fmt.Sprintf("%d KiB resident, %d descriptors, %d segments", u.rss/1024, u.fds, u.segments)
+}
+
+// held adds up the process and its children.
+func held(t *testing.T, daemon int) (u usage) {
+	t.Helper()
+	pids := []int{daemon}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, s := range stats {
+		text, err := os.ReadFile(s)
+		if err != nil {
+			continue
+		}
+		f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if f[1] == strconv.Itoa(daemon) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(s)))
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d/", pid)
+		if text, err := os.ReadFile(dir + "statm"); err == nil {
+			f := strings.Fields(string(text))
+			pages, _ := strconv.Atoi(f[1])
+			shared, _ := strconv.Atoi(f[2])
+			u.rss += (pages - shared) * os.Getpagesize()
+		}
+		fds, _ := os.ReadDir(dir + "fd")
+		u.fds += len(fds)
+		for _, fd := range fds {
+			if to, err := os.Readlink(dir + "fd/" + fd.Name()); err == nil && strings.Contains(to, "pegasus-segment") {
+				u.segments++
+			}
+		}
+	}
+	return u
+}
+
+// Sixteen processes of four threads go on for long; nothing is wrong, stuck or leaks.
+func TestSoakManyThreads(t *testing.T) {
+	h := startHost(t, oneDomain)
+	total := soakTime(t)
+	warm := min(2*time.Minute, total/5)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		manyThreads(t, h, 16, fmt.Sprint(total.Seconds()))
+	}()
+	time.Sleep(warm)
+	first, last := held(t, h.daemon.Process.Pid), usage{}
+	t.Logf("after %v: %v", warm, first)
+	for tick := time.NewTicker(10 * time.Second); ; {
+		select {
+		case <-done:
+			t.Logf("at the end: %v", last)
+			if last.rss > first.rss*101/100 || last.fds > first.fds*101/100 || last.segments > first.segments {
+				t.Errorf("grew from %v to %v", first, last)
+			}
+			return
+		case <-tick.C:
+			if u := held(t, h.daemon.Process.Pid); u.segments == first.segments {
+				last = u
+			}
+		}
+	}
+}
+
+// The share tests at their full length, again and again.
+func TestSoakShares(t *testing.T) {
+	for end := time.Now().Add(soakTime(t)); time.Now().Before(end); {
+		t.Run("shares", TestShares)
+		t.Run("set", TestSetCredits)
+	}
+}
