@@ -48,11 +48,11 @@ func (b *boxCopy) run(cancel *atomic.Bool) {
 // copyRow copies n bytes that lie together at both ends.
 func (p *plane) copyRow(to uint64, src *plane, from, n uint64, cancel *atomic.Bool) {
 	for n > copyStep && !cancel.Load() {
-		copy(p.mem[to:to+copyStep], src.mem[from:from+copyStep])
+		move(p.mem[to:to+copyStep], src.mem[from:from+copyStep])
 		to, from, n = to+copyStep, from+copyStep, n-copyStep
 	}
 	if n <= copyStep {
-		copy(p.mem[to:to+n], src.mem[from:from+n])
+		move(p.mem[to:to+n], src.mem[from:from+n])
 	}
 }
 
