@@ -21,16 +21,10 @@ func FutexWait(w *atomic.Uint32, old uint32, timeout time.Duration) {
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWait, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
-// futexDoze is FutexWait unseen by Go's scheduler: a signal or the timeout ends it.
-func futexDoze(w *atomic.Uint32, old uint32, timeout time.Duration) {
-	ts := unix.NsecToTimespec(int64(max(timeout, 0)))
-	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWait, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, 0)
-}
-
 // FutexWake wakes up to n sleepers on w.
 func FutexWake(w *atomic.Uint32, n int) {
 	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWake, uintptr(n), 0, 0, 0)
 }
 
-// yield lets other threads of this processor run, if there are any.
-func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+// Yield lets other threads of this processor run, if there are any.
+func Yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -138,18 +138,6 @@ func (h *Host) Park(timeout time.Duration) {
 	parked.Store(0)
 }
 
-// Doze is Park for a short time, and wakes several microseconds sooner: Go's
-// scheduler is not told, so whatever else runs on this processor, garbage
-// collection included, waits for at most timeout.
-func (h *Host) Doze(timeout time.Duration) {
-	parked := word32(h.mem, offPollerParked)
-	parked.Store(1)
-	if !h.Ready() {
-		futexDoze(parked, 1, timeout)
-	}
-	parked.Store(0)
-}
-
 // Unpark wakes the poller if it sleeps.
 func (h *Host) Unpark() {
 	parked := word32(h.mem, offPollerParked)

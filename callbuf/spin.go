@@ -28,7 +28,7 @@ func Spin(d time.Duration, ready func() bool) bool {
 			return false
 		}
 		if spent > greedy {
-			yield()
+			Yield()
 		}
 	}
 }

@@ -112,18 +112,17 @@ func (s *session) refuse(c cuda.Call) {
 }
 
 // idle waits for the next packet: looking for a short while, if there is a seat
-// for that; then asleep within reach, where waking takes a few microseconds; then
-// asleep, which costs nothing.
+// for that; then asleep, which costs nothing.
 func (s *session) idle() {
 	s.count()
+	if s.slept {
+		s.slept = false
+		callbuf.Yield() // who woke us is often on this very processor, and waits for it
+	}
 	if s.pollFor(pollSpin) {
 		return
 	}
-	for range dozes {
-		if s.host.Doze(dozeSlice); s.look() {
-			return
-		}
-	}
+	s.slept = true
 	if !s.ending.now.Load() {
 		s.host.Park(parkSlice)
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -37,8 +36,6 @@ func Main(c Config) int {
 		c.Log = os.Stderr
 	}
 	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
-	// One processor more than there are: the poller keeps its own while it dozes.
-	runtime.GOMAXPROCS(runtime.NumCPU() + 1)
 	conn, err := connOf(os.NewFile(3, "daemon"))
 	if err != nil {
 		fmt.Fprintln(c.Log, "worker: descriptor 3 is no socket of a daemon:", err)

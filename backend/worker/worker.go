@@ -51,9 +51,6 @@ const (
 	pollSpin = 50 * time.Microsecond
 	// replySpin is how long a guest thread may look at its reply slot.
 	replySpin = 50 * time.Microsecond
-	// dozes of dozeSlice each come before the poller's deep sleep.
-	dozes     = 8
-	dozeSlice = 250 * time.Microsecond
 	// parkSlice bounds the poller's sleeps, against lost wake-ups.
 	parkSlice = 500 * time.Millisecond
 	// maxObjects bounds the live objects of each kind in a guest process.
@@ -87,6 +84,7 @@ type session struct {
 	arrays      table[*array]
 	textures    table[*texture]
 	allocs      map[uint64]*guestContext // who holds the device memory at an address
+	slept       bool                     // since the poller last had nothing to do
 	behind      []held                   // packets taken from the ring while the gate held one back
 	behindBytes int                      // in their payloads
 	costs       costs

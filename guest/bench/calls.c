@@ -225,7 +225,7 @@ static void launch_and_wait(void)
 	CHECK(cuStreamSynchronize(stream));
 }
 
-/* Pauses after which the poller dozes, and sleeps deeply. */
+/* Pauses after which the poller sleeps, and its processor too, lightly or deeply. */
 enum { ShortPause = 1000000, LongPause = 5000000 };
 
 static void measure_calls(struct times echoed, struct times asked, const struct times woken[2])

@@ -53,14 +53,16 @@ static void publish(uint32_t index)
 	atomic_store_explicit(&slot_at(index)->seq, (uint64_t)index + 1, memory_order_release);
 }
 
-static void wake_poller(void)
+/* Wakes the poller if it sleeps, and says whether it had to. */
+static bool wake_poller(void)
 {
 	struct segment_header *h = process.header;
 	atomic_thread_fence(memory_order_seq_cst);
-	if (UNLIKELY(atomic_load_explicit(&h->pollerParked, memory_order_relaxed) != 0)) {
-		atomic_store_explicit(&h->pollerParked, 0, memory_order_relaxed);
-		futex_wake(&h->pollerParked, 1);
-	}
+	if (LIKELY(atomic_load_explicit(&h->pollerParked, memory_order_relaxed) == 0))
+		return false;
+	atomic_store_explicit(&h->pollerParked, 0, memory_order_relaxed);
+	futex_wake(&h->pollerParked, 1);
+	return true;
 }
 
 /* Appends bytes to the bodies of consecutive slots, from offset at of the packet's body on. */
@@ -80,7 +82,7 @@ static uint32_t put(uint32_t index, uint32_t at, const void *bytes, uint32_t len
 	return at;
 }
 
-static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint32_t tag)
+static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint32_t tag, bool *woke)
 {
 	uint32_t payload = p->fixedBytes + p->tailBytes;
 	if (payload > PACKET_PAYLOAD)
@@ -109,7 +111,7 @@ static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint
 	for (uint32_t i = 1; i < slots; i++)
 		publish(index + i);
 	publish(index);
-	wake_poller();
+	*woke = wake_poller();
 	return CUDA_SUCCESS;
 }
 
@@ -133,7 +135,8 @@ static CUresult may_send(const struct packet *p)
 CUresult ring_post(const struct packet *p)
 {
 	CUresult r = may_send(p);
-	return UNLIKELY(r != CUDA_SUCCESS) ? r : send(p, 0, 0, 0);
+	bool woke;
+	return UNLIKELY(r != CUDA_SUCCESS) ? r : send(p, 0, 0, 0, &woke);
 }
 
 /*
@@ -238,7 +241,7 @@ CUresult call_start(struct call *c, const struct packet *p)
 		return r;
 	c->old = slots.lastTag[c->slot];
 	c->tag = c->old + 1 == 0 ? 1 : c->old + 1;
-	r = send(p, PACKET_WANTS_REPLY, c->slot, c->tag);
+	r = send(p, PACKET_WANTS_REPLY, c->slot, c->tag, &c->woke);
 	if (UNLIKELY(r != CUDA_SUCCESS)) {
 		leave_slot(c);
 		return r;
@@ -299,6 +302,8 @@ static CUresult sleep_for(struct call *c, struct reply_slot *s)
 CUresult call_finish(struct call *c, void *reply, uint32_t replyBytes, uint32_t *got)
 {
 	struct reply_slot *s = &process.replies[c->slot];
+	if (UNLIKELY(c->woke) && !answered(s, c->tag))
+		sched_yield(); /* the poller often wakes on the processor of whoever woke it */
 	if (c->patient || !spin(s, c->tag)) {
 		CUresult r = sleep_for(c, s);
 		if (UNLIKELY(r != CUDA_SUCCESS))

@@ -22,6 +22,7 @@ struct packet {
 struct call {
 	uint32_t slot, tag, old;
 	bool own;      /* the thread's own slot */
+	bool woke;     /* the poller had to be woken */
 	bool patient;  /* sleep at once: nobody is in a hurry */
 	bool holding;  /* the thread has another call under way: rather fail with CUDA_ERROR_NOT_READY than wait for a slot */
 };

@@ -20,7 +20,8 @@ type Worker struct {
 	page   *Page
 	index  int
 	epoch  uint16
-	lock   int // the description whose lock says that we live
+	me     uint64 // owner word: of this epoch and process
+	lock   int    // the description whose lock says that we live
 	clock  func() int64
 	ticket [NumTokens]uint64
 }
@@ -43,9 +44,10 @@ func (p *Page) Register(clock func() int64) (*Worker, error) {
 			p.release(i, o) // whoever had the slot is dead
 		}
 		w := &Worker{page: p, index: i, epoch: ownerEpoch(s.owner.Load()), lock: fd, clock: clock}
+		w.me = ownerWord(w.epoch, os.Getpid())
 		s.memory.Store(uint64(w.epoch) << 48)
 		raise(&p.l.high, uint32(i+1))
-		s.owner.Store(w.word())
+		s.owner.Store(w.me)
 		return w, nil
 	}
 	unix.Close(fd)
@@ -59,14 +61,12 @@ func raise(v *atomic.Uint32, to uint32) {
 
 // Close gives the slot back with all that it reserved. No token may be held.
 func (w *Worker) Close() {
-	w.page.release(w.index, w.word())
+	w.page.release(w.index, w.me)
 	unix.Close(w.lock)
 }
 
 // Page is the page that the worker is registered in.
 func (w *Worker) Page() *Page { return w.page }
-
-func (w *Worker) word() uint64 { return ownerWord(w.epoch, os.Getpid()) }
 
 // Acquire waits for a token and returns when it was got. It returns false when
 // stop is set (Nudge makes it look at once), or when the page is damaged.
@@ -190,7 +190,7 @@ func (w *Worker) Unreserve(n uint64) { w.page.l.workers[w.index].memory.Add(-n) 
 func (w *Worker) TrySpin() bool {
 	for i := range w.page.l.seats {
 		s := &w.page.l.seat[i%maxSeats]
-		if s.Load() == 0 && s.CompareAndSwap(0, w.word()) {
+		if s.Load() == 0 && s.CompareAndSwap(0, w.me) {
 			return true
 		}
 	}
@@ -199,7 +199,7 @@ func (w *Worker) TrySpin() bool {
 
 // EndSpin gives one seat of this process back.
 func (w *Worker) EndSpin() {
-	mine := w.word()
+	mine := w.me
 	for i := range w.page.l.seats {
 		if w.page.l.seat[i%maxSeats].CompareAndSwap(mine, 0) {
 			return
