@@ -6,7 +6,7 @@
 
 #define PAGE 4096u
 #define STAGING_MOST (UINT64_C(64) << 20)
-#define STAGING_PIECE (UINT64_C(512) << 10)
+#define STAGING_PIECE (UINT64_C(256) << 10)
 
 /* A free piece of the arena; the list is in order of address, and neighbours are merged. */
 struct extent {

@@ -245,7 +245,7 @@ static struct transfer staged(const struct box *b, const struct piece *p, const 
 }
 
 /* After so many bytes a copy that is waited for looks back, so that it keeps to blocks that are in the caches. */
-#define STRIDE (UINT64_C(2) << 20)
+#define STRIDE (UINT64_C(1) << 20)
 
 static CUresult upload_piece(const struct place *place, const struct box *b, const struct piece *p, struct call *call)
 {
@@ -320,7 +320,7 @@ struct descent {
 
 /* Pieces on their way down, in order; as many as keep the worker busy while we empty one. */
 struct flight_down {
-	struct descent piece[4];
+	struct descent piece[3];
 	uint32_t first, count; /* those under way; indices are taken modulo the array */
 };
 
