@@ -114,78 +114,90 @@ func (s *session) CopyLinear(c cuda.Call, a cuda.CopyLinearArgs) (out cuda.CopyL
 	return out, s.copy(c, box{a.Length, 1, 1}, dst, src, a.Release, a.Data)
 }
 
+// transfer is what the end of a copy or fill has to know.
+type transfer struct {
+	call     cuda.Call
+	dst, src uint32 // kinds of its ends
+	bytes    uint64
+	release  uint32                    // release word of its source, or 0
+	inline   []byte                    // what came in the packet, which the poller uses again
+	reply    [cuda.MaxInlineReply]byte // what goes in the reply
+	into     []byte                    // the part of reply that does
+}
+
 // copy answers with Deferred if the copy was submitted. Whatever becomes of it,
 // the release word is set when its source is needed no more.
 func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data []byte) cuda.Result {
-	g, st, w, into, r := s.copyWork(c, b, dst, src, data)
-	if r != cuda.Success || w.Width == 0 {
+	g, st, r := s.stream(c)
+	if r != cuda.Success || b.width == 0 || b.height == 0 || b.depth == 0 {
 		s.host.Release(release)
 		return r
 	}
-	bytes := b.width * b.height * b.depth
-	inline := int64(len(data))
-	s.flow.inline.Add(inline)
-	r = s.submitGated(g, st, w, gate.Copy, s.costs.copy(dst.kind, src.kind, bytes), func(r cuda.Result, ns int64) {
-		s.flow.inline.Add(-inline)
+	sub := s.newSubmission(g)
+	t := &sub.transfer
+	t.call, t.dst, t.src, t.release = c, dst.kind, src.kind, release
+	if r = s.prepareCopy(g, t, b, dst, src, data); r != cuda.Success {
+		sub.recycle()
 		s.host.Release(release)
-		s.costs.copied(dst.kind, src.kind, bytes, ns)
-		s.copied(c, g, r, into)
-	})
+		return r
+	}
+	r = s.submitGated(sub, st, &s.copying, gate.Copy, s.costs.copy(t.dst, t.src, t.bytes))
 	if r != cuda.Success {
-		s.flow.inline.Add(-inline)
 		s.host.Release(release)
 		return r
 	}
-	if c.Reply {
+	return deferredIf(c.Reply)
+}
+
+// deferredIf is the result of a call that was submitted.
+func deferredIf(reply bool) cuda.Result {
+	if reply {
 		return cuda.Deferred
 	}
 	return cuda.Success
 }
 
-// copied ends a copy that was submitted.
-func (s *session) copied(c cuda.Call, g *guestContext, r cuda.Result, into []byte) {
+// transferred ends a copy or fill that was submitted.
+func (s *session) transferred(g *guestContext, t *transfer, r cuda.Result, ns int64) {
+	s.host.Release(t.release)
+	s.costs.copied(t.dst, t.src, t.bytes, ns)
 	switch {
-	case !c.Reply:
+	case !t.call.Reply:
 		g.fail(r)
 	case r != cuda.Success:
-		s.answer(c, g.report(r), nil)
+		s.answer(t.call, g.report(r), nil)
 	default:
-		s.answer(c, g.synced(r), into)
+		s.answer(t.call, g.synced(r), t.into)
 	}
 }
 
-// copyWork checks a copy. A copy of nothing comes back with no width.
-func (s *session) copyWork(c cuda.Call, b box, dst, src place, data []byte) (g *guestContext, st accel.Stream, w accel.Copy, into []byte, r cuda.Result) {
-	g, st, r = s.stream(c)
-	if r != cuda.Success {
-		return
-	}
-	if b.width == 0 || b.height == 0 || b.depth == 0 {
-		return
-	}
+// prepareCopy checks a copy of something and describes it to the device in s.copying.
+func (s *session) prepareCopy(g *guestContext, t *transfer, b box, dst, src place, data []byte) (r cuda.Result) {
 	m := checked{ok: true}
-	bytes := m.mul(m.mul(b.width, b.height), b.depth)
-	inline := dst.kind == cuda.EndInline
-	if !m.ok || inline && (src.kind == cuda.EndInline || !c.Reply || bytes > cuda.MaxInlineReply) {
-		r = cuda.ErrorInvalidValue
-		return
+	t.bytes = m.mul(m.mul(b.width, b.height), b.depth)
+	if !m.ok {
+		return cuda.ErrorInvalidValue
 	}
-	if inline {
-		into = make([]byte, cuda.MaxInlineReply)
-		dst.data = into
-		defer func() { into = into[:min(bytes, uint64(len(into)))] }()
+	if dst.kind == cuda.EndInline {
+		if src.kind == cuda.EndInline || !t.call.Reply || t.bytes > cuda.MaxInlineReply {
+			return cuda.ErrorInvalidValue
+		}
+		clear(t.reply[:]) // rows with gaps leave some of it as it is
+		dst.data, t.into = t.reply[:], t.reply[:t.bytes]
 	}
 	if src.kind == cuda.EndInline {
-		src.data = append([]byte(nil), data...) // the poller reuses the packet
+		t.inline = append(t.inline, data...)
+		s.flow.inline.Add(int64(len(t.inline))) // until recycle
+		src.data = t.inline
 	} else if len(data) != 0 {
-		r = cuda.ErrorInvalidValue
-		return
+		return cuda.ErrorInvalidValue
 	}
-	w = accel.Copy{Width: b.width, Height: b.height, Depth: b.depth}
+	w := &s.copying
+	*w = accel.Copy{Width: b.width, Height: b.height, Depth: b.depth}
 	if w.Dst, r = s.resolve(dst, b, g); r == cuda.Success {
 		w.Src, r = s.resolve(src, b, g)
 	}
-	return
+	return r
 }
 
 func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
@@ -207,14 +219,12 @@ func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	if !ok || !m.ok {
 		return cuda.ErrorInvalidValue
 	}
-	w := accel.Fill{Address: a.Dst, Width: a.Width, Height: a.Height, Pitch: p.pitch, Value: a.Value, ElementSize: a.ElementSize}
-	bytes := b.width * b.height
-	r = s.submitGated(g, st, w, gate.Copy, s.costs.copy(cuda.EndDevice, cuda.EndDevice, bytes), func(r cuda.Result, ns int64) {
-		s.costs.copied(cuda.EndDevice, cuda.EndDevice, bytes, ns)
-		s.copied(c, g, r, nil)
-	})
-	if r == cuda.Success && c.Reply {
-		return cuda.Deferred
+	sub := s.newSubmission(g)
+	t := &sub.transfer
+	t.call, t.dst, t.src, t.bytes = c, cuda.EndDevice, cuda.EndDevice, b.width*b.height
+	s.filling = accel.Fill{Address: a.Dst, Width: a.Width, Height: a.Height, Pitch: p.pitch, Value: a.Value, ElementSize: a.ElementSize}
+	if r = s.submitGated(sub, st, &s.filling, gate.Copy, s.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
+		return r
 	}
-	return r
+	return deferredIf(c.Reply)
 }

@@ -284,13 +284,18 @@ func (c *fakeContext) Submit(st accel.Stream, w accel.Work, done accel.Done) cud
 	if r := c.Err(); r != cuda.Success {
 		return r
 	}
-	if p, ok := w.(*accel.Launch); ok {
+	switch p := w.(type) { // what is pointed to is the caller's again after Submit
+	case *accel.Launch:
 		l := *p
 		if l.Grid[0] == 0 {
 			return cuda.ErrorInvalidValue
 		}
 		l.Params = append([]byte(nil), l.Params...)
 		w = l
+	case *accel.Copy:
+		w = *p
+	case *accel.Fill:
+		w = *p
 	}
 	if r, ok := w.(accel.Record); ok {
 		e := r.Event.(*fakeEvent)

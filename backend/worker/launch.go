@@ -42,10 +42,9 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 			predicted = ns
 		}
 	}
-	return s.submitGated(g, st, w, gate.Compute, predicted, func(r cuda.Result, ns int64) {
-		cost.learn(blocks, ns)
-		g.fail(r)
-	})
+	sub := s.newSubmission(g)
+	sub.cost, sub.blocks = cost, blocks
+	return s.submitGated(sub, st, w, gate.Compute, predicted)
 }
 
 // blockCount is the size of a grid; a grid too large for the number is refused
@@ -54,19 +53,20 @@ func blockCount(grid [3]uint32) uint64 {
 	return uint64(grid[0]) * uint64(grid[1]&0xffff) * uint64(grid[2]&0xffff)
 }
 
-// submitGated waits for the gate and gives work to the device. If it returns
-// Success, done will be called once, with the nanoseconds that an engine was held.
-func (s *session) submitGated(g *guestContext, st accel.Stream, w accel.Work, class gate.Class, predicted int64, done func(cuda.Result, int64)) cuda.Result {
+// submitGated waits for the gate and gives work to the device. It takes b over.
+func (s *session) submitGated(b *submission, st accel.Stream, w accel.Work, class gate.Class, predicted int64) cuda.Result {
 	s.begin()
 	t, err := s.admit(class, predicted)
 	if err != nil {
+		b.recycle()
 		s.ended()
 		return cuda.ErrorDeinitialized // nobody is left to hear it
 	}
-	sub := newSubmission()
-	sub.s, sub.ticket, sub.done = s, t, done
-	r := g.ctx.Submit(st, w, sub.ended)
+	g := b.g
+	b.ticket = t
+	r := g.ctx.Submit(st, w, b.ended)
 	if r != cuda.Success {
+		b.recycle()
 		s.ended()
 		s.gate.Finish(t, accel.Usage{Class: accel.NumClasses})
 		return g.report(r)
@@ -74,32 +74,50 @@ func (s *session) submitGated(g *guestContext, st accel.Stream, w accel.Work, cl
 	return cuda.Success
 }
 
-// submission is work that was given to the device. They are used again, since a
-// guest may submit hundreds of thousands a second.
+// submission is work that is given to the device, and what is to be done when it
+// ends. They are used again, since a guest may submit hundreds of thousands a second.
 type submission struct {
 	s      *session
+	g      *guestContext
 	ticket gate.Ticket
-	done   func(cuda.Result, int64)
 	ended  accel.Done // end of this submission
+
+	cost   *kernelCost // of a kernel; nil for a copy or fill
+	blocks uint64
+
+	transfer transfer // of a copy or fill
 }
 
 var submissions sync.Pool
 
-func newSubmission() *submission {
+func (s *session) newSubmission(g *guestContext) *submission {
 	b, _ := submissions.Get().(*submission)
 	if b == nil {
 		b = new(submission)
 		b.ended = b.end
 	}
+	b.s, b.g = s, g
 	return b
+}
+
+func (b *submission) recycle() {
+	t := &b.transfer
+	b.s.flow.inline.Add(-int64(len(t.inline)))
+	t.inline, t.into, t.release = t.inline[:0], nil, 0
+	b.s, b.g, b.cost = nil, nil, nil
+	submissions.Put(b)
 }
 
 func (b *submission) end(r cuda.Result, u accel.Usage) {
 	s := b.s
 	s.gate.Finish(b.ticket, u)
-	b.done(r, max(u.End-u.Start, 0))
-	b.s, b.done = nil, nil
-	submissions.Put(b)
+	if ns := max(u.End-u.Start, 0); b.cost != nil {
+		b.cost.learn(b.blocks, ns)
+		b.g.fail(r)
+	} else {
+		s.transferred(b.g, &b.transfer, r, ns)
+	}
+	b.recycle()
 	s.ended()
 }
 

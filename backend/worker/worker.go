@@ -90,7 +90,10 @@ type session struct {
 	costs       costs
 	uncounted   uint64 // calls served that the gate page does not count yet
 
-	launch accel.Launch // the one being submitted
+	// What is being submitted.
+	launch  accel.Launch
+	copying accel.Copy
+	filling accel.Fill
 
 	guestSpins bool
 	reply      [callbuf.MaxReplyData]byte

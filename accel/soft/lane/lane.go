@@ -161,8 +161,20 @@ func (k *Kernel) Run(l *Launch) *Fault {
 	if f := k.check(l); f != nil {
 		return f
 	}
-	r := &run{launch: l, total: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
-	cores := int(min(uint64(max(l.Cores, 1)), r.total))
+	r := runs.Get().(*run)
+	*r = run{launch: l, total: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
+	if fault := k.runOn(r, int(min(uint64(max(l.Cores, 1)), r.total))); fault != nil {
+		return fault
+	}
+	r.launch = nil
+	runs.Put(r)
+	return nil
+}
+
+// runs are used again: a launch may be brief.
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+func (k *Kernel) runOn(r *run, cores int) *Fault {
 	if cores == 1 {
 		k.work(r)
 		return r.fault
