@@ -337,18 +337,25 @@ func FuzzHost(f *testing.F) {
 	f.Add([]byte{0, 200, 1, 7, 2, 0, 1, 255, 0, 3, 2, 2})
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		h, g, mem := pair(t, small())
-		full := errors.New("full")
-		tail := word32(mem, offTail)
+		head, tail := word32(mem, offHead), word32(mem, offTail)
 		seed := rand.New(rand.NewPCG(9, uint64(len(steps))))
 		var p Packet
-		dead, sending := false, true
+		dead := false
 		for ; len(steps) >= 2; steps = steps[2:] {
 			arg := steps[1]
 			switch steps[0] % 4 {
 			case 0:
-				if sending && tail.Load()-h.next+70 < h.l.RingSlots {
-					err := g.Send(Header{Op: uint16(arg), Flags: uint16(arg & 1), ReplySlot: uint16(arg % 8), ReplyTag: 1}, make([]byte, int(arg)*20), func() error { return full })
-					sending = err == nil // a spoilt head makes every further Send wait
+				if tail.Load()-h.next > h.l.RingSlots { // spoilt: send where the host looks
+					tail.Store(h.next)
+				}
+				head.Store(h.next) // or Send would wait for a head that was spoilt
+				n := min(int(arg)*20, MaxPayload)
+				if tail.Load()-h.next+slotsFor(n) > h.l.RingSlots {
+					continue // no room
+				}
+				err := g.Send(Header{Op: uint16(arg), Flags: uint16(arg & 1), ReplySlot: uint16(arg % 8), ReplyTag: 1}, make([]byte, n), nil)
+				if err != nil {
+					t.Fatal(err)
 				}
 			case 1: // anywhere in header, ring and reply slots
 				at := seed.IntN(int(h.l.EventOffset))

@@ -192,3 +192,25 @@ func TestIdleTimeGoesToTheOthers(t *testing.T) {
 	}
 	checkShares(t, got, want, 1.5)
 }
+
+// A domain cannot have more than its share by queueing more than may be in
+// flight: behind a callback that does not return, or in kernels so long that the
+// limit is lifted for what may wait behind them.
+func TestHoarding(t *testing.T) {
+	hoard := program(t, "hoard")
+	for _, c := range []struct{ how, steps string }{{"callback", "1000000"}, {"long", "10000000"}} {
+		t.Run(c.how, func(t *testing.T) {
+			decent := sharer{"decent", 256, 2}
+			h := startHost(t, shareConfig("accc", "production", []sharer{decent, {name: "greedy", credits: 256}}))
+			h.run(decent)
+			background(t, h.guest("greedy", hoard, c.how, c.steps))
+			h.await([]sharer{decent, {name: "greedy"}})
+			time.Sleep(3 * time.Second)
+			if got := h.measure(measuring() / 2); got["decent"] < 42 {
+				t.Errorf("the other domain is left %.1f %%, want about 50", got["decent"])
+			} else {
+				t.Logf("the other domain has %.1f %%", got["decent"])
+			}
+		})
+	}
+}

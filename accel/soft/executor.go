@@ -18,7 +18,8 @@ type executor struct {
 	cancel atomic.Bool // ends what is being executed
 	timely atomic.Bool // false: the watchdog has set cancel
 
-	kernelRun run // of the kernel that is being executed
+	stopped   func() bool // what is being executed is wanted no more
+	kernelRun run         // of the kernel that is being executed
 
 	// guarded by d.mu
 	urgent, queue nodeQueue
@@ -29,6 +30,7 @@ type executor struct {
 func newExecutor(d *Device, k engine.Token) *executor {
 	e := &executor{dev: d, token: k}
 	e.work.L = &d.mu
+	e.stopped = func() bool { return e.cancel.Load() || d.closing.Load() || d.aborted.Load() }
 	return e
 }
 
@@ -129,6 +131,9 @@ func (e *executor) execute(n *node) (cuda.Result, accel.Usage) {
 	u := accel.Usage{Class: n.class}
 	if r := n.ctx.Err(); r != cuda.Success {
 		return r, u
+	}
+	if turn := e.dev.config.Turn; turn != nil {
+		turn(n.class, e.stopped)
 	}
 	since, ok := e.dev.worker.Acquire(e.token, &e.dev.closing)
 	if !ok {

@@ -57,6 +57,10 @@ type Config struct {
 	// is given back (delta < 0; the answer is ignored). nil allows everything.
 	Quota func(delta int64) bool
 
+	// Turn is called before an engine is taken for queued work; it may wait, until
+	// stop says that there is nothing to wait for any more. nil never waits.
+	Turn func(c accel.Class, stop func() bool)
+
 	Clock  func() int64 // CLOCK_MONOTONIC, ns; nil for engine.Now
 	Stdout io.Writer    // what kernels print; nil discards it
 	Log    *slog.Logger // one line per fault; nil for none

@@ -21,7 +21,8 @@
 //	  0x040 the lease, written by the daemon only: generation (futex word, one
 //	        more at every change), terms (class bits, kind bits), deadline,
 //	        alive until, in-flight limit
-//	  0x080 what is left of the lease, taken by workers: budget, requests
+//	  0x080 what is left of the lease, taken by workers: budget, requests; what
+//	        was used since it ended: overrun
 //	  0x0c0 memory: lock, device and host memory used, and their quotas
 //	  0x100 waiting: released (futex word), limit waiters, drain watch
 //	256 slots of 1024 bytes, one per worker, each written by its worker alone
@@ -37,7 +38,12 @@
 // Work in flight is bounded per class and aVCPU by its predicted time, since
 // accelerators do not preempt; one request is always allowed. The bound is looked
 // at, not locked: workers that submit at the same instant may exceed it by one
-// request each.
+// request each. Nor can it hold for everything: what is in flight may be waiting
+// for a callback of the guest, or for a copy that comes later in the ring, so
+// requests beyond the limit are let in when nothing ends. Lest a domain pile up
+// work that way, which runs on when its gate is closed, devices that can ask
+// again before they execute (Member.AwaitTurn): after a gate has closed, no more
+// is begun once as much was used as may be in flight.
 package gate
 
 import (

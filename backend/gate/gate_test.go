@@ -238,6 +238,53 @@ func TestAcquireAtTheLimit(t *testing.T) {
 	}
 }
 
+// What is in flight when the gate closes runs on within the limit; the rest
+// waits for the next lease.
+func TestAwaitTurn(t *testing.T) {
+	p, _, m := fixture(t)
+	p.SetInFlightLimit(1000)
+	p.Grant(always)
+	tickets := []Ticket{try(t, m, Compute, 600, Admitted)}
+	for range 3 { // in spite of the limit
+		ticket, v := m.Try(Compute, 600, true)
+		if v != Admitted {
+			t.Fatal(v)
+		}
+		tickets = append(tickets, ticket)
+	}
+	run := func(stop func() bool) (ended chan struct{}) {
+		ended = make(chan struct{})
+		ticket := tickets[0]
+		tickets = tickets[1:]
+		go func() {
+			defer close(ended)
+			m.AwaitTurn(Compute, stop)
+			m.Finish(ticket, usage(accel.Compute, 600))
+		}()
+		return ended
+	}
+	never := func() bool { return false }
+	p.Revoke()
+	<-run(never)
+	<-run(never)
+	third := run(never)
+	select {
+	case <-third:
+		t.Fatal("1200 ns were used, the limit is 1000, and more runs")
+	case <-time.After(30 * time.Millisecond):
+	}
+	p.Grant(Terms{Classes: CopyOnly, Until: Forever})
+	select {
+	case <-third:
+		t.Fatal("a lease for copies let a kernel run")
+	case <-time.After(30 * time.Millisecond):
+	}
+	p.Grant(Terms{Classes: ComputeOnly, Until: Now()})
+	<-third // however brief, a lease begins the count anew
+	p.at.overrun[Compute].Store(1000)
+	<-run(func() bool { return true })
+}
+
 func TestStop(t *testing.T) {
 	_, b, m := fixture(t)
 	rung := b.Rung()

@@ -13,7 +13,7 @@ import (
 
 const (
 	pageMagic   = 0x0031_5445_4147_4550 // "PEGATE1\0"
-	pageVersion = 1
+	pageVersion = 2
 	headerBytes = 4096
 	slotBytes   = 1024
 	pageBytes   = headerBytes + Slots*slotBytes
@@ -45,7 +45,8 @@ type header struct {
 
 	budget   atomic.Int64
 	requests atomic.Int64
-	_        [48]byte
+	overrun  [NumClasses]atomic.Int64 // ns that engines were held by work that ended while the gate was closed
+	_        [32]byte
 
 	lock        atomic.Uint32 // 0, or 1 + the slot that changes the fields below; futex word
 	lockWaiters atomic.Uint32

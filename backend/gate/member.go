@@ -59,11 +59,9 @@ const limitPatience = 50 * time.Millisecond
 func (m *Member) Try(c Class, predicted int64, unbounded bool) (t Ticket, v Verdict) {
 	h := &m.page.at.header
 	t = Ticket{class: c, generation: h.generation.Load(), predicted: max(predicted, 1)}
-	terms := h.terms.Load()
 	now := Now()
-	if lost(h.aliveUntil.Load(), now) {
-		terms = uint32(AllClasses)
-	} else if !Classes(terms).Has(c) || now >= h.deadline.Load() {
+	terms, open := h.open(c, now)
+	if !open {
 		return t, Closed
 	}
 	if limit := h.inFlightLimit.Load(); limit > 0 && !unbounded && !m.page.at.fits(c, t.predicted, limit) {
@@ -83,6 +81,15 @@ func (m *Member) Try(c Class, predicted int64, unbounded bool) (t Ticket, v Verd
 	m.slot.inFlight[c].Add(t.predicted)
 	m.slot.requests[c].Add(1)
 	return t, Admitted
+}
+
+// open says whether the gate is open for a class, and under which terms.
+func (h *header) open(c Class, now int64) (terms uint32, open bool) {
+	terms = h.terms.Load()
+	if lost(h.aliveUntil.Load(), now) {
+		return uint32(AllClasses), true
+	}
+	return terms, Classes(terms).Has(c) && now < h.deadline.Load()
 }
 
 // lost says whether the daemon has been silent for longer than it promised.
@@ -189,6 +196,27 @@ func (m *Member) waitEnded(c Class, predicted int64, slice time.Duration) (enoug
 	return false
 }
 
+// turnSlice bounds each sleep of AwaitTurn, which nobody wakes for its stop.
+const turnSlice = 10 * time.Millisecond
+
+// AwaitTurn is called before admitted work of a class holds an engine, by any
+// goroutine. While the gate is open it returns at once. When it has closed, what
+// was in flight may still run for as long as the in-flight limit; the rest waits
+// for the next lease. It returns early after Stop and when stop says so.
+func (m *Member) AwaitTurn(c Class, stop func() bool) {
+	h := &m.page.at.header
+	for {
+		generation := h.generation.Load()
+		if _, open := h.open(c, Now()); open {
+			return
+		}
+		if limit := h.inFlightLimit.Load(); limit == 0 || h.overrun[c].Load() < limit || m.stop.Load() || stop() {
+			return
+		}
+		m.waitOpen(generation, turnSlice)
+	}
+}
+
 // Finish ends a request: u says what it used. It returns what was reserved for
 // it and wakes whoever waits for room.
 func (m *Member) Finish(t Ticket, u accel.Usage) {
@@ -199,6 +227,9 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 		s.ended[u.Class].Add(1)
 	}
 	h := &m.page.at.header
+	if _, open := h.open(t.class, Now()); !open {
+		h.overrun[t.class].Add(measured)
+	}
 	if t.budget && h.generation.Load() == t.generation {
 		h.budget.Add(t.predicted - measured)
 	}

@@ -109,11 +109,16 @@ func (p *Page) Grant(t Terms) {
 	h.deadline.Store(t.Until)
 	h.budget.Store(t.Budget)
 	h.requests.Store(t.Requests)
+	for c := range NumClasses {
+		if t.Classes.Has(c) {
+			h.overrun[c].Store(0)
+		}
+	}
 	h.terms.Store(terms)
 	p.changed()
 }
 
-// Revoke closes the gate. What was submitted runs to its end.
+// Revoke closes the gate. What was submitted runs to its end, if it is not too much: see Member.AwaitTurn.
 func (p *Page) Revoke() {
 	p.at.terms.Store(0)
 	p.changed()

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/accel"
 	"pegasus/callbuf"
 	"pegasus/cuda"
 )
@@ -26,6 +27,9 @@ type Place struct {
 	// Quota is to be asked before device memory is taken (delta > 0), and told
 	// when it is given back.
 	Quota func(delta int64) bool
+	// Turn is to be called before an engine is held for work of a class, by a
+	// device that can wait at that point. stop ends the wait; it may be called from Turn only.
+	Turn func(c accel.Class, stop func() bool)
 	// Output is where what kernels print may go.
 	Output io.Writer
 	// OnTimeout is to be called when a kernel runs for too long, before it ends.

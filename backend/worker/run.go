@@ -219,6 +219,7 @@ func (w *worker) open() (*session, error) {
 	}
 	s := newSession(w.host, w.member, w.log)
 	place.Quota = w.quota
+	place.Turn = w.turn
 	place.Output = w.output
 	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
 	var d accel.Device
@@ -237,6 +238,16 @@ func (w *worker) open() (*session, error) {
 	s.use(d)
 	ok := last.Device != callbuf.NoWindow
 	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
+}
+
+func (w *worker) turn(c accel.Class, stop func() bool) { w.member.AwaitTurn(gateClass(c), stop) }
+
+// gateClass is the class whose gate work of an engine passes.
+func gateClass(c accel.Class) gate.Class {
+	if c == accel.Compute {
+		return gate.Compute
+	}
+	return gate.Copy
 }
 
 func (w *worker) quota(delta int64) bool {

@@ -1,0 +1,51 @@
+/*
+ * Tries to have more of the accelerator than its share.
+ *
+ *	hoard callback STEPS   queues kernels while a callback of another stream does not return
+ *	hoard long STEPS       queues long kernels
+ */
+#include "check.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* spin: so many steps. */
+static const char spin_ptx[] =
+	".version 6.0\n.target sm_50\n.address_size 64\n"
+	".visible .entry spin(.param .u32 steps)\n{\n"
+	"	.reg .u32 %n;\n	.reg .pred %p;\n"
+	"	ld.param.u32 %n, [steps];\n"
+	"again:\n	sub.u32 %n, %n, 1;\n	setp.ne.u32 %p, %n, 0;\n	@%p bra again;\n	ret;\n}\n";
+
+static void for_ever(void *unused)
+{
+	(void)unused;
+	for (;;)
+		pause();
+}
+
+int main(int argc, char **argv)
+{
+	CUdevice device;
+	CUcontext context;
+	CUmodule module;
+	CUfunction spin;
+	CUstream stream, held;
+	unsigned steps = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 0;
+	void *args[] = { &steps };
+
+	CHECK(cuInit(0));
+	CHECK(cuDeviceGet(&device, 0));
+	CHECK(cuCtxCreate(&context, 0, device));
+	CHECK(cuModuleLoadData(&module, spin_ptx));
+	CHECK(cuModuleGetFunction(&spin, module, "spin"));
+	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CHECK(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+	if (strcmp(argv[1], "callback") == 0)
+		CHECK(cuLaunchHostFunc(held, for_ever, NULL));
+	for (;;) {
+		for (int i = 0; i < 2000; i++)
+			CHECK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
+		CHECK(cuStreamSynchronize(stream));
+	}
+}
