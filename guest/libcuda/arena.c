@@ -7,6 +7,7 @@
 #define PAGE 4096u
 #define STAGING_MOST (UINT64_C(64) << 20)
 #define STAGING_PIECE (UINT64_C(256) << 10)
+#define STAGING_WHOLE (UINT64_C(512) << 10)
 
 /* A free piece of the arena; the list is in order of address, and neighbours are merged. */
 struct extent {
@@ -34,11 +35,14 @@ static uint64_t staging_budget(void)
 	return quarter < STAGING_MOST ? quarter & ~(uint64_t)(PAGE - 1) : STAGING_MOST;
 }
 
-/* Small enough that it is still in the caches when the worker comes to it, large enough that the work per piece does not show. */
-uint64_t staging_limit(void)
+/*
+ * Small enough that it is still in the caches when the worker comes to it, large enough that the work per piece
+ * does not show, of which a change of processes is the most where the worker cannot run beside us.
+ */
+uint64_t staging_limit(bool beside)
 {
-	uint64_t part = (staging_budget() / 16) & ~(uint64_t)(PAGE - 1);
-	return part < STAGING_PIECE ? part : STAGING_PIECE;
+	uint64_t part = (staging_budget() / 16) & ~(uint64_t)(PAGE - 1), most = beside ? STAGING_PIECE : STAGING_WHOLE;
+	return part < most ? part : most;
 }
 
 static void forget_list(struct extent **list)

@@ -29,8 +29,8 @@ bool staging_try(uint64_t bytes, struct staging *s);
 void staging_pass(const struct staging *s);
 /* The block is free now. */
 void staging_give(const struct staging *s);
-/* The most that one block should have. */
-uint64_t staging_limit(void);
+/* The most that one block should have; beside: the worker runs on a processor of its own. */
+uint64_t staging_limit(bool beside);
 
 /*
  * A block for one exchange with the host, of any size: of arena memory, or, when the program has pinned
