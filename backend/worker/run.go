@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -36,6 +37,7 @@ func Main(c Config) int {
 		c.Log = os.Stderr
 	}
 	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
+	debug.SetGCPercent(25)         // there are many workers, each with little that lives: a heap of 1 MiB, not 4
 	conn, err := connOf(os.NewFile(3, "daemon"))
 	if err != nil {
 		fmt.Fprintln(c.Log, "worker: descriptor 3 is no socket of a daemon:", err)
