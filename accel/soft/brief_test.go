@@ -11,10 +11,14 @@ type loneCode struct{ goCode }
 
 func (loneCode) independent() bool { return true }
 
-// learn makes the device expect that launches of the module's kernel take so long.
+// learn makes the device expect that launches of the module's kernel take about
+// so long, however long they took: it moves the mean until that moves no more.
 func learn(d *Device, m *Module, ns int64) {
 	w := launchOf(m)
-	d.history.learn(&launch{function: &m.functions[0], grid: w.Grid, block: w.Block}, ns)
+	for before := int64(-1); before != d.Predict(w); {
+		before = d.Predict(w)
+		d.history.learn(&launch{function: &m.functions[0], grid: w.Grid, block: w.Block}, ns)
+	}
 }
 
 // A launch that is known to be brief has ended when Submit returns.
