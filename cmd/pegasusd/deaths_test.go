@@ -67,7 +67,10 @@ func TestDaemonKilled(t *testing.T) {
 	if err := h.call(control.MethodSet, control.SetParams{Domain: "a", Settings: map[string]string{"credits": "777"}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * 250 * time.Millisecond) // the state is written down four times a second
+	h.eventually("it is written down", func() bool {
+		state, err := os.ReadFile(filepath.Join(h.dir, "state.json"))
+		return err == nil && strings.Contains(string(state), `"777"`)
+	})
 	before := h.domain("a")
 	h.crash()
 	for _, g := range []*guest{a1, a2, b} {
@@ -132,8 +135,12 @@ func TestPrivateDaemonTakesWorkersAlong(t *testing.T) {
 }
 
 func TestPrivateDaemonEndsAfterTheLastGuest(t *testing.T) {
-	h := newHost(t, twoDomains, "--private", "--linger", "2s")
-	g := h.guest("a")
+	h := prepareHost(t, twoDomains, "--private", "--linger", "2s")
+	g := h.knock("a") // it waits for the daemon, which would not wait long for it
+	h.start()
+	if said := g.hear(); !strings.HasPrefix(said, "worker ") {
+		t.Fatalf("the guest says %q", said)
+	}
 	g.must("ping")
 	g.kill()
 	done := make(chan struct{})

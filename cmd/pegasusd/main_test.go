@@ -44,6 +44,14 @@ type host struct {
 
 func newHost(t *testing.T, config string, args ...string) *host {
 	t.Helper()
+	h := prepareHost(t, config, args...)
+	h.start()
+	return h
+}
+
+// prepareHost is newHost without the daemon started.
+func prepareHost(t *testing.T, config string, args ...string) *host {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "pg") // short: socket paths are at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +67,6 @@ func newHost(t *testing.T, config string, args ...string) *host {
 		}
 		os.RemoveAll(dir)
 	})
-	h.start()
 	return h
 }
 
