@@ -172,6 +172,33 @@ func TestSetCredits(t *testing.T) {
 	checkShares(t, h.measure(3*time.Second), map[string]float64{"d1": 75, "d2": 25}, 3)
 }
 
+// Policies and credits that change while programs run show at once, also
+// between domains of several processes.
+func TestSwitches(t *testing.T) {
+	sharers := []sharer{{"d1", 256, 1}, {"d2", 512, 1}, {"d3", 1024, 1}}
+	h := startHost(t, shareConfig("none", "production", sharers))
+	for _, s := range sharers {
+		h.run(s)
+		h.run(s)
+	}
+	h.await(sharers)
+	expect := func(want map[string]float64) {
+		t.Helper()
+		time.Sleep(300 * time.Millisecond) // a turn takes 210 ms
+		checkShares(t, h.measure(4*time.Second), want, 6)
+	}
+	h.pegasus("policy", "accc", "--mode", "production")
+	expect(proportional(sharers))
+	h.pegasus("policy", "rr")
+	expect(equal(sharers))
+	h.pegasus("policy", "accc", "--mode", "paper")
+	expect(proportional(sharers))
+	h.pegasus("policy", "accc", "--mode", "production")
+	h.pegasus("set", "d1", "credits=1024")
+	sharers[0].credits = 1024
+	expect(proportional(sharers))
+}
+
 // What an idle domain leaves goes to the others, in proportion.
 func TestIdleTimeGoesToTheOthers(t *testing.T) {
 	sharers := []sharer{{"d1", 256, 3}, {"d2", 512, 3}, {"d3", 1024, 3}}
