@@ -121,12 +121,14 @@ tidy:
 generate: deps ## write the generated files anew
 	$(GO) generate ./...
 
-stale: generated = git ls-files -co --exclude-standard '*zz_*' | sort | xargs sha256sum
+# Whatever generating changes or adds was stale, or missing.
+stale: files = find . \( -path ./$(BUILD) -o -path ./.git \) -prune -o -type f -exec sha256sum {} + | sort -k 2
 stale:
 	@mkdir -p $(BUILD)
-	@$(generated) >$(BUILD)/generated.before
+	@$(files) >$(BUILD)/files.before
+	@grep -q '/zz_' $(BUILD)/files.before || { echo 'There are no generated files.'; exit 1; }
 	$(GO) generate ./...
-	@$(generated) | diff $(BUILD)/generated.before - || { echo 'These files were stale. They are written anew: look at them and commit.'; exit 1; }
+	@$(files) | diff $(BUILD)/files.before - || { echo 'These files were stale. They are written anew: look at them and commit.'; exit 1; }
 
 PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test$$')
 
