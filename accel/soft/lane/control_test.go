@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,7 @@ func entry(body string) []byte {
 	return []byte(`.version 7.0
 .target sm_75
 .address_size 64
-.global .align 4 .u32 lock;
+.global .align 4 .u32 lock, lock2;
 .visible .entry k(.param .u64 out, .param .u32 n)
 {
 .reg .pred %p<8>; .reg .b32 %r<32>; .reg .b64 %a<16>; .reg .b64 %o; .reg .b32 %t; .reg .f32 %f<8>;
@@ -102,6 +103,89 @@ again:	atom.global.cas.b32 %r1, [%a2], 0, 1;
 	if out.word(0) != 120 {
 		t.Fatalf("%d threads had the lock, want 120", out.word(0))
 	}
+}
+
+// critical is a spin lock, taken and given back: what is inside adds n to a
+// counter that nothing else protects.
+func critical(label, lock, counter string, n int, inside string) string {
+	return fmt.Sprintf(`
+%[1]s:	atom.global.cas.b32 %%r1, [%[2]s], 0, 1; setp.ne.u32 %%p1, %%r1, 0; @%%p1 bra %[1]s;
+	%[5]s
+	ld.volatile.global.u32 %%r2, [%%o+%[3]s]; add.u32 %%r2, %%r2, %[4]d; st.volatile.global.u32 [%%o+%[3]s], %%r2;
+	membar.gl; atom.global.exch.b32 %%r1, [%[2]s], 0;`, label, lock, counter, n, inside)
+}
+
+// Locks taken in several places: whoever holds one waits at a join while
+// threads spin in more than one loop, so that none of them is ever the only
+// one that can go on.
+func TestSpinLocksInSeveralPlaces(t *testing.T) {
+	three := func(a, b, c string) string {
+		return `
+	rem.u32 %r3, %t, 3; setp.eq.u32 %p2, %r3, 1; @%p2 bra one; setp.eq.u32 %p2, %r3, 2; @%p2 bra two;` +
+			a + "bra.uni end;\none:" + b + "bra.uni end;\ntwo:" + c + "\nend:"
+	}
+	lock := func(label string, n int) string { return critical(label, "lock", "0", n, "") }
+	for _, c := range []struct {
+		name, body string
+		want       [2]uint32 // with 96 threads a block
+	}{
+		{"two", "and.b32 %r3, %t, 1; setp.ne.u32 %p2, %r3, 0; @%p2 bra odd;" + lock("A", 2) + "bra.uni end;\nodd:" + lock("B", 1) + "\nend:", [2]uint32{144, 0}},
+		{"three", three(lock("A", 1), lock("B", 2), lock("C", 3)), [2]uint32{192, 0}},
+		{"nested", three(
+			critical("A", "lock", "0", 1, critical("AA", "lock2", "4", 1, "")),
+			critical("B", "lock", "0", 2, critical("BB", "lock2", "4", 2, "")),
+			critical("C", "lock2", "4", 3, "")), [2]uint32{96, 192}},
+		{"in a loop", "mov.u32 %r4, 0;\nagain:" + three(lock("A", 1), lock("B", 2), lock("C", 3)) +
+			"add.u32 %r4, %r4, 1; setp.le.u32 %p3, %r4, %r3; @%p3 bra again;", [2]uint32{32*1*1 + 32*2*2 + 32*3*3, 0}},
+		{"with barriers", "mov.u32 %r4, 0;\nagain:" + three(lock("A", 1), lock("B", 2), lock("C", 3)) +
+			"bar.sync 0; add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 5; @%p3 bra again;", [2]uint32{5 * 192, 0}},
+		// Who waits for the flag polls it under the lock, and is awaited by the one who waits for them to see it.
+		{"polled under a lock", `
+	setp.ge.u32 %p2, %t, 2; @%p2 bra poll;
+	setp.eq.u32 %p3, %t, 0; @%p3 bra set;
+seen:	ld.volatile.global.u32 %r3, [%o+4]; setp.lt.u32 %p3, %r3, 94; @%p3 bra seen;
+set:	mov.u32 %r3, 1; st.volatile.shared.u32 [s], %r3; bra.uni end;
+poll:	` + critical("A", "lock", "0", 0, "ld.volatile.shared.u32 %r5, [s];") + `
+	setp.eq.u32 %p3, %r5, 0; @%p3 bra poll;
+	atom.global.add.u32 %r6, [%o+4], 1;
+end:`, [2]uint32{0, 94}},
+		{"polled by adding nothing", `
+	setp.ge.u32 %p2, %t, 64; @%p2 bra poll;
+	setp.lt.u32 %p3, %t, 32; @%p3 bra set;
+seen:	atom.global.add.u32 %r3, [%o+4], 0; setp.lt.u32 %p3, %r3, 32; @%p3 bra seen;
+set:	atom.shared.or.b32 %r3, [s], 1; bra.uni end;
+poll:	atom.shared.or.b32 %r3, [s], 0; setp.eq.u32 %p3, %r3, 0; @%p3 bra poll;
+	atom.global.add.u32 %r6, [%o+4], 1;
+end:`, [2]uint32{0, 32}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDevice(t)
+			out := d.buffer(4 * 96)
+			k := d.kernel(d.load(entry(c.body)), "k")
+			l := d.launch(k, x(1), x(96), out, 0)
+			defer time.AfterFunc(time.Minute, func() { l.Cancel.Store(true) }).Stop()
+			if f := k.Run(l); f != nil {
+				t.Fatal(f)
+			}
+			if got := [2]uint32{out.word(0), out.word(1)}; got != c.want {
+				t.Errorf("counted %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Threads that part and meet again in each turn of a long loop stay together:
+// nobody waits for long.
+func TestLongLoopStaysConverged(t *testing.T) {
+	got := words(t, 64, `
+	mov.u32 %r1, 0; mov.u32 %r2, 0; and.b32 %r3, %t, 1; setp.ne.u32 %p2, %r3, 0;
+loop:	@%p2 bra odd;
+	add.u32 %r2, %r2, 1; bra.uni meet;
+odd:	add.u32 %r2, %r2, 2;
+meet:	activemask.b32 %r4; setp.ne.u32 %p1, %r4, -1; @%p1 bra end;
+	add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 300000; @%p1 bra loop;
+end:	st.global.u32 [%a0], %r1;`)
+	expect(t, got, func(int) uint32 { return 300000 })
 }
 
 // One half of the block waits for a flag that the other half sets.

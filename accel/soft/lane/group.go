@@ -32,8 +32,9 @@ type group struct {
 	// the launch is cancelled.
 	watched int
 	// patience is how many back edges and turns fragments may still take
-	// before threads are let go that wait for them at a join; it shrinks from
-	// time to time, as spinning tends to come back.
+	// before somebody looks for threads that have waited at a join since the
+	// last time, and lets them go; each time that happens the limit shrinks,
+	// as spinning tends to come back.
 	patience, limit int
 	spun            bool // a lock or a flag was looked at
 }
@@ -52,12 +53,13 @@ type join struct {
 	pc                int32
 	outer             int32
 	arrived, expected mask
+	overdue           bool // the arrived have waited for all that patience allows
 }
 
 const (
 	fuelPerTurn     = 1 << 10 // back edges before another fragment gets a turn
 	turnsPerStep    = 64
-	spinWeight      = 64 // turns that look like waiting count for so many
+	spinWeight      = 128 // turns that look like waiting count for so many
 	initialPatience = 1 << 17
 	leastPatience   = 1 << 10
 	watchEvery      = 1 << 11 // cost of blocks
@@ -265,7 +267,7 @@ func (g *group) complete(i int32) {
 	if !j.arrived.empty() {
 		g.frags = append(g.frags, fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1})
 	}
-	j.arrived, j.expected, j.pc = mask{}, mask{}, -1
+	*j = join{pc: -1}
 	g.spare = append(g.spare, i)
 }
 
@@ -292,19 +294,23 @@ func (g *group) exit(f *fragment, b *block) bool {
 	return false
 }
 
-// rest puts the fragment behind all others. If only it can go on, it may be
-// waiting for threads that wait for it at a join: after a while those are let go.
+// rest puts the fragment behind all others that can go on. Its turn counts for
+// a part of a round of them.
 func (g *group) rest(f fragment) {
-	alone := g.pick() < 0
+	runnable := 1
+	for i := range g.frags {
+		if g.frags[i].bar < 0 {
+			runnable++
+		}
+	}
 	g.frags = append(g.frags, fragment{})
 	copy(g.frags[1:], g.frags)
 	g.frags[0] = f
-	if alone {
-		g.impatient(fuelPerTurn)
-	}
+	g.impatient(fuelPerTurn / runnable)
 }
 
-// impatient counts turns, and lets threads go when there were too many.
+// impatient counts turns. The threads that go on may be waiting for others
+// that wait for them at a join: after a while it lets those go.
 func (g *group) impatient(n int) {
 	if g.spun {
 		n *= spinWeight
@@ -313,22 +319,37 @@ func (g *group) impatient(n int) {
 	if g.patience -= n; g.patience > 0 {
 		return
 	}
-	g.limit = max(g.limit/2, leastPatience)
+	if g.release() {
+		g.limit = max(g.limit/2, leastPatience)
+	} else {
+		g.remind()
+	}
 	g.patience = g.limit
-	g.release()
 }
 
-// release lets go the threads that have arrived at some join, without those
-// that they wait for. It says whether there were any.
+// remind makes the joins overdue at which threads wait. It says whether there are any.
+func (g *group) remind() (any bool) {
+	for i := range g.joins {
+		if j := &g.joins[i]; !j.arrived.empty() {
+			j.overdue, any = true, true
+		}
+	}
+	return any
+}
+
+// release lets go the threads that have arrived at an overdue join, without
+// those that they wait for. It says whether there was one. The innermost goes
+// first, for who is let go there often comes to the outer ones; none is left
+// out, as only when no join is overdue do others become so.
 func (g *group) release() bool {
 	for i := len(g.joins) - 1; i >= 0; i-- {
 		j := &g.joins[i]
-		if j.arrived.empty() {
+		if !j.overdue {
 			continue
 		}
 		f := fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1}
 		j.expected = j.expected.without(&j.arrived)
-		j.arrived = mask{}
+		j.arrived, j.overdue = mask{}, false
 		g.frags = append(g.frags, f)
 		return true
 	}

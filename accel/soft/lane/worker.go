@@ -106,7 +106,7 @@ func (w *worker) block(n uint64) *Fault {
 // unstick lets threads go on that wait at joins for threads at barriers.
 func (w *worker) unstick() bool {
 	for _, g := range w.groups {
-		if g.release() {
+		if g.release() || g.remind() && g.release() {
 			return true
 		}
 	}
