@@ -106,10 +106,7 @@ func (x *inliner) one(src *Inst, inst *instance, frame int64) error {
 		in.Args[0].Returns = pendingTarget
 	case in.Op == opCall:
 		callee := x.mod.Funcs[in.Args[0].Func.Name]
-		in.Args[0].Func = callee
-		if callee.Defined {
-			return x.call(&in, callee, frame)
-		}
+		return x.call(&in, callee, frame)
 	}
 	x.body.Insts = append(x.body.Insts, in)
 	return nil
@@ -142,7 +139,8 @@ func (x *inliner) operands(args []Operand, inst *instance) []Operand {
 }
 
 // call inlines a call: arguments that are variables stand for the parameters
-// themselves, others are stored first.
+// themselves, others are stored first. What the engine provides is then called
+// with variables only.
 func (x *inliner) call(in *Inst, callee *Func, frame int64) error {
 	b := x.body
 	skip := -1
@@ -179,7 +177,9 @@ func (x *inliner) call(in *Inst, callee *Func, frame int64) error {
 	for i := range callee.Params {
 		x.pass(in, &c.Elems[c.Returns+i], vars[callee.Params[i].v], "st", "Mr")
 	}
-	if err := x.expand(callee, vars, frame, true); err != nil {
+	if !callee.Defined {
+		x.builtin(in, callee, vars, frame)
+	} else if err := x.expand(callee, vars, frame, true); err != nil {
 		return err
 	}
 	for i := range callee.Returns {
@@ -189,6 +189,19 @@ func (x *inliner) call(in *Inst, callee *Func, frame int64) error {
 		b.Insts[skip].Args[0].Imm = uint64(len(b.Insts))
 	}
 	return nil
+}
+
+// builtin calls a function that the engine provides.
+func (x *inliner) builtin(call *Inst, callee *Func, vars map[*Var]*Var, frame int64) {
+	b := x.body
+	b.Local = max(b.Local, frame+callee.frame(nil))
+	c := Operand{Kind: Callee, Func: callee, Reg: None, Pair: None, Returns: len(callee.Returns)}
+	for _, list := range [][]Param{callee.Returns, callee.Params} {
+		for i := range list {
+			c.Elems = append(c.Elems, Operand{Kind: Symbol, Reg: None, Pair: None, Var: vars[list[i].v]})
+		}
+	}
+	b.Insts = append(b.Insts, Inst{Line: call.Line, Guard: None, Op: opCall, Form: call.Form, Args: []Operand{c}})
 }
 
 // pass moves a register or immediate to or from a parameter.

@@ -1,6 +1,9 @@
 package ptx
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // link computes what depends on several functions: memory sizes, recursion.
 func (m *Module) link() error {
@@ -86,9 +89,10 @@ func (l *linker) reach(f *Func, depth int) (*reach, error) {
 			}
 			called[callee] = true
 			if !callee.Defined {
-				if _, ok := Builtins[callee.Name]; !ok {
-					return nil, &Error{int(f.Insts[i].Line), "function " + callee.Name + " is not defined", ErrInvalidPTX}
+				if why := callee.builtin(); why != "" {
+					return nil, &Error{int(f.Insts[i].Line), "function " + callee.Name + why, ErrInvalidPTX}
 				}
+				deepest = max(deepest, callee.frame(nil))
 				continue
 			}
 			c, err := l.reach(callee, depth+1)
@@ -112,8 +116,30 @@ func (l *linker) reach(f *Func, depth int) (*reach, error) {
 	return r, nil
 }
 
-// Builtins, if an engine has them, are the functions that an engine provides.
-var Builtins = map[string]bool{"vprintf": true, "__assertfail": true}
+// signature has the bytes of what a function returns and of its parameters.
+type signature struct{ returns, params []int }
+
+// builtins are the functions that an engine provides.
+var builtins = map[string]signature{
+	"vprintf":      {[]int{4}, []int{8, 8}},
+	"__assertfail": {nil, []int{8, 8, 4, 8, 8}},
+}
+
+// builtin says why a function that is only declared can't be called, or nothing.
+func (f *Func) builtin() string {
+	s, ok := builtins[f.Name]
+	if !ok {
+		return " is not defined"
+	}
+	if !sizes(f.Returns, s.returns) || !sizes(f.Params, s.params) {
+		return " is declared with other parameters than it has"
+	}
+	return ""
+}
+
+func sizes(list []Param, want []int) bool {
+	return slices.EqualFunc(list, want, func(p Param, n int) bool { return p.Size == n })
+}
 
 // frame lays out the local variables of a function, parameters of calls
 // included, and returns the bytes they take, a multiple of 16.

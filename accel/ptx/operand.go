@@ -124,8 +124,29 @@ func (p *parser) callee(in *Inst) error {
 	if o.Returns != len(o.Func.Returns) || len(o.Elems)-o.Returns != len(o.Func.Params) {
 		return p.fail("call of %s with the wrong number of operands", name)
 	}
+	for i := range o.Elems {
+		if returned := i < o.Returns; returned && !p.passed(&o.Elems[i], &o.Func.Returns[i], true) || !returned && !p.passed(&o.Elems[i], &o.Func.Params[i-o.Returns], false) {
+			return p.fail("operand %d of the call of %s doesn't fit", i+1, name)
+		}
+	}
 	in.Args = p.keep(o)
 	return nil
+}
+
+// passed says whether an operand of a call can stand for a parameter.
+func (p *parser) passed(o *Operand, param *Param, returned bool) bool {
+	switch o.Kind {
+	case Symbol:
+		return o.Imm == 0
+	case Register:
+		t := p.fn.Regs[o.Reg]
+		return o.Pair == None && t != Pred && t.Size() >= param.Type.Size() && param.Size == param.Type.Size()
+	case Sink:
+		return returned
+	case Integer, Float32, Float64:
+		return !returned && param.Size == param.Type.Size()
+	}
+	return false
 }
 
 // list reads operands between brackets.

@@ -111,7 +111,7 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d.watchdog.begin(since)
 	e.kernelRun.Launch = lane.Launch{
 		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Params: l.params,
-		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: n.ctx.textureOf, Stdout: d.config.Stdout,
+		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: n.ctx.textureOf, Stdout: (*printer)(n),
 	}
 	if n.inline {
 		e.kernelRun.Cores = 1
@@ -134,6 +134,14 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d.log.Warn("kernel ended", "kernel", l.function.layout.Name, "result", f.result.Name(), "reason", f.message,
 		"block", dim(f.block), "thread", dim(f.thread), "address", hex(f.address), "line", f.line)
 	return n.ctx.Err()
+}
+
+// printer writes what the kernel of a node prints to the log: a guest chose it, so it is quoted there.
+type printer node
+
+func (p *printer) Write(text []byte) (int, error) {
+	p.ctx.dev.log.Info("kernel prints", "kernel", p.launch.function.layout.Name, "text", string(text))
+	return len(text), nil
 }
 
 func (c *Context) destroyedNow() bool { return c.Err() == cuda.ErrorContextIsDestroyed }

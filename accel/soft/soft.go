@@ -16,7 +16,6 @@ package soft
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -61,9 +60,8 @@ type Config struct {
 	// stop says that there is nothing to wait for any more. nil never waits.
 	Turn func(c accel.Class, stop func() bool)
 
-	Clock  func() int64 // CLOCK_MONOTONIC, ns; nil for engine.Now
-	Stdout io.Writer    // what kernels print; nil discards it
-	Log    *slog.Logger // one line per fault; nil for none
+	Clock func() int64 // CLOCK_MONOTONIC, ns; nil for engine.Now
+	Log   *slog.Logger // a line per fault, and what kernels print; nil for none
 }
 
 // Device is an open software accelerator.
@@ -110,9 +108,6 @@ func Open(c Config) (*Device, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Stdout == nil {
-		c.Stdout = io.Discard
 	}
 	d := &Device{config: c, page: c.Engine, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
 	d.freed.L = &d.mu

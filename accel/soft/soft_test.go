@@ -30,7 +30,7 @@ func addresses(t testing.TB, n uint64) (base, size uint64) {
 
 func open(t testing.TB, change func(*Config)) (*Device, *Context) {
 	t.Helper()
-	c := Config{Name: "A0", Cores: 2, Memory: 256 << 20, Stdout: nil}
+	c := Config{Name: "A0", Cores: 2, Memory: 256 << 20}
 	c.DeviceBase, c.DeviceBytes = addresses(t, 8)
 	c.Reserved = true
 	if change != nil {

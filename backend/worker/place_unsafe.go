@@ -2,7 +2,6 @@ package worker
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
@@ -30,8 +29,6 @@ type Place struct {
 	// Turn is to be called before an engine is held for work of a class, by a
 	// device that can wait at that point. stop ends the wait; it may be called from Turn only.
 	Turn func(c accel.Class, stop func() bool)
-	// Output is where what kernels print may go.
-	Output io.Writer
 	// OnTimeout is to be called when a kernel runs for too long, before it ends.
 	OnTimeout func()
 }

@@ -80,8 +80,7 @@ func Run(c Config, daemon *net.UnixConn) error {
 		return err
 	}
 	defer f.Close()
-	out := newTrickle(c.Log)
-	w := &worker{config: c, job: j, files: f, daemon: daemon, output: out, log: jobLog(out, &j)}
+	w := &worker{config: c, job: j, files: f, daemon: daemon, log: jobLog(newTrickle(c.Log), &j)}
 	return w.run()
 }
 
@@ -97,7 +96,6 @@ type worker struct {
 	config Config
 	job    Job
 	files  Files
-	output io.Writer // for what guests cause to be written
 	log    *slog.Logger
 
 	layout  callbuf.Layout
@@ -222,7 +220,6 @@ func (w *worker) open() (*session, error) {
 	s := newSession(w.host, w.member, w.log)
 	place.Quota = w.quota
 	place.Turn = w.turn
-	place.Output = w.output
 	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
 	var d accel.Device
 	err = w.member.Reserve(gate.HostMemory, w.layout.ArenaBytes)

@@ -49,8 +49,7 @@ func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog
 		Name: j.Accelerator.Name, Cores: j.Accelerator.Cores, Memory: j.Accelerator.Memory,
 		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
 		Engine: page, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
-		Arena: p.Arena, ArenaBase: p.ArenaBase, Quota: p.Quota, Turn: p.Turn,
-		Stdout: p.Output, Log: log,
+		Arena: p.Arena, ArenaBase: p.ArenaBase, Quota: p.Quota, Turn: p.Turn, Log: log,
 	})
 	if err != nil {
 		page.Close()

@@ -1,8 +1,157 @@
 package lane
 
-import "pegasus/accel/ptx"
+import (
+	"fmt"
 
-// call lowers calls of functions that the engine provides; all others were inlined.
+	"pegasus/accel/ptx"
+)
+
+// call lowers calls of functions that the engine provides; all others were
+// inlined. Operands are variables: what returns first, then what is passed.
 func (l *lowerer) call(in *ptx.Inst) {
-	l.fail("function %s is not supported", in.Args[0].Func.Name)
+	c := &in.Args[0]
+	returns, params := c.Elems[:c.Returns], c.Elems[c.Returns:]
+	text := l.view(1)
+	switch c.Func.Name {
+	case "vprintf":
+		d := l.temp(place{}, false)
+		l.emit(instr{exec: runVprintf, d: d, a: l.passed(&params[0], ptx.U64), b: l.passed(&params[1], ptx.U64),
+			aux: &printOp{text: text, word: l.view(4), long: l.view(8)}})
+		l.giveBack(&returns[0], ptx.U32, d)
+	case "__assertfail":
+		l.emit(instr{exec: runAssertfail, a: l.passed(&params[0], ptx.U64), b: l.passed(&params[1], ptx.U64),
+			c: l.passed(&params[2], ptx.U32), aux: &assertOp{text: text, function: l.passed(&params[3], ptx.U64)}})
+	}
+}
+
+// passed is a place that holds what a variable has.
+func (l *lowerer) passed(o *ptx.Operand, t ptx.Type) place {
+	c, d := l.variable(o, t, false), l.temp(place{}, t.Size() == 8)
+	c.d, c.exec = d, loaderOf(t, t.Size() == 8)
+	l.emit(c)
+	return d
+}
+
+// giveBack stores a 32-bit value in a variable.
+func (l *lowerer) giveBack(o *ptx.Operand, t ptx.Type, from place) {
+	c := l.variable(o, t, true)
+	c.b, c.exec = from, runStore[uint32, uint32]
+	l.emit(c)
+}
+
+// variable is an access to a variable.
+func (l *lowerer) variable(o *ptx.Operand, t ptx.Type, write bool) instr {
+	return l.access(&ptx.Inst{Type: t}, &ptx.Operand{Kind: ptx.Address, Reg: ptx.None, Var: o.Var, Imm: o.Imm}, write)
+}
+
+// view is a way to read n bytes at a time of generic memory.
+func (l *lowerer) view(n uint64) *instr {
+	l.prog.caches++
+	return &instr{aux: &access{space: ptx.Generic, size: n}, align: n - 1, cache: int32(l.prog.caches - 1), line: l.line}
+}
+
+// maxString bounds each string that a kernel prints, the format included.
+const maxString = 4 << 10
+
+// text reads a string that ends with a zero, or is cut.
+func (g *group) text(view *instr, addr uint64, lane int) (s []byte, ok bool) {
+	for len(s) < maxString {
+		b, ok := g.peek(view, addr+uint64(len(s)), lane)
+		if !ok {
+			return nil, false
+		}
+		if b == 0 {
+			break
+		}
+		s = append(s, byte(b))
+	}
+	return s, true
+}
+
+type printOp struct{ text, word, long *instr }
+
+// runVprintf executes vprintf(format, arguments) for one thread after the
+// other. It returns how many arguments were printed, or -1 without a format.
+func runVprintf(g *group, in *instr) {
+	op, w := in.aux.(*printOp), g.w
+	ap, as := g.row(in.a)
+	bp, bs := g.row(in.b)
+	d, _ := g.row(in.d)
+	for l := g.act.lo; l < g.act.hi; l++ {
+		if !g.act.m.has(l) {
+			continue
+		}
+		if w.run.cancelled() {
+			g.fault = w.timeout()
+			return
+		}
+		format, args := get64(ap, as, l), &arguments{g: g, op: op, lane: l, at: get64(bp, bs, l)}
+		if format == 0 {
+			put32(d, l, ^uint32(0))
+			continue
+		}
+		f, ok := g.text(op.text, format, l)
+		if !ok {
+			return
+		}
+		out := args.print(f)
+		if g.fault != nil {
+			return
+		}
+		put32(d, l, uint32(args.count))
+		w.run.print(out)
+	}
+}
+
+// print hands out text, one piece at a time.
+func (r *run) print(text []byte) {
+	if r.launch.Stdout == nil || len(text) == 0 {
+		return
+	}
+	r.printing.Lock()
+	defer r.printing.Unlock()
+	r.launch.Stdout.Write(text)
+}
+
+type assertOp struct {
+	text     *instr
+	function place
+}
+
+// runAssertfail ends the launch with what __assertfail(message, file, line,
+// function, size of a character) was told by the first thread.
+func runAssertfail(g *group, in *instr) {
+	op, lane := in.aux.(*assertOp), g.act.lo
+	var said [3][]byte
+	for i, p := range []place{in.a, in.b, op.function} {
+		row, step := g.row(p)
+		s, ok := g.text(op.text, get64(row, step, lane), lane)
+		if !ok {
+			return
+		}
+		said[i] = s
+	}
+	g.fail(in, lane, ptx.ErrAssert, 0, fmt.Sprintf("%s:%d: %s: assertion `%s' failed", said[1], g.scalar(in.c, lane), said[2], said[0]))
+}
+
+// arguments reads what a thread has packed for vprintf: each at a multiple of its size.
+type arguments struct {
+	g     *group
+	op    *printOp
+	lane  int
+	at    uint64
+	count int
+}
+
+// next is the next argument, of 4 or 8 bytes; 0 after a fault.
+func (a *arguments) next(wide bool) uint64 {
+	a.count++
+	view, size := a.op.word, uint64(4)
+	if wide {
+		view, size = a.op.long, 8
+	}
+	a.at = (a.at + size - 1) &^ (size - 1)
+	v, _ := a.g.peek(view, a.at, a.lane)
+	a.at += size
+	return v
 }

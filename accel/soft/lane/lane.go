@@ -233,6 +233,8 @@ type run struct {
 	next   atomic.Uint64 // block to run next
 	stop   atomic.Bool   // after a fault
 
+	printing sync.Mutex // held while something is written to Stdout
+
 	mu     sync.Mutex
 	fault  *Fault // guarded by mu; the first one
 	thrown any    // guarded by mu; a panic

@@ -162,11 +162,13 @@ func dear(in *ptx.Inst) int {
 		return 1000
 	case in.Op == opTex || in.Op == opMatch:
 		return 20
+	case in.Op == opCall:
+		return 1000
 	}
 	return 0
 }
 
-var opTex, opMatch = ptx.OpOf("tex"), ptx.OpOf("match")
+var opTex, opMatch, opCall = ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call")
 
 func runGuarded(g *group, in *instr) {
 	p := &g.preds[in.guard]

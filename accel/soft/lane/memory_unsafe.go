@@ -263,3 +263,21 @@ func runLoadParam(g *group, in *instr) {
 		fillActive(g, dp, v)
 	}
 }
+
+// peek reads as many bytes as a view has, for one lane. It says false after a fault.
+func (g *group) peek(view *instr, addr uint64, lane int) (v uint64, ok bool) {
+	if g.fault != nil {
+		return 0, false
+	}
+	p := g.pointer(view, addr, lane)
+	if p == nil {
+		return 0, false
+	}
+	switch view.align {
+	case 7:
+		return *(*uint64)(p), true
+	case 3:
+		return uint64(*(*uint32)(p)), true
+	}
+	return uint64(*(*uint8)(p)), true
+}
