@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -15,26 +13,13 @@ import (
 	"pegasus/policies"
 )
 
-// controlSocket is the listening end of the control API.
-type controlSocket struct{ listener *net.UnixListener }
-
-func (d *Daemon) controlPath() string {
-	if p := d.config.Daemon.ControlSocket; p != "" {
-		return p
-	}
-	return filepath.Join(d.opt.RuntimeDir, control.SocketName)
-}
-
 // openControl listens: root and this user, and the control group if there is one.
-func (d *Daemon) openControl() (*controlSocket, error) {
-	path := d.controlPath()
-	os.Remove(path)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+func (d *Daemon) openControl() (*control.Listener, error) {
+	l, err := control.Listen(d.opt.RuntimeDir, d.config.Daemon.ControlSocket)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	l.SetUnlinkOnClose(false)
-	mode := os.FileMode(0o600)
+	path, mode := l.Addr().String(), os.FileMode(0o600)
 	if d.config.Daemon.ControlGroup != "" {
 		gid, err := groupID(d.config.Daemon.ControlGroup)
 		if err == nil {
@@ -50,7 +35,7 @@ func (d *Daemon) openControl() (*controlSocket, error) {
 		l.Close()
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	return &controlSocket{l}, nil
+	return l, nil
 }
 
 func groupID(name string) (int, error) {

@@ -126,7 +126,7 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 
 // open makes everything ready to serve: accelerators, the guests that a daemon
 // before left behind, sockets.
-func (d *Daemon) open() (*controlSocket, error) {
+func (d *Daemon) open() (*control.Listener, error) {
 	left, err := d.survivors()
 	if err != nil {
 		return nil, err
@@ -193,14 +193,14 @@ func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware
 func (d *Daemon) Reload() { d.reload() }
 
 // serve starts what runs beside Run.
-func (d *Daemon) serve(c *controlSocket) {
+func (d *Daemon) serve(l *control.Listener) {
 	for _, a := range d.accelerators {
 		d.tasks.Go(func() { a.run(d.ctx) })
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
 	d.tasks.Go(func() { d.pool.run(d.ctx) })
 	d.tasks.Go(func() {
-		if err := control.Serve(d.ctx, c.listener, d, d.log); err != nil {
+		if err := control.Serve(d.ctx, l, d, d.log); err != nil {
 			d.log.Error("control socket", "err", err)
 			d.end()
 		}
@@ -219,7 +219,6 @@ func (d *Daemon) close() {
 			dom.door.Close()
 		}
 	}
-	os.Remove(d.controlPath())
 	if d.opt.Private {
 		d.endGuests()
 	}

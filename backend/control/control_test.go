@@ -59,15 +59,7 @@ func (e *echo) Handle(ctx context.Context, p Peer, q *Request, emit func(any) er
 // serveEcho serves until the test ends and returns the socket's path.
 func serveEcho(t *testing.T, e *echo) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pg") // short: socket paths are at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, SocketName)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, shortDir(t), "")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- Serve(ctx, l, e, slog.New(slog.DiscardHandler)) }()
@@ -76,9 +68,8 @@ func serveEcho(t *testing.T, e *echo) string {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		os.RemoveAll(dir)
 	})
-	return path
+	return l.Addr().String()
 }
 
 func dialTest(t *testing.T, path string) *Client {

@@ -28,8 +28,8 @@ const maxConnections = 256
 // idleLimit ends connections that ask nothing.
 const idleLimit = 5 * time.Minute
 
-// Serve answers on l until ctx ends, then waits for the handlers that run.
-func Serve(ctx context.Context, l *net.UnixListener, h Handler, log *slog.Logger) error {
+// Serve answers on l until ctx ends, closes it, and waits for the handlers that run.
+func Serve(ctx context.Context, l *Listener, h Handler, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { l.Close() })

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/backend/control"
+)
+
+// shortDir is a directory for sockets, whose paths are at most 107 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// A control socket elsewhere is found in the runtime directory, stays the
+// daemon's own, and is removed from where it was made, whatever the file says by then.
+func TestControlSocketElsewhere(t *testing.T) {
+	other := shortDir(t)
+	at := func(name string) string {
+		return twoDomains + fmt.Sprintf("[daemon]\ncontrol_socket = %q\n", filepath.Join(other, name))
+	}
+	h := newHost(t, at("one.sock"))
+	h.domain("a") // by the link
+
+	start := time.Now()
+	second := &host{t: t, dir: h.dir}
+	if said := second.tryStart(); !strings.Contains(said, "has a daemon already") || time.Since(start) > 8*time.Second {
+		t.Errorf("a second daemon of the directory says %q after %v", said, time.Since(start))
+	}
+	second.stop()
+	third := &host{t: t, dir: shortDir(t)}
+	third.configure(at("one.sock"))
+	if said := third.tryStart(); !strings.Contains(said, "is in use") {
+		t.Errorf("a daemon with the same control socket says %q", said)
+	}
+	third.stop()
+	if _, err := os.Lstat(filepath.Join(third.dir, control.SocketName)); err == nil {
+		t.Error("the refused daemon leaves a link")
+	}
+
+	precious := filepath.Join(other, "two.sock")
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.configure(at("two.sock"))
+	if err := h.call(control.MethodReload, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	h.stop()
+	if _, err := os.Lstat(precious); err != nil {
+		t.Errorf("a file of another's: %v", err)
+	}
+	for _, path := range []string{filepath.Join(other, "one.sock"), filepath.Join(h.dir, control.SocketName)} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is left", path)
+		}
+	}
+	if said := h.tryStart(); !strings.Contains(said, "is no socket") {
+		t.Errorf("with a file in the socket's place the daemon says %q", said)
+	}
+}
