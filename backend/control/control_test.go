@@ -226,7 +226,7 @@ func FuzzReadLine(f *testing.F) {
 }
 
 func TestMakeRuntimeDir(t *testing.T) {
-	base := t.TempDir()
+	base := shortDir(t)
 	dir := filepath.Join(base, "a", "b")
 	if err := MakeRuntimeDir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -26,9 +26,23 @@ func PrivateDir() string {
 	return filepath.Join("/tmp", "pegasus-"+strconv.Itoa(os.Getuid()))
 }
 
+// maxRuntimeDir leaves room for the names of sockets below it.
+const maxRuntimeDir = MaxSocketPath - len("/workers/9999999999.sock")
+
+// CheckRuntimeDir refuses a directory whose sockets' paths would be too long.
+func CheckRuntimeDir(dir string) error {
+	if len(dir) > maxRuntimeDir {
+		return fmt.Errorf("runtime directory %s: its path has %d bytes; with more than %d the paths of sockets in it are too long", dir, len(dir), maxRuntimeDir)
+	}
+	return nil
+}
+
 // MakeRuntimeDir makes dir if need be, and refuses one that somebody else could
 // have prepared: a runtime directory in /tmp must be ours, and no link.
 func MakeRuntimeDir(dir string, mode os.FileMode) error {
+	if err := CheckRuntimeDir(dir); err != nil {
+		return err
+	}
 	if err := os.Mkdir(dir, mode); err != nil && !os.IsExist(err) {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return fmt.Errorf("runtime directory: %w", err)

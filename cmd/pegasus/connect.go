@@ -19,6 +19,9 @@ var errNoDaemon = errors.New("no daemon runs: start one with `pegasusd` as root,
 // returns the runtime directory that it found it in.
 func dial(dir string) (*control.Client, string, error) {
 	if dir != "" {
+		if err := control.CheckRuntimeDir(dir); err != nil {
+			return nil, "", err
+		}
 		c, err := control.Dial(filepath.Join(dir, control.SocketName))
 		if err != nil {
 			return nil, "", noDaemon(dir, err)

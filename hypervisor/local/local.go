@@ -29,6 +29,9 @@ type Adapter struct {
 	Log *slog.Logger
 }
 
+// maxPath is how long the kernel lets a socket's path be, in bytes.
+const maxPath = 107
+
 // maxKnocking bounds the processes of one domain that wait for an answer.
 const maxKnocking = 64
 
@@ -48,7 +51,10 @@ func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(conte
 // listen makes the socket under a name of its own and moves it into place, so
 // that nobody ever finds it with the wrong owner or mode.
 func listen(path string, d hypervisor.Domain) (*net.UnixListener, error) {
-	making := path + ".new"
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("%s: its path has %d bytes, a socket's may have %d: use a shorter runtime directory or name", path, len(path), maxPath)
+	}
+	making := filepath.Join(filepath.Dir(path), "."+d.Name) // no longer than path
 	os.Remove(making)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: making, Net: "unixpacket"})
 	if err != nil {

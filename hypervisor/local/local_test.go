@@ -133,3 +133,26 @@ func TestUnknownOwnerIsNamed(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 }
+
+// A path of the greatest length serves; a longer one is refused in words.
+func TestLongPath(t *testing.T) {
+	base, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	const name = "web"
+	dir := filepath.Join(base, strings.Repeat("d", maxPath-len(base)-len("/"+"/"+name+".sock")))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a := Adapter{Dir: dir, Log: slog.New(slog.DiscardHandler)}
+	door, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	door.Close()
+	if _, err := a.Open(t.Context(), hypervisor.Domain{Name: name + "s", Mode: 0o600}, nil); err == nil || !strings.Contains(err.Error(), "108 bytes") {
+		t.Errorf("a byte more: %v", err)
+	}
+}
