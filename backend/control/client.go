@@ -3,17 +3,24 @@ package control
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 )
 
 // Client is one connection to a daemon. It is not for concurrent use.
 type Client struct {
-	conn *net.UnixConn
-	r    *bufio.Reader
-	next uint64
+	conn     *net.UnixConn
+	r        *bufio.Reader
+	next     uint64
+	patience time.Duration
 }
+
+// answerTime is how long a daemon may take to answer; nothing that it is asked
+// makes it wait for anything.
+const answerTime = 20 * time.Second
 
 // Dial connects to the control socket at path.
 func Dial(path string) (*Client, error) {
@@ -22,7 +29,7 @@ func Dial(path string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{conn: c.(*net.UnixConn), r: bufio.NewReader(c)}, nil
+	return &Client{conn: c.(*net.UnixConn), r: bufio.NewReader(c), patience: answerTime}, nil
 }
 
 // Close hangs up.
@@ -32,17 +39,26 @@ func (c *Client) Close() error { return c.conn.Close() }
 func (c *Client) Server() (Peer, error) { return PeerOf(c.conn) }
 
 // Call asks and waits for the answer, which goes into result unless that is nil.
-// A daemon's refusal comes back as *Error.
+// A daemon's refusal comes back as *Error. After any other error the connection
+// is of no more use.
 func (c *Client) Call(method string, params, result any) error {
-	return c.Stream(method, params, func(data json.RawMessage, last bool) error {
+	c.conn.SetDeadline(time.Now().Add(c.patience))
+	defer c.conn.SetDeadline(time.Time{})
+	err := c.Stream(method, params, func(data json.RawMessage, last bool) error {
 		if !last || result == nil {
 			return nil
 		}
 		return json.Unmarshal(data, result)
 	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		p, _ := c.Server()
+		return fmt.Errorf("the daemon, process %d, hasn't answered in %v; is it stopped? (%w)", p.PID, c.patience, err)
+	}
+	return err
 }
 
-// Stream asks and calls each for every value of the answer, the last included.
+// Stream asks and calls each for every value of the answer, the last included,
+// however long they are in coming.
 func (c *Client) Stream(method string, params any, each func(v json.RawMessage, last bool) error) error {
 	c.next++
 	q := Request{Version: Version, ID: c.next, Method: method}

@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 
 // echo answers with what it was asked, after two values more if that is "stream".
 type echo struct {
+	idle    time.Duration // how long a connection may be idle, if not as ever
 	denied  string
 	blocked chan struct{} // closed when a "block" was cancelled
 }
@@ -46,6 +49,18 @@ func (e *echo) Handle(ctx context.Context, p Peer, q *Request, emit func(any) er
 			}
 		}
 		return 2, nil
+	case "slow": // two values, longer apart than a connection may be idle
+		for i := range 2 {
+			if err := emit(i); err != nil {
+				return nil, err
+			}
+			select {
+			case <-time.After(3 * e.idle):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return 2, nil
 	case "block":
 		<-ctx.Done()
 		close(e.blocked)
@@ -62,7 +77,8 @@ func serveEcho(t *testing.T, e *echo) string {
 	l := listen(t, shortDir(t), "")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- Serve(ctx, l, e, slog.New(slog.DiscardHandler)) }()
+	srv := &server{h: e, log: slog.New(slog.DiscardHandler), idle: cmp.Or(e.idle, idleLimit)}
+	go func() { done <- srv.serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -130,6 +146,30 @@ func TestStream(t *testing.T) {
 	})
 	if err != nil || strings.Join(got, " ") != "0 1 2" {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A connection ends when nothing is asked, not while an answer is under way.
+func TestIdle(t *testing.T) {
+	path := serveEcho(t, &echo{idle: 50 * time.Millisecond})
+	c := dialTest(t, path)
+	values := 0
+	if err := c.Stream("slow", nil, func(json.RawMessage, bool) error { values++; return nil }); err != nil || values != 3 {
+		t.Errorf("%d values, %v", values, err)
+	}
+	c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c.r.ReadByte(); err != io.EOF {
+		t.Errorf("then, asked nothing: %v", err)
+	}
+}
+
+// A daemon that doesn't answer, because it is stopped, is given up.
+func TestNoAnswer(t *testing.T) {
+	l := listen(t, shortDir(t), "")
+	c := dialTest(t, l.Addr().String())
+	c.patience = 20 * time.Millisecond
+	if err := c.Call("who", nil, nil); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+		t.Errorf("%v", err)
 	}
 }
 

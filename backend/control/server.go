@@ -28,8 +28,20 @@ const maxConnections = 256
 // idleLimit ends connections that ask nothing.
 const idleLimit = 5 * time.Minute
 
+// server is one daemon's.
+type server struct {
+	h    Handler
+	log  *slog.Logger
+	idle time.Duration // ends connections that ask nothing
+}
+
 // Serve answers on l until ctx ends, closes it, and waits for the handlers that run.
 func Serve(ctx context.Context, l *Listener, h Handler, log *slog.Logger) error {
+	s := &server{h, log, idleLimit}
+	return s.serve(ctx, l)
+}
+
+func (s *server) serve(ctx context.Context, l *Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
@@ -47,7 +59,7 @@ func Serve(ctx context.Context, l *Listener, h Handler, log *slog.Logger) error 
 			if errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			log.Warn("control socket: accept", "err", err)
+			s.log.Warn("control socket: accept", "err", err)
 			select {
 			case <-time.After(100 * time.Millisecond): // out of descriptors, say
 			case <-ctx.Done():
@@ -58,54 +70,55 @@ func Serve(ctx context.Context, l *Listener, h Handler, log *slog.Logger) error 
 		case slots <- struct{}{}:
 		default:
 			c.Close()
-			log.Warn("control socket: too many connections", "limit", maxConnections)
+			s.log.Warn("control socket: too many connections", "limit", maxConnections)
 			continue
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			serveConn(ctx, c, h, log)
+			s.serveConn(ctx, c)
 		})
 	}
 }
 
-func serveConn(ctx context.Context, c *net.UnixConn, h Handler, log *slog.Logger) {
+// serveConn answers one caller. When ctx ends it takes no more requests, but an
+// answer that is on its way goes out.
+func (s *server) serveConn(ctx context.Context, c *net.UnixConn) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// No more requests then; but an answer that is on its way goes out.
-	stop := context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
 	peer, err := PeerOf(c)
 	if err != nil {
-		log.Warn("control socket", "err", err)
+		s.log.Warn("control socket", "err", err)
 		return
 	}
 	lines := readLines(ctx, cancel, c)
-	for line := range lines {
-		if !serveLine(ctx, c, h, peer, line) {
+	for {
+		c.SetReadDeadline(time.Now().Add(s.idle))
+		select {
+		case line := <-lines:
+			c.SetReadDeadline(time.Time{})
+			if !s.serveLine(ctx, c, peer, line) {
+				return
+			}
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
 // readLines reads ahead by one line, so that a caller who hangs up during a
-// long answer is noticed and cancelled.
+// long answer is noticed and cancelled. It ends with ctx or the connection.
 func readLines(ctx context.Context, cancel func(), c *net.UnixConn) <-chan []byte {
 	lines := make(chan []byte)
 	go func() {
-		defer close(lines)
+		defer cancel()
 		r := bufio.NewReader(c)
 		for {
-			c.SetReadDeadline(time.Now().Add(idleLimit))
-			if ctx.Err() != nil {
-				return
-			}
 			line, err := readLine(r, MaxRequest)
 			if errors.Is(err, errTooLong) {
 				line, err = make([]byte, MaxRequest), nil // answered as too long, then dropped
 			}
 			if err != nil {
-				cancel()
 				return
 			}
 			select {
@@ -119,17 +132,17 @@ func readLines(ctx context.Context, cancel func(), c *net.UnixConn) <-chan []byt
 }
 
 // serveLine answers one request and tells whether the connection goes on.
-func serveLine(ctx context.Context, c net.Conn, h Handler, p Peer, line []byte) bool {
+func (s *server) serveLine(ctx context.Context, c net.Conn, p Peer, line []byte) bool {
 	q, bad := DecodeRequest(line)
 	if bad != nil {
 		send(c, q.ID, nil, bad, false)
 		return false
 	}
-	if err := h.Authorize(p, q.Method); err != nil {
+	if err := s.h.Authorize(p, q.Method); err != nil {
 		return send(c, q.ID, nil, err, false) == nil
 	}
 	emit := func(v any) error { return send(c, q.ID, v, nil, true) }
-	v, err := h.Handle(ctx, p, &q, emit)
+	v, err := s.h.Handle(ctx, p, &q, emit)
 	return send(c, q.ID, v, err, false) == nil
 }
 
