@@ -110,6 +110,21 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// A domain whose guests come and go all day doesn't push out what others did.
+func TestJournalIsFair(t *testing.T) {
+	j := newJournal()
+	j.note("policy", "", "rr")
+	j.note("guest", "calm", "came")
+	for range 3 * journalSize {
+		j.note("guest", "busy", "came")
+	}
+	latest, _, stop := j.follow()
+	defer stop()
+	if len(latest) != journalSize || latest[0].Kind != "policy" || latest[1].Domain != "calm" {
+		t.Errorf("%d events, beginning with %+v", len(latest), latest[:2])
+	}
+}
+
 func TestAwaitExit(t *testing.T) {
 	cmd := exec.Command("cat")
 	in, err := cmd.StdinPipe()

@@ -236,6 +236,17 @@ func (d *Daemon) close() {
 	d.log.Info("ended")
 }
 
+// noteOf is note for what the guests of a domain cause: they can't fill the log with it.
+func (d *Daemon) noteOf(dom *domain, kind, format string, args ...any) {
+	ok, lost := dom.trickle.pass(time.Now())
+	if lost > 0 {
+		d.note("lost", dom.name, "%d events of its guests' doing are left out here", lost)
+	}
+	if ok {
+		d.note(kind, dom.name, format, args...)
+	}
+}
+
 // note writes an event to the journal and the log.
 func (d *Daemon) note(kind, domain, format string, args ...any) {
 	d.journal.note(kind, domain, format, args...)

@@ -15,8 +15,8 @@ import (
 // maxDomains bounds what callers of the control socket can make the daemon hold.
 const maxDomains = 16384
 
-// domain is a VM or a named group of processes. All of it but name is guarded
-// by the daemon's mu; door changes only while the domain is made.
+// domain is a VM or a named group of processes. All of it but name and
+// trickle is guarded by the daemon's mu; door changes only while the domain is made.
 type domain struct {
 	name     string
 	settings configs.Domain    // in force
@@ -31,6 +31,7 @@ type domain struct {
 	guests   map[*guest]struct{}
 	past     totals // of workers that have ended
 	share    meter  // of the accelerator time that it used
+	trickle  *trickle
 }
 
 // totals is what workers used.
@@ -89,7 +90,7 @@ func (d *Daemon) domain(name string) (*domain, error) {
 	if len(d.domains) >= maxDomains {
 		return nil, control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
 	}
-	dom := &domain{name: name, settings: settings, set: map[string]string{}, guests: map[*guest]struct{}{}}
+	dom := &domain{name: name, settings: settings, set: map[string]string{}, guests: map[*guest]struct{}{}, trickle: newTrickle()}
 	dom.declared = d.declares(name)
 	if err := d.openDoor(dom); err != nil {
 		return nil, err
@@ -111,7 +112,8 @@ func (d *Daemon) openDoor(dom *domain) error {
 	s := dom.settings
 	door, err := d.opt.Adapter.Open(d.ctx, hypervisor.Domain{
 		Name: dom.name, Owner: s.SocketOwner, Group: s.SocketGroup, Mode: s.SocketMode,
-	}, func(ctx context.Context, n hypervisor.Newcomer) { d.receive(ctx, dom, n) })
+	}, func(ctx context.Context, n hypervisor.Newcomer) { d.receive(ctx, dom, n) },
+		func(err error) { d.noteOf(dom, "refused", "%v", err) })
 	if err != nil {
 		return fmt.Errorf("domain %q: %w", dom.name, err)
 	}

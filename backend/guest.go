@@ -50,10 +50,10 @@ func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer
 	}
 	g, err := d.admit(ctx, dom, n)
 	if err == nil {
-		d.note("guest", dom.name, "process %d is served by worker %d", g.pid, g.workerPID)
+		d.noteOf(dom, "guest", "process %d is served by worker %d", g.pid, g.workerPID)
 		return
 	}
-	d.note("refused", dom.name, "process %d: %v", n.PID(), err)
+	d.noteOf(dom, "refused", "process %d: %v", n.PID(), err)
 	result := int32(resultSystemNotReady)
 	if errors.Is(err, errNoRoom) || errors.Is(err, errTooMany) {
 		result = resultDevicesUnavailable
@@ -107,7 +107,7 @@ func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 	// From here on the end of the worker process is what frees the seat.
 	d.tasks.Go(func() { d.attend(g) })
 	if err != nil {
-		d.log.Warn("a guest left before it was served", "domain", g.dom.name, "process", g.pid, "err", err)
+		d.noteOf(g.dom, "refused", "process %d left before it was served: %v", g.pid, err)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (d *Daemon) attend(g *guest) {
 			}
 			select {
 			case <-time.After(deathGrace):
-				d.log.Warn("worker outlives its guest process: ending it", "domain", g.dom.name, "process", g.pid, "worker", g.workerPID)
+				d.noteOf(g.dom, "outlived", "worker %d outlives process %d: ending it", g.workerPID, g.pid)
 				kill(g.worker)
 			case <-ctx.Done():
 			}
@@ -146,7 +146,7 @@ func (d *Daemon) attend(g *guest) {
 	}
 	how := g.lastWords() + g.reap()
 	d.unseat(g)
-	d.note("end", g.dom.name, "worker %d of process %d ended%s", g.workerPID, g.pid, how)
+	d.noteOf(g.dom, "end", "worker %d of process %d ended%s", g.workerPID, g.pid, how)
 }
 
 // reap collects the exit status of a worker that has ended, if it is a child of ours.

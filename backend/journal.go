@@ -2,6 +2,7 @@ package backend
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ func (j *journal) note(kind, domain, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.latest) == journalSize {
-		j.latest = append(j.latest[:0], j.latest[1:]...)
+		j.forget()
 	}
 	j.latest = append(j.latest, e)
 	for f := range j.followers {
@@ -37,6 +38,19 @@ func (j *journal) note(kind, domain, format string, args ...any) {
 		default:
 		}
 	}
+}
+
+// forget drops the oldest event of the domain that has most of them, so that
+// none pushes out what others did.
+func (j *journal) forget() {
+	most, count := j.latest[0].Domain, map[string]int{}
+	for _, e := range j.latest {
+		if count[e.Domain]++; count[e.Domain] > count[most] {
+			most = e.Domain
+		}
+	}
+	oldest := slices.IndexFunc(j.latest, func(e control.Event) bool { return e.Domain == most })
+	j.latest = slices.Delete(j.latest, oldest, oldest+1)
 }
 
 // follow returns the latest events and a channel of those to come.

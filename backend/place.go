@@ -80,7 +80,7 @@ func (d *Daemon) place(dom *domain) error {
 	}
 	setQuotas(page, dom.settings)
 	dom.on, dom.avcpu = a, a.attach(dom.name, dom.settings.Credits, page)
-	d.note("place", dom.name, "placed on %s", a.name)
+	d.noteOf(dom, "place", "placed on %s", a.name)
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (d *Daemon) leave(dom *domain) {
 	if err := dom.avcpu.page.Free(); err != nil {
 		d.log.Warn("free gate page", "domain", dom.name, "err", err)
 	}
-	d.note("leave", dom.name, "left %s", dom.on.name)
+	d.noteOf(dom, "leave", "left %s", dom.on.name)
 	d.queue.Release(dom.name)
 	d.cgroup.leave(dom.name)
 	dom.on, dom.avcpu = nil, nil

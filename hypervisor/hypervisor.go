@@ -25,8 +25,9 @@ type Domain struct {
 type Adapter interface {
 	// Open lets guests of a domain knock until the Door is closed. Every guest
 	// process that does is given to serve, in a goroutine of its own; when ctx
-	// ends, nobody waits for an answer any more.
-	Open(ctx context.Context, d Domain, serve func(context.Context, Newcomer)) (Door, error)
+	// ends, nobody waits for an answer any more. Who knocks and is no guest is
+	// answered here; away is told why.
+	Open(ctx context.Context, d Domain, serve func(context.Context, Newcomer), away func(error)) (Door, error)
 }
 
 // Door is where a domain's guests knock.

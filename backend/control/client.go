@@ -15,7 +15,7 @@ type Client struct {
 	conn     *net.UnixConn
 	r        *bufio.Reader
 	next     uint64
-	patience time.Duration
+	patience time.Duration // of Call
 }
 
 // answerTime is how long a daemon may take to answer; nothing that it is asked

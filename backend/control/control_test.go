@@ -55,7 +55,7 @@ func (e *echo) Handle(ctx context.Context, p Peer, q *Request, emit func(any) er
 				return nil, err
 			}
 			select {
-			case <-time.After(3 * e.idle):
+			case <-time.After(e.idle * 3 / 2):
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
@@ -151,7 +151,7 @@ func TestStream(t *testing.T) {
 
 // A connection ends when nothing is asked, not while an answer is under way.
 func TestIdle(t *testing.T) {
-	path := serveEcho(t, &echo{idle: 50 * time.Millisecond})
+	path := serveEcho(t, &echo{idle: 500 * time.Millisecond})
 	c := dialTest(t, path)
 	values := 0
 	if err := c.Stream("slow", nil, func(json.RawMessage, bool) error { values++; return nil }); err != nil || values != 3 {

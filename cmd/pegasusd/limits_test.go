@@ -1,6 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,6 +109,54 @@ host_memory = "100MiB"
 	h.guest("small").must("ping")
 	if said := h.knock("small").hear(); !strings.Contains(said, "host_memory") {
 		t.Errorf("an arena too many hears %q", said)
+	}
+}
+
+// A guest that knocks without end, and says nothing sensible, fills neither the
+// host's log nor its memory of events.
+func TestFloodOfHellos(t *testing.T) {
+	h := newHost(t, twoDomains)
+	if err := h.call(control.MethodSet, control.SetParams{Domain: "b", Settings: map[string]string{"credits": "77"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	const hellos = 2000
+	for range hellos {
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(h.dir, "domains", "a.sock"), Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write([]byte("hello"))
+		c.Read(make([]byte, 512))
+		c.Close()
+	}
+	log, err := os.ReadFile(filepath.Join(h.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(log), "kind=refused domain=a"); n < 100 || n > hellos/2 {
+		t.Errorf("%d of %d hellos are in the log", n, hellos)
+	}
+	c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	found := errors.New("found")
+	err = c.Stream(control.MethodEvents, nil, func(data json.RawMessage, _ bool) error {
+		var e control.Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return err
+		}
+		if e.Kind == "set" && e.Domain == "b" {
+			return found
+		}
+		if e.Domain != "a" {
+			return nil
+		}
+		return fmt.Errorf("first comes %+v", e)
+	})
+	if err != found {
+		t.Errorf("another domain's event: %v", err)
 	}
 }
 

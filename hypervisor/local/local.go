@@ -36,15 +36,15 @@ const maxPath = 107
 const maxKnocking = 64
 
 // Open implements hypervisor.Adapter.
-func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(context.Context, hypervisor.Newcomer)) (hypervisor.Door, error) {
+func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(context.Context, hypervisor.Newcomer), away func(error)) (hypervisor.Door, error) {
 	path := filepath.Join(a.Dir, d.Name+".sock")
 	l, err := listen(path, d)
 	if err != nil {
 		return nil, fmt.Errorf("socket of domain %q: %w", d.Name, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	door := &door{path: path, l: l, cancel: cancel, log: a.Log.With("domain", d.Name)}
-	door.all.Go(func() { door.accept(ctx, serve) })
+	door := &door{path: path, l: l, cancel: cancel, serve: serve, away: away, log: a.Log.With("domain", d.Name)}
+	door.all.Go(func() { door.accept(ctx) })
 	return door, nil
 }
 
@@ -124,6 +124,8 @@ type door struct {
 	path   string
 	l      *net.UnixListener
 	cancel context.CancelFunc
+	serve  func(context.Context, hypervisor.Newcomer)
+	away   func(error)
 	all    sync.WaitGroup
 	log    *slog.Logger
 }
@@ -138,7 +140,7 @@ func (d *door) Close() error {
 	return err
 }
 
-func (d *door) accept(ctx context.Context, serve func(context.Context, hypervisor.Newcomer)) {
+func (d *door) accept(ctx context.Context) {
 	slots := make(chan struct{}, maxKnocking)
 	for {
 		select {
@@ -158,23 +160,23 @@ func (d *door) accept(ctx context.Context, serve func(context.Context, hyperviso
 		}
 		d.all.Go(func() {
 			defer func() { <-slots }()
-			d.welcome(ctx, c, serve)
+			d.welcome(ctx, c)
 		})
 	}
 }
 
-func (d *door) welcome(ctx context.Context, c *net.UnixConn, serve func(context.Context, hypervisor.Newcomer)) {
+func (d *door) welcome(ctx context.Context, c *net.UnixConn) {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	n, err := meet(c)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errSilent) {
-			d.log.Warn("turned a guest away", "err", err)
+			d.away(err)
 		}
 		return
 	}
-	serve(ctx, n)
+	d.serve(ctx, n)
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -18,7 +18,7 @@ import (
 
 func open(t *testing.T, d hypervisor.Domain, serve func(context.Context, hypervisor.Newcomer)) hypervisor.Door {
 	t.Helper()
-	door, err := Adapter{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}.Open(t.Context(), d, serve)
+	door, err := Adapter{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}.Open(t.Context(), d, serve, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestSocketBelongsToItsOwner(t *testing.T) {
 
 func TestUnknownOwnerIsNamed(t *testing.T) {
 	_, err := Adapter{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}.Open(t.Context(),
-		hypervisor.Domain{Name: "web", Owner: "nobody-of-that-name", Mode: 0o600}, nil)
+		hypervisor.Domain{Name: "web", Owner: "nobody-of-that-name", Mode: 0o600}, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "nobody-of-that-name") {
 		t.Fatalf("error %v", err)
 	}
@@ -147,12 +147,12 @@ func TestLongPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := Adapter{Dir: dir, Log: slog.New(slog.DiscardHandler)}
-	door, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, nil)
+	door, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	door.Close()
-	if _, err := a.Open(t.Context(), hypervisor.Domain{Name: name + "s", Mode: 0o600}, nil); err == nil || !strings.Contains(err.Error(), "108 bytes") {
+	if _, err := a.Open(t.Context(), hypervisor.Domain{Name: name + "s", Mode: 0o600}, nil, nil); err == nil || !strings.Contains(err.Error(), "108 bytes") {
 		t.Errorf("a byte more: %v", err)
 	}
 }
