@@ -43,15 +43,18 @@ func (d *Daemon) recordPath(id uint64) string {
 	return filepath.Join(d.opt.RuntimeDir, "workers", fmt.Sprintf("%d.json", id))
 }
 
-// writeDown records a guest that is being served. d.mu is held.
-func (d *Daemon) writeDown(g *guest) {
+// writeDown records who is going to serve a guest.
+func (d *Daemon) writeDown(g *guest, worker int) error {
 	if d.opt.Private {
-		return
+		return nil
 	}
-	r := record{g.dom.name, g.dom.on.name, g.workerPID, g.dom.uid, g.pid, g.slot, g.win, g.arena}
+	d.mu.Lock()
+	r := record{g.dom.name, g.dom.on.name, worker, g.dom.uid, g.pid, g.slot, g.win, g.arena}
+	d.mu.Unlock()
 	if err := writeJSON(d.recordPath(g.id), r); err != nil {
-		d.log.Warn("write down a worker", "err", err)
+		return fmt.Errorf("write down a worker: %w", err)
 	}
+	return nil
 }
 
 // writeJSON replaces a file of ours as a whole or not at all.
@@ -60,10 +63,14 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return err
+	err = os.WriteFile(path+".new", data, 0o600)
+	if err == nil {
+		err = os.Rename(path+".new", path)
 	}
-	return os.Rename(path+".new", path)
+	if err != nil {
+		os.Remove(path + ".new")
+	}
+	return err
 }
 
 // survivor is a worker that a daemon before left behind.
@@ -139,7 +146,7 @@ func (d *Daemon) strike(id uint64) {
 
 // dialWorker connects, if the socket was made by root or by us.
 func dialWorker(path string) (*net.UnixConn, error) {
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	c, err := worker.DialSurvivor(path)
 	if err != nil {
 		return nil, err
 	}
@@ -154,31 +161,40 @@ func dialWorker(path string) (*net.UnixConn, error) {
 	return c, nil
 }
 
-// identify reads what was written down and compares it with what the worker says.
+// identify compares what the worker says with what was written down. When they
+// don't agree, or one is missing, there is at least its PID, for end.
 func (s *survivor) identify(path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, &s.record); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
+	written, err := readRecord(path)
 	s.conn.SetDeadline(time.Now().Add(adoptTime))
 	defer s.conn.SetDeadline(time.Time{})
-	said, files, err := worker.ReceiveSurvivor(s.conn)
-	if err != nil {
-		return fmt.Errorf("ask it who it is: %w", err)
+	said, files, asked := worker.ReceiveSurvivor(s.conn)
+	s.files, s.PID = files, cmp.Or(written.PID, said.PID)
+	if asked != nil {
+		asked = fmt.Errorf("ask it who it is: %w", asked)
 	}
-	s.files = files
+	if err := errors.Join(err, asked); err != nil {
+		return err
+	}
 	j := said.Job
-	now := record{j.Domain, j.Accelerator.Name, said.PID, j.UID, j.GuestPID, j.Slot, j.Slice, j.Geometry.ArenaBytes}
-	if j.ID != s.id || now != s.record {
-		return fmt.Errorf("it says %+v, but %+v was written down", now, s.record)
+	s.record = record{j.Domain, j.Accelerator.Name, said.PID, j.UID, j.GuestPID, j.Slot, j.Slice, j.Geometry.ArenaBytes}
+	if j.ID != s.id || s.record != written {
+		return fmt.Errorf("it says %+v, but %+v was written down", s.record, written)
 	}
 	return nil
 }
 
-// end kills the worker that was written down.
+func readRecord(path string) (r record, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// end kills the worker.
 func (s *survivor) end() {
 	if s.PID == 0 {
 		return

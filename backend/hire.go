@@ -81,12 +81,15 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 			return err
 		}
 		d.confine(g, c.pid())
+		if err := d.writeDown(g, c.pid()); err != nil { // the next daemon couldn't take it over, nor end it
+			c.discard()
+			return err
+		}
 		c.conn.SetWriteDeadline(time.Now().Add(setUpTime))
 		if err = worker.SendJob(c.conn, job, files); err == nil {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			g.worker, g.workerPID, g.conn, g.cmd = c.process, c.pid(), c.conn, c.cmd
-			d.writeDown(g)
 			return nil
 		}
 		c.discard()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -123,7 +124,7 @@ type Order struct {
 // Survivor is what a worker tells a daemon that it has not known. Of the Files
 // there are Gate, Bell, GuestProcess and Hardware.
 type Survivor struct {
-	PID int
+	PID int `json:"-"` // of the worker, as the kernel says
 	Job Job
 }
 
@@ -147,10 +148,25 @@ func ReceiveReport(c *net.UnixConn) (r Report, err error) {
 // SendOrder tells a worker what to do.
 func SendOrder(c *net.UnixConn, o Order) error { return send(c, o, nil) }
 
-// ReceiveSurvivor asks a worker, at whose Listener the caller has connected,
-// who it is. The files are the caller's.
+// DialSurvivor connects to a worker's Listener so that the kernel will say who
+// answers: whoever can kill by that number must not take it from a worker.
+func DialSurvivor(path string) (*net.UnixConn, error) {
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		var inner error
+		err := raw.Control(func(fd uintptr) { inner = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) })
+		return errors.Join(err, inner)
+	}}
+	c, err := d.Dial("unixpacket", path)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// ReceiveSurvivor asks a worker, to which DialSurvivor has connected, who it is.
+// The files are the caller's. There is a PID once it has said anything at all.
 func ReceiveSurvivor(c *net.UnixConn) (s Survivor, f Files, err error) {
-	l, err := receive(c, &s)
+	l, err := receiveFrom(c, &s, &s.PID)
 	if err != nil {
 		return s, f, err
 	}
@@ -206,13 +222,18 @@ func send(c *net.UnixConn, message any, files []*os.File) error {
 var errTruncated = errors.New("message truncated")
 
 func receive(c *net.UnixConn, message any) ([]*os.File, error) {
+	return receiveFrom(c, message, new(int))
+}
+
+// receiveFrom also sets the sender's pid, if the socket was made to tell it.
+func receiveFrom(c *net.UnixConn, message any, pid *int) ([]*os.File, error) {
 	b := make([]byte, maxMessage)
-	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
+	oob := make([]byte, unix.CmsgSpace(4*maxFiles)+unix.CmsgSpace(unix.SizeofUcred))
 	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
 	if err != nil {
 		return nil, err
 	}
-	files, err := rights(oob[:oobn])
+	files, err := ancillary(oob[:oobn], pid)
 	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		err = errTruncated
 	}
@@ -226,13 +247,17 @@ func receive(c *net.UnixConn, message any) ([]*os.File, error) {
 	return files, nil
 }
 
-// rights takes descriptors out of control messages.
-func rights(oob []byte) (files []*os.File, err error) {
+// ancillary takes descriptors and the sender's pid out of control messages.
+func ancillary(oob []byte, pid *int) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range messages {
+		if cred, err := unix.ParseUnixCredentials(&m); err == nil {
+			*pid = int(cred.Pid)
+			continue
+		}
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
 			return files, err

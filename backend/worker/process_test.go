@@ -380,7 +380,7 @@ func TestAdoption(t *testing.T) {
 	e.daemon.Close()
 	e.want(0, cuda.OpNop, 0, nil)
 	for range 3 {
-		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: e.door, Net: "unixpacket"})
+		c, err := DialSurvivor(e.door)
 		if err != nil {
 			t.Fatal(err)
 		}

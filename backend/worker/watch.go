@@ -79,7 +79,7 @@ func (w *worker) welcome(c *net.UnixConn) error {
 		return errStranger
 	}
 	c.SetWriteDeadline(time.Now().Add(tellTime))
-	if err := send(c, Survivor{PID: os.Getpid(), Job: w.job}, w.files.survivors()); err != nil {
+	if err := send(c, Survivor{Job: w.job}, w.files.survivors()); err != nil {
 		return err
 	}
 	w.mu.Lock()

@@ -95,29 +95,59 @@ func TestDaemonKilled(t *testing.T) {
 	}
 }
 
-// What a worker says of itself counts only if it is what was written down.
+// What a worker says of itself counts only if it is what was written down. None
+// goes on unseen.
 func TestLyingWorker(t *testing.T) {
+	for name, spoil := range map[string]func(path string, text string) error{
+		"another domain's": func(path, text string) error {
+			return os.WriteFile(path, []byte(strings.Replace(text, `"a"`, `"b"`, 1)), 0o600)
+		},
+		"not written down": func(path, _ string) error { return os.Remove(path) },
+		"half a record":    func(path, text string) error { return os.WriteFile(path, []byte(text[:len(text)/2]), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, twoDomains)
+			g := h.guest("a")
+			h.crash()
+			records, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*.json"))
+			if len(records) != 1 {
+				t.Fatalf("records %v", records)
+			}
+			text, err := os.ReadFile(records[0])
+			if err == nil {
+				err = spoil(records[0], string(text))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.start()
+			h.eventually("the worker is ended", func() bool { return !alive(g.worker) })
+			for _, name := range []string{"a", "b"} {
+				if d := h.domain(name); d.Processes != 0 {
+					t.Errorf("%+v", d)
+				}
+			}
+			if left, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*")); len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// A guest that the next daemon couldn't take over isn't served.
+func TestWorkerThatCantBeWrittenDown(t *testing.T) {
 	h := newHost(t, twoDomains)
-	g := h.guest("a")
-	h.crash()
-	records, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*.json"))
-	if len(records) != 1 {
-		t.Fatalf("records %v", records)
-	}
-	text, err := os.ReadFile(records[0])
-	if err != nil {
+	obstacle := filepath.Join(h.dir, "workers", "1.json.new", "x")
+	if err := os.MkdirAll(obstacle, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(records[0], []byte(strings.Replace(string(text), `"a"`, `"b"`, 1)), 0o600); err != nil {
-		t.Fatal(err)
+	if said := h.knock("a").hear(); !strings.Contains(said, "write down a worker") {
+		t.Errorf("the guest hears %q", said)
 	}
-	h.start()
-	h.eventually("the worker is ended", func() bool { return !alive(g.worker) })
-	for _, name := range []string{"a", "b"} {
-		if d := h.domain(name); d.Processes != 0 {
-			t.Errorf("%+v", d)
-		}
+	if left, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*")); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
 	}
+	h.guest("a").must("ping")
 }
 
 func TestPrivateDaemonTakesWorkersAlong(t *testing.T) {
