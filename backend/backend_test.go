@@ -70,7 +70,9 @@ func TestOverride(t *testing.T) {
 	for want, bad := range map[string]map[string]string{
 		`domain "web": credits = "0"`: {"credits": "0", "memory": "64MiB"},
 		"colour":                      {"colour": "red"},
-		`there are soft0`:             {"accelerator": "soft9"},
+		`[[accelerator]]: "soft0"`:    {"accelerator": "soft9"},
+		"at most host_memory":         {"host_memory": "1MiB"},
+		"a multiple of":               {"arena": "1048577"},
 		"while the daemon runs":       {"socket_mode": "0600"},
 	} {
 		if got, err := override(c, base, bad); err == nil || !strings.Contains(err.Error(), want) || got != base {

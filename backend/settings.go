@@ -19,9 +19,8 @@ func override(c *configs.Config, base configs.Domain, settings map[string]string
 			return base, control.Errorf(control.CodeInvalid, "domain %q: %v", base.Name, err)
 		}
 	}
-	if next.Accelerator != "" && !slices.Contains(acceleratorNames(c), next.Accelerator) {
-		return base, control.Errorf(control.CodeNotFound, "domain %q: accelerator = %q: there is none of that name; there are %s",
-			base.Name, next.Accelerator, strings.Join(acceleratorNames(c), ", "))
+	if err := next.Check(c); err != nil {
+		return base, control.Errorf(control.CodeInvalid, "domain %q: %v", base.Name, err)
 	}
 	return next, nil
 }

@@ -271,6 +271,7 @@ func TestSet(t *testing.T) {
 		{"credits", "many", `must be a whole number`},
 		{"name", "x", `name: unknown key`},
 		{"credit", "1", `did you mean "credits"?`},
+		{"arena", "1048577", `a multiple of "4KiB"`},
 		{"socket_mode", "0600", `can't change while the daemon runs`},
 	} {
 		if err := d.Set(s[0], s[1]); err == nil || !strings.Contains(err.Error(), s[2]) {
@@ -279,6 +280,13 @@ func TestSet(t *testing.T) {
 	}
 	if d != before {
 		t.Errorf("a refused change changed it: %+v", d)
+	}
+	d.Arena, d.Accelerator = 2*MiB, "soft1"
+	err := d.Check(Default())
+	for _, want := range []string{`arena = "2MiB": must be at most host_memory, "1MiB"`, `accelerator = "soft1": must be the name of an [[accelerator]]: "soft0"; did you mean "soft0"?`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("check: %v, want …%s…", err, want)
+		}
 	}
 	a := defaultAccelerator("a")
 	if err := a.Set("policy", "RR", options); err != nil || a.Policy != "rr" {

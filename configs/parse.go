@@ -94,14 +94,11 @@ func (p *parser) domains(c *Config, tables []table) {
 // template is complained about there, once.
 func (p *parser) domain(c *Config, t table, d Domain) {
 	own := func(key string) bool { return t.keys == nil || t.keys[key] != nil }
-	names := c.acceleratorNames()
-	if own("accelerator") && d.Accelerator != "" && !slices.Contains(names, d.Accelerator) {
-		p.fail(t, "accelerator", d.Accelerator,
-			mustBe("the name of an [[accelerator]]: %s%s", quoteAll(names), didYouMean(d.Accelerator, names)))
+	if err := d.fitsAccelerators(c); err != nil && own("accelerator") {
+		p.fail(t, "accelerator", d.Accelerator, err)
 	}
-	if (own("arena") || own("host_memory")) && d.Arena > d.HostMemory {
-		p.fail(t, "arena", d.Arena.String(),
-			mustBe("at most host_memory, %q, of which arenas are part", d.HostMemory))
+	if err := d.fitsHostMemory(); err != nil && (own("arena") || own("host_memory")) {
+		p.fail(t, "arena", d.Arena.String(), err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,8 +9,8 @@ import (
 
 // Set changes one key of the domain from plain text, as in
 // `pegasus set web memory=1GiB`: the value is spelled as in the file, but
-// without quotes. Its name can't be changed. The caller checks that an
-// accelerator of that name exists.
+// without quotes. Its name can't be changed. Whether all keys together make
+// sense is Check's to say.
 func (d *Domain) Set(key, text string) error {
 	return setField(d.templateFields(), key, text)
 }
@@ -18,6 +19,34 @@ func (d *Domain) Set(key, text string) error {
 // opt's.
 func (a *Accelerator) Set(key, text string, opt Options) error {
 	return setField(a.fields(opt)[1:], key, text)
+}
+
+// Check tells what is wrong with a domain, beside what Set refuses, under a
+// configuration.
+func (d *Domain) Check(c *Config) error {
+	return errors.Join(wrong("accelerator", d.Accelerator, d.fitsAccelerators(c)), wrong("arena", d.Arena.String(), d.fitsHostMemory()))
+}
+
+func wrong(key, value string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s = %s: %w", key, quote(value), err)
+}
+
+func (d *Domain) fitsAccelerators(c *Config) error {
+	names := c.acceleratorNames()
+	if d.Accelerator == "" || slices.Contains(names, d.Accelerator) {
+		return nil
+	}
+	return mustBe("the name of an [[accelerator]]: %s%s", quoteAll(names), didYouMean(d.Accelerator, names))
+}
+
+func (d *Domain) fitsHostMemory() error {
+	if d.Arena <= d.HostMemory {
+		return nil
+	}
+	return mustBe("at most host_memory, %q, of which arenas are part", d.HostMemory)
 }
 
 func setField(fields []field, key, text string) error {
@@ -33,7 +62,7 @@ func setField(fields []field, key, text string) error {
 		if f.value.set(text) == nil { // such as a name made of digits
 			return nil
 		}
-		return fmt.Errorf("%s = %s: %w", key, quote(text), err)
+		return wrong(key, text, err)
 	}
 	return nil
 }

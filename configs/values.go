@@ -164,11 +164,12 @@ func zeroMeans(what string) string {
 	return " (0: " + what + ")"
 }
 
-// bytes is a size within bounds, or 0 where that means something.
+// bytes is a size within bounds, or 0 where that means something; unit is what
+// it must be a multiple of.
 type bytes struct {
-	p      *Size
-	lo, hi Size
-	zero   string
+	p            *Size
+	lo, hi, unit Size
+	zero         string
 }
 
 func (b bytes) String() string { return quote(b.p.String()) }
@@ -183,12 +184,19 @@ func (b bytes) set(v any) error {
 	default:
 		err = mustBe("a size")
 	}
-	if err != nil || (s < b.lo || s > b.hi) && (s != 0 || b.zero == "") {
-		return mustBe("a size from %q to %q, as a string with B, KiB, MiB, GiB or TiB, or in bytes%s",
-			b.lo, b.hi, zeroMeans(b.zero))
+	if err != nil || (s < b.lo || s > b.hi || s%b.unit != 0) && (s != 0 || b.zero == "") {
+		return mustBe("a size from %q to %q%s, as a string with B, KiB, MiB, GiB or TiB, or in bytes%s",
+			b.lo, b.hi, inUnits(b.unit), zeroMeans(b.zero))
 	}
 	*b.p = s
 	return nil
+}
+
+func inUnits(unit Size) string {
+	if unit == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", a multiple of %q", unit)
 }
 
 // span is a length of time within bounds, or 0 where that means something.
