@@ -21,6 +21,9 @@ const (
 	restart applies = false
 )
 
+// maxSocketPath is how long the kernel lets a socket's path be, in bytes.
+const maxSocketPath = 107
+
 var (
 	logLevels        = []string{"debug", "info", "warn", "error"}
 	logFormats       = []string{"text", "json"}
@@ -30,9 +33,9 @@ var (
 
 func (d *Daemon) fields() []field {
 	return []field{
-		{"runtime_dir", path{&d.RuntimeDir}, restart},
-		{"control_socket", path{&d.ControlSocket}, restart},
-		{"control_group", text{&d.ControlGroup, "the name or number of a group"}, restart},
+		{"runtime_dir", path{&d.RuntimeDir, maxSocketPath - len("/workers/9999999999.sock")}, restart},
+		{"control_socket", path{&d.ControlSocket, maxSocketPath}, restart},
+		{"control_group", account{&d.ControlGroup, "group", findGroup}, restart},
 		{"log_level", choice{&d.LogLevel, logLevels}, hot},
 		{"log_format", choice{&d.LogFormat, logFormats}, restart},
 		{"worker_pool", whole{&d.WorkerPool, 0, 256, "none is kept ready"}, hot},
@@ -68,8 +71,8 @@ func (d *Domain) fields() []field {
 		{"host_memory", bytes{&d.HostMemory, MiB, 4 * TiB, 1, ""}, hot},
 		{"arena", bytes{&d.Arena, MiB, 16 * GiB, 4 * KiB, ""}, hot},
 		{"processes", whole{&d.Processes, 1, 65536, ""}, hot},
-		{"socket_owner", text{&d.SocketOwner, "the name or number of a user"}, restart},
-		{"socket_group", text{&d.SocketGroup, "the name or number of a group"}, restart},
+		{"socket_owner", account{&d.SocketOwner, "user", findUser}, restart},
+		{"socket_group", account{&d.SocketGroup, "group", findGroup}, restart},
 		{"socket_mode", permissions{&d.SocketMode}, restart},
 	}
 }

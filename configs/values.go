@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 	"io/fs"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -87,14 +88,41 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// path is an absolute path, or empty.
-type path struct{ p *string }
+// account is the name of a user or group that this host has, or a number, or empty.
+type account struct {
+	p    *string
+	kind string
+	find func(name string) error
+}
+
+func (a account) String() string { return quote(*a.p) }
+func (a account) set(v any) error {
+	what := fmt.Sprintf("the name or number of a %s", a.kind)
+	var s string
+	if err := (text{&s, what}).set(v); err != nil {
+		return err
+	}
+	if _, err := strconv.ParseUint(s, 10, 31); err != nil && s != "" && a.find(s) != nil {
+		return mustBe("%s, and this host has no %s of that name", what, a.kind)
+	}
+	*a.p = s
+	return nil
+}
+
+func findUser(name string) error  { _, err := user.Lookup(name); return err }
+func findGroup(name string) error { _, err := user.LookupGroup(name); return err }
+
+// path is an absolute path of at most max bytes, or empty.
+type path struct {
+	p   *string
+	max int
+}
 
 func (p path) String() string { return quote(*p.p) }
 func (p path) set(v any) error {
 	s, ok := v.(string)
-	if !ok || !printable(s) || s != "" && !filepath.IsAbs(s) || len(s) > 4095 {
-		return mustBe("an absolute path, or \"\"")
+	if !ok || !printable(s) || s != "" && !filepath.IsAbs(s) || len(s) > p.max {
+		return mustBe("an absolute path of at most %d bytes, or \"\"", p.max)
 	}
 	if s != "" {
 		s = filepath.Clean(s)
