@@ -31,6 +31,7 @@ import (
 type Options struct {
 	Config     *configs.Config
 	ConfigPath string // empty: built-in defaults, nothing to reload
+	Accept     configs.Options
 	RuntimeDir string
 	// Private daemons belong to one user, end Linger after the last guest, and
 	// take their workers with them.

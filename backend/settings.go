@@ -7,7 +7,6 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/configs"
-	"pegasus/policies"
 )
 
 // override is base with settings, in plain text, laid over it. All are applied
@@ -81,7 +80,6 @@ func (d *Daemon) policy(q control.PolicyParams) ([]control.Accelerator, error) {
 		return nil, control.Errorf(control.CodeNotFound, "accelerator %q: there is none of that name; there are %s",
 			q.Accelerator, strings.Join(acceleratorNames(d.config), ", "))
 	}
-	opt := configs.Options{Policies: policies.Names()}
 	all := []control.Accelerator{}
 	for _, a := range meant {
 		next := a.current()
@@ -89,7 +87,7 @@ func (d *Daemon) policy(q control.PolicyParams) ([]control.Accelerator, error) {
 			if s.value == "" {
 				continue
 			}
-			if err := next.Set(s.key, s.value, opt); err != nil {
+			if err := next.Set(s.key, s.value, d.opt.Accept); err != nil {
 				return nil, control.Errorf(control.CodeInvalid, "accelerator %q: %v", a.name, err)
 			}
 		}
@@ -110,7 +108,7 @@ func (d *Daemon) reload() (control.ReloadResult, error) {
 	if d.opt.ConfigPath == "" {
 		return control.ReloadResult{Changes: []control.Change{}}, nil
 	}
-	next, err := configs.Load(d.opt.ConfigPath, configs.Options{Policies: policies.Names()})
+	next, err := configs.Load(d.opt.ConfigPath, d.opt.Accept)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {

@@ -6,9 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"pegasus/configs"
-	"pegasus/policies"
 )
 
 // state is what a daemon knows that is in no configuration and with no worker:
@@ -65,11 +62,10 @@ func (d *Daemon) restore() {
 		d.log.Warn("what the daemon before knew is lost", "err", err)
 		return
 	}
-	opt := configs.Options{Policies: policies.Names()}
 	for _, a := range d.accelerators {
 		if was, ok := s.Accelerators[a.name]; ok {
 			c := a.current()
-			err := errors.Join(c.Set("policy", was.Policy, opt), c.Set("mode", was.Mode, opt))
+			err := errors.Join(c.Set("policy", was.Policy, d.opt.Accept), c.Set("mode", was.Mode, d.opt.Accept))
 			if err == nil {
 				err = a.configure(c)
 			}

@@ -77,11 +77,17 @@ type Domain struct {
 	SocketMode  fs.FileMode // permission bits of the domain's socket
 }
 
+// MaxDomains is how many [[domain]] tables there may be.
+const MaxDomains = 16384
+
 // Options is what the caller knows and this package doesn't.
 type Options struct {
 	// Policies are the names allowed for policy; case doesn't matter in the
 	// file, and Config holds the spelling found here. Empty: any name.
 	Policies []string
+	// Types are the types of accelerators that this build has. Empty: all that
+	// there are.
+	Types []string
 }
 
 // Default returns the configuration of a host without a file: one software

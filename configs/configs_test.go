@@ -136,6 +136,27 @@ func TestFullExampleIsComplete(t *testing.T) {
 	}
 }
 
+// What a .bad file can't show: bytes that aren't text, and what this build has.
+func TestRefused(t *testing.T) {
+	many := strings.Repeat("[[domain]]\n", MaxDomains)
+	for want, c := range map[string]struct {
+		text string
+		opt  Options
+	}{
+		"f:1: not TOML: isn't UTF-8":                                    {"\xff\xfe[daemon]", options},
+		"f:3: not TOML: isn't UTF-8":                                    {"[daemon]\n# fine\nlog_level = \"\xe4\"\n", options},
+		"f:16385: domain 16385: is the [[domain]] after 16384 others":   {many + "[[domain]]", options},
+		`f:3: accelerator "a": type = "nvidia": this build has no such`: {"[[accelerator]]\nname = 'a'\ntype = 'nvidia'", Options{Types: []string{"soft"}}},
+		`f:1: accelerator = […]: must be one table or more`:             {"accelerator = []", options},
+		`f:2: daemon: log_level = 3: must be`:                           {"\ufeff[daemon]\n\"log\\u005flevel\" = 3", options},
+		`f:1: daemon = 3: must be`:                                      {"\ufeffdaemon = 3", options},
+	} {
+		if _, err := Parse("f", []byte(c.text), c.opt); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %.200v, want %s…", err, want)
+		}
+	}
+}
+
 func TestEmptyFileIsDefault(t *testing.T) {
 	c, err := Parse("empty", nil, options)
 	if err != nil {
@@ -338,6 +359,8 @@ list = [ # [x]
   "]", ']',
 ]
 'quoted key' = 1
+"esc\u0061ped\"" = 1
+'"raw"' = 1
 a . b = 2
 [[domain]]
 name = "x" # y
@@ -347,9 +370,9 @@ inline = { a = "}", b = [
 last = '''
 ''''`)
 	want := lines{
-		"top": 2, "daemon": 5, "daemon.list": 6, "daemon.quoted key": 9, "daemon.a.b": 10,
-		"domain": 11, "domain[0]": 11, "domain[0].name": 12,
-		"domain[1]": 13, "domain[1].inline": 14, "domain[1].last": 16,
+		"top": 2, "daemon": 5, "daemon.list": 6, "daemon.quoted key": 9, "daemon.escaped\"": 10, "daemon.\"raw\"": 11, "daemon.a.b": 12,
+		"domain": 13, "domain[0]": 13, "domain[0].name": 14,
+		"domain[1]": 15, "domain[1].inline": 16, "domain[1].last": 18,
 	}
 	if !reflect.DeepEqual(found, want) {
 		t.Errorf("got %v\nwant %v", found, want)

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -118,8 +119,7 @@ func (s *lineScanner) key() string {
 		case '"', '\'':
 			text := s.rest
 			s.skipString()
-			text = text[:len(text)-len(s.rest)]
-			b.WriteString(strings.Trim(text, `"'`))
+			b.WriteString(unquote(text[:len(text)-len(s.rest)]))
 		case ' ', '\t':
 			s.advance(1)
 		default:
@@ -128,6 +128,17 @@ func (s *lineScanner) key() string {
 		}
 	}
 	return b.String()
+}
+
+// unquote returns what a quoted key means. A basic string's escapes are those of
+// Go, but for a few that Go doesn't know.
+func unquote(s string) string {
+	if s[0] == '"' {
+		if plain, err := strconv.Unquote(s); err == nil {
+			return plain
+		}
+	}
+	return strings.Trim(s, s[:1])
 }
 
 // skipValue goes past "= value": to the end of the line, but not of one that is

@@ -3,6 +3,8 @@ package configs
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
@@ -16,17 +18,33 @@ func Parse(name string, text []byte, opt Options) (*Config, error) {
 	if len(text) > maxFile {
 		return nil, Errors{{File: name, Problem: fmt.Sprintf("longer than %v", Size(maxFile))}}
 	}
+	plain := strings.TrimPrefix(string(text), "\ufeff") // a byte order mark, as some editors add
+	if line := invalidUTF8(plain); line > 0 {
+		return nil, Errors{{File: name, Line: line, Problem: "not TOML: isn't UTF-8"}}
+	}
 	var tree map[string]any
-	if _, err := toml.Decode(string(text), &tree); err != nil {
+	if _, err := toml.Decode(plain, &tree); err != nil {
 		return nil, syntaxError(name, err)
 	}
-	p := &parser{file: name, lines: findLines(string(text)), opt: opt}
+	p := &parser{file: name, lines: findLines(plain), opt: opt}
 	c := p.config(tree)
 	if len(p.errs) > 0 {
 		p.errs.sort()
 		return nil, p.errs
 	}
 	return c, nil
+}
+
+// invalidUTF8 returns the first line that isn't UTF-8, or 0.
+func invalidUTF8(text string) int {
+	n := 1
+	for line := range strings.Lines(text) {
+		if !utf8.ValidString(line) {
+			return n
+		}
+		n++
+	}
+	return 0
 }
 
 // parser walks the decoded file and gathers what is wrong with it.
@@ -53,7 +71,11 @@ func (p *parser) config(tree map[string]any) *Config {
 	}
 	p.fill(p.one(tree, "daemon"), c.Daemon.fields())
 	p.fill(p.one(tree, "default_domain"), c.Template.templateFields())
-	p.accelerators(c, p.many(tree, "accelerator"))
+	accelerators := p.many(tree, "accelerator")
+	if v, ok := tree["accelerator"]; ok && len(elements(v)) == 0 {
+		p.fail(table{}, "accelerator", v, mustBe("one table or more, each written [[accelerator]]; without the key there is one of type \"soft\""))
+	}
+	p.accelerators(c, accelerators)
 	p.domains(c, p.many(tree, "domain"))
 	return c
 }
@@ -73,6 +95,9 @@ func (p *parser) accelerators(c *Config, tables []table) {
 			p.fail(t, "rotation_cap", t.keys["rotation_cap"],
 				mustBe("at least the tick, %q", shortest(a.Tick)))
 		}
+		if len(p.opt.Types) > 0 && !slices.Contains(p.opt.Types, a.Type) {
+			p.fail(t, "type", a.Type, fmt.Errorf("this build has no such accelerators: must be one of %s", quoteAll(p.opt.Types)))
+		}
 		p.named(t, a.Name, i, seen)
 		c.Accelerators = append(c.Accelerators, a)
 	}
@@ -81,6 +106,10 @@ func (p *parser) accelerators(c *Config, tables []table) {
 func (p *parser) domains(c *Config, tables []table) {
 	seen := map[string]int{}
 	p.domain(c, table{path: "default_domain", label: "default_domain"}, c.Template)
+	if len(tables) > MaxDomains {
+		p.fail(tables[MaxDomains], "", nil, fmt.Errorf("is the [[domain]] after %d others, the most there can be", MaxDomains))
+		return
+	}
 	for i, t := range tables {
 		d := c.Template
 		p.fill(t, d.fields())

@@ -102,6 +102,9 @@ func (s *settings) serve(out, errs io.Writer) error {
 		return err
 	}
 	if s.check {
+		if path == "" {
+			path = "no configuration file, the defaults hold"
+		}
 		fmt.Fprintf(out, "%s: fine\n", path)
 		return nil
 	}
@@ -121,7 +124,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	signal.Ignore(syscall.SIGPIPE)
 	log := logger(config, errs, level)
 	d, err := backend.New(backend.Options{
-		Config: config, ConfigPath: path, RuntimeDir: dir, Private: s.private, Linger: s.linger,
+		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
@@ -142,6 +145,9 @@ func (s *settings) serve(out, errs io.Writer) error {
 	return d.Run(ctx, func() { s.tell("ready") })
 }
 
+// accepted is what configurations may name.
+var accepted = configs.Options{Policies: policies.Names(), Types: acceleratorTypes}
+
 // load reads the configuration that was asked for, else the host's if there is one.
 func (s *settings) load() (*configs.Config, string, error) {
 	path := s.config
@@ -158,7 +164,7 @@ func (s *settings) load() (*configs.Config, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := configs.Load(path, configs.Options{Policies: policies.Names()})
+	c, err := configs.Load(path, accepted)
 	return c, path, err
 }
 

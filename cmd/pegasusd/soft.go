@@ -12,6 +12,9 @@ import (
 	"pegasus/configs"
 )
 
+// acceleratorTypes are those that openHardware and openDevice know.
+var acceleratorTypes = []string{"soft"}
+
 // openHardware makes the accelerator of a configuration, or takes over the one
 // whose files workers still use.
 func openHardware(host configs.Daemon) backend.Maker {

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What --check calls fine is what the daemon starts with.
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"fine":            {twoDomains, "pegasus.toml: fine"},
+		"another build's": {"[[accelerator]]\nname = 'a'\ntype = 'nvidia'", `pegasus.toml:3: accelerator "a": type = "nvidia": this build has no such`},
+		"owner":           {"[[domain]]\nname = 'a'\nsocket_owner = 'nosuchuser'", `pegasus.toml:3: domain "a": socket_owner = "nosuchuser": must be`},
+		"policy":          {"[[accelerator]]\nname = 'a'\npolicy = 'lottery'", "pegasus.toml:3: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "pegasus.toml")
+			if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			expectCheck(t, c.want, strings.HasSuffix(c.want, "fine"), "--config", path)
+		})
+	}
+	expectCheck(t, "no configuration file", true, "--private")
+}
+
+func expectCheck(t *testing.T, want string, fine bool, args ...string) {
+	t.Helper()
+	var out, errs strings.Builder
+	status := run(append(args, "--check"), &out, &errs)
+	if said := out.String() + errs.String(); !strings.Contains(said, want) || (status == 0) != fine {
+		t.Errorf("%v: status %d, it says %q, want %q", args, status, said, want)
+	}
+}
