@@ -7,7 +7,11 @@
 // except where a comment says so. What takes time ends in a Done callback.
 package accel
 
-import "pegasus/cuda"
+import (
+	"time"
+
+	"pegasus/cuda"
+)
 
 // Class tells apart the engines that are scheduled and accounted separately.
 type Class uint8
@@ -205,6 +209,12 @@ type Queue interface {
 // executes the work itself.
 type Aborter interface {
 	Abort()
+}
+
+// Limiter is the optional ability to change how long a kernel may run, also of
+// the one that runs. It may be called from any goroutine; d > 0.
+type Limiter interface {
+	LimitKernels(d time.Duration)
 }
 
 // Predictor is the optional ability to say how long a launch will hold the

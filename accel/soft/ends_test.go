@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -52,6 +53,24 @@ func TestKernelTimeout(t *testing.T) {
 	want(t, w.wait(t), cuda.ErrorLaunchTimeout)
 	<-told
 	want(t, c.Err(), cuda.ErrorLaunchTimeout)
+}
+
+// A limit that changes holds for the kernel that runs.
+func TestLimitKernels(t *testing.T) {
+	d, c := open(t, func(c *Config) { c.KernelTimeout = 3600e9 })
+	running := make(chan struct{})
+	endless := goModule(c, 0, func(r *run) *fault {
+		close(running)
+		for !r.Cancel.Load() {
+			runtime.Gosched()
+		}
+		return &fault{result: cuda.ErrorLaunchFailed}
+	})
+	w := newWaiter()
+	want(t, c.Submit(c.DefaultStream(), launchOf(endless), w.done), cuda.Success)
+	<-running
+	d.LimitKernels(time.Millisecond)
+	want(t, w.wait(t), cuda.ErrorLaunchTimeout)
 }
 
 func TestDestroyCancels(t *testing.T) {

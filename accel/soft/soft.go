@@ -34,6 +34,7 @@ type Config struct {
 	Memory uint64 // bytes of device memory; 0 for what the engine page says
 
 	// KernelTimeout ends a kernel that has run for so long (ns); 0 never does.
+	// LimitKernels changes it.
 	KernelTimeout int64
 	// OnTimeout is called when a kernel has to be ended, before it has ended. It must not block.
 	OnTimeout func()
@@ -96,6 +97,7 @@ var (
 	_ accel.Predictor = (*Device)(nil)
 	_ accel.Queue     = (*Device)(nil)
 	_ accel.Aborter   = (*Device)(nil)
+	_ accel.Limiter   = (*Device)(nil)
 )
 
 // Open opens a device.
