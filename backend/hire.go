@@ -68,6 +68,7 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout},
 		Generation:  1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: callbuf.DeviceSliceBytes,
 		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: d.config.Daemon.LogLevel,
+		SpinTime: d.opt.Config.Daemon.SpinTime,
 	}, dom.avcpu.page.File()
 }
 

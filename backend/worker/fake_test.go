@@ -3,8 +3,8 @@ package worker
 import (
 	"encoding/binary"
 	"errors"
-
 	"sync"
+	"time"
 
 	"pegasus/accel"
 	"pegasus/cuda"
@@ -33,6 +33,9 @@ func newFake(p Place) *fakeDevice {
 	}
 	return &fakeDevice{place: p, leave: make(chan struct{}, 1000), next: p.DeviceBase, mem: map[uint64][]byte{}, cost: 1000}
 }
+
+// LimitKernels is as if a kernel had run for so long already.
+func (d *fakeDevice) LimitKernels(time.Duration) { d.place.OnTimeout() }
 
 const fakeMemory = 1 << 30
 

@@ -38,12 +38,13 @@ type Job struct {
 	Accelerator Accelerator
 	Generation  uint64 // of the segment
 	Geometry    callbuf.Geometry
-	Slot        int    // in the gate page
-	Slice       int    // of the device window
-	DeviceBytes uint64 // of the slice
-	GuestPID    int    // 0 if the guest is no process of this host
-	UID, GID    int    // whom to become after the set-up; 0 for nobody else
-	LogLevel    string // as of slog
+	Slot        int           // in the gate page
+	Slice       int           // of the device window
+	DeviceBytes uint64        // of the slice
+	GuestPID    int           // 0 if the guest is no process of this host
+	UID, GID    int           // whom to become after the set-up; 0 for nobody else
+	LogLevel    string        // as of slog
+	SpinTime    time.Duration // how long it and its guest may look for what is to come before they sleep; 0: not at all
 
 	// Which of the files come with it, in the order of Files; filled in by Send.
 	HasGuestProcess, HasListener bool
@@ -119,6 +120,8 @@ type Order struct {
 	// return; the worker ends.
 	End int32
 	Why string
+	// KernelTimeout, if not 0, takes the place of the Job's.
+	KernelTimeout time.Duration
 }
 
 // Survivor is what a worker tells a daemon that it has not known. Of the Files

@@ -119,7 +119,7 @@ func (s *session) idle() {
 		s.slept = false
 		callbuf.Yield() // who woke us is often on this very processor, and waits for it
 	}
-	if s.pollFor(pollSpin) {
+	if s.pollFor(s.spinTime) {
 		return
 	}
 	s.slept = true
@@ -149,7 +149,7 @@ func (s *session) letGuestSpin(may bool) {
 	}
 	s.guestSpins = may
 	if may {
-		s.host.SetSpin(s.alone(replySpin))
+		s.host.SetSpin(s.alone(s.spinTime))
 	} else {
 		s.host.SetSpin(0)
 	}

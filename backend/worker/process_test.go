@@ -91,6 +91,7 @@ type employed struct {
 	cmd    *exec.Cmd
 	daemon *net.UnixConn
 	guest  *net.UnixConn
+	mem    []byte // the segment
 	page   *gate.Page
 	bell   *gate.Bell
 	g      *callbuf.Guest
@@ -172,6 +173,7 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	f.Listener.Close()
 	f.Guest.Close()
 	f.Segment.Close()
+	e.mem = mem
 	e.g, err = callbuf.Open(mem)
 	must(err)
 	t.Cleanup(func() { callbuf.Unmap(mem) })

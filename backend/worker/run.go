@@ -218,6 +218,7 @@ func (w *worker) open() (*session, error) {
 		return nil, err
 	}
 	s := newSession(w.host, w.member, w.log)
+	s.spinTime = w.job.SpinTime
 	place.Quota = w.quota
 	place.Turn = w.turn
 	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/accel"
 	"pegasus/cuda"
 )
 
@@ -107,6 +108,9 @@ func (w *worker) obey(c *net.UnixConn, s *session) {
 				w.log.Warn("daemon lost", "err", err)
 			}
 			break
+		}
+		if l, ok := s.device.(accel.Limiter); ok && o.KernelTimeout > 0 {
+			l.LimitKernels(o.KernelTimeout)
 		}
 		if o.End != 0 {
 			s.end(cuda.Result(o.End), o.Why)

@@ -47,10 +47,6 @@ type Spinner interface {
 }
 
 const (
-	// pollSpin is how long the poller looks at an empty ring before it sleeps.
-	pollSpin = 50 * time.Microsecond
-	// replySpin is how long a guest thread may look at its reply slot.
-	replySpin = 50 * time.Microsecond
 	// parkSlice bounds the poller's sleeps, against lost wake-ups.
 	parkSlice = 500 * time.Millisecond
 	// maxObjects bounds the live objects of each kind in a guest process.
@@ -69,6 +65,10 @@ type session struct {
 	device accel.Device
 	total  uint64  // the device's memory
 	spin   Spinner // nil if the device counts no seats
+
+	// spinTime is how long the poller looks at an empty ring, and a guest thread
+	// at its reply slot, before it sleeps.
+	spinTime time.Duration
 
 	predictor accel.Predictor // nil if it predicts nothing
 	queue     accel.Queue     // nil if it counts nothing
