@@ -16,7 +16,7 @@ func TestOrderLimitsKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e.end(5 * time.Second)
+	e.end()
 	if p := e.g.Poison(); cuda.Result(p) != cuda.ErrorLaunchTimeout {
 		t.Errorf("poison %d", p)
 	}
