@@ -36,6 +36,7 @@ func (s *session) poll() {
 			s.end(cuda.ErrorUnknown, fmt.Sprintf("bug: %v\n%s", v, debug.Stack()))
 		}
 	}()
+	defer s.count()
 	var p callbuf.Packet
 	for !s.ending.now.Load() {
 		if s.serveBehind() {
