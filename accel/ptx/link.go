@@ -28,7 +28,7 @@ func (m *Module) link() error {
 		k.LocalBytes, k.ConstBytes = int(r.local), int(consts)
 		k.NumRegs = min(max(len(k.Regs)/4, 16), 255)
 		if int64(k.StaticShared) > maxSharedBytes {
-			return &Error{k.Line, fmt.Sprintf("kernel %s uses too much shared memory", k.Name), ErrInvalidPTX}
+			return &Error{k.Line, fmt.Sprintf("kernel %.100s uses %d bytes of shared memory, at most %d", k.Name, k.StaticShared, maxSharedBytes), ErrInvalidPTX}
 		}
 	}
 	return nil

@@ -109,6 +109,9 @@ func (p *parser) callee(in *Inst) error {
 		if name == p.fn.Name {
 			return p.fail("%s calls itself, which is not supported", name)
 		}
+		if _, ok := p.scope.register(name); ok {
+			return p.fail("indirect calls are not supported")
+		}
 		return p.fail("call of %s, which is not a declared function", name)
 	}
 	if p.accept(",") {
@@ -218,6 +221,8 @@ func (p *parser) named() (o Operand, err error) {
 		o.Kind = Symbol
 		o.Imm, err = p.plus()
 		return o, err
+	} else if p.mod.Funcs[name] != nil {
+		return o, p.fail("the address of function %s is taken, which is not supported", name)
 	} else {
 		return o, p.fail("%s is not declared", name)
 	}

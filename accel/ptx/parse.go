@@ -18,7 +18,7 @@ func Parse(src []byte) (*Module, error) {
 	}
 	p := &parser{
 		lex: lexer{src: string(src), line: 1},
-		mod: &Module{AddressBytes: 4, Funcs: map[string]*Func{}, byName: map[string]*Var{}},
+		mod: &Module{Funcs: map[string]*Func{}, byName: map[string]*Var{}},
 	}
 	p.advance()
 	err := p.module()
@@ -118,14 +118,20 @@ func (p *parser) module() error {
 }
 
 func (p *parser) directive() error {
-	if p.tok.kind != word || p.tok.text[0] != '.' {
-		return p.fail("%q where a directive is expected", p.tok.text)
-	}
 	head := p.tok.text
+	if p.tok.kind != word || head[0] != '.' {
+		if p.mod.Version == [2]int{} {
+			return p.fail("%q where .version is expected: the image is no PTX text", head)
+		}
+		return p.fail("%q where a directive is expected", head)
+	}
 	if first, _, dotted := strings.Cut(head[1:], "."); dotted && first != "version" {
 		// Directives may stand without a blank between them.
 		p.split()
 		head = p.tok.text
+	}
+	if head != ".version" && p.mod.Version == [2]int{} {
+		return p.fail("%q where .version is expected: PTX text begins with it", head)
 	}
 	switch head {
 	case ".version":
@@ -134,12 +140,11 @@ func (p *parser) directive() error {
 		return p.target()
 	case ".address_size":
 		p.advance()
-		n, err := p.number(64)
-		if err == nil && n != 32 && n != 64 {
-			err = p.fail(".address_size %d", n)
+		if p.tok.text != "64" {
+			return p.fail(".address_size %s is not supported: addresses have 64 bits", p.tok.text)
 		}
-		p.mod.AddressBytes = int(n / 8)
-		return err
+		p.advance()
+		return nil
 	case ".file", ".loc", ".pragma", ".section", ".alias", "@@DWARF":
 		return p.noise()
 	case ".visible", ".weak", ".common":
@@ -195,9 +200,24 @@ func (p *parser) version() error {
 	return nil
 }
 
+// targets are the architectures that the newest version knows. Text for one
+// that is newer than the device is taken all the same: what it may use beyond
+// is refused instruction by instruction.
+var targets = func() map[string]bool {
+	known := map[string]bool{}
+	for _, n := range strings.Fields("10 11 12 13 20 21 30 32 35 37 50 52 53 60 61 62 70 72 75 80 86 87 89 90 90a") {
+		known["sm_"+n] = true
+	}
+	return known
+}()
+
 func (p *parser) target() error {
 	p.advance()
+	line := p.tok.line
 	t, err := p.name()
+	if err == nil && !targets[t] {
+		return &Error{line, "target " + t + " is not known", ErrNoBinaryForGPU}
+	}
 	p.mod.Target = t
 	p.flush = strings.HasPrefix(t, "sm_1") && len(t) == len("sm_1x")
 	for err == nil && p.accept(",") {

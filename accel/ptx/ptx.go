@@ -12,6 +12,7 @@ import "fmt"
 // CUDA results that this package and its engines answer with.
 const (
 	ErrInvalidValue          int32 = 1
+	ErrNoBinaryForGPU        int32 = 209
 	ErrInvalidPTX            int32 = 218
 	ErrUnsupportedPTXVersion int32 = 222
 	ErrNotFound              int32 = 500
@@ -36,8 +37,8 @@ const (
 	maxInitBytes   = 64 << 20 // of all initialisers together
 	maxLocalBytes  = 512 << 10
 	maxParamBytes  = 32764
-	maxSharedBytes = 228 << 10
-	inlineLimit    = 1 << 18 // instructions of a kernel with all it calls
+	maxSharedBytes = 48 << 10 // of a kernel, dynamic shared memory apart
+	inlineLimit    = 1 << 18  // instructions of a kernel with all it calls
 	operandLimit   = 512
 	maxNested      = 4 // operands within operands
 	maxFuncs       = 1 << 16
@@ -63,12 +64,10 @@ func (e *Error) Error() string { return fmt.Sprintf("ptx line %d: %s", e.Line, e
 type Module struct {
 	Version [2]int
 	Target  string
-	// AddressBytes is 4 or 8, the size of a pointer.
-	AddressBytes int
-	Kernels      []*Func // entries in the order of the file
-	Globals      []*Var  // variables in .global and .const, in the order of the file
-	Funcs        map[string]*Func
-	byName       map[string]*Var
+	Kernels []*Func // entries in the order of the file
+	Globals []*Var  // variables in .global and .const, in the order of the file
+	Funcs   map[string]*Func
+	byName  map[string]*Var
 }
 
 // Kernel returns the entry of that name, or nil.

@@ -94,6 +94,13 @@ func TestMistakes(t *testing.T) {
 		{head + ".entry k() { .reg .b32 %r<2000000>; }", ErrInvalidPTX, 4, "524288"},
 		{head + strings.Repeat(".entry k() {", 1) + strings.Repeat("{", 100), ErrInvalidPTX, 4, "nested too deeply"},
 		{head + ".global .u32 x[2] = {1,2,3};", ErrInvalidPTX, 4, "too many"},
+		{"hello world", ErrInvalidPTX, 1, "no PTX text"},
+		{"// a comment\n.target sm_75\n.version 7.0\n", ErrInvalidPTX, 2, ".version is expected"},
+		{".version 7.0\n.target sm_999\n", ErrNoBinaryForGPU, 2, "target sm_999 is not known"},
+		{".version 7.0\n.target sm_75\n.address_size 32\n", ErrInvalidPTX, 3, ".address_size 32"},
+		{head + ".entry k() { .shared .b8 a[40000];\n.shared .b8 b[40000]; ret; }", ErrInvalidPTX, 4, "kernel k uses 80000 bytes of shared memory, at most 49152"},
+		{head + ".func f(); .global .u64 t[1] = {f};", ErrInvalidPTX, 4, "address of function f"},
+		{head + ".func f(); .entry k() { .reg .u64 %a;\nmov.u64 %a, f; }", ErrInvalidPTX, 5, "address of function f"},
 		{head + "/* no end", ErrInvalidPTX, 4, "comment"},
 	} {
 		_, err := Parse([]byte(c.src))

@@ -191,6 +191,9 @@ func (p *parser) reference() (r Ref, err error) {
 			return r, err
 		}
 	}
+	if p.mod.Funcs[name] != nil {
+		return r, p.fail("initialiser has the address of function %s, which is not supported", name)
+	}
 	if r.Var = p.mod.byName[name]; r.Var == nil || r.Var.Space == Shared {
 		return r, p.fail("initialiser refers to %s, which is not a variable declared before", name)
 	}

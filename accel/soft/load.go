@@ -18,17 +18,15 @@ func (c *Context) LoadModule(image []byte) (accel.Module, string, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return nil, "", r
 	}
+	text, _, _ := bytes.Cut(image, []byte{0})
 	switch {
 	case bytes.HasPrefix(image, []byte("\x7fELF")):
 		return nil, "the image has machine code for a GPU and no PTX, which the software accelerator needs", cuda.ErrorNoBinaryForGPU
-	case !looksLikeText(image):
+	case !looksLikeText(text):
 		return nil, "the image is neither PTX text nor of a known format", cuda.ErrorInvalidImage
 	}
-	if i := bytes.IndexByte(image, 0); i >= 0 {
-		image = image[:i]
-	}
 	m := &Module{ctx: c}
-	log, r := m.compile(image)
+	log, r := m.compile(text)
 	if r != cuda.Success {
 		m.Unload()
 		return nil, log, r
@@ -43,7 +41,7 @@ func looksLikeText(image []byte) bool {
 			return false
 		}
 	}
-	return len(image) > 0 && image[0] != 0
+	return len(image) > 0
 }
 
 // compile makes the image's kernels ready to run and places its variables.

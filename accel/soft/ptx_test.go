@@ -72,6 +72,29 @@ call (_), vprintf, (%a2, %a1); ret; }`)
 	}
 }
 
+// What is no PTX is refused in the same way, however short it is.
+func TestImages(t *testing.T) {
+	_, c := open(t, nil)
+	for _, i := range []struct {
+		image, log string
+		result     cuda.Result
+	}{
+		{"hello world\x00", "no PTX text", cuda.ErrorInvalidPTX},
+		{"root:x:0:0:root:/root:/bin/bash\n", "no PTX text", cuda.ErrorInvalidPTX},
+		{".target sm_75\x00", "PTX text begins with it", cuda.ErrorInvalidPTX},
+		{"\x7fELF\x02\x01", "machine code", cuda.ErrorNoBinaryForGPU},
+		{"", "neither", cuda.ErrorInvalidImage},
+		{"\x00.version 7.0", "neither", cuda.ErrorInvalidImage},
+		{".version\x01", "neither", cuda.ErrorInvalidImage},
+		{".version 7.0\n.target sm_999", "sm_999", cuda.ErrorNoBinaryForGPU},
+		{header + ".entry k() { .shared .b8 s[200000]; ret; }", "uses 200000 bytes of shared memory", cuda.ErrorInvalidPTX},
+	} {
+		if _, log, r := c.LoadModule([]byte(i.image)); r != i.result || !strings.Contains(log, i.log) {
+			t.Errorf("%q: %v, %s", i.image, r, log)
+		}
+	}
+}
+
 func TestVectorAdd(t *testing.T) {
 	_, c := open(t, nil)
 	m := load(t, c, vectorAdd+"\x00")
