@@ -54,11 +54,16 @@ CUresult pg_cuEventCreate(CUevent *out, unsigned int flags)
 CUresult pg_cuEventDestroy_v2(CUevent handle)
 {
 	struct event *e = event_find(handle);
-	if (!e || !handle_retire(e))
+	if (!e)
+		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = context_error(e->wireContext); /* as with streams */
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!handle_retire(e))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct event_destroy_args args = {.event = e->object.id};
 	struct packet p = {.op = OP_EVENT_DESTROY, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
-	CUresult r = ring_post(&p);
+	r = ring_post(&p);
 	handle_free(&events, e);
 	return r;
 }

@@ -63,6 +63,17 @@ static CUresult take_answer(struct module *m, const uint8_t *layout, uint64_t ro
 	return good ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
 }
 
+/* Says in the program's log why an image does not even travel. */
+static CUresult refuse(const struct jit *jit, CUresult why)
+{
+	const char *text = why == CUDA_ERROR_NO_BINARY_FOR_GPU ? "the fat binary has no PTX for this device"
+		: why == CUDA_ERROR_NOT_SUPPORTED              ? "the PTX is compressed in a way that is not supported"
+		: why == CUDA_ERROR_OUT_OF_MEMORY              ? "no memory for the image"
+		                                               : "the image is damaged, or neither PTX text nor of a known format";
+	jit_report(jit, text, strlen(text), why, 0);
+	return why;
+}
+
 /* Sends the image and reads the answer, all through one piece of the arena: image, layout, log. */
 static CUresult exchange(struct module *m, const struct image *image, struct jit *jit)
 {
@@ -72,7 +83,7 @@ static CUresult exchange(struct module *m, const struct image *image, struct jit
 	struct staging block;
 	CUresult r = arena_borrow(logAt + LOG_ROOM, &block);
 	if (r != CUDA_SUCCESS)
-		return r;
+		return refuse(jit, r);
 	uint64_t offset = block.offset;
 	memcpy(arena_at(offset), image->bytes, image->length);
 	struct module_load_args args = {
@@ -114,11 +125,11 @@ static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 	struct image image;
 	r = image_choose(pointer, 10 * major + minor, &image);
 	if (r != CUDA_SUCCESS)
-		return r;
+		return refuse(jit, r);
 	struct module *m = handle_new(&modules);
 	if (!m) {
 		image_drop(&image);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return refuse(jit, CUDA_ERROR_OUT_OF_MEMORY);
 	}
 	m->context = c->object.id;
 	m->wireContext = c->wire;

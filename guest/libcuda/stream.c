@@ -46,13 +46,17 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 	return CUDA_SUCCESS;
 }
 
+/* In a context that has failed everything stays as it is, until the context goes. */
 static CUresult destroy(struct stream *s)
 {
+	CUresult r = context_error(s->wireContext);
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (!handle_retire(s))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct stream_destroy_args args = {.stream = s->object.id};
 	struct packet p = {.op = OP_STREAM_DESTROY, .context = s->wireContext, .fixed = &args, .fixedBytes = sizeof args};
-	CUresult r = ring_post(&p);
+	r = ring_post(&p);
 	handle_free(&streams, s);
 	return r;
 }

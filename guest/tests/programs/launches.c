@@ -146,6 +146,18 @@ static void images(void)
 	void *values[] = {log, (void *)(uintptr_t)sizeof log, NULL};
 	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&m, "some other text", 3, options, values));
 	CLAIM(strcmp(log, "line 1: not the test's text") == 0 && (uintptr_t)values[1] == strlen(log) + 1);
+	strcpy(log, "what was there before");
+	values[1] = (void *)(uintptr_t)sizeof log;
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadDataEx(&m, "", 3, options, values));
+	CLAIM(strstr(log, "damaged") && (uintptr_t)values[1] == strlen(log) + 1);
+	static const struct {
+		uint32_t magic;
+		uint16_t version, headerBytes;
+		uint64_t bytes;
+	} nothing = {.magic = 0xba55ed50u, .version = 1, .headerBytes = 16};
+	values[1] = (void *)(uintptr_t)sizeof log;
+	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadDataEx(&m, &nothing, 3, options, values));
+	CLAIM(strstr(log, "no PTX") && (uintptr_t)values[1] == strlen(log) + 1);
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, ""));
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, "\1\2\3\4"));
 	EXPECT(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&m, "/nonexistent.ptx"));
@@ -158,6 +170,8 @@ int main(void)
 	CUdevice device;
 	CUcontext context, second;
 	CUmodule m;
+	CUstream stream;
+	CUevent event;
 	CUfunction echo, none, small, fault;
 	CUdeviceptr d;
 	OK(cuInit(0));
@@ -180,16 +194,24 @@ int main(void)
 	OK(cuCtxPopCurrent(NULL));
 
 	/* A fault sticks to its context, and only to that. */
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuEventCreate(&event, 0));
 	OK(cuLaunchKernel(fault, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 	CUresult r = cuCtxSynchronize();
 	CLAIM(r == CUDA_SUCCESS || r == CUDA_ERROR_ILLEGAL_ADDRESS); /* the host of this test does not wait with its answer */
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&d, 64));
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuLaunchKernel(none, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	for (int i = 0; i < 2; i++) {
+		EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamDestroy(stream));
+		EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamQuery(stream));
+		EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuEventDestroy(event));
+	}
 	OK(cuCtxPushCurrent(second));
 	OK(cuCtxSynchronize());
 	OK(cuCtxPopCurrent(NULL));
 	OK(cuCtxDestroy(context));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(stream));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(m));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetAttribute(&(int){0}, CU_FUNC_ATTRIBUTE_NUM_REGS, echo));
 	OK(cuCtxCreate(&context, 0, device));
