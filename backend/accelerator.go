@@ -29,7 +29,10 @@ type accelerator struct {
 	hw   Hardware
 	bell *gate.Bell
 	log  *slog.Logger
-	load meter // of the time that its engines were held; guarded by the daemon's mu
+
+	// Guarded by the daemon's mu.
+	load     meter              // of the time that its engines were held
+	switched map[string]setting // laid over the configuration by `pegasus policy`
 
 	mu        sync.Mutex
 	settings  configs.Accelerator
@@ -57,11 +60,16 @@ type avcpu struct {
 }
 
 func newAccelerator(c configs.Accelerator, hw Hardware, bell *gate.Bell, log *slog.Logger) (*accelerator, error) {
-	p, err := policies.New(c.Policy, policyOptions(c))
+	p, err := newPolicy(c)
 	if err != nil {
 		return nil, err
 	}
-	return &accelerator{name: c.Name, hw: hw, bell: bell, log: log.With("accelerator", c.Name), settings: c, sched: policies.NewScheduler(p)}, nil
+	return &accelerator{name: c.Name, hw: hw, bell: bell, log: log.With("accelerator", c.Name),
+		switched: map[string]setting{}, settings: c, sched: policies.NewScheduler(p)}, nil
+}
+
+func newPolicy(c configs.Accelerator) (policies.Policy, error) {
+	return policies.New(c.Policy, policyOptions(c))
 }
 
 func policyOptions(c configs.Accelerator) policies.Options {
@@ -252,15 +260,11 @@ func (a *accelerator) reap(m *avcpu, slot int) {
 	a.bell.Ring()
 }
 
-// configure takes up new settings, with a new policy object if they ask for one.
+// configure takes up new settings, with their policy p if they ask for another.
 // Nothing is lost: who is attached, what they used and what they wait for stays.
-func (a *accelerator) configure(c configs.Accelerator) error {
+func (a *accelerator) configure(c configs.Accelerator, p policies.Policy) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p, err := policies.New(c.Policy, policyOptions(c))
-	if err != nil {
-		return err
-	}
 	old := a.settings
 	a.settings = c
 	for _, m := range a.members {
@@ -274,7 +278,6 @@ func (a *accelerator) configure(c configs.Accelerator) error {
 		a.sched.Use(vcpu.Time(now), p)
 	}
 	a.bell.Ring()
-	return nil
 }
 
 func (a *accelerator) current() configs.Accelerator {

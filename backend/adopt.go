@@ -21,6 +21,7 @@ import (
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
 	"pegasus/backend/worker"
+	"pegasus/configs"
 )
 
 // adoptTime is how long a worker may take to say who it is.
@@ -232,13 +233,16 @@ func (d *Daemon) adopt(left []*survivor) {
 		}
 		s.files.Close()
 	}
+	for _, dom := range d.domains {
+		d.forgetIfEmpty(dom)
+	}
 	if d.adopted > 0 {
 		d.note("adopt", "", "took over %d workers", d.adopted)
 	}
 }
 
 func (d *Daemon) adoptOne(s *survivor) error {
-	dom, err := d.domain(s.Domain)
+	dom, err := d.homeOf(s.Domain)
 	if err != nil {
 		return err
 	}
@@ -265,6 +269,18 @@ func (d *Daemon) adoptOne(s *survivor) error {
 	return d.resume(dom, s)
 }
 
+// homeOf returns the domain of a survivor, whether or not the configuration
+// knows it. d.mu is held.
+func (d *Daemon) homeOf(name string) (*domain, error) {
+	if dom := d.domains[name]; dom != nil {
+		return dom, nil
+	}
+	if _, err := d.config.Domain(name); err != nil && configs.CheckName(name) == nil {
+		return d.stranger(name, configs.Domain{}), nil
+	}
+	return d.domain(name)
+}
+
 // resume makes a guest of a survivor.
 func (d *Daemon) resume(dom *domain, s *survivor) error {
 	p, err := openProcess(s.PID)
@@ -287,6 +303,7 @@ func (d *Daemon) resume(dom *domain, s *survivor) error {
 	d.guests[g.id] = g
 	d.nextGuest = max(d.nextGuest, g.id)
 	dom.guests[g] = struct{}{}
+	g.order(worker.Order{KernelTimeout: dom.on.current().KernelTimeout})
 	d.tasks.Go(func() { d.attend(g) })
 	return nil
 }

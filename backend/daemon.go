@@ -7,7 +7,8 @@
 // as their domain's gate page goes, and nothing that a guest wrote, which it
 // never maps.
 //
-// Locks: Daemon.mu before accelerator.mu. Neither is held across a wait.
+// Locks: Daemon.reloading before Daemon.mu before accelerator.mu. The last two are
+// not held across a wait.
 package backend
 
 import (
@@ -58,6 +59,8 @@ type Daemon struct {
 	end     context.CancelFunc
 	tasks   sync.WaitGroup
 	rest    *time.Timer // private: runs when nobody has been here for a while
+
+	reloading sync.Mutex // held for a whole reload; before mu
 
 	mu           sync.Mutex
 	config       *configs.Config
@@ -138,20 +141,45 @@ func (d *Daemon) open() (*control.Listener, error) {
 	d.checks = d.confinement()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(left) > 0 {
-		d.restore()
-		d.adopt(left)
-	}
-	if err := d.lineUp(); err != nil {
-		return nil, err
-	}
 	for _, c := range d.config.Domains {
 		if _, err := d.domain(c.Name); err != nil {
 			return nil, err
 		}
 	}
+	if len(left) > 0 {
+		d.restore()
+		d.adopt(left)
+	} else {
+		os.Remove(d.statePath())
+	}
+	d.sweepDoors()
+	settings := make([]configs.Accelerator, len(d.accelerators))
+	for i, a := range d.accelerators {
+		settings[i] = a.current()
+	}
+	if d.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
+		return nil, err
+	}
 	d.pool.resize(d.config.Daemon.WorkerPool)
 	return d.openControl()
+}
+
+// sweepDoors removes what daemons before left of doors that aren't open now. d.mu is held.
+func (d *Daemon) sweepDoors() {
+	open := map[string]bool{}
+	for _, dom := range d.domains {
+		open[dom.socket()] = true
+	}
+	dir := filepath.Join(d.opt.RuntimeDir, "domains")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		d.log.Warn("look for old sockets", "err", err)
+	}
+	for _, e := range entries {
+		if path := filepath.Join(dir, e.Name()); e.Type() == os.ModeSocket && !open[path] {
+			os.Remove(path)
+		}
+	}
 }
 
 func (d *Daemon) openAccelerators(left []*survivor) error {
@@ -176,6 +204,10 @@ func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware
 	hw, err := d.opt.Hardware(c, files)
 	if err != nil {
 		return nil, nil, err
+	}
+	if got := hw.Profile().Memory; len(files) > 0 && got != uint64(c.Memory) {
+		d.log.Warn("memory stays what it was while guests from before run", "accelerator", c.Name,
+			"memory", configs.Size(got), "configured", c.Memory)
 	}
 	var bell *gate.Bell
 	if bellFile != nil {
@@ -213,12 +245,16 @@ func (d *Daemon) serve(l *control.Listener) {
 func (d *Daemon) close() {
 	d.mu.Lock()
 	d.ending = true
-	doors := d.domains
-	d.mu.Unlock()
-	for _, dom := range doors {
+	var doors []hypervisor.Door
+	for _, dom := range d.domains {
 		if dom.door != nil {
 			dom.door.Close()
+			doors = append(doors, dom.door)
 		}
+	}
+	d.mu.Unlock()
+	for _, door := range doors {
+		door.Wait()
 	}
 	if d.opt.Private {
 		d.endGuests()

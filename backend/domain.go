@@ -13,17 +13,17 @@ import (
 )
 
 // maxDomains bounds what callers of the control socket can make the daemon hold.
-const maxDomains = 16384
+const maxDomains = configs.MaxDomains
 
 // domain is a VM or a named group of processes. All of it but name and
 // trickle is guarded by the daemon's mu; door changes only while the domain is made.
 type domain struct {
 	name     string
-	settings configs.Domain    // in force
-	set      map[string]string // laid over the configuration by `pegasus set`
+	settings configs.Domain     // in force
+	set      map[string]setting // laid over the configuration by `pegasus set`
 	declared bool
-	door     hypervisor.Door
-	uid      int // that its workers run as; 0: the daemon's
+	door     hypervisor.Door // nil if the configuration doesn't know the domain any more: who is in stays
+	uid      int             // that its workers run as; 0: the daemon's
 
 	settling int          // guests that wait for a place or a seat
 	on       *accelerator // where it is placed; nil while it has no guests
@@ -77,26 +77,37 @@ func (dom *domain) hostMemory() (sum uint64) {
 	return sum
 }
 
+func newDomain(s configs.Domain, declared bool) *domain {
+	return &domain{name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, trickle: newTrickle()}
+}
+
 // domain returns the domain of that name, made from the configuration if it
-// isn't there yet. d.mu is held.
+// isn't there yet, and may be entered. d.mu is held.
 func (d *Daemon) domain(name string) (*domain, error) {
-	if dom := d.domains[name]; dom != nil {
+	if dom := d.domains[name]; dom != nil && dom.door != nil {
 		return dom, nil
 	}
 	settings, err := d.config.Domain(name)
 	if err != nil {
 		return nil, control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
-	if len(d.domains) >= maxDomains {
-		return nil, control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
+	if d.ending {
+		return nil, errEnding
 	}
-	dom := &domain{name: name, settings: settings, set: map[string]string{}, guests: map[*guest]struct{}{}, trickle: newTrickle()}
-	dom.declared = d.declares(name)
-	if err := d.openDoor(dom); err != nil {
+	if len(d.domains) >= maxDomains {
+		return nil, tooManyDomains(name)
+	}
+	dom := newDomain(settings, d.declares(name))
+	if dom.door, err = d.openDoor(dom, settings); err != nil {
 		return nil, err
 	}
 	d.domains[name] = dom
+	d.changed = true
 	return dom, nil
+}
+
+func tooManyDomains(name string) error {
+	return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
 }
 
 func (d *Daemon) declares(name string) bool {
@@ -108,17 +119,50 @@ func (d *Daemon) declares(name string) bool {
 	return false
 }
 
-func (d *Daemon) openDoor(dom *domain) error {
-	s := dom.settings
+// openDoor lets guests knock, who are served once dom.door is set.
+func (d *Daemon) openDoor(dom *domain, s configs.Domain) (hypervisor.Door, error) {
 	door, err := d.opt.Adapter.Open(d.ctx, hypervisor.Domain{
 		Name: dom.name, Owner: s.SocketOwner, Group: s.SocketGroup, Mode: s.SocketMode,
 	}, func(ctx context.Context, n hypervisor.Newcomer) { d.receive(ctx, dom, n) },
 		func(err error) { d.noteOf(dom, "refused", "%v", err) })
 	if err != nil {
-		return fmt.Errorf("domain %q: %w", dom.name, err)
+		return nil, fmt.Errorf("domain %q: %w", dom.name, err)
 	}
-	dom.door = door
-	return nil
+	return door, nil
+}
+
+// closeDoor lets nobody in any more. d.mu is held.
+func (d *Daemon) closeDoor(door hypervisor.Door) {
+	door.Close()
+	d.tasks.Go(door.Wait)
+}
+
+// shut closes a domain that the configuration doesn't know any more. d.mu is held.
+func (d *Daemon) shut(dom *domain) {
+	if dom.door != nil {
+		d.closeDoor(dom.door)
+		dom.door = nil
+		d.note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", len(dom.guests))
+	}
+	d.forgetIfEmpty(dom)
+}
+
+// forgetIfEmpty drops a domain that nobody may enter and nobody is in. d.mu is held.
+func (d *Daemon) forgetIfEmpty(dom *domain) {
+	if dom.door != nil || len(dom.guests) != 0 || dom.settling != 0 || d.domains[dom.name] != dom {
+		return
+	}
+	delete(d.domains, dom.name)
+	delete(d.uids, dom.uid)
+	d.changed = true
+}
+
+// socket is where its guests connect, or nothing if nobody may.
+func (dom *domain) socket() string {
+	if dom.door == nil {
+		return ""
+	}
+	return dom.door.Address()
 }
 
 // setLocked lays settings over a domain's configuration. d.mu is held.
@@ -127,16 +171,20 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 	if err != nil {
 		return err
 	}
-	for k, v := range settings {
-		dom.set[k] = v
+	file, err := d.config.Domain(dom.name)
+	if err != nil {
+		return err
 	}
-	d.changed = true
+	for k, v := range settings {
+		dom.set[k] = setting{Value: v, File: file.Get(k)}
+	}
 	d.apply(dom, next)
 	return nil
 }
 
 // apply puts settings into force. d.mu is held.
 func (d *Daemon) apply(dom *domain, s configs.Domain) {
+	d.changed = true
 	dom.settings = s
 	if dom.on == nil {
 		return

@@ -149,6 +149,15 @@ func (d *Daemon) attend(g *guest) {
 	d.noteOf(g.dom, "end", "worker %d of process %d ended%s", g.workerPID, g.pid, how)
 }
 
+// orderTime is how long a worker that doesn't listen is waited for.
+const orderTime = 100 * time.Millisecond
+
+// order tells a worker what to do. One that has ended needs no orders.
+func (g *guest) order(o worker.Order) {
+	g.conn.SetWriteDeadline(time.Now().Add(orderTime))
+	worker.SendOrder(g.conn, o)
+}
+
 // reap collects the exit status of a worker that has ended, if it is a child of ours.
 func (g *guest) reap() string {
 	if g.cmd == nil {

@@ -91,6 +91,9 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			g.worker, g.workerPID, g.conn, g.cmd = c.process, c.pid(), c.conn, c.cmd
+			if limit := g.dom.on.current().KernelTimeout; limit != job.Accelerator.KernelTimeout { // it changed meanwhile
+				g.order(worker.Order{KernelTimeout: limit})
+			}
 			return nil
 		}
 		c.discard()

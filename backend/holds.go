@@ -2,6 +2,9 @@ package backend
 
 import "pegasus/backend/control"
 
+// errEnding is when nothing is begun any more.
+var errEnding = control.Errorf(control.CodeConflict, "the daemon is ending; try again")
+
 // maxHolds bounds the programs that hold domains at once.
 const maxHolds = 4096
 
@@ -12,7 +15,7 @@ func (d *Daemon) hold(p control.Peer, q control.HoldParams) (control.HoldResult,
 	if err != nil {
 		return control.HoldResult{}, control.Errorf(control.CodeInvalid, "hold: %v", err)
 	}
-	dom, err := d.holdDomain(q)
+	result, err := d.holdDomain(q)
 	if err != nil {
 		pidfd.Close()
 		return control.HoldResult{}, err
@@ -22,29 +25,29 @@ func (d *Daemon) hold(p control.Peer, q control.HoldParams) (control.HoldResult,
 		awaitExit(d.ctx, pidfd)
 		d.unhold()
 	})
-	return control.HoldResult{Domain: dom.name, Socket: dom.door.Address()}, nil
+	return result, nil
 }
 
-func (d *Daemon) holdDomain(q control.HoldParams) (*domain, error) {
+func (d *Daemon) holdDomain(q control.HoldParams) (none control.HoldResult, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.ending:
-		return nil, control.Errorf(control.CodeConflict, "the daemon is ending; try again")
+		return none, errEnding
 	case d.holders >= maxHolds:
-		return nil, control.Errorf(control.CodeConflict, "%d programs run already, the most there can be", maxHolds)
+		return none, control.Errorf(control.CodeConflict, "%d programs run already, the most there can be", maxHolds)
 	}
 	dom, err := d.domain(q.Domain)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	if q.Credits != 0 {
 		if err := d.setLocked(dom, map[string]string{"credits": itoa(q.Credits)}); err != nil {
-			return nil, err
+			return none, err
 		}
 	}
 	d.holders++
-	return dom, nil
+	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
 func (d *Daemon) unhold() {

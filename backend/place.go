@@ -10,6 +10,7 @@ import (
 
 	"pegasus/accel/placement"
 	"pegasus/backend/gate"
+	"pegasus/configs"
 )
 
 // placeTime is how long a guest waits for room on an accelerator.
@@ -46,13 +47,17 @@ func (d *Daemon) giveUp(dom *domain) {
 		d.queue.Release(dom.name)
 		d.makeRoom()
 	}
+	d.forgetIfEmpty(dom)
 }
 
 func (d *Daemon) tryToSettle(dom *domain) (g *guest, freed <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ending {
-		return nil, nil, errors.New("the daemon is ending")
+		return nil, nil, errEnding
+	}
+	if dom.door == nil {
+		return nil, nil, fmt.Errorf("domain %q is not in the configuration any more", dom.name)
 	}
 	if err := d.place(dom); err != nil {
 		return nil, d.freed, err
@@ -88,7 +93,7 @@ func (d *Daemon) place(dom *domain) error {
 func (d *Daemon) refusals(dom *domain) error {
 	var all []error
 	for _, a := range d.accelerators {
-		if err := d.queue.Refusal(a.name, request(dom)); err != nil {
+		if err := d.queue.Refusal(a.name, request(dom.settings)); err != nil {
 			all = append(all, err)
 		}
 	}
@@ -108,6 +113,7 @@ func (d *Daemon) leave(dom *domain) {
 	d.queue.Release(dom.name)
 	d.cgroup.leave(dom.name)
 	dom.on, dom.avcpu = nil, nil
+	d.forgetIfEmpty(dom)
 	d.makeRoom()
 }
 
@@ -122,7 +128,7 @@ func (d *Daemon) choose(dom *domain) *accelerator {
 	for _, a := range d.accelerators {
 		d.queue.SetAllocated(a.name, a.hw.MemoryUsed())
 	}
-	name, ok := d.queue.Place(request(dom))
+	name, ok := d.queue.Place(request(dom.settings))
 	if !ok {
 		return nil
 	}
@@ -130,9 +136,8 @@ func (d *Daemon) choose(dom *domain) *accelerator {
 }
 
 // request is a domain as the queue knows it.
-func request(dom *domain) placement.Domain {
-	s := dom.settings
-	return placement.Domain{Name: dom.name, Weight: s.Credits, Memory: uint64(s.Memory), Only: s.Accelerator}
+func request(s configs.Domain) placement.Domain {
+	return placement.Domain{Name: s.Name, Weight: s.Credits, Memory: uint64(s.Memory), Only: s.Accelerator}
 }
 
 func (d *Daemon) accelerator(name string) *accelerator {
@@ -144,34 +149,35 @@ func (d *Daemon) accelerator(name string) *accelerator {
 	return nil
 }
 
-// lineUp makes the queue of the accelerators, with everybody where they are.
-func (d *Daemon) lineUp() error {
-	d.queue = placement.NewQueue(d.placementOrder())
-	for _, a := range d.accelerators {
+// lineUp makes the queue of the accelerators, under settings for each and for
+// the domains, with everybody where they are. d.mu is held.
+func (d *Daemon) lineUp(settings []configs.Accelerator, of func(*domain) configs.Domain) (*placement.Queue, error) {
+	q := placement.NewQueue(placementOrder(settings))
+	for i, a := range d.accelerators {
 		p := a.hw.Profile()
-		_, err := d.queue.Add(placement.Accelerator{
-			Name: a.name, MaxDomains: a.current().MaxDomains,
+		_, err := q.Add(placement.Accelerator{
+			Name: a.name, MaxDomains: settings[i].MaxDomains,
 			Profile: placement.Profile{Compute: p.Compute, Memory: p.Memory, In: p.Bandwidth, Out: p.Bandwidth},
 		})
 		if err != nil {
-			return fmt.Errorf("accelerator %q: %w", a.name, err)
+			return nil, fmt.Errorf("accelerator %q: %w", a.name, err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
 		if dom := d.domains[name]; dom.on != nil {
-			if err := d.queue.Restore(request(dom), dom.on.name); err != nil {
-				return err
+			if err := q.Restore(request(of(dom)), dom.on.name); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return nil
+	return q, nil
 }
 
 // placementOrder goes with the policies: where none schedules, domains are
 // spread in turn.
-func (d *Daemon) placementOrder() placement.Order {
-	for _, a := range d.accelerators {
-		if a.current().Policy != "none" {
+func placementOrder(settings []configs.Accelerator) placement.Order {
+	for _, s := range settings {
+		if s.Policy != "none" {
 			return placement.ByWeight
 		}
 	}

@@ -9,6 +9,32 @@ import (
 	"pegasus/configs"
 )
 
+// A setting is what an operator gave a key while the daemon ran. It holds for as
+// long as the configuration says of the key what it said then.
+type setting struct {
+	Value string `json:"value"`
+	File  string `json:"file"` // as TOML spells it
+}
+
+// standing are the settings that the configuration, which get tells, has not overtaken.
+func standing(all map[string]setting, get func(key string) string) map[string]setting {
+	left := map[string]setting{}
+	for k, s := range all {
+		if get(k) == s.File {
+			left[k] = s
+		}
+	}
+	return left
+}
+
+func values(all map[string]setting) map[string]string {
+	v := make(map[string]string, len(all))
+	for k, s := range all {
+		v[k] = s.Value
+	}
+	return v
+}
+
 // override is base with settings, in plain text, laid over it. All are applied
 // or none.
 func override(c *configs.Config, base configs.Domain, settings map[string]string) (configs.Domain, error) {
@@ -82,125 +108,48 @@ func (d *Daemon) policy(q control.PolicyParams) ([]control.Accelerator, error) {
 	}
 	all := []control.Accelerator{}
 	for _, a := range meant {
-		next := a.current()
-		for _, s := range [...]struct{ key, value string }{{"policy", q.Name}, {"mode", q.Mode}} {
-			if s.value == "" {
-				continue
-			}
-			if err := next.Set(s.key, s.value, d.opt.Accept); err != nil {
-				return nil, control.Errorf(control.CodeInvalid, "accelerator %q: %v", a.name, err)
-			}
-		}
-		if q.Name != "" || q.Mode != "" {
-			if err := a.configure(next); err != nil {
-				return nil, err
-			}
-			d.changed = true
-			d.note("policy", "", "%s: %s, %s", a.name, next.Policy, next.Mode)
+		if err := d.switchTo(a, q); err != nil {
+			return nil, err
 		}
 		all = append(all, d.showAccelerator(a))
 	}
 	return all, nil
 }
 
-// reload reads the configuration again. When it is bad the old one stays.
-func (d *Daemon) reload() (control.ReloadResult, error) {
-	if d.opt.ConfigPath == "" {
-		return control.ReloadResult{Changes: []control.Change{}}, nil
-	}
-	next, err := configs.Load(d.opt.ConfigPath, d.opt.Accept)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err != nil {
-		d.configError = err.Error()
-		d.log.Error("configuration refused, the old settings stay", "err", err)
-		return control.ReloadResult{}, control.Errorf(control.CodeInvalid, "the old settings stay:\n%v", err)
-	}
-	d.configError = ""
-	r := control.ReloadResult{Config: d.opt.ConfigPath, Changes: []control.Change{}}
-	for _, c := range configs.Diff(d.config, next) {
-		d.forget(c)
-		d.note("reload", "", "%s", c)
-		r.Changes = append(r.Changes, control.Change{Text: c.String(), Applied: c.Hot})
-	}
-	if err := d.follow(next); err != nil {
-		return r, err
-	}
-	return r, nil
-}
-
-// forget drops what `pegasus set` said about a key that the file now sets.
-func (d *Daemon) forget(c configs.Change) {
-	for _, dom := range d.domains {
-		if c.Table == "domain" && c.Name == dom.name || c.Table == "default_domain" && !dom.declared {
-			delete(dom.set, c.Key)
+// switchTo switches one accelerator. d.mu is held.
+func (d *Daemon) switchTo(a *accelerator, q control.PolicyParams) error {
+	next, switched := a.current(), maps.Clone(a.switched)
+	file := tableOf(d.config, a)
+	for _, s := range [...]struct{ key, value string }{{"policy", q.Name}, {"mode", q.Mode}} {
+		if s.value == "" {
+			continue
 		}
-	}
-}
-
-// follow puts a configuration into force, as far as a running daemon can. d.mu is held.
-func (d *Daemon) follow(next *configs.Config) error {
-	old := d.config
-	d.config = next
-	if d.opt.SetLogLevel != nil {
-		d.opt.SetLogLevel(next.Daemon.LogLevel)
-	}
-	d.pool.resize(next.Daemon.WorkerPool)
-	for _, a := range d.accelerators {
-		if err := d.followAccelerator(a, old, next); err != nil {
-			return err
+		if err := next.Set(s.key, s.value, d.opt.Accept); err != nil {
+			return control.Errorf(control.CodeInvalid, "accelerator %q: %v", a.name, err)
 		}
+		switched[s.key] = setting{Value: s.value, File: file.Get(s.key)}
 	}
-	if err := d.lineUp(); err != nil {
-		return err
-	}
-	for _, c := range next.Domains {
-		if _, err := d.domain(c.Name); err != nil {
-			return err
-		}
-	}
-	for _, dom := range d.domains {
-		d.followDomain(dom)
-	}
-	return nil
-}
-
-// followAccelerator changes only what differs between the files, so that what
-// `pegasus policy` switched stays unless the file says otherwise now.
-func (d *Daemon) followAccelerator(a *accelerator, old, next *configs.Config) error {
-	was, now := tableOf(old, a.name), tableOf(next, a.name)
-	if was == nil || now == nil || *was == *now {
+	if q.Name == "" && q.Mode == "" {
 		return nil
 	}
-	s, c := *now, a.current()
-	if was.Policy == now.Policy {
-		s.Policy = c.Policy
+	p, err := newPolicy(next)
+	if err != nil {
+		return err
 	}
-	if was.Mode == now.Mode {
-		s.Mode = c.Mode
-	}
-	return a.configure(s)
-}
-
-func tableOf(c *configs.Config, name string) *configs.Accelerator {
-	for i := range c.Accelerators {
-		if c.Accelerators[i].Name == name {
-			return &c.Accelerators[i]
-		}
-	}
+	a.configure(next, p)
+	a.switched = switched
+	d.changed = true
+	d.note("policy", "", "%s: %s, %s", a.name, next.Policy, next.Mode)
 	return nil
 }
 
-func (d *Daemon) followDomain(dom *domain) {
-	dom.declared = d.declares(dom.name)
-	base, err := d.config.Domain(dom.name)
-	if err != nil { // no longer declared, and not welcome without: who is in stays
-		return
+// tableOf is what a configuration says of an accelerator that runs; one that it
+// doesn't name any more stays as it is.
+func tableOf(c *configs.Config, a *accelerator) configs.Accelerator {
+	for _, t := range c.Accelerators {
+		if t.Name == a.name {
+			return a.current().Following(t)
+		}
 	}
-	next, err := override(d.config, base, dom.set)
-	if err != nil {
-		d.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
-		dom.set, next = map[string]string{}, base
-	}
-	d.apply(dom, next)
+	return a.current()
 }

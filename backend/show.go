@@ -51,7 +51,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
 		Memory: memory, MemoryQuota: uint64(dom.settings.Memory),
 		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
-		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.door.Address(), Declared: dom.declared,
+		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
 	}
 	for g := range dom.guests {
 		out.PIDs = append(out.PIDs, g.pid)
@@ -149,11 +149,14 @@ func (d *Daemon) reasons(s control.Domain) []string {
 	if s.Accelerator == "" {
 		return []string{"no guest process has called cuInit: it is on no accelerator", "programs reach it through " + s.Socket}
 	}
-	lines := []string{
+	var lines []string
+	if s.Socket == "" {
+		lines = append(lines, "it is not in the configuration any more: nobody may enter it, and it goes with its last process")
+	}
+	lines = append(lines,
 		fmt.Sprintf("on %s, %s, with %d guest processes", s.Accelerator, s.State, s.Processes),
 		fmt.Sprintf("credits %d: owed %.1f %%, got %.1f %% of the time used in the last %v",
-			s.Credits, 100*s.Entitled, 100*s.Share, (meterBeats-1)*sampleEvery),
-	}
+			s.Credits, 100*s.Entitled, 100*s.Share, (meterBeats-1)*sampleEvery))
 	if s.MemoryQuota != 0 && s.Memory >= s.MemoryQuota/10*9 {
 		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of device memory: `pegasus set %s memory=…` allows more", s.Memory, s.MemoryQuota, s.Name))
 	}

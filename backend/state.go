@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"pegasus/configs"
 )
 
 // state is what a daemon knows that is in no configuration and with no worker:
@@ -13,18 +15,16 @@ import (
 // written down for a daemon that takes over guests; one that finds none begins
 // anew, from its configuration.
 type state struct {
-	Domains      map[string]domainState      `json:"domains"`
-	Accelerators map[string]acceleratorState `json:"accelerators"`
+	Domains      map[string]domainState        `json:"domains"`
+	Accelerators map[string]map[string]setting `json:"switched"`
 }
 
 type domainState struct {
-	Set  map[string]string `json:"set,omitempty"`
-	Past totals            `json:"past"`
-}
-
-type acceleratorState struct {
-	Policy string `json:"policy"`
-	Mode   string `json:"mode"`
+	Set  map[string]setting `json:"settings,omitempty"`
+	Past totals             `json:"past"`
+	// InForce is what holds for its guests if the next daemon's configuration
+	// doesn't know it.
+	InForce configs.Domain `json:"in_force"`
 }
 
 func (d *Daemon) statePath() string { return filepath.Join(d.opt.RuntimeDir, "state.json") }
@@ -35,13 +35,12 @@ func (d *Daemon) save() {
 		return
 	}
 	d.changed = false
-	s := state{map[string]domainState{}, map[string]acceleratorState{}}
+	s := state{map[string]domainState{}, map[string]map[string]setting{}}
 	for name, dom := range d.domains {
-		s.Domains[name] = domainState{dom.set, dom.past}
+		s.Domains[name] = domainState{dom.set, dom.past, dom.settings}
 	}
 	for _, a := range d.accelerators {
-		c := a.current()
-		s.Accelerators[a.name] = acceleratorState{c.Policy, c.Mode}
+		s.Accelerators[a.name] = a.switched
 	}
 	if err := writeJSON(d.statePath(), s); err != nil {
 		d.log.Warn("write down the state", "err", err)
@@ -63,25 +62,41 @@ func (d *Daemon) restore() {
 		return
 	}
 	for _, a := range d.accelerators {
-		if was, ok := s.Accelerators[a.name]; ok {
-			c := a.current()
-			err := errors.Join(c.Set("policy", was.Policy, d.opt.Accept), c.Set("mode", was.Mode, d.opt.Accept))
-			if err == nil {
-				err = a.configure(c)
-			}
-			if err != nil {
-				d.log.Warn("a switched policy is lost", "accelerator", a.name, "err", err)
-			}
+		a.switched = s.Accelerators[a.name]
+		next, err := d.planAccelerator(d.config, a)
+		if err != nil {
+			d.log.Warn("a switched policy is lost", "accelerator", a.name, "err", err)
+			a.switched = map[string]setting{}
+			continue
 		}
+		a.configure(next.settings, next.policy)
+		a.switched = next.switched
 	}
 	for name, was := range s.Domains {
+		file, err := d.config.Domain(name)
+		if err != nil {
+			d.stranger(name, was.InForce).past = was.Past
+			continue
+		}
 		dom, err := d.domain(name)
 		if err != nil {
 			continue
 		}
-		dom.past = was.Past
-		if err := d.setLocked(dom, was.Set); err != nil {
-			d.log.Warn("settings are lost", "domain", name, "err", err)
-		}
+		dom.past, dom.set = was.Past, was.Set
+		next := d.planDomain(d.config, dom, file)
+		dom.set = next.set
+		d.apply(dom, next.settings)
 	}
+}
+
+// stranger makes a domain that the configuration doesn't know, for the guests
+// that it may have from before. d.mu is held.
+func (d *Daemon) stranger(name string, s configs.Domain) *domain {
+	if s.Name != name { // nobody wrote them down
+		s = d.config.Template
+		s.Name = name
+	}
+	dom := newDomain(s, false)
+	d.domains[name] = dom
+	return dom
 }

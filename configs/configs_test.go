@@ -318,6 +318,28 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// An accelerator that runs follows in all that is hot, and in nothing else.
+func TestFollowing(t *testing.T) {
+	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Cores: 7}
+	got := a.Following(b)
+	fields, was, now := got.fields(options), a.fields(options), b.fields(options)
+	for i, f := range fields {
+		want := was[i].value.String()
+		if f.when == hot {
+			want = now[i].value.String()
+		}
+		if was[i].value.String() == now[i].value.String() {
+			t.Errorf("%s: the test has nothing to tell by", f.key)
+		}
+		if f.value.String() != want {
+			t.Errorf("%s = %v, want %s", f.key, f.value, want)
+		}
+	}
+	if a.Get("tick") != `"30ms"` || a.Get("max_domains") != "64" || a.Get("colour") != "" {
+		t.Errorf("get: %s, %s, %s", a.Get("tick"), a.Get("max_domains"), a.Get("colour"))
+	}
+}
+
 func TestSize(t *testing.T) {
 	good := map[string]Size{
 		"0": 0, "7": 7, "4096B": 4096, "1KiB": KiB, "1.5GiB": 3 * GiB / 2, "512 MiB": 512 * MiB, " 2TiB ": 2 * TiB,

@@ -49,6 +49,26 @@ func (d *Domain) fitsHostMemory() error {
 	return mustBe("at most host_memory, %q, of which arenas are part", d.HostMemory)
 }
 
+// Get returns the value of a key as the file spells it, or nothing for what is no key.
+func (d *Domain) Get(key string) string { return getField(d.templateFields(), key) }
+
+// Get returns the value of a key as the file spells it, or nothing for what is no key.
+func (a *Accelerator) Get(key string) string { return getField(a.fields(Options{}), key) }
+
+func getField(fields []field, key string) string {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
+	if i < 0 {
+		return ""
+	}
+	return fields[i].value.String()
+}
+
+// Following is next as far as an accelerator that runs can follow it.
+func (a Accelerator) Following(next Accelerator) Accelerator {
+	next.Name, next.Type, next.Cores, next.Memory = a.Name, a.Type, a.Cores, a.Memory
+	return next
+}
+
 func setField(fields []field, key, text string) error {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 	if i < 0 {

@@ -34,8 +34,11 @@ type Adapter interface {
 type Door interface {
 	// Address is what a guest is told, such as a path.
 	Address() string
-	// Close lets nobody in any more and waits until serve has returned for all.
+	// Close lets nobody in any more, and ends the waiting of those who knocked. Afterwards the
+	// same domain may be opened again.
 	Close() error
+	// Wait returns, after Close, when serve has returned for all.
+	Wait()
 }
 
 // Newcomer is one guest process that waits for an answer.

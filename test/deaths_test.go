@@ -2,6 +2,7 @@ package test
 
 import (
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -125,6 +126,43 @@ func TestEndlessKernel(t *testing.T) {
 	}
 	other.works()
 	load(t, h.dial("one")).works()
+}
+
+// A limit that changes holds for the kernel that runs.
+func TestKernelTimeoutChanges(t *testing.T) {
+	hour, brief := strings.Replace(twoDomains, `"1s"`, `"1h"`, 1), strings.Replace(twoDomains, `"1s"`, `"50ms"`, 1)
+	for name, change := range map[string]func(h *host){
+		"by a reload": func(h *host) {
+			h.configure(brief)
+			h.pegasus("reload")
+		},
+		"at a restart": func(h *host) {
+			h.stop()
+			h.configure(brief)
+			h.start()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startSystemHost(t, hour)
+			x := load(t, h.dial("one"))
+			at, err := x.Alloc(4096)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := x.launch("endless", at); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error)
+			go func() { ended <- x.Synchronize() }()
+			change(h)
+			select {
+			case err := <-ended:
+				wantResult(t, err, cuda.ErrorLaunchTimeout)
+			case <-time.After(10 * time.Second):
+				t.Error("it runs on")
+			}
+		})
+	}
 }
 
 // A kernel that leaves its memory poisons its own context and nothing else.

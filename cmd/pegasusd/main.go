@@ -137,12 +137,14 @@ func (s *settings) serve(out, errs io.Writer) error {
 	defer stop()
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
-	go func() {
-		for range reload {
-			d.Reload()
-		}
-	}()
-	return d.Run(ctx, func() { s.tell("ready") })
+	return d.Run(ctx, func() {
+		s.tell("ready")
+		go func() {
+			for range reload {
+				d.Reload()
+			}
+		}()
+	})
 }
 
 // accepted is what configurations may name.

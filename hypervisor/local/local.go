@@ -136,9 +136,10 @@ func (d *door) Close() error {
 	d.cancel()
 	err := d.l.Close()
 	os.Remove(d.path)
-	d.all.Wait()
 	return err
 }
+
+func (d *door) Wait() { d.all.Wait() }
 
 func (d *door) accept(ctx context.Context) {
 	slots := make(chan struct{}, maxKnocking)

@@ -1,0 +1,230 @@
+package backend
+
+import (
+	"maps"
+	"slices"
+
+	"pegasus/accel/placement"
+	"pegasus/backend/control"
+	"pegasus/backend/worker"
+	"pegasus/configs"
+	"pegasus/hypervisor"
+	"pegasus/policies"
+)
+
+// reload reads the configuration again. When it is bad, or can't be followed,
+// the old one stays.
+func (d *Daemon) reload() (control.ReloadResult, error) {
+	r := control.ReloadResult{Config: d.opt.ConfigPath, Changes: []control.Change{}}
+	if d.opt.ConfigPath == "" {
+		return r, nil
+	}
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	next, err := configs.Load(d.opt.ConfigPath, d.opt.Accept)
+	var changes []configs.Change
+	if err == nil {
+		changes, err = d.follow(next)
+	}
+	d.mu.Lock()
+	d.configError = ""
+	if err != nil {
+		d.configError = err.Error()
+	}
+	d.mu.Unlock()
+	if err != nil {
+		d.log.Error("configuration refused, the old settings stay", "err", err)
+		return control.ReloadResult{}, control.Errorf(control.CodeInvalid, "the old settings stay:\n%v", err)
+	}
+	for _, c := range changes {
+		r.Changes = append(r.Changes, control.Change{Text: c.String(), Applied: c.Hot})
+	}
+	d.limitKernels()
+	return r, nil
+}
+
+// follow puts a configuration into force, as far as a running daemon can, and
+// returns what is new in it; or it does nothing and says why.
+func (d *Daemon) follow(next *configs.Config) ([]configs.Change, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := &plan{config: next}
+	if err := d.prepare(p); err != nil {
+		for _, e := range p.entries {
+			if e.door != nil {
+				d.closeDoor(e.door)
+			}
+		}
+		return nil, err
+	}
+	changes := configs.Diff(d.config, next)
+	for _, c := range changes {
+		d.note("reload", "", "%s", c)
+	}
+	d.carryOut(p)
+	return changes, nil
+}
+
+// A plan is what a configuration comes to, made before anything of it is put
+// into force: all that can fail has succeeded.
+type plan struct {
+	config       *configs.Config
+	accelerators []acceleratorPlan // one for each of the daemon's
+	queue        *placement.Queue
+	domains      map[*domain]domainPlan // those that may be entered
+	entries      []entry
+}
+
+type acceleratorPlan struct {
+	settings configs.Accelerator
+	policy   policies.Policy
+	switched map[string]setting
+}
+
+type domainPlan struct {
+	settings configs.Domain
+	set      map[string]setting
+}
+
+// entry is a domain that may be entered from now on.
+type entry struct {
+	dom  *domain
+	door hypervisor.Door
+}
+
+// prepare fills in a plan. After an error its doors have to be closed. d.mu is held.
+func (d *Daemon) prepare(p *plan) error {
+	if d.ending {
+		return errEnding
+	}
+	var settings []configs.Accelerator
+	for _, a := range d.accelerators {
+		next, err := d.planAccelerator(p.config, a)
+		if err != nil {
+			return err
+		}
+		p.accelerators = append(p.accelerators, next)
+		settings = append(settings, next.settings)
+	}
+	if err := d.planDomains(p); err != nil {
+		return err
+	}
+	var err error
+	p.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain {
+		if next, ok := p.domains[dom]; ok {
+			return next.settings
+		}
+		return dom.settings
+	})
+	return err
+}
+
+// planAccelerator takes what the file says, but what `pegasus policy` switched
+// stays unless the file says something else of it now.
+func (d *Daemon) planAccelerator(c *configs.Config, a *accelerator) (acceleratorPlan, error) {
+	next := acceleratorPlan{settings: tableOf(c, a)}
+	next.switched = standing(a.switched, next.settings.Get)
+	for k, s := range next.switched {
+		if err := next.settings.Set(k, s.Value, d.opt.Accept); err != nil {
+			return next, err
+		}
+	}
+	var err error
+	next.policy, err = newPolicy(next.settings)
+	return next, err
+}
+
+// planDomains opens the doors of domains that come. d.mu is held.
+func (d *Daemon) planDomains(p *plan) error {
+	p.domains = map[*domain]domainPlan{}
+	var come []*domain
+	for _, s := range p.config.Domains {
+		if d.domains[s.Name] == nil {
+			come = append(come, newDomain(s, true))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
+		dom := d.domains[name]
+		file, err := p.config.Domain(name)
+		if err != nil {
+			continue
+		}
+		p.domains[dom] = d.planDomain(p.config, dom, file)
+		if dom.door == nil {
+			come = append(come, dom)
+		}
+	}
+	for _, dom := range come {
+		if _, is := p.domains[dom]; !is {
+			if len(p.domains) >= maxDomains {
+				return tooManyDomains(dom.name)
+			}
+			p.domains[dom] = domainPlan{settings: dom.settings, set: dom.set}
+		}
+		door, err := d.openDoor(dom, p.domains[dom].settings)
+		if err != nil {
+			return err
+		}
+		p.entries = append(p.entries, entry{dom, door})
+	}
+	return nil
+}
+
+// planDomain lays over the file what `pegasus set` said and the file has not overtaken.
+func (d *Daemon) planDomain(c *configs.Config, dom *domain, file configs.Domain) domainPlan {
+	set := standing(dom.set, file.Get)
+	settings, err := override(c, file, values(set))
+	if err != nil {
+		d.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
+		return domainPlan{file, map[string]setting{}}
+	}
+	return domainPlan{settings, set}
+}
+
+// carryOut puts a plan into force. d.mu is held.
+func (d *Daemon) carryOut(p *plan) {
+	d.config, d.queue = p.config, p.queue
+	if d.opt.SetLogLevel != nil {
+		d.opt.SetLogLevel(p.config.Daemon.LogLevel)
+	}
+	d.pool.resize(p.config.Daemon.WorkerPool)
+	for i, a := range d.accelerators {
+		next := p.accelerators[i]
+		a.configure(next.settings, next.policy)
+		a.switched = next.switched
+	}
+	for _, e := range p.entries {
+		e.dom.door = e.door
+		d.domains[e.dom.name] = e.dom
+	}
+	declared := map[string]bool{}
+	for _, c := range p.config.Domains {
+		declared[c.Name] = true
+	}
+	for _, dom := range d.domains {
+		dom.declared = declared[dom.name]
+		if next, ok := p.domains[dom]; ok {
+			dom.set = next.set
+			d.apply(dom, next.settings)
+		} else {
+			d.shut(dom)
+		}
+	}
+	d.makeRoom()
+}
+
+// limitKernels tells all workers how long a kernel may run. Those that start
+// meanwhile hear it when they have their job.
+func (d *Daemon) limitKernels() {
+	d.mu.Lock()
+	orders := map[*guest]worker.Order{}
+	for _, g := range d.guests {
+		if g.worker != nil {
+			orders[g] = worker.Order{KernelTimeout: g.dom.on.current().KernelTimeout}
+		}
+	}
+	d.mu.Unlock()
+	for g, o := range orders {
+		g.order(o)
+	}
+}

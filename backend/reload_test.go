@@ -1,0 +1,115 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+
+	"pegasus/accel/placement"
+	"pegasus/configs"
+	"pegasus/hypervisor"
+)
+
+// doors is an adapter that writes down what is opened and closed.
+type doors struct {
+	broken string // the domain whose door doesn't open
+	open   map[string]bool
+}
+
+type fakeDoor struct {
+	of   *doors
+	name string
+}
+
+func (a *doors) Open(_ context.Context, d hypervisor.Domain, _ func(context.Context, hypervisor.Newcomer), _ func(error)) (hypervisor.Door, error) {
+	if d.Name == a.broken {
+		return nil, errors.New("stuck")
+	}
+	a.open[d.Name] = true
+	return fakeDoor{a, d.Name}, nil
+}
+
+func (d fakeDoor) Address() string { return "/" + d.name }
+func (d fakeDoor) Wait()           {}
+func (d fakeDoor) Close() error {
+	delete(d.of.open, d.name)
+	return nil
+}
+
+// newTestDaemon is a daemon without accelerators, which doesn't run.
+func newTestDaemon(t *testing.T, a *doors) *Daemon {
+	t.Helper()
+	d, err := New(Options{Config: configs.Default(), RuntimeDir: t.TempDir(), Adapter: a, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.ctx, d.end = context.WithCancel(t.Context())
+	d.pool, d.queue = newPool(nil, d.log), placement.NewQueue(placement.ByWeight)
+	return d
+}
+
+func declaring(names ...string) *configs.Config {
+	c := configs.Default()
+	c.Daemon.UndeclaredDomains = false
+	for _, name := range names {
+		dom := c.Template
+		dom.Name = name
+		c.Domains = append(c.Domains, dom)
+	}
+	return c
+}
+
+func TestFollow(t *testing.T) {
+	a := &doors{broken: "bad", open: map[string]bool{}}
+	d := newTestDaemon(t, a)
+	expect := func(what string, open ...string) {
+		t.Helper()
+		known := 0
+		for _, name := range open {
+			if dom := d.domains[name]; dom != nil && dom.socket() == "/"+name {
+				known++
+			}
+		}
+		if !slices.Equal(slices.Sorted(maps.Keys(a.open)), open) || known != len(open) || len(d.domains) != len(open) {
+			t.Errorf("%s: open %v, known %d of %d; want %v", what, a.open, known, len(d.domains), open)
+		}
+	}
+	follow := func(c *configs.Config) error { _, err := d.follow(c); return err }
+	if err := follow(declaring("x", "y")); err != nil {
+		t.Fatal(err)
+	}
+	expect("two come", "x", "y")
+	if err := follow(declaring("p", "bad", "q")); err == nil {
+		t.Error("a door that doesn't open is no error")
+	}
+	expect("one of three doesn't open", "x", "y")
+	if err := follow(declaring("y", "z")); err != nil {
+		t.Fatal(err)
+	}
+	expect("one comes, one goes", "y", "z")
+
+	var names []string
+	for i := range maxDomains + 1 {
+		names = append(names, fmt.Sprint("d", i))
+	}
+	if err := follow(declaring(names...)); err == nil {
+		t.Error("too many domains are no error")
+	}
+	expect("too many", "y", "z")
+	if err := follow(declaring(names[1:]...)); err != nil { // as many as can be, in the place of others
+		t.Error(err)
+	}
+	if err := follow(declaring("y")); err != nil {
+		t.Error(err)
+	}
+	expect("one again", "y")
+	d.ending = true
+	if err := follow(declaring("y", "late")); err == nil {
+		t.Error("a daemon that ends follows")
+	}
+	expect("at the end", "y")
+}

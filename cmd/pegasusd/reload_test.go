@@ -1,0 +1,226 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pegasus/backend/control"
+)
+
+func (h *host) reload() (r control.ReloadResult, err error) {
+	h.t.Helper()
+	err = h.call(control.MethodReload, nil, &r)
+	return r, err
+}
+
+func (h *host) mustReload(config string) control.ReloadResult {
+	h.t.Helper()
+	h.configure(config)
+	r, err := h.reload()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+func (h *host) set(domain, key, value string) error {
+	h.t.Helper()
+	return h.call(control.MethodSet, control.SetParams{Domain: domain, Settings: map[string]string{key: value}}, nil)
+}
+
+func (h *host) mustSet(domain, key, value string) {
+	h.t.Helper()
+	if err := h.set(domain, key, value); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// knows tells whether there is a domain of that name.
+func (h *host) knows(name string) bool {
+	h.t.Helper()
+	return h.call(control.MethodDomains, control.DomainParams{Domain: name}, nil) == nil
+}
+
+func (h *host) accelerator() control.Accelerator {
+	h.t.Helper()
+	var all []control.Accelerator
+	if err := h.call(control.MethodAccelerators, nil, &all); err != nil {
+		h.t.Fatal(err)
+	}
+	return all[0]
+}
+
+func (h *host) socket(domain string) string { return filepath.Join(h.dir, "domains", domain+".sock") }
+
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+
+// A reload that fails, at whatever point, changes nothing.
+func TestReloadFails(t *testing.T) {
+	h := newHost(t, twoDomains)
+	g := h.guest("a")
+	if err := os.MkdirAll(filepath.Join(h.socket("z"), "in the way"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	next := strings.Replace(twoDomains, `name = "a"`, "name = \"a\"\ncredits = 999", 1)
+	next = strings.Replace(next, `memory = "256MiB"`, "memory = \"256MiB\"\npolicy = \"rr\"", 1)
+	next += "[[domain]]\nname = \"y\"\n[[domain]]\nname = \"z\"\n"
+	h.configure(next)
+	for range 2 {
+		if r, err := h.reload(); err == nil || !strings.Contains(err.Error(), `domain "z"`) {
+			t.Fatalf("reload: %+v, %v", r, err)
+		}
+	}
+	if c, p := h.domain("a").Credits, h.accelerator().Policy; c != 256 || p != "accc" {
+		t.Errorf("after a reload that failed: credits %d, policy %s", c, p)
+	}
+	if h.knows("y") || h.knows("z") || exists(h.socket("y")) {
+		t.Error("a domain came with it")
+	}
+	var s control.Status
+	if err := h.call(control.MethodStatus, nil, &s); err != nil || !strings.Contains(s.ConfigError, `domain "z"`) {
+		t.Errorf("the status says %q, %v", s.ConfigError, err)
+	}
+	if err := os.RemoveAll(h.socket("z")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := h.reload()
+	if err != nil || len(r.Changes) != 4 {
+		t.Errorf("mended: %+v, %v", r, err)
+	}
+	if c, p := h.domain("a").Credits, h.accelerator().Policy; c != 999 || p != "rr" {
+		t.Errorf("mended: credits %d, policy %s", c, p)
+	}
+	h.guest("z").must("ping")
+	g.must("ping")
+	s = control.Status{}
+	if err := h.call(control.MethodStatus, nil, &s); err != nil || s.ConfigError != "" {
+		t.Errorf("the status says %q, %v", s.ConfigError, err)
+	}
+}
+
+const (
+	declaredOnly = "[daemon]\nundeclared_domains = false\n[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n"
+	withB        = declaredOnly + "[[domain]]\nname = \"a\"\n[[domain]]\nname = \"b\"\ncredits = 512\n"
+	withoutB     = declaredOnly + "[[domain]]\nname = \"a\"\n"
+)
+
+// Nobody enters a domain that was taken out of the file. Who is in stays, until
+// the last has gone; then the domain has.
+func TestRemovedDomain(t *testing.T) {
+	for name, remove := range map[string]func(h *host){
+		"by a reload": func(h *host) { h.mustReload(withoutB) },
+		"at a restart": func(h *host) {
+			h.stop()
+			h.configure(withoutB)
+			h.start()
+		},
+		"after a crash": func(h *host) {
+			h.crash() // its sockets are left
+			h.configure(withoutB)
+			h.start()
+		},
+		"by a reload, then a restart": func(h *host) {
+			h.mustReload(withoutB)
+			h.stop()
+			h.start()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, withB)
+			one, two := h.guest("b"), h.guest("b")
+			h.guest("a").must("ping")
+			h.written("512")
+			remove(h)
+			if exists(h.socket("b")) || !exists(h.socket("a")) {
+				t.Errorf("sockets: b %v, a %v", exists(h.socket("b")), exists(h.socket("a")))
+			}
+			if err := h.set("b", "credits", "7"); err == nil {
+				t.Error("a domain that is no more can be set")
+			}
+			if err := h.call(control.MethodHold, control.HoldParams{Domain: "b"}, nil); err == nil {
+				t.Error("a domain that is no more can be held")
+			}
+			one.must("ping")
+			two.must("context")
+			if d := h.domain("b"); d.Processes != 2 || d.Credits != 512 || d.Socket != "" || d.Declared {
+				t.Errorf("with guests: %+v", d)
+			}
+			one.kill()
+			h.eventually("one has gone", func() bool { return h.domain("b").Processes == 1 })
+			two.must("ping")
+			two.kill()
+			h.eventually("it is forgotten", func() bool { return !h.knows("b") })
+			h.mustReload(withB)
+			h.guest("b").must("ping")
+		})
+	}
+}
+
+// A domain that comes back while it has guests is theirs still.
+func TestRemovedDomainComesBack(t *testing.T) {
+	h := newHost(t, withB)
+	g := h.guest("b")
+	h.mustReload(withoutB)
+	h.mustReload(withB + "processes = 2\n")
+	h.guest("b").must("ping")
+	g.must("ping")
+	if d := h.domain("b"); d.Processes != 2 || d.Socket != h.socket("b") || !d.Declared {
+		t.Errorf("%+v", d)
+	}
+}
+
+// written waits until the daemon has written down its state with some text.
+func (h *host) written(text string) {
+	h.t.Helper()
+	h.eventually("the state is written down", func() bool {
+		state, _ := os.ReadFile(filepath.Join(h.dir, "state.json"))
+		return strings.Contains(string(state), text)
+	})
+}
+
+// What was set while a daemon ran holds for the next one, that takes over its
+// guests, unless the file says something else than it did.
+func TestSettingsAcrossRestart(t *testing.T) {
+	h := newHost(t, twoDomains)
+	h.guest("a").must("ping")
+	h.mustSet("a", "credits", "777")
+	h.mustSet("b", "credits", "111")
+	if err := h.call(control.MethodPolicy, control.PolicyParams{Name: "rr", Mode: "paper"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(a, b int, policy, mode string) {
+		t.Helper()
+		if da, db, acc := h.domain("a").Credits, h.domain("b").Credits, h.accelerator(); da != a || db != b || acc.Policy != policy || acc.Mode != mode {
+			t.Errorf("credits %d and %d, %s, %s; want %d and %d, %s, %s", da, db, acc.Policy, acc.Mode, a, b, policy, mode)
+		}
+	}
+	h.stop()
+	h.start()
+	expect(777, 111, "rr", "paper")
+	h.stop()
+	h.configure(strings.Replace(strings.Replace(twoDomains, `name = "a"`, "name = \"a\"\ncredits = 200", 1),
+		`name = "soft0"`, "name = \"soft0\"\npolicy = \"none\"", 1))
+	h.start()
+	expect(200, 111, "none", "paper")
+	h.mustReload(twoDomains)
+	expect(256, 111, "accc", "paper")
+	h.mustSet("a", "credits", "333")
+	h.mustReload(twoDomains + "credits = 444\n") // b's
+	expect(333, 444, "accc", "paper")
+}
+
+// A daemon that finds no guests begins anew, and so does whoever comes after it.
+func TestSettingsEndWithTheGuests(t *testing.T) {
+	h := newHost(t, twoDomains)
+	h.mustSet("a", "credits", "777")
+	h.stop()
+	h.start()
+	h.guest("a").must("ping")
+	h.crash()
+	h.start()
+	if d := h.domain("a"); d.Credits != 256 || d.Processes != 1 {
+		t.Errorf("%+v", d)
+	}
+}
