@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,38 +59,56 @@ type cgroup struct {
 	limit string // the file that a limit is written to
 }
 
+const cgroups = "/sys/fs/cgroup"
+
+// cgroupName is what the groups of daemons are called.
+var cgroupName = regexp.MustCompile(`^pegasus(-[0-9]+)?$`)
+
 // findCgroup looks for a memory controller that we may use: version 2 first.
 func findCgroup(apart int) (cgroup, error) {
-	const top = "/sys/fs/cgroup"
 	name := "pegasus"
 	if apart != 0 {
 		name += "-" + strconv.Itoa(apart)
 	}
-	if text, err := os.ReadFile(filepath.Join(top, "cgroup.controllers")); err == nil {
+	if text, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers")); err == nil {
 		if !strings.Contains(" "+strings.TrimSpace(string(text))+" ", " memory ") {
 			return cgroup{}, errors.New("the cgroup version 2 hierarchy has no memory controller")
 		}
-		control := filepath.Join(top, "cgroup.subtree_control")
-		if err := os.WriteFile(control, []byte("+memory"), 0o644); err != nil {
-			return cgroup{}, fmt.Errorf("hand out the memory controller: %w", err)
-		}
-		g := cgroup{filepath.Join(top, name), "memory.max"}
-		if err := g.make(g.dir); err != nil {
+		if err := handOut(cgroups); err != nil {
 			return cgroup{}, err
 		}
-		if err := os.WriteFile(filepath.Join(g.dir, "cgroup.subtree_control"), []byte("+memory"), 0o644); err != nil {
-			return cgroup{}, fmt.Errorf("hand out the memory controller: %w", err)
-		}
-		return g, nil
+		g := cgroup{filepath.Join(cgroups, name), limitV2}
+		return g, g.make()
 	}
-	g := cgroup{filepath.Join(top, "memory", name), "memory.limit_in_bytes"}
-	if _, err := os.Stat(filepath.Join(top, "memory", g.limit)); err != nil {
-		return cgroup{}, errors.New("no memory controller is mounted at " + top)
+	g := cgroup{filepath.Join(cgroups, "memory", name), "memory.limit_in_bytes"}
+	if _, err := os.Stat(filepath.Join(cgroups, "memory", g.limit)); err != nil {
+		return cgroup{}, errors.New("no memory controller is mounted at " + cgroups)
 	}
-	return g, g.make(g.dir)
+	return g, g.make()
 }
 
-func (g cgroup) make(dir string) error {
+const limitV2 = "memory.max"
+
+// handOut lets the groups below a version 2 group have limits.
+func handOut(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o644); err != nil {
+		return fmt.Errorf("hand out the memory controller: %w", err)
+	}
+	return nil
+}
+
+// make makes the group of Pegasus if it isn't there.
+func (g cgroup) make() error {
+	if err := mkdir(g.dir); err != nil {
+		return err
+	}
+	if g.limit == limitV2 {
+		return handOut(g.dir)
+	}
+	return nil
+}
+
+func mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -96,12 +116,24 @@ func (g cgroup) make(dir string) error {
 }
 
 // enter puts a worker into its domain's group, limited to bytes.
-func (g cgroup) enter(domain string, pid int, bytes uint64) error {
+func (g cgroup) enter(domain string, pid int, bytes uint64) (err error) {
 	if g.dir == "" {
 		return nil
 	}
-	dir := filepath.Join(g.dir, domain)
-	if err := g.make(dir); err != nil {
+	for range 3 { // another daemon may just sweep the group away, since nobody is in it yet
+		err = g.tryToEnter(filepath.Join(g.dir, domain), pid, bytes)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+			break
+		}
+	}
+	return err
+}
+
+func (g cgroup) tryToEnter(dir string, pid int, bytes uint64) error {
+	if err := g.make(); err != nil {
+		return err
+	}
+	if err := mkdir(dir); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, g.limit), []byte(strconv.FormatUint(bytes, 10)), 0o644); err != nil {
@@ -117,21 +149,46 @@ func (g cgroup) leave(domain string) {
 	}
 }
 
-// close removes all groups that nobody is in.
-func (g cgroup) close() {
+// sweep removes the groups that daemons of other directories have left behind,
+// having been killed. Those that run make theirs anew when they need it.
+func (g cgroup) sweep() {
 	if g.dir == "" {
 		return
 	}
-	entries, err := os.ReadDir(g.dir)
+	top := filepath.Dir(g.dir)
+	entries, err := os.ReadDir(top)
 	if err != nil {
 		return
 	}
+	for _, e := range entries {
+		if dir := filepath.Join(top, e.Name()); dir != g.dir && cgroupName.MatchString(e.Name()) {
+			cgroup{dir: dir}.close()
+		}
+	}
+}
+
+// close removes all groups that nobody is in, and tells whether that is all.
+func (g cgroup) close() bool {
+	if g.dir == "" {
+		return true
+	}
+	entries, _ := os.ReadDir(g.dir)
 	for _, e := range entries {
 		if e.IsDir() {
 			os.Remove(filepath.Join(g.dir, e.Name()))
 		}
 	}
-	os.Remove(g.dir)
+	err := os.Remove(g.dir)
+	return err == nil || errors.Is(err, fs.ErrNotExist)
+}
+
+// leaveCgroup gives up the groups. When no worker is left, none of them is: the
+// kernel takes a moment to let go of processes that have ended.
+func (d *Daemon) leaveCgroup() {
+	end := time.Now().Add(deathGrace)
+	for !d.cgroup.close() && d.opt.Private && time.Now().Before(end) {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // memoryLimit is what all workers of a domain may use together.

@@ -231,6 +231,7 @@ func (d *Daemon) serve(l *control.Listener) {
 		d.tasks.Go(func() { a.run(d.ctx) })
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
+	d.tasks.Go(d.cgroup.sweep)
 	d.tasks.Go(func() { d.pool.run(d.ctx) })
 	d.tasks.Go(func() {
 		if err := control.Serve(d.ctx, l, d, d.log); err != nil {
@@ -260,9 +261,12 @@ func (d *Daemon) close() {
 		d.endGuests()
 	}
 	d.tasks.Wait()
+	if d.opt.Private {
+		d.reapGuests()
+	}
 	d.pool.close()
+	d.leaveCgroup()
 	d.mu.Lock()
-	d.cgroup.close()
 	d.save()
 	d.mu.Unlock()
 	for _, a := range d.accelerators {

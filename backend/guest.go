@@ -268,3 +268,11 @@ func (d *Daemon) endGuests() {
 		}
 	}
 }
+
+// reapGuests waits until the workers that endGuests ended are gone. Nobody
+// attends to them any more.
+func (d *Daemon) reapGuests() {
+	for _, g := range d.guests {
+		g.reap()
+	}
+}

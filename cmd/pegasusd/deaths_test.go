@@ -150,13 +150,32 @@ func TestWorkerThatCantBeWrittenDown(t *testing.T) {
 	h.guest("a").must("ping")
 }
 
+// cgroup is where the daemon limits its workers' memory, empty if nowhere.
+func (h *host) cgroup() string {
+	h.t.Helper()
+	var s control.Status
+	if err := h.call(control.MethodStatus, nil, &s); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, c := range s.Confinement {
+		if i := strings.LastIndexByte(c.Detail, ' '); c.Name == "cgroup" && c.State == "ok" {
+			return c.Detail[i+1:]
+		}
+	}
+	return ""
+}
+
 func TestPrivateDaemonTakesWorkersAlong(t *testing.T) {
 	for name, end := range map[string]func(h *host){"stopped": (*host).stop, "killed": (*host).crash} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, twoDomains, "--private", "--linger", "10m")
 			g := h.guest("a")
+			group := h.cgroup()
 			end(h)
 			h.eventually("the worker is gone", func() bool { return !alive(g.worker) })
+			if _, err := os.Stat(group); name == "stopped" && group != "" && err == nil {
+				t.Errorf("%s is left", group)
+			}
 			if said := g.tell("ping"); !strings.HasPrefix(said, "error:") {
 				t.Errorf("the guest hears %q", said)
 			}
