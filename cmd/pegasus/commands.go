@@ -5,7 +5,7 @@ import "sync"
 // commands is the table; a function, since help refers back to it.
 var commands = sync.OnceValue(func() []command {
 	return []command{
-		{name: "run", args: "[--domain NAME] [--credits N] [--config FILE] [--] PROGRAM [ARGS…]", greedy: true,
+		{name: "run", args: "[--domain NAME] [--credits N] [--policy NAME] [--config FILE] [--] PROGRAM [ARGS…]", greedy: true,
 			short: "run a program as a guest of a domain", run: runProgram, long: `
 Runs PROGRAM unmodified, with Pegasus' libcuda.so.1 in place of the driver's, as
 a process of the domain. The program takes over this process: its exit status,
@@ -84,7 +84,7 @@ Ends the daemon. Guests of a private daemon get CUDA errors; those of the host's
 daemon go on, and the next daemon takes them over.
 
   pegasus stop --if-idle              only when nobody uses it`},
-		{name: "demo", args: "[--seconds N] [--out DIR]",
+		{name: "demo", args: "[--seconds N] [--out DIR] [--json]",
 			short: "see three domains share an accelerator by credits", run: demo, long: `
 Runs BlackScholes in three domains with credits 256, 512 and 1024 under the
 policies none, rr and accc in turn, then ffmpeg's CUDA scaler beside them in a

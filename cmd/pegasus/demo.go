@@ -78,7 +78,7 @@ func demo(c *call, args []string) error {
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
-	if *seconds < 1 || *seconds > 3600 {
+	if !(*seconds >= 1 && *seconds <= 3600) { // nor NaN
 		return usagef("--seconds %v: must be 1 to 3600", *seconds)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"strings"
+	"testing"
+)
+
+// A command's usage line names each of its flags, but for --runtime-dir, which all have.
+func TestUsageNamesFlags(t *testing.T) {
+	for _, cmd := range commands() {
+		c := newCall(&cmd, &streams{strings.NewReader(""), io.Discard, io.Discard})
+		if err := cmd.run(c, []string{"--help"}); !errors.Is(err, flag.ErrHelp) {
+			t.Errorf("%s --help: %v", cmd.name, err)
+			continue
+		}
+		c.flags.VisitAll(func(f *flag.Flag) {
+			if f.Name != "runtime-dir" && !strings.Contains(cmd.args, "--"+f.Name) {
+				t.Errorf("pegasus %s %s: --%s is missing", cmd.name, cmd.args, f.Name)
+			}
+		})
+	}
+}
