@@ -32,9 +32,13 @@ help: ## list these targets
 
 # --- Go programs
 
+# What a build is called: its commit, or without git a sum of the sources.
+RELEASE = $(shell git describe --always --dirty 2>/dev/null || echo sources-$$($(SOURCES) | sort -z | xargs -0 cat | sha256sum | cut -c -12))
+SOURCES = find . -path ./$(BUILD) -prune -o \( -name '*.go' -o -name 'go.*' \) -type f -print0
+
 binaries: | deps-build
 	@mkdir -p $(BUILD)/bin
-	$(GO) build -trimpath -o $(BUILD)/bin/ ./cmd/pegasusd ./cmd/pegasus ./cmd/pegasus-guest
+	$(GO) build -trimpath -buildvcs=false -ldflags '-X pegasus/backend/control.release=$(RELEASE)' -o $(BUILD)/bin/ ./cmd/pegasusd ./cmd/pegasus ./cmd/pegasus-guest
 
 # --- the guest's C library
 

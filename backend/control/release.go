@@ -2,9 +2,16 @@ package control
 
 import "runtime/debug"
 
-// Release names the build of this binary: the module's version if it has one,
-// else the commit that it was built from.
+// release is what the Makefile calls this build.
+var release string
+
+// Release names the build of this binary, so that those of one build know each
+// other: as the Makefile did, else the module's version if it has one, else the
+// commit that it was built from.
 func Release() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
