@@ -15,8 +15,8 @@ import (
 // maxDomains bounds what callers of the control socket can make the daemon hold.
 const maxDomains = configs.MaxDomains
 
-// domain is a VM or a named group of processes. All of it but name and
-// trickle is guarded by the daemon's mu; door changes only while the domain is made.
+// domain is a VM or a named group of processes. All of it but name and trickle
+// is guarded by the daemon's mu.
 type domain struct {
 	name     string
 	settings configs.Domain     // in force
