@@ -55,10 +55,7 @@ func (d *Daemon) Authorize(p control.Peer, method string) error {
 	if p.UID == 0 || p.UID == os.Geteuid() {
 		return nil
 	}
-	d.mu.Lock()
-	group := d.config.Daemon.ControlGroup
-	d.mu.Unlock()
-	if group != "" {
+	if group := d.opt.Config.Daemon.ControlGroup; group != "" { // the socket's group is of the start too
 		if gid, err := groupID(group); err == nil && p.Member(gid) {
 			return nil
 		}

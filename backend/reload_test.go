@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"pegasus/accel/placement"
+	"pegasus/backend/control"
 	"pegasus/configs"
 	"pegasus/hypervisor"
 )
@@ -112,4 +113,20 @@ func TestFollow(t *testing.T) {
 		t.Error("a daemon that ends follows")
 	}
 	expect("at the end", "y")
+}
+
+// What takes a restart waits for it.
+func TestControlGroupWaitsForRestart(t *testing.T) {
+	d := newTestDaemon(t, &doors{open: map[string]bool{}})
+	d.opt.Config.Daemon.ControlGroup = "54321"
+	next := declaring()
+	next.Daemon.ControlGroup = "54322"
+	if _, err := d.follow(next); err != nil {
+		t.Fatal(err)
+	}
+	for gid, may := range map[int]bool{54321: true, 54322: false} {
+		if err := d.Authorize(control.Peer{UID: 4242, GID: gid}, control.MethodStatus); (err == nil) != may {
+			t.Errorf("a member of group %d: %v", gid, err)
+		}
+	}
 }
