@@ -18,7 +18,7 @@ const printer = `.version 7.0
 .extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
 .visible .entry k(.param .u64 out, .param .u64 fmt, .param .u64 args)
 { .reg .b64 %a<4>; .reg .b32 %r<4>; ld.param.u64 %a0, [out]; ld.param.u64 %a1, [fmt]; ld.param.u64 %a2, [args];
-mov.u32 %r0, %tid.x; mul.wide.u32 %a3, %r0, 4; add.u64 %a0, %a0, %a3;
+mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.u32 %r0, %r1, %r2, %r0; mul.wide.u32 %a3, %r0, 4; add.u64 %a0, %a0, %a3;
 { .param .b64 p0; .param .b64 p1; .param .b32 back; st.param.b64 [p0], %a1; st.param.b64 [p1], %a2;
 call.uni (back), vprintf, (p0, p1);
 ld.param.b32 %r1, [back]; }
@@ -79,7 +79,7 @@ func TestVprintf(t *testing.T) {
 // Each thread prints what it says as a piece, from all blocks.
 func TestVprintfOfManyThreads(t *testing.T) {
 	d := newDevice(t)
-	out, args := d.buffer(4*300), packed(d, "all")
+	out, args := d.buffer(5*4*300), packed(d, "all")
 	k := d.kernel(d.load([]byte(printer)), "k")
 	l := d.launch(k, x(5), x(300), out, packed(d, "hello %s\n").long(0), args)
 	if f := k.Run(l); f != nil {
@@ -88,7 +88,7 @@ func TestVprintfOfManyThreads(t *testing.T) {
 	if got, want := l.Stdout.(*bytes.Buffer).String(), strings.Repeat("hello all\n", 5*300); got != want {
 		t.Fatalf("printed %d bytes, want %d", len(got), len(want))
 	}
-	for i := range 300 {
+	for i := range 5 * 300 {
 		if out.word(i) != 1 {
 			t.Fatalf("thread %d: %d", i, int32(out.word(i)))
 		}
