@@ -266,10 +266,12 @@ static void bereft_of_streams(void)
 /* Few files are enough, and too few are an error that says so. */
 static void few_files(void)
 {
-	struct rlimit few = {4, 64};
+	int next = dup(0); /* the lowest free descriptor: some may be inherited */
+	close(next);
+	struct rlimit few = {(rlim_t)next + 1, 64};
 	CHECK(0 == setrlimit(RLIMIT_NOFILE, &few) ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
 	EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuInit(0));
-	few.rlim_cur = 8;
+	few.rlim_cur = (rlim_t)next + 5;
 	CHECK(0 == setrlimit(RLIMIT_NOFILE, &few) ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
 	CHECK(cuInit(0));
 	CUfunction step;
