@@ -311,10 +311,10 @@ func (c *fakeContext) Submit(st accel.Stream, w accel.Work, done accel.Done) cud
 		if r == cuda.Success {
 			r = c.fail(s.execute(w))
 		}
-		if rec, ok := w.(accel.Record); ok {
+		done(r, c.usage(w))
+		if rec, ok := w.(accel.Record); ok { // who hears of the event has heard of its record
 			rec.Event.(*fakeEvent).recorded()
 		}
-		done(r, c.usage(w))
 	}
 	return cuda.Success
 }
