@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"sort"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,8 +53,43 @@ func (h *host) await(sharers []sharer) {
 	})
 }
 
-// measure returns each domain's part, in percent, of what all used in d.
+// measure returns each domain's part, in percent, of what all used in d. In a
+// virtual machine whose hypervisor gives the processors to others meanwhile, a
+// guest cannot keep its queue filled: then, whatever came out, it is measured
+// again, at most twice.
 func (h *host) measure(d time.Duration) map[string]float64 {
+	h.t.Helper()
+	const tolerable = 0.05
+	for try := 1; ; try++ {
+		before := stolen(h.t)
+		parts := h.measureOnce(d)
+		lost := float64(stolen(h.t)-before) / float64(d) / float64(runtime.NumCPU())
+		if lost <= tolerable || try == 3 {
+			return parts
+		}
+		h.t.Logf("measured again: %.0f %% of the processors' time was taken from this machine", 100*lost)
+	}
+}
+
+// stolen is for how long, on all processors, the hypervisor ran something else.
+func stolen(t testing.TB) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(text)) // cpu user nice system idle iowait irq softirq steal, in hundredths of seconds
+	if len(f) < 9 {
+		t.Fatalf("/proc/stat: %q", f)
+	}
+	ticks, err := strconv.ParseInt(f[8], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+func (h *host) measureOnce(d time.Duration) map[string]float64 {
 	h.t.Helper()
 	before := h.domains()
 	time.Sleep(d)
