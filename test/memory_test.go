@@ -57,10 +57,13 @@ func TestQuotaCostsOthersNothing(t *testing.T) {
 	h.run(sharer{"big", 256, 2})
 	eventually(t, 20*time.Second, "the other domain computes", func() bool { return h.domains()["big"].GPU > 0 })
 	time.Sleep(time.Second)
-	used := func(d time.Duration) float64 {
-		before, start := h.domains()["big"].GPU, time.Now()
-		time.Sleep(d)
-		return float64(h.domains()["big"].GPU-before) / float64(time.Since(start))
+	used := func(d time.Duration) (part float64) {
+		undisturbed(t, func() {
+			before, start := h.domains()["big"].GPU, time.Now()
+			time.Sleep(d)
+			part = float64(h.domains()["big"].GPU-before) / float64(time.Since(start))
+		})
+		return part
 	}
 	alone := used(3 * time.Second)
 	greedy := load(t, h.dial("small"))

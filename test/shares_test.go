@@ -53,21 +53,27 @@ func (h *host) await(sharers []sharer) {
 	})
 }
 
-// measure returns each domain's part, in percent, of what all used in d. In a
-// virtual machine whose hypervisor gives the processors to others meanwhile, a
-// guest cannot keep its queue filled: then, whatever came out, it is measured
-// again, at most twice.
-func (h *host) measure(d time.Duration) map[string]float64 {
+// measure returns each domain's part, in percent, of what all used in d.
+func (h *host) measure(d time.Duration) (parts map[string]float64) {
 	h.t.Helper()
+	undisturbed(h.t, func() { parts = h.measureOnce(d) })
+	return parts
+}
+
+// undisturbed measures, and, in a virtual machine whose hypervisor gave the
+// processors to others meanwhile, so that guests could not keep their queues
+// filled, measures again: whatever came out, and at most twice.
+func undisturbed(t testing.TB, measure func()) {
+	t.Helper()
 	const tolerable = 0.05
 	for try := 1; ; try++ {
-		before := stolen(h.t)
-		parts := h.measureOnce(d)
-		lost := float64(stolen(h.t)-before) / float64(d) / float64(runtime.NumCPU())
+		before, start := stolen(t), time.Now()
+		measure()
+		lost := float64(stolen(t)-before) / float64(time.Since(start)) / float64(runtime.NumCPU())
 		if lost <= tolerable || try == 3 {
-			return parts
+			return
 		}
-		h.t.Logf("measured again: %.0f %% of the processors' time was taken from this machine", 100*lost)
+		t.Logf("measured again: %.0f %% of the processors' time was taken from this machine", 100*lost)
 	}
 }
 
