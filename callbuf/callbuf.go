@@ -15,7 +15,7 @@
 //	0x000            header, one page: constants, then one mutable word per cache line
 //	RingOffset       RingSlots × 128 bytes
 //	ReplyOffset      ReplySlots × 256 bytes
-//	EventOffset      EventWords × 8 bytes: serial of the last completed record
+//	EventOffset      EventWords × 16 bytes: serial of the last completed record, and who waits for it
 //	ReleaseOffset    ReleaseWords × 4 bytes: 1 when a staging block was read
 //	ArenaOffset      ArenaBytes, 2 MiB aligned
 //
@@ -36,7 +36,7 @@ const (
 	// Magic begins every segment: the bytes "PEGASU1\0".
 	Magic = 0x0031_5553_4147_4550
 	// Version of the layout; a guest refuses another one.
-	Version = 1
+	Version = 2
 	// HeaderBytes is the size of the header page.
 	HeaderBytes = 4096
 
@@ -52,6 +52,8 @@ const (
 	ReplyBytes   = 256
 	replyHeader  = 16
 	MaxReplyData = ReplyBytes - replyHeader
+
+	eventBytes = 16
 
 	// MaxContexts bounds context ids; id 0 is no context.
 	MaxContexts = 256
@@ -82,6 +84,7 @@ const (
 	offProducersWaiting = 0x180
 	offSpin             = 0x1c0
 	offContextPoison    = 0x200
+	offContextOwes      = 0x600
 )
 
 // Geometry is what may vary between segments.
@@ -140,7 +143,7 @@ func (g Geometry) Layout() (Layout, error) {
 	}
 	l.RingOffset = place(uint64(g.RingSlots) * SlotBytes)
 	l.ReplyOffset = place(uint64(g.ReplySlots) * ReplyBytes)
-	l.EventOffset = place(uint64(g.EventWords) * 8)
+	l.EventOffset = place(uint64(g.EventWords) * eventBytes)
 	l.ReleaseOffset = place(uint64(g.ReleaseWords) * 4)
 	l.ArenaOffset = alignUp(at, arenaAlign)
 	l.SegmentBytes = l.ArenaOffset + g.ArenaBytes

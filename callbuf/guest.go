@@ -196,7 +196,7 @@ func (g *Guest) ContextPoison(id uint32) int32 {
 
 // EventSerial is the serial of the last completed record of an event.
 func (g *Guest) EventSerial(event uint64) uint64 {
-	return word64(g.mem, uint64(g.l.EventOffset)+(event&uint64(g.l.EventWords-1))*8).Load()
+	return word64(g.mem, uint64(g.l.EventOffset)+(event&uint64(g.l.EventWords-1))*eventBytes).Load()
 }
 
 // ReleaseWord is the completion word of a staging block; n counts from 1 as

@@ -166,10 +166,20 @@ func (h *Host) Reply(slot uint16, tag uint32, result int32, data []byte) error {
 	return nil
 }
 
-// CompleteEvent stores the serial of a completed record in the event's word.
+// CompleteEvent stores the serial of a completed record in the event's word, and
+// wakes the thread that waits there, as a reply would: its wait is not in the
+// ring, where it would come behind calls that the gate holds back.
 func (h *Host) CompleteEvent(event, serial uint64) {
-	i := event & uint64(h.l.EventWords-1)
-	word64(h.mem, uint64(h.l.EventOffset)+i*8).Store(serial)
+	at := uint64(h.l.EventOffset) + (event&uint64(h.l.EventWords-1))*eventBytes
+	word64(h.mem, at).Store(serial)
+	waiter := word64(h.mem, at+8) // tag << 32 | slot + 1
+	if waiter.Load() == 0 {
+		return
+	}
+	w := waiter.Swap(0)
+	if slot := uint32(w) - 1; slot < h.l.ReplySlots {
+		_ = h.Reply(uint16(slot), uint32(w>>32), 0, nil)
+	}
 }
 
 // Release tells the guest that a staging block was read; n is the packet's
@@ -188,6 +198,19 @@ func (h *Host) PoisonContext(id uint32, result int32) {
 	if id < MaxContexts {
 		word32(h.mem, offContextPoison+uint64(id)*4).Store(uint32(result))
 	}
+}
+
+// Owe tells whether a context owes the guest the error of a queued call: then a
+// call that synchronises has to come and fetch it.
+func (h *Host) Owe(id uint32, owes bool) {
+	if id >= MaxContexts {
+		return
+	}
+	v := uint32(0)
+	if owes {
+		v = 1
+	}
+	word32(h.mem, offContextOwes+uint64(id)*4).Store(v)
 }
 
 // SetSpin says how long the guest's threads may spin for a reply.

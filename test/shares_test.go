@@ -1,13 +1,13 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"sort"
-	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -36,7 +36,35 @@ func shareConfig(policy, mode string, sharers []sharer) string {
 
 // run starts a sharer's program.
 func (h *host) run(s sharer) {
-	background(h.t.(*testing.T), h.bench(s.name, "busy", "--seconds", "3600", "--queue", s.queue(), "--kernel-ms", fmt.Sprint(s.kernelMs), "--no-check"))
+	steps := max(1, math.Round(s.kernelMs*stepsPerMs(h.t)))
+	background(h.t.(*testing.T), h.bench(s.name, "busy", "--seconds", "3600", "--queue", s.queue(), "--steps", fmt.Sprint(steps), "--no-check"))
+}
+
+// stepsPerMs is how much work takes a core of this machine a millisecond, tried
+// out once on an accelerator that nobody else uses: beside other domains a
+// program would count its waiting for them.
+func stepsPerMs(t testing.TB) float64 {
+	speed.Do(func() {
+		h := startHost(t, "[[accelerator]]\nname = \"a0\"\ntype = \"soft\"\ncores = 1\nmemory = \"1GiB\"\n")
+		var report struct {
+			Steps float64 `json:"steps"`
+		}
+		const long = 5
+		out, err := h.bench("trial", "busy", "--kernel-ms", fmt.Sprint(long), "--iterations", "1", "--json").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out, &report); err != nil {
+			t.Fatalf("%v in %q", err, out)
+		}
+		speed.steps = report.Steps / long
+	})
+	return speed.steps
+}
+
+var speed struct {
+	sync.Once
+	steps float64
 }
 
 // await waits until all sharers use the accelerator.
@@ -54,48 +82,7 @@ func (h *host) await(sharers []sharer) {
 }
 
 // measure returns each domain's part, in percent, of what all used in d.
-func (h *host) measure(d time.Duration) (parts map[string]float64) {
-	h.t.Helper()
-	undisturbed(h.t, func() { parts = h.measureOnce(d) })
-	return parts
-}
-
-// undisturbed measures, and, in a virtual machine whose hypervisor gave the
-// processors to others meanwhile, so that guests could not keep their queues
-// filled, measures again: whatever came out, and at most twice.
-func undisturbed(t testing.TB, measure func()) {
-	t.Helper()
-	const tolerable = 0.05
-	for try := 1; ; try++ {
-		before, start := stolen(t), time.Now()
-		measure()
-		lost := float64(stolen(t)-before) / float64(time.Since(start)) / float64(runtime.NumCPU())
-		if lost <= tolerable || try == 3 {
-			return
-		}
-		t.Logf("measured again: %.0f %% of the processors' time was taken from this machine", 100*lost)
-	}
-}
-
-// stolen is for how long, on all processors, the hypervisor ran something else.
-func stolen(t testing.TB) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := strings.Fields(string(text)) // cpu user nice system idle iowait irq softirq steal, in hundredths of seconds
-	if len(f) < 9 {
-		t.Fatalf("/proc/stat: %q", f)
-	}
-	ticks, err := strconv.ParseInt(f[8], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
-}
-
-func (h *host) measureOnce(d time.Duration) map[string]float64 {
+func (h *host) measure(d time.Duration) map[string]float64 {
 	h.t.Helper()
 	before := h.domains()
 	time.Sleep(d)

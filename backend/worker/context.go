@@ -33,7 +33,9 @@ func (g *guestContext) fail(r cuda.Result) {
 		return
 	}
 	if !r.Sticky() {
-		g.owed.CompareAndSwap(0, int32(r))
+		if g.owed.CompareAndSwap(0, int32(r)) {
+			g.s.host.Owe(g.id, true)
+		}
 		return
 	}
 	if g.sticky.CompareAndSwap(0, int32(r)) {
@@ -55,6 +57,7 @@ func (g *guestContext) report(r cuda.Result) cuda.Result {
 // synced is what a synchronising call answers: its own error, or the one owed.
 func (g *guestContext) synced(r cuda.Result) cuda.Result {
 	if r == cuda.Success {
+		g.s.host.Owe(g.id, false) // first, lest it undo what an error that comes now says
 		return cuda.Result(g.owed.Swap(0))
 	}
 	return g.report(r)
@@ -102,6 +105,7 @@ func (s *session) ContextCreate(c cuda.Call, a cuda.ContextCreateArgs) cuda.Resu
 	g.ended = g.end
 	s.contexts[c.Context] = g
 	s.host.PoisonContext(c.Context, 0)
+	s.host.Owe(c.Context, false)
 	return cuda.Success
 }
 

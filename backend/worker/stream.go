@@ -179,16 +179,20 @@ func (s *session) EventDestroy(_ cuda.Call, a cuda.EventDestroyArgs) cuda.Result
 // EventRecord stores the serial also when the record fails: whoever polls the
 // word must not do so for ever, and learns of the error from the context.
 func (s *session) EventRecord(c cuda.Call, a cuda.EventRecordArgs) cuda.Result {
-	g, st, r := s.stream(c)
-	if r != cuda.Success {
-		return r
-	}
 	e, r := s.events.get(a.Event)
 	if r != cuda.Success {
+		if r != cuda.ErrorInvalidHandle { // it could not be made
+			s.host.CompleteEvent(a.Event, a.Serial)
+		}
 		return r
 	}
-	if e.g != g {
-		return cuda.ErrorInvalidHandle
+	g, st, r := s.stream(c)
+	if r == cuda.Success && e.g != g {
+		r = cuda.ErrorInvalidHandle
+	}
+	if r != cuda.Success {
+		e.complete(s, a.Event, a.Serial)
+		return r
 	}
 	if s.atRest() {
 		if r = g.report(g.ctx.Submit(st, e.record, nil)); e.last <= a.Serial {

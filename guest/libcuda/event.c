@@ -13,9 +13,9 @@ struct table events = HANDLE_TABLE(HANDLE_EVENT, struct event, 65000);
 static struct event *event_find(CUevent handle) { return handle_find(&events, (uint64_t)(uintptr_t)handle); }
 
 /* An event's word is shared by no other living event: the table of words is larger than ours. */
-static uint64_t completed(const struct event *e)
+static struct event_word *word_of(const struct event *e)
 {
-	return atomic_load_explicit(&process.events[e->object.id & (process.eventWords - 1)], memory_order_acquire);
+	return &process.events[e->object.id & (process.eventWords - 1)];
 }
 
 CUresult pg_cuEventCreate(CUevent *out, unsigned int flags)
@@ -112,7 +112,7 @@ CUresult pg_cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int
 static bool is_complete(const struct event *e)
 {
 	return !atomic_load_explicit(&e->used, memory_order_acquire) ||
-		completed(e) >= atomic_load_explicit(&e->recorded, memory_order_acquire);
+		event_reached(word_of(e), atomic_load_explicit(&e->recorded, memory_order_acquire));
 }
 
 CUresult pg_cuEventQuery(CUevent handle)
@@ -134,9 +134,19 @@ CUresult pg_cuEventSynchronize(CUevent handle)
 	struct event *e = event_find(handle);
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
+	bool sleeps = (e->flags & CU_EVENT_BLOCKING_SYNC) || context_sleeps(handle_find(&contexts, e->context));
+	if (atomic_load_explicit(&e->used, memory_order_acquire)) {
+		/* At the event's word, not in the ring, where the wait would come behind calls that the gate holds back. */
+		const struct record latest = {
+			.word = word_of(e), .serial = atomic_load_explicit(&e->recorded, memory_order_acquire),
+			.context = e->wireContext, .event = &e->object, .handle = (uint64_t)(uintptr_t)handle,
+		};
+		CUresult r = record_wait(&latest, sleeps);
+		if (r != CUDA_ERROR_NOT_READY)
+			return r;
+	}
 	struct event_synchronize_args args = {.event = e->object.id};
 	struct packet p = {.op = OP_EVENT_SYNCHRONIZE, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
-	bool sleeps = (e->flags & CU_EVENT_BLOCKING_SYNC) || context_sleeps(handle_find(&contexts, e->context));
 	return ring_wait(&p, sleeps);
 }
 

@@ -192,7 +192,7 @@ static bool take_layout(struct segment_header *h)
 		return false;
 	if (!lies_within(copy.ringOffset, copy.ringSlots, SLOT_BYTES, total) ||
 		!lies_within(copy.replyOffset, copy.replySlots, REPLY_BYTES, total) ||
-		!lies_within(copy.eventOffset, copy.eventWords, sizeof(uint64_t), total) ||
+		!lies_within(copy.eventOffset, copy.eventWords, sizeof(struct event_word), total) ||
 		!lies_within(copy.releaseOffset, copy.releaseWords, sizeof(uint32_t), total) ||
 		!lies_within(copy.arenaOffset, copy.arenaBytes, 1, total) || copy.arenaOffset % 4096 != 0)
 		return false;
@@ -202,7 +202,7 @@ static bool take_layout(struct segment_header *h)
 	process.ringSlots = copy.ringSlots;
 	process.replies = (struct reply_slot *)(base + copy.replyOffset);
 	process.replySlots = copy.replySlots;
-	process.events = (_Atomic uint64_t *)(base + copy.eventOffset);
+	process.events = (struct event_word *)(base + copy.eventOffset);
 	process.eventWords = copy.eventWords;
 	process.releases = (_Atomic uint32_t *)(base + copy.releaseOffset);
 	process.releaseWords = copy.releaseWords;

@@ -32,7 +32,7 @@ struct process {
 	uint32_t ringSlots;
 	struct reply_slot *replies;
 	uint32_t replySlots;
-	_Atomic uint64_t *events; /* serial of the last completed record, by event id */
+	struct event_word *events; /* by event id */
 	uint32_t eventWords;
 	_Atomic uint32_t *releases;
 	uint32_t releaseWords;

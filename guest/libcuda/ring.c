@@ -124,13 +124,13 @@ static CUresult sticky(uint32_t context)
 	return LIKELY(poison == 0) ? CUDA_SUCCESS : process_result(poison);
 }
 
-static CUresult may_send(const struct packet *p)
+static CUresult failed(uint32_t context)
 {
 	CUresult r = process_look();
-	if (UNLIKELY(r != CUDA_SUCCESS))
-		return r;
-	return LIKELY(!p->anyway) ? sticky(p->context) : CUDA_SUCCESS;
+	return LIKELY(r == CUDA_SUCCESS) ? sticky(context) : r;
 }
+
+static CUresult may_send(const struct packet *p) { return LIKELY(!p->anyway) ? failed(p->context) : process_look(); }
 
 CUresult ring_post(const struct packet *p)
 {
@@ -231,6 +231,12 @@ static void leave_slot(struct call *c)
 		give_slot(c->slot);
 }
 
+static void choose_tag(struct call *c)
+{
+	c->old = slots.lastTag[c->slot];
+	c->tag = c->old + 1 == 0 ? 1 : c->old + 1;
+}
+
 CUresult call_start(struct call *c, const struct packet *p)
 {
 	CUresult r = may_send(p);
@@ -239,8 +245,7 @@ CUresult call_start(struct call *c, const struct packet *p)
 	r = choose_slot(c);
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
-	c->old = slots.lastTag[c->slot];
-	c->tag = c->old + 1 == 0 ? 1 : c->old + 1;
+	choose_tag(c);
 	r = send(p, PACKET_WANTS_REPLY, c->slot, c->tag, &c->woke);
 	if (UNLIKELY(r != CUDA_SUCCESS)) {
 		leave_slot(c);
@@ -250,23 +255,36 @@ CUresult call_start(struct call *c, const struct packet *p)
 	return CUDA_SUCCESS;
 }
 
+/* What a call waits for. */
+struct wish {
+	struct reply_slot *slot;
+	uint32_t tag;
+	const struct event_word *event; /* or, if not NULL, this */
+	uint64_t serial;
+};
+
 static bool answered(struct reply_slot *s, uint32_t tag)
 {
 	return atomic_load_explicit(&s->tag, memory_order_acquire) == tag;
 }
 
+static inline bool fulfilled(const struct wish *w)
+{
+	return w->event ? event_reached(w->event, w->serial) : answered(w->slot, w->tag);
+}
+
 /* How long a thread that spins keeps the processor to itself. */
 #define GREEDY_NS 3000
 
-static bool spin(struct reply_slot *s, uint32_t tag)
+static bool spin(struct wish w)
 {
 	uint32_t budget = atomic_load_explicit(&process.header->spinNanoseconds, memory_order_relaxed);
 	if (budget == 0)
-		return answered(s, tag);
+		return fulfilled(&w);
 	int64_t begin = 0;
 	for (;;) {
 		for (int i = 0; i < 32; i++) {
-			if (answered(s, tag))
+			if (fulfilled(&w))
 				return true;
 			cpu_relax();
 		}
@@ -304,7 +322,7 @@ CUresult call_finish(struct call *c, void *reply, uint32_t replyBytes, uint32_t 
 	struct reply_slot *s = &process.replies[c->slot];
 	if (UNLIKELY(c->woke) && !answered(s, c->tag))
 		sched_yield(); /* the poller often wakes on the processor of whoever woke it */
-	if (c->patient || !spin(s, c->tag)) {
+	if (c->patient || !spin((struct wish){.slot = s, .tag = c->tag})) {
 		CUresult r = sleep_for(c, s);
 		if (UNLIKELY(r != CUDA_SUCCESS))
 			return r; /* the slot stays taken: an answer may still come */
@@ -341,6 +359,79 @@ CUresult ring_wait(const struct packet *p, bool asleep)
 	struct call c = {.patient = asleep};
 	CUresult r = call_start(&c, p);
 	return r == CUDA_SUCCESS ? call_finish(&c, NULL, 0, NULL) : r;
+}
+
+static CUresult hopeless(const struct record *r)
+{
+	if (atomic_load_explicit(&r->event->handle, memory_order_relaxed) != r->handle)
+		return CUDA_ERROR_NOT_READY;
+	return failed(r->context);
+}
+
+/*
+ * Sleeps until the host has answered the thread, whose name is in the event's
+ * word, the record has completed, or no answer will come.
+ */
+static CUresult sleep_at(const struct record *record, uint64_t name, struct call *c)
+{
+	struct reply_slot *s = &process.replies[c->slot];
+	CUresult r = CUDA_SUCCESS;
+	for (;;) {
+		atomic_store_explicit(&s->waiting, 1, memory_order_relaxed);
+		atomic_thread_fence(memory_order_seq_cst);
+		uint32_t seen = atomic_load_explicit(&s->tag, memory_order_acquire);
+		if (seen == c->tag)
+			return CUDA_SUCCESS;
+		if (r != CUDA_SUCCESS || event_reached(record->word, record->serial))
+			break;
+		futex_wait(&s->tag, seen);
+		atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
+		r = hopeless(record);
+	}
+	if (atomic_compare_exchange_strong(&record->word->waiter, &name, 0)) {
+		slots.lastTag[c->slot] = c->old; /* nobody will use the tag */
+		return r;
+	}
+	CUresult answer = sleep_for(c, s); /* it is on its way */
+	c->lost = answer != CUDA_SUCCESS;
+	return r != CUDA_SUCCESS ? r : answer;
+}
+
+/* One turn of a wait: it may have been for an earlier record of the event. */
+static CUresult wait_at(const struct record *record)
+{
+	struct call c = {0};
+	CUresult r = choose_slot(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	choose_tag(&c);
+	uint64_t nobody = 0, name = (uint64_t)c.tag << 32 | (c.slot + 1);
+	if (!atomic_compare_exchange_strong(&record->word->waiter, &nobody, name)) {
+		leave_slot(&c);
+		return CUDA_ERROR_NOT_READY;
+	}
+	slots.lastTag[c.slot] = c.tag;
+	r = sleep_at(record, name, &c);
+	if (!c.lost)
+		leave_slot(&c);
+	return r;
+}
+
+CUresult record_wait(const struct record *record, bool asleep)
+{
+	CUresult r = failed(record->context);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
+	if (asleep || !spin((struct wish){.event = record->word, .serial = record->serial}))
+		while (!event_reached(record->word, record->serial)) {
+			r = wait_at(record);
+			if (r != CUDA_SUCCESS)
+				return r;
+		}
+	r = sticky(record->context); /* what failed before the record is known by now */
+	if (r == CUDA_SUCCESS && atomic_load_explicit(&process.header->contextOwes[record->context], memory_order_relaxed) != 0)
+		return CUDA_ERROR_NOT_READY;
+	return r;
 }
 
 void call_release_thread(void)

@@ -4,6 +4,7 @@
 #ifndef PEGASUS_RING_H
 #define PEGASUS_RING_H
 
+#include "handle.h"
 #include "process.h"
 
 /* One packet to be sent. The payload is fixed followed by tail. */
@@ -23,6 +24,7 @@ struct call {
 	uint32_t slot, tag, old;
 	bool own;      /* the thread's own slot */
 	bool woke;     /* the poller had to be woken */
+	bool lost;     /* an answer may still come: the slot stays taken */
 	bool patient;  /* sleep at once: nobody is in a hurry */
 	bool holding;  /* the thread has another call under way: rather fail with CUDA_ERROR_NOT_READY than wait for a slot */
 };
@@ -39,6 +41,27 @@ CUresult call_finish(struct call *c, void *reply, uint32_t replyBytes, uint32_t 
 CUresult ring_call(const struct packet *p, void *reply, uint32_t replyBytes);
 /* The same for a call without an answer's data that may take long; asleep says not to spin for it at all. */
 CUresult ring_wait(const struct packet *p, bool asleep);
+
+/* A record of an event. */
+struct record {
+	struct event_word *word;
+	uint64_t serial;
+	uint32_t context;
+	const struct object *event;
+	uint64_t handle; /* of the event, while it is alive */
+};
+
+/*
+ * Waits until a record has completed. CUDA_ERROR_NOT_READY means that a call in
+ * the ring has to do it: another thread waits for this event, the event is gone,
+ * or the context owes an error.
+ */
+CUresult record_wait(const struct record *r, bool asleep);
+
+static inline bool event_reached(const struct event_word *w, uint64_t serial)
+{
+	return atomic_load_explicit(&w->completed, memory_order_acquire) >= serial;
+}
 
 /* Gives the calling thread's reply slot back. */
 void call_release_thread(void);

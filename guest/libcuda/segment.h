@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum {
-	SEGMENT_VERSION = 1,
+	SEGMENT_VERSION = 2,
 	SEGMENT_HEADER_BYTES = 4096,
 	SEGMENT_CONTEXTS = 256, /* context ids; 0 is no context */
 	SLOT_BYTES = 128,
@@ -46,6 +46,7 @@ struct segment_header {
 	_Alignas(64) _Atomic uint32_t producersWaiting; /* somebody sleeps on head */
 	_Alignas(64) _Atomic uint32_t spinNanoseconds;  /* (h) how long to spin for a reply before sleeping */
 	_Alignas(64) _Atomic uint32_t contextPoison[SEGMENT_CONTEXTS]; /* (h) sticky result by context id */
+	_Atomic uint32_t contextOwes[SEGMENT_CONTEXTS]; /* (h) not 0: a call that synchronises has an error to fetch */
 };
 
 struct ring_slot {
@@ -65,6 +66,11 @@ struct reply_slot {
 	int32_t result;
 	uint32_t length;
 	uint8_t data[REPLY_DATA];
+};
+
+struct event_word {
+	_Atomic uint64_t completed; /* (h) serial of the last completed record */
+	_Atomic uint64_t waiter;    /* 0, or tag << 32 | slot + 1 of a thread that waits for a record: it is answered once */
 };
 
 enum {
@@ -120,11 +126,13 @@ SEGMENT_AT(segment_header, pollerParked, 0x140);
 SEGMENT_AT(segment_header, producersWaiting, 0x180);
 SEGMENT_AT(segment_header, spinNanoseconds, 0x1c0);
 SEGMENT_AT(segment_header, contextPoison, 0x200);
+SEGMENT_AT(segment_header, contextOwes, 0x600);
 SEGMENT_AT(packet_header, stream, 16);
 SEGMENT_AT(welcome, message, 112);
 _Static_assert(sizeof(struct ring_slot) == SLOT_BYTES, "ring slot");
 _Static_assert(sizeof(struct packet_header) == PACKET_HEADER, "packet header");
 _Static_assert(sizeof(struct reply_slot) == REPLY_BYTES, "reply slot");
+_Static_assert(sizeof(struct event_word) == 16, "event word");
 _Static_assert(sizeof(struct hello) == 32 && sizeof(struct welcome) == 240, "rendezvous");
 _Static_assert(sizeof(struct map_request) == 16 && sizeof(struct map_reply) == 16, "rendezvous");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");
