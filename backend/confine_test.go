@@ -12,7 +12,11 @@ func TestCgroupSweep(t *testing.T) {
 	const apart = 1 << 20 // no daemon has so many
 	own, err := findCgroup(apart)
 	if err != nil {
-		t.Skip(err)
+		_, v2 := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
+		if _, v1 := os.Stat(filepath.Join(cgroups, "memory")); v1 == nil || v2 == nil {
+			t.Fatal(err)
+		}
+		return // a host without cgroups has none to sweep
 	}
 	t.Cleanup(func() { own.close() })
 	used, _ := findCgroup(apart + 1)

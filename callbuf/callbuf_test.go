@@ -246,6 +246,33 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// Whoever waits at an event's word is answered once, as by a reply; whatever else
+// a guest writes there moves nothing.
+func TestEventWaiter(t *testing.T) {
+	h, g, mem := pair(t, small())
+	word := uint64(h.Layout().EventOffset) + 3*eventBytes
+	waiter, tag := word64(mem, word+8), word32(mem, uint64(h.Layout().ReplyOffset)+5*ReplyBytes)
+	waiter.Store(0x1234<<32 | (5 + 1))
+	h.CompleteEvent(16+3, 42)
+	if g.EventSerial(3) != 42 || tag.Load() != 0x1234 || waiter.Load() != 0 {
+		t.Errorf("serial %d, tag %#x, waiter %#x", g.EventSerial(3), tag.Load(), waiter.Load())
+	}
+	tag.Store(7)
+	h.CompleteEvent(3, 43)
+	if tag.Load() != 7 {
+		t.Error("answered twice")
+	}
+	for _, w := range []uint64{1 << 32, 8 + 1, 0xffff_ffff, ^uint64(0)} { // no slot 8
+		waiter.Store(w)
+		before := bytes.Clone(mem)
+		h.CompleteEvent(3, 43)
+		waiter.Store(w)
+		if !bytes.Equal(before, mem) {
+			t.Errorf("waiter %#x: something was written", w)
+		}
+	}
+}
+
 func TestLayoutRefuses(t *testing.T) {
 	for _, spoil := range []func(*Geometry){
 		func(g *Geometry) { g.RingSlots = 100 }, func(g *Geometry) { g.RingSlots = 64 }, func(g *Geometry) { g.RingSlots = 1 << 31 },

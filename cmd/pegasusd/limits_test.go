@@ -162,7 +162,7 @@ func TestFloodOfHellos(t *testing.T) {
 
 func TestWhoMayControl(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root to be somebody else")
+		t.Fatal("run the tests as root: this one becomes somebody else")
 	}
 	h := newHost(t, twoDomains+`
 [daemon]

@@ -1,5 +1,4 @@
-/* What the test programs share: a call that must succeed, and a kernel whose
- * result tells the order of its launches. */
+/* What the test programs share: a call that must succeed, and kernels. */
 #pragma once
 
 #include <cuda.h>
@@ -17,7 +16,8 @@
 		}                                                                                \
 	} while (0)
 
-/* step: *at = *at * a + b. No two orders of different steps give the same. */
+/* step: *at = *at * a + b. No two orders of different steps give the same.
+ * move: *to = *from. spin: takes so many steps. */
 static const char step_ptx[] =
 	".version 6.0\n.target sm_50\n.address_size 64\n"
 	".visible .entry step(.param .u64 at, .param .u32 a, .param .u32 b)\n{\n"
@@ -27,7 +27,10 @@ static const char step_ptx[] =
 	".visible .entry move(.param .u64 to, .param .u64 from)\n{\n"
 	"	.reg .u64 %t, %f;\n	.reg .u32 %v;\n"
 	"	ld.param.u64 %t, [to];\n	ld.param.u64 %f, [from];\n"
-	"	ld.global.u32 %v, [%f];\n	st.global.u32 [%t], %v;\n	ret;\n}\n";
+	"	ld.global.u32 %v, [%f];\n	st.global.u32 [%t], %v;\n	ret;\n}\n"
+	".visible .entry spin(.param .u32 steps)\n{\n"
+	"	.reg .u32 %n;\n	.reg .pred %p;\n	ld.param.u32 %n, [steps];\n"
+	"again:\n	sub.u32 %n, %n, 1;\n	setp.ne.u32 %p, %n, 0;\n	@%p bra again;\n	ret;\n}\n";
 
 static inline void launch_step(CUfunction f, CUstream s, CUdeviceptr at, unsigned a, unsigned b)
 {

@@ -9,14 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* spin: so many steps. */
-static const char spin_ptx[] =
-	".version 6.0\n.target sm_50\n.address_size 64\n"
-	".visible .entry spin(.param .u32 steps)\n{\n"
-	"	.reg .u32 %n;\n	.reg .pred %p;\n"
-	"	ld.param.u32 %n, [steps];\n"
-	"again:\n	sub.u32 %n, %n, 1;\n	setp.ne.u32 %p, %n, 0;\n	@%p bra again;\n	ret;\n}\n";
-
 static void for_ever(void *unused)
 {
 	(void)unused;
@@ -37,7 +29,7 @@ int main(int argc, char **argv)
 	CHECK(cuInit(0));
 	CHECK(cuDeviceGet(&device, 0));
 	CHECK(cuCtxCreate(&context, 0, device));
-	CHECK(cuModuleLoadData(&module, spin_ptx));
+	CHECK(cuModuleLoadData(&module, step_ptx));
 	CHECK(cuModuleGetFunction(&spin, module, "spin"));
 	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	CHECK(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));

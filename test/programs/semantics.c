@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -263,6 +265,88 @@ static void bereft_of_streams(void)
 	CHECK(cuCtxSynchronize());
 }
 
+/* --- events --- */
+
+static void launch_spin(CUfunction spin, unsigned steps)
+{
+	void *args[] = { &steps };
+	CHECK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, NULL, args, NULL));
+}
+
+static int64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void *wait_for(void *event)
+{
+	CHECK(cuEventSynchronize(event));
+	return NULL;
+}
+
+/* Whoever waits for an event learns that it has completed, although work that was
+ * queued later has not even begun: that is how programs keep two buffers going. */
+static void early(void)
+{
+	CUfunction spin;
+	CUcontext c;
+	CUmodule m;
+	CUevent before, between, after;
+	CHECK(cuCtxCreate(&c, 0, 0));
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&spin, m, "spin"));
+	CHECK(cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuEventCreate(&between, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
+	CHECK(cuEventCreate(&after, CU_EVENT_DISABLE_TIMING));
+	/* Kernels of some 10 ms: of such only one is let in at a time. */
+	unsigned steps = 1u << 10;
+	for (int64_t took = 0; took < 10000000; steps *= 2) {
+		int64_t begin = now();
+		launch_spin(spin, steps);
+		CHECK(cuCtxSynchronize());
+		took = now() - begin;
+	}
+	int seen = 0;
+	for (int tries = 0; seen < 2 && tries < 20; tries++) { /* again, if this thread came late */
+		CHECK(cuEventRecord(before, NULL));
+		launch_spin(spin, steps);
+		CHECK(cuEventRecord(between, NULL));
+		launch_spin(spin, steps);
+		CHECK(cuEventRecord(after, NULL));
+		launch_spin(spin, steps);
+		CHECK(cuEventSynchronize(before));
+		seen = cuEventQuery(between) == CUDA_ERROR_NOT_READY;
+		CHECK(cuEventSynchronize(between));
+		seen += cuEventQuery(after) == CUDA_ERROR_NOT_READY;
+		CHECK(cuCtxSynchronize());
+	}
+	CLAIM(seen == 2);
+
+	/* Several threads wait for one event, which is recorded again meanwhile. */
+	pthread_t threads[4];
+	launch_spin(spin, 1u << 20);
+	CHECK(cuEventRecord(after, NULL));
+	for (int i = 0; i < 4; i++)
+		CLAIM(pthread_create(&threads[i], NULL, wait_for, after) == 0);
+	launch_spin(spin, 1u << 20);
+	CHECK(cuEventRecord(after, NULL));
+	for (int i = 0; i < 4; i++)
+		CLAIM(pthread_join(threads[i], NULL) == 0);
+	CHECK(cuCtxSynchronize());
+	EXPECT(CUDA_SUCCESS, cuEventQuery(after));
+
+	/* A wait for what fails ends, and says so. */
+	CUdeviceptr nowhere = 16;
+	CUfunction step;
+	CHECK(cuModuleGetFunction(&step, m, "step"));
+	launch_spin(spin, 1u << 20);
+	launch_step(step, NULL, nowhere, 1, 1);
+	CHECK(cuEventRecord(between, NULL));
+	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuEventSynchronize(between));
+}
+
 /* Few files are enough, and too few are an error that says so. */
 static void few_files(void)
 {
@@ -287,6 +371,7 @@ static const struct {
 	{"primary", primary, 0},       {"elsewhere", elsewhere, 0}, {"neighbours", neighbours, 0},
 	{"permission", permission, 0}, {"farewell", farewell, 0},   {"across", across, 0},
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
+	{"early", early, 0},
 };
 
 int main(int argc, char **argv)
