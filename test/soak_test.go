@@ -5,13 +5,19 @@ package test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // soakTime is how long each test that only goes on and on does so.
@@ -91,7 +97,7 @@ func TestSoakManyThreads(t *testing.T) {
 		case <-done:
 			n := len(all) / 8
 			first, last := middle(all[:n]), middle(all[len(all)-n:])
-			t.Logf("from %v after %v to %v", first, warm, last)
+			t.Logf("from %v after %v to %v; single looks: %v, %v", first, warm, last, all[0], all[len(all)-1])
 			if last.rss > first.rss*101/100 || last.fds > first.fds*101/100 || last.segments > first.segments {
 				t.Error("it grew")
 			}
@@ -127,4 +133,47 @@ func TestSoakShares(t *testing.T) {
 		t.Run("shares", TestShares)
 		t.Run("set", TestSetCredits)
 	}
+}
+
+// On a host whose processors are busy with other things for 30 % of the time,
+// taken in bursts as a hypervisor would, domains have their shares all the same.
+func TestSoakSharesOnBusyHost(t *testing.T) {
+	var stop atomic.Bool
+	var thieves sync.WaitGroup
+	for cpu := range runtime.NumCPU() {
+		thieves.Go(func() {
+			if err := steal(cpu, .3, 3*time.Millisecond, &stop); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		stop.Store(true)
+		thieves.Wait()
+	})
+	t.Run("shares", TestShares)
+	t.Run("set", TestSetCredits)
+	t.Run("idle", TestIdleTimeGoesToTheOthers)
+}
+
+// steal takes a part of a processor's time away from everybody else, in bursts of
+// this mean length.
+func steal(cpu int, part float64, burst time.Duration, stop *atomic.Bool) error {
+	runtime.LockOSThread() // and never unlocked: the thread is not to be used again
+	var only unix.CPUSet
+	only.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return fmt.Errorf("processor %d: %w", cpu, err)
+	}
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: 1 /* SCHED_FIFO */, Priority: 50}, 0); err != nil {
+		return fmt.Errorf("real-time priority, to take processor time away: %w", err)
+	}
+	r := rand.New(rand.NewPCG(1, uint64(cpu)))
+	for !stop.Load() {
+		for end := time.Now().Add(time.Duration(r.ExpFloat64() * float64(burst))); time.Now().Before(end); {
+		}
+		gap := unix.NsecToTimespec(int64(r.ExpFloat64() * float64(burst) * (1 - part) / part))
+		unix.Nanosleep(&gap, nil)
+	}
+	return nil
 }
