@@ -301,20 +301,43 @@ func (c *Context) drop(addr uint64, done func()) {
 	d.mu.Lock()
 	c.freeing++
 	d.mu.Unlock()
-	c.afterAll(func(cuda.Result) {
-		d.mu.Lock()
-		n, ok := c.allocations[addr]
-		delete(c.allocations, addr)
-		d.mu.Unlock()
-		if ok {
-			d.giveBack(addr, n)
-		}
-		d.mu.Lock()
-		c.freeing--
-		d.freed.Broadcast()
-		d.mu.Unlock()
-		if done != nil {
-			done()
-		}
-	})
+	p, _ := drops.Get().(*dropping)
+	if p == nil {
+		p = new(dropping)
+		p.due = p.carryOut
+	}
+	p.c, p.addr, p.done = c, addr, done
+	c.afterAll(p.due)
+}
+
+// dropping is memory that is to be freed. They are used again: programs allocate
+// and free all the time.
+type dropping struct {
+	c    *Context
+	addr uint64
+	done func()
+	due  func(cuda.Result) // carryOut of this one
+}
+
+var drops sync.Pool
+
+func (p *dropping) carryOut(cuda.Result) {
+	c, addr, done := p.c, p.addr, p.done
+	p.c, p.done = nil, nil
+	drops.Put(p)
+	d := c.dev
+	d.mu.Lock()
+	n, ok := c.allocations[addr]
+	delete(c.allocations, addr)
+	d.mu.Unlock()
+	if ok {
+		d.giveBack(addr, n)
+	}
+	d.mu.Lock()
+	c.freeing--
+	d.freed.Broadcast()
+	d.mu.Unlock()
+	if done != nil {
+		done()
+	}
 }

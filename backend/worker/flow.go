@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -104,9 +105,31 @@ func (s *session) submit(g *guestContext, st accel.Stream, w accel.Work, done ac
 // whenSynced answers a call when something is done, with the error owed by then.
 func (s *session) whenSynced(c cuda.Call, g *guestContext, synchronize func(func(cuda.Result))) cuda.Result {
 	s.begin()
-	synchronize(func(r cuda.Result) {
-		s.answer(c, g.synced(r), nil)
-		s.ended()
-	})
+	w, _ := waits.Get().(*wait)
+	if w == nil {
+		w = new(wait)
+		w.over = w.end
+	}
+	w.s, w.c, w.g = s, c, g
+	synchronize(w.over)
 	return cuda.Deferred
+}
+
+// wait is a call that is answered when something is done. They are used again,
+// since a guest may wait a million times a second.
+type wait struct {
+	s    *session
+	c    cuda.Call
+	g    *guestContext
+	over func(cuda.Result) // end of this wait
+}
+
+var waits sync.Pool
+
+func (w *wait) end(r cuda.Result) {
+	s := w.s
+	s.answer(w.c, w.g.synced(r), nil)
+	w.s, w.g = nil, nil
+	waits.Put(w)
+	s.ended()
 }

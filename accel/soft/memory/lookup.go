@@ -1,5 +1,7 @@
 package memory
 
+import "sync/atomic"
+
 // at returns the slab that addr lies in, or nil.
 func (s *Space) at(addr uint64) *slab {
 	if addr-s.base >= s.size { // also if addr < base
@@ -14,14 +16,28 @@ func (s *Space) Find(addr uint64) (Span, bool) {
 	if l == nil {
 		return s.host, addr >= s.host.Start && addr < s.host.End
 	}
-	if p := l.chunks[(addr-l.run.start)/chunkSize].Load(); p != nil {
-		for _, sp := range *p {
-			if addr-sp.Start < sp.End-sp.Start {
-				return sp, true
-			}
+	off := addr - l.run.start
+	c := &l.chunks[off/chunkSize]
+	w := c.whole.Load()
+	if w == 0 {
+		g := c.granules.Load()
+		if g == nil {
+			return Span{}, false
 		}
+		w = g[off%chunkSize/Granule].Load()
 	}
-	return Span{}, false
+	return l.unpacked(w), w != 0
+}
+
+// packed is a span of the slab in one word, so that it can be replaced at once:
+// where it begins and how long it is, in granules.
+func (l *slab) packed(sp Span) uint64 {
+	return (sp.Start-l.run.start)/Granule<<32 | (sp.End-sp.Start)/Granule
+}
+
+func (l *slab) unpacked(w uint64) Span {
+	start := l.run.start + w>>32*Granule
+	return Span{start, start + uint64(uint32(w))*Granule}
 }
 
 // Region returns the visible allocation that contains addr: its address and its
@@ -58,44 +74,31 @@ func (s *Space) raw(addr, n uint64) []byte {
 	return s.hostMem[off : off+n : off+n]
 }
 
-// show enters an allocation into the chunk table.
-func (l *slab) show(sp Span) {
-	whole := &[]Span{sp}
-	l.eachChunk(sp, func(i, from, to uint64) {
-		if sp.Start <= from && sp.End >= to {
-			l.chunks[i].Store(whole)
-			return
+// show enters an allocation into the table, hide takes it out.
+func (l *slab) show(sp Span) { l.enter(sp, l.packed(sp)) }
+func (l *slab) hide(sp Span) { l.enter(sp, 0) }
+
+func (l *slab) enter(sp Span, w uint64) {
+	for from := sp.Start - l.run.start; from < sp.End-l.run.start; {
+		c := &l.chunks[from/chunkSize]
+		to := min(from-from%chunkSize+chunkSize, sp.End-l.run.start)
+		if to-from == chunkSize {
+			c.whole.Store(w)
+		} else {
+			c.enter(from%chunkSize/Granule, (to-from)/Granule, w)
 		}
-		var list []Span
-		if p := l.chunks[i].Load(); p != nil {
-			list = *p
-		}
-		more := append(append(make([]Span, 0, len(list)+1), list...), sp)
-		l.chunks[i].Store(&more)
-	})
+		from = to
+	}
 }
 
-// hide takes an allocation out of the chunk table.
-func (l *slab) hide(sp Span) {
-	l.eachChunk(sp, func(i, from, to uint64) {
-		list := *l.chunks[i].Load()
-		if len(list) == 1 {
-			l.chunks[i].Store(nil)
-			return
-		}
-		fewer := make([]Span, 0, len(list)-1)
-		for _, other := range list {
-			if other != sp {
-				fewer = append(fewer, other)
-			}
-		}
-		l.chunks[i].Store(&fewer)
-	})
-}
-
-func (l *slab) eachChunk(sp Span, do func(i, from, to uint64)) {
-	for i := (sp.Start - l.run.start) / chunkSize; i <= (sp.End-1-l.run.start)/chunkSize; i++ {
-		from := l.run.start + i*chunkSize
-		do(i, from, from+chunkSize)
+// enter changes n granules from the first on.
+func (c *chunk) enter(first, n, w uint64) {
+	g := c.granules.Load()
+	if g == nil {
+		g = new([chunkSize / Granule]atomic.Uint64)
+		c.granules.Store(g)
+	}
+	for i := range g[first : first+n] {
+		g[first+uint64(i)].Store(w)
 	}
 }

@@ -26,6 +26,8 @@ const (
 	chunkSize = 64 << 10  // step of the address table
 	punchSize = 256 << 10 // freed pages are given back from this size on, smaller pieces are cleared
 	pageSize  = 4096
+
+	maxBytes = 1 << 40 // of an allocation: see packed
 )
 
 // ErrAddress is returned by Free for an address that Alloc did not return.
@@ -48,15 +50,22 @@ type Space struct {
 	empty int      // slabs of one unit without an allocation
 }
 
-// slab is a mapped memfd. Its chunk table holds, for each 64 KiB, the visible
-// allocations that touch it; a slice in the table is never changed, only replaced.
+// slab is a mapped memfd.
 type slab struct {
 	run    *extent
 	fd     int
 	mem    []byte
 	inside *extents
 	count  int
-	chunks []atomic.Pointer[[]Span]
+	chunks []chunk // by 64 KiB
+}
+
+// chunk knows the visible allocations in a piece of a slab: the one that covers
+// it all, or for each granule the one that it belongs to. The table of granules
+// is made when it is first needed, and then stays: allocating and freeing leave no garbage.
+type chunk struct {
+	whole    atomic.Uint64 // as packed gives it; 0: see granules
+	granules atomic.Pointer[[chunkSize / Granule]atomic.Uint64]
 }
 
 // New makes a space of size bytes at base, both multiples of SlabSize. reserved
@@ -84,7 +93,7 @@ func (s *Space) SetHost(base uint64, mem []byte) {
 // Alloc returns the address of n bytes of zeroed memory. Only Raw reaches memory
 // that is not visible: neither kernels nor the guest's copies do.
 func (s *Space) Alloc(n uint64, visible bool) (uint64, error) {
-	if n == 0 || n > s.size {
+	if n == 0 || n > s.size || n > maxBytes {
 		return 0, unix.ENOMEM
 	}
 	n = RoundUp(n)
@@ -130,7 +139,7 @@ func (s *Space) newSlab(n uint64) (*slab, error) {
 		return nil, fmt.Errorf("slab: %w", err)
 	}
 	l := &slab{run: run, fd: fd, mem: mem, inside: newExtents(run.start, run.size, Granule)}
-	l.chunks = make([]atomic.Pointer[[]Span], run.size/chunkSize)
+	l.chunks = make([]chunk, run.size/chunkSize)
 	for a := run.start; a < run.start+run.size; a += SlabSize {
 		s.slabs[(a-s.base)/SlabSize].Store(l)
 	}
