@@ -121,6 +121,8 @@ func planes(format string, w, h int) []plane {
 		return []plane{newPlane(w, h, 1), newPlane(cw, ch, 1), newPlane(cw, ch, 1)}
 	case "nv12":
 		return []plane{newPlane(w, h, 1), newPlane(cw, ch, 2)}
+	case "yuva420p":
+		return []plane{newPlane(w, h, 1), newPlane(cw, ch, 1), newPlane(cw, ch, 1), newPlane(w, h, 1)}
 	case "yuv444p":
 		return []plane{newPlane(w, h, 1), newPlane(w, h, 1), newPlane(w, h, 1)}
 	}
