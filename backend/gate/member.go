@@ -292,6 +292,9 @@ func (m *Member) Stop() {
 // Calls counts calls of the guest.
 func (m *Member) Calls(n uint64) { m.slot.calls.Add(n) }
 
+// Called is how many calls were counted. Any goroutine may ask.
+func (m *Member) Called() uint64 { return m.slot.calls.Load() }
+
 func (m *Member) waited(ns int64) {
 	m.slot.waits[min(bits.Len64(uint64(ns)), WaitBuckets-1)].Add(1)
 }
