@@ -84,11 +84,15 @@ func (e *Event) Synchronize(done func(cuda.Result)) {
 	d.submit(n)
 }
 
-// Time is when the latest record completed.
+// Time is when the latest record completed. Who has been told that it did may
+// ask before the record has ended here: that takes but a moment more.
 func (e *Event) Time() (int64, cuda.Result) {
 	d := e.ctx.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for e.pending != nil && e.pending.telling.Load() {
+		d.told.Wait()
+	}
 	switch {
 	case e.ctx.Err() != cuda.Success:
 		return 0, e.ctx.Err()

@@ -1,6 +1,8 @@
 package soft
 
 import (
+	"sync/atomic"
+
 	"pegasus/accel"
 	"pegasus/accel/soft/engine"
 	"pegasus/cuda"
@@ -34,6 +36,7 @@ type node struct {
 
 	waits     int
 	followers []*node
+	telling   atomic.Bool // whoever is to know is being told that it has ended
 
 	launch launch
 	copy   boxCopy
@@ -161,6 +164,7 @@ func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *
 	if n.kind == recordNode {
 		at = d.clock()
 	}
+	n.telling.Store(true)
 	if n.done != nil {
 		n.done(r, u)
 	}
@@ -186,6 +190,7 @@ func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *
 	c := n.ctx
 	d.queued.Add(-1 - int64(len(n.followers)))
 	d.recycle(n)
+	d.told.Broadcast()
 	c.live--
 	last := c.live == 0 && c.destroyed != nil
 	d.mu.Unlock()

@@ -81,6 +81,7 @@ type Device struct {
 
 	mu        sync.Mutex // guards what follows, contexts, streams, events and nodes
 	freed     sync.Cond  // a context's pending frees became fewer
+	told      sync.Cond  // a node has ended, after whoever is to know was told
 	spare     *node
 	hostFuncs int // submitted and not finished
 	contexts  map[*Context]struct{}
@@ -113,6 +114,7 @@ func Open(c Config) (*Device, error) {
 	}
 	d := &Device{config: c, page: c.Engine, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
 	d.freed.L = &d.mu
+	d.told.L = &d.mu
 	d.close = sync.OnceValue(d.shut)
 	if err := d.attach(); err != nil {
 		return nil, err

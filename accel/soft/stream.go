@@ -62,22 +62,36 @@ func (s *Stream) order(n *node) {
 
 // idle says that work submitted now would wait for nothing. d.mu is held.
 func (s *Stream) idle() bool {
+	return s.behind(func(n *node) bool { return n == nil })
+}
+
+// ending says that nothing but what is just being told keeps the stream from being idle. d.mu is held.
+func (s *Stream) ending() bool {
+	return s.behind(func(n *node) bool { return n == nil || n.telling.Load() })
+}
+
+// behind says that all that work submitted now would wait for is so. d.mu is held.
+func (s *Stream) behind(so func(*node) bool) bool {
 	if !s.legacy {
-		return s.last == nil && (!s.blocking || s.ctx.legacy.last == nil)
+		return so(s.last) && (!s.blocking || so(s.ctx.legacy.last))
 	}
 	for _, other := range s.ctx.active {
-		if other.blocking {
+		if other.blocking && !so(other.last) {
 			return false
 		}
 	}
 	return true
 }
 
-// Query is cuda.Success when all work of the stream has ended, else cuda.ErrorNotReady.
+// Query is cuda.Success when all work of the stream has ended, else
+// cuda.ErrorNotReady. As for Event.Time, who has been told of the end is not too early.
 func (s *Stream) Query() cuda.Result {
 	d := s.ctx.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for !s.idle() && s.ending() {
+		d.told.Wait()
+	}
 	if r := s.ctx.Err(); r != cuda.Success {
 		return r
 	}

@@ -131,6 +131,32 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// Who is told that a record has completed may ask at once for its time, and
+// whether its stream is idle, or the one that waits for that.
+func TestToldMayAsk(t *testing.T) {
+	for name, ask := range map[string]func(*Context, accel.Stream, accel.Event) cuda.Result{
+		"time":   func(_ *Context, _ accel.Stream, e accel.Event) cuda.Result { _, r := e.Time(); return r },
+		"stream": func(_ *Context, s accel.Stream, _ accel.Event) cuda.Result { return s.Query() },
+		"legacy": func(c *Context, _ accel.Stream, _ accel.Event) cuda.Result { return c.DefaultStream().Query() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, c := open(t, nil)
+			s, e := stream(t, c, 0), event(t, c)
+			gate, told := make(chan struct{}), make(chan struct{})
+			m := goModule(c, 0, func(*run) *fault { <-gate; return nil })
+			submit(t, c, s, launchOf(m))
+			want(t, c.Submit(s, accel.Record{Event: e}, func(cuda.Result, accel.Usage) {
+				close(told)
+				time.Sleep(20 * time.Millisecond)
+			}), cuda.Success)
+			want(t, ask(c, s, e), cuda.ErrorNotReady)
+			close(gate)
+			<-told
+			want(t, ask(c, s, e), cuda.Success)
+		})
+	}
+}
+
 func TestPredict(t *testing.T) {
 	d, c := open(t, nil)
 	m := goModule(c, 0, func(*run) *fault { time.Sleep(2 * time.Millisecond); return nil })
