@@ -246,6 +246,17 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// A reply may be late to wake: what a caller says of its sleep, perhaps already of
+// the next, is left alone.
+func TestReplyLeavesSleeperAlone(t *testing.T) {
+	h, _, mem := pair(t, small())
+	waiting := word32(mem, uint64(h.Layout().ReplyOffset)+5*ReplyBytes+4)
+	waiting.Store(1)
+	if err := h.Reply(5, 1, 0, nil); err != nil || waiting.Load() != 1 {
+		t.Errorf("waiting %d, error %v", waiting.Load(), err)
+	}
+}
+
 // Whoever waits at an event's word is answered once, as by a reply; whatever else
 // a guest writes there moves nothing.
 func TestEventWaiter(t *testing.T) {

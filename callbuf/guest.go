@@ -145,6 +145,7 @@ func (g *Guest) wait(slot uint16, tag uint32, out []byte, alive func() error) (i
 	word, waiting := word32(g.mem, at), word32(g.mem, at+4)
 	done := func() bool { return word.Load() == tag }
 	if !Spin(time.Duration(word32(g.mem, offSpin).Load()), done) {
+		defer waiting.Store(0)
 		for {
 			waiting.Store(1)
 			old := word.Load()

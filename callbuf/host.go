@@ -147,7 +147,8 @@ func (h *Host) Unpark() {
 }
 
 // Reply answers the caller that waits in slot for tag. A slot out of range and
-// data above MaxReplyData are refused.
+// data above MaxReplyData are refused. That the caller sleeps is its own to take
+// back: it may see the answer, go on and announce the next sleep before we wake it.
 func (h *Host) Reply(slot uint16, tag uint32, result int32, data []byte) error {
 	if uint32(slot) >= h.l.ReplySlots || len(data) > MaxReplyData {
 		return fmt.Errorf("reply of %d bytes to slot %d: out of range", len(data), slot)
@@ -158,9 +159,7 @@ func (h *Host) Reply(slot uint16, tag uint32, result int32, data []byte) error {
 	le.PutUint32(s[12:], uint32(len(data)))
 	copy(s[replyHeader:], data)
 	word32(h.mem, at).Store(tag)
-	waiting := word32(h.mem, at+4)
-	if waiting.Load() != 0 {
-		waiting.Store(0)
+	if word32(h.mem, at+4).Load() != 0 {
 		FutexWake(word32(h.mem, at), 1)
 	}
 	return nil

@@ -298,22 +298,28 @@ static bool spin(struct wish w)
 	}
 }
 
-/* The process has failed while a call waits: an answer that came just before counts. */
+/*
+ * The process has failed while a call waits: an answer that came just before counts.
+ * The host leaves waiting alone: it may be late, and another call wait here by then.
+ */
 static CUresult sleep_for(struct call *c, struct reply_slot *s)
 {
+	CUresult r = CUDA_SUCCESS;
 	for (;;) {
 		atomic_store_explicit(&s->waiting, 1, memory_order_relaxed);
 		atomic_thread_fence(memory_order_seq_cst);
 		uint32_t seen = atomic_load_explicit(&s->tag, memory_order_acquire);
-		if (seen == c->tag)
+		if (seen == c->tag) {
+			atomic_store_explicit(&s->waiting, 0, memory_order_relaxed);
 			return CUDA_SUCCESS;
+		}
+		if (r != CUDA_SUCCESS)
+			return r;
 		futex_wait(&s->tag, seen);
 		if (answered(s, c->tag))
-			return CUDA_SUCCESS;
+			continue;
 		atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
-		CUresult r = process_look();
-		if (r != CUDA_SUCCESS)
-			return answered(s, c->tag) ? CUDA_SUCCESS : r;
+		r = process_look();
 	}
 }
 
@@ -380,14 +386,15 @@ static CUresult sleep_at(const struct record *record, uint64_t name, struct call
 		atomic_store_explicit(&s->waiting, 1, memory_order_relaxed);
 		atomic_thread_fence(memory_order_seq_cst);
 		uint32_t seen = atomic_load_explicit(&s->tag, memory_order_acquire);
-		if (seen == c->tag)
-			return CUDA_SUCCESS;
-		if (r != CUDA_SUCCESS || event_reached(record->word, record->serial))
+		if (seen == c->tag || r != CUDA_SUCCESS || event_reached(record->word, record->serial))
 			break;
 		futex_wait(&s->tag, seen);
 		atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
 		r = hopeless(record);
 	}
+	atomic_store_explicit(&s->waiting, 0, memory_order_relaxed);
+	if (answered(s, c->tag))
+		return CUDA_SUCCESS;
 	if (atomic_compare_exchange_strong(&record->word->waiter, &name, 0)) {
 		slots.lastTag[c->slot] = c->old; /* nobody will use the tag */
 		return r;

@@ -62,7 +62,7 @@ struct packet_header {
 
 struct reply_slot {
 	_Atomic uint32_t tag; /* futex word: the call that was answered last */
-	_Atomic uint32_t waiting;
+	_Atomic uint32_t waiting; /* not 0: the call sleeps on tag */
 	int32_t result;
 	uint32_t length;
 	uint8_t data[REPLY_DATA];
