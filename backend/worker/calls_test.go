@@ -308,6 +308,18 @@ func TestEvents(t *testing.T) {
 	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 2, 0, nil)
 }
 
+// A record of an event that is not there fails, but whoever waits for it must not
+// do so for ever.
+func TestRecordOfNothing(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	b.context(1)
+	b.queue(cuda.OpEventRecord, 1, 0, &cuda.EventRecordArgs{Event: 1, Serial: 3})
+	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 1, 0, nil)
+	if n := b.g.EventSerial(1); n != 3 {
+		t.Errorf("serial %d, want 3", n)
+	}
+}
+
 // A record of an event that was destroyed must not be seen in the word by the
 // event that has it now.
 func TestEventWordsAreNotMixedUp(t *testing.T) {

@@ -180,10 +180,8 @@ func (s *session) EventDestroy(_ cuda.Call, a cuda.EventDestroyArgs) cuda.Result
 // word must not do so for ever, and learns of the error from the context.
 func (s *session) EventRecord(c cuda.Call, a cuda.EventRecordArgs) cuda.Result {
 	e, r := s.events.get(a.Event)
-	if r != cuda.Success {
-		if r != cuda.ErrorInvalidHandle { // it could not be made
-			s.host.CompleteEvent(a.Event, a.Serial)
-		}
+	if r != cuda.Success { // it could not be made, or is gone; whoever gets its word next records later serials there
+		s.host.CompleteEvent(a.Event, a.Serial)
 		return r
 	}
 	g, st, r := s.stream(c)

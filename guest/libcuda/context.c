@@ -157,7 +157,10 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 	return CUDA_SUCCESS;
 }
 
-/* Called with the lock held. The context's objects go first, so that nobody finds them half dead. */
+/*
+ * Called with the lock held. The context's objects go first, so that nobody finds them half dead; but streams and
+ * events only when the host hears of it before it hears of those that get their places: they share an event's word.
+ */
 static CUresult destroy(struct context *c)
 {
 	if (!handle_retire(c))
@@ -165,10 +168,13 @@ static CUresult destroy(struct context *c)
 	uint64_t handle = c->object.id;
 	uint32_t wire = c->wire;
 	module_context_gone(handle);
-	stream_context_gone(handle);
 	memory_context_ends(handle);
 	struct packet p = {.op = OP_CONTEXT_DESTROY, .context = wire, .anyway = true};
-	CUresult r = ring_wait(&p, context_sleeps(c));
+	struct call call = {.patient = context_sleeps(c)};
+	CUresult r = call_start(&call, &p);
+	stream_context_gone(handle);
+	if (r == CUDA_SUCCESS)
+		r = call_finish(&call, NULL, 0, NULL);
 	memory_context_ended(handle);
 	handle_free(&contexts, c);
 	wireUsed[wire] = 0;
