@@ -135,18 +135,19 @@ CUresult pg_cuEventSynchronize(CUevent handle)
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
 	bool sleeps = (e->flags & CU_EVENT_BLOCKING_SYNC) || context_sleeps(handle_find(&contexts, e->context));
+	/* Read now: while we wait, the event may be destroyed and another have its place. */
+	struct event_synchronize_args args = {.event = (uint64_t)(uintptr_t)handle};
+	struct packet p = {.op = OP_EVENT_SYNCHRONIZE, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	if (atomic_load_explicit(&e->used, memory_order_acquire)) {
 		/* At the event's word, not in the ring, where the wait would come behind calls that the gate holds back. */
 		const struct record latest = {
 			.word = word_of(e), .serial = atomic_load_explicit(&e->recorded, memory_order_acquire),
-			.context = e->wireContext, .event = &e->object, .handle = (uint64_t)(uintptr_t)handle,
+			.context = p.context, .event = &e->object, .handle = args.event,
 		};
 		CUresult r = record_wait(&latest, sleeps);
 		if (r != CUDA_ERROR_NOT_READY)
 			return r;
 	}
-	struct event_synchronize_args args = {.event = e->object.id};
-	struct packet p = {.op = OP_EVENT_SYNCHRONIZE, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	return ring_wait(&p, sleeps);
 }
 

@@ -347,6 +347,63 @@ static void early(void)
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuEventSynchronize(between));
 }
 
+static void *expect_gone(void *event)
+{
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventSynchronize(event));
+	return NULL;
+}
+
+/* Whoever waits for an event that is destroyed does not come to wait for the one in its place. */
+static void reborn(void)
+{
+	enum { MANY = 200 };
+	CUfunction step;
+	CUstream s;
+	CUevent rest, old, e;
+	pthread_t waiter;
+	new_context(&step);
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < MANY; i++) /* after so many, places are used again */
+		CHECK(cuEventCreate(&rest, 0));
+	pthread_mutex_lock(&gate);
+	CHECK(cuLaunchHostFunc(s, wait_at_gate, NULL));
+	CHECK(cuEventCreate(&old, CU_EVENT_BLOCKING_SYNC));
+	CHECK(cuEventRecord(old, s));
+	CLAIM(pthread_create(&waiter, NULL, expect_gone, old) == 0);
+	usleep(30000);
+	CHECK(cuEventDestroy(old));
+	CHECK(cuEventCreate(&e, 0));
+	CLAIM(((uintptr_t)e & 0xfffff) == ((uintptr_t)old & 0xfffff));
+	CHECK(cuEventRecord(e, s));
+	CLAIM(pthread_join(waiter, NULL) == 0);
+	EXPECT(CUDA_ERROR_NOT_READY, cuEventQuery(e));
+	pthread_mutex_unlock(&gate);
+	CHECK(cuEventSynchronize(e));
+}
+
+/* What was measured can be read as soon as its end is known. */
+static void stopwatch(void)
+{
+	CUcontext c;
+	CUmodule m;
+	CUfunction spin;
+	CUevent begin, end;
+	float took;
+	CHECK(cuCtxCreate(&c, 0, 0));
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&spin, m, "spin"));
+	CHECK(cuEventCreate(&begin, 0));
+	CHECK(cuEventCreate(&end, 0));
+	for (int64_t until = now() + 1000000000; now() < until;) {
+		CHECK(cuEventRecord(begin, NULL));
+		launch_spin(spin, 1u << 12); /* long enough for the executor, whom we race */
+		CHECK(cuEventRecord(end, NULL));
+		CHECK(cuEventSynchronize(end));
+		CHECK(cuEventElapsedTime(&took, begin, end));
+		CHECK(cuStreamQuery(NULL));
+	}
+}
+
 /* Few files are enough, and too few are an error that says so. */
 static void few_files(void)
 {
@@ -371,7 +428,7 @@ static const struct {
 	{"primary", primary, 0},       {"elsewhere", elsewhere, 0}, {"neighbours", neighbours, 0},
 	{"permission", permission, 0}, {"farewell", farewell, 0},   {"across", across, 0},
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
-	{"early", early, 0},
+	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 };
 
 int main(int argc, char **argv)
