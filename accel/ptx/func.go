@@ -3,8 +3,8 @@ package ptx
 import "strings"
 
 // function reads an entry or a device function, or its declaration.
-func (p *parser) function() error {
-	f := &Func{Entry: p.tok.text == ".entry", Line: p.tok.line, Module: p.mod}
+func (p *parser) function(linkage Linkage) error {
+	f := &Func{Entry: p.tok.text == ".entry", Linkage: linkage, Line: p.tok.line}
 	if p.funcs++; p.funcs > maxFuncs {
 		return p.fail("more than %d functions", maxFuncs)
 	}
@@ -208,10 +208,10 @@ func (p *parser) local() error {
 		return p.noise()
 	case ".extern":
 		p.advance()
-		return p.variables(true)
+		return p.variables(ExternLinkage)
 	}
 	if _, ok := spaceOf[p.tok.text]; ok {
-		return p.variables(false)
+		return p.variables(StaticLinkage)
 	}
 	return p.fail("unknown directive %s", p.tok.text)
 }
@@ -219,10 +219,13 @@ func (p *parser) local() error {
 // define adds a function to the module.
 func (p *parser) define(f *Func) error {
 	m := p.mod
+	p.all = append(p.all, f)
 	if old := m.Funcs[f.Name]; old != nil {
 		if old.Defined && f.Defined {
 			return p.fail("%s is defined twice", f.Name)
 		}
+		old.Linkage = max(old.Linkage, f.Linkage)
+		f.Linkage = old.Linkage
 		if !f.Defined {
 			return nil
 		}

@@ -9,7 +9,7 @@ import (
 func (m *Module) link() error {
 	for _, v := range m.Globals {
 		if v.Extern {
-			return &Error{v.Line, "extern variable " + v.Name + " is not defined", ErrInvalidPTX}
+			return &Error{v.Line, inObject(v.Object, "extern variable "+v.Name+" is not defined"), ErrInvalidPTX}
 		}
 	}
 	consts := int64(0)
@@ -90,7 +90,7 @@ func (l *linker) reach(f *Func, depth int) (*reach, error) {
 			called[callee] = true
 			if !callee.Defined {
 				if why := callee.builtin(); why != "" {
-					return nil, &Error{int(f.Insts[i].Line), "function " + callee.Name + why, ErrInvalidPTX}
+					return nil, &Error{int(f.Insts[i].Line), inObject(f.Object, "function "+callee.Name+why), ErrInvalidPTX}
 				}
 				deepest = max(deepest, callee.frame(nil))
 				continue

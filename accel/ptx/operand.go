@@ -247,7 +247,11 @@ func (p *parser) find(name string) *Var {
 	if v := p.scope.variable(name); v != nil {
 		return v
 	}
-	return p.mod.byName[name]
+	v := p.mod.byName[name]
+	if v != nil {
+		v.used = true
+	}
+	return v
 }
 
 // plus reads any number of "+n" and "-n".

@@ -90,9 +90,11 @@ type Param struct {
 
 // Func is an entry or a device function.
 type Func struct {
-	Name  string
-	Entry bool
-	Line  int
+	Name    string
+	Entry   bool
+	Linkage Linkage
+	Object  string // in whose text it is, for messages; may be empty
+	Line    int
 	// Defined is false for a declaration without a body.
 	Defined bool
 
@@ -145,7 +147,11 @@ type Var struct {
 	Init   []byte // nil: zeroes; else Size bytes
 	Refs   []Ref  // addresses within Init
 	Line   int
-	Offset int64 // in its space, set by layout (shared, local, kernel parameters)
+	// Linkage and Object are as a function's.
+	Linkage Linkage
+	Object  string
+	used    bool
+	Offset  int64 // in its space, set by layout (shared, local, kernel parameters)
 	// Kernel says that a ParamSpace variable is an entry's parameter.
 	Kernel bool
 }

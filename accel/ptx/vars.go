@@ -8,10 +8,10 @@ var spaceOf = map[string]Space{
 }
 
 // variables reads ".space .align n .type name[…] = …, …;" and declares them.
-func (p *parser) variables(extern bool) error {
+func (p *parser) variables(linkage Linkage) error {
 	space := spaceOf[p.tok.text]
 	p.advance()
-	v := Var{Space: space, Extern: extern, Line: p.tok.line}
+	v := Var{Space: space, Linkage: linkage, Extern: linkage == ExternLinkage, Line: p.tok.line}
 	if err := p.varType(&v); err != nil {
 		return err
 	}
@@ -197,6 +197,7 @@ func (p *parser) reference() (r Ref, err error) {
 	if r.Var = p.mod.byName[name]; r.Var == nil || r.Var.Space == Shared {
 		return r, p.fail("initialiser refers to %s, which is not a variable declared before", name)
 	}
+	r.Var.used = true
 	for p.tok.is("+") || p.tok.is("-") {
 		minus := p.advance().text == "-"
 		n, err := p.number(maxVarBytes)
@@ -259,15 +260,12 @@ func (p *parser) declare(v *Var) error {
 		p.fn.Vars = append(p.fn.Vars, v)
 		return nil
 	}
-	if old := p.mod.byName[v.Name]; old != nil {
-		if !old.Extern || old.Space != v.Space {
-			return p.fail("%s is declared twice", v.Name)
-		}
-		old.Size, old.Init, old.Refs, old.Extern = max(v.Size, old.Size), v.Init, v.Refs, v.Extern
-		return nil
+	one, err := p.join.variable(p.mod, v)
+	if err != nil {
+		return err
 	}
-	p.mod.byName[v.Name] = v
-	if v.Space != Shared {
+	p.mod.byName[v.Name] = one
+	if one == v && v.Space != Shared {
 		p.mod.Globals = append(p.mod.Globals, v)
 	}
 	return nil
