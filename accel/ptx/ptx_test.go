@@ -61,6 +61,7 @@ func TestOddities(t *testing.T) {
 		"negative literal":  "mov.pred %p1, -1; add.s32 %r1, %r1, -0x10;",
 		"guarded":           "@!%p1 bra x; x: @%p1 ret;",
 		"special":           "mov.u32 %r1, %tid.x; mad.lo.s32 %r1, %ntid.x, %ctaid.x, %r1; mov.u64 %a1, %clock64;",
+		"parameters":        "{ .param .u64 %P<2>; st.param.u64 [%P1], 5; }",
 		"scalar vector":     "ld.global.v4.f32 {%f1, %f2, %f1, _}, [%a1]; st.global.v2.u16 [%a1], {%h1, 5};",
 	} {
 		_, err := Parse([]byte(head + ".entry k() { .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %a<4>; .reg .f32 %f<4>; .reg .f64 %d<4>;\n" + body + "\nret; }"))

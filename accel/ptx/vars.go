@@ -1,6 +1,9 @@
 package ptx
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // spaceOf is the state space of a variable directive.
 var spaceOf = map[string]Space{
@@ -20,13 +23,33 @@ func (p *parser) variables(linkage Linkage) error {
 		if err := p.variable(&one); err != nil {
 			return err
 		}
-		if err := p.declare(&one); err != nil {
+		declare := p.declare
+		if p.accept("<") {
+			declare = p.declareMany
+		}
+		if err := declare(&one); err != nil {
 			return err
 		}
 		if !p.accept(",") {
 			return p.expect(";")
 		}
 	}
+}
+
+// declareMany reads "n>" and declares variables name0 up to name(n-1).
+func (p *parser) declareMany(v *Var) error {
+	n, err := p.number(maxVars)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		one := *v
+		one.Name = v.Name + strconv.FormatInt(i, 10)
+		if err := p.declare(&one); err != nil {
+			return err
+		}
+	}
+	return p.expect(">")
 }
 
 // varType reads alignment, vector and type; Size becomes that of one element.

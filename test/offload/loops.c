@@ -30,6 +30,15 @@ static double row_sum(const double *row, int n)
 	return sum;
 }
 
+#pragma acc routine seq
+static int next(void)
+{
+	int seen;
+#pragma acc atomic capture
+	seen = counter++;
+	return seen;
+}
+
 static void reductions(void)
 {
 	int sum = 0, product = 1, least = 1 << 30, most = -1, all = 1, any = 0, low = -1, odd = 0;
@@ -135,7 +144,7 @@ static void atomics(void)
 	double sum = 0;
 	float small = 0;
 	counter = 5;
-#pragma acc update device(counter)
+	acc_update_device(&counter, sizeof counter);
 #pragma acc parallel loop copy(buckets, last, wide, sum, small)
 	for (int i = 0; i < N; i++) {
 		unsigned r = mix(i);
@@ -147,15 +156,13 @@ static void atomics(void)
 		sum += r & 255;
 #pragma acc atomic update
 		small += 1;
-		int seen;
-#pragma acc atomic capture
-		seen = counter++;
+		int seen = next();
 		if (seen == N + 4) {
 #pragma acc atomic write
 			last = seen;
 		}
 	}
-#pragma acc update host(counter)
+	acc_update_self(&counter, sizeof counter);
 	printf("atomics %d %d %ld %.1f %.1f:", counter, last, wide, sum, small);
 	for (int i = 0; i < 16; i++)
 		printf(" %d", buckets[i]);
