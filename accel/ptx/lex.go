@@ -1,5 +1,7 @@
 package ptx
 
+import "strings"
+
 // kind is the kind of a token.
 type kind uint8
 
@@ -149,4 +151,10 @@ func (l *lexer) str(start int) token {
 	}
 	l.err = &Error{line, "string without an end", ErrInvalidPTX}
 	return token{end, "end of the text", l.line}
+}
+
+// registerNext says whether a name that is no number follows the current token.
+func (l *lexer) registerNext() bool {
+	l.skip()
+	return letter(l.at(l.pos)) && !strings.HasPrefix(l.src[l.pos:], "WARP_SZ")
 }
