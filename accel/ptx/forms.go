@@ -86,8 +86,10 @@ setp | eq/ne/lt/le/gt/ge/lo/ls/hi/hs | u16 u32 u64 s16 s32 s64 b16 b32 b64 | Qaa
 setp | eq/ne/lt/le/gt/ge/lo/ls/hi/hs and/or/xor | u16 u32 u64 s16 s32 s64 b16 b32 b64 | Qaap
 setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | f32 f64 | Qaa
 setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | f32 f64 | Qaap
-set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Abb
-set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Abbp
+set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 | Abb
+set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs and/or/xor ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 | Abbp
+set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | u32 s32 b32 f32 : f32 f64 | Abb
+set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | u32 s32 b32 f32 : f32 f64 | Abbp
 vadd vsub vabsdiff vmin vmax | sat? | u32 s32 : u32 s32 : u32 s32 | Ddd
 vadd vsub vabsdiff vmin vmax | sat? add/min/max? | u32 s32 : u32 s32 : u32 s32 | Dddc
 vshl vshr | sat? clamp/wrap | u32 s32 : u32 s32 : u32 | Ddd
@@ -111,11 +113,18 @@ isspacep | global/shared/local/const/param | | Px
 ld | mmio? volatile/relaxed/acquire/weak? cta/gpu/sys/cluster? global/shared/const/local/param? nc? v2/v4/v8? ca/cg/cs/lu/cv? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::evict_first/L2::evict_last/L2::evict_normal? L2::64B/L2::128B/L2::256B? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
 ldu | global? v2/v4/v8? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
 st | mmio? volatile/relaxed/release/weak? cta/gpu/sys/cluster? global/shared/local/param? v2/v4/v8? wb/cg/cs/wt? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::evict_first/L2::evict_last/L2::evict_normal? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Mr
-atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? add/min/max/inc/dec/and/or/xor/exch | u32 u64 s32 s64 b32 b64 f32 f64 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? add | u32 u64 s32 s64 f32 f64 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? min/max | u32 u64 s32 s64 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? inc/dec | u32 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? and/or/xor | u32 u64 s32 s64 b32 b64 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? exch | u32 u64 s32 s64 b32 b64 f32 f64 | AMa
 atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? cas | b16 b32 b64 u32 u64 s32 s64 | AMaa
 atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? v2/v4 add | f32 | RMr
 red | relaxed/release? cta/gpu/sys/cluster? global? v2/v4 add | f32 | Mr
-red | relaxed/release? cta/gpu/sys/cluster? global/shared? add/min/max/inc/dec/and/or/xor | u32 u64 s32 s64 b32 b64 f32 f64 | Ma
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? add | u32 u64 s32 s64 f32 f64 | Ma
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? min/max | u32 u64 s32 s64 | Ma
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? inc/dec | u32 | Ma
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? and/or/xor | u32 u64 s32 s64 b32 b64 | Ma
 membar | cta/gl/sys | | -
 fence | sc/acq_rel/acquire/release? cta/gpu/sys/cluster | | -
 fence | acquire/release sync_restrict::shared::cta/sync_restrict::shared::cluster cluster | | -
@@ -126,7 +135,8 @@ applypriority | global? L2::evict_normal | | Mc
 discard | global? L2 | | Mc
 griddepcontrol | launch_dependents/wait | | -
 setmaxnreg | inc/dec sync aligned | u32 | a
-prefetch prefetchu | ~ | | M
+prefetch | global/local? L1/L2/L2::evict_last/L2::evict_normal | | M
+prefetchu | L1 | | M
 bar barrier | sync cta? aligned? | | cc?
 bar barrier | arrive cta? aligned? | | cc
 bar barrier | red and/or cta? aligned? | pred | Pcc?p
@@ -208,12 +218,6 @@ func readForms() (byName map[string]Op, names []string, forms [][]form) {
 
 func (f *form) parseMods(words []string) {
 	for _, w := range words {
-		if w == "~" { // any modifiers
-			for i := range f.allowed {
-				f.allowed[i] = ^uint64(0)
-			}
-			return
-		}
 		name, optional := strings.CutSuffix(w, "?")
 		var set Mods
 		for _, alt := range strings.Split(name, "/") {

@@ -107,7 +107,7 @@ func (l *lexer) word(start int) token {
 			l.pos++
 		case c == '.' && (letter(l.at(l.pos+1)) || digit(l.at(l.pos+1))):
 			l.pos++
-		case c == ':' && l.at(l.pos+1) == ':' && letter(l.at(l.pos+2)):
+		case c == ':' && l.at(l.pos+1) == ':' && (letter(l.at(l.pos+2)) || digit(l.at(l.pos+2))):
 			l.pos += 2
 		default:
 			return l.cut(start)

@@ -133,6 +133,7 @@ const (
 	L2EvictLast
 	L2EvictNormal
 	L2
+	L1
 	ProxyAlias
 	Async
 	ProxyAsyncGeneric
@@ -153,7 +154,7 @@ var modNames = [numMods]string{
 	"L1::evict_normal", "L1::evict_unchanged", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B", "l", "r", "clamp", "wrap", "sc", "aligned",
 	"NaN", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16", "shiftamt", "finite", "infinite", "number", "notanumber",
 	"normal", "subnormal", "mmio", "xorsign", "abs",
-	"shr7", "shr15", "po", "launch_dependents", "wait", "relu", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2",
+	"shr7", "shr15", "po", "launch_dependents", "wait", "relu", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2", "L1",
 	"alias", "async", "async::generic", "mbarrier_init", "proxy", "sync_restrict::shared::cta", "sync_restrict::shared::cluster",
 }
 

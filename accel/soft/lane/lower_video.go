@@ -67,9 +67,10 @@ func videoFunc(in *ptx.Inst) func(a, b int64) int64 {
 	}
 	wrap, left := in.Mods.Has(ptx.Wrap), name == "vshl"
 	return func(a, b int64) int64 {
-		if b = min(b, 32); wrap {
+		if wrap {
 			b &= 31
 		}
+		b = min(b, 32)
 		if !left {
 			return a >> b
 		}

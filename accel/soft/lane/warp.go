@@ -214,7 +214,7 @@ func runElect(g *group, in *instr) {
 func (l *lowerer) redux(in *ptx.Inst) {
 	op := &warpOp{mode: in.Mods.First(ptx.Add, ptx.Min, ptx.Max, ptx.And, ptx.Or, ptx.Xor), signed: in.Type.Signed(), member: l.src(&in.Args[2], ptx.U32)}
 	if in.Type == ptx.F32 {
-		op.float = float32Func(in)
+		op.float = extremum(in, pick(in.Mods.Has(ptx.Max), lesser32, greater32))
 		op.abs = in.Mods.Has(ptx.Abs)
 	}
 	l.emit(instr{exec: runRedux, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], in.Type), aux: op})
