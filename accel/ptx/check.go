@@ -66,14 +66,18 @@ var (
 
 func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
 	n := in.Type.Size()
+	if o.Sel.N > 0 && letter != 'D' && letter != 'd' {
+		return errValue
+	}
 	switch letter {
+	case 'D', 'd':
+		return p.video(in, o, letter == 'D')
 	case 'A':
 		return p.written(o, n)
 	case 'E':
-		if o.Kind == Register && p.fn.Regs[o.Reg].Size() == n {
-			return nil
-		}
-		return errRegister
+		return p.paired(o, n)
+	case 'G':
+		return p.paired(o, 4)
 	case 'B':
 		return p.written(o, in.Type2.Size())
 	case 'C':
@@ -120,6 +124,14 @@ func (p *parser) register(o *Operand) Type {
 	return p.fn.Regs[o.Reg]
 }
 
+// paired accepts r|p, r alone, or the sink in place of r.
+func (p *parser) paired(o *Operand, n int) error {
+	if o.Kind == Sink || p.register(o).Size() == n && n > 0 && !o.Not {
+		return nil
+	}
+	return errRegister
+}
+
 func (p *parser) written(o *Operand, n int) error {
 	if o.Kind == Sink || n > 0 && p.register(o).Size() == n && o.Pair == None && !o.Not {
 		return nil
@@ -145,7 +157,7 @@ func (p *parser) read(o *Operand, n int) error {
 }
 
 func specialSize(o *Operand) int {
-	if SpecialReg(o.Imm) == GridID || SpecialReg(o.Imm) == Clock64 || SpecialReg(o.Imm) == GlobalTimer {
+	if SpecialReg(o.Imm).Wide() {
 		return 8
 	}
 	return 4

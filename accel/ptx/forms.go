@@ -10,13 +10,14 @@ import (
 //	opcodes | modifiers | types | operands
 //
 // A modifier is required unless it ends with "?"; "a/b" is one of them. A
-// second list of types follows a colon. Operands, capital for written:
+// second, a third and a fourth list of types follow colons. Operands, capital for written:
 //
 //	A a  a register (or, if read, an immediate) of the first type
 //	B b  of the second type
 //	C c  a 32-bit one; W w one of double width
 //	P p  a predicate, p possibly negated; Q one predicate or a pair p|q
-//	E    a register of the first type, perhaps with a predicate r|p
+//	E    a register of the first type, perhaps with a predicate r|p; G a 32-bit one
+//	D d  a 32-bit one of a video instruction, perhaps with a selector or a sign
 //	R r  a register at least as wide as the type (ld, st, cvt), or a vector of them
 //	M    an address; T a texture with coordinates; L a label; F a call
 //	V v  anything that mov takes; x a vector of any kind
@@ -48,10 +49,14 @@ abs neg | | s16 s32 s64 | Aa
 abs neg | ftz? | f32 | Aa
 abs neg | | f64 | Aa
 min max | | u16 u32 u64 s16 s32 s64 | Aaa
+min max | relu | s32 | Aaa
+min max | relu? | u16x2 s16x2 | Aaa
+add | | u16x2 s16x2 | Aaa
 min max | ftz? NaN? | f32 | Aaa
+min max | ftz? NaN? xorsign abs | f32 | Aaa
 min max | | f64 | Aaa
 rcp sqrt | approx/rn/rz/rm/rp? ftz? | f32 | Aa
-rcp sqrt | rn/rz/rm/rp | f64 | Aa
+rcp sqrt | rn/rz/rm/rp? | f64 | Aa
 rsqrt sin cos lg2 ex2 | approx? ftz? | f32 | Aa
 rcp rsqrt | approx ftz? | f64 | Aa
 tanh | approx | f32 | Aa
@@ -63,10 +68,13 @@ brev | | b32 b64 | Aa
 bfe | | u32 u64 s32 s64 | Aacc
 bfi | | b32 b64 | Aaacc
 bmsk | clamp/wrap? | b32 | Aaa
+szext | clamp/wrap | u32 s32 | Aaa
+fns | | b32 | Aaaa
 dp4a | | u32 s32 : u32 s32 | Cccc
 dp2a | hi/lo | u32 s32 : u32 s32 | Cccc
 prmt | f4e/b4e/rc8/ecl/ecr/rc16? | b32 | Aaaa
 lop3 | | b32 | Aaaac
+lop3 | and/or | b32 | Eaaacp
 and or xor | | b16 b32 b64 | Aaa
 and or xor | | pred | Ppp
 not cnot | | b16 b32 b64 | Aa
@@ -78,29 +86,60 @@ setp | eq/ne/lt/le/gt/ge/lo/ls/hi/hs | u16 u32 u64 s16 s32 s64 b16 b32 b64 | Qaa
 setp | eq/ne/lt/le/gt/ge/lo/ls/hi/hs and/or/xor | u16 u32 u64 s16 s32 s64 b16 b32 b64 | Qaap
 setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | f32 f64 | Qaa
 setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | f32 f64 | Qaap
-set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Abb
-set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Abbp
+set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 | Abb
+set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs and/or/xor ftz? | u32 s32 b32 f32 : b16 b32 b64 u16 u32 u64 s16 s32 s64 | Abbp
+set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | u32 s32 b32 f32 : f32 f64 | Abb
+set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | u32 s32 b32 f32 : f32 f64 | Abbp
+vadd vsub vabsdiff vmin vmax | sat? | u32 s32 : u32 s32 : u32 s32 | Ddd
+vadd vsub vabsdiff vmin vmax | sat? add/min/max? | u32 s32 : u32 s32 : u32 s32 | Dddc
+vshl vshr | sat? clamp/wrap | u32 s32 : u32 s32 : u32 | Ddd
+vshl vshr | sat? clamp/wrap add/min/max? | u32 s32 : u32 s32 : u32 | Dddc
+vmad | sat? po? shr7/shr15? | u32 s32 : u32 s32 : u32 s32 | Dddd
+vset | eq/ne/lt/le/gt/ge | u32 s32 : u32 s32 | Ddd
+vset | eq/ne/lt/le/gt/ge add/min/max? | u32 s32 : u32 s32 | Dddc
+vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 | sat? add? | u32 s32 : u32 s32 : u32 s32 | Dddc
+vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 | sat? add? | u32 s32 : u32 s32 : u32 s32 | Dddc
+vset2 vset4 | eq/ne/lt/le/gt/ge add? | u32 s32 : u32 s32 | Dddc
 selp | | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Aaap
 slct | ftz? | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 : s32 f32 | Aaab
 mov | | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 pred b8 u8 s8 | Vv
+mov | v2/v4/v8 | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Rr
 cvt | rn/rz/rm/rp? ftz? sat? | f32 f64 : u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Rr
 cvt | rni/rzi/rmi/rpi ftz? sat? | u8 u16 u32 u64 s8 s16 s32 s64 : f32 f64 | Rr
 cvt | rni/rzi/rmi/rpi ftz? sat? | f32 f64 : f32 f64 | Rr
 cvt | sat? | u8 u16 u32 u64 s8 s16 s32 s64 : u8 u16 u32 u64 s8 s16 s32 s64 | Rr
 cvta | to? global/shared/local/const/param | u32 u64 | Av
 isspacep | global/shared/local/const/param | | Px
-ld | volatile/relaxed/acquire/weak? cta/gpu/sys/cluster? global/shared/const/local/param? nc? v2/v4/v8? ca/cg/cs/lu/cv? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::64B/L2::128B/L2::256B? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
-ldu | global? v2/v4? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
-st | volatile/relaxed/release/weak? cta/gpu/sys/cluster? global/shared/local/param? v2/v4/v8? wb/cg/cs/wt? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Mr
-atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? add/min/max/inc/dec/and/or/xor/exch | u32 u64 s32 s64 b32 b64 f32 f64 | AMa
+ld | mmio? volatile/relaxed/acquire/weak? cta/gpu/sys/cluster? global/shared/const/local/param? nc? v2/v4/v8? ca/cg/cs/lu/cv? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::evict_first/L2::evict_last/L2::evict_normal? L2::64B/L2::128B/L2::256B? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
+ldu | global? v2/v4/v8? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
+st | mmio? volatile/relaxed/release/weak? cta/gpu/sys/cluster? global/shared/local/param? v2/v4/v8? wb/cg/cs/wt? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::evict_first/L2::evict_last/L2::evict_normal? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Mr
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? add | u32 u64 s32 s64 f32 f64 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? min/max | u32 u64 s32 s64 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? inc/dec | u32 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? and/or/xor | u32 u64 s32 s64 b32 b64 | AMa
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? exch | u32 u64 s32 s64 b32 b64 f32 f64 | AMa
 atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? cas | b16 b32 b64 u32 u64 s32 s64 | AMaa
-red | relaxed/release? cta/gpu/sys/cluster? global/shared? add/min/max/inc/dec/and/or/xor | u32 u64 s32 s64 b32 b64 f32 f64 | Ma
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? v2/v4 add | f32 | RMr
+red | relaxed/release? cta/gpu/sys/cluster? global? v2/v4 add | f32 | Mr
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? add | u32 u64 s32 s64 f32 f64 | Ma
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? min/max | u32 u64 s32 s64 | Ma
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? inc/dec | u32 | Ma
+red | relaxed/release? cta/gpu/sys/cluster? global/shared? and/or/xor | u32 u64 s32 s64 b32 b64 | Ma
 membar | cta/gl/sys | | -
 fence | sc/acq_rel/acquire/release? cta/gpu/sys/cluster | | -
-prefetch prefetchu | ~ | | M
+fence | acquire/release sync_restrict::shared::cta/sync_restrict::shared::cluster cluster | | -
+fence | mbarrier_init release cluster | | -
+fence | proxy alias/async global/shared? | | -
+fence | proxy async::generic acquire/release sync_restrict::shared::cta/sync_restrict::shared::cluster cluster | | -
+applypriority | global? L2::evict_normal | | Mc
+discard | global? L2 | | Mc
+griddepcontrol | launch_dependents/wait | | -
+setmaxnreg | inc/dec sync aligned | u32 | a
+prefetch | global/local? L1/L2/L2::evict_last/L2::evict_normal | | M
+prefetchu | L1 | | M
 bar barrier | sync cta? aligned? | | cc?
 bar barrier | arrive cta? aligned? | | cc
-bar barrier | red and/or/xor cta? aligned? | pred | Pcc?p
+bar barrier | red and/or cta? aligned? | pred | Pcc?p
 bar barrier | red popc cta? aligned? | u32 | Acc?p
 bar | warp sync | | c
 shfl | up/down/bfly/idx | b32 | Eacc
@@ -109,12 +148,15 @@ vote | all/any/uni sync? | pred | Ppc?
 vote | ballot sync? | b32 | Apc?
 activemask | | b32 | A
 match | any sync | b32 b64 | Cac
-match | all sync | b32 b64 | Cac
+match | all sync | b32 b64 | Gac
+elect | sync | | Gc
 redux | sync add/min/max | u32 s32 | Aac
 redux | sync and/or/xor | b32 | Aac
+redux | sync min/max abs? NaN? | f32 | Aac
 tex | 1d v4 | u32 s32 f32 : s32 f32 | xT
 tex | 2d v4 | u32 s32 f32 : s32 f32 | xT
 bra | uni? | | L
+brx | idx uni? | | cL
 call | uni? | | F
 ret exit | uni? | | -
 trap brkpt | | | -
@@ -126,8 +168,7 @@ pmevent | | | c
 type form struct {
 	required []Mods // one of each set must be there
 	allowed  Mods
-	first    uint32 // sets of types, by bit
-	second   uint32
+	types    [4]uint32 // sets of types, by bit
 	operands string
 }
 
@@ -158,8 +199,9 @@ func readForms() (byName map[string]Op, names []string, forms [][]form) {
 		// "p|q" never occurs in the table, so columns are what the bars say.
 		f := form{operands: strings.TrimSpace(col[3])}
 		f.parseMods(strings.Fields(col[1]))
-		first, second, _ := strings.Cut(col[2], ":")
-		f.first, f.second = typeSet(first), typeSet(second)
+		for i, list := range strings.Split(col[2], ":") {
+			f.types[i] = typeSet(list)
+		}
 		for _, name := range strings.Fields(col[0]) {
 			o, ok := byName[name]
 			if !ok {
@@ -176,10 +218,6 @@ func readForms() (byName map[string]Op, names []string, forms [][]form) {
 
 func (f *form) parseMods(words []string) {
 	for _, w := range words {
-		if w == "~" { // any modifiers
-			f.allowed = Mods{^uint64(0), ^uint64(0)}
-			return
-		}
 		name, optional := strings.CutSuffix(w, "?")
 		var set Mods
 		for _, alt := range strings.Split(name, "/") {
@@ -208,16 +246,15 @@ func typeSet(list string) (set uint32) {
 }
 
 func (f *form) matches(in *Inst) bool {
-	if in.Mods[0]&^f.allowed[0] != 0 || in.Mods[1]&^f.allowed[1] != 0 {
+	if !in.Mods.within(&f.allowed) {
 		return false
 	}
 	for i := range f.required {
-		r := &f.required[i]
-		if in.Mods[0]&r[0] == 0 && in.Mods[1]&r[1] == 0 {
+		if !in.Mods.meets(&f.required[i]) {
 			return false
 		}
 	}
-	return typeIn(in.Type, f.first) && typeIn(in.Type2, f.second)
+	return typeIn(in.Type, f.types[0]) && typeIn(in.Type2, f.types[1]) && typeIn(in.Type3, f.types[2]) && typeIn(in.Type4, f.types[3])
 }
 
 func typeIn(t Type, set uint32) bool {
@@ -244,6 +281,10 @@ func decode(text string, in *Inst) error {
 				in.Type = t
 			case in.Type2 == NoType:
 				in.Type2 = t
+			case in.Type3 == NoType:
+				in.Type3 = t
+			case in.Type4 == NoType:
+				in.Type4 = t
 			default:
 				return fmt.Errorf("unknown form %s", text)
 			}

@@ -176,7 +176,10 @@ func (p *parser) statement() error {
 			return p.fail("more than %d labels", maxLabels)
 		}
 		p.scope.labels[name] = len(p.fn.Insts)
-		if p.tok.is(".branchtargets") || p.tok.is(".callprototype") || p.tok.is(".calltargets") {
+		if p.tok.is(".branchtargets") {
+			return p.branchTargets(name)
+		}
+		if p.tok.is(".callprototype") || p.tok.is(".calltargets") {
 			return p.fail("%s is not supported", p.tok.text)
 		}
 		return nil

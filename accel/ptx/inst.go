@@ -1,5 +1,7 @@
 package ptx
 
+import "fmt"
+
 // Inst is one instruction.
 type Inst struct {
 	Line  int32
@@ -8,6 +10,8 @@ type Inst struct {
 	Op    Op
 	Type  Type
 	Type2 Type
+	Type3 Type
+	Type4 Type
 	Mods  Mods
 	// Args in the order of the text; a vector is one argument.
 	Args []Operand
@@ -40,9 +44,10 @@ const (
 // Operand is an argument of an instruction.
 type Operand struct {
 	Kind  OperandKind
-	Not   bool  // a negated predicate
+	Not   bool  // a negated predicate, or a value with a minus sign
 	Reg   int32 // Register; base of Address or Texture, or None
 	Pair  int32 // the q of p|q, or None (Register only)
+	Sel   Selector
 	Imm   uint64
 	Var   *Var
 	Func  *Func
@@ -87,26 +92,49 @@ const (
 	GlobalTimerHi
 	DynamicSmem
 	TotalSmem
+	One
 	Zero
+	Zero64
 )
 
-var specials = map[string]struct {
-	reg  SpecialReg
-	size int
-}{
-	"%tid.x": {TidX, 4}, "%tid.y": {TidY, 4}, "%tid.z": {TidZ, 4},
-	"%ntid.x": {NTidX, 4}, "%ntid.y": {NTidY, 4}, "%ntid.z": {NTidZ, 4},
-	"%ctaid.x": {CtaidX, 4}, "%ctaid.y": {CtaidY, 4}, "%ctaid.z": {CtaidZ, 4},
-	"%nctaid.x": {NCtaidX, 4}, "%nctaid.y": {NCtaidY, 4}, "%nctaid.z": {NCtaidZ, 4},
-	"%laneid": {LaneID, 4}, "%warpid": {WarpID, 4}, "%nwarpid": {NWarpID, 4}, "%smid": {SMID, 4}, "%nsmid": {NSMID, 4},
-	"%gridid": {GridID, 8}, "%lanemask_eq": {LaneMaskEQ, 4}, "%lanemask_le": {LaneMaskLE, 4},
-	"%lanemask_lt": {LaneMaskLT, 4}, "%lanemask_ge": {LaneMaskGE, 4}, "%lanemask_gt": {LaneMaskGT, 4},
-	"%clock": {Clock, 4}, "%clock_hi": {ClockHi, 4}, "%clock64": {Clock64, 8}, "%globaltimer": {GlobalTimer, 8},
-	"%globaltimer_lo": {GlobalTimerLo, 4}, "%globaltimer_hi": {GlobalTimerHi, 4},
-	"%dynamic_smem_size": {DynamicSmem, 4}, "%total_smem_size": {TotalSmem, 4},
+var specials = map[string]SpecialReg{
+	"%tid.x": TidX, "%tid.y": TidY, "%tid.z": TidZ,
+	"%ntid.x": NTidX, "%ntid.y": NTidY, "%ntid.z": NTidZ,
+	"%ctaid.x": CtaidX, "%ctaid.y": CtaidY, "%ctaid.z": CtaidZ,
+	"%nctaid.x": NCtaidX, "%nctaid.y": NCtaidY, "%nctaid.z": NCtaidZ,
+	"%laneid": LaneID, "%warpid": WarpID, "%nwarpid": NWarpID, "%smid": SMID, "%nsmid": NSMID,
+	"%gridid": GridID, "%lanemask_eq": LaneMaskEQ, "%lanemask_le": LaneMaskLE,
+	"%lanemask_lt": LaneMaskLT, "%lanemask_ge": LaneMaskGE, "%lanemask_gt": LaneMaskGT,
+	"%clock": Clock, "%clock_hi": ClockHi, "%clock64": Clock64, "%globaltimer": GlobalTimer,
+	"%globaltimer_lo": GlobalTimerLo, "%globaltimer_hi": GlobalTimerHi,
+	"%dynamic_smem_size": DynamicSmem, "%total_smem_size": TotalSmem, "%aggr_smem_size": TotalSmem,
+	// Each block is a cluster of its own.
+	"%clusterid.x": CtaidX, "%clusterid.y": CtaidY, "%clusterid.z": CtaidZ,
+	"%nclusterid.x": NCtaidX, "%nclusterid.y": NCtaidY, "%nclusterid.z": NCtaidZ,
+	"%cluster_ctaid.x": Zero, "%cluster_ctaid.y": Zero, "%cluster_ctaid.z": Zero,
+	"%cluster_nctaid.x": One, "%cluster_nctaid.y": One, "%cluster_nctaid.z": One,
+	"%cluster_ctarank": Zero, "%cluster_nctarank": One,
+	"%current_graph_exec": Zero64, "%reserved_smem_offset_begin": Zero, "%reserved_smem_offset_end": Zero,
+	"%reserved_smem_offset_cap": Zero, "%reserved_smem_offset_0": Zero, "%reserved_smem_offset_1": Zero,
+}
+
+// Registers that say nothing here: of the environment, and of the performance monitor.
+func init() {
+	for i := range 32 {
+		specials[fmt.Sprintf("%%envreg%d", i)] = Zero
+	}
+	for i := range 8 {
+		specials[fmt.Sprintf("%%pm%d", i)] = Zero
+		specials[fmt.Sprintf("%%pm%d_64", i)] = Zero64
+	}
+}
+
+// Wide says whether the register has 64 bits, not 32.
+func (s SpecialReg) Wide() bool {
+	return s == GridID || s == Clock64 || s == GlobalTimer || s == Zero64
 }
 
 // Uniform says whether all threads of a block read the same value at any time.
 func (s SpecialReg) Uniform() bool {
-	return s >= NTidX && s <= NCtaidZ || s == NSMID || s == GridID || s == DynamicSmem || s == TotalSmem || s == NWarpID || s == SMID || s == Zero
+	return s >= NTidX && s <= NCtaidZ || s == NSMID || s == GridID || s == DynamicSmem || s == TotalSmem || s == NWarpID || s == SMID || s >= One
 }

@@ -1,5 +1,7 @@
 package ptx
 
+import "strings"
+
 // kind is the kind of a token.
 type kind uint8
 
@@ -105,7 +107,7 @@ func (l *lexer) word(start int) token {
 			l.pos++
 		case c == '.' && (letter(l.at(l.pos+1)) || digit(l.at(l.pos+1))):
 			l.pos++
-		case c == ':' && l.at(l.pos+1) == ':' && letter(l.at(l.pos+2)):
+		case c == ':' && l.at(l.pos+1) == ':' && (letter(l.at(l.pos+2)) || digit(l.at(l.pos+2))):
 			l.pos += 2
 		default:
 			return l.cut(start)
@@ -149,4 +151,10 @@ func (l *lexer) str(start int) token {
 	}
 	l.err = &Error{line, "string without an end", ErrInvalidPTX}
 	return token{end, "end of the text", l.line}
+}
+
+// registerNext says whether a name that is no number follows the current token.
+func (l *lexer) registerNext() bool {
+	l.skip()
+	return letter(l.at(l.pos)) && !strings.HasPrefix(l.src[l.pos:], "WARP_SZ")
 }

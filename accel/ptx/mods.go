@@ -123,6 +123,24 @@ const (
 	MMIO
 	XorSign
 	Abs
+	SHR7
+	SHR15
+	PO
+	LaunchDependents
+	Wait
+	Relu
+	L2EvictFirst
+	L2EvictLast
+	L2EvictNormal
+	L2
+	L1
+	ProxyAlias
+	Async
+	ProxyAsyncGeneric
+	MbarrierInit
+	Proxy
+	RestrictCTA
+	RestrictCluster
 	numMods
 )
 
@@ -135,7 +153,9 @@ var modNames = [numMods]string{
 	"1d", "2d", "3d", "level", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_first", "L1::evict_last",
 	"L1::evict_normal", "L1::evict_unchanged", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B", "l", "r", "clamp", "wrap", "sc", "aligned",
 	"NaN", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16", "shiftamt", "finite", "infinite", "number", "notanumber",
-	"normal", "subnormal", "mmio_relaxed_sys", "xorsign", "abs",
+	"normal", "subnormal", "mmio", "xorsign", "abs",
+	"shr7", "shr15", "po", "launch_dependents", "wait", "relu", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2", "L1",
+	"alias", "async", "async::generic", "mbarrier_init", "proxy", "sync_restrict::shared::cta", "sync_restrict::shared::cluster",
 }
 
 var modByName = func() map[string]Mod {
@@ -143,18 +163,40 @@ var modByName = func() map[string]Mod {
 	for i, n := range modNames {
 		m[n] = Mod(i)
 	}
-	m["shared::cta"] = ModShared
+	// There are no clusters, so a block's shared memory is its cluster's, too.
+	m["shared::cta"], m["shared::cluster"] = ModShared, ModShared
+	m["param::entry"], m["param::func"] = ModParam, ModParam
 	return m
 }()
 
 // Mods is a set of modifiers.
-type Mods [2]uint64
+type Mods [(int(numMods) + 63) / 64]uint64
 
 // Has says whether m is in the set.
 func (s *Mods) Has(m Mod) bool { return s[m>>6]>>(m&63)&1 != 0 }
 
 // Add puts m into the set.
 func (s *Mods) Add(m Mod) { s[m>>6] |= 1 << (m & 63) }
+
+// within says whether all of the set are in o.
+func (s *Mods) within(o *Mods) bool {
+	for i := range s {
+		if s[i]&^o[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// meets says whether any of the set is in o.
+func (s *Mods) meets(o *Mods) bool {
+	for i := range s {
+		if s[i]&o[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // First returns the first of ms in the set, or def.
 func (s *Mods) First(def Mod, ms ...Mod) Mod {

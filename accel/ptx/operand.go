@@ -33,6 +33,8 @@ func (p *parser) instruction() error {
 		err = p.callee(&in)
 	case opBra:
 		err = p.branch(&in)
+	case opBrx:
+		return p.indexed(&in)
 	default:
 		err = p.operands(&in)
 	}
@@ -46,7 +48,7 @@ func (p *parser) instruction() error {
 	return p.expect(";")
 }
 
-var opCall, opBra = OpOf("call"), OpOf("bra")
+var opCall, opBra, opBrx = OpOf("call"), OpOf("bra"), OpOf("brx")
 
 // keep moves operands to storage that many instructions share.
 func (p *parser) keep(args ...Operand) []Operand {
@@ -195,6 +197,13 @@ func (p *parser) operand(depth int) (o Operand, err error) {
 		}
 		o.Not = true
 		return o, err
+	case p.tok.is("-") && p.lex.registerNext():
+		p.advance()
+		if o, err = p.named(); err == nil && o.Kind != Register {
+			err = p.fail("'-' without a register")
+		}
+		o.Not = true
+		return o, err
 	case p.tok.kind == number || p.tok.is("-") || p.tok.is("+") || p.tok.is("WARP_SZ"):
 		o, err = p.literal()
 		o.Reg, o.Pair = None, None
@@ -215,7 +224,7 @@ func (p *parser) named() (o Operand, err error) {
 	} else if r, ok := p.scope.register(name); ok {
 		o.Kind, o.Reg = Register, r
 	} else if s, ok := specials[name]; ok {
-		o.Kind, o.Imm = Special, uint64(s.reg)
+		o.Kind, o.Imm = Special, uint64(s)
 		return o, nil
 	} else if o.Var = p.find(name); o.Var != nil {
 		o.Kind = Symbol
@@ -223,6 +232,8 @@ func (p *parser) named() (o Operand, err error) {
 		return o, err
 	} else if p.mod.Funcs[name] != nil {
 		return o, p.fail("the address of function %s is taken, which is not supported", name)
+	} else if o, ok := p.part(name); ok {
+		return o, nil
 	} else {
 		return o, p.fail("%s is not declared", name)
 	}

@@ -48,7 +48,7 @@ const (
 	maxMessage     = 300
 	workLimit      = 1 << 22 // variables looked at for calls, all calls together
 	newestMajor    = 8
-	newestMinor    = 4
+	newestMinor    = 8
 )
 
 // Error says what is wrong with a module, and where.

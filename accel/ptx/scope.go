@@ -8,8 +8,11 @@ type scope struct {
 	outer  *scope
 	regs   map[string]int32
 	ranges map[string]regRange
-	vars   map[string]*Var
-	labels map[string]int
+	// vectors are registers with .v2 or .v4, and branches the lists of .branchtargets.
+	vectors  map[string]regRange
+	branches map[string][]string
+	vars     map[string]*Var
+	labels   map[string]int
 	// pending are branches to labels that this scope has not shown yet.
 	pending []fixup
 }
@@ -65,6 +68,14 @@ func (p *parser) registers() error {
 		return p.fail("%q where a type is expected", p.tok.text)
 	}
 	p.split()
+	lanes := int64(1)
+	if n, ok := vectorTypes[p.tok.text]; ok {
+		lanes = n
+		if p.advance(); p.tok.kind != word || p.tok.text[0] != '.' {
+			return p.fail("%q where a type is expected", p.tok.text)
+		}
+		p.split()
+	}
 	t, ok := typeByName[p.tok.text[1:]]
 	if !ok {
 		return p.fail("registers of type %s are not supported", p.tok.text)
@@ -85,6 +96,9 @@ func (p *parser) registers() error {
 				return err
 			}
 		}
+		if count *= lanes; lanes > 1 && ranged {
+			return p.fail("%s<>: a range of vector registers is not supported", name)
+		}
 		first := int32(len(p.fn.Regs))
 		if p.regs += max(int(count), 1); p.regs > maxRegisters {
 			return p.fail("more than %d registers", maxRegisters)
@@ -92,9 +106,12 @@ func (p *parser) registers() error {
 		for range count {
 			p.fn.Regs = append(p.fn.Regs, t)
 		}
-		if ranged {
+		switch {
+		case lanes > 1:
+			p.scope.setVector(name, regRange{first, int32(count)})
+		case ranged:
 			p.scope.ranges[name] = regRange{first, int32(count)}
-		} else {
+		default:
 			p.scope.regs[name] = first
 		}
 		if !p.accept(",") {

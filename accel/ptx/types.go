@@ -19,6 +19,8 @@ const (
 	S16
 	S32
 	S64
+	U16x2
+	S16x2
 	F16
 	F16x2
 	F32
@@ -27,9 +29,9 @@ const (
 )
 
 var typeNames = [numTypes]string{"", "pred", "b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64",
-	"s8", "s16", "s32", "s64", "f16", "f16x2", "f32", "f64"}
+	"s8", "s16", "s32", "s64", "u16x2", "s16x2", "f16", "f16x2", "f32", "f64"}
 
-var typeSizes = [numTypes]int{0, 0, 1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 4, 8}
+var typeSizes = [numTypes]int{0, 0, 1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 4, 4, 2, 4, 4, 8}
 
 func (t Type) String() string { return typeNames[t] }
 

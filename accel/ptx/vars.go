@@ -54,24 +54,31 @@ func (p *parser) declareMany(v *Var) error {
 
 // varType reads alignment, vector and type; Size becomes that of one element.
 func (p *parser) varType(v *Var) error {
-	lanes := int64(1)
+	lanes, pointer := int64(1), false
 	for p.tok.kind == word && p.tok.text[0] == '.' {
 		p.split()
 		text := p.tok.text
+		if n, ok := vectorTypes[text]; ok {
+			lanes = n
+			p.advance()
+			continue
+		}
 		switch text {
+		case ".attribute":
+			return p.fail("variables with .attribute, as managed memory, are not supported")
 		case ".align":
 			p.advance()
 			n, err := p.number(1 << 16)
 			if err != nil || n == 0 || n&(n-1) != 0 {
 				return p.fail("alignment is not a power of two")
 			}
-			v.Align = int(n)
+			if !pointer { // else it is that of what the parameter points to
+				v.Align = int(n)
+			}
 			continue
-		case ".v2":
-			lanes = 2
-		case ".v4":
-			lanes = 4
-		case ".ptr", ".global", ".const", ".shared", ".local": // attributes of a pointer parameter
+		case ".ptr":
+			pointer = true
+		case ".global", ".const", ".shared", ".local": // attributes of a pointer parameter
 		default:
 			t, ok := typeByName[text[1:]]
 			if !ok && (text == ".texref" || text == ".samplerref" || text == ".surfref") {

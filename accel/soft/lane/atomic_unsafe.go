@@ -27,19 +27,26 @@ func runAtomic(g *group, in *instr) {
 			return
 		}
 		var b, c, old uint64
-		share := g.w.cache[in.cache].share
+		p = unsafe.Add(p, in.shift)
 		if wide {
 			b = get64(bp, bs, l)
 			if cp != nil {
 				c = get64(cp, cs, l)
 			}
-			old = update64(p, a, b, c, share)
 		} else {
 			b = uint64(get32(bp, bs, l))
 			if cp != nil {
 				c = uint64(get32(cp, cs, l))
 			}
+		}
+		share := g.w.cache[in.cache].share
+		switch a.size {
+		case 2:
+			old = update16(p, a, b, c, share)
+		case 4:
 			old = update32(p, a, b, c, share)
+		default:
+			old = update64(p, a, b, c, share)
 		}
 		switch in.d.kind {
 		case row32:
@@ -72,6 +79,17 @@ func update32(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
 			return uint64(old)
 		}
 	}
+}
+
+// update16 is an atomic operation on half a word: what lies beside it stays as
+// it is. Memory is made of whole words.
+func update16(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
+	at := uintptr(p) & 2
+	shift := at * 8
+	half := &atomicOp{size: 4, f: func(old, b, c uint64) uint64 {
+		return old&^(0xffff<<shift) | a.f(old>>shift&0xffff, b, c)&0xffff<<shift
+	}}
+	return update32(unsafe.Add(p, -int(at)), half, b, c, share) >> shift & 0xffff
 }
 
 func update64(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {

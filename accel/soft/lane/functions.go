@@ -66,6 +66,17 @@ func float32Func(in *ptx.Inst) func(x, y, z float32) float32 {
 }
 
 func extremum(in *ptx.Inst, f func(x, y float32) float32) func(x, y, _ float32) float32 {
+	if in.Mods.Has(ptx.XorSign) {
+		plain := f
+		f = func(x, y float32) float32 {
+			r := plain(abs32(x), abs32(y))
+			if r != r {
+				return r
+			}
+			sign := (math.Float32bits(x) ^ math.Float32bits(y)) & (1 << 31)
+			return math.Float32frombits(math.Float32bits(r) | sign)
+		}
+	}
 	if !in.Mods.Has(ptx.NaNMod) {
 		return func(x, y, _ float32) float32 { return f(x, y) }
 	}
@@ -76,6 +87,8 @@ func extremum(in *ptx.Inst, f func(x, y float32) float32) func(x, y, _ float32) 
 		return f(x, y)
 	}
 }
+
+func abs32(x float32) float32 { return float32(math.Abs(float64(x))) }
 
 func float64Func(in *ptx.Inst) laneFunc {
 	var f func(x, y, z float64) float64
@@ -165,6 +178,10 @@ func integerFunc(in *ptx.Inst) laneFunc {
 			}
 			return (1<<min(b, 32) - 1) << min(a, 32) & 0xffffffff
 		}
+	case "szext":
+		return signZero(t.Signed(), in.Mods.Has(ptx.Clamp))
+	case "fns":
+		return findSet
 	case "prmt":
 		return permute(in.Mods.First(ptx.RN, ptx.F4E, ptx.B4E, ptx.RC8, ptx.ECL, ptx.ECR, ptx.RC16))
 	case "dp4a", "dp2a":

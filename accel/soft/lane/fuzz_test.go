@@ -94,17 +94,17 @@ ld.param.u64 %l0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u64 %l3
 			fmt.Fprintf(&b, "atom.%s.cas.b32 %%r%d, [%%l%d], %%r%d, 1;\n", []string{"global", "shared"}[op&1], next()&3, next()&3, next()&3)
 		default:
 			words := strings.Fields(forms[(op*256+next())%len(forms)])
-			b.WriteString(words[0])
-			for i, w := range words[1:] {
-				sep := ", "
-				if i == 0 {
-					sep = " "
+			dst, pair, paired := strings.Cut(words[1], "|")
+			fmt.Fprintf(&b, "%s %%%c%d%s", words[0], dst[0], next()&3, dst[1:])
+			if paired {
+				fmt.Fprintf(&b, "|%%%s%d", pair, next()&3)
+			}
+			for _, w := range words[2:] {
+				if s, _ := sourceOf(w); s.kind == '#' {
+					fmt.Fprintf(&b, ", %s%#x", s.sign, s.bits)
+				} else {
+					fmt.Fprintf(&b, ", %s%%%c%d%s", s.sign, s.kind, next()&3, s.selector)
 				}
-				if w[0] == '#' {
-					fmt.Fprintf(&b, "%s0x%s", sep, w[1:])
-					continue
-				}
-				fmt.Fprintf(&b, "%s%%%c%d", sep, w[0], next()&3)
 			}
 			b.WriteString(";\n")
 		}

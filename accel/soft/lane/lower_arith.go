@@ -14,13 +14,15 @@ func init() {
 		"add sub": (*lowerer).addSub, "addc subc": (*lowerer).addSub, "mul": (*lowerer).mul, "mad madc fma": (*lowerer).mad,
 		"mul24 mad24 sad": (*lowerer).ternary, "div rem": (*lowerer).divide, "min max": (*lowerer).minMax, "abs neg": (*lowerer).absNeg,
 		"rcp sqrt rsqrt sin cos lg2 ex2 tanh": (*lowerer).function, "and or xor": (*lowerer).logic, "not cnot": (*lowerer).not,
-		"shl shr": (*lowerer).shift, "shf bfe prmt bmsk dp4a dp2a copysign": (*lowerer).ternary, "lop3 bfi": (*lowerer).quaternary,
+		"shl shr": (*lowerer).shift, "shf bfe prmt bmsk szext fns dp4a dp2a copysign": (*lowerer).ternary, "lop3 bfi": (*lowerer).quaternary,
 		"popc clz bfind brev": (*lowerer).count, "testp": (*lowerer).testp, "setp": (*lowerer).setp, "set": (*lowerer).set,
 		"selp": (*lowerer).selp, "slct": (*lowerer).slct, "mov": (*lowerer).mov, "cvt": (*lowerer).cvt, "cvta": (*lowerer).cvta,
 		"isspacep": (*lowerer).isspacep, "ld ldu": (*lowerer).load, "st": (*lowerer).store, "atom red": (*lowerer).atomic,
 		"shfl": (*lowerer).shfl, "vote": (*lowerer).vote, "activemask": (*lowerer).activemask, "match": (*lowerer).match,
 		"redux": (*lowerer).redux, "tex": (*lowerer).tex, "call": (*lowerer).call,
-		"membar fence prefetch prefetchu bar barrier nanosleep pmevent brkpt": func(*lowerer, *ptx.Inst) {},
+		"vadd vsub vabsdiff vmin vmax vshl vshr vset": (*lowerer).video, "vmad": (*lowerer).vmad, "elect": (*lowerer).elect,
+		"vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4":                       (*lowerer).videoSIMD,
+		"membar fence prefetch prefetchu applypriority discard bar barrier nanosleep pmevent brkpt griddepcontrol setmaxnreg": func(*lowerer, *ptx.Inst) {},
 	} {
 		for _, n := range fields(names) {
 			lowerings[ptx.OpOf(n)] = f
@@ -88,6 +90,8 @@ func (l *lowerer) addSub(in *ptx.Inst) {
 	switch {
 	case t.Float() && !exact(in):
 		l.lanes(floatFunc(in), d, same(t), a, b)
+	case t == ptx.U16x2 || t == ptx.S16x2:
+		l.lanes(packedFunc(in), d, same(t), a, b)
 	case in.Mods.Has(ptx.SAT):
 		sub := name == "sub"
 		l.lanes(func(a, b, _ uint64) uint64 {
@@ -239,7 +243,11 @@ func (l *lowerer) minMax(in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
-	if t == ptx.F32 && (in.Mods.Has(ptx.FTZ) || in.Mods.Has(ptx.NaNMod)) {
+	switch {
+	case t == ptx.U16x2 || t == ptx.S16x2 || in.Mods.Has(ptx.Relu):
+		l.lanes(packedFunc(in), d, same(t), a, b)
+		return
+	case t == ptx.F32 && (in.Mods.Has(ptx.FTZ) || in.Mods.Has(ptx.NaNMod) || in.Mods.Has(ptx.XorSign)):
 		l.lanes(floatFunc(in), d, same(t), a, b)
 		return
 	}
@@ -378,6 +386,7 @@ func (l *lowerer) quaternary(in *ptx.Inst) {
 			return
 		}
 		l.lanes(lop3(uint8(in.Args[4].Imm)), d, wide, a, b, l.src(&in.Args[3], t))
+		l.lop3Pair(in, d)
 		return
 	}
 	// bfi: position and length travel in one operand.
@@ -394,4 +403,16 @@ func (l *lowerer) count(in *ptx.Inst) {
 	wideD := wide && in.Op.String() == "brev"
 	d := l.dst(&in.Args[0], wideD)
 	l.lanes(integerFunc(in), d, [4]bool{wideD, wide}, l.src(&in.Args[1], in.Type))
+}
+
+// lop3Pair emits the second result of lop3: whether the first is not zero,
+// combined with a predicate.
+func (l *lowerer) lop3Pair(in *ptx.Inst, d place) {
+	if in.Args[0].Pair == ptx.None {
+		return
+	}
+	l.op("cmpneU32", l.reg(in.Args[0].Pair), d, l.constant(0))
+	c := &l.code[len(l.code)-1]
+	c.boolOp = boolOf(in)
+	c.c, c.notC = l.pred(&in.Args[5])
 }

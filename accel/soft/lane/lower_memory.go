@@ -159,17 +159,15 @@ func pick[T any](second bool, a, b T) T {
 func (l *lowerer) atomic(in *ptx.Inst) {
 	args := in.Args
 	t := in.Type
-	var d place
+	var results []*ptx.Operand
 	if in.Op.String() == "atom" {
-		if args[0].Kind != ptx.Sink {
-			d = l.reg(args[0].Reg)
-		}
+		results = elements(&args[0])
 		args = args[1:]
 	}
 	c := l.access(in, &args[0], true)
 	op := in.Mods.First(ptx.RN, ptx.Min, ptx.Max, ptx.Inc, ptx.Dec, ptx.And, ptx.Or, ptx.Xor, ptx.Exch, ptx.CAS, ptx.Add)
 	a := atomicOf(op, t, c.aux.(*access).space == ptx.Shared)
-	if a == nil || t.Size() < 4 {
+	if a == nil {
 		l.fail("%s is not implemented for %s", in.Op, t)
 		return
 	}
@@ -177,12 +175,17 @@ func (l *lowerer) atomic(in *ptx.Inst) {
 		f := a.f
 		a.f = func(o, b, c uint64) uint64 { return uint64(uint32(f(o, b, c))) }
 	}
-	c.exec, c.d, c.aux2 = runAtomic, d, a
+	c.exec, c.aux2 = runAtomic, a
 	c.spin = op == ptx.CAS || op == ptx.Exch
 	l.prog.awaits = l.prog.awaits || in.Op.String() == "atom" && c.aux.(*access).space != ptx.Shared
-	c.b = l.src(&args[1], t)
 	if len(args) > 2 {
 		c.c = l.src(&args[2], t)
 	}
-	l.emit(c)
+	for i, e := range elements(&args[1]) {
+		c.b, c.shift, c.d = l.src(e, t), i*t.Size(), place{}
+		if results != nil && results[i].Kind != ptx.Sink {
+			c.d = l.reg(results[i].Reg)
+		}
+		l.emit(c)
+	}
 }

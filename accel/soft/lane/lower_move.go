@@ -172,6 +172,8 @@ func (l *lowerer) mov(in *ptx.Inst) {
 	t := in.Type
 	d, s := &in.Args[0], &in.Args[1]
 	switch {
+	case in.Mods.Vector() > 1:
+		l.movVector(in)
 	case t == ptx.Pred:
 		a, not := l.pred(s)
 		l.predicates(d, a, not, place{}, false, boolNone)
@@ -183,6 +185,26 @@ func (l *lowerer) mov(in *ptx.Inst) {
 		l.movSpecial(d, ptx.SpecialReg(s.Imm), t)
 	default:
 		l.op("mov"+plainBits(t), l.dst(d, t.Size() == 8), l.src(s, t))
+	}
+}
+
+// movVector moves elements one by one, by way of temporaries: all are read
+// before any is written.
+func (l *lowerer) movVector(in *ptx.Inst) {
+	t := in.Type
+	var to, from []place
+	for i := range in.Args[0].Elems {
+		e := &in.Args[0].Elems[i]
+		if e.Kind == ptx.Sink {
+			continue
+		}
+		d := l.reg(e.Reg)
+		k := l.temp(place{}, d.kind == row64)
+		l.op("mov"+plainBits(t), k, l.src(&in.Args[1].Elems[i], t))
+		to, from = append(to, d), append(from, k)
+	}
+	for i := range to {
+		l.op("mov"+plainBits(t), to[i], from[i])
 	}
 }
 

@@ -12,18 +12,14 @@ func (l *lowerer) special(s ptx.SpecialReg) place {
 	if s.Uniform() {
 		like.kind = single
 	}
-	d := l.temp(like, specialWide(s))
+	d := l.temp(like, s.Wide())
 	l.emit(instr{exec: runSpecial, d: d, imm: uint64(s)})
 	return d
 }
 
-func specialWide(s ptx.SpecialReg) bool {
-	return s == ptx.GridID || s == ptx.Clock64 || s == ptx.GlobalTimer
-}
-
 func (l *lowerer) movSpecial(d *ptx.Operand, s ptx.SpecialReg, t ptx.Type) {
 	to := l.dst(d, t.Size() == 8)
-	if specialWide(s) == (t.Size() == 8) {
+	if s.Wide() == (t.Size() == 8) {
 		l.emit(instr{exec: runSpecial, d: to, imm: uint64(s)})
 		l.trim(to, t)
 		return
@@ -97,6 +93,8 @@ func (g *group) shared(s ptx.SpecialReg) uint64 {
 		return uint64(l.Grid[s-ptx.NCtaidX])
 	}
 	switch s {
+	case ptx.One:
+		return 1
 	case ptx.NSMID:
 		return uint64(max(l.Cores, 1))
 	case ptx.NWarpID:

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"math"
 	"math/bits"
 
 	"pegasus/accel/ptx"
@@ -12,11 +13,14 @@ type warpOp struct {
 	wide   bool
 	signed bool
 	member place // of the member mask, or nowhere
+	// float, if not nil, combines values of redux.f32; abs drops their signs first.
+	float func(x, y, _ float32) float32
+	abs   bool
 }
 
 func (l *lowerer) shfl(in *ptx.Inst) {
 	o := &in.Args[0]
-	d, q := l.reg(o.Reg), place{}
+	d, q := l.dst(o, false), place{}
 	if o.Pair != ptx.None {
 		q = l.reg(o.Pair)
 	}
@@ -131,7 +135,11 @@ func runVote(g *group, in *instr) {
 func (l *lowerer) match(in *ptx.Inst) {
 	wide := in.Type.Size() == 8
 	op := &warpOp{mode: in.Mods.First(ptx.Any, ptx.All, ptx.Any), wide: wide, member: l.src(&in.Args[2], ptx.U32)}
-	l.emit(instr{exec: runMatch, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], in.Type), aux: op})
+	q := place{}
+	if in.Args[0].Pair != ptx.None {
+		q = l.reg(in.Args[0].Pair)
+	}
+	l.emit(instr{exec: runMatch, d: l.dst(&in.Args[0], false), d2: q, a: l.src(&in.Args[1], in.Type), aux: op})
 }
 
 func runMatch(g *group, in *instr) {
@@ -144,6 +152,7 @@ func runMatch(g *group, in *instr) {
 		}
 		return uint64(get32(ap, as, l))
 	}
+	var all mask
 	for w := range maxLanes / warpLanes {
 		part := g.act.m.warp(w)
 		if part == 0 {
@@ -161,13 +170,53 @@ func runMatch(g *group, in *instr) {
 			if op.mode == ptx.All && equal != m {
 				equal = 0
 			}
+			if equal == m {
+				all[l>>6] |= 1 << (l & 63)
+			}
 			put32(d, l, equal)
 		}
+	}
+	if in.d2.kind == predicate {
+		g.preds[in.d2.slot].blend(&all, &g.act.m)
+	}
+}
+
+// elect lowers elect.sync: the lowest lane of those that take part is the leader.
+func (l *lowerer) elect(in *ptx.Inst) {
+	q := place{}
+	if in.Args[0].Pair != ptx.None {
+		q = l.reg(in.Args[0].Pair)
+	}
+	op := &warpOp{member: l.src(&in.Args[1], ptx.U32)}
+	l.emit(instr{exec: runElect, d: l.dst(&in.Args[0], false), d2: q, aux: op})
+}
+
+func runElect(g *group, in *instr) {
+	op := in.aux.(*warpOp)
+	d, _ := g.row(in.d)
+	var leads mask
+	for w := range maxLanes / warpLanes {
+		part := g.act.m.warp(w)
+		if part == 0 {
+			continue
+		}
+		m := g.members(op, w, part)
+		leads.setWarp(w, m&-m)
+		for leader := uint32(bits.TrailingZeros32(m)); part != 0; part &= part - 1 {
+			put32(d, w*warpLanes+bits.TrailingZeros32(part), leader)
+		}
+	}
+	if in.d2.kind == predicate {
+		g.preds[in.d2.slot].blend(&leads, &g.act.m)
 	}
 }
 
 func (l *lowerer) redux(in *ptx.Inst) {
 	op := &warpOp{mode: in.Mods.First(ptx.Add, ptx.Min, ptx.Max, ptx.And, ptx.Or, ptx.Xor), signed: in.Type.Signed(), member: l.src(&in.Args[2], ptx.U32)}
+	if in.Type == ptx.F32 {
+		op.float = extremum(in, pick(in.Mods.Has(ptx.Max), lesser32, greater32))
+		op.abs = in.Mods.Has(ptx.Abs)
+	}
 	l.emit(instr{exec: runRedux, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], in.Type), aux: op})
 }
 
@@ -184,6 +233,12 @@ func runRedux(g *group, in *instr) {
 		started := false
 		for m := g.members(op, w, part); m != 0; m &= m - 1 {
 			v := get32(ap, as, w*warpLanes+bits.TrailingZeros32(m))
+			if op.abs {
+				v &^= 1 << 31
+			}
+			if op.float != nil {
+				v = canonBits32(v)
+			}
 			if !started {
 				r, started = v, true
 				continue
@@ -197,6 +252,10 @@ func runRedux(g *group, in *instr) {
 }
 
 func (op *warpOp) reduce(r, v uint32) uint32 {
+	switch {
+	case op.float != nil:
+		return math.Float32bits(op.float(math.Float32frombits(r), math.Float32frombits(v), 0))
+	}
 	switch op.mode {
 	case ptx.Min, ptx.Max:
 		if less(uint64(v), uint64(r), op.signed, false) == (op.mode == ptx.Min) {

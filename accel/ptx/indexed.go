@@ -1,0 +1,96 @@
+package ptx
+
+// branchTargets reads ".branchtargets L0, L1, …;" behind its label.
+func (p *parser) branchTargets(label string) error {
+	p.advance()
+	var list []string
+	for {
+		name, err := p.name()
+		if err != nil {
+			return err
+		}
+		list = append(list, name)
+		if p.label++; p.label > maxLabels {
+			return p.fail("more than %d labels", maxLabels)
+		}
+		if !p.accept(",") {
+			break
+		}
+	}
+	if p.scope.branches == nil {
+		p.scope.branches = map[string][]string{}
+	}
+	p.scope.branches[label] = list
+	return p.expect(";")
+}
+
+func (s *scope) targets(label string) []string {
+	for ; s != nil; s = s.outer {
+		if list := s.branches[label]; list != nil {
+			return list
+		}
+	}
+	return nil
+}
+
+// indexed reads the operands of brx.idx and puts comparisons with branches in
+// its place; the last branch needs none, as an index beyond the list is not allowed.
+func (p *parser) indexed(in *Inst) error {
+	line := p.tok.line
+	index, err := p.operand(0)
+	if err == nil && p.read(&index, 4) != nil {
+		err = p.fail("brx.idx: the index is not a register of 32 bits")
+	}
+	if err == nil {
+		err = p.expect(",")
+	}
+	if err != nil {
+		return err
+	}
+	name, err := p.name()
+	if err != nil {
+		return err
+	}
+	list := p.scope.targets(name)
+	if list == nil {
+		return p.fail("%s is not a list of branch targets", name)
+	}
+	if p.insts += 2 * len(list); p.insts > maxInsts {
+		return p.fail("more than %d instructions", maxInsts)
+	}
+	if p.regs++; p.regs > maxRegisters {
+		return p.fail("more than %d registers", maxRegisters)
+	}
+	hit := int32(len(p.fn.Regs))
+	p.fn.Regs = append(p.fn.Regs, Pred)
+	last := len(list) - 1
+	for i, label := range list[:last] {
+		p.fn.Insts = append(p.fn.Insts, p.isIndex(in, &index, i, hit))
+		p.jump(Inst{Line: in.Line, Guard: hit}, label, line)
+	}
+	p.jump(Inst{Line: in.Line, Guard: in.Guard, Not: in.Not}, list[last], line)
+	return p.expect(";")
+}
+
+// isIndex is "setp.eq.u32 hit, index, i", in threads for which the guard of brx.idx holds.
+func (p *parser) isIndex(brx *Inst, index *Operand, i int, hit int32) Inst {
+	in := Inst{Line: brx.Line, Guard: None, Op: opSetp, Type: U32, Form: "Qaa"}
+	in.Mods.Add(EQ)
+	in.Args = p.keep(Operand{Kind: Register, Reg: hit, Pair: None}, *index, Operand{Kind: Integer, Reg: None, Pair: None, Imm: uint64(i)})
+	if brx.Guard != None {
+		in.Mods.Add(And)
+		in.Form = "Qaap"
+		in.Args = p.keep(in.Args[0], in.Args[1], in.Args[2], Operand{Kind: Register, Reg: brx.Guard, Pair: None, Not: brx.Not})
+	}
+	return in
+}
+
+var opSetp = OpOf("setp")
+
+// jump appends a branch to a label.
+func (p *parser) jump(in Inst, label string, line int) {
+	in.Op, in.Form = opBra, "L"
+	in.Args = p.keep(Operand{Kind: Label, Reg: None, Pair: None})
+	p.scope.pending = append(p.scope.pending, fixup{len(p.fn.Insts), label, line})
+	p.fn.Insts = append(p.fn.Insts, in)
+}
