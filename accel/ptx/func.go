@@ -31,6 +31,9 @@ func (p *parser) function(linkage Linkage) error {
 	}
 	if !p.accept(";") {
 		f.Defined = true
+		if p.mod.Funcs[f.Name] == nil {
+			p.mod.Funcs[f.Name] = f // it may call itself
+		}
 		if err = p.body(); err != nil {
 			return err
 		}
@@ -68,7 +71,7 @@ func (p *parser) params(f *Func) ([]Param, error) {
 		}
 		list = append(list, Param{v.Name, int(v.Size), v.Align, offset, v.Type, v})
 		offset += int(v.Size)
-		if _, taken := p.scope.vars[v.Name]; taken {
+		if _, taken := p.scope.vars[v.Name]; taken && v.Name != "_" {
 			return nil, p.fail("%s is declared twice", v.Name)
 		}
 		p.scope.vars[v.Name] = v
@@ -180,7 +183,7 @@ func (p *parser) statement() error {
 			return p.branchTargets(name)
 		}
 		if p.tok.is(".callprototype") || p.tok.is(".calltargets") {
-			return p.fail("%s is not supported", p.tok.text)
+			return p.prototype(name)
 		}
 		return nil
 	}
@@ -223,7 +226,7 @@ func (p *parser) local() error {
 func (p *parser) define(f *Func) error {
 	m := p.mod
 	p.all = append(p.all, f)
-	if old := m.Funcs[f.Name]; old != nil {
+	if old := m.Funcs[f.Name]; old != nil && old != f {
 		if old.Defined && f.Defined {
 			return p.fail("%s is defined twice", f.Name)
 		}

@@ -71,7 +71,7 @@ func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Re
 			return failure(err, cuda.ErrorInvalidPTX)
 		}
 		m.layout.Functions[i] = layoutFunction(parsed, f)
-		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, code: laneCode{k}}
+		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, heap: f.Heap, code: laneCode{k}}
 	}
 	for _, v := range parsed.Globals {
 		if addr, size, ok := placed.Global(v.Name); ok {

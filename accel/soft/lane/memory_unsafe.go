@@ -36,7 +36,7 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 	switch {
 	case a.space == ptx.Shared:
 		mem = w.shared
-	case a.space == ptx.Local:
+	case a.space == ptx.Local, a.space == ptx.ParamSpace && addr&windowMask == 0: // a function's parameters are in its frame
 		return g.findLocal(in, addr, lane, a.size)
 	case a.space == ptx.Generic && addr&windowMask == sharedWindow:
 		base, mem = sharedWindow, w.shared
@@ -80,7 +80,7 @@ func (g *group) again(addresses unsafe.Pointer, step, lane int, imm uint64) bool
 }
 
 func (g *group) findLocal(in *instr, off uint64, lane int, size uint64) unsafe.Pointer {
-	n := uint64(g.w.prog.local)
+	n := uint64(g.w.depth)
 	if n < size || off > n-size {
 		g.fail(in, lane, ptx.ErrIllegalAddress, off, "illegal address in local memory")
 		return nil
