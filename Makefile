@@ -19,7 +19,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Debian packages, each where it is needed first.
 BUILD_NEEDS := ca-certificates gcc libc6-dev
 RUN_NEEDS   := ffmpeg
-TEST_NEEDS  := clang-14 g++
+TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools
 
 .DELETE_ON_ERROR:
 .PHONY: build binaries guest guest-asan benchmarks run bench soak test check format vet staticcheck tidy \

@@ -3,8 +3,8 @@ package ptx
 import "strings"
 
 // function reads an entry or a device function, or its declaration.
-func (p *parser) function() error {
-	f := &Func{Entry: p.tok.text == ".entry", Line: p.tok.line, Module: p.mod}
+func (p *parser) function(linkage Linkage) error {
+	f := &Func{Entry: p.tok.text == ".entry", Linkage: linkage, Line: p.tok.line}
 	if p.funcs++; p.funcs > maxFuncs {
 		return p.fail("more than %d functions", maxFuncs)
 	}
@@ -31,6 +31,9 @@ func (p *parser) function() error {
 	}
 	if !p.accept(";") {
 		f.Defined = true
+		if p.mod.Funcs[f.Name] == nil {
+			p.mod.Funcs[f.Name] = f // it may call itself
+		}
 		if err = p.body(); err != nil {
 			return err
 		}
@@ -68,7 +71,7 @@ func (p *parser) params(f *Func) ([]Param, error) {
 		}
 		list = append(list, Param{v.Name, int(v.Size), v.Align, offset, v.Type, v})
 		offset += int(v.Size)
-		if _, taken := p.scope.vars[v.Name]; taken {
+		if _, taken := p.scope.vars[v.Name]; taken && v.Name != "_" {
 			return nil, p.fail("%s is declared twice", v.Name)
 		}
 		p.scope.vars[v.Name] = v
@@ -180,7 +183,7 @@ func (p *parser) statement() error {
 			return p.branchTargets(name)
 		}
 		if p.tok.is(".callprototype") || p.tok.is(".calltargets") {
-			return p.fail("%s is not supported", p.tok.text)
+			return p.prototype(name)
 		}
 		return nil
 	}
@@ -211,10 +214,10 @@ func (p *parser) local() error {
 		return p.noise()
 	case ".extern":
 		p.advance()
-		return p.variables(true)
+		return p.variables(ExternLinkage)
 	}
 	if _, ok := spaceOf[p.tok.text]; ok {
-		return p.variables(false)
+		return p.variables(StaticLinkage)
 	}
 	return p.fail("unknown directive %s", p.tok.text)
 }
@@ -222,10 +225,13 @@ func (p *parser) local() error {
 // define adds a function to the module.
 func (p *parser) define(f *Func) error {
 	m := p.mod
-	if old := m.Funcs[f.Name]; old != nil {
+	p.all = append(p.all, f)
+	if old := m.Funcs[f.Name]; old != nil && old != f {
 		if old.Defined && f.Defined {
 			return p.fail("%s is defined twice", f.Name)
 		}
+		old.Linkage = max(old.Linkage, f.Linkage)
+		f.Linkage = old.Linkage
 		if !f.Defined {
 			return nil
 		}

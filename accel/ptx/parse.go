@@ -1,7 +1,6 @@
 package ptx
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,28 +9,7 @@ import (
 // Parse reads a module and checks every instruction of it. The error, if any,
 // is an *Error.
 func Parse(src []byte) (*Module, error) {
-	if len(src) > maxSource {
-		return nil, &Error{0, "module is larger than 32 MiB", ErrInvalidPTX}
-	}
-	if i := bytes.IndexByte(src, 0); i >= 0 {
-		src = src[:i]
-	}
-	p := &parser{
-		lex: lexer{src: string(src), line: 1},
-		mod: &Module{Funcs: map[string]*Func{}, byName: map[string]*Var{}},
-	}
-	p.advance()
-	err := p.module()
-	if p.lex.err != nil {
-		return nil, p.lex.err
-	}
-	if err == nil {
-		err = p.mod.link()
-	}
-	if err != nil {
-		return nil, clip(err)
-	}
-	return p.mod, nil
+	return Link([]Object{{Text: src}})
 }
 
 // clip shortens a message that quotes a long piece of the text.
@@ -46,7 +24,9 @@ func clip(err error) error {
 type parser struct {
 	lex   lexer
 	tok   token
-	mod   *Module
+	mod   *Module // of the current object
+	join  *join
+	all   []*Func // of the current object, declarations too
 	fn    *Func
 	scope *scope
 	depth int
@@ -147,14 +127,8 @@ func (p *parser) directive() error {
 		return nil
 	case ".file", ".loc", ".pragma", ".section", ".alias", "@@DWARF":
 		return p.noise()
-	case ".visible", ".weak", ".common":
-		p.advance()
-		return nil
-	case ".extern":
-		p.advance()
-		return p.declaration(true)
 	}
-	return p.declaration(false)
+	return p.declaration()
 }
 
 // split cuts the current word, if it is one, after its first directive, so that
@@ -171,15 +145,21 @@ func (p *parser) split() {
 	p.tok.text = p.tok.text[:1+i]
 }
 
-func (p *parser) declaration(extern bool) error {
-	for p.tok.is(".visible") || p.tok.is(".weak") || p.tok.is(".common") {
-		p.advance()
+// declaration reads a function or variables, with their linkage.
+func (p *parser) declaration() error {
+	linkage := StaticLinkage
+	for p.tok.kind == word && linkages[p.tok.text] != StaticLinkage {
+		l := linkages[p.advance().text]
+		if linkage != ExternLinkage {
+			linkage = l
+		}
+		p.split()
 	}
 	switch p.tok.text {
 	case ".entry", ".func":
-		return p.function()
+		return p.function(linkage)
 	case ".global", ".const", ".shared":
-		return p.variables(extern)
+		return p.variables(linkage)
 	}
 	return p.fail("unknown directive %s", p.tok.text)
 }

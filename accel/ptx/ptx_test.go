@@ -61,6 +61,7 @@ func TestOddities(t *testing.T) {
 		"negative literal":  "mov.pred %p1, -1; add.s32 %r1, %r1, -0x10;",
 		"guarded":           "@!%p1 bra x; x: @%p1 ret;",
 		"special":           "mov.u32 %r1, %tid.x; mad.lo.s32 %r1, %ntid.x, %ctaid.x, %r1; mov.u64 %a1, %clock64;",
+		"parameters":        "{ .param .u64 %P<2>; st.param.u64 [%P1], 5; }",
 		"scalar vector":     "ld.global.v4.f32 {%f1, %f2, %f1, _}, [%a1]; st.global.v2.u16 [%a1], {%h1, 5};",
 	} {
 		_, err := Parse([]byte(head + ".entry k() { .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %a<4>; .reg .f32 %f<4>; .reg .f64 %d<4>;\n" + body + "\nret; }"))
@@ -87,8 +88,16 @@ func TestMistakes(t *testing.T) {
 		{head + ".entry k() { .reg .b32 %r<3>;\nadd.u32 %r1, %r1, %r3; }", ErrInvalidPTX, 5, "%r3 is not declared"},
 		{head + ".entry k() {\nbra nowhere; }", ErrInvalidPTX, 5, "no label nowhere"},
 		{head + ".entry k() { { x: ret; }\nbra x; }", ErrInvalidPTX, 5, "no label x"},
-		{head + ".func f() { call f, (); }", ErrInvalidPTX, 4, "itself"},
-		{head + ".func g();\n.func f() { call g; ret; }\n.func g() { call f; ret; }\n.entry k() { call f; ret; }", ErrInvalidPTX, 0, "recursive"},
+		{head + ".entry k() { .reg .b64 %a; mov.u64 %a, k; ret; }", ErrInvalidPTX, 0, "address of kernel k"},
+		{head + ".entry j() { ret; }\n.entry k() { call j; ret; }", ErrInvalidPTX, 0, "which is a kernel"},
+		{head + ".func g() { ret; }\n.entry k() { .reg .b32 %a; mov.u32 %a, g; ret; }", ErrInvalidPTX, 0, "mov.u32"},
+		{head + ".func g() { ret; }\n.global .u32 t[1] = {g};", ErrInvalidPTX, 0, "initial value"},
+		{head + ".entry k() { .reg .b64 %a; call %a; ret; }", ErrInvalidPTX, 0, "prototype"},
+		{head + ".entry k() { .reg .b64 %a; call %a, l; ret; }", ErrInvalidPTX, 0, "l is not the label"},
+		{head + ".entry k() { .reg .b32 %a; l: .callprototype _; call %a, l; ret; }", ErrInvalidPTX, 0, "can't hold"},
+		{head + ".entry k() { .reg .b64 %a; l: .callprototype _ (.param .b32 _); call %a, l; ret; }", ErrInvalidPTX, 0, "number of operands"},
+		{head + ".entry k() { .reg .b64 %a; l: .calltargets m; ret; }", ErrInvalidPTX, 0, "m is not a declared function"},
+		{head + ".global .b32 v;\n.func f(.param .b32 p) { call f, (p); ret; }\n.entry k() { call f, (v); ret; }", ErrInvalidPTX, 0, "operand 1 of the call of f doesn't fit"},
 		{head + ".extern .func g();\n.entry k() { call g; ret; }", ErrInvalidPTX, 5, "not defined"},
 		{head + ".entry k() { .local .b8 big[600000]; ret; }", ErrInvalidPTX, 4, "local memory"},
 		{head + ".entry k() { .reg .b32 %r<2000000>; }", ErrInvalidPTX, 4, "524288"},
@@ -99,8 +108,8 @@ func TestMistakes(t *testing.T) {
 		{".version 7.0\n.target sm_999\n", ErrNoBinaryForGPU, 2, "target sm_999 is not known"},
 		{".version 7.0\n.target sm_75\n.address_size 32\n", ErrInvalidPTX, 3, ".address_size 32"},
 		{head + ".entry k() { .shared .b8 a[40000];\n.shared .b8 b[40000]; ret; }", ErrInvalidPTX, 4, "kernel k uses 80000 bytes of shared memory, at most 49152"},
-		{head + ".func f(); .global .u64 t[1] = {f};", ErrInvalidPTX, 4, "address of function f"},
-		{head + ".func f(); .entry k() { .reg .u64 %a;\nmov.u64 %a, f; }", ErrInvalidPTX, 5, "address of function f"},
+		{head + ".func f(); .global .u64 t[1] = {f};", ErrInvalidPTX, 4, "function f, whose address is taken, is not defined"},
+		{head + ".func f(); .entry k() { .reg .u64 %a;\nmov.u64 %a, f; }", ErrInvalidPTX, 5, "function f, whose address is taken, is not defined"},
 		{head + "/* no end", ErrInvalidPTX, 4, "comment"},
 	} {
 		_, err := Parse([]byte(c.src))

@@ -1,6 +1,9 @@
 package ptx
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // spaceOf is the state space of a variable directive.
 var spaceOf = map[string]Space{
@@ -8,10 +11,10 @@ var spaceOf = map[string]Space{
 }
 
 // variables reads ".space .align n .type name[…] = …, …;" and declares them.
-func (p *parser) variables(extern bool) error {
+func (p *parser) variables(linkage Linkage) error {
 	space := spaceOf[p.tok.text]
 	p.advance()
-	v := Var{Space: space, Extern: extern, Line: p.tok.line}
+	v := Var{Space: space, Linkage: linkage, Extern: linkage == ExternLinkage, Line: p.tok.line}
 	if err := p.varType(&v); err != nil {
 		return err
 	}
@@ -20,13 +23,33 @@ func (p *parser) variables(extern bool) error {
 		if err := p.variable(&one); err != nil {
 			return err
 		}
-		if err := p.declare(&one); err != nil {
+		declare := p.declare
+		if p.accept("<") {
+			declare = p.declareMany
+		}
+		if err := declare(&one); err != nil {
 			return err
 		}
 		if !p.accept(",") {
 			return p.expect(";")
 		}
 	}
+}
+
+// declareMany reads "n>" and declares variables name0 up to name(n-1).
+func (p *parser) declareMany(v *Var) error {
+	n, err := p.number(maxVars)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		one := *v
+		one.Name = v.Name + strconv.FormatInt(i, 10)
+		if err := p.declare(&one); err != nil {
+			return err
+		}
+	}
+	return p.expect(">")
 }
 
 // varType reads alignment, vector and type; Size becomes that of one element.
@@ -164,8 +187,8 @@ func (p *parser) value(v *Var) error {
 		if err != nil {
 			return err
 		}
-		if p.refs++; p.refs > maxRefs || size < 4 {
-			return p.fail("the address of %s can't be an initial value here", r.Var.Name)
+		if p.refs++; p.refs > maxRefs || size < 4 || r.Func != nil && size < 8 {
+			return p.fail("the address of a variable or a function can't be an initial value here")
 		}
 		r.Offset, r.Size = int64(len(v.Init)), size
 		v.Refs = append(v.Refs, r)
@@ -198,12 +221,13 @@ func (p *parser) reference() (r Ref, err error) {
 			return r, err
 		}
 	}
-	if p.mod.Funcs[name] != nil {
-		return r, p.fail("initialiser has the address of function %s, which is not supported", name)
+	if r.Func = p.mod.Funcs[name]; r.Func != nil {
+		return r, p.pointed(r.Func)
 	}
 	if r.Var = p.mod.byName[name]; r.Var == nil || r.Var.Space == Shared {
 		return r, p.fail("initialiser refers to %s, which is not a variable declared before", name)
 	}
+	r.Var.used = true
 	for p.tok.is("+") || p.tok.is("-") {
 		minus := p.advance().text == "-"
 		n, err := p.number(maxVarBytes)
@@ -266,15 +290,12 @@ func (p *parser) declare(v *Var) error {
 		p.fn.Vars = append(p.fn.Vars, v)
 		return nil
 	}
-	if old := p.mod.byName[v.Name]; old != nil {
-		if !old.Extern || old.Space != v.Space {
-			return p.fail("%s is declared twice", v.Name)
-		}
-		old.Size, old.Init, old.Refs, old.Extern = max(v.Size, old.Size), v.Init, v.Refs, v.Extern
-		return nil
+	one, err := p.join.variable(p.mod, v)
+	if err != nil {
+		return err
 	}
-	p.mod.byName[v.Name] = v
-	if v.Space != Shared {
+	p.mod.byName[v.Name] = one
+	if one == v && v.Space != Shared {
 		p.mod.Globals = append(p.mod.Globals, v)
 	}
 	return nil

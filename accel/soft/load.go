@@ -12,21 +12,27 @@ import (
 	"pegasus/cuda"
 )
 
-// LoadModule loads PTX text. Machine code for real devices is refused with
+// LoadModule loads PTX text, or the objects of an image that the guest's linker made. Machine code for real devices is refused with
 // cuda.ErrorNoBinaryForGPU, anything else with cuda.ErrorInvalidImage.
 func (c *Context) LoadModule(image []byte) (accel.Module, string, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return nil, "", r
 	}
 	text, _, _ := bytes.Cut(image, []byte{0})
+	objects, purpose := []ptx.Object{{Text: text}}, toLoad
 	switch {
+	case linked(image):
+		var ok bool
+		if objects, purpose, ok = readLinked(image); !ok {
+			return nil, "the linked image is damaged", cuda.ErrorInvalidImage
+		}
 	case bytes.HasPrefix(image, []byte("\x7fELF")):
 		return nil, "the image has machine code for a GPU and no PTX, which the software accelerator needs", cuda.ErrorNoBinaryForGPU
 	case !looksLikeText(text):
 		return nil, "the image is neither PTX text nor of a known format", cuda.ErrorInvalidImage
 	}
 	m := &Module{ctx: c}
-	log, r := m.compile(text)
+	log, r := m.compile(objects, purpose)
 	if r != cuda.Success {
 		m.Unload()
 		return nil, log, r
@@ -44,10 +50,13 @@ func looksLikeText(image []byte) bool {
 	return len(image) > 0
 }
 
-// compile makes the image's kernels ready to run and places its variables.
-func (m *Module) compile(image []byte) (log string, r cuda.Result) {
-	parsed, err := ptx.Parse(image)
-	if err != nil {
+// compile makes the objects' kernels ready to run and places their variables, if that is the purpose.
+func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Result) {
+	if p == toCompile {
+		return failure(ptx.Check(objects), cuda.ErrorInvalidPTX)
+	}
+	parsed, err := ptx.Link(objects)
+	if err != nil || p == toLink {
 		return failure(err, cuda.ErrorInvalidPTX)
 	}
 	placed, err := lane.Load(parsed, m.place)
@@ -62,7 +71,7 @@ func (m *Module) compile(image []byte) (log string, r cuda.Result) {
 			return failure(err, cuda.ErrorInvalidPTX)
 		}
 		m.layout.Functions[i] = layoutFunction(parsed, f)
-		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, code: laneCode{k}}
+		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, heap: f.Heap, code: laneCode{k}}
 	}
 	for _, v := range parsed.Globals {
 		if addr, size, ok := placed.Global(v.Name); ok {
@@ -72,11 +81,13 @@ func (m *Module) compile(image []byte) (log string, r cuda.Result) {
 	return "", cuda.Success
 }
 
-// failure turns an error of the compiler into a log and a result.
+// failure turns an error of the compiler, if there is one, into a log and a result.
 func failure(err error, otherwise cuda.Result) (log string, r cuda.Result) {
 	var p *ptx.Error
 	var full noMemory
 	switch {
+	case err == nil:
+		return "", cuda.Success
 	case errors.As(err, &full):
 		return err.Error(), cuda.Result(full)
 	case errors.As(err, &p):

@@ -24,6 +24,7 @@ enum handle_kind {
 	HANDLE_TEXTURE,
 	HANDLE_LIBRARY,
 	HANDLE_CALLBACK,
+	HANDLE_LINK,
 };
 
 enum {

@@ -6,15 +6,17 @@
 #include "image.h"
 
 #include <elf.h>
-#include <stdbool.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "process.h"
 
 #define WRAPPER_MAGIC 0x466243b1u
 #define FATBIN_MAGIC 0xba55ed50u
-#define IMAGE_MOST (UINT64_C(1) << 31)
 
 struct wrapper {
 	uint32_t magic, version;
@@ -172,6 +174,24 @@ static CUresult measure_text(const uint8_t *p, struct image *image)
 	return image->length <= IMAGE_MOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
+static CUresult measure_linked(const uint8_t *p, struct image *image)
+{
+	struct linked_header h;
+	memcpy(&h, p, sizeof h);
+	*image = (struct image){.bytes = p, .length = h.bytes};
+	return image_is_linked(image) && h.bytes >= sizeof h && h.bytes <= IMAGE_MOST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+bool image_is_linked(const struct image *image)
+{
+	return image->length >= sizeof(struct linked_header) && memcmp(image->bytes, LINKED_MAGIC, LINKED_MAGIC_BYTES) == 0;
+}
+
+bool image_is_elf(const struct image *image)
+{
+	return image->length >= SELFMAG && memcmp(image->bytes, ELFMAG, SELFMAG) == 0;
+}
+
 CUresult image_choose(const void *pointer, int capability, struct image *image)
 {
 	uint32_t magic = 0;
@@ -195,6 +215,8 @@ CUresult image_choose(const void *pointer, int capability, struct image *image)
 		return choose_ptx(p, capability, image);
 	if (memcmp(p, ELFMAG, SELFMAG) == 0)
 		return measure_elf(p, image);
+	if (memcmp(p, LINKED_MAGIC, 4) == 0)
+		return measure_linked(p, image);
 	return measure_text(p, image);
 }
 
@@ -202,4 +224,24 @@ void image_drop(struct image *image)
 {
 	free(image->owned);
 	image->owned = NULL;
+}
+
+CUresult image_read_file(const char *name, char **text, size_t *bytes)
+{
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_FILE_NOT_FOUND;
+	struct stat s;
+	CUresult r = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size < INT32_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+	size_t size = r == CUDA_SUCCESS ? (size_t)s.st_size : 0, have = 0;
+	*text = calloc(size + 64, 1); /* room for the heads of binary formats, too */
+	while (*text && have < size) {
+		ssize_t n = read(fd, *text + have, size - have);
+		if (n <= 0 && !(n < 0 && errno == EINTR))
+			break;
+		have += n > 0 ? (size_t)n : 0;
+	}
+	close(fd);
+	*bytes = have;
+	return r != CUDA_SUCCESS ? r : *text ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -2,10 +2,29 @@
 #ifndef PEGASUS_IMAGE_H
 #define PEGASUS_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "cuda.h"
+
+#define IMAGE_MOST (UINT64_C(1) << 31)
+
+/* What our linker makes: objects of PTX text, each a linked_object with name and text behind it, without padding. */
+#define LINKED_MAGIC "\177PTXLINK"
+enum { LINKED_MAGIC_BYTES = 8 };
+enum { LINKED_TO_LOAD, LINKED_TO_COMPILE, LINKED_TO_LINK }; /* to do with it; the latter two only to see whether it can be done */
+
+struct linked_header {
+	char magic[LINKED_MAGIC_BYTES] __attribute__((nonstring));
+	uint64_t bytes; /* of the whole */
+	uint32_t objects, purpose;
+};
+_Static_assert(sizeof(struct linked_header) == 24, "linked image");
+
+struct linked_object {
+	uint64_t nameBytes, textBytes;
+};
 
 struct image {
 	const void *bytes;
@@ -20,5 +39,9 @@ struct image {
  */
 CUresult image_choose(const void *pointer, int capability, struct image *image);
 void image_drop(struct image *image);
+bool image_is_linked(const struct image *image);
+bool image_is_elf(const struct image *image);
+/* A file's bytes, to be freed, with a NUL behind them, since it may be text. */
+CUresult image_read_file(const char *name, char **text, size_t *bytes);
 
 #endif

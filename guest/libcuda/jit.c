@@ -64,6 +64,7 @@ void jit_report(const struct jit *jit, const char *log, size_t logBytes, CUresul
 	fill(jit->infoLog, jit->infoBytes, jit->infoUsed, log, failed ? 0 : logBytes);
 	if (jit->wall) {
 		uint32_t bits;
+		milliseconds += jit->before;
 		memcpy(&bits, &milliseconds, sizeof bits);
 		*jit->wall = (void *)(uintptr_t)bits;
 	}

@@ -9,6 +9,7 @@ struct jit {
 	unsigned int infoBytes, errorBytes;     /* room, as the program said */
 	void **infoUsed, **errorUsed, **wall;   /* where results go */
 	unsigned int verbose;
+	float before; /* milliseconds that earlier calls took */
 };
 
 /* Reads options by number; an unknown one, or a missing array, is CUDA_ERROR_INVALID_VALUE. */

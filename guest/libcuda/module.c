@@ -2,14 +2,10 @@
  * Modules: an image travels through the arena, and what comes back is the
  * layout of all it offers, so that nothing has to be asked later.
  */
-#define _GNU_SOURCE
 #include "module.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "arena.h"
 #include "context.h"
@@ -64,9 +60,9 @@ static CUresult take_answer(struct module *m, const uint8_t *layout, uint64_t ro
 }
 
 /* Says in the program's log why an image does not even travel. */
-static CUresult refuse(const struct jit *jit, CUresult why)
+CUresult module_refuse(const struct jit *jit, CUresult why)
 {
-	const char *text = why == CUDA_ERROR_NO_BINARY_FOR_GPU ? "the fat binary has no PTX for this device"
+	const char *text = why == CUDA_ERROR_NO_BINARY_FOR_GPU ? "the image has no PTX for this device"
 		: why == CUDA_ERROR_NOT_SUPPORTED              ? "the PTX is compressed in a way that is not supported"
 		: why == CUDA_ERROR_OUT_OF_MEMORY              ? "no memory for the image"
 		                                               : "the image is damaged, or neither PTX text nor of a known format";
@@ -83,7 +79,7 @@ static CUresult exchange(struct module *m, const struct image *image, struct jit
 	struct staging block;
 	CUresult r = arena_borrow(logAt + LOG_ROOM, &block);
 	if (r != CUDA_SUCCESS)
-		return refuse(jit, r);
+		return module_refuse(jit, r);
 	uint64_t offset = block.offset;
 	memcpy(arena_at(offset), image->bytes, image->length);
 	struct module_load_args args = {
@@ -112,6 +108,22 @@ static CUresult exchange(struct module *m, const struct image *image, struct jit
 	return r;
 }
 
+/* The same with a new module, which nobody can find yet. */
+static CUresult exchange_new(const struct context *c, const struct image *image, struct jit *jit, struct module **out)
+{
+	struct module *m = handle_new(&modules);
+	if (!m)
+		return module_refuse(jit, CUDA_ERROR_OUT_OF_MEMORY);
+	m->context = c->object.id;
+	m->wireContext = c->wire;
+	m->wire = (uint32_t)m->object.id;
+	CUresult r = exchange(m, image, jit);
+	if (r != CUDA_SUCCESS)
+		handle_free(&modules, m);
+	*out = m;
+	return r;
+}
+
 static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 {
 	struct context *c;
@@ -125,21 +137,12 @@ static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 	struct image image;
 	r = image_choose(pointer, 10 * major + minor, &image);
 	if (r != CUDA_SUCCESS)
-		return refuse(jit, r);
-	struct module *m = handle_new(&modules);
-	if (!m) {
-		image_drop(&image);
-		return refuse(jit, CUDA_ERROR_OUT_OF_MEMORY);
-	}
-	m->context = c->object.id;
-	m->wireContext = c->wire;
-	m->wire = (uint32_t)m->object.id;
-	r = exchange(m, &image, jit);
+		return module_refuse(jit, r);
+	struct module *m;
+	r = exchange_new(c, &image, jit, &m);
 	image_drop(&image);
-	if (r != CUDA_SUCCESS) {
-		handle_free(&modules, m);
+	if (r != CUDA_SUCCESS)
 		return r;
-	}
 	add_globals(m);
 	handle_publish(m);
 	*out = HANDLE_OF(CUmodule, m);
@@ -164,26 +167,6 @@ CUresult pg_cuModuleLoadFatBinary(CUmodule *module, const void *fatbin)
 	return pg_cuModuleLoadData(module, fatbin);
 }
 
-/* A file is read with a NUL behind it, since it may be text. */
-static CUresult read_file(const char *name, char **text)
-{
-	int fd = open(name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_FILE_NOT_FOUND;
-	struct stat s;
-	CUresult r = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size < INT32_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
-	size_t size = r == CUDA_SUCCESS ? (size_t)s.st_size : 0, have = 0;
-	*text = calloc(size + 64, 1); /* room for the heads of binary formats, too */
-	while (*text && have < size) {
-		ssize_t n = read(fd, *text + have, size - have);
-		if (n <= 0 && !(n < 0 && errno == EINTR))
-			break;
-		have += n > 0 ? (size_t)n : 0;
-	}
-	close(fd);
-	return r != CUDA_SUCCESS ? r : *text ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUresult pg_cuModuleLoad(CUmodule *module, const char *name)
 {
 	struct context *c;
@@ -193,7 +176,8 @@ CUresult pg_cuModuleLoad(CUmodule *module, const char *name)
 	if (!module || !name)
 		return CUDA_ERROR_INVALID_VALUE;
 	char *text = NULL;
-	r = read_file(name, &text);
+	size_t size;
+	r = image_read_file(name, &text, &size);
 	if (r == CUDA_SUCCESS)
 		r = pg_cuModuleLoadData(module, text);
 	free(text);
@@ -231,6 +215,17 @@ static void dismantle(struct module *m)
 	pthread_mutex_unlock(&functionLock);
 	range_remove_owner(m->object.id);
 	handle_free(&modules, m);
+}
+
+CUresult module_check(const struct context *c, const struct image *image, struct jit *jit)
+{
+	struct module *m;
+	CUresult r = exchange_new(c, image, jit, &m);
+	if (r != CUDA_SUCCESS)
+		return r;
+	post_unload(m);
+	dismantle(m);
+	return CUDA_SUCCESS;
 }
 
 static struct module *module_find(CUmodule handle)

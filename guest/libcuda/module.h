@@ -38,6 +38,14 @@ extern struct table modules, functions;
 
 static inline struct function *function_find(CUfunction f) { return handle_find(&functions, (uint64_t)(uintptr_t)f); }
 
+struct image;
+struct jit;
+
+/* Has the host look at an image as if it were to be loaded, and reports to jit. */
+CUresult module_check(const struct context *c, const struct image *image, struct jit *jit);
+/* Says in the program's log why an image does not even travel, and returns that. */
+CUresult module_refuse(const struct jit *jit, CUresult why);
+
 /* A context ends: its modules and functions do. */
 void module_context_gone(uint64_t context);
 

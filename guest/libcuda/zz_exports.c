@@ -2075,42 +2075,66 @@ EXPORT CUresult CUDAAPI cuLibraryUnload(CUlibrary library)
 
 EXPORT CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-	return stub("cuLinkAddData");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
 }
 
 EXPORT CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-	return stub("cuLinkAddData_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
 }
 
 EXPORT CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-	return stub("cuLinkAddFile");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
 }
 
 EXPORT CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-	return stub("cuLinkAddFile_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
 }
 
 EXPORT CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
-	return stub("cuLinkComplete");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLinkComplete(state, cubinOut, sizeOut);
 }
 
 EXPORT CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
-	return stub("cuLinkCreate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
 }
 
 EXPORT CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
-	return stub("cuLinkCreate_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
 }
 
 EXPORT CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
 {
-	return stub("cuLinkDestroy");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLinkDestroy(state);
 }
 
 EXPORT CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)

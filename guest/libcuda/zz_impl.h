@@ -88,6 +88,11 @@ CUresult pg_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUs
 CUresult pg_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData);
 CUresult pg_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra);
 CUresult pg_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra);
+CUresult pg_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues);
+CUresult pg_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues);
+CUresult pg_cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut);
+CUresult pg_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut);
+CUresult pg_cuLinkDestroy(CUlinkState state);
 CUresult pg_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize);
 CUresult pg_cuMemAllocHost_v2(void **pp, size_t bytesize);
 CUresult pg_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags);

@@ -36,7 +36,7 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 	switch {
 	case a.space == ptx.Shared:
 		mem = w.shared
-	case a.space == ptx.Local:
+	case a.space == ptx.Local, a.space == ptx.ParamSpace && addr&windowMask == 0: // a function's parameters are in its frame
 		return g.findLocal(in, addr, lane, a.size)
 	case a.space == ptx.Generic && addr&windowMask == sharedWindow:
 		base, mem = sharedWindow, w.shared
@@ -63,8 +63,24 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 	return unsafe.Add(c.mem, addr-base)
 }
 
+// once says whether lanes that store to one place store once, the last one: who
+// stores to memory that other blocks see may with that let another one go on,
+// which is not to be followed by more stores.
+func (a *access) once() bool { return a.space == ptx.Global || a.space == ptx.Generic }
+
+// again says whether the lane after this one stores to the same place. In local
+// memory the same address is another place.
+func (g *group) again(addresses unsafe.Pointer, step, lane int, imm uint64) bool {
+	next := lane + 1
+	if next >= g.act.hi || !g.act.m.has(next) {
+		return false
+	}
+	addr := get64(addresses, step, lane)
+	return addr == get64(addresses, step, next) && (addr+imm)&windowMask == 0
+}
+
 func (g *group) findLocal(in *instr, off uint64, lane int, size uint64) unsafe.Pointer {
-	n := uint64(g.w.prog.local)
+	n := uint64(g.w.depth)
 	if n < size || off > n-size {
 		g.fail(in, lane, ptx.ErrIllegalAddress, off, "illegal address in local memory")
 		return nil
@@ -159,6 +175,7 @@ func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
 func storeVolatile[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
 	ap, step := g.row(in.a)
 	bp, bstep := g.row(in.b)
+	once := in.aux.(*access).once()
 	for l := g.act.lo; l < g.act.hi; l++ {
 		if !g.act.m.has(l) {
 			continue
@@ -166,6 +183,9 @@ func storeVolatile[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *gro
 		p := g.pointer(in, get64(ap, step, l)+in.imm, l)
 		if p == nil {
 			return
+		}
+		if once && g.again(ap, step, l, in.imm) {
+			continue
 		}
 		atomicStore(unsafe.Add(p, in.shift), T(*(*S)(unsafe.Add(bp, l*bstep))))
 	}
@@ -219,6 +239,7 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 		return
 	}
 	c := &g.w.cache[in.cache]
+	once := in.aux.(*access).once()
 	if g.act.dense {
 		for l := g.act.lo; l < g.act.hi; l++ {
 			addr := get64(ap, step, l) + in.imm
@@ -228,6 +249,9 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 			} else if p = g.find(in, addr, l); p == nil {
 				return
 			}
+			if once && g.again(ap, step, l, in.imm) {
+				continue
+			}
 			*(*T)(unsafe.Add(p, in.shift)) = T(*(*S)(unsafe.Add(bp, l*bstep)))
 		}
 		return
@@ -236,6 +260,9 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 		p := g.pointer(in, get64(ap, step, int(l))+in.imm, int(l))
 		if p == nil {
 			return
+		}
+		if once && g.again(ap, step, int(l), in.imm) {
+			continue
 		}
 		*(*T)(unsafe.Add(p, in.shift)) = T(*(*S)(unsafe.Add(bp, int(l)*bstep)))
 	}

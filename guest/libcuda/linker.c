@@ -1,0 +1,270 @@
+/*
+ * The linker collects objects of PTX text. The host looks at each as it is added
+ * and at all together in the end, so that errors come where programs expect them.
+ * The finished "cubin" is an image in a format of our own that has the objects in
+ * it: whoever loads it has them linked and loaded.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "device.h"
+#include "futex.h"
+#include "image.h"
+#include "jit.h"
+#include "module.h"
+#include "zz_impl.h"
+
+/* What is collected. The program's option arrays are valid as long as this is. */
+struct link {
+	struct object object;
+	uint64_t context; /* handle */
+	struct jit jit;
+	bool complete;
+	uint8_t *image; /* begins with a linked_header */
+	uint64_t bytes, room;
+};
+
+static struct table links = HANDLE_TABLE(HANDLE_LINK, struct link, 60000);
+static pthread_mutex_t linkLock = PTHREAD_MUTEX_INITIALIZER; /* guards what they collect */
+
+static struct link *link_find(CUlinkState state) { return handle_find(&links, (uint64_t)(uintptr_t)state); }
+
+/* An input that will do, as one or more objects of a linked image. */
+struct input {
+	const uint8_t *objects; /* NULL: one object, text with this name */
+	const void *text;
+	const char *name;
+	uint64_t bytes; /* of the objects, or the text */
+	uint32_t count;
+};
+
+static uint64_t input_bytes(const struct input *in)
+{
+	return in->objects ? in->bytes : sizeof(struct linked_object) + strlen(in->name) + in->bytes;
+}
+
+/* Appends an input to a linked image that has room for it. */
+static void put(uint8_t *image, uint64_t *bytes, const struct input *in)
+{
+	uint8_t *at = image + *bytes;
+	if (in->objects) {
+		memcpy(at, in->objects, in->bytes);
+	} else {
+		struct linked_object o = {.nameBytes = strlen(in->name), .textBytes = in->bytes};
+		memcpy(at, &o, sizeof o);
+		memcpy(at + sizeof o, in->name, o.nameBytes);
+		memcpy(at + sizeof o + o.nameBytes, in->text, o.textBytes);
+	}
+	*bytes += input_bytes(in);
+	struct linked_header h;
+	memcpy(&h, image, sizeof h);
+	h.bytes = *bytes;
+	h.objects += in->count;
+	memcpy(image, &h, sizeof h);
+}
+
+static void begin(uint8_t *image, uint64_t *bytes, uint32_t purpose)
+{
+	struct linked_header h = {.magic = LINKED_MAGIC, .bytes = sizeof h, .purpose = purpose};
+	memcpy(image, &h, sizeof h);
+	*bytes = sizeof h;
+}
+
+/* Has the host look at an image, and notes how long that took. */
+static CUresult check(struct link *l, void *image, uint64_t bytes, struct jit *jit)
+{
+	struct context *c;
+	CUresult r = context_of((CUcontext)(uintptr_t)l->context, &c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	int64_t began = clock_ns(CLOCK_MONOTONIC);
+	struct image linked = {.bytes = image, .length = bytes};
+	r = module_check(c, &linked, jit);
+	l->jit.before += (float)(clock_ns(CLOCK_MONOTONIC) - began) / 1e6f;
+	return r;
+}
+
+/* Called with the lock held. */
+static CUresult reserve(struct link *l, uint64_t more)
+{
+	if (l->bytes + more > IMAGE_MOST)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (l->bytes + more <= l->room)
+		return CUDA_SUCCESS;
+	uint64_t room = 2 * (l->bytes + more);
+	uint8_t *image = realloc(l->image, room);
+	if (!image)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	l->image = image;
+	l->room = room;
+	return CUDA_SUCCESS;
+}
+
+static CUresult append(struct link *l, const struct input *in)
+{
+	pthread_mutex_lock(&linkLock);
+	CUresult r = l->complete ? CUDA_ERROR_INVALID_VALUE : reserve(l, input_bytes(in));
+	if (r == CUDA_SUCCESS)
+		put(l->image, &l->bytes, in);
+	pthread_mutex_unlock(&linkLock);
+	return r;
+}
+
+static CUresult check_and_append(struct link *l, const struct input *in, struct jit *jit)
+{
+	uint64_t bytes;
+	uint8_t *image = input_bytes(in) <= IMAGE_MOST ? malloc(sizeof(struct linked_header) + input_bytes(in)) : NULL;
+	if (!image)
+		return module_refuse(jit, CUDA_ERROR_OUT_OF_MEMORY);
+	begin(image, &bytes, LINKED_TO_COMPILE);
+	put(image, &bytes, in);
+	CUresult r = check(l, image, bytes, jit);
+	free(image);
+	return r == CUDA_SUCCESS ? append(l, in) : r;
+}
+
+/* Finds the PTX in an input of another type than text. */
+static CUresult open_input(struct link *l, CUjitInputType type, const void *data, struct image *image)
+{
+	struct context *c;
+	CUresult r = context_of((CUcontext)(uintptr_t)l->context, &c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (type != CU_JIT_INPUT_FATBINARY && type != CU_JIT_INPUT_CUBIN)
+		return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	int major = device_attribute(c->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+	int minor = device_attribute(c->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+	r = image_choose(data, 10 * major + minor, image);
+	if (r == CUDA_SUCCESS && image_is_elf(image)) {
+		image_drop(image);
+		return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	}
+	return r;
+}
+
+static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size, const char *name, struct jit *jit)
+{
+	struct image image = {.bytes = data, .length = size};
+	CUresult r = type == CU_JIT_INPUT_PTX ? CUDA_SUCCESS : open_input(l, type, data, &image);
+	if (r != CUDA_SUCCESS)
+		return module_refuse(jit, r);
+	struct input in = {.text = image.bytes, .name = name, .bytes = image.length, .count = 1};
+	if (image_is_linked(&image)) {
+		struct linked_header h;
+		memcpy(&h, image.bytes, sizeof h);
+		in = (struct input){.objects = (const uint8_t *)image.bytes + sizeof h, .bytes = image.length - sizeof h, .count = h.objects};
+	} else {
+		in.bytes = strnlen(image.bytes, image.length);
+	}
+	r = check_and_append(l, &in, jit);
+	image_drop(&image);
+	return r;
+}
+
+/* The options of one input, or else those of the whole. */
+static CUresult choose_jit(struct link *l, unsigned int count, CUjit_option *options, void **values, struct jit *jit)
+{
+	*jit = l->jit;
+	return count == 0 ? CUDA_SUCCESS : jit_read(count, options, values, jit);
+}
+
+CUresult pg_cuLinkCreate_v2(unsigned int count, CUjit_option *options, void **values, CUlinkState *state)
+{
+	struct context *c;
+	struct jit jit;
+	CUresult r = context_current(&c);
+	if (r == CUDA_SUCCESS)
+		r = state ? jit_read(count, options, values, &jit) : CUDA_ERROR_INVALID_VALUE;
+	if (r != CUDA_SUCCESS)
+		return r;
+	uint8_t *image = malloc(4096);
+	struct link *l = image ? handle_new(&links) : NULL;
+	if (!l) {
+		free(image);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	l->context = c->object.id;
+	l->jit = jit;
+	l->complete = false;
+	l->image = image;
+	l->room = 4096;
+	begin(l->image, &l->bytes, LINKED_TO_LOAD);
+	jit_report(&jit, "", 0, CUDA_SUCCESS, 0);
+	handle_publish(l);
+	*state = HANDLE_OF(CUlinkState, l);
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+	unsigned int count, CUjit_option *options, void **values)
+{
+	struct link *l = link_find(state);
+	if (!l)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!data || size == 0 || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct jit jit;
+	CUresult r = choose_jit(l, count, options, values, &jit);
+	return r == CUDA_SUCCESS ? add(l, type, data, size, name ? name : "", &jit) : r;
+}
+
+CUresult pg_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int count,
+	CUjit_option *options, void **values)
+{
+	struct link *l = link_find(state);
+	if (!l)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!path || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct jit jit;
+	CUresult r = choose_jit(l, count, options, values, &jit);
+	char *text = NULL;
+	size_t size;
+	if (r == CUDA_SUCCESS)
+		r = image_read_file(path, &text, &size);
+	if (r == CUDA_SUCCESS)
+		r = add(l, type, text, size, path, &jit);
+	free(text);
+	return r;
+}
+
+/* The image belongs to the link state. */
+CUresult pg_cuLinkComplete(CUlinkState state, void **image, size_t *size)
+{
+	struct link *l = link_find(state);
+	if (!l)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!image)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&linkLock);
+	bool again = l->complete;
+	l->complete = true; /* nothing is added any more */
+	pthread_mutex_unlock(&linkLock);
+	struct linked_header *h = (struct linked_header *)l->image;
+	CUresult r = CUDA_SUCCESS;
+	if (!again) {
+		h->purpose = LINKED_TO_LINK;
+		r = check(l, l->image, l->bytes, &l->jit);
+		h->purpose = LINKED_TO_LOAD;
+	}
+	if (r != CUDA_SUCCESS)
+		return r;
+	*image = l->image;
+	if (size)
+		*size = l->bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuLinkDestroy(CUlinkState state)
+{
+	struct link *l = link_find(state);
+	if (!l || !handle_retire(l))
+		return CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_lock(&linkLock);
+	free(l->image);
+	l->image = NULL;
+	pthread_mutex_unlock(&linkLock);
+	handle_free(&links, l);
+	return CUDA_SUCCESS;
+}
