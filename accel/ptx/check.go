@@ -261,6 +261,10 @@ func (p *parser) moved(in *Inst, o *Operand, written bool) error {
 		if !written && n >= 4 {
 			return nil
 		}
+	case FuncAddress:
+		if !written && n == 8 {
+			return nil
+		}
 	case Special:
 		// Old text reads the low halves of %tid and the like.
 		if s := specialSize(o); !written && (s == n || s == 8 && n == 4 || s == 4 && n == 8 || s == 4 && n == 2) {

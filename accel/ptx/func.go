@@ -31,6 +31,9 @@ func (p *parser) function() error {
 	}
 	if !p.accept(";") {
 		f.Defined = true
+		if p.mod.Funcs[f.Name] == nil {
+			p.mod.Funcs[f.Name] = f // it may call itself
+		}
 		if err = p.body(); err != nil {
 			return err
 		}
@@ -68,7 +71,7 @@ func (p *parser) params(f *Func) ([]Param, error) {
 		}
 		list = append(list, Param{v.Name, int(v.Size), v.Align, offset, v.Type, v})
 		offset += int(v.Size)
-		if _, taken := p.scope.vars[v.Name]; taken {
+		if _, taken := p.scope.vars[v.Name]; taken && v.Name != "_" {
 			return nil, p.fail("%s is declared twice", v.Name)
 		}
 		p.scope.vars[v.Name] = v
@@ -176,7 +179,10 @@ func (p *parser) statement() error {
 			return p.fail("more than %d labels", maxLabels)
 		}
 		p.scope.labels[name] = len(p.fn.Insts)
-		if p.tok.is(".branchtargets") || p.tok.is(".callprototype") || p.tok.is(".calltargets") {
+		if p.tok.is(".callprototype") || p.tok.is(".calltargets") {
+			return p.prototype(name)
+		}
+		if p.tok.is(".branchtargets") {
 			return p.fail("%s is not supported", p.tok.text)
 		}
 		return nil
@@ -219,7 +225,7 @@ func (p *parser) local() error {
 // define adds a function to the module.
 func (p *parser) define(f *Func) error {
 	m := p.mod
-	if old := m.Funcs[f.Name]; old != nil {
+	if old := m.Funcs[f.Name]; old != nil && old != f {
 		if old.Defined && f.Defined {
 			return p.fail("%s is defined twice", f.Name)
 		}

@@ -17,13 +17,15 @@ var (
 )
 
 // EndsBlock says whether nothing may follow the instruction in its block:
-// branches, ends of threads, and barriers, where threads wait.
+// branches, calls, ends of threads, and barriers, where threads wait.
 func (in *Inst) EndsBlock() bool {
 	switch in.Op {
 	case opBra, opRet, opExit, opTrap:
 		return true
 	case opBar, opBarrier:
 		return !in.Mods.Has(Warp)
+	case opCall:
+		return in.Transfers()
 	}
 	return false
 }

@@ -23,12 +23,9 @@ func same(s string) func(int) string { return func(int) string { return s } }
 // a line and a short message.
 func TestHostile(t *testing.T) {
 	const open = head + ".entry k() { .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %a<4>;\n"
-	tree := repeat(60, func(i int) string {
-		if i == 0 {
-			return ".func f0() { ret; }\n"
-		}
-		return fmt.Sprintf(".func f%d() { call f%d; call f%d; ret; }\n", i, i-1, i-1)
-	}) + ".entry k() { call f59; ret; }"
+	forest := ".func f() {" + strings.Repeat(" trap;", 250) + " ret; }\n.entry k() {" + strings.Repeat(" call f;", 2000) + " ret; }"
+	across := ".func f() { call f; ret; }\n.entry k() { .reg .b32 %r<2000>;" + strings.Repeat(" call f;", 2000) +
+		repeat(2000, func(i int) string { return fmt.Sprintf(" add.u32 %%r%d, %%r%d, 1;", i, i) }) + " ret; }"
 	locals := ".func f() { .local .b8 " + repeat(20_000, func(i int) string { return fmt.Sprintf("a%d[0],", i) }) + "z; ret; }\n" +
 		".entry k() { " + repeat(20_000, same("call f; ")) + "ret; }"
 	shared := ".shared .b8 " + repeat(20_000, func(i int) string { return fmt.Sprintf("a%d[0],", i) }) + "z;\n.func f() {" +
@@ -58,7 +55,8 @@ func TestHostile(t *testing.T) {
 		{"initialiser", head + ".global .b8 x[] = {" + strings.Repeat("1,", 1<<20) + "};\n.global .b8 y[67000000] = {1};", "initial values"},
 		{"addresses in initialisers", head + ".global .b8 a;\n.global .b64 x[] = {" + strings.Repeat("a,", 2<<20) + "};", "initial value"},
 		{"address in a byte", head + ".global .b8 a;\n.global .b8 x[] = {a};", "initial value"},
-		{"call tree", head + tree, "inlining"},
+		{"call forest", head + forest, "inlining"},
+		{"alive across calls", head + across, "alive across calls"},
 		{"locals of calls", head + locals, "too many variables"},
 		{"shared of calls", head + shared, "too many shared"},
 	} {
@@ -69,7 +67,9 @@ func TestHostile(t *testing.T) {
 				if b, err = k.Body(); err != nil {
 					break
 				}
-				b.Allocate(b.Blocks())
+				if b.Allocate(b.Blocks()).Across == nil {
+					err = &Error{1, "too many registers are alive across calls", ErrInvalidPTX}
+				}
 			}
 		}
 		var e *Error

@@ -1,21 +1,33 @@
 package ptx
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// Body is a kernel with all calls inlined: what an engine compiles.
+// Body is a kernel with all that it calls: what an engine compiles.
 type Body struct {
 	Func   *Func
 	Regs   []Type
 	Insts  []Inst
-	Local  int64 // bytes of local memory a thread
-	Shared int64 // bytes of static shared memory
+	Units  []Unit // in the order of Insts, the kernel first
+	Shared int64  // bytes of static shared memory
 }
 
-// Body inlines the calls of a kernel and gives its shared and local variables
-// their places; operands refer to copies of the variables with Offset set.
+// Unit is a stretch of instructions that is executed with a frame of its own:
+// the kernel, or a function that is called, into which others may be inlined.
+type Unit struct {
+	Func  *Func
+	First int   // instruction
+	Frame int64 // bytes of its local variables
+}
+
+// Body inlines the calls of a kernel, appends the functions that can't be
+// inlined, and gives shared and local variables their places; operands refer to
+// copies of the variables with Offset set.
 func (f *Func) Body() (*Body, error) {
-	in := &inliner{mod: f.Module, body: &Body{Func: f}, shared: map[*Var]*Var{}}
-	r, err := newLinker(f.Module).reach(f, 0)
+	in := &inliner{mod: f.Module, body: &Body{Func: f}, links: newLinker(f.Module), shared: map[*Var]*Var{}, listed: map[*Func]bool{}}
+	r, err := in.links.kernel(f)
 	if err != nil {
 		return nil, err
 	}
@@ -24,16 +36,32 @@ func (f *Func) Body() (*Body, error) {
 		c.Offset = at
 		in.shared[v] = &c
 	})
-	if err := in.expand(f, map[*Var]*Var{}, 0, false); err != nil {
-		return nil, clip(err)
+	for in.list(f); in.unit < len(in.units); in.unit++ {
+		u := in.units[in.unit]
+		in.body.Units = append(in.body.Units, Unit{Func: u, First: len(in.body.Insts)})
+		if err := in.expand(u, map[*Var]*Var{}, 0, false); err != nil {
+			return nil, clip(err)
+		}
 	}
 	return in.body, nil
+}
+
+// list makes a function a unit.
+func (x *inliner) list(f *Func) {
+	if !x.listed[f] {
+		x.listed[f] = true
+		x.units = append(x.units, f)
+	}
 }
 
 type inliner struct {
 	mod    *Module
 	body   *Body
+	links  *linker
 	shared map[*Var]*Var
+	units  []*Func // all that are known so far
+	listed map[*Func]bool
+	unit   int // being expanded
 	work   int // variables of the calls
 }
 
@@ -56,12 +84,10 @@ func (x *inliner) expand(f *Func, vars map[*Var]*Var, frame int64, inner bool) e
 	b.Regs = append(b.Regs, f.Regs...)
 	size := f.frame(func(v *Var, at int64) {
 		if vars[v] == nil {
-			c := *v
-			c.Space, c.Offset = Local, frame+at
-			vars[v] = &c
+			vars[v] = x.local(v, frame+at)
 		}
 	})
-	b.Local = max(b.Local, frame+size)
+	x.reserve(frame + size)
 	first := len(b.Insts)
 	for i := range f.Insts {
 		inst.at[i] = len(b.Insts)
@@ -75,6 +101,19 @@ func (x *inliner) expand(f *Func, vars map[*Var]*Var, frame int64, inner bool) e
 	inst.at[len(f.Insts)] = len(b.Insts)
 	x.retarget(first, &inst, inner)
 	return nil
+}
+
+// local is a copy of a variable that lies in the frame of the unit.
+func (x *inliner) local(v *Var, at int64) *Var {
+	c := *v
+	c.Space, c.Offset, c.Framed = Local, at, x.unit > 0
+	return &c
+}
+
+// reserve makes the frame of the unit as large as that.
+func (x *inliner) reserve(size int64) {
+	u := &x.body.Units[x.unit]
+	u.Frame = max(u.Frame, (size+15)&^15)
 }
 
 // pendingTarget marks branches whose label is still an index in their function.
@@ -105,8 +144,7 @@ func (x *inliner) one(src *Inst, inst *instance, frame int64) error {
 	case in.Op == opBra:
 		in.Args[0].Returns = pendingTarget
 	case in.Op == opCall:
-		callee := x.mod.Funcs[in.Args[0].Func.Name]
-		return x.call(&in, callee, frame)
+		return x.call(&in, frame)
 	}
 	x.body.Insts = append(x.body.Insts, in)
 	return nil
@@ -138,10 +176,8 @@ func (x *inliner) operands(args []Operand, inst *instance) []Operand {
 	return out
 }
 
-// call inlines a call: arguments that are variables stand for the parameters
-// themselves, others are stored first. What the engine provides is then called
-// with variables only.
-func (x *inliner) call(in *Inst, callee *Func, frame int64) error {
+// call inlines a call, or leaves it for the engine to execute.
+func (x *inliner) call(in *Inst, frame int64) error {
 	b := x.body
 	skip := -1
 	if in.Guard != None {
@@ -149,9 +185,43 @@ func (x *inliner) call(in *Inst, callee *Func, frame int64) error {
 		b.Insts = append(b.Insts, Inst{Line: in.Line, Guard: in.Guard, Not: !in.Not, Op: opBra, Form: "L",
 			Args: []Operand{{Kind: Label, Reg: None, Pair: None}}})
 	}
-	if x.work += len(callee.Vars) + len(in.Args[0].Elems); x.work > workLimit {
+	if err := x.reachCallee(in, frame); err != nil {
+		return err
+	}
+	if skip >= 0 {
+		b.Insts[skip].Args[0].Imm = uint64(len(b.Insts))
+	}
+	return nil
+}
+
+func (x *inliner) reachCallee(in *Inst, frame int64) error {
+	c := &in.Args[0]
+	callee := c.Func
+	if c.Reg == None {
+		callee = x.mod.Funcs[c.Func.Name]
+	}
+	if x.work += len(callee.Vars) + len(c.Elems); x.work > workLimit {
 		return &Error{int(in.Line), "the functions that are called have too many variables", ErrInvalidPTX}
 	}
+	switch {
+	case c.Reg != None:
+		for _, f := range x.mod.Pointed {
+			x.list(f)
+		}
+		x.transfer(in, callee, frame)
+		return nil
+	case callee.Defined && x.links.known[callee].apart:
+		x.list(callee)
+		x.transfer(in, callee, frame)
+		return nil
+	}
+	return x.inline(in, callee, frame)
+}
+
+// inline puts the function in place of its call: arguments that are variables
+// stand for the parameters themselves, others are stored first. What the engine
+// provides is then called with variables only.
+func (x *inliner) inline(in *Inst, callee *Func, frame int64) error {
 	c := &in.Args[0]
 	vars := map[*Var]*Var{}
 	bind := func(o *Operand, p *Param) {
@@ -169,9 +239,7 @@ func (x *inliner) call(in *Inst, callee *Func, frame int64) error {
 	// variables can be placed before their instance exists.
 	callee.frame(func(v *Var, at int64) {
 		if vars[v] == nil {
-			k := *v
-			k.Space, k.Offset = Local, frame+at
-			vars[v] = &k
+			vars[v] = x.local(v, frame+at)
 		}
 	})
 	for i := range callee.Params {
@@ -185,16 +253,44 @@ func (x *inliner) call(in *Inst, callee *Func, frame int64) error {
 	for i := range callee.Returns {
 		x.pass(in, &c.Elems[i], vars[callee.Returns[i].v], "ld", "RM")
 	}
-	if skip >= 0 {
-		b.Insts[skip].Args[0].Imm = uint64(len(b.Insts))
-	}
 	return nil
+}
+
+// transfer leaves a call for the engine: its operands are variables of the frame,
+// each with its place in the frame of the callee. Where the call returns to is
+// an instruction by itself, so that nothing else leads there.
+func (x *inliner) transfer(in *Inst, callee *Func, frame int64) {
+	b := x.body
+	c := in.Args[0]
+	c.Func, c.Elems = callee, slices.Clone(c.Elems)
+	place := map[*Var]int64{}
+	x.reserve(frame + callee.passing(func(v *Var, at int64) { place[v] = at }))
+	params := slices.Concat(callee.Returns, callee.Params)
+	for i := range c.Elems {
+		o, v := &c.Elems[i], params[i].v
+		switch {
+		case o.Kind == Sink:
+			continue
+		case o.Kind != Symbol:
+			*o = Operand{Kind: Symbol, Reg: None, Pair: None, Var: x.local(v, frame+place[v])}
+			if i >= c.Returns {
+				x.pass(in, &in.Args[0].Elems[i], o.Var, "st", "Mr")
+			}
+		}
+		o.Imm = uint64(place[v])
+	}
+	b.Insts = append(b.Insts, Inst{Line: in.Line, Guard: None, Op: opCall, Form: in.Form, Args: []Operand{c}})
+	b.Insts = append(b.Insts, Inst{Line: in.Line, Guard: None, Op: opBra, Form: "L",
+		Args: []Operand{{Kind: Label, Reg: None, Pair: None, Imm: uint64(len(b.Insts) + 1)}}})
+	for i := range c.Returns {
+		x.pass(in, &in.Args[0].Elems[i], c.Elems[i].Var, "ld", "RM")
+	}
 }
 
 // builtin calls a function that the engine provides.
 func (x *inliner) builtin(call *Inst, callee *Func, vars map[*Var]*Var, frame int64) {
 	b := x.body
-	b.Local = max(b.Local, frame+callee.frame(nil))
+	x.reserve(frame + callee.frame(nil))
 	c := Operand{Kind: Callee, Func: callee, Reg: None, Pair: None, Returns: len(callee.Returns)}
 	for _, list := range [][]Param{callee.Returns, callee.Params} {
 		for i := range list {

@@ -23,18 +23,19 @@ type OperandKind uint8
 
 // Operand kinds.
 const (
-	Register OperandKind = iota
-	Integer              // Imm, two's complement
-	Float32              // Imm has the bits
-	Float64              // Imm has the bits
-	Symbol               // address of Var plus Imm
-	Special              // special register, Imm says which
-	Address              // [register + Imm], [variable + Imm] or [Imm]
-	Vector               // Elems
-	Sink                 // _
-	Label                // Imm is the index of an instruction
-	Callee               // Func, Elems are returns, then arguments
-	Texture              // Reg or Imm is the handle, Elems the coordinates
+	Register    OperandKind = iota
+	Integer                 // Imm, two's complement
+	Float32                 // Imm has the bits
+	Float64                 // Imm has the bits
+	Symbol                  // address of Var plus Imm
+	Special                 // special register, Imm says which
+	Address                 // [register + Imm], [variable + Imm] or [Imm]
+	Vector                  // Elems
+	Sink                    // _
+	Label                   // Imm is the index of an instruction
+	Callee                  // Func, or the address in Reg and its prototype Func; Elems are returns, then arguments
+	FuncAddress             // address of Func
+	Texture                 // Reg or Imm is the handle, Elems the coordinates
 )
 
 // Operand is an argument of an instruction.

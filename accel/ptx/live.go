@@ -36,6 +36,9 @@ type Slots struct {
 	Uniform  []bool
 	Count    [numFiles]int
 	Uniforms int
+	// Across has the registers that are alive across a call, by the block that
+	// the call ends. It is nil if there are too many.
+	Across map[int][]int32
 }
 
 // Visit calls reg for each register of an instruction; written ones last.
@@ -77,8 +80,9 @@ func (b *Body) Allocate(blocks []Block) *Slots {
 		}
 	}
 	l := &liveness{body: b, blocks: blocks, uniform: s.Uniform}
-	l.intervals()
+	in := l.intervals()
 	l.assign(s)
+	s.Across = l.across(in)
 	return s
 }
 
@@ -104,7 +108,9 @@ func (l *liveness) extend(r int32, at int) {
 	l.end[r] = max(l.end[r], int32(at))
 }
 
-func (l *liveness) intervals() {
+// intervals finds the stretches. It returns which wide registers are alive at the
+// start of each block, or nil if that takes too long to say.
+func (l *liveness) intervals() (in []uint64) {
 	n := len(l.body.Regs)
 	l.first, l.end, l.index = make([]int32, n), make([]int32, n), make([]int32, n)
 	for r := range n {
@@ -112,7 +118,6 @@ func (l *liveness) intervals() {
 	}
 	l.local()
 	words := (len(l.wide) + 63) / 64
-	var in []uint64
 	if len(l.wide)*len(l.blocks) <= maxLiveBits {
 		in = l.solve(words)
 	}
@@ -120,7 +125,7 @@ func (l *liveness) intervals() {
 		for _, r := range l.wide {
 			l.first[r], l.end[r] = 0, int32(len(l.body.Insts))
 		}
-		return
+		return nil
 	}
 	for k := range l.blocks {
 		blk := &l.blocks[k]
@@ -129,6 +134,36 @@ func (l *liveness) intervals() {
 			l.spread(in[s*words:(s+1)*words], blk.End-1)
 		}
 	}
+	return in
+}
+
+// maxAcross bounds the registers that are alive across calls, all calls together.
+const maxAcross = 1 << 21
+
+// across lists the registers that are alive across each call: those that are
+// alive where it returns to.
+func (l *liveness) across(in []uint64) map[int][]int32 {
+	all := map[int][]int32{}
+	words, total := (len(l.wide)+63)/64, 0
+	for k := range l.blocks {
+		if !l.body.Insts[l.blocks[k].End-1].Transfers() {
+			continue
+		}
+		list := l.wide
+		if in != nil {
+			list = nil
+			for w, m := range in[(k+1)*words : (k+2)*words] {
+				for ; m != 0; m &= m - 1 {
+					list = append(list, l.wide[w*64+bits.TrailingZeros64(m)])
+				}
+			}
+		}
+		if total += len(list); total > maxAcross {
+			return nil
+		}
+		all[k] = list
+	}
+	return all
 }
 
 // spread extends the registers of a set to a place.

@@ -88,7 +88,7 @@ func (p *parser) branch(in *Inst) error {
 	return nil
 }
 
-// callee reads "(returns), name, (arguments)".
+// callee reads "(returns), name, (arguments)", or a register and a prototype.
 func (p *parser) callee(in *Inst) error {
 	o := Operand{Kind: Callee, Reg: None, Pair: None}
 	var err error
@@ -101,28 +101,9 @@ func (p *parser) callee(in *Inst) error {
 			return err
 		}
 	}
-	name, err := p.name()
+	name, err := p.called(&o)
 	if err != nil {
 		return err
-	}
-	if o.Func = p.mod.Funcs[name]; o.Func == nil {
-		if name == p.fn.Name {
-			return p.fail("%s calls itself, which is not supported", name)
-		}
-		if _, ok := p.scope.register(name); ok {
-			return p.fail("indirect calls are not supported")
-		}
-		return p.fail("call of %s, which is not a declared function", name)
-	}
-	if p.accept(",") {
-		if !p.tok.is("(") {
-			return p.fail("indirect calls are not supported")
-		}
-		args, err := p.list("(", ")", 0)
-		if err != nil {
-			return err
-		}
-		o.Elems = append(o.Elems, args...)
 	}
 	if o.Returns != len(o.Func.Returns) || len(o.Elems)-o.Returns != len(o.Func.Params) {
 		return p.fail("call of %s with the wrong number of operands", name)
@@ -140,7 +121,7 @@ func (p *parser) callee(in *Inst) error {
 func (p *parser) passed(o *Operand, param *Param, returned bool) bool {
 	switch o.Kind {
 	case Symbol:
-		return o.Imm == 0
+		return o.Imm == 0 && (o.Var.Space == ParamSpace && !o.Var.Kernel || o.Var.Space == Local)
 	case Register:
 		t := p.fn.Regs[o.Reg]
 		return o.Pair == None && t != Pred && t.Size() >= param.Type.Size() && param.Size == param.Type.Size()
@@ -221,8 +202,9 @@ func (p *parser) named() (o Operand, err error) {
 		o.Kind = Symbol
 		o.Imm, err = p.plus()
 		return o, err
-	} else if p.mod.Funcs[name] != nil {
-		return o, p.fail("the address of function %s is taken, which is not supported", name)
+	} else if o.Func = p.mod.Funcs[name]; o.Func != nil {
+		o.Kind = FuncAddress
+		return o, p.pointed(o.Func)
 	} else {
 		return o, p.fail("%s is not declared", name)
 	}

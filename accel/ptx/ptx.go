@@ -20,8 +20,10 @@ const (
 	ErrLaunchOutOfResources  int32 = 701
 	ErrLaunchTimeout         int32 = 702
 	ErrAssert                int32 = 710
+	ErrHardwareStack         int32 = 714
 	ErrMisalignedAddress     int32 = 716
 	ErrInvalidAddressSpace   int32 = 717
+	ErrInvalidPC             int32 = 718
 	ErrLaunchFailed          int32 = 719
 	ErrNotSupported          int32 = 801
 )
@@ -67,6 +69,7 @@ type Module struct {
 	Kernels []*Func // entries in the order of the file
 	Globals []*Var  // variables in .global and .const, in the order of the file
 	Funcs   map[string]*Func
+	Pointed []*Func // functions that have their address taken, by name
 	byName  map[string]*Var
 }
 
@@ -102,10 +105,11 @@ type Func struct {
 	MaxNTid    [3]uint32 // .maxntid, zero if absent
 	ReqNTid    [3]uint32 // .reqntid, zero if absent
 
-	StaticShared int // bytes of static shared memory, calls included
-	LocalBytes   int // bytes of local memory a thread, calls included
-	ConstBytes   int // bytes of the module's constants
-	NumRegs      int // an estimate of the registers a thread would use
+	StaticShared int  // bytes of static shared memory, calls included
+	LocalBytes   int  // bytes of local memory a thread, calls included
+	ConstBytes   int  // bytes of the module's constants
+	NumRegs      int  // an estimate of the registers a thread would use
+	Heap         bool // allocates or frees memory, calls included
 
 	Regs  []Type // type of each virtual register
 	Vars  []*Var // variables of the body, in any space
@@ -148,13 +152,16 @@ type Var struct {
 	Offset int64 // in its space, set by layout (shared, local, kernel parameters)
 	// Kernel says that a ParamSpace variable is an entry's parameter.
 	Kernel bool
+	// Framed says that Offset counts from the frame of the function that is executed.
+	Framed bool
 }
 
-// Ref is the address of a variable plus Add, stored in Size bytes at Offset of an initialiser.
+// Ref is the address of a variable plus Add, or of a function, stored in Size bytes at Offset of an initialiser.
 type Ref struct {
 	Offset  int64
 	Size    int
 	Var     *Var
+	Func    *Func
 	Add     int64
 	Generic bool
 }

@@ -10,6 +10,8 @@ type scope struct {
 	ranges map[string]regRange
 	vars   map[string]*Var
 	labels map[string]int
+	// prototypes are of indirect calls, by label; nil if there are none.
+	prototypes map[string]*Func
 	// pending are branches to labels that this scope has not shown yet.
 	pending []fixup
 }

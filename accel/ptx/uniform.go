@@ -73,7 +73,7 @@ func (b *Body) steady(in *Inst) bool {
 	for i := range in.Args {
 		o := &in.Args[i]
 		switch {
-		case o.Kind == Special && !SpecialReg(o.Imm).Uniform(), o.Kind == Vector, o.Kind == Sink:
+		case o.Kind == Special && !SpecialReg(o.Imm).Uniform(), o.Kind == Vector, o.Kind == Sink, o.Var != nil && o.Var.Framed:
 			return false
 		}
 	}

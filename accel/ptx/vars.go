@@ -157,8 +157,8 @@ func (p *parser) value(v *Var) error {
 		if err != nil {
 			return err
 		}
-		if p.refs++; p.refs > maxRefs || size < 4 {
-			return p.fail("the address of %s can't be an initial value here", r.Var.Name)
+		if p.refs++; p.refs > maxRefs || size < 4 || r.Func != nil && size < 8 {
+			return p.fail("the address of a variable or a function can't be an initial value here")
 		}
 		r.Offset, r.Size = int64(len(v.Init)), size
 		v.Refs = append(v.Refs, r)
@@ -191,8 +191,8 @@ func (p *parser) reference() (r Ref, err error) {
 			return r, err
 		}
 	}
-	if p.mod.Funcs[name] != nil {
-		return r, p.fail("initialiser has the address of function %s, which is not supported", name)
+	if r.Func = p.mod.Funcs[name]; r.Func != nil {
+		return r, p.pointed(r.Func)
 	}
 	if r.Var = p.mod.byName[name]; r.Var == nil || r.Var.Space == Shared {
 		return r, p.fail("initialiser refers to %s, which is not a variable declared before", name)

@@ -27,6 +27,7 @@ type Context struct {
 	owned       map[uint64]struct{} // those that the guest may free
 	modules     map[*Module]struct{}
 	limits      limits
+	heap        atomic.Pointer[lane.Heap] // of kernels, from the first launch on that needs it
 
 	textureMu sync.RWMutex // taken after d.mu, if both
 	textures  map[uint64]*Texture

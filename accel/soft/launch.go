@@ -46,6 +46,7 @@ type launch struct {
 	function    *function
 	grid, block [3]uint32
 	shared      uint32
+	stack       uint64 // bytes a thread
 	params      []byte // the node's own copy
 }
 
@@ -59,6 +60,11 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	if r := f.check(w); r != cuda.Success {
 		return r
 	}
+	if f.heap {
+		if r := c.makeHeap(); r != cuda.Success {
+			return r
+		}
+	}
 	d := c.dev
 	d.mu.Lock()
 	n := d.newNode(c, kernelNode)
@@ -66,6 +72,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	l := &n.launch
 	l.function, l.grid, l.block, l.shared = f, w.Grid, w.Block, w.SharedBytes
 	l.params = append(l.params[:0], w.Params[:f.layout.ParamBytes]...)
+	l.stack = c.limits[limitStack]
 	s.append(n)
 	if !d.brief(l) || !d.executors[engine.Compute].inline(n) {
 		d.submit(n)
@@ -110,7 +117,7 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d, l := e.dev, &n.launch
 	d.watchdog.begin(since)
 	e.kernelRun.Launch = lane.Launch{
-		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Params: l.params,
+		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Stack: l.stack, Heap: n.ctx.heap.Load(), Params: l.params,
 		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: n.ctx.textureOf, Stdout: (*printer)(n),
 	}
 	if n.inline {

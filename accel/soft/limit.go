@@ -1,6 +1,9 @@
 package soft
 
-import "pegasus/cuda"
+import (
+	"pegasus/accel/soft/lane"
+	"pegasus/cuda"
+)
 
 // limits are the values of CUlimit that a context has, by number.
 type limits [7]uint64
@@ -18,12 +21,33 @@ var defaultLimits = limits{
 // greatest are the values that a limit is cut to.
 var greatest = limits{512 << 10, 64 << 20, 1 << 30, 24, 1 << 20, 128, 0}
 
-// SetLimit sets a CUlimit and returns the value in force. The limits are accepted and reported;
-// the lane engine sizes stacks and output by itself.
+// The limits that make a difference. All are accepted and reported.
+const (
+	limitStack = 0
+	limitHeap  = 2
+)
+
+// SetLimit sets a CUlimit and returns the value in force. The heap's size is fixed once a kernel was launched that uses it.
 func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
 	if limit >= uint32(len(c.limits)) {
 		return 0, cuda.ErrorUnsupportedLimit
 	}
+	if limit == limitHeap && c.heap.Load() != nil {
+		return 0, cuda.ErrorInvalidValue
+	}
 	c.limits[limit] = min(value, greatest[limit])
 	return c.limits[limit], cuda.Success
+}
+
+// makeHeap allocates the memory that kernels allocate from, unless that was done.
+func (c *Context) makeHeap() cuda.Result {
+	if c.heap.Load() != nil {
+		return cuda.Success
+	}
+	n := max(c.limits[limitHeap], 1)
+	addr, r := c.take(n, true)
+	if r == cuda.Success {
+		c.heap.Store(lane.NewHeap(addr, n))
+	}
+	return r
 }

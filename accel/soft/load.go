@@ -62,7 +62,7 @@ func (m *Module) compile(image []byte) (log string, r cuda.Result) {
 			return failure(err, cuda.ErrorInvalidPTX)
 		}
 		m.layout.Functions[i] = layoutFunction(parsed, f)
-		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, code: laneCode{k}}
+		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, heap: f.Heap, code: laneCode{k}}
 	}
 	for _, v := range parsed.Globals {
 		if addr, size, ok := placed.Global(v.Name); ok {

@@ -17,6 +17,7 @@ type Module struct {
 type function struct {
 	layout   *cuda.FunctionLayout
 	required [3]uint32 // .reqntid, zero if absent
+	heap     bool      // allocates or frees memory
 	code     code
 }
 

@@ -6,8 +6,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// call lowers calls of functions that the engine provides; all others were
-// inlined. Operands are variables: what returns first, then what is passed.
+// call lowers calls of functions that the engine provides. Operands are variables: what returns first, then what is passed.
 func (l *lowerer) call(in *ptx.Inst) {
 	c := &in.Args[0]
 	returns, params := c.Elems[:c.Returns], c.Elems[c.Returns:]
@@ -21,6 +20,12 @@ func (l *lowerer) call(in *ptx.Inst) {
 	case "__assertfail":
 		l.emit(instr{exec: runAssertfail, a: l.passed(&params[0], ptx.U64), b: l.passed(&params[1], ptx.U64),
 			c: l.passed(&params[2], ptx.U32), aux: &assertOp{text: text, function: l.passed(&params[3], ptx.U64)}})
+	case "malloc":
+		d := l.temp(place{}, true)
+		l.emit(instr{exec: runMalloc, d: d, a: l.passed(&params[0], ptx.U64)})
+		l.giveBack(&returns[0], ptx.U64, d)
+	case "free":
+		l.emit(instr{exec: runFree, a: l.passed(&params[0], ptx.U64)})
 	}
 }
 
@@ -32,10 +37,10 @@ func (l *lowerer) passed(o *ptx.Operand, t ptx.Type) place {
 	return d
 }
 
-// giveBack stores a 32-bit value in a variable.
+// giveBack stores a value in a variable.
 func (l *lowerer) giveBack(o *ptx.Operand, t ptx.Type, from place) {
 	c := l.variable(o, t, true)
-	c.b, c.exec = from, runStore[uint32, uint32]
+	c.b, c.exec = from, pick(t.Size() == 8, runStore[uint32, uint32], runStore[uint64, uint64])
 	l.emit(c)
 }
 

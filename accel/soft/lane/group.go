@@ -21,6 +21,7 @@ type group struct {
 	scratch          [4][maxLanes]uint64
 	tid              [3][maxLanes]uint32
 
+	sp    int // where the frame of the running fragment begins in the local memory of its threads
 	act   active
 	live  mask // threads that have not ended
 	frags []fragment
@@ -46,6 +47,7 @@ type fragment struct {
 	join int32 // where it is awaited, or -1
 	bar  int32 // block whose barrier it waits at, or -1
 	id   int32 // of that barrier
+	sp   int   // where the frame of its threads begins
 }
 
 // join is a place where parted threads meet again.
@@ -54,6 +56,8 @@ type join struct {
 	outer             int32
 	arrived, expected mask
 	overdue           bool // the arrived have waited for all that patience allows
+	call              bool // threads arrive by returning from a function
+	sp                int  // of the fragment that goes on
 }
 
 const (
@@ -140,9 +144,9 @@ func (g *group) pick() int {
 func (g *group) run(f fragment) {
 	p := g.w.prog
 	g.act.set(&f.m)
-	g.fuel, g.spun = fuelPerTurn, false
+	g.fuel, g.spun, g.sp = fuelPerTurn, false, f.sp
 	for {
-		if f.join >= 0 && g.joins[f.join].pc == f.pc {
+		if f.join >= 0 && g.joins[f.join].at(f.pc) {
 			g.meet(&f)
 			return
 		}
@@ -167,6 +171,14 @@ func (g *group) run(f fragment) {
 			}
 		case exits:
 			if g.exit(&f, b) {
+				return
+			}
+		case calls:
+			if g.call(&f, b) {
+				return
+			}
+		case returns:
+			if g.back(&f, b) {
 				return
 			}
 		case traps:
@@ -232,11 +244,11 @@ func (g *group) branch(f *fragment, b *block) (parted bool) {
 		return false
 	}
 	j := f.join
-	if b.join >= 0 && (j < 0 || g.joins[j].pc != b.join) {
-		j = g.newJoin(join{pc: b.join, outer: f.join, expected: f.m})
+	if b.join >= 0 && (j < 0 || !g.joins[j].at(b.join)) {
+		j = g.newJoin(join{pc: b.join, outer: f.join, expected: f.m, sp: f.sp})
 	}
 	n := f.m.without(&t)
-	g.frags = append(g.frags, fragment{m: n, pc: b.next, join: j, bar: -1}, fragment{m: t, pc: b.target, join: j, bar: -1})
+	g.frags = append(g.frags, fragment{m: n, pc: b.next, join: j, bar: -1, sp: f.sp}, fragment{m: t, pc: b.target, join: j, bar: -1, sp: f.sp})
 	return true
 }
 
@@ -265,9 +277,14 @@ func (g *group) complete(i int32) {
 		return
 	}
 	if !j.arrived.empty() {
-		g.frags = append(g.frags, fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1})
+		g.frags = append(g.frags, fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1, sp: j.sp})
 	}
-	*j = join{pc: -1}
+	g.drop(i)
+}
+
+// drop makes a join free for another use.
+func (g *group) drop(i int32) {
+	g.joins[i] = join{pc: -1}
 	g.spare = append(g.spare, i)
 }
 
@@ -347,7 +364,7 @@ func (g *group) release() bool {
 		if !j.overdue {
 			continue
 		}
-		f := fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1}
+		f := fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1, sp: j.sp}
 		j.expected = j.expected.without(&j.arrived)
 		j.arrived, j.overdue = mask{}, false
 		g.frags = append(g.frags, f)

@@ -30,6 +30,8 @@ type Memory interface {
 type Launch struct {
 	Grid, Block [3]uint32
 	SharedBytes uint32 // dynamic shared memory
+	Stack       uint64 // bytes that a thread may use for calls; as much as there is room for, and at least leastStack
+	Heap        *Heap  // of malloc and free; nil: there is none
 	Params      []byte // at least the kernel's ParamBytes
 	Cores       int    // goroutines; less than one is one
 	Cancel      *atomic.Bool
@@ -58,6 +60,7 @@ const (
 	sharedWindow = 1 << 48
 	localWindow  = 2 << 48
 	paramWindow  = 3 << 48
+	codeWindow   = 4 << 48 // addresses of functions, which are no memory
 	windowMask   = 0xffff << 48
 )
 
@@ -74,11 +77,13 @@ type Image struct {
 	address map[*ptx.Var]uint64
 	named   map[string]*ptx.Var
 	kernels map[string]*Kernel
+	code    uint64 // address of the first function
 }
 
 // Load places and initialises the module's variables in memory from alloc.
 func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte, err error)) (*Image, error) {
-	im := &Image{module: m, address: map[*ptx.Var]uint64{}, named: map[string]*ptx.Var{}, kernels: map[string]*Kernel{}}
+	im := &Image{module: m, address: map[*ptx.Var]uint64{}, named: map[string]*ptx.Var{}, kernels: map[string]*Kernel{},
+		code: codeWindow + images.Add(1)%maxImages*codeSpan}
 	mem := map[*ptx.Var][]byte{}
 	for _, v := range m.Globals {
 		addr, b, err := alloc(uint64(max(v.Size, 1)), uint64(max(v.Align, 16)))
@@ -91,7 +96,7 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 	}
 	for _, v := range m.Globals {
 		for _, r := range v.Refs {
-			a := im.address[r.Var] + uint64(r.Add)
+			a := im.valueOf(&r)
 			for i := range r.Size {
 				mem[v][r.Offset+int64(i)] = byte(a >> (8 * i))
 			}

@@ -16,7 +16,8 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 	slots := body.Allocate(blocks)
 	l := &lowerer{
 		image: im, body: body, slots: slots, constants: map[uint64]int32{},
-		prog: &program{fn: fn, local: int(body.Local), shared: int(body.Shared),
+		frames: newFrames(body),
+		prog: &program{fn: fn, shared: int(body.Shared),
 			uniforms: make([]uint64, slots.Uniforms),
 			rows32:   slots.Count[ptx.File32] + 1, rows64: slots.Count[ptx.File64], preds: slots.Count[ptx.PredFile] + 2},
 	}
@@ -29,6 +30,7 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 		}
 	}
 	l.target(blocks)
+	l.place(blocks)
 	if n := l.prog.rows32*4*maxLanes + l.prog.rows64*8*maxLanes; n > maxRowBytes {
 		l.fail("kernel %s needs too many registers at a time", fn.Name)
 	}
@@ -46,6 +48,7 @@ type lowerer struct {
 	prog      *program
 	constants map[uint64]int32
 	carry     place // row of the condition code
+	frames    frames
 	code      []instr
 	line      int32
 	// Temporary rows are used again by each PTX instruction.
@@ -64,6 +67,8 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	out := &l.prog.blocks[index]
 	*out = block{guard: -1, next: int32(index + 1), target: -1, join: int32(b.Join)}
 	l.code = nil
+	l.frames.enter(b)
+	l.resume(index)
 	for i := b.First; i < b.End; i++ {
 		in := &l.body.Insts[i]
 		l.line, l.temps32, l.temps64, l.tempsPred = in.Line, 0, 0, 0
@@ -106,7 +111,12 @@ func (l *lowerer) ending(out *block, in *ptx.Inst) {
 	switch in.Op.String() {
 	case "bra":
 		out.ending = jumps
-	case "ret", "exit":
+	case "call":
+		out.ending = calls
+		out.call = l.transfer(in)
+	case "ret":
+		out.ending = pick(l.frames.unit > 0, exits, returns)
+	case "exit":
 		out.ending = exits
 	case "trap":
 		out.ending = traps
@@ -262,7 +272,9 @@ func (l *lowerer) src(o *ptx.Operand, t ptx.Type) place {
 	case ptx.Special:
 		return l.special(ptx.SpecialReg(o.Imm))
 	case ptx.Symbol:
-		return l.constant(l.address(o.Var) + o.Imm)
+		return l.variableAddress(o)
+	case ptx.FuncAddress:
+		return l.constant(l.image.functionAddress(o.Func))
 	}
 	return l.constant(o.Bits(t))
 }

@@ -74,7 +74,7 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 	l.prog.awaits = l.prog.awaits || c.spin
 	switch {
 	case o.Var != nil:
-		c.a, c.imm = l.constant(l.address(o.Var)+o.Imm), 0
+		c.a, c.imm = l.variableAddress(o), 0
 	case o.Reg == ptx.None:
 		c.a, c.imm = l.constant(o.Imm), 0
 	default:

@@ -160,6 +160,8 @@ func (l *lowerer) isspacep(in *ptx.Inst) {
 			at = ptx.Local
 		case paramWindow:
 			at = ptx.ParamSpace
+		case codeWindow:
+			at = ptx.Generic
 		}
 		if at == space {
 			return 1

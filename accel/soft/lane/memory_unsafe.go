@@ -64,7 +64,7 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 }
 
 func (g *group) findLocal(in *instr, off uint64, lane int, size uint64) unsafe.Pointer {
-	n := uint64(g.w.prog.local)
+	n := uint64(g.w.depth)
 	if n < size || off > n-size {
 		g.fail(in, lane, ptx.ErrIllegalAddress, off, "illegal address in local memory")
 		return nil

@@ -11,7 +11,9 @@ type program struct {
 	preds    int
 	uniforms []uint64 // initial values: constants
 	caches   int      // memory instructions
-	local    int      // bytes of local memory a thread
+	local    int      // bytes of local memory a thread, without its stack
+	stacked  bool     // threads need a stack for calls whose depth isn't known
+	starts   []start  // of the functions that have addresses, in their order
 	shared   int      // bytes of static shared memory
 	awaits   bool     // may look for what other blocks or other work write
 }
@@ -50,6 +52,8 @@ const (
 	falls   ending = iota // goes on with the next block
 	jumps                 // a branch, guarded or not
 	exits                 // threads end
+	calls                 // a function
+	returns               // from a function
 	traps                 // the launch fails
 	arrives               // at a barrier
 )
@@ -65,6 +69,7 @@ type block struct {
 	line   int32
 	cost   int // of executing it once, in common instructions
 	bar    *barrierOp
+	call   *callOp
 }
 
 // barrierOp is a bar or barrier instruction.

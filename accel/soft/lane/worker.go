@@ -18,6 +18,7 @@ type worker struct {
 
 	shared  []byte
 	local   []byte
+	depth   int // bytes of local memory a thread, with its stack
 	cache   []region
 	bars    [16]barrier
 	waiting bool // some barrier has been used
@@ -49,10 +50,11 @@ func (w *worker) begin(r *run) {
 		for first := 0; first < threads; first += maxLanes {
 			w.groups = append(w.groups, newGroup(w, first, min(maxLanes, threads-first)))
 		}
-		w.local = nil
-		if w.prog.local > 0 {
-			w.local = make([]byte, threads*w.prog.local)
-		}
+		w.depth = -1
+	}
+	if depth := w.prog.depth(l); w.depth != depth {
+		w.depth, w.local = depth, nil
+		w.local = make([]byte, int(l.Block[0]*l.Block[1]*l.Block[2])*depth)
 	}
 	size := (w.prog.shared+15)&^15 + int(l.SharedBytes)
 	if cap(w.shared) < size {

@@ -1,0 +1,363 @@
+package ptx
+
+import "slices"
+
+// A call is inlined, unless the function calls itself, is called by its address
+// or is large: then it is a unit of the body, which has a frame of its own.
+
+// Transfers says whether the instruction is a call that isn't inlined, of a
+// function that isn't provided by the engine either.
+func (in *Inst) Transfers() bool {
+	return in.Op == opCall && (in.Args[0].Reg != None || in.Args[0].Func.Defined)
+}
+
+// called reads the function that a call names with the arguments after it.
+func (p *parser) called(o *Operand) (name string, err error) {
+	if name, err = p.name(); err != nil {
+		return "", err
+	}
+	if r, ok := p.scope.register(name); ok {
+		if p.fn.Regs[r].Size() != 8 {
+			return "", p.fail("%s can't hold the address of a function", name)
+		}
+		o.Reg = r
+	} else if o.Func = p.mod.Funcs[name]; o.Func == nil {
+		return "", p.fail("call of %s, which is not a declared function", name)
+	} else if o.Func.Entry {
+		return "", p.fail("call of %s, which is a kernel", name)
+	}
+	more := p.accept(",")
+	if more && p.tok.is("(") {
+		args, err := p.list("(", ")", 0)
+		if err != nil {
+			return "", err
+		}
+		o.Elems = append(o.Elems, args...)
+		more = p.accept(",")
+	}
+	switch {
+	case o.Reg == None && more:
+		return "", p.fail("%q after the arguments of a direct call", p.tok.text)
+	case o.Reg == None:
+		return name, nil
+	case !more:
+		return "", p.fail("an indirect call needs a prototype")
+	}
+	label, err := p.name()
+	if err != nil {
+		return "", err
+	}
+	if o.Func = p.scope.prototype(label); o.Func == nil {
+		return "", p.fail("%s is not the label of a .callprototype before", label)
+	}
+	return name, nil
+}
+
+// prototype reads what stands after the label of a .callprototype or a
+// .calltargets; the latter is the prototype that its first function has.
+func (p *parser) prototype(label string) error {
+	var f *Func
+	var err error
+	if p.advance().text == ".callprototype" {
+		f, err = p.shape()
+	} else {
+		f, err = p.targetList()
+	}
+	if err != nil {
+		return err
+	}
+	if p.scope.prototypes == nil {
+		p.scope.prototypes = map[string]*Func{}
+	}
+	p.scope.prototypes[label] = f
+	return p.expect(";")
+}
+
+// shape reads "(returns) _ (parameters)".
+func (p *parser) shape() (*Func, error) {
+	f := &Func{Line: p.tok.line}
+	outer := p.scope
+	p.scope = newScope(nil) // the names mean nothing
+	defer func() { p.scope = outer }()
+	var err error
+	if p.tok.is("(") {
+		if f.Returns, err = p.params(f); err != nil {
+			return nil, err
+		}
+	}
+	if f.Name, err = p.name(); err != nil {
+		return nil, err
+	}
+	if p.tok.is("(") {
+		if f.Params, err = p.params(f); err != nil {
+			return nil, err
+		}
+	}
+	return f, p.attributes(f)
+}
+
+// targetList reads the functions of a .calltargets.
+func (p *parser) targetList() (first *Func, err error) {
+	for {
+		name, err := p.name()
+		if err != nil {
+			return nil, err
+		}
+		f := p.mod.Funcs[name]
+		if f == nil {
+			return nil, p.fail("%s is not a declared function", name)
+		}
+		if first == nil {
+			first = f
+		}
+		if !p.accept(",") {
+			return first, nil
+		}
+	}
+}
+
+// prototype finds the prototype at a label.
+func (s *scope) prototype(label string) *Func {
+	for ; s != nil; s = s.outer {
+		if f := s.prototypes[label]; f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// pointed says whether the address of a function may be taken.
+func (p *parser) pointed(f *Func) error {
+	if f.Entry {
+		return p.fail("the address of kernel %s is taken, which is not supported", f.Name)
+	}
+	return nil
+}
+
+// findPointed lists the functions that have their address taken.
+func (m *Module) findPointed() error {
+	seen := map[*Func]bool{}
+	add := func(f *Func, line int) error {
+		d := m.Funcs[f.Name]
+		if d == nil || !d.Defined {
+			return &Error{line, "function " + f.Name + ", whose address is taken, is not defined", ErrInvalidPTX}
+		}
+		if !seen[d] {
+			seen[d] = true
+			m.Pointed = append(m.Pointed, d)
+		}
+		return nil
+	}
+	for _, v := range m.Globals {
+		for _, r := range v.Refs {
+			if r.Func == nil {
+				continue
+			}
+			if err := add(r.Func, v.Line); err != nil {
+				return err
+			}
+		}
+	}
+	for _, f := range m.Funcs {
+		for i := range f.Insts {
+			args := f.Insts[i].Args
+			for j := range args {
+				if args[j].Kind != FuncAddress {
+					continue
+				}
+				if err := add(args[j].Func, int(f.Insts[i].Line)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	slices.SortFunc(m.Pointed, func(a, b *Func) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return nil
+}
+
+// largest is up to how many instructions a function is inlined, with those of
+// the functions that are inlined in it; deepest, up to what depth.
+const (
+	largest = 300
+	deepest = 16
+)
+
+// reach is what a function uses, with all that it calls directly.
+type reach struct {
+	shared   []*Var
+	local    int64 // bytes of its frame with the deepest callee's
+	size     int   // instructions, with those of the calls that are inlined
+	depth    int   // of calls that are inlined
+	indirect bool  // calls functions by their address
+	heap     bool  // allocates or frees memory
+	apart    bool  // is not inlined
+
+	// Of Tarjan's algorithm, which finds functions that call each other.
+	index, low int
+	done       bool
+}
+
+type linker struct {
+	mod   *Module
+	known map[*Func]*reach
+	stack []*Func // functions that are not done
+	work  int     // variables that were passed on from functions to their callers
+}
+
+func newLinker(m *Module) *linker { return &linker{mod: m, known: map[*Func]*reach{}} }
+
+// kernel is the reach of a kernel, with what it can call by address.
+func (l *linker) kernel(k *Func) (*reach, error) {
+	own, err := l.reach(k)
+	if err != nil || !own.indirect {
+		return own, err
+	}
+	all := *own
+	all.shared = slices.Clone(own.shared)
+	seen := map[*Var]bool{}
+	for _, v := range all.shared {
+		seen[v] = true
+	}
+	for _, f := range l.mod.Pointed {
+		r, err := l.reach(f)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.passOn(&all, r, seen, k.Line); err != nil {
+			return nil, err
+		}
+	}
+	return &all, nil
+}
+
+// passOn adds what one function uses to what another one does.
+func (l *linker) passOn(to, from *reach, seen map[*Var]bool, line int) error {
+	if l.work += 1 + len(from.shared); l.work > workLimit {
+		return &Error{line, "too many shared variables in the functions that are called", ErrInvalidPTX}
+	}
+	for _, v := range from.shared {
+		if !seen[v] {
+			seen[v] = true
+			to.shared = append(to.shared, v)
+		}
+	}
+	to.indirect = to.indirect || from.indirect
+	to.heap = to.heap || from.heap
+	return nil
+}
+
+func (l *linker) reach(f *Func) (*reach, error) {
+	if r := l.known[f]; r != nil {
+		return r, nil
+	}
+	n := len(l.known) + 1
+	r := &reach{index: n, low: n, size: len(f.Insts)}
+	l.known[f] = r
+	l.stack = append(l.stack, f)
+	if err := l.scan(f, r); err != nil {
+		return nil, err
+	}
+	if r.local > maxLocalBytes {
+		return nil, &Error{f.Line, "function " + f.Name + " uses too much local memory", ErrInvalidPTX}
+	}
+	if r.low == r.index {
+		return r, l.close(f, r)
+	}
+	return r, nil
+}
+
+// scan looks at the instructions of a function.
+func (l *linker) scan(f *Func, r *reach) error {
+	seen, called := map[*Var]bool{}, map[*Func]bool{}
+	add := func(v *Var) {
+		if v != nil && v.Space == Shared && !seen[v] {
+			seen[v] = true
+			r.shared = append(r.shared, v)
+		}
+	}
+	for _, v := range f.Vars {
+		add(v)
+	}
+	below := int64(0)
+	for i := range f.Insts {
+		in := &f.Insts[i]
+		for j := range in.Args {
+			o := &in.Args[j]
+			add(o.Var)
+			for k := range o.Elems {
+				add(o.Elems[k].Var)
+			}
+		}
+		if in.Op != opCall {
+			continue
+		}
+		if in.Args[0].Reg != None {
+			r.indirect = true
+			continue
+		}
+		callee := l.mod.Funcs[in.Args[0].Func.Name]
+		if !callee.Defined {
+			if why := callee.builtin(); why != "" {
+				return &Error{int(in.Line), "function " + callee.Name + why, ErrInvalidPTX}
+			}
+			r.heap = r.heap || callee.Name == "malloc" || callee.Name == "free"
+			below = max(below, callee.frame(nil))
+			continue
+		}
+		c, err := l.reach(callee)
+		if err != nil {
+			return err
+		}
+		if !c.done {
+			r.low = min(r.low, c.low)
+			r.apart = true // it calls itself, perhaps by way of others
+			continue
+		}
+		if !c.apart {
+			r.size = min(r.size+c.size, 1<<30)
+			r.depth = max(r.depth, c.depth+1)
+		}
+		if called[callee] {
+			continue
+		}
+		called[callee] = true
+		if err := l.passOn(r, c, seen, int(in.Line)); err != nil {
+			return err
+		}
+		below = max(below, c.local)
+	}
+	r.local = f.frame(nil) + below
+	return nil
+}
+
+// close ends a set of functions that call each other: each reaches what all do.
+func (l *linker) close(f *Func, r *reach) error {
+	at := len(l.stack) - 1
+	for l.stack[at] != f {
+		at--
+	}
+	set := l.stack[at:]
+	l.stack = l.stack[:at]
+	if len(set) == 1 {
+		r.done = true
+		r.apart = r.apart || r.size > largest || r.depth >= deepest
+		return nil
+	}
+	all, seen := reach{}, map[*Var]bool{}
+	for _, g := range set {
+		if err := l.passOn(&all, l.known[g], seen, g.Line); err != nil {
+			return err
+		}
+	}
+	for _, g := range set {
+		one := l.known[g]
+		one.shared, one.indirect, one.heap = all.shared, all.indirect, all.heap
+		one.apart, one.done = true, true
+	}
+	return nil
+}
