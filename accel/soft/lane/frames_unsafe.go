@@ -161,6 +161,10 @@ func (l *lowerer) resume(index int) {
 // place gives frames their sizes and finds where functions begin.
 func (l *lowerer) place(blocks []ptx.Block) {
 	f := &l.frames
+	if len(f.calls) == 0 {
+		l.prog.local = f.size[0]
+		return
+	}
 	starts := make([]start, len(f.units))
 	unit := 0
 	for k := range blocks {
@@ -170,11 +174,8 @@ func (l *lowerer) place(blocks []ptx.Block) {
 		}
 	}
 	for i := range starts {
-		size := (f.size[i] + frameUnit - 1) &^ (frameUnit - 1)
-		if i > 0 {
-			size = max(size, frameUnit)
-		}
-		if starts[i].frame = size; size > maxFrame {
+		starts[i].frame = max((f.size[i]+frameUnit-1)&^(frameUnit-1), frameUnit)
+		if starts[i].frame > maxFrame {
 			l.fail("function %s needs too large a frame", f.units[i].Func.Name)
 		}
 	}

@@ -48,6 +48,8 @@ func FuzzText(f *testing.F) {
 		f.Add(kernels.PTX(name))
 	}
 	f.Add(entry("bar.sync 0; shfl.sync.idx.b32 %r1|%p1, %t, 2, 0x181f, -1; atom.global.add.u32 %r1, [%o], 1; st.u32 [%a0], %r1;"))
+	f.Add(withFunctions(factorial+table, "call (%r1), factorial, (%t); mov.u64 %a2, f2; l: .callprototype (.param .b32 _) _ (.param .b32 _); call (%r1), %a2, (%t), l;"))
+	f.Add(virtual)
 	f.Fuzz(func(t *testing.T, src []byte) {
 		if m, err := ptx.Parse(src); err == nil {
 			runAll(t, m)
@@ -70,8 +72,14 @@ func randomProgram(data []byte, forms []string) []byte {
 	b.WriteString(`.version 7.0
 .target sm_75
 .address_size 64
+.func (.param .b32 r) fn(.param .b32 n, .param .b64 p) { .reg .pred %p<2>; .reg .b32 %n<3>; .reg .b64 %a;
+ld.param.u32 %n0, [n]; ld.param.u64 %a, [p]; st.param.u32 [r], %n0; and.b32 %n1, %n0, 7; setp.eq.u32 %p0, %n1, 0; @%p0 ret;
+proto: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _);
+shr.u32 %n1, %n0, 1; @%p1 bar.sync 0; setp.gt.u32 %p1, %n0, 9; @%p1 call (%n2), %a, (%n1, %a), proto; @!%p1 call (%n2), fn, (%n1, %a);
+add.u32 %n2, %n2, %n0; st.param.u32 [r], %n2; }
 .visible .entry k(.param .u64 out)
-{ .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %l<4>; .shared .b8 s[256]; .local .align 8 .b8 m[64];
+{ proto: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _);
+.reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %l<4>; .shared .b8 s[256]; .local .align 8 .b8 m[64];
 ld.param.u64 %l0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u64 %l3, m; cvta.local.u64 %l2, %l3;
 `)
 	for n := 0; len(data) > 0 && n < 64; n++ {
@@ -92,6 +100,12 @@ ld.param.u64 %l0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u64 %l3
 			fmt.Fprintf(&b, "st.%s.b32 [%%l%d+%d], %%r%d;\n", []string{"global", "shared", "local", "volatile"}[op&3], next()&3, next(), next()&3)
 		case op < 80:
 			fmt.Fprintf(&b, "atom.%s.cas.b32 %%r%d, [%%l%d], %%r%d, 1;\n", []string{"global", "shared"}[op&1], next()&3, next()&3, next()&3)
+		case op < 84:
+			fmt.Fprintf(&b, "call (%%r%d), fn, (%%r%d, %%l%d);\n", next()&3, next()&3, next()&3)
+		case op < 88:
+			fmt.Fprintf(&b, "mov.u64 %%l%d, fn;\n", next()&3)
+		case op < 92:
+			fmt.Fprintf(&b, "call (%%r%d), %%l%d, (%%r%d, %%l%d), proto;\n", next()&3, next()&3, next()&3, next()&3)
 		default:
 			words := strings.Fields(forms[(op*256+next())%len(forms)])
 			b.WriteString(words[0])

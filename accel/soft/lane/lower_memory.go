@@ -57,8 +57,6 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 	space := in.Mods.Space()
 	if o.Var != nil {
 		space = o.Var.Space
-	} else if space == ptx.ParamSpace {
-		space = ptx.Generic
 	}
 	if space == ptx.Const {
 		space = ptx.Global
@@ -69,7 +67,7 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 	size := in.Type.Size() * in.Mods.Vector()
 	c := instr{aux: &access{space: space, size: uint64(size), write: write}, align: uint64(size - 1), imm: o.Imm,
 		spin:  in.Mods.First(ptx.RN, ptx.Volatile, ptx.Relaxed, ptx.Acquire, ptx.Release) != ptx.RN,
-		cache: int32(l.prog.caches), private: space == ptx.Local || space == ptx.Generic}
+		cache: int32(l.prog.caches), private: space == ptx.Local || space == ptx.ParamSpace || space == ptx.Generic}
 	l.prog.caches++
 	l.prog.awaits = l.prog.awaits || c.spin
 	switch {

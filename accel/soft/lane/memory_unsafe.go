@@ -36,7 +36,7 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 	switch {
 	case a.space == ptx.Shared:
 		mem = w.shared
-	case a.space == ptx.Local:
+	case a.space == ptx.Local, a.space == ptx.ParamSpace && addr&windowMask == 0: // a function's parameters are in its frame
 		return g.findLocal(in, addr, lane, a.size)
 	case a.space == ptx.Generic && addr&windowMask == sharedWindow:
 		base, mem = sharedWindow, w.shared

@@ -1,6 +1,8 @@
 package lane
 
 import (
+	_ "embed"
+	"slices"
 	"strings"
 	"testing"
 
@@ -390,5 +392,77 @@ func TestHeap(t *testing.T) {
 	}
 	if h.Alloc(1) != 0 {
 		t.Error("more than there is")
+	}
+}
+
+// What clang makes of testdata/virtual.cu.
+//
+//go:embed testdata/virtual.ptx
+var virtual []byte
+
+func TestCompiledCalls(t *testing.T) {
+	const threads = 300
+	d := newDevice(t)
+	im := d.load(virtual)
+	heap := d.buffer(1 << 20)
+	out := d.buffer(8 * threads)
+	run := func(name string) {
+		t.Helper()
+		k := d.kernel(im, name)
+		l := d.launch(k, x(3), x(100), out)
+		l.Heap = NewHeap(heap.addr, 1<<20)
+		if f := k.Run(l); f != nil {
+			t.Fatal(f)
+		}
+	}
+	run("shapes")
+	for i := range threads {
+		area, twice := i*i, 2*i*i
+		if i%3 == 0 {
+			area, twice = 6*i*i, 12*i*i+1
+		}
+		if got := out.word(i); got != uint32(area+1000*twice) {
+			t.Fatalf("shape %d: %d", i, got)
+		}
+	}
+	run("splits")
+	type pair struct{ low, high, sum int64 }
+	var split func(p pair, depth int) pair
+	split = func(p pair, depth int) pair {
+		if depth == 0 || p.low >= p.high {
+			return p
+		}
+		middle := (p.low + p.high) / 2
+		a, b := split(pair{p.low, middle, p.sum + 1}, depth-1), split(pair{middle + 1, p.high, p.sum + 2}, depth-1)
+		return pair{a.low + b.low, a.high + b.high, a.sum*3 + b.sum}
+	}
+	for i := range threads {
+		p := split(pair{0, int64(i), 1}, i%6)
+		if got, want := int64(out.long(i)), p.low+1000*p.high+1000000*p.sum; got != want {
+			t.Fatalf("split %d: %d, want %d", i, got, want)
+		}
+	}
+	run("applies")
+	for i := range threads {
+		if got := out.word(i); got != uint32([]int{i + 7, i - 7, i * 7}[i%3]) {
+			t.Fatalf("operation %d: %d", i, got)
+		}
+	}
+	run("trees")
+	for i := range threads {
+		r := uint32(i + 1)
+		var keys []int
+		for range 1 + i%9 {
+			r = r*1103515245 + 12345
+			keys = append(keys, int(r>>16&1023))
+		}
+		slices.Sort(keys)
+		sum := 0
+		for rank, key := range keys {
+			sum += rank * key
+		}
+		if got := out.word(i); got != uint32(sum*16+len(keys)) {
+			t.Fatalf("tree %d: %d", i, got)
+		}
 	}
 }
