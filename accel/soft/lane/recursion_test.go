@@ -2,6 +2,7 @@ package lane
 
 import (
 	_ "embed"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -64,14 +65,16 @@ func TestRecursion(t *testing.T) {
 	})
 }
 
-// Two calls in one function: what is alive across the first must be kept. The
-// second returns early, under a guard.
-func TestFibonacci(t *testing.T) {
-	got := called(t, 130, `
+const fibonacci = `
 .func (.param .b32 r) fib(.param .b32 n) { .reg .pred %p; .reg .b32 %n, %m, %k;
 	ld.param.u32 %n, [n]; setp.lt.u32 %p, %n, 2; st.param.u32 [r], %n; @%p ret;
 	sub.u32 %m, %n, 1; call (%k), fib, (%m); sub.u32 %m, %n, 2; call (%m), fib, (%m); add.u32 %k, %k, %m;
-	st.param.u32 [r], %k; ret; }`, `
+	st.param.u32 [r], %k; ret; }`
+
+// Two calls in one function: what is alive across the first must be kept. The
+// second returns early, under a guard.
+func TestFibonacci(t *testing.T) {
+	got := called(t, 130, fibonacci, `
 	rem.u32 %r1, %t, 11; call (%r2), fib, (%r1); st.global.u32 [%a0], %r2;`)
 	want := []uint32{0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55}
 	expect(t, got, func(i int) uint32 { return want[i%11] })
@@ -465,4 +468,32 @@ func TestCompiledCalls(t *testing.T) {
 			t.Fatalf("tree %d: %d", i, got)
 		}
 	}
+}
+
+// Calls as deep as a chain of functions, of which some are inlined.
+func TestCallChain(t *testing.T) {
+	const depth = 3000
+	var b strings.Builder
+	b.WriteString(".func (.param .b32 r) f0(.param .b32 n) { .reg .b32 %n; ld.param.u32 %n, [n]; st.param.u32 [r], %n; ret; }\n")
+	for i := range depth {
+		fmt.Fprintf(&b, ".func (.param .b32 r) f%d(.param .b32 n) { .reg .b32 %%n, %%m; ld.param.u32 %%n, [n]; add.u32 %%m, %%n, 1; call (%%m), f%d, (%%m); sub.u32 %%m, %%m, %%n; st.param.u32 [r], %%m; ret; }\n", i+1, i)
+	}
+	got := called(t, 33, b.String(), fmt.Sprintf("call (%%r1), f%d, (%%t); st.global.u32 [%%a0], %%r1;", depth))
+	expect(t, got, func(i int) uint32 {
+		r := uint32(i + depth)
+		for k := depth - 1; k >= 0; k-- {
+			r -= uint32(i + k)
+		}
+		return r
+	})
+}
+
+func BenchmarkFibonacci(b *testing.B) {
+	d := newDevice(b)
+	out := d.buffer(4 * 256)
+	k := d.kernel(d.load(withFunctions(fibonacci, "call (%r2), fib, (16); st.global.u32 [%a0], %r2;")), "k")
+	for b.Loop() {
+		d.run(k, x(1), x(256), out, 256)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/3193, "ns/call") // 3193 calls of 256 threads
 }
