@@ -21,6 +21,7 @@ struct link {
 	uint64_t context; /* handle */
 	struct jit jit;
 	bool complete;
+	CUresult result; /* of completing */
 	uint8_t *image; /* begins with a linked_header */
 	uint64_t bytes, room;
 };
@@ -242,14 +243,13 @@ CUresult pg_cuLinkComplete(CUlinkState state, void **image, size_t *size)
 	l->complete = true; /* nothing is added any more */
 	pthread_mutex_unlock(&linkLock);
 	struct linked_header *h = (struct linked_header *)l->image;
-	CUresult r = CUDA_SUCCESS;
 	if (!again) {
 		h->purpose = LINKED_TO_LINK;
-		r = check(l, l->image, l->bytes, &l->jit);
+		l->result = check(l, l->image, l->bytes, &l->jit);
 		h->purpose = LINKED_TO_LOAD;
 	}
-	if (r != CUDA_SUCCESS)
-		return r;
+	if (l->result != CUDA_SUCCESS)
+		return l->result;
 	*image = l->image;
 	if (size)
 		*size = l->bytes;

@@ -125,6 +125,7 @@ static void errors(void)
 	add(s, kernel_ptx, "kernel.ptx");
 	EXPECT(CUDA_ERROR_INVALID_PTX, cuLinkComplete(s, &image, NULL));
 	CLAIM(image == NULL);
+	EXPECT(CUDA_ERROR_INVALID_PTX, cuLinkComplete(s, &image, NULL));
 	CLAIM(strstr(error, "kernel.ptx") && strstr(error, "function f is not defined"));
 	float milliseconds;
 	memcpy(&milliseconds, &values[0], sizeof milliseconds);
