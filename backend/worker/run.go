@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -37,6 +38,7 @@ func Main(c Config) int {
 		c.Log = os.Stderr
 	}
 	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
+	runtime.MemProfileRate = 0     // nobody asks
 	debug.SetGCPercent(25)         // there are many workers, each with little that lives: a heap of 1 MiB, not 4
 	conn, err := connOf(os.NewFile(3, "daemon"))
 	if err != nil {
@@ -51,20 +53,23 @@ func Main(c Config) int {
 	return 0
 }
 
-// tidyEvery is how often a worker that has something to do tidies up.
-const tidyEvery = 30 * time.Second
+// A worker tidies up soon after it has begun, since loading modules leaves much,
+// then ever more rarely, and only if it had something to do.
+const (
+	firstTidy = time.Second
+	tidyEvery = 30 * time.Second
+)
 
 // tidy collects garbage and gives its memory back while the session lasts. Left
 // to itself the heap of a process that makes little garbage is collected every
 // two minutes, creeps upward between, and keeps what it grew to; there are many workers.
 func (s *session) tidy(over <-chan struct{}) {
-	tick := time.NewTicker(tidyEvery)
-	defer tick.Stop()
-	for called := uint64(0); ; {
+	called := uint64(0)
+	for pause := firstTidy; ; pause = min(2*pause, tidyEvery) {
 		select {
 		case <-over:
 			return
-		case <-tick.C:
+		case <-time.After(pause):
 			if n := s.gate.Called(); n != called {
 				called = n
 				debug.FreeOSMemory()
