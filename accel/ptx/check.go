@@ -16,7 +16,11 @@ func (p *parser) check(in *Inst, form string) (string, error) {
 		return "", fmt.Errorf("has %d operands", len(in.Args))
 	}
 	for i := range in.Args {
-		if err := p.checkOperand(in, &in.Args[i], letters[i]); err != nil {
+		err := p.checkOperand(in, &in.Args[i], letters[i])
+		if letters[i]|0x20 == 'y' {
+			err = p.fragment(in, i, letters[i] == 'Y')
+		}
+		if err != nil {
 			return "", fmt.Errorf("operand %d %w", i+1, err)
 		}
 	}
@@ -85,9 +89,9 @@ func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
 	case 'W':
 		return p.written(o, 2*n)
 	case 'a':
-		return p.read(o, n)
+		return p.typed(o, in.Type)
 	case 'b':
-		return p.read(o, in.Type2.Size())
+		return p.typed(o, in.Type2)
 	case 'c':
 		return p.read(o, 4)
 	case 'w':
@@ -103,7 +107,19 @@ func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
 		}
 		return errPredicate
 	case 'M':
-		return p.checkAddress(in, o)
+		return p.checkAddress(in, o, in.Mods.Space())
+	case 'm':
+		return p.checkAddress(in, o, Shared)
+	case 'h':
+		if p.read(o, 8) != nil {
+			return errPolicy
+		}
+	case 'n':
+		return p.copySize(in, o)
+	case 'i':
+		if p.register(o) != Pred {
+			return p.read(o, 4)
+		}
 	case 'T':
 		return p.checkTexture(in, o)
 	case 'R', 'r':
@@ -139,6 +155,15 @@ func (p *parser) written(o *Operand, n int) error {
 	return errRegister
 }
 
+// typed accepts a register of the size of t or an immediate. Of floats of 16
+// bits there are no literals other than their bits.
+func (p *parser) typed(o *Operand, t Type) error {
+	if t.Half() && (o.Kind == Float32 || o.Kind == Float64) {
+		return errValue
+	}
+	return p.read(o, t.Size())
+}
+
 // read accepts a register of n bytes or an immediate.
 func (p *parser) read(o *Operand, n int) error {
 	switch o.Kind {
@@ -163,7 +188,7 @@ func specialSize(o *Operand) int {
 	return 4
 }
 
-func (p *parser) checkAddress(in *Inst, o *Operand) error {
+func (p *parser) checkAddress(in *Inst, o *Operand, space Space) error {
 	if o.Kind != Address {
 		return errAddress
 	}
@@ -172,7 +197,6 @@ func (p *parser) checkAddress(in *Inst, o *Operand) error {
 			return errAddress
 		}
 	}
-	space := in.Mods.Space()
 	if o.Var != nil && space != Generic && o.Var.Space != space {
 		return fmt.Errorf("is in .%s", o.Var.Space)
 	}

@@ -19,7 +19,10 @@ import (
 //	E    a register of the first type, perhaps with a predicate r|p; G a 32-bit one
 //	D d  a 32-bit one of a video instruction, perhaps with a selector or a sign
 //	R r  a register at least as wide as the type (ld, st, cvt), or a vector of them
-//	M    an address; T a texture with coordinates; L a label; F a call
+//	Y y  a fragment of a matrix: a vector of as many registers as the form says
+//	h    a 64-bit cache policy; n the size of a copy;
+//	     i how much of it to read, or a predicate for none
+//	M    an address; m one in shared memory; T a texture with coordinates; L a label; F a call
 //	V v  anything that mov takes; x a vector of any kind
 //	?    after a letter: optional
 //
@@ -191,7 +194,7 @@ func OpOf(name string) Op {
 
 func readForms() (byName map[string]Op, names []string, forms [][]form) {
 	byName = map[string]Op{}
-	for _, line := range strings.Split(formText, "\n") {
+	for _, line := range strings.Split(formText+matrixText, "\n") {
 		col := strings.Split(line, "|")
 		if len(col) < 4 {
 			continue
@@ -294,7 +297,7 @@ func decode(text string, in *Inst) error {
 		if !ok {
 			return fmt.Errorf("unknown form %s (modifier .%s)", text, part)
 		}
-		in.Mods.Add(m)
+		in.Mods.Add(in.Mods.second(m))
 	}
 	return nil
 }

@@ -141,6 +141,49 @@ const (
 	Proxy
 	RestrictCTA
 	RestrictCluster
+	L2EvictUnchanged
+	CacheHint
+	CommitGroup
+	WaitGroup
+	WaitAll
+	Fractional
+	Range
+	ConvertPolicy
+	NoFTZ
+	SatFinite
+	RNA
+	Pack
+	Row
+	Col
+	SecondRow
+	SecondCol
+	M8N8
+	M8N8K4
+	M8N8K16
+	M8N8K32
+	M8N8K128
+	M16N8K4
+	M16N8K8
+	M16N8K16
+	M16N8K32
+	M16N8K64
+	M16N8K128
+	M16N8K256
+	M16N16K8
+	M16N16K16
+	M8N32K16
+	M32N8K16
+	X1
+	X2
+	X4
+	Trans
+	MatrixA
+	MatrixB
+	MatrixC
+	MatrixD
+	MatrixLoad
+	MatrixStore
+	MatrixMul
 	numMods
 )
 
@@ -156,6 +199,11 @@ var modNames = [numMods]string{
 	"normal", "subnormal", "mmio", "xorsign", "abs",
 	"shr7", "shr15", "po", "launch_dependents", "wait", "relu", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2", "L1",
 	"alias", "async", "async::generic", "mbarrier_init", "proxy", "sync_restrict::shared::cta", "sync_restrict::shared::cluster",
+	"L2::evict_unchanged", "L2::cache_hint",
+	"commit_group", "wait_group", "wait_all", "fractional", "range", "cvt", "noftz", "satfinite", "rna", "pack",
+	"row", "col", "row=2", "col=2", "m8n8", "m8n8k4", "m8n8k16", "m8n8k32", "m8n8k128", "m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32",
+	"m16n8k64", "m16n8k128", "m16n8k256", "m16n16k8", "m16n16k16", "m8n32k16", "m32n8k16", "x1", "x2", "x4", "trans",
+	"a", "b", "c", "d", "load", "store", "mma",
 }
 
 var modByName = func() map[string]Mod {
@@ -196,6 +244,18 @@ func (s *Mods) meets(o *Mods) bool {
 		}
 	}
 	return false
+}
+
+// second is the modifier that m stands for behind those in the set: of two
+// layouts the second is that of the matrix B. No text can name it otherwise.
+func (s *Mods) second(m Mod) Mod {
+	if m == Row && (s.Has(Row) || s.Has(Col)) {
+		return SecondRow
+	}
+	if m == Col && (s.Has(Row) || s.Has(Col)) {
+		return SecondCol
+	}
+	return m
 }
 
 // First returns the first of ms in the set, or def.

@@ -79,7 +79,7 @@ func (p *parser) registers() error {
 		p.split()
 	}
 	t, ok := typeByName[p.tok.text[1:]]
-	if !ok {
+	if !ok || !t.declarable() {
 		return p.fail("registers of type %s are not supported", p.tok.text)
 	}
 	p.advance()

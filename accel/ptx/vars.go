@@ -84,7 +84,7 @@ func (p *parser) varType(v *Var) error {
 			if !ok && (text == ".texref" || text == ".samplerref" || text == ".surfref") {
 				return p.fail("%s variables are not supported", text)
 			}
-			if !ok || t == Pred {
+			if !ok || t == Pred || !t.declarable() {
 				return p.fail("unknown type %s", text)
 			}
 			if v.Type == NoType {

@@ -81,17 +81,6 @@ func update32(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
 	}
 }
 
-// update16 is an atomic operation on half a word: what lies beside it stays as
-// it is. Memory is made of whole words.
-func update16(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
-	at := uintptr(p) & 2
-	shift := at * 8
-	half := &atomicOp{size: 4, f: func(old, b, c uint64) uint64 {
-		return old&^(0xffff<<shift) | a.f(old>>shift&0xffff, b, c)&0xffff<<shift
-	}}
-	return update32(unsafe.Add(p, -int(at)), half, b, c, share) >> shift & 0xffff
-}
-
 func update64(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
 	q := (*uint64)(p)
 	if !share {
@@ -110,6 +99,27 @@ func update64(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
 	}
 }
 
+// update16 changes half of a word. Allocations are multiples of words and begin
+// with one, so the other half is there.
+func update16(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
+	if !share {
+		q := (*uint16)(p)
+		old := uint64(*q)
+		*q = uint16(a.f(old, b, c))
+		return old
+	}
+	low := uintptr(p) & 3
+	shift := 8 * low
+	q := (*uint32)(unsafe.Add(p, -int(low)))
+	for {
+		word := atomic.LoadUint32(q)
+		old := uint64(word >> shift & 0xffff)
+		if atomic.CompareAndSwapUint32(q, word, word&^(0xffff<<shift)|uint32(uint16(a.f(old, b, c)))<<shift) {
+			return old
+		}
+	}
+}
+
 // atomicOf is the operation of an atom or red instruction, or nil.
 func atomicOf(op ptx.Mod, t ptx.Type, shared bool) *atomicOp {
 	a := &atomicOp{size: t.Size()}
@@ -117,6 +127,12 @@ func atomicOf(op ptx.Mod, t ptx.Type, shared bool) *atomicOp {
 	switch op {
 	case ptx.Add:
 		switch {
+		case t.Half():
+			f := smallFloats[t]
+			add := func(o, b, _ uint64) uint64 { return f.bits(smallSum(f.value(o), f.value(b)), ptx.RN) }
+			if a.f = add; t.Paired() {
+				a.f = atomicFunc(pairwise(add, 16))
+			}
 		case t == ptx.F32 && shared:
 			a.f = func(o, b, _ uint64) uint64 { return bits32(canonF32(float(o) + float(b))) }
 		case t == ptx.F32:

@@ -86,6 +86,8 @@ func convert(in *ptx.Inst) func(uint64) uint64 {
 	to, from := in.Type, in.Type2
 	sat, flushed := in.Mods.Has(ptx.SAT), in.Mods.Has(ptx.FTZ)
 	switch {
+	case smallFloats[to] != nil || smallFloats[from] != nil:
+		return smallConvert(in)
 	case !to.Float() && !from.Float():
 		return func(x uint64) uint64 {
 			x = extend(x, from)
@@ -203,19 +205,25 @@ func floatToInt(v float64, round func(float64) float64, to, from ptx.Type) uint6
 
 // intToFloat converts a 64-bit integer with one rounding.
 func intToFloat(x uint64, from, to ptx.Type, mode ptx.Mod) float64 {
-	negative := from.Signed() && int64(x) < 0
+	s, e := wholeOf(x, from.Signed())
+	if to == ptx.F32 {
+		return float64(round32(s, e, mode))
+	}
+	return round64(s, e, mode)
+}
+
+// wholeOf is a 64-bit integer as the nearest float64 and what is missing.
+func wholeOf(x uint64, signed bool) (s, e float64) {
+	negative := signed && int64(x) < 0
 	if negative {
 		x = -x
 	}
 	// hi + lo is x, both exact.
 	hi, lo := float64(x>>32)*(1<<32), float64(x&0xffffffff)
-	s := hi + lo
-	e := lo - (s - hi)
+	s = hi + lo
+	e = lo - (s - hi)
 	if negative {
-		s, e = -s, -e
+		return -s, -e
 	}
-	if to == ptx.F32 {
-		return float64(round32(s, e, mode))
-	}
-	return round64(s, e, mode)
+	return s, e
 }

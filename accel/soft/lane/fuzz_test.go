@@ -50,6 +50,8 @@ func FuzzText(f *testing.F) {
 	f.Add(entry("bar.sync 0; shfl.sync.idx.b32 %r1|%p1, %t, 2, 0x181f, -1; atom.global.add.u32 %r1, [%o], 1; st.u32 [%a0], %r1;"))
 	f.Add(withFunctions(factorial+table, "call (%r1), factorial, (%t); mov.u64 %a2, f2; l: .callprototype (.param .b32 _) _ (.param .b32 _); call (%r1), %a2, (%t), l;"))
 	f.Add(virtual)
+	f.Add(entry("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1, %r2}, {%r1}, {%r2}, {%r1, %r2}; ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r1, %r2}, [%r1];"))
+	f.Add(entry("wmma.load.a.sync.aligned.row.m16n16k16.s8 {%r1, %r2}, [%o], %t; cp.async.ca.shared.global [%r1], [%o], 8, %t; atom.add.noftz.f16x2 %r1, [%o], %t;"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		if m, err := ptx.Parse(src); err == nil {
 			runAll(t, m)

@@ -19,6 +19,7 @@ type group struct {
 	uniform          []uint64
 	preds            []mask
 	scratch          [4][maxLanes]uint64
+	matrices         *matrices // made when it is first needed
 	tid              [3][maxLanes]uint32
 
 	sp    int // where the frame of the running fragment begins in the local memory of its threads

@@ -168,6 +168,8 @@ func (l *lowerer) guard(in *ptx.Inst, code []instr) {
 // dear is what an instruction costs beyond a common one.
 func dear(in *ptx.Inst) int {
 	switch {
+	case in.Op == opMma || in.Op == opWmma:
+		return 500
 	case in.Type == ptx.F64 && !exact(in): // by big numbers
 		return 1000
 	case in.Op == opTex || in.Op == opMatch:
@@ -178,7 +180,7 @@ func dear(in *ptx.Inst) int {
 	return 0
 }
 
-var opTex, opMatch, opCall = ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call")
+var opTex, opMatch, opCall, opMma, opWmma = ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call"), ptx.OpOf("mma"), ptx.OpOf("wmma")
 
 func runGuarded(g *group, in *instr) {
 	p := &g.preds[in.guard]

@@ -31,6 +31,9 @@ func init() {
 }
 
 func (l *lowerer) lower(in *ptx.Inst) {
+	if l.lowersSmall(in) {
+		return
+	}
 	f := lowerings[in.Op]
 	if f == nil {
 		l.fail("%s is not implemented", in.Op)

@@ -162,6 +162,9 @@ func (l *lowerer) atomic(in *ptx.Inst) {
 		results = elements(&args[0])
 		args = args[1:]
 	}
+	if in.Mods.Has(ptx.CacheHint) {
+		args = args[:len(args)-1]
+	}
 	c := l.access(in, &args[0], true)
 	op := in.Mods.First(ptx.RN, ptx.Min, ptx.Max, ptx.Inc, ptx.Dec, ptx.And, ptx.Or, ptx.Xor, ptx.Exch, ptx.CAS, ptx.Add)
 	a := atomicOf(op, t, c.aux.(*access).space == ptx.Shared)

@@ -1,0 +1,150 @@
+package lane
+
+import (
+	"unsafe"
+
+	"pegasus/accel/ptx"
+)
+
+// loadBytes reads 1, 2, 4 or 8 bytes; whoever gives the pointer has checked them.
+func loadBytes(p unsafe.Pointer, n int) uint64 {
+	switch n {
+	case 1:
+		return uint64(*(*uint8)(p))
+	case 2:
+		return uint64(*(*uint16)(p))
+	case 4:
+		return uint64(*(*uint32)(p))
+	}
+	return *(*uint64)(p)
+}
+
+// storeBytes is the inverse of loadBytes.
+func storeBytes(p unsafe.Pointer, v uint64, n int) {
+	switch n {
+	case 1:
+		*(*uint8)(p) = uint8(v)
+	case 2:
+		*(*uint16)(p) = uint16(v)
+	case 4:
+		*(*uint32)(p) = uint32(v)
+	default:
+		*(*uint64)(p) = v
+	}
+}
+
+// moveRow copies the 16 bytes of a row from or to memory that was checked.
+func moveRow(mem unsafe.Pointer, row *[8]uint16, write bool) {
+	if write {
+		*(*[8]uint16)(mem) = *row
+	} else {
+		*row = *(*[8]uint16)(mem)
+	}
+}
+
+// valueOf is what a thread has in a register.
+func (g *group) valueOf(p place, lane int) uint64 {
+	row, step := g.row(p)
+	if p.kind == row64 || p.kind == single {
+		return get64(row, step, lane)
+	}
+	return uint64(get32(row, step, lane))
+}
+
+func (g *group) setValue(p place, lane int, v uint64) {
+	row, _ := g.row(p)
+	if p.kind == row64 {
+		put64(row, lane, v)
+	} else {
+		put32(row, lane, uint32(v))
+	}
+}
+
+// accessTo is an access to n bytes in a space, or with RN a generic one.
+func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) instr {
+	as := ptx.Inst{Args: []ptx.Operand{*o}, Type: partType(min(n, 8))}
+	if n == 16 {
+		as.Mods.Add(ptx.V2)
+	}
+	if space != ptx.RN {
+		as.Mods.Add(space)
+	}
+	c := l.access(&as, o, write)
+	c.line = l.line
+	return c
+}
+
+// asyncCopy is cp.async. It is done at once, so nothing is left to wait for.
+type asyncCopy struct {
+	size  int
+	from  instr // reads all bytes
+	byte  instr // reads one
+	bytes place // to read, or nowhere for all; the rest becomes zero
+	skip  place // predicate to read none, or nowhere
+	not   bool
+}
+
+func (l *lowerer) cp(in *ptx.Inst) {
+	if len(in.Args) < 3 {
+		return // about groups of copies
+	}
+	op := &asyncCopy{size: int(in.Args[2].Imm)}
+	op.from = l.accessTo(&in.Args[1], ptx.ModGlobal, op.size, false)
+	op.byte = l.accessTo(&in.Args[1], ptx.ModGlobal, 1, false)
+	if len(in.Args) > 3 && in.Form[3] == 'i' {
+		switch o := &in.Args[3]; {
+		case o.Kind == ptx.Register && l.body.Regs[o.Reg] == ptx.Pred:
+			op.skip, op.not = l.pred(o)
+		default:
+			op.bytes = l.src(o, ptx.U32)
+		}
+	}
+	c := l.accessTo(&in.Args[0], ptx.ModShared, op.size, true)
+	c.exec, c.aux2 = runCopy, op
+	l.emit(c)
+}
+
+func runCopy(g *group, in *instr) {
+	op := in.aux2.(*asyncCopy)
+	var skip mask
+	if op.skip.kind != nowhere {
+		skip = g.predicateOf(op.skip, op.not)
+	}
+	ap, astep := g.row(in.a)
+	bp, bstep := g.row(op.from.a)
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		n := op.size
+		if skip.has(l) {
+			n = 0
+		} else if op.bytes.kind != nowhere {
+			n = int(min(g.scalar(op.bytes, l), uint32(op.size)))
+		}
+		to := g.pointer(in, get64(ap, astep, l)+in.imm, l)
+		if to == nil || !g.copyIn(unsafe.Slice((*byte)(to), op.size), op, get64(bp, bstep, l)+op.from.imm, n, l) {
+			return
+		}
+	}
+}
+
+// copyIn copies n bytes from global memory and clears what remains. It says
+// false after a fault.
+func (g *group) copyIn(to []byte, op *asyncCopy, addr uint64, n, lane int) bool {
+	if n == op.size {
+		p := g.pointer(&op.from, addr, lane)
+		if p == nil {
+			return false
+		}
+		copy(to, unsafe.Slice((*byte)(p), n))
+		return true
+	}
+	clear(to)
+	for i := range n {
+		p := g.pointer(&op.byte, addr+uint64(i), lane)
+		if p == nil {
+			return false
+		}
+		to[i] = *(*byte)(p)
+	}
+	return true
+}

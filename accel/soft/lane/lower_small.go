@@ -1,0 +1,152 @@
+package lane
+
+import "pegasus/accel/ptx"
+
+// smallLowerings are those of opcodes that have a way of their own for types of
+// 16 bits and less.
+var smallLowerings = func() map[ptx.Op]func(l *lowerer, in *ptx.Inst) {
+	m := map[ptx.Op]func(l *lowerer, in *ptx.Inst){}
+	for names, f := range map[string]func(l *lowerer, in *ptx.Inst){
+		"add sub mul fma abs neg min max ex2 tanh": (*lowerer).small, "setp": (*lowerer).smallSetp, "set": (*lowerer).smallSet,
+		"cvt": (*lowerer).smallCvt,
+	} {
+		for _, n := range fields(names) {
+			m[ptx.OpOf(n)] = f
+		}
+	}
+	return m
+}()
+
+func init() {
+	for name, f := range map[string]func(l *lowerer, in *ptx.Inst){
+		"mma": (*lowerer).mma, "wmma": (*lowerer).wmma, "ldmatrix": (*lowerer).matrixMemory, "stmatrix": (*lowerer).matrixMemory,
+		"movmatrix": (*lowerer).movmatrix, "cp": (*lowerer).cp, "createpolicy": (*lowerer).createpolicy,
+	} {
+		lowerings[ptx.OpOf(name)] = f
+	}
+}
+
+// createpolicy lowers createpolicy: there is no cache that could have one.
+func (l *lowerer) createpolicy(in *ptx.Inst) {
+	l.op("movU64", l.dst(&in.Args[0], true), l.constant(0))
+}
+
+// lowersSmall lowers an instruction on small formats, and says whether it is one.
+func (l *lowerer) lowersSmall(in *ptx.Inst) bool {
+	f := smallLowerings[in.Op]
+	if f == nil || smallFloats[in.Type] == nil && smallFloats[in.Type2] == nil && in.Type != ptx.TF32 && !in.Mods.Has(ptx.Pack) {
+		return false
+	}
+	f(l, in)
+	return true
+}
+
+// small lowers arithmetic.
+func (l *lowerer) small(in *ptx.Inst) {
+	var src []place
+	for i := 1; i < len(in.Args); i++ {
+		src = append(src, l.src(&in.Args[i], in.Type))
+	}
+	f := smallFunc(in)
+	if in.Type.Paired() {
+		f = pairwise(f, 16)
+	}
+	l.lanes(f, l.dst(&in.Args[0], false), [4]bool{}, src...)
+}
+
+func (l *lowerer) smallCvt(in *ptx.Inst) {
+	switch {
+	case in.Mods.Has(ptx.Pack):
+		l.cvtPack(in)
+	case in.Type == ptx.TF32:
+		l.lanes(tf32Bits(in), l.dst(&in.Args[0], false), [4]bool{}, l.src(&in.Args[1], in.Type2))
+	case in.Type.Paired():
+		l.cvtPacked(in)
+	default:
+		l.cvt(in)
+	}
+}
+
+// smallCompare emits the comparison of halves of a and b, those shift bits up,
+// into p and its opposite into q.
+func (l *lowerer) smallCompare(in *ptx.Inst, t ptx.Type, shift int, p, q place) {
+	f, flushed := smallFloats[t], in.Mods.Has(ptx.FTZ)
+	var mod ptx.Mod
+	for _, c := range comparisons {
+		if in.Mods.Has(c.m) {
+			mod = c.m
+		}
+	}
+	order := floatOrder(mod)
+	k := l.temp(place{}, false)
+	l.lanes(func(a, b, _ uint64) uint64 {
+		a, b = a>>shift, b>>shift
+		if flushed {
+			a, b = f.flush(a), f.flush(b)
+		}
+		if order(f.value(a), f.value(b)) {
+			return 1
+		}
+		return 0
+	}, k, [4]bool{}, l.src(&in.Args[1], t), l.src(&in.Args[2], t))
+	l.op("cmpneU32", p, k, l.constant(0))
+	c := &l.code[len(l.code)-1]
+	c.d2, c.boolOp = q, boolOf(in)
+	if c.boolOp != boolNone {
+		c.c, c.notC = l.pred(&in.Args[3])
+	}
+}
+
+// smallSetp lowers setp. Of a pair, p and q are those of the lower and the
+// upper half.
+func (l *lowerer) smallSetp(in *ptx.Inst) {
+	var p, q place
+	o := &in.Args[0]
+	if o.Reg != ptx.None {
+		p = l.reg(o.Reg)
+	}
+	if o.Pair != ptx.None {
+		q = l.reg(o.Pair)
+	}
+	if !in.Type.Paired() {
+		l.smallCompare(in, in.Type, 0, p, q)
+		return
+	}
+	low := l.tempPred() // the third operand may be p
+	l.smallCompare(in, in.Type, 0, low, place{})
+	l.smallCompare(in, in.Type, 16, q, place{})
+	if p.kind != nowhere {
+		l.emit(instr{exec: runPredicates, d: p, a: low})
+	}
+}
+
+// smallSet lowers set to or from small formats.
+func (l *lowerer) smallSet(in *ptx.Inst) {
+	yes := map[ptx.Type]uint64{ptx.F16: 0x3c00, ptx.F16x2: 0x3c00, ptx.BF16: 0x3f80, ptx.BF16x2: 0x3f80}[in.Type]
+	switch {
+	case yes != 0:
+	case in.Type.Size() == 2 || in.Type2.Paired():
+		yes = 0xffff
+	default:
+		yes = 0xffffffff
+	}
+	d, p := l.dst(&in.Args[0], false), l.tempPred()
+	low := instr{exec: runSelect, d: d, a: l.constant(yes), b: l.constant(0), c: p}
+	switch {
+	case smallFloats[in.Type2] == nil:
+		l.compare(in, in.Type2, p, place{})
+		l.emit(low)
+		return
+	case !in.Type2.Paired():
+		l.smallCompare(in, in.Type2, 0, p, place{})
+		l.emit(low)
+		return
+	}
+	q, k := l.tempPred(), l.temp(place{}, false)
+	l.smallCompare(in, in.Type2, 0, p, place{})
+	l.smallCompare(in, in.Type2, 16, q, place{})
+	low.d = k
+	l.emit(low)
+	l.emit(instr{exec: runSelect, d: d, a: l.constant(yes << 16), b: l.constant(0), c: q})
+	l.op("orU32", d, d, k)
+}

@@ -1,0 +1,240 @@
+package lane
+
+import (
+	"math/bits"
+
+	"pegasus/accel/ptx"
+)
+
+// wmma lowers wmma.load, wmma.store and wmma.mma.
+func (l *lowerer) wmma(in *ptx.Inst) {
+	switch {
+	case in.Mods.Has(ptx.MatrixMul):
+		l.multiply(in, plainLayout)
+	case in.Mods.Has(ptx.MatrixLoad):
+		l.moveTile(in, 0, 1, false)
+	default:
+		l.moveTile(in, 1, 0, true)
+	}
+}
+
+// tileMove is wmma.load or wmma.store.
+type tileMove struct {
+	*tile
+	rows   bool  // of the matrix stand together in memory
+	stride place // elements from one to the next, or nowhere
+	bytes  int   // moved at a time
+	write  bool
+}
+
+func (l *lowerer) moveTile(in *ptx.Inst, regs, address int, write bool) {
+	m := &tileMove{tile: l.tile(in, regs, plainLayout), rows: in.Mods.Has(ptx.Row), write: write}
+	m.bytes = max(m.bitsOf()/8, 1)
+	if m.bitsOf() < 8 {
+		m.bytes = 4 // a register at a time
+	}
+	if len(in.Args) > 2 {
+		m.stride = l.src(&in.Args[2], ptx.U32)
+	}
+	c := l.accessTo(&in.Args[address], spaceMod(in), m.bytes, write)
+	c.exec, c.aux2 = runMoveTile, m
+	l.emit(c)
+}
+
+// spaceMod is the modifier that names the space, or RN.
+func spaceMod(in *ptx.Inst) ptx.Mod { return in.Mods.First(ptx.RN, ptx.ModGlobal, ptx.ModShared) }
+
+// offset is where in memory an element of a matrix is, in bytes.
+func (m *tileMove) offset(number int, stride uint64) uint64 {
+	long := m.Cols // of what stands together in the numbering
+	if m.Role == ptx.RoleB {
+		long = m.Rows
+	}
+	outer, inner := uint64(number/long), uint64(number%long)
+	each := 1
+	if m.Type == ptx.B1 {
+		each = 32
+	}
+	if m.rows == (m.Role == ptx.RoleB) { // the other way round in memory
+		outer, inner = inner, outer
+	}
+	size := uint64(8 * m.Type.Size())
+	switch m.Type {
+	case ptx.U4, ptx.S4:
+		size = 4
+	case ptx.B1:
+		size = 1
+	}
+	return (outer*stride + inner*uint64(each)) * size / 8
+}
+
+// packed is the stride of a matrix without gaps.
+func (m *tileMove) packed() uint64 {
+	n := m.Rows
+	if m.rows {
+		n = m.Cols
+	}
+	if m.Type == ptx.B1 {
+		n *= 32
+	}
+	return uint64(n)
+}
+
+func runMoveTile(g *group, in *instr) {
+	m := in.aux2.(*tileMove)
+	ap, step := g.row(in.a)
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		stride := m.packed()
+		if m.stride.kind != nowhere {
+			stride = uint64(uint32(g.scalar(m.stride, l)))
+		}
+		if !g.moveElements(in, m, l, get64(ap, step, l)+in.imm, stride) {
+			return
+		}
+	}
+}
+
+// moveElements moves what one thread has of a matrix. It says false after a fault.
+func (g *group) moveElements(in *instr, m *tileMove, lane int, base, stride uint64) bool {
+	at := m.at[lane%warpLanes]
+	perReg := len(at) / len(m.regs)
+	atOnce := max(8*m.bytes/m.bitsOf(), 1)
+	for r, p := range m.regs {
+		var v uint64
+		if m.write {
+			v = g.valueOf(p, lane)
+		}
+		for k := 0; k < perReg; k += atOnce {
+			mem := g.pointer(in, base+m.offset(int(at[r*perReg+k]), stride), lane)
+			if mem == nil {
+				return false
+			}
+			shift := k * m.bitsOf()
+			if m.write {
+				storeBytes(mem, v>>shift, m.bytes)
+			} else {
+				v |= loadBytes(mem, m.bytes) << shift
+			}
+		}
+		if !m.write {
+			g.setValue(p, lane, v)
+		}
+	}
+	return true
+}
+
+// matrixRows is what ldmatrix, stmatrix and movmatrix do.
+type matrixRows struct {
+	regs  []place
+	trans bool
+	write bool
+}
+
+// matrixMemory lowers ldmatrix and stmatrix.
+func (l *lowerer) matrixMemory(in *ptx.Inst) {
+	m := &matrixRows{trans: in.Mods.Has(ptx.Trans), write: in.Op == opStmatrix}
+	regs, address := &in.Args[0], &in.Args[1]
+	if m.write {
+		regs, address = address, regs
+	}
+	for _, e := range elements(regs) {
+		if m.write {
+			m.regs = append(m.regs, l.src(e, ptx.B32))
+		} else {
+			m.regs = append(m.regs, l.dst(e, false))
+		}
+	}
+	c := l.accessTo(address, spaceMod(in), 16, m.write)
+	c.exec, c.aux2 = runMatrixRows, m
+	l.emit(c)
+}
+
+var opStmatrix = ptx.OpOf("stmatrix")
+
+// eight is an 8×8 matrix of 16-bit elements.
+type eight [8][8]uint16
+
+func (e *eight) transpose() {
+	for i := range e {
+		for j := range i {
+			e[i][j], e[j][i] = e[j][i], e[i][j]
+		}
+	}
+}
+
+// runMatrixRows moves 8×8 matrices between memory and registers. The threads
+// 8i to 8i+7 have the addresses of the rows of matrix i.
+func runMatrixRows(g *group, in *instr) {
+	m := in.aux2.(*matrixRows)
+	ap, step := g.row(in.a)
+	for w := range maxLanes / warpLanes {
+		var all [4]eight
+		part := g.act.m.warp(w)
+		if part == 0 {
+			continue
+		}
+		for i, p := range m.regs {
+			if m.write {
+				g.rowsOf(p, w, &all[i], m.trans)
+			}
+		}
+		for rest := part; rest != 0; rest &= rest - 1 {
+			own := bits.TrailingZeros32(rest)
+			if own >= 8*len(m.regs) {
+				break
+			}
+			l := w*warpLanes + own
+			mem := g.pointer(in, get64(ap, step, l)+in.imm, l)
+			if mem == nil {
+				return
+			}
+			moveRow(mem, &all[own>>3][own&7], m.write)
+		}
+		for i, p := range m.regs {
+			if !m.write {
+				g.setRows(p, w, part, &all[i], m.trans)
+			}
+		}
+	}
+}
+
+// rowsOf reads a matrix of which each thread has two elements of a row, or of
+// a column, in a register.
+func (g *group) rowsOf(p place, warp int, e *eight, trans bool) {
+	for lane := range warpLanes {
+		v := g.valueOf(p, warp*warpLanes+lane)
+		row := &e[lane>>2]
+		row[lane&3*2], row[lane&3*2+1] = uint16(v), uint16(v>>16)
+	}
+	if trans {
+		e.transpose()
+	}
+}
+
+// setRows is the inverse of rowsOf, for the threads that take part.
+func (g *group) setRows(p place, warp int, part uint32, e *eight, trans bool) {
+	if trans {
+		e.transpose()
+	}
+	for ; part != 0; part &= part - 1 {
+		lane := bits.TrailingZeros32(part)
+		row := &e[lane>>2]
+		g.setValue(p, warp*warpLanes+lane, uint64(row[lane&3*2])|uint64(row[lane&3*2+1])<<16)
+	}
+}
+
+// movmatrix lowers movmatrix.
+func (l *lowerer) movmatrix(in *ptx.Inst) {
+	l.emit(instr{exec: runMovmatrix, d: l.dst(&in.Args[0], false), a: l.src(&in.Args[1], ptx.B32)})
+}
+
+func runMovmatrix(g *group, in *instr) {
+	for w := range maxLanes / warpLanes {
+		if part := g.act.m.warp(w); part != 0 {
+			var e eight
+			g.rowsOf(in.a, w, &e, true)
+			g.setRows(in.d, w, part, &e, false)
+		}
+	}
+}
