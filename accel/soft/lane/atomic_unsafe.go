@@ -59,15 +59,20 @@ func runAtomic(g *group, in *instr) {
 
 type atomicOp struct {
 	f    atomicFunc
-	add  bool // plain addition of integers
+	own  atomicFunc // if another one, that for memory of the block
+	add  bool       // plain addition of integers
 	size int
 }
 
 func update32(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {
 	q := (*uint32)(p)
 	if !share {
+		f := a.f
+		if a.own != nil {
+			f = a.own
+		}
 		old := uint64(*q)
-		*q = uint32(a.f(old, b, c))
+		*q = uint32(f(old, b, c))
 		return old
 	}
 	if a.add {
@@ -137,6 +142,7 @@ func atomicOf(op ptx.Mod, t ptx.Type, shared bool) *atomicOp {
 			a.f = func(o, b, _ uint64) uint64 { return bits32(canonF32(float(o) + float(b))) }
 		case t == ptx.F32:
 			a.f = func(o, b, _ uint64) uint64 { return bits32(canonF32(flush(flush(float(o)) + flush(float(b))))) }
+			a.own = func(o, b, _ uint64) uint64 { return bits32(canonF32(float(o) + float(b))) }
 		case t == ptx.F64:
 			a.f = func(o, b, _ uint64) uint64 {
 				return math.Float64bits(math.Float64frombits(o) + math.Float64frombits(b))

@@ -43,7 +43,10 @@ func float32Func(in *ptx.Inst) func(x, y, z float32) float32 {
 	case "fma", "mad":
 		return func(x, y, z float32) float32 { return fused32(float64(x), float64(y), float64(z), mode) }
 	case "div":
-		if in.Mods.Has(ptx.Approx) || in.Mods.Has(ptx.Full) {
+		switch {
+		case in.Mods.Has(ptx.Approx):
+			return func(x, y, _ float32) float32 { return quotientApprox(x, y) }
+		case in.Mods.Has(ptx.Full):
 			return func(x, y, _ float32) float32 { return x / y }
 		}
 		return func(x, y, _ float32) float32 { return quotient32(float64(x), float64(y), mode) }
@@ -63,6 +66,14 @@ func float32Func(in *ptx.Inst) func(x, y, z float32) float32 {
 		return extremum(in, pick(name == "max", lesser32, greater32))
 	}
 	return func(x, _, _ float32) float32 { return x }
+}
+
+// quotientApprox multiplies by a reciprocal that is lost if it is subnormal.
+func quotientApprox(x, y float32) float32 {
+	if a := math.Abs(float64(y)); a > 0x1p126 && a <= math.MaxFloat32 {
+		return x * float32(math.Copysign(0, float64(y)))
+	}
+	return x / y
 }
 
 func extremum(in *ptx.Inst, f func(x, y float32) float32) func(x, y, _ float32) float32 {
@@ -95,11 +106,10 @@ func float64Func(in *ptx.Inst) laneFunc {
 	switch name := in.Op.String(); {
 	case in.Mods.Has(ptx.Approx): // only the upper word counts
 		f = func(x, _, _ float64) float64 {
-			r := 1 / x
-			if name == "rsqrt" {
-				r = 1 / math.Sqrt(x)
+			if x = flush64(x); name == "rsqrt" {
+				x = math.Sqrt(x)
 			}
-			return math.Float64frombits(math.Float64bits(r) &^ 0xffffffff)
+			return flush64(math.Float64frombits(math.Float64bits(1/x) &^ 0xffffffff))
 		}
 	case name == "rcp":
 		div := arithmetic64("div", rounding(in))

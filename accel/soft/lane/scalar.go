@@ -31,6 +31,13 @@ func flush(x float32) float32 {
 	return x
 }
 
+func flush64(x float64) float64 {
+	if b := math.Float64bits(x); b&(0x7ff<<52) == 0 {
+		return math.Float64frombits(b & (1 << 63))
+	}
+	return x
+}
+
 // saturate clamps to [0, 1]; NaN becomes +0.
 func saturate(x float64) float64 {
 	switch {

@@ -159,11 +159,16 @@ func runMatch(g *group, in *instr) {
 			continue
 		}
 		m := g.members(op, w, part)
+		var old [warpLanes]uint64 // d may be a
+		for x := part; x != 0; x &= x - 1 {
+			o := bits.TrailingZeros32(x)
+			old[o] = value(w*warpLanes + o)
+		}
 		for rest := part; rest != 0; rest &= rest - 1 {
 			l := w*warpLanes + bits.TrailingZeros32(rest)
 			var equal uint32
 			for x := m; x != 0; x &= x - 1 {
-				if o := bits.TrailingZeros32(x); value(w*warpLanes+o) == value(l) {
+				if o := bits.TrailingZeros32(x); old[o] == old[l%warpLanes] {
 					equal |= 1 << o
 				}
 			}
