@@ -38,7 +38,7 @@ const (
 	Sink                 // _
 	Label                // Imm is the index of an instruction
 	Callee               // Func, Elems are returns, then arguments
-	Texture              // Reg or Imm is the handle, Elems the coordinates
+	Texture              // Reg or Var is the handle, Elems the coordinates, then as an Address the sampler if there is one
 )
 
 // Operand is an argument of an instruction.

@@ -141,6 +141,33 @@ const (
 	Proxy
 	RestrictCTA
 	RestrictCluster
+	A1D // from here on: of textures and surfaces
+	A2D
+	Cube
+	ACube
+	Base
+	Grad
+	Trap
+	Zeros
+	Bytes
+	Samples
+	Green
+	Alpha
+	QWidth
+	QHeight
+	QDepth
+	QDataType
+	QOrder
+	QNormalized
+	QArraySize
+	QLevels
+	QSamples
+	QLayout
+	QUnnormalized
+	QFilter
+	QAddress0
+	QAddress1
+	QAddress2
 	numMods
 )
 
@@ -156,6 +183,9 @@ var modNames = [numMods]string{
 	"normal", "subnormal", "mmio", "xorsign", "abs",
 	"shr7", "shr15", "po", "launch_dependents", "wait", "relu", "L2::evict_first", "L2::evict_last", "L2::evict_normal", "L2", "L1",
 	"alias", "async", "async::generic", "mbarrier_init", "proxy", "sync_restrict::shared::cta", "sync_restrict::shared::cluster",
+	"a1d", "a2d", "cube", "acube", "base", "grad", "trap", "zero", "b", "p", "g", "a",
+	"width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size", "num_mipmap_levels",
+	"num_samples", "memory_layout", "force_unnormalized_coords", "filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2",
 }
 
 var modByName = func() map[string]Mod {

@@ -178,7 +178,7 @@ func (p *parser) declaration(extern bool) error {
 	switch p.tok.text {
 	case ".entry", ".func":
 		return p.function()
-	case ".global", ".const", ".shared":
+	case ".global", ".const", ".shared", ".tex":
 		return p.variables(extern)
 	}
 	return p.fail("unknown directive %s", p.tok.text)

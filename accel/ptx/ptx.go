@@ -148,6 +148,10 @@ type Var struct {
 	Offset int64 // in its space, set by layout (shared, local, kernel parameters)
 	// Kernel says that a ParamSpace variable is an entry's parameter.
 	Kernel bool
+	// Opaque says that the variable stands for a texture, a sampler or a
+	// surface: its address is the handle.
+	Opaque  Opaque
+	Sampler Sampler // what a SamplerRef was initialised with
 }
 
 // Ref is the address of a variable plus Add, stored in Size bytes at Offset of an initialiser.

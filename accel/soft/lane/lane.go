@@ -34,7 +34,7 @@ type Launch struct {
 	Cores       int    // goroutines; less than one is one
 	Cancel      *atomic.Bool
 	Memory      Memory
-	Texture     func(handle uint64) *Texture // nil: no textures
+	Texture     func(handle uint64) *Texture // finds textures and surfaces, also for references; nil: there are none
 	Stdout      io.Writer                    // of vprintf; nil discards
 }
 
@@ -74,11 +74,13 @@ type Image struct {
 	address map[*ptx.Var]uint64
 	named   map[string]*ptx.Var
 	kernels map[string]*Kernel
+
+	samplers map[uint64]*ptx.Sampler // by address
 }
 
 // Load places and initialises the module's variables in memory from alloc.
 func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte, err error)) (*Image, error) {
-	im := &Image{module: m, address: map[*ptx.Var]uint64{}, named: map[string]*ptx.Var{}, kernels: map[string]*Kernel{}}
+	im := &Image{module: m, address: map[*ptx.Var]uint64{}, named: map[string]*ptx.Var{}, kernels: map[string]*Kernel{}, samplers: map[uint64]*ptx.Sampler{}}
 	mem := map[*ptx.Var][]byte{}
 	for _, v := range m.Globals {
 		addr, b, err := alloc(uint64(max(v.Size, 1)), uint64(max(v.Align, 16)))
@@ -86,6 +88,9 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 			return nil, fmt.Errorf("place variable %s: %w", v.Name, err)
 		}
 		im.address[v], im.named[v.Name], mem[v] = addr, v, b
+		if v.Opaque == ptx.SamplerRef {
+			im.samplers[addr] = &v.Sampler
+		}
 		clear(b)
 		copy(b, v.Init)
 	}

@@ -16,7 +16,7 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 	slots := body.Allocate(blocks)
 	l := &lowerer{
 		image: im, body: body, slots: slots, constants: map[uint64]int32{},
-		prog: &program{fn: fn, local: int(body.Local), shared: int(body.Shared),
+		prog: &program{fn: fn, samplers: im.samplers, local: int(body.Local), shared: int(body.Shared),
 			uniforms: make([]uint64, slots.Uniforms),
 			rows32:   slots.Count[ptx.File32] + 1, rows64: slots.Count[ptx.File64], preds: slots.Count[ptx.PredFile] + 2},
 	}
@@ -160,7 +160,7 @@ func dear(in *ptx.Inst) int {
 	switch {
 	case in.Type == ptx.F64 && !exact(in): // by big numbers
 		return 1000
-	case in.Op == opTex || in.Op == opMatch:
+	case in.Op == opTex || in.Op == opTld4 || in.Op == opSuld || in.Op == opSust || in.Op == opSured || in.Op == opMatch:
 		return 20
 	case in.Op == opCall:
 		return 1000
