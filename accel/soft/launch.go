@@ -47,6 +47,7 @@ type launch struct {
 	grid, block [3]uint32
 	shared      uint32
 	params      []byte // the node's own copy
+	bound       map[uint64]*Texture
 }
 
 // launch queues a kernel.
@@ -65,6 +66,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	n.class, n.engine, n.done = accel.Compute, engine.Compute, done
 	l := &n.launch
 	l.function, l.grid, l.block, l.shared = f, w.Grid, w.Block, w.SharedBytes
+	l.bound = m.bound
 	l.params = append(l.params[:0], w.Params[:f.layout.ParamBytes]...)
 	s.append(n)
 	if !d.brief(l) || !d.executors[engine.Compute].inline(n) {
@@ -111,7 +113,7 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d.watchdog.begin(since)
 	e.kernelRun.Launch = lane.Launch{
 		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Params: l.params,
-		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: n.ctx.textureOf, Stdout: (*printer)(n),
+		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: (*printer)(n),
 	}
 	if n.inline {
 		e.kernelRun.Cores = 1

@@ -38,6 +38,13 @@ extern struct table modules, functions;
 
 static inline struct function *function_find(CUfunction f) { return handle_find(&functions, (uint64_t)(uintptr_t)f); }
 
+/* A variable of a module; copied out, since the module may be unloaded meanwhile. */
+CUresult module_find_global(CUmodule handle, enum layout_kind kind, const char *name, struct layout_global *global,
+	struct module **module);
+
+/* A module ends: its references do. */
+void reference_module_gone(uint64_t module);
+
 /* A context ends: its modules and functions do. */
 void module_context_gone(uint64_t context);
 
