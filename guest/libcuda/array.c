@@ -12,7 +12,7 @@ struct table arrays = HANDLE_TABLE(HANDLE_ARRAY, struct array, 60000);
 struct table textures = HANDLE_TABLE(HANDLE_TEXTURE, struct texture, 60000);
 struct table surfaces = HANDLE_TABLE(HANDLE_SURFACE, struct texture, 60000);
 
-enum { SIDE_MOST = 131072, DEPTH_MOST = 16384 };
+enum { SIDE_MOST = 131072, DEPTH_MOST = 16384, LINEAR_MOST = 1 << 27 };
 
 uint32_t array_format_bytes(CUarray_format format)
 {
@@ -159,7 +159,7 @@ CUresult pg_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *d, CUarray handle)
 static CUresult check_linear(CUdeviceptr address, CUarray_format format, unsigned int channels, uint64_t bytes)
 {
 	struct end end;
-	if (!address || array_format_bytes(format) == 0 || !channels_valid(channels) || bytes == 0)
+	if (!address || address % TEXTURE_ALIGNMENT != 0 || array_format_bytes(format) == 0 || !channels_valid(channels) || bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	return end_linear(address, bytes, true, &end);
 }
@@ -192,7 +192,7 @@ CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_create_ar
 			args->width = args->pitch / (array_format_bytes(d->res.linear.format) * args->channels);
 			args->height = 1;
 		}
-		return r;
+		return r == CUDA_SUCCESS && (args->width == 0 || args->width > LINEAR_MOST) ? CUDA_ERROR_INVALID_VALUE : r;
 	case CU_RESOURCE_TYPE_PITCH2D:
 		args->address = d->res.pitch2D.devPtr;
 		args->format = (uint32_t)d->res.pitch2D.format;
@@ -204,7 +204,7 @@ CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_create_ar
 			__builtin_mul_overflow(args->pitch, args->height - 1, &bytes))
 			return CUDA_ERROR_INVALID_VALUE;
 		uint64_t row = args->width * array_format_bytes(d->res.pitch2D.format) * args->channels;
-		if (args->pitch < row || __builtin_add_overflow(bytes, row, &bytes))
+		if (args->pitch < row || args->pitch % PITCH_ALIGNMENT != 0 || __builtin_add_overflow(bytes, row, &bytes))
 			return CUDA_ERROR_INVALID_VALUE;
 		return check_linear(args->address, d->res.pitch2D.format, args->channels, bytes);
 	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:

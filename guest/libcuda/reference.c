@@ -12,7 +12,6 @@
 #include "zz_impl.h"
 #include "zz_wire.h"
 
-enum { ALIGNMENT = 512 }; /* CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT */
 #define FLAGS (unsigned)(CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION)
 
 struct reference {
@@ -55,25 +54,36 @@ static CUresult create(const struct reference *r, uint64_t id)
 	return post(r, OP_TEXTURE_CREATE, &t, sizeof t);
 }
 
-/* Binds the reference to an object, or to nothing, and gives up the one before. */
+/* Gives up what the reference is bound to. */
+static void let_go(struct reference *r)
+{
+	if (!r->bound)
+		return;
+	struct texture_destroy_args d = {.texture = r->bound->object.id};
+	post(r, OP_TEXTURE_DESTROY, &d, sizeof d);
+	handle_free(table_of(r), r->bound);
+	r->bound = NULL;
+}
+
+/* Binds the reference to an object, or to nothing. */
 static CUresult bind(struct reference *r, struct texture *to)
 {
 	struct reference_bind_args b = {.module = r->wireModule, .reference = r->address, .texture = to ? to->object.id : 0};
 	CUresult result = post(r, OP_REFERENCE_BIND, &b, sizeof b);
-	struct texture_destroy_args d = {.texture = r->bound ? r->bound->object.id : 0};
-	if (r->bound) {
-		post(r, OP_TEXTURE_DESTROY, &d, sizeof d);
-		handle_free(table_of(r), r->bound);
-	}
+	let_go(r);
 	r->bound = to;
 	return result;
+}
+
+static CUresult unbind(struct reference *r)
+{
+	r->isSet = false;
+	return r->bound ? bind(r, NULL) : CUDA_SUCCESS;
 }
 
 /* Tells the host what the reference says now. */
 static CUresult renew(struct reference *r)
 {
-	if (!r->isSet)
-		return r->bound ? bind(r, NULL) : CUDA_SUCCESS;
 	if (r->resource.resType == CU_RESOURCE_TYPE_LINEAR) {
 		r->resource.res.linear.format = r->format;
 		r->resource.res.linear.numChannels = (unsigned)r->channels;
@@ -86,6 +96,13 @@ static CUresult renew(struct reference *r)
 		return bind(r, to);
 	handle_free(table_of(r), to);
 	return result;
+}
+
+/* A property of the reference has changed. What it was bound to may be gone: that is for the next binding to mend. */
+static CUresult changed(struct reference *r)
+{
+	CUresult result = r->isSet ? renew(r) : CUDA_SUCCESS;
+	return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE ? unbind(r) : result;
 }
 
 /* Finds a reference and locks it; nothing is locked if this fails. */
@@ -177,11 +194,7 @@ static void forget(void *object, void *argument)
 	struct reference *r = object;
 	if (r->module != *(uint64_t *)argument || !handle_retire(r))
 		return;
-	if (r->bound) {
-		struct texture_destroy_args d = {.texture = r->bound->object.id};
-		post(r, OP_TEXTURE_DESTROY, &d, sizeof d);
-		handle_free(table_of(r), r->bound);
-	}
+	let_go(r);
 	handle_free(&references, r);
 }
 
@@ -196,9 +209,12 @@ void reference_module_gone(uint64_t module)
 
 static CUresult set_resource(struct reference *r, const CUDA_RESOURCE_DESC *resource)
 {
-	r->isSet = true;
 	r->resource = *resource;
-	return renew(r);
+	CUresult result = renew(r);
+	r->isSet = true;
+	if (result != CUDA_SUCCESS)
+		unbind(r);
+	return result;
 }
 
 CUresult pg_cuTexRefSetArray(CUtexref handle, CUarray array, unsigned int flags)
@@ -210,15 +226,14 @@ CUresult pg_cuTexRefSetArray(CUtexref handle, CUarray array, unsigned int flags)
 	if (result != CUDA_SUCCESS)
 		return result;
 	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
-	r->isSet = array != NULL;
-	return give(array ? set_resource(r, &resource) : renew(r));
+	return give(array ? set_resource(r, &resource) : unbind(r));
 }
 
 /* Linear memory begins where textures may: the program is told how far before its address that is. */
 CUresult pg_cuTexRefSetAddress_v2(size_t *offset, CUtexref handle, CUdeviceptr address, size_t bytes)
 {
 	struct reference *r;
-	size_t before = address % ALIGNMENT;
+	size_t before = address % TEXTURE_ALIGNMENT;
 	if (before != 0 && !offset)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult result = take(handle, false, &r);
@@ -227,8 +242,7 @@ CUresult pg_cuTexRefSetAddress_v2(size_t *offset, CUtexref handle, CUdeviceptr a
 	CUDA_RESOURCE_DESC resource = {
 		.resType = CU_RESOURCE_TYPE_LINEAR, .res.linear = {.devPtr = address - before, .sizeInBytes = bytes + before},
 	};
-	r->isSet = address != 0;
-	result = address ? set_resource(r, &resource) : renew(r);
+	result = address ? set_resource(r, &resource) : unbind(r);
 	if (result == CUDA_SUCCESS && offset)
 		*offset = before;
 	return give(result);
@@ -237,7 +251,7 @@ CUresult pg_cuTexRefSetAddress_v2(size_t *offset, CUtexref handle, CUdeviceptr a
 CUresult pg_cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR *d, CUdeviceptr address, size_t pitch)
 {
 	struct reference *r;
-	if (!d || address % ALIGNMENT != 0)
+	if (!d)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult result = take(handle, false, &r);
 	if (result != CUDA_SUCCESS)
@@ -291,7 +305,7 @@ CUresult pg_cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channe
 		return result;
 	r->format = format;
 	r->channels = channels;
-	return give(renew(r));
+	return give(changed(r));
 }
 
 CUresult pg_cuTexRefGetFormat(CUarray_format *format, int *channels, CUtexref handle)
@@ -318,7 +332,7 @@ CUresult pg_cuTexRefSetAddressMode(CUtexref handle, int dimension, CUaddress_mod
 	if (result != CUDA_SUCCESS)
 		return result;
 	r->texture.addressMode[dimension] = mode;
-	return give(renew(r));
+	return give(changed(r));
 }
 
 CUresult pg_cuTexRefGetAddressMode(CUaddress_mode *mode, CUtexref handle, int dimension)
@@ -342,7 +356,7 @@ CUresult pg_cuTexRefSetFilterMode(CUtexref handle, CUfilter_mode mode)
 	if (result != CUDA_SUCCESS)
 		return result;
 	r->texture.filterMode = mode;
-	return give(renew(r));
+	return give(changed(r));
 }
 
 CUresult pg_cuTexRefGetFilterMode(CUfilter_mode *mode, CUtexref handle)
@@ -366,7 +380,7 @@ CUresult pg_cuTexRefSetFlags(CUtexref handle, unsigned int flags)
 	if (result != CUDA_SUCCESS)
 		return result;
 	r->texture.flags = flags;
-	return give(renew(r));
+	return give(changed(r));
 }
 
 CUresult pg_cuTexRefGetFlags(unsigned int *flags, CUtexref handle)
@@ -390,7 +404,7 @@ CUresult pg_cuTexRefSetBorderColor(CUtexref handle, float *color)
 	if (result != CUDA_SUCCESS)
 		return result;
 	memcpy(r->texture.borderColor, color, sizeof r->texture.borderColor);
-	return give(renew(r));
+	return give(changed(r));
 }
 
 CUresult pg_cuTexRefGetBorderColor(float *color, CUtexref handle)
@@ -414,7 +428,7 @@ CUresult pg_cuTexRefSetMaxAnisotropy(CUtexref handle, unsigned int most)
 	if (result != CUDA_SUCCESS)
 		return result;
 	r->texture.maxAnisotropy = most;
-	return give(renew(r));
+	return give(changed(r));
 }
 
 CUresult pg_cuTexRefGetMaxAnisotropy(int *most, CUtexref handle)

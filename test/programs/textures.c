@@ -176,6 +176,13 @@ static void array(void)
 	CHECK(cuTexRefGetFilterMode(&filter, r));
 	CHECK(cuTexRefGetAddressMode(&mode, r, 1));
 	CLAIM(flags == CU_TRSF_NORMALIZED_COORDINATES && filter == CU_TR_FILTER_MODE_LINEAR && mode == CU_TR_ADDRESS_MODE_CLAMP);
+	/* Properties may be set after the array has gone, and before there is another. */
+	CHECK(cuArrayDestroy(a));
+	CHECK(cuTexRefSetFlags(r, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefGetArray(&got, r));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexRefSetArray(r, a, CU_TRSA_OVERRIDE_FORMAT));
+	CHECK(cuTexRefSetArray(r, numbered(4, 3, 0, 0), CU_TRSA_OVERRIDE_FORMAT));
+	CLAIM(read_at("flat_at", 0, bits(1), bits(2), 0, 0) == 15.5f);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetFilterMode(r, 7));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetAddressMode(r, 3, CU_TR_ADDRESS_MODE_WRAP));
 }

@@ -46,7 +46,11 @@ func (l *lowerer) tex(in *ptx.Inst) {
 		op.sampler = l.handle(s)
 	}
 	op.plain = op.shape.Dims <= 2 && !op.shape.Layered && op.gather < 0 && op.sampler.kind == nowhere
-	l.emit(instr{exec: runTex, a: l.handle(o), aux: op})
+	c := instr{exec: runTex, a: l.handle(o), b: op.at[0], c: op.at[1], aux: op}
+	if op.plain && !op.integer {
+		c.exec = runPlainTex
+	}
+	l.emit(c)
 }
 
 var opTld4 = ptx.OpOf("tld4")
@@ -73,6 +77,57 @@ func (r *rows) get(lane int) (v [3]uint32) {
 	return v
 }
 
+// runPlainTex is runTex for one or two f32 coordinates and nothing else, which scalers and filters use most.
+func runPlainTex(g *group, in *instr) {
+	op := in.aux.(*texOp)
+	hp, hs := g.row(in.a)
+	xp, xs := g.row(in.b)
+	yp, ys := g.row(in.c)
+	w := g.w
+	var texel [4]uint32
+	out := g.results(op)
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		if h := get64(hp, hs, l); (w.texture.t == nil || h != w.texture.handle) && !g.bindTexture(in, l, h) {
+			return
+		}
+		x, y := get32(xp, xs, l), uint32(0)
+		if yp != nil {
+			y = get32(yp, ys, l)
+		}
+		switch t := w.texture.t; {
+		case w.texture.fast && t.Linear:
+			t.between(x, y, yp != nil, &texel)
+		case w.texture.fast:
+			t.near(x, y, yp != nil, &texel)
+		default:
+			t.sample(t.sampling(), [3]uint32{x, y}, 0, op, &texel)
+		}
+		for i, p := range out {
+			if p != nil {
+				put32(p, l, texel[i])
+			}
+		}
+	}
+}
+
+// results are the rows of what a tex instruction writes.
+func (g *group) results(op *texOp) (out [4]unsafe.Pointer) {
+	for i, p := range op.out {
+		out[i], _ = g.row(p)
+	}
+	return out
+}
+
+// bindTexture is bind of a texture. It says false after a fault.
+func (g *group) bindTexture(in *instr, lane int, handle uint64) bool {
+	if g.bind(handle, false) {
+		return true
+	}
+	g.fail(in, lane, ptx.ErrIllegalAddress, handle, "no texture of this handle")
+	return false
+}
+
 func runTex(g *group, in *instr) {
 	op := in.aux.(*texOp)
 	hp, hs := g.row(in.a)
@@ -81,31 +136,20 @@ func runTex(g *group, in *instr) {
 	samplers, samplerStep := g.row(op.sampler)
 	w := g.w
 	var texel [4]uint32
-	var out [4]unsafe.Pointer
-	for i, p := range op.out {
-		out[i], _ = g.row(p)
-	}
+	out := g.results(op)
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		if h := get64(hp, hs, l); w.texture.t == nil || h != w.texture.handle {
-			if !g.bind(h, false) {
-				g.fail(in, l, ptx.ErrIllegalAddress, h, "no texture of this handle")
-				return
-			}
+		if h := get64(hp, hs, l); (w.texture.t == nil || h != w.texture.handle) && !g.bindTexture(in, l, h) {
+			return
 		}
-		t, place := w.texture.t, at.get(l)
-		switch {
-		case op.plain && op.integer && w.texture.words && t.word(place, &texel):
-		case op.plain && !op.integer && w.texture.fast && t.Linear:
-			t.between(place[0], place[1], at.n, &texel)
-		case op.plain && !op.integer && w.texture.fast:
-			t.near(place[0], place[1], at.n == 2, &texel)
-		default:
+		t, c := w.texture.t, at.get(l)
+		if !op.plain || !w.texture.words || !t.word(c, &texel) {
 			s, layer := t.sampling(), uint32(0)
 			if samplers != nil {
-				known := w.prog.samplers[get64(samplers, samplerStep, l)]
+				h := get64(samplers, samplerStep, l)
+				known := w.prog.samplers[h]
 				if known == nil {
-					g.fail(in, l, ptx.ErrIllegalAddress, get64(samplers, samplerStep, l), "no sampler of this handle")
+					g.fail(in, l, ptx.ErrIllegalAddress, h, "no sampler of this handle")
 					return
 				}
 				s = samplingOf(known, t)
@@ -113,7 +157,7 @@ func runTex(g *group, in *instr) {
 			if layers != nil {
 				layer = get32(layers, layerStep, l)
 			}
-			t.sample(s, place, layer, op, &texel)
+			t.sample(s, c, layer, op, &texel)
 		}
 		for i, p := range out {
 			if p != nil {
@@ -226,10 +270,10 @@ func (t *Texture) word(at [3]uint32, out *[4]uint32) bool {
 }
 
 // between filters unsigned bytes or words linearly, clamped: what blend does, in whole numbers.
-func (t *Texture) between(x, y uint32, dims int, out *[4]uint32) {
+func (t *Texture) between(x, y uint32, two bool, out *[4]uint32) {
 	i, wx := weight(float64(math.Float32frombits(x)))
 	j, wy := 0, 0.0
-	if dims == 2 {
+	if two {
 		j, wy = weight(float64(math.Float32frombits(y)))
 	}
 	h := max(t.Height, 1)
