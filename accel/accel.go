@@ -68,7 +68,7 @@ type Context interface {
 	DefaultStream() Stream
 	NewEvent(flags uint32) (Event, cuda.Result)
 	NewArray(d ArrayDesc) (Array, cuda.Result)
-	// NewTexture makes handle a texture that kernels of this context can use.
+	// NewTexture makes handle a texture or surface that kernels of this context can use.
 	NewTexture(handle uint64, d TextureDesc) (Texture, cuda.Result)
 
 	// Submit queues work to a stream. An error that can be told at once is
@@ -178,8 +178,10 @@ type ArrayDesc struct {
 	Flags                uint32
 }
 
-// TextureDesc describes a texture object (see CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC).
+// TextureDesc describes a texture object (see CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC), or a surface object, which is an
+// array and nothing else.
 type TextureDesc struct {
+	Surface              bool
 	Array                Array  // resource type array
 	Address              uint64 // linear and pitch-linear
 	Width, Height, Pitch uint64 // elements, rows, bytes
@@ -195,6 +197,13 @@ func (Fill) work()      {}
 func (Record) work()    {}
 func (WaitEvent) work() {}
 func (HostFunc) work()  {}
+
+// Binder is the optional ability of a Module to have references to textures and surfaces.
+type Binder interface {
+	// Bind makes the reference at an address of the module stand for a texture or surface, or for nothing, in what is
+	// launched from now on.
+	Bind(reference uint64, t Texture) cuda.Result
+}
 
 // Queue is the optional ability to say how much is submitted and has not ended:
 // pieces of work, and waits of one piece for another. It grows with the memory

@@ -41,9 +41,21 @@ type FunctionLayout struct {
 // ParamLayout is the place of one kernel parameter in the parameter block.
 type ParamLayout struct{ Offset, Size uint32 }
 
+// GlobalKind says what a module variable is.
+type GlobalKind uint32
+
+// The kinds of module variables: plain memory, and references whose address stands for something.
+const (
+	GlobalMemory GlobalKind = iota
+	GlobalTexture
+	GlobalSampler
+	GlobalSurface
+)
+
 // GlobalLayout is one module variable.
 type GlobalLayout struct {
 	Name    string
+	Kind    GlobalKind
 	Address uint64
 	Size    uint64
 }

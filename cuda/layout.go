@@ -12,7 +12,7 @@ import (
 //	              i32 maxThreads, staticShared, constBytes, localBytes, registers, ptxVersion, binaryVersion, maxDynamicShared
 //	u32 paramTotal, 0
 //	per parameter, function after function: u32 offset, size
-//	per global: u32 nameOffset, 0, u64 address, size
+//	per global: u32 nameOffset, kind, u64 address, size
 //	names, each ended by a zero byte
 const (
 	layoutVersion  = 1
@@ -56,7 +56,8 @@ func (m *ModuleLayout) Append(b []byte) []byte {
 		}
 	}
 	for _, g := range m.Globals {
-		b = le.AppendUint64(b, uint64(name(g.Name)))
+		b = le.AppendUint32(b, name(g.Name))
+		b = le.AppendUint32(b, uint32(g.Kind))
 		b = le.AppendUint64(b, g.Address)
 		b = le.AppendUint64(b, g.Size)
 	}
@@ -111,7 +112,7 @@ func (m *ModuleLayout) Decode(b []byte) bool {
 		if g.Name, ok = nameAt(names, le.Uint32(r)); !ok {
 			return false
 		}
-		g.Address, g.Size = le.Uint64(r[8:]), le.Uint64(r[16:])
+		g.Kind, g.Address, g.Size = GlobalKind(le.Uint32(r[4:])), le.Uint64(r[8:]), le.Uint64(r[16:])
 	}
 	return true
 }

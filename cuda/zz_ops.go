@@ -73,10 +73,14 @@ const (
 	OpTextureDestroy Op = 31
 	// OpGoodbye: The process is about to let go of its segment; the worker may end once queued work is done.
 	OpGoodbye Op = 32
+	// OpSurfaceCreate: Creates a surface object over an array under an id that the guest chose, which is also the handle that kernels use. TextureDestroy destroys it.
+	OpSurfaceCreate Op = 33
+	// OpReferenceBind: Makes a module's texture or surface reference, by its address, stand for a texture or surface (0: nothing) in launches from now on.
+	OpReferenceBind Op = 34
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 33
+const NumOps = 35
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -111,6 +115,8 @@ var ops = [NumOps]opInfo{
 	OpTextureCreate:      {"TextureCreate", ClassControl, ReplyNever},
 	OpTextureDestroy:     {"TextureDestroy", ClassControl, ReplyNever},
 	OpGoodbye:            {"Goodbye", ClassControl, ReplyNever},
+	OpSurfaceCreate:      {"SurfaceCreate", ClassControl, ReplyNever},
+	OpReferenceBind:      {"ReferenceBind", ClassControl, ReplyNever},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -1023,6 +1029,55 @@ func (a *TextureDestroyArgs) Append(b []byte) []byte {
 	return b
 }
 
+// SurfaceCreateArgs is the arguments of SurfaceCreate: 16 bytes.
+type SurfaceCreateArgs struct {
+	Surface uint64
+	Array   uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *SurfaceCreateArgs) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.Surface = binary.LittleEndian.Uint64(b[0:])
+	a.Array = binary.LittleEndian.Uint64(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *SurfaceCreateArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Surface)
+	b = binary.LittleEndian.AppendUint64(b, a.Array)
+	return b
+}
+
+// ReferenceBindArgs is the arguments of ReferenceBind: 24 bytes.
+type ReferenceBindArgs struct {
+	Module    uint64
+	Reference uint64
+	Texture   uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *ReferenceBindArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Module = binary.LittleEndian.Uint64(b[0:])
+	a.Reference = binary.LittleEndian.Uint64(b[8:])
+	a.Texture = binary.LittleEndian.Uint64(b[16:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *ReferenceBindArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Module)
+	b = binary.LittleEndian.AppendUint64(b, a.Reference)
+	b = binary.LittleEndian.AppendUint64(b, a.Texture)
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -1058,6 +1113,8 @@ type Handler interface {
 	TextureCreate(c Call, a TextureCreateArgs) Result
 	TextureDestroy(c Call, a TextureDestroyArgs) Result
 	Goodbye(c Call) Result
+	SurfaceCreate(c Call, a SurfaceCreateArgs) Result
+	ReferenceBind(c Call, a ReferenceBindArgs) Result
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -1290,6 +1347,18 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			return reply, 0, false
 		}
 		return reply, h.Goodbye(c), true
+	case OpSurfaceCreate:
+		var a SurfaceCreateArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.SurfaceCreate(c, a), true
+	case OpReferenceBind:
+		var a ReferenceBindArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.ReferenceBind(c, a), true
 	}
 	return reply, 0, false
 }

@@ -183,6 +183,15 @@ var goldenRecords = []goldenRecord{
 	{"TextureDestroyArgs", 8, false, func() record { return new(cuda.TextureDestroyArgs) }, &cuda.TextureDestroyArgs{
 		Texture: 0x807060504030201,
 	}},
+	{"SurfaceCreateArgs", 16, false, func() record { return new(cuda.SurfaceCreateArgs) }, &cuda.SurfaceCreateArgs{
+		Surface: 0x807060504030201,
+		Array:   0x100f0e0d0c0b0a09,
+	}},
+	{"ReferenceBindArgs", 24, false, func() record { return new(cuda.ReferenceBindArgs) }, &cuda.ReferenceBindArgs{
+		Module:    0x807060504030201,
+		Reference: 0x100f0e0d0c0b0a09,
+		Texture:   0x1817161514131211,
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -374,5 +383,17 @@ func (h *recorder) TextureDestroy(c cuda.Call, a cuda.TextureDestroyArgs) cuda.R
 
 func (h *recorder) Goodbye(c cuda.Call) cuda.Result {
 	h.call = c
+	return h.result
+}
+
+func (h *recorder) SurfaceCreate(c cuda.Call, a cuda.SurfaceCreateArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) ReferenceBind(c cuda.Call, a cuda.ReferenceBindArgs) cuda.Result {
+	h.call = c
+	h.args = &a
 	return h.result
 }

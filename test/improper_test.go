@@ -52,6 +52,8 @@ var argumentsOf = map[cuda.Op]func() arguments{
 	cuda.OpCallbackWait:     func() arguments { return new(cuda.CallbackWaitArgs) },
 	cuda.OpArrayCreate:      func() arguments { return new(cuda.ArrayCreateArgs) },
 	cuda.OpArrayDestroy:     func() arguments { return new(cuda.ArrayDestroyArgs) },
+	cuda.OpSurfaceCreate:    func() arguments { return new(cuda.SurfaceCreateArgs) },
+	cuda.OpReferenceBind:    func() arguments { return new(cuda.ReferenceBindArgs) },
 	cuda.OpTextureCreate:    func() arguments { return new(cuda.TextureCreateArgs) },
 	cuda.OpTextureDestroy:   func() arguments { return new(cuda.TextureDestroyArgs) },
 }

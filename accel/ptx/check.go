@@ -65,7 +65,7 @@ var (
 	errPredicate = errors.New("is not a predicate")
 	errAddress   = errors.New("is not an address")
 	errVector    = errors.New("is not a vector of the right length")
-	errTexture   = errors.New("is not a texture with coordinates")
+	errTexture   = errors.New("is not a texture or surface, or lacks coordinates")
 )
 
 func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
@@ -122,6 +122,13 @@ func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
 		}
 	case 'T':
 		return p.checkTexture(in, o)
+	case 'o':
+		if o.Kind == Address && p.opaque(o, handleOf(in.Op)) {
+			return nil
+		}
+		return errTexture
+	case 'g':
+		return p.checkGradient(o)
 	case 'R', 'r':
 		return p.wide(in, o, letter == 'R')
 	case 'V', 'v':
@@ -199,25 +206,6 @@ func (p *parser) checkAddress(in *Inst, o *Operand, space Space) error {
 	}
 	if o.Var != nil && space != Generic && o.Var.Space != space {
 		return fmt.Errorf("is in .%s", o.Var.Space)
-	}
-	return nil
-}
-
-func (p *parser) checkTexture(in *Inst, o *Operand) error {
-	if o.Kind != Texture || o.Reg == None || p.fn.Regs[o.Reg].Size() != 8 {
-		return errTexture
-	}
-	need := 1
-	if in.Mods.Has(D2) {
-		need = 2
-	}
-	if len(o.Elems) < need {
-		return errTexture
-	}
-	for i := range need {
-		if err := p.read(&o.Elems[i], 4); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ import (
 //	Y y  a fragment of a matrix: a vector of as many registers as the form says
 //	h    a 64-bit cache policy; n the size of a copy;
 //	     i how much of it to read, or a predicate for none
-//	M    an address; m one in shared memory; T a texture with coordinates; L a label; F a call
+//	M    an address; m one in shared memory; L a label; F a call
+//	T    a texture or surface with coordinates, o without; g a vector of 32-bit ones
 //	V v  anything that mov takes; x a vector of any kind
 //	?    after a letter: optional
 //
@@ -156,8 +157,22 @@ elect | sync | | Gc
 redux | sync add/min/max | u32 s32 | Aac
 redux | sync and/or/xor | b32 | Aac
 redux | sync min/max abs? NaN? | f32 | Aac
-tex | 1d v4 | u32 s32 f32 : s32 f32 | xT
-tex | 2d v4 | u32 s32 f32 : s32 f32 | xT
+tex | base? 1d/2d/3d/a1d/a2d v4 | u32 s32 f32 : s32 f32 | xT
+tex | base? cube/acube v4 | u32 s32 f32 : f32 | xT
+tex | level 1d/2d/3d/a1d/a2d/cube/acube v4 | u32 s32 f32 : f32 | xTc
+tex | grad 1d/2d/3d/a1d/a2d/cube/acube v4 | u32 s32 f32 : f32 | xTgg
+tld4 | r/g/b/a 2d/a2d/cube/acube v4 | u32 s32 f32 : f32 | xT
+txq | width/height/depth/channel_data_type/channel_order/normalized_coords/array_size/num_mipmap_levels/num_samples | b32 | Co
+txq | force_unnormalized_coords/filter_mode/addr_mode_0/addr_mode_1/addr_mode_2 | b32 | Co
+txq | level width/height/depth | b32 | Coc
+suq | width/height/depth/channel_data_type/channel_order/array_size/memory_layout | b32 | Co
+suld | b 1d/2d/3d/a1d/a2d ca/cg/cs/cv? v2/v4? trap/clamp/zero | b8 b16 b32 b64 | RT
+suld | p 1d/2d/3d/a1d/a2d ca/cg/cs/cv? v2/v4? trap/clamp/zero | b32 u32 s32 f32 | RT
+sust | b 1d/2d/3d/a1d/a2d wb/cg/cs/wt? v2/v4? trap/clamp/zero | b8 b16 b32 b64 | Tr
+sust | p 1d/2d/3d/a1d/a2d wb/cg/cs/wt? v2/v4? trap/clamp/zero | b32 u32 s32 f32 | Tr
+sured | b add/min/max 1d/2d/3d trap/clamp/zero | u32 s32 u64 s64 | Ta
+sured | b and/or 1d/2d/3d trap/clamp/zero | b32 b64 | Ta
+sured | p add/min/max/and/or 1d/2d/3d trap/clamp/zero | b32 | Ta
 bra | uni? | | L
 brx | idx uni? | | cL
 call | uni? | | F

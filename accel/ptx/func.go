@@ -61,6 +61,9 @@ func (p *parser) params(f *Func) ([]Param, error) {
 		if err := p.varType(v); err != nil {
 			return nil, err
 		}
+		if v.Opaque != Plain {
+			return nil, p.fail("parameters that are %s are not supported", v.Opaque)
+		}
 		if err := p.variable(v); err != nil {
 			return nil, err
 		}

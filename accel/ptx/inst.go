@@ -39,7 +39,7 @@ const (
 	Label                   // Imm is the index of an instruction
 	Callee                  // Func, or the address in Reg and its prototype Func; Elems are returns, then arguments
 	FuncAddress             // address of Func
-	Texture                 // Reg or Imm is the handle, Elems the coordinates
+	Texture                 // Reg or Var is the handle, Elems the coordinates, then as an Address the sampler if there is one
 )
 
 // Operand is an argument of an instruction.

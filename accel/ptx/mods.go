@@ -177,13 +177,38 @@ const (
 	X2
 	X4
 	Trans
-	MatrixA
-	MatrixB
+	MatrixA // also the alpha of tld4
+	MatrixB // also the blue of tld4, and bytes of surfaces
 	MatrixC
 	MatrixD
 	MatrixLoad
 	MatrixStore
 	MatrixMul
+	A1D // from here on: of textures and surfaces
+	A2D
+	Cube
+	ACube
+	Base
+	Grad
+	Trap
+	Zeros
+	Samples
+	Green
+	QWidth
+	QHeight
+	QDepth
+	QDataType
+	QOrder
+	QNormalized
+	QArraySize
+	QLevels
+	QSamples
+	QLayout
+	QUnnormalized
+	QFilter
+	QAddress0
+	QAddress1
+	QAddress2
 	numMods
 )
 
@@ -204,6 +229,9 @@ var modNames = [numMods]string{
 	"row", "col", "row=2", "col=2", "m8n8", "m8n8k4", "m8n8k16", "m8n8k32", "m8n8k128", "m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32",
 	"m16n8k64", "m16n8k128", "m16n8k256", "m16n16k8", "m16n16k16", "m8n32k16", "m32n8k16", "x1", "x2", "x4", "trans",
 	"a", "b", "c", "d", "load", "store", "mma",
+	"a1d", "a2d", "cube", "acube", "base", "grad", "trap", "zero", "p", "g",
+	"width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size", "num_mipmap_levels",
+	"num_samples", "memory_layout", "force_unnormalized_coords", "filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2",
 }
 
 var modByName = func() map[string]Mod {

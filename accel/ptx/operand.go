@@ -1,6 +1,9 @@
 package ptx
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // instruction reads "@p op a, b, c;".
 func (p *parser) instruction() error {
@@ -296,16 +299,34 @@ func (p *parser) address(depth int) (o Operand, err error) {
 	o.Imm += sum
 	if p.accept(",") {
 		o.Kind = Texture
-		c, err := p.operand(depth + 1)
-		if err != nil {
+		if o.Elems, err = p.coordinates(depth + 1); err != nil {
 			return o, err
-		}
-		o.Elems = c.Elems
-		if c.Kind != Vector {
-			o.Elems = p.keep(c)
 		}
 	}
 	return o, p.expect("]")
+}
+
+// coordinates reads what follows a texture: perhaps a sampler, then a vector or a single coordinate.
+func (p *parser) coordinates(depth int) ([]Operand, error) {
+	c, err := p.operand(depth)
+	if err != nil {
+		return nil, err
+	}
+	var sampler []Operand
+	if p.accept(",") {
+		if !p.opaque(&c, SamplerRef) || c.Imm != 0 {
+			return nil, p.fail("this can't be a sampler")
+		}
+		c.Kind = Address
+		sampler = []Operand{c}
+		if c, err = p.operand(depth); err != nil {
+			return nil, err
+		}
+	}
+	if c.Kind == Vector {
+		return p.keep(append(slices.Clone(c.Elems), sampler...)...), nil
+	}
+	return p.keep(append([]Operand{c}, sampler...)...), nil
 }
 
 // match finds the form that fits and checks the operands against it.

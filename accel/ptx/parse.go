@@ -158,7 +158,7 @@ func (p *parser) declaration() error {
 	switch p.tok.text {
 	case ".entry", ".func":
 		return p.function(linkage)
-	case ".global", ".const", ".shared":
+	case ".global", ".const", ".shared", ".tex":
 		return p.variables(linkage)
 	}
 	return p.fail("unknown directive %s", p.tok.text)

@@ -160,6 +160,10 @@ type Var struct {
 	Kernel bool
 	// Framed says that Offset counts from the frame of the function that is executed.
 	Framed bool
+	// Opaque says that the variable stands for a texture, a sampler or a
+	// surface: its address is the handle.
+	Opaque  Opaque
+	Sampler Sampler // what a SamplerRef was initialised with
 }
 
 // Ref is the address of a variable plus Add, or of a function, stored in Size bytes at Offset of an initialiser.

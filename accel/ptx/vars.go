@@ -8,15 +8,21 @@ import (
 // spaceOf is the state space of a variable directive.
 var spaceOf = map[string]Space{
 	".global": Global, ".const": Const, ".shared": Shared, ".local": Local, ".param": ParamSpace,
+	".tex": Global, // what .global .texref was called before
 }
 
 // variables reads ".space .align n .type name[…] = …, …;" and declares them.
 func (p *parser) variables(linkage Linkage) error {
-	space := spaceOf[p.tok.text]
-	p.advance()
-	v := Var{Space: space, Linkage: linkage, Extern: linkage == ExternLinkage, Line: p.tok.line}
+	word := p.advance().text
+	v := Var{Space: spaceOf[word], Linkage: linkage, Extern: linkage == ExternLinkage, Line: p.tok.line}
 	if err := p.varType(&v); err != nil {
 		return err
+	}
+	if word == ".tex" {
+		v.beOpaque(TexRef)
+	}
+	if v.Opaque != Plain && (v.Space != Global || p.fn != nil) {
+		return p.fail("%s variables are .global ones of the module", v.Opaque)
 	}
 	for {
 		one := v
@@ -80,10 +86,11 @@ func (p *parser) varType(v *Var) error {
 			pointer = true
 		case ".global", ".const", ".shared", ".local": // attributes of a pointer parameter
 		default:
-			t, ok := typeByName[text[1:]]
-			if !ok && (text == ".texref" || text == ".samplerref" || text == ".surfref") {
-				return p.fail("%s variables are not supported", text)
+			if what := opaqueByName[text]; what != Plain {
+				v.beOpaque(what)
+				break
 			}
+			t, ok := typeByName[text[1:]]
 			if !ok || t == Pred || !t.declarable() {
 				return p.fail("unknown type %s", text)
 			}
@@ -110,6 +117,9 @@ func (p *parser) variable(v *Var) error {
 		return err
 	}
 	v.Name, v.Line = name, p.tok.line
+	if v.Opaque != Plain {
+		return p.opaqueValues(v)
+	}
 	for p.accept("[") {
 		if p.accept("]") {
 			v.Size, v.Extern = 0, true // its size is what the launch or the initialiser says

@@ -1,6 +1,8 @@
 package soft
 
 import (
+	"sync/atomic"
+
 	"pegasus/accel"
 	"pegasus/cuda"
 )
@@ -40,6 +42,7 @@ func elementBytes(format, channels uint32) uint64 {
 const (
 	arrayLayered   = 0x01 // CUDA_ARRAY3D_LAYERED: depth counts layers
 	arraySurface   = 0x02 // CUDA_ARRAY3D_SURFACE_LDST
+	arrayCube      = 0x04 // CUDA_ARRAY3D_CUBEMAP: depth counts faces, of all layers
 	arrayGather    = 0x08 // CUDA_ARRAY3D_TEXTURE_GATHER
 	arrayPitch     = 64   // alignment of rows
 	maxArrayWidth  = 131072
@@ -55,6 +58,7 @@ type Array struct {
 	rowBytes, pitch uint64
 	rows, slices    uint64
 	freed           bool
+	gone            atomic.Bool // its memory is; textures look
 	element         uint64
 }
 
@@ -68,8 +72,11 @@ func (c *Context) NewArray(d accel.ArrayDesc) (accel.Array, cuda.Result) {
 		d.Depth > 0 && d.Height == 0 && d.Flags&arrayLayered == 0 {
 		return nil, cuda.ErrorInvalidValue
 	}
-	if d.Flags&^(arrayLayered|arraySurface|arrayGather) != 0 {
+	if d.Flags&^(arrayLayered|arraySurface|arrayCube|arrayGather) != 0 {
 		return nil, cuda.ErrorNotSupported
+	}
+	if d.Flags&arrayLayered != 0 && d.Depth == 0 || d.Flags&arrayCube != 0 && !isCube(&d) {
+		return nil, cuda.ErrorInvalidValue
 	}
 	a := &Array{ctx: c, desc: d, rowBytes: d.Width * size, rows: max(d.Height, 1), slices: max(d.Depth, 1), element: size}
 	a.pitch = (a.rowBytes + arrayPitch - 1) &^ (arrayPitch - 1)
@@ -81,15 +88,21 @@ func (c *Context) NewArray(d accel.ArrayDesc) (accel.Array, cuda.Result) {
 	return a, cuda.Success
 }
 
+// isCube says whether an array can be a cube map, or several if it is layered.
+func isCube(d *accel.ArrayDesc) bool {
+	return d.Width == d.Height && (d.Depth == 6 || d.Flags&arrayLayered != 0 && d.Depth > 0 && d.Depth%6 == 0)
+}
+
 // Destroy releases the array once the work submitted before has ended.
 func (a *Array) Destroy() {
 	if !a.freed {
 		a.freed = true
+		a.ctx.afterAll(func(cuda.Result) { a.gone.Store(true) })
 		a.ctx.drop(a.address, nil)
 	}
 }
 
-// bytes is the array's memory.
+// bytes is the array's memory, which must not be gone.
 func (a *Array) bytes() []byte { return a.ctx.dev.space.Raw(a.address, a.pitch*a.rows*a.slices) }
 
 // box resolves an end of a copy in the array.

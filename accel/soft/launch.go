@@ -48,6 +48,7 @@ type launch struct {
 	shared      uint32
 	stack       uint64 // bytes a thread
 	params      []byte // the node's own copy
+	bound       map[uint64]*Texture
 }
 
 // launch queues a kernel.
@@ -71,6 +72,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	n.class, n.engine, n.done = accel.Compute, engine.Compute, done
 	l := &n.launch
 	l.function, l.grid, l.block, l.shared = f, w.Grid, w.Block, w.SharedBytes
+	l.bound = m.bound
 	l.params = append(l.params[:0], w.Params[:f.layout.ParamBytes]...)
 	l.stack = c.limits[limitStack]
 	s.append(n)
@@ -118,7 +120,7 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d.watchdog.begin(since)
 	e.kernelRun.Launch = lane.Launch{
 		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Stack: l.stack, Heap: n.ctx.heap.Load(), Params: l.params,
-		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: n.ctx.textureOf, Stdout: (*printer)(n),
+		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: (*printer)(n),
 	}
 	if n.inline {
 		e.kernelRun.Cores = 1

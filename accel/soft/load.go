@@ -65,6 +65,7 @@ func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Re
 	}
 	m.layout.Functions = make([]cuda.FunctionLayout, len(parsed.Kernels))
 	m.functions = make([]function, len(parsed.Kernels))
+	m.references = map[uint64]ptx.Opaque{}
 	for i, f := range parsed.Kernels {
 		k, err := placed.Kernel(f.Name)
 		if err != nil {
@@ -75,11 +76,16 @@ func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Re
 	}
 	for _, v := range parsed.Globals {
 		if addr, size, ok := placed.Global(v.Name); ok {
-			m.layout.Globals = append(m.layout.Globals, cuda.GlobalLayout{Name: v.Name, Address: addr, Size: size})
+			m.layout.Globals = append(m.layout.Globals, cuda.GlobalLayout{Name: v.Name, Kind: kinds[v.Opaque], Address: addr, Size: size})
+			if v.Opaque == ptx.TexRef || v.Opaque == ptx.SurfRef {
+				m.references[addr] = v.Opaque
+			}
 		}
 	}
 	return "", cuda.Success
 }
+
+var kinds = [...]cuda.GlobalKind{ptx.TexRef: cuda.GlobalTexture, ptx.SamplerRef: cuda.GlobalSampler, ptx.SurfRef: cuda.GlobalSurface}
 
 // failure turns an error of the compiler, if there is one, into a log and a result.
 func failure(err error, otherwise cuda.Result) (log string, r cuda.Result) {

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"pegasus/accel/ptx"
 	"pegasus/cuda"
 )
 
@@ -10,7 +11,11 @@ type Module struct {
 	layout    cuda.ModuleLayout
 	functions []function
 	memory    []uint64 // addresses of its variables' allocations
-	unloaded  bool
+
+	references map[uint64]ptx.Opaque // to textures and surfaces, by address
+	bound      map[uint64]*Texture   // what they stand for; never changed, only replaced
+
+	unloaded bool
 }
 
 // function is one kernel of a module.

@@ -1,14 +1,17 @@
 package soft
 
 import (
+	"maps"
+
 	"pegasus/accel"
+	"pegasus/accel/ptx"
 	"pegasus/accel/soft/lane"
 	"pegasus/cuda"
 )
 
 const textureAlign = 512 // attribute 14
 
-// Texture is a texture object: what kernels of its context see under a handle.
+// Texture is a texture or surface object: what kernels of its context see under a handle.
 type Texture struct {
 	ctx    *Context
 	handle uint64
@@ -48,10 +51,13 @@ func (c *Context) NewTexture(handle uint64, d accel.TextureDesc) (accel.Texture,
 // check refuses descriptions that make no sense, so that sizes can be multiplied later.
 func (t *Texture) check() cuda.Result {
 	d := &t.desc
+	if d.Surface && (t.array == nil || t.array.desc.Flags&arraySurface == 0) {
+		return cuda.ErrorInvalidValue
+	}
 	if t.size == 0 || d.Width == 0 || d.FilterMode > 1 || d.AddressMode[0] > 3 || d.AddressMode[1] > 3 || d.AddressMode[2] > 3 {
 		return cuda.ErrorInvalidValue
 	}
-	if d.Format == formatHalf || t.array != nil && t.array.desc.Depth > 0 {
+	if d.Flags&(textureSRGB|textureSeamless) != 0 {
 		return cuda.ErrorNotSupported // not by the lane engine
 	}
 	if t.array != nil {
@@ -70,6 +76,9 @@ func (t *Texture) check() cuda.Result {
 func (t *Texture) bytes() []byte {
 	d := &t.desc
 	if t.array != nil {
+		if t.array.gone.Load() {
+			return nil
+		}
 		return t.array.bytes()
 	}
 	n := d.Width * t.size
@@ -83,25 +92,35 @@ func (t *Texture) bytes() []byte {
 const (
 	readAsInteger         = 0x1
 	normalizedCoordinates = 0x2
+	textureSRGB           = 0x10
+	textureSeamless       = 0x40 // filter across the edges of a cube
 )
 
 // lane is the texture as the lane engine wants it; it checks once more that all elements lie in the memory.
 func (t *Texture) lane() *lane.Texture {
 	d := &t.desc
-	integer := d.Format == formatU32 || d.Format == formatS32 || d.Format == formatFloat // never read as 0…1
+	never := d.Format == formatU32 || d.Format == formatS32 || d.Format == formatFloat || d.Format == formatHalf // read as 0…1
 	pitch := d.Pitch
 	if d.Height == 0 {
 		pitch = 0
 	}
-	return &lane.Texture{
+	l := &lane.Texture{
 		Data: t.bytes(), Width: int(d.Width), Height: int(d.Height), PitchBytes: int(pitch),
 		Format: lane.Format(d.Format), Channels: int(d.Channels),
 		Linear:     d.FilterMode == 1,
 		Normalized: d.Flags&normalizedCoordinates != 0,
-		ReadFloat:  d.Flags&readAsInteger == 0 && !integer,
+		ReadFloat:  d.Flags&readAsInteger == 0 && !never,
 		Address:    [3]lane.AddressMode{lane.AddressMode(d.AddressMode[0]), lane.AddressMode(d.AddressMode[1]), lane.AddressMode(d.AddressMode[2])},
 		Border:     d.BorderColor,
+		Surface:    d.Surface,
 	}
+	if a := t.array; a != nil {
+		l.Depth, l.SliceBytes = int(a.desc.Depth), int(a.pitch*a.rows)
+		l.Layered, l.Cube = a.desc.Flags&arrayLayered != 0, a.desc.Flags&arrayCube != 0
+	} else if d.Height == 0 { // linear memory is neither filtered nor continued: beyond it is nothing but zeros
+		l.Linear, l.Address, l.Border = false, [3]lane.AddressMode{lane.Border, lane.Border, lane.Border}, [4]float32{}
+	}
+	return l
 }
 
 // texture finds a texture by its handle, for a kernel. It is nil if there is none.
@@ -113,6 +132,39 @@ func (c *Context) texture(handle uint64) *lane.Texture {
 		return nil
 	}
 	return t.lane()
+}
+
+// Bind makes a reference of the module stand for a texture or surface, or for nothing.
+func (m *Module) Bind(reference uint64, to accel.Texture) cuda.Result {
+	if r := m.ctx.Err(); r != cuda.Success {
+		return r
+	}
+	t, ok := to.(*Texture)
+	if what := m.references[reference]; what == ptx.Plain || to != nil && (!ok || t.ctx != m.ctx || t.desc.Surface != (what == ptx.SurfRef)) {
+		return cuda.ErrorInvalidHandle
+	}
+	bound := maps.Clone(m.bound) // launches have the one before
+	if bound == nil {
+		bound = map[uint64]*Texture{}
+	}
+	if bound[reference] = t; to == nil {
+		delete(bound, reference)
+	}
+	m.bound = bound
+	return cuda.Success
+}
+
+// textures finds textures for a launch: those that its module's references stood for, and the context's.
+func (l *launch) textures(c *Context) func(handle uint64) *lane.Texture {
+	if len(l.bound) == 0 {
+		return c.textureOf
+	}
+	return func(handle uint64) *lane.Texture {
+		if t := l.bound[handle]; t != nil {
+			return t.lane()
+		}
+		return c.texture(handle)
+	}
 }
 
 // Destroy releases the texture once the work submitted before has ended.

@@ -101,26 +101,81 @@ func (s *session) TextureCreate(c cuda.Call, a cuda.TextureCreateArgs) cuda.Resu
 	}
 	switch a.Resource {
 	case resourceArray:
-		arr, r := s.arrays.get(a.Address)
-		if r == cuda.Success && arr.g != g {
-			r = cuda.ErrorInvalidHandle
-		}
-		if r != cuda.Success {
+		if d.Array, r = s.arrayOf(g, a.Address); r != cuda.Success {
 			return s.textures.poison(a.Texture, r)
 		}
-		d.Array, d.Address = arr.a, 0
+		d.Address = 0
 	case resourceLinear:
 		d.Height, d.Pitch = 0, 0
 	case resourcePitch:
 	default:
 		return s.textures.poison(a.Texture, cuda.ErrorInvalidValue)
 	}
-	t, r := g.ctx.NewTexture(a.Texture, d)
+	return s.newTexture(g, a.Texture, d)
+}
+
+func (s *session) newTexture(g *guestContext, id uint64, d accel.TextureDesc) cuda.Result {
+	t, r := g.ctx.NewTexture(id, d)
 	if r != cuda.Success {
-		return s.textures.poison(a.Texture, r)
+		return s.textures.poison(id, r)
 	}
-	s.textures.put(a.Texture, &texture{g, t})
+	s.textures.put(id, &texture{g, t})
 	return cuda.Success
+}
+
+// arrayOf finds an array of a context.
+func (s *session) arrayOf(g *guestContext, id uint64) (accel.Array, cuda.Result) {
+	arr, r := s.arrays.get(id)
+	if r != cuda.Success {
+		return nil, r
+	}
+	if arr.g != g {
+		return nil, cuda.ErrorInvalidHandle
+	}
+	return arr.a, cuda.Success
+}
+
+// SurfaceCreate makes what a kernel finds as a texture is found, so they share the table.
+func (s *session) SurfaceCreate(c cuda.Call, a cuda.SurfaceCreateArgs) cuda.Result {
+	g, r := s.roomyContext(c)
+	if r != cuda.Success {
+		return r
+	}
+	if r := s.textures.free(a.Surface); r != cuda.Success {
+		return r
+	}
+	arr, r := s.arrayOf(g, a.Array)
+	if r != cuda.Success {
+		return s.textures.poison(a.Surface, r)
+	}
+	return s.newTexture(g, a.Surface, accel.TextureDesc{Surface: true, Array: arr})
+}
+
+func (s *session) ReferenceBind(c cuda.Call, a cuda.ReferenceBindArgs) cuda.Result {
+	g, r := s.context(c)
+	if r != cuda.Success {
+		return r
+	}
+	m, r := s.modules.get(a.Module)
+	if r != cuda.Success {
+		return r
+	}
+	var t accel.Texture
+	if a.Texture != 0 {
+		of, r := s.textures.get(a.Texture)
+		if r != cuda.Success {
+			return r
+		}
+		if of.g != g {
+			return cuda.ErrorInvalidHandle
+		}
+		t = of.t
+	}
+	b, ok := m.m.(accel.Binder)
+	if !ok || m.g != g {
+		return cuda.ErrorInvalidHandle
+	}
+	return b.Bind(a.Reference, t)
 }
 
 func (s *session) TextureDestroy(_ cuda.Call, a cuda.TextureDestroyArgs) cuda.Result {

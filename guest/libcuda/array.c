@@ -10,8 +10,9 @@
 
 struct table arrays = HANDLE_TABLE(HANDLE_ARRAY, struct array, 60000);
 struct table textures = HANDLE_TABLE(HANDLE_TEXTURE, struct texture, 60000);
+struct table surfaces = HANDLE_TABLE(HANDLE_SURFACE, struct texture, 60000);
 
-enum { SIDE_MOST = 131072, DEPTH_MOST = 16384 };
+enum { SIDE_MOST = 131072, DEPTH_MOST = 16384, LINEAR_MOST = 1 << 27 };
 
 uint32_t array_format_bytes(CUarray_format format)
 {
@@ -57,10 +58,14 @@ static CUresult check_array(const CUDA_ARRAY3D_DESCRIPTOR *d)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!channels_valid(d->NumChannels) || array_format_bytes(d->Format) == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Layers and cubes have other addressing than volumes; surfaces may be stored to by kernels. */
-	if (d->Flags & ~(unsigned)CUDA_ARRAY3D_SURFACE_LDST)
+	const unsigned known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
+	if (d->Flags & ~known)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return d->Depth > 0 && d->Height == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	bool layered = d->Flags & CUDA_ARRAY3D_LAYERED, cube = d->Flags & CUDA_ARRAY3D_CUBEMAP;
+	bool good = layered ? d->Depth > 0 : d->Depth == 0 || d->Height > 0;
+	if (cube)
+		good = d->Width == d->Height && (layered ? d->Depth > 0 && d->Depth % 6 == 0 : d->Depth == 6);
+	return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pg_cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
@@ -154,12 +159,12 @@ CUresult pg_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *d, CUarray handle)
 static CUresult check_linear(CUdeviceptr address, CUarray_format format, unsigned int channels, uint64_t bytes)
 {
 	struct end end;
-	if (!address || array_format_bytes(format) == 0 || !channels_valid(channels) || bytes == 0)
+	if (!address || address % TEXTURE_ALIGNMENT != 0 || array_format_bytes(format) == 0 || !channels_valid(channels) || bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	return end_linear(address, bytes, true, &end);
 }
 
-static CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_create_args *args)
+CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_create_args *args)
 {
 	struct array *a;
 	uint64_t bytes;
@@ -187,7 +192,7 @@ static CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_cr
 			args->width = args->pitch / (array_format_bytes(d->res.linear.format) * args->channels);
 			args->height = 1;
 		}
-		return r;
+		return r == CUDA_SUCCESS && (args->width == 0 || args->width > LINEAR_MOST) ? CUDA_ERROR_INVALID_VALUE : r;
 	case CU_RESOURCE_TYPE_PITCH2D:
 		args->address = d->res.pitch2D.devPtr;
 		args->format = (uint32_t)d->res.pitch2D.format;
@@ -199,7 +204,7 @@ static CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_cr
 			__builtin_mul_overflow(args->pitch, args->height - 1, &bytes))
 			return CUDA_ERROR_INVALID_VALUE;
 		uint64_t row = args->width * array_format_bytes(d->res.pitch2D.format) * args->channels;
-		if (args->pitch < row || __builtin_add_overflow(bytes, row, &bytes))
+		if (args->pitch < row || args->pitch % PITCH_ALIGNMENT != 0 || __builtin_add_overflow(bytes, row, &bytes))
 			return CUDA_ERROR_INVALID_VALUE;
 		return check_linear(args->address, d->res.pitch2D.format, args->channels, bytes);
 	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
@@ -209,7 +214,7 @@ static CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_cr
 	}
 }
 
-static CUresult describe_texture(const CUDA_TEXTURE_DESC *t, struct texture_create_args *args)
+CUresult describe_texture(const CUDA_TEXTURE_DESC *t, struct texture_create_args *args)
 {
 	for (int i = 0; i < 3; i++) {
 		if ((unsigned)t->addressMode[i] > CU_TR_ADDRESS_MODE_BORDER)
@@ -298,4 +303,67 @@ CUresult pg_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *out, CUtexOb
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	return handle_find(&textures, handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* --- surface objects --- */
+
+CUresult check_surface(CUarray handle, uint64_t *id)
+{
+	struct array *a = array_find(handle);
+	if (!a)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*id = a->object.id;
+	return a->flags & CUDA_ARRAY3D_SURFACE_LDST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult pg_cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *resource)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!out || !resource || resource->resType != CU_RESOURCE_TYPE_ARRAY || resource->flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct surface_create_args args = {0};
+	if ((r = check_surface(resource->res.array.hArray, &args.array)) != CUDA_SUCCESS)
+		return r;
+	struct texture *s = handle_new(&surfaces);
+	if (!s)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	s->context = c->object.id;
+	s->wireContext = c->wire;
+	s->resource = *resource;
+	args.surface = s->object.id;
+	struct packet p = {.op = OP_SURFACE_CREATE, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+	r = ring_post(&p);
+	if (r != CUDA_SUCCESS) {
+		handle_free(&surfaces, s);
+		return r;
+	}
+	handle_publish(s);
+	*out = s->object.id;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuSurfObjectDestroy(CUsurfObject handle)
+{
+	struct texture *s = handle_find(&surfaces, handle);
+	if (!s || !handle_retire(s))
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct texture_destroy_args args = {.texture = s->object.id};
+	struct packet p = {.op = OP_TEXTURE_DESTROY, .context = s->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_post(&p);
+	handle_free(&surfaces, s);
+	return r;
+}
+
+CUresult pg_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUsurfObject handle)
+{
+	struct texture *s = handle_find(&surfaces, handle);
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!s)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*out = s->resource;
+	return CUDA_SUCCESS;
 }

@@ -119,10 +119,10 @@ int64_t layout_find_function(const struct layout *l, const char *name)
 	return -1;
 }
 
-int64_t layout_find_global(const struct layout *l, const char *name)
+int64_t layout_find_global(const struct layout *l, enum layout_kind kind, const char *name)
 {
 	for (uint32_t i = 0; i < l->globalCount; i++)
-		if (strcmp(l->strings + l->globals[i].name, name) == 0)
+		if (l->globals[i].kind == kind && strcmp(l->strings + l->globals[i].name, name) == 0)
 			return i;
 	return -1;
 }

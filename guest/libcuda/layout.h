@@ -15,8 +15,10 @@ struct layout_function {
 	int32_t maxThreads, staticShared, constBytes, localBytes, registers, ptxVersion, binaryVersion, maxDynamicShared;
 };
 
+enum layout_kind { LAYOUT_MEMORY, LAYOUT_TEXTURE, LAYOUT_SAMPLER, LAYOUT_SURFACE };
+
 struct layout_global {
-	uint32_t name, pad;
+	uint32_t name, kind;
 	uint64_t address, size;
 };
 
@@ -37,8 +39,8 @@ struct layout {
 bool layout_parse(const uint8_t *bytes, uint64_t length, struct layout *l);
 void layout_free(struct layout *l);
 
-/* Index of a function or variable by name, -1 if there is none. */
+/* Index of a function, or of a variable of a kind, by name, -1 if there is none. */
 int64_t layout_find_function(const struct layout *l, const char *name);
-int64_t layout_find_global(const struct layout *l, const char *name);
+int64_t layout_find_global(const struct layout *l, enum layout_kind kind, const char *name);
 
 #endif

@@ -33,6 +33,8 @@ static void add_globals(struct module *m)
 {
 	for (uint32_t i = 0; i < m->layout.globalCount; i++) {
 		const struct layout_global *g = &m->layout.globals[i];
+		if (g->kind != LAYOUT_MEMORY)
+			continue;
 		struct range range = {
 			.base = g->address, .size = g->size, .kind = RANGE_GLOBAL, .context = m->context, .owner = m->object.id,
 		};
@@ -213,6 +215,7 @@ static void dismantle(struct module *m)
 	m->functions = NULL;
 	layout_free(&m->layout);
 	pthread_mutex_unlock(&functionLock);
+	reference_module_gone(m->object.id);
 	range_remove_owner(m->object.id);
 	handle_free(&modules, m);
 }
@@ -342,22 +345,31 @@ CUresult pg_cuModuleEnumerateFunctions(CUfunction *out, unsigned int count, CUmo
 	return r;
 }
 
+CUresult module_find_global(CUmodule handle, enum layout_kind kind, const char *name, struct layout_global *global,
+	struct module **module)
+{
+	CUresult r = lock_module(handle, module);
+	if (r != CUDA_SUCCESS)
+		return r;
+	int64_t index = layout_find_global(&(*module)->layout, kind, name);
+	if (index >= 0)
+		*global = (*module)->layout.globals[index];
+	pthread_mutex_unlock(&functionLock);
+	return index < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
 CUresult pg_cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule handle, const char *name)
 {
 	if (!name || !*name || (!address && !bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct module *m;
-	CUresult r = lock_module(handle, &m);
+	struct layout_global g;
+	CUresult r = module_find_global(handle, LAYOUT_MEMORY, name, &g, &m);
 	if (r != CUDA_SUCCESS)
 		return r;
-	int64_t index = layout_find_global(&m->layout, name);
-	if (index >= 0) {
-		const struct layout_global *g = &m->layout.globals[index];
-		if (address)
-			*address = g->address;
-		if (bytes)
-			*bytes = g->size;
-	}
-	pthread_mutex_unlock(&functionLock);
-	return index < 0 ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+	if (address)
+		*address = g.address;
+	if (bytes)
+		*bytes = g.size;
+	return CUDA_SUCCESS;
 }

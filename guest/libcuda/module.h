@@ -46,6 +46,13 @@ CUresult module_check(const struct context *c, const struct image *image, struct
 /* Says in the program's log why an image does not even travel, and returns that. */
 CUresult module_refuse(const struct jit *jit, CUresult why);
 
+/* A variable of a module; copied out, since the module may be unloaded meanwhile. */
+CUresult module_find_global(CUmodule handle, enum layout_kind kind, const char *name, struct layout_global *global,
+	struct module **module);
+
+/* A module ends: its references do. */
+void reference_module_gone(uint64_t module);
+
 /* A context ends: its modules and functions do. */
 void module_context_gone(uint64_t context);
 

@@ -44,6 +44,7 @@ struct array {
 	uint32_t format, channels, flags, elementBytes;
 };
 
+/* A texture or, without its description as a texture, a surface. */
 struct texture {
 	struct object object;
 	uint64_t context;
@@ -52,7 +53,7 @@ struct texture {
 	CUDA_TEXTURE_DESC texture;
 };
 
-extern struct table contexts, streams, events, arrays, textures;
+extern struct table contexts, streams, events, arrays, textures, surfaces;
 
 /* The calling thread's current context: 201 without one, 709 when it was destroyed meanwhile, or its sticky error. */
 CUresult context_current(struct context **context);

@@ -170,7 +170,7 @@ static void forget(void *object, void *argument)
 
 void stream_context_gone(uint64_t context)
 {
-	struct table *all[] = {&textures, &arrays, &events, &streams};
+	struct table *all[] = {&surfaces, &textures, &arrays, &events, &streams};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
 		struct doomed d = {.table = all[i], .context = context};
 		handle_each(all[i], forget, &d);

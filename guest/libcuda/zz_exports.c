@@ -3523,12 +3523,18 @@ EXPORT CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 EXPORT CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
 {
-	return stub("cuModuleGetSurfRef");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuModuleGetSurfRef(pSurfRef, hmod, name);
 }
 
 EXPORT CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
 {
-	return stub("cuModuleGetTexRef");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuModuleGetTexRef(pTexRef, hmod, name);
 }
 
 EXPORT CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
@@ -3687,7 +3693,10 @@ EXPORT CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 
 EXPORT CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
 {
-	return stub("cuParamSetTexRef");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuParamSetTexRef(hfunc, texunit, hTexRef);
 }
 
 EXPORT CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
@@ -4198,27 +4207,42 @@ EXPORT CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdevicept
 
 EXPORT CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
 {
-	return stub("cuSurfObjectCreate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuSurfObjectCreate(pSurfObject, pResDesc);
 }
 
 EXPORT CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
 {
-	return stub("cuSurfObjectDestroy");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuSurfObjectDestroy(surfObject);
 }
 
 EXPORT CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
 {
-	return stub("cuSurfObjectGetResourceDesc");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuSurfObjectGetResourceDesc(pResDesc, surfObject);
 }
 
 EXPORT CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
 {
-	return stub("cuSurfRefGetArray");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuSurfRefGetArray(phArray, hSurfRef);
 }
 
 EXPORT CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
 {
-	return stub("cuSurfRefSetArray");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuSurfRefSetArray(hSurfRef, hArray, Flags);
 }
 
 EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
@@ -4293,47 +4317,80 @@ EXPORT CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef)
 
 EXPORT CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
 {
-	return stub("cuTexRefGetAddress");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	CUdeviceptr wide_pdptr = 0;
+	r = pg_cuTexRefGetAddress_v2(pdptr ? &wide_pdptr : NULL, hTexRef);
+	if (!r && wide_pdptr > UINT32_MAX)
+		r = CUDA_ERROR_NOT_SUPPORTED; /* the old ABI has 32-bit addresses */
+	if (!r && pdptr)
+		*pdptr = (CUdeviceptr_v1)wide_pdptr;
+	return r;
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 {
-	return stub("cuTexRefGetAddress_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefGetAddress_v2(pdptr, hTexRef);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
 {
-	return stub("cuTexRefGetAddressMode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefGetAddressMode(pam, hTexRef, dim);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
 {
-	return stub("cuTexRefGetArray");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefGetArray(phArray, hTexRef);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
 {
-	return stub("cuTexRefGetBorderColor");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefGetBorderColor(pBorderColor, hTexRef);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 {
-	return stub("cuTexRefGetFilterMode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefGetFilterMode(pfm, hTexRef);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
 {
-	return stub("cuTexRefGetFlags");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefGetFlags(pFlags, hTexRef);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
 {
-	return stub("cuTexRefGetFormat");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefGetFormat(pFormat, pNumChannels, hTexRef);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
 {
-	return stub("cuTexRefGetMaxAnisotropy");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefGetMaxAnisotropy(pmaxAniso, hTexRef);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
@@ -4358,77 +4415,129 @@ EXPORT CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedA
 
 EXPORT CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes)
 {
-	return stub("cuTexRefSetAddress");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	size_t wide_ByteOffset = 0;
+	r = pg_cuTexRefSetAddress_v2(ByteOffset ? &wide_ByteOffset : NULL, hTexRef, dptr, bytes);
+	if (!r && ByteOffset)
+		*ByteOffset = narrow_size(wide_ByteOffset);
+	return r;
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
 {
-	return stub("cuTexRefSetAddress_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
 {
-	return stub("cuTexRefSetAddress2D");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	if (!desc)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUDA_ARRAY_DESCRIPTOR wide_desc = widen_CUDA_ARRAY_DESCRIPTOR(desc);
+	return pg_cuTexRefSetAddress2D_v3(hTexRef, &wide_desc, dptr, Pitch);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 {
-	return stub("cuTexRefSetAddress2D_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 {
-	return stub("cuTexRefSetAddress2D_v3");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
 {
-	return stub("cuTexRefSetAddressMode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetAddressMode(hTexRef, dim, am);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
 {
-	return stub("cuTexRefSetArray");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetArray(hTexRef, hArray, Flags);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
 {
-	return stub("cuTexRefSetBorderColor");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetBorderColor(hTexRef, pBorderColor);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 {
-	return stub("cuTexRefSetFilterMode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetFilterMode(hTexRef, fm);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
 {
-	return stub("cuTexRefSetFlags");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetFlags(hTexRef, Flags);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
 {
-	return stub("cuTexRefSetFormat");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetFormat(hTexRef, fmt, NumPackedComponents);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
 {
-	return stub("cuTexRefSetMaxAnisotropy");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTexRefSetMaxAnisotropy(hTexRef, maxAniso);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 {
-	return stub("cuTexRefSetMipmapFilterMode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return CUDA_SUCCESS;
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
 {
-	return stub("cuTexRefSetMipmapLevelBias");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return CUDA_SUCCESS;
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
 {
-	return stub("cuTexRefSetMipmapLevelClamp");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return CUDA_SUCCESS;
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)

@@ -147,6 +147,8 @@ CUresult pg_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *na
 CUresult pg_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod);
 CUresult pg_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name);
 CUresult pg_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode);
+CUresult pg_cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name);
+CUresult pg_cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name);
 CUresult pg_cuModuleLoad(CUmodule *module, const char *fname);
 CUresult pg_cuModuleLoadData(CUmodule *module, const void *image);
 CUresult pg_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options, void **optionValues);
@@ -160,6 +162,7 @@ CUresult pg_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blo
 CUresult pg_cuParamSetf(CUfunction hfunc, int offset, float value);
 CUresult pg_cuParamSeti(CUfunction hfunc, int offset, unsigned int value);
 CUresult pg_cuParamSetSize(CUfunction hfunc, unsigned int numbytes);
+CUresult pg_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef);
 CUresult pg_cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes);
 CUresult pg_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr);
 CUresult pg_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr);
@@ -175,11 +178,33 @@ CUresult pg_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *capture
 CUresult pg_cuStreamQuery(CUstream hStream);
 CUresult pg_cuStreamSynchronize(CUstream hStream);
 CUresult pg_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags);
+CUresult pg_cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc);
+CUresult pg_cuSurfObjectDestroy(CUsurfObject surfObject);
+CUresult pg_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject);
+CUresult pg_cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef);
+CUresult pg_cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags);
 CUresult pg_cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc);
 CUresult pg_cuTexObjectDestroy(CUtexObject texObject);
 CUresult pg_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject);
 CUresult pg_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject);
 CUresult pg_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject);
+CUresult pg_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef);
+CUresult pg_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim);
+CUresult pg_cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef);
+CUresult pg_cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef);
+CUresult pg_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
+CUresult pg_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef);
+CUresult pg_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef);
+CUresult pg_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef);
+CUresult pg_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes);
+CUresult pg_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch);
+CUresult pg_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am);
+CUresult pg_cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags);
+CUresult pg_cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor);
+CUresult pg_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm);
+CUresult pg_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags);
+CUresult pg_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents);
+CUresult pg_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso);
 CUresult pg_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
 
 #endif

@@ -42,6 +42,8 @@ enum op {
 	OP_TEXTURE_CREATE = 30,
 	OP_TEXTURE_DESTROY = 31,
 	OP_GOODBYE = 32,
+	OP_SURFACE_CREATE = 33,
+	OP_REFERENCE_BIND = 34,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -409,5 +411,25 @@ WIRE_FIELD(texture_destroy_args, texture, 0);
 WIRE_SIZE(texture_destroy_args, 8);
 
 /* Goodbye (control, reply never): The process is about to let go of its segment; the worker may end once queued work is done. */
+
+/* SurfaceCreate (control, reply never): Creates a surface object over an array under an id that the guest chose, which is also the handle that kernels use. TextureDestroy destroys it. */
+struct surface_create_args {
+	uint64_t surface;
+	uint64_t array;
+};
+WIRE_FIELD(surface_create_args, surface, 0);
+WIRE_FIELD(surface_create_args, array, 8);
+WIRE_SIZE(surface_create_args, 16);
+
+/* ReferenceBind (control, reply never): Makes a module's texture or surface reference, by its address, stand for a texture or surface (0: nothing) in launches from now on. */
+struct reference_bind_args {
+	uint64_t module;
+	uint64_t reference;
+	uint64_t texture;
+};
+WIRE_FIELD(reference_bind_args, module, 0);
+WIRE_FIELD(reference_bind_args, reference, 8);
+WIRE_FIELD(reference_bind_args, texture, 16);
+WIRE_SIZE(reference_bind_args, 24);
 
 #endif

@@ -297,6 +297,8 @@ func (g *guest) ArrayDestroy(_ cuda.Call, a cuda.ArrayDestroyArgs) cuda.Result {
 	return 0
 }
 func (g *guest) TextureCreate(cuda.Call, cuda.TextureCreateArgs) cuda.Result   { return 0 }
+func (g *guest) SurfaceCreate(cuda.Call, cuda.SurfaceCreateArgs) cuda.Result   { return 0 }
+func (g *guest) ReferenceBind(cuda.Call, cuda.ReferenceBindArgs) cuda.Result   { return 0 }
 func (g *guest) TextureDestroy(cuda.Call, cuda.TextureDestroyArgs) cuda.Result { return 0 }
 func (g *guest) Goodbye(cuda.Call) cuda.Result                                 { return 0 }
 

@@ -199,14 +199,22 @@ func TestFFmpegScale(t *testing.T) {
 }
 
 func BenchmarkFFmpegBicubic(b *testing.B) {
+	benchmarkScaler(b, "Subsample_Bicubic_yuv420p_yuv420p", false)
+}
+
+func BenchmarkFFmpegBilinear(b *testing.B) {
+	benchmarkScaler(b, "Subsample_Bilinear_yuv420p_yuv420p", true)
+}
+
+func benchmarkScaler(b *testing.B, name string, linear bool) {
 	src := picture(1280, 720)
 	d := newDevice(b)
-	const name, w, h = "Subsample_Bicubic_yuv420p_yuv420p", 640, 360
+	const w, h = 640, 360
 	k := d.kernel(ffmpegImage(b, d, name), name)
 	out := d.buffer(w * h)
 	l := d.launch(k, xy(w/32, (h+15)/16), xy(32, 16), uint64(1), uint64(2), uint64(3), uint64(4), out, out, out, out, w, h, w, src.w, src.h, float32(0))
 	l.Cores = 1
-	tex := &Texture{Data: src.pix, Width: src.w, Height: src.h, PitchBytes: src.w, Format: U8, Channels: 1, ReadFloat: true, Address: [3]AddressMode{Clamp, Clamp, Clamp}}
+	tex := &Texture{Data: src.pix, Width: src.w, Height: src.h, PitchBytes: src.w, Format: U8, Channels: 1, Linear: linear, ReadFloat: !linear, Address: [3]AddressMode{Clamp, Clamp, Clamp}}
 	l.Texture = func(uint64) *Texture { return tex }
 	b.SetBytes(w * h)
 	for b.Loop() {

@@ -30,8 +30,9 @@ func runAll(t *testing.T, m *ptx.Module) {
 	for _, f := range m.Kernels {
 		k, _ := im.Kernel(f.Name)
 		l := &Launch{Grid: x(2), Block: x(70), SharedBytes: 128, Params: make([]byte, max(f.ParamBytes, 8)), Memory: d, Cancel: new(atomic.Bool)}
-		l.Texture = func(uint64) *Texture {
-			return &Texture{Data: make([]byte, 16), Width: 4, Height: 4, PitchBytes: 4, Format: U8, Channels: 1}
+		l.Texture = func(h uint64) *Texture {
+			return &Texture{Data: make([]byte, 32), Width: 4, Height: 2, Depth: 3, PitchBytes: 4, SliceBytes: 12, Format: U8, Channels: 1,
+				Surface: h&1 != 0, Layered: h&2 != 0, Linear: h&4 != 0, Normalized: h&8 != 0}
 		}
 		for i := range 8 {
 			l.Params[i] = byte(out.addr >> (8 * i))
@@ -52,6 +53,8 @@ func FuzzText(f *testing.F) {
 	f.Add(virtual)
 	f.Add(entry("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1, %r2}, {%r1}, {%r2}, {%r1, %r2}; ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r1, %r2}, [%r1];"))
 	f.Add(entry("wmma.load.a.sync.aligned.row.m16n16k16.s8 {%r1, %r2}, [%o], %t; cp.async.ca.shared.global [%r1], [%o], 8, %t; atom.add.noftz.f16x2 %r1, [%o], %t;"))
+	f.Add(reader(".global .texref t; .global .samplerref s = { filter_mode = linear };", "tex.3d.v4.f32.f32 {%r5, %r6, %r7, %r8}, [%a0, s, {%r1, %r2, %r3, %r4}]; tld4.r.a2d.v4.u32.f32 {%r5, _, %r7, %r8}, [t, {%r1, %r2, %r3, %r4}]; txq.width.b32 %r5, [t];"))
+	f.Add(reader(".global .surfref s;", "add.u64 %a0, %a0, 1; suld.b.3d.v2.b32.clamp {%r5, %r6}, [%a0, {%r1, %r2, %r3, %r4}]; sust.p.a1d.b32.zero [%a0, {%r1, %r2}], %r3; sured.b.max.2d.s32.clamp [%a0, {%r1, %r2}], %r3;"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		if m, err := ptx.Parse(src); err == nil {
 			runAll(t, m)

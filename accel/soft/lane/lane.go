@@ -36,7 +36,7 @@ type Launch struct {
 	Cores       int    // goroutines; less than one is one
 	Cancel      *atomic.Bool
 	Memory      Memory
-	Texture     func(handle uint64) *Texture // nil: no textures
+	Texture     func(handle uint64) *Texture // finds textures and surfaces, also for references; nil: there are none
 	Stdout      io.Writer                    // of vprintf; nil discards
 }
 
@@ -73,17 +73,19 @@ const (
 
 // Image is an instance of a module: its variables have addresses.
 type Image struct {
-	module  *ptx.Module
-	address map[*ptx.Var]uint64
-	named   map[string]*ptx.Var
-	kernels map[string]*Kernel
-	code    uint64 // address of the first function
+	module   *ptx.Module
+	address  map[*ptx.Var]uint64
+	named    map[string]*ptx.Var
+	kernels  map[string]*Kernel
+	code     uint64                  // address of the first function
+	samplers map[uint64]*ptx.Sampler // by address
 }
 
 // Load places and initialises the module's variables in memory from alloc.
 func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte, err error)) (*Image, error) {
 	im := &Image{module: m, address: map[*ptx.Var]uint64{}, named: map[string]*ptx.Var{}, kernels: map[string]*Kernel{},
-		code: codeWindow + images.Add(1)%maxImages*codeSpan}
+		samplers: map[uint64]*ptx.Sampler{},
+		code:     codeWindow + images.Add(1)%maxImages*codeSpan}
 	mem := map[*ptx.Var][]byte{}
 	for _, v := range m.Globals {
 		addr, b, err := alloc(uint64(max(v.Size, 1)), uint64(max(v.Align, 16)))
@@ -91,6 +93,9 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 			return nil, fmt.Errorf("place variable %s: %w", v.Name, err)
 		}
 		im.address[v], im.named[v.Name], mem[v] = addr, v, b
+		if v.Opaque == ptx.SamplerRef {
+			im.samplers[addr] = &v.Sampler
+		}
 		clear(b)
 		copy(b, v.Init)
 	}

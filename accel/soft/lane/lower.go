@@ -17,7 +17,7 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 	l := &lowerer{
 		image: im, body: body, slots: slots, constants: map[uint64]int32{},
 		frames: newFrames(body),
-		prog: &program{fn: fn, shared: int(body.Shared),
+		prog: &program{fn: fn, samplers: im.samplers, shared: int(body.Shared),
 			uniforms: make([]uint64, slots.Uniforms),
 			rows32:   slots.Count[ptx.File32] + 1, rows64: slots.Count[ptx.File64], preds: slots.Count[ptx.PredFile] + 2},
 	}
@@ -172,7 +172,7 @@ func dear(in *ptx.Inst) int {
 		return 500
 	case in.Type == ptx.F64 && !exact(in): // by big numbers
 		return 1000
-	case in.Op == opTex || in.Op == opMatch:
+	case in.Op == opTex || in.Op == opTld4 || in.Op == opSuld || in.Op == opSust || in.Op == opSured || in.Op == opMatch:
 		return 20
 	case in.Op == opCall:
 		return 1000

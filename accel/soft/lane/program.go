@@ -9,13 +9,14 @@ type program struct {
 	rows32   int // slots of each file
 	rows64   int
 	preds    int
-	uniforms []uint64 // initial values: constants
-	caches   int      // memory instructions
-	local    int      // bytes of local memory a thread, without its stack
-	stacked  bool     // threads need a stack for calls whose depth isn't known
-	starts   []start  // of the functions that have addresses, in their order
-	shared   int      // bytes of static shared memory
-	awaits   bool     // may look for what other blocks or other work write
+	uniforms []uint64                // initial values: constants
+	caches   int                     // memory instructions
+	local    int                     // bytes of local memory a thread, without its stack
+	stacked  bool                    // threads need a stack for calls whose depth isn't known
+	starts   []start                 // of the functions that have addresses, in their order
+	shared   int                     // bytes of static shared memory
+	awaits   bool                    // may look for what other blocks or other work write
+	samplers map[uint64]*ptx.Sampler // of the module, by handle
 }
 
 // instr is a lowered instruction.

@@ -71,6 +71,10 @@ func sampleOperand(op string, letter byte, i int, mods, types []string, merged b
 		return "[%l0]"
 	case 'T':
 		return "[%l0, {%r0, %r1, %r2, %r3}]"
+	case 'o':
+		return "[%l0]"
+	case 'g':
+		return "{%r0, %r1, %r2, %r3}"
 	case 'L':
 		return "skip"
 	case 'x':
@@ -235,9 +239,9 @@ func inUse(form string) (texts []string) {
 	return texts
 }
 
-// apart are forms on matrices, floats of 16 bits, textures and surfaces: the
-// sampler can't write all their operands.
-var apart = strings.Fields("mma. ldmatrix. cp.async. createpolicy. tex.3d. txq. suq. suld. sust. sured. cvt.pack. cvt.rn.relu cvt.rn.satfinite")
+// apart are forms on matrices and floats of 16 bits: the sampler can't write
+// all their operands.
+var apart = strings.Fields("mma. ldmatrix. cp.async. createpolicy. cvt.pack. cvt.rn.relu cvt.rn.satfinite")
 
 // The forms that public modules use are accepted and implemented.
 func TestFormsInUse(t *testing.T) {

@@ -8,112 +8,100 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// Format is the type of a texture's channels, as CUarray_format has it.
-type Format uint32
-
-// Channel formats.
-const (
-	U8  Format = 0x01
-	U16 Format = 0x02
-	U32 Format = 0x03
-	S8  Format = 0x08
-	S16 Format = 0x09
-	S32 Format = 0x0a
-	F32 Format = 0x20
-)
-
-func (f Format) bytes() int {
-	switch f {
-	case U8, S8:
-		return 1
-	case U16, S16:
-		return 2
+// coordinates gives the operands that say which place is meant their places.
+func (l *lowerer) coordinates(o *ptx.Operand, shape ptx.Geometry, t ptx.Type) (at [3]place, layer place) {
+	elems := o.Elems
+	if shape.Layered {
+		layer = l.src(&elems[0], ptx.U32)
+		elems = elems[1:]
 	}
-	return 4
+	for d := range shape.Dims {
+		at[d] = l.src(&elems[d], t)
+	}
+	return at, layer
 }
 
-// AddressMode says what lies beyond the edges, as CUaddress_mode has it.
-type AddressMode uint32
-
-// Address modes.
-const (
-	Wrap AddressMode = iota
-	Clamp
-	Mirror
-	Border
-)
-
-// Texture is pitch-linear memory seen as a 1D (Height 0 or 1) or 2D texture.
-type Texture struct {
-	Data          []byte
-	Width, Height int // elements, rows
-	PitchBytes    int
-	Format        Format
-	Channels      int
-	Linear        bool // filter, else the nearest element
-	Normalized    bool // coordinates from 0 to 1
-	ReadFloat     bool // integer elements read as 0…1 or -1…1
-	Address       [3]AddressMode
-	Border        [4]float32
+// handle is the place of a texture's or surface's handle.
+func (l *lowerer) handle(o *ptx.Operand) place {
+	if o.Var != nil {
+		return l.constant(l.address(o.Var))
+	}
+	return l.reg(o.Reg)
 }
 
-// valid says whether every element lies within Data.
-func (t *Texture) valid() bool {
-	size := t.Channels * t.Format.bytes()
-	rows := max(t.Height, 1)
-	return t.Channels >= 1 && t.Channels <= 4 && t.Width > 0 && t.Width <= 1<<27 && rows <= 1<<20 && t.PitchBytes >= 0 && t.PitchBytes <= 1<<32 &&
-		(rows-1)*t.PitchBytes+t.Width*size <= len(t.Data)
-}
-
-// texOp is what a tex instruction needs to know.
-type texOp struct {
-	out     [4]place
-	float   bool // results are f32
-	integer bool // coordinates are s32
-}
-
+// tex lowers tex and tld4. There are no mipmaps, so what says which level is meant says nothing.
 func (l *lowerer) tex(in *ptx.Inst) {
 	o := &in.Args[1]
-	op := &texOp{float: in.Type == ptx.F32, integer: in.Type2 == ptx.S32}
+	op := &texOp{shape: in.Mods.Geometry(), integer: in.Type2 == ptx.S32, gather: -1}
+	if in.Op == opTld4 {
+		op.gather = map[ptx.Mod]int{ptx.R: 0, ptx.Green: 1, ptx.MatrixB: 2, ptx.MatrixA: 3}[in.Mods.First(ptx.R, ptx.Green, ptx.MatrixB, ptx.MatrixA)]
+	}
 	for i := range op.out {
 		if e := &in.Args[0].Elems[i]; e.Kind == ptx.Register {
 			op.out[i] = l.reg(e.Reg)
 		}
 	}
-	c := instr{exec: runTex, a: l.reg(o.Reg), b: l.src(&o.Elems[0], in.Type2), aux: op}
-	if in.Mods.Has(ptx.D2) {
-		c.c = l.src(&o.Elems[1], in.Type2)
+	op.at, op.layer = l.coordinates(o, op.shape, in.Type2)
+	if s := &o.Elems[len(o.Elems)-1]; s.Kind == ptx.Address {
+		op.sampler = l.handle(s)
+	}
+	op.plain = op.shape.Dims <= 2 && !op.shape.Layered && op.gather < 0 && op.sampler.kind == nowhere
+	c := instr{exec: runTex, a: l.handle(o), b: op.at[0], c: op.at[1], aux: op}
+	if op.plain && !op.integer {
+		c.exec = runPlainTex
 	}
 	l.emit(c)
 }
 
-func runTex(g *group, in *instr) {
+var opTld4 = ptx.OpOf("tld4")
+
+// rows are operands as they are read lane by lane.
+type rows struct {
+	p    [3]unsafe.Pointer
+	step [3]int
+	n    int
+}
+
+func (g *group) rows(at *[3]place, n int) (r rows) {
+	r.n = n
+	for d := range n {
+		r.p[d], r.step[d] = g.row(at[d])
+	}
+	return r
+}
+
+func (r *rows) get(lane int) (v [3]uint32) {
+	for d := range r.n {
+		v[d] = get32(r.p[d], r.step[d], lane)
+	}
+	return v
+}
+
+// runPlainTex is runTex for one or two f32 coordinates and nothing else, which scalers and filters use most.
+func runPlainTex(g *group, in *instr) {
 	op := in.aux.(*texOp)
 	hp, hs := g.row(in.a)
 	xp, xs := g.row(in.b)
 	yp, ys := g.row(in.c)
 	w := g.w
 	var texel [4]uint32
-	var out [4]unsafe.Pointer
-	for i, p := range op.out {
-		out[i], _ = g.row(p)
-	}
+	out := g.results(op)
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		if h := get64(hp, hs, l); w.texture.t == nil || h != w.texture.handle {
-			if !g.bind(h) {
-				g.fail(in, l, ptx.ErrIllegalAddress, h, "no texture of this handle")
-				return
-			}
+		if h := get64(hp, hs, l); (w.texture.t == nil || h != w.texture.handle) && !g.bindTexture(in, l, h) {
+			return
 		}
 		x, y := get32(xp, xs, l), uint32(0)
 		if yp != nil {
 			y = get32(yp, ys, l)
 		}
-		if t := w.texture.t; w.texture.near && !op.integer {
+		switch t := w.texture.t; {
+		case w.texture.fast && t.Linear:
+			t.between(x, y, yp != nil, &texel)
+		case w.texture.fast:
 			t.near(x, y, yp != nil, &texel)
-		} else {
-			t.sample(x, y, yp != nil, op, &texel)
+		default:
+			t.sample(t.sampling(), [3]uint32{x, y}, 0, op, &texel)
 		}
 		for i, p := range out {
 			if p != nil {
@@ -123,42 +111,93 @@ func runTex(g *group, in *instr) {
 	}
 }
 
-// bind makes a texture the one that is cached.
-func (g *group) bind(handle uint64) bool {
-	l := g.w.run.launch
-	if l.Texture == nil {
-		return false
+// results are the rows of what a tex instruction writes.
+func (g *group) results(op *texOp) (out [4]unsafe.Pointer) {
+	for i, p := range op.out {
+		out[i], _ = g.row(p)
 	}
-	t := l.Texture(handle)
-	if t == nil || !t.valid() {
-		return false
-	}
-	g.w.texture.t, g.w.texture.handle = t, handle
-	g.w.texture.near = !t.Linear && !t.Normalized && t.Address[0] != Border && t.Address[1] != Border && (t.Format == U8 || t.Format == U16)
-	return true
+	return out
 }
 
-// sample reads the texture at a place given by the bits of its coordinates.
-func (t *Texture) sample(x, y uint32, two bool, op *texOp, out *[4]uint32) {
-	if op.integer {
-		t.element(int(int32(x)), int(int32(y)), op, out)
-		return
+// bindTexture is bind of a texture. It says false after a fault.
+func (g *group) bindTexture(in *instr, lane int, handle uint64) bool {
+	if g.bind(handle, false) {
+		return true
 	}
-	fx, fy := float64(math.Float32frombits(x)), 0.5
-	if two {
-		fy = float64(math.Float32frombits(y))
-	}
-	if t.Normalized {
-		fx *= float64(t.Width)
-		if two {
-			fy *= float64(t.Height)
+	g.fail(in, lane, ptx.ErrIllegalAddress, handle, "no texture of this handle")
+	return false
+}
+
+func runTex(g *group, in *instr) {
+	op := in.aux.(*texOp)
+	hp, hs := g.row(in.a)
+	at := g.rows(&op.at, op.shape.Dims)
+	layers, layerStep := g.row(op.layer)
+	samplers, samplerStep := g.row(op.sampler)
+	w := g.w
+	var texel [4]uint32
+	out := g.results(op)
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		if h := get64(hp, hs, l); (w.texture.t == nil || h != w.texture.handle) && !g.bindTexture(in, l, h) {
+			return
+		}
+		t, c := w.texture.t, at.get(l)
+		if !op.plain || !w.texture.words || !t.word(c, &texel) {
+			s, layer := t.sampling(), uint32(0)
+			if samplers != nil {
+				h := get64(samplers, samplerStep, l)
+				known := w.prog.samplers[h]
+				if known == nil {
+					g.fail(in, l, ptx.ErrIllegalAddress, h, "no sampler of this handle")
+					return
+				}
+				s = samplingOf(known, t)
+			}
+			if layers != nil {
+				layer = get32(layers, layerStep, l)
+			}
+			t.sample(s, c, layer, op, &texel)
+		}
+		for i, p := range out {
+			if p != nil {
+				put32(p, l, texel[i])
+			}
 		}
 	}
-	if t.Linear {
-		t.blend(fx, fy, two, out)
-		return
+}
+
+// binding is a texture that a kernel has used.
+type binding struct {
+	t     *Texture
+	fast  bool // may be read by Texture.near or Texture.between
+	words bool // may be read by Texture.word
+}
+
+// bind makes a texture or surface the one that is read next.
+func (g *group) bind(handle uint64, surface bool) bool {
+	w := g.w
+	b, known := w.bound[handle]
+	if !known {
+		l := w.run.launch
+		if l.Texture == nil {
+			return false
+		}
+		t := l.Texture(handle)
+		if t == nil || !t.valid() {
+			return false
+		}
+		b = binding{t: t, words: t.Format.bytes() == 4, fast: !t.Normalized && t.Address[0] != Border && t.Address[1] != Border && (t.Format == U8 || t.Format == U16)}
+		if w.bound == nil {
+			w.bound = map[uint64]binding{}
+		}
+		w.bound[handle] = b
 	}
-	t.element(index(fx), index(fy), op, out)
+	if b.t.Surface != surface {
+		return false
+	}
+	w.texture.handle, w.texture.binding = handle, b
+	return true
 }
 
 // near reads the nearest element of unsigned bytes or words, clamped: the
@@ -213,164 +252,75 @@ var unit8 = func() (t [256]uint32) {
 	return t
 }()
 
-// index is the floor of a coordinate, kept within what an int can count; NaN is 0.
-func index(v float64) int {
-	switch {
-	case v >= 1<<30:
-		return 1 << 30
-	case v <= -(1 << 30):
-		return -(1 << 30)
-	case v != v:
-		return 0
+// word reads an element of 32-bit channels by its indices, unless it lies beyond the edges.
+func (t *Texture) word(at [3]uint32, out *[4]uint32) bool {
+	i, j := int(at[0]), int(at[1])
+	if i >= t.Width || j >= max(t.Height, 1) {
+		return false
 	}
-	return int(math.Floor(v))
+	*out = [4]uint32{3: 1}
+	if t.Format == F32 {
+		out[3] = 0x3f800000
+	}
+	raw := t.Data[j*t.PitchBytes+i*4*t.Channels:]
+	for k := range t.Channels {
+		out[k&3] = binary.LittleEndian.Uint32(raw[4*k:])
+	}
+	return true
 }
 
-// element reads one element.
-func (t *Texture) element(i, j int, op *texOp, out *[4]uint32) {
-	raw, border := t.fetch(i, j)
-	for k := range out {
-		switch {
-		case k >= t.Channels:
-			out[k] = 0
-			if k == 3 && (t.ReadFloat || t.Format == F32) {
-				out[k] = math.Float32bits(1)
-			} else if k == 3 {
-				out[k] = 1
-			}
-		case border && (t.ReadFloat || t.Format == F32):
-			out[k] = math.Float32bits(t.Border[k])
-		case border:
-			out[k] = uint32(int64(t.Border[k]))
-		case t.ReadFloat && t.Format != F32:
-			out[k] = math.Float32bits(float32(t.normalise(t.channel(raw, k))))
-		default:
-			out[k] = uint32(t.channel(raw, k))
-		}
-	}
-}
-
-// fetch finds the bytes of an element, or says that it lies beyond the border.
-func (t *Texture) fetch(i, j int) (raw []byte, border bool) {
-	i, inX := wrap(i, t.Width, t.Address[0], t.Normalized)
-	j, inY := wrap(j, max(t.Height, 1), t.Address[1], t.Normalized)
-	if !inX || !inY {
-		return nil, true
-	}
-	size := t.Channels * t.Format.bytes()
-	at := j*t.PitchBytes + i*size
-	return t.Data[at : at+size], false
-}
-
-// wrap brings an index into range. Wrap and mirror need normalised
-// coordinates; without, they clamp.
-func wrap(i, n int, mode AddressMode, normalized bool) (int, bool) {
-	if i >= 0 && i < n {
-		return i, true
-	}
-	switch {
-	case mode == Border:
-		return 0, false
-	case mode == Wrap && normalized:
-		return (i%n + n) % n, true
-	case mode == Mirror && normalized:
-		if i = (i%(2*n) + 2*n) % (2 * n); i >= n {
-			i = 2*n - 1 - i
-		}
-		return i, true
-	}
-	return max(min(i, n-1), 0), true
-}
-
-// channel is one channel of an element, sign-extended, or float bits.
-func (t *Texture) channel(raw []byte, k int) int64 {
-	switch t.Format {
-	case U8:
-		return int64(raw[k])
-	case S8:
-		return int64(int8(raw[k]))
-	case U16:
-		return int64(binary.LittleEndian.Uint16(raw[2*k:]))
-	case S16:
-		return int64(int16(binary.LittleEndian.Uint16(raw[2*k:])))
-	case S32:
-		return int64(int32(binary.LittleEndian.Uint32(raw[4*k:])))
-	}
-	return int64(binary.LittleEndian.Uint32(raw[4*k:]))
-}
-
-// normalise maps integers to 0…1 or -1…1.
-func (t *Texture) normalise(v int64) float64 {
-	switch t.Format {
-	case U8:
-		return float64(v) / 255
-	case U16:
-		return float64(v) / 65535
-	case S8:
-		return max(float64(v)/127, -1)
-	case S16:
-		return max(float64(v)/32767, -1)
-	case F32:
-		return float64(math.Float32frombits(uint32(v)))
-	}
-	return float64(v)
-}
-
-// blend filters linearly. Weights have 8 bits of fraction, as on devices. What
-// is read as integers is filtered too, and rounded: the manual leaves that
-// open, and ffmpeg's bilinear scaler counts on it.
-func (t *Texture) blend(x, y float64, two bool, out *[4]uint32) {
-	i, wx := weight(x)
+// between filters unsigned bytes or words linearly, clamped: what blend does, in whole numbers.
+func (t *Texture) between(x, y uint32, two bool, out *[4]uint32) {
+	i, wx := weight(float64(math.Float32frombits(x)))
 	j, wy := 0, 0.0
 	if two {
-		j, wy = weight(y)
+		j, wy = weight(float64(math.Float32frombits(y)))
 	}
-	var sum [4]float64
-	add := func(i, j int, w float64) {
-		if w == 0 {
-			return
-		}
-		raw, border := t.fetch(i, j)
-		for k := range t.Channels {
-			if border {
-				sum[k] += w * float64(t.Border[k])
+	h := max(t.Height, 1)
+	i0, i1 := max(min(i, t.Width-1), 0), max(min(i+1, t.Width-1), 0)
+	j0, j1 := max(min(j, h-1), 0), max(min(j+1, h-1), 0)
+	a, b := uint64(wx*256), uint64(wy*256)
+	shares := [4]uint64{(256 - a) * (256 - b), a * (256 - b), (256 - a) * b, a * b}
+	size := t.elementBytes()
+	at := [4]int{j0*t.PitchBytes + i0*size, j0*t.PitchBytes + i1*size, j1*t.PitchBytes + i0*size, j1*t.PitchBytes + i1*size}
+	*out = [4]uint32{3: 1}
+	if t.ReadFloat {
+		out[3] = 0x3f800000
+	}
+	for k := range t.Channels {
+		var sum uint64 // of at most 16 + 16 bits
+		for c, share := range shares {
+			if t.Format == U8 {
+				sum += share * uint64(t.Data[at[c]+k])
 			} else {
-				sum[k] += w * t.value(raw, k)
+				sum += share * uint64(binary.LittleEndian.Uint16(t.Data[at[c]+2*k:]))
 			}
 		}
-	}
-	add(i, j, (1-wx)*(1-wy))
-	add(i+1, j, wx*(1-wy))
-	add(i, j+1, (1-wx)*wy)
-	add(i+1, j+1, wx*wy)
-	if t.Channels < 4 {
-		sum[3] = 1
-	}
-	for k := range out {
-		if t.ReadFloat || t.Format == F32 {
-			out[k] = math.Float32bits(canonF32(float32(sum[k])))
+		if t.ReadFloat {
+			out[k&3] = math.Float32bits(float32(float64(sum) / (1 << 16) / t.unit()))
 		} else {
-			out[k] = uint32(int64(math.Floor(sum[k] + 0.5)))
+			out[k&3] = uint32((sum + 1<<15) >> 16)
 		}
 	}
 }
 
-// value is a channel as it is filtered.
-func (t *Texture) value(raw []byte, k int) float64 {
-	if t.ReadFloat || t.Format == F32 {
-		return t.normalise(t.channel(raw, k))
+// texQuery lowers txq and suq.
+func (l *lowerer) texQuery(in *ptx.Inst) {
+	what := in.Mods.First(ptx.QWidth, ptx.QHeight, ptx.QDepth, ptx.QDataType, ptx.QOrder, ptx.QNormalized, ptx.QArraySize, ptx.QLevels,
+		ptx.QSamples, ptx.QLayout, ptx.QUnnormalized, ptx.QFilter, ptx.QAddress0, ptx.QAddress1, ptx.QAddress2)
+	exec := func(g *group, c *instr) {
+		hp, hs := g.row(c.a)
+		dp, _ := g.row(c.d)
+		for _, lane := range g.lanes() {
+			h := get64(hp, hs, int(lane))
+			if !g.bind(h, in.Op == opSuq) {
+				g.fail(c, int(lane), ptx.ErrIllegalAddress, h, "no texture or surface of this handle")
+				return
+			}
+			put32(dp, int(lane), g.w.texture.t.query(what))
+		}
 	}
-	return float64(t.channel(raw, k))
+	l.emit(instr{exec: exec, a: l.handle(&in.Args[1]), d: l.dst(&in.Args[0], false)})
 }
 
-// weight splits a coordinate into the index of the element before it and how
-// near the next one is.
-func weight(v float64) (int, float64) {
-	v -= 0.5
-	if !(math.Abs(v) < 1<<30) {
-		return index(v), 0
-	}
-	f := math.Floor(v)
-	w := math.Floor((v-f)*256+0.5) / 256
-	return int(f), w
-}
+var opSuq = ptx.OpOf("suq")

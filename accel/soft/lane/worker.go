@@ -21,11 +21,11 @@ type worker struct {
 	depth   int // bytes of local memory a thread, with its stack
 	cache   []region
 	bars    [16]barrier
-	waiting bool // some barrier has been used
-	texture struct {
+	waiting bool               // some barrier has been used
+	bound   map[uint64]binding // textures and surfaces that the launch has used
+	texture struct {           // the last of them
 		handle uint64
-		t      *Texture
-		near   bool // may be read by Texture.near
+		binding
 	}
 }
 
@@ -62,6 +62,7 @@ func (w *worker) begin(r *run) {
 	}
 	w.shared = w.shared[:size]
 	clear(w.cache)
+	clear(w.bound)
 	w.texture.t = nil
 }
 
@@ -69,6 +70,7 @@ func (w *worker) begin(r *run) {
 func (w *worker) end() {
 	w.run = nil
 	clear(w.cache)
+	clear(w.bound)
 	w.texture.t = nil
 }
 

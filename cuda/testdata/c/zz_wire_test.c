@@ -354,6 +354,25 @@ static void dump_texture_destroy_args(void)
 	dump("TextureDestroyArgs", &r, sizeof r);
 }
 
+static void dump_surface_create_args(void)
+{
+	struct surface_create_args r;
+	memset(&r, 0, sizeof r);
+	r.surface = (uint64_t)UINT64_C(0x807060504030201);
+	r.array = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	dump("SurfaceCreateArgs", &r, sizeof r);
+}
+
+static void dump_reference_bind_args(void)
+{
+	struct reference_bind_args r;
+	memset(&r, 0, sizeof r);
+	r.module = (uint64_t)UINT64_C(0x807060504030201);
+	r.reference = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.texture = (uint64_t)UINT64_C(0x1817161514131211);
+	dump("ReferenceBindArgs", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -388,5 +407,7 @@ int main(void)
 	dump_array_destroy_args();
 	dump_texture_create_args();
 	dump_texture_destroy_args();
+	dump_surface_create_args();
+	dump_reference_bind_args();
 	return 0;
 }

@@ -197,7 +197,7 @@ static void layouts(void)
 	struct layout l;
 	size_t n = offsetof(struct wire, names) + 4;
 	CLAIM(layout_parse((uint8_t *)&good, n, &l));
-	CLAIM(layout_find_function(&l, "f") == 0 && layout_find_function(&l, "g") == -1 && layout_find_global(&l, "g") == 0);
+	CLAIM(layout_find_function(&l, "f") == 0 && layout_find_function(&l, "g") == -1 && layout_find_global(&l, LAYOUT_MEMORY, "g") == 0);
 	layout_free(&l);
 	for (size_t cut = 0; cut < n; cut++)
 		CLAIM(!layout_parse((uint8_t *)&good, cut, &l));
@@ -208,7 +208,7 @@ static void layouts(void)
 		memcpy((uint8_t *)&bad + at, &absurd, 4);
 		if (layout_parse((uint8_t *)&bad, n, &l)) {
 			layout_find_function(&l, "f");
-			layout_find_global(&l, "g");
+			layout_find_global(&l, LAYOUT_MEMORY, "g");
 			layout_free(&l);
 		}
 	}

@@ -1,0 +1,14 @@
+package test
+
+import "testing"
+
+// Textures and surfaces do through the driver API what kernels and programs count on.
+func TestTextures(t *testing.T) {
+	h := startHost(t, oneDomain)
+	textures := program(t, "textures")
+	for _, part := range []string{
+		"linear", "array", "rebound", "surface-reference", "names", "unbound", "shapes", "surface-objects", "gone",
+	} {
+		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", textures, part)) })
+	}
+}
