@@ -2,6 +2,8 @@ package ptx
 
 import "strings"
 
+//go:generate go run ./internal/gentable
+
 // Line is a line of the form table, for those who list or try the forms.
 type Line struct {
 	Ops      []string
