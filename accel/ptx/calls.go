@@ -81,7 +81,7 @@ func (p *parser) shape() (*Func, error) {
 	defer func() { p.scope = outer }()
 	var err error
 	if p.tok.is("(") {
-		if f.Returns, err = p.params(f); err != nil {
+		if f.Returns, err = p.params(f, true); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func (p *parser) shape() (*Func, error) {
 		return nil, err
 	}
 	if p.tok.is("(") {
-		if f.Params, err = p.params(f); err != nil {
+		if f.Params, err = p.params(f, false); err != nil {
 			return nil, err
 		}
 	}

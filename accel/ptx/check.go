@@ -238,7 +238,7 @@ var opCvt = OpOf("cvt")
 func (p *parser) wideOne(t Type, o *Operand, written bool) error {
 	switch o.Kind {
 	case Register:
-		if n := p.fn.Regs[o.Reg].Size(); n >= t.Size() && o.Pair == None && !o.Not && (!t.Float() || n == t.Size()) {
+		if n := p.fn.Regs[o.Reg].Size(); n >= t.Size() && o.Pair == None && !o.Not && (!t.Float() || n == t.Size() || p.fn.Regs[o.Reg] <= B64) {
 			return nil
 		}
 	case Sink:

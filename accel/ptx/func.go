@@ -13,7 +13,7 @@ func (p *parser) function(linkage Linkage) error {
 	defer func() { p.fn, p.scope = nil, nil }()
 	var err error
 	if !f.Entry && p.tok.is("(") {
-		if f.Returns, err = p.params(f); err != nil {
+		if f.Returns, err = p.params(f, true); err != nil {
 			return err
 		}
 	}
@@ -22,27 +22,29 @@ func (p *parser) function(linkage Linkage) error {
 	}
 	f.Name = strings.Clone(f.Name)
 	if p.tok.is("(") {
-		if f.Params, err = p.params(f); err != nil {
+		if f.Params, err = p.params(f, false); err != nil {
 			return err
 		}
 	}
 	if err = p.attributes(f); err != nil {
 		return err
 	}
-	if !p.accept(";") {
-		f.Defined = true
-		if p.mod.Funcs[f.Name] == nil {
-			p.mod.Funcs[f.Name] = f // it may call itself
-		}
-		if err = p.body(); err != nil {
-			return err
-		}
+	if !p.tok.is("{") {
+		p.accept(";") // which old compilers leave out
+		return p.define(f)
+	}
+	f.Defined = true
+	if p.mod.Funcs[f.Name] == nil {
+		p.mod.Funcs[f.Name] = f // it may call itself
+	}
+	if err = p.body(); err != nil {
+		return err
 	}
 	return p.define(f)
 }
 
 // params reads a parenthesised list of parameters and lays them out.
-func (p *parser) params(f *Func) ([]Param, error) {
+func (p *parser) params(f *Func, returned bool) ([]Param, error) {
 	var list []Param
 	p.advance()
 	offset := 0
@@ -50,7 +52,8 @@ func (p *parser) params(f *Func) ([]Param, error) {
 		if !p.tok.is(".param") {
 			p.split()
 		}
-		if !p.tok.is(".param") {
+		inRegister := p.tok.is(".reg") && !f.Entry
+		if !p.tok.is(".param") && !inRegister {
 			return nil, p.fail("parameters in %q are not supported", p.tok.text)
 		}
 		if p.vars++; p.vars > maxVars {
@@ -72,12 +75,19 @@ func (p *parser) params(f *Func) ([]Param, error) {
 		if int64(offset)+v.Size > maxParamBytes {
 			return nil, p.fail("more than %d bytes of parameters", maxParamBytes)
 		}
+		if inRegister {
+			if err := p.registerParam(v, returned); err != nil {
+				return nil, err
+			}
+		}
 		list = append(list, Param{v.Name, int(v.Size), v.Align, offset, v.Type, v})
 		offset += int(v.Size)
 		if _, taken := p.scope.vars[v.Name]; taken && v.Name != "_" {
 			return nil, p.fail("%s is declared twice", v.Name)
 		}
-		p.scope.vars[v.Name] = v
+		if !inRegister {
+			p.scope.vars[v.Name] = v
+		}
 		if !p.accept(",") && !p.tok.is(")") {
 			return nil, p.fail("%q within parameters", p.tok.text)
 		}
@@ -91,9 +101,10 @@ func (p *parser) params(f *Func) ([]Param, error) {
 // attributes reads what may stand between parameters and body.
 func (p *parser) attributes(f *Func) error {
 	for p.tok.kind == word {
-		name := p.advance().text
+		name := p.tok.text
 		switch name {
 		case ".maxntid", ".reqntid":
+			p.advance()
 			d := [3]uint32{1, 1, 1}
 			for i := range d {
 				n, err := p.number(1 << 20)
@@ -110,18 +121,20 @@ func (p *parser) attributes(f *Func) error {
 			} else {
 				f.ReqNTid = d
 			}
-		case ".minnctapersm", ".maxnreg", ".maxnctapersm":
+		case ".minnctapersm", ".maxnreg", ".maxnctapersm", ".maxclusterrank", ".abi_preserve", ".abi_preserve_control":
+			p.advance()
 			if _, err := p.number(1 << 20); err != nil {
 				return err
 			}
 		case ".noreturn":
+			p.advance()
 		case ".pragma":
 			for !p.tok.is(";") && p.tok.kind != end {
 				p.advance()
 			}
 			p.accept(";")
 		default:
-			return p.fail("unknown directive %s", name)
+			return nil // of the module, after a declaration
 		}
 	}
 	return nil
@@ -132,10 +145,12 @@ func (p *parser) body() error {
 	if err := p.expect("{"); err != nil {
 		return err
 	}
+	p.loadRegisterParams()
 	if err := p.block(); err != nil {
 		return err
 	}
 	// Falling off the end is a return.
+	p.storeRegisterReturns(&Inst{Line: int32(p.tok.line), Guard: None})
 	p.fn.Insts = append(p.fn.Insts, Inst{Line: int32(p.tok.line), Guard: None, Op: opRet})
 	return p.leave()
 }
@@ -170,6 +185,8 @@ func (p *parser) statement() error {
 		return p.leave()
 	case p.tok.kind == word && p.tok.text[0] == '.':
 		return p.local()
+	case p.tok.is("@") && p.lex.at(p.lex.pos) == '@':
+		return p.noise() // @@DWARF
 	case p.tok.is("@"):
 		return p.instruction()
 	case p.tok.kind == word && p.lexColon():

@@ -47,6 +47,11 @@ func (p *parser) instruction() error {
 	if err := p.match(&in, text); err != nil {
 		return &Error{int(in.Line), err.Error(), ErrInvalidPTX}
 	}
+	if in.Op == opRet {
+		if p.storeRegisterReturns(&in); p.insts > maxInsts {
+			return p.fail("more than %d instructions", maxInsts)
+		}
+	}
 	p.fn.Insts = append(p.fn.Insts, in)
 	return p.expect(";")
 }

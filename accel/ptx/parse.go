@@ -99,6 +99,9 @@ func (p *parser) module() error {
 
 func (p *parser) directive() error {
 	head := p.tok.text
+	if head == "@" { // @@DWARF
+		return p.noise()
+	}
 	if p.tok.kind != word || head[0] != '.' {
 		if p.mod.Version == [2]int{} {
 			return p.fail("%q where .version is expected: the image is no PTX text", head)
@@ -125,7 +128,7 @@ func (p *parser) directive() error {
 		}
 		p.advance()
 		return nil
-	case ".file", ".loc", ".pragma", ".section", ".alias", "@@DWARF":
+	case ".file", ".loc", ".pragma", ".section", ".alias":
 		return p.noise()
 	}
 	return p.declaration()
@@ -185,7 +188,8 @@ func (p *parser) version() error {
 // is refused instruction by instruction.
 var targets = func() map[string]bool {
 	known := map[string]bool{}
-	for _, n := range strings.Fields("10 11 12 13 20 21 30 32 35 37 50 52 53 60 61 62 70 72 75 80 86 87 89 90 90a") {
+	for _, n := range strings.Fields("10 11 12 13 20 21 30 32 35 37 50 52 53 60 61 62 70 72 75 80 86 87 88 89 90 90a " +
+		"100 100a 100f 101 101a 101f 103 103a 103f 120 120a 120f 121 121a 121f") {
 		known["sm_"+n] = true
 	}
 	return known

@@ -117,6 +117,9 @@ type Func struct {
 	Vars  []*Var // variables of the body, in any space
 	Insts []Inst
 
+	// inRegisters are the parameters that old text declares with .reg.
+	inRegisters []registerParam
+
 	// Shared lists the static shared variables that the function or one it
 	// calls refers to; an engine lays them out. Dynamic says whether it
 	// refers to an extern array, which follows them.

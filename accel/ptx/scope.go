@@ -98,9 +98,8 @@ func (p *parser) registers() error {
 				return err
 			}
 		}
-		if count *= lanes; lanes > 1 && ranged {
-			return p.fail("%s<>: a range of vector registers is not supported", name)
-		}
+		vectors := count
+		count *= lanes
 		first := int32(len(p.fn.Regs))
 		if p.regs += max(int(count), 1); p.regs > maxRegisters {
 			return p.fail("more than %d registers", maxRegisters)
@@ -109,6 +108,10 @@ func (p *parser) registers() error {
 			p.fn.Regs = append(p.fn.Regs, t)
 		}
 		switch {
+		case lanes > 1 && ranged:
+			for i := range int32(vectors) {
+				p.scope.setVector(name+strconv.Itoa(int(i)), regRange{first + i*int32(lanes), int32(lanes)})
+			}
 		case lanes > 1:
 			p.scope.setVector(name, regRange{first, int32(count)})
 		case ranged:

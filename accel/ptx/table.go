@@ -2,6 +2,8 @@ package ptx
 
 import "strings"
 
+//go:generate go run ./internal/gentable
+
 // Line is a line of the form table, for those who list or try the forms.
 type Line struct {
 	Ops      []string
@@ -18,7 +20,7 @@ type Choice struct {
 
 // Lines are the forms that a module may use.
 func Lines() (list []Line) {
-	for _, text := range strings.Split(formText, "\n") {
+	for _, text := range strings.Split(formText+matrixText, "\n") {
 		col := strings.Split(text, "|")
 		if len(col) < 4 {
 			continue

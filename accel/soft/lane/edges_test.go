@@ -51,6 +51,34 @@ func TestOldText(t *testing.T) {
 	}
 }
 
+// Older text still: declarations without an end, parameters in registers, debugging information.
+func TestOlderText(t *testing.T) {
+	text := strings.NewReplacer("7.0", "1.4", "sm_75", "sm_13").Replace(string(entry(`
+	@@DWARF .byte 0x00, 0x01
+	call (%r1), both, (%t, 5); setp.lt.u32 %p1, %t, 2; @%p1 call (%r2), early, (%t);
+	@!%p1 mov.u32 %r2, 0;
+	add.u32 %r1, %r1, %r2;
+	mul.wide.u32 %a2, %t, 4; add.u64 %a2, %a2, %o; st.global.u32 [%a2], %r1;`)))
+	text = strings.Replace(text, ".visible .entry", `
+	@@DWARF .section .debug_info, "",@progbits
+	@@DWARF .4byte .debug_abbrev
+.visible .func (.reg .u32 sum) both (.reg .u32 a, .reg .u32 b)
+.func (.param .u32 r) early (.reg .u32 a)
+.func (.reg .u32 sum) both (.reg .u32 a, .reg .u32 b)
+{ add.u32 sum, a, b; }
+.func (.reg .u32 r) early (.reg .u32 a)
+{ .reg .pred %p; setp.eq.u32 %p, a, 0; mov.u32 r, 100; @%p ret; mov.u32 r, 200; ret; }
+.visible .entry`, 1)
+	d := newDevice(t)
+	out := d.buffer(4 * 4)
+	d.run(d.kernel(d.load([]byte(text)), "k"), x(1), x(4), out, 0)
+	for i, want := range []uint32{105, 206, 7, 8} {
+		if out.word(i) != want {
+			t.Errorf("element %d: %d, not %d", i, out.word(i), want)
+		}
+	}
+}
+
 // Blocks take tickets and wait for their turn; each holder may be a block that
 // runs beside or ran before.
 func TestTicketLockBetweenBlocks(t *testing.T) {
