@@ -73,6 +73,8 @@ func sampleOperand(op string, letter byte, i int, mods, types []string, merged b
 		return "[%l0, {%r0, %r1, %r2, %r3}]"
 	case 'o':
 		return "[%l0]"
+	case 'h':
+		return "%l2"
 	case 'g':
 		return "{%r0, %r1, %r2, %r3}"
 	case 'L':
@@ -183,7 +185,7 @@ func TestTable(t *testing.T) {
 	tried := 0
 	for _, line := range ptx.Lines() {
 		for _, op := range line.Ops {
-			if op == "call" {
+			if op == "call" || strings.ContainsAny(line.Operands, "Yynim") {
 				continue // has its own tests
 			}
 			for _, mods := range instancesOf(&line) {
