@@ -14,6 +14,8 @@ import (
 //	P Q    a predicate, or a pair of them, written
 //	h r l  a register or an immediate of that size, read
 //	f g    the same, as f32 or f64
+//	e i    a register with f16 or bf16, or a pair of them
+//	O      a pair of predicates, written
 //	n      a shift count; b a position; x a byte, immediate
 //	p      a predicate; o one that may be negated
 const formText = `
@@ -134,6 +136,34 @@ mov .b32|.u32|.s32 Rr
 mov .f32 Rf
 mov .b64|.u64|.s64 Ll
 mov .f64 Lg
+add|sub|mul |.rn |.ftz |.sat .f16 Hee
+add|sub|mul |.rn |.ftz |.sat .f16x2 Rii
+add|sub|mul |.rn .bf16 Hee
+add|sub|mul |.rn .bf16x2 Rii
+fma .rn |.ftz |.sat|.relu .f16 Heee
+fma .rn |.ftz |.sat|.relu .f16x2 Riii
+fma .rn |.relu .bf16 Heee
+fma .rn |.relu .bf16x2 Riii
+abs|neg |.ftz .f16 He
+abs|neg |.ftz .f16x2 Ri
+abs|neg .bf16 He
+abs|neg .bf16x2 Ri
+min|max |.ftz |.NaN |.xorsign.abs .f16 Hee
+min|max |.ftz |.NaN |.xorsign.abs .f16x2 Rii
+min|max |.NaN |.xorsign.abs .bf16 Hee
+min|max |.NaN |.xorsign.abs .bf16x2 Rii
+setp .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan |.ftz .f16 Qee
+setp .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan .bf16 Qee
+setp .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan .and|.or|.xor |.ftz .f16 Qeeo
+setp .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan |.ftz .f16x2 Oii
+setp .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan .and|.or|.xor .bf16x2 Oiio
+set .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan .u32|.s32 .f16|.bf16 Ree
+set .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan .u16|.s16|.f16 .f16 Hee
+set .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan .bf16 .bf16 Hee
+set .eq|.ne|.lt|.le|.gt|.ge .f16|.bf16 .s32 Hrr
+set .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan .u32|.s32|.f16x2 .f16x2 Rii
+set .eq|.ne|.lt|.le|.gt|.ge|.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan .and|.or|.xor .u32|.bf16x2 .bf16x2 Riio
+cvt .rn|.rz |.relu .f16x2|.bf16x2 .f32 Rff
 `
 
 // form is one line of formText.
@@ -192,6 +222,11 @@ func (w *writer) operand(letter rune) string {
 			return fmt.Sprintf("%%p%d|%%p%d", p, q)
 		}
 		return w.predicate()
+	case 'O':
+		p := w.IntN(4)
+		return fmt.Sprintf("%%p%d|%%p%d", p, (p+1+w.IntN(3))%4)
+	case 'e', 'i':
+		return w.register(map[rune]rune{'e': 'h', 'i': 'r'}[letter])
 	case 'p':
 		return w.predicate()
 	case 'o':

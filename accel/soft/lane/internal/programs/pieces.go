@@ -10,7 +10,21 @@ func (w *writer) conversion() string {
 	integers := []string{"u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"}
 	to, from := oneOf(w, integers...), oneOf(w, integers...)
 	mods := ""
-	switch w.IntN(5) {
+	switch w.IntN(8) {
+	case 5:
+		to, from = oneOf(w, "f32", "f64"), oneOf(w, "f16", "bf16")
+	case 6:
+		to = oneOf(w, "f16", "bf16")
+		if w.IntN(2) == 0 {
+			from = oneOf(w, "f32", "f64")
+		}
+		mods = oneOf(w, ".rn", ".rz", ".rm", ".rp") + w.flushed(from) + oneOf(w, "", ".sat")
+	case 7:
+		from = oneOf(w, "f16", "bf16")
+		if w.IntN(3) == 0 {
+			to = from
+		}
+		mods = oneOf(w, ".rni", ".rzi", ".rmi", ".rpi") + oneOf(w, "", ".sat")
 	case 0: // between integers
 		mods = oneOf(w, "", ".sat")
 	case 1:
@@ -53,6 +67,8 @@ func (w *writer) holder(t string) rune {
 		return 'r'
 	case "f64":
 		return 'l'
+	case "f16", "bf16":
+		return 'h'
 	}
 	switch t[1:] {
 	case "8", "16":
