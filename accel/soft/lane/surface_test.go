@@ -139,9 +139,9 @@ func TestSurfaceReductionOfBlocks(t *testing.T) {
 	s := surface(1, 0, 0, U32, 1)
 	clear(s.Data)
 	d := newDevice(t)
-	in := d.buffer(16 * 32)
-	k := d.kernel(d.load(reader("", "sured.b.add.1d.u32.trap [%tex, {%r1}], 3;")), "k")
-	l := d.launch(k, x(500), x(32), in, in, uint64(1))
+	k := d.kernel(d.load([]byte(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 s)\n{\n"+
+		".reg .b64 %s; .reg .b32 %r;\nld.param.u64 %s, [s]; mov.u32 %r, 0;\nsured.b.add.1d.u32.trap [%s, {%r}], 3;\nret;\n}\n")), "k")
+	l := d.launch(k, x(500), x(32), uint64(1))
 	l.Texture = func(uint64) *Texture { return s }
 	if f := k.Run(l); f != nil {
 		t.Fatal(f)
