@@ -6,21 +6,6 @@
 #include "check.h"
 
 #define HEAD ".version 6.0\n.target sm_50\n.address_size 64\n"
-#define EXPECT(want, call)                                                                      \
-	do {                                                                                    \
-		CUresult got_ = (call);                                                         \
-		if (got_ != (want)) {                                                           \
-			fprintf(stderr, "%s:%d: %s = %d, want %d\n", __FILE__, __LINE__, #call, got_, want); \
-			exit(1);                                                                \
-		}                                                                               \
-	} while (0)
-#define CLAIM(what)                                                                             \
-	do {                                                                                    \
-		if (!(what)) {                                                                  \
-			fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #what); \
-			exit(1);                                                                \
-		}                                                                               \
-	} while (0)
 
 /* k stores what f, in another object, makes of n; each object has a secret of its own. */
 static const char kernel_ptx[] = HEAD

@@ -11,24 +11,6 @@
 
 #include "check.h"
 
-#define EXPECT(want, call)                                                                         \
-	do {                                                                                       \
-		CUresult got_ = (call);                                                            \
-		if (got_ != (want)) {                                                              \
-			dprintf(report, "%s:%d: %s = %d, want %d\n", __FILE__, __LINE__, #call, got_, want); \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-#define CLAIM(what)                                                                                \
-	do {                                                                                       \
-		if (!(what)) {                                                                     \
-			dprintf(report, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #what);  \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-
-static int report = STDERR_FILENO;
-
 static CUcontext new_context(CUfunction *step)
 {
 	CUcontext c;

@@ -4,22 +4,6 @@
 
 #include "check.h"
 
-#define EXPECT(want, call)                                                                         \
-	do {                                                                                       \
-		CUresult got_ = (call);                                                            \
-		if (got_ != (want)) {                                                              \
-			fprintf(stderr, "%s:%d: %s = %d, want %d\n", __FILE__, __LINE__, #call, got_, want); \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-#define CLAIM(what)                                                                                \
-	do {                                                                                       \
-		if (!(what)) {                                                                     \
-			fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #what);  \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-
 /* Each thread reads four coordinates, executes something, and writes what it got. */
 #define KERNEL(name, body)                                                                         \
 	".visible .entry " name "(.param .u64 in, .param .u64 out, .param .u64 handle)\n{\n"       \
