@@ -131,6 +131,7 @@ type Launch struct {
 	Function    int
 	Grid, Block [3]uint32
 	SharedBytes uint32
+	Cooperative bool // its blocks may meet
 	Params      []byte
 }
 
@@ -197,6 +198,39 @@ func (Fill) work()      {}
 func (Record) work()    {}
 func (WaitEvent) work() {}
 func (HostFunc) work()  {}
+
+// File is one of the program's files that a context has text for.
+type File uint32
+
+const (
+	Stdout File = 1 // what kernels print
+	Stderr File = 2 // assertions that failed
+)
+
+// Teller is the optional ability of a Context to have text for the program.
+type Teller interface {
+	// OnText sets what is called when there begins, or ceases, to be text. It
+	// may be called from any goroutine and must not block. It is set before anything is submitted.
+	OnText(func(waits bool))
+	// MayTell says whether a kernel was launched that can have text.
+	MayTell() bool
+	// ReadText takes the oldest text, as much as fits and belongs to one file.
+	// left is not less than what is left. Any goroutine may call it.
+	ReadText(to []byte) (n int, of File, left uint64)
+}
+
+// Sharer is the optional ability of a Device to say how much memory is left of what processes share.
+type Sharer interface {
+	MemoryFree() uint64
+}
+
+// Profiler is the optional ability of a Device to account for what kernels do.
+type Profiler interface {
+	// Profile begins with that.
+	Profile()
+	// Report says, in lines of text for the program's user, what was found so far.
+	Report() string
+}
 
 // Binder is the optional ability of a Module to have references to textures and surfaces.
 type Binder interface {

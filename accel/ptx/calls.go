@@ -1,6 +1,9 @@
 package ptx
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A call is inlined, unless the function calls itself, is called by its address
 // or is large: then it is a unit of the body, which has a frame of its own.
@@ -78,7 +81,7 @@ func (p *parser) shape() (*Func, error) {
 	f := &Func{Line: p.tok.line}
 	outer := p.scope
 	p.scope = newScope(nil) // the names mean nothing
-	defer func() { p.scope = outer }()
+	defer func(n int) { p.scope, p.fn.inRegisters = outer, p.fn.inRegisters[:n] }(len(p.fn.inRegisters))
 	var err error
 	if p.tok.is("(") {
 		if f.Returns, err = p.params(f, true); err != nil {
@@ -195,7 +198,9 @@ type reach struct {
 	depth    int   // of calls that are inlined
 	indirect bool  // calls functions by their address
 	heap     bool  // allocates or frees memory
+	tells    bool  // prints, or asserts
 	apart    bool  // is not inlined
+	refusal  *Error
 
 	// Of Tarjan's algorithm, which finds functions that call each other.
 	index, low int
@@ -248,6 +253,8 @@ func (l *linker) passOn(to, from *reach, seen map[*Var]bool, line int) error {
 	}
 	to.indirect = to.indirect || from.indirect
 	to.heap = to.heap || from.heap
+	to.tells = to.tells || from.tells
+	to.refusal = cmp.Or(to.refusal, from.refusal)
 	return nil
 }
 
@@ -256,7 +263,7 @@ func (l *linker) reach(f *Func) (*reach, error) {
 		return r, nil
 	}
 	n := len(l.known) + 1
-	r := &reach{index: n, low: n, size: len(f.Insts)}
+	r := &reach{index: n, low: n, size: len(f.Insts), refusal: f.Refusal}
 	l.known[f] = r
 	l.stack = append(l.stack, f)
 	if err := l.scan(f, r); err != nil {
@@ -306,6 +313,7 @@ func (l *linker) scan(f *Func, r *reach) error {
 				return &Error{int(in.Line), inObject(f.Object, "function "+callee.Name+why), ErrInvalidPTX}
 			}
 			r.heap = r.heap || callee.Name == "malloc" || callee.Name == "free"
+			r.tells = r.tells || callee.Name == "vprintf" || callee.Name == "__assertfail"
 			below = max(below, callee.frame(nil))
 			continue
 		}
@@ -357,6 +365,7 @@ func (l *linker) close(f *Func, r *reach) error {
 	for _, g := range set {
 		one := l.known[g]
 		one.shared, one.indirect, one.heap = all.shared, all.indirect, all.heap
+		one.tells, one.refusal = all.tells, all.refusal
 		one.apart, one.done = true, true
 	}
 	return nil

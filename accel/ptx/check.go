@@ -123,7 +123,7 @@ func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
 	case 'T':
 		return p.checkTexture(in, o)
 	case 'o':
-		if o.Kind == Address && p.opaque(o, handleOf(in.Op)) {
+		if o.Kind == Address && (p.opaque(o, handleOf(in.Op)) || in.Mods.OfSampler() && p.opaque(o, SamplerRef)) {
 			return nil
 		}
 		return errTexture

@@ -293,6 +293,10 @@ func decode(text string, in *Inst) error {
 	for rest != "" {
 		var part string
 		part, rest, _ = strings.Cut(rest, ".")
+		if part == "b128" && (op == opLd || op == opSt || op == opMov) {
+			part = "b64"
+			in.Mods.doubleVector()
+		}
 		if t, ok := typeByName[part]; ok {
 			switch {
 			case in.Type == NoType:

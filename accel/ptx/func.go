@@ -11,7 +11,10 @@ func (p *parser) function(linkage Linkage) error {
 	p.advance()
 	p.fn, p.scope = f, newScope(nil)
 	defer func() { p.fn, p.scope = nil, nil }()
-	var err error
+	err := p.attribute()
+	if err != nil {
+		return err
+	}
 	if !f.Entry && p.tok.is("(") {
 		if f.Returns, err = p.params(f, true); err != nil {
 			return err
@@ -37,6 +40,11 @@ func (p *parser) function(linkage Linkage) error {
 	if p.mod.Funcs[f.Name] == nil {
 		p.mod.Funcs[f.Name] = f // it may call itself
 	}
+	if f.Entry {
+		if err = p.inheritRegisters(); err != nil {
+			return err
+		}
+	}
 	if err = p.body(); err != nil {
 		return err
 	}
@@ -61,14 +69,20 @@ func (p *parser) params(f *Func, returned bool) ([]Param, error) {
 		}
 		v := &Var{Space: ParamSpace, Line: p.tok.line, Kernel: f.Entry}
 		p.advance()
-		if err := p.varType(v); err != nil {
+		if v.Pred = inRegister && p.accept(".pred"); v.Pred {
+			v.Type, v.Size, v.Align = U32, 4, 4
+		} else if err := p.varType(v); err != nil {
 			return nil, err
 		}
 		if v.Opaque != Plain {
 			return nil, p.fail("parameters that are %s are not supported", v.Opaque)
 		}
+		one := v.Size
 		if err := p.variable(v); err != nil {
 			return nil, err
+		}
+		if inRegister && v.Size != one {
+			return nil, p.fail("parameter %s is not a single register", v.Name)
 		}
 		offset = (offset + v.Align - 1) &^ (v.Align - 1)
 		v.Offset = int64(offset)
@@ -96,48 +110,6 @@ func (p *parser) params(f *Func, returned bool) ([]Param, error) {
 		f.ParamBytes = offset
 	}
 	return list, nil
-}
-
-// attributes reads what may stand between parameters and body.
-func (p *parser) attributes(f *Func) error {
-	for p.tok.kind == word {
-		name := p.tok.text
-		switch name {
-		case ".maxntid", ".reqntid":
-			p.advance()
-			d := [3]uint32{1, 1, 1}
-			for i := range d {
-				n, err := p.number(1 << 20)
-				if err != nil {
-					return err
-				}
-				d[i] = uint32(n)
-				if !p.accept(",") {
-					break
-				}
-			}
-			if name == ".maxntid" {
-				f.MaxNTid = d
-			} else {
-				f.ReqNTid = d
-			}
-		case ".minnctapersm", ".maxnreg", ".maxnctapersm", ".maxclusterrank", ".abi_preserve", ".abi_preserve_control":
-			p.advance()
-			if _, err := p.number(1 << 20); err != nil {
-				return err
-			}
-		case ".noreturn":
-			p.advance()
-		case ".pragma":
-			for !p.tok.is(";") && p.tok.kind != end {
-				p.advance()
-			}
-			p.accept(";")
-		default:
-			return nil // of the module, after a declaration
-		}
-	}
-	return nil
 }
 
 // body reads the statements between braces.
@@ -211,10 +183,7 @@ func (p *parser) statement() error {
 }
 
 // lexColon says whether a colon follows the current word.
-func (p *parser) lexColon() bool {
-	p.lex.skip()
-	return p.lex.at(p.lex.pos) == ':'
-}
+func (p *parser) lexColon() bool { return p.lex.after() == ':' }
 
 // local reads a directive within a body.
 func (p *parser) local() error {

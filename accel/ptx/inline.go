@@ -26,7 +26,10 @@ type Unit struct {
 // inlined, and gives shared and local variables their places; operands refer to
 // copies of the variables with Offset set.
 func (f *Func) Body() (*Body, error) {
-	in := &inliner{mod: f.Module, body: &Body{Func: f}, links: newLinker(f.Module), shared: map[*Var]*Var{}, listed: map[*Func]bool{}}
+	if f.Refusal != nil {
+		return nil, f.Refusal
+	}
+	in := &inliner{mod: f.Module, body: &Body{Func: f}, links: newLinker(f.Module), module: map[*Var]*Var{}, listed: map[*Func]bool{}}
 	r, err := in.links.kernel(f)
 	if err != nil {
 		return nil, err
@@ -34,12 +37,17 @@ func (f *Func) Body() (*Body, error) {
 	in.body.Shared = sharedLayout(r.shared, func(v *Var, at int64) {
 		c := *v
 		c.Offset = at
-		in.shared[v] = &c
+		in.module[v] = &c
 	})
 	for in.list(f); in.unit < len(in.units); in.unit++ {
 		u := in.units[in.unit]
 		in.body.Units = append(in.body.Units, Unit{Func: u, First: len(in.body.Insts)})
-		if err := in.expand(u, map[*Var]*Var{}, 0, false); err != nil {
+		frame := int64(0)
+		if u == f {
+			frame = f.Module.placeLocals(func(v *Var, at int64) { in.module[v] = in.local(v, at) })
+			in.reserve(frame)
+		}
+		if err := in.expand(u, map[*Var]*Var{}, frame, false); err != nil {
 			return nil, clip(err)
 		}
 	}
@@ -58,8 +66,8 @@ type inliner struct {
 	mod    *Module
 	body   *Body
 	links  *linker
-	shared map[*Var]*Var
-	units  []*Func // all that are known so far
+	module map[*Var]*Var // shared and local variables, with their places
+	units  []*Func       // all that are known so far
 	listed map[*Func]bool
 	unit   int // being expanded
 	work   int // variables of the calls
@@ -166,7 +174,7 @@ func (x *inliner) operands(args []Operand, inst *instance) []Operand {
 		if o.Var != nil {
 			if c := inst.vars[o.Var]; c != nil {
 				o.Var = c
-			} else if c := x.shared[o.Var]; c != nil {
+			} else if c := x.module[o.Var]; c != nil {
 				o.Var = c
 			}
 		}
@@ -233,7 +241,9 @@ func (x *inliner) inline(in *Inst, callee *Func, frame int64) error {
 		bind(&c.Elems[i], &callee.Returns[i])
 	}
 	for i := range callee.Params {
-		bind(&c.Elems[c.Returns+i], &callee.Params[i])
+		if o := &c.Elems[c.Returns+i]; !c.returnsTo(o.Var) {
+			bind(o, &callee.Params[i])
+		}
 	}
 	// The frame of the callee begins where the caller's ends, so its own
 	// variables can be placed before their instance exists.
@@ -243,7 +253,11 @@ func (x *inliner) inline(in *Inst, callee *Func, frame int64) error {
 		}
 	})
 	for i := range callee.Params {
-		x.pass(in, &c.Elems[c.Returns+i], vars[callee.Params[i].v], "st", "Mr")
+		o, v := &c.Elems[c.Returns+i], vars[callee.Params[i].v]
+		if o.Kind == Symbol && o.Var != v {
+			x.copy(in, o.Var, v)
+		}
+		x.pass(in, o, v, "st", "Mr")
 	}
 	if !callee.Defined {
 		x.builtin(in, callee, vars, frame)
@@ -254,6 +268,29 @@ func (x *inliner) inline(in *Inst, callee *Func, frame int64) error {
 		x.pass(in, &c.Elems[i], vars[callee.Returns[i].v], "ld", "RM")
 	}
 	return nil
+}
+
+// returnsTo says whether a call stores a result in the variable.
+func (o *Operand) returnsTo(v *Var) bool {
+	return v != nil && slices.ContainsFunc(o.Elems[:o.Returns], func(r Operand) bool { return r.Var == v })
+}
+
+// copy copies a variable by way of registers, for a function that might store its
+// result where it has yet to read an argument.
+func (x *inliner) copy(call *Inst, from, to *Var) {
+	t := B32
+	if to.Type.Size() == 8 {
+		t = B64
+	}
+	all := Operand{Kind: Vector, Reg: None, Pair: None}
+	for range min(from.Size, to.Size) / int64(to.Type.Size()) {
+		all.Elems = append(all.Elems, Operand{Kind: Register, Reg: int32(len(x.body.Regs)), Pair: None})
+		x.body.Regs = append(x.body.Regs, t)
+	}
+	source, target := *from, *to
+	source.Type, source.Pred, target.Pred = to.Type, false, false
+	x.pass(call, &all, &source, "ld", "RM")
+	x.pass(call, &all, &target, "st", "Mr")
 }
 
 // transfer leaves a call for the engine: its operands are variables of the frame,
@@ -300,17 +337,31 @@ func (x *inliner) builtin(call *Inst, callee *Func, vars map[*Var]*Var, frame in
 	b.Insts = append(b.Insts, Inst{Line: call.Line, Guard: None, Op: opCall, Form: call.Form, Args: []Operand{c}})
 }
 
-// pass moves a register or immediate to or from a parameter.
+// pass moves a register, a vector of them or an immediate to or from a parameter.
 func (x *inliner) pass(call *Inst, o *Operand, v *Var, op, form string) {
-	if o.Kind == Symbol || o.Kind == Sink {
+	elems := []Operand{*o}
+	switch o.Kind {
+	case Symbol:
 		return
+	case Vector:
+		elems = o.Elems
 	}
-	in := Inst{Line: call.Line, Guard: None, Op: OpOf(op), Type: v.Type, Form: form}
-	in.Mods.Add(ModLocal)
-	mem := Operand{Kind: Address, Reg: None, Pair: None, Var: v}
-	in.Args = []Operand{mem, *o}
-	if op == "ld" {
-		in.Args = []Operand{*o, mem}
+	for i, e := range elems {
+		if e.Kind == Sink {
+			continue
+		}
+		in := Inst{Line: call.Line, Guard: None, Op: OpOf(op), Type: v.Type, Form: form}
+		in.Mods.Add(ModLocal)
+		mem := Operand{Kind: Address, Reg: None, Pair: None, Var: v, Imm: uint64(i * v.Type.Size())}
+		in.Args = []Operand{mem, e}
+		if op == "ld" {
+			in.Args = []Operand{e, mem}
+		}
+		if v.Pred && e.Kind == Register {
+			x.body.Regs = append(x.body.Regs, U32)
+			x.body.Insts = append(x.body.Insts, movePredicate(in, int32(len(x.body.Regs)-1))...)
+			continue
+		}
+		x.body.Insts = append(x.body.Insts, in)
 	}
-	x.body.Insts = append(x.body.Insts, in)
 }

@@ -96,6 +96,8 @@ const (
 	One
 	Zero
 	Zero64
+	GridBarrierHi // the address of what the blocks of a cooperative launch meet at
+	GridBarrierLo
 )
 
 var specials = map[string]SpecialReg{
@@ -119,11 +121,13 @@ var specials = map[string]SpecialReg{
 	"%reserved_smem_offset_cap": Zero, "%reserved_smem_offset_0": Zero, "%reserved_smem_offset_1": Zero,
 }
 
-// Registers that say nothing here: of the environment, and of the performance monitor.
+// Registers of the environment, of which the driver ABI gives two a meaning, and
+// of the performance monitor, which say nothing here.
 func init() {
 	for i := range 32 {
 		specials[fmt.Sprintf("%%envreg%d", i)] = Zero
 	}
+	specials["%envreg1"], specials["%envreg2"] = GridBarrierHi, GridBarrierLo
 	for i := range 8 {
 		specials[fmt.Sprintf("%%pm%d", i)] = Zero
 		specials[fmt.Sprintf("%%pm%d_64", i)] = Zero64

@@ -51,7 +51,7 @@ func (l *lexer) skip() {
 		case c == '\n':
 			l.line++
 			l.pos++
-		case c == ' ' || c == '\t' || c == '\r' || c == 0:
+		case c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v' || c == 0:
 			l.pos++ // a trailing NUL belongs to the string that held the text
 		case c == '/' && l.at(l.pos+1) == '/':
 			for l.pos < len(l.src) && l.src[l.pos] != '\n' {
@@ -153,8 +153,13 @@ func (l *lexer) str(start int) token {
 	return token{end, "end of the text", l.line}
 }
 
+// after is the character after the current token and blanks.
+func (l *lexer) after() byte {
+	l.skip()
+	return l.at(l.pos)
+}
+
 // registerNext says whether a name that is no number follows the current token.
 func (l *lexer) registerNext() bool {
-	l.skip()
-	return letter(l.at(l.pos)) && !strings.HasPrefix(l.src[l.pos:], "WARP_SZ")
+	return letter(l.after()) && !strings.HasPrefix(l.src[l.pos:], "WARP_SZ")
 }

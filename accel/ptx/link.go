@@ -12,7 +12,12 @@ func (m *Module) link() error {
 			return &Error{v.Line, inObject(v.Object, "extern variable "+v.Name+" is not defined"), ErrInvalidPTX}
 		}
 	}
-	consts := int64(0)
+	for _, v := range m.locals {
+		if v.Extern {
+			return &Error{v.Line, inObject(v.Object, "extern variable "+v.Name+" is not defined"), ErrInvalidPTX}
+		}
+	}
+	locals, consts := m.placeLocals(nil), int64(0)
 	for _, v := range m.Globals {
 		if v.Space == Const {
 			consts += v.Size
@@ -28,8 +33,12 @@ func (m *Module) link() error {
 			return err
 		}
 		k.StaticShared = int(sharedLayout(r.shared, nil))
-		k.LocalBytes, k.ConstBytes = int(r.local), int(consts)
-		k.Heap = r.heap
+		local := locals + r.local
+		if local > maxLocalBytes {
+			return &Error{k.Line, "kernel " + k.Name + " uses too much local memory", ErrInvalidPTX}
+		}
+		k.LocalBytes, k.ConstBytes = int(local), int(consts)
+		k.Heap, k.Tells, k.Refusal = r.heap, r.tells, r.refusal
 		k.NumRegs = min(max(len(k.Regs)/4, 16), 255)
 		if int64(k.StaticShared) > maxSharedBytes {
 			return &Error{k.Line, fmt.Sprintf("kernel %.100s uses %d bytes of shared memory, at most %d", k.Name, k.StaticShared, maxSharedBytes), ErrInvalidPTX}
@@ -65,6 +74,15 @@ func sizes(list []Param, want []int) bool {
 	return slices.EqualFunc(list, want, func(p Param, n int) bool { return p.Size == n })
 }
 
+// placeLocals lays out the local variables of the module, where the frame of
+// each kernel begins, and returns their bytes, a multiple of 16.
+func (m *Module) placeLocals(place func(*Var, int64)) (at int64) {
+	for _, v := range m.locals {
+		at = putLocal(v, at, place)
+	}
+	return (at + 15) &^ 15
+}
+
 // frame lays out the local variables of a function, parameters of calls
 // included, and returns the bytes they take, a multiple of 16.
 func (f *Func) frame(place func(*Var, int64)) int64 {
@@ -86,12 +104,23 @@ func (f *Func) passing(place func(*Var, int64)) (at int64) {
 	return at
 }
 
+// GCC gives functions that a simd loop calls a stack of 128 bytes in local memory,
+// however much they need. Below it devices have stack that is free; here callers
+// have their frames, so room is left.
+const (
+	simtStack = "%simtstack_ar"
+	simtRoom  = 4 << 10
+)
+
 // putLocal places a variable at or after at and returns where it ends.
 func putLocal(v *Var, at int64, place func(*Var, int64)) int64 {
 	if v.Space != Local && (v.Space != ParamSpace || v.Kernel) {
 		return at
 	}
 	a := int64(max(v.Align, 8))
+	if v.Name == simtStack {
+		at += simtRoom
+	}
 	at = (at + a - 1) &^ (a - 1)
 	if place != nil {
 		place(v, at)

@@ -23,8 +23,10 @@ setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | f16 f16x2 | Qaa
 setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | f16 f16x2 | Qaap
 setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan | bf16 bf16x2 | Qaa
 setp | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor | bf16 bf16x2 | Qaap
-set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | f16 bf16 : b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 bf16 f32 f64 | Abb
-set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | f16 bf16 : b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 bf16 f32 f64 | Abbp
+set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs ftz? | f16 bf16 : b16 b32 b64 u16 u32 u64 s16 s32 s64 | Abb
+set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | f16 bf16 : f16 bf16 f32 f64 | Abb
+set | eq/ne/lt/le/gt/ge/lo/ls/hi/hs and/or/xor ftz? | f16 bf16 : b16 b32 b64 u16 u32 u64 s16 s32 s64 | Abbp
+set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | f16 bf16 : f16 bf16 f32 f64 | Abbp
 set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | u16 s16 u32 s32 : f16 bf16 | Abb
 set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan and/or/xor ftz? | u16 s16 u32 s32 : f16 bf16 | Abbp
 set | eq/ne/lt/le/gt/ge/equ/neu/ltu/leu/gtu/geu/num/nan ftz? | f16x2 u32 s32 : f16x2 | Abb
@@ -88,10 +90,17 @@ cp | async commit_group/wait_all | | -
 cp | async wait_group | | c
 ld | volatile/relaxed/acquire/weak? cta/gpu/sys/cluster? global? nc? v2/v4/v8? ca/cg/cs/lu/cv? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::cache_hint L2::64B/L2::128B/L2::256B? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RMh
 st | volatile/relaxed/release/weak? cta/gpu/sys/cluster? global? v2/v4/v8? wb/cg/cs/wt? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::cache_hint | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Mrh
-atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? add/min/max/inc/dec/and/or/xor/exch L2::cache_hint | u32 u64 s32 s64 b32 b64 f32 f64 | AMah
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? add L2::cache_hint | u32 u64 s32 s64 f32 f64 | AMah
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? min/max L2::cache_hint | u32 u64 s32 s64 | AMah
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? inc/dec L2::cache_hint | u32 | AMah
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? and/or/xor L2::cache_hint | u32 u64 s32 s64 b32 b64 | AMah
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? exch L2::cache_hint | u32 u64 s32 s64 b32 b64 f32 f64 | AMah
 atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? add noftz L2::cache_hint | f16 f16x2 bf16 bf16x2 | AMah
 atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? cas L2::cache_hint | b16 b32 b64 u32 u64 s32 s64 | AMaah
-red | relaxed/release? cta/gpu/sys/cluster? global? add/min/max/inc/dec/and/or/xor L2::cache_hint | u32 u64 s32 s64 b32 b64 f32 f64 | Mah
+red | relaxed/release? cta/gpu/sys/cluster? global? add L2::cache_hint | u32 u64 s32 s64 f32 f64 | Mah
+red | relaxed/release? cta/gpu/sys/cluster? global? min/max L2::cache_hint | u32 u64 s32 s64 | Mah
+red | relaxed/release? cta/gpu/sys/cluster? global? inc/dec L2::cache_hint | u32 | Mah
+red | relaxed/release? cta/gpu/sys/cluster? global? and/or/xor L2::cache_hint | u32 u64 s32 s64 b32 b64 | Mah
 red | relaxed/release? cta/gpu/sys/cluster? global? add noftz L2::cache_hint | f16 f16x2 bf16 bf16x2 | Mah
 createpolicy | fractional L2::evict_last/L2::evict_normal/L2::evict_first/L2::evict_unchanged | b64 | Ac?
 createpolicy | range global? L2::evict_last/L2::evict_normal/L2::evict_first/L2::evict_unchanged | b64 | AMcc

@@ -309,6 +309,17 @@ func (s *Mods) Vector() int {
 	return 1
 }
 
+// doubleVector makes it an access to twice as many elements: two halves for each
+// of 128 bits.
+func (s *Mods) doubleVector() {
+	if s.Has(V2) {
+		s[V2>>6] &^= 1 << (V2 & 63)
+		s.Add(V4)
+	} else {
+		s.Add(V2)
+	}
+}
+
 // Space is the state space that the modifiers name.
 func (s *Mods) Space() Space {
 	switch s.First(RN, ModGlobal, ModShared, ModConst, ModLocal, ModParam) {

@@ -29,11 +29,20 @@ const (
 
 var linkages = map[string]Linkage{".extern": ExternLinkage, ".common": CommonLinkage, ".weak": WeakLinkage, ".visible": VisibleLinkage}
 
+// When says when an instruction is refused whose opcode or form is unknown.
+type When bool
+
+// An unknown instruction refuses the module, or only the kernels that reach it.
+const (
+	AtLoad   When = false
+	AtLaunch When = true
+)
+
 // Link reads objects and joins them to one module. A name that is not static
 // means the same in all of them, a static one something else in each. The
 // error, if any, is an *Error.
-func Link(objects []Object) (*Module, error) {
-	p, err := parseObjects(objects)
+func Link(objects []Object, when When) (*Module, error) {
+	p, err := parseObjects(objects, when)
 	if err != nil {
 		return nil, clip(err)
 	}
@@ -46,12 +55,12 @@ func Link(objects []Object) (*Module, error) {
 }
 
 // Check reads objects as Link does, but leaves open what isn't defined.
-func Check(objects []Object) error {
-	_, err := parseObjects(objects)
+func Check(objects []Object, when When) error {
+	_, err := parseObjects(objects, when)
 	return clip(err)
 }
 
-func parseObjects(objects []Object) (*parser, error) {
+func parseObjects(objects []Object, when When) (*parser, error) {
 	total := 0
 	for i := range objects {
 		if total += len(objects[i].Text); total > maxSource {
@@ -61,7 +70,7 @@ func parseObjects(objects []Object) (*parser, error) {
 	if len(objects) == 0 || len(objects) > MaxObjects {
 		return nil, &Error{0, fmt.Sprintf("%d objects cannot be linked", len(objects)), ErrInvalidPTX}
 	}
-	p := &parser{join: &join{mod: newModule(), vars: map[string]*Var{}, several: len(objects) > 1}}
+	p := &parser{when: when, join: &join{mod: newModule(), vars: map[string]*Var{}, several: len(objects) > 1}}
 	for i := range objects {
 		if err := p.object(&objects[i]); err != nil {
 			return nil, err
@@ -79,6 +88,7 @@ func (p *parser) object(o *Object) error {
 		text = text[:i]
 	}
 	p.lex, p.mod, p.all, p.flush = lexer{src: string(text), line: 1}, newModule(), nil, false
+	p.registersOfModule = nil
 	p.join.begin(o.Name)
 	p.advance()
 	err := p.module()
@@ -157,6 +167,7 @@ func (j *join) add(m *Module, all []*Func) error {
 	}
 	j.mod.Kernels = append(j.mod.Kernels, m.Kernels...)
 	j.mod.Globals = append(j.mod.Globals, m.Globals...)
+	j.mod.locals = append(j.mod.locals, m.locals...)
 	return nil
 }
 

@@ -13,7 +13,7 @@ func link(texts ...string) (*Module, error) {
 	for _, t := range texts {
 		objects = append(objects, Object{Text: []byte(head + t)})
 	}
-	return Link(objects)
+	return Link(objects, AtLoad)
 }
 
 func mustLink(t *testing.T, texts ...string) *Module {
@@ -127,7 +127,7 @@ func TestLinkVersions(t *testing.T) {
 	m, err := Link([]Object{
 		{Text: []byte(".version 1.4\n.target sm_11\n.extern .func g();\n.entry k() { .reg .f32 %f; add.f32 %f, %f, %f; call g; ret; }")},
 		{Text: []byte(".version 7.0\n.target sm_75\n.visible .func g() { .reg .f32 %f; add.f32 %f, %f, %f; ret; }")},
-	})
+	}, AtLoad)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,20 +188,20 @@ func TestLinkMistakes(t *testing.T) {
 // What is declared and never used need not be anywhere. A missing name is found when all are there.
 func TestLinkUndefined(t *testing.T) {
 	unused := head + ".extern .global .u32 n;\n.extern .func f();\n.entry k() { ret; }"
-	if m, err := Link([]Object{{Text: []byte(unused)}}); err != nil || len(m.Globals) != 0 {
+	if m, err := Link([]Object{{Text: []byte(unused)}}, AtLoad); err != nil || len(m.Globals) != 0 {
 		t.Errorf("unused: %v", err)
 	}
 	open := Object{Name: "open\x1b.ptx", Text: []byte(head + ".extern .func f();\n.entry k() { call f; ret; }")}
-	if err := Check([]Object{open}); err != nil {
+	if err := Check([]Object{open}, AtLoad); err != nil {
 		t.Errorf("check: %v", err)
 	}
-	if _, err := Link([]Object{open}); err == nil || !strings.Contains(err.Error(), "open?.ptx: function f is not defined") {
+	if _, err := Link([]Object{open}, AtLoad); err == nil || !strings.Contains(err.Error(), "open?.ptx: function f is not defined") {
 		t.Errorf("link: %v", err)
 	}
-	if _, err := Link(nil); err == nil {
+	if _, err := Link(nil, AtLoad); err == nil {
 		t.Error("nothing was linked")
 	}
-	if _, err := Link(make([]Object, MaxObjects+1)); err == nil {
+	if _, err := Link(make([]Object, MaxObjects+1), AtLoad); err == nil {
 		t.Error("too many objects were linked")
 	}
 }
@@ -216,7 +216,7 @@ func FuzzLink(f *testing.F) {
 		for _, text := range bytes.Split(src, sep) {
 			objects = append(objects, Object{Text: text})
 		}
-		m, err := Link(objects)
+		m, err := Link(objects, AtLoad)
 		if err != nil {
 			return
 		}

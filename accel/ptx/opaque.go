@@ -108,6 +108,16 @@ func handleOf(op Op) Opaque {
 
 var opSuld, opSust, opSured, opSuq = OpOf("suld"), OpOf("sust"), OpOf("sured"), OpOf("suq")
 
+// OfSampler says whether a txq asks for what a sampler has, and so may name one.
+func (s *Mods) OfSampler() bool {
+	for m := QUnnormalized; m <= QAddress2; m++ {
+		if s.Has(m) {
+			return true
+		}
+	}
+	return false
+}
+
 // Geometry is which coordinates there are.
 type Geometry struct {
 	Dims    int  // within a layer; directions of cubes have three

@@ -3,6 +3,7 @@ package ptx
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // instruction reads "@p op a, b, c;".
@@ -25,11 +26,20 @@ func (p *parser) instruction() error {
 	if err != nil {
 		return err
 	}
+	if strings.HasSuffix(text, ".const") && p.tok.is("[") { // as "ld.const[2].u32"
+		if err := p.bank(text); err != nil {
+			return err
+		}
+		text += p.advance().text
+	}
 	if err := decode(text, &in); err != nil {
-		return p.fail("%s", err)
+		return p.unknown(&in, err)
 	}
 	if p.insts++; p.insts > maxInsts {
 		return p.fail("more than %d instructions", maxInsts)
+	}
+	if p.when == AtLaunch && !slices.ContainsFunc(forms[in.Op], func(f form) bool { return f.matches(&in) }) {
+		return p.unknown(&in, fmt.Errorf("unknown form %s", text))
 	}
 	switch in.Op {
 	case opCall:
@@ -53,6 +63,21 @@ func (p *parser) instruction() error {
 		}
 	}
 	p.fn.Insts = append(p.fn.Insts, in)
+	return p.expect(";")
+}
+
+// unknown refuses an instruction that isn't known: the module, or the function
+// alone, which then goes on after it.
+func (p *parser) unknown(in *Inst, why error) error {
+	if p.when == AtLoad {
+		return p.fail("%s", why)
+	}
+	if p.fn.Refusal == nil {
+		p.fn.Refusal = &Error{int(in.Line), strings.Clone(why.Error()), ErrInvalidPTX}
+	}
+	for p.tok.kind != end && !p.tok.is(";") {
+		p.advance()
+	}
 	return p.expect(";")
 }
 
@@ -134,7 +159,19 @@ func (p *parser) passed(o *Operand, param *Param, returned bool) bool {
 		return o.Imm == 0 && (o.Var.Space == ParamSpace && !o.Var.Kernel || o.Var.Space == Local)
 	case Register:
 		t := p.fn.Regs[o.Reg]
-		return o.Pair == None && t != Pred && t.Size() >= param.Type.Size() && param.Size == param.Type.Size()
+		if param.v != nil && param.v.Pred || t == Pred {
+			return o.Pair == None && !o.Not && t == Pred && param.v != nil && param.v.Pred
+		}
+		return o.Pair == None && !o.Not && t.Size() >= param.Type.Size() && param.Size == param.Type.Size()
+	case Vector:
+		one := Param{Size: param.Type.Size(), Type: param.Type}
+		for i := range o.Elems {
+			e := &o.Elems[i]
+			if e.Kind == Symbol || e.Kind == Vector || !p.passed(e, &one, returned) {
+				return false
+			}
+		}
+		return param.Size == len(o.Elems)*one.Size
 	case Sink:
 		return returned
 	case Integer, Float32, Float64:
@@ -177,8 +214,8 @@ func (p *parser) operand(depth int) (o Operand, err error) {
 		return o, err
 	case p.tok.is("["):
 		return p.address(depth)
-	case p.tok.is("("):
-		return o, p.fail("constant expressions are not supported")
+	case p.constantNext():
+		return p.expression()
 	case p.accept("!"):
 		o, err = p.operand(depth + 1)
 		if err == nil && (o.Kind != Register || o.Not) {
@@ -186,20 +223,42 @@ func (p *parser) operand(depth int) (o Operand, err error) {
 		}
 		o.Not = true
 		return o, err
-	case p.tok.is("-") && p.lex.registerNext():
-		p.advance()
+	case p.accept("-"):
 		if o, err = p.named(); err == nil && o.Kind != Register {
 			err = p.fail("'-' without a register")
 		}
 		o.Not = true
 		return o, err
-	case p.tok.kind == number || p.tok.is("-") || p.tok.is("+") || p.tok.is("WARP_SZ"):
-		o, err = p.literal()
-		o.Reg, o.Pair = None, None
+	}
+	if o, err = p.named(); err == nil && o.Kind == Register && (p.tok.is("+") || p.tok.is("-")) {
+		return p.displaced(o)
+	}
+	return o, err
+}
+
+// displaced reads what is added to a register that isn't an address: an
+// instruction of its own adds it.
+func (p *parser) displaced(o Operand) (Operand, error) {
+	t := map[int]Type{2: U16, 4: U32, 8: U64}[p.fn.Regs[o.Reg].Size()]
+	if t == NoType || o.Pair != None {
+		return o, p.fail("%q after a predicate", p.tok.text)
+	}
+	n, err := p.plus()
+	if err != nil {
 		return o, err
 	}
-	return p.named()
+	if p.regs++; p.regs > maxRegisters {
+		return o, p.fail("more than %d registers", maxRegisters)
+	}
+	sum := Operand{Kind: Register, Reg: int32(len(p.fn.Regs)), Pair: None}
+	p.fn.Regs = append(p.fn.Regs, t)
+	p.insts++
+	p.fn.Insts = append(p.fn.Insts, Inst{Line: int32(p.tok.line), Guard: None, Op: opAdd, Type: t, Form: "Aaa",
+		Args: p.keep(sum, o, Operand{Kind: Integer, Reg: None, Pair: None, Imm: n})})
+	return sum, nil
 }
+
+var opAdd = OpOf("add")
 
 // named reads a register, a pair, a special register, a variable or the sink.
 func (p *parser) named() (o Operand, err error) {
@@ -225,7 +284,7 @@ func (p *parser) named() (o Operand, err error) {
 	} else if o, ok := p.part(name); ok {
 		return o, nil
 	} else {
-		return o, p.fail("%s is not declared", name)
+		return o, p.undeclared(name)
 	}
 	if p.accept("|") {
 		second, err := p.name()
@@ -258,14 +317,15 @@ func (p *parser) find(name string) *Var {
 // plus reads any number of "+n" and "-n".
 func (p *parser) plus() (sum uint64, err error) {
 	for p.tok.is("+") || p.tok.is("-") {
-		o, err := p.literal()
+		minus := p.advance().text == "-"
+		n, err := p.term()
 		if err != nil {
 			return 0, err
 		}
-		if o.Kind != Integer {
-			return 0, p.fail("offset is not an integer")
+		if minus {
+			n = -n
 		}
-		sum += o.Imm
+		sum += n
 	}
 	return sum, nil
 }
@@ -289,9 +349,9 @@ func (p *parser) address(depth int) (o Operand, err error) {
 		}
 	}
 	sum, err := uint64(0), error(nil)
-	if p.tok.kind == number {
+	if o.Reg == None && o.Var == nil && p.constantNext() {
 		var n Operand
-		if n, err = p.literal(); err == nil && n.Kind != Integer {
+		if n, err = p.expression(); err == nil && n.Kind != Integer {
 			err = p.fail("address is not an integer")
 		}
 		sum = n.Imm

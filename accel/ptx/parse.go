@@ -9,7 +9,7 @@ import (
 // Parse reads a module and checks every instruction of it. The error, if any,
 // is an *Error.
 func Parse(src []byte) (*Module, error) {
-	return Link([]Object{{Text: src}})
+	return Link([]Object{{Text: src}}, AtLoad)
 }
 
 // clip shortens a message that quotes a long piece of the text.
@@ -22,6 +22,7 @@ func clip(err error) error {
 
 // parser is a recursive-descent parser with one token of look-ahead.
 type parser struct {
+	when  When
 	lex   lexer
 	tok   token
 	mod   *Module // of the current object
@@ -40,6 +41,8 @@ type parser struct {
 	// flush says that the target is so old that f32 is always flushed.
 	flush bool
 	slab  []Operand
+	// registersOfModule are declared outside functions in the current object.
+	registersOfModule []registerDecl
 }
 
 func (p *parser) advance() token {
@@ -128,8 +131,10 @@ func (p *parser) directive() error {
 		}
 		p.advance()
 		return nil
-	case ".file", ".loc", ".pragma", ".section", ".alias":
+	case ".file", ".loc", ".pragma", ".section":
 		return p.noise()
+	case ".alias":
+		return p.alias()
 	}
 	return p.declaration()
 }
@@ -161,8 +166,10 @@ func (p *parser) declaration() error {
 	switch p.tok.text {
 	case ".entry", ".func":
 		return p.function(linkage)
-	case ".global", ".const", ".shared", ".tex":
+	case ".global", ".const", ".shared", ".local", ".tex":
 		return p.variables(linkage)
+	case ".reg":
+		return p.registers()
 	}
 	return p.fail("unknown directive %s", p.tok.text)
 }
@@ -189,7 +196,7 @@ func (p *parser) version() error {
 var targets = func() map[string]bool {
 	known := map[string]bool{}
 	for _, n := range strings.Fields("10 11 12 13 20 21 30 32 35 37 50 52 53 60 61 62 70 72 75 80 86 87 88 89 90 90a " +
-		"100 100a 100f 101 101a 101f 103 103a 103f 120 120a 120f 121 121a 121f") {
+		"100 100a 100f 101 101a 101f 103 103a 103f 110 110a 110f 120 120a 120f 121 121a 121f") {
 		known["sm_"+n] = true
 	}
 	return known

@@ -49,8 +49,8 @@ const (
 	maxIdentifier  = 16 << 10
 	maxMessage     = 300
 	workLimit      = 1 << 22 // variables looked at for calls, all calls together
-	newestMajor    = 8
-	newestMinor    = 8
+	newestMajor    = 9
+	newestMinor    = 3
 )
 
 // Error says what is wrong with a module, and where.
@@ -71,6 +71,7 @@ type Module struct {
 	Funcs   map[string]*Func
 	Pointed []*Func // functions that have their address taken, by name
 	byName  map[string]*Var
+	locals  []*Var // in .local: each thread of a kernel has them
 }
 
 // Kernel returns the entry of that name, or nil.
@@ -112,6 +113,11 @@ type Func struct {
 	ConstBytes   int  // bytes of the module's constants
 	NumRegs      int  // an estimate of the registers a thread would use
 	Heap         bool // allocates or frees memory, calls included
+	Tells        bool // prints or asserts, calls included
+
+	// Refusal, if not nil, is why the function can't be executed: the first
+	// unknown instruction in it, or for a kernel in what it may call.
+	Refusal *Error
 
 	Regs  []Type // type of each virtual register
 	Vars  []*Var // variables of the body, in any space
@@ -163,16 +169,20 @@ type Var struct {
 	Kernel bool
 	// Framed says that Offset counts from the frame of the function that is executed.
 	Framed bool
+	// Pred says that it is a parameter that is a predicate, 1 or 0 in memory.
+	Pred bool
 	// Opaque says that the variable stands for a texture, a sampler or a
 	// surface: its address is the handle.
 	Opaque  Opaque
 	Sampler Sampler // what a SamplerRef was initialised with
 }
 
-// Ref is the address of a variable plus Add, or of a function, stored in Size bytes at Offset of an initialiser.
+// Ref is the address of a variable plus Add, or of a function, of which Size
+// bytes from bit Shift on are stored at Offset of an initialiser.
 type Ref struct {
 	Offset  int64
 	Size    int
+	Shift   int
 	Var     *Var
 	Func    *Func
 	Add     int64

@@ -203,3 +203,31 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Values between inner braces begin a row, as in C.
+func TestRowsOfValues(t *testing.T) {
+	for text, want := range map[string]string{
+		"m[2][3] = {{1, 2}, {3, 4, 5}}":       "120345",
+		"m[][2] = {{1}, {2, 3}, {}, 4, 5}":    "10230045",
+		"m[2][2][2] = {{{1}, 2}, {{3}, {4}}}": "10203040",
+		"m[4] = {1, {2}, 3}":                  "1230",
+	} {
+		m := parse(t, head+".global .b8 "+text+";")
+		got := ""
+		for _, b := range m.Globals[0].Init {
+			got += string('0' + rune(b))
+		}
+		if got != want {
+			t.Errorf("%s: %s, not %s", text, got, want)
+		}
+	}
+	m := parse(t, head+".global .v2 .b8 m[2] = {{1}, {2, 3}};")
+	if got := m.Globals[0].Init; string(got) != "\x01\x00\x02\x03" {
+		t.Errorf("vectors: %x", got)
+	}
+	for _, text := range []string{"m[2][3] = {{1, 2, 3, 4}}", "m[][2] = {{1, 2, 3}}", "m[][500000000] = {{1}, {1}}", "m" + strings.Repeat("[1]", 100)} {
+		if _, err := Parse([]byte(head + ".global .b8 " + text + ";")); err == nil {
+			t.Errorf("%s: no error", text)
+		}
+	}
+}

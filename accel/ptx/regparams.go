@@ -3,28 +3,38 @@ package ptx
 // registerParam is a parameter or result of a device function that is declared
 // with .reg, as text before version 2.0 does: a variable like any other
 // parameter, which is loaded into the register where the function begins, or
-// stored from it where it returns.
+// stored from it where it returns. A vector is as many registers in a row.
 type registerParam struct {
-	reg      int32
+	regs     regRange
 	v        *Var
 	returned bool
 }
 
 // registerParam declares the register of a parameter.
 func (p *parser) registerParam(v *Var, returned bool) error {
-	if v.Type.Size() != int(v.Size) {
-		return p.fail("parameter %s is not a single register", v.Name)
-	}
-	if _, taken := p.scope.regs[v.Name]; taken {
+	n := int32(v.Size) / int32(v.Type.Size())
+	_, single := p.scope.regs[v.Name]
+	_, vector := p.scope.vectors[v.Name]
+	if (single || vector) && v.Name != "_" {
 		return p.fail("%s is declared twice", v.Name)
 	}
-	if p.regs++; p.regs > maxRegisters {
+	if p.regs += int(n); p.regs > maxRegisters {
 		return p.fail("more than %d registers", maxRegisters)
 	}
-	r := int32(len(p.fn.Regs))
-	p.fn.Regs = append(p.fn.Regs, v.Type)
-	p.scope.regs[v.Name] = r
-	p.fn.inRegisters = append(p.fn.inRegisters, registerParam{r, v, returned})
+	regs := regRange{int32(len(p.fn.Regs)), n}
+	t := v.Type
+	if v.Pred {
+		t = Pred
+	}
+	for range n {
+		p.fn.Regs = append(p.fn.Regs, t)
+	}
+	if n > 1 {
+		p.scope.setVector(v.Name, regs)
+	} else {
+		p.scope.regs[v.Name] = regs.first
+	}
+	p.fn.inRegisters = append(p.fn.inRegisters, registerParam{regs, v, returned})
 	return nil
 }
 
@@ -47,17 +57,46 @@ func (p *parser) storeRegisterReturns(ret *Inst) {
 
 var opSt = OpOf("st")
 
-// moveRegisterParam appends a load or a store with the guard of another instruction.
+// moveRegisterParam appends loads or stores with the guard of another instruction.
 func (p *parser) moveRegisterParam(r registerParam, like *Inst, op Op, form string) {
-	p.insts++
-	in := Inst{Line: like.Line, Guard: like.Guard, Not: like.Not, Op: op, Type: r.v.Type, Form: form}
-	in.Mods.Add(ModParam)
-	reg := Operand{Kind: Register, Reg: r.reg, Pair: None}
-	mem := Operand{Kind: Address, Reg: None, Pair: None, Var: r.v}
-	if op == opLd {
-		in.Args = p.keep(reg, mem)
-	} else {
-		in.Args = p.keep(mem, reg)
+	for i := range r.regs.count {
+		p.insts++
+		in := Inst{Line: like.Line, Guard: like.Guard, Not: like.Not, Op: op, Type: r.v.Type, Form: form}
+		in.Mods.Add(ModParam)
+		reg := Operand{Kind: Register, Reg: r.regs.first + i, Pair: None}
+		mem := Operand{Kind: Address, Reg: None, Pair: None, Var: r.v, Imm: uint64(i) * uint64(r.v.Type.Size())}
+		if op == opLd {
+			in.Args = p.keep(reg, mem)
+		} else {
+			in.Args = p.keep(mem, reg)
+		}
+		if r.v.Pred {
+			p.insts++
+			p.regs++
+			p.fn.Regs = append(p.fn.Regs, U32)
+			p.fn.Insts = append(p.fn.Insts, movePredicate(in, int32(len(p.fn.Regs)-1))...)
+			continue
+		}
+		p.fn.Insts = append(p.fn.Insts, in)
 	}
-	p.fn.Insts = append(p.fn.Insts, in)
+}
+
+var opSelp = OpOf("selp")
+
+// movePredicate is a load or a store of a predicate by way of a register that
+// holds 1 or 0.
+func movePredicate(in Inst, word int32) []Inst {
+	w, one := Operand{Kind: Register, Reg: word, Pair: None}, Operand{Kind: Integer, Imm: 1, Reg: None, Pair: None}
+	zero := one
+	zero.Imm = 0
+	convert := Inst{Line: in.Line, Guard: in.Guard, Not: in.Not, Type: U32}
+	if in.Op == opLd {
+		convert.Op, convert.Form, convert.Args = opSetp, "Qaa", []Operand{in.Args[0], w, zero}
+		convert.Mods.Add(NE)
+		in.Args = []Operand{w, in.Args[1]}
+		return []Inst{in, convert}
+	}
+	convert.Op, convert.Form, convert.Args = opSelp, "Aaap", []Operand{w, one, zero, in.Args[1]}
+	in.Args = []Operand{in.Args[0], w}
+	return []Inst{convert, in}
 }

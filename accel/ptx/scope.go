@@ -63,68 +63,6 @@ func (s *scope) variable(name string) *Var {
 	return nil
 }
 
-// registers reads ".reg .type %r<n>, %x, …;".
-func (p *parser) registers() error {
-	p.advance()
-	if p.tok.kind != word || p.tok.text[0] != '.' {
-		return p.fail("%q where a type is expected", p.tok.text)
-	}
-	p.split()
-	lanes := int64(1)
-	if n, ok := vectorTypes[p.tok.text]; ok {
-		lanes = n
-		if p.advance(); p.tok.kind != word || p.tok.text[0] != '.' {
-			return p.fail("%q where a type is expected", p.tok.text)
-		}
-		p.split()
-	}
-	t, ok := typeByName[p.tok.text[1:]]
-	if !ok || !t.declarable() {
-		return p.fail("registers of type %s are not supported", p.tok.text)
-	}
-	p.advance()
-	for {
-		name, err := p.name()
-		if err != nil {
-			return err
-		}
-		count := int64(1)
-		ranged := p.accept("<")
-		if ranged {
-			if count, err = p.number(maxRegisters); err != nil {
-				return err
-			}
-			if err = p.expect(">"); err != nil {
-				return err
-			}
-		}
-		vectors := count
-		count *= lanes
-		first := int32(len(p.fn.Regs))
-		if p.regs += max(int(count), 1); p.regs > maxRegisters {
-			return p.fail("more than %d registers", maxRegisters)
-		}
-		for range count {
-			p.fn.Regs = append(p.fn.Regs, t)
-		}
-		switch {
-		case lanes > 1 && ranged:
-			for i := range int32(vectors) {
-				p.scope.setVector(name+strconv.Itoa(int(i)), regRange{first + i*int32(lanes), int32(lanes)})
-			}
-		case lanes > 1:
-			p.scope.setVector(name, regRange{first, int32(count)})
-		case ranged:
-			p.scope.ranges[name] = regRange{first, int32(count)}
-		default:
-			p.scope.regs[name] = first
-		}
-		if !p.accept(",") {
-			return p.expect(";")
-		}
-	}
-}
-
 // leave closes the innermost scope and resolves its branches.
 func (p *parser) leave() error {
 	s := p.scope

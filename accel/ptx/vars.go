@@ -1,6 +1,7 @@
 package ptx
 
 import (
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -15,6 +16,9 @@ var spaceOf = map[string]Space{
 func (p *parser) variables(linkage Linkage) error {
 	word := p.advance().text
 	v := Var{Space: spaceOf[word], Linkage: linkage, Extern: linkage == ExternLinkage, Line: p.tok.line}
+	if err := p.bank(word); err != nil {
+		return err
+	}
 	if err := p.varType(&v); err != nil {
 		return err
 	}
@@ -40,6 +44,18 @@ func (p *parser) variables(linkage Linkage) error {
 			return p.expect(";")
 		}
 	}
+}
+
+// bank reads the number of a bank behind ".const", which old text gives. They
+// are all one here.
+func (p *parser) bank(word string) error {
+	if !strings.HasSuffix(word, ".const") || !p.accept("[") {
+		return nil
+	}
+	if _, err := p.number(10); err != nil {
+		return err
+	}
+	return p.expect("]")
 }
 
 // declareMany reads "n>" and declares variables name0 up to name(n-1).
@@ -71,10 +87,13 @@ func (p *parser) varType(v *Var) error {
 		}
 		switch text {
 		case ".attribute":
-			return p.fail("variables with .attribute, as managed memory, are not supported")
+			if err := p.attribute(); err != nil {
+				return err
+			}
+			continue
 		case ".align":
 			p.advance()
-			n, err := p.number(1 << 16)
+			n, err := p.size(1 << 16)
 			if err != nil || n == 0 || n&(n-1) != 0 {
 				return p.fail("alignment is not a power of two")
 			}
@@ -89,6 +108,9 @@ func (p *parser) varType(v *Var) error {
 			if what := opaqueByName[text]; what != Plain {
 				v.beOpaque(what)
 				break
+			}
+			if text == ".b128" && lanes == 1 {
+				text, lanes = ".b64", 2
 			}
 			t, ok := typeByName[text[1:]]
 			if !ok || t == Pred || !t.declarable() {
@@ -120,30 +142,46 @@ func (p *parser) variable(v *Var) error {
 	if v.Opaque != Plain {
 		return p.opaqueValues(v)
 	}
+	rows, err := p.rows(v)
+	if err == nil && p.accept("=") {
+		err = p.initialiser(v, rows)
+	}
+	return err
+}
+
+// rows reads the dimensions of an array, and returns the bytes of the whole, of
+// one of its rows, and so on down to vectors. A size that is left open is 0: it
+// is what the launch or the initialiser says.
+func (p *parser) rows(v *Var) (rows []int64, err error) {
 	for p.accept("[") {
-		if p.accept("]") {
-			v.Size, v.Extern = 0, true // its size is what the launch or the initialiser says
-			continue
+		n := int64(0)
+		if v.Extern = v.Extern || p.tok.is("]"); !p.tok.is("]") {
+			if n, err = p.size(maxVarBytes); err != nil {
+				return nil, err
+			}
 		}
-		n, err := p.number(maxVarBytes)
-		if err != nil {
-			return err
-		}
-		if v.Size *= n; v.Size > maxVarBytes {
-			return p.fail("variable %s is too large", name)
+		if rows = append(rows, n); len(rows) > maxDepth {
+			return nil, p.fail("variable %s has too many dimensions", v.Name)
 		}
 		if err := p.expect("]"); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if p.accept("=") {
-		return p.initialiser(v)
+	one := v.Size
+	for i := len(rows) - 1; i >= 0; i-- {
+		if v.Size *= rows[i]; v.Size > maxVarBytes {
+			return nil, p.fail("variable %s is too large", v.Name)
+		}
+		rows[i] = v.Size
 	}
-	return nil
+	if one > int64(v.Type.Size()) {
+		rows = append(rows, one)
+	}
+	return rows, nil
 }
 
 // initialiser reads "= value" or "= {…}".
-func (p *parser) initialiser(v *Var) error {
+func (p *parser) initialiser(v *Var, rows []int64) error {
 	if v.Space != Global && v.Space != Const {
 		return p.fail("variable %s can't be initialised", v.Name)
 	}
@@ -151,7 +189,7 @@ func (p *parser) initialiser(v *Var) error {
 		return p.fail("more than %d bytes of initial values", maxInitBytes)
 	}
 	unsized := v.Size == 0
-	err := p.values(v, 0)
+	err := p.values(v, rows, 0)
 	if err != nil {
 		return err
 	}
@@ -166,54 +204,108 @@ func (p *parser) initialiser(v *Var) error {
 	return nil
 }
 
-func (p *parser) values(v *Var, depth int) error {
+// values reads a value, or values between braces: those of a row, of which the
+// rest is zero.
+func (p *parser) values(v *Var, rows []int64, depth int) error {
 	if depth > maxDepth {
 		return p.fail("initialiser is nested too deeply")
 	}
 	if !p.accept("{") {
 		return p.value(v)
 	}
+	begin := int64(len(v.Init))
 	for !p.accept("}") {
-		if err := p.values(v, depth+1); err != nil {
+		if err := p.values(v, rows[min(1, len(rows)):], depth+1); err != nil {
 			return err
 		}
 		if !p.accept(",") && !p.tok.is("}") {
 			return p.fail("%q within an initialiser", p.tok.text)
 		}
 	}
+	if depth == 0 || len(rows) == 0 {
+		return nil
+	}
+	rest := begin + rows[0] - int64(len(v.Init))
+	if rest < 0 || begin+rows[0] > p.room(v) {
+		return p.fail("too many initial values for %s", v.Name)
+	}
+	v.Init = append(v.Init, make([]byte, rest)...)
 	return nil
 }
+
+// room is how many bytes the initial values of a variable may be.
+func (p *parser) room(v *Var) int64 { return max(v.Size, maxInitBytes-p.init) }
 
 // value reads one number or address and appends it to v.Init.
 func (p *parser) value(v *Var) error {
 	size := v.Type.Size()
-	if int64(len(v.Init)+size) > max(v.Size, maxInitBytes-p.init) {
+	if int64(len(v.Init)+size) > p.room(v) {
 		return p.fail("too many initial values for %s", v.Name)
 	}
-	var bits uint64
+	var value uint64
 	switch {
-	case p.tok.kind == word:
+	case p.tok.kind == word && !p.tok.is("WARP_SZ"):
 		r, err := p.reference()
 		if err != nil {
 			return err
 		}
-		if p.refs++; p.refs > maxRefs || size < 4 || r.Func != nil && size < 8 {
+		if size < 4 || r.Func != nil && size < 8 {
 			return p.fail("the address of a variable or a function can't be an initial value here")
 		}
-		r.Offset, r.Size = int64(len(v.Init)), size
-		v.Refs = append(v.Refs, r)
-	default:
-		o, err := p.literal()
+		if err := p.refer(v, r, size); err != nil {
+			return err
+		}
+	case p.tok.kind == number && p.lex.after() == '(':
+		r, err := p.byteOfAddress()
 		if err != nil {
 			return err
 		}
-		bits = o.Bits(v.Type)
+		if size != 1 {
+			return p.fail("a byte of an address is the initial value of a larger type")
+		}
+		if err := p.refer(v, r, size); err != nil {
+			return err
+		}
+	default:
+		o, err := p.expression()
+		if err != nil {
+			return err
+		}
+		value = o.Bits(v.Type)
 	}
 	for range size {
-		v.Init = append(v.Init, byte(bits))
-		bits >>= 8
+		v.Init = append(v.Init, byte(value))
+		value >>= 8
 	}
 	return nil
+}
+
+// refer makes an address the next initial value.
+func (p *parser) refer(v *Var, r Ref, size int) error {
+	if p.refs++; p.refs > maxRefs {
+		return p.fail("more than %d addresses in initial values", maxRefs)
+	}
+	r.Offset, r.Size = int64(len(v.Init)), size
+	v.Refs = append(v.Refs, r)
+	return nil
+}
+
+// byteOfAddress reads "0xff00(name)" and the like: the byte of an address that the mask leaves.
+func (p *parser) byteOfAddress() (r Ref, err error) {
+	mask, ok := integer(p.tok.text)
+	shift := bits.TrailingZeros64(mask)
+	if !ok || shift%8 != 0 || mask>>shift != 0xff {
+		return r, p.fail("%s is no mask of a byte", p.tok.text)
+	}
+	p.advance()
+	if err = p.expect("("); err != nil {
+		return r, err
+	}
+	if r, err = p.reference(); err != nil {
+		return r, err
+	}
+	r.Shift = shift
+	return r, p.expect(")")
 }
 
 // reference reads "name", "name+n" or "generic(name)+n".
@@ -238,49 +330,9 @@ func (p *parser) reference() (r Ref, err error) {
 		return r, p.fail("initialiser refers to %s, which is not a variable declared before", name)
 	}
 	r.Var.used = true
-	for p.tok.is("+") || p.tok.is("-") {
-		minus := p.advance().text == "-"
-		n, err := p.number(maxVarBytes)
-		if err != nil {
-			return r, err
-		}
-		if minus {
-			n = -n
-		}
-		r.Add += n
-	}
-	return r, nil
-}
-
-// literal reads a number with its sign.
-func (p *parser) literal() (Operand, error) {
-	minus := false
-	for p.tok.is("-") || p.tok.is("+") {
-		minus = minus != (p.advance().text == "-")
-	}
-	if p.tok.kind != number {
-		if p.tok.is("WARP_SZ") {
-			p.advance()
-			return Operand{Kind: Integer, Imm: 32}, nil
-		}
-		return Operand{}, p.fail("%q where a number is expected", p.tok.text)
-	}
-	o, ok := immediate(p.tok.text)
-	if !ok {
-		return o, p.fail("malformed number %q", p.tok.text)
-	}
-	p.advance()
-	if minus {
-		switch o.Kind {
-		case Float32:
-			o.Imm ^= 1 << 31
-		case Float64:
-			o.Imm ^= 1 << 63
-		default:
-			o.Imm = -o.Imm
-		}
-	}
-	return o, nil
+	add, err := p.plus()
+	r.Add = int64(add)
+	return r, err
 }
 
 // declare puts a variable into the scope it was read in.
@@ -305,7 +357,11 @@ func (p *parser) declare(v *Var) error {
 		return err
 	}
 	p.mod.byName[v.Name] = one
-	if one == v && v.Space != Shared {
+	switch {
+	case one != v || v.Space == Shared:
+	case v.Space == Local:
+		p.mod.locals = append(p.mod.locals, v)
+	default:
 		p.mod.Globals = append(p.mod.Globals, v)
 	}
 	return nil

@@ -1,0 +1,126 @@
+package ptx
+
+// attributes reads what may stand between parameters and body.
+func (p *parser) attributes(f *Func) error {
+	for p.tok.kind == word {
+		var err error
+		switch p.tok.text {
+		case ".maxntid":
+			f.MaxNTid, err = p.dimensions()
+		case ".reqntid":
+			f.ReqNTid, err = p.dimensions()
+		case ".reqnctapercluster":
+			var blocks [3]uint32
+			if blocks, err = p.dimensions(); err == nil && blocks != [3]uint32{1, 1, 1} {
+				err = p.fail("clusters of several blocks are not supported")
+			}
+		case ".minnctapersm", ".maxnreg", ".maxnctapersm", ".maxclusterrank", ".abi_preserve", ".abi_preserve_control":
+			p.advance()
+			_, err = p.number(1 << 20)
+		case ".noreturn", ".explicitcluster", ".blocksareclusters":
+			p.advance()
+		case ".pragma":
+			for !p.tok.is(";") && p.tok.kind != end {
+				p.advance()
+			}
+			p.accept(";")
+		default:
+			return nil // of the module, after a declaration
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dimensions reads a directive with up to three numbers; the others are one.
+func (p *parser) dimensions() ([3]uint32, error) {
+	p.advance()
+	d := [3]uint32{1, 1, 1}
+	for i := range d {
+		n, err := p.number(1 << 20)
+		if err != nil {
+			return d, err
+		}
+		d[i] = uint32(n)
+		if !p.accept(",") {
+			break
+		}
+	}
+	return d, nil
+}
+
+// attribute reads ".attribute(.managed, .unified(n, n))", if it is there. Where
+// managed memory lies is the program's concern; the device has it as its own.
+func (p *parser) attribute() error {
+	if !p.accept(".attribute") {
+		return nil
+	}
+	if err := p.expect("("); err != nil {
+		return err
+	}
+	for !p.accept(")") {
+		switch {
+		case p.accept(".managed"):
+		case p.accept(".unified"):
+			if err := p.uuid(); err != nil {
+				return err
+			}
+		default:
+			return p.fail("unknown attribute %s", p.tok.text)
+		}
+		if !p.accept(",") && !p.tok.is(")") {
+			return p.fail("%q within attributes", p.tok.text)
+		}
+	}
+	return nil
+}
+
+// uuid reads "(n, n)".
+func (p *parser) uuid() error {
+	for _, before := range []string{"(", ","} {
+		if err := p.expect(before); err != nil {
+			return err
+		}
+		if _, err := p.expression(); err != nil {
+			return err
+		}
+	}
+	return p.expect(")")
+}
+
+// alias reads ".alias name, function;": a function that is declared before gets
+// the body of one that is defined before.
+func (p *parser) alias() error {
+	p.advance()
+	name, err := p.name()
+	if err != nil {
+		return err
+	}
+	if err := p.expect(","); err != nil {
+		return err
+	}
+	of, err := p.name()
+	if err != nil {
+		return err
+	}
+	declared, known := p.mod.Funcs[name], p.mod.Funcs[of]
+	switch {
+	case declared == nil || declared.Defined:
+		return p.fail("alias %s is not declared as a function without a body", name)
+	case known == nil || !known.Defined || known.Entry:
+		return p.fail("%s, which alias %s stands for, is not a function defined before", of, name)
+	case !sameShape(declared, known):
+		return p.fail("alias %s has other parameters than %s", name, of)
+	}
+	if p.insts += len(known.Insts); p.insts > maxInsts {
+		return p.fail("more than %d instructions", maxInsts)
+	}
+	f := *known
+	f.Name, f.Linkage, f.Line = name, declared.Linkage, p.tok.line
+	if err := p.define(&f); err != nil {
+		return err
+	}
+	return p.expect(";")
+}

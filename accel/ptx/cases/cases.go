@@ -1,0 +1,89 @@
+// Package cases reads cases of PTX: kernels of a few instructions, with what
+// they work on and what they must leave behind. Tests run them on the engine,
+// by way of the guest's library, and on a GPU.
+package cases
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+)
+
+// Case is a launch of one block of the kernel k.
+type Case struct {
+	Name    string // for messages; the line of the file begins it
+	Threads int
+	// Buffers are in device memory; their addresses are the first parameters.
+	Buffers []Buffer
+	// Values are the bytes of the parameters behind them.
+	Values []byte
+	// Tested are the instructions that the case is about.
+	Tested string
+
+	text string // all but the first directives
+	// open says that PTX leaves the result open, so devices may differ.
+	open bool
+}
+
+// Buffer is a piece of memory: what is in it before, and what its first bytes
+// must be afterwards.
+type Buffer struct{ Before, After []byte }
+
+// Text is the module for a version of PTX and a target.
+func (c *Case) Text(version, target string) string {
+	return ".version " + version + "\n.target " + target + "\n.address_size 64\n" + c.text
+}
+
+// Newest is the module as software accelerators take it.
+func (c *Case) Newest() string { return c.Text("8.6", "sm_90") }
+
+// New makes a case of a module without its first directives. Tested is the
+// instruction that it is about.
+func New(name, tested, text string, threads int, buffers ...Buffer) Case {
+	return Case{Name: name, Tested: tested, Threads: threads, Buffers: buffers, text: text}
+}
+
+// Check says where buffers first differ from what they must be.
+func (c *Case) Check(buffers [][]byte) error {
+	for i, b := range c.Buffers {
+		got := buffers[i][:len(b.After)]
+		for at := 0; at < len(got); at += 8 {
+			end := min(at+8, len(got))
+			if !bytes.Equal(got[at:end], b.After[at:end]) {
+				return fmt.Errorf("%s: buffer %d has %x at %d, want %x", c.Name, i, got[at:end], at, b.After[at:end])
+			}
+		}
+	}
+	return nil
+}
+
+// registerTypes are the types of registers by the letter of their name.
+var registerTypes = map[byte]string{'h': "b16", 'r': "b32", 'l': "b64"}
+
+// words are 32-bit words as they lie in memory.
+func words(list ...uint32) (b []byte) {
+	for _, w := range list {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+// longs are 64-bit words as they lie in memory.
+func longs(list ...uint64) (b []byte) {
+	for _, w := range list {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+// lines numbers the lines of a file and takes comments away.
+func lines(text string) func(yield func(int, string) bool) {
+	return func(yield func(int, string) bool) {
+		for i, line := range strings.Split(text, "\n") {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' && !yield(i+1, line) {
+				return
+			}
+		}
+	}
+}

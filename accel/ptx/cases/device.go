@@ -1,0 +1,140 @@
+package cases
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Device runs cases by way of the driver API: test/programs/cases.c does, which
+// says what the two tell each other.
+type Device struct {
+	Name         string
+	Major, Minor int // of its capability
+	CUDA         int // version of the driver
+
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// Start starts the program. The error is what it said, if there is no device.
+func Start(cmd *exec.Cmd) (*Device, error) {
+	d := &Device{cmd: cmd}
+	cmd.Stderr = &d.stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	d.out = bufio.NewReader(out)
+	if d.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	if d.Name, err = d.out.ReadString('\n'); err == nil {
+		d.Name = strings.TrimSpace(d.Name)
+		_, err = fmt.Fscanf(d.out, "%d %d %d\n", &d.Major, &d.Minor, &d.CUDA)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Close ends the program and returns what was wrong with it.
+func (d *Device) Close() error {
+	d.in.Close()
+	if err := d.cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(d.stderr.Bytes()))
+	}
+	return nil
+}
+
+// Run runs a case with its module as text. The result is CUDA's.
+func (d *Device) Run(c *Case, text string) (result int, buffers [][]byte, err error) {
+	fmt.Fprintf(d.in, "%d %d %d %d", c.Threads, len(text), len(c.Values), len(c.Buffers))
+	var memory []byte
+	for _, b := range c.Buffers {
+		fmt.Fprintf(d.in, " %d", len(b.Before))
+		memory = append(memory, b.Before...)
+	}
+	fmt.Fprintf(d.in, "\n%s%s%s", text, c.Values, memory)
+	line, err := d.out.ReadString('\n')
+	if err != nil {
+		return 0, nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	words := strings.Fields(line)
+	if _, err := fmt.Sscan(line, &result); err != nil || len(words) != 1+len(c.Buffers) {
+		return 0, nil, fmt.Errorf("%s: the answer is %.100q", c.Name, line)
+	}
+	for _, w := range words[1:] {
+		b, err := hex.DecodeString(w)
+		if err != nil {
+			return 0, nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		buffers = append(buffers, b)
+	}
+	return result, buffers, nil
+}
+
+// Comparison is what came of running cases on a GPU.
+type Comparison struct {
+	Same    int
+	Free    []string // have other bits, as they may
+	Unknown []string // that the GPU, or its driver, is too old for
+	Wrong   []error
+}
+
+// refusals are what a driver answers to PTX that it, or the GPU, is too old for.
+var refusals = []int{209, 218, 222}
+
+// Compare runs cases on a GPU, as PTX of its own target.
+func (d *Device) Compare(list []Case) (r Comparison, err error) {
+	for i := range list {
+		c := &list[i]
+		result, buffers, err := d.Run(c, c.Text(ptxOf(d.CUDA), fmt.Sprintf("sm_%d%d", d.Major, d.Minor)))
+		if err != nil {
+			return r, err
+		}
+		wrong := error(nil)
+		if result == 0 {
+			wrong = c.Check(buffers)
+		}
+		switch {
+		case slices.Contains(refusals, result):
+			r.Unknown = append(r.Unknown, c.Name)
+		case result != 0:
+			r.Wrong = append(r.Wrong, fmt.Errorf("%s: result %d", c.Name, result))
+		case wrong == nil:
+			r.Same++
+		case c.mayDiffer():
+			r.Free = append(r.Free, c.Name)
+		default:
+			r.Wrong = append(r.Wrong, wrong)
+		}
+	}
+	return r, nil
+}
+
+// mayDiffer says whether two devices may give different bits.
+func (c *Case) mayDiffer() bool {
+	return c.open || strings.Contains(c.Tested, ".approx") || strings.Contains(c.Tested, ".full")
+}
+
+// ptxOf is the newest PTX that a driver of a CUDA version takes, from 11.0 on.
+func ptxOf(cuda int) string {
+	major, minor := cuda/1000, cuda%1000/10
+	if major == 12 && minor >= 6 {
+		minor-- // 12.6 has that of 12.5
+	}
+	return fmt.Sprintf("%d.%d", major-4, minor)
+}

@@ -1,0 +1,325 @@
+package ptx
+
+import (
+	"fmt"
+	"math"
+)
+
+// constantValue is the value of a constant expression: a signed or an unsigned
+// integer of 64 bits, or a float, which alone keeps the precision it is written in.
+type constantValue struct {
+	Operand
+	unsigned bool
+}
+
+func signedConstant(v int64) constantValue {
+	return constantValue{Operand: Operand{Kind: Integer, Imm: uint64(v)}}
+}
+
+func truth(b bool) constantValue {
+	if b {
+		return signedConstant(1)
+	}
+	return signedConstant(0)
+}
+
+func (c *constantValue) isFloat() bool { return c.Kind != Integer }
+
+func (c *constantValue) float() float64 {
+	switch {
+	case c.Kind == Float32:
+		return float64(math.Float32frombits(uint32(c.Imm)))
+	case c.Kind == Float64:
+		return math.Float64frombits(c.Imm)
+	case c.unsigned:
+		return float64(c.Imm)
+	}
+	return float64(int64(c.Imm))
+}
+
+func (c *constantValue) zero() bool {
+	if c.isFloat() {
+		return c.float() == 0
+	}
+	return c.Imm == 0
+}
+
+// expression reads a constant expression as in C.
+func (p *parser) expression() (Operand, error) {
+	c, err := p.conditional(0)
+	c.Reg, c.Pair = None, None
+	return c.Operand, err
+}
+
+// term reads a constant that is added to an address.
+func (p *parser) term() (uint64, error) {
+	c, err := p.binary(precedence["*"], 0)
+	if err == nil && c.isFloat() {
+		err = p.fail("offset is not an integer")
+	}
+	return c.Imm, err
+}
+
+// size reads a constant that is an integer no larger than limit.
+func (p *parser) size(limit int64) (int64, error) {
+	line := p.tok.line
+	c, err := p.conditional(0)
+	if err != nil {
+		return 0, err
+	}
+	if c.isFloat() || c.Imm > uint64(limit) {
+		return 0, &Error{line, fmt.Sprintf("this is no number up to %d", limit), ErrInvalidPTX}
+	}
+	return int64(c.Imm), nil
+}
+
+// constantNext says whether a constant begins at the current token.
+func (p *parser) constantNext() bool {
+	switch {
+	case p.tok.kind == number || p.tok.is("WARP_SZ") || p.tok.is("(") || p.tok.is("~"):
+		return true
+	case p.tok.is("-") || p.tok.is("+") || p.tok.is("!"):
+		return !p.lex.registerNext()
+	}
+	return false
+}
+
+// conditional reads "a ? b : c" and what binds closer.
+func (p *parser) conditional(depth int) (constantValue, error) {
+	c, err := p.binary(1, depth)
+	if err != nil || !p.accept("?") {
+		return c, err
+	}
+	then, err := p.conditional(depth + 1)
+	if err != nil {
+		return c, err
+	}
+	if err := p.expect(":"); err != nil {
+		return c, err
+	}
+	otherwise, err := p.conditional(depth + 1)
+	if err != nil {
+		return c, err
+	}
+	unsigned := then.unsigned || otherwise.unsigned
+	if c.zero() {
+		then = otherwise
+	}
+	then.unsigned = unsigned
+	return then, nil
+}
+
+// precedence of operators of two operands: larger numbers bind closer.
+var precedence = map[string]int{
+	"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,
+	"<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
+}
+
+// operator is the operator at the current token, of one character or two.
+func (p *parser) operator() string {
+	if p.tok.is("%") { // which the lexer takes for the beginning of a name
+		return "%"
+	}
+	if p.tok.kind != punct {
+		return ""
+	}
+	if next := p.lex.at(p.lex.pos); next == p.tok.text[0] || next == '=' {
+		if two := p.tok.text + string(next); precedence[two] != 0 {
+			return two
+		}
+	}
+	return p.tok.text
+}
+
+// binary reads operators that bind at least as close as level.
+func (p *parser) binary(level, depth int) (constantValue, error) {
+	a, err := p.unary(depth)
+	for err == nil {
+		op := p.operator()
+		if precedence[op] < max(level, 1) {
+			break
+		}
+		for range op {
+			p.advance()
+		}
+		var b constantValue
+		if b, err = p.binary(precedence[op]+1, depth+1); err == nil {
+			a, err = p.apply(op, a, b)
+		}
+	}
+	return a, err
+}
+
+// unary reads signs, negations, casts and parentheses.
+func (p *parser) unary(depth int) (c constantValue, err error) {
+	if depth > maxDepth {
+		return c, p.fail("expression is nested too deeply")
+	}
+	op := p.tok.text
+	switch {
+	case p.tok.kind == number || p.tok.is("WARP_SZ"):
+		return p.literal()
+	case p.accept("("):
+		if p.tok.is(".s64") || p.tok.is(".u64") {
+			return p.cast(depth)
+		}
+		if c, err = p.conditional(depth + 1); err != nil {
+			return c, err
+		}
+		return c, p.expect(")")
+	case !p.tok.is("-") && !p.tok.is("+") && !p.tok.is("!") && !p.tok.is("~"):
+		return c, p.fail("%q where a number is expected", op)
+	}
+	p.advance()
+	if c, err = p.unary(depth + 1); err != nil {
+		return c, err
+	}
+	switch {
+	case op == "-" && c.Kind == Float32:
+		c.Imm ^= 1 << 31
+	case op == "-" && c.Kind == Float64:
+		c.Imm ^= 1 << 63
+	case op == "-":
+		c.Imm = -c.Imm
+	case op == "!":
+		return truth(c.zero()), nil
+	case op == "~" && c.isFloat():
+		return c, p.fail("'~' of a float")
+	case op == "~":
+		c.Imm = ^c.Imm
+	}
+	return c, nil
+}
+
+// cast reads ".s64) a" or ".u64) a".
+func (p *parser) cast(depth int) (c constantValue, err error) {
+	unsigned := p.advance().text == ".u64"
+	if err = p.expect(")"); err != nil {
+		return c, err
+	}
+	if c, err = p.unary(depth + 1); err == nil && c.isFloat() {
+		err = p.fail("cast of a float")
+	}
+	c.unsigned = unsigned
+	return c, err
+}
+
+// literal reads a number without its sign.
+func (p *parser) literal() (c constantValue, err error) {
+	if p.accept("WARP_SZ") {
+		return signedConstant(32), nil
+	}
+	text := p.tok.text
+	o, ok := immediate(text)
+	if !ok {
+		return c, p.fail("malformed number %q", text)
+	}
+	p.advance()
+	last := text[len(text)-1]
+	return constantValue{o, o.Kind == Integer && (int64(o.Imm) < 0 || last == 'u' || last == 'U')}, nil
+}
+
+// apply calculates with integers if both are, otherwise with floats.
+func (p *parser) apply(op string, a, b constantValue) (constantValue, error) {
+	switch op {
+	case "&&":
+		return truth(!a.zero() && !b.zero()), nil
+	case "||":
+		return truth(!a.zero() || !b.zero()), nil
+	}
+	if a.isFloat() || b.isFloat() {
+		return p.applyFloat(op, a.float(), b.float())
+	}
+	if (op == "/" || op == "%") && b.Imm == 0 {
+		return a, p.fail("division by zero in a constant expression")
+	}
+	switch op {
+	case "<<":
+		a.Imm <<= b.Imm
+		return a, nil
+	case ">>":
+		if a.unsigned {
+			a.Imm >>= b.Imm
+		} else {
+			a.Imm = uint64(int64(a.Imm) >> b.Imm)
+		}
+		return a, nil
+	}
+	unsigned := a.unsigned || b.unsigned
+	less, equal := int64(a.Imm) < int64(b.Imm), a.Imm == b.Imm
+	if unsigned {
+		less = a.Imm < b.Imm
+	}
+	if order, ok := compare(op, less, equal); ok {
+		return truth(order), nil
+	}
+	a.unsigned = unsigned
+	switch op {
+	case "+":
+		a.Imm += b.Imm
+	case "-":
+		a.Imm -= b.Imm
+	case "*":
+		a.Imm *= b.Imm
+	case "&":
+		a.Imm &= b.Imm
+	case "|":
+		a.Imm |= b.Imm
+	case "^":
+		a.Imm ^= b.Imm
+	case "/":
+		a.Imm = divide(a.Imm, b.Imm, unsigned)
+	case "%":
+		a.Imm -= divide(a.Imm, b.Imm, unsigned) * b.Imm
+	}
+	return a, nil
+}
+
+func divide(a, b uint64, unsigned bool) uint64 {
+	if unsigned {
+		return a / b
+	}
+	return uint64(int64(a) / int64(b))
+}
+
+// compare says what a comparison of numbers gives that are less, equal or neither.
+func compare(op string, less, equal bool) (result, ok bool) {
+	switch op {
+	case "==":
+		return equal, true
+	case "!=":
+		return !equal, true
+	case "<":
+		return less, true
+	case "<=":
+		return less || equal, true
+	case ">":
+		return !less && !equal, true
+	case ">=":
+		return !less, true
+	}
+	return false, false
+}
+
+func (p *parser) applyFloat(op string, a, b float64) (constantValue, error) {
+	if a == a && b == b {
+		if order, ok := compare(op, a < b, a == b); ok {
+			return truth(order), nil
+		}
+	} else if _, ok := compare(op, false, false); ok {
+		return truth(op == "!="), nil
+	}
+	switch op {
+	case "+":
+		a += b
+	case "-":
+		a -= b
+	case "*":
+		a *= b
+	case "/":
+		a /= b
+	default:
+		return constantValue{}, p.fail("%q of floats in a constant expression", op)
+	}
+	return constantValue{Operand: Operand{Kind: Float64, Imm: math.Float64bits(a)}}, nil
+}

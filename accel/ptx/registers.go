@@ -1,0 +1,121 @@
+package ptx
+
+import (
+	"strconv"
+	"strings"
+)
+
+// registerDecl is one of the names of a ".reg".
+type registerDecl struct {
+	name    string
+	typ     Type
+	lanes   int32 // of a vector, or 1
+	count   int32
+	counted bool // is name<count>
+}
+
+// registers reads ".reg .type %r<n>, %x, …;".
+func (p *parser) registers() error {
+	p.advance()
+	d := registerDecl{lanes: 1}
+	if err := p.registerType(&d); err != nil {
+		return err
+	}
+	for {
+		var err error
+		if d.name, err = p.name(); err != nil {
+			return err
+		}
+		count := int64(1)
+		if d.counted = p.accept("<"); d.counted {
+			if count, err = p.number(maxRegisters); err != nil {
+				return err
+			}
+			if err = p.expect(">"); err != nil {
+				return err
+			}
+		}
+		d.count = int32(count)
+		if p.fn == nil {
+			if p.regs++; p.regs > maxRegisters {
+				return p.fail("more than %d registers", maxRegisters)
+			}
+			p.registersOfModule = append(p.registersOfModule, d)
+		} else if err := p.declareRegisters(&d); err != nil {
+			return err
+		}
+		if !p.accept(",") {
+			return p.expect(";")
+		}
+	}
+}
+
+// registerType reads ".type" or ".v2 .type". A register of 128 bits is a
+// vector of two halves.
+func (p *parser) registerType(d *registerDecl) error {
+	for {
+		if p.tok.kind != word || p.tok.text[0] != '.' {
+			return p.fail("%q where a type is expected", p.tok.text)
+		}
+		p.split()
+		n, ok := vectorTypes[p.tok.text]
+		if !ok || d.lanes > 1 {
+			break
+		}
+		d.lanes = int32(n)
+		p.advance()
+	}
+	var ok bool
+	if d.typ, ok = typeByName[p.tok.text[1:]]; p.tok.text == ".b128" && d.lanes == 1 {
+		d.typ, d.lanes = B64, 2
+	} else if !ok || !d.typ.declarable() {
+		return p.fail("registers of type %s are not supported", p.tok.text)
+	}
+	p.advance()
+	return nil
+}
+
+// declareRegisters makes registers known in the current scope.
+func (p *parser) declareRegisters(d *registerDecl) error {
+	first, total := int32(len(p.fn.Regs)), d.count*d.lanes
+	if p.regs += max(int(total), 1); p.regs > maxRegisters {
+		return p.fail("more than %d registers", maxRegisters)
+	}
+	for range total {
+		p.fn.Regs = append(p.fn.Regs, d.typ)
+	}
+	switch {
+	case d.lanes > 1 && d.counted:
+		for i := range d.count {
+			p.scope.setVector(d.name+strconv.Itoa(int(i)), regRange{first + i*d.lanes, d.lanes})
+		}
+	case d.lanes > 1:
+		p.scope.setVector(d.name, regRange{first, d.lanes})
+	case d.counted:
+		p.scope.ranges[d.name] = regRange{first, d.count}
+	default:
+		p.scope.regs[d.name] = first
+	}
+	return nil
+}
+
+// inheritRegisters gives a kernel registers of its own for those that the
+// module declares. Functions have none: they would share their caller's.
+func (p *parser) inheritRegisters() error {
+	for i := range p.registersOfModule {
+		if err := p.declareRegisters(&p.registersOfModule[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undeclared says what is wrong with a name.
+func (p *parser) undeclared(name string) error {
+	for _, d := range p.registersOfModule {
+		if number, ok := strings.CutPrefix(name, d.name); ok && (number == "" || d.counted) {
+			return p.fail("%s is declared for the module, and not supported in functions that are called", name)
+		}
+	}
+	return p.fail("%s is not declared", name)
+}
