@@ -28,6 +28,7 @@ type Context struct {
 	modules     map[*Module]struct{}
 	limits      limits
 	heap        atomic.Pointer[lane.Heap] // of kernels, from the first launch on that needs it
+	text        text
 
 	textureMu sync.RWMutex // taken after d.mu, if both
 	textures  map[uint64]*Texture
@@ -45,6 +46,7 @@ func newContext(d *Device) *Context {
 		limits:      defaultLimits,
 	}
 	c.textureOf = c.texture
+	c.text.init()
 	c.legacy = &Stream{ctx: c, blocking: true, legacy: true, place: -1}
 	return c
 }
@@ -178,6 +180,7 @@ func (c *Context) dissolve() {
 	all := c.allocations
 	c.allocations, c.owned = nil, nil
 	d.mu.Unlock()
+	c.text.close()
 	for addr, n := range all {
 		d.giveBack(addr, n)
 	}

@@ -19,6 +19,10 @@ const (
 	maxGridYZ       = 65535
 	maxShared       = 48 << 10 // a block, unless the function was told to take more
 	maxSharedOptin  = 64 << 10
+
+	// maxRegisters is what a kernel is said to use at most: the largest block has room for that, and is never refused.
+	maxRegisters = registerFile / maxBlockThreads
+	registerFile = 64 << 10
 )
 
 // code is a kernel that can be run.
@@ -49,6 +53,7 @@ type launch struct {
 	stack       uint64 // bytes a thread
 	params      []byte // the node's own copy
 	bound       map[uint64]*Texture
+	cooperative bool
 }
 
 // launch queues a kernel.
@@ -58,6 +63,10 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 		return cuda.ErrorInvalidHandle
 	}
 	f := &m.functions[w.Function]
+	if f.refusal != nil {
+		c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", f.refusal.Error())
+		return cuda.Result(f.refusal.Result)
+	}
 	if r := f.check(w); r != cuda.Success {
 		return r
 	}
@@ -66,13 +75,16 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 			return r
 		}
 	}
+	if f.tells {
+		c.makeText()
+	}
 	d := c.dev
 	d.mu.Lock()
 	n := d.newNode(c, kernelNode)
 	n.class, n.engine, n.done = accel.Compute, engine.Compute, done
 	l := &n.launch
 	l.function, l.grid, l.block, l.shared = f, w.Grid, w.Block, w.SharedBytes
-	l.bound = m.bound
+	l.bound, l.cooperative = m.bound, w.Cooperative
 	l.params = append(l.params[:0], w.Params[:f.layout.ParamBytes]...)
 	l.stack = c.limits[limitStack]
 	s.append(n)
@@ -118,14 +130,16 @@ func (f *function) check(w *accel.Launch) cuda.Result {
 func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d, l := e.dev, &n.launch
 	d.watchdog.begin(since)
+	p := d.profile.of(l.function)
 	e.kernelRun.Launch = lane.Launch{
-		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Stack: l.stack, Heap: n.ctx.heap.Load(), Params: l.params,
-		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: (*printer)(n),
+		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Cooperative: l.cooperative, Stack: l.stack, Heap: n.ctx.heap.Load(), Params: l.params,
+		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: &n.ctx.text.stdout, Stderr: &n.ctx.text.stderr, Profile: p.gather(),
 	}
 	if n.inline {
 		e.kernelRun.Cores = 1
 	}
 	f := l.function.code.run(&e.kernelRun)
+	d.profile.launched(p, d.clock()-since)
 	d.watchdog.end()
 	switch {
 	case !e.timely.Load():
@@ -143,14 +157,6 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d.log.Warn("kernel ended", "kernel", l.function.layout.Name, "result", f.result.Name(), "reason", f.message,
 		"block", dim(f.block), "thread", dim(f.thread), "address", hex(f.address), "line", f.line)
 	return n.ctx.Err()
-}
-
-// printer writes what the kernel of a node prints to the log: a guest chose it, so it is quoted there.
-type printer node
-
-func (p *printer) Write(text []byte) (int, error) {
-	p.ctx.dev.log.Info("kernel prints", "kernel", p.launch.function.layout.Name, "text", string(text))
-	return len(text), nil
 }
 
 func (c *Context) destroyedNow() bool { return c.Err() == cuda.ErrorContextIsDestroyed }

@@ -17,7 +17,7 @@ func layoutFunction(m *ptx.Module, f *ptx.Func) cuda.FunctionLayout {
 		StaticShared:  int32(f.StaticShared),
 		ConstBytes:    int32(f.ConstBytes),
 		LocalBytes:    int32(f.LocalBytes),
-		Registers:     int32(min(max(f.NumRegs, 8), 255)),
+		Registers:     int32(min(max(f.NumRegs, 8), maxRegisters)),
 		PTXVersion:    int32(10*m.Version[0] + m.Version[1]),
 		BinaryVersion: binaryVersion,
 	}

@@ -14,25 +14,27 @@ var defaultLimits = limits{
 	8 << 20, // CU_LIMIT_MALLOC_HEAP_SIZE
 	2,       // CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
 	2048,    // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
-	128,     // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
+	64,      // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
 	0,       // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 }
 
 // greatest are the values that a limit is cut to.
-var greatest = limits{512 << 10, 64 << 20, 1 << 30, 24, 1 << 20, 128, 0}
+var greatest = limits{512 << 10, 1 << 30, 1 << 30, 24, 1 << 20, 128, 0}
 
 // The limits that make a difference. All are accepted and reported.
 const (
 	limitStack = 0
+	limitPrint = 1
 	limitHeap  = 2
 )
 
-// SetLimit sets a CUlimit and returns the value in force. The heap's size is fixed once a kernel was launched that uses it.
+// SetLimit sets a CUlimit and returns the value in force. The sizes of the heap
+// and of the printed text are fixed once a kernel was launched that uses them.
 func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
 	if limit >= uint32(len(c.limits)) {
 		return 0, cuda.ErrorUnsupportedLimit
 	}
-	if limit == limitHeap && c.heap.Load() != nil {
+	if limit == limitHeap && c.heap.Load() != nil || limit == limitPrint && c.text.inUse() {
 		return 0, cuda.ErrorInvalidValue
 	}
 	c.limits[limit] = min(value, greatest[limit])

@@ -40,9 +40,6 @@ func readLinked(image []byte) (objects []ptx.Object, p purpose, ok bool) {
 		return nil, 0, false
 	}
 	count, p := binary.LittleEndian.Uint32(image[16:]), purpose(binary.LittleEndian.Uint32(image[20:]))
-	if count > ptx.MaxObjects {
-		return nil, 0, false
-	}
 	rest := image[linkHeader:]
 	for range count {
 		if len(rest) < linkObject {
@@ -53,7 +50,9 @@ func readLinked(image []byte) (objects []ptx.Object, p purpose, ok bool) {
 		if name > uint64(len(rest)) || text > uint64(len(rest))-name {
 			return nil, 0, false
 		}
-		objects = append(objects, ptx.Object{Name: string(rest[:name]), Text: rest[name : name+text]})
+		if len(objects) <= ptx.MaxObjects { // one more is too many already
+			objects = append(objects, ptx.Object{Name: string(rest[:name]), Text: rest[name : name+text]})
+		}
 		rest = rest[name+text:]
 	}
 	return objects, p, len(rest) == 0 && p <= toLink

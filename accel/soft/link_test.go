@@ -45,6 +45,7 @@ func TestLinkedImages(t *testing.T) {
 		{"undefined, to load", linkedImage(toLoad, callsG), cuda.ErrorInvalidPTX, "a: function g is not defined", 0},
 		{"mistake", linkedImage(toCompile, linkHead+"?"), cuda.ErrorInvalidPTX, "ptx line 4: a: ", 0},
 		{"empty", linkedImage(toLoad), cuda.ErrorInvalidPTX, "0 objects", 0},
+		{"many", linkedImage(toLoad, make([]string, 5000)...), cuda.ErrorInvalidPTX, "4097 objects cannot", 0},
 		{"no purpose", linkedImage(3, callsG), cuda.ErrorInvalidImage, "damaged", 0},
 	} {
 		m, log, r := c.LoadModule(test.image)

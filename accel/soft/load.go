@@ -32,6 +32,7 @@ func (c *Context) LoadModule(image []byte) (accel.Module, string, cuda.Result) {
 		return nil, "the image is neither PTX text nor of a known format", cuda.ErrorInvalidImage
 	}
 	m := &Module{ctx: c}
+	m.image = c.dev.profile.remember(image, objects)
 	log, r := m.compile(objects, purpose)
 	if r != cuda.Success {
 		m.Unload()
@@ -53,9 +54,9 @@ func looksLikeText(image []byte) bool {
 // compile makes the objects' kernels ready to run and places their variables, if that is the purpose.
 func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Result) {
 	if p == toCompile {
-		return failure(ptx.Check(objects), cuda.ErrorInvalidPTX)
+		return failure(ptx.Check(objects, m.ctx.dev.config.RefusePTX), cuda.ErrorInvalidPTX)
 	}
-	parsed, err := ptx.Link(objects)
+	parsed, err := ptx.Link(objects, m.ctx.dev.config.RefusePTX)
 	if err != nil || p == toLink {
 		return failure(err, cuda.ErrorInvalidPTX)
 	}
@@ -72,7 +73,10 @@ func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Re
 			return failure(err, cuda.ErrorInvalidPTX)
 		}
 		m.layout.Functions[i] = layoutFunction(parsed, f)
-		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, heap: f.Heap, code: laneCode{k}}
+		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, heap: f.Heap, tells: f.Tells, code: laneCode{k}, image: m.image, refusal: f.Refusal}
+		if f.Refusal != nil && len(log) < maxRefusals {
+			log += fmt.Sprintf("kernel %s can't be launched: %v\n", f.Name, f.Refusal)
+		}
 	}
 	for _, v := range parsed.Globals {
 		if addr, size, ok := placed.Global(v.Name); ok {
@@ -82,8 +86,11 @@ func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Re
 			}
 		}
 	}
-	return "", cuda.Success
+	return log, cuda.Success
 }
+
+// maxRefusals bounds what the log of a module says of kernels that can't be launched.
+const maxRefusals = 4 << 10
 
 var kinds = [...]cuda.GlobalKind{ptx.TexRef: cuda.GlobalTexture, ptx.SamplerRef: cuda.GlobalSampler, ptx.SurfRef: cuda.GlobalSurface}
 

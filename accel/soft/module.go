@@ -15,6 +15,7 @@ type Module struct {
 	references map[uint64]ptx.Opaque // to textures and surfaces, by address
 	bound      map[uint64]*Texture   // what they stand for; never changed, only replaced
 
+	image    uint64 // its number, for the profile
 	unloaded bool
 }
 
@@ -23,7 +24,10 @@ type function struct {
 	layout   *cuda.FunctionLayout
 	required [3]uint32 // .reqntid, zero if absent
 	heap     bool      // allocates or frees memory
+	tells    bool      // prints or asserts
 	code     code
+	image    uint64     // number of the module, for the profile
+	refusal  *ptx.Error // why it can't be launched, or nil
 }
 
 // Layout says what the module offers.

@@ -1,9 +1,7 @@
 package soft
 
 import (
-	"bytes"
 	"encoding/binary"
-	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -51,25 +49,6 @@ func load(t testing.TB, c *Context, src string) *Module {
 		t.Fatalf("%v: %s", r, log)
 	}
 	return m.(*Module)
-}
-
-func TestPrintingKernel(t *testing.T) {
-	var out bytes.Buffer
-	_, c := open(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) })
-	m := load(t, c, header+`
-.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
-.global .b8 text[7] = {37, 100, 10, 7, 98, 0};
-.visible .entry k()
-{ .reg .b32 %r; .reg .b64 %a<3>; .local .align 8 .b32 n[2];
-mov.u32 %r, %tid.x; st.local.u32 [n], %r; mov.u64 %a1, n; cvta.local.u64 %a1, %a1; mov.u64 %a2, text; cvta.global.u64 %a2, %a2;
-call (_), vprintf, (%a2, %a1); ret; }`)
-	submit(t, c, c.DefaultStream(), &accel.Launch{Module: m, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{2, 1, 1}})
-	synchronize(t, c)
-	for _, want := range []string{`kernel=k text="0\n\ab"` + "\n", `kernel=k text="1\n\ab"` + "\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the log says %s, and lacks %s", out.String(), want)
-		}
-	}
 }
 
 // What is no PTX is refused in the same way, however short it is.

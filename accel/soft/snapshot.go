@@ -53,7 +53,7 @@ func attributes(cores int, mapped bool) (a [cuda.NumAttributes]int32) {
 		cuda.AttributeTotalConstantMemory:       64 << 10,
 		cuda.AttributeWarpSize:                  32,
 		cuda.AttributeMaxPitch:                  1<<31 - 1,
-		cuda.AttributeMaxRegistersPerBlock:      65536,
+		cuda.AttributeMaxRegistersPerBlock:      registerFile,
 		cuda.AttributeClockRate:                 1_000_000, // kHz
 		cuda.AttributeTextureAlignment:          textureAlign,
 		cuda.AttributeGPUOverlap:                1,
@@ -61,7 +61,7 @@ func attributes(cores int, mapped bool) (a [cuda.NumAttributes]int32) {
 		cuda.AttributeKernelExecTimeout:         1,
 		cuda.AttributeCanMapHostMemory:          bit(mapped),
 		cuda.AttributeSurfaceAlignment:          textureAlign,
-		cuda.AttributeConcurrentKernels:         1,
+		cuda.AttributeConcurrentKernels:         0,         // each has all cores
 		cuda.AttributeMemoryClockRate:           1_000_000, // kHz
 		cuda.AttributeGlobalMemoryBusWidth:      128,
 		cuda.AttributeL2CacheSize:               1 << 20,
@@ -109,12 +109,13 @@ func attributes(cores int, mapped bool) (a [cuda.NumAttributes]int32) {
 		cuda.AttributeMaximumSurfacecubemapWidth:         32768,
 		cuda.AttributeMaximumSurfacecubemapLayeredWidth:  32768,
 		cuda.AttributeMaximumSurfacecubemapLayeredLayers: 2046,
-		cuda.AttributeMaxThreadsPerMultiprocessor:        1024,
+		cuda.AttributeMaxThreadsPerMultiprocessor:        maxBlockThreads,
 		cuda.AttributeMaxSharedMemoryPerMultiprocessor:   maxSharedOptin,
-		cuda.AttributeMaxRegistersPerMultiprocessor:      65536,
+		cuda.AttributeMaxRegistersPerMultiprocessor:      registerFile,
 		cuda.AttributeMaxSharedMemoryPerBlockOptin:       maxSharedOptin,
 		cuda.AttributeMaxBlocksPerMultiprocessor:         16,
 		cuda.AttributeSingleToDoublePrecisionPerfRatio:   2,
+		cuda.AttributeCooperativeLaunch:                  1,
 		cuda.AttributeHostNativeAtomicSupported:          bit(mapped),
 		cuda.AttributeNUMAID:                             -1,
 		cuda.AttributeHostNUMAID:                         -1,

@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 
 	"pegasus/accel"
+	"pegasus/accel/ptx"
 	"pegasus/accel/soft/engine"
 	"pegasus/accel/soft/memory"
 	"pegasus/cuda"
@@ -38,6 +39,9 @@ type Config struct {
 	KernelTimeout int64
 	// OnTimeout is called when a kernel has to be ended, before it has ended. It must not block.
 	OnTimeout func()
+
+	// RefusePTX says when unknown instructions are refused.
+	RefusePTX ptx.When
 
 	// Engine is the page that all workers of the accelerator share; nil makes
 	// a private one. It stays the caller's.
@@ -62,7 +66,7 @@ type Config struct {
 	Turn func(c accel.Class, stop func() bool)
 
 	Clock func() int64 // CLOCK_MONOTONIC, ns; nil for engine.Now
-	Log   *slog.Logger // a line per fault, and what kernels print; nil for none
+	Log   *slog.Logger // a line per fault; nil for none
 }
 
 // Device is an open software accelerator.
@@ -78,6 +82,7 @@ type Device struct {
 	running   sync.WaitGroup // executors
 	watchdog  watchdog
 	history   history
+	profile   profile
 
 	mu        sync.Mutex // guards what follows, contexts, streams, events and nodes
 	freed     sync.Cond  // a context's pending frees became fewer
@@ -99,6 +104,9 @@ var (
 	_ accel.Queue     = (*Device)(nil)
 	_ accel.Aborter   = (*Device)(nil)
 	_ accel.Limiter   = (*Device)(nil)
+	_ accel.Teller    = (*Context)(nil)
+	_ accel.Profiler  = (*Device)(nil)
+	_ accel.Sharer    = (*Device)(nil)
 )
 
 // Open opens a device.
@@ -225,6 +233,11 @@ func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
 
 // MemoryUsed is the device memory in use by all workers of the accelerator.
 func (d *Device) MemoryUsed() uint64 { return d.page.MemoryUsed() }
+
+// MemoryFree is what all workers of the accelerator may still take together.
+func (d *Device) MemoryFree() uint64 {
+	return d.page.Memory() - min(d.page.MemoryUsed(), d.page.Memory())
+}
 
 // Queued is how many pieces of work have not ended, and how many waits for them there are.
 func (d *Device) Queued() int { return int(d.queued.Load()) }

@@ -3,81 +3,159 @@ package lane
 import "math"
 
 // The approximate functions, by polynomials in float64 rounded once: within 1
-// ulp, where the manual allows 2 and more.
+// ulp, where the manual allows 2 and more. The vector kernels are compiled from
+// them, so they have no branches but for choices.
+
+// roundMagic makes a sum's lowest bits those of the nearest integer.
+const roundMagic = 0x1.8p52
 
 // ex2 is 2 to the power of x.
 func ex2(x float32) float32 {
-	if !(x > -151 && x < 129) {
-		switch {
-		case x != x:
-			return math.Float32frombits(nan32)
-		case x > 0:
-			return float32(math.Inf(1))
-		}
-		return 0
+	r := float32(power2(float64(x)))
+	if x != x {
+		r = math.Float32frombits(nan32)
 	}
-	v := float64(x)
-	n := math.Floor(v + 0.5)
-	t := (v - n) * math.Ln2
+	return r
+}
+
+// power2 is 2 to the power of v, or of the nearest number in [-151, 129].
+func power2(v float64) float64 {
+	if !(v > -151) { // 0 as a float32
+		v = -151
+	}
+	if v > 129 { // infinite as a float32
+		v = 129
+	}
+	m := v + roundMagic
+	t := (v - (m - roundMagic)) * math.Ln2
 	// e^t for |t| <= ln(2)/2
-	p := 1 + t*(1+t*(1.0/2+t*(1.0/6+t*(1.0/24+t*(1.0/120+t*(1.0/720+t*(1.0/5040+t*(1.0/40320))))))))
-	return float32(p * math.Float64frombits(uint64(int64(n)+1023)<<52))
+	p := math.FMA(t, 1.0/40320, 1.0/5040)
+	p = math.FMA(t, p, 1.0/720)
+	p = math.FMA(t, p, 1.0/120)
+	p = math.FMA(t, p, 1.0/24)
+	p = math.FMA(t, p, 1.0/6)
+	p = math.FMA(t, p, 1.0/2)
+	p = math.FMA(t, p, 1)
+	p = math.FMA(t, p, 1)
+	return math.Float64frombits(math.Float64bits(p) + math.Float64bits(m)<<52)
+}
+
+// tanh32 is the hyperbolic tangent.
+func tanh32(x float32) float32 {
+	e := power2(float64(2 * math.Log2E * float64(x))) // not fused with the sum there
+	r := float32((e - 1) / (e + 1))
+	if a := math.Float32bits(x) &^ (1 << 31); a < 0x39800000 { // 2^-12
+		r = x
+	}
+	if x != x {
+		r = math.Float32frombits(nan32)
+	}
+	return r
+}
+
+// rsqrt is 1/√x, by two steps from an estimate that is off by less than 4 %.
+func rsqrt(x float32) float32 {
+	v := float64(x)
+	y := math.Float64frombits(0x5fe6eb50c7b537a9 - math.Float64bits(v)>>1)
+	e := math.FMA(-(v * y), y, 1)
+	y = math.FMA(y*e, math.FMA(e, 0.375, 0.5), y)
+	e = math.FMA(-(v * y), y, 1)
+	r := float32(math.FMA(y*e, math.FMA(e, 0.375, 0.5), y))
+	if x == 0 { // an infinity of its sign
+		r = math.Float32frombits(math.Float32bits(x) | 0x7f800000)
+	}
+	if x > math.MaxFloat32 {
+		r = 0
+	}
+	if !(x >= 0) {
+		r = math.Float32frombits(nan32)
+	}
+	return r
+}
+
+// quotientApprox multiplies by a reciprocal that is lost if it is subnormal.
+func quotientApprox(x, y float32) float32 {
+	r := x / y
+	b := math.Float32bits(y)
+	if a := b &^ (1 << 31); a > 0x7e800000 && a < 0x7f800000 { // 2^126, infinity
+		r = x * math.Float32frombits(b&(1<<31))
+	}
+	return r
 }
 
 // lg2 is the binary logarithm.
 func lg2(x float32) float32 {
-	if !(x > 0 && x <= math.MaxFloat32) {
-		switch {
-		case x == 0:
-			return float32(math.Inf(-1))
-		case x > 0:
-			return x
-		}
-		return math.Float32frombits(nan32)
-	}
 	b := math.Float64bits(float64(x)) // never subnormal
 	// x = m·2^e with m in [√½, √2)
-	e := int64(b-0x3fe6a09e667f3bcd) >> 52
-	m := math.Float64frombits(b - uint64(e)<<52)
+	const low = 0x3fe6a09e667f3bcd
+	m := math.Float64frombits(b - (b-low)&(0xfff<<52))
+	e := float64(int32((b-low)>>32) >> 20)
 	s := (m - 1) / (m + 1)
 	q := s * s
-	p := s * (2 + q*(2.0/3+q*(2.0/5+q*(2.0/7+q*(2.0/9+q*(2.0/11+q*(2.0/13+q*(2.0/15))))))))
-	return float32(float64(e) + p*math.Log2E)
+	p := math.FMA(q, 2.0/13, 2.0/11)
+	p = math.FMA(q, p, 2.0/9)
+	p = math.FMA(q, p, 2.0/7)
+	p = math.FMA(q, p, 2.0/5)
+	p = math.FMA(q, p, 2.0/3)
+	p = math.FMA(q, p, 2)
+	r := float32(math.FMA(s*p, math.Log2E, e))
+	if x == 0 {
+		r = math.Float32frombits(0xff800000) // -inf
+	}
+	if x > math.MaxFloat32 {
+		r = x
+	}
+	if !(x >= 0) {
+		r = math.Float32frombits(nan32)
+	}
+	return r
 }
 
 // sin32 is the sine.
 func sin32(x float32) float32 {
-	v := float64(x)
-	if !(v > -1e6 && v < 1e6) {
-		return canonF32(float32(math.Sin(v)))
+	if near(x) {
+		return sinNear(x)
 	}
-	k := math.Floor(v*(2/math.Pi) + 0.5)
-	return quarter(v, k, int64(k))
+	return canonF32(float32(math.Sin(float64(x))))
 }
 
 // cos32 is the cosine.
 func cos32(x float32) float32 {
-	v := float64(x)
-	if !(v > -1e6 && v < 1e6) {
-		return canonF32(float32(math.Cos(v)))
+	if near(x) {
+		return cosNear(x)
 	}
-	k := math.Floor(v*(2/math.Pi) + 0.5)
-	return quarter(v, k, int64(k)+1)
+	return canonF32(float32(math.Cos(float64(x))))
 }
 
-// quarter is the sine of v - k·π/2 + n·π/2.
-func quarter(v, k float64, n int64) float32 {
-	const hi, lo = 1.57079632673412561417e+00, 6.07710050650619224932e-11
-	t := (v - k*hi) - k*lo
+// near says whether sinNear and cosNear are good for x.
+func near(x float32) bool { return x > -0x1p28 && x < 0x1p28 }
+
+func sinNear(x float32) float32 { return quarter(float64(x), 0) }
+func cosNear(x float32) float32 { return quarter(float64(x), 1) }
+
+// quarter is the sine of v + n·π/2.
+func quarter(v float64, n uint64) float32 {
+	// hi + lo is π/2, with twice the bits of a float64.
+	const hi, lo = 0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54
+	m := float64(v*(2/math.Pi)) + roundMagic // rounded twice, also where Go would fuse it
+	k := m - roundMagic
+	t := math.FMA(k, -lo, math.FMA(k, -hi, v))
 	q := t * t
-	var r float64
-	if n&1 == 0 {
-		r = t * (1 + q*(-1.0/6+q*(1.0/120+q*(-1.0/5040+q*(1.0/362880+q*(-1.0/39916800)))))) // of -0, -0
-	} else {
-		r = 1 + q*(-1.0/2+q*(1.0/24+q*(-1.0/720+q*(1.0/40320+q*(-1.0/3628800+q*(1.0/479001600))))))
+	s := math.FMA(q, -1.0/39916800, 1.0/362880)
+	s = math.FMA(q, s, -1.0/5040)
+	s = math.FMA(q, s, 1.0/120)
+	s = math.FMA(q, s, -1.0/6)
+	s = t * math.FMA(q, s, 1) // of -0, -0
+	c := math.FMA(q, 1.0/479001600, -1.0/3628800)
+	c = math.FMA(q, c, 1.0/40320)
+	c = math.FMA(q, c, -1.0/720)
+	c = math.FMA(q, c, 1.0/24)
+	c = math.FMA(q, c, -1.0/2)
+	c = math.FMA(q, c, 1)
+	n += math.Float64bits(m)
+	r := s
+	if n&1 != 0 {
+		r = c
 	}
-	if n&2 != 0 {
-		r = -r
-	}
-	return float32(r)
+	return float32(math.Float64frombits(math.Float64bits(r) ^ n&2<<62))
 }

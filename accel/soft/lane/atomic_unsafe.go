@@ -22,7 +22,7 @@ func runAtomic(g *group, in *instr) {
 	g.spun = g.spun || in.spin
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		p := g.pointer(in, get64(ap, step, l)+in.imm, l)
+		p := g.pointer(in, address(ap, step, l)+in.imm, l)
 		if p == nil {
 			return
 		}

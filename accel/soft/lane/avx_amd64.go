@@ -2,6 +2,14 @@ package lane
 
 import "golang.org/x/sys/cpu"
 
-// useAVX2 says whether the vector kernels can be used. Tests switch it off to
-// compare with the plain loops.
-var useAVX2 = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+// vectorLevel is what the processor has: 1 for AVX2, 2 for what AVX-512 has since
+// Ice Lake and Zen 4.
+func vectorLevel() int {
+	switch {
+	case !cpu.X86.HasAVX2 || !cpu.X86.HasFMA:
+		return 0
+	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512CD && cpu.X86.HasAVX512VPOPCNTDQ:
+		return 2
+	}
+	return 1
+}

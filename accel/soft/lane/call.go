@@ -2,6 +2,7 @@ package lane
 
 import (
 	"fmt"
+	"io"
 
 	"pegasus/accel/ptx"
 )
@@ -104,18 +105,18 @@ func runVprintf(g *group, in *instr) {
 			return
 		}
 		put32(d, l, uint32(args.count))
-		w.run.print(out)
+		w.run.print(w.run.launch.Stdout, out)
 	}
 }
 
 // print hands out text, one piece at a time.
-func (r *run) print(text []byte) {
-	if r.launch.Stdout == nil || len(text) == 0 {
+func (r *run) print(to io.Writer, text []byte) {
+	if to == nil || len(text) == 0 {
 		return
 	}
 	r.printing.Lock()
 	defer r.printing.Unlock()
-	r.launch.Stdout.Write(text)
+	to.Write(text)
 }
 
 type assertOp struct {
@@ -124,19 +125,38 @@ type assertOp struct {
 }
 
 // runAssertfail ends the launch with what __assertfail(message, file, line,
-// function, size of a character) was told by the first thread.
+// function, size of a character) was told by the first thread, once each thread
+// that has come with it has said so.
 func runAssertfail(g *group, in *instr) {
-	op, lane := in.aux.(*assertOp), g.act.lo
-	var said [3][]byte
-	for i, p := range []place{in.a, in.b, op.function} {
-		row, step := g.row(p)
-		s, ok := g.text(op.text, get64(row, step, lane), lane)
+	w, why := g.w, ""
+	for l := g.act.lo; l < g.act.hi; l++ {
+		if !g.act.m.has(l) {
+			continue
+		}
+		expression, where, ok := g.assertion(in, l)
 		if !ok {
 			return
 		}
-		said[i] = s
+		if why == "" {
+			why = fmt.Sprintf("%s: assertion `%s' failed", where, expression)
+		}
+		w.run.print(w.run.launch.Stderr, fmt.Appendf(nil, "%s: block: [%d,%d,%d], thread: [%d,%d,%d] Assertion `%s` failed.\n",
+			where, w.ctaid[0], w.ctaid[1], w.ctaid[2], g.tid[0][l], g.tid[1][l], g.tid[2][l], expression))
 	}
-	g.fail(in, lane, ptx.ErrAssert, 0, fmt.Sprintf("%s:%d: %s: assertion `%s' failed", said[1], g.scalar(in.c, lane), said[2], said[0]))
+	g.fail(in, g.act.lo, ptx.ErrAssert, 0, why)
+}
+
+// assertion is what a thread asserts, and where: file:line: function.
+func (g *group) assertion(in *instr, lane int) (expression []byte, where string, ok bool) {
+	op := in.aux.(*assertOp)
+	var said [3][]byte
+	for i, p := range [...]place{in.a, in.b, op.function} {
+		row, step := g.row(p)
+		if said[i], ok = g.text(op.text, get64(row, step, lane), lane); !ok {
+			return nil, "", false
+		}
+	}
+	return said[0], fmt.Sprintf("%s:%d: %s", said[1], g.scalar(in.c, lane), said[2]), true
 }
 
 // arguments reads what a thread has packed for vprintf: each at a multiple of its size.

@@ -142,7 +142,7 @@ func TestUnfitOperandsOfCalls(t *testing.T) {
 
 func TestAssertfail(t *testing.T) {
 	src := strings.Replace(string(entry(`
-	setp.ne.u32 %p1, %t, 33;
+	setp.lt.u32 %p1, %t, 33;
 	@%p1 bra fine;
 	mov.u64 %a2, what; cvta.global.u64 %a2, %a2; mov.u64 %a3, 1;
 	call.uni __assertfail, (%a2, %a2, 17, %a2, %a3);
@@ -152,8 +152,39 @@ fine:	st.global.u32 [%a0], %t;`)), ".global .align 4 .u32 lock", `
 .global .align 4 .u32 lock`, 1)
 	d := newDevice(t)
 	k := d.kernel(d.load([]byte(src)), "k")
-	f := k.Run(d.launch(k, x(1), x(64), d.buffer(4*64), 0))
+	l, said := d.launch(k, x(1), x(35), d.buffer(4*64), 0), new(bytes.Buffer)
+	l.Stderr = said
+	f := k.Run(l)
 	if f == nil || f.Result != ptx.ErrAssert || f.Thread[0] != 33 || f.Msg != "x==1:17: x==1: assertion `x==1' failed" {
 		t.Fatalf("fault %v", f)
+	}
+	want := "x==1:17: x==1: block: [0,0,0], thread: [33,0,0] Assertion `x==1` failed.\n" +
+		"x==1:17: x==1: block: [0,0,0], thread: [34,0,0] Assertion `x==1` failed.\n"
+	if said.String() != want {
+		t.Errorf("threads said %q, want %q", said, want)
+	}
+}
+
+// A variable may be argument and result of one call, whenever the function stores its result.
+func TestArgumentIsResult(t *testing.T) {
+	text := strings.Replace(string(entry(`
+	{ .param .b32 v; st.param.b32 [v], %t; call (v), less, (v); ld.param.b32 %r1, [v]; }
+	{ .param .align 4 .b8 w[8]; st.param.b32 [w], %t; st.param.b32 [w+4], 7; call (w), turned, (w); ld.param.b32 %r2, [w]; ld.param.b32 %r3, [w+4]; }
+	mul.wide.u32 %a2, %t, 12; add.u64 %a2, %a2, %o; st.global.u32 [%a2], %r1; st.global.u32 [%a2+4], %r2; st.global.u32 [%a2+8], %r3;`)),
+		".visible .entry", `
+.func (.param .b32 out) less (.param .b32 in)
+{ .reg .b32 %a; st.param.b32 [out], 100; ld.param.b32 %a, [in]; sub.u32 %a, %a, 1; st.param.b32 [out], %a; ret; }
+.func (.param .align 4 .b8 out[8]) turned (.param .align 4 .b8 in[8])
+{ .reg .b32 %a; ld.param.b32 %a, [in+4]; st.param.b32 [out], %a; ld.param.b32 %a, [in]; st.param.b32 [out+4], %a; ret; }
+.visible .entry`, 1)
+	d := newDevice(t)
+	out := d.buffer(4 * 12)
+	d.run(d.kernel(d.load([]byte(text)), "k"), x(1), x(4), out, 0)
+	for i := range 4 {
+		for k, want := range []uint32{uint32(i) - 1, 7, uint32(i)} {
+			if out.word(3*i+k) != want {
+				t.Errorf("thread %d: word %d is %d, not %d", i, k, out.word(3*i+k), want)
+			}
+		}
 	}
 }

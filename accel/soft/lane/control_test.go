@@ -339,6 +339,7 @@ func TestFaults(t *testing.T) {
 		{"misaligned", "ld.global.u32 %r1, [%a0+2];", ptx.ErrMisalignedAddress, 0, 10},
 		{"shared", "mov.u64 %a3, s;\nld.shared.u32 %r1, [%a3+4096];", ptx.ErrIllegalAddress, 0, 11},
 		{"space", "mov.u64 %a3, s; cvta.shared.u64 %a3, %a3;\nst.global.u32 [%a3], 1;", ptx.ErrInvalidAddressSpace, 0, 11},
+		{"atomic", ".local .b32 own; mov.u64 %a3, own; cvta.local.u64 %a3, %a3;\natom.add.u32 %r1, [%a3], 1;", ptx.ErrInvalidAddressSpace, 0, 11},
 		{"trap", "setp.eq.u32 %p1, %t, 5;\n@%p1 trap;", ptx.ErrLaunchFailed, 5, 11},
 		{"deadlock", "setp.lt.u32 %p1, %t, 32; @%p1 bar.sync 1;\nbar.sync 2, 96;", ptx.ErrLaunchFailed, 0, 0},
 	} {

@@ -6,17 +6,6 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// fastConversions are those common in real programs that have row kernels,
-// by destination and source type.
-var fastConversions = map[[2]ptx.Type]string{
-	{ptx.U64, ptx.U32}: "cvtU64U32", {ptx.S64, ptx.U32}: "cvtU64U32", {ptx.S64, ptx.S32}: "cvtS64S32", {ptx.U64, ptx.S32}: "cvtS64S32",
-	{ptx.U32, ptx.U64}: "cvtU32U64", {ptx.U32, ptx.S64}: "cvtU32U64", {ptx.S32, ptx.U64}: "cvtU32U64", {ptx.S32, ptx.S64}: "cvtU32U64",
-	{ptx.U32, ptx.U16}: "cvtU16", {ptx.S32, ptx.U16}: "cvtU16", {ptx.S32, ptx.S16}: "cvtS16", {ptx.U32, ptx.S16}: "cvtS16",
-	{ptx.U32, ptx.U8}: "cvtU8", {ptx.S32, ptx.U8}: "cvtU8", {ptx.U16, ptx.U8}: "cvtU8", {ptx.S16, ptx.U8}: "cvtU8",
-	{ptx.S32, ptx.S8}: "cvtS8", {ptx.U32, ptx.S8}: "cvtS8",
-	{ptx.U16, ptx.U32}: "cvtU16", {ptx.U16, ptx.S32}: "cvtU16", {ptx.F64, ptx.F32}: "cvtF64F32",
-}
-
 func (l *lowerer) cvt(in *ptx.Inst) {
 	to, from := in.Type, in.Type2
 	regTo, regFrom := to.Size(), from.Size()
@@ -27,11 +16,9 @@ func (l *lowerer) cvt(in *ptx.Inst) {
 		regFrom = l.body.Regs[in.Args[1].Reg].Size()
 	}
 	d, s := l.dst(&in.Args[0], regTo == 8), l.src(&in.Args[1], from)
-	if name := fastConversion(in); name != "" && (regTo == 8) == (to.Size() == 8) && (regFrom == 8) == (from.Size() == 8) && regTo >= to.Size() {
-		if to.Size() != 2 || regTo == 2 {
-			l.op(name, d, s)
-			return
-		}
+	ordinary := (regTo == 8) == (to.Size() == 8) && (regFrom == 8) == (from.Size() == 8) && regTo > 1 && regTo >= to.Size()
+	if ordinary && l.convertRows(in, d, s, regTo) {
+		return
 	}
 	f := convert(in)
 	if f == nil {
@@ -46,29 +33,139 @@ func (l *lowerer) cvt(in *ptx.Inst) {
 	l.lanes(func(a, _, _ uint64) uint64 { return f(a) & keep }, d, [4]bool{regTo == 8, wideS}, s)
 }
 
-func fastConversion(in *ptx.Inst) string {
-	if in.Mods == (ptx.Mods{}) {
-		return fastConversions[[2]ptx.Type{in.Type, in.Type2}]
-	}
-	var rn, rzi, rmi ptx.Mods
-	rn.Add(ptx.RN)
-	rzi.Add(ptx.RZI)
-	rmi.Add(ptx.RMI)
+// convertRows emits a conversion as row operations, one or a few. It says
+// whether there are any for it.
+func (l *lowerer) convertRows(in *ptx.Inst, d, s place, regTo int) bool {
+	to, from := in.Type, in.Type2
 	switch {
-	case in.Mods == rn && in.Type == ptx.F32 && in.Type2 == ptx.S32:
-		return "cvtF32S32"
-	case in.Mods == rn && in.Type == ptx.F32 && in.Type2 == ptx.U32:
-		return "cvtF32U32"
-	case in.Mods == rn && in.Type == ptx.F32 && in.Type2 == ptx.F64:
-		return "cvtF32F64"
-	case in.Mods == rmi && in.Type == ptx.F32 && in.Type2 == ptx.F32:
-		return "floorF32"
-	case in.Mods == rzi && in.Type == ptx.S32 && in.Type2 == ptx.F32:
-		return "truncS32F32"
-	case in.Mods == rzi && in.Type == ptx.U16 && in.Type2 == ptx.F32:
-		return "truncU16F32"
+	case smallFloats[to] != nil || smallFloats[from] != nil:
+		return false
+	case !to.Float() && !from.Float():
+		return l.integerRows(in, d, s, regTo)
+	case in.Mods.First(ptx.RN, ptx.RZ, ptx.RM, ptx.RP) != ptx.RN || to == ptx.F64 && in.Mods.Has(ptx.SAT):
+		return false
+	case !from.Float():
+		l.op("cvt"+kindOf(to)+kindOf(from), d, l.extended(s, from, d))
+	case !to.Float():
+		return l.wholeRows(in, d, s, regTo)
+	default:
+		l.floatRows(in, d, s)
 	}
-	return ""
+	if in.Mods.Has(ptx.SAT) {
+		l.op("satF32", d, d)
+	}
+	return true
+}
+
+// extended is an integer of 16 bits or less as one of 32.
+func (l *lowerer) extended(s place, t ptx.Type, d place) place {
+	if t.Size() > 2 {
+		return s
+	}
+	k := l.temp(d, false)
+	l.op(narrowRow(t), k, s)
+	return k
+}
+
+// narrowRow names the operation that extends an integer of 16 or 8 bits.
+func narrowRow(t ptx.Type) string {
+	return "cvt" + kindOf(t)[:1] + map[int]string{1: "8", 2: "16"}[t.Size()]
+}
+
+// integerRows converts integers.
+func (l *lowerer) integerRows(in *ptx.Inst, d, s place, regTo int) bool {
+	to, from := in.Type, in.Type2
+	if in.Mods != (ptx.Mods{}) {
+		return false
+	}
+	s = l.extended(s, from, d)
+	if to.Size() < 8 && from.Size() == 8 {
+		k := d
+		if to.Size() < 4 {
+			k = l.temp(d, false)
+		}
+		l.op("cvtU32U64", k, s)
+		s = k
+	}
+	switch {
+	case to.Size() == 8 && from.Size() == 8:
+		l.op("movU64", d, s)
+	case to.Size() == 8 && from.Signed():
+		l.op("cvtS64S32", d, s)
+	case to.Size() == 8:
+		l.op("cvtU64U32", d, s)
+	case to.Size() == 4 && from.Size() == 8:
+	case to.Size() == 4:
+		l.op("movU32", d, s)
+	default:
+		l.narrow(d, s, to, regTo)
+	}
+	return true
+}
+
+// narrow extends the lowest 16 or 8 bits to a register's normal form.
+func (l *lowerer) narrow(d, s place, t ptx.Type, regTo int) {
+	l.op(narrowRow(t), d, s)
+	if regTo == 2 && t.Signed() {
+		l.op("cvtU16", d, d)
+	}
+}
+
+// roundingRows name the operations that round to whole numbers.
+var roundingRows = map[ptx.Mod]string{ptx.RNI: "near", ptx.RMI: "floor", ptx.RPI: "ceil", ptx.RZI: "trunc"}
+
+// wholeRows converts floating-point numbers to integers.
+func (l *lowerer) wholeRows(in *ptx.Inst, d, s place, regTo int) bool {
+	to, from := in.Type, in.Type2
+	if to.Size() < 4 && from == ptx.F64 {
+		return false
+	}
+	mode := in.Mods.First(ptx.RN, ptx.RNI, ptx.RZI, ptx.RMI, ptx.RPI)
+	if mode == ptx.RN {
+		mode = ptx.RNI
+	}
+	if mode != ptx.RZI {
+		k := l.temp(d, from == ptx.F64)
+		l.op(roundingRows[mode]+pick(from == ptx.F32 && in.Mods.Has(ptx.FTZ), "", "Ftz")+kindOf(from), k, s)
+		s = k
+	}
+	if to.Size() >= 4 {
+		l.op("cvt"+kindOf(to)+kindOf(from), d, s)
+		return true
+	}
+	l.op("cvtS32F32", d, s)
+	l.op("clamp"+narrowRow(to)[3:], d, d)
+	if regTo == 2 && to.Signed() {
+		l.op("cvtU16", d, d)
+	}
+	return true
+}
+
+// floatRows converts between f32 and f64, or rounds to whole numbers.
+func (l *lowerer) floatRows(in *ptx.Inst, d, s place) {
+	to, from := in.Type, in.Type2
+	flushed := in.Mods.Has(ptx.FTZ)
+	mode := in.Mods.First(ptx.RN, ptx.RNI, ptx.RZI, ptx.RMI, ptx.RPI)
+	switch {
+	case to == from && mode != ptx.RN:
+		l.op(roundingRows[mode]+pick(flushed && to == ptx.F32, "", "Ftz")+kindOf(to), d, s)
+	case to == ptx.F64 && from == ptx.F64:
+		l.op("movU64", d, s)
+	case to == from:
+		l.op("copy"+pick(flushed, "", "Ftz")+"F32", d, s)
+	case to == ptx.F64:
+		if flushed {
+			k := l.temp(d, false)
+			l.op("flushF32", k, s)
+			s = k
+		}
+		l.op("cvtF64F32", d, s)
+	default:
+		l.op("cvtF32F64", d, s)
+		if flushed {
+			l.op("flushF32", d, d)
+		}
+	}
 }
 
 // extend interprets the low bits of a register as an integer of type t, with

@@ -70,6 +70,9 @@ func (l *lowerer) accessTo(o *ptx.Operand, space ptx.Mod, n int, write bool) ins
 		as.Mods.Add(space)
 	}
 	c := l.access(&as, o, write)
+	if c.a.kind == row32 {
+		c.a = l.widened(c.a)
+	}
 	c.line = l.line
 	return c
 }

@@ -79,6 +79,29 @@ func TestOlderText(t *testing.T) {
 	}
 }
 
+// Functions take and return vectors of registers.
+func TestVectorParameters(t *testing.T) {
+	text := strings.Replace(string(entry(`
+	.reg .v2 .u32 %v; mov.u32 %v.x, %t; mov.u32 %v.y, 40;
+	call (%v), turned, (%v, 2);
+	call ({%r1, _}), turned, ({7, %t}, 100);
+	mul.wide.u32 %a2, %t, 12; add.u64 %a2, %a2, %o; st.global.u32 [%a2], %v.x; st.global.u32 [%a2+4], %v.y; st.global.u32 [%a2+8], %r1;`)),
+		".visible .entry", `
+.func (.reg .v2 .u32 out) turned (.reg .v2 .u32 in, .reg .u32 more)
+{ add.u32 out.x, in.y, more; mov.u32 out.y, in.x; ret; }
+.visible .entry`, 1)
+	d := newDevice(t)
+	out := d.buffer(4 * 12)
+	d.run(d.kernel(d.load([]byte(text)), "k"), x(1), x(4), out, 0)
+	for i := range 4 {
+		for k, want := range []uint32{42, uint32(i), 100 + uint32(i)} {
+			if out.word(3*i+k) != want {
+				t.Errorf("thread %d: word %d is %d, not %d", i, k, out.word(3*i+k), want)
+			}
+		}
+	}
+}
+
 // Blocks take tickets and wait for their turn; each holder may be a block that
 // runs beside or ran before.
 func TestTicketLockBetweenBlocks(t *testing.T) {

@@ -43,37 +43,15 @@ func float32Func(in *ptx.Inst) func(x, y, z float32) float32 {
 	case "fma", "mad":
 		return func(x, y, z float32) float32 { return fused32(float64(x), float64(y), float64(z), mode) }
 	case "div":
-		switch {
-		case in.Mods.Has(ptx.Approx):
-			return func(x, y, _ float32) float32 { return quotientApprox(x, y) }
-		case in.Mods.Has(ptx.Full):
-			return func(x, y, _ float32) float32 { return x / y }
-		}
 		return func(x, y, _ float32) float32 { return quotient32(float64(x), float64(y), mode) }
 	case "rcp":
 		return func(x, _, _ float32) float32 { return quotient32(1, float64(x), mode) }
 	case "sqrt":
 		return func(x, _, _ float32) float32 { return root32(float64(x), mode) }
-	case "rsqrt":
-		return func(x, _, _ float32) float32 { return float32(1 / math.Sqrt(float64(x))) }
-	case "sin":
-		return func(x, _, _ float32) float32 { return sin32(x) }
-	case "cos":
-		return func(x, _, _ float32) float32 { return cos32(x) }
-	case "tanh":
-		return func(x, _, _ float32) float32 { return float32(math.Tanh(float64(x))) }
 	case "min", "max":
 		return extremum(in, pick(name == "max", lesser32, greater32))
 	}
 	return func(x, _, _ float32) float32 { return x }
-}
-
-// quotientApprox multiplies by a reciprocal that is lost if it is subnormal.
-func quotientApprox(x, y float32) float32 {
-	if a := math.Abs(float64(y)); a > 0x1p126 && a <= math.MaxFloat32 {
-		return x * float32(math.Copysign(0, float64(y)))
-	}
-	return x / y
 }
 
 func extremum(in *ptx.Inst, f func(x, y float32) float32) func(x, y, _ float32) float32 {
@@ -88,12 +66,10 @@ func extremum(in *ptx.Inst, f func(x, y float32) float32) func(x, y, _ float32) 
 			return math.Float32frombits(math.Float32bits(r) | sign)
 		}
 	}
-	if !in.Mods.Has(ptx.NaNMod) {
-		return func(x, y, _ float32) float32 { return f(x, y) }
-	}
+	nan := in.Mods.Has(ptx.NaNMod)
 	return func(x, y, _ float32) float32 {
-		if x != x || y != y {
-			return math.Float32frombits(nan32)
+		if nan {
+			return strict32(x, y, f(x, y))
 		}
 		return f(x, y)
 	}
@@ -122,64 +98,11 @@ func float64Func(in *ptx.Inst) laneFunc {
 	}
 }
 
-// highFunc is the high half of a product. Signed 16-bit operands come sign-extended to 32 bits.
-func highFunc(t ptx.Type) laneFunc {
-	switch t {
-	case ptx.U16:
-		return func(a, b, _ uint64) uint64 { return a * b >> 16 }
-	case ptx.S16:
-		return func(a, b, _ uint64) uint64 { return uint64(int64(int32(a)) * int64(int32(b)) >> 16) }
-	case ptx.U32:
-		return func(a, b, _ uint64) uint64 { return a * b >> 32 }
-	case ptx.S32:
-		return func(a, b, _ uint64) uint64 { return uint64(int64(int32(a)) * int64(int32(b)) >> 32) }
-	case ptx.U64:
-		return func(a, b, _ uint64) uint64 { hi, _ := bits.Mul64(a, b); return hi }
-	}
-	return func(a, b, _ uint64) uint64 {
-		hi, _ := bits.Mul64(a, b)
-		if int64(a) < 0 {
-			hi -= b
-		}
-		if int64(b) < 0 {
-			hi -= a
-		}
-		return hi
-	}
-}
-
-func clampS32(x int64) uint64 {
-	return uint64(uint32(max(min(x, math.MaxInt32), math.MinInt32)))
-}
-
 // integerFunc is an integer operation without a row kernel, or nil.
 func integerFunc(in *ptx.Inst) laneFunc {
 	t := in.Type
 	width := t.Size() * 8
 	switch in.Op.String() {
-	case "mul24":
-		return func(a, b, _ uint64) uint64 { return mul24(a, b, t.Signed(), in.Mods.Has(ptx.Hi)) }
-	case "mad24":
-		if in.Mods.Has(ptx.SAT) {
-			return func(a, b, c uint64) uint64 {
-				return clampS32(int64(int32(mul24(a, b, true, in.Mods.Has(ptx.Hi)))) + int64(int32(c)))
-			}
-		}
-		return func(a, b, c uint64) uint64 { return mul24(a, b, t.Signed(), in.Mods.Has(ptx.Hi)) + c }
-	case "sad":
-		return func(a, b, c uint64) uint64 {
-			if t.Signed() && width < 64 {
-				a, b = extend(a, ptx.S32), extend(b, ptx.S32)
-			}
-			if less(a, b, t.Signed(), true) {
-				a, b = b, a
-			}
-			return c + a - b
-		}
-	case "shf":
-		return funnel(in.Mods.Has(ptx.R), in.Mods.Has(ptx.Wrap))
-	case "bfe":
-		return bitExtract(t)
 	case "bmsk":
 		wrap := in.Mods.Has(ptx.Wrap)
 		return func(a, b, _ uint64) uint64 {
@@ -194,17 +117,6 @@ func integerFunc(in *ptx.Inst) laneFunc {
 		return findSet
 	case "prmt":
 		return permute(in.Mods.First(ptx.RN, ptx.F4E, ptx.B4E, ptx.RC8, ptx.ECL, ptx.ECR, ptx.RC16))
-	case "dp4a", "dp2a":
-		return dot(in)
-	case "copysign":
-		top := uint64(1) << (width - 1)
-		return func(a, b, _ uint64) uint64 { return b&^top | a&top }
-	case "popc":
-		return func(a, _, _ uint64) uint64 { return uint64(bits.OnesCount64(a)) }
-	case "clz":
-		return func(a, _, _ uint64) uint64 { return uint64(bits.LeadingZeros64(a) - (64 - width)) }
-	case "brev":
-		return func(a, _, _ uint64) uint64 { return bits.Reverse64(a) >> (64 - width) }
 	case "bfind":
 		amount := in.Mods.Has(ptx.ShiftAmt)
 		return func(a, _, _ uint64) uint64 {
@@ -222,71 +134,6 @@ func integerFunc(in *ptx.Inst) laneFunc {
 		}
 	}
 	return nil
-}
-
-func mul24(a, b uint64, signed, hi bool) uint64 {
-	p := a & 0xffffff * (b & 0xffffff)
-	if signed {
-		p = uint64((int64(a<<40) >> 40) * (int64(b<<40) >> 40))
-	}
-	if hi {
-		return p >> 16 & 0xffffffff
-	}
-	return p & 0xffffffff
-}
-
-// funnel shifts the pair b:a and gives the upper (left) or lower (right) word.
-func funnel(right, wrap bool) laneFunc {
-	return func(a, b, c uint64) uint64 {
-		n := c & 0xffffffff
-		if wrap {
-			n &= 31
-		} else {
-			n = min(n, 32)
-		}
-		pair := b<<32 | a
-		if right {
-			return pair >> n & 0xffffffff
-		}
-		return pair << n >> 32
-	}
-}
-
-func bitExtract(t ptx.Type) laneFunc {
-	width := uint64(t.Size() * 8)
-	return func(a, b, c uint64) uint64 {
-		pos, n := b&0xff, c&0xff
-		var fill uint64
-		if t.Signed() && n > 0 && a>>min(pos+n-1, width-1)&1 != 0 {
-			fill = ^uint64(0)
-		}
-		if n == 0 {
-			return 0
-		}
-		r := a >> pos // zero beyond the width, for a is zero-extended
-		if pos+n > width {
-			if pos < width {
-				r |= fill << (width - pos)
-			} else {
-				r = fill
-			}
-		}
-		if n < 64 {
-			r = r&(1<<n-1) | fill<<n
-		}
-		return r
-	}
-}
-
-func bitInsert(width int) laneFunc {
-	return func(a, b, c uint64) uint64 {
-		pos, n := c&0xff, c>>8&0xff
-		if pos >= uint64(width) {
-			return b
-		}
-		m := (uint64(1)<<n - 1) << pos
-		return b&^m | a<<pos&m
-	}
 }
 
 func lop3(table uint8) laneFunc {
@@ -333,36 +180,6 @@ func permute(mode ptx.Mod) laneFunc {
 			r |= v << (8 * i)
 		}
 		return r
-	}
-}
-
-// dot is dp4a and dp2a.
-func dot(in *ptx.Inst) laneFunc {
-	part := func(x uint64, i, n int, signed bool) int64 {
-		x >>= i * n
-		if signed {
-			return int64(x<<(64-n)) >> (64 - n)
-		}
-		return int64(x & (1<<n - 1))
-	}
-	sa, sb := in.Type.Signed(), in.Type2.Signed()
-	if in.Op.String() == "dp4a" {
-		return func(a, b, c uint64) uint64 {
-			for i := range 4 {
-				c += uint64(part(a, i, 8, sa) * part(b, i, 8, sb))
-			}
-			return c
-		}
-	}
-	first := 0
-	if in.Mods.Has(ptx.Hi) {
-		first = 2
-	}
-	return func(a, b, c uint64) uint64 {
-		for i := range 2 {
-			c += uint64(part(a, i, 16, sa) * part(b, first+i, 8, sb))
-		}
-		return c
 	}
 }
 

@@ -1,7 +1,6 @@
 package lane
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/ptx/cases"
 	"pegasus/guest/bench/kernels"
 )
 
@@ -64,7 +64,7 @@ func FuzzText(f *testing.F) {
 
 // randomProgram makes a kernel of instructions that the bytes choose: any form with
 // any registers, and branches anywhere.
-func randomProgram(data []byte, forms []string) []byte {
+func randomProgram(data []byte, forms []cases.Form) []byte {
 	var b bytes.Buffer
 	next := func() int {
 		if len(data) == 0 {
@@ -112,17 +112,17 @@ ld.param.u64 %l0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u64 %l3
 		case op < 92:
 			fmt.Fprintf(&b, "call (%%r%d), %%l%d, (%%r%d, %%l%d), proto;\n", next()&3, next()&3, next()&3, next()&3)
 		default:
-			words := strings.Fields(forms[(op*256+next())%len(forms)])
-			dst, pair, paired := strings.Cut(words[1], "|")
-			fmt.Fprintf(&b, "%s %%%c%d%s", words[0], dst[0], next()&3, dst[1:])
+			f := forms[(op*256+next())%len(forms)]
+			dst, pair, paired := strings.Cut(f.Destination, "|")
+			fmt.Fprintf(&b, "%s %%%c%d%s", f.Instruction, dst[0], next()&3, dst[1:])
 			if paired {
 				fmt.Fprintf(&b, "|%%%s%d", pair, next()&3)
 			}
-			for _, w := range words[2:] {
-				if s, _ := sourceOf(w); s.kind == '#' {
-					fmt.Fprintf(&b, ", %s%#x", s.sign, s.bits)
+			for _, s := range f.Sources {
+				if s.Kind == '#' {
+					fmt.Fprintf(&b, ", %s%#x", s.Sign, s.Bits)
 				} else {
-					fmt.Fprintf(&b, ", %s%%%c%d%s", s.sign, s.kind, next()&3, s.selector)
+					fmt.Fprintf(&b, ", %s%%%c%d%s", s.Sign, s.Kind, next()&3, s.Selector)
 				}
 			}
 			b.WriteString(";\n")
@@ -137,23 +137,16 @@ ld.param.u64 %l0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u64 %l3
 	return b.Bytes()
 }
 
-func formLines(t testing.TB) (lines []string) {
-	f, err := os.Open("testdata/forms.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if left, _, ok := strings.Cut(s.Text(), "="); ok && left[0] != '#' {
-			lines = append(lines, left)
-		}
-	}
-	return lines
-}
-
 // Random programs neither panic nor hang; they are valid, so they must compile.
 func FuzzProgram(f *testing.F) {
-	forms := formLines(f)
+	text, err := os.ReadFile("testdata/forms.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	forms, err := cases.ReadForms(string(text))
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Add([]byte("\x80\x10\x05\x90\xa0\x01\x02\x03\x90\x45\x01\x02\x03"))
 	r := random(9)
 	for range 50 {

@@ -13,14 +13,17 @@ type group struct {
 	threads int
 	dims    [3]uint32 // block size that tid was computed for
 
-	file, file64     unsafe.Pointer // rows; they point into memory
-	stride, stride64 int            // bytes from row to row
-	memory           []uint64
-	uniform          []uint64
-	preds            []mask
-	scratch          [4][maxLanes]uint64
-	matrices         *matrices // made when it is first needed
-	tid              [3][maxLanes]uint32
+	files    [placeKinds]rowFile // they point into memory
+	memory   []uint64
+	uniform  []uint64
+	preds    []mask
+	result   unsafe.Pointer // a row for results of which not all count
+	common   commonRows
+	value    uint64    // to spread over a row
+	outcome  mask      // of a comparison
+	sampler  *sampler  // made when it is first needed
+	matrices *matrices // made when it is first needed
+	tid      [3][maxLanes]uint32
 
 	sp    int // where the frame of the running fragment begins in the local memory of its threads
 	act   active
@@ -64,7 +67,8 @@ type join struct {
 const (
 	fuelPerTurn     = 1 << 10 // back edges before another fragment gets a turn
 	turnsPerStep    = 64
-	spinWeight      = 128 // turns that look like waiting count for so many
+	roundsPerTurn   = 1 << 10 // steps of each group before another block gets a turn
+	spinWeight      = 128     // turns that look like waiting count for so many
 	initialPatience = 1 << 17
 	leastPatience   = 1 << 10
 	watchEvery      = 1 << 11 // cost of blocks
@@ -75,12 +79,17 @@ func newGroup(w *worker, first, threads int) *group {
 	g := &group{w: w, first: first, threads: threads}
 	lanes := (threads + 63) &^ 63
 	// A little more than a power of two, so that the same lane of many rows
-	// does not fall into the same cache set.
-	g.stride, g.stride64 = lanes*4+64, lanes*8+64
-	g.memory = make([]uint64, (p.rows32*g.stride+p.rows64*g.stride64)/8+lanes)
-	g.file = unsafe.Pointer(&g.memory[0])
-	g.file64 = unsafe.Add(g.file, p.rows32*g.stride)
-	g.uniform = append([]uint64(nil), p.uniforms...)
+	// does not fall into the same cache set. All rows begin with a cache line.
+	stride, stride64 := lanes*4+64, lanes*8+64
+	g.memory = make([]uint64, (p.rows32*stride+(p.rows64+1)*stride64)/8+8)
+	file := unsafe.Pointer(&g.memory[0])
+	file = unsafe.Add(file, -uintptr(file)&63)
+	file64 := unsafe.Add(file, p.rows32*stride)
+	g.result = unsafe.Add(file64, p.rows64*stride64)
+	g.uniform = append(make([]uint64, 0, len(p.uniforms)+1), p.uniforms...)
+	g.files = [placeKinds]rowFile{row32: {file, stride, 4}, row64: {file64, stride64, 8}, single: {unsafe.Pointer(unsafe.SliceData(g.uniform)), 8, 0}}
+	g.common = newCommonRows()
+	g.act.threads = threads
 	g.preds = make([]mask, p.preds)
 	return g
 }
@@ -144,7 +153,9 @@ func (g *group) pick() int {
 // run executes a fragment until it parts, meets, waits, ends, or has had its turn.
 func (g *group) run(f fragment) {
 	p := g.w.prog
-	g.act.set(&f.m)
+	if g.act.m != f.m {
+		g.act.set(&f.m)
+	}
 	g.fuel, g.spun, g.sp = fuelPerTurn, false, f.sp
 	for {
 		if f.join >= 0 && g.joins[f.join].at(f.pc) {
@@ -155,11 +166,19 @@ func (g *group) run(f fragment) {
 		if g.watched += b.cost; g.watched > watchEvery && g.watch() {
 			return
 		}
-		for i := range b.code {
-			in := &b.code[i]
-			in.exec(g, in)
+		g.w.turn++
+		if s := g.w.profiler; s != nil {
+			s.execute(g, f.pc)
 			if g.fault != nil {
 				return
+			}
+		} else {
+			for i := range b.code {
+				in := &b.code[i]
+				in.exec(g, in)
+				if g.fault != nil {
+					return
+				}
 			}
 		}
 		pc := f.pc
@@ -333,6 +352,7 @@ func (g *group) impatient(n int) {
 	if g.spun {
 		n *= spinWeight
 		g.spun = false
+		g.w.spun = true
 	}
 	if g.patience -= n; g.patience > 0 {
 		return

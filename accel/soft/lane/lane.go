@@ -30,6 +30,7 @@ type Memory interface {
 type Launch struct {
 	Grid, Block [3]uint32
 	SharedBytes uint32 // dynamic shared memory
+	Cooperative bool   // all blocks may meet
 	Stack       uint64 // bytes that a thread may use for calls; as much as there is room for, and at least leastStack
 	Heap        *Heap  // of malloc and free; nil: there is none
 	Params      []byte // at least the kernel's ParamBytes
@@ -37,7 +38,9 @@ type Launch struct {
 	Cancel      *atomic.Bool
 	Memory      Memory
 	Texture     func(handle uint64) *Texture // finds textures and surfaces, also for references; nil: there are none
-	Stdout      io.Writer                    // of vprintf; nil discards
+	// What vprintf prints, and what __assertfail says, one call to Write each; nil discards.
+	Stdout, Stderr io.Writer
+	Profile        *Profile // to add to; nil: none
 }
 
 // Fault is what ended a launch early.
@@ -61,6 +64,7 @@ const (
 	localWindow  = 2 << 48
 	paramWindow  = 3 << 48
 	codeWindow   = 4 << 48 // addresses of functions, which are no memory
+	gridWindow   = 5 << 48 // what the blocks of a cooperative launch meet at
 	windowMask   = 0xffff << 48
 )
 
@@ -103,7 +107,7 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 		for _, r := range v.Refs {
 			a := im.valueOf(&r)
 			for i := range r.Size {
-				mem[v][r.Offset+int64(i)] = byte(a >> (8 * i))
+				mem[v][r.Offset+int64(i)] = byte(a >> (8*i + r.Shift))
 			}
 		}
 	}
@@ -172,7 +176,7 @@ func (k *Kernel) Run(l *Launch) *Fault {
 		return f
 	}
 	r := runs.Get().(*run)
-	*r = run{launch: l, total: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
+	*r = run{launch: l, meeting: 8, total: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
 	if fault := k.runOn(r, int(min(uint64(max(l.Cores, 1)), r.total))); fault != nil {
 		return fault
 	}
@@ -243,7 +247,10 @@ type run struct {
 	next   atomic.Uint64 // block to run next
 	stop   atomic.Bool   // after a fault
 
-	printing sync.Mutex // held while something is written to Stdout
+	// meeting is the workspace of the grid's barrier: 32 bits of size, 32 of barrier.
+	meeting uint64
+
+	printing sync.Mutex // held while something is written to Stdout or Stderr
 
 	mu     sync.Mutex
 	fault  *Fault // guarded by mu; the first one
@@ -261,29 +268,4 @@ func (r *run) fail(f *Fault) {
 
 func (r *run) cancelled() bool {
 	return r.stop.Load() || r.launch.Cancel != nil && r.launch.Cancel.Load()
-}
-
-// work runs blocks until none is left.
-func (k *Kernel) work(r *run) {
-	w, ok := k.idle.Get().(*worker)
-	if !ok {
-		w = &worker{prog: k.prog, cache: make([]region, k.prog.caches)}
-	}
-	w.begin(r)
-	for {
-		b := r.next.Add(1) - 1
-		if b >= r.total {
-			break
-		}
-		if r.cancelled() {
-			r.fail(w.timeout())
-			break
-		}
-		if f := w.block(b); f != nil {
-			r.fail(f)
-			break
-		}
-	}
-	w.end()
-	k.idle.Put(w)
 }

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"fmt"
+	"strings"
 
 	"pegasus/accel/ptx"
 )
@@ -13,9 +14,10 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 		return nil, err
 	}
 	blocks := body.Blocks()
+	body.Fuse(blocks)
 	slots := body.Allocate(blocks)
 	l := &lowerer{
-		image: im, body: body, slots: slots, constants: map[uint64]int32{},
+		image: im, body: body, slots: slots, reads: countReads(body), constants: map[uint64]int32{},
 		frames: newFrames(body),
 		prog: &program{fn: fn, samplers: im.samplers, shared: int(body.Shared),
 			uniforms: make([]uint64, slots.Uniforms),
@@ -37,6 +39,19 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 	return l.prog, l.err
 }
 
+// countReads says how often each register is read.
+func countReads(b *ptx.Body) []int32 {
+	reads := make([]int32, len(b.Regs))
+	for i := range b.Insts {
+		b.Insts[i].Visit(func(r int32, written bool) {
+			if !written {
+				reads[r]++
+			}
+		})
+	}
+	return reads
+}
+
 // maxRowBytes bounds the register file of a group.
 const maxRowBytes = 32 << 20
 
@@ -45,12 +60,17 @@ type lowerer struct {
 	image     *Image
 	body      *ptx.Body
 	slots     *ptx.Slots
+	reads     []int32 // how many instructions read a register
 	prog      *program
 	constants map[uint64]int32
 	carry     place // row of the condition code
 	frames    frames
-	code      []instr
-	line      int32
+	// shapes are numbers of what memory instructions of the block have seen of addresses, by
+	// the register; shape is the next number.
+	shapes map[int32]int32
+	shape  int32
+	code   []instr
+	line   int32
 	// Temporary rows are used again by each PTX instruction.
 	base32, base64, basePred    int
 	temps32, temps64, tempsPred int
@@ -67,6 +87,7 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	out := &l.prog.blocks[index]
 	*out = block{guard: -1, next: int32(index + 1), target: -1, join: int32(b.Join)}
 	l.code = nil
+	l.shapes, l.shape = map[int32]int32{}, 0
 	l.frames.enter(b)
 	l.resume(index)
 	for i := b.First; i < b.End; i++ {
@@ -76,8 +97,12 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 			l.ending(out, in)
 			continue
 		}
+		if in.Op == opMul && in.Args[0].Kind == ptx.Register && l.reads[in.Args[0].Reg] == 0 {
+			continue // it was fused
+		}
 		first := len(l.code)
 		l.lower(in)
+		l.forget(in)
 		out.cost += dear(in)
 		if in.Guard != ptx.None {
 			l.guard(in, l.code[first:])
@@ -180,7 +205,7 @@ func dear(in *ptx.Inst) int {
 	return 0
 }
 
-var opTex, opMatch, opCall, opMma, opWmma = ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call"), ptx.OpOf("mma"), ptx.OpOf("wmma")
+var opMul, opTex, opMatch, opCall, opMma, opWmma = ptx.OpOf("mul"), ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call"), ptx.OpOf("mma"), ptx.OpOf("wmma")
 
 func runGuarded(g *group, in *instr) {
 	p := &g.preds[in.guard]
@@ -309,19 +334,20 @@ func (l *lowerer) signed(o *ptx.Operand, t ptx.Type, d place) place {
 	return k
 }
 
-// op emits a row operation from the table.
+// op emits a row operation.
 func (l *lowerer) op(name string, d place, src ...place) {
-	t, ok := rowTable[name]
-	if !ok {
+	in := l.instr(d, src)
+	in.exec, in.row = runRow, rowNamed(name)
+	if d.kind == single {
+		in.exec, in.row = runSingle, plainRows[name]
+	}
+	if in.row == nil {
 		l.fail("no row operation %s", name)
 		return
 	}
-	in := l.instr(d, src)
-	in.exec = runRow
-	if len(name) > 3 && name[:3] == "cmp" {
+	if strings.HasPrefix(name, "cmp") {
 		in.exec = runCompare
 	}
-	in.choose(&t)
 	l.code = append(l.code, in)
 }
 
@@ -329,43 +355,21 @@ func (l *lowerer) instr(d place, src []place) instr {
 	in := instr{line: l.line, guard: -1, d: d}
 	for i, s := range src {
 		*[]*place{&in.a, &in.b, &in.c}[i] = s
+		if s.kind == single {
+			in.scalars |= 1 << i
+		}
 	}
 	return in
-}
-
-// choose picks the kernel that takes the most operands as they are.
-func (in *instr) choose(t *rowOp) {
-	in.wide = t.wide
-	if in.d.kind == single {
-		in.row = t.rows[0]
-		return
-	}
-	set := 0
-	for i, s := range []place{in.a, in.b, in.c} {
-		if s.kind == single {
-			set |= 1 << i
-		}
-	}
-	for best := set; ; best = (best - 1) & set {
-		if t.rows[best] != nil {
-			in.row, in.spread = t.rows[best], uint8(set&^best)
-			return
-		}
-	}
 }
 
 // lanes emits an operation given for single lanes. wide says which of
 // d, a, b and c have 64 bits.
 func (l *lowerer) lanes(f laneFunc, d place, wide [4]bool, src ...place) {
 	in := l.instr(d, src)
-	in.exec = runRow
-	t := rowOp{rows: [8]rowFunc{rowOf(f, wide[0], wide[1], wide[2], wide[3])}}
-	for i := range 3 {
-		if wide[i+1] {
-			t.wide |= 1 << i
-		}
+	in.exec, in.row = runRow, rowOf(f, wide[0], wide[1], wide[2], wide[3])
+	if d.kind == single {
+		in.exec = runSingle
 	}
-	in.choose(&t)
 	l.code = append(l.code, in)
 }
 

@@ -1,10 +1,6 @@
 package lane
 
-import (
-	"math/bits"
-
-	"pegasus/accel/ptx"
-)
+import "pegasus/accel/ptx"
 
 // lowerings has a function for each opcode.
 var lowerings [256]func(l *lowerer, in *ptx.Inst)
@@ -80,6 +76,30 @@ func ftz(in *ptx.Inst) string {
 	return ""
 }
 
+// float emits a floating-point operation, by row kernels if they know its modifiers.
+func (l *lowerer) float(in *ptx.Inst, d place, src ...place) {
+	name := in.Op.String()
+	switch {
+	case name == "mad":
+		name = "fma"
+	case name == "div" && in.Mods.Has(ptx.Approx):
+		name = "divApprox"
+	case name == "div" && in.Mods.Has(ptx.Full):
+		name = "divFull"
+	case in.Mods.Has(ptx.NaNMod):
+		name += "NaN"
+	}
+	name += ftz(in) + kindOf(in.Type)
+	if plainRows[name] == nil || rounding(in) != ptx.RN || in.Mods.Has(ptx.XorSign) || in.Type == ptx.F64 && in.Mods.Has(ptx.Approx) {
+		l.lanes(floatFunc(in), d, same(in.Type), src...)
+		return
+	}
+	l.op(name, d, src...)
+	if in.Mods.Has(ptx.SAT) {
+		l.op("satF32", d, d)
+	}
+}
+
 func (l *lowerer) addSub(in *ptx.Inst) {
 	t := in.Type
 	name := in.Op.String()
@@ -91,20 +111,14 @@ func (l *lowerer) addSub(in *ptx.Inst) {
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a, b := l.src(&in.Args[1], t), l.src(&in.Args[2], t)
 	switch {
-	case t.Float() && !exact(in):
-		l.lanes(floatFunc(in), d, same(t), a, b)
+	case t.Float():
+		l.float(in, d, a, b)
 	case t == ptx.U16x2 || t == ptx.S16x2:
 		l.lanes(packedFunc(in), d, same(t), a, b)
 	case in.Mods.Has(ptx.SAT):
-		sub := name == "sub"
-		l.lanes(func(a, b, _ uint64) uint64 {
-			if sub {
-				return clampS32(int64(int32(a)) - int64(int32(b)))
-			}
-			return clampS32(int64(int32(a)) + int64(int32(b)))
-		}, d, same(t), a, b)
+		l.op(name+"SatS32", d, a, b)
 	default:
-		l.op(name+ftz(in)+plainOf(t), d, a, b)
+		l.op(name+plainOf(t), d, a, b)
 		l.trim(d, t)
 	}
 }
@@ -113,7 +127,6 @@ func (l *lowerer) addSub(in *ptx.Inst) {
 // A subtraction adds the complement, so that the code says "no borrow" after it.
 func (l *lowerer) carried(in *ptx.Inst, d, a, b place, sub, with bool) {
 	t := in.Type
-	wide := t.Size() == 8
 	c := l.carry
 	switch {
 	case with:
@@ -122,23 +135,13 @@ func (l *lowerer) carried(in *ptx.Inst, d, a, b place, sub, with bool) {
 	default:
 		c = l.constant(0)
 	}
-	add := func(a, b, c uint64) (sum, carry uint64) {
-		if sub {
-			b = ^b
-		}
-		if wide {
-			return bits.Add64(a, b, c&1)
-		}
-		s := a&0xffffffff + b&0xffffffff + c&1
-		return s & 0xffffffff, s >> 32
-	}
-	w := [4]bool{wide, wide, wide, false}
+	name := pick(sub, "addc", "subc")
 	k := place{}
 	if in.Mods.Has(ptx.CC) {
 		k = l.temp(place{}, false)
-		l.lanes(func(a, b, c uint64) uint64 { _, r := add(a, b, c); return r }, k, [4]bool{false, wide, wide, false}, a, b, c)
+		l.op(name+"Carry"+plainOf(t), k, a, b, c)
 	}
-	l.lanes(func(a, b, c uint64) uint64 { s, _ := add(a, b, c); return s }, d, w, a, b, c)
+	l.op(name+plainOf(t), d, a, b, c)
 	if in.Mods.Has(ptx.CC) {
 		l.op("movU32", l.carry, k)
 	}
@@ -152,8 +155,8 @@ func (l *lowerer) mul(in *ptx.Inst) {
 	}
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
-	if t.Float() && !exact(in) {
-		l.lanes(floatFunc(in), d, same(t), a, b)
+	if t.Float() {
+		l.float(in, d, a, b)
 		return
 	}
 	l.product(in, d, a, b)
@@ -162,10 +165,13 @@ func (l *lowerer) mul(in *ptx.Inst) {
 // product emits d = a·b, the low or the high half.
 func (l *lowerer) product(in *ptx.Inst, d, a, b place) {
 	t := in.Type
-	if in.Mods.Has(ptx.Hi) {
-		l.lanes(highFunc(t), d, same(t), a, b)
-	} else {
-		l.op("mul"+ftz(in)+plainOf(t), d, a, b)
+	switch {
+	case in.Mods.Has(ptx.Hi) && t.Size() == 2:
+		l.op("mulHi"+pick(t.Signed(), "U16", "S16"), d, a, b)
+	case in.Mods.Has(ptx.Hi):
+		l.op("mulHi"+kindOf(t), d, a, b)
+	default:
+		l.op("mul"+plainOf(t), d, a, b)
 	}
 	l.trim(d, t)
 }
@@ -200,12 +206,7 @@ func (l *lowerer) mad(in *ptx.Inst) {
 	}
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	if t.Float() {
-		a, b, c := l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], t)
-		if !exact(in) {
-			l.lanes(floatFunc(in), d, same(t), a, b, c)
-			return
-		}
-		l.op("fma"+ftz(in)+kindOf(t), d, a, b, c)
+		l.float(in, d, l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], t))
 		return
 	}
 	a, b, c := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d), l.src(&in.Args[3], t)
@@ -216,9 +217,9 @@ func (l *lowerer) mad(in *ptx.Inst) {
 		l.product(in, k, a, b)
 		l.carried(in, d, k, c, false, carry)
 	case in.Mods.Has(ptx.SAT):
-		l.lanes(func(a, b, c uint64) uint64 {
-			return clampS32(int64(int32(a))*int64(int32(b))>>32 + int64(int32(c)))
-		}, d, same(t), a, b, c)
+		k := l.temp(d, false)
+		l.op("mulHiS32", k, a, b)
+		l.op("addSatS32", d, k, c)
 	case in.Mods.Has(ptx.Hi):
 		k := l.temp(d, t.Size() == 8)
 		l.product(in, k, a, b)
@@ -234,8 +235,8 @@ func (l *lowerer) divide(in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
-	if t.Float() && (!exact(in) || in.Mods.Has(ptx.FTZ) || in.Mods.Has(ptx.Approx)) {
-		l.lanes(floatFunc(in), d, same(t), a, b)
+	if t.Float() {
+		l.float(in, d, a, b)
 		return
 	}
 	l.op(in.Op.String()+kindOf(t), d, a, b)
@@ -250,8 +251,8 @@ func (l *lowerer) minMax(in *ptx.Inst) {
 	case t == ptx.U16x2 || t == ptx.S16x2 || in.Mods.Has(ptx.Relu):
 		l.lanes(packedFunc(in), d, same(t), a, b)
 		return
-	case t == ptx.F32 && (in.Mods.Has(ptx.FTZ) || in.Mods.Has(ptx.NaNMod) || in.Mods.Has(ptx.XorSign)):
-		l.lanes(floatFunc(in), d, same(t), a, b)
+	case t.Float():
+		l.float(in, d, a, b)
 		return
 	}
 	l.op(in.Op.String()+kindOf(t), d, a, b)
@@ -264,12 +265,8 @@ func (l *lowerer) absNeg(in *ptx.Inst) {
 	a := l.signed(&in.Args[1], t, d)
 	name := in.Op.String()
 	switch {
-	case ftz(in) != "":
-		k := l.temp(d, false)
-		l.op("flushF32", k, a)
-		l.op(name+"F32", d, k)
 	case t.Float():
-		l.op(name+kindOf(t), d, a)
+		l.op(name+ftz(in)+kindOf(t), d, a)
 	case name == "neg":
 		l.op("neg"+plainOf(t), d, a)
 	default:
@@ -282,18 +279,7 @@ func (l *lowerer) absNeg(in *ptx.Inst) {
 func (l *lowerer) function(in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
-	a := l.src(&in.Args[1], t)
-	name, flushed := in.Op.String(), in.Mods.Has(ptx.FTZ)
-	switch {
-	case name == "ex2" || name == "lg2":
-		l.op(name+ftz(in)+"F32", d, a)
-	case (name == "sin" || name == "cos") && !flushed:
-		l.op(name+"F32", d, a)
-	case (name == "rcp" || name == "sqrt") && rounding(in) == ptx.RN && !flushed && (t == ptx.F32 || !in.Mods.Has(ptx.Approx)):
-		l.op(name+kindOf(t), d, a)
-	default:
-		l.lanes(floatFunc(in), d, same(t), a)
-	}
+	l.float(in, d, l.src(&in.Args[1], t))
 }
 
 func (l *lowerer) logic(in *ptx.Inst) {
@@ -331,16 +317,7 @@ func (l *lowerer) not(in *ptx.Inst) {
 	}
 	t := in.Type
 	d, a := l.dst(&in.Args[0], t.Size() == 8), l.src(&in.Args[1], t)
-	if in.Op.String() == "cnot" {
-		l.lanes(func(a, _, _ uint64) uint64 {
-			if a == 0 {
-				return 1
-			}
-			return 0
-		}, d, same(t), a)
-		return
-	}
-	l.op("not"+plainOf(t), d, a)
+	l.op(in.Op.String()+plainOf(t), d, a)
 	l.trim(d, t)
 }
 
@@ -368,13 +345,41 @@ func (l *lowerer) ternary(in *ptx.Inst) {
 		}
 		src = append(src, l.signed(&in.Args[i], t, d))
 	}
-	f := integerFunc(in)
-	if f == nil {
-		l.fail("%s is not implemented", in.Op)
-		return
+	switch name := integerRow(in); {
+	case name == "mad24HiS32" && in.Mods.Has(ptx.SAT):
+		k := l.temp(d, false)
+		l.op("mul24HiS32", k, src[0], src[1])
+		l.op("addSatS32", d, k, src[2])
+	case plainRows[name] != nil:
+		l.op(name, d, src...)
+	default:
+		l.lanes(integerFunc(in), d, wide, src...)
 	}
-	l.lanes(f, d, wide, src...)
 	l.trim(d, in.Type)
+}
+
+// integerRow is the name of an instruction's row operation, if there is one.
+func integerRow(in *ptx.Inst) string {
+	name := in.Op.String()
+	switch name {
+	case "mul24", "mad24":
+		name += pick(in.Mods.Has(ptx.Hi), "", "Hi")
+	case "shf":
+		name += pick(in.Mods.Has(ptx.R), "Left", "Right") + pick(in.Mods.Has(ptx.Wrap), "Clamp", "Wrap")
+	case "dp4a":
+		return name + kindOf(in.Type)[:1] + kindOf(in.Type2)[:1]
+	case "dp2a":
+		return name + pick(in.Mods.Has(ptx.Hi), "Lo", "Hi") + kindOf(in.Type)[:1] + kindOf(in.Type2)[:1]
+	case "prmt":
+		if in.Mods.First(ptx.RN, ptx.F4E, ptx.B4E, ptx.RC8, ptx.ECL, ptx.ECR, ptx.RC16) != ptx.RN {
+			return ""
+		}
+	case "bfind":
+		if in.Mods.Has(ptx.ShiftAmt) {
+			return ""
+		}
+	}
+	return name + kindOf(in.Type)
 }
 
 // quaternary lowers operations with a fourth source.
@@ -394,10 +399,8 @@ func (l *lowerer) quaternary(in *ptx.Inst) {
 	}
 	// bfi: position and length travel in one operand.
 	k := l.temp(d, false)
-	l.lanes(func(p, n, _ uint64) uint64 { return p&0xff | n&0xff<<8 }, k, [4]bool{},
-		l.src(&in.Args[3], ptx.U32), l.src(&in.Args[4], ptx.U32))
-	wide[3] = false
-	l.lanes(bitInsert(t.Size()*8), d, wide, a, b, k)
+	l.op("packU16", k, l.src(&in.Args[3], ptx.U32), l.src(&in.Args[4], ptx.U32))
+	l.op("bfi"+plainOf(t), d, a, b, k)
 }
 
 // count lowers instructions that look at the bits of one operand.
@@ -405,7 +408,12 @@ func (l *lowerer) count(in *ptx.Inst) {
 	wide := in.Type.Size() == 8
 	wideD := wide && in.Op.String() == "brev"
 	d := l.dst(&in.Args[0], wideD)
-	l.lanes(integerFunc(in), d, [4]bool{wideD, wide}, l.src(&in.Args[1], in.Type))
+	a := l.src(&in.Args[1], in.Type)
+	if name := integerRow(in); plainRows[name] != nil {
+		l.op(name, d, a)
+		return
+	}
+	l.lanes(integerFunc(in), d, [4]bool{wideD, wide}, a)
 }
 
 // lop3Pair emits the second result of lop3: whether the first is not zero,

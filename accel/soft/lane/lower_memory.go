@@ -10,6 +10,7 @@ func (l *lowerer) load(in *ptx.Inst) {
 		return
 	}
 	base := l.access(in, o, false)
+	l.share(&base, in, o)
 	for i, e := range elements(&in.Args[0]) {
 		d := l.dst(e, in.Type.Size() == 8)
 		size := 4
@@ -19,7 +20,11 @@ func (l *lowerer) load(in *ptx.Inst) {
 		c := base
 		c.d, c.shift = d, i*in.Type.Size()
 		c.exec = loaderOf(in.Type, d.kind == row64)
+		if size := in.Type.Size(); (size == 8) == (d.kind == row64) && !(in.Type.Signed() && size < 4) {
+			c.move = vectorLoads[size]
+		}
 		l.emit(c)
+		base.seen = true
 		if in.Type.Signed() && in.Type.Size() <= 2 && size == 2 {
 			l.op("cvtU16", d, d)
 		}
@@ -81,25 +86,63 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 	return c
 }
 
-// baseAddress is the register of an address with 64 bits. If the instruction
-// writes it before it has read it for the last time, a copy.
+// share says where the instruction keeps what its addresses look like, and whether
+// another instruction of the block has looked at them already.
+func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
+	key := l.reused(in, o)
+	n, known := l.shapes[key]
+	if !known {
+		l.shape++
+		n = l.shape
+		if key != ptx.None {
+			l.shapes[key] = n
+		}
+	}
+	c.shape, c.seen = n, known
+}
+
+// reused is the register whose value is the address, before an offset that is the same
+// for all lanes, or None if other instructions can't use what this one sees of it.
+func (l *lowerer) reused(in *ptx.Inst, o *ptx.Operand) int32 {
+	if o.Var != nil || in.Guard != ptx.None || in.Mods.First(ptx.RN, ptx.Volatile, ptx.Relaxed, ptx.Acquire, ptx.Release) != ptx.RN {
+		return ptx.None
+	}
+	return o.Reg
+}
+
+// forget drops what is known of the registers that an instruction writes.
+func (l *lowerer) forget(in *ptx.Inst) {
+	in.Visit(func(r int32, written bool) {
+		if written {
+			delete(l.shapes, r)
+		}
+	})
+}
+
+// baseAddress is the register of an address. If the instruction writes it before it has
+// read it for the last time, a copy; a single value has 64 bits.
 func (l *lowerer) baseAddress(in *ptx.Inst, o *ptx.Operand) place {
 	a := l.reg(o.Reg)
-	if l.body.Regs[o.Reg].Size() == 4 {
-		k := l.temp(a, true)
-		l.op("cvtU64U32", k, a)
-		return k
+	if a.kind == single && l.body.Regs[o.Reg].Size() == 4 {
+		return l.widened(a)
 	}
 	if in.Mods.Vector() > 1 && in.Args[0].Kind == ptx.Vector {
 		for i := range in.Args[0].Elems {
 			if in.Args[0].Elems[i].Reg == o.Reg {
-				k := l.temp(a, true)
-				l.op("movU64", k, a)
+				k := l.temp(a, a.kind == row64)
+				l.op(pick(a.kind == row64, "movU32", "movU64"), k, a)
 				return k
 			}
 		}
 	}
 	return a
+}
+
+// widened is an address of 32 bits as one of 64.
+func (l *lowerer) widened(a place) place {
+	k := l.temp(a, true)
+	l.op("cvtU64U32", k, a)
+	return k
 }
 
 // loadParam lowers ld.param of a kernel's parameter.
@@ -129,10 +172,14 @@ func (l *lowerer) loadParam(in *ptx.Inst, o *ptx.Operand) {
 
 func (l *lowerer) store(in *ptx.Inst) {
 	base := l.access(in, &in.Args[0], true)
+	l.share(&base, in, &in.Args[0])
 	for i, e := range elements(&in.Args[1]) {
 		c := base
 		c.b, c.shift = l.src(e, in.Type), i*in.Type.Size()
-		wide := c.b.kind == row64
+		wide := c.b.kind == row64 || in.Type.Size() == 8
+		if wide == (in.Type.Size() == 8) {
+			c.move = vectorStores[in.Type.Size()]
+		}
 		switch in.Type.Size() {
 		case 1:
 			c.exec = pick(wide, runStore[uint8, uint32], runStore[uint8, uint64])
@@ -144,14 +191,8 @@ func (l *lowerer) store(in *ptx.Inst) {
 			c.exec = runStore[uint64, uint64]
 		}
 		l.emit(c)
+		base.seen = true
 	}
-}
-
-func pick[T any](second bool, a, b T) T {
-	if second {
-		return b
-	}
-	return a
 }
 
 func (l *lowerer) atomic(in *ptx.Inst) {
@@ -166,6 +207,8 @@ func (l *lowerer) atomic(in *ptx.Inst) {
 		args = args[:len(args)-1]
 	}
 	c := l.access(in, &args[0], true)
+	c.aux.(*access).atomic = true
+	l.share(&c, in, &args[0])
 	op := in.Mods.First(ptx.RN, ptx.Min, ptx.Max, ptx.Inc, ptx.Dec, ptx.And, ptx.Or, ptx.Xor, ptx.Exch, ptx.CAS, ptx.Add)
 	a := atomicOf(op, t, c.aux.(*access).space == ptx.Shared)
 	if a == nil {
@@ -177,16 +220,20 @@ func (l *lowerer) atomic(in *ptx.Inst) {
 		a.f = func(o, b, c uint64) uint64 { return uint64(uint32(f(o, b, c))) }
 	}
 	c.exec, c.aux2 = runAtomic, a
-	c.spin = op == ptx.CAS || op == ptx.Exch
+	if a.add {
+		c.exec = pick(a.size == 8, runAdd[uint32], runAdd[uint64])
+	}
+	c.spin = op == ptx.CAS || op == ptx.Exch || results != nil && args[1].Kind == ptx.Integer && args[1].Imm == 0 // which only reads
 	l.prog.awaits = l.prog.awaits || in.Op.String() == "atom" && c.aux.(*access).space != ptx.Shared
 	if len(args) > 2 {
 		c.c = l.src(&args[2], t)
 	}
 	for i, e := range elements(&args[1]) {
 		c.b, c.shift, c.d = l.src(e, t), i*t.Size(), place{}
-		if results != nil && results[i].Kind != ptx.Sink {
+		if results != nil && results[i].Kind != ptx.Sink && l.reads[results[i].Reg] > 0 {
 			c.d = l.reg(results[i].Reg)
 		}
 		l.emit(c)
+		c.seen = true
 	}
 }

@@ -27,6 +27,8 @@ func comparison(in *ptx.Inst, t ptx.Type) string {
 		}
 		kind := kindOf(t)
 		switch {
+		case t == ptx.F32 && in.Mods.Has(ptx.FTZ) && c.float != "":
+			return "cmp" + c.float + "Ftz" + kind
 		case t.Float() && c.float != "":
 			return "cmp" + c.float + kind
 		case t.Float() || c.integer == "":
@@ -59,12 +61,6 @@ func (l *lowerer) compare(in *ptx.Inst, t ptx.Type, p, q place) {
 		return
 	}
 	a, b := l.signed(&in.Args[1], t, p), l.signed(&in.Args[2], t, p)
-	if in.Mods.Has(ptx.FTZ) && t == ptx.F32 {
-		x, y := l.temp(place{}, false), l.temp(place{}, false)
-		l.op("flushF32", x, a)
-		l.op("flushF32", y, b)
-		a, b = x, y
-	}
 	l.op(name, p, a, b)
 	if l.err != nil {
 		return
@@ -97,40 +93,34 @@ func (l *lowerer) set(in *ptx.Inst) {
 	if in.Type == ptx.F32 {
 		yes = 0x3f800000
 	}
-	l.emit(instr{exec: runSelect, d: d, a: l.constant(yes), b: l.constant(0), c: p})
+	l.choose(d, l.constant(yes), l.constant(0), p, false)
 }
 
 func (l *lowerer) selp(in *ptx.Inst) {
 	t := in.Type
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	c, not := l.pred(&in.Args[3])
-	l.emit(instr{exec: runSelect, d: d, a: l.src(&in.Args[1], t), b: l.src(&in.Args[2], t), c: c, notC: not})
+	l.choose(d, l.src(&in.Args[1], t), l.src(&in.Args[2], t), c, not)
+}
+
+// choose emits d = a where c holds, else b.
+func (l *lowerer) choose(d, a, b, c place, not bool) {
+	name := "selectU32"
+	if d.kind == row64 {
+		name = "selectU64"
+	}
+	l.op(name, d, a, b, c)
+	in := &l.code[len(l.code)-1]
+	in.exec, in.notC = runSelect, not
 }
 
 func (l *lowerer) slct(in *ptx.Inst) {
 	t := in.Type
-	wide := same(t)
-	wide[3] = false
-	f := func(a, b, c uint64) uint64 {
-		if int32(c) >= 0 {
-			return a
-		}
-		return b
+	name := "slct" + plainBits(t)
+	if in.Mods.Has(ptx.FTZ) && in.Type2 == ptx.F32 {
+		name += "Ftz"
 	}
-	if in.Type2 == ptx.F32 {
-		flushed := in.Mods.Has(ptx.FTZ)
-		f = func(a, b, c uint64) uint64 {
-			x := float(c)
-			if flushed {
-				x = flush(x)
-			}
-			if x >= 0 {
-				return a
-			}
-			return b
-		}
-	}
-	l.lanes(f, l.dst(&in.Args[0], wide[0]), wide, l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], in.Type2))
+	l.op(name+kindOf(in.Type2), l.dst(&in.Args[0], t.Size() == 8), l.src(&in.Args[1], t), l.src(&in.Args[2], t), l.src(&in.Args[3], in.Type2))
 }
 
 // testp and isspacep compute 0 or 1, which is then compared.
@@ -222,6 +212,11 @@ func (l *lowerer) pack(in *ptx.Inst, d, s *ptx.Operand) {
 	size := in.Type.Size()
 	wide := size == 8
 	n := len(s.Elems)
+	if n == 2 && size > 2 {
+		half := partType(size / 2)
+		l.op("pack"+plainBits(in.Type), l.dst(d, wide), l.src(&s.Elems[0], half), l.src(&s.Elems[1], half))
+		return
+	}
 	each := partType(size / n)
 	step := uint(size / n * 8)
 	acc := l.temp(place{}, wide)
@@ -261,8 +256,13 @@ func (l *lowerer) unpack(in *ptx.Inst, d, s *ptx.Operand) {
 		if d.Elems[i].Kind == ptx.Sink {
 			continue
 		}
+		to := l.reg(d.Elems[i].Reg)
+		if n == 2 && size > 2 {
+			l.op([]string{pick(size == 8, "cvtU16", "cvtU32U64"), "upper" + plainBits(in.Type)}[i], to, from)
+			continue
+		}
 		shift, keep := step*uint(i), uint64(1)<<step-1
-		l.lanes(func(a, _, _ uint64) uint64 { return a >> shift & keep }, l.reg(d.Elems[i].Reg), [4]bool{size/n == 8, size == 8}, from)
+		l.lanes(func(a, _, _ uint64) uint64 { return a >> shift & keep }, to, [4]bool{size/n == 8, size == 8}, from)
 	}
 }
 

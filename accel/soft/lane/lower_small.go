@@ -131,22 +131,21 @@ func (l *lowerer) smallSet(in *ptx.Inst) {
 		yes = 0xffffffff
 	}
 	d, p := l.dst(&in.Args[0], false), l.tempPred()
-	low := instr{exec: runSelect, d: d, a: l.constant(yes), b: l.constant(0), c: p}
+	one, none := l.constant(yes), l.constant(0)
 	switch {
 	case smallFloats[in.Type2] == nil:
 		l.compare(in, in.Type2, p, place{})
-		l.emit(low)
+		l.choose(d, one, none, p, false)
 		return
 	case !in.Type2.Paired():
 		l.smallCompare(in, in.Type2, 0, p, place{})
-		l.emit(low)
+		l.choose(d, one, none, p, false)
 		return
 	}
 	q, k := l.tempPred(), l.temp(place{}, false)
 	l.smallCompare(in, in.Type2, 0, p, place{})
 	l.smallCompare(in, in.Type2, 16, q, place{})
-	low.d = k
-	l.emit(low)
-	l.emit(instr{exec: runSelect, d: d, a: l.constant(yes << 16), b: l.constant(0), c: q})
+	l.choose(k, one, none, p, false)
+	l.choose(d, l.constant(yes<<16), none, q, false)
 	l.op("orU32", d, d, k)
 }

@@ -241,6 +241,8 @@ func (l *lowerer) vmad(in *ptx.Inst) {
 		r := lo
 		if shift > 0 {
 			r = lo>>shift | hi<<(64-shift)
+		} else if int64(hi) != int64(lo)>>63 && signed && sat { // more than 64 bits
+			r = uint64(math.MaxInt64 ^ int64(hi)>>63)
 		}
 		switch {
 		case sat && signed:

@@ -62,9 +62,15 @@ type active struct {
 	m      mask
 	lo, hi int // the smallest range that holds all
 	dense  bool
-	listed bool
-	list   [maxLanes]uint8
-	count  int
+	// from and to are the smallest range of whole blocks that holds all; whole
+	// says that it holds no other threads.
+	from, to int
+	whole    bool
+	listed   bool
+	list     [maxLanes]uint8
+	count    int
+
+	threads int // of the group
 }
 
 func (a *active) set(m *mask) {
@@ -84,6 +90,8 @@ func (a *active) set(m *mask) {
 	}
 	a.count = m.count()
 	a.dense = a.count == a.hi-a.lo
+	a.from, a.to = a.lo&^(blockLanes-1), (a.hi+blockLanes-1)&^(blockLanes-1)
+	a.whole = a.dense && a.lo == a.from && (a.hi == a.to || a.hi == a.threads)
 }
 
 // lanes lists the active lanes in order.

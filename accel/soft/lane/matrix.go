@@ -297,7 +297,7 @@ func resultOf(t ptx.Type, sat bool) func(v float64) uint32 {
 	}
 	return func(v float64) uint32 {
 		if sat {
-			return uint32(clampS32(int64(v)))
+			return uint32(saturateS32(int64(v)))
 		}
 		return uint32(int64(v))
 	}

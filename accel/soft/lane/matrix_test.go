@@ -1,11 +1,14 @@
 package lane
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"pegasus/accel/ptx/cases"
 )
 
 // where says which element of a matrix element i of a thread is: row and column.
@@ -96,7 +99,7 @@ type product struct {
 	multiply     func(a, b int) int
 }
 
-var widths = map[string]int{"f16": 16, "bf16": 16, "f32": 32, "tf32": 32, "f64": 64, "s32": 32, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "b1": 1, "e4m3": 8, "e5m2": 8}
+var widths = map[string]int{"b16": 16, "f16": 16, "bf16": 16, "f32": 32, "tf32": 32, "f64": 64, "s32": 32, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "b1": 1, "e4m3": 8, "e5m2": 8}
 
 // encode is the bits of a small integer in a type.
 func encode(t string, v int) uint64 {
@@ -150,19 +153,17 @@ func vector(letter byte, first, n int) string {
 	return "{" + strings.Join(list, ", ") + "}"
 }
 
-// execute runs an instruction on fragments by one warp, or by both of two, and
-// returns the registers of D.
-func execute(t *testing.T, form string, wideD, wideA bool, nd int, sources [3][32][]uint64, warps int) (out [][]uint64) {
-	t.Helper()
-	letter := map[bool]byte{false: 'r', true: 'l'}
+// fragmentCase is an instruction on fragments, executed by one warp, or by both
+// of two, with what the registers of D must have.
+func fragmentCase(form string, wideD, wideA bool, sources [3][32][]uint64, want [32][]uint64, warps int) cases.Case {
+	letter, bits := map[bool]byte{false: 'r', true: 'l'}, map[bool]int{false: 32, true: 64}
 	var b strings.Builder
-	b.WriteString(".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out, .param .u64 in)\n{\n")
+	b.WriteString(".visible .entry k(.param .u64 out, .param .u64 in)\n{\n")
 	b.WriteString(".reg .b32 %r<64>; .reg .b64 %l<64>; .reg .b64 %a<4>; .reg .b32 %t;\n")
 	b.WriteString("ld.param.u64 %a0, [out]; ld.param.u64 %a1, [in]; mov.u32 %t, %tid.x; mul.wide.u32 %a2, %t, 256; add.u64 %a0, %a0, %a2;\n")
 	b.WriteString("and.b32 %t, %t, 31; mul.wide.u32 %a2, %t, 512; add.u64 %a1, %a1, %a2;\n")
-	d := newDevice(t)
-	outs, in := d.buffer(256*32*warps), d.buffer(512*32)
-	args, next := []string{vector(letter[wideD], 48, nd)}, 0
+	in, after := make([]byte, 512*32), make([]byte, 256*32*warps)
+	args, next := []string{vector(letter[wideD], 48, len(want[0]))}, 0
 	for k, regs := range sources {
 		wide := wideA
 		if k == 2 {
@@ -170,29 +171,22 @@ func execute(t *testing.T, form string, wideD, wideA bool, nd int, sources [3][3
 		}
 		args = append(args, vector(letter[wide], next, len(regs[0])))
 		for i := range regs[0] {
-			fmt.Fprintf(&b, "ld.global.b%d %%%c%d, [%%a1+%d];\n", map[bool]int{false: 32, true: 64}[wide], letter[wide], next, 8*next)
+			fmt.Fprintf(&b, "ld.global.b%d %%%c%d, [%%a1+%d];\n", bits[wide], letter[wide], next, 8*next)
 			for lane := range regs {
-				in.setWord(lane*128+2*next, uint32(regs[lane][i]))
-				in.setWord(lane*128+2*next+1, uint32(regs[lane][i]>>32))
+				binary.LittleEndian.PutUint64(in[512*lane+8*next:], regs[lane][i])
 			}
 			next++
 		}
 	}
 	fmt.Fprintf(&b, "%s %s;\n", form, strings.Join(args, ", "))
-	for i := range nd {
-		fmt.Fprintf(&b, "st.global.b%d [%%a0+%d], %%%c%d;\n", map[bool]int{false: 32, true: 64}[wideD], 8*i, letter[wideD], 48+i)
+	for i := range want[0] {
+		fmt.Fprintf(&b, "st.global.b%d [%%a0+%d], %%%c%d;\n", bits[wideD], 8*i, letter[wideD], 48+i)
+		for lane := range 32 * warps {
+			binary.LittleEndian.PutUint64(after[256*lane+8*i:], want[lane%32][i])
+		}
 	}
 	b.WriteString("ret;\n}\n")
-	im := d.load([]byte(b.String()))
-	d.run(d.kernel(im, "k"), x(1), x(32*warps), outs, in)
-	for lane := range 32 * warps {
-		var regs []uint64
-		for i := range nd {
-			regs = append(regs, outs.long(lane*32+i))
-		}
-		out = append(out, regs)
-	}
-	return out
+	return cases.New(form, form, b.String(), 32*warps, cases.Buffer{Before: make([]byte, len(after)), After: after}, cases.Buffer{Before: in})
 }
 
 func quad(lane int) int { return lane / 4 % 4 }
@@ -278,39 +272,38 @@ func wrapped(t string, v int) int {
 	return v
 }
 
-// Products of matrices of small integers are what plain multiplication gives.
+// random is a product of matrices of small integers, which is what plain
+// multiplication gives.
+func (p *product) random(r *rand.Rand) cases.Case {
+	var as, bs, cs, ds []matrix
+	for range p.parts {
+		a, b := randomMatrix(r, p.m, p.k, p.least, p.most), randomMatrix(r, p.k, p.n, p.least, p.most)
+		for i := range a.v {
+			a.v[i] = wrapped(p.ta, a.v[i])
+		}
+		for i := range b.v {
+			b.v[i] = wrapped(p.tb, b.v[i])
+		}
+		c := randomMatrix(r, p.m, p.n, -100, 100)
+		d := matrix{p.m, p.n, append([]int(nil), c.v...)}
+		for i := range p.m {
+			for j := range p.n {
+				for k := range p.k {
+					*d.at(i, j) += p.multiply(*a.at(i, k), *b.at(k, j))
+				}
+			}
+		}
+		as, bs, cs, ds = append(as, a), append(bs, b), append(cs, c), append(ds, d)
+	}
+	sources := [3][32][]uint64{registers(p.ta, as, p.a, p.part), registers(p.tb, bs, p.b, p.part), registers(p.c, cs, p.cd, p.part)}
+	return fragmentCase(p.form, p.d == "f64", p.ta == "f64", sources, registers(p.d, ds, p.cd, p.part), 2)
+}
+
 func TestMatrixProducts(t *testing.T) {
 	r := random(31)
 	for _, p := range products() {
-		var as, bs, cs, ds []matrix
-		for range p.parts {
-			a, b := randomMatrix(r, p.m, p.k, p.least, p.most), randomMatrix(r, p.k, p.n, p.least, p.most)
-			for i := range a.v {
-				a.v[i] = wrapped(p.ta, a.v[i])
-			}
-			for i := range b.v {
-				b.v[i] = wrapped(p.tb, b.v[i])
-			}
-			c := randomMatrix(r, p.m, p.n, -100, 100)
-			d := matrix{p.m, p.n, append([]int(nil), c.v...)}
-			for i := range p.m {
-				for j := range p.n {
-					for k := range p.k {
-						*d.at(i, j) += p.multiply(*a.at(i, k), *b.at(k, j))
-					}
-				}
-			}
-			as, bs, cs, ds = append(as, a), append(bs, b), append(cs, c), append(ds, d)
-		}
-		want := registers(p.d, ds, p.cd, p.part)
-		got := execute(t, p.form, p.d == "f64", p.ta == "f64", len(want[0]), [3][32][]uint64{
-			registers(p.ta, as, p.a, p.part), registers(p.tb, bs, p.b, p.part), registers(p.c, cs, p.cd, p.part)}, 2)
-		for lane := range got {
-			if fmt.Sprint(got[lane]) != fmt.Sprint(want[lane%32]) {
-				t.Errorf("%s: thread %d has %x, want %x", p.form, lane, got[lane], want[lane%32])
-				break
-			}
-		}
+		c := p.random(r)
+		runCase(t, &c)
 	}
 }
 
@@ -349,40 +342,78 @@ func TestMatrixRounding(t *testing.T) {
 		{whole + ".satfinite.s32.u8.s8.s32", 4, 2, 1, 0xffffffff, 0x80808080, 0x80000000, 0x80000000},
 		{"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 4, 4, 2, 0x3f801fff, 0x3f800000, 0, 0x41000000}, // lower bits are ignored
 	} {
-		got := execute(t, c.form, false, false, c.nd, [3][32][]uint64{filled(c.na, c.a), filled(c.nb, c.b), filled(c.nd, c.c)}, 1)
-		want := filled(c.nd, c.d)
-		if fmt.Sprint(got) != fmt.Sprint(want[:]) {
-			t.Errorf("%s of %x, %x and %x: got %x, want %x", c.form, c.a, c.b, c.c, got[0], c.d)
-		}
+		one := fragmentCase(c.form, false, false, [3][32][]uint64{filled(c.na, c.a), filled(c.nb, c.b), filled(c.nd, c.c)}, filled(c.nd, c.d), 1)
+		runCase(t, &one)
 	}
+}
+
+// wmmaCase is a product of matrices that go through memory.
+type wmmaCase struct {
+	shape      string
+	m, n, k    int
+	in, acc, d string
+	regsA      int
+	regsB      int
+	regsC      int
+	regsD      int
+	layouts    []string
+}
+
+var wmmaCases = []wmmaCase{
+	{"m16n16k16", 16, 16, 16, "f16", "f32", "f32", 8, 8, 8, 8, []string{"row.row", "row.col", "col.row", "col.col"}},
+	{"m32n8k16", 32, 8, 16, "f16", "f16", "f16", 8, 8, 4, 4, []string{"row.col", "col.row"}},
+	{"m8n32k16", 8, 32, 16, "f16", "f16", "f32", 8, 8, 4, 8, []string{"col.col"}},
+	{"m16n16k16", 16, 16, 16, "bf16", "f32", "f32", 4, 4, 8, 8, []string{"row.col"}},
+	{"m8n32k16", 8, 32, 16, "bf16", "f32", "f32", 2, 8, 8, 8, []string{"row.row"}},
+	{"m16n16k16", 16, 16, 16, "s8", "s32", "s32", 2, 2, 8, 8, []string{"row.col", "col.row"}},
+	{"m32n8k16", 32, 8, 16, "u8", "s32", "s32", 4, 1, 8, 8, []string{"row.row"}},
+	{"m16n16k8", 16, 16, 8, "tf32", "f32", "f32", 4, 4, 8, 8, []string{"row.col", "col.row"}},
+	{"m8n8k4", 8, 8, 4, "f64", "f64", "f64", 1, 1, 2, 2, []string{"row.col", "col.row"}},
+	{"m8n8k32", 8, 8, 32, "s4", "s32", "s32", 1, 1, 2, 2, []string{"row.col"}},
+	{"m8n8k32", 8, 8, 32, "u4", "s32", "s32", 1, 1, 2, 2, []string{"row.col"}},
+	{"m8n8k128", 8, 8, 128, "b1", "s32", "s32", 1, 1, 2, 2, []string{"row.col"}},
+}
+
+// types are the last modifiers of the product.
+func (c *wmmaCase) types() string {
+	switch types := c.d + "." + c.in + "." + c.in + "." + c.acc; c.in {
+	case "f16":
+		return c.d + "." + c.acc
+	case "b1":
+		return "xor.popc." + types
+	default:
+		return types
+	}
+}
+
+// kernel loads, multiplies and stores. The strides are text behind an address.
+func (c *wmmaCase) kernel(layouts string, strides [4]string) string {
+	layoutA, layoutB, _ := strings.Cut(layouts, ".")
+	letter := byte('r')
+	if c.in == "f64" {
+		letter = 'l'
+	}
+	va, vb, vc, vd := vector(letter, 0, c.regsA), vector(letter, 8, c.regsB), vector(letter, 16, c.regsC), vector(letter, 24, c.regsD)
+	return fmt.Sprintf(`.version 8.4
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)
+{ .reg .b32 %%r<32>; .reg .b64 %%l<32>; .reg .b64 %%p<4>;
+ld.param.u64 %%p0, [a]; ld.param.u64 %%p1, [b]; ld.param.u64 %%p2, [c]; ld.param.u64 %%p3, [d];
+wmma.load.a.sync.aligned.%s.%s.global.%s %s, [%%p0]%s;
+wmma.load.b.sync.aligned.%s.%s.%s %s, [%%p1]%s;
+wmma.load.c.sync.aligned.%s.%s.global.%s %s, [%%p2]%s;
+wmma.mma.sync.aligned.%s.%s.%s %s, %s, %s, %s;
+wmma.store.d.sync.aligned.%s.%s.global.%s [%%p3], %s%s;
+ret; }
+`, layoutA, c.shape, c.in, va, strides[0], layoutB, c.shape, c.in, vb, strides[1], layoutB, c.shape, c.acc, vc, strides[2],
+		layouts, c.shape, c.types(), vd, va, vb, vc, layoutA, c.shape, c.d, vd, strides[3])
 }
 
 // Matrices go from memory to fragments and back, by rows or by columns, with any stride.
 func TestFragments(t *testing.T) {
 	r := random(32)
-	for _, c := range []struct {
-		shape      string
-		m, n, k    int
-		in, acc, d string
-		regsA      int
-		regsB      int
-		regsC      int
-		regsD      int
-		layouts    []string
-	}{
-		{"m16n16k16", 16, 16, 16, "f16", "f32", "f32", 8, 8, 8, 8, []string{"row.row", "row.col", "col.row", "col.col"}},
-		{"m32n8k16", 32, 8, 16, "f16", "f16", "f16", 8, 8, 4, 4, []string{"row.col", "col.row"}},
-		{"m8n32k16", 8, 32, 16, "f16", "f16", "f32", 8, 8, 4, 8, []string{"col.col"}},
-		{"m16n16k16", 16, 16, 16, "bf16", "f32", "f32", 4, 4, 8, 8, []string{"row.col"}},
-		{"m8n32k16", 8, 32, 16, "bf16", "f32", "f32", 2, 8, 8, 8, []string{"row.row"}},
-		{"m16n16k16", 16, 16, 16, "s8", "s32", "s32", 2, 2, 8, 8, []string{"row.col", "col.row"}},
-		{"m32n8k16", 32, 8, 16, "u8", "s32", "s32", 4, 1, 8, 8, []string{"row.row"}},
-		{"m16n16k8", 16, 16, 8, "tf32", "f32", "f32", 4, 4, 8, 8, []string{"row.col", "col.row"}},
-		{"m8n8k4", 8, 8, 4, "f64", "f64", "f64", 1, 1, 2, 2, []string{"row.col", "col.row"}},
-		{"m8n8k32", 8, 8, 32, "s4", "s32", "s32", 1, 1, 2, 2, []string{"row.col"}},
-		{"m8n8k32", 8, 8, 32, "u4", "s32", "s32", 1, 1, 2, 2, []string{"row.col"}},
-		{"m8n8k128", 8, 8, 128, "b1", "s32", "s32", 1, 1, 2, 2, []string{"row.col"}},
-	} {
+	for _, c := range wmmaCases {
 		for _, layouts := range c.layouts {
 			for _, padded := range []bool{false, true} {
 				layoutA, layoutB, _ := strings.Cut(layouts, ".")
@@ -415,39 +446,10 @@ func TestFragments(t *testing.T) {
 						strides[i] = fmt.Sprintf(", %d", s)
 					}
 				}
-				letter := byte('r')
-				if c.in == "f64" {
-					letter = 'l'
-				}
-				types := c.d + "." + c.in + "." + c.in + "." + c.acc
-				switch c.in {
-				case "f16":
-					types = c.d + "." + c.acc
-				case "b1":
-					types += ".xor.popc"
-				}
-				if c.in == "b1" {
-					types = "xor.popc." + strings.TrimSuffix(types, ".xor.popc")
-				}
-				va, vb, vc, vd := vector(letter, 0, c.regsA), vector(letter, 8, c.regsB), vector(letter, 16, c.regsC), vector(letter, 24, c.regsD)
-				src := fmt.Sprintf(`.version 8.4
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)
-{ .reg .b32 %%r<32>; .reg .b64 %%l<32>; .reg .b64 %%p<4>;
-ld.param.u64 %%p0, [a]; ld.param.u64 %%p1, [b]; ld.param.u64 %%p2, [c]; ld.param.u64 %%p3, [d];
-wmma.load.a.sync.aligned.%s.%s.global.%s %s, [%%p0]%s;
-wmma.load.b.sync.aligned.%s.%s.%s %s, [%%p1]%s;
-wmma.load.c.sync.aligned.%s.%s.global.%s %s, [%%p2]%s;
-wmma.mma.sync.aligned.%s.%s.%s %s, %s, %s, %s;
-wmma.store.d.sync.aligned.%s.%s.global.%s [%%p3], %s%s;
-ret; }
-`, layoutA, c.shape, c.in, va, strides[0], layoutB, c.shape, c.in, vb, strides[1], layoutB, c.shape, c.acc, vc, strides[2],
-					layouts, c.shape, types, vd, va, vb, vc, layoutA, c.shape, c.d, vd, strides[3])
-				im := d.load([]byte(src))
+				im := d.load([]byte(c.kernel(layouts, strides)))
 				d.run(d.kernel(im, "k"), x(1), x(32), memA, memB, memC, out)
 				if string(out.mem) != string(expect.mem) {
-					t.Errorf("%s %s of %s, padded %v: wrong product", c.shape, layouts, types, padded)
+					t.Errorf("%s %s of %s, padded %v: wrong product", c.shape, layouts, c.types(), padded)
 				}
 			}
 		}

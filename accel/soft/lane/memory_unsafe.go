@@ -16,11 +16,16 @@ type region struct {
 	share bool // other workers may touch it at the same time
 }
 
+// has says whether the region has an address that was checked to be aligned.
+func (r *region) has(addr uint64) bool { return addr-r.base < r.size }
+
 // Spaces as memory instructions see them.
 type access struct {
 	space ptx.Space
 	size  uint64 // of the whole access, a power of two
 	write bool
+	// atomic accesses can't be to local memory.
+	atomic bool
 }
 
 // find returns the memory of an access that its cached region does not hold, or
@@ -40,10 +45,13 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 		return g.findLocal(in, addr, lane, a.size)
 	case a.space == ptx.Generic && addr&windowMask == sharedWindow:
 		base, mem = sharedWindow, w.shared
-	case a.space == ptx.Generic && addr&windowMask == localWindow:
+	case a.space == ptx.Generic && addr&windowMask == localWindow && !a.atomic:
 		return g.findLocal(in, addr-localWindow, lane, a.size)
 	case (a.space == ptx.Generic || a.space == ptx.ParamSpace) && addr&windowMask == paramWindow && !a.write:
 		base, mem = paramWindow, w.run.launch.Params[:w.prog.fn.ParamBytes]
+	case (a.space == ptx.Generic || a.space == ptx.Global) && addr&windowMask == gridWindow && w.run.launch.Cooperative:
+		base, mem = gridWindow, unsafe.Slice((*byte)(unsafe.Pointer(&w.run.meeting)), unsafe.Sizeof(w.run.meeting))
+		share = true
 	case addr&windowMask == 0:
 		base, mem = w.run.launch.Memory.Region(addr)
 		share = true
@@ -75,8 +83,8 @@ func (g *group) again(addresses unsafe.Pointer, step, lane int, imm uint64) bool
 	if next >= g.act.hi || !g.act.m.has(next) {
 		return false
 	}
-	addr := get64(addresses, step, lane)
-	return addr == get64(addresses, step, next) && (addr+imm)&windowMask == 0
+	addr := address(addresses, step, lane)
+	return addr == address(addresses, step, next) && (addr+imm)&windowMask == 0
 }
 
 func (g *group) findLocal(in *instr, off uint64, lane int, size uint64) unsafe.Pointer {
@@ -114,7 +122,7 @@ func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
 		loadVolatile[T, D](g, in)
 		return
 	}
-	if step == 0 && !in.private {
+	if step == 0 && (!in.private || g.w.cache[in.cache].has(get64(ap, 0, 0)+in.imm)) {
 		p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo)
 		if p == nil {
 			return
@@ -123,11 +131,15 @@ func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
 		fillActive(g, dp, v)
 		return
 	}
-	c := &g.w.cache[in.cache]
+	if t, ok := g.reach(in, ap, step); ok {
+		loadTogether[T, D](&t, in.move, g.at(in.d, g.act.lo))
+		return
+	}
 	size := unsafe.Sizeof(D(0))
 	if g.act.dense {
+		c := &g.w.cache[in.cache]
 		for l := g.act.lo; l < g.act.hi; l++ {
-			addr := get64(ap, step, l) + in.imm
+			addr := address(ap, step, l) + in.imm
 			var p unsafe.Pointer
 			if off := addr - c.base; off < c.size && addr&in.align == 0 {
 				p = unsafe.Add(c.mem, off)
@@ -139,7 +151,7 @@ func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
 		return
 	}
 	for _, l := range g.lanes() {
-		p := g.pointer(in, get64(ap, step, int(l))+in.imm, int(l))
+		p := g.pointer(in, address(ap, step, int(l))+in.imm, int(l))
 		if p == nil {
 			return
 		}
@@ -163,7 +175,7 @@ func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
 		if !g.act.m.has(l) {
 			continue
 		}
-		p := g.pointer(in, get64(ap, step, l)+in.imm, l)
+		p := g.pointer(in, address(ap, step, l)+in.imm, l)
 		if p == nil {
 			return
 		}
@@ -180,7 +192,7 @@ func storeVolatile[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *gro
 		if !g.act.m.has(l) {
 			continue
 		}
-		p := g.pointer(in, get64(ap, step, l)+in.imm, l)
+		p := g.pointer(in, address(ap, step, l)+in.imm, l)
 		if p == nil {
 			return
 		}
@@ -218,11 +230,10 @@ func atomicStore[T uint8 | uint16 | uint32 | uint64](p unsafe.Pointer, v T) {
 // fillActive gives all active lanes the same value.
 func fillActive[D uint32 | uint64](g *group, dp unsafe.Pointer, v D) {
 	size := unsafe.Sizeof(v)
-	if g.act.dense {
-		d := unsafe.Slice((*D)(unsafe.Add(dp, uintptr(g.act.lo)*size)), g.act.hi-g.act.lo)
-		for i := range d {
-			d[i] = v
-		}
+	if g.act.whole {
+		g.value = uint64(v)
+		move := pick(size == 8, g.common.move32, g.common.move64)
+		move(unsafe.Add(dp, uintptr(g.act.from)*size), unsafe.Pointer(&g.value), nil, nil, g.act.to-g.act.from, 1)
 		return
 	}
 	for _, l := range g.lanes() {
@@ -238,11 +249,19 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 		storeVolatile[T, S](g, in)
 		return
 	}
-	c := &g.w.cache[in.cache]
 	once := in.aux.(*access).once()
+	if t, ok := g.reach(in, ap, step); ok && !(once && t.mayRepeat(t.n)) {
+		from := g.at(in.b, g.act.lo)
+		if bstep == 0 {
+			from = g.spread(from, unsafe.Sizeof(S(0)) == 8, t.n)
+		}
+		storeTogether[T, S](&t, in.move, from)
+		return
+	}
 	if g.act.dense {
+		c := &g.w.cache[in.cache]
 		for l := g.act.lo; l < g.act.hi; l++ {
-			addr := get64(ap, step, l) + in.imm
+			addr := address(ap, step, l) + in.imm
 			var p unsafe.Pointer
 			if off := addr - c.base; off < c.size && addr&in.align == 0 {
 				p = unsafe.Add(c.mem, off)
@@ -257,7 +276,7 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 		return
 	}
 	for _, l := range g.lanes() {
-		p := g.pointer(in, get64(ap, step, int(l))+in.imm, int(l))
+		p := g.pointer(in, address(ap, step, int(l))+in.imm, int(l))
 		if p == nil {
 			return
 		}

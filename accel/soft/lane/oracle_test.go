@@ -1,7 +1,6 @@
 package lane
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/ptx/cases"
 	"pegasus/accel/soft/lane/internal/programs"
 	"pegasus/accel/soft/lane/internal/reference"
 )
@@ -179,9 +178,13 @@ func TestOracle(t *testing.T) {
 		tryProgram(t, seed)
 		return
 	}
-	n := 60
+	eachLevel(t, testOracle)
+}
+
+func testOracle(t *testing.T) {
+	n := 24
 	if testing.Short() {
-		n = 6
+		n = 4
 	}
 	first := uint64(time.Now().UnixNano())
 	t.Logf("seeds from %d", first)
@@ -230,63 +233,57 @@ func TestOracleCases(t *testing.T) {
 
 // The oracle gives what was worked out by hand for each form, too.
 func TestOracleForms(t *testing.T) {
-	f, err := os.Open("testdata/forms.txt")
+	text, err := os.ReadFile("testdata/forms.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	s, known := bufio.NewScanner(f), 0
-	for n := 1; s.Scan(); n++ {
-		left, right, ok := strings.Cut(s.Text(), "=")
-		if !ok || left[0] == '#' {
-			continue
-		}
-		words := strings.Fields(left)
-		want, err := strconv.ParseUint(strings.TrimSpace(right), 16, 64)
-		if err != nil {
-			continue // a register and a predicate
-		}
-		got, err := oracleForm(words)
+	forms, err := cases.ReadForms(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	for i := range forms {
+		f := &forms[i]
+		got, err := oracleForm(f)
 		switch {
 		case errors.Is(err, reference.ErrUnknown):
-		case err != nil || got != want:
-			t.Errorf("line %d: %s: got %x, %v", n, s.Text(), got, err)
+		case err != nil || got != f.Want:
+			t.Errorf("%s: got %x, %v", f.Name, got, err)
 		default:
 			known++
 		}
 	}
-	if known < 180 {
+	if known < 450 {
 		t.Errorf("the oracle knows only %d of the forms", known)
 	}
 }
 
-var (
-	plainSource = regexp.MustCompile(`^([hrlp]):([0-9a-f]+)$|^#([0-9a-f]+)$`)
-	plainTarget = regexp.MustCompile(`^[hrlp]$`)
-)
-
 // oracleForm lets the reference execute one instruction.
-func oracleForm(words []string) (uint64, error) {
+func oracleForm(f *cases.Form) (uint64, error) {
+	d, selector, _ := strings.Cut(f.Destination, ".")
+	if len(d) > 1 { // a register and a predicate
+		return 0, reference.ErrUnknown
+	}
 	var b strings.Builder
 	b.WriteString(".entry k(.param .u64 out) { .reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<8>; .reg .b64 %l<8>, %at; ld.param.u64 %at, [out];\n")
-	args := []string{"%" + words[1] + "7"}
-	for i, s := range words[2:] {
-		m := plainSource.FindStringSubmatch(s)
-		switch {
-		case m == nil || !plainTarget.MatchString(words[1]):
-			return 0, reference.ErrUnknown
-		case m[3] != "":
-			args = append(args, "0x"+m[3])
-			continue
-		case m[1] == "p":
-			fmt.Fprintf(&b, "mov.pred %%p%d, %s;\n", i, m[2])
-		default:
-			fmt.Fprintf(&b, "mov.b%d %%%s%d, 0x%s;\n", map[string]int{"h": 16, "r": 32, "l": 64}[m[1]], m[1], i, m[2])
-		}
-		args = append(args, fmt.Sprintf("%%%s%d", m[1], i))
+	args := []string{"%" + d + "7"}
+	if selector != "" {
+		args[0] += "." + selector
 	}
-	fmt.Fprintf(&b, "%s %s;\n", words[0], strings.Join(args, ", "))
-	switch words[1] {
+	for i, s := range f.Sources {
+		switch s.Kind {
+		case '#':
+			args = append(args, fmt.Sprintf("%s%#x", s.Sign, s.Bits))
+			continue
+		case 'p':
+			fmt.Fprintf(&b, "mov.pred %%p%d, %d;\n", i, s.Bits)
+		default:
+			fmt.Fprintf(&b, "mov.%s %%%c%d, %#x;\n", registerTypes[s.Kind], s.Kind, i, s.Bits)
+		}
+		args = append(args, fmt.Sprintf("%s%%%c%d%s", s.Sign, s.Kind, i, s.Selector))
+	}
+	fmt.Fprintf(&b, "%s %s;\n", f.Instruction, strings.Join(args, ", "))
+	switch d {
 	case "p":
 		b.WriteString("selp.b64 %l7, 1, 0, %p7;\n")
 	case "h":

@@ -25,19 +25,21 @@ type instr struct {
 	row        rowFunc
 	d, d2      place
 	a, b, c    place
-	spread     uint8 // single operands that must be spread to rows first
-	wide       uint8 // which of them have 64 bits
+	scalars    int // operands that are single values: 1 for a, 2, 4
 	boolOp     boolOp
 	notA, notC bool
 	guard      int32 // predicate slot, or -1
 	not        bool
 	line       int32
-	cache      int32  // region cache
-	imm        uint64 // added to the address
-	align      uint64 // bits that must be clear in an address
-	shift      int    // bytes from the address to the element, in a vector access
-	extend     uint8  // bits to shift left and back to extend a sign
-	mask       uint64 // bits of the register
+	cache      int32      // region cache
+	shape      int32      // where it keeps what its addresses look like; see group.reach
+	seen       bool       // an earlier instruction has found that out
+	move       chunkMover // or nil
+	imm        uint64     // added to the address
+	align      uint64     // bits that must be clear in an address
+	shift      int        // bytes from the address to the element, in a vector access
+	extend     uint8      // bits to shift left and back to extend a sign
+	mask       uint64     // bits of the register
 	// private says that the same address is another place for each lane.
 	private bool
 	spin    bool // reads what others may be about to write

@@ -4,16 +4,62 @@ import "unsafe"
 
 //go:generate go run ./internal/genrows
 
-// rowFunc computes n lanes of d from a, b and c. Which operands are rows and
-// which are single values is fixed for each function; the lowering chooses.
-// Pointers stay within the group's register file, because slots do.
-type rowFunc func(d, a, b, c unsafe.Pointer, n int)
+// rowFunc computes n lanes of d from a, b and c. Operands in the set scalars,
+// 1 for the first, 2, 4, are single values. Unless there is but one lane, n is a
+// multiple of blockLanes, or of 64 if the result is a row of bits: rows have room for
+// that. Pointers stay within the group's register file, because slots do.
+type rowFunc func(d, a, b, c unsafe.Pointer, n int, scalars int)
 
-// rowOp is an operation's row kernels, by the set of scalar operands, and
-// which operands have 64 bits.
-type rowOp struct {
-	rows [8]rowFunc
-	wide uint8
+// blockLanes is what the widest vectors hold of 32 bits.
+const blockLanes = 16
+
+// vectors says which vector kernels can be used: none, those of AVX2, those of
+// AVX-512 as well. Tests set it to compare them.
+var vectors = vectorLevel()
+
+// rowNamed is the fastest kernel of an operation, or nil.
+func rowNamed(name string) rowFunc {
+	for level := vectors; level > 0; level-- {
+		if f := vectorRows[level-1][name]; f != nil {
+			return f
+		}
+	}
+	return plainRows[name]
+}
+
+// commonRows are kernels that others use.
+type commonRows struct{ move32, move64, select32, select64 rowFunc }
+
+func newCommonRows() commonRows {
+	return commonRows{rowNamed("movU32"), rowNamed("movU64"), rowNamed("selectU32"), rowNamed("selectU64")}
+}
+
+// stepOf is how far the lanes of an operand are apart.
+func stepOf(scalars, operand, size int) int {
+	if scalars>>operand&1 != 0 {
+		return 0
+	}
+	return size
+}
+
+// bitAt is bit i of a row of bits.
+func bitAt(p unsafe.Pointer, i int) bool {
+	return *(*uint64)(unsafe.Add(p, i>>6*8))>>(i&63)&1 != 0
+}
+
+// partly runs a vector kernel of one f32 operand that stops at lanes that it
+// can't do, and returns how many are left. The plain one does these.
+func partly(vector func(d, a, b, c unsafe.Pointer, n int, scalars int) int, plain rowFunc, d, a unsafe.Pointer, n int, scalars int) {
+	for n > 0 {
+		left := vector(d, a, nil, nil, n, scalars)
+		d = unsafe.Add(d, (n-left)*4)
+		a = unsafe.Add(a, (n-left)*stepOf(scalars, 0, 4))
+		n = min(left, blockLanes)
+		plain(d, a, nil, nil, n, scalars)
+		d = unsafe.Add(d, n*4)
+		a = unsafe.Add(a, n*stepOf(scalars, 0, 4))
+		n = left - n
+	}
 }
 
 // place is where an operand lives.
@@ -30,105 +76,104 @@ const (
 	row64
 	single // in the group's uniform values
 	predicate
+	placeKinds
 )
 
-// at is the address of the operand's value for lane i.
+// rowFile is where the operands of one kind are: how far it is from slot to slot, and from lane to lane.
+type rowFile struct {
+	base       unsafe.Pointer
+	slot, lane int
+}
+
+// at is the address of the operand's value for lane i, nil for operands that have none.
 func (g *group) at(p place, i int) unsafe.Pointer {
-	switch p.kind {
-	case row32:
-		return unsafe.Add(g.file, int(p.slot)*g.stride+i*4)
-	case row64:
-		return unsafe.Add(g.file64, int(p.slot)*g.stride64+i*8)
-	case single:
-		return unsafe.Pointer(&g.uniform[p.slot])
+	f := &g.files[p.kind]
+	if f.base == nil {
+		return nil
 	}
-	return nil
+	return unsafe.Add(f.base, int(p.slot)*f.slot+i*f.lane)
 }
 
 // row is the operand's row from lane 0 on, with the distance between lanes, 0 for a single value.
-func (g *group) row(p place) (unsafe.Pointer, int) {
-	switch p.kind {
-	case row32:
-		return g.at(p, 0), 4
-	case row64:
-		return g.at(p, 0), 8
-	}
-	return g.at(p, 0), 0
-}
+func (g *group) row(p place) (unsafe.Pointer, int) { return g.at(p, 0), g.files[p.kind].lane }
 
 func get32(p unsafe.Pointer, step, lane int) uint32 { return *(*uint32)(unsafe.Add(p, step*lane)) }
 func get64(p unsafe.Pointer, step, lane int) uint64 { return *(*uint64)(unsafe.Add(p, step*lane)) }
 func put32(p unsafe.Pointer, lane int, v uint32)    { *(*uint32)(unsafe.Add(p, 4*lane)) = v }
 func put64(p unsafe.Pointer, lane int, v uint64)    { *(*uint64)(unsafe.Add(p, 8*lane)) = v }
 
-// spread fills scratch row k with n copies of a single value.
-func (g *group) spread(k int, from unsafe.Pointer, wide bool, n int) unsafe.Pointer {
-	to := unsafe.Pointer(&g.scratch[k][0])
-	if wide {
-		movU64_x(to, from, nil, nil, n)
-	} else {
-		movU32_x(to, from, nil, nil, n)
-	}
-	return to
+// runSingle executes an arithmetic instruction whose result is the same for all threads.
+func runSingle(g *group, in *instr) {
+	in.row(g.at(in.d, 0), g.at(in.a, 0), g.at(in.b, 0), g.at(in.c, 0), 1, 0)
 }
 
-// runRow executes an arithmetic instruction.
+// runRow executes one for all active lanes.
 func runRow(g *group, in *instr) {
-	if in.d.kind == single {
-		in.row(g.at(in.d, 0), g.at(in.a, 0), g.at(in.b, 0), g.at(in.c, 0), 1)
-		return
-	}
-	lo, n := g.act.lo, g.act.hi-g.act.lo
+	lo, n := g.act.from, g.act.to-g.act.from
 	a, b, c := g.at(in.a, lo), g.at(in.b, lo), g.at(in.c, lo)
-	if in.spread != 0 {
-		if in.spread&1 != 0 {
-			a = g.spread(0, a, in.wide&1 != 0, n)
-		}
-		if in.spread&2 != 0 {
-			b = g.spread(1, b, in.wide&2 != 0, n)
-		}
-		if in.spread&4 != 0 {
-			c = g.spread(2, c, in.wide&4 != 0, n)
-		}
-	}
-	if g.act.dense {
-		in.row(g.at(in.d, lo), a, b, c, n)
+	if g.act.whole {
+		in.row(g.at(in.d, lo), a, b, c, n, in.scalars)
 		return
 	}
-	t := unsafe.Pointer(&g.scratch[3][0])
-	in.row(t, a, b, c, n)
-	g.merge(in.d, t)
+	in.row(g.result, a, b, c, n, in.scalars)
+	g.merge(in.d)
 }
 
-// merge copies the active lanes of a row that begins with the first active lane.
-func (g *group) merge(d place, from unsafe.Pointer) {
-	to, _ := g.row(d)
-	lo := g.act.lo
+// merge copies the active lanes of the result, a row that begins with the first block of active lanes.
+func (g *group) merge(d place) {
+	lo, n := g.act.from, g.act.to-g.act.from
+	to, bits := g.at(d, lo), unsafe.Add(unsafe.Pointer(&g.act.m), lo/8)
 	if d.kind == row64 {
-		for _, l := range g.lanes() {
-			put64(to, int(l), get64(from, 8, int(l)-lo))
+		g.common.select64(to, g.result, to, bits, n, 0)
+	} else {
+		g.common.select32(to, g.result, to, bits, n, 0)
+	}
+}
+
+// take gives the active lanes of d the values that row has for them.
+func (g *group) take(d place, row *[maxLanes]uint32) {
+	lo, n := g.act.from, g.act.to-g.act.from
+	to, from := g.at(d, lo), unsafe.Pointer(&row[lo])
+	if g.act.whole {
+		g.common.move32(to, from, nil, nil, n, 0)
+		return
+	}
+	g.common.select32(to, from, to, unsafe.Add(unsafe.Pointer(&g.act.m), lo/8), n, 0)
+}
+
+// spread gives a row of at least n copies of a single value, until the next result.
+func (g *group) spread(from unsafe.Pointer, wide bool, n int) unsafe.Pointer {
+	move := g.common.move32
+	if wide {
+		move = g.common.move64
+	}
+	move(g.result, from, nil, nil, (n+blockLanes-1)&^(blockLanes-1), 1)
+	return g.result
+}
+
+// exchange gives a part of a warp, from a lane on, the values of other lanes of that
+// warp, as part of the result.
+func (g *group) exchange(lane int, value place, from []uint8) {
+	to := unsafe.Slice((*uint32)(unsafe.Add(g.result, (lane-g.act.from)*4)), len(from))
+	if value.kind == single {
+		for i := range to {
+			to[i] = g.scalar(value, 0)
 		}
 		return
 	}
-	for _, l := range g.lanes() {
-		put32(to, int(l), get32(from, 4, int(l)-lo))
+	warp := (*[warpLanes]uint32)(g.at(value, lane&^(warpLanes-1)))
+	for i, l := range from {
+		to[i] = warp[l%warpLanes]
 	}
 }
 
 // runCompare executes setp.
 func runCompare(g *group, in *instr) {
 	lo := g.act.lo &^ 63
-	n := g.act.hi - lo
-	a, b := g.at(in.a, lo), g.at(in.b, lo)
-	if in.spread&1 != 0 {
-		a = g.spread(0, a, in.wide&1 != 0, n)
-	}
-	if in.spread&2 != 0 {
-		b = g.spread(1, b, in.wide&2 != 0, n)
-	}
-	var r mask
-	in.row(unsafe.Pointer(&r[lo>>6]), a, b, nil, n)
-	g.setPredicates(in, &r)
+	n := (g.act.hi+63)&^63 - lo
+	r := &g.outcome
+	in.row(unsafe.Pointer(&r[lo>>6]), g.at(in.a, lo), g.at(in.b, lo), nil, n, in.scalars)
+	g.setPredicates(in, r)
 }
 
 // setPredicates combines the outcome of a comparison with the third operand and writes p and q.
@@ -149,40 +194,15 @@ func (g *group) setPredicates(in *instr, r *mask) {
 
 // runSelect executes selp.
 func runSelect(g *group, in *instr) {
-	m := g.predicateOf(in.c, in.notC)
-	a, as := g.row(in.a)
-	b, bs := g.row(in.b)
-	d, _ := g.row(in.d)
-	if in.d.kind == row64 {
-		if g.act.dense {
-			for l := g.act.lo; l < g.act.hi; l++ {
-				x, y := get64(a, as, l), get64(b, bs, l)
-				put64(d, l, y^(x^y)&-(m[l>>6&3]>>(l&63)&1))
-			}
-			return
-		}
-		for _, l := range g.lanes() {
-			x := get64(b, bs, int(l))
-			if m.has(int(l)) {
-				x = get64(a, as, int(l))
-			}
-			put64(d, int(l), x)
-		}
-		return
+	g.outcome = g.predicateOf(in.c, in.notC)
+	lo, n := g.act.from, g.act.to-g.act.from
+	to := g.result
+	if g.act.whole {
+		to = g.at(in.d, lo)
 	}
-	if g.act.dense {
-		for l := g.act.lo; l < g.act.hi; l++ {
-			x, y := get32(a, as, l), get32(b, bs, l)
-			put32(d, l, y^(x^y)&-uint32(m[l>>6&3]>>(l&63)&1))
-		}
-		return
-	}
-	for _, l := range g.lanes() {
-		x := get32(b, bs, int(l))
-		if m.has(int(l)) {
-			x = get32(a, as, int(l))
-		}
-		put32(d, int(l), x)
+	in.row(to, g.at(in.a, lo), g.at(in.b, lo), unsafe.Add(unsafe.Pointer(&g.outcome), lo/8), n, in.scalars)
+	if !g.act.whole {
+		g.merge(in.d)
 	}
 }
 
@@ -191,22 +211,24 @@ type laneFunc func(a, b, c uint64) uint64
 
 // rowOf makes a row kernel of a function of single lanes, for operands of the given sizes.
 func rowOf(f laneFunc, wideD, wideA, wideB, wideC bool) rowFunc {
-	load := func(p unsafe.Pointer, wide bool, i int) uint64 {
+	load := func(p unsafe.Pointer, wide bool, step, i int) uint64 {
 		switch {
 		case p == nil:
 			return 0
 		case wide:
-			return *(*uint64)(unsafe.Add(p, i*8))
+			return get64(p, step, i)
 		}
-		return uint64(*(*uint32)(unsafe.Add(p, i*4)))
+		return uint64(get32(p, step, i))
 	}
-	return func(d, a, b, c unsafe.Pointer, n int) {
+	size := func(wide bool) int { return pick(wide, 4, 8) }
+	return func(d, a, b, c unsafe.Pointer, n int, scalars int) {
+		as, bs, cs := stepOf(scalars, 0, size(wideA)), stepOf(scalars, 1, size(wideB)), stepOf(scalars, 2, size(wideC))
 		for i := range n {
-			r := f(load(a, wideA, i), load(b, wideB, i), load(c, wideC, i))
+			r := f(load(a, wideA, as, i), load(b, wideB, bs, i), load(c, wideC, cs, i))
 			if wideD {
-				*(*uint64)(unsafe.Add(d, i*8)) = r
+				put64(d, i, r)
 			} else {
-				*(*uint32)(unsafe.Add(d, i*4)) = uint32(r)
+				put32(d, i, uint32(r))
 			}
 		}
 	}

@@ -5,6 +5,13 @@ import "math"
 // canonical NaN of f32 results.
 const nan32 = 0x7fffffff
 
+func pick[T any](second bool, a, b T) T {
+	if second {
+		return b
+	}
+	return a
+}
+
 // canonF32 gives a result its canonical NaN.
 func canonF32(x float32) float32 {
 	if x != x {
@@ -12,9 +19,6 @@ func canonF32(x float32) float32 {
 	}
 	return x
 }
-
-// canonF64 keeps a NaN's payload: the manual leaves it open.
-func canonF64(x float64) float64 { return x }
 
 func canonBits32(x uint32) uint32 {
 	if x&^(1<<31) > 0x7f800000 {
@@ -49,82 +53,137 @@ func saturate(x float64) float64 {
 	return 0
 }
 
-// quotientU divides; by zero it gives all ones, as devices do.
-func quotientU[T uint32 | uint64](x, y T) T {
+// saturate32 clamps to [0, 1]; NaN becomes +0.
+func saturate32(x float32) float32 {
+	r := float32(0)
+	if x > 0 {
+		r = x
+	}
+	if x >= 1 {
+		r = 1
+	}
+	return r
+}
+
+// quotientU64 divides; by zero it gives all ones, as devices do.
+func quotientU64(x, y uint64) uint64 {
 	if y == 0 {
-		return ^T(0)
+		return math.MaxUint64
 	}
 	return x / y
 }
 
-func remainderU[T uint32 | uint64](x, y T) T {
+func remainderU64(x, y uint64) uint64 {
 	if y == 0 {
 		return x
 	}
 	return x % y
 }
 
-// quotientS divides; the most negative number by -1 wraps.
-func quotientS[T int32 | int64](x, y T) T {
+// quotientS64 divides; the most negative number by -1 wraps.
+func quotientS64(x, y int64) int64 {
 	if y == 0 {
 		return -1
 	}
 	return x / y
 }
 
-func remainderS[T int32 | int64](x, y T) T {
+func remainderS64(x, y int64) int64 {
 	if y == 0 {
 		return x
 	}
 	return x % y
 }
 
-func lesser32(x, y float32) float32 {
-	switch {
-	case x != x:
-		return canonF32(y)
-	case y != y || x < y:
-		return x
-	case x == y && math.Signbit(float64(x)):
-		return x
+// quotientU32, remainderU32, … go by way of float64, which is
+// exact enough: quotients that are no whole numbers are further from one than its rounding.
+func quotientU32(x, y uint32) uint32 {
+	q := uint32(float64(x) / float64(y))
+	if y == 0 {
+		q = math.MaxUint32
 	}
-	return y
+	return q
+}
+
+func remainderU32(x, y uint32) uint32 {
+	r := x - quotientU32(x, y)*y
+	if y == 0 {
+		r = x
+	}
+	return r
+}
+
+func quotientS32(x, y int32) int32 {
+	q := int32(float64(x) / float64(y))
+	if y == 0 {
+		q = -1
+	}
+	if y == -1 {
+		q = -x
+	}
+	return q
+}
+
+func remainderS32(x, y int32) int32 {
+	r := x - quotientS32(x, y)*y
+	if y == 0 {
+		r = x
+	}
+	return r
+}
+
+// lesser32 is the smaller number, the other one if one is NaN. -0 is below +0.
+func lesser32(x, y float32) float32 {
+	r := y
+	if x < y || y != y {
+		r = x
+	}
+	if x == y { // perhaps zeroes of different signs
+		r = math.Float32frombits(math.Float32bits(x) | math.Float32bits(y))
+	}
+	return canonF32(r)
 }
 
 func greater32(x, y float32) float32 {
-	switch {
-	case x != x:
-		return canonF32(y)
-	case y != y || x > y:
-		return x
-	case x == y && !math.Signbit(float64(x)):
-		return x
+	r := y
+	if x > y || y != y {
+		r = x
 	}
-	return y
+	if x == y { // perhaps zeroes of different signs
+		r = math.Float32frombits(math.Float32bits(x) & math.Float32bits(y))
+	}
+	return canonF32(r)
 }
 
+// lesser64 is the smaller number, the other one if one is NaN. -0 is below +0.
 func lesser64(x, y float64) float64 {
-	switch {
-	case x != x:
-		return y
-	case y != y || x < y:
-		return x
-	case x == y && math.Signbit(x):
-		return x
+	r := y
+	if x < y || y != y {
+		r = x
 	}
-	return y
+	if x == y { // perhaps zeroes of different signs
+		r = math.Float64frombits(math.Float64bits(x) | math.Float64bits(y))
+	}
+	return r
 }
 
 func greater64(x, y float64) float64 {
-	switch {
-	case x != x:
-		return y
-	case y != y || x > y:
-		return x
-	case x == y && !math.Signbit(x):
-		return x
+	r := y
+	if x > y || y != y {
+		r = x
 	}
-	return y
+	if x == y { // perhaps zeroes of different signs
+		r = math.Float64frombits(math.Float64bits(x) & math.Float64bits(y))
+	}
+	return r
+}
+
+// strict32 is r, but not a number if x or y is none.
+func strict32(x, y, r float32) float32 {
+	if x != x || y != y {
+		r = math.Float32frombits(nan32)
+	}
+	return r
 }
 
 // fma32 rounds x·y+z once. The product is exact in float64; the sum is rounded
@@ -161,8 +220,6 @@ func fma32Slow(x, y, z float32) float32 {
 	return float32(odd(s, twoSum(p, float64(z), s)))
 }
 
-func fma64(x, y, z float64) float64 { return math.FMA(x, y, z) }
-
 // twoSum is the exact error of s = a + b, or 0 if s is not finite.
 func twoSum(a, b, s float64) float64 {
 	if math.IsInf(s, 0) || s != s {
@@ -187,24 +244,62 @@ func odd(s, e float64) float64 {
 	return math.Float64frombits(b - 1)
 }
 
-func truncS32(x float32) int32 {
-	switch {
-	case x >= 1<<31:
-		return math.MaxInt32
-	case x >= -(1 << 31):
-		return int32(x)
-	case x != x:
-		return 0
+// truncS32, truncU32, truncS64 and truncU64 drop the fraction and saturate; what
+// is not a number gives the top bit.
+func truncS32(x float64) int32 {
+	v := x
+	if v >= 1<<31 {
+		v = 1<<31 - 1
 	}
-	return math.MinInt32
+	if !(v > -1<<31) {
+		v = -1 << 31
+	}
+	return int32(v)
 }
 
-func truncU16(x float32) uint32 {
-	switch {
-	case x >= 65535:
-		return 65535
-	case x >= 1:
-		return uint32(int32(x))
+func truncU32(x float64) uint32 {
+	v := x
+	if v >= 1<<32 {
+		v = 1<<32 - 1
 	}
-	return 0
+	if v < 0 {
+		v = 0
+	}
+	if v != v {
+		v = 1 << 31
+	}
+	return uint32(v)
+}
+
+func truncS64(x float64) int64 {
+	v := x
+	if !(v > -1<<63) {
+		v = -1 << 63
+	}
+	if v >= 1<<63 {
+		v = 0
+	}
+	r := int64(v)
+	if x >= 1<<63 {
+		r = math.MaxInt64
+	}
+	return r
+}
+
+func truncU64(x float64) uint64 {
+	v := x
+	if v < 0 {
+		v = 0
+	}
+	if v != v {
+		v = 1 << 63
+	}
+	if v >= 1<<64 {
+		v = 0
+	}
+	r := uint64(v)
+	if x >= 1<<64 {
+		r = math.MaxUint64
+	}
+	return r
 }

@@ -162,6 +162,9 @@ func (o *oracle) arithmetic(op string, a, b, c uint64) uint64 {
 	return o.rounded(n, "rn")
 }
 
+// registerTypes are the types of registers by the letter of their name.
+var registerTypes = map[byte]string{'h': "b16", 'r': "b32", 'l': "b64"}
+
 // each executes one instruction for many operands: values[k][i] is source i of
 // the k-th. Letters are those of forms.txt.
 func each(t *testing.T, form string, dst byte, src string, values [][]uint64) []uint64 {

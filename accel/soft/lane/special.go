@@ -42,12 +42,7 @@ func runSpecial(g *group, in *instr) {
 	d, _ := g.row(in.d)
 	switch {
 	case s <= ptx.TidZ:
-		row := &g.tid[s-ptx.TidX]
-		for l := g.act.lo; l < g.act.hi; l++ {
-			if g.act.dense || g.act.m.has(l) {
-				put32(d, l, row[l])
-			}
-		}
+		g.take(in.d, &g.tid[s-ptx.TidX])
 	case s >= ptx.LaneMaskEQ && s <= ptx.LaneMaskGT || s == ptx.LaneID || s == ptx.WarpID:
 		for _, l := range g.lanes() {
 			put32(d, int(l), g.own(s, int(l)))
@@ -95,6 +90,10 @@ func (g *group) shared(s ptx.SpecialReg) uint64 {
 	switch s {
 	case ptx.One:
 		return 1
+	case ptx.GridBarrierHi, ptx.GridBarrierLo:
+		if l.Cooperative {
+			return gridWindow >> (32 * (ptx.GridBarrierLo - s)) & (1<<32 - 1)
+		}
 	case ptx.NSMID:
 		return uint64(max(l.Cores, 1))
 	case ptx.NWarpID:

@@ -20,22 +20,26 @@ func surface(w, h, d int, f Format, channels int) *Texture {
 	return t
 }
 
-// Values worked out by hand. Rows are 16 bytes apart.
-func TestSurfaceLoads(t *testing.T) {
+const minus = 0xffffffff
+
+// surfaceLoad is an instruction that reads a surface, or faults.
+type surfaceLoad struct {
+	instruction string
+	surface     *Texture
+	in          [4]uint32
+	want        [4]uint32
+	fault       int32
+}
+
+// surfaceLoads have values worked out by hand. Rows are 16 bytes apart.
+func surfaceLoads() []surfaceLoad {
 	line, flat, solid := surface(8, 0, 0, U8, 1), surface(4, 3, 0, U16, 2), surface(4, 3, 2, U8, 4)
 	layers := with(solid, func(t *Texture) { t.Layered = true })
 	lines := with(surface(8, 0, 3, U8, 1), func(t *Texture) { t.Layered = true })
 	signed, halves := surface(4, 0, 0, S8, 2), surface(4, 0, 0, F16, 1)
 	signed.Data[3] = 0x80
 	halves.Data[2], halves.Data[3] = 0x00, 0xc1 // -2.5
-	const minus = 0xffffffff
-	for _, c := range []struct {
-		instruction string
-		surface     *Texture
-		in          [4]uint32
-		want        [4]uint32
-		fault       int32
-	}{
+	return []surfaceLoad{
 		{"suld.b.1d.b32.trap %r5, [%tex, {%r1}];", line, [4]uint32{4}, [4]uint32{0x07060504}, 0},
 		{"suld.b.1d.b32.trap %r5, [%tex, {%r1}];", line, [4]uint32{8}, [4]uint32{}, ptx.ErrIllegalAddress},
 		{"suld.b.1d.b32.trap %r5, [%tex, {%r1}];", line, [4]uint32{minus}, [4]uint32{}, ptx.ErrIllegalAddress},
@@ -62,7 +66,11 @@ func TestSurfaceLoads(t *testing.T) {
 		{"suld.p.1d.b32.trap %r5, [%tex, {%r1}];", halves, [4]uint32{4}, [4]uint32{}, ptx.ErrIllegalAddress},
 		{"suld.b.1d.b32.trap %r5, [s, {%r1}];", line, [4]uint32{4}, [4]uint32{0x07060504}, 0},
 		{"suld.b.1d.b32.trap %r5, [%tex, {0x80000000}];", line, [4]uint32{}, [4]uint32{}, ptx.ErrIllegalAddress},
-	} {
+	}
+}
+
+func TestSurfaceLoads(t *testing.T) {
+	for _, c := range surfaceLoads() {
 		out, fault := reads(t, reader(".global .surfref s;", c.instruction), map[uint64]*Texture{1: c.surface}, [][4]uint32{c.in})
 		switch {
 		case fault != nil && fault.Result == c.fault:
@@ -74,15 +82,17 @@ func TestSurfaceLoads(t *testing.T) {
 	}
 }
 
-func TestSurfaceStores(t *testing.T) {
-	const minus = 0xffffffff
-	for _, c := range []struct {
-		instruction string
-		surface     *Texture
-		in          [4]uint32
-		at          int
-		want        []byte // from there on; nothing else changes
-	}{
+// surfaceStore is an instruction that changes a surface.
+type surfaceStore struct {
+	instruction string
+	surface     *Texture
+	in          [4]uint32
+	at          int
+	want        []byte // from there on; nothing else changes
+}
+
+func surfaceStores() []surfaceStore {
+	return []surfaceStore{
 		{"sust.b.1d.b8.trap [%tex, {%r1}], %h1;", surface(8, 0, 0, U8, 1), [4]uint32{3, 0x1fe}, 3, []byte{0xfe}},
 		{"sust.b.1d.b16.trap [%tex, {%r1}], %h1;", surface(8, 0, 0, U8, 1), [4]uint32{2, 0xabcd}, 2, []byte{0xcd, 0xab}},
 		{"sust.b.1d.b32.clamp [%tex, {%r1}], %r2;", surface(8, 0, 0, U8, 1), [4]uint32{99, 0xaabbccdd}, 4, []byte{0xdd, 0xcc, 0xbb, 0xaa}},
@@ -103,7 +113,17 @@ func TestSurfaceStores(t *testing.T) {
 		{"sured.p.max.2d.b32.zero [%tex, {%r1, %r2}], %r3;", surface(4, 2, 0, U32, 1), [4]uint32{1, 2, minus}, 0, nil},
 		{"sured.b.or.1d.b32.clamp [%tex, {%r1}], %r2;", surface(4, 0, 0, U32, 1), [4]uint32{1000, 0xf0}, 12, []byte{0xfc}},
 		{"sured.b.and.3d.b64.trap [%tex, {%r1, %r2, %r3, %r3}], %a3;", surface(4, 1, 2, U32, 1), [4]uint32{8, 0, 1, 0}, 24, make([]byte, 8)},
-	} {
+		{"sust.b.3d.v2.b32.trap [%tex, {%r1, %r2, %r3, 0}], {%r4, 7};", surface(4, 3, 2, F32, 1), [4]uint32{8, 1, 1, 5}, 72, []byte{5, 0, 0, 0, 7, 0, 0, 0}},
+		{"sust.b.3d.v2.b32.clamp [%tex, {%r1, %r2, %r3, 0}], {%r4, 7};", surface(4, 3, 2, F32, 1), [4]uint32{8, 9, 9, 5}, 88, []byte{5, 0, 0, 0, 7, 0, 0, 0}},
+		{"sured.b.add.2d.u32.trap [%tex, {%r1, %r2}], %r3;", surface(4, 2, 0, U32, 1), [4]uint32{4, 1, 0x01010101}, 20, []byte{21, 22, 23, 24}},
+		{"sured.b.add.2d.u32.clamp [%tex, {%r1, %r2}], %r3;", surface(4, 2, 0, U32, 1), [4]uint32{4, 5, 0x01010101}, 20, []byte{21, 22, 23, 24}},
+		{"sured.p.min.1d.b32.zero [%tex, {%r1}], %r2;", surface(4, 0, 0, U32, 1), [4]uint32{1, 5}, 4, []byte{5, 0, 0, 0}},
+		{"sured.p.min.1d.b32.zero [%tex, {%r1}], %r2;", surface(4, 0, 0, U32, 1), [4]uint32{4, 5}, 0, nil},
+	}
+}
+
+func TestSurfaceStores(t *testing.T) {
+	for _, c := range surfaceStores() {
 		before := bytes.Clone(c.surface.Data)
 		copy(before[c.at:], c.want)
 		src := reader(".global .surfref s;", ".reg .pred %p; setp.eq.u32 %p, %r0, %r0; cvt.u16.u32 %h1, %r2; mov.b64 %a3, 0; "+c.instruction)

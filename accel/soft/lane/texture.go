@@ -251,12 +251,7 @@ func (v *view) element(i [3]int, out *[4]uint32) {
 	for k := range out {
 		switch {
 		case k >= v.Channels:
-			out[k] = 0
-			if k == 3 && v.float() {
-				out[k] = math.Float32bits(1)
-			} else if k == 3 {
-				out[k] = 1
-			}
+			out[k] = uint32(v.missing(k))
 		case border && v.float():
 			out[k] = math.Float32bits(v.Border[k])
 		case border:
@@ -267,6 +262,17 @@ func (v *view) element(i [3]int, out *[4]uint32) {
 			out[k] = uint32(v.channel(raw, k))
 		}
 	}
+}
+
+// missing is what channel k reads as if there are not so many.
+func (t *Texture) missing(k int) int {
+	switch {
+	case k < 3:
+		return 0
+	case t.float():
+		return 0x3f800000
+	}
+	return 1
 }
 
 // channel is one channel of an element, sign-extended, or float bits.
@@ -439,8 +445,21 @@ func (t *Texture) query(what ptx.Mod) uint32 {
 			return 1
 		}
 	case ptx.QAddress0, ptx.QAddress1, ptx.QAddress2:
-		// wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border
-		return [4]uint32{Wrap: 0, Clamp: 3, Mirror: 1, Border: 4}[t.Address[what-ptx.QAddress0]&3]
+		return addressNumbers[t.Address[what-ptx.QAddress0]&3]
+	}
+	return 0
+}
+
+// addressNumbers are txq's: wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border.
+var addressNumbers = [4]uint32{Wrap: 0, Clamp: 3, Mirror: 1, Border: 4}
+
+// querySampler answers txq of a .samplerref.
+func querySampler(s *ptx.Sampler, what ptx.Mod) uint32 {
+	switch {
+	case what >= ptx.QAddress0:
+		return addressNumbers[s.Address[what-ptx.QAddress0]&3]
+	case what == ptx.QFilter && s.Linear, what == ptx.QUnnormalized && s.Unnormalized:
+		return 1
 	}
 	return 0
 }

@@ -87,8 +87,16 @@ func with(t *Texture, change func(*Texture)) *Texture {
 	return &c
 }
 
-// Values worked out by hand.
-func TestTextureForms(t *testing.T) {
+// textureForm is an instruction that reads a texture at a place.
+type textureForm struct {
+	instruction string
+	texture     *Texture
+	in          [4]uint32
+	want        float32
+}
+
+// textureForms have values worked out by hand.
+func textureForms() []textureForm {
 	line, flat, solid := grid(4, 0, 0), grid(4, 3, 0), grid(4, 3, 2)
 	lines := with(grid(4, 0, 3), func(t *Texture) { t.Layered = true })
 	layers := with(solid, func(t *Texture) { t.Layered = true })
@@ -99,12 +107,7 @@ func TestTextureForms(t *testing.T) {
 		return with(t, func(t *Texture) { t.Normalized, t.Address = true, [3]AddressMode{mode, mode, mode} })
 	}
 	const v = " {%r5, %r6, %r7, %r8}, [%tex, "
-	for _, c := range []struct {
-		instruction string
-		texture     *Texture
-		in          [4]uint32
-		want        float32
-	}{
+	return []textureForm{
 		{"tex.1d.v4.f32.s32" + v + "{%r1}];", line, [4]uint32{2}, 2},
 		{"tex.1d.v4.f32.s32" + v + "%r1];", line, [4]uint32{9}, 3},
 		{"tex.1d.v4.f32.s32" + v + "{%r1}];", line, [4]uint32{0xffffffff}, 0},
@@ -144,7 +147,11 @@ func TestTextureForms(t *testing.T) {
 		{"tex.1d.v4.f32.f32 {%r5, %r6, %r7, %r8}, [t, {%r1}];", line, floats(2.75), 2},
 		{"tex.1d.v4.f32.f32 {%r5, %r6, %r7, %r8}, [t, smooth, {%r1}];", line, floats(9), 1.5}, // half of the border's 0
 		{"{ .reg .b64 %s; mov.u64 %s, old; tex.1d.v4.f32.s32 {%r5, %r6, %r7, %r8}, [%s, {%r1}]; }", line, [4]uint32{1}, 1},
-	} {
+	}
+}
+
+func TestTextureForms(t *testing.T) {
+	for _, c := range textureForms() {
 		if strings.Contains(c.instruction, "[t, smooth") {
 			c.in = floats(4)
 		}
@@ -159,47 +166,84 @@ func TestTextureForms(t *testing.T) {
 	}
 }
 
+// gathers are of one channel each.
+var gathers = []string{"tld4.r.2d.v4.u32.f32", "tld4.g.2d.v4.u32.f32", "tld4.b.2d.v4.u32.f32", "tld4.a.2d.v4.u32.f32"}
+
 func TestTextureGather(t *testing.T) {
 	tex := &Texture{Width: 3, Height: 3, PitchBytes: 12, Format: U8, Channels: 4, Address: [3]AddressMode{Clamp, Clamp, Clamp}, Data: make([]byte, 36)}
 	for i := range tex.Data {
 		tex.Data[i] = byte(i)
 	}
-	for channel, name := range []string{"r", "g", "b", "a"} {
-		out, fault := reads(t, reader("", "tld4."+name+".2d.v4.u32.f32 {%r5, %r6, %r7, %r8}, [%tex, {%r1, %r2}];"), map[uint64]*Texture{1: tex}, [][4]uint32{floats(1.2, 1.7), floats(0, 9)})
+	for channel, gather := range gathers {
+		out, fault := reads(t, reader("", gather+" {%r5, %r6, %r7, %r8}, [%tex, {%r1, %r2}];"), map[uint64]*Texture{1: tex}, [][4]uint32{floats(1.2, 1.7), floats(0, 9)})
 		if fault != nil {
 			t.Fatal(fault)
 		}
 		c := uint32(channel)
 		for i, want := range [][4]uint32{{24 + c, 28 + c, 16 + c, 12 + c}, {24 + c, 24 + c, 24 + c, 24 + c}} {
 			if out[i] != want {
-				t.Errorf("tld4.%s: %d, want %d", name, out[i], want)
+				t.Errorf("%s: %d, want %d", gather, out[i], want)
 			}
 		}
 	}
 }
 
-func TestTextureQueries(t *testing.T) {
+// query is an instruction that asks a texture or surface for a property.
+type query struct {
+	form    string
+	texture *Texture
+	want    uint32
+}
+
+func (q *query) instruction() string {
+	if strings.Contains(q.form, ".level") {
+		return q.form + ".b32 %r5, [%tex], %r1;"
+	}
+	return q.form + ".b32 %r5, [%tex];"
+}
+
+func queries() []query {
 	tex := &Texture{Width: 5, Height: 3, Depth: 2, PitchBytes: 16, SliceBytes: 64, Format: S16, Channels: 1, ReadFloat: true, Normalized: true, Linear: true,
 		Address: [3]AddressMode{Wrap, Clamp, Border}, Data: make([]byte, 128)}
 	array := with(tex, func(t *Texture) {
 		t.Layered, t.Format, t.ReadFloat, t.Normalized, t.Address[0] = true, F16, false, false, Mirror
 	})
 	surface := with(tex, func(t *Texture) { t.Surface, t.ReadFloat, t.Format, t.Channels = true, false, U8, 2 })
-	for _, c := range []struct {
-		query   string
-		texture *Texture
-		want    uint32
-	}{
-		{"txq.width", tex, 5}, {"txq.height", tex, 3}, {"txq.depth", tex, 2}, {"txq.array_size", tex, 0}, {"txq.array_size", array, 2}, {"txq.depth", array, 0},
+	return []query{
+		{"txq.width", tex, 5}, {"txq.level.width", tex, 5}, {"txq.height", tex, 3}, {"txq.depth", tex, 2}, {"txq.array_size", tex, 0}, {"txq.array_size", array, 2}, {"txq.depth", array, 0},
 		{"txq.channel_data_type", tex, 0x10d1}, {"txq.channel_data_type", array, 0x10dd}, {"txq.channel_order", tex, 0x10b0},
 		{"txq.normalized_coords", tex, 1}, {"txq.normalized_coords", array, 0}, {"txq.filter_mode", tex, 1}, {"txq.num_mipmap_levels", tex, 1}, {"txq.num_samples", tex, 1},
 		{"txq.addr_mode_0", tex, 0}, {"txq.addr_mode_0", array, 1}, {"txq.addr_mode_1", tex, 3}, {"txq.addr_mode_2", tex, 4}, {"txq.force_unnormalized_coords", tex, 0},
 		{"suq.width", surface, 5}, {"suq.height", surface, 3}, {"suq.depth", surface, 2}, {"suq.channel_data_type", surface, 0x10da}, {"suq.channel_order", surface, 0x10b2}, {"suq.memory_layout", surface, 0},
-	} {
-		out, fault := reads(t, reader("", c.query+".b32 %r5, [%tex];"), map[uint64]*Texture{1: c.texture}, [][4]uint32{{}, {}})
+	}
+}
+
+func TestTextureQueries(t *testing.T) {
+	for _, c := range queries() {
+		out, fault := reads(t, reader("", c.instruction()), map[uint64]*Texture{1: c.texture}, [][4]uint32{{}, {}})
 		if fault != nil || out[0][0] != c.want || out[1][0] != c.want {
-			t.Errorf("%s: %#x, want %#x (%v)", c.query, out[0][0], c.want, fault)
+			t.Errorf("%s: %#x, want %#x (%v)", c.form, out[0][0], c.want, fault)
 		}
+	}
+}
+
+// A sampler answers for itself.
+func TestSamplerQueries(t *testing.T) {
+	const samplers = ".global .samplerref s = { addr_mode_0 = mirror, addr_mode_1 = clamp_to_border, filter_mode = linear, force_unnormalized_coords = 1 };\n.global .samplerref plain;"
+	for query, want := range map[string]uint32{
+		"addr_mode_0.b32 %r5, [s]": 1, "addr_mode_1.b32 %r5, [s]": 4, "addr_mode_2.b32 %r5, [s]": 0, "filter_mode.b32 %r5, [s]": 1,
+		"force_unnormalized_coords.b32 %r5, [s]": 1, "filter_mode.b32 %r5, [plain]": 0, "force_unnormalized_coords.b32 %r5, [plain]": 0,
+	} {
+		opcode, sampler, _ := strings.Cut(strings.TrimSuffix("txq."+query, "]"), "[")
+		for _, text := range []string{"txq." + query + ";", "mov.u64 %a3, " + sampler + "; " + opcode + "[%a3];"} {
+			out, fault := reads(t, reader(samplers, text), nil, [][4]uint32{{}, {}})
+			if fault != nil || out[0][0] != want || out[1][0] != want {
+				t.Errorf("%s: %d, want %d (%v)", text, out[0][0], want, fault)
+			}
+		}
+	}
+	if _, err := ptx.Parse(reader(samplers, "txq.width.b32 %r5, [s];")); err == nil {
+		t.Error("a sampler has a width")
 	}
 }
 

@@ -30,48 +30,90 @@ func (l *lowerer) shfl(in *ptx.Inst) {
 
 // runShfl executes shfl. All lanes read before any writes.
 func runShfl(g *group, in *instr) {
+	if in.b.kind == single && in.c.kind == single {
+		runShflAlike(g, in)
+		return
+	}
 	op := in.aux.(*warpOp)
 	ap, as := g.row(in.a)
 	bp, bs := g.row(in.b)
+	if op.mode == ptx.Idx && in.c.kind == single && in.d2.kind != predicate && g.scalar(in.c, 0)&0x1f1f == warpLanes-1 {
+		// Any lane of the warp: the usual case. What other lanes read doesn't matter.
+		for l := g.act.from; l < g.act.to; l++ {
+			put32(g.result, l-g.act.from, get32(ap, as, l&^(warpLanes-1)|int(get32(bp, bs, l)%warpLanes)))
+		}
+		g.merge(in.d)
+		return
+	}
 	cp, cs := g.row(in.c)
-	d, _ := g.row(in.d)
 	var ok mask
-	t := &g.scratch[3]
 	for _, lane := range g.lanes() {
 		l := int(lane)
-		b, c := int(get32(bp, bs, l)&31), get32(cp, cs, l)
-		segment, clamp := int(c>>8&31), int(c&31)
 		own := l % warpLanes
-		top, low := own&segment|clamp&^segment, own&segment
-		var j int
-		var in bool
-		switch op.mode {
-		case ptx.Up:
-			j = own - b
-			in = j >= top
-		case ptx.Down:
-			j = own + b
-			in = j <= top
-		case ptx.BFly:
-			j = own ^ b
-			in = j <= top
-		default:
-			j = low | b&^segment
-			in = j <= top
-		}
-		if !in {
-			j = own
-		} else {
+		j, within := op.source(own, get32(bp, bs, l), get32(cp, cs, l))
+		if within {
 			ok[l>>6] |= 1 << (l & 63)
 		}
-		t[l] = uint64(get32(ap, as, l-own+j))
+		put32(g.result, l-g.act.from, get32(ap, as, l-own+j))
 	}
-	for _, l := range g.lanes() {
-		put32(d, int(l), uint32(t[l]))
-	}
+	g.merge(in.d)
 	if in.d2.kind == predicate {
 		g.preds[in.d2.slot].blend(&ok, &g.act.m)
 	}
+}
+
+// runShflAlike executes a shfl by which all warps exchange values in the same way.
+func runShflAlike(g *group, in *instr) {
+	op := in.aux.(*warpOp)
+	b, c := g.scalar(in.b, 0), g.scalar(in.c, 0)
+	var from [warpLanes]uint8
+	var within uint32
+	for own := range from {
+		j, ok := op.source(own, b, c)
+		if from[own] = uint8(j); ok {
+			within |= 1 << own
+		}
+	}
+	for l := g.act.from; l < g.act.to; {
+		part := from[l%warpLanes:]
+		part = part[:min(len(part), g.act.to-l)]
+		g.exchange(l, in.a, part)
+		l += len(part)
+	}
+	g.merge(in.d)
+	if in.d2.kind == predicate {
+		var ok mask
+		for i := range ok {
+			ok[i] = uint64(within)<<32 | uint64(within)
+		}
+		g.preds[in.d2.slot].blend(&ok, &g.act.m)
+	}
+}
+
+// source is the lane of its warp that a lane reads from by shfl, and whether that
+// is within the segment; if not, it is the lane itself.
+func (op *warpOp) source(own int, b, c uint32) (lane int, within bool) {
+	b &= 31
+	segment, clamp := int(c>>8&31), int(c&31)
+	top, low := own&segment|clamp&^segment, own&segment
+	switch op.mode {
+	case ptx.Up:
+		lane = own - int(b)
+		within = lane >= top
+	case ptx.Down:
+		lane = own + int(b)
+		within = lane <= top
+	case ptx.BFly:
+		lane = own ^ int(b)
+		within = lane <= top
+	default:
+		lane = low | int(b)&^segment
+		within = lane <= top
+	}
+	if !within {
+		lane = own
+	}
+	return lane, within
 }
 
 func (l *lowerer) vote(in *ptx.Inst) {

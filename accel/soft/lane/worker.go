@@ -6,7 +6,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// worker runs blocks, one at a time. It is used by one goroutine at a time and
+// worker runs blocks, one after the other. It is used by one goroutine at a time and
 // kept for later launches.
 type worker struct {
 	prog   *program
@@ -20,13 +20,18 @@ type worker struct {
 	local   []byte
 	depth   int // bytes of local memory a thread, with its stack
 	cache   []region
+	shapes  []*shape
+	turn    uint64 // counts executions of blocks of code
 	bars    [16]barrier
 	waiting bool               // some barrier has been used
+	spun    bool               // a group looked at a lock or a flag for all its turn
 	bound   map[uint64]binding // textures and surfaces that the launch has used
 	texture struct {           // the last of them
 		handle uint64
 		binding
 	}
+	profiler *profiler // nil: nobody wants to know
+	next     *worker   // in a list of the launch's residents
 }
 
 // barrier is the state of one of a block's barriers.
@@ -64,18 +69,45 @@ func (w *worker) begin(r *run) {
 	clear(w.cache)
 	clear(w.bound)
 	w.texture.t = nil
+	if l.Profile == nil {
+		w.profiler = nil
+	} else if w.profiler == nil {
+		w.profiler = newProfiler(w.prog)
+	}
+}
+
+// groupBytes is about what a group needs beside its registers.
+const groupBytes = 16 << 10
+
+// bytes is about how much memory the worker holds.
+func (w *worker) bytes() int {
+	n := cap(w.shared) + len(w.local)
+	for _, g := range w.groups {
+		n += groupBytes + 8*len(g.memory)
+	}
+	return n
+}
+
+// pause says that another worker has the core now.
+func (w *worker) pause() {
+	if w.profiler != nil {
+		w.profiler.close()
+	}
 }
 
 // end drops what belongs to the launch.
 func (w *worker) end() {
+	if w.profiler != nil {
+		w.profiler.flush(w.run.launch.Profile, w.prog)
+	}
 	w.run = nil
 	clear(w.cache)
 	clear(w.bound)
 	w.texture.t = nil
 }
 
-// block runs one block to its end.
-func (w *worker) block(n uint64) *Fault {
+// start readies the worker for a block.
+func (w *worker) start(n uint64) {
 	l := w.run.launch
 	x, y := uint64(l.Grid[0]), uint64(l.Grid[1])
 	w.ctaid = [3]uint32{uint32(n % x), uint32(n / x % y), uint32(n / x / y)}
@@ -87,24 +119,35 @@ func (w *worker) block(n uint64) *Fault {
 	for _, g := range w.groups {
 		g.begin(l.Block)
 	}
-	for w.live > 0 {
+}
+
+// proceed runs the block until it is over, or has had a long turn.
+func (w *worker) proceed() (over bool, f *Fault) {
+	for turn := 0; w.live > 0; turn++ {
+		if turn > roundsPerTurn {
+			return false, nil
+		}
 		ran := false
+		w.spun = false
 		for _, g := range w.groups {
 			if g.step() {
 				ran = true
 			}
 			if g.fault != nil {
-				return g.fault
+				return true, g.fault
 			}
 		}
 		if w.live > 0 && w.run.cancelled() {
-			return w.timeout()
+			return true, w.timeout()
 		}
 		if !ran && w.live > 0 && !w.unstick() {
-			return w.newFault(ptx.ErrLaunchFailed, 0, w.stuckLine(), "deadlock: every thread waits at a barrier that cannot complete")
+			return true, w.newFault(ptx.ErrLaunchFailed, 0, w.stuckLine(), "deadlock: every thread waits at a barrier that cannot complete")
+		}
+		if w.spun {
+			turn += spinWeight
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // unstick lets threads go on that wait at joins for threads at barriers.
@@ -258,6 +301,12 @@ func (w *worker) open(id int32) {
 }
 
 func (g *group) leave(id int32, bar *barrier) {
+	if len(g.frags) == 1 && g.frags[0].bar >= 0 && g.frags[0].id == id { // all of its threads
+		f := &g.frags[0]
+		g.reduce(f, bar)
+		f.bar = -1
+		return
+	}
 	kept := g.frags[:0]
 	var merged [4]fragment // almost always one
 	n := 0

@@ -4,467 +4,509 @@ package lane
 
 import (
 	"math"
+	"math/bits"
 	"unsafe"
 )
 
-func addU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
+// plainRows has the plain loop of each operation.
+var plainRows = map[string]rowFunc{
+	"addU32":           addU32,
+	"subU32":           subU32,
+	"mulU32":           mulU32,
+	"andU32":           andU32,
+	"orU32":            orU32,
+	"xorU32":           xorU32,
+	"madU32":           madU32,
+	"movU32":           movU32,
+	"notU32":           notU32,
+	"negU32":           negU32,
+	"absS32":           absS32,
+	"shlU32":           shlU32,
+	"shrU32":           shrU32,
+	"shrS32":           shrS32,
+	"minU32":           minU32,
+	"maxU32":           maxU32,
+	"divU32":           divU32,
+	"remU32":           remU32,
+	"cmpltU32":         cmpltU32,
+	"cmpleU32":         cmpleU32,
+	"cmpgtU32":         cmpgtU32,
+	"cmpgeU32":         cmpgeU32,
+	"minS32":           minS32,
+	"maxS32":           maxS32,
+	"divS32":           divS32,
+	"remS32":           remS32,
+	"cmpltS32":         cmpltS32,
+	"cmpleS32":         cmpleS32,
+	"cmpgtS32":         cmpgtS32,
+	"cmpgeS32":         cmpgeS32,
+	"cmpeqU32":         cmpeqU32,
+	"cmpneU32":         cmpneU32,
+	"cmpeqF32":         cmpeqF32,
+	"cmpeqFtzF32":      cmpeqFtzF32,
+	"cmpneF32":         cmpneF32,
+	"cmpneFtzF32":      cmpneFtzF32,
+	"cmpltF32":         cmpltF32,
+	"cmpltFtzF32":      cmpltFtzF32,
+	"cmpleF32":         cmpleF32,
+	"cmpleFtzF32":      cmpleFtzF32,
+	"cmpgtF32":         cmpgtF32,
+	"cmpgtFtzF32":      cmpgtFtzF32,
+	"cmpgeF32":         cmpgeF32,
+	"cmpgeFtzF32":      cmpgeFtzF32,
+	"cmpequF32":        cmpequF32,
+	"cmpequFtzF32":     cmpequFtzF32,
+	"cmpneuF32":        cmpneuF32,
+	"cmpneuFtzF32":     cmpneuFtzF32,
+	"cmpltuF32":        cmpltuF32,
+	"cmpltuFtzF32":     cmpltuFtzF32,
+	"cmpleuF32":        cmpleuF32,
+	"cmpleuFtzF32":     cmpleuFtzF32,
+	"cmpgtuF32":        cmpgtuF32,
+	"cmpgtuFtzF32":     cmpgtuFtzF32,
+	"cmpgeuF32":        cmpgeuF32,
+	"cmpgeuFtzF32":     cmpgeuFtzF32,
+	"cmpnumF32":        cmpnumF32,
+	"cmpnumFtzF32":     cmpnumFtzF32,
+	"cmpnanF32":        cmpnanF32,
+	"cmpnanFtzF32":     cmpnanFtzF32,
+	"addU64":           addU64,
+	"subU64":           subU64,
+	"mulU64":           mulU64,
+	"andU64":           andU64,
+	"orU64":            orU64,
+	"xorU64":           xorU64,
+	"madU64":           madU64,
+	"movU64":           movU64,
+	"notU64":           notU64,
+	"negU64":           negU64,
+	"absS64":           absS64,
+	"shlU64":           shlU64,
+	"shrU64":           shrU64,
+	"shrS64":           shrS64,
+	"minU64":           minU64,
+	"maxU64":           maxU64,
+	"divU64":           divU64,
+	"remU64":           remU64,
+	"cmpltU64":         cmpltU64,
+	"cmpleU64":         cmpleU64,
+	"cmpgtU64":         cmpgtU64,
+	"cmpgeU64":         cmpgeU64,
+	"minS64":           minS64,
+	"maxS64":           maxS64,
+	"divS64":           divS64,
+	"remS64":           remS64,
+	"cmpltS64":         cmpltS64,
+	"cmpleS64":         cmpleS64,
+	"cmpgtS64":         cmpgtS64,
+	"cmpgeS64":         cmpgeS64,
+	"cmpeqU64":         cmpeqU64,
+	"cmpneU64":         cmpneU64,
+	"cmpeqF64":         cmpeqF64,
+	"cmpneF64":         cmpneF64,
+	"cmpltF64":         cmpltF64,
+	"cmpleF64":         cmpleF64,
+	"cmpgtF64":         cmpgtF64,
+	"cmpgeF64":         cmpgeF64,
+	"cmpequF64":        cmpequF64,
+	"cmpneuF64":        cmpneuF64,
+	"cmpltuF64":        cmpltuF64,
+	"cmpleuF64":        cmpleuF64,
+	"cmpgtuF64":        cmpgtuF64,
+	"cmpgeuF64":        cmpgeuF64,
+	"cmpnumF64":        cmpnumF64,
+	"cmpnanF64":        cmpnanF64,
+	"addF32":           addF32,
+	"addFtzF32":        addFtzF32,
+	"subF32":           subF32,
+	"subFtzF32":        subFtzF32,
+	"mulF32":           mulF32,
+	"mulFtzF32":        mulFtzF32,
+	"fmaF32":           fmaF32,
+	"fmaFtzF32":        fmaFtzF32,
+	"divF32":           divF32,
+	"divFtzF32":        divFtzF32,
+	"divFullF32":       divFullF32,
+	"divFullFtzF32":    divFullFtzF32,
+	"divApproxF32":     divApproxF32,
+	"divApproxFtzF32":  divApproxFtzF32,
+	"rcpF32":           rcpF32,
+	"rcpFtzF32":        rcpFtzF32,
+	"sqrtF32":          sqrtF32,
+	"sqrtFtzF32":       sqrtFtzF32,
+	"rsqrtF32":         rsqrtF32,
+	"rsqrtFtzF32":      rsqrtFtzF32,
+	"minF32":           minF32,
+	"minFtzF32":        minFtzF32,
+	"maxF32":           maxF32,
+	"maxFtzF32":        maxFtzF32,
+	"minNaNF32":        minNaNF32,
+	"minNaNFtzF32":     minNaNFtzF32,
+	"maxNaNF32":        maxNaNF32,
+	"maxNaNFtzF32":     maxNaNFtzF32,
+	"absF32":           absF32,
+	"absFtzF32":        absFtzF32,
+	"negF32":           negF32,
+	"negFtzF32":        negFtzF32,
+	"copyF32":          copyF32,
+	"copyFtzF32":       copyFtzF32,
+	"ex2F32":           ex2F32,
+	"ex2FtzF32":        ex2FtzF32,
+	"lg2F32":           lg2F32,
+	"lg2FtzF32":        lg2FtzF32,
+	"sinF32":           sinF32,
+	"sinFtzF32":        sinFtzF32,
+	"cosF32":           cosF32,
+	"cosFtzF32":        cosFtzF32,
+	"tanhF32":          tanhF32,
+	"tanhFtzF32":       tanhFtzF32,
+	"floorF32":         floorF32,
+	"floorFtzF32":      floorFtzF32,
+	"ceilF32":          ceilF32,
+	"ceilFtzF32":       ceilFtzF32,
+	"truncF32":         truncF32,
+	"truncFtzF32":      truncFtzF32,
+	"nearF32":          nearF32,
+	"nearFtzF32":       nearFtzF32,
+	"addF64":           addF64,
+	"subF64":           subF64,
+	"mulF64":           mulF64,
+	"divF64":           divF64,
+	"fmaF64":           fmaF64,
+	"rcpF64":           rcpF64,
+	"sqrtF64":          sqrtF64,
+	"minF64":           minF64,
+	"maxF64":           maxF64,
+	"floorF64":         floorF64,
+	"ceilF64":          ceilF64,
+	"truncF64":         truncF64,
+	"nearF64":          nearF64,
+	"flushF32":         flushF32,
+	"satF32":           satF32,
+	"absF64":           absF64,
+	"negF64":           negF64,
+	"wideU":            wideU,
+	"wideS":            wideS,
+	"madWideU":         madWideU,
+	"madWideS":         madWideS,
+	"cvtU64U32":        cvtU64U32,
+	"cvtS64S32":        cvtS64S32,
+	"cvtU32U64":        cvtU32U64,
+	"cvtU16":           cvtU16,
+	"cvtU8":            cvtU8,
+	"cvtS16":           cvtS16,
+	"cvtS8":            cvtS8,
+	"texelBetween":     texelBetween,
+	"texelNearest":     texelNearest,
+	"texelFirst":       texelFirst,
+	"texelTowards":     texelTowards,
+	"texelField":       texelField,
+	"texelBlend":       texelBlend,
+	"texelRound":       texelRound,
+	"texelRatio":       texelRatio,
+	"mulHiU32":         mulHiU32,
+	"sadU32":           sadU32,
+	"sadS32":           sadS32,
+	"bfeU32":           bfeU32,
+	"bfeS32":           bfeS32,
+	"bfiU32":           bfiU32,
+	"cnotU32":          cnotU32,
+	"copysignF32":      copysignF32,
+	"popcU32":          popcU32,
+	"clzU32":           clzU32,
+	"brevU32":          brevU32,
+	"bfindU32":         bfindU32,
+	"bfindS32":         bfindS32,
+	"slctU32S32":       slctU32S32,
+	"slctU32F32":       slctU32F32,
+	"slctU32FtzF32":    slctU32FtzF32,
+	"addcU32":          addcU32,
+	"subcU32":          subcU32,
+	"addcCarryU32":     addcCarryU32,
+	"subcCarryU32":     subcCarryU32,
+	"mulHiU64":         mulHiU64,
+	"sadU64":           sadU64,
+	"sadS64":           sadS64,
+	"bfeU64":           bfeU64,
+	"bfeS64":           bfeS64,
+	"bfiU64":           bfiU64,
+	"cnotU64":          cnotU64,
+	"copysignF64":      copysignF64,
+	"popcU64":          popcU64,
+	"clzU64":           clzU64,
+	"brevU64":          brevU64,
+	"bfindU64":         bfindU64,
+	"bfindS64":         bfindS64,
+	"slctU64S32":       slctU64S32,
+	"slctU64F32":       slctU64F32,
+	"slctU64FtzF32":    slctU64FtzF32,
+	"addcU64":          addcU64,
+	"subcU64":          subcU64,
+	"addcCarryU64":     addcCarryU64,
+	"subcCarryU64":     subcCarryU64,
+	"mulHiS32":         mulHiS32,
+	"mulHiS64":         mulHiS64,
+	"mulHiU16":         mulHiU16,
+	"mulHiS16":         mulHiS16,
+	"addSatS32":        addSatS32,
+	"subSatS32":        subSatS32,
+	"mul24U32":         mul24U32,
+	"mad24U32":         mad24U32,
+	"mul24HiU32":       mul24HiU32,
+	"mad24HiU32":       mad24HiU32,
+	"mul24S32":         mul24S32,
+	"mad24S32":         mad24S32,
+	"mul24HiS32":       mul24HiS32,
+	"mad24HiS32":       mad24HiS32,
+	"shfLeftClampU32":  shfLeftClampU32,
+	"shfRightClampU32": shfRightClampU32,
+	"shfLeftWrapU32":   shfLeftWrapU32,
+	"shfRightWrapU32":  shfRightWrapU32,
+	"prmtU32":          prmtU32,
+	"dp4aUU":           dp4aUU,
+	"dp2aLoUU":         dp2aLoUU,
+	"dp2aHiUU":         dp2aHiUU,
+	"dp4aUS":           dp4aUS,
+	"dp2aLoUS":         dp2aLoUS,
+	"dp2aHiUS":         dp2aHiUS,
+	"dp4aSU":           dp4aSU,
+	"dp2aLoSU":         dp2aLoSU,
+	"dp2aHiSU":         dp2aHiSU,
+	"dp4aSS":           dp4aSS,
+	"dp2aLoSS":         dp2aLoSS,
+	"dp2aHiSS":         dp2aHiSS,
+	"packU64":          packU64,
+	"packU32":          packU32,
+	"packU16":          packU16,
+	"upperU64":         upperU64,
+	"upperU32":         upperU32,
+	"cvtF32S32":        cvtF32S32,
+	"cvtS32F32":        cvtS32F32,
+	"cvtF64S32":        cvtF64S32,
+	"cvtS32F64":        cvtS32F64,
+	"cvtF32U32":        cvtF32U32,
+	"cvtU32F32":        cvtU32F32,
+	"cvtF64U32":        cvtF64U32,
+	"cvtU32F64":        cvtU32F64,
+	"cvtF32S64":        cvtF32S64,
+	"cvtS64F32":        cvtS64F32,
+	"cvtF64S64":        cvtF64S64,
+	"cvtS64F64":        cvtS64F64,
+	"cvtF32U64":        cvtF32U64,
+	"cvtU64F32":        cvtU64F32,
+	"cvtF64U64":        cvtF64U64,
+	"cvtU64F64":        cvtU64F64,
+	"cvtF64F32":        cvtF64F32,
+	"cvtF32F64":        cvtF32F64,
+	"clampU16":         clampU16,
+	"clampS16":         clampS16,
+	"clampU8":          clampU8,
+	"clampS8":          clampS8,
+	"selectU32":        selectU32,
+	"selectU64":        selectU64,
+}
+
+func addU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x + y
 	}
 }
 
-func addU32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
-	bs := unsafe.Slice((*uint32)(b), n)
+func subU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = x + y
-	}
-}
-
-func addU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x + y
-	}
-}
-
-func subU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x - y
 	}
 }
 
-func subU32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
-	bs := unsafe.Slice((*uint32)(b), n)
+func mulU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = x - y
-	}
-}
-
-func subU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x - y
-	}
-}
-
-func mulU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x * y
 	}
 }
 
-func mulU32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
-	bs := unsafe.Slice((*uint32)(b), n)
+func andU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = x * y
-	}
-}
-
-func mulU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x * y
-	}
-}
-
-func andU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x & y
 	}
 }
 
-func andU32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
-	bs := unsafe.Slice((*uint32)(b), n)
+func orU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = x & y
-	}
-}
-
-func andU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x & y
-	}
-}
-
-func orU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x | y
 	}
 }
 
-func orU32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
-	bs := unsafe.Slice((*uint32)(b), n)
+func xorU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = x | y
-	}
-}
-
-func orU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x | y
-	}
-}
-
-func xorU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x ^ y
 	}
 }
 
-func xorU32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
-	bs := unsafe.Slice((*uint32)(b), n)
+func madU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = x ^ y
-	}
-}
-
-func xorU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x ^ y
-	}
-}
-
-func madU32(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	cs := unsafe.Slice((*uint32)(c), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		z := cs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
 		ds[i] = x*y + z
 	}
 }
 
-func madU32_y(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	cs := unsafe.Slice((*uint32)(c), n)
+func movU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
-		z := cs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU32_z(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	z := *(*uint32)(c)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU32_yz(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	z := *(*uint32)(c)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU32_x(d, a, b, c unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
-	bs := unsafe.Slice((*uint32)(b), n)
-	cs := unsafe.Slice((*uint32)(c), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		y := bs[i]
-		z := cs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU32_xz(d, a, b, c unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
-	bs := unsafe.Slice((*uint32)(b), n)
-	z := *(*uint32)(c)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func movU32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
 		ds[i] = x
 	}
 }
 
-func movU32_x(d, a, _, _ unsafe.Pointer, n int) {
-	x := *(*uint32)(a)
+func notU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-
-		ds[i] = x
-	}
-}
-
-func notU32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
 		ds[i] = ^x
 	}
 }
 
-func negU32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
+func negU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
 		ds[i] = -x
 	}
 }
 
-func absS32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
+func absS32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := as[i]
+		x := *(*int32)(unsafe.Add(a, i*as))
 		ds[i] = max(x, -x)
 	}
 }
 
-func shlU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
+func shlU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x << y
 	}
 }
 
-func shlU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
+func shrU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = x << y
-	}
-}
-
-func shrU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x >> y
 	}
 }
 
-func shrU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x >> y
-	}
-}
-
-func shrS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
+func shrS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = x >> y
 	}
 }
 
-func shrS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x >> y
-	}
-}
-
-func minU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
+func minU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = min(x, y)
 	}
 }
 
-func minU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
+func maxU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = min(x, y)
-	}
-}
-
-func maxU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
 		ds[i] = max(x, y)
 	}
 }
 
-func maxU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
+func divU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = max(x, y)
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = quotientU32(x, y)
 	}
 }
 
-func divU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
+func remU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = quotientU(x, y)
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = remainderU32(x, y)
 	}
 }
 
-func divU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = quotientU(x, y)
-	}
-}
-
-func remU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = remainderU(x, y)
-	}
-}
-
-func remU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = remainderU(x, y)
-	}
-}
-
-func cmpltU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
+func cmpltU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*uint32)(unsafe.Add(a, i*as))
+			y := *(*uint32)(unsafe.Add(b, i*bs))
 			if x < y {
 				m |= 1 << (i & 63)
 			}
@@ -473,31 +515,15 @@ func cmpltU32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpltU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
+func cmpleU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*uint32)(unsafe.Add(a, i*as))
+			y := *(*uint32)(unsafe.Add(b, i*bs))
 			if x <= y {
 				m |= 1 << (i & 63)
 			}
@@ -506,31 +532,15 @@ func cmpleU32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpleU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
+func cmpgtU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*uint32)(unsafe.Add(a, i*as))
+			y := *(*uint32)(unsafe.Add(b, i*bs))
 			if x > y {
 				m |= 1 << (i & 63)
 			}
@@ -539,31 +549,15 @@ func cmpgtU32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpgtU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
+func cmpgeU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*uint32)(unsafe.Add(a, i*as))
+			y := *(*uint32)(unsafe.Add(b, i*bs))
 			if x >= y {
 				m |= 1 << (i & 63)
 			}
@@ -572,115 +566,59 @@ func cmpgeU32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpgeU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func minS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
+func minS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = min(x, y)
 	}
 }
 
-func minS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
+func maxS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = min(x, y)
-	}
-}
-
-func maxS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
 		ds[i] = max(x, y)
 	}
 }
 
-func maxS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
+func divS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = max(x, y)
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = quotientS32(x, y)
 	}
 }
 
-func divS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
+func remS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*int32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = quotientS(x, y)
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = remainderS32(x, y)
 	}
 }
 
-func divS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = quotientS(x, y)
-	}
-}
-
-func remS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = remainderS(x, y)
-	}
-}
-
-func remS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = remainderS(x, y)
-	}
-}
-
-func cmpltS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
+func cmpltS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*int32)(unsafe.Add(a, i*as))
+			y := *(*int32)(unsafe.Add(b, i*bs))
 			if x < y {
 				m |= 1 << (i & 63)
 			}
@@ -689,31 +627,15 @@ func cmpltS32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpltS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
+func cmpleS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*int32)(unsafe.Add(a, i*as))
+			y := *(*int32)(unsafe.Add(b, i*bs))
 			if x <= y {
 				m |= 1 << (i & 63)
 			}
@@ -722,31 +644,15 @@ func cmpleS32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpleS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
+func cmpgtS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*int32)(unsafe.Add(a, i*as))
+			y := *(*int32)(unsafe.Add(b, i*bs))
 			if x > y {
 				m |= 1 << (i & 63)
 			}
@@ -755,31 +661,15 @@ func cmpgtS32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpgtS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
+func cmpgeS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeS32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*int32)(unsafe.Add(a, i*as))
+			y := *(*int32)(unsafe.Add(b, i*bs))
 			if x >= y {
 				m |= 1 << (i & 63)
 			}
@@ -788,31 +678,15 @@ func cmpgeS32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpgeS32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
+func cmpeqU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpeqU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*uint32)(unsafe.Add(a, i*as))
+			y := *(*uint32)(unsafe.Add(b, i*bs))
 			if x == y {
 				m |= 1 << (i & 63)
 			}
@@ -821,14 +695,32 @@ func cmpeqU32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpeqU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
+func cmpneU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
+			x := *(*uint32)(unsafe.Add(a, i*as))
+			y := *(*uint32)(unsafe.Add(b, i*bs))
+			if x != y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpeqF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
 			if x == y {
 				m |= 1 << (i & 63)
 			}
@@ -837,15 +729,236 @@ func cmpeqU32_y(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpneU32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
+func cmpeqFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) == flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpneF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if x < y || x > y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpneFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) < flush(y) || flush(x) > flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpltF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if x < y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpltFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) < flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpleF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if x <= y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpleFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) <= flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgtF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if x > y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgtFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) > flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgeF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if x >= y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgeFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) >= flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpequF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(x < y || x > y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpequFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(flush(x) < flush(y) || flush(x) > flush(y)) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpneuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
 			if x != y {
 				m |= 1 << (i & 63)
 			}
@@ -854,14 +967,625 @@ func cmpneU32(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func cmpneU32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
+func cmpneuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
 	for w := range ds {
 		var m uint64
 		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) != flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpltuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(x >= y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpltuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(flush(x) >= flush(y)) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpleuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(x > y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpleuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(flush(x) > flush(y)) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgtuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(x <= y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgtuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(flush(x) <= flush(y)) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgeuF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(x < y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgeuFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if !(flush(x) < flush(y)) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpnumF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if x == x && y == y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpnumFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) == flush(x) && flush(y) == flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpnanF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if x != x || y != y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpnanFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float32)(unsafe.Add(a, i*as))
+			y := *(*float32)(unsafe.Add(b, i*bs))
+			if flush(x) != flush(x) || flush(y) != flush(y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func addU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = x + y
+	}
+}
+
+func subU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = x - y
+	}
+}
+
+func mulU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = x * y
+	}
+}
+
+func andU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = x & y
+	}
+}
+
+func orU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = x | y
+	}
+}
+
+func xorU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = x ^ y
+	}
+}
+
+func madU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*uint64)(unsafe.Add(c, i*cs))
+		ds[i] = x*y + z
+	}
+}
+
+func movU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = x
+	}
+}
+
+func notU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = ^x
+	}
+}
+
+func negU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = -x
+	}
+}
+
+func absS64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		ds[i] = max(x, -x)
+	}
+}
+
+func shlU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = x << y
+	}
+}
+
+func shrU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = x >> y
+	}
+}
+
+func shrS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = x >> y
+	}
+}
+
+func minU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = min(x, y)
+	}
+}
+
+func maxU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = max(x, y)
+	}
+}
+
+func divU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = quotientU64(x, y)
+	}
+}
+
+func remU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = remainderU64(x, y)
+	}
+}
+
+func cmpltU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*uint64)(unsafe.Add(a, i*as))
+			y := *(*uint64)(unsafe.Add(b, i*bs))
+			if x < y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpleU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*uint64)(unsafe.Add(a, i*as))
+			y := *(*uint64)(unsafe.Add(b, i*bs))
+			if x <= y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgtU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*uint64)(unsafe.Add(a, i*as))
+			y := *(*uint64)(unsafe.Add(b, i*bs))
+			if x > y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgeU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*uint64)(unsafe.Add(a, i*as))
+			y := *(*uint64)(unsafe.Add(b, i*bs))
+			if x >= y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func minS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		y := *(*int64)(unsafe.Add(b, i*bs))
+		ds[i] = min(x, y)
+	}
+}
+
+func maxS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		y := *(*int64)(unsafe.Add(b, i*bs))
+		ds[i] = max(x, y)
+	}
+}
+
+func divS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		y := *(*int64)(unsafe.Add(b, i*bs))
+		ds[i] = quotientS64(x, y)
+	}
+}
+
+func remS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		y := *(*int64)(unsafe.Add(b, i*bs))
+		ds[i] = remainderS64(x, y)
+	}
+}
+
+func cmpltS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*int64)(unsafe.Add(a, i*as))
+			y := *(*int64)(unsafe.Add(b, i*bs))
+			if x < y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpleS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*int64)(unsafe.Add(a, i*as))
+			y := *(*int64)(unsafe.Add(b, i*bs))
+			if x <= y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgtS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*int64)(unsafe.Add(a, i*as))
+			y := *(*int64)(unsafe.Add(b, i*bs))
+			if x > y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgeS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*int64)(unsafe.Add(a, i*as))
+			y := *(*int64)(unsafe.Add(b, i*bs))
+			if x >= y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpeqU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*uint64)(unsafe.Add(a, i*as))
+			y := *(*uint64)(unsafe.Add(b, i*bs))
+			if x == y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpneU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*uint64)(unsafe.Add(a, i*as))
+			y := *(*uint64)(unsafe.Add(b, i*bs))
 			if x != y {
 				m |= 1 << (i & 63)
 			}
@@ -870,3172 +1594,2251 @@ func cmpneU32_y(d, a, b, _ unsafe.Pointer, n int) {
 	}
 }
 
-func addF32(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		addF32AVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
+func cmpeqF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x == y {
+				m |= 1 << (i & 63)
+			}
 		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-		b = unsafe.Add(b, m*4)
+		ds[w] = m
 	}
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
+}
+
+func cmpneF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x < y || x > y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpltF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x < y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpleF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x <= y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgtF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x > y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgeF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x >= y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpequF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if !(x < y || x > y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpneuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x != y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpltuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if !(x >= y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpleuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if !(x > y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgtuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if !(x <= y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpgeuF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if !(x < y) {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpnumF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x == x && y == y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func cmpnanF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
+	for w := range ds {
+		var m uint64
+		for i, e := w*64, min(w*64+64, n); i < e; i++ {
+			x := *(*float64)(unsafe.Add(a, i*as))
+			y := *(*float64)(unsafe.Add(b, i*bs))
+			if x != x || y != y {
+				m |= 1 << (i & 63)
+			}
+		}
+		ds[w] = m
+	}
+}
+
+func addF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = canonF32(x + y)
 	}
 }
 
-func addF32_x(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		addF32_xAVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
+func addFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF32(x + y)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(canonF32(flush(x) + flush(y)))
 	}
 }
 
-func addF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		addF32_yAVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func subF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(x + y)
-	}
-}
-
-func subF32(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		subF32AVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = canonF32(x - y)
 	}
 }
 
-func subF32_x(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		subF32_xAVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
+func subFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF32(x - y)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(canonF32(flush(x) - flush(y)))
 	}
 }
 
-func subF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		subF32_yAVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func mulF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(x - y)
-	}
-}
-
-func mulF32(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		mulF32AVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = canonF32(x * y)
 	}
 }
 
-func mulF32_x(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		mulF32_xAVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
+func mulFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF32(x * y)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(canonF32(flush(x) * flush(y)))
 	}
 }
 
-func mulF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		mulF32_yAVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func fmaF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(x * y)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		z := *(*float32)(unsafe.Add(c, i*cs))
+		s := float64(x)*float64(y) + float64(z)
+		if doubtful(s) {
+			ds[i] = fma32Slow(x, y, z)
+			continue
+		}
+		ds[i] = float32(s)
 	}
 }
 
-func divF32(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		divF32AVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
+func fmaFtzF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		z := *(*float32)(unsafe.Add(c, i*cs))
+		ds[i] = flush(fma32(flush(x), flush(y), flush(z)))
+	}
+}
+
+func divF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = canonF32(x / y)
 	}
 }
 
-func divF32_x(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		divF32_xAVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
+func divFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		y := bs[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(canonF32(flush(x) / flush(y)))
+	}
+}
+
+func divFullF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = canonF32(x / y)
 	}
 }
 
-func divF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		divF32_yAVX2(d, a, b, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func divFullFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(x / y)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(canonF32(flush(x) / flush(y)))
 	}
 }
 
-func fmaF32(d, a, b, c unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		fmaF32AVX2(d, a, b, c, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-		b = unsafe.Add(b, m*4)
-		c = unsafe.Add(c, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	cs := unsafe.Slice((*float32)(c), n)
+func divApproxF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		z := cs[i]
-		s := float64(x)*float64(y) + float64(z)
-		if doubtful(s) {
-			ds[i] = fma32Slow(x, y, z)
-			continue
-		}
-		ds[i] = float32(s)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = canonF32(quotientApprox(x, y))
 	}
 }
 
-func fmaF32_y(d, a, b, c unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		fmaF32_yAVX2(d, a, b, c, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-		c = unsafe.Add(c, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	cs := unsafe.Slice((*float32)(c), n)
+func divApproxFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		z := cs[i]
-		s := float64(x)*float64(y) + float64(z)
-		if doubtful(s) {
-			ds[i] = fma32Slow(x, y, z)
-			continue
-		}
-		ds[i] = float32(s)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(canonF32(quotientApprox(flush(x), flush(y))))
 	}
 }
 
-func fmaF32_z(d, a, b, c unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		fmaF32_zAVX2(d, a, b, c, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	z := *(*float32)(c)
+func rcpF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		s := float64(x)*float64(y) + float64(z)
-		if doubtful(s) {
-			ds[i] = fma32Slow(x, y, z)
-			continue
-		}
-		ds[i] = float32(s)
-	}
-}
-
-func fmaF32_yz(d, a, b, c unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		fmaF32_yzAVX2(d, a, b, c, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	z := *(*float32)(c)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		s := float64(x)*float64(y) + float64(z)
-		if doubtful(s) {
-			ds[i] = fma32Slow(x, y, z)
-			continue
-		}
-		ds[i] = float32(s)
-	}
-}
-
-func fmaF32_x(d, a, b, c unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		fmaF32_xAVX2(d, a, b, c, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		b = unsafe.Add(b, m*4)
-		c = unsafe.Add(c, m*4)
-	}
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
-	cs := unsafe.Slice((*float32)(c), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		y := bs[i]
-		z := cs[i]
-		s := float64(x)*float64(y) + float64(z)
-		if doubtful(s) {
-			ds[i] = fma32Slow(x, y, z)
-			continue
-		}
-		ds[i] = float32(s)
-	}
-}
-
-func fmaF32_xz(d, a, b, c unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		fmaF32_xzAVX2(d, a, b, c, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		b = unsafe.Add(b, m*4)
-	}
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
-	z := *(*float32)(c)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		y := bs[i]
-		s := float64(x)*float64(y) + float64(z)
-		if doubtful(s) {
-			ds[i] = fma32Slow(x, y, z)
-			continue
-		}
-		ds[i] = float32(s)
-	}
-}
-
-func sqrtF32(d, a, _, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		sqrtF32AVX2(d, a, nil, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(float32(math.Sqrt(float64(x))))
-	}
-}
-
-func rcpF32(d, a, _, _ unsafe.Pointer, n int) {
-	if m := n &^ 7; m > 0 && useAVX2 {
-		rcpF32AVX2(d, a, nil, nil, m)
-		if n -= m; n == 0 {
-			return
-		}
-		d = unsafe.Add(d, m*4)
-		a = unsafe.Add(a, m*4)
-	}
-	as := unsafe.Slice((*float32)(a), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = canonF32(1 / x)
 	}
 }
 
-func minF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
+func rcpFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(1 / flush(x)))
+	}
+}
+
+func sqrtF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(float32(math.Sqrt(float64(x))))
+	}
+}
+
+func sqrtFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(float32(math.Sqrt(float64(flush(x))))))
+	}
+}
+
+func rsqrtF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = rsqrt(x)
+	}
+}
+
+func rsqrtFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(rsqrt(flush(x)))
+	}
+}
+
+func minF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = lesser32(x, y)
 	}
 }
 
-func minF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func minFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = lesser32(x, y)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(lesser32(flush(x), flush(y)))
 	}
 }
 
-func maxF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
+func maxF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
 		ds[i] = greater32(x, y)
 	}
 }
 
-func maxF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func maxFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = greater32(x, y)
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(greater32(flush(x), flush(y)))
 	}
 }
 
-func cmpeqF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpeqF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x < y || x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x < y || x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpequF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x < y || x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpequF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x < y || x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneuF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneuF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltuF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x >= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltuF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x >= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleuF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleuF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtuF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x <= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtuF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x <= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeuF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x < y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeuF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x < y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnumF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x == x && y == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnumF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x == x && y == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnanF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x != x || y != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnanF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x != x || y != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func addU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x + y
-	}
-}
-
-func addU64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = x + y
-	}
-}
-
-func addU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x + y
-	}
-}
-
-func subU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x - y
-	}
-}
-
-func subU64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = x - y
-	}
-}
-
-func subU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x - y
-	}
-}
-
-func mulU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x * y
-	}
-}
-
-func mulU64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = x * y
-	}
-}
-
-func mulU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x * y
-	}
-}
-
-func andU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x & y
-	}
-}
-
-func andU64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = x & y
-	}
-}
-
-func andU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x & y
-	}
-}
-
-func orU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x | y
-	}
-}
-
-func orU64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = x | y
-	}
-}
-
-func orU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x | y
-	}
-}
-
-func xorU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x ^ y
-	}
-}
-
-func xorU64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = x ^ y
-	}
-}
-
-func xorU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x ^ y
-	}
-}
-
-func madU64(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	cs := unsafe.Slice((*uint64)(c), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		z := cs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU64_y(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	cs := unsafe.Slice((*uint64)(c), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		z := cs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU64_z(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	z := *(*uint64)(c)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU64_yz(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	z := *(*uint64)(c)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU64_x(d, a, b, c unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	bs := unsafe.Slice((*uint64)(b), n)
-	cs := unsafe.Slice((*uint64)(c), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		z := cs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func madU64_xz(d, a, b, c unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	bs := unsafe.Slice((*uint64)(b), n)
-	z := *(*uint64)(c)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = x*y + z
-	}
-}
-
-func movU64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x
-	}
-}
-
-func movU64_x(d, a, _, _ unsafe.Pointer, n int) {
-	x := *(*uint64)(a)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-
-		ds[i] = x
-	}
-}
-
-func notU64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = ^x
-	}
-}
-
-func negU64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = -x
-	}
-}
-
-func absS64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = max(x, -x)
-	}
-}
-
-func shlU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x << y
-	}
-}
-
-func shlU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x << y
-	}
-}
-
-func shrU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x >> y
-	}
-}
-
-func shrU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x >> y
-	}
-}
-
-func shrS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = x >> y
-	}
-}
-
-func shrS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x >> y
-	}
-}
-
-func minU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = min(x, y)
-	}
-}
-
-func minU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = min(x, y)
-	}
-}
-
-func maxU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = max(x, y)
-	}
-}
-
-func maxU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = max(x, y)
-	}
-}
-
-func divU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = quotientU(x, y)
-	}
-}
-
-func divU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = quotientU(x, y)
-	}
-}
-
-func remU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = remainderU(x, y)
-	}
-}
-
-func remU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = remainderU(x, y)
-	}
-}
-
-func cmpltU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func minS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*int64)(b), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = min(x, y)
-	}
-}
-
-func minS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*int64)(b)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = min(x, y)
-	}
-}
-
-func maxS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*int64)(b), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = max(x, y)
-	}
-}
-
-func maxS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*int64)(b)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = max(x, y)
-	}
-}
-
-func divS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*int64)(b), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = quotientS(x, y)
-	}
-}
-
-func divS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*int64)(b)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = quotientS(x, y)
-	}
-}
-
-func remS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*int64)(b), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = remainderS(x, y)
-	}
-}
-
-func remS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*int64)(b)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = remainderS(x, y)
-	}
-}
-
-func cmpltS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*int64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*int64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*int64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*int64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*int64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*int64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeS64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	bs := unsafe.Slice((*int64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeS64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int64)(a), n)
-	y := *(*int64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpeqU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpeqU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneU64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	bs := unsafe.Slice((*uint64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneU64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	y := *(*uint64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func addF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = canonF64(x + y)
-	}
-}
-
-func addF64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*float64)(a)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF64(x + y)
-	}
-}
-
-func addF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF64(x + y)
-	}
-}
-
-func subF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = canonF64(x - y)
-	}
-}
-
-func subF64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*float64)(a)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF64(x - y)
-	}
-}
-
-func subF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF64(x - y)
-	}
-}
-
-func mulF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = canonF64(x * y)
-	}
-}
-
-func mulF64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*float64)(a)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF64(x * y)
-	}
-}
-
-func mulF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF64(x * y)
-	}
-}
-
-func divF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = canonF64(x / y)
-	}
-}
-
-func divF64_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*float64)(a)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF64(x / y)
-	}
-}
-
-func divF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF64(x / y)
-	}
-}
-
-func fmaF64(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	cs := unsafe.Slice((*float64)(c), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		z := cs[i]
-		ds[i] = fma64(x, y, z)
-	}
-}
-
-func fmaF64_y(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	cs := unsafe.Slice((*float64)(c), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		z := cs[i]
-		ds[i] = fma64(x, y, z)
-	}
-}
-
-func fmaF64_z(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	z := *(*float64)(c)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = fma64(x, y, z)
-	}
-}
-
-func fmaF64_yz(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	z := *(*float64)(c)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = fma64(x, y, z)
-	}
-}
-
-func fmaF64_x(d, a, b, c unsafe.Pointer, n int) {
-	x := *(*float64)(a)
-	bs := unsafe.Slice((*float64)(b), n)
-	cs := unsafe.Slice((*float64)(c), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		z := cs[i]
-		ds[i] = fma64(x, y, z)
-	}
-}
-
-func fmaF64_xz(d, a, b, c unsafe.Pointer, n int) {
-	x := *(*float64)(a)
-	bs := unsafe.Slice((*float64)(b), n)
-	z := *(*float64)(c)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = fma64(x, y, z)
-	}
-}
-
-func sqrtF64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF64(float64(math.Sqrt(float64(x))))
-	}
-}
-
-func rcpF64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF64(1 / x)
-	}
-}
-
-func minF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = lesser64(x, y)
-	}
-}
-
-func minF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = lesser64(x, y)
-	}
-}
-
-func maxF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = greater64(x, y)
-	}
-}
-
-func maxF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = greater64(x, y)
-	}
-}
-
-func cmpeqF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpeqF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x < y || x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x < y || x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x < y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x <= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x > y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x >= y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpequF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x < y || x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpequF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x < y || x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneuF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpneuF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltuF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x >= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpltuF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x >= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleuF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpleuF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x > y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtuF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x <= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgtuF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x <= y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeuF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if !(x < y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpgeuF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if !(x < y) {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnumF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x == x && y == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnumF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x == x && y == y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnanF64(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	bs := unsafe.Slice((*float64)(b), n)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			y := bs[i]
-			if x != x || y != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func cmpnanF64_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	y := *(*float64)(b)
-	ds := unsafe.Slice((*uint64)(d), (n+63)/64)
-	for w := range ds {
-		var m uint64
-		for i, e := w*64, min(w*64+64, n); i < e; i++ {
-			x := as[i]
-			if x != x || y != y {
-				m |= 1 << (i & 63)
-			}
-		}
-		ds[w] = m
-	}
-}
-
-func addFtzF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
+func minNaNF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = canonF32(flush(flush(x) + flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = strict32(x, y, lesser32(x, y))
 	}
 }
 
-func addFtzF32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
+func minNaNFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF32(flush(flush(x) + flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(strict32(flush(x), flush(y), lesser32(flush(x), flush(y))))
 	}
 }
 
-func addFtzF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func maxNaNF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(flush(flush(x) + flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = strict32(x, y, greater32(x, y))
 	}
 }
 
-func subFtzF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
+func maxNaNFtzF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = canonF32(flush(flush(x) - flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*float32)(unsafe.Add(b, i*bs))
+		ds[i] = flush(strict32(flush(x), flush(y), greater32(flush(x), flush(y))))
 	}
 }
 
-func subFtzF32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
+func absF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF32(flush(flush(x) - flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(math.Float32frombits(math.Float32bits(x) &^ (1 << 31)))
 	}
 }
 
-func subFtzF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func absFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(flush(flush(x) - flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(math.Float32frombits(math.Float32bits(flush(x)) &^ (1 << 31))))
 	}
 }
 
-func mulFtzF32(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
+func negF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = canonF32(flush(flush(x) * flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(-x)
 	}
 }
 
-func mulFtzF32_x(d, a, b, _ unsafe.Pointer, n int) {
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
+func negFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		y := bs[i]
-		ds[i] = canonF32(flush(flush(x) * flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(-flush(x)))
 	}
 }
 
-func mulFtzF32_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
+func copyF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(flush(flush(x) * flush(y)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(x)
 	}
 }
 
-func fmaFtzF32(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	cs := unsafe.Slice((*float32)(c), n)
+func copyFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		z := cs[i]
-		ds[i] = flush(fma32(flush(x), flush(y), flush(z)))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(flush(x)))
 	}
 }
 
-func fmaFtzF32_y(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	cs := unsafe.Slice((*float32)(c), n)
+func ex2F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		z := cs[i]
-		ds[i] = flush(fma32(flush(x), flush(y), flush(z)))
-	}
-}
-
-func fmaFtzF32_z(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	bs := unsafe.Slice((*float32)(b), n)
-	z := *(*float32)(c)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = flush(fma32(flush(x), flush(y), flush(z)))
-	}
-}
-
-func fmaFtzF32_yz(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	y := *(*float32)(b)
-	z := *(*float32)(c)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = flush(fma32(flush(x), flush(y), flush(z)))
-	}
-}
-
-func fmaFtzF32_x(d, a, b, c unsafe.Pointer, n int) {
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
-	cs := unsafe.Slice((*float32)(c), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		y := bs[i]
-		z := cs[i]
-		ds[i] = flush(fma32(flush(x), flush(y), flush(z)))
-	}
-}
-
-func fmaFtzF32_xz(d, a, b, c unsafe.Pointer, n int) {
-	x := *(*float32)(a)
-	bs := unsafe.Slice((*float32)(b), n)
-	z := *(*float32)(c)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		y := bs[i]
-		ds[i] = flush(fma32(flush(x), flush(y), flush(z)))
-	}
-}
-
-func flushF32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = flush(x)
-	}
-}
-
-func absF64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x &^ (1 << 63)
-	}
-}
-
-func negF64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x ^ 1<<63
-	}
-}
-
-func cvtF64F32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	ds := unsafe.Slice((*float64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = float64(x)
-	}
-}
-
-func cvtF32F64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float64)(a), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(float32(x))
-	}
-}
-
-func wideU(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = uint64(x) * uint64(y)
-	}
-}
-
-func wideU_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = uint64(x) * uint64(y)
-	}
-}
-
-func wideS(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = int64(x) * int64(y)
-	}
-}
-
-func wideS_y(d, a, b, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = int64(x) * int64(y)
-	}
-}
-
-func madWideU(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	cs := unsafe.Slice((*uint64)(c), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		z := cs[i]
-		ds[i] = uint64(x)*uint64(y) + z
-	}
-}
-
-func madWideU_y(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	cs := unsafe.Slice((*uint64)(c), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		z := cs[i]
-		ds[i] = uint64(x)*uint64(y) + z
-	}
-}
-
-func madWideU_z(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	bs := unsafe.Slice((*uint32)(b), n)
-	z := *(*uint64)(c)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = uint64(x)*uint64(y) + z
-	}
-}
-
-func madWideU_yz(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	y := *(*uint32)(b)
-	z := *(*uint64)(c)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = uint64(x)*uint64(y) + z
-	}
-}
-
-func madWideS(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
-	cs := unsafe.Slice((*int64)(c), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		z := cs[i]
-		ds[i] = int64(x)*int64(y) + z
-	}
-}
-
-func madWideS_y(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
-	cs := unsafe.Slice((*int64)(c), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		z := cs[i]
-		ds[i] = int64(x)*int64(y) + z
-	}
-}
-
-func madWideS_z(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	bs := unsafe.Slice((*int32)(b), n)
-	z := *(*int64)(c)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		y := bs[i]
-		ds[i] = int64(x)*int64(y) + z
-	}
-}
-
-func madWideS_yz(d, a, b, c unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	y := *(*int32)(b)
-	z := *(*int64)(c)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = int64(x)*int64(y) + z
-	}
-}
-
-func absF32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonBits32(x &^ (1 << 31))
-	}
-}
-
-func negF32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonBits32(x ^ 1<<31)
-	}
-}
-
-func cvtU64U32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*uint64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = uint64(x)
-	}
-}
-
-func cvtS64S32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	ds := unsafe.Slice((*int64)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = int64(x)
-	}
-}
-
-func cvtU32U64(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint64)(a), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = uint32(x)
-	}
-}
-
-func cvtU16(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x & 0xffff
-	}
-}
-
-func cvtU8(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = x & 0xff
-	}
-}
-
-func cvtS16(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = int32(int16(x))
-	}
-}
-
-func cvtS8(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = int32(int8(x))
-	}
-}
-
-func cvtF32S32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*int32)(a), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = float32(x)
-	}
-}
-
-func cvtF32U32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*uint32)(a), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = float32(x)
-	}
-}
-
-func floorF32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = canonF32(float32(math.Floor(float64(x))))
-	}
-}
-
-func truncS32F32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	ds := unsafe.Slice((*int32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = truncS32(x)
-	}
-}
-
-func truncU16F32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	ds := unsafe.Slice((*uint32)(d), n)
-	for i := range ds {
-		x := as[i]
-		ds[i] = truncU16(x)
-	}
-}
-
-func ex2F32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
-	ds := unsafe.Slice((*float32)(d), n)
-	for i := range ds {
-		x := as[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = ex2(x)
 	}
 }
 
-func ex2FtzF32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
+func ex2FtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = flush(ex2(flush(x)))
 	}
 }
 
-func lg2F32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
+func lg2F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = lg2(x)
 	}
 }
 
-func lg2FtzF32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
+func lg2FtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
-		ds[i] = lg2(flush(x))
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(lg2(flush(x)))
 	}
 }
 
-func sinF32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
+func sinF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = sin32(x)
 	}
 }
 
-func cosF32(d, a, _, _ unsafe.Pointer, n int) {
-	as := unsafe.Slice((*float32)(a), n)
+func sinFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
-		x := as[i]
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(sin32(flush(x)))
+	}
+}
+
+func cosF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
 		ds[i] = cos32(x)
 	}
 }
 
-// rowTable has the kernels of each operation by the set of their scalar operands: 1 for the first, 2, 4.
-var rowTable = map[string]rowOp{
-	"addU32":      {wide: 0, rows: [8]rowFunc{0: addU32, 1: addU32_x, 2: addU32_y}},
-	"subU32":      {wide: 0, rows: [8]rowFunc{0: subU32, 1: subU32_x, 2: subU32_y}},
-	"mulU32":      {wide: 0, rows: [8]rowFunc{0: mulU32, 1: mulU32_x, 2: mulU32_y}},
-	"andU32":      {wide: 0, rows: [8]rowFunc{0: andU32, 1: andU32_x, 2: andU32_y}},
-	"orU32":       {wide: 0, rows: [8]rowFunc{0: orU32, 1: orU32_x, 2: orU32_y}},
-	"xorU32":      {wide: 0, rows: [8]rowFunc{0: xorU32, 1: xorU32_x, 2: xorU32_y}},
-	"madU32":      {wide: 0, rows: [8]rowFunc{0: madU32, 2: madU32_y, 4: madU32_z, 6: madU32_yz, 1: madU32_x, 5: madU32_xz}},
-	"movU32":      {wide: 0, rows: [8]rowFunc{0: movU32, 1: movU32_x}},
-	"notU32":      {wide: 0, rows: [8]rowFunc{0: notU32}},
-	"negU32":      {wide: 0, rows: [8]rowFunc{0: negU32}},
-	"absS32":      {wide: 0, rows: [8]rowFunc{0: absS32}},
-	"shlU32":      {wide: 0, rows: [8]rowFunc{0: shlU32, 2: shlU32_y}},
-	"shrU32":      {wide: 0, rows: [8]rowFunc{0: shrU32, 2: shrU32_y}},
-	"shrS32":      {wide: 0, rows: [8]rowFunc{0: shrS32, 2: shrS32_y}},
-	"minU32":      {wide: 0, rows: [8]rowFunc{0: minU32, 2: minU32_y}},
-	"maxU32":      {wide: 0, rows: [8]rowFunc{0: maxU32, 2: maxU32_y}},
-	"divU32":      {wide: 0, rows: [8]rowFunc{0: divU32, 2: divU32_y}},
-	"remU32":      {wide: 0, rows: [8]rowFunc{0: remU32, 2: remU32_y}},
-	"cmpltU32":    {wide: 0, rows: [8]rowFunc{0: cmpltU32, 2: cmpltU32_y}},
-	"cmpleU32":    {wide: 0, rows: [8]rowFunc{0: cmpleU32, 2: cmpleU32_y}},
-	"cmpgtU32":    {wide: 0, rows: [8]rowFunc{0: cmpgtU32, 2: cmpgtU32_y}},
-	"cmpgeU32":    {wide: 0, rows: [8]rowFunc{0: cmpgeU32, 2: cmpgeU32_y}},
-	"minS32":      {wide: 0, rows: [8]rowFunc{0: minS32, 2: minS32_y}},
-	"maxS32":      {wide: 0, rows: [8]rowFunc{0: maxS32, 2: maxS32_y}},
-	"divS32":      {wide: 0, rows: [8]rowFunc{0: divS32, 2: divS32_y}},
-	"remS32":      {wide: 0, rows: [8]rowFunc{0: remS32, 2: remS32_y}},
-	"cmpltS32":    {wide: 0, rows: [8]rowFunc{0: cmpltS32, 2: cmpltS32_y}},
-	"cmpleS32":    {wide: 0, rows: [8]rowFunc{0: cmpleS32, 2: cmpleS32_y}},
-	"cmpgtS32":    {wide: 0, rows: [8]rowFunc{0: cmpgtS32, 2: cmpgtS32_y}},
-	"cmpgeS32":    {wide: 0, rows: [8]rowFunc{0: cmpgeS32, 2: cmpgeS32_y}},
-	"cmpeqU32":    {wide: 0, rows: [8]rowFunc{0: cmpeqU32, 2: cmpeqU32_y}},
-	"cmpneU32":    {wide: 0, rows: [8]rowFunc{0: cmpneU32, 2: cmpneU32_y}},
-	"addF32":      {wide: 0, rows: [8]rowFunc{0: addF32, 1: addF32_x, 2: addF32_y}},
-	"subF32":      {wide: 0, rows: [8]rowFunc{0: subF32, 1: subF32_x, 2: subF32_y}},
-	"mulF32":      {wide: 0, rows: [8]rowFunc{0: mulF32, 1: mulF32_x, 2: mulF32_y}},
-	"divF32":      {wide: 0, rows: [8]rowFunc{0: divF32, 1: divF32_x, 2: divF32_y}},
-	"fmaF32":      {wide: 0, rows: [8]rowFunc{0: fmaF32, 2: fmaF32_y, 4: fmaF32_z, 6: fmaF32_yz, 1: fmaF32_x, 5: fmaF32_xz}},
-	"sqrtF32":     {wide: 0, rows: [8]rowFunc{0: sqrtF32}},
-	"rcpF32":      {wide: 0, rows: [8]rowFunc{0: rcpF32}},
-	"minF32":      {wide: 0, rows: [8]rowFunc{0: minF32, 2: minF32_y}},
-	"maxF32":      {wide: 0, rows: [8]rowFunc{0: maxF32, 2: maxF32_y}},
-	"cmpeqF32":    {wide: 0, rows: [8]rowFunc{0: cmpeqF32, 2: cmpeqF32_y}},
-	"cmpneF32":    {wide: 0, rows: [8]rowFunc{0: cmpneF32, 2: cmpneF32_y}},
-	"cmpltF32":    {wide: 0, rows: [8]rowFunc{0: cmpltF32, 2: cmpltF32_y}},
-	"cmpleF32":    {wide: 0, rows: [8]rowFunc{0: cmpleF32, 2: cmpleF32_y}},
-	"cmpgtF32":    {wide: 0, rows: [8]rowFunc{0: cmpgtF32, 2: cmpgtF32_y}},
-	"cmpgeF32":    {wide: 0, rows: [8]rowFunc{0: cmpgeF32, 2: cmpgeF32_y}},
-	"cmpequF32":   {wide: 0, rows: [8]rowFunc{0: cmpequF32, 2: cmpequF32_y}},
-	"cmpneuF32":   {wide: 0, rows: [8]rowFunc{0: cmpneuF32, 2: cmpneuF32_y}},
-	"cmpltuF32":   {wide: 0, rows: [8]rowFunc{0: cmpltuF32, 2: cmpltuF32_y}},
-	"cmpleuF32":   {wide: 0, rows: [8]rowFunc{0: cmpleuF32, 2: cmpleuF32_y}},
-	"cmpgtuF32":   {wide: 0, rows: [8]rowFunc{0: cmpgtuF32, 2: cmpgtuF32_y}},
-	"cmpgeuF32":   {wide: 0, rows: [8]rowFunc{0: cmpgeuF32, 2: cmpgeuF32_y}},
-	"cmpnumF32":   {wide: 0, rows: [8]rowFunc{0: cmpnumF32, 2: cmpnumF32_y}},
-	"cmpnanF32":   {wide: 0, rows: [8]rowFunc{0: cmpnanF32, 2: cmpnanF32_y}},
-	"addU64":      {wide: 3, rows: [8]rowFunc{0: addU64, 1: addU64_x, 2: addU64_y}},
-	"subU64":      {wide: 3, rows: [8]rowFunc{0: subU64, 1: subU64_x, 2: subU64_y}},
-	"mulU64":      {wide: 3, rows: [8]rowFunc{0: mulU64, 1: mulU64_x, 2: mulU64_y}},
-	"andU64":      {wide: 3, rows: [8]rowFunc{0: andU64, 1: andU64_x, 2: andU64_y}},
-	"orU64":       {wide: 3, rows: [8]rowFunc{0: orU64, 1: orU64_x, 2: orU64_y}},
-	"xorU64":      {wide: 3, rows: [8]rowFunc{0: xorU64, 1: xorU64_x, 2: xorU64_y}},
-	"madU64":      {wide: 7, rows: [8]rowFunc{0: madU64, 2: madU64_y, 4: madU64_z, 6: madU64_yz, 1: madU64_x, 5: madU64_xz}},
-	"movU64":      {wide: 1, rows: [8]rowFunc{0: movU64, 1: movU64_x}},
-	"notU64":      {wide: 1, rows: [8]rowFunc{0: notU64}},
-	"negU64":      {wide: 1, rows: [8]rowFunc{0: negU64}},
-	"absS64":      {wide: 1, rows: [8]rowFunc{0: absS64}},
-	"shlU64":      {wide: 1, rows: [8]rowFunc{0: shlU64, 2: shlU64_y}},
-	"shrU64":      {wide: 1, rows: [8]rowFunc{0: shrU64, 2: shrU64_y}},
-	"shrS64":      {wide: 1, rows: [8]rowFunc{0: shrS64, 2: shrS64_y}},
-	"minU64":      {wide: 3, rows: [8]rowFunc{0: minU64, 2: minU64_y}},
-	"maxU64":      {wide: 3, rows: [8]rowFunc{0: maxU64, 2: maxU64_y}},
-	"divU64":      {wide: 3, rows: [8]rowFunc{0: divU64, 2: divU64_y}},
-	"remU64":      {wide: 3, rows: [8]rowFunc{0: remU64, 2: remU64_y}},
-	"cmpltU64":    {wide: 3, rows: [8]rowFunc{0: cmpltU64, 2: cmpltU64_y}},
-	"cmpleU64":    {wide: 3, rows: [8]rowFunc{0: cmpleU64, 2: cmpleU64_y}},
-	"cmpgtU64":    {wide: 3, rows: [8]rowFunc{0: cmpgtU64, 2: cmpgtU64_y}},
-	"cmpgeU64":    {wide: 3, rows: [8]rowFunc{0: cmpgeU64, 2: cmpgeU64_y}},
-	"minS64":      {wide: 3, rows: [8]rowFunc{0: minS64, 2: minS64_y}},
-	"maxS64":      {wide: 3, rows: [8]rowFunc{0: maxS64, 2: maxS64_y}},
-	"divS64":      {wide: 3, rows: [8]rowFunc{0: divS64, 2: divS64_y}},
-	"remS64":      {wide: 3, rows: [8]rowFunc{0: remS64, 2: remS64_y}},
-	"cmpltS64":    {wide: 3, rows: [8]rowFunc{0: cmpltS64, 2: cmpltS64_y}},
-	"cmpleS64":    {wide: 3, rows: [8]rowFunc{0: cmpleS64, 2: cmpleS64_y}},
-	"cmpgtS64":    {wide: 3, rows: [8]rowFunc{0: cmpgtS64, 2: cmpgtS64_y}},
-	"cmpgeS64":    {wide: 3, rows: [8]rowFunc{0: cmpgeS64, 2: cmpgeS64_y}},
-	"cmpeqU64":    {wide: 3, rows: [8]rowFunc{0: cmpeqU64, 2: cmpeqU64_y}},
-	"cmpneU64":    {wide: 3, rows: [8]rowFunc{0: cmpneU64, 2: cmpneU64_y}},
-	"addF64":      {wide: 3, rows: [8]rowFunc{0: addF64, 1: addF64_x, 2: addF64_y}},
-	"subF64":      {wide: 3, rows: [8]rowFunc{0: subF64, 1: subF64_x, 2: subF64_y}},
-	"mulF64":      {wide: 3, rows: [8]rowFunc{0: mulF64, 1: mulF64_x, 2: mulF64_y}},
-	"divF64":      {wide: 3, rows: [8]rowFunc{0: divF64, 1: divF64_x, 2: divF64_y}},
-	"fmaF64":      {wide: 7, rows: [8]rowFunc{0: fmaF64, 2: fmaF64_y, 4: fmaF64_z, 6: fmaF64_yz, 1: fmaF64_x, 5: fmaF64_xz}},
-	"sqrtF64":     {wide: 1, rows: [8]rowFunc{0: sqrtF64}},
-	"rcpF64":      {wide: 1, rows: [8]rowFunc{0: rcpF64}},
-	"minF64":      {wide: 3, rows: [8]rowFunc{0: minF64, 2: minF64_y}},
-	"maxF64":      {wide: 3, rows: [8]rowFunc{0: maxF64, 2: maxF64_y}},
-	"cmpeqF64":    {wide: 3, rows: [8]rowFunc{0: cmpeqF64, 2: cmpeqF64_y}},
-	"cmpneF64":    {wide: 3, rows: [8]rowFunc{0: cmpneF64, 2: cmpneF64_y}},
-	"cmpltF64":    {wide: 3, rows: [8]rowFunc{0: cmpltF64, 2: cmpltF64_y}},
-	"cmpleF64":    {wide: 3, rows: [8]rowFunc{0: cmpleF64, 2: cmpleF64_y}},
-	"cmpgtF64":    {wide: 3, rows: [8]rowFunc{0: cmpgtF64, 2: cmpgtF64_y}},
-	"cmpgeF64":    {wide: 3, rows: [8]rowFunc{0: cmpgeF64, 2: cmpgeF64_y}},
-	"cmpequF64":   {wide: 3, rows: [8]rowFunc{0: cmpequF64, 2: cmpequF64_y}},
-	"cmpneuF64":   {wide: 3, rows: [8]rowFunc{0: cmpneuF64, 2: cmpneuF64_y}},
-	"cmpltuF64":   {wide: 3, rows: [8]rowFunc{0: cmpltuF64, 2: cmpltuF64_y}},
-	"cmpleuF64":   {wide: 3, rows: [8]rowFunc{0: cmpleuF64, 2: cmpleuF64_y}},
-	"cmpgtuF64":   {wide: 3, rows: [8]rowFunc{0: cmpgtuF64, 2: cmpgtuF64_y}},
-	"cmpgeuF64":   {wide: 3, rows: [8]rowFunc{0: cmpgeuF64, 2: cmpgeuF64_y}},
-	"cmpnumF64":   {wide: 3, rows: [8]rowFunc{0: cmpnumF64, 2: cmpnumF64_y}},
-	"cmpnanF64":   {wide: 3, rows: [8]rowFunc{0: cmpnanF64, 2: cmpnanF64_y}},
-	"addFtzF32":   {wide: 0, rows: [8]rowFunc{0: addFtzF32, 1: addFtzF32_x, 2: addFtzF32_y}},
-	"subFtzF32":   {wide: 0, rows: [8]rowFunc{0: subFtzF32, 1: subFtzF32_x, 2: subFtzF32_y}},
-	"mulFtzF32":   {wide: 0, rows: [8]rowFunc{0: mulFtzF32, 1: mulFtzF32_x, 2: mulFtzF32_y}},
-	"fmaFtzF32":   {wide: 0, rows: [8]rowFunc{0: fmaFtzF32, 2: fmaFtzF32_y, 4: fmaFtzF32_z, 6: fmaFtzF32_yz, 1: fmaFtzF32_x, 5: fmaFtzF32_xz}},
-	"flushF32":    {wide: 0, rows: [8]rowFunc{0: flushF32}},
-	"absF64":      {wide: 1, rows: [8]rowFunc{0: absF64}},
-	"negF64":      {wide: 1, rows: [8]rowFunc{0: negF64}},
-	"cvtF64F32":   {wide: 0, rows: [8]rowFunc{0: cvtF64F32}},
-	"cvtF32F64":   {wide: 1, rows: [8]rowFunc{0: cvtF32F64}},
-	"wideU":       {wide: 0, rows: [8]rowFunc{0: wideU, 2: wideU_y}},
-	"wideS":       {wide: 0, rows: [8]rowFunc{0: wideS, 2: wideS_y}},
-	"madWideU":    {wide: 4, rows: [8]rowFunc{0: madWideU, 2: madWideU_y, 4: madWideU_z, 6: madWideU_yz}},
-	"madWideS":    {wide: 4, rows: [8]rowFunc{0: madWideS, 2: madWideS_y, 4: madWideS_z, 6: madWideS_yz}},
-	"absF32":      {wide: 0, rows: [8]rowFunc{0: absF32}},
-	"negF32":      {wide: 0, rows: [8]rowFunc{0: negF32}},
-	"cvtU64U32":   {wide: 0, rows: [8]rowFunc{0: cvtU64U32}},
-	"cvtS64S32":   {wide: 0, rows: [8]rowFunc{0: cvtS64S32}},
-	"cvtU32U64":   {wide: 1, rows: [8]rowFunc{0: cvtU32U64}},
-	"cvtU16":      {wide: 0, rows: [8]rowFunc{0: cvtU16}},
-	"cvtU8":       {wide: 0, rows: [8]rowFunc{0: cvtU8}},
-	"cvtS16":      {wide: 0, rows: [8]rowFunc{0: cvtS16}},
-	"cvtS8":       {wide: 0, rows: [8]rowFunc{0: cvtS8}},
-	"cvtF32S32":   {wide: 0, rows: [8]rowFunc{0: cvtF32S32}},
-	"cvtF32U32":   {wide: 0, rows: [8]rowFunc{0: cvtF32U32}},
-	"floorF32":    {wide: 0, rows: [8]rowFunc{0: floorF32}},
-	"truncS32F32": {wide: 0, rows: [8]rowFunc{0: truncS32F32}},
-	"truncU16F32": {wide: 0, rows: [8]rowFunc{0: truncU16F32}},
-	"ex2F32":      {wide: 0, rows: [8]rowFunc{0: ex2F32}},
-	"ex2FtzF32":   {wide: 0, rows: [8]rowFunc{0: ex2FtzF32}},
-	"lg2F32":      {wide: 0, rows: [8]rowFunc{0: lg2F32}},
-	"lg2FtzF32":   {wide: 0, rows: [8]rowFunc{0: lg2FtzF32}},
-	"sinF32":      {wide: 0, rows: [8]rowFunc{0: sinF32}},
-	"cosF32":      {wide: 0, rows: [8]rowFunc{0: cosF32}},
+func cosFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(cos32(flush(x)))
+	}
+}
+
+func tanhF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = tanh32(x)
+	}
+}
+
+func tanhFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(tanh32(flush(x)))
+	}
+}
+
+func floorF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(float32(math.Floor(float64(x))))
+	}
+}
+
+func floorFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(float32(math.Floor(float64(flush(x))))))
+	}
+}
+
+func ceilF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(float32(math.Ceil(float64(x))))
+	}
+}
+
+func ceilFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(float32(math.Ceil(float64(flush(x))))))
+	}
+}
+
+func truncF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(float32(math.Trunc(float64(x))))
+	}
+}
+
+func truncFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(float32(math.Trunc(float64(flush(x))))))
+	}
+}
+
+func nearF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(float32(math.RoundToEven(float64(x))))
+	}
+}
+
+func nearFtzF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(canonF32(float32(math.RoundToEven(float64(flush(x))))))
+	}
+}
+
+func addF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		y := *(*float64)(unsafe.Add(b, i*bs))
+		ds[i] = x + y
+	}
+}
+
+func subF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		y := *(*float64)(unsafe.Add(b, i*bs))
+		ds[i] = x - y
+	}
+}
+
+func mulF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		y := *(*float64)(unsafe.Add(b, i*bs))
+		ds[i] = x * y
+	}
+}
+
+func divF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		y := *(*float64)(unsafe.Add(b, i*bs))
+		ds[i] = x / y
+	}
+}
+
+func fmaF64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		y := *(*float64)(unsafe.Add(b, i*bs))
+		z := *(*float64)(unsafe.Add(c, i*cs))
+		ds[i] = math.FMA(x, y, z)
+	}
+}
+
+func rcpF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = 1 / x
+	}
+}
+
+func sqrtF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = math.Sqrt(x)
+	}
+}
+
+func minF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		y := *(*float64)(unsafe.Add(b, i*bs))
+		ds[i] = lesser64(x, y)
+	}
+}
+
+func maxF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		y := *(*float64)(unsafe.Add(b, i*bs))
+		ds[i] = greater64(x, y)
+	}
+}
+
+func floorF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = math.Floor(x)
+	}
+}
+
+func ceilF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = math.Ceil(x)
+	}
+}
+
+func truncF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = math.Trunc(x)
+	}
+}
+
+func nearF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = math.RoundToEven(x)
+	}
+}
+
+func flushF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = flush(x)
+	}
+}
+
+func satF32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = saturate32(x)
+	}
+}
+
+func absF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = x &^ (1 << 63)
+	}
+}
+
+func negF64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = x ^ 1<<63
+	}
+}
+
+func wideU(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = uint64(x) * uint64(y)
+	}
+}
+
+func wideS(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = int64(x) * int64(y)
+	}
+}
+
+func madWideU(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint64)(unsafe.Add(c, i*cs))
+		ds[i] = uint64(x)*uint64(y) + z
+	}
+}
+
+func madWideS(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 8)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		z := *(*int64)(unsafe.Add(c, i*cs))
+		ds[i] = int64(x)*int64(y) + z
+	}
+}
+
+func cvtU64U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = uint64(x)
+	}
+}
+
+func cvtS64S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		ds[i] = int64(x)
+	}
+}
+
+func cvtU32U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = uint32(x)
+	}
+}
+
+func cvtU16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = x & 0xffff
+	}
+}
+
+func cvtU8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = x & 0xff
+	}
+}
+
+func cvtS16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = int32(x<<16) >> 16
+	}
+}
+
+func cvtS8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = int32(x<<24) >> 24
+	}
+}
+
+func texelBetween(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = between(x, y)
+	}
+}
+
+func texelNearest(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = nearest(x, y)
+	}
+}
+
+func texelFirst(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = min(x>>8, y)
+	}
+}
+
+func texelTowards(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = x - y<<8
+	}
+}
+
+func texelField(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = x >> y & z
+	}
+}
+
+func texelBlend(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = x<<8 + (y-x)*z
+	}
+}
+
+func texelRound(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = (x + 1<<15) >> 16
+	}
+}
+
+func texelRatio(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*float64)(unsafe.Add(b, i*bs))
+		ds[i] = canonF32(float32(float64(x) / y))
+	}
+}
+
+func mulHiU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = highU32(x, y)
+	}
+}
+
+func sadU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + max(x, y) - min(x, y)
+	}
+}
+
+func sadS32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		z := *(*int32)(unsafe.Add(c, i*cs))
+		ds[i] = z + max(x, y) - min(x, y)
+	}
+}
+
+func bfeU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = extractU32(x, y, z)
+	}
+}
+
+func bfeS32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = extractS32(x, y, z)
+	}
+}
+
+func bfiU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = insertU32(x, y, z)
+	}
+}
+
+func cnotU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = pick(x == 0, uint32(0), 1)
+	}
+}
+
+func copysignF32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = y&^(1<<31) | x&(1<<31)
+	}
+}
+
+func popcU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = uint32(bits.OnesCount32(x))
+	}
+}
+
+func clzU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = uint32(bits.LeadingZeros32(x))
+	}
+}
+
+func brevU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = reverse32(x)
+	}
+}
+
+func bfindU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = highest32(x)
+	}
+}
+
+func bfindS32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		ds[i] = highest32(uint32(x ^ x>>31))
+	}
+}
+
+func slctU32S32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*int32)(unsafe.Add(c, i*cs))
+		ds[i] = pick(z >= 0, y, x)
+	}
+}
+
+func slctU32F32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*float32)(unsafe.Add(c, i*cs))
+		ds[i] = pick(z >= 0, y, x)
+	}
+}
+
+func slctU32FtzF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*float32)(unsafe.Add(c, i*cs))
+		ds[i] = pick(flush(z) >= 0, y, x)
+	}
+}
+
+func addcU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = x + y + z&1
+	}
+}
+
+func subcU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = x + ^y + z&1
+	}
+}
+
+func addcCarryU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = carryU32(x, y, x+y+z&1)
+	}
+}
+
+func subcCarryU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = carryU32(x, ^y, x+^y+z&1)
+	}
+}
+
+func mulHiU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = highU64(x, y)
+	}
+}
+
+func sadU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*uint64)(unsafe.Add(c, i*cs))
+		ds[i] = z + max(x, y) - min(x, y)
+	}
+}
+
+func sadS64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 8)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		y := *(*int64)(unsafe.Add(b, i*bs))
+		z := *(*int64)(unsafe.Add(c, i*cs))
+		ds[i] = z + max(x, y) - min(x, y)
+	}
+}
+
+func bfeU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = extractU64(x, y, z)
+	}
+}
+
+func bfeS64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = extractS64(x, y, z)
+	}
+}
+
+func bfiU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = insertU64(x, y, z)
+	}
+}
+
+func cnotU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = pick(x == 0, uint64(0), 1)
+	}
+}
+
+func copysignF64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = y&^(1<<63) | x&(1<<63)
+	}
+}
+
+func popcU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = uint32(bits.OnesCount64(x))
+	}
+}
+
+func clzU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = uint32(bits.LeadingZeros64(x))
+	}
+}
+
+func brevU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = reverse64(x)
+	}
+}
+
+func bfindU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = highest64(x)
+	}
+}
+
+func bfindS64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		ds[i] = highest64(uint64(x ^ x>>63))
+	}
+}
+
+func slctU64S32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*int32)(unsafe.Add(c, i*cs))
+		ds[i] = pick(z >= 0, y, x)
+	}
+}
+
+func slctU64F32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*float32)(unsafe.Add(c, i*cs))
+		ds[i] = pick(z >= 0, y, x)
+	}
+}
+
+func slctU64FtzF32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*float32)(unsafe.Add(c, i*cs))
+		ds[i] = pick(flush(z) >= 0, y, x)
+	}
+}
+
+func addcU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = x + y + uint64(z&1)
+	}
+}
+
+func subcU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = x + ^y + uint64(z&1)
+	}
+}
+
+func addcCarryU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = carryU64(x, y, x+y+uint64(z&1))
+	}
+}
+
+func subcCarryU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = carryU64(x, ^y, x+^y+uint64(z&1))
+	}
+}
+
+func mulHiS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = highS32(x, y)
+	}
+}
+
+func mulHiS64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		ds[i] = highS64(x, y)
+	}
+}
+
+func mulHiU16(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = x * y >> 16
+	}
+}
+
+func mulHiS16(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = x * y >> 16
+	}
+}
+
+func addSatS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = saturateS32(int64(x) + int64(y))
+	}
+}
+
+func subSatS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = saturateS32(int64(x) - int64(y))
+	}
+}
+
+func mul24U32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = uint32(product24U(x, y))
+	}
+}
+
+func mad24U32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = uint32(product24U(x, y)) + z
+	}
+}
+
+func mul24HiU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = uint32(product24U(x, y) >> 16)
+	}
+}
+
+func mad24HiU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = uint32(product24U(x, y)>>16) + z
+	}
+}
+
+func mul24S32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = int32(product24S(x, y))
+	}
+}
+
+func mad24S32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		z := *(*int32)(unsafe.Add(c, i*cs))
+		ds[i] = int32(product24S(x, y)) + z
+	}
+}
+
+func mul24HiS32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		ds[i] = int32(product24S(x, y) >> 16)
+	}
+}
+
+func mad24HiS32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		y := *(*int32)(unsafe.Add(b, i*bs))
+		z := *(*int32)(unsafe.Add(c, i*cs))
+		ds[i] = int32(product24S(x, y)>>16) + z
+	}
+}
+
+func shfLeftClampU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = funnelLeft(x, y, min(z, 32))
+	}
+}
+
+func shfRightClampU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = funnelRight(x, y, min(z, 32))
+	}
+}
+
+func shfLeftWrapU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = funnelLeft(x, y, z&31)
+	}
+}
+
+func shfRightWrapU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = funnelRight(x, y, z&31)
+	}
+}
+
+func prmtU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = permuteU32(x, y, z)
+	}
+}
+
+func dp4aUU(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + (x<<24>>24)*(y<<24>>24) + (x<<16>>24)*(y<<16>>24) + (x<<8>>24)*(y<<8>>24) + (x<<0>>24)*(y<<0>>24)
+	}
+}
+
+func dp2aLoUU(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + (x<<16>>16)*(y<<24>>24) + (x<<0>>16)*(y<<16>>24)
+	}
+}
+
+func dp2aHiUU(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + (x<<16>>16)*(y<<8>>24) + (x<<0>>16)*(y<<0>>24)
+	}
+}
+
+func dp4aUS(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + (x<<24>>24)*uint32(int32(y<<24)>>24) + (x<<16>>24)*uint32(int32(y<<16)>>24) + (x<<8>>24)*uint32(int32(y<<8)>>24) + (x<<0>>24)*uint32(int32(y<<0)>>24)
+	}
+}
+
+func dp2aLoUS(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + (x<<16>>16)*uint32(int32(y<<24)>>24) + (x<<0>>16)*uint32(int32(y<<16)>>24)
+	}
+}
+
+func dp2aHiUS(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + (x<<16>>16)*uint32(int32(y<<8)>>24) + (x<<0>>16)*uint32(int32(y<<0)>>24)
+	}
+}
+
+func dp4aSU(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + uint32(int32(x<<24)>>24)*(y<<24>>24) + uint32(int32(x<<16)>>24)*(y<<16>>24) + uint32(int32(x<<8)>>24)*(y<<8>>24) + uint32(int32(x<<0)>>24)*(y<<0>>24)
+	}
+}
+
+func dp2aLoSU(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + uint32(int32(x<<16)>>16)*(y<<24>>24) + uint32(int32(x<<0)>>16)*(y<<16>>24)
+	}
+}
+
+func dp2aHiSU(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + uint32(int32(x<<16)>>16)*(y<<8>>24) + uint32(int32(x<<0)>>16)*(y<<0>>24)
+	}
+}
+
+func dp4aSS(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + uint32(int32(x<<24)>>24)*uint32(int32(y<<24)>>24) + uint32(int32(x<<16)>>24)*uint32(int32(y<<16)>>24) + uint32(int32(x<<8)>>24)*uint32(int32(y<<8)>>24) + uint32(int32(x<<0)>>24)*uint32(int32(y<<0)>>24)
+	}
+}
+
+func dp2aLoSS(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + uint32(int32(x<<16)>>16)*uint32(int32(y<<24)>>24) + uint32(int32(x<<0)>>16)*uint32(int32(y<<16)>>24)
+	}
+}
+
+func dp2aHiSS(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	cs := stepOf(scalars, 2, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := *(*uint32)(unsafe.Add(c, i*cs))
+		ds[i] = z + uint32(int32(x<<16)>>16)*uint32(int32(y<<8)>>24) + uint32(int32(x<<0)>>16)*uint32(int32(y<<0)>>24)
+	}
+}
+
+func packU64(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = uint64(x) | uint64(y)<<32
+	}
+}
+
+func packU32(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = x | y<<16
+	}
+}
+
+func packU16(d, a, b, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		ds[i] = x&0xff | y&0xff<<8
+	}
+}
+
+func upperU64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = uint32(x >> 32)
+	}
+}
+
+func upperU32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = x >> 16
+	}
+}
+
+func cvtF32S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		ds[i] = float32(x)
+	}
+}
+
+func cvtS32F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = pick(x != x, truncS32(float64(x)), 0)
+	}
+}
+
+func cvtF64S32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		ds[i] = float64(x)
+	}
+}
+
+func cvtS32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = truncS32(float64(x))
+	}
+}
+
+func cvtF32U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = float32(x)
+	}
+}
+
+func cvtU32F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = pick(x != x, truncU32(float64(x)), 0)
+	}
+}
+
+func cvtF64U32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		ds[i] = float64(x)
+	}
+}
+
+func cvtU32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = truncU32(float64(x))
+	}
+}
+
+func cvtF32S64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		ds[i] = float32(x)
+	}
+}
+
+func cvtS64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = truncS64(float64(x))
+	}
+}
+
+func cvtF64S64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*int64)(unsafe.Add(a, i*as))
+		ds[i] = float64(x)
+	}
+}
+
+func cvtS64F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*int64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = truncS64(float64(x))
+	}
+}
+
+func cvtF32U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = float32(x)
+	}
+}
+
+func cvtU64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = truncU64(float64(x))
+	}
+}
+
+func cvtF64U64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		ds[i] = float64(x)
+	}
+}
+
+func cvtU64F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = truncU64(float64(x))
+	}
+}
+
+func cvtF64F32(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*float64)(d), n)
+	for i := range ds {
+		x := *(*float32)(unsafe.Add(a, i*as))
+		ds[i] = float64(x)
+	}
+}
+
+func cvtF32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	ds := unsafe.Slice((*float32)(d), n)
+	for i := range ds {
+		x := *(*float64)(unsafe.Add(a, i*as))
+		ds[i] = canonF32(float32(x))
+	}
+}
+
+func clampU16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		ds[i] = uint32(max(min(x, 0xffff), 0))
+	}
+}
+
+func clampS16(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		ds[i] = max(min(x, 0x7fff), -0x8000)
+	}
+}
+
+func clampU8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		ds[i] = uint32(max(min(x, 0xff), 0))
+	}
+}
+
+func clampS8(d, a, _, _ unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	ds := unsafe.Slice((*int32)(d), n)
+	for i := range ds {
+		x := *(*int32)(unsafe.Add(a, i*as))
+		ds[i] = max(min(x, 0x7f), -0x80)
+	}
+}
+
+func selectU32(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 4)
+	bs := stepOf(scalars, 1, 4)
+	ds := unsafe.Slice((*uint32)(d), n)
+	for i := range ds {
+		x := *(*uint32)(unsafe.Add(a, i*as))
+		y := *(*uint32)(unsafe.Add(b, i*bs))
+		z := bitAt(c, i)
+		ds[i] = pick(z, y, x)
+	}
+}
+
+func selectU64(d, a, b, c unsafe.Pointer, n int, scalars int) {
+	as := stepOf(scalars, 0, 8)
+	bs := stepOf(scalars, 1, 8)
+	ds := unsafe.Slice((*uint64)(d), n)
+	for i := range ds {
+		x := *(*uint64)(unsafe.Add(a, i*as))
+		y := *(*uint64)(unsafe.Add(b, i*bs))
+		z := bitAt(c, i)
+		ds[i] = pick(z, y, x)
+	}
 }

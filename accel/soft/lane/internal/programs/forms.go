@@ -49,6 +49,10 @@ abs|neg .s64 Ll
 min|max .u16|.s16 Hhh
 min|max .u32|.s32 Rrr
 min|max .u64|.s64 Lll
+add .u16x2|.s16x2 Rrr
+min|max .u16x2 Rrr
+min|max |.relu .s16x2 Rrr
+min|max .relu.s32 Rrr
 popc|clz .b32 Rr
 popc|clz .b64 Rl
 bfind |.shiftamt .u32|.s32 Rr
@@ -60,6 +64,8 @@ bfe .u64|.s64 Llbb
 bfi .b32 Rrrbb
 bfi .b64 Lllbb
 bmsk .clamp|.wrap .b32 Rbb
+szext .clamp|.wrap .u32|.s32 Rrn
+fns .b32 Rrbr
 dp4a .u32|.s32 .u32|.s32 Rrrr
 dp2a .lo|.hi .u32|.s32 .u32|.s32 Rrrr
 prmt |.f4e|.b4e|.rc8|.ecl|.ecr|.rc16 .b32 Rrrr

@@ -270,7 +270,7 @@ func (w *writer) warp() string {
 func (w *writer) meeting() string {
 	whole := !w.exits && w.p.Threads%32 == 0
 	r, p := fmt.Sprintf("%%r%d", w.IntN(8)), w.predicate()
-	switch w.IntN(8) {
+	switch w.IntN(10) {
 	case 0:
 		return fmt.Sprintf("bar.red.popc.u32 %s, 0, %s%s", r, oneOf(w, "", "!"), p)
 	case 1:
@@ -288,6 +288,10 @@ func (w *writer) meeting() string {
 	case 6:
 		if whole {
 			return fmt.Sprintf("barrier.sync %d, %d", 1+w.IntN(15), w.p.Threads)
+		}
+	case 8, 9:
+		if whole {
+			return w.matrix()
 		}
 	case 7:
 		if whole { // one warp alone

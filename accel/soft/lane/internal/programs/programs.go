@@ -235,6 +235,8 @@ func (w *writer) anything() string {
 		return w.chain()
 	case 7:
 		return w.move()
+	case 8:
+		return w.video()
 	}
 	return w.plain()
 }

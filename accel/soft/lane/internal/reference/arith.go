@@ -41,6 +41,10 @@ func (w *warp) one(in *inst, t *thread) {
 		w.testp(in, t)
 		return
 	}
+	if in.op[0] == 'v' {
+		w.video(in, t)
+		return
+	}
 	as := in.types[0]
 	switch {
 	case as.kind == 'p':
@@ -98,13 +102,14 @@ func (w *warp) sources(in *inst, t *thread, as typ, word ...int) []*big.Int {
 
 // integer executes what computes integers from integers.
 func (w *warp) integer(in *inst, t *thread) {
-	if in.packed || in.mods["relu"] {
-		unknown(in)
+	if in.packed {
+		w.halves(in, t)
+		return
 	}
 	as := in.types[0]
 	var r *big.Int
 	switch in.op {
-	case "shl", "shr", "shf", "bfe", "bfi", "bmsk", "prmt", "lop3", "and", "or", "xor", "not", "cnot", "popc", "clz", "bfind", "brev":
+	case "shl", "shr", "shf", "bfe", "bfi", "bmsk", "prmt", "lop3", "and", "or", "xor", "not", "cnot", "popc", "clz", "bfind", "brev", "szext", "fns":
 		w.write(t, &in.args[0], w.bitwise(in, t))
 		return
 	case "dp4a", "dp2a":
@@ -124,11 +129,31 @@ func (w *warp) integer(in *inst, t *thread) {
 	if in.mods["sat"] {
 		r = clamp(r, as)
 	}
+	if in.mods["relu"] && r.Sign() < 0 {
+		r = new(big.Int)
+	}
 	bits := as.bits
 	if in.mods["wide"] {
 		bits *= 2
 	}
 	w.write(t, &in.args[0], wrap(r, bits))
+}
+
+// halves computes with the two integers of 16 bits in each operand.
+func (w *warp) halves(in *inst, t *thread) {
+	var d uint64
+	for at := 0; at < 32; at += 16 {
+		var list []*big.Int
+		for i := range in.args[1:] {
+			list = append(list, whole(w.read(t, &in.args[i+1], typ{'b', 32})>>at, in.types[0]))
+		}
+		r := arithmetic(in, list)
+		if in.mods["relu"] && r.Sign() < 0 {
+			r = new(big.Int)
+		}
+		d |= wrap(r, 16) << at
+	}
+	w.write(t, &in.args[0], d)
 }
 
 func arithmetic(in *inst, a []*big.Int) *big.Int {
@@ -287,6 +312,18 @@ func (w *warp) bitwise(in *inst, t *thread) uint64 {
 			a, b = a&31, b&31
 		}
 		return each(func(i uint64) uint64 { return bit(i >= a && i-a < b) })
+	case "szext":
+		if in.mods["wrap"] {
+			b &= 31
+		}
+		return each(func(i uint64) uint64 {
+			if i < b {
+				return at(a, i)
+			}
+			return bit(signed && b > 0) * at(a, b-1)
+		})
+	case "fns":
+		return nthSet(a, b, c)
 	case "prmt":
 		return permute(in, a, b, c)
 	case "lop3":
@@ -320,6 +357,28 @@ func (w *warp) bitwise(in *inst, t *thread) uint64 {
 	}
 	unknown(in)
 	return 0
+}
+
+// nthSet is the place of a bit that is set: the n-th from base on, that at base
+// itself if n is 0, upwards if n is positive.
+func nthSet(mask, base, n uint64) uint64 {
+	count, step := int64(int32(n)), int64(1)
+	if count < 0 {
+		count, step = -count, -1
+	}
+	for at := int64(base); at >= 0 && at < 32; at += step {
+		if mask>>at&1 == 0 {
+			if count == 0 {
+				break
+			}
+			continue
+		}
+		if count <= 1 {
+			return uint64(at)
+		}
+		count--
+	}
+	return 0xffffffff
 }
 
 // funnel shifts b:a and gives its upper word (left) or lower word (right).

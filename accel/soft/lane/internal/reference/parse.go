@@ -54,21 +54,25 @@ const (
 )
 
 type operand struct {
-	kind operandKind
-	text string
-	reg  int
-	pair int // register, or -1
-	not  bool
-	add  int64 // address, symbol: displacement
-	base *operand
-	list []operand
+	kind  operandKind
+	text  string
+	reg   int
+	pair  int // register, or -1
+	not   bool
+	minus bool  // of a video instruction
+	unit  int   // bits of what the selector names, or 0
+	parts []int // that it names, the lowest first
+	add   int64 // address, symbol: displacement
+	base  *operand
+	list  []operand
 }
 
 var (
 	comments  = regexp.MustCompile(`//[^\n]*`)
 	entryHead = regexp.MustCompile(`(?s)\.entry\s+[\w$]+\s*\((.*?)\)\s*\{(.*)\}`)
 	labelHead = regexp.MustCompile(`^([\w$]+):\s*`)
-	typeName  = regexp.MustCompile(`^(u|s|b|f|bf)(8|16|32|64)(x2)?$`)
+	typeName  = regexp.MustCompile(`^(u|s|b|f|bf)(1|4|8|16|32|64)(x2)?$`)
+	selected  = regexp.MustCompile(`^(%[\w$]+)\.([bh])(\d+)$`)
 	arrayName = regexp.MustCompile(`^(.*)\[(\d+)\]$`)
 )
 
@@ -221,9 +225,11 @@ var typesOf = func() map[string]int {
 	m := map[string]int{}
 	for n, names := range []string{
 		"bra exit ret bar barrier activemask membar fence isspacep",
-		"ld ldu st atom red cvta mov selp testp setp shfl vote match redux add sub addc subc mul mad madc mul24 mad24 sad div rem min max abs neg " +
-			"and or xor not cnot shl shr shf bfe bfi bmsk prmt lop3 popc clz bfind brev fma rcp sqrt copysign",
-		"cvt set slct dp4a dp2a",
+		"ldmatrix movmatrix ld ldu st atom red cvta mov selp testp setp shfl vote match redux add sub addc subc mul mad madc mul24 mad24 sad div rem min max abs neg " +
+			"and or xor not cnot shl shr shf bfe bfi bmsk prmt lop3 popc clz bfind brev szext fns fma rcp sqrt copysign",
+		"cvt set slct dp4a dp2a vset vset2 vset4",
+		"vadd vsub vabsdiff vmin vmax vshl vshr vmad vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4",
+		"mma",
 	} {
 		for _, name := range strings.Fields(names) {
 			m[name] = n
@@ -239,7 +245,8 @@ var modifiers = func() map[string]bool {
 		"rn rz rm rp rni rzi rmi rpi ftz sat relu satfinite lo hi wide cc uni eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan and or xor " +
 			"volatile weak relaxed acquire release acq_rel sc cta gpu gl sys global shared const local param to v2 v4 noftz " +
 			"sync aligned arrive warp red popc add inc dec min max exch cas up down bfly idx all any ballot " +
-			"l r clamp wrap NaN xorsign abs f4e b4e rc8 ecl ecr rc16 shiftamt finite infinite number notanumber normal subnormal") {
+			"l r clamp wrap po shr7 shr15 m8n8 x1 x2 x4 trans row col " +
+			"m8n8k4 m8n8k16 m8n8k32 m8n8k128 m16n8k4 m16n8k8 m16n8k16 m16n8k32 m16n8k64 m16n8k128 m16n8k256 NaN xorsign abs f4e b4e rc8 ecl ecr rc16 shiftamt finite infinite number notanumber normal subnormal") {
 		m[name] = true
 	}
 	return m
@@ -293,6 +300,18 @@ func (k *Kernel) operand(s string) operand {
 	case '!':
 		o = k.operand(s[1:])
 		o.not = true
+		return o
+	}
+	if strings.HasPrefix(s, "-%") {
+		o = k.operand(s[1:])
+		o.minus = true
+		return o
+	}
+	if m := selected.FindStringSubmatch(s); m != nil {
+		o.reg, o.unit = k.register(m[1]), map[string]int{"b": 8, "h": 16}[m[2]]
+		for i := len(m[3]) - 1; i >= 0; i-- {
+			o.parts = append(o.parts, int(m[3][i]-'0'))
+		}
 		return o
 	}
 	if c := s[0]; c == '-' || c >= '0' && c <= '9' {

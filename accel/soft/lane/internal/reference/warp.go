@@ -254,6 +254,8 @@ func (w *warp) execute(in *inst, mask uint32) {
 		w.match(in, lanes, mask)
 	case "redux":
 		w.redux(in, lanes, mask)
+	case "mma", "ldmatrix", "movmatrix":
+		w.matrices(in, lanes)
 	default:
 		for _, t := range lanes {
 			w.one(in, t)

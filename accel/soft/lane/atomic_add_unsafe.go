@@ -1,0 +1,95 @@
+package lane
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// runAdd is runAtomic of integers that are added, which is what most programs count with.
+func runAdd[T uint32 | uint64](g *group, in *instr) {
+	g.spun = g.spun || in.spin
+	ap, step := g.row(in.a)
+	if step == 0 && (!in.private || g.w.cache[in.cache].has(get64(ap, 0, 0)+in.imm)) {
+		if p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo); p != nil {
+			addOne(g, in, (*T)(unsafe.Add(p, in.shift)))
+		}
+		return
+	}
+	t, ok := g.reach(in, ap, step)
+	switch {
+	case !ok:
+		runAtomic(g, in)
+	case t.low == t.high:
+		addOne(g, in, (*T)(unsafe.Add(t.mem, t.low+t.off)))
+	default:
+		addEach[T](g, in, &t)
+	}
+}
+
+// addOne adds what all active lanes bring to one place. Each gets what the ones before it left there.
+func addOne[T uint32 | uint64](g *group, in *instr, p *T) {
+	bp, bs := g.row(in.b)
+	d, _ := g.row(in.d)
+	size := int(unsafe.Sizeof(*p))
+	var sum T
+	for _, l := range g.lanes() {
+		sum += *(*T)(unsafe.Add(bp, bs*int(l)))
+	}
+	v := plus(p, sum, g.w.cache[in.cache].share)
+	if d == nil {
+		return
+	}
+	for _, l := range g.lanes() {
+		b := *(*T)(unsafe.Add(bp, bs*int(l)))
+		*(*T)(unsafe.Add(d, size*int(l))) = v
+		v += b
+	}
+}
+
+// addEach adds lane by lane.
+func addEach[T uint32 | uint64](g *group, in *instr, t *together) {
+	lo, size := g.act.lo, int(unsafe.Sizeof(T(0)))
+	b := g.at(in.b, lo)
+	if in.b.kind == single {
+		b = g.spread(b, size == 8, t.n)
+	}
+	bs, share := unsafe.Slice((*T)(b), t.n), g.w.cache[in.cache].share
+	mem, off := t.mem, t.off
+	switch {
+	case in.d.kind != nowhere:
+		ds := unsafe.Slice((*T)(g.at(in.d, lo)), t.n)
+		for i, v := range bs {
+			ds[i] = plus((*T)(t.at(i)), v, share)
+		}
+	case share:
+		for i, v := range bs {
+			plus((*T)(t.at(i)), v, true)
+		}
+	case t.step == 4:
+		addresses := unsafe.Slice((*uint32)(t.addresses), t.n)[:len(bs)]
+		for i, v := range bs {
+			*(*T)(unsafe.Add(mem, uint64(addresses[i])+off)) += v
+		}
+	default:
+		addresses := unsafe.Slice((*uint64)(t.addresses), t.n)[:len(bs)]
+		for i, v := range bs {
+			*(*T)(unsafe.Add(mem, addresses[i]+off)) += v
+		}
+	}
+}
+
+// plus adds to a word, which others may do at the same time if it is shared, and returns what was there.
+func plus[T uint32 | uint64](p *T, v T, share bool) T {
+	if !share {
+		old := *p
+		*p = old + v
+		return old
+	}
+	switch p := any(p).(type) {
+	case *uint32:
+		return T(atomic.AddUint32(p, uint32(v))) - v
+	case *uint64:
+		return T(atomic.AddUint64(p, uint64(v))) - v
+	}
+	panic("unreachable")
+}

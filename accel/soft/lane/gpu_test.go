@@ -1,0 +1,40 @@
+//go:build gpu
+
+package lane
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pegasus/accel/ptx/cases"
+)
+
+// A GPU gives the values that the cases expect. Without one, and its driver,
+// there is nothing to compare.
+func TestGPU(t *testing.T) {
+	forms, kernels := readCases(t)
+	list := append(forms, kernels...)
+	for _, p := range products() {
+		list = append(list, p.random(random(31)))
+	}
+	d, err := cases.Start(exec.Command(filepath.Join(os.Getenv("PEGASUS_BUILD"), "gpu/cases")))
+	if err != nil {
+		t.Skipf("NOTHING WAS COMPARED: no GPU can be used here: %v", err)
+	}
+	defer d.Close()
+	if strings.Contains(d.Name, "Pegasus") {
+		t.Skipf("NOTHING WAS COMPARED: the system's libcuda.so.1 is Pegasus's own, with %q", d.Name)
+	}
+	r, err := d.Compare(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range r.Wrong {
+		t.Error(wrong)
+	}
+	t.Logf("%s, capability %d.%d: %d of %d cases are the same; these differ, as they may: %q; these are unknown there: %q",
+		d.Name, d.Major, d.Minor, r.Same, len(list), r.Free, r.Unknown)
+}

@@ -1,0 +1,9 @@
+//go:build !amd64
+
+package lane
+
+import "unsafe"
+
+func lookVector(*shape, unsafe.Pointer, int, int) bool { return false }
+
+var vectorLoads, vectorStores [9]chunkMover

@@ -1,0 +1,221 @@
+package lane
+
+import (
+	"math"
+	"unsafe"
+)
+
+// chunk is how many lanes are moved at a time if their addresses are regular.
+const chunk = 16
+
+// irregular is the step of a chunk whose addresses don't follow each other at one distance.
+const irregular = math.MinInt64
+
+// shape is what the addresses of consecutive lanes look like. Assembly knows where its fields are.
+type shape struct {
+	low, high uint64 // the least and the greatest
+	bits      uint64 // its lowest one is the lowest that is set in any
+	differ    bool   // no two lanes that follow each other have the same one; not always known
+	runs      [maxLanes / chunk]addressRun
+	turn      uint64 // the worker's when that was so
+	line      bool   // all are one run, which only the first of runs says: see spell
+}
+
+// addressRun is the addresses of a chunk: the first, and the distance from lane to lane, or irregular.
+type addressRun struct {
+	first uint64
+	step  int64
+}
+
+// address is the address of one lane, from a row of 32 or 64 bits or a single value.
+func address(p unsafe.Pointer, step, lane int) uint64 {
+	if step == 4 {
+		return uint64(get32(p, 4, lane))
+	}
+	return get64(p, step, lane)
+}
+
+// look looks at n addresses, the first of them at p.
+func (s *shape) look(p unsafe.Pointer, step, n int) {
+	s.low, s.high, s.bits, s.differ, s.line = math.MaxUint64, 0, 0, false, false
+	chunks := n / chunk
+	if chunks > 0 && lookVector(s, p, step, chunks) {
+		if n &= chunk - 1; n == 0 {
+			return
+		}
+		s.spell()
+		s.differ = false
+		p = unsafe.Add(p, chunks*chunk*step)
+	} else {
+		chunks = 0
+	}
+	s.lookPlain(chunks, p, step, n)
+}
+
+// spell writes down all runs.
+func (s *shape) spell() {
+	if !s.line {
+		return
+	}
+	s.line = false
+	r := s.runs[0]
+	for i := range s.runs {
+		s.runs[i] = r
+		r.first += uint64(r.step) * chunk
+	}
+}
+
+// lookPlain adds n addresses, the first of them at p, that begin with a chunk.
+func (s *shape) lookPlain(number int, p unsafe.Pointer, step, n int) {
+	for l := 0; l < n; l += chunk {
+		r := &s.runs[number]
+		*r = addressRun{address(p, step, l), irregular}
+		last := min(l+chunk, n) - 1
+		if last > l {
+			r.step = int64(address(p, step, l+1) - r.first)
+		}
+		for i := l; i <= last; i++ {
+			a := address(p, step, i)
+			s.low, s.high = min(s.low, a), max(s.high, a)
+			s.bits |= a
+			if a != r.first+uint64(i-l)*uint64(r.step) {
+				r.step = irregular
+			}
+		}
+		number++
+	}
+}
+
+// mayRepeat says whether two of n lanes that follow each other may have the same address.
+func (s *shape) mayRepeat(n int) bool { return !s.differ && s.repeats(n) }
+
+// repeats says whether two of n lanes that follow each other may have the same address.
+func (s *shape) repeats(n int) bool {
+	s.spell()
+	end := s.runs[0].first - 1
+	for i := range (n + chunk - 1) / chunk {
+		r := &s.runs[i]
+		if r.step == 0 || r.step == irregular || r.first == end {
+			return true
+		}
+		end = r.first + uint64(r.step)*(chunk-1)
+	}
+	return false
+}
+
+// together is an access of dense lanes to memory that was checked: that of an
+// address a is at unsafe.Add(mem, a+off).
+type together struct {
+	*shape
+	addresses unsafe.Pointer // of the first lane
+	step, n   int
+	mem       unsafe.Pointer
+	off       uint64
+}
+
+// reach says whether the active lanes are dense and all access memory that the
+// instruction's region has. Faults, and what other memory there is, are for
+// those who look at one lane after the other.
+func (g *group) reach(in *instr, addresses unsafe.Pointer, step int) (t together, ok bool) {
+	if !g.act.dense || step == 0 {
+		return t, false
+	}
+	t = together{g.w.shape(int(in.shape)), unsafe.Add(addresses, g.act.lo*step), step, g.act.hi - g.act.lo, nil, 0}
+	if !in.seen || t.turn != g.w.turn {
+		t.look(t.addresses, step, t.n)
+		t.turn = g.w.turn
+	}
+	c := &g.w.cache[in.cache]
+	off := in.imm - c.base
+	low, high := t.low+off, t.high+off
+	t.mem, t.off = c.mem, off+uint64(in.shift)
+	return t, high < c.size && low <= high && (t.bits|in.imm)&in.align == 0
+}
+
+// shape is where an instruction keeps what its addresses look like; later ones of
+// the same block may have the same addresses.
+func (w *worker) shape(n int) *shape {
+	for n >= len(w.shapes) {
+		w.shapes = append(w.shapes, new(shape))
+	}
+	return w.shapes[n]
+}
+
+// at is the memory of a lane.
+func (t *together) at(i int) unsafe.Pointer {
+	return unsafe.Add(t.mem, address(t.addresses, t.step, i)+t.off)
+}
+
+// chunkMover loads or stores chunks of a row as long as their addresses are regular, in
+// a way that it knows. It says how many it did.
+type chunkMover func(row, mem unsafe.Pointer, off uint64, runs *addressRun, chunks int) int
+
+// move lets a mover, if there is one, do what it can of the lanes from lane done on. The
+// lanes from next to end are for others.
+func (t *together) move(m chunkMover, row unsafe.Pointer, size, done int) (next, end int) {
+	if m == nil || vectors == 0 {
+		return done, t.n
+	}
+	t.spell()
+	if chunks := (t.n - done) / chunk; chunks > 0 {
+		done += chunk * m(unsafe.Add(row, done*size), t.mem, t.off, &t.runs[done/chunk], chunks)
+	}
+	end = min(done+chunk, t.n)
+	for end < t.n && t.runs[end/chunk].step == irregular {
+		end = min(end+chunk, t.n)
+	}
+	return done, end
+}
+
+// follow says whether the lanes access places of so many bytes that follow each other.
+func (t *together) follow(size uintptr) bool { return t.line && t.runs[0].step == int64(size) }
+
+// loadTogether is runLoad of lanes of T into a row of D.
+func loadTogether[T element, D uint32 | uint64](t *together, m chunkMover, row unsafe.Pointer) {
+	d, mem, off := unsafe.Slice((*D)(row), t.n), t.mem, t.off
+	if size := unsafe.Sizeof(T(0)); size == unsafe.Sizeof(D(0)) && t.follow(size) {
+		copy(d, unsafe.Slice((*D)(t.at(0)), t.n))
+		return
+	}
+	for done := 0; done < t.n; {
+		next, end := t.move(m, row, int(unsafe.Sizeof(d[0])), done)
+		to := d[next:end]
+		if t.step == 4 {
+			addresses := unsafe.Slice((*uint32)(t.addresses), end)[next:][:len(to)]
+			for i := range to {
+				to[i] = D(*(*T)(unsafe.Add(mem, uint64(addresses[i])+off)))
+			}
+		} else {
+			addresses := unsafe.Slice((*uint64)(t.addresses), end)[next:][:len(to)]
+			for i := range to {
+				to[i] = D(*(*T)(unsafe.Add(mem, addresses[i]+off)))
+			}
+		}
+		done = end
+	}
+}
+
+// storeTogether is runStore of lanes of T from a row of S.
+func storeTogether[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](t *together, m chunkMover, row unsafe.Pointer) {
+	from, mem, off := unsafe.Slice((*S)(row), t.n), t.mem, t.off
+	if size := unsafe.Sizeof(T(0)); size == unsafe.Sizeof(S(0)) && t.follow(size) {
+		copy(unsafe.Slice((*S)(t.at(0)), t.n), from)
+		return
+	}
+	for done := 0; done < t.n; {
+		next, end := t.move(m, row, int(unsafe.Sizeof(from[0])), done)
+		values := from[next:end]
+		if t.step == 4 {
+			addresses := unsafe.Slice((*uint32)(t.addresses), end)[next:][:len(values)]
+			for i, v := range values {
+				*(*T)(unsafe.Add(mem, uint64(addresses[i])+off)) = T(v)
+			}
+		} else {
+			addresses := unsafe.Slice((*uint64)(t.addresses), end)[next:][:len(values)]
+			for i, v := range values {
+				*(*T)(unsafe.Add(mem, addresses[i]+off)) = T(v)
+			}
+		}
+		done = end
+	}
+}
