@@ -85,6 +85,8 @@ const (
 	offSpin             = 0x1c0
 	offContextPoison    = 0x200
 	offContextOwes      = 0x600
+	offContextText      = 0xa00
+	offHeld             = 0xe00
 )
 
 // Geometry is what may vary between segments.

@@ -195,6 +195,14 @@ func (g *Guest) ContextPoison(id uint32) int32 {
 	return int32(word32(g.mem, offContextPoison+uint64(id)*4).Load())
 }
 
+// Held says whether the host is waiting with a call that it can't let through yet.
+func (g *Guest) Held() bool { return word32(g.mem, offHeld).Load() != 0 }
+
+// TextWaits says whether a context has text for the program.
+func (g *Guest) TextWaits(id uint32) bool {
+	return id < MaxContexts && word32(g.mem, offContextText+uint64(id)*4).Load() != 0
+}
+
 // EventSerial is the serial of the last completed record of an event.
 func (g *Guest) EventSerial(event uint64) uint64 {
 	return word64(g.mem, uint64(g.l.EventOffset)+(event&uint64(g.l.EventWords-1))*eventBytes).Load()

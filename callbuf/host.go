@@ -201,15 +201,36 @@ func (h *Host) PoisonContext(id uint32, result int32) {
 
 // Owe tells whether a context owes the guest the error of a queued call: then a
 // call that synchronises has to come and fetch it.
-func (h *Host) Owe(id uint32, owes bool) {
+func (h *Host) Owe(id uint32, owes bool) { h.tell(offContextOwes, id, owes) }
+
+// TextWaits tells whether a context has text for the program: then a call that
+// synchronises has to come and fetch it.
+func (h *Host) TextWaits(id uint32, waits bool) { h.tell(offContextText, id, waits) }
+
+// tell sets a context's word among those at off.
+func (h *Host) tell(off uint64, id uint32, yes bool) {
 	if id >= MaxContexts {
 		return
 	}
 	v := uint32(0)
-	if owes {
+	if yes {
 		v = 1
 	}
-	word32(h.mem, offContextOwes+uint64(id)*4).Store(v)
+	word32(h.mem, off+uint64(id)*4).Store(v)
+}
+
+// SetHeld says whether the poller is waiting with a call that it can't let through
+// yet: then who only asks should not wait for it.
+func (h *Host) SetHeld(held bool) {
+	v := uint32(0)
+	if held {
+		v = 1
+	}
+	word32(h.mem, offHeld).Store(v)
+	if w := word32(h.mem, offProducersWaiting); held && w.Load() != 0 {
+		w.Store(0)
+		FutexWake(word32(h.mem, offHead), 1<<30)
+	}
 }
 
 // SetSpin says how long the guest's threads may spin for a reply.

@@ -60,6 +60,7 @@ type Accelerator struct {
 	IdleYield     time.Duration // a window idle this long is given up; 0: never
 	InFlight      time.Duration // bound of one domain's predicted work in the accelerator
 	KernelTimeout time.Duration // a kernel that runs longer is ended
+	RefusePTX     string        // when unknown instructions are refused (soft): load, launch
 	MaxDomains    int           // domains placed here at once
 }
 
@@ -122,6 +123,7 @@ func defaultAccelerator(name string) Accelerator {
 		IdleYield:     2 * time.Millisecond,
 		InFlight:      4 * time.Millisecond,
 		KernelTimeout: 10 * time.Second,
+		RefusePTX:     "load",
 		MaxDomains:    64,
 	}
 }

@@ -29,6 +29,7 @@ var (
 	logFormats       = []string{"text", "json"}
 	acceleratorTypes = []string{"soft", "nvidia"}
 	modes            = []string{"production", "paper"}
+	refusals         = []string{"load", "launch"}
 )
 
 func (d *Daemon) fields() []field {
@@ -58,6 +59,7 @@ func (a *Accelerator) fields(opt Options) []field {
 		{"idle_yield", span{&a.IdleYield, 100 * time.Microsecond, 30 * time.Millisecond, "idle windows are kept"}, hot},
 		{"in_flight", span{&a.InFlight, 10 * time.Microsecond, time.Second, ""}, hot},
 		{"kernel_timeout", span{&a.KernelTimeout, 10 * time.Millisecond, 24 * time.Hour, ""}, hot},
+		{"refuse_ptx", choice{&a.RefusePTX, refusals}, hot},
 		{"max_domains", whole{&a.MaxDomains, 1, 65536, ""}, hot},
 	}
 }

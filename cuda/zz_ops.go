@@ -77,10 +77,16 @@ const (
 	OpSurfaceCreate Op = 33
 	// OpReferenceBind: Makes a module's texture or surface reference, by its address, stand for a texture or surface (0: nothing) in launches from now on.
 	OpReferenceBind Op = 34
+	// OpTextRead: Takes the oldest text that the context has for the program, as much as fits, into the arena. file says where it belongs: 1 stdout, 2 stderr. left is not less than the bytes that are left. flags 1: first waits, if kernels of the context may print, until all work queued to it has ended.
+	OpTextRead Op = 35
+	// OpProfile: action 1: accounts from now on for what kernels do, line by line. action 2: writes a report of that into the arena, cut to its capacity.
+	OpProfile Op = 36
+	// OpStreamMark: When the work queued to the header's stream so far has ended, the worker stores serial in the event's word. Unlike a record it is no work of the stream's.
+	OpStreamMark Op = 37
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 35
+const NumOps = 38
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -117,6 +123,9 @@ var ops = [NumOps]opInfo{
 	OpGoodbye:            {"Goodbye", ClassControl, ReplyNever},
 	OpSurfaceCreate:      {"SurfaceCreate", ClassControl, ReplyNever},
 	OpReferenceBind:      {"ReferenceBind", ClassControl, ReplyNever},
+	OpTextRead:           {"TextRead", ClassWait, ReplyAlways},
+	OpProfile:            {"Profile", ClassControl, ReplyAlways},
+	OpStreamMark:         {"StreamMark", ClassWait, ReplyNever},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -1078,6 +1087,132 @@ func (a *ReferenceBindArgs) Append(b []byte) []byte {
 	return b
 }
 
+// TextReadArgs is the arguments of TextRead: 24 bytes.
+type TextReadArgs struct {
+	ArenaOffset uint64
+	Capacity    uint64
+	Flags       uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *TextReadArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.ArenaOffset = binary.LittleEndian.Uint64(b[0:])
+	a.Capacity = binary.LittleEndian.Uint64(b[8:])
+	a.Flags = binary.LittleEndian.Uint32(b[16:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *TextReadArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.ArenaOffset)
+	b = binary.LittleEndian.AppendUint64(b, a.Capacity)
+	b = binary.LittleEndian.AppendUint32(b, a.Flags)
+	b = append(b, 0, 0, 0, 0)
+	return b
+}
+
+// TextReadResult is the results of TextRead: 24 bytes.
+type TextReadResult struct {
+	Length uint64
+	Left   uint64
+	File   uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *TextReadResult) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Length = binary.LittleEndian.Uint64(b[0:])
+	a.Left = binary.LittleEndian.Uint64(b[8:])
+	a.File = binary.LittleEndian.Uint32(b[16:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *TextReadResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Length)
+	b = binary.LittleEndian.AppendUint64(b, a.Left)
+	b = binary.LittleEndian.AppendUint32(b, a.File)
+	b = append(b, 0, 0, 0, 0)
+	return b
+}
+
+// ProfileArgs is the arguments of Profile: 24 bytes.
+type ProfileArgs struct {
+	Action      uint32
+	Reserved    uint32
+	ArenaOffset uint64
+	Capacity    uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *ProfileArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Action = binary.LittleEndian.Uint32(b[0:])
+	a.Reserved = binary.LittleEndian.Uint32(b[4:])
+	a.ArenaOffset = binary.LittleEndian.Uint64(b[8:])
+	a.Capacity = binary.LittleEndian.Uint64(b[16:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *ProfileArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, a.Action)
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	b = binary.LittleEndian.AppendUint64(b, a.ArenaOffset)
+	b = binary.LittleEndian.AppendUint64(b, a.Capacity)
+	return b
+}
+
+// ProfileResult is the results of Profile: 8 bytes.
+type ProfileResult struct {
+	Length uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *ProfileResult) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Length = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *ProfileResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Length)
+	return b
+}
+
+// StreamMarkArgs is the arguments of StreamMark: 16 bytes.
+type StreamMarkArgs struct {
+	Event  uint64
+	Serial uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *StreamMarkArgs) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.Event = binary.LittleEndian.Uint64(b[0:])
+	a.Serial = binary.LittleEndian.Uint64(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *StreamMarkArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Event)
+	b = binary.LittleEndian.AppendUint64(b, a.Serial)
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -1115,6 +1250,9 @@ type Handler interface {
 	Goodbye(c Call) Result
 	SurfaceCreate(c Call, a SurfaceCreateArgs) Result
 	ReferenceBind(c Call, a ReferenceBindArgs) Result
+	TextRead(c Call, a TextReadArgs) (TextReadResult, Result)
+	Profile(c Call, a ProfileArgs) (ProfileResult, Result)
+	StreamMark(c Call, a StreamMarkArgs) Result
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -1359,6 +1497,32 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			return reply, 0, false
 		}
 		return reply, h.ReferenceBind(c, a), true
+	case OpTextRead:
+		var a TextReadArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.TextRead(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpProfile:
+		var a ProfileArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.Profile(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpStreamMark:
+		var a StreamMarkArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.StreamMark(c, a), true
 	}
 	return reply, 0, false
 }

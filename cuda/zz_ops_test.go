@@ -192,6 +192,29 @@ var goldenRecords = []goldenRecord{
 		Reference: 0x100f0e0d0c0b0a09,
 		Texture:   0x1817161514131211,
 	}},
+	{"TextReadArgs", 24, false, func() record { return new(cuda.TextReadArgs) }, &cuda.TextReadArgs{
+		ArenaOffset: 0x807060504030201,
+		Capacity:    0x100f0e0d0c0b0a09,
+		Flags:       0x14131211,
+	}},
+	{"TextReadResult", 24, false, func() record { return new(cuda.TextReadResult) }, &cuda.TextReadResult{
+		Length: 0x807060504030201,
+		Left:   0x100f0e0d0c0b0a09,
+		File:   0x14131211,
+	}},
+	{"ProfileArgs", 24, false, func() record { return new(cuda.ProfileArgs) }, &cuda.ProfileArgs{
+		Action:      0x4030201,
+		Reserved:    0x8070605,
+		ArenaOffset: 0x100f0e0d0c0b0a09,
+		Capacity:    0x1817161514131211,
+	}},
+	{"ProfileResult", 8, false, func() record { return new(cuda.ProfileResult) }, &cuda.ProfileResult{
+		Length: 0x807060504030201,
+	}},
+	{"StreamMarkArgs", 16, false, func() record { return new(cuda.StreamMarkArgs) }, &cuda.StreamMarkArgs{
+		Event:  0x807060504030201,
+		Serial: 0x100f0e0d0c0b0a09,
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -393,6 +416,24 @@ func (h *recorder) SurfaceCreate(c cuda.Call, a cuda.SurfaceCreateArgs) cuda.Res
 }
 
 func (h *recorder) ReferenceBind(c cuda.Call, a cuda.ReferenceBindArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) TextRead(c cuda.Call, a cuda.TextReadArgs) (cuda.TextReadResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.TextReadResult{}, h.result
+}
+
+func (h *recorder) Profile(c cuda.Call, a cuda.ProfileArgs) (cuda.ProfileResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.ProfileResult{}, h.result
+}
+
+func (h *recorder) StreamMark(c cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
 	h.call = c
 	h.args = &a
 	return h.result

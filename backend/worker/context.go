@@ -106,6 +106,7 @@ func (s *session) ContextCreate(c cuda.Call, a cuda.ContextCreateArgs) cuda.Resu
 	s.contexts[c.Context] = g
 	s.host.PoisonContext(c.Context, 0)
 	s.host.Owe(c.Context, false)
+	g.hear()
 	return cuda.Success
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pegasus/accel"
@@ -21,6 +22,7 @@ type fakeDevice struct {
 	next uint64
 	mem  map[uint64][]byte
 	live int // contexts
+	last *fakeContext
 	cost int64
 }
 
@@ -57,6 +59,7 @@ func (d *fakeDevice) NewContext(uint32) (accel.Context, cuda.Result) {
 	c.def = c.newStream()
 	d.mu.Lock()
 	d.live++
+	d.last = c
 	d.mu.Unlock()
 	return c, cuda.Success
 }
@@ -79,8 +82,35 @@ type fakeContext struct {
 	streams []*fakeStream
 	own     map[uint64]bool
 
-	mu  sync.Mutex
-	err cuda.Result
+	mu     sync.Mutex
+	err    cuda.Result
+	said   []byte
+	onText func(bool)
+}
+
+func (c *fakeContext) OnText(f func(waits bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onText = f
+}
+
+func (c *fakeContext) MayTell() bool { return true }
+
+// tell is what a kernel would do that prints.
+func (c *fakeContext) tell(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said = append(c.said, text...)
+	c.onText(true)
+}
+
+func (c *fakeContext) ReadText(to []byte) (n int, of accel.File, left uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n = copy(to, c.said)
+	c.said = c.said[n:]
+	c.onText(len(c.said) > 0)
+	return n, accel.Stderr, uint64(len(c.said))
 }
 
 func (c *fakeContext) Err() cuda.Result {
@@ -224,12 +254,13 @@ func (c *fakeContext) Destroy(done func()) {
 }
 
 type fakeStream struct {
-	c    *fakeContext
-	work chan func()
+	c       *fakeContext
+	work    chan func()
+	pending atomic.Int32 // submitted and not done
 }
 
 func (s *fakeStream) Query() cuda.Result {
-	if len(s.work) != 0 {
+	if s.pending.Load() != 0 {
 		return cuda.ErrorNotReady
 	}
 	return s.c.Err()
@@ -306,11 +337,13 @@ func (c *fakeContext) Submit(st accel.Stream, w accel.Work, done accel.Done) cud
 		e.pending++
 		e.mu.Unlock()
 	}
+	s.pending.Add(1)
 	s.work <- func() {
 		r := c.Err()
 		if r == cuda.Success {
 			r = c.fail(s.execute(w))
 		}
+		s.pending.Add(-1)
 		done(r, c.usage(w))
 		if rec, ok := w.(accel.Record); ok { // who hears of the event has heard of its record
 			rec.Event.(*fakeEvent).recorded()

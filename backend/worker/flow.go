@@ -53,6 +53,7 @@ func (s *session) room() cuda.Result {
 	f := &s.flow
 	f.full.Store(true)
 	defer f.full.Store(false)
+	defer s.hold(false)
 	for start := time.Now(); s.full(); {
 		if s.ending.now.Load() {
 			return cuda.ErrorDeinitialized

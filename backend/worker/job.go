@@ -29,6 +29,7 @@ type Accelerator struct {
 	Cores         int
 	Memory        uint64
 	KernelTimeout time.Duration
+	RefusePTX     string // as of configs.Accelerator
 }
 
 // Job is what a worker is told to do.

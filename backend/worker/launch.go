@@ -16,6 +16,9 @@ type module struct {
 	costs []kernelCost // by function
 }
 
+// launchCooperative is a flag of a launch: its blocks may meet.
+const launchCooperative = 1
+
 // Launch answers when the kernel is queued. Its parameters are read by then.
 func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	g, st, r := s.stream(c)
@@ -33,6 +36,7 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	w := &s.launch
 	*w = accel.Launch{
 		Module: m.m, Function: int(index), Grid: a.Grid, Block: a.Block, SharedBytes: a.SharedBytes, Params: a.Params,
+		Cooperative: a.Flags&launchCooperative != 0,
 	}
 	cost := &m.costs[index]
 	blocks := blockCount(a.Grid)
@@ -125,7 +129,17 @@ func (b *submission) end(r cuda.Result, u accel.Usage) {
 // may be waiting for the guest to report it: then the in-flight limit does not
 // apply, and the ring is looked at for such reports.
 func (s *session) admit(class gate.Class, predicted int64) (gate.Ticket, error) {
-	return s.gate.Acquire(class, predicted, s.callbacks.any(), s.whileHeld)
+	t, err := s.gate.Acquire(class, predicted, s.callbacks.any(), s.whileHeld)
+	s.hold(false)
+	return t, err
+}
+
+// hold tells the guest whether a call is held back.
+func (s *session) hold(held bool) {
+	if held != s.held {
+		s.held = held
+		s.host.SetHeld(held)
+	}
 }
 
 func (s *session) ModuleLoad(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.ModuleLoadResult, r cuda.Result) {

@@ -52,6 +52,9 @@ func (s *session) MemInfo(c cuda.Call) (out cuda.MemInfoResult, r cuda.Result) {
 	used, quota := s.gate.Memory(gate.DeviceMemory)
 	out.Total = min(quota, s.total)
 	out.Free = out.Total - min(used, out.Total)
+	if d, ok := s.device.(accel.Sharer); ok {
+		out.Free = min(out.Free, d.MemoryFree())
+	}
 	return out, cuda.Success
 }
 

@@ -170,6 +170,7 @@ func (s *session) look() bool { return s.host.Ready() || s.ending.now.Load() }
 func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 	s.count()
 	s.host.Publish()
+	s.hold(true)
 	if !s.callbacks.any() {
 		return false, 100 * time.Millisecond
 	}

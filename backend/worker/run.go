@@ -57,12 +57,13 @@ func Main(c Config) int {
 // then ever more rarely, and only if it had something to do.
 const (
 	firstTidy = time.Second
-	tidyEvery = 30 * time.Second
+	tidyEvery = 10 * time.Second
 )
 
 // tidy collects garbage and gives its memory back while the session lasts. Left
 // to itself the heap of a process that makes little garbage is collected every
 // two minutes, creeps upward between, and keeps what it grew to; there are many workers.
+// It takes several collections until the runtime has what it needs for its own lists.
 func (s *session) tidy(over <-chan struct{}) {
 	called := uint64(0)
 	for pause := firstTidy; ; pause = min(2*pause, tidyEvery) {

@@ -114,6 +114,27 @@ func (s *session) StreamQuery(c cuda.Call) cuda.Result {
 	return g.report(st.Query())
 }
 
+// StreamMark completes the event's serial also when it fails, as EventRecord does.
+func (s *session) StreamMark(c cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
+	e, r := s.events.get(a.Event)
+	if r != cuda.Success {
+		s.host.CompleteEvent(a.Event, a.Serial)
+		return r
+	}
+	g, st, r := s.stream(c)
+	if r != cuda.Success || st.Query() != cuda.ErrorNotReady {
+		e.complete(s, a.Event, a.Serial)
+		return r
+	}
+	s.begin()
+	st.Synchronize(func(r cuda.Result) {
+		g.report(r)
+		e.complete(s, a.Event, a.Serial)
+		s.ended()
+	})
+	return cuda.Success
+}
+
 // StreamWaitEvent may wait for an event of another context: the stream is then
 // held by a host function until that event's record, as it is now, completes.
 func (s *session) StreamWaitEvent(c cuda.Call, a cuda.StreamWaitEventArgs) cuda.Result {

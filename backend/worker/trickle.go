@@ -15,7 +15,7 @@ const (
 )
 
 // trickle lets through only so much that a guest can't fill the host's log, with
-// lines about it or with what its kernels print. What is left out is counted.
+// lines about it. What is left out is counted.
 type trickle struct {
 	mu   sync.Mutex
 	to   io.Writer

@@ -96,6 +96,7 @@ type session struct {
 	filling accel.Fill
 
 	guestSpins bool
+	held       bool // the guest was told that a call is held back
 	reply      [callbuf.MaxReplyData]byte
 
 	flow      flow

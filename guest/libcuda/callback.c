@@ -120,7 +120,7 @@ static CUresult queue(CUstream stream, const struct callback *what)
 	handle_publish(c);
 	struct host_callback_args args = {.callback = id};
 	struct packet p = {
-		.op = OP_HOST_CALLBACK, .context = place.context, .stream = place.stream, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_HOST_CALLBACK, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
 	r = ring_post(&p);
 	if (r != CUDA_SUCCESS && handle_retire(c))

@@ -149,6 +149,7 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 	c->flags = flags;
 	c->attached = 0;
 	c->cacheConfig = CU_FUNC_CACHE_PREFER_NONE;
+	c->mark = (struct mark){.sent = 1};
 	c->sharedConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 	for (size_t i = 0; i < sizeof c->limits / sizeof *c->limits; i++)
 		c->limits[i] = context_default_limit((CUlimit)i);
@@ -169,6 +170,7 @@ static CUresult destroy(struct context *c)
 	uint32_t wire = c->wire;
 	module_context_gone(handle);
 	memory_context_ends(handle);
+	text_show_last(wire);
 	struct packet p = {.op = OP_CONTEXT_DESTROY, .context = wire, .anyway = true};
 	struct call call = {.patient = context_sleeps(c)};
 	CUresult r = call_start(&call, &p);

@@ -16,6 +16,7 @@
 #include "arena.h"
 #include "range.h"
 #include "ring.h"
+#include "text.h"
 #include "zz_wire.h"
 
 enum {
@@ -121,7 +122,9 @@ struct transfer {
 /* Sends it; call is NULL for one that nobody waits for. */
 static CUresult send_transfer(const struct place *place, const struct transfer *t, struct call *call)
 {
-	struct packet p = {.context = place->context, .stream = place->stream, .tail = t->data, .tailBytes = t->dataBytes};
+	struct packet p = {
+		.context = place->context, .stream = place->stream, .sent = &place->mark->sent, .tail = t->data, .tailBytes = t->dataBytes,
+	};
 	uint8_t dstKind = kind_of(&t->dst, t->inlineTarget), srcKind = kind_of(&t->src, t->inlineSource);
 	struct copy_linear_args line;
 	struct copy_args box;
@@ -465,7 +468,7 @@ static void flatten(struct box *b)
 	b->dst.height = b->src.height = 1;
 }
 
-CUresult copy_box(const struct place *place, const struct box *box, bool wait)
+static CUresult copy(const struct place *place, const struct box *box, bool wait)
 {
 	if (box->width == 0 || box->height == 0 || box->depth == 0)
 		return CUDA_SUCCESS;
@@ -480,4 +483,10 @@ CUresult copy_box(const struct place *place, const struct box *box, bool wait)
 		return download(place, &b);
 	struct transfer t = {.dst = b.dst, .src = b.src, .width = b.width, .height = b.height, .depth = b.depth};
 	return send_and_maybe_wait(place, &t, wait);
+}
+
+CUresult copy_box(const struct place *place, const struct box *box, bool wait)
+{
+	CUresult r = copy(place, box, wait);
+	return wait ? text_shown(place->context, r) : r;
 }

@@ -2,6 +2,8 @@
  * Events. A record carries a serial number; the host stores it in the event's
  * word of the segment when the record has completed, so a query is a load.
  */
+#include "event.h"
+
 #include "context.h"
 #include "ring.h"
 #include "stream.h"
@@ -12,32 +14,14 @@ struct table events = HANDLE_TABLE(HANDLE_EVENT, struct event, 65000);
 
 static struct event *event_find(CUevent handle) { return handle_find(&events, (uint64_t)(uintptr_t)handle); }
 
-/* An event's word is shared by no other living event: the table of words is larger than ours. */
-static struct event_word *word_of(const struct event *e)
+CUresult event_create(struct context *c, uint32_t flags, struct event **created)
 {
-	return &process.events[e->object.id & (process.eventWords - 1)];
-}
-
-CUresult pg_cuEventCreate(CUevent *out, unsigned int flags)
-{
-	struct context *c;
-	CUresult r = context_current(&c);
-	if (r != CUDA_SUCCESS)
-		return r;
-	unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-	if (!out || (flags & ~known))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (flags & CU_EVENT_INTERPROCESS)
-		return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 	struct event *e = handle_new(&events);
 	if (!e)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct event_create_args args = {.event = e->object.id, .flags = flags};
 	struct packet p = {.op = OP_EVENT_CREATE, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
-	if (e->object.index >= process.eventWords)
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	if (r == CUDA_SUCCESS)
-		r = ring_post(&p);
+	CUresult r = e->object.index >= process.eventWords ? CUDA_ERROR_OUT_OF_MEMORY : ring_post(&p);
 	if (r != CUDA_SUCCESS) {
 		handle_free(&events, e);
 		return r;
@@ -47,8 +31,37 @@ CUresult pg_cuEventCreate(CUevent *out, unsigned int flags)
 	e->flags = flags;
 	e->used = false;
 	handle_publish(e);
-	*out = HANDLE_OF(CUevent, e);
+	*created = e;
 	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuEventCreate(CUevent *out, unsigned int flags)
+{
+	struct context *c;
+	struct event *e;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+	if (!out || (flags & ~known))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & CU_EVENT_INTERPROCESS)
+		return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+	r = event_create(c, flags, &e);
+	if (r == CUDA_SUCCESS)
+		*out = HANDLE_OF(CUevent, e);
+	return r;
+}
+
+CUresult event_destroy(struct event *e)
+{
+	if (!handle_retire(e))
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct event_destroy_args args = {.event = e->object.id};
+	struct packet p = {.op = OP_EVENT_DESTROY, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_post(&p);
+	handle_free(&events, e);
+	return r;
 }
 
 CUresult pg_cuEventDestroy_v2(CUevent handle)
@@ -57,15 +70,7 @@ CUresult pg_cuEventDestroy_v2(CUevent handle)
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
 	CUresult r = context_error(e->wireContext); /* as with streams */
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (!handle_retire(e))
-		return CUDA_ERROR_INVALID_HANDLE;
-	struct event_destroy_args args = {.event = e->object.id};
-	struct packet p = {.op = OP_EVENT_DESTROY, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
-	r = ring_post(&p);
-	handle_free(&events, e);
-	return r;
+	return r == CUDA_SUCCESS ? event_destroy(e) : r;
 }
 
 /*
@@ -90,7 +95,7 @@ CUresult pg_cuEventRecord(CUevent handle, CUstream stream)
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
 	struct event_record_args args = {.event = e->object.id, .serial = serial};
 	struct packet p = {
-		.op = OP_EVENT_RECORD, .context = place.context, .stream = place.stream, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_EVENT_RECORD, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
 	r = ring_post(&p);
 	if (r == CUDA_SUCCESS) {
@@ -112,7 +117,7 @@ CUresult pg_cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int
 static bool is_complete(const struct event *e)
 {
 	return !atomic_load_explicit(&e->used, memory_order_acquire) ||
-		event_reached(word_of(e), atomic_load_explicit(&e->recorded, memory_order_acquire));
+		event_reached(event_word_of(e), atomic_load_explicit(&e->recorded, memory_order_acquire));
 }
 
 CUresult pg_cuEventQuery(CUevent handle)
@@ -141,14 +146,14 @@ CUresult pg_cuEventSynchronize(CUevent handle)
 	if (atomic_load_explicit(&e->used, memory_order_acquire)) {
 		/* At the event's word, not in the ring, where the wait would come behind calls that the gate holds back. */
 		const struct record latest = {
-			.word = word_of(e), .serial = atomic_load_explicit(&e->recorded, memory_order_acquire),
+			.word = event_word_of(e), .serial = atomic_load_explicit(&e->recorded, memory_order_acquire),
 			.context = p.context, .event = &e->object, .handle = args.event,
 		};
 		CUresult r = record_wait(&latest, sleeps);
 		if (r != CUDA_ERROR_NOT_READY)
-			return r;
+			return text_shown(p.context, r);
 	}
-	return ring_wait(&p, sleeps);
+	return text_shown(p.context, ring_wait(&p, sleeps));
 }
 
 CUresult pg_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
@@ -183,7 +188,7 @@ CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flag
 		return CUDA_SUCCESS;
 	struct stream_wait_event_args args = {.event = e->object.id};
 	struct packet p = {
-		.op = OP_STREAM_WAIT_EVENT, .context = place.context, .stream = place.stream, .fixed = &args,
+		.op = OP_STREAM_WAIT_EVENT, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args,
 		.fixedBytes = sizeof args,
 	};
 	return ring_post(&p);

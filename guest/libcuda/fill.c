@@ -42,7 +42,7 @@ static CUresult fill(const struct fill *f, CUstream stream, bool wait)
 		.elementSize = f->elementSize,
 	};
 	struct packet p = {
-		.op = OP_FILL, .context = place.context, .stream = place.stream, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_FILL, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
 	return wait && end.where == AT_ARENA ? ring_call(&p, NULL, 0) : ring_post(&p);
 }

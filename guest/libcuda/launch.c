@@ -117,7 +117,7 @@ static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstr
 	struct launch_args args = *shape;
 	args.function = f->wire;
 	struct packet p = {
-		.op = OP_LAUNCH, .context = place.context, .stream = place.stream, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_LAUNCH, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 		.tail = block, .tailBytes = f->facts.paramBytes,
 	};
 	return ring_post(&p);

@@ -17,6 +17,7 @@
 #include "arena.h"
 #include "device.h"
 #include "futex.h"
+#include "profile.h"
 #include "ring.h"
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -356,6 +357,8 @@ static CUresult first_calls(void)
 	r = device_snapshot();
 	if (r != CUDA_SUCCESS)
 		atomic_store_explicit(&process.state, PROCESS_NEW, memory_order_release);
+	else
+		profile_begin();
 	return r;
 }
 

@@ -148,6 +148,7 @@ static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 	add_globals(m);
 	handle_publish(m);
 	*out = HANDLE_OF(CUmodule, m);
+	text_show(c->wire);
 	return CUDA_SUCCESS;
 }
 
@@ -241,8 +242,10 @@ CUresult pg_cuModuleUnload(CUmodule handle)
 	struct module *m = module_find(handle);
 	if (!m || !handle_retire(m))
 		return CUDA_ERROR_INVALID_HANDLE;
+	uint32_t context = m->wireContext;
 	post_unload(m);
 	dismantle(m);
+	text_show(context);
 	return CUDA_SUCCESS;
 }
 

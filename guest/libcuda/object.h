@@ -6,8 +6,17 @@
 
 #include "handle.h"
 #include "process.h"
+#include "text.h"
 
 #define HANDLE_OF(type, of) ((type)(uintptr_t)(of)->object.id)
+
+/* What cuStreamQuery knows of a stream: see query.c. */
+struct mark {
+	_Atomic uint64_t sent; /* packets that brought work to the stream */
+	uint64_t event;        /* handle of an event that nobody else knows, or 0 */
+	uint64_t at;           /* sent, when the stream was last marked */
+	uint32_t end;          /* of the mark's packet in the ring */
+};
 
 struct context {
 	struct object object;
@@ -18,6 +27,7 @@ struct context {
 	_Atomic uint32_t attached; /* uses beyond the first, by cuCtxAttach */
 	_Atomic uint32_t cacheConfig, sharedConfig;
 	_Atomic uint64_t limits[16];
+	struct mark mark; /* of the legacy stream */
 	uint64_t serial; /* unique among all contexts ever, for cuCtxGetId */
 };
 
@@ -26,6 +36,7 @@ struct stream {
 	uint64_t context; /* handle */
 	uint32_t wireContext, flags;
 	int priority;
+	struct mark mark;
 };
 
 struct event {
@@ -65,11 +76,14 @@ static inline bool context_sleeps(const struct context *c)
 	return c && (c->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
 }
 
-/* A context's sticky error. */
+/* A context's sticky error, and what its kernels had to say, perhaps about that. */
 static inline CUresult context_error(uint32_t wire)
 {
 	uint32_t poison = atomic_load_explicit(&process.header->contextPoison[wire], memory_order_relaxed);
-	return LIKELY(poison == 0) ? CUDA_SUCCESS : process_result(poison);
+	if (LIKELY(poison == 0))
+		return CUDA_SUCCESS;
+	text_show(wire);
+	return process_result(poison);
 }
 
 #endif

@@ -82,7 +82,7 @@ static uint32_t put(uint32_t index, uint32_t at, const void *bytes, uint32_t len
 	return at;
 }
 
-static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint32_t tag, bool *woke)
+static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint32_t tag, bool *woke, uint32_t *end)
 {
 	uint32_t payload = p->fixedBytes + p->tailBytes;
 	if (payload > PACKET_PAYLOAD)
@@ -116,6 +116,9 @@ static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint
 	for (uint32_t i = 1; i < slots; i++)
 		publish(index + i);
 	publish(index);
+	if (p->sent)
+		atomic_fetch_add_explicit(p->sent, 1, memory_order_release); /* not before: who sees it sends later */
+	*end = index + slots;
 	*woke = wake_poller();
 	return CUDA_SUCCESS;
 }
@@ -137,11 +140,35 @@ static CUresult failed(uint32_t context)
 
 static CUresult may_send(const struct packet *p) { return LIKELY(!p->anyway) ? failed(p->context) : process_look(); }
 
-CUresult ring_post(const struct packet *p)
+CUresult ring_post_until(const struct packet *p, uint32_t *end)
 {
 	CUresult r = may_send(p);
 	bool woke;
-	return UNLIKELY(r != CUDA_SUCCESS) ? r : send(p, 0, 0, 0, &woke);
+	return UNLIKELY(r != CUDA_SUCCESS) ? r : send(p, 0, 0, 0, &woke, end);
+}
+
+CUresult ring_post(const struct packet *p)
+{
+	uint32_t end;
+	return ring_post_until(p, &end);
+}
+
+CUresult ring_taken(uint32_t end)
+{
+	struct segment_header *h = process.header;
+	CUresult r = CUDA_SUCCESS;
+	for (int i = 0; r == CUDA_SUCCESS; i++) {
+		uint32_t head = atomic_load_explicit(&h->head, memory_order_acquire);
+		if ((int32_t)(head - end) >= 0)
+			return CUDA_SUCCESS;
+		if (atomic_load_explicit(&h->held, memory_order_acquire) != 0)
+			return CUDA_ERROR_NOT_READY;
+		if (i < 1000)
+			cpu_relax();
+		else
+			r = wait_for_space(head);
+	}
+	return r;
 }
 
 /*
@@ -251,7 +278,8 @@ CUresult call_start(struct call *c, const struct packet *p)
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
 	choose_tag(c);
-	r = send(p, PACKET_WANTS_REPLY, c->slot, c->tag, &c->woke);
+	uint32_t end;
+	r = send(p, PACKET_WANTS_REPLY, c->slot, c->tag, &c->woke, &end);
 	if (UNLIKELY(r != CUDA_SUCCESS)) {
 		leave_slot(c);
 		return r;

@@ -17,6 +17,7 @@ struct packet {
 	const void *tail;
 	uint32_t tailBytes;
 	bool anyway; /* also to a context that has failed */
+	_Atomic uint64_t *sent; /* counts it, if not NULL */
 };
 
 /* A call under way: a packet was sent, its reply is waited for in slot. */
@@ -31,6 +32,10 @@ struct call {
 
 /* Queues a packet. Waits while the ring is full, but not for ever. */
 CUresult ring_post(const struct packet *p);
+/* The same; *end says where in the ring it ends. */
+CUresult ring_post_until(const struct packet *p, uint32_t *end);
+/* Waits until the host has taken what is before end: CUDA_ERROR_NOT_READY if it waits itself, for its gate, before it comes there. */
+CUresult ring_taken(uint32_t end);
 
 /* Queues a packet that wants a reply. After success call_finish must be called. */
 CUresult call_start(struct call *c, const struct packet *p);

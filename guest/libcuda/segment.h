@@ -47,6 +47,8 @@ struct segment_header {
 	_Alignas(64) _Atomic uint32_t spinNanoseconds;  /* (h) how long to spin for a reply before sleeping */
 	_Alignas(64) _Atomic uint32_t contextPoison[SEGMENT_CONTEXTS]; /* (h) sticky result by context id */
 	_Atomic uint32_t contextOwes[SEGMENT_CONTEXTS]; /* (h) not 0: a call that synchronises has an error to fetch */
+	_Atomic uint32_t contextText[SEGMENT_CONTEXTS]; /* (h) not 0: it has text to fetch */
+	_Alignas(64) _Atomic uint32_t held;             /* (h) not 0: the poller waits with a call that it can't let through yet */
 };
 
 struct ring_slot {
@@ -127,6 +129,8 @@ SEGMENT_AT(segment_header, producersWaiting, 0x180);
 SEGMENT_AT(segment_header, spinNanoseconds, 0x1c0);
 SEGMENT_AT(segment_header, contextPoison, 0x200);
 SEGMENT_AT(segment_header, contextOwes, 0x600);
+SEGMENT_AT(segment_header, contextText, 0xa00);
+SEGMENT_AT(segment_header, held, 0xe00);
 SEGMENT_AT(packet_header, stream, 16);
 SEGMENT_AT(welcome, message, 112);
 _Static_assert(sizeof(struct ring_slot) == SLOT_BYTES, "ring slot");

@@ -73,7 +73,7 @@ CUresult pg_cuCtxSynchronize(void)
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct packet p = CONTEXT_PACKET(c, OP_CONTEXT_SYNCHRONIZE);
-	return ring_wait(&p, context_sleeps(c));
+	return text_shown(p.context, ring_wait(&p, context_sleeps(c)));
 }
 
 CUresult pg_cuCtxGetDevice(CUdevice *device)

@@ -41,6 +41,7 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 	s->wireContext = c->wire;
 	s->flags = flags;
 	s->priority = priority;
+	s->mark = (struct mark){.sent = 1};
 	handle_publish(s);
 	*created = s;
 	return CUDA_SUCCESS;
@@ -56,6 +57,7 @@ static CUresult destroy(struct stream *s)
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct stream_destroy_args args = {.stream = s->object.id};
 	struct packet p = {.op = OP_STREAM_DESTROY, .context = s->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	mark_drop(&s->mark);
 	r = ring_post(&p);
 	handle_free(&streams, s);
 	return r;
@@ -78,11 +80,12 @@ static void forget_ended(void)
 	}
 }
 
-static CUresult own_stream(struct context *c, uint64_t *id)
+static CUresult own_stream(struct context *c, struct place *place)
 {
 	for (struct thread_stream *t = thread.streams; t; t = t->next)
 		if (t->context == c->object.id) {
-			*id = t->id;
+			place->stream = t->id;
+			place->mark = &t->stream->mark;
 			return CUDA_SUCCESS;
 		}
 	forget_ended();
@@ -99,7 +102,8 @@ static CUresult own_stream(struct context *c, uint64_t *id)
 	t->next = thread.streams;
 	thread.streams = t;
 	thread_register();
-	*id = t->id;
+	place->stream = t->id;
+	place->mark = &t->stream->mark;
 	return CUDA_SUCCESS;
 }
 
@@ -112,7 +116,8 @@ static CUresult resolve_default(bool own, struct place *place)
 	place->context = c->wire;
 	place->contextHandle = c->object.id;
 	place->stream = WIRE_LEGACY;
-	return LIKELY(!own) ? CUDA_SUCCESS : own_stream(c, &place->stream);
+	place->mark = &c->mark;
+	return LIKELY(!own) ? CUDA_SUCCESS : own_stream(c, place);
 }
 
 CUresult stream_resolve(CUstream handle, struct place *place)
@@ -125,6 +130,7 @@ CUresult stream_resolve(CUstream handle, struct place *place)
 	place->context = s->wireContext;
 	place->contextHandle = s->context;
 	place->stream = s->object.id;
+	place->mark = &s->mark;
 	return context_error(s->wireContext);
 }
 
@@ -213,17 +219,7 @@ CUresult pg_cuStreamSynchronize(CUstream stream)
 {
 	struct place place;
 	CUresult r = stream_resolve(stream, &place);
-	return r == CUDA_SUCCESS ? stream_wait(&place) : r;
-}
-
-CUresult pg_cuStreamQuery(CUstream stream)
-{
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
-	if (r != CUDA_SUCCESS)
-		return r;
-	struct packet p = {.op = OP_STREAM_QUERY, .context = place.context, .stream = place.stream};
-	return ring_call(&p, NULL, 0);
+	return r == CUDA_SUCCESS ? text_shown(place.context, stream_wait(&place)) : r;
 }
 
 /* What the getters need: a stream object, or NULL for a default stream of the current context. */

@@ -8,6 +8,7 @@ struct place {
 	uint32_t context;
 	uint64_t stream;
 	uint64_t contextHandle;
+	struct mark *mark;
 };
 
 /*
@@ -17,6 +18,9 @@ struct place {
 CUresult stream_resolve(CUstream handle, struct place *place);
 /* Waits for all work queued to a place. */
 CUresult stream_wait(const struct place *place);
+
+/* A stream goes: so does its mark. */
+void mark_drop(struct mark *mark);
 
 /* The calling thread ends: so do its default streams. */
 void stream_release_thread(void);

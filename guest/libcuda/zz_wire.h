@@ -44,6 +44,9 @@ enum op {
 	OP_GOODBYE = 32,
 	OP_SURFACE_CREATE = 33,
 	OP_REFERENCE_BIND = 34,
+	OP_TEXT_READ = 35,
+	OP_PROFILE = 36,
+	OP_STREAM_MARK = 37,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -431,5 +434,52 @@ WIRE_FIELD(reference_bind_args, module, 0);
 WIRE_FIELD(reference_bind_args, reference, 8);
 WIRE_FIELD(reference_bind_args, texture, 16);
 WIRE_SIZE(reference_bind_args, 24);
+
+/* TextRead (wait, reply always): Takes the oldest text that the context has for the program, as much as fits, into the arena. file says where it belongs: 1 stdout, 2 stderr. left is not less than the bytes that are left. flags 1: first waits, if kernels of the context may print, until all work queued to it has ended. */
+struct text_read_args {
+	uint64_t arenaOffset;
+	uint64_t capacity;
+	uint32_t flags;
+};
+WIRE_FIELD(text_read_args, arenaOffset, 0);
+WIRE_FIELD(text_read_args, capacity, 8);
+WIRE_FIELD(text_read_args, flags, 16);
+WIRE_SIZE(text_read_args, 24);
+struct text_read_result {
+	uint64_t length;
+	uint64_t left;
+	uint32_t file;
+};
+WIRE_FIELD(text_read_result, length, 0);
+WIRE_FIELD(text_read_result, left, 8);
+WIRE_FIELD(text_read_result, file, 16);
+WIRE_SIZE(text_read_result, 24);
+
+/* Profile (control, reply always): action 1: accounts from now on for what kernels do, line by line. action 2: writes a report of that into the arena, cut to its capacity. */
+struct profile_args {
+	uint32_t action;
+	uint32_t reserved;
+	uint64_t arenaOffset;
+	uint64_t capacity;
+};
+WIRE_FIELD(profile_args, action, 0);
+WIRE_FIELD(profile_args, reserved, 4);
+WIRE_FIELD(profile_args, arenaOffset, 8);
+WIRE_FIELD(profile_args, capacity, 16);
+WIRE_SIZE(profile_args, 24);
+struct profile_result {
+	uint64_t length;
+};
+WIRE_FIELD(profile_result, length, 0);
+WIRE_SIZE(profile_result, 8);
+
+/* StreamMark (wait, reply never): When the work queued to the header's stream so far has ended, the worker stores serial in the event's word. Unlike a record it is no work of the stream's. */
+struct stream_mark_args {
+	uint64_t event;
+	uint64_t serial;
+};
+WIRE_FIELD(stream_mark_args, event, 0);
+WIRE_FIELD(stream_mark_args, serial, 8);
+WIRE_SIZE(stream_mark_args, 16);
 
 #endif

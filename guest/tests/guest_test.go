@@ -87,6 +87,19 @@ func (g *guest) ContextSetLimit(_ cuda.Call, a cuda.ContextSetLimitArgs) (cuda.C
 	return cuda.ContextSetLimitResult{Value: a.Value}, 0
 }
 
+func (g *guest) TextRead(cuda.Call, cuda.TextReadArgs) (out cuda.TextReadResult, r cuda.Result) {
+	return out, 0
+}
+
+func (g *guest) Profile(cuda.Call, cuda.ProfileArgs) (out cuda.ProfileResult, r cuda.Result) {
+	return out, 0
+}
+
+func (g *guest) StreamMark(_ cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
+	g.ch.CompleteEvent(a.Event, a.Serial)
+	return 0
+}
+
 func (g *guest) ModuleLoad(_ cuda.Call, a cuda.ModuleLoadArgs) (out cuda.ModuleLoadResult, r cuda.Result) {
 	image, ok := g.ch.Arena(a.ImageOffset, a.ImageLength)
 	if !ok {

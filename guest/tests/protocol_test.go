@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/hex"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,28 @@ func TestGolden(t *testing.T) {
 			if got := hex.Dump([]byte(out)); got != string(want) {
 				t.Errorf("%s: got\n%swant\n%s", name, got, want)
 			}
+		}
+	})
+}
+
+// While the host waits with a call, a thread that asks for a stream does not.
+func TestQueriesOfStreams(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		leave := filepath.Join(t.TempDir(), "leave")
+		h := (&host{before: func(g *guest, c cuda.Call, _ []byte) verdict {
+			if c.Op == cuda.OpFill {
+				g.ch.Publish()
+				g.ch.SetHeld(true)
+				for _, err := os.Stat(leave); err != nil && !g.host.stop.Load(); _, err = os.Stat(leave) {
+					time.Sleep(time.Millisecond)
+				}
+				g.ch.SetHeld(false)
+			}
+			return proceed
+		}}).start(t)
+		runs(t, run{build: b, program: "held", socket: h.path, args: []string{leave}})
+		if n := h.seen(cuda.OpStreamMark); n > 10 {
+			t.Errorf("%d marks, want one for each stream and each time that it got work", n)
 		}
 	})
 }

@@ -373,6 +373,54 @@ static void dump_reference_bind_args(void)
 	dump("ReferenceBindArgs", &r, sizeof r);
 }
 
+static void dump_text_read_args(void)
+{
+	struct text_read_args r;
+	memset(&r, 0, sizeof r);
+	r.arenaOffset = (uint64_t)UINT64_C(0x807060504030201);
+	r.capacity = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.flags = (uint32_t)UINT64_C(0x14131211);
+	dump("TextReadArgs", &r, sizeof r);
+}
+
+static void dump_text_read_result(void)
+{
+	struct text_read_result r;
+	memset(&r, 0, sizeof r);
+	r.length = (uint64_t)UINT64_C(0x807060504030201);
+	r.left = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.file = (uint32_t)UINT64_C(0x14131211);
+	dump("TextReadResult", &r, sizeof r);
+}
+
+static void dump_profile_args(void)
+{
+	struct profile_args r;
+	memset(&r, 0, sizeof r);
+	r.action = (uint32_t)UINT64_C(0x4030201);
+	r.reserved = (uint32_t)UINT64_C(0x8070605);
+	r.arenaOffset = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.capacity = (uint64_t)UINT64_C(0x1817161514131211);
+	dump("ProfileArgs", &r, sizeof r);
+}
+
+static void dump_profile_result(void)
+{
+	struct profile_result r;
+	memset(&r, 0, sizeof r);
+	r.length = (uint64_t)UINT64_C(0x807060504030201);
+	dump("ProfileResult", &r, sizeof r);
+}
+
+static void dump_stream_mark_args(void)
+{
+	struct stream_mark_args r;
+	memset(&r, 0, sizeof r);
+	r.event = (uint64_t)UINT64_C(0x807060504030201);
+	r.serial = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	dump("StreamMarkArgs", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -409,5 +457,10 @@ int main(void)
 	dump_texture_destroy_args();
 	dump_surface_create_args();
 	dump_reference_bind_args();
+	dump_text_read_args();
+	dump_text_read_result();
+	dump_profile_args();
+	dump_profile_result();
+	dump_stream_mark_args();
 	return 0;
 }

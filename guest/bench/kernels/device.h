@@ -33,6 +33,7 @@ static __device__ inline unsigned elementStride() { return gridDim.x * blockDim.
 static __device__ inline float fastExp(float x) { return __nvvm_ex2_approx_ftz_f(x * 1.44269504f); }
 static __device__ inline float fastLog(float x) { return __nvvm_lg2_approx_ftz_f(x) * 0.69314718f; }
 static __device__ inline float squareRoot(float x) { return __nvvm_sqrt_rn_f(x); }
+static __device__ inline float inverseRoot(float x) { return __nvvm_rsqrt_approx_ftz_f(x); }
 
 static __device__ inline void atomicAdd(unsigned *p, unsigned v)
 {

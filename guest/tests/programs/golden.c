@@ -31,7 +31,8 @@ int main(int argc, char **argv)
 		process.ring = ring;
 		process.ringSlots = 2 * PACKET_SLOTS;
 		bool woke;
-		if (send(&p, PACKET_WANTS_REPLY, 0x21, 0x6b7a8999, &woke) != CUDA_SUCCESS)
+		uint32_t end;
+		if (send(&p, PACKET_WANTS_REPLY, 0x21, 0x6b7a8999, &woke, &end) != CUDA_SUCCESS)
 			return 1;
 		fwrite(ring, 1, 2 * SLOT_BYTES, stdout);
 	} else if (strcmp(what, "hello") == 0) {

@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"testing"
+
+	"pegasus/backend/gate"
+	"pegasus/cuda"
+)
+
+// A mark is reached when what was queued before it has ended, and the guest knows
+// when the gate holds a call back, and the mark behind it.
+func TestStreamMark(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	word := b.context(1)
+	b.queue(cuda.OpEventCreate, 1, 0, &cuda.EventCreateArgs{Event: 5})
+	mark := func(serial uint64) { b.queue(cuda.OpStreamMark, 1, 0, &cuda.StreamMarkArgs{Event: 5, Serial: serial}) }
+	mark(1) // nothing is queued
+	b.want(0, cuda.OpNop, 1, 0, nil)
+	if n := b.g.EventSerial(5); n != 1 || b.g.Held() {
+		t.Fatalf("serial %d of an idle stream, held: %v", n, b.g.Held())
+	}
+	b.launch(1, 0, 1, word) // waits for leave
+	mark(2)
+	b.want(0, cuda.OpNop, 1, 0, nil)
+	if n := b.g.EventSerial(5); n != 1 {
+		t.Fatalf("serial %d while the stream has work", n)
+	}
+	b.dev.leave <- struct{}{}
+	b.until(func() bool { return b.g.EventSerial(5) == 2 })
+
+	b.page.Revoke()
+	b.launch(1, 0, 0, word)
+	mark(3)
+	b.until(b.g.Held)
+	if n := b.g.EventSerial(5); n != 2 {
+		t.Fatalf("serial %d behind a closed gate", n)
+	}
+	b.page.Grant(gate.Terms{Classes: gate.AllClasses, Until: gate.Forever})
+	b.until(func() bool { return b.g.EventSerial(5) == 3 && !b.g.Held() })
+
+	// What can't be marked leaves nobody waiting.
+	b.queue(cuda.OpStreamMark, 1, 0, &cuda.StreamMarkArgs{Event: 6, Serial: 9})
+	b.queue(cuda.OpStreamMark, 2, 0, &cuda.StreamMarkArgs{Event: 5, Serial: 4})
+	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 1, 0, nil)
+	if b.g.EventSerial(6) != 9 || b.g.EventSerial(5) != 4 {
+		t.Errorf("serials %d and %d", b.g.EventSerial(6), b.g.EventSerial(5))
+	}
+}

@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// textAfterAll is the flag of TextRead that waits for the context's work.
+const textAfterAll = 1
+
+// hear lets the guest know when a context has text for it.
+func (g *guestContext) hear() {
+	g.s.host.TextWaits(g.id, false)
+	if t, ok := g.ctx.(accel.Teller); ok {
+		t.OnText(func(waits bool) { g.s.host.TextWaits(g.id, waits) })
+	}
+}
+
+// TextRead also serves a context that has failed: an assertion says why.
+func (s *session) TextRead(c cuda.Call, a cuda.TextReadArgs) (out cuda.TextReadResult, r cuda.Result) {
+	g, r := s.context(c)
+	if r != cuda.Success {
+		return out, r
+	}
+	to, ok := s.host.Arena(a.ArenaOffset, a.Capacity)
+	if !ok || a.Flags&^textAfterAll != 0 {
+		return out, cuda.ErrorInvalidValue
+	}
+	t, ok := g.ctx.(accel.Teller)
+	if !ok {
+		return out, cuda.Success
+	}
+	if a.Flags&textAfterAll == 0 || !t.MayTell() {
+		return readText(t, to), cuda.Success
+	}
+	if r := s.room(); r != cuda.Success {
+		return out, r
+	}
+	s.begin()
+	g.ctx.Synchronize(func(cuda.Result) {
+		text := readText(t, to)
+		s.answer(c, cuda.Success, text.Append(nil))
+		s.ended()
+	})
+	return out, cuda.Deferred
+}
+
+func readText(t accel.Teller, to []byte) cuda.TextReadResult {
+	n, of, left := t.ReadText(to)
+	return cuda.TextReadResult{Length: uint64(n), Left: left, File: uint32(of)}
+}
+
+// What Profile is asked for.
+const (
+	profileBegin  = 1
+	profileReport = 2
+)
+
+func (s *session) Profile(_ cuda.Call, a cuda.ProfileArgs) (out cuda.ProfileResult, r cuda.Result) {
+	to, ok := s.host.Arena(a.ArenaOffset, a.Capacity)
+	if !ok {
+		return out, cuda.ErrorInvalidValue
+	}
+	p, ok := s.device.(accel.Profiler)
+	if !ok {
+		return out, cuda.ErrorNotSupported
+	}
+	switch a.Action {
+	case profileBegin:
+		p.Profile()
+	case profileReport:
+		out.Length = uint64(copy(to, p.Report()))
+	default:
+		return out, cuda.ErrorInvalidValue
+	}
+	return out, cuda.Success
+}

@@ -1,0 +1,64 @@
+package worker
+
+import (
+	"testing"
+
+	"pegasus/cuda"
+)
+
+func TestProfile(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	b.want(cuda.ErrorInvalidValue, cuda.OpProfile, 0, 0, &cuda.ProfileArgs{Action: 2, ArenaOffset: 1, Capacity: 1 << 20})
+	b.want(cuda.ErrorNotSupported, cuda.OpProfile, 0, 0, &cuda.ProfileArgs{Action: 1}) // by the fake
+}
+
+func TestTextRead(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	word := b.context(1)
+	read := func(a cuda.TextReadArgs) (out cuda.TextReadResult, text string) {
+		t.Helper()
+		out.Decode(b.want(0, cuda.OpTextRead, 1, 0, &a))
+		return out, string(b.g.Arena()[a.ArenaOffset:][:out.Length])
+	}
+	if out, _ := read(cuda.TextReadArgs{Capacity: 4}); out.Length != 0 || b.g.TextWaits(1) {
+		t.Errorf("text before there is any: %+v", out)
+	}
+	b.dev.mu.Lock()
+	ctx := b.dev.last
+	b.dev.mu.Unlock()
+	ctx.tell("hello")
+	if !b.g.TextWaits(1) {
+		t.Error("the guest is not told of text")
+	}
+	if out, text := read(cuda.TextReadArgs{ArenaOffset: 8, Capacity: 4}); text != "hell" || out.Left != 1 || out.File != 2 || !b.g.TextWaits(1) {
+		t.Errorf("%q, %+v", text, out)
+	}
+	if out, text := read(cuda.TextReadArgs{Capacity: 4}); text != "o" || out.Left != 0 || b.g.TextWaits(1) {
+		t.Errorf("%q, %+v", text, out)
+	}
+	for _, a := range []cuda.TextReadArgs{{Flags: 2}, {Capacity: 1<<20 + 1}, {ArenaOffset: 1 << 20, Capacity: 1}, {ArenaOffset: ^uint64(0)}} {
+		b.want(cuda.ErrorInvalidValue, cuda.OpTextRead, 1, 0, &a)
+	}
+	b.want(cuda.ErrorInvalidContext, cuda.OpTextRead, 2, 0, &cuda.TextReadArgs{})
+
+	// With the flag, what is queued ends first, and nobody else is held up.
+	b.launch(1, 0, 1, word) // waits for leave
+	done := make(chan string)
+	go func() {
+		_, text := read(cuda.TextReadArgs{Capacity: 100, Flags: textAfterAll})
+		done <- text
+	}()
+	b.want(0, cuda.OpNop, 1, 0, nil)
+	ctx.tell("last")
+	b.dev.leave <- struct{}{}
+	if text := <-done; text != "last" {
+		t.Errorf("%q after all work", text)
+	}
+	// A context that is made anew has nothing to say.
+	ctx.tell("lost")
+	b.want(0, cuda.OpContextDestroy, 1, 0, nil)
+	b.want(0, cuda.OpContextCreate, 1, 0, &cuda.ContextCreateArgs{})
+	if b.g.TextWaits(1) {
+		t.Error("a new context has the text of one before")
+	}
+}

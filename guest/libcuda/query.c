@@ -1,0 +1,90 @@
+/*
+ * Whether a stream has work. To ask in the ring would mean to wait with it while
+ * the host's gate is closed. So the stream is marked, if it got work since the
+ * last time, and an event's word says whether the mark has been reached: a mark
+ * that the host has not come to yet, or that has not been reached, means work.
+ */
+#include "context.h"
+#include "event.h"
+#include "ring.h"
+#include "stream.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all marks but for what they count */
+
+static struct event *event_of(const struct mark *mark) { return handle_find(&events, mark->event); }
+
+/* Without a place for its event, the question goes through the ring. */
+static CUresult ask(const struct place *place)
+{
+	struct packet p = {.op = OP_STREAM_QUERY, .context = place->context, .stream = place->stream};
+	return ring_call(&p, NULL, 0);
+}
+
+static CUresult mark(const struct place *place, struct event *e)
+{
+	struct mark *m = place->mark;
+	uint64_t sent = atomic_load_explicit(&m->sent, memory_order_acquire);
+	if (m->at == sent)
+		return CUDA_SUCCESS;
+	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
+	struct stream_mark_args args = {.event = e->object.id, .serial = serial};
+	struct packet p = {
+		.op = OP_STREAM_MARK, .context = place->context, .stream = place->stream, .fixed = &args, .fixedBytes = sizeof args,
+	};
+	CUresult r = ring_post_until(&p, &m->end);
+	if (r == CUDA_SUCCESS) {
+		m->at = sent;
+		atomic_store_explicit(&e->recorded, serial, memory_order_relaxed);
+	}
+	return r;
+}
+
+static bool reached(const struct event *e)
+{
+	return event_reached(event_word_of(e), atomic_load_explicit(&e->recorded, memory_order_relaxed));
+}
+
+/* Called with the lock held. */
+static CUresult look(const struct place *place)
+{
+	struct event *e = event_of(place->mark);
+	if (!e) {
+		struct context *c = handle_find(&contexts, place->contextHandle);
+		if (!c || event_create(c, CU_EVENT_DISABLE_TIMING, &e) != CUDA_SUCCESS)
+			return ask(place);
+		place->mark->event = e->object.id;
+	}
+	CUresult r = mark(place, e);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!reached(e))
+		r = ring_taken(place->mark->end);
+	if (r == CUDA_SUCCESS && !reached(e))
+		r = CUDA_ERROR_NOT_READY;
+	CUresult failed = context_error(place->context); /* what failed before the mark is known by now */
+	return failed != CUDA_SUCCESS ? failed : r;
+}
+
+CUresult pg_cuStreamQuery(CUstream stream)
+{
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&lock);
+	r = look(&place);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void mark_drop(struct mark *mark)
+{
+	pthread_mutex_lock(&lock);
+	struct event *e = event_of(mark);
+	if (e)
+		event_destroy(e);
+	mark->event = 0;
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,46 @@
+/*
+ * The host's gate is closed: it took a fill and waits with it, until the file
+ * exists that the argument names. Whether a stream has work can be asked all the same.
+ */
+#include <stdint.h>
+#include <unistd.h>
+
+#include "check.h"
+
+int main(int argc, char **argv)
+{
+	CUdevice device;
+	CUcontext context;
+	CUdeviceptr d;
+	CUstream busy, idle, fresh;
+	CLAIM(argc == 2);
+	alarm(50);
+	OK(cuInit(0));
+	OK(cuDeviceGet(&device, 0));
+	OK(cuCtxCreate(&context, 0, device));
+	OK(cuMemAlloc(&d, 4096));
+	OK(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&idle, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&fresh, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamQuery(busy));
+	OK(cuStreamQuery(idle));
+	OK(cuStreamQuery(NULL));
+	OK(cuMemsetD8Async(d, 1, 4096, busy));
+	for (int i = 0; i < 10000; i++) { /* more than the ring has room for */
+		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(busy));
+		OK(cuStreamQuery(idle)); /* as it was found to be */
+		OK(cuStreamQuery(NULL));
+		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(fresh)); /* nobody knows */
+	}
+	fclose(fopen(argv[1], "w"));
+	while (cuStreamQuery(busy) == CUDA_ERROR_NOT_READY || cuStreamQuery(fresh) == CUDA_ERROR_NOT_READY)
+		usleep(1000);
+	OK(cuStreamQuery(busy));
+	OK(cuStreamQuery(fresh));
+	OK(cuMemsetD8Async(d, 1, 4096, busy));
+	OK(cuStreamSynchronize(busy));
+	OK(cuStreamQuery(busy));
+	OK(cuStreamDestroy(busy));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(busy));
+	return 0;
+}

@@ -1,0 +1,59 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"pegasus/cuda"
+)
+
+// The text of kernels is printed where the program waits for them, and a host
+// that lies about it makes the program print neither for ever nor what isn't there.
+func TestTexts(t *testing.T) {
+	type said struct {
+		cuda.TextReadResult
+		text string
+	}
+	long := strings.Repeat("x", 65536)
+	for name, c := range map[string]struct {
+		answers []said // to one question after the other; the last one to all that follow
+		want    string
+	}{
+		"nothing": {[]said{{}}, "begin\nmiddle\nend\n"},
+		"pieces": {[]said{
+			{cuda.TextReadResult{Length: 4, Left: 3, File: 1}, "one "},
+			{cuda.TextReadResult{Length: 4, Left: 0, File: 1}, "two\n"},
+			{cuda.TextReadResult{Length: 5, Left: 0, File: 1}, "last\n"},
+		}, "begin\none two\nmiddle\nlast\nend\n"},
+		"too much":         {[]said{{cuda.TextReadResult{Length: 65537, Left: 9, File: 1}, ""}}, "begin\nmiddle\nend\n"},
+		"far too much":     {[]said{{cuda.TextReadResult{Length: 1 << 63, Left: 1 << 63, File: 1}, ""}}, "begin\nmiddle\nend\n"},
+		"nothing for ever": {[]said{{cuda.TextReadResult{Left: 1, File: 1}, ""}}, "begin\nmiddle\nend\n"},
+		"without end":      {[]said{{cuda.TextReadResult{Length: 65536, Left: 1, File: 7}, long}}, "begin\n" + long + long + "middle\n" + long + long + "end\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, b *build) {
+				asked, answers := 0, c.answers
+				h := (&host{before: func(g *guest, call cuda.Call, payload []byte) verdict {
+					if call.Op == cuda.OpContextSynchronize {
+						g.ch.TextWaits(call.Context, true)
+					}
+					var a cuda.TextReadArgs
+					if call.Op != cuda.OpTextRead || !a.Decode(payload) {
+						return proceed
+					}
+					answer := answers[min(asked, len(answers)-1)]
+					asked++
+					if to, ok := g.ch.Arena(a.ArenaOffset, a.Capacity); ok {
+						copy(to, answer.text)
+					}
+					g.ch.TextWaits(call.Context, answer.Left > 0)
+					g.ch.Reply(call.ReplySlot, call.ReplyTag, 0, answer.Append(nil))
+					return ignore
+				}}).start(t)
+				if got := runs(t, run{build: b, program: "texts", socket: h.path}); got != c.want {
+					t.Errorf("printed %d bytes %.100q, want %d bytes %.100q", len(got), got, len(c.want), c.want)
+				}
+			})
+		})
+	}
+}
