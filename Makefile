@@ -20,10 +20,11 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BUILD_NEEDS := ca-certificates gcc libc6-dev
 RUN_NEEDS   := ffmpeg
 TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools
+BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan benchmarks run bench soak test check format vet staticcheck tidy \
-	generate stale unit race fuzz fresh-test deps deps-build deps-run clean help
+.PHONY: build binaries guest guest-asan benchmarks run bench soak gpu-test test check format vet staticcheck tidy \
+	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
 
 build: binaries guest benchmarks ## build everything (the default)
 
@@ -73,7 +74,7 @@ $(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 
 BENCH        := guest/bench
 BENCH_SHARED := bench options latency report
-BENCH_OWN    := vectoradd matmul blackscholes walsh reduction histogram busy calls
+BENCH_OWN    := vectoradd matmul blackscholes walsh reduction histogram nbody busy calls
 
 benchmarks: $(BENCH_OWN:%=$(BUILD)/bench/%)
 
@@ -92,7 +93,7 @@ run: deps-build deps-run ## set up, then show programs of several domains share 
 	@$(MAKE) --no-print-directory build
 	$(BUILD)/bin/pegasus demo $(DEMO)
 
-bench: build ## measure, to a table and build/bench.json
+bench: build deps-bench ## measure, to a table and build/bench.json
 	$(GO) run ./cmd/measure -o $(BUILD)/bench.json
 
 # --- tests
@@ -149,6 +150,13 @@ fuzz: ## fuzz each decoder for FUZZTIME
 soak: build guest-asan ## the tests that take SOAKTIME each
 	SOAKTIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count 1 -timeout 12h -v ./...
 
+gpu-test: $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, if there is one
+	$(GO) test -tags gpu -run '^TestGPU$$' -count 1 -v ./accel/soft/lane
+
+$(BUILD)/gpu/cases: test/programs/cases.c test/programs/check.h | guest
+	@mkdir -p $(@D)
+	$(CC) -O2 $(C_FLAGS) -Iguest/include $< -L$(BUILD)/guest -lcuda -o $@
+
 fresh-test: ## try the README's commands in a bare Debian of their own
 	GO=$(GO) scripts/fresh-test
 
@@ -162,6 +170,9 @@ deps-build:
 
 deps-run:
 	@scripts/deps $(RUN_NEEDS)
+
+deps-bench:
+	@scripts/deps $(BENCH_NEEDS)
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

@@ -44,7 +44,7 @@ func (h *house) close() {
 // guest is a command that runs a program as a guest.
 func (h *house) guest(ctx context.Context, stderr io.Writer, flags []string, program string, args ...string) *exec.Cmd {
 	all := append([]string{"run", "--domain", "measure", "--runtime-dir", h.dir}, flags...)
-	all = append(append(all, "--", built(program)), args...)
+	all = append(append(all, "--", program), args...)
 	cmd := exec.CommandContext(ctx, built("bin/pegasus"), all...)
 	cmd.Stderr = stderr
 	return cmd
@@ -73,7 +73,7 @@ func calls(ctx context.Context, stderr io.Writer) ([]Figure, error) {
 		return nil, err
 	}
 	defer l.Close()
-	return figures(h.guest(ctx, stderr, nil, "bench/calls", "--json", "--rpc", at))
+	return figures(h.guest(ctx, stderr, nil, built("bench/calls"), "--json", "--rpc", at))
 }
 
 // copiesOnOne measures copies where guest, worker and daemon have one processor.
@@ -83,25 +83,34 @@ func copiesOnOne(ctx context.Context, stderr io.Writer) ([]Figure, error) {
 		return nil, err
 	}
 	defer h.close()
-	all := make(chan error, 1)
 	var found []Figure
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with its affinity
-		var one unix.CPUSet
-		one.Set(0)
-		err := unix.SchedSetaffinity(0, &one)
-		if err == nil {
-			found, err = figures(h.guest(ctx, stderr, nil, "bench/calls", "--json", "--copies"))
-		}
-		all <- err
-	}()
-	if err := <-all; err != nil {
+	err = onOneProcessor(func() (err error) {
+		found, err = figures(h.guest(ctx, stderr, nil, built("bench/calls"), "--json", "--copies"))
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	for i := range found {
 		found[i].Name += ", one processor"
 	}
 	return found, nil
+}
+
+// onOneProcessor calls a function that has one processor, with all programs that it starts.
+func onOneProcessor(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends with its affinity
+		var one unix.CPUSet
+		one.Set(0)
+		err := unix.SchedSetaffinity(0, &one)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
 }
 
 // load is requests of one length.
@@ -146,7 +155,7 @@ func overhead(ctx context.Context, stderr io.Writer) ([]Figure, error) {
 
 func (h *house) overhead(ctx context.Context, stderr io.Writer, l load) (percent float64, err error) {
 	ctx, stop := context.WithCancel(ctx)
-	busy := h.guest(ctx, stderr, nil, "bench/busy", "--kernel-ms", l.ms, "--queue", l.queue, "--seconds", "600", "--quiet", "--no-check")
+	busy := h.guest(ctx, stderr, nil, built("bench/busy"), "--kernel-ms", l.ms, "--queue", l.queue, "--seconds", "600", "--quiet", "--no-check")
 	if err := busy.Start(); err != nil {
 		stop()
 		return 0, err

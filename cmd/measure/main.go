@@ -5,8 +5,10 @@
 // Driver calls and copies are measured by build/bench/calls as a process guest of
 // a private daemon, beside unix sockets, futexes and memcpy in the same run;
 // scheduling by build/bench/busy under a policy and without one, and by the
-// benchmarks of the Go packages. Nothing fails for being slow: the table says
-// which figures miss their targets.
+// benchmarks of the Go packages. Kernels run in the software accelerator's engine,
+// as C that is made of the same PTX, and as OpenCL C; first launches and a filter
+// of ffmpeg run as guests. Nothing fails for being slow: the table says which
+// figures miss their targets.
 package main
 
 import (
@@ -18,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -33,16 +36,33 @@ type Figure struct {
 
 func main() {
 	out := flag.String("o", "build/bench.json", "`file` to write the figures to")
+	only := flag.String("only", "", "measure only the parts whose description contains this `text`")
+	engine := flag.Bool("engine", false, "only print the engine's times as JSON: for this program itself, which starts itself so")
 	flag.Parse()
+	if *engine {
+		if err := printEngineTimes(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "measure:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *out, os.Stdout, os.Stderr); err != nil {
+	if err := run(ctx, *out, *only, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "measure:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out string, stdout, stderr io.Writer) error {
+func printEngineTimes(w io.Writer) error {
+	all, err := engineTimes()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(all)
+}
+
+func run(ctx context.Context, out, only string, stdout, stderr io.Writer) error {
 	var all []Figure
 	for _, part := range []struct {
 		what    string
@@ -54,7 +74,16 @@ func run(ctx context.Context, out string, stdout, stderr io.Writer) error {
 		{"idle programs", idle},
 		{"scheduling without contention", overhead},
 		{"scheduling decisions", decisions},
+		{"kernels", kernels},
+		{"kernels with fewer vector instructions", withoutVectors},
+		{"kernels on two cores", twoCores},
+		{"first launches", firstLaunches},
+		{"a large module", largeModule},
+		{"a video filter", videoFilter},
 	} {
+		if !strings.Contains(part.what, only) {
+			continue
+		}
 		fmt.Fprintf(stderr, "measuring %s…\n", part.what)
 		figures, err := part.measure(ctx, stderr)
 		if err != nil {

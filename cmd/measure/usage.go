@@ -63,7 +63,7 @@ func idle(ctx context.Context, stderr io.Writer) ([]Figure, error) {
 	}
 	defer h.close()
 	seconds := (idleBefore + idleFor + time.Second) / time.Second
-	guest := h.guest(ctx, stderr, nil, "bench/calls", "--idle", fmt.Sprint(int(seconds)))
+	guest := h.guest(ctx, stderr, nil, built("bench/calls"), "--idle", fmt.Sprint(int(seconds)))
 	if err := guest.Start(); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
+	"pegasus/accel/ptx"
 	"pegasus/accel/soft"
 	"pegasus/accel/soft/engine"
 	"pegasus/backend/worker"
@@ -48,7 +49,8 @@ func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog
 	d, err := soft.Open(soft.Config{
 		Name: j.Accelerator.Name, Cores: j.Accelerator.Cores, Memory: j.Accelerator.Memory,
 		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
-		Engine: page, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
+		RefusePTX: ptx.When(j.Accelerator.RefusePTX == "launch"),
+		Engine:    page, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Quota: p.Quota, Turn: p.Turn, Log: log,
 	})
 	if err != nil {

@@ -1,0 +1,21 @@
+/* What a program that runs kernels and its way of running them share. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MaxParams = 256 };
+
+/* A launch, as it comes through the pipe. */
+struct launch {
+	uint32_t kernel; /* number in the module */
+	uint32_t grid[3], block[3];
+	uint32_t used; /* bytes of params */
+	unsigned char params[MaxParams] __attribute__((aligned(8)));
+};
+
+/* Readies the kernels. The memory is the device's; arguments are what this way
+ * of running kernels needs. */
+void peer_start(void *memory, size_t size, int argc, char **argv);
+
+void peer_launch(const struct launch *l);
