@@ -54,6 +54,9 @@ var argumentsOf = map[cuda.Op]func() arguments{
 	cuda.OpArrayDestroy:     func() arguments { return new(cuda.ArrayDestroyArgs) },
 	cuda.OpSurfaceCreate:    func() arguments { return new(cuda.SurfaceCreateArgs) },
 	cuda.OpReferenceBind:    func() arguments { return new(cuda.ReferenceBindArgs) },
+	cuda.OpTextRead:         func() arguments { return new(cuda.TextReadArgs) },
+	cuda.OpProfile:          func() arguments { return new(cuda.ProfileArgs) },
+	cuda.OpStreamMark:       func() arguments { return new(cuda.StreamMarkArgs) },
 	cuda.OpTextureCreate:    func() arguments { return new(cuda.TextureCreateArgs) },
 	cuda.OpTextureDestroy:   func() arguments { return new(cuda.TextureDestroyArgs) },
 }

@@ -67,13 +67,13 @@ func TestQuotaCostsOthersNothing(t *testing.T) {
 			}
 		}
 	}
-	// In turn, so that what else goes on on the host bears on both alike.
+	// In short turns, so that what else goes on on the host bears on both alike.
 	measure := func(how func(time.Duration)) float64 {
 		before, start := busy(), time.Now()
-		how(time.Second)
+		how(200 * time.Millisecond)
 		return float64(busy()-before) / float64(time.Since(start))
 	}
-	const turns = 4
+	const turns = 20
 	var alone, beside float64
 	for range turns {
 		alone += measure(time.Sleep) / turns

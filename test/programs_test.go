@@ -49,3 +49,9 @@ func manyThreads(t *testing.T, h *host, processes int, seconds string) {
 	wg.Wait()
 	t.Log(fmt.Sprint(said[:processes]))
 }
+
+// All blocks of a cooperative launch meet, although there are fewer processors.
+func TestCooperativeGrid(t *testing.T) {
+	h := startHost(t, oneDomain)
+	t.Logf("%s", succeed(t, h.guest("one", program(t, "grid"))))
+}

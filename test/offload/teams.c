@@ -197,6 +197,19 @@ static void tasks(void)
 	printf("tasks %ld\n", sum);
 }
 
+/* Functions that a simd loop calls have a stack for each lane. */
+static void waves(void)
+{
+	static float wave[1000];
+#pragma omp target teams distribute parallel for simd map(from : wave)
+	for (int i = 0; i < 1000; i++)
+		wave[i] = cosf(i);
+	double sum = 0;
+	for (int i = 0; i < 1000; i++)
+		sum += wave[i] * i;
+	printf("waves %.0f\n", sum);
+}
+
 static void crowd(void)
 {
 	int seen[300];
@@ -220,6 +233,7 @@ int main(void)
 	functions();
 	memory();
 	tasks();
+	waves();
 	crowd();
 	return 0;
 }
