@@ -61,7 +61,14 @@ func TestVprintf(t *testing.T) {
 		{"%f %5.1f %F %+g %-6g|%06g", []any{math.Inf(1), math.Inf(-1), math.NaN(), math.Inf(1), math.NaN(), math.Inf(-1)}, "inf  -inf NAN +inf nan   |  -inf", 6},
 		{"[%*d|%-*d|%.*f|%*d]", []any{int32(4), int32(1), int32(4), int32(2), int32(1), 3.25, int32(-3), int32(5)}, "[   1|2   |3.2|5  ]", 8},
 		{"[%5s|%-5s|%.2s]", []any{"abc", "abc", "abc"}, "[  abc|abc  |ab]", 3},
-		{"%p", []any{uint64(0x7f00)}, "0x7f00", 1},
+		{"[%5s|%.2s|%05s|%c|%03c]", []any{"h\u00e9", "h\u00e9", "abc", int32(0xe9), int32('A')}, "[  h\u00e9|h\xc3|  abc|\xe9|  A]", 5}, // bytes count
+		{"[%#010x|%#08X|%#x|%#o|%#.0o|%#010.4x]", []any{int32(255), int32(255), int32(0), int32(8), int32(0), int32(255)}, "[0x000000ff|0X0000FF|0|010|0|    0x00ff]", 6},
+		{"[%+u|% x|%+o|%+.0d|% .0d]", []any{int32(5), int32(5), int32(5), int32(0), int32(0)}, "[5|5|5|+| ]", 5},
+		{"[%a|%A|%.0a|%.2a|%020a|%#.0a|%a|%a]", []any{1.0, -0.40625, 1.5, 1.9999, -1.5, 1.0, 5e-324, 0.0},
+			"[0x1p+0|-0X1.AP-2|0x2p+0|0x2.00p+0|-0x000000000001.8p+0|0x1.p+0|0x0.0000000000001p-1022|0x0p+0]", 8},
+		{"%f %e %+F %G % f", []any{math.Copysign(math.NaN(), -1), math.Copysign(math.NaN(), -1), math.NaN(), math.Copysign(math.NaN(), -1), math.Inf(1)}, "-nan -nan +NAN -NAN  inf", 5},
+		{"[%p|%8p|%-8p]", []any{uint64(0x7f00), uint64(0), uint64(16)}, "[0x7f00|   (nil)|0x10    ]", 3},
+		{"%s", []any{uint64(0)}, "(null)", 1},
 		{"%k %", nil, "%k %", 0},
 	} {
 		d := newDevice(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -91,20 +92,38 @@ func (a *arguments) convert(d directive) (text string, ok bool) {
 		return "%", true
 	case 'd', 'i':
 		shift := 64 - 8*d.size
-		return d.text("d", int64(a.next(d.size == 8)<<shift)>>shift), true
+		return d.signed(int64(a.next(d.size == 8)<<shift) >> shift), true
 	case 'u':
-		return d.text("d", a.integer(d)), true
-	case 'o', 'x', 'X':
-		return d.text(string(d.verb), a.integer(d)), true
+		return d.unsigned(a.integer(d), 10, ""), true
+	case 'o':
+		return d.unsigned(a.integer(d), 8, ""), true
+	case 'x':
+		return d.unsigned(a.integer(d), 16, "0x"), true
+	case 'X':
+		return strings.ToUpper(d.unsigned(a.integer(d), 16, "0x")), true
 	case 'p':
-		return directive{flags: d.flags + "#", width: d.width, precision: -1}.text("x", a.next(true)), true
+		v := a.next(true)
+		if v == 0 {
+			return d.pad("", "(nil)", false), true
+		}
+		d.flags += "#"
+		return d.unsigned(v, 16, "0x"), true
 	case 'c':
-		return directive{flags: d.flags, width: d.width, precision: -1}.text("s", string([]byte{byte(a.next(false))})), true
+		return d.pad("", string([]byte{byte(a.next(false))}), false), true
 	case 's':
-		s, _ := a.g.text(a.op.text, a.next(true), a.lane)
-		return d.text("s", string(s)), true
-	case 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A':
+		s := []byte("(null)")
+		if at := a.next(true); at != 0 {
+			s, _ = a.g.text(a.op.text, at, a.lane)
+		}
+		if d.precision >= 0 {
+			s = s[:min(d.precision, len(s))]
+		}
+		return d.pad("", string(s), false), true
+	case 'e', 'f', 'g', 'a':
 		return d.float(math.Float64frombits(a.next(true))), true
+	case 'E', 'F', 'G', 'A':
+		d.verb += 'a' - 'A'
+		return strings.ToUpper(d.float(math.Float64frombits(a.next(true)))), true
 	}
 	return "", false
 }
@@ -113,36 +132,109 @@ func (a *arguments) integer(d directive) uint64 {
 	return a.next(d.size == 8) & (math.MaxUint64 >> (64 - 8*d.size))
 }
 
-// text formats a value with a verb of package fmt, which means the same as C's.
-func (d directive) text(verb string, v any) string {
-	if d.precision >= 0 {
-		return fmt.Sprintf("%"+d.flags+"*.*"+verb, d.width, d.precision, v)
+func (d *directive) has(flag string) bool { return strings.Contains(d.flags, flag) }
+
+// pad brings a text up to the width, in bytes: with spaces around it, or zeros behind its prefix.
+func (d *directive) pad(prefix, body string, zeros bool) string {
+	n := max(d.width-len(prefix)-len(body), 0)
+	switch {
+	case d.has("-"):
+		return prefix + body + strings.Repeat(" ", n)
+	case zeros && d.has("0"):
+		return prefix + strings.Repeat("0", n) + body
 	}
-	return fmt.Sprintf("%"+d.flags+"*"+verb, d.width, v)
+	return strings.Repeat(" ", n) + prefix + body
 }
 
-// float formats a number: the precision is 6 unless there is one, and what is no number is named in C's words.
-func (d directive) float(v float64) string {
-	upper := d.verb < 'a'
-	if math.IsInf(v, 0) || math.IsNaN(v) {
-		d.flags, d.precision = strings.ReplaceAll(d.flags, "0", ""), -1
-		s := strings.ToLower(strings.TrimPrefix(fmt.Sprint(v), "+"))
-		if v > 0 && strings.Contains(d.flags, "+") {
-			s = "+" + s
-		}
-		if upper {
-			s = strings.ToUpper(s)
-		}
-		return d.text("s", s)
-	}
-	verb := string(d.verb)
+// sign is what stands before a number that may be negative.
+func (d *directive) sign(negative bool) string {
 	switch {
-	case verb == "a":
-		verb = "x"
-	case verb == "A":
-		verb = "X"
-	case d.precision < 0:
-		d.precision = 6
+	case negative:
+		return "-"
+	case d.has("+"):
+		return "+"
+	case d.has(" "):
+		return " "
 	}
-	return d.text(verb, v)
+	return ""
+}
+
+func (d *directive) signed(v int64) string {
+	magnitude := uint64(v)
+	if v < 0 {
+		magnitude = -magnitude
+	}
+	return d.pad(d.sign(v < 0), d.digits(magnitude, 10), d.precision < 0)
+}
+
+// unsigned has the prefix, if that is asked for, where the number isn't zero. That of octal numbers is one more digit.
+func (d *directive) unsigned(v uint64, base int, prefix string) string {
+	digits := d.digits(v, base)
+	if !d.has("#") || v == 0 {
+		prefix = ""
+	}
+	if base == 8 && d.has("#") && !strings.HasPrefix(digits, "0") {
+		digits = "0" + digits
+	}
+	return d.pad(prefix, digits, d.precision < 0)
+}
+
+// digits are as many as the precision says; none of a zero whose precision is 0.
+func (d *directive) digits(v uint64, base int) string {
+	if v == 0 && d.precision == 0 {
+		return ""
+	}
+	s := strconv.FormatUint(v, base)
+	return strings.Repeat("0", max(d.precision-len(s), 0)) + s
+}
+
+// float formats a number; what is none is named in C's words.
+func (d *directive) float(v float64) string {
+	sign := d.sign(math.Signbit(v))
+	v = math.Abs(v)
+	switch {
+	case math.IsInf(v, 0):
+		return d.pad(sign, "inf", false)
+	case math.IsNaN(v):
+		return d.pad(sign, "nan", false)
+	case d.verb == 'a':
+		return d.pad(sign+"0x", d.hexadecimal(math.Float64bits(v)), true)
+	}
+	precision, form := d.precision, "%.*"
+	if precision < 0 {
+		precision = 6
+	}
+	if d.has("#") {
+		form = "%#.*"
+	}
+	return d.pad(sign, fmt.Sprintf(form+string(d.verb), precision, v), true)
+}
+
+// hexadecimal is the number with these bits, which is positive, behind its prefix:
+// as many digits as it needs, or rounded to the precision.
+func (d *directive) hexadecimal(bits uint64) string {
+	const digits = 13 // 52 bits
+	exponent, m := int(bits>>52)-1023, bits&(1<<52-1)|1<<52
+	switch {
+	case bits == 0:
+		exponent, m = 0, 0
+	case bits>>52 == 0:
+		exponent, m = -1022, bits
+	}
+	fraction := fmt.Sprintf("%013x", m&(1<<52-1))
+	switch {
+	case d.precision < 0:
+		fraction = strings.TrimRight(fraction, "0")
+	case d.precision < digits:
+		drop := 4 * (digits - d.precision)
+		m += 1<<(drop-1) - 1 + m>>drop&1
+		fraction = fmt.Sprintf("%013x", m&(1<<52-1))[:d.precision]
+	default:
+		fraction += strings.Repeat("0", d.precision-digits)
+	}
+	point := ""
+	if fraction != "" || d.has("#") {
+		point = "."
+	}
+	return fmt.Sprintf("%d%s%sp%+d", m>>52, point, fraction, exponent)
 }
