@@ -11,6 +11,7 @@ func (p *parser) attributes(f *Func) error {
 			f.ReqNTid, err = p.dimensions()
 		case ".reqnctapercluster":
 			var blocks [3]uint32
+			f.clustered = true
 			if blocks, err = p.dimensions(); err == nil && blocks != [3]uint32{1, 1, 1} {
 				err = p.fail("clusters of several blocks are not supported")
 			}

@@ -209,7 +209,7 @@ func OpOf(name string) Op {
 
 func readForms() (byName map[string]Op, names []string, forms [][]form) {
 	byName = map[string]Op{}
-	for _, line := range strings.Split(formText+matrixText, "\n") {
+	for _, line := range strings.Split(formText+matrixText+asyncText, "\n") {
 		col := strings.Split(line, "|")
 		if len(col) < 4 {
 			continue

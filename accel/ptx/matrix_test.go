@@ -40,7 +40,13 @@ func TestMatrixMistakes(t *testing.T) {
 		"cp.async.ca.shared.global [g], [%a1], 8;":                                                                          "operand 1 is in .global",
 		"cp.async.ca.shared.global [s], [s], 8;":                                                                            "operand 2 is in .shared",
 		"cp.async.ca.shared.global.L2::cache_hint [s], [g], 8, %r1, %r2;":                                                   "not a cache policy",
-		"cp.async.bulk.shared.global [s], [g], 8;":                                                                          "modifier .bulk",
+		"cp.async.bulk.shared.global [s], [g], 8;":                                                                          "unknown form",
+		"cp.async.bulk.tensor.1d.shared.global [s], [g], 8;":                                                                "modifier .tensor",
+		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [g], [g], 16, [s];":                              "operand 1 is in .global",
+		"cp.async.bulk.global.shared::cta.bulk_group [g], [g], 16;":                                                         "operand 2 is in .global",
+		"mbarrier.init.shared.b64 [g], 1;":                                                                                  "is in .global",
+		"mbarrier.arrive.shared.b64 %r1, [s];":                                                                              "operand 1 is not a register",
+		"mbarrier.test_wait.shared.b64 %p1, [s], %r1;":                                                                      "operand 3 is not a value",
 	} {
 		_, err := Parse([]byte(open + text + " ret; }"))
 		var e *Error

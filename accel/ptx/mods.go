@@ -209,6 +209,24 @@ const (
 	QAddress0
 	QAddress1
 	QAddress2
+	Mbarrier // from here on: of mbarriers and what completes on them
+	InitMod
+	Inval
+	ArriveDrop
+	ExpectTx
+	CompleteTx
+	NoComplete
+	NoInc
+	Parity
+	TestWait
+	TryWait
+	PendingCount
+	Bulk
+	BulkGroup
+	CompleteBytes
+	Reduce
+	Read
+	PrefetchMod
 	numMods
 )
 
@@ -232,6 +250,8 @@ var modNames = [numMods]string{
 	"a1d", "a2d", "cube", "acube", "base", "grad", "trap", "zero", "p", "g",
 	"width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size", "num_mipmap_levels",
 	"num_samples", "memory_layout", "force_unnormalized_coords", "filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2",
+	"mbarrier", "init", "inval", "arrive_drop", "expect_tx", "complete_tx", "noComplete", "noinc", "parity", "test_wait", "try_wait",
+	"pending_count", "bulk", "bulk_group", "mbarrier::complete_tx::bytes", "reduce", "read", "prefetch",
 }
 
 var modByName = func() map[string]Mod {

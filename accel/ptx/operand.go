@@ -283,6 +283,12 @@ func (p *parser) named() (o Operand, err error) {
 		return o, p.pointed(o.Func)
 	} else if o, ok := p.part(name); ok {
 		return o, nil
+	} else if name == "%is_explicit_cluster" {
+		o = Operand{Kind: Integer, Reg: None, Pair: None}
+		if p.fn.clustered {
+			o.Imm = 1
+		}
+		return o, nil
 	} else {
 		return o, p.undeclared(name)
 	}

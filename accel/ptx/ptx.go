@@ -123,6 +123,8 @@ type Func struct {
 	Vars  []*Var // variables of the body, in any space
 	Insts []Inst
 
+	clustered bool // says how many blocks a cluster has
+
 	// inRegisters are the parameters that old text declares with .reg.
 	inRegisters []registerParam
 

@@ -20,7 +20,7 @@ type Choice struct {
 
 // Lines are the forms that a module may use.
 func Lines() (list []Line) {
-	for _, text := range strings.Split(formText+matrixText, "\n") {
+	for _, text := range strings.Split(formText+matrixText+asyncText, "\n") {
 		col := strings.Split(text, "|")
 		if len(col) < 4 {
 			continue

@@ -39,15 +39,7 @@ func runAtomic(g *group, in *instr) {
 				c = uint64(get32(cp, cs, l))
 			}
 		}
-		share := g.w.cache[in.cache].share
-		switch a.size {
-		case 2:
-			old = update16(p, a, b, c, share)
-		case 4:
-			old = update32(p, a, b, c, share)
-		default:
-			old = update64(p, a, b, c, share)
-		}
+		old = a.update(p, b, c, g.w.cache[in.cache].share)
 		switch in.d.kind {
 		case row32:
 			put32(dp, l, uint32(old))
@@ -62,6 +54,18 @@ type atomicOp struct {
 	own  atomicFunc // if another one, that for memory of the block
 	add  bool       // plain addition of integers
 	size int
+}
+
+// update changes what is in memory that was checked and returns what it was; share
+// says that other blocks may touch it at the same time.
+func (a *atomicOp) update(p unsafe.Pointer, b, c uint64, share bool) uint64 {
+	switch a.size {
+	case 2:
+		return update16(p, a, b, c, share)
+	case 4:
+		return update32(p, a, b, c, share)
+	}
+	return update64(p, a, b, c, share)
 }
 
 func update32(p unsafe.Pointer, a *atomicOp, b, c uint64, share bool) uint64 {

@@ -88,6 +88,14 @@ type asyncCopy struct {
 }
 
 func (l *lowerer) cp(in *ptx.Inst) {
+	switch {
+	case in.Mods.Has(ptx.Mbarrier):
+		l.asyncArrive(in)
+		return
+	case in.Mods.Has(ptx.Bulk):
+		l.bulk(in)
+		return
+	}
 	if len(in.Args) < 3 {
 		return // about groups of copies
 	}

@@ -67,7 +67,12 @@ func fits(line *ptx.Line, words []string) bool {
 	}
 	used := make([]bool, len(line.Mods))
 	types := 0
-	for _, w := range words[1:] {
+	for i, w := range words[1:] {
+		if strings.HasPrefix(w, "shared::") { // the same, as a block is a cluster of its own
+			if w = "shared"; slices.ContainsFunc(words[1:1+i], func(w string) bool { return strings.HasPrefix(w, "shared::") }) {
+				continue
+			}
+		}
 		i := slices.IndexFunc(line.Mods, func(c ptx.Choice) bool { return slices.Contains(c.Names, w) })
 		if i < 0 || used[i] { // the second layout
 			i = slices.IndexFunc(line.Mods, func(c ptx.Choice) bool { return slices.Contains(c.Names, w+"=2") })

@@ -28,6 +28,7 @@ type group struct {
 	sp    int // where the frame of the running fragment begins in the local memory of its threads
 	act   active
 	live  mask // threads that have not ended
+	came  mask // and have arrived at the cluster's barrier, which hasn't opened since
 	frags []fragment
 	joins []join
 	spare []int32 // joins to use again
@@ -103,7 +104,7 @@ func (g *group) begin(dims [3]uint32) {
 			g.tid[0][l], g.tid[1][l], g.tid[2][l] = t%dims[0], t/dims[0]%dims[1], t/dims[0]/dims[1]
 		}
 	}
-	g.live = firstLanes(g.threads)
+	g.live, g.came = firstLanes(g.threads), mask{}
 	g.frags = append(g.frags[:0], fragment{m: g.live, join: -1, bar: -1})
 	g.joins, g.spare = g.joins[:0], g.spare[:0]
 	g.fault, g.patience, g.limit = nil, initialPatience, initialPatience

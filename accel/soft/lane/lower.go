@@ -152,7 +152,7 @@ func (l *lowerer) ending(out *block, in *ptx.Inst) {
 }
 
 func (l *lowerer) barrier(in *ptx.Inst) *barrierOp {
-	op := &barrierOp{red: ptx.RN, arrive: in.Mods.Has(ptx.Arrive)}
+	op := &barrierOp{red: ptx.RN, arrive: in.Mods.Has(ptx.Arrive), cluster: in.Mods.Has(ptx.Cluster)}
 	args := in.Args
 	if in.Mods.Has(ptx.Red) {
 		op.red = in.Mods.First(ptx.RN, ptx.Popc, ptx.And, ptx.Or)
@@ -195,6 +195,8 @@ func dear(in *ptx.Inst) int {
 	switch {
 	case in.Op == opMma || in.Op == opWmma:
 		return 500
+	case in.Mods.Has(ptx.Bulk):
+		return watchEvery
 	case in.Type == ptx.F64 && !exact(in): // by big numbers
 		return 1000
 	case in.Op == opTex || in.Op == opTld4 || in.Op == opSuld || in.Op == opSust || in.Op == opSured || in.Op == opMatch:

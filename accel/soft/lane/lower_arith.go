@@ -15,7 +15,7 @@ func init() {
 		"selp": (*lowerer).selp, "slct": (*lowerer).slct, "mov": (*lowerer).mov, "cvt": (*lowerer).cvt, "cvta": (*lowerer).cvta,
 		"isspacep": (*lowerer).isspacep, "ld ldu": (*lowerer).load, "st": (*lowerer).store, "atom red": (*lowerer).atomic,
 		"shfl": (*lowerer).shfl, "vote": (*lowerer).vote, "activemask": (*lowerer).activemask, "match": (*lowerer).match,
-		"redux": (*lowerer).redux, "tex tld4": (*lowerer).tex, "txq suq": (*lowerer).texQuery, "suld sust sured": (*lowerer).surface, "call": (*lowerer).call,
+		"redux": (*lowerer).redux, "mbarrier": (*lowerer).mbarrier, "mapa": (*lowerer).mapa, "getctarank": (*lowerer).getctarank, "tex tld4": (*lowerer).tex, "txq suq": (*lowerer).texQuery, "suld sust sured": (*lowerer).surface, "call": (*lowerer).call,
 		"vadd vsub vabsdiff vmin vmax vshl vshr vset": (*lowerer).video, "vmad": (*lowerer).vmad, "elect": (*lowerer).elect,
 		"vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4":                       (*lowerer).videoSIMD,
 		"membar fence prefetch prefetchu applypriority discard bar barrier nanosleep pmevent brkpt griddepcontrol setmaxnreg": func(*lowerer, *ptx.Inst) {},

@@ -171,6 +171,10 @@ func (l *lowerer) loadParam(in *ptx.Inst, o *ptx.Operand) {
 }
 
 func (l *lowerer) store(in *ptx.Inst) {
+	if in.Mods.Has(ptx.Async) {
+		l.asyncStore(in)
+		return
+	}
 	base := l.access(in, &in.Args[0], true)
 	l.share(&base, in, &in.Args[0])
 	for i, e := range elements(&in.Args[1]) {
@@ -196,6 +200,10 @@ func (l *lowerer) store(in *ptx.Inst) {
 }
 
 func (l *lowerer) atomic(in *ptx.Inst) {
+	if in.Mods.Has(ptx.Async) {
+		l.asyncStore(in)
+		return
+	}
 	args := in.Args
 	t := in.Type
 	var results []*ptx.Operand

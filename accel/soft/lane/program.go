@@ -77,11 +77,12 @@ type block struct {
 
 // barrierOp is a bar or barrier instruction.
 type barrierOp struct {
-	id     place // uniform over the warp
-	count  place // or nowhere
-	arrive bool
-	red    ptx.Mod // Popc, And or Or; RN if it is no reduction
-	d      place
-	p      place
-	not    bool
+	id      place // uniform over the warp
+	count   place // or nowhere
+	arrive  bool
+	cluster bool    // it is the cluster's
+	red     ptx.Mod // Popc, And or Or; RN if it is no reduction
+	d       place
+	p       place
+	not     bool
 }

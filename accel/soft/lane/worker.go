@@ -16,17 +16,18 @@ type worker struct {
 	ctaid  [3]uint32
 	live   int // threads of the block that have not ended
 
-	shared  []byte
-	local   []byte
-	depth   int // bytes of local memory a thread, with its stack
-	cache   []region
-	shapes  []*shape
-	turn    uint64 // counts executions of blocks of code
-	bars    [16]barrier
-	waiting bool               // some barrier has been used
-	spun    bool               // a group looked at a lock or a flag for all its turn
-	bound   map[uint64]binding // textures and surfaces that the launch has used
-	texture struct {           // the last of them
+	shared    []byte
+	local     []byte
+	depth     int // bytes of local memory a thread, with its stack
+	cache     []region
+	shapes    []*shape
+	turn      uint64 // counts executions of blocks of code
+	bars      [16]barrier
+	waiting   bool               // some barrier has been used
+	clustered bool               // that of the cluster has been used
+	spun      bool               // a group looked at a lock or a flag for all its turn
+	bound     map[uint64]binding // textures and surfaces that the launch has used
+	texture   struct {           // the last of them
 		handle uint64
 		binding
 	}
@@ -115,6 +116,7 @@ func (w *worker) start(n uint64) {
 	if w.waiting {
 		w.bars, w.waiting = [16]barrier{}, false
 	}
+	w.clustered = false
 	clear(w.shared)
 	for _, g := range w.groups {
 		g.begin(l.Block)
@@ -182,6 +184,9 @@ func (w *worker) timeout() *Fault {
 // ended takes threads off those that barriers wait for.
 func (w *worker) ended(n int) {
 	w.live -= n
+	if w.clustered {
+		w.meetCluster()
+	}
 	if !w.waiting {
 		return
 	}
@@ -207,6 +212,9 @@ func (g *group) arrive(f *fragment, b *block) (gone bool) {
 		return g.arrivePart(f, b, m)
 	}
 	w, op := g.w, b.bar
+	if op.cluster {
+		return g.arriveCluster(f, b)
+	}
 	lane := g.act.lo
 	id := g.scalar(op.id, lane)
 	if id >= uint32(len(w.bars)) {

@@ -1,0 +1,162 @@
+package lane
+
+import (
+	"unsafe"
+
+	"pegasus/accel/ptx"
+)
+
+// bulkUnit is what sizes and addresses of bulk copies are multiples of, in bytes.
+const bulkUnit = 16
+
+// bulkCopy is cp.async.bulk or cp.reduce.async.bulk. It is done at once; who waits
+// for it at an mbarrier finds there that its bytes have come.
+type bulkCopy struct {
+	from, bar *instr // ways to read and to find the mbarrier, or nil
+	size      place
+	op        *atomicOp // of the elements, or nil to copy
+}
+
+func (l *lowerer) bulk(in *ptx.Inst) {
+	args := in.Args
+	if len(args) < 2 || in.Mods.Has(ptx.PrefetchMod) {
+		return // about groups of copies, or caches
+	}
+	to, from := ptx.ModShared, ptx.ModShared
+	switch {
+	case in.Mods.Has(ptx.BulkGroup):
+		to = ptx.ModGlobal
+	case in.Mods.Has(ptx.ModGlobal):
+		from = ptx.ModGlobal
+	}
+	view := l.accessTo(&args[1], from, bulkUnit, false)
+	op := &bulkCopy{from: &view, size: l.src(&args[2], ptx.U32)}
+	if in.Mods.Has(ptx.CompleteBytes) {
+		bar := l.accessTo(&args[3], ptx.ModShared, 8, true)
+		op.bar = &bar
+	}
+	if in.Mods.Has(ptx.Reduce) {
+		if op.op = l.reduction(in, to == ptx.ModShared); op.op == nil {
+			return
+		}
+	}
+	c := l.accessTo(&args[0], to, bulkUnit, true)
+	c.exec, c.aux2 = runBulk, op
+	l.emit(c)
+}
+
+// reduction is what red and its like do to an element.
+func (l *lowerer) reduction(in *ptx.Inst, shared bool) *atomicOp {
+	a := atomicOf(in.Mods.First(ptx.RN, ptx.Min, ptx.Max, ptx.Inc, ptx.Dec, ptx.And, ptx.Or, ptx.Xor, ptx.Add), in.Type, shared)
+	if a == nil {
+		l.fail("%s is not implemented for %s", in.Op, in.Type)
+	}
+	return a
+}
+
+func runBulk(g *group, in *instr) {
+	op := in.aux2.(*bulkCopy)
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		n := uint64(g.scalar(op.size, l))
+		if n%bulkUnit != 0 {
+			g.fail(in, l, ptx.ErrMisalignedAddress, n, "size of a bulk copy is not a multiple of 16 bytes")
+			return
+		}
+		from, to := g.stretch(op.from, n, l), g.stretch(in, n, l)
+		if g.fault != nil {
+			return
+		}
+		if op.op == nil {
+			copy(to, from)
+		} else {
+			op.op.combine(to, from, g.w.cache[in.cache].share)
+		}
+		if op.bar != nil && !g.completed(op.bar, l, int64(n)) {
+			return
+		}
+	}
+}
+
+// completed tells an mbarrier that bytes have come. It says false after a fault.
+func (g *group) completed(bar *instr, lane int, bytes int64) bool {
+	m := g.mbarrier(bar, lane)
+	return m != nil && g.arriveAt(bar, m, lane, 0, -bytes, false)
+}
+
+// stretch is n bytes of memory, all of one allocation, from a thread's address on. It
+// is nil after a fault.
+func (g *group) stretch(view *instr, n uint64, lane int) []byte {
+	if n == 0 {
+		return nil
+	}
+	ap, step := g.row(view.a)
+	addr := get64(ap, step, lane) + view.imm
+	p := g.pointer(view, addr, lane)
+	if p == nil {
+		return nil
+	}
+	if c := &g.w.cache[view.cache]; n-bulkUnit >= c.size-(addr-c.base) {
+		g.fail(view, lane, ptx.ErrIllegalAddress, c.base+c.size+bulkUnit-1, "illegal address")
+		return nil
+	}
+	return unsafe.Slice((*byte)(p), n)
+}
+
+// combine does the operation to each element, one after the other. Both have as many bytes.
+func (a *atomicOp) combine(to, from []byte, share bool) {
+	for i := 0; i < len(to); i += a.size {
+		p, b := unsafe.Pointer(&to[i]), loadBytes(unsafe.Pointer(&from[i]), a.size)
+		a.update(p, b, 0, share)
+	}
+}
+
+// asyncStore is st.async or red.async.
+type asyncStore struct {
+	bar    *instr
+	values []place
+	size   int
+	op     *atomicOp // or nil to store
+}
+
+func (l *lowerer) asyncStore(in *ptx.Inst) {
+	op := &asyncStore{size: in.Type.Size()}
+	for _, e := range elements(&in.Args[1]) {
+		op.values = append(op.values, l.src(e, in.Type))
+	}
+	if in.Op == opRed {
+		if op.op = l.reduction(in, true); op.op == nil {
+			return
+		}
+	}
+	bar := l.accessTo(&in.Args[2], spaceMod(in), 8, true)
+	op.bar = &bar
+	c := l.accessTo(&in.Args[0], spaceMod(in), op.size*len(op.values), true)
+	c.exec, c.aux2 = runAsyncStore, op
+	l.emit(c)
+}
+
+var opRed = ptx.OpOf("red")
+
+func runAsyncStore(g *group, in *instr) {
+	op := in.aux2.(*asyncStore)
+	ap, step := g.row(in.a)
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		p := g.pointer(in, get64(ap, step, l)+in.imm, l)
+		if p == nil {
+			return
+		}
+		for i, v := range op.values {
+			to, v := unsafe.Add(p, i*op.size), g.valueOf(v, l)
+			if op.op == nil {
+				storeBytes(to, v, op.size)
+			} else {
+				op.op.update(to, v, 0, g.w.cache[in.cache].share)
+			}
+		}
+		if !g.completed(op.bar, l, int64(op.size*len(op.values))) {
+			return
+		}
+	}
+}
