@@ -17,7 +17,7 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 	body.Fuse(blocks)
 	slots := body.Allocate(blocks)
 	l := &lowerer{
-		image: im, body: body, slots: slots, reads: countReads(body), constants: map[uint64]int32{},
+		image: im, body: body, slots: slots, reads: countReads(body), polling: polls(body, blocks), constants: map[uint64]int32{},
 		frames: newFrames(body),
 		prog: &program{fn: fn, samplers: im.samplers, shared: int(body.Shared),
 			uniforms: make([]uint64, slots.Uniforms),
@@ -60,7 +60,8 @@ type lowerer struct {
 	image     *Image
 	body      *ptx.Body
 	slots     *ptx.Slots
-	reads     []int32 // how many instructions read a register
+	reads     []int32            // how many instructions read a register
+	polling   map[*ptx.Inst]bool // see polls
 	prog      *program
 	constants map[uint64]int32
 	carry     place // row of the condition code

@@ -71,7 +71,7 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 	}
 	size := in.Type.Size() * in.Mods.Vector()
 	c := instr{aux: &access{space: space, size: uint64(size), write: write}, align: uint64(size - 1), imm: o.Imm,
-		spin:  in.Mods.First(ptx.RN, ptx.Volatile, ptx.Relaxed, ptx.Acquire, ptx.Release) != ptx.RN,
+		spin:  l.looksAnew(in),
 		cache: int32(l.prog.caches), private: space == ptx.Local || space == ptx.ParamSpace || space == ptx.Generic}
 	l.prog.caches++
 	l.prog.awaits = l.prog.awaits || c.spin
@@ -104,7 +104,7 @@ func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
 // reused is the register whose value is the address, before an offset that is the same
 // for all lanes, or None if other instructions can't use what this one sees of it.
 func (l *lowerer) reused(in *ptx.Inst, o *ptx.Operand) int32 {
-	if o.Var != nil || in.Guard != ptx.None || in.Mods.First(ptx.RN, ptx.Volatile, ptx.Relaxed, ptx.Acquire, ptx.Release) != ptx.RN {
+	if o.Var != nil || in.Guard != ptx.None || l.looksAnew(in) {
 		return ptx.None
 	}
 	return o.Reg
@@ -231,7 +231,8 @@ func (l *lowerer) atomic(in *ptx.Inst) {
 	if a.add {
 		c.exec = pick(a.size == 8, runAdd[uint32], runAdd[uint64])
 	}
-	c.spin = op == ptx.CAS || op == ptx.Exch || results != nil && args[1].Kind == ptx.Integer && args[1].Imm == 0 // which only reads
+	c.spin = op == ptx.CAS || op == ptx.Exch || results != nil && args[1].Kind == ptx.Integer && args[1].Imm == 0 || // which only reads
+		l.polling[in]
 	l.prog.awaits = l.prog.awaits || in.Op.String() == "atom" && c.aux.(*access).space != ptx.Shared
 	if len(args) > 2 {
 		c.c = l.src(&args[2], t)

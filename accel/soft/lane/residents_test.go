@@ -22,10 +22,11 @@ func gridOf(t *testing.T, blocks, threads int, body string, check func(t *testin
 
 // Every block adds to a counter and waits until all have: the whole grid has to be begun.
 func TestGridBarrier(t *testing.T) {
-	for _, wait := range []string{"ld.volatile.global.u32 %r2, [%a2];", "ld.acquire.gpu.global.u32 %r2, [%a2];", "atom.global.add.u32 %r2, [%a2], 0;"} {
+	for _, wait := range []string{"ld.volatile.global.u32 %r2, [%a2];", "ld.acquire.gpu.global.u32 %r2, [%a2];", "atom.global.add.u32 %r2, [%a2], 0;",
+		"atom.global.max.u32 %r2, [%a2], %r30;", "ld.global.cg.u32 %r2, [%a2];", "ld.global.cv.u32 %r2, [%a2];", "membar.gl; ld.global.u32 %r2, [%a2];", "nanosleep.u32 20; ld.u32 %r2, [%a2];"} {
 		const blocks = 100
 		gridOf(t, blocks, 64, `
-	mul.wide.u32 %a2, %r21, 4; add.u64 %a2, %o, %a2;
+	mul.wide.u32 %a2, %r21, 4; add.u64 %a2, %o, %a2; mov.u32 %r30, 0;
 	setp.ne.u32 %p1, %t, 0;
 	@%p1 bra wait;
 	atom.global.add.u32 %r1, [%a2], 1;
