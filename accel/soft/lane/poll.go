@@ -48,7 +48,7 @@ func pollsOf(loop []ptx.Inst, found map[*ptx.Inst]bool) {
 	}
 }
 
-var opLd, opSt, opAtom, opRed = ptx.OpOf("ld"), ptx.OpOf("st"), ptx.OpOf("atom"), ptx.OpOf("red")
+var opLd, opSt, opAtom = ptx.OpOf("ld"), ptx.OpOf("st"), ptx.OpOf("atom")
 
 // looksAnew says whether a load or store is about what others may read or write at the same time.
 func (l *lowerer) looksAnew(in *ptx.Inst) bool {
