@@ -15,16 +15,22 @@ type Event struct {
 	Used   Usage  // Charge
 	Signal Signal // Wake
 	Since  Time   // Wake: since when it is so, when that is known and before now
+
+	Class   Class        // Head, Charge, Wake: of which class, if it is only of one
+	Request Request      // Head: which waits at the gate now; zero: none
+	Sample  *vcpu.Sample // Observe
 }
 
 // EventKind is which of a policy's entries an event goes to.
 type EventKind uint8
 
 const (
-	Attach EventKind = iota // a domain came, or its parameters changed
-	Detach                  // it went
-	Wake                    // something happened to it
-	Charge                  // it used accelerator time
+	Attach  EventKind = iota // a domain came, or its parameters changed
+	Detach                   // it went
+	Wake                     // something happened to it
+	Charge                   // it used accelerator time
+	Head                     // another request waits at its gate
+	Observe                  // the hypervisor's schedule is known anew
 )
 
 // Action is one output of the Scheduler: what to write into a domain's gate page.
@@ -34,7 +40,7 @@ type Action struct {
 	// for an open gate keep it.
 	Generation uint64
 	Open       bool
-	Lease      Lease // the terms, while Open
+	Lease      Lease // the terms, while Open; otherwise only the class
 }
 
 // Stat is what the Scheduler knows about one domain.

@@ -20,9 +20,11 @@ var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into th
 // semicolons; lines beginning with > are what it must answer.
 //
 //	policy NAME [paper] [tick D] [cap D] [yield D]
-//	attach ID [CREDITS] · detach ID
+//	attach ID [CREDITS] [group NAME] [priority N] [bandwidth ‰] · detach ID
 //	arrives ID · drains ID · opens ID · closes ID
 //	uses ID D [copy D] [idle D]
+//	asks ID D    a request that takes D waits at its gate; none: asks ID 0s
+//	ends ID D    one took D
 //	wait D       lets time pass; the scheduler is asked whenever it wanted to be
 //	why          prints the explanation
 //	used         prints what each domain has used, and nobody
@@ -67,6 +69,7 @@ type conversation struct {
 	out   strings.Builder
 	sched *Scheduler
 	now   Time
+	asked uint64
 }
 
 func (c *conversation) say(t *testing.T, line string) {
@@ -103,6 +106,13 @@ func (c *conversation) tell(t *testing.T, words []string) {
 			fmt.Fprintf(&c.out, "> %d %v %v leases %d\n", s.Domain.ID, s.State, s.Used.Busy(), s.Leases)
 		}
 		fmt.Fprintf(&c.out, "> nobody %v\n", c.sched.Strays().Busy())
+	case "asks":
+		e := Event{Kind: Head, Domain: Domain{ID: ID(number(t, words[1]))}, Class: Compute}
+		if d := length(t, words[2]); d > 0 {
+			c.asked++
+			e.Request = Request{Seq: c.asked, Predicted: d, Known: true}
+		}
+		c.sched.Step(c.now, e)
 	default:
 		c.sched.Step(c.now, eventOf(t, words))
 	}
@@ -132,6 +142,10 @@ func spell(a Action) string {
 	switch {
 	case !a.Open:
 		return fmt.Sprintf("close %d", a.Domain)
+	case a.Lease.Kind == Requests:
+		return fmt.Sprintf("open %d for %d requests", a.Domain, a.Lease.Amount)
+	case a.Lease.Kind == Budget:
+		return fmt.Sprintf("open %d for %v", a.Domain, time.Duration(a.Lease.Amount))
 	case a.Lease.Until == Forever:
 		return fmt.Sprintf("open %d", a.Domain)
 	default:
@@ -170,11 +184,17 @@ func eventOf(t *testing.T, words []string) Event {
 	switch words[0] {
 	case "attach":
 		e.Kind = Attach
-		if len(words) > 2 {
-			e.Domain.Credits = vcpu.Credits(number(t, words[2]))
+		rest := words[2:]
+		if len(rest)%2 == 1 {
+			e.Domain.Credits, rest = vcpu.Credits(number(t, rest[0])), rest[1:]
+		}
+		for ; len(rest) > 1; rest = rest[2:] {
+			promise(t, &e.Domain.Promise, rest[0], rest[1])
 		}
 	case "detach":
 		e.Kind = Detach
+	case "ends":
+		e.Kind, e.Used = Charge, Usage{Compute: length(t, words[2]), Requests: 1}
 	case "uses":
 		e.Kind = Charge
 		e.Used.Compute = length(t, words[2])
@@ -212,4 +232,18 @@ func length(t *testing.T, s string) time.Duration {
 		t.Fatal(err)
 	}
 	return d
+}
+
+func promise(t *testing.T, p *vcpu.Promise, what, value string) {
+	t.Helper()
+	switch what {
+	case "group":
+		p.Group = value
+	case "priority":
+		p.Priority = number(t, value)
+	case "bandwidth":
+		p.Bandwidth = number(t, value)
+	default:
+		t.Fatalf("no promise is called %q", what)
+	}
 }

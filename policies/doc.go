@@ -14,6 +14,10 @@
 //	none  everyone may always submit; first come, first served
 //	rr    one domain after the other, windows of equal length
 //	accc  one after the other, windows in proportion to accelerator credits
+//	fifo  one after the other, request by request (Gdev)
+//
+// fifo decides request by request (queue.go): one domain at a time is lent so many,
+// and groups of domains may share a turn.
 //
 // rr and accc differ in one function, a domain's share; newWindows makes both, in
 // one of two modes. Paper (ring.go) is the algorithm as published: whole ticks for

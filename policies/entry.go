@@ -26,7 +26,7 @@ type entry struct {
 	rest uint64 // of the division that made the balance, in 1/scale ns
 	pot  uint64 // value of the common pot when the balance was last settled
 
-	at [2]int // positions in the heaps, counted from 1; 0: not there
+	inTurns, inPoorest int // positions in the heaps
 }
 
 // scale is how many units of the pot make a nanosecond per credit.

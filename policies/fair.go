@@ -43,9 +43,9 @@ type fair struct {
 	share func(Domain) Credits
 
 	members map[ID]*entry
-	turns   heap  // active domains but the holder, the next one in front
-	poorest heap  // active domains, the one with the least credits in front
-	total   int64 // credits of the active domains
+	turns   heap[entry] // active domains but the holder, the next one in front
+	poorest heap[entry] // active domains, the one with the least credits in front
+	total   int64       // credits of the active domains
 
 	round int64  // the rotation that is going on
 	unit  uint64 // what it added to the pot
@@ -83,8 +83,8 @@ func newFair(name string, o Options, share func(Domain) Credits) *fair {
 		least:   min(minWindow, o.Tick),
 		share:   share,
 		members: make(map[ID]*entry),
-		turns:   heap{slot: 0, less: sooner},
-		poorest: heap{slot: 1, less: poorer},
+		turns:   heap[entry]{at: func(e *entry) *int { return &e.inTurns }, less: sooner},
+		poorest: heap[entry]{at: func(e *entry) *int { return &e.inPoorest }, less: poorer},
 		idleEnd: Forever,
 	}
 }

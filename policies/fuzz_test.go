@@ -52,12 +52,24 @@ type watch struct {
 	work    map[ID]bool
 	charged time.Duration
 	gone    time.Duration // used by domains that left since
+	seq     uint64        // of requests
+}
+
+// head tells what waits at a domain's gate: another request, if it has work.
+func (w *watch) head(d Domain) {
+	r := Request{}
+	if w.work[d.ID] {
+		w.seq++
+		r = Request{Seq: w.seq, Predicted: time.Duration(w.seq%7) * ms}
+	}
+	w.sched.Step(w.now, Event{Kind: Head, Domain: d, Class: Compute, Request: r})
 }
 
 func (w *watch) step(what, who, how byte) {
 	d := Domain{ID: ID(who % 8), Credits: vcpu.Credits(how) * vcpu.Credits(how)}
 	switch {
 	case what < 32:
+		d.Promise = vcpu.Promise{Group: []string{"", "", "a", "b"}[what%4], Priority: int(how % 5), Bandwidth: int(how) * 4}
 		w.sched.Step(w.now, Event{Kind: Attach, Domain: d})
 		if _, known := w.work[d.ID]; !known {
 			w.work[d.ID] = false
@@ -77,10 +89,12 @@ func (w *watch) step(what, who, how byte) {
 			delete(w.work, d.ID)
 		}
 		w.sched.Step(w.now, Event{Kind: Wake, Domain: d, Signal: s, Since: w.now - Time(what)})
+		w.head(d)
 	case what < 192:
-		u := Usage{Compute: time.Duration(how) * time.Duration(how) * time.Duration(what-127) * 1000, Idle: time.Duration(what)}
+		u := Usage{Compute: time.Duration(how) * time.Duration(how) * time.Duration(what-127) * 1000, Idle: time.Duration(what), Requests: 1}
 		w.charged += u.Busy()
 		w.sched.Step(w.now, Event{Kind: Charge, Domain: d, Used: u})
+		w.head(d)
 	case what < 196:
 		w.sched.Use(w.now, mustNew(w.t, Names()[int(how)%len(Names())], Mode(who%2)))
 	default:
@@ -141,7 +155,7 @@ func (w *watch) gates() {
 		}
 		wanted = wanted || w.work[s.Domain.ID]
 	}
-	switch w.sched.policy.(type) {
+	switch w.sched.accounts[0].policy.(type) {
 	case *none:
 		if len(w.open) != len(stats) {
 			w.t.Fatal("a closed gate")
@@ -165,7 +179,7 @@ func (w *watch) accounts() {
 	if booked != w.charged {
 		w.t.Fatalf("%v were used, %v are booked", w.charged, booked)
 	}
-	p, ok := w.sched.policy.(*fair)
+	p, ok := w.sched.accounts[0].policy.(*fair)
 	if !ok {
 		return
 	}

@@ -19,6 +19,7 @@ type model struct {
 	domains []*client
 	queue   []*client // owners of submitted requests, in order
 	running bool
+	rung    bool // a request ended that was lent singly
 	ends    Time // of the running request
 	began   Time
 	gaps    Time // engine time lost while somebody had work
@@ -40,8 +41,11 @@ type client struct {
 
 	open     bool
 	until    Time
-	next     int // kernel
-	left     int // of the burst
+	counted  bool  // the lease is for so many requests,
+	allowed  int64 // of which these are left
+	sent     int   // requests submitted
+	next     int   // kernel
+	left     int   // of the burst
 	inflight int
 	asked    Time // since when its next request waits to start; never: none does
 	wakes    Time // end of the pause
@@ -169,7 +173,8 @@ func (m *model) settle() {
 	}
 	for {
 		m.submit()
-		rings = m.look() || rings
+		rings = m.look() || rings || m.rung
+		m.rung = false
 		if !rings {
 			break
 		}
@@ -187,6 +192,8 @@ func (m *model) complete() {
 	took := m.now.Sub(m.began)
 	c.used += took
 	c.report.Compute += took
+	c.report.Requests++
+	m.rung = c.counted
 	c.inflight--
 	if c.left == 0 && c.inflight == 0 {
 		pause := c.think/2 + time.Duration(m.rng.Int64N(int64(c.think)))
@@ -197,7 +204,9 @@ func (m *model) complete() {
 // submit sends what the gates let through.
 func (m *model) submit() {
 	for _, c := range m.domains {
-		for c.open && m.now < c.until && c.inflight < 2 && c.pending(m.now) {
+		for c.open && m.now < c.until && c.inflight < 2 && c.pending(m.now) && (!c.counted || c.allowed > 0) {
+			c.allowed--
+			c.sent++
 			if c.think > 0 {
 				c.left--
 			}
@@ -273,6 +282,11 @@ func (m *model) schedule() {
 		}
 		m.step(Event{Kind: Wake, Domain: c.domain(), Signal: sig, Since: c.since})
 	}
+	for _, c := range m.domains {
+		if m.now >= c.from && m.now < c.to {
+			m.step(Event{Kind: Head, Domain: c.domain(), Class: Compute, Request: c.head(m.now)})
+		}
+	}
 	if m.record {
 		m.trace = append(m.trace, step{at: m.now, ready: true})
 	}
@@ -283,7 +297,16 @@ func (m *model) schedule() {
 			c.idle = m.now
 		}
 		c.open, c.until = a.Open, a.Lease.Until
+		c.counted, c.allowed = a.Lease.Kind == Requests, a.Lease.Amount
 	}
+}
+
+// head is the request at the domain's gate.
+func (c *client) head(now Time) Request {
+	if !c.pending(now) || c.open && now < c.until && (!c.counted || c.allowed > 0) {
+		return Request{}
+	}
+	return Request{Seq: uint64(c.sent) + 1, Predicted: c.kernels[c.sent%len(c.kernels)], Known: true}
 }
 
 func (m *model) client(id ID) *client {

@@ -1,6 +1,10 @@
 package policies
 
-import "pegasus/vcpu"
+import (
+	"time"
+
+	"pegasus/vcpu"
+)
 
 // Short names for the types that every line here uses.
 type (
@@ -36,6 +40,33 @@ type Policy interface {
 	Pick(now Time) (d Decision, ok bool, wakeAt Time)
 }
 
+// Queue is a policy that decides about single requests, and so wants to know
+// which one a domain would submit next. What it lends are leases of the kind
+// Requests; Charge tells how many ended.
+type Queue interface {
+	// Head tells which request of a class waits at a domain's gate now; a zero
+	// Request: none. It is told of changes only.
+	Head(now Time, id ID, c Class, r Request)
+}
+
+// Observer is a policy that looks at the hypervisor's schedule.
+type Observer interface {
+	// Observe gives the newest sample, which nobody changes any more.
+	Observe(now Time, s *vcpu.Sample)
+}
+
+// Request is what a policy knows of a request that waits at a gate.
+type Request struct {
+	Seq uint64 // of the domain's requests, from 1 on
+	// Predicted is how long it will hold its engine; Known says that the like was
+	// measured before.
+	Predicted time.Duration
+	Known     bool
+	Key       uint64 // the same for requests that cost about the same
+	Context   uint32 // of which of the domain's contexts
+	Release   Time   // of the job that it belongs to; 0: unknown
+}
+
 // Signal is what can happen to a domain.
 type Signal uint8
 
@@ -55,7 +86,7 @@ const (
 // Decision is one thing for the accelerator's gates to do.
 type Decision struct {
 	Op    Op
-	Lease Lease // for Revoke only Domain is set
+	Lease Lease // for Revoke only Domain and Class are set
 }
 
 // Op is the kind of a decision.
@@ -88,10 +119,12 @@ const (
 	AnyClass Class = iota
 	Compute
 	Copy
+	numClasses
 )
 
 // Lease is a domain's right to submit work. Accelerators do not preempt, so the
-// work submitted under a lease may end after it.
+// work submitted under a lease may end after it. A domain has one for any class,
+// or one for each.
 type Lease struct {
 	Domain ID
 	Class  Class

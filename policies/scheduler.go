@@ -1,7 +1,9 @@
 package policies
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"pegasus/vcpu"
@@ -17,39 +19,76 @@ import (
 // (Arrived, or Drained and since when); Ready; write its actions to the gate pages.
 // Work that comes while a gate is open need not ring, but is told at the next look.
 type Scheduler struct {
-	policy  Policy
-	members map[ID]*member
-	order   []*member // by ID, for whoever wants them all
-	actions []Action
-	last    Time
-	next    Time
-	strays  Usage
+	accounts []account
+	members  map[ID]*member
+	order    []*member // by ID, for whoever wants them all
+	actions  []Action
+	last     Time
+	strays   Usage
+	sample   *vcpu.Sample
+}
+
+// busy says whether anything is pending or in flight.
+func (m *member) busy() bool { return m.work != [numClasses]bool{} }
+
+// account is what one policy decides about: all of an accelerator's engines, or
+// those of one class.
+type account struct {
+	policy Policy
+	class  Class
+	next   Time
+}
+
+// accountsOf gives each class of engines its own account, if there are policies
+// for each (Gdev's MRQ), or all the same (SDQ).
+func accountsOf(all []Policy) []account {
+	switch len(all) {
+	case 1:
+		return []account{{all[0], AnyClass, Forever}}
+	case 2:
+		return []account{{all[0], Compute, Forever}, {all[1], Copy, Forever}}
+	}
+	panic(fmt.Sprintf("policies: %d policies for one accelerator", len(all)))
+}
+
+// concerns says whether what happened to a class of engines matters here.
+func (a *account) concerns(c Class) bool {
+	return c == AnyClass || a.class == AnyClass || c == a.class
 }
 
 // member is the Scheduler's record of a domain.
 type member struct {
 	stat    Stat
 	gen     uint64
-	lease   Lease
+	open    [numClasses]bool // leases that are out
+	heads   [numClasses]Request
 	context bool
-	work    bool // pending or in flight, as last told
-	arrived Time // since when it waits at a closed gate
+	work    [numClasses]bool // pending or in flight, as last told
+	arrived Time             // since when it waits at a closed gate
 }
 
-// NewScheduler returns a Scheduler without domains.
-func NewScheduler(p Policy) *Scheduler {
-	return &Scheduler{policy: p, members: make(map[ID]*member), next: Forever}
+// NewScheduler returns a Scheduler without domains. Two policies share an
+// accelerator: one lends the compute engine, the other the copy engines.
+func NewScheduler(p ...Policy) *Scheduler {
+	return &Scheduler{accounts: accountsOf(p), members: make(map[ID]*member)}
 }
 
 // Step takes in one event. Events of domains that are not attached are ignored,
 // but for what they used, which is booked to nobody.
 func (s *Scheduler) Step(now Time, e Event) {
 	now = s.clock(now)
-	if e.Kind == Attach {
+	switch e.Kind {
+	case Attach:
 		s.attach(now, e.Domain)
+		return
+	case Observe:
+		s.observe(now, e.Sample)
 		return
 	}
 	m := s.members[e.Domain.ID]
+	if e.Class >= numClasses {
+		return
+	}
 	if m == nil {
 		if e.Kind == Charge {
 			s.strays = s.strays.Plus(sane(e.Used))
@@ -64,7 +103,26 @@ func (s *Scheduler) Step(now Time, e Event) {
 	case Charge:
 		u := sane(e.Used)
 		m.stat.Used = m.stat.Used.Plus(u)
-		s.policy.Charge(now, m.stat.Domain.ID, u)
+		s.charge(now, m, e.Class, u)
+	case Head:
+		s.head(now, m, e.Class, e.Request)
+	}
+}
+
+// charge tells each account what was used of its engines.
+func (s *Scheduler) charge(now Time, m *member, c Class, u Usage) {
+	for i := range s.accounts {
+		a := &s.accounts[i]
+		part := u
+		switch {
+		case !a.concerns(c):
+			continue
+		case a.class == Compute:
+			part.Copy = 0
+		case a.class == Copy:
+			part.Compute = 0
+		}
+		a.policy.Charge(now, m.stat.Domain.ID, part)
 	}
 }
 
@@ -72,13 +130,19 @@ func (s *Scheduler) Step(now Time, e Event) {
 // until the next call.
 func (s *Scheduler) Ready(now Time) []Action {
 	now = s.clock(now)
-	for {
-		d, ok, wakeAt := s.policy.Pick(now)
-		if !ok {
-			s.next = wakeAt
-			break
+	for i := range s.accounts {
+		a := &s.accounts[i]
+		for {
+			d, ok, wakeAt := a.policy.Pick(now)
+			if !ok {
+				a.next = wakeAt
+				break
+			}
+			if a.class != AnyClass {
+				d.Lease.Class = a.class
+			}
+			s.decide(now, d)
 		}
-		s.decide(now, d)
 	}
 	out := s.actions
 	s.actions = s.actions[:0]
@@ -87,33 +151,83 @@ func (s *Scheduler) Ready(now Time) []Action {
 
 // Next is when Ready must be called again if nothing happens before; Forever if
 // that is not needed.
-func (s *Scheduler) Next() Time { return s.next }
+func (s *Scheduler) Next() Time {
+	next := Forever
+	for i := range s.accounts {
+		next = min(next, s.accounts[i].next)
+	}
+	return next
+}
 
-// Use replaces the policy. What the domains have used and what they were doing
-// stays known; open gates close with the next Ready unless the new policy opens
-// them too.
-func (s *Scheduler) Use(now Time, p Policy) {
+// Use replaces the policy, or the policies as for NewScheduler. What the domains
+// have used and what they were doing stays known; open gates close with the next
+// Ready unless the new policy opens them too.
+func (s *Scheduler) Use(now Time, p ...Policy) {
 	now = s.clock(now)
-	s.policy = p
+	s.accounts = accountsOf(p)
 	for _, m := range s.order {
-		s.close(now, m)
-		id := m.stat.Domain.ID
-		p.Attach(now, m.stat.Domain)
-		if m.context {
-			p.Wake(now, id, ContextOpened)
+		s.closeAll(now, m)
+		for i := range s.accounts {
+			s.introduce(now, &s.accounts[i], m)
 		}
-		if m.work {
-			p.Wake(now, id, Arrived)
+	}
+	s.observe(now, s.sample)
+}
+
+// introduce tells a new policy all about a domain.
+func (s *Scheduler) introduce(now Time, a *account, m *member) {
+	id := m.stat.Domain.ID
+	a.policy.Attach(now, m.stat.Domain)
+	if m.context {
+		a.policy.Wake(now, id, ContextOpened)
+	}
+	for c, work := range m.work {
+		if work && a.concerns(Class(c)) {
+			a.policy.Wake(now, id, Arrived)
+		}
+	}
+	if q, ok := a.policy.(Queue); ok {
+		for c, r := range m.heads {
+			if r != (Request{}) && a.concerns(Class(c)) {
+				q.Head(now, id, Class(c), r)
+			}
+		}
+	}
+}
+
+func (s *Scheduler) head(now Time, m *member, c Class, r Request) {
+	if m.heads[c] == r {
+		return
+	}
+	m.heads[c] = r
+	for i := range s.accounts {
+		if q, ok := s.accounts[i].policy.(Queue); ok && s.accounts[i].concerns(c) {
+			q.Head(now, m.stat.Domain.ID, c, r)
+		}
+	}
+}
+
+func (s *Scheduler) observe(now Time, sample *vcpu.Sample) {
+	s.sample = sample
+	if sample == nil {
+		return
+	}
+	for i := range s.accounts {
+		if o, ok := s.accounts[i].policy.(Observer); ok {
+			o.Observe(now, sample)
 		}
 	}
 }
 
 // Explain says in one line why the policy last decided as it did.
 func (s *Scheduler) Explain() string {
-	if e, ok := s.policy.(Explainer); ok {
-		return e.Explain()
+	var why []string
+	for i := range s.accounts {
+		if e, ok := s.accounts[i].policy.(Explainer); ok {
+			why = append(why, e.Explain())
+		}
 	}
-	return ""
+	return strings.Join(why, " | ")
 }
 
 // Stat returns what is known about a domain.
@@ -151,13 +265,17 @@ func (s *Scheduler) attach(now Time, d Domain) {
 		s.order = slices.Insert(s.order, s.index(d.ID), m)
 	}
 	m.stat.Domain = d
-	s.policy.Attach(now, d)
+	for i := range s.accounts {
+		s.accounts[i].policy.Attach(now, d)
+	}
 }
 
 func (s *Scheduler) detach(now Time, m *member) {
 	id := m.stat.Domain.ID
-	s.close(now, m)
-	s.policy.Detach(now, id)
+	s.closeAll(now, m)
+	for i := range s.accounts {
+		s.accounts[i].policy.Detach(now, id)
+	}
 	delete(s.members, id)
 	at := s.index(id)
 	s.order = slices.Delete(s.order, at, at+1)
@@ -178,20 +296,29 @@ func (s *Scheduler) wake(now Time, m *member, e Event) {
 	}
 	switch e.Signal {
 	case Arrived:
-		m.work = true
+		m.work[e.Class] = true
 		if m.stat.State == vcpu.Idle || m.stat.State == vcpu.Closing {
 			m.arrived = since
 			m.stat.State = m.stat.State.Move(vcpu.Waiting)
 		}
 	case Drained:
-		m.work = false
+		if m.work[e.Class] = false; e.Class == AnyClass {
+			m.work = [numClasses]bool{}
+		}
+		if m.busy() {
+			break
+		}
 		if m.stat.State == vcpu.Waiting || m.stat.State == vcpu.Closing {
 			m.stat.State = m.stat.State.Move(vcpu.Idle)
 		}
 	case ContextOpened, ContextClosed:
 		m.context = e.Signal == ContextOpened
 	}
-	s.policy.Wake(since, m.stat.Domain.ID, e.Signal)
+	for i := range s.accounts {
+		if s.accounts[i].concerns(e.Class) {
+			s.accounts[i].policy.Wake(since, m.stat.Domain.ID, e.Signal)
+		}
+	}
 }
 
 // decide turns a decision of the policy into an action.
@@ -203,36 +330,47 @@ func (s *Scheduler) decide(now Time, d Decision) {
 	case d.Op == Grant:
 		s.open(now, m, d.Lease)
 	default:
-		s.close(now, m)
+		s.close(now, m, d.Lease.Class)
 	}
 }
 
 func (s *Scheduler) open(now Time, m *member, l Lease) {
 	if m.stat.State != vcpu.Open {
-		if m.work {
+		if m.busy() {
 			m.stat.WaitMean += (now.Sub(m.arrived) - m.stat.WaitMean) / 8
 		}
 		m.stat.State = m.stat.State.Move(vcpu.Open)
 		m.stat.Leases++
 		m.gen++
 	}
-	m.lease = l
+	m.open[l.Class] = true
 	s.actions = append(s.actions, Action{m.stat.Domain.ID, m.gen, true, l})
 }
 
-func (s *Scheduler) close(now Time, m *member) {
-	if m.stat.State != vcpu.Open {
+// close ends the lease of a class, which is one for any class or for one of them.
+func (s *Scheduler) close(now Time, m *member, c Class) {
+	if !m.open[c] {
 		return
 	}
-	m.stat.State = m.stat.State.Move(vcpu.Closing)
-	m.arrived = now
-	s.actions = append(s.actions, Action{Domain: m.stat.Domain.ID, Generation: m.gen})
+	m.open[c] = false
+	if m.open == [numClasses]bool{} {
+		m.stat.State = m.stat.State.Move(vcpu.Closing)
+		m.arrived = now
+	}
+	s.actions = append(s.actions, Action{Domain: m.stat.Domain.ID, Generation: m.gen, Lease: Lease{Domain: m.stat.Domain.ID, Class: c}})
+}
+
+func (s *Scheduler) closeAll(now Time, m *member) {
+	for c := range numClasses {
+		s.close(now, m, c)
+	}
 }
 
 // sane refuses nonsense from whoever measures: no negative time, none longer than
 // an hour.
 func sane(u Usage) Usage {
-	return Usage{Compute: limit(u.Compute), Copy: limit(u.Copy), Idle: limit(u.Idle), Stalled: limit(u.Stalled)}
+	return Usage{Compute: limit(u.Compute), Copy: limit(u.Copy), Idle: limit(u.Idle), Stalled: limit(u.Stalled),
+		Switch: limit(u.Switch), Requests: min(max(u.Requests, 0), 1<<20)}
 }
 
 func limit(d time.Duration) time.Duration { return min(max(d, 0), time.Hour) }

@@ -13,6 +13,7 @@ var table = []struct {
 	{"none", newNone},
 	{"rr", newRR},
 	{"accc", newAccC},
+	{"fifo", newFIFO},
 }
 
 // New returns the policy of that name, in whatever case it is written.

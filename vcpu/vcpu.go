@@ -53,6 +53,8 @@ func (c Credits) OrDefault() Credits {
 type Domain struct {
 	ID      ID
 	Credits Credits // accelerator credits
+	CPU     Credits // CPU credits, the hypervisor's weight; 0: unknown
+	Promise Promise
 }
 
 // Usage is measured accelerator time, per class of work, since the last report.
@@ -68,6 +70,11 @@ type Usage struct {
 	// for it: the host's own delays, and others' work that still ran. It is charged
 	// to nobody.
 	Stalled time.Duration
+	// Switch is the part of Compute and Copy that the engine needed to change from
+	// another context to this one, where that is known.
+	Switch time.Duration
+	// Requests is how many requests ended.
+	Requests int
 }
 
 // Busy returns the accelerator time in u.
@@ -75,5 +82,5 @@ func (u Usage) Busy() time.Duration { return u.Compute + u.Copy }
 
 // Plus returns the sum of u and v.
 func (u Usage) Plus(v Usage) Usage {
-	return Usage{u.Compute + v.Compute, u.Copy + v.Copy, u.Idle + v.Idle, u.Stalled + v.Stalled}
+	return Usage{u.Compute + v.Compute, u.Copy + v.Copy, u.Idle + v.Idle, u.Stalled + v.Stalled, u.Switch + v.Switch, u.Requests + v.Requests}
 }

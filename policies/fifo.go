@@ -1,0 +1,49 @@
+package policies
+
+import "time"
+
+// newFIFO is Gdev's FIFO: the units take turns, request by request. The one that
+// was served goes to the end of the list; a unit without requests keeps its place.
+// (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating
+// System", USENIX ATC 2012; what is published under this name rotates, it does not
+// serve by arrival.)
+func newFIFO(o Options) Policy {
+	return newQueue("fifo", newRotation(), byPriority)
+}
+
+// rotation is a list of units of which the first that has requests is next.
+type rotation struct {
+	waiting heap[unit] // by place in the list
+	end     int64      // place behind the last one
+}
+
+func newRotation() *rotation {
+	return &rotation{waiting: heap[unit]{
+		at:   func(u *unit) *int { return &u.at },
+		less: func(a, b *unit) bool { return a.place < b.place },
+	}}
+}
+
+func (r *rotation) changed(_ Time, u *unit) {
+	if u.place == 0 {
+		r.toEnd(u)
+	}
+}
+
+// toEnd puts a unit at the end of the list.
+func (r *rotation) toEnd(u *unit) {
+	r.end++
+	u.place = r.end
+	if r.waiting.has(u) {
+		r.waiting.fix(u)
+	}
+}
+
+func (r *rotation) left(Time, *unit)      {}
+func (r *rotation) waits(_ Time, u *unit) { r.waiting.push(u) }
+func (r *rotation) rests(_ Time, u *unit) { r.waiting.remove(u) }
+
+func (r *rotation) used(Time, *unit, time.Duration) {}
+func (r *rotation) done(_ Time, u *unit)            { r.toEnd(u) }
+
+func (r *rotation) next(Time) (*unit, int, Time) { return r.waiting.top(), 1, Forever }
