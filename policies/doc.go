@@ -15,9 +15,10 @@
 //	rr    one domain after the other, windows of equal length
 //	accc  one after the other, windows in proportion to accelerator credits
 //	fifo  one after the other, request by request (Gdev)
+//	lag   the one that is furthest behind, measured use over credits
 //
 // fifo decides request by request (queue.go): one domain at a time is lent so many,
-// and groups of domains may share a turn.
+// and groups of domains may share a turn. lag lends budgets of time.
 //
 // rr and accc differ in one function, a domain's share; newWindows makes both, in
 // one of two modes. Paper (ring.go) is the algorithm as published: whole ticks for

@@ -42,7 +42,9 @@ type client struct {
 	open     bool
 	until    Time
 	counted  bool  // the lease is for so many requests,
-	allowed  int64 // of which these are left
+	timed    bool  // or for so much time,
+	allowed  int64 // of which this is left
+	starved  bool  // and that has been told
 	sent     int   // requests submitted
 	next     int   // kernel
 	left     int   // of the burst
@@ -193,7 +195,7 @@ func (m *model) complete() {
 	c.used += took
 	c.report.Compute += took
 	c.report.Requests++
-	m.rung = c.counted
+	m.rung = m.rung || c.counted || c.timed && c.allowed <= 0
 	c.inflight--
 	if c.left == 0 && c.inflight == 0 {
 		pause := c.think/2 + time.Duration(m.rng.Int64N(int64(c.think)))
@@ -204,8 +206,12 @@ func (m *model) complete() {
 // submit sends what the gates let through.
 func (m *model) submit() {
 	for _, c := range m.domains {
-		for c.open && m.now < c.until && c.inflight < 2 && c.pending(m.now) && (!c.counted || c.allowed > 0) {
-			c.allowed--
+		for c.admits(m.now) && c.inflight < 2 && c.pending(m.now) {
+			if c.counted {
+				c.allowed--
+			} else {
+				c.allowed -= int64(c.kernels[c.sent%len(c.kernels)])
+			}
 			c.sent++
 			if c.think > 0 {
 				c.left--
@@ -213,7 +219,15 @@ func (m *model) submit() {
 			c.inflight++
 			m.queue = append(m.queue, c)
 		}
+		if c.timed && c.allowed <= 0 && c.pending(m.now) && !c.starved {
+			c.starved, m.rung = true, true
+		}
 	}
+}
+
+// admits says whether c's gate is open.
+func (c *client) admits(now Time) bool {
+	return c.open && now < c.until && (!c.counted && !c.timed || c.allowed > 0)
 }
 
 // start lets the engine take the next request.
@@ -297,13 +311,14 @@ func (m *model) schedule() {
 			c.idle = m.now
 		}
 		c.open, c.until = a.Open, a.Lease.Until
-		c.counted, c.allowed = a.Lease.Kind == Requests, a.Lease.Amount
+		c.counted, c.timed, c.allowed = a.Lease.Kind == Requests, a.Lease.Kind == Budget, a.Lease.Amount
+		c.starved = false
 	}
 }
 
 // head is the request at the domain's gate.
 func (c *client) head(now Time) Request {
-	if !c.pending(now) || c.open && now < c.until && (!c.counted || c.allowed > 0) {
+	if !c.pending(now) || c.admits(now) {
 		return Request{}
 	}
 	return Request{Seq: uint64(c.sent) + 1, Predicted: c.kernels[c.sent%len(c.kernels)], Known: true}

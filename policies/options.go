@@ -25,6 +25,11 @@ type Options struct {
 	Tick        time.Duration // window of the domain with the least credits; 0: 30 ms
 	RotationCap time.Duration // no rotation is meant to be longer; 0: 1 s
 	IdleYield   time.Duration // a window idle for so long is given up; 0: never
+
+	// Of lag:
+	Wait       time.Duration // longest pause for which the accelerator is kept; 0: 2 ms
+	Ahead      time.Duration // how far one may get ahead of another; 0: from what a switch costs
+	SwitchCost time.Duration // of a change of contexts, until it has been measured; 0: 250 µs
 }
 
 // Defaults returns the options of a mode.
@@ -44,5 +49,11 @@ func (o Options) filled() Options {
 		o.RotationCap = time.Second
 	}
 	o.RotationCap = max(o.RotationCap, o.Tick)
+	if o.Wait <= 0 {
+		o.Wait = 2 * time.Millisecond
+	}
+	if o.SwitchCost <= 0 {
+		o.SwitchCost = 250 * time.Microsecond
+	}
 	return o
 }

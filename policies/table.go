@@ -14,6 +14,7 @@ var table = []struct {
 	{"rr", newRR},
 	{"accc", newAccC},
 	{"fifo", newFIFO},
+	{"lag", newLAG},
 }
 
 // New returns the policy of that name, in whatever case it is written.

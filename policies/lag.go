@@ -1,0 +1,362 @@
+package policies
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// LAG's constants. What a site may want to change is in Options.
+const (
+	// lagIdle is how long a domain keeps what it lags behind the others while it
+	// has no work. Whoever rests for longer begins with the others.
+	lagIdle = 20 * time.Millisecond
+	// lagFactor times the cost of a context switch is what a domain may run ahead
+	// before another gets the accelerator, within lagLeast and lagMost.
+	lagFactor = 8
+	lagLeast  = 2 * time.Millisecond
+	lagMost   = 30 * time.Millisecond
+	// lagSamples is how many pauses must have been seen before one is foretold.
+	lagSamples = 4
+)
+
+// lag is the project's own fair policy: weighted virtual time of measured use, a
+// bounded lead, and patience with domains that are about to come back.
+//
+// Each domain has a virtual time, which grows by what it used over its credits.
+// The holder of the accelerator keeps it until it is ahead of the domain with the
+// least virtual time that has work by Ahead, a few context switches' worth, so
+// that switching costs little; then that domain gets it. A domain that asks for
+// one short request after another has no work at the moment when its last one
+// ends. If its pauses are short and regular, and it is behind, the accelerator is
+// kept for it until it is due: at most Wait, of which less is lost than by
+// serving a long request of another first.
+//
+// A backlogged domain is never ahead of another by more than Ahead and its own
+// longest request, divided by its credits.
+type lag struct {
+	opt     Options
+	members map[ID]*runner
+	queued  heap[runner] // those with work, but the holder
+	due     heap[runner] // those without, who will be back soon
+	floor   uint64       // no domain begins with a smaller virtual time
+
+	holder  *runner
+	granted Lease
+	closing *runner       // its gate has to be closed before another's opens
+	cost    time.Duration // of a context switch, running mean
+
+	why reason
+}
+
+// runner is a domain under LAG.
+type runner struct {
+	id      ID
+	credits int64
+	time    uint64 // virtual: used time per credit, in 1/scale ns; wraps
+	rest    uint64 // of the division, in 1/scale ns
+	work    bool
+	since   Time // since when it has none
+
+	// Its pauses: how long, how much that varies, and how many were seen. And how
+	// long its requests are.
+	pause, varies time.Duration
+	pauses        int
+	request       time.Duration
+
+	// What it used since something was last heard of it.
+	used  time.Duration
+	ended int
+
+	inQueued, inDue int
+}
+
+func newLAG(o Options) Policy {
+	earlier := func(a, b *runner) bool {
+		if a.time != b.time {
+			return ahead(b.time, a.time)
+		}
+		return a.id < b.id
+	}
+	return &lag{
+		opt:     o,
+		members: make(map[ID]*runner),
+		queued:  heap[runner]{at: func(r *runner) *int { return &r.inQueued }, less: earlier},
+		due:     heap[runner]{at: func(r *runner) *int { return &r.inDue }, less: earlier},
+		cost:    o.SwitchCost,
+	}
+}
+
+// ahead compares virtual times, which wrap.
+func ahead(a, b uint64) bool { return int64(a-b) > 0 }
+
+// lead is how much accelerator time r is ahead of o, in terms of its own share.
+func (r *runner) lead(o *runner) time.Duration {
+	d := int64(r.time - o.time)
+	if d < 0 {
+		return -time.Duration(product(uint64(-d), r.credits))
+	}
+	return time.Duration(product(uint64(d), r.credits))
+}
+
+// product is d·credits in whole nanoseconds, at most maxDebt.
+func product(d uint64, credits int64) uint64 {
+	hi, lo := bits.Mul64(d, uint64(credits))
+	if hi != 0 || lo>>scaleBits > uint64(maxDebt) {
+		return uint64(maxDebt)
+	}
+	return lo >> scaleBits
+}
+
+// dueAt is when a domain without work will be back at the latest, and whether that
+// is soon enough to wait for.
+func (p *lag) dueAt(r *runner) (Time, bool) {
+	span := r.pause + 4*r.varies
+	return r.since.Add(span), r.pauses >= lagSamples && span <= p.opt.Wait
+}
+
+func (p *lag) Attach(_ Time, d Domain) {
+	r := p.members[d.ID]
+	if r == nil {
+		r = &runner{id: d.ID, time: p.floor}
+		p.members[d.ID] = r
+	}
+	r.credits = int64(d.Credits.OrDefault())
+}
+
+func (p *lag) Detach(_ Time, id ID) {
+	r := p.members[id]
+	p.out(r)
+	delete(p.members, id)
+	if p.holder == r {
+		p.holder = nil
+	}
+	if p.closing == r {
+		p.closing = nil
+	}
+}
+
+// out takes r out of the heaps.
+func (p *lag) out(r *runner) {
+	if p.queued.has(r) {
+		p.queued.remove(r)
+	}
+	if p.due.has(r) {
+		p.due.remove(r)
+	}
+}
+
+func (p *lag) Wake(since Time, id ID, s Signal) {
+	r := p.members[id]
+	switch {
+	case s == Arrived && !r.work:
+		p.come(since, r)
+	case (s == Drained || s == ContextClosed) && r.work:
+		p.rest(since, r)
+	case s == Drained && since > r.since: // it had work in between
+		if r.ended > 0 {
+			r.learn((since.Sub(r.since)-r.used)/time.Duration(r.ended), p.opt.Wait)
+		}
+		r.since = since
+	}
+	r.used, r.ended = 0, 0
+}
+
+// come notes that r has work again.
+func (p *lag) come(now Time, r *runner) {
+	p.raise()
+	if away := now.Sub(r.since); away > lagIdle || r.since == 0 {
+		if ahead(p.floor, r.time) {
+			r.time = p.floor
+		}
+	} else {
+		r.learn(away, p.opt.Wait)
+	}
+	r.work = true
+	p.out(r)
+	if r != p.holder {
+		p.queued.push(r)
+	}
+}
+
+// rest notes that r has no work.
+func (p *lag) rest(now Time, r *runner) {
+	r.work, r.since = false, now
+	p.out(r)
+	if r != p.holder {
+		p.expect(now, r)
+	}
+}
+
+// expect puts r, which has no work, among those who will be back soon, if it will.
+func (p *lag) expect(now Time, r *runner) {
+	if at, soon := p.dueAt(r); soon && at > now {
+		p.due.push(r)
+	}
+}
+
+// learn takes in a pause. One that is much too long to wait for counts as twice
+// the wait: a domain that paused once is not to be distrusted for ever.
+func (r *runner) learn(pause, wait time.Duration) {
+	pause = max(min(pause, 2*wait), 0)
+	r.pauses = min(r.pauses+1, lagSamples)
+	if r.pauses == 1 {
+		r.pause, r.varies = pause, pause/8
+		return
+	}
+	off := pause - r.pause
+	r.pause += off / 8
+	r.varies += (max(off, -off) - r.varies) / 8
+}
+
+// raise lifts the floor to the least virtual time of those who take part.
+func (p *lag) raise() {
+	least, any := p.floor, false
+	for _, r := range [...]*runner{p.queued.top(), p.due.top(), p.holder} {
+		if r != nil && (!any || ahead(least, r.time)) {
+			least, any = r.time, true
+		}
+	}
+	if any && ahead(least, p.floor) {
+		p.floor = least
+	}
+}
+
+func (p *lag) Charge(_ Time, id ID, u Usage) {
+	r := p.members[id]
+	if u.Switch > 0 {
+		p.cost += (u.Switch - p.cost) / 8
+	}
+	used := min(u.Busy(), maxDebt)
+	r.used += used
+	r.ended += u.Requests
+	if u.Requests > 0 {
+		r.request += (used/time.Duration(u.Requests) - r.request) / 8
+	}
+	spent := uint64(used)<<scaleBits + r.rest
+	r.time += spent / uint64(r.credits)
+	r.rest = spent % uint64(r.credits)
+	switch {
+	case p.queued.has(r):
+		p.queued.fix(r)
+	case p.due.has(r):
+		p.due.fix(r)
+	}
+}
+
+// most is what the holder may be ahead of the next domain.
+func (p *lag) most() time.Duration {
+	if p.opt.Ahead > 0 {
+		return p.opt.Ahead
+	}
+	return min(max(lagFactor*p.cost, lagLeast), lagMost)
+}
+
+func (p *lag) Pick(now Time) (Decision, bool, Time) {
+	if p.holder != nil {
+		lease, keep := p.keep(now)
+		if keep {
+			if lease == p.granted {
+				return Decision{}, false, lease.wake()
+			}
+			p.granted = lease
+			return Decision{Grant, lease}, true, lease.wake()
+		}
+		p.release(now)
+	}
+	next, lease := p.choose(now)
+	switch {
+	case p.closing != nil && p.closing != next:
+		d := Decision{Revoke, Lease{Domain: p.closing.id}}
+		p.closing = nil
+		return d, true, now
+	case next == nil:
+		return Decision{}, false, Forever
+	}
+	p.out(next)
+	p.holder, p.closing, p.granted = next, nil, lease
+	p.why = reason{id: next.id, window: time.Duration(lease.Amount), credits: next.credits, rivals: p.queued.len()}
+	return Decision{Grant, lease}, true, lease.wake()
+}
+
+// wake is when to look again at a lease.
+func (l Lease) wake() Time {
+	if l.Kind == Window {
+		return l.Until
+	}
+	return Forever
+}
+
+// release takes the accelerator from its holder.
+func (p *lag) release(now Time) {
+	h := p.holder
+	p.holder, p.closing = nil, h
+	if h.work {
+		p.queued.push(h)
+	} else {
+		p.expect(now, h)
+	}
+}
+
+// keep says whether the holder stays, and on what terms.
+func (p *lag) keep(now Time) (Lease, bool) {
+	h, rival := p.holder, p.queued.top()
+	if rival == nil {
+		return Lease{Domain: h.id, Until: Forever}, true
+	}
+	left := p.most() - h.lead(rival)
+	if left <= 0 {
+		return Lease{}, false
+	}
+	if h.work {
+		return p.budget(h, rival), true
+	}
+	at, soon := p.dueAt(h)
+	return Lease{Domain: h.id, Until: at}, soon && at > now
+}
+
+// budget is a lease for what h may still use until it is far enough ahead.
+func (p *lag) budget(h, rival *runner) Lease {
+	return Lease{Domain: h.id, Kind: Budget, Amount: int64(p.most() - h.lead(rival)), Until: Forever}
+}
+
+// choose returns who is next, and on what terms.
+func (p *lag) choose(now Time) (*runner, Lease) {
+	q := p.queued.top()
+	for b := p.due.top(); b != nil; b = p.due.top() {
+		at, _ := p.dueAt(b)
+		if at <= now {
+			p.due.remove(b) // it did not come
+			continue
+		}
+		if q != nil && -b.lead(q) > b.request/2 {
+			return b, Lease{Domain: b.id, Until: at}
+		}
+		break
+	}
+	if q == nil {
+		return nil, Lease{}
+	}
+	p.queued.remove(q)
+	rival := p.queued.top()
+	p.queued.push(q)
+	if rival == nil {
+		return q, Lease{Domain: q.id, Until: Forever}
+	}
+	return q, p.budget(q, rival)
+}
+
+func (p *lag) Explain() string {
+	h := p.holder
+	switch rival := p.queued.top(); {
+	case h == nil:
+		return "lag: nobody has work"
+	case rival == nil:
+		return fmt.Sprintf("lag: domain %d has the accelerator, nobody else has work", h.id)
+	case !h.work:
+		return fmt.Sprintf("lag: domain %d is expected back; domain %d, which waits, is %v ahead of it", h.id, rival.id, -h.lead(rival))
+	default:
+		return fmt.Sprintf("lag: domain %d is %v ahead of domain %d, up to %v; credits %d, %d in line",
+			h.id, h.lead(rival), rival.id, p.most(), h.credits, p.queued.len())
+	}
+}
