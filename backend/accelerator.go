@@ -48,28 +48,42 @@ type avcpu struct {
 	id     vcpu.ID
 	domain string
 	page   *gate.Page
-	credit vcpu.Credits
+	shares vcpu.Domain // what it is owed
 
-	open    bool
-	opened  int64 // when the gate was last opened
-	looked  int64 // when the page was last looked at
-	drained int64 // since when it has no work, as the scheduler was told; 0 after it was told of some
-	busy    bool  // work was pending or in flight at the last look
+	leases  gate.Classes // for which its gate is open
+	opened  int64        // when the gate was last opened
+	looked  int64        // when the page was last looked at
+	drained int64        // since when it has no work, as the scheduler was told; 0 after it was told of some
+	busy    bool         // work was pending or in flight at the last look
 
+	heads    [gate.NumClasses]gate.Head // as the scheduler was told
+	worked   [gate.NumClasses]bool
 	patience patience
 }
 
 func newAccelerator(c configs.Accelerator, hw Hardware, bell *gate.Bell, log *slog.Logger) (*accelerator, error) {
-	p, err := newPolicy(c)
+	p, err := newPolicies(c)
 	if err != nil {
 		return nil, err
 	}
 	return &accelerator{name: c.Name, hw: hw, bell: bell, log: log.With("accelerator", c.Name),
-		switched: map[string]setting{}, settings: c, sched: policies.NewScheduler(p)}, nil
+		switched: map[string]setting{}, settings: c, sched: policies.NewScheduler(p...)}, nil
 }
 
-func newPolicy(c configs.Accelerator) (policies.Policy, error) {
-	return policies.New(c.Policy, policyOptions(c))
+// newPolicies makes an accelerator's policy; one for each class of engines if they
+// are accounted apart.
+func newPolicies(c configs.Accelerator) ([]policies.Policy, error) {
+	p := make([]policies.Policy, 1, 2)
+	if c.Accounts == "mrq" {
+		p = p[:2]
+	}
+	for i := range p {
+		var err error
+		if p[i], err = policies.New(c.Policy, policyOptions(c)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 func policyOptions(c configs.Accelerator) policies.Options {
@@ -118,16 +132,33 @@ func (a *accelerator) look(now int64, m *avcpu) {
 		Compute: time.Duration(w.Used[accel.Compute]),
 		Copy:    time.Duration(w.Used[accel.CopyIn] + w.Used[accel.CopyOut] + w.Used[accel.CopyDevice]),
 	}
-	if m.open {
+	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.looked, m.opened), 0))
 		used.Idle = m.patience.spend(min(time.Duration(w.Idle), open), open)
 		used.Stalled = max(open-used.Busy()-used.Idle, 0)
 	}
 	m.looked = now
 	m.busy = w.Busy()
-	if used != (vcpu.Usage{}) {
-		a.step(now, policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: m.id}, Used: used})
+	a.charge(now, m, used, w.Ended)
+	if a.settings.Accounts == "mrq" {
+		a.classes(now, m, w)
+	} else {
+		a.signal(now, m, w)
 	}
+	for c, h := range w.Heads {
+		if h != m.heads[c] {
+			m.heads[c] = h
+			a.step(now, policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: m.id}, Class: policyClass[c],
+				Request: policies.Request{Seq: h.Seq, Predicted: time.Duration(h.Predicted)}})
+		}
+	}
+	if m.leases != 0 && w.Busy() {
+		m.page.Watch()
+	}
+}
+
+// signal tells whether a domain has work.
+func (a *accelerator) signal(now int64, m *avcpu, w gate.Work) {
 	switch {
 	case w.Busy():
 		a.wake(now, 0, m, policies.Arrived)
@@ -136,10 +167,41 @@ func (a *accelerator) look(now int64, m *avcpu) {
 		m.drained = max(w.IdleSince, 1)
 		a.wake(now, w.IdleSince, m, policies.Drained)
 	}
-	if m.open && w.Busy() {
-		m.page.Watch()
+}
+
+// classes tells of each class of engines whether a domain has work for it.
+func (a *accelerator) classes(now int64, m *avcpu, w gate.Work) {
+	for c := range gate.NumClasses {
+		busy := w.Flying[c] > 0 || w.Heads[c].Seq != 0
+		e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: m.id}, Class: policyClass[c], Signal: policies.Drained}
+		if busy {
+			e.Signal = policies.Arrived
+		}
+		if busy || m.worked[c] {
+			a.step(now, e)
+		}
+		m.worked[c] = busy
 	}
 }
+
+// policyClass is a policy's word for a gate's class.
+var policyClass = [gate.NumClasses]policies.Class{gate.Compute: policies.Compute, gate.Copy: policies.Copy}
+
+// charge tells the scheduler what a domain used, of each class by itself.
+func (a *accelerator) charge(now int64, m *avcpu, u vcpu.Usage, ended [gate.NumClasses]uint64) {
+	e := policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: m.id}, Class: policies.Compute}
+	e.Used = vcpu.Usage{Compute: u.Compute, Idle: u.Idle, Stalled: u.Stalled, Requests: count(ended[gate.Compute])}
+	if e.Used != (vcpu.Usage{}) {
+		a.step(now, e)
+	}
+	e.Class, e.Used = policies.Copy, vcpu.Usage{Copy: u.Copy, Requests: count(ended[gate.Copy])}
+	if e.Used != (vcpu.Usage{}) {
+		a.step(now, e)
+	}
+}
+
+// count is a worker's word for how many requests ended, within reason.
+func count(n uint64) int { return int(min(n, 1<<20)) }
 
 // patience is how much idleness in its windows a domain is not charged for: a
 // program that keeps little queued runs dry now and then, because a busy host
@@ -175,25 +237,20 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 	}
 	m := a.members[i]
 	if !act.Open {
-		m.open = false
-		m.page.Revoke()
+		m.leases &^= classes(act.Lease.Class)
+		m.page.Revoke(classes(act.Lease.Class))
 		return
 	}
-	if !m.open {
-		m.open, m.opened = true, now
+	if m.leases == 0 {
+		m.opened = now
 	}
+	m.leases |= classes(act.Lease.Class)
 	m.page.Grant(terms(act.Lease))
 	m.page.Watch()
 }
 
 func terms(l policies.Lease) gate.Terms {
-	t := gate.Terms{Classes: gate.AllClasses, Until: int64(l.Until)}
-	switch l.Class {
-	case policies.Compute:
-		t.Classes = gate.ComputeOnly
-	case policies.Copy:
-		t.Classes = gate.CopyOnly
-	}
+	t := gate.Terms{Classes: classes(l.Class), Until: int64(l.Until)}
 	switch l.Kind {
 	case policies.Budget:
 		t.Budget = l.Amount
@@ -203,24 +260,35 @@ func terms(l policies.Lease) gate.Terms {
 	return t
 }
 
+// classes is the gate's word for a policy's class.
+func classes(c policies.Class) gate.Classes {
+	switch c {
+	case policies.Compute:
+		return gate.ComputeOnly
+	case policies.Copy:
+		return gate.CopyOnly
+	}
+	return gate.AllClasses
+}
+
 func (a *accelerator) find(id vcpu.ID) (int, bool) {
 	return slices.BinarySearchFunc(a.members, id, func(m *avcpu, id vcpu.ID) int { return cmp.Compare(m.id, id) })
 }
 
 // attach adds a domain with its page, whose gate is closed or left over from a
 // daemon before.
-func (a *accelerator) attach(domain string, credits int, page *gate.Page) *avcpu {
+func (a *accelerator) attach(c configs.Domain, page *gate.Page) *avcpu {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.nextID++
-	m := &avcpu{id: a.nextID, domain: domain, page: page, credit: vcpu.Credits(credits)}
+	m := &avcpu{id: a.nextID, domain: c.Name, page: page, shares: sharesOf(a.nextID, c)}
 	now := gate.Now()
 	m.looked = now
 	page.SetInFlightLimit(int64(a.settings.InFlight))
 	page.Tick(now + int64(aliveFor))
-	page.Revoke()
+	page.Revoke(gate.AllClasses)
 	a.members = append(a.members, m)
-	a.step(now, policies.Event{Kind: policies.Attach, Domain: policies.Domain{ID: m.id, Credits: m.credit}})
+	a.step(now, policies.Event{Kind: policies.Attach, Domain: m.shares})
 	a.wake(now, 0, m, policies.ContextOpened)
 	a.bell.Ring()
 	return m
@@ -240,15 +308,22 @@ func (a *accelerator) detach(m *avcpu) {
 	a.bell.Ring()
 }
 
-// setCredits changes what a domain is owed.
-func (a *accelerator) setCredits(m *avcpu, credits int) {
+// sharesOf is what a domain is owed, in a policy's words.
+func sharesOf(id vcpu.ID, c configs.Domain) vcpu.Domain {
+	return vcpu.Domain{ID: id, Credits: vcpu.Credits(c.Credits), Promise: vcpu.Promise{
+		SLO: c.SLO, Bandwidth: c.Bandwidth, Group: c.Group, Priority: c.Priority,
+	}}
+}
+
+// setShares changes what a domain is owed.
+func (a *accelerator) setShares(m *avcpu, c configs.Domain) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if m.credit == vcpu.Credits(credits) {
+	if m.shares == sharesOf(m.id, c) {
 		return
 	}
-	m.credit = vcpu.Credits(credits)
-	a.step(gate.Now(), policies.Event{Kind: policies.Attach, Domain: policies.Domain{ID: m.id, Credits: m.credit}})
+	m.shares = sharesOf(m.id, c)
+	a.step(gate.Now(), policies.Event{Kind: policies.Attach, Domain: m.shares})
 	a.bell.Ring()
 }
 
@@ -262,7 +337,7 @@ func (a *accelerator) reap(m *avcpu, slot int) {
 
 // configure takes up new settings, with their policy p if they ask for another.
 // Nothing is lost: who is attached, what they used and what they wait for stays.
-func (a *accelerator) configure(c configs.Accelerator, p policies.Policy) {
+func (a *accelerator) configure(c configs.Accelerator, p []policies.Policy) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	old := a.settings
@@ -270,12 +345,16 @@ func (a *accelerator) configure(c configs.Accelerator, p policies.Policy) {
 	for _, m := range a.members {
 		m.page.SetInFlightLimit(int64(c.InFlight))
 	}
-	if c.Policy != old.Policy || policyOptions(c) != policyOptions(old) {
+	if c.Policy != old.Policy || c.Accounts != old.Accounts || policyOptions(c) != policyOptions(old) {
 		now := gate.Now()
 		for _, m := range a.members {
 			a.look(now, m)
+			if c.Accounts != old.Accounts { // from now on work is told otherwise
+				a.wake(now, 0, m, policies.Drained)
+				m.drained, m.worked = 0, [gate.NumClasses]bool{}
+			}
 		}
-		a.sched.Use(vcpu.Time(now), p)
+		a.sched.Use(vcpu.Time(now), p...)
 	}
 	a.bell.Ring()
 }

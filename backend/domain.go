@@ -190,7 +190,7 @@ func (d *Daemon) apply(dom *domain, s configs.Domain) {
 		return
 	}
 	setQuotas(dom.avcpu.page, s)
-	dom.on.setCredits(dom.avcpu, s.Credits)
+	dom.on.setShares(dom.avcpu, s)
 }
 
 func setQuotas(p *gate.Page, s configs.Domain) {

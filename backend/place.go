@@ -84,7 +84,7 @@ func (d *Daemon) place(dom *domain) error {
 		return err
 	}
 	setQuotas(page, dom.settings)
-	dom.on, dom.avcpu = a, a.attach(dom.name, dom.settings.Credits, page)
+	dom.on, dom.avcpu = a, a.attach(dom.settings, page)
 	d.noteOf(dom, "place", "placed on %s", a.name)
 	return nil
 }

@@ -77,7 +77,7 @@ type plan struct {
 
 type acceleratorPlan struct {
 	settings configs.Accelerator
-	policy   policies.Policy
+	policy   []policies.Policy
 	switched map[string]setting
 }
 
@@ -130,7 +130,7 @@ func (d *Daemon) planAccelerator(c *configs.Config, a *accelerator) (accelerator
 		}
 	}
 	var err error
-	next.policy, err = newPolicy(next.settings)
+	next.policy, err = newPolicies(next.settings)
 	return next, err
 }
 

@@ -132,7 +132,7 @@ func (d *Daemon) switchTo(a *accelerator, q control.PolicyParams) error {
 	if q.Name == "" && q.Mode == "" {
 		return nil
 	}
-	p, err := newPolicy(next)
+	p, err := newPolicies(next)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
 	defer a.mu.Unlock()
 	var sum int64
 	for _, o := range a.members {
-		sum += int64(o.credit.OrDefault())
+		sum += int64(o.shares.Credits.OrDefault())
 	}
 	st, ok := a.sched.Stat(m.id)
 	if !ok || sum == 0 {
@@ -107,7 +107,7 @@ func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
 	if a.settings.Policy == "rr" {
 		return state, 1 / float64(len(a.members))
 	}
-	return state, float64(m.credit.OrDefault()) / float64(sum)
+	return state, float64(m.shares.Credits.OrDefault()) / float64(sum)
 }
 
 // showAccelerator describes an accelerator. d.mu is held.

@@ -55,6 +55,7 @@ type Accelerator struct {
 	Memory        Size          // device memory (soft)
 	Policy        string        // who runs next; one of Options.Policies
 	Mode          string        // production, paper
+	Accounts      string        // one for all engines together (sdq), or compute and copies apart (mrq)
 	Tick          time.Duration // the unit of windows
 	RotationCap   time.Duration // no turn of all domains is longer
 	IdleYield     time.Duration // a window idle this long is given up; 0: never
@@ -68,6 +69,10 @@ type Accelerator struct {
 type Domain struct {
 	Name        string
 	Credits     int
+	SLO         int         // least part of the accelerator that it expects, in ‰; 0: none
+	Bandwidth   int         // its part of the accelerator in ‰, for policies that count so; 0: by credits
+	Group       string      // shares one turn with the others of this name; empty: has its own
+	Priority    int         // within its group; the larger the more urgent
 	Accelerator string      // name of the only one to be placed on; empty: any
 	Memory      Size        // device memory of all its processes; 0: up to the accelerator's
 	HostMemory  Size        // pinned memory and arenas of all its processes
@@ -118,6 +123,7 @@ func defaultAccelerator(name string) Accelerator {
 		Memory:        2 * GiB,
 		Policy:        "accc",
 		Mode:          "production",
+		Accounts:      "sdq",
 		Tick:          30 * time.Millisecond,
 		RotationCap:   time.Second,
 		IdleYield:     2 * time.Millisecond,

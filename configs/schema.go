@@ -29,6 +29,7 @@ var (
 	logFormats       = []string{"text", "json"}
 	acceleratorTypes = []string{"soft", "nvidia"}
 	modes            = []string{"production", "paper"}
+	accounts         = []string{"sdq", "mrq"}
 	refusals         = []string{"load", "launch"}
 )
 
@@ -54,6 +55,7 @@ func (a *Accelerator) fields(opt Options) []field {
 		{"memory", bytes{&a.Memory, 16 * MiB, 4 * TiB, 1, ""}, restart},
 		{"policy", choice{&a.Policy, opt.Policies}, hot},
 		{"mode", choice{&a.Mode, modes}, hot},
+		{"accounts", choice{&a.Accounts, accounts}, hot},
 		{"tick", span{&a.Tick, time.Millisecond, time.Second, ""}, hot},
 		{"rotation_cap", span{&a.RotationCap, 100 * time.Millisecond, 10 * time.Second, ""}, hot},
 		{"idle_yield", span{&a.IdleYield, 100 * time.Microsecond, 30 * time.Millisecond, "idle windows are kept"}, hot},
@@ -68,6 +70,10 @@ func (d *Domain) fields() []field {
 	return []field{
 		{"name", name{&d.Name}, restart},
 		{"credits", whole{&d.Credits, 1, 65535, ""}, hot},
+		{"slo", whole{&d.SLO, 0, 1000, "none"}, hot},
+		{"bandwidth", whole{&d.Bandwidth, 0, 1000, "by credits"}, hot},
+		{"group", text{&d.Group, "the name of a group of domains"}, hot},
+		{"priority", whole{&d.Priority, 0, 1000, ""}, hot},
 		{"accelerator", text{&d.Accelerator, "the name of an accelerator"}, hot},
 		{"memory", bytes{&d.Memory, MiB, 4 * TiB, 1, "as much as the accelerator has"}, hot},
 		{"host_memory", bytes{&d.HostMemory, MiB, 4 * TiB, 1, ""}, hot},

@@ -156,6 +156,8 @@ func TestShares(t *testing.T) {
 	}{
 		{"accc", alike, proportional}, {"accc", unlike, proportional}, {"accc", crossed, proportional}, {"accc", fraction, proportional},
 		{"rr", alike, equal}, {"rr", unlike, equal},
+		{"lag", unlike, proportional}, {"lag", crossed, proportional},
+		{"fifo", alike, equal},
 	} {
 		t.Run(fmt.Sprintf("%s/%v", c.policy, c.sharers), func(t *testing.T) {
 			h := startHost(t, shareConfig(c.policy, "production", c.sharers))

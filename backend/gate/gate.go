@@ -18,20 +18,22 @@
 //
 //	header, 4096 bytes, a line of 64 bytes each for
 //	  0x000 what it is: magic, version, number of slots
-//	  0x040 the lease, written by the daemon only: generation (futex word, one
-//	        more at every change), terms (class bits, kind bits), deadline,
-//	        alive until, in-flight limit
-//	  0x080 what is left of the lease, taken by workers: budget, requests; what
-//	        was used since it ended: overrun
+//	  0x040 written by the daemon only: generation (futex word, one more at every
+//	        change), alive until, in-flight limit
+//	  0x080 what was used of each class since its lease ended: overrun
 //	  0x0c0 memory: lock, device and host memory used, and their quotas
 //	  0x100 waiting: released (futex word), limit waiters, drain watch
+//	  0x140 three leases: for all classes, for compute, for copies; each has its
+//	        kind and deadline, written by the daemon only, and what is left of its
+//	        budget and requests, taken by workers
 //	256 slots of 1024 bytes, one per worker, each written by its worker alone
 //	while that lives:
 //	  who, what is in flight and pending, time used per class, calls, memory,
 //	  how long requests waited (64 buckets, each twice as wide as the last)
 //
-// A lease says for which classes the gate is open, until when, and optionally
-// for how much predicted time or how many requests. Workers enforce all of it
+// A lease says until when the gate is open for its classes, and optionally for how
+// much predicted time or how many requests. When these have been used, the bell
+// rings. Workers enforce all of it
 // from their own clock. When the daemon has not been heard of since aliveUntil,
 // gates count as open; the in-flight limit and the quotas still hold.
 //

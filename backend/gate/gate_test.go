@@ -57,11 +57,13 @@ func TestLayout(t *testing.T) {
 	base := uintptr(unsafe.Pointer(&l))
 	for name, c := range map[string]struct{ at, want uintptr }{
 		"generation":  {uintptr(unsafe.Pointer(&h.generation)), 0x40},
-		"terms":       {uintptr(unsafe.Pointer(&h.terms)), 0x44},
-		"deadline":    {uintptr(unsafe.Pointer(&h.deadline)), 0x48},
-		"alive until": {uintptr(unsafe.Pointer(&h.aliveUntil)), 0x50},
-		"limit":       {uintptr(unsafe.Pointer(&h.inFlightLimit)), 0x58},
-		"budget":      {uintptr(unsafe.Pointer(&h.budget)), 0x80},
+		"alive until": {uintptr(unsafe.Pointer(&h.aliveUntil)), 0x48},
+		"limit":       {uintptr(unsafe.Pointer(&h.inFlightLimit)), 0x50},
+		"overrun":     {uintptr(unsafe.Pointer(&h.overrun)), 0x80},
+		"leases":      {uintptr(unsafe.Pointer(&h.leases)), 0x140},
+		"copy lease":  {uintptr(unsafe.Pointer(&h.leases[2])), 0x1c0},
+		"budget":      {uintptr(unsafe.Pointer(&h.leases[0].budget)), 0x150},
+		"admitted":    {uintptr(unsafe.Pointer(&s.admitted)), 0x1460},
 		"lock":        {uintptr(unsafe.Pointer(&h.lock)), 0xc0},
 		"memory":      {uintptr(unsafe.Pointer(&h.memory)), 0xc8},
 		"released":    {uintptr(unsafe.Pointer(&h.released)), 0x100},
@@ -83,13 +85,15 @@ func TestLease(t *testing.T) {
 	m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 5))
 	try(t, m, Copy, 1, Closed)
 	p.Grant(Terms{Classes: CopyOnly, Until: Forever})
+	m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 0)) // each class has its own
+	p.Revoke(ComputeOnly)
 	try(t, m, Compute, 1, Closed)
 	m.Finish(try(t, m, Copy, 1, Admitted), usage(accel.CopyOut, 7))
 	p.Grant(Terms{Classes: AllClasses, Until: Now() - 1})
 	try(t, m, Copy, 1, Closed)
 	p.Grant(Terms{Classes: AllClasses, Until: Now() + int64(time.Hour)})
 	m.Finish(try(t, m, Copy, 1, Admitted), usage(accel.CopyDevice, 11))
-	p.Revoke()
+	p.Revoke(AllClasses)
 	try(t, m, Compute, 1, Closed)
 	w := p.Look()
 	if w.Used != [...]int64{5, 0, 7, 11} || w.Busy() || w.IdleSince == 0 {
@@ -107,13 +111,13 @@ func TestBudget(t *testing.T) {
 	b := try(t, m, Compute, 60, Admitted) // some was left
 	try(t, m, Compute, 1, Closed)
 	m.Finish(a, usage(accel.Compute, 10)) // 50 less than predicted
-	if left := p.at.budget.Load(); left != 30 {
+	if left := p.at.leases[0].budget.Load(); left != 30 {
 		t.Errorf("budget %d, want 30", left)
 	}
 	try(t, m, Compute, 60, Admitted)
 	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 5})
 	m.Finish(b, usage(accel.Compute, 1)) // of the lease before
-	if left := p.at.budget.Load(); left != 5 {
+	if left := p.at.leases[0].budget.Load(); left != 5 {
 		t.Errorf("budget of the new lease %d, want 5", left)
 	}
 }
@@ -128,7 +132,7 @@ func TestRequests(t *testing.T) {
 	p.Grant(Terms{Classes: AllClasses, Until: Forever, Requests: 1, Budget: 10})
 	try(t, m, Compute, 3, Admitted)
 	try(t, m, Compute, 3, Closed)
-	if budget, requests := p.at.budget.Load(), p.at.requests.Load(); budget != 7 || requests != 0 {
+	if budget, requests := p.at.leases[0].budget.Load(), p.at.leases[0].requests.Load(); budget != 7 || requests != 0 {
 		t.Errorf("left: %d ns, %d requests", budget, requests)
 	}
 }
@@ -264,7 +268,7 @@ func TestAwaitTurn(t *testing.T) {
 		return ended
 	}
 	never := func() bool { return false }
-	p.Revoke()
+	p.Revoke(AllClasses)
 	<-run(never)
 	<-run(never)
 	third := run(never)

@@ -13,7 +13,7 @@ import (
 
 const (
 	pageMagic   = 0x0031_5445_4147_4550 // "PEGATE1\0"
-	pageVersion = 2
+	pageVersion = 3
 	headerBytes = 4096
 	slotBytes   = 1024
 	pageBytes   = headerBytes + Slots*slotBytes
@@ -23,11 +23,26 @@ const (
 	WaitBuckets = 64
 )
 
-// The kinds of a lease, beside its classes in header.terms.
+// The kinds of a lease.
 const (
+	termOpen     = 1 << 0
 	termBudget   = 1 << 8
 	termRequests = 1 << 9
 )
+
+// lease is what one was granted: terms is 0 while there is none. The daemon writes
+// it, workers take from budget and requests.
+type lease struct {
+	terms    atomic.Uint32
+	_        [4]byte
+	deadline atomic.Int64
+	budget   atomic.Int64
+	requests atomic.Int64
+	_        [32]byte
+}
+
+// A page has a lease for all classes together, or one for each.
+const numLeases = 1 + int(NumClasses)
 
 type header struct {
 	magic   uint64
@@ -36,17 +51,13 @@ type header struct {
 	_       [48]byte
 
 	generation    atomic.Uint32 // futex word
-	terms         atomic.Uint32
-	deadline      atomic.Int64
+	top           atomic.Uint32 // slots from here on were never taken
 	aliveUntil    atomic.Int64  // 0: no daemon has promised anything yet
 	inFlightLimit atomic.Int64  // predicted ns per class; 0: none
-	top           atomic.Uint32 // slots from here on were never taken
-	_             [28]byte
+	_             [40]byte
 
-	budget   atomic.Int64
-	requests atomic.Int64
-	overrun  [NumClasses]atomic.Int64 // ns that engines were held by work that ended while the gate was closed
-	_        [32]byte
+	overrun [NumClasses]atomic.Int64 // ns that engines were held by work that ended while the gate was closed
+	_       [48]byte
 
 	lock        atomic.Uint32 // 0, or 1 + the slot that changes the fields below; futex word
 	lockWaiters atomic.Uint32
@@ -59,7 +70,9 @@ type header struct {
 	watch        atomic.Uint32 // 1: ring the bell when a worker next runs out of work
 	_            [52]byte
 
-	_ [headerBytes - 5*64]byte
+	leases [numLeases]lease
+
+	_ [headerBytes - 5*64 - numLeases*64]byte
 }
 
 // pool is one kind of memory: what the domain's workers hold, and may hold.
@@ -69,15 +82,17 @@ type slot struct {
 	state     atomic.Uint32
 	pid       atomic.Uint32
 	arrived   atomic.Uint32 // bumped when a request finds the gate closed
-	pending   atomic.Uint32 // 1 while a request waits
+	pending   atomic.Uint32 // 1 + the class of a request that waits; 0: none does
 	idleSince atomic.Int64  // since when nothing is pending or in flight; 0 while something is
 	calls     atomic.Uint64
 	idle      atomic.Int64 // ns that nothing was pending or in flight, up to the last time that something was
-	_         [24]byte
+	predicted atomic.Int64 // ns that the request will take that waits
+	_         [16]byte
 
 	inFlight [NumClasses]atomic.Int64 // predicted ns, at least 1 for each request
 	requests [NumClasses]atomic.Int64
-	_        [32]byte
+	admitted [NumClasses]atomic.Uint64 // requests that ever got leave
+	_        [16]byte
 
 	used   [accel.NumClasses]atomic.Int64 // ns, only grows
 	ended  [accel.NumClasses]atomic.Uint64

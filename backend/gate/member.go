@@ -36,7 +36,9 @@ func Join(p *Page, b *Bell, index int) *Member {
 type Ticket struct {
 	class      Class
 	generation uint32
+	lease      *lease // that it was taken from; nil: nothing was counted
 	budget     bool
+	requests   bool
 	predicted  int64
 }
 
@@ -60,36 +62,51 @@ func (m *Member) Try(c Class, predicted int64, unbounded bool) (t Ticket, v Verd
 	h := &m.page.at.header
 	t = Ticket{class: c, generation: h.generation.Load(), predicted: max(predicted, 1)}
 	now := Now()
-	terms, open := h.open(c, now)
-	if !open {
+	if !h.open(c, now) {
 		return t, Closed
 	}
 	if limit := h.inFlightLimit.Load(); limit > 0 && !unbounded && !m.page.at.fits(c, t.predicted, limit) {
 		return t, Full
 	}
-	if terms&termBudget != 0 && !take(&h.budget, t.predicted) {
-		return t, Closed
-	}
-	t.budget = terms&termBudget != 0
-	if terms&termRequests != 0 && !take(&h.requests, 1) {
-		if t.budget {
-			h.budget.Add(t.predicted)
-		}
+	if !h.take(&t, now) {
 		return t, Closed
 	}
 	m.slot.busy(now)
+	m.slot.admitted[c].Add(1)
 	m.slot.inFlight[c].Add(t.predicted)
 	m.slot.requests[c].Add(1)
 	return t, Admitted
 }
 
-// open says whether the gate is open for a class, and under which terms.
-func (h *header) open(c Class, now int64) (terms uint32, open bool) {
-	terms = h.terms.Load()
-	if lost(h.aliveUntil.Load(), now) {
-		return uint32(AllClasses), true
+// open says whether the gate is open for a class; its lease may be used up.
+func (h *header) open(c Class, now int64) bool {
+	return h.leases[0].open(now) || h.leases[1+c].open(now) || lost(h.aliveUntil.Load(), now)
+}
+
+func (l *lease) open(now int64) bool { return l.terms.Load() != 0 && now < l.deadline.Load() }
+
+// take takes a request off the lease that it is for, if there is enough left.
+func (h *header) take(t *Ticket, now int64) bool {
+	return h.leases[0].take(t, now) || h.leases[1+t.class].take(t, now) || lost(h.aliveUntil.Load(), now)
+}
+
+func (l *lease) take(t *Ticket, now int64) bool {
+	terms := l.terms.Load()
+	if terms == 0 || now >= l.deadline.Load() {
+		return false
 	}
-	return terms, Classes(terms).Has(c) && now < h.deadline.Load()
+	budget, requests := terms&termBudget != 0, terms&termRequests != 0
+	if budget && !take(&l.budget, t.predicted) {
+		return false
+	}
+	if requests && !take(&l.requests, 1) {
+		if budget {
+			l.budget.Add(t.predicted)
+		}
+		return false
+	}
+	t.lease, t.budget, t.requests = l, budget, requests
+	return true
 }
 
 // lost says whether the daemon has been silent for longer than it promised.
@@ -134,7 +151,8 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 		return t, nil
 	}
 	start := Now()
-	m.slot.pending.Store(1)
+	m.slot.predicted.Store(predicted)
+	m.slot.pending.Store(1 + uint32(c))
 	defer m.slot.pending.Store(0)
 	m.slot.busy(start)
 	announced := false
@@ -207,7 +225,7 @@ func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	h := &m.page.at.header
 	for {
 		generation := h.generation.Load()
-		if _, open := h.open(c, Now()); open {
+		if h.open(c, Now()) {
 			return
 		}
 		if limit := h.inFlightLimit.Load(); limit == 0 || h.overrun[c].Load() < limit || m.stop.Load() || stop() {
@@ -227,16 +245,19 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 		s.ended[u.Class].Add(1)
 	}
 	h := &m.page.at.header
-	if _, open := h.open(t.class, Now()); !open {
+	if !h.open(t.class, Now()) {
 		h.overrun[t.class].Add(measured)
 	}
 	if t.budget && h.generation.Load() == t.generation {
-		h.budget.Add(t.predicted - measured)
+		t.lease.budget.Add(t.predicted - measured)
 	}
 	s.inFlight[t.class].Add(-t.predicted)
 	s.requests[t.class].Add(-1)
 	m.page.at.wakeLimitWaiters()
 	m.idle()
+	if t.requests || t.budget && t.lease.budget.Load() <= 0 {
+		m.bell.Ring() // the daemon decides anew when what it lent has been used
+	}
 }
 
 // busy notes that something is pending or in flight.

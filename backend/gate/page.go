@@ -22,10 +22,13 @@ type Page struct {
 	seen   [Slots]seen
 	looked int64                   // when Look was last called
 	gone   [accel.NumClasses]int64 // used by workers that were reaped since the last Look
+	ended  [NumClasses]uint64      // requests of theirs that ended
+	passed [NumClasses]uint64      // requests of theirs that ever got leave
 }
 
 type seen struct {
 	used    [accel.NumClasses]int64
+	ended   [accel.NumClasses]uint64
 	idle    int64
 	arrived uint32
 }
@@ -53,7 +56,6 @@ func New() (*Page, error) {
 	for k := range p.at.memory {
 		p.at.memory[k].quota.Store(math.MaxUint64)
 	}
-	p.at.deadline.Store(Forever)
 	p.at.daemon.Store(uint32(os.Getpid()))
 	return p, nil
 }
@@ -95,32 +97,56 @@ func (p *Page) Free() error {
 	return unix.Munmap(p.mem)
 }
 
-// Grant opens the gate under these terms, or replaces those in force.
+// Grant opens the gate under these terms, or replaces those in force for these
+// classes. There is a lease for all classes together, or one for each.
 func (p *Page) Grant(t Terms) {
 	h := &p.at.header
-	terms := uint32(t.Classes & AllClasses)
+	kind := uint32(termOpen)
 	if t.Budget != 0 {
-		terms |= termBudget
+		kind |= termBudget
 	}
 	if t.Requests != 0 {
-		terms |= termRequests
+		kind |= termRequests
 	}
-	h.terms.Store(0) // nobody takes from a mixture of two leases
-	h.deadline.Store(t.Until)
-	h.budget.Store(t.Budget)
-	h.requests.Store(t.Requests)
+	mine := leaseOf(t.Classes)
+	for i := range h.leases {
+		if i == mine || i == 0 || mine == 0 {
+			h.leases[i].terms.Store(0) // nobody takes from a mixture of two leases
+		}
+	}
+	l := &h.leases[mine]
+	l.deadline.Store(t.Until)
+	l.budget.Store(t.Budget)
+	l.requests.Store(t.Requests)
 	for c := range NumClasses {
 		if t.Classes.Has(c) {
 			h.overrun[c].Store(0)
 		}
 	}
-	h.terms.Store(terms)
+	l.terms.Store(kind)
 	p.changed()
 }
 
-// Revoke closes the gate. What was submitted runs to its end, if it is not too much: see Member.AwaitTurn.
-func (p *Page) Revoke() {
-	p.at.terms.Store(0)
+// leaseOf is which lease is for these classes: 0 for all of them.
+func leaseOf(s Classes) int {
+	switch s {
+	case ComputeOnly:
+		return 1 + int(Compute)
+	case CopyOnly:
+		return 1 + int(Copy)
+	}
+	return 0
+}
+
+// Revoke closes the gate for these classes. What was submitted runs to its end, if
+// it is not too much: see Member.AwaitTurn.
+func (p *Page) Revoke(s Classes) {
+	p.at.leases[leaseOf(s)].terms.Store(0)
+	if s == AllClasses {
+		for i := range p.at.leases {
+			p.at.leases[i].terms.Store(0)
+		}
+	}
 	p.changed()
 }
 
@@ -158,9 +184,16 @@ func (l *layout) taken() []slot { return l.slot[:min(l.top.Load(), Slots)] }
 // memory it held are its domain's again. What it used is in the next Look.
 func (p *Page) Reap(i int) {
 	s := &p.at.slot[i]
-	used := p.look(i).Used
+	last := p.look(i)
+	used := last.Used
+	for c, n := range last.Ended {
+		p.ended[c] += n
+	}
 	for c, ns := range used {
 		p.gone[c] += ns
+	}
+	for c := range s.admitted {
+		p.passed[c] += s.admitted[c].Swap(0)
 	}
 	p.lock(daemonHolder)
 	for k := range s.memory {
@@ -193,8 +226,11 @@ func (p *Page) Reap(i int) {
 // Work is what the workers of a Page, or one of them, did and do.
 type Work struct {
 	Used     [accel.NumClasses]int64 // ns since the last Look
+	Ended    [NumClasses]uint64      // requests that ended since the last Look
 	Pending  int                     // workers with a request that waits at the gate
+	Heads    [NumClasses]Head        // the request that waits at the gate
 	InFlight int64                   // requests
+	Flying   [NumClasses]int64       // of each class
 	Arrived  bool                    // a request found the gate closed since the last Look
 	// IdleSince is when the last of them ran out of work; 0 while one has some,
 	// or when there was none yet.
@@ -202,6 +238,13 @@ type Work struct {
 	// Idle is for how long, since the last Look, none of them had anything pending
 	// or in flight: exact for one worker, for several at least so long.
 	Idle int64
+}
+
+// Head is a request that waits at the gate. Seq numbers a class's requests of a
+// domain, in the order in which they get leave, from 1; 0: none waits.
+type Head struct {
+	Seq       uint64
+	Predicted int64 // ns
 }
 
 // Busy says whether anything is pending or in flight.
@@ -214,6 +257,8 @@ func (p *Page) Look() (w Work) {
 	p.looked = now
 	joined := int64(0)
 	w.Used, p.gone = p.gone, [accel.NumClasses]int64{}
+	w.Ended, p.ended = p.ended, [NumClasses]uint64{}
+	passed := p.passed
 	for i := range p.at.taken() {
 		if p.at.slot[i].state.Load() != slotJoined {
 			continue
@@ -223,11 +268,22 @@ func (p *Page) Look() (w Work) {
 		for c, ns := range one.Used {
 			w.Used[c] += ns
 		}
+		for c := range NumClasses {
+			w.Ended[c] += one.Ended[c]
+			w.Flying[c] += one.Flying[c]
+			w.Heads[c].Predicted = max(w.Heads[c].Predicted, one.Heads[c].Predicted)
+			passed[c] += p.at.slot[i].admitted[c].Load()
+		}
 		w.Idle += min(one.Idle, elapsed)
 		w.Pending += one.Pending
 		w.InFlight += one.InFlight
 		w.Arrived = w.Arrived || one.Arrived
 		w.IdleSince = max(w.IdleSince, one.IdleSince)
+	}
+	for c := range w.Heads {
+		if w.Heads[c].Predicted > 0 {
+			w.Heads[c].Seq = passed[c] + 1
+		}
 	}
 	w.Idle = max(w.Idle-max(joined-1, 0)*elapsed, 0)
 	if w.Busy() {
@@ -243,14 +299,21 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 	// Order matters: what is in flight is read before what was used, so that a
 	// worker that looks idle here has all its work in Used.
 	for c := range s.requests {
-		w.InFlight += max(s.requests[c].Load(), 0)
+		w.Flying[c] = max(s.requests[c].Load(), 0)
+		w.InFlight += w.Flying[c]
 	}
-	w.Pending = int(min(s.pending.Load(), 1))
+	if class := min(s.pending.Load(), uint32(NumClasses)); class > 0 {
+		w.Pending = 1
+		w.Heads[class-1].Predicted = max(s.predicted.Load(), 1)
+	}
 	w.IdleSince = s.idleSince.Load()
 	for c := range w.Used {
 		now := s.used[c].Load()
 		w.Used[c] = max(now-old.used[c], 0)
 		old.used[c] = now
+		ended := s.ended[c].Load()
+		w.Ended[ClassOf(accel.Class(c))] += max(ended, old.ended[c]) - old.ended[c]
+		old.ended[c] = ended
 	}
 	idle := s.idleUntil(now)
 	w.Idle = max(idle-old.idle, 0)

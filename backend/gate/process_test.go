@@ -235,7 +235,7 @@ func TestAdopt(t *testing.T) {
 	if most := time.Since(before).Nanoseconds(); used > most {
 		t.Errorf("a new daemon counts %d ns, in %d ns", used, most)
 	}
-	q.Revoke()
+	q.Revoke(AllClasses)
 	if st, ok := p.Statistics(w.slot); !ok || st.PID != w.Process.Pid {
 		t.Errorf("statistics %+v, %v", st, ok)
 	}

@@ -401,7 +401,7 @@ func TestCallbackReportedBehindClosedGate(t *testing.T) {
 	b.want(0, cuda.OpCallbackWait, 0, 0, &cuda.CallbackWaitArgs{})
 	b.launch(1, 0, 0, word) // in flight, behind the callback
 	b.launch(1, 0, 0, word) // beyond the limit
-	b.page.Revoke()
+	b.page.Revoke(gate.AllClasses)
 	b.launch(1, 0, 0, word) // held back
 	r := make(chan cuda.Result)
 	go func() {
@@ -434,7 +434,7 @@ func (b *bench) until(ok func() bool) {
 func TestClosedGateKeepsOrder(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
-	b.page.Revoke()
+	b.page.Revoke(gate.AllClasses)
 	b.page.Look()
 	b.launch(1, 0, 0, word)
 	answered := make(chan struct{})

@@ -28,7 +28,7 @@ func TestStreamMark(t *testing.T) {
 	b.dev.leave <- struct{}{}
 	b.until(func() bool { return b.g.EventSerial(5) == 2 })
 
-	b.page.Revoke()
+	b.page.Revoke(gate.AllClasses)
 	b.launch(1, 0, 0, word)
 	mark(3)
 	b.until(b.g.Held)
