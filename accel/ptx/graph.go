@@ -49,7 +49,13 @@ func (b *Body) Blocks() []Block {
 			leader[i+1] = true
 		}
 	}
-	var blocks []Block
+	count := n / maxBlock
+	for _, l := range leader {
+		if l {
+			count++
+		}
+	}
+	blocks := make([]Block, 0, count)
 	index := make([]int, n+1)
 	for i := 0; i < n; i++ {
 		if leader[i] || i-blocks[len(blocks)-1].First == maxBlock {
@@ -59,7 +65,9 @@ func (b *Body) Blocks() []Block {
 		blocks[len(blocks)-1].End = i + 1
 	}
 	index[n] = len(blocks) // beyond the end; the last instruction is a return
+	edges := make([]int, 2*len(blocks))
 	for k := range blocks {
+		blocks[k].Succs = edges[2*k : 2*k : 2*k+2]
 		b.connect(&blocks[k], k, index)
 	}
 	postDominators(blocks)
@@ -79,98 +87,4 @@ func (b *Body) connect(blk *Block, k int, index []int) {
 	if falls && (len(blk.Succs) == 0 || blk.Succs[0] != k+1) {
 		blk.Succs = append(blk.Succs, k+1)
 	}
-}
-
-// postDominators sets Join by the algorithm of Cooper, Harvey and Kennedy on
-// the reversed graph. A guarded return has an edge to the end as well, but it
-// ends threads rather than parting them, so that edge is left out.
-func postDominators(blocks []Block) {
-	n := len(blocks)
-	preds := make([][]int, n)
-	var roots []int
-	for i := range blocks {
-		for _, s := range blocks[i].Succs {
-			preds[s] = append(preds[s], i)
-		}
-		if len(blocks[i].Succs) == 0 {
-			roots = append(roots, i)
-		}
-	}
-	order, number := postorder(preds, roots, n)
-	const end = -1
-	join := make([]int, n)
-	known := make([]bool, n)
-	rank := func(i int) int {
-		if i == end {
-			return n + 1
-		}
-		return number[i]
-	}
-	meet := func(a, b int) int {
-		for a != b {
-			for rank(a) < rank(b) {
-				a = join[a]
-			}
-			for rank(b) < rank(a) {
-				b = join[b]
-			}
-		}
-		return a
-	}
-	for changed := true; changed; {
-		changed = false
-		for i := len(order) - 1; i >= 0; i-- {
-			k := order[i]
-			best, found := end, len(blocks[k].Succs) == 0
-			for _, s := range blocks[k].Succs {
-				switch {
-				case !known[s]:
-				case !found:
-					best, found = s, true
-				default:
-					best = meet(best, s)
-				}
-			}
-			if found && (!known[k] || join[k] != best) {
-				join[k], known[k], changed = best, true, true
-			}
-		}
-	}
-	for i := range blocks {
-		blocks[i].Join = end
-		if known[i] {
-			blocks[i].Join = join[i]
-		}
-	}
-}
-
-// postorder numbers the nodes that can be reached from roots.
-func postorder(next [][]int, roots []int, n int) (order, number []int) {
-	type frame struct{ node, edge int }
-	number = make([]int, n)
-	seen := make([]bool, n)
-	var stack []frame
-	for _, r := range roots {
-		if seen[r] {
-			continue
-		}
-		seen[r] = true
-		stack = append(stack, frame{r, 0})
-		for len(stack) > 0 {
-			f := &stack[len(stack)-1]
-			if f.edge < len(next[f.node]) {
-				s := next[f.node][f.edge]
-				f.edge++
-				if !seen[s] {
-					seen[s] = true
-					stack = append(stack, frame{s, 0})
-				}
-				continue
-			}
-			number[f.node] = len(order)
-			order = append(order, f.node)
-			stack = stack[:len(stack)-1]
-		}
-	}
-	return order, number
 }
