@@ -115,7 +115,7 @@ func (p *parser) alias() error {
 	case !sameShape(declared, known):
 		return p.fail("alias %s has other parameters than %s", name, of)
 	}
-	if p.insts += len(known.Insts); p.insts > maxInsts {
+	if p.insts += known.code.count; p.insts > maxInsts {
 		return p.fail("more than %d instructions", maxInsts)
 	}
 	f := *known

@@ -162,15 +162,12 @@ func (m *Module) findPointed() error {
 		}
 	}
 	for _, f := range m.Funcs {
-		for i := range f.Insts {
-			args := f.Insts[i].Args
-			for j := range args {
-				if args[j].Kind != FuncAddress {
-					continue
-				}
-				if err := add(args[j].Func, int(f.Insts[i].Line)); err != nil {
-					return err
-				}
+		for _, u := range f.code.uses {
+			if u.kind != ofPointer {
+				continue
+			}
+			if err := add(u.fn, int(u.line)); err != nil {
+				return err
 			}
 		}
 	}
@@ -263,7 +260,7 @@ func (l *linker) reach(f *Func) (*reach, error) {
 		return r, nil
 	}
 	n := len(l.known) + 1
-	r := &reach{index: n, low: n, size: len(f.Insts), refusal: f.Refusal}
+	r := &reach{index: n, low: n, size: f.code.count, refusal: f.Refusal}
 	l.known[f] = r
 	l.stack = append(l.stack, f)
 	if err := l.scan(f, r); err != nil {
@@ -278,11 +275,11 @@ func (l *linker) reach(f *Func) (*reach, error) {
 	return r, nil
 }
 
-// scan looks at the instructions of a function.
+// scan looks at what the instructions of a function use.
 func (l *linker) scan(f *Func, r *reach) error {
 	seen, called := map[*Var]bool{}, map[*Func]bool{}
 	add := func(v *Var) {
-		if v != nil && v.Space == Shared && !seen[v] {
+		if v.Space == Shared && !seen[v] {
 			seen[v] = true
 			r.shared = append(r.shared, v)
 		}
@@ -291,26 +288,22 @@ func (l *linker) scan(f *Func, r *reach) error {
 		add(v)
 	}
 	below := int64(0)
-	for i := range f.Insts {
-		in := &f.Insts[i]
-		for j := range in.Args {
-			o := &in.Args[j]
-			add(o.Var)
-			for k := range o.Elems {
-				add(o.Elems[k].Var)
-			}
-		}
-		if in.Op != opCall {
+	for i := range f.code.uses {
+		u := &f.code.uses[i]
+		switch u.kind {
+		case ofShared:
+			add(u.v)
 			continue
-		}
-		if in.Args[0].Reg != None {
+		case ofPrototype:
 			r.indirect = true
 			continue
+		case ofPointer:
+			continue
 		}
-		callee := l.mod.Funcs[in.Args[0].Func.Name]
+		callee := l.mod.Funcs[u.fn.Name]
 		if !callee.Defined {
 			if why := callee.builtin(); why != "" {
-				return &Error{int(in.Line), inObject(f.Object, "function "+callee.Name+why), ErrInvalidPTX}
+				return &Error{int(u.line), inObject(f.Object, "function "+callee.Name+why), ErrInvalidPTX}
 			}
 			r.heap = r.heap || callee.Name == "malloc" || callee.Name == "free"
 			r.tells = r.tells || callee.Name == "vprintf" || callee.Name == "__assertfail"
@@ -334,7 +327,7 @@ func (l *linker) scan(f *Func, r *reach) error {
 			continue
 		}
 		called[callee] = true
-		if err := l.passOn(r, c, seen, int(in.Line)); err != nil {
+		if err := l.passOn(r, c, seen, int(u.line)); err != nil {
 			return err
 		}
 		below = max(below, c.local)

@@ -7,14 +7,12 @@ import (
 
 // check fits the operands of an instruction to the letters of a form and
 // returns the letters of those that are there.
-func (p *parser) check(in *Inst, form string) (string, error) {
-	if form == "-" {
-		form = ""
-	}
-	letters, ok := fit(form, len(in.Args))
-	if !ok {
+func (p *parser) check(in *Inst, f *form) (string, error) {
+	k := len(in.Args) - f.least
+	if k < 0 || k >= len(f.letters) {
 		return "", fmt.Errorf("has %d operands", len(in.Args))
 	}
+	letters := f.letters[k]
 	for i := range in.Args {
 		err := p.checkOperand(in, &in.Args[i], letters[i])
 		if letters[i]|0x20 == 'y' {
@@ -25,38 +23,6 @@ func (p *parser) check(in *Inst, form string) (string, error) {
 		}
 	}
 	return letters, nil
-}
-
-// fit chooses which optional letters are there, for n operands.
-func fit(form string, n int) (string, bool) {
-	optional := 0
-	for i := range len(form) {
-		if form[i] == '?' {
-			optional++
-		}
-	}
-	if optional == 0 {
-		return form, len(form) == n
-	}
-	missing := len(form) - optional - n
-	if missing < 0 || missing > optional {
-		return "", false
-	}
-	out := make([]byte, 0, n)
-	for i := 0; i < len(form); i++ {
-		opt := i+1 < len(form) && form[i+1] == '?'
-		if opt {
-			i++
-			if missing > 0 {
-				missing--
-				continue
-			}
-			out = append(out, form[i-1])
-			continue
-		}
-		out = append(out, form[i])
-	}
-	return string(out), true
 }
 
 var (

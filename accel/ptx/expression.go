@@ -8,12 +8,13 @@ import (
 // constantValue is the value of a constant expression: a signed or an unsigned
 // integer of 64 bits, or a float, which alone keeps the precision it is written in.
 type constantValue struct {
-	Operand
+	Kind     OperandKind // Integer, Float32 or Float64
 	unsigned bool
+	Imm      uint64
 }
 
 func signedConstant(v int64) constantValue {
-	return constantValue{Operand: Operand{Kind: Integer, Imm: uint64(v)}}
+	return constantValue{Kind: Integer, Imm: uint64(v)}
 }
 
 func truth(b bool) constantValue {
@@ -47,13 +48,12 @@ func (c *constantValue) zero() bool {
 // expression reads a constant expression as in C.
 func (p *parser) expression() (Operand, error) {
 	c, err := p.conditional(0)
-	c.Reg, c.Pair = None, None
-	return c.Operand, err
+	return Operand{Kind: c.Kind, Reg: None, Pair: None, Imm: c.Imm}, err
 }
 
 // term reads a constant that is added to an address.
 func (p *parser) term() (uint64, error) {
-	c, err := p.binary(precedence["*"], 0)
+	c, err := p.binary(precedence("*"), 0)
 	if err == nil && c.isFloat() {
 		err = p.fail("offset is not an integer")
 	}
@@ -109,10 +109,32 @@ func (p *parser) conditional(depth int) (constantValue, error) {
 	return then, nil
 }
 
-// precedence of operators of two operands: larger numbers bind closer.
-var precedence = map[string]int{
-	"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,
-	"<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
+// precedence of operators of two operands: larger numbers bind closer. What is
+// none has 0.
+func precedence(operator string) int {
+	switch operator {
+	case "||":
+		return 1
+	case "&&":
+		return 2
+	case "|":
+		return 3
+	case "^":
+		return 4
+	case "&":
+		return 5
+	case "==", "!=":
+		return 6
+	case "<", "<=", ">", ">=":
+		return 7
+	case "<<", ">>":
+		return 8
+	case "+", "-":
+		return 9
+	case "*", "/", "%":
+		return 10
+	}
+	return 0
 }
 
 // operator is the operator at the current token, of one character or two.
@@ -124,7 +146,7 @@ func (p *parser) operator() string {
 		return ""
 	}
 	if next := p.lex.at(p.lex.pos); next == p.tok.text[0] || next == '=' {
-		if two := p.tok.text + string(next); precedence[two] != 0 {
+		if two := p.tok.text + string(next); precedence(two) != 0 {
 			return two
 		}
 	}
@@ -136,14 +158,14 @@ func (p *parser) binary(level, depth int) (constantValue, error) {
 	a, err := p.unary(depth)
 	for err == nil {
 		op := p.operator()
-		if precedence[op] < max(level, 1) {
+		if precedence(op) < max(level, 1) {
 			break
 		}
 		for range op {
-			p.advance()
+			p.next()
 		}
 		var b constantValue
-		if b, err = p.binary(precedence[op]+1, depth+1); err == nil {
+		if b, err = p.binary(precedence(op)+1, depth+1); err == nil {
 			a, err = p.apply(op, a, b)
 		}
 	}
@@ -210,13 +232,12 @@ func (p *parser) literal() (c constantValue, err error) {
 		return signedConstant(32), nil
 	}
 	text := p.tok.text
-	o, ok := immediate(text)
+	c, ok := immediate(text)
 	if !ok {
 		return c, p.fail("malformed number %q", text)
 	}
-	p.advance()
-	last := text[len(text)-1]
-	return constantValue{o, o.Kind == Integer && (int64(o.Imm) < 0 || last == 'u' || last == 'U')}, nil
+	p.next()
+	return c, nil
 }
 
 // apply calculates with integers if both are, otherwise with floats.
@@ -321,5 +342,5 @@ func (p *parser) applyFloat(op string, a, b float64) (constantValue, error) {
 	default:
 		return constantValue{}, p.fail("%q of floats in a constant expression", op)
 	}
-	return constantValue{Operand: Operand{Kind: Float64, Imm: math.Float64bits(a)}}, nil
+	return constantValue{Kind: Float64, Imm: math.Float64bits(a)}, nil
 }

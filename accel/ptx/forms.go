@@ -187,7 +187,8 @@ type form struct {
 	required []Mods // one of each set must be there
 	allowed  Mods
 	types    [4]uint32 // sets of types, by bit
-	operands string
+	least    int       // number of operands
+	letters  []string  // of the operands, if there are least of them, one more, and so on
 }
 
 // Op is an opcode; opNames has its text.
@@ -215,7 +216,8 @@ func readForms() (byName map[string]Op, names []string, forms [][]form) {
 			continue
 		}
 		// "p|q" never occurs in the table, so columns are what the bars say.
-		f := form{operands: strings.TrimSpace(col[3])}
+		var f form
+		f.parseOperands(strings.Trim(col[3], " -"))
 		f.parseMods(strings.Fields(col[1]))
 		for i, list := range strings.Split(col[2], ":") {
 			f.types[i] = typeSet(list)
@@ -232,6 +234,25 @@ func readForms() (byName map[string]Op, names []string, forms [][]form) {
 		}
 	}
 	return byName, names, forms
+}
+
+// parseOperands sets the letters: the first optional ones are the first to be left out.
+func (f *form) parseOperands(letters string) {
+	f.least = len(letters) - 2*strings.Count(letters, "?")
+	for missing := strings.Count(letters, "?"); missing >= 0; missing-- {
+		var there []byte
+		left := missing
+		for i := range len(letters) {
+			switch optional := i+1 < len(letters) && letters[i+1] == '?'; {
+			case letters[i] == '?':
+			case optional && left > 0:
+				left--
+			default:
+				there = append(there, letters[i])
+			}
+		}
+		f.letters = append(f.letters, string(there))
+	}
 }
 
 func (f *form) parseMods(words []string) {
@@ -282,7 +303,40 @@ func typeIn(t Type, set uint32) bool {
 	return set>>t&1 != 0
 }
 
-// decode splits an opcode with its modifiers and finds its forms.
+// opcode is what the text of an opcode stands for.
+type opcode struct {
+	inst  Inst    // without line, guard and operands
+	forms []*form // that its modifiers and types match
+	// form, mods and template are those of the last instruction that had it.
+	form     string
+	mods     Mods
+	template int
+}
+
+// maxOpcodes bounds how many opcodes are remembered; programs have some hundred.
+const maxOpcodes = 1 << 12
+
+// opcode reads an opcode, or finds what was read before.
+func (p *parser) opcode(text string) (*opcode, error) {
+	if o := p.opcodes[text]; o != nil {
+		return o, nil
+	}
+	o := &opcode{inst: Inst{Guard: None}, template: -1}
+	if err := decode(text, &o.inst); err != nil {
+		return nil, err
+	}
+	for i := range forms[o.inst.Op] {
+		if f := &forms[o.inst.Op][i]; f.matches(&o.inst) {
+			o.forms = append(o.forms, f)
+		}
+	}
+	if len(p.opcodes) < maxOpcodes {
+		p.opcodes[text] = o
+	}
+	return o, nil
+}
+
+// decode splits an opcode with its modifiers.
 func decode(text string, in *Inst) error {
 	name, rest, _ := strings.Cut(text, ".")
 	op, ok := opByName[name]

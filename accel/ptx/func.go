@@ -10,6 +10,7 @@ func (p *parser) function(linkage Linkage) error {
 	}
 	p.advance()
 	p.fn, p.scope = f, newScope(nil)
+	p.pack.begin()
 	defer func() { p.fn, p.scope = nil, nil }()
 	err := p.attribute()
 	if err != nil {
@@ -123,8 +124,12 @@ func (p *parser) body() error {
 	}
 	// Falling off the end is a return.
 	p.storeRegisterReturns(&Inst{Line: int32(p.tok.line), Guard: None})
-	p.fn.Insts = append(p.fn.Insts, Inst{Line: int32(p.tok.line), Guard: None, Op: opRet})
-	return p.leave()
+	p.emit(&Inst{Line: int32(p.tok.line), Guard: None, Op: opRet})
+	if err := p.leave(); err != nil {
+		return err
+	}
+	p.fn.code = p.pack.end()
+	return nil
 }
 
 var opRet = OpOf("ret")
@@ -170,7 +175,7 @@ func (p *parser) statement() error {
 		if p.label++; p.label > maxLabels {
 			return p.fail("more than %d labels", maxLabels)
 		}
-		p.scope.labels[name] = len(p.fn.Insts)
+		p.scope.labels[name] = p.pack.count
 		if p.tok.is(".branchtargets") {
 			return p.branchTargets(name)
 		}

@@ -65,16 +65,16 @@ func (p *parser) indexed(in *Inst) error {
 	p.fn.Regs = append(p.fn.Regs, Pred)
 	last := len(list) - 1
 	for i, label := range list[:last] {
-		p.fn.Insts = append(p.fn.Insts, p.isIndex(in, &index, i, hit))
-		p.jump(Inst{Line: in.Line, Guard: hit}, label, line)
+		p.emit(p.isIndex(in, &index, i, hit))
+		p.jump(&Inst{Line: in.Line, Guard: hit}, label, line)
 	}
-	p.jump(Inst{Line: in.Line, Guard: in.Guard, Not: in.Not}, list[last], line)
+	p.jump(&Inst{Line: in.Line, Guard: in.Guard, Not: in.Not}, list[last], line)
 	return p.expect(";")
 }
 
 // isIndex is "setp.eq.u32 hit, index, i", in threads for which the guard of brx.idx holds.
-func (p *parser) isIndex(brx *Inst, index *Operand, i int, hit int32) Inst {
-	in := Inst{Line: brx.Line, Guard: None, Op: opSetp, Type: U32, Form: "Qaa"}
+func (p *parser) isIndex(brx *Inst, index *Operand, i int, hit int32) *Inst {
+	in := &Inst{Line: brx.Line, Guard: None, Op: opSetp, Type: U32, Form: "Qaa"}
 	in.Mods.Add(EQ)
 	in.Args = p.keep(Operand{Kind: Register, Reg: hit, Pair: None}, *index, Operand{Kind: Integer, Reg: None, Pair: None, Imm: uint64(i)})
 	if brx.Guard != None {
@@ -88,9 +88,7 @@ func (p *parser) isIndex(brx *Inst, index *Operand, i int, hit int32) Inst {
 var opSetp = OpOf("setp")
 
 // jump appends a branch to a label.
-func (p *parser) jump(in Inst, label string, line int) {
-	in.Op, in.Form = opBra, "L"
-	in.Args = p.keep(Operand{Kind: Label, Reg: None, Pair: None})
-	p.scope.pending = append(p.scope.pending, fixup{len(p.fn.Insts), label, line})
-	p.fn.Insts = append(p.fn.Insts, in)
+func (p *parser) jump(in *Inst, label string, line int) {
+	in.Op, in.Form, in.Args = opBra, "L", p.destination(label, line)
+	p.emit(in)
 }

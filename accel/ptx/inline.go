@@ -85,7 +85,7 @@ type instance struct {
 // function a return branches to what follows it.
 func (x *inliner) expand(f *Func, vars map[*Var]*Var, frame int64, inner bool) error {
 	b := x.body
-	inst := instance{regs: int32(len(b.Regs)), vars: vars, at: make([]int, len(f.Insts)+1)}
+	inst := instance{regs: int32(len(b.Regs)), vars: vars, at: make([]int, f.code.count+1)}
 	if len(b.Regs)+len(f.Regs) > maxRegisters {
 		return &Error{f.Line, "too many registers after inlining", ErrInvalidPTX}
 	}
@@ -97,16 +97,19 @@ func (x *inliner) expand(f *Func, vars map[*Var]*Var, frame int64, inner bool) e
 	})
 	x.reserve(frame + size)
 	first := len(b.Insts)
-	for i := range f.Insts {
+	text := f.code.unpack()
+	for i := range f.code.count {
 		inst.at[i] = len(b.Insts)
-		if err := x.one(&f.Insts[i], &inst, frame+size); err != nil {
+		var in Inst
+		text.next(&in)
+		if err := x.one(&in, &inst, frame+size); err != nil {
 			return err
 		}
 		if len(b.Insts) > inlineLimit {
 			return &Error{f.Line, fmt.Sprintf("more than %d instructions after inlining", inlineLimit), ErrInvalidPTX}
 		}
 	}
-	inst.at[len(f.Insts)] = len(b.Insts)
+	inst.at[f.code.count] = len(b.Insts)
 	x.retarget(first, &inst, inner)
 	return nil
 }
@@ -142,29 +145,25 @@ func (x *inliner) retarget(first int, inst *instance, inner bool) {
 	}
 }
 
-func (x *inliner) one(src *Inst, inst *instance, frame int64) error {
-	in := *src
+func (x *inliner) one(in *Inst, inst *instance, frame int64) error {
 	if in.Guard != None {
 		in.Guard += inst.regs
 	}
-	in.Args = x.operands(src.Args, inst)
+	x.relocate(in.Args, inst)
 	switch {
 	case in.Op == opBra:
 		in.Args[0].Returns = pendingTarget
 	case in.Op == opCall:
-		return x.call(&in, frame)
+		return x.call(in, frame)
 	}
-	x.body.Insts = append(x.body.Insts, in)
+	x.body.Insts = append(x.body.Insts, *in)
 	return nil
 }
 
-func (x *inliner) operands(args []Operand, inst *instance) []Operand {
-	if len(args) == 0 {
-		return nil
-	}
-	out := make([]Operand, len(args))
+// relocate gives operands the registers and the variables of an instance.
+func (x *inliner) relocate(args []Operand, inst *instance) {
 	for i := range args {
-		o := args[i]
+		o := &args[i]
 		if o.Reg != None {
 			o.Reg += inst.regs
 		}
@@ -178,10 +177,8 @@ func (x *inliner) operands(args []Operand, inst *instance) []Operand {
 				o.Var = c
 			}
 		}
-		o.Elems = x.operands(o.Elems, inst)
-		out[i] = o
+		x.relocate(o.Elems, inst)
 	}
-	return out
 }
 
 // call inlines a call, or leaves it for the engine to execute.

@@ -7,9 +7,9 @@ type kind uint8
 
 const (
 	end    kind = iota
-	word        // an identifier, a directive or an opcode with its modifiers, dots included
 	number      // an integer or a float, with its suffixes
 	str         // a string, without its quotes
+	word        // an identifier, a directive or an opcode with its modifiers, dots included
 	punct       // one character
 )
 
@@ -20,7 +20,7 @@ type token struct {
 }
 
 // is says whether the token is this punctuation or word.
-func (t token) is(s string) bool { return (t.kind == punct || t.kind == word) && t.text == s }
+func (t *token) is(s string) bool { return t.text == s && t.kind >= word }
 
 // lexer cuts the source into tokens, one at a time.
 type lexer struct {
@@ -30,11 +30,32 @@ type lexer struct {
 	err  *Error
 }
 
-func letter(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '$' || c == '%'
-}
+// class says what characters are, by bits.
+var class = func() (set [256]uint8) {
+	for c := range set {
+		b := byte(c)
+		switch {
+		case b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_' || b == '$' || b == '%':
+			set[c] = isLetter
+		case b >= '0' && b <= '9':
+			set[c] = isDigit
+		case b == ' ' || b == '\t' || b == '\r' || b == '\f' || b == '\v' || b == 0:
+			set[c] = isBlank // a trailing NUL belongs to the string that held the text
+		}
+	}
+	return set
+}()
 
-func digit(c byte) bool { return c >= '0' && c <= '9' }
+const (
+	isLetter = 1 << iota
+	isDigit
+	isBlank
+	inWord = isLetter | isDigit
+)
+
+func letter(c byte) bool { return class[c] == isLetter }
+
+func digit(c byte) bool { return class[c] == isDigit }
 
 func (l *lexer) at(i int) byte {
 	if i < len(l.src) {
@@ -46,17 +67,18 @@ func (l *lexer) at(i int) byte {
 // skip passes over blanks and comments.
 func (l *lexer) skip() {
 	for l.pos < len(l.src) {
-		c := l.src[l.pos]
-		switch {
+		switch c := l.src[l.pos]; {
+		case class[c] == isBlank:
+			l.pos++
 		case c == '\n':
 			l.line++
 			l.pos++
-		case c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v' || c == 0:
-			l.pos++ // a trailing NUL belongs to the string that held the text
 		case c == '/' && l.at(l.pos+1) == '/':
-			for l.pos < len(l.src) && l.src[l.pos] != '\n' {
-				l.pos++
+			n := strings.IndexByte(l.src[l.pos:], '\n')
+			if n < 0 {
+				n = len(l.src) - l.pos
 			}
+			l.pos += n
 		case c == '/' && l.at(l.pos+1) == '*':
 			l.comment()
 		default:
@@ -87,7 +109,7 @@ func (l *lexer) next() token {
 	}
 	start, c := l.pos, l.src[l.pos]
 	switch {
-	case letter(c) || c == '.' && (letter(l.at(l.pos+1)) || digit(l.at(l.pos+1))):
+	case letter(c) || c == '.' && class[l.at(l.pos+1)]&inWord != 0:
 		return l.word(start)
 	case digit(c):
 		return l.number(start)
@@ -100,19 +122,18 @@ func (l *lexer) next() token {
 
 // word takes letters and digits joined by dots and, within modifiers, by "::".
 func (l *lexer) word(start int) token {
-	for l.pos++; l.pos < len(l.src); {
-		c := l.src[l.pos]
-		switch {
-		case letter(c) || digit(c):
-			l.pos++
-		case c == '.' && (letter(l.at(l.pos+1)) || digit(l.at(l.pos+1))):
-			l.pos++
-		case c == ':' && l.at(l.pos+1) == ':' && (letter(l.at(l.pos+2)) || digit(l.at(l.pos+2))):
-			l.pos += 2
-		default:
-			return l.cut(start)
+	i := start + 1
+	for ; i < len(l.src); i++ {
+		c := l.src[i]
+		if class[c]&inWord != 0 || c == '.' && class[l.at(i+1)]&inWord != 0 {
+			continue
 		}
+		if c != ':' || l.at(i+1) != ':' || class[l.at(i+2)]&inWord == 0 {
+			break
+		}
+		i++
 	}
+	l.pos = i
 	return l.cut(start)
 }
 

@@ -8,23 +8,40 @@ import (
 
 // immediate reads a literal. A float becomes the bits of a float64, or, if
 // written as 0f…, keeps its float32 bits beside it so that NaN payloads survive.
-func immediate(s string) (Operand, bool) {
-	if len(s) == 10 && s[0] == '0' && (s[1] == 'f' || s[1] == 'F') {
-		b, err := strconv.ParseUint(s[2:], 16, 32)
-		return Operand{Kind: Float32, Imm: b}, err == nil
+func immediate(s string) (c constantValue, ok bool) {
+	if len(s) == 10 && s[0] == '0' && s[1]|0x20 == 'f' {
+		b, ok := hexadecimal(s[2:])
+		return constantValue{Kind: Float32, Imm: b}, ok
 	}
-	if len(s) == 18 && s[0] == '0' && (s[1] == 'd' || s[1] == 'D') {
-		b, err := strconv.ParseUint(s[2:], 16, 64)
-		return Operand{Kind: Float64, Imm: b}, err == nil
+	if len(s) == 18 && s[0] == '0' && s[1]|0x20 == 'd' {
+		b, ok := hexadecimal(s[2:])
+		return constantValue{Kind: Float64, Imm: b}, ok
 	}
 	if v, ok := integer(s); ok {
-		return Operand{Kind: Integer, Imm: v}, true
+		return constantValue{Kind: Integer, Imm: v, unsigned: int64(v) < 0 || s[len(s)-1]|0x20 == 'u'}, true
 	}
 	if strings.ContainsAny(s, ".eE") && !strings.ContainsAny(s, "xXpP_") {
 		f, err := strconv.ParseFloat(s, 64)
-		return Operand{Kind: Float64, Imm: math.Float64bits(f)}, err == nil
+		return constantValue{Kind: Float64, Imm: math.Float64bits(f)}, err == nil
 	}
-	return Operand{}, false
+	return c, false
+}
+
+// hexadecimal reads up to 16 digits.
+func hexadecimal(s string) (v uint64, ok bool) {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case digit(c):
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		v = v<<4 | uint64(c)
+	}
+	return v, true
 }
 
 // integer reads a decimal, hexadecimal, octal or binary number with an optional U.

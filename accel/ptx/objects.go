@@ -70,7 +70,7 @@ func parseObjects(objects []Object, when When) (*parser, error) {
 	if len(objects) == 0 || len(objects) > MaxObjects {
 		return nil, &Error{0, fmt.Sprintf("%d objects cannot be linked", len(objects)), ErrInvalidPTX}
 	}
-	p := &parser{when: when, join: &join{mod: newModule(), vars: map[string]*Var{}, several: len(objects) > 1}}
+	p := &parser{when: when, opcodes: map[string]*opcode{}, pack: packer{code: code{templates: &templates{number: map[template]int{}}}}, join: &join{mod: newModule(), vars: map[string]*Var{}, several: len(objects) > 1}}
 	for i := range objects {
 		if err := p.object(&objects[i]); err != nil {
 			return nil, err

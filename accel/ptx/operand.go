@@ -9,6 +9,7 @@ import (
 // instruction reads "@p op a, b, c;".
 func (p *parser) instruction() error {
 	in := Inst{Line: int32(p.tok.line), Guard: None}
+	p.slab = p.slab[:0] // those of the instruction before are packed
 	if p.accept("@") {
 		in.Not = p.accept("!")
 		name, err := p.name()
@@ -32,13 +33,17 @@ func (p *parser) instruction() error {
 		}
 		text += p.advance().text
 	}
-	if err := decode(text, &in); err != nil {
+	op, err := p.opcode(text)
+	if err != nil {
 		return p.unknown(&in, err)
 	}
+	line, guard, not := in.Line, in.Guard, in.Not
+	in = op.inst
+	in.Line, in.Guard, in.Not = line, guard, not
 	if p.insts++; p.insts > maxInsts {
 		return p.fail("more than %d instructions", maxInsts)
 	}
-	if p.when == AtLaunch && !slices.ContainsFunc(forms[in.Op], func(f form) bool { return f.matches(&in) }) {
+	if p.when == AtLaunch && len(op.forms) == 0 {
 		return p.unknown(&in, fmt.Errorf("unknown form %s", text))
 	}
 	switch in.Op {
@@ -54,7 +59,7 @@ func (p *parser) instruction() error {
 	if err != nil {
 		return err
 	}
-	if err := p.match(&in, text); err != nil {
+	if err := p.match(&in, op, text); err != nil {
 		return &Error{int(in.Line), err.Error(), ErrInvalidPTX}
 	}
 	if in.Op == opRet {
@@ -62,7 +67,10 @@ func (p *parser) instruction() error {
 			return p.fail("more than %d instructions", maxInsts)
 		}
 	}
-	p.fn.Insts = append(p.fn.Insts, in)
+	if op.template < 0 || in.Form != op.form || in.Mods != op.mods {
+		op.form, op.mods, op.template = in.Form, in.Mods, p.pack.templates.of(&in)
+	}
+	p.pack.add(&in, op.template)
 	return p.expect(";")
 }
 
@@ -83,10 +91,10 @@ func (p *parser) unknown(in *Inst, why error) error {
 
 var opCall, opBra, opBrx = OpOf("call"), OpOf("bra"), OpOf("brx")
 
-// keep moves operands to storage that many instructions share.
+// keep moves operands to storage that they have until the instruction is packed.
 func (p *parser) keep(args ...Operand) []Operand {
 	if cap(p.slab)-len(p.slab) < len(args) {
-		p.slab = make([]Operand, 0, max(1024, len(args)))
+		p.slab = make([]Operand, 0, max(64, len(args)))
 	}
 	n := len(p.slab)
 	p.slab = append(p.slab, args...)
@@ -118,10 +126,20 @@ func (p *parser) branch(in *Inst) error {
 	if err != nil {
 		return err
 	}
-	in.Args = p.keep(Operand{Kind: Label, Reg: None, Pair: None})
-	p.scope.pending = append(p.scope.pending, fixup{len(p.fn.Insts), name, line})
+	in.Args = p.destination(name, line)
 	return nil
 }
+
+// destination is the operand of a branch to a label.
+func (p *parser) destination(label string, line int) []Operand {
+	n := len(p.pack.targets)
+	p.pack.targets = append(p.pack.targets, 0)
+	p.scope.pending = append(p.scope.pending, fixup{n, label, line})
+	return p.keep(Operand{Kind: Label, Reg: None, Pair: None, Imm: uint64(n)})
+}
+
+// emit appends an instruction to the function.
+func (p *parser) emit(in *Inst) { p.pack.add(in, p.pack.templates.of(in)) }
 
 // callee reads "(returns), name, (arguments)", or a register and a prototype.
 func (p *parser) callee(in *Inst) error {
@@ -208,6 +226,11 @@ func (p *parser) operand(depth int) (o Operand, err error) {
 		return o, p.fail("operands are nested too deeply")
 	}
 	switch {
+	case p.tok.kind == word && p.tok.text != "WARP_SZ":
+		if o, err = p.named(); err == nil && o.Kind == Register && (p.tok.is("+") || p.tok.is("-")) {
+			return p.displaced(o)
+		}
+		return o, err
 	case p.tok.is("{"):
 		o.Kind = Vector
 		o.Elems, err = p.list("{", "}", depth)
@@ -230,10 +253,7 @@ func (p *parser) operand(depth int) (o Operand, err error) {
 		o.Not = true
 		return o, err
 	}
-	if o, err = p.named(); err == nil && o.Kind == Register && (p.tok.is("+") || p.tok.is("-")) {
-		return p.displaced(o)
-	}
-	return o, err
+	return p.named()
 }
 
 // displaced reads what is added to a register that isn't an address: an
@@ -253,7 +273,7 @@ func (p *parser) displaced(o Operand) (Operand, error) {
 	sum := Operand{Kind: Register, Reg: int32(len(p.fn.Regs)), Pair: None}
 	p.fn.Regs = append(p.fn.Regs, t)
 	p.insts++
-	p.fn.Insts = append(p.fn.Insts, Inst{Line: int32(p.tok.line), Guard: None, Op: opAdd, Type: t, Form: "Aaa",
+	p.emit(&Inst{Line: int32(p.tok.line), Guard: None, Op: opAdd, Type: t, Form: "Aaa",
 		Args: p.keep(sum, o, Operand{Kind: Integer, Reg: None, Pair: None, Imm: n})})
 	return sum, nil
 }
@@ -401,17 +421,13 @@ func (p *parser) coordinates(depth int) ([]Operand, error) {
 }
 
 // match finds the form that fits and checks the operands against it.
-func (p *parser) match(in *Inst, text string) error {
+func (p *parser) match(in *Inst, op *opcode, text string) error {
 	var why error
-	for i := range forms[in.Op] {
-		f := &forms[in.Op][i]
-		if !f.matches(in) {
-			continue
-		}
+	for _, f := range op.forms {
 		if p.flush && f.allowed.Has(FTZ) && (in.Type == F32 || in.Type2 == F32) {
 			in.Mods.Add(FTZ)
 		}
-		form, err := p.check(in, f.operands)
+		form, err := p.check(in, f)
 		if err == nil {
 			in.Form = form
 			return nil

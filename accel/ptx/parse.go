@@ -40,27 +40,35 @@ type parser struct {
 	funcs int
 	// flush says that the target is so old that f32 is always flushed.
 	flush bool
-	slab  []Operand
+	// slab has the operands of the current instruction.
+	slab    []Operand
+	pack    packer
+	opcodes map[string]*opcode // read so far, by their text
 	// registersOfModule are declared outside functions in the current object.
 	registersOfModule []registerDecl
 }
 
 func (p *parser) advance() token {
 	t := p.tok
-	p.tok = p.lex.next()
+	p.next()
 	return t
 }
+
+// next is never inlined, so that accept is, and compares with a constant.
+//
+//go:noinline
+func (p *parser) next() { p.tok = p.lex.next() }
 
 func (p *parser) fail(format string, args ...any) error {
 	return &Error{p.tok.line, fmt.Sprintf(format, args...), ErrInvalidPTX}
 }
 
 func (p *parser) accept(s string) bool {
-	if p.tok.is(s) {
-		p.advance()
-		return true
+	if !p.tok.is(s) {
+		return false
 	}
-	return false
+	p.next()
+	return true
 }
 
 func (p *parser) expect(s string) error {

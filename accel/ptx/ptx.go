@@ -119,9 +119,9 @@ type Func struct {
 	// unknown instruction in it, or for a kernel in what it may call.
 	Refusal *Error
 
-	Regs  []Type // type of each virtual register
-	Vars  []*Var // variables of the body, in any space
-	Insts []Inst
+	Regs []Type // type of each virtual register
+	Vars []*Var // variables of the body, in any space
+	code code
 
 	clustered bool // says how many blocks a cluster has
 
@@ -173,6 +173,9 @@ type Var struct {
 	Framed bool
 	// Pred says that it is a parameter that is a predicate, 1 or 0 in memory.
 	Pred bool
+	// packedAs is the variable's number in the code of a function, packedIn, that
+	// is being read.
+	packedIn, packedAs int32
 	// Opaque says that the variable stands for a texture, a sampler or a
 	// surface: its address is the handle.
 	Opaque  Opaque

@@ -74,10 +74,12 @@ func (p *parser) moveRegisterParam(r registerParam, like *Inst, op Op, form stri
 			p.insts++
 			p.regs++
 			p.fn.Regs = append(p.fn.Regs, U32)
-			p.fn.Insts = append(p.fn.Insts, movePredicate(in, int32(len(p.fn.Regs)-1))...)
+			for _, in := range movePredicate(in, int32(len(p.fn.Regs)-1)) {
+				p.emit(&in)
+			}
 			continue
 		}
-		p.fn.Insts = append(p.fn.Insts, in)
+		p.emit(&in)
 	}
 }
 

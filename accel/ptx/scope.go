@@ -1,7 +1,5 @@
 package ptx
 
-import "strconv"
-
 // scope is a pair of braces within a function: registers, variables and labels
 // declared in it hide those outside.
 type scope struct {
@@ -24,9 +22,9 @@ type regRange struct{ first, count int32 }
 
 // fixup is a branch that waits for its label.
 type fixup struct {
-	inst  int
-	label string
-	line  int
+	target int // of the code
+	label  string
+	line   int
 }
 
 func newScope(outer *scope) *scope {
@@ -39,16 +37,23 @@ func (s *scope) register(name string) (int32, bool) {
 	for cut > 0 && digit(name[cut-1]) {
 		cut--
 	}
-	n, err := strconv.ParseInt(name[cut:], 10, 32)
-	numbered := err == nil && (name[cut] != '0' || cut+1 == len(name))
+	// A number of a range has no zeroes before it, and seven digits at most.
+	n := int32(0)
+	for i := cut; i < min(cut+7, len(name)); i++ {
+		n = 10*n + int32(name[i]-'0')
+	}
+	numbered := cut < len(name) && len(name)-cut <= 7 && (name[cut] != '0' || cut+1 == len(name))
 	for ; s != nil; s = s.outer {
+		if numbered {
+			if g, ok := s.ranges[name[:cut]]; ok && n < g.count {
+				if r, ok := s.regs[name]; ok {
+					return r, true
+				}
+				return g.first + n, true
+			}
+		}
 		if r, ok := s.regs[name]; ok {
 			return r, true
-		}
-		if numbered {
-			if g, ok := s.ranges[name[:cut]]; ok && int32(n) < g.count {
-				return g.first + int32(n), true
-			}
 		}
 	}
 	return 0, false
@@ -71,7 +76,7 @@ func (p *parser) leave() error {
 		at, ok := s.labels[f.label]
 		switch {
 		case ok:
-			p.fn.Insts[f.inst].Args[0].Imm = uint64(at)
+			p.pack.targets[f.target] = int32(at)
 		case s.outer != nil:
 			s.outer.pending = append(s.outer.pending, f)
 		default:
