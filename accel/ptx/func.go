@@ -1,6 +1,9 @@
 package ptx
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // function reads an entry or a device function, or its declaration.
 func (p *parser) function(linkage Linkage) error {
@@ -54,7 +57,7 @@ func (p *parser) function(linkage Linkage) error {
 
 // params reads a parenthesised list of parameters and lays them out.
 func (p *parser) params(f *Func, returned bool) ([]Param, error) {
-	var list []Param
+	list := p.parameters[:0]
 	p.advance()
 	offset := 0
 	for !p.accept(")") {
@@ -110,7 +113,8 @@ func (p *parser) params(f *Func, returned bool) ([]Param, error) {
 	if f.Entry {
 		f.ParamBytes = offset
 	}
-	return list, nil
+	p.parameters = list
+	return slices.Clone(list), nil
 }
 
 // body reads the statements between braces.
@@ -175,7 +179,7 @@ func (p *parser) statement() error {
 		if p.label++; p.label > maxLabels {
 			return p.fail("more than %d labels", maxLabels)
 		}
-		p.scope.labels[name] = p.pack.count
+		p.scope.setLabel(name, p.pack.count)
 		if p.tok.is(".branchtargets") {
 			return p.branchTargets(name)
 		}

@@ -66,25 +66,28 @@ func (l *lexer) at(i int) byte {
 
 // skip passes over blanks and comments.
 func (l *lexer) skip() {
-	for l.pos < len(l.src) {
-		switch c := l.src[l.pos]; {
+	src, i := l.src, l.pos
+	for ; i < len(src); i++ {
+		switch c := src[i]; {
 		case class[c] == isBlank:
-			l.pos++
 		case c == '\n':
 			l.line++
-			l.pos++
-		case c == '/' && l.at(l.pos+1) == '/':
-			n := strings.IndexByte(l.src[l.pos:], '\n')
+		case c == '/' && l.at(i+1) == '/':
+			n := strings.IndexByte(src[i:], '\n')
 			if n < 0 {
-				n = len(l.src) - l.pos
+				n = len(src) - i
 			}
-			l.pos += n
-		case c == '/' && l.at(l.pos+1) == '*':
+			i += n - 1
+		case c == '/' && l.at(i+1) == '*':
+			l.pos = i
 			l.comment()
+			i = l.pos - 1
 		default:
+			l.pos = i
 			return
 		}
 	}
+	l.pos = i
 }
 
 func (l *lexer) comment() {
@@ -122,9 +125,9 @@ func (l *lexer) next() token {
 
 // word takes letters and digits joined by dots and, within modifiers, by "::".
 func (l *lexer) word(start int) token {
-	i := start + 1
-	for ; i < len(l.src); i++ {
-		c := l.src[i]
+	src, i := l.src, start+1
+	for ; i < len(src); i++ {
+		c := src[i]
 		if class[c]&inWord != 0 || c == '.' && class[l.at(i+1)]&inWord != 0 {
 			continue
 		}

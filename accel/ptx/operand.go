@@ -9,7 +9,7 @@ import (
 // instruction reads "@p op a, b, c;".
 func (p *parser) instruction() error {
 	in := Inst{Line: int32(p.tok.line), Guard: None}
-	p.slab = p.slab[:0] // those of the instruction before are packed
+	p.slab, p.stack = p.slab[:0], p.stack[:0] // the instruction before is packed
 	if p.accept("@") {
 		in.Not = p.accept("!")
 		name, err := p.name()
@@ -102,21 +102,19 @@ func (p *parser) keep(args ...Operand) []Operand {
 }
 
 func (p *parser) operands(in *Inst) error {
-	var buf [6]Operand
-	list := buf[:0]
 	for !p.tok.is(";") {
 		o, err := p.operand(0)
 		if err != nil {
 			return err
 		}
-		if list = append(list, o); len(list) > operandLimit {
+		if p.stack = append(p.stack, o); len(p.stack) > operandLimit {
 			return p.fail("too many operands")
 		}
 		if !p.accept(",") && !p.tok.is(";") {
 			return p.fail("%q within operands", p.tok.text)
 		}
 	}
-	in.Args = p.keep(list...)
+	in.Args = p.keep(p.stack...)
 	return nil
 }
 
@@ -203,21 +201,22 @@ func (p *parser) list(open, shut string, depth int) ([]Operand, error) {
 	if err := p.expect(open); err != nil {
 		return nil, err
 	}
-	var buf [8]Operand
-	list := buf[:0]
+	first := len(p.stack)
 	for !p.accept(shut) {
 		o, err := p.operand(depth + 1)
 		if err != nil {
 			return nil, err
 		}
-		if list = append(list, o); len(list) > operandLimit {
+		if p.stack = append(p.stack, o); len(p.stack)-first > operandLimit {
 			return nil, p.fail("too many operands")
 		}
 		if !p.accept(",") && !p.tok.is(shut) {
 			return nil, p.fail("%q within operands", p.tok.text)
 		}
 	}
-	return p.keep(list...), nil
+	list := p.keep(p.stack[first:]...)
+	p.stack = p.stack[:first]
+	return list, nil
 }
 
 func (p *parser) operand(depth int) (o Operand, err error) {
@@ -403,21 +402,25 @@ func (p *parser) coordinates(depth int) ([]Operand, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sampler []Operand
-	if p.accept(",") {
+	sampler := c
+	sampled := p.accept(",")
+	if sampled {
 		if !p.opaque(&c, SamplerRef) || c.Imm != 0 {
 			return nil, p.fail("this can't be a sampler")
 		}
-		c.Kind = Address
-		sampler = []Operand{c}
+		sampler.Kind = Address
 		if c, err = p.operand(depth); err != nil {
 			return nil, err
 		}
 	}
-	if c.Kind == Vector {
-		return p.keep(append(slices.Clone(c.Elems), sampler...)...), nil
+	list := c.Elems
+	if c.Kind != Vector {
+		list = p.keep(c)
 	}
-	return p.keep(append([]Operand{c}, sampler...)...), nil
+	if sampled {
+		list = slices.Concat(list, []Operand{sampler})
+	}
+	return list, nil
 }
 
 // match finds the form that fits and checks the operands against it.

@@ -40,10 +40,13 @@ type parser struct {
 	funcs int
 	// flush says that the target is so old that f32 is always flushed.
 	flush bool
-	// slab has the operands of the current instruction.
-	slab    []Operand
-	pack    packer
-	opcodes map[string]*opcode // read so far, by their text
+	// slab has the operands of the current instruction, stack those of lists that
+	// are being read.
+	stack      []Operand
+	slab       []Operand
+	parameters []Param // of the current list of parameters
+	pack       packer
+	opcodes    map[string]*opcode // read so far, by their text
 	// registersOfModule are declared outside functions in the current object.
 	registersOfModule []registerDecl
 }

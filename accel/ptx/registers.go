@@ -1,6 +1,7 @@
 package ptx
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -81,6 +82,7 @@ func (p *parser) declareRegisters(d *registerDecl) error {
 	if p.regs += max(int(total), 1); p.regs > maxRegisters {
 		return p.fail("more than %d registers", maxRegisters)
 	}
+	p.fn.Regs = slices.Grow(p.fn.Regs, int(total))
 	for range total {
 		p.fn.Regs = append(p.fn.Regs, d.typ)
 	}
@@ -94,7 +96,7 @@ func (p *parser) declareRegisters(d *registerDecl) error {
 	case d.counted:
 		p.scope.ranges[d.name] = regRange{first, d.count}
 	default:
-		p.scope.regs[d.name] = first
+		p.scope.setRegister(d.name, first)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (p *parser) registerParam(v *Var, returned bool) error {
 	if n > 1 {
 		p.scope.setVector(v.Name, regs)
 	} else {
-		p.scope.regs[v.Name] = regs.first
+		p.scope.setRegister(v.Name, regs.first)
 	}
 	p.fn.inRegisters = append(p.fn.inRegisters, registerParam{regs, v, returned})
 	return nil

@@ -4,14 +4,15 @@ package ptx
 // declared in it hide those outside.
 type scope struct {
 	outer  *scope
-	regs   map[string]int32
 	ranges map[string]regRange
+	vars   map[string]*Var
+	// The others are nil until there is something in them.
+	regs   map[string]int32
+	labels map[string]int
 	// vectors are registers with .v2 or .v4, and branches the lists of .branchtargets.
 	vectors  map[string]regRange
 	branches map[string][]string
-	vars     map[string]*Var
-	labels   map[string]int
-	// prototypes are of indirect calls, by label; nil if there are none.
+	// prototypes are of indirect calls, by label.
 	prototypes map[string]*Func
 	// pending are branches to labels that this scope has not shown yet.
 	pending []fixup
@@ -28,7 +29,7 @@ type fixup struct {
 }
 
 func newScope(outer *scope) *scope {
-	return &scope{outer: outer, regs: map[string]int32{}, ranges: map[string]regRange{}, vars: map[string]*Var{}, labels: map[string]int{}}
+	return &scope{outer: outer, ranges: map[string]regRange{}, vars: map[string]*Var{}}
 }
 
 // register finds a register by its name.
@@ -57,6 +58,20 @@ func (s *scope) register(name string) (int32, bool) {
 		}
 	}
 	return 0, false
+}
+
+func (s *scope) setRegister(name string, r int32) {
+	if s.regs == nil {
+		s.regs = map[string]int32{}
+	}
+	s.regs[name] = r
+}
+
+func (s *scope) setLabel(name string, at int) {
+	if s.labels == nil {
+		s.labels = map[string]int{}
+	}
+	s.labels[name] = at
 }
 
 func (s *scope) variable(name string) *Var {
