@@ -33,9 +33,13 @@ type Slots struct {
 	Slot []int32
 	// Uniform registers hold one value for the whole block and are numbered
 	// apart, all classes together.
-	Uniform  []bool
-	Count    [numFiles]int
-	Uniforms int
+	Uniform []bool
+	// Affine registers, which may be at the same distance from lane to lane, share
+	// slots with each other only: the last ones of their file, from FirstAffine on.
+	Affine      []bool
+	FirstAffine [numFiles]int
+	Count       [numFiles]int
+	Uniforms    int
 	// Across has the registers that are alive across a call, by the block that
 	// the call ends. It is nil if there are too many.
 	Across map[int][]int32
@@ -79,6 +83,7 @@ func (b *Body) Allocate(blocks []Block) *Slots {
 			s.Uniforms++
 		}
 	}
+	s.Affine = b.affine(s.Uniform)
 	l := &liveness{body: b, blocks: blocks, uniform: s.Uniform}
 	in := l.intervals()
 	l.assign(s)
@@ -278,25 +283,37 @@ func (l *liveness) assign(s *Slots) {
 		}
 		return int(a - b)
 	})
-	var free [numFiles][]int32
-	var active [numFiles]expiry
+	var count [2 * numFiles]int // first all files without affine registers, then those with them
+	var free [2 * numFiles][]int32
+	var active [2 * numFiles]expiry
 	for _, r := range order {
 		c := ClassOf(l.body.Regs[r])
+		if s.Affine[r] {
+			c += numFiles
+		}
 		a := &active[c]
 		// A slot is free again after the last use, so that no instruction
 		// writes a row that it still reads.
 		for len(*a) > 0 && (*a)[0].end < l.first[r] {
 			free[c] = append(free[c], a.pop())
 		}
-		slot := int32(s.Count[c])
+		slot := int32(count[c])
 		if n := len(free[c]); n > 0 {
 			slot = free[c][n-1]
 			free[c] = free[c][:n-1]
 		} else {
-			s.Count[c]++
+			count[c]++
 		}
 		s.Slot[r] = slot
 		a.push(busy{l.end[r], slot})
+	}
+	for c := range numFiles {
+		s.FirstAffine[c], s.Count[c] = count[c], count[c]+count[c+numFiles]
+	}
+	for _, r := range order {
+		if s.Affine[r] {
+			s.Slot[r] += int32(s.FirstAffine[ClassOf(l.body.Regs[r])])
+		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // runAdd is runAtomic of integers that are added, which is what most programs count with.
 func runAdd[T uint32 | uint64](g *group, in *instr) {
 	g.spun = g.spun || in.spin
-	ap, step := g.row(in.a)
+	ap, step := g.addresses(in)
 	if step == 0 && (!in.private || g.w.cache[in.cache].has(get64(ap, 0, 0)+in.imm)) {
 		if p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo); p != nil {
 			addOne(g, in, (*T)(unsafe.Add(p, in.shift)))
@@ -56,6 +56,14 @@ func addEach[T uint32 | uint64](g *group, in *instr, t *together) {
 	bs, share := unsafe.Slice((*T)(b), t.n), g.w.cache[in.cache].share
 	mem, off := t.mem, t.off
 	switch {
+	case t.line:
+		p, apart, d := t.at(0), int(t.runs[0].step), g.at(in.d, lo)
+		for i, v := range bs {
+			old := plus((*T)(unsafe.Add(p, i*apart)), v, share)
+			if d != nil {
+				*(*T)(unsafe.Add(d, i*size)) = old
+			}
+		}
 	case in.d.kind != nowhere:
 		ds := unsafe.Slice((*T)(g.at(in.d, lo)), t.n)
 		for i, v := range bs {

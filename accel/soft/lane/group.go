@@ -25,6 +25,11 @@ type group struct {
 	matrices *matrices // made when it is first needed
 	tid      [3][maxLanes]uint32
 
+	affine    []affine  // of affine registers, by number
+	tidAffine [3]affine // of tid
+	full      bool      // all living threads execute now
+	values    [4]uint64 // of a single operation
+
 	sp    int // where the frame of the running fragment begins in the local memory of its threads
 	act   active
 	live  mask // threads that have not ended
@@ -92,6 +97,7 @@ func newGroup(w *worker, first, threads int) *group {
 	g.common = newCommonRows()
 	g.act.threads = threads
 	g.preds = make([]mask, p.preds)
+	g.affine = make([]affine, p.affine+1)
 	return g
 }
 
@@ -103,7 +109,9 @@ func (g *group) begin(dims [3]uint32) {
 			t := uint32(g.first + l)
 			g.tid[0][l], g.tid[1][l], g.tid[2][l] = t%dims[0], t/dims[0]%dims[1], t/dims[0]/dims[1]
 		}
+		g.affineThreads()
 	}
+	clear(g.affine)
 	g.live, g.came = firstLanes(g.threads), mask{}
 	g.frags = append(g.frags[:0], fragment{m: g.live, join: -1, bar: -1})
 	g.joins, g.spare = g.joins[:0], g.spare[:0]
@@ -157,6 +165,7 @@ func (g *group) run(f fragment) {
 	if g.act.m != f.m {
 		g.act.set(&f.m)
 	}
+	g.full = f.m == g.live
 	g.fuel, g.spun, g.sp = fuelPerTurn, false, f.sp
 	for {
 		if f.join >= 0 && g.joins[f.join].at(f.pc) {
@@ -327,6 +336,7 @@ func (g *group) exit(f *fragment, b *block) bool {
 			return true
 		}
 		g.act.set(&f.m)
+		g.full = f.m == g.live
 	}
 	f.pc = b.next
 	return false

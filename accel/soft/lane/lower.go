@@ -21,9 +21,10 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 		frames: newFrames(body),
 		prog: &program{fn: fn, samplers: im.samplers, shared: int(body.Shared),
 			uniforms: make([]uint64, slots.Uniforms),
+			affine:   slots.Count[ptx.File32] - slots.FirstAffine[ptx.File32] + slots.Count[ptx.File64] - slots.FirstAffine[ptx.File64],
 			rows32:   slots.Count[ptx.File32] + 1, rows64: slots.Count[ptx.File64], preds: slots.Count[ptx.PredFile] + 2},
 	}
-	l.carry = place{int32(slots.Count[ptx.File32]), row32}
+	l.carry = place{slot: int32(slots.Count[ptx.File32]), kind: row32}
 	l.base32, l.base64, l.basePred = l.prog.rows32, l.prog.rows64, l.prog.preds
 	l.prog.blocks = make([]block, len(blocks))
 	for i := range blocks {
@@ -94,6 +95,9 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	for i := b.First; i < b.End; i++ {
 		in := &l.body.Insts[i]
 		l.line, l.temps32, l.temps64, l.tempsPred = in.Line, 0, 0, 0
+		if in.EndsBlock() || !knowsAffine[in.Op] || in.Mods.Has(ptx.Async) {
+			l.fill(in)
+		}
 		if in.EndsBlock() {
 			l.ending(out, in)
 			continue
@@ -232,13 +236,67 @@ func runGuarded(g *group, in *instr) {
 func (l *lowerer) reg(r int32) place {
 	switch {
 	case l.slots.Uniform[r]:
-		return place{l.slots.Slot[r], single}
+		return place{slot: l.slots.Slot[r], kind: single}
 	case l.body.Regs[r] == ptx.Pred:
-		return place{l.slots.Slot[r], predicate}
+		return place{slot: l.slots.Slot[r], kind: predicate}
 	case l.body.Regs[r].Size() == 8:
-		return place{l.slots.Slot[r], row64}
+		return place{l.slots.Slot[r], row64, l.affine(r)}
 	}
-	return place{l.slots.Slot[r], row32}
+	return place{l.slots.Slot[r], row32, l.affine(r)}
+}
+
+// affine is the number of the register's slot among those of affine ones, or 0.
+func (l *lowerer) affine(r int32) uint16 {
+	if !l.slots.Affine[r] {
+		return 0
+	}
+	file := ptx.ClassOf(l.body.Regs[r])
+	n := 1 + int(l.slots.Slot[r]) - l.slots.FirstAffine[file]
+	if file == ptx.File64 {
+		n += l.slots.Count[ptx.File32] - l.slots.FirstAffine[ptx.File32]
+	}
+	return uint16(n)
+}
+
+// knowsAffine are instructions of which add sees all operands. For others the rows of affine
+// registers are written before.
+var knowsAffine = func() (set [256]bool) {
+	for _, name := range fields("mov add sub mul mad fma shl shr and or xor not neg min max abs div rem cvt cvta setp set selp slct bfe ld ldu st atom red") {
+		set[ptx.OpOf(name)] = true
+	}
+	return set
+}()
+
+// fill has rows written of all affine registers that an instruction reads.
+func (l *lowerer) fill(in *ptx.Inst) {
+	in.Visit(func(r int32, written bool) {
+		if !written && l.slots.Affine[r] {
+			l.fillRows(l.reg(r))
+		}
+	})
+}
+
+// add appends an instruction. If its result is an affine register it computes on
+// progressions, by f, or as on a single value, where it can.
+func (l *lowerer) add(in instr, f affineFunc, single rowFunc) {
+	switch {
+	case in.aware:
+		l.fillRows(in.b, in.c)
+	case in.d.affine != 0:
+		in.affine, in.exec = &affineOp{f, single, in.exec}, runAffine
+	default:
+		l.fillRows(in.a, in.b, in.c)
+	}
+	l.code = append(l.code, in)
+}
+
+// fillRows has the rows of operands written that are affine registers.
+func (l *lowerer) fillRows(operands ...place) {
+	for _, p := range operands {
+		if p.affine != 0 {
+			l.code = append(l.code, instr{exec: runFill, a: p, line: l.line, guard: -1})
+		}
+	}
 }
 
 // constant is the place of a constant.
@@ -249,7 +307,7 @@ func (l *lowerer) constant(v uint64) place {
 		l.prog.uniforms = append(l.prog.uniforms, v)
 		l.constants[v] = s
 	}
-	return place{s, single}
+	return place{slot: s, kind: single}
 }
 
 // temp is a place for an intermediate value; single if d is.
@@ -257,21 +315,21 @@ func (l *lowerer) temp(d place, wide bool) place {
 	switch {
 	case d.kind == single:
 		l.prog.uniforms = append(l.prog.uniforms, 0)
-		return place{int32(len(l.prog.uniforms) - 1), single}
+		return place{slot: int32(len(l.prog.uniforms) - 1), kind: single}
 	case wide:
 		l.temps64++
 		l.prog.rows64 = max(l.prog.rows64, l.base64+l.temps64)
-		return place{int32(l.base64 + l.temps64 - 1), row64}
+		return place{slot: int32(l.base64 + l.temps64 - 1), kind: row64}
 	}
 	l.temps32++
 	l.prog.rows32 = max(l.prog.rows32, l.base32+l.temps32)
-	return place{int32(l.base32 + l.temps32 - 1), row32}
+	return place{slot: int32(l.base32 + l.temps32 - 1), kind: row32}
 }
 
 func (l *lowerer) tempPred() place {
 	l.tempsPred++
 	l.prog.preds = max(l.prog.preds, l.basePred+l.tempsPred)
-	return place{int32(l.basePred + l.tempsPred - 1), predicate}
+	return place{slot: int32(l.basePred + l.tempsPred - 1), kind: predicate}
 }
 
 // pred is the place of a predicate operand. Constants are the last two slots
@@ -350,8 +408,13 @@ func (l *lowerer) op(name string, d place, src ...place) {
 	}
 	if strings.HasPrefix(name, "cmp") {
 		in.exec = runCompare
+		if o := orders[name]; o != nil && in.a.affine|in.b.affine != 0 {
+			in.exec, in.aux = runCompareAffine, o
+			l.code = append(l.code, in)
+			return
+		}
 	}
-	l.code = append(l.code, in)
+	l.add(in, affineFuncs[name], plainRows[name])
 }
 
 func (l *lowerer) instr(d place, src []place) instr {
@@ -373,7 +436,7 @@ func (l *lowerer) lanes(f laneFunc, d place, wide [4]bool, src ...place) {
 	if d.kind == single {
 		in.exec = runSingle
 	}
-	l.code = append(l.code, in)
+	l.add(in, nil, in.row)
 }
 
 // same is the widths of an operation whose operands all have the size of t.
@@ -392,5 +455,5 @@ func (l *lowerer) trim(d place, t ptx.Type) {
 // emit appends an instruction with its own way to execute.
 func (l *lowerer) emit(in instr) {
 	in.line, in.guard = l.line, -1
-	l.code = append(l.code, in)
+	l.add(in, nil, nil)
 }

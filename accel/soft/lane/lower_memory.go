@@ -98,7 +98,7 @@ func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
 			l.shapes[key] = n
 		}
 	}
-	c.shape, c.seen = n, known
+	c.shape, c.seen, c.aware = n, known, true
 }
 
 // reused is the register whose value is the address, before an offset that is the same

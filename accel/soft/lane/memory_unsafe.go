@@ -115,7 +115,7 @@ type element interface {
 
 // runLoad executes ld of elements T into rows of D.
 func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
-	ap, step := g.row(in.a)
+	ap, step := g.addresses(in)
 	dp, _ := g.row(in.d)
 	if in.spin {
 		g.spun = true
@@ -135,6 +135,7 @@ func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
 		loadTogether[T, D](&t, in.move, g.at(in.d, g.act.lo))
 		return
 	}
+	g.fill(in.a)
 	size := unsafe.Sizeof(D(0))
 	if g.act.dense {
 		c := &g.w.cache[in.cache]
@@ -162,7 +163,7 @@ func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
 // loadVolatile is runLoad of what other blocks may store to, or do atomics on, at
 // the same time: each word is read by one atomic operation.
 func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
-	ap, step := g.row(in.a)
+	ap, step := g.addresses(in)
 	dp, _ := g.row(in.d)
 	if step == 0 && !in.private {
 		if p := g.pointer(in, get64(ap, 0, 0)+in.imm, g.act.lo); p != nil {
@@ -170,6 +171,7 @@ func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
 		}
 		return
 	}
+	g.fill(in.a)
 	size := unsafe.Sizeof(D(0))
 	for l := g.act.lo; l < g.act.hi; l++ {
 		if !g.act.m.has(l) {
@@ -185,6 +187,7 @@ func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
 
 // storeVolatile is runStore of what other blocks may read at the same time.
 func storeVolatile[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
+	g.fill(in.a)
 	ap, step := g.row(in.a)
 	bp, bstep := g.row(in.b)
 	once := in.aux.(*access).once()
@@ -243,7 +246,7 @@ func fillActive[D uint32 | uint64](g *group, dp unsafe.Pointer, v D) {
 
 // runStore executes st of elements T from rows of S.
 func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
-	ap, step := g.row(in.a)
+	ap, step := g.addresses(in)
 	bp, bstep := g.row(in.b)
 	if in.spin && in.aux.(*access).space != ptx.Shared {
 		storeVolatile[T, S](g, in)
@@ -258,6 +261,7 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 		storeTogether[T, S](&t, in.move, from)
 		return
 	}
+	g.fill(in.a)
 	if g.act.dense {
 		c := &g.w.cache[in.cache]
 		for l := g.act.lo; l < g.act.hi; l++ {

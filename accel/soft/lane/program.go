@@ -10,6 +10,7 @@ type program struct {
 	rows64   int
 	preds    int
 	uniforms []uint64                // initial values: constants
+	affine   int                     // affine registers' slots
 	caches   int                     // memory instructions
 	local    int                     // bytes of local memory a thread, without its stack
 	stacked  bool                    // threads need a stack for calls whose depth isn't known
@@ -46,6 +47,10 @@ type instr struct {
 	aux     any  // what only this kind of instruction needs
 	aux2    any
 	inner   func(g *group, in *instr)
+	affine  *affineOp // if d is an affine register
+	// aware says that exec knows what to do if a or d is an affine register; for other operands
+	// rows are written before.
+	aware bool
 }
 
 // ending says how a block ends.

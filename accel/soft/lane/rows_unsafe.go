@@ -28,10 +28,10 @@ func rowNamed(name string) rowFunc {
 }
 
 // commonRows are kernels that others use.
-type commonRows struct{ move32, move64, select32, select64 rowFunc }
+type commonRows struct{ move32, move64, select32, select64, mad32, mad64, madWide rowFunc }
 
 func newCommonRows() commonRows {
-	return commonRows{rowNamed("movU32"), rowNamed("movU64"), rowNamed("selectU32"), rowNamed("selectU64")}
+	return commonRows{rowNamed("movU32"), rowNamed("movU64"), rowNamed("selectU32"), rowNamed("selectU64"), rowNamed("madU32"), rowNamed("madU64"), rowNamed("madWideS")}
 }
 
 // stepOf is how far the lanes of an operand are apart.
@@ -64,8 +64,9 @@ func partly(vector func(d, a, b, c unsafe.Pointer, n int, scalars int) int, plai
 
 // place is where an operand lives.
 type place struct {
-	slot int32
-	kind placeKind
+	slot   int32
+	kind   placeKind
+	affine uint16 // number of an affine register's slot, or 0
 }
 
 type placeKind uint8

@@ -18,7 +18,8 @@ type shape struct {
 	differ    bool   // no two lanes that follow each other have the same one; not always known
 	runs      [maxLanes / chunk]addressRun
 	turn      uint64 // the worker's when that was so
-	line      bool   // all are one run, which only the first of runs says: see spell
+	line      bool   // all are one run
+	spelled   bool   // not only the first of runs says so: see spell
 }
 
 // addressRun is the addresses of a chunk: the first, and the distance from lane to lane, or irregular.
@@ -37,14 +38,14 @@ func address(p unsafe.Pointer, step, lane int) uint64 {
 
 // look looks at n addresses, the first of them at p.
 func (s *shape) look(p unsafe.Pointer, step, n int) {
-	s.low, s.high, s.bits, s.differ, s.line = math.MaxUint64, 0, 0, false, false
+	s.low, s.high, s.bits, s.differ, s.line, s.spelled = math.MaxUint64, 0, 0, false, false, false
 	chunks := n / chunk
 	if chunks > 0 && lookVector(s, p, step, chunks) {
 		if n &= chunk - 1; n == 0 {
 			return
 		}
 		s.spell()
-		s.differ = false
+		s.differ, s.line = false, false
 		p = unsafe.Add(p, chunks*chunk*step)
 	} else {
 		chunks = 0
@@ -54,10 +55,10 @@ func (s *shape) look(p unsafe.Pointer, step, n int) {
 
 // spell writes down all runs.
 func (s *shape) spell() {
-	if !s.line {
+	if !s.line || s.spelled {
 		return
 	}
-	s.line = false
+	s.spelled = true
 	r := s.runs[0]
 	for i := range s.runs {
 		s.runs[i] = r
@@ -122,7 +123,12 @@ func (g *group) reach(in *instr, addresses unsafe.Pointer, step int) (t together
 	}
 	t = together{g.w.shape(int(in.shape)), unsafe.Add(addresses, g.act.lo*step), step, g.act.hi - g.act.lo, nil, 0}
 	if !in.seen || t.turn != g.w.turn {
-		t.look(t.addresses, step, t.n)
+		if a := g.known(in.a); a == nil {
+			t.look(t.addresses, step, t.n)
+		} else if !t.follow(a, in.a.kind == row64, g.act.lo, t.n) {
+			g.fill(in.a)
+			t.look(t.addresses, step, t.n)
+		}
 		t.turn = g.w.turn
 	}
 	c := &g.w.cache[in.cache]
@@ -130,6 +136,24 @@ func (g *group) reach(in *instr, addresses unsafe.Pointer, step int) (t together
 	low, high := t.low+off, t.high+off
 	t.mem, t.off = c.mem, off+uint64(in.shift)
 	return t, high < c.size && low <= high && (t.bits|in.imm)&in.align == 0
+}
+
+// follow is look at n addresses from a lane on that are known to be affine. It says
+// false if they go beyond what their bits hold.
+func (s *shape) follow(a *affine, wide bool, lane, n int) bool {
+	from := *a
+	from.first += uint64(a.step * int64(lane))
+	if !wide {
+		from = from.narrow()
+	}
+	first, last, ok := from.ends(pick(wide, 32, 64), 0, int64(n-1))
+	if !ok {
+		return false
+	}
+	s.low, s.high, s.bits = min(first, last), max(first, last), first|uint64(a.step)
+	s.differ, s.line, s.spelled = a.step != 0, true, false
+	s.runs[0] = addressRun{first, a.step}
+	return true
 }
 
 // shape is where an instruction keeps what its addresses look like; later ones of
@@ -143,6 +167,9 @@ func (w *worker) shape(n int) *shape {
 
 // at is the memory of a lane.
 func (t *together) at(i int) unsafe.Pointer {
+	if t.line { // the row of addresses may not be written
+		return unsafe.Add(t.mem, t.runs[0].first+uint64(t.runs[0].step)*uint64(i)+t.off)
+	}
 	return unsafe.Add(t.mem, address(t.addresses, t.step, i)+t.off)
 }
 
@@ -167,14 +194,32 @@ func (t *together) move(m chunkMover, row unsafe.Pointer, size, done int) (next,
 	return done, end
 }
 
-// follow says whether the lanes access places of so many bytes that follow each other.
-func (t *together) follow(size uintptr) bool { return t.line && t.runs[0].step == int64(size) }
+// inOrder says whether the lanes access places of so many bytes that follow each other.
+func (t *together) inOrder(size uintptr) bool { return t.line && t.runs[0].step == int64(size) }
+
+// moveLine is move for lanes on one line: those from next on have places that are so far apart.
+func (t *together) moveLine(m chunkMover, row unsafe.Pointer, size int) (next, apart int) {
+	apart = int(t.runs[0].step)
+	if m == nil || vectors == 0 || t.n < chunk {
+		return 0, apart
+	}
+	t.spell()
+	return chunk * m(row, t.mem, t.off, &t.runs[0], t.n/chunk), apart
+}
 
 // loadTogether is runLoad of lanes of T into a row of D.
 func loadTogether[T element, D uint32 | uint64](t *together, m chunkMover, row unsafe.Pointer) {
 	d, mem, off := unsafe.Slice((*D)(row), t.n), t.mem, t.off
-	if size := unsafe.Sizeof(T(0)); size == unsafe.Sizeof(D(0)) && t.follow(size) {
+	if size := unsafe.Sizeof(T(0)); size == unsafe.Sizeof(D(0)) && t.inOrder(size) {
 		copy(d, unsafe.Slice((*D)(t.at(0)), t.n))
+		return
+	}
+	if t.line {
+		next, apart := t.moveLine(m, row, int(unsafe.Sizeof(d[0])))
+		p := t.at(0)
+		for i := next; i < len(d); i++ {
+			d[i] = D(*(*T)(unsafe.Add(p, i*apart)))
+		}
 		return
 	}
 	for done := 0; done < t.n; {
@@ -198,8 +243,16 @@ func loadTogether[T element, D uint32 | uint64](t *together, m chunkMover, row u
 // storeTogether is runStore of lanes of T from a row of S.
 func storeTogether[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](t *together, m chunkMover, row unsafe.Pointer) {
 	from, mem, off := unsafe.Slice((*S)(row), t.n), t.mem, t.off
-	if size := unsafe.Sizeof(T(0)); size == unsafe.Sizeof(S(0)) && t.follow(size) {
+	if size := unsafe.Sizeof(T(0)); size == unsafe.Sizeof(S(0)) && t.inOrder(size) {
 		copy(unsafe.Slice((*S)(t.at(0)), t.n), from)
+		return
+	}
+	if t.line {
+		next, apart := t.moveLine(m, row, int(unsafe.Sizeof(from[0])))
+		p := t.at(0)
+		for i := next; i < len(from); i++ {
+			*(*T)(unsafe.Add(p, i*apart)) = T(from[i])
+		}
 		return
 	}
 	for done := 0; done < t.n; {

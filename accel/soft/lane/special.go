@@ -20,7 +20,7 @@ func (l *lowerer) special(s ptx.SpecialReg) place {
 func (l *lowerer) movSpecial(d *ptx.Operand, s ptx.SpecialReg, t ptx.Type) {
 	to := l.dst(d, t.Size() == 8)
 	if s.Wide() == (t.Size() == 8) {
-		l.emit(instr{exec: runSpecial, d: to, imm: uint64(s)})
+		l.emit(instr{exec: pick(to.affine != 0, runSpecial, runSpecialAffine), d: to, imm: uint64(s), aware: true})
 		l.trim(to, t)
 		return
 	}

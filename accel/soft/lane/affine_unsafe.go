@@ -1,0 +1,418 @@
+package lane
+
+import (
+	"math"
+	"math/bits"
+	"unsafe"
+
+	"pegasus/accel/ptx"
+)
+
+// An affine register has lanes at one distance from each other, most of the time: a loop
+// counter, an index that begins with the thread's, the address of what it is the index of.
+// While that is so, and all living threads compute it together, it is two numbers rather than a
+// row. Whoever needs the row has it written; when only some threads write the register, or
+// what they write is not affine, it is a row again. Such registers share slots
+// only with each other, so that every instruction that touches one knows of it.
+
+// affine is what is known of a slot: lane l has the value first + l·step.
+type affine struct {
+	first uint64
+	step  int64
+	form  affineForm
+}
+
+type affineForm uint8
+
+const (
+	inRow     affineForm = iota // only the row counts
+	inNumbers                   // only the numbers count
+	inBoth
+)
+
+// narrow is the sequence of the lower 32 bits.
+func (a affine) narrow() affine {
+	a.first, a.step = uint64(uint32(a.first)), int64(int32(a.step))
+	return a
+}
+
+// rowOfLanes has the number of each lane.
+var rowOfLanes = func() (r [maxLanes]uint32) {
+	for i := range r {
+		r[i] = uint32(i)
+	}
+	return r
+}()
+
+var rowOfLanes64 = func() (r [maxLanes]uint64) {
+	for i := range r {
+		r[i] = uint64(i)
+	}
+	return r
+}()
+
+// known is what is known of an operand that the numbers tell, or nil.
+func (g *group) known(p place) *affine {
+	if p.affine == 0 {
+		return nil
+	}
+	if a := &g.affine[p.affine]; a.form != inRow {
+		return a
+	}
+	return nil
+}
+
+// progression is an operand as an affine one, if it is: a single value, or a
+// register that is known to be.
+func (g *group) progression(p place) (a affine, ok bool) {
+	switch {
+	case p.kind == single:
+		return affine{first: g.uniform[p.slot]}, true
+	case p.kind == nowhere:
+		return a, true
+	case p.affine == 0:
+		return a, false
+	}
+	a = g.affine[p.affine]
+	return a, a.form != inRow
+}
+
+// fill writes the row of an affine register, if only its numbers are known.
+func (g *group) fill(p place) {
+	if p.affine == 0 {
+		return
+	}
+	a := &g.affine[p.affine]
+	if a.form != inNumbers {
+		return
+	}
+	a.form = inBoth
+	n := (g.threads + blockLanes - 1) &^ (blockLanes - 1)
+	d, first, step := g.at(p, 0), unsafe.Pointer(&a.first), unsafe.Pointer(&a.step)
+	switch {
+	case a.step == 0 && p.kind == row32:
+		g.common.move32(d, first, nil, nil, n, 1)
+	case a.step == 0:
+		g.common.move64(d, first, nil, nil, n, 1)
+	case p.kind == row32:
+		g.common.mad32(d, unsafe.Pointer(&rowOfLanes), step, first, n, 6)
+	case a.step == int64(int32(a.step)):
+		g.common.madWide(d, unsafe.Pointer(&rowOfLanes), step, first, n, 6)
+	default:
+		g.common.mad64(d, unsafe.Pointer(&rowOfLanes64), step, first, n, 6)
+	}
+}
+
+// addresses is the row of a memory instruction's addresses, which fill may still have to
+// write, or one that all lanes have, with a step of 0.
+func (g *group) addresses(in *instr) (p unsafe.Pointer, step int) {
+	if a := g.known(in.a); a != nil && a.step == 0 {
+		return unsafe.Pointer(&a.first), 0
+	}
+	return g.row(in.a)
+}
+
+// runFill writes the row of a register for those that don't know of affine ones.
+func runFill(g *group, in *instr) { g.fill(in.a) }
+
+// affineFunc computes on progressions of which last is the number of the last lane. It
+// says false if the result is none, or it would be too much to find out.
+type affineFunc func(a, b, c affine, last int64) (affine, bool)
+
+// affineOp is what a row operation does with progressions.
+type affineOp struct {
+	f      affineFunc // nil: it can't
+	single rowFunc    // for single values
+	rows   func(g *group, in *instr)
+}
+
+// runAffine computes an affine register.
+func runAffine(g *group, in *instr) {
+	op := in.affine
+	d := &g.affine[in.d.affine]
+	if g.full {
+		if r, ok := g.compute(in, op); ok {
+			if in.d.kind == row32 {
+				r = r.narrow()
+			}
+			d.first, d.step, d.form = r.first, r.step, inNumbers
+			return
+		}
+	} else {
+		g.fill(in.d)
+	}
+	g.fill(in.a)
+	g.fill(in.b)
+	g.fill(in.c)
+	op.rows(g, in)
+	d.form = inRow
+}
+
+// compute is the instruction's result as a progression, if it is one.
+func (g *group) compute(in *instr, op *affineOp) (r affine, ok bool) {
+	a, ok := g.progression(in.a)
+	if !ok {
+		return r, false
+	}
+	b, ok := g.progression(in.b)
+	if !ok {
+		return r, false
+	}
+	c, ok := g.progression(in.c)
+	if !ok {
+		return r, false
+	}
+	if op.f != nil {
+		last := int64(g.threads - 1)
+		if in.d.kind == row32 {
+			r, ok = op.f(a.narrow(), b.narrow(), c.narrow(), last)
+		} else {
+			r, ok = op.f(a, b, c, last)
+		}
+		if ok {
+			return r, true
+		}
+	}
+	if op.single == nil || a.step|b.step|c.step != 0 {
+		return r, false
+	}
+	v := &g.values
+	v[0], v[1], v[2], v[3] = 0, a.first, b.first, c.first
+	op.single(unsafe.Pointer(&v[0]), unsafe.Pointer(&v[1]), unsafe.Pointer(&v[2]), unsafe.Pointer(&v[3]), 1, 0)
+	return affine{first: v[0]}, true
+}
+
+// runSpecialAffine reads a special register into an affine one.
+func runSpecialAffine(g *group, in *instr) {
+	d, s := &g.affine[in.d.affine], ptx.SpecialReg(in.imm)
+	switch {
+	case g.full && s <= ptx.TidZ && g.tidAffine[s-ptx.TidX].form != inRow:
+		*d = g.tidAffine[s-ptx.TidX]
+		return
+	case g.full && s.Uniform():
+		*d = affine{first: g.shared(s), form: inNumbers}
+		return
+	}
+	g.fill(in.d)
+	runSpecial(g, in)
+	d.form = inRow
+}
+
+// affineThreads finds out which of the thread's indices are affine.
+func (g *group) affineThreads() {
+	for k := range g.tid {
+		row := g.tid[k][:g.threads]
+		a := affine{first: uint64(row[0]), form: inNumbers}
+		if len(row) > 1 {
+			a.step = int64(row[1]) - int64(row[0])
+		}
+		for l, v := range row {
+			if int64(v) != int64(a.first)+a.step*int64(l) {
+				a.form = inRow
+			}
+		}
+		g.tidAffine[k] = a
+	}
+}
+
+// affineFuncs are those of row operations, by name.
+var affineFuncs = map[string]affineFunc{
+	"movU32": affineMove, "movU64": affineMove, "cvtU32U64": affineMove,
+	"addU32": affineAdd, "addU64": affineAdd, "subU32": affineSub, "subU64": affineSub, "negU32": affineNeg, "negU64": affineNeg,
+	"mulU32": affineMul, "mulU64": affineMul, "madU32": affineMad, "madU64": affineMad, "shlU32": affineShl(32), "shlU64": affineShl(64),
+	"andU32": affineAnd(32), "andU64": affineAnd(64), "orU32": affineOr(32), "orU64": affineOr(64),
+	"cvtU64U32": affineExtend(0), "cvtS64S32": affineExtend(1 << 31), "wideU": affineWide(0), "wideS": affineWide(1 << 31),
+	"madWideU": affineWide(0), "madWideS": affineWide(1 << 31),
+}
+
+func affineMove(a, _, _ affine, _ int64) (affine, bool) { return a, true }
+
+func affineAdd(a, b, _ affine, _ int64) (affine, bool) {
+	return affine{first: a.first + b.first, step: a.step + b.step}, true
+}
+
+func affineSub(a, b, _ affine, _ int64) (affine, bool) {
+	return affine{first: a.first - b.first, step: a.step - b.step}, true
+}
+
+func affineNeg(a, _, _ affine, _ int64) (affine, bool) {
+	return affine{first: -a.first, step: -a.step}, true
+}
+
+func affineMul(a, b, _ affine, _ int64) (affine, bool) {
+	switch {
+	case b.step == 0:
+		return affine{first: a.first * b.first, step: a.step * int64(b.first)}, true
+	case a.step == 0:
+		return affine{first: a.first * b.first, step: b.step * int64(a.first)}, true
+	}
+	return affine{}, false
+}
+
+func affineMad(a, b, c affine, last int64) (affine, bool) {
+	r, ok := affineMul(a, b, c, last)
+	return affine{first: r.first + c.first, step: r.step + c.step}, ok
+}
+
+func affineShl(width uint64) affineFunc {
+	return func(a, b, _ affine, _ int64) (affine, bool) {
+		n := uint64(uint32(b.first))
+		if n >= width {
+			return affine{}, b.step == 0
+		}
+		return affine{first: a.first << n, step: a.step << n}, b.step == 0
+	}
+}
+
+// ends are the values of the first and the last lane, plus a bias, if those between
+// are between them: nothing goes beyond what width bits hold. With a bias of
+// half of that they are in the order of signed numbers.
+func (a affine) ends(width int, bias uint64, last int64) (from, to uint64, ok bool) {
+	if a.step > math.MaxInt32 || a.step < math.MinInt32 {
+		return 0, 0, false
+	}
+	from = a.first + bias
+	if width == 32 {
+		from = uint64(uint32(from))
+	}
+	way := a.step * last
+	to = from + uint64(way)
+	if width == 32 {
+		return from, to, to>>32 == 0
+	}
+	return from, to, (to >= from) == (way >= 0)
+}
+
+// varies has the bits that differ between lanes, and all below the highest of them.
+func (a affine) varies(width int, last int64) (low uint64, ok bool) {
+	from, to, ok := a.ends(width, 0, last)
+	return 1<<bits.Len64(from^to) - 1, ok
+}
+
+// A single value keeps or clears all bits that differ between lanes.
+func affineAnd(width int) affineFunc {
+	return func(a, b, _ affine, last int64) (affine, bool) {
+		if a.step == 0 {
+			a, b = b, a
+		}
+		if b.step != 0 {
+			return affine{}, false
+		}
+		low, ok := a.varies(width, last)
+		switch {
+		case !ok:
+		case b.first&low == low:
+			return affine{first: a.first & b.first, step: a.step}, true
+		case b.first&low == 0:
+			return affine{first: a.first & b.first}, true
+		}
+		return affine{}, false
+	}
+}
+
+// A single value leaves or sets all bits that differ between lanes.
+func affineOr(width int) affineFunc {
+	return func(a, b, _ affine, last int64) (affine, bool) {
+		if a.step == 0 {
+			a, b = b, a
+		}
+		if b.step != 0 {
+			return affine{}, false
+		}
+		low, ok := a.varies(width, last)
+		switch {
+		case !ok:
+		case b.first&low == 0:
+			return affine{first: a.first | b.first, step: a.step}, true
+		case b.first&low == low:
+			return affine{first: a.first | b.first}, true
+		}
+		return affine{}, false
+	}
+}
+
+// affineExtend makes 64 bits of 32, signed with a bias of half their range.
+func affineExtend(bias uint64) affineFunc {
+	return func(a, _, _ affine, last int64) (affine, bool) {
+		a = a.narrow()
+		from, _, ok := a.ends(32, bias, last)
+		return affine{first: from - bias, step: a.step}, ok
+	}
+}
+
+// affineWide is the product of 32-bit numbers in 64 bits, plus a third one.
+func affineWide(bias uint64) affineFunc {
+	extend := affineExtend(bias)
+	return func(a, b, c affine, last int64) (affine, bool) {
+		a, ok := extend(a, b, c, last)
+		if !ok {
+			return a, false
+		}
+		if b, ok = extend(b, b, c, last); !ok {
+			return b, false
+		}
+		return affineMad(a, b, c, last)
+	}
+}
+
+// order is a comparison of integers.
+type order struct {
+	width  int
+	bias   uint64 // that makes it one of unsigned numbers
+	decide func(a, b uint64) bool
+	equal  bool // it is that, or its opposite
+}
+
+// orders are the comparisons among the row operations, by name.
+var orders = func() map[string]*order {
+	m := map[string]*order{}
+	for name, f := range map[string]func(a, b uint64) bool{
+		"eq": func(a, b uint64) bool { return a == b }, "ne": func(a, b uint64) bool { return a != b },
+		"lt": func(a, b uint64) bool { return a < b }, "le": func(a, b uint64) bool { return a <= b },
+		"gt": func(a, b uint64) bool { return a > b }, "ge": func(a, b uint64) bool { return a >= b },
+	} {
+		equal := name == "eq" || name == "ne"
+		m["cmp"+name+"U32"], m["cmp"+name+"U64"] = &order{32, 0, f, equal}, &order{64, 0, f, equal}
+		m["cmp"+name+"S32"], m["cmp"+name+"S64"] = &order{32, 1 << 31, f, equal}, &order{64, 1 << 63, f, equal}
+	}
+	return m
+}()
+
+// runCompareAffine executes setp of an affine register.
+func runCompareAffine(g *group, in *instr) {
+	a, okA := g.progression(in.a)
+	b, okB := g.progression(in.b)
+	if okA && okB {
+		if yes, ok := in.aux.(*order).all(a, b, int64(g.threads-1)); ok {
+			g.outcome = mask{}
+			if yes {
+				g.outcome = mask{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64}
+			}
+			g.setPredicates(in, &g.outcome)
+			return
+		}
+	}
+	g.fill(in.a)
+	g.fill(in.b)
+	runCompare(g, in)
+}
+
+// all says whether a comparison comes out the same for all lanes, and how.
+func (o *order) all(a, b affine, last int64) (yes, ok bool) {
+	if o.width == 32 {
+		a, b = a.narrow(), b.narrow()
+	}
+	a0, a1, okA := a.ends(o.width, o.bias, last)
+	b0, b1, okB := b.ends(o.width, o.bias, last)
+	if !okA || !okB {
+		return false, false
+	}
+	if a.step == b.step {
+		return o.decide(a0, b0), true
+	}
+	if o.equal {
+		return o.decide(0, 1), max(a0, a1) < min(b0, b1) || max(b0, b1) < min(a0, a1)
+	}
+	yes = o.decide(a0, b0)
+	return yes, yes == o.decide(a1, b1) // the difference only grows or only shrinks
+}
