@@ -129,6 +129,8 @@ func middle(all []usage) (m usage) {
 	}
 }
 
+func TestSoakSwitching(t *testing.T) { switching(t, soakTime(t)) }
+
 // The share tests at their full length, again and again.
 func TestSoakShares(t *testing.T) {
 	for end := time.Now().Add(soakTime(t)); time.Now().Before(end); {

@@ -93,7 +93,7 @@ static void *thread(void *arg)
 
 	CHECK(cuCtxSetCurrent(context));
 	CHECK(cuMemAlloc(&own, 4));
-	CHECK(cuMemsetD32(own, 0, 1));
+	CHECK(cuMemsetD32Async(own, 0, 1, main_stream)); /* the null stream's would be in no order with it */
 	for (bool more = true; more;) {
 		pthread_mutex_lock(&order);
 		more = next_round++ < rounds;
@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 	CHECK(cuEventCreate(&side_done, CU_EVENT_DISABLE_TIMING));
 	CHECK(cuMemAlloc(&cell, 256));
 	CHECK(cuMemAlloc(&copied, 256));
-	CHECK(cuMemsetD32(cell, 0, 1));
+	CHECK(cuMemsetD32Async(cell, 0, 1, main_stream));
 	CHECK(cuMemsetD32(copied, 0, 1));
 	for (uintptr_t i = 0; i < Threads; i++)
 		if (pthread_create(&threads[i], NULL, thread, (void *)(i + 1)))

@@ -1,0 +1,104 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pegasus/policies"
+)
+
+// The policy of a running accelerator changes all the time; no call is lost,
+// overtaken or stuck, and the shares are those of the last policy soon after.
+func TestSwitching(t *testing.T) { switching(t, 8*time.Second) }
+
+// switching lets programs that check their results run in three domains while
+// the policy changes every 200 ms, and every 2 s whether copies have an account of
+// their own.
+func switching(t *testing.T, total time.Duration) {
+	sharers := []sharer{{"d1", 256, 1}, {"d2", 512, 1}, {"d3", 1024, 1}}
+	config := shareConfig("none", "production", sharers)
+	h := startHost(t, config)
+	end := time.Now().Add(total)
+	rounds := checked(t, h, []string{"d1", "d2", "d3"}, end)
+	var switches int
+	tick := time.NewTicker(200 * time.Millisecond)
+	for ; time.Now().Before(end); <-tick.C {
+		if switches%10 == 9 {
+			accounts := []string{"mrq", "sdq"}[switches/10%2]
+			h.configure(strings.Replace(config, "policy =", fmt.Sprintf("accounts = %q\npolicy =", accounts), 1))
+			h.pegasus("reload")
+		}
+		names := policies.Names()
+		mode := []string{"production", "paper"}[switches/len(names)%2]
+		h.pegasus("policy", names[switches%len(names)], "--mode", mode)
+		switches++
+	}
+	t.Logf("%d switches, %v rounds", switches, rounds())
+	h.configure(config)
+	h.pegasus("reload")
+
+	for _, s := range sharers {
+		h.run(s)
+	}
+	h.await(sharers)
+	for _, name := range []string{"rr", "accc"} {
+		h.pegasus("policy", name, "--mode", "production")
+		want := proportional(sharers)
+		if name == "rr" {
+			want = equal(sharers)
+		}
+		time.Sleep(300 * time.Millisecond) // ten ticks
+		checkShares(t, h.measure(4*time.Second), want, 6)
+	}
+}
+
+// checked runs programs in the domains again and again until end, each of which
+// finds out when calls are lost or out of order. The returned function waits for
+// the last ones, and says how many there were.
+func checked(t *testing.T, h *host, domains []string, end time.Time) func() int {
+	t.Helper()
+	programs := [][]string{
+		{program(t, "order"), "1000"},
+		{program(t, "mix"), "1"},
+		{built(t, "bench/blackscholes"), "--quiet", "--iterations", "20"},
+	}
+	var wg sync.WaitGroup
+	ran := make([]int, len(domains)*len(programs))
+	for i := range ran {
+		args := programs[i%len(programs)]
+		wg.Go(func() {
+			for ; time.Now().Before(end); ran[i]++ {
+				cmd := h.guest(domains[i/len(programs)], args[0], args[1:]...)
+				if out, err := within(cmd, time.Minute); err != nil {
+					t.Errorf("%v in %s: %v\n%s", args, domains[i/len(programs)], err, out)
+					return
+				}
+			}
+		})
+	}
+	return func() (sum int) {
+		wg.Wait()
+		for _, n := range ran {
+			sum += n
+		}
+		return sum
+	}
+}
+
+// within runs a command that must end in time.
+func within(cmd *exec.Cmd, limit time.Duration) ([]byte, error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	stuck := time.AfterFunc(limit, func() { cmd.Process.Kill() })
+	defer stuck.Stop()
+	err := cmd.Wait()
+	return out.Bytes(), err
+}
