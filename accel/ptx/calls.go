@@ -187,11 +187,15 @@ const (
 	deepest = 16
 )
 
+// Unbounded is more instructions than any function has.
+const Unbounded = 1 << 30
+
 // reach is what a function uses, with all that it calls directly.
 type reach struct {
 	shared   []*Var
 	local    int64 // bytes of its frame with the deepest callee's
 	size     int   // instructions, with those of the calls that are inlined
+	total    int   // instructions, with those of all calls
 	depth    int   // of calls that are inlined
 	indirect bool  // calls functions by their address
 	heap     bool  // allocates or frees memory
@@ -260,7 +264,7 @@ func (l *linker) reach(f *Func) (*reach, error) {
 		return r, nil
 	}
 	n := len(l.known) + 1
-	r := &reach{index: n, low: n, size: f.code.count, refusal: f.Refusal}
+	r := &reach{index: n, low: n, size: f.code.count, total: f.code.count, refusal: f.Refusal}
 	l.known[f] = r
 	l.stack = append(l.stack, f)
 	if err := l.scan(f, r); err != nil {
@@ -295,7 +299,7 @@ func (l *linker) scan(f *Func, r *reach) error {
 			add(u.v)
 			continue
 		case ofPrototype:
-			r.indirect = true
+			r.indirect, r.total = true, Unbounded
 			continue
 		case ofPointer:
 			continue
@@ -316,11 +320,12 @@ func (l *linker) scan(f *Func, r *reach) error {
 		}
 		if !c.done {
 			r.low = min(r.low, c.low)
-			r.apart = true // it calls itself, perhaps by way of others
+			r.apart, r.total = true, Unbounded // it calls itself, perhaps by way of others
 			continue
 		}
+		r.total = min(r.total+c.total, Unbounded)
 		if !c.apart {
-			r.size = min(r.size+c.size, 1<<30)
+			r.size = min(r.size+c.size, Unbounded)
 			r.depth = max(r.depth, c.depth+1)
 		}
 		if called[callee] {

@@ -90,6 +90,7 @@ func (x *inliner) expand(f *Func, vars map[*Var]*Var, frame int64, inner bool) e
 		return &Error{f.Line, "too many registers after inlining", ErrInvalidPTX}
 	}
 	b.Regs = append(b.Regs, f.Regs...)
+	b.Insts = slices.Grow(b.Insts, f.code.count)
 	size := f.frame(func(v *Var, at int64) {
 		if vars[v] == nil {
 			vars[v] = x.local(v, frame+at)

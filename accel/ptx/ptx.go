@@ -111,6 +111,7 @@ type Func struct {
 	StaticShared int  // bytes of static shared memory, calls included
 	LocalBytes   int  // bytes of local memory a thread, calls included
 	ConstBytes   int  // bytes of the module's constants
+	Size         int  // instructions, with those of each call; Unbounded if it calls itself, or by address
 	NumRegs      int  // an estimate of the registers a thread would use
 	Heap         bool // allocates or frees memory, calls included
 	Tells        bool // prints or asserts, calls included

@@ -111,11 +111,23 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 			}
 		}
 	}
+	size := 0
 	for _, f := range m.Kernels {
 		im.kernels[f.Name] = &Kernel{image: im, fn: f}
+		size = min(size+f.Size, ptx.Unbounded)
+	}
+	if size <= compiledAtOnce {
+		for _, k := range im.kernels {
+			_ = k.Compile() // whoever launches it is told
+		}
 	}
 	return im, nil
 }
+
+// compiledAtOnce is up to how many instructions a module's kernels are compiled
+// when it is loaded, so that first launches need not. Of larger modules few
+// kernels may ever be launched.
+const compiledAtOnce = 1 << 12
 
 // Global is where a variable of the module lies.
 func (im *Image) Global(name string) (addr, size uint64, ok bool) {
@@ -135,7 +147,7 @@ func (im *Image) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// Kernel is an entry of an image. It is compiled when it is first needed.
+// Kernel is an entry of an image. It is compiled when it is first needed, if not before.
 type Kernel struct {
 	image *Image
 	fn    *ptx.Func

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"pegasus/accel/ptx"
@@ -17,6 +18,27 @@ func largest(tb testing.TB) (text []byte) {
 	}
 	tb.Fatal("libavfilter has no scale_cuda")
 	return nil
+}
+
+// A kernel of a small module is compiled when that is loaded; of a large one, or
+// of one whose calls may be of anything, when it is launched.
+func TestCompiledAtOnce(t *testing.T) {
+	const head = ".version 7.0\n.target sm_75\n.address_size 64\n"
+	for _, c := range []struct {
+		name, text string
+		want       bool
+	}{
+		{"small", head + ".func f() { ret; }\n.entry k() { call f; ret; }", true},
+		{"large", head + ".entry k() { .reg .b32 %r; " + strings.Repeat("mov.b32 %r, 0; ", compiledAtOnce) + "ret; }", false},
+		{"many calls", head + ".func f() { " + strings.Repeat("trap; ", 400) + "ret; }\n.entry k() { " + strings.Repeat("call f; ", 20) + "ret; }", false},
+		{"recursive", head + ".func f() { call f; ret; }\n.entry k() { call f; ret; }", false},
+		{"by address", head + ".func f() { ret; }\n.entry k() { .reg .b64 %a; p: .callprototype _; mov.b64 %a, f; call %a, p; ret; }", false},
+	} {
+		d := newDevice(t)
+		if k := d.kernel(d.load([]byte(c.text)), "k"); (k.prog != nil) != c.want {
+			t.Errorf("%s: compiled at once: %v, want %v", c.name, !c.want, c.want)
+		}
+	}
 }
 
 func BenchmarkParse(b *testing.B) {

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"pegasus/accel/ptx"
@@ -88,7 +89,7 @@ func (l *lowerer) fail(format string, args ...any) {
 func (l *lowerer) block(b *ptx.Block, index int) error {
 	out := &l.prog.blocks[index]
 	*out = block{guard: -1, next: int32(index + 1), target: -1, join: int32(b.Join)}
-	l.code = nil
+	l.code = l.code[:0]
 	l.shapes, l.shape = map[int32]int32{}, 0
 	l.frames.enter(b)
 	l.resume(index)
@@ -113,7 +114,7 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 			l.guard(in, l.code[first:])
 		}
 	}
-	out.code = l.code
+	out.code = slices.Clone(l.code)
 	out.cost += 1 + len(l.code)
 	return l.err
 }
