@@ -187,7 +187,7 @@ const (
 	deepest = 16
 )
 
-// Unbounded is more instructions than any function has.
+// Unbounded is more than the size of any function.
 const Unbounded = 1 << 30
 
 // reach is what a function uses, with all that it calls directly.
@@ -195,7 +195,7 @@ type reach struct {
 	shared   []*Var
 	local    int64 // bytes of its frame with the deepest callee's
 	size     int   // instructions, with those of the calls that are inlined
-	total    int   // instructions, with those of all calls
+	total    int   // instructions, registers and variables, with those of all calls
 	depth    int   // of calls that are inlined
 	indirect bool  // calls functions by their address
 	heap     bool  // allocates or frees memory
@@ -264,7 +264,7 @@ func (l *linker) reach(f *Func) (*reach, error) {
 		return r, nil
 	}
 	n := len(l.known) + 1
-	r := &reach{index: n, low: n, size: f.code.count, total: f.code.count, refusal: f.Refusal}
+	r := &reach{index: n, low: n, size: f.code.count, total: f.code.count + len(f.Regs) + len(f.Vars), refusal: f.Refusal}
 	l.known[f] = r
 	l.stack = append(l.stack, f)
 	if err := l.scan(f, r); err != nil {

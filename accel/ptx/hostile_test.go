@@ -36,6 +36,7 @@ func TestHostile(t *testing.T) {
 		{"addresses", open + "ld.u32 %r1, " + strings.Repeat("[%a1,", 5<<20), "nested too deeply"},
 		{"vectors", open + "ld.u32 %r1, " + strings.Repeat("{", 20<<20), "nested too deeply"},
 		{"linkage", head + ".extern " + strings.Repeat(".visible ", 3<<20), "unknown directive"},
+		{"joined linkage", head + ".extern " + strings.Repeat(strings.Repeat(".visible", 2000)+" ", 1<<8), "too long"},
 		{"identifier", open + strings.Repeat("x", 20<<20) + ";", "too long"},
 		{"string", head + strings.Repeat("\"", 20<<20) + ";", "directive"},
 		{"number", open + "add.u32 %r1, %r1, " + strings.Repeat("9", 20<<20) + ";", "malformed number"},

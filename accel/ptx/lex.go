@@ -141,7 +141,7 @@ func (l *lexer) word(start int) token {
 }
 
 func (l *lexer) cut(start int) token {
-	if l.pos-start > maxIdentifier {
+	if n := l.pos - start; n > maxIdentifier || n > maxDirectives && l.src[start] == '.' {
 		l.err = &Error{l.line, "identifier is too long", ErrInvalidPTX}
 		return token{end, "end of the text", l.line}
 	}

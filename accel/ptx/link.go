@@ -38,7 +38,7 @@ func (m *Module) link() error {
 			return &Error{k.Line, "kernel " + k.Name + " uses too much local memory", ErrInvalidPTX}
 		}
 		k.LocalBytes, k.ConstBytes = int(local), int(consts)
-		k.Size = r.total
+		k.Size = min(r.total+len(m.locals), Unbounded)
 		k.Heap, k.Tells, k.Refusal = r.heap, r.tells, r.refusal
 		k.NumRegs = min(max(len(k.Regs)/4, 16), 255)
 		if int64(k.StaticShared) > maxSharedBytes {

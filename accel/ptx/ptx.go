@@ -47,6 +47,7 @@ const (
 	maxLabels      = 1 << 20 // of all functions together
 	maxRefs        = 1 << 20 // addresses in initialisers
 	maxIdentifier  = 16 << 10
+	maxDirectives  = 256 // bytes of directives without a blank between them
 	maxMessage     = 300
 	workLimit      = 1 << 22 // variables looked at for calls, all calls together
 	newestMajor    = 9
@@ -111,7 +112,7 @@ type Func struct {
 	StaticShared int  // bytes of static shared memory, calls included
 	LocalBytes   int  // bytes of local memory a thread, calls included
 	ConstBytes   int  // bytes of the module's constants
-	Size         int  // instructions, with those of each call; Unbounded if it calls itself, or by address
+	Size         int  // instructions, registers and variables, with those of each call; Unbounded if it calls itself, or by address
 	NumRegs      int  // an estimate of the registers a thread would use
 	Heap         bool // allocates or frees memory, calls included
 	Tells        bool // prints or asserts, calls included

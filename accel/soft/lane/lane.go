@@ -124,10 +124,10 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 	return im, nil
 }
 
-// compiledAtOnce is up to how many instructions a module's kernels are compiled
+// compiledAtOnce is up to what size, all together, a module's kernels are compiled
 // when it is loaded, so that first launches need not. Of larger modules few
 // kernels may ever be launched.
-const compiledAtOnce = 1 << 12
+const compiledAtOnce = 1 << 13
 
 // Global is where a variable of the module lies.
 func (im *Image) Global(name string) (addr, size uint64, ok bool) {

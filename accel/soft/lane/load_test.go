@@ -30,7 +30,8 @@ func TestCompiledAtOnce(t *testing.T) {
 	}{
 		{"small", head + ".func f() { ret; }\n.entry k() { call f; ret; }", true},
 		{"large", head + ".entry k() { .reg .b32 %r; " + strings.Repeat("mov.b32 %r, 0; ", compiledAtOnce) + "ret; }", false},
-		{"many calls", head + ".func f() { " + strings.Repeat("trap; ", 400) + "ret; }\n.entry k() { " + strings.Repeat("call f; ", 20) + "ret; }", false},
+		{"many calls", head + ".func f() { " + strings.Repeat("trap; ", 400) + "ret; }\n.entry k() { " + strings.Repeat("call f; ", 40) + "ret; }", false},
+		{"many registers", head + ".func f() { .reg .b32 %r<10000>; ret; }\n.entry k() { call f; ret; }", false},
 		{"recursive", head + ".func f() { call f; ret; }\n.entry k() { call f; ret; }", false},
 		{"by address", head + ".func f() { ret; }\n.entry k() { .reg .b64 %a; p: .callprototype _; mov.b64 %a, f; call %a, p; ret; }", false},
 	} {
