@@ -291,6 +291,7 @@ func (l *linker) scan(f *Func, r *reach) error {
 	for _, v := range f.Vars {
 		add(v)
 	}
+	r.apart = f.allocates // what it allocates is free when it returns
 	below := int64(0)
 	for i := range f.code.uses {
 		u := &f.code.uses[i]

@@ -20,7 +20,7 @@ import (
 //	D d  a 32-bit one of a video instruction, perhaps with a selector or a sign
 //	R r  a register at least as wide as the type (ld, st, cvt), or a vector of them
 //	Y y  a fragment of a matrix: a vector of as many registers as the form says
-//	h    a 64-bit cache policy; n the size of a copy;
+//	h    a 64-bit cache policy; n the size of a copy, or an alignment;
 //	     i how much of it to read, or a predicate for none
 //	M    an address; m one in shared memory; L a label; F a call
 //	T    a texture or surface with coordinates, o without; g a vector of 32-bit ones
@@ -34,6 +34,7 @@ add sub | | u16 u32 u64 s16 s64 | Aaa
 add sub addc subc | cc? | u32 s32 u64 s64 b32 b64 | Aaa
 add sub mul | rn/rz/rm/rp? ftz? sat? | f32 | Aaa
 add sub mul | rn/rz/rm/rp? | f64 | Aaa
+add sub mul | rn/rz/rm/rp? ftz? | f32x2 | Aaa
 mul | hi/lo | u16 u32 u64 s16 s32 s64 | Aaa
 mul | wide | u16 u32 s16 s32 | Waa
 mad | hi/lo cc? | u16 u32 u64 s16 s32 s64 | Aaaa
@@ -42,6 +43,7 @@ mad | hi sat | s32 | Aaaa
 mad | wide | u16 u32 s16 s32 | Waaw
 mad fma | rn/rz/rm/rp? ftz? sat? | f32 | Aaaa
 mad fma | rn/rz/rm/rp? | f64 | Aaaa
+fma | rn/rz/rm/rp ftz? | f32x2 | Aaaa
 mul24 | hi/lo | u32 s32 | Aaa
 mad24 | hi/lo sat? | u32 s32 | Aaaa
 sad | | u16 u32 u64 s16 s32 s64 | Aaaa
@@ -58,6 +60,7 @@ min max | relu? | u16x2 s16x2 | Aaa
 add | | u16x2 s16x2 | Aaa
 min max | ftz? NaN? | f32 | Aaa
 min max | ftz? NaN? xorsign abs | f32 | Aaa
+min max | ftz? NaN? abs? | f32 | Aaaa
 min max | | f64 | Aaa
 rcp sqrt | approx/rn/rz/rm/rp? ftz? | f32 | Aa
 rcp sqrt | rn/rz/rm/rp? | f64 | Aa
@@ -107,6 +110,9 @@ vset2 vset4 | eq/ne/lt/le/gt/ge add? | u32 s32 : u32 s32 | Dddc
 selp | | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 | Aaap
 slct | ftz? | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 : s32 f32 | Aaab
 mov | | b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 pred b8 u8 s8 | Vv
+alloca | | u32 u64 | Aan?
+stacksave | | u32 u64 | A
+stackrestore | | u32 u64 | a
 mov | v2/v4/v8 | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Rr
 cvt | rn/rz/rm/rp? ftz? sat? | f32 f64 : u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Rr
 cvt | rni/rzi/rmi/rpi ftz? sat? | u8 u16 u32 u64 s8 s16 s32 s64 : f32 f64 | Rr
@@ -179,14 +185,14 @@ call | uni? | | F
 ret exit | uni? | | -
 trap brkpt | | | -
 nanosleep | | u32 | a
-pmevent | | | c
+pmevent | mask? | | c
 `
 
 // form is one line of the table for one opcode.
 type form struct {
 	required []Mods // one of each set must be there
 	allowed  Mods
-	types    [4]uint32 // sets of types, by bit
+	types    [4]uint64 // sets of types, by bit
 	least    int       // number of operands
 	letters  []string  // of the operands, if there are least of them, one more, and so on
 }
@@ -273,7 +279,7 @@ func (f *form) parseMods(words []string) {
 	}
 }
 
-func typeSet(list string) (set uint32) {
+func typeSet(list string) (set uint64) {
 	for _, name := range strings.Fields(list) {
 		t, ok := typeByName[name]
 		if !ok {
@@ -296,7 +302,7 @@ func (f *form) matches(in *Inst) bool {
 	return typeIn(in.Type, f.types[0]) && typeIn(in.Type2, f.types[1]) && typeIn(in.Type3, f.types[2]) && typeIn(in.Type4, f.types[3])
 }
 
-func typeIn(t Type, set uint32) bool {
+func typeIn(t Type, set uint64) bool {
 	if set == 0 {
 		return t == NoType
 	}

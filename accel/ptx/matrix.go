@@ -49,6 +49,12 @@ cvt | rna satfinite? | tf32 : f32 | Ab
 cvt | rn/rz relu? satfinite? | tf32 : f32 | Ab
 cvt | pack sat | u16 s16 : s32 | Ccc
 cvt | pack sat | u2 s2 u4 s4 u8 s8 : s32 : b32 | Cccc
+add sub | rn/rz/rm/rp? sat? | f32 : f16 bf16 | Aba
+fma | rn/rz/rm/rp sat? | f32 : f16 bf16 | Abba
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? v2/v4/v8 add/min/max noftz | f16 bf16 | RMr
+atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global? v2/v4 add/min/max noftz | f16x2 bf16x2 | RMr
+red | relaxed/release? cta/gpu/sys/cluster? global? v2/v4/v8 add/min/max noftz | f16 bf16 | Mr
+red | relaxed/release? cta/gpu/sys/cluster? global? v2/v4 add/min/max noftz | f16x2 bf16x2 | Mr
 atom | relaxed/acquire/release/acq_rel? cta/gpu/sys/cluster? global/shared? add noftz | f16 f16x2 bf16 bf16x2 | AMa
 red | relaxed/release? cta/gpu/sys/cluster? global/shared? add noftz | f16 f16x2 bf16 bf16x2 | Ma
 mma | sync aligned m8n8k4 row/col row=2/col=2 | f16 f32 : f16 : f16 : f16 f32 | Yyyy
@@ -170,7 +176,7 @@ func bitsOf(t Type) int {
 	return 8 * t.Size()
 }
 
-var opMma, opWmma = OpOf("mma"), OpOf("wmma")
+var opMma, opWmma, opAlloca = OpOf("mma"), OpOf("wmma"), OpOf("alloca")
 
 // Fragment describes operand i of an instruction on matrices.
 func (in *Inst) Fragment(i int) Fragment {
@@ -218,6 +224,7 @@ var (
 	errFragment = errors.New("is not a vector of as many registers as the matrix needs")
 	errPolicy   = errors.New("is not a cache policy")
 	errCopySize = errors.New("is not a size that can be copied")
+	errAlign    = errors.New("is not an alignment: a power of two, up to 65536")
 )
 
 // fragment checks operand i: a vector of registers, or one alone.
@@ -243,8 +250,14 @@ func (p *parser) fragment(in *Inst, i int, written bool) error {
 	return nil
 }
 
-// copySize checks the constant that says how much cp.async copies.
+// copySize checks the constant that says how much cp.async copies, or how alloca aligns.
 func (p *parser) copySize(in *Inst, o *Operand) error {
+	if in.Op == opAlloca {
+		if o.Kind == Integer && o.Imm > 0 && o.Imm&(o.Imm-1) == 0 && o.Imm <= maxAlign {
+			return nil
+		}
+		return errAlign
+	}
 	if o.Kind == Integer && (o.Imm == 16 || (o.Imm == 4 || o.Imm == 8) && in.Mods.Has(CacheCA)) {
 		return nil
 	}

@@ -67,6 +67,7 @@ func (p *parser) instruction() error {
 			return p.fail("more than %d instructions", maxInsts)
 		}
 	}
+	p.fn.allocates = p.fn.allocates || in.Op == opAlloca
 	if op.template < 0 || in.Form != op.form || in.Mods != op.mods {
 		op.form, op.mods, op.template = in.Form, in.Mods, p.pack.templates.of(&in)
 	}

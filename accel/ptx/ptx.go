@@ -43,6 +43,7 @@ const (
 	inlineLimit    = 1 << 18  // instructions of a kernel with all it calls
 	operandLimit   = 512
 	maxNested      = 4 // operands within operands
+	maxAlign       = 1 << 16
 	maxFuncs       = 1 << 16
 	maxLabels      = 1 << 20 // of all functions together
 	maxRefs        = 1 << 20 // addresses in initialisers
@@ -126,6 +127,7 @@ type Func struct {
 	code code
 
 	clustered bool // says how many blocks a cluster has
+	allocates bool // on its stack, by alloca
 
 	// inRegisters are the parameters that old text declares with .reg.
 	inRegisters []registerParam

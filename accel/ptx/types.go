@@ -38,15 +38,16 @@ const (
 	S2
 	U4
 	S4
+	F32x2 // two f32 in a register of 64 bits
 	numTypes
 )
 
 var typeNames = [numTypes]string{"", "pred", "b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64",
 	"s8", "s16", "s32", "s64", "u16x2", "s16x2", "f16", "f16x2", "f32", "f64",
-	"bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "b1", "u2", "s2", "u4", "s4"}
+	"bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "b1", "u2", "s2", "u4", "s4", "f32x2"}
 
 var typeSizes = [numTypes]int{0, 0, 1, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 4, 4, 2, 4, 4, 8,
-	2, 4, 4, 1, 1, 2, 2, 4, 4, 4, 4, 4}
+	2, 4, 4, 1, 1, 2, 2, 4, 4, 4, 4, 4, 8}
 
 func (t Type) String() string { return typeNames[t] }
 

@@ -4,7 +4,7 @@ package ptx
 // lanes even if their operands don't.
 var varying = func() (set [256]bool) {
 	for _, name := range []string{"ldu", "atom", "shfl", "vote", "activemask", "match", "redux", "elect", "tex", "tld4", "txq", "suq", "suld", "call", "bar", "barrier",
-		"setp", "set", "testp", "mma", "wmma", "ldmatrix", "movmatrix", "addc", "subc", "madc", "mbarrier"} {
+		"setp", "set", "testp", "mma", "wmma", "ldmatrix", "movmatrix", "addc", "subc", "madc", "mbarrier", "alloca", "stacksave"} {
 		set[OpOf(name)] = true
 	}
 	return set

@@ -93,7 +93,7 @@ func (p *parser) varType(v *Var) error {
 			continue
 		case ".align":
 			p.advance()
-			n, err := p.size(1 << 16)
+			n, err := p.size(maxAlign)
 			if err != nil || n == 0 || n&(n-1) != 0 {
 				return p.fail("alignment is not a power of two")
 			}

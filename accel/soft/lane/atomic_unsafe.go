@@ -156,10 +156,17 @@ func atomicOf(op ptx.Mod, t ptx.Type, shared bool) *atomicOp {
 			a.f, a.add = func(o, b, _ uint64) uint64 { return o + b }, true
 		}
 	case ptx.Min, ptx.Max:
+		max := op == ptx.Max
+		if t.Half() {
+			f := smallChoice(smallFloats[t], max, false)
+			if a.f = func(o, b, _ uint64) uint64 { return f(o, b) }; t.Paired() {
+				a.f = atomicFunc(pairwise(laneFunc(a.f), 16))
+			}
+			return a
+		}
 		if t.Float() {
 			return nil
 		}
-		max := op == ptx.Max
 		a.f = func(o, b, _ uint64) uint64 {
 			if less(o, b, t.Signed(), wide) != max {
 				return o

@@ -84,11 +84,12 @@ type saved struct {
 
 // frames is what the lowering knows of the frames of a body's units.
 type frames struct {
-	units []ptx.Unit
-	index map[*ptx.Func]int
-	unit  int   // being lowered
-	size  []int // by unit, with what is saved
-	calls []*callOp
+	units  []ptx.Unit
+	index  map[*ptx.Func]int
+	unit   int   // being lowered
+	size   []int // by unit, with what is saved
+	calls  []*callOp
+	allocs []*allocaOp
 }
 
 func newFrames(b *ptx.Body) frames {
@@ -154,6 +155,10 @@ func (l *lowerer) resume(index int) {
 			}
 		}
 	}
+	if l.prog.taken.kind != nowhere { // the callee frees its own
+		op.saved = append(op.saved, saved{l.prog.taken, at})
+		at += 4
+	}
 	l.frames.size[op.unit] = max(l.frames.size[op.unit], at)
 	l.emit(instr{exec: runResume, aux: op})
 }
@@ -163,6 +168,9 @@ func (l *lowerer) place(blocks []ptx.Block) {
 	f := &l.frames
 	if len(f.calls) == 0 {
 		l.prog.local = f.size[0]
+		for _, op := range f.allocs {
+			op.frame = f.size[0]
+		}
 		return
 	}
 	starts := make([]start, len(f.units))
@@ -178,6 +186,9 @@ func (l *lowerer) place(blocks []ptx.Block) {
 		if starts[i].frame > maxFrame {
 			l.fail("function %s needs too large a frame", f.units[i].Func.Name)
 		}
+	}
+	for _, op := range f.allocs {
+		op.frame = starts[op.unit].frame
 	}
 	callees := make([][]int, len(f.units))
 	for _, op := range f.calls {
@@ -310,7 +321,7 @@ func holding(m *mask, row unsafe.Pointer, step int, value uint64) (part mask) {
 
 // fits fails if the stack has less than n bytes.
 func (g *group) fits(n int, b *block) bool {
-	if n <= g.w.depth {
+	if n <= g.w.depth && g.room(n) {
 		return true
 	}
 	g.fail(&instr{line: b.line}, g.act.lo, ptx.ErrHardwareStack, 0, fmt.Sprintf("stack overflow: calls need more than the %d bytes that a thread has", g.w.depth))

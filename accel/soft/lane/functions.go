@@ -67,11 +67,21 @@ func extremum(in *ptx.Inst, f func(x, y float32) float32) func(x, y, _ float32) 
 		}
 	}
 	nan := in.Mods.Has(ptx.NaNMod)
-	return func(x, y, _ float32) float32 {
+	two := func(x, y, _ float32) float32 {
 		if nan {
 			return strict32(x, y, f(x, y))
 		}
 		return f(x, y)
+	}
+	if len(in.Args) < 4 {
+		return two
+	}
+	abs := in.Mods.Has(ptx.Abs)
+	return func(x, y, z float32) float32 {
+		if abs {
+			x, y, z = abs32(x), abs32(y), abs32(z)
+		}
+		return two(two(x, y, 0), z, 0)
 	}
 }
 

@@ -115,6 +115,11 @@ func (g *group) begin(dims [3]uint32) {
 	g.live, g.came = firstLanes(g.threads), mask{}
 	g.frags = append(g.frags[:0], fragment{m: g.live, join: -1, bar: -1})
 	g.joins, g.spare = g.joins[:0], g.spare[:0]
+	if used := g.w.prog.taken; used.kind != nowhere {
+		for l := range g.threads {
+			g.setValue(used, l, 0)
+		}
+	}
 	g.fault, g.patience, g.limit = nil, initialPatience, initialPatience
 }
 

@@ -26,6 +26,11 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 			rows32:   slots.Count[ptx.File32] + 1, rows64: slots.Count[ptx.File64], preds: slots.Count[ptx.PredFile] + 2},
 	}
 	l.carry = place{slot: int32(slots.Count[ptx.File32]), kind: row32}
+	if allocates(body) {
+		l.prog.taken = place{slot: int32(l.prog.rows32), kind: row32}
+		l.prog.rows32++
+		l.prog.stacked = true
+	}
 	l.base32, l.base64, l.basePred = l.prog.rows32, l.prog.rows64, l.prog.preds
 	l.prog.blocks = make([]block, len(blocks))
 	for i := range blocks {
@@ -213,7 +218,7 @@ func dear(in *ptx.Inst) int {
 	return 0
 }
 
-var opMul, opTex, opMatch, opCall, opMma, opWmma = ptx.OpOf("mul"), ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call"), ptx.OpOf("mma"), ptx.OpOf("wmma")
+var opMul, opAlloca, opTex, opMatch, opCall, opMma, opWmma = ptx.OpOf("mul"), ptx.OpOf("alloca"), ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call"), ptx.OpOf("mma"), ptx.OpOf("wmma")
 
 func runGuarded(g *group, in *instr) {
 	p := &g.preds[in.guard]

@@ -17,6 +17,7 @@ func init() {
 		"shfl": (*lowerer).shfl, "vote": (*lowerer).vote, "activemask": (*lowerer).activemask, "match": (*lowerer).match,
 		"redux": (*lowerer).redux, "mbarrier": (*lowerer).mbarrier, "mapa": (*lowerer).mapa, "getctarank": (*lowerer).getctarank, "tex tld4": (*lowerer).tex, "txq suq": (*lowerer).texQuery, "suld sust sured": (*lowerer).surface, "call": (*lowerer).call,
 		"vadd vsub vabsdiff vmin vmax vshl vshr vset": (*lowerer).video, "vmad": (*lowerer).vmad, "elect": (*lowerer).elect,
+		"alloca": (*lowerer).alloca, "stacksave": (*lowerer).stacksave, "stackrestore": (*lowerer).stackrestore,
 		"vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4":                       (*lowerer).videoSIMD,
 		"membar fence prefetch prefetchu applypriority discard bar barrier nanosleep pmevent brkpt griddepcontrol setmaxnreg": func(*lowerer, *ptx.Inst) {},
 	} {
@@ -248,6 +249,9 @@ func (l *lowerer) minMax(in *ptx.Inst) {
 	d := l.dst(&in.Args[0], t.Size() == 8)
 	a, b := l.signed(&in.Args[1], t, d), l.signed(&in.Args[2], t, d)
 	switch {
+	case len(in.Args) > 3:
+		l.lanes(floatFunc(in), d, same(t), a, b, l.src(&in.Args[3], t))
+		return
 	case t == ptx.U16x2 || t == ptx.S16x2 || in.Mods.Has(ptx.Relu):
 		l.lanes(packedFunc(in), d, same(t), a, b)
 		return

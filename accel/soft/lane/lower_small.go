@@ -34,11 +34,39 @@ func (l *lowerer) createpolicy(in *ptx.Inst) {
 // lowersSmall lowers an instruction on small formats, and says whether it is one.
 func (l *lowerer) lowersSmall(in *ptx.Inst) bool {
 	f := smallLowerings[in.Op]
-	if f == nil || smallFloats[in.Type] == nil && smallFloats[in.Type2] == nil && in.Type != ptx.TF32 && !in.Mods.Has(ptx.Pack) {
+	if in.Type == ptx.F32x2 {
+		f = (*lowerer).pairs
+	} else if f != nil && in.Type == ptx.F32 && smallFloats[in.Type2] != nil && len(in.Args) > 2 {
+		f = (*lowerer).mixed
+	} else if f == nil || smallFloats[in.Type] == nil && smallFloats[in.Type2] == nil && in.Type != ptx.TF32 && !in.Mods.Has(ptx.Pack) {
 		return false
 	}
 	f(l, in)
 	return true
+}
+
+// pairs lowers arithmetic on two f32 in a register of 64 bits.
+func (l *lowerer) pairs(in *ptx.Inst) {
+	one := *in
+	one.Type = ptx.F32
+	var src []place
+	for i := 1; i < len(in.Args); i++ {
+		src = append(src, l.src(&in.Args[i], in.Type))
+	}
+	l.lanes(pairwise(floatFunc(&one), 32), l.dst(&in.Args[0], true), same(in.Type), src...)
+}
+
+// mixed lowers sums and products of smaller formats that are f32.
+func (l *lowerer) mixed(in *ptx.Inst) {
+	d := l.dst(&in.Args[0], false)
+	last, f := len(in.Args)-1, smallFloats[in.Type2]
+	var src []place
+	for i := 1; i < last; i++ {
+		k := l.temp(d, false)
+		l.lanes(func(a, _, _ uint64) uint64 { return bits32(float32(f.value(a))) }, k, [4]bool{}, l.src(&in.Args[i], in.Type2))
+		src = append(src, k)
+	}
+	l.float(in, d, append(src, l.src(&in.Args[last], in.Type))...)
 }
 
 // small lowers arithmetic.

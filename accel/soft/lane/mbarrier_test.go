@@ -7,7 +7,7 @@ import (
 	"pegasus/accel/ptx"
 )
 
-// What can't be done with an mbarrier, a bulk copy or a cluster ends the launch.
+// What can't be done with an mbarrier, a bulk copy, a cluster or the stack ends the launch.
 func TestAsyncFaults(t *testing.T) {
 	const first = "setp.eq.u32 %p1, %t, 0;\nmov.u64 %a2, s; cvta.shared.u64 %a3, %a2;\n@!%p1 bra done;\n"
 	for _, c := range []struct {
@@ -28,6 +28,10 @@ func TestAsyncFaults(t *testing.T) {
 		{"cp.async.bulk.global.shared::cta.bulk_group [%a0+208], [s], 64;", "illegal", ptx.ErrIllegalAddress},
 		{"cp.async.bulk.global.shared::cta.bulk_group [%a0], [s], 0xfffffff0;", "illegal", ptx.ErrIllegalAddress},
 		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%a0], 16, [s+64];", "no mbarrier", ptx.ErrLaunchFailed},
+		{"alloca.u64 %a4, 0x100000000;", "stack overflow", ptx.ErrHardwareStack},
+		{"alloca.u64 %a4, -1;", "stack overflow", ptx.ErrHardwareStack},
+		{"alloca.u32 %r1, 100, 65536; alloca.u32 %r1, 0x10001;", "stack overflow", ptx.ErrHardwareStack},
+		{"again: alloca.u64 %a4, 0; stacksave.u64 %a4; sub.u64 %a4, %a4, 8; stackrestore.u64 %a4;", "no earlier state", ptx.ErrLaunchFailed},
 		{"mapa.u64 %a3, %a3, 1;", "no such block", ptx.ErrIllegalAddress},
 		{"done: @%p1 bar.sync 1, 96; barrier.cluster.arrive; barrier.cluster.wait;", "deadlock", ptx.ErrLaunchFailed},
 	} {

@@ -216,23 +216,8 @@ func smallSign(f *smallFloat, in *ptx.Inst) laneFunc {
 
 // smallExtremum is min and max.
 func smallExtremum(f *smallFloat, in *ptx.Inst) laneFunc {
-	most, either := in.Op.String() == "max", in.Mods.Has(ptx.NaNMod)
+	choose := smallChoice(f, in.Op.String() == "max", in.Mods.Has(ptx.NaNMod))
 	flushed, xor := in.Mods.Has(ptx.FTZ), in.Mods.Has(ptx.XorSign)
-	order := func(x uint64) int { // as the numbers are ordered, -0 below +0
-		if x&f.sign() != 0 {
-			return -1 - int(x&^f.sign())
-		}
-		return int(x)
-	}
-	choose := func(a, b uint64) uint64 {
-		switch {
-		case f.isNaN(a) && (either || f.isNaN(b)), f.isNaN(b) && either:
-			return f.nan
-		case f.isNaN(b), !f.isNaN(a) && order(a) > order(b) == most:
-			return a
-		}
-		return b
-	}
 	return func(a, b, _ uint64) uint64 {
 		if flushed {
 			a, b = f.flush(a), f.flush(b)
@@ -245,6 +230,26 @@ func smallExtremum(f *smallFloat, in *ptx.Inst) laneFunc {
 			r |= (a ^ b) & f.sign()
 		}
 		return r
+	}
+}
+
+// smallChoice is the greater of two numbers, or the lesser; of a number and a NaN
+// the number, unless either may make it a NaN.
+func smallChoice(f *smallFloat, most, either bool) func(a, b uint64) uint64 {
+	order := func(x uint64) int { // as the numbers are ordered, -0 below +0
+		if x&f.sign() != 0 {
+			return -1 - int(x&^f.sign())
+		}
+		return int(x)
+	}
+	return func(a, b uint64) uint64 {
+		switch {
+		case f.isNaN(a) && (either || f.isNaN(b)), f.isNaN(b) && either:
+			return f.nan
+		case f.isNaN(b), !f.isNaN(a) && order(a) > order(b) == most:
+			return a
+		}
+		return b
 	}
 }
 

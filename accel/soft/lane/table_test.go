@@ -13,6 +13,8 @@ import (
 func registerOf(typ string, i int) string {
 	letter := "r"
 	switch {
+	case typ == "f32x2":
+		letter = "l"
 	case typ == "e4m3x2" || typ == "e5m2x2":
 		letter = "h"
 	case strings.HasSuffix(typ, "x2"):

@@ -18,7 +18,7 @@ var families = []struct{ name, ops string }{
 	{"bits", "and bfe bfi bfind bmsk brev cnot fns lop3 not or prmt shf shl shr szext xor"},
 	{"comparison and choice", "selp set setp slct"},
 	{"moves and conversions", "cvt cvta isspacep mov"},
-	{"loads, stores and copies", "applypriority cp createpolicy discard getctarank ld ldu mapa prefetch prefetchu st"},
+	{"loads, stores and copies", "alloca applypriority cp createpolicy discard getctarank ld ldu mapa prefetch prefetchu st stackrestore stacksave"},
 	{"atomics and fences", "atom fence membar red"},
 	{"warps", "activemask elect match redux shfl vote"},
 	{"control", "bar barrier bra brkpt brx call exit griddepcontrol mbarrier nanosleep pmevent ret setmaxnreg trap"},

@@ -17,14 +17,19 @@ func (w *warp) float(in *inst, t *thread) {
 	bits := in.types[0].bits
 	x := make([]uint64, 3)
 	for i := 1; i < len(in.args); i++ {
-		x[i-1] = w.read(t, &in.args[i], typ{'b', either(in.packed, 32, bits)})
+		x[i-1] = w.read(t, &in.args[i], typ{'b', either(in.packed, 2*bits, bits)})
+	}
+	if len(in.types) > 1 { // of all sources but the last
+		for i := range len(in.args) - 2 {
+			x[i] = widened(formatOf(in.types[1]), formatOf(in.types[0]), cut(x[i], in.types[1].bits))
+		}
 	}
 	if !in.packed {
 		w.write(t, &in.args[0], formatOf(in.types[0]).modified(in, x[0], x[1], x[2]))
 		return
 	}
 	var r uint64
-	for at := 0; at < 32; at += bits {
+	for at := 0; at < 2*bits; at += bits {
 		part := func(v uint64) uint64 { return cut(v>>at, bits) }
 		r |= formatOf(in.types[0]).modified(in, part(x[0]), part(x[1]), part(x[2])) << at
 	}
@@ -55,6 +60,19 @@ func (f format) modified(in *inst, a, b, c uint64) uint64 {
 	return r
 }
 
+// widened is a value of one format in another that has all of its values.
+func widened(from, to format, v uint64) uint64 {
+	switch {
+	case from.isNaN(v):
+		return to.nan()
+	case from.isInf(v):
+		return to.inf(from.negative(v))
+	case from.isZero(v):
+		return to.zero(from.negative(v))
+	}
+	return to.round(from.number(v), "rn")
+}
+
 func (f format) compute(in *inst, a, b, c uint64) uint64 {
 	mode := in.mode()
 	switch in.op {
@@ -77,6 +95,12 @@ func (f format) compute(in *inst, a, b, c uint64) uint64 {
 	case "abs":
 		return a &^ f.sign()
 	case "min", "max":
+		if len(in.args) > 3 {
+			if in.mods["abs"] {
+				a, b, c = a&^f.sign(), b&^f.sign(), c&^f.sign()
+			}
+			return f.extreme(f.extreme(a, b, in.op == "max", in.mods["NaN"]), c, in.op == "max", in.mods["NaN"])
+		}
 		if in.mods["xorsign"] {
 			r := f.extreme(a&^f.sign(), b&^f.sign(), in.op == "max", in.mods["NaN"])
 			return r | (a^b)&f.sign()

@@ -1,0 +1,101 @@
+package lane
+
+import "pegasus/accel/ptx"
+
+// What alloca allocates is taken from the end of a thread's local memory, towards the
+// frames of its calls. A row counts the bytes; a call keeps the count, so that what
+// a function has allocated is free when it has returned.
+
+// leastAlign is how alloca aligns if nothing is said.
+const leastAlign = 8
+
+// allocates says whether a kernel or what it calls may use alloca.
+func allocates(b *ptx.Body) bool {
+	for i := range b.Insts {
+		if b.Insts[i].Op == opAlloca {
+			return true
+		}
+	}
+	return false
+}
+
+type allocaOp struct {
+	align uint64
+	unit  int // in which it is executed
+	frame int // bytes of that unit's frame
+}
+
+func (l *lowerer) alloca(in *ptx.Inst) {
+	op := &allocaOp{align: leastAlign, unit: l.frames.unit}
+	if len(in.Args) > 2 {
+		op.align = in.Args[2].Imm
+	}
+	l.frames.allocs = append(l.frames.allocs, op)
+	l.emit(instr{exec: runAlloca, d: l.dst(&in.Args[0], in.Type.Size() == 8), a: l.src(&in.Args[1], in.Type), b: l.prog.taken, aux: op})
+}
+
+func runAlloca(g *group, in *instr) {
+	op := in.aux.(*allocaOp)
+	least := uint64(g.sp + op.frame)
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		end, n := uint64(g.w.depth)-g.valueOf(in.b, l), g.valueOf(in.a, l)
+		if end < least || n > end-least || (end-n)&^(op.align-1) < least {
+			g.fail(in, l, ptx.ErrHardwareStack, 0, "stack overflow: alloca of more than is left of what a thread has")
+			return
+		}
+		at := (end - n) &^ (op.align - 1)
+		g.setValue(in.b, l, uint64(g.w.depth)-at)
+		g.setValue(in.d, l, at)
+	}
+}
+
+// stacksave lowers stacksave: where in local memory that begins which was allocated.
+func (l *lowerer) stacksave(in *ptx.Inst) {
+	l.emit(instr{exec: runStacksave, d: l.dst(&in.Args[0], in.Type.Size() == 8), b: l.prog.taken})
+}
+
+func runStacksave(g *group, in *instr) {
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		used := uint64(0)
+		if in.b.kind != nowhere {
+			used = g.valueOf(in.b, l)
+		}
+		g.setValue(in.d, l, uint64(g.w.depth)-used)
+	}
+}
+
+func (l *lowerer) stackrestore(in *ptx.Inst) {
+	if l.prog.taken.kind == nowhere {
+		return // there is nothing to free
+	}
+	l.emit(instr{exec: runStackrestore, a: l.src(&in.Args[0], in.Type), b: l.prog.taken})
+}
+
+func runStackrestore(g *group, in *instr) {
+	depth := uint64(g.w.depth)
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		if to := g.valueOf(in.a, l); to <= depth && depth-to <= g.valueOf(in.b, l) {
+			g.setValue(in.b, l, depth-to)
+			continue
+		}
+		g.fail(in, l, ptx.ErrLaunchFailed, 0, "stackrestore of what is no earlier state of the stack")
+		return
+	}
+}
+
+// room says whether n bytes of frames leave what the running threads have allocated alone.
+func (g *group) room(n int) bool {
+	used := g.w.prog.taken
+	if used.kind == nowhere {
+		return true
+	}
+	for _, lane := range g.lanes() {
+		if n > g.w.depth-int(g.valueOf(used, int(lane))) {
+			return false
+		}
+	}
+	return true
+}
