@@ -10,7 +10,7 @@ import (
 // BenchmarkDecision measures one turn of the scheduler: the end of a window, what
 // it used, and the next one. Besides the mean it reports the 99th percentile.
 func BenchmarkDecision(b *testing.B) {
-	for _, name := range []string{"rr", "accc", "lag"} {
+	for _, name := range []string{"rr", "accc", "xc", "slaf", "augc", "cosched", "lag"} {
 		for _, mode := range []Mode{Production, Paper} {
 			for _, n := range []int{8, 64, 10_000} {
 				b.Run(fmt.Sprintf("%s/%s/%d", name, mode, n), func(b *testing.B) { benchDecision(b, name, mode, n) })
@@ -70,7 +70,7 @@ func crowd(tb testing.TB, name string, mode Mode, n int) (*Scheduler, ID) {
 // TestDecisionsDoNotAllocate counts what a turn allocates, once everything has
 // grown to its size.
 func TestDecisionsDoNotAllocate(t *testing.T) {
-	for _, name := range []string{"rr", "accc", "lag"} {
+	for _, name := range []string{"rr", "accc", "xc", "slaf", "augc", "cosched", "lag"} {
 		for _, mode := range []Mode{Production, Paper} {
 			const n = 10_000
 			s, holder := crowd(t, name, mode, n)

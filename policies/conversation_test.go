@@ -19,14 +19,19 @@ var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into th
 // to a scheduler at the current time, several things at once being separated by
 // semicolons; lines beginning with > are what it must answer.
 //
-//	policy NAME [paper] [tick D] [cap D] [yield D]
-//	attach ID [CREDITS] [group NAME] [priority N] [bandwidth ‰] · detach ID
+//	policy NAME [paper] [tick D] [cap D] [yield D] [scan D] [debt N] [boost N] [skip N]
+//	attach ID [CREDITS] [cpu CREDITS] [slo ‰] [group NAME] [priority N] [bandwidth ‰] · detach ID
 //	arrives ID · drains ID · opens ID · closes ID
 //	uses ID D [copy D] [idle D]
 //	asks ID D    a request that takes D waits at its gate; none: asks ID 0s
 //	ends ID D    one took D
+//	sample ID [runs | next ‰] [rem CREDITS], …
+//	             the hypervisor's schedule: whose vCPU runs, or for how much of the
+//	             coming period, and what CPU credit is left; sample old D, …: it is
+//	             that old; sample none: nothing is known
 //	wait D       lets time pass; the scheduler is asked whenever it wanted to be
 //	why          prints the explanation
+//	loaded       prints whether placement shall avoid the accelerator
 //	used         prints what each domain has used, and nobody
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/conversations/*.txt")
@@ -101,6 +106,10 @@ func (c *conversation) tell(t *testing.T, words []string) {
 		c.sched = NewScheduler(p)
 	case "why":
 		fmt.Fprintf(&c.out, "> %s\n", c.sched.Explain())
+	case "loaded":
+		fmt.Fprintf(&c.out, "> %v\n", c.sched.Overloaded())
+	case "sample":
+		c.sched.Step(c.now, Event{Kind: Observe, Sample: sampleOf(t, c.now, words[1:])})
 	case "used":
 		for _, s := range c.sched.Stats(nil) {
 			fmt.Fprintf(&c.out, "> %d %v %v leases %d\n", s.Domain.ID, s.State, s.Used.Busy(), s.Leases)
@@ -161,20 +170,74 @@ func policyOf(t *testing.T, words []string) Policy {
 		o, rest = Defaults(Paper), rest[1:]
 	}
 	for ; len(rest) > 1; rest = rest[2:] {
-		switch d := length(t, rest[1]); rest[0] {
-		case "tick":
-			o.Tick = d
-		case "cap":
-			o.RotationCap = d
-		case "yield":
-			o.IdleYield = d
-		}
+		option(t, &o, rest[0], rest[1])
 	}
 	p, err := New(name, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+func option(t *testing.T, o *Options, what, value string) {
+	t.Helper()
+	switch what {
+	case "tick":
+		o.Tick = length(t, value)
+	case "cap":
+		o.RotationCap = length(t, value)
+	case "yield":
+		o.IdleYield = length(t, value)
+	case "scan":
+		o.Scan = length(t, value)
+	case "debt":
+		o.DebtAF = number(t, value)
+	case "boost":
+		o.Boost = number(t, value)
+	case "skip":
+		o.MaxSkip = number(t, value)
+	default:
+		t.Fatalf("no option is called %q", what)
+	}
+}
+
+// sampleOf makes a sample of the words of a line: a domain's part ends with a comma.
+func sampleOf(t *testing.T, now Time, words []string) *vcpu.Sample {
+	t.Helper()
+	s := &vcpu.Sample{At: now, Period: 30 * ms, Quality: vcpu.Exact}
+	for part := range strings.SplitSeq(strings.Join(words, " "), ",") {
+		words := strings.Fields(part)
+		switch words[0] {
+		case "none":
+			s.Quality = vcpu.Unknown
+		case "old":
+			s.At -= Time(length(t, words[1]))
+		default:
+			s.Domains = append(s.Domains, scheduleOf(t, words))
+		}
+	}
+	return s
+}
+
+func scheduleOf(t *testing.T, words []string) vcpu.Schedule {
+	t.Helper()
+	d := vcpu.Schedule{ID: ID(number(t, words[0])), VCPUs: []vcpu.VCPU{{State: vcpu.Blocked}}}
+	for rest := words[1:]; len(rest) > 0; {
+		switch what := rest[0]; what {
+		case "runs":
+			d.VCPUs[0].State = vcpu.Running
+			rest = rest[1:]
+		case "next":
+			d.VCPUs[0].State, d.VCPUs[0].Next = vcpu.Runnable, number(t, rest[1])
+			rest = rest[2:]
+		case "rem":
+			d.Remaining = int64(number(t, rest[1]))
+			rest = rest[2:]
+		default:
+			t.Fatalf("a schedule has no %q", what)
+		}
+	}
+	return d
 }
 
 func eventOf(t *testing.T, words []string) Event {
@@ -189,6 +252,10 @@ func eventOf(t *testing.T, words []string) Event {
 			e.Domain.Credits, rest = vcpu.Credits(number(t, rest[0])), rest[1:]
 		}
 		for ; len(rest) > 1; rest = rest[2:] {
+			if rest[0] == "cpu" {
+				e.Domain.CPU = vcpu.Credits(number(t, rest[1]))
+				continue
+			}
 			promise(t, &e.Domain.Promise, rest[0], rest[1])
 		}
 	case "detach":
@@ -239,6 +306,8 @@ func promise(t *testing.T, p *vcpu.Promise, what, value string) {
 	switch what {
 	case "group":
 		p.Group = value
+	case "slo":
+		p.SLO = number(t, value)
 	case "priority":
 		p.Priority = number(t, value)
 	case "bandwidth":

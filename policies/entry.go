@@ -18,10 +18,7 @@ type entry struct {
 	// balance is the accelerator time that it is owed (positive) or owes, as of
 	// pot; within [-maxDebt, quantum + maxCarry].
 	balance time.Duration
-	// unseen is how much of its windows nobody has reported to have used, or, if
-	// negative, reported beyond; seen is what it reported since the last one.
-	unseen time.Duration
-	seen   time.Duration
+	idling  idling
 
 	rest uint64 // of the division that made the balance, in 1/scale ns
 	pot  uint64 // value of the common pot when the balance was last settled
@@ -54,21 +51,10 @@ func (e *entry) settle(pot uint64, most time.Duration) {
 
 // charge takes what was used off the balance.
 func (e *entry) charge(u Usage) {
-	e.balance = max(e.balance-min(u.Busy()+u.Idle, 2*maxDebt), -maxDebt)
+	e.spend(min(u.Busy()+u.Idle, 2*maxDebt))
 }
 
-// account is called at the end of a window, of which it had this much for itself.
-// Of a domain that computes on its CPU in short pauses much of that goes unused.
-// If it weren't charged for it, its windows would grow until it had its part of
-// accelerator time, at the cost of all others.
-func (e *entry) account(window time.Duration) {
-	e.unseen = max(e.unseen+window-e.seen, -maxUnseen)
-	e.seen = 0
-	if wasted := e.unseen - maxUnseen; wasted > 0 {
-		e.unseen = maxUnseen
-		e.balance = max(e.balance-wasted, -maxDebt)
-	}
-}
+func (e *entry) spend(d time.Duration) { e.balance = max(e.balance-d, -maxDebt) }
 
 // rotations is how many rotations it takes until the balance has reached want,
 // when each adds unit per credit.

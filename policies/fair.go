@@ -41,6 +41,7 @@ type fair struct {
 	opt   Options
 	least time.Duration // shortest window
 	share func(Domain) Credits
+	extra func(ID) int // ticks in addition to a domain's next window; nil: none
 
 	members map[ID]*entry
 	turns   heap[entry] // active domains but the holder, the next one in front
@@ -150,7 +151,7 @@ func (p *fair) notice(since Time, s Signal) {
 func (p *fair) Charge(_ Time, id ID, u Usage) {
 	e := p.members[id]
 	e.charge(u)
-	e.seen += u.Busy() + u.Idle + u.Stalled
+	e.idling.seen += u.Busy() + u.Idle + u.Stalled
 	if e != p.holder {
 		p.others += u.Busy()
 	}
@@ -180,7 +181,7 @@ func (p *fair) decide(now Time) (Decision, bool) {
 	}
 	if p.alone {
 		p.forgive(h)
-		p.start, p.others, h.seen = now, 0, 0
+		p.start, p.others, h.idling.seen = now, 0, 0
 	}
 	if p.turns.len() > 0 && now >= min(p.end(), p.idleEnd) {
 		return p.turn(now), true
@@ -216,6 +217,9 @@ func (p *fair) take() *entry {
 func (p *fair) open(now Time, e *entry) Decision {
 	p.holder = e
 	p.start, p.others = now, 0
+	if p.extra != nil && p.turns.len() > 0 {
+		e.balance += time.Duration(p.extra(e.id)) * p.opt.Tick
+	}
 	p.planned = now.Add(e.balance)
 	p.idle, p.idleEnd = false, Forever
 	p.until = p.end()
@@ -246,7 +250,7 @@ func (p *fair) end() Time {
 func (p *fair) finish(h *entry, now Time) {
 	p.settle(h)
 	window := max(min(now, p.until).Sub(p.start), 0)
-	h.account(window - window/tolerance - p.others)
+	h.spend(h.idling.ended(window - window/tolerance - p.others))
 	if yields := p.idle && now < p.planned; !yields || h.balance < p.least {
 		h.round = p.round + max(1, h.rotations(p.least, p.unit))
 	}

@@ -30,7 +30,10 @@ func FuzzScheduler(f *testing.F) {
 // play feeds events made of data, three bytes each, to a scheduler, and returns
 // what it did.
 func play(t *testing.T, name string, mode Mode, data []byte) string {
-	p, err := New(name, Defaults(mode))
+	o := Defaults(mode)
+	o.DebtAF = len(data) % 4
+	o.Boost = len(data)%7 - 1
+	p, err := New(name, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +69,10 @@ func (w *watch) head(d Domain) {
 }
 
 func (w *watch) step(what, who, how byte) {
-	d := Domain{ID: ID(who % 8), Credits: vcpu.Credits(how) * vcpu.Credits(how)}
+	d := Domain{ID: ID(who % 8), Credits: vcpu.Credits(how) * vcpu.Credits(how), CPU: vcpu.Credits(how>>4) << (who >> 4)}
 	switch {
 	case what < 32:
-		d.Promise = vcpu.Promise{Group: []string{"", "", "a", "b"}[what%4], Priority: int(how % 5), Bandwidth: int(how) * 4}
+		d.Promise = vcpu.Promise{Group: []string{"", "", "a", "b"}[what%4], Priority: int(how % 5), Bandwidth: int(how) * 4, SLO: int(who) * 3}
 		w.sched.Step(w.now, Event{Kind: Attach, Domain: d})
 		if _, known := w.work[d.ID]; !known {
 			w.work[d.ID] = false
@@ -97,9 +100,28 @@ func (w *watch) step(what, who, how byte) {
 		w.head(d)
 	case what < 196:
 		w.sched.Use(w.now, mustNew(w.t, Names()[int(how)%len(Names())], Mode(who%2)))
+	case what < 204:
+		w.sched.Step(w.now, Event{Kind: Observe, Sample: w.sample(what, who, how)})
 	default:
 		w.pass(time.Duration(who) * time.Duration(how) * 10 * time.Microsecond)
 	}
+}
+
+// sample makes a sample that may be stale, from the future, partial, or nonsense.
+func (w *watch) sample(what, who, how byte) *vcpu.Sample {
+	if what%4 == 0 && who == 0 {
+		return nil
+	}
+	s := &vcpu.Sample{At: w.now + Time(20*ms) - Time(what%8)*Time(15*ms), Quality: vcpu.Quality(who % 3)}
+	for i := range 8 {
+		if how>>i&1 == 0 {
+			continue
+		}
+		v := vcpu.VCPU{State: vcpu.VCPUState(int(who)+i) % 4, Next: int(how) * 4}
+		d := vcpu.Schedule{ID: ID(int(who) + i*int(what)%9), Remaining: (int64(who) - 128) << (how % 60), VCPUs: []vcpu.VCPU{{}, v}[:i%3]}
+		s.Domains = append(s.Domains, d)
+	}
+	return s
 }
 
 // pass lets time pass, stopping whenever the scheduler wants to be asked.
@@ -179,13 +201,27 @@ func (w *watch) accounts() {
 	if booked != w.charged {
 		w.t.Fatalf("%v were used, %v are booked", w.charged, booked)
 	}
-	p, ok := w.sched.accounts[0].policy.(*fair)
-	if !ok {
-		return
+	switch p := w.sched.accounts[0].policy.(type) {
+	case *fair:
+		w.fair(p)
+	case *coordinated:
+		w.coordinated(p)
+	case *slaf:
+		w.objectives(p)
+		if f, ok := p.windows.(*fair); ok {
+			w.fair(f)
+		}
+	}
+}
+
+func (w *watch) fair(p *fair) {
+	most := p.opt.RotationCap + maxCarry
+	if p.extra != nil {
+		most += p.opt.Tick
 	}
 	var total int64
 	for id, e := range p.members {
-		if e.balance < -maxDebt || e.balance > p.opt.RotationCap+maxCarry {
+		if e.balance < -maxDebt || e.balance > most {
 			w.t.Fatalf("domain %d has a balance of %v", id, e.balance)
 		}
 		if e.active {
@@ -197,5 +233,55 @@ func (w *watch) accounts() {
 	}
 	if total != p.total {
 		w.t.Fatalf("active domains have %d credits, not %d", total, p.total)
+	}
+}
+
+func (w *watch) coordinated(p *coordinated) {
+	var total int64
+	var best *partner
+	for id, e := range p.members {
+		x := e.at(p.pot, p.line.most)
+		if x < p.floor() || x > p.line.most {
+			w.t.Fatalf("domain %d has a balance of %d", id, x)
+		}
+		if e.active {
+			total += e.credits
+		}
+		if p.line.has(e) != (e.active && e != p.holder) || p.urgent.has(e) != (p.line.has(e) && e.busy) {
+			w.t.Fatalf("domain %d is not where it belongs", id)
+		}
+		if !p.line.has(e) {
+			continue
+		}
+		if y := p.line.most; best != nil {
+			y = best.at(p.pot, y)
+			if x < y || x == y && e.place > best.place {
+				continue
+			}
+		}
+		best = e
+	}
+	if total != p.total {
+		w.t.Fatalf("competing domains have %d credits, not %d", total, p.total)
+	}
+	if top := p.line.top(p.pot); top != best {
+		w.t.Fatalf("the greatest balance is domain %d's, not domain %d's", best.id, top.id)
+	}
+}
+
+func (w *watch) objectives(p *slaf) {
+	var sum int64
+	promised := 0
+	for id, o := range p.members {
+		sum += o.slo
+		if o.slo > 0 {
+			promised++
+		}
+		if o.extra < 0 || o.extra > 0 && o.slo == 0 || o.served < 0 || o.demand < 0 {
+			w.t.Fatalf("domain %d's account is %+v", id, *o)
+		}
+	}
+	if sum != p.sum || promised != len(p.promised) {
+		w.t.Fatalf("%d ‰ are promised, not %d", sum, p.sum)
 	}
 }

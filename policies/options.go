@@ -26,6 +26,18 @@ type Options struct {
 	RotationCap time.Duration // no rotation is meant to be longer; 0: 1 s
 	IdleYield   time.Duration // a window idle for so long is given up; 0: never
 
+	// DebtAF makes domains repay what they overran, in paper mode: one part in so
+	// many of it in each of their windows; 0: never.
+	DebtAF int
+	// Boost is how many times CPU credit counts under augc, up to 16; 0: 4 times, if
+	// negative: not at all.
+	Boost   int
+	MaxSkip int // cosched: ticks for which a domain with work is passed over; 0: 4
+
+	// Of slaf:
+	Scan      time.Duration // how often objectives are looked at; 0: 1 s
+	ByCredits bool          // in proportion to accelerator credits, even if CPU credits are known
+
 	// Of lag:
 	Wait       time.Duration // longest pause for which the accelerator is kept; 0: 2 ms
 	Ahead      time.Duration // how far one may get ahead of another; 0: from what a switch costs
@@ -49,6 +61,19 @@ func (o Options) filled() Options {
 		o.RotationCap = time.Second
 	}
 	o.RotationCap = max(o.RotationCap, o.Tick)
+	if o.Mode != Paper {
+		o.DebtAF = 0 // balances are corrected at once
+	}
+	if o.Boost == 0 {
+		o.Boost = 4
+	}
+	o.Boost = min(o.Boost, 16)
+	if o.MaxSkip <= 0 {
+		o.MaxSkip = 4
+	}
+	if o.Scan <= 0 {
+		o.Scan = time.Second
+	}
 	if o.Wait <= 0 {
 		o.Wait = 2 * time.Millisecond
 	}

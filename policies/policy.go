@@ -55,6 +55,13 @@ type Observer interface {
 	Observe(now Time, s *vcpu.Sample)
 }
 
+// Loaded is a policy that keeps watch over more promises than shares.
+type Loaded interface {
+	// Overloaded says that the accelerator doesn't do what was promised, so that
+	// new domains should rather go elsewhere: placement is to halve its weight.
+	Overloaded() bool
+}
+
 // Request is what a policy knows of a request that waits at a gate.
 type Request struct {
 	Seq uint64 // of the domain's requests, from 1 on

@@ -19,6 +19,7 @@ type ring struct {
 	name  string
 	opt   Options
 	share func(Domain) Credits
+	extra func(ID) int // ticks in addition to a domain's next window; nil: none
 
 	members map[ID]*seat
 	seats   []*seat // by credits, the richest first
@@ -44,6 +45,7 @@ type seat struct {
 	context bool
 	idle    bool  // it has no work, as last told
 	ticks   int64 // length of the window given last
+	overrun overrun
 }
 
 func newRing(name string, o Options, share func(Domain) Credits) *ring {
@@ -109,7 +111,7 @@ func (p *ring) yield(since Time) Time {
 	return since.Add(p.opt.IdleYield)
 }
 
-func (p *ring) Charge(Time, ID, Usage) {}
+func (p *ring) Charge(_ Time, id ID, u Usage) { p.members[id].overrun.used += u.Busy() }
 
 func (p *ring) Pick(now Time) (Decision, bool, Time) {
 	d, ok := p.decide(now)
@@ -173,9 +175,17 @@ func (p *ring) open(now Time, s *seat) Decision {
 	if s.idle {
 		p.idleEnd = p.yield(now)
 	}
-	if len(p.seats) > 1 {
-		p.until = now.Add(p.length(s))
+	if len(p.seats) == 1 {
+		s.overrun.unbound()
+		return Decision{Grant, Lease{Domain: s.id, Until: Forever}}
 	}
+	window := p.length(s)
+	if p.extra != nil {
+		more := p.extra(s.id)
+		s.ticks += int64(more)
+		window += time.Duration(more) * p.opt.Tick
+	}
+	p.until = now.Add(s.overrun.begin(window, p.opt.DebtAF))
 	return Decision{Grant, Lease{Domain: s.id, Until: p.until}}
 }
 

@@ -219,6 +219,15 @@ func (s *Scheduler) observe(now Time, sample *vcpu.Sample) {
 	}
 }
 
+// Overloaded says that placement shall count the accelerator's weight by half, as
+// the policy does not keep its promises.
+func (s *Scheduler) Overloaded() bool {
+	return slices.ContainsFunc(s.accounts, func(a account) bool {
+		l, ok := a.policy.(Loaded)
+		return ok && l.Overloaded()
+	})
+}
+
 // Explain says in one line why the policy last decided as it did.
 func (s *Scheduler) Explain() string {
 	var why []string

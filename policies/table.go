@@ -13,6 +13,10 @@ var table = []struct {
 	{"none", newNone},
 	{"rr", newRR},
 	{"accc", newAccC},
+	{"xc", newXC},
+	{"slaf", newSLAF},
+	{"augc", newAugC},
+	{"cosched", newCoSched},
 	{"fifo", newFIFO},
 	{"lag", newLAG},
 }

@@ -1,0 +1,57 @@
+package policies
+
+import (
+	"math/bits"
+	"time"
+)
+
+// newAugC lets the sum of balance and boost decide: a domain whose vCPU runs is
+// boosted by Boost times the CPU credit that this vCPU has left. Boosts are not
+// taken off the balance, which falls with every window: nobody is denied its turn
+// for long. (Gupta et al., "Pegasus: Coordinated Scheduling for Virtualized
+// Accelerator-based Systems", USENIX ATC 2011.)
+//
+// In a rotation's time a domain's balance rises by a tick. Between the least and
+// the greatest there are 2 clamps, so it takes 2 + Boost rotations until it cannot
+// rise any more, and it is patient for Boost more.
+func newAugC(o Options) Policy {
+	p := newCoordinated("augc", o)
+	p.choose = p.augmented
+	p.patience = func(e *partner) time.Duration {
+		return scaleTime(time.Duration(2+2*o.boost())*o.span(), p.total, e.credits)
+	}
+	return p
+}
+
+// augmented chooses the greatest sum of balance and boost.
+func (p *coordinated) augmented(now Time) choice {
+	best := choice{e: p.line.top(p.pot), why: "the greatest"}
+	most := best.e.at(p.pot, p.line.most)
+	for _, e := range p.scheduled(now) {
+		if !p.line.has(e) {
+			continue
+		}
+		boost := time.Duration(p.opt.boost()) * e.remaining
+		sum := e.at(p.pot, p.line.most) + int64(boost)<<scaleBits
+		if sum > most || sum == most && e.place < best.e.place {
+			best, most = choice{e, boost, "the greatest sum"}, sum
+		}
+	}
+	return best
+}
+
+// boost is how many times CPU credit counts.
+func (o Options) boost() int { return max(o.Boost, 0) }
+
+// scaleTime is d·by/of, rounded up, at most patienceMost.
+func scaleTime(d time.Duration, by, of int64) time.Duration {
+	hi, lo := bits.Mul64(uint64(d), uint64(by))
+	if hi >= uint64(of) {
+		return patienceMost
+	}
+	q, rest := bits.Div64(hi, lo, uint64(of))
+	if rest > 0 {
+		q++
+	}
+	return time.Duration(min(q, uint64(patienceMost)))
+}

@@ -1,0 +1,454 @@
+package policies
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// creditTime is the CPU time that one of Xen's credits stands for.
+const creditTime = 100 * time.Microsecond
+
+// patienceMost is the longest that a domain is ever passed over.
+const patienceMost = 1 << 60 // 36 years: it is meant not to overflow
+
+// creditPeriod is the time for which a hypervisor hands out credits at once, and
+// so the most that any of its vCPUs should have.
+const creditPeriod = 30 * time.Millisecond
+
+// coordinated is the frame of policies that look at the hypervisor's schedule: tick
+// by tick it chooses who is next, by the domains' balances and by whose vCPUs run.
+// What makes a policy of it is choose.
+//
+// What one domain uses, or in paper mode the window that it gets, is taken off its
+// balance and given to those who compete, itself among them, in proportion to
+// their credits. So balances are consumed, and what matters of them is only by how
+// much they differ.
+//
+// A schedule that prefers some could keep others waiting: who has waited for longer
+// than patience allows is next, whatever the schedule says.
+type coordinated struct {
+	name     string
+	opt      Options
+	choose   func(now Time) choice
+	patience func(e *partner) time.Duration // for how long e may be passed over
+
+	members map[ID]*partner
+	line    tournament    // those who compete, but the holder
+	urgent  heap[partner] // those of them who have work, by when their patience ends
+	total   int64         // credits of those who compete
+	places  uint64        // numbers the places in line
+	pot     uint64        // grows by what was used per credit
+	rest    uint64        // of the division that made it
+	begun   bool
+
+	running []*partner // whose vCPUs run, according to the newest sample
+	seen    Time       // its age
+
+	holder   *partner
+	waiting  *partner // chosen, but its predecessor's gate must be closed first
+	start    Time     // of the holder's window
+	settled  Time     // paper mode: until when the holder was charged for it
+	until    Time
+	idleEnd  Time
+	over     bool          // the holder closed its last context
+	overlaps time.Duration // used by others since start, whose work was still in flight
+
+	last    choice
+	balance time.Duration // of the chosen one, then
+}
+
+// choice is who is next, and why.
+type choice struct {
+	e     *partner
+	boost time.Duration
+	why   string // why its balance decided
+}
+
+// partner is a domain's account under a coordinated policy.
+type partner struct {
+	id      ID
+	credits int64
+	context bool
+	busy    bool // it has work, as last told
+	active  bool // it competes, or holds the window
+
+	// balance is what it is owed as of pot, in 1/scale ns.
+	balance int64
+	pot     uint64
+
+	place  uint64 // in line: the lower the longer it stands there
+	seat   int    // in the tournament
+	urgent int    // position among the urgent
+	due    Time   // when its patience ends
+
+	runs      bool          // it is among those whose vCPUs run
+	remaining time.Duration // CPU credit that is left
+	idling    idling
+	overrun   overrun
+}
+
+func newCoordinated(name string, o Options) *coordinated {
+	return &coordinated{
+		name:    name,
+		opt:     o,
+		members: make(map[ID]*partner),
+		line:    tournament{most: int64(o.clamp()) << scaleBits},
+		urgent: heap[partner]{at: func(e *partner) *int { return &e.urgent }, less: func(a, b *partner) bool {
+			if a.due != b.due {
+				return a.due < b.due
+			}
+			return a.place < b.place
+		}},
+		idleEnd: Forever,
+	}
+}
+
+// span is the time that clamp and boost are multiples of: a tick, which should be
+// the hypervisor's period.
+func (o Options) span() time.Duration { return max(o.Tick, creditPeriod) }
+
+// clamp is the most that a domain can be owed. It is more than half of the greatest
+// boost.
+func (o Options) clamp() time.Duration {
+	return o.span() + time.Duration(o.boost())*o.span()/2
+}
+
+// floor is the most that a domain can owe.
+func (p *coordinated) floor() int64 {
+	if p.opt.Mode == Paper {
+		return -p.line.most
+	}
+	return -int64(maxDebt) << scaleBits
+}
+
+// at is the balance when the pot has this value, at most most.
+func (e *partner) at(pot uint64, most int64) int64 {
+	hi, lo := bits.Mul64(pot-e.pot, uint64(e.credits))
+	if hi != 0 || lo >= uint64(most-e.balance) {
+		return most
+	}
+	return e.balance + int64(lo)
+}
+
+// settle brings the balance up to date.
+func (p *coordinated) settle(e *partner) {
+	if e.active {
+		e.balance = e.at(p.pot, p.line.most)
+	}
+	e.pot = p.pot
+}
+
+// spend takes d off e's balance and divides it among those who compete.
+func (p *coordinated) spend(e *partner, d time.Duration) {
+	p.settle(e)
+	e.balance -= int64(d) << scaleBits
+	p.share(d)
+	p.settle(e)
+	e.balance = max(e.balance, p.floor())
+	if e.active && p.line.has(e) {
+		p.line.fix(e, p.pot)
+	}
+}
+
+func (p *coordinated) share(d time.Duration) {
+	if p.total == 0 {
+		return
+	}
+	p.rest += uint64(d) << scaleBits
+	p.pot += p.rest / uint64(p.total)
+	p.rest %= uint64(p.total)
+}
+
+func (p *coordinated) Attach(_ Time, d Domain) {
+	credits := int64(d.Credits.OrDefault())
+	e := p.members[d.ID]
+	if e == nil {
+		e = &partner{id: d.ID, credits: credits}
+		p.members[d.ID] = e
+		p.line.enroll(e, p.pot)
+		return
+	}
+	p.settle(e)
+	if e.active {
+		p.total += credits - e.credits
+	}
+	e.credits = credits
+	if p.line.has(e) {
+		p.line.fix(e, p.pot)
+	}
+}
+
+func (p *coordinated) Detach(_ Time, id ID) {
+	e := p.members[id]
+	p.leave(e)
+	p.line.retire(e)
+	delete(p.members, id)
+	if p.holder == e {
+		p.holder = nil
+	}
+	if e.runs {
+		p.running = slices.DeleteFunc(p.running, func(o *partner) bool { return o == e })
+	}
+}
+
+func (p *coordinated) Wake(since Time, id ID, s Signal) {
+	e := p.members[id]
+	switch s {
+	case Arrived:
+		e.busy = true
+	case Drained:
+		e.busy = false
+	case ContextOpened:
+		e.context = true
+	case ContextClosed:
+		e.context, e.busy = false, false
+	}
+	switch {
+	case e == p.holder:
+		p.notice(since, s)
+	case e.busy && s == Arrived && p.urgent.has(e):
+	case p.competes(e):
+		p.come(since, e)
+	default:
+		p.leave(e)
+	}
+}
+
+// competes says whether e is given windows. As published, who has a context is,
+// with or without work.
+func (p *coordinated) competes(e *partner) bool {
+	return e.busy || e.context && p.opt.Mode == Paper && p.opt.IdleYield <= 0
+}
+
+// notice is told what happened to the holder.
+func (p *coordinated) notice(since Time, s Signal) {
+	switch s {
+	case Arrived:
+		p.idleEnd = Forever
+	case Drained:
+		if p.opt.IdleYield > 0 {
+			p.idleEnd = since.Add(p.opt.IdleYield)
+		}
+	case ContextClosed:
+		p.over = true
+	}
+}
+
+// come lets e compete, and counts from now on how long it waits, if it has work.
+func (p *coordinated) come(since Time, e *partner) {
+	if !e.active {
+		if p.holder != nil && p.line.len() == 0 {
+			p.lapse(since)
+		}
+		p.settle(e)
+		e.active = true
+		p.total += e.credits
+		p.queue(e)
+	}
+	switch {
+	case e.busy && !p.urgent.has(e):
+		e.due = since.Add(p.patience(e))
+		p.urgent.push(e)
+	case !e.busy && p.urgent.has(e):
+		p.urgent.remove(e)
+	}
+}
+
+func (p *coordinated) queue(e *partner) {
+	p.places++
+	e.place = p.places
+	p.line.enter(e, p.pot)
+}
+
+// dequeue takes e out of line.
+func (p *coordinated) dequeue(e *partner) {
+	p.line.remove(e, p.pot)
+	if p.urgent.has(e) {
+		p.urgent.remove(e)
+	}
+}
+
+// leave lets e compete no more.
+func (p *coordinated) leave(e *partner) {
+	if !e.active {
+		return
+	}
+	p.settle(e)
+	e.active = false
+	p.total -= e.credits
+	if p.line.has(e) {
+		p.dequeue(e)
+	}
+}
+
+// lapse charges a holder that is alone for its window so far: that was at nobody's
+// cost, and is given back to it alone.
+func (p *coordinated) lapse(now Time) {
+	if used := min(now, p.until).Sub(p.settled); p.opt.Mode == Paper && used > 0 {
+		p.spend(p.holder, used)
+		p.settled = now
+	}
+	p.start, p.overlaps, p.holder.idling.seen = max(now, p.start), 0, 0
+}
+
+func (p *coordinated) Charge(_ Time, id ID, u Usage) {
+	e := p.members[id]
+	e.overrun.used += u.Busy()
+	if p.opt.Mode == Paper {
+		return
+	}
+	p.spend(e, min(u.Busy()+u.Idle, 2*maxDebt))
+	e.idling.seen += u.Busy() + u.Idle + u.Stalled
+	if e != p.holder {
+		p.overlaps += u.Busy()
+	}
+}
+
+// Observe keeps who runs. A domain that the sample does not know does not run.
+func (p *coordinated) Observe(now Time, s *vcpu.Sample) {
+	for _, e := range p.running {
+		e.runs = false
+	}
+	p.running = p.running[:0]
+	if s.Quality == vcpu.Unknown {
+		return
+	}
+	p.seen = min(s.At, now)
+	for i := range s.Domains {
+		d := &s.Domains[i]
+		e := p.members[d.ID]
+		if e == nil || e.runs || !d.Scheduled() {
+			continue
+		}
+		e.runs = true
+		e.remaining = time.Duration(min(max(d.Remaining, 0), int64(p.opt.span()/creditTime))) * creditTime
+		p.running = append(p.running, e)
+	}
+}
+
+// scheduled returns those whose vCPUs run, unless that is known no more.
+func (p *coordinated) scheduled(now Time) []*partner {
+	if now.Sub(p.seen) > 2*p.opt.Tick {
+		return nil
+	}
+	return p.running
+}
+
+func (p *coordinated) Pick(now Time) (Decision, bool, Time) {
+	d, ok := p.decide(now)
+	if p.holder == nil || p.until == Forever {
+		return d, ok, Forever
+	}
+	return d, ok, min(p.until, p.idleEnd)
+}
+
+func (p *coordinated) decide(now Time) (Decision, bool) {
+	h := p.holder
+	switch {
+	case p.waiting != nil:
+		e := p.waiting
+		p.waiting = nil
+		return p.open(now, e), true
+	case h == nil:
+		if e := p.next(now); e != nil {
+			return p.open(now, e), true
+		}
+		return Decision{}, false
+	case p.line.len() == 0:
+		changed := p.until != Forever
+		p.until, p.over = Forever, false
+		return Decision{Grant, Lease{Domain: h.id, Until: Forever}}, changed
+	case p.until == Forever && !p.over && now < p.idleEnd:
+		p.until = now.Add(p.opt.Tick)
+		return Decision{Grant, Lease{Domain: h.id, Until: p.until}}, true
+	case now < min(p.until, p.idleEnd) && !p.over:
+		return Decision{}, false
+	}
+	p.finish(now)
+	next := p.next(now)
+	if next == h {
+		return p.open(now, h), true
+	}
+	p.waiting = next
+	return Decision{Revoke, Lease{Domain: h.id}}, true
+}
+
+// open gives e a window, which ends after a tick unless nobody else competes.
+func (p *coordinated) open(now Time, e *partner) Decision {
+	p.holder, p.over, p.overlaps = e, false, 0
+	p.start, p.settled, p.until, p.idleEnd = now, now, Forever, Forever
+	if p.line.len() > 0 {
+		p.until = now.Add(e.overrun.begin(p.opt.Tick, p.opt.DebtAF))
+	} else {
+		e.overrun.unbound()
+	}
+	if !e.busy && p.opt.IdleYield > 0 {
+		p.idleEnd = now.Add(p.opt.IdleYield)
+	}
+	return Decision{Grant, Lease{Domain: e.id, Until: p.until}}
+}
+
+// finish charges the holder for its window and puts it back in line.
+func (p *coordinated) finish(now Time) {
+	h := p.holder
+	p.holder = nil
+	end := min(now, p.until)
+	if p.opt.Mode == Paper {
+		p.spend(h, max(end.Sub(p.settled), 0))
+	} else {
+		window := max(end.Sub(p.start), 0)
+		p.spend(h, h.idling.ended(window-window/tolerance-p.overlaps))
+	}
+	if !p.competes(h) {
+		p.leave(h)
+		return
+	}
+	p.queue(h)
+	if h.busy {
+		h.due = now.Add(p.patience(h))
+		p.urgent.push(h)
+	}
+}
+
+// next takes whoever is next out of line; nil if nobody competes.
+func (p *coordinated) next(now Time) *partner {
+	if p.line.len() == 0 {
+		return nil
+	}
+	if !p.begun { // what the first tick will cost
+		p.begun = true
+		p.share(p.opt.Tick)
+	}
+	p.last = choice{e: p.urgent.top(), why: "and has been passed over for too long"}
+	if p.last.e == nil || p.last.e.due > now {
+		p.last = p.choose(now)
+	}
+	e := p.last.e
+	p.balance = time.Duration(e.at(p.pot, p.line.most) >> scaleBits)
+	p.dequeue(e)
+	return e
+}
+
+func (p *coordinated) Explain() string {
+	name := p.name
+	if p.opt.Mode == Paper {
+		name += " (paper)"
+	}
+	e := p.holder
+	switch {
+	case e == nil:
+		return name + ": nobody has work"
+	case p.line.len() == 0:
+		return fmt.Sprintf("%s: domain %d competes with nobody, its window stays open", name, e.id)
+	}
+	boost := ""
+	if p.last.boost > 0 {
+		boost = fmt.Sprintf(" and boost %d", p.last.boost/creditTime)
+	}
+	return fmt.Sprintf("%s: domain %d has balance %d%s, %s; credits %d of %d, %d in line",
+		name, e.id, p.balance.Round(creditTime)/creditTime, boost, p.last.why, e.credits, p.total, p.line.len())
+}
