@@ -20,11 +20,18 @@ var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into th
 // semicolons; lines beginning with > are what it must answer.
 //
 //	policy NAME [paper] [tick D] [cap D] [yield D] [scan D] [debt N] [boost N] [skip N]
-//	attach ID [CREDITS] [cpu CREDITS] [slo ‰] [group NAME] [priority N] [bandwidth ‰] · detach ID
+//	     [order fifo|fp|edf] [accounts mrq] [arrival on] [launches N] [mean D] [limit %]
+//	     [quantum D] [jiffy D]
+//	attach ID [CREDITS] [cpu CREDITS] [slo ‰] [group NAME] [priority N] [bandwidth ‰]
+//	     [throughput on] [interactive on] [deadline D] [pe|ae C/T] [shared NAME]
+//	     [background on]
+//	detach ID
 //	arrives ID · drains ID · opens ID · closes ID
 //	uses ID D [copy D] [idle D]
-//	asks ID D    a request that takes D waits at its gate; none: asks ID 0s
-//	ends ID D    one took D
+//	asks ID D [copy] [released D] [bytes N] [threads N]
+//	             a request that takes D waits at its gate; none: asks ID 0s
+//	ends ID D [copy]
+//	             one took D
 //	sample ID [runs | next ‰] [rem CREDITS], …
 //	             the hypervisor's schedule: whose vCPU runs, or for how much of the
 //	             coming period, and what CPU credit is left; sample old D, …: it is
@@ -32,6 +39,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into th
 //	wait D       lets time pass; the scheduler is asked whenever it wanted to be
 //	why          prints the explanation
 //	loaded       prints whether placement shall avoid the accelerator
+//	refused ID   prints which slot refuses the domain's request
 //	used         prints what each domain has used, and nobody
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/conversations/*.txt")
@@ -98,33 +106,52 @@ func (c *conversation) say(t *testing.T, line string) {
 func (c *conversation) tell(t *testing.T, words []string) {
 	switch words[0] {
 	case "policy":
-		p := policyOf(t, words[1:])
+		p := policiesOf(t, words[1:])
 		if c.sched != nil {
-			c.sched.Use(c.now, p)
+			c.sched.Use(c.now, p...)
 			return
 		}
-		c.sched = NewScheduler(p)
+		c.sched = NewScheduler(p...)
 	case "why":
 		fmt.Fprintf(&c.out, "> %s\n", c.sched.Explain())
 	case "loaded":
 		fmt.Fprintf(&c.out, "> %v\n", c.sched.Overloaded())
 	case "sample":
 		c.sched.Step(c.now, Event{Kind: Observe, Sample: sampleOf(t, c.now, words[1:])})
+	case "refused":
+		fmt.Fprintf(&c.out, "> %s\n", c.sched.Refusal(ID(number(t, words[1]))))
 	case "used":
 		for _, s := range c.sched.Stats(nil) {
 			fmt.Fprintf(&c.out, "> %d %v %v leases %d\n", s.Domain.ID, s.State, s.Used.Busy(), s.Leases)
 		}
 		fmt.Fprintf(&c.out, "> nobody %v\n", c.sched.Strays().Busy())
 	case "asks":
-		e := Event{Kind: Head, Domain: Domain{ID: ID(number(t, words[1]))}, Class: Compute}
-		if d := length(t, words[2]); d > 0 {
-			c.asked++
-			e.Request = Request{Seq: c.asked, Predicted: d, Known: true}
-		}
-		c.sched.Step(c.now, e)
+		c.sched.Step(c.now, c.asks(t, words))
 	default:
 		c.sched.Step(c.now, eventOf(t, words))
 	}
+}
+
+// asks makes the event that a request waits at a gate.
+func (c *conversation) asks(t *testing.T, words []string) Event {
+	e := Event{Kind: Head, Domain: Domain{ID: ID(number(t, words[1]))}, Class: Compute}
+	if d := length(t, words[2]); d > 0 {
+		c.asked++
+		e.Request = Request{Seq: c.asked, Predicted: d, Known: true}
+	}
+	rest := words[3:]
+	if len(rest)%2 == 1 { // copy
+		e.Class, rest = Copy, rest[1:]
+	}
+	for ; len(rest) > 1; rest = rest[2:] {
+		switch rest[0] {
+		case "released":
+			e.Request.Release = Time(length(t, rest[1]))
+		default:
+			t.Fatalf("no request has %q", rest[0])
+		}
+	}
+	return e
 }
 
 // wait lets d pass, asking the scheduler whenever it wants to be asked.
@@ -148,21 +175,31 @@ func (c *conversation) ready() {
 }
 
 func spell(a Action) string {
+	to := fmt.Sprint(a.Domain) + [...]string{Compute: " compute", Copy: " copy"}[a.Lease.Class]
 	switch {
 	case !a.Open:
-		return fmt.Sprintf("close %d", a.Domain)
+		return "close " + to
 	case a.Lease.Kind == Requests:
-		return fmt.Sprintf("open %d for %d requests", a.Domain, a.Lease.Amount)
+		return fmt.Sprintf("open %s for %d requests", to, a.Lease.Amount)
 	case a.Lease.Kind == Budget:
-		return fmt.Sprintf("open %d for %v", a.Domain, time.Duration(a.Lease.Amount))
+		return fmt.Sprintf("open %s for %v", to, time.Duration(a.Lease.Amount))
 	case a.Lease.Until == Forever:
-		return fmt.Sprintf("open %d", a.Domain)
+		return "open " + to
 	default:
-		return fmt.Sprintf("open %d until %v", a.Domain, time.Duration(a.Lease.Until))
+		return fmt.Sprintf("open %s until %v", to, time.Duration(a.Lease.Until))
 	}
 }
 
 func policyOf(t *testing.T, words []string) Policy {
+	t.Helper()
+	p := policiesOf(t, words)
+	if len(p) != 1 {
+		t.Fatalf("%q are several policies", words)
+	}
+	return p[0]
+}
+
+func policiesOf(t *testing.T, words []string) []Policy {
 	t.Helper()
 	name, rest := words[0], words[1:]
 	o := Defaults(Production)
@@ -172,7 +209,7 @@ func policyOf(t *testing.T, words []string) Policy {
 	for ; len(rest) > 1; rest = rest[2:] {
 		option(t, &o, rest[0], rest[1])
 	}
-	p, err := New(name, o)
+	p, err := NewAccounts(name, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +233,22 @@ func option(t *testing.T, o *Options, what, value string) {
 		o.Boost = number(t, value)
 	case "skip":
 		o.MaxSkip = number(t, value)
+	case "order":
+		o.Order = map[string]Order{"fifo": ArrivalOrder, "fp": PriorityOrder, "edf": DeadlineOrder}[value]
+	case "accounts":
+		o.Accounts = map[string]Accounts{"sdq": SDQ, "mrq": MRQ}[value]
+	case "arrival":
+		o.Arrival = value == "on"
+	case "launches":
+		o.Launches = number(t, value)
+	case "mean":
+		o.Mean = length(t, value)
+	case "limit":
+		o.ReserveLimit = number(t, value)
+	case "quantum":
+		o.Quantum = length(t, value)
+	case "jiffy":
+		o.Jiffy = length(t, value)
 	default:
 		t.Fatalf("no option is called %q", what)
 	}
@@ -261,7 +314,10 @@ func eventOf(t *testing.T, words []string) Event {
 	case "detach":
 		e.Kind = Detach
 	case "ends":
-		e.Kind, e.Used = Charge, Usage{Compute: length(t, words[2]), Requests: 1}
+		e.Kind, e.Class, e.Used = Charge, Compute, Usage{Compute: length(t, words[2]), Requests: 1}
+		if len(words) > 3 {
+			e.Class, e.Used = Copy, Usage{Copy: e.Used.Compute, Requests: 1}
+		}
 	case "uses":
 		e.Kind = Charge
 		e.Used.Compute = length(t, words[2])
@@ -312,6 +368,20 @@ func promise(t *testing.T, p *vcpu.Promise, what, value string) {
 		p.Priority = number(t, value)
 	case "bandwidth":
 		p.Bandwidth = number(t, value)
+	case "throughput":
+		p.Throughput = value == "on"
+	case "interactive":
+		p.Interactive = value == "on"
+	case "deadline":
+		p.Deadline = length(t, value)
+	case "pe", "ae":
+		cost, period, _ := strings.Cut(value, "/")
+		p.Reserve.Kind = map[string]vcpu.ReserveKind{"pe": vcpu.Posterior, "ae": vcpu.Apriori}[what]
+		p.Reserve.Cost, p.Reserve.Period = length(t, cost), length(t, period)
+	case "shared":
+		p.Reserve.Shared = value
+	case "background":
+		p.Reserve.Kind = vcpu.Background
 	default:
 		t.Fatalf("no promise is called %q", what)
 	}

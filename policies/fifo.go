@@ -7,8 +7,14 @@ import "time"
 // (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating
 // System", USENIX ATC 2012; what is published under this name rotates, it does not
 // serve by arrival.)
+//
+// By arrival it serves requests in the order in which they came, whoever's they
+// are.
 func newFIFO(o Options) Policy {
-	return newQueue("fifo", newRotation(), byPriority)
+	if o.Arrival {
+		return newCommonQueue("fifo", o, func(*tenant) int { return 1 }, o.Order.or(byArrival))
+	}
+	return newQueue("fifo", o, newRotation(), o.Order.or(byPriority))
 }
 
 // rotation is a list of units of which the first that has requests is next.
@@ -47,3 +53,4 @@ func (r *rotation) used(Time, *unit, time.Duration) {}
 func (r *rotation) done(_ Time, u *unit)            { r.toEnd(u) }
 
 func (r *rotation) next(Time) (*unit, int, Time) { return r.waiting.top(), 1, Forever }
+func (r *rotation) says(*unit) string            { return "" }

@@ -63,16 +63,30 @@ func (w *watch) head(d Domain) {
 	r := Request{}
 	if w.work[d.ID] {
 		w.seq++
-		r = Request{Seq: w.seq, Predicted: time.Duration(w.seq%7) * ms}
+		r = Request{Seq: w.seq, Predicted: time.Duration(w.seq%7) * ms, Release: w.now - Time(w.seq%5)}
 	}
 	w.sched.Step(w.now, Event{Kind: Head, Domain: d, Class: Compute, Request: r})
+}
+
+// promiseOf makes a promise of three bytes.
+func promiseOf(what, who, how byte) vcpu.Promise {
+	p := vcpu.Promise{Group: []string{"", "", "a", "b"}[what%4], Priority: int(how % 5), Bandwidth: int(how) * 4, SLO: int(who) * 3}
+	p.Throughput, p.Interactive = how&32 != 0, how&64 != 0
+	p.Period = time.Duration(how%16) * ms
+	p.Reserve = vcpu.Reserve{
+		Kind:   vcpu.ReserveKind(what >> 2 % 5),
+		Shared: []string{"", "", "c", "d"}[how>>2%4],
+		Cost:   time.Duration(how>>1) * ms / 4,
+		Period: time.Duration(how%64) * ms,
+	}
+	return p
 }
 
 func (w *watch) step(what, who, how byte) {
 	d := Domain{ID: ID(who % 8), Credits: vcpu.Credits(how) * vcpu.Credits(how), CPU: vcpu.Credits(how>>4) << (who >> 4)}
 	switch {
 	case what < 32:
-		d.Promise = vcpu.Promise{Group: []string{"", "", "a", "b"}[what%4], Priority: int(how % 5), Bandwidth: int(how) * 4, SLO: int(who) * 3}
+		d.Promise = promiseOf(what, who, how)
 		w.sched.Step(w.now, Event{Kind: Attach, Domain: d})
 		if _, known := w.work[d.ID]; !known {
 			w.work[d.ID] = false
@@ -186,7 +200,8 @@ func (w *watch) gates() {
 		if len(w.open) > 1 {
 			w.t.Fatalf("several gates are open: %v", w.open)
 		}
-		if wanted && len(w.open) == 0 {
+		_, mayWait := w.sched.accounts[0].policy.(*queue) // until a time
+		if wanted && len(w.open) == 0 && !(mayWait && w.sched.Next() < Forever) {
 			w.t.Fatalf("nobody may submit, though there is work: %v", w.work)
 		}
 	}
@@ -211,9 +226,43 @@ func (w *watch) accounts() {
 		if f, ok := p.windows.(*fair); ok {
 			w.fair(f)
 		}
+	case *queue:
+		w.lines(p)
 	}
 }
 
+// lines checks that every domain with a request is in line, and that the reserves
+// keep to their bounds.
+func (w *watch) lines(q *queue) {
+	for id, c := range q.tenants {
+		if c.waits() != (c.pending() && c != q.holder) {
+			w.t.Fatalf("domain %d: in line: %v", id, c.waits())
+		}
+		r := c.lane.reserve
+		if r == nil {
+			continue
+		}
+		most := r.cost
+		for _, l := range r.lanes {
+			if first := l.waiting.top(); first != nil {
+				most = max(most, r.wants(first))
+			}
+		}
+		if r.budget > max(most, 7*ms) || r.part > million {
+			w.t.Fatalf("domain %d's reserve has %v", id, r)
+		}
+	}
+	if q.reserves.taken > max(q.reserves.limit, q.reserves.background.part) {
+		w.t.Fatalf("%d ppm are promised, of %d", q.reserves.taken, q.reserves.limit)
+	}
+	for _, u := range q.groups {
+		if len(u.members) == 0 {
+			w.t.Fatalf("group %q has no members", u.name)
+		}
+	}
+}
+
+// fair checks the accounts of a window policy.
 func (w *watch) fair(p *fair) {
 	most := p.opt.RotationCap + maxCarry
 	if p.extra != nil {

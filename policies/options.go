@@ -19,7 +19,7 @@ func (m Mode) String() string {
 	return "production"
 }
 
-// Options are the parameters of the window policies.
+// Options are the parameters of the policies.
 type Options struct {
 	Mode        Mode
 	Tick        time.Duration // window of the domain with the least credits; 0: 30 ms
@@ -42,6 +42,8 @@ type Options struct {
 	Wait       time.Duration // longest pause for which the accelerator is kept; 0: 2 ms
 	Ahead      time.Duration // how far one may get ahead of another; 0: from what a switch costs
 	SwitchCost time.Duration // of a change of contexts, until it has been measured; 0: 250 µs
+
+	RequestOptions
 }
 
 // Defaults returns the options of a mode.
@@ -80,5 +82,6 @@ func (o Options) filled() Options {
 	if o.SwitchCost <= 0 {
 		o.SwitchCost = 250 * time.Microsecond
 	}
+	o.RequestOptions = o.RequestOptions.filled()
 	return o
 }

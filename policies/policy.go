@@ -144,3 +144,10 @@ type Lease struct {
 type Explainer interface {
 	Explain() string
 }
+
+// Refuser is a policy that can say which of its slots refuses a domain's request.
+type Refuser interface {
+	// Refusal begins with the name of the slot (reserve, share, order) and says why;
+	// "": none waits.
+	Refusal(id ID) string
+}

@@ -10,8 +10,6 @@ import (
 	"time"
 )
 
-const ms = time.Millisecond
-
 // TestRandomShares lets random backlogged domains compete: in production mode
 // each gets its part of the accelerator's time, and none waits for ever.
 func TestRandomShares(t *testing.T) {

@@ -2,37 +2,48 @@ package policies
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
 
 // queue is the frame of policies that decide about single requests: one domain at
 // a time is lent so many requests, and the next decision is made when they have
-// ended. Domains belong to units (Gdev's virtual accelerators): those of a group
-// share one, others have one to themselves. Two slots make a policy of it: share
-// says which unit is next, before which of its domains.
+// ended. Domains belong to units: those of a group share one, others have one to
+// themselves. Three slots make a policy of it, looked at in this order: reserves
+// say who may be served at all, share which unit is next, order which of its
+// domains.
 //
 // A domain that is alone on the accelerator has its gate open.
 type queue struct {
-	name   string
-	share  share
-	before func(a, b *tenant) bool
+	name     string
+	share    share
+	before   order
+	reserves reserves
+	strict   bool // reserves count even for a domain that is alone
+	// longest is what may be used under a lease of several requests; 0: whatever
+	// they take.
+	longest time.Duration
 
-	tenants map[ID]*tenant
-	groups  map[string]*unit
-	arrived uint64 // numbers arrivals
+	tenants  map[ID]*tenant
+	groups   map[string]*unit
+	common   *unit  // of everybody, where there are no shares; otherwise nil
+	arrivals uint64 // numbers them
 
-	holder   *tenant // whose lease is out
-	left     int     // requests of the lease that have not ended
-	alone    bool    // the holder's gate is open, since there is nobody else
-	closing  *tenant // its gate has to be closed before another's opens
-	chosen   *tenant // will get the lease then
-	refusing string  // why nobody was chosen last
-	last     reason
+	holder  *tenant // whose lease is out
+	amount  int     // of requests in that lease
+	left    int     // those that have not ended
+	spent   time.Duration
+	alone   bool    // the holder's gate is open, since there is nobody else
+	closing *tenant // its gate has to be closed before another's opens
+	chosen  *tenant // will get the lease then
+	missed  uint64  // jobs that ended after they were due
+	why     reason
 }
 
 // share is the slot of a queue that says which unit is served next. It is told of
-// units that have requests waiting, and of what was used.
+// units that have requests waiting which their reserves admit, and of what was
+// used.
 type share interface {
 	// waits tells that a unit has requests waiting, and had none.
 	waits(now Time, u *unit)
@@ -43,73 +54,84 @@ type share interface {
 	used(now Time, u *unit, d time.Duration)
 	done(now Time, u *unit)
 	// next says which of the waiting units is next, and how many requests it may
-	// submit; nil: none before wakeAt.
+	// submit; nil: none before wakeAt. It is asked when the accelerator is free,
+	// and the unit that it names gets it.
 	next(now Time) (u *unit, requests int, wakeAt Time)
 	// changed tells that a unit came, or that its credits did; left that it went.
 	changed(now Time, u *unit)
 	left(now Time, u *unit)
+	// says tells in a few words how a unit stands.
+	says(u *unit) string
 }
 
-// unit is who gets a share: a domain, or a group of them.
-type unit struct {
-	name    string
-	id      ID // the lowest of its members'
-	credits int64
-	bw      int64 // ‰; 0: by credits
-	members []*tenant
-	waiting []*tenant // those with a request at their gate, the first in front
-
-	at    int   // position in the share's heap
-	place int64 // in its list, from 1 on
+func newQueue(name string, o Options, s share, before order) *queue {
+	return &queue{
+		name:     name,
+		share:    s,
+		before:   before,
+		reserves: newReserves(o),
+		strict:   o.Mode == Paper,
+		tenants:  make(map[ID]*tenant),
+		groups:   make(map[string]*unit),
+	}
 }
 
-// tenant is a domain, as far as its requests are concerned.
-type tenant struct {
-	domain  Domain
-	unit    *unit
-	heads   [numClasses]Request
-	lent    [numClasses]uint64 // the last request that it was lent
-	arrived uint64             // when its request came, in order; 0: none waits
-	next    uint64             // when that came which is at its gate while it has the lease
-}
-
-func newQueue(name string, s share, before func(a, b *tenant) bool) *queue {
-	return &queue{name: name, share: s, before: before, tenants: make(map[ID]*tenant), groups: make(map[string]*unit)}
+// newCommonQueue is a queue without shares: all domains are of one unit.
+func newCommonQueue(name string, o Options, run func(*tenant) int, before order) *queue {
+	u := newUnit("", before)
+	q := newQueue(name, o, &everyone{u, run}, before)
+	q.common = u
+	return q
 }
 
 func (q *queue) Attach(now Time, d Domain) {
 	c := q.tenants[d.ID]
 	if c == nil {
-		c = &tenant{domain: d}
+		c = &tenant{domain: d, due: Forever}
 		q.tenants[d.ID] = c
 		q.join(now, c)
+		q.limit(now, c)
 		return
 	}
-	if moved := c.domain.Promise.Group != d.Promise.Group; moved {
-		waited := c.arrived
-		q.withdraw(now, c)
-		q.part(now, c)
+	was := c.domain.Promise
+	moves := q.common == nil && was.Group != d.Promise.Group
+	if !moves && was.Reserve == d.Promise.Reserve {
 		c.domain = d
-		q.join(now, c)
-		if waited != 0 {
-			q.line(now, c, waited)
+		c.due = c.deadline()
+		if c.waits() {
+			c.lane.waiting.fix(c)
+			q.place(now, c.lane)
 		}
+		q.weigh(now, c.unit)
 		return
+	}
+	waits := c.waits()
+	q.withdraw(now, c)
+	q.unlimit(c)
+	if moves {
+		q.part(now, c)
 	}
 	c.domain = d
-	if c.arrived != 0 { // its priority may be another
-		waited := c.arrived
-		c.unit.waiting = slices.DeleteFunc(c.unit.waiting, func(o *tenant) bool { return o == c })
-		q.insert(c, waited)
+	if moves {
+		q.join(now, c)
+	} else {
+		q.weigh(now, c.unit)
 	}
-	q.weigh(now, c.unit)
+	q.limit(now, c)
+	if waits {
+		q.line(now, c)
+	}
+	q.readmit(now)
 }
 
 // join puts c into its unit.
 func (q *queue) join(now Time, c *tenant) {
+	if c.unit = q.common; c.unit != nil {
+		return
+	}
 	u := q.groups[c.domain.Promise.Group]
 	if u == nil || c.domain.Promise.Group == "" {
-		u = &unit{name: c.domain.Promise.Group, id: c.domain.ID}
+		u = newUnit(c.domain.Promise.Group, q.before)
 		if u.name != "" {
 			q.groups[u.name] = u
 		}
@@ -121,10 +143,13 @@ func (q *queue) join(now Time, c *tenant) {
 
 // weigh computes anew what a unit is entitled to.
 func (q *queue) weigh(now Time, u *unit) {
+	if u == q.common {
+		return
+	}
 	u.credits, u.bw, u.id = 0, 0, u.members[0].domain.ID
 	for _, c := range u.members {
 		u.credits += int64(c.domain.Credits.OrDefault())
-		u.bw += int64(c.domain.Promise.Bandwidth)
+		u.bw += int64(max(c.domain.Promise.Bandwidth, 0))
 		u.id = min(u.id, c.domain.ID)
 	}
 	q.share.changed(now, u)
@@ -133,30 +158,57 @@ func (q *queue) weigh(now Time, u *unit) {
 // part takes c out of its unit.
 func (q *queue) part(now Time, c *tenant) {
 	u := c.unit
+	if u == q.common {
+		return
+	}
 	u.members = slices.DeleteFunc(u.members, func(o *tenant) bool { return o == c })
 	if len(u.members) > 0 {
 		q.weigh(now, u)
 		return
 	}
-	delete(q.groups, u.name)
+	if u.name != "" {
+		delete(q.groups, u.name)
+	}
 	q.share.left(now, u)
+}
+
+// limit puts c under the reserve that it was promised, if any.
+func (q *queue) limit(now Time, c *tenant) {
+	c.lane = q.reserves.join(now, c, q.before)
+}
+
+func (q *queue) unlimit(c *tenant) {
+	q.reserves.part(c)
+	c.lane = nil
+}
+
+// readmit gives those whose reserves were refused what has become free since.
+func (q *queue) readmit(now Time) {
+	for c := q.reserves.fits(); c != nil; c = q.reserves.fits() {
+		waits := c.waits()
+		q.withdraw(now, c)
+		q.unlimit(c)
+		q.limit(now, c)
+		if waits {
+			q.line(now, c)
+		}
+	}
 }
 
 func (q *queue) Detach(now Time, id ID) {
 	c := q.tenants[id]
+	c.heads = [numClasses]Request{}
 	q.withdraw(now, c)
 	if q.holder == c {
-		c.heads = [numClasses]Request{}
 		q.release(now)
 	}
 	if q.closing == c {
 		q.closing = nil
 	}
-	if q.chosen == c {
-		q.chosen = nil
-	}
+	q.unlimit(c)
 	q.part(now, c)
 	delete(q.tenants, id)
+	q.readmit(now)
 }
 
 // Wake ends the lease of a holder that has no work: what was to come does not.
@@ -166,93 +218,103 @@ func (q *queue) Wake(since Time, id ID, s Signal) {
 	}
 }
 
+// Head puts a domain in line, or takes it out. What waits at the gate of the
+// holder may be of its lease: that is settled when the lease ends.
 func (q *queue) Head(now Time, id ID, class Class, r Request) {
 	c := q.tenants[id]
 	c.heads[class] = r
-	q.arrived++
-	q.settle(now, c, q.arrived)
-}
-
-// settle puts c in line, as the n-th that came, or takes it out, as its heads say.
-// What waits at the gate of the holder may be of its lease: that is settled when
-// the lease ends.
-func (q *queue) settle(now Time, c *tenant, n uint64) {
 	switch {
 	case c == q.holder:
-		c.next = n
+		q.number(now, c)
 	case !c.pending():
 		q.withdraw(now, c)
-	case c.arrived == 0:
-		q.line(now, c, n)
+	case !c.waits():
+		q.number(now, c)
+		q.line(now, c)
+	default:
+		c.due = c.deadline()
+		c.lane.waiting.fix(c)
+		q.place(now, c.lane)
 	}
 }
 
-// pending says whether a request waits that was not lent yet.
-func (c *tenant) pending() bool {
-	for i, r := range c.heads {
-		if r.Seq > c.lent[i] {
-			return true
-		}
-	}
-	return false
+// number notes that a request of c came.
+func (q *queue) number(now Time, c *tenant) {
+	q.arrivals++
+	c.arrived, c.since = q.arrivals, now
 }
 
-// request is the request that waits; of several that which costs most.
-func (c *tenant) request() Request {
-	var most Request
-	for i, r := range c.heads {
-		if r.Seq > c.lent[i] && (most.Seq == 0 || r.Predicted > most.Predicted) {
-			most = r
-		}
-	}
-	return most
-}
-
-// line puts c, whose request arrived as the n-th, in its unit's line.
-func (q *queue) line(now Time, c *tenant, n uint64) {
-	first := len(c.unit.waiting) == 0
-	q.insert(c, n)
-	if first {
-		q.share.waits(now, c.unit)
-	}
-}
-
-func (q *queue) insert(c *tenant, n uint64) {
-	c.arrived = n
-	line := c.unit.waiting
-	at, _ := slices.BinarySearchFunc(line, c, func(a, b *tenant) int {
-		if q.before(a, b) {
-			return -1
-		}
-		return 1
-	})
-	c.unit.waiting = slices.Insert(line, at, c)
+// line puts c in line, as what came when its request did.
+func (q *queue) line(now Time, c *tenant) {
+	c.lane.settle(now)
+	c.due = c.deadline()
+	c.lane.waiting.push(c)
+	c.unit.waiting++
+	q.place(now, c.lane)
 }
 
 // withdraw takes c out of the line.
 func (q *queue) withdraw(now Time, c *tenant) {
-	if c.arrived == 0 {
+	if !c.waits() {
 		return
 	}
-	c.arrived = 0
-	u := c.unit
-	u.waiting = slices.DeleteFunc(u.waiting, func(o *tenant) bool { return o == c })
-	if len(u.waiting) == 0 {
-		q.share.rests(now, u)
-	}
+	c.lane.settle(now)
+	c.lane.waiting.remove(c)
+	c.unit.waiting--
+	q.place(now, c.lane)
 	if q.chosen == c {
 		q.chosen = nil
 	}
 }
 
+// place puts a lane, in which something changed, where it belongs: in its unit's
+// line if somebody waits in it whom the reserve admits.
+func (q *queue) place(now Time, l *lane) {
+	u := l.unit
+	had := u.line.len() > 0
+	switch admitted := l.admitted(now); {
+	case admitted && u.line.has(l):
+		u.line.fix(l)
+	case admitted:
+		u.line.push(l)
+	case u.line.has(l):
+		u.line.remove(l)
+	}
+	switch has := u.line.len() > 0; {
+	case has && !had:
+		q.share.waits(now, u)
+	case had && !has:
+		q.share.rests(now, u)
+	}
+	if l.reserve != nil {
+		q.reserves.arm(l.reserve)
+	}
+}
+
 func (q *queue) Charge(now Time, id ID, u Usage) {
 	c := q.tenants[id]
+	if r := c.lane.reserve; r != nil && !q.alone {
+		r.debit(now, u.Busy())
+		q.replace(now, r)
+	}
 	q.share.used(now, c.unit, u.Busy())
 	if c != q.holder || q.alone {
 		return
 	}
-	if q.left -= u.Requests; q.left <= 0 {
+	q.left -= u.Requests
+	q.spent += u.Busy()
+	switch {
+	case q.left <= 0:
 		q.release(now)
+	case q.amount > 1 && q.longest > 0 && q.spent >= q.longest:
+		q.takeBack(now)
+	}
+}
+
+// replace looks anew at the lanes of a reserve whose budget changed.
+func (q *queue) replace(now Time, r *reserve) {
+	for _, l := range r.lanes {
+		q.place(now, l)
 	}
 }
 
@@ -260,22 +322,27 @@ func (q *queue) Charge(now Time, id ID, u Usage) {
 // is next.
 func (q *queue) release(now Time) {
 	c := q.holder
+	if now > c.due {
+		q.missed++
+	}
 	q.holder, q.closing, q.alone = nil, c, false
 	q.share.done(now, c.unit)
-	q.settle(now, c, c.next)
+	if c.pending() {
+		q.line(now, c)
+	}
 }
 
 func (q *queue) Pick(now Time) (Decision, bool, Time) {
-	if d, ok := q.solitude(now); ok || q.holder != nil {
+	q.refill(now)
+	if d, ok := q.solitude(now); ok || q.alone {
 		return d, ok, Forever
+	}
+	if q.cut(now); q.holder != nil {
+		return Decision{}, false, q.cutAt()
 	}
 	wakeAt := Forever
 	if q.chosen == nil {
-		var u *unit
-		var n int
-		if u, n, wakeAt = q.share.next(now); u != nil {
-			q.chosen, q.left = u.waiting[0], n
-		}
+		wakeAt = q.choose(now)
 	}
 	switch {
 	case q.closing != nil && q.closing != q.chosen:
@@ -285,58 +352,155 @@ func (q *queue) Pick(now Time) (Decision, bool, Time) {
 	case q.chosen != nil:
 		return q.lend(now), true, Forever
 	}
-	return Decision{}, false, wakeAt
+	return Decision{}, false, min(wakeAt, q.reserves.next())
+}
+
+// refill adds to the reserves what is due.
+func (q *queue) refill(now Time) {
+	for q.reserves.next() <= now {
+		r := q.reserves.timers.top()
+		r.settle(now)
+		q.replace(now, r)
+	}
 }
 
 // solitude opens the gate of the only domain, and takes that back when another
 // comes.
 func (q *queue) solitude(now Time) (Decision, bool) {
+	only := q.only()
 	switch {
-	case len(q.tenants) == 1 && !q.alone:
-		for _, c := range q.tenants {
-			q.withdraw(now, c)
-			q.holder, q.chosen, q.closing, q.alone = c, nil, nil, true
-			q.last = reason{id: c.domain.ID}
-		}
-		return Decision{Grant, Lease{Domain: q.holder.domain.ID, Until: Forever}}, true
-	case len(q.tenants) > 1 && q.alone:
+	case only != nil && !q.alone:
+		q.withdraw(now, only)
+		q.holder, q.chosen, q.closing, q.alone = only, nil, nil, true
+		q.why = reason{id: only.domain.ID}
+		return Decision{Grant, Lease{Domain: only.domain.ID, Until: Forever}}, true
+	case only == nil && q.alone:
 		q.release(now)
 	}
 	return Decision{}, false
 }
 
+// only is the domain that has the accelerator to itself, if there is one.
+func (q *queue) only() *tenant {
+	if len(q.tenants) != 1 {
+		return nil
+	}
+	for _, c := range q.tenants {
+		if c.lane.reserve == nil || !q.strict {
+			return c
+		}
+	}
+	return nil
+}
+
+// cut ends a lease of several requests when somebody more urgent waits.
+func (q *queue) cut(now Time) {
+	if !q.cuttable() {
+		return
+	}
+	if f := q.common.first(); f != nil && urgency(f, q.holder) > 0 {
+		q.takeBack(now)
+	}
+}
+
+// takeBack ends a lease before its time. What was submitted runs before whatever
+// is submitted next; what still waits at the gate has not been lent.
+func (q *queue) takeBack(now Time) {
+	c := q.holder
+	for i, h := range c.heads {
+		if h.Seq > 0 && h.Seq == c.lent[i] {
+			c.lent[i]--
+		}
+	}
+	q.release(now)
+}
+
+func (q *queue) cuttable() bool { return q.common != nil && q.holder != nil && q.amount > 1 }
+
+// cutAt is when a reserve may let somebody in who cuts the holder's lease.
+func (q *queue) cutAt() Time {
+	if q.cuttable() {
+		return q.reserves.next()
+	}
+	return Forever
+}
+
+// choose asks the slots who is next. A reserve is looked at before each request.
+func (q *queue) choose(now Time) Time {
+	u, n, wakeAt := q.share.next(now)
+	if u == nil {
+		return wakeAt
+	}
+	q.chosen, q.amount = u.first(), n
+	if q.chosen.lane.reserve != nil {
+		q.amount = 1
+	}
+	return Forever
+}
+
 // lend gives the chosen domain its requests.
 func (q *queue) lend(now Time) Decision {
 	c := q.chosen
-	r := c.request()
-	q.last = reason{id: c.domain.ID, window: r.Predicted, credits: c.unit.credits, rivals: len(c.unit.waiting) - 1}
-	q.holder, q.chosen, q.closing = c, nil, nil
+	q.why = reason{id: c.domain.ID, window: c.request().Predicted, rivals: c.unit.waiting - 1}
+	q.withdraw(now, c)
+	q.holder, q.chosen, q.closing, q.left, q.spent = c, nil, nil, q.amount, 0
 	for i, h := range c.heads {
 		c.lent[i] = max(c.lent[i], h.Seq)
 	}
-	q.withdraw(now, c)
-	return Decision{Grant, Lease{Domain: c.domain.ID, Kind: Requests, Amount: int64(q.left), Until: Forever}}
+	return Decision{Grant, Lease{Domain: c.domain.ID, Kind: Requests, Amount: int64(q.amount), Until: Forever}}
 }
 
 func (q *queue) Explain() string {
 	switch {
-	case q.holder == nil && q.refusing != "":
-		return q.name + ": " + q.refusing
 	case q.holder == nil:
-		return q.name + ": nobody has work"
+		return q.name + ": " + q.idle()
 	case q.alone:
-		return fmt.Sprintf("%s: domain %d is alone, its gate stays open", q.name, q.last.id)
+		return fmt.Sprintf("%s: domain %d is alone, its gate stays open", q.name, q.why.id)
 	}
-	return fmt.Sprintf("%s: domain %d has a request of about %v; %d others of its unit wait", q.name, q.last.id, q.last.window, q.last.rivals)
+	what := "a request"
+	if q.amount > 1 {
+		what = fmt.Sprintf("up to %d requests, the first", q.amount)
+	}
+	s := fmt.Sprintf("%s: domain %d has %s of about %v; ", q.name, q.why.id, what, q.why.window)
+	if says := q.share.says(q.holder.unit); says != "" {
+		s += says + "; "
+	}
+	s += fmt.Sprintf("%d others of its unit wait", q.why.rivals)
+	if q.missed > 0 {
+		s += fmt.Sprintf("; %d jobs were late", q.missed)
+	}
+	return s
 }
 
-// byArrival serves in the order in which requests came.
-func byArrival(a, b *tenant) bool { return a.arrived < b.arrived }
-
-// byPriority serves the more urgent first, equals as they came.
-func byPriority(a, b *tenant) bool {
-	if p, o := a.domain.Promise.Priority, b.domain.Promise.Priority; p != o {
-		return p > o
+// idle says why nobody has a lease.
+func (q *queue) idle() string {
+	refused := ""
+	for _, id := range slices.Sorted(maps.Keys(q.tenants)) {
+		if why := q.Refusal(id); why != "" && refused == "" {
+			refused = fmt.Sprintf("domain %d waits for its %s", id, why)
+		}
 	}
-	return a.arrived < b.arrived
+	if refused == "" {
+		return "nobody has work"
+	}
+	return refused
+}
+
+// Refusal names the slot that refuses the domain's request, and why; "": none
+// waits.
+func (q *queue) Refusal(id ID) string {
+	c := q.tenants[id]
+	switch {
+	case c == q.holder, !c.waits():
+		return ""
+	case !c.unit.line.has(c.lane):
+		return "reserve: " + c.lane.reserve.String()
+	case q.holder != nil && q.holder.unit != c.unit:
+		return fmt.Sprintf("share: domain %d has the accelerator", q.holder.domain.ID)
+	case q.holder != nil:
+		return fmt.Sprintf("order: domain %d of its unit is served", q.holder.domain.ID)
+	case c.unit.first() != c:
+		return fmt.Sprintf("order: domain %d of its unit goes first", c.unit.first().domain.ID)
+	}
+	return "share: " + q.share.says(c.unit)
 }

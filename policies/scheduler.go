@@ -196,6 +196,9 @@ func (s *Scheduler) introduce(now Time, a *account, m *member) {
 }
 
 func (s *Scheduler) head(now Time, m *member, c Class, r Request) {
+	if r.Predicted = limit(r.Predicted); r.Seq == 0 {
+		r = Request{}
+	}
 	if m.heads[c] == r {
 		return
 	}
@@ -234,6 +237,25 @@ func (s *Scheduler) Explain() string {
 	for i := range s.accounts {
 		if e, ok := s.accounts[i].policy.(Explainer); ok {
 			why = append(why, e.Explain())
+		}
+	}
+	return strings.Join(why, " | ")
+}
+
+// Refusal says which slot of the policy refuses the request that waits at the
+// domain's gate, and why; "": none waits, or the policy does not tell.
+func (s *Scheduler) Refusal(id ID) string {
+	if s.members[id] == nil {
+		return ""
+	}
+	var why []string
+	for i := range s.accounts {
+		r, ok := s.accounts[i].policy.(Refuser)
+		if !ok {
+			continue
+		}
+		if w := r.Refusal(id); w != "" {
+			why = append(why, w)
 		}
 	}
 	return strings.Join(why, " | ")

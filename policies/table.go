@@ -18,11 +18,30 @@ var table = []struct {
 	{"augc", newAugC},
 	{"cosched", newCoSched},
 	{"fifo", newFIFO},
+	{"credit", newCredit},
+	{"band", newBand},
+	{"prt", newPRT},
+	{"ht", newHT},
 	{"lag", newLAG},
+}
+
+// NewAccounts returns what NewScheduler needs: the policy of that name, or two of
+// them where the options want one account for the compute engine and another for
+// the copy engines (Gdev's MRQ).
+func NewAccounts(name string, o Options) ([]Policy, error) {
+	first, err := New(name, o)
+	if err != nil || o.Accounts != MRQ {
+		return []Policy{first}, err
+	}
+	second, err := New(name, o)
+	return []Policy{first, second}, err
 }
 
 // New returns the policy of that name, in whatever case it is written.
 func New(name string, o Options) (Policy, error) {
+	if err := o.RequestOptions.check(); err != nil {
+		return nil, err
+	}
 	for _, t := range table {
 		if strings.EqualFold(t.name, name) {
 			return t.make(o.filled()), nil

@@ -1,0 +1,107 @@
+package policies
+
+import "fmt"
+
+// newBand is BAND, Gdev's bandwidth-aware non-preemptive device scheduling: Credit,
+// but a unit goes to the end of the list only when it also used more than its part
+// of the last second; and where such a unit comes next it is held back for a
+// moment, since another, which has just been served, may be back by then.
+//
+// That helps those whose pause between two requests is shorter than HoldBack. For
+// longer pauses, and where nothing is known of the pauses, see lag.
+func newBand(o Options) Policy {
+	return newBursts("band", o, &band{credits: newCredits(o)})
+}
+
+// band is the share slot of band.
+type band struct {
+	*credits
+	served *unit // whose requests have just ended
+	held   *unit // is next, at until,
+	until  Time
+	came   *unit // unless this one goes first, which came meanwhile
+}
+
+func (b *band) done(now Time, u *unit) {
+	b.settle(now, u)
+	b.served = u
+	if b.overdrawn(now, u) {
+		b.toEnd(u)
+	}
+}
+
+// overdrawn says whether a unit has neither credit nor time left.
+func (b *band) overdrawn(now Time, u *unit) bool {
+	return u.purse.credit <= 0 && b.greedy(now, u)
+}
+
+func (b *band) waits(now Time, u *unit) {
+	b.credits.waits(now, u)
+	if b.held != nil && b.held != u && b.came == nil {
+		b.came = u
+	}
+}
+
+func (b *band) rests(now Time, u *unit) {
+	b.credits.rests(now, u)
+	b.forget(u)
+}
+
+func (b *band) left(now Time, u *unit) {
+	b.credits.left(now, u)
+	b.forget(u)
+	if b.served == u {
+		b.served = nil
+	}
+}
+
+// forget is told that a unit has no requests.
+func (b *band) forget(u *unit) {
+	if b.held == u {
+		b.held = nil
+	}
+	if b.came == u {
+		b.came = nil
+	}
+}
+
+func (b *band) next(now Time) (*unit, int, Time) {
+	u := b.waiting.top()
+	switch {
+	case u == nil:
+		b.served = nil
+		return nil, 0, Forever
+	case b.held == nil && b.holds(now, u):
+		b.held, b.until = u, now.Add(b.opt.HoldBack)
+		return nil, 0, b.until
+	case b.held != nil && b.came != nil:
+		u = b.came
+	case b.held != nil && now < b.until:
+		return nil, 0, b.until
+	case b.held != nil:
+		u = b.held
+	}
+	b.served, b.held, b.came = nil, nil, nil
+	b.settle(now, u)
+	if b.overdrawn(now, u) {
+		return u, 1, Forever
+	}
+	return u, b.burst(u), Forever
+}
+
+// holds says whether a unit is held back: it used more than its part, and another
+// has just been served.
+func (b *band) holds(now Time, u *unit) bool {
+	if b.served == nil || b.served == u {
+		return false
+	}
+	b.settle(now, u)
+	return b.greedy(now, u)
+}
+
+func (b *band) says(u *unit) string {
+	if u == b.held {
+		return fmt.Sprintf("%s; held back until %v for who may come", b.credits.says(u), b.until.Sub(0))
+	}
+	return b.credits.says(u)
+}

@@ -1,0 +1,228 @@
+package policies
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// newCredit is Gdev's port of Xen's credit scheduler: the first unit in the list
+// that has requests is served, and goes to the end once it has used up its credit.
+// Every period adds a unit's part of it to its credit; whoever is then a whole
+// period ahead or behind begins at 0 again. So a unit is charged for its requests
+// only as far as they are short: see newBand, which mends that.
+// (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating
+// System", USENIX ATC 2012.)
+func newCredit(o Options) Policy {
+	return newBursts("credit", o, newCredits(o))
+}
+
+// newBursts is a queue that lends several requests at a time. As published their
+// number is fixed; in production they are no more than fit into a period, and the
+// lease ends when a period was used.
+func newBursts(name string, o Options, s share) Policy {
+	q := newQueue(name, o, s, o.Order.or(byPriority))
+	if o.Mode == Production {
+		q.longest = o.Period
+	}
+	return q
+}
+
+// credits is the share slot of credit: a list of units with their purses.
+type credits struct {
+	*rotation
+	opt Options
+	now Time // as last told
+
+	// What the units were promised in ‰ together, and the credits of those to whom
+	// no part was promised: they share what is left.
+	parts   int64
+	weights int64
+}
+
+// purse is what Credit and BAND know of a unit.
+type purse struct {
+	bw, weight int64 // as counted in the sums
+	credit     time.Duration
+	tick       Time // the beginning of the period that it is of
+
+	// What was used since start, and what of that was known at the last tick.
+	start       Time
+	busy        time.Duration
+	known, over time.Duration
+
+	mean   time.Duration // used per period, running mean
+	recent time.Duration // used, but not in the mean yet
+}
+
+// leastRest is what remains, in ‰, for the units to whom no part was promised,
+// however much was promised to the others.
+const leastRest = 10
+
+func newCredits(o Options) *credits { return &credits{rotation: newRotation(), opt: o} }
+
+func (c *credits) changed(now Time, u *unit) {
+	p := &u.purse
+	if u.place == 0 {
+		p.tick, p.start = now, now
+	}
+	c.rotation.changed(now, u)
+	c.uncount(u)
+	if p.bw = u.bw; p.bw == 0 {
+		p.weight = u.credits
+	}
+	c.parts += p.bw
+	c.weights += p.weight
+}
+
+func (c *credits) uncount(u *unit) {
+	p := &u.purse
+	c.parts -= p.bw
+	c.weights -= p.weight
+	p.bw, p.weight = 0, 0
+}
+
+func (c *credits) left(now Time, u *unit) {
+	c.rotation.left(now, u)
+	c.uncount(u)
+}
+
+func (c *credits) used(now Time, u *unit, d time.Duration) {
+	c.settle(now, u)
+	p := &u.purse
+	p.credit -= d
+	p.busy += d
+	p.recent = min(p.recent+d, 8*c.opt.Period)
+}
+
+// done puts a unit without credit at the end of the list.
+func (c *credits) done(now Time, u *unit) {
+	c.settle(now, u)
+	if u.purse.credit <= 0 {
+		c.toEnd(u)
+	}
+}
+
+func (c *credits) next(now Time) (*unit, int, Time) {
+	u := c.waiting.top()
+	if u == nil {
+		return nil, 0, Forever
+	}
+	c.settle(now, u)
+	return u, c.burst(u), Forever
+}
+
+// burst is how many requests a unit may submit at a time.
+func (c *credits) burst(u *unit) int {
+	if c.opt.Mode == Paper {
+		return c.opt.Launches
+	}
+	return atMost(c.opt.Launches, c.opt.Period, u.first().request().Predicted)
+}
+
+// income is what a period adds to a unit's credit. All incomes together are at
+// most a period.
+func (c *credits) income(u *unit) time.Duration {
+	rest := int64(0)
+	if c.weights > 0 {
+		rest = max(1000-c.parts, leastRest)
+	}
+	all := uint64(max(c.parts+rest, 1000))
+	period := uint64(c.opt.Period)
+	if u.purse.bw > 0 {
+		return time.Duration(muldiv(period, uint64(u.purse.bw), all, false))
+	}
+	return time.Duration(muldiv(muldiv(period, uint64(rest), all, false), uint64(u.purse.weight), uint64(c.weights), false))
+}
+
+// settle brings a unit's purse up to now. Whatever happened to the incomes since
+// it was last looked at counts from then on.
+func (c *credits) settle(now Time, u *unit) {
+	c.now = max(c.now, now)
+	p := &u.purse
+	periods := now.Sub(p.tick) / c.opt.Period
+	if periods <= 0 {
+		return
+	}
+	p.tick = p.tick.Add(periods * c.opt.Period)
+	p.credit = refilled(p.credit, c.income(u), c.opt.Period, periods)
+	p.look(c.opt.Period, c.opt.Window)
+	if c.opt.Mean > 0 {
+		p.average(c.opt.Period, c.opt.Mean, periods)
+	}
+}
+
+// refilled is a credit after so many periods: each adds the income, and whoever
+// then has more than a period, or owes more, begins at 0.
+func refilled(credit, income, period, periods time.Duration) time.Duration {
+	if credit+income < -period {
+		credit, periods = 0, periods-1
+	}
+	if income == 0 {
+		return credit
+	}
+	if last := max(period-credit, 0) / income; periods > last {
+		credit, periods = 0, (periods-last-1)%(period/income+1)
+	}
+	return credit + periods*income
+}
+
+// look notes what was used up to the tick. The window begins anew with the first
+// tick after its end.
+func (p *purse) look(period, window time.Duration) {
+	window = (window + period - 1) / period * period
+	windows := p.tick.Sub(p.start) / window
+	p.known, p.over = p.busy, p.tick.Sub(p.start)
+	if windows == 0 {
+		return
+	}
+	end := p.start.Add(windows * window)
+	if end < p.tick || windows > 1 {
+		p.known, p.over = 0, p.tick.Sub(end)
+	}
+	p.start, p.busy = end, 0
+}
+
+// average takes the last periods into the mean.
+func (p *purse) average(period, over, periods time.Duration) {
+	for ; periods > 0 && p.recent > 0; periods-- {
+		last := min(p.recent, period)
+		p.recent -= last
+		p.mean += (last - p.mean) * period / (period + over)
+	}
+	keep := muldiv(1<<32, uint64(over), uint64(period+over), false)
+	for ; periods > 0 && p.mean > 0; periods /= 2 {
+		if periods%2 == 1 {
+			p.mean = time.Duration(uint64(p.mean) * keep >> 32)
+		}
+		keep = keep * keep >> 32
+	}
+}
+
+// share is what a unit used of how much time.
+func (c *credits) share(now Time, u *unit) (used, of time.Duration) {
+	p := &u.purse
+	switch {
+	case c.opt.Mean > 0:
+		return p.mean, c.opt.Period
+	case c.opt.Mode == Paper:
+		return min(p.known, p.over), max(p.over, 1)
+	}
+	of = max(now.Sub(p.start), 1)
+	return min(p.busy, of), of
+}
+
+// greedy says whether a unit used more than its part.
+func (c *credits) greedy(now Time, u *unit) bool {
+	used, of := c.share(now, u)
+	hi, lo := bits.Mul64(uint64(used), uint64(c.opt.Period))
+	hi2, lo2 := bits.Mul64(uint64(of), uint64(c.income(u)))
+	return hi > hi2 || hi == hi2 && lo > lo2
+}
+
+func (c *credits) says(u *unit) string {
+	used, of := c.share(c.now, u)
+	return fmt.Sprintf("credit %v, used %d %% of its %d %%", u.purse.credit, percent(used, of), percent(c.income(u), c.opt.Period))
+}
+
+func percent(part, of time.Duration) uint64 { return muldiv(uint64(part), 100, uint64(of), false) }

@@ -1,0 +1,4 @@
+package policies
+
+// deficit is what DRR knows of a unit.
+type deficit struct{}
