@@ -147,6 +147,10 @@ func (c *conversation) asks(t *testing.T, words []string) Event {
 		switch rest[0] {
 		case "released":
 			e.Request.Release = Time(length(t, rest[1]))
+		case "bytes":
+			e.Request.Bytes, e.Request.Known = uint64(number(t, rest[1])), false
+		case "threads":
+			e.Request.Threads, e.Request.Known = uint64(number(t, rest[1])), false
 		default:
 			t.Fatalf("no request has %q", rest[0])
 		}

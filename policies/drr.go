@@ -1,4 +1,255 @@
 package policies
 
+import (
+	"fmt"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// newDRR is GERM's deficit round robin: in every round each unit with requests gets
+// a quantum, in proportion to its credits, and may submit as long as the next
+// request is expected to cost less than it has left. What it has left it keeps as
+// long as it has requests; what it overdrew it always owes. (Dwarakinath, "A
+// Fair-Share Scheduler for the Graphics Processing Unit", Stony Brook 2008.)
+//
+// What a request costs is estimated from what it copies or how many threads it
+// starts, by coefficients of its domain that follow what was measured; failing
+// that it is as predicted, or a quantum.
+func newDRR(o Options) Policy {
+	return newQueue("drr", o, newRounds(o), o.Order.or(byArrival))
+}
+
+// rounds is the share slot of drr. Nobody is visited in vain: how often a unit has
+// to be visited until it can pay for its first request is computed, and the rounds
+// in which nobody can are skipped.
+type rounds struct {
+	opt     Options
+	waiting heap[unit] // by round, then by place
+	places  int64
+	round   int64 // that goes on
+	place   int64 // of the unit visited last
+	turn    *unit // that unit, as long as it may go on
+
+	lent  chunk   // the request that was lent
+	ended []chunk // those that ended since tick, if a clock is to measure them
+	tick  Time
+}
+
 // deficit is what DRR knows of a unit.
-type deficit struct{}
+type deficit struct {
+	left    time.Duration // what it may use
+	visited int64         // the round of its last visit
+	first   int64         // while it waits: the round of its next visit,
+	round   int64         // and that in which it can pay
+}
+
+// chunk is a request that was lent.
+type chunk struct {
+	unit    *unit
+	of      *tenant
+	request Request
+	cost    time.Duration // as estimated
+	spent   time.Duration // as measured so far
+}
+
+func newRounds(o Options) *rounds {
+	return &rounds{opt: o, waiting: heap[unit]{
+		at: func(u *unit) *int { return &u.at },
+		less: func(a, b *unit) bool {
+			if a.rounds.round != b.rounds.round {
+				return a.rounds.round < b.rounds.round
+			}
+			return a.place < b.place
+		},
+	}}
+}
+
+func (d *rounds) changed(_ Time, u *unit) {
+	if u.place == 0 {
+		d.places++
+		u.place = d.places
+	}
+	d.reckon(u)
+}
+
+func (d *rounds) left(_ Time, u *unit) {
+	if d.turn == u {
+		d.turn = nil
+	}
+	if d.lent.unit == u {
+		d.lent = chunk{}
+	}
+}
+
+func (d *rounds) waits(now Time, u *unit) {
+	d.measure(now)
+	r := &u.rounds
+	r.first = max(r.visited+1, d.round)
+	if r.first == d.round && u.place <= d.place {
+		r.first++
+	}
+	d.waiting.push(u)
+	d.reckon(u)
+}
+
+// reckon computes in which round a waiting unit can pay for its first request.
+func (d *rounds) reckon(u *unit) {
+	if !d.waiting.has(u) {
+		return
+	}
+	u.rounds.round = u.rounds.first + d.visits(u) - 1
+	d.waiting.fix(u)
+}
+
+// visits is how often a unit has to be visited until it has more than its first
+// request costs.
+func (d *rounds) visits(u *unit) int64 {
+	short := d.estimate(u.first()) - u.rounds.left
+	return int64(max(short, 0)/d.quantum(u)) + 1
+}
+
+// rests is told that a unit's request was lent, or is none any more: then what it
+// had left is lost.
+func (d *rounds) rests(_ Time, u *unit) {
+	d.waiting.remove(u)
+	if u != d.turn {
+		u.rounds.left = min(u.rounds.left, 0)
+	}
+}
+
+func (d *rounds) quantum(u *unit) time.Duration {
+	return max(d.opt.Quantum*time.Duration(u.credits)/time.Duration(vcpu.DefaultCredits), 1)
+}
+
+// estimate is what a tenant's request is expected to cost.
+func (d *rounds) estimate(c *tenant) time.Duration {
+	r := c.request()
+	switch {
+	case r.Bytes > 0 && c.rates.perByte > 0:
+		return c.rates.perByte.cost(r.Bytes)
+	case r.Threads > 0 && c.rates.perThread > 0:
+		return c.rates.perThread.cost(r.Threads)
+	case r.Known:
+		return r.Predicted
+	}
+	return d.opt.Quantum
+}
+
+func (d *rounds) next(now Time) (*unit, int, Time) {
+	d.measure(now)
+	u := d.turn
+	if u != nil && d.waiting.has(u) && d.estimate(u.first()) < u.rounds.left {
+		return d.lend(u)
+	}
+	if u != nil && !d.waiting.has(u) {
+		u.rounds.left = min(u.rounds.left, 0)
+	}
+	d.turn = nil
+	for u = d.waiting.top(); u != nil; u = d.waiting.top() {
+		planned := u.rounds.round
+		if d.reckon(u); u.rounds.round == planned {
+			d.visit(u)
+			return d.lend(u)
+		}
+	}
+	return nil, 0, Forever
+}
+
+// visit gives a unit its quanta of all rounds up to that in which it can pay.
+func (d *rounds) visit(u *unit) {
+	r := &u.rounds
+	r.left += time.Duration(d.visits(u)) * d.quantum(u)
+	r.visited = r.round
+	d.round, d.place, d.turn = r.round, u.place, u
+}
+
+func (d *rounds) lend(u *unit) (*unit, int, Time) {
+	c := u.first()
+	d.lent = chunk{unit: u, of: c, request: c.request(), cost: d.estimate(c)}
+	return u, 1, Forever
+}
+
+func (d *rounds) used(now Time, u *unit, t time.Duration) {
+	switch d.measure(now); {
+	case d.opt.Jiffy > 0:
+	case u == d.lent.unit:
+		d.lent.spent += t
+	default: // of an earlier request
+		u.rounds.left -= t
+		d.reckon(u)
+	}
+}
+
+// done takes what a request cost from what its unit has left: at once as measured,
+// or, if a clock is to measure it, as estimated until that ticks.
+func (d *rounds) done(now Time, u *unit) {
+	d.measure(now)
+	c := d.lent
+	if d.lent = (chunk{}); c.unit != u {
+		return
+	}
+	if d.opt.Jiffy > 0 {
+		u.rounds.left -= c.cost
+		d.ended = append(d.ended, c)
+		return
+	}
+	u.rounds.left -= c.spent
+	c.of.rates.learn(c.request, c.spent)
+}
+
+// measure is told that it is now. If a clock ticked since, each request that ended
+// before is taken to have cost the same part of what passed between two ticks,
+// whoever's it was.
+func (d *rounds) measure(now Time) {
+	if d.opt.Jiffy <= 0 || now < d.tick.Add(d.opt.Jiffy) {
+		return
+	}
+	d.tick = now - (now-d.tick)%Time(d.opt.Jiffy)
+	for _, c := range d.ended {
+		cost := d.opt.Jiffy / time.Duration(len(d.ended))
+		c.unit.rounds.left += c.cost - cost
+		c.of.rates.learn(c.request, cost)
+		d.reckon(c.unit)
+	}
+	clear(d.ended)
+	d.ended = d.ended[:0]
+}
+
+func (d *rounds) says(u *unit) string {
+	return fmt.Sprintf("it has %v left, a quantum is %v", u.rounds.left, d.quantum(u))
+}
+
+// rates are what a domain's requests cost, as far as that is in proportion to what
+// is known of them beforehand.
+type rates struct{ perByte, perThread rate }
+
+// rate is a cost per unit in 2⁻¹⁶ ns; 0: unknown.
+type rate uint64
+
+const rateBits = 16
+
+// learn takes in what a request cost: a running mean over 8.
+func (r *rates) learn(q Request, cost time.Duration) {
+	switch {
+	case cost <= 0:
+	case q.Bytes > 0:
+		r.perByte.learn(q.Bytes, cost)
+	case q.Threads > 0:
+		r.perThread.learn(q.Threads, cost)
+	}
+}
+
+func (r *rate) learn(units uint64, cost time.Duration) {
+	seen := rate(max(min(muldiv(uint64(cost), 1<<rateBits, units, false), 1<<62), 1))
+	if *r == 0 {
+		*r = seen
+		return
+	}
+	*r = max(*r-*r/8+seen/8, 1)
+}
+
+// cost is what so many units cost, at most an hour.
+func (r rate) cost(units uint64) time.Duration {
+	return time.Duration(min(muldiv(units, uint64(r), 1<<rateBits, false), uint64(time.Hour)))
+}

@@ -72,6 +72,8 @@ type Request struct {
 	Key       uint64 // the same for requests that cost about the same
 	Context   uint32 // of which of the domain's contexts
 	Release   Time   // of the job that it belongs to; 0: unknown
+	Bytes     uint64 // that it copies; 0: none, or unknown
+	Threads   uint64 // that it starts; 0: none, or unknown
 }
 
 // Signal is what can happen to a domain.

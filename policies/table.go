@@ -20,6 +20,7 @@ var table = []struct {
 	{"fifo", newFIFO},
 	{"credit", newCredit},
 	{"band", newBand},
+	{"drr", newDRR},
 	{"prt", newPRT},
 	{"ht", newHT},
 	{"lag", newLAG},

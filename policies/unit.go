@@ -12,10 +12,10 @@ type unit struct {
 	free    lane       // of those without a reserve
 	waiting int        // those with a request, whether it may be served or not
 
-	at     int   // position in the share's heap
-	place  int64 // in the share's list, from 1 on
-	purse  purse // what Credit and BAND know of it
-	rounds deficit
+	at     int     // position in the share's heap
+	place  int64   // in the share's list, from 1 on
+	purse  purse   // what Credit and BAND know of it
+	rounds deficit // what DRR knows of it
 }
 
 // lane is those of a unit whom the same reserve limits. They queue behind one
@@ -33,6 +33,7 @@ type tenant struct {
 	domain  Domain
 	unit    *unit
 	lane    *lane
+	rates   rates
 	refused bool // admission control refused the reserve that it was promised
 	heads   [numClasses]Request
 	lent    [numClasses]uint64 // the last request that it was lent

@@ -1,0 +1,108 @@
+package policies
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// TestCostsAreLearned: what a domain's requests cost per byte and per thread.
+func TestCostsAreLearned(t *testing.T) {
+	d := newRounds(Defaults(Production))
+	c := &tenant{}
+	asks := func(r Request) time.Duration {
+		r.Seq = 1
+		c.heads[Compute] = r
+		return d.estimate(c)
+	}
+	for _, s := range []struct {
+		request Request
+		learn   Request
+		took    time.Duration
+		want    time.Duration
+	}{
+		{request: Request{Threads: 1000}, want: d.opt.Quantum},
+		{request: Request{Threads: 1000, Predicted: ms, Known: true}, want: ms},
+		{learn: Request{Threads: 1000}, took: ms, request: Request{Threads: 2000, Predicted: ms, Known: true}, want: 2 * ms},
+		{learn: Request{Threads: 1000}, took: 9 * ms, request: Request{Threads: 1000}, want: 2 * ms},
+		{learn: Request{Bytes: 1000}, took: 0, request: Request{Bytes: 1 << 60}, want: d.opt.Quantum},
+		{learn: Request{Bytes: 1 << 30}, took: 512 * ms, request: Request{Bytes: 1 << 20}, want: ms / 2},
+		{request: Request{Bytes: 1 << 60, Threads: 1000}, want: time.Hour},
+	} {
+		c.rates.learn(s.learn, s.took)
+		if got := asks(s.request); (got - s.want).Abs() > s.want/1000 {
+			t.Errorf("%+v is expected to take %v, not %v", s.request, got, s.want)
+		}
+	}
+}
+
+// TestRoundsAreSkipped compares the visits that are computed with visits one after
+// the other, as published.
+func TestRoundsAreSkipped(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		s := NewScheduler(mustNew(t, "drr", Production))
+		slow := &slowRounds{}
+		for id := range ID(2 + rng.IntN(6)) {
+			d := Domain{ID: id, Credits: Credits(1 + rng.IntN(1024))}
+			slow.add(d, ms/2*time.Duration(d.Credits)/256, time.Duration(rng.Int64N(int64(20*ms))))
+			s.Step(0, Event{Kind: Attach, Domain: d})
+		}
+		seq := uint64(0)
+		ask := func(q *slowQueue) {
+			seq++
+			r := Request{Seq: seq, Predicted: q.cost, Known: true}
+			s.Step(0, Event{Kind: Head, Domain: Domain{ID: q.id}, Class: Compute, Request: r})
+		}
+		for _, q := range slow.queues {
+			ask(q)
+		}
+		s.Ready(0)
+		for i := range 300 {
+			want := slow.next()
+			got := s.accounts[0].policy.(*queue).holder
+			if got == nil || got.domain.ID != want.id {
+				t.Fatalf("seed %d: request %d is of %v, not of domain %d", seed, i, got, want.id)
+			}
+			took := want.cost + time.Duration(rng.Int64N(int64(ms)))
+			want.left -= took
+			s.Step(0, Event{Kind: Charge, Domain: Domain{ID: want.id}, Class: Compute, Used: vcpu.Usage{Compute: took, Requests: 1}})
+			want.cost = time.Duration(rng.Int64N(int64(20 * ms)))
+			ask(want)
+			s.Ready(0)
+		}
+	}
+}
+
+// slowRounds is deficit round robin step by step, of queues that are never empty.
+type slowRounds struct {
+	queues []*slowQueue
+	at     int
+	inTurn bool
+}
+
+type slowQueue struct {
+	id                  ID
+	quantum, left, cost time.Duration
+}
+
+func (s *slowRounds) add(d Domain, quantum, cost time.Duration) {
+	s.queues = append(s.queues, &slowQueue{id: d.ID, quantum: quantum, cost: cost})
+}
+
+func (s *slowRounds) next() *slowQueue {
+	for {
+		q := s.queues[s.at]
+		if !s.inTurn {
+			q.left += q.quantum
+			s.inTurn = true
+		}
+		if q.cost < q.left {
+			return q
+		}
+		s.inTurn = false
+		s.at = (s.at + 1) % len(s.queues)
+	}
+}
