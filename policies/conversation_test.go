@@ -26,7 +26,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scheduler says into th
 //	     [throughput on] [interactive on] [deadline D] [pe|ae C/T] [shared NAME]
 //	     [background on]
 //	detach ID
-//	arrives ID · drains ID · opens ID · closes ID
+//	arrives ID · drains ID [compute|copy] · opens ID · closes ID
 //	uses ID D [copy D] [idle D]
 //	asks ID D [copy] [released D] [bytes N] [threads N]
 //	             a request that takes D waits at its gate; none: asks ID 0s
@@ -339,6 +339,9 @@ func eventOf(t *testing.T, words []string) Event {
 			t.Fatalf("unknown verb %q", words[0])
 		}
 		e.Kind, e.Signal = Wake, s
+		if len(words) > 2 {
+			e.Class = map[string]Class{"compute": Compute, "copy": Copy}[words[2]]
+		}
 	}
 	return e
 }

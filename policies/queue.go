@@ -37,7 +37,7 @@ type queue struct {
 	alone   bool    // the holder's gate is open, since there is nobody else
 	closing *tenant // its gate has to be closed before another's opens
 	chosen  *tenant // will get the lease then
-	missed  uint64  // jobs that ended after they were due
+	missed  uint64  // requests that ended after they were due
 	why     reason
 }
 
@@ -425,14 +425,15 @@ func (q *queue) cutAt() Time {
 	return Forever
 }
 
-// choose asks the slots who is next. A reserve is looked at before each request.
+// choose asks the slots who is next. A reserve is looked at before each request,
+// and so is the order of a unit of several domains.
 func (q *queue) choose(now Time) Time {
 	u, n, wakeAt := q.share.next(now)
 	if u == nil {
 		return wakeAt
 	}
 	q.chosen, q.amount = u.first(), n
-	if q.chosen.lane.reserve != nil {
+	if q.chosen.lane.reserve != nil || len(u.members) > 1 {
 		q.amount = 1
 	}
 	return Forever
@@ -467,7 +468,7 @@ func (q *queue) Explain() string {
 	}
 	s += fmt.Sprintf("%d others of its unit wait", q.why.rivals)
 	if q.missed > 0 {
-		s += fmt.Sprintf("; %d jobs were late", q.missed)
+		s += fmt.Sprintf("; %d requests ended late", q.missed)
 	}
 	return s
 }

@@ -1,0 +1,92 @@
+package policies
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Server is a thread that Linux schedules by deadline (SCHED_DEADLINE): Runtime of
+// CPU time in every Period. It says what happens when the thread wakes up. This is
+// for simulators: from user space nobody can correct the kernel.
+type Server struct {
+	Runtime, Period time.Duration // as granted; both positive, Runtime ≤ Period
+	Remaining       time.Duration // of the runtime
+	Deadline        Time
+}
+
+// correctedLeast is what the correction leaves, so that the thread can go on at all.
+const correctedLeast = time.Millisecond
+
+// Wake is told that the thread wakes up. The kernel keeps runtime and deadline if
+// what remains can be used until then without exceeding the granted part of the
+// CPU; otherwise it refills the one and postpones the other. A thread that slept
+// while its work ran on an accelerator still has all of its runtime, and so gains
+// bandwidth whenever it waits. With the correction, as RTXG has it, the time for
+// which it slept on the accelerator is taken off what remains first; asleep is 0
+// when it wakes up for a new job.
+func (s *Server) Wake(now Time, asleep time.Duration) {
+	if asleep > 0 {
+		s.Remaining = max(s.Remaining-asleep, min(s.Remaining, correctedLeast))
+	}
+	if s.exceeds(now) {
+		s.Remaining, s.Deadline = s.Runtime, now.Add(s.Period)
+	}
+}
+
+// exceeds says whether what remains is more than the granted part of the time left.
+func (s *Server) exceeds(now Time) bool {
+	left := s.Deadline.Sub(now)
+	if left <= 0 {
+		return true
+	}
+	hi, lo := bits.Mul64(uint64(s.Remaining), uint64(s.Period))
+	hi2, lo2 := bits.Mul64(uint64(left), uint64(s.Runtime))
+	return hi > hi2 || hi == hi2 && lo > lo2
+}
+
+// Job is what a task does again and again: it costs so much of the accelerator, its
+// longest request so much, and it is to end so long after its release.
+type Job struct {
+	Cost, Longest, Deadline time.Duration
+}
+
+// Feasible returns nil if all these jobs meet their deadlines when they are served
+// in the order of their deadlines (EDF), and otherwise names the first, by deadline,
+// for which that is not certain. Requests are not preempted, so each job may have to
+// wait for the longest of one that is due later. The test is sufficient, not
+// necessary.
+func Feasible(jobs []Job) error {
+	for i, j := range jobs {
+		if j.Cost < 0 || j.Longest < 0 || j.Deadline <= 0 {
+			return fmt.Errorf("job %d has a cost of %v, a longest request of %v and a deadline of %v; the deadline must be positive, the others not negative", i, j.Cost, j.Longest, j.Deadline)
+		}
+	}
+	worst := -1
+	var need uint64
+	for i, j := range jobs {
+		if n := load(jobs, j.Deadline); n > million && (worst < 0 || j.Deadline < jobs[worst].Deadline) {
+			worst, need = i, n
+		}
+	}
+	if worst < 0 {
+		return nil
+	}
+	return fmt.Errorf("job %d may miss its deadline of %v: those due by then and the longest request of the others need %d.%d %% of the accelerator; make jobs cheaper, rarer or later",
+		worst, jobs[worst].Deadline, need/10_000, need/1000%10)
+}
+
+// load is the part of the accelerator, in ppm, that those due within a time may
+// need, and who blocks them.
+func load(jobs []Job, within time.Duration) uint64 {
+	var sum uint64
+	var block time.Duration
+	for _, j := range jobs {
+		if j.Deadline <= within {
+			sum += min(muldiv(uint64(j.Cost), million, uint64(j.Deadline), true), 1<<32)
+		} else {
+			block = max(block, j.Longest)
+		}
+	}
+	return sum + min(muldiv(uint64(block), million, uint64(within), true), 1<<32)
+}

@@ -1,0 +1,95 @@
+package policies
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestHistory walks through what is learned and forgotten.
+func TestHistory(t *testing.T) {
+	h := NewHistory(2, 100*time.Microsecond)
+	const a, b, c = 1, 2, 3
+	predict := func(key uint64, switches bool, want time.Duration, known bool) {
+		t.Helper()
+		if got, is := h.Predict(key, switches); got != want || is != known {
+			t.Errorf("key %d is predicted to cost %v (known: %v), not %v (%v)", key, got, is, want, known)
+		}
+	}
+	predict(a, true, 0, false) // an empty table
+	h.Learn(a, 4*ms, false)
+	h.Learn(b, 2*ms, false)
+	h.Learn(a, 6*ms, false)
+	predict(c, false, 5*ms, false) // the worst
+	h.Learn(c, ms, false)          // b goes: a was used since
+	predict(a, false, 5*ms, true)
+	predict(b, false, 5*ms, false)
+	predict(c, true, ms+100*time.Microsecond, true)
+	// A change of context has an impact of its own.
+	h.Learn(c, ms+900*time.Microsecond, true)
+	predict(c, false, ms, true)
+	predict(c, true, ms+200*time.Microsecond, true)
+	h.Learn(c, 0, true) // less than without: that is none
+	predict(c, true, ms+175*time.Microsecond, true)
+	// Of what is first seen after a change of context the impact is taken off.
+	h.Learn(b, 2*ms+175*time.Microsecond, true)
+	predict(b, false, 2*ms, true)
+	predict(a, false, 2*ms, false)
+	// After eight samples the mean follows slowly.
+	for range 20 {
+		h.Learn(b, 2*ms, false)
+	}
+	h.Learn(b, 10*ms, false)
+	predict(b, false, 3*ms, true)
+}
+
+// TestHistoryForgetsTheOldest compares the table with one that is searched through.
+func TestHistoryForgetsTheOldest(t *testing.T) {
+	for _, size := range []int{1, 2, 7, 100} {
+		rng := rand.New(rand.NewPCG(1, uint64(size)))
+		h := NewHistory(size, 0)
+		var used []uint64 // keys, the last one in front
+		for range 20_000 {
+			key := rng.Uint64N(uint64(size) * 2)
+			at := slices.Index(used, key)
+			if rng.IntN(2) == 0 {
+				if _, known := h.Predict(key, false); known != (at >= 0) {
+					t.Fatalf("size %d: key %d is known: %v", size, key, known)
+				}
+				if at < 0 {
+					continue
+				}
+			} else {
+				h.Learn(key, time.Duration(rng.Int64N(1000)), rng.IntN(4) == 0)
+			}
+			if at >= 0 {
+				used = slices.Delete(used, at, at+1)
+			}
+			used = slices.Insert(used, 0, key)
+			used = used[:min(len(used), size)]
+			var worst time.Duration
+			for _, r := range h.index {
+				worst = max(worst, r.mean)
+			}
+			if got, _ := h.Predict(1<<60, false); got != worst || len(h.index) != len(used) {
+				t.Fatalf("size %d: the worst of %d is %v, not %v of %d", size, len(h.index), got, worst, len(used))
+			}
+		}
+	}
+}
+
+func TestHistoryDoesNotAllocate(t *testing.T) {
+	h := NewHistory(100, ms)
+	for key := range uint64(1000) {
+		h.Learn(key, ms, false)
+	}
+	key := uint64(0)
+	if a := testing.AllocsPerRun(10_000, func() {
+		key++
+		h.Predict(key, true)
+		h.Learn(key, ms, key%2 == 0)
+	}); a > 0 {
+		t.Errorf("%v allocations per request", a)
+	}
+}
