@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"pegasus/vcpu"
 )
 
 // model is an accelerator with domains that submit to it, driven by a Scheduler
@@ -34,6 +36,7 @@ type model struct {
 type client struct {
 	id       ID
 	credits  int
+	promise  vcpu.Promise
 	kernels  []time.Duration // lengths, one after another
 	think    time.Duration   // pause after a burst; 0: always backlogged
 	burst    int             // requests in a burst
@@ -106,7 +109,9 @@ func (m *model) add(c *client) {
 	}})
 }
 
-func (c *client) domain() Domain { return Domain{ID: c.id, Credits: Credits(c.credits)} }
+func (c *client) domain() Domain {
+	return Domain{ID: c.id, Credits: Credits(c.credits), Promise: c.promise}
+}
 
 // pending is whether the program has a request to submit.
 func (c *client) pending(now Time) bool {

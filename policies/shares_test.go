@@ -14,7 +14,7 @@ import (
 // TestShares runs the scenarios in testdata/shares on a model of an accelerator.
 //
 //	policy NAME [paper] [tick D] [cap D] [yield D]
-//	domain ID: credits N, kernels D D…, [burst N, pause D,] [from D, to D]
+//	domain ID: credits N, kernels D D…, [burst N, pause D,] [from D, to D] [a promise]
 //	         64 alike are written 1-64; without a burst it is always backlogged
 //	blind                idle time is not measured
 //	latency D            from the scheduler's timer to the gates
@@ -118,7 +118,11 @@ func (s *scenario) client(id int, words []string) *client {
 			for ; i+1 < len(words) && words[i+1][0] <= '9'; i++ {
 				c.kernels = append(c.kernels, length(s.t, words[i+1]))
 			}
+			continue
+		default:
+			promise(s.t, &c.promise, words[i], value)
 		}
+		i++
 	}
 	return c
 }
