@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -108,6 +109,65 @@ func TestProducersShareTheRing(t *testing.T) {
 		got++
 	}
 	wg.Wait()
+}
+
+// A packet does not count as taken while it is being served.
+func TestHeadFollowsWhatWasServed(t *testing.T) {
+	h, g, mem := pair(t, small())
+	head := word32(mem, offHead)
+	var p Packet
+	for range 5 {
+		for range h.l.RingSlots {
+			if err := g.Send(Header{}, nil, living); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range h.l.RingSlots {
+			at := h.next
+			if ok, err := h.Next(&p); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			if seen := head.Load(); seen > at || at-seen > h.l.RingSlots/4 {
+				t.Fatalf("head is %d while packet %d is served", seen, at)
+			}
+		}
+		h.Next(&p) // finds the ring empty
+	}
+}
+
+// A producer that has seen how far the ring was read, and says that it waits for
+// more, is not forgotten.
+func TestProducersAreNotForgotten(t *testing.T) {
+	h, _, mem := pair(t, small())
+	head, waiting := word32(mem, offHead), word32(mem, offProducersWaiting)
+	var round, ended atomic.Uint32
+	const rounds = 20_000
+	go func() {
+		for n := uint32(1); n <= rounds; n++ {
+			for round.Load() != n {
+				Yield()
+			}
+			h.next++
+			h.Publish()
+			ended.Store(n)
+		}
+	}()
+	for n := uint32(1); n <= rounds; n++ {
+		waiting.Store(1) // another one
+		round.Store(n)
+		for head.Load() != n {
+		}
+		for range n % 8 {
+			head.Load()
+		}
+		waiting.Store(1)
+		for ended.Load() != n {
+			Yield()
+		}
+		if waiting.Load() == 0 {
+			t.Fatalf("round %d: a producer waits for the ring to be read further, and nobody knows", n)
+		}
+	}
 }
 
 func TestRepliesReachTheirCallers(t *testing.T) {

@@ -65,8 +65,11 @@ func (h *Host) Next(p *Packet) (bool, error) {
 	if h.err != nil {
 		return false, h.err
 	}
-	if !h.published(h.next) {
-		h.Publish()
+	ready := h.published(h.next)
+	if !ready || h.next-h.told >= h.l.RingSlots/4 {
+		h.Publish() // of what was served: who finds its packet taken may look for what came of it
+	}
+	if !ready {
 		return false, nil
 	}
 	at := h.slot(h.next)
@@ -100,9 +103,6 @@ func (h *Host) Next(p *Packet) (bool, error) {
 	}
 	p.Payload = p.body[packetHeader : packetHeader+n]
 	h.next += slots
-	if h.next-h.told >= h.l.RingSlots/4 {
-		h.Publish()
-	}
 	return true, nil
 }
 
@@ -111,19 +111,22 @@ func (h *Host) fail(format string, args ...any) error {
 	return h.err
 }
 
-// Publish tells the guest how far the ring was read. Next does it when the
-// ring is empty and every quarter of it; a poller that is about to wait for
-// something else does it first.
+// Publish tells the guest how far the ring was read. Next does it, for the packets
+// before, when the ring is empty and every quarter of it; a poller that is about to
+// wait for something else does it first.
 func (h *Host) Publish() {
 	if h.told == h.next {
 		return
 	}
 	h.told = h.next
-	word32(h.mem, offHead).Store(h.next)
-	w := word32(h.mem, offProducersWaiting)
-	if w.Load() != 0 {
-		w.Store(0)
-		FutexWake(word32(h.mem, offHead), 1<<30)
+	head, waiting := word32(h.mem, offHead), word32(h.mem, offProducersWaiting)
+	wake := waiting.Load() != 0
+	if wake {
+		waiting.Store(0) // before head moves: who says so later may wait for the next move
+	}
+	head.Store(h.next)
+	if wake || waiting.Load() != 0 {
+		FutexWake(head, 1<<30)
 	}
 }
 
@@ -227,8 +230,7 @@ func (h *Host) SetHeld(held bool) {
 		v = 1
 	}
 	word32(h.mem, offHeld).Store(v)
-	if w := word32(h.mem, offProducersWaiting); held && w.Load() != 0 {
-		w.Store(0)
+	if held && word32(h.mem, offProducersWaiting).Load() != 0 { // it stands until head moves
 		FutexWake(word32(h.mem, offHead), 1<<30)
 	}
 }
