@@ -38,11 +38,35 @@ func TestStreamMark(t *testing.T) {
 	b.page.Grant(gate.Terms{Classes: gate.AllClasses, Until: gate.Forever})
 	b.until(func() bool { return b.g.EventSerial(5) == 3 && !b.g.Held() })
 
+	// A stream without work is told from others although the device takes no more.
+	b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: 20})
+	b.queue(cuda.OpEventCreate, 1, 0, &cuda.EventCreateArgs{Event: 7})
+	for range maxOutstanding {
+		b.launch(1, 0, 1, word)
+	}
+	b.queue(cuda.OpStreamMark, 1, 20, &cuda.StreamMarkArgs{Event: 7, Serial: 1})
+	b.until(func() bool { return b.g.EventSerial(7) == 1 })
+	for range maxOutstanding {
+		b.dev.leave <- struct{}{}
+	}
+	b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
+
 	// What can't be marked leaves nobody waiting.
 	b.queue(cuda.OpStreamMark, 1, 0, &cuda.StreamMarkArgs{Event: 6, Serial: 9})
 	b.queue(cuda.OpStreamMark, 2, 0, &cuda.StreamMarkArgs{Event: 5, Serial: 4})
 	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 1, 0, nil)
 	if b.g.EventSerial(6) != 9 || b.g.EventSerial(5) != 4 {
 		t.Errorf("serials %d and %d", b.g.EventSerial(6), b.g.EventSerial(5))
+	}
+
+	// The guest learns that a kernel failed not later than that it ended.
+	b.dev.mu.Lock()
+	ctx := b.dev.last
+	b.dev.mu.Unlock()
+	ctx.fail(cuda.ErrorIllegalAddress) // nobody was told yet
+	mark(10)
+	b.until(func() bool { return b.g.EventSerial(5) == 10 })
+	if r := b.g.ContextPoison(1); r != int32(cuda.ErrorIllegalAddress) {
+		t.Errorf("a mark is reached, and the context's error is %d", r)
 	}
 }

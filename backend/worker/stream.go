@@ -121,8 +121,16 @@ func (s *session) StreamMark(c cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
 		s.host.CompleteEvent(a.Event, a.Serial)
 		return r
 	}
-	g, st, r := s.stream(c)
-	if r != cuda.Success || st.Query() != cuda.ErrorNotReady {
+	g, st, r := s.streamAsIs(c)
+	if r == cuda.Success {
+		if q := st.Query(); q != cuda.ErrorNotReady {
+			g.report(q) // before the guest looks
+			e.complete(s, a.Event, a.Serial)
+			return cuda.Success
+		}
+		r = s.room()
+	}
+	if r != cuda.Success {
 		e.complete(s, a.Event, a.Serial)
 		return r
 	}

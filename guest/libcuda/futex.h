@@ -14,13 +14,15 @@
 #define FUTEX_SLICE_NS 100000000L
 
 /* syscall() instead of wrappers that are cancellation points: a thread must not vanish in the middle of a call. */
-static inline void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+static inline void futex_wait_for(_Atomic uint32_t *word, uint32_t seen, long ns)
 {
 	int saved = errno;
-	struct timespec slice = {.tv_sec = 0, .tv_nsec = FUTEX_SLICE_NS};
+	struct timespec slice = {.tv_sec = 0, .tv_nsec = ns};
 	syscall(SYS_futex, word, FUTEX_WAIT, seen, &slice, NULL, 0);
 	errno = saved;
 }
+
+static inline void futex_wait(_Atomic uint32_t *word, uint32_t seen) { futex_wait_for(word, seen, FUTEX_SLICE_NS); }
 
 static inline void futex_wake(_Atomic uint32_t *word, int count)
 {

@@ -14,9 +14,11 @@
 struct mark {
 	_Atomic uint64_t sent; /* packets that brought work to the stream */
 	uint64_t event;        /* handle of an event that nobody else knows, or 0 */
-	uint64_t at;           /* sent, when the stream was last marked */
+	uint64_t at;           /* what had been sent when the stream was last marked, or NO_MARK */
 	uint32_t end;          /* of the mark's packet in the ring */
+	bool taken;            /* by the host */
 };
+#define NO_MARK UINT64_MAX
 
 struct context {
 	struct object object;

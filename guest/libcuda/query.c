@@ -3,6 +3,9 @@
  * the host's gate is closed. So the stream is marked, if it got work since the
  * last time, and an event's word says whether the mark has been reached: a mark
  * that the host has not come to yet, or that has not been reached, means work.
+ *
+ * As for cuStreamSynchronize, work of the legacy stream is also work of those that
+ * keep order with it, and theirs is work of the legacy stream.
  */
 #include "context.h"
 #include "event.h"
@@ -22,10 +25,39 @@ static CUresult ask(const struct place *place)
 	return ring_call(&p, NULL, 0);
 }
 
+static uint64_t sent_to(const struct mark *m) { return atomic_load_explicit(&m->sent, memory_order_acquire); }
+
+static bool keeps_order(const struct stream *s) { return !(s->flags & CU_STREAM_NON_BLOCKING); }
+
+struct sum {
+	uint64_t context, sent;
+};
+
+static void add_ordered(void *object, void *argument)
+{
+	struct stream *s = object;
+	struct sum *sum = argument;
+	if (s->context == sum->context && keeps_order(s))
+		sum->sent += sent_to(&s->mark);
+}
+
+/* Packets that brought what a place's mark stands behind. It never becomes less, since the lock is held when a stream goes. */
+static uint64_t sent_before(const struct place *place)
+{
+	struct sum sum = {.context = place->contextHandle, .sent = sent_to(place->mark)};
+	if (place->stream == WIRE_LEGACY) {
+		handle_each(&streams, add_ordered, &sum);
+		return sum.sent;
+	}
+	const struct stream *s = handle_find(&streams, place->stream);
+	const struct context *c = handle_find(&contexts, place->contextHandle);
+	return s && c && keeps_order(s) ? sum.sent + sent_to(&c->mark) : sum.sent;
+}
+
 static CUresult mark(const struct place *place, struct event *e)
 {
 	struct mark *m = place->mark;
-	uint64_t sent = atomic_load_explicit(&m->sent, memory_order_acquire);
+	uint64_t sent = sent_before(place);
 	if (m->at == sent)
 		return CUDA_SUCCESS;
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
@@ -36,6 +68,7 @@ static CUresult mark(const struct place *place, struct event *e)
 	CUresult r = ring_post_until(&p, &m->end);
 	if (r == CUDA_SUCCESS) {
 		m->at = sent;
+		m->taken = false;
 		atomic_store_explicit(&e->recorded, serial, memory_order_relaxed);
 	}
 	return r;
@@ -57,14 +90,12 @@ static CUresult look(const struct place *place)
 		place->mark->event = e->object.id;
 	}
 	CUresult r = mark(place, e);
-	if (r != CUDA_SUCCESS)
+	if (r != CUDA_SUCCESS || reached(e))
 		return r;
-	if (!reached(e))
-		r = ring_taken(place->mark->end);
-	if (r == CUDA_SUCCESS && !reached(e))
-		r = CUDA_ERROR_NOT_READY;
-	CUresult failed = context_error(place->context); /* what failed before the mark is known by now */
-	return failed != CUDA_SUCCESS ? failed : r;
+	struct mark *m = place->mark;
+	r = m->taken ? process_look() : ring_taken(m->end); /* a loop of queries has to end if the worker does */
+	m->taken = r == CUDA_SUCCESS;
+	return r == CUDA_SUCCESS && !reached(e) ? CUDA_ERROR_NOT_READY : r;
 }
 
 CUresult pg_cuStreamQuery(CUstream stream)
@@ -76,15 +107,20 @@ CUresult pg_cuStreamQuery(CUstream stream)
 	pthread_mutex_lock(&lock);
 	r = look(&place);
 	pthread_mutex_unlock(&lock);
-	return r;
+	CUresult failed = context_error(place.context); /* what failed before the mark is known by now */
+	return failed != CUDA_SUCCESS ? failed : r;
 }
 
-void mark_drop(struct mark *mark)
+bool mark_retire(struct stream *s)
 {
 	pthread_mutex_lock(&lock);
-	struct event *e = event_of(mark);
+	bool mine = handle_retire(s);
+	struct context *c = mine ? handle_find(&contexts, s->context) : NULL;
+	struct event *e = mine ? event_of(&s->mark) : NULL;
+	if (c && keeps_order(s))
+		atomic_fetch_add_explicit(&c->mark.sent, sent_to(&s->mark), memory_order_relaxed);
 	if (e)
 		event_destroy(e);
-	mark->event = 0;
 	pthread_mutex_unlock(&lock);
+	return mine;
 }

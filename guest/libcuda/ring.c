@@ -16,14 +16,14 @@ static struct ring_slot *slot_at(uint32_t index)
 	return &process.ring[index & (process.ringSlots - 1)];
 }
 
-/* The ring looked full with head at seen: sleep until the host has moved it. */
-static CUresult wait_for_space(uint32_t seen)
+/* Sleeps until the host has moved head from where it was seen, but not for longer than a slice. */
+static CUresult wait_for_head(uint32_t seen, long slice)
 {
 	struct segment_header *h = process.header;
 	atomic_store_explicit(&h->producersWaiting, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&h->head, memory_order_relaxed) == seen)
-		futex_wait(&h->head, seen);
+		futex_wait_for(&h->head, seen, slice);
 	atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
 	return process_look();
 }
@@ -42,7 +42,7 @@ static CUresult claim(uint32_t slots, uint32_t *index)
 			}
 			continue;
 		}
-		CUresult r = wait_for_space(head);
+		CUresult r = wait_for_head(head, FUTEX_SLICE_NS); /* the ring is full */
 		if (r != CUDA_SUCCESS)
 			return r;
 	}
@@ -153,6 +153,9 @@ CUresult ring_post(const struct packet *p)
 	return ring_post_until(p, &end);
 }
 
+/* The host may begin to wait while we fall asleep, and then head does not move: so no sleep is long. */
+#define TAKEN_SLICE_NS 1000000
+
 CUresult ring_taken(uint32_t end)
 {
 	struct segment_header *h = process.header;
@@ -166,7 +169,7 @@ CUresult ring_taken(uint32_t end)
 		if (i < 1000)
 			cpu_relax();
 		else
-			r = wait_for_space(head);
+			r = wait_for_head(head, TAKEN_SLICE_NS);
 	}
 	return r;
 }

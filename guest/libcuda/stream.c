@@ -11,7 +11,6 @@
 #include "zz_impl.h"
 #include "zz_wire.h"
 
-#define WIRE_LEGACY 0
 #define PRIORITY_LEAST 0
 #define PRIORITY_GREATEST (-5)
 
@@ -41,7 +40,7 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 	s->wireContext = c->wire;
 	s->flags = flags;
 	s->priority = priority;
-	s->mark = (struct mark){.sent = 1};
+	s->mark = (struct mark){.at = NO_MARK};
 	handle_publish(s);
 	*created = s;
 	return CUDA_SUCCESS;
@@ -53,11 +52,10 @@ static CUresult destroy(struct stream *s)
 	CUresult r = context_error(s->wireContext);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!handle_retire(s))
+	if (!mark_retire(s))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct stream_destroy_args args = {.stream = s->object.id};
 	struct packet p = {.op = OP_STREAM_DESTROY, .context = s->wireContext, .fixed = &args, .fixedBytes = sizeof args};
-	mark_drop(&s->mark);
 	r = ring_post(&p);
 	handle_free(&streams, s);
 	return r;

@@ -3,10 +3,12 @@
 
 #include "object.h"
 
+#define WIRE_LEGACY 0
+
 /* Where work goes: a stream of a context, as packets name them. */
 struct place {
 	uint32_t context;
-	uint64_t stream;
+	uint64_t stream; /* its handle, or WIRE_LEGACY */
 	uint64_t contextHandle;
 	struct mark *mark;
 };
@@ -19,8 +21,8 @@ CUresult stream_resolve(CUstream handle, struct place *place);
 /* Waits for all work queued to a place. */
 CUresult stream_wait(const struct place *place);
 
-/* A stream goes: so does its mark. */
-void mark_drop(struct mark *mark);
+/* A stream goes, and so does its mark: nobody finds it any more. True for the one caller who did it. */
+bool mark_retire(struct stream *stream);
 
 /* The calling thread ends: so do its default streams. */
 void stream_release_thread(void);

@@ -117,6 +117,22 @@ func TestDeath(t *testing.T) {
 	}
 }
 
+// Who only asks whether a stream has work learns that nobody is left to know.
+func TestQueryOutlivesWorker(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{before: func(_ *guest, c cuda.Call, _ []byte) verdict {
+			switch c.Op {
+			case cuda.OpStreamMark:
+				return ignore
+			case cuda.OpFill:
+				return die
+			}
+			return proceed
+		}}).start(t)
+		runs(t, run{build: b, program: "polling", socket: h.path, limit: 10 * time.Second})
+	})
+}
+
 func TestForks(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{}).start(t)

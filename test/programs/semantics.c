@@ -386,6 +386,73 @@ static void stopwatch(void)
 	}
 }
 
+/* A query says what a synchronisation would wait for: streams that keep order with the legacy stream, and it with them. */
+static void in_order(void)
+{
+	CUfunction step;
+	CUstream s, aside;
+	CUdeviceptr at;
+	new_context(&step);
+	CHECK(cuMemAlloc(&at, 4));
+	CHECK(cuStreamCreate(&s, 0));
+	CHECK(cuStreamCreate(&aside, CU_STREAM_NON_BLOCKING));
+	CUstream all[] = {NULL, s, CU_STREAM_PER_THREAD, aside};
+	for (int i = 0; i < 4; i++) {
+		for (int k = 0; k < 4; k++)
+			CHECK(cuStreamQuery(all[k]));
+		pthread_mutex_lock(&gate);
+		CHECK(cuLaunchHostFunc(all[i], wait_at_gate, NULL));
+		launch_step(step, all[i], at, 1, 1);
+		for (int k = 0; k < 4; k++)
+			EXPECT(i == k || (i != 3 && k != 3 && (i == 0 || k == 0)) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS, cuStreamQuery(all[k]));
+		pthread_mutex_unlock(&gate);
+		CHECK(cuCtxSynchronize());
+	}
+	/* Also of those that are gone. */
+	CHECK(cuStreamQuery(NULL));
+	pthread_mutex_lock(&gate);
+	CHECK(cuLaunchHostFunc(s, wait_at_gate, NULL));
+	CHECK(cuStreamDestroy(s));
+	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+	pthread_mutex_unlock(&gate);
+	CHECK(cuStreamSynchronize(NULL));
+	CHECK(cuStreamQuery(NULL));
+}
+
+static volatile int enough;
+
+static void *keep_busy(void *context)
+{
+	CUstream s;
+	CUevent e;
+	CHECK(cuCtxSetCurrent(context));
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+	while (!enough)
+		CHECK(cuEventRecord(e, s));
+	return NULL;
+}
+
+/* Who has waited for a stream finds it ready, whatever other threads queue elsewhere. */
+static void ready(void)
+{
+	CUfunction step;
+	CUcontext c = new_context(&step);
+	CUstream s;
+	CUdeviceptr at;
+	pthread_t other;
+	CHECK(cuMemAlloc(&at, 4));
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CLAIM(pthread_create(&other, NULL, keep_busy, c) == 0);
+	for (int64_t until = now() + 2000000000; now() < until;) {
+		launch_step(step, s, at, 1, 1);
+		CHECK(cuStreamSynchronize(s));
+		CHECK(cuStreamQuery(s));
+	}
+	enough = 1;
+	CLAIM(pthread_join(other, NULL) == 0);
+}
+
 /* Few files are enough, and too few are an error that says so. */
 static void few_files(void)
 {
@@ -411,6 +478,7 @@ static const struct {
 	{"permission", permission, 0}, {"farewell", farewell, 0},   {"across", across, 0},
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
 	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
+	{"in-order", in_order, 0},     {"ready", ready, 0},
 };
 
 int main(int argc, char **argv)

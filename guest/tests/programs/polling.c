@@ -1,0 +1,24 @@
+/* Asks again and again whether a stream has work, while the worker goes. */
+#include <unistd.h>
+
+#include "check.h"
+
+int main(void)
+{
+	CUdevice device;
+	CUcontext context;
+	CUdeviceptr d;
+	CUstream s;
+	OK(cuInit(0));
+	OK(cuDeviceGet(&device, 0));
+	OK(cuCtxCreate(&context, 0, device));
+	OK(cuMemAlloc(&d, 4096));
+	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
+	OK(cuMemsetD8Async(d, 1, 4096, NULL)); /* with which the worker goes */
+	CUresult r;
+	while ((r = cuStreamQuery(s)) == CUDA_ERROR_NOT_READY)
+		;
+	EXPECT(CUDA_ERROR_UNKNOWN, r);
+	return 0;
+}
