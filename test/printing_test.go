@@ -69,12 +69,14 @@ func TestPrinting(t *testing.T) {
 			}
 		}
 	})
-	t.Run("flood", func(t *testing.T) {
-		out, _ := printed(t, h, p, "flood")
-		if lines := strings.Count(out, "la\n"); lines < 256 || strings.Repeat("la\n", lines)+"end\n" != out {
-			t.Errorf("%d bytes with %d lines", len(out), lines)
-		}
-	})
+	for _, part := range []string{"flood", "patience"} {
+		t.Run(part, func(t *testing.T) {
+			out, _ := printed(t, h, p, part)
+			if lines := strings.Count(out, "la\n"); lines < 256 || strings.Repeat("la\n", lines)+"end\n" != out {
+				t.Errorf("%d bytes with %d lines", len(out), lines)
+			}
+		})
+	}
 }
 
 // Who has closed stdout misses what kernels print, and nothing else.

@@ -54,6 +54,11 @@ func TestTextRead(t *testing.T) {
 	if text := <-done; text != "last" {
 		t.Errorf("%q after all work", text)
 	}
+	// But not what may wait for a host function.
+	b.queue(cuda.OpHostCallback, 1, 0, &cuda.HostCallbackArgs{Callback: 9})
+	if out, _ := read(cuda.TextReadArgs{Capacity: 100, Flags: textAfterAll}); out.Length != 0 {
+		t.Errorf("%+v", out)
+	}
 	// A context that is made anew has nothing to say.
 	ctx.tell("lost")
 	b.want(0, cuda.OpContextDestroy, 1, 0, nil)

@@ -149,7 +149,7 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 	c->flags = flags;
 	c->attached = 0;
 	c->cacheConfig = CU_FUNC_CACHE_PREFER_NONE;
-	c->mark = (struct mark){.sent = 1};
+	c->mark = (struct mark){.at = NO_MARK};
 	c->sharedConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 	for (size_t i = 0; i < sizeof c->limits / sizeof *c->limits; i++)
 		c->limits[i] = context_default_limit((CUlimit)i);
@@ -170,7 +170,6 @@ static CUresult destroy(struct context *c)
 	uint32_t wire = c->wire;
 	module_context_gone(handle);
 	memory_context_ends(handle);
-	text_show_last(wire);
 	struct packet p = {.op = OP_CONTEXT_DESTROY, .context = wire, .anyway = true};
 	struct call call = {.patient = context_sleeps(c)};
 	CUresult r = call_start(&call, &p);
@@ -180,6 +179,21 @@ static CUresult destroy(struct context *c)
 	memory_context_ended(handle);
 	handle_free(&contexts, c);
 	wireUsed[wire] = 0;
+	return r;
+}
+
+/* The same for the context of a handle, which first says what it has to say; its work may take long, so without the lock. */
+static CUresult end(uint64_t handle)
+{
+	struct context *c = handle_find(&contexts, handle);
+	if (!c)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	text_show_last(c->wire);
+	pthread_mutex_lock(&lock);
+	c = handle_find(&contexts, handle); /* another thread may have been quicker */
+	CUresult r = c ? destroy(c) : CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_unlock(&lock);
+	callback_context_gone(handle);
 	return r;
 }
 
@@ -209,18 +223,12 @@ CUresult pg_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 
 CUresult pg_cuCtxDestroy_v2(CUcontext ctx)
 {
-	CUresult r = CUDA_SUCCESS;
-	pthread_mutex_lock(&lock);
 	struct context *c = handle_find(&contexts, (uint64_t)(uintptr_t)ctx);
-	bool destroyed = c && !c->primary;
-	if (destroyed)
-		r = destroy(c);
-	pthread_mutex_unlock(&lock);
-	if (!destroyed)
+	if (!c || c->primary)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	CUresult r = end((uint64_t)(uintptr_t)ctx);
 	if (context_top() == (uint64_t)(uintptr_t)ctx)
 		thread.depth--;
-	callback_context_gone((uint64_t)(uintptr_t)ctx);
 	return r;
 }
 
@@ -249,19 +257,21 @@ CUresult pg_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	return r;
 }
 
-/* Called with the lock held. Unlike other contexts a primary one stays on the stacks where it is, as a destroyed one. */
-static CUresult end_primary(struct primary *p, uint64_t *gone)
+/*
+ * Called with the lock held: who retains it from now on gets another. The caller ends it then.
+ * Unlike other contexts a primary one stays on the stacks where it is, as a destroyed one.
+ */
+static uint64_t take_primary(struct primary *p)
 {
-	struct context *c = handle_find(&contexts, p->handle);
-	*gone = p->handle;
+	uint64_t handle = p->handle;
 	p->handle = 0;
-	return c ? destroy(c) : CUDA_SUCCESS;
+	return handle;
 }
 
 CUresult pg_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	CUresult r = CUDA_SUCCESS;
-	uint64_t gone = 0;
+	uint64_t last = 0;
 	if (!device_exists(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&lock);
@@ -269,26 +279,22 @@ CUresult pg_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	if (p->references == 0)
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	else if (--p->references == 0)
-		r = end_primary(p, &gone);
+		last = take_primary(p);
 	pthread_mutex_unlock(&lock);
-	callback_context_gone(gone);
-	return r;
+	return last ? end(last) : r;
 }
 
 /* Those who have retained the context still have to release it: the next who retains it makes it anew. */
 CUresult pg_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-	CUresult r = CUDA_SUCCESS;
-	uint64_t gone = 0;
 	if (!device_exists(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&lock);
 	struct primary *p = &primaries[dev];
-	r = end_primary(p, &gone);
+	uint64_t last = take_primary(p);
 	p->flags = 0;
 	pthread_mutex_unlock(&lock);
-	callback_context_gone(gone);
-	return r;
+	return last ? end(last) : CUDA_SUCCESS;
 }
 
 CUresult pg_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)

@@ -23,11 +23,14 @@ static void print(const void *text, uint64_t bytes, uint32_t file)
 	errno = saved;
 }
 
+#define TEXT_PACKET(context_, args_) \
+	{.op = OP_TEXT_READ, .context = (context_), .anyway = true, .fixed = &(args_), .fixedBytes = sizeof(args_)}
+
 /* Prints as much as there was at the first look: a kernel may go on printing for ever. */
-static void fetch_into(const struct staging *block, uint32_t context, uint32_t flags)
+static void fetch_into(const struct staging *block, uint32_t context)
 {
-	struct text_read_args args = {.arenaOffset = block->offset, .capacity = ROOM, .flags = flags};
-	struct packet p = {.op = OP_TEXT_READ, .context = context, .anyway = true, .fixed = &args, .fixedBytes = sizeof args};
+	struct text_read_args args = {.arenaOffset = block->offset, .capacity = ROOM};
+	struct packet p = TEXT_PACKET(context, args);
 	struct text_read_result got;
 	uint64_t printed = 0, there = 0;
 	do {
@@ -40,20 +43,32 @@ static void fetch_into(const struct staging *block, uint32_t context, uint32_t f
 	} while (got.left > 0 && printed < there);
 }
 
-/* Without a block to fetch it into, the text waits for the next time. */
-static void fetch(uint32_t context, uint32_t flags)
+/*
+ * Without a block to fetch it into, the text waits for the next time. A thread that
+ * prints can be cancelled, but not with the lock.
+ */
+void text_fetch(uint32_t context)
 {
 	struct staging block;
+	int cancelable;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	pthread_mutex_lock(&lock);
-	atomic_store_explicit(&textUnderWay, 1, memory_order_relaxed);
+	atomic_store_explicit(&textUnderWay, context, memory_order_relaxed);
 	if (arena_borrow(ROOM, &block) == CUDA_SUCCESS) {
-		fetch_into(&block, context, flags);
+		fetch_into(&block, context);
 		arena_return(&block);
 	}
-	atomic_store_explicit(&textUnderWay, 0, memory_order_relaxed);
+	atomic_store_explicit(&textUnderWay, 0, memory_order_release);
 	pthread_mutex_unlock(&lock);
+	pthread_setcancelstate(cancelable, NULL);
 }
 
-void text_fetch(uint32_t context) { fetch(context, 0); }
-
-void text_show_last(uint32_t context) { fetch(context, TEXT_AFTER_ALL); }
+/* The wait takes nothing, not even the lock: the work may depend on threads that have something to print. */
+void text_show_last(uint32_t context)
+{
+	struct text_read_args args = {.flags = TEXT_AFTER_ALL};
+	struct packet p = TEXT_PACKET(context, args);
+	struct text_read_result got;
+	ring_call(&p, &got, sizeof got);
+	text_show(context);
+}

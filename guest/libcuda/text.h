@@ -9,16 +9,17 @@
 
 /* Fetches and prints what a context, by its id on the wire, has to say by now. */
 void text_fetch(uint32_t context);
-/* The same when all its work has ended: it is about to go. */
+/* The same when all its work has ended: it is about to go. The caller has no lock that others need. */
 void text_show_last(uint32_t context);
 
-/* Not 0 while a thread prints: who synchronises meanwhile waits for that. */
+/* The context whose text a thread prints now, or 0: who synchronises with it meanwhile waits for that. */
 extern _Atomic uint32_t textUnderWay;
 
+/* In this order: a thread that has taken the text says so first. */
 static inline void text_show(uint32_t context)
 {
-	if (UNLIKELY((atomic_load_explicit(&process.header->contextText[context], memory_order_relaxed) |
-		atomic_load_explicit(&textUnderWay, memory_order_relaxed)) != 0))
+	if (UNLIKELY(atomic_load_explicit(&process.header->contextText[context], memory_order_acquire) != 0 ||
+		atomic_load_explicit(&textUnderWay, memory_order_acquire) == context))
 		text_fetch(context);
 }
 

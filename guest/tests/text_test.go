@@ -3,6 +3,7 @@ package tests
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pegasus/cuda"
 )
@@ -41,6 +42,11 @@ func TestTexts(t *testing.T) {
 					if call.Op != cuda.OpTextRead || !a.Decode(payload) {
 						return proceed
 					}
+					if a.Flags != 0 { // all work has ended
+						g.ch.TextWaits(call.Context, true)
+						g.ch.Reply(call.ReplySlot, call.ReplyTag, 0, (&cuda.TextReadResult{}).Append(nil))
+						return ignore
+					}
 					answer := answers[min(asked, len(answers)-1)]
 					asked++
 					if to, ok := g.ch.Arena(a.ArenaOffset, a.Capacity); ok {
@@ -56,4 +62,22 @@ func TestTexts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A thread that is cancelled while it prints keeps nobody else from printing.
+func TestTextOfCancelledThread(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{before: func(g *guest, call cuda.Call, payload []byte) verdict {
+			if call.Op == cuda.OpContextSynchronize {
+				g.ch.TextWaits(call.Context, true)
+			}
+			if call.Op != cuda.OpTextRead {
+				return proceed
+			}
+			g.ch.TextWaits(call.Context, false)
+			g.ch.Reply(call.ReplySlot, call.ReplyTag, 0, (&cuda.TextReadResult{Length: 65536, File: 1}).Append(nil))
+			return ignore
+		}}).start(t)
+		runs(t, run{build: b, program: "cancelled", socket: h.path, limit: 20 * time.Second})
+	})
 }

@@ -221,11 +221,41 @@ static void flood(void)
 	printf("end\n");
 }
 
+static void *destroy(void *context)
+{
+	CHECK(cuCtxDestroy(context));
+	return NULL;
+}
+
+/* A context that goes first lets its work end: threads go on that have to do with others, and that the work may wait for. */
+static void patience(void)
+{
+	CUcontext loud = begin(), other, third;
+	CUdeviceptr t = text("la\n"), stop;
+	uint32_t *word;
+	pthread_t leaving;
+	CHECK(cuMemHostAlloc((void **)&word, 4, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
+	CHECK(cuMemHostGetDevicePointer(&stop, word, 0));
+	*word = 0;
+	void *args[] = {&t, &stop};
+	CHECK(cuLaunchKernel(kernel("shout"), 1, 1, 1, 256, 1, 1, 0, NULL, args, NULL));
+	CHECK(cuCtxCreate(&other, 0, 0));
+	CHECK(pthread_create(&leaving, NULL, destroy, loud) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
+	usleep(100000); /* so that it waits */
+	CHECK(cuCtxSynchronize());
+	CHECK(cuCtxCreate(&third, 0, 0));
+	CHECK(cuCtxDestroy(third));
+	*(volatile uint32_t *)word = 1;
+	pthread_join(leaving, NULL);
+	printf("end\n");
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } parts[] = {
 	{"points", points}, {"leave", leave}, {"oldest", oldest}, {"nothing", nothing}, {"crowd", crowd}, {"assertion", assertion}, {"flood", flood},
+	{"patience", patience},
 };
 
 int main(int argc, char **argv)
