@@ -141,7 +141,7 @@ func TestProducersAreNotForgotten(t *testing.T) {
 	h, _, mem := pair(t, small())
 	head, waiting := word32(mem, offHead), word32(mem, offProducersWaiting)
 	var round, ended atomic.Uint32
-	const rounds = 20_000
+	const rounds = 8000
 	go func() {
 		for n := uint32(1); n <= rounds; n++ {
 			for round.Load() != n {
