@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "arena.h"
 #include "ring.h"
 #include "zz_wire.h"
 
 #define ROOM 65536
+#define PATIENCE_S 5
 #define TEXT_AFTER_ALL 1
 #define TEXT_STDERR 2
 
@@ -43,25 +45,39 @@ static void fetch_into(const struct staging *block, uint32_t context)
 	} while (got.left > 0 && printed < there);
 }
 
+/* Who prints may be stuck because nobody reads what the program writes: whoever waits here may be the one who does. */
+static bool take_turn(bool last)
+{
+	struct timespec until;
+	if (last)
+		return pthread_mutex_lock(&lock) == 0;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
+	return pthread_mutex_timedlock(&lock, &until) == 0;
+}
+
 /*
- * Without a block to fetch it into, the text waits for the next time. A thread that
- * prints can be cancelled, but not with the lock.
+ * Without a turn, or a block to fetch it into, the text waits for the next time. To
+ * print is a point where a thread can be cancelled, but not with the lock.
  */
-void text_fetch(uint32_t context)
+static void fetch(uint32_t context, bool last)
 {
 	struct staging block;
 	int cancelable;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-	pthread_mutex_lock(&lock);
-	atomic_store_explicit(&textUnderWay, context, memory_order_relaxed);
-	if (arena_borrow(ROOM, &block) == CUDA_SUCCESS) {
-		fetch_into(&block, context);
-		arena_return(&block);
+	if (take_turn(last)) {
+		atomic_store_explicit(&textUnderWay, context, memory_order_relaxed);
+		if (arena_borrow(ROOM, &block) == CUDA_SUCCESS) {
+			fetch_into(&block, context);
+			arena_return(&block);
+		}
+		atomic_store_explicit(&textUnderWay, 0, memory_order_release);
+		pthread_mutex_unlock(&lock);
 	}
-	atomic_store_explicit(&textUnderWay, 0, memory_order_release);
-	pthread_mutex_unlock(&lock);
 	pthread_setcancelstate(cancelable, NULL);
 }
+
+void text_fetch(uint32_t context) { fetch(context, false); }
 
 /* The wait takes nothing, not even the lock: the work may depend on threads that have something to print. */
 void text_show_last(uint32_t context)
@@ -70,5 +86,6 @@ void text_show_last(uint32_t context)
 	struct packet p = TEXT_PACKET(context, args);
 	struct text_read_result got;
 	ring_call(&p, &got, sizeof got);
-	text_show(context);
+	if (text_waits(context))
+		fetch(context, true);
 }

@@ -16,10 +16,15 @@ void text_show_last(uint32_t context);
 extern _Atomic uint32_t textUnderWay;
 
 /* In this order: a thread that has taken the text says so first. */
+static inline bool text_waits(uint32_t context)
+{
+	return UNLIKELY(atomic_load_explicit(&process.header->contextText[context], memory_order_acquire) != 0 ||
+		atomic_load_explicit(&textUnderWay, memory_order_acquire) == context);
+}
+
 static inline void text_show(uint32_t context)
 {
-	if (UNLIKELY(atomic_load_explicit(&process.header->contextText[context], memory_order_acquire) != 0 ||
-		atomic_load_explicit(&textUnderWay, memory_order_acquire) == context))
+	if (text_waits(context))
 		text_fetch(context);
 }
 

@@ -64,8 +64,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A thread that is cancelled while it prints keeps nobody else from printing.
-func TestTextOfCancelledThread(t *testing.T) {
+// A thread that is stuck while it prints, or cancelled, keeps nobody from going on.
+func TestTextOfStuckThread(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{before: func(g *guest, call cuda.Call, payload []byte) verdict {
 			if call.Op == cuda.OpContextSynchronize {
@@ -78,6 +78,6 @@ func TestTextOfCancelledThread(t *testing.T) {
 			g.ch.Reply(call.ReplySlot, call.ReplyTag, 0, (&cuda.TextReadResult{Length: 65536, File: 1}).Append(nil))
 			return ignore
 		}}).start(t)
-		runs(t, run{build: b, program: "cancelled", socket: h.path, limit: 20 * time.Second})
+		runs(t, run{build: b, program: "stuck", socket: h.path, limit: 20 * time.Second})
 	})
 }
