@@ -238,5 +238,5 @@ func (g greedy) ask(op cuda.Op, stream uint64, a arguments) error {
 	if a != nil {
 		payload = a.Append(nil)
 	}
-	return g.guest.Send(h, payload, g.patience())
+	return g.guest.Send(h, payload, g.patience(10*time.Second))
 }

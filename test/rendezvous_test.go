@@ -372,16 +372,5 @@ func (r *raw) queueMany(n int, make func(i uint64) (cuda.Op, arguments)) error {
 
 // queue queues a call of context 1.
 func (r *raw) queue(op cuda.Op, stream uint64, a arguments) error {
-	return r.guest.Send(callbuf.Header{Op: uint16(op), Context: 1, Stream: stream}, a.Append(nil), r.patience())
-}
-
-// patience bounds the wait for room in the ring.
-func (r *raw) patience() func() error {
-	start := time.Now()
-	return func() error {
-		if r.dropped() || time.Since(start) > 10*time.Second {
-			return errImpatient
-		}
-		return nil
-	}
+	return r.guest.Send(callbuf.Header{Op: uint16(op), Context: 1, Stream: stream}, a.Append(nil), r.patience(10*time.Second))
 }
