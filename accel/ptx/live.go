@@ -67,6 +67,9 @@ func visitOperand(o *Operand, written, call, wanted bool, reg func(int32, bool))
 	if o.Pair != None && written == wanted {
 		reg(o.Pair, written)
 	}
+	if o.Index != nil && !wanted {
+		reg(o.Index.Reg, false)
+	}
 	for i := range o.Elems {
 		visitOperand(&o.Elems[i], written || call && i < o.Returns, false, wanted, reg)
 	}
@@ -76,6 +79,7 @@ func visitOperand(o *Operand, written, call, wanted bool, reg func(int32, bool))
 // that are never alive at the same time.
 func (b *Body) Allocate(blocks []Block) *Slots {
 	s := &Slots{Slot: make([]int32, len(b.Regs)), Uniform: b.uniform()}
+	b.index(blocks, s.Uniform)
 	for r := range s.Slot {
 		s.Slot[r] = None
 		if s.Uniform[r] {

@@ -59,8 +59,8 @@ func (w *affineWriter) of(list ...string) string { return list[w.IntN(len(list))
 
 func (w *affineWriter) program() string {
 	w.line(".version 7.0 .target sm_70 .address_size 64\n.visible .entry k(.param .u64 data, .param .u64 acc) {")
-	w.line(".reg .pred %%p<2>; .reg .b32 %%r<%d>, %%t, %%u, %%c<4>; .reg .b64 %%l<%d>, %%own, %%acc, %%at; .shared .align 8 .b8 s[4096];", affineRegisters, affineRegisters)
-	w.line("ld.param.u64 %%own, [data]; ld.param.u64 %%acc, [acc];")
+	w.line(".reg .pred %%p<2>; .reg .b32 %%r<%d>, %%t, %%u, %%c<4>; .reg .b64 %%l<%d>, %%own, %%acc, %%mid, %%sh, %%at; .shared .align 8 .b8 s[4096];", affineRegisters, affineRegisters)
+	w.line("ld.param.u64 %%own, [data]; ld.param.u64 %%acc, [acc]; add.u64 %%mid, %%acc, 32; mov.u64 %%sh, s;")
 	w.line("mov.u32 %%t, %%tid.z; mov.u32 %%u, %%ntid.y; mul.lo.u32 %%t, %%t, %%u; mov.u32 %%u, %%tid.y; add.u32 %%t, %%t, %%u;")
 	w.line("mov.u32 %%u, %%ntid.x; mul.lo.u32 %%t, %%t, %%u; mov.u32 %%u, %%tid.x; add.u32 %%t, %%t, %%u;")
 	w.line("mov.u32 %%c0, %%ctaid.x; mov.u32 %%u, %%ntid.x; mov.u32 %%c1, %%ntid.y; mul.lo.u32 %%u, %%u, %%c1; mov.u32 %%c1, %%ntid.z; mul.lo.u32 %%u, %%u, %%c1; mad.lo.u32 %%u, %%c0, %%u, %%t; mad.wide.u32 %%own, %%u, %d, %%own;", programs.Stride)
@@ -129,14 +129,25 @@ func (w *affineWriter) body(n, depth int) {
 		case k < 18:
 			w.line("mov.b%d %s, %s;", width, d, s)
 		case k < 19: // what all read, and what a thread has for itself
-			w.line("and.b32 %%c3, %s, 15; mad.wide.u32 %%at, %%c3, 4, %%acc; ld.global.u32 %s, [%%at];", w.r(), w.r2())
+			w.line("and.b32 %%c3, %s, 15;", w.r())
+			switch w.IntN(3) {
+			case 0:
+				w.line("mad.wide.u32 %%at, %%c3, 4, %%acc; ld.global.u32 %s, [%%at];", w.r2())
+			case 1:
+				w.line("sub.s32 %%c3, %%c3, 8; mul.wide.s32 %%at, %%c3, 4; add.s64 %%at, %%at, %%mid; ld.global.u32 %s, [%%at]; ld.global.u16 %s, [%%at+2];", w.r2(), w.r2())
+			default:
+				w.line("mad.wide.s32 %%at, %%c3, 3, %%acc; ld.global.s8 %s, [%%at+1]; mov.u32 %%c3, 7; ld.volatile.global.u8 %s, [%%at];", w.r2(), w.r2())
+			}
 		case k < 20:
 			size := 32 << w.IntN(2)
 			v, to := w.r(), w.r2()
 			if size == 64 {
 				v, to = w.l(), w.l()
 			}
-			w.line("mov.u64 %%at, s; mad.wide.u32 %%at, %%t, 8, %%at; st.shared.b%d [%%at], %s; ld.shared.b%d %s, [%%at];", size, v, size, to)
+			w.line("xor.b32 %%c3, %%t, %d; mad.wide.u32 %%at, %%c3, 8, %%sh; st.shared.b%d [%%at], %s; ld.shared.b%d %s, [%%at];", w.IntN(8), size, v, size, to)
+			if w.IntN(2) == 0 {
+				w.line("atom.shared.%s.u32 %s, [%%at], %s; ld.shared.u32 %s, [%%at];", w.of("add", "add", "max"), w.r2(), w.source(32), w.r2())
+			}
 			w.line("st.global.b%d [%%own+128], %s; ld.global.u8 %s, [%%own+129];", size, v, w.r2())
 		case k < 21 && depth < 3:
 			w.branch(width, s, depth)

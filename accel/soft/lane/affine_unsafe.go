@@ -103,13 +103,33 @@ func (g *group) fill(p place) {
 	}
 }
 
-// addresses is the row of a memory instruction's addresses, which fill may still have to
-// write, or one that all lanes have, with a step of 0.
+// addresses is the row of what a memory instruction's addresses are made of, for reach, or the
+// address that all lanes have, with a step of 0.
 func (g *group) addresses(in *instr) (p unsafe.Pointer, step int) {
-	if a := g.known(in.a); a != nil && a.step == 0 {
+	switch a := g.known(in.a); {
+	case in.scale != 0 && (in.a.kind == single || a != nil && a.step == 0):
+		g.everyAddress(in)
+		return g.scratch, 0
+	case a != nil && a.step == 0:
 		return unsafe.Pointer(&a.first), 0
 	}
 	return g.row(in.a)
+}
+
+// everyAddress is the row of a memory instruction's addresses, for those who look at one lane
+// after the other.
+func (g *group) everyAddress(in *instr) (p unsafe.Pointer, step int) {
+	g.fill(in.a)
+	if in.scale == 0 {
+		return g.row(in.a)
+	}
+	mad := pick(in.signed, g.common.madWideU, g.common.madWide)
+	scalars := 6
+	if in.a.kind == single {
+		scalars = 7
+	}
+	mad(g.scratch, g.at(in.a, 0), unsafe.Pointer(&in.scale), g.at(in.base, 0), (g.threads+blockLanes-1)&^(blockLanes-1), scalars)
+	return g.scratch, 8
 }
 
 // runFill writes the row of a register for those that don't know of affine ones.

@@ -54,7 +54,7 @@ func addEach[T uint32 | uint64](g *group, in *instr, t *together) {
 		b = g.spread(b, size == 8, t.n)
 	}
 	bs, share := unsafe.Slice((*T)(b), t.n), g.w.cache[in.cache].share
-	mem, off := t.mem, t.off
+	mem, off, scale := t.mem, t.off, t.scale
 	switch {
 	case t.line:
 		p, apart, d := t.at(0), int(t.runs[0].step), g.at(in.d, lo)
@@ -76,7 +76,7 @@ func addEach[T uint32 | uint64](g *group, in *instr, t *together) {
 	case t.step == 4:
 		addresses := unsafe.Slice((*uint32)(t.addresses), t.n)[:len(bs)]
 		for i, v := range bs {
-			*(*T)(unsafe.Add(mem, uint64(addresses[i])+off)) += v
+			*(*T)(unsafe.Add(mem, uint64(addresses[i])*scale+off)) += v
 		}
 	default:
 		addresses := unsafe.Slice((*uint64)(t.addresses), t.n)[:len(bs)]

@@ -14,8 +14,7 @@ type atomicFunc func(old, b, c uint64) uint64
 // runAtomic executes atom and red, lane by lane.
 func runAtomic(g *group, in *instr) {
 	a := in.aux2.(*atomicOp)
-	g.fill(in.a)
-	ap, step := g.row(in.a)
+	ap, step := g.everyAddress(in)
 	bp, bs := g.row(in.b)
 	cp, cs := g.row(in.c)
 	dp, _ := g.row(in.d)

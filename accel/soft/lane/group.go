@@ -18,6 +18,7 @@ type group struct {
 	uniform  []uint64
 	preds    []mask
 	result   unsafe.Pointer // a row for results of which not all count
+	scratch  unsafe.Pointer // a row for addresses
 	common   commonRows
 	value    uint64    // to spread over a row
 	outcome  mask      // of a comparison
@@ -87,11 +88,12 @@ func newGroup(w *worker, first, threads int) *group {
 	// A little more than a power of two, so that the same lane of many rows
 	// does not fall into the same cache set. All rows begin with a cache line.
 	stride, stride64 := lanes*4+64, lanes*8+64
-	g.memory = make([]uint64, (p.rows32*stride+(p.rows64+1)*stride64)/8+8)
+	g.memory = make([]uint64, (p.rows32*stride+(p.rows64+2)*stride64)/8+8)
 	file := unsafe.Pointer(&g.memory[0])
 	file = unsafe.Add(file, -uintptr(file)&63)
 	file64 := unsafe.Add(file, p.rows32*stride)
 	g.result = unsafe.Add(file64, p.rows64*stride64)
+	g.scratch = unsafe.Add(g.result, stride64)
 	g.uniform = append(make([]uint64, 0, len(p.uniforms)+1), p.uniforms...)
 	g.files = [placeKinds]rowFile{row32: {file, stride, 4}, row64: {file64, stride64, 8}, single: {unsafe.Pointer(unsafe.SliceData(g.uniform)), 8, 0}}
 	g.common = newCommonRows()

@@ -75,7 +75,7 @@ type lowerer struct {
 	frames    frames
 	// shapes are numbers of what memory instructions of the block have seen of addresses, by
 	// the register; shape is the next number.
-	shapes map[int32]int32
+	shapes map[int32]seenShape
 	shape  int32
 	code   []instr
 	line   int32
@@ -95,7 +95,7 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	out := &l.prog.blocks[index]
 	*out = block{guard: -1, next: int32(index + 1), target: -1, join: int32(b.Join)}
 	l.code = l.code[:0]
-	l.shapes, l.shape = map[int32]int32{}, 0
+	l.shapes, l.shape = map[int32]seenShape{}, 0
 	l.frames.enter(b)
 	l.resume(index)
 	for i := b.First; i < b.End; i++ {
@@ -108,7 +108,7 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 			l.ending(out, in)
 			continue
 		}
-		if in.Op == opMul && in.Args[0].Kind == ptx.Register && l.reads[in.Args[0].Reg] == 0 {
+		if (in.Op == opMul || in.Op == opMad && in.Mods.Has(ptx.Wide) && !in.Mods.Has(ptx.CC)) && in.Args[0].Kind == ptx.Register && l.reads[in.Args[0].Reg] == 0 {
 			continue // it was fused
 		}
 		first := len(l.code)
@@ -218,7 +218,7 @@ func dear(in *ptx.Inst) int {
 	return 0
 }
 
-var opMul, opAlloca, opTex, opMatch, opCall, opMma, opWmma = ptx.OpOf("mul"), ptx.OpOf("alloca"), ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call"), ptx.OpOf("mma"), ptx.OpOf("wmma")
+var opMul, opMad, opAlloca, opTex, opMatch, opCall, opMma, opWmma = ptx.OpOf("mul"), ptx.OpOf("mad"), ptx.OpOf("alloca"), ptx.OpOf("tex"), ptx.OpOf("match"), ptx.OpOf("call"), ptx.OpOf("mma"), ptx.OpOf("wmma")
 
 func runGuarded(g *group, in *instr) {
 	p := &g.preds[in.guard]

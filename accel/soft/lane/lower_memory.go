@@ -80,6 +80,8 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 		c.a, c.imm = l.variableAddress(o), 0
 	case o.Reg == ptx.None:
 		c.a, c.imm = l.constant(o.Imm), 0
+	case o.Index != nil:
+		c.a, c.base, c.scale, c.signed = l.reg(o.Index.Reg), l.reg(o.Reg), o.Index.Scale, o.Index.Signed
 	default:
 		c.a = l.baseAddress(in, o)
 	}
@@ -90,24 +92,33 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 // another instruction of the block has looked at them already.
 func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
 	key := l.reused(in, o)
-	n, known := l.shapes[key]
-	if !known {
+	seen, known := l.shapes[key]
+	if known = known && seen.scale == c.scale; !known {
 		l.shape++
-		n = l.shape
+		seen = seenShape{l.shape, c.scale}
 		if key != ptx.None {
-			l.shapes[key] = n
+			l.shapes[key] = seen
 		}
 	}
-	c.shape, c.seen, c.aware = n, known, true
+	c.shape, c.seen, c.aware = seen.number, known, true
 }
 
 // reused is the register whose value is the address, before an offset that is the same
-// for all lanes, or None if other instructions can't use what this one sees of it.
+// for all lanes, or its index, or None if other instructions can't use what this one sees of it.
 func (l *lowerer) reused(in *ptx.Inst, o *ptx.Operand) int32 {
 	if o.Var != nil || in.Guard != ptx.None || l.looksAnew(in) {
 		return ptx.None
 	}
+	if o.Index != nil {
+		return o.Index.Reg
+	}
 	return o.Reg
+}
+
+// seenShape is what an instruction sees of the addresses in a register, or of its product with scale.
+type seenShape struct {
+	number int32
+	scale  uint64
 }
 
 // forget drops what is known of the registers that an instruction writes.

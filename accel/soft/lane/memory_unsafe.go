@@ -135,7 +135,7 @@ func runLoad[T element, D uint32 | uint64](g *group, in *instr) {
 		loadTogether[T, D](&t, in.move, g.at(in.d, g.act.lo))
 		return
 	}
-	g.fill(in.a)
+	ap, step = g.everyAddress(in)
 	size := unsafe.Sizeof(D(0))
 	if g.act.dense {
 		c := &g.w.cache[in.cache]
@@ -171,7 +171,7 @@ func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
 		}
 		return
 	}
-	g.fill(in.a)
+	ap, step = g.everyAddress(in)
 	size := unsafe.Sizeof(D(0))
 	for l := g.act.lo; l < g.act.hi; l++ {
 		if !g.act.m.has(l) {
@@ -187,8 +187,7 @@ func loadVolatile[T element, D uint32 | uint64](g *group, in *instr) {
 
 // storeVolatile is runStore of what other blocks may read at the same time.
 func storeVolatile[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, in *instr) {
-	g.fill(in.a)
-	ap, step := g.row(in.a)
+	ap, step := g.everyAddress(in)
 	bp, bstep := g.row(in.b)
 	once := in.aux.(*access).once()
 	for l := g.act.lo; l < g.act.hi; l++ {
@@ -261,7 +260,7 @@ func runStore[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](g *group, i
 		storeTogether[T, S](&t, in.move, from)
 		return
 	}
-	g.fill(in.a)
+	ap, step = g.everyAddress(in)
 	if g.act.dense {
 		c := &g.w.cache[in.cache]
 		for l := g.act.lo; l < g.act.hi; l++ {

@@ -42,7 +42,7 @@ func pollsOf(loop []ptx.Inst, found map[*ptx.Inst]bool) {
 		if in.Op != opLd && in.Op != opAtom || in.Mods.Has(ptx.NC) || in.Mods.Space() != ptx.Global && in.Mods.Space() != ptx.Generic {
 			continue
 		}
-		if o := &in.Args[1]; o.Var != nil || o.Reg == ptx.None || !changes[o.Reg] {
+		if o := &in.Args[1]; o.Var != nil || o.Reg == ptx.None || !changes[o.Reg] && (o.Index == nil || !changes[o.Index.Reg]) {
 			found[in] = true
 		}
 	}

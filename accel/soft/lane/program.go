@@ -38,10 +38,13 @@ type instr struct {
 	seen       bool       // an earlier instruction has found that out
 	move       chunkMover // or nil
 	imm        uint64     // added to the address
-	align      uint64     // bits that must be clear in an address
-	shift      int        // bytes from the address to the element, in a vector access
-	extend     uint8      // bits to shift left and back to extend a sign
-	mask       uint64     // bits of the register
+	base       place      // a single value that is added to a times scale, unless scale is 0
+	scale      uint64
+	signed     bool   // a is
+	align      uint64 // bits that must be clear in an address
+	shift      int    // bytes from the address to the element, in a vector access
+	extend     uint8  // bits to shift left and back to extend a sign
+	mask       uint64 // bits of the register
 	// private says that the same address is another place for each lane.
 	private bool
 	spin    bool // reads what others may be about to write

@@ -28,10 +28,10 @@ func rowNamed(name string) rowFunc {
 }
 
 // commonRows are kernels that others use.
-type commonRows struct{ move32, move64, select32, select64, mad32, mad64, madWide rowFunc }
+type commonRows struct{ move32, move64, select32, select64, mad32, mad64, madWide, madWideU rowFunc }
 
 func newCommonRows() commonRows {
-	return commonRows{rowNamed("movU32"), rowNamed("movU64"), rowNamed("selectU32"), rowNamed("selectU64"), rowNamed("madU32"), rowNamed("madU64"), rowNamed("madWideS")}
+	return commonRows{rowNamed("movU32"), rowNamed("movU64"), rowNamed("selectU32"), rowNamed("selectU64"), rowNamed("madU32"), rowNamed("madU64"), rowNamed("madWideS"), rowNamed("madWideU")}
 }
 
 // stepOf is how far the lanes of an operand are apart.

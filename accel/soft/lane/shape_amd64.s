@@ -182,9 +182,11 @@ loop:
 	VZEROUPPER
 	RET
 
-// func look32AVX2(s *shape, p unsafe.Pointer, chunks int)
-TEXT ·look32AVX2(SB), NOSPLIT, $0-24
+// look32AVX2 multiplies the runs by scale, but not what it says of all addresses.
+// func look32AVX2(s *shape, p unsafe.Pointer, chunks int, scale uint64)
+TEXT ·look32AVX2(SB), NOSPLIT, $0-32
 	LOOK
+	MOVQ scale+24(FP), R12
 	VPCMPEQD Y10, Y10, Y10 // least
 	VPXOR Y11, Y11, Y11    // greatest
 	VPXOR Y12, Y12, Y12    // bits
@@ -218,6 +220,8 @@ loop:
 	SHRQ $32, R10
 	SHLQ $8, R10
 	ORQ R10, AX
+	IMULQ R12, R8
+	IMULQ R12, R9
 	CMPQ AX, $0xff
 	NEXT(64)
 	FOLD32(VPMINUD, Y10, X10, 0)

@@ -54,9 +54,13 @@ func TestLook(t *testing.T) {
 					}
 				}
 				var got, want shape
-				got.look(row(list, wide), step, n)
+				scale := uint64(1)
+				if !wide {
+					scale = []uint64{1, 4, 12, 1 << 16}[r.IntN(4)]
+				}
+				got.look(row(list, wide), step, n, scale)
 				want.low, want.high = math.MaxUint64, 0
-				want.lookPlain(0, row(list, wide), step, n)
+				want.lookPlain(0, row(list, wide), step, n, scale)
 				for i := range n - 1 {
 					if same := list[i] == list[i+1] || !wide && uint32(list[i]) == uint32(list[i+1]); same && !got.mayRepeat(n) {
 						t.Fatalf("round %d: lanes %d and %d of %#x don't differ", round, i, i+1, list)
@@ -64,7 +68,7 @@ func TestLook(t *testing.T) {
 				}
 				got.spell()
 				clear(got.runs[(n+chunk-1)/chunk:])
-				if got.differ = false; bits.TrailingZeros64(got.bits) != bits.TrailingZeros64(want.bits) {
+				if got.differ, got.line, got.spelled = false, false, false; bits.TrailingZeros64(got.bits) != bits.TrailingZeros64(want.bits) {
 					t.Fatalf("round %d, %d bytes: %#x\nhave bits %#x, want %#x", round, step, list, got.bits, want.bits)
 				}
 				if got.bits = want.bits; got != want {
@@ -72,7 +76,7 @@ func TestLook(t *testing.T) {
 				}
 				for i, a := range list {
 					if !wide {
-						a = uint64(uint32(a))
+						a = uint64(uint32(a)) * scale
 					}
 					if run := want.runs[i/chunk]; run.step != irregular && a != run.first+uint64(i%chunk)*uint64(run.step) || a < want.low || a > want.high || a&^want.bits != 0 {
 						t.Fatalf("lane %d has %#x: %+v", i, a, want)
@@ -114,11 +118,11 @@ func testTogether[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](t *test
 			from[i] += base
 		}
 		wide := r.IntN(2) == 0
-		a := together{shape: new(shape), addresses: row(from, wide), step: 4, n: n, mem: unsafe.Pointer(&memory[0]), off: -base}
+		a := together{shape: new(shape), addresses: row(from, wide), step: 4, n: n, mem: unsafe.Pointer(&memory[0]), off: -base, scale: 1}
 		if wide {
 			a.step = 8
 		}
-		a.look(a.addresses, a.step, n)
+		a.look(a.addresses, a.step, n, 1)
 		size := unsafe.Sizeof(T(0))
 		d := row(values, unsafe.Sizeof(S(0)) == 8)
 		loadTogether[T, S](&a, vectorLoads[size], d)

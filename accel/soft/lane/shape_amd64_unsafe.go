@@ -5,12 +5,13 @@ package lane
 import "unsafe"
 
 // lookVector looks at chunks of addresses, or says that it can't.
-func lookVector(s *shape, p unsafe.Pointer, step, chunks int) bool {
+func lookVector(s *shape, p unsafe.Pointer, step, chunks int, scale uint64) bool {
 	switch {
 	case vectors == 0 || step == 0:
 		return false
 	case step == 4:
-		look32AVX2(s, p, chunks)
+		look32AVX2(s, p, chunks, scale)
+		s.low, s.high, s.bits = s.low*scale, s.high*scale, s.bits*scale
 	case vectors == 2:
 		if s.line = line64AVX512(s, p, chunks); !s.line {
 			look64AVX512(s, p, chunks)
@@ -22,7 +23,7 @@ func lookVector(s *shape, p unsafe.Pointer, step, chunks int) bool {
 }
 
 //go:noescape
-func look32AVX2(s *shape, p unsafe.Pointer, chunks int)
+func look32AVX2(s *shape, p unsafe.Pointer, chunks int, scale uint64)
 
 //go:noescape
 func look64AVX2(s *shape, p unsafe.Pointer, chunks int)

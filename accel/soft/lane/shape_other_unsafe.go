@@ -4,6 +4,6 @@ package lane
 
 import "unsafe"
 
-func lookVector(*shape, unsafe.Pointer, int, int) bool { return false }
+func lookVector(*shape, unsafe.Pointer, int, int, uint64) bool { return false }
 
 var vectorLoads, vectorStores [9]chunkMover

@@ -36,11 +36,11 @@ func address(p unsafe.Pointer, step, lane int) uint64 {
 	return get64(p, step, lane)
 }
 
-// look looks at n addresses, the first of them at p.
-func (s *shape) look(p unsafe.Pointer, step, n int) {
+// look looks at n addresses, the first of them at p. Those of 32 bits are multiplied by scale.
+func (s *shape) look(p unsafe.Pointer, step, n int, scale uint64) {
 	s.low, s.high, s.bits, s.differ, s.line, s.spelled = math.MaxUint64, 0, 0, false, false, false
 	chunks := n / chunk
-	if chunks > 0 && lookVector(s, p, step, chunks) {
+	if chunks > 0 && lookVector(s, p, step, chunks, scale) {
 		if n &= chunk - 1; n == 0 {
 			return
 		}
@@ -50,7 +50,7 @@ func (s *shape) look(p unsafe.Pointer, step, n int) {
 	} else {
 		chunks = 0
 	}
-	s.lookPlain(chunks, p, step, n)
+	s.lookPlain(chunks, p, step, n, scale)
 }
 
 // spell writes down all runs.
@@ -67,16 +67,16 @@ func (s *shape) spell() {
 }
 
 // lookPlain adds n addresses, the first of them at p, that begin with a chunk.
-func (s *shape) lookPlain(number int, p unsafe.Pointer, step, n int) {
+func (s *shape) lookPlain(number int, p unsafe.Pointer, step, n int, scale uint64) {
 	for l := 0; l < n; l += chunk {
 		r := &s.runs[number]
-		*r = addressRun{address(p, step, l), irregular}
+		*r = addressRun{address(p, step, l) * scale, irregular}
 		last := min(l+chunk, n) - 1
 		if last > l {
-			r.step = int64(address(p, step, l+1) - r.first)
+			r.step = int64(address(p, step, l+1)*scale - r.first)
 		}
 		for i := l; i <= last; i++ {
-			a := address(p, step, i)
+			a := address(p, step, i) * scale
 			s.low, s.high = min(s.low, a), max(s.high, a)
 			s.bits |= a
 			if a != r.first+uint64(i-l)*uint64(r.step) {
@@ -105,13 +105,14 @@ func (s *shape) repeats(n int) bool {
 }
 
 // together is an access of dense lanes to memory that was checked: that of an
-// address a is at unsafe.Add(mem, a+off).
+// address a is at unsafe.Add(mem, a·scale+off).
 type together struct {
 	*shape
-	addresses unsafe.Pointer // of the first lane
+	addresses unsafe.Pointer // of the first lane, or indices
 	step, n   int
 	mem       unsafe.Pointer
 	off       uint64
+	scale     uint64 // 1 for addresses of 64 bits
 }
 
 // reach says whether the active lanes are dense and all access memory that the
@@ -121,38 +122,53 @@ func (g *group) reach(in *instr, addresses unsafe.Pointer, step int) (t together
 	if !g.act.dense || step == 0 {
 		return t, false
 	}
-	t = together{g.w.shape(int(in.shape)), unsafe.Add(addresses, g.act.lo*step), step, g.act.hi - g.act.lo, nil, 0}
+	imm, scale := in.imm, uint64(1)
+	if in.scale != 0 {
+		imm, scale = imm+g.uniform[in.base.slot], in.scale
+	}
+	t = together{g.w.shape(int(in.shape)), unsafe.Add(addresses, g.act.lo*step), step, g.act.hi - g.act.lo, nil, 0, scale}
 	if !in.seen || t.turn != g.w.turn {
 		if a := g.known(in.a); a == nil {
-			t.look(t.addresses, step, t.n)
-		} else if !t.follow(a, in.a.kind == row64, g.act.lo, t.n) {
+			t.look(t.addresses, step, t.n, scale)
+		} else if !t.follow(a, in.a.kind == row64, in.signed, g.act.lo, t.n, scale) {
 			g.fill(in.a)
-			t.look(t.addresses, step, t.n)
+			t.look(t.addresses, step, t.n, scale)
 		}
 		t.turn = g.w.turn
 	}
+	if in.signed && !t.line && t.high >= scale<<31 { // some may be negative
+		return t, false
+	}
 	c := &g.w.cache[in.cache]
-	off := in.imm - c.base
+	off := imm - c.base
 	low, high := t.low+off, t.high+off
 	t.mem, t.off = c.mem, off+uint64(in.shift)
-	return t, high < c.size && low <= high && (t.bits|in.imm)&in.align == 0
+	return t, high < c.size && low <= high && (t.bits|imm)&in.align == 0
 }
 
 // follow is look at n addresses from a lane on that are known to be affine. It says
 // false if they go beyond what their bits hold.
-func (s *shape) follow(a *affine, wide bool, lane, n int) bool {
+func (s *shape) follow(a *affine, wide, signed bool, lane, n int, scale uint64) bool {
 	from := *a
 	from.first += uint64(a.step * int64(lane))
 	if !wide {
 		from = from.narrow()
 	}
-	first, last, ok := from.ends(pick(wide, 32, 64), 0, int64(n-1))
+	bias := uint64(0)
+	if signed {
+		bias = 1 << 31
+	}
+	first, last, ok := from.ends(pick(wide, 32, 64), bias, int64(n-1))
 	if !ok {
 		return false
 	}
-	s.low, s.high, s.bits = min(first, last), max(first, last), first|uint64(a.step)
+	first, last = (first-bias)*scale, (last-bias)*scale
+	s.low, s.high, s.bits = first, last, first|uint64(a.step)*scale
+	if a.step < 0 {
+		s.low, s.high = last, first
+	}
 	s.differ, s.line, s.spelled = a.step != 0, true, false
-	s.runs[0] = addressRun{first, a.step}
+	s.runs[0] = addressRun{first, a.step * int64(scale)}
 	return true
 }
 
@@ -170,7 +186,7 @@ func (t *together) at(i int) unsafe.Pointer {
 	if t.line { // the row of addresses may not be written
 		return unsafe.Add(t.mem, t.runs[0].first+uint64(t.runs[0].step)*uint64(i)+t.off)
 	}
-	return unsafe.Add(t.mem, address(t.addresses, t.step, i)+t.off)
+	return unsafe.Add(t.mem, address(t.addresses, t.step, i)*t.scale+t.off)
 }
 
 // chunkMover loads or stores chunks of a row as long as their addresses are regular, in
@@ -209,7 +225,7 @@ func (t *together) moveLine(m chunkMover, row unsafe.Pointer, size int) (next, a
 
 // loadTogether is runLoad of lanes of T into a row of D.
 func loadTogether[T element, D uint32 | uint64](t *together, m chunkMover, row unsafe.Pointer) {
-	d, mem, off := unsafe.Slice((*D)(row), t.n), t.mem, t.off
+	d, mem, off, scale := unsafe.Slice((*D)(row), t.n), t.mem, t.off, t.scale
 	if size := unsafe.Sizeof(T(0)); size == unsafe.Sizeof(D(0)) && t.inOrder(size) {
 		copy(d, unsafe.Slice((*D)(t.at(0)), t.n))
 		return
@@ -228,7 +244,7 @@ func loadTogether[T element, D uint32 | uint64](t *together, m chunkMover, row u
 		if t.step == 4 {
 			addresses := unsafe.Slice((*uint32)(t.addresses), end)[next:][:len(to)]
 			for i := range to {
-				to[i] = D(*(*T)(unsafe.Add(mem, uint64(addresses[i])+off)))
+				to[i] = D(*(*T)(unsafe.Add(mem, uint64(addresses[i])*scale+off)))
 			}
 		} else {
 			addresses := unsafe.Slice((*uint64)(t.addresses), end)[next:][:len(to)]
@@ -242,7 +258,7 @@ func loadTogether[T element, D uint32 | uint64](t *together, m chunkMover, row u
 
 // storeTogether is runStore of lanes of T from a row of S.
 func storeTogether[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](t *together, m chunkMover, row unsafe.Pointer) {
-	from, mem, off := unsafe.Slice((*S)(row), t.n), t.mem, t.off
+	from, mem, off, scale := unsafe.Slice((*S)(row), t.n), t.mem, t.off, t.scale
 	if size := unsafe.Sizeof(T(0)); size == unsafe.Sizeof(S(0)) && t.inOrder(size) {
 		copy(unsafe.Slice((*S)(t.at(0)), t.n), from)
 		return
@@ -261,7 +277,7 @@ func storeTogether[T uint8 | uint16 | uint32 | uint64, S uint32 | uint64](t *tog
 		if t.step == 4 {
 			addresses := unsafe.Slice((*uint32)(t.addresses), end)[next:][:len(values)]
 			for i, v := range values {
-				*(*T)(unsafe.Add(mem, uint64(addresses[i])+off)) = T(v)
+				*(*T)(unsafe.Add(mem, uint64(addresses[i])*scale+off)) = T(v)
 			}
 		} else {
 			addresses := unsafe.Slice((*uint64)(t.addresses), end)[next:][:len(values)]
