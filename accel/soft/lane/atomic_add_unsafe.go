@@ -49,12 +49,19 @@ func addOne[T uint32 | uint64](g *group, in *instr, p *T) {
 // addEach adds lane by lane.
 func addEach[T uint32 | uint64](g *group, in *instr, t *together) {
 	lo, size := g.act.lo, int(unsafe.Sizeof(T(0)))
-	b := g.at(in.b, lo)
+	b, share := g.at(in.b, lo), g.w.cache[in.cache].share
+	mem, off, scale := t.mem, t.off, t.scale
 	if in.b.kind == single {
+		if in.d.kind == nowhere && !share && t.step == 4 && !t.line {
+			v := *(*T)(b)
+			for _, a := range unsafe.Slice((*uint32)(t.addresses), t.n) {
+				*(*T)(unsafe.Add(mem, uint64(a)*scale+off)) += v
+			}
+			return
+		}
 		b = g.spread(b, size == 8, t.n)
 	}
-	bs, share := unsafe.Slice((*T)(b), t.n), g.w.cache[in.cache].share
-	mem, off, scale := t.mem, t.off, t.scale
+	bs := unsafe.Slice((*T)(b), t.n)
 	switch {
 	case t.line:
 		p, apart, d := t.at(0), int(t.runs[0].step), g.at(in.d, lo)
