@@ -45,7 +45,8 @@ func (c *constantValue) zero() bool {
 	return c.Imm == 0
 }
 
-// expression reads a constant expression as in C.
+// expression reads a constant expression as in C, except that ~ gives an unsigned
+// integer, and % takes unsigned ones and gives a signed one.
 func (p *parser) expression() (Operand, error) {
 	c, err := p.conditional(0)
 	return Operand{Kind: c.Kind, Reg: None, Pair: None, Imm: c.Imm}, err
@@ -208,7 +209,7 @@ func (p *parser) unary(depth int) (c constantValue, err error) {
 	case op == "~" && c.isFloat():
 		return c, p.fail("'~' of a float")
 	case op == "~":
-		c.Imm = ^c.Imm
+		c.Imm, c.unsigned = ^c.Imm, true
 	}
 	return c, nil
 }
@@ -289,18 +290,15 @@ func (p *parser) apply(op string, a, b constantValue) (constantValue, error) {
 	case "^":
 		a.Imm ^= b.Imm
 	case "/":
-		a.Imm = divide(a.Imm, b.Imm, unsigned)
+		if unsigned {
+			a.Imm /= b.Imm
+		} else {
+			a.Imm = uint64(int64(a.Imm) / int64(b.Imm))
+		}
 	case "%":
-		a.Imm -= divide(a.Imm, b.Imm, unsigned) * b.Imm
+		a.Imm, a.unsigned = a.Imm%b.Imm, false
 	}
 	return a, nil
-}
-
-func divide(a, b uint64, unsigned bool) uint64 {
-	if unsigned {
-		return a / b
-	}
-	return uint64(int64(a) / int64(b))
 }
 
 // compare says what a comparison of numbers gives that are less, equal or neither.

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Constant expressions have the values that they have in C with integers of 64 bits.
+// Constant expressions have the values that they have in C with integers of 64 bits, but for ~,
+// whose result is unsigned, and %, whose operands are.
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1+2*3":                         7,
@@ -17,7 +18,8 @@ func TestExpressions(t *testing.T) {
 		"10-2-3":                        5,
 		"100/7/2":                       7,
 		"-7/2":                          -3,
-		"-7 % 3":                        -1,
+		"-7 % 4":                        1,
+		"-1 % 2 - 2 < 0":                1,
 		"-7 % 3U":                       0, // 2^64-7 is a multiple of 3
 		"1<<4+3":                        1 << 7,
 		"(1<<4)+3":                      19,
@@ -34,6 +36,8 @@ func TestExpressions(t *testing.T) {
 		"0 ? 2 : 0 ? 3 : 4":             4,
 		"6^3&1|8":                       15,
 		"~5":                            -6,
+		"~0>>60":                        15,
+		"~0 < 0":                        0,
 		"!7 + !0":                       1,
 		"- -3":                          3,
 		"WARP_SZ*2":                     64,
