@@ -20,7 +20,7 @@ func TestAbsurd(t *testing.T) {
 		"scopes":                     open + strings.Repeat("{ .reg .b32 %x; ", 60) + strings.Repeat("add.u32 %r1, %r2, %r3;", 200_000) + strings.Repeat("}", 60) + "ret; }",
 		"chain of calls":             head + ".func f0() { ret; }\n" + repeat(60_000, func(i int) string { return fmt.Sprintf(".func f%d() { call f%d; ret; }\n", i+1, i) }) + ".entry k() { call f60000; ret; }",
 		"functions":                  head + numbered(60_000, ".func f%d() { ret; }\n") + ".entry k() { " + numbered(60_000, "call f%d; ") + "ret; }",
-		"pointers":                   head + numbered(30_000, ".func f%d() { ret; }\n") + ".entry k() { .reg .b64 %a; p: .callprototype _; " + numbered(30_000, "mov.b64 %%a, f%d; ") + "call %a, p; ret; }",
+		"pointers":                   head + numbered(30_000, ".func f%d() { ret; }\n") + ".entry k() { .reg .b64 %a; p: .callprototype _; " + numbered(30_000, "mov.b64 %%a, f%d; ") + strings.Repeat("call %a, p; ", 10_000) + "ret; }",
 		"kernels":                    head + numbered(60_000, ".entry k%d() { ret; }\n"),
 		"globals":                    head + numbered(250_000, ".global .u32 g%d;\n") + ".entry k() { ret; }",
 		"targets of a brx":           open + "t: .branchtargets " + strings.Repeat("l,", 100_000) + "l; l: brx.idx %r1, t; ret; }",

@@ -69,8 +69,11 @@ type inliner struct {
 	module map[*Var]*Var // shared and local variables, with their places
 	units  []*Func       // all that are known so far
 	listed map[*Func]bool
-	unit   int // being expanded
-	work   int // variables of the calls
+	// indirect says that a function was called by its address, so that all that
+	// have theirs taken are listed.
+	indirect bool
+	unit     int // being expanded
+	work     int // variables of the calls
 }
 
 // instance is one copy of a function within the body.
@@ -211,8 +214,11 @@ func (x *inliner) reachCallee(in *Inst, frame int64) error {
 	}
 	switch {
 	case c.Reg != None:
-		for _, f := range x.mod.Pointed {
-			x.list(f)
+		if !x.indirect {
+			x.indirect = true
+			for _, f := range x.mod.Pointed {
+				x.list(f)
+			}
 		}
 		x.transfer(in, callee, frame)
 		return nil
