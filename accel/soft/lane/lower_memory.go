@@ -93,9 +93,9 @@ func (l *lowerer) access(in *ptx.Inst, o *ptx.Operand, write bool) instr {
 func (l *lowerer) share(c *instr, in *ptx.Inst, o *ptx.Operand) {
 	key := l.reused(in, o)
 	seen, known := l.shapes[key]
-	if known = known && seen.scale == c.scale; !known {
+	if known = known && seen.scale == c.scale && seen.signed == c.signed; !known {
 		l.shape++
-		seen = seenShape{l.shape, c.scale}
+		seen = seenShape{l.shape, c.scale, c.signed}
 		if key != ptx.None {
 			l.shapes[key] = seen
 		}
@@ -119,6 +119,7 @@ func (l *lowerer) reused(in *ptx.Inst, o *ptx.Operand) int32 {
 type seenShape struct {
 	number int32
 	scale  uint64
+	signed bool
 }
 
 // forget drops what is known of the registers that an instruction writes.

@@ -1,6 +1,10 @@
 package lane
 
-import "testing"
+import (
+	"testing"
+
+	"pegasus/accel/ptx"
+)
 
 // A load after another instruction with the same address register finds its
 // own memory, whether or not that one had looked at the addresses.
@@ -99,6 +103,34 @@ func TestAddToOnePlace(t *testing.T) {
 			if got := sum.word(0); got != blocks*each {
 				t.Errorf("%s%s: sum %d, want %d", guard, at, got, blocks*each)
 			}
+		}
+	}
+}
+
+// An index that is taken with its sign by one instruction and without by another gives two addresses.
+func TestSignOfIndex(t *testing.T) {
+	const lanes = 64
+	for _, c := range []struct {
+		first, second string
+		illegal       bool
+	}{{"s32", "s32", false}, {"s32", "u32", true}, {"u32", "s32", true}} {
+		d := newDevice(t)
+		k := d.kernel(d.load([]byte(`.version 7.0 .target sm_70 .address_size 64
+.visible .entry k(.param .u64 in) {
+	.reg .u32 c, i, v; .reg .u64 a, b, o, p;
+	ld.param.u64 o, [in]; add.u64 p, o, 256;
+	mov.u32 i, %tid.x; mov.u32 c, %ctaid.x; mul.lo.u32 c, c, 64; sub.u32 i, i, c; // negative in the second block
+	mad.wide.`+c.first+` a, i, 4, p;
+	ld.global.u32 v, [a];
+	mad.wide.`+c.second+` b, i, 4, p;
+	st.global.u32 [b], v;
+	ret;
+}`)), "k")
+		l := d.launch(k, x(2), x(lanes), d.buffer(2*4*lanes))
+		l.Cores = 1
+		f := k.Run(l)
+		if illegal := f != nil && f.Result == ptx.ErrIllegalAddress; illegal != c.illegal || f != nil && !illegal {
+			t.Errorf("%s, then %s: %v", c.first, c.second, f)
 		}
 	}
 }
