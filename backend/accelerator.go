@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pegasus/accel"
+	"pegasus/backend/control"
 	"pegasus/backend/gate"
 	"pegasus/configs"
 	"pegasus/policies"
@@ -40,6 +41,7 @@ type accelerator struct {
 	members   []*avcpu // by id
 	nextID    vcpu.ID
 	decisions uint64
+	tape      func(policies.Record) // who follows the scheduler; nil: nobody
 }
 
 // avcpu is a domain on its accelerator. All but its page is guarded by the
@@ -73,21 +75,18 @@ func newAccelerator(c configs.Accelerator, hw Hardware, bell *gate.Bell, log *sl
 // newPolicies makes an accelerator's policy; one for each class of engines if they
 // are accounted apart.
 func newPolicies(c configs.Accelerator) ([]policies.Policy, error) {
-	p := make([]policies.Policy, 1, 2)
-	if c.Accounts == "mrq" {
-		p = p[:2]
-	}
-	for i := range p {
-		var err error
-		if p[i], err = policies.New(c.Policy, policyOptions(c)); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
+	return choice(c).New()
+}
+
+func choice(c configs.Accelerator) policies.Choice {
+	return policies.Choice{Policy: c.Policy, Options: policyOptions(c)}
 }
 
 func policyOptions(c configs.Accelerator) policies.Options {
 	o := policies.Options{Tick: c.Tick, RotationCap: c.RotationCap, IdleYield: c.IdleYield}
+	if c.Accounts == "mrq" {
+		o.Accounts = policies.MRQ
+	}
 	if c.Mode == "paper" {
 		o.Mode = policies.Paper
 		o.IdleYield = 0
@@ -345,7 +344,7 @@ func (a *accelerator) configure(c configs.Accelerator, p []policies.Policy) {
 	for _, m := range a.members {
 		m.page.SetInFlightLimit(int64(c.InFlight))
 	}
-	if c.Policy != old.Policy || c.Accounts != old.Accounts || policyOptions(c) != policyOptions(old) {
+	if choice(c) != choice(old) {
 		now := gate.Now()
 		for _, m := range a.members {
 			a.look(now, m)
@@ -354,9 +353,27 @@ func (a *accelerator) configure(c configs.Accelerator, p []policies.Policy) {
 				m.drained, m.worked = 0, [gate.NumClasses]bool{}
 			}
 		}
+		if a.tape != nil {
+			next := choice(c)
+			a.tape(policies.Record{At: vcpu.Time(now), Choice: &next})
+		}
 		a.sched.Use(vcpu.Time(now), p...)
 	}
 	a.bell.Ring()
+}
+
+// record has tape told all that the scheduler is told and decides, which begins
+// anew with the same policy; nil ends that. It fails while somebody else records.
+func (a *accelerator) record(tape func(policies.Record)) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if tape != nil && a.tape != nil {
+		return control.Errorf(control.CodeConflict, "accelerator %q is being traced already", a.name)
+	}
+	a.tape = tape
+	err := a.sched.Record(vcpu.Time(gate.Now()), choice(a.settings), tape)
+	a.bell.Ring()
+	return err
 }
 
 func (a *accelerator) current() configs.Accelerator {

@@ -8,6 +8,8 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 
 	"pegasus/backend/control"
 	"pegasus/policies"
@@ -80,6 +82,8 @@ func (d *Daemon) Handle(ctx context.Context, p control.Peer, q *control.Request,
 		return d.reload()
 	case control.MethodEvents:
 		return struct{}{}, d.tellEvents(ctx, emit)
+	case control.MethodTrace:
+		return withParams(q, func(p control.TraceParams) (struct{}, error) { return struct{}{}, d.trace(ctx, p, emit) })
 	case control.MethodExplain:
 		return withParams(q, d.explain)
 	case control.MethodHold:
@@ -156,6 +160,56 @@ func (d *Daemon) tellEvents(ctx context.Context, emit func(v any) error) error {
 			return nil
 		}
 	}
+}
+
+// traceBacklog is how many records may wait for their reader.
+const traceBacklog = 1 << 16
+
+// trace emits what the scheduler of an accelerator is told and decides.
+func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v any) error) error {
+	a, err := d.traced(q.Accelerator)
+	if err != nil {
+		return err
+	}
+	records, slow := make(chan policies.Record, traceBacklog), make(chan struct{})
+	late := sync.OnceFunc(func() { close(slow) })
+	err = a.record(func(r policies.Record) {
+		select {
+		case records <- r:
+		default:
+			late() // a trace with a gap is none
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer a.record(nil)
+	for {
+		select {
+		case r := <-records:
+			if err := emit(r); err != nil {
+				return err
+			}
+		case <-slow:
+			return control.Errorf(control.CodeConflict, "the trace of accelerator %q is read too slowly", a.name)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// traced finds the accelerator of that name, or the only one.
+func (d *Daemon) traced(name string) (*accelerator, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	for _, a := range d.accelerators {
+		if a.name == name || name == "" && len(d.accelerators) == 1 {
+			return a, nil
+		}
+		names = append(names, a.name)
+	}
+	return nil, control.Errorf(control.CodeInvalid, "accelerator %q: there is none of that name; there are %s", name, strings.Join(names, ", "))
 }
 
 func (d *Daemon) shutdown(q control.ShutdownParams) (struct{}, error) {

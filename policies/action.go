@@ -10,15 +10,15 @@ import (
 // gate pages say, the simulator out of its model; a list of them is a trace that
 // can be played again.
 type Event struct {
-	Kind   EventKind
-	Domain Domain // Attach: all of it; otherwise only ID
-	Used   Usage  // Charge
-	Signal Signal // Wake
-	Since  Time   // Wake: since when it is so, when that is known and before now
+	Kind   EventKind `json:"kind"`
+	Domain Domain    `json:"domain,omitzero"` // Attach: all of it; otherwise only ID
+	Used   Usage     `json:"used,omitzero"`   // Charge
+	Signal Signal    `json:"signal,omitzero"` // Wake
+	Since  Time      `json:"since,omitzero"`  // Wake: since when it is so, when that is known and before now
 
-	Class   Class        // Head, Charge, Wake: of which class, if it is only of one
-	Request Request      // Head: which waits at the gate now; zero: none
-	Sample  *vcpu.Sample // Observe
+	Class   Class        `json:"class,omitzero"`   // Head, Charge, Wake: of which class, if it is only of one
+	Request Request      `json:"request,omitzero"` // Head: which waits at the gate now; zero: none
+	Sample  *vcpu.Sample `json:"sample,omitzero"`  // Observe
 }
 
 // EventKind is which of a policy's entries an event goes to.

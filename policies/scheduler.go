@@ -26,6 +26,8 @@ type Scheduler struct {
 	last     Time
 	strays   Usage
 	sample   *vcpu.Sample
+	tape     func(Record) // is told everything, if set
+	untold   int          // first actions of the next answer that it is not told
 }
 
 // busy says whether anything is pending or in flight.
@@ -77,6 +79,9 @@ func NewScheduler(p ...Policy) *Scheduler {
 // but for what they used, which is booked to nobody.
 func (s *Scheduler) Step(now Time, e Event) {
 	now = s.clock(now)
+	if s.tape != nil {
+		s.told(now, e)
+	}
 	switch e.Kind {
 	case Attach:
 		s.attach(now, e.Domain)
@@ -146,6 +151,9 @@ func (s *Scheduler) Ready(now Time) []Action {
 	}
 	out := s.actions
 	s.actions = s.actions[:0]
+	if s.tape != nil {
+		s.answered(now, out)
+	}
 	return out
 }
 

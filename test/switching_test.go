@@ -3,7 +3,9 @@ package test
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -101,4 +103,35 @@ func within(cmd *exec.Cmd, limit time.Duration) ([]byte, error) {
 	defer stuck.Stop()
 	err := cmd.Wait()
 	return out.Bytes(), err
+}
+
+// What the scheduler of a running daemon is told and decides is recorded, while
+// its policy changes, and played again: the decisions are the same.
+func TestTraceIsPlayedAgain(t *testing.T) {
+	sharers := []sharer{{"d1", 256, 1}, {"d2", 512, 5}}
+	h := startHost(t, shareConfig("lag", "production", sharers))
+	for _, s := range sharers {
+		h.run(s)
+	}
+	h.await(sharers)
+	path := filepath.Join(t.TempDir(), "trace")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.pegasus("trace", "--seconds", "3", "--out", path)
+	}()
+	for _, name := range policies.Names() {
+		time.Sleep(150 * time.Millisecond)
+		h.pegasus("policy", name)
+	}
+	<-done
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := policies.PlayAgain(f)
+	if err != nil || r.Differs != nil || r.Decisions < 100 {
+		t.Errorf("%d events, %d decisions, %+v, %v", r.Events, r.Decisions, r.Differs, err)
+	}
 }

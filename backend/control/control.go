@@ -27,6 +27,7 @@ const (
 	MethodSet          = "set"
 	MethodReload       = "reload"
 	MethodEvents       = "events"
+	MethodTrace        = "trace"
 	MethodExplain      = "explain"
 	MethodHold         = "hold"
 	MethodShutdown     = "shutdown"
@@ -116,6 +117,11 @@ type SetParams struct {
 // DomainParams names a domain.
 type DomainParams struct {
 	Domain string `json:"domain,omitempty"`
+}
+
+// TraceParams names an accelerator; empty: the only one.
+type TraceParams struct {
+	Accelerator string `json:"accelerator,omitempty"`
 }
 
 // ReloadResult says what a reload changed.

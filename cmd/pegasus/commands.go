@@ -66,6 +66,14 @@ stay. SIGHUP does the same.
 Prints the latest events, then each as it happens, until interrupted.
 
   pegasus events`},
+		{name: "trace", args: "[--accelerator A] [--seconds N] [--out FILE]",
+			short: "record what a scheduler is told and decides", run: trace, long: `
+Writes every event that an accelerator's scheduler is told, and every decision, one
+JSON object a line, until interrupted or for N seconds. The policy begins anew with
+the trace, so that it can be played again from nothing: balances start at zero.
+
+  pegasus trace --seconds 10 --out busy.trace
+  pegasus trace --accelerator soft0 | jq -c 'select(.actions) | .actions[]'`},
 		{name: "why", args: "[DOMAIN] [--json]",
 			short: "why a domain does or doesn't run", run: why, long: `
 Explains where a domain stands: its placement, its gate, its turn in the policy,

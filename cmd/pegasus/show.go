@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -209,6 +211,60 @@ func events(c *call, args []string) error {
 		_, err := fmt.Fprintf(c.out, "%s  %-10s %-12s %s\n", e.Time.Local().Format("15:04:05.000"), e.Kind, orDash(e.Domain), e.Text)
 		return err
 	})
+}
+
+func trace(c *call, args []string) error {
+	accelerator := c.flags.String("accelerator", "", "whose scheduler; without it: the only one's")
+	seconds := c.flags.Float64("seconds", 0, "how long; 0: until interrupted")
+	path := c.flags.String("out", "-", "file to write; -: standard output")
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	if *seconds < 0 {
+		return usagef("--seconds %g: must not be negative", *seconds)
+	}
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	to := c.out
+	if *path != "-" {
+		file, err := os.Create(*path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		to = file
+	}
+	lines, n := bufio.NewWriter(to), 0
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ended := interrupted
+	if *seconds > 0 {
+		var cancel context.CancelFunc
+		ended, cancel = context.WithTimeout(interrupted, time.Duration(*seconds*float64(time.Second)))
+		defer cancel()
+	}
+	context.AfterFunc(ended, func() { client.Close() })
+	err = client.Stream(control.MethodTrace, control.TraceParams{Accelerator: *accelerator}, func(data json.RawMessage, last bool) error {
+		if last {
+			return nil
+		}
+		n++
+		_, err := lines.Write(append(data, '\n'))
+		return err
+	})
+	if ended.Err() == nil && err != nil {
+		return err
+	}
+	if err := lines.Flush(); err != nil {
+		return err
+	}
+	if *path != "-" {
+		fmt.Fprintf(c.err, "%d records in %s\n", n, *path)
+	}
+	return nil
 }
 
 func why(c *call, args []string) error {
