@@ -48,9 +48,10 @@ With them, switches at once; running programs see nothing but new shares.
 The switch lasts until the daemon ends or reloads a configuration that says otherwise.`},
 		{name: "set", args: "DOMAIN KEY=VALUE… [--json]",
 			short: "change a domain's settings while it runs", run: set, long: `
-Sets credits, memory, host_memory, arena, processes or accelerator of a domain,
-spelled as in the configuration. Credits and quotas hold at once; arena and
-accelerator for processes and placements to come.
+Sets credits, slo, bandwidth, group, priority, memory, host_memory, arena, processes
+or accelerator of a domain, spelled as in the configuration. What policies and
+quotas look at holds at once; arena and accelerator for processes and placements
+to come.
 
   pegasus set render credits=1024
   pegasus set render memory=512MiB processes=8`},
