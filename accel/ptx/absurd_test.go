@@ -9,6 +9,9 @@ import (
 
 // Modules that are right but absurd are read soon, and so are their kernels.
 func TestAbsurd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector makes it slow")
+	}
 	const open = head + ".entry k() { .reg .pred %p<4>; .reg .b32 %r<4>;\n"
 	numbered := func(n int, format string) string {
 		return repeat(n, func(i int) string { return fmt.Sprintf(format, i) })
