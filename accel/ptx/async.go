@@ -21,9 +21,13 @@ mbarrier | pending_count | b64 | Ca
 cp | async mbarrier arrive noinc? shared? | b64 | M
 cp | async bulk shared global mbarrier::complete_tx::bytes | | mMcm
 cp | async bulk shared global mbarrier::complete_tx::bytes L2::cache_hint | | mMcmh
+cp | async bulk shared global mbarrier::complete_tx::bytes multicast::cluster | | mMcmk
+cp | async bulk shared global mbarrier::complete_tx::bytes multicast::cluster L2::cache_hint | | mMcmkh
 cp | async bulk shared mbarrier::complete_tx::bytes | | mmcm
 cp | async bulk global shared bulk_group | | Mmc
 cp | async bulk global shared bulk_group L2::cache_hint | | Mmch
+cp | async bulk global shared bulk_group cp_mask | | Mmck
+cp | async bulk global shared bulk_group L2::cache_hint cp_mask | | Mmchk
 cp | async bulk prefetch L2 global | | Mc
 cp | async bulk prefetch L2 global L2::cache_hint | | Mch
 cp | async bulk commit_group | | -
@@ -34,9 +38,10 @@ cp | reduce async bulk shared mbarrier::complete_tx::bytes inc/dec | u32 | mmcm
 cp | reduce async bulk shared mbarrier::complete_tx::bytes and/or/xor | b32 | mmcm
 cp | reduce async bulk global shared bulk_group add | u32 s32 u64 f32 f64 | Mmc
 cp | reduce async bulk global shared bulk_group add noftz | f16 bf16 | Mmc
-cp | reduce async bulk global shared bulk_group min/max | u32 s32 u64 s64 | Mmc
+cp | reduce async bulk global shared bulk_group min/max | u32 s32 u64 s64 f16 bf16 | Mmc
 cp | reduce async bulk global shared bulk_group inc/dec | u32 | Mmc
 cp | reduce async bulk global shared bulk_group and/or/xor | b32 b64 | Mmc
+st | bulk weak? shared? | | Msc
 st | async weak? shared? mbarrier::complete_tx::bytes v2/v4? | b32 b64 u32 u64 s32 s64 f32 f64 | MrM
 red | async relaxed cluster shared? mbarrier::complete_tx::bytes add | u32 s32 u64 | MaM
 red | async relaxed cluster shared? mbarrier::complete_tx::bytes min/max | u32 s32 | MaM

@@ -80,6 +80,10 @@ func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
 		if p.read(o, 8) != nil {
 			return errPolicy
 		}
+	case 'k':
+		return p.read(o, 2)
+	case 's':
+		return p.read(o, 8)
 	case 'n':
 		return p.copySize(in, o)
 	case 'i':

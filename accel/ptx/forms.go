@@ -22,6 +22,7 @@ import (
 //	Y y  a fragment of a matrix: a vector of as many registers as the form says
 //	h    a 64-bit cache policy; n the size of a copy, or an alignment;
 //	     i how much of it to read, or a predicate for none
+//	k    a 16-bit mask; s a 64-bit size
 //	M    an address; m one in shared memory; L a label; F a call
 //	T    a texture or surface with coordinates, o without; g a vector of 32-bit ones
 //	V v  anything that mov takes; x a vector of any kind

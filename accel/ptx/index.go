@@ -86,7 +86,7 @@ func (in *Inst) addressArg() (arg int, ok bool) {
 	default:
 		return 0, false
 	}
-	if arg >= len(in.Args) || in.Mods.Has(Async) {
+	if arg >= len(in.Args) || in.Mods.Has(Async) || in.Mods.Has(Bulk) {
 		return 0, false
 	}
 	o := &in.Args[arg]

@@ -228,6 +228,8 @@ const (
 	Read
 	PrefetchMod
 	MaskMod
+	Multicast
+	ByteMask
 	numMods
 )
 
@@ -252,7 +254,7 @@ var modNames = [numMods]string{
 	"width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size", "num_mipmap_levels",
 	"num_samples", "memory_layout", "force_unnormalized_coords", "filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2",
 	"mbarrier", "init", "inval", "arrive_drop", "expect_tx", "complete_tx", "noComplete", "noinc", "parity", "test_wait", "try_wait",
-	"pending_count", "bulk", "bulk_group", "mbarrier::complete_tx::bytes", "reduce", "read", "prefetch", "mask",
+	"pending_count", "bulk", "bulk_group", "mbarrier::complete_tx::bytes", "reduce", "read", "prefetch", "mask", "multicast::cluster", "cp_mask",
 }
 
 var modByName = func() map[string]Mod {

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"strings"
 	"unsafe"
 
 	"pegasus/accel/ptx"
@@ -14,6 +15,8 @@ const bulkUnit = 16
 type bulkCopy struct {
 	from, bar *instr // ways to read and to find the mbarrier, or nil
 	size      place
+	blocks    place     // of the cluster, a bit for each, or nowhere for this one
+	bytes     place     // to copy of each 16, a bit for each, or nowhere for all
 	op        *atomicOp // of the elements, or nil to copy
 }
 
@@ -34,6 +37,9 @@ func (l *lowerer) bulk(in *ptx.Inst) {
 	if in.Mods.Has(ptx.CompleteBytes) {
 		bar := l.accessTo(&args[3], ptx.ModShared, 8, true)
 		op.bar = &bar
+	}
+	if i := strings.IndexByte(in.Form, 'k'); i >= 0 {
+		*pick(in.Mods.Has(ptx.Multicast), &op.bytes, &op.blocks) = l.src(&args[i], ptx.U16)
 	}
 	if in.Mods.Has(ptx.Reduce) {
 		if op.op = l.reduction(in, to == ptx.ModShared); op.op == nil {
@@ -59,6 +65,14 @@ func runBulk(g *group, in *instr) {
 	for _, lane := range g.lanes() {
 		l := int(lane)
 		n := uint64(g.scalar(op.size, l))
+		if op.blocks.kind != nowhere {
+			if m := g.scalar(op.blocks, l); m > 1 {
+				g.failBlock(in, l)
+				return
+			} else if m == 0 {
+				continue
+			}
+		}
 		if n%bulkUnit != 0 {
 			g.fail(in, l, ptx.ErrMisalignedAddress, n, "size of a bulk copy is not a multiple of 16 bytes")
 			return
@@ -67,13 +81,25 @@ func runBulk(g *group, in *instr) {
 		if g.fault != nil {
 			return
 		}
-		if op.op == nil {
-			copy(to, from)
-		} else {
+		switch {
+		case op.op != nil:
 			op.op.combine(to, from, g.w.cache[in.cache].share)
+		case op.bytes.kind != nowhere:
+			copyMasked(to, from, g.scalar(op.bytes, l))
+		default:
+			copy(to, from)
 		}
 		if op.bar != nil && !g.completed(op.bar, l, int64(n)) {
 			return
+		}
+	}
+}
+
+// copyMasked copies of each 16 bytes those that have a bit in the mask.
+func copyMasked(to, from []byte, m uint32) {
+	for i := range to {
+		if m>>(i%bulkUnit)&1 != 0 {
+			to[i] = from[i]
 		}
 	}
 }
@@ -84,8 +110,8 @@ func (g *group) completed(bar *instr, lane int, bytes int64) bool {
 	return m != nil && g.arriveAt(bar, m, lane, 0, -bytes, false)
 }
 
-// stretch is n bytes of memory, all of one allocation, from a thread's address on. It
-// is nil after a fault.
+// stretch is n bytes of memory, all of one allocation, from a thread's address on, n a
+// multiple of what the view has. It is nil after a fault.
 func (g *group) stretch(view *instr, n uint64, lane int) []byte {
 	if n == 0 {
 		return nil
@@ -96,8 +122,9 @@ func (g *group) stretch(view *instr, n uint64, lane int) []byte {
 	if p == nil {
 		return nil
 	}
-	if c := &g.w.cache[view.cache]; n-bulkUnit >= c.size-(addr-c.base) {
-		g.fail(view, lane, ptx.ErrIllegalAddress, c.base+c.size+bulkUnit-1, "illegal address")
+	unit := view.aux.(*access).size
+	if c := &g.w.cache[view.cache]; n-unit >= c.size-(addr-c.base) {
+		g.fail(view, lane, ptx.ErrIllegalAddress, c.base+c.size+unit-1, "illegal address")
 		return nil
 	}
 	return unsafe.Slice((*byte)(p), n)
@@ -108,6 +135,32 @@ func (a *atomicOp) combine(to, from []byte, share bool) {
 	for i := 0; i < len(to); i += a.size {
 		p, b := unsafe.Pointer(&to[i]), loadBytes(unsafe.Pointer(&from[i]), a.size)
 		a.update(p, b, 0, share)
+	}
+}
+
+// bulkStore lowers st.bulk, which clears memory.
+func (l *lowerer) bulkStore(in *ptx.Inst) {
+	c := l.accessTo(&in.Args[0], spaceMod(in), 8, true)
+	c.exec, c.b = runBulkStore, l.src(&in.Args[1], ptx.U64)
+	l.emit(c)
+}
+
+func runBulkStore(g *group, in *instr) {
+	for _, lane := range g.lanes() {
+		l := int(lane)
+		n := g.valueOf(in.b, l)
+		ap, step := g.row(in.a)
+		switch addr := get64(ap, step, l) + in.imm; {
+		case in.aux.(*access).space == ptx.Generic && addr&windowMask != sharedWindow:
+			g.fail(in, l, ptx.ErrInvalidAddressSpace, addr, "st.bulk is of shared memory")
+		case n%8 != 0:
+			g.fail(in, l, ptx.ErrMisalignedAddress, n, "size of st.bulk is not a multiple of 8 bytes")
+		default:
+			clear(g.stretch(in, n, l))
+		}
+		if g.fault != nil {
+			return
+		}
 	}
 }
 

@@ -50,10 +50,14 @@ func (l *lowerer) mapa(in *ptx.Inst) {
 func runOnlyBlock(g *group, in *instr) {
 	for _, lane := range g.lanes() {
 		if g.scalar(in.a, int(lane)) != 0 {
-			g.fail(in, int(lane), ptx.ErrIllegalAddress, 0, "there is no such block in the cluster, which is of one block")
+			g.failBlock(in, int(lane))
 			return
 		}
 	}
+}
+
+func (g *group) failBlock(in *instr, lane int) {
+	g.fail(in, lane, ptx.ErrIllegalAddress, 0, "there is no such block in the cluster, which is of one block")
 }
 
 // getctarank lowers getctarank: all addresses are of block 0.

@@ -101,7 +101,7 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	for i := b.First; i < b.End; i++ {
 		in := &l.body.Insts[i]
 		l.line, l.temps32, l.temps64, l.tempsPred = in.Line, 0, 0, 0
-		if in.EndsBlock() || !knowsAffine[in.Op] || in.Mods.Has(ptx.Async) {
+		if in.EndsBlock() || !knowsAffine[in.Op] || in.Mods.Has(ptx.Async) || in.Mods.Has(ptx.Bulk) {
 			l.fill(in)
 		}
 		if in.EndsBlock() {

@@ -183,6 +183,10 @@ func (l *lowerer) loadParam(in *ptx.Inst, o *ptx.Operand) {
 }
 
 func (l *lowerer) store(in *ptx.Inst) {
+	if in.Mods.Has(ptx.Bulk) {
+		l.bulkStore(in)
+		return
+	}
 	if in.Mods.Has(ptx.Async) {
 		l.asyncStore(in)
 		return

@@ -32,6 +32,10 @@ func TestAsyncFaults(t *testing.T) {
 		{"alloca.u64 %a4, -1;", "stack overflow", ptx.ErrHardwareStack},
 		{"alloca.u32 %r1, 100, 65536; alloca.u32 %r1, 0x10001;", "stack overflow", ptx.ErrHardwareStack},
 		{"again: alloca.u64 %a4, 0; stacksave.u64 %a4; sub.u64 %a4, %a4, 8; stackrestore.u64 %a4;", "no earlier state", ptx.ErrLaunchFailed},
+		{"mbarrier.init.shared.b64 [s], 1; .reg .b16 %h; mov.b16 %h, 2; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [s+16], [%a0], 16, [s], %h;", "no such block", ptx.ErrIllegalAddress},
+		{"st.bulk.shared::cta [s], 12, 0;", "8 bytes", ptx.ErrMisalignedAddress},
+		{"st.bulk.shared::cta [s+4088], 16, 0;", "illegal", ptx.ErrIllegalAddress},
+		{"st.bulk [%a0], 16, 0;", "of shared memory", ptx.ErrInvalidAddressSpace},
 		{"mapa.u64 %a3, %a3, 1;", "no such block", ptx.ErrIllegalAddress},
 		{"done: @%p1 bar.sync 1, 96; barrier.cluster.arrive; barrier.cluster.wait;", "deadlock", ptx.ErrLaunchFailed},
 	} {

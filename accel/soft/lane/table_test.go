@@ -76,8 +76,10 @@ func sampleOperand(op string, letter byte, i int, mods, types []string, merged b
 		return "[%l0, {%r0, %r1, %r2, %r3}]"
 	case 'o':
 		return "[%l0]"
-	case 'h':
+	case 'h', 's':
 		return "%l2"
+	case 'k':
+		return "%h2"
 	case 'g':
 		return "{%r0, %r1, %r2, %r3}"
 	case 'Y', 'y':
