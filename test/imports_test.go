@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"hypervisor/local": {"callbuf", "vcpu", "hypervisor", "cuda"},
 	"backend":          {"callbuf", "cuda", "vcpu", "policies", "accel", "accel/placement", "configs", "hypervisor"},
 	"configs":          {},
+	"sim":              {"vcpu", "policies"},
 	"cmd":              {"*"},
 	"test":             {"*"},
 }

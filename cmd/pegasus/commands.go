@@ -101,6 +101,47 @@ fourth, and prints what each was owed and got.
 
   pegasus demo
   pegasus demo --seconds 20`},
+		{name: "sim", args: "SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--json] | --list [--json]",
+			short: "simulate policies: the papers' experiments, or your own", run: simulate, long: `
+Runs scenarios in a deterministic simulator round the daemon's own policies, with
+20 seeds, and says which of the expectations in them hold: for the mean over the
+seeds, and for at least 95 % of them. The same scenario and seed give the same
+run, everywhere. Nothing real is used: no daemon, no accelerator.
+
+  pegasus sim --list                 the scenarios, by paper
+  pegasus sim P4                     Pegasus' Figure 4: seven policies, four domains
+  pegasus sim P4 --seed 100 --json   other seeds, 100 to 119, for programs
+  pegasus sim mine.toml              accelerators, domains and workloads of your own
+  pegasus sim all                    everything; about a minute
+
+A scenario is a TOML file; the smallest:
+
+  runs = 20                          # ends when every domain ran its program so often
+  [[accelerator]]
+  name = "gpu"
+  [[domain]]
+  name = "short"
+  workload = "LUD"                   # 1 ms kernels, 0.2 ms apart
+  credits = 512
+  [[domain]]
+  name = "long"
+  workload = "mine"
+  [workload.mine]
+  cpu = "1ms"
+  kernel = "8ms"
+  calls = 50
+  [[plan]]
+  name = "fair"
+  policy = "accc"
+  [[row]]                            # what you expect
+  text = "half of the time"
+  value = "fair.short.part"
+  min = 49.0
+  max = 51.0
+
+In JSON: scenario, seed, metrics (by plan and domain), rows (each with its values
+and a verdict), and verdict, "holds" or "fails". The exit status is 1 if it fails.
+docs/simulator.md has the model, the keys and the metrics.`},
 		{name: "version", args: "[--json]", short: "versions of this command and the daemon", run: version, long: `
 Prints the version of this command, and the daemon's if one runs.`},
 	}

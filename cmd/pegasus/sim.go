@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/sim"
+)
+
+// simFlags are those of `pegasus sim`.
+type simFlags struct {
+	list  bool
+	seed  uint64
+	seeds int
+}
+
+func simulate(c *call, args []string) error {
+	var f simFlags
+	c.jsonFlag()
+	c.flags.BoolVar(&f.list, "list", false, "list the scenarios")
+	c.flags.Uint64Var(&f.seed, "seed", 1, "the first of the seeds is `n`")
+	c.flags.IntVar(&f.seeds, "seeds", 0, "run `n` seeds instead of the scenario's 20")
+	names, err := c.parse(args, 0, -1)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.list:
+		return listScenarios(c)
+	case len(names) == 0:
+		return usagef("name a scenario, or a file; `pegasus sim --list` lists those there are")
+	case f.seeds < 0:
+		return usagef("--seeds %d: must be at least 1", f.seeds)
+	}
+	return runScenarios(c, f, names)
+}
+
+// scenarioEntry is a line of --list.
+type scenarioEntry struct {
+	ID     string   `json:"id"`
+	Title  string   `json:"title"`
+	Figure string   `json:"figure,omitempty"`
+	Kind   string   `json:"kind"` // simulated, formula, bench
+	Plans  []string `json:"plans,omitempty"`
+	Rows   []string `json:"rows,omitempty"`
+	Bench  string   `json:"bench,omitempty"`
+}
+
+func listScenarios(c *call) error {
+	all, err := sim.Scenarios()
+	if err != nil {
+		return err
+	}
+	entries := []scenarioEntry{}
+	t := &table{head: []string{"ID", "KIND", "SCENARIO", "FIGURE"}}
+	for _, sc := range all {
+		e := scenarioEntry{ID: sc.ID, Title: sc.Title, Figure: sc.Figure, Kind: sc.Kind(), Bench: sc.Bench}
+		for _, p := range sc.Plans {
+			e.Plans = append(e.Plans, p.Name)
+		}
+		for _, r := range sc.Rows {
+			e.Rows = append(e.Rows, r.Text)
+		}
+		entries = append(entries, e)
+		t.add(e.ID, e.Kind, e.Title, orDash(e.Figure))
+	}
+	if c.json {
+		return printJSON(c.out, entries)
+	}
+	t.print(c.out)
+	fmt.Fprint(c.out, "\nKind bench needs a real clock: `make bench`.\n")
+	return nil
+}
+
+func runScenarios(c *call, f simFlags, names []string) error {
+	all, err := chosen(names)
+	if err != nil {
+		return err
+	}
+	failed := 0
+	results := []*sim.Result{}
+	for _, sc := range all {
+		if sc.Bench != "" && len(all) > 1 {
+			continue
+		}
+		seeds := sc.Seeds
+		if f.seeds > 0 {
+			seeds = f.seeds
+		}
+		r, err := sim.Judge(sc, f.seed, seeds, progress(c, sc.ID))
+		if err != nil {
+			return err
+		}
+		if r.Verdict != sim.Holds {
+			failed++
+		}
+		results = append(results, r)
+		if !c.json {
+			printResult(c, r, len(all) == 1)
+		}
+	}
+	if c.json && len(all) == 1 {
+		err = printJSON(c.out, results[0])
+	} else if c.json {
+		err = printJSON(c.out, results)
+	}
+	if err == nil && failed > 0 {
+		return &exit{exitFailed, fmt.Errorf("%d of %d scenarios fail", failed, len(results))}
+	}
+	return err
+}
+
+// chosen loads the scenarios that were named; "all" are those that come along.
+func chosen(names []string) ([]*sim.Scenario, error) {
+	if len(names) == 1 && names[0] == "all" {
+		return sim.Scenarios()
+	}
+	var all []*sim.Scenario
+	for _, name := range names {
+		sc, err := sim.Load(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sc)
+	}
+	return all, nil
+}
+
+// progress shows on a terminal how far it is, after two seconds.
+func progress(c *call, id string) func(done, of int) {
+	file, ok := c.err.(*os.File)
+	if !ok {
+		return nil
+	}
+	if _, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err != nil {
+		return nil
+	}
+	begun := time.Now()
+	shown := time.Time{}
+	return func(done, of int) {
+		now := time.Now()
+		if now.Sub(begun) < 2*time.Second || (now.Sub(shown) < 200*time.Millisecond && done < of) {
+			return
+		}
+		shown = now
+		if done == of {
+			fmt.Fprintf(c.err, "\r\x1b[K")
+			return
+		}
+		fmt.Fprintf(c.err, "\r\x1b[K%s: %d of %d runs, %v left", id, done, of,
+			(time.Duration(of-done) * now.Sub(begun) / time.Duration(done)).Round(time.Second))
+	}
+}
+
+func printResult(c *call, r *sim.Result, details bool) {
+	fmt.Fprintf(c.out, "%s  %s: %s\n", r.Scenario, r.Title, r.Verdict)
+	if details {
+		fmt.Fprintln(c.out)
+		planTable(r).print(c.out)
+		fmt.Fprintln(c.out)
+	}
+	t := &table{head: []string{"", ">MEAN", ">LEAST", ">MOST", ">BOUND", ">SEEDS", "ROW"}}
+	for _, v := range r.Rows {
+		mark := "ok"
+		if v.Verdict != sim.Holds {
+			mark = "FAILS"
+		}
+		text := v.Text
+		if v.Why != "" {
+			text += " (" + v.Why + ")"
+		}
+		t.add(mark, number(v.Mean), number(v.Least), number(v.Most), bounds(v), percent(v.Part), text)
+	}
+	if len(r.Rows) > 0 {
+		t.print(c.out)
+	}
+	fmt.Fprintln(c.out)
+}
+
+func bounds(v sim.Verdict) string {
+	switch {
+	case v.Min != nil && v.Max != nil:
+		return number(*v.Min) + " … " + number(*v.Max)
+	case v.Min != nil:
+		return "≥ " + number(*v.Min)
+	default:
+		return "≤ " + number(*v.Max)
+	}
+}
+
+func number(f float64) string { return strings.TrimSuffix(fmt.Sprintf("%.4g", f), ".0") }
+
+// planTable shows what each plan came to, all domains and each.
+func planTable(r *sim.Result) *table {
+	columns := []string{"work", "run", "rate", "iqr", "share", "part", "wait_p50", "wait_p99", "latency_p50", "latency_p85"}
+	t := &table{head: []string{"PLAN", "DOMAIN"}}
+	for _, name := range columns {
+		t.head = append(t.head, ">"+strings.ToUpper(strings.ReplaceAll(name, "_", " ")))
+	}
+	for _, plan := range r.Plans() {
+		for _, domain := range r.Domains(plan) {
+			cells := []string{plan, domain}
+			if domain == "" {
+				cells[1] = "(mean)"
+			}
+			for _, name := range columns {
+				cell := "-"
+				if v, ok := r.Metrics[plan][domain][name]; ok {
+					cell = number(v)
+				}
+				cells = append(cells, cell)
+			}
+			t.add(cells...)
+		}
+	}
+	return t
+}

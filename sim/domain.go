@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"time"
+
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+// domain is a domain with its threads, its ring of calls, the backend's poller that
+// empties it, and its gate.
+type domain struct {
+	index   int32
+	id      vcpu.ID
+	name    string
+	spec    *Domain
+	host    *host
+	seat    int // among the accelerator's domains
+	threads []*thread
+	chance  *stream
+	gone    bool
+
+	cpuCredits vcpu.Credits
+	cpuTime    time.Duration
+
+	// The backend.
+	ring     ring[*request]
+	serving  *request // the call that the poller is decoding
+	replies  ring[*request]
+	inFlight int
+	depth    int
+	seq      uint64
+
+	// The gate.
+	leases  [3]lease // by policies.Class
+	coming  [3]coming
+	open    bool // one of them is
+	bounded bool // a lease is out that ends
+	counted bool // a lease is out for so many requests
+	opened  Time
+
+	// What the scheduler was told, and will be.
+	report  vcpu.Usage
+	busy    bool
+	since   Time // busy or not
+	told    Time // the since that the scheduler knows
+	heads   [3]policies.Request
+	dirty   bool
+	looked  Time
+	idle    time.Duration // the gate was open without work, since the last look
+	idleTo  Time          // up to which idle is counted
+	patient time.Duration
+
+	record
+}
+
+// lease is what the gate page says about a class.
+type lease struct {
+	policies.Lease
+	open bool
+}
+
+// coming is a decision that takes effect a little later.
+type coming struct {
+	open  bool
+	lease policies.Lease
+	gen   uint32
+}
+
+// classOf is the class that policies know.
+func classOf(c engineClass) policies.Class {
+	if c == compute {
+		return policies.Compute
+	}
+	return policies.Copy
+}
+
+// lease returns the lease under which a request may be submitted now, or nil.
+func (d *domain) lease(now Time, c engineClass) *lease {
+	for _, l := range [2]*lease{&d.leases[policies.AnyClass], &d.leases[classOf(c)]} {
+		if l.open && now < l.Until && (l.Kind == policies.Window || l.Amount > 0) {
+			return l
+		}
+	}
+	return nil
+}
+
+// take uses up what r needs of the lease.
+func (l *lease) take(r *request) {
+	switch l.Kind {
+	case policies.Requests:
+		l.Amount--
+	case policies.Budget:
+		l.Amount -= int64(r.cost)
+	}
+}
+
+// issue puts a request into the domain's ring.
+func (s *Sim) issue(t *thread, st *step) {
+	d := t.domain
+	var r *request
+	if n := len(s.free); n > 0 {
+		r, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		r = &request{}
+	}
+	d.seq++
+	*r = request{thread: t, class: st.class, cost: st.d, asked: s.now, seq: d.seq}
+	d.ring.push(r)
+	s.poll(d)
+	d.idleness(s)
+}
+
+// poll lets the backend take calls out of the ring as far as the gate allows. Those
+// that it doesn't let through knock.
+func (s *Sim) poll(d *domain) {
+	for d.ring.len() > 0 && d.serving == nil {
+		r := d.ring.at(0)
+		l := d.lease(s.now, r.class)
+		if l == nil {
+			if h := &d.heads[classOf(r.class)]; h.Seq != r.seq {
+				d.host.touch(d)
+				s.ring(d.host)
+			}
+			return
+		}
+		if d.inFlight >= d.depth {
+			return
+		}
+		l.take(r)
+		d.ring.pop()
+		if d.heads[classOf(r.class)].Seq != 0 {
+			d.host.touch(d)
+		}
+		if c := r.thread.program.call; c > 0 {
+			d.serving = r
+			s.agenda.add(s.now.Add(c), served, d.index, 0)
+			return
+		}
+		s.submit(d, r)
+	}
+}
+
+// decoded is the end of the poller's work on a call.
+func (s *Sim) decoded(d *domain) {
+	r := d.serving
+	d.serving = nil
+	s.submit(d, r)
+	s.poll(d)
+}
+
+func (s *Sim) submit(d *domain, r *request) {
+	if d.gone {
+		return
+	}
+	d.inFlight++
+	s.enqueue(d.host.gpu, r)
+}
+
+// idleness notes whether the domain has work pending or in flight.
+func (d *domain) idleness(s *Sim) {
+	busy := d.ring.len() > 0 || d.serving != nil || d.inFlight > 0
+	if busy == d.busy || d.gone {
+		return
+	}
+	if busy && d.open {
+		d.idle += s.now.Sub(d.idleTo)
+	}
+	d.busy, d.since, d.idleTo = busy, s.now, s.now
+	d.host.touch(d)
+	if !busy || !d.open {
+		s.ring(d.host)
+	}
+}
+
+// used books engine time for statistics.
+func (d *domain) used(from, to Time, c engineClass) {
+	d.record.used(from, to, c)
+}
+
+// started is told of every start on an engine.
+func (d *domain) started(now Time, r *request) {
+	d.waits.add(now.Sub(r.asked))
+}
+
+// ran is told of every run that ended.
+func (d *domain) ran(s *Sim, t *thread) {
+	d.runs = append(d.runs, run{t.began, s.now, t.program.work})
+	if !d.spec.Background && len(d.runs) == s.wanted {
+		s.missing--
+	}
+}

@@ -1,0 +1,106 @@
+package sim
+
+import "pegasus/vcpu"
+
+// Time is simulated time in nanoseconds; every run begins at 0.
+type Time = vcpu.Time
+
+// event is something that will happen. Which entity it is for is an index, so that
+// events are plain values.
+type event struct {
+	at   Time
+	key  uint64 // class above, below it the number of the event: who was scheduled first goes first
+	kind kind
+	who  int32
+	gen  uint32 // of the entity, when the event was scheduled: if it has another now, the event is void
+}
+
+// kind of an event. At one instant, completions come before what the hypervisor does,
+// then arrivals, replies, timers: the order of the classes.
+type kind uint8
+
+const (
+	completed  kind = iota // an engine has finished its request
+	accounting             // the hypervisor's tick
+	sampled                // its schedule is told to the schedulers
+	rotated                // a CPU's time slice is over
+	burst                  // a thread has had the CPU time it needed
+	served                 // the backend has decoded a call
+	replied                // a guest learns that its call has ended
+	awoken                 // a thread slept long enough
+	granted                // a gate opens
+	due                    // a scheduler wants to decide
+	appeared               // a domain begins
+	vanished               // a domain ends
+	numKinds
+)
+
+// class orders events of the same instant.
+var class = [numKinds]uint64{
+	completed: 0, accounting: 1, sampled: 1, rotated: 1, burst: 2, served: 2, appeared: 2, vanished: 2,
+	replied: 3, awoken: 4, granted: 4, due: 5,
+}
+
+const classShift = 60
+
+// agenda is the events to come, a heap of four children each.
+type agenda struct {
+	events []event
+	count  uint64
+}
+
+func (a *agenda) add(at Time, k kind, who int32, gen uint32) {
+	a.count++
+	e := event{at, class[k]<<classShift | a.count, k, who, gen}
+	a.events = append(a.events, e)
+	i := len(a.events) - 1
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !e.before(&a.events[parent]) {
+			break
+		}
+		a.events[i] = a.events[parent]
+		i = parent
+	}
+	a.events[i] = e
+}
+
+func (e *event) before(o *event) bool {
+	return e.at < o.at || e.at == o.at && e.key < o.key
+}
+
+// take returns the next event.
+func (a *agenda) take() event {
+	first := a.events[0]
+	last := len(a.events) - 1
+	e := a.events[last]
+	a.events = a.events[:last]
+	if last > 0 {
+		a.sink(e)
+	}
+	return first
+}
+
+// sink puts e in place of the first event.
+func (a *agenda) sink(e event) {
+	n := len(a.events)
+	i := 0
+	for {
+		child := 4*i + 1
+		if child >= n {
+			break
+		}
+		least := child
+		for c := child + 1; c < min(child+4, n); c++ {
+			if a.events[c].before(&a.events[least]) {
+				least = c
+			}
+		}
+		if !a.events[least].before(&e) {
+			break
+		}
+		a.events[i] = a.events[least]
+		i = least
+	}
+	a.events[i] = e
+}

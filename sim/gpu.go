@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"time"
+)
+
+// request is one thing for an engine to do. It belongs to the domain until the
+// engine has finished it.
+type request struct {
+	thread *thread
+	class  engineClass
+	cost   time.Duration // as the program says; what it takes differs by chance
+	asked  Time          // it was put into the ring
+	seq    uint64        // of its domain's
+
+	changes time.Duration // changing contexts took that much of it
+}
+
+// gpu is an accelerator: engines that take requests in order of submission and
+// never preempt.
+type gpu struct {
+	index   int
+	name    string
+	engines []engine // by class; with one engine for all, a single one
+	driver  *driver
+	chance  *stream
+	host    *host
+	memory  Bytes
+}
+
+// engine of an accelerator.
+type engine struct {
+	gpu     *gpu
+	index   int32
+	class   engineClass
+	queue   ring[*request]
+	running *request
+	began   Time
+	took    time.Duration
+	context *domain // whose state it has
+	turn    int     // whom the hardware serves next, where it takes turns
+	busy    time.Duration
+	changes int
+	changed time.Duration
+}
+
+// driver is what an accelerator's own driver costs, the same for all policies.
+type driver struct {
+	profile *Profile
+	change  *spread // of the time to change contexts
+	epoch   *spread // of a factor that lasts for a while
+	noise   *spread // of what a request takes
+	weather *stream // draws that factor, so that all plans meet the same
+	factor  time.Duration
+	epochs  int64 // drawn so far
+}
+
+// factorOne is a factor of 1.
+const factorOne = time.Duration(1) << factorBits
+
+func newDriver(p *Profile, weather *stream) *driver {
+	return &driver{profile: p, weather: weather, change: logNormal(p.ChangeSigma), epoch: logNormal(p.EpochSigma), noise: logNormal(p.Noise), factor: factorOne}
+}
+
+// changes draws what it takes to go over to another context.
+func (d *driver) changes(now Time, c *stream) time.Duration {
+	p := d.profile
+	if p.Change <= 0 {
+		return 0
+	}
+	if p.Epoch > 0 {
+		for ; d.epochs <= int64(now)/int64(p.Epoch); d.epochs++ {
+			d.factor = d.epoch.times(factorOne, d.weather)
+		}
+	}
+	took := d.change.times(p.Change, c) * d.factor >> factorBits
+	if p.StallPart > 0 && c.one(p.StallPart) {
+		took += c.below(p.Stall)
+	}
+	return took
+}
+
+// engineOf returns the engine that does requests of a class.
+func (g *gpu) engineOf(c engineClass) *engine {
+	if len(g.engines) == 1 {
+		return &g.engines[0]
+	}
+	return &g.engines[c]
+}
+
+// enqueue hands a request to its engine.
+func (s *Sim) enqueue(g *gpu, r *request) {
+	e := g.engineOf(r.class)
+	e.queue.push(r)
+	s.start(e)
+}
+
+// start lets an idle engine take its next request.
+func (s *Sim) start(e *engine) {
+	if e.running != nil || e.queue.len() == 0 {
+		return
+	}
+	r := e.next(s.profile)
+	d := r.thread.domain
+	t := r.thread
+	noise := t.program.noise
+	if noise == nil {
+		noise = e.gpu.driver.noise
+	}
+	took := noise.times(r.cost, d.chance)
+	r.changes = 0
+	if e.context != d {
+		if e.context != nil {
+			r.changes = e.gpu.driver.changes(s.now, e.gpu.chance)
+			e.changes++
+			e.changed += r.changes
+		}
+		e.context = d
+	}
+	took += r.changes
+	e.running, e.began, e.took = r, s.now, took
+	d.started(s.now, r)
+	end := s.now.Add(took)
+	if p := Time(s.profile.Poll); p > 0 {
+		end = (end + p - 1) / p * p
+	}
+	s.agenda.add(end, completed, e.index, 0)
+}
+
+// next takes the request out of the queue that the hardware serves next: the first,
+// or the first of the next domain that has one.
+func (e *engine) next(p *Profile) *request {
+	if !p.Channels {
+		return e.queue.pop()
+	}
+	best, far := 0, 1<<30
+	n := len(e.gpu.host.all)
+	for i := range e.queue.len() {
+		ahead := (e.queue.at(i).thread.domain.seat - e.turn + n) % n
+		if ahead < far {
+			best, far = i, ahead
+		}
+	}
+	r := e.queue.remove(best)
+	e.turn = (r.thread.domain.seat + 1) % n
+	return r
+}
+
+// complete ends the running request.
+func (s *Sim) complete(e *engine) {
+	r := e.running
+	e.running = nil
+	e.busy += e.took
+	d := r.thread.domain
+	d.used(e.began, s.now, r.class)
+	s.traceRequest(e, r)
+	if r.class == compute || len(e.gpu.engines) == 1 {
+		d.report.Compute += e.took
+	} else {
+		d.report.Copy += e.took
+	}
+	d.report.Switch += r.changes
+	d.report.Requests++
+	d.inFlight--
+	h := d.host
+	h.touch(d)
+	if d.counted {
+		s.ring(h)
+	}
+	if s.profile.Notify > 0 {
+		d.replies.push(r)
+		s.agenda.add(s.now.Add(s.profile.Notify), replied, d.index, 0)
+	} else {
+		s.answered(d, r)
+	}
+	s.start(e)
+}
+
+// answered hands a request's end to the program.
+func (s *Sim) answered(d *domain, r *request) {
+	d.calls.add(s.now.Sub(r.asked))
+	t := r.thread
+	s.free = append(s.free, r)
+	s.reply(t)
+	s.poll(d)
+	d.idleness(s)
+}

@@ -1,0 +1,270 @@
+package sim
+
+import (
+	"time"
+
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+// host is the daemon's scheduler loop for one accelerator: it looks at the gates,
+// tells the scheduler what happened, and writes its decisions back.
+type host struct {
+	index   int32
+	gpu     *gpu
+	sched   *policies.Scheduler
+	all     []*domain // that are ever here
+	members []*domain // attached
+	dirty   []*domain // something is to be told about
+	bounded []*domain // may have a lease that ends
+	rung    bool
+	timer   Time // when a turn is on the agenda
+	samples bool // the hypervisor's schedule is of interest
+	holder  *domain
+
+	decisions int
+	history   *Recording
+}
+
+// ring makes the loop take a turn at this instant.
+func (s *Sim) ring(h *host) {
+	if !h.rung {
+		h.rung = true
+		s.rung = append(s.rung, h)
+	}
+}
+
+// touch notes that there is something to tell about d.
+func (h *host) touch(d *domain) {
+	if !d.dirty && !d.gone {
+		d.dirty = true
+		h.dirty = append(h.dirty, d)
+	}
+}
+
+// turn does what the daemon's loop does when it is woken.
+func (s *Sim) turn(h *host) {
+	h.rung = false
+	for _, d := range h.bounded {
+		h.touch(d)
+	}
+	for _, d := range h.dirty {
+		s.tellUse(h, d)
+	}
+	for _, d := range h.dirty {
+		s.tellWork(h, d)
+	}
+	for _, d := range h.dirty {
+		s.tellHeads(h, d)
+		d.dirty = false
+	}
+	h.dirty = h.dirty[:0]
+	actions := s.ready(h)
+	for i := range actions {
+		s.apply(h, &actions[i])
+	}
+	if next := h.sched.Next(); next < h.timer {
+		h.timer = max(next, s.now).Add(s.plan.Latency)
+		s.agenda.add(h.timer, due, h.index, 0)
+	}
+}
+
+// timeout is a turn that was on the agenda.
+func (s *Sim) timeout(h *host) {
+	if s.now < h.timer {
+		return
+	}
+	h.timer = Forever
+	if h.sched.Next() <= s.now {
+		s.ring(h)
+		return
+	}
+	if next := h.sched.Next(); next < Forever {
+		h.timer = next.Add(s.plan.Latency)
+		s.agenda.add(h.timer, due, h.index, 0)
+	}
+}
+
+func (s *Sim) step(h *host, e policies.Event) {
+	if h.history != nil {
+		h.history.step(s.now, e)
+	}
+	h.sched.Step(s.now, e)
+}
+
+func (s *Sim) ready(h *host) []policies.Action {
+	actions := h.sched.Ready(s.now)
+	if h.history != nil {
+		h.history.ready(s.now, actions)
+	}
+	h.decisions += len(actions)
+	return actions
+}
+
+// tellUse reports what a domain used since the last look.
+func (s *Sim) tellUse(h *host, d *domain) {
+	if d.open {
+		if !d.busy {
+			d.idle += s.now.Sub(d.idleTo)
+			d.idleTo = s.now
+		}
+		open := s.now.Sub(max(d.looked, d.opened))
+		d.report.Idle = d.patience(min(d.idle, open), open)
+		d.report.Stalled = max(open-d.report.Busy()-d.report.Idle, 0)
+	}
+	d.idle, d.looked = 0, s.now
+	if d.report != (vcpu.Usage{}) {
+		s.step(h, policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Used: d.report})
+		d.report = vcpu.Usage{}
+	}
+}
+
+// patience returns what of an idle time is reported: programs that keep little
+// queued run dry now and then and are backlogged all the same. As the daemon has it.
+func (d *domain) patience(idle, open time.Duration) time.Duration {
+	const growth, most = 3, 100 * time.Millisecond
+	d.patient = min(d.patient+open/growth, most)
+	free := min(idle, d.patient)
+	d.patient -= free
+	return idle - free
+}
+
+// tellWork reports whether a domain has work.
+func (s *Sim) tellWork(h *host, d *domain) {
+	if d.told == d.since {
+		return
+	}
+	d.told = d.since
+	e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Signal: policies.Drained, Since: d.since}
+	if d.busy {
+		e.Signal = policies.Arrived
+	}
+	s.step(h, e)
+}
+
+// tellHeads reports which request waits at the gate.
+func (s *Sim) tellHeads(h *host, d *domain) {
+	var heads [3]policies.Request
+	if d.ring.len() > 0 {
+		if r := d.ring.at(0); d.lease(s.now, r.class) == nil {
+			heads[classOf(r.class)] = policies.Request{
+				Seq: r.seq, Predicted: r.cost, Known: true, Key: uint64(r.class)<<56 | uint64(r.cost), Release: r.thread.began,
+			}
+		}
+	}
+	for c := policies.Compute; c <= policies.Copy; c++ {
+		if heads[c] != d.heads[c] {
+			d.heads[c] = heads[c]
+			s.step(h, policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: d.id}, Class: c, Request: heads[c]})
+		}
+	}
+}
+
+// apply writes a decision to the gate. It takes effect after the time that it takes
+// to hand over, for the domain whose gate closes as for the one whose gate opens:
+// the signal reaches both pollers equally late.
+func (s *Sim) apply(h *host, a *policies.Action) {
+	d := h.domain(a.Domain)
+	if d == nil {
+		return
+	}
+	c := a.Lease.Class
+	d.coming[c].gen++
+	var wait time.Duration
+	switch {
+	case !a.Open, h.holder != d && !d.leases[c].open:
+		wait = s.plan.HandOver
+	}
+	if a.Open {
+		h.holder = d
+		if a.Lease.Kind != policies.Window {
+			wait += s.plan.Cost
+		}
+	}
+	d.coming[c].open, d.coming[c].lease = a.Open, a.Lease
+	if a.Lease.Until < Forever {
+		d.coming[c].lease.Until = a.Lease.Until.Add(s.plan.HandOver)
+	}
+	if wait == 0 {
+		s.arrive(d, c)
+		return
+	}
+	s.agenda.add(s.now.Add(wait), granted, d.index<<2|int32(c), d.coming[c].gen)
+}
+
+// arrive makes the last decision about a class take effect.
+func (s *Sim) arrive(d *domain, c policies.Class) {
+	if k := &d.coming[c]; k.open {
+		s.grant(d, k.lease)
+	} else {
+		s.shut(d, c)
+	}
+}
+
+func (h *host) domain(id vcpu.ID) *domain {
+	d := h.all[id-1]
+	if d.gone {
+		return nil
+	}
+	return d
+}
+
+// grant opens a gate.
+func (s *Sim) grant(d *domain, l policies.Lease) {
+	was := d.open
+	d.leases[l.Class] = lease{l, true}
+	d.mark()
+	if !was {
+		d.opened, d.idleTo = s.now, s.now
+	}
+	if d.bounded {
+		d.host.bind(d)
+	}
+	s.traceGate(d, l.Class, true)
+	s.poll(d)
+	d.idleness(s)
+}
+
+func (s *Sim) shut(d *domain, c policies.Class) {
+	d.leases[c].open = false
+	if was := d.open; was {
+		if d.mark(); !d.open && !d.busy {
+			d.idle += s.now.Sub(d.idleTo)
+			d.idleTo = s.now
+		}
+	}
+	s.traceGate(d, c, false)
+}
+
+// mark sums up the gate's leases.
+func (d *domain) mark() {
+	d.open, d.bounded, d.counted = false, false, false
+	for i := range d.leases {
+		if l := &d.leases[i]; l.open {
+			d.open = true
+			d.bounded = d.bounded || l.Until != Forever || l.Kind != policies.Window
+			d.counted = d.counted || l.Kind == policies.Requests
+		}
+	}
+	if !d.bounded {
+		d.host.loose(d)
+	}
+}
+
+func (h *host) bind(d *domain) {
+	for _, o := range h.bounded {
+		if o == d {
+			return
+		}
+	}
+	h.bounded = append(h.bounded, d)
+}
+
+func (h *host) loose(d *domain) {
+	for i, o := range h.bounded {
+		if o == d {
+			h.bounded = append(h.bounded[:i], h.bounded[i+1:]...)
+			return
+		}
+	}
+}

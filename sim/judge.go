@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// Result is what came of a scenario over several seeds.
+type Result struct {
+	Scenario string             `json:"scenario"`
+	Title    string             `json:"title"`
+	Seed     uint64             `json:"seed"` // the first of
+	Seeds    int                `json:"seeds"`
+	Metrics  map[string]Metrics `json:"metrics"` // by plan; means over the seeds
+	Rows     []Verdict          `json:"rows"`
+	Verdict  string             `json:"verdict"` // Holds or Fails
+	Events   uint64             `json:"events"`
+	Hashes   map[string]string  `json:"hashes"` // of each plan's run with the first seed
+}
+
+// Verdict of a row. It holds if the mean over the seeds is within the bounds and at
+// least 95 % of the seeds are.
+type Verdict struct {
+	Text    string    `json:"text"`
+	Value   string    `json:"value"`
+	Min     *float64  `json:"min,omitempty"`
+	Max     *float64  `json:"max,omitempty"`
+	Mean    float64   `json:"mean"`
+	Least   float64   `json:"least"` // of the seeds
+	Most    float64   `json:"most"`
+	Part    float64   `json:"part"` // of the seeds for which it holds
+	Verdict string    `json:"verdict"`
+	Why     string    `json:"why,omitempty"`
+	Seeds   []float64 `json:"values"`
+}
+
+// What a verdict may be.
+const (
+	Holds = "holds"
+	Fails = "fails"
+)
+
+// enough is the part of the seeds for which a row must hold.
+const enough = 0.95
+
+// Judge runs every plan with seeds from seed on, several at a time, and says which
+// rows hold. Progress, if not nil, is told how much of it is done.
+func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*Result, error) {
+	out := &Result{Scenario: sc.ID, Title: sc.Title, Seed: seed, Seeds: seeds, Metrics: map[string]Metrics{}, Hashes: map[string]string{}, Verdict: Holds}
+	if sc.Bench != "" {
+		return nil, fmt.Errorf("%s needs a real clock and isn't simulated: %s", sc.ID, sc.Bench)
+	}
+	bySeed, err := out.simulate(sc, progress)
+	if err != nil {
+		return nil, err
+	}
+	for i := range sc.Rows {
+		v := sc.Rows[i].judge(sc, bySeed)
+		if v.Verdict == Fails {
+			out.Verdict = Fails
+		}
+		out.Rows = append(out.Rows, v)
+	}
+	return out, nil
+}
+
+// simulate returns the metrics of each seed, by plan, and adds up their means.
+func (r *Result) simulate(sc *Scenario, progress func(done, of int)) ([]map[string]Metrics, error) {
+	type job struct{ seed, plan int }
+	jobs := make(chan job)
+	all := make([][]Metrics, r.Seeds)
+	for i := range all {
+		all[i] = make([]Metrics, len(sc.Plans))
+	}
+	var mu sync.Mutex
+	var first error
+	done := 0
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for j := range jobs {
+				s, err := New(sc, &sc.Plans[j.plan], r.Seed+uint64(j.seed))
+				if err == nil {
+					s.Run()
+					all[j.seed][j.plan] = s.measure(sc)
+				}
+				mu.Lock()
+				if err != nil && first == nil {
+					first = err
+				}
+				if err == nil {
+					r.Events += s.events
+					if j.seed == 0 {
+						r.Hashes[sc.Plans[j.plan].Name] = fmt.Sprintf("%016x", s.hash)
+					}
+				}
+				done++
+				if progress != nil {
+					progress(done, r.Seeds*len(sc.Plans))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range all {
+		for p := range sc.Plans {
+			jobs <- job{i, p}
+		}
+	}
+	close(jobs)
+	workers.Wait()
+	if first != nil {
+		return nil, first
+	}
+	bySeed := make([]map[string]Metrics, r.Seeds)
+	for i := range all {
+		bySeed[i] = map[string]Metrics{}
+		for p := range sc.Plans {
+			bySeed[i][sc.Plans[p].Name] = all[i][p]
+		}
+	}
+	for p := range sc.Plans {
+		r.Metrics[sc.Plans[p].Name] = average(all, p)
+	}
+	return bySeed, nil
+}
+
+// average of a plan's metrics over the seeds.
+func average(all [][]Metrics, plan int) Metrics {
+	out := Metrics{}
+	for domain, m := range all[0][plan] {
+		out[domain] = map[string]float64{}
+		for name := range m {
+			var sum float64
+			n := 0
+			for i := range all {
+				if v, ok := all[i][plan][domain][name]; ok {
+					sum, n = sum+v, n+1
+				}
+			}
+			out[domain][name] = sum / float64(n)
+		}
+	}
+	return out
+}
+
+// judge evaluates a row for every seed.
+func (r *Row) judge(sc *Scenario, bySeed []map[string]Metrics) Verdict {
+	v := Verdict{Text: r.Text, Value: r.Value, Min: r.Min, Max: r.Max, Verdict: Fails, Least: math.MaxFloat64, Most: -math.MaxFloat64}
+	held := 0
+	for _, plans := range bySeed {
+		sc := scope{plans: plans, let: sc.Let}
+		x, err := sc.value(r.tree)
+		if err == nil && (math.IsNaN(x) || math.IsInf(x, 0)) {
+			err = fmt.Errorf("the value is %v", x)
+		}
+		if err != nil {
+			v.Why = err.Error()
+			v.Mean, v.Least, v.Most = 0, 0, 0
+			return v
+		}
+		v.Mean += x / float64(len(bySeed))
+		v.Least, v.Most = min(v.Least, x), max(v.Most, x)
+		v.Seeds = append(v.Seeds, x)
+		if r.holds(x) {
+			held++
+		}
+	}
+	v.Part = float64(held) / float64(len(bySeed))
+	if r.near(v.Mean) && v.Part >= enough {
+		v.Verdict = Holds
+	}
+	return v
+}
+
+// near says whether a mean is within the bounds, but for rounding.
+func (r *Row) near(v float64) bool {
+	const rounding = 1e-9
+	return (r.Min == nil || v >= *r.Min-rounding) && (r.Max == nil || v <= *r.Max+rounding)
+}
+
+// Plans lists the plans by name, Domains what a plan has metrics of, itself ("") first.
+func (r *Result) Plans() []string              { return slices.Sorted(maps.Keys(r.Metrics)) }
+func (r *Result) Domains(plan string) []string { return slices.Sorted(maps.Keys(r.Metrics[plan])) }

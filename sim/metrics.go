@@ -1,0 +1,262 @@
+package sim
+
+import (
+	"math"
+	"time"
+)
+
+// Metrics are what was measured: per plan, of the plan itself under "" and of each
+// domain under its name. A plan's throughputs, latencies and waits are the means of
+// its domains', without those in the background.
+type Metrics map[string]map[string]float64
+
+// What is measured of a domain. Times are in milliseconds, parts in percent.
+//
+//	work       done per second, the median of its runs
+//	run        median length of a run; run_p99, run_max
+//	iqr        of the throughput of its runs, as a part of the median
+//	runs       finished in the time that is measured
+//	rate       runs per second; rate_min and rate_sd of its windows
+//	latency    of calls: mean; latency_p50, latency_p85, latency_p99
+//	wait       from ring to engine: mean; wait_p50, wait_p99, wait_max
+//	share      of the time in windows, over all engines; compute, copy: of one class
+//	error      mean of |share − what it is owed|, error_max: the largest
+//	part       of the engines' busy time, and off, off_max against what it is owed
+//	cpu        of a CPU
+//
+// Of a plan besides: busy, changes (of context per second), changing (time for them).
+func (s *Sim) measure(sc *Scenario) Metrics {
+	out := Metrics{"": {}}
+	first, last := s.windows(sc)
+	units := s.units()
+	for _, u := range units {
+		u.shares(first, last)
+	}
+	for _, d := range s.domains {
+		m := d.metrics(sc.Window, first, last)
+		m["cpu"] = 100 * float64(d.cpuTime) / float64(max(s.now, 1))
+		out[d.name] = m
+	}
+	for _, u := range units {
+		m := out[u.name]
+		if m == nil {
+			m = map[string]float64{}
+			out[u.name] = m
+		}
+		u.metrics(m)
+	}
+	for _, name := range []string{"work", "run", "run_p99", "iqr", "runs", "rate", "rate_min", "latency", "latency_p50", "latency_p85", "latency_p99",
+		"wait", "wait_p50", "wait_p99", "wait_max", "share", "compute", "copy"} {
+		var all []float64
+		for _, d := range s.domains {
+			if v := out[d.name][name]; !d.spec.Background && !math.IsNaN(v) {
+				all = append(all, v)
+			}
+		}
+		out[""][name] = mean(all)
+	}
+	all := out[""]
+	for _, name := range []string{"error", "error_max", "off", "off_max"} {
+		var sum, most float64
+		n := 0
+		for _, u := range units {
+			if v, ok := out[u.name][name]; ok && u.owed > 0 {
+				sum, most, n = sum+v, max(most, v), n+1
+			}
+		}
+		all[name] = sum / float64(max(n, 1))
+		if len(name) > 4 && name[len(name)-4:] == "_max" {
+			all[name] = most
+		}
+	}
+	var busy, changed time.Duration
+	changes := 0
+	for _, e := range s.engines {
+		busy, changed, changes = busy+e.busy, changed+e.changed, changes+e.changes
+	}
+	length := float64(max(s.now, 1)) * float64(max(len(s.gpus), 1))
+	all["busy"] = 100 * float64(busy) / length
+	all["changing"] = 100 * float64(changed) / length
+	all["changes"] = 1e9 * float64(changes) / length
+	all["end"] = s.now.Sub(0).Seconds()
+	decisions := 0
+	for _, h := range s.hosts {
+		decisions += h.decisions
+	}
+	all["decisions"] = float64(decisions)
+	for _, m := range out {
+		for k, v := range m {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				delete(m, k)
+			}
+		}
+	}
+	return out
+}
+
+// windows returns the first window that is measured and the one behind the last.
+func (s *Sim) windows(sc *Scenario) (first, last int) {
+	if sc.Window <= 0 {
+		return 0, 0
+	}
+	from, to := sc.From, time.Duration(s.now)
+	if sc.To > 0 {
+		to = min(to, sc.To)
+	}
+	return int((from + sc.Window - 1) / sc.Window), int(to / sc.Window)
+}
+
+func (d *domain) metrics(window time.Duration, first, last int) map[string]float64 {
+	m := map[string]float64{}
+	var rates, lengths []float64
+	begin, end := Time(first)*Time(window), Time(last)*Time(window)
+	for _, r := range d.runs {
+		if window > 0 && (r.ended < begin || r.ended >= end) {
+			continue
+		}
+		took := r.ended.Sub(r.began)
+		lengths = append(lengths, took.Seconds()*1e3)
+		rates = append(rates, r.work/max(took.Seconds(), 1e-9))
+	}
+	m["runs"] = float64(len(rates))
+	if window > 0 {
+		d.perWindow(m, window, first, last)
+	}
+	sorted(rates)
+	sorted(lengths)
+	m["work"] = quantile(rates, .5)
+	m["iqr"] = (quantile(rates, .75) - quantile(rates, .25)) / m["work"]
+	m["run"], m["run_p99"], m["run_max"] = quantile(lengths, .5), quantile(lengths, .99), quantile(lengths, 1)
+	m["run_mean"] = mean(lengths)
+	times := func(name string, h *histogram) {
+		m[name] = ms(h.mean())
+		m[name+"_p50"], m[name+"_p85"], m[name+"_p99"] = ms(h.quantile(.5)), ms(h.quantile(.85)), ms(h.quantile(.99))
+		m[name+"_max"] = ms(h.most)
+	}
+	times("latency", &d.calls)
+	times("wait", &d.waits)
+	return m
+}
+
+// perWindow measures how many runs end, and how much of the engines is used, in each
+// window.
+func (d *domain) perWindow(m map[string]float64, window time.Duration, first, last int) {
+	counts := make([]float64, max(last-first, 0))
+	for _, r := range d.runs {
+		if i := int(r.ended/Time(window)) - first; i >= 0 && i < len(counts) {
+			counts[i] += 1 / window.Seconds()
+		}
+	}
+	m["rate"], m["rate_sd"] = mean(counts), deviation(counts)
+	m["rate_min"] = quantile(sorted(counts), 0)
+	for c := range numEngines {
+		var used, most time.Duration
+		for i := first; i < last; i++ {
+			used, most = used+d.in(i, c), max(most, d.in(i, c))
+		}
+		m[engineNames[c]] = 100 * float64(used) / float64(window*time.Duration(max(last-first, 1)))
+		m[engineNames[c]+"_max"] = 100 * float64(most) / float64(window)
+	}
+	m["copy"] = m["h2d"] + m["d2h"]
+	m["share"] = m["compute"] + m["copy"]
+}
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// unit is who is owed a share: a domain, or a group of them.
+type unit struct {
+	name    string
+	domains []*domain
+	peers   []*unit // on the same accelerator
+	owed    float64 // percent
+	total   []float64
+	part    []float64
+}
+
+// units returns those of all accelerators.
+func (s *Sim) units() []*unit {
+	var all []*unit
+	for _, h := range s.hosts {
+		var here []*unit
+		byGroup := map[string]*unit{}
+		for _, d := range h.all {
+			g := d.spec.Group
+			u := byGroup[g]
+			if u == nil || g == "" {
+				u = &unit{name: g}
+				if g == "" {
+					u.name = d.name
+				}
+				byGroup[g] = u
+				here = append(here, u)
+			}
+			u.domains = append(u.domains, d)
+		}
+		var sum float64
+		for _, u := range here {
+			u.peers = here
+			sum += u.weight()
+		}
+		for _, u := range here {
+			u.owed = 100 * u.weight() / sum
+		}
+		all = append(all, here...)
+	}
+	return all
+}
+
+// weight is what the unit's share is in proportion to.
+func (u *unit) weight() (sum float64) {
+	for _, d := range u.domains {
+		switch {
+		case d.spec.Background:
+		case d.spec.Bandwidth > 0:
+			sum += float64(d.spec.Bandwidth)
+		case d.spec.Credits > 0:
+			sum += float64(d.spec.Credits)
+		default:
+			sum += 256
+		}
+	}
+	return sum
+}
+
+func (u *unit) in(i int) (sum time.Duration) {
+	for _, d := range u.domains {
+		for c := range numEngines {
+			sum += d.in(i, c)
+		}
+	}
+	return sum
+}
+
+// shares computes its part of the time, and of the busy time, window by window.
+func (u *unit) shares(first, last int) {
+	for i := first; i < last; i++ {
+		var all time.Duration
+		for _, o := range u.peers {
+			all += o.in(i)
+		}
+		mine := u.in(i)
+		u.total = append(u.total, 100*float64(mine)/float64(u.domains[0].window))
+		u.part = append(u.part, 100*float64(mine)/float64(max(all, 1)))
+	}
+}
+
+func (u *unit) metrics(m map[string]float64) {
+	if len(u.total) == 0 {
+		return
+	}
+	m["share"], m["part"] = mean(u.total), mean(u.part)
+	m["error"], m["error_max"] = away(u.total, u.owed)
+	m["off"], m["off_max"] = away(u.part, u.owed)
+}
+
+// away returns the mean and the largest distance of v's from what they should be.
+func away(v []float64, want float64) (mean, most float64) {
+	for _, x := range v {
+		d := math.Abs(x - want)
+		mean, most = mean+d, max(most, d)
+	}
+	return mean / float64(len(v)), most
+}

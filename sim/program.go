@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// class of a request: which engine it is for.
+type engineClass uint8
+
+const (
+	compute engineClass = iota
+	copyIn
+	copyOut
+	numEngines
+)
+
+var engineNames = [numEngines]string{"compute", "h2d", "d2h"}
+
+// program is what a thread does, again and again: a run is the steps from the first
+// to the last.
+type program struct {
+	name   string
+	steps  []step
+	ahead  int           // calls that may be outstanding
+	call   time.Duration // what the backend needs for one
+	period time.Duration // between the releases of runs; 0: the next follows at once
+	work   float64       // done by a run, in whatever unit
+	noise  *spread       // of what a request takes; nil: the accelerator's
+}
+
+// step of a program.
+type step struct {
+	op    op
+	class engineClass   // submit
+	d     time.Duration // how long it takes
+	to    int           // repeat: the first step of the loop
+	times int           // repeat: how often it runs
+}
+
+type op uint8
+
+const (
+	think  op = iota // the CPU for d
+	submit           // a request
+	settle           // wait until all requests have ended
+	repeat
+	sleep
+	end // of the run
+)
+
+// compile makes a program of a workload. Copies take what the profile says.
+func (w *Workload) compile(name string, p *Profile) (*program, error) {
+	out := &program{name: name, ahead: max(w.Ahead, 1), call: w.Call, period: w.Period, work: w.Work}
+	if w.Noise != nil {
+		out.noise = logNormal(*w.Noise)
+		if out.noise == nil {
+			out.noise = &exactly
+		}
+	}
+	if out.work == 0 {
+		out.work = 1
+	}
+	add := func(s step) {
+		if s.d > 0 {
+			out.steps = append(out.steps, s)
+		}
+	}
+	move := func(class engineClass, b Bytes) {
+		if b > 0 {
+			add(step{op: submit, class: class, d: p.copyTime(b)})
+			add(step{op: settle, d: 1})
+		}
+	}
+	add(step{op: think, d: w.Pre})
+	move(copyIn, w.In)
+	first := len(out.steps)
+	add(step{op: think, d: w.CPU})
+	if w.CallIn > 0 {
+		add(step{op: submit, class: copyIn, d: p.copyTime(w.CallIn)})
+	}
+	add(step{op: submit, class: compute, d: w.Kernel})
+	if w.CallOut > 0 {
+		add(step{op: submit, class: copyOut, d: p.copyTime(w.CallOut)})
+	}
+	if w.Calls > 1 {
+		out.steps = append(out.steps, step{op: repeat, to: first, times: w.Calls})
+	}
+	out.steps = append(out.steps, step{op: settle})
+	move(copyOut, w.Out)
+	add(step{op: think, d: w.Post})
+	add(step{op: sleep, d: w.Think})
+	out.steps = append(out.steps, step{op: end})
+	if len(out.steps) == 2 && w.Period <= 0 {
+		return nil, fmt.Errorf("workload %q takes no time: give it cpu, kernel, think or period", name)
+	}
+	return out, nil
+}
+
+// exactly is a spread without any.
+var exactly = func() (p spread) {
+	for i := range p {
+		p[i] = 1 << factorBits
+	}
+	return p
+}()

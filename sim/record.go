@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// record is what is kept of a domain for statistics.
+type record struct {
+	runs   []run
+	calls  histogram // from the ring to the reply
+	waits  histogram // from the ring to the engine
+	window time.Duration
+	usage  [numEngines][]time.Duration // engine time per window
+}
+
+// run of a program.
+type run struct {
+	began, ended Time
+	work         float64
+}
+
+// used books the time that an engine was held, per window.
+func (r *record) used(from, to Time, c engineClass) {
+	w := Time(r.window)
+	if w <= 0 {
+		return
+	}
+	u := r.usage[c]
+	for from < to {
+		i := int(from / w)
+		for len(u) <= i {
+			u = append(u, 0)
+		}
+		end := min(to, Time(i+1)*w)
+		u[i] += end.Sub(from)
+		from = end
+	}
+	r.usage[c] = u
+}
+
+// in returns the engine time of the i-th window.
+func (r *record) in(i int, c engineClass) time.Duration {
+	if i < len(r.usage[c]) {
+		return r.usage[c][i]
+	}
+	return 0
+}
+
+// histogram of durations, exact to 1 part in 64.
+type histogram struct {
+	counts []uint32
+	n      int
+	sum    time.Duration
+	most   time.Duration
+}
+
+const fineBits = 6
+
+func (h *histogram) add(d time.Duration) {
+	i := bucket(d)
+	for len(h.counts) <= i {
+		h.counts = append(h.counts, make([]uint32, 64)...)
+	}
+	h.counts[i]++
+	h.n++
+	h.sum += d
+	h.most = max(h.most, d)
+}
+
+func bucket(d time.Duration) int {
+	v := uint64(max(d, 0))
+	shift := max(bits.Len64(v)-fineBits-1, 0)
+	return shift<<fineBits + int(v>>shift)
+}
+
+// quantile returns the duration that q of all don't exceed.
+func (h *histogram) quantile(q float64) time.Duration {
+	left := int(math.Ceil(q * float64(h.n)))
+	for i, c := range h.counts {
+		if left -= int(c); left <= 0 && c > 0 {
+			shift := max(i>>fineBits-1, 0)
+			low := uint64(i-shift<<fineBits) << shift
+			return min(time.Duration(low+(1<<shift)/2), h.most)
+		}
+	}
+	return h.most
+}
+
+func (h *histogram) mean() time.Duration {
+	if h.n == 0 {
+		return 0
+	}
+	return h.sum / time.Duration(h.n)
+}
+
+// quantile of numbers, interpolated.
+func quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+func sorted(v []float64) []float64 {
+	slices.Sort(v)
+	return v
+}
+
+func mean(v []float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	var sum float64
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+func deviation(v []float64) float64 {
+	m := mean(v)
+	var sum float64
+	for _, x := range v {
+		sum += (x - m) * (x - m)
+	}
+	return math.Sqrt(sum / float64(max(len(v), 1)))
+}

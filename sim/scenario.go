@@ -1,0 +1,506 @@
+package sim
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+// Scenario is an experiment: what there is, which policies are compared, and what
+// shall come of it. Durations are written "1.5ms", sizes "24 MB".
+type Scenario struct {
+	ID     string
+	Title  string
+	Figure string   // which published one it is about
+	Notes  string   // what the model leaves open, what else is to be known
+	Claims []string // what was published, for the report
+
+	Profile  string        // of the machine; "2011"
+	Override Override      `toml:"profile_override"`
+	CPUs     int           `toml:"cpus"`
+	Runs     int           // it ends when every domain has done so many,
+	Time     time.Duration // or at that time
+	Window   time.Duration // of statistics over time; "1s"
+	From, To time.Duration // what is measured of them
+	Seeds    int           // 20
+	Bench    string        // measured on a real clock, by this; not simulated
+
+	Accelerators []Accelerator       `toml:"accelerator"`
+	Domains      []Domain            `toml:"domain"`
+	Workloads    map[string]Workload `toml:"workload"`
+	Plans        []Plan              `toml:"plan"`
+	Rows         []Row               `toml:"row"`
+	Let          map[string]float64  // names for numbers that rows use
+}
+
+// Accelerator is a device, or Count alike.
+type Accelerator struct {
+	Name   string
+	Count  int
+	Memory Bytes
+}
+
+// Domain is a domain, or Count alike (whose names are numbered from 1).
+type Domain struct {
+	Name        string
+	Count       int
+	Accelerator string // "": where there is room
+	Workload    string
+	Threads     int   // that run it, each for itself; 1
+	CPUs        []int `toml:"cpus"` // that its threads are pinned to in turn; none: each thread has one to itself
+	Depth       int   // calls in flight that the backend allows; 1
+	From, To    time.Duration
+	Background  bool // nobody waits for it, and it isn't owed anything
+
+	Credits     int
+	CreditsTo   int    `toml:"credits_to"` // by chance between credits and this
+	CPUCredits  int    `toml:"cpu_credits"`
+	SLO         int    `toml:"slo"` // ‰
+	Bandwidth   int    // ‰
+	Group       string // of a virtual accelerator
+	Priority    int
+	Interactive bool
+	Throughput  bool // requests may follow each other unasked (HT)
+	Reserve     Reserve
+	Period      time.Duration // of jobs
+	Deadline    time.Duration
+}
+
+// Reserve of a domain: kind "PE", "AE" or "background".
+type Reserve struct {
+	Kind         string
+	Shared       string
+	Cost, Period time.Duration
+}
+
+var reserves = map[string]vcpu.ReserveKind{"": vcpu.NoReserve, "PE": vcpu.Posterior, "AE": vcpu.Apriori, "background": vcpu.Background}
+
+// domain is what the scheduler is told.
+func (d *Domain) domain(id vcpu.ID) policies.Domain {
+	return policies.Domain{ID: id, Credits: vcpu.Credits(d.Credits), CPU: vcpu.Credits(d.CPUCredits), Promise: vcpu.Promise{
+		SLO: d.SLO, Bandwidth: d.Bandwidth, Group: d.Group, Priority: d.Priority, Interactive: d.Interactive, Throughput: d.Throughput,
+		Reserve: vcpu.Reserve{Kind: reserves[d.Reserve.Kind], Shared: d.Reserve.Shared, Cost: d.Reserve.Cost, Period: d.Reserve.Period},
+		Period:  d.Period, Deadline: d.Deadline,
+	}}
+}
+
+// Workload is a program that runs again and again:
+//
+//	pre, copy in, calls × (cpu, copy call_in, kernel, copy call_out), copy out, post, think
+//
+// Up to ahead calls are outstanding at a time; a run ends when all have ended. With a
+// period, runs are released that far apart.
+type Workload struct {
+	Pre, Post time.Duration
+	In, Out   Bytes
+	Calls     int
+	CPU       time.Duration `toml:"cpu"`
+	CallIn    Bytes         `toml:"call_in"`
+	CallOut   Bytes         `toml:"call_out"`
+	Kernel    time.Duration
+	KernelTo  time.Duration `toml:"kernel_to"` // each domain has its own, by chance between kernel and this
+	Call      time.Duration // what the backend needs for a call
+	Ahead     int
+	Think     time.Duration
+	Period    time.Duration
+	Work      float64 // done by a run, in whatever unit; 1
+	Noise     *int    // σ of what kernels take, ‰ (log-normal)
+}
+
+// Plan is one way to run the scenario: a policy with its parameters.
+type Plan struct {
+	Name     string
+	Policy   string
+	Copy     string // policy of the copy engines, if they have one of their own (MRQ)
+	Mode     string // "paper" or "production"
+	Options  map[string]any
+	Domains  []string            // that take part; all
+	HandOver time.Duration       // to open another domain's gate
+	Cost     time.Duration       // to lend single requests, each time
+	Latency  time.Duration       // from a scheduler's timer to its decision
+	Call     *time.Duration      // what the backend needs for a call, whatever the workloads say
+	Set      map[string]Override // what is different about domains
+	Override Override            `toml:"profile_override"`
+}
+
+// Profile is a machine. Change is the mean time to change contexts.
+type Profile struct {
+	Name        string
+	Poll        time.Duration // ends of requests are noticed at multiples of this; 0: at once
+	Spin        time.Duration // how long a guest spins for a reply before it blocks
+	Notify      time.Duration // from an engine's end to the guest
+	Engines     bool          // copies have engines of their own
+	Channels    bool          // the hardware serves the domains' queues in turn, not in order
+	Change      time.Duration
+	ChangeSigma int           `toml:"change_sigma"` // ‰, log-normal
+	Epoch       time.Duration // for so long the driver is faster or slower,
+	EpochSigma  int           `toml:"epoch_sigma"` // by a factor with this σ, ‰
+	StallPart   int           `toml:"stall_part"`  // ‰ of the changes take up to Stall more
+	Stall       time.Duration
+	Noise       int           // σ of what a request takes, ‰
+	CopySetup   time.Duration `toml:"copy_setup"` // of a copy, and
+	Bandwidth   Bytes         // per second
+}
+
+// Override changes single values of a profile.
+type Override map[string]any
+
+// copyTime is how long the engine needs to move so many bytes.
+func (p *Profile) copyTime(b Bytes) time.Duration {
+	return p.CopySetup + time.Duration(int64(b)*1000/max(int64(p.Bandwidth)/1_000_000, 1))
+}
+
+// Bytes is a size, written "24 MB" or "1 GB" (powers of ten) or "4 KiB".
+type Bytes int64
+
+func (b *Bytes) UnmarshalText(text []byte) error {
+	s := strings.TrimSpace(string(text))
+	number := strings.TrimRight(s, "kKMGTiB ")
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return fmt.Errorf("%q isn't a size such as \"24 MB\"", s)
+	}
+	factor, ok := map[string]float64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+		"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}[strings.TrimSpace(s[len(number):])]
+	if !ok || f < 0 {
+		return fmt.Errorf("%q isn't a size such as \"24 MB\" or \"4 KiB\"", s)
+	}
+	*b = Bytes(f * factor)
+	return nil
+}
+
+//go:embed scenarios
+var files embed.FS
+
+// shared is what all scenarios may use: scenarios/shared.toml.
+var shared = func() (all struct {
+	Profiles  map[string]Profile  `toml:"profile"`
+	Workloads map[string]Workload `toml:"workload"`
+}) {
+	text, err := files.ReadFile("scenarios/shared.toml")
+	if err == nil {
+		err = decode(text, &all)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("sim: scenarios/shared.toml: %v", err))
+	}
+	return all
+}()
+
+// Scenarios returns those that come with the program, as the papers number them.
+func Scenarios() ([]*Scenario, error) {
+	names, err := fs.Glob(files, "scenarios/*.toml")
+	if err != nil {
+		return nil, err
+	}
+	var all []*Scenario
+	for _, name := range names {
+		if path.Base(name) == "shared.toml" {
+			continue
+		}
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		sc, err := Parse(path.Base(name), text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sc)
+	}
+	slices.SortStableFunc(all, func(a, b *Scenario) int { return natural(a.ID, b.ID) })
+	return all, nil
+}
+
+// natural compares names with numbers in them.
+func natural(a, b string) int {
+	for a != "" && b != "" {
+		na, nb := digits(a), digits(b)
+		if na > 0 && nb > 0 {
+			x, _ := strconv.Atoi(a[:na])
+			y, _ := strconv.Atoi(b[:nb])
+			if x != y {
+				return x - y
+			}
+			a, b = a[na:], b[nb:]
+			continue
+		}
+		if a[0] != b[0] {
+			return int(a[0]) - int(b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return len(a) - len(b)
+}
+
+func digits(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
+}
+
+// Load returns the scenario of that id, or the one in that file.
+func Load(name string) (*Scenario, error) {
+	all, err := Scenarios()
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, sc := range all {
+		if strings.EqualFold(sc.ID, name) {
+			return sc, nil
+		}
+		ids = append(ids, sc.ID)
+	}
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no scenario and no file %q; scenarios are %s", name, strings.Join(ids, ", "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Parse(name, text)
+}
+
+// Parse reads a scenario and checks it. Errors name the file and the key.
+func Parse(name string, text []byte) (*Scenario, error) {
+	sc := &Scenario{}
+	if err := decode(text, sc); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if sc.ID == "" {
+		sc.ID = strings.TrimSuffix(path.Base(name), ".toml")
+	}
+	if err := sc.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return sc, nil
+}
+
+func decode(text []byte, into any) error {
+	meta, err := toml.Decode(string(text), into)
+	if err != nil {
+		return err
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return fmt.Errorf("unknown key %q", unknown[0])
+	}
+	return nil
+}
+
+// check fills in defaults and refuses what can't run.
+func (sc *Scenario) check() error {
+	if sc.Profile == "" {
+		sc.Profile = "2011"
+	}
+	if sc.Seeds == 0 {
+		sc.Seeds = 20
+	}
+	if sc.Window == 0 {
+		sc.Window = time.Second
+	}
+	if _, ok := shared.Profiles[sc.Profile]; !ok {
+		return fmt.Errorf("profile = %q: there is no such profile", sc.Profile)
+	}
+	for i := range sc.Rows {
+		if err := sc.Rows[i].check(); err != nil {
+			return err
+		}
+	}
+	if sc.Bench != "" || len(sc.Domains) == 0 && len(sc.Plans) == 0 {
+		return nil
+	}
+	if sc.Runs <= 0 && sc.Time <= 0 {
+		return errors.New("say when it ends: runs = N or time = \"10s\"")
+	}
+	if len(sc.Plans) == 0 {
+		return errors.New("there is no [[plan]], which names a policy")
+	}
+	if sc.Runs > 0 && sc.Time <= 0 && !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return !d.Background }) {
+		return errors.New("all domains are in the background, so runs never ends; give time")
+	}
+	for i := range sc.Plans {
+		p := &sc.Plans[i]
+		if p.Name == "" {
+			p.Name = p.Policy
+		}
+		for _, name := range p.Domains {
+			if !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return d.Name == name }) {
+				return fmt.Errorf("plan %q: there is no domain %q", p.Name, name)
+			}
+		}
+		if err := sc.tried(p); err != nil {
+			return fmt.Errorf("plan %q: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// tried builds a plan once, to see whether it can be.
+func (sc *Scenario) tried(p *Plan) error {
+	if _, err := override(shared.Profiles[sc.Profile], sc.Override, p.Override); err != nil {
+		return err
+	}
+	for i := range sc.Domains {
+		if d := &sc.Domains[i]; d.Reserve.Kind != "" && reserves[d.Reserve.Kind] == vcpu.NoReserve {
+			return fmt.Errorf("domain %q: reserve kind %q; there are PE, AE, background", d.Name, d.Reserve.Kind)
+		}
+	}
+	_, err := New(sc, p, 1)
+	return err
+}
+
+// program of a domain.
+func (sc *Scenario) program(d *Domain, plan *Plan, p *Profile, chance *stream) (*program, error) {
+	w, ok := sc.Workloads[d.Workload]
+	if !ok {
+		w, ok = shared.Workloads[d.Workload]
+	}
+	if !ok {
+		return nil, fmt.Errorf("domain %q: there is no workload %q", d.Name, d.Workload)
+	}
+	if plan.Call != nil {
+		w.Call = *plan.Call
+	}
+	if w.KernelTo > w.Kernel {
+		w.Kernel += chance.below(w.KernelTo - w.Kernel)
+	}
+	if d.CreditsTo > d.Credits {
+		d.Credits += int(chance.below(time.Duration(d.CreditsTo - d.Credits + 1)))
+	}
+	return w.compile(d.Workload, p)
+}
+
+// set returns the domain as it is under this plan.
+func (p *Plan) set(d *Domain, name string) (*Domain, error) {
+	out := *d
+	for _, key := range []string{d.Name, name} {
+		if err := assign(&out, p.Set[key]); err != nil {
+			return nil, fmt.Errorf("domain %q: %w", name, err)
+		}
+		if d.Name == name {
+			break
+		}
+	}
+	return &out, nil
+}
+
+// profileOf is the machine under a plan. Overrides were checked.
+func (sc *Scenario) profileOf(p *Plan) *Profile {
+	out, _ := override(shared.Profiles[sc.Profile], sc.Override, p.Override)
+	return &out
+}
+
+func override(p Profile, all ...Override) (Profile, error) {
+	for _, o := range all {
+		if err := assign(&p, o); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// assign sets fields of a struct by their names in a file.
+func assign(to any, values map[string]any) error {
+	v := reflect.ValueOf(to).Elem()
+	for _, key := range slices.Sorted(keys(values)) {
+		f := v.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, strings.ReplaceAll(key, "_", "")) })
+		if !f.IsValid() {
+			return fmt.Errorf("unknown parameter %q", key)
+		}
+		if err := set(f, values[key]); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func keys(m map[string]any) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func set(f reflect.Value, value any) error {
+	text, isText := value.(string)
+	if table, ok := value.(map[string]any); ok && f.Kind() == reflect.Struct {
+		return assign(f.Addr().Interface(), table)
+	}
+	switch {
+	case f.Type() == reflect.TypeFor[time.Duration]() && isText:
+		d, err := time.ParseDuration(text)
+		f.SetInt(int64(d))
+		return err
+	case f.Type() == reflect.TypeFor[Bytes]() && isText:
+		return f.Addr().Interface().(*Bytes).UnmarshalText([]byte(text))
+	}
+	v := reflect.ValueOf(value)
+	if !v.CanConvert(f.Type()) || v.Kind() == reflect.String != (f.Kind() == reflect.String) || f.Kind() == reflect.Bool != (v.Kind() == reflect.Bool) {
+		return fmt.Errorf("%v isn't a %v", value, f.Type())
+	}
+	f.Set(v.Convert(f.Type()))
+	return nil
+}
+
+// has says whether a domain takes part.
+func (p *Plan) has(name string) bool {
+	return len(p.Domains) == 0 || slices.Contains(p.Domains, name)
+}
+
+// scheduler makes one for an accelerator.
+func (p *Plan) scheduler(*Scenario) (*policies.Scheduler, error) {
+	mode := policies.Production
+	switch p.Mode {
+	case "paper":
+		mode = policies.Paper
+	case "", "production":
+	default:
+		return nil, fmt.Errorf("mode = %q; there are paper, production", p.Mode)
+	}
+	o := policies.Defaults(mode)
+	if err := assign(&o, p.Options); err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
+	var all []policies.Policy
+	for _, name := range []string{p.Policy, p.Copy} {
+		if name == "" {
+			continue
+		}
+		policy, err := policies.New(name, o)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, policy)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no policy is named")
+	}
+	return policies.NewScheduler(all...), nil
+}
+
+// Kind is how the scenario is decided: "simulated", by a "formula" over numbers that
+// it gives, or on a real clock by "bench".
+func (sc *Scenario) Kind() string {
+	switch {
+	case sc.Bench != "":
+		return "bench"
+	case len(sc.Plans) == 0:
+		return "formula"
+	}
+	return "simulated"
+}

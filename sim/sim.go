@@ -1,0 +1,305 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+// Forever is later than anything that happens.
+const Forever = vcpu.Forever
+
+// Sim is one run: one scenario, one plan, one seed.
+type Sim struct {
+	profile *Profile
+	plan    *Plan
+	agenda  agenda
+	now     Time
+	cpus    []pcpu
+	gpus    []*gpu
+	engines []*engine
+	hosts   []*host
+	domains []*domain
+	threads []*thread
+	rung    []*host
+	free    []*request
+
+	wanted  int // runs of each domain
+	missing int // domains that have not run so often yet
+	end     Time
+
+	events uint64
+	hash   uint64
+	trace  *Trace
+}
+
+// The 64-bit FNV hash, over words.
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// New prepares a run of a plan of the scenario.
+func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
+	s := &Sim{profile: sc.profileOf(plan), plan: plan, hash: fnvOffset, wanted: sc.Runs, end: Forever}
+	if sc.Time > 0 {
+		s.end = Time(sc.Time)
+	}
+	s.cpus = make([]pcpu, sc.CPUs)
+	for i := range s.cpus {
+		s.cpus[i].id = i
+	}
+	for i := range sc.Accelerators {
+		if err := s.addGPU(sc, &sc.Accelerators[i], seed); err != nil {
+			return nil, err
+		}
+	}
+	for i := range sc.Domains {
+		if d := &sc.Domains[i]; plan.has(d.Name) {
+			if err := s.addDomains(sc, d, seed); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if s.wanted == 0 {
+		s.missing = -1
+	}
+	if len(s.cpus) > 0 {
+		s.agenda.add(0, accounting, 0, 0)
+		s.agenda.add(0, sampled, 0, 0)
+	}
+	return s, nil
+}
+
+func (s *Sim) addGPU(sc *Scenario, a *Accelerator, seed uint64) error {
+	for i := range max(a.Count, 1) {
+		name := a.Name
+		if a.Count > 1 {
+			name = fmt.Sprintf("%s%d", a.Name, i)
+		}
+		sched, err := s.plan.scheduler(sc)
+		if err != nil {
+			return err
+		}
+		g := &gpu{index: len(s.gpus), name: name, driver: newDriver(s.profile, newStream(seed, "epochs of "+name)), chance: newStream(seed, "accelerator "+name), memory: a.Memory}
+		g.host = &host{index: int32(g.index), gpu: g, sched: sched, timer: Forever}
+		n := 1
+		if s.profile.Engines {
+			n = int(numEngines)
+		}
+		g.engines = make([]engine, n)
+		for c := range g.engines {
+			e := &g.engines[c]
+			*e = engine{gpu: g, class: engineClass(c), index: int32(len(s.engines))}
+			s.engines = append(s.engines, e)
+		}
+		s.gpus = append(s.gpus, g)
+		s.hosts = append(s.hosts, g.host)
+	}
+	return nil
+}
+
+// addDomains adds a domain, or as many alike as it says.
+func (s *Sim) addDomains(sc *Scenario, d *Domain, seed uint64) error {
+	for i := range max(d.Count, 1) {
+		name := d.Name
+		if d.Count > 1 {
+			name = fmt.Sprintf("%s%d", d.Name, i+1)
+		}
+		if err := s.addDomain(sc, d, name, seed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) error {
+	h, err := s.place(spec)
+	if err != nil {
+		return err
+	}
+	chance := newStream(seed, "domain "+name)
+	spec, err = s.plan.set(spec, name)
+	if err != nil {
+		return err
+	}
+	program, err := sc.program(spec, s.plan, s.profile, newStream(seed, "program of "+name))
+	if err != nil {
+		return err
+	}
+	d := &domain{
+		index: int32(len(s.domains)), name: name, spec: spec, host: h, seat: len(h.all), id: vcpu.ID(len(h.all) + 1),
+		chance: chance, cpuCredits: vcpu.Credits(spec.CPUCredits).OrDefault(),
+		depth: max(spec.Depth, 1), told: Forever,
+	}
+	d.record.window = sc.Window
+	h.all = append(h.all, d)
+	s.domains = append(s.domains, d)
+	for i := range max(spec.Threads, 1) {
+		t := &thread{index: int32(len(s.threads)), domain: d, program: program}
+		if len(spec.CPUs) > 0 {
+			cpu := spec.CPUs[i%len(spec.CPUs)]
+			if cpu < 0 || cpu >= len(s.cpus) {
+				return fmt.Errorf("domain %q: there is no CPU %d; the scenario has cpus = %d", name, cpu, len(s.cpus))
+			}
+			t.cpu = &s.cpus[cpu]
+		}
+		d.threads = append(d.threads, t)
+		s.threads = append(s.threads, t)
+	}
+	if !spec.Background {
+		s.missing++
+	}
+	s.agenda.add(Time(spec.From), appeared, d.index, 0)
+	if spec.To > 0 {
+		s.agenda.add(Time(spec.To), vanished, d.index, 0)
+	}
+	return nil
+}
+
+// place returns the accelerator of a domain: the one it names, or that with the
+// fewest credits; under no policy, one after the other.
+func (s *Sim) place(d *Domain) (*host, error) {
+	if len(s.hosts) == 0 {
+		return nil, fmt.Errorf("there is no [[accelerator]]")
+	}
+	if d.Accelerator != "" {
+		for _, g := range s.gpus {
+			if g.name == d.Accelerator {
+				return g.host, nil
+			}
+		}
+		return nil, fmt.Errorf("domain %q: there is no accelerator %q", d.Name, d.Accelerator)
+	}
+	if s.plan.Policy == "none" {
+		return s.hosts[len(s.domains)%len(s.hosts)], nil
+	}
+	var best *host
+	least := 0
+	for _, h := range s.hosts {
+		sum := 0
+		for _, o := range h.all {
+			sum += int(vcpu.Credits(o.spec.Credits).OrDefault())
+		}
+		if best == nil || sum < least {
+			best, least = h, sum
+		}
+	}
+	return best, nil
+}
+
+// Run lets time pass until the scenario's end.
+func (s *Sim) Run() {
+	for s.missing != 0 && len(s.agenda.events) > 0 {
+		e := s.agenda.take()
+		if e.at > s.end {
+			s.now = s.end
+			break
+		}
+		s.now = e.at
+		s.events++
+		s.hash = (s.hash ^ uint64(e.at)) * fnvPrime
+		s.hash = (s.hash ^ (uint64(e.kind)<<32 | uint64(uint32(e.who)))) * fnvPrime
+		s.happen(&e)
+		for i := 0; i < len(s.rung); i++ {
+			s.turn(s.rung[i])
+		}
+		s.rung = s.rung[:0]
+	}
+}
+
+// happen does what the event says.
+func (s *Sim) happen(e *event) {
+	switch e.kind {
+	case completed:
+		s.complete(s.engines[e.who])
+	case accounting:
+		s.tickCPUs()
+	case sampled:
+		s.observe()
+	case rotated:
+		if p := &s.cpus[e.who]; p.gen == e.gen {
+			s.rotate(p)
+		}
+	case burst:
+		if t := s.threads[e.who]; t.gen == e.gen {
+			s.burstEnds(t)
+		}
+	case served:
+		s.decoded(s.domains[e.who])
+	case replied:
+		d := s.domains[e.who]
+		s.answered(d, d.replies.pop())
+	case awoken:
+		if t := s.threads[e.who]; t.gen == e.gen && !t.domain.gone {
+			s.proceed(t)
+		}
+	case granted:
+		d, c := s.domains[e.who>>2], policies.Class(e.who&3)
+		if d.coming[c].gen == e.gen && !d.gone {
+			s.arrive(d, c)
+		}
+	case due:
+		s.timeout(s.hosts[e.who])
+	case appeared:
+		s.appear(s.domains[e.who])
+	case vanished:
+		s.vanish(s.domains[e.who])
+	}
+}
+
+// observe tells every scheduler the hypervisor's schedule.
+func (s *Sim) observe() {
+	for _, h := range s.hosts {
+		s.step(h, policies.Event{Kind: policies.Observe, Sample: s.sample(h)})
+	}
+	s.agenda.add(s.now.Add(cpuPeriod), sampled, 0, 0)
+}
+
+// appear begins a domain.
+func (s *Sim) appear(d *domain) {
+	h := d.host
+	h.members = append(h.members, d)
+	d.looked = s.now
+	s.step(h, policies.Event{Kind: policies.Attach, Domain: d.spec.domain(d.id)})
+	s.step(h, policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Signal: policies.ContextOpened})
+	s.ring(h)
+	for _, t := range d.threads {
+		t.began, t.released = s.now, s.now
+		s.proceed(t)
+	}
+}
+
+// vanish ends one. What it has in flight runs to its end.
+func (s *Sim) vanish(d *domain) {
+	h := d.host
+	for i, o := range h.members {
+		if o == d {
+			h.members = append(h.members[:i], h.members[i+1:]...)
+			break
+		}
+	}
+	s.step(h, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: d.id}})
+	for i := range d.leases {
+		d.leases[i].open = false
+	}
+	d.mark()
+	d.gone = true
+	for _, t := range d.threads {
+		if t.cpu != nil && t.mode != blocked {
+			s.leaveCPU(t)
+		}
+		t.mode = blocked
+	}
+	for d.ring.len() > 0 {
+		d.ring.pop()
+	}
+	s.ring(h)
+}
+
+// Events is how many events there were, Hash what they were.
+func (s *Sim) Events() uint64     { return s.events }
+func (s *Sim) Hash() uint64       { return s.hash }
+func (s *Sim) Now() time.Duration { return time.Duration(s.now) }

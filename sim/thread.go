@@ -1,0 +1,152 @@
+package sim
+
+import "time"
+
+// thread runs a program, on a virtual CPU of its own or, where CPUs are not what an
+// experiment is about, as if it had a CPU to itself.
+type thread struct {
+	index   int32
+	domain  *domain
+	program *program
+	chance  *stream
+
+	cpu        *pcpu // nil: one to itself
+	mode       mode
+	left       time.Duration // of the CPU time until the burst ends
+	since      Time          // left was computed
+	dispatched Time
+	billed     Time
+	gen        uint32
+	credit     credit
+
+	at          int // step
+	loops       int
+	outstanding int
+	waits       bool // for a request to end
+	most        int  // how many may be outstanding when it goes on
+	began       Time // the run
+	released    Time
+}
+
+// proceed runs the program until it has to wait for something.
+func (s *Sim) proceed(t *thread) {
+	p := t.program
+	for {
+		st := &p.steps[t.at]
+		t.at++
+		switch st.op {
+		case think:
+			s.need(t, working, st.d)
+			return
+		case submit:
+			t.outstanding++
+			s.issue(t, st)
+			if t.outstanding >= p.ahead && s.waits(t, p.ahead-1) {
+				return
+			}
+		case settle:
+			if s.waits(t, 0) {
+				return
+			}
+		case repeat:
+			if t.loops++; t.loops < st.times {
+				t.at = st.to
+			} else {
+				t.loops = 0
+			}
+		case sleep:
+			s.sleep(t, s.now.Add(st.d))
+			return
+		case end:
+			if s.finish(t) {
+				return
+			}
+		}
+	}
+}
+
+// waits says whether more than most requests are outstanding, and if so waits for
+// them: spinning first, where CPUs are modelled.
+func (s *Sim) waits(t *thread, most int) bool {
+	if t.outstanding <= most {
+		return false
+	}
+	t.waits, t.most = true, most
+	switch {
+	case t.cpu == nil:
+		t.mode = blocked
+	case t.mode != blocked:
+		s.need(t, spinning, s.profile.Spin)
+	}
+	return true
+}
+
+// burstEnds: the thread has had the CPU time it needed.
+func (s *Sim) burstEnds(t *thread) {
+	if t.domain.gone {
+		return
+	}
+	t.left = 0
+	if t.mode == spinning {
+		s.rest(t)
+		return
+	}
+	if t.cpu == nil {
+		t.mode = blocked
+	}
+	s.proceed(t)
+}
+
+// reply tells a thread that a request has ended.
+func (s *Sim) reply(t *thread) {
+	t.outstanding--
+	if t.domain.gone {
+		return
+	}
+	if !t.waits || t.outstanding > t.most {
+		return
+	}
+	t.waits = false
+	s.proceed(t)
+}
+
+// sleep blocks the thread until then.
+func (s *Sim) sleep(t *thread, until Time) {
+	if t.cpu != nil && t.mode != blocked {
+		s.leaveCPU(t)
+	}
+	t.mode = blocked
+	s.agenda.add(until, awoken, t.index, t.gen)
+}
+
+// leaveCPU blocks a thread that runs or is runnable.
+func (s *Sim) leaveCPU(t *thread) {
+	if t.cpu.running == t {
+		s.rest(t)
+		return
+	}
+	for i, o := range t.cpu.queue {
+		if o == t {
+			t.cpu.queue = append(t.cpu.queue[:i], t.cpu.queue[i+1:]...)
+			break
+		}
+	}
+	t.mode = blocked
+}
+
+// finish ends a run and begins the next, unless that is to be released later.
+func (s *Sim) finish(t *thread) (waits bool) {
+	t.domain.ran(s, t)
+	t.at = 0
+	t.began = s.now
+	if t.program.period > 0 {
+		t.released = t.released.Add(t.program.period)
+		if t.released > s.now {
+			t.began = t.released
+			s.sleep(t, t.released)
+			return true
+		}
+		t.began = t.released
+	}
+	return false
+}
