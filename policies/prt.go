@@ -23,7 +23,7 @@ func newHT(o Options) Policy {
 }
 
 func newRuns(name string, o Options, run func(*tenant) int) Policy {
-	q := newCommonQueue(name, o, run, o.Order.or(byPriority))
+	q := newCommonQueue(name, o, run, byPriority)
 	q.longest = o.RunTime
 	return q
 }

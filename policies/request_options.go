@@ -9,7 +9,7 @@ import (
 // requests. Check says whether they are in their ranges.
 type RequestOptions struct {
 	Accounts Accounts // how many of them an accelerator has
-	Order    Order    // of the domains of a unit; 0: as published with the policy
+	Order    Order    // of the domains of a unit (fifo, credit, band, drr); 0: as published
 	Arrival  bool     // fifo: in the order in which requests came, not in turn
 
 	// Of credit and band:
