@@ -163,8 +163,18 @@ func (p *coordinated) share(d time.Duration) {
 	p.rest %= uint64(p.total)
 }
 
+// coordinatedShare is what a balance grows in proportion to: the hypervisor's weight,
+// since the accelerator shall follow the CPUs, or where there is none accelerator
+// credits.
+func coordinatedShare(d Domain) Credits {
+	if d.CPU == 0 {
+		return d.Credits.OrDefault()
+	}
+	return d.CPU
+}
+
 func (p *coordinated) Attach(_ Time, d Domain) {
-	credits := int64(d.Credits.OrDefault())
+	credits := int64(coordinatedShare(d))
 	e := p.members[d.ID]
 	if e == nil {
 		e = &partner{id: d.ID, credits: credits}

@@ -60,9 +60,8 @@ type lease struct {
 	open bool
 }
 
-// coming is a decision that takes effect a little later.
+// coming is a lease that takes effect a little later.
 type coming struct {
-	open  bool
 	lease policies.Lease
 	gen   uint32
 }

@@ -160,9 +160,8 @@ func (s *Sim) tellHeads(h *host, d *domain) {
 	}
 }
 
-// apply writes a decision to the gate. It takes effect after the time that it takes
-// to hand over, for the domain whose gate closes as for the one whose gate opens:
-// the signal reaches both pollers equally late.
+// apply writes a decision to the gate. It closes at once, and opens as much later as
+// it takes to hand over.
 func (s *Sim) apply(h *host, a *policies.Action) {
 	d := h.domain(a.Domain)
 	if d == nil {
@@ -170,35 +169,24 @@ func (s *Sim) apply(h *host, a *policies.Action) {
 	}
 	c := a.Lease.Class
 	d.coming[c].gen++
-	var wait time.Duration
-	switch {
-	case !a.Open, h.holder != d && !d.leases[c].open:
-		wait = s.plan.HandOver
-	}
-	if a.Open {
-		h.holder = d
-		if a.Lease.Kind != policies.Window {
-			wait += s.plan.Cost
-		}
-	}
-	d.coming[c].open, d.coming[c].lease = a.Open, a.Lease
-	if a.Lease.Until < Forever {
-		d.coming[c].lease.Until = a.Lease.Until.Add(s.plan.HandOver)
-	}
-	if wait == 0 {
-		s.arrive(d, c)
+	if !a.Open {
+		s.shut(d, c)
 		return
 	}
-	s.agenda.add(s.now.Add(wait), granted, d.index<<2|int32(c), d.coming[c].gen)
-}
-
-// arrive makes the last decision about a class take effect.
-func (s *Sim) arrive(d *domain, c policies.Class) {
-	if k := &d.coming[c]; k.open {
-		s.grant(d, k.lease)
-	} else {
-		s.shut(d, c)
+	var wait time.Duration
+	if a.Lease.Kind != policies.Window {
+		wait = s.plan.Cost
 	}
+	if h.holder != d && !d.leases[c].open {
+		wait += s.plan.HandOver
+	}
+	h.holder = d
+	if wait == 0 {
+		s.grant(d, a.Lease)
+		return
+	}
+	d.coming[c].lease = a.Lease
+	s.agenda.add(s.now.Add(wait), granted, d.index<<2|int32(c), d.coming[c].gen)
 }
 
 func (h *host) domain(id vcpu.ID) *domain {

@@ -67,10 +67,15 @@ func (w *Workload) compile(name string, p *Profile) (*program, error) {
 		}
 	}
 	move := func(class engineClass, b Bytes) {
-		if b > 0 {
-			add(step{op: submit, class: class, d: p.copyTime(b)})
-			add(step{op: settle, d: 1})
+		for b > 0 {
+			piece := b
+			if p.Chunk > 0 {
+				piece = min(piece, p.Chunk)
+			}
+			add(step{op: submit, class: class, d: p.copyTime(piece)})
+			b -= piece
 		}
+		add(step{op: settle, d: 1})
 	}
 	add(step{op: think, d: w.Pre})
 	move(copyIn, w.In)

@@ -153,6 +153,7 @@ type Profile struct {
 	Noise       int           // σ of what a request takes, ‰
 	CopySetup   time.Duration `toml:"copy_setup"` // of a copy, and
 	Bandwidth   Bytes         // per second
+	Chunk       Bytes         // copies before and after the calls of a run are so large at most, each a call; 0: any size
 }
 
 // Override changes single values of a profile.

@@ -239,7 +239,7 @@ func (s *Sim) happen(e *event) {
 	case granted:
 		d, c := s.domains[e.who>>2], policies.Class(e.who&3)
 		if d.coming[c].gen == e.gen && !d.gone {
-			s.arrive(d, c)
+			s.grant(d, d.coming[c].lease)
 		}
 	case due:
 		s.timeout(s.hosts[e.who])
