@@ -115,6 +115,11 @@ func (s *Sim) issue(t *thread, st *step) {
 func (s *Sim) poll(d *domain) {
 	for d.ring.len() > 0 && d.serving == nil {
 		r := d.ring.at(0)
+		if s.profile.Early && !r.decoded && r.thread.program.call > 0 {
+			d.serving = r
+			s.agenda.add(s.now.Add(r.thread.program.call), served, d.index, 0)
+			return
+		}
 		l := d.lease(s.now, r.class)
 		if l == nil {
 			if h := &d.heads[classOf(r.class)]; h.Seq != r.seq {
@@ -131,7 +136,7 @@ func (s *Sim) poll(d *domain) {
 		if d.heads[classOf(r.class)].Seq != 0 {
 			d.host.touch(d)
 		}
-		if c := r.thread.program.call; c > 0 {
+		if c := r.thread.program.call; c > 0 && !r.decoded {
 			d.serving = r
 			s.agenda.add(s.now.Add(c), served, d.index, 0)
 			return
@@ -144,7 +149,9 @@ func (s *Sim) poll(d *domain) {
 func (s *Sim) decoded(d *domain) {
 	r := d.serving
 	d.serving = nil
-	s.submit(d, r)
+	if r.decoded = true; !s.profile.Early {
+		s.submit(d, r)
+	}
 	s.poll(d)
 }
 

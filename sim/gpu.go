@@ -7,11 +7,12 @@ import (
 // request is one thing for an engine to do. It belongs to the domain until the
 // engine has finished it.
 type request struct {
-	thread *thread
-	class  engineClass
-	cost   time.Duration // as the program says; what it takes differs by chance
-	asked  Time          // it was put into the ring
-	seq    uint64        // of its domain's
+	thread  *thread
+	class   engineClass
+	cost    time.Duration // as the program says; what it takes differs by chance
+	asked   Time          // it was put into the ring
+	seq     uint64        // of its domain's
+	decoded bool          // by the backend
 
 	changes time.Duration // changing contexts took that much of it
 }

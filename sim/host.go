@@ -146,7 +146,7 @@ func (s *Sim) tellWork(h *host, d *domain) {
 func (s *Sim) tellHeads(h *host, d *domain) {
 	var heads [3]policies.Request
 	if d.ring.len() > 0 {
-		if r := d.ring.at(0); d.lease(s.now, r.class) == nil {
+		if r := d.ring.at(0); r != d.serving && d.lease(s.now, r.class) == nil {
 			heads[classOf(r.class)] = policies.Request{
 				Seq: r.seq, Predicted: r.cost, Known: true, Key: uint64(r.class)<<56 | uint64(r.cost), Release: r.thread.began,
 			}

@@ -143,6 +143,7 @@ type Profile struct {
 	Spin        time.Duration // how long a guest spins for a reply before it blocks
 	Notify      time.Duration // from an engine's end to the guest
 	Engines     bool          // copies have engines of their own
+	Early       bool          // the backend decodes calls before the gate, as the daemon does, not behind it
 	Channels    bool          // the hardware serves the domains' queues in turn, not in order
 	Change      time.Duration
 	ChangeSigma int           `toml:"change_sigma"` // ‰, log-normal
@@ -294,10 +295,18 @@ func decode(text []byte, into any) error {
 	if err != nil {
 		return err
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return fmt.Errorf("unknown key %q", unknown[0])
+	for _, key := range meta.Undecoded() {
+		if !free(key) {
+			return fmt.Errorf("unknown key %q", key)
+		}
 	}
 	return nil
+}
+
+// free says whether a key is below one that takes any, which are looked at when a
+// plan is tried.
+func free(key toml.Key) bool {
+	return slices.ContainsFunc(key[:len(key)-1], func(k string) bool { return k == "set" || k == "options" || k == "profile_override" })
 }
 
 // check fills in defaults and refuses what can't run.
