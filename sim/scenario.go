@@ -152,6 +152,7 @@ type Profile struct {
 	StallPart   int           `toml:"stall_part"`  // ‰ of the changes take up to Stall more
 	Stall       time.Duration
 	Noise       int           // σ of what a request takes, ‰
+	CPUNoise    int           `toml:"cpu_noise"`  // σ of what a program computes, ‰
 	CopySetup   time.Duration `toml:"copy_setup"` // of a copy, and
 	Bandwidth   Bytes         // per second
 	Chunk       Bytes         // copies before and after the calls of a run are so large at most, each a call; 0: any size

@@ -26,9 +26,10 @@ type Sim struct {
 	rung    []*host
 	free    []*request
 
-	wanted  int // runs of each domain
-	missing int // domains that have not run so often yet
-	end     Time
+	thinking *spread // of what programs compute
+	wanted   int     // runs of each domain
+	missing  int     // domains that have not run so often yet
+	end      Time
 
 	events uint64
 	hash   uint64
@@ -47,6 +48,7 @@ func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 	if sc.Time > 0 {
 		s.end = Time(sc.Time)
 	}
+	s.thinking = logNormal(s.profile.CPUNoise)
 	s.cpus = make([]pcpu, sc.CPUs)
 	for i := range s.cpus {
 		s.cpus[i].id = i
@@ -138,7 +140,7 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) er
 	h.all = append(h.all, d)
 	s.domains = append(s.domains, d)
 	for i := range max(spec.Threads, 1) {
-		t := &thread{index: int32(len(s.threads)), domain: d, program: program}
+		t := &thread{index: int32(len(s.threads)), domain: d, program: program, chance: newStream(seed, fmt.Sprintf("thread %d of %s", i, name))}
 		if len(spec.CPUs) > 0 {
 			cpu := spec.CPUs[i%len(spec.CPUs)]
 			if cpu < 0 || cpu >= len(s.cpus) {

@@ -36,7 +36,7 @@ func (s *Sim) proceed(t *thread) {
 		t.at++
 		switch st.op {
 		case think:
-			s.need(t, working, st.d)
+			s.need(t, working, s.thinking.times(st.d, t.chance))
 			return
 		case submit:
 			t.outstanding++
