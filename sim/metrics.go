@@ -24,7 +24,7 @@ type Metrics map[string]map[string]float64
 //	part       of the engines' busy time, and off, off_max against what it is owed
 //	cpu        of a CPU
 //
-// Of a plan besides: busy, changes (of context per second), changing (time for them).
+// Of a plan besides: runs_min and calls_min, of any domain; bound_excess (see below); busy, changes (of context per second), changing (time for them).
 func (s *Sim) measure(sc *Scenario) Metrics {
 	out := Metrics{"": {}}
 	first, last := s.windows(sc)
@@ -69,6 +69,12 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 			all[name] = most
 		}
 	}
+	all["runs_min"], all["calls_min"] = math.Inf(1), math.Inf(1)
+	for _, d := range s.domains {
+		all["runs_min"] = min(all["runs_min"], out[d.name]["runs"])
+		all["calls_min"] = min(all["calls_min"], float64(d.calls.n))
+	}
+	all["bound_excess"] = s.boundExcess(units)
 	var busy, changed time.Duration
 	changes := 0
 	for _, e := range s.engines {
@@ -171,6 +177,7 @@ type unit struct {
 	owed    float64 // percent
 	total   []float64
 	part    []float64
+	busy    []time.Duration // of the engines, for anybody
 }
 
 // units returns those of all accelerators.
@@ -203,6 +210,26 @@ func (s *Sim) units() []*unit {
 		all = append(all, here...)
 	}
 	return all
+}
+
+// boundExcess is by how many points the share of the busy time of a window, of any
+// domain, is further from what it is owed than LAG promises: what one may get ahead,
+// and the longest request.
+func (s *Sim) boundExcess(units []*unit) float64 {
+	worst := math.Inf(-1)
+	for _, u := range units {
+		var longest time.Duration
+		for _, o := range u.peers {
+			for _, d := range o.domains {
+				longest = max(longest, d.longest)
+			}
+		}
+		for i, part := range u.part {
+			bound := 100 * float64(s.ahead+longest) / float64(max(u.busy[i], 1))
+			worst = max(worst, math.Abs(part-u.owed)-bound)
+		}
+	}
+	return worst
 }
 
 // weight is what the unit's share is in proportion to.
@@ -238,6 +265,7 @@ func (u *unit) shares(first, last int) {
 			all += o.in(i)
 		}
 		mine := u.in(i)
+		u.busy = append(u.busy, all)
 		u.total = append(u.total, 100*float64(mine)/float64(u.domains[0].window))
 		u.part = append(u.part, 100*float64(mine)/float64(max(all, 1)))
 	}

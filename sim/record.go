@@ -9,11 +9,12 @@ import (
 
 // record is what is kept of a domain for statistics.
 type record struct {
-	runs   []run
-	calls  histogram // from the ring to the reply
-	waits  histogram // from the ring to the engine
-	window time.Duration
-	usage  [numEngines][]time.Duration // engine time per window
+	runs    []run
+	calls   histogram // from the ring to the reply
+	waits   histogram // from the ring to the engine
+	window  time.Duration
+	longest time.Duration               // request
+	usage   [numEngines][]time.Duration // engine time per window
 }
 
 // run of a program.
@@ -25,6 +26,7 @@ type run struct {
 // used books the time that an engine was held, per window.
 func (r *record) used(from, to Time, c engineClass) {
 	w := Time(r.window)
+	r.longest = max(r.longest, to.Sub(from))
 	if w <= 0 {
 		return
 	}

@@ -31,6 +31,7 @@ type Sim struct {
 	missing  int     // domains that have not run so often yet
 	end      Time
 
+	ahead  time.Duration // how far LAG lets one get ahead, if the plan says
 	events uint64
 	hash   uint64
 	trace  *Trace
@@ -47,6 +48,9 @@ func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 	s := &Sim{profile: sc.profileOf(plan), plan: plan, hash: fnvOffset, wanted: sc.Runs, end: Forever}
 	if sc.Time > 0 {
 		s.end = Time(sc.Time)
+	}
+	if text, ok := plan.Options["ahead"].(string); ok {
+		s.ahead, _ = time.ParseDuration(text)
 	}
 	s.thinking = logNormal(s.profile.CPUNoise)
 	s.cpus = make([]pcpu, sc.CPUs)
