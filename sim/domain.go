@@ -41,6 +41,9 @@ type domain struct {
 
 	// What the scheduler was told, and will be.
 	report  vcpu.Usage
+	ended   [3]int // requests, by policies.Class
+	flying  [3]int // now
+	worked  [3]bool
 	busy    bool
 	since   Time // busy or not
 	told    Time // the since that the scheduler knows
@@ -160,6 +163,7 @@ func (s *Sim) submit(d *domain, r *request) {
 		return
 	}
 	d.inFlight++
+	d.flying[classOf(r.class)]++
 	s.enqueue(d.host.gpu, r)
 }
 

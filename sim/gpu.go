@@ -161,7 +161,8 @@ func (s *Sim) complete(e *engine) {
 		d.report.Copy += e.took
 	}
 	d.report.Switch += r.changes
-	d.report.Requests++
+	d.ended[classOf(r.class)]++
+	d.flying[classOf(r.class)]--
 	d.inFlight--
 	h := d.host
 	h.touch(d)

@@ -14,6 +14,7 @@ type host struct {
 	gpu     *gpu
 	sched   *policies.Scheduler
 	all     []*domain // that are ever here
+	credits int       // of all of them
 	members []*domain // attached
 	dirty   []*domain // something is to be told about
 	bounded []*domain // may have a lease that ends
@@ -113,10 +114,16 @@ func (s *Sim) tellUse(h *host, d *domain) {
 		d.report.Stalled = max(open-d.report.Busy()-d.report.Idle, 0)
 	}
 	d.idle, d.looked = 0, s.now
-	if d.report != (vcpu.Usage{}) {
-		s.step(h, policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Used: d.report})
-		d.report = vcpu.Usage{}
+	e := policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Compute, Used: d.report}
+	e.Used.Copy, e.Used.Requests = 0, d.ended[policies.Compute]
+	if e.Used != (vcpu.Usage{}) {
+		s.step(h, e)
 	}
+	e.Class, e.Used = policies.Copy, vcpu.Usage{Copy: d.report.Copy, Requests: d.ended[policies.Copy]}
+	if e.Used != (vcpu.Usage{}) {
+		s.step(h, e)
+	}
+	d.report, d.ended = vcpu.Usage{}, [3]int{}
 }
 
 // patience returns what of an idle time is reported: programs that keep little
@@ -131,6 +138,10 @@ func (d *domain) patience(idle, open time.Duration) time.Duration {
 
 // tellWork reports whether a domain has work.
 func (s *Sim) tellWork(h *host, d *domain) {
+	if s.plan.Copy != "" {
+		s.tellClasses(h, d)
+		return
+	}
 	if d.told == d.since {
 		return
 	}
@@ -142,15 +153,39 @@ func (s *Sim) tellWork(h *host, d *domain) {
 	s.step(h, e)
 }
 
+// tellClasses reports of each class of engines whether a domain has work for it,
+// where each has an account of its own.
+func (s *Sim) tellClasses(h *host, d *domain) {
+	for c := policies.Compute; c <= policies.Copy; c++ {
+		busy := d.flying[c] > 0 || d.head(s.now).Seq != 0 && classOf(d.ring.at(0).class) == c
+		e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Class: c, Signal: policies.Drained}
+		if busy {
+			e.Signal = policies.Arrived
+		}
+		if busy || d.worked[c] {
+			s.step(h, e)
+		}
+		d.worked[c] = busy
+	}
+}
+
+// head is the request that waits at the gate, if one does.
+func (d *domain) head(now Time) (out policies.Request) {
+	if d.ring.len() == 0 {
+		return out
+	}
+	r := d.ring.at(0)
+	if r == d.serving || d.lease(now, r.class) != nil {
+		return out
+	}
+	return policies.Request{Seq: r.seq, Predicted: r.cost, Known: true, Key: uint64(r.class)<<56 | uint64(r.cost), Release: r.thread.began}
+}
+
 // tellHeads reports which request waits at the gate.
 func (s *Sim) tellHeads(h *host, d *domain) {
 	var heads [3]policies.Request
-	if d.ring.len() > 0 {
-		if r := d.ring.at(0); r != d.serving && d.lease(s.now, r.class) == nil {
-			heads[classOf(r.class)] = policies.Request{
-				Seq: r.seq, Predicted: r.cost, Known: true, Key: uint64(r.class)<<56 | uint64(r.cost), Release: r.thread.began,
-			}
-		}
+	if r := d.head(s.now); r.Seq != 0 {
+		heads[classOf(d.ring.at(0).class)] = r
 	}
 	for c := policies.Compute; c <= policies.Copy; c++ {
 		if heads[c] != d.heads[c] {

@@ -45,7 +45,7 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 		}
 		u.metrics(m)
 	}
-	for _, name := range []string{"work", "run", "run_p99", "iqr", "runs", "rate", "rate_min", "latency", "latency_p50", "latency_p85", "latency_p99",
+	for _, name := range []string{"work", "run", "run_mean", "run_p99", "iqr", "runs", "rate", "rate_min", "latency", "latency_p50", "latency_p85", "latency_p99",
 		"wait", "wait_p50", "wait_p99", "wait_max", "share", "compute", "copy"} {
 		var all []float64
 		for _, d := range s.domains {

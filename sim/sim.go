@@ -142,6 +142,7 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) er
 	}
 	d.record.window = sc.Window
 	h.all = append(h.all, d)
+	h.credits += int(vcpu.Credits(spec.Credits).OrDefault())
 	s.domains = append(s.domains, d)
 	for i := range max(spec.Threads, 1) {
 		t := &thread{index: int32(len(s.threads)), domain: d, program: program, chance: newStream(seed, fmt.Sprintf("thread %d of %s", i, name))}
@@ -182,15 +183,10 @@ func (s *Sim) place(d *Domain) (*host, error) {
 	if s.plan.Policy == "none" {
 		return s.hosts[len(s.domains)%len(s.hosts)], nil
 	}
-	var best *host
-	least := 0
+	best := s.hosts[0]
 	for _, h := range s.hosts {
-		sum := 0
-		for _, o := range h.all {
-			sum += int(vcpu.Credits(o.spec.Credits).OrDefault())
-		}
-		if best == nil || sum < least {
-			best, least = h, sum
+		if h.credits < best.credits {
+			best = h
 		}
 	}
 	return best, nil
