@@ -23,7 +23,7 @@ TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvpt
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan benchmarks run bench soak gpu-test test check format vet staticcheck tidy \
+.PHONY: build binaries guest guest-asan benchmarks run sim bench soak gpu-test test check format vet staticcheck tidy \
 	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
 
 build: binaries guest benchmarks ## build everything (the default)
@@ -95,6 +95,9 @@ run: deps-build deps-run ## set up, then show programs of several domains share 
 
 bench: build deps-bench ## measure, to a table and build/bench.json
 	$(GO) run ./cmd/measure -o $(BUILD)/bench.json
+
+sim: ## run the scenarios of the simulator, 20 seeds each
+	$(GO) run ./cmd/pegasus sim all
 
 # --- tests
 

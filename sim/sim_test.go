@@ -1,19 +1,379 @@
 package sim
 
-import "testing"
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
 
-func TestOne(t *testing.T) {
-	sc, err := Load("P4")
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+const small = `
+id = "small"
+time = "3s"
+cpus = 2
+accelerator = [{name = "gpu", count = 2}]
+domain = [
+  {name = "a", accelerator = "gpu0", cpus = [0], workload = "FWT", credits = 512, cpu_credits = 512},
+  {name = "b", accelerator = "gpu0", cpus = [0], workload = "MC"},
+  {name = "c", accelerator = "gpu0", cpus = [1], workload = "LUD", depth = 2, from = "500ms", to = "2500ms"},
+  {name = "d", accelerator = "gpu1", cpus = [1], workload = "PicSer", threads = 2},
+]
+plan = [
+  {name = "none", policy = "none"},
+  {name = "rr", policy = "rr", mode = "paper", handover = "1500us"},
+  {name = "accc", policy = "accc"},
+  {name = "fifo", policy = "fifo", cost = "10us"},
+]
+`
+
+func scenario(tb testing.TB, text string) *Scenario {
+	tb.Helper()
+	sc, err := Parse("test.toml", []byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return sc
+}
+
+func simulate(tb testing.TB, sc *Scenario, plan int, seed uint64) *Sim {
+	tb.Helper()
+	s, err := New(sc, &sc.Plans[plan], seed)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.Run()
+	return s
+}
+
+// golden has the hashes of the first two plans of small: neither the machine nor the
+// process matters. They change with the model, and only with it.
+var golden = []string{"30f1225d8b58800f", "75ddc5cad4112a3b"}
+
+func TestSameSeedSameRun(t *testing.T) {
+	sc := scenario(t, small)
+	for i := range sc.Plans {
+		first, again, other := simulate(t, sc, i, 7), simulate(t, sc, i, 7), simulate(t, sc, i, 8)
+		if first.Hash() != again.Hash() || first.Events() != again.Events() {
+			t.Errorf("%s: the same seed gave %016x and %016x", sc.Plans[i].Name, first.Hash(), again.Hash())
+		}
+		if first.Hash() == other.Hash() {
+			t.Errorf("%s: another seed gave the same run", sc.Plans[i].Name)
+		}
+		if got := fmt.Sprintf("%016x", first.Hash()); i < len(golden) && got != golden[i] {
+			t.Errorf("%s: hash %s, not %s", sc.Plans[i].Name, got, golden[i])
+		}
+	}
+}
+
+// Whatever a scheduler was told, told again it decides the same, also after the way
+// through a file.
+func TestReplayDecidesTheSame(t *testing.T) {
+	sc := scenario(t, small)
+	for _, name := range policies.Names() {
+		for _, mode := range []string{"paper", "production"} {
+			plan := Plan{Name: name, Policy: name, Mode: mode}
+			s, err := New(sc, &plan, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec, err := s.Record("gpu0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Run()
+			var file bytes.Buffer
+			if err := rec.Write(&file); err != nil {
+				t.Fatal(err)
+			}
+			read, err := ReadRecording(&file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := read.Replay("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Differ > 0 || got.Decisions == 0 || got.Turns < 100 {
+				t.Errorf("%s, %s: %+v", name, mode, got)
+			}
+		}
+	}
+}
+
+// What the engines were busy with was charged to somebody, and nobody got more.
+func TestChargesAddUp(t *testing.T) {
+	sc := scenario(t, strings.Replace(small, `, to = "2500ms"`, "", 1))
+	for i := range sc.Plans {
+		s := simulate(t, sc, i, 5)
+		for _, h := range s.hosts {
+			var busy, charged time.Duration
+			for e := range h.gpu.engines {
+				busy += h.gpu.engines[e].busy
+			}
+			for _, st := range h.sched.Stats(nil) {
+				charged += st.Used.Busy()
+			}
+			for _, d := range h.all {
+				charged += d.report.Busy()
+			}
+			if busy != charged+h.sched.Strays().Busy() {
+				t.Errorf("%s, %s: busy for %v, charged %v", sc.Plans[i].Name, h.gpu.name, busy, charged)
+			}
+		}
+	}
+}
+
+// A thread never has more CPU than there is, and a CPU never runs two.
+func TestCPUs(t *testing.T) {
+	sc := scenario(t, small)
+	s := simulate(t, sc, 1, 1)
+	var all time.Duration
+	for _, d := range s.domains {
+		all += d.cpuTime
+	}
+	var busy time.Duration
+	for i := range s.cpus {
+		busy += s.cpus[i].busy
+		if s.cpus[i].busy > 3*time.Second {
+			t.Errorf("CPU %d was busy for %v of 3 s", i, s.cpus[i].busy)
+		}
+	}
+	if all != busy || busy == 0 {
+		t.Errorf("domains had %v of CPUs that were busy for %v", all, busy)
+	}
+}
+
+// Who computes on a shared CPU gets of it what its weight is worth.
+func TestCreditScheduler(t *testing.T) {
+	sc := scenario(t, `
+time = "20s"
+cpus = 1
+accelerator = [{name = "gpu"}]
+domain = [
+  {name = "heavy", cpus = [0], workload = "hog", cpu_credits = 768},
+  {name = "light", cpus = [0], workload = "hog", cpu_credits = 256},
+]
+plan = [{policy = "none"}]
+[workload.hog]
+pre = "100ms"
+`)
+	m := simulate(t, sc, 0, 1).measure(sc)
+	if h, l := m["heavy"]["cpu"], m["light"]["cpu"]; math.Abs(h-75) > 3 || math.Abs(l-25) > 3 {
+		t.Errorf("CPU time is %.1f %% and %.1f %%, not 75 and 25", h, l)
+	}
+}
+
+func TestSampleTellsWhoRuns(t *testing.T) {
+	sc := scenario(t, small)
+	s := simulate(t, sc, 0, 1)
+	for _, h := range s.hosts {
+		sample := s.sample(h)
+		for _, d := range sample.Domains {
+			for _, v := range d.VCPUs {
+				if running := s.cpus[v.PCPU].running; v.State == vcpu.Running && (running == nil || running.domain.id != d.ID) {
+					t.Errorf("%s: domain %d is said to run on CPU %d", h.gpu.name, d.ID, v.PCPU)
+				}
+			}
+			if d.Remaining > 300 || d.Remaining < -300 {
+				t.Errorf("remaining credit %d", d.Remaining)
+			}
+		}
+	}
+}
+
+func TestDistributions(t *testing.T) {
+	q := normal()
+	for _, c := range []struct {
+		part, want float64
+	}{{0.5, 0}, {0.8413, 1}, {0.9772, 2}, {0.0228, -2}, {0.025, -1.96}} {
+		if got := float64(q[int(c.part*points)]) / (1 << one32); math.Abs(got-c.want) > 0.02 {
+			t.Errorf("quantile %v is %v, not %v", c.part, got, c.want)
+		}
+	}
+	for _, sigma := range []int{30, 250, 800, 1200} {
+		p := logNormal(sigma)
+		var sum, squares float64
+		for _, f := range p {
+			x := float64(f) / (1 << factorBits)
+			sum += x / points
+			squares += math.Log(x) * math.Log(x) / points
+		}
+		if mu := float64(sigma) * float64(sigma) / 2e6; math.Abs(sum-1) > 1e-3 || math.Abs(math.Sqrt(squares-mu*mu)*1000/float64(sigma)-1) > 0.02 {
+			t.Errorf("σ %d: mean %v, root of squares %v", sigma, sum, math.Sqrt(squares))
+		}
+	}
+}
+
+func TestEventsAtOneInstant(t *testing.T) {
+	var a agenda
+	for i, k := range []kind{due, burst, completed, burst, accounting, replied, completed} {
+		a.add(5, k, int32(i), 0)
+	}
+	a.add(4, due, 99, 0)
+	var got []int32
+	for len(a.events) > 0 {
+		got = append(got, a.take().who)
+	}
+	if want := []int32{99, 2, 6, 4, 1, 3, 5, 0}; !slices.Equal(got, want) {
+		t.Errorf("order %v, not %v", got, want)
+	}
+}
+
+func TestRows(t *testing.T) {
+	s := scope{plans: map[string]Metrics{"A": {"": {"work": 3}, "d": {"work": 2}}}, let: map[string]float64{"k": 4}}
+	for text, want := range map[string]string{
+		"A.work / A.d.work":         "1.5",
+		"max(1, k, -2) * (1 + 2)":   "12",
+		"below(1, 2) + below(2, 1)": "1",
+		"abs(-k) - floor(1.5)":      "3",
+		"B.work":                    `there is no plan "B"`,
+		"A.d.x":                     `plan A has no metric "x" of "d"`,
+		"j":                         "j isn't a number that the scenario lets",
+		"A.work == 3":               "operator == isn't known",
+	} {
+		one := 1.0
+		r := Row{Value: text, Min: &one}
+		if err := r.check(); err != nil {
+			t.Fatal(err)
+		}
+		v, err := s.value(r.tree)
+		got := fmt.Sprint(v)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s = %s, not %s", text, got, want)
+		}
+	}
+}
+
+// A row holds if it does for the mean and for 95 % of the seeds.
+func TestVerdict(t *testing.T) {
+	sc := scenario(t, small+"\n[[row]]\nvalue = \"x.v\"\nmin = 1.0\n")
+	judge := func(low int, v float64) string {
+		var all []map[string]Metrics
+		for i := range 20 {
+			x := 2.0
+			if i < low {
+				x = v
+			}
+			all = append(all, map[string]Metrics{"x": {"": {"v": x}}})
+		}
+		return sc.Rows[0].judge(sc, all).Verdict
+	}
+	for _, c := range []struct {
+		low  int
+		v    float64
+		want string
+	}{{0, 0, Holds}, {1, 0.9, Holds}, {2, 0.9, Fails}, {1, -100, Fails}} {
+		if got := judge(c.low, c.v); got != c.want {
+			t.Errorf("%d of 20 seeds at %v: %s", c.low, c.v, got)
+		}
+	}
+}
+
+func TestBadScenarios(t *testing.T) {
+	for text, want := range map[string]string{
+		"tiem = \"5s\"":      `unknown key "tiem"`,
+		"profile = \"1999\"": "there is no such profile",
+		small + "[[row]]\nvalue = \"a +\"\nmin = 1.0":                                              "a +",
+		small + "[[row]]\nvalue = \"a\"":                                                           "give min, max or both",
+		strings.Replace(small, "\"MC\"", "\"XX\"", 1):                                              `there is no workload "XX"`,
+		strings.Replace(small, "\"rr\"", "\"rx\"", 2):                                              "unknown policy",
+		strings.Replace(small, "cpus = [1]", "cpus = [9]", 1):                                      "there is no CPU 9",
+		strings.Replace(small, "\"gpu1\"", "\"gpu7\"", 1):                                          `there is no accelerator "gpu7"`,
+		strings.Replace(small, "time = \"3s\"", "", 1):                                             "say when it ends",
+		strings.Replace(small, `policy = "accc"`, `policy = "accc", options = {ticks = "3ms"}`, 1): `unknown parameter "ticks"`,
+		strings.Replace(small, `policy = "accc"`, `policy = "accc", options = {tick = 3}`, 1):      "",
+	} {
+		_, err := Parse("x.toml", []byte(text))
+		if want == "" {
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "x.toml: ") {
+			t.Errorf("%.60q…: %v, not %s", text, err, want)
+		}
+	}
+}
+
+// Every scenario that comes along can be read; formulas hold.
+func TestScenarios(t *testing.T) {
+	all, err := Scenarios()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range sc.Plans {
-		s, err := New(sc, &sc.Plans[i], 1)
+	seen := map[string]bool{}
+	for _, sc := range all {
+		if seen[sc.ID] || sc.Title == "" {
+			t.Errorf("scenario %q: twice, or without a title", sc.ID)
+		}
+		seen[sc.ID] = true
+		switch {
+		case sc.Kind() == "bench":
+			continue
+		case len(sc.Rows) == 0:
+			t.Errorf("%s expects nothing", sc.ID)
+		case sc.Kind() == "simulated" && !slices.Contains([]string{"T16", "G7", "R10"}, sc.ID):
+			continue
+		}
+		r, err := Judge(sc, 1, 2, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Run()
-		m := s.measure(sc)
-		t.Log(sc.Plans[i].Name, s.Events(), s.Now(), m[""], m["Dom1"])
+		for _, v := range r.Rows {
+			if v.Verdict != Holds {
+				t.Errorf("%s: %s: %v %s", sc.ID, v.Text, v.Mean, v.Why)
+			}
+		}
+	}
+}
+
+func TestTrace(t *testing.T) {
+	sc := scenario(t, small)
+	s, err := New(sc, &sc.Plans[1], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := s.Trace()
+	s.Run()
+	var out bytes.Buffer
+	if err := trace.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"name":"gpu0"`, `"name":"CPU 1"`, `"name":"open","ph":"X"`, `"switch_ms"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in the trace", want)
+		}
+	}
+	last := map[track]Time{}
+	slices.SortStableFunc(trace.slices, func(a, b slice) int { return int(a.from - b.from) })
+	for _, sl := range trace.slices {
+		if sl.from < last[sl.track] {
+			t.Fatalf("two things at once in %s: %v and before it until %v", trace.names[sl.track], sl, last[sl.track])
+		}
+		last[sl.track] = sl.to
+	}
+}
+
+// BenchmarkEvents reports how many events a second are simulated.
+func BenchmarkEvents(b *testing.B) {
+	sc, err := Load("P4")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range sc.Plans {
+		b.Run(sc.Plans[i].Name, func(b *testing.B) {
+			var events uint64
+			for b.Loop() {
+				events += simulate(b, sc, i, 1).Events()
+			}
+			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+		})
 	}
 }

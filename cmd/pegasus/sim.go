@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,9 +15,14 @@ import (
 
 // simFlags are those of `pegasus sim`.
 type simFlags struct {
-	list  bool
-	seed  uint64
-	seeds int
+	list   bool
+	seed   uint64
+	seeds  int
+	plan   string // that --trace and --record are about
+	trace  string // files
+	record string
+	replay string
+	policy string // of --replay
 }
 
 func simulate(c *call, args []string) error {
@@ -24,6 +31,11 @@ func simulate(c *call, args []string) error {
 	c.flags.BoolVar(&f.list, "list", false, "list the scenarios")
 	c.flags.Uint64Var(&f.seed, "seed", 1, "the first of the seeds is `n`")
 	c.flags.IntVar(&f.seeds, "seeds", 0, "run `n` seeds instead of the scenario's 20")
+	c.flags.StringVar(&f.trace, "trace", "", "write what happens with the first seed to `file`, for Perfetto or chrome://tracing")
+	c.flags.StringVar(&f.record, "record", "", "write what the first accelerator's scheduler is told with the first seed to `file`")
+	c.flags.StringVar(&f.plan, "plan", "", "of the plan `name`, not the first (with --trace, --record)")
+	c.flags.StringVar(&f.replay, "replay", "", "tell a scheduler again what `file` recorded, and compare its decisions")
+	c.flags.StringVar(&f.policy, "policy", "", "of the policy `name`, not the recorded one (with --replay)")
 	names, err := c.parse(args, 0, -1)
 	if err != nil {
 		return err
@@ -31,6 +43,13 @@ func simulate(c *call, args []string) error {
 	switch {
 	case f.list:
 		return listScenarios(c)
+	case f.replay != "":
+		return replay(c, f)
+	case f.trace != "" || f.record != "":
+		if len(names) != 1 {
+			return usagef("--trace and --record are of one scenario")
+		}
+		return observe(c, f, names[0])
 	case len(names) == 0:
 		return usagef("name a scenario, or a file; `pegasus sim --list` lists those there are")
 	case f.seeds < 0:
@@ -114,6 +133,87 @@ func runScenarios(c *call, f simFlags, names []string) error {
 	return err
 }
 
+// observe runs one plan with one seed and writes what happens.
+func observe(c *call, f simFlags, name string) error {
+	sc, err := sim.Load(name)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(sc.Plans, func(p sim.Plan) bool { return f.plan == "" || p.Name == f.plan })
+	if at < 0 {
+		return usagef("%s has no plan %q", sc.ID, f.plan)
+	}
+	s, err := sim.New(sc, &sc.Plans[at], f.seed)
+	if err != nil {
+		return err
+	}
+	var trace *sim.Trace
+	if f.trace != "" {
+		trace = s.Trace()
+	}
+	var recording *sim.Recording
+	if f.record != "" {
+		if recording, err = s.Record(""); err != nil {
+			return err
+		}
+	}
+	s.Run()
+	if trace != nil {
+		err = writeFile(f.trace, trace.Write)
+	}
+	if err == nil && recording != nil {
+		err = writeFile(f.record, recording.Write)
+	}
+	if err == nil && c.json {
+		return printJSON(c.out, map[string]any{"scenario": sc.ID, "plan": sc.Plans[at].Name, "seed": f.seed, "events": s.Events(), "hash": fmt.Sprintf("%016x", s.Hash())})
+	}
+	if err == nil {
+		fmt.Fprintf(c.out, "%s, %s, seed %d: %d events in %v, hash %016x\n", sc.ID, sc.Plans[at].Name, f.seed, s.Events(), s.Now().Round(time.Millisecond), s.Hash())
+	}
+	return err
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := write(file); err != nil {
+		file.Close()
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return file.Close()
+}
+
+// replay tells a scheduler again what was recorded.
+func replay(c *call, f simFlags) error {
+	file, err := os.Open(f.replay)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	rec, err := sim.ReadRecording(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.replay, err)
+	}
+	r, err := rec.Replay(f.policy)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		err = printJSON(c.out, r)
+	} else {
+		fmt.Fprintf(c.out, "%s: %d events, %d turns, %d decisions; %d turns decide otherwise\n", r.Policy, r.Events, r.Turns, r.Decisions, r.Differ)
+		if r.First != "" {
+			fmt.Fprintf(c.out, "first %s\n", r.First)
+		}
+	}
+	if err == nil && r.Differ > 0 && f.policy == "" {
+		return fmt.Errorf("the recorded policy decides otherwise than it did: it has changed since, or the file has")
+	}
+	return err
+}
+
 // chosen loads the scenarios that were named; "all" are those that come along.
 func chosen(names []string) ([]*sim.Scenario, error) {
 	if len(names) == 1 && names[0] == "all" {
@@ -158,7 +258,7 @@ func progress(c *call, id string) func(done, of int) {
 
 func printResult(c *call, r *sim.Result, details bool) {
 	fmt.Fprintf(c.out, "%s  %s: %s\n", r.Scenario, r.Title, r.Verdict)
-	if details {
+	if details && len(r.Metrics) > 0 {
 		fmt.Fprintln(c.out)
 		planTable(r).print(c.out)
 		fmt.Fprintln(c.out)

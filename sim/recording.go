@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"pegasus/policies"
+)
+
+// Recording is what one accelerator's scheduler was told, and what it decided. Under
+// the policy that it was recorded with, a replay decides the same; under another it
+// answers what that would have decided at the same events, though not what would
+// have come of it.
+type Recording struct {
+	Header  Header
+	Entries []Entry
+}
+
+// Header says which scheduler it was. It is the first line of a file.
+type Header struct {
+	Format      int               `json:"format"` // 1
+	Accelerator string            `json:"accelerator"`
+	Policy      string            `json:"policy"`
+	Copy        string            `json:"copy,omitempty"`
+	Mode        string            `json:"mode,omitempty"`
+	Options     map[string]any    `json:"options,omitempty"`
+	Domains     map[string]string `json:"domains,omitempty"` // names by ID
+}
+
+// Entry is one event, or one call of Ready with the actions that came of it. Each is
+// a line of a file.
+type Entry struct {
+	At      Time              `json:"at"`
+	Event   *policies.Event   `json:"event,omitempty"`
+	Ready   bool              `json:"ready,omitempty"`
+	Actions []policies.Action `json:"actions,omitempty"`
+}
+
+func (r *Recording) step(now Time, e policies.Event) {
+	r.Entries = append(r.Entries, Entry{At: now, Event: &e})
+}
+
+func (r *Recording) ready(now Time, actions []policies.Action) {
+	r.Entries = append(r.Entries, Entry{At: now, Ready: true, Actions: slices.Clone(actions)})
+}
+
+// Record makes the run keep what the scheduler of one accelerator is told.
+func (s *Sim) Record(accelerator string) (*Recording, error) {
+	for _, h := range s.hosts {
+		if h.gpu.name != accelerator && accelerator != "" {
+			continue
+		}
+		p := s.plan
+		h.history = &Recording{Header: Header{Format: 1, Accelerator: h.gpu.name, Policy: p.Policy, Copy: p.Copy, Mode: p.Mode, Options: p.Options, Domains: map[string]string{}}}
+		for _, d := range h.all {
+			h.history.Header.Domains[fmt.Sprint(d.id)] = d.name
+		}
+		return h.history, nil
+	}
+	return nil, fmt.Errorf("there is no accelerator %q", accelerator)
+}
+
+// Write writes a recording, a JSON value per line.
+func (r *Recording) Write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	e := json.NewEncoder(out)
+	if err := e.Encode(r.Header); err != nil {
+		return err
+	}
+	for i := range r.Entries {
+		if err := e.Encode(&r.Entries[i]); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// ReadRecording reads what Write wrote.
+func ReadRecording(in io.Reader) (*Recording, error) {
+	d := json.NewDecoder(bufio.NewReader(in))
+	r := &Recording{}
+	if err := d.Decode(&r.Header); err != nil {
+		return nil, fmt.Errorf("read a recording: first line: %w", err)
+	}
+	if r.Header.Format != 1 {
+		return nil, fmt.Errorf("read a recording: format %d isn't known, only 1", r.Header.Format)
+	}
+	for {
+		var e Entry
+		if err := d.Decode(&e); errors.Is(err, io.EOF) {
+			return r, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read a recording: line %d: %w", len(r.Entries)+2, err)
+		}
+		r.Entries = append(r.Entries, e)
+	}
+}
+
+// Replayed is what came of a replay.
+type Replayed struct {
+	Policy    string `json:"policy"`
+	Events    int    `json:"events"`
+	Turns     int    `json:"turns"`     // calls of Ready
+	Decisions int    `json:"decisions"` // in the recording
+	Differ    int    `json:"differ"`    // turns that decided otherwise
+	First     string `json:"first,omitempty"`
+}
+
+// Replay plays the events again, with the policy of the recording or, if named,
+// another, and compares the decisions.
+func (r *Recording) Replay(policy string) (*Replayed, error) {
+	plan := Plan{Policy: r.Header.Policy, Copy: r.Header.Copy, Mode: r.Header.Mode, Options: r.Header.Options}
+	if policy != "" {
+		plan = Plan{Policy: policy, Mode: r.Header.Mode}
+	}
+	sched, err := plan.scheduler(nil)
+	if err != nil {
+		return nil, err
+	}
+	out := &Replayed{Policy: plan.Policy}
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		if e.Event != nil {
+			out.Events++
+			sched.Step(e.At, *e.Event)
+			continue
+		}
+		out.Turns++
+		out.Decisions += len(e.Actions)
+		if got := sched.Ready(e.At); !slices.Equal(got, e.Actions) {
+			if out.Differ++; out.First == "" {
+				out.First = fmt.Sprintf("at %v: %+v, recorded %+v", e.At.Sub(0), got, e.Actions)
+			}
+		}
+	}
+	return out, nil
+}
