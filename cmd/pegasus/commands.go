@@ -101,7 +101,7 @@ fourth, and prints what each was owed and got.
 
   pegasus demo
   pegasus demo --seconds 20`},
-		{name: "sim", args: "SCENARIO… | FILE.toml | all | --list | --replay FILE [--seed N] [--seeds N] [--json]",
+		{name: "sim", args: "--list | SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] | --replay FILE [--policy NAME] [--json]",
 			short: "simulate policies: the papers' experiments, or your own", run: simulate, long: `
 Runs scenarios in a deterministic simulator round the daemon's own policies, with
 20 seeds, and says which of the expectations in them hold: for the mean over the
