@@ -202,7 +202,7 @@ func (w *watch) gates() {
 		}
 		_, mayWait := w.sched.accounts[0].policy.(*queue) // until a time
 		if wanted && len(w.open) == 0 && !(mayWait && w.sched.Next() < Forever) {
-			w.t.Fatalf("nobody may submit, though there is work: %v", w.work)
+			w.t.Fatalf("%T: nobody may submit, though there is work: %v", w.sched.accounts[0].policy, w.work)
 		}
 	}
 }

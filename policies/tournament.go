@@ -1,5 +1,7 @@
 package policies
 
+import "math/bits"
+
 // tournament finds the greatest balance though all of them grow, each at its own
 // rate. Entrants play in pairs, the winners play each other, and so on. Each game
 // knows how large the pot can become before its loser may have overtaken the
@@ -118,23 +120,18 @@ func (t *tournament) play(i int, pot uint64) {
 // remaining is how much the pot may grow until it reaches a value.
 func remaining(until, pot uint64) uint64 { return uint64(max(int64(until-pot), 0)) }
 
-// holds is by how much the pot may grow, at least 1, before l, which has y, can
-// overtake w, which has x.
+// holds is by how much the pot may grow, at least 1, before l, which has y, is
+// level with w, which has x: where their lines meet, but at the latest when l has
+// all that one may have.
 func (t *tournament) holds(w, l *partner, x, y int64) uint64 {
 	if y >= t.most {
 		return long
 	}
-	if x >= t.most {
-		return catches(t.most-y, l.credits)
+	if l.credits > w.credits && x < t.most {
+		meet := max((x-y)/(l.credits-w.credits), 1)
+		if hi, lo := bits.Mul64(uint64(meet), uint64(w.credits)); hi == 0 && lo < uint64(t.most-x) {
+			return uint64(meet)
+		}
 	}
-	full := uint64(t.most-x)/uint64(w.credits) + 1
-	if l.credits <= w.credits {
-		return full
-	}
-	return min(full, catches(x-y, l.credits-w.credits))
-}
-
-// catches is by how much the pot must grow for a gap to close at a rate.
-func catches(gap, rate int64) uint64 {
-	return uint64(max((gap+rate-1)/rate, 1))
+	return uint64(max((t.most-y)/l.credits, 1))
 }

@@ -1,0 +1,238 @@
+package policies
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// crowded is a scheduler of domains that nearly always have work, beside a
+// hypervisor that is fair, hostile, or away. It keeps how long each waits for its
+// gate.
+type crowded struct {
+	t       *testing.T
+	rng     *rand.Rand
+	sched   *Scheduler
+	now     Time
+	domains []Domain
+	working []bool
+	open    []bool
+	since   []Time // since when its gate is closed and it has work
+	opened  Time   // the gate that is open
+	closed  []ID   // what they have in flight was not reported yet
+	longest []time.Duration
+}
+
+// longestBurst is the longest that a domain's work runs on after its window.
+const longestBurst = 40 * ms
+
+func newCrowd(t *testing.T, p Policy, rng *rand.Rand, n int) *crowded {
+	c := &crowded{t: t, rng: rng, sched: NewScheduler(p), working: make([]bool, n), open: make([]bool, n),
+		since: make([]Time, n), longest: make([]time.Duration, n)}
+	for id := range ID(n) {
+		d := Domain{ID: id, Credits: Credits(64 << rng.IntN(5)), CPU: Credits(64 << rng.IntN(5))}
+		d.Promise.SLO = rng.IntN(1000/n + 1)
+		c.domains = append(c.domains, d)
+		c.sched.Step(0, Event{Kind: Attach, Domain: d})
+		c.sched.Step(0, Event{Kind: Wake, Domain: d, Signal: ContextOpened})
+		c.wake(id, Arrived)
+	}
+	c.ready()
+	return c
+}
+
+func (c *crowded) wake(id ID, s Signal) {
+	if c.working[id] == (s == Arrived) {
+		return
+	}
+	c.working[id], c.since[id] = s == Arrived, c.now
+	c.sched.Step(c.now, Event{Kind: Wake, Domain: c.domains[id], Signal: s})
+}
+
+// run lets domains come and go until end.
+func (c *crowded) run(end Time, sample func(now Time) *vcpu.Sample) {
+	next := Time(0)
+	for c.now < end {
+		if c.now >= next {
+			next = c.now.Add(30 * ms)
+			if s := sample(c.now); s != nil {
+				c.sched.Step(c.now, Event{Kind: Observe, Sample: s})
+			}
+		}
+		if at := min(c.sched.Next(), next); at > c.now {
+			c.now = at
+		}
+		c.use()
+		id := ID(c.rng.IntN(len(c.domains)))
+		if c.rng.IntN(8) == 0 {
+			c.wake(id, Drained)
+		}
+		for range 2 {
+			c.wake(ID(c.rng.IntN(len(c.domains))), Arrived)
+		}
+		c.ready()
+	}
+	for id := range c.domains {
+		c.waited(ID(id))
+	}
+}
+
+// use reports what the holder did in its window, and by how much the one before
+// overran its own.
+func (c *crowded) use() {
+	for id, open := range c.open {
+		if !open {
+			continue
+		}
+		u := Usage{Compute: c.now.Sub(c.opened)}
+		if !c.working[id] {
+			u = Usage{Idle: u.Compute}
+		}
+		c.sched.Step(c.now, Event{Kind: Charge, Domain: c.domains[id], Used: u})
+		c.opened = c.now
+	}
+	for ; len(c.closed) > 0; c.closed = c.closed[1:] {
+		late := Usage{Compute: time.Duration(c.rng.Int64N(int64(longestBurst)))}
+		c.sched.Step(c.now, Event{Kind: Charge, Domain: c.domains[c.closed[0]], Used: late})
+	}
+}
+
+func (c *crowded) ready() {
+	for _, a := range c.sched.Ready(c.now) {
+		if !a.Open && c.rng.IntN(4) == 0 {
+			c.closed = append(c.closed, a.Domain)
+		}
+		if a.Open && !c.open[a.Domain] {
+			c.waited(a.Domain)
+			c.opened = c.now
+		}
+		c.open[a.Domain], c.since[a.Domain] = a.Open, c.now
+	}
+}
+
+func (c *crowded) waited(id ID) {
+	if c.working[id] && !c.open[id] {
+		c.longest[id] = max(c.longest[id], c.now.Sub(c.since[id]))
+	}
+}
+
+// TestWaits holds each policy to the bound that it states, under any schedule of
+// the hypervisor's.
+func TestWaits(t *testing.T) {
+	for _, name := range []string{"rr", "accc", "xc", "slaf", "augc", "cosched"} {
+		for _, mode := range []Mode{Production, Paper} {
+			for _, kind := range schedules {
+				t.Run(fmt.Sprintf("%s/%v/%s", name, mode, kind.name), func(t *testing.T) {
+					for seed := range uint64(12) {
+						testWaits(t, name, mode, kind.make, seed)
+					}
+				})
+			}
+		}
+	}
+}
+
+func testWaits(t *testing.T, name string, mode Mode, kind func(*rand.Rand, []Domain) func(Time) *vcpu.Sample, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	o := Defaults(mode)
+	o.Boost = []int{-1, 0, 1, 16}[seed%4]
+	o.MaxSkip = []int{0, 1, 10}[seed%3]
+	p, err := New(name, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCrowd(t, p, rng, 1+rng.IntN(12))
+	c.run(Time(60*time.Second), kind(rng, c.domains))
+	for id := range c.domains {
+		if bound := waitBound(name, o.filled(), c.domains, id); c.longest[id] > bound {
+			t.Errorf("seed %d: domain %d of %d waited %v, longer than %v", seed, id, len(c.domains), c.longest[id], bound)
+		}
+	}
+}
+
+// waitBound is how long a domain waits for its gate at most, as docs/policies.md
+// says.
+func waitBound(name string, o Options, all []Domain, id int) time.Duration {
+	share := func(d Domain) int64 { return int64(d.Credits) }
+	switch {
+	case name == "rr":
+		share = func(Domain) int64 { return 1 }
+	case name == "xc", name == "slaf":
+		share = func(d Domain) int64 { return int64(d.CPU) }
+	}
+	sum, least := int64(0), share(all[id])
+	for _, d := range all {
+		sum += share(d)
+		least = min(least, share(d))
+	}
+	ticks := func(d Domain) time.Duration { return time.Duration(share(d)/least) * o.Tick }
+	rotation := -ticks(all[id])
+	for _, d := range all {
+		rotation += ticks(d)
+	}
+	mine, others := share(all[id]), time.Duration(len(all)-1)*o.Tick
+	switch {
+	case name == "augc":
+		return scaleTime(time.Duration(2+2*o.boost())*o.span(), sum, mine) + others + o.Tick
+	case name == "cosched" && o.Mode == Paper:
+		return time.Duration(o.MaxSkip)*o.Tick + others + o.Tick
+	case name == "cosched":
+		skips := min(max(int64(o.MaxSkip), (sum+mine-1)/mine), max(int64(o.MaxSkip), 64))
+		return time.Duration(skips)*o.Tick + others + o.Tick
+	case name == "slaf":
+		rotation += others
+	}
+	if o.Mode == Paper {
+		return rotation
+	}
+	// A rotation or two, and those that its bursts cost it.
+	rotation += o.Tick
+	return 2*rotation + rotation*(4*longestBurst/(time.Duration(share(all[id])/least)*o.Tick)+1)
+}
+
+// schedules are what hypervisors do. Some leave a domain out for ever.
+var schedules = []struct {
+	name string
+	make func(rng *rand.Rand, all []Domain) func(Time) *vcpu.Sample
+}{
+	{"none", func(*rand.Rand, []Domain) func(Time) *vcpu.Sample {
+		return func(Time) *vcpu.Sample { return nil }
+	}},
+	{"random", func(rng *rand.Rand, all []Domain) func(Time) *vcpu.Sample {
+		return func(now Time) *vcpu.Sample { return sampleWith(rng, now, all, func(Domain) bool { return rng.IntN(3) == 0 }) }
+	}},
+	{"hostile", func(rng *rand.Rand, all []Domain) func(Time) *vcpu.Sample {
+		victim := ID(rng.IntN(len(all)))
+		return func(now Time) *vcpu.Sample {
+			s := sampleWith(rng, now, all, func(d Domain) bool { return d.ID != victim })
+			for i := range s.Domains {
+				s.Domains[i].Remaining = 1 << 40
+			}
+			return s
+		}
+	}},
+	{"late", func(rng *rand.Rand, all []Domain) func(Time) *vcpu.Sample {
+		return func(now Time) *vcpu.Sample {
+			if rng.IntN(4) == 0 {
+				return nil
+			}
+			return sampleWith(rng, now-Time(rng.Int64N(int64(120*ms))), all[:rng.IntN(len(all)+1)], func(Domain) bool { return true })
+		}
+	}},
+}
+
+// sampleWith makes a sample in which those run of whom runs says so.
+func sampleWith(rng *rand.Rand, at Time, all []Domain, runs func(Domain) bool) *vcpu.Sample {
+	s := &vcpu.Sample{At: at, Period: 30 * ms, Quality: vcpu.Shadow}
+	for _, d := range all {
+		v := vcpu.VCPU{State: vcpu.Runnable}
+		if runs(d) {
+			v.State = vcpu.Running
+		}
+		s.Domains = append(s.Domains, vcpu.Schedule{ID: d.ID, Weight: d.CPU, Remaining: rng.Int64N(600) - 300, VCPUs: []vcpu.VCPU{v}})
+	}
+	return s
+}
