@@ -200,7 +200,10 @@ func (w *watch) gates() {
 		if len(w.open) > 1 {
 			w.t.Fatalf("several gates are open: %v", w.open)
 		}
-		_, mayWait := w.sched.accounts[0].policy.(*queue) // until a time
+		q, mayWait := w.sched.accounts[0].policy.(*queue) // until a time
+		if mayWait {
+			wanted = q.wanted() // what was lent already may still run
+		}
 		if wanted && len(w.open) == 0 && !(mayWait && w.sched.Next() < Forever) {
 			w.t.Fatalf("%T: nobody may submit, though there is work: %v", w.sched.accounts[0].policy, w.work)
 		}
@@ -229,6 +232,16 @@ func (w *watch) accounts() {
 	case *queue:
 		w.lines(p)
 	}
+}
+
+// wanted says whether a request waits that was not lent yet.
+func (q *queue) wanted() bool {
+	for _, c := range q.tenants {
+		if c.pending() {
+			return true
+		}
+	}
+	return false
 }
 
 // lines checks that every domain with a request is in line, and that the reserves

@@ -9,10 +9,10 @@ import (
 	"pegasus/vcpu"
 )
 
-// crowded is a scheduler of domains that nearly always have work, beside a
+// waiters is a scheduler of domains that nearly always have work, beside a
 // hypervisor that is fair, hostile, or away. It keeps how long each waits for its
 // gate.
-type crowded struct {
+type waiters struct {
 	t       *testing.T
 	rng     *rand.Rand
 	sched   *Scheduler
@@ -29,8 +29,8 @@ type crowded struct {
 // longestBurst is the longest that a domain's work runs on after its window.
 const longestBurst = 40 * ms
 
-func newCrowd(t *testing.T, p Policy, rng *rand.Rand, n int) *crowded {
-	c := &crowded{t: t, rng: rng, sched: NewScheduler(p), working: make([]bool, n), open: make([]bool, n),
+func newWaiters(t *testing.T, p Policy, rng *rand.Rand, n int) *waiters {
+	c := &waiters{t: t, rng: rng, sched: NewScheduler(p), working: make([]bool, n), open: make([]bool, n),
 		since: make([]Time, n), longest: make([]time.Duration, n)}
 	for id := range ID(n) {
 		d := Domain{ID: id, Credits: Credits(64 << rng.IntN(5)), CPU: Credits(64 << rng.IntN(5))}
@@ -44,7 +44,7 @@ func newCrowd(t *testing.T, p Policy, rng *rand.Rand, n int) *crowded {
 	return c
 }
 
-func (c *crowded) wake(id ID, s Signal) {
+func (c *waiters) wake(id ID, s Signal) {
 	if c.working[id] == (s == Arrived) {
 		return
 	}
@@ -53,7 +53,7 @@ func (c *crowded) wake(id ID, s Signal) {
 }
 
 // run lets domains come and go until end.
-func (c *crowded) run(end Time, sample func(now Time) *vcpu.Sample) {
+func (c *waiters) run(end Time, sample func(now Time) *vcpu.Sample) {
 	next := Time(0)
 	for c.now < end {
 		if c.now >= next {
@@ -82,7 +82,7 @@ func (c *crowded) run(end Time, sample func(now Time) *vcpu.Sample) {
 
 // use reports what the holder did in its window, and by how much the one before
 // overran its own.
-func (c *crowded) use() {
+func (c *waiters) use() {
 	for id, open := range c.open {
 		if !open {
 			continue
@@ -100,7 +100,7 @@ func (c *crowded) use() {
 	}
 }
 
-func (c *crowded) ready() {
+func (c *waiters) ready() {
 	for _, a := range c.sched.Ready(c.now) {
 		if !a.Open && c.rng.IntN(4) == 0 {
 			c.closed = append(c.closed, a.Domain)
@@ -113,7 +113,7 @@ func (c *crowded) ready() {
 	}
 }
 
-func (c *crowded) waited(id ID) {
+func (c *waiters) waited(id ID) {
 	if c.working[id] && !c.open[id] {
 		c.longest[id] = max(c.longest[id], c.now.Sub(c.since[id]))
 	}
@@ -144,7 +144,7 @@ func testWaits(t *testing.T, name string, mode Mode, kind func(*rand.Rand, []Dom
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCrowd(t, p, rng, 1+rng.IntN(12))
+	c := newWaiters(t, p, rng, 1+rng.IntN(12))
 	c.run(Time(60*time.Second), kind(rng, c.domains))
 	for id := range c.domains {
 		if bound := waitBound(name, o.filled(), c.domains, id); c.longest[id] > bound {
@@ -202,7 +202,9 @@ var schedules = []struct {
 		return func(Time) *vcpu.Sample { return nil }
 	}},
 	{"random", func(rng *rand.Rand, all []Domain) func(Time) *vcpu.Sample {
-		return func(now Time) *vcpu.Sample { return sampleWith(rng, now, all, func(Domain) bool { return rng.IntN(3) == 0 }) }
+		return func(now Time) *vcpu.Sample {
+			return sampleWith(rng, now, all, func(Domain) bool { return rng.IntN(3) == 0 })
+		}
 	}},
 	{"hostile", func(rng *rand.Rand, all []Domain) func(Time) *vcpu.Sample {
 		victim := ID(rng.IntN(len(all)))
