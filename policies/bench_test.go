@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"pegasus/vcpu"
 )
 
 // timed are the policies that decide more often than once per domain.
@@ -45,6 +47,7 @@ type crowd struct {
 	now    Time
 	holder ID
 	seq    uint64
+	seen   *vcpu.Sample
 }
 
 func newCrowd(tb testing.TB, name string, mode Mode, n int) *crowd {
@@ -54,14 +57,26 @@ func newCrowd(tb testing.TB, name string, mode Mode, n int) *crowd {
 	}
 	c := &crowd{s: NewScheduler(p), n: ID(n)}
 	for id := range c.n {
-		d := Domain{ID: id, Credits: Credits(256 << (id % 3))}
+		d := Domain{ID: id, Credits: Credits(256 << (id % 3)), CPU: Credits(256 << (id % 5))}
 		d.Promise.Priority = int(id % 7)
 		c.s.Step(0, Event{Kind: Attach, Domain: d})
 		c.s.Step(0, Event{Kind: Wake, Domain: d, Signal: ContextOpened})
 		c.asks(id)
 	}
+	c.seen = c.sample()
+	c.s.Step(0, Event{Kind: Observe, Sample: c.seen})
 	c.ready()
 	return c
+}
+
+// sample has 16 domains, or all, whose vCPUs run.
+func (c *crowd) sample() *vcpu.Sample {
+	s := &vcpu.Sample{At: c.now, Quality: vcpu.Exact}
+	for id := range min(c.n, 16) {
+		v := vcpu.VCPU{State: vcpu.Running}
+		s.Domains = append(s.Domains, vcpu.Schedule{ID: id, Remaining: int64(id) * 20, VCPUs: []vcpu.VCPU{v}})
+	}
+	return s
 }
 
 // asks lets a domain have work.
@@ -73,8 +88,12 @@ func (c *crowd) asks(id ID) {
 	c.s.Step(c.now, Event{Kind: Head, Domain: d, Class: Compute, Request: r})
 }
 
-// ask lets the holder's next request come.
-func (c *crowd) ask() { c.asks(c.holder) }
+// ask lets the holder's next request and the next schedule come.
+func (c *crowd) ask() {
+	c.asks(c.holder)
+	c.seen.At = c.now
+	c.s.Step(c.now, Event{Kind: Observe, Sample: c.seen})
+}
 
 // turn lets the holder's lease end, when the scheduler says or when everything was
 // used that was lent.

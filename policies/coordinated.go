@@ -96,7 +96,7 @@ func newCoordinated(name string, o Options) *coordinated {
 		name:    name,
 		opt:     o,
 		members: make(map[ID]*partner),
-		line:    tournament{most: int64(o.clamp()) << scaleBits},
+		line:    tournament{most: o.clamp()},
 		urgent: heap[partner]{at: func(e *partner) *int { return &e.urgent }, less: func(a, b *partner) bool {
 			if a.due != b.due {
 				return a.due < b.due
@@ -111,18 +111,14 @@ func newCoordinated(name string, o Options) *coordinated {
 // the hypervisor's period.
 func (o Options) span() time.Duration { return max(o.Tick, creditPeriod) }
 
-// clamp is the most that a domain can be owed. It is more than half of the greatest
-// boost.
-func (o Options) clamp() time.Duration {
-	return o.span() + time.Duration(o.boost())*o.span()/2
-}
-
-// floor is the most that a domain can owe.
-func (p *coordinated) floor() int64 {
-	if p.opt.Mode == Paper {
-		return -p.line.most
+// clamp is the most that a domain can be owed, and can owe, in 1/scale ns: more
+// than half of the greatest boost. In production mode it is as much as a kernel can
+// take, so that all that was used is made up for.
+func (o Options) clamp() int64 {
+	if o.Mode == Production {
+		return int64(maxDebt) << scaleBits
 	}
-	return -int64(maxDebt) << scaleBits
+	return int64(o.span()+time.Duration(o.boost())*o.span()/2) << scaleBits
 }
 
 // at is the balance when the pot has this value, at most most.
@@ -148,9 +144,13 @@ func (p *coordinated) spend(e *partner, d time.Duration) {
 	e.balance -= int64(d) << scaleBits
 	p.share(d)
 	p.settle(e)
-	e.balance = max(e.balance, p.floor())
-	if e.active && p.line.has(e) {
+	e.balance = max(e.balance, -p.line.most)
+	if p.line.has(e) {
 		p.line.fix(e, p.pot)
+	}
+	if p.urgent.has(e) { // it ran on after its window, and waits for longer
+		e.due = e.due.Add(scaleTime(d, p.total, e.credits))
+		p.urgent.fix(e)
 	}
 }
 

@@ -303,7 +303,7 @@ func (w *watch) coordinated(p *coordinated) {
 	var best *partner
 	for id, e := range p.members {
 		x := e.at(p.pot, p.line.most)
-		if x < p.floor() || x > p.line.most {
+		if x < -p.line.most || x > p.line.most {
 			w.t.Fatalf("domain %d has a balance of %d", id, x)
 		}
 		if e.active {

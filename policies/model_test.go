@@ -29,6 +29,7 @@ type model struct {
 	record  bool // keep what the scheduler is told in trace
 	trace   []step
 	scripts []script
+	cpus    *cpus                // what the hypervisor schedules; nil: there is none
 	longest map[ID]time.Duration // longest wait from being pending to a start
 }
 
@@ -36,6 +37,7 @@ type model struct {
 type client struct {
 	id       ID
 	credits  int
+	cpu      int // CPU credits; 0: unknown
 	promise  vcpu.Promise
 	kernels  []time.Duration // lengths, one after another
 	think    time.Duration   // pause after a burst; 0: always backlogged
@@ -110,7 +112,7 @@ func (m *model) add(c *client) {
 }
 
 func (c *client) domain() Domain {
-	return Domain{ID: c.id, Credits: Credits(c.credits), Promise: c.promise}
+	return Domain{ID: c.id, Credits: Credits(c.credits), CPU: Credits(c.cpu), Promise: c.promise}
 }
 
 // pending is whether the program has a request to submit.
@@ -146,6 +148,9 @@ func (m *model) soonest() Time {
 	if m.running {
 		at = min(at, m.ends)
 	}
+	if m.cpus != nil {
+		at = min(at, m.cpus.next)
+	}
 	if len(m.scripts) > 0 {
 		at = min(at, m.scripts[0].at)
 	}
@@ -177,6 +182,9 @@ func (m *model) settle() {
 	}
 	if m.running && m.ends <= m.now {
 		m.complete()
+	}
+	if m.cpus != nil && m.cpus.next <= m.now {
+		m.step(Event{Kind: Observe, Sample: m.cpus.schedule(m)})
 	}
 	for {
 		m.submit()

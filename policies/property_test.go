@@ -63,14 +63,13 @@ func randomModel(t *testing.T, policy string, rng *rand.Rand, seed uint64) *mode
 // TestNamesDoNotMatter gives the same domains other ids: each gets what it got
 // before, at the same times.
 func TestNamesDoNotMatter(t *testing.T) {
-	run := func(rename map[ID]ID, mode Mode) (string, map[ID]time.Duration) {
-		p, err := New("accc", Defaults(mode))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := newModel(p, 1)
+	run := func(name string, rename map[ID]ID, mode Mode) (string, map[ID]time.Duration) {
+		m := newModel(mustNew(t, name, mode), 1)
+		m.cpus = &cpus{n: 1}
 		for i, kernel := range []time.Duration{5 * ms, ms, 25 * ms} {
-			m.add(&client{id: rename[ID(i)], credits: 256 << i, kernels: []time.Duration{kernel}})
+			c := &client{id: rename[ID(i)], credits: 256 << i, cpu: 1024 >> i, kernels: []time.Duration{kernel}}
+			c.promise.SLO = 300 * i
+			m.add(c)
 		}
 		m.run(Time(3 * time.Second))
 		back := make(map[ID]ID)
@@ -87,11 +86,13 @@ func TestNamesDoNotMatter(t *testing.T) {
 		}
 		return log, used
 	}
-	for _, mode := range []Mode{Production, Paper} {
-		log, used := run(map[ID]ID{0: 0, 1: 1, 2: 2}, mode)
-		otherLog, otherUsed := run(map[ID]ID{0: 7, 1: 3, 2: 5}, mode)
-		if log != otherLog || !maps.Equal(used, otherUsed) {
-			t.Errorf("%v mode: with other ids %v instead of %v", mode, otherUsed, used)
+	for _, name := range []string{"accc", "xc", "slaf", "augc", "cosched"} {
+		for _, mode := range []Mode{Production, Paper} {
+			log, used := run(name, map[ID]ID{0: 0, 1: 1, 2: 2}, mode)
+			otherLog, otherUsed := run(name, map[ID]ID{0: 7, 1: 3, 2: 5}, mode)
+			if log != otherLog || !maps.Equal(used, otherUsed) {
+				t.Errorf("%s, %v mode: with other ids %v instead of %v", name, mode, otherUsed, used)
+			}
 		}
 	}
 }
@@ -103,7 +104,7 @@ func TestReplay(t *testing.T) {
 		for _, mode := range []Mode{Production, Paper} {
 			p, q := mustNew(t, name, mode), mustNew(t, name, mode)
 			m := newModel(p, 3)
-			m.record = true
+			m.record, m.cpus = true, &cpus{n: 2}
 			for i := range ID(5) {
 				m.add(&client{id: i, credits: 256 << (i % 3), kernels: []time.Duration{ms << i}, burst: int(i), think: time.Duration(i) * 7 * ms})
 			}

@@ -16,6 +16,8 @@ import (
 //	policy NAME [paper] [tick D] [cap D] [yield D]
 //	domain ID: credits N, kernels D D…, [burst N, pause D,] [from D, to D] [a promise]
 //	         64 alike are written 1-64; without a burst it is always backlogged
+//	         ·, cpu N: its CPU credits
+//	hypervisor N         schedules the domains on so many CPUs, by CPU credits
 //	blind                idle time is not measured
 //	latency D            from the scheduler's timer to the gates
 //	at D: credits ID N
@@ -71,6 +73,8 @@ func (s *scenario) line(words []string) {
 	switch rest := words[1:]; words[0] {
 	case "policy":
 		s.m = newModel(policyOf(s.t, rest), 1)
+	case "hypervisor":
+		s.m.cpus = &cpus{n: number(s.t, rest[0])}
 	case "blind":
 		s.m.blind = true
 	case "latency":
@@ -106,6 +110,8 @@ func (s *scenario) client(id int, words []string) *client {
 		switch value := words[i+1]; words[i] {
 		case "credits":
 			c.credits = number(s.t, value)
+		case "cpu":
+			c.cpu = number(s.t, value)
 		case "burst":
 			c.burst = number(s.t, value)
 		case "pause":

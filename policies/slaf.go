@@ -15,7 +15,10 @@ import (
 //
 // Windows are in proportion to CPU credits; for whom none are known, and with
 // ByCredits, to accelerator credits. As published, what counts for an objective is
-// how long a domain's windows were; in production mode, what it used of them.
+// how long a domain's windows were, and an extra tick counts like any other: so who
+// gets as much as it expects only by extra ticks gets none any more, and too little
+// after the next scan. In production mode what counts is what it used, and extra
+// ticks make up for what was missed before, not for what is missed since.
 type slaf struct {
 	windows Policy
 	opt     Options
@@ -38,6 +41,7 @@ type objective struct {
 	context bool
 	from    Time // of what follows
 	served  time.Duration
+	repaid  time.Duration // production mode: the part of it that was extra
 	demand  time.Duration // it had work
 	working bool
 	since   Time // up to when demand and served are counted
@@ -78,6 +82,9 @@ func (p *slaf) extra(id ID) int {
 		return 0
 	}
 	o.extra--
+	if p.opt.Mode == Production {
+		o.repaid += p.opt.Tick
+	}
 	return 1
 }
 
@@ -202,8 +209,13 @@ func (p *slaf) scan(now Time) {
 	p.missed = 0
 	for _, o := range p.promised {
 		p.count(now, o)
-		if o.extra = p.owed(now, o); o.extra > 0 {
+		missing := p.missing(now, o)
+		if missing > p.opt.Tick/2 {
 			p.missed++
+		}
+		o.extra = 0
+		if missing += o.repaid; missing > p.opt.Tick/2 {
+			o.extra = int((missing + p.opt.Tick - 1) / p.opt.Tick)
 		}
 		p.begin(now, o)
 	}
@@ -221,20 +233,20 @@ func (p *slaf) scan(now Time) {
 	p.watch()
 }
 
-// owed is how many ticks a domain has missed. Who had no work for half of the time
-// missed nothing.
-func (p *slaf) owed(now Time, o *objective) int {
+// missing is by how much a domain has missed its objective. Who had no work for
+// half of the time missed nothing, nor needs it anything from now on.
+func (p *slaf) missing(now Time, o *objective) time.Duration {
 	passed := now.Sub(o.from)
-	missing := passed*time.Duration(o.slo)/1000 - o.served
-	if !o.context || o.demand < passed/2 || missing <= p.opt.Tick/2 {
+	if !o.context || o.demand < passed/2 {
+		o.repaid = 0
 		return 0
 	}
-	return int((missing + p.opt.Tick - 1) / p.opt.Tick)
+	return passed*time.Duration(o.slo)/1000 - o.served
 }
 
 // begin counts anew.
 func (p *slaf) begin(now Time, o *objective) {
-	o.from, o.since, o.served, o.demand = now, now, 0, 0
+	o.from, o.since, o.served, o.repaid, o.demand = now, now, 0, 0, 0
 }
 
 func (p *slaf) Overloaded() bool { return p.overloaded }

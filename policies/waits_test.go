@@ -173,15 +173,19 @@ func waitBound(name string, o Options, all []Domain, id int) time.Duration {
 	for _, d := range all {
 		rotation += ticks(d)
 	}
+	repaid := time.Duration(0) // what its last burst costs it
+	if o.Mode == Production {
+		repaid = scaleTime(longestBurst, sum, share(all[id]))
+	}
 	mine, others := share(all[id]), time.Duration(len(all)-1)*o.Tick
 	switch {
 	case name == "augc":
-		return scaleTime(time.Duration(2+2*o.boost())*o.span(), sum, mine) + others + o.Tick
+		return scaleTime(time.Duration(2+2*o.boost())*o.span(), sum, mine) + repaid + others + o.Tick
 	case name == "cosched" && o.Mode == Paper:
 		return time.Duration(o.MaxSkip)*o.Tick + others + o.Tick
 	case name == "cosched":
 		skips := min(max(int64(o.MaxSkip), (sum+mine-1)/mine), max(int64(o.MaxSkip), 64))
-		return time.Duration(skips)*o.Tick + others + o.Tick
+		return time.Duration(skips)*o.Tick + repaid + others + o.Tick
 	case name == "slaf":
 		rotation += others
 	}

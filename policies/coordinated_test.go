@@ -1,0 +1,137 @@
+package policies
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// TestCoSchedChooses has balances of 10, -50 and 40 credits, and only domain 2's
+// vCPU runs: it is next, and when none runs, domain 3.
+func TestCoSchedChooses(t *testing.T) {
+	for _, mode := range []Mode{Production, Paper} {
+		for _, c := range []struct {
+			runs []ID
+			want ID
+		}{{[]ID{2}, 2}, {nil, 3}, {[]ID{1, 2}, 1}, {[]ID{9}, 3}} {
+			p := mustNew(t, "cosched", mode).(*coordinated)
+			p.begun = true // nothing more is shared out
+			for id, balance := range map[ID]int64{1: 10, 2: -50, 3: 40} {
+				p.Attach(0, Domain{ID: id})
+				p.Wake(0, id, ContextOpened)
+				p.Wake(0, id, Arrived)
+				e := p.members[id]
+				e.balance = balance * int64(creditTime) << scaleBits
+				p.line.fix(e, p.pot)
+			}
+			s := &vcpu.Sample{Quality: vcpu.Exact}
+			for _, id := range c.runs {
+				s.Domains = append(s.Domains, vcpu.Schedule{ID: id, VCPUs: []vcpu.VCPU{{State: vcpu.Blocked}, {Next: 500}}})
+			}
+			p.Observe(0, s)
+			if d, _, _ := p.Pick(0); d.Lease.Domain != c.want {
+				t.Errorf("%v mode, %d run: domain %d is next, not %d", mode, c.runs, d.Lease.Domain, c.want)
+			}
+		}
+	}
+}
+
+// TestExtraTicks has an objective of half the time, of which 380 ms were given in
+// the last second: the next four windows are longer by a tick.
+func TestExtraTicks(t *testing.T) {
+	for _, c := range []struct {
+		slo            int
+		served, demand time.Duration
+		closed         bool
+		want           int
+	}{
+		{500, 380 * ms, time.Second, false, 4},
+		{500, 485 * ms, time.Second, false, 0}, // less than half a tick is nothing
+		{500, 484 * ms, time.Second, false, 1},
+		{500, 700 * ms, time.Second, false, 0},
+		{500, 380 * ms, 499 * ms, false, 0}, // it did not want more
+		{500, 380 * ms, 500 * ms, false, 4},
+		{500, 380 * ms, time.Second, true, 0},
+		{0, 0, time.Second, false, 0},
+	} {
+		p := mustNew(t, "slaf", Paper).(*slaf)
+		p.Attach(0, Domain{ID: 1, Promise: vcpu.Promise{SLO: c.slo}})
+		o := p.members[1]
+		o.since, o.context, o.served, o.demand = Time(time.Second), !c.closed, c.served, c.demand
+		if p.scan(Time(time.Second)); o.extra != c.want {
+			t.Errorf("%+v: %d extra ticks", c, o.extra)
+		}
+	}
+}
+
+// TestTournament compares the winner with the greatest of all, while balances
+// grow, are spent, and come and go.
+func TestTournament(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 6))
+	for range 50 {
+		line := tournament{most: 1 << (10 + rng.IntN(30))}
+		pot := rng.Uint64() // it wraps
+		entrants := make([]*partner, 1+rng.IntN(40))
+		for i := range entrants {
+			e := &partner{credits: 1 + rng.Int64N(1<<rng.IntN(17)), place: uint64(i), pot: pot}
+			entrants[i] = e
+			line.enroll(e, pot)
+		}
+		for range 2000 {
+			pot += uint64(rng.Int64N(line.most>>rng.IntN(17) + 1))
+			e := entrants[rng.IntN(len(entrants))]
+			if line.has(e) {
+				line.remove(e, pot)
+			} else {
+				e.balance, e.pot = e.at(pot, line.most)-rng.Int64N(line.most), pot
+				e.balance = max(e.balance, -line.most)
+				line.enter(e, pot)
+			}
+			checkTop(t, &line, entrants, pot)
+		}
+	}
+}
+
+func checkTop(t *testing.T, line *tournament, entrants []*partner, pot uint64) {
+	t.Helper()
+	var best *partner
+	for _, e := range entrants {
+		if !line.has(e) {
+			continue
+		}
+		if x := e.at(pot, line.most); best == nil || x > best.at(pot, line.most) {
+			best = e // of equals the one with the lower place comes first
+		}
+	}
+	if top := line.top(pot); top != best {
+		t.Fatalf("%+v won, not %+v", top, best)
+	}
+}
+
+// TestAloneNeverWaits has one domain, whatever the hypervisor says: its gate opens
+// with its first work and stays open.
+func TestAloneNeverWaits(t *testing.T) {
+	for _, name := range []string{"rr", "accc", "xc", "slaf", "augc", "cosched"} {
+		for _, mode := range []Mode{Production, Paper} {
+			rng := rand.New(rand.NewPCG(1, 7))
+			s := NewScheduler(mustNew(t, name, mode))
+			d := Domain{ID: 3, Promise: vcpu.Promise{SLO: 900}}
+			s.Step(0, Event{Kind: Attach, Domain: d})
+			s.Step(0, Event{Kind: Wake, Domain: d, Signal: ContextOpened})
+			s.Step(0, Event{Kind: Wake, Domain: d, Signal: Arrived})
+			if a := s.Ready(0); len(a) != 1 || !a[0].Open || a[0].Lease.Until != Forever {
+				t.Errorf("%s, %v: alone, %v", name, mode, a)
+			}
+			for now := Time(0); now < Time(5*time.Second); now += Time(7 * ms) {
+				s.Step(now, Event{Kind: Observe, Sample: sampleWith(rng, now, []Domain{d, {ID: 4}}, func(Domain) bool { return rng.IntN(2) == 0 })})
+				s.Step(now, Event{Kind: Charge, Domain: d, Used: Usage{Compute: time.Duration(rng.Int64N(int64(50 * ms)))}})
+				s.Step(now, Event{Kind: Wake, Domain: d, Signal: Signal(rng.IntN(2))})
+				if a := s.Ready(now); len(a) > 0 {
+					t.Fatalf("%s, %v: alone, %v", name, mode, a)
+				}
+			}
+		}
+	}
+}
