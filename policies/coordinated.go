@@ -25,7 +25,7 @@ const creditPeriod = 30 * time.Millisecond
 //
 // What one domain uses, or in paper mode the window that it gets, is taken off its
 // balance and given to those who compete, itself among them, in proportion to
-// their credits. So balances are consumed, and what matters of them is only by how
+// their credits: those of the CPU, where they are known. So balances are consumed, and what matters of them is only by how
 // much they differ.
 //
 // A schedule that prefers some could keep others waiting: who has waited for longer
@@ -163,18 +163,8 @@ func (p *coordinated) share(d time.Duration) {
 	p.rest %= uint64(p.total)
 }
 
-// coordinatedShare is what a balance grows in proportion to: the hypervisor's weight,
-// since the accelerator shall follow the CPUs, or where there is none accelerator
-// credits.
-func coordinatedShare(d Domain) Credits {
-	if d.CPU == 0 {
-		return d.Credits.OrDefault()
-	}
-	return d.CPU
-}
-
 func (p *coordinated) Attach(_ Time, d Domain) {
-	credits := int64(coordinatedShare(d))
+	credits := int64(p.opt.credits(d))
 	e := p.members[d.ID]
 	if e == nil {
 		e = &partner{id: d.ID, credits: credits}

@@ -34,9 +34,10 @@ type Options struct {
 	Boost   int
 	MaxSkip int // cosched: ticks for which a domain with work is passed over; 0: 4
 
-	// Of slaf:
-	Scan      time.Duration // how often objectives are looked at; 0: 1 s
-	ByCredits bool          // in proportion to accelerator credits, even if CPU credits are known
+	// ByCredits lets slaf, augc and cosched count by accelerator credits even if CPU
+	// credits are known.
+	ByCredits bool
+	Scan      time.Duration // slaf: how often objectives are looked at; 0: 1 s
 
 	// Of lag:
 	Wait       time.Duration // longest pause for which the accelerator is kept; 0: 2 ms

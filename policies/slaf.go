@@ -57,18 +57,12 @@ const (
 
 func newSLAF(o Options) Policy {
 	p := &slaf{opt: o, members: make(map[ID]*objective)}
-	share := func(d Domain) Credits {
-		if d.CPU == 0 || o.ByCredits {
-			return d.Credits.OrDefault()
-		}
-		return d.CPU
-	}
 	if o.Mode == Paper {
-		w := newRing("slaf", o, share)
+		w := newRing("slaf", o, o.credits)
 		w.extra = p.extra
 		p.windows = w
 	} else {
-		w := newFair("slaf", o, share)
+		w := newFair("slaf", o, o.credits)
 		w.extra = p.extra
 		p.windows = w
 	}

@@ -160,7 +160,7 @@ func waitBound(name string, o Options, all []Domain, id int) time.Duration {
 	switch {
 	case name == "rr":
 		share = func(Domain) int64 { return 1 }
-	case name == "xc", name == "slaf":
+	case name != "accc":
 		share = func(d Domain) int64 { return int64(d.CPU) }
 	}
 	sum, least := int64(0), share(all[id])

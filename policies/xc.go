@@ -5,3 +5,13 @@ package policies
 func newXC(o Options) Policy {
 	return newWindows("xc", o, func(d Domain) Credits { return d.CPU.OrDefault() })
 }
+
+// credits are what a domain's part is in proportion to under the policies that look
+// at both sides: CPU credits, so that the accelerator is shared as the CPUs are, or
+// those of the accelerator where no hypervisor says anything.
+func (o Options) credits(d Domain) Credits {
+	if d.CPU == 0 || o.ByCredits {
+		return d.Credits.OrDefault()
+	}
+	return d.CPU
+}
