@@ -24,6 +24,7 @@ const (
 	over priority = iota
 	under
 	boost
+	realtime // not of the credit scheduler: before all others
 )
 
 // pcpu is a physical CPU.
@@ -78,6 +79,9 @@ func (s *Sim) runnable(t *thread) {
 	t.credit.priority = over
 	if t.credit.left >= 0 {
 		t.credit.priority = boost
+	}
+	if t.domain.spec.Realtime {
+		t.credit.priority = realtime
 	}
 	p := t.cpu
 	p.enqueue(t)
@@ -223,7 +227,7 @@ func (s *Sim) payCPUs() {
 			t.credit.left /= 2
 			t.credit.active = false
 		}
-		if t.credit.priority != boost {
+		if t.credit.priority < boost {
 			t.credit.priority = t.credit.standing()
 		}
 	}

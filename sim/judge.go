@@ -83,16 +83,13 @@ func (r *Result) simulate(sc *Scenario, progress func(done, of int)) ([]map[stri
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for j := range jobs {
-				s, err := New(sc, &sc.Plans[j.plan], r.Seed+uint64(j.seed))
-				if err == nil {
-					s.Run()
-					all[j.seed][j.plan] = s.measure(sc)
-				}
+				m, s, err := sc.once(&sc.Plans[j.plan], r.Seed+uint64(j.seed))
+				all[j.seed][j.plan] = m
 				mu.Lock()
 				if err != nil && first == nil {
 					first = err
 				}
-				if err == nil {
+				if s != nil {
 					r.Events += s.events
 					if j.seed == 0 {
 						r.Hashes[sc.Plans[j.plan].Name] = fmt.Sprintf("%016x", s.hash)
@@ -127,6 +124,20 @@ func (r *Result) simulate(sc *Scenario, progress func(done, of int)) ([]map[stri
 		r.Metrics[sc.Plans[p].Name] = average(all, p)
 	}
 	return bySeed, nil
+}
+
+// once runs a plan with one seed. A study has no Sim.
+func (sc *Scenario) once(p *Plan, seed uint64) (Metrics, *Sim, error) {
+	if p.Study != "" {
+		m, err := p.study(seed)
+		return m, nil, err
+	}
+	s, err := New(sc, p, seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Run()
+	return s.measure(sc), s, nil
 }
 
 // average of a plan's metrics over the seeds.

@@ -73,6 +73,7 @@ type Domain struct {
 	Group       string // of a virtual accelerator
 	Priority    int
 	Interactive bool
+	Realtime    bool // its threads go before all others on their CPUs
 	Throughput  bool // requests may follow each other unasked (HT)
 	Reserve     Reserve
 	Period      time.Duration // of jobs
@@ -124,6 +125,7 @@ type Workload struct {
 type Plan struct {
 	Name     string
 	Policy   string
+	Study    string // instead of a policy: a model of one thing, with the options as its parameters
 	Copy     string // policy of the copy engines, if they have one of their own (MRQ)
 	Mode     string // "paper" or "production"
 	Options  map[string]any
@@ -329,10 +331,11 @@ func (sc *Scenario) check() error {
 			return err
 		}
 	}
+	studied := len(sc.Plans) > 0 && !slices.ContainsFunc(sc.Plans, func(p Plan) bool { return p.Study == "" })
 	if sc.Bench != "" || len(sc.Domains) == 0 && len(sc.Plans) == 0 {
 		return nil
 	}
-	if sc.Runs <= 0 && sc.Time <= 0 {
+	if sc.Runs <= 0 && sc.Time <= 0 && !studied {
 		return errors.New("say when it ends: runs = N or time = \"10s\"")
 	}
 	if len(sc.Plans) == 0 {
@@ -360,6 +363,10 @@ func (sc *Scenario) check() error {
 
 // tried builds a plan once, to see whether it can be.
 func (sc *Scenario) tried(p *Plan) error {
+	if p.Study != "" {
+		_, err := p.study(1)
+		return err
+	}
 	if _, err := override(shared.Profiles[sc.Profile], sc.Override, p.Override); err != nil {
 		return err
 	}

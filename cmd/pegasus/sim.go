@@ -139,6 +139,9 @@ func observe(c *call, f simFlags, name string) error {
 	if err != nil {
 		return err
 	}
+	if sc.Kind() != "simulated" || len(sc.Domains) == 0 {
+		return usagef("%s has nothing to trace: it has no domains", sc.ID)
+	}
 	at := slices.IndexFunc(sc.Plans, func(p sim.Plan) bool { return f.plan == "" || p.Name == f.plan })
 	if at < 0 {
 		return usagef("%s has no plan %q", sc.ID, f.plan)
