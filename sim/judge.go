@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Result is what came of a scenario over several seeds.
@@ -20,6 +21,30 @@ type Result struct {
 	Verdict  string             `json:"verdict"` // Holds or Fails
 	Events   uint64             `json:"events"`
 	Hashes   map[string]string  `json:"hashes"` // of each plan's run with the first seed
+	Series   map[string]Series  `json:"-"`      // of each plan's run with the first seed
+}
+
+// Series are what figures show of a run, by domain: how much work per second each of
+// its runs did, and what percentage of the time it had in each window.
+type Series map[string]struct{ Work, Share []float64 }
+
+func (s *Sim) series() Series {
+	out := Series{}
+	for _, d := range s.domains {
+		one := out[d.name]
+		for _, r := range d.runs {
+			one.Work = append(one.Work, r.work/max(r.ended.Sub(r.began).Seconds(), 1e-9))
+		}
+		for i := range int(time.Duration(s.now) / max(d.window, 1)) {
+			var used time.Duration
+			for c := range numEngines {
+				used += d.in(i, c)
+			}
+			one.Share = append(one.Share, 100*float64(used)/float64(d.window))
+		}
+		out[d.name] = one
+	}
+	return out
 }
 
 // Verdict of a row. It holds if the mean over the seeds is within the bounds and at
@@ -50,7 +75,7 @@ const enough = 0.95
 // Judge runs every plan with seeds from seed on, several at a time, and says which
 // rows hold. Progress, if not nil, is told how much of it is done.
 func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*Result, error) {
-	out := &Result{Scenario: sc.ID, Title: sc.Title, Seed: seed, Seeds: seeds, Metrics: map[string]Metrics{}, Hashes: map[string]string{}, Verdict: Holds}
+	out := &Result{Scenario: sc.ID, Title: sc.Title, Seed: seed, Seeds: seeds, Metrics: map[string]Metrics{}, Hashes: map[string]string{}, Series: map[string]Series{}, Verdict: Holds}
 	if sc.Bench != "" {
 		return nil, fmt.Errorf("%s needs a real clock and isn't simulated: %s", sc.ID, sc.Bench)
 	}
@@ -93,6 +118,7 @@ func (r *Result) simulate(sc *Scenario, progress func(done, of int)) ([]map[stri
 					r.Events += s.events
 					if j.seed == 0 {
 						r.Hashes[sc.Plans[j.plan].Name] = fmt.Sprintf("%016x", s.hash)
+						r.Series[sc.Plans[j.plan].Name] = s.series()
 					}
 				}
 				done++

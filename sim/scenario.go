@@ -43,6 +43,7 @@ type Scenario struct {
 	Workloads    map[string]Workload `toml:"workload"`
 	Plans        []Plan              `toml:"plan"`
 	Rows         []Row               `toml:"row"`
+	Charts       []Chart             `toml:"chart"`
 	Let          map[string]float64  // names for numbers that rows use
 }
 
@@ -136,6 +137,17 @@ type Plan struct {
 	Call     *time.Duration      // what the backend needs for a call, whatever the workloads say
 	Set      map[string]Override // what is different about domains
 	Override Override            `toml:"profile_override"`
+}
+
+// Chart is a figure of the report: "box" of the work of runs, "time" of shares, or
+// "bar" of a metric, by plan and domain.
+type Chart struct {
+	Kind    string
+	Metric  string // of bars
+	Title   string
+	Unit    string
+	Plans   []string // all
+	Domains []string // all
 }
 
 // Profile is a machine. Change is the mean time to change contexts.
@@ -325,6 +337,11 @@ func (sc *Scenario) check() error {
 	}
 	if _, ok := shared.Profiles[sc.Profile]; !ok {
 		return fmt.Errorf("profile = %q: there is no such profile", sc.Profile)
+	}
+	for _, c := range sc.Charts {
+		if c.Kind != "box" && c.Kind != "time" && c.Kind != "bar" {
+			return fmt.Errorf("chart %q: kind %q; there are box, time, bar", c.Title, c.Kind)
+		}
 	}
 	for i := range sc.Rows {
 		if err := sc.Rows[i].check(); err != nil {

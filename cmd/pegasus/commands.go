@@ -101,7 +101,7 @@ fourth, and prints what each was owed and got.
 
   pegasus demo
   pegasus demo --seconds 20`},
-		{name: "sim", args: "--list | SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] | --replay FILE [--policy NAME] [--json]",
+		{name: "sim", args: "--list | SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] [--report DIR] | --replay FILE [--policy NAME] [--json]",
 			short: "simulate policies: the papers' experiments, or your own", run: simulate, long: `
 Runs scenarios in a deterministic simulator round the daemon's own policies, with
 20 seeds, and says which of the expectations in them hold: for the mean over the
@@ -112,7 +112,8 @@ run, everywhere. Nothing real is used: no daemon, no accelerator.
   pegasus sim P4                     Pegasus' Figure 4: seven policies, four domains
   pegasus sim P4 --seed 100 --json   other seeds, 100 to 119, for programs
   pegasus sim mine.toml              accelerators, domains and workloads of your own
-  pegasus sim all                    everything; about a minute
+  pegasus sim all                    everything; some minutes on one core
+  pegasus sim --report DIR           the same, as a page with figures
   pegasus sim P4 --plan XC --trace xc.json      a picture of one run, for Perfetto
   pegasus sim P4 --plan XC --record xc.events   what the scheduler was told
   pegasus sim --replay xc.events --policy lag   what another policy decides then

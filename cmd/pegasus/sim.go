@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/sim"
+	"pegasus/sim/report"
 )
 
 // simFlags are those of `pegasus sim`.
@@ -23,6 +25,7 @@ type simFlags struct {
 	record string
 	replay string
 	policy string // of --replay
+	report string // directory
 }
 
 func simulate(c *call, args []string) error {
@@ -36,9 +39,13 @@ func simulate(c *call, args []string) error {
 	c.flags.StringVar(&f.plan, "plan", "", "of the plan `name`, not the first (with --trace, --record)")
 	c.flags.StringVar(&f.replay, "replay", "", "tell a scheduler again what `file` recorded, and compare its decisions")
 	c.flags.StringVar(&f.policy, "policy", "", "of the policy `name`, not the recorded one (with --replay)")
+	c.flags.StringVar(&f.report, "report", "", "write a page with figures, index.html, into `directory`")
 	names, err := c.parse(args, 0, -1)
 	if err != nil {
 		return err
+	}
+	if f.report != "" && len(names) == 0 {
+		names = []string{"all"}
 	}
 	switch {
 	case f.list:
@@ -102,8 +109,10 @@ func runScenarios(c *call, f simFlags, names []string) error {
 	}
 	failed := 0
 	results := []*sim.Result{}
+	var sections []report.Scenario
 	for _, sc := range all {
 		if sc.Bench != "" && len(all) > 1 {
+			sections = append(sections, report.Scenario{Scenario: sc})
 			continue
 		}
 		seeds := sc.Seeds
@@ -118,8 +127,14 @@ func runScenarios(c *call, f simFlags, names []string) error {
 			failed++
 		}
 		results = append(results, r)
+		sections = append(sections, report.Scenario{Scenario: sc, Result: r})
 		if !c.json {
 			printResult(c, r, len(all) == 1)
+		}
+	}
+	if f.report != "" {
+		if err := writeReport(f.report, sections); err != nil {
+			return err
 		}
 	}
 	if c.json && len(all) == 1 {
@@ -131,6 +146,13 @@ func runScenarios(c *call, f simFlags, names []string) error {
 		return &exit{exitFailed, fmt.Errorf("%d of %d scenarios fail", failed, len(results))}
 	}
 	return err
+}
+
+func writeReport(dir string, sections []report.Scenario) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return report.Write(w, sections) })
 }
 
 // observe runs one plan with one seed and writes what happens.
