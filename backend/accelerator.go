@@ -83,10 +83,7 @@ func choice(c configs.Accelerator) policies.Choice {
 }
 
 func policyOptions(c configs.Accelerator) policies.Options {
-	o := policies.Options{Tick: c.Tick, RotationCap: c.RotationCap, IdleYield: c.IdleYield}
-	if c.Accounts == "mrq" {
-		o.Accounts = policies.MRQ
-	}
+	o := policies.Options{Tick: c.Tick, RotationCap: c.RotationCap, IdleYield: c.IdleYield, RequestOptions: requestOptions(c)}
 	if c.Mode == "paper" {
 		o.Mode = policies.Paper
 		o.IdleYield = 0
@@ -309,9 +306,7 @@ func (a *accelerator) detach(m *avcpu) {
 
 // sharesOf is what a domain is owed, in a policy's words.
 func sharesOf(id vcpu.ID, c configs.Domain) vcpu.Domain {
-	return vcpu.Domain{ID: id, Credits: vcpu.Credits(c.Credits), Promise: vcpu.Promise{
-		SLO: c.SLO, Bandwidth: c.Bandwidth, Group: c.Group, Priority: c.Priority,
-	}}
+	return vcpu.Domain{ID: id, Credits: vcpu.Credits(c.Credits), Promise: promiseOf(c)}
 }
 
 // setShares changes what a domain is owed.

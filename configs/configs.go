@@ -63,24 +63,48 @@ type Accelerator struct {
 	KernelTimeout time.Duration // a kernel that runs longer is ended
 	RefusePTX     string        // when unknown instructions are refused (soft): load, launch
 	MaxDomains    int           // domains placed here at once
+
+	// Of the policies that lend requests.
+	Order            string        // of the domains of a group: policy (its own), fifo, fp, edf
+	ByArrival        bool          // fifo: requests as they come, not domains in turn
+	Launches         int           // credit, band: requests of a lease
+	Period           time.Duration // credit, band: credit is refilled so often
+	Window           time.Duration // band: over which it is measured what was used
+	Mean             time.Duration // band: the time of a running mean in its place; 0: none
+	HoldBack         time.Duration // band: how long a greedy group is held back
+	Quantum          time.Duration // drr: what 256 credits are worth in a round
+	Jiffy            time.Duration // drr: a clock that ticks so often measures; 0: the ends of requests do
+	RunRequests      int           // ht: requests of a run
+	RunTime          time.Duration // ht: and how long one is meant to take
+	BackgroundCost   time.Duration // of all domains in the background,
+	BackgroundPeriod time.Duration // in each of these
+	ReserveLimit     int           // of all reserves together, in %
 }
 
 // Domain is one [[domain]] table, or the [default_domain] template.
 type Domain struct {
-	Name        string
-	Credits     int
-	SLO         int         // least part of the accelerator that it expects, in ‰; 0: none
-	Bandwidth   int         // its part of the accelerator in ‰, for policies that count so; 0: by credits
-	Group       string      // shares one turn with the others of this name; empty: has its own
-	Priority    int         // within its group; the larger the more urgent
-	Accelerator string      // name of the only one to be placed on; empty: any
-	Memory      Size        // device memory of all its processes; 0: up to the accelerator's
-	HostMemory  Size        // pinned memory and arenas of all its processes
-	Arena       Size        // address space for bulk data, of each process; filled as used
-	Processes   int         // guest processes at once
-	SocketOwner string      // user of the domain's socket; empty: the daemon's
-	SocketGroup string      // group of the domain's socket; empty: the daemon's
-	SocketMode  fs.FileMode // permission bits of the domain's socket
+	Name          string
+	Credits       int
+	SLO           int           // least part of the accelerator that it expects, in ‰; 0: none
+	Bandwidth     int           // its part of the accelerator in ‰, for policies that count so; 0: by credits
+	Group         string        // shares one turn with the others of this name; empty: has its own
+	Priority      int           // within its group; the larger the more urgent
+	Throughput    bool          // its requests follow each other without asking (prt)
+	Interactive   bool          // a person waits for it: it goes before its equals
+	Period        time.Duration // how often it has a job; 0: unknown
+	Deadline      time.Duration // how long a job may take; 0: its period
+	Reserve       string        // what limits it: none, pe, ae, background
+	ReserveCost   time.Duration // so much accelerator time (pe, ae)
+	ReservePeriod time.Duration // in each of these
+	ReserveName   string        // shared with the others of this name; empty: its own
+	Accelerator   string        // name of the only one to be placed on; empty: any
+	Memory        Size          // device memory of all its processes; 0: up to the accelerator's
+	HostMemory    Size          // pinned memory and arenas of all its processes
+	Arena         Size          // address space for bulk data, of each process; filled as used
+	Processes     int           // guest processes at once
+	SocketOwner   string        // user of the domain's socket; empty: the daemon's
+	SocketGroup   string        // group of the domain's socket; empty: the daemon's
+	SocketMode    fs.FileMode   // permission bits of the domain's socket
 }
 
 // MaxDomains is how many [[domain]] tables there may be.
@@ -131,12 +155,25 @@ func defaultAccelerator(name string) Accelerator {
 		KernelTimeout: 10 * time.Second,
 		RefusePTX:     "load",
 		MaxDomains:    64,
+
+		Order:            "policy",
+		Launches:         32,
+		Period:           30 * time.Millisecond,
+		Window:           time.Second,
+		HoldBack:         500 * time.Microsecond,
+		Quantum:          500 * time.Microsecond,
+		RunRequests:      8,
+		RunTime:          10 * time.Millisecond,
+		BackgroundCost:   2500 * time.Microsecond,
+		BackgroundPeriod: 25 * time.Millisecond,
+		ReserveLimit:     90,
 	}
 }
 
 func defaultDomain() Domain {
 	return Domain{
 		Credits:    256,
+		Reserve:    "none",
 		HostMemory: 16 * GiB,
 		Arena:      256 * MiB,
 		Processes:  64,

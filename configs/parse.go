@@ -95,6 +95,10 @@ func (p *parser) accelerators(c *Config, tables []table) {
 			p.fail(t, "rotation_cap", t.keys["rotation_cap"],
 				mustBe("at least the tick, %q", shortest(a.Tick)))
 		}
+		if a.BackgroundPeriod < a.BackgroundCost {
+			p.fail(t, "background_period", t.keys["background_period"],
+				mustBe("at least the background_cost, %q", shortest(a.BackgroundCost)))
+		}
 		if len(p.opt.Types) > 0 && !slices.Contains(p.opt.Types, a.Type) {
 			p.fail(t, "type", a.Type, fmt.Errorf("this build has no such accelerators: must be one of %s", quoteAll(p.opt.Types)))
 		}
@@ -128,6 +132,9 @@ func (p *parser) domain(c *Config, t table, d Domain) {
 	}
 	if err := d.fitsHostMemory(); err != nil && (own("arena") || own("host_memory")) {
 		p.fail(t, "arena", d.Arena.String(), err)
+	}
+	if err := d.fitsReserve(); err != nil && (own("reserve") || own("reserve_cost") || own("reserve_period") || own("throughput")) {
+		p.fail(t, "reserve", d.Reserve, err)
 	}
 }
 

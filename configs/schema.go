@@ -31,6 +31,8 @@ var (
 	modes            = []string{"production", "paper"}
 	accounts         = []string{"sdq", "mrq"}
 	refusals         = []string{"load", "launch"}
+	orders           = []string{"policy", "fifo", "fp", "edf"}
+	reserves         = []string{"none", "pe", "ae", "background"}
 )
 
 func (d *Daemon) fields() []field {
@@ -63,6 +65,20 @@ func (a *Accelerator) fields(opt Options) []field {
 		{"kernel_timeout", span{&a.KernelTimeout, 10 * time.Millisecond, 24 * time.Hour, ""}, hot},
 		{"refuse_ptx", choice{&a.RefusePTX, refusals}, hot},
 		{"max_domains", whole{&a.MaxDomains, 1, 65536, ""}, hot},
+		{"order", choice{&a.Order, orders}, hot},
+		{"by_arrival", boolean{&a.ByArrival}, hot},
+		{"launches", whole{&a.Launches, 1, 1024, ""}, hot},
+		{"period", span{&a.Period, time.Millisecond, time.Second, ""}, hot},
+		{"window", span{&a.Window, 100 * time.Millisecond, 10 * time.Second, ""}, hot},
+		{"mean", span{&a.Mean, 30 * time.Millisecond, 10 * time.Second, "the window counts"}, hot},
+		{"hold_back", span{&a.HoldBack, 10 * time.Microsecond, 30 * time.Millisecond, ""}, hot},
+		{"quantum", span{&a.Quantum, 50 * time.Microsecond, 30 * time.Millisecond, ""}, hot},
+		{"jiffy", span{&a.Jiffy, 100 * time.Microsecond, 100 * time.Millisecond, "measured when requests end"}, hot},
+		{"run_requests", whole{&a.RunRequests, 1, 1024, ""}, hot},
+		{"run_time", span{&a.RunTime, 100 * time.Microsecond, time.Second, ""}, hot},
+		{"background_cost", span{&a.BackgroundCost, 10 * time.Microsecond, time.Second, ""}, hot},
+		{"background_period", span{&a.BackgroundPeriod, time.Millisecond, 10 * time.Second, ""}, hot},
+		{"reserve_limit", whole{&a.ReserveLimit, 1, 100, ""}, hot},
 	}
 }
 
@@ -74,6 +90,14 @@ func (d *Domain) fields() []field {
 		{"bandwidth", whole{&d.Bandwidth, 0, 1000, "by credits"}, hot},
 		{"group", text{&d.Group, "the name of a group of domains"}, hot},
 		{"priority", whole{&d.Priority, 0, 1000, ""}, hot},
+		{"throughput", boolean{&d.Throughput}, hot},
+		{"interactive", boolean{&d.Interactive}, hot},
+		{"period", span{&d.Period, time.Millisecond, time.Minute, "unknown"}, hot},
+		{"deadline", span{&d.Deadline, 100 * time.Microsecond, time.Minute, "its period"}, hot},
+		{"reserve", choice{&d.Reserve, reserves}, hot},
+		{"reserve_cost", span{&d.ReserveCost, time.Microsecond, 10 * time.Second, "no reserve"}, hot},
+		{"reserve_period", span{&d.ReservePeriod, time.Millisecond, 10 * time.Second, "no reserve"}, hot},
+		{"reserve_name", text{&d.ReserveName, "the name of a reserve"}, hot},
 		{"accelerator", text{&d.Accelerator, "the name of an accelerator"}, hot},
 		{"memory", bytes{&d.Memory, MiB, 4 * TiB, 1, "as much as the accelerator has"}, hot},
 		{"host_memory", bytes{&d.HostMemory, MiB, 4 * TiB, 1, ""}, hot},

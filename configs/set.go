@@ -24,7 +24,8 @@ func (a *Accelerator) Set(key, text string, opt Options) error {
 // Check tells what is wrong with a domain, beside what Set refuses, under a
 // configuration.
 func (d *Domain) Check(c *Config) error {
-	return errors.Join(wrong("accelerator", d.Accelerator, d.fitsAccelerators(c)), wrong("arena", d.Arena.String(), d.fitsHostMemory()))
+	return errors.Join(wrong("accelerator", d.Accelerator, d.fitsAccelerators(c)), wrong("arena", d.Arena.String(), d.fitsHostMemory()),
+		wrong("reserve", d.Reserve, d.fitsReserve()))
 }
 
 func wrong(key, value string, err error) error {
@@ -47,6 +48,19 @@ func (d *Domain) fitsHostMemory() error {
 		return nil
 	}
 	return mustBe("at most host_memory, %q, of which arenas are part", d.HostMemory)
+}
+
+// fitsReserve says whether there is all that a reserve needs.
+func (d *Domain) fitsReserve() error {
+	switch {
+	case d.Reserve != "pe" && d.Reserve != "ae":
+		return nil
+	case d.ReserveCost <= 0 || d.ReserveCost > d.ReservePeriod:
+		return mustBe("\"none\" or \"background\", unless reserve_cost, %q, is more than 0 and at most reserve_period, %q", shortest(d.ReserveCost), shortest(d.ReservePeriod))
+	case d.Throughput:
+		return mustBe("\"none\" or \"background\" with throughput: a reserve is looked at before each request")
+	}
+	return nil
 }
 
 // Get returns the value of a key as the file spells it, or nothing for what is no key.

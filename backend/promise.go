@@ -1,0 +1,36 @@
+package backend
+
+import (
+	"pegasus/configs"
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+var (
+	orders = map[string]policies.Order{
+		"policy": policies.PolicyOrder, "fifo": policies.ArrivalOrder, "fp": policies.PriorityOrder, "edf": policies.DeadlineOrder,
+	}
+	reserves = map[string]vcpu.ReserveKind{
+		"none": vcpu.NoReserve, "pe": vcpu.Posterior, "ae": vcpu.Apriori, "background": vcpu.Background,
+	}
+)
+
+// requestOptions are an accelerator's settings of policies that lend requests.
+func requestOptions(c configs.Accelerator) policies.RequestOptions {
+	return policies.RequestOptions{
+		Order: orders[c.Order], Arrival: c.ByArrival,
+		Launches: c.Launches, Period: c.Period, Window: c.Window, Mean: c.Mean, HoldBack: c.HoldBack,
+		RunRequests: c.RunRequests, RunTime: c.RunTime,
+		BackgroundCost: c.BackgroundCost, BackgroundPeriod: c.BackgroundPeriod, ReserveLimit: c.ReserveLimit,
+		Quantum: c.Quantum, Jiffy: c.Jiffy,
+	}
+}
+
+// promiseOf is what a domain was promised beyond its credits.
+func promiseOf(c configs.Domain) vcpu.Promise {
+	return vcpu.Promise{
+		SLO: c.SLO, Bandwidth: c.Bandwidth, Group: c.Group, Priority: c.Priority,
+		Throughput: c.Throughput, Interactive: c.Interactive, Period: c.Period, Deadline: c.Deadline,
+		Reserve: vcpu.Reserve{Kind: reserves[c.Reserve], Shared: c.ReserveName, Cost: c.ReserveCost, Period: c.ReservePeriod},
+	}
+}
