@@ -11,18 +11,25 @@
 // do not preempt, so what was submitted ends when it ends, overlapping the next
 // lease. The policies:
 //
-//	none  everyone may always submit; first come, first served
-//	rr    one domain after the other, windows of equal length
-//	accc  one after the other, windows in proportion to accelerator credits
-//	xc    the same in proportion to CPU credits
-//	slaf  xc, and more for those who miss their objective
-//	augc, cosched
-//	      tick by tick, by balances and by whose vCPUs run
-//	fifo  one after the other, request by request (Gdev)
-//	lag   the one that is furthest behind, measured use over credits
+//	none     everyone may always submit; first come, first served
+//	rr       one domain after the other, windows of equal length
+//	accc     one after the other, windows in proportion to accelerator credits
+//	xc       the same, in proportion to CPU credits
+//	slaf     xc, and more for those who miss their objective
+//	augc     tick by tick, by balances and the CPU credit of those whose vCPUs run
+//	cosched  tick by tick, by balances of those whose vCPUs run
+//	fifo     one after the other, request by request (Gdev)
+//	credit   the first in the list; who has used up its credit goes to its end (Gdev)
+//	band     credit, but who used more than its part is held back for others (Gdev)
+//	drr      rounds of quanta, with costs estimated (GERM)
+//	prt      the most urgent one, request by request (TimeGraph)
+//	ht       the same, in runs of requests (TimeGraph)
+//	lag      the one that is furthest behind, measured use over credits
 //
-// fifo decides request by request (queue.go): one domain at a time is lent so many,
-// and groups of domains may share a turn. lag lends budgets of time.
+// From fifo to ht they decide request by request. They are a frame (queue.go) with
+// three slots: reserves (reserve.go), a share and an order of a unit's domains
+// (unit.go). Refusal names the slot that refuses a request. lag lends budgets of
+// time.
 //
 // rr, accc and xc differ in one function, a domain's share; newWindows makes them,
 // in one of two modes. Paper (ring.go) is the algorithm as published: whole ticks for
