@@ -197,7 +197,7 @@ func (q *queue) readmit(now Time) {
 
 func (q *queue) Detach(now Time, id ID) {
 	c := q.tenants[id]
-	c.heads = [numClasses]Request{}
+	c.heads, c.due = [numClasses]Request{}, Forever
 	q.withdraw(now, c)
 	if q.holder == c {
 		q.release(now)
@@ -371,6 +371,7 @@ func (q *queue) solitude(now Time) (Decision, bool) {
 	switch {
 	case only != nil && !q.alone:
 		q.withdraw(now, only)
+		only.due = Forever
 		q.holder, q.chosen, q.closing, q.alone = only, nil, nil, true
 		q.why = reason{id: only.domain.ID}
 		return Decision{Grant, Lease{Domain: only.domain.ID, Until: Forever}}, true
