@@ -196,7 +196,7 @@ func (d *domain) started(now Time, r *request) {
 // ran is told of every run that ended.
 func (d *domain) ran(s *Sim, t *thread) {
 	d.runs = append(d.runs, run{t.began, s.now, t.program.work})
-	if !d.spec.Background && len(d.runs) == s.wanted {
+	if !d.spec.Background {
 		s.missing--
 	}
 }

@@ -31,7 +31,7 @@ type Scenario struct {
 	Profile  string        // of the machine; "2011"
 	Override Override      `toml:"profile_override"`
 	CPUs     int           `toml:"cpus"`
-	Runs     int           // it ends when every domain has done so many,
+	Runs     int           // it ends when the domains have done so many on average,
 	Time     time.Duration // or at that time
 	Window   time.Duration // of statistics over time; "1s"
 	From, To time.Duration // what is measured of them

@@ -27,8 +27,7 @@ type Sim struct {
 	free    []*request
 
 	thinking *spread // of what programs compute
-	wanted   int     // runs of each domain
-	missing  int     // domains that have not run so often yet
+	missing  int     // runs until the end; negative: they don't matter
 	end      Time
 
 	ahead  time.Duration // how far LAG lets one get ahead, if the plan says
@@ -45,7 +44,7 @@ const (
 
 // New prepares a run of a plan of the scenario.
 func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
-	s := &Sim{profile: sc.profileOf(plan), plan: plan, hash: fnvOffset, wanted: sc.Runs, end: Forever}
+	s := &Sim{profile: sc.profileOf(plan), plan: plan, hash: fnvOffset, end: Forever}
 	if sc.Time > 0 {
 		s.end = Time(sc.Time)
 	}
@@ -69,7 +68,7 @@ func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 			}
 		}
 	}
-	if s.wanted == 0 {
+	if s.missing *= sc.Runs; sc.Runs == 0 {
 		s.missing = -1
 	}
 	if len(s.cpus) > 0 {

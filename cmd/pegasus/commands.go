@@ -120,7 +120,7 @@ run, everywhere. Nothing real is used: no daemon, no accelerator.
 
 A scenario is a TOML file; the smallest:
 
-  runs = 20                          # ends when every domain ran its program so often
+  runs = 20                          # ends when the domains ran their programs so often, on average
   [[accelerator]]
   name = "gpu"
   [[domain]]
