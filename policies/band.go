@@ -100,8 +100,10 @@ func (b *band) holds(now Time, u *unit) bool {
 }
 
 func (b *band) says(u *unit) string {
+	used, of := b.credits.share(b.now, u)
+	s := fmt.Sprintf("%s, used %d %% of its %d %%", b.credits.says(u), percent(used, of), percent(b.income(u), b.opt.Period))
 	if u == b.held {
-		return fmt.Sprintf("%s; held back until %v for who may come", b.credits.says(u), b.until.Sub(0))
+		s += fmt.Sprintf("; held back until %v for who may come", b.until.Sub(0))
 	}
-	return b.credits.says(u)
+	return s
 }

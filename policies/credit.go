@@ -220,9 +220,6 @@ func (c *credits) greedy(now Time, u *unit) bool {
 	return hi > hi2 || hi == hi2 && lo > lo2
 }
 
-func (c *credits) says(u *unit) string {
-	used, of := c.share(c.now, u)
-	return fmt.Sprintf("credit %v, used %d %% of its %d %%", u.purse.credit, percent(used, of), percent(c.income(u), c.opt.Period))
-}
+func (c *credits) says(u *unit) string { return fmt.Sprintf("credit %v", u.purse.credit) }
 
 func percent(part, of time.Duration) uint64 { return muldiv(uint64(part), 100, uint64(of), false) }
