@@ -20,7 +20,6 @@ type host struct {
 	bounded []*domain // may have a lease that ends
 	rung    bool
 	timer   Time // when a turn is on the agenda
-	samples bool // the hypervisor's schedule is of interest
 	holder  *domain
 
 	decisions int
