@@ -38,11 +38,14 @@ type credits struct {
 	// no part was promised: they share what is left.
 	parts   int64
 	weights int64
+	version int // of these sums
 }
 
 // purse is what Credit and BAND know of a unit.
 type purse struct {
-	bw, weight int64 // as counted in the sums
+	bw, weight int64         // as counted in the sums
+	income     time.Duration // per period, as of this version of the sums
+	version    int
 	credit     time.Duration
 	tick       Time // the beginning of the period that it is of
 
@@ -73,6 +76,7 @@ func (c *credits) changed(now Time, u *unit) {
 	}
 	c.parts += p.bw
 	c.weights += p.weight
+	c.version++
 }
 
 func (c *credits) uncount(u *unit) {
@@ -80,6 +84,7 @@ func (c *credits) uncount(u *unit) {
 	c.parts -= p.bw
 	c.weights -= p.weight
 	p.bw, p.weight = 0, 0
+	c.version++
 }
 
 func (c *credits) left(now Time, u *unit) {
@@ -123,16 +128,24 @@ func (c *credits) burst(u *unit) int {
 // income is what a period adds to a unit's credit. All incomes together are at
 // most a period.
 func (c *credits) income(u *unit) time.Duration {
+	p := &u.purse
+	if p.version != c.version {
+		p.income, p.version = c.earns(p), c.version
+	}
+	return p.income
+}
+
+func (c *credits) earns(p *purse) time.Duration {
 	rest := int64(0)
 	if c.weights > 0 {
 		rest = max(1000-c.parts, leastRest)
 	}
 	all := uint64(max(c.parts+rest, 1000))
 	period := uint64(c.opt.Period)
-	if u.purse.bw > 0 {
-		return time.Duration(muldiv(period, uint64(u.purse.bw), all, false))
+	if p.bw > 0 {
+		return time.Duration(muldiv(period, uint64(p.bw), all, false))
 	}
-	return time.Duration(muldiv(muldiv(period, uint64(rest), all, false), uint64(u.purse.weight), uint64(c.weights), false))
+	return time.Duration(muldiv(muldiv(period, uint64(rest), all, false), uint64(p.weight), uint64(c.weights), false))
 }
 
 // settle brings a unit's purse up to now. Whatever happened to the incomes since

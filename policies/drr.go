@@ -38,6 +38,7 @@ type rounds struct {
 
 // deficit is what DRR knows of a unit.
 type deficit struct {
+	quantum time.Duration // what a visit brings
 	left    time.Duration // what it may use
 	visited int64         // the round of its last visit
 	first   int64         // while it waits: the round of its next visit,
@@ -70,6 +71,7 @@ func (d *rounds) changed(_ Time, u *unit) {
 		d.places++
 		u.place = d.places
 	}
+	u.rounds.quantum = max(d.opt.Quantum*time.Duration(u.credits)/time.Duration(vcpu.DefaultCredits), 1)
 	d.reckon(u)
 }
 
@@ -89,8 +91,8 @@ func (d *rounds) waits(now Time, u *unit) {
 	if r.first == d.round && u.place <= d.place {
 		r.first++
 	}
+	r.round = r.first + d.visits(u) - 1
 	d.waiting.push(u)
-	d.reckon(u)
 }
 
 // reckon computes in which round a waiting unit can pay for its first request.
@@ -106,7 +108,7 @@ func (d *rounds) reckon(u *unit) {
 // request costs.
 func (d *rounds) visits(u *unit) int64 {
 	short := d.estimate(u.first()) - u.rounds.left
-	return int64(max(short, 0)/d.quantum(u)) + 1
+	return int64(max(short, 0)/u.rounds.quantum) + 1
 }
 
 // rests is told that a unit's request was lent, or is none any more: then what it
@@ -116,10 +118,6 @@ func (d *rounds) rests(_ Time, u *unit) {
 	if u != d.turn {
 		u.rounds.left = min(u.rounds.left, 0)
 	}
-}
-
-func (d *rounds) quantum(u *unit) time.Duration {
-	return max(d.opt.Quantum*time.Duration(u.credits)/time.Duration(vcpu.DefaultCredits), 1)
 }
 
 // estimate is what a tenant's request is expected to cost.
@@ -148,7 +146,10 @@ func (d *rounds) next(now Time) (*unit, int, Time) {
 	d.turn = nil
 	for u = d.waiting.top(); u != nil; u = d.waiting.top() {
 		planned := u.rounds.round
-		if d.reckon(u); u.rounds.round == planned {
+		if len(u.members) > 1 { // another may be first by now
+			d.reckon(u)
+		}
+		if u.rounds.round == planned {
 			d.visit(u)
 			return d.lend(u)
 		}
@@ -159,7 +160,7 @@ func (d *rounds) next(now Time) (*unit, int, Time) {
 // visit gives a unit its quanta of all rounds up to that in which it can pay.
 func (d *rounds) visit(u *unit) {
 	r := &u.rounds
-	r.left += time.Duration(d.visits(u)) * d.quantum(u)
+	r.left += time.Duration(r.round-r.first+1) * r.quantum
 	r.visited = r.round
 	d.round, d.place, d.turn = r.round, u.place, u
 }
@@ -217,7 +218,7 @@ func (d *rounds) measure(now Time) {
 }
 
 func (d *rounds) says(u *unit) string {
-	return fmt.Sprintf("it has %v left, a quantum is %v", u.rounds.left, d.quantum(u))
+	return fmt.Sprintf("it has %v left, a quantum is %v", u.rounds.left, u.rounds.quantum)
 }
 
 // rates are what a domain's requests cost, as far as that is in proportion to what
