@@ -103,7 +103,8 @@ func (c *crowd) turn() {
 	} else {
 		c.now = c.now.Add(30 * ms)
 	}
-	used := Usage{Compute: 31*ms + time.Duration(c.now%7)*ms, Requests: 32}
+	// Measured times are no multiples of each other.
+	used := Usage{Compute: 31*ms + time.Duration(c.seq*7919%7_000_003), Requests: 32}
 	c.s.Step(c.now, Event{Kind: Charge, Domain: Domain{ID: c.holder}, Used: used})
 	c.ready()
 }
