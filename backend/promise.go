@@ -7,7 +7,8 @@ import (
 )
 
 var (
-	orders = map[string]policies.Order{
+	accounts = map[string]policies.Accounts{"sdq": policies.SDQ, "mrq": policies.MRQ}
+	orders   = map[string]policies.Order{
 		"policy": policies.PolicyOrder, "fifo": policies.ArrivalOrder, "fp": policies.PriorityOrder, "edf": policies.DeadlineOrder,
 	}
 	reserves = map[string]vcpu.ReserveKind{
@@ -18,7 +19,7 @@ var (
 // requestOptions are an accelerator's settings of policies that lend requests.
 func requestOptions(c configs.Accelerator) policies.RequestOptions {
 	return policies.RequestOptions{
-		Order: orders[c.Order], Arrival: c.ByArrival,
+		Accounts: accounts[c.Accounts], Order: orders[c.Order], Arrival: c.ByArrival,
 		Launches: c.Launches, Period: c.Period, Window: c.Window, Mean: c.Mean, HoldBack: c.HoldBack,
 		RunRequests: c.RunRequests, RunTime: c.RunTime,
 		BackgroundCost: c.BackgroundCost, BackgroundPeriod: c.BackgroundPeriod, ReserveLimit: c.ReserveLimit,
