@@ -33,6 +33,8 @@ func play(t *testing.T, name string, mode Mode, data []byte) string {
 	o := Defaults(mode)
 	o.DebtAF = len(data) % 4
 	o.Boost = len(data)%7 - 1
+	o.Order, o.Arrival = Order(len(data)%4), len(data)%3 == 0
+	o.Mean, o.Jiffy = time.Duration(len(data)%2)*250*ms, time.Duration(len(data)%5)*ms
 	p, err := New(name, o)
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +66,7 @@ func (w *watch) head(d Domain) {
 	if w.work[d.ID] {
 		w.seq++
 		r = Request{Seq: w.seq, Predicted: time.Duration(w.seq%7) * ms, Release: w.now - Time(w.seq%5)}
+		r.Bytes, r.Threads = w.seq%3<<10, w.seq%2<<8
 	}
 	w.sched.Step(w.now, Event{Kind: Head, Domain: d, Class: Compute, Request: r})
 }
@@ -250,6 +253,9 @@ func (w *watch) lines(q *queue) {
 	for id, c := range q.tenants {
 		if c.waits() != (c.pending() && c != q.holder) {
 			w.t.Fatalf("domain %d: in line: %v", id, c.waits())
+		}
+		if p := &c.unit.purse; p.credit > 30*ms || p.mean > 30*ms {
+			w.t.Fatalf("domain %d's unit has %v, and used %v per period", id, p.credit, p.mean)
 		}
 		r := c.lane.reserve
 		if r == nil {

@@ -25,15 +25,21 @@ type queue struct {
 	// they take.
 	longest time.Duration
 
+	// patience is for how long nothing may end under a lease while others wait; 0:
+	// for ever.
+	patience time.Duration
+
 	tenants  map[ID]*tenant
 	groups   map[string]*unit
 	common   *unit  // of everybody, where there are no shares; otherwise nil
 	arrivals uint64 // numbers them
+	inLine   int    // tenants with a request
 
 	holder  *tenant // whose lease is out
 	amount  int     // of requests in that lease
 	left    int     // those that have not ended
 	spent   time.Duration
+	heard   Time    // when the lease began, or something was last reported of it
 	alone   bool    // the holder's gate is open, since there is nobody else
 	closing *tenant // its gate has to be closed before another's opens
 	chosen  *tenant // will get the lease then
@@ -64,8 +70,17 @@ type share interface {
 	says(u *unit) string
 }
 
+// A lease may last this long in production mode without a sign of life,
+// beyond some times what its first request was expected to take: it may wait for
+// its program, which nobody else is to wait for.
+const (
+	patience      = 100 * time.Millisecond
+	patienceTimes = 4
+	mostPatience  = time.Second
+)
+
 func newQueue(name string, o Options, s share, before order) *queue {
-	return &queue{
+	q := &queue{
 		name:     name,
 		share:    s,
 		before:   before,
@@ -74,6 +89,10 @@ func newQueue(name string, o Options, s share, before order) *queue {
 		tenants:  make(map[ID]*tenant),
 		groups:   make(map[string]*unit),
 	}
+	if o.Mode == Production {
+		q.patience = patience
+	}
+	return q
 }
 
 // newCommonQueue is a queue without shares: all domains are of one unit.
@@ -250,6 +269,7 @@ func (q *queue) line(now Time, c *tenant) {
 	c.due = c.deadline()
 	c.lane.waiting.push(c)
 	c.unit.waiting++
+	q.inLine++
 	q.place(now, c.lane)
 }
 
@@ -261,6 +281,7 @@ func (q *queue) withdraw(now Time, c *tenant) {
 	c.lane.settle(now)
 	c.lane.waiting.remove(c)
 	c.unit.waiting--
+	q.inLine--
 	q.place(now, c.lane)
 	if q.chosen == c {
 		q.chosen = nil
@@ -301,6 +322,7 @@ func (q *queue) Charge(now Time, id ID, u Usage) {
 	if c != q.holder || q.alone {
 		return
 	}
+	q.heard = now
 	q.left -= u.Requests
 	q.spent += u.Busy()
 	switch {
@@ -337,8 +359,10 @@ func (q *queue) Pick(now Time) (Decision, bool, Time) {
 	if d, ok := q.solitude(now); ok || q.alone {
 		return d, ok, Forever
 	}
-	if q.cut(now); q.holder != nil {
-		return Decision{}, false, q.cutAt()
+	q.cut(now)
+	q.stall(now)
+	if q.holder != nil {
+		return Decision{}, false, min(q.cutAt(), q.stallAt())
 	}
 	wakeAt := Forever
 	if q.chosen == nil {
@@ -426,6 +450,24 @@ func (q *queue) cutAt() Time {
 	return Forever
 }
 
+// stall takes a lease back under which nothing ends. The accelerator was the
+// holder's all that time, so it is charged for it.
+func (q *queue) stall(now Time) {
+	if now < q.stallAt() {
+		return
+	}
+	q.share.used(now, q.holder.unit, now.Sub(q.heard))
+	q.takeBack(now)
+}
+
+// stallAt is when the holder's lease is taken back if nothing is heard of it.
+func (q *queue) stallAt() Time {
+	if q.patience == 0 || q.holder == nil || q.inLine == 0 {
+		return Forever
+	}
+	return q.heard.Add(q.patience + min(patienceTimes*q.why.window, mostPatience))
+}
+
 // choose asks the slots who is next. A reserve is looked at before each request,
 // and so is the order of a unit of several domains.
 func (q *queue) choose(now Time) Time {
@@ -445,7 +487,7 @@ func (q *queue) lend(now Time) Decision {
 	c := q.chosen
 	q.why = reason{id: c.domain.ID, window: c.request().Predicted, rivals: c.unit.waiting - 1}
 	q.withdraw(now, c)
-	q.holder, q.chosen, q.closing, q.left, q.spent = c, nil, nil, q.amount, 0
+	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard = c, nil, nil, q.amount, 0, now
 	for i, h := range c.heads {
 		c.lent[i] = max(c.lent[i], h.Seq)
 	}
