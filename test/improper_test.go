@@ -211,6 +211,25 @@ func (r *raw) patience(d time.Duration) func() error {
 	}
 }
 
+// gone waits until the worker is, which must be before it has been asleep for d, or
+// computed for d: as with patience, a busy host's time does not count.
+func (r *raw) gone(d time.Duration) error {
+	var slept time.Duration
+	first, last := processorTime(r.pid), time.Now()
+	for running(r.pid) {
+		time.Sleep(10 * time.Millisecond)
+		now, used := time.Now(), processorTime(r.pid)-first
+		if !awake(r.pid) {
+			slept += now.Sub(last)
+		}
+		last = now
+		if slept > d || used > d {
+			return fmt.Errorf("worker %d is still there, having slept for %v and computed for %v", r.pid, slept, used)
+		}
+	}
+	return nil
+}
+
 // awake says whether a thread of the process has a processor or waits for one.
 func awake(pid int) bool {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
@@ -270,7 +289,9 @@ func hostileCalls(t *testing.T, d time.Duration) {
 		}
 		t.Logf("%d packets", sent)
 		r.leave()
-		eventually(t, 2*time.Second, "its worker is gone", func() bool { return !running(r.pid) })
+		if err := r.gone(2 * time.Second); err != nil {
+			t.Fatal(err)
+		}
 		if err := errors.Join(good.round(rng), bad.round(rng)); err != nil {
 			t.Error(err)
 		}
