@@ -71,10 +71,7 @@ func TestDominatorsOfAnyGraph(t *testing.T) {
 
 // Whatever the branches, the blocks of the largest kernel are found soon.
 func TestManyBranches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector makes it slow")
-	}
-	const n = 50_000
+	n := 50_000 / part()
 	for _, c := range []struct {
 		name  string
 		count int
