@@ -389,7 +389,7 @@ func (q *queue) refill(now Time) {
 }
 
 // solitude opens the gate of the only domain, and takes that back when another
-// comes.
+// comes: a request that it was lent before may still wait.
 func (q *queue) solitude(now Time) (Decision, bool) {
 	only := q.only()
 	switch {
@@ -400,7 +400,7 @@ func (q *queue) solitude(now Time) (Decision, bool) {
 		q.why = reason{id: only.domain.ID}
 		return Decision{Grant, Lease{Domain: only.domain.ID, Until: Forever}}, true
 	case only == nil && q.alone:
-		q.release(now)
+		q.takeBack(now)
 	}
 	return Decision{}, false
 }
