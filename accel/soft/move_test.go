@@ -18,8 +18,11 @@ func TestMove(t *testing.T) {
 		src[i] = byte(rng.Uint32())
 	}
 	for _, n := range []int{0, 1, 31, 4095, 4096, 4097, 65536 + 63, 1 << 20, 2<<20 + 1} {
-		for range 8 {
+		for i := range 16 {
 			from, to := rng.IntN(room-n), rng.IntN(room-n)
+			if i%2 == 1 { // a little ahead within a page
+				to = min(from%4096+rng.IntN(40), room-n)
+			}
 			clear(dst)
 			move(dst[to:to+n], src[from:from+n])
 			if !bytes.Equal(dst[to:to+n], src[from:from+n]) {

@@ -40,6 +40,7 @@ func Main(c Config) int {
 	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
 	runtime.MemProfileRate = 0     // nobody asks
 	debug.SetGCPercent(25)         // there are many workers, each with little that lives: a heap of 1 MiB, not 4
+	go settle()
 	conn, err := connOf(os.NewFile(3, "daemon"))
 	if err != nil {
 		fmt.Fprintln(c.Log, "worker: descriptor 3 is no socket of a daemon:", err)
@@ -76,6 +77,14 @@ func (s *session) tidy(over <-chan struct{}) {
 				debug.FreeOSMemory()
 			}
 		}
+	}
+}
+
+// settle lets the runtime take what it needs for collecting garbage while the
+// worker waits for its job, not in the two minutes after it.
+func settle() {
+	for range 3 {
+		runtime.GC()
 	}
 }
 

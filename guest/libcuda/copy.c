@@ -177,12 +177,33 @@ static bool has_fast_move(void)
 	return k == 2;
 }
 
+/*
+ * Where the target is less than 32 bytes ahead of the source within a page, as the memory of malloc is of a staging
+ * block, AMD's Zen 3 moves a string, and so does memcpy, a byte at a time: a tenth of the speed. Short pieces, which
+ * memcpy does in a loop, are as fast as ever when the last goes first.
+ */
+static bool aliases(const void *to, const void *from)
+{
+	return (((uintptr_t)to - (uintptr_t)from) & 4095) - 1 < 31;
+}
+
+static void move_backwards(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+	enum { PIECE = 2048 };
+	size_t whole = bytes & ~(size_t)(PIECE - 1);
+	memcpy(to + whole, from + whole, bytes - whole);
+	for (size_t at = whole; at > 0; at -= PIECE)
+		memcpy(to + at - PIECE, from + at - PIECE, PIECE);
+}
+
 static void move(void *to, const void *from, size_t bytes)
 {
-	if (bytes >= 4096 && has_fast_move())
-		__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
-	else
+	if (bytes < 4096 || !has_fast_move())
 		memcpy(to, from, bytes);
+	else if (aliases(to, from))
+		move_backwards(to, from, bytes);
+	else
+		__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 #else
 static void move(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
