@@ -41,6 +41,7 @@ type accelerator struct {
 	members   []*avcpu // by id
 	nextID    vcpu.ID
 	decisions uint64
+	costs     costs                 // of the decisions of the policy in force
 	tape      func(policies.Record) // who follows the scheduler; nil: nobody
 }
 
@@ -83,7 +84,14 @@ func choice(c configs.Accelerator) policies.Choice {
 }
 
 func policyOptions(c configs.Accelerator) policies.Options {
-	o := policies.Options{Tick: c.Tick, RotationCap: c.RotationCap, IdleYield: c.IdleYield, RequestOptions: requestOptions(c)}
+	o := policies.Options{
+		Tick: c.Tick, RotationCap: c.RotationCap, IdleYield: c.IdleYield,
+		DebtAF: c.DebtAF, ByCredits: c.ByCredits, Scan: c.Scan, MaxSkip: c.MaxSkip, Boost: c.Boost,
+		Wait: c.Wait, Ahead: c.Ahead, SwitchCost: c.SwitchCost, RequestOptions: requestOptions(c),
+	}
+	if c.Boost == 0 {
+		o.Boost = -1 // for a policy 0 is the default
+	}
 	if c.Mode == "paper" {
 		o.Mode = policies.Paper
 		o.IdleYield = 0
@@ -111,7 +119,12 @@ func (a *accelerator) turn() time.Duration {
 		m.page.Tick(now + int64(aliveFor))
 		a.look(now, m)
 	}
-	for _, act := range a.sched.Ready(vcpu.Time(now)) {
+	start := gate.Now()
+	decided := a.sched.Ready(vcpu.Time(now))
+	if n := len(decided); n > 0 {
+		a.costs.add((gate.Now()-start)/int64(n), uint64(n))
+	}
+	for _, act := range decided {
 		a.apply(now, act)
 	}
 	next := a.sched.Next()
@@ -273,11 +286,11 @@ func (a *accelerator) find(id vcpu.ID) (int, bool) {
 
 // attach adds a domain with its page, whose gate is closed or left over from a
 // daemon before.
-func (a *accelerator) attach(c configs.Domain, page *gate.Page) *avcpu {
+func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page) *avcpu {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.nextID++
-	m := &avcpu{id: a.nextID, domain: c.Name, page: page, shares: sharesOf(a.nextID, c)}
+	m := &avcpu{id: a.nextID, domain: c.Name, page: page, shares: sharesOf(a.nextID, c, cpu)}
 	now := gate.Now()
 	m.looked = now
 	page.SetInFlightLimit(int64(a.settings.InFlight))
@@ -305,18 +318,19 @@ func (a *accelerator) detach(m *avcpu) {
 }
 
 // sharesOf is what a domain is owed, in a policy's words.
-func sharesOf(id vcpu.ID, c configs.Domain) vcpu.Domain {
-	return vcpu.Domain{ID: id, Credits: vcpu.Credits(c.Credits), Promise: promiseOf(c)}
+func sharesOf(id vcpu.ID, c configs.Domain, cpu vcpu.Credits) vcpu.Domain {
+	return vcpu.Domain{ID: id, Credits: vcpu.Credits(c.Credits), CPU: cpu, Promise: promiseOf(c)}
 }
 
 // setShares changes what a domain is owed.
-func (a *accelerator) setShares(m *avcpu, c configs.Domain) {
+func (a *accelerator) setShares(m *avcpu, c configs.Domain, cpu vcpu.Credits) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if m.shares == sharesOf(m.id, c) {
+	next := sharesOf(m.id, c, cpu)
+	if m.shares == next {
 		return
 	}
-	m.shares = sharesOf(m.id, c)
+	m.shares = next
 	a.step(gate.Now(), policies.Event{Kind: policies.Attach, Domain: m.shares})
 	a.bell.Ring()
 }
@@ -353,6 +367,7 @@ func (a *accelerator) configure(c configs.Accelerator, p []policies.Policy) {
 			a.tape(policies.Record{At: vcpu.Time(now), Choice: &next})
 		}
 		a.sched.Use(vcpu.Time(now), p...)
+		a.costs = costs{}
 	}
 	a.bell.Ring()
 }

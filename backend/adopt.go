@@ -262,7 +262,7 @@ func (d *Daemon) adoptOne(s *survivor) error {
 		}
 		s.files.Gate = nil
 		setQuotas(page, dom.settings)
-		dom.on, dom.avcpu = a, a.attach(dom.settings, page)
+		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page)
 	} else if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
 		return errors.New("its gate page isn't that of its domain")
 	}

@@ -39,7 +39,9 @@ type Options struct {
 	Private bool
 	Linger  time.Duration
 
-	Adapter  hypervisor.Adapter
+	Adapter hypervisor.Adapter
+	// CPUs is the CPU side of the domains; nil: nothing is known of it.
+	CPUs     hypervisor.CPUs
 	Hardware Maker
 	// Worker is the command that becomes a worker process.
 	Worker []string
@@ -80,6 +82,8 @@ type Daemon struct {
 	changed      bool // since the state was last saved
 	checks       []control.Check
 	cgroup       cgroup
+
+	settled chan struct{} // holds something when guests came since their domains were weighed
 }
 
 // New makes a daemon; nothing runs yet.
@@ -92,6 +96,7 @@ func New(opt Options) (*Daemon, error) {
 		slices:  make(map[int]bool),
 		uids:    make(map[int]bool),
 		freed:   make(chan struct{}),
+		settled: make(chan struct{}, 1),
 	}
 	for _, dir := range []string{"domains", "workers"} {
 		if err := os.MkdirAll(filepath.Join(opt.RuntimeDir, dir), 0o755); err != nil {
@@ -118,6 +123,7 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	d.serve(control)
+	d.warn(d.opt.Config)
 	ready()
 	d.log.Info("ready", "dir", d.opt.RuntimeDir, "accelerators", len(d.accelerators), "adopted", d.adopted)
 	d.mu.Lock()
@@ -231,6 +237,7 @@ func (d *Daemon) serve(l *control.Listener) {
 		d.tasks.Go(func() { a.run(d.ctx) })
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
+	d.tasks.Go(func() { d.coordinate(d.ctx) })
 	d.tasks.Go(d.cgroup.sweep)
 	d.tasks.Go(func() { d.pool.run(d.ctx) })
 	d.tasks.Go(func() {
@@ -285,6 +292,13 @@ func (d *Daemon) noteOf(dom *domain, kind, format string, args ...any) {
 	}
 	if ok {
 		d.note(kind, dom.name, format, args...)
+	}
+}
+
+// warn tells what is wrong with a configuration that holds all the same.
+func (d *Daemon) warn(c *configs.Config) {
+	for _, w := range c.Warnings {
+		d.note("warning", "", "%s", w)
 	}
 }
 

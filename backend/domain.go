@@ -28,6 +28,7 @@ type domain struct {
 	settling int          // guests that wait for a place or a seat
 	on       *accelerator // where it is placed; nil while it has no guests
 	avcpu    *avcpu
+	cpu      hypervisor.Weight // of the host's CPUs, while somebody wants to know it
 	guests   map[*guest]struct{}
 	past     totals // of workers that have ended
 	share    meter  // of the accelerator time that it used
@@ -190,7 +191,7 @@ func (d *Daemon) apply(dom *domain, s configs.Domain) {
 		return
 	}
 	setQuotas(dom.avcpu.page, s)
-	dom.on.setShares(dom.avcpu, s)
+	dom.on.setShares(dom.avcpu, s, dom.cpu.Credits)
 }
 
 func setQuotas(p *gate.Page, s configs.Domain) {

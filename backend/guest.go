@@ -76,12 +76,23 @@ func (d *Daemon) admit(ctx context.Context, dom *domain, n hypervisor.Newcomer) 
 	if err != nil {
 		return nil, err
 	}
-	g.pid = n.PID()
+	d.introduce(g, n.PID())
 	if err := d.employ(g, n); err != nil {
 		d.unseat(g)
 		return nil, err
 	}
 	return g, nil
+}
+
+// introduce notes whose seat it is, which tells more of its domain's CPU side.
+func (d *Daemon) introduce(g *guest, pid int) {
+	d.mu.Lock()
+	g.pid = pid
+	d.mu.Unlock()
+	select {
+	case d.settled <- struct{}{}:
+	default:
+	}
 }
 
 // employ gives a seat its worker. When it fails nothing of it is left but the seat.

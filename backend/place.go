@@ -11,6 +11,7 @@ import (
 	"pegasus/accel/placement"
 	"pegasus/backend/gate"
 	"pegasus/configs"
+	"pegasus/hypervisor"
 )
 
 // placeTime is how long a guest waits for room on an accelerator.
@@ -84,7 +85,7 @@ func (d *Daemon) place(dom *domain) error {
 		return err
 	}
 	setQuotas(page, dom.settings)
-	dom.on, dom.avcpu = a, a.attach(dom.settings, page)
+	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page)
 	d.noteOf(dom, "place", "placed on %s", a.name)
 	return nil
 }
@@ -112,7 +113,7 @@ func (d *Daemon) leave(dom *domain) {
 	d.noteOf(dom, "leave", "left %s", dom.on.name)
 	d.queue.Release(dom.name)
 	d.cgroup.leave(dom.name)
-	dom.on, dom.avcpu = nil, nil
+	dom.on, dom.avcpu, dom.cpu = nil, nil, hypervisor.Weight{}
 	d.forgetIfEmpty(dom)
 	d.makeRoom()
 }
@@ -125,14 +126,27 @@ func (d *Daemon) makeRoom() {
 
 // choose asks the queue for the domain's accelerator; nil if it must wait. d.mu is held.
 func (d *Daemon) choose(dom *domain) *accelerator {
-	for _, a := range d.accelerators {
-		d.queue.SetAllocated(a.name, a.hw.MemoryUsed())
-	}
+	d.gauge()
 	name, ok := d.queue.Place(request(dom.settings))
 	if !ok {
 		return nil
 	}
 	return d.accelerator(name)
+}
+
+// gauge tells the queue how accelerators are used. d.mu is held.
+func (d *Daemon) gauge() {
+	for _, a := range d.accelerators {
+		d.queue.SetAllocated(a.name, a.hw.MemoryUsed())
+		d.queue.SetOverloaded(a.name, a.overloaded())
+	}
+}
+
+// overloaded says that the policy doesn't keep its promises.
+func (a *accelerator) overloaded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sched.Overloaded()
 }
 
 // request is a domain as the queue knows it.

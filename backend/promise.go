@@ -1,6 +1,9 @@
 package backend
 
 import (
+	"maps"
+	"slices"
+
 	"pegasus/configs"
 	"pegasus/policies"
 	"pegasus/vcpu"
@@ -25,6 +28,34 @@ func requestOptions(c configs.Accelerator) policies.RequestOptions {
 		BackgroundCost: c.BackgroundCost, BackgroundPeriod: c.BackgroundPeriod, ReserveLimit: c.ReserveLimit,
 		Quantum: c.Quantum, Jiffy: c.Jiffy,
 	}
+}
+
+// Specification reads TimeGraph's entries for configs.Options.
+func Specification(text string) (map[string]configs.Promise, []error) {
+	entries, wrong := policies.ParseSpecification(text)
+	promises := make(map[string]configs.Promise, len(entries))
+	for _, e := range slices.Backward(entries) { // the first of a name counts
+		p := e.Promise
+		promises[e.Name] = configs.Promise{
+			Priority: p.Priority, Throughput: p.Throughput, Reserve: reserveName(p.Reserve.Kind),
+			ReserveCost: p.Reserve.Cost, ReservePeriod: p.Reserve.Period, ReserveName: p.Reserve.Shared,
+		}
+	}
+	errs := make([]error, len(wrong))
+	for i, err := range wrong {
+		errs[i] = err
+	}
+	return promises, errs
+}
+
+// reserveName is how a configuration spells a kind of reserve.
+func reserveName(kind vcpu.ReserveKind) string {
+	for _, name := range slices.Sorted(maps.Keys(reserves)) {
+		if reserves[name] == kind {
+			return name
+		}
+	}
+	return "none"
 }
 
 // promiseOf is what a domain was promised beyond its credits.

@@ -1,6 +1,9 @@
 package backend
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +27,14 @@ name = "a"
 order = "edf"
 hold_back = "1ms"
 reserve_limit = 70
+boost = 0
+max_skip = 9
+debt_af = 33
+by_credits = true
+scan = "2s"
+wait = "3ms"
+ahead = "7ms"
+switch_cost = "90us"
 [[domain]]
 name = "game"
 priority = 3
@@ -39,12 +50,45 @@ deadline = "16ms"
 	}
 	if o := policyOptions(c.Accelerators[0]); o.Order != policies.DeadlineOrder || o.HoldBack != time.Millisecond || o.ReserveLimit != 70 {
 		t.Errorf("the policy is told %+v", o)
+	} else if o.Boost >= 0 || o.MaxSkip != 9 || o.DebtAF != 33 || !o.ByCredits || o.Scan != 2*time.Second ||
+		o.Wait != 3*time.Millisecond || o.Ahead != 7*time.Millisecond || o.SwitchCost != 90*time.Microsecond {
+		t.Errorf("the policy is told %+v", o)
 	}
 	want := vcpu.Promise{
 		Priority: 3, Interactive: true, Deadline: 16 * time.Millisecond,
 		Reserve: vcpu.Reserve{Kind: vcpu.Apriori, Shared: "games", Cost: 5 * time.Millisecond, Period: 25 * time.Millisecond},
 	}
-	if got := sharesOf(1, c.Domains[0]).Promise; got != want {
+	if got := sharesOf(1, c.Domains[0], 0).Promise; got != want {
 		t.Errorf("the domain is promised %+v, not %+v", got, want)
+	}
+}
+
+// What a specification's entry says arrives at a policy.
+func TestSpecification(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks.spec")
+	entries := "# players\n<game:PRT:AE@players:*:5000:25000>\n<game:HT:none:7:0:0>\n<X:HT:none:100:0:0>\n<odd:PRT:XE:1:1:1>\n"
+	if err := os.WriteFile(path, []byte(entries), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := configs.Parse("test", []byte("[daemon]\nspecification = \""+path+"\"\n[[domain]]\nname = \"game\"\n"), configs.Options{Specification: Specification})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "line 5: resv is \"XE\"") {
+		t.Errorf("warnings %q", c.Warnings)
+	}
+	for name, want := range map[string]vcpu.Promise{
+		"game": {Reserve: vcpu.Reserve{Kind: vcpu.Apriori, Shared: "players", Cost: 5 * time.Millisecond, Period: 25 * time.Millisecond}},
+		"X":    {Priority: 100, Throughput: true},
+		"odd":  {Reserve: vcpu.Reserve{Kind: vcpu.Background}},
+		"none": {Reserve: vcpu.Reserve{Kind: vcpu.Background}},
+	} {
+		d, err := c.Domain(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sharesOf(1, d, 0).Promise; got != want {
+			t.Errorf("%s is promised %+v, not %+v", name, got, want)
+		}
 	}
 }

@@ -36,6 +36,8 @@ func (d *Daemon) reload() (control.ReloadResult, error) {
 		d.log.Error("configuration refused, the old settings stay", "err", err)
 		return control.ReloadResult{}, control.Errorf(control.CodeInvalid, "the old settings stay:\n%v", err)
 	}
+	d.warn(next)
+	r.Warnings = next.Warnings
 	for _, c := range changes {
 		r.Changes = append(r.Changes, control.Change{Text: c.String(), Applied: c.Hot})
 	}

@@ -3,7 +3,9 @@ package backend
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"pegasus/accel"
@@ -51,6 +53,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
 		Memory: memory, MemoryQuota: uint64(dom.settings.Memory),
 		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
+		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
 	}
 	for g := range dom.guests {
@@ -84,14 +87,14 @@ func (d *Daemon) measured(dom *domain) float64 {
 }
 
 // standing is what an aVCPU does now and which part of the accelerator it is
-// owed among those attached: by credits, or an equal one where the policy goes
-// by turns alone.
+// owed among those attached: by what credits its policy goes by.
 func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	chosen := choice(a.settings)
 	var sum int64
 	for _, o := range a.members {
-		sum += int64(o.shares.Credits.OrDefault())
+		sum += int64(chosen.Share(o.shares))
 	}
 	st, ok := a.sched.Stat(m.id)
 	if !ok || sum == 0 {
@@ -104,16 +107,14 @@ func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
 	case st.State == vcpu.Closing && !m.busy:
 		state = "idle"
 	}
-	if a.settings.Policy == "rr" {
-		return state, 1 / float64(len(a.members))
-	}
-	return state, float64(m.shares.Credits.OrDefault()) / float64(sum)
+	return state, float64(chosen.Share(m.shares)) / float64(sum)
 }
 
 // showAccelerator describes an accelerator. d.mu is held.
 func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
 	p := a.hw.Profile()
 	busy, ns := a.load.grown()
+	d.queue.SetOverloaded(a.name, a.overloaded())
 	out := control.Accelerator{
 		Name: a.name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.hw.MemoryUsed(), GPU: a.hw.BusyTime(),
 		Weight: d.queue.Weight(a.name), Domains: []string{},
@@ -129,7 +130,24 @@ func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
 	for _, m := range a.members {
 		out.Domains = append(out.Domains, m.domain)
 	}
+	out.Explanation = a.explanation()
+	out.DecisionCost = control.DecisionCost{Count: a.costs.n, P50: a.costs.quantile(0.5), P99: a.costs.quantile(0.99)}
 	return out
+}
+
+// byNumber is how a policy writes a domain.
+var byNumber = regexp.MustCompile(`\bdomain ([0-9]+)`)
+
+// explanation is why the policy last decided as it did, with domains by name. a.mu
+// is held.
+func (a *accelerator) explanation() string {
+	return byNumber.ReplaceAllStringFunc(a.sched.Explain(), func(text string) string {
+		id, err := strconv.ParseUint(text[len("domain "):], 10, 32)
+		if i, ok := a.find(vcpu.ID(id)); err == nil && ok {
+			return "domain " + a.members[i].domain
+		}
+		return text
+	})
 }
 
 // explain says in plain words where a domain stands, or all of them.
@@ -157,6 +175,9 @@ func (d *Daemon) reasons(s control.Domain) []string {
 		fmt.Sprintf("on %s, %s, with %d guest processes", s.Accelerator, s.State, s.Processes),
 		fmt.Sprintf("credits %d: owed %.1f %%, got %.1f %% of the time used in the last %v",
 			s.Credits, 100*s.Entitled, 100*s.Share, (meterBeats-1)*sampleEvery))
+	if s.CPUWeight != 0 {
+		lines = append(lines, fmt.Sprintf("CPU weight %d, from its processes' cgroup and niceness", s.CPUWeight))
+	}
 	if s.MemoryQuota != 0 && s.Memory >= s.MemoryQuota/10*9 {
 		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of device memory: `pegasus set %s memory=…` allows more", s.Memory, s.MemoryQuota, s.Name))
 	}
@@ -180,7 +201,7 @@ func (a *accelerator) story(m *avcpu) []string {
 		lines = append(lines, fmt.Sprintf("its gate was opened %d times; work that found it closed waited %v on average",
 			st.Leases, time.Duration(st.WaitMean).Round(time.Microsecond)))
 	}
-	if text := a.sched.Explain(); text != "" {
+	if text := a.explanation(); text != "" {
 		lines = append(lines, fmt.Sprintf("policy %s: %s", a.settings.Policy, text))
 	}
 	return lines

@@ -32,6 +32,11 @@ type Config struct {
 	// all of what an undeclared domain gets. Its Name is empty.
 	Template Domain
 	Domains  []Domain
+	// Promises are the entries of the daemon's specification, by the domains that
+	// they name; nil: there is none. Domains have them in already.
+	Promises map[string]Promise
+	// Warnings are what was wrong but not refused, each with its file and line.
+	Warnings []string
 }
 
 // Daemon is the [daemon] table: what concerns the whole host.
@@ -44,6 +49,7 @@ type Daemon struct {
 	WorkerPool        int           // worker processes kept started and ready
 	SpinThreads       int           // threads of the host that may spin at once; 0: half of its cores
 	SpinTime          time.Duration // how long one of them spins before it parks
+	Specification     string        // absolute; a file of entries that promise domains something, by name; empty: none
 	UndeclaredDomains bool          // whether domains without a [[domain]] may be made from the template
 }
 
@@ -63,6 +69,16 @@ type Accelerator struct {
 	KernelTimeout time.Duration // a kernel that runs longer is ended
 	RefusePTX     string        // when unknown instructions are refused (soft): load, launch
 	MaxDomains    int           // domains placed here at once
+
+	// Of the policies that lend windows, or budgets (lag).
+	DebtAF     int           // in paper mode: one part in so many of an overrun is repaid in each window; 0: none
+	ByCredits  bool          // slaf, augc, cosched: accelerator credits count although CPU weights are known
+	Scan       time.Duration // slaf: how often objectives are looked at
+	Boost      int           // augc: how many times CPU credit counts
+	MaxSkip    int           // cosched: ticks for which a domain with work is passed over
+	Wait       time.Duration // lag: longest pause for which the accelerator is kept
+	Ahead      time.Duration // lag: how far one may get ahead of another; 0: by what a switch costs
+	SwitchCost time.Duration // lag: of a change of contexts, until it has been measured
 
 	// Of the policies that lend requests.
 	Order            string        // of the domains of a group: policy (its own), fifo, fp, edf
@@ -118,6 +134,9 @@ type Options struct {
 	// Types are the types of accelerators that this build has. Empty: all that
 	// there are.
 	Types []string
+	// Specification reads the text of a specification file: what it promises, by
+	// domain, and what is wrong with it. nil: such files are not read.
+	Specification func(text string) (map[string]Promise, []error)
 }
 
 // Default returns the configuration of a host without a file: one software
@@ -155,6 +174,12 @@ func defaultAccelerator(name string) Accelerator {
 		KernelTimeout: 10 * time.Second,
 		RefusePTX:     "load",
 		MaxDomains:    64,
+
+		Scan:       time.Second,
+		Boost:      4,
+		MaxSkip:    4,
+		Wait:       2 * time.Millisecond,
+		SwitchCost: 250 * time.Microsecond,
 
 		Order:            "policy",
 		Launches:         32,
@@ -211,7 +236,7 @@ func (c *Config) Domain(name string) (Domain, error) {
 		return Domain{}, fmt.Errorf("domain %q isn't declared, and undeclared_domains is false%s",
 			name, didYouMean(name, c.domainNames()))
 	}
-	d := c.Template
+	d := c.promised(name)
 	d.Name = name
 	return d, nil
 }

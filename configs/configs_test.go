@@ -320,7 +320,8 @@ func TestSet(t *testing.T) {
 
 // An accelerator that runs follows in all that is hot, and in nothing else.
 func TestFollowing(t *testing.T) {
-	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Cores: 7, ByArrival: true, Mean: time.Second, Jiffy: time.Millisecond}
+	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Cores: 7, ByArrival: true, Mean: time.Second, Jiffy: time.Millisecond,
+		DebtAF: 33, ByCredits: true, Ahead: time.Millisecond}
 	got := a.Following(b)
 	fields, was, now := got.fields(options), a.fields(options), b.fields(options)
 	for i, f := range fields {
@@ -430,4 +431,63 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A specification promises domains something by name: as the template of each would,
+// so that a domain's own table has the last word.
+func TestSpecification(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks.spec")
+	if err := os.WriteFile(path, []byte("the entries"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	opt := options
+	promises := map[string]Promise{
+		"game":  {Priority: -5, Reserve: "pe", ReserveCost: 5 * time.Millisecond, ReservePeriod: 25 * time.Millisecond},
+		"shell": {Priority: 9, Throughput: true, Reserve: "none"},
+	}
+	opt.Specification = func(text string) (map[string]Promise, []error) {
+		if text != "the entries" {
+			t.Errorf("the file says %q", text)
+		}
+		return promises, []error{errors.New("line 7: is odd")}
+	}
+	text := "[daemon]\nspecification = \"" + path + "\"\n[default_domain]\ncredits = 7\npriority = 3\n[[domain]]\nname = \"game\"\npriority = 8\n"
+	c, err := Parse("f", []byte(text), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct {
+		priority int
+		reserve  string
+		cost     time.Duration
+		through  bool
+	}{"game": {8, "pe", 5 * time.Millisecond, false}, "shell": {9, "none", 0, true}, "other": {0, "background", 0, false}} {
+		if d, err := c.Domain(name); err != nil || d.Priority != want.priority || d.Reserve != want.reserve ||
+			d.ReserveCost != want.cost || d.Throughput != want.through || d.Credits != 7 {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], path) || !strings.Contains(c.Warnings[0], "line 7: is odd") {
+		t.Errorf("warnings %q", c.Warnings)
+	}
+	promises = map[string]Promise{"game": {Reserve: "none"}}
+	next, err := Parse("f", []byte(text), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := Diff(c, next)
+	if len(changes) == 0 || changes[0].String() != "daemon: specification = 2 entries → 1 entries" || !changes[0].Hot {
+		t.Errorf("changes %v", changes)
+	}
+	_, err = Parse("f", []byte("[daemon]\nspecification = \"/nosuch/file\"\n"), opt)
+	if err == nil || !strings.Contains(err.Error(), "f:2: daemon: specification = \"/nosuch/file\": can't be read") {
+		t.Errorf("a file that isn't there: %v", err)
+	}
+	_, err = Parse("f", []byte(text+"throughput = true\n"), func() Options {
+		promises["game"] = Promise{Reserve: "pe", ReserveCost: 1, ReservePeriod: time.Second}
+		return opt
+	}())
+	if err == nil || !strings.Contains(err.Error(), "with throughput") {
+		t.Errorf("throughput beside a reserve of the specification: %v", err)
+	}
 }

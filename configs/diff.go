@@ -1,5 +1,10 @@
 package configs
 
+import (
+	"fmt"
+	"maps"
+)
+
 // Change is one difference between two configurations.
 type Change struct {
 	Table string // daemon, default_domain, accelerator or domain
@@ -34,11 +39,16 @@ func (c Change) String() string {
 func Diff(old, next *Config) []Change {
 	var all []Change
 	all = append(all, diffFields("daemon", "", old.Daemon.fields(), next.Daemon.fields())...)
+	if old.Daemon.Specification == next.Daemon.Specification && !maps.Equal(old.Promises, next.Promises) {
+		all = append(all, Change{"daemon", "", "specification", entries(old), entries(next), true})
+	}
 	all = append(all, diffFields("default_domain", "", old.Template.templateFields(), next.Template.templateFields())...)
 	all = append(all, diffTables("accelerator", restart, acceleratorTables(old), acceleratorTables(next))...)
 	all = append(all, diffTables("domain", hot, domainTables(old), domainTables(next))...)
 	return all
 }
+
+func entries(c *Config) string { return fmt.Sprintf("%d entries", len(c.Promises)) }
 
 // namedTable is a table as Diff sees it.
 type namedTable struct {

@@ -69,7 +69,9 @@ func (p *parser) config(tree map[string]any) *Config {
 			p.fail(table{}, key, tree[key], unknown(key, "table", topTables))
 		}
 	}
-	p.fill(p.one(tree, "daemon"), c.Daemon.fields())
+	daemon := p.one(tree, "daemon")
+	p.fill(daemon, c.Daemon.fields())
+	p.specification(c, daemon)
 	p.fill(p.one(tree, "default_domain"), c.Template.templateFields())
 	accelerators := p.many(tree, "accelerator")
 	if v, ok := tree["accelerator"]; ok && len(elements(v)) == 0 {
@@ -115,7 +117,8 @@ func (p *parser) domains(c *Config, tables []table) {
 		return
 	}
 	for i, t := range tables {
-		d := c.Template
+		name, _ := t.keys["name"].(string)
+		d := c.promised(name)
 		p.fill(t, d.fields())
 		p.domain(c, t, d)
 		p.named(t, d.Name, i, seen)

@@ -21,6 +21,9 @@ const (
 	restart applies = false
 )
 
+// mostPriority is that of the most urgent domain, and, negative, of the least.
+const mostPriority = 1_000_000
+
 // maxSocketPath is how long the kernel lets a socket's path be, in bytes.
 const maxSocketPath = 107
 
@@ -45,6 +48,7 @@ func (d *Daemon) fields() []field {
 		{"worker_pool", whole{&d.WorkerPool, 0, 256, "none is kept ready"}, hot},
 		{"spin_threads", whole{&d.SpinThreads, 0, 4096, "half of the host's cores"}, restart},
 		{"spin_time", span{&d.SpinTime, time.Microsecond, 10 * time.Millisecond, "never spin"}, restart},
+		{"specification", path{&d.Specification, 4095}, hot},
 		{"undeclared_domains", boolean{&d.UndeclaredDomains}, hot},
 	}
 }
@@ -65,6 +69,14 @@ func (a *Accelerator) fields(opt Options) []field {
 		{"kernel_timeout", span{&a.KernelTimeout, 10 * time.Millisecond, 24 * time.Hour, ""}, hot},
 		{"refuse_ptx", choice{&a.RefusePTX, refusals}, hot},
 		{"max_domains", whole{&a.MaxDomains, 1, 65536, ""}, hot},
+		{"debt_af", whole{&a.DebtAF, 0, 60, "nothing is repaid"}, hot},
+		{"by_credits", boolean{&a.ByCredits}, hot},
+		{"scan", span{&a.Scan, 100 * time.Millisecond, 10 * time.Second, ""}, hot},
+		{"boost", whole{&a.Boost, 0, 16, "CPU credit doesn't count"}, hot},
+		{"max_skip", whole{&a.MaxSkip, 1, 64, ""}, hot},
+		{"wait", span{&a.Wait, time.Microsecond, 100 * time.Millisecond, ""}, hot},
+		{"ahead", span{&a.Ahead, 100 * time.Microsecond, time.Second, "by what a switch costs"}, hot},
+		{"switch_cost", span{&a.SwitchCost, time.Microsecond, 100 * time.Millisecond, ""}, hot},
 		{"order", choice{&a.Order, orders}, hot},
 		{"by_arrival", boolean{&a.ByArrival}, hot},
 		{"launches", whole{&a.Launches, 1, 1024, ""}, hot},
@@ -89,7 +101,7 @@ func (d *Domain) fields() []field {
 		{"slo", whole{&d.SLO, 0, 1000, "none"}, hot},
 		{"bandwidth", whole{&d.Bandwidth, 0, 1000, "by credits"}, hot},
 		{"group", text{&d.Group, "the name of a group of domains"}, hot},
-		{"priority", whole{&d.Priority, 0, 1000, ""}, hot},
+		{"priority", whole{&d.Priority, -mostPriority, mostPriority, ""}, hot},
 		{"throughput", boolean{&d.Throughput}, hot},
 		{"interactive", boolean{&d.Interactive}, hot},
 		{"period", span{&d.Period, time.Millisecond, time.Minute, "unknown"}, hot},

@@ -142,7 +142,8 @@ type Lease struct {
 	Until  Time
 }
 
-// Explainer is a policy that can say in one line why it last decided as it did.
+// Explainer is a policy that can say in one line why it last decided as it did. It
+// writes a domain as "domain" and its ID.
 type Explainer interface {
 	Explain() string
 }

@@ -12,7 +12,8 @@
 //	W = S · free/memory / (1 + Σ weights of its domains / 256)
 //	S = ½ compute + ¼ memory + ¼ bandwidth, each relative to the best
 //
-// in thousandths. A domain that fits nowhere waits for admission; of those who
+// in thousandths, and half of that while the accelerator doesn't keep what it
+// promised to those who are there. A domain that fits nowhere waits for admission; of those who
 // wait, the one with the greatest weight is admitted first.
 package placement
 
@@ -72,6 +73,7 @@ type seat struct {
 	load      uint64 // Σ weights of its domains
 	reserved  uint64 // Σ memory that they are expected to need
 	allocated uint64 // memory in use, as last told
+	strained  bool   // it doesn't do what was promised: counts by half
 }
 
 // guest is a domain, placed or waiting.
@@ -156,6 +158,14 @@ func (q *Queue) SetAllocated(accelerator string, bytes uint64) []Placement {
 		return q.admit()
 	}
 	return nil
+}
+
+// SetOverloaded tells whether an accelerator fails to do what was promised to those
+// who are there: then its weight counts by half, so that others rather go elsewhere.
+func (q *Queue) SetOverloaded(accelerator string, is bool) {
+	if s := q.find(accelerator); s != nil {
+		s.strained = is
+	}
 }
 
 // Weight returns an accelerator's weight in thousandths; 0 if there is none of
@@ -282,7 +292,11 @@ func (q *Queue) heavier(a, b *seat) bool {
 }
 
 func (q *Queue) weight(s *seat) uint64 {
-	return part(q.strength(s)*256, s.free(), s.Memory) / (256 + s.load)
+	w := part(q.strength(s)*256, s.free(), s.Memory) / (256 + s.load)
+	if s.strained {
+		w /= 2
+	}
+	return w
 }
 
 func (q *Queue) strength(s *seat) uint64 { return s.Profile.strength(q.best) }

@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write the answers into the conversati
 //	queue [round-robin]
 //	add NAME compute N memory N in N out N [max N]
 //	place NAME [weight N] [memory N] [only ACCELERATOR]
-//	release NAME · allocated ACCELERATOR N · restore NAME ACCELERATOR
+//	release NAME · allocated ACCELERATOR N · overloaded ACCELERATOR yes|no · restore NAME ACCELERATOR
 //	weights · waiting
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -90,6 +90,9 @@ func (c *conversation) say(words []string) []string {
 		return spell(c.q.Release(words[1]))
 	case "allocated":
 		return spell(c.q.SetAllocated(words[1], c.number(words[2])))
+	case "overloaded":
+		c.q.SetOverloaded(words[1], words[2] == "yes")
+		return nil
 	case "weights":
 		var answer []string
 		for _, s := range c.q.seats {

@@ -65,8 +65,10 @@ type Domain struct {
 	Accelerator string  `json:"accelerator"` // empty while it isn't placed
 	State       string  `json:"state"`       // idle, waiting, running, …
 	Credits     int     `json:"credits"`
-	Entitled    float64 `json:"entitled"` // part of its accelerator, 0 to 1
-	Share       float64 `json:"share"`    // part of all accelerator time used lately, 0 to 1
+	Entitled    float64 `json:"entitled"`             // part of its accelerator, 0 to 1
+	Share       float64 `json:"share"`                // part of all accelerator time used lately, 0 to 1
+	CPUWeight   int     `json:"cpu_weight,omitempty"` // of the host's CPUs; 256 if nothing is set; 0: not known, or nobody asks
+	CPUCap      int     `json:"cpu_cap,omitempty"`    // of CPU time, in % of one CPU; 0: none, or not known
 	GPU         int64   `json:"gpu_ns"`
 	Compute     int64   `json:"compute_ns"`
 	Copy        int64   `json:"copy_ns"`
@@ -99,6 +101,18 @@ type Accelerator struct {
 	Domains    []string `json:"domains"`
 	MaxDomains int      `json:"max_domains"`
 	Decisions  uint64   `json:"decisions"`
+
+	// Of the policy in force: why it last decided as it did, in one line, and what
+	// its decisions cost.
+	Explanation  string       `json:"explanation"`
+	DecisionCost DecisionCost `json:"decision_cost"`
+}
+
+// DecisionCost is what the decisions of a policy took, to within a quarter above.
+type DecisionCost struct {
+	Count uint64 `json:"count"`
+	P50   int64  `json:"p50_ns"`
+	P99   int64  `json:"p99_ns"`
 }
 
 // PolicyParams switches the policy, the mode, or both; of one accelerator or all.
@@ -128,6 +142,8 @@ type TraceParams struct {
 type ReloadResult struct {
 	Config  string   `json:"config"`
 	Changes []Change `json:"changes"`
+	// Warnings are what is wrong with the file but holds nobody up.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Change is one changed key, in words, and whether it holds now or waits for a restart.

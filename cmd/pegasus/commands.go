@@ -35,7 +35,7 @@ Lists the accelerators. "weight" ranks them for the next domain to be placed,
 in thousandths: the greater the sooner.
 
   pegasus accelerators`},
-		{name: "policy", args: "[NAME] [--mode production|paper] [--accelerator A] [--json]",
+		{name: "policy", args: "[NAME] [--mode production|paper] [--accelerator A] [--explain] [--json]",
 			short: "show or switch who runs next", run: policy, long: `
 Without NAME and --mode, shows each accelerator's policy and those there are.
 With them, switches at once; running programs see nothing but new shares.
@@ -44,6 +44,7 @@ With them, switches at once; running programs see nothing but new shares.
   pegasus policy rr                       equal shares, on all accelerators
   pegasus policy accc --mode paper        credits, with windows as published
   pegasus policy none --accelerator soft0
+  pegasus policy --explain                why each last decided as it did, and what that cost
 
 The switch lasts until the daemon ends or reloads a configuration that says otherwise.`},
 		{name: "set", args: "DOMAIN KEY=VALUE… [--json]",

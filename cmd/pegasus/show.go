@@ -106,6 +106,7 @@ func policy(c *call, args []string) error {
 	c.jsonFlag()
 	mode := c.flags.String("mode", "", "`production` or paper")
 	accelerator := c.flags.String("accelerator", "", "only the accelerator of this `name`")
+	explain := c.flags.Bool("explain", false, "say why it last decided as it did, and what decisions cost")
 	names, err := c.parse(args, 0, 1)
 	if err != nil {
 		return err
@@ -121,6 +122,9 @@ func policy(c *call, args []string) error {
 	if c.json {
 		return printJSON(c.out, all)
 	}
+	if *explain {
+		return c.explainPolicies(all)
+	}
 	t := &table{head: []string{"ACCELERATOR", "POLICY", "MODE", ">TICK"}}
 	for _, a := range all {
 		t.add(a.Name, a.Policy, a.Mode, short(a.Tick))
@@ -133,6 +137,16 @@ func policy(c *call, args []string) error {
 		}
 		fmt.Fprintf(c.out, "\nThere are: %s\n", strings.Join(s.Policies, ", "))
 	}
+	return nil
+}
+
+func (c *call) explainPolicies(all []control.Accelerator) error {
+	t := &table{head: []string{"ACCELERATOR", "POLICY", ">DECISIONS", ">COST P50", ">COST P99", "LAST DECISION"}}
+	for _, a := range all {
+		cost := a.DecisionCost
+		t.add(a.Name, a.Policy, strconv.FormatUint(cost.Count, 10), short(cost.P50), short(cost.P99), a.Explanation)
+	}
+	t.print(c.out)
 	return nil
 }
 
@@ -182,6 +196,9 @@ func reload(c *call, args []string) error {
 			note = "  (takes a restart of the daemon)"
 		}
 		fmt.Fprintln(c.out, change.Text+note)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintln(c.err, "warning:", w)
 	}
 	return nil
 }

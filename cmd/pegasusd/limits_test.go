@@ -231,3 +231,15 @@ func TestReload(t *testing.T) {
 	})
 	h.guest("c").must("ping")
 }
+
+// An accelerator on which more is promised than there is counts by half for placement.
+func TestOverloadedAcceleratorCountsByHalf(t *testing.T) {
+	h := newHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\npolicy = \"slaf\"\n[[domain]]\nname = \"a\"\n")
+	g := h.guest("a")
+	g.must("context")
+	before := h.accelerator().Weight
+	h.mustSet("a", "slo", "960")
+	if got := h.accelerator().Weight; got != before/2 || got == 0 {
+		t.Errorf("weight %d before, %d while 96 %% are promised", before, got)
+	}
+}

@@ -105,6 +105,9 @@ func (s *settings) serve(out, errs io.Writer) error {
 		if path == "" {
 			path = "no configuration file, the defaults hold"
 		}
+		for _, w := range config.Warnings {
+			fmt.Fprintln(out, w)
+		}
 		fmt.Fprintf(out, "%s: fine\n", path)
 		return nil
 	}
@@ -126,6 +129,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	d, err := backend.New(backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
+		CPUs:     local.NewCPUs(log),
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Log:      log, SetLogLevel: setLevel,
@@ -148,7 +152,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 }
 
 // accepted is what configurations may name.
-var accepted = configs.Options{Policies: policies.Names(), Types: acceleratorTypes}
+var accepted = configs.Options{Policies: policies.Names(), Types: acceleratorTypes, Specification: backend.Specification}
 
 // load reads the configuration that was asked for, else the host's if there is one.
 func (s *settings) load() (*configs.Config, string, error) {

@@ -1,0 +1,49 @@
+package backend
+
+import "math/bits"
+
+// costs counts decisions by how long they took: four buckets for each doubling.
+type costs struct {
+	buckets [costBuckets]uint64
+	n       uint64
+}
+
+const (
+	costBits    = 2 // of a time below its leading one that tell buckets apart
+	costBuckets = 64 << costBits
+)
+
+// add counts n decisions that took so many ns each.
+func (c *costs) add(ns int64, n uint64) {
+	c.buckets[costBucket(uint64(max(ns, 0)))] += n
+	c.n += n
+}
+
+func costBucket(ns uint64) int {
+	octave := bits.Len64(ns >> costBits)
+	if octave == 0 {
+		return int(ns)
+	}
+	return octave<<costBits + int(ns>>(octave-1)&(1<<costBits-1))
+}
+
+// most is the greatest time that a bucket counts.
+func most(bucket int) int64 {
+	octave, part := bucket>>costBits, uint64(bucket&(1<<costBits-1))
+	if octave == 0 {
+		return int64(part)
+	}
+	return int64((1<<costBits+part+1)<<(octave-1) - 1)
+}
+
+// quantile is what a part p of the decisions took at most, to within a quarter
+// above; 0 if there were none.
+func (c *costs) quantile(p float64) int64 {
+	var below uint64
+	for i, n := range c.buckets {
+		if below += n; n > 0 && float64(below) >= p*float64(c.n) {
+			return most(i)
+		}
+	}
+	return 0
+}

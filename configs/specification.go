@@ -1,0 +1,82 @@
+package configs
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// Promise is what an entry of a specification file says of the domain that it
+// names, in the words of a [[domain]].
+type Promise struct {
+	Priority      int
+	Throughput    bool
+	Reserve       string
+	ReserveCost   time.Duration
+	ReservePeriod time.Duration
+	ReserveName   string
+}
+
+// mostWarnings bounds what is said of one file.
+const mostWarnings = 20
+
+// specification reads the file of promises that [daemon] names. An entry that is
+// wrong promises nothing, and a warning says so; a file that can't be read is an
+// error.
+func (p *parser) specification(c *Config, t table) {
+	path := c.Daemon.Specification
+	if path == "" || p.opt.Specification == nil {
+		return
+	}
+	text, err := readSmall(path)
+	if err != nil {
+		p.fail(t, "specification", path, err)
+		return
+	}
+	promises, wrong := p.opt.Specification(text)
+	c.Promises = promises
+	for i, err := range wrong {
+		if i == mostWarnings {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: and %d more", path, len(wrong)-i))
+			break
+		}
+		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %v: the entry is left out", path, err))
+	}
+}
+
+// readSmall reads a file that people write.
+func readSmall(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("can't be read: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		return "", mustBe("a file")
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return "", fmt.Errorf("can't be read: %w", err)
+	}
+	if len(text) > maxFile {
+		return "", mustBe("no longer than %v", Size(maxFile))
+	}
+	return string(text), nil
+}
+
+// promised is the template for a domain of that name: with what the specification
+// promises it. Under one, a domain that it does not name is in the background.
+func (c *Config) promised(name string) Domain {
+	d := c.Template
+	if c.Promises == nil {
+		return d
+	}
+	e, ok := c.Promises[name]
+	if !ok {
+		e = Promise{Reserve: "background"}
+	}
+	d.Priority, d.Throughput = e.Priority, e.Throughput
+	d.Reserve, d.ReserveCost, d.ReservePeriod, d.ReserveName = e.Reserve, e.ReserveCost, e.ReservePeriod, e.ReserveName
+	return d
+}

@@ -1,0 +1,56 @@
+package hypervisor
+
+import (
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// did is a period of an account.
+type did struct{ ran, waited, credit time.Duration }
+
+func settle(t *testing.T, accounts []*Account, cpus int, all ...did) {
+	t.Helper()
+	for i, d := range all {
+		accounts[i].Ran, accounts[i].Waited = d.ran, d.waited
+	}
+	sorted := append([]*Account(nil), accounts...)
+	Settle(sorted, 30*ms, cpus)
+	for i, d := range all {
+		if accounts[i].Credit != d.credit {
+			t.Errorf("account %d, which ran %v and waited %v, has %v left, not %v", i, d.ran, d.waited, accounts[i].Credit, d.credit)
+		}
+	}
+}
+
+func TestShadowCredit(t *testing.T) {
+	a, b := &Account{Weight: 256}, &Account{Weight: 256}
+	equal := []*Account{a, b}
+	settle(t, equal, 1, did{30 * ms, 0, -15 * ms}, did{0, 30 * ms, 15 * ms})
+	// b is owed a whole period, does not want it, and earns nothing until it runs.
+	settle(t, equal, 1, did{30 * ms, 0, -30 * ms}, did{0, 30 * ms, 15 * ms})
+	settle(t, equal, 1, did{30 * ms, 0, -30 * ms}, did{0, 30 * ms, 15 * ms})
+	settle(t, equal, 1, did{15 * ms, 15 * ms, -30 * ms}, did{15 * ms, 15 * ms, 15 * ms})
+	// Who sleeps earns nothing, and all is the other's.
+	settle(t, equal, 1, did{30 * ms, 0, -30 * ms}, did{0, 0, 15 * ms})
+
+	// The heavy one can't use more than a CPU; the rest is the others'.
+	heavy, light := &Account{Weight: 768}, &Account{Weight: 256}
+	settle(t, []*Account{light, heavy}, 2, did{30 * ms, 0, 0}, did{30 * ms, 0, 0})
+	settle(t, []*Account{light, heavy}, 1, did{15 * ms, 15 * ms, -7500 * time.Microsecond}, did{15 * ms, 15 * ms, 7500 * time.Microsecond})
+}
+
+// The greatest weights there can be do not overflow.
+func TestShadowCreditOfManyHeavyOnes(t *testing.T) {
+	var all []*Account
+	for range 512 {
+		all = append(all, &Account{Weight: 65535 << 10, Ran: time.Second, Waited: time.Second})
+	}
+	Settle(all, time.Second, 512)
+	for _, a := range all {
+		if a.Credit < -time.Microsecond || a.Credit > time.Microsecond {
+			t.Fatalf("who ran as much as it earned has %v left", a.Credit)
+		}
+	}
+}

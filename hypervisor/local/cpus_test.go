@@ -1,0 +1,260 @@
+package local
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/hypervisor"
+	"pegasus/vcpu"
+)
+
+// kernel is /proc and /sys/fs/cgroup of a test's own.
+type kernel struct {
+	t   *testing.T
+	dir string
+}
+
+func (k kernel) write(path, text string) {
+	k.t.Helper()
+	path = filepath.Join(k.dir, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k kernel) cpus(n int) *CPUs {
+	return newCPUs(filepath.Join(k.dir, "proc"), filepath.Join(k.dir, "cgroup"), n, slog.New(slog.DiscardHandler))
+}
+
+func (k kernel) process(pid, nice int, cgroup string) {
+	k.t.Helper()
+	k.write(fmt.Sprintf("proc/%d/cgroup", pid), cgroup)
+	k.write(fmt.Sprintf("proc/%d/stat", pid), statLine('S', nice, 0))
+}
+
+func (k kernel) thread(pid, tid int, state byte, cpu int, ran, waited time.Duration) {
+	k.t.Helper()
+	dir := fmt.Sprintf("proc/%d/task/%d/", pid, tid)
+	k.write(dir+"schedstat", fmt.Sprintf("%d %d 7\n", ran, waited))
+	k.write(dir+"stat", statLine(state, 0, cpu))
+}
+
+// statLine is a line of stat, with a name that is there to deceive.
+func statLine(state byte, nice, cpu int) string {
+	fields := strings.Fields(strings.Repeat("0 ", 50))
+	fields[statState], fields[statNice], fields[statCPU] = string(state), fmt.Sprint(nice), fmt.Sprint(cpu)
+	return "1 (a) R (b) " + strings.Join(fields, " ") + "\n"
+}
+
+func guests(pids ...int) (all []hypervisor.Guests) {
+	for _, pid := range pids {
+		all = append(all, hypervisor.Guests{Domain: fmt.Sprint("d", pid), Processes: []int{pid}})
+	}
+	return all
+}
+
+func TestWeights(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	k.write("cgroup/gold/cpu.weight", "200\n")
+	k.write("cgroup/gold/inner/cpu.weight", "400\n")
+	k.write("cgroup/gold/cpu.max", "max 100000\n")
+	k.write("cgroup/gold/inner/cpu.max", "150000 100000\n")
+	k.write("cgroup/tiny/cpu.weight", "1\n")
+	k.write("cgroup/lent/cpu.weight", "50\n")
+	k.write("cgroup/lent/mine/cpu.weight", "10000\n")
+	k.write("cgroup/lent/mine/deeper/cpu.weight", "10000\n")
+	os.Chmod(filepath.Join(k.dir, "cgroup/lent/mine/cpu.weight"), 0o666)
+	k.write("cgroup/cpu/old/cpu.shares", "2048\n")
+	k.write("cgroup/cpu/old/cpu.cfs_quota_us", "20000\n")
+	k.write("cgroup/cpu/old/cpu.cfs_period_us", "100000\n")
+	k.process(1, 0, "0::/\n")
+	k.process(2, 5, "0::/\n")
+	k.process(3, -20, "0::/\n")
+	k.process(4, 19, "0::/gold/inner\n") // the only domain there, so that niceness changes nothing
+	k.process(5, 0, "0::/tiny\n")
+	k.process(6, 0, "0::/lent/mine/deeper\n") // below what the guest may write
+	k.process(7, 0, "0::/elsewhere\n3:cpu,cpuacct:/old\n")
+	k.process(8, 0, "0::/../../outside\n")
+	want := []hypervisor.Weight{{Credits: 256}, {Credits: 84}, {Credits: 22190}, {Credits: 2048, Cap: 150}, {Credits: 3},
+		{Credits: 128}, {Credits: 512, Cap: 20}, {Credits: 256}, {}}
+	got := k.cpus(1).Weights(guests(1, 2, 3, 4, 5, 6, 7, 8, 99))
+	for i, w := range want {
+		if got[i] != w {
+			t.Errorf("domain %d has %+v, want %+v", i+1, got[i], w)
+		}
+	}
+	// Of a domain's processes the heaviest counts, and a cap only if all have one.
+	for want, pids := range map[hypervisor.Weight][]int{{Credits: 2048}: {1, 4, 7}, {Credits: 2048, Cap: 150}: {4, 7}} {
+		if got := k.cpus(1).Weights([]hypervisor.Guests{{Domain: "d", Processes: pids}})[0]; got != want {
+			t.Errorf("of processes %v: %+v, want %+v", pids, got, want)
+		}
+	}
+}
+
+const ms = time.Millisecond
+
+// look is a look after a period of 30 ms.
+func look(c *CPUs, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
+	return c.Look(c.looked.Add(30*ms), 30*ms, of)
+}
+
+// Two domains compete for a CPU, a third sleeps.
+func TestSchedule(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	for pid := 1; pid <= 3; pid++ {
+		k.process(pid, 0, "0::/\n")
+	}
+	k.thread(1, 11, 'R', 0, 5*ms, 0)
+	k.thread(2, 21, 'R', 0, 5*ms, 0)
+	k.thread(3, 31, 'S', 0, 5*ms, 0)
+	c, of := k.cpus(1), guests(1, 2, 3)
+	all, quality := look(c, of)
+	if quality != vcpu.Shadow || all[0].Remaining != 0 || all[1].Remaining != 0 {
+		t.Errorf("at the first look: %v, %+v", quality, all)
+	}
+	k.thread(1, 11, 'R', 0, 35*ms, 0)
+	all, _ = look(c, of)
+	want := []struct {
+		remaining int64
+		state     vcpu.VCPUState
+		next      int
+	}{{-150, vcpu.Runnable, 500}, {150, vcpu.Running, 500}, {0, vcpu.Blocked, 0}}
+	for i, w := range want {
+		s := all[i]
+		if s.Weight != 256 || s.Remaining != w.remaining || len(s.VCPUs) != 1 {
+			t.Fatalf("domain %d: %+v", i+1, s)
+		}
+		if v := s.VCPUs[0]; v.ID != 10*(i+1)+1 || v.PCPU != 0 || v.State != w.state || v.Next != w.next {
+			t.Errorf("domain %d: %+v, want %+v", i+1, v, w)
+		}
+	}
+	// The third wakes, has a CPU of its own, and then ends.
+	k.thread(3, 31, 'R', 1, 6*ms, 0)
+	all, _ = look(c, of)
+	if v := all[2].VCPUs[0]; v.State != vcpu.Running || v.Next != 1000 || v.PCPU != 1 {
+		t.Errorf("awake: %+v", v)
+	}
+	k.write("proc/3/task/31/schedstat", "") // as reading what has ended
+	all, _ = look(c, of)
+	if len(all[2].VCPUs) != 0 || len(all[1].VCPUs) != 1 {
+		t.Errorf("after one ended: %+v", all)
+	}
+	if all, _ = look(c, of[:1]); len(all) != 1 || c.threads != 1 {
+		t.Errorf("%d threads are kept of %d domains", c.threads, len(all))
+	}
+	c.Close()
+	if c.threads != 0 {
+		t.Errorf("%d threads are kept after the end", c.threads)
+	}
+}
+
+// A domain can't have more credit by having more threads.
+func TestThreadsShareTheirDomainsWeight(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	k.process(1, 0, "0::/\n")
+	k.process(2, 0, "0::/\n")
+	run := func(ran time.Duration) {
+		k.thread(1, 11, 'R', 0, 16*ran, 0)
+		for i := range 16 {
+			k.thread(2, 100+i, 'R', 1, ran, 0)
+		}
+	}
+	c, of := k.cpus(2), guests(1, 2)
+	run(ms)
+	look(c, of)
+	run(ms + 30*ms/16)
+	all, _ := look(c, of)
+	for i, s := range all {
+		if s.Remaining < -1 || s.Remaining > 1 {
+			t.Errorf("domain %d, which had half of the CPUs' time, has %d credits left", i+1, s.Remaining)
+		}
+	}
+}
+
+// What happened during a long pause says nothing.
+func TestScheduleAfterAPause(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	k.process(1, 0, "0::/\n")
+	k.thread(1, 11, 'R', 0, 0, 0)
+	c, of := k.cpus(1), guests(1)
+	look(c, of)
+	k.thread(1, 11, 'R', 0, 10*time.Second, 0)
+	all, _ := c.Look(c.looked.Add(20*time.Second), 30*ms, of)
+	if s := all[0]; s.Remaining != 0 || s.VCPUs[0].State != vcpu.Running {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What is read is bounded, whatever a guest does.
+func TestManyThreads(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	k.process(1, 0, "0::/\n")
+	for i := range 3 * maxThreads {
+		k.thread(1, 1000+i, 'S', 0, 0, 0)
+	}
+	c := k.cpus(1)
+	for range 2*listEvery + 1 {
+		if all, _ := look(c, guests(1)); len(all[0].VCPUs) > maxThreads || c.threads > maxThreads {
+			t.Fatalf("%d of %d threads", len(all[0].VCPUs), c.threads)
+		}
+	}
+}
+
+// This process, as this host's kernel tells it.
+func TestThisHost(t *testing.T) {
+	c, of := NewCPUs(slog.New(slog.DiscardHandler)), guests(os.Getpid())
+	defer c.Close()
+	if w := c.Weights(of); w[0].Credits == 0 {
+		t.Error("no weight is known of this process")
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		runtime.LockOSThread()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	start := time.Now()
+	now := func() vcpu.Time { return vcpu.Time(time.Since(start)) + 1 }
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * ms) {
+		all, quality := c.Look(now(), 30*ms, of)
+		if quality == vcpu.Shadow && all[0].Scheduled() {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a thread that computes was not seen to run: %v, %+v", quality, all)
+		}
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	c, of := NewCPUs(slog.New(slog.DiscardHandler)), guests(os.Getpid())
+	defer c.Close()
+	stop := make(chan struct{})
+	defer close(stop)
+	for range 64 {
+		go func() {
+			runtime.LockOSThread()
+			<-stop
+		}()
+	}
+	time.Sleep(10 * ms)
+	for i := range b.N {
+		c.Look(vcpu.Time(i)*vcpu.Time(30*ms), 30*ms, of)
+	}
+	b.ReportMetric(float64(c.threads), "threads")
+}

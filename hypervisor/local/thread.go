@@ -1,0 +1,145 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/hypervisor"
+	"pegasus/vcpu"
+)
+
+// thread is a thread of a guest process: a vCPU of its domain.
+type thread struct {
+	vcpu            vcpu.VCPU
+	account         hypervisor.Account
+	schedstat, stat int           // descriptors
+	ran, waited     time.Duration // ever
+	done            doings        // since the last look
+	said            [80]byte      // its schedstat, as last read
+	length          int           // of that; 0: it was not read yet
+}
+
+// doings are what a thread did between two looks.
+type doings struct{ ran, waited time.Duration }
+
+// openThread opens what the kernel says of a thread, which stays the same thread's
+// even if its number is given away.
+func openThread(dir string, tid int) (*thread, error) {
+	schedstat, err := openFile(filepath.Join(dir, "schedstat"))
+	if err != nil {
+		return nil, err
+	}
+	stat, err := openFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		unix.Close(schedstat)
+		return nil, err
+	}
+	return &thread{vcpu: vcpu.VCPU{ID: tid, PCPU: -1}, schedstat: schedstat, stat: stat}, nil
+}
+
+// openFile opens a file that is read so often that os.File's share of it counts.
+func openFile(path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+func (t *thread) close() {
+	unix.Close(t.schedstat)
+	unix.Close(t.stat)
+}
+
+// look reads what the thread did since the last look and does now; false: it has ended.
+func (t *thread) look(buf []byte) bool {
+	n, _ := unix.Pread(t.schedstat, buf, 0)
+	text := buf[:max(n, 0)]
+	t.done = doings{}
+	if !bytes.Equal(text, t.said[:t.length]) {
+		ran, waited, ok := parseSchedstat(text)
+		if !ok {
+			return false
+		}
+		if t.length > 0 { // what it did before it was found counts for nothing
+			t.done = doings{max(ran-t.ran, 0), max(waited-t.waited, 0)}
+		}
+		t.ran, t.waited = ran, waited
+		t.length = copy(t.said[:], text)
+	} else if t.vcpu.State == vcpu.Blocked {
+		return len(text) > 0 // most threads sleep most of the time, and this is cheaper to see
+	}
+	n, _ = unix.Pread(t.stat, buf, 0)
+	s, ok := parseStat(buf[:max(n, 0)])
+	if !ok {
+		return false
+	}
+	t.vcpu.PCPU = s.cpu
+	t.vcpu.State = vcpu.Blocked
+	if s.state == 'R' {
+		t.vcpu.State = vcpu.Runnable
+		if t.done.ran == 0 { // the kernel counts a wait when it is over
+			t.done.waited = max(t.done.waited, 1)
+		}
+	}
+	return true
+}
+
+// spend tells the account what the thread did, if it is known when.
+func (t *thread) spend(known bool) {
+	t.account.Ran, t.account.Waited = 0, 0
+	if known {
+		t.account.Ran, t.account.Waited = t.done.ran, t.done.waited
+	}
+}
+
+// parseSchedstat reads a thread's schedstat: ns that it ran, and waited for a CPU.
+func parseSchedstat(text []byte) (ran, waited time.Duration, ok bool) {
+	fields := bytes.Fields(text)
+	if len(fields) < 2 {
+		return 0, 0, false
+	}
+	r, err := strconv.ParseInt(string(fields[0]), 10, 64)
+	w, err2 := strconv.ParseInt(string(fields[1]), 10, 64)
+	return time.Duration(r), time.Duration(w), errors.Join(err, err2) == nil
+}
+
+// stat is what matters here of a process's or thread's stat.
+type stat struct {
+	state byte // R: runs or waits for a CPU
+	nice  int
+	cpu   int // where it runs, or ran last
+}
+
+func readStat(path string) (stat, bool) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return stat{}, false
+	}
+	return parseStat(text)
+}
+
+// The fields of stat that follow the name, which may contain anything.
+const (
+	statState = 3 - 3
+	statNice  = 19 - 3
+	statCPU   = 39 - 3
+)
+
+func parseStat(text []byte) (s stat, ok bool) {
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) <= statCPU || len(fields[statState]) != 1 {
+		return s, false
+	}
+	s.state = fields[statState][0]
+	var err, err2 error
+	s.nice, err = strconv.Atoi(string(fields[statNice]))
+	s.cpu, err2 = strconv.Atoi(string(fields[statCPU]))
+	return s, errors.Join(err, err2) == nil
+}

@@ -1,0 +1,192 @@
+package local
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"pegasus/hypervisor"
+	"pegasus/vcpu"
+)
+
+// niceWeights are what the kernel's fair scheduler weighs threads by, from nice -20
+// to 19.
+var niceWeights = [40]float64{
+	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
+	9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
+	1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
+	110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+}
+
+// What the kernel weighs a cgroup by if nothing is set: cpu.weight of version 2,
+// cpu.shares of version 1.
+const (
+	plainWeight = 100
+	plainShares = 1024
+)
+
+// The most of a process's cgroups, and of a domain's processes, that are looked at.
+const (
+	maxDepth     = 32
+	maxProcesses = 64
+)
+
+// cgroup is what is set for a group of processes, with all groups above it.
+type cgroup struct {
+	path   string  // the lowest that counts
+	weight float64 // relative to one in which nothing is set
+	cap    int     // in % of one CPU; 0: none
+}
+
+// Weights implements hypervisor.CPUs. A domain's weight is that of its processes'
+// cgroup: the product of cpu.weight (or cpu.shares) on the way down to it, so that
+// it does not matter at which level it was set. Within a cgroup that several
+// domains are in, what counts is how nice they are. Of several processes the
+// heaviest is the domain's.
+func (c *CPUs) Weights(of []hypervisor.Guests) []hypervisor.Weight {
+	groups := make(map[string]cgroup) // by path as the process has it
+	users := make(map[string]map[string]bool)
+	type process struct {
+		group cgroup
+		nice  float64
+	}
+	all := make([][]process, len(of))
+	for i, g := range of {
+		for _, pid := range g.Processes[:min(len(g.Processes), maxProcesses)] {
+			path, v1, ok := c.pathOf(pid)
+			if !ok {
+				continue
+			}
+			stat, ok := readStat(filepath.Join(c.proc, strconv.Itoa(pid), "stat"))
+			if !ok {
+				continue
+			}
+			group, known := groups[path]
+			if !known {
+				group = c.group(path, v1)
+				groups[path] = group
+			}
+			if users[group.path] == nil {
+				users[group.path] = make(map[string]bool)
+			}
+			users[group.path][g.Domain] = true
+			all[i] = append(all[i], process{group, niceWeights[min(max(stat.nice+20, 0), 39)] / niceWeights[20]})
+		}
+	}
+	weights := make([]hypervisor.Weight, len(of))
+	for i := range of {
+		for n, p := range all[i] {
+			weight := p.group.weight * float64(vcpu.DefaultCredits)
+			if len(users[p.group.path]) > 1 {
+				weight *= p.nice
+			}
+			credits := vcpu.Credits(min(max(math.Round(weight), float64(vcpu.MinCredits)), float64(vcpu.MaxCredits)))
+			w := &weights[i]
+			w.Credits = max(w.Credits, credits)
+			if n == 0 || p.group.cap == 0 {
+				w.Cap = p.group.cap
+			} else if w.Cap != 0 {
+				w.Cap = max(w.Cap, p.group.cap)
+			}
+		}
+	}
+	c.weights = make(map[string]hypervisor.Weight, len(of))
+	for i, g := range of {
+		c.weights[g.Domain] = weights[i]
+	}
+	return weights
+}
+
+// pathOf is the cgroup that shares out CPU time to a process.
+func (c *CPUs) pathOf(pid int) (path string, v1, ok bool) {
+	text, err := os.ReadFile(filepath.Join(c.proc, strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return "", false, false
+	}
+	for line := range strings.Lines(string(text)) {
+		id, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		controllers, at, found := strings.Cut(rest, ":")
+		switch {
+		case !found:
+		case id == "0":
+			path, ok = at, true
+		default:
+			for name := range strings.SplitSeq(controllers, ",") {
+				if name == "cpu" { // no such line is there if version 2 has the controller
+					return at, true, true
+				}
+			}
+		}
+	}
+	return path, false, ok
+}
+
+// group reads what is set on the way down to a cgroup.
+func (c *CPUs) group(path string, v1 bool) cgroup {
+	g := cgroup{path: "/", weight: 1}
+	dir, file, plain := c.cgroups, "cpu.weight", float64(plainWeight)
+	if v1 {
+		dir, file, plain = filepath.Join(dir, "cpu"), "cpu.shares", plainShares
+	}
+	at := "/"
+	names := strings.Split(strings.Trim(filepath.Clean("/"+path), "/"), "/")
+	for _, name := range names[:min(len(names), maxDepth)] {
+		at = filepath.Join(at, name)
+		weight, there, ours := setting(filepath.Join(dir, at, file))
+		if there && !ours {
+			break // whoever may write this could be the guest
+		}
+		g.path = at
+		if n, err := strconv.ParseFloat(weight, 64); err == nil && n > 0 {
+			g.weight *= n / plain
+		}
+		if most := capOf(filepath.Join(dir, at), v1); most > 0 && (g.cap == 0 || most < g.cap) {
+			g.cap = most
+		}
+	}
+	return g
+}
+
+// capOf is the CPU time that a cgroup may have, in % of one CPU; 0: as much as there is.
+func capOf(dir string, v1 bool) int {
+	var quota, period string
+	if v1 {
+		quota, _, _ = setting(filepath.Join(dir, "cpu.cfs_quota_us"))
+		period, _, _ = setting(filepath.Join(dir, "cpu.cfs_period_us"))
+	} else {
+		text, _, _ := setting(filepath.Join(dir, "cpu.max"))
+		quota, period, _ = strings.Cut(text, " ")
+	}
+	q, err := strconv.ParseFloat(quota, 64)
+	p, err2 := strconv.ParseFloat(period, 64)
+	if err != nil || err2 != nil || q <= 0 || p <= 0 {
+		return 0
+	}
+	return int(min(max(math.Ceil(100*q/p), 1), math.MaxInt32))
+}
+
+// setting reads a file of one line. ours says that only the host, or whoever runs
+// this daemon, could have written it.
+func setting(path string) (text string, there, ours bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false, false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", false, false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	ours = ok && (owner.Uid == 0 || int(owner.Uid) == os.Geteuid()) && info.Mode()&0o022 == 0
+	var buf [64]byte
+	n, err := f.Read(buf[:])
+	if err != nil {
+		return "", true, ours
+	}
+	return string(bytes.TrimSpace(buf[:n])), true, ours
+}
