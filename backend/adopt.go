@@ -303,7 +303,7 @@ func (d *Daemon) resume(dom *domain, s *survivor) error {
 	d.guests[g.id] = g
 	d.nextGuest = max(d.nextGuest, g.id)
 	dom.guests[g] = struct{}{}
-	g.order(worker.Order{KernelTimeout: dom.on.current().KernelTimeout})
+	g.order(g.standing())
 	d.tasks.Go(func() { d.attend(g) })
 	return nil
 }

@@ -195,7 +195,8 @@ func (d *Daemon) leaveCgroup() {
 func (dom *domain) memoryLimit() uint64 {
 	device := uint64(dom.settings.Memory)
 	if device == 0 {
-		device = dom.on.hw.Profile().Memory
+		p := dom.on.hw.Profile()
+		device = p.Memory + p.Swap
 	}
 	host := uint64(dom.settings.HostMemory)
 	return device + host + uint64(dom.settings.Processes)*workerOverhead

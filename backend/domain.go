@@ -40,6 +40,7 @@ type totals struct {
 	Used  [accel.NumClasses]int64 `json:"used"`
 	Calls uint64                  `json:"calls"`
 	Waits waits                   `json:"waits"`
+	Swap  gate.Swap               `json:"swap"`
 }
 
 func (t *totals) add(s *gate.Statistics) {
@@ -47,6 +48,10 @@ func (t *totals) add(s *gate.Statistics) {
 		t.Used[c] += ns
 	}
 	t.Calls += s.Calls
+	t.Swap.OutBytes += s.Swap.OutBytes
+	t.Swap.InBytes += s.Swap.InBytes
+	t.Swap.Outs += s.Swap.Outs
+	t.Swap.Ins += s.Swap.Ins
 	w := waits(s.Waits)
 	t.Waits.add(&w)
 }
@@ -64,6 +69,7 @@ func (dom *domain) totals() (t totals, memory uint64) {
 	for g := range dom.guests {
 		if st, ok := dom.avcpu.page.Statistics(g.slot); ok {
 			t.add(&st)
+			t.Swap.Away += st.Swap.Away
 			memory += st.Memory
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"pegasus/backend/worker"
 	"pegasus/callbuf"
+	"pegasus/configs"
 	"pegasus/hypervisor"
 )
 
@@ -158,6 +159,16 @@ func (d *Daemon) attend(g *guest) {
 	how := g.lastWords() + g.reap()
 	d.unseat(g)
 	d.noteOf(g.dom, "end", "worker %d of process %d ended%s", g.workerPID, g.pid, how)
+}
+
+// standing is what a worker is told that may change while it runs. d.mu is held.
+func (g *guest) standing() worker.Order {
+	share := shareOf(g.dom.settings)
+	return worker.Order{KernelTimeout: g.dom.on.current().KernelTimeout, Share: &share}
+}
+
+func shareOf(s configs.Domain) worker.Share {
+	return worker.Share{Guarantee: uint64(s.Guarantee), Priority: s.Priority}
 }
 
 // orderTime is how long a worker that doesn't listen is waited for.

@@ -10,8 +10,10 @@ import (
 // nothing on it; its workers do.
 type Hardware interface {
 	Profile() Profile
-	// MemoryUsed is how many bytes all workers hold.
+	// MemoryUsed is how many bytes of its memory are in use, MemoryReserved how many all
+	// workers hold: more, if some of what they hold is elsewhere.
 	MemoryUsed() uint64
+	MemoryReserved() uint64
 	// BusyTime is how long its engines were held in total, in nanoseconds.
 	BusyTime() int64
 	// Files are handed to every worker. They stay the Hardware's.
@@ -23,10 +25,13 @@ type Hardware interface {
 
 // Profile is what doesn't change about an accelerator.
 type Profile struct {
-	Device    string // its name, as programs see it
-	Memory    uint64
-	Compute   uint64 // cores times clock, in units that are the same for all
-	Bandwidth uint64 // to and from the host; 0 if unknown
+	Device string // its name, as programs see it
+	Memory uint64
+	Swap   uint64 // how much more than Memory workers may hold
+	// Promisable is how much of Memory domains can be guaranteed together.
+	Promisable uint64
+	Compute    uint64 // cores times clock, in units that are the same for all
+	Bandwidth  uint64 // to and from the host; 0 if unknown
 }
 
 // Maker makes the hardware of one [[accelerator]] table; files are those of an

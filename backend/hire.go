@@ -64,7 +64,7 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 	geometry := callbuf.DefaultGeometry()
 	geometry.ArenaBytes = g.arena
 	return worker.Job{
-		ID: g.id, Domain: dom.name,
+		ID: g.id, Domain: dom.name, Share: shareOf(dom.settings),
 		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout, RefusePTX: c.RefusePTX},
 		Generation:  1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: callbuf.DeviceSliceBytes,
 		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: d.config.Daemon.LogLevel,
@@ -91,8 +91,8 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			g.worker, g.workerPID, g.conn, g.cmd = c.process, c.pid(), c.conn, c.cmd
-			if limit := g.dom.on.current().KernelTimeout; limit != job.Accelerator.KernelTimeout { // it changed meanwhile
-				g.order(worker.Order{KernelTimeout: limit})
+			if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share { // it changed meanwhile
+				g.order(o)
 			}
 			return nil
 		}

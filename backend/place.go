@@ -137,7 +137,7 @@ func (d *Daemon) choose(dom *domain) *accelerator {
 // gauge tells the queue how accelerators are used. d.mu is held.
 func (d *Daemon) gauge() {
 	for _, a := range d.accelerators {
-		d.queue.SetAllocated(a.name, a.hw.MemoryUsed())
+		d.queue.SetAllocated(a.name, a.hw.MemoryReserved())
 		d.queue.SetOverloaded(a.name, a.overloaded())
 	}
 }
@@ -151,7 +151,8 @@ func (a *accelerator) overloaded() bool {
 
 // request is a domain as the queue knows it.
 func request(s configs.Domain) placement.Domain {
-	return placement.Domain{Name: s.Name, Weight: s.Credits, Memory: uint64(s.Memory), Only: s.Accelerator}
+	return placement.Domain{Name: s.Name, Weight: s.Credits, Memory: uint64(max(s.Memory, s.Guarantee)), Only: s.Accelerator,
+		Guarantee: uint64(s.Guarantee)}
 }
 
 func (d *Daemon) accelerator(name string) *accelerator {
@@ -170,8 +171,8 @@ func (d *Daemon) lineUp(settings []configs.Accelerator, of func(*domain) configs
 	for i, a := range d.accelerators {
 		p := a.hw.Profile()
 		_, err := q.Add(placement.Accelerator{
-			Name: a.name, MaxDomains: settings[i].MaxDomains,
-			Profile: placement.Profile{Compute: p.Compute, Memory: p.Memory, In: p.Bandwidth, Out: p.Bandwidth},
+			Name: a.name, MaxDomains: settings[i].MaxDomains, Promised: p.Promisable,
+			Profile: placement.Profile{Compute: p.Compute, Memory: p.Memory + p.Swap, In: p.Bandwidth, Out: p.Bandwidth},
 		})
 		if err != nil {
 			return nil, fmt.Errorf("accelerator %q: %w", a.name, err)

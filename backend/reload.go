@@ -41,7 +41,7 @@ func (d *Daemon) reload() (control.ReloadResult, error) {
 	for _, c := range changes {
 		r.Changes = append(r.Changes, control.Change{Text: c.String(), Applied: c.Hot})
 	}
-	d.limitKernels()
+	d.tellWorkers()
 	return r, nil
 }
 
@@ -215,14 +215,14 @@ func (d *Daemon) carryOut(p *plan) {
 	d.makeRoom()
 }
 
-// limitKernels tells all workers how long a kernel may run. Those that start
-// meanwhile hear it when they have their job.
-func (d *Daemon) limitKernels() {
+// tellWorkers tells all workers what holds now. Those that start meanwhile hear it
+// when they have their job.
+func (d *Daemon) tellWorkers() {
 	d.mu.Lock()
 	orders := map[*guest]worker.Order{}
 	for _, g := range d.guests {
 		if g.worker != nil {
-			orders[g] = worker.Order{KernelTimeout: g.dom.on.current().KernelTimeout}
+			orders[g] = g.standing()
 		}
 	}
 	d.mu.Unlock()

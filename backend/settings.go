@@ -59,6 +59,7 @@ func acceleratorNames(c *configs.Config) (names []string) {
 
 // set changes a domain's settings while it runs.
 func (d *Daemon) set(q control.SetParams) (control.Domain, error) {
+	defer d.tellWorkers() // once d.mu is free
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if q.Domain == "" {

@@ -51,7 +51,8 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		Name: dom.name, State: "idle", Credits: dom.settings.Credits,
 		GPU: t.gpu(), Compute: t.Used[accel.Compute], Copy: t.gpu() - t.Used[accel.Compute],
 		Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
-		Memory: memory, MemoryQuota: uint64(dom.settings.Memory),
+		Memory: memory, MemoryQuota: uint64(dom.settings.Memory), MemoryGuarantee: uint64(dom.settings.Guarantee),
+		Swapped: min(t.Swap.Away, memory), SwapOut: t.Swap.OutBytes, SwapIn: t.Swap.InBytes, SwapOuts: t.Swap.Outs, SwapIns: t.Swap.Ins,
 		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
 		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
@@ -116,7 +117,8 @@ func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
 	busy, ns := a.load.grown()
 	d.queue.SetOverloaded(a.name, a.overloaded())
 	out := control.Accelerator{
-		Name: a.name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.hw.MemoryUsed(), GPU: a.hw.BusyTime(),
+		Name: a.name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.hw.MemoryUsed(), Swap: p.Swap,
+		MemoryAllocated: a.hw.MemoryReserved(), GPU: a.hw.BusyTime(),
 		Weight: d.queue.Weight(a.name), Domains: []string{},
 	}
 	if ns > 0 {
@@ -180,6 +182,10 @@ func (d *Daemon) reasons(s control.Domain) []string {
 	}
 	if s.MemoryQuota != 0 && s.Memory >= s.MemoryQuota/10*9 {
 		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of device memory: `pegasus set %s memory=…` allows more", s.Memory, s.MemoryQuota, s.Name))
+	}
+	if s.Swapped > 0 {
+		lines = append(lines, fmt.Sprintf("%d of its %d bytes of device memory are in host memory, since others needed the room; %d bytes left the accelerator so far, %d came back: a `memory_guarantee` or a higher priority keeps more of it there",
+			s.Swapped, s.Memory, s.SwapOut, s.SwapIn))
 	}
 	if s.HostQuota != 0 && s.HostMemory >= s.HostQuota/10*9 {
 		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of host memory: `pegasus set %s host_memory=…` allows more", s.HostMemory, s.HostQuota, s.Name))

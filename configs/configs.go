@@ -59,6 +59,7 @@ type Accelerator struct {
 	Type          string        // soft, nvidia
 	Cores         int           // cores of the host that compute (soft); 0: all of them
 	Memory        Size          // device memory (soft)
+	Swap          Size          // how much more may be allocated, and lies in host memory (soft); 0: no more
 	Policy        string        // who runs next; one of Options.Policies
 	Mode          string        // production, paper
 	Accounts      string        // one for all engines together (sdq), or compute and copies apart (mrq)
@@ -115,6 +116,7 @@ type Domain struct {
 	ReserveName   string        // shared with the others of this name; empty: its own
 	Accelerator   string        // name of the only one to be placed on; empty: any
 	Memory        Size          // device memory of all its processes; 0: up to the accelerator's
+	Guarantee     Size          // device memory that others can't take from it; 0: none
 	HostMemory    Size          // pinned memory and arenas of all its processes
 	Arena         Size          // address space for bulk data, of each process; filled as used
 	Processes     int           // guest processes at once

@@ -136,6 +136,9 @@ func (p *parser) domain(c *Config, t table, d Domain) {
 	if err := d.fitsHostMemory(); err != nil && (own("arena") || own("host_memory")) {
 		p.fail(t, "arena", d.Arena.String(), err)
 	}
+	if err := d.fitsMemory(); err != nil && (own("memory") || own("memory_guarantee")) {
+		p.fail(t, "memory_guarantee", d.Guarantee.String(), err)
+	}
 	if err := d.fitsReserve(); err != nil && (own("reserve") || own("reserve_cost") || own("reserve_period") || own("throughput")) {
 		p.fail(t, "reserve", d.Reserve, err)
 	}

@@ -25,7 +25,7 @@ func (a *Accelerator) Set(key, text string, opt Options) error {
 // configuration.
 func (d *Domain) Check(c *Config) error {
 	return errors.Join(wrong("accelerator", d.Accelerator, d.fitsAccelerators(c)), wrong("arena", d.Arena.String(), d.fitsHostMemory()),
-		wrong("reserve", d.Reserve, d.fitsReserve()))
+		wrong("memory_guarantee", d.Guarantee.String(), d.fitsMemory()), wrong("reserve", d.Reserve, d.fitsReserve()))
 }
 
 func wrong(key, value string, err error) error {
@@ -48,6 +48,13 @@ func (d *Domain) fitsHostMemory() error {
 		return nil
 	}
 	return mustBe("at most host_memory, %q, of which arenas are part", d.HostMemory)
+}
+
+func (d *Domain) fitsMemory() error {
+	if d.Memory == 0 || d.Guarantee <= d.Memory {
+		return nil
+	}
+	return mustBe("at most memory, %q, which is all that the domain may have", d.Memory)
 }
 
 // fitsReserve says whether there is all that a reserve needs.
@@ -79,7 +86,7 @@ func getField(fields []field, key string) string {
 
 // Following is next as far as an accelerator that runs can follow it.
 func (a Accelerator) Following(next Accelerator) Accelerator {
-	next.Name, next.Type, next.Cores, next.Memory = a.Name, a.Type, a.Cores, a.Memory
+	next.Name, next.Type, next.Cores, next.Memory, next.Swap = a.Name, a.Type, a.Cores, a.Memory, a.Swap
 	return next
 }
 

@@ -39,7 +39,8 @@ const DefaultMaxDomains = 64
 type Accelerator struct {
 	Name string
 	Profile
-	MaxDomains int // 0: DefaultMaxDomains
+	MaxDomains int    // 0: DefaultMaxDomains
+	Promised   uint64 // memory that domains can be guaranteed together; 0: all of it
 }
 
 // Domain is who looks for a place.
@@ -48,6 +49,8 @@ type Domain struct {
 	Weight int    // its credits; 0: 256
 	Memory uint64 // device memory that it is expected to need
 	Only   string // the accelerator that it is tied to; empty: any
+
+	Guarantee uint64 // device memory that others can't take from it
 }
 
 // Placement says where a domain is.
@@ -73,6 +76,7 @@ type seat struct {
 	load      uint64 // Σ weights of its domains
 	reserved  uint64 // Σ memory that they are expected to need
 	allocated uint64 // memory in use, as last told
+	promised  uint64 // Σ guarantees
 	strained  bool   // it doesn't do what was promised: counts by half
 }
 
@@ -313,6 +317,8 @@ func (s *seat) refusal(d Domain) error {
 		return fmt.Errorf("%s has %d domains, all that it may have", s.Name, s.guests)
 	case s.free() < d.Memory:
 		return fmt.Errorf("%s has %d bytes free, %s needs %d", s.Name, s.free(), d.Name, d.Memory)
+	case d.Guarantee > s.promisable():
+		return fmt.Errorf("%s has %d bytes that are not promised to others, %s is to be guaranteed %d", s.Name, s.promisable(), d.Name, d.Guarantee)
 	}
 	return nil
 }
@@ -321,10 +327,21 @@ func (s *seat) take(d Domain) {
 	s.guests++
 	s.load += uint64(d.Weight)
 	s.reserved += d.Memory
+	s.promised += d.Guarantee
+}
+
+// promisable is the memory that can still be guaranteed to somebody.
+func (s *seat) promisable() uint64 {
+	all := s.Memory
+	if s.Promised != 0 {
+		all = s.Promised
+	}
+	return all - min(s.promised, all)
 }
 
 func (s *seat) leave(d Domain) {
 	s.guests--
 	s.load -= uint64(d.Weight)
 	s.reserved -= d.Memory
+	s.promised -= d.Guarantee
 }

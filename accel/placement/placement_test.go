@@ -74,7 +74,7 @@ func (c *conversation) say(words []string) []string {
 		return nil
 	case "add":
 		v := c.values(words[2:])
-		placed, err := c.q.Add(Accelerator{words[1], Profile{v["compute"], v["memory"], v["in"], v["out"]}, int(v["max"])})
+		placed, err := c.q.Add(Accelerator{words[1], Profile{v["compute"], v["memory"], v["in"], v["out"]}, int(v["max"]), v["promised"]})
 		if err != nil {
 			return []string{err.Error()}
 		}
@@ -166,6 +166,32 @@ func TestManyOnOne(t *testing.T) {
 	}
 }
 
+// TestGuarantees promises no more memory than there is to promise.
+func TestGuarantees(t *testing.T) {
+	q := NewQueue(ByWeight)
+	if _, err := q.Add(Accelerator{Name: "A0", Profile: Profile{Compute: 1, Memory: 1000}, Promised: 100}); err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range []struct {
+		guarantee uint64
+		placed    bool
+	}{{60, true}, {41, false}, {40, true}, {1, false}, {0, true}} {
+		name := strconv.Itoa(i)
+		if _, ok := q.Place(Domain{Name: name, Guarantee: d.guarantee}); ok != d.placed {
+			t.Errorf("a domain with a guarantee of %d: placed %v", d.guarantee, ok)
+		}
+		if !d.placed {
+			q.Release(name)
+		}
+	}
+	if placed := q.Release("0"); len(placed) != 0 {
+		t.Errorf("%v", placed)
+	}
+	if _, ok := q.Place(Domain{Name: "late", Guarantee: 60}); !ok {
+		t.Error("what was promised to one who left can't be promised again")
+	}
+}
+
 // TestRandomPlacement lets domains come and go, and checks that nobody is lost,
 // nothing overbooked, and nobody waits who would fit.
 func TestRandomPlacement(t *testing.T) {
@@ -174,7 +200,7 @@ func TestRandomPlacement(t *testing.T) {
 		q := NewQueue(Order(seed % 2))
 		for i := range 1 + rng.IntN(4) {
 			p := Profile{rng.Uint64() >> rng.IntN(64), 1 + rng.Uint64N(1000), rng.Uint64N(9), rng.Uint64N(9)}
-			if _, err := q.Add(Accelerator{fmt.Sprint("A", i), p, 1 + rng.IntN(5)}); err != nil {
+			if _, err := q.Add(Accelerator{fmt.Sprint("A", i), p, 1 + rng.IntN(5), rng.Uint64N(1000)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -185,7 +211,7 @@ func TestRandomPlacement(t *testing.T) {
 			case 1:
 				q.SetAllocated(fmt.Sprint("A", rng.IntN(4)), rng.Uint64N(1000))
 			default:
-				q.Place(Domain{Name: name, Weight: rng.IntN(1000), Memory: rng.Uint64N(300)})
+				q.Place(Domain{Name: name, Weight: rng.IntN(1000), Memory: rng.Uint64N(300), Guarantee: rng.Uint64N(100)})
 			}
 			if err := check(q); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

@@ -81,7 +81,7 @@ func (c *Context) NewArray(d accel.ArrayDesc) (accel.Array, cuda.Result) {
 	a := &Array{ctx: c, desc: d, rowBytes: d.Width * size, rows: max(d.Height, 1), slices: max(d.Depth, 1), element: size}
 	a.pitch = (a.rowBytes + arrayPitch - 1) &^ (arrayPitch - 1)
 	var r cuda.Result
-	a.address, r = c.take(a.pitch*a.rows*a.slices, false) // at most 2^20 · 2^16 · 2^14 bytes
+	a.address, r = c.take(a.pitch*a.rows*a.slices, opaque) // at most 2^20 · 2^16 · 2^14 bytes
 	if r != cuda.Success {
 		return nil, r
 	}

@@ -200,7 +200,7 @@ func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 	if size == 0 {
 		return 0, cuda.ErrorInvalidValue
 	}
-	addr, r := c.take(size, true)
+	addr, r := c.take(size, ordinary)
 	if r == cuda.Success {
 		c.dev.mu.Lock()
 		c.owned[addr] = struct{}{}
@@ -209,14 +209,28 @@ func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 	return addr, r
 }
 
-// take allocates memory that the context frees with drop; kernels can use it only if it is visible.
-func (c *Context) take(size uint64, visible bool) (uint64, cuda.Result) {
+// sort is who uses an allocation.
+type sort uint8
+
+const (
+	ordinary sort = iota // kernels and copies, by its address
+	variable             // those too, and the device itself while it loads a module
+	opaque               // textures and copies, by handles
+	internal             // the device itself, at any time
+)
+
+// visible says whether kernels can use it by its address, fixed whether it has to stay on the device.
+func (s sort) visible() bool { return s <= variable }
+func (s sort) fixed() bool   { return s == variable || s == internal }
+
+// take allocates memory that the context frees with drop.
+func (c *Context) take(size uint64, of sort) (uint64, cuda.Result) {
 	d := c.dev
 	if size > d.config.Memory {
 		return 0, cuda.ErrorOutOfMemory
 	}
 	for {
-		addr, r := d.tryTake(memory.RoundUp(size), visible)
+		addr, r := d.tryTake(memory.RoundUp(size), of)
 		if r == cuda.Success {
 			return addr, c.keep(addr, memory.RoundUp(size))
 		}
@@ -242,14 +256,20 @@ func (c *Context) keep(addr, n uint64) cuda.Result {
 }
 
 // tryTake accounts for n bytes, then allocates them.
-func (d *Device) tryTake(n uint64, visible bool) (uint64, cuda.Result) {
+func (d *Device) tryTake(n uint64, of sort) (uint64, cuda.Result) {
 	if q := d.config.Quota; q != nil && !q(int64(n)) {
 		return 0, cuda.ErrorOutOfMemory
 	}
 	if d.worker.Reserve(n) {
-		addr, err := d.space.Alloc(n, visible)
+		addr, err := d.space.Alloc(n, of.visible())
 		if err == nil {
-			return addr, cuda.Success
+			if d.residence == nil {
+				return addr, cuda.Success
+			}
+			if err = d.residence.Add(addr, n, of.fixed()); err == nil {
+				return addr, cuda.Success
+			}
+			d.space.Free(addr)
 		}
 		d.log.Error("allocate device memory", "bytes", n, "error", err)
 		d.worker.Unreserve(n)
@@ -275,6 +295,9 @@ func (c *Context) awaitFree() bool {
 
 // giveBack clears and frees memory, and accounts for it.
 func (d *Device) giveBack(addr, n uint64) {
+	if d.residence != nil {
+		d.residence.Remove(addr)
+	}
 	if _, err := d.space.Free(addr); err != nil {
 		d.log.Error("free device memory", "address", addr, "error", err) // stays accounted: it is still there
 		return

@@ -115,6 +115,10 @@ func (e *executor) inline(n *node) bool {
 	if !ok {
 		return false
 	}
+	if !e.mayEnter(n) {
+		d.worker.Release(e.token)
+		return false
+	}
 	n.inline = true
 	e.begin(n)
 	d.mu.Unlock()
@@ -156,12 +160,18 @@ func (e *executor) perform(n *node, since int64) (r cuda.Result) {
 			r = e.recovered(n, p)
 		}
 	}()
+	if r := e.enter(n); r != cuda.Success {
+		return r
+	}
+	defer e.exit(n)
 	switch n.kind {
 	case kernelNode:
 		return e.kernel(n, since)
 	case copyNode:
+		n.copy.dst.mem, n.copy.src.mem = e.dev.home(n.copy.dst.mem), e.dev.home(n.copy.src.mem)
 		n.copy.run(&e.cancel)
 	case fillNode:
+		n.fill.mem = e.dev.home(n.fill.mem)
 		n.fill.run(&e.cancel)
 	}
 	return n.ctx.Err()

@@ -47,7 +47,7 @@ func (c *Context) makeHeap() cuda.Result {
 		return cuda.Success
 	}
 	n := max(c.limits[limitHeap], 1)
-	addr, r := c.take(n, true)
+	addr, r := c.take(n, ordinary)
 	if r == cuda.Success {
 		c.heap.Store(lane.NewHeap(addr, n))
 	}

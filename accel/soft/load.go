@@ -61,6 +61,7 @@ func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Re
 		return failure(err, cuda.ErrorInvalidPTX)
 	}
 	placed, err := lane.Load(parsed, m.place)
+	m.loosen()
 	if err != nil {
 		return failure(err, cuda.ErrorInvalidPTX)
 	}
@@ -119,12 +120,21 @@ func (m *Module) place(size, align uint64) (uint64, []byte, error) {
 	if align > memory.Granule {
 		return 0, nil, fmt.Errorf("alignment of %d bytes", align)
 	}
-	addr, r := m.ctx.take(size, true)
+	addr, r := m.ctx.take(size, variable)
 	if r != cuda.Success {
 		return 0, nil, noMemory(r)
 	}
 	m.memory = append(m.memory, addr)
 	return addr, m.ctx.dev.space.Raw(addr, size), nil
+}
+
+// loosen lets the variables leave the device from now on: they have their values.
+func (m *Module) loosen() {
+	if r := m.ctx.dev.residence; r != nil {
+		for _, addr := range m.memory {
+			r.Loosen(addr)
+		}
+	}
 }
 
 // laneCode is a kernel of the lane engine.

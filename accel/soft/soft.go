@@ -23,6 +23,7 @@ import (
 
 	"pegasus/accel"
 	"pegasus/accel/ptx"
+	"pegasus/accel/residence"
 	"pegasus/accel/soft/engine"
 	"pegasus/accel/soft/memory"
 	"pegasus/cuda"
@@ -33,6 +34,7 @@ type Config struct {
 	Name   string // the accelerator's, from the configuration; names its stable UUID
 	Cores  int    // goroutines that run a kernel; 0 for all cores
 	Memory uint64 // bytes of device memory; 0 for what the engine page says
+	Swap   uint64 // how much more may be allocated; of a private engine page only
 
 	// KernelTimeout ends a kernel that has run for so long (ns); 0 never does.
 	// LimitKernels changes it.
@@ -61,6 +63,12 @@ type Config struct {
 	// is given back (delta < 0; the answer is ignored). nil allows everything.
 	Quota func(delta int64) bool
 
+	// Share is what the domain was promised of the device memory; SetShare changes it.
+	Share Share
+
+	// Swapped is told of memory that leaves the device or comes back. nil tells nobody.
+	Swapped residence.Moved
+
 	// Turn is called before an engine is taken for queued work; it may wait, until
 	// stop says that there is nothing to wait for any more. nil never waits.
 	Turn func(c accel.Class, stop func() bool)
@@ -75,8 +83,11 @@ type Device struct {
 	page   *engine.Page
 	worker *engine.Worker
 	space  *memory.Space
-	clock  func() int64
-	log    *slog.Logger
+	ledger *engine.Ledger // nil, as residence is, if nothing leaves the device
+	// residence is what of the memory is on the device.
+	residence *residence.Set
+	clock     func() int64
+	log       *slog.Logger
 
 	executors [engine.NumTokens]*executor
 	running   sync.WaitGroup // executors
@@ -142,7 +153,7 @@ func (d *Device) attach() (err error) {
 		if c.Memory == 0 {
 			return errors.New("open software accelerator: neither an engine page nor a memory size")
 		}
-		if d.page, err = engine.Create(engine.Options{Memory: c.Memory, AllCores: c.Cores >= runtime.NumCPU()}); err != nil {
+		if d.page, err = engine.Create(engine.Options{Memory: c.Memory, Swap: c.Swap, AllCores: c.Cores >= runtime.NumCPU()}); err != nil {
 			return err
 		}
 		d.ownedPage = true
@@ -159,11 +170,17 @@ func (d *Device) attach() (err error) {
 	if c.ArenaBase != 0 {
 		d.space.SetHost(c.ArenaBase, c.Arena)
 	}
+	d.SetShare(c.Share)
+	if err := d.startSwapping(); err != nil {
+		return errors.Join(fmt.Errorf("open software accelerator: %w", err), d.detach())
+	}
+	c.Memory = min(c.Memory, d.page.Capacity())
 	return nil
 }
 
 func (d *Device) detach() error {
 	var errs []error
+	d.stopSwapping()
 	if d.space != nil {
 		errs = append(errs, d.space.Close())
 	}
@@ -234,10 +251,8 @@ func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
 // MemoryUsed is the device memory in use by all workers of the accelerator.
 func (d *Device) MemoryUsed() uint64 { return d.page.MemoryUsed() }
 
-// MemoryFree is what all workers of the accelerator may still take together.
-func (d *Device) MemoryFree() uint64 {
-	return d.page.Memory() - min(d.page.MemoryUsed(), d.page.Memory())
-}
+// MemoryFree is how much this process may still allocate, if its domain's quota allows it.
+func (d *Device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }
 
 // Queued is how many pieces of work have not ended, and how many waits for them there are.
 func (d *Device) Queued() int { return int(d.queued.Load()) }

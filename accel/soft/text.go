@@ -61,7 +61,7 @@ func (c *Context) makeText() {
 	n := c.limits[limitPrint]
 	addr, r := uint64(0), cuda.ErrorOutOfMemory
 	if n > 0 {
-		addr, r = c.take(n, false)
+		addr, r = c.take(n, internal)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

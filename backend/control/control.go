@@ -83,6 +83,13 @@ type Domain struct {
 	PIDs        []int   `json:"pids"`
 	Socket      string  `json:"socket"`
 	Declared    bool    `json:"declared"`
+
+	MemoryGuarantee uint64 `json:"memory_guarantee"` // 0: none
+	Swapped         uint64 `json:"swapped"`          // bytes of Memory that are not on the accelerator now
+	SwapOut         uint64 `json:"swap_out_bytes"`   // bytes that ever left it for others'
+	SwapIn          uint64 `json:"swap_in_bytes"`    // and that came back
+	SwapOuts        uint64 `json:"swap_outs"`        // how often a piece of memory left it
+	SwapIns         uint64 `json:"swap_ins"`
 }
 
 // Accelerator is one accelerator and who is on it.
@@ -101,6 +108,9 @@ type Accelerator struct {
 	Domains    []string `json:"domains"`
 	MaxDomains int      `json:"max_domains"`
 	Decisions  uint64   `json:"decisions"`
+
+	MemoryAllocated uint64 `json:"memory_allocated"` // what all domains hold, some of it elsewhere if there is swap
+	Swap            uint64 `json:"swap"`             // how much more than Memory that may be
 
 	// Of the policy in force: why it last decided as it did, in one line, and what
 	// its decisions cost.

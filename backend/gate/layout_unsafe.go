@@ -97,7 +97,8 @@ type slot struct {
 	used   [accel.NumClasses]atomic.Int64 // ns, only grows
 	ended  [accel.NumClasses]atomic.Uint64
 	memory [numPools]atomic.Uint64
-	_      [48]byte
+	swap   [numSwapCounts]atomic.Uint64
+	_      [8]byte
 
 	waits [WaitBuckets]atomic.Uint64
 

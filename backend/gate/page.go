@@ -212,6 +212,9 @@ func (p *Page) Reap(i int) {
 	for b := range s.waits {
 		s.waits[b].Store(0)
 	}
+	for k := range s.swap {
+		s.swap[k].Store(0)
+	}
 	s.calls.Store(0)
 	s.pending.Store(0)
 	s.idleSince.Store(0)
@@ -331,6 +334,7 @@ type Statistics struct {
 	Ended            [accel.NumClasses]uint64
 	Calls            uint64
 	Memory, HostUsed uint64
+	Swap             Swap
 	Waits            [WaitBuckets]uint64
 }
 
@@ -347,6 +351,7 @@ func (p *Page) Statistics(i int) (st Statistics, ok bool) {
 	}
 	st.Calls = s.calls.Load()
 	st.Memory, st.HostUsed = s.memory[DeviceMemory].Load(), s.memory[HostMemory].Load()
+	st.Swap = s.swapped()
 	for b := range st.Waits {
 		st.Waits[b] = s.waits[b].Load()
 	}

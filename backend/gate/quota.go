@@ -48,6 +48,42 @@ func (m *Member) Return(p Pool, bytes uint64) {
 	h.used.Store(h.used.Load() - min(bytes, h.used.Load()))
 }
 
+// What is counted of device memory that left the accelerator for others.
+const (
+	swapAway     = iota // bytes that are not on it now
+	swapOutBytes        // that ever left it
+	swapInBytes         // that ever came back
+	swapOuts            // how often something left it
+	swapIns
+	numSwapCounts
+)
+
+// Swap is device memory of a worker that left the accelerator for that of others.
+type Swap struct {
+	Away              uint64 // bytes that are not on it now
+	OutBytes, InBytes uint64 // that ever left it, and came back
+	Outs, Ins         uint64 // how many pieces of memory that were
+}
+
+// Swapped counts device memory that left the accelerator, or came back, and notes how
+// much is away from it. Any goroutine may call it.
+func (m *Member) Swapped(out, in, away uint64) {
+	s := &m.slot.swap
+	s[swapAway].Store(away)
+	if out > 0 {
+		s[swapOutBytes].Add(out)
+		s[swapOuts].Add(1)
+	}
+	if in > 0 {
+		s[swapInBytes].Add(in)
+		s[swapIns].Add(1)
+	}
+}
+
+func (s *slot) swapped() Swap {
+	return Swap{s.swap[swapAway].Load(), s.swap[swapOutBytes].Load(), s.swap[swapInBytes].Load(), s.swap[swapOuts].Load(), s.swap[swapIns].Load()}
+}
+
 // Memory is what the domain holds of a pool and what it may hold.
 func (m *Member) Memory(p Pool) (used, quota uint64) { return m.page.Memory(p) }
 

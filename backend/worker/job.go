@@ -32,10 +32,17 @@ type Accelerator struct {
 	RefusePTX     string // as of configs.Accelerator
 }
 
+// Share is what a domain was promised of its accelerator's memory.
+type Share struct {
+	Guarantee uint64 // bytes that others can't take; 0: none
+	Priority  int    // the larger the later its memory leaves the accelerator
+}
+
 // Job is what a worker is told to do.
 type Job struct {
 	ID          uint64 // of the worker, unique on this host
 	Domain      string
+	Share       Share
 	Accelerator Accelerator
 	Generation  uint64 // of the segment
 	Geometry    callbuf.Geometry
@@ -121,8 +128,9 @@ type Order struct {
 	// return; the worker ends.
 	End int32
 	Why string
-	// KernelTimeout, if not 0, takes the place of the Job's.
+	// KernelTimeout, if not 0, takes the place of the Job's, as does Share, if there is one.
 	KernelTimeout time.Duration
+	Share         *Share `json:",omitempty"`
 }
 
 // Survivor is what a worker tells a daemon that it has not known. Of the Files

@@ -26,6 +26,9 @@ type Place struct {
 	// Quota is to be asked before device memory is taken (delta > 0), and told
 	// when it is given back.
 	Quota func(delta int64) bool
+	// Swapped is to be told of device memory that leaves the accelerator for others',
+	// or comes back: so many bytes, one of which is 0, and how many are away now.
+	Swapped func(out, in, away uint64)
 	// Turn is to be called before an engine is held for work of a class, by a
 	// device that can wait at that point. stop ends the wait; it may be called from Turn only.
 	Turn func(c accel.Class, stop func() bool)

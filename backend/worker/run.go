@@ -260,6 +260,7 @@ func (w *worker) open() (*session, error) {
 	s := newSession(w.host, w.member, w.log)
 	s.spinTime = w.job.SpinTime
 	place.Quota = w.quota
+	place.Swapped = w.member.Swapped
 	place.Turn = w.turn
 	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
 	var d accel.Device

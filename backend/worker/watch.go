@@ -112,6 +112,9 @@ func (w *worker) obey(c *net.UnixConn, s *session) {
 		if l, ok := s.device.(accel.Limiter); ok && o.KernelTimeout > 0 {
 			l.LimitKernels(o.KernelTimeout)
 		}
+		if d, ok := s.device.(Sharing); ok && o.Share != nil {
+			d.SetShare(*o.Share)
+		}
 		if o.End != 0 {
 			s.end(cuda.Result(o.End), o.Why)
 		}

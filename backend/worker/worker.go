@@ -46,6 +46,13 @@ type Spinner interface {
 	Saturated() bool
 }
 
+// Sharing is what a device may offer besides accel.Device: to keep what domains
+// were promised of its memory.
+type Sharing interface {
+	// SetShare changes what the worker's domain was promised. Any goroutine may call it.
+	SetShare(Share)
+}
+
 const (
 	// parkSlice bounds the poller's sleeps, against lost wake-ups.
 	parkSlice = 500 * time.Millisecond

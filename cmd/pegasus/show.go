@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,10 +43,18 @@ func listDomains(c *call, args []string) error {
 func domainTable(domains []control.Domain) *table {
 	t := &table{head: []string{"DOMAIN", "ACCELERATOR", "STATE", ">CREDITS", ">ENTITLED", ">SHARE", ">GPU TIME",
 		">CALLS", ">WAIT P50", ">WAIT P99", ">MEMORY", ">PROCESSES"}}
+	swaps := slices.ContainsFunc(domains, func(d control.Domain) bool { return d.Swapped+d.SwapOut > 0 })
+	if swaps {
+		t.head = append(t.head, ">SWAPPED", ">SWAPPED OUT")
+	}
 	for _, d := range domains {
-		t.add(d.Name, orDash(d.Accelerator), d.State, strconv.Itoa(d.Credits), percent(d.Entitled), percent(d.Share),
+		row := []string{d.Name, orDash(d.Accelerator), d.State, strconv.Itoa(d.Credits), percent(d.Entitled), percent(d.Share),
 			short(d.GPU), strconv.FormatUint(d.Calls, 10), short(d.WaitP50), short(d.WaitP99),
-			quota(d.Memory, d.MemoryQuota), strconv.Itoa(d.Processes))
+			quota(d.Memory, d.MemoryQuota), strconv.Itoa(d.Processes)}
+		if swaps {
+			row = append(row, bytesText(d.Swapped), bytesText(d.SwapOut))
+		}
+		t.add(row...)
 	}
 	return t
 }

@@ -45,7 +45,7 @@ func openSoft(c configs.Accelerator, spinners int, files []*os.File) (backend.Ha
 	if len(files) > 0 {
 		h.page, err = adoptPage(files[0])
 	} else {
-		h.page, err = engine.Create(engine.Options{Memory: uint64(c.Memory), AllCores: h.cores >= runtime.NumCPU(), Spinners: spinners})
+		h.page, err = engine.Create(engine.Options{Memory: uint64(c.Memory), Swap: uint64(c.Swap), AllCores: h.cores >= runtime.NumCPU(), Spinners: spinners})
 	}
 	if err != nil {
 		return nil, err
@@ -76,13 +76,16 @@ func adoptPage(f *os.File) (*engine.Page, error) {
 
 func (h *softHardware) Profile() backend.Profile {
 	return backend.Profile{
-		Device:  fmt.Sprintf("software, %d cores", h.cores),
-		Memory:  h.page.Memory(),
-		Compute: uint64(h.cores),
+		Device:     fmt.Sprintf("software, %d cores", h.cores),
+		Memory:     h.page.Memory(),
+		Swap:       h.page.Swap(),
+		Promisable: h.page.Capacity(),
+		Compute:    uint64(h.cores),
 	}
 }
 
-func (h *softHardware) MemoryUsed() uint64 { return h.page.MemoryUsed() }
+func (h *softHardware) MemoryUsed() uint64     { return h.page.MemoryUsed() }
+func (h *softHardware) MemoryReserved() uint64 { return h.page.MemoryReserved() }
 
 func (h *softHardware) BusyTime() (sum int64) {
 	for _, t := range []engine.Token{engine.Compute, engine.CopyIn, engine.CopyOut} {

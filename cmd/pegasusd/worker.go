@@ -31,7 +31,8 @@ func openDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Log
 // softDevice is a software accelerator with the engine page that it was opened on.
 type softDevice struct {
 	*soft.Device
-	page *engine.Page
+	page   *engine.Page
+	domain string
 }
 
 func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
@@ -52,13 +53,21 @@ func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog
 		RefusePTX: ptx.When(j.Accelerator.RefusePTX == "launch"),
 		Engine:    page, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Quota: p.Quota, Turn: p.Turn, Log: log,
+		Share: softShare(j.Domain, j.Share), Swapped: p.Swapped,
 	})
 	if err != nil {
 		page.Close()
 		return nil, err
 	}
-	return &softDevice{Device: d, page: page}, nil
+	return &softDevice{Device: d, page: page, domain: j.Domain}, nil
 }
+
+func softShare(domain string, s worker.Share) soft.Share {
+	return soft.Share{Domain: domain, Guarantee: s.Guarantee, Priority: s.Priority}
+}
+
+// SetShare changes what the domain was promised of the memory.
+func (d *softDevice) SetShare(s worker.Share) { d.Device.SetShare(softShare(d.domain, s)) }
 
 // Close closes the device and then the page that it lies on.
 func (d *softDevice) Close() error {

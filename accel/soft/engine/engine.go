@@ -37,7 +37,7 @@ const maxSeats = 64
 
 const (
 	magic   = 0x3130454e49474e45 // "ENGINE01"
-	version = 1
+	version = 2
 )
 
 // ErrFull is returned by Register when all worker slots are taken by live processes.
@@ -45,7 +45,8 @@ var ErrFull = errors.New("engine page: all worker slots are taken")
 
 // Options are fixed when a page is created.
 type Options struct {
-	Memory   uint64 // bytes that all workers together may reserve
+	Memory   uint64 // bytes of device memory
+	Swap     uint64 // bytes that all workers together may reserve beyond Memory; 0: what is reserved stays on the device
 	AllCores bool   // a running kernel occupies every core of the host
 	Spinners int    // threads that may spin at once, 0 for half of the host's cores
 }
@@ -57,7 +58,10 @@ type layout struct {
 	allCores uint32
 	memory   uint64
 	seats    uint32
-	_        [36]byte
+	_        [4]byte
+	swap     uint64
+	answered atomic.Uint32 // futex: 1 while somebody sleeps until any worker has answered what it was asked
+	_        [20]byte
 	high     atomic.Uint32 // worker slots ever used: bounds the loops over them
 	_        [60]byte
 	seat     [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
@@ -70,8 +74,30 @@ type layout struct {
 // a dead worker's slot is one compare-and-swap, and doing it twice does no harm.
 type workerSlot struct {
 	owner  atomic.Uint64
-	memory atomic.Uint64 // epoch<<48 | bytes
+	memory counted // reserved
 	_      [48]byte
+
+	// Where there is swapping: see Ledger.
+	resident, stashed counted
+	asked             atomic.Uint64 // epoch<<48 | pressing<<47 | bytes; 0: nothing
+	used              atomic.Int64
+	domain            atomic.Uint64
+	guarantee         atomic.Uint64
+	priority          atomic.Int32
+	parked            atomic.Uint32 // futex: 1 while the worker sleeps until it is asked
+	_                 [8]byte
+}
+
+// counted is epoch<<48 | bytes.
+type counted struct{ atomic.Uint64 }
+
+// of is the bytes that count for an owner.
+func (c *counted) of(owner uint64) uint64 {
+	v := c.Load()
+	if ownerPid(owner) == 0 || uint16(v>>48) != ownerEpoch(owner) {
+		return 0
+	}
+	return v & memoryMask
 }
 
 // Page is a mapped engine page.
@@ -94,7 +120,7 @@ func Create(o Options) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.l.memory = o.Memory
+	p.l.memory, p.l.swap = o.Memory, o.Swap
 	p.l.seats = uint32(min(max(o.Spinners, 0), maxSeats))
 	if o.AllCores {
 		p.l.allCores = 1
@@ -126,14 +152,31 @@ func Open(fd int) (*Page, error) {
 // FD is the page's descriptor, to be passed to workers. It stays the page's.
 func (p *Page) FD() int { return p.fd }
 
-// Memory is what all workers together may reserve.
+// Memory is the size of the device memory.
 func (p *Page) Memory() uint64 { return p.l.memory }
 
-// MemoryUsed is what they have reserved.
+// Swap is how much more than that all workers together may reserve.
+func (p *Page) Swap() uint64 { return p.l.swap }
+
+// MemoryReserved is what all workers have reserved, wherever it is.
+func (p *Page) MemoryReserved() uint64 {
+	return p.sum(func(s *workerSlot) *counted { return &s.memory })
+}
+
+// MemoryUsed is what of the device memory is in use.
 func (p *Page) MemoryUsed() uint64 {
-	var sum uint64
+	if p.l.swap == 0 {
+		return p.MemoryReserved()
+	}
+	return p.sum(func(s *workerSlot) *counted { return &s.resident }) + p.sum(func(s *workerSlot) *counted { return &s.stashed })
+}
+
+// sum adds up a count of all workers that live.
+func (p *Page) sum(of func(*workerSlot) *counted) (sum uint64) {
 	for i := range p.slots() {
-		sum += p.l.workers[i].reserved()
+		s := &p.l.workers[i]
+		c := of(s)
+		sum += c.of(s.owner.Load())
 	}
 	return sum
 }
@@ -177,12 +220,3 @@ func ownerPid(o uint64) int                  { return int(uint32(o)) }
 func ownerEpoch(o uint64) uint16             { return uint16(o >> 32) }
 
 const memoryMask = 1<<48 - 1
-
-// reserved is what the slot's live owner has reserved.
-func (s *workerSlot) reserved() uint64 {
-	m, o := s.memory.Load(), s.owner.Load()
-	if ownerPid(o) == 0 || uint16(m>>48) != ownerEpoch(o) {
-		return 0
-	}
-	return m & memoryMask
-}

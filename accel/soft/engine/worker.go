@@ -45,7 +45,7 @@ func (p *Page) Register(clock func() int64) (*Worker, error) {
 		}
 		w := &Worker{page: p, index: i, epoch: ownerEpoch(s.owner.Load()), lock: fd, clock: clock}
 		w.me = ownerWord(w.epoch, os.Getpid())
-		s.memory.Store(uint64(w.epoch) << 48)
+		s.start(w.epoch)
 		raise(&p.l.high, uint32(i+1))
 		s.owner.Store(w.me)
 		return w, nil
@@ -165,22 +165,88 @@ func (w *Worker) Nudge(k Token) {
 	}
 }
 
+// start makes a slot that of a new owner, who has nothing yet.
+func (s *workerSlot) start(epoch uint16) {
+	none := uint64(epoch) << 48
+	s.memory.Store(none)
+	s.resident.Store(none)
+	s.stashed.Store(none)
+	s.asked.Store(0)
+	s.used.Store(0)
+	s.domain.Store(0)
+	s.guarantee.Store(0)
+	s.priority.Store(0)
+}
+
 // Reserve adds n bytes to what this process has of the accelerator's memory,
-// unless there is not that much left.
+// unless there is not that much left for it.
 func (w *Worker) Reserve(n uint64) bool {
-	if n > memoryMask/2 || n > w.page.Memory() {
+	if n > memoryMask/2 || n > w.page.Capacity() {
 		return false
 	}
 	s := &w.page.l.workers[w.index]
 	for range 2 {
 		s.memory.Add(n) // first counted, then checked: dying in between loses nothing
-		if w.page.MemoryUsed() <= w.page.Memory() {
+		if w.Room() >= 0 {
 			return true
 		}
 		s.memory.Add(-n)
 		w.page.Sweep()
 	}
 	return false
+}
+
+// Room is how much more this process may reserve, in bytes; less than 0: it has too much.
+func (w *Worker) Room() int64 {
+	p := w.page
+	me := p.l.workers[w.index].domain.Load()
+	var all, unused, promised uint64
+	for i := range p.slots() {
+		all += p.l.workers[i].memory.of(p.l.workers[i].owner.Load())
+		if d, guarantee, has := p.domainAt(i); d != me && guarantee > 0 {
+			unused += guarantee - min(has, guarantee)
+			promised += guarantee
+		}
+	}
+	left := int64(p.l.memory+p.l.swap) - int64(all) - int64(unused)
+	if p.l.swap == 0 {
+		return left
+	}
+	// What one process has must fit the device, beside what others were promised.
+	mine := p.l.workers[w.index].memory.of(w.me)
+	return min(left, int64(p.Capacity())-int64(mine)-int64(promised))
+}
+
+// domainAt is the domain of worker i with its guarantee and what its workers have
+// reserved, if i is its first worker; else there is no guarantee.
+func (p *Page) domainAt(i int) (domain, guarantee, has uint64) {
+	s := &p.l.workers[i]
+	domain = s.domain.Load()
+	if ownerPid(s.owner.Load()) == 0 || s.guarantee.Load() == 0 {
+		return domain, 0, 0
+	}
+	for k := range p.slots() {
+		o := &p.l.workers[k]
+		owner := o.owner.Load()
+		if ownerPid(owner) == 0 || o.domain.Load() != domain {
+			continue
+		}
+		if k < i {
+			return domain, 0, 0
+		}
+		guarantee = max(guarantee, o.guarantee.Load())
+		has += o.memory.of(owner)
+	}
+	return domain, guarantee, has
+}
+
+// SetShare says which domain the worker belongs to, what that was promised of the
+// device memory, and how much it matters.
+func (w *Worker) SetShare(domain, guarantee uint64, priority int) {
+	s := &w.page.l.workers[w.index]
+	s.domain.Store(domain)
+	s.guarantee.Store(guarantee)
+	s.priority.Store(int32(priority))
 }
 
 // Unreserve gives back n bytes.

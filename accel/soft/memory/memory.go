@@ -43,6 +43,7 @@ type Space struct {
 	slabs      []atomic.Pointer[slab] // by (address - base) / SlabSize
 	host       Span
 	hostMem    []byte
+	mirror     mirror // empty if nothing leaves the device
 
 	mu    sync.Mutex
 	runs  *extents // slabs in the slice
@@ -167,7 +168,11 @@ func (s *Space) Free(addr uint64) (uint64, error) {
 		l.hide(Span{addr, addr + n})
 	}
 	s.mu.Unlock()
-	if err := l.wipe(addr-l.run.start, n); err != nil {
+	err := l.wipe(addr-l.run.start, n)
+	if err == nil && s.mirror.mem != nil {
+		err = s.forget(addr, n)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("clear %d bytes of device memory: %w", n, err) // stays taken: better lost than shown
 	}
 	s.mu.Lock()
@@ -199,16 +204,20 @@ func (s *Space) emptied(l *slab) {
 	}
 }
 
-// wipe makes n bytes at offset off read as zero: whole pages are given back, the rest is cleared.
-func (l *slab) wipe(off, n uint64) error {
+// wipe makes n bytes at offset off read as zero.
+func (l *slab) wipe(off, n uint64) error { return wipe(l.fd, l.mem, 0, off, n) }
+
+// wipe makes mem[at:at+n] read as zero, where mem is file fd from offset off on: whole
+// pages are given back, the rest is cleared.
+func wipe(fd int, mem []byte, off, at, n uint64) error {
 	if n < punchSize {
-		clear(l.mem[off : off+n])
+		clear(mem[at : at+n])
 		return nil
 	}
-	from, to := (off+pageSize-1)&^(pageSize-1), (off+n)&^(pageSize-1)
-	clear(l.mem[off:from])
-	clear(l.mem[to : off+n])
-	return unix.Fallocate(l.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(from), int64(to-from))
+	from, to := (off+at+pageSize-1)&^(pageSize-1), (off+at+n)&^(pageSize-1)
+	clear(mem[at : from-off])
+	clear(mem[to-off : at+n])
+	return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(from), int64(to-from))
 }
 
 // Close unmaps everything. No address of the space may be in use.
@@ -220,8 +229,10 @@ func (s *Space) Close() error {
 	}
 	s.order = nil
 	clear(s.slabs)
+	err := s.mirror.close()
+	s.mirror = mirror{}
 	if s.reserved {
-		return reserve(s.base, s.size, true)
+		return errors.Join(err, reserve(s.base, s.size, true))
 	}
-	return unreserve(s.base, s.size)
+	return errors.Join(err, unreserve(s.base, s.size))
 }

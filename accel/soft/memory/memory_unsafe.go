@@ -71,3 +71,10 @@ func bytesAt(addr, size uint64) []byte {
 func unmapSlab(l *slab) error {
 	return errors.Join(reserve(l.run.start, l.run.size, true), unix.Close(l.fd))
 }
+
+// AddressOf says at which device address memory of the space lies, if it is that:
+// an address is the same for device and host.
+func (s *Space) AddressOf(mem []byte) (addr uint64, ok bool) {
+	addr = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
+	return addr, addr-s.base < s.size
+}

@@ -1,0 +1,99 @@
+package soft
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"pegasus/accel/residence"
+	"pegasus/accel/soft/engine"
+	"pegasus/cuda"
+)
+
+// Share is what a worker's domain was promised of the device memory.
+type Share struct {
+	Domain    string
+	Guarantee uint64 // bytes that others can't take; 0: none
+	Priority  int    // the larger the later its memory leaves the device
+}
+
+// SetShare changes the share. Any goroutine may call it.
+func (d *Device) SetShare(s Share) {
+	h := fnv.New64a()
+	h.Write([]byte(s.Domain))
+	d.worker.SetShare(h.Sum64(), s.Guarantee, s.Priority)
+}
+
+// startSwapping lets allocations leave the device, if the engine page says that there
+// may be more than it holds.
+func (d *Device) startSwapping() error {
+	if d.page.Swap() == 0 {
+		return nil
+	}
+	if err := d.space.Mirror(); err != nil {
+		return err
+	}
+	var err error
+	if d.ledger, err = engine.NewLedger(d.worker); err != nil {
+		return fmt.Errorf("swap: %w", err)
+	}
+	d.residence = residence.New(d.space, d.ledger, d.config.Swapped)
+	return nil
+}
+
+func (d *Device) stopSwapping() {
+	if d.residence != nil {
+		d.residence.Close()
+		d.ledger.Close()
+	}
+}
+
+// enter makes sure that the memory that n uses is where n will look for it, until exit.
+func (e *executor) enter(n *node) cuda.Result {
+	r := e.dev.residence
+	switch {
+	case r == nil || n.inline: // see inline
+	case n.kind == kernelNode:
+		if err := r.BeginKernel(e.stopped); err != nil {
+			if r := n.ctx.Err(); r != cuda.Success {
+				return r
+			}
+			e.dev.log.Warn("kernel refused", "kernel", n.launch.function.layout.Name, "reason", err)
+			return cuda.ErrorOutOfMemory
+		}
+	default:
+		r.Begin()
+	}
+	return cuda.Success
+}
+
+func (e *executor) exit(n *node) {
+	if r := e.dev.residence; r != nil {
+		r.End(n.kind == kernelNode)
+	}
+}
+
+// mayEnter is enter for work that is done by its submitter, if nothing has to be waited for.
+func (e *executor) mayEnter(n *node) bool {
+	r := e.dev.residence
+	return r == nil || r.TryBegin(n.kind == kernelNode)
+}
+
+// home is where memory of an allocation is now. The caller has entered.
+func (d *Device) home(mem []byte) []byte {
+	if d.residence == nil {
+		return mem
+	}
+	addr, ok := d.space.AddressOf(mem)
+	if !ok || !d.residence.Absent(addr) {
+		return mem
+	}
+	return d.space.Evicted(addr, uint64(len(mem)))
+}
+
+// Evicted is how much of the process's memory is not on the device, in bytes.
+func (d *Device) Evicted() uint64 {
+	if d.residence == nil {
+		return 0
+	}
+	return d.residence.Away()
+}

@@ -1,0 +1,255 @@
+package test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/cuda"
+)
+
+// swapping is an accelerator on which eight domains may have three times its memory.
+const swapping = `
+[[accelerator]]
+name = "soft0"
+cores = 2
+memory = "64MiB"
+swap = "160MiB"
+`
+
+// crowded is less of that, so that it takes seconds.
+const crowded = `
+[[accelerator]]
+name = "soft0"
+cores = 2
+memory = "32MiB"
+swap = "80MiB"
+`
+
+const eight = `
+[[domain]]
+name = "d0"
+[[domain]]
+name = "d1"
+[[domain]]
+name = "d2"
+[[domain]]
+name = "d3"
+[[domain]]
+name = "d4"
+[[domain]]
+name = "d5"
+[[domain]]
+name = "d6"
+[[domain]]
+name = "d7"
+`
+
+// Eight domains whose allocations sum to three times the device memory all
+// finish with right results, and it is told what left the device.
+func TestEightDomainsSwap(t *testing.T) {
+	h := startHost(t, crowded+eight)
+	binary := program(t, "swap")
+	var all []*exec.Cmd
+	var outs []*strings.Builder
+	for i := range 8 {
+		cmd := h.guest(fmt.Sprintf("d%d", i), binary, "12", "4", fmt.Sprint(i))
+		out := new(strings.Builder)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all, outs = append(all, cmd), append(outs, out)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for i, cmd := range all {
+			if err := cmd.Wait(); err != nil || outs[i].String() != "right\n" {
+				t.Errorf("domain %d: %v\n%s", i, err, outs[i])
+			}
+		}
+	}()
+	for above := false; ; {
+		select {
+		case <-over:
+			if !above {
+				t.Error("the domains were never seen with more than the device memory")
+			}
+			var outs, ins uint64
+			for _, d := range h.domains() {
+				outs, ins = outs+d.SwapOut, ins+d.SwapIn
+			}
+			if t.Logf("%d bytes left the device, %d came back", outs, ins); outs == 0 || ins == 0 {
+				t.Error("nothing was swapped")
+			}
+			return
+		case <-time.After(20 * time.Millisecond):
+			a := h.accelerators()[0]
+			above = above || a.MemoryAllocated > a.Memory
+			if a.MemoryUsed > a.Memory+4<<20 { // what a look at moving numbers can be off by
+				t.Errorf("%d of %d bytes of the device are in use", a.MemoryUsed, a.Memory)
+			}
+		}
+	}
+}
+
+// Without swapping, who asks for more than there is is told so, and nobody else
+// notices; so it is beyond what swapping allows.
+func TestOutOfMemory(t *testing.T) {
+	for _, c := range []struct {
+		name, config string
+		each         uint64
+	}{
+		{"without", "[[accelerator]]\nname = \"soft0\"\ncores = 2\nmemory = \"64MiB\"\n", 8 << 20},
+		{"with", swapping, 28 << 20},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := startHost(t, c.config+eight)
+			var all []loaded
+			for i := range 8 {
+				g := load(t, h.dial(fmt.Sprintf("d%d", i)))
+				if _, err := g.Alloc(c.each); err != nil {
+					t.Fatalf("domain %d: %v", i, err)
+				}
+				all = append(all, g)
+			}
+			free, total, err := all[0].MemInfo()
+			if err != nil || free != 0 || total > 64<<20 {
+				t.Errorf("%d of %d bytes are free, %v", free, total, err)
+			}
+			_, err = all[0].Alloc(1 << 20)
+			wantResult(t, err, cuda.ErrorOutOfMemory)
+		})
+	}
+}
+
+const guaranteed = eight + `
+[[domain]]
+name = "kept"
+memory_guarantee = "24MiB"
+`
+
+// What a domain was promised of the memory is there for it from its first process on,
+// whatever others ask for, until the promise is taken back.
+func TestGuarantee(t *testing.T) {
+	h := startHost(t, "[[accelerator]]\nname = \"soft0\"\ncores = 2\nmemory = \"64MiB\"\n"+guaranteed)
+	kept, other := load(t, h.dial("kept")), load(t, h.dial("d0"))
+	if free, _, err := other.MemInfo(); err != nil || free > 40<<20 {
+		t.Errorf("%d bytes are free for others, %v", free, err)
+	}
+	if _, err := other.Alloc(36 << 20); err != nil {
+		t.Fatal(err)
+	}
+	_, err := other.Alloc(8 << 20)
+	wantResult(t, err, cuda.ErrorOutOfMemory)
+	if _, err := kept.Alloc(16 << 20); err != nil {
+		t.Fatal(err)
+	}
+	_, err = other.Alloc(8 << 20)
+	wantResult(t, err, cuda.ErrorOutOfMemory)
+	h.pegasus("set", "kept", "memory_guarantee=0")
+	eventually(t, 5*time.Second, "what is promised no more can be had", func() bool {
+		_, err = other.Alloc(8 << 20)
+		return err == nil
+	})
+	h.configure(strings.Replace(guaranteed, `memory_guarantee = "24MiB"`, `memory_guarantee = "20MiB"`, 1) + "[[accelerator]]\nname = \"soft0\"\ncores = 2\nmemory = \"64MiB\"\n")
+	h.pegasus("reload")
+	if d := h.domains()["kept"]; d.MemoryGuarantee != 20<<20 {
+		t.Errorf("after a reload %d bytes are guaranteed", d.MemoryGuarantee)
+	}
+	_, err = other.Alloc(2 << 20)
+	wantResult(t, err, cuda.ErrorOutOfMemory)
+	if _, err := kept.Alloc(4 << 20); err != nil {
+		t.Errorf("what was promised again: %v", err)
+	}
+}
+
+// What a domain was promised does not leave the device for others, and what has left it
+// goes with its process.
+func TestGuaranteeKeepsMemoryOnTheDevice(t *testing.T) {
+	h := startHost(t, crowded+strings.Replace(guaranteed, "24MiB", "10MiB", 1))
+	kept := load(t, h.dial("kept"))
+	at, err := kept.Alloc(10 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.launch("store", at, 7); err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Synchronize(); err != nil {
+		t.Fatal(err)
+	}
+	var others []*exec.Cmd
+	binary := program(t, "swap")
+	for i := range 4 {
+		others = append(others, h.guest(fmt.Sprintf("d%d", i), binary, "12", "3", "1"))
+	}
+	for _, cmd := range others {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, cmd := range others {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	var out uint64
+	for name, d := range h.domains() {
+		if out += d.SwapOut; name == "kept" && d.SwapOut+d.Swapped != 0 {
+			t.Errorf("%d bytes of what was promised left the device", d.SwapOut)
+		}
+	}
+	if out == 0 {
+		t.Error("nothing of the others left it")
+	}
+	eventually(t, 5*time.Second, "the others' memory is gone", func() bool {
+		a := h.accelerators()[0]
+		return a.MemoryAllocated == 10<<20 && a.MemoryUsed == 10<<20
+	})
+	free, total, err := kept.MemInfo()
+	if err != nil || free >= total || total > 32<<20 {
+		t.Errorf("%d of %d bytes are free, %v", free, total, err)
+	}
+}
+
+// Who dies while its memory is asked for, or while it asks for others', costs the
+// others nothing.
+func TestDeathsWhileSwapping(t *testing.T) {
+	h := startHost(t, swapping+eight)
+	binary := program(t, "swap")
+	var all []*exec.Cmd
+	for i := range 6 {
+		rounds := "5"
+		if i < 2 {
+			rounds = "100000" // to be killed
+		}
+		cmd := h.guest(fmt.Sprintf("d%d", i), binary, "28", rounds, "1")
+		out := new(strings.Builder)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cmd)
+	}
+	eventually(t, 60*time.Second, "memory is swapped", func() bool {
+		d := h.domains()
+		return d["d0"].SwapOut > 0 && d["d1"].SwapOut > 0
+	})
+	for _, cmd := range all[:2] {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	for i, cmd := range all[2:] {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("domain %d: %v\n%s", i+2, err, cmd.Stdout)
+		}
+	}
+	eventually(t, 5*time.Second, "all memory is free again", func() bool {
+		a := h.accelerators()[0]
+		return a.MemoryAllocated == 0 && a.MemoryUsed == 0
+	})
+}
