@@ -18,6 +18,9 @@ const (
 	lagMost   = 30 * time.Millisecond
 	// lagSamples is how many pauses must have been seen before one is foretold.
 	lagSamples = 4
+	// lagRests is the most of its pauses, in ‰, that may have been too long to wait for
+	// in a domain that is waited for.
+	lagRests = 250
 )
 
 // lag is the project's own fair policy: weighted virtual time of measured use, a
@@ -26,7 +29,8 @@ const (
 // Each domain has a virtual time, which grows by what it used over its credits.
 // The holder of the accelerator keeps it until it is ahead of the domain with the
 // least virtual time that has work by Ahead, a few context switches' worth, so
-// that switching costs little; then that domain gets it. A domain that asks for
+// that switching costs little; then that domain gets it. Until then it keeps the
+// accelerator across its pauses, too, if they are shorter than a switch. A domain that asks for
 // one short request after another has no work at the moment when its last one
 // ends. If its pauses are short and regular, and it is behind, the accelerator is
 // kept for it until it is due: at most Wait, of which less is lost than by
@@ -62,6 +66,7 @@ type runner struct {
 	// long its requests are.
 	pause, varies time.Duration
 	pauses        int
+	rests         int // ‰ of its pauses that were longer than anybody waits, running mean
 	request       time.Duration
 
 	// What it used since something was last heard of it.
@@ -99,6 +104,9 @@ func (r *runner) lead(o *runner) time.Duration {
 	return time.Duration(product(uint64(d), r.credits))
 }
 
+// behind says whether r is so far behind o that the accelerator is kept for it.
+func (r *runner) behind(o *runner) bool { return -r.lead(o) > r.request/2 }
+
 // product is d·credits in whole nanoseconds, at most maxDebt.
 func product(d uint64, credits int64) uint64 {
 	hi, lo := bits.Mul64(d, uint64(credits))
@@ -112,7 +120,7 @@ func product(d uint64, credits int64) uint64 {
 // is soon enough to wait for.
 func (p *lag) dueAt(r *runner) (Time, bool) {
 	span := r.pause + 4*r.varies
-	return r.since.Add(span), r.pauses >= lagSamples && span <= p.opt.Wait
+	return r.since.Add(span), r.pauses >= lagSamples && span <= p.opt.Wait && r.rests <= lagRests
 }
 
 func (p *lag) Attach(_ Time, d Domain) {
@@ -195,10 +203,15 @@ func (p *lag) expect(now Time, r *runner) {
 	}
 }
 
-// learn takes in a pause. One that is much too long to wait for counts as twice
-// the wait: a domain that paused once is not to be distrusted for ever.
+// learn takes in a pause. One that is too long to wait for says nothing of those
+// between two requests of a run; but whoever rests often is not waited for.
 func (r *runner) learn(pause, wait time.Duration) {
-	pause = max(min(pause, 2*wait), 0)
+	if pause > wait {
+		r.rests += (1000 - r.rests) / 8
+		return
+	}
+	r.rests -= (r.rests + 7) / 8
+	pause = max(pause, 0)
 	r.pauses = min(r.pauses+1, lagSamples)
 	if r.pauses == 1 {
 		r.pause, r.varies = pause, pause/8
@@ -298,7 +311,9 @@ func (p *lag) release(now Time) {
 	}
 }
 
-// keep says whether the holder stays, and on what terms.
+// keep says whether the holder stays, and on what terms. Where it has no work the
+// accelerator idles for its pause: that is worth it if changing contexts takes longer,
+// or if it is behind, for which it would get it back at once.
 func (p *lag) keep(now Time) (Lease, bool) {
 	h, rival := p.holder, p.queued.top()
 	if rival == nil {
@@ -312,7 +327,7 @@ func (p *lag) keep(now Time) (Lease, bool) {
 		return p.budget(h, rival), true
 	}
 	at, soon := p.dueAt(h)
-	return Lease{Domain: h.id, Until: at}, soon && at > now
+	return Lease{Domain: h.id, Until: at}, soon && at > now && (h.pause <= p.cost || h.behind(rival))
 }
 
 // budget is a lease for what h may still use until it is far enough ahead.
@@ -329,7 +344,7 @@ func (p *lag) choose(now Time) (*runner, Lease) {
 			p.due.remove(b) // it did not come
 			continue
 		}
-		if q != nil && -b.lead(q) > b.request/2 {
+		if q != nil && b.behind(q) {
 			return b, Lease{Domain: b.id, Until: at}
 		}
 		break

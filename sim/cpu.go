@@ -35,6 +35,8 @@ type pcpu struct {
 	gen     uint32
 	slicing bool // a slice's end is on the agenda
 	busy    time.Duration
+	fair    bool  // EEVDF
+	clock   int64 // its virtual time
 }
 
 // credit of a virtual CPU.
@@ -76,14 +78,20 @@ func (s *Sim) arm(t *thread) {
 
 // runnable is called when a blocked thread has something to do.
 func (s *Sim) runnable(t *thread) {
-	t.credit.priority = over
-	if t.credit.left >= 0 {
-		t.credit.priority = boost
-	}
-	if t.domain.spec.Realtime {
-		t.credit.priority = realtime
-	}
 	p := t.cpu
+	switch {
+	case t.domain.spec.Realtime:
+		t.credit.priority = realtime
+	case p.fair:
+		t.credit.priority = under
+	case t.credit.left >= 0:
+		t.credit.priority = boost
+	default:
+		t.credit.priority = over
+	}
+	if p.fair {
+		p.arrive(s, t)
+	}
 	p.enqueue(t)
 	switch {
 	case p.running == nil:
@@ -109,8 +117,12 @@ func (s *Sim) dispatch(p *pcpu) {
 	if p.running != nil || len(p.queue) == 0 {
 		return
 	}
-	t := p.queue[0]
-	p.queue = slices.Delete(p.queue, 0, 1)
+	at := 0
+	if p.fair {
+		at = p.earliest()
+	}
+	t := p.queue[at]
+	p.queue = slices.Delete(p.queue, at, at+1)
 	p.running = t
 	t.dispatched, t.billed = s.now, s.now
 	s.arm(t)
@@ -121,6 +133,10 @@ func (s *Sim) dispatch(p *pcpu) {
 // slice ends the runner's time slice if somebody waits.
 func (s *Sim) slice(p *pcpu) {
 	if p.slicing || p.running == nil || len(p.queue) == 0 {
+		return
+	}
+	if p.fair {
+		s.fairSlice(p)
 		return
 	}
 	p.slicing = true
@@ -146,6 +162,9 @@ func (s *Sim) bill(t *thread) {
 	d := s.now.Sub(t.billed)
 	t.billed = s.now
 	t.credit.left = max(t.credit.left-d, -maxCredit)
+	if t.cpu.fair {
+		t.fair.ran += t.virtual(d)
+	}
 	t.cpu.busy += d
 	t.domain.cpuTime += d
 }
@@ -158,6 +177,9 @@ func (s *Sim) preempt(p *pcpu) {
 // rest blocks a running thread.
 func (s *Sim) rest(t *thread) {
 	p := t.cpu
+	if p.fair {
+		p.depart(s, t)
+	}
 	s.stop(p)
 	t.mode = blocked
 	s.dispatch(p)
@@ -167,6 +189,10 @@ func (s *Sim) rest(t *thread) {
 func (s *Sim) rotate(p *pcpu) {
 	p.slicing = false
 	if p.running == nil || len(p.queue) == 0 {
+		return
+	}
+	if p.fair {
+		s.fairRotate(p)
 		return
 	}
 	if s.now.Sub(p.running.dispatched) < cpuPeriod || p.queue[0].credit.priority < p.running.credit.priority {
@@ -227,12 +253,15 @@ func (s *Sim) payCPUs() {
 			t.credit.left /= 2
 			t.credit.active = false
 		}
-		if t.credit.priority < boost {
+		if t.credit.priority < boost && !t.cpu.fair {
 			t.credit.priority = t.credit.standing()
 		}
 	}
 	for i := range s.cpus {
 		p := &s.cpus[i]
+		if p.fair {
+			continue
+		}
 		slices.SortStableFunc(p.queue, func(a, b *thread) int { return int(b.credit.priority) - int(a.credit.priority) })
 		if p.running != nil && len(p.queue) > 0 && p.queue[0].credit.priority > p.running.credit.priority {
 			s.preempt(p)
@@ -243,6 +272,9 @@ func (s *Sim) payCPUs() {
 // sample is what the hypervisor tells the scheduler of one accelerator.
 func (s *Sim) sample(h *host) *vcpu.Sample {
 	out := &vcpu.Sample{At: s.now, Period: cpuPeriod, Quality: vcpu.Exact}
+	if len(s.cpus) > 0 && s.cpus[0].fair {
+		out.Quality = vcpu.Shadow // credit is computed as Xen would
+	}
 	for _, d := range h.members {
 		sched := vcpu.Schedule{ID: d.id, Weight: d.cpuCredits, Remaining: -int64(maxCredit / xenCredit)}
 		for i, t := range d.threads {
@@ -252,6 +284,9 @@ func (s *Sim) sample(h *host) *vcpu.Sample {
 			}
 			v.PCPU = t.cpu.id
 			v.State = t.state()
+			if t.cpu.fair {
+				v.Next = t.coming()
+			}
 			sched.VCPUs = append(sched.VCPUs, v)
 			left := t.credit.left
 			if t.cpu.running == t {

@@ -19,6 +19,8 @@ type domain struct {
 	threads []*thread
 	chance  *stream
 	gone    bool
+	failed  bool    // there was no memory for it
+	object  *object // its memory on the device, if it has any
 
 	cpuCredits vcpu.Credits
 	cpuTime    time.Duration
@@ -198,5 +200,8 @@ func (d *domain) ran(s *Sim, t *thread) {
 	d.runs = append(d.runs, run{t.began, s.now, t.program.work})
 	if !d.spec.Background {
 		s.missing--
+	}
+	if d.spec.Runs > 0 && len(d.runs) == d.spec.Runs {
+		s.agenda.add(s.now, vanished, d.index, 0)
 	}
 }

@@ -26,7 +26,7 @@ type gpu struct {
 	driver  *driver
 	chance  *stream
 	host    *host
-	memory  Bytes
+	memory  *memory
 }
 
 // engine of an accelerator.
@@ -119,6 +119,9 @@ func (s *Sim) start(e *engine) {
 		e.context = d
 	}
 	took += r.changes
+	if d.object != nil && r.class != copyOut { // what was evicted is read where it is
+		took += e.gpu.memory.bring(s.now, d.object)
+	}
 	e.running, e.began, e.took = r, s.now, took
 	d.started(s.now, r)
 	end := s.now.Add(took)
@@ -129,9 +132,12 @@ func (s *Sim) start(e *engine) {
 }
 
 // next takes the request out of the queue that the hardware serves next: the first,
-// or the first of the next domain that has one.
+// the first of the next domain that has one, or any.
 func (e *engine) next(p *Profile) *request {
-	if !p.Channels {
+	switch {
+	case p.Random:
+		return e.queue.remove(int(e.gpu.chance.below(time.Duration(e.queue.len()))))
+	case !p.Channels:
 		return e.queue.pop()
 	}
 	best, far := 0, 1<<30

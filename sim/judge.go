@@ -22,7 +22,11 @@ type Result struct {
 	Events   uint64             `json:"events"`
 	Hashes   map[string]string  `json:"hashes"` // of each plan's run with the first seed
 	Series   map[string]Series  `json:"-"`      // of each plan's run with the first seed
+	Bars     map[string][]Range `json:"-"`      // by chart's title, what its bars came to
 }
+
+// Range is a value over the seeds.
+type Range struct{ Mean, Least, Most float64 }
 
 // Series are what figures show of a run, by domain: how much work per second each of
 // its runs did, and what percentage of the time it had in each window.
@@ -75,7 +79,7 @@ const enough = 0.95
 // Judge runs every plan with seeds from seed on, several at a time, and says which
 // rows hold. Progress, if not nil, is told how much of it is done.
 func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*Result, error) {
-	out := &Result{Scenario: sc.ID, Title: sc.Title, Seed: seed, Seeds: seeds, Metrics: map[string]Metrics{}, Hashes: map[string]string{}, Series: map[string]Series{}, Verdict: Holds}
+	out := &Result{Scenario: sc.ID, Title: sc.Title, Seed: seed, Seeds: seeds, Metrics: map[string]Metrics{}, Hashes: map[string]string{}, Series: map[string]Series{}, Bars: map[string][]Range{}, Verdict: Holds}
 	if sc.Bench != "" {
 		return nil, fmt.Errorf("%s needs a real clock and isn't simulated: %s", sc.ID, sc.Bench)
 	}
@@ -89,6 +93,15 @@ func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*
 			out.Verdict = Fails
 		}
 		out.Rows = append(out.Rows, v)
+	}
+	for _, c := range sc.Charts {
+		for i := range c.Bars {
+			v := (&Row{Value: c.Bars[i].Value, tree: c.Bars[i].tree}).judge(sc, bySeed)
+			if v.Why != "" {
+				return nil, fmt.Errorf("chart %q: bar %q: %s", c.Title, c.Bars[i].Name, v.Why)
+			}
+			out.Bars[c.Title] = append(out.Bars[c.Title], Range{v.Mean, v.Least, v.Most})
+		}
 	}
 	return out, nil
 }

@@ -16,7 +16,7 @@ type Metrics map[string]map[string]float64
 //	run        median length of a run; run_p99, run_max
 //	iqr        of the throughput of its runs, as a part of the median
 //	runs       finished in the time that is measured
-//	rate       runs per second; rate_min and rate_sd of its windows
+//	rate       runs per second; rate_min of its windows, rate_sd of them (parts of runs counted)
 //	latency    of calls: mean; latency_p50, latency_p85, latency_p99
 //	wait       from ring to engine: mean; wait_p50, wait_p99, wait_max
 //	share      of the time in windows, over all engines; compute, copy: of one class
@@ -24,7 +24,7 @@ type Metrics map[string]map[string]float64
 //	part       of the engines' busy time, and off, off_max against what it is owed
 //	cpu        of a CPU
 //
-// Of a plan besides: runs_min and calls_min, of any domain; bound_excess (see below); busy, changes (of context per second), changing (time for them).
+// Of a plan besides: done (runs in all), failed (domains for which there was no memory), moved (MB swapped out and in), runs_min and calls_min, of any domain; bound_excess (see below); busy, changes (of context per second), changing (time for them).
 func (s *Sim) measure(sc *Scenario) Metrics {
 	out := Metrics{"": {}}
 	first, last := s.windows(sc)
@@ -74,6 +74,14 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 		all["runs_min"] = min(all["runs_min"], out[d.name]["runs"])
 		all["calls_min"] = min(all["calls_min"], float64(d.calls.n))
 	}
+	all["done"], all["failed"] = 0, 0
+	for _, d := range s.domains {
+		out[d.name]["done"] = float64(len(d.runs))
+		all["done"] += float64(len(d.runs))
+		if d.failed {
+			all["failed"]++
+		}
+	}
 	all["bound_excess"] = s.boundExcess(units)
 	var busy, changed time.Duration
 	changes := 0
@@ -84,6 +92,11 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 	all["busy"] = 100 * float64(busy) / length
 	all["changing"] = 100 * float64(changed) / length
 	all["changes"] = 1e9 * float64(changes) / length
+	var moved Bytes
+	for _, g := range s.gpus {
+		moved += g.memory.moved
+	}
+	all["moved"] = float64(moved) / 1e6
 	all["end"] = s.now.Sub(0).Seconds()
 	decisions := 0
 	for _, h := range s.hosts {
@@ -148,12 +161,14 @@ func (d *domain) metrics(window time.Duration, first, last int) map[string]float
 // window.
 func (d *domain) perWindow(m map[string]float64, window time.Duration, first, last int) {
 	counts := make([]float64, max(last-first, 0))
+	parts := make([]float64, len(counts))
 	for _, r := range d.runs {
 		if i := int(r.ended/Time(window)) - first; i >= 0 && i < len(counts) {
 			counts[i] += 1 / window.Seconds()
 		}
+		r.spread(parts, window, first)
 	}
-	m["rate"], m["rate_sd"] = mean(counts), deviation(counts)
+	m["rate"], m["rate_sd"] = mean(counts), deviation(parts)
 	m["rate_min"] = quantile(sorted(counts), 0)
 	for c := range numEngines {
 		var used, most time.Duration
@@ -165,6 +180,21 @@ func (d *domain) perWindow(m map[string]float64, window time.Duration, first, la
 	}
 	m["copy"] = m["h2d"] + m["d2h"]
 	m["share"] = m["compute"] + m["copy"]
+}
+
+// spread adds a run to the rates of the windows that it was in, to each its part of
+// it: of whole runs there would be one more or less by where windows end.
+func (r *run) spread(rates []float64, window time.Duration, first int) {
+	for i := int(r.began/Time(window)) - first; i < len(rates); i++ {
+		from, to := Time(i+first)*Time(window), Time(i+first+1)*Time(window)
+		in := min(r.ended, to).Sub(max(r.began, from))
+		if i >= 0 {
+			rates[i] += float64(in) / float64(max(r.ended.Sub(r.began), 1)) / window.Seconds()
+		}
+		if r.ended <= to {
+			return
+		}
+	}
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -4,6 +4,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
 	"io/fs"
 	"os"
 	"path"
@@ -28,15 +30,16 @@ type Scenario struct {
 	Notes  string   // what the model leaves open, what else is to be known
 	Claims []string // what was published, for the report
 
-	Profile  string        // of the machine; "2011"
-	Override Override      `toml:"profile_override"`
-	CPUs     int           `toml:"cpus"`
-	Runs     int           // it ends when the domains have done so many on average,
-	Time     time.Duration // or at that time
-	Window   time.Duration // of statistics over time; "1s"
-	From, To time.Duration // what is measured of them
-	Seeds    int           // 20
-	Bench    string        // measured on a real clock, by this; not simulated
+	Profile   string        // of the machine; "2011"
+	Override  Override      `toml:"profile_override"`
+	CPUs      int           `toml:"cpus"`
+	Scheduler string        `toml:"cpu_scheduler"` // of the CPUs: "credit", which is Xen's of 2011 and the default, or "eevdf", which is Linux'
+	Runs      int           // it ends when the domains have done so many on average,
+	Time      time.Duration // or at that time
+	Window    time.Duration // of statistics over time; "1s"
+	From, To  time.Duration // what is measured of them
+	Seeds     int           // 20
+	Bench     string        // measured on a real clock, by this; not simulated
 
 	Accelerators []Accelerator       `toml:"accelerator"`
 	Domains      []Domain            `toml:"domain"`
@@ -64,7 +67,10 @@ type Domain struct {
 	CPUs        []int `toml:"cpus"` // that its threads are pinned to in turn; none: each thread has one to itself
 	Depth       int   // calls in flight that the backend allows; 1
 	From, To    time.Duration
-	Background  bool // nobody waits for it, and it isn't owed anything
+	FromTo      time.Duration `toml:"from_to"` // it begins by chance between from and this
+	Runs        int           // after so many it leaves; 0: never
+	Memory      Bytes         // that it has on the device while it is there
+	Background  bool          // nobody waits for it, and it isn't owed anything
 
 	Credits     int
 	CreditsTo   int    `toml:"credits_to"` // by chance between credits and this
@@ -132,6 +138,7 @@ type Plan struct {
 	Options  map[string]any
 	Domains  []string            // that take part; all
 	HandOver time.Duration       // to open another domain's gate
+	Swap     string              // what becomes of memory beyond what there is: "host", "area"; "": allocations fail
 	Cost     time.Duration       // to lend single requests, each time
 	Latency  time.Duration       // from a scheduler's timer to its decision
 	Call     *time.Duration      // what the backend needs for a call, whatever the workloads say
@@ -139,15 +146,29 @@ type Plan struct {
 	Override Override            `toml:"profile_override"`
 }
 
-// Chart is a figure of the report: "box" of the work of runs, "time" of shares, or
-// "bar" of a metric, by plan and domain.
+// Chart is a figure of the report: "box" of the work of runs, "time" of shares, "bar"
+// of a metric, by plan and domain, or "beside": what was published beside what came of
+// the simulation.
 type Chart struct {
 	Kind    string
 	Metric  string // of bars
 	Title   string
 	Unit    string
-	Plans   []string // all
-	Domains []string // all
+	Plans   []string  // all
+	Domains []string  // all
+	Band    []float64 // of shares over time: within which they were published to be
+	Bars    []Bar     `toml:"bar"` // of what is shown beside each other
+}
+
+// Bar is a value, an expression as in a row, and what was published of it: a number, or
+// the least and the most. What is said with "at least" has no most.
+type Bar struct {
+	Name  string
+	Value string
+	Low   *float64
+	High  *float64
+
+	tree ast.Expr
 }
 
 // Profile is a machine. Change is the mean time to change contexts.
@@ -159,6 +180,7 @@ type Profile struct {
 	Engines     bool          // copies have engines of their own
 	Early       bool          // the backend decodes calls before the gate, as the daemon does, not behind it
 	Channels    bool          // the hardware serves the domains' queues in turn, not in order
+	Random      bool          // the hardware serves any request that waits
 	Change      time.Duration
 	ChangeSigma int           `toml:"change_sigma"` // ‰, log-normal
 	Epoch       time.Duration // for so long the driver is faster or slower,
@@ -169,6 +191,7 @@ type Profile struct {
 	CPUNoise    int           `toml:"cpu_noise"`  // σ of what a program computes, ‰
 	CopySetup   time.Duration `toml:"copy_setup"` // of a copy, and
 	Bandwidth   Bytes         // per second
+	Within      Bytes         // per second, within the device
 	Chunk       Bytes         // copies before and after the calls of a run are so large at most, each a call; 0: any size
 }
 
@@ -178,6 +201,16 @@ type Override map[string]any
 // copyTime is how long the engine needs to move so many bytes.
 func (p *Profile) copyTime(b Bytes) time.Duration {
 	return p.CopySetup + time.Duration(int64(b)*1000/max(int64(p.Bandwidth)/1_000_000, 1))
+}
+
+// within is how long moving so many bytes within the device takes.
+func (p *Profile) within(b Bytes) time.Duration {
+	return p.CopySetup + time.Duration(int64(b)*1000/max(int64(p.Within)/1_000_000, 1))
+}
+
+// finite says whether the domains leave by themselves.
+func (sc *Scenario) finite() bool {
+	return !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return !d.Background && d.Runs == 0 }) && len(sc.Domains) > 0
 }
 
 // Bytes is a size, written "24 MB" or "1 GB" (powers of ten) or "4 KiB".
@@ -338,9 +371,22 @@ func (sc *Scenario) check() error {
 	if _, ok := shared.Profiles[sc.Profile]; !ok {
 		return fmt.Errorf("profile = %q: there is no such profile", sc.Profile)
 	}
+	if !slices.Contains([]string{"", "credit", "eevdf"}, sc.Scheduler) {
+		return fmt.Errorf("cpu_scheduler = %q; there are credit, eevdf", sc.Scheduler)
+	}
 	for _, c := range sc.Charts {
-		if c.Kind != "box" && c.Kind != "time" && c.Kind != "bar" {
-			return fmt.Errorf("chart %q: kind %q; there are box, time, bar", c.Title, c.Kind)
+		if !slices.Contains([]string{"box", "time", "bar", "beside"}, c.Kind) {
+			return fmt.Errorf("chart %q: kind = %q; there are box, time, bar, beside", c.Title, c.Kind)
+		}
+		if len(c.Band) != 0 && len(c.Band) != 2 {
+			return fmt.Errorf("chart %q: band = %v; give the least and the most", c.Title, c.Band)
+		}
+		for i := range c.Bars {
+			tree, err := parser.ParseExpr(c.Bars[i].Value)
+			if err != nil {
+				return fmt.Errorf("chart %q: bar %q: value = %q: %w", c.Title, c.Bars[i].Name, c.Bars[i].Value, err)
+			}
+			c.Bars[i].tree = tree
 		}
 	}
 	for i := range sc.Rows {
@@ -352,7 +398,7 @@ func (sc *Scenario) check() error {
 	if sc.Bench != "" || len(sc.Domains) == 0 && len(sc.Plans) == 0 {
 		return nil
 	}
-	if sc.Runs <= 0 && sc.Time <= 0 && !studied {
+	if sc.Runs <= 0 && sc.Time <= 0 && !studied && !sc.finite() {
 		return errors.New("say when it ends: runs = N or time = \"10s\"")
 	}
 	if len(sc.Plans) == 0 {
@@ -386,6 +432,9 @@ func (sc *Scenario) tried(p *Plan) error {
 	}
 	if _, err := override(shared.Profiles[sc.Profile], sc.Override, p.Override); err != nil {
 		return err
+	}
+	if !slices.Contains([]string{swapNever, swapHost, swapArea}, p.Swap) {
+		return fmt.Errorf("swap = %q; there are host, area, or none", p.Swap)
 	}
 	for i := range sc.Domains {
 		if d := &sc.Domains[i]; d.Reserve.Kind != "" && reserves[d.Reserve.Kind] == vcpu.NoReserve {
@@ -475,6 +524,16 @@ func set(f reflect.Value, value any) error {
 	text, isText := value.(string)
 	if table, ok := value.(map[string]any); ok && f.Kind() == reflect.Struct {
 		return assign(f.Addr().Interface(), table)
+	}
+	if list, ok := value.([]any); ok && f.Kind() == reflect.Slice {
+		all := reflect.MakeSlice(f.Type(), len(list), len(list))
+		for i := range list {
+			if err := set(all.Index(i), list[i]); err != nil {
+				return err
+			}
+		}
+		f.Set(all)
+		return nil
 	}
 	switch {
 	case f.Type() == reflect.TypeFor[time.Duration]() && isText:

@@ -55,6 +55,7 @@ func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 	s.cpus = make([]pcpu, sc.CPUs)
 	for i := range s.cpus {
 		s.cpus[i].id = i
+		s.cpus[i].fair = sc.Scheduler == "eevdf"
 	}
 	for i := range sc.Accelerators {
 		if err := s.addGPU(sc, &sc.Accelerators[i], seed); err != nil {
@@ -68,7 +69,7 @@ func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 			}
 		}
 	}
-	if s.missing *= sc.Runs; sc.Runs == 0 {
+	if sc.Runs == 0 && !sc.finite() {
 		s.missing = -1
 	}
 	if len(s.cpus) > 0 {
@@ -88,7 +89,7 @@ func (s *Sim) addGPU(sc *Scenario, a *Accelerator, seed uint64) error {
 		if err != nil {
 			return err
 		}
-		g := &gpu{index: len(s.gpus), name: name, driver: newDriver(s.profile, newStream(seed, "epochs of "+name)), chance: newStream(seed, "accelerator "+name), memory: a.Memory}
+		g := &gpu{index: len(s.gpus), name: name, driver: newDriver(s.profile, newStream(seed, "epochs of "+name)), chance: newStream(seed, "accelerator "+name), memory: newMemory(s.profile, a.Memory, s.plan.Swap)}
 		g.host = &host{index: int32(g.index), gpu: g, sched: sched, timer: Forever}
 		n := 1
 		if s.profile.Engines {
@@ -156,9 +157,13 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) er
 		s.threads = append(s.threads, t)
 	}
 	if !spec.Background {
-		s.missing++
+		s.missing += max(spec.Runs, sc.Runs)
 	}
-	s.agenda.add(Time(spec.From), appeared, d.index, 0)
+	from := spec.From
+	if spec.FromTo > from {
+		from += newStream(seed, "start of "+name).below(spec.FromTo - from)
+	}
+	s.agenda.add(Time(from), appeared, d.index, 0)
 	if spec.To > 0 {
 		s.agenda.add(Time(spec.To), vanished, d.index, 0)
 	}
@@ -265,6 +270,13 @@ func (s *Sim) appear(d *domain) {
 	h.members = append(h.members, d)
 	d.looked = s.now
 	s.step(h, policies.Event{Kind: policies.Attach, Domain: d.spec.domain(d.id)})
+	if !h.gpu.memory.allocate(d) {
+		d.failed = true
+		if s.vanish(d); !d.spec.Background {
+			s.missing -= d.spec.Runs
+		}
+		return
+	}
 	s.step(h, policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Signal: policies.ContextOpened})
 	s.ring(h)
 	for _, t := range d.threads {
@@ -275,6 +287,9 @@ func (s *Sim) appear(d *domain) {
 
 // vanish ends one. What it has in flight runs to its end.
 func (s *Sim) vanish(d *domain) {
+	if d.gone {
+		return
+	}
 	h := d.host
 	for i, o := range h.members {
 		if o == d {
@@ -288,11 +303,9 @@ func (s *Sim) vanish(d *domain) {
 	}
 	d.mark()
 	d.gone = true
+	h.gpu.memory.free(d)
 	for _, t := range d.threads {
-		if t.cpu != nil && t.mode != blocked {
-			s.leaveCPU(t)
-		}
-		t.mode = blocked
+		s.block(t)
 	}
 	for d.ring.len() > 0 {
 		d.ring.pop()

@@ -18,6 +18,7 @@ type thread struct {
 	billed     Time
 	gen        uint32
 	credit     credit
+	fair       entity
 
 	at          int // step
 	loops       int
@@ -112,11 +113,15 @@ func (s *Sim) reply(t *thread) {
 
 // sleep blocks the thread until then.
 func (s *Sim) sleep(t *thread, until Time) {
+	s.block(t)
+	s.agenda.add(until, awoken, t.index, t.gen)
+}
+
+func (s *Sim) block(t *thread) {
 	if t.cpu != nil && t.mode != blocked {
 		s.leaveCPU(t)
 	}
 	t.mode = blocked
-	s.agenda.add(until, awoken, t.index, t.gen)
 }
 
 // leaveCPU blocks a thread that runs or is runnable.
@@ -124,6 +129,9 @@ func (s *Sim) leaveCPU(t *thread) {
 	if t.cpu.running == t {
 		s.rest(t)
 		return
+	}
+	if t.cpu.fair {
+		t.cpu.depart(s, t)
 	}
 	for i, o := range t.cpu.queue {
 		if o == t {
@@ -139,6 +147,10 @@ func (s *Sim) finish(t *thread) (waits bool) {
 	t.domain.ran(s, t)
 	t.at = 0
 	t.began = s.now
+	if n := t.domain.spec.Runs; n > 0 && len(t.domain.runs) >= n {
+		s.block(t)
+		return true
+	}
 	if t.program.period > 0 {
 		t.released = t.released.Add(t.program.period)
 		if t.released > s.now {

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"image/color"
 	"io"
 	"slices"
 	"strings"
@@ -91,6 +92,8 @@ func figure(r *sim.Result, c *sim.Chart) (Figure, error) {
 		err = lines(p, r, c)
 	case "bar":
 		err = bars(p, r, c)
+	case "beside":
+		err = beside(p, r, c)
 	}
 	if err != nil {
 		return Figure{}, err
@@ -109,11 +112,12 @@ func figure(r *sim.Result, c *sim.Chart) (Figure, error) {
 	return Figure{c.Title, template.HTML(text)}, nil
 }
 
+func face(size float64) font.Font {
+	return font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(size)}
+}
+
 // sans makes all text of a plot legible on a screen.
 func sans(p *plot.Plot) {
-	face := func(size float64) font.Font {
-		return font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(size)}
-	}
 	p.X.Label.TextStyle.Font, p.Y.Label.TextStyle.Font = face(12), face(12)
 	p.X.Tick.Label.Font, p.Y.Tick.Label.Font = face(11), face(11)
 	p.Legend.TextStyle.Font = face(11)
@@ -171,6 +175,22 @@ func boxes(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 // lines shows the share of each domain over time, of one plan.
 func lines(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 	p.X.Label.Text = "seconds"
+	if len(c.Band) == 2 {
+		end := 0.0
+		for _, series := range r.Series {
+			for _, d := range series {
+				end = max(end, float64(len(d.Share)))
+			}
+		}
+		area, err := plotter.NewPolygon(plotter.XYs{{X: 0, Y: c.Band[0]}, {X: end, Y: c.Band[0]}, {X: end, Y: c.Band[1]}, {X: 0, Y: c.Band[1]}})
+		if err != nil {
+			return err
+		}
+		area.Color = color.Gray{222}
+		area.LineStyle.Width = 0
+		p.Add(area)
+		p.Legend.Add(fmt.Sprintf("published: %.3g to %.3g %%", c.Band[0], c.Band[1]), area)
+	}
 	n := 0
 	for _, plan := range chosen(r.Plans(), c.Plans) {
 		for _, d := range domains(r, plan, c) {
@@ -226,4 +246,118 @@ func bars(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 	p.Y.Min = 0
 	p.Y.Max *= 1.15
 	return nil
+}
+
+// beside shows what was published next to what came of the simulation, with the least
+// and the most of the seeds.
+func beside(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
+	w := vg.Points(min(44, 300/float64(len(c.Bars))))
+	values := r.Bars[c.Title]
+	simulated := ranges{XYs: make(plotter.XYs, len(values)), YErrors: make(plotter.YErrors, len(values))}
+	bars := make(plotter.Values, len(values))
+	low, high := make(plotter.Values, len(values)), make(plotter.Values, len(values))
+	labels := plotter.XYLabels{XYs: make(plotter.XYs, 2*len(values)), Labels: make([]string, 2*len(values))}
+	top := 0.0
+	names := make([]string, len(values))
+	for i, v := range values {
+		b := &c.Bars[i]
+		names[i] = b.Name
+		bars[i] = v.Mean
+		simulated.XYs[i] = plotter.XY{X: float64(i), Y: v.Mean}
+		simulated.YErrors[i].Low, simulated.YErrors[i].High = v.Mean-v.Least, v.Most-v.Mean
+		text := "–"
+		switch {
+		case b.Low != nil && b.High != nil && *b.Low != *b.High:
+			low[i], high[i], text = *b.Low, *b.High, fmt.Sprintf("%.3g to %.3g", *b.Low, *b.High)
+		case b.Low != nil && b.High != nil:
+			low[i], high[i], text = *b.Low, *b.High, fmt.Sprintf("%.3g", *b.Low)
+		case b.Low != nil:
+			low[i], high[i], text = *b.Low, *b.Low, fmt.Sprintf("≥ %.3g", *b.Low)
+		case b.High != nil:
+			high[i], text = *b.High, fmt.Sprintf("≤ %.3g", *b.High)
+		}
+		labels.XYs[2*i], labels.Labels[2*i] = plotter.XY{X: float64(i), Y: high[i]}, text
+		labels.XYs[2*i+1], labels.Labels[2*i+1] = plotter.XY{X: float64(i), Y: v.Most}, fmt.Sprintf("%.3g", v.Mean)
+		top = max(top, v.Most, high[i])
+	}
+	bar := func(v plotter.Values, side float64, fill color.Color) (*plotter.BarChart, error) {
+		b, err := plotter.NewBarChart(v, w)
+		if err != nil {
+			return nil, err
+		}
+		b.Color, b.Offset = fill, w*vg.Length(side)
+		b.LineStyle.Width = 0
+		p.Add(b)
+		return b, nil
+	}
+	if _, err := bar(high, -0.52, color.Gray{218}); err != nil {
+		return err
+	}
+	published, err := bar(low, -0.52, color.Gray{165})
+	if err != nil {
+		return err
+	}
+	ours, err := bar(bars, 0.52, plotutil.SoftColors[2])
+	if err != nil {
+		return err
+	}
+	spread, err := plotter.NewYErrorBars(&simulated)
+	if err != nil {
+		return err
+	}
+	texts, err := plotter.NewLabels(labels)
+	if err != nil {
+		return err
+	}
+	for i := range texts.TextStyle {
+		texts.TextStyle[i].Font = face(10)
+		texts.TextStyle[i].XAlign = draw.XCenter
+		texts.TextStyle[i].YAlign = draw.YBottom
+	}
+	shifted(p, spread, w*0.52)
+	shifted(p, &halves{texts, w * 0.52}, 0)
+	p.Legend.Add("published", published)
+	p.Legend.Add("simulated: mean, least and most of the seeds", ours)
+	p.NominalX(names...)
+	p.X.Min, p.X.Max = -0.5, float64(len(values))-0.5
+	p.Y.Min, p.Y.Max = 0, 1.25*max(top, 1e-9)
+	return nil
+}
+
+// ranges are values with what is below and above them.
+type ranges struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+// shift draws a plotter that far to the right.
+type shift struct {
+	plot.Plotter
+	by vg.Length
+}
+
+func shifted(p *plot.Plot, what plot.Plotter, by vg.Length) { p.Add(&shift{what, by}) }
+
+func (s *shift) Plot(c draw.Canvas, p *plot.Plot) {
+	c.Min.X += s.by
+	c.Max.X += s.by
+	s.Plotter.Plot(c, p)
+}
+
+// halves draws labels in turn to the left and to the right of where they are.
+type halves struct {
+	*plotter.Labels
+	by vg.Length
+}
+
+func (h *halves) Plot(c draw.Canvas, p *plot.Plot) {
+	for i := range h.Labels.XYs {
+		one := *h.Labels
+		one.XYs, one.Labels, one.TextStyle = h.XYs[i:i+1], h.Labels.Labels[i:i+1], h.TextStyle[i:i+1]
+		by := h.by
+		if i%2 == 0 {
+			by = -by
+		}
+		(&shift{&one, by}).Plot(c, p)
+	}
 }

@@ -1,0 +1,39 @@
+package policies
+
+import (
+	"testing"
+	"time"
+)
+
+// The holder keeps the accelerator across its own pause while changing contexts would
+// take longer than that, not otherwise: idling would cost more than it saves.
+func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
+	const pause, request = ms, 5 * ms
+	for _, c := range []struct {
+		cost  time.Duration
+		stays bool
+	}{{4 * ms, true}, {ms / 5, false}} {
+		p := newLAG(Options{Wait: 2 * ms, Ahead: 30 * ms, SwitchCost: c.cost}.filled()).(*lag)
+		p.Attach(0, Domain{ID: 1})
+		p.Attach(0, Domain{ID: 2})
+		now := Time(time.Second)
+		for range 8 { // alone it is learnt how long 1 pauses
+			p.Wake(now, 1, Arrived)
+			p.Pick(now)
+			now = now.Add(request)
+			p.Charge(now, 1, Usage{Compute: request, Requests: 1})
+			p.Wake(now, 1, Drained)
+			p.Pick(now)
+			now = now.Add(pause)
+		}
+		p.members[2].time = p.members[1].time // neither is behind
+		p.Wake(now, 2, Arrived)
+		d, ok, _ := p.Pick(now)
+		switch holder := p.holder; {
+		case c.stays && (holder == nil || holder.id != 1):
+			t.Errorf("a change costs %v: domain 1 lost the accelerator in its pause of %v: %+v", c.cost, pause, d)
+		case !c.stays && (!ok || d.Op != Revoke || d.Lease.Domain != 1):
+			t.Errorf("a change costs %v: domain 1 keeps the accelerator in its pause of %v: %+v", c.cost, pause, d)
+		}
+	}
+}
