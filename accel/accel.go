@@ -8,6 +8,7 @@
 package accel
 
 import (
+	"os"
 	"time"
 
 	"pegasus/cuda"
@@ -217,6 +218,25 @@ type Teller interface {
 	// ReadText takes the oldest text, as much as fits and belongs to one file.
 	// left is not less than what is left. Any goroutine may call it.
 	ReadText(to []byte) (n int, of File, left uint64)
+}
+
+// Attacher is the optional ability of a Context to use device memory that other
+// processes use, too: a part of a file that the processes of a domain share.
+type Attacher interface {
+	// Attach makes bytes of the file from offset on accessible to the context, and
+	// returns where. The file stays the caller's.
+	Attach(file *os.File, offset, bytes uint64) (addr uint64, r cuda.Result)
+	// Detach ends that once all work submitted before has ended, then calls done. The
+	// end of the context does so, too.
+	Detach(addr uint64, done func()) cuda.Result
+}
+
+// Commoner is the optional ability of a Device to count memory that belongs to a domain
+// and not to one of its processes.
+type Commoner interface {
+	// ReserveCommons says how many bytes of that the domain has now. It returns
+	// false, and changes nothing, if that is more than before and there is no room.
+	ReserveCommons(bytes uint64) bool
 }
 
 // Sharer is the optional ability of a Device to say how much memory is left of what processes share.

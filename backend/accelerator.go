@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +52,8 @@ type avcpu struct {
 	id     vcpu.ID
 	domain string
 	page   *gate.Page
+	store  *os.File // of the domain's device segments
+	hw     Hardware
 	shares vcpu.Domain // what it is owed
 
 	leases  gate.Classes // for which its gate is open
@@ -284,13 +287,13 @@ func (a *accelerator) find(id vcpu.ID) (int, bool) {
 	return slices.BinarySearchFunc(a.members, id, func(m *avcpu, id vcpu.ID) int { return cmp.Compare(m.id, id) })
 }
 
-// attach adds a domain with its page, whose gate is closed or left over from a
+// attach adds a domain with its store and its page, whose gate is closed or left over from a
 // daemon before.
-func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page) *avcpu {
+func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page, store *os.File) *avcpu {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.nextID++
-	m := &avcpu{id: a.nextID, domain: c.Name, page: page, shares: sharesOf(a.nextID, c, cpu)}
+	m := &avcpu{id: a.nextID, domain: c.Name, page: page, store: store, hw: a.hw, shares: sharesOf(a.nextID, c, cpu)}
 	now := gate.Now()
 	m.looked = now
 	page.SetInFlightLimit(int64(a.settings.InFlight))
@@ -340,6 +343,7 @@ func (a *accelerator) reap(m *avcpu, slot int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m.page.Reap(slot)
+	m.page.ClearSegments(commons{m})
 	a.bell.Ring()
 }
 

@@ -233,6 +233,15 @@ func (d *Daemon) adopt(left []*survivor) {
 		}
 		s.files.Close()
 	}
+	for _, a := range d.accelerators {
+		var here []string
+		for _, dom := range d.domains {
+			if dom.on == a {
+				here = append(here, dom.name)
+			}
+		}
+		a.hw.KeepCommons(here) // others may have left while nobody watched
+	}
 	for _, dom := range d.domains {
 		d.forgetIfEmpty(dom)
 	}
@@ -260,9 +269,10 @@ func (d *Daemon) adoptOne(s *survivor) error {
 		if err != nil {
 			return err
 		}
-		s.files.Gate = nil
+		store := s.files.Store
+		s.files.Gate, s.files.Store = nil, nil
 		setQuotas(page, dom.settings)
-		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page)
+		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store)
 	} else if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
 		return errors.New("its gate page isn't that of its domain")
 	}

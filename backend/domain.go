@@ -66,6 +66,9 @@ func (t *totals) gpu() (sum int64) {
 // totals is what all its workers used, those that live included.
 func (dom *domain) totals() (t totals, memory uint64) {
 	t = dom.past
+	if dom.avcpu != nil {
+		memory = dom.avcpu.page.SegmentBytes()
+	}
 	for g := range dom.guests {
 		if st, ok := dom.avcpu.page.Statistics(g.slot); ok {
 			t.add(&st)

@@ -16,6 +16,11 @@ type Hardware interface {
 	MemoryReserved() uint64
 	// BusyTime is how long its engines were held in total, in nanoseconds.
 	BusyTime() int64
+	// SetCommons says how many bytes of it a domain has of its own, beside what its workers
+	// have.
+	SetCommons(domain string, bytes uint64)
+	// KeepCommons forgets what all but these domains have of their own.
+	KeepCommons(domains []string)
 	// Files are handed to every worker. They stay the Hardware's.
 	Files() []*os.File
 	// Reap frees what a dead worker held.

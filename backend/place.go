@@ -84,8 +84,13 @@ func (d *Daemon) place(dom *domain) error {
 	if err != nil {
 		return err
 	}
+	store, err := newStore()
+	if err != nil {
+		page.Free()
+		return err
+	}
 	setQuotas(page, dom.settings)
-	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page)
+	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store)
 	d.noteOf(dom, "place", "placed on %s", a.name)
 	return nil
 }
@@ -110,6 +115,8 @@ func (d *Daemon) leave(dom *domain) {
 	if err := dom.avcpu.page.Free(); err != nil {
 		d.log.Warn("free gate page", "domain", dom.name, "err", err)
 	}
+	dom.avcpu.store.Close()
+	dom.on.hw.SetCommons(dom.name, 0)
 	d.noteOf(dom, "leave", "left %s", dom.on.name)
 	d.queue.Release(dom.name)
 	d.cgroup.leave(dom.name)

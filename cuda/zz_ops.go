@@ -83,10 +83,18 @@ const (
 	OpProfile Op = 36
 	// OpStreamMark: When the work queued to the header's stream so far has ended, the worker stores serial in the event's word. Unlike a record it is no work of the stream's.
 	OpStreamMark Op = 37
+	// OpSegmentGet: Finds the device segment of the domain that has a key, or makes one of that many bytes (key 0: a new one in any case). 0 bytes: only finds.
+	OpSegmentGet Op = 38
+	// OpSegmentAttach: Makes a device segment accessible to the header's context, at an address of the process's own.
+	OpSegmentAttach Op = 39
+	// OpSegmentDetach: Ends what SegmentAttach began, once the work queued to the context before has ended.
+	OpSegmentDetach Op = 40
+	// OpSegmentControl: action 1: nobody may attach the segment any more, and it goes when nobody has it attached. action 2: only tells. attached counts all processes' attachments.
+	OpSegmentControl Op = 41
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 38
+const NumOps = 42
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -126,6 +134,10 @@ var ops = [NumOps]opInfo{
 	OpTextRead:           {"TextRead", ClassWait, ReplyAlways},
 	OpProfile:            {"Profile", ClassControl, ReplyAlways},
 	OpStreamMark:         {"StreamMark", ClassWait, ReplyNever},
+	OpSegmentGet:         {"SegmentGet", ClassControl, ReplyAlways},
+	OpSegmentAttach:      {"SegmentAttach", ClassControl, ReplyAlways},
+	OpSegmentDetach:      {"SegmentDetach", ClassControl, ReplyAlways},
+	OpSegmentControl:     {"SegmentControl", ClassControl, ReplyAlways},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -1213,6 +1225,164 @@ func (a *StreamMarkArgs) Append(b []byte) []byte {
 	return b
 }
 
+// SegmentGetArgs is the arguments of SegmentGet: 16 bytes.
+type SegmentGetArgs struct {
+	Key      uint32
+	Reserved uint32
+	Bytes    uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *SegmentGetArgs) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.Key = binary.LittleEndian.Uint32(b[0:])
+	a.Reserved = binary.LittleEndian.Uint32(b[4:])
+	a.Bytes = binary.LittleEndian.Uint64(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *SegmentGetArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, a.Key)
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	return b
+}
+
+// SegmentGetResult is the results of SegmentGet: 4 bytes.
+type SegmentGetResult struct {
+	Segment uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *SegmentGetResult) Decode(b []byte) bool {
+	if len(b) != 4 {
+		return false
+	}
+	a.Segment = binary.LittleEndian.Uint32(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *SegmentGetResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, a.Segment)
+	return b
+}
+
+// SegmentAttachArgs is the arguments of SegmentAttach: 4 bytes.
+type SegmentAttachArgs struct {
+	Segment uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *SegmentAttachArgs) Decode(b []byte) bool {
+	if len(b) != 4 {
+		return false
+	}
+	a.Segment = binary.LittleEndian.Uint32(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *SegmentAttachArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, a.Segment)
+	return b
+}
+
+// SegmentAttachResult is the results of SegmentAttach: 16 bytes.
+type SegmentAttachResult struct {
+	Address uint64
+	Bytes   uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *SegmentAttachResult) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	a.Bytes = binary.LittleEndian.Uint64(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *SegmentAttachResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	return b
+}
+
+// SegmentDetachArgs is the arguments of SegmentDetach: 8 bytes.
+type SegmentDetachArgs struct {
+	Address uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *SegmentDetachArgs) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *SegmentDetachArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	return b
+}
+
+// SegmentControlArgs is the arguments of SegmentControl: 8 bytes.
+type SegmentControlArgs struct {
+	Segment uint32
+	Action  uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *SegmentControlArgs) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Segment = binary.LittleEndian.Uint32(b[0:])
+	a.Action = binary.LittleEndian.Uint32(b[4:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *SegmentControlArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, a.Segment)
+	b = binary.LittleEndian.AppendUint32(b, a.Action)
+	return b
+}
+
+// SegmentControlResult is the results of SegmentControl: 16 bytes.
+type SegmentControlResult struct {
+	Bytes    uint64
+	Key      uint32
+	Attached uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *SegmentControlResult) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.Bytes = binary.LittleEndian.Uint64(b[0:])
+	a.Key = binary.LittleEndian.Uint32(b[8:])
+	a.Attached = binary.LittleEndian.Uint32(b[12:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *SegmentControlResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	b = binary.LittleEndian.AppendUint32(b, a.Key)
+	b = binary.LittleEndian.AppendUint32(b, a.Attached)
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -1253,6 +1423,10 @@ type Handler interface {
 	TextRead(c Call, a TextReadArgs) (TextReadResult, Result)
 	Profile(c Call, a ProfileArgs) (ProfileResult, Result)
 	StreamMark(c Call, a StreamMarkArgs) Result
+	SegmentGet(c Call, a SegmentGetArgs) (SegmentGetResult, Result)
+	SegmentAttach(c Call, a SegmentAttachArgs) (SegmentAttachResult, Result)
+	SegmentDetach(c Call, a SegmentDetachArgs) Result
+	SegmentControl(c Call, a SegmentControlArgs) (SegmentControlResult, Result)
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -1523,6 +1697,42 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			return reply, 0, false
 		}
 		return reply, h.StreamMark(c, a), true
+	case OpSegmentGet:
+		var a SegmentGetArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.SegmentGet(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpSegmentAttach:
+		var a SegmentAttachArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.SegmentAttach(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpSegmentDetach:
+		var a SegmentDetachArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.SegmentDetach(c, a), true
+	case OpSegmentControl:
+		var a SegmentControlArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.SegmentControl(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
 	}
 	return reply, 0, false
 }

@@ -215,6 +215,33 @@ var goldenRecords = []goldenRecord{
 		Event:  0x807060504030201,
 		Serial: 0x100f0e0d0c0b0a09,
 	}},
+	{"SegmentGetArgs", 16, false, func() record { return new(cuda.SegmentGetArgs) }, &cuda.SegmentGetArgs{
+		Key:      0x4030201,
+		Reserved: 0x8070605,
+		Bytes:    0x100f0e0d0c0b0a09,
+	}},
+	{"SegmentGetResult", 4, false, func() record { return new(cuda.SegmentGetResult) }, &cuda.SegmentGetResult{
+		Segment: 0x4030201,
+	}},
+	{"SegmentAttachArgs", 4, false, func() record { return new(cuda.SegmentAttachArgs) }, &cuda.SegmentAttachArgs{
+		Segment: 0x4030201,
+	}},
+	{"SegmentAttachResult", 16, false, func() record { return new(cuda.SegmentAttachResult) }, &cuda.SegmentAttachResult{
+		Address: 0x807060504030201,
+		Bytes:   0x100f0e0d0c0b0a09,
+	}},
+	{"SegmentDetachArgs", 8, false, func() record { return new(cuda.SegmentDetachArgs) }, &cuda.SegmentDetachArgs{
+		Address: 0x807060504030201,
+	}},
+	{"SegmentControlArgs", 8, false, func() record { return new(cuda.SegmentControlArgs) }, &cuda.SegmentControlArgs{
+		Segment: 0x4030201,
+		Action:  0x8070605,
+	}},
+	{"SegmentControlResult", 16, false, func() record { return new(cuda.SegmentControlResult) }, &cuda.SegmentControlResult{
+		Bytes:    0x807060504030201,
+		Key:      0xc0b0a09,
+		Attached: 0x100f0e0d,
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -437,4 +464,28 @@ func (h *recorder) StreamMark(c cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
 	h.call = c
 	h.args = &a
 	return h.result
+}
+
+func (h *recorder) SegmentGet(c cuda.Call, a cuda.SegmentGetArgs) (cuda.SegmentGetResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.SegmentGetResult{}, h.result
+}
+
+func (h *recorder) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (cuda.SegmentAttachResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.SegmentAttachResult{}, h.result
+}
+
+func (h *recorder) SegmentDetach(c cuda.Call, a cuda.SegmentDetachArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) SegmentControl(c cuda.Call, a cuda.SegmentControlArgs) (cuda.SegmentControlResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.SegmentControlResult{}, h.result
 }

@@ -25,6 +25,7 @@ type Context struct {
 
 	allocations map[uint64]uint64   // address to bytes accounted, also of modules and arrays
 	owned       map[uint64]struct{} // those that the guest may free
+	attached    map[uint64]struct{} // addresses of what other processes share
 	modules     map[*Module]struct{}
 	limits      limits
 	heap        atomic.Pointer[lane.Heap] // of kernels, from the first launch on that needs it
@@ -41,6 +42,7 @@ func newContext(d *Device) *Context {
 		calls:       map[*hostCall]struct{}{},
 		allocations: map[uint64]uint64{},
 		owned:       map[uint64]struct{}{},
+		attached:    map[uint64]struct{}{},
 		modules:     map[*Module]struct{}{},
 		textures:    map[uint64]*Texture{},
 		limits:      defaultLimits,
@@ -183,6 +185,9 @@ func (c *Context) dissolve() {
 	c.text.close()
 	for addr, n := range all {
 		d.giveBack(addr, n)
+	}
+	for addr := range c.attached {
+		d.detachShared(addr)
 	}
 	d.mu.Lock()
 	delete(d.contexts, c)

@@ -18,9 +18,14 @@ type Share struct {
 
 // SetShare changes the share. Any goroutine may call it.
 func (d *Device) SetShare(s Share) {
+	d.worker.SetShare(DomainNumber(s.Domain), s.Guarantee, s.Priority)
+}
+
+// DomainNumber is what the workers of an accelerator know a domain by.
+func DomainNumber(name string) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(s.Domain))
-	d.worker.SetShare(h.Sum64(), s.Guarantee, s.Priority)
+	h.Write([]byte(name))
+	return max(h.Sum64(), 1)
 }
 
 // startSwapping lets allocations leave the device, if the engine page says that there

@@ -13,7 +13,7 @@ import (
 
 const (
 	pageMagic   = 0x0031_5445_4147_4550 // "PEGATE1\0"
-	pageVersion = 3
+	pageVersion = 4
 	headerBytes = 4096
 	slotBytes   = 1024
 	pageBytes   = headerBytes + Slots*slotBytes
@@ -72,7 +72,19 @@ type header struct {
 
 	leases [numLeases]lease
 
-	_ [headerBytes - 5*64 - numLeases*64]byte
+	segments [Segments]segment
+
+	_ [headerBytes - 5*64 - numLeases*64 - Segments*32]byte
+}
+
+// segment is device memory that the domain's workers share. It changes under the lock.
+type segment struct {
+	state  atomic.Uint32 // 0: there is none
+	key    atomic.Uint32
+	serial atomic.Uint32
+	_      [4]byte
+	offset atomic.Uint64
+	bytes  atomic.Uint64
 }
 
 // pool is one kind of memory: what the domain's workers hold, and may hold.
@@ -102,7 +114,9 @@ type slot struct {
 
 	waits [WaitBuckets]atomic.Uint64
 
-	_ [slotBytes - 4*64 - WaitBuckets*8]byte
+	attached [Segments]atomic.Uint32 // how often the worker has each segment attached
+
+	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4]byte
 }
 
 type layout struct {

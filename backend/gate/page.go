@@ -215,6 +215,9 @@ func (p *Page) Reap(i int) {
 	for k := range s.swap {
 		s.swap[k].Store(0)
 	}
+	for k := range s.attached {
+		s.attached[k].Store(0)
+	}
 	s.calls.Store(0)
 	s.pending.Store(0)
 	s.idleSince.Store(0)

@@ -157,6 +157,9 @@ func (p *Page) sum() {
 		for i := range p.at.slot {
 			total += p.at.slot[i].memory[k].Load()
 		}
+		if Pool(k) == DeviceMemory {
+			total += bytesOf(p.segments())
+		}
 		p.at.memory[k].used.Store(total)
 	}
 }

@@ -149,7 +149,9 @@ func (s *session) forget(g *guestContext, done func()) {
 		}
 	}
 	s.callbacks.drop(g)
+	giveBack := s.takeAttachments(g)
 	g.ctx.Destroy(func() {
+		giveBack()
 		done()
 		s.going.Done()
 	})

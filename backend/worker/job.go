@@ -64,13 +64,14 @@ type Files struct {
 	Segment      *os.File   // its header is written already
 	Guest        *os.File   // the worker's end of the guest process's socket
 	Gate, Bell   *os.File   //
+	Store        *os.File   // where the domain's device segments lie: gate.SegmentStore bytes
 	GuestProcess *os.File   // pidfd; nil if the guest is no process of this host
 	Listener     *os.File   // where a new daemon finds the worker; nil for nowhere
 	Hardware     []*os.File // what the accelerator's workers share
 }
 
 func (f *Files) list() []*os.File {
-	l := []*os.File{f.Segment, f.Guest, f.Gate, f.Bell}
+	l := []*os.File{f.Segment, f.Guest, f.Gate, f.Bell, f.Store}
 	for _, o := range []*os.File{f.GuestProcess, f.Listener} {
 		if o != nil {
 			l = append(l, o)
@@ -81,8 +82,8 @@ func (f *Files) list() []*os.File {
 
 // sort distributes files that came with a Job.
 func (f *Files) sort(j *Job, l []*os.File) error {
-	want := 4 + j.Hardware
-	places := []**os.File{&f.Segment, &f.Guest, &f.Gate, &f.Bell}
+	want := 5 + j.Hardware
+	places := []**os.File{&f.Segment, &f.Guest, &f.Gate, &f.Bell, &f.Store}
 	if j.HasGuestProcess {
 		places, want = append(places, &f.GuestProcess), want+1
 	}
@@ -101,7 +102,7 @@ func (f *Files) sort(j *Job, l []*os.File) error {
 
 // Close closes what there is.
 func (f *Files) Close() {
-	for _, o := range append([]*os.File{f.Segment, f.Guest, f.Gate, f.Bell, f.GuestProcess, f.Listener}, f.Hardware...) {
+	for _, o := range append([]*os.File{f.Segment, f.Guest, f.Gate, f.Bell, f.Store, f.GuestProcess, f.Listener}, f.Hardware...) {
 		if o != nil {
 			o.Close()
 		}
@@ -134,7 +135,7 @@ type Order struct {
 }
 
 // Survivor is what a worker tells a daemon that it has not known. Of the Files
-// there are Gate, Bell, GuestProcess and Hardware.
+// there are Gate, Bell, Store, GuestProcess and Hardware.
 type Survivor struct {
 	PID int `json:"-"` // of the worker, as the kernel says
 	Job Job
@@ -190,7 +191,7 @@ func ReceiveSurvivor(c *net.UnixConn) (s Survivor, f Files, err error) {
 }
 
 func (f *Files) survivors() []*os.File {
-	l := []*os.File{f.Gate, f.Bell}
+	l := []*os.File{f.Gate, f.Bell, f.Store}
 	if f.GuestProcess != nil {
 		l = append(l, f.GuestProcess)
 	}
@@ -198,16 +199,16 @@ func (f *Files) survivors() []*os.File {
 }
 
 func (f *Files) sortSurvivor(j *Job, l []*os.File) error {
-	first := 2
+	first := 3
 	if j.HasGuestProcess {
 		first++
 	}
 	if len(l) != first+j.Hardware {
 		return fmt.Errorf("survivor with %d files: want %d", len(l), first+j.Hardware)
 	}
-	f.Gate, f.Bell = l[0], l[1]
+	f.Gate, f.Bell, f.Store = l[0], l[1], l[2]
 	if j.HasGuestProcess {
-		f.GuestProcess = l[2]
+		f.GuestProcess = l[3]
 	}
 	f.Hardware = l[first:]
 	return nil

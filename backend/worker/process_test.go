@@ -159,6 +159,8 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	e.slot, err = e.page.TakeSlot()
 	must(err)
 	f.Gate, f.Bell = e.page.File(), e.bell.File()
+	f.Store, err = os.CreateTemp(t.TempDir(), "store")
+	must(err)
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: e.door, Net: "unixpacket"})
 	must(err)
 	listener.SetUnlinkOnClose(false)
@@ -171,6 +173,7 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	}
 	must(SendJob(e.daemon, j, f))
 	f.Listener.Close()
+	f.Store.Close()
 	f.Guest.Close()
 	f.Segment.Close()
 	e.mem = mem
@@ -393,10 +396,10 @@ func TestAdoption(t *testing.T) {
 		if s.PID != e.cmd.Process.Pid || s.Job.Domain != "red" || s.Job.Slice != 3 || s.Job.Slot != e.slot {
 			t.Errorf("survivor %+v", s)
 		}
-		if len(f.Hardware) != 1 || f.GuestProcess == nil {
+		if len(f.Hardware) != 1 || f.GuestProcess == nil || f.Store == nil {
 			t.Errorf("files %+v", f)
 		}
-		closeAll(append(f.Hardware, f.GuestProcess))
+		closeAll(append(f.Hardware, f.GuestProcess, f.Store))
 		page, err := gate.Adopt(f.Gate)
 		if err != nil {
 			t.Fatal(err)

@@ -91,6 +91,8 @@ type session struct {
 	arrays      table[*array]
 	textures    table[*texture]
 	allocs      map[uint64]*guestContext // who holds the device memory at an address
+	attached    map[uint64]attachment    // device segments, by address
+	commons     *commons                 // nil if the device can't share memory
 	slept       bool                     // since the poller last had nothing to do
 	behind      []held                   // packets taken from the ring while the gate held one back
 	behindBytes int                      // in their payloads
@@ -113,7 +115,7 @@ type session struct {
 
 // newSession is a session without a device, which can be ended but not served.
 func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
-	s := &session{host: h, gate: m, log: log, allocs: make(map[uint64]*guestContext)}
+	s := &session{host: h, gate: m, log: log, allocs: make(map[uint64]*guestContext), attached: make(map[uint64]attachment)}
 	s.modules.init()
 	s.streams.init()
 	s.events.init()

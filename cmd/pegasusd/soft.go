@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/accel/soft"
 	"pegasus/accel/soft/engine"
 	"pegasus/backend"
 	"pegasus/configs"
@@ -84,7 +85,19 @@ func (h *softHardware) Profile() backend.Profile {
 	}
 }
 
-func (h *softHardware) MemoryUsed() uint64     { return h.page.MemoryUsed() }
+func (h *softHardware) MemoryUsed() uint64 { return h.page.MemoryUsed() }
+func (h *softHardware) SetCommons(domain string, bytes uint64) {
+	h.page.SetCommons(soft.DomainNumber(domain), bytes)
+}
+
+func (h *softHardware) KeepCommons(domains []string) {
+	var numbers []uint64
+	for _, d := range domains {
+		numbers = append(numbers, soft.DomainNumber(d))
+	}
+	h.page.KeepCommons(numbers)
+}
+
 func (h *softHardware) MemoryReserved() uint64 { return h.page.MemoryReserved() }
 
 func (h *softHardware) BusyTime() (sum int64) {

@@ -19,9 +19,10 @@ func emitImpl(w *writer, s *spec) {
  */
 
 #include "cuda.h"
+#include "cuda_shm.h"
 
 `)
-	for _, f := range s.Functions {
+	for _, f := range s.exported() {
 		if f.implemented() {
 			w.f("%s;\n", implPrototype(s, f))
 		}
@@ -69,7 +70,7 @@ static CUresult stub(const char *symbol)
 
 `)
 	emitConversions(w, s)
-	for _, f := range s.Functions {
+	for _, f := range s.exported() {
 		w.f("EXPORT %s\n{\n", prototype(f, f.Symbol))
 		emitBody(w, s, f)
 		w.f("}\n\n")
@@ -261,7 +262,7 @@ func emitConversions(w *writer, s *spec) {
 func emitMap(w *writer, s *spec) {
 	w.cHeader("The library shows its exported symbols and nothing else. NVIDIA's has no symbol versions either.")
 	w.f("{\nglobal:\n")
-	for _, f := range s.Functions {
+	for _, f := range s.exported() {
 		w.f("\t%s;\n", f.Symbol)
 	}
 	w.f("local:\n\t*;\n};\n")

@@ -42,7 +42,7 @@ func loadOverlay(dir string, s *spec) error {
 	for symbol, d := range file.Symbol {
 		s.bySymbol[symbol].decision = d
 	}
-	for _, f := range s.Functions {
+	for _, f := range s.exported() {
 		if f.decision == nil {
 			f.decision = stubDecision
 		}

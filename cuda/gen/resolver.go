@@ -38,7 +38,7 @@ static const struct row rows[] = {
 		}
 	}
 	names := map[string]resolverName{}
-	for _, r := range s.Resolver {
+	for _, r := range s.resolvable() {
 		names[r.Name] = r
 		spans[r.Name] = span{n, len(r.Legacy), len(r.PerThread)}
 		emit(r.Legacy)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/BurntSushi/toml"
 )
@@ -13,11 +14,14 @@ import (
 // spec is all that the generator knows.
 type spec struct {
 	Functions []*function
-	Resolver  []resolverName
-	Enums     map[string]*enum
-	Defines   map[string]int64
-	Structs   map[string]*structure
-	Ops       []*op
+	// Extensions are exported, too, and are none of CUDA's: neither in its header nor
+	// in the page of coverage.
+	Extensions []*function
+	Resolver   []resolverName
+	Enums      map[string]*enum
+	Defines    map[string]int64
+	Structs    map[string]*structure
+	Ops        []*op
 
 	bySymbol map[string]*function
 }
@@ -84,6 +88,10 @@ func loadSpec(dir string) (*spec, error) {
 		Functions      []*function
 		GetProcAddress []resolverName
 	}
+	var extensions struct {
+		About     string
+		Functions []*function
+	}
 	var enums struct {
 		Enums   map[string]*enum
 		Defines map[string]int64
@@ -91,15 +99,16 @@ func loadSpec(dir string) (*spec, error) {
 	var structs struct{ Structs map[string]*structure }
 	err := errors.Join(
 		readJSON(filepath.Join(dir, "driver_api.json"), &api),
+		readJSON(filepath.Join(dir, "extensions.json"), &extensions),
 		readJSON(filepath.Join(dir, "enums.json"), &enums),
 		readJSON(filepath.Join(dir, "structs.json"), &structs),
 	)
 	if err != nil {
 		return nil, err
 	}
-	s.Functions, s.Resolver = api.Functions, api.GetProcAddress
+	s.Functions, s.Resolver, s.Extensions = api.Functions, api.GetProcAddress, extensions.Functions
 	s.Enums, s.Defines, s.Structs = enums.Enums, enums.Defines, structs.Structs
-	for _, f := range s.Functions {
+	for _, f := range s.exported() {
 		s.bySymbol[f.Symbol] = f
 	}
 	if s.Ops, err = loadWire(filepath.Join(dir, "wire.toml")); err != nil {
@@ -109,6 +118,18 @@ func loadSpec(dir string) (*spec, error) {
 		return nil, err
 	}
 	return s, loadResults(dir, s)
+}
+
+// exported is what the library shows.
+func (s *spec) exported() []*function { return append(slices.Clip(s.Functions), s.Extensions...) }
+
+// resolvable is what cuGetProcAddress answers to.
+func (s *spec) resolvable() []resolverName {
+	all := slices.Clip(s.Resolver)
+	for _, f := range s.Extensions {
+		all = append(all, resolverName{Name: f.Name, Legacy: []resolverRow{{f.Since, f.Symbol}}})
+	}
+	return all
 }
 
 func readJSON(path string, v any) error {

@@ -42,7 +42,7 @@ CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct en
 			return CUDA_ERROR_INVALID_VALUE;
 		if (!known && (deviceOnly || (process.deviceBytes != 0 && in_device_window(address))))
 			return CUDA_ERROR_INVALID_VALUE;
-		if (known && (range.kind == RANGE_DEVICE || range.kind == RANGE_GLOBAL))
+		if (known && range_on_device(&range))
 			end->where = AT_DEVICE;
 	}
 	if (end->where == AT_HOST && inArena) {

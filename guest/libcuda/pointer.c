@@ -25,7 +25,7 @@ static int ordinal_of(const struct range *r)
 /* For an address in a range: success, or invalid value where the question makes no sense. */
 static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint64_t address, struct answer *a)
 {
-	bool onHost = r->kind != RANGE_DEVICE && r->kind != RANGE_GLOBAL, onDevice = r->kind != RANGE_REGISTERED;
+	bool onHost = !range_on_device(r), onDevice = r->kind != RANGE_REGISTERED;
 	switch ((unsigned)what) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		*a = (struct answer){r->context, sizeof(CUcontext)};

@@ -91,7 +91,7 @@ static void unlink_node(struct node *gone)
 static void drop_stale(const struct range *r)
 {
 	struct node *n;
-	while ((n = overlapping(r)) && (n->range.kind == RANGE_DEVICE || n->range.kind == RANGE_GLOBAL)) {
+	while ((n = overlapping(r)) && range_on_device(&n->range)) {
 		unlink_node(n);
 		free(n);
 	}

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED };
+enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED, RANGE_SEGMENT };
 
 struct range {
 	uint64_t base, size;
@@ -22,6 +22,12 @@ struct range {
 
 /* Pinned and managed memory lie in the arena. */
 static inline bool range_in_arena(const struct range *r) { return r->kind == RANGE_PINNED || r->kind == RANGE_MANAGED; }
+
+/* Memory of the device's own, which it has given an address. */
+static inline bool range_on_device(const struct range *r)
+{
+	return r->kind == RANGE_DEVICE || r->kind == RANGE_GLOBAL || r->kind == RANGE_SEGMENT;
+}
 
 /* Adds a range, unless it overlaps another one or memory has run out. */
 bool range_add(const struct range *r);

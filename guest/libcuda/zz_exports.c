@@ -4593,3 +4593,35 @@ EXPORT CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemap
 	return stub("cuWaitExternalSemaphoresAsync_ptsz");
 }
 
+EXPORT CUresult CUDAAPI cuShmGet(int *id, int key, size_t bytesize, unsigned int flags)
+{
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuShmGet(id, key, bytesize, flags);
+}
+
+EXPORT CUresult CUDAAPI cuShmAt(CUdeviceptr *dptr, int id, unsigned int flags)
+{
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuShmAt(dptr, id, flags);
+}
+
+EXPORT CUresult CUDAAPI cuShmDt(CUdeviceptr dptr)
+{
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuShmDt(dptr);
+}
+
+EXPORT CUresult CUDAAPI cuShmCtl(int id, int command, void *argument)
+{
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuShmCtl(id, command, argument);
+}
+

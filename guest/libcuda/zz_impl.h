@@ -15,6 +15,7 @@
  */
 
 #include "cuda.h"
+#include "cuda_shm.h"
 
 CUresult pg_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray);
 CUresult pg_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray);
@@ -206,5 +207,9 @@ CUresult pg_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags);
 CUresult pg_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents);
 CUresult pg_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso);
 CUresult pg_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
+CUresult pg_cuShmGet(int *id, int key, size_t bytesize, unsigned int flags);
+CUresult pg_cuShmAt(CUdeviceptr *dptr, int id, unsigned int flags);
+CUresult pg_cuShmDt(CUdeviceptr dptr);
+CUresult pg_cuShmCtl(int id, int command, void *argument);
 
 #endif

@@ -696,6 +696,10 @@ static const struct row rows[] = {
 	ROW(3010, cuVDPAUGetDevice),
 	ROW(10000, cuWaitExternalSemaphoresAsync),
 	ROW(10000, cuWaitExternalSemaphoresAsync_ptsz),
+	ROW(2000, cuShmGet),
+	ROW(2000, cuShmAt),
+	ROW(2000, cuShmDt),
+	ROW(2000, cuShmCtl),
 };
 
 /* Sorted by name. */
@@ -1100,6 +1104,10 @@ static const struct name names[] = {
 	{"cuProfilerInitialize", 539, 1, 0},
 	{"cuProfilerStart", 540, 1, 0},
 	{"cuProfilerStop", 541, 1, 0},
+	{"cuShmAt", 672, 1, 0},
+	{"cuShmCtl", 674, 1, 0},
+	{"cuShmDt", 673, 1, 0},
+	{"cuShmGet", 671, 1, 0},
 	{"cuSignalExternalSemaphoresAsync", 542, 1, 1},
 	{"cuStreamAddCallback", 544, 1, 1},
 	{"cuStreamAttachMemAsync", 546, 1, 1},

@@ -47,6 +47,10 @@ enum op {
 	OP_TEXT_READ = 35,
 	OP_PROFILE = 36,
 	OP_STREAM_MARK = 37,
+	OP_SEGMENT_GET = 38,
+	OP_SEGMENT_ATTACH = 39,
+	OP_SEGMENT_DETACH = 40,
+	OP_SEGMENT_CONTROL = 41,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -481,5 +485,60 @@ struct stream_mark_args {
 WIRE_FIELD(stream_mark_args, event, 0);
 WIRE_FIELD(stream_mark_args, serial, 8);
 WIRE_SIZE(stream_mark_args, 16);
+
+/* SegmentGet (control, reply always): Finds the device segment of the domain that has a key, or makes one of that many bytes (key 0: a new one in any case). 0 bytes: only finds. */
+struct segment_get_args {
+	uint32_t key;
+	uint32_t reserved;
+	uint64_t bytes;
+};
+WIRE_FIELD(segment_get_args, key, 0);
+WIRE_FIELD(segment_get_args, reserved, 4);
+WIRE_FIELD(segment_get_args, bytes, 8);
+WIRE_SIZE(segment_get_args, 16);
+struct segment_get_result {
+	uint32_t segment;
+};
+WIRE_FIELD(segment_get_result, segment, 0);
+WIRE_SIZE(segment_get_result, 4);
+
+/* SegmentAttach (control, reply always): Makes a device segment accessible to the header's context, at an address of the process's own. */
+struct segment_attach_args {
+	uint32_t segment;
+};
+WIRE_FIELD(segment_attach_args, segment, 0);
+WIRE_SIZE(segment_attach_args, 4);
+struct segment_attach_result {
+	uint64_t address;
+	uint64_t bytes;
+};
+WIRE_FIELD(segment_attach_result, address, 0);
+WIRE_FIELD(segment_attach_result, bytes, 8);
+WIRE_SIZE(segment_attach_result, 16);
+
+/* SegmentDetach (control, reply always): Ends what SegmentAttach began, once the work queued to the context before has ended. */
+struct segment_detach_args {
+	uint64_t address;
+};
+WIRE_FIELD(segment_detach_args, address, 0);
+WIRE_SIZE(segment_detach_args, 8);
+
+/* SegmentControl (control, reply always): action 1: nobody may attach the segment any more, and it goes when nobody has it attached. action 2: only tells. attached counts all processes' attachments. */
+struct segment_control_args {
+	uint32_t segment;
+	uint32_t action;
+};
+WIRE_FIELD(segment_control_args, segment, 0);
+WIRE_FIELD(segment_control_args, action, 4);
+WIRE_SIZE(segment_control_args, 8);
+struct segment_control_result {
+	uint64_t bytes;
+	uint32_t key;
+	uint32_t attached;
+};
+WIRE_FIELD(segment_control_result, bytes, 0);
+WIRE_FIELD(segment_control_result, key, 8);
+WIRE_FIELD(segment_control_result, attached, 12);
+WIRE_SIZE(segment_control_result, 16);
 
 #endif

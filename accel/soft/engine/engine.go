@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 )
 
@@ -65,6 +66,7 @@ type layout struct {
 	high     atomic.Uint32 // worker slots ever used: bounds the loops over them
 	_        [60]byte
 	seat     [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
+	commons  [maxCommons]common
 	workers  [MaxWorkers]workerSlot
 	tokens   [NumTokens]tokenWords
 }
@@ -158,9 +160,9 @@ func (p *Page) Memory() uint64 { return p.l.memory }
 // Swap is how much more than that all workers together may reserve.
 func (p *Page) Swap() uint64 { return p.l.swap }
 
-// MemoryReserved is what all workers have reserved, wherever it is.
+// MemoryReserved is what all workers and domains have reserved, wherever it is.
 func (p *Page) MemoryReserved() uint64 {
-	return p.sum(func(s *workerSlot) *counted { return &s.memory })
+	return p.sum(func(s *workerSlot) *counted { return &s.memory }) + p.Commons()
 }
 
 // MemoryUsed is what of the device memory is in use.
@@ -168,7 +170,67 @@ func (p *Page) MemoryUsed() uint64 {
 	if p.l.swap == 0 {
 		return p.MemoryReserved()
 	}
-	return p.sum(func(s *workerSlot) *counted { return &s.resident }) + p.sum(func(s *workerSlot) *counted { return &s.stashed })
+	return p.resident() + p.sum(func(s *workerSlot) *counted { return &s.stashed })
+}
+
+// maxCommons bounds the domains that have memory of their own on an accelerator.
+const maxCommons = 256
+
+// common is memory that belongs to a domain and not to a worker of it. Whoever
+// changes it sees to it that nobody else of the domain does so meanwhile.
+type common struct{ domain, bytes atomic.Uint64 }
+
+// Commons is what all domains have of their own, in bytes.
+func (p *Page) Commons() (sum uint64) {
+	for i := range p.l.commons {
+		sum += p.l.commons[i].bytes.Load()
+	}
+	return sum
+}
+
+// commonOf is the place of a domain, or a free one, which it takes; nil if there is none.
+func (p *Page) commonOf(domain uint64) *common {
+	for i := range p.l.commons {
+		if c := &p.l.commons[i]; c.domain.Load() == domain {
+			return c
+		}
+	}
+	for i := range p.l.commons {
+		if c := &p.l.commons[i]; c.domain.CompareAndSwap(0, domain) {
+			return c
+		}
+	}
+	return nil
+}
+
+// SetCommons says how many bytes a domain has of its own, beside what its workers
+// have; 0 is always possible.
+func (p *Page) SetCommons(domain, bytes uint64) {
+	if c := p.commonOf(domain); c != nil {
+		c.bytes.Store(bytes)
+		if bytes == 0 {
+			c.domain.Store(0)
+		}
+	}
+}
+
+// KeepCommons frees the places of all but these domains.
+func (p *Page) KeepCommons(domains []uint64) {
+	for i := range p.l.commons {
+		if d := p.l.commons[i].domain.Load(); d != 0 && !slices.Contains(domains, d) {
+			p.SetCommons(d, 0)
+		}
+	}
+}
+
+// commonBytes is what a domain has of its own.
+func (p *Page) commonBytes(domain uint64) uint64 {
+	for i := range p.l.commons {
+		if p.l.commons[i].domain.Load() == domain {
+			return p.l.commons[i].bytes.Load()
+		}
+	}
+	return 0
 }
 
 // sum adds up a count of all workers that live.

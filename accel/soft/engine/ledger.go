@@ -45,7 +45,10 @@ func (p *Page) Capacity() uint64 { return p.l.memory - p.Area() }
 
 func (l *Ledger) slot() *workerSlot { return &l.page.l.workers[l.index] }
 
-func (p *Page) resident() uint64 { return p.sum(func(s *workerSlot) *counted { return &s.resident }) }
+// resident is what is on the device: domains' own memory never leaves it.
+func (p *Page) resident() uint64 {
+	return p.sum(func(s *workerSlot) *counted { return &s.resident }) + p.Commons()
+}
 
 // Settle takes n bytes of the device if there are so many.
 func (l *Ledger) Settle(n uint64) bool {

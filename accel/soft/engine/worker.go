@@ -196,11 +196,38 @@ func (w *Worker) Reserve(n uint64) bool {
 	return false
 }
 
+// ReserveCommons says how many bytes this process's domain has of its own now. More than
+// before it gets only if there is room, and if all processes still fit beside it.
+func (w *Worker) ReserveCommons(bytes uint64) bool {
+	p := w.page
+	domain := p.l.workers[w.index].domain.Load()
+	c := p.commonOf(domain)
+	if c == nil {
+		return bytes == 0
+	}
+	before := c.bytes.Load()
+	p.SetCommons(domain, bytes) // first counted, then checked
+	if bytes <= before || w.Room() >= 0 && p.largest()+p.Commons() <= p.Capacity() {
+		return true
+	}
+	p.SetCommons(domain, before)
+	return false
+}
+
+// largest is the most that one worker has reserved.
+func (p *Page) largest() (most uint64) {
+	for i := range p.slots() {
+		most = max(most, p.l.workers[i].memory.of(p.l.workers[i].owner.Load()))
+	}
+	return most
+}
+
 // Room is how much more this process may reserve, in bytes; less than 0: it has too much.
 func (w *Worker) Room() int64 {
 	p := w.page
 	me := p.l.workers[w.index].domain.Load()
-	var all, unused, promised uint64
+	all := p.Commons()
+	var unused, promised uint64
 	for i := range p.slots() {
 		all += p.l.workers[i].memory.of(p.l.workers[i].owner.Load())
 		if d, guarantee, has := p.domainAt(i); d != me && guarantee > 0 {
@@ -214,7 +241,7 @@ func (w *Worker) Room() int64 {
 	}
 	// What one process has must fit the device, beside what others were promised.
 	mine := p.l.workers[w.index].memory.of(w.me)
-	return min(left, int64(p.Capacity())-int64(mine)-int64(promised))
+	return min(left, int64(p.Capacity())-int64(mine)-int64(promised)-int64(p.Commons()))
 }
 
 // domainAt is the domain of worker i with its guarantee and what its workers have
@@ -225,6 +252,7 @@ func (p *Page) domainAt(i int) (domain, guarantee, has uint64) {
 	if ownerPid(s.owner.Load()) == 0 || s.guarantee.Load() == 0 {
 		return domain, 0, 0
 	}
+	has = p.commonBytes(domain)
 	for k := range p.slots() {
 		o := &p.l.workers[k]
 		owner := o.owner.Load()

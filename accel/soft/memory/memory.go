@@ -58,6 +58,7 @@ type slab struct {
 	mem    []byte
 	inside *extents
 	count  int
+	shared bool    // with other processes: its file stays as it is
 	chunks []chunk // by 64 KiB
 }
 
@@ -154,7 +155,7 @@ func (s *Space) newSlab(n uint64) (*slab, error) {
 // Free clears the allocation at addr and makes its place available, and says how large it was.
 func (s *Space) Free(addr uint64) (uint64, error) {
 	l := s.at(addr)
-	if l == nil {
+	if l == nil || l.shared {
 		return 0, ErrAddress
 	}
 	s.mu.Lock()
@@ -186,7 +187,7 @@ func (s *Space) Free(addr uint64) (uint64, error) {
 
 // emptied drops a slab without allocations, or keeps it if it is the only small one.
 func (s *Space) emptied(l *slab) {
-	if l.run.size == SlabSize && s.empty == 0 {
+	if l.run.size == SlabSize && s.empty == 0 && !l.shared {
 		s.empty++
 		return
 	}
@@ -226,6 +227,11 @@ func (s *Space) Close() error {
 	defer s.mu.Unlock()
 	for _, l := range s.order {
 		unix.Close(l.fd)
+	}
+	for i := range s.slabs {
+		if l := s.slabs[i].Load(); l != nil && l.shared && l.run.start == s.base+uint64(i)*SlabSize {
+			unix.Close(l.fd)
+		}
 	}
 	s.order = nil
 	clear(s.slabs)

@@ -60,6 +60,17 @@ func mapSlab(addr, size uint64) (fd int, mem []byte, err error) {
 	return fd, bytesAt(addr, size), nil
 }
 
+// mapShared maps n bytes of a file over a reserved range.
+func mapShared(addr, n uint64, fd int, offset uint64) ([]byte, error) {
+	n = (n + pageSize - 1) &^ (pageSize - 1)
+	_, _, e := unix.Syscall6(unix.SYS_MMAP, uintptr(addr), uintptr(n), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED, uintptr(fd), uintptr(offset))
+	if e != 0 {
+		return nil, e
+	}
+	return bytesAt(addr, n), nil
+}
+
 // bytesAt is the mapped memory at addr. It is not Go's, so the collector does
 // not care; it goes through a pointer to the number because there is no other
 // way to say that an address is one.

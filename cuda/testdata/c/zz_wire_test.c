@@ -421,6 +421,68 @@ static void dump_stream_mark_args(void)
 	dump("StreamMarkArgs", &r, sizeof r);
 }
 
+static void dump_segment_get_args(void)
+{
+	struct segment_get_args r;
+	memset(&r, 0, sizeof r);
+	r.key = (uint32_t)UINT64_C(0x4030201);
+	r.reserved = (uint32_t)UINT64_C(0x8070605);
+	r.bytes = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	dump("SegmentGetArgs", &r, sizeof r);
+}
+
+static void dump_segment_get_result(void)
+{
+	struct segment_get_result r;
+	memset(&r, 0, sizeof r);
+	r.segment = (uint32_t)UINT64_C(0x4030201);
+	dump("SegmentGetResult", &r, sizeof r);
+}
+
+static void dump_segment_attach_args(void)
+{
+	struct segment_attach_args r;
+	memset(&r, 0, sizeof r);
+	r.segment = (uint32_t)UINT64_C(0x4030201);
+	dump("SegmentAttachArgs", &r, sizeof r);
+}
+
+static void dump_segment_attach_result(void)
+{
+	struct segment_attach_result r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	r.bytes = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	dump("SegmentAttachResult", &r, sizeof r);
+}
+
+static void dump_segment_detach_args(void)
+{
+	struct segment_detach_args r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	dump("SegmentDetachArgs", &r, sizeof r);
+}
+
+static void dump_segment_control_args(void)
+{
+	struct segment_control_args r;
+	memset(&r, 0, sizeof r);
+	r.segment = (uint32_t)UINT64_C(0x4030201);
+	r.action = (uint32_t)UINT64_C(0x8070605);
+	dump("SegmentControlArgs", &r, sizeof r);
+}
+
+static void dump_segment_control_result(void)
+{
+	struct segment_control_result r;
+	memset(&r, 0, sizeof r);
+	r.bytes = (uint64_t)UINT64_C(0x807060504030201);
+	r.key = (uint32_t)UINT64_C(0xc0b0a09);
+	r.attached = (uint32_t)UINT64_C(0x100f0e0d);
+	dump("SegmentControlResult", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -462,5 +524,12 @@ int main(void)
 	dump_profile_args();
 	dump_profile_result();
 	dump_stream_mark_args();
+	dump_segment_get_args();
+	dump_segment_get_result();
+	dump_segment_attach_args();
+	dump_segment_attach_result();
+	dump_segment_detach_args();
+	dump_segment_control_args();
+	dump_segment_control_result();
 	return 0;
 }

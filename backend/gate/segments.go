@@ -1,0 +1,221 @@
+package gate
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
+
+// Segments is how many device segments a domain may have, and SegmentStore how many
+// bytes they may take together, each a multiple of SegmentUnit.
+const (
+	Segments     = 32
+	SegmentStore = 64 << 30
+	SegmentUnit  = 64 << 20
+)
+
+var (
+	// ErrNoSegment is returned for what is no segment of the domain, or was removed.
+	ErrNoSegment = errors.New("no such device segment")
+	// ErrSegments is returned when there is no room for another segment.
+	ErrSegments = errors.New("too many device segments")
+	// ErrSegmentSize is returned when a segment is smaller than its user expects.
+	ErrSegmentSize = errors.New("the device segment is smaller")
+)
+
+// Commons is where a domain's segments lie: a file of SegmentStore bytes, whose bytes
+// count as the accelerator's.
+type Commons interface {
+	// Resize says how many bytes all segments of the domain take now. It returns false,
+	// and changes nothing, if that is more than before and there is no room.
+	Resize(bytes uint64) bool
+	// Clear makes a part of the file zeros.
+	Clear(offset, bytes uint64) error
+}
+
+// Segment is device memory that the processes of a domain share.
+type Segment struct {
+	ID       uint32 // never used again for another, within a long time
+	Key      uint32 // 0: none
+	Offset   uint64 // in the file
+	Bytes    uint64
+	Attached int // how often, by all workers
+	Removed  bool
+}
+
+// The table is changed under the lock of the quotas. What is in it counts against the
+// quota of device memory, and so the sums can be made again from it. A segment that was
+// removed and that nobody has attached stays until it could be cleared.
+
+const (
+	segmentUsed    = 1
+	segmentRemoved = 2
+)
+
+// GetSegment finds the segment with a key, or makes one of that many bytes; key 0
+// makes one in any case, and 0 bytes none.
+func (m *Member) GetSegment(c Commons, key uint32, bytes uint64) (Segment, error) {
+	m.lock()
+	defer m.unlock()
+	p := m.page
+	p.clearSegments(c)
+	all := p.segments()
+	if i := slices.IndexFunc(all, func(s Segment) bool { return key != 0 && s.Key == key && !s.Removed }); i >= 0 {
+		if bytes > all[i].Bytes {
+			return Segment{}, ErrSegmentSize
+		}
+		return all[i], nil
+	}
+	if bytes == 0 {
+		return Segment{}, ErrNoSegment
+	}
+	return p.makeSegment(c, all, key, bytes)
+}
+
+func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64) (Segment, error) {
+	offset, ok := findPlace(all, bytes)
+	index := p.freeSegment()
+	if !ok || index < 0 {
+		return Segment{}, ErrSegments
+	}
+	h := &p.at.memory[DeviceMemory]
+	used, quota := h.used.Load(), h.quota.Load()
+	if bytes > quota || used > quota-bytes || !c.Resize(bytesOf(all)+bytes) {
+		return Segment{}, ErrQuota
+	}
+	s := &p.at.segments[index]
+	s.serial.Store((s.serial.Load() + 1) & (1<<31/Segments - 1))
+	s.key.Store(key)
+	s.offset.Store(offset)
+	s.bytes.Store(bytes)
+	s.state.Store(segmentUsed)
+	h.used.Store(used + bytes)
+	return p.segment(index), nil
+}
+
+func (p *Page) freeSegment() int {
+	for i := range p.at.segments {
+		if p.at.segments[i].state.Load() == 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// findPlace returns where in the file there is room: the lowest place.
+func findPlace(all []Segment, bytes uint64) (offset uint64, ok bool) {
+	if bytes > SegmentStore {
+		return 0, false
+	}
+	all = slices.SortedFunc(slices.Values(all), func(a, b Segment) int { return cmp.Compare(a.Offset, b.Offset) })
+	for _, s := range all {
+		if s.Offset-offset >= bytes {
+			break
+		}
+		offset = (s.Offset + s.Bytes + SegmentUnit - 1) &^ (SegmentUnit - 1)
+	}
+	return offset, bytes <= SegmentStore-offset
+}
+
+func bytesOf(all []Segment) (sum uint64) {
+	for _, s := range all {
+		sum += s.Bytes
+	}
+	return sum
+}
+
+// AttachSegment counts an attachment by this worker.
+func (m *Member) AttachSegment(id uint32) (Segment, error) {
+	m.lock()
+	defer m.unlock()
+	s, err := m.page.find(id)
+	if err != nil {
+		return s, err
+	}
+	m.slot.attached[id%Segments].Add(1)
+	return m.page.segment(int(id % Segments)), nil
+}
+
+// DetachSegment takes an attachment back.
+func (m *Member) DetachSegment(c Commons, id uint32) {
+	m.lock()
+	defer m.unlock()
+	if n := &m.slot.attached[id%Segments]; n.Load() > 0 {
+		n.Store(n.Load() - 1)
+	}
+	m.page.clearSegments(c)
+}
+
+// RemoveSegment lets nobody attach a segment any more. It goes with its last attachment.
+func (m *Member) RemoveSegment(c Commons, id uint32) (Segment, error) {
+	m.lock()
+	defer m.unlock()
+	s, err := m.page.find(id)
+	if err == nil {
+		m.page.at.segments[id%Segments].state.Store(segmentUsed | segmentRemoved)
+		m.page.clearSegments(c)
+	}
+	return s, err
+}
+
+// SegmentOf is what is known of a segment.
+func (m *Member) SegmentOf(id uint32) (Segment, error) {
+	m.lock()
+	defer m.unlock()
+	return m.page.find(id)
+}
+
+// ClearSegments frees segments that were removed and that nobody has attached any
+// more, since workers died.
+func (p *Page) ClearSegments(c Commons) {
+	p.lock(daemonHolder)
+	defer p.unlock()
+	p.clearSegments(c)
+}
+
+// SegmentBytes is how many bytes the domain's segments have.
+func (p *Page) SegmentBytes() uint64 { return bytesOf(p.segments()) }
+
+func (p *Page) find(id uint32) (Segment, error) {
+	s := p.segment(int(id % Segments))
+	if s.ID != id || s.Removed || p.at.segments[id%Segments].state.Load() == 0 {
+		return Segment{}, ErrNoSegment
+	}
+	return s, nil
+}
+
+// segments are those that there are, the removed ones included.
+func (p *Page) segments() (all []Segment) {
+	for i := range p.at.segments {
+		if p.at.segments[i].state.Load() != 0 {
+			all = append(all, p.segment(i))
+		}
+	}
+	return all
+}
+
+func (p *Page) segment(i int) Segment {
+	s := &p.at.segments[i]
+	out := Segment{
+		ID: s.serial.Load()*Segments + uint32(i), Key: s.key.Load(), Offset: s.offset.Load(), Bytes: s.bytes.Load(),
+		Removed: s.state.Load()&segmentRemoved != 0,
+	}
+	for k := range p.at.taken() {
+		out.Attached += int(p.at.slot[k].attached[i].Load())
+	}
+	return out
+}
+
+// clearSegments frees what was removed and is attached nowhere. The caller holds the lock.
+func (p *Page) clearSegments(c Commons) {
+	for i := range p.at.segments {
+		s := p.segment(i)
+		if !s.Removed || s.Attached > 0 || c.Clear(s.Offset, s.Bytes) != nil {
+			continue
+		}
+		p.at.segments[i].state.Store(0)
+		h := &p.at.memory[DeviceMemory]
+		h.used.Store(h.used.Load() - min(s.Bytes, h.used.Load()))
+		c.Resize(bytesOf(p.segments()))
+	}
+}

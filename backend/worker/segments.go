@@ -1,0 +1,171 @@
+package worker
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/cuda"
+)
+
+// Device segments are kept in the domain's gate page, which all its workers have, and
+// lie in its store. So they need no daemon, and none of another domain can be named.
+
+// attachment is a segment that a context uses.
+type attachment struct {
+	g       *guestContext
+	segment uint32
+}
+
+// commons is the store of the domain's segments.
+type commons struct {
+	file   *os.File
+	device accel.Commoner
+}
+
+func (c *commons) Resize(bytes uint64) bool { return c.device.ReserveCommons(bytes) }
+
+func (c *commons) Clear(offset, bytes uint64) error {
+	return unix.Fallocate(int(c.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(offset), int64(bytes))
+}
+
+// segmentResults are what a guest is told of errors.
+var segmentResults = []struct {
+	err error
+	r   cuda.Result
+}{
+	{gate.ErrNoSegment, cuda.ErrorInvalidHandle},
+	{gate.ErrSegmentSize, cuda.ErrorInvalidValue},
+	{gate.ErrQuota, cuda.ErrorOutOfMemory},
+	{gate.ErrSegments, cuda.ErrorOutOfMemory},
+}
+
+func segmentResult(err error) cuda.Result {
+	if err == nil {
+		return cuda.Success
+	}
+	for _, k := range segmentResults {
+		if errors.Is(err, k.err) {
+			return k.r
+		}
+	}
+	return cuda.ErrorUnknown
+}
+
+// shares says whether the device can share memory, for a call that names a context.
+func (s *session) shares(c cuda.Call) (*guestContext, cuda.Result) {
+	g, r := s.roomyContext(c)
+	if r == cuda.Success && s.commons == nil {
+		r = cuda.ErrorNotSupported
+	}
+	return g, r
+}
+
+func (s *session) SegmentGet(c cuda.Call, a cuda.SegmentGetArgs) (out cuda.SegmentGetResult, r cuda.Result) {
+	if _, r := s.shares(c); r != cuda.Success {
+		return out, r
+	}
+	if a.Bytes > s.total {
+		return out, cuda.ErrorOutOfMemory
+	}
+	seg, err := s.gate.GetSegment(s.commons, a.Key, (a.Bytes+segmentGranule-1)&^(segmentGranule-1))
+	if errors.Is(err, gate.ErrNoSegment) {
+		return out, cuda.ErrorNotFound
+	}
+	return cuda.SegmentGetResult{Segment: seg.ID}, segmentResult(err)
+}
+
+// segmentGranule is what sizes of segments are rounded up to.
+const segmentGranule = 4096
+
+func (s *session) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda.SegmentAttachResult, r cuda.Result) {
+	g, r := s.shares(c)
+	if r != cuda.Success {
+		return out, r
+	}
+	at, ok := g.ctx.(accel.Attacher)
+	if !ok {
+		return out, cuda.ErrorNotSupported
+	}
+	if len(s.attached) >= maxObjects {
+		return out, cuda.ErrorOutOfMemory
+	}
+	seg, err := s.gate.AttachSegment(a.Segment)
+	if err != nil {
+		return out, segmentResult(err)
+	}
+	if out.Address, r = at.Attach(s.commons.file, seg.Offset, seg.Bytes); r != cuda.Success {
+		s.gate.DetachSegment(s.commons, seg.ID)
+		return out, g.report(r)
+	}
+	out.Bytes = seg.Bytes
+	s.attached[out.Address] = attachment{g, seg.ID}
+	return out, cuda.Success
+}
+
+// SegmentDetach gives the attachment back when nothing uses it any more: then the
+// segment may go.
+func (s *session) SegmentDetach(c cuda.Call, a cuda.SegmentDetachArgs) cuda.Result {
+	at, ok := s.attached[a.Address]
+	if !ok {
+		return cuda.ErrorInvalidValue
+	}
+	delete(s.attached, a.Address)
+	s.begin()
+	r := at.g.ctx.(accel.Attacher).Detach(a.Address, func() {
+		s.gate.DetachSegment(s.commons, at.segment)
+		s.answer(c, cuda.Success, nil)
+		s.ended()
+	})
+	if r != cuda.Success {
+		s.ended()
+		return at.g.report(r)
+	}
+	return cuda.Deferred
+}
+
+// takeAttachments forgets those of a context, and returns what gives them back when
+// the context is gone.
+func (s *session) takeAttachments(g *guestContext) (giveBack func()) {
+	var all []uint32
+	for addr, at := range s.attached {
+		if at.g == g {
+			delete(s.attached, addr)
+			all = append(all, at.segment)
+		}
+	}
+	return func() {
+		for _, id := range all {
+			s.gate.DetachSegment(s.commons, id)
+		}
+	}
+}
+
+// What SegmentControl does.
+const (
+	removeSegment = 1
+	tellOfSegment = 2
+)
+
+func (s *session) SegmentControl(c cuda.Call, a cuda.SegmentControlArgs) (out cuda.SegmentControlResult, r cuda.Result) {
+	if _, r := s.shares(c); r != cuda.Success {
+		return out, r
+	}
+	var seg gate.Segment
+	var err error
+	switch a.Action {
+	case removeSegment:
+		seg, err = s.gate.RemoveSegment(s.commons, a.Segment)
+	case tellOfSegment:
+		seg, err = s.gate.SegmentOf(a.Segment)
+	default:
+		return out, cuda.ErrorInvalidValue
+	}
+	if err != nil {
+		return out, segmentResult(err)
+	}
+	return cuda.SegmentControlResult{Bytes: seg.Bytes, Key: seg.Key, Attached: uint32(seg.Attached)}, cuda.Success
+}

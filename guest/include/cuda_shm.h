@@ -1,0 +1,57 @@
+/*
+ * Device memory that several processes share: an extension of libcuda.so.1, after
+ * shmget, shmat, shmdt and shmctl. Include it after cuda.h; link with -lcuda, or ask
+ * cuGetProcAddress for the names.
+ *
+ * A segment belongs to a domain: all processes of the domain that it was made in, on
+ * the same accelerator, may use it, and no others. It begins with zeros, counts
+ * against the domain's memory quota once however many use it, and stays on the device. It
+ * stays when whoever made it ends: until it is removed and nobody has it attached, or
+ * until the last process of the domain has ended. Who uses it when is the programs' business.
+ */
+#ifndef PEGASUS_CUDA_SHM_H
+#define PEGASUS_CUDA_SHM_H
+
+#include "cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A key that no segment is found by: cuShmGet makes a new one. */
+#define CU_SHM_PRIVATE 0
+
+/* Commands of cuShmCtl. */
+enum {
+	CU_SHM_REMOVE = 0, /* no more is attached; the memory goes with the last that is */
+	CU_SHM_STAT = 2,   /* fills a CUshminfo */
+};
+
+typedef struct CUshminfo_st {
+	size_t bytes;
+	int key;
+	unsigned int attached; /* how often, by all processes */
+} CUshminfo;
+
+/*
+ * Finds the segment with the key, or makes it. Of one that is there already bytesize
+ * must not be more than its size; with 0 none is made: CUDA_ERROR_NOT_FOUND.
+ * CUDA_ERROR_OUT_OF_MEMORY: of the quota, of the device, or of the 32 segments that a
+ * domain may have. flags: 0.
+ */
+CUresult CUDAAPI cuShmGet(int *id, int key, size_t bytesize, unsigned int flags);
+/*
+ * Makes a segment accessible to the current context, at *dptr. Attached again it has
+ * another address. CUDA_ERROR_INVALID_HANDLE: there is none, or it was removed. flags: 0.
+ */
+CUresult CUDAAPI cuShmAt(CUdeviceptr *dptr, int id, unsigned int flags);
+/* Ends that, once the work queued before has ended. */
+CUresult CUDAAPI cuShmDt(CUdeviceptr dptr);
+/* argument: a CUshminfo * with CU_SHM_STAT, else NULL. */
+CUresult CUDAAPI cuShmCtl(int id, int command, void *argument);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

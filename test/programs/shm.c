@@ -1,0 +1,157 @@
+/*
+ * Shares device memory with other processes of its domain.
+ *
+ *	shm make KEY BYTES VALUE     makes a segment, which is zero, and fills it; never detaches
+ *	shm use KEY BYTES WAS VALUE  finds it full of WAS and fills it; detaches
+ *	shm absent KEY               finds none
+ *	shm hold KEY WAS             has it attached until its input ends, and finds it full of WAS then
+ *	shm remove KEY               removes it
+ *	shm full KEY BYTES           is refused so many
+ *	shm wrong                    makes all mistakes there are
+ */
+#include "check.h"
+
+#include <string.h>
+
+#include <cuda_shm.h>
+
+static CUresult (*shm_get)(int *, int, size_t, unsigned int);
+
+static void expect_all(CUdeviceptr at, size_t bytes, unsigned want)
+{
+	unsigned *got = malloc(bytes);
+	CHECK(cuMemcpyDtoH(got, at, bytes));
+	for (size_t i = 0; i < bytes / 4; i++) {
+		if (got[i] != want) {
+			fprintf(stderr, "word %zu is %u, want %u\n", i, got[i], want);
+			exit(1);
+		}
+	}
+	free(got);
+}
+
+/* Fills through one address and looks through another; a kernel writes the last word. */
+static void fill(CUmodule module, int id, CUdeviceptr at, size_t bytes, unsigned value)
+{
+	CUdeviceptr again, base;
+	CUfunction step;
+	size_t size;
+	CHECK(cuShmAt(&again, id, 0));
+	CLAIM(again != at);
+	CHECK(cuMemsetD32(at, value, bytes / 4));
+	CHECK(cuMemsetD32(again + bytes - 4, 1, 1));
+	CHECK(cuModuleGetFunction(&step, module, "step"));
+	launch_step(step, NULL, again + bytes - 4, 0, value);
+	CHECK(cuCtxSynchronize());
+	expect_all(at, bytes, value);
+	CHECK(cuMemGetAddressRange(&base, &size, again + 4));
+	CLAIM(base == again && size >= bytes);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(again));
+	CHECK(cuShmDt(again));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmDt(again));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32(again, 0, 1));
+}
+
+static void wrong(void)
+{
+	CUdeviceptr at, plain;
+	CUshminfo info;
+	int id, other;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmGet(NULL, 1, 4096, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmGet(&id, 1, 4096, 1));
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuShmGet(&id, 1, 0, 0));
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuShmGet(&id, CU_SHM_PRIVATE, 0, 0));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuShmGet(&id, 1, (size_t)1 << 50, 0));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuShmGet(&id, 1, (size_t)-1, 0));
+	for (int i = -70; i < 70; i++) {
+		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmAt(&at, i, 0));
+		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmCtl(i, CU_SHM_REMOVE, NULL));
+	}
+	CHECK(cuShmGet(&id, CU_SHM_PRIVATE, 100, 0));
+	CHECK(cuShmGet(&other, CU_SHM_PRIVATE, 100, 0));
+	CLAIM(id != other);
+	CHECK(cuShmCtl(other, CU_SHM_REMOVE, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmAt(&at, other, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmAt(NULL, id, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmAt(&at, id, 7));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmCtl(id, 1, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmCtl(id, CU_SHM_STAT, NULL));
+	CHECK(cuMemAlloc(&plain, 100));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmDt(plain));
+	CHECK(cuShmAt(&at, id, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmDt(at + 4));
+	CHECK(cuShmCtl(id, CU_SHM_STAT, &info));
+	CLAIM(info.bytes >= 100 && info.attached == 1 && info.key == CU_SHM_PRIVATE);
+	CHECK(cuShmCtl(id, CU_SHM_REMOVE, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmCtl(id, CU_SHM_STAT, &info));
+	CHECK(cuMemsetD32(at, 5, 25)); /* stays until it is detached */
+	for (int i = 0; i < 31; i++)
+		CHECK(cuShmGet(&other, 100 + i, 4096, 0));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuShmGet(&other, 99, 4096, 0));
+	CHECK(cuShmDt(at));
+	CHECK(cuShmGet(&other, 99, 4096, 0));
+	CLAIM(other != id);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmGet(&other, 99, 4097, 0));
+	for (int i = -1; i < 31; i++) {
+		CHECK(cuShmGet(&other, 100 + i, 0, 0));
+		CHECK(cuShmCtl(other, CU_SHM_REMOVE, NULL));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	int key = argc > 2 ? atoi(argv[2]) : 0, id;
+	unsigned long number[3] = {0};
+	CUdevice device;
+	CUcontext context;
+	CUmodule module;
+	CUdeviceptr at;
+	CUshminfo info;
+
+	for (int i = 0; i < 3 && i + 3 < argc; i++)
+		number[i] = strtoul(argv[i + 3], NULL, 10);
+	EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuShmGet(&id, 1, 4096, 0));
+	CHECK(cuInit(0));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuShmGet(&id, 1, 4096, 0));
+	CHECK(cuDeviceGet(&device, 0));
+	CHECK(cuCtxCreate(&context, 0, device));
+	CHECK(cuModuleLoadData(&module, step_ptx));
+	CHECK(cuGetProcAddress("cuShmGet", (void **)&shm_get, 12040, 0, NULL));
+	CLAIM(shm_get == cuShmGet);
+	if (strcmp(what, "make") == 0) {
+		CHECK(cuShmGet(&id, key, number[0], 0));
+		CHECK(cuShmAt(&at, id, 0));
+		expect_all(at, number[0], 0);
+		fill(module, id, at, number[0], (unsigned)number[1]);
+	} else if (strcmp(what, "use") == 0) {
+		CHECK(cuShmGet(&id, key, number[0], 0));
+		CHECK(cuShmAt(&at, id, 0));
+		expect_all(at, number[0], (unsigned)number[1]);
+		fill(module, id, at, number[0], (unsigned)number[2]);
+		CHECK(cuShmDt(at));
+	} else if (strcmp(what, "absent") == 0) {
+		EXPECT(CUDA_ERROR_NOT_FOUND, cuShmGet(&id, key, 0, 0));
+		for (int i = 0; i < 200; i++)
+			EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmAt(&at, i, 0));
+	} else if (strcmp(what, "hold") == 0) {
+		CHECK(cuShmGet(&id, key, 0, 0));
+		CHECK(cuShmAt(&at, id, 0));
+		CHECK(cuShmCtl(id, CU_SHM_STAT, &info));
+		printf("holds\n");
+		fflush(stdout);
+		while (getchar() != EOF)
+			;
+		expect_all(at, info.bytes, (unsigned)number[0]);
+	} else if (strcmp(what, "remove") == 0) {
+		CHECK(cuShmGet(&id, key, 0, 0));
+		CHECK(cuShmCtl(id, CU_SHM_REMOVE, NULL));
+	} else if (strcmp(what, "full") == 0) {
+		EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuShmGet(&id, key, number[0], 0));
+	} else if (strcmp(what, "wrong") == 0) {
+		wrong();
+	} else {
+		return 2;
+	}
+	return 0;
+}

@@ -1,0 +1,114 @@
+package test
+
+import (
+	"bufio"
+	"io"
+	"testing"
+	"time"
+
+	"pegasus/cuda"
+)
+
+const sharers = `
+[[accelerator]]
+name = "soft0"
+memory = "256MiB"
+[[domain]]
+name = "one"
+memory = "16MiB"
+[[domain]]
+name = "other"
+`
+
+// Processes of a domain share device memory, also after whoever made it has ended;
+// those of another domain find none; what is removed stays for those who have it
+// attached, also if they are killed in the end; and who gets the memory next finds zeros.
+func TestSharedSegments(t *testing.T) {
+	h := startHost(t, sharers)
+	shm := program(t, "shm")
+	run := func(domain string, args ...string) {
+		t.Helper()
+		succeed(t, h.guest(domain, shm, args...))
+	}
+	const size = "8388608"
+	keeper := load(t, h.dial("one")) // the domain stays while it is there
+	run("one", "make", "7", size, "11")
+	run("one", "use", "7", size, "11", "12")
+	run("one", "use", "7", "4096", "12", "12")
+	run("other", "absent", "7")
+	for range 2 { // they go with the domain's last process
+		run("other", "make", "7", "4096", "3")
+		eventually(t, 5*time.Second, "the domain is empty", func() bool { return h.domains()["other"].Processes == 0 })
+	}
+	memory := func() uint64 { return h.domains()["one"].Memory }
+	if n := memory(); n != 8<<20 {
+		t.Errorf("the domain is shown with %d bytes", n)
+	}
+	if a := h.accelerators()[0]; a.MemoryUsed != 8<<20 {
+		t.Errorf("the accelerator is shown with %d bytes in use", a.MemoryUsed)
+	}
+
+	for _, killed := range []bool{false, true} {
+		holder := h.guest("one", shm, "hold", "7", "12")
+		in, err := holder.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := holder.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		background(t, holder)
+		if said, err := bufio.NewReader(out).ReadString('\n'); said != "holds\n" {
+			t.Fatalf("%q, %v", said, err)
+		}
+		run("one", "remove", "7")
+		run("one", "absent", "7")
+		run("one", "full", "8", "9000000") // what is held counts
+		if n := memory(); n != 8<<20 {
+			t.Errorf("%d bytes while the segment is held", n)
+		}
+		if killed {
+			holder.Process.Kill()
+			holder.Wait()
+		} else {
+			io.WriteString(in, "go on")
+			in.Close()
+			if err := holder.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		eventually(t, 5*time.Second, "the memory is free again", func() bool {
+			return memory() == 0 && h.accelerators()[0].MemoryUsed == 0
+		})
+		run("one", "make", "7", size, "12")
+	}
+	_, err := keeper.Alloc(9 << 20)
+	wantResult(t, err, cuda.ErrorOutOfMemory)
+	if _, err := keeper.Alloc(7 << 20); err != nil {
+		t.Errorf("beside a segment of half the quota: %v", err)
+	}
+	keeper.works()
+}
+
+// Whoever uses the calls wrongly is told so.
+func TestSharedSegmentsMistakes(t *testing.T) {
+	h := startHost(t, sharers)
+	succeed(t, h.guest("one", program(t, "shm"), "wrong"))
+	eventually(t, 5*time.Second, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
+}
+
+// A daemon that takes over finds the segments as they were.
+func TestSharedSegmentsOutliveTheDaemon(t *testing.T) {
+	h := startSystemHost(t, sharers)
+	shm := program(t, "shm")
+	keeper := load(t, h.dial("one"))
+	succeed(t, h.guest("one", shm, "make", "7", "65536", "11"))
+	h.kill()
+	h.start()
+	succeed(t, h.guest("one", shm, "use", "7", "65536", "11", "12"))
+	if n := h.domains()["one"].Memory; n != 65536 {
+		t.Errorf("the domain is shown with %d bytes", n)
+	}
+	keeper.works()
+}
