@@ -167,7 +167,7 @@ func (d *rounds) visit(u *unit) {
 
 func (d *rounds) lend(u *unit) (*unit, int, Time) {
 	c := u.first()
-	d.lent = chunk{unit: u, of: c, request: c.request(), cost: d.estimate(c)}
+	d.lent = chunk{unit: u, of: c, request: *c.request(), cost: d.estimate(c)}
 	return u, 1, Forever
 }
 

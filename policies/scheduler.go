@@ -104,7 +104,7 @@ func (s *Scheduler) Step(now Time, e Event) {
 	case Detach:
 		s.detach(now, m)
 	case Wake:
-		s.wake(now, m, e)
+		s.wake(now, m, &e)
 	case Charge:
 		u := sane(e.Used)
 		m.stat.Used = m.stat.Used.Plus(u)
@@ -328,7 +328,7 @@ func (s *Scheduler) index(id ID) int {
 	return at
 }
 
-func (s *Scheduler) wake(now Time, m *member, e Event) {
+func (s *Scheduler) wake(now Time, m *member, e *Event) {
 	since := now
 	if e.Since > 0 {
 		since = min(since, e.Since)

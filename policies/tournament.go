@@ -14,6 +14,9 @@ type tournament struct {
 	in    int   // entrants
 }
 
+// few is how many seats there may be for it to be quicker to look at all balances.
+const few = 16
+
 // game i is between the winners of games 2i and 2i+1; the upper half are the seats.
 type game struct {
 	winner *partner
@@ -72,6 +75,9 @@ func (t *tournament) fix(e *partner, pot uint64) { t.set(e.seat, e, pot) }
 func (t *tournament) set(seat int, e *partner, pot uint64) {
 	i := len(t.games)/2 + seat
 	t.games[i].winner = e
+	if len(t.games)/2 <= few {
+		return
+	}
 	for i /= 2; i > 0; i /= 2 {
 		t.play(i, pot)
 	}
@@ -82,8 +88,27 @@ func (t *tournament) top(pot uint64) *partner {
 	if t.in == 0 {
 		return nil
 	}
+	if seats := t.games[len(t.games)/2:]; len(seats) <= few {
+		return t.greatest(seats, pot)
+	}
 	t.repair(1, pot)
 	return t.games[1].winner
+}
+
+// greatest is what a tournament of all would say.
+func (t *tournament) greatest(seats []game, pot uint64) *partner {
+	var best *partner
+	var most int64
+	for i := range seats {
+		e := seats[i].winner
+		if e == nil {
+			continue
+		}
+		if x := e.at(pot, t.most); best == nil || x > most || x == most && e.place < best.place {
+			best, most = e, x
+		}
+	}
+	return best
 }
 
 // repair plays again whatever may have changed among the games that lead to i.

@@ -70,24 +70,28 @@ func (c *tenant) waits() bool { return c.at > 0 }
 
 // pending says whether a request waits that was not lent yet.
 func (c *tenant) pending() bool {
-	for i, r := range c.heads {
-		if r.Seq > c.lent[i] {
+	for i := range c.heads {
+		if c.heads[i].Seq > c.lent[i] {
 			return true
 		}
 	}
 	return false
 }
 
-// request is the request that waits; of several that which costs most.
-func (c *tenant) request() Request {
-	var most Request
-	for i, r := range c.heads {
-		if r.Seq > c.lent[i] && (most.Seq == 0 || r.Predicted > most.Predicted) {
+// request is the request that waits; of several that which costs most. It is not
+// to be changed, and the tenant's.
+func (c *tenant) request() *Request {
+	most := &noRequest
+	for i := range c.heads {
+		if r := &c.heads[i]; r.Seq > c.lent[i] && (most == &noRequest || r.Predicted > most.Predicted) {
 			most = r
 		}
 	}
 	return most
 }
+
+// noRequest is what waits where none does.
+var noRequest Request
 
 // deadline is by when the request that waits is to have ended: the promised time
 // after the release of its job, or, where that is unknown, after it came.
