@@ -23,59 +23,57 @@ func (h *heap[T]) has(e *T) bool { return *h.at(e) > 0 }
 
 func (h *heap[T]) push(e *T) {
 	h.items = append(h.items, e)
-	*h.at(e) = len(h.items)
-	h.up(len(h.items) - 1)
+	h.up(len(h.items)-1, e)
 }
 
 func (h *heap[T]) remove(e *T) {
 	i := *h.at(e) - 1
 	last := len(h.items) - 1
-	h.swap(i, last)
+	moved := h.items[last]
 	h.items[last] = nil
 	h.items = h.items[:last]
 	*h.at(e) = 0
 	if i < last {
-		h.fix(h.items[i])
+		h.up(h.down(i, moved), moved)
 	}
 }
 
 // fix puts e, whose order changed, in its place.
-func (h *heap[T]) fix(e *T) {
-	i := *h.at(e) - 1
-	h.down(i)
-	h.up(i)
-}
+func (h *heap[T]) fix(e *T) { h.up(h.down(*h.at(e)-1, e), e) }
 
-func (h *heap[T]) up(i int) {
+// up puts e at i, or nearer to the front.
+func (h *heap[T]) up(i int, e *T) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !h.less(h.items[i], h.items[parent]) {
-			return
+		p := h.items[parent]
+		if !h.less(e, p) {
+			break
 		}
-		h.swap(i, parent)
+		h.put(i, p)
 		i = parent
 	}
+	h.put(i, e)
 }
 
-func (h *heap[T]) down(i int) {
+// down finds where e belongs that may not stay at i, and makes room there.
+func (h *heap[T]) down(i int, e *T) int {
 	for {
 		child := 2*i + 1
 		if child >= len(h.items) {
-			return
+			return i
 		}
 		if right := child + 1; right < len(h.items) && h.less(h.items[right], h.items[child]) {
 			child = right
 		}
-		if !h.less(h.items[child], h.items[i]) {
-			return
+		if !h.less(h.items[child], e) {
+			return i
 		}
-		h.swap(i, child)
+		h.put(i, h.items[child])
 		i = child
 	}
 }
 
-func (h *heap[T]) swap(i, j int) {
-	h.items[i], h.items[j] = h.items[j], h.items[i]
-	*h.at(h.items[i]) = i + 1
-	*h.at(h.items[j]) = j + 1
+func (h *heap[T]) put(i int, e *T) {
+	h.items[i] = e
+	*h.at(e) = i + 1
 }

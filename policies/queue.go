@@ -488,8 +488,8 @@ func (q *queue) lend(now Time) Decision {
 	q.why = reason{id: c.domain.ID, window: c.request().Predicted, rivals: c.unit.waiting - 1}
 	q.withdraw(now, c)
 	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard = c, nil, nil, q.amount, 0, now
-	for i, h := range c.heads {
-		c.lent[i] = max(c.lent[i], h.Seq)
+	for i := range c.heads {
+		c.lent[i] = max(c.lent[i], c.heads[i].Seq)
 	}
 	return Decision{Grant, Lease{Domain: c.domain.ID, Kind: Requests, Amount: int64(q.amount), Until: Forever}}
 }
