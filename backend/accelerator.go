@@ -161,12 +161,23 @@ func (a *accelerator) look(now int64, m *avcpu) {
 		if h != m.heads[c] {
 			m.heads[c] = h
 			a.step(now, policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: m.id}, Class: policyClass[c],
-				Request: policies.Request{Seq: h.Seq, Predicted: time.Duration(h.Predicted)}})
+				Request: requestOf(gate.Class(c), h)})
 		}
 	}
 	if m.leases != 0 && w.Busy() {
 		m.page.Watch()
 	}
+}
+
+// requestOf is a policy's word for a request that waits at a gate.
+func requestOf(c gate.Class, h gate.Head) policies.Request {
+	r := policies.Request{Seq: h.Seq, Predicted: time.Duration(h.Predicted), Known: h.Known, Key: h.Key}
+	if c == gate.Copy {
+		r.Bytes = h.Size
+	} else {
+		r.Threads = h.Size
+	}
+	return r
 }
 
 // signal tells whether a domain has work.

@@ -26,7 +26,7 @@ func requestOptions(c configs.Accelerator) policies.RequestOptions {
 		Launches: c.Launches, Period: c.Period, Window: c.Window, Mean: c.Mean, HoldBack: c.HoldBack,
 		RunRequests: c.RunRequests, RunTime: c.RunTime,
 		BackgroundCost: c.BackgroundCost, BackgroundPeriod: c.BackgroundPeriod, ReserveLimit: c.ReserveLimit,
-		Quantum: c.Quantum, Jiffy: c.Jiffy,
+		Quantum: c.Quantum, Jiffy: c.Jiffy, History: c.History,
 	}
 }
 

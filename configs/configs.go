@@ -96,6 +96,7 @@ type Accelerator struct {
 	BackgroundCost   time.Duration // of all domains in the background,
 	BackgroundPeriod time.Duration // in each of these
 	ReserveLimit     int           // of all reserves together, in %
+	History          int           // ae: keys whose cost is remembered of each domain; 0: as workers predict
 }
 
 // Domain is one [[domain]] table, or the [default_domain] template.
@@ -194,6 +195,7 @@ func defaultAccelerator(name string) Accelerator {
 		BackgroundCost:   2500 * time.Microsecond,
 		BackgroundPeriod: 25 * time.Millisecond,
 		ReserveLimit:     90,
+		History:          100,
 	}
 }
 

@@ -91,6 +91,7 @@ func (a *Accelerator) fields(opt Options) []field {
 		{"run_time", span{&a.RunTime, 100 * time.Microsecond, time.Second, ""}, hot},
 		{"background_cost", span{&a.BackgroundCost, 10 * time.Microsecond, time.Second, ""}, hot},
 		{"background_period", span{&a.BackgroundPeriod, time.Millisecond, 10 * time.Second, ""}, hot},
+		{"history", whole{&a.History, 0, 65536, "as workers predict"}, hot},
 		{"reserve_limit", whole{&a.ReserveLimit, 1, 100, ""}, hot},
 	}
 }

@@ -3,8 +3,11 @@ package policies
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"pegasus/vcpu"
 )
 
 // TestHistory walks through what is learned and forgotten.
@@ -91,5 +94,53 @@ func TestHistoryDoesNotAllocate(t *testing.T) {
 		h.Learn(key, ms, key%2 == 0)
 	}); a > 0 {
 		t.Errorf("%v allocations per request", a)
+	}
+}
+
+// Under an a-priori reserve a request is expected to cost what the like of it did,
+// whatever whoever submits it predicts.
+func TestReservePredictsByHistory(t *testing.T) {
+	for _, size := range []int{0, 10} {
+		o := Defaults(Production)
+		o.History = size
+		p, err := New("prt", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewScheduler(p)
+		limited, other := Domain{ID: 1}, Domain{ID: 2}
+		limited.Promise.Reserve = vcpu.Reserve{Kind: vcpu.Apriori, Cost: 10 * ms, Period: 25 * ms}
+		for _, d := range []Domain{limited, other} {
+			s.Step(0, Event{Kind: Attach, Domain: d})
+		}
+		s.Ready(0)
+		ask := func(now Time, seq, key uint64) {
+			s.Step(now, Event{Kind: Wake, Domain: limited, Signal: Arrived})
+			s.Step(now, Event{Kind: Head, Domain: limited, Class: Compute, Request: Request{Seq: seq, Key: key, Predicted: ms, Known: true}})
+			s.Ready(now)
+		}
+		end := func(now Time, used time.Duration) {
+			s.Step(now, Event{Kind: Charge, Domain: limited, Used: Usage{Compute: used, Requests: 1}})
+			s.Ready(now)
+		}
+		ask(1, 1, 5)
+		end(Time(8*ms), 8*ms)
+		ask(Time(9*ms), 2, 5) // costs 8 ms, of which 2 are left
+		why := s.Refusal(1)
+		if refused := strings.HasPrefix(why, "reserve"); refused != (size > 0) {
+			t.Errorf("with a history of %d: %q", size, why)
+		}
+		if size == 0 {
+			continue
+		}
+		s.Ready(Time(25 * ms))
+		if why := s.Refusal(1); why != "" {
+			t.Errorf("in the next period: %q", why)
+		}
+		end(Time(33*ms), 8*ms)
+		ask(Time(34*ms), 3, 6) // never seen: as the worst
+		if why := s.Refusal(1); !strings.HasPrefix(why, "reserve") {
+			t.Errorf("of another key: %q", why)
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"pegasus/vcpu"
 )
 
 // queue is the frame of policies that decide about single requests: one domain at
@@ -37,12 +39,15 @@ type queue struct {
 
 	holder  *tenant // whose lease is out
 	amount  int     // of requests in that lease
+	key     uint64  // of the only one; 0: there are several, or it is unknown
 	left    int     // those that have not ended
 	spent   time.Duration
 	heard   Time    // when the lease began, or something was last reported of it
 	alone   bool    // the holder's gate is open, since there is nobody else
 	closing *tenant // its gate has to be closed before another's opens
 	chosen  *tenant // will get the lease then
+	last    *tenant // whose lease was out last
+	history int     // keys that a domain's history has room for
 	missed  uint64  // requests that ended after they were due
 	why     reason
 }
@@ -86,6 +91,7 @@ func newQueue(name string, o Options, s share, before order) *queue {
 		before:   before,
 		reserves: newReserves(o),
 		strict:   o.Mode == Paper,
+		history:  o.History,
 		tenants:  make(map[ID]*tenant),
 		groups:   make(map[string]*unit),
 	}
@@ -194,6 +200,11 @@ func (q *queue) part(now Time, c *tenant) {
 // limit puts c under the reserve that it was promised, if any.
 func (q *queue) limit(now Time, c *tenant) {
 	c.lane = q.reserves.join(now, c, q.before)
+	if r := c.lane.reserve; q.history == 0 || r == nil || r.kind != vcpu.Apriori {
+		c.history = nil
+	} else if c.history == nil {
+		c.history = NewHistory(q.history, 0)
+	}
 }
 
 func (q *queue) unlimit(c *tenant) {
@@ -224,6 +235,9 @@ func (q *queue) Detach(now Time, id ID) {
 	if q.closing == c {
 		q.closing = nil
 	}
+	if q.last == c {
+		q.last = nil
+	}
 	q.unlimit(c)
 	q.part(now, c)
 	delete(q.tenants, id)
@@ -241,6 +255,13 @@ func (q *queue) Wake(since Time, id ID, s Signal) {
 // holder may be of its lease: that is settled when the lease ends.
 func (q *queue) Head(now Time, id ID, class Class, r Request) {
 	c := q.tenants[id]
+	if c.history != nil && r.Key != 0 {
+		before := q.holder
+		if before == nil {
+			before = q.last
+		}
+		r.Predicted, r.Known = c.history.Predict(r.Key, c != before)
+	}
 	c.heads[class] = r
 	switch {
 	case c == q.holder:
@@ -347,11 +368,21 @@ func (q *queue) release(now Time) {
 	if now > c.due {
 		q.missed++
 	}
-	q.holder, q.closing, q.alone = nil, c, false
+	q.learn(c)
+	q.holder, q.closing, q.alone, q.last = nil, c, false, c
 	q.share.done(now, c.unit)
 	if c.pending() {
 		q.line(now, c)
 	}
+}
+
+// learn takes in what the holder's request cost, if that is known: it had a lease
+// for itself, and ended under it.
+func (q *queue) learn(c *tenant) {
+	if c.history != nil && q.key != 0 && q.left <= 0 && !q.alone {
+		c.history.Learn(q.key, q.spent, c != q.last)
+	}
+	q.key = 0
 }
 
 func (q *queue) Pick(now Time) (Decision, bool, Time) {
@@ -485,7 +516,11 @@ func (q *queue) choose(now Time) Time {
 // lend gives the chosen domain its requests.
 func (q *queue) lend(now Time) Decision {
 	c := q.chosen
-	q.why = reason{id: c.domain.ID, window: c.request().Predicted, rivals: c.unit.waiting - 1}
+	r := c.request()
+	q.why = reason{id: c.domain.ID, window: r.Predicted, rivals: c.unit.waiting - 1}
+	if q.key = 0; q.amount == 1 {
+		q.key = r.Key
+	}
 	q.withdraw(now, c)
 	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard = c, nil, nil, q.amount, 0, now
 	for i := range c.heads {

@@ -27,6 +27,9 @@ type RequestOptions struct {
 	RunRequests int           // requests of a run (HT), at most; 0: 8; up to 1024
 	RunTime     time.Duration // and what they are predicted to take; 0: 10 ms; 0.1 ms to 1 s
 
+	// History is how many keys an a-priori reserve (AE) remembers the cost of, for
+	// each domain, to predict by; 0: as whoever submits predicts; up to 65536.
+	History int
 	// Of reserves:
 	BackgroundCost   time.Duration // of the reserve for all without a promise; 0: 2.5 ms; 0.01 ms to 1 s
 	BackgroundPeriod time.Duration // 0: 25 ms; 1 ms to 10 s
@@ -108,6 +111,7 @@ func (o RequestOptions) check() error {
 	}{
 		{"launches", o.Launches, 1, 1024},
 		{"run requests", o.RunRequests, 1, 1024},
+		{"history", o.History, 0, 1 << 16},
 		{"reserve limit", o.ReserveLimit, 1, 100},
 	} {
 		if n.is < n.least || n.is > n.most {

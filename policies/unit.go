@@ -34,7 +34,8 @@ type tenant struct {
 	unit    *unit
 	lane    *lane
 	rates   rates
-	refused bool // admission control refused the reserve that it was promised
+	history *History // what its requests cost; nil: they are as predicted
+	refused bool     // admission control refused the reserve that it was promised
 	heads   [numClasses]Request
 	lent    [numClasses]uint64 // the last request that it was lent
 	arrived uint64             // number of the arrival of what waits, or waited last

@@ -53,13 +53,9 @@ func TestAcceleratorFollowsTheCPUs(t *testing.T) {
 	// Samples come while policies look at them, of all domains, and say what was set.
 	id := h.names("a0")
 	samples := 0
-	for in := bufio.NewScanner(bytes.NewReader(h.pegasus("trace", "--seconds", "1"))); in.Scan(); {
-		var r policies.Record
-		if err := json.Unmarshal(in.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+	h.records(time.Second, func(r policies.Record) {
 		if r.Event == nil || r.Event.Kind != policies.Observe {
-			continue
+			return
 		}
 		samples++
 		s := r.Event.Sample
@@ -71,7 +67,7 @@ func TestAcceleratorFollowsTheCPUs(t *testing.T) {
 				t.Fatalf("domain %q: %+v", id[d.ID], d)
 			}
 		}
-	}
+	})
 	if samples < 10 {
 		t.Errorf("%d samples in a second, of about 33", samples)
 	}
@@ -103,6 +99,48 @@ func TestPoliciesExplain(t *testing.T) {
 		if table := string(h.pegasus("policy", "--explain")); !strings.Contains(table, name) || strings.ContainsFunc(said, func(r rune) bool { return r == '\n' }) {
 			t.Errorf("%s: %q in %q", name, said, table)
 		}
+	}
+}
+
+// Policies that estimate costs are told what waits: which kernel, how large, and
+// whether the like was measured before.
+func TestRequestsAreTold(t *testing.T) {
+	sharers := []sharer{{"short", 256, 1}, {"long", 256, 4}}
+	h := startHost(t, shareConfig("drr", "production", sharers))
+	for _, s := range sharers {
+		h.run(s)
+	}
+	h.await(sharers)
+	id := h.names("a0")
+	keys, told := make(map[string]map[uint64]bool), 0
+	h.records(time.Second, func(r policies.Record) {
+		if r.Event == nil || r.Event.Kind != policies.Head || r.Event.Request.Seq == 0 || !r.Event.Request.Known {
+			return
+		}
+		q, name := r.Event.Request, id[r.Event.Domain.ID]
+		if q.Key == 0 || q.Threads == 0 || q.Bytes != 0 || q.Predicted <= 0 {
+			t.Fatalf("domain %q: %+v", name, q)
+		}
+		if keys[name] == nil {
+			keys[name] = make(map[uint64]bool)
+		}
+		keys[name][q.Key] = true
+		told++
+	})
+	if told < 20 || len(keys["short"]) != 1 || len(keys["long"]) != 1 {
+		t.Errorf("%d requests with keys %v, want one for each domain, which has one kernel", told, keys)
+	}
+}
+
+// records calls each with what is traced for a time.
+func (h *host) records(d time.Duration, each func(policies.Record)) {
+	h.t.Helper()
+	for in := bufio.NewScanner(bytes.NewReader(h.pegasus("trace", "--seconds", fmt.Sprint(d.Seconds())))); in.Scan(); {
+		var r policies.Record
+		if err := json.Unmarshal(in.Bytes(), &r); err != nil {
+			h.t.Fatal(err)
+		}
+		each(r)
 	}
 }
 

@@ -70,6 +70,8 @@ func TestLayout(t *testing.T) {
 		"slot":        {uintptr(unsafe.Pointer(s)), 0x1400},
 		"in flight":   {uintptr(unsafe.Pointer(&s.inFlight)), 0x1440},
 		"used":        {uintptr(unsafe.Pointer(&s.used)), 0x1480},
+		"like":        {uintptr(unsafe.Pointer(&s.like)), 0x1430},
+		"size":        {uintptr(unsafe.Pointer(&s.size)), 0x1438},
 		"waits":       {uintptr(unsafe.Pointer(&s.waits)), 0x1500},
 	} {
 		if c.at-base != c.want {
@@ -181,7 +183,7 @@ func TestAcquireWaitsAndTells(t *testing.T) {
 	rung := b.Rung()
 	got := make(chan error)
 	go func() {
-		_, err := m.Acquire(Compute, 1, false, nil)
+		_, err := m.Acquire(Compute, 1, false, nil, func() About { return About{Key: 77, Known: true, Size: 1 << 60} })
 		got <- err
 	}()
 	for b.Rung() == rung {
@@ -189,6 +191,8 @@ func TestAcquireWaitsAndTells(t *testing.T) {
 	}
 	if w := p.Look(); !w.Arrived || w.Pending != 1 || !w.Busy() {
 		t.Errorf("work %+v", w)
+	} else if h := w.Heads[Compute]; h != (Head{Seq: 1, Predicted: 1, About: About{Key: 77, Known: true, Size: maxSize}}) {
+		t.Errorf("the request that waits is %+v", h)
 	}
 	p.Grant(always)
 	if err := <-got; err != nil {
@@ -226,7 +230,7 @@ func TestAcquireAtTheLimit(t *testing.T) {
 		other.Acquire(Compute, 10, false, func() (bool, time.Duration) {
 			once.Do(func() { close(waiting) })
 			return false, time.Second
-		})
+		}, nil)
 		close(got)
 	}()
 	<-waiting
@@ -234,7 +238,7 @@ func TestAcquireAtTheLimit(t *testing.T) {
 	<-got
 	// Nothing ends any more: after a while the next one is let through.
 	start := Now()
-	if _, err := m.Acquire(Compute, 10, false, nil); err != nil {
+	if _, err := m.Acquire(Compute, 10, false, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if waited := time.Duration(Now() - start); waited < limitPatience/2 {
@@ -294,7 +298,7 @@ func TestStop(t *testing.T) {
 	rung := b.Rung()
 	got := make(chan error)
 	go func() {
-		_, err := m.Acquire(Compute, 1, false, nil)
+		_, err := m.Acquire(Compute, 1, false, nil, nil)
 		got <- err
 	}()
 	for b.Rung() == rung {

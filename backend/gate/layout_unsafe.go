@@ -99,7 +99,10 @@ type slot struct {
 	calls     atomic.Uint64
 	idle      atomic.Int64 // ns that nothing was pending or in flight, up to the last time that something was
 	predicted atomic.Int64 // ns that the request will take that waits
-	_         [16]byte
+
+	// What else is known of that request; workers of earlier releases leave it 0.
+	like atomic.Uint64 // twice its key, and 1 if the like of it was measured before
+	size atomic.Uint64 // bytes that it copies, or threads that it starts
 
 	inFlight [NumClasses]atomic.Int64 // predicted ns, at least 1 for each request
 	requests [NumClasses]atomic.Int64

@@ -142,16 +142,24 @@ const defaultSlice = 100 * time.Millisecond
 // unbounded as for Try, and how long to sleep at most.
 type Between func() (unbounded bool, slice time.Duration)
 
+// About is what is known of a request besides its class and how long it will take.
+type About struct {
+	Key   uint64 // of 63 bits: the same for requests that cost about the same; 0: unknown
+	Known bool   // the like was measured before
+	Size  uint64 // bytes that it copies, or threads that it starts; 0: unknown
+}
+
 // Acquire is Try until it succeeds. A closed gate is announced to the daemon
-// once. It returns ErrStopped after Stop.
-func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Between) (Ticket, error) {
+// once, with what about then says of the request (nil: nothing). It returns
+// ErrStopped after Stop.
+func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Between, about func() About) (Ticket, error) {
 	t, v := m.Try(c, predicted, unbounded)
 	if v == Admitted {
 		m.waited(0)
 		return t, nil
 	}
 	start := Now()
-	m.slot.predicted.Store(predicted)
+	m.slot.tell(predicted, about)
 	m.slot.pending.Store(1 + uint32(c))
 	defer m.slot.pending.Store(0)
 	m.slot.busy(start)
@@ -180,6 +188,21 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 			return t, nil
 		}
 	}
+}
+
+// tell writes down what is known of the request that is going to wait.
+func (s *slot) tell(predicted int64, about func() About) {
+	var a About
+	if about != nil {
+		a = about()
+	}
+	like := a.Key << 1
+	if a.Known {
+		like |= 1
+	}
+	s.predicted.Store(predicted)
+	s.like.Store(like)
+	s.size.Store(a.Size)
 }
 
 // waitOpen sleeps until the lease changes, the daemon is lost, or a slice is over.

@@ -251,7 +251,11 @@ type Work struct {
 type Head struct {
 	Seq       uint64
 	Predicted int64 // ns
+	About
 }
+
+// maxSize bounds what a worker says of a request's size.
+const maxSize = 1 << 48
 
 // Busy says whether anything is pending or in flight.
 func (w Work) Busy() bool { return w.Pending != 0 || w.InFlight != 0 }
@@ -277,7 +281,9 @@ func (p *Page) Look() (w Work) {
 		for c := range NumClasses {
 			w.Ended[c] += one.Ended[c]
 			w.Flying[c] += one.Flying[c]
-			w.Heads[c].Predicted = max(w.Heads[c].Predicted, one.Heads[c].Predicted)
+			if one.Heads[c].Predicted > w.Heads[c].Predicted {
+				w.Heads[c] = one.Heads[c]
+			}
 			passed[c] += p.at.slot[i].admitted[c].Load()
 		}
 		w.Idle += min(one.Idle, elapsed)
@@ -310,7 +316,8 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 	}
 	if class := min(s.pending.Load(), uint32(NumClasses)); class > 0 {
 		w.Pending = 1
-		w.Heads[class-1].Predicted = max(s.predicted.Load(), 1)
+		like := s.like.Load()
+		w.Heads[class-1] = Head{Predicted: max(s.predicted.Load(), 1), About: About{Key: like >> 1, Known: like&1 != 0, Size: min(s.size.Load(), maxSize)}}
 	}
 	w.IdleSince = s.idleSince.Load()
 	for c := range w.Used {

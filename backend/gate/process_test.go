@@ -59,7 +59,7 @@ var roles = map[string]func(m *Member){
 	// waiter waits at the gate, and tells when it got through.
 	"waiter": func(m *Member) {
 		fmt.Println("ready")
-		if _, err := m.Acquire(Compute, 1, false, nil); err != nil {
+		if _, err := m.Acquire(Compute, 1, false, nil, nil); err != nil {
 			panic(err)
 		}
 		fmt.Println("through")

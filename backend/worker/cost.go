@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"hash/fnv"
 	"sync/atomic"
 
 	"pegasus/cuda"
@@ -13,7 +14,17 @@ import (
 const firstGuess = 1_000_000 // ns
 
 // kernelCost is what a block of a kernel took of late, in 1/1024 ns.
-type kernelCost struct{ perBlock atomic.Int64 }
+type kernelCost struct {
+	perBlock atomic.Int64
+	identity uint64 // the same for a kernel of that name in a module of that size
+}
+
+// identity is a number for a kernel's name.
+func identity(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return h.Sum64()
+}
 
 func (k *kernelCost) predict(blocks uint64) int64 {
 	per := k.perBlock.Load()

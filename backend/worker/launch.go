@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math/bits"
 	"sync"
 
 	"pegasus/accel"
@@ -60,6 +61,7 @@ func blockCount(grid [3]uint32) uint64 {
 // submitGated waits for the gate and gives work to the device. It takes b over.
 func (s *session) submitGated(b *submission, st accel.Stream, w accel.Work, class gate.Class, predicted int64) cuda.Result {
 	s.begin()
+	s.asking.b, s.asking.w = b, w
 	t, err := s.admit(class, predicted)
 	if err != nil {
 		b.recycle()
@@ -129,9 +131,33 @@ func (b *submission) end(r cuda.Result, u accel.Usage) {
 // may be waiting for the guest to report it: then the in-flight limit does not
 // apply, and the ring is looked at for such reports.
 func (s *session) admit(class gate.Class, predicted int64) (gate.Ticket, error) {
-	t, err := s.gate.Acquire(class, predicted, s.callbacks.any(), s.whileHeld)
+	t, err := s.gate.Acquire(class, predicted, s.callbacks.any(), s.whileHeld, s.about)
 	s.hold(false)
 	return t, err
+}
+
+// about says what policies that estimate costs want to know of what is being
+// submitted: only of what has to wait, so that nothing else pays for it.
+func (s *session) about() gate.About {
+	b := s.asking.b
+	if w, ok := s.asking.w.(*accel.Launch); ok {
+		key := b.cost.identity
+		threads := b.blocks
+		for i := range w.Block {
+			key = mix(mix(key, uint64(w.Grid[i])), uint64(w.Block[i]))
+			threads *= max(uint64(min(w.Block[i], 1024)), 1)
+		}
+		return gate.About{Key: mix(key, uint64(w.SharedBytes)) >> 1, Known: b.cost.perBlock.Load() != 0, Size: threads}
+	}
+	t := &b.transfer
+	way := direction(t.dst, t.src)
+	return gate.About{Key: mix(uint64(way), t.bytes) >> 1, Known: s.costs.perByte[way].Load() != 0, Size: t.bytes}
+}
+
+// mix is a hash of what was mixed before and of n.
+func mix(hash, n uint64) uint64 {
+	hi, lo := bits.Mul64(hash^0x9e37_79b9_7f4a_7c15, n^0xbf58_476d_1ce4_e5b9)
+	return hi ^ lo
 }
 
 // hold tells the guest whether a call is held back.
@@ -187,7 +213,11 @@ func (s *session) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.Modul
 	}
 	copy(layoutTo, blob)
 	s.imageBytes += a.ImageLength
-	s.modules.put(a.Module, &module{g: g, m: m, bytes: a.ImageLength, costs: make([]kernelCost, len(layout.Functions))})
+	costs := make([]kernelCost, len(layout.Functions))
+	for i := range costs {
+		costs[i].identity = mix(identity(layout.Functions[i].Name), a.ImageLength)
+	}
+	s.modules.put(a.Module, &module{g: g, m: m, bytes: a.ImageLength, costs: costs})
 	return out, cuda.Success
 }
 

@@ -100,6 +100,10 @@ type session struct {
 	uncounted   uint64 // calls served that the gate page does not count yet
 
 	// What is being submitted.
+	asking struct {
+		b *submission
+		w accel.Work
+	}
 	launch  accel.Launch
 	copying accel.Copy
 	filling accel.Fill
