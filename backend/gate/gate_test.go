@@ -246,6 +246,34 @@ func TestAcquireAtTheLimit(t *testing.T) {
 	}
 }
 
+// A request that is larger than the limit gets in, though smaller ones of its
+// domain never leave the room that it needs.
+func TestLargeAmongSmall(t *testing.T) {
+	p, b, m := fixture(t)
+	other := member(t, p, b)
+	p.Grant(always)
+	p.SetInFlightLimit(10)
+	small := try(t, m, Compute, 5, Admitted)
+	got := make(chan error, 1)
+	go func() {
+		_, err := other.Acquire(Compute, 20, false, nil)
+		got <- err
+	}()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		next, v := m.Try(Compute, 5, false)
+		if v != Admitted { // for want of room: the large one is in
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		m.Finish(small, usage(accel.Compute, 1))
+		small = next
+	}
+	other.Stop()
+	t.Errorf("it still waits: %v", <-got)
+}
+
 // What is in flight when the gate closes runs on within the limit; the rest
 // waits for the next lease.
 func TestAwaitTurn(t *testing.T) {

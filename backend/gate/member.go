@@ -51,8 +51,9 @@ const (
 	Full             // enough is in flight
 )
 
-// limitPatience is how long a request waits for others of its domain to end
-// when nothing ends: they may be waiting for what comes after it.
+// limitPatience is how long a request waits for room among others of its domain:
+// they may be waiting for what comes after it, and smaller ones fit in before it
+// again and again.
 const limitPatience = 50 * time.Millisecond
 
 // Try takes leave to submit one request of a class that will hold its engine for
@@ -164,6 +165,7 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 	defer m.slot.pending.Store(0)
 	m.slot.busy(start)
 	announced := false
+	var full int64 // since when there has been no room; 0: there was, or the gate was closed
 	for {
 		if m.stop.Load() {
 			m.slot.idleSince.CompareAndSwap(0, Now())
@@ -179,9 +181,13 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 			unbounded, slice = between()
 		}
 		if v == Closed {
+			full = 0
 			m.waitOpen(t.generation, slice)
-		} else if m.waitEnded(c, predicted, slice) {
-			unbounded = true
+		} else {
+			if full == 0 {
+				full = Now()
+			}
+			unbounded = m.waitEnded(c, predicted, full, slice) || unbounded
 		}
 		if t, v = m.Try(c, predicted, unbounded); v == Admitted {
 			m.waited(Now() - start)
@@ -213,16 +219,16 @@ func (m *Member) waitOpen(generation uint32, slice time.Duration) {
 	callbuf.FutexWait(&m.page.at.generation, generation, slice)
 }
 
-// waitEnded sleeps until work of the domain ends. It says whether none did for
-// so long that it should be waited for no more.
-func (m *Member) waitEnded(c Class, predicted int64, slice time.Duration) (enough bool) {
+// waitEnded sleeps until work of the domain ends. It says whether there has been
+// no room since a time so long ago that it should be waited for no more.
+func (m *Member) waitEnded(c Class, predicted, since int64, slice time.Duration) (enough bool) {
 	l := m.page.at
 	l.limitWaiters.Add(1)
 	defer l.limitWaiters.Add(^uint32(0))
 	seen := l.released.Load()
 	limit := l.inFlightLimit.Load()
-	for start := Now(); l.released.Load() == seen && !l.fits(c, max(predicted, 1), limit); {
-		left := limitPatience - time.Duration(Now()-start)
+	for l.released.Load() == seen && !l.fits(c, max(predicted, 1), limit) {
+		left := limitPatience - time.Duration(Now()-since)
 		if left <= 0 {
 			return true
 		}
