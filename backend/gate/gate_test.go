@@ -256,7 +256,7 @@ func TestLargeAmongSmall(t *testing.T) {
 	small := try(t, m, Compute, 5, Admitted)
 	got := make(chan error, 1)
 	go func() {
-		_, err := other.Acquire(Compute, 20, false, nil)
+		_, err := other.Acquire(Compute, 20, false, nil, nil)
 		got <- err
 	}()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
