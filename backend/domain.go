@@ -185,10 +185,38 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 	if err != nil {
 		return err
 	}
+	if err := d.canPromise(map[*domain]configs.Domain{dom: next}); err != nil {
+		return err
+	}
 	for k, v := range settings {
 		dom.set[k] = setting{Value: v, File: file.Get(k)}
 	}
 	d.apply(dom, next)
+	return nil
+}
+
+// canPromise refuses settings that guarantee more of an accelerator's memory to the
+// domains on it than there is, unless they guarantee nobody more than now. d.mu is held.
+func (d *Daemon) canPromise(next map[*domain]configs.Domain) error {
+	for _, a := range d.accelerators {
+		var sum uint64
+		more := false
+		for _, dom := range d.domains {
+			if dom.on != a {
+				continue
+			}
+			guarantee := dom.settings.Guarantee
+			if s, ok := next[dom]; ok {
+				more = more || s.Guarantee > guarantee
+				guarantee = s.Guarantee
+			}
+			sum += uint64(guarantee)
+		}
+		if p := a.hw.Profile(); more && sum > p.Promisable {
+			return control.Errorf(control.CodeInvalid, "memory_guarantee: the domains on %s would be guaranteed %d bytes together, of %d: lower one, or move a domain",
+				a.name, sum, p.Promisable)
+		}
+	}
 	return nil
 }
 

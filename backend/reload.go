@@ -156,6 +156,13 @@ func (d *Daemon) planDomains(p *plan) error {
 			come = append(come, dom)
 		}
 	}
+	next := map[*domain]configs.Domain{}
+	for dom, plan := range p.domains {
+		next[dom] = plan.settings
+	}
+	if err := d.canPromise(next); err != nil {
+		return err
+	}
 	for _, dom := range come {
 		if _, is := p.domains[dom]; !is {
 			if len(p.domains) >= maxDomains {

@@ -150,6 +150,9 @@ func TestGuarantee(t *testing.T) {
 	}
 	_, err = other.Alloc(8 << 20)
 	wantResult(t, err, cuda.ErrorOutOfMemory)
+	if _, err := h.try("set", "d0", "memory_guarantee=41MiB"); err == nil || !strings.Contains(err.Error(), "memory_guarantee: the domains on soft0 would be guaranteed 68157440 bytes together, of 67108864") {
+		t.Errorf("more is guaranteed than there is: %v", err)
+	}
 	h.pegasus("set", "kept", "memory_guarantee=0")
 	eventually(t, 5*time.Second, "what is promised no more can be had", func() bool {
 		_, err = other.Alloc(8 << 20)

@@ -315,6 +315,24 @@ func (g *guest) ReferenceBind(cuda.Call, cuda.ReferenceBindArgs) cuda.Result   {
 func (g *guest) TextureDestroy(cuda.Call, cuda.TextureDestroyArgs) cuda.Result { return 0 }
 func (g *guest) Goodbye(cuda.Call) cuda.Result                                 { return 0 }
 
+// This host can't share device memory.
+
+func (g *guest) SegmentGet(cuda.Call, cuda.SegmentGetArgs) (out cuda.SegmentGetResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
+func (g *guest) SegmentAttach(cuda.Call, cuda.SegmentAttachArgs) (out cuda.SegmentAttachResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
+func (g *guest) SegmentDetach(cuda.Call, cuda.SegmentDetachArgs) cuda.Result {
+	return cuda.ErrorNotSupported
+}
+
+func (g *guest) SegmentControl(cuda.Call, cuda.SegmentControlArgs) (out cuda.SegmentControlResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
 // absent is a socket that nobody listens at, in a directory that is there or not.
 func absent(dir bool) string {
 	if dir {
