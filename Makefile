@@ -14,6 +14,7 @@ export PEGASUS_BUILD = $(abspath $(BUILD))
 DEMO        ?=
 FUZZTIME    ?= 5s
 SOAKTIME    ?= 10m
+E2E         ?= $(wildcard test/scenarios/*.toml)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Debian packages, each where it is needed first.
@@ -23,13 +24,13 @@ TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvpt
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan benchmarks run sim bench soak gpu-test test check format vet staticcheck tidy \
+.PHONY: build binaries guest guest-asan benchmarks run sim bench policies-e2e soak gpu-test test check format vet staticcheck tidy \
 	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
 
 build: binaries guest benchmarks ## build everything (the default)
 
 help: ## list these targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 # --- Go programs
 
@@ -73,8 +74,8 @@ $(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 # --- benchmark programs: one source of its own each, and what they share
 
 BENCH        := guest/bench
-BENCH_SHARED := bench options latency report
-BENCH_OWN    := vectoradd matmul blackscholes walsh reduction histogram nbody busy calls
+BENCH_SHARED := bench options latency report scene
+BENCH_OWN    := vectoradd matmul blackscholes walsh reduction histogram nbody busy calls lud heartwall srad frames bomb mriq coulomb montecarlo binomial image tpacf rpes picser
 
 benchmarks: $(BENCH_OWN:%=$(BUILD)/bench/%)
 
@@ -95,6 +96,9 @@ run: deps-build deps-run ## set up, then show programs of several domains share 
 
 bench: build deps-bench ## measure, to a table and build/bench.json
 	$(GO) run ./cmd/measure -o $(BUILD)/bench.json
+
+policies-e2e: build ## run the papers' programs under the policies, beside what the simulator foretells
+	$(GO) run ./cmd/compare -o $(BUILD)/policies-e2e.json $(E2E)
 
 sim: ## run the scenarios of the simulator, 20 seeds each
 	$(GO) run ./cmd/pegasus sim all

@@ -87,12 +87,9 @@ func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*
 	if err != nil {
 		return nil, err
 	}
-	for i := range sc.Rows {
-		v := sc.Rows[i].judge(sc, bySeed)
-		if v.Verdict == Fails {
-			out.Verdict = Fails
-		}
-		out.Rows = append(out.Rows, v)
+	out.Rows = sc.Verdicts(bySeed)
+	if slices.ContainsFunc(out.Rows, func(v Verdict) bool { return v.Verdict == Fails }) {
+		out.Verdict = Fails
 	}
 	for _, c := range sc.Charts {
 		for i := range c.Bars {
@@ -104,6 +101,15 @@ func Judge(sc *Scenario, seed uint64, seeds int, progress func(done, of int)) (*
 		}
 	}
 	return out, nil
+}
+
+// Verdicts says which rows hold for what was measured, by plan, one or several times.
+func (sc *Scenario) Verdicts(times []map[string]Metrics) []Verdict {
+	var all []Verdict
+	for i := range sc.Rows {
+		all = append(all, sc.Rows[i].judge(sc, times))
+	}
+	return all
 }
 
 // simulate returns the metrics of each seed, by plan, and adds up their means.

@@ -124,8 +124,9 @@ type Workload struct {
 	Ahead     int
 	Think     time.Duration
 	Period    time.Duration
-	Work      float64 // done by a run, in whatever unit; 1
-	Noise     *int    // σ of what kernels take, ‰ (log-normal)
+	Work      float64  // done by a run, in whatever unit; 1
+	Noise     *int     // σ of what kernels take, ‰ (log-normal)
+	Program   []string // a real program of guest/bench that does this, with its arguments: what `make policies-e2e` runs
 }
 
 // Plan is one way to run the scenario: a policy with its parameters.
@@ -445,14 +446,53 @@ func (sc *Scenario) tried(p *Plan) error {
 	return err
 }
 
+// Workload returns the workload that a domain runs: the scenario's own of that name,
+// or the one that all scenarios may use.
+func (sc *Scenario) Workload(d *Domain) (Workload, error) {
+	if w, ok := sc.Workloads[d.Workload]; ok {
+		return w, nil
+	}
+	if w, ok := shared.Workloads[d.Workload]; ok {
+		return w, nil
+	}
+	return Workload{}, fmt.Errorf("domain %q: there is no workload %q", d.Name, d.Workload)
+}
+
+// TakingPart returns the domains of a plan one by one, with names of their own, as
+// they are under it.
+func (sc *Scenario) TakingPart(p *Plan) ([]Domain, error) {
+	var all []Domain
+	for i := range sc.Domains {
+		d := &sc.Domains[i]
+		if !p.has(d.Name) {
+			continue
+		}
+		for k := range max(d.Count, 1) {
+			name := d.numbered(k)
+			one, err := p.set(d, name)
+			if err != nil {
+				return nil, err
+			}
+			one.Name, one.Count = name, 1
+			all = append(all, *one)
+		}
+	}
+	return all, nil
+}
+
+// numbered is the name of the i-th of domains that are alike.
+func (d *Domain) numbered(i int) string {
+	if d.Count > 1 {
+		return fmt.Sprintf("%s%d", d.Name, i+1)
+	}
+	return d.Name
+}
+
 // program of a domain.
 func (sc *Scenario) program(d *Domain, plan *Plan, p *Profile, chance *stream) (*program, error) {
-	w, ok := sc.Workloads[d.Workload]
-	if !ok {
-		w, ok = shared.Workloads[d.Workload]
-	}
-	if !ok {
-		return nil, fmt.Errorf("domain %q: there is no workload %q", d.Name, d.Workload)
+	w, err := sc.Workload(d)
+	if err != nil {
+		return nil, err
 	}
 	if plan.Call != nil {
 		w.Call = *plan.Call

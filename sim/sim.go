@@ -110,11 +110,7 @@ func (s *Sim) addGPU(sc *Scenario, a *Accelerator, seed uint64) error {
 // addDomains adds a domain, or as many alike as it says.
 func (s *Sim) addDomains(sc *Scenario, d *Domain, seed uint64) error {
 	for i := range max(d.Count, 1) {
-		name := d.Name
-		if d.Count > 1 {
-			name = fmt.Sprintf("%s%d", d.Name, i+1)
-		}
-		if err := s.addDomain(sc, d, name, seed); err != nil {
+		if err := s.addDomain(sc, d, d.numbered(i), seed); err != nil {
 			return err
 		}
 	}

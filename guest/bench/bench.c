@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "latency.h"
@@ -135,6 +136,16 @@ static void tell(struct bench *b, struct run *r, int64_t now)
 	r->told_done = r->done;
 }
 
+/* Sleeps between rounds, to the microsecond. */
+static void rest(struct bench *b)
+{
+	int64_t ns = (int64_t)(b->options.pause_ms * 1e6);
+	struct timespec t = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+
+	if (ns > 0)
+		nanosleep(&t, NULL); /* a signal ends it, and then the run */
+}
+
 static bool more(struct bench *b, struct run *r, int64_t now)
 {
 	if (stop || (b->options.iterations && r->launched >= b->options.iterations))
@@ -168,6 +179,7 @@ static void run_queued(struct bench *b, struct run *r)
 		CHECK(cuEventRecord(f->event, b->stream));
 		r->launched++;
 		tell(b, r, now);
+		rest(b);
 	}
 	while (r->done < r->launched)
 		land(r, &flights[r->done % depth]);
@@ -188,6 +200,7 @@ static void run_synchronous(struct bench *b, struct run *r)
 		latency_add(&r->rounds, bench_now() - begin);
 		r->done++;
 		tell(b, r, now);
+		rest(b);
 	}
 }
 
@@ -255,6 +268,7 @@ int bench_main(int argc, char **argv, const struct workload *w)
 	struct bench b = { .workload = w, .options = options_parse(argc, argv, w), .work = 1 };
 	const char *checked = "unchecked";
 
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* or short pauses are 50 us longer than asked for */
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	set_up(&b);

@@ -9,7 +9,7 @@
 
 #include "bench.h"
 
-enum { Size = 256, Iterations, Seconds, Queue, Warmup, Device, KernelMs, Steps, Json, Quiet, NoCheck, Help };
+enum { Size = 256, Iterations, Seconds, Queue, Warmup, Device, PauseMs, KernelMs, Steps, Json, Quiet, NoCheck, Help };
 
 static const struct option known[] = {
 	{ "size", required_argument, NULL, Size },
@@ -18,6 +18,7 @@ static const struct option known[] = {
 	{ "queue", required_argument, NULL, Queue },
 	{ "warmup", required_argument, NULL, Warmup },
 	{ "device", required_argument, NULL, Device },
+	{ "pause-ms", required_argument, NULL, PauseMs },
 	{ "kernel-ms", required_argument, NULL, KernelMs },
 	{ "steps", required_argument, NULL, Steps },
 	{ "json", no_argument, NULL, Json },
@@ -35,7 +36,8 @@ static void usage(FILE *to, const struct workload *w)
 		    "  --seconds S     how long to go on (default: until the rounds are done)\n"
 		    "  --queue N       keep N to N+1 rounds in flight; 0 waits for each (default 0)\n"
 		    "  --warmup N      rounds before the clock starts (default 1)\n"
-		    "  --device N      which device (default 0)\n");
+		    "  --device N      which device (default 0)\n"
+		    "  --pause-ms T    sleep after each round (default: not at all)\n");
 	if (w->timed)
 		fprintf(to, "  --kernel-ms T   how long each kernel shall take (default 1)\n"
 			    "  --steps N       steps of each kernel, instead of trying out how many take T\n");
@@ -85,6 +87,7 @@ static bool set(struct options *o, const struct workload *w, int which, const ch
 	case Queue: o->queue = (int)whole(w, name, value, 0, 1000); break;
 	case Warmup: o->warmup = (int)whole(w, name, value, 0, 1000000); break;
 	case Device: o->device = (int)whole(w, name, value, 0, 1000); break;
+	case PauseMs: o->pause_ms = positive(w, name, value, 60000); break;
 	case Json: o->json = true; break;
 	case Quiet: o->quiet = true; break;
 	case NoCheck: o->check = false; break;

@@ -17,6 +17,7 @@ struct options {
 	int device;
 	double kernel_ms;   /* timed workloads: how long a kernel shall take */
 	uint32_t steps;     /* timed workloads: steps of a kernel, 0: find out */
+	double pause_ms;    /* how long it sleeps after each round */
 	bool json, quiet, check;
 };
 

@@ -32,6 +32,9 @@ static __device__ inline unsigned elementStride() { return gridDim.x * blockDim.
  * them. */
 static __device__ inline float fastExp(float x) { return __nvvm_ex2_approx_ftz_f(x * 1.44269504f); }
 static __device__ inline float fastLog(float x) { return __nvvm_lg2_approx_ftz_f(x) * 0.69314718f; }
+static __device__ inline float fastSin(float x) { return __nvvm_sin_approx_ftz_f(x); }
+static __device__ inline float fastCos(float x) { return __nvvm_cos_approx_ftz_f(x); }
+static __device__ inline float roundDown(float x) { return __nvvm_floor_f(x); }
 static __device__ inline float squareRoot(float x) { return __nvvm_sqrt_rn_f(x); }
 static __device__ inline float inverseRoot(float x) { return __nvvm_rsqrt_approx_ftz_f(x); }
 

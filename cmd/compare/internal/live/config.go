@@ -1,0 +1,69 @@
+package live
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"pegasus/sim"
+)
+
+// configuration is the daemon's, for a plan.
+func configuration(sc *sim.Scenario, p *sim.Plan, domains []sim.Domain) (string, error) {
+	if len(sc.Accelerators) != 1 || sc.Accelerators[0].Count > 1 {
+		return "", fmt.Errorf("%s: only scenarios with one accelerator are run for real", sc.ID)
+	}
+	var b strings.Builder
+	a := &sc.Accelerators[0]
+	fmt.Fprintf(&b, "[[accelerator]]\nname = %q\ntype = \"soft\"\ncores = 1\nmemory = \"1GiB\"\npolicy = %q\n", a.Name, p.Policy)
+	if p.Mode != "" {
+		fmt.Fprintf(&b, "mode = %q\n", p.Mode)
+	}
+	switch p.Copy {
+	case "":
+	case p.Policy:
+		b.WriteString("accounts = \"mrq\"\n")
+	default:
+		return "", fmt.Errorf("plan %s: copies have the accelerator's policy, or none of their own", p.Name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Options)) {
+		switch v := p.Options[key].(type) {
+		case string:
+			fmt.Fprintf(&b, "%s = %q\n", key, v)
+		default:
+			fmt.Fprintf(&b, "%s = %v\n", key, v)
+		}
+	}
+	for i := range domains {
+		describe(&b, &domains[i])
+	}
+	return b.String(), nil
+}
+
+// describe writes a domain's table: what differs from the defaults.
+func describe(b *strings.Builder, d *sim.Domain) {
+	fmt.Fprintf(b, "[[domain]]\nname = %q\n", d.Name)
+	for _, k := range []struct {
+		name  string
+		value int
+	}{{"credits", d.Credits}, {"slo", d.SLO}, {"bandwidth", d.Bandwidth}, {"priority", d.Priority}} {
+		if k.value != 0 {
+			fmt.Fprintf(b, "%s = %d\n", k.name, k.value)
+		}
+	}
+	for _, k := range []struct {
+		name  string
+		value bool
+	}{{"throughput", d.Throughput}, {"interactive", d.Interactive}} {
+		if k.value {
+			fmt.Fprintf(b, "%s = true\n", k.name)
+		}
+	}
+	if d.Group != "" {
+		fmt.Fprintf(b, "group = %q\n", d.Group)
+	}
+	if r := d.Reserve; r.Kind != "" {
+		fmt.Fprintf(b, "reserve = %q\nreserve_cost = %q\nreserve_period = %q\nreserve_name = %q\n", strings.ToLower(r.Kind), r.Cost, r.Period, r.Shared)
+	}
+}

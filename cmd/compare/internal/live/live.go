@@ -1,0 +1,377 @@
+// Package live runs a simulator's scenario for real: a daemon with the software
+// accelerator, worker processes, and the programs that the scenario's workloads name.
+// What it measures has the simulator's names, so that both can be compared.
+//
+// An accelerator has one core of the host. All domains compute during the whole
+// measurement: when they come and go in the scenario doesn't count here.
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/policies"
+	"pegasus/sim"
+)
+
+// patience is how long programs may take to begin or to end.
+const patience = 30 * time.Second
+
+// Stage is where plans are run, one at a time.
+type Stage struct {
+	Build string // folder with bin/pegasusd and bench/
+}
+
+// Run runs a plan once, from the scenario's From to its Time, and returns what it
+// measured of the plan itself ("") and of each domain and group. Times are in
+// milliseconds, parts in percent:
+//
+//	share, compute, copy        of the time of the accelerator
+//	error, error_max            how far share is from what is owed, in windows
+//	part, off, off_max          the same of the time that it was busy
+//	rate                        runs per second
+//	run_p50, run_p99            of runs, from their first call until they were known to be done
+//	wait_p50, wait_p99          of requests at the gate
+func (s *Stage) Run(ctx context.Context, sc *sim.Scenario, p *sim.Plan) (m sim.Metrics, err error) {
+	domains, err := sc.TakingPart(p)
+	if err != nil {
+		return nil, err
+	}
+	text, err := configuration(sc, p, domains)
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.open(text)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	programs, err := h.begin(ctx, sc, domains)
+	defer stop(programs)
+	if err != nil {
+		return nil, err
+	}
+	length := sc.Time - sc.From
+	t, err := h.watch(ctx, sc.From+length)
+	if err != nil {
+		return nil, err
+	}
+	if t.names, err = h.order(); err != nil {
+		return nil, err
+	}
+	told, err := h.domains()
+	if err != nil {
+		return nil, err
+	}
+	reports, err := finish(programs)
+	if err != nil {
+		return nil, err
+	}
+	u, err := t.use(sc.From, sc.Window, int(length/sc.Window))
+	if err != nil {
+		return nil, err
+	}
+	return measure(domains, u, told, reports), nil
+}
+
+// house is a daemon of a plan's own.
+type house struct {
+	stage  *Stage
+	dir    string
+	daemon *exec.Cmd
+	log    bytes.Buffer
+	client *control.Client
+}
+
+func (s *Stage) open(config string) (*house, error) {
+	dir, err := os.MkdirTemp("", "pg") // short: socket paths are at most 107 bytes
+	if err != nil {
+		return nil, err
+	}
+	h := &house{stage: s, dir: dir}
+	if err := h.start(config); err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *house) start(config string) error {
+	file := filepath.Join(h.dir, "pegasus.toml")
+	if err := errors.Join(os.Chmod(h.dir, 0o755), os.WriteFile(file, []byte(config), 0o644)); err != nil { // workers have other users
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h.daemon = exec.Command(filepath.Join(h.stage.Build, "bin/pegasusd"), "--runtime-dir", h.dir, "--config", file, "--ready-fd", "3", "--private", "--linger", "10m")
+	h.daemon.Stdout, h.daemon.Stderr = &h.log, &h.log
+	h.daemon.ExtraFiles = []*os.File{w}
+	err = h.daemon.Start()
+	w.Close()
+	if err != nil {
+		h.daemon = nil
+		return fmt.Errorf("%w; `make build` builds it", err)
+	}
+	if said, _ := bufio.NewReader(r).ReadString('\n'); !strings.Contains(said, "ready") {
+		return fmt.Errorf("the daemon did not start with\n%s", config)
+	}
+	h.client, err = control.Dial(filepath.Join(h.dir, "control.sock"))
+	return err
+}
+
+// close ends the daemon.
+func (h *house) close() error {
+	defer os.RemoveAll(h.dir)
+	if h.client != nil {
+		h.client.Close()
+	}
+	if h.daemon == nil {
+		return nil
+	}
+	h.daemon.Process.Signal(syscall.SIGTERM)
+	late := time.AfterFunc(patience, func() { h.daemon.Process.Kill() })
+	defer late.Stop()
+	if err := h.daemon.Wait(); err != nil {
+		return fmt.Errorf("the daemon: %w\n%s", err, &h.log)
+	}
+	return nil
+}
+
+func (h *house) domains() (map[string]control.Domain, error) {
+	var all []control.Domain
+	err := h.client.Call(control.MethodDomains, nil, &all)
+	byName := map[string]control.Domain{}
+	for _, d := range all {
+		byName[d.Name] = d
+	}
+	return byName, err
+}
+
+// order names the accelerator's domains as they came to it.
+func (h *house) order() ([]string, error) {
+	var all []control.Accelerator
+	if err := h.client.Call(control.MethodAccelerators, nil, &all); err != nil {
+		return nil, err
+	}
+	return all[0].Domains, nil
+}
+
+// program is a guest that runs until it is told to end.
+type program struct {
+	domain string
+	cmd    *exec.Cmd
+	out    bytes.Buffer
+	errs   bytes.Buffer
+	over   bool
+}
+
+// Report is what a program of guest/bench prints at its end.
+type Report struct {
+	Launches float64 `json:"launches"` // runs
+	Seconds  float64 `json:"seconds"`
+	RoundP50 float64 `json:"round_p50_ns"`
+	RoundP99 float64 `json:"round_p99_ns"`
+	Result   string  `json:"result"`
+}
+
+// program starts one in a domain.
+func (h *house) program(domain string, args []string) (*program, error) {
+	p := &program{domain: domain}
+	all := []string{"run", "--runtime-dir", h.dir, "--domain", domain, "--", filepath.Join(h.stage.Build, "bench", args[0]), "--quiet", "--json", "--seconds", "3600"}
+	p.cmd = exec.Command(filepath.Join(h.stage.Build, "bin/pegasus"), append(all, args[1:]...)...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w; `make build` builds it", err)
+	}
+	return p, nil
+}
+
+// begin starts everybody's program, first of those in the background, and waits until
+// all compute.
+func (h *house) begin(ctx context.Context, sc *sim.Scenario, domains []sim.Domain) (all []*program, err error) {
+	for _, background := range []bool{true, false} {
+		var names []string
+		for i := range domains {
+			d := &domains[i]
+			if d.Background != background {
+				continue
+			}
+			w, err := sc.Workload(d)
+			if err != nil {
+				return all, err
+			}
+			if len(w.Program) == 0 {
+				return all, fmt.Errorf("workload %q names no program", d.Workload)
+			}
+			for range max(d.Threads, 1) {
+				p, err := h.program(d.Name, w.Program)
+				if err != nil {
+					return all, err
+				}
+				all = append(all, p)
+			}
+			names = append(names, d.Name)
+		}
+		if err := h.await(ctx, names); err != nil {
+			for _, p := range all {
+				err = fmt.Errorf("%w\n%s", err, &p.errs)
+			}
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// await waits until all of them use the accelerator.
+func (h *house) await(ctx context.Context, names []string) error {
+	for end := time.Now().Add(patience); ; {
+		told, err := h.domains()
+		if err != nil {
+			return err
+		}
+		idle := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return told[n].GPU > 0 })
+		if len(idle) == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("domain %s doesn't compute", strings.Join(idle, ", "))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// watch records what the accelerator's scheduler is told, for so long.
+func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
+	client, err := control.Dial(filepath.Join(h.dir, "control.sock"))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	context.AfterFunc(ctx, func() { client.Close() })
+	t := &tape{}
+	err = client.Stream(control.MethodTrace, control.TraceParams{}, func(data json.RawMessage, last bool) error {
+		if !last { // to be understood later, when nobody is disturbed
+			t.lines = append(t.lines, slices.Clone(data))
+		}
+		return nil
+	})
+	if ctx.Err() == context.DeadlineExceeded {
+		err = nil
+	}
+	return t, err
+}
+
+// finish lets the programs end, those in the background last, and returns the reports
+// of each domain's. A program that fails, or has a wrong result, is an error.
+func finish(all []*program) (map[string][]Report, error) {
+	reports := map[string][]Report{}
+	for _, p := range slices.Backward(all) {
+		p.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	var errs []error
+	for _, p := range all {
+		late := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
+		err := p.cmd.Wait()
+		late.Stop()
+		p.over = true
+		var r Report
+		if err == nil {
+			err = json.Unmarshal(p.out.Bytes(), &r)
+		}
+		if err == nil && r.Result != "right" {
+			err = fmt.Errorf("its result is %s", r.Result)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s in %s: %w\n%s", p.cmd.Args[7], p.domain, err, &p.errs))
+		}
+		reports[p.domain] = append(reports[p.domain], r)
+	}
+	return reports, errors.Join(errs...)
+}
+
+// stop ends what is left of the programs.
+func stop(all []*program) {
+	for _, p := range all {
+		if !p.over {
+			p.cmd.Process.Kill()
+			p.cmd.Wait()
+		}
+	}
+}
+
+// tape is a trace as it came.
+type tape struct {
+	lines []json.RawMessage
+	names []string // of the domains, in the order of their ids
+}
+
+// used is engine time in windows, [window][domain].
+type used struct {
+	window        time.Duration
+	compute, copy []map[string]time.Duration
+}
+
+// use adds up what was charged. A charge comes when a request has ended: the engine
+// was held until then.
+func (t *tape) use(from, window time.Duration, windows int) (*used, error) {
+	u := &used{window: window}
+	for range windows {
+		u.compute = append(u.compute, map[string]time.Duration{})
+		u.copy = append(u.copy, map[string]time.Duration{})
+	}
+	var begin policies.Time
+	names := map[policies.ID]string{}
+	for i, line := range t.lines {
+		var r policies.Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("trace: %w", err)
+		}
+		if i == 0 {
+			begin = r.At.Add(from)
+		}
+		switch e := r.Event; {
+		case e == nil:
+		case e.Kind == policies.Attach && names[e.Domain.ID] == "":
+			if len(names) == len(t.names) {
+				return nil, errors.New("a domain came while shares were measured")
+			}
+			names[e.Domain.ID] = t.names[len(names)]
+		case e.Kind == policies.Charge:
+			book(u.compute, names[e.Domain.ID], r.At.Sub(begin), e.Used.Compute, window)
+			book(u.copy, names[e.Domain.ID], r.At.Sub(begin), e.Used.Copy, window)
+		}
+	}
+	return u, nil
+}
+
+// book adds time up to an instant to the windows that it was in.
+func book(to []map[string]time.Duration, name string, end, d, window time.Duration) {
+	for i := range to {
+		low := max(end-d, time.Duration(i)*window)
+		high := min(end, time.Duration(i+1)*window)
+		if high > low {
+			to[i][name] += high - low
+		}
+	}
+}
