@@ -41,6 +41,7 @@ type client struct {
 	promise  vcpu.Promise
 	kernels  []time.Duration // lengths, one after another
 	think    time.Duration   // pause after a burst; 0: always backlogged
+	lapse    time.Duration   // of every eighth pause, on average; 0: none is unlike the others
 	burst    int             // requests in a burst
 	from, to Time            // when the program runs
 
@@ -212,6 +213,9 @@ func (m *model) complete() {
 	c.inflight--
 	if c.left == 0 && c.inflight == 0 {
 		pause := c.think/2 + time.Duration(m.rng.Int64N(int64(c.think)))
+		if c.lapse > 0 && m.rng.IntN(8) == 0 {
+			pause = c.lapse
+		}
 		c.left, c.wakes = max(c.burst, 1), m.now.Add(pause)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // TestShares runs the scenarios in testdata/shares on a model of an accelerator.
 //
 //	policy NAME [paper] [tick D] [cap D] [yield D]
-//	domain ID: credits N, kernels D D…, [burst N, pause D,] [from D, to D] [a promise]
+//	domain ID: credits N, kernels D D…, [burst N, pause D, [lapse D],] [from D, to D] [a promise]
 //	         64 alike are written 1-64; without a burst it is always backlogged
 //	         ·, cpu N: its CPU credits
 //	hypervisor N         schedules the domains on so many CPUs, by CPU credits
@@ -116,6 +116,8 @@ func (s *scenario) client(id int, words []string) *client {
 			c.burst = number(s.t, value)
 		case "pause":
 			c.think = length(s.t, value)
+		case "lapse":
+			c.lapse = length(s.t, value)
 		case "from":
 			c.from = Time(length(s.t, value))
 		case "to":

@@ -74,8 +74,8 @@ func (s *Stage) alone(ctx context.Context, args []string, d time.Duration) (a Al
 		return a, err
 	}
 	defer stop([]*program{p})
-	if err := h.await(ctx, []string{trial}); err != nil {
-		return a, fmt.Errorf("%w\n%s", err, &p.errs)
+	if err := h.await(ctx, []string{trial}, []*program{p}); err != nil {
+		return a, err
 	}
 	time.Sleep(d)
 	reports, err := finish([]*program{p})

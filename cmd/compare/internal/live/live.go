@@ -31,7 +31,8 @@ const patience = 30 * time.Second
 
 // Stage is where plans are run, one at a time.
 type Stage struct {
-	Build string // folder with bin/pegasusd and bench/
+	Build  string // folder with bin/pegasusd and bench/
+	Traces string // folder for what each plan's scheduler was told and decided; "": it isn't kept
 }
 
 // Run runs a plan once, from the scenario's From to its Time, and returns what it
@@ -69,6 +70,9 @@ func (s *Stage) Run(ctx context.Context, sc *sim.Scenario, p *sim.Plan) (m sim.M
 		return nil, err
 	}
 	if t.names, err = h.order(); err != nil {
+		return nil, err
+	}
+	if err := s.keep(t, sc.ID+"-"+p.Name); err != nil {
 		return nil, err
 	}
 	told, err := h.domains()
@@ -177,7 +181,13 @@ type program struct {
 	cmd    *exec.Cmd
 	out    bytes.Buffer
 	errs   bytes.Buffer
-	over   bool
+	over   chan struct{} // closed when it has ended,
+	err    error         // this way
+}
+
+// said is what it complained about.
+func (p *program) said() string {
+	return fmt.Sprintf("%s in %s: %s", filepath.Base(p.cmd.Args[7]), p.domain, &p.errs)
 }
 
 // Report is what a program of guest/bench prints at its end.
@@ -191,13 +201,17 @@ type Report struct {
 
 // program starts one in a domain.
 func (h *house) program(domain string, args []string) (*program, error) {
-	p := &program{domain: domain}
+	p := &program{domain: domain, over: make(chan struct{})}
 	all := []string{"run", "--runtime-dir", h.dir, "--domain", domain, "--", filepath.Join(h.stage.Build, "bench", args[0]), "--quiet", "--json", "--seconds", "3600"}
 	p.cmd = exec.Command(filepath.Join(h.stage.Build, "bin/pegasus"), append(all, args[1:]...)...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%w; `make build` builds it", err)
 	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.over)
+	}()
 	return p, nil
 }
 
@@ -227,18 +241,15 @@ func (h *house) begin(ctx context.Context, sc *sim.Scenario, domains []sim.Domai
 			}
 			names = append(names, d.Name)
 		}
-		if err := h.await(ctx, names); err != nil {
-			for _, p := range all {
-				err = fmt.Errorf("%w\n%s", err, &p.errs)
-			}
+		if err := h.await(ctx, names, all); err != nil {
 			return all, err
 		}
 	}
 	return all, nil
 }
 
-// await waits until all of them use the accelerator.
-func (h *house) await(ctx context.Context, names []string) error {
+// await waits until these domains use the accelerator. No program may end before.
+func (h *house) await(ctx context.Context, names []string, programs []*program) error {
 	for end := time.Now().Add(patience); ; {
 		told, err := h.domains()
 		if err != nil {
@@ -247,6 +258,13 @@ func (h *house) await(ctx context.Context, names []string) error {
 		idle := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return told[n].GPU > 0 })
 		if len(idle) == 0 {
 			return nil
+		}
+		for _, p := range programs {
+			select {
+			case <-p.over:
+				return fmt.Errorf("%s ended: %w", p.said(), p.err)
+			default:
+			}
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("domain %s doesn't compute", strings.Join(idle, ", "))
@@ -292,10 +310,10 @@ func finish(all []*program) (map[string][]Report, error) {
 	var errs []error
 	for _, p := range all {
 		late := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
-		err := p.cmd.Wait()
+		<-p.over
 		late.Stop()
-		p.over = true
 		var r Report
+		err := p.err
 		if err == nil {
 			err = json.Unmarshal(p.out.Bytes(), &r)
 		}
@@ -303,7 +321,7 @@ func finish(all []*program) (map[string][]Report, error) {
 			err = fmt.Errorf("its result is %s", r.Result)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s in %s: %w\n%s", p.cmd.Args[7], p.domain, err, &p.errs))
+			errs = append(errs, fmt.Errorf("%s: %w", p.said(), err))
 		}
 		reports[p.domain] = append(reports[p.domain], r)
 	}
@@ -313,11 +331,29 @@ func finish(all []*program) (map[string][]Report, error) {
 // stop ends what is left of the programs.
 func stop(all []*program) {
 	for _, p := range all {
-		if !p.over {
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
-		}
+		p.cmd.Process.Kill() // does nothing to one that has ended
+		<-p.over
 	}
+}
+
+// keep writes a trace, as `pegasus trace` does.
+func (s *Stage) keep(t *tape, name string) error {
+	if s.Traces == "" {
+		return nil
+	}
+	if err := os.MkdirAll(s.Traces, 0o777); err != nil {
+		return err
+	}
+	text := append(bytes.Join(lines(t.lines), []byte("\n")), '\n')
+	return os.WriteFile(filepath.Join(s.Traces, name+".trace"), text, 0o666)
+}
+
+func lines(all []json.RawMessage) [][]byte {
+	out := make([][]byte, len(all))
+	for i, l := range all {
+		out[i] = l
+	}
+	return out
 }
 
 // tape is a trace as it came.
