@@ -106,7 +106,7 @@ func TestEvictedMemoryIsGivenBack(t *testing.T) {
 	if err := s.Retrieve(at, n); err != nil {
 		t.Fatal(err)
 	}
-	for i := range s.Raw(at, n/2) {
+	for i := uint64(0); i < n/2; i += pageSize {
 		s.Raw(at, n)[i] = 1
 	}
 	for _, c := range []struct {
