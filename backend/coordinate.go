@@ -109,19 +109,16 @@ func (d *Daemon) weighed(name string, w hypervisor.Weight) {
 func (d *Daemon) guestsByDomain() []hypervisor.Guests {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	processes := make(map[string][]int)
+	for _, g := range d.guests { // of which there are fewer than there may be domains
+		if g.pid != 0 && g.dom.on != nil {
+			processes[g.dom.name] = append(processes[g.dom.name], g.pid)
+		}
+	}
 	var all []hypervisor.Guests
-	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
-		dom := d.domains[name]
-		g := hypervisor.Guests{Domain: name}
-		for guest := range dom.guests {
-			if guest.pid != 0 {
-				g.Processes = append(g.Processes, guest.pid)
-			}
-		}
-		slices.Sort(g.Processes)
-		if dom.on != nil {
-			all = append(all, g)
-		}
+	for _, name := range slices.Sorted(maps.Keys(processes)) {
+		slices.Sort(processes[name])
+		all = append(all, hypervisor.Guests{Domain: name, Processes: processes[name]})
 	}
 	return all
 }

@@ -28,8 +28,8 @@
 //	        budget and requests, taken by workers
 //	256 slots of 1024 bytes, one per worker, each written by its worker alone
 //	while that lives:
-//	  who, what is in flight and pending, time used per class, calls, memory,
-//	  how long requests waited (64 buckets, each twice as wide as the last)
+//	  who, what is in flight and pending, the kind and size of what waits, time used
+//	  per class, calls, memory, how long requests waited (64 buckets, each twice as wide as the last)
 //
 // A lease says until when the gate is open for its classes, and optionally for how
 // much predicted time or how many requests. When these have been used, the bell

@@ -83,7 +83,7 @@ func TestWeights(t *testing.T) {
 	k.process(5, 0, "0::/tiny\n")
 	k.process(6, 0, "0::/lent/mine/deeper\n") // below what the guest may write
 	k.process(7, 0, "0::/elsewhere\n3:cpu,cpuacct:/old\n")
-	k.process(8, 0, "0::/../../outside\n")
+	k.process(8, 0, "0::/../../gold\n") // not the one that can be seen
 	want := []hypervisor.Weight{{Credits: 256}, {Credits: 84}, {Credits: 22190}, {Credits: 2048, Cap: 150}, {Credits: 3},
 		{Credits: 128}, {Credits: 512, Cap: 20}, {Credits: 256}, {}}
 	got := k.cpus(1).Weights(guests(1, 2, 3, 4, 5, 6, 7, 8, 99))

@@ -133,6 +133,9 @@ func (c *CPUs) group(path string, v1 bool) cgroup {
 		dir, file, plain = filepath.Join(dir, "cpu"), "cpu.shares", plainShares
 	}
 	at := "/"
+	if strings.HasPrefix(path, "/..") {
+		path = "/" // above what this daemon sees
+	}
 	names := strings.Split(strings.Trim(filepath.Clean("/"+path), "/"), "/")
 	for _, name := range names[:min(len(names), maxDepth)] {
 		at = filepath.Join(at, name)
