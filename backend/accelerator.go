@@ -63,6 +63,7 @@ type avcpu struct {
 	busy    bool         // work was pending or in flight at the last look
 
 	heads    [gate.NumClasses]gate.Head // as the scheduler was told
+	again    bool                       // its gate closed: what still waits there is told again
 	worked   [gate.NumClasses]bool
 	patience patience
 }
@@ -158,12 +159,13 @@ func (a *accelerator) look(now int64, m *avcpu) {
 		a.signal(now, m, w)
 	}
 	for c, h := range w.Heads {
-		if h != m.heads[c] {
+		if h != m.heads[c] || m.again && h.Seq != 0 {
 			m.heads[c] = h
 			a.step(now, policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: m.id}, Class: policyClass[c],
 				Request: requestOf(gate.Class(c), h)})
 		}
 	}
+	m.again = false
 	if m.leases != 0 && w.Busy() {
 		m.page.Watch()
 	}
@@ -262,6 +264,7 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 	if !act.Open {
 		m.leases &^= classes(act.Lease.Class)
 		m.page.Revoke(classes(act.Lease.Class))
+		m.again = true
 		return
 	}
 	if m.leases == 0 {

@@ -45,7 +45,8 @@ type Policy interface {
 // Requests; Charge tells how many ended.
 type Queue interface {
 	// Head tells which request of a class waits at a domain's gate now; a zero
-	// Request: none. It is told of changes only.
+	// Request: none. It is told of changes, and again of what still waits after the
+	// domain's gate was closed: work from before its lease may have ended under it.
 	Head(now Time, id ID, c Class, r Request)
 }
 

@@ -263,6 +263,9 @@ func (q *queue) Head(now Time, id ID, class Class, r Request) {
 		r.Predicted, r.Known = c.history.Predict(r.Key, c != before)
 	}
 	c.heads[class] = r
+	if c != q.holder && r.Seq > 0 && r.Seq <= c.lent[class] {
+		c.lent[class] = r.Seq - 1 // earlier ones ended under its lease, and it still waits
+	}
 	switch {
 	case c == q.holder:
 		q.number(now, c)

@@ -218,3 +218,37 @@ func TestThousandsInTheBackground(t *testing.T) {
 		t.Errorf("1000 requests took %d comparisons", compared)
 	}
 }
+
+// What was in flight before a lease may end under it, so that it is over before the
+// request for which it was. That one, which still waits, is lent again.
+func TestEarlierWorkEndsUnderALease(t *testing.T) {
+	for _, p := range perRequest {
+		for _, mode := range []Mode{Production, Paper} {
+			s := NewScheduler(mustNew(t, p.name, mode))
+			a, b := Domain{ID: 1}, Domain{ID: 2}
+			s.Step(0, Event{Kind: Attach, Domain: a})
+			s.Step(0, Event{Kind: Attach, Domain: b})
+			s.Ready(0)
+			head := Event{Kind: Head, Domain: a, Class: Compute, Request: Request{Seq: 7, Predicted: ms}}
+			s.Step(1, Event{Kind: Wake, Domain: a, Signal: Arrived})
+			s.Step(1, head)
+			opens := func(now Time) (n int) {
+				for _, act := range s.Ready(now) {
+					if act.Open && act.Domain == a.ID {
+						n++
+					}
+				}
+				return n
+			}
+			if opens(1) != 1 {
+				t.Fatalf("%s, %v: no lease", p.name, mode)
+			}
+			s.Step(Time(ms), Event{Kind: Charge, Domain: a, Used: Usage{Compute: ms, Requests: 1024}})
+			again := opens(Time(ms))
+			s.Step(Time(2*ms), head)
+			if again += opens(Time(2 * ms)); again != 1 {
+				t.Errorf("%s, %v: the request is lent %d times more", p.name, mode, again)
+			}
+		}
+	}
+}

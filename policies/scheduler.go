@@ -64,6 +64,7 @@ type member struct {
 	gen     uint64
 	open    [numClasses]bool // leases that are out
 	heads   [numClasses]Request
+	again   [numClasses]bool // its gate closed: what still waits there counts as news
 	context bool
 	work    [numClasses]bool // pending or in flight, as last told
 	arrived Time             // since when it waits at a closed gate
@@ -207,9 +208,10 @@ func (s *Scheduler) head(now Time, m *member, c Class, r Request) {
 	if r.Predicted = limit(r.Predicted); r.Seq == 0 {
 		r = Request{}
 	}
-	if m.heads[c] == r {
+	if m.heads[c] == r && (!m.again[c] || r == Request{}) {
 		return
 	}
+	m.again[c] = false
 	m.heads[c] = r
 	for i := range s.accounts {
 		if q, ok := s.accounts[i].policy.(Queue); ok && s.accounts[i].concerns(c) {
@@ -392,6 +394,9 @@ func (s *Scheduler) close(now Time, m *member, c Class) {
 		return
 	}
 	m.open[c] = false
+	for i := range m.again {
+		m.again[i] = true
+	}
 	if m.open == [numClasses]bool{} {
 		m.stat.State = m.stat.State.Move(vcpu.Closing)
 		m.arrived = now
