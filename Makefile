@@ -21,10 +21,11 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BUILD_NEEDS := ca-certificates gcc libc6-dev
 RUN_NEEDS   := ffmpeg
 TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools
+REPORT_NEEDS := chromium
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan benchmarks run sim bench policies-e2e soak gpu-test test check format vet staticcheck tidy \
+.PHONY: build binaries guest guest-asan benchmarks run sim report-test bench policies-e2e soak gpu-test test check format vet staticcheck tidy \
 	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
 
 build: binaries guest benchmarks ## build everything (the default)
@@ -102,6 +103,10 @@ policies-e2e: build ## run the papers' programs under the policies, beside what 
 
 sim: ## run the scenarios of the simulator, 20 seeds each
 	$(GO) run ./cmd/pegasus sim all
+
+report-test: ## open the simulator's report in a browser without a window (installs chromium)
+	@scripts/deps $(REPORT_NEEDS)
+	$(GO) test -tags browser -count=1 -run InBrowser ./sim/report
 
 # --- tests
 

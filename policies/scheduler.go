@@ -232,6 +232,14 @@ func (s *Scheduler) observe(now Time, sample *vcpu.Sample) {
 	}
 }
 
+// Observes says whether anybody looks at the hypervisor's schedule.
+func (s *Scheduler) Observes() bool {
+	return slices.ContainsFunc(s.accounts, func(a account) bool {
+		_, ok := a.policy.(Observer)
+		return ok
+	})
+}
+
 // Overloaded says that placement shall count the accelerator's weight by half, as
 // the policy does not keep its promises.
 func (s *Scheduler) Overloaded() bool {

@@ -113,14 +113,14 @@ func (s *Sim) tellUse(h *host, d *domain) {
 		d.report.Stalled = max(open-d.report.Busy()-d.report.Idle, 0)
 	}
 	d.idle, d.looked = 0, s.now
-	e := policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Compute, Used: d.report}
-	e.Used.Copy, e.Used.Requests = 0, d.ended[policies.Compute]
-	if e.Used != (vcpu.Usage{}) {
-		s.step(h, e)
+	used := d.report
+	used.Copy, used.Requests = 0, d.ended[policies.Compute]
+	if used != (vcpu.Usage{}) {
+		s.step(h, policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Compute, Used: used})
 	}
-	e.Class, e.Used = policies.Copy, vcpu.Usage{Copy: d.report.Copy, Requests: d.ended[policies.Copy]}
-	if e.Used != (vcpu.Usage{}) {
-		s.step(h, e)
+	if d.report.Copy != 0 || d.ended[policies.Copy] != 0 {
+		used = vcpu.Usage{Copy: d.report.Copy, Requests: d.ended[policies.Copy]}
+		s.step(h, policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Copy, Used: used})
 	}
 	d.report, d.ended = vcpu.Usage{}, [3]int{}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -100,6 +101,12 @@ func (w *Workload) compile(name string, p *Profile) (*program, error) {
 		return nil, fmt.Errorf("workload %q takes no time: give it cpu, kernel, think or period", name)
 	}
 	return out, nil
+}
+
+// calls says whether the program has anything for an accelerator. The daemon never hears
+// of one that hasn't.
+func (p *program) calls() bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool { return s.op == submit })
 }
 
 // exactly is a spread without any.

@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"reflect"
@@ -334,22 +336,60 @@ func Parse(name string, text []byte) (*Scenario, error) {
 		sc.ID = strings.TrimSuffix(path.Base(name), ".toml")
 	}
 	if err := sc.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, located(text, quoted(err), err))
 	}
 	return sc, nil
 }
 
 func decode(text []byte, into any) error {
 	meta, err := toml.Decode(string(text), into)
+	var wrong toml.ParseError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("line %d: %w", wrong.Position.Line, err)
+	}
 	if err != nil {
 		return err
 	}
 	for _, key := range meta.Undecoded() {
 		if !free(key) {
-			return fmt.Errorf("unknown key %q", key)
+			return located(text, key[len(key)-1], fmt.Errorf("unknown key %q; `pegasus help sim` and docs/simulator.md name those there are", key))
 		}
 	}
 	return nil
+}
+
+// located adds to an error the line of the text that it is about, if there is but one
+// that the word is in.
+func located(text []byte, word string, err error) error {
+	line := 0
+	for i, l := range bytes.Split(text, []byte("\n")) {
+		l, _, _ = bytes.Cut(l, []byte("#"))
+		if !slices.ContainsFunc(bytes.FieldsFunc(l, func(r rune) bool { return strings.ContainsRune(" \t\"'{}[],=.", r) }), func(f []byte) bool { return string(f) == word }) {
+			continue
+		}
+		if line > 0 {
+			return err
+		}
+		line = i + 1
+	}
+	if line == 0 {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", line, err)
+}
+
+// quoted is the last word in quotes of an error's text: the value that is wrong.
+func quoted(err error) string {
+	parts := strings.Split(err.Error(), "\"")
+	if len(parts) < 3 {
+		return ""
+	}
+	return parts[len(parts)-2]
+}
+
+// names lists what there is.
+func names[T any](all map[string]T) string {
+	return strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 }
 
 // free says whether a key is below one that takes any, which are looked at when a
@@ -369,8 +409,11 @@ func (sc *Scenario) check() error {
 	if sc.Window == 0 {
 		sc.Window = time.Second
 	}
+	if err := sc.bounds(); err != nil {
+		return err
+	}
 	if _, ok := shared.Profiles[sc.Profile]; !ok {
-		return fmt.Errorf("profile = %q: there is no such profile", sc.Profile)
+		return fmt.Errorf("profile = %q: there are %s", sc.Profile, names(shared.Profiles))
 	}
 	if !slices.Contains([]string{"", "credit", "eevdf"}, sc.Scheduler) {
 		return fmt.Errorf("cpu_scheduler = %q; there are credit, eevdf", sc.Scheduler)
@@ -431,7 +474,14 @@ func (sc *Scenario) tried(p *Plan) error {
 		_, err := p.study(1)
 		return err
 	}
-	if _, err := override(shared.Profiles[sc.Profile], sc.Override, p.Override); err != nil {
+	profile, err := override(shared.Profiles[sc.Profile], sc.Override, p.Override)
+	if err == nil {
+		err = profile.check()
+	}
+	if err == nil {
+		err = ranges("plan", *p)
+	}
+	if err != nil {
 		return err
 	}
 	if !slices.Contains([]string{swapNever, swapHost, swapArea}, p.Swap) {
@@ -442,7 +492,7 @@ func (sc *Scenario) tried(p *Plan) error {
 			return fmt.Errorf("domain %q: reserve kind %q; there are PE, AE, background", d.Name, d.Reserve.Kind)
 		}
 	}
-	_, err := New(sc, p, 1)
+	_, err = New(sc, p, 1)
 	return err
 }
 
@@ -455,7 +505,7 @@ func (sc *Scenario) Workload(d *Domain) (Workload, error) {
 	if w, ok := shared.Workloads[d.Workload]; ok {
 		return w, nil
 	}
-	return Workload{}, fmt.Errorf("domain %q: there is no workload %q", d.Name, d.Workload)
+	return Workload{}, fmt.Errorf("domain %q: there is no [workload.NAME] of that name, nor one that comes along (%s): %q", d.Name, names(shared.Workloads), d.Workload)
 }
 
 // TakingPart returns the domains of a plan one by one, with names of their own, as
@@ -502,6 +552,9 @@ func (sc *Scenario) program(d *Domain, plan *Plan, p *Profile, chance *stream) (
 	}
 	if d.CreditsTo > d.Credits {
 		d.Credits += int(chance.below(time.Duration(d.CreditsTo - d.Credits + 1)))
+	}
+	if p.Chunk > 0 && max(w.In, w.Out)/p.Chunk > mostParts {
+		return nil, fmt.Errorf("workload %q: copies of %d bytes in pieces of %d: at most %d pieces", d.Workload, max(w.In, w.Out), p.Chunk, mostParts)
 	}
 	return w.compile(d.Workload, p)
 }

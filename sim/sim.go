@@ -124,6 +124,9 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) er
 	}
 	chance := newStream(seed, "domain "+name)
 	spec, err = s.plan.set(spec, name)
+	if err == nil {
+		err = ranges(fmt.Sprintf("domain %q", name), *spec)
+	}
 	if err != nil {
 		return err
 	}
@@ -140,6 +143,9 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) er
 	h.all = append(h.all, d)
 	h.credits += int(vcpu.Credits(spec.Credits).OrDefault())
 	s.domains = append(s.domains, d)
+	if spec.Threads > mostAll-len(s.threads) {
+		return fmt.Errorf("domain %q: threads = %d: at most %d in all", name, spec.Threads, mostAll)
+	}
 	for i := range max(spec.Threads, 1) {
 		t := &thread{index: int32(len(s.threads)), domain: d, program: program, chance: newStream(seed, fmt.Sprintf("thread %d of %s", i, name))}
 		if len(spec.CPUs) > 0 {
@@ -194,22 +200,30 @@ func (s *Sim) place(d *Domain) (*host, error) {
 
 // Run lets time pass until the scenario's end.
 func (s *Sim) Run() {
-	for s.missing != 0 && len(s.agenda.events) > 0 {
-		e := s.agenda.take()
-		if e.at > s.end {
-			s.now = s.end
-			break
-		}
-		s.now = e.at
-		s.events++
-		s.hash = (s.hash ^ uint64(e.at)) * fnvPrime
-		s.hash = (s.hash ^ (uint64(e.kind)<<32 | uint64(uint32(e.who)))) * fnvPrime
-		s.happen(&e)
-		for i := 0; i < len(s.rung); i++ {
-			s.turn(s.rung[i])
-		}
-		s.rung = s.rung[:0]
+	for s.next() {
 	}
+}
+
+// next lets the next event happen; false: there is none.
+func (s *Sim) next() bool {
+	if s.missing == 0 || len(s.agenda.events) == 0 {
+		return false
+	}
+	e := s.agenda.take()
+	if e.at > s.end {
+		s.now = s.end
+		return false
+	}
+	s.now = e.at
+	s.events++
+	s.hash = (s.hash ^ uint64(e.at)) * fnvPrime
+	s.hash = (s.hash ^ (uint64(e.kind)<<32 | uint64(uint32(e.who)))) * fnvPrime
+	s.happen(&e)
+	for i := 0; i < len(s.rung); i++ {
+		s.turn(s.rung[i])
+	}
+	s.rung = s.rung[:0]
+	return true
 }
 
 // happen does what the event says.
@@ -255,7 +269,9 @@ func (s *Sim) happen(e *event) {
 // observe tells every scheduler the hypervisor's schedule.
 func (s *Sim) observe() {
 	for _, h := range s.hosts {
-		s.step(h, policies.Event{Kind: policies.Observe, Sample: s.sample(h)})
+		if h.history != nil || h.sched.Observes() {
+			s.step(h, policies.Event{Kind: policies.Observe, Sample: s.sample(h)})
+		}
 	}
 	s.agenda.add(s.now.Add(cpuPeriod), sampled, 0, 0)
 }
@@ -265,7 +281,9 @@ func (s *Sim) appear(d *domain) {
 	h := d.host
 	h.members = append(h.members, d)
 	d.looked = s.now
-	s.step(h, policies.Event{Kind: policies.Attach, Domain: d.spec.domain(d.id)})
+	if d.threads[0].program.calls() {
+		s.step(h, policies.Event{Kind: policies.Attach, Domain: d.spec.domain(d.id)})
+	}
 	if !h.gpu.memory.allocate(d) {
 		d.failed = true
 		if s.vanish(d); !d.spec.Background {

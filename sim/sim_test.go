@@ -206,8 +206,8 @@ func TestEEVDFLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at := Time(0); at < Time(3*time.Second); at = at.Add(7 * time.Millisecond) {
-		s.end = at
-		s.Run()
+		for s.agenda.events[0].at <= at && s.next() {
+		}
 		for i := range s.cpus {
 			p := &s.cpus[i]
 			average := p.average()
@@ -331,17 +331,22 @@ func TestVerdict(t *testing.T) {
 
 func TestBadScenarios(t *testing.T) {
 	for text, want := range map[string]string{
-		"tiem = \"5s\"":      `unknown key "tiem"`,
-		"profile = \"1999\"": "there is no such profile",
-		small + "[[row]]\nvalue = \"a +\"\nmin = 1.0":                                              "a +",
-		small + "[[row]]\nvalue = \"a\"":                                                           "give min, max or both",
-		strings.Replace(small, "\"MC\"", "\"XX\"", 1):                                              `there is no workload "XX"`,
-		strings.Replace(small, "\"rr\"", "\"rx\"", 2):                                              "unknown policy",
-		strings.Replace(small, "cpus = [1]", "cpus = [9]", 1):                                      "there is no CPU 9",
-		strings.Replace(small, "\"gpu1\"", "\"gpu7\"", 1):                                          `there is no accelerator "gpu7"`,
-		strings.Replace(small, "time = \"3s\"", "", 1):                                             "say when it ends",
-		strings.Replace(small, `policy = "accc"`, `policy = "accc", options = {ticks = "3ms"}`, 1): `unknown parameter "ticks"`,
-		strings.Replace(small, `policy = "accc"`, `policy = "accc", options = {tick = 3}`, 1):      "",
+		"tiem = \"5s\"":                  `line 1: unknown key "tiem"`,
+		"\n\nprofile = \"1999\"":         `line 3: profile = "1999": there are 2011, even, modern`,
+		"time = \"5s\"\nwindow = \"5x\"": "line 2: ",
+		small + "\nmemory = 5":           "unknown key",
+		strings.Replace(small, `name = "gpu", count = 2`, `name = "gpu", count = 2, memory = "1 XB"`, 1): "isn't a size",
+		strings.Replace(small, `policy = "accc"`, `policy = "accc", swap = "disk"`, 1):                   `swap = "disk"; there are host, area`,
+		strings.Replace(small, "cpus = 2\n", "cpus = 2\ncpu_scheduler = \"cfs\"\n", 1):                   `line 5: cpu_scheduler = "cfs"; there are credit, eevdf`,
+		small + "[[row]]\nvalue = \"a +\"\nmin = 1.0":                                                    "a +",
+		small + "[[row]]\nvalue = \"a\"":                                                                 "give min, max or both",
+		strings.Replace(small, "\"MC\"", "\"XX\"", 1):                                                    `line 8: plan "none": domain "b": there is no [workload.NAME]`,
+		strings.Replace(small, "\"rr\"", "\"rx\"", 2):                                                    "unknown policy",
+		strings.Replace(small, "cpus = [1]", "cpus = [9]", 1):                                            "there is no CPU 9",
+		strings.Replace(small, "\"gpu1\"", "\"gpu7\"", 1):                                                `there is no accelerator "gpu7"`,
+		strings.Replace(small, "time = \"3s\"", "", 1):                                                   "say when it ends",
+		strings.Replace(small, `policy = "accc"`, `policy = "accc", options = {ticks = "3ms"}`, 1):       `unknown parameter "ticks"`,
+		strings.Replace(small, `policy = "accc"`, `policy = "accc", options = {tick = 3}`, 1):            "",
 	} {
 		_, err := Parse("x.toml", []byte(text))
 		if want == "" {
@@ -351,6 +356,44 @@ func TestBadScenarios(t *testing.T) {
 			t.Errorf("%.60q…: %v, not %s", text, err, want)
 		}
 	}
+}
+
+// Whatever a file says, it is refused or it can run.
+func FuzzScenario(f *testing.F) {
+	f.Add([]byte(small))
+	all, err := files.ReadDir("scenarios")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, e := range all {
+		text, err := files.ReadFile("scenarios/" + e.Name())
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(text) < 3000 && e.Name() != "S1.toml" {
+			f.Add(text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		sc, err := Parse("x.toml", text)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "x.toml: ") {
+				t.Fatalf("%v doesn't name the file", err)
+			}
+			return
+		}
+		for i := range sc.Plans {
+			if sc.Plans[i].Study != "" || sc.Bench != "" || len(sc.Domains) == 0 {
+				continue
+			}
+			s, err := New(sc, &sc.Plans[i], 1)
+			if err != nil {
+				t.Fatalf("what was accepted doesn't run: %v", err)
+			}
+			for n := 0; n < 5000 && s.next(); n++ { // a while is enough
+			}
+		}
+	})
 }
 
 // Every scenario that comes along can be read; formulas hold.

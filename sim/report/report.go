@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"image/color"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -38,10 +39,40 @@ type Scenario struct {
 	Figures []Figure
 }
 
-// Figure is a drawing with its caption.
+// Figure is a drawing with its caption and the key to its colours.
 type Figure struct {
 	Title string
+	Keys  []Key
 	SVG   template.HTML
+}
+
+// Key says what a colour stands for.
+type Key struct {
+	Color template.CSS
+	Text  string
+}
+
+// drawing is a figure that is being made.
+type drawing struct {
+	*plot.Plot
+	keys []Key
+}
+
+// means notes what a colour stands for. Keys are text of the page: a browser's fonts
+// are not those that the drawing was measured with.
+func (d *drawing) means(c color.Color, text string) {
+	r, g, b, _ := c.RGBA()
+	d.keys = append(d.keys, Key{template.CSS(fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)), text})
+}
+
+// Held is how many of a scenario's rows hold.
+func (s Scenario) Held() (n int) {
+	for _, v := range s.Result.Rows {
+		if v.Verdict == sim.Holds {
+			n++
+		}
+	}
+	return n
 }
 
 // Write writes the page.
@@ -79,8 +110,8 @@ const (
 )
 
 func figure(r *sim.Result, c *sim.Chart) (Figure, error) {
-	p := plot.New()
-	sans(p)
+	p := &drawing{Plot: plot.New()}
+	sans(p.Plot)
 	p.Y.Label.Text = c.Unit
 	p.Y.Min = 0
 	p.Add(plotter.NewGrid())
@@ -99,7 +130,7 @@ func figure(r *sim.Result, c *sim.Chart) (Figure, error) {
 		return Figure{}, err
 	}
 	canvas := vgsvg.New(width, height)
-	p.Draw(draw.Crop(draw.New(canvas), 0, -vg.Points(12), vg.Points(4), -vg.Points(4)))
+	p.Draw(draw.Crop(draw.New(canvas), vg.Points(6), -vg.Points(14), vg.Points(4), -vg.Points(6)))
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return Figure{}, err
@@ -109,7 +140,7 @@ func figure(r *sim.Result, c *sim.Chart) (Figure, error) {
 		text = text[i:]
 	}
 	text = strings.ReplaceAll(text, "font-family:Liberation Sans", "font-family:Liberation Sans,Arial,sans-serif")
-	return Figure{c.Title, template.HTML(text)}, nil
+	return Figure{c.Title, p.keys, template.HTML(text)}, nil
 }
 
 func face(size float64) font.Font {
@@ -120,8 +151,25 @@ func face(size float64) font.Font {
 func sans(p *plot.Plot) {
 	p.X.Label.TextStyle.Font, p.Y.Label.TextStyle.Font = face(12), face(12)
 	p.X.Tick.Label.Font, p.Y.Tick.Label.Font = face(11), face(11)
-	p.Legend.TextStyle.Font = face(11)
-	p.Legend.Top = true
+	p.Y.Tick.Marker = plot.TickerFunc(ticks)
+}
+
+// ticks are round numbers.
+func ticks(least, most float64) (all []plot.Tick) {
+	if most <= least {
+		return nil
+	}
+	step := math.Pow(10, math.Floor(math.Log10((most-least)/3)))
+	for _, times := range []float64{5, 2} {
+		if (most-least)/(step*times) >= 3 {
+			step *= times
+			break
+		}
+	}
+	for i := math.Ceil(least / step); i*step <= most; i++ {
+		all = append(all, plot.Tick{Value: i * step, Label: fmt.Sprintf("%.4g", i*step)})
+	}
+	return all
 }
 
 // chosen are the names that a chart shows: those it lists, or all.
@@ -144,7 +192,7 @@ func domains(r *sim.Result, plan string, c *sim.Chart) []string {
 
 // boxes shows, by plan, a box for each domain: half of its runs, their median, and
 // whiskers.
-func boxes(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
+func boxes(p *drawing, r *sim.Result, c *sim.Chart) error {
 	var labels []string
 	at := 0.0
 	for _, plan := range chosen(r.Plans(), c.Plans) {
@@ -159,21 +207,26 @@ func boxes(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 			}
 			b.FillColor = plotutil.SoftColors[i%len(plotutil.SoftColors)]
 			p.Add(b)
+			under := " "
 			if i == len(all)/2 {
-				d += "\n" + plan
+				under = plan
 			}
-			labels = append(labels, d)
+			labels = append(labels, d+"\n"+under)
+			if at == float64(i) {
+				p.means(b.FillColor, d)
+			}
 			at++
 		}
 	}
 	p.NominalX(labels...)
 	p.X.Min, p.X.Max = -0.5, at-0.5
 	p.Y.Min = 0
+	p.Y.Max *= 1.05
 	return nil
 }
 
 // lines shows the share of each domain over time, of one plan.
-func lines(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
+func lines(p *drawing, r *sim.Result, c *sim.Chart) error {
 	p.X.Label.Text = "seconds"
 	if len(c.Band) == 2 {
 		end := 0.0
@@ -189,7 +242,7 @@ func lines(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 		area.Color = color.Gray{222}
 		area.LineStyle.Width = 0
 		p.Add(area)
-		p.Legend.Add(fmt.Sprintf("published: %.3g to %.3g %%", c.Band[0], c.Band[1]), area)
+		p.means(area.Color, fmt.Sprintf("published: %.3g to %.3g %%", c.Band[0], c.Band[1]))
 	}
 	n := 0
 	for _, plan := range chosen(r.Plans(), c.Plans) {
@@ -208,7 +261,7 @@ func lines(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 			l.Color = plotutil.DarkColors[n%len(plotutil.DarkColors)]
 			l.Width = vg.Points(1.5)
 			p.Add(l)
-			p.Legend.Add(plan+" "+d, l)
+			p.means(l.Color, plan+" "+d)
 			n++
 		}
 	}
@@ -217,7 +270,7 @@ func lines(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 }
 
 // bars shows a metric of each domain, by plan.
-func bars(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
+func bars(p *drawing, r *sim.Result, c *sim.Chart) error {
 	plans := chosen(r.Plans(), c.Plans)
 	names := c.Domains
 	if len(names) == 0 {
@@ -238,7 +291,7 @@ func bars(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 		b.Offset = w * vg.Length(float64(i)-float64(len(names)-1)/2)
 		p.Add(b)
 		if d != "" {
-			p.Legend.Add(d, b)
+			p.means(b.Color, d)
 		}
 	}
 	p.NominalX(plans...)
@@ -250,7 +303,7 @@ func bars(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 
 // beside shows what was published next to what came of the simulation, with the least
 // and the most of the seeds.
-func beside(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
+func beside(p *drawing, r *sim.Result, c *sim.Chart) error {
 	w := vg.Points(min(44, 300/float64(len(c.Bars))))
 	values := r.Bars[c.Title]
 	simulated := ranges{XYs: make(plotter.XYs, len(values)), YErrors: make(plotter.YErrors, len(values))}
@@ -258,6 +311,14 @@ func beside(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 	low, high := make(plotter.Values, len(values)), make(plotter.Values, len(values))
 	labels := plotter.XYLabels{XYs: make(plotter.XYs, 2*len(values)), Labels: make([]string, 2*len(values))}
 	top := 0.0
+	for i, v := range values {
+		top = max(top, v.Most)
+		if b := &c.Bars[i]; b.High != nil {
+			top = max(top, *b.High)
+		} else if b.Low != nil {
+			top = max(top, *b.Low)
+		}
+	}
 	names := make([]string, len(values))
 	for i, v := range values {
 		b := &c.Bars[i]
@@ -265,7 +326,7 @@ func beside(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 		bars[i] = v.Mean
 		simulated.XYs[i] = plotter.XY{X: float64(i), Y: v.Mean}
 		simulated.YErrors[i].Low, simulated.YErrors[i].High = v.Mean-v.Least, v.Most-v.Mean
-		text := "–"
+		text := ""
 		switch {
 		case b.Low != nil && b.High != nil && *b.Low != *b.High:
 			low[i], high[i], text = *b.Low, *b.High, fmt.Sprintf("%.3g to %.3g", *b.Low, *b.High)
@@ -276,9 +337,9 @@ func beside(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 		case b.High != nil:
 			high[i], text = *b.High, fmt.Sprintf("≤ %.3g", *b.High)
 		}
-		labels.XYs[2*i], labels.Labels[2*i] = plotter.XY{X: float64(i), Y: high[i]}, text
+		labels.XYs[2*i], labels.Labels[2*i] = plotter.XY{X: float64(i), Y: high[i] + 0.01*top}, text
+		v.Most += 0.01 * top // clear of the bar's end
 		labels.XYs[2*i+1], labels.Labels[2*i+1] = plotter.XY{X: float64(i), Y: v.Most}, fmt.Sprintf("%.3g", v.Mean)
-		top = max(top, v.Most, high[i])
 	}
 	bar := func(v plotter.Values, side float64, fill color.Color) (*plotter.BarChart, error) {
 		b, err := plotter.NewBarChart(v, w)
@@ -314,10 +375,9 @@ func beside(p *plot.Plot, r *sim.Result, c *sim.Chart) error {
 		texts.TextStyle[i].XAlign = draw.XCenter
 		texts.TextStyle[i].YAlign = draw.YBottom
 	}
-	shifted(p, spread, w*0.52)
-	shifted(p, &halves{texts, w * 0.52}, 0)
-	p.Legend.Add("published", published)
-	p.Legend.Add("simulated: mean, least and most of the seeds", ours)
+	p.Add(&shift{spread, w * 0.52}, &halves{texts, w * 0.52})
+	p.means(published.Color, "published (lighter: up to)")
+	p.means(ours.Color, "simulated: mean, least and most of the seeds")
 	p.NominalX(names...)
 	p.X.Min, p.X.Max = -0.5, float64(len(values))-0.5
 	p.Y.Min, p.Y.Max = 0, 1.25*max(top, 1e-9)
@@ -335,8 +395,6 @@ type shift struct {
 	plot.Plotter
 	by vg.Length
 }
-
-func shifted(p *plot.Plot, what plot.Plotter, by vg.Length) { p.Add(&shift{what, by}) }
 
 func (s *shift) Plot(c draw.Canvas, p *plot.Plot) {
 	c.Min.X += s.by
