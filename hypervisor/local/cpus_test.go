@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,16 +217,11 @@ func TestThisHost(t *testing.T) {
 	if w := c.Weights(of); w[0].Credits == 0 {
 		t.Error("no weight is known of this process")
 	}
-	stop := make(chan struct{})
-	defer close(stop)
+	var stop atomic.Bool
+	defer stop.Store(true)
 	go func() {
 		runtime.LockOSThread()
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for !stop.Load() {
 		}
 	}()
 	start := time.Now()

@@ -125,9 +125,10 @@ func readStat(path string) (stat, bool) {
 	return parseStat(text)
 }
 
-// The fields of stat that follow the name, which may contain anything.
+// The fields of stat that follow the name, which may contain anything; the first of
+// them is number 3 in proc(5).
 const (
-	statState = 3 - 3
+	statState = 0
 	statNice  = 19 - 3
 	statCPU   = 39 - 3
 )
