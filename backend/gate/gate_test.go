@@ -309,6 +309,10 @@ func TestAwaitTurn(t *testing.T) {
 		t.Fatal("1200 ns were used, the limit is 1000, and more runs")
 	case <-time.After(30 * time.Millisecond):
 	}
+	// It counts as what waits at the gate, where nothing else does.
+	if w := p.Look(); w.Pending != 0 || w.Heads[Compute].Seq == 0 || w.Heads[Compute].Predicted != 600 || w.Heads[Copy].Seq != 0 {
+		t.Errorf("%+v", w)
+	}
 	p.Grant(Terms{Classes: CopyOnly, Until: Forever})
 	select {
 	case <-third:
@@ -317,6 +321,9 @@ func TestAwaitTurn(t *testing.T) {
 	}
 	p.Grant(Terms{Classes: ComputeOnly, Until: Now()})
 	<-third // however brief, a lease begins the count anew
+	if w := p.Look(); w.Heads[Compute].Seq != 0 {
+		t.Errorf("%+v", w)
+	}
 	p.at.overrun[Compute].Store(1000)
 	<-run(func() bool { return true })
 }

@@ -113,7 +113,7 @@ type slot struct {
 	ended  [accel.NumClasses]atomic.Uint64
 	memory [numPools]atomic.Uint64
 	swap   [numSwapCounts]atomic.Uint64
-	_      [8]byte
+	held   [NumClasses]atomic.Uint32 // whether admitted work waits for the gate to open again
 
 	waits [WaitBuckets]atomic.Uint64
 

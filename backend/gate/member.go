@@ -249,18 +249,26 @@ const turnSlice = 10 * time.Millisecond
 // AwaitTurn is called before admitted work of a class holds an engine, by any
 // goroutine. While the gate is open it returns at once. When it has closed, what
 // was in flight may still run for as long as the in-flight limit; the rest waits
-// for the next lease. It returns early after Stop and when stop says so.
+// for the next lease, for which the daemon sees it wait as it sees a request at the
+// gate. It returns early after Stop and when stop says so.
 func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	h := &m.page.at.header
+	held := false
 	for {
 		generation := h.generation.Load()
-		if h.open(c, Now()) {
-			return
+		limit := h.inFlightLimit.Load()
+		if h.open(c, Now()) || limit == 0 || h.overrun[c].Load() < limit || m.stop.Load() || stop() {
+			break
 		}
-		if limit := h.inFlightLimit.Load(); limit == 0 || h.overrun[c].Load() < limit || m.stop.Load() || stop() {
-			return
+		if !held {
+			held = true
+			m.slot.held[c].Add(1)
+			m.bell.Ring()
 		}
 		m.waitOpen(generation, turnSlice)
+	}
+	if held {
+		m.slot.held[c].Add(^uint32(0))
 	}
 }
 

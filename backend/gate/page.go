@@ -204,6 +204,7 @@ func (p *Page) Reap(i int) {
 	for c := range s.inFlight {
 		s.inFlight[c].Store(0)
 		s.requests[c].Store(0)
+		s.held[c].Store(0)
 	}
 	for c := range s.used {
 		s.used[c].Store(0)
@@ -246,7 +247,7 @@ type Work struct {
 	Idle int64
 }
 
-// Head is a request that waits at the gate. Seq numbers a class's requests of a
+// Head is a request that waits at the gate, or for its turn behind it. Seq numbers a class's requests of a
 // domain, in the order in which they get leave, from 1; 0: none waits.
 type Head struct {
 	Seq       uint64
@@ -318,6 +319,11 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 		w.Pending = 1
 		like := s.like.Load()
 		w.Heads[class-1] = Head{Predicted: max(s.predicted.Load(), 1), About: About{Key: like >> 1, Known: like&1 != 0, Size: min(s.size.Load(), maxSize)}}
+	}
+	for c := range s.held {
+		if s.held[c].Load() != 0 && w.Heads[c].Predicted == 0 { // who has leave to wait there may have nothing else to ask for
+			w.Heads[c].Predicted = max(s.inFlight[c].Load()/max(w.Flying[c], 1), 1)
+		}
 	}
 	w.IdleSince = s.idleSince.Load()
 	for c := range w.Used {

@@ -78,7 +78,8 @@ func TestRandomSegments(t *testing.T) {
 		if len(ids) > 0 && r.IntN(8) > 0 {
 			some = ids[r.IntN(len(ids))]
 		}
-		gone := known[some].ID != some || removed[some]
+		_, there := known[some]
+		gone := !there || removed[some]
 		switch r.IntN(6) {
 		case 0, 1:
 			key := uint32(r.IntN(20))
