@@ -12,7 +12,7 @@ import (
 // newStore makes the file where a domain's device segments lie. It is empty until
 // there are some.
 func newStore() (*os.File, error) {
-	fd, err := unix.MemfdCreate("pegasus-segments", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate("pegasus-commons", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("make the store of device segments: %w", err)
 	}
