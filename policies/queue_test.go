@@ -54,9 +54,9 @@ func longest(c *client) time.Duration {
 // TestWaitsAreBounded: no request waits longer than its policy says (I3).
 func TestWaitsAreBounded(t *testing.T) {
 	for _, p := range perRequest {
-		for seed := range uint64(12) {
+		for seed := range uint64(30) {
 			m := randomModel(t, p.name, rand.New(rand.NewPCG(seed, 5)), seed)
-			m.run(Time(5 * time.Second))
+			m.run(Time(10 * time.Second))
 			var turns time.Duration
 			for _, c := range m.domains {
 				turns += longest(c)
@@ -144,7 +144,7 @@ func TestOtherNamesSameTurns(t *testing.T) {
 // TestReservesLimit: over any stretch of time a reserve's members use no more than
 // its part, and the last request of each period it began in.
 func TestReservesLimit(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		name := perRequest[rng.IntN(len(perRequest))].name
 		m := newModel(mustNew(t, name, Production), seed)
@@ -169,7 +169,7 @@ func TestReservesLimit(t *testing.T) {
 			}
 			return sum
 		}
-		for range 8 {
+		for range 20 {
 			from, before := m.now, used()
 			m.run(m.now.Add(time.Duration(rng.Int64N(int64(time.Second)))))
 			periods := m.now.Sub(from)/reserve.Period + 2
