@@ -5,12 +5,12 @@ package ptx
 // whatever the graph. Blocks from which no thread gets to its end join nowhere.
 //
 // A guarded return has an edge to the end as well, but it ends threads rather
-// than parting them, so that edge is left out.
-func postDominators(blocks []Block) {
-	d := newDominators(blocks)
+// than parting them, so that edge is left out. Ends says from which blocks there is one.
+func postDominators(blocks []Block, ends []bool) {
+	d := newDominators(blocks, ends)
 	for w := int32(len(d.node) - 1); w > 0; w-- {
 		b := &blocks[d.node[w]]
-		if len(b.Succs) == 0 {
+		if d.ends[d.node[w]] {
 			d.semi[w] = 0
 		}
 		for _, s := range b.Succs {
@@ -46,6 +46,7 @@ const unknown int32 = -1
 // their number in the order of a depth-first search against the edges; 0 is the
 // end of the thread.
 type dominators struct {
+	ends   []bool  // blocks from which the end follows
 	number []int32 // of blocks, or unknown if no thread gets to its end from there
 	node   []int32 // block of a number; -1 for the end
 	parent []int32 // in the tree of the search
@@ -60,7 +61,7 @@ type dominators struct {
 	first, next []int32
 }
 
-func newDominators(blocks []Block) *dominators {
+func newDominators(blocks []Block, ends []bool) *dominators {
 	n := len(blocks)
 	// The blocks before each block are from[start[k]:start[k+1]]; those
 	// before the end are the last.
@@ -70,7 +71,7 @@ func newDominators(blocks []Block) *dominators {
 			for _, s := range blocks[k].Succs {
 				f(s, k)
 			}
-			if len(blocks[k].Succs) == 0 {
+			if ends[k] {
 				f(n, k)
 			}
 		}
@@ -83,7 +84,7 @@ func newDominators(blocks []Block) *dominators {
 		from[start[k+1]] = int32(before)
 		start[k+1]++
 	})
-	d := &dominators{number: make([]int32, n)}
+	d := &dominators{ends: ends, number: make([]int32, n)}
 	for k := range d.number {
 		d.number[k] = unknown
 	}
@@ -139,4 +140,33 @@ func (d *dominators) least(v int32) int32 {
 		v = below
 	}
 	return d.label[v]
+}
+
+// ends says which blocks the end follows: of those that end threads and can be
+// reached the ones that return, or else those that exit, or else all. Who exits or
+// traps where others return does so after an error, for which the others need not part.
+func ends(blocks []Block, insts []Inst) []bool {
+	reached, stack := make([]bool, len(blocks)), []int{0}
+	for len(stack) > 0 {
+		k := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if !reached[k] {
+			reached[k] = true
+			stack = append(stack, blocks[k].Succs...)
+		}
+	}
+	list := make([]bool, len(blocks))
+	for _, op := range []Op{opRet, opExit, opTrap} {
+		found := false
+		for k := range blocks {
+			if b := &blocks[k]; len(b.Succs) == 0 && insts[b.End-1].Op == op {
+				list[k] = true
+				found = found || reached[k]
+			}
+		}
+		if found {
+			break
+		}
+	}
+	return list
 }

@@ -60,7 +60,11 @@ func TestDominatorsOfAnyGraph(t *testing.T) {
 			}
 		}
 		want := postDominatorsOf(blocks)
-		postDominators(blocks)
+		ends := make([]bool, len(blocks))
+		for k := range blocks {
+			ends[k] = len(blocks[k].Succs) == 0
+		}
+		postDominators(blocks, ends)
 		for k := range blocks {
 			if blocks[k].Join != want[k] {
 				t.Fatalf("block %d of %v joins at %d, want %d", k, blocks, blocks[k].Join, want[k])

@@ -70,7 +70,7 @@ func (b *Body) Blocks() []Block {
 		blocks[k].Succs = edges[2*k : 2*k : 2*k+2]
 		b.connect(&blocks[k], k, index)
 	}
-	postDominators(blocks)
+	postDominators(blocks, ends(blocks, b.Insts))
 	return blocks
 }
 

@@ -276,7 +276,7 @@ func (j *join) at(pc int32) bool { return j.pc == pc && !j.call }
 // threads call, or fails.
 func (g *group) call(f *fragment, b *block) (gone bool) {
 	op := b.call
-	in := fragment{m: f.m, bar: -1, sp: f.sp + op.frame}
+	in := fragment{m: f.m, bar: runnable, sp: f.sp + op.frame}
 	if !g.fits(in.sp+op.passing, b) {
 		return true
 	}
@@ -346,7 +346,7 @@ func (g *group) back(f *fragment, b *block) (gone bool) {
 	}
 	j := &g.joins[i]
 	if t == f.m && t == j.expected {
-		*f = fragment{m: t, pc: j.pc, join: j.outer, bar: -1, sp: j.sp}
+		*f = fragment{m: t, pc: j.pc, join: j.outer, bar: runnable, sp: j.sp}
 		g.sp = j.sp
 		g.drop(i)
 		return false

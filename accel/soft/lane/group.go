@@ -29,6 +29,9 @@ type group struct {
 	affine    []affine  // of affine registers, by number
 	tidAffine [3]affine // of tid
 	full      bool      // all living threads execute now
+	here      mask      // threads of the running fragment, or about so
+	parked    int       // fragments that are
+	forced    bool      // warp instructions wait for nobody
 	values    [4]uint64 // of a single operation
 
 	sp    int // where the frame of the running fragment begins in the local memory of its threads
@@ -56,7 +59,8 @@ type fragment struct {
 	m    mask
 	pc   int32 // block
 	join int32 // where it is awaited, or -1
-	bar  int32 // block whose barrier it waits at, or -1
+	at   int32 // how many instructions of the block it has executed
+	bar  int32 // block whose barrier it waits at, or runnable, or parked
 	id   int32 // of that barrier
 	sp   int   // where the frame of its threads begins
 }
@@ -115,7 +119,7 @@ func (g *group) begin(dims [3]uint32) {
 	}
 	clear(g.affine)
 	g.live, g.came = firstLanes(g.threads), mask{}
-	g.frags = append(g.frags[:0], fragment{m: g.live, join: -1, bar: -1})
+	g.frags = append(g.frags[:0], fragment{m: g.live, join: -1, bar: runnable})
 	g.joins, g.spare = g.joins[:0], g.spare[:0]
 	if used := g.w.prog.taken; used.kind != nowhere {
 		for l := range g.threads {
@@ -123,6 +127,7 @@ func (g *group) begin(dims [3]uint32) {
 		}
 	}
 	g.fault, g.patience, g.limit = nil, initialPatience, initialPatience
+	g.parked = 0
 }
 
 // fail records a fault of a lane; the first one counts.
@@ -138,7 +143,14 @@ func (g *group) fail(in *instr, lane int, result int32, addr uint64, msg string)
 // step runs fragments until none can go on, or a turn is over. It says whether anything ran.
 func (g *group) step() (ran bool) {
 	for range turnsPerStep {
+		if g.settle(); g.fault != nil {
+			return true
+		}
 		i := g.pick()
+		if i < 0 && !g.atBarrier() && g.unpark() {
+			ran = true
+			continue
+		}
 		if i < 0 {
 			return ran
 		}
@@ -159,11 +171,21 @@ func (g *group) step() (ran bool) {
 // pick is the latest fragment that can go on, or -1.
 func (g *group) pick() int {
 	for i := len(g.frags) - 1; i >= 0; i-- {
-		if g.frags[i].bar < 0 {
+		if g.frags[i].bar == runnable {
 			return i
 		}
 	}
 	return -1
+}
+
+// atBarrier says whether a fragment waits at a barrier of the block.
+func (g *group) atBarrier() bool {
+	for i := range g.frags {
+		if g.frags[i].bar >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // run executes a fragment until it parts, meets, waits, ends, or has had its turn.
@@ -172,8 +194,10 @@ func (g *group) run(f fragment) {
 	if g.act.m != f.m {
 		g.act.set(&f.m)
 	}
-	g.full = f.m == g.live
+	g.full, g.here = f.m == g.live, f.m
 	g.fuel, g.spun, g.sp = fuelPerTurn, false, f.sp
+	at := int(f.at)
+	f.at = 0
 	for {
 		if f.join >= 0 && g.joins[f.join].at(f.pc) {
 			g.meet(&f)
@@ -185,19 +209,22 @@ func (g *group) run(f fragment) {
 		}
 		g.w.turn++
 		if s := g.w.profiler; s != nil {
-			s.execute(g, f.pc)
-			if g.fault != nil {
+			if i := s.execute(g, f.pc, at); g.fault != nil {
+				g.stop(&f, i)
 				return
 			}
 		} else {
-			for i := range b.code {
-				in := &b.code[i]
+			code := b.code[at:]
+			for i := range code {
+				in := &code[i]
 				in.exec(g, in)
 				if g.fault != nil {
+					g.stop(&f, at+i)
 					return
 				}
 			}
 		}
+		at = 0
 		pc := f.pc
 		switch b.ending {
 		case falls:
@@ -285,7 +312,7 @@ func (g *group) branch(f *fragment, b *block) (parted bool) {
 		j = g.newJoin(join{pc: b.join, outer: f.join, expected: f.m, sp: f.sp})
 	}
 	n := f.m.without(&t)
-	g.frags = append(g.frags, fragment{m: n, pc: b.next, join: j, bar: -1, sp: f.sp}, fragment{m: t, pc: b.target, join: j, bar: -1, sp: f.sp})
+	g.frags = append(g.frags, fragment{m: n, pc: b.next, join: j, bar: runnable, sp: f.sp}, fragment{m: t, pc: b.target, join: j, bar: runnable, sp: f.sp})
 	return true
 }
 
@@ -314,7 +341,7 @@ func (g *group) complete(i int32) {
 		return
 	}
 	if !j.arrived.empty() {
-		g.frags = append(g.frags, fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1, sp: j.sp})
+		g.frags = append(g.frags, fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: runnable, sp: j.sp})
 	}
 	g.drop(i)
 }
@@ -352,16 +379,16 @@ func (g *group) exit(f *fragment, b *block) bool {
 // rest puts the fragment behind all others that can go on. Its turn counts for
 // a part of a round of them.
 func (g *group) rest(f fragment) {
-	runnable := 1
+	turns := 1
 	for i := range g.frags {
-		if g.frags[i].bar < 0 {
-			runnable++
+		if g.frags[i].bar == runnable {
+			turns++
 		}
 	}
 	g.frags = append(g.frags, fragment{})
 	copy(g.frags[1:], g.frags)
 	g.frags[0] = f
-	g.impatient(fuelPerTurn / runnable)
+	g.impatient(fuelPerTurn / turns)
 }
 
 // impatient counts turns. The threads that go on may be waiting for others
@@ -403,7 +430,7 @@ func (g *group) release() bool {
 		if !j.overdue {
 			continue
 		}
-		f := fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: -1, sp: j.sp}
+		f := fragment{m: j.arrived, pc: j.pc, join: j.outer, bar: runnable, sp: j.sp}
 		j.expected = j.expected.without(&j.arrived)
 		j.arrived, j.overdue = mask{}, false
 		g.frags = append(g.frags, f)

@@ -18,8 +18,9 @@ func init() {
 		"redux": (*lowerer).redux, "mbarrier": (*lowerer).mbarrier, "mapa": (*lowerer).mapa, "getctarank": (*lowerer).getctarank, "tex tld4": (*lowerer).tex, "txq suq": (*lowerer).texQuery, "suld sust sured": (*lowerer).surface, "call": (*lowerer).call,
 		"vadd vsub vabsdiff vmin vmax vshl vshr vset": (*lowerer).video, "vmad": (*lowerer).vmad, "elect": (*lowerer).elect,
 		"alloca": (*lowerer).alloca, "stacksave": (*lowerer).stacksave, "stackrestore": (*lowerer).stackrestore,
-		"vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4":                       (*lowerer).videoSIMD,
-		"membar fence prefetch prefetchu applypriority discard bar barrier nanosleep pmevent brkpt griddepcontrol setmaxnreg": func(*lowerer, *ptx.Inst) {},
+		"vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4": (*lowerer).videoSIMD,
+		"bar": (*lowerer).warpBarrier,
+		"membar fence prefetch prefetchu applypriority discard nanosleep pmevent brkpt griddepcontrol setmaxnreg": func(*lowerer, *ptx.Inst) {},
 	} {
 		for _, n := range fields(names) {
 			lowerings[ptx.OpOf(n)] = f

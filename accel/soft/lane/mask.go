@@ -44,6 +44,16 @@ func (m *mask) setWarp(w int, v uint32) {
 	m[w>>1&3] = m[w>>1&3]&^(0xffffffff<<shift) | uint64(v)<<shift
 }
 
+// sharesWarp says whether both sets have threads of the same warp.
+func (m *mask) sharesWarp(o *mask) bool {
+	for w := range maxLanes / warpLanes {
+		if m.warp(w) != 0 && o.warp(w) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // firstLanes is the set of the lanes below n.
 func firstLanes(n int) (m mask) {
 	for i := range m {

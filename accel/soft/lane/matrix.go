@@ -134,6 +134,9 @@ func (l *lowerer) mma(in *ptx.Inst) {
 type matrices struct{ a, b, c [1024]float64 }
 
 func runMultiply(g *group, in *instr) {
+	if g.awaits(place{}) {
+		return
+	}
 	op := in.aux.(*matrixOp)
 	if g.matrices == nil {
 		g.matrices = new(matrices)

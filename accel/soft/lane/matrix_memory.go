@@ -166,6 +166,9 @@ func (e *eight) transpose() {
 // runMatrixRows moves 8×8 matrices between memory and registers. The threads
 // 8i to 8i+7 have the addresses of the rows of matrix i.
 func runMatrixRows(g *group, in *instr) {
+	if g.awaits(place{}) {
+		return
+	}
 	m := in.aux2.(*matrixRows)
 	ap, step := g.row(in.a)
 	for w := range maxLanes / warpLanes {
@@ -230,6 +233,9 @@ func (l *lowerer) movmatrix(in *ptx.Inst) {
 }
 
 func runMovmatrix(g *group, in *instr) {
+	if g.awaits(place{}) {
+		return
+	}
 	for w := range maxLanes / warpLanes {
 		if part := g.act.m.warp(w); part != 0 {
 			var e eight

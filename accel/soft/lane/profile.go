@@ -72,8 +72,9 @@ func newProfiler(p *program) *profiler {
 	return s
 }
 
-// execute runs the instructions of a block.
-func (s *profiler) execute(g *group, index int32) {
+// execute runs the instructions of a block from number at on. It returns the last
+// one's number, if it failed.
+func (s *profiler) execute(g *group, index int32, at int) int {
 	b, p := &g.w.prog.blocks[index], &s.blocks[index]
 	s.close()
 	p.runs++
@@ -85,7 +86,7 @@ func (s *profiler) execute(g *group, index int32) {
 		s.wait = 1 + rand.IntN(2*sampleEvery-1)
 		last = time.Now()
 	}
-	for i := range b.code {
+	for i := at; i < len(b.code); i++ {
 		in := &b.code[i]
 		in.exec(g, in)
 		if measured {
@@ -94,12 +95,13 @@ func (s *profiler) execute(g *group, index int32) {
 			last = now
 		}
 		if g.fault != nil {
-			return
+			return i
 		}
 	}
 	if measured {
 		s.ending, s.ended = &p.times[len(b.code)], last
 	}
+	return len(b.code)
 }
 
 // close ends the measure of a block's ending, and of what was to be done until

@@ -9,10 +9,11 @@ import (
 
 // warpOp is what a warp instruction needs to know.
 type warpOp struct {
-	mode   ptx.Mod
-	wide   bool
-	signed bool
-	member place // of the member mask, or nowhere
+	mode    ptx.Mod
+	wide    bool
+	signed  bool
+	member  place // of the member mask, or nowhere
+	barrier bool  // bar.warp.sync
 	// float, if not nil, combines values of redux.f32; abs drops their signs first.
 	float func(x, y, _ float32) float32
 	abs   bool
@@ -25,16 +26,22 @@ func (l *lowerer) shfl(in *ptx.Inst) {
 		q = l.reg(o.Pair)
 	}
 	op := &warpOp{mode: in.Mods.First(ptx.Idx, ptx.Up, ptx.Down, ptx.BFly)}
+	if len(in.Args) > 4 {
+		op.member = l.src(&in.Args[4], ptx.U32)
+	}
 	l.emit(instr{exec: runShfl, d: d, d2: q, a: l.src(&in.Args[1], in.Type), b: l.src(&in.Args[2], ptx.U32), c: l.src(&in.Args[3], ptx.U32), aux: op})
 }
 
 // runShfl executes shfl. All lanes read before any writes.
 func runShfl(g *group, in *instr) {
+	op := in.aux.(*warpOp)
+	if op.member.kind != nowhere && g.awaits(op.member) {
+		return
+	}
 	if in.b.kind == single && in.c.kind == single {
 		runShflAlike(g, in)
 		return
 	}
-	op := in.aux.(*warpOp)
 	ap, as := g.row(in.a)
 	bp, bs := g.row(in.b)
 	if op.mode == ptx.Idx && in.c.kind == single && in.d2.kind != predicate && g.scalar(in.c, 0)&0x1f1f == warpLanes-1 {
@@ -132,25 +139,31 @@ func (l *lowerer) activemask(in *ptx.Inst) {
 	l.emit(instr{exec: runVote, d: l.dst(&in.Args[0], false), aux: &warpOp{mode: ptx.Ballot}})
 }
 
-// members is the part of a warp that takes part, as its first active lane says.
-func (g *group) members(op *warpOp, warp int, part uint32) uint32 {
-	if op.member.kind == nowhere {
-		return part
+// sets calls f for each set of threads of a warp that executes the instruction as one:
+// those with the same mask, of which members take part.
+func (g *group) sets(op *warpOp, f func(warp int, set, members uint32)) {
+	for w := range maxLanes / warpLanes {
+		for rest := g.act.m.warp(w); rest != 0; {
+			set, m := rest, rest
+			if op.member.kind != nowhere {
+				set, m = g.alike(op.member, w, rest)
+				m &= set
+			}
+			f(w, set, m)
+			rest &^= set
+		}
 	}
-	return part & g.scalar(op.member, warp*warpLanes+bits.TrailingZeros32(part))
 }
 
 func runVote(g *group, in *instr) {
 	op := in.aux.(*warpOp)
+	if op.member.kind != nowhere && g.awaits(op.member) {
+		return
+	}
 	p := g.predicateOf(in.c, in.notC)
 	var out mask
 	d, _ := g.row(in.d)
-	for w := range maxLanes / warpLanes {
-		part := g.act.m.warp(w)
-		if part == 0 {
-			continue
-		}
-		m := g.members(op, w, part)
+	g.sets(op, func(w int, part, m uint32) {
 		yes := p.warp(w) & m
 		var r bool
 		switch op.mode {
@@ -166,9 +179,9 @@ func runVote(g *group, in *instr) {
 			}
 		}
 		if r {
-			out.setWarp(w, part)
+			out.setWarp(w, out.warp(w)|part)
 		}
-	}
+	})
 	if in.d.kind == predicate {
 		g.preds[in.d.slot].blend(&out, &g.act.m)
 	}
@@ -186,6 +199,9 @@ func (l *lowerer) match(in *ptx.Inst) {
 
 func runMatch(g *group, in *instr) {
 	op := in.aux.(*warpOp)
+	if g.awaits(op.member) {
+		return
+	}
 	ap, as := g.row(in.a)
 	d, _ := g.row(in.d)
 	value := func(l int) uint64 {
@@ -195,12 +211,7 @@ func runMatch(g *group, in *instr) {
 		return uint64(get32(ap, as, l))
 	}
 	var all mask
-	for w := range maxLanes / warpLanes {
-		part := g.act.m.warp(w)
-		if part == 0 {
-			continue
-		}
-		m := g.members(op, w, part)
+	g.sets(op, func(w int, part, m uint32) {
 		var old [warpLanes]uint64 // d may be a
 		for x := part; x != 0; x &= x - 1 {
 			o := bits.TrailingZeros32(x)
@@ -222,7 +233,7 @@ func runMatch(g *group, in *instr) {
 			}
 			put32(d, l, equal)
 		}
-	}
+	})
 	if in.d2.kind == predicate {
 		g.preds[in.d2.slot].blend(&all, &g.act.m)
 	}
@@ -240,19 +251,17 @@ func (l *lowerer) elect(in *ptx.Inst) {
 
 func runElect(g *group, in *instr) {
 	op := in.aux.(*warpOp)
+	if g.awaits(op.member) {
+		return
+	}
 	d, _ := g.row(in.d)
 	var leads mask
-	for w := range maxLanes / warpLanes {
-		part := g.act.m.warp(w)
-		if part == 0 {
-			continue
-		}
-		m := g.members(op, w, part)
-		leads.setWarp(w, m&-m)
+	g.sets(op, func(w int, part, m uint32) {
+		leads.setWarp(w, leads.warp(w)|m&-m)
 		for leader := uint32(bits.TrailingZeros32(m)); part != 0; part &= part - 1 {
 			put32(d, w*warpLanes+bits.TrailingZeros32(part), leader)
 		}
-	}
+	})
 	if in.d2.kind == predicate {
 		g.preds[in.d2.slot].blend(&leads, &g.act.m)
 	}
@@ -269,16 +278,15 @@ func (l *lowerer) redux(in *ptx.Inst) {
 
 func runRedux(g *group, in *instr) {
 	op := in.aux.(*warpOp)
+	if g.awaits(op.member) {
+		return
+	}
 	ap, as := g.row(in.a)
 	d, _ := g.row(in.d)
-	for w := range maxLanes / warpLanes {
-		part := g.act.m.warp(w)
-		if part == 0 {
-			continue
-		}
+	g.sets(op, func(w int, part, m uint32) {
 		var r uint32
 		started := false
-		for m := g.members(op, w, part); m != 0; m &= m - 1 {
+		for ; m != 0; m &= m - 1 {
 			v := get32(ap, as, w*warpLanes+bits.TrailingZeros32(m))
 			if op.abs {
 				v &^= 1 << 31
@@ -295,7 +303,7 @@ func runRedux(g *group, in *instr) {
 		for ; part != 0; part &= part - 1 {
 			put32(d, w*warpLanes+bits.TrailingZeros32(part), r)
 		}
-	}
+	})
 }
 
 func (op *warpOp) reduce(r, v uint32) uint32 {

@@ -66,3 +66,49 @@ OUT:
 		}
 	}
 }
+
+// A warp instruction doesn't wait for threads that wait for those that execute it,
+// be it where they meet again, at a barrier, or at their end.
+func TestWrongMask(t *testing.T) {
+	const threads = 64
+	for _, after := range []string{"", "bar.sync 0;", "@%p ret;", "@%p exit; bar.sync 0;"} {
+		d := newDevice(t)
+		out := d.buffer(4 * threads)
+		d.run(d.kernel(d.load([]byte(`.version 6.0
+.target sm_70
+.address_size 64
+.entry k(.param .u64 out) {
+	.reg .pred %p;
+	.reg .b32 %r<5>;
+	.reg .b64 %rd<3>;
+	mov.u32 %r1, %laneid;
+	mov.u32 %r4, %tid.x;
+	mov.u32 %r2, 0;
+	setp.ge.u32 %p, %r1, 5;
+	@%p bra OUT;
+	vote.sync.ballot.b32 %r2, 1, -1;
+	shfl.sync.idx.b32 %r2, %r2, 0, 31, -1;
+	bar.warp.sync -1;
+OUT:
+	ld.param.u64 %rd1, [out];
+	mul.wide.u32 %rd2, %r4, 4;
+	add.u64 %rd1, %rd1, %rd2;
+	st.global.u32 [%rd1], %r2;
+	`+after+`
+	add.u32 %r2, %r2, 1;
+	st.global.u32 [%rd1], %r2;
+	ret;
+}`)), "k"), x(1), x(threads), out)
+		for i := range threads {
+			want := uint32(1)
+			if i%32 < 5 {
+				want = 0x1f + 1
+			} else if after != "" && after[0] == '@' {
+				want = 0
+			}
+			if got := out.word(i); got != want {
+				t.Errorf("%q: thread %d has %x, want %x", after, i, got, want)
+			}
+		}
+	}
+}

@@ -152,8 +152,14 @@ func (w *worker) proceed() (over bool, f *Fault) {
 	return true, nil
 }
 
-// unstick lets threads go on that wait at joins for threads at barriers.
+// unstick lets threads go on that wait for threads at barriers: in warp instructions,
+// or else at joins.
 func (w *worker) unstick() bool {
+	for _, g := range w.groups {
+		if g.unpark() {
+			return true
+		}
+	}
 	for _, g := range w.groups {
 		if g.release() || g.remind() && g.release() {
 			return true
@@ -312,7 +318,7 @@ func (g *group) leave(id int32, bar *barrier) {
 	if len(g.frags) == 1 && g.frags[0].bar >= 0 && g.frags[0].id == id { // all of its threads
 		f := &g.frags[0]
 		g.reduce(f, bar)
-		f.bar = -1
+		f.bar = runnable
 		return
 	}
 	kept := g.frags[:0]
@@ -324,7 +330,7 @@ func (g *group) leave(id int32, bar *barrier) {
 			continue
 		}
 		g.reduce(&f, bar)
-		f.bar = -1
+		f.bar = runnable
 		k := 0
 		for k < n && (merged[k].pc != f.pc || merged[k].join != f.join) {
 			k++

@@ -243,6 +243,9 @@ func b0(letter rune) string { return map[rune]string{'r': "%m", 'l': "%b"}[lette
 func (w *writer) warp() string {
 	r, p := func() string { return fmt.Sprintf("%%r%d", w.IntN(8)) }, w.predicate
 	here := "activemask.b32 %m; "
+	if w.IntN(3) == 0 { // not all of them have the same mask
+		here += fmt.Sprintf("and.b32 %%k, %%t, %d; match.any.sync.b32 %%m, %%k, %%m; ", 1+w.IntN(31))
+	}
 	switch w.IntN(8) {
 	case 0:
 		return fmt.Sprintf("vote.%s.pred %s, %s%s", oneOf(w, "all", "any", "uni"), p(), oneOf(w, "", "!"), p())

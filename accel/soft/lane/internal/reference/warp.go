@@ -249,11 +249,11 @@ func (w *warp) execute(in *inst, mask uint32) {
 	case "shfl":
 		w.shuffle(in, lanes, mask)
 	case "vote", "activemask":
-		w.vote(in, lanes, mask)
+		w.eachSet(in, lanes, func(lanes []*thread, mask uint32) { w.vote(in, lanes, mask) })
 	case "match":
-		w.match(in, lanes, mask)
+		w.eachSet(in, lanes, func(lanes []*thread, mask uint32) { w.match(in, lanes, mask) })
 	case "redux":
-		w.redux(in, lanes, mask)
+		w.eachSet(in, lanes, func(lanes []*thread, mask uint32) { w.redux(in, lanes, mask) })
 	case "mma", "ldmatrix", "movmatrix":
 		w.matrices(in, lanes)
 	default:
@@ -343,9 +343,28 @@ func (w *warp) shuffle(in *inst, lanes []*thread, mask uint32) {
 	}
 }
 
-// members is who takes part: who is here, and named by the first one's mask.
+// members is who takes part: who is here, and named by the mask that all of the lanes have.
 func (w *warp) members(o *operand, lanes []*thread, mask uint32) uint32 {
 	return mask & uint32(w.read(lanes[0], o, typ{'u', 32}))
+}
+
+// eachSet calls f for threads that are here with the same mask.
+func (w *warp) eachSet(in *inst, lanes []*thread, f func(lanes []*thread, mask uint32)) {
+	sets := map[uint64][]*thread{}
+	for _, t := range lanes {
+		named := uint64(0)
+		if in.mods["sync"] {
+			named = w.read(t, &in.args[2], typ{'u', 32})
+		}
+		sets[named] = append(sets[named], t)
+	}
+	for _, set := range sets {
+		var mask uint32
+		for _, t := range set {
+			mask |= 1 << t.lane()
+		}
+		f(set, mask)
+	}
 }
 
 func (w *warp) vote(in *inst, lanes []*thread, mask uint32) {

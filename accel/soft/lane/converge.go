@@ -1,0 +1,181 @@
+package lane
+
+import (
+	"math/bits"
+
+	"pegasus/accel/ptx"
+)
+
+// A warp instruction with .sync waits until all threads that its mask names, and
+// that have not ended, execute it: a fragment that lacks some of them is parked
+// before it. Threads that have parted come to one instruction at different times,
+// and to bar.warp.sync at different places.
+//
+// What waits for threads that don't come, as the mask is wrong or as they wait for
+// who is parked, goes on with those that are there when nothing else can.
+
+// What a fragment's bar says if it waits at no barrier.
+const (
+	runnable int32 = -1
+	parked   int32 = -2
+)
+
+// parking stands for a fault where an instruction is to be executed again, once
+// more threads are there.
+var parking = new(Fault)
+
+// alike is the part of rest whose threads have the same mask as the first of
+// them, and that mask.
+func (g *group) alike(member place, warp int, rest uint32) (same, members uint32) {
+	lane := func(rest uint32) int { return warp*warpLanes + bits.TrailingZeros32(rest) }
+	members = g.scalar(member, lane(rest))
+	if member.kind == single {
+		return rest, members
+	}
+	for ; rest != 0; rest &= rest - 1 {
+		if g.scalar(member, lane(rest)) == members {
+			same |= rest & -rest
+		}
+	}
+	return same, members
+}
+
+// awaits says whether a warp instruction has to wait for threads that are elsewhere,
+// and has its fragment parked if so. Without a mask it is for whole warps.
+func (g *group) awaits(member place) bool {
+	if g.full || g.forced {
+		return false
+	}
+	for w := range maxLanes / warpLanes {
+		away := g.live.warp(w) &^ g.here.warp(w)
+		if away == 0 {
+			continue
+		}
+		for rest := g.act.m.warp(w); rest != 0; {
+			same, members := rest, ^uint32(0)
+			if member.kind != nowhere {
+				same, members = g.alike(member, w, rest)
+			}
+			if members&away != 0 {
+				g.fault = parking
+				return true
+			}
+			rest &^= same
+		}
+	}
+	return false
+}
+
+// stop sets the fragment aside, unless there is a fault, that was to execute
+// instruction at of its block.
+func (g *group) stop(f *fragment, at int) {
+	if g.fault != parking {
+		return
+	}
+	g.fault = nil
+	f.at, f.bar = int32(at), parked
+	g.frags = append(g.frags, *f)
+	g.parked++
+}
+
+// settle lets parked fragments go on whose threads have all come.
+func (g *group) settle() {
+	for i := 0; i < len(g.frags) && g.parked > 0; i++ {
+		if g.frags[i].bar == parked && g.together(i) {
+			i = -1 // others may have moved
+		}
+		if g.fault != nil {
+			return
+		}
+	}
+}
+
+// unpark lets the latest of the parked fragments go on with the threads that are
+// there. It says whether there was one.
+func (g *group) unpark() bool {
+	for i := len(g.frags) - 1; i >= 0 && g.parked > 0; i-- {
+		if g.frags[i].bar == parked {
+			g.forced = true
+			g.together(i)
+			g.forced = false
+			return true
+		}
+	}
+	return false
+}
+
+// together has a parked fragment execute the instruction that it waits before,
+// with those of its warps that wait there too. It says whether they did.
+func (g *group) together(i int) bool {
+	in := g.waitsBefore(&g.frags[i])
+	m, n := g.frags[i].m, 0
+	for before := -1; n != before; {
+		before, n = n, 0
+		for k := range g.frags {
+			if f := &g.frags[k]; f.bar == parked && g.meets(f, i, in) && f.m.sharesWarp(&m) {
+				m = m.or(&f.m)
+				n++
+			}
+		}
+	}
+	g.act.set(&m)
+	g.here, g.full = m, m == g.live
+	if in.exec(g, in); g.fault != nil {
+		if g.fault == parking {
+			g.fault = nil
+		}
+		return false
+	}
+	kept := g.frags[:0]
+	var went []fragment
+	for _, f := range g.frags {
+		if rest := f.m.without(&m); f.bar != parked || !rest.empty() {
+			kept = append(kept, f)
+			continue
+		}
+		f.bar = runnable
+		f.at++
+		g.parked--
+		went = append(went, f)
+	}
+	g.frags = kept
+	for _, f := range went {
+		g.rejoin(f)
+	}
+	return true
+}
+
+// rejoin makes a fragment part of one that is at the same place, or one of its own.
+func (g *group) rejoin(f fragment) {
+	for k := range g.frags {
+		if o := &g.frags[k]; o.bar == runnable && o.pc == f.pc && o.at == f.at && o.join == f.join && o.sp == f.sp {
+			o.m = o.m.or(&f.m)
+			return
+		}
+	}
+	g.frags = append(g.frags, f)
+}
+
+// waitsBefore is the instruction that a parked fragment waits before.
+func (g *group) waitsBefore(f *fragment) *instr { return &g.w.prog.blocks[f.pc].code[f.at] }
+
+// meets says whether a parked fragment waits for the same as number i, which waits before in.
+func (g *group) meets(f *fragment, i int, in *instr) bool {
+	if o := &g.frags[i]; f.pc == o.pc && f.at == o.at {
+		return true
+	}
+	return isWarpBarrier(in) && isWarpBarrier(g.waitsBefore(f))
+}
+
+// isWarpBarrier says whether the instruction is a bar.warp.sync without a guard.
+func isWarpBarrier(in *instr) bool {
+	op, ok := in.aux.(*warpOp)
+	return ok && op.barrier && in.inner == nil
+}
+
+// warpBarrier lowers bar.warp.sync, behind which threads see what the others did before.
+func (l *lowerer) warpBarrier(in *ptx.Inst) {
+	l.emit(instr{exec: runWarpBarrier, aux: &warpOp{barrier: true, member: l.src(&in.Args[0], ptx.U32)}})
+}
+
+func runWarpBarrier(g *group, in *instr) { g.awaits(in.aux.(*warpOp).member) }
