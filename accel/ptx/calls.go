@@ -51,6 +51,9 @@ func (p *parser) called(o *Operand) (name string, err error) {
 		return "", err
 	}
 	if o.Func = p.scope.prototype(label); o.Func == nil {
+		o.Func = p.tableOf(label)
+	}
+	if o.Func == nil {
 		return "", p.fail("%s is not the label of a .callprototype before", label)
 	}
 	return name, nil
@@ -125,6 +128,15 @@ func (s *scope) prototype(label string) *Func {
 		if f := s.prototypes[label]; f != nil {
 			return f
 		}
+	}
+	return nil
+}
+
+// tableOf is the first function of a variable that lists functions, or nil: all of
+// them have its prototype.
+func (p *parser) tableOf(name string) *Func {
+	if v := p.find(name); v != nil && len(v.Refs) > 0 {
+		return v.Refs[0].Func
 	}
 	return nil
 }

@@ -97,6 +97,11 @@ func (p *parser) checkOperand(in *Inst, o *Operand, letter byte) error {
 			return nil
 		}
 		return errTexture
+	case 'O':
+		if o.Kind == Symbol && o.Var.Opaque != Plain && o.Imm == 0 || p.register(o).Size() == 8 && o.Pair == None {
+			return nil
+		}
+		return errTexture
 	case 'g':
 		return p.checkGradient(o)
 	case 'R', 'r':
@@ -166,6 +171,9 @@ func specialSize(o *Operand) int {
 }
 
 func (p *parser) checkAddress(in *Inst, o *Operand, space Space) error {
+	if o.Kind == Symbol { // "name[n]" is one without brackets around it
+		o.Kind = Address
+	}
 	if o.Kind != Address {
 		return errAddress
 	}

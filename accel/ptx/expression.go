@@ -140,7 +140,9 @@ func precedence(operator string) int {
 
 // operator is the operator at the current token, of one character or two.
 func (p *parser) operator() string {
-	if p.tok.is("%") { // which the lexer takes for the beginning of a name
+	if p.tok.kind == word && p.tok.text[0] == '%' { // which the lexer takes for the beginning of a name
+		p.lex.pos -= len(p.tok.text) - 1
+		p.tok.text = "%"
 		return "%"
 	}
 	if p.tok.kind != punct {

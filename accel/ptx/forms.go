@@ -24,7 +24,7 @@ import (
 //	     i how much of it to read, or a predicate for none
 //	k    a 16-bit mask; s a 64-bit size
 //	M    an address; m one in shared memory; L a label; F a call
-//	T    a texture or surface with coordinates, o without; g a vector of 32-bit ones
+//	T    a texture or surface with coordinates, o without, O without brackets; g a vector of 32-bit ones
 //	V v  anything that mov takes; x a vector of any kind
 //	?    after a letter: optional
 //
@@ -121,6 +121,7 @@ cvt | rni/rzi/rmi/rpi ftz? sat? | f32 f64 : f32 f64 | Rr
 cvt | sat? | u8 u16 u32 u64 s8 s16 s32 s64 : u8 u16 u32 u64 s8 s16 s32 s64 | Rr
 cvta | to? global/shared/local/const/param | u32 u64 | Av
 isspacep | global/shared/local/const/param | | Px
+istypep | texref/samplerref/surfref | | PO
 ld | mmio? volatile/relaxed/acquire/weak? cta/gpu/sys/cluster? global/shared/const/local/param? nc? v2/v4/v8? ca/cg/cs/lu/cv? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::evict_first/L2::evict_last/L2::evict_normal? L2::64B/L2::128B/L2::256B? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
 ldu | global? v2/v4/v8? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | RM
 st | mmio? volatile/relaxed/release/weak? cta/gpu/sys/cluster? global/shared/local/param? v2/v4/v8? wb/cg/cs/wt? L1::evict_first/L1::evict_last/L1::evict_normal/L1::evict_unchanged/L1::no_allocate? L2::evict_first/L2::evict_last/L2::evict_normal? | b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 | Mr
@@ -140,7 +141,7 @@ membar | cta/gl/sys | | -
 fence | sc/acq_rel/acquire/release? cta/gpu/sys/cluster | | -
 fence | acquire/release sync_restrict::shared::cta/sync_restrict::shared::cluster cluster | | -
 fence | mbarrier_init release cluster | | -
-fence | proxy alias/async global/shared? | | -
+fence membar | proxy alias/async global/shared? | | -
 fence | proxy async::generic acquire/release sync_restrict::shared::cta/sync_restrict::shared::cluster cluster | | -
 applypriority | global? L2::evict_normal | | Mc
 discard | global? L2 | | Mc

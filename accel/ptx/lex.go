@@ -153,7 +153,7 @@ func (l *lexer) number(start int) token {
 	for l.pos++; l.pos < len(l.src); l.pos++ {
 		c := l.src[l.pos]
 		sign := (c == '+' || c == '-') && !hex && l.src[l.pos-1]|0x20 == 'e'
-		if !letter(c) && !digit(c) && c != '.' && !sign {
+		if (!letter(c) || c == '%') && !digit(c) && c != '.' && !sign {
 			break
 		}
 	}

@@ -53,7 +53,7 @@ func (in *Inst) Visit(reg func(r int32, written bool)) {
 	for pass := range 2 {
 		for i := range in.Args {
 			letter := in.Form[i]
-			written := letter >= 'A' && letter <= 'Z' && letter != 'M' && letter != 'T' && letter != 'L' && letter != 'F' ||
+			written := letter >= 'A' && letter <= 'Z' && letter != 'M' && letter != 'O' && letter != 'T' && letter != 'L' && letter != 'F' ||
 				letter == 'x' && in.Type != NoType
 			visitOperand(&in.Args[i], written, letter == 'F', pass == 1, reg)
 		}

@@ -230,6 +230,9 @@ const (
 	MaskMod
 	Multicast
 	ByteMask
+	IsTexture
+	IsSampler
+	IsSurface
 	numMods
 )
 
@@ -255,6 +258,7 @@ var modNames = [numMods]string{
 	"num_samples", "memory_layout", "force_unnormalized_coords", "filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2",
 	"mbarrier", "init", "inval", "arrive_drop", "expect_tx", "complete_tx", "noComplete", "noinc", "parity", "test_wait", "try_wait",
 	"pending_count", "bulk", "bulk_group", "mbarrier::complete_tx::bytes", "reduce", "read", "prefetch", "mask", "multicast::cluster", "cp_mask",
+	"texref", "samplerref", "surfref",
 }
 
 var modByName = func() map[string]Mod {

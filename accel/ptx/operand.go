@@ -27,6 +27,9 @@ func (p *parser) instruction() error {
 	if err != nil {
 		return err
 	}
+	for p.tok.kind == word && p.tok.text[0] == '.' { // modifiers may stand apart
+		text += p.advance().text
+	}
 	if strings.HasSuffix(text, ".const") && p.tok.is("[") { // as "ld.const[2].u32"
 		if err := p.bank(text); err != nil {
 			return err
@@ -296,7 +299,11 @@ func (p *parser) named() (o Operand, err error) {
 		return o, nil
 	} else if o.Var = p.find(name); o.Var != nil {
 		o.Kind = Symbol
-		o.Imm, err = p.plus()
+		if o.Imm, err = p.subscript(o.Var); err != nil {
+			return o, err
+		}
+		add, err := p.plus()
+		o.Imm += add
 		return o, err
 	} else if o.Func = p.mod.Funcs[name]; o.Func != nil {
 		o.Kind = FuncAddress
@@ -327,6 +334,23 @@ func (p *parser) named() (o Operand, err error) {
 		o.Pair = r
 	}
 	return o, nil
+}
+
+// subscript reads "[n]" behind the name of an array, if it is there, and returns
+// how many bytes into the array that is.
+func (p *parser) subscript(v *Var) (uint64, error) {
+	if !p.tok.is("[") {
+		return 0, nil
+	}
+	if v.Element == 0 {
+		return 0, p.fail("%s is not an array of one dimension", v.Name)
+	}
+	p.advance()
+	n, err := p.size(maxVarBytes)
+	if err != nil {
+		return 0, err
+	}
+	return uint64(n * v.Element), p.expect("]")
 }
 
 func (p *parser) find(name string) *Var {
@@ -394,7 +418,10 @@ func (p *parser) address(depth int) (o Operand, err error) {
 			return o, err
 		}
 	}
-	return o, p.expect("]")
+	if err = p.expect("]"); err == nil {
+		p.accept(".unified")
+	}
+	return o, err
 }
 
 // coordinates reads what follows a texture: perhaps a sampler, then a vector or a single coordinate.

@@ -150,6 +150,13 @@ func (p *parser) directive() error {
 	return p.declaration()
 }
 
+// passNumbers passes over up to three numbers.
+func (p *parser) passNumbers() {
+	for i := 0; i < 3 && p.tok.kind == number; i++ {
+		p.advance()
+	}
+}
+
 // split cuts the current word, if it is one, after its first directive, so that
 // the rest is read next.
 func (p *parser) split() {
@@ -231,10 +238,42 @@ func (p *parser) target() error {
 	return err
 }
 
-// noise passes over debugging directives: .section {…}, or the rest of the line.
+// noise passes over debugging directives, which may be followed by others in the
+// same line: ".loc file line column, function_name label+n, inlined_at file line column",
+// ".file number name, time, size", .pragma up to its semicolon, ".section … {…}". Others
+// take the rest of the line.
 func (p *parser) noise() error {
-	what, line := p.advance().text, p.tok.line
-	if what == ".section" {
+	line := p.tok.line
+	switch what := p.advance().text; what {
+	case ".loc":
+		p.passNumbers()
+		if !p.tok.is(",") {
+			return nil
+		}
+		if p.advance(); p.accept("function_name") {
+			p.advance()
+			if p.accept("+") {
+				p.advance()
+			}
+			p.accept(",")
+		}
+		if p.accept("inlined_at") {
+			p.passNumbers()
+			return nil
+		}
+	case ".file":
+		p.passNumbers()
+		p.advance()
+		for p.accept(",") {
+			p.advance()
+		}
+		return nil
+	case ".pragma":
+		for p.tok.kind == str || p.tok.is(",") {
+			p.advance()
+		}
+		return p.expect(";")
+	case ".section":
 		for p.tok.kind != end && !p.tok.is("{") {
 			p.advance()
 		}

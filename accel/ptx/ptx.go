@@ -163,9 +163,11 @@ type Var struct {
 	Align  int
 	Size   int64 // bytes; 0 for an extern array of unknown size
 	Extern bool
-	Init   []byte // nil: zeroes; else Size bytes
-	Refs   []Ref  // addresses within Init
-	Line   int
+	// Element is the size of an element of an array of one dimension, else 0.
+	Element int64
+	Init    []byte // nil: zeroes; else Size bytes
+	Refs    []Ref  // addresses within Init
+	Line    int
 	// Linkage and Object are as a function's.
 	Linkage Linkage
 	Object  string

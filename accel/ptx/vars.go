@@ -168,6 +168,9 @@ func (p *parser) rows(v *Var) (rows []int64, err error) {
 		}
 	}
 	one := v.Size
+	if len(rows) == 1 {
+		v.Element = one
+	}
 	for i := len(rows) - 1; i >= 0; i-- {
 		if v.Size *= rows[i]; v.Size > maxVarBytes {
 			return nil, p.fail("variable %s is too large", v.Name)

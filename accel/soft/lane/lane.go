@@ -83,13 +83,18 @@ type Image struct {
 	kernels  map[string]*Kernel
 	code     uint64                  // address of the first function
 	samplers map[uint64]*ptx.Sampler // by address
+	opaque   map[uint64]ptx.Opaque   // what variables of opaque types are, by address
+	consts   []span                  // where constants lie
 }
+
+// span is a range of addresses.
+type span struct{ addr, size uint64 }
 
 // Load places and initialises the module's variables in memory from alloc.
 func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte, err error)) (*Image, error) {
 	im := &Image{module: m, address: map[*ptx.Var]uint64{}, named: map[string]*ptx.Var{}, kernels: map[string]*Kernel{},
-		samplers: map[uint64]*ptx.Sampler{},
-		code:     codeWindow + images.Add(1)%maxImages*codeSpan}
+		samplers: map[uint64]*ptx.Sampler{}, opaque: map[uint64]ptx.Opaque{},
+		code: codeWindow + images.Add(1)%maxImages*codeSpan}
 	mem := map[*ptx.Var][]byte{}
 	for _, v := range m.Globals {
 		addr, b, err := alloc(uint64(max(v.Size, 1)), uint64(max(v.Align, 16)))
@@ -99,6 +104,12 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 		im.address[v], im.named[v.Name], mem[v] = addr, v, b
 		if v.Opaque == ptx.SamplerRef {
 			im.samplers[addr] = &v.Sampler
+		}
+		if v.Opaque != ptx.Plain {
+			im.opaque[addr] = v.Opaque
+		}
+		if v.Space == ptx.Const {
+			im.consts = append(im.consts, span{addr, uint64(v.Size)})
 		}
 		clear(b)
 		copy(b, v.Init)

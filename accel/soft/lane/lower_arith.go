@@ -13,7 +13,7 @@ func init() {
 		"shl shr": (*lowerer).shift, "shf bfe prmt bmsk szext fns dp4a dp2a copysign": (*lowerer).ternary, "lop3 bfi": (*lowerer).quaternary,
 		"popc clz bfind brev": (*lowerer).count, "testp": (*lowerer).testp, "setp": (*lowerer).setp, "set": (*lowerer).set,
 		"selp": (*lowerer).selp, "slct": (*lowerer).slct, "mov": (*lowerer).mov, "cvt": (*lowerer).cvt, "cvta": (*lowerer).cvta,
-		"isspacep": (*lowerer).isspacep, "ld ldu": (*lowerer).load, "st": (*lowerer).store, "atom red": (*lowerer).atomic,
+		"isspacep": (*lowerer).isspacep, "istypep": (*lowerer).istypep, "ld ldu": (*lowerer).load, "st": (*lowerer).store, "atom red": (*lowerer).atomic,
 		"shfl": (*lowerer).shfl, "vote": (*lowerer).vote, "activemask": (*lowerer).activemask, "match": (*lowerer).match,
 		"redux": (*lowerer).redux, "mbarrier": (*lowerer).mbarrier, "mapa": (*lowerer).mapa, "getctarank": (*lowerer).getctarank, "tex tld4": (*lowerer).tex, "txq suq": (*lowerer).texQuery, "suld sust sured": (*lowerer).surface, "call": (*lowerer).call,
 		"vadd vsub vabsdiff vmin vmax vshl vshr vset": (*lowerer).video, "vmad": (*lowerer).vmad, "elect": (*lowerer).elect,

@@ -140,7 +140,7 @@ func (l *lowerer) testp(in *ptx.Inst) {
 func (l *lowerer) isspacep(in *ptx.Inst) {
 	o := &in.Args[1]
 	wide := l.body.Regs[o.Reg].Size() == 8
-	space := in.Mods.Space()
+	space, consts := in.Mods.Space(), l.image.consts
 	l.test(&in.Args[0], func(a, _, _ uint64) uint64 {
 		at := ptx.Global
 		switch a & windowMask {
@@ -152,12 +152,45 @@ func (l *lowerer) isspacep(in *ptx.Inst) {
 			at = ptx.ParamSpace
 		case codeWindow:
 			at = ptx.Generic
+		case 0:
+			for _, c := range consts {
+				if a-c.addr < c.size {
+					at = ptx.Const
+				}
+			}
 		}
-		if at == space {
+		// A kernel's parameters are within the global window.
+		if at == space || at == ptx.ParamSpace && space == ptx.Global {
 			return 1
 		}
 		return 0
 	}, l.reg(o.Reg), wide)
+}
+
+// istypep lowers istypep, of a variable or of a handle.
+func (l *lowerer) istypep(in *ptx.Inst) {
+	o := &in.Args[0]
+	if o.Kind == ptx.Sink {
+		return
+	}
+	what := map[ptx.Mod]ptx.Opaque{ptx.IsTexture: ptx.TexRef, ptx.IsSampler: ptx.SamplerRef, ptx.IsSurface: ptx.SurfRef}[in.Mods.First(ptx.IsTexture, ptx.IsSampler, ptx.IsSurface)]
+	opaque, k := l.image.opaque, l.temp(place{}, false)
+	exec := func(g *group, c *instr) {
+		hp, hs := g.row(c.a)
+		dp, _ := g.row(c.d)
+		for _, lane := range g.lanes() {
+			h := get64(hp, hs, int(lane))
+			is := opaque[h]
+			if is == ptx.Plain && g.bind(h, false) {
+				is = ptx.TexRef
+			} else if is == ptx.Plain && g.bind(h, true) {
+				is = ptx.SurfRef
+			}
+			put32(dp, int(lane), pick(is == what, uint32(0), 1))
+		}
+	}
+	l.emit(instr{exec: exec, a: l.handle(&in.Args[1]), d: k})
+	l.op("cmpneU32", l.reg(o.Reg), k, l.constant(0))
 }
 
 func (l *lowerer) mov(in *ptx.Inst) {

@@ -74,6 +74,9 @@ func (g *group) own(s ptx.SpecialReg, lane int) uint32 {
 	return ^(bit - 1)
 }
 
+// smemUnit is in which units shared memory is given to blocks.
+const smemUnit = 256
+
 var started = time.Now()
 
 // shared is a special register that all threads of a block read alike.
@@ -101,7 +104,7 @@ func (g *group) shared(s ptx.SpecialReg) uint64 {
 	case ptx.DynamicSmem:
 		return uint64(l.SharedBytes)
 	case ptx.TotalSmem:
-		return uint64(len(g.w.shared))
+		return uint64(len(g.w.shared)+smemUnit-1) &^ (smemUnit - 1)
 	case ptx.Clock, ptx.Clock64, ptx.GlobalTimer, ptx.GlobalTimerLo:
 		return uint64(time.Since(started))
 	case ptx.ClockHi, ptx.GlobalTimerHi:

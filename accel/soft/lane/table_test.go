@@ -76,6 +76,8 @@ func sampleOperand(op string, letter byte, i int, mods, types []string, merged b
 		return "[%l0, {%r0, %r1, %r2, %r3}]"
 	case 'o':
 		return "[%l0]"
+	case 'O':
+		return "%l0"
 	case 'h', 's':
 		return "%l2"
 	case 'k':

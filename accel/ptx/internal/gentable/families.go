@@ -22,7 +22,7 @@ var families = []struct{ name, ops string }{
 	{"atomics and fences", "atom fence membar red"},
 	{"warps", "activemask elect match redux shfl vote"},
 	{"control", "bar barrier bra brkpt brx call exit griddepcontrol mbarrier nanosleep pmevent ret setmaxnreg trap"},
-	{"textures and surfaces", "suld suq sured sust tex tld4 txq"},
+	{"textures and surfaces", "istypep suld suq sured sust tex tld4 txq"},
 	{"matrices", "ldmatrix mma movmatrix stmatrix wmma"},
 	{"video", "vabsdiff vabsdiff2 vabsdiff4 vadd vadd2 vadd4 vavrg2 vavrg4 vmad vmax vmax2 vmax4 vmin vmin2 vmin4 vset vset2 vset4 vshl vshr vsub vsub2 vsub4"},
 }
