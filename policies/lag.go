@@ -178,7 +178,7 @@ func (p *lag) come(now Time, r *runner) {
 			r.time = p.floor
 		}
 	} else {
-		r.learn(away, p.opt.Wait)
+		r.learn(away-r.used, p.opt.Wait) // told late, it may have ended requests since
 	}
 	r.work = true
 	p.out(r)

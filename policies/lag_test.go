@@ -37,3 +37,22 @@ func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
 		}
 	}
 }
+
+// Whoever is told late that a domain has work again, and what it used since, doesn't
+// take that for a part of its pause.
+func TestLAGLearnsPausesWithoutUse(t *testing.T) {
+	const pause, used = ms / 2, 3 * ms
+	p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
+	p.Attach(0, Domain{ID: 1})
+	now := Time(time.Second)
+	for range 8 {
+		p.Wake(now, 1, Arrived)
+		now = now.Add(ms)
+		p.Wake(now, 1, Drained)
+		now = now.Add(pause + used)
+		p.Charge(now, 1, Usage{Compute: used, Requests: 2})
+	}
+	if r := p.members[1]; r.pause != pause || r.rests != 0 {
+		t.Errorf("pauses are %v long, and %d ‰ too long to wait for; want %v, 0", r.pause, r.rests, pause)
+	}
+}
