@@ -56,3 +56,38 @@ func TestLAGLearnsPausesWithoutUse(t *testing.T) {
 		t.Errorf("pauses are %v long, and %d ‰ too long to wait for; want %v, 0", r.pause, r.rests, pause)
 	}
 }
+
+// Nobody is waited for longer than Wait, however much pauses vary, and whoever mostly
+// pauses for longer isn't waited for at all.
+func TestLAGWaitsNoLongerThanWait(t *testing.T) {
+	const wait = 2 * ms
+	for _, c := range []struct {
+		pauses []time.Duration
+		waits  bool
+	}{
+		{[]time.Duration{ms / 10, 19 * ms / 10}, true},
+		{[]time.Duration{ms / 10, 5 * ms}, false},
+	} {
+		p := newLAG(Options{Wait: wait, Ahead: 30 * ms}.filled()).(*lag)
+		p.Attach(0, Domain{ID: 1})
+		p.Attach(0, Domain{ID: 2})
+		now := Time(time.Second)
+		for i := range 16 {
+			p.Wake(now, 1, Arrived)
+			p.Pick(now)
+			now = now.Add(ms)
+			p.Charge(now, 1, Usage{Compute: ms, Requests: 1})
+			p.Wake(now, 1, Drained)
+			now = now.Add(c.pauses[i%2])
+		}
+		p.Wake(now, 1, Arrived)
+		p.Wake(now, 1, Drained)
+		p.members[2].time = p.members[1].time + 1<<40 // 1 is far behind
+		p.Wake(now, 2, Arrived)
+		p.Pick(now)
+		lease, waits := p.granted, p.holder != nil && p.holder.id == 1
+		if waits != c.waits || waits && (lease.Until <= now || lease.Until > now.Add(wait)) {
+			t.Errorf("pauses of %v: waits %v until %v later, want %v and at most %v", c.pauses, waits, lease.Until.Sub(now), c.waits, wait)
+		}
+	}
+}
