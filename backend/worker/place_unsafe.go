@@ -58,6 +58,10 @@ func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Pl
 		if arena && device {
 			return p, m, nil // answered when the device is open
 		}
+		if !device && m.Device == callbuf.NoWindow { // the guest has no more to propose
+			answerMap(conn, cuda.ErrorSystemNotReady, arena, false)
+			return p, last, fmt.Errorf("no room for device memory, %d bytes of addresses: is this process limited (ulimit -v)?", j.DeviceBytes)
+		}
 		if err := answerMap(conn, cuda.Success, arena, device); err != nil {
 			return p, last, err
 		}

@@ -316,6 +316,20 @@ func TestArenaElsewhere(t *testing.T) {
 	e.want(0, cuda.OpNop, 0, nil)
 }
 
+func TestNoRoomForDeviceMemory(t *testing.T) {
+	e := employ(t, func(j *Job, _ *Files) { j.DeviceBytes = 1 << 60 })
+	if m := e.propose(0, 0); !m.ArenaOK || m.DevOK || m.Result != 0 {
+		t.Errorf("candidate 0: %+v", m)
+	}
+	if m := e.propose(0, callbuf.NoWindow); cuda.Result(m.Result) != cuda.ErrorSystemNotReady {
+		t.Errorf("no candidate left: %+v", m)
+	}
+	if r := e.report(Ended); !strings.Contains(r.Why, "ulimit -v") {
+		t.Errorf("why: %q", r.Why)
+	}
+	e.end()
+}
+
 func TestBadMapEndsWorker(t *testing.T) {
 	e := employ(t, nil)
 	e.guest.Write([]byte("nonsense"))

@@ -51,18 +51,29 @@ static CUresult wait_for_due(uint64_t done, struct callback_wait_result *due)
 	return r == CUDA_SUCCESS && got != sizeof *due ? CUDA_ERROR_UNKNOWN : r;
 }
 
-static void *serve(void *unused)
+static CUresult start_thread(uint64_t done);
+
+/* A callback of the program ended the thread that ran it: another one goes on, or the stream would be held for ever. */
+static void take_over(void *due) { start_thread(((struct callback_wait_result *)due)->callback); }
+
+static void serve_on(struct callback_wait_result *due)
 {
-	struct callback_wait_result due = {0};
 	CUresult r;
-	(void)unused;
-	while ((r = wait_for_due(due.callback, &due)) == CUDA_SUCCESS) {
-		struct callback *c = handle_find(&callbacks, due.callback);
+	while ((r = wait_for_due(due->callback, due)) == CUDA_SUCCESS) {
+		struct callback *c = handle_find(&callbacks, due->callback);
 		if (c)
-			run(c, process_result((uint32_t)due.status));
+			run(c, process_result((uint32_t)due->status));
 	}
 	/* The worker has gone: nothing will be due any more, and who waits for a callback must not wait for ever. */
 	handle_each(&callbacks, run_lost, &r);
+}
+
+static void *serve(void *done)
+{
+	struct callback_wait_result due = {.callback = (uint64_t)(uintptr_t)done};
+	pthread_cleanup_push(take_over, &due);
+	serve_on(&due);
+	pthread_cleanup_pop(0);
 	return NULL;
 }
 
@@ -75,8 +86,8 @@ static void run_of_context(void *object, void *context)
 
 void callback_context_gone(uint64_t context) { handle_each(&callbacks, run_of_context, &context); }
 
-/* The program's signals are not for this thread. */
-static CUresult start_thread(void)
+/* The program's signals are not for this thread. It says first that a callback is done, if not 0. */
+static CUresult start_thread(uint64_t done)
 {
 	pthread_attr_t attributes;
 	pthread_t id;
@@ -85,7 +96,7 @@ static CUresult start_thread(void)
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int failed = pthread_create(&id, &attributes, serve, NULL);
+	int failed = pthread_create(&id, &attributes, serve, (void *)(uintptr_t)done);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
 	return failed ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
@@ -94,7 +105,7 @@ static CUresult start_thread(void)
 static CUresult ensure_thread(void)
 {
 	pthread_mutex_lock(&startLock);
-	CUresult r = started ? CUDA_SUCCESS : start_thread();
+	CUresult r = started ? CUDA_SUCCESS : start_thread(0);
 	started = r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&startLock);
 	return r;

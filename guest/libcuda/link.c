@@ -219,8 +219,11 @@ static CUresult map_segment(const struct rendezvous *r)
 	if (fstat(r->segment, &s) != 0 || bytes < SEGMENT_HEADER_BYTES || (uint64_t)s.st_size < bytes)
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	void *view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->segment, 0);
-	if (view == MAP_FAILED)
+	if (view == MAP_FAILED) {
+		log_at(LOG_ERROR, "no room for the call buffer of %llu bytes: %s (limited by ulimit -v or -l?)",
+			(unsigned long long)bytes, strerror(errno));
 		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
 	madvise(view, bytes, MADV_DONTFORK);
 	process.view = view;
 	process.viewBytes = bytes;

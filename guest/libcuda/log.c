@@ -41,12 +41,15 @@ void log_at(enum log_level at, const char *format, ...)
 	int n = vsnprintf(line + used, sizeof line - used - 1, format, list);
 	va_end(list);
 	if (n > 0) {
+		int cancelable; /* a write is a point where a thread can be cancelled; whoever logs may hold a lock */
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 		used += (size_t)n;
 		if (used > sizeof line - 2)
 			used = sizeof line - 2;
 		line[used++] = '\n';
 		ssize_t written = write(STDERR_FILENO, line, used);
 		(void)written;
+		pthread_setcancelstate(cancelable, NULL);
 	}
 	errno = saved;
 }

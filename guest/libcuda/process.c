@@ -127,14 +127,19 @@ void thread_register(void)
 	thread.registered = pthread_setspecific(threadKey, &thread) == 0;
 }
 
-/* cuInit may come from many threads and many times; only the first one works. */
+/*
+ * cuInit may come from many threads and many times; only the first one works. To talk to the
+ * daemon is full of points where a thread can be cancelled, but not with the lock.
+ */
 CUresult process_start(void)
 {
 	if (LIKELY(atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_READY))
 		return process_enter();
-	pthread_once(&hooksOnce, install_hooks);
-	pthread_mutex_lock(&startLock);
+	int cancelable;
 	CUresult r;
+	pthread_once(&hooksOnce, install_hooks);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	pthread_mutex_lock(&startLock);
 	if (atomic_load_explicit(&process.state, memory_order_acquire) == PROCESS_NEW) {
 		r = link_open();
 		if (r == CUDA_SUCCESS)
@@ -143,5 +148,6 @@ CUresult process_start(void)
 		r = process_enter();
 	}
 	pthread_mutex_unlock(&startLock);
+	pthread_setcancelstate(cancelable, NULL);
 	return r;
 }

@@ -164,8 +164,10 @@ CUresult ring_taken(uint32_t end)
 		uint32_t head = atomic_load_explicit(&h->head, memory_order_acquire);
 		if ((int32_t)(head - end) >= 0)
 			return CUDA_SUCCESS;
-		if (atomic_load_explicit(&h->held, memory_order_acquire) != 0)
-			return CUDA_ERROR_NOT_READY;
+		if (atomic_load_explicit(&h->held, memory_order_acquire) != 0) {
+			r = process_look(); /* a worker that is killed while it waits says so for ever */
+			return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
+		}
 		if (i < 1000)
 			cpu_relax();
 		else

@@ -120,16 +120,23 @@ func TestDeath(t *testing.T) {
 // Who only asks whether a stream has work learns that nobody is left to know.
 func TestQueryOutlivesWorker(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
-		h := (&host{before: func(_ *guest, c cuda.Call, _ []byte) verdict {
-			switch c.Op {
-			case cuda.OpStreamMark:
-				return ignore
-			case cuda.OpFill:
-				return die
+		for _, held := range []bool{false, true} {
+			h := (&host{before: func(g *guest, c cuda.Call, _ []byte) verdict {
+				switch c.Op {
+				case cuda.OpStreamMark:
+					return ignore
+				case cuda.OpFill:
+					g.ch.SetHeld(held)
+					return die
+				}
+				return proceed
+			}}).start(t)
+			var args []string
+			if held {
+				args = []string{"held"}
 			}
-			return proceed
-		}}).start(t)
-		runs(t, run{build: b, program: "polling", socket: h.path, limit: 10 * time.Second})
+			runs(t, run{build: b, program: "polling", socket: h.path, args: args, limit: 10 * time.Second})
+		}
 	})
 }
 
@@ -145,6 +152,23 @@ func TestReload(t *testing.T) {
 		h := (&host{}).start(t)
 		runs(t, run{build: b, program: "reload", socket: h.path})
 	})
+}
+
+// Threads may be cancelled, and callbacks end their thread: others go on.
+func TestCancel(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{welcome: func(*callbuf.Welcome) { time.Sleep(500 * time.Millisecond) }}).start(t)
+		runs(t, run{build: b, program: "cancel", socket: h.path})
+	})
+}
+
+// The sanitizers need all the address space there is.
+func TestLittleAddressSpace(t *testing.T) {
+	h := (&host{}).start(t)
+	out := runs(t, run{build: builds[0], program: "starved", socket: h.path})
+	if want := "no room for the call buffer"; !strings.Contains(out, want) {
+		t.Errorf("got %q, want %q", out, want)
+	}
 }
 
 func TestExit(t *testing.T) {

@@ -1,21 +1,25 @@
-/* Asks again and again whether a stream has work, while the worker goes. */
+/*
+ * Asks again and again whether a stream has work, while the worker goes: after it took the stream's mark, or, with an
+ * argument, before, when it waits with a call.
+ */
 #include <unistd.h>
 
 #include "check.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
 	CUdevice device;
 	CUcontext context;
 	CUdeviceptr d;
 	CUstream s;
+	(void)argv;
 	OK(cuInit(0));
 	OK(cuDeviceGet(&device, 0));
 	OK(cuCtxCreate(&context, 0, device));
 	OK(cuMemAlloc(&d, 4096));
 	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
-	OK(cuMemsetD8Async(d, 1, 4096, NULL)); /* with which the worker goes */
+	OK(cuMemsetD8Async(d, 1, 4096, argc > 1 ? s : NULL)); /* with which the worker goes */
 	CUresult r;
 	while ((r = cuStreamQuery(s)) == CUDA_ERROR_NOT_READY)
 		;
