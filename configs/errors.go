@@ -65,7 +65,7 @@ func (es Errors) sort() {
 }
 
 // syntaxError is what the TOML parser refuses.
-func syntaxError(file string, err error) Errors {
+func syntaxError(file string, err error, opt Options) Errors {
 	e := &Error{File: file, Problem: "not TOML: " + err.Error()}
 	var at toml.ParseError
 	if errors.As(err, &at) {
@@ -75,6 +75,21 @@ func syntaxError(file string, err error) Errors {
 		if at.Message == "" {
 			e.Problem = "not TOML: " + strings.TrimPrefix(at.Error(), "toml: ")
 		}
+		e.explain(at, opt)
 	}
 	return Errors{e}
+}
+
+// explain adds what the key takes, where it is the value that isn't TOML.
+func (e *Error) explain(at toml.ParseError, opt Options) {
+	table, key, _ := strings.Cut(at.LastKey, ".")
+	want := allowed(table, key, opt)
+	if want == "" {
+		return
+	}
+	if number, _, is := strings.Cut(at.Message, " is out of range"); is {
+		e.Table, e.Key, e.Value, e.Problem = table, key, number, want
+	} else if strings.HasPrefix(at.Message, "expected value") {
+		e.Problem += "; " + want
+	}
 }

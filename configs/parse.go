@@ -24,7 +24,7 @@ func Parse(name string, text []byte, opt Options) (*Config, error) {
 	}
 	var tree map[string]any
 	if _, err := toml.Decode(plain, &tree); err != nil {
-		return nil, syntaxError(name, err)
+		return nil, syntaxError(name, err, opt)
 	}
 	p := &parser{file: name, lines: findLines(plain), opt: opt}
 	c := p.config(tree)
@@ -175,6 +175,26 @@ func (p *parser) fill(t table, fields []field) {
 			p.fail(t, key, t.keys[key], err)
 		}
 	}
+}
+
+// allowed says what a key such as accelerator.cores takes, or nothing if there is none.
+func allowed(table, key string, opt Options) string {
+	c := Default()
+	var fields []field
+	switch table {
+	case "daemon":
+		fields = c.Daemon.fields()
+	case "accelerator":
+		fields = c.Accelerators[0].fields(opt)
+	case "default_domain", "domain":
+		fields = c.Template.fields()
+	}
+	for _, f := range fields {
+		if err := f.value.set(nil); f.key == key && err != nil {
+			return err.Error()
+		}
+	}
+	return ""
 }
 
 func unknown(key, what string, allowed []string) error {

@@ -304,6 +304,31 @@ socket_mode = "0666"
 	}
 }
 
+// Whoever may enter a domain can run programs there without being let to control the daemon.
+func TestRunWithoutControl(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Fatal("run the tests as root: this one becomes somebody else")
+	}
+	h := newHost(t, oneAccelerator+"[[domain]]\nname = \"mine\"\n[[domain]]\nname = \"open\"\nsocket_mode = \"0666\"\n")
+	if err := os.Chmod(h.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	if out, err := exec.Command("cp", built(t, "bin/pegasus"), built(t, "guest/libcuda.so.1"), h.dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	for domain, want := range map[string]string{"mine": "the daemon at " + h.dir + " doesn't let this user control it", "open": "here"} {
+		cmd := exec.Command(h.dir+"/pegasus", "run", "--runtime-dir", h.dir, "--domain", domain, "--", "/bin/echo", "here")
+		cmd.Env = []string{"PEGASUS_LIBCUDA=" + h.dir + "/libcuda.so.1"}
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4242, Gid: 4242}}
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != (domain == "open") || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v: %s", domain, err, out)
+		}
+	}
+}
+
 // Limits of a domain and of a process are told by name.
 func TestGuestLimits(t *testing.T) {
 	h := startHost(t, oneAccelerator+"[[domain]]\nname = \"bad\"\nprocesses = 2\n")

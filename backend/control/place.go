@@ -45,7 +45,7 @@ func MakeRuntimeDir(dir string, mode os.FileMode) error {
 	}
 	if err := os.Mkdir(dir, mode); err != nil && !os.IsExist(err) {
 		if err := os.MkdirAll(dir, mode); err != nil {
-			return fmt.Errorf("runtime directory: %w", err)
+			return fmt.Errorf("runtime directory: %w; set PEGASUS_RUNTIME_DIR to one that can be made", err)
 		}
 	}
 	info, err := os.Lstat(dir)

@@ -23,7 +23,10 @@ func dial(dir string) (*control.Client, string, error) {
 			return nil, "", err
 		}
 		c, err := control.Dial(filepath.Join(dir, control.SocketName))
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			return nil, "", &refusal{dir, err}
+		case err != nil:
 			return nil, "", noDaemon(dir, err)
 		}
 		return c, dir, nil
@@ -37,7 +40,7 @@ func dial(dir string) (*control.Client, string, error) {
 			if c, err := dialPrivate(); err == nil {
 				return c, control.PrivateDir(), nil
 			}
-			return nil, "", &refusal{err}
+			return nil, "", &refusal{control.SystemDir, err}
 		}
 	}
 	c, err := dialPrivate()
@@ -47,11 +50,14 @@ func dial(dir string) (*control.Client, string, error) {
 	return c, control.PrivateDir(), nil
 }
 
-// refusal is when the host's daemon doesn't let us control it.
-type refusal struct{ cause error }
+// refusal is when the daemon of a directory doesn't let us control it.
+type refusal struct {
+	dir   string
+	cause error
+}
 
 func (r *refusal) Error() string {
-	return fmt.Sprintf("the daemon at %s doesn't let this user control it: run as root, or join its control_group (see %s)", control.SystemDir, configs.Path)
+	return fmt.Sprintf("the daemon at %s doesn't let this user control it: run as root, or join its control_group (see %s)", r.dir, configs.Path)
 }
 
 func (r *refusal) Unwrap() error { return r.cause }

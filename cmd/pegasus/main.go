@@ -120,7 +120,7 @@ func nearest(name string) string {
 }
 
 func help(args []string, s *streams) int {
-	if len(args) == 0 {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		overview(s.out)
 		return exitOK
 	}
@@ -179,6 +179,12 @@ func newCall(cmd *command, s *streams) *call {
 
 // jsonFlag is for commands that print data.
 func (c *call) jsonFlag() { c.flags.BoolVar(&c.json, "json", false, "print JSON, for programs") }
+
+// given says whether a flag stood among the arguments.
+func (c *call) given(flagName string) (given bool) {
+	c.flags.Visit(func(f *flag.Flag) { given = given || f.Name == flagName })
+	return given
+}
 
 // parse reads flags wherever they stand among the arguments and returns the
 // operands; at least min, at most max of them (max < 0: any number).

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,7 +32,7 @@ func runProgram(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	if g.credits < 0 || g.credits > 65535 {
+	if g.credits < 0 || g.credits > 65535 || (g.credits == 0 && c.given("credits")) {
 		return usagef("--credits %d: must be 1 to 65535", g.credits)
 	}
 	program, err := lookProgram(operands[0])
@@ -70,7 +71,7 @@ func lookProgram(name string) (string, error) {
 func (g guestFlags) hold(c *call) (string, error) {
 	client, err := g.daemon(c)
 	if err != nil {
-		if path := openDoor(g.domain); errors.Is(err, fs.ErrPermission) && g == (guestFlags{domain: g.domain}) && path != "" {
+		if path := openDoor(cmp.Or(c.dir, control.SystemDir), g.domain); errors.Is(err, fs.ErrPermission) && g == (guestFlags{domain: g.domain}) && path != "" {
 			return path, nil
 		}
 		return "", err
@@ -86,10 +87,10 @@ func (g guestFlags) hold(c *call) (string, error) {
 	return h.Socket, err
 }
 
-// openDoor is the socket of a domain of the host's daemon, if we may use it: one
+// openDoor is the socket of a domain of the daemon of a directory, if we may use it: one
 // need not control a daemon to be its guest.
-func openDoor(domain string) string {
-	path := filepath.Join(control.SystemDir, "domains", domain+".sock")
+func openDoor(dir, domain string) string {
+	path := filepath.Join(dir, "domains", domain+".sock")
 	if unix.Access(path, unix.W_OK) != nil {
 		return ""
 	}
