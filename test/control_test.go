@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -191,4 +192,30 @@ func TestSlowFollower(t *testing.T) {
 	busy.Close()
 	h.settled(before)
 	h.sound()
+}
+
+// A daemon whose log nobody reads any more, as behind a terminal that was stopped, serves all the same.
+func TestLogThatNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	for full := make([]byte, 4096); ; {
+		if _, err := w.Write(full); err != nil {
+			break
+		}
+	}
+	h := newHost(t, oneAccelerator)
+	h.stderr = w
+	h.start()
+	for range 10 {
+		h.pegasus("reload")
+		succeed(t, h.bench("web", "vectoradd", "--iterations", "1"))
+	}
+	if _, there := h.domains()["web"]; !there {
+		t.Error("no domain")
+	}
 }

@@ -44,6 +44,7 @@ type host struct {
 	config  string
 	private bool
 	daemon  *exec.Cmd
+	stderr  *os.File // the daemon's, if it isn't the file log
 }
 
 // startHost starts a private daemon with a configuration and stops it when the test ends.
@@ -116,6 +117,9 @@ func (h *host) start() {
 	}
 	h.daemon = exec.Command(built(h.t, "bin/pegasusd"), args...)
 	h.daemon.Stdout, h.daemon.Stderr = log, log
+	if h.stderr != nil {
+		h.daemon.Stderr = h.stderr
+	}
 	h.daemon.ExtraFiles = []*os.File{w}
 	err = h.daemon.Start()
 	w.Close()

@@ -125,7 +125,9 @@ func (s *settings) serve(out, errs io.Writer) error {
 	setLevel(config.Daemon.LogLevel)
 	// A guest's flood of log lines must not end us when the reader has gone.
 	signal.Ignore(syscall.SIGPIPE)
-	log := logger(config, errs, level)
+	lines := newSink(errs)
+	defer lines.close()
+	log := logger(config, lines, level)
 	d, err := backend.New(backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},

@@ -15,7 +15,11 @@ import (
 )
 
 // work is the worker process.
-func work() int { return worker.Main(worker.Config{Open: openDevice}) }
+func work() int {
+	lines := newSink(os.Stderr)
+	defer lines.close()
+	return worker.Main(worker.Config{Open: openDevice, Log: lines})
+}
 
 // openDevice opens the accelerator of a job, in this worker process. The files
 // stay the worker's.

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	// sinkLines is how many lines may be on their way.
+	sinkLines = 1024
+	// sinkGrace is how long the last of them are waited for in the end.
+	sinkGrace = time.Second
+)
+
+// sink passes log lines on to a writer that may get stuck, such as a terminal that
+// was stopped or a pipe that nobody reads: whoever logs, perhaps with a lock that
+// all guests need, never waits for it. Lines without room are counted instead.
+type sink struct {
+	mu    sync.Mutex
+	lines chan []byte // nil after close
+	lost  int
+	ended chan struct{}
+}
+
+func newSink(to io.Writer) *sink {
+	s := &sink{lines: make(chan []byte, sinkLines), ended: make(chan struct{})}
+	go func(lines <-chan []byte) {
+		defer close(s.ended)
+		for line := range lines {
+			to.Write(line)
+		}
+	}(s.lines)
+	return s
+}
+
+// Write never fails and never waits.
+func (s *sink) Write(b []byte) (int, error) {
+	line := bytes.Clone(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost > 0 {
+		line = append(fmt.Appendf(nil, "%d lines of the log are missing here: it was not taken\n", s.lost), line...)
+	}
+	select {
+	case s.lines <- line:
+		s.lost = 0
+	default:
+		s.lost++
+	}
+	return len(b), nil
+}
+
+// close waits for what is still on its way, unless it is stuck.
+func (s *sink) close() {
+	s.mu.Lock()
+	lines := s.lines
+	s.lines = nil
+	s.mu.Unlock()
+	if lines == nil {
+		return
+	}
+	close(lines)
+	select {
+	case <-s.ended:
+	case <-time.After(sinkGrace):
+	}
+}
