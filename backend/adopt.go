@@ -139,10 +139,11 @@ func (d *Daemon) meet(path string) (*survivor, error) {
 	return s, nil
 }
 
-// strike forgets a worker that is gone.
+// strike forgets a worker that is gone. The next daemon finds workers by their
+// sockets: one that is left without a record, by a daemon that was killed here, goes then.
 func (d *Daemon) strike(id uint64) {
-	os.Remove(d.workerSocket(id))
 	os.Remove(d.recordPath(id))
+	os.Remove(d.workerSocket(id))
 }
 
 // dialWorker connects, if the socket was made by root or by us.
