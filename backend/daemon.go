@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -129,6 +130,7 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	d.mu.Lock()
 	d.restIfIdle()
 	d.mu.Unlock()
+	runtime.GC() // from the first collection on there is one every two minutes; there is garbage for one an hour
 	<-d.ctx.Done()
 	d.close()
 	return nil

@@ -54,28 +54,33 @@ func Main(c Config) int {
 	return 0
 }
 
-// A worker tidies up soon after it has begun, since loading modules leaves much,
-// then ever more rarely, and only if it had something to do.
+// A worker tidies up often in its first two minutes, since loading modules leaves
+// much, and the runtime finds what it needs for its own lists one collection at a
+// time; then more rarely, and only if it had something to do.
 const (
-	firstTidy = time.Second
-	tidyEvery = 10 * time.Second
+	firstTidies = 60
+	firstTidy   = 2 * time.Second
+	tidyEvery   = 10 * time.Second
 )
 
 // tidy collects garbage and gives its memory back while the session lasts. Left
 // to itself the heap of a process that makes little garbage is collected every
 // two minutes, creeps upward between, and keeps what it grew to; there are many workers.
-// It takes several collections until the runtime has what it needs for its own lists.
 func (s *session) tidy(over <-chan struct{}) {
-	called := uint64(0)
-	for pause := firstTidy; ; pause = min(2*pause, tidyEvery) {
+	called, pause := uint64(0), firstTidy
+	for tidied := 0; ; {
 		select {
 		case <-over:
 			return
 		case <-time.After(pause):
-			if n := s.gate.Called(); n != called {
-				called = n
-				debug.FreeOSMemory()
-			}
+		}
+		if n := s.gate.Called(); n != called {
+			called = n
+			debug.FreeOSMemory()
+			tidied++
+		}
+		if tidied == firstTidies {
+			pause = tidyEvery
 		}
 	}
 }
