@@ -8,12 +8,13 @@ type Time = vcpu.Time
 // event is something that will happen. Which entity it is for is an index, so that
 // events are plain values.
 type event struct {
-	at   Time
-	key  uint64 // class above, below it the number of the event: who was scheduled first goes first
-	kind kind
-	who  int32
-	gen  uint32 // of the entity, when the event was scheduled: if it has another now, the event is void
+	at  Time
+	key uint64 // class, number of the event, kind: of a class, who was scheduled first goes first
+	who int32
+	gen uint32 // of the entity, when the event was scheduled: if it has another now, the event is void
 }
+
+func (e *event) kind() kind { return kind(e.key & (1<<kindBits - 1)) }
 
 // kind of an event. At one instant, completions come before what the hypervisor does,
 // then arrivals, replies, timers: the order of the classes.
@@ -41,17 +42,36 @@ var class = [numKinds]uint64{
 	replied: 3, awoken: 4, granted: 4, due: 5,
 }
 
-const classShift = 60
+const (
+	kindBits   = 4
+	classShift = 60
+)
 
-// agenda is the events to come, a heap of four children each.
+// agenda is the events to come, a heap of four children each. What happens at an event
+// mostly schedules another: the first place stays empty until then, or until the next
+// event is taken, and so is filled but once.
 type agenda struct {
 	events []event
 	count  uint64
+	taken  bool // the first event was
+}
+
+// len is how many events are to come.
+func (a *agenda) len() int {
+	if a.taken {
+		return len(a.events) - 1
+	}
+	return len(a.events)
 }
 
 func (a *agenda) add(at Time, k kind, who int32, gen uint32) {
 	a.count++
-	e := event{at, class[k]<<classShift | a.count, k, who, gen}
+	e := event{at, class[k]<<classShift | a.count<<kindBits | uint64(k), who, gen}
+	if a.taken {
+		a.taken = false
+		a.sink(&e)
+		return
+	}
 	a.events = append(a.events, e)
 	i := len(a.events) - 1
 	for i > 0 {
@@ -69,38 +89,46 @@ func (e *event) before(o *event) bool {
 	return e.at < o.at || e.at == o.at && e.key < o.key
 }
 
-// take returns the next event.
-func (a *agenda) take() event {
-	first := a.events[0]
-	last := len(a.events) - 1
-	e := a.events[last]
-	a.events = a.events[:last]
-	if last > 0 {
-		a.sink(e)
+// first returns the next event, which is valid until one is added.
+func (a *agenda) first() *event {
+	if a.taken {
+		last := len(a.events) - 1
+		e := a.events[last]
+		if a.events = a.events[:last]; last > 0 {
+			a.sink(&e)
+		}
+		a.taken = false
 	}
-	return first
+	return &a.events[0]
+}
+
+// take takes it off the agenda.
+func (a *agenda) take() *event {
+	e := a.first()
+	a.taken = true
+	return e
 }
 
 // sink puts e in place of the first event.
-func (a *agenda) sink(e event) {
-	n := len(a.events)
+func (a *agenda) sink(e *event) {
+	all := a.events
 	i := 0
 	for {
 		child := 4*i + 1
-		if child >= n {
+		if child >= len(all) {
 			break
 		}
 		least := child
-		for c := child + 1; c < min(child+4, n); c++ {
-			if a.events[c].before(&a.events[least]) {
+		for c := child + 1; c < min(child+4, len(all)); c++ {
+			if all[c].before(&all[least]) {
 				least = c
 			}
 		}
-		if !a.events[least].before(&e) {
+		if !all[least].before(e) {
 			break
 		}
-		a.events[i] = a.events[least]
+		all[i] = all[least]
 		i = least
 	}
-	a.events[i] = e
+	all[i] = *e
 }

@@ -85,11 +85,11 @@ func (s *Sim) timeout(h *host) {
 	}
 }
 
-func (s *Sim) step(h *host, e policies.Event) {
+func (s *Sim) step(h *host, e *policies.Event) {
 	if h.history != nil {
-		h.history.step(s.now, e)
+		h.history.step(s.now, *e)
 	}
-	h.sched.Step(s.now, e)
+	h.sched.Step(s.now, *e)
 }
 
 func (s *Sim) ready(h *host) []policies.Action {
@@ -116,11 +116,11 @@ func (s *Sim) tellUse(h *host, d *domain) {
 	used := d.report
 	used.Copy, used.Requests = 0, d.ended[policies.Compute]
 	if used != (vcpu.Usage{}) {
-		s.step(h, policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Compute, Used: used})
+		s.step(h, &policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Compute, Used: used})
 	}
 	if d.report.Copy != 0 || d.ended[policies.Copy] != 0 {
 		used = vcpu.Usage{Copy: d.report.Copy, Requests: d.ended[policies.Copy]}
-		s.step(h, policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Copy, Used: used})
+		s.step(h, &policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Copy, Used: used})
 	}
 	d.report, d.ended = vcpu.Usage{}, [3]int{}
 }
@@ -149,7 +149,7 @@ func (s *Sim) tellWork(h *host, d *domain) {
 	if d.busy {
 		e.Signal = policies.Arrived
 	}
-	s.step(h, e)
+	s.step(h, &e)
 }
 
 // tellClasses reports of each class of engines whether a domain has work for it,
@@ -162,7 +162,7 @@ func (s *Sim) tellClasses(h *host, d *domain) {
 			e.Signal = policies.Arrived
 		}
 		if busy || d.worked[c] {
-			s.step(h, e)
+			s.step(h, &e)
 		}
 		d.worked[c] = busy
 	}
@@ -182,14 +182,19 @@ func (d *domain) head(now Time) (out policies.Request) {
 
 // tellHeads reports which request waits at the gate.
 func (s *Sim) tellHeads(h *host, d *domain) {
-	var heads [3]policies.Request
-	if r := d.head(s.now); r.Seq != 0 {
-		heads[classOf(d.ring.at(0).class)] = r
+	waits := d.head(s.now)
+	at := policies.AnyClass
+	if waits.Seq != 0 {
+		at = classOf(d.ring.at(0).class)
 	}
 	for c := policies.Compute; c <= policies.Copy; c++ {
-		if heads[c] != d.heads[c] {
-			d.heads[c] = heads[c]
-			s.step(h, policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: d.id}, Class: c, Request: heads[c]})
+		var head policies.Request
+		if c == at {
+			head = waits
+		}
+		if head.Seq != d.heads[c].Seq { // who has the same number is the same
+			d.heads[c] = head
+			s.step(h, &policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: d.id}, Class: c, Request: head})
 		}
 	}
 }

@@ -51,25 +51,33 @@ func (r *record) in(i int, c engineClass) time.Duration {
 	return 0
 }
 
-// histogram of durations, exact to 1 part in 64.
+// histogram of durations, exact to 1 part in 64. Few of its octaves are ever used.
 type histogram struct {
-	counts []uint32
-	n      int
-	sum    time.Duration
-	most   time.Duration
+	octaves []*[1 << fineBits]uint32 // of durations that need so many bits more than fineBits, nil before the first
+	n       int
+	sum     time.Duration
+	most    time.Duration
 }
 
 const fineBits = 6
 
 func (h *histogram) add(d time.Duration) {
 	i := bucket(d)
-	for len(h.counts) <= i {
-		h.counts = append(h.counts, make([]uint32, 64)...)
+	octave := i >> fineBits
+	if octave >= len(h.octaves) || h.octaves[octave] == nil {
+		h.grow(octave)
 	}
-	h.counts[i]++
+	h.octaves[octave][i&(1<<fineBits-1)]++
 	h.n++
 	h.sum += d
 	h.most = max(h.most, d)
+}
+
+func (h *histogram) grow(octave int) {
+	for len(h.octaves) <= octave {
+		h.octaves = append(h.octaves, nil)
+	}
+	h.octaves[octave] = new([1 << fineBits]uint32)
 }
 
 func bucket(d time.Duration) int {
@@ -81,11 +89,16 @@ func bucket(d time.Duration) int {
 // quantile returns the duration that q of all don't exceed.
 func (h *histogram) quantile(q float64) time.Duration {
 	left := int(math.Ceil(q * float64(h.n)))
-	for i, c := range h.counts {
-		if left -= int(c); left <= 0 && c > 0 {
-			shift := max(i>>fineBits-1, 0)
-			low := uint64(i-shift<<fineBits) << shift
-			return min(time.Duration(low+(1<<shift)/2), h.most)
+	for o, counts := range h.octaves {
+		if counts == nil {
+			continue
+		}
+		for i, c := range counts {
+			if left -= int(c); left <= 0 && c > 0 {
+				shift := max(o-1, 0)
+				low := uint64((o-shift)<<fineBits+i) << shift
+				return min(time.Duration(low+(1<<shift)/2), h.most)
+			}
 		}
 	}
 	return h.most

@@ -264,11 +264,7 @@ func Scenarios() ([]*Scenario, error) {
 		if path.Base(name) == "shared.toml" {
 			continue
 		}
-		text, err := files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		sc, err := Parse(path.Base(name), text)
+		sc, err := read(name)
 		if err != nil {
 			return nil, err
 		}
@@ -305,25 +301,39 @@ func digits(s string) int {
 
 // Load returns the scenario of that id, or the one in that file.
 func Load(name string) (*Scenario, error) {
-	all, err := Scenarios()
+	own, err := fs.Glob(files, "scenarios/*.toml")
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
-	for _, sc := range all {
-		if strings.EqualFold(sc.ID, name) {
-			return sc, nil
+	for _, file := range own {
+		id := strings.TrimSuffix(path.Base(file), ".toml")
+		switch {
+		case id == "shared":
+		case strings.EqualFold(id, name):
+			return read(file)
+		default:
+			ids = append(ids, id)
 		}
-		ids = append(ids, sc.ID)
 	}
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
+		slices.SortFunc(ids, natural)
 		return nil, fmt.Errorf("there is no scenario and no file %q; scenarios are %s", name, strings.Join(ids, ", "))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return Parse(name, text)
+}
+
+// read reads a scenario that comes with the program.
+func read(file string) (*Scenario, error) {
+	text, err := files.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path.Base(file), text)
 }
 
 // Parse reads a scenario and checks it. Errors name the file and the key.
@@ -538,11 +548,11 @@ func (d *Domain) numbered(i int) string {
 	return d.Name
 }
 
-// program of a domain.
-func (sc *Scenario) program(d *Domain, plan *Plan, p *Profile, chance *stream) (*program, error) {
+// workload is what a domain runs under this plan, its own lot drawn.
+func (sc *Scenario) workload(d *Domain, plan *Plan, p *Profile, chance *stream) (Workload, error) {
 	w, err := sc.Workload(d)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	if plan.Call != nil {
 		w.Call = *plan.Call
@@ -554,9 +564,9 @@ func (sc *Scenario) program(d *Domain, plan *Plan, p *Profile, chance *stream) (
 		d.Credits += int(chance.below(time.Duration(d.CreditsTo - d.Credits + 1)))
 	}
 	if p.Chunk > 0 && max(w.In, w.Out)/p.Chunk > mostParts {
-		return nil, fmt.Errorf("workload %q: copies of %d bytes in pieces of %d: at most %d pieces", d.Workload, max(w.In, w.Out), p.Chunk, mostParts)
+		return w, fmt.Errorf("workload %q: copies of %d bytes in pieces of %d: at most %d pieces", d.Workload, max(w.In, w.Out), p.Chunk, mostParts)
 	}
-	return w.compile(d.Workload, p)
+	return w, nil
 }
 
 // set returns the domain as it is under this plan.

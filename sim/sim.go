@@ -26,6 +26,8 @@ type Sim struct {
 	rung    []*host
 	free    []*request
 
+	programs map[task]*program
+
 	thinking *spread // of what programs compute
 	missing  int     // runs until the end; negative: they don't matter
 	end      Time
@@ -44,7 +46,7 @@ const (
 
 // New prepares a run of a plan of the scenario.
 func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
-	s := &Sim{profile: sc.profileOf(plan), plan: plan, hash: fnvOffset, end: Forever}
+	s := &Sim{profile: sc.profileOf(plan), plan: plan, hash: fnvOffset, end: Forever, programs: map[task]*program{}}
 	if sc.Time > 0 {
 		s.end = Time(sc.Time)
 	}
@@ -130,7 +132,7 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) er
 	if err != nil {
 		return err
 	}
-	program, err := sc.program(spec, s.plan, s.profile, newStream(seed, "program of "+name))
+	program, err := s.program(sc, spec, newStream(seed, "program of "+name))
 	if err != nil {
 		return err
 	}
@@ -172,6 +174,28 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) er
 	return nil
 }
 
+// program returns what a domain runs. Domains that run the same share it.
+func (s *Sim) program(sc *Scenario, d *Domain, chance *stream) (*program, error) {
+	w, err := sc.workload(d, s.plan, s.profile, chance)
+	if err != nil {
+		return nil, err
+	}
+	like := task{d.Workload, w.Kernel}
+	p := s.programs[like]
+	if p == nil {
+		if p, err = w.compile(d.Workload, s.profile); err == nil {
+			s.programs[like] = p
+		}
+	}
+	return p, err
+}
+
+// task is what tells the programs of a run apart.
+type task struct {
+	workload string
+	kernel   time.Duration
+}
+
 // place returns the accelerator of a domain: the one it names, or that with the
 // fewest credits; under no policy, one after the other.
 func (s *Sim) place(d *Domain) (*host, error) {
@@ -198,18 +222,39 @@ func (s *Sim) place(d *Domain) (*host, error) {
 	return best, nil
 }
 
-// Run lets time pass until the scenario's end.
+// Run lets time pass until the scenario's end: for one part after the other, since the
+// little that a part needs stays in the processor's caches.
 func (s *Sim) Run() {
-	for s.next() {
+	var end Time
+	for _, part := range s.parts() {
+		s.agenda, s.now = part, 0
+		for s.next() {
+		}
+		end = max(end, s.now)
 	}
+	s.now = end
+}
+
+// parts returns the agendas of what knows nothing of each other: of each accelerator,
+// if there are no CPUs and the end is at a certain time, otherwise of everything.
+func (s *Sim) parts() []agenda {
+	if len(s.cpus) > 0 || s.missing >= 0 || s.now > 0 {
+		return []agenda{s.agenda}
+	}
+	all := make([]agenda, len(s.hosts))
+	for s.agenda.len() > 0 {
+		e := s.agenda.take() // of a domain: it comes, or goes
+		all[s.domains[e.who].host.index].add(e.at, e.kind(), e.who, e.gen)
+	}
+	return all
 }
 
 // next lets the next event happen; false: there is none.
 func (s *Sim) next() bool {
-	if s.missing == 0 || len(s.agenda.events) == 0 {
+	if s.missing == 0 || s.agenda.len() == 0 {
 		return false
 	}
-	e := s.agenda.take()
+	e := *s.agenda.take()
 	if e.at > s.end {
 		s.now = s.end
 		return false
@@ -217,7 +262,7 @@ func (s *Sim) next() bool {
 	s.now = e.at
 	s.events++
 	s.hash = (s.hash ^ uint64(e.at)) * fnvPrime
-	s.hash = (s.hash ^ (uint64(e.kind)<<32 | uint64(uint32(e.who)))) * fnvPrime
+	s.hash = (s.hash ^ (uint64(e.kind())<<32 | uint64(uint32(e.who)))) * fnvPrime
 	s.happen(&e)
 	for i := 0; i < len(s.rung); i++ {
 		s.turn(s.rung[i])
@@ -228,7 +273,7 @@ func (s *Sim) next() bool {
 
 // happen does what the event says.
 func (s *Sim) happen(e *event) {
-	switch e.kind {
+	switch e.kind() {
 	case completed:
 		s.complete(s.engines[e.who])
 	case accounting:
@@ -270,7 +315,7 @@ func (s *Sim) happen(e *event) {
 func (s *Sim) observe() {
 	for _, h := range s.hosts {
 		if h.history != nil || h.sched.Observes() {
-			s.step(h, policies.Event{Kind: policies.Observe, Sample: s.sample(h)})
+			s.step(h, &policies.Event{Kind: policies.Observe, Sample: s.sample(h)})
 		}
 	}
 	s.agenda.add(s.now.Add(cpuPeriod), sampled, 0, 0)
@@ -282,7 +327,7 @@ func (s *Sim) appear(d *domain) {
 	h.members = append(h.members, d)
 	d.looked = s.now
 	if d.threads[0].program.calls() {
-		s.step(h, policies.Event{Kind: policies.Attach, Domain: d.spec.domain(d.id)})
+		s.step(h, &policies.Event{Kind: policies.Attach, Domain: d.spec.domain(d.id)})
 	}
 	if !h.gpu.memory.allocate(d) {
 		d.failed = true
@@ -291,7 +336,7 @@ func (s *Sim) appear(d *domain) {
 		}
 		return
 	}
-	s.step(h, policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Signal: policies.ContextOpened})
+	s.step(h, &policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Signal: policies.ContextOpened})
 	s.ring(h)
 	for _, t := range d.threads {
 		t.began, t.released = s.now, s.now
@@ -311,7 +356,7 @@ func (s *Sim) vanish(d *domain) {
 			break
 		}
 	}
-	s.step(h, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: d.id}})
+	s.step(h, &policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: d.id}})
 	for i := range d.leases {
 		d.leases[i].open = false
 	}

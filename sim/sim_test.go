@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -206,7 +207,7 @@ func TestEEVDFLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at := Time(0); at < Time(3*time.Second); at = at.Add(7 * time.Millisecond) {
-		for s.agenda.events[0].at <= at && s.next() {
+		for s.agenda.first().at <= at && s.next() {
 		}
 		for i := range s.cpus {
 			p := &s.cpus[i]
@@ -268,11 +269,77 @@ func TestEventsAtOneInstant(t *testing.T) {
 	}
 	a.add(4, due, 99, 0)
 	var got []int32
-	for len(a.events) > 0 {
+	for a.len() > 0 {
 		got = append(got, a.take().who)
 	}
 	if want := []int32{99, 2, 6, 4, 1, 3, 5, 0}; !slices.Equal(got, want) {
 		t.Errorf("order %v, not %v", got, want)
+	}
+}
+
+func TestAgenda(t *testing.T) {
+	chance := newStream(1, "agenda")
+	var a agenda
+	var want []event // in order of their numbers
+	now := Time(0)
+	for range 5000 {
+		if a.len() != len(want) {
+			t.Fatalf("%d events to come, not %d", a.len(), len(want))
+		}
+		if len(want) == 0 || chance.one(550) {
+			k := kind(chance.below(time.Duration(numKinds)))
+			a.add(now.Add(chance.below(20)), k, int32(a.count), 0)
+			want = append(want, event{})
+			want[len(want)-1] = a.latest()
+			continue
+		}
+		next := slices.MinFunc(want, func(x, y event) int {
+			if x.before(&y) {
+				return -1
+			}
+			return 1
+		})
+		if got := *a.take(); got != next {
+			t.Fatalf("took %v of kind %d, not %v of kind %d", got, got.kind(), next, next.kind())
+		}
+		want = slices.DeleteFunc(want, func(e event) bool { return e.key == next.key })
+		now = next.at
+	}
+}
+
+// latest is the event that was added last.
+func (a *agenda) latest() event {
+	return slices.MaxFunc(a.events, func(x, y event) int { return int(x.who - y.who) })
+}
+
+// Accelerators that share nothing are simulated one after the other: that is only
+// faster.
+func TestParts(t *testing.T) {
+	sc := scenario(t, `
+profile = "modern"
+time = "1s"
+accelerator = [{name = "gpu", count = 3}]
+domain = [
+  {name = "a", count = 5, workload = "FWT"},
+  {name = "b", workload = "MC", credits = 512, from = "100ms", to = "600ms"},
+  {name = "c", count = 3, workload = "LUD", from_to = "300ms"},
+]
+plan = [{name = "accc", policy = "accc"}, {name = "lag", policy = "lag"}]
+`)
+	for i := range sc.Plans {
+		apart := simulate(t, sc, i, 3)
+		together, err := New(sc, &sc.Plans[i], 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for together.next() {
+		}
+		if apart.Events() != together.Events() || apart.Now() != together.Now() {
+			t.Errorf("%s: %d events in %v, together %d in %v", sc.Plans[i].Name, apart.Events(), apart.Now(), together.Events(), together.Now())
+		}
+		if a, b := apart.measure(sc), together.measure(sc); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: apart %v, together %v", sc.Plans[i].Name, a, b)
+		}
 	}
 }
 
@@ -408,6 +475,9 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("scenario %q: twice, or without a title", sc.ID)
 		}
 		seen[sc.ID] = true
+		if own, err := Load(strings.ToLower(sc.ID)); err != nil || own.ID != sc.ID {
+			t.Errorf("%s isn't found by its name: its file has another", sc.ID)
+		}
 		switch {
 		case sc.Kind() == "bench":
 			continue
@@ -457,17 +527,19 @@ func TestTrace(t *testing.T) {
 
 // BenchmarkEvents reports how many events a second are simulated.
 func BenchmarkEvents(b *testing.B) {
-	sc, err := Load("P4")
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := range sc.Plans {
-		b.Run(sc.Plans[i].Name, func(b *testing.B) {
-			var events uint64
-			for b.Loop() {
-				events += simulate(b, sc, i, 1).Events()
-			}
-			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
-		})
+	for _, id := range []string{"P4", "S1"} {
+		sc, err := Load(id)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range sc.Plans {
+			b.Run(id+"/"+sc.Plans[i].Name, func(b *testing.B) {
+				var events uint64
+				for b.Loop() {
+					events += simulate(b, sc, i, 1).Events()
+				}
+				b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+			})
+		}
 	}
 }
