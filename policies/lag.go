@@ -16,6 +16,9 @@ const (
 	lagFactor = 8
 	lagLeast  = 2 * time.Millisecond
 	lagMost   = 30 * time.Millisecond
+	// lagCosts is over how many switches their cost is averaged. One may take ten times
+	// as long as another: a shorter mean is mostly chance.
+	lagCosts = 32
 	// lagSamples is how many pauses must have been seen before one is foretold.
 	lagSamples = 4
 	// lagRests is the most of its pauses, in ‰, that may have been too long to wait for
@@ -238,7 +241,7 @@ func (p *lag) raise() {
 func (p *lag) Charge(_ Time, id ID, u Usage) {
 	r := p.members[id]
 	if u.Switch > 0 {
-		p.cost += (u.Switch - p.cost) / 8
+		p.cost += (u.Switch - p.cost) / lagCosts
 	}
 	used := min(u.Busy(), maxDebt)
 	r.used += used

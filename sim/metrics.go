@@ -130,7 +130,7 @@ func (d *domain) metrics(window time.Duration, first, last int) map[string]float
 	var rates, lengths []float64
 	begin, end := Time(first)*Time(window), Time(last)*Time(window)
 	for _, r := range d.runs {
-		if window > 0 && (r.ended < begin || r.ended >= end) {
+		if last > first && (r.ended < begin || r.ended >= end) { // if there is a whole window
 			continue
 		}
 		took := r.ended.Sub(r.began)

@@ -97,7 +97,7 @@ func (w *Workload) compile(name string, p *Profile) (*program, error) {
 	add(step{op: think, d: w.Post})
 	add(step{op: sleep, d: w.Think})
 	out.steps = append(out.steps, step{op: end})
-	if len(out.steps) == 2 && w.Period <= 0 {
+	if w.Period <= 0 && !slices.ContainsFunc(out.steps, func(s step) bool { return s.op == think || s.op == submit || s.op == sleep }) {
 		return nil, fmt.Errorf("workload %q takes no time: give it cpu, kernel, think or period", name)
 	}
 	return out, nil

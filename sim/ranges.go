@@ -3,8 +3,11 @@ package sim
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"pegasus/vcpu"
 )
 
 // What a file may say: enough for anything that can be simulated, and too little to
@@ -17,7 +20,11 @@ const (
 	mostAll    = 1_000_000 // threads
 	mostSigma  = 3000      // ‰
 	leastPart  = time.Millisecond
+	shortest   = 100 * time.Nanosecond // "5" is 5 ns: hardly what was meant
 )
+
+// most of some numbers of domains.
+var most = map[string]int64{"credits": int64(vcpu.MaxCredits), "credits_to": int64(vcpu.MaxCredits), "cpu_credits": int64(vcpu.MaxCredits), "slo": 1000, "bandwidth": 1000}
 
 // ranges says which number in v, a struct of a file, is out of its range.
 func ranges(what string, v any) error {
@@ -35,14 +42,20 @@ func ranges(what string, v any) error {
 		case f.Type() == reflect.TypeFor[time.Duration]():
 			if d := time.Duration(f.Int()); d < 0 || d > longest {
 				return fmt.Errorf("%s: %s = %q: 0s to %v is allowed", what, key, d, longest)
+			} else if d > 0 && d < shortest {
+				return fmt.Errorf("%s: %s = %q: at least %v, or none; durations are written \"1.5ms\"", what, key, d, shortest)
 			}
 		case f.Type() == reflect.TypeFor[Bytes]():
 			if b := Bytes(f.Int()); b < 0 || b > mostBytes {
 				return fmt.Errorf("%s: %s = %d: 0 to 1000 TB is allowed", what, key, b)
 			}
 		case f.Kind() == reflect.Int && key != "priority":
-			if n := f.Int(); n < 0 || n > mostNumber {
-				return fmt.Errorf("%s: %s = %d: 0 to %d is allowed", what, key, n, mostNumber)
+			limit := int64(mostNumber)
+			if m, ok := most[key]; ok {
+				limit = m
+			}
+			if n := f.Int(); n < 0 || n > limit {
+				return fmt.Errorf("%s: %s = %d: 0 to %d is allowed", what, key, n, limit)
 			}
 		case f.Kind() == reflect.Struct:
 			if err := ranges(what+": "+key, f.Interface()); err != nil {
@@ -112,6 +125,69 @@ func (sc *Scenario) bounds() error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// named looks for names that are missing or given twice.
+func (sc *Scenario) named() error {
+	seen := map[string]bool{}
+	name := func(what, name string) error {
+		switch {
+		case name == "":
+			return fmt.Errorf("%s has no name", what)
+		case seen[what+name]:
+			return fmt.Errorf("two are called %s %q; alike ones are made by count", what, name)
+		}
+		seen[what+name] = true
+		return nil
+	}
+	for _, a := range sc.Accelerators {
+		for i := range max(a.Count, 1) {
+			if err := name("accelerator", a.numbered(i)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range sc.Domains {
+		for i := range max(d.Count, 1) {
+			if err := name("domain", d.numbered(i)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range sc.Plans {
+		if err := name("plan", p.Name); err != nil {
+			return err
+		}
+		for of := range p.Set {
+			if !seen["domain"+of] && !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return d.Name == of }) {
+				return fmt.Errorf("plan %q: set: there is no domain %q", p.Name, of)
+			}
+		}
+	}
+	return nil
+}
+
+// check looks at a domain as it is under a plan.
+func (d *Domain) check(name string, sc *Scenario) error {
+	what := fmt.Sprintf("domain %q", name)
+	if err := ranges(what, *d); err != nil {
+		return err
+	}
+	r := d.Reserve
+	kind, ok := reserves[r.Kind]
+	switch {
+	case !ok:
+		return fmt.Errorf("%s: reserve kind %q; there are PE, AE, background", what, r.Kind)
+	case kind == vcpu.NoReserve && r != (Reserve{}):
+		return fmt.Errorf("%s: reserve has no kind; there are PE, AE, background", what)
+	case (kind == vcpu.Posterior || kind == vcpu.Apriori) && (r.Cost <= 0 || r.Period < r.Cost):
+		return fmt.Errorf("%s: reserve of cost %v in period %v: cost must be more than 0s, and period no less", what, r.Cost, r.Period)
+	case sc.Time > 0 && max(d.From, d.FromTo) >= sc.Time:
+		return fmt.Errorf("%s: begins at %v, when all is over: time = %q", what, max(d.From, d.FromTo), sc.Time)
+	case d.To > 0 && d.To <= d.From:
+		return fmt.Errorf("%s: to = %q: it begins at %v", what, d.To, d.From)
 	}
 	return nil
 }

@@ -448,6 +448,9 @@ func (sc *Scenario) check() error {
 			return err
 		}
 	}
+	if sc.Bench == "" && len(sc.Domains)+len(sc.Plans)+len(sc.Rows) == 0 {
+		return errors.New("there is nothing to simulate: give [[accelerator]], [[domain]] and [[plan]]")
+	}
 	studied := len(sc.Plans) > 0 && !slices.ContainsFunc(sc.Plans, func(p Plan) bool { return p.Study == "" })
 	if sc.Bench != "" || len(sc.Domains) == 0 && len(sc.Plans) == 0 {
 		return nil
@@ -458,14 +461,19 @@ func (sc *Scenario) check() error {
 	if len(sc.Plans) == 0 {
 		return errors.New("there is no [[plan]], which names a policy")
 	}
+	for i := range sc.Plans {
+		if p := &sc.Plans[i]; p.Name == "" {
+			p.Name = p.Policy
+		}
+	}
+	if err := sc.named(); err != nil {
+		return err
+	}
 	if sc.Runs > 0 && sc.Time <= 0 && !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return !d.Background }) {
 		return errors.New("all domains are in the background, so runs never ends; give time")
 	}
 	for i := range sc.Plans {
 		p := &sc.Plans[i]
-		if p.Name == "" {
-			p.Name = p.Policy
-		}
 		for _, name := range p.Domains {
 			if !slices.ContainsFunc(sc.Domains, func(d Domain) bool { return d.Name == name }) {
 				return fmt.Errorf("plan %q: there is no domain %q", p.Name, name)
@@ -496,11 +504,6 @@ func (sc *Scenario) tried(p *Plan) error {
 	}
 	if !slices.Contains([]string{swapNever, swapHost, swapArea}, p.Swap) {
 		return fmt.Errorf("swap = %q; there are host, area, or none", p.Swap)
-	}
-	for i := range sc.Domains {
-		if d := &sc.Domains[i]; d.Reserve.Kind != "" && reserves[d.Reserve.Kind] == vcpu.NoReserve {
-			return fmt.Errorf("domain %q: reserve kind %q; there are PE, AE, background", d.Name, d.Reserve.Kind)
-		}
 	}
 	_, err = New(sc, p, 1)
 	return err
@@ -538,6 +541,14 @@ func (sc *Scenario) TakingPart(p *Plan) ([]Domain, error) {
 		}
 	}
 	return all, nil
+}
+
+// numbered is the name of the i-th of accelerators that are alike.
+func (a *Accelerator) numbered(i int) string {
+	if a.Count > 1 {
+		return fmt.Sprintf("%s%d", a.Name, i)
+	}
+	return a.Name
 }
 
 // numbered is the name of the i-th of domains that are alike.
@@ -639,10 +650,13 @@ func set(f reflect.Value, value any) error {
 		return nil
 	}
 	switch {
-	case f.Type() == reflect.TypeFor[time.Duration]() && isText:
+	case f.Type() == reflect.TypeFor[time.Duration]():
 		d, err := time.ParseDuration(text)
+		if !isText || err != nil {
+			return fmt.Errorf("%v isn't a duration such as \"1.5ms\"", value)
+		}
 		f.SetInt(int64(d))
-		return err
+		return nil
 	case f.Type() == reflect.TypeFor[Bytes]() && isText:
 		return f.Addr().Interface().(*Bytes).UnmarshalText([]byte(text))
 	}

@@ -83,10 +83,7 @@ func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 
 func (s *Sim) addGPU(sc *Scenario, a *Accelerator, seed uint64) error {
 	for i := range max(a.Count, 1) {
-		name := a.Name
-		if a.Count > 1 {
-			name = fmt.Sprintf("%s%d", a.Name, i)
-		}
+		name := a.numbered(i)
 		sched, err := s.plan.scheduler(sc)
 		if err != nil {
 			return err
@@ -127,7 +124,7 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) er
 	chance := newStream(seed, "domain "+name)
 	spec, err = s.plan.set(spec, name)
 	if err == nil {
-		err = ranges(fmt.Sprintf("domain %q", name), *spec)
+		err = spec.check(name, sc)
 	}
 	if err != nil {
 		return err

@@ -47,6 +47,9 @@ func simulate(c *call, args []string) error {
 	if f.report != "" && len(names) == 0 {
 		names = []string{"all"}
 	}
+	if err := f.check(names); err != nil {
+		return err
+	}
 	switch {
 	case f.list:
 		return listScenarios(c)
@@ -59,10 +62,28 @@ func simulate(c *call, args []string) error {
 		return observe(c, f, names[0])
 	case len(names) == 0:
 		return usagef("name a scenario, or a file; `pegasus sim --list` lists those there are")
-	case f.seeds < 0:
-		return usagef("--seeds %d: must be at least 1", f.seeds)
 	}
 	return runScenarios(c, f, names)
+}
+
+// check refuses what would be overlooked.
+func (f *simFlags) check(names []string) error {
+	watched := f.trace != "" || f.record != ""
+	switch {
+	case f.seeds < 0:
+		return usagef("--seeds %d: must be at least 1", f.seeds)
+	case (f.list || f.replay != "") && (len(names) > 0 || watched):
+		return usagef("--list and --replay run nothing: leave out what else is named")
+	case f.list && f.replay != "":
+		return usagef("--list or --replay, not both")
+	case f.policy != "" && f.replay == "":
+		return usagef("--policy %s: goes with --replay; a scenario's policies are those of its plans", f.policy)
+	case f.plan != "" && !watched:
+		return usagef("--plan %s: goes with --trace or --record; without them all plans are run", f.plan)
+	case watched && (f.report != "" || f.seeds > 0):
+		return usagef("--trace and --record are of one run: leave out --report and --seeds")
+	}
+	return nil
 }
 
 // scenarioEntry is a line of --list.
@@ -107,6 +128,11 @@ func runScenarios(c *call, f simFlags, names []string) error {
 	if err != nil {
 		return err
 	}
+	if f.report != "" { // before all the work
+		if err := os.MkdirAll(f.report, 0o777); err != nil {
+			return err
+		}
+	}
 	failed := 0
 	results := []*sim.Result{}
 	var sections []report.Scenario
@@ -149,9 +175,6 @@ func runScenarios(c *call, f simFlags, names []string) error {
 }
 
 func writeReport(dir string, sections []report.Scenario) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
 	return writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return report.Write(w, sections) })
 }
 
@@ -287,6 +310,11 @@ func printResult(c *call, r *sim.Result, details bool) {
 		fmt.Fprintln(c.out)
 		planTable(r).print(c.out)
 		fmt.Fprintln(c.out)
+		for _, plan := range r.Plans() {
+			if n := r.Metrics[plan][""]["failed"]; n > 0 {
+				fmt.Fprintf(c.out, "%s: there was no memory for %s of the domains\n\n", plan, number(n))
+			}
+		}
 	}
 	t := &table{head: []string{"", ">MEAN", ">LEAST", ">MOST", ">BOUND", ">SEEDS", "ROW"}}
 	for _, v := range r.Rows {
