@@ -109,21 +109,23 @@ func (s *Sim) addGPU(sc *Scenario, a *Accelerator, seed uint64) error {
 // addDomains adds a domain, or as many alike as it says.
 func (s *Sim) addDomains(sc *Scenario, d *Domain, seed uint64) error {
 	for i := range max(d.Count, 1) {
-		if err := s.addDomain(sc, d, d.numbered(i), seed); err != nil {
+		if err := s.addDomain(sc, d, i, seed); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Sim) addDomain(sc *Scenario, spec *Domain, name string, seed uint64) error {
+// addDomain adds the i-th of domains that are alike.
+func (s *Sim) addDomain(sc *Scenario, spec *Domain, i int, seed uint64) error {
+	name := spec.numbered(i)
 	h, err := s.place(spec)
 	if err != nil {
 		return err
 	}
 	chance := newStream(seed, "domain "+name)
 	spec, err = s.plan.set(spec, name)
-	if err == nil {
+	if err == nil && (i == 0 || s.plan.Set[name] != nil) {
 		err = spec.check(name, sc)
 	}
 	if err != nil {
