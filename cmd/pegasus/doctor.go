@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/backend/control"
+	"pegasus/callbuf"
 	"pegasus/configs"
 	"pegasus/cuda"
 	"pegasus/policies"
@@ -31,7 +32,7 @@ func doctor(c *call, args []string) error {
 	}
 	var all []control.Check
 	for _, check := range []func() []control.Check{
-		checkKernel, checkCores, checkMemory, checkFiles, checkBinaries, checkConfig, checkCoverage, c.checkDaemon,
+		checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, checkBinaries, checkConfig, checkCoverage, c.checkDaemon,
 	} {
 		all = append(all, check()...)
 	}
@@ -123,6 +124,29 @@ func checkFiles() []control.Check {
 		return one("files", warn, text+", the daemon takes about 8 for each guest process", "raise the limit: ulimit -Hn 65536, or LimitNOFILE= in the service")
 	}
 	return one("files", fine, text, "")
+}
+
+// checkAddresses looks at what a daemon that is started from here would have.
+func checkAddresses() []control.Check {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &r); err != nil {
+		return one("addresses", warn, err.Error(), "")
+	}
+	return judgeAddresses(r.Cur)
+}
+
+// workerAddresses is what a worker has room for, beside its part of the device window.
+const workerAddresses = 4 << 30
+
+func judgeAddresses(limit uint64) []control.Check {
+	if limit == unix.RLIM_INFINITY {
+		return one("addresses", fine, "a process may have as many as there are", "")
+	}
+	text := fmt.Sprintf("a process may have %s of them, a worker needs %s, nearly all without memory behind", bytesText(limit), bytesText(callbuf.DeviceSliceBytes+workerAddresses))
+	if limit < callbuf.DeviceSliceBytes+workerAddresses {
+		return one("addresses", fail, text, "start the daemon without that limit: ulimit -v unlimited, or LimitAS=infinity in the service")
+	}
+	return one("addresses", fine, text, "")
 }
 
 func checkBinaries() []control.Check {
