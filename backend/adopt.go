@@ -299,7 +299,7 @@ func (d *Daemon) resume(dom *domain, s *survivor) error {
 		return err
 	}
 	g := &guest{id: s.id, dom: dom, slot: s.Slot, win: s.Slice, pid: s.Guest, arena: s.Arena,
-		worker: p, workerPID: s.PID, conn: s.conn}
+		worker: p, workerPID: s.PID, conn: s.conn, gone: make(chan struct{})}
 	if s.files.GuestProcess != nil {
 		if g.process, err = dupProcess(s.files.GuestProcess); err != nil {
 			p.Close()

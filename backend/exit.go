@@ -55,6 +55,11 @@ func exited(fd uintptr) bool {
 	return err == nil && n == 1
 }
 
+func hasExited(pidfd *os.File) (is bool) {
+	withFD(pidfd, func(fd int) error { is = exited(uintptr(fd)); return nil })
+	return is
+}
+
 // kill ends the process of a pidfd.
 func kill(pidfd *os.File) error {
 	return withFD(pidfd, func(fd int) error {

@@ -26,7 +26,7 @@ const (
 const deathGrace = 600 * time.Millisecond
 
 // guest is one guest process that is served: its seat in its domain and its
-// worker process. It doesn't change once the worker runs.
+// worker process. It doesn't change once worker is set, with the daemon's mu held.
 type guest struct {
 	id    uint64
 	dom   *domain
@@ -40,6 +40,7 @@ type guest struct {
 	workerPID int           //
 	conn      *net.UnixConn // to the worker's descriptor 3
 	cmd       *exec.Cmd     // to be waited for; nil if a daemon before started it
+	gone      chan struct{} // closed when its seat is free
 }
 
 // receive serves a guest process that knocked.
@@ -229,7 +230,7 @@ func (d *Daemon) seat(dom *domain) (*guest, error) {
 	}
 	d.takeUID(dom)
 	d.nextGuest++
-	g := &guest{id: d.nextGuest, dom: dom, slot: slot, win: win, arena: arena}
+	g := &guest{id: d.nextGuest, dom: dom, slot: slot, win: win, arena: arena, gone: make(chan struct{})}
 	d.slices[win] = true
 	dom.guests[g] = struct{}{}
 	d.guests[g.id] = g
@@ -261,6 +262,7 @@ func (d *Daemon) unseat(g *guest) {
 	d.strike(g.id)
 	d.changed = true
 	g.close()
+	close(g.gone)
 	d.leave(dom)
 	d.makeRoom()
 	d.restIfIdle()

@@ -20,12 +20,13 @@ const placeTime = 5 * time.Second
 // errNoRoom is when no accelerator that may take a domain has room for it.
 var errNoRoom = errors.New("no accelerator has room")
 
-// settle waits until its domain is placed and a seat in it is free, and takes the seat.
+// settle waits until a guest's domain is placed and a seat in it is free, and takes the seat.
 func (d *Daemon) settle(ctx context.Context, dom *domain) (*guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeTime)
 	defer cancel()
 	d.count(&dom.settling, 1)
 	defer d.giveUp(dom)
+	d.awaitLeavers(ctx, dom)
 	for {
 		g, freed, err := d.tryToSettle(dom)
 		if err == nil || !errors.Is(err, errNoRoom) {
@@ -37,6 +38,30 @@ func (d *Daemon) settle(ctx context.Context, dom *domain) (*guest, error) {
 			return nil, err
 		}
 	}
+}
+
+// awaitLeavers waits for the workers of a domain whose processes have ended already:
+// seat and memory of a program are there for one that is started after it. Who comes
+// later than that is not waited for.
+func (d *Daemon) awaitLeavers(ctx context.Context, dom *domain) {
+	for _, g := range d.leavers(dom) {
+		select {
+		case <-g.gone:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *Daemon) leavers(dom *domain) (all []*guest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for g := range dom.guests {
+		if g.worker != nil && g.process != nil && hasExited(g.process) {
+			all = append(all, g)
+		}
+	}
+	return all
 }
 
 // giveUp leaves the queue with the last guest of a domain that found no place.

@@ -188,11 +188,7 @@ func connOf(fd int) (*net.UnixConn, error) {
 
 func (c *candidate) pid() int { return c.cmd.Process.Pid }
 
-func (c *candidate) dead() bool {
-	dead := false
-	withFD(c.process, func(fd int) error { dead = exited(uintptr(fd)); return nil })
-	return dead
-}
+func (c *candidate) dead() bool { return hasExited(c.process) }
 
 // discard ends a worker that has no job.
 func (c *candidate) discard() {

@@ -50,6 +50,19 @@ func TestQuota(t *testing.T) {
 	}
 }
 
+// Programs that run one after the other can have all of their domain's quota and processes each.
+func TestOneAfterTheOther(t *testing.T) {
+	h := startHost(t, oneAccelerator+"[[domain]]\nname = \"small\"\nmemory = \"64MiB\"\nprocesses = 1\n")
+	leaver := program(t, "leaver")
+	for i := range 20 {
+		how := []string{"exit", "kill"}[i%2]
+		out, err := h.guest("small", leaver, "60", how).CombinedOutput()
+		if killed := err != nil && err.Error() == "signal: killed"; (err != nil && !killed) || killed != (how == "kill") {
+			t.Fatalf("program %d: %v\n%s", i, err, out)
+		}
+	}
+}
+
 // A domain that runs against its quota again and again costs the others no
 // accelerator time.
 func TestQuotaCostsOthersNothing(t *testing.T) {
