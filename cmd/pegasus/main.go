@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -59,7 +60,30 @@ type command struct {
 	greedy            bool // the arguments after the first operand are not ours
 }
 
+// printed is a writer that remembers what went wrong: of what a command printed, who
+// asked for it must not lose half without being told.
+type printed struct {
+	io.Writer
+	err error
+}
+
+func (w *printed) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	w.err = cmp.Or(w.err, err)
+	return n, err
+}
+
 func run(args []string, s *streams) int {
+	out := &printed{Writer: s.out}
+	code := dispatch(args, &streams{s.in, out, s.err})
+	if code == exitOK && out.err != nil {
+		fmt.Fprintf(s.err, "pegasus %s: %v\n", args[0], out.err)
+		return exitFailed
+	}
+	return code
+}
+
+func dispatch(args []string, s *streams) int {
 	if len(args) == 0 {
 		overview(s.err)
 		return exitUsage
