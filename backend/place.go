@@ -40,9 +40,10 @@ func (d *Daemon) settle(ctx context.Context, dom *domain) (*guest, error) {
 	}
 }
 
-// awaitLeavers waits for the workers of a domain whose processes have ended already:
-// seat and memory of a program are there for one that is started after it. Who comes
-// later than that is not waited for.
+// awaitLeavers waits for workers whose processes have ended already: of the domain, and
+// those with device memory of others. So seat and memory of a program are there for one
+// that is started after it. It takes deathGrace at most, since who comes to that later is
+// not waited for.
 func (d *Daemon) awaitLeavers(ctx context.Context, dom *domain) {
 	for _, g := range d.leavers(dom) {
 		select {
@@ -53,11 +54,17 @@ func (d *Daemon) awaitLeavers(ctx context.Context, dom *domain) {
 	}
 }
 
+// holdsMemory says whether it has device memory. d.mu is held.
+func (g *guest) holdsMemory() bool {
+	st, ok := g.dom.avcpu.page.Statistics(g.slot)
+	return ok && st.Memory > 0
+}
+
 func (d *Daemon) leavers(dom *domain) (all []*guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for g := range dom.guests {
-		if g.worker != nil && g.process != nil && hasExited(g.process) {
+	for _, g := range d.guests {
+		if g.worker != nil && g.process != nil && (g.dom == dom || g.holdsMemory()) && hasExited(g.process) {
 			all = append(all, g)
 		}
 	}

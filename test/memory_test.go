@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -50,13 +51,16 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// Programs that run one after the other can have all of their domain's quota and processes each.
+// Programs that run one after the other can each have all of their domain's quota and processes, or of the accelerator.
 func TestOneAfterTheOther(t *testing.T) {
 	h := startHost(t, oneAccelerator+"[[domain]]\nname = \"small\"\nmemory = \"64MiB\"\nprocesses = 1\n")
 	leaver := program(t, "leaver")
-	for i := range 20 {
-		how := []string{"exit", "kill"}[i%2]
-		out, err := h.guest("small", leaver, "60", how).CombinedOutput()
+	for i := range 28 {
+		how, domain, mib := []string{"exit", "kill"}[i%2], "small", "60"
+		if i >= 20 {
+			domain, mib = fmt.Sprint("other", i%3), "600"
+		}
+		out, err := h.guest(domain, leaver, mib, how).CombinedOutput()
 		if killed := err != nil && err.Error() == "signal: killed"; (err != nil && !killed) || killed != (how == "kill") {
 			t.Fatalf("program %d: %v\n%s", i, err, out)
 		}
