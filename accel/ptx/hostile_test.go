@@ -38,6 +38,8 @@ func TestHostile(t *testing.T) {
 		{"linkage", head + ".extern " + strings.Repeat(".visible ", 3<<20), "unknown directive"},
 		{"joined linkage", head + ".extern " + strings.Repeat(strings.Repeat(".visible", 2000)+" ", 1<<8), "too long"},
 		{"identifier", open + strings.Repeat("x", 20<<20) + ";", "too long"},
+		{"modifiers", open + "add" + strings.Repeat(" .u32", 5<<20), "too many modifiers"},
+		{"subscript", head + ".global .b8 a[1073741824];\n.entry k() { .reg .b32 %r; ld.global.u8 %r, a[1<<62]; ret; }", "number up to"},
 		{"string", head + strings.Repeat("\"", 20<<20) + ";", "directive"},
 		{"number", open + "add.u32 %r1, %r1, " + strings.Repeat("9", 20<<20) + ";", "malformed number"},
 		{"long line", open + strings.Repeat("add.u32 %r1, %r1, 1; ", 1<<20) + "frob;", "frob"},

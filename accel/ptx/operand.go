@@ -28,6 +28,9 @@ func (p *parser) instruction() error {
 		return err
 	}
 	for p.tok.kind == word && p.tok.text[0] == '.' { // modifiers may stand apart
+		if len(text) > maxDirectives {
+			return p.fail("too many modifiers")
+		}
 		text += p.advance().text
 	}
 	if strings.HasSuffix(text, ".const") && p.tok.is("[") { // as "ld.const[2].u32"

@@ -148,7 +148,9 @@ func (g *group) step() (ran bool) {
 		}
 		i := g.pick()
 		if i < 0 && !g.atBarrier() && g.unpark() {
-			ran = true
+			if ran = true; g.fault != nil {
+				return true
+			}
 			continue
 		}
 		if i < 0 {
