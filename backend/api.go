@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"pegasus/backend/control"
 	"pegasus/policies"
@@ -162,8 +163,13 @@ func (d *Daemon) tellEvents(ctx context.Context, emit func(v any) error) error {
 	}
 }
 
-// traceBacklog is how many records may wait for their reader.
-const traceBacklog = 1 << 16
+const (
+	// traceBacklog is how many records may wait for their reader.
+	traceBacklog = 1 << 16
+	// traceEvery is how often they go out, together: who watches the scheduler wakes
+	// nobody for each of its steps, which would change what it sees.
+	traceEvery = 100 * time.Millisecond
+)
 
 // trace emits what the scheduler of an accelerator is told and decides.
 func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v any) error) error {
@@ -184,11 +190,15 @@ func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v a
 		return err
 	}
 	defer a.record(nil)
+	tick := time.NewTicker(traceEvery)
+	defer tick.Stop()
 	for {
 		select {
-		case r := <-records:
-			if err := emit(r); err != nil {
-				return err
+		case <-tick.C:
+			for range len(records) {
+				if err := emit(<-records); err != nil {
+					return err
+				}
 			}
 		case <-slow:
 			return control.Errorf(control.CodeConflict, "the trace of accelerator %q is read too slowly", a.name)

@@ -368,6 +368,32 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// The daemon hears of the end of a run of requests, not of each of them; of each, if
+// it has closed the gate since, for it may wait for that.
+func TestRunsRingOnce(t *testing.T) {
+	p, b, m := fixture(t)
+	rung := b.Rung()
+	finish := func(x Ticket, want uint32, when string) {
+		t.Helper()
+		m.Finish(x, usage(accel.Compute, 1))
+		if n := b.Rung() - rung; n != want {
+			t.Errorf("%s: rung %d times, want %d", when, n, want)
+		}
+		rung = b.Rung()
+	}
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Requests: 4})
+	finish(try(t, m, Compute, 1, Admitted), 0, "one of four")
+	x, y, z := try(t, m, Compute, 1, Admitted), try(t, m, Compute, 1, Admitted), try(t, m, Compute, 1, Admitted)
+	finish(x, 0, "two are in flight")
+	finish(y, 0, "one is in flight")
+	finish(z, 1, "the last")
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Requests: 4})
+	x, y = try(t, m, Compute, 1, Admitted), try(t, m, Compute, 1, Admitted)
+	p.Revoke(AllClasses)
+	finish(x, 1, "after the gate closed")
+	finish(y, 1, "after the gate closed")
+}
+
 func TestQuota(t *testing.T) {
 	p, b, m := fixture(t)
 	other := member(t, p, b)

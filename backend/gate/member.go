@@ -282,7 +282,8 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 		s.ended[u.Class].Add(1)
 	}
 	h := &m.page.at.header
-	if !h.open(t.class, Now()) {
+	open := h.open(t.class, Now())
+	if !open {
 		h.overrun[t.class].Add(measured)
 	}
 	if t.budget && h.generation.Load() == t.generation {
@@ -292,8 +293,11 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	s.requests[t.class].Add(-1)
 	m.page.at.wakeLimitWaiters()
 	m.idle()
-	if t.requests || t.budget && t.lease.budget.Load() <= 0 {
-		m.bell.Ring() // the daemon decides anew when what it lent has been used
+	// The daemon decides anew when what it lent has been used, not at every request
+	// of a run, since waking it takes a processor from who executes them.
+	spent := t.requests && (!open || t.lease.requests.Load() <= 0 && s.requests[t.class].Load() == 0)
+	if spent || t.budget && t.lease.budget.Load() <= 0 {
+		m.bell.Ring()
 	}
 }
 
