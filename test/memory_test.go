@@ -55,9 +55,9 @@ func TestQuota(t *testing.T) {
 func TestOneAfterTheOther(t *testing.T) {
 	h := startHost(t, oneAccelerator+"[[domain]]\nname = \"small\"\nmemory = \"64MiB\"\nprocesses = 1\n")
 	leaver := program(t, "leaver")
-	for i := range 28 {
+	for i := range 16 {
 		how, domain, mib := []string{"exit", "kill"}[i%2], "small", "60"
-		if i >= 20 {
+		if i >= 10 {
 			domain, mib = fmt.Sprint("other", i%3), "600"
 		}
 		out, err := h.guest(domain, leaver, mib, how).CombinedOutput()
