@@ -65,6 +65,7 @@ type avcpu struct {
 	heads    [gate.NumClasses]gate.Head // as the scheduler was told
 	again    bool                       // its gate closed: what still waits there is told again
 	worked   [gate.NumClasses]bool
+	rested   [gate.NumClasses]int64 // since when a class has no work; 0: it never had
 	patience patience
 }
 
@@ -150,6 +151,9 @@ func (a *accelerator) look(now int64, m *avcpu) {
 		used.Idle = m.patience.spend(min(time.Duration(w.Idle), open), open)
 		used.Stalled = max(open-used.Busy()-used.Idle, 0)
 	}
+	if a.settings.Accounts != "mrq" {
+		used.Pauses, used.Paused = count(w.Pauses), time.Duration(w.Paused)
+	}
 	m.looked = now
 	m.busy = w.Busy()
 	a.charge(now, m, used, w.Ended)
@@ -202,6 +206,13 @@ func (a *accelerator) classes(now int64, m *avcpu, w gate.Work) {
 		if busy {
 			e.Signal = policies.Arrived
 		}
+		switch {
+		case busy && !m.worked[c] && m.rested[c] > 0:
+			pause := vcpu.Usage{Pauses: 1, Paused: time.Duration(now - m.rested[c])}
+			a.step(now, policies.Event{Kind: policies.Charge, Domain: e.Domain, Class: e.Class, Used: pause})
+		case !busy && m.worked[c]:
+			m.rested[c] = now
+		}
 		if busy || m.worked[c] {
 			a.step(now, e)
 		}
@@ -215,7 +226,7 @@ var policyClass = [gate.NumClasses]policies.Class{gate.Compute: policies.Compute
 // charge tells the scheduler what a domain used, of each class by itself.
 func (a *accelerator) charge(now int64, m *avcpu, u vcpu.Usage, ended [gate.NumClasses]uint64) {
 	e := policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: m.id}, Class: policies.Compute}
-	e.Used = vcpu.Usage{Compute: u.Compute, Idle: u.Idle, Stalled: u.Stalled, Requests: count(ended[gate.Compute])}
+	e.Used = vcpu.Usage{Compute: u.Compute, Idle: u.Idle, Stalled: u.Stalled, Requests: count(ended[gate.Compute]), Pauses: u.Pauses, Paused: u.Paused}
 	if e.Used != (vcpu.Usage{}) {
 		a.step(now, e)
 	}

@@ -111,7 +111,7 @@ func (w *watch) step(what, who, how byte) {
 		w.sched.Step(w.now, Event{Kind: Wake, Domain: d, Signal: s, Since: w.now - Time(what)})
 		w.head(d)
 	case what < 192:
-		u := Usage{Compute: time.Duration(how) * time.Duration(how) * time.Duration(what-127) * 1000, Idle: time.Duration(what), Requests: 1}
+		u := Usage{Compute: time.Duration(how) * time.Duration(how) * time.Duration(what-127) * 1000, Idle: time.Duration(what), Requests: 1, Pauses: int(who % 3), Paused: time.Duration(who) * 50 * time.Microsecond}
 		w.charged += u.Busy()
 		w.sched.Step(w.now, Event{Kind: Charge, Domain: d, Used: u})
 		w.head(d)

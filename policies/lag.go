@@ -72,10 +72,6 @@ type runner struct {
 	rests         int // ‰ of its pauses that were longer than anybody waits, running mean
 	request       time.Duration
 
-	// What it used since something was last heard of it.
-	used  time.Duration
-	ended int
-
 	inQueued, inDue int
 }
 
@@ -165,23 +161,15 @@ func (p *lag) Wake(since Time, id ID, s Signal) {
 	case (s == Drained || s == ContextClosed) && r.work:
 		p.rest(since, r)
 	case s == Drained && since > r.since: // it had work in between
-		if r.ended > 0 {
-			r.learn((since.Sub(r.since)-r.used)/time.Duration(r.ended), p.opt.Wait)
-		}
 		r.since = since
 	}
-	r.used, r.ended = 0, 0
 }
 
 // come notes that r has work again.
 func (p *lag) come(now Time, r *runner) {
 	p.raise()
-	if away := now.Sub(r.since); away > lagIdle || r.since == 0 {
-		if ahead(p.floor, r.time) {
-			r.time = p.floor
-		}
-	} else {
-		r.learn(away-r.used, p.opt.Wait) // told late, it may have ended requests since
+	if away := now.Sub(r.since); (away > lagIdle || r.since == 0) && ahead(p.floor, r.time) {
+		r.time = p.floor
 	}
 	r.work = true
 	p.out(r)
@@ -244,8 +232,9 @@ func (p *lag) Charge(_ Time, id ID, u Usage) {
 		p.cost += (u.Switch - p.cost) / lagCosts
 	}
 	used := min(u.Busy(), maxDebt)
-	r.used += used
-	r.ended += u.Requests
+	if u.Pauses > 0 && u.Paused/time.Duration(u.Pauses) <= lagIdle {
+		r.learn(u.Paused/time.Duration(u.Pauses), p.opt.Wait)
+	}
 	if u.Requests > 0 {
 		r.request += (used/time.Duration(u.Requests) - r.request) / 8
 	}

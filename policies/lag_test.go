@@ -25,6 +25,7 @@ func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
 			p.Wake(now, 1, Drained)
 			p.Pick(now)
 			now = now.Add(pause)
+			p.Charge(now, 1, Usage{Pauses: 1, Paused: pause})
 		}
 		p.members[2].time = p.members[1].time // neither is behind
 		p.Wake(now, 2, Arrived)
@@ -38,19 +39,19 @@ func TestLAGWaitsForItsHolderOnlyIfThatPays(t *testing.T) {
 	}
 }
 
-// Whoever is told late that a domain has work again, and what it used since, doesn't
-// take that for a part of its pause.
-func TestLAGLearnsPausesWithoutUse(t *testing.T) {
-	const pause, used = ms / 2, 3 * ms
+// How long a domain pauses is what is reported, whenever the news of its work comes:
+// a request that finds the gate open is seen only when somebody looks.
+func TestLAGLearnsPausesToldLate(t *testing.T) {
+	const pause = ms / 2
 	p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
 	p.Attach(0, Domain{ID: 1})
 	now := Time(time.Second)
-	for range 8 {
+	for i := range 8 {
 		p.Wake(now, 1, Arrived)
-		now = now.Add(ms)
-		p.Wake(now, 1, Drained)
-		now = now.Add(pause + used)
-		p.Charge(now, 1, Usage{Compute: used, Requests: 2})
+		now = now.Add(9 * ms)
+		p.Wake(now.Add(-3*ms), 1, Drained)
+		now = now.Add(9 * ms)
+		p.Charge(now, 1, Usage{Compute: 3 * ms, Requests: i, Pauses: i, Paused: time.Duration(i) * pause})
 	}
 	if r := p.members[1]; r.pause != pause || r.rests != 0 {
 		t.Errorf("pauses are %v long, and %d ‰ too long to wait for; want %v, 0", r.pause, r.rests, pause)
@@ -79,6 +80,7 @@ func TestLAGWaitsNoLongerThanWait(t *testing.T) {
 			p.Charge(now, 1, Usage{Compute: ms, Requests: 1})
 			p.Wake(now, 1, Drained)
 			now = now.Add(c.pauses[i%2])
+			p.Charge(now, 1, Usage{Pauses: 1, Paused: c.pauses[i%2]})
 		}
 		p.Wake(now, 1, Arrived)
 		p.Wake(now, 1, Drained)

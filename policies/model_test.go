@@ -278,6 +278,10 @@ func (m *model) look() bool {
 			c.report.Idle += m.now.Sub(c.idle)
 		}
 		if busy == c.isIdle {
+			if busy && c.since > 0 {
+				c.report.Pauses++
+				c.report.Paused += m.now.Sub(c.since)
+			}
 			c.isIdle, c.idle, c.since = !busy, m.now, m.now
 			if !c.open || !busy {
 				rings = true

@@ -422,7 +422,8 @@ func (s *Scheduler) closeAll(now Time, m *member) {
 // an hour.
 func sane(u Usage) Usage {
 	return Usage{Compute: limit(u.Compute), Copy: limit(u.Copy), Idle: limit(u.Idle), Stalled: limit(u.Stalled),
-		Switch: limit(u.Switch), Requests: min(max(u.Requests, 0), 1<<20)}
+		Switch: limit(u.Switch), Requests: min(max(u.Requests, 0), 1<<20),
+		Pauses: min(max(u.Pauses, 0), 1<<20), Paused: limit(u.Paused)}
 }
 
 func limit(d time.Duration) time.Duration { return min(max(d, 0), time.Hour) }

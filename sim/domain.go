@@ -46,6 +46,7 @@ type domain struct {
 	ended   [3]int // requests, by policies.Class
 	flying  [3]int // now
 	worked  [3]bool
+	rested  [3]Time // since when a class has no work; 0: it never had
 	busy    bool
 	since   Time // busy or not
 	told    Time // the since that the scheduler knows
@@ -177,6 +178,10 @@ func (d *domain) idleness(s *Sim) {
 	}
 	if busy && d.open {
 		d.idle += s.now.Sub(d.idleTo)
+	}
+	if busy && d.since > 0 {
+		d.report.Pauses++
+		d.report.Paused += s.now.Sub(d.since)
 	}
 	d.busy, d.since, d.idleTo = busy, s.now, s.now
 	d.host.touch(d)

@@ -115,6 +115,9 @@ func (s *Sim) tellUse(h *host, d *domain) {
 	d.idle, d.looked = 0, s.now
 	used := d.report
 	used.Copy, used.Requests = 0, d.ended[policies.Compute]
+	if s.plan.Copy != "" {
+		used.Pauses, used.Paused = 0, 0 // each class has its own
+	}
 	if used != (vcpu.Usage{}) {
 		s.step(h, &policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Compute, Used: used})
 	}
@@ -160,6 +163,13 @@ func (s *Sim) tellClasses(h *host, d *domain) {
 		e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Class: c, Signal: policies.Drained}
 		if busy {
 			e.Signal = policies.Arrived
+		}
+		switch {
+		case busy && !d.worked[c] && d.rested[c] > 0:
+			pause := vcpu.Usage{Pauses: 1, Paused: s.now.Sub(d.rested[c])}
+			s.step(h, &policies.Event{Kind: policies.Charge, Domain: e.Domain, Class: c, Used: pause})
+		case !busy && d.worked[c]:
+			d.rested[c] = s.now
 		}
 		if busy || d.worked[c] {
 			s.step(h, &e)

@@ -75,6 +75,11 @@ type Usage struct {
 	Switch time.Duration
 	// Requests is how many requests ended.
 	Requests int
+	// Pauses is how often work came after nothing had been pending and nothing in
+	// flight, and Paused for how long that had been, in all. Several may have ended
+	// since the last report: work that finds its gate open is not announced.
+	Pauses int
+	Paused time.Duration
 }
 
 // Busy returns the accelerator time in u.
@@ -82,5 +87,6 @@ func (u Usage) Busy() time.Duration { return u.Compute + u.Copy }
 
 // Plus returns the sum of u and v.
 func (u Usage) Plus(v Usage) Usage {
-	return Usage{u.Compute + v.Compute, u.Copy + v.Copy, u.Idle + v.Idle, u.Stalled + v.Stalled, u.Switch + v.Switch, u.Requests + v.Requests}
+	return Usage{u.Compute + v.Compute, u.Copy + v.Copy, u.Idle + v.Idle, u.Stalled + v.Stalled, u.Switch + v.Switch, u.Requests + v.Requests,
+		u.Pauses + v.Pauses, u.Paused + v.Paused}
 }

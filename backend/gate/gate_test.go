@@ -368,6 +368,43 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// Pauses are counted by the worker, so that they are known exactly however seldom
+// anybody looks. Those of a worker beside others are not the domain's.
+func TestPauses(t *testing.T) {
+	p, b, m := fixture(t)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever})
+	p.Look()
+	const pause = 3 * time.Millisecond
+	for range 4 {
+		time.Sleep(pause)
+		m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 5))
+	}
+	w := p.Look()
+	if mean := time.Duration(w.Paused / int64(max(w.Pauses, 1))); w.Pauses != 4 || mean < pause {
+		t.Errorf("%d pauses of %v, want 4 of %v", w.Pauses, mean, pause)
+	}
+	if w := p.Look(); w.Pauses != 0 || w.Paused != 0 {
+		t.Errorf("told twice: %+v", w)
+	}
+	i, err := p.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := Join(p, b, i)
+	other.Finish(try(t, other, Compute, 1, Admitted), usage(accel.Compute, 5))
+	other.Finish(try(t, other, Compute, 1, Admitted), usage(accel.Compute, 5))
+	time.Sleep(pause)
+	m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 5))
+	if w := p.Look(); w.Pauses != 2 || time.Duration(w.Paused) >= pause {
+		t.Errorf("%d pauses of %v in all, want the shorter ones", w.Pauses, time.Duration(w.Paused))
+	}
+	m.slot.pauses.Store(0) // a worker's word is not believed
+	m.slot.idle.Store(math.MinInt64)
+	if w := p.Look(); w.Pauses != 0 || w.Paused < 0 {
+		t.Errorf("work %+v", w)
+	}
+}
+
 // The daemon hears of the end of a run of requests, not of each of them; of each, if
 // it has closed the gate since, for it may wait for that.
 func TestRunsRingOnce(t *testing.T) {

@@ -107,7 +107,8 @@ type slot struct {
 	inFlight [NumClasses]atomic.Int64 // predicted ns, at least 1 for each request
 	requests [NumClasses]atomic.Int64
 	admitted [NumClasses]atomic.Uint64 // requests that ever got leave
-	_        [16]byte
+	pauses   atomic.Uint64             // how often something came after nothing was; idle grows then
+	_        [8]byte
 
 	used   [accel.NumClasses]atomic.Int64 // ns, only grows
 	ended  [accel.NumClasses]atomic.Uint64

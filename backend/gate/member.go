@@ -308,6 +308,7 @@ func (s *slot) busy(now int64) {
 	}
 	if since := s.idleSince.Swap(0); since != 0 {
 		s.idle.Add(max(now-since, 0))
+		s.pauses.Add(1)
 	}
 }
 

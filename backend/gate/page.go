@@ -30,6 +30,8 @@ type seen struct {
 	used    [accel.NumClasses]int64
 	ended   [accel.NumClasses]uint64
 	idle    int64
+	paused  int64
+	pauses  uint64
 	arrived uint32
 }
 
@@ -223,6 +225,7 @@ func (p *Page) Reap(i int) {
 	s.pending.Store(0)
 	s.idleSince.Store(0)
 	s.idle.Store(0)
+	s.pauses.Store(0)
 	s.arrived.Store(0)
 	s.pid.Store(0)
 	p.seen[i] = seen{}
@@ -245,6 +248,11 @@ type Work struct {
 	// Idle is for how long, since the last Look, none of them had anything pending
 	// or in flight: exact for one worker, for several at least so long.
 	Idle int64
+	// Pauses is how often work came to one of them that had none, since the last
+	// Look, and Paused how long it had had none: of several workers, the shortest
+	// mean of these.
+	Pauses uint64
+	Paused int64 // ns
 }
 
 // Head is a request that waits at the gate, or for its turn behind it. Seq numbers a class's requests of a
@@ -288,6 +296,7 @@ func (p *Page) Look() (w Work) {
 			passed[c] += p.at.slot[i].admitted[c].Load()
 		}
 		w.Idle += min(one.Idle, elapsed)
+		w.pause(one)
 		w.Pending += one.Pending
 		w.InFlight += one.InFlight
 		w.Arrived = w.Arrived || one.Arrived
@@ -303,6 +312,17 @@ func (p *Page) Look() (w Work) {
 		w.IdleSince = 0
 	}
 	return w
+}
+
+// pause takes in the pauses of one worker. Where others work meanwhile it is none of
+// the domain's.
+func (w *Work) pause(one Work) {
+	if one.Pauses == 0 {
+		return
+	}
+	if mean := one.Paused / int64(one.Pauses); w.Pauses == 0 || mean < w.Paused/int64(w.Pauses) {
+		w.Pauses, w.Paused = one.Pauses, one.Paused
+	}
 }
 
 func (p *Page) look(i int) Work { return p.lookAt(i, Now()) }
@@ -333,6 +353,11 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 		ended := s.ended[c].Load()
 		w.Ended[ClassOf(accel.Class(c))] += max(ended, old.ended[c]) - old.ended[c]
 		old.ended[c] = ended
+	}
+	if pauses := s.pauses.Load(); pauses > old.pauses {
+		paused := s.idle.Load()
+		w.Pauses, w.Paused = pauses-old.pauses, max(paused-old.paused, 0)
+		old.pauses, old.paused = pauses, paused
 	}
 	idle := s.idleUntil(now)
 	w.Idle = max(idle-old.idle, 0)
