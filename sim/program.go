@@ -79,7 +79,9 @@ func (w *Workload) compile(name string, p *Profile) (*program, error) {
 		add(step{op: settle, d: 1})
 	}
 	add(step{op: think, d: w.Pre})
-	move(copyIn, w.In)
+	if w.In > 0 {
+		move(copyIn, w.In)
+	}
 	first := len(out.steps)
 	add(step{op: think, d: w.CPU})
 	if w.CallIn > 0 {
@@ -92,8 +94,12 @@ func (w *Workload) compile(name string, p *Profile) (*program, error) {
 	if w.Calls > 1 {
 		out.steps = append(out.steps, step{op: repeat, to: first, times: w.Calls})
 	}
-	out.steps = append(out.steps, step{op: settle})
-	move(copyOut, w.Out)
+	if overlap := w.Ahead > max(w.Calls, 1) && w.In == 0 && w.Out == 0; !overlap {
+		out.steps = append(out.steps, step{op: settle})
+	}
+	if w.Out > 0 {
+		move(copyOut, w.Out)
+	}
 	add(step{op: think, d: w.Post})
 	add(step{op: sleep, d: w.Think})
 	out.steps = append(out.steps, step{op: end})

@@ -111,7 +111,8 @@ func (d *Domain) domain(id vcpu.ID) policies.Domain {
 //
 //	pre, copy in, calls × (cpu, copy call_in, kernel, copy call_out), copy out, post, think
 //
-// Up to ahead calls are outstanding at a time; a run ends when all have ended. With a
+// Up to ahead calls are outstanding at a time; a run ends when all have ended, but one
+// that copies nothing in or out, and has fewer than ahead, ends when it has made them. With a
 // period, runs are released that far apart.
 type Workload struct {
 	Pre, Post time.Duration

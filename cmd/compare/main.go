@@ -114,7 +114,7 @@ func (s *settings) compare(ctx context.Context, sc *sim.Scenario, stderr io.Writ
 		for k := range sc.Plans {
 			p := &sc.Plans[k]
 			fmt.Fprintf(stderr, "%s: running %s, %d of %d, for %v…\n", sc.ID, p.Name, i+1, s.times, sc.Time)
-			if measured[p.Name], err = s.stage.Run(ctx, sc, p); err != nil {
+			if measured[p.Name], err = s.stage.Run(ctx, here, p); err != nil {
 				return nil, fmt.Errorf("plan %s: %w", p.Name, err)
 			}
 		}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	"pegasus/sim"
@@ -15,6 +18,10 @@ type Alone struct {
 	Kernel  time.Duration `json:"kernel_ns"` // accelerator time of a run
 	Period  time.Duration `json:"period_ns"` // from run to run
 }
+
+// sizeHere stands for a program's size in its arguments: the one with which a run takes
+// here what the scenario says it does.
+const sizeHere = "{size}"
 
 // Calibrate tries every program out by itself, for so long, and returns the scenario
 // with what its workloads take here in place of what it says they do: the prediction
@@ -33,7 +40,7 @@ func (s *Stage) Calibrate(ctx context.Context, sc *sim.Scenario, d time.Duration
 		if _, done := found[name]; done {
 			continue
 		}
-		a, err := s.alone(ctx, w.Program, d)
+		a, err := s.fit(ctx, w, d)
 		if err != nil {
 			return nil, nil, fmt.Errorf("workload %s, alone: %w", name, err)
 		}
@@ -46,6 +53,7 @@ func (s *Stage) Calibrate(ctx context.Context, sc *sim.Scenario, d time.Duration
 // workload is w with the times of a.
 func (a Alone) workload(w sim.Workload) sim.Workload {
 	calls := time.Duration(max(w.Calls, 1))
+	w.Program = a.Program
 	w.Kernel = max(a.Kernel/calls, 1)
 	w.In, w.Out, w.CallIn, w.CallOut, w.Call, w.Post, w.Think = 0, 0, 0, 0, 0, 0, 0
 	gap := max(a.Period-a.Kernel, 0)
@@ -56,6 +64,84 @@ func (a Alone) workload(w sim.Workload) sim.Workload {
 		w.CPU = gap / calls
 	}
 	return w
+}
+
+// fit tries out the program of a workload with the size that suits this machine, if its
+// arguments leave that open.
+func (s *Stage) fit(ctx context.Context, w sim.Workload, d time.Duration) (Alone, error) {
+	if !slices.Contains(w.Program, sizeHere) {
+		return s.alone(ctx, w.Program, d)
+	}
+	size, err := findSize(w.Kernel*time.Duration(max(w.Calls, 1)), func(size int) (time.Duration, error) {
+		a, err := s.alone(ctx, sized(w.Program, size), d/8)
+		return a.Kernel, err
+	})
+	if err != nil {
+		return Alone{}, err
+	}
+	return s.alone(ctx, sized(w.Program, size), d)
+}
+
+// sized is the arguments with a size in them.
+func sized(args []string, size int) []string {
+	out := slices.Clone(args)
+	for i := range out {
+		if out[i] == sizeHere {
+			out[i] = strconv.Itoa(size)
+		}
+	}
+	return out
+}
+
+// Limits of the search for a size.
+const (
+	firstSize = 16
+	maxSize   = 1 << 20
+	sizeTries = 8
+	sizeNear  = 0.04 // of the time that is wanted
+)
+
+// findSize looks for the size with which took comes nearest to want, taking it for a
+// power of the size: the secant method on logarithms. It returns the best that it saw.
+func findSize(want time.Duration, took func(size int) (time.Duration, error)) (best int, err error) {
+	if want <= 0 {
+		return 0, fmt.Errorf("the workload gives no kernel time to choose %s for", sizeHere)
+	}
+	distance := math.Inf(1)
+	seen := map[int]bool{}
+	size, power := firstSize, 1.0
+	var lastSize, lastTook float64
+	for range sizeTries {
+		t, err := took(size)
+		if err != nil {
+			return 0, err
+		}
+		seen[size] = true
+		now := math.Log(float64(max(t, 1)))
+		off := math.Log(float64(want)) - now
+		if math.Abs(off) < distance {
+			best, distance = size, math.Abs(off)
+		}
+		if distance < sizeNear {
+			break
+		}
+		if at := math.Log(float64(size)); lastSize != 0 && at != lastSize {
+			power = min(max((now-lastTook)/(at-lastSize), 0.5), 4)
+		}
+		lastSize, lastTook = math.Log(float64(size)), now
+		next := int(math.Round(float64(size) * math.Exp(min(max(off/power, -4), 4))))
+		next = min(max(next, 1), maxSize)
+		if seen[next] { // its neighbour on the other side may be nearer
+			if next += 1; off < 0 {
+				next -= 2
+			}
+		}
+		if next < 1 || seen[next] {
+			break
+		}
+		size = next
+	}
+	return best, nil
 }
 
 const trial = "trial"

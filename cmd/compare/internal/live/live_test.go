@@ -77,3 +77,37 @@ func TestAloneWorkload(t *testing.T) {
 		t.Errorf("no gap: %+v", w)
 	}
 }
+
+// The size is found for programs whose time grows unlike it, in few tries, or the best of
+// what there is.
+func TestFindSize(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want time.Duration
+		took func(size int) time.Duration
+		near float64
+	}{
+		{"linear", 25 * ms, func(n int) time.Duration { return time.Duration(n) * 300 * time.Microsecond }, 0.04},
+		{"cubic", 30 * ms, func(n int) time.Duration { return time.Duration(n*n*n) * 50 * time.Nanosecond }, 0.04},
+		{"with a part that stays", 2 * ms, func(n int) time.Duration { return ms + time.Duration(n)*7*time.Microsecond }, 0.04},
+		{"in steps", ms, func(n int) time.Duration { return time.Duration((n+15)/16*16) * 15 * time.Microsecond }, 0.1},
+		{"coarse", 700 * time.Microsecond, func(n int) time.Duration { return time.Duration(n) * 400 * time.Microsecond }, 0.25},
+		{"too long at 1", ms, func(n int) time.Duration { return time.Duration(n) * 5 * ms }, 4},
+		{"always the same", ms, func(int) time.Duration { return 2 * ms }, 1},
+	} {
+		tries := 0
+		size, err := findSize(c.want, func(n int) (time.Duration, error) {
+			tries++
+			return c.took(n), nil
+		})
+		if err != nil || size < 1 || tries > sizeTries {
+			t.Fatalf("%s: %d after %d tries, %v", c.name, size, tries, err)
+		}
+		if off := math.Abs(float64(c.took(size)-c.want)) / float64(c.want); off > c.near {
+			t.Errorf("%s: %d takes %v after %d tries, %v is wanted", c.name, size, c.took(size), tries, c.want)
+		}
+	}
+	if _, err := findSize(0, nil); err == nil {
+		t.Error("a size for no time at all")
+	}
+}
