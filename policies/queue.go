@@ -47,6 +47,7 @@ type queue struct {
 	closing *tenant // its gate has to be closed before another's opens
 	chosen  *tenant // will get the lease then
 	last    *tenant // whose lease was out last
+	lapsed  bool    // that lease was not used up: its holder seemed to have no work
 	history int     // keys that a domain's history has room for
 	missed  uint64  // requests that ended after they were due
 	why     reason
@@ -244,10 +245,19 @@ func (q *queue) Detach(now Time, id ID) {
 	q.readmit(now)
 }
 
-// Wake ends the lease of a holder that has no work: what was to come does not.
+// Wake ends the lease of a holder that has no work: what was to come does not. Where
+// it does come, submitted just before the gate closed, and nobody has got the
+// accelerator, its lease had better go on: it is in line again.
 func (q *queue) Wake(since Time, id ID, s Signal) {
-	if c := q.tenants[id]; c == q.holder && s == Drained && !q.alone {
+	c := q.tenants[id]
+	switch {
+	case s == Drained && c == q.holder && !q.alone:
 		q.release(since)
+		q.lapsed = q.left > 0
+	case s == Drained && c.waits() && !c.pending():
+		q.withdraw(since, c)
+	case s == Arrived && c == q.last && q.lapsed && q.holder == nil && q.chosen == nil && !c.waits():
+		q.line(since, c)
 	}
 }
 
@@ -262,6 +272,7 @@ func (q *queue) Head(now Time, id ID, class Class, r Request) {
 		}
 		r.Predicted, r.Known = c.history.Predict(r.Key, c != before)
 	}
+	had := c.pending()
 	c.heads[class] = r
 	if c != q.holder && r.Seq > 0 && r.Seq <= c.lent[class] {
 		c.lent[class] = r.Seq - 1 // earlier ones ended under its lease, and it still waits
@@ -275,6 +286,9 @@ func (q *queue) Head(now Time, id ID, class Class, r Request) {
 		q.number(now, c)
 		q.line(now, c)
 	default:
+		if !had {
+			q.number(now, c)
+		}
 		c.due = c.deadline()
 		c.lane.waiting.fix(c)
 		q.place(now, c.lane)
@@ -372,7 +386,7 @@ func (q *queue) release(now Time) {
 		q.missed++
 	}
 	q.learn(c)
-	q.holder, q.closing, q.alone, q.last = nil, c, false, c
+	q.holder, q.closing, q.alone, q.last, q.lapsed = nil, c, false, c, false
 	q.share.done(now, c.unit)
 	if c.pending() {
 		q.line(now, c)
