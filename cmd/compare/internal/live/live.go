@@ -65,7 +65,7 @@ func (s *Stage) Run(ctx context.Context, sc *sim.Scenario, p *sim.Plan) (m sim.M
 		return nil, err
 	}
 	length := sc.Time - sc.From
-	t, err := h.watch(ctx, sc.From+length)
+	t, err := h.watch(ctx, sc.From+length+traceLag)
 	if err != nil {
 		return nil, err
 	}
@@ -276,6 +276,10 @@ func (h *house) await(ctx context.Context, names []string, programs []*program) 
 		}
 	}
 }
+
+// traceLag is how much longer than the time of interest a trace is watched: records go
+// out ten times a second, and a request is in one when it has ended.
+const traceLag = 300 * time.Millisecond
 
 // watch records what the accelerator's scheduler is told, for so long.
 func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
