@@ -16,16 +16,24 @@ import (
 // What a request costs is estimated from what it copies or how many threads it
 // starts, by coefficients of its domain that follow what was measured; failing
 // that it is as predicted, or a quantum.
+//
+// Requests that follow each other come a moment after the ones before ended: a unit
+// has requests all the time if it never has none for longer than roundsRest. As
+// published there is no such moment.
 func newDRR(o Options) Policy {
 	return newQueue("drr", o, newRounds(o), o.Order.or(byArrival))
 }
+
+// roundsRest is how long a unit may have no requests and keep what it has left.
+const roundsRest = 2 * time.Millisecond
 
 // rounds is the share slot of drr. Nobody is visited in vain: how often a unit has
 // to be visited until it can pay for its first request is computed, and the rounds
 // in which nobody can are skipped.
 type rounds struct {
 	opt     Options
-	waiting heap[unit] // by round, then by place
+	rest    time.Duration // for which what is left is kept
+	waiting heap[unit]    // by round, then by place
 	places  int64
 	round   int64 // that goes on
 	place   int64 // of the unit visited last
@@ -40,6 +48,7 @@ type rounds struct {
 type deficit struct {
 	quantum time.Duration // what a visit brings
 	left    time.Duration // what it may use
+	rested  Time          // since when it has no requests, waiting or lent
 	visited int64         // the round of its last visit
 	first   int64         // while it waits: the round of its next visit,
 	round   int64         // and that in which it can pay
@@ -55,7 +64,7 @@ type chunk struct {
 }
 
 func newRounds(o Options) *rounds {
-	return &rounds{opt: o, waiting: heap[unit]{
+	d := &rounds{opt: o, waiting: heap[unit]{
 		at: func(u *unit) *int { return &u.at },
 		less: func(a, b *unit) bool {
 			if a.rounds.round != b.rounds.round {
@@ -64,6 +73,10 @@ func newRounds(o Options) *rounds {
 			return a.place < b.place
 		},
 	}}
+	if o.Mode == Production {
+		d.rest = roundsRest
+	}
+	return d
 }
 
 func (d *rounds) changed(_ Time, u *unit) {
@@ -87,6 +100,9 @@ func (d *rounds) left(_ Time, u *unit) {
 func (d *rounds) waits(now Time, u *unit) {
 	d.measure(now)
 	r := &u.rounds
+	if d.rest > 0 && now.Sub(r.rested) > d.rest {
+		r.left = min(r.left, 0)
+	}
 	r.first = max(r.visited+1, d.round)
 	if r.first == d.round && u.place <= d.place {
 		r.first++
@@ -112,10 +128,11 @@ func (d *rounds) visits(u *unit) int64 {
 }
 
 // rests is told that a unit's request was lent, or is none any more: then what it
-// had left is lost.
-func (d *rounds) rests(_ Time, u *unit) {
+// had left is lost if no other comes soon.
+func (d *rounds) rests(now Time, u *unit) {
 	d.waiting.remove(u)
-	if u != d.turn {
+	u.rounds.rested = now
+	if u != d.turn && d.rest == 0 {
 		u.rounds.left = min(u.rounds.left, 0)
 	}
 }
@@ -140,7 +157,7 @@ func (d *rounds) next(now Time) (*unit, int, Time) {
 	if u != nil && d.waiting.has(u) && d.estimate(u.first()) < u.rounds.left {
 		return d.lend(u)
 	}
-	if u != nil && !d.waiting.has(u) {
+	if u != nil && !d.waiting.has(u) && d.rest == 0 {
 		u.rounds.left = min(u.rounds.left, 0)
 	}
 	d.turn = nil
@@ -186,6 +203,7 @@ func (d *rounds) used(now Time, u *unit, t time.Duration) {
 // or, if a clock is to measure it, as estimated until that ticks.
 func (d *rounds) done(now Time, u *unit) {
 	d.measure(now)
+	u.rounds.rested = now
 	c := d.lent
 	if d.lent = (chunk{}); c.unit != u {
 		return
