@@ -38,7 +38,6 @@ type domain struct {
 	coming  [3]coming
 	open    bool // one of them is
 	bounded bool // a lease is out that ends
-	counted bool // a lease is out for so many requests
 	opened  Time
 
 	// What the scheduler was told, and will be.
@@ -83,7 +82,7 @@ func classOf(c engineClass) policies.Class {
 // lease returns the lease under which a request may be submitted now, or nil.
 func (d *domain) lease(now Time, c engineClass) *lease {
 	for _, l := range [2]*lease{&d.leases[policies.AnyClass], &d.leases[classOf(c)]} {
-		if l.open && now < l.Until && (l.Kind == policies.Window || l.Amount > 0) {
+		if l.stands(now) && (l.Kind == policies.Window || l.Amount > 0) {
 			return l
 		}
 	}
@@ -92,6 +91,7 @@ func (d *domain) lease(now Time, c engineClass) *lease {
 
 // take uses up what r needs of the lease.
 func (l *lease) take(r *request) {
+	r.lease, r.kind = l, l.Kind
 	switch l.Kind {
 	case policies.Requests:
 		l.Amount--
@@ -99,6 +99,22 @@ func (l *lease) take(r *request) {
 		l.Amount -= int64(r.cost)
 	}
 }
+
+// spent says whether the end of r is told at once, since it was the last of what was
+// lent. As the daemon has it (gate.Member.Finish).
+func (d *domain) spent(now Time, r *request) bool {
+	c := classOf(r.class)
+	switch r.kind {
+	case policies.Requests:
+		return !d.leases[policies.AnyClass].stands(now) && !d.leases[c].stands(now) || r.lease.Amount <= 0 && d.flying[c] == 0
+	case policies.Budget:
+		return r.lease.Amount <= 0
+	}
+	return false
+}
+
+// stands says whether the gate is open under the lease; it may be used up.
+func (l *lease) stands(now Time) bool { return l.open && now < l.Until }
 
 // issue puts a request into the domain's ring.
 func (s *Sim) issue(t *thread, st *step) {

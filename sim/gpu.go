@@ -2,6 +2,8 @@ package sim
 
 import (
 	"time"
+
+	"pegasus/policies"
 )
 
 // request is one thing for an engine to do. It belongs to the domain until the
@@ -13,6 +15,8 @@ type request struct {
 	asked   Time          // it was put into the ring
 	seq     uint64        // of its domain's
 	decoded bool          // by the backend
+	lease   *lease        // under which it was let in,
+	kind    policies.Kind // of this kind then
 
 	changes time.Duration // changing contexts took that much of it
 }
@@ -172,7 +176,7 @@ func (s *Sim) complete(e *engine) {
 	d.inFlight--
 	h := d.host
 	h.touch(d)
-	if d.counted {
+	if d.spent(s.now, r) {
 		s.ring(h)
 	}
 	if s.profile.Notify > 0 {

@@ -275,12 +275,11 @@ func (s *Sim) shut(d *domain, c policies.Class) {
 
 // mark sums up the gate's leases.
 func (d *domain) mark() {
-	d.open, d.bounded, d.counted = false, false, false
+	d.open, d.bounded = false, false
 	for i := range d.leases {
 		if l := &d.leases[i]; l.open {
 			d.open = true
 			d.bounded = d.bounded || l.Until != Forever || l.Kind != policies.Window
-			d.counted = d.counted || l.Kind == policies.Requests
 		}
 	}
 	if !d.bounded {

@@ -511,6 +511,56 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// Under every policy domains go on that keep requests queued at the gate and behind it,
+// beside one that waits for each answer: the scheduler hears when what it lent is used
+// up, whatever was in flight before.
+func TestEveryPolicyGoesOn(t *testing.T) {
+	const text = `
+id = "queues"
+title = "Queues of unlike requests"
+profile = "even"
+time = "2s"
+accelerator = [{name = "gpu"}]
+domain = [
+  {name = "short", workload = "short"},
+  {name = "long", workload = "long", depth = 2},
+  {name = "middle", workload = "middle", depth = 4},
+]
+plan = [{name = "it", policy = %q, mode = %q}]
+[workload.short]
+cpu = "300us"
+kernel = "2ms"
+[workload.long]
+cpu = "200us"
+kernel = "24ms"
+ahead = 2
+[workload.middle]
+cpu = "100us"
+kernel = "6ms"
+ahead = 4
+`
+	for _, name := range policies.Names() {
+		for _, mode := range []string{"production", "paper"} {
+			sc, err := Parse("queues.toml", fmt.Appendf(nil, text, name, mode))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Judge(sc, 1, 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range []string{"short", "long", "middle"} {
+				if got := r.Metrics["it"][d]["compute"]; got < 0.2 { // 32 requests of 24 ms are a burst of credit, as published
+					t.Errorf("%s, %s: %s had %.1f %% of the engine", name, mode, d, got)
+				}
+			}
+			if busy := r.Metrics["it"][""]["busy"]; busy < 85 {
+				t.Errorf("%s, %s: the engine was busy for %.1f %%", name, mode, busy)
+			}
+		}
+	}
+}
+
 func TestTrace(t *testing.T) {
 	sc := scenario(t, small)
 	s, err := New(sc, &sc.Plans[1], 1)
