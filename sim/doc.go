@@ -13,3 +13,5 @@
 // policies to compare, and what shall come of it (row.go). Those in scenarios/ are
 // the experiments of the papers that the policies are from.
 package sim
+
+//go:generate go run ./internal/gentimelines ../docs/zz_policies.svg
