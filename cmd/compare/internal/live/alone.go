@@ -73,8 +73,12 @@ func (s *Stage) fit(ctx context.Context, w sim.Workload, d time.Duration) (Alone
 		return s.alone(ctx, w.Program, d)
 	}
 	size, err := findSize(w.Kernel*time.Duration(max(w.Calls, 1)), func(size int) (time.Duration, error) {
-		a, err := s.alone(ctx, sized(w.Program, size), d/8)
-		return a.Kernel, err
+		for span := d / 8; ; span *= 2 { // a program may need a while to begin
+			a, err := s.alone(ctx, sized(w.Program, size), span)
+			if !errors.Is(err, errNothing) || span >= d {
+				return a.Kernel, err
+			}
+		}
 	})
 	if err != nil {
 		return Alone{}, err
@@ -146,6 +150,8 @@ func findSize(want time.Duration, took func(size int) (time.Duration, error)) (b
 
 const trial = "trial"
 
+var errNothing = errors.New("nothing was done")
+
 func (s *Stage) alone(ctx context.Context, args []string, d time.Duration) (a Alone, err error) {
 	if len(args) == 0 {
 		return a, errors.New("it names no program")
@@ -174,7 +180,7 @@ func (s *Stage) alone(ctx context.Context, args []string, d time.Duration) (a Al
 	}
 	r := reports[trial][0]
 	if r.Launches == 0 {
-		return a, fmt.Errorf("nothing was done in %v", d)
+		return a, fmt.Errorf("%w in %v", errNothing, d)
 	}
 	return Alone{
 		Program: args,
