@@ -257,7 +257,7 @@ func (p *patience) spend(idle, open time.Duration) time.Duration {
 	return idle - free
 }
 
-func (a *accelerator) step(now int64, e policies.Event) { a.sched.Step(vcpu.Time(now), e) }
+func (a *accelerator) step(now int64, e policies.Event) { a.sched.Step(vcpu.Time(now), &e) }
 
 // wake tells what happened to a domain, and since when if that is known.
 func (a *accelerator) wake(now, since int64, m *avcpu, s policies.Signal) {

@@ -63,22 +63,22 @@ func (e *engines) step(what, who, how byte) {
 	switch {
 	case what < 32:
 		d.Promise = promiseOf(what, who, how)
-		e.sched.Step(e.now, Event{Kind: Attach, Domain: d})
+		e.sched.Step(e.now, &Event{Kind: Attach, Domain: d})
 		e.work[d.ID] = work
 		if !known {
 			e.open[d.ID] = &[numClasses]bool{}
 		}
 	case what < 38:
-		e.sched.Step(e.now, Event{Kind: Detach, Domain: d})
+		e.sched.Step(e.now, &Event{Kind: Detach, Domain: d})
 		delete(e.work, d.ID)
 	case what < 80:
 		work[class] = true
-		e.sched.Step(e.now, Event{Kind: Wake, Domain: d, Signal: Arrived, Class: class})
+		e.sched.Step(e.now, &Event{Kind: Wake, Domain: d, Signal: Arrived, Class: class})
 		e.head(d, class, true)
 	case what < 110:
 		work[class] = false
 		e.head(d, class, false)
-		e.sched.Step(e.now, Event{Kind: Wake, Domain: d, Signal: Drained, Class: class})
+		e.sched.Step(e.now, &Event{Kind: Wake, Domain: d, Signal: Drained, Class: class})
 	case what < 190:
 		u := Usage{Requests: 1}
 		if took := time.Duration(how) * time.Duration(what) * time.Microsecond; class == Copy {
@@ -86,7 +86,7 @@ func (e *engines) step(what, who, how byte) {
 		} else {
 			u.Compute = took
 		}
-		e.sched.Step(e.now, Event{Kind: Charge, Domain: d, Used: u, Class: class})
+		e.sched.Step(e.now, &Event{Kind: Charge, Domain: d, Used: u, Class: class})
 		e.head(d, class, work[class])
 	default:
 		for end := e.now.Add(time.Duration(who) * time.Duration(how) * 10 * time.Microsecond); e.now < end; e.ready() {
@@ -101,7 +101,7 @@ func (e *engines) head(d Domain, c Class, waits bool) {
 		e.seq++
 		r = Request{Seq: e.seq, Predicted: time.Duration(e.seq%7) * ms}
 	}
-	e.sched.Step(e.now, Event{Kind: Head, Domain: d, Class: c, Request: r})
+	e.sched.Step(e.now, &Event{Kind: Head, Domain: d, Class: c, Request: r})
 }
 
 // ready follows the scheduler's actions: of each class at most one gate is open, and

@@ -59,12 +59,12 @@ func newCrowd(tb testing.TB, name string, mode Mode, n int) *crowd {
 	for id := range c.n {
 		d := Domain{ID: id, Credits: Credits(256 << (id % 3)), CPU: Credits(256 << (id % 5))}
 		d.Promise.Priority = int(id % 7)
-		c.s.Step(0, Event{Kind: Attach, Domain: d})
-		c.s.Step(0, Event{Kind: Wake, Domain: d, Signal: ContextOpened})
+		c.s.Step(0, &Event{Kind: Attach, Domain: d})
+		c.s.Step(0, &Event{Kind: Wake, Domain: d, Signal: ContextOpened})
 		c.asks(id)
 	}
 	c.seen = c.sample()
-	c.s.Step(0, Event{Kind: Observe, Sample: c.seen})
+	c.s.Step(0, &Event{Kind: Observe, Sample: c.seen})
 	c.ready()
 	return c
 }
@@ -83,16 +83,16 @@ func (c *crowd) sample() *vcpu.Sample {
 func (c *crowd) asks(id ID) {
 	c.seq++
 	d := Domain{ID: id}
-	c.s.Step(c.now, Event{Kind: Wake, Domain: d, Signal: Arrived})
+	c.s.Step(c.now, &Event{Kind: Wake, Domain: d, Signal: Arrived})
 	r := Request{Seq: c.seq, Predicted: time.Duration(c.seq%13) * ms, Known: true}
-	c.s.Step(c.now, Event{Kind: Head, Domain: d, Class: Compute, Request: r})
+	c.s.Step(c.now, &Event{Kind: Head, Domain: d, Class: Compute, Request: r})
 }
 
 // ask lets the holder's next request and the next schedule come.
 func (c *crowd) ask() {
 	c.asks(c.holder)
 	c.seen.At = c.now
-	c.s.Step(c.now, Event{Kind: Observe, Sample: c.seen})
+	c.s.Step(c.now, &Event{Kind: Observe, Sample: c.seen})
 }
 
 // turn lets the holder's lease end, when the scheduler says or when everything was
@@ -105,7 +105,7 @@ func (c *crowd) turn() {
 	}
 	// Measured times are no multiples of each other.
 	used := Usage{Compute: 31*ms + time.Duration(c.seq*7919%7_000_003), Requests: 32}
-	c.s.Step(c.now, Event{Kind: Charge, Domain: Domain{ID: c.holder}, Used: used})
+	c.s.Step(c.now, &Event{Kind: Charge, Domain: Domain{ID: c.holder}, Used: used})
 	c.ready()
 }
 
@@ -125,7 +125,7 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 			turn := func() {
 				c.ask()
 				other := (c.holder + 1) % c.n
-				c.s.Step(c.now, Event{Kind: Wake, Domain: Domain{ID: other}, Signal: Drained})
+				c.s.Step(c.now, &Event{Kind: Wake, Domain: Domain{ID: other}, Signal: Drained})
 				c.asks(other)
 				c.turn()
 			}

@@ -117,7 +117,7 @@ func (c *conversation) tell(t *testing.T, words []string) {
 	case "loaded":
 		fmt.Fprintf(&c.out, "> %v\n", c.sched.Overloaded())
 	case "sample":
-		c.sched.Step(c.now, Event{Kind: Observe, Sample: sampleOf(t, c.now, words[1:])})
+		c.sched.Step(c.now, &Event{Kind: Observe, Sample: sampleOf(t, c.now, words[1:])})
 	case "refused":
 		fmt.Fprintf(&c.out, "> %s\n", c.sched.Refusal(ID(number(t, words[1]))))
 	case "used":
@@ -133,8 +133,8 @@ func (c *conversation) tell(t *testing.T, words []string) {
 }
 
 // asks makes the event that a request waits at a gate.
-func (c *conversation) asks(t *testing.T, words []string) Event {
-	e := Event{Kind: Head, Domain: Domain{ID: ID(number(t, words[1]))}, Class: Compute}
+func (c *conversation) asks(t *testing.T, words []string) *Event {
+	e := &Event{Kind: Head, Domain: Domain{ID: ID(number(t, words[1]))}, Class: Compute}
 	if d := length(t, words[2]); d > 0 {
 		c.asked++
 		e.Request = Request{Seq: c.asked, Predicted: d, Known: true}
@@ -297,9 +297,9 @@ func scheduleOf(t *testing.T, words []string) vcpu.Schedule {
 	return d
 }
 
-func eventOf(t *testing.T, words []string) Event {
+func eventOf(t *testing.T, words []string) *Event {
 	t.Helper()
-	e := Event{Domain: Domain{ID: ID(number(t, words[1]))}}
+	e := &Event{Domain: Domain{ID: ID(number(t, words[1]))}}
 	signals := map[string]Signal{"arrives": Arrived, "drains": Drained, "opens": ContextOpened, "closes": ContextClosed}
 	switch words[0] {
 	case "attach":

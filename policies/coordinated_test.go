@@ -118,16 +118,16 @@ func TestAloneNeverWaits(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 7))
 			s := NewScheduler(mustNew(t, name, mode))
 			d := Domain{ID: 3, Promise: vcpu.Promise{SLO: 900}}
-			s.Step(0, Event{Kind: Attach, Domain: d})
-			s.Step(0, Event{Kind: Wake, Domain: d, Signal: ContextOpened})
-			s.Step(0, Event{Kind: Wake, Domain: d, Signal: Arrived})
+			s.Step(0, &Event{Kind: Attach, Domain: d})
+			s.Step(0, &Event{Kind: Wake, Domain: d, Signal: ContextOpened})
+			s.Step(0, &Event{Kind: Wake, Domain: d, Signal: Arrived})
 			if a := s.Ready(0); len(a) != 1 || !a[0].Open || a[0].Lease.Until != Forever {
 				t.Errorf("%s, %v: alone, %v", name, mode, a)
 			}
 			for now := Time(0); now < Time(5*time.Second); now += Time(7 * ms) {
-				s.Step(now, Event{Kind: Observe, Sample: sampleWith(rng, now, []Domain{d, {ID: 4}}, func(Domain) bool { return rng.IntN(2) == 0 })})
-				s.Step(now, Event{Kind: Charge, Domain: d, Used: Usage{Compute: time.Duration(rng.Int64N(int64(50 * ms)))}})
-				s.Step(now, Event{Kind: Wake, Domain: d, Signal: Signal(rng.IntN(2))})
+				s.Step(now, &Event{Kind: Observe, Sample: sampleWith(rng, now, []Domain{d, {ID: 4}}, func(Domain) bool { return rng.IntN(2) == 0 })})
+				s.Step(now, &Event{Kind: Charge, Domain: d, Used: Usage{Compute: time.Duration(rng.Int64N(int64(50 * ms)))}})
+				s.Step(now, &Event{Kind: Wake, Domain: d, Signal: Signal(rng.IntN(2))})
 				if a := s.Ready(now); len(a) > 0 {
 					t.Fatalf("%s, %v: alone, %v", name, mode, a)
 				}

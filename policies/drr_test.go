@@ -48,13 +48,13 @@ func TestRoundsAreSkipped(t *testing.T) {
 		for id := range ID(2 + rng.IntN(6)) {
 			d := Domain{ID: id, Credits: Credits(1 + rng.IntN(1024))}
 			slow.add(d, ms/2*time.Duration(d.Credits)/256, time.Duration(rng.Int64N(int64(20*ms))))
-			s.Step(0, Event{Kind: Attach, Domain: d})
+			s.Step(0, &Event{Kind: Attach, Domain: d})
 		}
 		seq := uint64(0)
 		ask := func(q *slowQueue) {
 			seq++
 			r := Request{Seq: seq, Predicted: q.cost, Known: true}
-			s.Step(0, Event{Kind: Head, Domain: Domain{ID: q.id}, Class: Compute, Request: r})
+			s.Step(0, &Event{Kind: Head, Domain: Domain{ID: q.id}, Class: Compute, Request: r})
 		}
 		for _, q := range slow.queues {
 			ask(q)
@@ -68,7 +68,7 @@ func TestRoundsAreSkipped(t *testing.T) {
 			}
 			took := want.cost + time.Duration(rng.Int64N(int64(ms)))
 			want.left -= took
-			s.Step(0, Event{Kind: Charge, Domain: Domain{ID: want.id}, Class: Compute, Used: vcpu.Usage{Compute: took, Requests: 1}})
+			s.Step(0, &Event{Kind: Charge, Domain: Domain{ID: want.id}, Class: Compute, Used: vcpu.Usage{Compute: took, Requests: 1}})
 			want.cost = time.Duration(rng.Int64N(int64(20 * ms)))
 			ask(want)
 			s.Ready(0)

@@ -68,7 +68,7 @@ func (w *watch) head(d Domain) {
 		r = Request{Seq: w.seq, Predicted: time.Duration(w.seq%7) * ms, Release: w.now - Time(w.seq%5)}
 		r.Bytes, r.Threads = w.seq%3<<10, w.seq%2<<8
 	}
-	w.sched.Step(w.now, Event{Kind: Head, Domain: d, Class: Compute, Request: r})
+	w.sched.Step(w.now, &Event{Kind: Head, Domain: d, Class: Compute, Request: r})
 }
 
 // promiseOf makes a promise of three bytes.
@@ -90,7 +90,7 @@ func (w *watch) step(what, who, how byte) {
 	switch {
 	case what < 32:
 		d.Promise = promiseOf(what, who, how)
-		w.sched.Step(w.now, Event{Kind: Attach, Domain: d})
+		w.sched.Step(w.now, &Event{Kind: Attach, Domain: d})
 		if _, known := w.work[d.ID]; !known {
 			w.work[d.ID] = false
 		}
@@ -98,7 +98,7 @@ func (w *watch) step(what, who, how byte) {
 		if s, ok := w.sched.Stat(d.ID); ok {
 			w.gone += s.Used.Busy()
 		}
-		w.sched.Step(w.now, Event{Kind: Detach, Domain: d})
+		w.sched.Step(w.now, &Event{Kind: Detach, Domain: d})
 		delete(w.work, d.ID)
 	case what < 128:
 		s := []Signal{Arrived, Arrived, Arrived, Drained, ContextOpened, ContextClosed}[how%6]
@@ -108,17 +108,17 @@ func (w *watch) step(what, who, how byte) {
 		if _, known := w.sched.Stat(d.ID); !known {
 			delete(w.work, d.ID)
 		}
-		w.sched.Step(w.now, Event{Kind: Wake, Domain: d, Signal: s, Since: w.now - Time(what)})
+		w.sched.Step(w.now, &Event{Kind: Wake, Domain: d, Signal: s, Since: w.now - Time(what)})
 		w.head(d)
 	case what < 192:
 		u := Usage{Compute: time.Duration(how) * time.Duration(how) * time.Duration(what-127) * 1000, Idle: time.Duration(what), Requests: 1, Pauses: int(who % 3), Paused: time.Duration(who) * 50 * time.Microsecond}
 		w.charged += u.Busy()
-		w.sched.Step(w.now, Event{Kind: Charge, Domain: d, Used: u})
+		w.sched.Step(w.now, &Event{Kind: Charge, Domain: d, Used: u})
 		w.head(d)
 	case what < 196:
 		w.sched.Use(w.now, mustNew(w.t, Names()[int(how)%len(Names())], Mode(who%2)))
 	case what < 204:
-		w.sched.Step(w.now, Event{Kind: Observe, Sample: w.sample(what, who, how)})
+		w.sched.Step(w.now, &Event{Kind: Observe, Sample: w.sample(what, who, how)})
 	default:
 		w.pass(time.Duration(who) * time.Duration(how) * 10 * time.Microsecond)
 	}

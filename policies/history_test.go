@@ -111,16 +111,16 @@ func TestReservePredictsByHistory(t *testing.T) {
 		limited, other := Domain{ID: 1}, Domain{ID: 2}
 		limited.Promise.Reserve = vcpu.Reserve{Kind: vcpu.Apriori, Cost: 10 * ms, Period: 25 * ms}
 		for _, d := range []Domain{limited, other} {
-			s.Step(0, Event{Kind: Attach, Domain: d})
+			s.Step(0, &Event{Kind: Attach, Domain: d})
 		}
 		s.Ready(0)
 		ask := func(now Time, seq, key uint64) {
-			s.Step(now, Event{Kind: Wake, Domain: limited, Signal: Arrived})
-			s.Step(now, Event{Kind: Head, Domain: limited, Class: Compute, Request: Request{Seq: seq, Key: key, Predicted: ms, Known: true}})
+			s.Step(now, &Event{Kind: Wake, Domain: limited, Signal: Arrived})
+			s.Step(now, &Event{Kind: Head, Domain: limited, Class: Compute, Request: Request{Seq: seq, Key: key, Predicted: ms, Known: true}})
 			s.Ready(now)
 		}
 		end := func(now Time, used time.Duration) {
-			s.Step(now, Event{Kind: Charge, Domain: limited, Used: Usage{Compute: used, Requests: 1}})
+			s.Step(now, &Event{Kind: Charge, Domain: limited, Used: Usage{Compute: used, Requests: 1}})
 			s.Ready(now)
 		}
 		ask(1, 1, 5)

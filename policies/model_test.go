@@ -77,7 +77,7 @@ func (m *model) step(e Event) {
 	if m.record {
 		m.trace = append(m.trace, step{at: m.now, event: e})
 	}
-	m.sched.Step(m.now, e)
+	m.sched.Step(m.now, &e)
 }
 
 type script struct {

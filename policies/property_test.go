@@ -131,7 +131,7 @@ func replay(s *Scheduler, trace []step) []Action {
 			log = append(log, s.Ready(st.at)...)
 			continue
 		}
-		s.Step(st.at, st.event)
+		s.Step(st.at, &st.event)
 	}
 	return log
 }

@@ -193,8 +193,8 @@ func TestThousandsInTheBackground(t *testing.T) {
 	const n = 10_000
 	for id := range ID(n) {
 		d := Domain{ID: id, Promise: vcpu.Promise{Reserve: vcpu.Reserve{Kind: vcpu.Background}}}
-		s.Step(0, Event{Kind: Attach, Domain: d})
-		s.Step(0, Event{Kind: Head, Domain: d, Class: Compute, Request: Request{Seq: 1, Predicted: ms}})
+		s.Step(0, &Event{Kind: Attach, Domain: d})
+		s.Step(0, &Event{Kind: Head, Domain: d, Class: Compute, Request: Request{Seq: 1, Predicted: ms}})
 	}
 	q := s.accounts[0].policy.(*queue)
 	compared := 0
@@ -209,8 +209,8 @@ func TestThousandsInTheBackground(t *testing.T) {
 				continue
 			}
 			now = now.Add(3 * ms)
-			s.Step(now, Event{Kind: Charge, Domain: Domain{ID: a.Domain}, Used: Usage{Compute: 3 * ms, Requests: 1}})
-			s.Step(now, Event{Kind: Head, Domain: Domain{ID: a.Domain}, Class: Compute, Request: Request{Seq: seq + 2, Predicted: ms}})
+			s.Step(now, &Event{Kind: Charge, Domain: Domain{ID: a.Domain}, Used: Usage{Compute: 3 * ms, Requests: 1}})
+			s.Step(now, &Event{Kind: Head, Domain: Domain{ID: a.Domain}, Class: Compute, Request: Request{Seq: seq + 2, Predicted: ms}})
 		}
 		now = max(now, min(s.Next(), now.Add(time.Second)))
 	}
@@ -226,11 +226,11 @@ func TestEarlierWorkEndsUnderALease(t *testing.T) {
 		for _, mode := range []Mode{Production, Paper} {
 			s := NewScheduler(mustNew(t, p.name, mode))
 			a, b := Domain{ID: 1}, Domain{ID: 2}
-			s.Step(0, Event{Kind: Attach, Domain: a})
-			s.Step(0, Event{Kind: Attach, Domain: b})
+			s.Step(0, &Event{Kind: Attach, Domain: a})
+			s.Step(0, &Event{Kind: Attach, Domain: b})
 			s.Ready(0)
-			head := Event{Kind: Head, Domain: a, Class: Compute, Request: Request{Seq: 7, Predicted: ms}}
-			s.Step(1, Event{Kind: Wake, Domain: a, Signal: Arrived})
+			head := &Event{Kind: Head, Domain: a, Class: Compute, Request: Request{Seq: 7, Predicted: ms}}
+			s.Step(1, &Event{Kind: Wake, Domain: a, Signal: Arrived})
 			s.Step(1, head)
 			opens := func(now Time) (n int) {
 				for _, act := range s.Ready(now) {
@@ -243,7 +243,7 @@ func TestEarlierWorkEndsUnderALease(t *testing.T) {
 			if opens(1) != 1 {
 				t.Fatalf("%s, %v: no lease", p.name, mode)
 			}
-			s.Step(Time(ms), Event{Kind: Charge, Domain: a, Used: Usage{Compute: ms, Requests: 1024}})
+			s.Step(Time(ms), &Event{Kind: Charge, Domain: a, Used: Usage{Compute: ms, Requests: 1024}})
 			again := opens(Time(ms))
 			s.Step(Time(2*ms), head)
 			if again += opens(Time(2 * ms)); again != 1 {

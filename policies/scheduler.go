@@ -77,11 +77,11 @@ func NewScheduler(p ...Policy) *Scheduler {
 }
 
 // Step takes in one event. Events of domains that are not attached are ignored,
-// but for what they used, which is booked to nobody.
-func (s *Scheduler) Step(now Time, e Event) {
+// but for what they used, which is booked to nobody. The event stays the caller's.
+func (s *Scheduler) Step(now Time, e *Event) {
 	now = s.clock(now)
 	if s.tape != nil {
-		s.told(now, e)
+		s.told(now, *e)
 	}
 	switch e.Kind {
 	case Attach:
@@ -97,7 +97,7 @@ func (s *Scheduler) Step(now Time, e Event) {
 	}
 	if m == nil {
 		if e.Kind == Charge {
-			s.strays = s.strays.Plus(sane(e.Used))
+			s.strays.Add(sane(&e.Used))
 		}
 		return
 	}
@@ -105,10 +105,10 @@ func (s *Scheduler) Step(now Time, e Event) {
 	case Detach:
 		s.detach(now, m)
 	case Wake:
-		s.wake(now, m, &e)
+		s.wake(now, m, e)
 	case Charge:
-		u := sane(e.Used)
-		m.stat.Used = m.stat.Used.Plus(u)
+		u := sane(&e.Used)
+		m.stat.Used.Add(u)
 		s.charge(now, m, e.Class, u)
 	case Head:
 		s.head(now, m, e.Class, e.Request)
@@ -116,16 +116,17 @@ func (s *Scheduler) Step(now Time, e Event) {
 }
 
 // charge tells each account what was used of its engines.
-func (s *Scheduler) charge(now Time, m *member, c Class, u Usage) {
+func (s *Scheduler) charge(now Time, m *member, c Class, u *Usage) {
 	for i := range s.accounts {
 		a := &s.accounts[i]
-		part := u
-		switch {
-		case !a.concerns(c):
+		if !a.concerns(c) {
 			continue
-		case a.class == Compute:
+		}
+		part := *u
+		switch a.class {
+		case Compute:
 			part.Copy = 0
-		case a.class == Copy:
+		case Copy:
 			part.Compute = 0
 		}
 		a.policy.Charge(now, m.stat.Domain.ID, part)
@@ -420,10 +421,17 @@ func (s *Scheduler) closeAll(now Time, m *member) {
 
 // sane refuses nonsense from whoever measures: no negative time, none longer than
 // an hour.
-func sane(u Usage) Usage {
-	return Usage{Compute: limit(u.Compute), Copy: limit(u.Copy), Idle: limit(u.Idle), Stalled: limit(u.Stalled),
-		Switch: limit(u.Switch), Requests: min(max(u.Requests, 0), 1<<20),
-		Pauses: min(max(u.Pauses, 0), 1<<20), Paused: limit(u.Paused)}
+func sane(u *Usage) *Usage {
+	if possible(u.Compute) && possible(u.Copy) && possible(u.Idle) && possible(u.Stalled) && possible(u.Switch) &&
+		several(u.Requests) == u.Requests && several(u.Pauses) == u.Pauses && possible(u.Paused) {
+		return u
+	}
+	return &Usage{Compute: limit(u.Compute), Copy: limit(u.Copy), Idle: limit(u.Idle), Stalled: limit(u.Stalled),
+		Switch: limit(u.Switch), Requests: several(u.Requests), Pauses: several(u.Pauses), Paused: limit(u.Paused)}
 }
+
+func possible(d time.Duration) bool { return limit(d) == d }
+
+func several(n int) int { return min(max(n, 0), 1<<20) }
 
 func limit(d time.Duration) time.Duration { return min(max(d, 0), time.Hour) }

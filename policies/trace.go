@@ -149,7 +149,7 @@ func PlayAgain(trace io.Reader) (r Replay, err error) {
 			return r, fmt.Errorf("line %d: a trace begins with the choice of a policy", line)
 		case rec.Event != nil:
 			r.Events++
-			s.Step(rec.At, *rec.Event)
+			s.Step(rec.At, rec.Event)
 		case rec.Ready:
 			is := s.Ready(rec.At)
 			r.Decisions += len(is)

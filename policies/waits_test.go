@@ -36,8 +36,8 @@ func newWaiters(t *testing.T, p Policy, rng *rand.Rand, n int) *waiters {
 		d := Domain{ID: id, Credits: Credits(64 << rng.IntN(5)), CPU: Credits(64 << rng.IntN(5))}
 		d.Promise.SLO = rng.IntN(1000/n + 1)
 		c.domains = append(c.domains, d)
-		c.sched.Step(0, Event{Kind: Attach, Domain: d})
-		c.sched.Step(0, Event{Kind: Wake, Domain: d, Signal: ContextOpened})
+		c.sched.Step(0, &Event{Kind: Attach, Domain: d})
+		c.sched.Step(0, &Event{Kind: Wake, Domain: d, Signal: ContextOpened})
 		c.wake(id, Arrived)
 	}
 	c.ready()
@@ -49,7 +49,7 @@ func (c *waiters) wake(id ID, s Signal) {
 		return
 	}
 	c.working[id], c.since[id] = s == Arrived, c.now
-	c.sched.Step(c.now, Event{Kind: Wake, Domain: c.domains[id], Signal: s})
+	c.sched.Step(c.now, &Event{Kind: Wake, Domain: c.domains[id], Signal: s})
 }
 
 // run lets domains come and go until end.
@@ -59,7 +59,7 @@ func (c *waiters) run(end Time, sample func(now Time) *vcpu.Sample) {
 		if c.now >= next {
 			next = c.now.Add(30 * ms)
 			if s := sample(c.now); s != nil {
-				c.sched.Step(c.now, Event{Kind: Observe, Sample: s})
+				c.sched.Step(c.now, &Event{Kind: Observe, Sample: s})
 			}
 		}
 		if at := min(c.sched.Next(), next); at > c.now {
@@ -91,12 +91,12 @@ func (c *waiters) use() {
 		if !c.working[id] {
 			u = Usage{Idle: u.Compute}
 		}
-		c.sched.Step(c.now, Event{Kind: Charge, Domain: c.domains[id], Used: u})
+		c.sched.Step(c.now, &Event{Kind: Charge, Domain: c.domains[id], Used: u})
 		c.opened = c.now
 	}
 	for ; len(c.closed) > 0; c.closed = c.closed[1:] {
 		late := Usage{Compute: time.Duration(c.rng.Int64N(int64(longestBurst)))}
-		c.sched.Step(c.now, Event{Kind: Charge, Domain: c.domains[c.closed[0]], Used: late})
+		c.sched.Step(c.now, &Event{Kind: Charge, Domain: c.domains[c.closed[0]], Used: late})
 	}
 }
 

@@ -41,15 +41,14 @@ type domain struct {
 	opened  Time
 
 	// What the scheduler was told, and will be.
-	report  vcpu.Usage
-	ended   [3]int // requests, by policies.Class
-	flying  [3]int // now
+	used    [3]policies.Event // Charges, by policies.Class
+	flying  [3]int            // requests now, likewise
 	worked  [3]bool
 	rested  [3]Time // since when a class has no work; 0: it never had
 	busy    bool
-	since   Time // busy or not
-	told    Time // the since that the scheduler knows
-	heads   [3]policies.Request
+	since   Time      // busy or not
+	told    Time      // the since that the scheduler knows
+	heads   [3]uint64 // numbers of the requests at the gate
 	dirty   bool
 	looked  Time
 	idle    time.Duration // the gate was open without work, since the last look
@@ -144,7 +143,7 @@ func (s *Sim) poll(d *domain) {
 		}
 		l := d.lease(s.now, r.class)
 		if l == nil {
-			if h := &d.heads[classOf(r.class)]; h.Seq != r.seq {
+			if d.heads[classOf(r.class)] != r.seq {
 				d.host.touch(d)
 				s.ring(d.host)
 			}
@@ -155,7 +154,7 @@ func (s *Sim) poll(d *domain) {
 		}
 		l.take(r)
 		d.ring.pop()
-		if d.heads[classOf(r.class)].Seq != 0 {
+		if d.heads[classOf(r.class)] != 0 {
 			d.host.touch(d)
 		}
 		if c := r.thread.program.call; c > 0 && !r.decoded {
@@ -195,9 +194,10 @@ func (d *domain) idleness(s *Sim) {
 	if busy && d.open {
 		d.idle += s.now.Sub(d.idleTo)
 	}
-	if busy && d.since > 0 {
-		d.report.Pauses++
-		d.report.Paused += s.now.Sub(d.since)
+	if busy && d.since > 0 && s.plan.Copy == "" { // otherwise each class has its own
+		used := &d.used[policies.Compute].Used
+		used.Pauses++
+		used.Paused += s.now.Sub(d.since)
 	}
 	d.busy, d.since, d.idleTo = busy, s.now, s.now
 	d.host.touch(d)
@@ -206,19 +206,19 @@ func (d *domain) idleness(s *Sim) {
 	}
 }
 
-// used books engine time for statistics.
-func (d *domain) used(from, to Time, c engineClass) {
-	d.record.used(from, to, c)
-}
-
 // started is told of every start on an engine.
 func (d *domain) started(now Time, r *request) {
 	d.waits.add(now.Sub(r.asked))
 }
 
+// work is what a run that took so long does per second.
+func (d *domain) work(took time.Duration) float64 {
+	return d.threads[0].program.work / max(took.Seconds(), 1e-9)
+}
+
 // ran is told of every run that ended.
 func (d *domain) ran(s *Sim, t *thread) {
-	d.runs = append(d.runs, run{t.began, s.now, t.program.work})
+	d.runs = append(d.runs, run{t.began, s.now})
 	if !d.spec.Background {
 		s.missing--
 	}

@@ -163,15 +163,15 @@ func (s *Sim) complete(e *engine) {
 	e.running = nil
 	e.busy += e.took
 	d := r.thread.domain
-	d.used(e.began, s.now, r.class)
+	d.held(e.began, s.now, r.class)
 	s.traceRequest(e, r)
 	if r.class == compute || len(e.gpu.engines) == 1 {
-		d.report.Compute += e.took
+		d.used[policies.Compute].Used.Compute += e.took
 	} else {
-		d.report.Copy += e.took
+		d.used[policies.Copy].Used.Copy += e.took
 	}
-	d.report.Switch += r.changes
-	d.ended[classOf(r.class)]++
+	d.used[policies.Compute].Used.Switch += r.changes
+	d.used[classOf(r.class)].Used.Requests++
 	d.flying[classOf(r.class)]--
 	d.inFlight--
 	h := d.host

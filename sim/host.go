@@ -89,7 +89,7 @@ func (s *Sim) step(h *host, e *policies.Event) {
 	if h.history != nil {
 		h.history.step(s.now, *e)
 	}
-	h.sched.Step(s.now, *e)
+	h.sched.Step(s.now, e)
 }
 
 func (s *Sim) ready(h *host) []policies.Action {
@@ -109,23 +109,17 @@ func (s *Sim) tellUse(h *host, d *domain) {
 			d.idleTo = s.now
 		}
 		open := s.now.Sub(max(d.looked, d.opened))
-		d.report.Idle = d.patience(min(d.idle, open), open)
-		d.report.Stalled = max(open-d.report.Busy()-d.report.Idle, 0)
+		used := &d.used[policies.Compute].Used
+		used.Idle = d.patience(min(d.idle, open), open)
+		used.Stalled = max(open-used.Compute-d.used[policies.Copy].Used.Copy-used.Idle, 0)
 	}
 	d.idle, d.looked = 0, s.now
-	used := d.report
-	used.Copy, used.Requests = 0, d.ended[policies.Compute]
-	if s.plan.Copy != "" {
-		used.Pauses, used.Paused = 0, 0 // each class has its own
+	for c := policies.Compute; c <= policies.Copy; c++ {
+		if e := &d.used[c]; !e.Used.Zero() {
+			s.step(h, e)
+			e.Used = vcpu.Usage{}
+		}
 	}
-	if used != (vcpu.Usage{}) {
-		s.step(h, &policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Compute, Used: used})
-	}
-	if d.report.Copy != 0 || d.ended[policies.Copy] != 0 {
-		used = vcpu.Usage{Copy: d.report.Copy, Requests: d.ended[policies.Copy]}
-		s.step(h, &policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Copy, Used: used})
-	}
-	d.report, d.ended = vcpu.Usage{}, [3]int{}
 }
 
 // patience returns what of an idle time is reported: programs that keep little
@@ -159,7 +153,8 @@ func (s *Sim) tellWork(h *host, d *domain) {
 // where each has an account of its own.
 func (s *Sim) tellClasses(h *host, d *domain) {
 	for c := policies.Compute; c <= policies.Copy; c++ {
-		busy := d.flying[c] > 0 || d.head(s.now).Seq != 0 && classOf(d.ring.at(0).class) == c
+		r := d.head(s.now)
+		busy := d.flying[c] > 0 || r != nil && classOf(r.class) == c
 		e := policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Class: c, Signal: policies.Drained}
 		if busy {
 			e.Signal = policies.Arrived
@@ -179,34 +174,41 @@ func (s *Sim) tellClasses(h *host, d *domain) {
 }
 
 // head is the request that waits at the gate, if one does.
-func (d *domain) head(now Time) (out policies.Request) {
+func (d *domain) head(now Time) *request {
 	if d.ring.len() == 0 {
-		return out
+		return nil
 	}
 	r := d.ring.at(0)
 	if r == d.serving || d.lease(now, r.class) != nil {
-		return out
+		return nil
 	}
-	return policies.Request{Seq: r.seq, Predicted: r.cost, Known: true, Key: uint64(r.class)<<56 | uint64(r.cost), Release: r.thread.began}
+	return r
 }
 
 // tellHeads reports which request waits at the gate.
 func (s *Sim) tellHeads(h *host, d *domain) {
 	waits := d.head(s.now)
-	at := policies.AnyClass
-	if waits.Seq != 0 {
-		at = classOf(d.ring.at(0).class)
-	}
 	for c := policies.Compute; c <= policies.Copy; c++ {
-		var head policies.Request
-		if c == at {
-			head = waits
+		var r *request
+		var seq uint64
+		if waits != nil && classOf(waits.class) == c {
+			r, seq = waits, waits.seq
 		}
-		if head.Seq != d.heads[c].Seq { // who has the same number is the same
-			d.heads[c] = head
-			s.step(h, &policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: d.id}, Class: c, Request: head})
+		if seq == d.heads[c] { // who has the same number is the same
+			continue
 		}
+		d.heads[c] = seq
+		e := policies.Event{Kind: policies.Head, Domain: policies.Domain{ID: d.id}, Class: c}
+		if r != nil {
+			e.Request = r.told()
+		}
+		s.step(h, &e)
 	}
+}
+
+// told is what the scheduler is told of a request.
+func (r *request) told() policies.Request {
+	return policies.Request{Seq: r.seq, Predicted: r.cost, Known: true, Key: uint64(r.class)<<56 | uint64(r.cost), Release: r.thread.began}
 }
 
 // apply writes a decision to the gate. It closes at once, and opens as much later as
@@ -249,7 +251,8 @@ func (h *host) domain(id vcpu.ID) *domain {
 // grant opens a gate.
 func (s *Sim) grant(d *domain, l policies.Lease) {
 	was := d.open
-	d.leases[l.Class] = lease{l, true}
+	out := &d.leases[l.Class]
+	out.Lease, out.open = l, true
 	d.mark()
 	if !was {
 		d.opened, d.idleTo = s.now, s.now

@@ -126,7 +126,7 @@ func (r *Recording) Replay(policy string) (*Replayed, error) {
 		e := &r.Entries[i]
 		if e.Event != nil {
 			out.Events++
-			sched.Step(e.At, *e.Event)
+			sched.Step(e.At, e.Event)
 			continue
 		}
 		out.Turns++

@@ -140,6 +140,9 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, i int, seed uint64) error {
 		chance: chance, cpuCredits: vcpu.Credits(spec.CPUCredits).OrDefault(),
 		depth: max(spec.Depth, 1), told: Forever,
 	}
+	for c := range d.used {
+		d.used[c] = policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Class(c)}
+	}
 	d.record.window = sc.Window
 	h.all = append(h.all, d)
 	h.credits += int(vcpu.Credits(spec.Credits).OrDefault())

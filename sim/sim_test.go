@@ -121,7 +121,9 @@ func TestChargesAddUp(t *testing.T) {
 				charged += st.Used.Busy()
 			}
 			for _, d := range h.all {
-				charged += d.report.Busy()
+				for c := range d.used {
+					charged += d.used[c].Used.Busy()
+				}
 			}
 			if busy != charged+h.sched.Strays().Busy() {
 				t.Errorf("%s, %s: busy for %v, charged %v", sc.Plans[i].Name, h.gpu.name, busy, charged)

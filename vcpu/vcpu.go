@@ -85,8 +85,19 @@ type Usage struct {
 // Busy returns the accelerator time in u.
 func (u Usage) Busy() time.Duration { return u.Compute + u.Copy }
 
-// Plus returns the sum of u and v.
-func (u Usage) Plus(v Usage) Usage {
-	return Usage{u.Compute + v.Compute, u.Copy + v.Copy, u.Idle + v.Idle, u.Stalled + v.Stalled, u.Switch + v.Switch, u.Requests + v.Requests,
-		u.Pauses + v.Pauses, u.Paused + v.Paused}
+// Zero says whether there is nothing in u.
+func (u *Usage) Zero() bool {
+	return u.Compute == 0 && u.Copy == 0 && u.Idle == 0 && u.Stalled == 0 && u.Switch == 0 && u.Requests == 0 && u.Pauses == 0 && u.Paused == 0
+}
+
+// Add adds v to u.
+func (u *Usage) Add(v *Usage) {
+	u.Compute += v.Compute
+	u.Copy += v.Copy
+	u.Idle += v.Idle
+	u.Stalled += v.Stalled
+	u.Switch += v.Switch
+	u.Requests += v.Requests
+	u.Pauses += v.Pauses
+	u.Paused += v.Paused
 }

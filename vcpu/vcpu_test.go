@@ -52,7 +52,8 @@ func TestCredits(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	u := Usage{Compute: 1, Copy: 2, Idle: 4, Stalled: 8, Switch: 16, Requests: 32, Pauses: 64, Paused: 128}.Plus(Usage{Compute: 10, Copy: 20, Idle: 40, Stalled: 80, Switch: 160, Requests: 320, Pauses: 640, Paused: 1280})
+	u := Usage{Compute: 1, Copy: 2, Idle: 4, Stalled: 8, Switch: 16, Requests: 32, Pauses: 64, Paused: 128}
+	u.Add(&Usage{Compute: 10, Copy: 20, Idle: 40, Stalled: 80, Switch: 160, Requests: 320, Pauses: 640, Paused: 1280})
 	if u != (Usage{11, 22, 44, 88, 176, 352, 704, 1408}) || u.Busy() != 33 {
 		t.Errorf("%+v is busy for %d", u, u.Busy())
 	}
