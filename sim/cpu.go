@@ -275,6 +275,7 @@ func (s *Sim) sample(h *host) *vcpu.Sample {
 	if len(s.cpus) > 0 && s.cpus[0].fair {
 		out.Quality = vcpu.Shadow // credit is computed as Xen would
 	}
+	out.Domains = make([]vcpu.Schedule, 0, len(h.members))
 	for _, d := range h.members {
 		sched := vcpu.Schedule{ID: d.id, Weight: d.cpuCredits, Remaining: -int64(maxCredit / xenCredit)}
 		for i, t := range d.threads {

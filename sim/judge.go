@@ -37,7 +37,7 @@ func (s *Sim) series() Series {
 	for _, d := range s.domains {
 		one := out[d.name]
 		for _, r := range d.runs {
-			one.Work = append(one.Work, r.work/max(r.ended.Sub(r.began).Seconds(), 1e-9))
+			one.Work = append(one.Work, d.work(r.ended.Sub(r.began)))
 		}
 		for i := range int(time.Duration(s.now) / max(d.window, 1)) {
 			var used time.Duration

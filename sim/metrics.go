@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -127,22 +128,24 @@ func (s *Sim) windows(sc *Scenario) (first, last int) {
 
 func (d *domain) metrics(window time.Duration, first, last int) map[string]float64 {
 	m := map[string]float64{}
-	var rates, lengths []float64
+	took := make([]time.Duration, 0, len(d.runs))
 	begin, end := Time(first)*Time(window), Time(last)*Time(window)
 	for _, r := range d.runs {
 		if last > first && (r.ended < begin || r.ended >= end) { // if there is a whole window
 			continue
 		}
-		took := r.ended.Sub(r.began)
-		lengths = append(lengths, took.Seconds()*1e3)
-		rates = append(rates, r.work/max(took.Seconds(), 1e-9))
+		took = append(took, r.ended.Sub(r.began))
 	}
-	m["runs"] = float64(len(rates))
+	m["runs"] = float64(len(took))
 	if window > 0 {
 		d.perWindow(m, window, first, last)
 	}
-	sorted(rates)
-	sorted(lengths)
+	slices.Sort(took)
+	lengths, rates := make([]float64, len(took)), make([]float64, len(took))
+	for i, t := range took { // the longest run does the least per second
+		lengths[i] = t.Seconds() * 1e3
+		rates[len(took)-1-i] = d.work(t)
+	}
 	m["work"] = quantile(rates, .5)
 	m["iqr"] = (quantile(rates, .75) - quantile(rates, .25)) / m["work"]
 	m["run"], m["run_p99"], m["run_max"] = quantile(lengths, .5), quantile(lengths, .99), quantile(lengths, 1)

@@ -18,13 +18,10 @@ type record struct {
 }
 
 // run of a program.
-type run struct {
-	began, ended Time
-	work         float64
-}
+type run struct{ began, ended Time }
 
-// used books the time that an engine was held, per window.
-func (r *record) used(from, to Time, c engineClass) {
+// held books the time that an engine was held, per window.
+func (r *record) held(from, to Time, c engineClass) {
 	w := Time(r.window)
 	r.longest = max(r.longest, to.Sub(from))
 	if w <= 0 {
