@@ -101,6 +101,7 @@ func TestCompareRefuses(t *testing.T) {
 		{`"--size", "32"`, `"--size", "none"`, "must be a whole number"},
 		{`hold_back = "300us"`, `hold_back = "300h"`, "hold back"},
 		{`{name = "gpu"}`, `{name = "gpu", count = 2}`, "one accelerator"},
+		{`credits = 512`, `cpu_credits = 512`, "cpu_credits 512: processes can have 256, 205, 164,"},
 		{`copy = "band"`, `copy = "fifo"`, "copies have the accelerator's policy"},
 	} {
 		sc, err := sim.Parse("small.toml", []byte(strings.Replace(small, c.from, c.to, 1)))
@@ -125,8 +126,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Every scenario that comes with the project names programs, and is one that the
-// simulator takes.
+// Every scenario that comes with the project is like one of the simulator's, names
+// programs, and is one that the simulator takes.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("../../test/scenarios/*.toml")
 	if err != nil || len(files) == 0 {
@@ -137,6 +138,19 @@ func TestScenarios(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 			continue
+		}
+		stem := strings.TrimSuffix(filepath.Base(file), ".toml")
+		if _, err := sim.Load(stem); err != nil || sc.ID != stem+"-live" {
+			t.Errorf("%s: its id is %q, and of the simulator's: %v", file, sc.ID, err)
+		}
+		if foretold, err := sim.Judge(sc, 1, 1, nil); err != nil {
+			t.Errorf("%s: %v", file, err)
+		} else {
+			for _, r := range foretold.Rows {
+				if r.Why != "" {
+					t.Errorf("%s: row %q: %s", file, r.Text, r.Why)
+				}
+			}
 		}
 		for i := range sc.Domains {
 			w, err := sc.Workload(&sc.Domains[i])

@@ -136,14 +136,17 @@ var columns = []struct{ head, predicted, measured string }{
 	{"off max", "off_max", "off_max"},
 	{"runs/s", "rate", "rate"},
 	{"wait p99 ms", "wait_p99", "wait_p99"},
+	{"call p50 ms", "latency_p50", "latency_p50"},
+	{"p85", "latency_p85", "latency_p85"},
+	{"p99", "latency_p99", "latency_p99"},
 }
 
 func (c *Comparison) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s  %s\n\n", c.Scenario, c.Title)
 	for _, name := range slices.Sorted(maps.Keys(c.Workloads)) {
 		a := c.Workloads[name]
-		fmt.Fprintf(w, "  %s is %s: %v of the accelerator per run, and %v besides\n", name, strings.Join(a.Program, " "),
-			a.Kernel.Round(10*time.Microsecond), max(a.Period-a.Kernel, 0).Round(10*time.Microsecond))
+		fmt.Fprintf(w, "  %s is %s: %v of the accelerator per run, %v of copies, and %v besides\n", name, strings.Join(a.Program, " "),
+			a.Kernel.Round(10*time.Microsecond), a.Copy.Round(10*time.Microsecond), max(a.Period-a.Kernel-a.Copy, 0).Round(10*time.Microsecond))
 	}
 	fmt.Fprint(w, "\npredicted | measured\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

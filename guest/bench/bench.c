@@ -161,6 +161,53 @@ static void land(struct run *r, struct flight *f)
 	r->done++;
 }
 
+static void pack(struct luggage *l, double megabytes)
+{
+	uint32_t seed = 1;
+
+	l->bytes = (size_t)(megabytes * 1e6);
+	if (l->bytes == 0)
+		return;
+	CHECK(cuMemAllocHost(&l->there, l->bytes));
+	CHECK(cuMemAllocHost(&l->back, l->bytes));
+	for (size_t i = 0; i < l->bytes; i++)
+		((uint8_t *)l->there)[i] = (uint8_t)bench_random(&seed);
+	l->device = bench_upload(NULL, l->bytes);
+}
+
+static void unpack(struct luggage *l)
+{
+	if (l->bytes == 0)
+		return;
+	CHECK(cuMemFree(l->device));
+	CHECK(cuMemFreeHost(l->there));
+	CHECK(cuMemFreeHost(l->back));
+}
+
+/* Queues a round, with its luggage. */
+static void launch(struct bench *b)
+{
+	struct luggage *l = &b->luggage;
+
+	if (l->bytes > 0)
+		CHECK(cuMemcpyHtoDAsync(l->device, l->there, l->bytes, b->stream));
+	b->workload->launch(b);
+	if (l->bytes > 0)
+		CHECK(cuMemcpyDtoHAsync(l->back, l->device, l->bytes, b->stream));
+}
+
+/* Whether the last round's result is right, and all came back. */
+static bool right(struct bench *b)
+{
+	struct luggage *l = &b->luggage;
+
+	if (l->bytes > 0 && memcmp(l->there, l->back, l->bytes) != 0) {
+		fprintf(stderr, "what came back isn't what was copied to the device\n");
+		return false;
+	}
+	return b->workload->check(b);
+}
+
 /* Launches rounds so that there are always queue to queue+1 in flight. */
 static void run_queued(struct bench *b, struct run *r)
 {
@@ -174,7 +221,7 @@ static void run_queued(struct bench *b, struct run *r)
 		if (r->launched >= depth)
 			land(r, f);
 		f->begin = bench_now();
-		b->workload->launch(b);
+		launch(b);
 		latency_add(&r->calls, bench_now() - f->begin);
 		CHECK(cuEventRecord(f->event, b->stream));
 		r->launched++;
@@ -193,7 +240,7 @@ static void run_synchronous(struct bench *b, struct run *r)
 {
 	for (int64_t now = r->begin; more(b, r, now); now = bench_now()) {
 		int64_t begin = bench_now();
-		b->workload->launch(b);
+		launch(b);
 		latency_add(&r->calls, bench_now() - begin);
 		r->launched++;
 		CHECK(cuStreamSynchronize(b->stream));
@@ -209,7 +256,7 @@ static struct run *run(struct bench *b)
 	struct run *r = bench_allocate(1, sizeof *r);
 
 	for (int i = 0; i < b->options.warmup; i++)
-		b->workload->launch(b);
+		launch(b);
 	CHECK(cuStreamSynchronize(b->stream));
 	r->begin = bench_now();
 	if (b->options.queue > 0)
@@ -236,6 +283,7 @@ static void report(struct bench *b, const struct run *r, const char *checked)
 	report_number("call_p50_ns", (double)latency_percentile(&r->calls, 0.5));
 	report_number("call_p99_ns", (double)latency_percentile(&r->calls, 0.99));
 	report_number("round_p50_ns", (double)latency_percentile(&r->rounds, 0.5));
+	report_number("round_p85_ns", (double)latency_percentile(&r->rounds, 0.85));
 	report_number("round_p99_ns", (double)latency_percentile(&r->rounds, 0.99));
 	if (b->workload->details)
 		b->workload->details(b);
@@ -273,12 +321,14 @@ int bench_main(int argc, char **argv, const struct workload *w)
 	signal(SIGTERM, on_signal);
 	set_up(&b);
 	w->prepare(&b);
+	pack(&b.luggage, b.options.copy_mb);
 	struct run *r = run(&b);
 	if (b.options.check && r->launched + b.options.warmup > 0)
-		checked = w->check(&b) ? "right" : "wrong";
+		checked = right(&b) ? "right" : "wrong";
 	report(&b, r, checked);
 	free(r);
 	w->release(&b);
+	unpack(&b.luggage);
 	tear_down(&b);
 	return strcmp(checked, "wrong") == 0 ? 3 : 0;
 }

@@ -13,6 +13,14 @@
 
 #include "options.h"
 
+/* luggage is what goes to the device before each round and back after it (--copy-mb):
+ * nothing that the workload needs, but it takes its time. */
+struct luggage {
+	size_t bytes;
+	void *there, *back; /* pinned */
+	CUdeviceptr device;
+};
+
 /* bench is what a running program has. */
 struct bench {
 	const struct workload *workload;
@@ -20,6 +28,7 @@ struct bench {
 	CUdevice device;
 	CUmodule module;
 	CUstream stream;
+	struct luggage luggage;
 	double work; /* units of work in one round; prepare sets it */
 };
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -15,7 +16,8 @@ import (
 // Alone is what a workload's program does with the accelerator to itself.
 type Alone struct {
 	Program []string      `json:"program"`
-	Kernel  time.Duration `json:"kernel_ns"` // accelerator time of a run
+	Kernel  time.Duration `json:"kernel_ns"` // accelerator time of a run, but for copies
+	Copy    time.Duration `json:"copy_ns"`   // to and from the device
 	Period  time.Duration `json:"period_ns"` // from run to run
 }
 
@@ -26,7 +28,8 @@ const sizeHere = "{size}"
 // Calibrate tries every program out by itself, for so long, and returns the scenario
 // with what its workloads take here in place of what it says they do: the prediction
 // for this machine. How much of a run's time is the CPU's before its first call, and
-// how much between its calls, is as the scenario has it.
+// how much between its calls, is as the scenario has it. So is what calls copy, if it
+// says that: then the engines' bandwidth is the one found here.
 func (s *Stage) Calibrate(ctx context.Context, sc *sim.Scenario, d time.Duration) (*sim.Scenario, map[string]Alone, error) {
 	here := *sc
 	here.Workloads = map[string]sim.Workload{}
@@ -46,6 +49,13 @@ func (s *Stage) Calibrate(ctx context.Context, sc *sim.Scenario, d time.Duration
 		}
 		found[name] = a
 		here.Workloads[name] = a.workload(w)
+		if b := a.bandwidth(w); b > 0 {
+			here.Override = maps.Clone(here.Override)
+			if here.Override == nil {
+				here.Override = sim.Override{}
+			}
+			here.Override["bandwidth"] = fmt.Sprint(int64(b))
+		}
 	}
 	return &here, found, nil
 }
@@ -54,9 +64,13 @@ func (s *Stage) Calibrate(ctx context.Context, sc *sim.Scenario, d time.Duration
 func (a Alone) workload(w sim.Workload) sim.Workload {
 	calls := time.Duration(max(w.Calls, 1))
 	w.Program = a.Program
+	w.In, w.Out, w.Call, w.Post, w.Think = 0, 0, 0, 0, 0
+	if w.CallIn+w.CallOut == 0 {
+		a.Kernel += a.Copy // what little it copies is not told apart
+		a.Copy = 0
+	}
 	w.Kernel = max(a.Kernel/calls, 1)
-	w.In, w.Out, w.CallIn, w.CallOut, w.Call, w.Post, w.Think = 0, 0, 0, 0, 0, 0, 0
-	gap := max(a.Period-a.Kernel, 0)
+	gap := max(a.Period-a.Kernel-a.Copy, 0)
 	if w.Pre > 0 {
 		w.CPU = min(w.CPU, gap)
 		w.Pre = gap - w.CPU
@@ -64,6 +78,16 @@ func (a Alone) workload(w sim.Workload) sim.Workload {
 		w.CPU = gap / calls
 	}
 	return w
+}
+
+// bandwidth is that of the copies that the workload says its calls make, in bytes per
+// second; 0 if it says nothing.
+func (a Alone) bandwidth(w sim.Workload) float64 {
+	bytes := int64(w.CallIn+w.CallOut) * int64(max(w.Calls, 1))
+	if a.Copy <= 0 {
+		return 0
+	}
+	return float64(bytes) / a.Copy.Seconds()
 }
 
 // fit tries out the program of a workload with the size that suits this machine, if its
@@ -161,7 +185,7 @@ func (s *Stage) alone(ctx context.Context, args []string, d time.Duration) (a Al
 		return a, err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	p, err := h.program(trial, args)
+	p, err := h.program(trial, args, 0)
 	if err != nil {
 		return a, err
 	}
@@ -184,7 +208,8 @@ func (s *Stage) alone(ctx context.Context, args []string, d time.Duration) (a Al
 	}
 	return Alone{
 		Program: args,
-		Kernel:  time.Duration(float64(told[trial].GPU) / (r.Launches + 1)), // one to warm up
+		Kernel:  time.Duration(float64(told[trial].Compute) / (r.Launches + 1)), // one to warm up
+		Copy:    time.Duration(float64(told[trial].Copy) / (r.Launches + 1)),
 		Period:  time.Duration(r.Seconds * 1e9 / r.Launches),
 	}, nil
 }

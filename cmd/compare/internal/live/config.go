@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"pegasus/hypervisor/local"
 	"pegasus/sim"
+	"pegasus/vcpu"
 )
 
 // configuration is the daemon's, for a plan.
@@ -66,4 +68,21 @@ func describe(b *strings.Builder, d *sim.Domain) {
 	if r := d.Reserve; r.Kind != "" {
 		fmt.Fprintf(b, "reserve = %q\nreserve_cost = %q\nreserve_period = %q\nreserve_name = %q\n", strings.ToLower(r.Kind), r.Cost, r.Period, r.Shared)
 	}
+}
+
+// niceness is what gives a domain's programs the weight on the CPUs that the scenario
+// says. Only root may make programs less nice than 0.
+func niceness(d *sim.Domain) (int, error) {
+	if d.CPUCredits == 0 {
+		return 0, nil
+	}
+	var weights []string
+	for nice := range 20 {
+		w := local.NiceCredits(nice)
+		if w == vcpu.Credits(d.CPUCredits) {
+			return nice, nil
+		}
+		weights = append(weights, fmt.Sprint(w))
+	}
+	return 0, fmt.Errorf("domain %s: cpu_credits %d: processes can have %s, with niceness 0 to 19", d.Name, d.CPUCredits, strings.Join(weights, ", "))
 }

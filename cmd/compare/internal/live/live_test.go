@@ -45,13 +45,13 @@ func TestUse(t *testing.T) {
 	}
 
 	domains := []sim.Domain{{Name: "a", Bandwidth: 600}, {Name: "b", Bandwidth: 400}}
-	m := measure(domains, u, nil, map[string][]Report{"a": {{Launches: 10, Seconds: 2}}})
+	m := measure(domains, u, nil, map[string][]Report{"a": {{Launches: 10, Seconds: 2, RoundP85: 3e6}, {RoundP85: 2e6, Seconds: 1}}})
 	for _, c := range []struct {
 		domain, metric string
 		want           float64
 	}{
 		{"a", "share", 62.5}, {"a", "part", (10.0/15 + 15.0/22) * 50}, {"a", "error", (10 + 15.0) / 2}, {"a", "error_max", 15},
-		{"b", "copy", 5}, {"a", "rate", 5}, {"", "error_max", 15},
+		{"b", "copy", 5}, {"a", "rate", 5}, {"a", "latency_p85", 3}, {"", "run_p85", 1.5}, {"", "error_max", 15},
 	} {
 		if got := m[c.domain][c.metric]; math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s.%s is %g, not %g", c.domain, c.metric, got, c.want)
@@ -75,6 +75,32 @@ func TestAloneWorkload(t *testing.T) {
 	}
 	if w := (Alone{Kernel: 12 * ms, Period: 11 * ms}).workload(sim.Workload{CPU: ms}); w.CPU != 0 {
 		t.Errorf("no gap: %+v", w)
+	}
+}
+
+// What calls copy stays as the scenario has it, and the prediction gets the bandwidth
+// at which the program did. Where the scenario says nothing, copies are part of what it
+// takes.
+func TestAloneCopies(t *testing.T) {
+	a := Alone{Kernel: 9 * ms, Copy: 4 * ms, Period: 14 * ms}
+	copies := sim.Workload{CallIn: 8e6, CallOut: 12e6}
+	if w, b := a.workload(copies), a.bandwidth(copies); w.Kernel != 9*ms || w.CPU != ms || w.CallIn != 8e6 || b != 5e9 {
+		t.Errorf("%+v at %g bytes/s", w, b)
+	}
+	if w, b := a.workload(sim.Workload{}), a.bandwidth(sim.Workload{}); w.Kernel != 13*ms || w.CPU != ms || b != 0 {
+		t.Errorf("%+v at %g bytes/s", w, b)
+	}
+}
+
+// CPU credits become the niceness that weighs as much beside the others of a scenario.
+func TestNiceness(t *testing.T) {
+	for credits, want := range map[int]int{0: 0, 256: 0, 132: 3, 84: 5, 68: 6, 4: 19} {
+		if n, err := niceness(&sim.Domain{CPUCredits: credits}); err != nil || n != want {
+			t.Errorf("%d credits: niceness %d, %v, not %d", credits, n, err, want)
+		}
+	}
+	if _, err := niceness(&sim.Domain{Name: "a", CPUCredits: 512}); err == nil {
+		t.Error("more than niceness 0 weighs")
 	}
 }
 

@@ -63,7 +63,13 @@ func measure(domains []sim.Domain, u *used, told map[string]control.Domain, repo
 		m["wait_p50"], m["wait_p99"] = float64(told[name].WaitP50)/1e6, float64(told[name].WaitP99)/1e6
 		for _, r := range reports[name] {
 			m["rate"] += r.Launches / r.Seconds
-			m["run_p50"], m["run_p99"] = max(m["run_p50"], r.RoundP50/1e6), max(m["run_p99"], r.RoundP99/1e6)
+			for _, q := range []struct {
+				name string
+				ns   float64
+			}{{"_p50", r.RoundP50}, {"_p85", r.RoundP85}, {"_p99", r.RoundP99}} {
+				worst := max(m["run"+q.name], q.ns/1e6)
+				m["run"+q.name], m["latency"+q.name] = worst, worst
+			}
 		}
 		out[name] = m
 	}
@@ -126,18 +132,19 @@ func summarise(out sim.Metrics, domains []sim.Domain, all []*party) {
 	}
 	plan["error"] /= max(owed, 1)
 	plan["off"] /= max(owed, 1)
+	means := []string{"rate", "wait_p50", "wait_p99", "run_p50", "run_p85", "run_p99", "latency_p50", "latency_p85", "latency_p99"}
 	foreground := 0.0
 	for i := range domains {
 		m := out[domains[i].Name]
 		plan["busy"] += m["compute"] + m["copy"]
 		if !domains[i].Background {
 			foreground++
-			for _, name := range []string{"rate", "wait_p50", "wait_p99", "run_p50", "run_p99"} {
+			for _, name := range means {
 				plan[name] += m[name]
 			}
 		}
 	}
-	for _, name := range []string{"rate", "wait_p50", "wait_p99", "run_p50", "run_p99"} {
+	for _, name := range means {
 		plan[name] /= max(foreground, 1)
 	}
 }
