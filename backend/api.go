@@ -180,6 +180,9 @@ func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v a
 	records, slow := make(chan policies.Record, traceBacklog), make(chan struct{})
 	late := sync.OnceFunc(func() { close(slow) })
 	err = a.record(func(r policies.Record) {
+		if q.Used && !aboutUse(r) {
+			return
+		}
 		select {
 		case records <- r:
 		default:
@@ -205,6 +208,21 @@ func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v a
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// aboutUse says whether a record is needed to know who used what: what the trace
+// begins with, who came, and charges for work.
+func aboutUse(r policies.Record) bool {
+	switch e := r.Event; {
+	case r.Choice != nil:
+		return true
+	case e == nil:
+		return false
+	case e.Kind == policies.Charge:
+		return e.Used.Busy() > 0
+	default:
+		return e.Kind == policies.Attach
 	}
 }
 

@@ -143,9 +143,11 @@ type DomainParams struct {
 	Domain string `json:"domain,omitempty"`
 }
 
-// TraceParams names an accelerator; empty: the only one.
+// TraceParams names an accelerator; empty: the only one. With Used, the trace has only
+// who came and what was used: enough for shares, not for pegasus sim --replay.
 type TraceParams struct {
 	Accelerator string `json:"accelerator,omitempty"`
+	Used        bool   `json:"used,omitempty"`
 }
 
 // ReloadResult says what a reload changed.

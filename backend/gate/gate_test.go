@@ -368,6 +368,32 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// Where each class has a lease of its own, the end of one's work is told although there
+// is work of the other: a kernel's engine doesn't stay with who copies.
+func TestWatchClasses(t *testing.T) {
+	p, b, m := fixture(t)
+	for _, c := range []Classes{ComputeOnly, CopyOnly} {
+		p.Grant(Terms{Classes: c, Until: Forever, Requests: 8})
+	}
+	p.Watch()
+	rung := b.Rung()
+	x, y, copying := try(t, m, Compute, 1, Admitted), try(t, m, Compute, 1, Admitted), try(t, m, Copy, 1, Admitted)
+	m.Finish(x, usage(accel.Compute, 1))
+	if b.Rung() != rung {
+		t.Error("rung while a kernel is in flight")
+	}
+	m.Finish(y, usage(accel.Compute, 1))
+	if n := b.Rung() - rung; n != 1 {
+		t.Errorf("rung %d times at the end of the kernels, want once", n)
+	}
+	p.Watch()
+	p.Revoke(ComputeOnly)
+	m.Finish(copying, usage(accel.CopyIn, 1))
+	if n := b.Rung() - rung; n != 2 {
+		t.Errorf("rung %d times in all, want twice", n)
+	}
+}
+
 // Pauses are counted by the worker, so that they are known exactly however seldom
 // anybody looks. Those of a worker beside others are not the domain's.
 func TestPauses(t *testing.T) {

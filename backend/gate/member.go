@@ -293,6 +293,7 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	s.requests[t.class].Add(-1)
 	m.page.at.wakeLimitWaiters()
 	m.idle()
+	m.dry(t.class)
 	// The daemon decides anew when what it lent has been used, not at every request
 	// of a run, since waking it takes a processor from who executes them.
 	spent := t.requests && (!open || t.lease.requests.Load() <= 0 && s.requests[t.class].Load() == 0)
@@ -334,6 +335,19 @@ func (m *Member) idle() {
 		return
 	}
 	if w := &m.page.at.watch; w.Load() != 0 && w.CompareAndSwap(1, 0) {
+		m.bell.Ring()
+	}
+}
+
+// dry tells the daemon, if it asked, that nothing of a class is pending or in flight,
+// where the class has a lease to itself: others could have its engines now, whatever
+// the other class still does.
+func (m *Member) dry(c Class) {
+	s, h := m.slot, &m.page.at.header
+	if s.requests[c].Load() != 0 || s.pending.Load() == 1+uint32(c) || h.leases[1+c].terms.Load() == 0 {
+		return
+	}
+	if h.watch.Load() != 0 && h.watch.CompareAndSwap(1, 0) {
 		m.bell.Ring()
 	}
 }

@@ -289,7 +289,8 @@ func (h *house) await(ctx context.Context, names []string, programs []*program) 
 // out ten times a second, and a request is in one when it has ended.
 const traceLag = 300 * time.Millisecond
 
-// watch records what the accelerator's scheduler is told, for so long.
+// watch records what the accelerator's scheduler is told, for so long: all of it if it
+// is kept, else only what was used, since writing all of it down takes time of its own.
 func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
 	client, err := control.Dial(filepath.Join(h.dir, "control.sock"))
 	if err != nil {
@@ -300,7 +301,7 @@ func (h *house) watch(ctx context.Context, d time.Duration) (*tape, error) {
 	defer cancel()
 	context.AfterFunc(ctx, func() { client.Close() })
 	t := &tape{}
-	err = client.Stream(control.MethodTrace, control.TraceParams{}, func(data json.RawMessage, last bool) error {
+	err = client.Stream(control.MethodTrace, control.TraceParams{Used: h.stage.Traces == ""}, func(data json.RawMessage, last bool) error {
 		if !last { // to be understood later, when nobody is disturbed
 			t.lines = append(t.lines, slices.Clone(data))
 		}
