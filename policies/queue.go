@@ -516,16 +516,25 @@ func (q *queue) stallAt() Time {
 	return q.heard.Add(q.patience + min(patienceTimes*q.why.window, mostPatience))
 }
 
+// turn is how long the requests are together that a domain of a unit of several gets
+// at a time, in production.
+const turn = time.Millisecond
+
 // choose asks the slots who is next. A reserve is looked at before each request,
-// and so is the order of a unit of several domains.
+// and so is the order of a unit of several domains; but of requests that are short
+// against what a lease costs several go together, or the accelerator would be idle
+// for much of the time, and who is in turn would have to stay for long to use its part.
 func (q *queue) choose(now Time) Time {
 	u, n, wakeAt := q.share.next(now)
 	if u == nil {
 		return wakeAt
 	}
 	q.chosen, q.amount = u.first(), n
-	if q.chosen.lane.reserve != nil || len(u.members) > 1 {
+	switch {
+	case q.chosen.lane.reserve != nil, len(u.members) > 1 && q.longest == 0:
 		q.amount = 1
+	case len(u.members) > 1:
+		q.amount = atMost(n, turn, q.chosen.request().Predicted)
 	}
 	return Forever
 }

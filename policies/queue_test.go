@@ -252,3 +252,30 @@ func TestEarlierWorkEndsUnderALease(t *testing.T) {
 		}
 	}
 }
+
+// Of a unit of several domains one gets requests of a millisecond together, or one that
+// takes longer: each lease costs the accelerator some time, and with short requests one
+// by one nobody could use a part of it that is worth the name. As published it is one.
+func TestMembersGetTurns(t *testing.T) {
+	for _, name := range []string{"credit", "band"} {
+		for _, c := range []struct {
+			mode      Mode
+			predicted time.Duration
+			want      int64
+		}{{Production, 100 * time.Microsecond, 10}, {Production, 3 * ms, 1}, {Paper, 100 * time.Microsecond, 1}} {
+			s := NewScheduler(mustNew(t, name, c.mode))
+			for id := ID(1); id <= 3; id++ {
+				s.Step(0, &Event{Kind: Attach, Domain: Domain{ID: id, Promise: vcpu.Promise{Group: "g"}}})
+			}
+			s.Ready(0)
+			now := Time(60 * ms) // credit has come in
+			s.Step(now, &Event{Kind: Wake, Domain: Domain{ID: 1}, Signal: Arrived})
+			s.Step(now, &Event{Kind: Head, Domain: Domain{ID: 1}, Class: Compute, Request: Request{Seq: 1, Predicted: c.predicted}})
+			for _, act := range s.Ready(now) {
+				if act.Open && act.Lease.Amount != c.want {
+					t.Errorf("%s, mode %v, requests of %v: %d are lent, not %d", name, c.mode, c.predicted, act.Lease.Amount, c.want)
+				}
+			}
+		}
+	}
+}
