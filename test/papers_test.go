@@ -25,7 +25,7 @@ func TestPapersPrograms(t *testing.T) {
 			for _, size := range []string{c.size, c.odd} {
 				t.Logf("%s", succeed(t, h.bench("one", c.name, "--size", size, "--iterations", "3", "--pause-ms", "0.1", "--json")))
 			}
-			succeed(t, h.bench("one", c.name, "--size", c.odd, "--iterations", "5", "--queue", "2"))
+			succeed(t, h.bench("one", c.name, "--size", c.odd, "--iterations", "5", "--queue", "2", "--copy-mb", "0.1"))
 		})
 	}
 }
