@@ -21,6 +21,8 @@ const (
 	lagCosts = 32
 	// lagSamples is how many pauses must have been seen before one is foretold.
 	lagSamples = 4
+	// lagPart of a rival's request, one in so many, is always waited for.
+	lagPart = 12
 	// lagRests is the most of its pauses, in ‰, that may have been too long to wait for
 	// in a domain that is waited for.
 	lagRests = 250
@@ -115,12 +117,17 @@ func product(d uint64, credits int64) uint64 {
 	return lo >> scaleBits
 }
 
-// dueAt is when a domain without work will be back at the latest, and whether that
-// is soon enough to wait for.
-func (p *lag) dueAt(r *runner) (Time, bool) {
-	span := min(r.pause+4*r.varies, p.opt.Wait) // on a busy host pauses vary by more than they last
-	return r.since.Add(span), r.pauses >= lagSamples && r.rests <= lagRests
+// dueAt is until when a domain without work is waited for in place of another, if at
+// all: as long as it mostly pauses, or for a part of what a request of the other
+// takes, since one pause in a dozen may be longer than the rest: that at the end of a
+// run of requests.
+func (p *lag) dueAt(r, rival *runner) (Time, bool) {
+	span := max(r.pause+4*r.varies, rival.request/lagPart)
+	return r.since.Add(min(span, p.opt.Wait)), p.waitsFor(r)
 }
+
+// waitsFor says whether r's pauses are such that it is waited for.
+func (p *lag) waitsFor(r *runner) bool { return r.pauses >= lagSamples && r.rests <= lagRests }
 
 func (p *lag) Attach(_ Time, d Domain) {
 	r := p.members[d.ID]
@@ -189,7 +196,7 @@ func (p *lag) rest(now Time, r *runner) {
 
 // expect puts r, which has no work, among those who will be back soon, if it will.
 func (p *lag) expect(now Time, r *runner) {
-	if at, soon := p.dueAt(r); soon && at > now {
+	if p.waitsFor(r) && r.since.Add(p.opt.Wait) > now {
 		p.due.push(r)
 	}
 }
@@ -318,7 +325,7 @@ func (p *lag) keep(now Time) (Lease, bool) {
 	if h.work {
 		return p.budget(h, rival), true
 	}
-	at, soon := p.dueAt(h)
+	at, soon := p.dueAt(h, rival)
 	return Lease{Domain: h.id, Until: at}, soon && at > now && (h.pause <= p.cost || h.behind(rival))
 }
 
@@ -330,19 +337,19 @@ func (p *lag) budget(h, rival *runner) Lease {
 // choose returns who is next, and on what terms.
 func (p *lag) choose(now Time) (*runner, Lease) {
 	q := p.queued.top()
+	if q == nil {
+		return nil, Lease{}
+	}
 	for b := p.due.top(); b != nil; b = p.due.top() {
-		at, _ := p.dueAt(b)
+		at, _ := p.dueAt(b, q)
 		if at <= now {
 			p.due.remove(b) // it did not come
 			continue
 		}
-		if q != nil && b.behind(q) {
+		if b.behind(q) {
 			return b, Lease{Domain: b.id, Until: at}
 		}
 		break
-	}
-	if q == nil {
-		return nil, Lease{}
 	}
 	p.queued.remove(q)
 	rival := p.queued.top()

@@ -93,3 +93,39 @@ func TestLAGWaitsNoLongerThanWait(t *testing.T) {
 		}
 	}
 }
+
+// Of many pauses of microseconds within a run of requests one is longer, at its end.
+// A domain is waited for all the same, if what would go first is much longer.
+func TestLAGWaitsForAPartOfALongRequest(t *testing.T) {
+	for _, c := range []struct {
+		request time.Duration // of the rival
+		waits   bool
+	}{{24 * ms, true}, {ms, false}} {
+		p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
+		p.Attach(0, Domain{ID: 1})
+		p.Attach(0, Domain{ID: 2})
+		now := Time(time.Second)
+		for range 64 {
+			p.Charge(now, 2, Usage{Compute: c.request, Requests: 1})
+			p.Wake(now, 1, Arrived)
+			p.Pick(now)
+			now = now.Add(ms)
+			p.Charge(now, 1, Usage{Compute: ms, Requests: 1})
+			p.Wake(now, 1, Drained)
+			now = now.Add(ms / 50)
+			p.Charge(now, 1, Usage{Pauses: 1, Paused: ms / 50})
+		}
+		p.Wake(now, 1, Arrived)
+		p.Wake(now, 2, Arrived)
+		p.Pick(now)
+		p.members[2].time = p.members[1].time + 1<<40 // 1 is far behind
+		p.queued.fix(p.members[2])
+		p.Wake(now, 1, Drained)
+		late := now.Add(ms / 2)
+		for _, ok, _ := p.Pick(late); ok; _, ok, _ = p.Pick(late) {
+		}
+		if waits := p.holder != nil && p.holder.id == 1; waits != c.waits {
+			t.Errorf("beside requests of %v, after half a millisecond: waits %v, want %v", c.request, waits, c.waits)
+		}
+	}
+}
