@@ -100,23 +100,33 @@ func (d *rounds) left(_ Time, u *unit) {
 func (d *rounds) waits(now Time, u *unit) {
 	d.measure(now)
 	r := &u.rounds
-	if d.rest > 0 && now.Sub(r.rested) > d.rest {
+	if d.rest > 0 && u != d.lent.unit && now.Sub(r.rested) > d.rest {
 		r.left = min(r.left, 0)
 	}
-	r.first = max(r.visited+1, d.round)
-	if r.first == d.round && u.place <= d.place {
-		r.first++
-	}
-	r.round = r.first + d.visits(u) - 1
+	r.first = max(r.visited+1, d.coming(u))
+	r.round = d.pays(u)
 	d.waiting.push(u)
 }
 
-// reckon computes in which round a waiting unit can pay for its first request.
+// coming is the round in which a unit's next turn comes, from where the rounds are.
+func (d *rounds) coming(u *unit) int64 {
+	if u.place <= d.place {
+		return d.round + 1
+	}
+	return d.round
+}
+
+// pays is the round in which a waiting unit can pay for its first request.
+func (d *rounds) pays(u *unit) int64 {
+	return max(u.rounds.first+d.visits(u)-1, d.coming(u))
+}
+
+// reckon is told that what a unit has left, or its first request, is another.
 func (d *rounds) reckon(u *unit) {
 	if !d.waiting.has(u) {
 		return
 	}
-	u.rounds.round = u.rounds.first + d.visits(u) - 1
+	u.rounds.round = d.pays(u)
 	d.waiting.fix(u)
 }
 
@@ -178,7 +188,7 @@ func (d *rounds) next(now Time) (*unit, int, Time) {
 func (d *rounds) visit(u *unit) {
 	r := &u.rounds
 	r.left += time.Duration(r.round-r.first+1) * r.quantum
-	r.visited = r.round
+	r.visited, r.first = r.round, r.round+1 // others of it may go on waiting
 	d.round, d.place, d.turn = r.round, u.place, u
 }
 
@@ -200,21 +210,24 @@ func (d *rounds) used(now Time, u *unit, t time.Duration) {
 }
 
 // done takes what a request cost from what its unit has left: at once as measured,
-// or, if a clock is to measure it, as estimated until that ticks.
+// or, if a clock is to measure it, as estimated until that ticks. A unit to which none
+// was lent had the accelerator to itself: nobody is owed what it used.
 func (d *rounds) done(now Time, u *unit) {
 	d.measure(now)
 	u.rounds.rested = now
 	c := d.lent
-	if d.lent = (chunk{}); c.unit != u {
-		return
-	}
-	if d.opt.Jiffy > 0 {
+	d.lent = chunk{}
+	switch {
+	case c.unit == nil:
+		u.rounds.left = max(u.rounds.left, 0)
+	case c.unit != u:
+	case d.opt.Jiffy > 0:
 		u.rounds.left -= c.cost
 		d.ended = append(d.ended, c)
-		return
+	default:
+		u.rounds.left -= c.spent
+		c.of.rates.learn(c.request, c.spent)
 	}
-	u.rounds.left -= c.spent
-	c.of.rates.learn(c.request, c.spent)
 }
 
 // measure is told that it is now. If a clock ticked since, each request that ended

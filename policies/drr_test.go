@@ -38,6 +38,28 @@ func TestCostsAreLearned(t *testing.T) {
 	}
 }
 
+// A group gets its quantum once a round, however its members' requests overlap, and
+// keeps what it was given for a request that runs.
+func TestRoundsOfGroups(t *testing.T) {
+	for _, mode := range []Mode{Production, Paper} {
+		for _, kernel := range []time.Duration{ms, 5 * ms, 10 * ms} {
+			m := newModel(mustNew(t, "drr", mode), 3)
+			for id := range ID(2) {
+				c := &client{id: id, credits: 256, kernels: []time.Duration{kernel}, think: kernel, burst: 1}
+				c.promise.Group = "g"
+				m.add(c)
+			}
+			m.add(&client{id: 2, credits: 512, kernels: []time.Duration{kernel}})
+			m.run(Time(time.Second))
+			m.measure()
+			m.run(Time(11 * time.Second))
+			if got := m.shares()[2]; got < 49 || got > 51 {
+				t.Errorf("%v mode, requests of %v: the domain beside a group of the same credits gets %.1f %%", mode, kernel, got)
+			}
+		}
+	}
+}
+
 // TestRoundsAreSkipped compares the visits that are computed with visits one after
 // the other, as published.
 func TestRoundsAreSkipped(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pegasus/vcpu"
 )
@@ -177,4 +178,21 @@ func (s *scenario) decimal(word string) float64 {
 		s.t.Fatal(err)
 	}
 	return f
+}
+
+// What a domain used while nobody else was there it owes to nobody.
+func TestAloneOwesNobody(t *testing.T) {
+	for _, name := range Names() {
+		for _, mode := range []Mode{Production, Paper} {
+			m := newModel(mustNew(t, name, mode), 1)
+			m.add(&client{id: 1, kernels: []time.Duration{2 * ms}})
+			m.add(&client{id: 2, kernels: []time.Duration{2 * ms}, from: Time(10 * time.Second)})
+			m.run(Time(10 * time.Second))
+			m.measure()
+			m.run(Time(12 * time.Second))
+			if got := m.shares()[1]; got < 45 || got > 55 {
+				t.Errorf("%s, %v mode: after 10 s alone it gets %.1f %% beside its equal", name, mode, got)
+			}
+		}
+	}
 }
