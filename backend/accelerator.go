@@ -129,8 +129,13 @@ func (a *accelerator) turn() time.Duration {
 	if n := len(decided); n > 0 {
 		a.costs.add((gate.Now()-start)/int64(n), uint64(n))
 	}
+	again := false
 	for _, act := range decided {
 		a.apply(now, act)
+		again = !act.Open
+	}
+	if again { // nobody got what was taken away: what waits there is told with the next look, for which nobody rings
+		return 0
 	}
 	next := a.sched.Next()
 	if next == vcpu.Forever {

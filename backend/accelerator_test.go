@@ -1,0 +1,105 @@
+package backend
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/configs"
+)
+
+// A domain that is lent one request has work of before that was held back. When that has
+// used up the lease, its next request waits under the number of the one that was told:
+// it is told again as soon as the gate has closed, not with the next beat.
+func TestLookAfterTakingBack(t *testing.T) {
+	bell, err := gate.NewBell() // not freed: it may be rung after the loop has ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := newAccelerator(configs.Accelerator{Name: "x", Policy: "fifo", InFlight: time.Millisecond}, nil, bell, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := attachPage(t, a, "a")
+	member := gate.Join(page, bell, mustSlot(t, page))
+	a.turn() // it is alone: its gate opens
+	first, second := admitted(t, member), admitted(t, member)
+	attachPage(t, a, "b")
+	a.turn()
+	member.Finish(first, accel.Usage{Class: accel.Compute, End: int64(2 * time.Millisecond)})
+	turn := make(chan struct{})
+	go func() {
+		member.AwaitTurn(gate.Compute, func() bool { return false })
+		close(turn)
+	}()
+	copied := make(chan gate.Ticket)
+	go acquire(t, member, gate.Copy, copied)
+	for w := page.Look(); w.Heads[gate.Compute].Seq == 0 || w.Heads[gate.Copy].Seq == 0; w = page.Look() {
+		time.Sleep(time.Millisecond)
+	}
+	a.turn() // lends one request
+	<-turn
+	last := <-copied
+	next := make(chan gate.Ticket)
+	go acquire(t, member, gate.Compute, next)
+	for w := page.Look(); w.Pending == 0; w = page.Look() {
+		time.Sleep(time.Millisecond)
+	}
+	a.turn()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan struct{})
+	go func() {
+		a.run(ctx)
+		close(ran)
+	}()
+	defer func() { cancel(); <-ran }()
+	time.Sleep(10 * time.Millisecond) // it sleeps until somebody rings
+	began := time.Now()
+	member.Finish(last, accel.Usage{Class: accel.CopyIn, End: 1})
+	member.Finish(<-next, accel.Usage{})
+	if took := time.Since(began); took > beatEvery/2 {
+		t.Errorf("the next request waited for %v", took)
+	}
+	member.Finish(second, accel.Usage{})
+}
+
+func attachPage(t *testing.T, a *accelerator, name string) *gate.Page {
+	t.Helper()
+	page, err := gate.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { page.Free() })
+	a.attach(configs.Domain{Name: name, Credits: 256}, 0, page, nil)
+	return page
+}
+
+func mustSlot(t *testing.T, p *gate.Page) int {
+	t.Helper()
+	i, err := p.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func admitted(t *testing.T, m *gate.Member) gate.Ticket {
+	t.Helper()
+	ticket, v := m.Try(gate.Compute, 1, false)
+	if v != gate.Admitted {
+		t.Fatalf("verdict %v", v)
+	}
+	return ticket
+}
+
+func acquire(t *testing.T, m *gate.Member, c gate.Class, to chan<- gate.Ticket) {
+	ticket, err := m.Acquire(c, 1, false, nil, nil)
+	if err != nil {
+		t.Error(err)
+	}
+	to <- ticket
+}
