@@ -56,11 +56,13 @@ type avcpu struct {
 	hw     Hardware
 	shares vcpu.Domain // what it is owed
 
-	leases  gate.Classes // for which its gate is open
-	opened  int64        // when the gate was last opened
-	looked  int64        // when the page was last looked at
-	drained int64        // since when it has no work, as the scheduler was told; 0 after it was told of some
-	busy    bool         // work was pending or in flight at the last look
+	leases  gate.Classes                    // for which its gate is open
+	terms   [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
+	stuck   [1 + gate.NumClasses]bool       // a request waited at the last look, and nothing was in flight
+	opened  int64                           // when the gate was last opened
+	looked  int64                           // when the page was last looked at
+	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
+	busy    bool                            // work was pending or in flight at the last look
 
 	heads    [gate.NumClasses]gate.Head // as the scheduler was told
 	again    bool                       // its gate closed: what still waits there is told again
@@ -134,6 +136,9 @@ func (a *accelerator) turn() time.Duration {
 		a.apply(now, act)
 		again = !act.Open
 	}
+	for _, m := range a.members {
+		m.renew()
+	}
 	if again { // nobody got what was taken away: what waits there is told with the next look, for which nobody rings
 		return 0
 	}
@@ -161,6 +166,10 @@ func (a *accelerator) look(now int64, m *avcpu) {
 	}
 	m.looked = now
 	m.busy = w.Busy()
+	m.stuck[policies.AnyClass] = w.Pending > 0 && w.InFlight == 0
+	for c := range gate.NumClasses {
+		m.stuck[policyClass[c]] = w.Heads[c].Seq != 0 && w.Flying[c] == 0
+	}
 	a.charge(now, m, used, w.Ended)
 	if a.settings.Accounts == "mrq" {
 		a.classes(now, m, w)
@@ -277,7 +286,9 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 		return
 	}
 	m := a.members[i]
+	m.stuck = [1 + gate.NumClasses]bool{}
 	if !act.Open {
+		m.terms[act.Lease.Class] = gate.Terms{}
 		m.leases &^= classes(act.Lease.Class)
 		m.page.Revoke(classes(act.Lease.Class))
 		m.again = true
@@ -287,8 +298,22 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 		m.opened = now
 	}
 	m.leases |= classes(act.Lease.Class)
-	m.page.Grant(terms(act.Lease))
+	m.terms[act.Lease.Class] = terms(act.Lease)
+	m.page.Grant(m.terms[act.Lease.Class])
 	m.page.Watch()
+}
+
+// renew grants a budget again under which a request waits though nothing is in flight:
+// all that was used has been told, and the policy leaves the lease as it is. What was
+// reserved for requests that were never executed, of a worker that died or under an
+// earlier lease of another class, is not given back otherwise.
+func (m *avcpu) renew() {
+	for c, stuck := range m.stuck {
+		if t := m.terms[c]; stuck && t.Budget > 0 {
+			m.page.Grant(t)
+		}
+	}
+	m.stuck = [1 + gate.NumClasses]bool{}
 }
 
 func terms(l policies.Lease) gate.Terms {

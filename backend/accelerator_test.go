@@ -67,6 +67,52 @@ func TestLookAfterTakingBack(t *testing.T) {
 	member.Finish(second, accel.Usage{})
 }
 
+// A budget that a worker had reserved when it died is not lost to its domain: nobody would
+// be served any more, as long as the others wait for it, too.
+func TestBudgetOfTheDead(t *testing.T) {
+	bell, err := gate.NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := newAccelerator(configs.Accelerator{Name: "x", Policy: "lag"}, nil, bell, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, other := attachPage(t, a, "a"), attachPage(t, a, "b")
+	slot := mustSlot(t, page)
+	dies, lives := gate.Join(page, bell, slot), gate.Join(page, bell, mustSlot(t, page))
+	rival := gate.Join(other, bell, mustSlot(t, other))
+	a.turn()
+	got := make(chan gate.Ticket, 1)
+	go acquire(t, dies, gate.Compute, got)
+	for !page.Look().Busy() {
+		time.Sleep(time.Millisecond)
+	}
+	a.turn() // it has the gate, and then work in flight
+	<-got
+	go acquire(t, rival, gate.Compute, make(chan gate.Ticket, 1))
+	for !other.Look().Busy() {
+		time.Sleep(time.Millisecond)
+	}
+	a.turn() // it has a budget from now on
+	if _, v := dies.Try(gate.Compute, int64(time.Second), false); v != gate.Admitted {
+		t.Fatalf("verdict %v", v)
+	}
+	go acquire(t, lives, gate.Compute, got)
+	for page.Look().Pending == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	page.Reap(slot)
+	for range 3 {
+		a.turn()
+	}
+	select {
+	case <-got:
+	case <-time.After(time.Second):
+		t.Errorf("it waits for ever; %s", a.sched.Explain())
+	}
+}
+
 func attachPage(t *testing.T, a *accelerator, name string) *gate.Page {
 	t.Helper()
 	page, err := gate.New()

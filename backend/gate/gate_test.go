@@ -548,3 +548,21 @@ func BenchmarkTry(b *testing.B) {
 		m.Finish(t, accel.Usage{})
 	}
 }
+
+// What a dead worker had in flight has ended: who lent it a request does not wait for it.
+func TestReapEndsRequests(t *testing.T) {
+	p, b, _ := fixture(t)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever})
+	i, err := p.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Join(p, b, i)
+	try(t, m, Compute, 1, Admitted)
+	try(t, m, Copy, 1, Admitted)
+	p.Look()
+	p.Reap(i)
+	if w := p.Look(); w.Ended != [NumClasses]uint64{1, 1} || w.InFlight != 0 {
+		t.Errorf("%+v", w)
+	}
+}

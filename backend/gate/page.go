@@ -182,8 +182,8 @@ func (p *Page) TakeSlot() (int, error) {
 // taken is the slots that workers may be in.
 func (l *layout) taken() []slot { return l.slot[:min(l.top.Load(), Slots)] }
 
-// Reap frees the slot of a worker that is dead: what it had in flight and the
-// memory it held are its domain's again. What it used is in the next Look.
+// Reap frees the slot of a worker that is dead: what it had in flight has ended, and the
+// memory it held is its domain's again. What it used is in the next Look.
 func (p *Page) Reap(i int) {
 	s := &p.at.slot[i]
 	last := p.look(i)
@@ -205,7 +205,7 @@ func (p *Page) Reap(i int) {
 	p.unlock()
 	for c := range s.inFlight {
 		s.inFlight[c].Store(0)
-		s.requests[c].Store(0)
+		p.ended[c] += uint64(max(s.requests[c].Swap(0), 0)) // nobody is to wait for them
 		s.held[c].Store(0)
 	}
 	for c := range s.used {
