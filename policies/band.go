@@ -58,7 +58,7 @@ func (b *band) left(now Time, u *unit) {
 // forget is told that a unit has no requests.
 func (b *band) forget(u *unit) {
 	if b.held == u {
-		b.held = nil
+		b.held, b.came = nil, nil
 	}
 	if b.came == u {
 		b.came = nil
