@@ -131,15 +131,15 @@ func (a *accelerator) turn() time.Duration {
 	if n := len(decided); n > 0 {
 		a.costs.add((gate.Now()-start)/int64(n), uint64(n))
 	}
-	again := false
+	var closed [1 + gate.NumClasses]bool // by policies.Class
 	for _, act := range decided {
 		a.apply(now, act)
-		again = !act.Open
+		closed[act.Lease.Class] = !act.Open
 	}
 	for _, m := range a.members {
 		m.renew()
 	}
-	if again { // nobody got what was taken away: what waits there is told with the next look, for which nobody rings
+	if slices.Contains(closed[:], true) { // nobody got what was taken away: what waits there is told with the next look, for which nobody rings
 		return 0
 	}
 	next := a.sched.Next()

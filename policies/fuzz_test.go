@@ -22,6 +22,13 @@ func FuzzScheduler(f *testing.F) {
 				if again := play(t, name, mode, data); again != first {
 					t.Fatalf("%s decides otherwise the second time:\n%s\n%s", name, first, again)
 				}
+				o := optionsOf(mode, data)
+				for _, o.Accounts = range []Accounts{SDQ, MRQ} {
+					first := playGuests(t, name, o, data)
+					if again := playGuests(t, name, o, data); again != first {
+						t.Fatalf("%s decides otherwise for the same guests:\n%s\n%s", name, first, again)
+					}
+				}
 			}
 		}
 	})
@@ -30,12 +37,7 @@ func FuzzScheduler(f *testing.F) {
 // play feeds events made of data, three bytes each, to a scheduler, and returns
 // what it did.
 func play(t *testing.T, name string, mode Mode, data []byte) string {
-	o := Defaults(mode)
-	o.DebtAF = len(data) % 4
-	o.Boost = len(data)%7 - 1
-	o.Order, o.Arrival = Order(len(data)%4), len(data)%3 == 0
-	o.Mean, o.Jiffy = time.Duration(len(data)%2)*250*ms, time.Duration(len(data)%5)*ms
-	p, err := New(name, o)
+	p, err := New(name, optionsOf(mode, data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +47,16 @@ func play(t *testing.T, name string, mode Mode, data []byte) string {
 		w.ready()
 	}
 	return w.log.String()
+}
+
+// optionsOf makes options of the length of data.
+func optionsOf(mode Mode, data []byte) Options {
+	o := Defaults(mode)
+	o.DebtAF = len(data) % 4
+	o.Boost = len(data)%7 - 1
+	o.Order, o.Arrival = Order(len(data)%4), len(data)%3 == 0
+	o.Mean, o.Jiffy = time.Duration(len(data)%2)*250*ms, time.Duration(len(data)%5)*ms
+	return o
 }
 
 // watch is a scheduler under observation.
@@ -222,7 +234,12 @@ func (w *watch) accounts() {
 	if booked != w.charged {
 		w.t.Fatalf("%v were used, %v are booked", w.charged, booked)
 	}
-	switch p := w.sched.accounts[0].policy.(type) {
+	w.sound(w.sched.accounts[0].policy)
+}
+
+// sound checks what a policy keeps.
+func (w *watch) sound(p Policy) {
+	switch p := p.(type) {
 	case *fair:
 		w.fair(p)
 	case *coordinated:
@@ -247,11 +264,11 @@ func (q *queue) wanted() bool {
 	return false
 }
 
-// lines checks that every domain with a request is in line, and that the reserves
-// keep to their bounds.
+// lines checks that every domain with a request is in line (and besides perhaps one whose
+// lease is to go on), and that the reserves keep to their bounds.
 func (w *watch) lines(q *queue) {
 	for id, c := range q.tenants {
-		if c.waits() != (c.pending() && c != q.holder) {
+		if c.waits() && c == q.holder || !c.waits() && c.pending() && c != q.holder {
 			w.t.Fatalf("domain %d: in line: %v", id, c.waits())
 		}
 		if p := &c.unit.purse; p.credit > 30*ms || p.mean > 30*ms {
