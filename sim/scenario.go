@@ -229,7 +229,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	}
 	factor, ok := map[string]float64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
 		"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}[strings.TrimSpace(s[len(number):])]
-	if !ok || f < 0 {
+	if !ok || !(f >= 0 && f*factor < 1<<62) { // not a number, either
 		return fmt.Errorf("%q isn't a size such as \"24 MB\" or \"4 KiB\"", s)
 	}
 	*b = Bytes(f * factor)
@@ -358,6 +358,9 @@ func decode(text []byte, into any) error {
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("line %d: %w", wrong.Position.Line, err)
 	}
+	if err != nil && strings.Contains(err.Error(), "incompatible types") {
+		return fmt.Errorf("%w; durations are written \"1.5ms\", sizes \"24 MB\", names \"x\", numbers 5, lists [\"x\"]", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -370,8 +373,20 @@ func decode(text []byte, into any) error {
 }
 
 // located adds to an error the line of the text that it is about, if there is but one
-// that the word is in.
+// that the word is in, or the key that the error says is wrong.
 func located(text []byte, word string, err error) error {
+	line := lineOf(text, word)
+	if said, _, ok := strings.Cut(err.Error(), " = "); ok && line == 0 {
+		line = lineOf(text, said[strings.LastIndex(said, " ")+1:])
+	}
+	if line == 0 {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", line, err)
+}
+
+// lineOf is the only line of the text that a word is in; 0: none, or there are several.
+func lineOf(text []byte, word string) int {
 	line := 0
 	for i, l := range bytes.Split(text, []byte("\n")) {
 		l, _, _ = bytes.Cut(l, []byte("#"))
@@ -379,14 +394,11 @@ func located(text []byte, word string, err error) error {
 			continue
 		}
 		if line > 0 {
-			return err
+			return 0
 		}
 		line = i + 1
 	}
-	if line == 0 {
-		return err
-	}
-	return fmt.Errorf("line %d: %w", line, err)
+	return line
 }
 
 // quoted is the last word in quotes of an error's text: the value that is wrong.
@@ -461,6 +473,9 @@ func (sc *Scenario) check() error {
 	}
 	if len(sc.Plans) == 0 {
 		return errors.New("there is no [[plan]], which names a policy")
+	}
+	if len(sc.Domains) == 0 && !studied {
+		return errors.New("there is no [[domain]], which runs a workload")
 	}
 	for i := range sc.Plans {
 		if p := &sc.Plans[i]; p.Name == "" {

@@ -431,7 +431,15 @@ func TestBadScenarios(t *testing.T) {
 		strings.Replace(small, `name = "b"`, `name = "b", from = "4s"`, 1):                                                     `domain "b": begins at 4s, when all is over`,
 		strings.Replace(small, `to = "2500ms"`, `to = "400ms"`, 1):                                                             `domain "c": to = "400ms": it begins at 500ms`,
 		strings.Replace(small, `"MC"`, `"empty"`, 1) + "[workload.empty]\nkernel = \"0s\"":                                     `workload "empty" takes no time`,
-		"": "there is nothing to simulate",
+		"time = \"1s\"\n[[plan]]\nname = \"p\"\npolicy = \"rr\"":                                                               "there is no [[domain]]",
+		small + "[workload.huge]\ncalls = 9223372036854775807":                                                                 `calls = 9223372036854775807: 0 to 1000000000`,
+		"[workload.w]\n\ncalls = 9223372036854775807\n[[domain]]\nworkload = \"w\"":                                            `line 3: workload "w": calls = 9223372036854775807: 0 to 1000000000`,
+		"[workload.w]\nkernel = \"2000000h\"\n[[domain]]\nworkload = \"w\"":                                                    `line 2: workload "w": kernel = "2000000h0m0s"`,
+		"time = 1.5":                      `durations are written "1.5ms"`,
+		"[workload.w]\nin = \"NaN MB\"":   `"NaN MB" isn't a size`,
+		"[workload.w]\nin = \"Inf\"":      `"Inf" isn't a size`,
+		"[workload.w]\nin = \"1e300 TB\"": `"1e300 TB" isn't a size`,
+		"":                                "there is nothing to simulate",
 	} {
 		_, err := Parse("x.toml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "x.toml: ") {
