@@ -20,7 +20,8 @@ type Recording struct {
 	Entries []Entry
 }
 
-// Header says which scheduler it was. It is the first line of a file.
+// Header says which scheduler it was. It is the first line of a file; what `pegasus trace`
+// writes has none, and begins with a Choice.
 type Header struct {
 	Format      int               `json:"format"` // 1
 	Accelerator string            `json:"accelerator"`
@@ -31,10 +32,11 @@ type Header struct {
 	Domains     map[string]string `json:"domains,omitempty"` // names by ID
 }
 
-// Entry is one event, or one call of Ready with the actions that came of it. Each is
-// a line of a file.
+// Entry is one event, or one call of Ready with the actions that came of it, or another
+// policy that was put in force. Each is a line of a file.
 type Entry struct {
 	At      Time              `json:"at"`
+	Choice  *policies.Choice  `json:"choice,omitempty"`
 	Event   *policies.Event   `json:"event,omitempty"`
 	Ready   bool              `json:"ready,omitempty"`
 	Actions []policies.Action `json:"actions,omitempty"`
@@ -79,22 +81,30 @@ func (r *Recording) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// ReadRecording reads what Write wrote.
+// ReadRecording reads what Write wrote, or `pegasus trace` did.
 func ReadRecording(in io.Reader) (*Recording, error) {
 	d := json.NewDecoder(bufio.NewReader(in))
-	r := &Recording{}
-	if err := d.Decode(&r.Header); err != nil {
+	var first struct {
+		Header
+		Entry
+	}
+	if err := d.Decode(&first); err != nil {
 		return nil, fmt.Errorf("read a recording: first line: %w", err)
 	}
-	if r.Header.Format != 1 {
+	r := &Recording{Header: first.Header}
+	switch {
+	case first.Choice != nil:
+		r.Header.Policy = first.Choice.Policy
+		r.Entries = append(r.Entries, first.Entry)
+	case r.Header.Format != 1:
 		return nil, fmt.Errorf("read a recording: format %d isn't known, only 1", r.Header.Format)
 	}
-	for {
+	for line := 2; ; line++ {
 		var e Entry
 		if err := d.Decode(&e); errors.Is(err, io.EOF) {
 			return r, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("read a recording: line %d: %w", len(r.Entries)+2, err)
+			return nil, fmt.Errorf("read a recording: line %d: %w", line, err)
 		}
 		r.Entries = append(r.Entries, e)
 	}
@@ -110,32 +120,67 @@ type Replayed struct {
 	First     string `json:"first,omitempty"`
 }
 
-// Replay plays the events again, with the policy of the recording or, if named,
-// another, and compares the decisions.
+// Replay plays the events again, with the policies of the recording or, if named,
+// another throughout, and compares the decisions.
 func (r *Recording) Replay(policy string) (*Replayed, error) {
 	plan := Plan{Policy: r.Header.Policy, Copy: r.Header.Copy, Mode: r.Header.Mode, Options: r.Header.Options}
 	if policy != "" {
 		plan = Plan{Policy: policy, Mode: r.Header.Mode}
 	}
-	sched, err := plan.scheduler(nil)
-	if err != nil {
-		return nil, err
+	var sched *policies.Scheduler
+	if len(r.Entries) == 0 || r.Entries[0].Choice == nil {
+		var err error
+		if sched, err = plan.scheduler(nil); err != nil {
+			return nil, err
+		}
 	}
 	out := &Replayed{Policy: plan.Policy}
 	for i := range r.Entries {
-		e := &r.Entries[i]
-		if e.Event != nil {
+		switch e := &r.Entries[i]; {
+		case e.Choice != nil:
+			var err error
+			if sched, err = choose(sched, e, policy); err != nil {
+				return nil, err
+			}
+		case e.Event != nil:
 			out.Events++
 			sched.Step(e.At, e.Event)
-			continue
-		}
-		out.Turns++
-		out.Decisions += len(e.Actions)
-		if got := sched.Ready(e.At); !slices.Equal(got, e.Actions) {
-			if out.Differ++; out.First == "" {
-				out.First = fmt.Sprintf("at %v: %+v, recorded %+v", e.At.Sub(0), got, e.Actions)
+		default:
+			out.Turns++
+			out.Decisions += len(e.Actions)
+			if got := sched.Ready(e.At); !slices.EqualFunc(got, e.Actions, sameAction) {
+				if out.Differ++; out.First == "" {
+					out.First = fmt.Sprintf("at %v: %+v, recorded %+v", e.At.Sub(0), got, e.Actions)
+				}
 			}
 		}
 	}
 	return out, nil
+}
+
+// choose puts the policy in force that was chosen, or, if named, another from the
+// beginning on.
+func choose(sched *policies.Scheduler, e *Entry, policy string) (*policies.Scheduler, error) {
+	c := *e.Choice
+	if policy != "" {
+		if c.Policy = policy; sched != nil {
+			return sched, nil
+		}
+	}
+	p, err := c.New()
+	if err != nil {
+		return nil, err
+	}
+	if sched == nil {
+		return policies.NewScheduler(p...), nil
+	}
+	sched.Use(e.At, p...)
+	return sched, nil
+}
+
+// sameAction compares what is decided. Generations count from when a domain was
+// attached, which may have been before the recording.
+func sameAction(a, b policies.Action) bool {
+	a.Generation, b.Generation = 0, 0
+	return a == b
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -104,6 +105,64 @@ func TestReplayDecidesTheSame(t *testing.T) {
 				t.Errorf("%s, %s: %+v", name, mode, got)
 			}
 		}
+	}
+}
+
+// What `pegasus trace` writes is played again like a recording, through a change of the
+// policy; another policy decides otherwise at the same events.
+func TestReplayOfTrace(t *testing.T) {
+	var file bytes.Buffer
+	tape := func(r policies.Record) {
+		if err := json.NewEncoder(&file).Encode(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	choices := []policies.Choice{
+		{Policy: "accc", Options: policies.Defaults(policies.Production)},
+		{Policy: "drr", Options: policies.Defaults(policies.Production)},
+	}
+	now := Time(time.Hour)
+	var sched *policies.Scheduler
+	for i, c := range choices {
+		p, err := c.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch i {
+		case 0:
+			sched = policies.NewScheduler(p...)
+			for id := range policies.ID(3) {
+				sched.Step(now, &policies.Event{Domain: policies.Domain{ID: id}})
+			}
+			if err := sched.Record(now, c, tape); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			tape(policies.Record{At: now, Choice: &c})
+			sched.Use(now, p...)
+		}
+		for seq := range uint64(60) {
+			of := policies.Domain{ID: policies.ID(seq*seq%7) % 3}
+			used := policies.Usage{Compute: time.Duration(seq) * time.Millisecond, Requests: 1}
+			sched.Step(now, &policies.Event{Kind: policies.Charge, Domain: of, Used: used})
+			sched.Step(now, &policies.Event{Kind: policies.Wake, Domain: of, Signal: policies.Arrived})
+			sched.Step(now, &policies.Event{Kind: policies.Head, Domain: of, Class: policies.Compute, Request: policies.Request{Seq: seq + 1}})
+			sched.Ready(now)
+			now = now.Add(7 * time.Millisecond)
+		}
+	}
+	rec, err := ReadRecording(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := rec.Replay(""); err != nil || got.Policy != "accc" || got.Differ > 0 || got.Decisions < 10 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := rec.Replay("lag"); err != nil || got.Policy != "lag" || got.Differ == 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := rec.Replay("best"); err == nil {
+		t.Error("a policy that there isn't")
 	}
 }
 
