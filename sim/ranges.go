@@ -23,8 +23,8 @@ const (
 	shortest   = 100 * time.Nanosecond // "5" is 5 ns: hardly what was meant
 )
 
-// most of some numbers of domains.
-var most = map[string]int64{"credits": int64(vcpu.MaxCredits), "credits_to": int64(vcpu.MaxCredits), "cpu_credits": int64(vcpu.MaxCredits), "slo": 1000, "bandwidth": 1000}
+// most of some numbers. What is ahead is kept in memory.
+var most = map[string]int64{"credits": int64(vcpu.MaxCredits), "credits_to": int64(vcpu.MaxCredits), "cpu_credits": int64(vcpu.MaxCredits), "slo": 1000, "bandwidth": 1000, "ahead": 100_000}
 
 // ranges says which number in v, a struct of a file, is out of its range.
 func ranges(what string, v any) error {

@@ -494,6 +494,7 @@ func TestBadScenarios(t *testing.T) {
 		small + "[workload.huge]\ncalls = 9223372036854775807":                                                                 `calls = 9223372036854775807: 0 to 1000000000`,
 		"[workload.w]\n\ncalls = 9223372036854775807\n[[domain]]\nworkload = \"w\"":                                            `line 3: workload "w": calls = 9223372036854775807: 0 to 1000000000`,
 		"[workload.w]\nkernel = \"2000000h\"\n[[domain]]\nworkload = \"w\"":                                                    `line 2: workload "w": kernel = "2000000h0m0s"`,
+		"[workload.w]\nahead = 1000000\n[[domain]]\nworkload = \"w\"":                                                          `line 2: workload "w": ahead = 1000000: 0 to 100000`,
 		"time = 1.5":                      `durations are written "1.5ms"`,
 		"[workload.w]\nin = \"NaN MB\"":   `"NaN MB" isn't a size`,
 		"[workload.w]\nin = \"Inf\"":      `"Inf" isn't a size`,
