@@ -84,9 +84,18 @@ func (b *band) next(now Time) (*unit, int, Time) {
 	b.served, b.held, b.came = nil, nil, nil
 	b.settle(now, u)
 	if b.overdrawn(now, u) {
-		return u, 1, Forever
+		return u, b.little(u), Forever
 	}
 	return u, b.burst(u), Forever
+}
+
+// little is how many requests are lent to a unit that is overdrawn: one, but in
+// production as many as a turn has room for, where they are shorter than that.
+func (b *band) little(u *unit) int {
+	if b.opt.Mode == Paper {
+		return 1
+	}
+	return atMost(b.opt.Launches, turn, u.first().request().Predicted)
 }
 
 // holds says whether a unit is held back: it used more than its part, and another
