@@ -24,6 +24,11 @@ func small() Geometry {
 
 func pair(t testing.TB, g Geometry) (*Host, *Guest, []byte) {
 	t.Helper()
+	return pairWith(t, g, 0)
+}
+
+func pairWith(t testing.TB, g Geometry, features uint64) (*Host, *Guest, []byte) {
+	t.Helper()
 	l, err := g.Layout()
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +43,7 @@ func pair(t testing.TB, g Geometry) (*Host, *Guest, []byte) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { Unmap(mem) })
-	h, err := Format(mem, l, 7, 0)
+	h, err := Format(mem, l, 7, features)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,10 @@ const waitSlice = 100 * time.Millisecond
 // Guest is the guest's side of a segment. All methods may be called from any
 // goroutine.
 type Guest struct {
-	mem []byte
-	l   Layout
+	mem   []byte
+	l     Layout
+	apart bool          // FeatureApart
+	never atomic.Uint32 // apart: nobody changes it
 
 	mu   sync.Mutex
 	free []uint16 // reply slots nobody waits in
@@ -43,7 +45,7 @@ func Open(mem []byte) (*Guest, error) {
 		l.RingOffset != le.Uint32(mem[offRingOffset:]) || l.ArenaOffset != le.Uint64(mem[offArenaOffset:]) {
 		return nil, fmt.Errorf("%w: sizes disagree", ErrLayout)
 	}
-	g := &Guest{mem: mem, l: l}
+	g := &Guest{mem: mem, l: l, apart: le.Uint64(mem[offFeatures:])&FeatureApart != 0}
 	g.cond = sync.NewCond(&g.mu)
 	for i := l.ReplySlots; i > 0; i-- {
 		g.free = append(g.free, uint16(i-1))
@@ -120,9 +122,18 @@ func (g *Guest) claim(n uint32, alive func() error) (uint32, error) {
 func (g *Guest) waitForSpace(head *atomic.Uint32, seen uint32, alive func() error) error {
 	word32(g.mem, offProducersWaiting).Store(1)
 	if head.Load() == seen {
-		FutexWait(head, seen, waitSlice)
+		g.sleep(head, seen)
 	}
 	return alive()
+}
+
+// sleep waits, not for long, until the host has changed a word.
+func (g *Guest) sleep(word *atomic.Uint32, old uint32) {
+	if g.apart {
+		doze(&g.never, 0, time.Now(), waitSlice, func() bool { return word.Load() != old })
+		return
+	}
+	FutexWait(word, old, waitSlice)
 }
 
 // Call sends a packet and waits for its reply, whose data is appended to out.
@@ -152,7 +163,7 @@ func (g *Guest) wait(slot uint16, tag uint32, out []byte, alive func() error) (i
 			if old == tag {
 				break
 			}
-			FutexWait(word, old, waitSlice)
+			g.sleep(word, old)
 			if done() {
 				break
 			}

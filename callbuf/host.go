@@ -2,6 +2,7 @@ package callbuf
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,11 @@ type Host struct {
 	next uint32 // free-running index of the next slot to read
 	told uint32 // head as the guest was last told
 	err  error  // the first protocol error; the ring is dead after it
+
+	apart     bool          // FeatureApart
+	roused    atomic.Uint32 // apart: Unpark was called since the poller last parked
+	idleAt    uint32        // apart: next when the poller last parked
+	idleSince time.Time     // and since when that is so
 }
 
 // Format writes the header of a fresh segment, all zero before, and returns
@@ -37,12 +43,14 @@ func Format(mem []byte, l Layout, generation, features uint64) (*Host, error) {
 	le.PutUint64(mem[offArenaOffset:], l.ArenaOffset)
 	le.PutUint64(mem[offArenaBytes:], l.ArenaBytes)
 	word64(mem, offMagic).Store(Magic)
-	return NewHost(mem, l), nil
+	return NewHost(mem, l, features), nil
 }
 
-// NewHost is the host's side of a segment that Format prepared; l is the
-// host's own copy of the layout, never read back from the segment.
-func NewHost(mem []byte, l Layout) *Host { return &Host{mem: mem, l: l} }
+// NewHost is the host's side of a segment that Format prepared; l and features are
+// the host's own copies, never read back from the segment.
+func NewHost(mem []byte, l Layout, features uint64) *Host {
+	return &Host{mem: mem, l: l, apart: features&FeatureApart != 0}
+}
 
 // Layout is the private layout.
 func (h *Host) Layout() Layout { return h.l }
@@ -126,13 +134,29 @@ func (h *Host) Publish() {
 	}
 	head.Store(h.next)
 	if wake || waiting.Load() != 0 {
-		FutexWake(head, 1<<30)
+		h.wake(head, 1<<30)
+	}
+}
+
+// wake wakes up to n of the guest's threads that sleep on a word. Those of another
+// kernel look for themselves.
+func (h *Host) wake(w *atomic.Uint32, n int) {
+	if !h.apart {
+		FutexWake(w, n)
 	}
 }
 
 // Park announces that the poller sleeps, looks once more, and sleeps until a
 // producer or Unpark wakes it, or timeout has passed.
 func (h *Host) Park(timeout time.Duration) {
+	if h.apart {
+		if h.next != h.idleAt || h.idleSince.IsZero() {
+			h.idleAt, h.idleSince = h.next, time.Now()
+		}
+		doze(&h.roused, 0, h.idleSince, timeout, h.Ready)
+		h.roused.Store(0)
+		return
+	}
 	parked := word32(h.mem, offPollerParked)
 	parked.Store(1)
 	if !h.Ready() {
@@ -143,6 +167,11 @@ func (h *Host) Park(timeout time.Duration) {
 
 // Unpark wakes the poller if it sleeps.
 func (h *Host) Unpark() {
+	if h.apart {
+		h.roused.Store(1)
+		FutexWake(&h.roused, 1)
+		return
+	}
 	parked := word32(h.mem, offPollerParked)
 	if parked.Swap(0) != 0 {
 		FutexWake(parked, 1)
@@ -163,7 +192,7 @@ func (h *Host) Reply(slot uint16, tag uint32, result int32, data []byte) error {
 	copy(s[replyHeader:], data)
 	word32(h.mem, at).Store(tag)
 	if word32(h.mem, at+4).Load() != 0 {
-		FutexWake(word32(h.mem, at), 1)
+		h.wake(word32(h.mem, at), 1)
 	}
 	return nil
 }
@@ -231,7 +260,7 @@ func (h *Host) SetHeld(held bool) {
 	}
 	word32(h.mem, offHeld).Store(v)
 	if held && word32(h.mem, offProducersWaiting).Load() != 0 { // it stands until head moves
-		FutexWake(word32(h.mem, offHead), 1<<30)
+		h.wake(word32(h.mem, offHead), 1<<30)
 	}
 }
 

@@ -45,18 +45,28 @@ type Job struct {
 	Share       Share
 	Accelerator Accelerator
 	Generation  uint64 // of the segment
+	Features    uint64 // of the segment
 	Geometry    callbuf.Geometry
-	Slot        int           // in the gate page
-	Slice       int           // of the device window
-	DeviceBytes uint64        // of the slice
-	GuestPID    int           // 0 if the guest is no process of this host
-	UID, GID    int           // whom to become after the set-up; 0 for nobody else
-	LogLevel    string        // as of slog
-	SpinTime    time.Duration // how long it and its guest may look for what is to come before they sleep; 0: not at all
+	Parts       callbuf.Extents `json:",omitempty"` // of the file Segment that it is; none: its beginning
+	Slot        int             // in the gate page
+	Slice       int             // of the device window
+	DeviceBytes uint64          // of the slice
+	GuestPID    int             // 0 if the guest is no process of this host
+	UID, GID    int             // whom to become after the set-up; 0 for nobody else
+	LogLevel    string          // as of slog
+	SpinTime    time.Duration   // how long it and its guest may look for what is to come before they sleep; 0: not at all
 
 	// Which of the files come with it, in the order of Files; filled in by Send.
 	HasGuestProcess, HasListener bool
 	Hardware                     int
+}
+
+// parts are those of its segment's file that it is.
+func (j *Job) parts(l callbuf.Layout) callbuf.Extents {
+	if len(j.Parts) == 0 {
+		return callbuf.Whole(l.SegmentBytes)
+	}
+	return j.Parts
 }
 
 // Files are what a Job works with. They travel in this order.

@@ -217,14 +217,17 @@ func (w *worker) attach() (err error) {
 		return fmt.Errorf("job: %w", err)
 	}
 	st, err := w.files.Segment.Stat()
-	if err != nil || uint64(st.Size()) < w.layout.SegmentBytes {
-		return fmt.Errorf("job: segment of another size (%v)", err)
+	if err == nil {
+		err = w.job.parts(w.layout).Check(w.layout.SegmentBytes, uint64(st.Size()))
 	}
-	mem, err := callbuf.Map(w.files.Segment, w.layout.SegmentBytes)
+	if err != nil {
+		return fmt.Errorf("job: segment: %w", err)
+	}
+	mem, err := callbuf.MapParts(w.files.Segment, w.job.parts(w.layout))
 	if err != nil {
 		return err
 	}
-	w.host = callbuf.NewHost(mem, w.layout)
+	w.host = callbuf.NewHost(mem, w.layout, w.job.Features)
 	page, err := gate.Map(w.files.Gate)
 	if err != nil {
 		return fmt.Errorf("job: %w", err)

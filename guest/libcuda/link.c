@@ -209,6 +209,7 @@ static bool take_layout(struct segment_header *h)
 	process.releaseWords = copy.releaseWords;
 	process.arena = base + copy.arenaOffset;
 	process.arenaBytes = copy.arenaBytes;
+	process.apart = (copy.features & FEATURE_APART) != 0;
 	return true;
 }
 
@@ -365,11 +366,23 @@ static CUresult first_calls(void)
 	return r;
 }
 
-CUresult link_open(void)
+/* Where a VM's agent listens, for programs that nobody has told of another place. */
+#define AGENT_SOCKET "/run/pegasus/guest.sock"
+
+static const char *find_socket(void)
 {
 	const char *path = getenv("PEGASUS_SOCKET");
-	if (!path || !*path) {
-		log_at(LOG_INFO, "PEGASUS_SOCKET is not set: no device");
+	if (path && *path)
+		return path;
+	struct stat s;
+	return stat(AGENT_SOCKET, &s) == 0 ? AGENT_SOCKET : NULL;
+}
+
+CUresult link_open(void)
+{
+	const char *path = find_socket();
+	if (!path) {
+		log_at(LOG_INFO, "PEGASUS_SOCKET is not set, and there is no " AGENT_SOCKET ": no device");
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	int daemon = connect_daemon(path);

@@ -41,6 +41,8 @@ struct process {
 	bool arenaShared; /* the worker sees it at the same address */
 	uint64_t deviceBase, deviceBytes;
 
+	bool apart; /* the worker runs under another kernel: neither can wake the other */
+
 	void *view;
 	uint64_t viewBytes;
 	int socket; /* to the worker: says nothing, hangs up when it dies */

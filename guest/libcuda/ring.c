@@ -16,6 +16,18 @@ static struct ring_slot *slot_at(uint32_t index)
 	return &process.ring[index & (process.ringSlots - 1)];
 }
 
+/*
+ * Sleeps while the host leaves a word as it was seen, but not for longer than a slice. The host's
+ * kernel doesn't wake the processes of another: there a sleep is a row of naps.
+ */
+static void sleep_on(_Atomic uint32_t *word, uint32_t seen, long slice)
+{
+	if (LIKELY(!process.apart))
+		futex_wait_for(word, seen, slice);
+	else
+		nap_while(word, seen, slice);
+}
+
 /* Sleeps until the host has moved head from where it was seen, but not for longer than a slice. */
 static CUresult wait_for_head(uint32_t seen, long slice)
 {
@@ -23,7 +35,7 @@ static CUresult wait_for_head(uint32_t seen, long slice)
 	atomic_store_explicit(&h->producersWaiting, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&h->head, memory_order_relaxed) == seen)
-		futex_wait_for(&h->head, seen, slice);
+		sleep_on(&h->head, seen, slice);
 	atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
 	return process_look();
 }
@@ -353,7 +365,7 @@ static CUresult sleep_for(struct call *c, struct reply_slot *s)
 		}
 		if (r != CUDA_SUCCESS)
 			return r;
-		futex_wait(&s->tag, seen);
+		sleep_on(&s->tag, seen, FUTEX_SLICE_NS);
 		if (answered(s, c->tag))
 			continue;
 		atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
@@ -426,7 +438,7 @@ static CUresult sleep_at(const struct record *record, uint64_t name, struct call
 		uint32_t seen = atomic_load_explicit(&s->tag, memory_order_acquire);
 		if (seen == c->tag || r != CUDA_SUCCESS || event_reached(record->word, record->serial))
 			break;
-		futex_wait(&s->tag, seen);
+		sleep_on(&s->tag, seen, FUTEX_SLICE_NS);
 		atomic_store_explicit(&process.lookNext, 0, memory_order_relaxed);
 		r = hopeless(record);
 	}

@@ -25,6 +25,7 @@ enum {
 	REPLY_BYTES = 256,
 	REPLY_DATA = 240,
 	PACKET_WANTS_REPLY = 1,
+	FEATURE_APART = 1, /* guest and host run under different kernels */
 };
 
 #define SEGMENT_MAGIC UINT64_C(0x0031555341474550) /* "PEGASU1\0" */

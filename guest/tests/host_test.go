@@ -25,6 +25,8 @@ type host struct {
 	// before is called with every packet; what it returns, if not proceed, is done instead.
 	before func(g *guest, c cuda.Call, payload []byte) verdict
 	spin   time.Duration
+	// features of the segment.
+	features uint64
 
 	path string
 	log  struct {
@@ -114,7 +116,7 @@ func (h *host) meet(c *net.UnixConn) error {
 		return err
 	}
 	defer callbuf.Unmap(mem)
-	ch, err := callbuf.Format(mem, layout, 7, 0)
+	ch, err := callbuf.Format(mem, layout, 7, h.features)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,17 @@ func TestCopies(t *testing.T) {
 	})
 }
 
+// A guest under another kernel than its host's isn't woken, and looks for itself.
+func TestApart(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{features: callbuf.FeatureApart}).start(t)
+		runs(t, run{build: b, program: "copies", socket: h.path})
+		g := callbuf.Geometry{RingSlots: 128, ReplySlots: 3, EventWords: 64, ReleaseWords: 2, ArenaBytes: 24 << 20}
+		small := (&host{geometry: g, features: callbuf.FeatureApart}).start(t)
+		runs(t, run{build: b, program: "copies", socket: small.path})
+	})
+}
+
 // A ring and an arena that are almost too small: everything waits for space.
 func TestSmallSegment(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {

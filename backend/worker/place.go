@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -54,7 +53,7 @@ func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Pl
 		if err != nil {
 			return p, last, err
 		}
-		arena, device := p.mapArena(segment, l, m.Arena), p.reserve(j, m.Device)
+		arena, device := p.mapArena(segment, l, j, m.Arena), p.reserve(j, m.Device)
 		if arena && device {
 			return p, m, nil // answered when the device is open
 		}
@@ -75,12 +74,12 @@ func answerMap(conn *net.UnixConn, r cuda.Result, arena, device bool) error {
 }
 
 // mapArena tries to map the arena at a candidate; to have none is fine too.
-func (p *Place) mapArena(segment *os.File, l callbuf.Layout, i uint32) bool {
+func (p *Place) mapArena(segment *os.File, l callbuf.Layout, j *Job, i uint32) bool {
 	switch {
 	case p.ArenaBase != 0 && i < callbuf.NumBases && callbuf.ArenaBases[i] == p.ArenaBase:
 		return true
 	case p.ArenaBase != 0:
-		unmap(p.Arena)
+		callbuf.UnmapParts(p.Arena)
 		p.Arena, p.ArenaBase = nil, 0
 	}
 	if i == callbuf.NoWindow || l.ArenaBytes == 0 {
@@ -89,7 +88,11 @@ func (p *Place) mapArena(segment *os.File, l callbuf.Layout, i uint32) bool {
 	if i >= callbuf.NumBases {
 		return false
 	}
-	mem, ok := mapAt(callbuf.ArenaBases[i], l.ArenaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED, int(segment.Fd()), l.ArenaOffset)
+	parts, ok := j.parts(l).Part(l.ArenaOffset, l.ArenaBytes)
+	if !ok {
+		return false
+	}
+	mem, ok := callbuf.MapPartsAt(segment, parts, callbuf.ArenaBases[i])
 	if ok {
 		p.Arena, p.ArenaBase = mem, callbuf.ArenaBases[i]
 	}
@@ -118,28 +121,23 @@ func (p *Place) reserve(j *Job, i uint32) bool {
 		unix.Syscall(unix.SYS_MUNMAP, uintptr(p.DeviceBase), uintptr(p.DeviceBytes), 0)
 		p.DeviceBase = 0
 	}
-	if _, ok := mapAt(bases[i], j.DeviceBytes, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1, 0); !ok {
+	if !reserveAt(bases[i], j.DeviceBytes) {
 		return false
 	}
 	p.DeviceBase, p.DeviceBytes = bases[i], j.DeviceBytes
 	return true
 }
 
-// mapAt maps at an address, unless something is there already. The slice is right
-// as long as nobody unmaps it: the mapping is made here and has that length.
-func mapAt(base, bytes uint64, prot, flags, fd int, offset uint64) ([]byte, bool) {
-	at, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(base), uintptr(bytes), uintptr(prot),
-		uintptr(flags|unix.MAP_FIXED_NOREPLACE), uintptr(fd), uintptr(offset))
+// reserveAt reserves a range of addresses, unless something is there already.
+func reserveAt(base, bytes uint64) bool {
+	at, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(base), uintptr(bytes), unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED_NOREPLACE, ^uintptr(0), 0)
 	if errno != 0 {
-		return nil, false
+		return false
 	}
 	if uint64(at) != base { // a kernel before 4.17 took the flag for a hint
 		unix.Syscall(unix.SYS_MUNMAP, at, uintptr(bytes), 0)
-		return nil, false
+		return false
 	}
-	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), bytes), true
-}
-
-func unmap(mem []byte) {
-	unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)), 0)
+	return true
 }
