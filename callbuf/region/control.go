@@ -1,0 +1,181 @@
+package region
+
+import "fmt"
+
+const (
+	// Slots is how many messages a ring holds.
+	Slots = 16
+	// ControlBytes is the size of a control area.
+	ControlBytes = ringsAt + 2*Slots*slotBytes
+
+	ringsAt = PageBytes
+)
+
+// Offsets of the control area's words, (g) written by the guest, (h) by the host.
+const (
+	offBoot       = 0x040 // (g) number of the agent's session
+	offAnswered   = 0x080 // (h) the session that the hub serves
+	offGeneration = 0x0c0 // (h) of that session
+	offBeat       = 0x100 // (h) changes while the hub lives
+	offUpTail     = 0x140 // (g) messages sent to the host
+	offUpHead     = 0x180 // (h) and how many of them it has taken
+	offDownTail   = 0x1c0 // (h) messages sent to the guest
+	offDownHead   = 0x200 // (g) and how many of them it has taken
+)
+
+// ring is one direction of a control area as one side sees it. at counts the
+// messages that this side has sent or taken.
+type ring struct {
+	mem        []byte
+	slots      int // offset of its first slot
+	tail, head int // offsets of its words
+	at         uint32
+}
+
+func (r *ring) slot() []byte {
+	from := r.slots + int(r.at%Slots)*slotBytes
+	return r.mem[from : from+slotBytes : from+slotBytes]
+}
+
+// send puts a message into the ring; false: it is full.
+func (r *ring) send(m *Message) bool {
+	if r.at-word32(r.mem, r.head).Load() >= Slots {
+		return false // or the other side lies: then it gets no more
+	}
+	var b [slotBytes]byte
+	m.append(b[:0])
+	copy(r.slot(), b[:])
+	r.at++
+	word32(r.mem, r.tail).Store(r.at)
+	return true
+}
+
+// take copies the next message, if there is one.
+func (r *ring) take() (m Message, ok bool, err error) {
+	waiting := word32(r.mem, r.tail).Load() - r.at
+	switch {
+	case waiting == 0:
+		return m, false, nil
+	case waiting > Slots:
+		return m, false, fmt.Errorf("region: %d messages in a ring for %d", waiting, Slots)
+	}
+	m, err = parse(append([]byte(nil), r.slot()...))
+	r.at++
+	word32(r.mem, r.head).Store(r.at)
+	return m, err == nil, err
+}
+
+// rings are both directions of a control area.
+func rings(mem []byte) (up, down ring) {
+	return ring{mem: mem, slots: ringsAt, tail: offUpTail, head: offUpHead},
+		ring{mem: mem, slots: ringsAt + Slots*slotBytes, tail: offDownTail, head: offDownHead}
+}
+
+// Guest is the agent's side of a control area. One goroutine uses it.
+type Guest struct {
+	mem  []byte
+	boot uint64
+	up   ring
+	down ring
+
+	generation uint64
+	beat       uint64
+}
+
+// NewGuest is the agent's side of an area of ControlBytes.
+func NewGuest(mem []byte) *Guest { return &Guest{mem: mem[:ControlBytes:ControlBytes]} }
+
+// Begin begins a session. The boot number is one that was never used before.
+func (g *Guest) Begin(boot uint64) {
+	g.boot = boot
+	g.up, g.down = rings(g.mem)
+	word64(g.mem, offBoot).Store(0)
+	word32(g.mem, offUpTail).Store(0)
+	word32(g.mem, offDownHead).Store(0)
+	word64(g.mem, offBoot).Store(boot)
+}
+
+// Answered says whether the hub serves the session.
+func (g *Guest) Answered() bool {
+	if word64(g.mem, offAnswered).Load() != g.boot {
+		return false
+	}
+	g.generation = word64(g.mem, offGeneration).Load()
+	return true
+}
+
+// Over says that the session is over: there is another hub, or other memory.
+func (g *Guest) Over() bool {
+	return word64(g.mem, offAnswered).Load() != g.boot || word64(g.mem, offGeneration).Load() != g.generation
+}
+
+// Generation is the present session's.
+func (g *Guest) Generation() uint64 { return g.generation }
+
+// Beat says whether the hub has given a sign of life since it was last asked.
+func (g *Guest) Beat() bool {
+	now := word64(g.mem, offBeat).Load()
+	was := g.beat
+	g.beat = now
+	return now != was
+}
+
+// Send sends a message to the hub; false: not now.
+func (g *Guest) Send(m Message) bool { return g.up.send(&m) }
+
+// Receive takes the next message of the hub, if there is one.
+func (g *Guest) Receive() (Message, bool, error) { return g.down.take() }
+
+// Host is the hub's side of a control area. One goroutine uses it.
+type Host struct {
+	mem   []byte
+	boot  uint64 // of the session that is served; 0: none
+	stale uint64 // a session that a hub before served: it is not begun again
+	up    ring
+	down  ring
+}
+
+// NewHost is the hub's side of an area of ControlBytes. No session is served yet.
+func NewHost(mem []byte) *Host {
+	h := &Host{mem: mem[:ControlBytes:ControlBytes]}
+	h.stale = word64(h.mem, offAnswered).Swap(0)
+	return h
+}
+
+// Boot is the session that the agent wants served, 0 for none.
+func (h *Host) Boot() uint64 {
+	boot := word64(h.mem, offBoot).Load()
+	if boot == h.stale {
+		return 0
+	}
+	return boot
+}
+
+// Session is the one that is served, 0 for none.
+func (h *Host) Session() uint64 { return h.boot }
+
+// Serve begins to serve a session, with a generation that was never used before.
+func (h *Host) Serve(boot, generation uint64) {
+	h.boot = boot
+	h.up, h.down = rings(h.mem)
+	word32(h.mem, offUpHead).Store(0)
+	word32(h.mem, offDownTail).Store(0)
+	word64(h.mem, offGeneration).Store(generation)
+	word64(h.mem, offAnswered).Store(boot)
+}
+
+// Drop serves no session any more.
+func (h *Host) Drop() {
+	h.boot = 0
+	word64(h.mem, offAnswered).Store(0)
+}
+
+// Beat is a sign of life.
+func (h *Host) Beat(n uint64) { word64(h.mem, offBeat).Store(n) }
+
+// Send sends a message to the agent; false: not now.
+func (h *Host) Send(m Message) bool { return h.down.send(&m) }
+
+// Receive takes the next message of the agent, if there is one. After an error the
+// session is to be dropped.
+func (h *Host) Receive() (Message, bool, error) { return h.up.take() }
