@@ -52,10 +52,10 @@ func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer
 	}
 	g, err := d.admit(ctx, dom, n)
 	if err == nil {
-		d.noteOf(dom, "guest", "process %d is served by worker %d", g.pid, g.workerPID)
+		d.noteOf(dom, "guest", "%s is served by worker %d", who(g.pid), g.workerPID)
 		return
 	}
-	d.noteOf(dom, "refused", "process %d: %v", n.PID(), err)
+	d.noteOf(dom, "refused", "%s: %v", who(n.PID()), err)
 	result := int32(resultSystemNotReady)
 	if errors.Is(err, errNoRoom) || errors.Is(err, errTooMany) {
 		result = resultDevicesUnavailable
@@ -63,6 +63,14 @@ func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer
 	if err := n.Refuse(result, err.Error()); err != nil {
 		d.log.Debug("refuse a guest", "domain", dom.name, "err", err)
 	}
+}
+
+// who names a guest process for people.
+func who(pid int) string {
+	if pid == 0 {
+		return "a process of its machine"
+	}
+	return fmt.Sprintf("process %d", pid)
 }
 
 func (d *Daemon) count(n *int, by int) {
@@ -120,7 +128,7 @@ func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 	// From here on the end of the worker process is what frees the seat.
 	d.tasks.Go(func() { d.attend(g) })
 	if err != nil {
-		d.noteOf(g.dom, "refused", "process %d left before it was served: %v", g.pid, err)
+		d.noteOf(g.dom, "refused", "%s left before it was served: %v", who(g.pid), err)
 	}
 	return nil
 }
@@ -159,7 +167,7 @@ func (d *Daemon) attend(g *guest) {
 	}
 	how := g.lastWords() + g.reap()
 	d.unseat(g)
-	d.noteOf(g.dom, "end", "worker %d of process %d ended%s", g.workerPID, g.pid, how)
+	d.noteOf(g.dom, "end", "worker %d of %s ended%s", g.workerPID, who(g.pid), how)
 }
 
 // standing is what a worker is told that may change while it runs. d.mu is held.

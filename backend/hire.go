@@ -33,7 +33,7 @@ func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 	var all opened
 	defer all.close()
 	files := worker.Files{Gate: page, Bell: g.dom.on.bell.File(), Store: g.dom.avcpu.store, Hardware: g.dom.on.hw.Files(), GuestProcess: n.Process()}
-	files.Segment = all.add(newSegment(layout, job.Generation))
+	files.Segment = all.add(segmentFor(n, &job, layout))
 	ours, theirs, err := socketPair()
 	files.Guest = all.add(theirs, err)
 	guestEnd := all.add(ours, err)
@@ -48,7 +48,7 @@ func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 	}
 	o := &offer{segment: all.keep(files.Segment), socket: all.keep(guestEnd)}
 	o.welcome = callbuf.Welcome{
-		Version: callbuf.Version, WorkerPID: uint32(g.workerPID), Generation: job.Generation,
+		Version: callbuf.Version, WorkerPID: uint32(g.workerPID), Features: job.Features, Generation: job.Generation,
 		SegmentBytes: layout.SegmentBytes, ArenaBases: callbuf.ArenaBases,
 		DeviceBases: callbuf.DeviceBases(g.win), DeviceBytes: job.DeviceBytes,
 	}
@@ -99,6 +99,21 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 		c.discard()
 	}
 	return fmt.Errorf("give a worker its job: %w", err)
+}
+
+// segmentFor makes the segment of a newcomer, or borrows it from one that lends. A job
+// learns where it lies.
+func segmentFor(n hypervisor.Newcomer, job *worker.Job, l callbuf.Layout) (*os.File, error) {
+	lender, ok := n.(hypervisor.Lender)
+	if !ok {
+		return newSegment(l, job.Generation)
+	}
+	f, loan, err := lender.Lend(hypervisor.Terms{Geometry: job.Geometry})
+	if err != nil {
+		return nil, err
+	}
+	job.Features, job.Generation, job.Parts = callbuf.FeatureApart, loan.Generation, loan.Parts
+	return f, nil
 }
 
 // newSegment makes a segment with its header written, so that guest and worker

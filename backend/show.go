@@ -58,7 +58,9 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
 	}
 	for g := range dom.guests {
-		out.PIDs = append(out.PIDs, g.pid)
+		if g.pid != 0 { // else it is none of this host's
+			out.PIDs = append(out.PIDs, g.pid)
+		}
 	}
 	slices.Sort(out.PIDs)
 	if dom.on == nil {

@@ -177,7 +177,13 @@ func (d *door) welcome(ctx context.Context, c *net.UnixConn) {
 		}
 		return
 	}
-	d.serve(ctx, n)
+	if !speaksForAnother(n.hello) {
+		d.serve(ctx, n)
+	} else if l, err := newLender(n); err != nil {
+		d.away(err)
+	} else {
+		d.serve(ctx, l)
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -201,7 +207,7 @@ func control(c *net.UnixConn, f func(fd int) error) error {
 }
 
 // peer asks the kernel who connected, and opens a pidfd of exactly that process.
-func peer(c *net.UnixConn) (pid int, process *os.File, err error) {
+func peer(c *net.UnixConn) (pid, uid int, process *os.File, err error) {
 	err = control(c, func(fd int) error {
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err != nil {
@@ -210,11 +216,11 @@ func peer(c *net.UnixConn) (pid int, process *os.File, err error) {
 		if cred.Pid <= 0 {
 			return errors.New("the peer is in no process namespace of ours")
 		}
-		pid = int(cred.Pid)
+		pid, uid = int(cred.Pid), int(cred.Uid)
 		process, err = openProcess(fd, pid)
 		return err
 	})
-	return pid, process, err
+	return pid, uid, process, err
 }
 
 // openProcess prefers SO_PEERPIDFD (Linux 6.5), which can't be fooled by a

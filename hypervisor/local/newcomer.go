@@ -22,6 +22,7 @@ var errSilent = errors.New("the peer hung up")
 type newcomer struct {
 	conn    *net.UnixConn
 	pid     int
+	uid     int
 	process *os.File
 	hello   callbuf.Hello
 }
@@ -36,7 +37,7 @@ func meet(c *net.UnixConn) (*newcomer, error) {
 	if err != nil || size == 0 {
 		return nil, errSilent
 	}
-	n.pid, n.process, err = peer(c)
+	n.pid, n.uid, n.process, err = peer(c)
 	if err != nil {
 		return nil, err
 	}
