@@ -49,6 +49,7 @@ type Daemon struct {
 	WorkerPool        int           // worker processes kept started and ready
 	SpinThreads       int           // threads of the host that may spin at once; 0: half of its cores
 	SpinTime          time.Duration // how long one of them spins before it parks
+	Regions           string        // absolute; where the memory of virtual machines lies, a file for each; empty: there are none
 	Specification     string        // absolute; a file of entries that promise domains something, by name; empty: none
 	UndeclaredDomains bool          // whether domains without a [[domain]] may be made from the template
 }

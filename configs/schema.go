@@ -48,6 +48,7 @@ func (d *Daemon) fields() []field {
 		{"worker_pool", whole{&d.WorkerPool, 0, 256, "none is kept ready"}, hot},
 		{"spin_threads", whole{&d.SpinThreads, 0, 4096, "half of the host's cores"}, restart},
 		{"spin_time", span{&d.SpinTime, time.Microsecond, 10 * time.Millisecond, "never spin"}, restart},
+		{"regions", path{&d.Regions, 4000}, restart},
 		{"specification", path{&d.Specification, 4095}, hot},
 		{"undeclared_domains", boolean{&d.UndeclaredDomains}, hot},
 	}

@@ -8,7 +8,7 @@
 // one user's `pegasus run` and ends after the last program, with all workers.
 //
 // `pegasusd worker` is what the daemon starts for each guest process; nobody
-// else can use it.
+// else can use it. `pegasusd hub` is what it starts for each virtual machine.
 package main
 
 import (
@@ -36,6 +36,9 @@ import (
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "worker" {
 		os.Exit(work())
+	}
+	if len(os.Args) > 1 && os.Args[1] == "hub" {
+		os.Exit(hub(os.Args[2:], os.Stderr))
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -145,6 +148,9 @@ func (s *settings) serve(out, errs io.Writer) error {
 	signal.Notify(reload, syscall.SIGHUP)
 	return d.Run(ctx, func() {
 		s.tell("ready")
+		if config.Daemon.Regions != "" {
+			go keepHubs(ctx, config.Daemon.Regions, dir, log)
+		}
 		go func() {
 			for range reload {
 				d.Reload()

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"pegasus/backend/control"
+	"pegasus/configs"
+	"pegasus/hypervisor/kvm"
+)
+
+// hub is the process between a virtual machine and the daemon of a runtime directory.
+func hub(args []string, errs io.Writer) int {
+	f := flag.NewFlagSet("pegasusd hub", flag.ContinueOnError)
+	f.SetOutput(errs)
+	dir := f.String("runtime-dir", control.SystemDir, "the daemon's `directory`")
+	region := f.String("region", "", "the machine's memory, a `file`")
+	domain := f.String("domain", "", "the machine's domain, a `name`")
+	if f.Parse(args) != nil || f.NArg() > 0 {
+		return 2
+	}
+	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
+	log := slog.New(slog.NewTextHandler(errs, nil)).With("domain", *domain)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	h := kvm.Hub{Region: *region, Log: log, Door: func() (string, error) { return door(*dir, *domain) }}
+	if err := h.Run(ctx); err != nil {
+		fmt.Fprintln(errs, "pegasusd hub:", err)
+		return 1
+	}
+	return 0
+}
+
+// door has the daemon keep the domain for as long as this process lives.
+func door(dir, domain string) (string, error) {
+	c, err := control.Dial(filepath.Join(dir, control.SocketName))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	var r control.HoldResult
+	err = c.Call(control.MethodHold, control.HoldParams{Domain: domain}, &r)
+	return r.Socket, err
+}
+
+// keepHubs starts the hubs of the machines whose regions lie in a directory, beside the daemon.
+func keepHubs(ctx context.Context, regions, dir string, log *slog.Logger) {
+	k := kvm.Keeper{
+		Dir: regions, Valid: configs.CheckName, Log: log,
+		Hub: func(region, domain string) []string {
+			return []string{"/proc/self/exe", "hub", "--runtime-dir", dir, "--region", region, "--domain", domain}
+		},
+	}
+	if err := k.Run(ctx); err != nil {
+		log.Error("virtual machines can't be served", "regions", regions, "err", err)
+	}
+}

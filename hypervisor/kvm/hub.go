@@ -1,0 +1,263 @@
+// Package kvm is the host's side of a virtual machine under QEMU: its hub, which
+// lends the machine's memory to the workers of its processes.
+//
+// A machine has a region, a file in shared memory that is its NVDIMM. Inside, an agent
+// (guest/kvm) puts a file system on it and gives each process a file, which is the
+// process's segment. The agent and the hub speak through a control area in the
+// region (callbuf/region). For each process of the machine the hub knocks at the
+// domain's door as a process of the host would, but lends the segment instead of
+// getting one; then it passes on the few messages between process and worker, and each
+// one's end to the other. Calls don't come through it.
+//
+// Who calls it: `pegasusd hub`, a process of its own for each machine, so that a region
+// which its machine spoils ends nobody else. The daemon's Keeper starts it where there is
+// a region; regions are made by whoever starts the machine.
+//
+// Whom it trusts: the daemon. The machine may write anything anywhere at any time:
+// what it says is copied once, checked, and used from the copy, and no part of the
+// region is ever lent twice.
+package kvm
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"pegasus/callbuf"
+	wire "pegasus/callbuf/region"
+)
+
+// Hub is what a hub is made of.
+type Hub struct {
+	Region string // the file
+	// Door asks the daemon for the domain's socket.
+	Door func() (string, error)
+	Log  *slog.Logger
+}
+
+// maxProcesses bounds what a machine can make its hub hold. The domain's own limit is
+// smaller, as a rule.
+const maxProcesses = 512
+
+// The hub looks at the control area in naps: between these, the longer the rarer.
+const (
+	firstNap   = 200 * time.Microsecond
+	longestNap = 10 * time.Millisecond
+)
+
+// Run serves a machine until ctx ends or the region's file is removed.
+func (h Hub) Run(ctx context.Context) error {
+	m, err := openMemory(h.Region)
+	if err != nil {
+		return err
+	}
+	s := &session{hub: h, memory: m, events: make(chan func(), 64), processes: map[uint32]*process{}, generation: uint64(time.Now().UnixNano())}
+	defer func() {
+		s.drop("the hub ends")
+		for len(s.processes) > 0 {
+			(<-s.events)()
+		}
+		m.close()
+	}()
+	h.Log.Info("the hub is ready", "region", h.Region, "bytes", m.bytes())
+	for nap := firstNap; ; {
+		if s.step() {
+			nap = firstNap
+			continue
+		}
+		if m.deserted() {
+			h.Log.Info("the region is gone: ending")
+			return nil
+		}
+		select {
+		case do := <-s.events:
+			do()
+			nap = firstNap
+		case <-time.After(nap):
+			nap = min(nap+nap/4, longestNap)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// session is a machine that is served. One goroutine, Run's, has all of it; those of
+// its processes hand it what is to be done as events.
+type session struct {
+	hub    Hub
+	memory *memory
+
+	pointer    wire.Pointer
+	control    *wire.Host // nil while the machine has no control area
+	generation uint64
+	beat       uint64
+	refused    uint64 // the boot number of a session that was dropped for what it said
+
+	lent      table
+	processes map[uint32]*process
+	outbox    []wire.Message // for the agent, when its ring has room
+	door      door
+	events    chan func()
+}
+
+// step does what there is to do, and says whether there was something.
+func (s *session) step() bool {
+	s.find()
+	if s.control == nil {
+		return false
+	}
+	s.beat++
+	s.control.Beat(s.beat)
+	boot := s.control.Boot()
+	if s.control.Session() == 0 || boot != s.control.Session() {
+		return s.begin(boot)
+	}
+	sent := s.flush()
+	m, ok, err := s.control.Receive()
+	if err == nil && ok {
+		err = s.obey(m)
+	}
+	if err != nil {
+		s.refused = boot
+		s.drop(err.Error())
+	}
+	return sent || ok
+}
+
+// find looks where the control area is.
+func (s *session) find() {
+	p, err := s.memory.pointer()
+	if s.control != nil && p == s.pointer {
+		return
+	}
+	if s.control != nil {
+		s.drop("the machine has another control area")
+		s.control = nil
+		return
+	}
+	if len(s.processes) > 0 {
+		return
+	}
+	s.memory.setUsed(err == nil)
+	if err != nil {
+		return
+	}
+	s.pointer = p
+	s.control = wire.NewHost(s.memory.mem[p.Offset : p.Offset+wire.ControlBytes])
+	s.lent = table{limit: s.memory.bytes() - wire.PageBytes}
+	if err := s.lent.add(0, callbuf.Extents{{Offset: p.Offset, Bytes: wire.ControlBytes}}); err != nil {
+		s.hub.Log.Error("control area", "err", err) // it was checked
+	}
+}
+
+// begin begins what the agent asks for, once nothing is left of what was before.
+func (s *session) begin(boot uint64) bool {
+	if s.control.Session() != 0 {
+		s.drop("the agent begins anew")
+		return true
+	}
+	if boot == 0 || boot == s.refused || len(s.processes) > 0 {
+		return false
+	}
+	s.generation++
+	s.outbox = nil
+	s.control.Serve(boot, s.generation)
+	s.hub.Log.Info("the machine's agent has come", "generation", s.generation)
+	return true
+}
+
+// drop ends the processes of a session, as far as we have to do with them.
+func (s *session) drop(why string) {
+	if s.control == nil || s.control.Session() == 0 {
+		return
+	}
+	s.control.Drop()
+	s.outbox = nil
+	s.hub.Log.Info("the machine's session ends", "why", why, "processes", len(s.processes))
+	for _, p := range s.processes {
+		p.hangUp()
+	}
+}
+
+// tell puts a message where the agent finds it. There are at most a few for each process.
+func (s *session) tell(m wire.Message) {
+	if s.control != nil && s.control.Session() != 0 {
+		s.outbox = append(s.outbox, m)
+	}
+}
+
+func (s *session) flush() (sent bool) {
+	for len(s.outbox) > 0 && s.control.Send(s.outbox[0]) {
+		s.outbox = s.outbox[1:]
+		sent = true
+	}
+	return sent
+}
+
+var (
+	errTwice   = errors.New("the agent used the number of a process twice")
+	errTooMany = errors.New("the machine has more processes than a hub serves")
+	errTalk    = errors.New("the agent says what it may not say now")
+)
+
+// obey carries out a message. An error is one that no honest agent makes.
+func (s *session) obey(m wire.Message) error {
+	p := s.processes[m.Process]
+	switch m.Kind {
+	case wire.Open:
+		hello, pid, err := wire.ParseOpen(m.Body)
+		switch {
+		case err != nil:
+			return err
+		case p != nil:
+			return errTwice
+		case len(s.processes) >= maxProcesses:
+			return errTooMany
+		}
+		s.processes[m.Process] = s.start(m.Process, hello, pid)
+		return nil
+	case wire.Lend:
+		parts, err := wire.ParseLend(m.Body)
+		if err != nil {
+			return err
+		}
+		if p == nil {
+			return nil // it went meanwhile
+		}
+		if !p.asked {
+			return errTalk
+		}
+		p.asked = false
+		return s.lend(p, parts)
+	case wire.Data:
+		if len(m.Body) > wire.MaxData {
+			return errTalk
+		}
+		if p != nil {
+			p.pass(m.Body)
+		}
+		return nil
+	case wire.Close:
+		if p != nil {
+			p.hangUp()
+		}
+		return nil
+	default:
+		return errTalk
+	}
+}
+
+// lend takes down where a process's segment lies.
+func (s *session) lend(p *process, parts callbuf.Extents) error {
+	if len(parts) > 0 {
+		if err := parts.Check(p.bytes, s.memory.bytes()); err != nil {
+			return err
+		}
+		if err := s.lent.add(p.number, parts); err != nil {
+			return err
+		}
+	}
+	p.parts <- parts
+	return nil
+}

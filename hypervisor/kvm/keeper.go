@@ -1,0 +1,134 @@
+package kvm
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Keeper sees to it that every region in a directory has a hub. A region is made
+// before its machine starts, and removed after its end; its name is its domain's.
+// Hubs outlive the daemon that started them: the next one's Keeper finds their regions taken.
+type Keeper struct {
+	Dir string
+	// Hub is the command that becomes the hub of a region: the file and its domain follow.
+	Hub func(region, domain string) []string
+	// Valid says whether a name can be a domain's.
+	Valid func(domain string) error
+	Log   *slog.Logger
+}
+
+// lookEvery is how often regions are looked at when nothing tells of a change: a hub of
+// another daemon may have died. One of ours is followed after a pause, so that a region
+// which can't be served isn't tried without end.
+const (
+	lookEvery  = 2 * time.Second
+	startAgain = 500 * time.Millisecond
+)
+
+// Run keeps hubs until ctx ends. The hubs go on.
+func (k Keeper) Run(ctx context.Context) error {
+	if err := MakeDir(k.Dir); err != nil {
+		return err
+	}
+	changes, err := watch(ctx, k.Dir)
+	if err != nil {
+		return err
+	}
+	running, ended := map[string]bool{}, make(chan string)
+	for {
+		k.look(ctx, running, ended)
+		select {
+		case <-changes:
+		case path := <-ended:
+			delete(running, path)
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look starts the hubs that are missing.
+func (k Keeper) look(ctx context.Context, running map[string]bool, ended chan<- string) {
+	entries, err := os.ReadDir(k.Dir)
+	if err != nil {
+		k.Log.Warn("look for regions", "err", err)
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(k.Dir, e.Name())
+		if running[path] || !e.Type().IsRegular() || strings.HasSuffix(e.Name(), unfinished) || k.Valid(e.Name()) != nil || taken(path) {
+			continue
+		}
+		cmd, err := k.start(path, e.Name())
+		if err != nil {
+			k.Log.Error("start a hub", "region", path, "err", err)
+			continue
+		}
+		running[path] = true
+		go func() {
+			err := cmd.Wait()
+			k.Log.Info("a hub has ended", "region", path, "err", err)
+			time.Sleep(startAgain)
+			select {
+			case ended <- path:
+			case <-ctx.Done():
+			}
+		}()
+	}
+}
+
+func (k Keeper) start(path, domain string) (*exec.Cmd, error) {
+	command := k.Hub(path, domain)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, cmd.Start()
+}
+
+// taken says whether a region has a hub, or is gone.
+func taken(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// watch tells of changes to a directory's entries.
+func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE); err != nil {
+		f.Close()
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { f.Close() })
+	changes := make(chan struct{}, 1)
+	go func() {
+		for buf := make([]byte, 4096); ; {
+			if _, err := f.Read(buf); err != nil {
+				return
+			}
+			select {
+			case changes <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return changes, nil
+}

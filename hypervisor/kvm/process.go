@@ -1,0 +1,300 @@
+package kvm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+	wire "pegasus/callbuf/region"
+	"pegasus/hypervisor"
+)
+
+// process is a process of the machine. Its goroutine speaks with daemon and worker.
+type process struct {
+	number uint32
+	pid    uint32 // in the machine, for people
+	hello  callbuf.Hello
+	end    context.CancelFunc
+	parts  chan callbuf.Extents // where its segment lies, once; none: there is no room
+
+	// Of the session.
+	asked bool   // the agent was asked for its segment
+	bytes uint64 // of the segment
+
+	mu     sync.Mutex
+	worker *net.UnixConn // nil before there is one
+}
+
+// errAway is when the process, or the machine's session, has ended.
+var errAway = errors.New("the process has gone")
+
+// daemonTime is how long a daemon may be away, and how long it may think.
+const (
+	daemonTime = 5 * time.Second
+	answerTime = 30 * time.Second
+)
+
+// start begins to serve a process.
+func (s *session) start(number uint32, hello callbuf.Hello, pid uint32) *process {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{number: number, pid: pid, hello: hello, end: cancel, parts: make(chan callbuf.Extents, 1)}
+	go func() {
+		err := p.serve(ctx, s)
+		s.events <- func() { s.finish(p, err) }
+	}()
+	return p
+}
+
+// finish forgets a process, which nothing on the host uses any more.
+func (s *session) finish(p *process, err error) {
+	p.end()
+	if err != nil && !errors.Is(err, errAway) {
+		s.hub.Log.Warn("a process of the machine isn't served", "pid", p.pid, "err", err)
+	}
+	delete(s.processes, p.number)
+	s.lent.takeBack(p.number)
+	s.tell(wire.Message{Kind: wire.Gone, Process: p.number})
+}
+
+// hangUp ends a process's session with its worker.
+func (p *process) hangUp() {
+	p.end()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.worker != nil {
+		p.worker.CloseRead()
+		p.worker.CloseWrite()
+	}
+}
+
+// pass hands the worker what the process said.
+func (p *process) pass(data []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.worker != nil {
+		p.worker.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // it reads, or it is as good as dead
+		p.worker.Write(data)
+	}
+}
+
+// serve does all for one process, and returns when it has gone with its worker.
+func (p *process) serve(ctx context.Context, s *session) error {
+	welcome, worker, err := p.enter(ctx, s)
+	if err != nil {
+		if !errors.Is(err, errAway) {
+			p.refuse(s, err)
+		}
+		return err
+	}
+	if worker == nil { // refused; the daemon's log has why
+		s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: welcome.Append(nil)}) }
+		return nil
+	}
+	process, err := openProcess(int(welcome.WorkerPID))
+	if err != nil {
+		worker.Close()
+		p.refuse(s, err)
+		return err
+	}
+	defer process.Close()
+	p.mu.Lock()
+	p.worker = worker
+	p.mu.Unlock()
+	if ctx.Err() != nil {
+		p.hangUp()
+	}
+	s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: welcome.Append(nil)}) }
+	p.relay(s, worker)
+	worker.Close()
+	awaitEnd(process)
+	return nil
+}
+
+// relay passes on what the worker says, until it hangs up.
+func (p *process) relay(s *session, worker *net.UnixConn) {
+	buf := make([]byte, wire.MaxData)
+	for {
+		n, err := worker.Read(buf)
+		if err != nil || n == 0 {
+			return
+		}
+		body := bytes.Clone(buf[:n])
+		s.events <- func() { s.tell(wire.Message{Kind: wire.Data, Process: p.number, Body: body}) }
+	}
+}
+
+// What a process is told that isn't served for a reason of the hub's:
+// CUDA_ERROR_SYSTEM_NOT_READY.
+const resultSystemNotReady = 802
+
+func (p *process) refuse(s *session, err error) {
+	w := callbuf.Welcome{Version: callbuf.Version, Result: resultSystemNotReady, Message: err.Error()}
+	s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: w.Append(nil)}) }
+}
+
+// enter asks the daemon for a worker, and the machine for a segment in between. There
+// is no worker if the daemon refuses: the welcome says why.
+func (p *process) enter(ctx context.Context, s *session) (w callbuf.Welcome, worker *net.UnixConn, err error) {
+	daemon, err := s.door.dial(ctx, s.hub.Door)
+	if err != nil {
+		return w, nil, err
+	}
+	defer daemon.Close()
+	stop := context.AfterFunc(ctx, func() { daemon.Close() })
+	defer stop()
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = errAway
+		}
+	}()
+	daemon.SetDeadline(time.Now().Add(answerTime))
+	hello := p.hello
+	hello.Features |= callbuf.FeatureApart
+	if _, err := daemon.Write(hello.Append(nil)); err != nil {
+		return w, nil, err
+	}
+	buf := make([]byte, 4096)
+	n, err := daemon.Read(buf)
+	if err != nil {
+		return w, nil, fmt.Errorf("the daemon gave no answer: %w", err)
+	}
+	if w, err := callbuf.ParseWelcome(buf[:n]); err == nil && w.Result != 0 {
+		return w, nil, nil
+	}
+	var terms hypervisor.Terms
+	if err := json.Unmarshal(buf[:n], &terms); err != nil {
+		return w, nil, fmt.Errorf("the daemon gave no sensible answer: %w", err)
+	}
+	if err := p.lend(ctx, s, daemon, terms); err != nil {
+		return w, nil, err
+	}
+	return receiveWelcome(daemon)
+}
+
+// lend gets a segment from the machine and lends it to the daemon.
+func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, terms hypervisor.Terms) error {
+	layout, err := terms.Geometry.Layout()
+	if err != nil {
+		return err
+	}
+	generation := make(chan uint64, 1)
+	s.events <- func() {
+		p.asked, p.bytes = true, layout.SegmentBytes
+		generation <- s.generation
+		s.tell(wire.Message{Kind: wire.Need, Process: p.number, Body: wire.NeedBody(layout.SegmentBytes)})
+	}
+	loan := hypervisor.Loan{Generation: <-generation}
+	select {
+	case loan.Parts = <-p.parts:
+	case <-ctx.Done():
+		return errAway
+	}
+	if len(loan.Parts) == 0 {
+		return fmt.Errorf("the machine's region has no room for a call buffer of %d bytes: give it a larger one, or its domain a smaller arena", layout.SegmentBytes)
+	}
+	if err := format(s.memory.file, layout, loan); err != nil {
+		return err
+	}
+	b, err := json.Marshal(loan)
+	if err != nil {
+		return err
+	}
+	_, _, err = daemon.WriteMsgUnix(b, unix.UnixRights(int(s.memory.file.Fd())), nil)
+	return err
+}
+
+// format writes a segment's header.
+func format(f *os.File, l callbuf.Layout, loan hypervisor.Loan) error {
+	mem, err := callbuf.MapParts(f, loan.Parts)
+	if err != nil {
+		return err
+	}
+	_, err = callbuf.Format(mem, l, loan.Generation, callbuf.FeatureApart)
+	return errors.Join(err, callbuf.UnmapParts(mem))
+}
+
+// receiveWelcome takes the daemon's answer and of its descriptors the worker's.
+func receiveWelcome(daemon *net.UnixConn) (w callbuf.Welcome, worker *net.UnixConn, err error) {
+	buf, oob := make([]byte, callbuf.WelcomeBytes+1), make([]byte, unix.CmsgSpace(4*4))
+	n, oobn, _, _, err := daemon.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return w, nil, fmt.Errorf("the daemon gave no answer: %w", err)
+	}
+	files := received(oob[:oobn])
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if w, err = callbuf.ParseWelcome(buf[:n]); err != nil || w.Result != 0 {
+		return w, nil, err
+	}
+	if len(files) != callbuf.WelcomeFDs {
+		return w, nil, fmt.Errorf("welcome with %d descriptors", len(files))
+	}
+	c, err := net.FileConn(files[1])
+	if err != nil {
+		return w, nil, err
+	}
+	worker, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return w, nil, fmt.Errorf("welcome with a %T", c)
+	}
+	return w, worker, nil
+}
+
+func received(oob []byte) (files []*os.File) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "welcome"))
+		}
+	}
+	return files
+}
+
+// openProcess opens a process that is known by its number, for awaitEnd.
+func openProcess(pid int) (*os.File, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the worker, process %d: %w", pid, err)
+	}
+	return os.NewFile(uintptr(fd), "worker"), nil
+}
+
+// endTime is how long a worker that was hung up on may take to end.
+const endTime = 3 * time.Second
+
+// awaitEnd waits for a worker's end: as long as it lives it may write into its
+// segment, which nobody else must have then. One that doesn't end is ended.
+func awaitEnd(process *os.File) {
+	for patience := endTime; ; patience = time.Hour {
+		p := []unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, int(patience.Milliseconds()))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n > 0 || err != nil {
+			return
+		}
+		unix.PidfdSendSignal(int(process.Fd()), unix.SIGKILL, nil, 0)
+	}
+}
