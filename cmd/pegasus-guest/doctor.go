@@ -26,7 +26,7 @@ func (f finding) ok() bool { return f.fix == "" }
 // doctor does all checks and returns the exit status.
 func doctor(out io.Writer) int {
 	status := 0
-	for _, f := range []finding{checkSocket(os.Getenv("PEGASUS_SOCKET")), checkLibrary(searchPath())} {
+	for _, f := range []finding{checkSocket(socket()), checkLibrary(searchPath())} {
 		mark := "ok  "
 		if !f.ok() {
 			mark, status = "FAIL", 1
@@ -39,7 +39,16 @@ func doctor(out io.Writer) int {
 	return status
 }
 
-const runIt = "start the program by `pegasus run -- PROGRAM`"
+const runIt = "start the program by `pegasus run -- PROGRAM`, in a virtual machine start `pegasus-guest agent` as root"
+
+// socket is where a program would connect.
+func socket() string {
+	path := os.Getenv("PEGASUS_SOCKET")
+	if _, err := os.Stat(agentSocket); path == "" && err == nil {
+		return agentSocket
+	}
+	return path
+}
 
 // checkSocket tells whether the daemon can be reached.
 func checkSocket(path string) finding {

@@ -1,6 +1,8 @@
-// Pegasus-guest is for use inside a guest: it says whether a CUDA program here
-// would find Pegasus, and if not, why.
+// Pegasus-guest is for use inside a guest: in a virtual machine it is the agent that
+// CUDA programs need, and it says whether a program here would find Pegasus, and if
+// not, why.
 //
+//	pegasus-guest agent      serve the CUDA programs of a virtual machine, as its root
 //	pegasus-guest doctor     check and explain; exit status 1 if a program would fail
 //	pegasus-guest version    print the version
 package main
@@ -15,8 +17,9 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const usage = `usage: pegasus-guest doctor | version
+const usage = `usage: pegasus-guest agent | doctor | version
 
+  agent     serves the CUDA programs of a virtual machine; to be started at boot, as root
   doctor    says whether a CUDA program here would find Pegasus, and why not
   version   prints the version
 `
@@ -27,6 +30,8 @@ func run(args []string, out, errs io.Writer) int {
 		return 2
 	}
 	switch args[0] {
+	case "agent":
+		return agent(errs)
 	case "doctor":
 		return doctor(out)
 	case "version", "--version":

@@ -1,0 +1,170 @@
+package kvm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+	"pegasus/callbuf/region"
+)
+
+// tailBytes is what the file system leaves free behind it, for the last page.
+const tailBytes = 64 << 10
+
+// files is the file system on the region: a file is memory that is shared with the host.
+type files struct {
+	device *device
+	dir    string
+}
+
+// mountFiles makes an empty file system on the region and mounts it, unless an agent
+// before has: then what that one left is removed.
+func mountFiles(d *device, dir string) (*files, error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	all := &files{d, dir}
+	mounted, err := isMounted(dir)
+	if err != nil {
+		return nil, err
+	}
+	if mounted {
+		return all, all.clear()
+	}
+	blocks := fmt.Sprint((d.bytes - tailBytes) / 4096)
+	mkfs := exec.Command("/sbin/mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-I", "128", "-O", "^has_journal,^resize_inode", "-E", "nodiscard,lazy_itable_init=0", d.path, blocks)
+	if out, err := mkfs.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("mkfs.ext4 %s: %w: %s", d.path, err, out)
+	}
+	if err := unix.Mount(d.path, dir, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOATIME, "dax=always"); err != nil {
+		return nil, fmt.Errorf("mount %s with dax: %w", d.path, err)
+	}
+	return all, nil
+}
+
+func isMounted(dir string) (bool, error) {
+	var in, above unix.Stat_t
+	if err := unix.Stat(dir, &in); err != nil {
+		return false, err
+	}
+	if err := unix.Stat(filepath.Dir(dir), &above); err != nil {
+		return false, err
+	}
+	return in.Dev != above.Dev, nil
+}
+
+// clear removes all files. Who still maps one keeps its memory until the last has gone.
+func (a *files) clear() error {
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			if err := a.remove(filepath.Join(a.dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *files) remove(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	err = setImmutable(f, false)
+	f.Close()
+	return errors.Join(err, os.Remove(path))
+}
+
+// file is a piece of the region, as whole memory here.
+type file struct {
+	*os.File
+	parts callbuf.Extents // where in the region
+}
+
+// create makes a file of zeros. Its size and its place can't be changed by who gets it.
+func (a *files) create(name string, bytes uint64) (f *file, err error) {
+	path := filepath.Join(a.dir, name)
+	o, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	f = &file{File: o}
+	defer func() {
+		if err != nil {
+			f.discard()
+		}
+	}()
+	if err := unix.Fallocate(int(o.Fd()), 0, 0, int64(bytes)); err != nil {
+		return nil, fmt.Errorf("%d bytes of the region: %w", bytes, err)
+	}
+	if err := zero(o, bytes); err != nil {
+		return nil, err
+	}
+	if err := o.Sync(); err != nil {
+		return nil, err
+	}
+	if f.parts, err = a.places(o, bytes); err != nil {
+		return nil, err
+	}
+	return f, setImmutable(o, true)
+}
+
+// zero writes zeros: to allocate isn't enough. What was only allocated is cleared when
+// it is first touched here, after the host has written to it.
+func zero(f *os.File, bytes uint64) error {
+	zeros := make([]byte, 1<<20)
+	for at := uint64(0); at < bytes; at += uint64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(uint64(len(zeros)), bytes-at)], int64(at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// places is where in the region a file lies.
+func (a *files) places(f *os.File, bytes uint64) (callbuf.Extents, error) {
+	on, err := extents(f)
+	if err != nil {
+		return nil, err
+	}
+	for i := range on {
+		on[i].Offset += a.device.offset
+	}
+	if got := on.Bytes(); got != bytes {
+		return nil, fmt.Errorf("a file of %d bytes has %d on the region", bytes, got)
+	}
+	return on, nil
+}
+
+// discard removes a file that nobody uses any more.
+func (f *file) discard() error {
+	err := errors.Join(setImmutable(f.File, false), os.Remove(f.Name()))
+	return errors.Join(err, f.Close())
+}
+
+// controlArea makes the file by which agent and hub speak, and maps it.
+func (a *files) controlArea() (mem []byte, offset uint64, err error) {
+	f, err := a.create("control", region.ControlBytes)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close() // the mapping stays
+	if len(f.parts) != 1 {
+		return nil, 0, fmt.Errorf("the control area lies in %d pieces", len(f.parts))
+	}
+	mem, err = callbuf.Map(f.File, region.ControlBytes)
+	return mem, f.parts[0].Offset, err
+}

@@ -1,0 +1,262 @@
+package kvm
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf/region"
+)
+
+// device is the region as the guest's kernel has it: a block device whose memory
+// can be mapped, and where in the region that begins.
+type device struct {
+	path   string
+	bytes  uint64
+	offset uint64 // of its first byte in the region
+}
+
+const (
+	ndDevices = "/sys/bus/nd/devices"
+	ndDriver  = "/sys/bus/nd/drivers/nd_pmem"
+)
+
+// deviceTime is how long the kernel may take to find its NVDIMMs, and to make a device.
+const deviceTime = 10 * time.Second
+
+// openDevice finds the machine's region among its NVDIMMs, by the host's mark, and makes
+// of it a device whose memory can be mapped. Another NVDIMM isn't touched.
+func openDevice() (*device, error) {
+	var last error
+	for end := time.Now().Add(deviceTime); ; time.Sleep(50 * time.Millisecond) {
+		spaces, err := filepath.Glob(ndDevices + "/namespace*")
+		if err != nil {
+			return nil, err
+		}
+		last = errors.New("this machine has no NVDIMM")
+		for _, path := range spaces {
+			d, err := tryNamespace(filepath.Base(path))
+			if err == nil {
+				return d, nil
+			}
+			last = fmt.Errorf("%s: %w", filepath.Base(path), err)
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("no region of Pegasus: %w", last)
+		}
+	}
+}
+
+func tryNamespace(name string) (*device, error) {
+	holder := holderOf(name)
+	if err := checkMark(holder); err != nil {
+		return nil, err
+	}
+	if holder == name { // raw: a file system on it can't have its files mapped as they are
+		if err := claim(name); err != nil {
+			return nil, err
+		}
+		holder = holderOf(name)
+	}
+	return describe(name, holder)
+}
+
+// holderOf is the device that has a namespace: itself, or the pfn device that it was given to.
+func holderOf(name string) string {
+	holder, err := read(name, "holder")
+	if err != nil || holder == "" {
+		return name
+	}
+	return holder
+}
+
+// read and write use a device's attributes.
+func read(device, attribute string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(ndDevices, device, attribute))
+	return strings.TrimSpace(string(b)), err
+}
+
+func write(device, attribute, value string) error {
+	return os.WriteFile(filepath.Join(ndDevices, device, attribute), []byte(value), 0)
+}
+
+// block is the block device of a namespace or of its holder.
+func block(device string) (string, error) {
+	all, err := filepath.Glob(filepath.Join(ndDevices, device, "block/*"))
+	if err != nil || len(all) != 1 {
+		return "", fmt.Errorf("%s has no block device", device)
+	}
+	return "/dev/" + filepath.Base(all[0]), nil
+}
+
+// checkMark looks for the host's mark in the last page: what doesn't have it is
+// somebody's data.
+func checkMark(holder string) error {
+	path, err := block(holder)
+	if err != nil {
+		return err
+	}
+	b, err := readMark(path)
+	if err != nil {
+		return err
+	}
+	if !region.Marked(b) {
+		return errors.New("the host hasn't marked it as a region")
+	}
+	return nil
+}
+
+// readMark reads what the host writes into the last page.
+func readMark(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	var b [region.SectorBytes]byte
+	return b[:], direct(b[:], func(page []byte) error {
+		_, err := f.ReadAt(page, size-region.PageBytes)
+		return err
+	})
+}
+
+// useTime is how long the host may take to end what an agent before had.
+const useTime = 10 * time.Second
+
+// release takes the control area back, and waits until the host uses nothing of the
+// region any more: what is free here must be so there.
+func (d *device) release() error {
+	if err := d.setPointer(nil); err != nil {
+		return err
+	}
+	for end := time.Now().Add(useTime); ; time.Sleep(20 * time.Millisecond) {
+		b, err := readMark(d.path)
+		if err != nil || !region.Used(b) {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.New("the host doesn't let go of the region: is pegasusd running there?")
+		}
+	}
+}
+
+// direct does input or output of a sector with memory as O_DIRECT wants it: aligned.
+func direct(sector []byte, do func(aligned []byte) error) error {
+	page, err := unix.Mmap(-1, 0, region.PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	defer unix.Munmap(page)
+	copy(page, sector)
+	err = do(page[:len(sector)])
+	copy(sector, page)
+	return err
+}
+
+// claim puts a raw namespace into pfn mode, in which the kernel has pages for its
+// memory, which it keeps in the machine's own.
+func claim(name string) error {
+	parent, err := filepath.EvalSymlinks(filepath.Join(ndDevices, name))
+	if err != nil {
+		return err
+	}
+	pfn, err := read(filepath.Base(filepath.Dir(parent)), "pfn_seed")
+	if err != nil {
+		return fmt.Errorf("this kernel can't map persistent memory (no pfn_seed): %w", err)
+	}
+	if err := os.WriteFile(ndDriver+"/unbind", []byte(name), 0); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("unbind: %w", err)
+	}
+	for _, s := range [...]struct{ attribute, value string }{
+		{"uuid", newUUID()}, {"mode", "ram"}, {"align", "4096"}, {"namespace", name},
+	} {
+		if err := write(pfn, s.attribute, s.value); err != nil {
+			return fmt.Errorf("%s of %s: %w", s.attribute, pfn, err)
+		}
+	}
+	if err := os.WriteFile(ndDriver+"/bind", []byte(pfn), 0); err != nil {
+		return fmt.Errorf("bind %s: %w", pfn, err)
+	}
+	return nil
+}
+
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// describe waits for the block device and works out where it lies.
+func describe(name, holder string) (*device, error) {
+	if holder == name {
+		return nil, errors.New("the kernel didn't take it as persistent memory that can be mapped")
+	}
+	from, err := number(name, "resource")
+	if err != nil {
+		return nil, err
+	}
+	data, err := number(holder, "resource")
+	if err != nil {
+		return nil, err
+	}
+	size, err := number(holder, "size")
+	if err != nil {
+		return nil, err
+	}
+	if data < from {
+		return nil, fmt.Errorf("its memory at %#x begins before itself at %#x", data, from)
+	}
+	for end := time.Now().Add(deviceTime); ; time.Sleep(10 * time.Millisecond) {
+		path, err := block(holder)
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err == nil {
+			return &device{path: path, bytes: size, offset: data - from}, nil
+		}
+		if time.Now().After(end) {
+			return nil, err
+		}
+	}
+}
+
+func number(device, attribute string) (uint64, error) {
+	text, err := read(device, attribute)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(text, 0, 64)
+}
+
+// setPointer tells the host where the control area is; nil: that there is none now.
+func (d *device) setPointer(p *region.Pointer) error {
+	f, err := os.OpenFile(d.path, os.O_RDWR|unix.O_DIRECT|unix.O_SYNC, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var b [region.SectorBytes]byte
+	if p != nil {
+		copy(b[:], p.Append(nil))
+	}
+	err = direct(b[:], func(sector []byte) error {
+		_, err := f.WriteAt(sector, int64(d.bytes-region.PageBytes+region.PointerOffset))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("tell the host where the control area is: %w", err)
+	}
+	return nil
+}
