@@ -88,6 +88,23 @@ Checks what Pegasus needs here and says how to get what is missing. The exit
 status is 1 if something fails that running programs needs.
 
   pegasus doctor`},
+		{name: "attach", args: "MACHINE [--memory SIZE] [--regions DIR] [--connect URI] [--hooks DIR]",
+			short: "give a virtual machine of libvirt an accelerator", run: attach, long: `
+Changes a machine's definition so that from its next start on it shares memory with
+the host, as a virtual NVDIMM, and installs the hook by which libvirt makes that
+memory. The machine's name is its domain's. docs/kvm.md says what belongs into the machine.
+
+  pegasus attach web
+  pegasus attach web --memory 1GiB    room for more processes at once`},
+		{name: "detach", args: "MACHINE [--regions DIR] [--connect URI]",
+			short: "undo attach", run: detach, long: `
+Takes the shared memory out of a machine's definition again.
+
+  pegasus detach web`},
+		{name: "hook", args: "[--regions DIR] MACHINE prepare|release begin|end", greedy: true,
+			short: "for libvirt: makes and removes the memory of machines", run: hook, long: `
+Is called by libvirt before a machine starts and after it has ended, with the
+machine's definition on standard input. Nobody else needs it.`},
 		{name: "stop", args: "[--if-idle]",
 			short: "end the daemon", run: stop, long: `
 Ends the daemon. Guests of a private daemon get CUDA errors; those of the host's
