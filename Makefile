@@ -21,11 +21,12 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BUILD_NEEDS := ca-certificates gcc libc6-dev
 RUN_NEEDS   := ffmpeg
 TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools
+VM_NEEDS    := qemu-system-x86 busybox-static e2fsprogs libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients
 REPORT_NEEDS := chromium
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan benchmarks run sim report-test bench policies-e2e soak gpu-test test check format vet staticcheck tidy \
+.PHONY: build binaries guest guest-asan benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test vm-demo test check format vet staticcheck tidy \
 	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
 
 build: binaries guest benchmarks ## build everything (the default)
@@ -147,11 +148,20 @@ stale:
 	$(GO) generate ./...
 	@$(files) | diff $(BUILD)/files.before - || { echo 'These files were stale. They are written anew: look at them and commit.'; exit 1; }
 
-PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test$$')
+PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\)\?$$')
 
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
 	$(GO) test -timeout 20m $(PACKAGES)
 	$(GO) test -timeout 30m ./test
+	$(GO) test -timeout 10m ./test/vm
+
+vm-demo: build ## see two machines of a libvirt of their own share an accelerator 1:3 (installs QEMU and libvirt)
+	@scripts/deps $(VM_NEEDS)
+	$(GO) test -timeout 10m -count 1 -v -run TestLibvirt ./test/vm
+
+vm-test: build ## the tests with virtual machines (installs QEMU and libvirt)
+	@scripts/deps $(VM_NEEDS)
+	$(GO) test -timeout 10m -count 1 -v ./test/vm
 
 race: | deps-build ## the tests of the Go packages with the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(PACKAGES)
@@ -175,7 +185,7 @@ fresh-test: ## try the README's commands in a bare Debian of their own
 # --- what else must be installed
 
 deps: ## install what building, running and testing need
-	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS)
+	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS)
 
 deps-build:
 	@scripts/deps $(BUILD_NEEDS)

@@ -1,0 +1,155 @@
+package vm
+
+import (
+	"debug/elf"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Debian's kernel for machines that are virtual, by the package that always
+// names the present one.
+const kernelPackage = "linux-image-cloud-amd64"
+
+// What of it a guest needs, beside what is built in: with what these depend on.
+var wantedModules = []string{"virtio_pci", "virtio_console", "nfit", "nd_pmem"}
+
+// kernel is an unpacked kernel package. It isn't installed: that would make it one
+// that the machine itself may boot.
+type kernel struct {
+	image   string
+	modules map[string]string // name to path
+}
+
+// findKernel unpacks Debian's kernel under dir, unless it is there.
+func findKernel(dir string) (*kernel, error) {
+	root := filepath.Join(dir, "kernel")
+	if _, err := os.Stat(root); err != nil {
+		if err := fetchKernel(dir, root); err != nil {
+			return nil, fmt.Errorf("get Debian's %s: %w", kernelPackage, err)
+		}
+	}
+	images, err := filepath.Glob(filepath.Join(root, "boot/vmlinuz-*"))
+	if err != nil || len(images) != 1 {
+		return nil, fmt.Errorf("%s holds %d kernels, not one: remove it", root, len(images))
+	}
+	k := &kernel{image: images[0], modules: map[string]string{}}
+	err = filepath.WalkDir(filepath.Join(root, "lib/modules"), func(path string, _ fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
+			k.modules[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return err
+	})
+	return k, err
+}
+
+func fetchKernel(dir, root string) error {
+	download := filepath.Join(dir, "packages")
+	if err := os.MkdirAll(download, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(download)
+	err := downloadKernel(download)
+	if err != nil { // what apt knows may be old, or nothing
+		if out, err := exec.Command("apt-get", "-q", "update").CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get update: %w: %s", err, out)
+		}
+		err = downloadKernel(download)
+	}
+	if err != nil {
+		return err
+	}
+	debs, err := filepath.Glob(filepath.Join(download, "linux-image-*.deb"))
+	if err != nil || len(debs) != 1 {
+		return fmt.Errorf("%d packages came, not one", len(debs))
+	}
+	making := root + ".new"
+	if err := os.RemoveAll(making); err != nil {
+		return err
+	}
+	if out, err := exec.Command("dpkg-deb", "-x", debs[0], making).CombinedOutput(); err != nil {
+		return fmt.Errorf("dpkg-deb: %w: %s", err, out)
+	}
+	return os.Rename(making, root)
+}
+
+// downloadKernel gets the package that the one with the lasting name depends on.
+func downloadKernel(dir string) error {
+	out, err := exec.Command("apt-cache", "depends", kernelPackage).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("apt-cache: %w: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: ")
+		if !ok || !strings.HasPrefix(name, "linux-image-") {
+			continue
+		}
+		get := exec.Command("apt-get", "-q", "download", name)
+		get.Dir = dir
+		if out, err := get.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get download: %w: %s", err, out)
+		}
+		return nil
+	}
+	return fmt.Errorf("apt knows of none")
+}
+
+// inOrder are the files of modules and of all that they need, each behind what it needs.
+func (k *kernel) inOrder(names ...string) (paths []string, err error) {
+	seen := map[string]bool{}
+	var add func(name string) error
+	add = func(name string) error {
+		name = strings.ReplaceAll(name, "-", "_")
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true
+		path, ok := k.modules[name]
+		if !ok {
+			return fmt.Errorf("kernel %s has no module %s", filepath.Base(k.image), name)
+		}
+		needs, err := dependsOf(path)
+		if err != nil {
+			return err
+		}
+		for _, n := range needs {
+			if err := add(n); err != nil {
+				return err
+			}
+		}
+		paths = append(paths, path)
+		return nil
+	}
+	for _, n := range names {
+		if err := add(n); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+// dependsOf reads what a module says of itself.
+func dependsOf(path string) ([]string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	defer f.Close()
+	section := f.Section(".modinfo")
+	if section == nil {
+		return nil, fmt.Errorf("%s: no module", path)
+	}
+	data, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, s := range strings.Split(string(data), "\x00") {
+		if list, ok := strings.CutPrefix(s, "depends="); ok && list != "" {
+			return strings.Split(list, ","), nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,150 @@
+package vm
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// libvirt is a libvirtd of the test's own, beside any other: it has mounts of its own
+// where libvirtd keeps what it knows.
+type libvirt struct {
+	h   *host
+	cmd *exec.Cmd
+}
+
+const privateLibvirt = `
+set -e
+for d in /run/libvirt /var/lib/libvirt /etc/libvirt /var/log/libvirt /var/cache/libvirt; do
+	mkdir -p $d
+	mount -t tmpfs tmpfs $d
+done
+cp /etc/passwd /etc/group /run/libvirt
+echo 'libvirt-qemu:x:64055:64055::/nonexistent:/bin/false' >>/run/libvirt/passwd # what it is built to look for
+echo 'libvirt-qemu:x:64055:
+kvm:x:64056:
+libvirt:x:64057:' >>/run/libvirt/group
+mount --bind /run/libvirt/passwd /etc/passwd
+mount --bind /run/libvirt/group /etc/group
+echo 'auth_unix_rw = "none"
+auth_unix_ro = "none"' >/etc/libvirt/libvirtd.conf
+echo 'user = "root"
+group = "root"
+stdio_handler = "file"
+cgroup_controllers = [ ]
+security_driver = "none"' >/etc/libvirt/qemu.conf
+mkdir -p /etc/libvirt/hooks/qemu.d
+echo '#!/bin/sh' >/etc/libvirt/hooks/qemu.d/pegasus # libvirtd looks once whether there are hooks
+chmod 755 /etc/libvirt/hooks/qemu.d/pegasus
+exec libvirtd
+`
+
+// propagation is how to keep new mounts to ourselves. In a directory that is only a root
+// by chroot that can't be said, and nobody else has its mounts.
+func propagation(t *testing.T) string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == "/" {
+			return "private"
+		}
+	}
+	return "unchanged"
+}
+
+func startLibvirt(h *host) *libvirt {
+	h.t.Helper()
+	log, err := os.Create(h.path("libvirt.log"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer log.Close()
+	l := &libvirt{h: h, cmd: exec.Command("unshare", "-m", "--propagation", propagation(h.t), "sh", "-c", privateLibvirt)}
+	l.cmd.Stdout, l.cmd.Stderr = log, log
+	if err := l.cmd.Start(); err != nil {
+		h.t.Fatalf("%v; `make deps` installs what is missing", err)
+	}
+	h.t.Cleanup(func() {
+		l.cmd.Process.Signal(syscall.SIGTERM)
+		l.cmd.Wait()
+		if h.t.Failed() {
+			text, _ := os.ReadFile(h.path("libvirt.log"))
+			h.t.Logf("libvirtd's log:\n%s", text)
+		}
+	})
+	eventually(h.t, 20*time.Second, "libvirtd answers", func() bool { return l.command("virsh", "list").Run() == nil })
+	return l
+}
+
+// command is one that sees this libvirtd, and its configuration.
+func (l *libvirt) command(args ...string) *exec.Cmd {
+	return exec.Command("nsenter", append([]string{"-m", "-t", strconv.Itoa(l.cmd.Process.Pid)}, args...)...)
+}
+
+func (l *libvirt) run(args ...string) {
+	l.h.t.Helper()
+	if out, err := l.command(args...).CombinedOutput(); err != nil {
+		l.h.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// machine defines, attaches and starts a machine.
+func (l *libvirt) machine(name, job string) *Running {
+	h := l.h
+	h.t.Helper()
+	dir := h.path("machine-" + name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	text, err := Machine{Image: h.image, Dir: dir, Job: waitForAgent + job}.Definition(name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	file := filepath.Join(dir, "definition.xml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	l.run("virsh", "define", file)
+	l.run(built(h.t, "bin/pegasus"), "attach", name, "--memory", "128MiB", "--regions", h.regions)
+	r := &Running{dir: dir}
+	h.t.Cleanup(func() {
+		l.command("virsh", "destroy", name).Run()
+		if h.t.Failed() {
+			h.t.Logf("%s printed:\n%s\nand said:\n%s", name, r.Output(), r.Messages())
+		}
+	})
+	return r
+}
+
+// Machines of a stock libvirt are attached by one command each, and share an accelerator
+// by their credits. One that is destroyed leaves nothing behind.
+func TestLibvirt(t *testing.T) {
+	h := startHost(t, twoMachines)
+	l := startLibvirt(h)
+	// So much is queued that a machine which has to wait for a processor still has work.
+	const job = "/bench/busy --seconds 3600 --queue 200 --no-check --quiet\n"
+	l.machine("one", job)
+	l.machine("three", job)
+	l.run("virsh", "start", "one")
+	l.run("virsh", "start", "three")
+	h.checkShares("one", "three")
+	l.run("virsh", "destroy", "three")
+	if _, err := os.Stat(filepath.Join(h.regions, "three")); err == nil {
+		t.Error("its region is left")
+	}
+	eventually(t, 2*time.Second, "nothing is left of a machine that was destroyed", func() bool {
+		d := h.domain("three")
+		return d.Processes == 0 && d.Memory == 0
+	})
+	if d := h.domain("one"); d.Processes != 1 {
+		t.Errorf("the other machine has %d processes", d.Processes)
+	}
+}

@@ -1,0 +1,135 @@
+// Package vm boots virtual machines for tests: Debian's kernel, a file system in
+// memory, QEMU without a hypervisor's help, so that they run anywhere.
+package vm
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Machine says what to boot.
+type Machine struct {
+	Image  *Image
+	Dir    string // for its files
+	Region string // a file that is its NVDIMM; empty: none
+	Job    string // a shell script: what it does before it switches itself off
+}
+
+// Running is a machine that was started.
+type Running struct {
+	cmd *exec.Cmd
+	dir string
+}
+
+// Start boots a machine. What its job prints is in Output, what kernel and agent
+// say in Messages.
+func (m Machine) Start() (*Running, error) {
+	initrd := filepath.Join(m.Dir, "initrd")
+	if err := m.writeInitrd(initrd); err != nil {
+		return nil, err
+	}
+	r := &Running{dir: m.Dir}
+	args := []string{
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-accel", "tcg", "-cpu", "max",
+		"-kernel", m.Image.Kernel, "-initrd", initrd, "-append", "console=ttyS1 quiet panic=-1",
+		"-serial", "file:" + r.path("output"), "-serial", "file:" + r.path("messages"),
+	}
+	machine := "q35"
+	memory := "256M"
+	if m.Region != "" {
+		st, err := os.Stat(m.Region)
+		if err != nil {
+			return nil, err
+		}
+		machine += ",nvdimm=on"
+		memory += ",slots=2,maxmem=8G"
+		args = append(args, "-object", fmt.Sprintf("memory-backend-file,id=region,share=on,mem-path=%s,size=%d", m.Region, st.Size()),
+			"-device", "nvdimm,id=nvdimm0,memdev=region")
+	}
+	args = append(args, "-machine", machine, "-m", memory)
+	r.cmd = exec.Command("qemu-system-x86_64", args...)
+	said, err := os.Create(r.path("qemu"))
+	if err != nil {
+		return nil, err
+	}
+	defer said.Close()
+	r.cmd.Stdout, r.cmd.Stderr = said, said
+	return r, r.cmd.Start()
+}
+
+// writeInitrd puts the job behind the image.
+func (m Machine) writeInitrd(path string) error {
+	base, err := os.Open(m.Image.base)
+	if err != nil {
+		return err
+	}
+	defer base.Close()
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var job archive
+	job.data("/job", 0o755, []byte(m.Job))
+	_, err = io.Copy(f, io.MultiReader(base, bytes.NewReader(job.bytes())))
+	return err
+}
+
+func (r *Running) path(name string) string { return filepath.Join(r.dir, name) }
+
+// Output is what the job has printed so far.
+func (r *Running) Output() string { return r.read("output") }
+
+// Messages are what everybody else has said.
+func (r *Running) Messages() string { return r.read("qemu") + r.read("messages") }
+
+func (r *Running) read(name string) string {
+	text, _ := os.ReadFile(r.path(name))
+	return string(bytes.ReplaceAll(text, []byte("\r"), nil))
+}
+
+// Wait waits until the machine has switched itself off.
+func (r *Running) Wait() error { return r.cmd.Wait() }
+
+// Kill takes its power away.
+func (r *Running) Kill() { r.cmd.Process.Kill() }
+
+// PID is QEMU's.
+func (r *Running) PID() int { return r.cmd.Process.Pid }
+
+// Definition is the same machine as libvirt wants it, without its region: who attaches
+// it puts that in.
+func (m Machine) Definition(name string) (string, error) {
+	initrd := filepath.Join(m.Dir, "initrd")
+	if err := m.writeInitrd(initrd); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`<domain type='qemu'>
+  <name>%[1]s</name>
+  <memory unit='MiB'>256</memory>
+  <vcpu placement='static'>1</vcpu>
+  <os>
+    <type arch='x86_64' machine='q35'>hvm</type>
+    <kernel>%[2]s</kernel>
+    <initrd>%[3]s</initrd>
+    <cmdline>console=ttyS1 quiet panic=-1</cmdline>
+  </os>
+  <features><acpi/><apic/></features>
+  <cpu mode='maximum'/>
+  <on_poweroff>destroy</on_poweroff>
+  <on_reboot>destroy</on_reboot>
+  <on_crash>destroy</on_crash>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <controller type='usb' model='none'/>
+    <memballoon model='none'/>
+    <serial type='file'><source path='%[4]s/output'/><target port='0'/></serial>
+    <serial type='file'><source path='%[4]s/messages'/><target port='1'/></serial>
+  </devices>
+</domain>
+`, name, m.Image.Kernel, initrd, m.Dir), nil
+}
