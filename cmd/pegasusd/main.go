@@ -29,6 +29,7 @@ import (
 	"pegasus/backend"
 	"pegasus/backend/control"
 	"pegasus/configs"
+	"pegasus/hypervisor/linux"
 	"pegasus/hypervisor/local"
 	"pegasus/policies"
 )
@@ -134,7 +135,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	d, err := backend.New(backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
-		CPUs:     local.NewCPUs(log),
+		CPUs:     linux.NewCPUs(log),
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Log:      log, SetLogLevel: setLevel,

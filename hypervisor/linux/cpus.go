@@ -1,4 +1,10 @@
-package local
+// Package linux is the CPU side of domains on a Linux host: what part of its CPUs
+// each was given, and when their vCPUs run.
+//
+// The backend calls it by the hypervisor contract; process guests and virtual
+// machines are looked at together, since they share the CPUs. It believes the
+// kernel, and takes from a guest only what bounds the guest itself.
+package linux
 
 import (
 	"log/slog"
