@@ -1,9 +1,6 @@
 package hypervisor
 
 import (
-	"cmp"
-	"math/bits"
-	"slices"
 	"time"
 
 	"pegasus/vcpu"
@@ -29,62 +26,15 @@ type CPUs interface {
 type Guests struct {
 	Domain    string
 	Processes []int
+	// VM says that the processes are emulators of a virtual machine, of whose threads
+	// only some are vCPUs: VCPUs, by vCPU number, where the emulator told which, such
+	// as by QMP's query-cpus-fast; else those named as QEMU names them.
+	VM    bool
+	VCPUs []int
 }
 
 // Weight is what a domain may have of the CPUs.
 type Weight struct {
 	Credits vcpu.Credits // in proportion to the others; 256 is what nothing set comes to; 0: unknown
 	Cap     int          // in % of one CPU; 0: none
-}
-
-// Account is a vCPU's shadow credit: what CPU time it would have left if the host
-// counted as Xen does, computed from what it did. A positive credit is owed to it.
-type Account struct {
-	Weight      int64         // relative to the other accounts; at least 1
-	Ran, Waited time.Duration // in the period that ends
-	Credit      time.Duration // within ± the period
-
-	rests bool // was owed as much as can be, and has not run since
-}
-
-// Settle brings accounts up to date at the end of a period in which they shared so
-// many CPUs. Those that ran or waited earn their parts of the CPUs' time by weight,
-// at most a whole CPU's each; what these leave goes to the others. Who is owed as
-// much as can be doesn't want it: its credit is halved, and it earns nothing more
-// until it runs. all is left sorted by weight, the greatest first.
-func Settle(all []*Account, period time.Duration, cpus int) {
-	slices.SortStableFunc(all, func(a, b *Account) int { return cmp.Compare(b.Weight, a.Weight) })
-	var weights int64
-	for _, a := range all {
-		if a.earns() {
-			weights += a.Weight
-		}
-	}
-	left := period * time.Duration(cpus)
-	for _, a := range all {
-		earned := time.Duration(0)
-		if a.earns() {
-			// The heaviest come first, so that what a whole CPU's time cuts off is left
-			// to the others.
-			earned = min(scale(left, a.Weight, weights), period)
-			left -= earned
-			weights -= a.Weight
-		}
-		if a.Ran > 0 {
-			a.rests = false
-		}
-		a.Credit = min(max(a.Credit+earned-a.Ran, -period), period)
-		if a.Credit == period {
-			a.Credit, a.rests = period/2, true
-		}
-	}
-}
-
-func (a *Account) earns() bool { return a.Ran > 0 || a.Waited > 0 && !a.rests }
-
-// scale is d·part/whole, for a part that is no more than the whole.
-func scale(d time.Duration, part, whole int64) time.Duration {
-	hi, lo := bits.Mul64(uint64(d), uint64(part))
-	q, _ := bits.Div64(hi, lo, uint64(whole))
-	return time.Duration(q)
 }

@@ -15,8 +15,10 @@ func settle(t *testing.T, accounts []*Account, cpus int, all ...did) {
 	for i, d := range all {
 		accounts[i].Ran, accounts[i].Waited = d.ran, d.waited
 	}
-	sorted := append([]*Account(nil), accounts...)
-	Settle(sorted, 30*ms, cpus)
+	for _, a := range accounts {
+		a.CPUs, a.Most = FirstCPUs(cpus), 30*ms
+	}
+	Settle(accounts, 30*ms)
 	for i, d := range all {
 		if accounts[i].Credit != d.credit {
 			t.Errorf("account %d, which ran %v and waited %v, has %v left, not %v", i, d.ran, d.waited, accounts[i].Credit, d.credit)
@@ -45,9 +47,9 @@ func TestShadowCredit(t *testing.T) {
 func TestShadowCreditOfManyHeavyOnes(t *testing.T) {
 	var all []*Account
 	for range 512 {
-		all = append(all, &Account{Weight: 65535 << 10, Ran: time.Second, Waited: time.Second})
+		all = append(all, &Account{Weight: 65535 << 10, Ran: time.Second, Waited: time.Second, CPUs: FirstCPUs(512), Most: time.Second})
 	}
-	Settle(all, time.Second, 512)
+	Settle(all, time.Second)
 	for _, a := range all {
 		if a.Credit < -time.Microsecond || a.Credit > time.Microsecond {
 			t.Fatalf("who ran as much as it earned has %v left", a.Credit)
