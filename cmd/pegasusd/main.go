@@ -30,6 +30,7 @@ import (
 	"pegasus/backend/control"
 	"pegasus/configs"
 	"pegasus/hypervisor/linux"
+	"pegasus/hypervisor/linux/switches"
 	"pegasus/hypervisor/local"
 	"pegasus/policies"
 )
@@ -135,7 +136,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	d, err := backend.New(backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
-		CPUs:     linux.NewCPUs(log),
+		CPUs:     linux.NewCPUs(log, switches.Load),
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Log:      log, SetLogLevel: setLevel,

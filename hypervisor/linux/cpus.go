@@ -7,6 +7,7 @@
 package linux
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,17 +17,25 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pegasus/hypervisor"
+	"pegasus/hypervisor/linux/switches"
 	"pegasus/vcpu"
 )
 
-// CPUs is the CPU side of process guests, as Linux tells it in /proc and
-// /sys/fs/cgroup. The vCPUs of a domain are the threads of its processes. What
-// credit each has left is computed from what it ran and waited for (schedstat).
+// CPUs is the CPU side of domains, as Linux tells it in /proc and /sys/fs/cgroup. The
+// vCPUs of a domain are the threads of its processes; of a virtual machine, those of
+// its emulator that run the guest. What credit each has left is computed from what it
+// ran and waited for. The kernel writes that down where we may load BPF programs;
+// else it is read from schedstat, which lags by up to a tick.
 type CPUs struct {
-	proc, cgroups string // where these file systems are
-	cpus          int    // that the guests share
+	proc, cgroups string                          // where these file systems are
+	load          func() (*switches.Table, error) // asked at the first look; nil: not wanted
+	allowed       func(tid int) hypervisor.CPUSet // where a thread may run
 	log           *slog.Logger
+
+	table *switches.Table // nil: schedstat
 
 	weights   map[string]hypervisor.Weight // as last read
 	processes map[int]*process             // those looked at, by PID
@@ -58,13 +67,28 @@ type process struct {
 	wanted  bool      // at this one
 }
 
-// NewCPUs returns the CPU side of this host's processes.
-func NewCPUs(log *slog.Logger) *CPUs {
-	return newCPUs("/proc", "/sys/fs/cgroup", runtime.NumCPU(), log)
+// NewCPUs returns the CPU side of this host's guests. When somebody first wants to
+// know when they run, load is asked for a table of thread switches: switches.Load, or
+// what a privileged process hands over. With nil, or where it fails, /proc is read.
+func NewCPUs(log *slog.Logger, load func() (*switches.Table, error)) *CPUs {
+	return &CPUs{proc: "/proc", cgroups: "/sys/fs/cgroup", load: load, allowed: allowedCPUs, log: log, processes: make(map[int]*process)}
 }
 
-func newCPUs(proc, cgroups string, cpus int, log *slog.Logger) *CPUs {
-	return &CPUs{proc: proc, cgroups: cgroups, cpus: cpus, log: log, processes: make(map[int]*process)}
+// everywhere is where a thread of which nothing is known may run.
+var everywhere = hypervisor.FirstCPUs(runtime.NumCPU())
+
+func allowedCPUs(tid int) hypervisor.CPUSet {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(tid, &set); err != nil || set.Count() == 0 {
+		return everywhere
+	}
+	var cpus hypervisor.CPUSet
+	for cpu := range 64 * len(set) {
+		if set.IsSet(cpu) {
+			cpus.Add(cpu)
+		}
+	}
+	return cpus
 }
 
 // Look implements hypervisor.CPUs. What a thread will run in the coming period is
@@ -74,6 +98,9 @@ func newCPUs(proc, cgroups string, cpus int, log *slog.Logger) *CPUs {
 func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
 	passed := now.Sub(c.looked)
 	known := c.looks > 0 && passed > 0 && passed <= longPause*period
+	if c.looks == 0 {
+		c.begin()
+	}
 	c.looks++
 	c.looked = now
 	weights := c.remembered(of)
@@ -97,6 +124,21 @@ func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests)
 	return all, quality
 }
 
+// begin decides from where it is read what threads do.
+func (c *CPUs) begin() {
+	why := error(errUnwanted)
+	if c.load != nil {
+		c.table, why = c.load()
+	}
+	if c.table == nil {
+		c.log.Info("when guests run is read from /proc/PID/task/TID/schedstat", "why", why)
+		return
+	}
+	c.log.Info("when guests run is noted by the kernel (eBPF at sched_switch and sched_wakeup)")
+}
+
+var errUnwanted = errors.New("eBPF was not asked for")
+
 // remembered are the domains' weights as they were last read; of all, if one is new.
 func (c *CPUs) remembered(of []hypervisor.Guests) []hypervisor.Weight {
 	weights := make([]hypervisor.Weight, len(of))
@@ -116,8 +158,9 @@ func (c *CPUs) visit(of []hypervisor.Guests) [][]*thread {
 		p.wanted = false
 	}
 	seen := make([][]*thread, len(of))
+	clock := monotonic()
 	for i, g := range of {
-		for _, pid := range g.Processes {
+		for n, pid := range g.Processes {
 			p := c.processes[pid]
 			if p == nil {
 				p = &process{listed: -listEvery}
@@ -126,13 +169,12 @@ func (c *CPUs) visit(of []hypervisor.Guests) [][]*thread {
 			p.wanted = true
 			if c.looks-p.listed >= listEvery {
 				p.listed = c.looks
-				c.list(pid, p, maxThreads-len(seen[i]))
+				c.list(pid, p, maxThreads-len(seen[i]), vcpusOf(g, n))
 			}
 			p.threads = slices.DeleteFunc(p.threads, func(t *thread) bool {
-				gone := !t.look(c.buf[:])
+				gone := !c.see(t, clock)
 				if gone {
-					t.close()
-					c.threads--
+					c.close(t)
 				}
 				return gone
 			})
@@ -154,17 +196,49 @@ func (c *CPUs) Close() {
 		c.drop(p)
 	}
 	clear(c.processes)
+	if c.table != nil {
+		c.table.Close()
+		c.table = nil
+	}
+	c.looks = 0
 }
 
 func (c *CPUs) drop(p *process) {
 	for _, t := range p.threads {
-		t.close()
+		c.close(t)
 	}
-	c.threads -= len(p.threads)
 }
 
-// list looks for threads that are new, as long as there are no more than most.
-func (c *CPUs) list(pid int, p *process, most int) {
+func (c *CPUs) close(t *thread) {
+	if t.watched {
+		c.table.Forget(t.place)
+	}
+	t.close()
+	c.threads--
+}
+
+// see looks at a thread: in the table, or in /proc as long as that says nothing of it.
+func (c *CPUs) see(t *thread, clock int64) bool {
+	if t.watched {
+		if e, ok := c.table.Read(t.place); ok && e.State != switches.Unknown {
+			return t.take(e, clock)
+		}
+	}
+	return t.look(c.buf[:])
+}
+
+func monotonic() int64 {
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // which can't fail
+	return now.Nano()
+}
+
+// list looks for threads that are new, as long as there are no more than most, and
+// where those that are known may run by now.
+func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
+	for _, t := range p.threads {
+		t.account.CPUs = c.allowed(t.tid)
+	}
 	if len(p.threads) >= most || c.threads >= maxWatched {
 		return
 	}
@@ -174,22 +248,30 @@ func (c *CPUs) list(pid int, p *process, most int) {
 		return
 	}
 	defer f.Close()
-	names, _ := f.Readdirnames(maxThreads)
+	names, _ := f.Readdirnames(vcpus.among())
 	for _, name := range names {
 		tid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		at, there := slices.BinarySearchFunc(p.threads, tid, func(t *thread, tid int) int { return t.vcpu.ID - tid })
+		at, there := slices.BinarySearchFunc(p.threads, tid, func(t *thread, tid int) int { return t.tid - tid })
 		if there || len(p.threads) >= most || c.threads >= maxWatched {
 			continue
 		}
-		t, err := openThread(filepath.Join(dir, name), tid)
+		id, ok := vcpus.number(filepath.Join(dir, name), tid)
+		if !ok {
+			continue
+		}
+		t, err := openThread(filepath.Join(dir, name), tid, id)
 		if err != nil {
 			if _, gone := os.Stat(filepath.Join(dir, name)); gone == nil {
 				c.blind.Do(func() { c.log.Warn("can't see when guests run, so augc and cosched go by weights alone", "err", err) })
 			}
 			continue
+		}
+		t.account.CPUs = c.allowed(tid)
+		if c.table != nil {
+			t.place, t.watched = c.table.Watch(tid)
 		}
 		p.threads = slices.Insert(p.threads, at, t)
 		c.threads++
@@ -211,12 +293,29 @@ func (c *CPUs) settle(seen [][]*thread, weights []hypervisor.Weight, passed time
 		}
 		for _, t := range threads {
 			t.account.Weight = max(int64(weights[i].Credits.OrDefault())<<10/max(active, 1), 1)
+			t.account.Most = passed
+			if limit := weights[i].Cap; limit > 0 {
+				t.account.Most = max(min(passed, passed*time.Duration(limit)/time.Duration(100*max(active, 1))), 1)
+			}
 			c.accounts = append(c.accounts, &t.account)
 		}
 	}
 	if known {
-		hypervisor.Settle(c.accounts, passed, c.cpus)
+		hypervisor.Settle(c.accounts, passed)
 	}
+}
+
+// first says whether t rather than u counts as running, of those on one CPU: the one
+// that was seen to run, or else, since only the looking may have displaced it, the
+// one that is owed most.
+func first(t, u *thread) bool {
+	if u == nil {
+		return true
+	}
+	if runs := t.vcpu.State == vcpu.Running; runs || u.vcpu.State == vcpu.Running {
+		return runs
+	}
+	return t.account.Credit > u.account.Credit
 }
 
 // foretell says of each thread what it does, and will in the coming period.
@@ -233,7 +332,7 @@ func foretell(seen [][]*thread) {
 			}
 			l := loads[t.vcpu.PCPU]
 			l.weight += t.account.Weight
-			if l.first == nil || t.account.Credit > l.first.account.Credit {
+			if first(t, l.first) {
 				l.first = t
 			}
 			loads[t.vcpu.PCPU] = l

@@ -1,6 +1,8 @@
 package linux
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pegasus/hypervisor"
+	"pegasus/hypervisor/linux/switches"
 	"pegasus/vcpu"
 )
 
@@ -33,7 +38,10 @@ func (k kernel) write(path, text string) {
 }
 
 func (k kernel) cpus(n int) *CPUs {
-	return newCPUs(filepath.Join(k.dir, "proc"), filepath.Join(k.dir, "cgroup"), n, slog.New(slog.DiscardHandler))
+	c := NewCPUs(slog.New(slog.DiscardHandler), nil)
+	c.proc, c.cgroups = filepath.Join(k.dir, "proc"), filepath.Join(k.dir, "cgroup")
+	c.allowed = func(int) hypervisor.CPUSet { return hypervisor.FirstCPUs(n) }
+	return c
 }
 
 func (k kernel) process(pid, nice int, cgroup string) {
@@ -210,26 +218,63 @@ func TestManyThreads(t *testing.T) {
 	}
 }
 
-// This process, as this host's kernel tells it.
+// This process, as this host's kernel tells it: by the table where that can be
+// loaded, and by /proc where it can't or is not wanted.
 func TestThisHost(t *testing.T) {
-	c, of := NewCPUs(slog.New(slog.DiscardHandler)), guests(os.Getpid())
-	defer c.Close()
+	refused := func() (*switches.Table, error) { return nil, errors.New("not today") }
+	for name, load := range map[string]func() (*switches.Table, error){"noted": switches.Load, "read": nil, "refused": refused} {
+		t.Run(name, func(t *testing.T) {
+			var said bytes.Buffer
+			c := NewCPUs(slog.New(slog.NewTextHandler(&said, nil)), load)
+			defer c.Close()
+			seeThisHost(t, c)
+			if why := map[string]string{"read": "not asked for", "refused": "not today"}[name]; !strings.Contains(said.String(), why) {
+				t.Errorf("it doesn't say why it reads /proc (%s): %s", why, said.String())
+			}
+			if strings.Count(said.String(), "\n") != 1 {
+				t.Errorf("from where it reads is said in other than one line: %s", said.String())
+			}
+			table, err := switches.Load()
+			if err == nil {
+				table.Close()
+			}
+			if noted := name == "noted" && err == nil; noted != (c.table != nil) {
+				t.Errorf("loading ends with %v, and the table is %v", err, c.table)
+			}
+		})
+	}
+}
+
+func seeThisHost(t *testing.T, c *CPUs) {
+	t.Helper()
+	of := guests(os.Getpid())
 	if w := c.Weights(of); w[0].Credits == 0 {
 		t.Error("no weight is known of this process")
 	}
 	var stop atomic.Bool
-	defer stop.Store(true)
+	var tid atomic.Int64
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		runtime.LockOSThread()
+		tid.Store(int64(unix.Gettid()))
 		for !stop.Load() {
 		}
+	}()
+	defer func() {
+		stop.Store(true)
+		<-done
 	}()
 	start := time.Now()
 	now := func() vcpu.Time { return vcpu.Time(time.Since(start)) + 1 }
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * ms) {
 		all, quality := c.Look(now(), 30*ms, of)
 		if quality == vcpu.Shadow && all[0].Scheduled() {
-			return
+			for _, u := range c.processes[os.Getpid()].threads {
+				if u.tid == int(tid.Load()) && u.exact == (c.table != nil) && u.done.ran > ms {
+					return
+				}
+			}
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("a thread that computes was not seen to run: %v, %+v", quality, all)
@@ -237,8 +282,97 @@ func TestThisHost(t *testing.T) {
 	}
 }
 
+// Of an emulator's threads those count that run the guest.
+func TestVirtualMachine(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	k.process(1, 0, "0::/\n")
+	for tid, name := range map[int]string{1: "qemu-system-x86", 5: "CPU 1/KVM", 6: "CPU 0/KVM", 7: "IO mon_iothread", 8: "worker",
+		9: "CPU x/KVM", 10: "CPU 1", 11: "CPU 1/HVF", 12: "CPU -1/KVM", 13: "CPU 99999/KVM"} {
+		k.thread(1, tid, 'S', 0, 0, 0)
+		k.write(fmt.Sprintf("proc/1/task/%d/comm", tid), name+"\n")
+	}
+	for _, told := range [][]int{nil, {6, 5}} {
+		all, _ := look(k.cpus(1), []hypervisor.Guests{{Domain: "d", Processes: []int{1}, VM: true, VCPUs: told}})
+		if v := all[0].VCPUs; len(v) != 2 || v[0].ID != 1 || v[1].ID != 0 {
+			t.Errorf("told %v: %+v", told, v)
+		}
+	}
+	// What was told goes, whatever the names say.
+	all, _ := look(k.cpus(1), []hypervisor.Guests{{Domain: "d", Processes: []int{1}, VM: true, VCPUs: []int{8}}})
+	if v := all[0].VCPUs; len(v) != 1 || v[0].ID != 0 {
+		t.Errorf("%+v", v)
+	}
+	if all, _ := look(k.cpus(1), guests(1)); len(all[0].VCPUs) != 10 {
+		t.Errorf("of a process guest every thread counts, not %d", len(all[0].VCPUs))
+	}
+}
+
+// A machine's weight and quota are those of its group, whichever thread's group its
+// emulator is in.
+func TestWeightsOfVirtualMachines(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	v1 := "cgroup/cpu/machine/qemu-1-a.libvirt-qemu/"
+	k.write(v1+"cpu.shares", "3072\n")
+	k.write(v1+"emulator/cpu.shares", "2\n")
+	k.write(v1+"vcpu0/cpu.cfs_quota_us", "20000\n")
+	k.write(v1+"vcpu0/cpu.cfs_period_us", "100000\n")
+	k.process(1, 0, "3:cpu:/machine/qemu-1-a.libvirt-qemu/emulator\n")
+	v2 := "cgroup/machine.slice/machine-qemu.scope/"
+	k.write(v2+"cpu.weight", "300\n")
+	k.write(v2+"cpu.max", "150000 100000\n")
+	k.write(v2+"libvirt/emulator/cpu.weight", "1\n")
+	k.write(v2+"libvirt/vcpu0/cpu.max", "100000 100000\n")
+	k.write(v2+"libvirt/vcpu1/cpu.max", "100000 100000\n")
+	k.process(2, 0, "0::/machine.slice/machine-qemu.scope/libvirt/emulator\n")
+	k.process(3, 0, "0::/machine.slice/machine-qemu.scope/libvirt/emulator\n")
+	k.write(v1+"vcpu1/cpu.cfs_quota_us", "10000\n")
+	k.write(v1+"vcpu1/cpu.cfs_period_us", "100000\n")
+	of := guests(1, 2, 3)
+	of[0].VM, of[1].VM = true, true
+	want := []hypervisor.Weight{{Credits: 768, Cap: 30}, {Credits: 768, Cap: 150}, {Credits: 8, Cap: 150}}
+	for i, w := range k.cpus(2).Weights(of) {
+		if w != want[i] {
+			t.Errorf("machine %d has %+v, want %+v", i+1, w, want[i])
+		}
+	}
+	k.write(v1+"vcpu1/cpu.cfs_quota_us", "-1\n") // one may have all, so that there is no limit
+	if w := k.cpus(2).Weights(of[:1])[0]; w.Cap != 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
+// What the kernel notes is counted to the moment of the look, and from the first one.
+func TestNoted(t *testing.T) {
+	u := &thread{}
+	for i, c := range []struct {
+		entry switches.Entry
+		clock int64
+		done  doings
+		state vcpu.VCPUState
+	}{
+		{switches.Entry{State: switches.Running, CPU: 3, Since: 100, Ran: 50}, 120, doings{}, vcpu.Running},
+		{switches.Entry{State: switches.Running, CPU: 3, Since: 100, Ran: 50}, 150, doings{30, 0}, vcpu.Running},
+		{switches.Entry{State: switches.Runnable, CPU: 3, Since: 160, Ran: 110}, 200, doings{10, 40}, vcpu.Runnable},
+		{switches.Entry{State: switches.Blocked, CPU: 2, Since: 210, Ran: 110, Waited: 50}, 300, doings{0, 10}, vcpu.Blocked},
+		{switches.Entry{State: switches.Running, CPU: 2, Since: 310, Ran: 110, Waited: 50}, 305, doings{}, vcpu.Running},
+	} {
+		if !u.take(c.entry, c.clock) || u.done != c.done || u.vcpu.State != c.state || u.vcpu.PCPU != c.entry.CPU {
+			t.Errorf("entry %d: %+v, %+v", i, u.done, u.vcpu)
+		}
+	}
+	if u.take(switches.Entry{State: switches.Ended}, 400) {
+		t.Error("it has ended and is still there")
+	}
+}
+
 func BenchmarkLook(b *testing.B) {
-	c, of := NewCPUs(slog.New(slog.DiscardHandler)), guests(os.Getpid())
+	for name, load := range map[string]func() (*switches.Table, error){"noted": switches.Load, "read": nil} {
+		b.Run(name, func(b *testing.B) { benchmarkLook(b, load) })
+	}
+}
+
+func benchmarkLook(b *testing.B, load func() (*switches.Table, error)) {
+	c, of := NewCPUs(slog.New(slog.DiscardHandler), load), guests(os.Getpid())
 	defer c.Close()
 	stop := make(chan struct{})
 	defer close(stop)

@@ -11,18 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/hypervisor"
+	"pegasus/hypervisor/linux/switches"
 	"pegasus/vcpu"
 )
 
 // thread is a thread of a guest process: a vCPU of its domain.
 type thread struct {
+	tid             int
 	vcpu            vcpu.VCPU
+	exact           bool // vcpu's state was noted by the kernel, and is no guess
 	account         hypervisor.Account
+	place           switches.Place // in the table, if it is watched there
+	watched         bool
 	schedstat, stat int           // descriptors
-	ran, waited     time.Duration // ever
+	ran, waited     time.Duration // ever, by whom it was read from last
 	done            doings        // since the last look
 	said            [80]byte      // its schedstat, as last read
-	length          int           // of that; 0: it was not read yet
+	length          int           // of that; 0: it was not read last time
 }
 
 // doings are what a thread did between two looks.
@@ -30,7 +35,7 @@ type doings struct{ ran, waited time.Duration }
 
 // openThread opens what the kernel says of a thread, which stays the same thread's
 // even if its number is given away.
-func openThread(dir string, tid int) (*thread, error) {
+func openThread(dir string, tid, id int) (*thread, error) {
 	schedstat, err := openFile(filepath.Join(dir, "schedstat"))
 	if err != nil {
 		return nil, err
@@ -40,7 +45,7 @@ func openThread(dir string, tid int) (*thread, error) {
 		unix.Close(schedstat)
 		return nil, err
 	}
-	return &thread{vcpu: vcpu.VCPU{ID: tid, PCPU: -1}, schedstat: schedstat, stat: stat}, nil
+	return &thread{tid: tid, vcpu: vcpu.VCPU{ID: id, PCPU: -1}, schedstat: schedstat, stat: stat}, nil
 }
 
 // openFile opens a file that is read so often that os.File's share of it counts.
@@ -57,8 +62,30 @@ func (t *thread) close() {
 	unix.Close(t.stat)
 }
 
+// take is look for what the kernel noted of the thread up to a moment of its clock.
+func (t *thread) take(e switches.Entry, clock int64) bool {
+	ran, waited := time.Duration(e.Ran), time.Duration(e.Waited)
+	state, passed := vcpu.Blocked, time.Duration(max(clock-e.Since, 0))
+	switch e.State {
+	case switches.Running:
+		state, ran = vcpu.Running, ran+passed
+	case switches.Runnable:
+		state, waited = vcpu.Runnable, waited+passed
+	case switches.Ended:
+		return false
+	}
+	t.done = doings{}
+	if t.exact {
+		t.done = doings{max(ran-t.ran, 0), max(waited-t.waited, 0)}
+	}
+	t.ran, t.waited, t.exact, t.length = ran, waited, true, 0
+	t.vcpu.State, t.vcpu.PCPU = state, e.CPU
+	return true
+}
+
 // look reads what the thread did since the last look and does now; false: it has ended.
 func (t *thread) look(buf []byte) bool {
+	t.exact = false
 	n, _ := unix.Pread(t.schedstat, buf, 0)
 	text := buf[:max(n, 0)]
 	t.done = doings{}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,9 +53,14 @@ type cgroup struct {
 // cgroup: the product of cpu.weight (or cpu.shares) on the way down to it, so that
 // it does not matter at which level it was set. Within a cgroup that several
 // domains are in, what counts is how nice they are. Of several processes the
-// heaviest is the domain's.
+// heaviest is the domain's. A virtual machine's is the group of all its threads, as
+// libvirt makes it, and not those of single threads within.
 func (c *CPUs) Weights(of []hypervisor.Guests) []hypervisor.Weight {
-	groups := make(map[string]cgroup) // by path as the process has it
+	type place struct {
+		path string // as the process has it
+		vm   bool
+	}
+	groups := make(map[place]cgroup)
 	users := make(map[string]map[string]bool)
 	type process struct {
 		group cgroup
@@ -71,10 +77,11 @@ func (c *CPUs) Weights(of []hypervisor.Guests) []hypervisor.Weight {
 			if !ok {
 				continue
 			}
-			group, known := groups[path]
+			at := place{path, g.VM}
+			group, known := groups[at]
 			if !known {
-				group = c.group(path, v1)
-				groups[path] = group
+				group = c.group(path, v1, g.VM)
+				groups[at] = group
 			}
 			if users[group.path] == nil {
 				users[group.path] = make(map[string]bool)
@@ -131,8 +138,9 @@ func (c *CPUs) pathOf(pid int) (path string, v1, ok bool) {
 	return path, false, ok
 }
 
-// group reads what is set on the way down to a cgroup.
-func (c *CPUs) group(path string, v1 bool) cgroup {
+// group reads what is set on the way down to a cgroup; for that of a virtual machine's
+// thread, to the group of the machine.
+func (c *CPUs) group(path string, v1, vm bool) cgroup {
 	g := cgroup{path: "/", weight: 1}
 	dir, file, plain := c.cgroups, "cpu.weight", float64(plainWeight)
 	if v1 {
@@ -143,6 +151,10 @@ func (c *CPUs) group(path string, v1 bool) cgroup {
 		path = "/" // above what this daemon sees
 	}
 	names := strings.Split(strings.Trim(filepath.Clean("/"+path), "/"), "/")
+	machine := vm && ofThread.MatchString(names[len(names)-1])
+	if machine {
+		names = names[:len(names)-1]
+	}
 	for _, name := range names[:min(len(names), maxDepth)] {
 		at = filepath.Join(at, name)
 		weight, there, ours := setting(filepath.Join(dir, at, file))
@@ -157,7 +169,29 @@ func (c *CPUs) group(path string, v1 bool) cgroup {
 			g.cap = most
 		}
 	}
+	if machine {
+		if most := capOfVCPUs(filepath.Join(dir, at), v1); most > 0 && (g.cap == 0 || most < g.cap) {
+			g.cap = most
+		}
+	}
 	return g
+}
+
+// ofThread are the groups that libvirt makes for single threads of a machine.
+var ofThread = regexp.MustCompile(`^(emulator|vcpu[0-9]+|iothread[0-9]+)$`)
+
+// capOfVCPUs is the CPU time that a machine's vCPUs may have together by the groups that
+// each has to itself, which is where libvirt sets vcpu_quota; 0: as much as there is.
+func capOfVCPUs(dir string, v1 bool) (sum int) {
+	groups, _ := filepath.Glob(filepath.Join(dir, "vcpu[0-9]*"))
+	for _, g := range groups {
+		most := capOf(g, v1)
+		if most == 0 {
+			return 0
+		}
+		sum = int(min(int64(sum)+int64(most), math.MaxInt32))
+	}
+	return sum
 }
 
 // capOf is the CPU time that a cgroup may have, in % of one CPU; 0: as much as there is.
