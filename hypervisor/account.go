@@ -1,9 +1,9 @@
 package hypervisor
 
 import (
-	"math/bits"
-	"slices"
 	"time"
+
+	"pegasus/vcpu"
 )
 
 // Account is a vCPU's shadow credit: what CPU time it would have left if the host
@@ -11,12 +11,19 @@ import (
 type Account struct {
 	Weight      int64         // relative to the other accounts; at least 1
 	CPUs        CPUSet        // where it may run
-	Most        time.Duration // that it may run in the period, and more than 0
+	Most        int           // of a CPU's time that it may run, in ‰; at least 1
 	Ran, Waited time.Duration // in the period that ends
 	Credit      time.Duration // within ± the period
 
-	rests bool          // was owed as much as can be, and has not run since
-	wants time.Duration // of a period, it would run if it were alone: what was seen lately
+	State vcpu.VCPUState // what it does as the period ends
+	CPU   int            // where it runs, waits or ran last; -1: nowhere yet
+	Next  int            // how much of the coming period it will run, in ‰
+
+	rests    bool          // was owed as much as can be, and has not run since
+	wants    time.Duration // to run in a period, as it was lately
+	foretold time.Duration // to run in this period by weight, if told
+	off      time.Duration // how much more it ran lately than was foretold
+	told     bool
 }
 
 // Settle brings accounts up to date at the end of a period. Those that ran or waited
@@ -27,7 +34,7 @@ func Settle(all []*Account, period time.Duration) {
 	var claims []*claim
 	for _, a := range all {
 		if a.earns() {
-			claims = append(claims, &claim{account: a, most: min(a.Most, period)})
+			claims = append(claims, &claim{account: a, weight: a.Weight, cpus: a.CPUs, most: a.most(period)})
 		}
 	}
 	divide(claims, period)
@@ -42,195 +49,13 @@ func Settle(all []*Account, period time.Duration) {
 		if a.Credit == period {
 			a.Credit, a.rests = period/2, true
 		}
-		a.wants += (min(a.Ran+a.Waited, period) - a.wants) / wantsOver
+		a.learn(period)
 	}
 }
 
-// wantsOver is how many periods, about, what a vCPU wants is a mean of.
-const wantsOver = 2
+// most is the most that the vCPU may run in a period.
+func (a *Account) most(period time.Duration) time.Duration {
+	return scale(period, int64(min(a.Most, 1000)), 1000)
+}
 
 func (a *Account) earns() bool { return a.Ran > 0 || a.Waited > 0 && !a.rests }
-
-// CPUSet is a set of the host's CPUs.
-type CPUSet [16]uint64
-
-// MaxCPUs is how many CPUs a set can tell apart.
-const MaxCPUs = 16 * 64
-
-// FirstCPUs is the set of the first n CPUs.
-func FirstCPUs(n int) (s CPUSet) {
-	for i := range min(n, MaxCPUs) {
-		s.Add(i)
-	}
-	return s
-}
-
-// Add adds a CPU; those that a set cannot tell apart count as its last.
-func (s *CPUSet) Add(cpu int) {
-	cpu = min(max(cpu, 0), MaxCPUs-1)
-	s[cpu/64] |= 1 << (cpu % 64)
-}
-
-// Len is how many CPUs are in the set.
-func (s *CPUSet) Len() (n int) {
-	for _, w := range s {
-		n += bits.OnesCount64(w)
-	}
-	return n
-}
-
-// common is how many CPUs are in both sets.
-func (s *CPUSet) common(o *CPUSet) (n int) {
-	for i, w := range s {
-		if w &= o[i]; w != 0 {
-			n += bits.OnesCount64(w)
-		}
-	}
-	return n
-}
-
-// claim is what an account may have of a period.
-type claim struct {
-	account *Account
-	most    time.Duration
-	gets    time.Duration
-}
-
-// pool is a set of CPUs that some claims are limited to.
-type pool struct {
-	cpus   CPUSet
-	count  int
-	claims []*claim      // those limited to just this set
-	within []*pool       // those whose sets are in it, itself included
-	spent  time.Duration // of its time, by those that are settled
-	level  level
-	done   bool
-}
-
-// level is what a weight of one gets in a pool, a fraction; infinite, with weight 0,
-// where everybody gets all it wants.
-type level struct {
-	time   time.Duration
-	weight int64
-}
-
-func (l level) below(m level) bool {
-	if l.weight == 0 || m.weight == 0 {
-		return l.weight != 0
-	}
-	hi, lo := bits.Mul64(uint64(l.time), uint64(m.weight))
-	hi2, lo2 := bits.Mul64(uint64(m.time), uint64(l.weight))
-	return hi < hi2 || hi == hi2 && lo < lo2
-}
-
-// divide divides the CPUs' time by weight, as far as claims allow and are allowed to.
-// The pool in which there is least for a weight is divided first: nobody in it can
-// do better elsewhere. What its members leave is for the larger pools round it. It is exact
-// where of any two pools that have CPUs in common one contains the other.
-func divide(claims []*claim, period time.Duration) {
-	pools := poolsOf(claims)
-	for _, p := range pools {
-		p.level = p.fill(period)
-	}
-	for range pools {
-		var tightest *pool
-		for _, p := range pools {
-			if !p.done && (tightest == nil || p.level.below(tightest.level)) {
-				tightest = p
-			}
-		}
-		if tightest == nil {
-			return
-		}
-		tightest.fill(period)
-		got := tightest.settle()
-		for _, p := range pools {
-			shared := p.cpus.common(&tightest.cpus)
-			if p.done || shared == 0 {
-				continue
-			}
-			p.spent += scale(got, int64(shared), int64(tightest.count))
-			p.level = p.fill(period)
-		}
-	}
-}
-
-func poolsOf(claims []*claim) (pools []*pool) {
-	bySet := make(map[CPUSet]*pool)
-	for _, c := range claims {
-		p := bySet[c.account.CPUs]
-		if p == nil {
-			p = &pool{cpus: c.account.CPUs, count: c.account.CPUs.Len()}
-			bySet[p.cpus] = p
-			pools = append(pools, p)
-		}
-		p.claims = append(p.claims, c)
-	}
-	for _, p := range pools {
-		for _, q := range pools {
-			if q.cpus.common(&p.cpus) == q.count {
-				p.within = append(p.within, q)
-			}
-		}
-	}
-	return pools
-}
-
-// settle makes the claims in the pool final, and returns what they get.
-func (p *pool) settle() (got time.Duration) {
-	for _, q := range p.within {
-		if !q.done {
-			q.done = true
-			for _, c := range q.claims {
-				got += c.gets
-			}
-		}
-	}
-	return got
-}
-
-// fill divides the pool's time among all claims in it that are not settled yet.
-func (p *pool) fill(period time.Duration) level {
-	var claims []*claim
-	weights := int64(0)
-	for _, q := range p.within {
-		if !q.done {
-			for _, c := range q.claims {
-				claims = append(claims, c)
-				weights += c.account.Weight
-			}
-		}
-	}
-	// Those that want least for their weight come first, so that what they leave is
-	// divided among the others.
-	slices.SortStableFunc(claims, func(a, b *claim) int {
-		hi, lo := bits.Mul64(uint64(a.most), uint64(b.account.Weight))
-		hi2, lo2 := bits.Mul64(uint64(b.most), uint64(a.account.Weight))
-		switch {
-		case hi < hi2 || hi == hi2 && lo < lo2:
-			return -1
-		case hi == hi2 && lo == lo2:
-			return 0
-		}
-		return 1
-	})
-	left := max(period*time.Duration(p.count)-p.spent, 0)
-	var l level
-	for _, c := range claims {
-		part := scale(left, c.account.Weight, weights)
-		if l.weight == 0 && part < c.most {
-			l = level{left, weights}
-		}
-		c.gets = min(part, c.most)
-		left -= c.gets
-		weights -= c.account.Weight
-	}
-	return l
-}
-
-// scale is d·part/whole, for a part that is no more than the whole.
-func scale(d time.Duration, part, whole int64) time.Duration {
-	hi, lo := bits.Mul64(uint64(d), uint64(part))
-	q, _ := bits.Div64(hi, lo, uint64(whole))
-	return time.Duration(q)
-}

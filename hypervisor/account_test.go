@@ -16,7 +16,7 @@ func settle(t *testing.T, accounts []*Account, cpus int, all ...did) {
 		accounts[i].Ran, accounts[i].Waited = d.ran, d.waited
 	}
 	for _, a := range accounts {
-		a.CPUs, a.Most = FirstCPUs(cpus), 30*ms
+		a.CPUs, a.Most = FirstCPUs(cpus), 1000
 	}
 	Settle(accounts, 30*ms)
 	for i, d := range all {
@@ -47,7 +47,7 @@ func TestShadowCredit(t *testing.T) {
 func TestShadowCreditOfManyHeavyOnes(t *testing.T) {
 	var all []*Account
 	for range 512 {
-		all = append(all, &Account{Weight: 65535 << 10, Ran: time.Second, Waited: time.Second, CPUs: FirstCPUs(512), Most: time.Second})
+		all = append(all, &Account{Weight: 65535 << 10, Ran: time.Second, Waited: time.Second, CPUs: FirstCPUs(512), Most: 1000})
 	}
 	Settle(all, time.Second)
 	for _, a := range all {

@@ -9,6 +9,7 @@ package linux
 import (
 	"errors"
 	"log/slog"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -83,18 +84,15 @@ func allowedCPUs(tid int) hypervisor.CPUSet {
 		return everywhere
 	}
 	var cpus hypervisor.CPUSet
-	for cpu := range 64 * len(set) {
-		if set.IsSet(cpu) {
-			cpus.Add(cpu)
-		}
+	for i, word := range set {
+		at := i * bits.UintSize
+		cpus[at/64] |= uint64(word) << (at % 64)
 	}
 	return cpus
 }
 
-// Look implements hypervisor.CPUs. What a thread will run in the coming period is
-// taken to be its part, by weight, of the CPU on which it waits or runs now, and
-// nothing if it sleeps. Of those on one CPU the one that is owed most counts as
-// running.
+// Look implements hypervisor.CPUs. Of the threads on one CPU, if none was seen to run,
+// the one that is owed most counts as running.
 func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
 	passed := now.Sub(c.looked)
 	known := c.looks > 0 && passed > 0 && passed <= longPause*period
@@ -106,7 +104,7 @@ func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests)
 	weights := c.remembered(of)
 	seen := c.visit(of)
 	c.settle(seen, weights, min(passed, longPause*period), known)
-	foretell(seen)
+	c.foretell(seen, period)
 	all := make([]vcpu.Schedule, len(of))
 	quality := vcpu.Unknown
 	for i, threads := range seen {
@@ -293,10 +291,11 @@ func (c *CPUs) settle(seen [][]*thread, weights []hypervisor.Weight, passed time
 		}
 		for _, t := range threads {
 			t.account.Weight = max(int64(weights[i].Credits.OrDefault())<<10/max(active, 1), 1)
-			t.account.Most = passed
+			t.account.Most = 1000
 			if limit := weights[i].Cap; limit > 0 {
-				t.account.Most = max(min(passed, passed*time.Duration(limit)/time.Duration(100*max(active, 1))), 1)
+				t.account.Most = int(min(max(10*int64(limit)/max(active, 1), 1), 1000))
 			}
+			t.account.State, t.account.CPU = t.vcpu.State, t.vcpu.PCPU
 			c.accounts = append(c.accounts, &t.account)
 		}
 	}
@@ -319,37 +318,18 @@ func first(t, u *thread) bool {
 }
 
 // foretell says of each thread what it does, and will in the coming period.
-func foretell(seen [][]*thread) {
-	type load struct {
-		weight int64
-		first  *thread // the one that is owed most
-	}
-	loads := make(map[int]load)
+func (c *CPUs) foretell(seen [][]*thread, period time.Duration) {
+	hypervisor.Foretell(c.accounts, period)
+	running := make(map[int]*thread) // by CPU
 	for _, threads := range seen {
 		for _, t := range threads {
-			if t.vcpu.State == vcpu.Blocked {
-				continue
+			t.vcpu.Next = t.account.Next
+			if t.vcpu.State != vcpu.Blocked && first(t, running[t.vcpu.PCPU]) {
+				running[t.vcpu.PCPU] = t
 			}
-			l := loads[t.vcpu.PCPU]
-			l.weight += t.account.Weight
-			if first(t, l.first) {
-				l.first = t
-			}
-			loads[t.vcpu.PCPU] = l
 		}
 	}
-	for _, threads := range seen {
-		for _, t := range threads {
-			t.vcpu.Next = 0
-			if t.vcpu.State == vcpu.Blocked {
-				continue
-			}
-			l := loads[t.vcpu.PCPU]
-			t.vcpu.Next = int(1000 * t.account.Weight / l.weight)
-			t.vcpu.State = vcpu.Runnable
-			if t == l.first {
-				t.vcpu.State = vcpu.Running
-			}
-		}
+	for _, t := range running {
+		t.vcpu.State = vcpu.Running
 	}
 }

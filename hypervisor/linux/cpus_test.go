@@ -38,7 +38,7 @@ func (k kernel) write(path, text string) {
 }
 
 func (k kernel) cpus(n int) *CPUs {
-	c := NewCPUs(slog.New(slog.DiscardHandler), nil)
+	c := NewCPUs(discard, nil)
 	c.proc, c.cgroups = filepath.Join(k.dir, "proc"), filepath.Join(k.dir, "cgroup")
 	c.allowed = func(int) hypervisor.CPUSet { return hypervisor.FirstCPUs(n) }
 	return c
@@ -111,6 +111,8 @@ func TestWeights(t *testing.T) {
 
 const ms = time.Millisecond
 
+var discard = slog.New(slog.DiscardHandler)
+
 // look is a look after a period of 30 ms.
 func look(c *CPUs, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
 	return c.Look(c.looked.Add(30*ms), 30*ms, of)
@@ -127,7 +129,7 @@ func TestSchedule(t *testing.T) {
 	k.thread(3, 31, 'S', 0, 5*ms, 0)
 	c, of := k.cpus(1), guests(1, 2, 3)
 	all, quality := look(c, of)
-	if quality != vcpu.Shadow || all[0].Remaining != 0 || all[1].Remaining != 0 {
+	if quality != vcpu.Shadow || all[0].Remaining != 0 || all[1].Remaining != 0 || all[0].VCPUs[0].Next != 500 || all[1].VCPUs[0].Next != 500 {
 		t.Errorf("at the first look: %v, %+v", quality, all)
 	}
 	k.thread(1, 11, 'R', 0, 35*ms, 0)
@@ -136,7 +138,7 @@ func TestSchedule(t *testing.T) {
 		remaining int64
 		state     vcpu.VCPUState
 		next      int
-	}{{-150, vcpu.Runnable, 500}, {150, vcpu.Running, 500}, {0, vcpu.Blocked, 0}}
+	}{{-150, vcpu.Runnable, 625}, {150, vcpu.Running, 375}, {0, vcpu.Blocked, 0}} // each was foretold 500, and one had all
 	for i, w := range want {
 		s := all[i]
 		if s.Weight != 256 || s.Remaining != w.remaining || len(s.VCPUs) != 1 {
@@ -365,6 +367,39 @@ func TestNoted(t *testing.T) {
 	}
 }
 
+// Where a thread may run is asked of the kernel.
+func TestAllowedCPUs(t *testing.T) {
+	done := make(chan hypervisor.CPUSet)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		var set unix.CPUSet
+		unix.SchedGetaffinity(0, &set)
+		all := set
+		for cpu := range hypervisor.MaxCPUs {
+			if set.IsSet(cpu) && set.Count() > 1 {
+				set.Clear(cpu)
+			}
+		}
+		unix.SchedSetaffinity(0, &set)
+		got := allowedCPUs(unix.Gettid())
+		for cpu := range hypervisor.MaxCPUs {
+			if one := hypervisor.FirstCPUs(0); set.IsSet(cpu) {
+				one.Add(cpu)
+				if one != got {
+					t.Errorf("of %v a thread may run on %d only, and %x is said", all, cpu, got)
+				}
+			}
+		}
+		done <- got
+	}()
+	if s := <-done; s.Len() != 1 {
+		t.Errorf("a thread may run on one CPU only, and %d are said", s.Len())
+	}
+	if s := allowedCPUs(1 << 30); s != everywhere {
+		t.Errorf("a thread that is not there may run on %x", s)
+	}
+}
+
 func BenchmarkLook(b *testing.B) {
 	for name, load := range map[string]func() (*switches.Table, error){"noted": switches.Load, "read": nil} {
 		b.Run(name, func(b *testing.B) { benchmarkLook(b, load) })
@@ -372,7 +407,7 @@ func BenchmarkLook(b *testing.B) {
 }
 
 func benchmarkLook(b *testing.B, load func() (*switches.Table, error)) {
-	c, of := NewCPUs(slog.New(slog.DiscardHandler), load), guests(os.Getpid())
+	c, of := NewCPUs(discard, load), guests(os.Getpid())
 	defer c.Close()
 	stop := make(chan struct{})
 	defer close(stop)

@@ -9,7 +9,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,9 +35,6 @@ func load() (files []*os.File, err error) {
 	}
 	at, err := findOffsets()
 	if err != nil {
-		return nil, err
-	}
-	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, err
 	}
 	table, err := ebpf.NewMap(&ebpf.MapSpec{
@@ -149,7 +145,7 @@ func findOffsets() (at offsets, err error) {
 }
 
 // checkArguments makes sure that sched_switch tells why a thread stops, as it does
-// since Linux 5.18.
+// since Linux 5.18; there BPF's memory is no longer limited by RLIMIT_MEMLOCK, either.
 func checkArguments(kernel *btf.Spec) error {
 	var t *btf.Typedef
 	if err := kernel.TypeByName("btf_trace_sched_switch", &t); err != nil {

@@ -1,0 +1,155 @@
+package hypervisor
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// claim is what an account may have of a period.
+type claim struct {
+	account *Account
+	weight  int64
+	cpus    CPUSet
+	most    time.Duration
+	gets    time.Duration
+}
+
+// pool is a set of CPUs that some claims are limited to.
+type pool struct {
+	cpus   CPUSet
+	count  int
+	claims []*claim      // those limited to just this set
+	within []*pool       // those whose sets are in it, itself included
+	spent  time.Duration // of its time, by those that are settled
+	level  level
+	done   bool
+}
+
+// level is what a weight of one gets in a pool, a fraction; infinite, with weight 0,
+// where everybody gets all it wants.
+type level struct {
+	time   time.Duration
+	weight int64
+}
+
+func (l level) below(m level) bool {
+	if l.weight == 0 || m.weight == 0 {
+		return l.weight != 0
+	}
+	hi, lo := bits.Mul64(uint64(l.time), uint64(m.weight))
+	hi2, lo2 := bits.Mul64(uint64(m.time), uint64(l.weight))
+	return hi < hi2 || hi == hi2 && lo < lo2
+}
+
+// divide divides the CPUs' time by weight, as far as claims allow and are allowed to.
+// The pool in which there is least for a weight is divided first: nobody in it can
+// do better elsewhere. What its members leave is for the larger pools round it. It is exact
+// where of any two pools that have CPUs in common one contains the other.
+func divide(claims []*claim, period time.Duration) {
+	pools := poolsOf(claims)
+	for _, p := range pools {
+		p.level = p.fill(period)
+	}
+	for range pools {
+		var tightest *pool
+		for _, p := range pools {
+			if !p.done && (tightest == nil || p.level.below(tightest.level)) {
+				tightest = p
+			}
+		}
+		if tightest == nil {
+			return
+		}
+		tightest.fill(period)
+		got := tightest.settle()
+		for _, p := range pools {
+			shared := p.cpus.common(&tightest.cpus)
+			if p.done || shared == 0 {
+				continue
+			}
+			p.spent += scale(got, int64(shared), int64(tightest.count))
+			p.level = p.fill(period)
+		}
+	}
+}
+
+func poolsOf(claims []*claim) (pools []*pool) {
+	bySet := make(map[CPUSet]*pool)
+	for _, c := range claims {
+		p := bySet[c.cpus]
+		if p == nil {
+			p = &pool{cpus: c.cpus, count: c.cpus.Len()}
+			bySet[p.cpus] = p
+			pools = append(pools, p)
+		}
+		p.claims = append(p.claims, c)
+	}
+	for _, p := range pools {
+		for _, q := range pools {
+			if q.cpus.common(&p.cpus) == q.count {
+				p.within = append(p.within, q)
+			}
+		}
+	}
+	return pools
+}
+
+// settle makes the claims in the pool final, and returns what they get.
+func (p *pool) settle() (got time.Duration) {
+	for _, q := range p.within {
+		if !q.done {
+			q.done = true
+			for _, c := range q.claims {
+				got += c.gets
+			}
+		}
+	}
+	return got
+}
+
+// fill divides the pool's time among all claims in it that are not settled yet.
+func (p *pool) fill(period time.Duration) level {
+	var claims []*claim
+	weights := int64(0)
+	for _, q := range p.within {
+		if !q.done {
+			for _, c := range q.claims {
+				claims = append(claims, c)
+				weights += c.weight
+			}
+		}
+	}
+	// Those that want least for their weight come first, so that what they leave is
+	// divided among the others.
+	slices.SortStableFunc(claims, func(a, b *claim) int {
+		hi, lo := bits.Mul64(uint64(a.most), uint64(b.weight))
+		hi2, lo2 := bits.Mul64(uint64(b.most), uint64(a.weight))
+		switch {
+		case hi < hi2 || hi == hi2 && lo < lo2:
+			return -1
+		case hi == hi2 && lo == lo2:
+			return 0
+		}
+		return 1
+	})
+	left := max(period*time.Duration(p.count)-p.spent, 0)
+	var l level
+	for _, c := range claims {
+		part := scale(left, c.weight, weights)
+		if l.weight == 0 && part < c.most {
+			l = level{left, weights}
+		}
+		c.gets = min(part, c.most)
+		left -= c.gets
+		weights -= c.weight
+	}
+	return l
+}
+
+// scale is d·part/whole, for a part that is no more than the whole.
+func scale(d time.Duration, part, whole int64) time.Duration {
+	hi, lo := bits.Mul64(uint64(d), uint64(part))
+	q, _ := bits.Div64(hi, lo, uint64(whole))
+	return time.Duration(q)
+}

@@ -1,0 +1,146 @@
+package hypervisor
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// cpus is the set of CPUs with these numbers.
+func cpus(numbers ...int) (s CPUSet) {
+	for _, n := range numbers {
+		s.Add(n)
+	}
+	return s
+}
+
+func TestDivide(t *testing.T) {
+	type want struct {
+		cpus   CPUSet
+		weight int64
+		most   time.Duration
+		gets   time.Duration
+	}
+	zero, one, both := cpus(0), cpus(1), cpus(0, 1)
+	for name, all := range map[string][]want{
+		"by weight":                         {{zero, 256, 30 * ms, 10 * ms}, {zero, 512, 30 * ms, 20 * ms}},
+		"what one leaves is the others'":    {{zero, 256, 30 * ms, 12500 * time.Microsecond}, {zero, 512, 5 * ms, 5 * ms}, {zero, 256, 30 * ms, 12500 * time.Microsecond}},
+		"a CPU's time at most":              {{both, 768, 30 * ms, 30 * ms}, {both, 256, 30 * ms, 30 * ms}},
+		"three on two":                      {{both, 256, 30 * ms, 20 * ms}, {both, 256, 30 * ms, 20 * ms}, {both, 256, 30 * ms, 20 * ms}},
+		"two are pinned, one is not":        {{zero, 256, 30 * ms, 15 * ms}, {zero, 256, 30 * ms, 15 * ms}, {both, 256, 30 * ms, 30 * ms}},
+		"a heavy one is pinned":             {{zero, 768, 30 * ms, 30 * ms}, {both, 256, 30 * ms, 15 * ms}, {both, 256, 30 * ms, 15 * ms}},
+		"what the pinned leave is for all":  {{zero, 256, 6 * ms, 6 * ms}, {both, 256, 30 * ms, 27 * ms}, {both, 256, 30 * ms, 27 * ms}},
+		"each has its own":                  {{zero, 1, 30 * ms, 30 * ms}, {one, 65535, 30 * ms, 30 * ms}},
+		"a light one beside two heavy ones": {{zero, 10, 30 * ms, 300 * time.Microsecond}, {zero, 990, 30 * ms, 29700 * time.Microsecond}, {one, 990, 30 * ms, 30 * ms}},
+	} {
+		var claims []*claim
+		for _, w := range all {
+			claims = append(claims, &claim{weight: w.weight, cpus: w.cpus, most: w.most})
+		}
+		divide(claims, 30*ms)
+		for i, w := range all {
+			if claims[i].gets != w.gets {
+				t.Errorf("%s: claim %d gets %v, not %v", name, i, claims[i].gets, w.gets)
+			}
+		}
+	}
+}
+
+func TestCPUSet(t *testing.T) {
+	s := cpus(0, 63, 64, 5000, -1)
+	if s.Len() != 4 || s[15]>>63 != 1 || s[1] != 1 {
+		t.Errorf("%x has %d", s, s.Len())
+	}
+	if n := FirstCPUs(70); n.Len() != 70 || n[1] != 63 {
+		t.Errorf("%x has %d", n, n.Len())
+	}
+	if all := FirstCPUs(1 << 20); all.Len() != MaxCPUs {
+		t.Errorf("the largest set has %d", all.Len())
+	}
+}
+
+// Whatever vCPUs do: credits stay within a period, nobody is given or promised what
+// is not there, and the same comes out when it is done again.
+func FuzzAccounts(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21})
+	f.Add([]byte("two are pinned to a CPU, and a third is not; one has a quota, too, and rests now and then"))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		once, again := run(t, script), run(t, script)
+		if once != again {
+			t.Errorf("%s\n%s", once, again)
+		}
+	})
+}
+
+// nested are sets of which any two have nothing in common, or one is in the other.
+var nested = []CPUSet{cpus(0), cpus(1), cpus(2), cpus(3), cpus(0, 1), cpus(2, 3), cpus(0, 1, 2, 3)}
+
+// run plays a script: three bytes set up each of at most eight accounts on four CPUs,
+// and then each three say what one does in a period.
+func run(t *testing.T, script []byte) (all string) {
+	const period = 30 * ms
+	var accounts []*Account
+	next := func() (b [3]byte) {
+		n := copy(b[:], script)
+		script = script[n:]
+		return b
+	}
+	for range 1 + len(script)%8 {
+		b := next()
+		a := &Account{Weight: 1 + int64(b[0])<<(b[1]%20), CPUs: nested[int(b[2])%len(nested)], Most: min(1+8*int(b[1]), 1000)}
+		if b[2] >= 200 {
+			a.CPUs = cpus(int(b[2])%4, int(b[2]>>2)%4)
+		}
+		accounts = append(accounts, a)
+	}
+	for range 64 {
+		for _, a := range accounts {
+			b := next()
+			a.Ran = a.most(period) * time.Duration(b[0]) / 255
+			a.Waited = (period - a.Ran) * time.Duration(b[1]) / 255
+			a.State, a.CPU = vcpu.VCPUState(b[2]%4), int(b[2]>>2)%4
+		}
+		Settle(accounts, period)
+		Foretell(accounts, period)
+		check(t, accounts, period)
+		for _, a := range accounts {
+			all += fmt.Sprint(a.Credit, " ", a.Next, ";")
+		}
+		if len(script) == 0 {
+			break
+		}
+	}
+	return all
+}
+
+func check(t *testing.T, accounts []*Account, period time.Duration) {
+	var claims []*claim
+	for i, a := range accounts {
+		if a.Credit < -period || a.Credit > period {
+			t.Fatalf("account %d has %v left of a period of %v", i, a.Credit, period)
+		}
+		if a.Next < 0 || a.Next > a.Most {
+			t.Fatalf("account %d, which may have %d ‰, is foretold %d", i, a.Most, a.Next)
+		}
+		claims = append(claims, &claim{account: a, weight: a.Weight, cpus: a.CPUs, most: a.most(period)})
+	}
+	divide(claims, period)
+	all, exact := time.Duration(0), true
+	of := map[CPUSet]time.Duration{}
+	for i, c := range claims {
+		if c.gets < 0 || c.gets > c.most {
+			t.Fatalf("claim %d, which may have %v, gets %v", i, c.most, c.gets)
+		}
+		all += c.gets
+		exact = exact && slices.Contains(nested, c.cpus)
+		if of[c.cpus] += c.gets; of[c.cpus] > period*time.Duration(c.cpus.Len()) {
+			t.Fatalf("those on %d CPUs get %v of %v", c.cpus.Len(), of[c.cpus], period)
+		}
+	}
+	if exact && all > 4*period {
+		t.Fatalf("all get %v of four CPUs' %v", all, period)
+	}
+}

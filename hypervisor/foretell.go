@@ -1,0 +1,61 @@
+package hypervisor
+
+import (
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// Foretell says of each account how much of the coming period its vCPU will run, in
+// Next. Who is awake is taken to go on wanting its CPU, and who sleeps to want what
+// it wanted lately; they share the CPU that each is on by weight. What that was off
+// lately is added: so it is learned what else wants the CPUs, and who was moved where.
+//
+// Every period this comes after Settle, which sees how well it was foretold.
+func Foretell(all []*Account, period time.Duration) {
+	var claims []*claim
+	for _, a := range all {
+		a.foretold, a.Next = 0, 0
+		if most := min(a.expected(period), a.most(period)); most > 0 {
+			claims = append(claims, &claim{account: a, weight: a.Weight, cpus: a.where(), most: most})
+		}
+	}
+	divide(claims, period)
+	for _, c := range claims {
+		c.account.foretold = c.gets
+	}
+	for _, a := range all {
+		a.told = true
+		a.Next = int(1000 * min(max(a.foretold+a.off, 0), a.most(period)) / period)
+	}
+}
+
+// expected is how much of a period the vCPU will want.
+func (a *Account) expected(period time.Duration) time.Duration {
+	if a.State != vcpu.Blocked && a.State != vcpu.BlockedOnAccelerator {
+		return period
+	}
+	return min(a.wants, period)
+}
+
+// where is the CPU whose time it will share.
+func (a *Account) where() CPUSet {
+	if a.CPU < 0 {
+		return a.CPUs
+	}
+	var on CPUSet
+	on.Add(a.CPU)
+	return on
+}
+
+// memory is how many periods, about, that means look back which an account keeps.
+const memory = 4
+
+// learn has the account see a period that is over: what was wanted in it, and how
+// well that was foretold.
+func (a *Account) learn(period time.Duration) {
+	a.wants += (min(a.Ran+a.Waited, period) - a.wants) / memory
+	if a.told {
+		a.off += (min(a.Ran, period) - a.foretold - a.off) / memory
+	}
+}

@@ -1,0 +1,64 @@
+package hypervisor
+
+import (
+	"testing"
+	"time"
+
+	"pegasus/vcpu"
+)
+
+// What is foretold of a vCPU, period after period, against what it then does.
+func TestForetell(t *testing.T) {
+	const w, r, s = vcpu.Runnable, vcpu.Running, vcpu.Blocked
+	type period struct {
+		states [2]vcpu.VCPUState // at its end
+		cpus   [2]int
+		ran    [2]int // in it, ms of 30
+		next   [2]int // foretold at its end
+	}
+	for name, c := range map[string]struct {
+		weights [2]int64
+		most    [2]int
+		periods []period
+	}{
+		"by weight": {[2]int64{256, 768}, [2]int{1000, 1000}, []period{
+			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{}, [2]int{250, 750}}}},
+		"each has a CPU": {[2]int64{256, 768}, [2]int{1000, 1000}, []period{
+			{[2]vcpu.VCPUState{r, r}, [2]int{0, 1}, [2]int{}, [2]int{1000, 1000}}}},
+		"nowhere yet": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
+			{[2]vcpu.VCPUState{w, r}, [2]int{-1, 1}, [2]int{}, [2]int{1000, 1000}}}},
+		"a quota": {[2]int64{256, 256}, [2]int{1000, 200}, []period{
+			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{}, [2]int{800, 200}}}},
+		"sleeps, as it did": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
+			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}},
+			{[2]vcpu.VCPUState{r, vcpu.BlockedOnAccelerator}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}}}},
+		// It wanted 12 ms of 30, of which it keeps a quarter in mind, and it surprised
+		// by as much; the other one lost them.
+		"sleeps after it ran": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
+			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}},
+			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{18, 12}, [2]int{800, 200}}}},
+		// Somebody who is not known here takes half of the CPU.
+		"an outsider": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
+			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{15, 0}, [2]int{1000, 0}},
+			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{15, 0}, [2]int{875, 0}},
+			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{15, 0}, [2]int{781, 0}},
+			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{15, 0}, [2]int{710, 0}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := []*Account{{}, {}}
+			for n, p := range c.periods {
+				for i, a := range all {
+					a.Weight, a.Most, a.CPUs = c.weights[i], c.most[i], FirstCPUs(2)
+					a.Ran, a.State, a.CPU = time.Duration(p.ran[i])*ms, p.states[i], p.cpus[i]
+				}
+				Settle(all, 30*ms)
+				Foretell(all, 30*ms)
+				for i, a := range all {
+					if a.Next != p.next[i] {
+						t.Errorf("after period %d vCPU %d is foretold %d ‰, not %d", n, i, a.Next, p.next[i])
+					}
+				}
+			}
+		})
+	}
+}
