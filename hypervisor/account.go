@@ -11,7 +11,7 @@ import (
 type Account struct {
 	Weight      int64         // relative to the other accounts; at least 1
 	CPUs        CPUSet        // where it may run
-	Most        int           // of a CPU's time that it may run, in ‰; at least 1
+	Most        int           // of a CPU's time that it may run, in ‰; at least 1; its quota, if less than 1000
 	Ran, Waited time.Duration // in the period that ends
 	Credit      time.Duration // within ± the period
 
@@ -24,6 +24,7 @@ type Account struct {
 	foretold time.Duration // to run in this period by weight, if told
 	off      time.Duration // how much more it ran lately than was foretold
 	told     bool
+	past     [10]doing // that ended, the last one first
 }
 
 // Settle brings accounts up to date at the end of a period. Those that ran or waited

@@ -16,7 +16,7 @@ func Foretell(all []*Account, period time.Duration) {
 	var claims []*claim
 	for _, a := range all {
 		a.foretold, a.Next = 0, 0
-		if most := min(a.expected(period), a.most(period)); most > 0 {
+		if most := min(a.expected(period), a.budget(period)); most > 0 {
 			claims = append(claims, &claim{account: a, weight: a.Weight, cpus: a.where(), most: most})
 		}
 	}
@@ -26,7 +26,7 @@ func Foretell(all []*Account, period time.Duration) {
 	}
 	for _, a := range all {
 		a.told = true
-		a.Next = int(1000 * min(max(a.foretold+a.off, 0), a.most(period)) / period)
+		a.Next = int(1000 * min(max(a.foretold+a.off, 0), a.budget(period)) / period)
 	}
 }
 
@@ -48,12 +48,38 @@ func (a *Account) where() CPUSet {
 	return on
 }
 
+// doing is how long a vCPU ran in a period.
+type doing struct{ ran, period time.Duration }
+
+// quotaPeriod is the time of which a quota is a part, where nobody set another. A
+// vCPU may run as long as that is not used up, and then not until it is over.
+const quotaPeriod = 100 * time.Millisecond
+
+// budget is what the quota leaves to the vCPU in the coming period. When the kernel's
+// own periods begin isn't known; so it is what is left of one that ends with ours.
+func (a *Account) budget(period time.Duration) time.Duration {
+	if a.Most >= 1000 || period >= quotaPeriod {
+		return a.most(period)
+	}
+	left, back := a.most(quotaPeriod), quotaPeriod-period
+	for _, p := range a.past {
+		if p.period == 0 || back <= 0 {
+			break
+		}
+		left -= scale(p.ran, int64(min(p.period, back)), int64(p.period))
+		back -= p.period
+	}
+	return min(max(left, 0), period)
+}
+
 // memory is how many periods, about, that means look back which an account keeps.
 const memory = 4
 
 // learn has the account see a period that is over: what was wanted in it, and how
 // well that was foretold.
 func (a *Account) learn(period time.Duration) {
+	copy(a.past[1:], a.past[:])
+	a.past[0] = doing{a.Ran, period}
 	a.wants += (min(a.Ran+a.Waited, period) - a.wants) / memory
 	if a.told {
 		a.off += (min(a.Ran, period) - a.foretold - a.off) / memory

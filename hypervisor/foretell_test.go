@@ -27,8 +27,14 @@ func TestForetell(t *testing.T) {
 			{[2]vcpu.VCPUState{r, r}, [2]int{0, 1}, [2]int{}, [2]int{1000, 1000}}}},
 		"nowhere yet": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
 			{[2]vcpu.VCPUState{w, r}, [2]int{-1, 1}, [2]int{}, [2]int{1000, 1000}}}},
+		// 20 ms of 100, which it may use at once, if it gets the CPU for half of the time;
+		// when it has had 18 of them, 2 are left, until those are longer ago.
 		"a quota": {[2]int64{256, 256}, [2]int{1000, 200}, []period{
-			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{}, [2]int{800, 200}}}},
+			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{}, [2]int{500, 500}},
+			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{12, 18}, [2]int{908, 66}},
+			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{28, 2}, [2]int{981, 0}},
+			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{30, 0}, [2]int{585, 400}},
+			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{30, 0}, [2]int{589, 410}}}},
 		"sleeps, as it did": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
 			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}},
 			{[2]vcpu.VCPUState{r, vcpu.BlockedOnAccelerator}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}}}},

@@ -188,7 +188,7 @@ func (c *CPUs) visit(of []hypervisor.Guests) [][]*thread {
 	return seen
 }
 
-// Close lets go of what is kept open.
+// Close lets go of what is kept open, and of the kernel's notes. The next look begins anew.
 func (c *CPUs) Close() {
 	for _, p := range c.processes {
 		c.drop(p)

@@ -243,6 +243,11 @@ func TestThisHost(t *testing.T) {
 			if noted := name == "noted" && err == nil; noted != (c.table != nil) {
 				t.Errorf("loading ends with %v, and the table is %v", err, c.table)
 			}
+			c.Close() // as when nobody wants to know any more
+			if c.table != nil || c.threads != 0 {
+				t.Errorf("closed, it keeps %v and %d threads", c.table, c.threads)
+			}
+			seeThisHost(t, c)
 		})
 	}
 }

@@ -243,8 +243,8 @@ func TestAgreesWithSchedstat(t *testing.T) {
 	e1, ran1, waited1 := both()
 	time.Sleep(300 * ms)
 	e2, ran2, waited2 := both()
-	// The kernel's clock stands while it decides who is next, ours doesn't: that was 5 µs
-	// a switch.
+	// The scheduler's clock stands, it seems, while it decides who is next, and ours
+	// doesn't: that was 5 µs a switch.
 	far := int64(ms) + int64(e2.Times-e1.Times)*int64(20*time.Microsecond)
 	near := func(x, y int64) bool { return max(x-y, y-x) <= far }
 	if !near(e2.Ran-e1.Ran, ran2-ran1) || !near(e2.Waited-e1.Waited, waited2-waited1) {
