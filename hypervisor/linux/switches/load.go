@@ -137,11 +137,22 @@ func findOffsets() (at offsets, err error) {
 	if err := kernel.TypeByName("task_struct", &task); err != nil {
 		return at, err
 	}
-	if at.pid, err = offset(task, "pid"); err != nil {
-		return at, err
+	for _, f := range []struct {
+		to   *int16
+		size int
+		path []string
+	}{
+		{&at.pid, 4, []string{"pid"}},
+		{&at.cpu, 4, []string{"thread_info", "cpu"}},
+		{&at.ran, 8, []string{"se", "sum_exec_runtime"}},
+		{&at.waited, 8, []string{"sched_info", "run_delay"}},
+		{&at.chosen, 8, []string{"sched_info", "pcount"}},
+	} {
+		if *f.to, err = offset(task, f.size, f.path...); err != nil {
+			return at, err
+		}
 	}
-	at.cpu, err = offset(task, "thread_info", "cpu")
-	return at, err
+	return at, nil
 }
 
 // checkArguments makes sure that sched_switch tells why a thread stops, as it does
@@ -159,8 +170,8 @@ func checkArguments(kernel *btf.Spec) error {
 	return errors.New("sched_switch of this kernel has other arguments than those of Linux 5.18 and later")
 }
 
-// offset is where a field of 32 bits lies in a struct.
-func offset(in *btf.Struct, path ...string) (int16, error) {
+// offset is where a field of so many bytes lies in a struct.
+func offset(in *btf.Struct, bytes int, path ...string) (int16, error) {
 	for _, m := range in.Members {
 		if m.Name != path[0] {
 			continue
@@ -172,10 +183,10 @@ func offset(in *btf.Struct, path ...string) (int16, error) {
 				break
 			}
 			var err error
-			if rest, err = offset(inner, path[1:]...); err != nil {
+			if rest, err = offset(inner, bytes, path[1:]...); err != nil {
 				return 0, err
 			}
-		} else if size, err := btf.Sizeof(m.Type); err != nil || size != 4 {
+		} else if size, err := btf.Sizeof(m.Type); err != nil || size != bytes {
 			break
 		}
 		return int16(m.Offset.Bytes()) + rest, nil

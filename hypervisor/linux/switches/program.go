@@ -16,7 +16,10 @@ const (
 const taskDead = 0x80
 
 // offsets are where fields lie in the kernel's task_struct.
-type offsets struct{ pid, cpu int16 }
+type offsets struct {
+	pid, cpu            int16 // 32 bits
+	ran, waited, chosen int16 // 64 bits
+}
 
 // Registers that outlive calls of helpers.
 const (
@@ -37,13 +40,9 @@ func onSwitch(at offsets) asm.Instructions {
 		asm.LoadMem(thread, asm.R1, at.pid, asm.Word))
 	p = append(p, find("previous", "next")...)
 	p = append(p, begin("previous", asm.JEq.Imm(asm.R1, int32(Ended), "next"))...)
+	p = append(p, count(at, switchPrevious)...)
 	p = append(p,
-		asm.JNE.Imm(asm.R1, int32(Running), "stops"),
-		asm.LoadMem(asm.R2, slot, slotRan, asm.DWord),
-		asm.Add.Reg(asm.R2, asm.R3),
-		asm.StoreMem(slot, slotRan, asm.R2, asm.DWord),
-
-		asm.Mov.Imm(asm.R1, int32(Runnable)).WithSymbol("stops"),
+		asm.Mov.Imm(asm.R1, int32(Runnable)),
 		asm.LoadMem(asm.R2, context, switchPreempted, asm.DWord),
 		asm.And.Imm(asm.R2, 0xff),
 		asm.JNE.Imm(asm.R2, 0, "stopped"),
@@ -61,16 +60,19 @@ func onSwitch(at offsets) asm.Instructions {
 		asm.LoadMem(thread, asm.R1, at.pid, asm.Word))
 	p = append(p, find("following", "done")...)
 	p = append(p, begin("following", asm.JEq.Imm(asm.R1, int32(Ended), "done"))...)
-	p = append(p,
+	p = append(p, count(at, switchNext)...)
+	p = append(p, // the kernel counts the wait that ends, and this turn, only now
+		asm.LoadMem(asm.R2, slot, slotTimes, asm.DWord),
+		asm.Add.Imm(asm.R2, 1),
+		asm.StoreMem(slot, slotTimes, asm.R2, asm.DWord),
 		asm.JNE.Imm(asm.R1, int32(Runnable), "starts"),
+		asm.Mov.Reg(asm.R3, now),
+		asm.LoadMem(asm.R2, slot, slotSince, asm.DWord),
+		asm.Sub.Reg(asm.R3, asm.R2),
 		asm.LoadMem(asm.R2, slot, slotWaited, asm.DWord),
 		asm.Add.Reg(asm.R2, asm.R3),
 		asm.StoreMem(slot, slotWaited, asm.R2, asm.DWord),
-
-		asm.LoadMem(asm.R2, slot, slotTimes, asm.DWord).WithSymbol("starts"),
-		asm.Add.Imm(asm.R2, 1),
-		asm.StoreMem(slot, slotTimes, asm.R2, asm.DWord),
-		asm.FnGetSmpProcessorId.Call(),
+		asm.FnGetSmpProcessorId.Call().WithSymbol("starts"),
 		asm.StoreMem(slot, slotCPU, asm.R0, asm.Word),
 		asm.Mov.Imm(asm.R1, int32(Running)))
 	p = append(p, end("started")...)
@@ -90,10 +92,10 @@ func onWakeup(at offsets) asm.Instructions {
 		asm.LoadMem(thread, asm.R1, at.pid, asm.Word))
 	p = append(p, find("woken", "done")...)
 	p = append(p, begin("woken", asm.JNE.Imm(asm.R1, int32(Blocked), "done"))...)
+	p = append(p, count(at, wakeupTask)...)
 	p = append(p,
-		asm.LoadMem(asm.R1, context, wakeupTask, asm.DWord),
-		asm.LoadMem(asm.R1, asm.R1, at.cpu, asm.Word),
-		asm.StoreMem(slot, slotCPU, asm.R1, asm.Word),
+		asm.LoadMem(asm.R2, asm.R4, at.cpu, asm.Word),
+		asm.StoreMem(slot, slotCPU, asm.R2, asm.Word),
 		asm.Mov.Imm(asm.R1, int32(Runnable)))
 	p = append(p, end("waits")...)
 	return append(p,
@@ -131,8 +133,8 @@ func find(name, missing string) asm.Instructions {
 }
 
 // begin begins a change of the slot that find found: R1 is what the thread did so
-// far, and R3 for how long. unless looks at R1 and jumps away if there is nothing to
-// change; that is not asked when the slot was somebody else's, who left it as it is.
+// far. unless looks at R1 and jumps away if there is nothing to change; that is not
+// asked when the slot was somebody else's, who left it as it is.
 func begin(name string, unless asm.Instruction) asm.Instructions {
 	known, ours := name+", known", name+", ours"
 	return asm.Instructions{
@@ -148,22 +150,25 @@ func begin(name string, unless asm.Instruction) asm.Instructions {
 
 		asm.Mov.Imm(asm.R1, 1).WithSymbol(name + ", timed"),
 		asm.FetchAdd.Mem(slot, asm.R1, asm.Word, slotSequence),
+		asm.LoadMem(asm.R1, slot, slotState, asm.Word),
 		asm.LoadMem(asm.R0, asm.R10, -8, asm.DWord),
-		asm.LoadMem(asm.R1, slot, slotKey, asm.DWord),
-		asm.JEq.Reg(asm.R0, asm.R1, ours),
+		asm.LoadMem(asm.R2, slot, slotKey, asm.DWord),
+		asm.JEq.Reg(asm.R0, asm.R2, ours),
 		asm.StoreMem(slot, slotKey, asm.R0, asm.DWord),
-		asm.Mov.Imm(asm.R1, 0),
-		asm.StoreMem(slot, slotRan, asm.R1, asm.DWord),
-		asm.StoreMem(slot, slotWaited, asm.R1, asm.DWord),
-		asm.StoreMem(slot, slotTimes, asm.R1, asm.DWord),
-		asm.StoreMem(slot, slotState, asm.R1, asm.Word),
-		asm.StoreMem(slot, slotSince, now, asm.DWord),
-
-		asm.LoadMem(asm.R1, slot, slotState, asm.Word).WithSymbol(ours),
-		asm.LoadMem(asm.R2, slot, slotSince, asm.DWord),
-		asm.Mov.Reg(asm.R3, now),
-		asm.Sub.Reg(asm.R3, asm.R2),
+		asm.Mov.Imm(asm.R1, int32(Unknown)),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol(ours),
 	}
+}
+
+// count copies what the kernel itself counts of a thread, an argument of the
+// tracepoint, which stays in R4. Sums of our own would be off for ever by each event
+// that isn't told; one of some hundred switches was not.
+func count(at offsets, argument int16) asm.Instructions {
+	p := asm.Instructions{asm.LoadMem(asm.R4, context, argument, asm.DWord)}
+	for _, c := range []struct{ from, to int16 }{{at.ran, slotRan}, {at.waited, slotWaited}, {at.chosen, slotTimes}} {
+		p = append(p, asm.LoadMem(asm.R2, asm.R4, c.from, asm.DWord), asm.StoreMem(slot, c.to, asm.R2, asm.DWord))
+	}
+	return p
 }
 
 // end ends a change: the thread does R1 from now on.

@@ -21,21 +21,21 @@ import (
 type State uint32
 
 const (
-	Unknown  State = iota // nothing happened since it is watched
+	Unknown  State = iota // it neither started nor stopped since it is watched
 	Blocked               // sleeps
 	Runnable              // waits for a processor
 	Running
 	Ended
 )
 
-// Entry is what is known of a thread. The times are on the clock CLOCK_MONOTONIC and
-// count since it was first seen to start or stop, up to Since.
+// Entry is what is known of a thread. Ran, Waited and Times are as schedstat counts
+// them, up to Since.
 type Entry struct {
 	State       State
 	CPU         int   // where it runs or ran last, or waits since it woke
-	Since       int64 // when its state began
+	Since       int64 // when its state began, on the clock CLOCK_MONOTONIC
 	Ran, Waited int64
-	Times       uint64 // it began to run
+	Times       uint64 // that it began to run
 }
 
 // The table: an index of keys, in buckets by thread number, and for each place of

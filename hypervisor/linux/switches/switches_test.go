@@ -180,26 +180,26 @@ func TestStates(t *testing.T) {
 	until(t, table, p, "waits for the other", func(e Entry) bool { return e.State == Runnable && e.Waited > 0 })
 	until(t, table, q, "waits for the other", func(e Entry) bool { return e.State == Runnable && e.Waited > 0 })
 
-	// One processor's time is all they have, and they leave none of it.
-	own := func(a, b Entry, now int64) (d int64) {
-		d = b.Ran - a.Ran
-		if b.State == Running {
-			d += now - b.Since
+	// One processor's time is all they have.
+	ran := func() (both, at int64) {
+		for {
+			at = monotonic()
+			for _, place := range []Place{p, q} {
+				e, _ := table.Read(place)
+				if both += e.Ran; e.State == Running {
+					both += max(at-e.Since, 0)
+				}
+			}
+			if monotonic()-at < int64(ms) { // or else it was not one moment
+				return both, at
+			}
+			both = 0
 		}
-		if a.State == Running {
-			d -= before - a.Since
-		}
-		return d
 	}
-	b1, _ := table.Read(p)
-	o1, _ := table.Read(q)
-	before = monotonic()
+	first, begin := ran()
 	time.Sleep(200 * ms)
-	b2, _ := table.Read(p)
-	o2, _ := table.Read(q)
-	now := monotonic()
-	both, passed := own(b1, b2, now)+own(o1, o2, now), now-before
-	if both > passed+passed/20 || both < passed/4 {
+	second, end := ran()
+	if both, passed := second-first, end-begin; both > passed+4*int64(ms) || both < passed/20 {
 		t.Errorf("two threads ran for %v in %v of one processor", time.Duration(both), time.Duration(passed))
 	}
 	b.stop()
@@ -210,7 +210,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// What the kernel counts itself is the same, but for what schedstat has not counted yet.
+// Of a thread that waits it is known what schedstat says.
 func TestAgreesWithSchedstat(t *testing.T) {
 	table := loaded(t)
 	if table == nil {
@@ -243,11 +243,7 @@ func TestAgreesWithSchedstat(t *testing.T) {
 	e1, ran1, waited1 := both()
 	time.Sleep(300 * ms)
 	e2, ran2, waited2 := both()
-	// The scheduler's clock stands, it seems, while it decides who is next, and ours
-	// doesn't: that was 5 µs a switch.
-	far := int64(ms) + int64(e2.Times-e1.Times)*int64(20*time.Microsecond)
-	near := func(x, y int64) bool { return max(x-y, y-x) <= far }
-	if !near(e2.Ran-e1.Ran, ran2-ran1) || !near(e2.Waited-e1.Waited, waited2-waited1) {
+	if e1.Ran != ran1 || e1.Waited != waited1 || e2.Ran != ran2 || e2.Waited != waited2 {
 		t.Errorf("it ran %v and waited %v; by schedstat %v and %v", time.Duration(e2.Ran-e1.Ran), time.Duration(e2.Waited-e1.Waited),
 			time.Duration(ran2-ran1), time.Duration(waited2-waited1))
 	}
@@ -261,16 +257,14 @@ func TestPlaceIsGivenAway(t *testing.T) {
 	}
 	b := burn(t, last(t))
 	p, _ := table.Watch(b.tid)
-	until(t, table, p, "runs", func(e Entry) bool { return e.Times > 3 })
+	before := until(t, table, p, "runs", func(e Entry) bool { return e.Times > 3 })
 	table.Forget(p)
-	start := monotonic()
 	q, ok := table.Watch(b.tid)
 	if !ok || q.at != p.at {
 		t.Fatalf("watched in place %d after %d", q.at, p.at)
 	}
-	e := until(t, table, q, "runs", func(e Entry) bool { return e.Times > 0 })
-	if since := monotonic() - start; e.Ran+e.Waited > since {
-		t.Errorf("it did for %d ns what it was watched for %d ns", e.Ran+e.Waited, since)
+	if e := until(t, table, q, "runs", func(e Entry) bool { return e.State != Unknown }); e.Times < before.Times {
+		t.Errorf("it is %+v, and was %+v", e, before)
 	}
 	if e, ok := table.Read(p); !ok || e != (Entry{}) {
 		t.Errorf("the former of this place is said to be %+v", e)
