@@ -231,9 +231,16 @@ func monotonic() int64 {
 	return now.Nano()
 }
 
-// list looks for threads that are new, as long as there are no more than most, and
-// where those that are known may run by now.
+// list looks for threads that are new, as long as there are no more than most, for
+// those that have ended unnoticed, and where the others may run by now.
 func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
+	p.threads = slices.DeleteFunc(p.threads, func(t *thread) bool {
+		gone := t.exact && t.vcpu.State == vcpu.Blocked && !t.there(c.buf[:]) // the kernel may not have noted its end
+		if gone {
+			c.close(t)
+		}
+		return gone
+	})
 	for _, t := range p.threads {
 		t.account.CPUs = c.allowed(t.tid)
 	}

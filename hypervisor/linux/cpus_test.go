@@ -348,6 +348,28 @@ func TestWeightsOfVirtualMachines(t *testing.T) {
 	}
 }
 
+// A thread that is said to sleep for ever, since its end was not noted, is dropped.
+func TestEndUnnoticed(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	k.process(1, 0, "0::/\n")
+	k.thread(1, 11, 'S', 0, 0, 0)
+	k.thread(1, 12, 'S', 0, 0, 0)
+	c := k.cpus(1)
+	look(c, guests(1))
+	p := c.processes[1]
+	for _, u := range p.threads {
+		u.take(switches.Entry{State: switches.Blocked}, 0)
+	}
+	k.write("proc/1/task/11/schedstat", "") // as reading what has ended
+	if err := os.Rename(filepath.Join(k.dir, "proc/1/task/11"), filepath.Join(k.dir, "ended")); err != nil {
+		t.Fatal(err)
+	}
+	c.list(1, p, maxThreads, threads{})
+	if len(p.threads) != 1 || p.threads[0].tid != 12 || c.threads != 1 {
+		t.Errorf("%d threads are left of one", len(p.threads))
+	}
+}
+
 // What the kernel notes is counted to the moment of the look, and from the first one.
 func TestNoted(t *testing.T) {
 	u := &thread{}

@@ -83,6 +83,12 @@ func (t *thread) take(e switches.Entry, clock int64) bool {
 	return true
 }
 
+// there says whether the thread has not ended.
+func (t *thread) there(buf []byte) bool {
+	n, _ := unix.Pread(t.schedstat, buf, 0)
+	return n > 0
+}
+
 // look reads what the thread did since the last look and does now; false: it has ended.
 func (t *thread) look(buf []byte) bool {
 	t.exact = false

@@ -25,7 +25,7 @@ const (
 	Blocked               // sleeps
 	Runnable              // waits for a processor
 	Running
-	Ended
+	Ended // if the kernel told it, which it doesn't always
 )
 
 // Entry is what is known of a thread. Ran, Waited and Times are as schedstat counts
