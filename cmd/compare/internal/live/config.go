@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"pegasus/hypervisor/local"
+	"pegasus/hypervisor/linux"
 	"pegasus/sim"
 	"pegasus/vcpu"
 )
@@ -78,7 +78,7 @@ func niceness(d *sim.Domain) (int, error) {
 	}
 	var weights []string
 	for nice := range 20 {
-		w := local.NiceCredits(nice)
+		w := linux.NiceCredits(nice)
 		if w == vcpu.Credits(d.CPUCredits) {
 			return nice, nil
 		}
