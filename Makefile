@@ -153,7 +153,6 @@ PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\)\?$$')
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
 	$(GO) test -timeout 20m $(PACKAGES)
 	$(GO) test -timeout 30m ./test
-	$(GO) test -timeout 10m ./test/vm
 
 vm-demo: build ## see two machines of a libvirt of their own share an accelerator 1:3 (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
@@ -185,7 +184,7 @@ fresh-test: ## try the README's commands in a bare Debian of their own
 # --- what else must be installed
 
 deps: ## install what building, running and testing need
-	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS)
+	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS)
 
 deps-build:
 	@scripts/deps $(BUILD_NEEDS)
