@@ -174,7 +174,7 @@ func (p *lag) Wake(since Time, id ID, s Signal) {
 
 // come notes that r has work again.
 func (p *lag) come(now Time, r *runner) {
-	p.raise()
+	p.raise(now)
 	if away := now.Sub(r.since); (away > lagIdle || r.since == 0) && ahead(p.floor, r.time) {
 		r.time = p.floor
 	}
@@ -220,8 +220,12 @@ func (r *runner) learn(pause, wait time.Duration) {
 	r.varies += (max(off, -off) - r.varies) / 8
 }
 
-// raise lifts the floor to the least virtual time of those who take part.
-func (p *lag) raise() {
+// raise lifts the floor to the least virtual time of those who take part. Who was to be
+// back and isn't takes no part: nobody need have looked since.
+func (p *lag) raise(now Time) {
+	for b := p.due.top(); b != nil && b.since.Add(p.opt.Wait) <= now; b = p.due.top() {
+		p.due.remove(b)
+	}
 	least, any := p.floor, false
 	for _, r := range [...]*runner{p.queued.top(), p.due.top(), p.holder} {
 		if r != nil && (!any || ahead(least, r.time)) {

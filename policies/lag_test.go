@@ -129,3 +129,39 @@ func TestLAGWaitsForAPartOfALongRequest(t *testing.T) {
 		}
 	}
 }
+
+// A domain that was about to come back, and didn't, begins with the others: it saves up
+// nothing while another works alone for seconds.
+func TestLAGForgetsWhoDidNotComeBack(t *testing.T) {
+	p := newLAG(Options{Wait: 2 * ms}.filled()).(*lag)
+	p.Attach(0, Domain{ID: 1})
+	p.Attach(0, Domain{ID: 2})
+	now := Time(time.Second)
+	pick := func() {
+		for _, ok, _ := p.Pick(now); ok; _, ok, _ = p.Pick(now) {
+		}
+	}
+	p.Wake(now, 2, Arrived)
+	pick()
+	for range 16 { // both work, 1 with short pauses
+		p.Wake(now, 1, Arrived)
+		pick()
+		now = now.Add(ms)
+		p.Charge(now, 1, Usage{Compute: ms, Requests: 1})
+		p.Wake(now, 1, Drained)
+		pick()
+		now = now.Add(ms / 5)
+		p.Charge(now, 1, Usage{Pauses: 1, Paused: ms / 5})
+	}
+	now = now.Add(3 * ms)
+	pick()
+	for range 1000 { // 2 alone, for ten seconds
+		now = now.Add(10 * ms)
+		p.Charge(now, 2, Usage{Compute: 10 * ms, Requests: 1})
+		pick()
+	}
+	p.Wake(now, 1, Arrived)
+	if lead := p.members[2].lead(p.members[1]); lead > 40*ms {
+		t.Errorf("who was away for ten seconds is %v behind", lead)
+	}
+}
