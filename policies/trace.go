@@ -153,7 +153,7 @@ func PlayAgain(trace io.Reader) (r Replay, err error) {
 		case rec.Ready:
 			is := s.Ready(rec.At)
 			r.Decisions += len(is)
-			if !slices.EqualFunc(is, rec.Actions, sameAction) {
+			if !slices.EqualFunc(is, rec.Actions, Action.Same) {
 				r.Differs = &Mismatch{line, rec.At, rec.Actions, slices.Clone(is)}
 				return r, nil
 			}
@@ -161,9 +161,9 @@ func PlayAgain(trace io.Reader) (r Replay, err error) {
 	}
 }
 
-// sameAction compares what is decided. Generations count from when a domain was
-// attached, which may have been before the trace.
-func sameAction(a, b Action) bool {
+// Same compares what is decided. Generations count from when a domain was attached,
+// which may have been before a trace began.
+func (a Action) Same(b Action) bool {
 	a.Generation, b.Generation = 0, 0
 	return a == b
 }

@@ -148,7 +148,7 @@ func (r *Recording) Replay(policy string) (*Replayed, error) {
 		default:
 			out.Turns++
 			out.Decisions += len(e.Actions)
-			if got := sched.Ready(e.At); !slices.EqualFunc(got, e.Actions, sameAction) {
+			if got := sched.Ready(e.At); !slices.EqualFunc(got, e.Actions, policies.Action.Same) {
 				if out.Differ++; out.First == "" {
 					out.First = fmt.Sprintf("at %v: %+v, recorded %+v", e.At.Sub(0), got, e.Actions)
 				}
@@ -176,11 +176,4 @@ func choose(sched *policies.Scheduler, e *Entry, policy string) (*policies.Sched
 	}
 	sched.Use(e.At, p...)
 	return sched, nil
-}
-
-// sameAction compares what is decided. Generations count from when a domain was
-// attached, which may have been before the recording.
-func sameAction(a, b policies.Action) bool {
-	a.Generation, b.Generation = 0, 0
-	return a == b
 }
