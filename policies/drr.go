@@ -103,6 +103,9 @@ func (d *rounds) waits(now Time, u *unit) {
 	if d.rest > 0 && u != d.lent.unit && now.Sub(r.rested) > d.rest {
 		r.left = min(r.left, 0)
 	}
+	if d.rest > 0 && u != d.lent.unit && now > r.rested {
+		r.left = min(r.left, max(r.quantum, d.estimate(u.first())))
+	}
 	r.first = max(r.visited+1, d.coming(u))
 	r.round = d.pays(u)
 	d.waiting.push(u)

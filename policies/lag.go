@@ -11,6 +11,9 @@ const (
 	// lagIdle is how long a domain keeps what it lags behind the others while it
 	// has no work. Whoever rests for longer begins with the others.
 	lagIdle = 20 * time.Millisecond
+	// lagSaved is what a domain may lag behind the others, or two of their requests
+	// more, when it has work again: less than its share it may have asked for long.
+	lagSaved = 250 * time.Millisecond
 	// lagFactor times the cost of a context switch is what a domain may run ahead
 	// before another gets the accelerator, within lagLeast and lagMost.
 	lagFactor = 8
@@ -180,8 +183,27 @@ func (p *lag) come(now Time, r *runner) {
 	}
 	r.work = true
 	p.out(r)
+	p.bound(r)
 	if r != p.holder {
 		p.queued.push(r)
+	}
+}
+
+// bound limits what r lags behind those who take part: whoever asks for less than its
+// share saves up nothing.
+func (p *lag) bound(r *runner) {
+	var least *runner
+	for _, o := range [...]*runner{p.queued.top(), p.holder} {
+		if o != nil && o != r && (least == nil || ahead(least.time, o.time)) {
+			least = o
+		}
+	}
+	if least == nil {
+		return
+	}
+	most := uint64(max(lagSaved, p.most())+2*least.request) << scaleBits / uint64(r.credits)
+	if ahead(least.time-most, r.time) {
+		r.time = least.time - most
 	}
 }
 

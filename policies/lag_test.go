@@ -165,3 +165,35 @@ func TestLAGForgetsWhoDidNotComeBack(t *testing.T) {
 		t.Errorf("who was away for ten seconds is %v behind", lead)
 	}
 }
+
+// Whoever asks for little for long, with pauses that are none by themselves, may not save
+// it up and then have the accelerator to itself for seconds.
+func TestLittleUseIsNotSavedUp(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		k, think, request time.Duration
+	}{
+		{"lag", ms / 2, 10 * ms, ms},
+		{"lag", ms / 20, 3 * ms / 2, 5 * ms},
+		{"drr", ms / 10, ms, ms},
+	} {
+		p, err := Choice{Policy: c.name}.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := newModel(p[0], 1)
+		a := &client{id: 1, kernels: []time.Duration{c.k}, think: c.think, burst: 1}
+		b := &client{id: 2, kernels: []time.Duration{c.request}}
+		m.add(a)
+		m.add(b)
+		m.run(Time(20 * time.Second))
+		a.think, a.burst = 2, 1<<40 // backlogged from now on
+		a.kernels = []time.Duration{ms}
+		b.kernels = a.kernels
+		used := b.used
+		m.run(Time(26 * time.Second))
+		if got := b.used - used; got < 2*time.Second {
+			t.Errorf("%s: beside one that had asked for %v per %v a backlogged domain had %v of six seconds", c.name, c.k, c.think, got)
+		}
+	}
+}
