@@ -115,6 +115,7 @@ test: deps ## set up and run all tests
 	@scripts/step 'Build' $(MAKE) build guest-asan
 	@scripts/step 'Format, vet, staticcheck, tidy, generated files' $(MAKE) -k format vet staticcheck tidy stale
 	@scripts/step 'Tests' $(MAKE) unit
+	@scripts/step 'Tests with virtual machines' $(MAKE) vm-test
 	@scripts/step 'Tests with the race detector' $(MAKE) race
 	@scripts/step 'Fuzz each decoder for $(FUZZTIME)' $(MAKE) fuzz
 	@echo 'All tests passed.'
@@ -184,7 +185,7 @@ fresh-test: ## try the README's commands in a bare Debian of their own
 # --- what else must be installed
 
 deps: ## install what building, running and testing need
-	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS)
+	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS)
 
 deps-build:
 	@scripts/deps $(BUILD_NEEDS)

@@ -1,0 +1,40 @@
+package hypervisor
+
+import (
+	"context"
+
+	"pegasus/vcpu"
+)
+
+// Machines knows the virtual machines of this host that were attached, as their
+// hypervisors have them.
+type Machines interface {
+	// Watch tells of all of them at once, at first and then whenever something of them
+	// has changed, until ctx ends. tell is called by one goroutine.
+	Watch(ctx context.Context, tell func([]Machine))
+}
+
+// Machine is a virtual machine as its hypervisor has it.
+type Machine struct {
+	Domain string // its name, which is its domain's, too
+	Host   string // who has it, such as libvirt's URI
+	State  MachineState
+	// Boot changes whenever the machine begins anew: by a start, a reboot in place, or
+	// because its memory was put back to what it once was. 0 while it is off.
+	Boot uint64
+	// PID is its emulator's, VCPUs the threads of its vCPUs by number. 0 and none
+	// while it is off.
+	PID   int
+	VCPUs []int
+	// Credits of the accelerator that its definition asks for; 0: it asks for none.
+	Credits vcpu.Credits
+}
+
+// MachineState is whether a machine runs.
+type MachineState string
+
+const (
+	MachineOff     MachineState = "off"
+	MachineRunning MachineState = "running"
+	MachinePaused  MachineState = "paused" // its vCPUs don't run, whatever they have to do
+)
