@@ -86,7 +86,7 @@ func startLibvirt(h *host) *libvirt {
 
 // command is one that sees this libvirtd, and its configuration.
 func (l *libvirt) command(args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"-m", "-t", strconv.Itoa(l.cmd.Process.Pid)}, args...)...)
+	return exec.Command("nsenter", append([]string{"-m", "-r", "-t", strconv.Itoa(l.cmd.Process.Pid)}, args...)...)
 }
 
 func (l *libvirt) run(args ...string) {
