@@ -44,6 +44,7 @@ type accelerator struct {
 	decisions uint64
 	costs     costs                 // of the decisions of the policy in force
 	tape      func(policies.Record) // who follows the scheduler; nil: nobody
+	windows   func(control.Span)    // who wants to know when gates were open
 }
 
 // avcpu is a domain on its accelerator. All but its page is guarded by the
@@ -60,6 +61,7 @@ type avcpu struct {
 	terms   [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
 	stuck   [1 + gate.NumClasses]bool       // a request waited at the last look, and nothing was in flight
 	opened  int64                           // when the gate was last opened
+	since   [1 + gate.NumClasses]int64      // its window, by policies.Class, is open and told of up to then; 0: closed, or nobody wants to know
 	looked  int64                           // when the page was last looked at
 	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
 	busy    bool                            // work was pending or in flight at the last look
@@ -287,6 +289,12 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 	}
 	m := a.members[i]
 	m.stuck = [1 + gate.NumClasses]bool{}
+	if a.windows != nil {
+		a.window(now, m, act.Lease.Class)
+		if m.since[act.Lease.Class] = 0; act.Open {
+			m.since[act.Lease.Class] = now
+		}
+	}
 	if !act.Open {
 		m.terms[act.Lease.Class] = gate.Terms{}
 		m.leases &^= classes(act.Lease.Class)

@@ -85,6 +85,8 @@ func (d *Daemon) Handle(ctx context.Context, p control.Peer, q *control.Request,
 		return struct{}{}, d.tellEvents(ctx, emit)
 	case control.MethodTrace:
 		return withParams(q, func(p control.TraceParams) (struct{}, error) { return struct{}{}, d.trace(ctx, p, emit) })
+	case control.MethodTimeline:
+		return struct{}{}, d.timeline(ctx, emit)
 	case control.MethodExplain:
 		return withParams(q, d.explain)
 	case control.MethodHold:

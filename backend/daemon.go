@@ -42,7 +42,9 @@ type Options struct {
 
 	Adapter hypervisor.Adapter
 	// CPUs is the CPU side of the domains; nil: nothing is known of it.
-	CPUs     hypervisor.CPUs
+	CPUs hypervisor.CPUs
+	// Runs makes what looks at the CPUs for a timeline; nil: timelines have none.
+	Runs     func() hypervisor.Runs
 	Hardware Maker
 	// Worker is the command that becomes a worker process.
 	Worker []string
@@ -78,6 +80,7 @@ type Daemon struct {
 	freed        chan struct{} // closed and made anew when room comes free
 	arriving     int           // guests that wait for an answer
 	holders      int           // programs that hold domains
+	watched      bool          // somebody reads the timeline
 	adopted      int
 	ending       bool
 	changed      bool // since the state was last saved

@@ -32,6 +32,7 @@ type domain struct {
 	guests   map[*guest]struct{}
 	past     totals // of workers that have ended
 	share    meter  // of the accelerator time that it used
+	stood    meter  // of the time that its requests waited for leave
 	trickle  *trickle
 }
 
@@ -41,6 +42,7 @@ type totals struct {
 	Calls uint64                  `json:"calls"`
 	Waits waits                   `json:"waits"`
 	Swap  gate.Swap               `json:"swap"`
+	Stood int64                   `json:"stood"` // ns that requests waited for leave
 }
 
 func (t *totals) add(s *gate.Statistics) {
@@ -48,6 +50,7 @@ func (t *totals) add(s *gate.Statistics) {
 		t.Used[c] += ns
 	}
 	t.Calls += s.Calls
+	t.Stood += s.Stood
 	t.Swap.OutBytes += s.Swap.OutBytes
 	t.Swap.InBytes += s.Swap.InBytes
 	t.Swap.Outs += s.Swap.Outs

@@ -30,6 +30,7 @@ func (d *Daemon) sample(ctx context.Context) {
 			}
 			t, _ := dom.totals()
 			dom.share.sample(now, t.gpu())
+			dom.stood.sample(now, t.Stood)
 		}
 		for _, a := range d.accelerators {
 			a.load.sample(now, a.hw.BusyTime())
@@ -68,8 +69,29 @@ func (d *Daemon) show(dom *domain) control.Domain {
 	}
 	out.Accelerator = dom.on.name
 	out.Share = d.measured(dom)
+	out.Spent = dom.spent()
 	out.State, out.Entitled = dom.on.standing(dom.avcpu)
 	return out
+}
+
+// spent is where a domain's time went lately. What goes on at once counts where it
+// matters most: on the accelerator before waiting for it.
+func (dom *domain) spent() control.Spent {
+	used, ns := dom.share.grown()
+	stood, _ := dom.stood.grown()
+	if ns <= 0 {
+		return control.Spent{}
+	}
+	s := control.Spent{Window: ns}
+	left := 1.0
+	take := func(part *float64, of int64) {
+		*part = min(max(float64(of)/float64(ns), 0), left)
+		left -= *part
+	}
+	take(&s.Accelerator, used)
+	take(&s.Turn, stood)
+	s.Idle = left
+	return s
 }
 
 // measured is a domain's part of the time that all domains of its accelerator
@@ -179,6 +201,10 @@ func (d *Daemon) reasons(s control.Domain) []string {
 		fmt.Sprintf("on %s, %s, with %d guest processes", s.Accelerator, s.State, s.Processes),
 		fmt.Sprintf("credits %d: owed %.1f %%, got %.1f %% of the time used in the last %v",
 			s.Credits, 100*s.Entitled, 100*s.Share, (meterBeats-1)*sampleEvery))
+	if t := s.Spent; t.Window > 0 {
+		lines = append(lines, fmt.Sprintf("of the last %v: %.1f %% on the accelerator, %.1f %% waiting for its turn, %.1f %% with nothing asked of it",
+			time.Duration(t.Window).Round(100*time.Millisecond), 100*t.Accelerator, 100*t.Turn, 100*t.Idle))
+	}
 	if s.CPUWeight != 0 {
 		lines = append(lines, fmt.Sprintf("CPU weight %d, from its processes' cgroup and niceness", s.CPUWeight))
 	}

@@ -38,3 +38,20 @@ type Weight struct {
 	Credits vcpu.Credits // in proportion to the others; 256 is what nothing set comes to; 0: unknown
 	Cap     int          // in % of one CPU; 0: none
 }
+
+// Runs is when the vCPUs of domains run, looked at often, for a picture of it. Its
+// methods are called by one goroutine.
+type Runs interface {
+	// Look tells of what ran since the last Look, each run by itself where that can be
+	// known. One that goes on is told in pieces.
+	Look(of []Guests, tell func(Run))
+	Close()
+}
+
+// Run is a time during which a vCPU ran.
+type Run struct {
+	Domain   string
+	VCPU     int   // its number; of a process guest, the thread's
+	CPU      int   // of the host; -1: unknown
+	From, To int64 // CLOCK_MONOTONIC ns
+}

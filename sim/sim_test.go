@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pegasus/policies"
+	"pegasus/sim/perfetto"
 	"pegasus/vcpu"
 )
 
@@ -648,13 +649,15 @@ func TestTrace(t *testing.T) {
 			t.Errorf("no %s in the trace", want)
 		}
 	}
-	last := map[track]Time{}
-	slices.SortStableFunc(trace.slices, func(a, b slice) int { return int(a.from - b.from) })
-	for _, sl := range trace.slices {
-		if sl.from < last[sl.track] {
-			t.Fatalf("two things at once in %s: %v and before it until %v", trace.names[sl.track], sl, last[sl.track])
+	last := map[track]int64{}
+	all := slices.Clone(trace.picture.Slices())
+	slices.SortStableFunc(all, func(a, b perfetto.Slice) int { return int(a.From - b.From) })
+	for _, sl := range all {
+		line := track{sl.Group, sl.Line}
+		if sl.From < last[line] {
+			t.Fatalf("two things at once in %s: %v and before it until %v", sl.Line, sl, last[line])
 		}
-		last[sl.track] = sl.to
+		last[line] = sl.To
 	}
 }
 

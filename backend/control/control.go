@@ -28,6 +28,7 @@ const (
 	MethodReload       = "reload"
 	MethodEvents       = "events"
 	MethodTrace        = "trace"
+	MethodTimeline     = "timeline"
 	MethodExplain      = "explain"
 	MethodHold         = "hold"
 	MethodShutdown     = "shutdown"
@@ -84,12 +85,23 @@ type Domain struct {
 	Socket      string  `json:"socket"`
 	Declared    bool    `json:"declared"`
 
+	Spent Spent `json:"spent"` // where its time went lately
+
 	MemoryGuarantee uint64 `json:"memory_guarantee"` // 0: none
 	Swapped         uint64 `json:"swapped"`          // bytes of Memory that are not on the accelerator now
 	SwapOut         uint64 `json:"swap_out_bytes"`   // bytes that ever left it for others'
 	SwapIn          uint64 `json:"swap_in_bytes"`    // and that came back
 	SwapOuts        uint64 `json:"swap_outs"`        // how often a piece of memory left it
 	SwapIns         uint64 `json:"swap_ins"`
+}
+
+// Spent is where a domain's time went, in parts of a window from 0 to 1 that add up to
+// 1; no window: nothing is known.
+type Spent struct {
+	Window      int64   `json:"window_ns"`
+	Accelerator float64 `json:"accelerator"` // its work held an engine
+	Turn        float64 `json:"turn"`        // else: a request of it waited for leave
+	Idle        float64 `json:"idle"`        // it asked for nothing
 }
 
 // Accelerator is one accelerator and who is on it.
@@ -149,6 +161,28 @@ type TraceParams struct {
 	Accelerator string `json:"accelerator,omitempty"`
 	Used        bool   `json:"used,omitempty"`
 }
+
+// Span is a time during which something went on, for a picture. One that goes on for long
+// comes in pieces, each beginning where the last one of its line ended.
+type Span struct {
+	Line        string `json:"line"` // engine, gate or cpu
+	Accelerator string `json:"accelerator,omitempty"`
+	Domain      string `json:"domain,omitempty"`
+	Class       string `json:"class,omitempty"`   // of an engine or gate: which
+	Process     int    `json:"process,omitempty"` // of an engine: the worker that had it
+	CPU         int    `json:"cpu"`               // of a cpu; -1: unknown
+	VCPU        int    `json:"vcpu"`
+	From        int64  `json:"from_ns"` // CLOCK_MONOTONIC
+	To          int64  `json:"to_ns"`
+	Lost        uint64 `json:"lost,omitempty"` // of an engine: this much work before it isn't told of
+}
+
+// The lines of spans.
+const (
+	LineEngine = "engine"
+	LineGate   = "gate"
+	LineCPU    = "cpu"
+)
 
 // ReloadResult says what a reload changed.
 type ReloadResult struct {

@@ -19,7 +19,7 @@
 //	header, 4096 bytes, a line of 64 bytes each for
 //	  0x000 what it is: magic, version, number of slots
 //	  0x040 written by the daemon only: generation (futex word, one more at every
-//	        change), alive until, in-flight limit
+//	        change), alive until, in-flight limit, whether notes are wanted
 //	  0x080 what was used of each class since its lease ended: overrun
 //	  0x0c0 memory: lock, device and host memory used, and their quotas
 //	  0x100 waiting: released (futex word), limit waiters, drain watch
@@ -30,6 +30,8 @@
 //	while that lives:
 //	  who, what is in flight and pending, the kind and size of what waits, time used
 //	  per class, calls, memory, how long requests waited (64 buckets, each twice as wide as the last)
+//	256 reels of 4160 bytes, on which each worker notes when it executed what, while the
+//	  daemon asks for it; the oldest notes go first
 //
 // A lease says until when the gate is open for its classes, and optionally for how
 // much predicted time or how many requests. When these have been used, the bell

@@ -13,10 +13,14 @@ import (
 
 const (
 	pageMagic   = 0x0031_5445_4147_4550 // "PEGATE1\0"
-	pageVersion = 4
+	pageVersion = 5
 	headerBytes = 4096
 	slotBytes   = 1024
-	pageBytes   = headerBytes + Slots*slotBytes
+	reelBytes   = 64 + reelNotes*32
+	pageBytes   = headerBytes + Slots*(slotBytes+reelBytes)
+
+	// reelNotes is how many notes a worker keeps of what it executed last.
+	reelNotes = 128
 
 	// WaitBuckets is the number of buckets of a wait histogram: bucket 0 counts
 	// requests that did not wait, bucket n those that waited less than 2^n ns.
@@ -54,7 +58,8 @@ type header struct {
 	top           atomic.Uint32 // slots from here on were never taken
 	aliveUntil    atomic.Int64  // 0: no daemon has promised anything yet
 	inFlightLimit atomic.Int64  // predicted ns per class; 0: none
-	_             [40]byte
+	noting        atomic.Uint32 // not 0: workers note each piece of work when it ends
+	_             [36]byte
 
 	overrun [NumClasses]atomic.Int64 // ns that engines were held by work that ended while the gate was closed
 	_       [48]byte
@@ -108,7 +113,7 @@ type slot struct {
 	requests [NumClasses]atomic.Int64
 	admitted [NumClasses]atomic.Uint64 // requests that ever got leave
 	pauses   atomic.Uint64             // how often something came after nothing was; idle grows then
-	_        [8]byte
+	stood    atomic.Int64              // ns that requests waited for leave, up to the last that got it
 
 	used   [accel.NumClasses]atomic.Int64 // ns, only grows
 	ended  [accel.NumClasses]atomic.Uint64
@@ -120,12 +125,30 @@ type slot struct {
 
 	attached [Segments]atomic.Uint32 // how often the worker has each segment attached
 
-	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4]byte
+	standing atomic.Int64 // since when a request waits for leave; 0: none does
+
+	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8]byte
+}
+
+// reel is where a worker notes what it executes, the oldest notes first to go.
+type reel struct {
+	n    atomic.Uint64 // notes ever begun
+	_    [56]byte
+	note [reelNotes]note
+}
+
+// note is one piece of work. seq is 1 more than its number when all of it is written.
+type note struct {
+	seq        atomic.Uint64
+	start, end atomic.Int64
+	class      atomic.Uint32
+	_          [4]byte
 }
 
 type layout struct {
 	header
 	slot [Slots]slot
+	reel [Slots]reel
 }
 
 const (
@@ -147,6 +170,7 @@ var (
 	_ [pageBytes]byte   = [unsafe.Sizeof(layout{})]byte{}
 	_ [headerBytes]byte = [unsafe.Sizeof(header{})]byte{}
 	_ [slotBytes]byte   = [unsafe.Sizeof(slot{})]byte{}
+	_ [reelBytes]byte   = [unsafe.Sizeof(reel{})]byte{}
 )
 
 // pageAt and bellAt overlay a mapping. That is right because a mapping is

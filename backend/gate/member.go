@@ -162,7 +162,12 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 	start := Now()
 	m.slot.tell(predicted, about)
 	m.slot.pending.Store(1 + uint32(c))
-	defer m.slot.pending.Store(0)
+	m.slot.standing.Store(start)
+	defer func() {
+		m.slot.standing.Store(0)
+		m.slot.stood.Add(max(Now()-start, 0))
+		m.slot.pending.Store(0)
+	}()
 	m.slot.busy(start)
 	announced := false
 	var full int64 // since when there has been no room; 0: there was, or the gate was closed
@@ -253,7 +258,7 @@ const turnSlice = 10 * time.Millisecond
 // gate. It returns early after Stop and when stop says so.
 func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	h := &m.page.at.header
-	held := false
+	held, since := false, int64(0)
 	for {
 		generation := h.generation.Load()
 		limit := h.inFlightLimit.Load()
@@ -261,13 +266,14 @@ func (m *Member) AwaitTurn(c Class, stop func() bool) {
 			break
 		}
 		if !held {
-			held = true
+			held, since = true, Now()
 			m.slot.held[c].Add(1)
 			m.bell.Ring()
 		}
 		m.waitOpen(generation, turnSlice)
 	}
 	if held {
+		m.slot.stood.Add(max(Now()-since, 0))
 		m.slot.held[c].Add(^uint32(0))
 	}
 }
@@ -282,6 +288,9 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 		s.ended[u.Class].Add(1)
 	}
 	h := &m.page.at.header
+	if h.noting.Load() != 0 && measured > 0 {
+		m.page.at.reel[m.index].write(u)
+	}
 	open := h.open(t.class, Now())
 	if !open {
 		h.overrun[t.class].Add(measured)

@@ -221,6 +221,8 @@ func (p *Page) Reap(i int) {
 	for k := range s.attached {
 		s.attached[k].Store(0)
 	}
+	s.stood.Store(0)
+	s.standing.Store(0)
 	s.calls.Store(0)
 	s.pending.Store(0)
 	s.idleSince.Store(0)
@@ -377,6 +379,7 @@ type Statistics struct {
 	Memory, HostUsed uint64
 	Swap             Swap
 	Waits            [WaitBuckets]uint64
+	Stood            int64 // ns that requests waited for leave, that which waits now included
 }
 
 // Statistics reads a slot, or says that no worker has joined there. It may be
@@ -395,6 +398,10 @@ func (p *Page) Statistics(i int) (st Statistics, ok bool) {
 	st.Swap = s.swapped()
 	for b := range st.Waits {
 		st.Waits[b] = s.waits[b].Load()
+	}
+	st.Stood = max(s.stood.Load(), 0)
+	if since := s.standing.Load(); since != 0 {
+		st.Stood += max(Now()-since, 0)
 	}
 	return st, true
 }

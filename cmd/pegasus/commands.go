@@ -68,13 +68,17 @@ stay. SIGHUP does the same.
 Prints the latest events, then each as it happens, until interrupted.
 
   pegasus events`},
-		{name: "trace", args: "[--accelerator A] [--seconds N] [--out FILE]",
-			short: "record what a scheduler is told and decides", run: trace, long: `
+		{name: "trace", args: "[--accelerator A] [--out FILE] | --perfetto FILE [--seconds N]",
+			short: "record what a scheduler is told and decides, or a picture of what goes on", run: trace, long: `
 Writes every event that an accelerator's scheduler is told, and every decision, one
 JSON object a line, until interrupted or for N seconds. The policy begins anew with
 the trace, so that it can be played again from nothing: balances start at zero.
 
+With --perfetto it draws one time line of everything: which domain had each engine
+when, for kernels and for copies; whose gate was open; which vCPU ran on which CPU.
+
   pegasus trace --seconds 10 --out busy.trace
+  pegasus trace --perfetto busy.json --seconds 3   to be opened at ui.perfetto.dev
   pegasus trace --accelerator soft0 | jq -c 'select(.actions) | .actions[]'`},
 		{name: "why", args: "[DOMAIN] [--json]",
 			short: "why a domain does or doesn't run", run: why, long: `

@@ -243,11 +243,17 @@ func trace(c *call, args []string) error {
 	accelerator := c.flags.String("accelerator", "", "whose scheduler; without it: the only one's")
 	seconds := c.flags.Float64("seconds", 0, "how long; 0: until interrupted")
 	path := c.flags.String("out", "-", "file to write; -: standard output")
+	picture := c.flags.String("perfetto", "", "write a time line to `file` instead, to be looked at: engines, gates and CPUs of all accelerators")
 	if _, err := c.parse(args, 0, 0); err != nil {
 		return err
 	}
-	if *seconds < 0 {
-		return usagef("--seconds %g: must not be negative", *seconds)
+	switch {
+	case !(*seconds >= 0 && *seconds < 1e6):
+		return usagef("--seconds %g: must be from 0 to 1000000", *seconds)
+	case *picture != "" && (*accelerator != "" || *path != "-"):
+		return usagef("--perfetto shows all accelerators, in a file of its own: leave out --accelerator and --out")
+	case *picture != "":
+		return timeline(c, *picture, *seconds)
 	}
 	client, err := c.dial()
 	if err != nil {
@@ -264,15 +270,8 @@ func trace(c *call, args []string) error {
 		to = file
 	}
 	lines, n := bufio.NewWriter(to), 0
-	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ended, stop := until(*seconds, func() { client.Close() })
 	defer stop()
-	ended := interrupted
-	if *seconds > 0 {
-		var cancel context.CancelFunc
-		ended, cancel = context.WithTimeout(interrupted, time.Duration(*seconds*float64(time.Second)))
-		defer cancel()
-	}
-	context.AfterFunc(ended, func() { client.Close() })
 	err = client.Stream(control.MethodTrace, control.TraceParams{Accelerator: *accelerator}, func(data json.RawMessage, last bool) error {
 		if last {
 			return nil
@@ -291,6 +290,18 @@ func trace(c *call, args []string) error {
 		fmt.Fprintf(c.err, "%d records in %s\n", n, *path)
 	}
 	return nil
+}
+
+// until does something after so many seconds, or when the user interrupts; 0: only then.
+func until(seconds float64, do func()) (ended context.Context, stop func()) {
+	ended, stop = signal.NotifyContext(context.Background(), os.Interrupt)
+	if seconds > 0 {
+		interrupted, letGo := ended, stop
+		timed, cancel := context.WithTimeout(interrupted, time.Duration(seconds*float64(time.Second)))
+		ended, stop = timed, func() { cancel(); letGo() }
+	}
+	context.AfterFunc(ended, do)
+	return ended, stop
 }
 
 func why(c *call, args []string) error {

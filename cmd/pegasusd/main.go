@@ -29,6 +29,7 @@ import (
 	"pegasus/backend"
 	"pegasus/backend/control"
 	"pegasus/configs"
+	"pegasus/hypervisor"
 	"pegasus/hypervisor/linux"
 	"pegasus/hypervisor/linux/switches"
 	"pegasus/hypervisor/local"
@@ -137,6 +138,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
 		CPUs:     linux.NewCPUs(log, switches.Load),
+		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Log:      log, SetLogLevel: setLevel,

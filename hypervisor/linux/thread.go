@@ -19,7 +19,8 @@ import (
 type thread struct {
 	tid             int
 	vcpu            vcpu.VCPU
-	exact           bool // vcpu's state was noted by the kernel, and is no guess
+	exact           bool  // vcpu's state was noted by the kernel, and is no guess
+	since           int64 // then: CLOCK_MONOTONIC ns
 	account         hypervisor.Account
 	place           switches.Place // in the table, if it is watched there
 	watched         bool
@@ -79,7 +80,7 @@ func (t *thread) take(e switches.Entry, clock int64) bool {
 		t.done = doings{max(ran-t.ran, 0), max(waited-t.waited, 0)}
 	}
 	t.ran, t.waited, t.exact, t.length = ran, waited, true, 0
-	t.vcpu.State, t.vcpu.PCPU = state, e.CPU
+	t.vcpu.State, t.vcpu.PCPU, t.since = state, e.CPU, e.Since
 	return true
 }
 

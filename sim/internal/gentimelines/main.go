@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"log"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"pegasus/policies"
 	"pegasus/sim"
+	"pegasus/sim/perfetto"
 )
 
 //go:embed policies.toml
@@ -101,31 +101,19 @@ func line(b *bytes.Buffer, sc *sim.Scenario, p *sim.Plan, y int) error {
 	}
 	t := s.Trace()
 	s.Run()
-	var text bytes.Buffer
-	if err := t.Write(&text); err != nil {
-		return err
-	}
-	var trace struct{ TraceEvents []event }
-	if err := json.Unmarshal(text.Bytes(), &trace); err != nil {
-		return err
-	}
 	fmt.Fprintf(b, `<text x="10" y="%d">%s</text>`+"\n", y+14, p.Name)
+	for _, g := range t.Gates() {
+		domain, _, _ := strings.Cut(g.Line, " ")
+		if low, wide, ok := seen(g); ok {
+			fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, classes[domain], low, y+engineHigh+2+gateStep*row(domain), wide, gateHigh)
+		}
+	}
 	used, all := map[string]float64{}, 0.0
-	gates := map[int]string{}
-	for _, e := range trace.TraceEvents {
-		switch {
-		case e.Group == gateLines && e.Phase == "M":
-			gates[e.Line], _, _ = strings.Cut(e.Args.Name, " ")
-		case e.Group == gateLines:
-			if low, wide, ok := e.seen(); ok {
-				fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, classes[gates[e.Line]], low, y+engineHigh+2+gateStep*row(gates[e.Line]), wide, gateHigh)
-			}
-		case e.Group == engineLines && e.Phase == "X":
-			used[e.Name] += e.For
-			all += e.For
-			if low, wide, ok := e.seen(); ok {
-				fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, classes[e.Name], low, y, wide, engineHigh)
-			}
+	for _, e := range t.Engines() {
+		used[e.Name] += float64(e.To - e.From)
+		all += float64(e.To - e.From)
+		if low, wide, ok := seen(e); ok {
+			fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, classes[e.Name], low, y, wide, engineHigh)
 		}
 	}
 	fmt.Fprintf(b, "\n"+`<text x="%d" y="%d">%.0f %%, %.0f %%, %.0f %%</text>`+"\n", left+width+6, y+14, 100*used["short"]/all, 100*used["long"]/all, 100*used["rich"]/all)
@@ -141,28 +129,11 @@ func row(domain string) int {
 	return 0
 }
 
-// The groups of lines of a trace, as sim writes them.
-const (
-	engineLines = 1
-	gateLines   = 2
-)
-
-// event is one of a trace in Chrome's format; times are in µs.
-type event struct {
-	Name  string
-	Phase string  `json:"ph"`
-	At    float64 `json:"ts"`
-	For   float64 `json:"dur"`
-	Group int     `json:"pid"`
-	Line  int     `json:"tid"`
-	Args  struct{ Name string }
-}
-
-// seen is where an event is drawn, and how wide; ok: in the part that is shown, and not
+// seen is where a slice is drawn, and how wide; ok: in the part that is shown, and not
 // too short to be seen.
-func (e event) seen() (low, wide float64, ok bool) {
-	begin := max(time.Duration(e.At*1e3)-from, 0)
-	end := min(time.Duration((e.At+e.For)*1e3)-from, shown)
+func seen(s perfetto.Slice) (low, wide float64, ok bool) {
+	begin := max(time.Duration(s.From)-from, 0)
+	end := min(time.Duration(s.To)-from, shown)
 	low = at(begin)
 	wide = at(end) - low
 	return low, wide, wide >= 0.1

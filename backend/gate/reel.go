@@ -1,0 +1,84 @@
+package gate
+
+import "pegasus/accel"
+
+// Note asks workers to note, or not any more, when they executed what. It may be
+// called from any goroutine.
+func (p *Page) Note(yes bool) {
+	var word uint32
+	if yes {
+		word = 1
+	}
+	p.at.noting.Store(word)
+}
+
+// Noted is a piece of work that a worker executed.
+type Noted struct {
+	accel.Usage
+	PID int // of the worker
+}
+
+// Reader reads the notes of a Page's workers. It is for one goroutine.
+type Reader struct {
+	page *Page
+	next [Slots]uint64
+}
+
+// NewReader makes a Reader of notes from now on.
+func NewReader(p *Page) *Reader {
+	r := &Reader{page: p}
+	for i := range p.at.taken() {
+		r.next[i] = p.at.reel[i].n.Load()
+	}
+	return r
+}
+
+// Read tells of what was noted since the last Read, and returns how many notes were
+// lost. Nothing is told that can't be: work that ends before it begins, or in the future.
+func (r *Reader) Read(tell func(Noted)) (lost uint64) {
+	for i := range r.page.at.taken() {
+		reel, pid := &r.page.at.reel[i], int(r.page.at.slot[i].pid.Load())
+		n := reel.n.Load()
+		switch missed := n - r.next[i]; {
+		case n < r.next[i]:
+			r.next[i] = n // a worker that went bad
+		case missed > reelNotes:
+			lost += missed - reelNotes
+			r.next[i] = n - reelNotes
+		}
+		for ; r.next[i] < n; r.next[i]++ {
+			u, ok := reel.read(r.next[i])
+			if !ok && reel.note[r.next[i]%reelNotes].seq.Load() == 0 && n-r.next[i] < reelNotes/2 {
+				break // it is being written
+			}
+			switch {
+			case !ok:
+				lost++
+			case u.Class < accel.NumClasses && u.Start < u.End && u.End <= Now():
+				tell(Noted{u, pid})
+			}
+		}
+	}
+	return lost
+}
+
+// write notes a piece of work. Any goroutine of the worker may.
+func (r *reel) write(u accel.Usage) {
+	i := r.n.Add(1) - 1
+	e := &r.note[i%reelNotes]
+	e.seq.Store(0)
+	e.start.Store(u.Start)
+	e.end.Store(u.End)
+	e.class.Store(uint32(u.Class))
+	e.seq.Store(i + 1)
+}
+
+// read reads the note of that number, if it is whole and still there.
+func (r *reel) read(i uint64) (u accel.Usage, ok bool) {
+	e := &r.note[i%reelNotes]
+	if e.seq.Load() != i+1 {
+		return u, false
+	}
+	u = accel.Usage{Class: accel.Class(min(e.class.Load(), uint32(accel.NumClasses))), Start: e.start.Load(), End: e.end.Load()}
+	return u, e.seq.Load() == i+1
+}

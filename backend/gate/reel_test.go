@@ -1,0 +1,101 @@
+package gate
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"pegasus/accel"
+)
+
+// What workers note is read once, in order, and only while it is asked for.
+func TestNotes(t *testing.T) {
+	p, _, m := fixture(t)
+	finish := func(ns int64) {
+		now := Now()
+		m.Finish(Ticket{}, accel.Usage{Class: accel.CopyIn, Start: now - ns, End: now})
+	}
+	r := NewReader(p)
+	var got []Noted
+	read := func() uint64 { return r.Read(func(n Noted) { got = append(got, n) }) }
+	finish(5)
+	if read(); len(got) != 0 {
+		t.Errorf("noted though nobody asked: %v", got)
+	}
+	p.Note(true)
+	finish(7)
+	finish(9)
+	if lost := read(); lost != 0 || len(got) != 2 || got[0].End-got[0].Start != 7 || got[1].Class != accel.CopyIn || got[1].PID == 0 {
+		t.Errorf("%v, %d lost", got, lost)
+	}
+	for range reelNotes + 10 {
+		finish(1)
+	}
+	got = nil
+	if lost := read(); lost != 10 || len(got) != reelNotes {
+		t.Errorf("of %d notes %d came and %d were lost", reelNotes+10, len(got), lost)
+	}
+}
+
+// Nothing that a worker writes gets the reader to tell what can't be, or to read for ever.
+func TestForgedNotes(t *testing.T) {
+	p, _, _ := fixture(t)
+	p.Note(true)
+	r := NewReader(p)
+	reel := &p.at.reel[0]
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		reel.n.Store(random.Uint64() >> random.UintN(64))
+		for i := range reel.note {
+			e := &reel.note[i]
+			e.seq.Store(reel.n.Load() - random.Uint64N(2*reelNotes))
+			e.start.Store(int64(random.Uint64()))
+			e.end.Store(int64(random.Uint64()))
+			e.class.Store(random.Uint32N(8))
+		}
+		told := 0
+		r.Read(func(n Noted) {
+			if told++; n.Class >= accel.NumClasses || n.Start >= n.End || n.End > Now() {
+				t.Fatalf("%+v", n)
+			}
+		})
+		if told > reelNotes {
+			t.Fatalf("%d notes of %d", told, reelNotes)
+		}
+	}
+}
+
+// Several goroutines of a worker note at once while another process reads.
+func TestNotesAtOnce(t *testing.T) {
+	p, _, m := fixture(t)
+	p.Note(true)
+	r := NewReader(p)
+	const writers, each = 4, 2000
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				now := Now()
+				m.Finish(Ticket{}, accel.Usage{Start: now - 3, End: now})
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	seen, lost := 0, uint64(0)
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		default:
+		}
+		lost += r.Read(func(n Noted) {
+			if seen++; n.End-n.Start != 3 {
+				t.Errorf("a mixture: %+v", n)
+			}
+		})
+	}
+	if uint64(seen)+lost != writers*each {
+		t.Errorf("%d notes came, %d were lost, of %d", seen, lost, writers*each)
+	}
+}

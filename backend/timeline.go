@@ -1,0 +1,182 @@
+package backend
+
+import (
+	"context"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/backend/control"
+	"pegasus/backend/gate"
+	"pegasus/hypervisor"
+	"pegasus/policies"
+)
+
+const (
+	// gatherEvery is how often workers' notes and CPUs are looked at for a timeline: so
+	// seldom that it costs little, so often that no notes are lost.
+	gatherEvery = 2 * time.Millisecond
+	// windowsEvery is how often windows that are still open are told of.
+	windowsEvery = 50 * time.Millisecond
+	// spanBacklog is how many spans may wait for their reader.
+	spanBacklog = 1 << 16
+)
+
+// timeline gathers what goes on for one who wants a picture of it. It is for one
+// goroutine but for gates, which its scheduler calls.
+type timeline struct {
+	d       *Daemon
+	spans   chan control.Span
+	readers map[*gate.Page]*gate.Reader
+	runs    hypervisor.Runs
+}
+
+// timeline emits what goes on: when engines were held by whom, when gates were open,
+// and when vCPUs ran.
+func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
+	d.mu.Lock()
+	if d.watched {
+		d.mu.Unlock()
+		return control.Errorf(control.CodeConflict, "somebody watches the timeline already")
+	}
+	d.watched = true
+	accelerators := d.accelerators
+	d.mu.Unlock()
+	t := &timeline{d: d, spans: make(chan control.Span, spanBacklog), readers: make(map[*gate.Page]*gate.Reader)}
+	if d.opt.Runs != nil {
+		t.runs = d.opt.Runs()
+	}
+	for _, a := range accelerators {
+		a.watch(t.put)
+	}
+	defer t.end(accelerators)
+	gather, windows := time.NewTicker(gatherEvery), time.NewTicker(windowsEvery)
+	defer gather.Stop()
+	defer windows.Stop()
+	for {
+		select {
+		case <-gather.C:
+			t.gather()
+		case <-windows.C:
+			for _, a := range accelerators {
+				a.tellWindows()
+			}
+		case <-ctx.Done():
+			return nil
+		}
+		if len(t.spans) == cap(t.spans) {
+			return control.Errorf(control.CodeConflict, "the timeline is read too slowly")
+		}
+		for range len(t.spans) {
+			if err := emit(<-t.spans); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (t *timeline) end(accelerators []*accelerator) {
+	for _, a := range accelerators {
+		a.watch(nil)
+	}
+	if t.runs != nil {
+		t.runs.Close()
+	}
+	t.d.mu.Lock()
+	defer t.d.mu.Unlock()
+	t.d.watched = false
+	for _, dom := range t.d.domains {
+		if dom.on != nil {
+			dom.avcpu.page.Note(false)
+		}
+	}
+}
+
+// put hands a span to the reader; one that finds no room ends the timeline.
+func (t *timeline) put(s control.Span) {
+	select {
+	case t.spans <- s:
+	default:
+	}
+}
+
+// gather reads what was noted since the last time.
+func (t *timeline) gather() {
+	t.d.mu.Lock()
+	readers := t.readers
+	t.readers = make(map[*gate.Page]*gate.Reader, len(readers)) // the pages of domains that left are gone
+	for _, dom := range t.d.domains {
+		if dom.on != nil {
+			t.read(dom, readers[dom.avcpu.page])
+		}
+	}
+	t.d.mu.Unlock()
+	if t.runs == nil {
+		return
+	}
+	t.runs.Look(t.d.guestsByDomain(), func(r hypervisor.Run) {
+		t.put(control.Span{Line: control.LineCPU, Domain: r.Domain, CPU: r.CPU, VCPU: r.VCPU, From: r.From, To: r.To})
+	})
+}
+
+// read reads a domain's notes. The daemon's mu is held: the page stays mapped.
+func (t *timeline) read(dom *domain, r *gate.Reader) {
+	page := dom.avcpu.page
+	if r == nil {
+		page.Note(true)
+		r = gate.NewReader(page)
+	}
+	t.readers[page] = r
+	lost := r.Read(func(n gate.Noted) {
+		t.put(control.Span{
+			Line: control.LineEngine, Accelerator: dom.on.name, Domain: dom.name, Class: engineNames[n.Class], Process: n.PID,
+			From: n.Start, To: n.End,
+		})
+	})
+	if lost > 0 {
+		now := gate.Now()
+		t.put(control.Span{Line: control.LineEngine, Accelerator: dom.on.name, Domain: dom.name, From: now, To: now, Lost: lost})
+	}
+}
+
+// engineNames are the engines' classes, for people.
+var engineNames = [accel.NumClasses]string{accel.Compute: "compute", accel.CopyIn: "copy in", accel.CopyOut: "copy out", accel.CopyDevice: "copy within"}
+
+// windowNames are what a lease is for.
+var windowNames = [1 + gate.NumClasses]string{policies.AnyClass: "all", policies.Compute: "compute", policies.Copy: "copy"}
+
+// watch has tell called with every window that a gate was open; nil ends that.
+func (a *accelerator) watch(tell func(control.Span)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.windows = tell
+	now := gate.Now()
+	for _, m := range a.members {
+		for c := range m.since {
+			m.since[c] = 0
+			if m.leases&classes(policies.Class(c)) != 0 && m.terms[c] != (gate.Terms{}) {
+				m.since[c] = now
+			}
+		}
+	}
+}
+
+// tellWindows tells of the windows that are open, up to now.
+func (a *accelerator) tellWindows() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := gate.Now()
+	for _, m := range a.members {
+		for c := range m.since {
+			if a.window(now, m, policies.Class(c)); m.since[c] != 0 {
+				m.since[c] = now
+			}
+		}
+	}
+}
+
+// window tells of a domain's window up to now. a.mu is held.
+func (a *accelerator) window(now int64, m *avcpu, c policies.Class) {
+	if since := m.since[c]; a.windows != nil && since != 0 && since < now {
+		a.windows(control.Span{Line: control.LineGate, Accelerator: a.name, Domain: m.domain, Class: windowNames[c], From: since, To: now})
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/sim/perfetto"
+)
+
+// maxSpans bounds a picture: Perfetto gets slow with more.
+const maxSpans = 2_000_000
+
+// timeline is `pegasus trace --perfetto`: a picture of what goes on, for so many
+// seconds or, with 0, until interrupted.
+func timeline(c *call, path string, seconds float64) error {
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	ended, stop := until(seconds, func() { client.Close() })
+	defer stop()
+	if seconds == 0 {
+		fmt.Fprintln(c.err, "recording; Ctrl-C ends it")
+	} else if seconds > 2 {
+		fmt.Fprintf(c.err, "recording for %v\n", time.Duration(seconds*float64(time.Second)))
+	}
+	p := newPicture()
+	err = client.Stream(control.MethodTimeline, nil, func(data json.RawMessage, last bool) error {
+		if last {
+			return nil
+		}
+		var s control.Span
+		if err := json.Unmarshal(data, &s); err != nil {
+			return err
+		}
+		p.add(s)
+		if len(p.trace.Slices()) > maxSpans {
+			client.Close()
+			p.full = true
+		}
+		return nil
+	})
+	if ended.Err() == nil && err != nil && !p.full {
+		return err
+	}
+	if err := p.trace.Write(file, p.zero); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if p.full {
+		fmt.Fprintf(c.err, "ended early: a picture of more than %d slices can hardly be looked at\n", maxSpans)
+	}
+	if p.lost > 0 {
+		fmt.Fprintf(c.err, "%d pieces of work are missing: workers executed more than the daemon could note down\n", p.lost)
+	}
+	fmt.Fprintf(c.err, "%d slices in %s; open it at https://ui.perfetto.dev or in chrome://tracing\n", len(p.trace.Slices()), path)
+	return nil
+}
+
+// picture puts spans on lines.
+type picture struct {
+	trace *perfetto.Trace
+	zero  int64 // when it begins
+	lost  uint64
+	full  bool
+}
+
+// The groups of its lines.
+const (
+	engineGroup = iota
+	gateGroup
+	cpuGroup
+)
+
+func newPicture() *picture {
+	return &picture{trace: perfetto.New("accelerators: who has the engines", "gates: whose window it is", "CPUs: which vCPUs run")}
+}
+
+func (p *picture) add(s control.Span) {
+	if p.lost += s.Lost; s.Lost > 0 || s.To <= s.From {
+		return
+	}
+	if p.zero == 0 || s.From < p.zero {
+		p.zero = s.From
+	}
+	slice := perfetto.Slice{From: s.From, To: s.To, Name: s.Domain}
+	switch s.Line {
+	case control.LineEngine:
+		slice.Line = s.Accelerator + " " + s.Class
+		slice.Args = map[string]any{"worker": s.Process}
+		p.trace.Add(slice)
+	case control.LineGate:
+		slice.Group, slice.Line = gateGroup, s.Accelerator+" "+s.Domain
+		if s.Class != "all" {
+			slice.Line += " " + s.Class
+		}
+		p.trace.Continue(slice)
+	case control.LineCPU:
+		slice.Group, slice.Line = cpuGroup, "CPU "+strconv.Itoa(s.CPU)
+		slice.Name = fmt.Sprintf("%s vCPU %d", s.Domain, s.VCPU)
+		if s.CPU < 0 {
+			slice.Line = "some CPU"
+		}
+		p.trace.Continue(slice)
+	}
+}

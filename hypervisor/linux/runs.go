@@ -1,0 +1,78 @@
+package linux
+
+import (
+	"log/slog"
+
+	"pegasus/hypervisor"
+	"pegasus/hypervisor/linux/switches"
+	"pegasus/vcpu"
+)
+
+// Runs is when vCPUs run, one Look after another. Where the kernel notes switches, the
+// last one of each thread is exact, and those before it since the last Look are put
+// together; else it is known how long a thread ran, but hardly when.
+type Runs struct {
+	cpus *CPUs
+	last int64
+	was  map[*thread]bool // ran at the last look
+}
+
+// NewRuns returns the runs of this host's guests. load is as for NewCPUs; the table is
+// one of its own.
+func NewRuns(log *slog.Logger, load func() (*switches.Table, error)) *Runs {
+	return &Runs{cpus: NewCPUs(log, load), was: make(map[*thread]bool)}
+}
+
+// Look implements hypervisor.Runs.
+func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
+	if r.cpus.looks == 0 {
+		r.cpus.begin()
+	}
+	r.cpus.looks++
+	seen := r.cpus.visit(of)
+	now := monotonic()
+	was := make(map[*thread]bool, len(r.was))
+	for i, threads := range seen {
+		for _, t := range threads {
+			for _, p := range t.pieces(r.last, now, r.was[t]) {
+				tell(hypervisor.Run{Domain: of[i].Domain, VCPU: t.vcpu.ID, CPU: t.vcpu.PCPU, From: p.from, To: p.to})
+			}
+			was[t] = t.vcpu.State == vcpu.Running
+		}
+	}
+	r.was, r.last = was, now
+}
+
+// Close implements hypervisor.Runs.
+func (r *Runs) Close() { r.cpus.Close() }
+
+// piece is a time.
+type piece struct{ from, to int64 }
+
+// pieces is when a thread ran after last, up to now, by what was seen of it at both.
+func (t *thread) pieces(last, now int64, was bool) (all []piece) {
+	ran := min(int64(t.done.ran), now-last)
+	if last == 0 || ran <= 0 {
+		return nil
+	}
+	if !t.exact { // when is not known: as late as can be
+		return []piece{{now - ran, now}}
+	}
+	since := min(max(t.since, last), now)
+	runs := t.vcpu.State == vcpu.Running
+	before := ran
+	if runs {
+		before -= now - since
+	}
+	switch {
+	case before <= 0:
+	case was:
+		all = append(all, piece{last, min(last+before, since)})
+	default:
+		all = append(all, piece{max(since-before, last), since})
+	}
+	if runs && since < now {
+		all = append(all, piece{since, now})
+	}
+	return all
+}
