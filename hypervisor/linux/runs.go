@@ -60,16 +60,16 @@ func (t *thread) pieces(last, now int64, was bool) (all []piece) {
 	}
 	since := min(max(t.since, last), now)
 	runs := t.vcpu.State == vcpu.Running
-	before := ran
+	before := min(ran, since-last)
 	if runs {
-		before -= now - since
+		before = min(ran-(now-since), since-last)
 	}
 	switch {
 	case before <= 0:
 	case was:
-		all = append(all, piece{last, min(last+before, since)})
+		all = append(all, piece{last, last + before})
 	default:
-		all = append(all, piece{max(since-before, last), since})
+		all = append(all, piece{since - before, since})
 	}
 	if runs && since < now {
 		all = append(all, piece{since, now})

@@ -23,6 +23,7 @@ func TestPieces(t *testing.T) {
 		{"ended", vcpu.Blocked, true, 130, 30, true, []piece{{100, 130}}},
 		{"ended, and ran again", vcpu.Running, true, 180, 50, true, []piece{{100, 130}, {180, 200}}},
 		{"ran in between", vcpu.Runnable, true, 160, 10, false, []piece{{150, 160}}},
+		{"seen to end as it was looked at", vcpu.Blocked, true, 100, 20, true, nil},
 		{"rested", vcpu.Blocked, true, 20, 0, false, nil},
 		{"more than there was time", vcpu.Running, true, 20, 500, false, []piece{{100, 200}}},
 		{"nobody noted when", vcpu.Blocked, false, 0, 40, false, []piece{{160, 200}}},
