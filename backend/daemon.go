@@ -44,7 +44,9 @@ type Options struct {
 	// CPUs is the CPU side of the domains; nil: nothing is known of it.
 	CPUs hypervisor.CPUs
 	// Runs makes what looks at the CPUs for a timeline; nil: timelines have none.
-	Runs     func() hypervisor.Runs
+	Runs func() hypervisor.Runs
+	// Machines are the host's virtual machines; nil: nothing is known of any.
+	Machines hypervisor.Machines
 	Hardware Maker
 	// Worker is the command that becomes a worker process.
 	Worker []string
@@ -73,7 +75,8 @@ type Daemon struct {
 	accelerators []*accelerator
 	queue        *placement.Queue
 	domains      map[string]*domain
-	guests       map[uint64]*guest // by worker id
+	machines     map[string]hypervisor.Machine // by domain, as last heard of
+	guests       map[uint64]*guest             // by worker id
 	nextGuest    uint64
 	slices       map[int]bool  // device windows in use
 	uids         map[int]bool  // users in use by domains
@@ -243,6 +246,9 @@ func (d *Daemon) serve(l *control.Listener) {
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
 	d.tasks.Go(func() { d.coordinate(d.ctx) })
+	if d.opt.Machines != nil {
+		d.tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
+	}
 	d.tasks.Go(d.cgroup.sweep)
 	d.tasks.Go(func() { d.pool.run(d.ctx) })
 	d.tasks.Go(func() {

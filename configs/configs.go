@@ -50,6 +50,7 @@ type Daemon struct {
 	SpinThreads       int           // threads of the host that may spin at once; 0: half of its cores
 	SpinTime          time.Duration // how long one of them spins before it parks
 	Regions           string        // absolute; where the memory of virtual machines lies, a file for each; empty: there are none
+	Libvirt           []string      // URIs of those that have the machines
 	Specification     string        // absolute; a file of entries that promise domains something, by name; empty: none
 	UndeclaredDomains bool          // whether domains without a [[domain]] may be made from the template
 }
@@ -159,6 +160,7 @@ func defaultDaemon() Daemon {
 		LogFormat:         "text",
 		WorkerPool:        2,
 		SpinTime:          50 * time.Microsecond,
+		Libvirt:           []string{"qemu:///system"},
 		UndeclaredDomains: true,
 	}
 }

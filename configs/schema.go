@@ -24,6 +24,9 @@ const (
 // mostPriority is that of the most urgent domain, and, negative, of the least.
 const mostPriority = 1_000_000
 
+// maxLibvirts is how many libvirts may be asked for machines.
+const maxLibvirts = 16
+
 // maxSocketPath is how long the kernel lets a socket's path be, in bytes.
 const maxSocketPath = 107
 
@@ -49,6 +52,7 @@ func (d *Daemon) fields() []field {
 		{"spin_threads", whole{&d.SpinThreads, 0, 4096, "half of the host's cores"}, restart},
 		{"spin_time", span{&d.SpinTime, time.Microsecond, 10 * time.Millisecond, "never spin"}, restart},
 		{"regions", path{&d.Regions, 4000}, restart},
+		{"libvirt", list{&d.Libvirt, maxLibvirts, "of libvirt, such as \"qemu:///system\""}, restart},
 		{"specification", path{&d.Specification, 4095}, hot},
 		{"undeclared_domains", boolean{&d.UndeclaredDomains}, hot},
 	}

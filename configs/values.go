@@ -88,6 +88,31 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
+// list is a few texts, none of them empty or there twice.
+type list struct {
+	p    *[]string
+	most int
+	what string
+}
+
+func (l list) String() string { return "[" + quoteAll(*l.p) + "]" }
+func (l list) set(v any) error {
+	all, ok := v.([]any)
+	next := []string{}
+	for _, e := range all {
+		var s string
+		if (text{&s, ""}).set(e) != nil || s == "" || slices.Contains(next, s) {
+			ok = false
+		}
+		next = append(next, s)
+	}
+	if !ok || len(next) > l.most {
+		return mustBe("a list of at most %d different URIs %s, or []", l.most, l.what)
+	}
+	*l.p = next
+	return nil
+}
+
 // account is the name of a user or group that this host has, or a number, or empty.
 type account struct {
 	p    *string

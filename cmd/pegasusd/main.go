@@ -139,6 +139,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
 		CPUs:     linux.NewCPUs(log, switches.Load),
 		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
+		Machines: machines(config.Daemon, log),
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Log:      log, SetLogLevel: setLevel,

@@ -1,0 +1,237 @@
+//go:build cgo && libvirt_dlopen
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"pegasus/configs"
+	"pegasus/hypervisor"
+	"pegasus/hypervisor/kvm"
+	report "pegasus/hypervisor/libvirt"
+)
+
+const (
+	lookEvery = 3 * time.Second         // also when no event tells of a change
+	settle    = 10 * time.Millisecond   // events come several at once
+	retry     = time.Second             // to connect
+	twice     = 1500 * time.Millisecond // a reboot is told of twice
+	alive     = 5                       // seconds between questions whether libvirtd is there,
+	aliveMost = 3                       // and how many may be left unanswered
+)
+
+// watcher is what is known of one libvirt.
+type watcher struct {
+	uri, regions string
+	threads      threads
+	changed      chan struct{} // holds something when there is a reason to look
+
+	mu     sync.Mutex
+	resets map[string]reset // by machine
+}
+
+// reset is how often a machine began anew in its emulator, and when last.
+type reset struct {
+	count uint64
+	last  time.Time
+}
+
+// watch reports until the output is closed.
+func watch(uri, regions string, out *json.Encoder) error {
+	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
+		out.Encode(report.Report{Away: reason(err)})
+		time.Sleep(time.Minute) // the library is looked for once in a process's life
+		return errors.New(reason(err))
+	}
+	go func() {
+		for {
+			if libvirt.EventRunDefaultImpl() != nil {
+				time.Sleep(retry)
+			}
+		}
+	}()
+	w := &watcher{uri: uri, regions: filepath.Clean(regions), changed: make(chan struct{}, 1), resets: map[string]reset{}}
+	w.threads.changed = w.kick
+	for {
+		err := w.session(out)
+		if err := out.Encode(report.Report{Away: reason(err)}); err != nil {
+			return err
+		}
+		time.Sleep(retry)
+	}
+}
+
+// reason is what went wrong, in libvirt's words.
+func reason(err error) string {
+	var v libvirt.Error
+	if !errors.As(err, &v) {
+		return err.Error()
+	}
+	if strings.Contains(v.Message, "libvirt.so") {
+		return "libvirt isn't installed (Debian: libvirt0)"
+	}
+	return v.Message
+}
+
+func (w *watcher) kick() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// session watches over one connection.
+func (w *watcher) session(out *json.Encoder) error {
+	c, err := libvirt.NewConnect(w.uri)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	closed := make(chan struct{})
+	var once sync.Once
+	if err := c.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) { once.Do(func() { close(closed) }) }); err != nil {
+		return err
+	}
+	defer c.UnregisterCloseCallback()
+	if err := c.SetKeepAlive(alive, aliveMost); err != nil {
+		return err
+	}
+	if err := w.register(c); err != nil {
+		return err
+	}
+	w.threads.forget(nil) // libvirtd may count its machines from the beginning again
+	var said *report.Report
+	for {
+		r, err := w.look(c)
+		if err != nil {
+			return err
+		}
+		if said == nil || !reflect.DeepEqual(*said, r) {
+			if err := out.Encode(r); err != nil {
+				return err
+			}
+			said = &r
+		}
+		select {
+		case <-closed:
+			return errors.New("libvirtd hung up")
+		case <-time.After(lookEvery):
+		case <-w.changed:
+			time.Sleep(settle)
+		}
+	}
+}
+
+// register asks for events. What each says is looked up, but for that a machine began
+// anew in the same emulator, which nothing else shows.
+func (w *watcher) register(c *libvirt.Connect) error {
+	_, err := c.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+		if reverted(e) {
+			w.reset(d)
+		}
+		w.kick()
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.DomainEventRebootRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain) {
+		w.reset(d)
+		w.kick()
+	})
+	return err
+}
+
+// reverted says whether a machine has the memory of a snapshot now.
+func reverted(e *libvirt.DomainEventLifecycle) bool {
+	switch e.Event {
+	case libvirt.DOMAIN_EVENT_STARTED:
+		return libvirt.DomainEventStartedDetailType(e.Detail) == libvirt.DOMAIN_EVENT_STARTED_FROM_SNAPSHOT
+	case libvirt.DOMAIN_EVENT_RESUMED:
+		return libvirt.DomainEventResumedDetailType(e.Detail) == libvirt.DOMAIN_EVENT_RESUMED_FROM_SNAPSHOT
+	case libvirt.DOMAIN_EVENT_SUSPENDED:
+		return libvirt.DomainEventSuspendedDetailType(e.Detail) == libvirt.DOMAIN_EVENT_SUSPENDED_FROM_SNAPSHOT
+	}
+	return false
+}
+
+func (w *watcher) reset(d *libvirt.Domain) {
+	name, err := d.GetName()
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.resets[name]
+	if now := time.Now(); now.Sub(r.last) > twice {
+		w.resets[name] = reset{r.count + 1, now}
+	}
+}
+
+// look asks for all machines.
+func (w *watcher) look(c *libvirt.Connect) (report.Report, error) {
+	domains, err := c.ListAllDomains(0)
+	if err != nil {
+		return report.Report{}, err
+	}
+	var r report.Report
+	for i := range domains {
+		if m, ok := w.machine(&domains[i]); ok {
+			r.Machines = append(r.Machines, m)
+		}
+		domains[i].Free()
+	}
+	w.threads.forget(r.Machines)
+	return r, nil
+}
+
+// machine describes one that is attached. One that goes meanwhile isn't there.
+func (w *watcher) machine(d *libvirt.Domain) (m report.Machine, ok bool) {
+	text, err := d.GetXMLDesc(0)
+	if err != nil {
+		return m, false
+	}
+	definition, err := kvm.Parse([]byte(text))
+	if err != nil {
+		return m, false
+	}
+	path, _, ok := definition.Region(w.regions)
+	if !ok || path != filepath.Join(w.regions, definition.Name) || configs.CheckName(definition.Name) != nil {
+		return m, false
+	}
+	info, err := d.GetInfo()
+	if err != nil {
+		return m, false
+	}
+	m = report.Machine{Name: definition.Name, State: stateOf(info.State)}
+	if m.State == hypervisor.MachineOff {
+		return m, true
+	}
+	w.mu.Lock()
+	m.Resets = w.resets[m.Name].count
+	w.mu.Unlock()
+	id, err := d.GetID()
+	if err != nil {
+		return m, false
+	}
+	m.Started = uint64(id)
+	m.PID, m.VCPUs = w.threads.of(w.uri, machineRun{m.Name, id, int(info.NrVirtCpu), m.State})
+	return m, true
+}
+
+func stateOf(s libvirt.DomainState) hypervisor.MachineState {
+	switch s {
+	case libvirt.DOMAIN_SHUTOFF, libvirt.DOMAIN_CRASHED, libvirt.DOMAIN_NOSTATE:
+		return hypervisor.MachineOff
+	case libvirt.DOMAIN_PAUSED, libvirt.DOMAIN_PMSUSPENDED:
+		return hypervisor.MachinePaused
+	}
+	return hypervisor.MachineRunning
+}

@@ -1,0 +1,219 @@
+// Package libvirt tells the daemon of the machines that libvirt has: which are attached,
+// whether they run, and which threads their vCPUs are.
+//
+// libvirt is spoken to by a program of its own, pegasus-libvirt, for that takes libvirt's
+// C library: nothing of it is in the daemon, and a host without it lacks nothing else.
+// There is one for each of libvirt's URIs; it says in lines of JSON what it sees.
+//
+// Who calls it: the daemon. Whom it trusts: libvirt, and pegasus-libvirt as far as it
+// says what can be.
+package libvirt
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"io"
+	"log/slog"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"pegasus/hypervisor"
+)
+
+// Machines are those of several libvirts.
+type Machines struct {
+	URIs []string
+	// Command reports the machines of one: it ends when its standard input does.
+	Command func(uri string) []string
+	Log     *slog.Logger
+}
+
+// startAgain is how long it takes until a program that ended is started again.
+const startAgain = 2 * time.Second
+
+// heard is what was heard of one libvirt.
+type heard struct {
+	uri    string
+	anew   bool // by a program that has only just begun to count
+	report Report
+}
+
+// Watch fulfils hypervisor.Machines.
+func (m Machines) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
+	reports, ended := make(chan heard), make(chan struct{})
+	for _, uri := range m.URIs {
+		go func() {
+			m.follow(ctx, uri, reports)
+			ended <- struct{}{}
+		}()
+	}
+	b := newBook(m.URIs)
+	for left := len(m.URIs); left > 0; {
+		select {
+		case h := <-reports:
+			if all, changed := b.enter(h); changed {
+				tell(all)
+			}
+		case <-ended:
+			left--
+		}
+	}
+}
+
+// follow keeps a program that reports of one libvirt.
+func (m Machines) follow(ctx context.Context, uri string, reports chan<- heard) {
+	log := m.Log.With("libvirt", uri)
+	said := "" // why it is away, not to be said again and again
+	for ctx.Err() == nil {
+		if why := m.run(ctx, uri, reports, log, &said); why != "" && why != said {
+			said = why
+			log.Warn("libvirt can't be watched", "why", why)
+		}
+		select {
+		case <-time.After(startAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// run starts the program and passes on what it says, until it ends.
+func (m Machines) run(ctx context.Context, uri string, reports chan<- heard, log *slog.Logger, said *string) (why string) {
+	command := m.Command(uri)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err.Error()
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err.Error()
+	}
+	if err := cmd.Start(); err != nil {
+		return err.Error()
+	}
+	stop := context.AfterFunc(ctx, func() { in.Close(); out.Close() })
+	defer stop()
+	err = m.listen(ctx, uri, out, reports, log, said)
+	in.Close()
+	out.Close()
+	if end := cmd.Wait(); err == nil {
+		err = end
+	}
+	if err != nil {
+		return strings.TrimSpace(err.Error() + " " + errs.String())
+	}
+	return ""
+}
+
+func (m Machines) listen(ctx context.Context, uri string, out io.Reader, reports chan<- heard, log *slog.Logger, said *string) error {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, maxLine)
+	for anew := true; lines.Scan(); {
+		r, err := ParseReport(lines.Bytes())
+		if err != nil {
+			return err
+		}
+		if r.Away != *said {
+			if *said = r.Away; r.Away != "" {
+				log.Warn("libvirt is away: its machines are taken to be as they were", "why", r.Away)
+			} else {
+				log.Info("libvirt tells of its machines", "machines", len(r.Machines))
+			}
+		}
+		if r.Away != "" {
+			continue
+		}
+		select {
+		case reports <- heard{uri, anew, r}:
+		case <-ctx.Done():
+			return nil
+		}
+		anew = false
+	}
+	return lines.Err()
+}
+
+// book is what is known of all machines.
+type book struct {
+	uris  []string
+	last  map[string]Report // by URI
+	known map[string]entry  // by URI and name
+	boots uint64
+	told  []hypervisor.Machine
+	first bool // nothing was told yet
+}
+
+// entry is a machine as it was last heard of.
+type entry struct {
+	boot, started, resets uint64
+	pid                   int // 0: not known yet
+}
+
+func newBook(uris []string) *book {
+	return &book{uris: uris, last: map[string]Report{}, known: map[string]entry{}, first: true}
+}
+
+// enter takes a report down, and returns what all reports come to if that has changed.
+func (b *book) enter(h heard) ([]hypervisor.Machine, bool) {
+	for _, m := range h.report.Machines {
+		b.number(h, m)
+	}
+	b.last[h.uri] = h.report
+	var all []hypervisor.Machine
+	seen := map[string]bool{}
+	for _, uri := range b.uris {
+		for _, m := range b.last[uri].Machines {
+			if seen[m.Name] { // a domain is one machine's: that of the libvirt named first
+				continue
+			}
+			seen[m.Name] = true
+			all = append(all, hypervisor.Machine{Domain: m.Name, Host: uri, State: m.State, PID: m.PID, VCPUs: slices.Clone(m.VCPUs), Credits: m.Credits,
+				Boot: b.boot(uri, m)})
+		}
+	}
+	slices.SortFunc(all, func(x, y hypervisor.Machine) int { return strings.Compare(x.Domain, y.Domain) })
+	if !b.first && slices.EqualFunc(all, b.told, same) {
+		return nil, false
+	}
+	b.told, b.first = all, false
+	return all, true
+}
+
+func same(x, y hypervisor.Machine) bool {
+	threads := slices.Equal(x.VCPUs, y.VCPUs)
+	x.VCPUs, y.VCPUs = nil, nil
+	return threads && x.Domain == y.Domain && x.Host == y.Host && x.State == y.State && x.Boot == y.Boot && x.PID == y.PID && x.Credits == y.Credits
+}
+
+func key(uri, name string) string { return uri + " " + name }
+
+// number gives a machine that began anew another number. A program that has just begun
+// to watch has counted no resets yet: those before aren't held against it.
+func (b *book) number(h heard, m Machine) {
+	k := key(h.uri, m.Name)
+	was, ok := b.known[k]
+	if m.State == hypervisor.MachineOff {
+		delete(b.known, k)
+		return
+	}
+	next := entry{was.boot, m.Started, m.Resets, cmp.Or(m.PID, was.pid)}
+	if !ok || was.started != m.Started || was.pid != 0 && was.pid != next.pid || !h.anew && was.resets != m.Resets {
+		b.boots++
+		next.boot = b.boots
+	}
+	b.known[k] = next
+}
+
+func (b *book) boot(uri string, m Machine) uint64 {
+	if m.State == hypervisor.MachineOff {
+		return 0
+	}
+	return b.known[key(uri, m.Name)].boot
+}

@@ -1,0 +1,121 @@
+package libvirt
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"pegasus/hypervisor"
+)
+
+func running(name string, started, resets uint64, pid int) Machine {
+	return Machine{Name: name, State: hypervisor.MachineRunning, Started: started, Resets: resets, PID: pid, VCPUs: []int{pid + 1}}
+}
+
+// A machine has another number whenever it began anew, and only then.
+func TestBoots(t *testing.T) {
+	b := newBook([]string{"u"})
+	was := uint64(0)
+	for _, c := range []struct {
+		what string
+		anew bool // the program has only just started
+		m    Machine
+		same bool
+	}{
+		{"starts", true, Machine{Name: "a", State: hypervisor.MachineRunning, Started: 7}, false},
+		{"its process is known", false, running("a", 7, 0, 100), true},
+		{"pauses", false, Machine{Name: "a", State: hypervisor.MachinePaused, Started: 7, PID: 100}, true},
+		{"reboots", false, running("a", 7, 1, 100), false},
+		{"another program, which has counted no reboot", true, running("a", 7, 0, 100), true},
+		{"reboots again", false, running("a", 7, 1, 100), false},
+		{"libvirtd counts from the beginning again", true, running("a", 7, 1, 200), false},
+		{"another emulator", false, running("a", 8, 1, 300), false},
+	} {
+		all, _ := b.enter(heard{"u", c.anew, Report{Machines: []Machine{c.m}}})
+		if len(all) == 0 {
+			all = b.told
+		}
+		if now := all[0].Boot; now == 0 || (now == was) != c.same {
+			t.Errorf("%s: %d after %d", c.what, now, was)
+		}
+		was = all[0].Boot
+	}
+	all, changed := b.enter(heard{"u", false, Report{Machines: []Machine{{Name: "a", State: hypervisor.MachineOff}}}})
+	if !changed || all[0].Boot != 0 {
+		t.Errorf("off: %+v", all)
+	}
+}
+
+// Who is told of machines is told of those of all libvirts, once for each change.
+func TestSeveral(t *testing.T) {
+	b := newBook([]string{"u", "v"})
+	all, changed := b.enter(heard{"v", true, Report{Machines: []Machine{running("a", 1, 0, 10), running("c", 1, 0, 20)}}})
+	if !changed || len(all) != 2 {
+		t.Fatalf("%+v", all)
+	}
+	all, changed = b.enter(heard{"u", true, Report{Machines: []Machine{running("b", 1, 0, 30), running("a", 1, 0, 40)}}})
+	if !changed || len(all) != 3 || all[0].Host != "u" || all[1].Domain != "b" || all[2].Host != "v" {
+		t.Errorf("%+v", all)
+	}
+	if _, changed = b.enter(heard{"u", false, Report{Machines: []Machine{running("a", 1, 0, 40), running("b", 1, 0, 30)}}}); changed {
+		t.Error("told of no change")
+	}
+}
+
+// A program that ends is started again, and one that says why it knows nothing changes nothing.
+func TestWatch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	const script = `echo '{"machines":[{"name":"a","state":"running","started":1,"pid":5,"vcpus":[6]}]}'
+		echo '{"away":"for a test"}'; [ -e $0 ] || { >$0; exit 1; }
+		echo '{"machines":[{"name":"a","state":"paused","started":1,"pid":5,"vcpus":[6]}]}'; cat`
+	told := make(chan []hypervisor.Machine)
+	done := make(chan struct{})
+	file := t.TempDir() + "/again"
+	go func() {
+		Machines{
+			URIs: []string{"u"}, Log: slog.New(slog.DiscardHandler),
+			Command: func(string) []string { return []string{"sh", "-c", script, file} },
+		}.Watch(ctx, func(all []hypervisor.Machine) { told <- all })
+		close(done)
+	}()
+	var boots []uint64
+	for _, want := range []hypervisor.MachineState{hypervisor.MachineRunning, hypervisor.MachinePaused} {
+		select {
+		case all := <-told:
+			if len(all) != 1 || all[0].State != want || !slices.Equal(all[0].VCPUs, []int{6}) {
+				t.Errorf("%+v", all)
+			}
+			boots = append(boots, all[0].Boot)
+		case <-time.After(20 * time.Second):
+			t.Fatal("nothing was told")
+		}
+	}
+	if boots[0] != boots[1] {
+		t.Error("the machine began anew because its reporter did")
+	}
+	cancel()
+	<-done
+}
+
+func FuzzReport(f *testing.F) {
+	f.Add([]byte(`{"machines":[{"name":"a","state":"running","started":3,"resets":1,"pid":5,"vcpus":[6,7],"credits":512}]}`))
+	f.Add([]byte(`{"away":"libvirt isn't installed"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := ParseReport(line)
+		if err != nil {
+			return
+		}
+		b := newBook([]string{"u"})
+		all, _ := b.enter(heard{"u", true, r})
+		if len(all) != len(r.Machines) {
+			t.Fatalf("%d machines of %d", len(all), len(r.Machines))
+		}
+		for _, m := range all {
+			if (m.Boot == 0) != (m.State == hypervisor.MachineOff) {
+				t.Fatalf("%+v", m)
+			}
+		}
+	})
+}

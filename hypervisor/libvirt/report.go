@@ -1,0 +1,85 @@
+package libvirt
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"pegasus/hypervisor"
+	"pegasus/vcpu"
+)
+
+// Report is a line of what `pegasus-libvirt watch` says: all machines that are attached,
+// or why it doesn't know them now.
+type Report struct {
+	Machines []Machine `json:"machines,omitempty"`
+	Away     string    `json:"away,omitempty"`
+}
+
+// Machine is one of a report.
+type Machine struct {
+	Name  string                  `json:"name"`
+	State hypervisor.MachineState `json:"state"`
+	// Started tells one emulator from the next. Resets counts how often the machine began
+	// anew in the same one, as far as whoever reports has seen.
+	Started uint64       `json:"started,omitempty"`
+	Resets  uint64       `json:"resets,omitempty"`
+	PID     int          `json:"pid,omitempty"`
+	VCPUs   []int        `json:"vcpus,omitempty"`
+	Credits vcpu.Credits `json:"credits,omitempty"`
+}
+
+// Bounds of what a report may say.
+const (
+	maxLine     = 1 << 20
+	maxMachines = 4096
+	maxVCPUs    = 4096
+)
+
+var errTooMany = errors.New("it has more machines than there can be")
+
+// ParseReport reads a line.
+func ParseReport(line []byte) (Report, error) {
+	var r Report
+	if err := json.Unmarshal(line, &r); err != nil {
+		return Report{}, err
+	}
+	if len(r.Machines) > maxMachines {
+		return Report{}, errTooMany
+	}
+	seen := map[string]bool{}
+	for _, m := range r.Machines {
+		if err := m.check(); err != nil {
+			return Report{}, fmt.Errorf("machine %q: %w", m.Name, err)
+		}
+		if seen[m.Name] {
+			return Report{}, fmt.Errorf("machine %q is there twice", m.Name)
+		}
+		seen[m.Name] = true
+	}
+	return r, nil
+}
+
+func (m Machine) check() error {
+	switch m.State {
+	case hypervisor.MachineOff:
+		if m.PID != 0 || len(m.VCPUs) > 0 {
+			return errors.New("it is off and has a process")
+		}
+	case hypervisor.MachineRunning, hypervisor.MachinePaused:
+	default:
+		return fmt.Errorf("state %q", m.State)
+	}
+	if m.Name == "" || m.PID < 0 || len(m.VCPUs) > maxVCPUs || m.Credits > maxCredits {
+		return errors.New("a number or name that none can have")
+	}
+	for _, t := range m.VCPUs {
+		if t <= 0 {
+			return fmt.Errorf("thread %d", t)
+		}
+	}
+	return nil
+}
+
+// maxCredits are those of a domain that has the most.
+const maxCredits = 65535
