@@ -66,6 +66,9 @@ type avcpu struct {
 	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
 	busy    bool                            // work was pending or in flight at the last look
 
+	paused    bool // its gate stays closed
+	withdrawn bool // and the scheduler was told that it needs no turn
+
 	heads    [gate.NumClasses]gate.Head // as the scheduler was told
 	again    bool                       // its gate closed: what still waits there is told again
 	worked   [gate.NumClasses]bool
@@ -154,6 +157,9 @@ func (a *accelerator) turn() time.Duration {
 // look tells the scheduler what happened to a domain since the last look.
 func (a *accelerator) look(now int64, m *avcpu) {
 	w := m.page.Look()
+	if m.paused {
+		w = held(w)
+	}
 	used := vcpu.Usage{
 		Compute: time.Duration(w.Used[accel.Compute]),
 		Copy:    time.Duration(w.Used[accel.CopyIn] + w.Used[accel.CopyOut] + w.Used[accel.CopyDevice]),
@@ -186,6 +192,7 @@ func (a *accelerator) look(now int64, m *avcpu) {
 		}
 	}
 	m.again = false
+	a.withdraw(now, m, w)
 	if m.leases != 0 && w.Busy() {
 		m.page.Watch()
 	}
@@ -307,6 +314,9 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 	}
 	m.leases |= classes(act.Lease.Class)
 	m.terms[act.Lease.Class] = terms(act.Lease)
+	if m.paused {
+		return
+	}
 	m.page.Grant(m.terms[act.Lease.Class])
 	m.page.Watch()
 }

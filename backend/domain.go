@@ -100,7 +100,7 @@ func (d *Daemon) domain(name string) (*domain, error) {
 	if dom := d.domains[name]; dom != nil && dom.door != nil {
 		return dom, nil
 	}
-	settings, err := d.config.Domain(name)
+	settings, err := d.settingsOf(d.config, name)
 	if err != nil {
 		return nil, control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
@@ -110,7 +110,7 @@ func (d *Daemon) domain(name string) (*domain, error) {
 	if len(d.domains) >= maxDomains {
 		return nil, tooManyDomains(name)
 	}
-	dom := newDomain(settings, d.declares(name))
+	dom := newDomain(settings, declares(d.config, name))
 	if dom.door, err = d.openDoor(dom, settings); err != nil {
 		return nil, err
 	}
@@ -121,15 +121,6 @@ func (d *Daemon) domain(name string) (*domain, error) {
 
 func tooManyDomains(name string) error {
 	return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
-}
-
-func (d *Daemon) declares(name string) bool {
-	for i := range d.config.Domains {
-		if d.config.Domains[i].Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // openDoor lets guests knock, who are served once dom.door is set.
@@ -184,7 +175,7 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 	if err != nil {
 		return err
 	}
-	file, err := d.config.Domain(dom.name)
+	file, err := d.settingsOf(d.config, dom.name)
 	if err != nil {
 		return err
 	}

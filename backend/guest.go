@@ -41,6 +41,7 @@ type guest struct {
 	conn      *net.UnixConn // to the worker's descriptor 3
 	cmd       *exec.Cmd     // to be waited for; nil if a daemon before started it
 	gone      chan struct{} // closed when its seat is free
+	doomed    bool          // its worker is to end as soon as there is one
 }
 
 // receive serves a guest process that knocked.

@@ -91,6 +91,9 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			g.worker, g.workerPID, g.conn, g.cmd = c.process, c.pid(), c.conn, c.cmd
+			if g.doomed {
+				kill(g.worker)
+			}
 			if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share { // it changed meanwhile
 				g.order(o)
 			}

@@ -123,6 +123,7 @@ func (d *Daemon) place(dom *domain) error {
 	}
 	setQuotas(page, dom.settings)
 	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store)
+	d.pauseIfMachine(dom)
 	d.noteOf(dom, "place", "placed on %s", a.name)
 	return nil
 }

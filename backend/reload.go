@@ -147,7 +147,7 @@ func (d *Daemon) planDomains(p *plan) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.domains)) {
 		dom := d.domains[name]
-		file, err := p.config.Domain(name)
+		file, err := d.settingsOf(p.config, name)
 		if err != nil {
 			continue
 		}

@@ -65,7 +65,7 @@ func (d *Daemon) set(q control.SetParams) (control.Domain, error) {
 	if q.Domain == "" {
 		return control.Domain{}, control.Errorf(control.CodeInvalid, "set: which domain?")
 	}
-	if d.domains[q.Domain] == nil && !d.declares(q.Domain) {
+	if d.domains[q.Domain] == nil && !declares(d.config, q.Domain) {
 		return control.Domain{}, d.noDomain(q.Domain)
 	}
 	dom, err := d.domain(q.Domain)

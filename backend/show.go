@@ -57,6 +57,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
 		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
+		Machine: d.showMachine(dom.name),
 	}
 	for g := range dom.guests {
 		if g.pid != 0 { // else it is none of this host's
@@ -119,7 +120,12 @@ func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
 	chosen := choice(a.settings)
 	var sum int64
 	for _, o := range a.members {
-		sum += int64(chosen.Share(o.shares))
+		if !o.paused {
+			sum += int64(chosen.Share(o.shares))
+		}
+	}
+	if m.paused {
+		return "paused", 0
 	}
 	st, ok := a.sched.Stat(m.id)
 	if !ok || sum == 0 {

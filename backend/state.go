@@ -73,7 +73,7 @@ func (d *Daemon) restore() {
 		a.switched = next.switched
 	}
 	for name, was := range s.Domains {
-		file, err := d.config.Domain(name)
+		file, err := d.settingsOf(d.config, name)
 		if err != nil {
 			d.stranger(name, was.InForce).past = was.Past
 			continue

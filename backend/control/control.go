@@ -85,7 +85,8 @@ type Domain struct {
 	Socket      string  `json:"socket"`
 	Declared    bool    `json:"declared"`
 
-	Spent Spent `json:"spent"` // where its time went lately
+	Spent   Spent    `json:"spent"`             // where its time went lately
+	Machine *Machine `json:"machine,omitempty"` // a virtual machine that is attached
 
 	MemoryGuarantee uint64 `json:"memory_guarantee"` // 0: none
 	Swapped         uint64 `json:"swapped"`          // bytes of Memory that are not on the accelerator now
@@ -102,6 +103,15 @@ type Spent struct {
 	Accelerator float64 `json:"accelerator"` // its work held an engine
 	Turn        float64 `json:"turn"`        // else: a request of it waited for leave
 	Idle        float64 `json:"idle"`        // it asked for nothing
+}
+
+// Machine is a virtual machine, as its hypervisor has it.
+type Machine struct {
+	State   string `json:"state"` // off, running, paused
+	Host    string `json:"host"`  // who has it, such as libvirt's URI
+	PID     int    `json:"pid,omitempty"`
+	VCPUs   []int  `json:"vcpus,omitempty"`   // threads
+	Credits int    `json:"credits,omitempty"` // that its definition asks for; 0: none
 }
 
 // Accelerator is one accelerator and who is on it.

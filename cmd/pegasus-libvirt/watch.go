@@ -175,55 +175,68 @@ func (w *watcher) reset(d *libvirt.Domain) {
 	}
 }
 
-// look asks for all machines.
+// look asks for all machines. What isn't certain is no report: a libvirtd that dies must
+// not be taken for one that has lost its machines.
 func (w *watcher) look(c *libvirt.Connect) (report.Report, error) {
 	domains, err := c.ListAllDomains(0)
 	if err != nil {
 		return report.Report{}, err
 	}
+	defer func() {
+		for i := range domains {
+			domains[i].Free()
+		}
+	}()
 	var r report.Report
 	for i := range domains {
-		if m, ok := w.machine(&domains[i]); ok {
+		m, err := w.machine(&domains[i])
+		switch {
+		case errors.Is(err, libvirt.ERR_NO_DOMAIN) || errors.Is(err, errOther):
+		case err != nil:
+			return report.Report{}, err
+		default:
 			r.Machines = append(r.Machines, m)
 		}
-		domains[i].Free()
 	}
 	w.threads.forget(r.Machines)
 	return r, nil
 }
 
-// machine describes one that is attached. One that goes meanwhile isn't there.
-func (w *watcher) machine(d *libvirt.Domain) (m report.Machine, ok bool) {
+var errOther = errors.New("not one of ours")
+
+// machine describes one that is attached.
+func (w *watcher) machine(d *libvirt.Domain) (m report.Machine, err error) {
 	text, err := d.GetXMLDesc(0)
 	if err != nil {
-		return m, false
+		return m, err
 	}
 	definition, err := kvm.Parse([]byte(text))
 	if err != nil {
-		return m, false
+		return m, errOther
 	}
 	path, _, ok := definition.Region(w.regions)
 	if !ok || path != filepath.Join(w.regions, definition.Name) || configs.CheckName(definition.Name) != nil {
-		return m, false
+		return m, errOther
 	}
 	info, err := d.GetInfo()
 	if err != nil {
-		return m, false
+		return m, err
 	}
 	m = report.Machine{Name: definition.Name, State: stateOf(info.State)}
 	if m.State == hypervisor.MachineOff {
-		return m, true
+		return m, nil
+	}
+	id, err := d.GetID()
+	if err != nil { // it has ended meanwhile
+		m.State = hypervisor.MachineOff
+		return m, nil
 	}
 	w.mu.Lock()
 	m.Resets = w.resets[m.Name].count
 	w.mu.Unlock()
-	id, err := d.GetID()
-	if err != nil {
-		return m, false
-	}
 	m.Started = uint64(id)
 	m.PID, m.VCPUs = w.threads.of(w.uri, machineRun{m.Name, id, int(info.NrVirtCpu), m.State})
-	return m, true
+	return m, nil
 }
 
 func stateOf(s libvirt.DomainState) hypervisor.MachineState {

@@ -69,7 +69,7 @@ func (m Machines) follow(ctx context.Context, uri string, reports chan<- heard) 
 	log := m.Log.With("libvirt", uri)
 	said := "" // why it is away, not to be said again and again
 	for ctx.Err() == nil {
-		if why := m.run(ctx, uri, reports, log, &said); why != "" && why != said {
+		if why := m.run(ctx, uri, reports, log, &said); why != "" && why != said && ctx.Err() == nil {
 			said = why
 			log.Warn("libvirt can't be watched", "why", why)
 		}

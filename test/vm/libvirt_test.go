@@ -14,8 +14,10 @@ import (
 // libvirt is a libvirtd of the test's own, beside any other: it has mounts of its own
 // where libvirtd keeps what it knows.
 type libvirt struct {
-	h   *host
-	cmd *exec.Cmd
+	h      *host
+	cmd    *exec.Cmd
+	mounts int                 // a process that has its mounts
+	edit   func(string) string // of the definitions of its machines
 }
 
 const privateLibvirt = `
@@ -41,7 +43,7 @@ security_driver = "none"' >/etc/libvirt/qemu.conf
 mkdir -p /etc/libvirt/hooks/qemu.d
 echo '#!/bin/sh' >/etc/libvirt/hooks/qemu.d/pegasus # libvirtd looks once whether there are hooks
 chmod 755 /etc/libvirt/hooks/qemu.d/pegasus
-exec libvirtd
+exec libvirtd --pid-file /run/libvirt/libvirtd.pid
 `
 
 func startLibvirt(h *host) *libvirt {
@@ -91,6 +93,9 @@ func (l *libvirt) machine(name, job string) *Running {
 	text, err := Machine{Image: h.image, Dir: dir, Job: waitForAgent + job}.Definition(name)
 	if err != nil {
 		h.t.Fatal(err)
+	}
+	if l.edit != nil {
+		text = l.edit(text)
 	}
 	file := filepath.Join(dir, "definition.xml")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

@@ -1,0 +1,131 @@
+package backend
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/configs"
+	"pegasus/policies"
+)
+
+// busyDomain is one that never runs out of work.
+type busyDomain struct {
+	avcpu *avcpu
+	done  atomic.Int64
+	stop  atomic.Bool
+}
+
+// keepBusy has a domain ask for one request after another; engine is the accelerator's.
+func keepBusy(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *busyDomain {
+	page := attachPage(t, a, name)
+	member := gate.Join(page, a.bell, mustSlot(t, page))
+	b := &busyDomain{avcpu: a.members[len(a.members)-1]}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for !b.stop.Load() {
+			ticket, err := member.Acquire(gate.Compute, int64(200*time.Microsecond), false, nil, nil)
+			if err != nil {
+				return
+			}
+			engine.Lock()
+			start := gate.Now()
+			time.Sleep(200 * time.Microsecond)
+			member.Finish(ticket, accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()})
+			engine.Unlock()
+			b.done.Add(1)
+		}
+	}()
+	t.Cleanup(func() {
+		b.stop.Store(true)
+		member.Stop()
+		<-ended
+	})
+	return b
+}
+
+func (b *busyDomain) goesOn() bool {
+	was := b.done.Load()
+	for range 5000 {
+		if b.done.Load() > was+2 {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// A domain that is paused gets nothing, whatever it wishes, and the others all of it;
+// afterwards it goes on: under every policy, in every mode, with every account.
+func TestPause(t *testing.T) {
+	for _, name := range policies.Names() {
+		for _, mode := range []string{"production", "paper"} {
+			for _, accounts := range []string{"sdq", "mrq"} {
+				t.Run(name+"/"+mode+"/"+accounts, func(t *testing.T) {
+					t.Parallel()
+					pauses(t, name, mode, accounts)
+				})
+			}
+		}
+	}
+}
+
+func pauses(t *testing.T, policy, mode, accounts string) {
+	bell, err := gate.NewBell() // not freed: it may be rung after the loop has ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := configs.Default().Accelerators[0]
+	c.Policy, c.Mode, c.Accounts = policy, mode, accounts
+	a, err := newAccelerator(c, nil, bell, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ran })
+	var engine sync.Mutex
+	one, other := keepBusy(t, a, "one", &engine), keepBusy(t, a, "other", &engine)
+	go func() {
+		a.run(ctx)
+		close(ran)
+	}()
+	for range 2 {
+		if !one.goesOn() || !other.goesOn() {
+			t.Fatalf("somebody starves before the pause: %s", a.sched.Explain())
+		}
+		a.pause(one.avcpu, true)
+		for !drained(a, one.avcpu) {
+			time.Sleep(time.Millisecond)
+		}
+		was := one.done.Load()
+		if !other.goesOn() || !other.goesOn() {
+			t.Fatalf("the other starves while one is paused: %s", a.sched.Explain())
+		}
+		if now := one.done.Load(); now != was {
+			t.Errorf("%d requests of the paused domain", now-was)
+		}
+		if state, entitled := a.standing(one.avcpu); state != "paused" || entitled != 0 {
+			t.Errorf("the paused domain is %s and owed %v", state, entitled)
+		}
+		if _, entitled := a.standing(other.avcpu); entitled != 1 {
+			t.Errorf("the other is owed %v", entitled)
+		}
+		a.pause(one.avcpu, false)
+	}
+	if !one.goesOn() || !other.goesOn() {
+		t.Fatalf("somebody starves after the pause: %s", a.sched.Explain())
+	}
+}
+
+func drained(a *accelerator, m *avcpu) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return m.withdrawn
+}

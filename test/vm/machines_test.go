@@ -1,0 +1,162 @@
+package vm
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tell has the daemon ask this libvirtd, which it finds by the mounts that it has of its own.
+func (l *libvirt) tell() {
+	h := l.h
+	h.t.Helper()
+	mounts := l.command("sleep", "3600")
+	if err := mounts.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		mounts.Process.Kill()
+		mounts.Wait()
+	})
+	l.mounts = mounts.Process.Pid
+	eventually(h.t, 5*time.Second, "a process is where libvirtd is", func() bool {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", l.mounts))
+		return string(text) == "sleep\n"
+	})
+	text, err := os.ReadFile(h.path("pegasus.toml"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	with := strings.Replace(string(text), "[daemon]\n", fmt.Sprintf("[daemon]\nlibvirt = [%q]\n", l.uri()), 1)
+	if err := os.WriteFile(h.path("pegasus.toml"), []byte(with), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	h.stop()
+	h.start()
+}
+
+// uri is where it is found from outside.
+func (l *libvirt) uri() string {
+	return fmt.Sprintf("qemu+unix:///system?socket=/proc/%d/root/run/libvirt/libvirt-sock", l.mounts)
+}
+
+// end ends libvirtd; its machines go on.
+func (l *libvirt) end(how os.Signal) {
+	l.cmd.Process.Signal(how)
+	l.cmd.Wait()
+}
+
+// again starts it again.
+func (l *libvirt) again() {
+	l.h.t.Helper()
+	l.cmd = exec.Command("nsenter", "-m", "-r", "-t", fmt.Sprint(l.mounts), "libvirtd", "--pid-file", "/run/libvirt/libvirtd.pid")
+	if err := l.cmd.Start(); err != nil {
+		l.h.t.Fatal(err)
+	}
+	eventually(l.h.t, 20*time.Second, "libvirtd answers again", func() bool { return l.command("virsh", "list").Run() == nil })
+}
+
+// state is a machine's, as the daemon knows it.
+func (h *host) state(name string) string {
+	if m := h.domain(name).Machine; m != nil {
+		return m.State
+	}
+	return ""
+}
+
+// computes says whether a domain gets accelerator time.
+func (h *host) computes(name string) bool {
+	was := h.domain(name).GPU
+	for range 100 {
+		if h.domain(name).GPU > was {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
+}
+
+// The daemon follows what libvirt does with a machine: what is paused gives its share to
+// others and goes on afterwards, what begins anew loses its workers at once, and neither
+// the death of libvirtd nor that of the daemon is noticed by the machine's programs.
+func TestMachines(t *testing.T) {
+	h := startHost(t, twoMachines)
+	l := startLibvirt(h)
+	l.tell()
+	l.edit = func(s string) string { return strings.Replace(s, "<on_reboot>destroy", "<on_reboot>restart", 1) }
+	l.machine("one", "/bench/busy --seconds 3600 --queue 4 --no-check --quiet\n")
+	eventually(t, 10*time.Second, "the machine is known before it was ever started", func() bool { return h.state("one") == "off" })
+	beside := exec.Command(built(t, "bin/pegasus"), "run", "--runtime-dir", h.dir, "--domain", "three", "--",
+		built(t, "bench/busy"), "--seconds", "3600", "--queue", "4", "--no-check", "--quiet")
+	if err := beside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		beside.Process.Kill()
+		beside.Wait()
+	})
+
+	l.run("virsh", "start", "one")
+	eventually(t, 10*time.Second, "the threads of its vCPUs are known", func() bool {
+		m := h.domain("one").Machine
+		return m.State == "running" && m.PID != 0 && len(m.VCPUs) == 1
+	})
+	m := h.domain("one").Machine
+	if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/comm", m.PID, m.VCPUs[0])); string(comm) != "CPU 0/TCG\n" {
+		t.Errorf("thread %d of process %d is %q", m.VCPUs[0], m.PID, comm)
+	}
+	eventually(t, bootTime, "its program computes", func() bool { return h.domain("one").GPU > 0 })
+
+	l.run("virsh", "suspend", "one")
+	eventually(t, 5*time.Second, "it is paused", func() bool { return h.domain("one").State == "paused" })
+	time.Sleep(200 * time.Millisecond) // what was submitted drains
+	used := h.domain("one").GPU
+	if !h.computes("three") || h.domain("one").GPU != used || h.domain("one").Processes != 1 {
+		t.Errorf("while it is paused: %+v", h.domain("one"))
+	}
+	if owed := h.domain("three").Entitled; owed != 1 {
+		t.Errorf("the other is owed %v meanwhile", owed)
+	}
+	l.run("virsh", "resume", "one")
+	eventually(t, 10*time.Second, "it goes on", func() bool { return h.domain("one").GPU > used })
+
+	for _, how := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		l.end(how)
+		if !h.computes("one") || h.state("one") != "running" {
+			t.Fatalf("it doesn't go on without libvirtd (%v)", how)
+		}
+		l.again()
+		eventually(t, 20*time.Second, "the daemon hears of it again", func() bool {
+			l.run("virsh", "suspend", "one")
+			time.Sleep(500 * time.Millisecond)
+			paused := h.state("one") == "paused"
+			l.run("virsh", "resume", "one")
+			return paused
+		})
+		if h.domain("one").Processes != 1 || !h.computes("one") {
+			t.Errorf("its program ended with libvirtd (%v)", how)
+		}
+	}
+
+	h.stop()
+	h.start()
+	eventually(t, 10*time.Second, "the next daemon finds it", func() bool { return h.state("one") == "running" })
+	if h.domain("one").Processes != 1 || !h.computes("one") {
+		t.Error("its program ended with the daemon")
+	}
+
+	l.run("virsh", "reset", "one")
+	eventually(t, time.Second, "the worker of before ends", func() bool { return h.domain("one").Processes == 0 })
+	eventually(t, bootTime, "it computes after the reboot", func() bool { return h.domain("one").Processes == 1 && h.computes("one") })
+
+	l.run("virsh", "destroy", "one")
+	eventually(t, 2*time.Second, "it is off, and nothing is left of it", func() bool {
+		_, err := os.Stat(filepath.Join(h.regions, "one"))
+		return h.state("one") == "off" && h.domain("one").Processes == 0 && err != nil
+	})
+}
