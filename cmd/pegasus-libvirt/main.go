@@ -1,18 +1,22 @@
 //go:build cgo && libvirt_dlopen
 
-// Pegasus-libvirt is what the daemon knows of libvirt by. It is a program of its own
-// because libvirt's C library is: nobody else needs that, and where it isn't installed
-// only this one says so.
+// Pegasus-libvirt is what the daemon and the pegasus command know of libvirt by. It is a
+// program of its own because libvirt's C library is: nobody else needs that, and where it
+// isn't installed only this one says so.
 //
 //	pegasus-libvirt watch [--connect URI] [--regions DIR]
+//	pegasus-libvirt show [--connect URI] MACHINE
+//	pegasus-libvirt define [--connect URI] <DEFINITION
 //
-// It prints a line of JSON whenever something changes: all machines whose definition
+// Watch prints a line of JSON whenever something changes: all machines whose definition
 // has a region in the directory, or why libvirt can't be asked. It ends when its standard
-// input does.
+// input does. Show prints what libvirt has of a machine, as JSON; define gives it a new
+// definition, and prints the same.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,21 +24,32 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "pegasus-libvirt:", run(os.Args[1:]))
-	os.Exit(1)
+	if err := run(os.Args[1:], os.Stdin, json.NewEncoder(os.Stdout)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
-// run returns when it can't go on.
-func run(args []string) error {
+var errUsage = errors.New("usage: pegasus-libvirt watch|show|define [--connect URI] [--regions DIR] [MACHINE]")
+
+func run(args []string, in io.Reader, out *json.Encoder) error {
 	f := flag.NewFlagSet("pegasus-libvirt", flag.ContinueOnError)
 	uri := f.String("connect", "qemu:///system", "libvirt's `uri`")
 	regions := f.String("regions", "/dev/shm/pegasus", "`directory` of the machines' shared memory")
-	if len(args) == 0 || args[0] != "watch" || f.Parse(args[1:]) != nil || f.NArg() > 0 {
-		return fmt.Errorf("usage: pegasus-libvirt watch [--connect URI] [--regions DIR]")
+	if len(args) == 0 || f.Parse(args[1:]) != nil {
+		return errUsage
 	}
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	return watch(*uri, *regions, json.NewEncoder(os.Stdout))
+	switch command := args[0]; {
+	case command == "watch" && f.NArg() == 0:
+		go func() {
+			io.Copy(io.Discard, in)
+			os.Exit(0)
+		}()
+		return watch(*uri, *regions, out)
+	case command == "show" && f.NArg() == 1:
+		return show(*uri, f.Arg(0), out)
+	case command == "define" && f.NArg() == 0:
+		return define(*uri, in, out)
+	}
+	return errUsage
 }

@@ -17,6 +17,7 @@ import (
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/kvm"
 	report "pegasus/hypervisor/libvirt"
+	"pegasus/vcpu"
 )
 
 const (
@@ -222,7 +223,7 @@ func (w *watcher) machine(d *libvirt.Domain) (m report.Machine, err error) {
 	if err != nil {
 		return m, err
 	}
-	m = report.Machine{Name: definition.Name, State: stateOf(info.State)}
+	m = report.Machine{Name: definition.Name, State: stateOf(info.State), Credits: creditsOf(d, definition)}
 	if m.State == hypervisor.MachineOff {
 		return m, nil
 	}
@@ -237,6 +238,20 @@ func (w *watcher) machine(d *libvirt.Domain) (m report.Machine, err error) {
 	m.Started = uint64(id)
 	m.PID, m.VCPUs = w.threads.of(w.uri, machineRun{m.Name, id, int(info.NrVirtCpu), m.State})
 	return m, nil
+}
+
+// creditsOf are those of the definition that the machine has from its next start on, so
+// that they can change while it runs. A machine that is transient has no other.
+func creditsOf(d *libvirt.Domain, running *kvm.Definition) vcpu.Credits {
+	text, err := d.GetXMLDesc(libvirt.DOMAIN_XML_INACTIVE)
+	if err != nil {
+		return running.Credits()
+	}
+	next, err := kvm.Parse([]byte(text))
+	if err != nil {
+		return running.Credits()
+	}
+	return next.Credits()
 }
 
 func stateOf(s libvirt.DomainState) hypervisor.MachineState {

@@ -2,19 +2,20 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
 
 	"pegasus/configs"
 	"pegasus/hypervisor/kvm"
+	"pegasus/hypervisor/libvirt"
+	"pegasus/vcpu"
 )
 
 // Where the regions of machines lie, and what libvirt runs when one starts or ends,
@@ -28,23 +29,29 @@ const (
 type attachment struct {
 	*call
 	uri, regions, hooks string
+	dry                 bool
 }
 
 func newAttachment(c *call) *attachment {
 	a := &attachment{call: c}
 	c.flags.StringVar(&a.uri, "connect", "qemu:///system", "libvirt's `uri`")
 	c.flags.StringVar(&a.regions, "regions", regionsDir, "`directory` of the machines' shared memory, as in the daemon's configuration")
+	c.flags.BoolVar(&a.dry, "dry-run", false, "show what would change in the machine's definition, and change nothing")
 	return a
 }
 
 // attach makes a machine of libvirt's one with an accelerator.
 func attach(c *call, args []string) error {
 	a := newAttachment(c)
-	size := configs.Size(512 * configs.MiB)
+	var size configs.Size
+	credits := -1
 	c.flags.StringVar(&a.hooks, "hooks", hooksDir, "`directory` of libvirt's hooks")
 	c.flags.Func("memory", "`size` of the memory that it shares with the host (default 512MiB)", func(s string) (err error) {
 		size, err = configs.ParseSize(s)
 		return err
+	})
+	c.flags.Func("credits", "`N` of the accelerator, that go with the machine; 0: as the daemon's configuration says", func(s string) error {
+		return parseCredits(s, &credits)
 	})
 	operands, err := c.parse(args, 1, 1)
 	if err != nil {
@@ -54,26 +61,59 @@ func attach(c *call, args []string) error {
 	if err := configs.CheckName(name); err != nil {
 		return usagef("machine %q can't be a domain of Pegasus: %v", name, err)
 	}
-	d, err := a.definition(name)
+	was, d, err := a.show(name)
 	if err != nil {
 		return err
 	}
-	text, err := d.WithRegion(filepath.Join(a.regions, name), uint64(size))
+	want := kvm.Attachment{Region: filepath.Join(a.regions, name), Bytes: uint64(size), Credits: vcpu.Credits(max(credits, 0))}
+	if is, ok := d.Attached(a.regions); ok { // what isn't said stays
+		if size == 0 {
+			want.Bytes = is.Bytes
+		}
+		if credits < 0 {
+			want.Credits = is.Credits
+		}
+	} else if size == 0 {
+		want.Bytes = uint64(512 * configs.MiB)
+	}
+	text, err := d.WithRegion(want)
 	if err != nil {
 		return usagef("%v", err)
+	}
+	if a.dry {
+		return a.print(was, text)
 	}
 	fresh, err := a.installHook()
 	if err != nil {
 		return err
 	}
-	if err := a.define(text); err != nil {
-		return err
-	}
-	fmt.Fprintf(c.out, "%s is attached: from its next start on it shares %s with the host.\n", name, size)
 	if fresh {
 		fmt.Fprintln(c.out, "Restart libvirtd once, so that it finds the new hook; machines that run aren't disturbed.")
 	}
+	if string(text) == was.Definition {
+		fmt.Fprintf(c.out, "%s is attached already, with %s: nothing changes.\n", name, configs.Size(want.Bytes))
+		return nil
+	}
+	now, err := a.define(d, text)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "%s is attached: from its next start on it shares %s with the host.\n", name, configs.Size(want.Bytes))
+	a.remind(name, now)
 	fmt.Fprintln(c.out, "In the machine, install libcuda.so.1 and start `pegasus-guest agent` as root.")
+	return nil
+}
+
+func parseCredits(s string, credits *int) error {
+	if s == "0" {
+		*credits = 0
+		return nil
+	}
+	var d configs.Domain
+	if err := d.Set("credits", s); err != nil {
+		return err
+	}
+	*credits = d.Credits
 	return nil
 }
 
@@ -84,7 +124,8 @@ func detach(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	d, err := a.definition(operands[0])
+	name := operands[0]
+	was, d, err := a.show(name)
 	if err != nil {
 		return err
 	}
@@ -92,108 +133,99 @@ func detach(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.define(text); err != nil {
+	if a.dry {
+		return a.print(was, text)
+	}
+	now, err := a.libvirt(text, "define")
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "%s is detached from its next start on.\n", operands[0])
+	fmt.Fprintf(c.out, "%s is detached from its next start on.\n", name)
+	a.remind(name, now)
 	return nil
 }
 
-func (a *attachment) definition(name string) (*kvm.Definition, error) {
-	text, err := a.virsh(nil, "dumpxml", "--inactive", "--security-info", name)
-	if err != nil {
-		return nil, err
+// remind says what a machine that runs needs.
+func (a *attachment) remind(name string, now libvirt.Shown) {
+	if now.Runs {
+		fmt.Fprintf(a.out, "It runs as it was until it is shut down and started again: virsh shutdown %s, then virsh start %s. A reboot inside isn't enough.\n", name, name)
 	}
-	return kvm.Parse(text)
 }
 
-func (a *attachment) define(text []byte) error {
-	_, err := a.virsh(text, "define", "/dev/stdin")
+// print shows what would change.
+func (a *attachment) print(was libvirt.Shown, text []byte) error {
+	if string(text) == was.Definition {
+		fmt.Fprintln(a.out, "Nothing would change.")
+		return nil
+	}
+	_, err := a.out.Write(diff.Diff("now", []byte(was.Definition), "then", text))
 	return err
 }
 
-// virsh asks libvirt. Its own command does, so that ours needs no C library of libvirt's.
-func (a *attachment) virsh(in []byte, args ...string) ([]byte, error) {
-	cmd := exec.Command("virsh", append([]string{"--quiet", "--connect", a.uri}, args...)...)
+// show asks what libvirt has of a machine.
+func (a *attachment) show(name string) (libvirt.Shown, *kvm.Definition, error) {
+	s, err := a.libvirt(nil, "show", name)
+	if err != nil {
+		return s, nil, err
+	}
+	if !s.Lasting {
+		return s, nil, fmt.Errorf("machine %q is transient: libvirt forgets it when it ends, so there is nothing to change; define it first (virsh define)", name)
+	}
+	d, err := kvm.Parse([]byte(s.Definition))
+	return s, d, err
+}
+
+// define gives a machine its definition, and marks the controllers that libvirt adds to it
+// for our devices, so that they go with these.
+func (a *attachment) define(was *kvm.Definition, text []byte) (libvirt.Shown, error) {
+	now, err := a.libvirt(text, "define")
+	if err != nil {
+		return now, err
+	}
+	d, err := kvm.Parse([]byte(now.Definition))
+	if err != nil {
+		return now, err
+	}
+	if marked := d.Added(was); string(marked) != now.Definition {
+		return a.libvirt(marked, "define")
+	}
+	return now, nil
+}
+
+// libvirt has pegasus-libvirt ask it, which has libvirt's C library.
+func (a *attachment) libvirt(in []byte, args ...string) (s libvirt.Shown, err error) {
+	program, err := findLibvirt()
+	if err != nil {
+		return s, err
+	}
+	args = append([]string{args[0], "--connect", a.uri}, args[1:]...)
+	cmd := exec.Command(program, args...)
 	var errs bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &errs
 	out, err := cmd.Output()
+	var exit *exec.ExitError
 	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, errors.New("virsh isn't installed (Debian: libvirt-clients)")
+	case errors.As(err, &exit) && errs.Len() > 0:
+		return s, errors.New("libvirt: " + strings.TrimSpace(errs.String()))
 	case err != nil:
-		return nil, fmt.Errorf("virsh %s: %w: %s", args[0], err, strings.TrimSpace(errs.String()))
+		return s, fmt.Errorf("%s: %w", program, err)
 	}
-	return out, nil
+	return s, json.Unmarshal(out, &s)
 }
 
-// installHook has libvirt call us when machines start and end, and says whether it
-// didn't before.
-func (a *attachment) installHook() (fresh bool, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return false, err
-	}
-	path := filepath.Join(a.hooks, "pegasus")
-	text := fmt.Sprintf("#!/bin/sh\nexec '%s' hook --regions '%s' \"$@\"\n", self, a.regions)
-	if was, err := os.ReadFile(path); err == nil && string(was) == text {
-		return false, nil
-	}
-	if err := os.MkdirAll(a.hooks, 0o755); err != nil {
-		return false, fmt.Errorf("libvirt's hooks: %w", err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		return false, fmt.Errorf("libvirt's hook: %w", err)
-	}
-	return true, nil
-}
+const libvirtProgram = "pegasus-libvirt"
 
-// hook is what libvirt calls with a machine's name, what happens to it, and its
-// definition. An error keeps the machine from starting.
-func hook(c *call, args []string) error {
-	regions := c.flags.String("regions", regionsDir, "`directory` of the machines' shared memory")
-	operands, err := c.parse(args, 2, -1)
-	if err != nil {
-		return err
-	}
-	name, what := operands[0], strings.Join(operands[1:min(len(operands), 3)], " ")
-	if what != "prepare begin" && what != "release end" {
-		return nil
-	}
-	text, err := io.ReadAll(c.in)
-	if err != nil {
-		return err
-	}
-	d, err := kvm.Parse(text)
-	if err != nil {
-		return err
-	}
-	path, size, ok := d.Region(*regions)
-	switch {
-	case !ok:
-		return nil // not one of ours
-	case path != filepath.Join(*regions, name):
-		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, path)
-	case what == "release end":
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	if err := kvm.MakeDir(*regions); err != nil {
-		return err
-	}
-	return kvm.MakeRegion(path, size, qemuGroup())
-}
-
-// qemuGroup is the group that QEMU runs in on Debian and elsewhere; -1 without one.
-func qemuGroup() int {
-	for _, name := range []string{"kvm", "qemu"} {
-		if g, err := user.LookupGroup(name); err == nil {
-			if id, err := strconv.Atoi(g.Gid); err == nil {
-				return id
-			}
+// findLibvirt returns the path of pegasus-libvirt: beside this command, or in PATH.
+func findLibvirt() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		path := filepath.Join(filepath.Dir(self), libvirtProgram)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
 		}
 	}
-	return -1
+	path, err := exec.LookPath(libvirtProgram)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside this command nor in PATH: run `make`", libvirtProgram)
+	}
+	return path, nil
 }

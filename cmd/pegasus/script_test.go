@@ -21,8 +21,9 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"pegasus": main,
-		"guest":   func() { os.Exit(guestMain(os.Args[1:])) },
+		"pegasus":         main,
+		"pegasus-libvirt": func() { os.Exit(fakeLibvirt(os.Args[1:])) },
+		"guest":           func() { os.Exit(guestMain(os.Args[1:])) },
 	})
 }
 

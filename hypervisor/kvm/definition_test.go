@@ -1,14 +1,17 @@
 package kvm
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
 
-const plain = `<domain type='kvm'>
+const bare = `<domain type='kvm'>
   <name>web</name>
   <memory unit='KiB'>262144</memory>
   <vcpu placement='static'>2</vcpu>
+  <features><acpi/></features>
   <!-- <devices> in a comment -->
   <devices>
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
@@ -16,120 +19,257 @@ const plain = `<domain type='kvm'>
 </domain>
 `
 
+const (
+	dir   = "/dev/shm/pegasus"
+	mib64 = 64 << 20
+)
+
 func parse(t *testing.T, text string) *Definition {
 	t.Helper()
 	d, err := Parse([]byte(text))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v:\n%s", err, text)
 	}
 	return d
 }
 
-func TestWithRegion(t *testing.T) {
-	const cpu = "<cpu mode='custom'>\n    <model>qemu64</model>\n  </cpu>\n  <devices>"
-	for name, c := range map[string]struct {
-		text string
-		want []string
-		not  []string
-	}{
-		"nothing there": {plain, []string{
-			"<maxMemory slots='1' unit='KiB'>1376256</maxMemory>\n  <memory unit='KiB'>262144</memory>",
-			"<cpu>\n    <numa>\n      <cell id='0' cpus='0-1' memory='262144' unit='KiB'/>\n    </numa>\n  </cpu>\n  <devices>",
-			"<path>/dev/shm/pegasus/web</path>", "<size unit='KiB'>65536</size>", "    </memory>\n  </devices>", "<!-- <devices> in a comment -->",
-		}, nil},
-		"a cpu": {strings.Replace(plain, "<devices>\n", cpu+"\n", 1), []string{
-			"<model>qemu64</model>\n    <numa>\n      <cell id='0' cpus='0-1'", "    </numa>\n  </cpu>",
-		}, nil},
-		"an empty cpu": {strings.Replace(plain, "<devices>\n", "<cpu mode='host-model'/>\n  <devices>\n", 1), []string{
-			"<cpu mode='host-model'>\n    <numa>", "    </numa>\n  </cpu>",
-		}, nil},
-		"cells": {strings.Replace(plain, "<devices>\n", "<cpu><numa><cell id='0' cpus='0' memory='128' unit='MiB'/></numa></cpu>\n<devices>\n", 1),
-			[]string{"<cpu><numa><cell id='0' cpus='0' memory='128' unit='MiB'/></numa></cpu>"}, []string{"0-1"}},
-		"other memory": {strings.Replace(plain, "<memory ", "<maxMemory slots='3' unit='GiB'>8</maxMemory><memory ", 1), []string{
-			"<maxMemory slots='4' unit='KiB'>8454144</maxMemory>",
-		}, []string{"slots='3'"}},
-	} {
-		got, err := parse(t, c.text).WithRegion("/dev/shm/pegasus/web", 64<<20)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		for _, w := range c.want {
-			if !strings.Contains(string(got), w) {
-				t.Errorf("%s: lacks %q:\n%s", name, w, got)
+func attach(t *testing.T, text string, a Attachment) string {
+	t.Helper()
+	out, err := parse(t, text).WithRegion(a)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return string(out)
+}
+
+func detach(t *testing.T, text string) string {
+	t.Helper()
+	out, err := parse(t, text).WithoutRegion(dir)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return string(out)
+}
+
+var web = Attachment{Region: dir + "/web", Bytes: mib64}
+
+// with is bare with something put before its devices.
+func with(text string) string {
+	return strings.Replace(bare, "<devices>\n", text+"\n  <devices>\n", 1)
+}
+
+// written are definitions as people write them.
+var written = map[string]string{
+	"nothing there":      bare,
+	"a cpu":              with("<cpu mode='custom'>\n    <model>qemu64</model>\n  </cpu>"),
+	"an empty cpu":       with("<cpu mode='host-model' />"),
+	"a comment in a cpu": with("<cpu><!-- none --></cpu>"),
+	"cells":              with("<cpu><numa><cell id='0' cpus='0' memory='128' unit='MiB'/><cell id='1' cpus='1' memory='128' unit='MiB'/></numa></cpu>"),
+	"metadata":           with("<metadata><l:os xmlns:l='x'/></metadata>"),
+	"empty metadata":     with("<metadata/>"),
+	"double quotes":      strings.ReplaceAll(bare, "'", `"`),
+	"one line":           `<domain type='qemu'><name>web</name><memory>262144</memory><features><acpi/></features><devices/></domain>`,
+	"odd units":          strings.Replace(bare, "unit='KiB'>262144", "unit='gib'>1", 1),
+	"more vCPUs later":   strings.Replace(bare, "placement='static'>2", "current='1'>4", 1),
+	"carriage returns":   strings.ReplaceAll(bare, "\n", "\r\n"),
+	"a controller":       strings.Replace(bare, "</emulator>", "</emulator>\n    <controller type='virtio-serial' index='0'/>", 1),
+	"a limit":            strings.Replace(bare, "<memory ", "<maxMemory slots='3' unit='GiB'>8</maxMemory><memory ", 1),
+	"a low limit":        strings.Replace(bare, "<memory ", "<maxMemory slots='3' unit='MiB'>300</maxMemory><memory ", 1),
+	"full slots": strings.Replace(strings.Replace(with("<cpu><numa><cell id='0' cpus='0-1' memory='256' unit='MiB'/></numa></cpu>"),
+		"<memory ", "<maxMemory slots='1' unit='GiB'>8</maxMemory><memory ", 1), "</emulator>", `</emulator>
+    <memory model='nvdimm'><source><path>/var/lib/disk</path></source><target><size unit='MiB'>64</size></target></memory>`, 1),
+}
+
+// Whatever a definition looks like, attaching gives it a region, attaching again changes
+// nothing, and detaching gives back what was there, to the byte.
+func TestAttachAndDetach(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		text := written[name]
+		for _, a := range []Attachment{web, {Region: web.Region, Bytes: 128 << 20, Credits: 512}} {
+			on := attach(t, text, a)
+			if is, ok := parse(t, on).Attached(dir); !ok || is != a {
+				t.Errorf("%s: %+v, %v:\n%s", name, is, ok, on)
 			}
-		}
-		for _, n := range c.not {
-			if strings.Contains(string(got), n) {
-				t.Errorf("%s: has %q:\n%s", name, n, got)
+			if again := attach(t, on, a); again != on {
+				t.Errorf("%s: attached twice:\n%s\nafter:\n%s", name, again, on)
 			}
-		}
-		path, bytes, ok := parse(t, string(got)).Region("/dev/shm/pegasus/")
-		if path != "/dev/shm/pegasus/web" || bytes != 64<<20 || !ok {
-			t.Errorf("%s: region %s of %d bytes, %v", name, path, bytes, ok)
+			if off := detach(t, on); off != text {
+				t.Errorf("%s: detached:\n%s\nwas:\n%s", name, off, text)
+			}
+			other := Attachment{Region: web.Region, Bytes: 32 << 20, Credits: 7}
+			if off := detach(t, attach(t, on, other)); off != text {
+				t.Errorf("%s: detached after another size:\n%s\nwas:\n%s", name, off, text)
+			}
 		}
 	}
 }
 
-// To attach again, with another size, leaves one region; to detach leaves none.
-func TestAgain(t *testing.T) {
-	const dir = "/dev/shm/pegasus"
-	text, err := parse(t, plain).WithRegion(dir+"/web", 64<<20)
-	if err == nil {
-		text, err = parse(t, string(text)).WithRegion(dir+"/web", 128<<20)
+func TestWithRegion(t *testing.T) {
+	for name, c := range map[string]struct{ want, not []string }{
+		"nothing there": {[]string{
+			"<maxMemory slots='1' unit='KiB'>1376256</maxMemory>\n  <memory unit='KiB'>262144</memory>",
+			"<cpu>\n    <numa>\n      <cell id='0' cpus='0-1' memory='262144' unit='KiB'/>\n    </numa>\n  </cpu>\n  <devices>",
+			"<path>/dev/shm/pegasus/web</path>", "<size unit='KiB'>65536</size>", "    </memory>\n  </devices>", "<!-- <devices> in a comment -->",
+		}, nil},
+		"a cpu":            {[]string{"<model>qemu64</model>\n    <numa>\n      <cell id='0' cpus='0-1'", "    </numa>\n  </cpu>"}, nil},
+		"an empty cpu":     {[]string{"<cpu mode='host-model' >\n    <numa>", "    </numa>\n  </cpu>"}, nil},
+		"cells":            {[]string{"<cpu><numa><cell id='0' cpus='0' memory='128' unit='MiB'/><cell id='1'"}, []string{"0-1"}},
+		"odd units":        {[]string{"memory='1048576' unit='KiB'"}, nil},
+		"more vCPUs later": {[]string{"cpus='0-3'"}, nil},
+		"a limit":          {[]string{"<maxMemory slots='3' unit='GiB'>8</maxMemory>"}, nil}, // there is room
+		"a low limit":      {[]string{"<maxMemory slots='3' unit='KiB'>1376256</maxMemory>"}, []string{"<maxMemory slots='3' unit='MiB'>"}},
+		"full slots":       {[]string{"<maxMemory slots='2' unit='KiB'>8388608</maxMemory>", "/var/lib/disk"}, nil},
+	} {
+		got := attach(t, written[name], web)
+		for _, w := range c.want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%s: lacks %q:\n%s", name, w, got)
+			}
+		}
+		for _, n := range c.not {
+			if strings.Contains(got, n) {
+				t.Errorf("%s: has %q:\n%s", name, n, got)
+			}
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
+}
+
+// What libvirt makes of a definition, detaching undoes, too; what somebody changed since stays.
+func TestChangedSince(t *testing.T) {
+	on := attach(t, bare, web)
+	libvirts := strings.Replace(on, "<memory unit='KiB'>262144<", "<memory unit='KiB'>327680<", 1)
+	libvirts = strings.Replace(libvirts, "</alias>", "</alias>\n      <address type='dimm' slot='0'/>", 1)
+	if off := detach(t, libvirts); off != bare {
+		t.Errorf("detached:\n%s", off)
 	}
-	d := parse(t, string(text))
-	if _, bytes, _ := d.Region(dir); bytes != 128<<20 || len(d.regions) != 1 || d.slots != 1 {
-		t.Errorf("%d regions, the first of %d bytes, %d slots:\n%s", len(d.regions), bytes, d.slots, text)
+	for what, c := range map[string]struct{ old, new, left string }{
+		"the limit":   {"1376256<", "9376256<", "<maxMemory slots='1' unit='KiB'>9376256</maxMemory>"},
+		"the cell":    {"cpus='0-1'", "cpus='0'", "<cell id='0' cpus='0'"},
+		"the cpu":     {"<numa>", "<model>x</model><numa>", "<cpu>\n    <model>x</model>\n  </cpu>"},
+		"the devices": {"</emulator>", "</emulator><memory model='dimm'><target><size>65536</size></target></memory>", "<numa>"},
+		"metadata":    {"<metadata>", "<metadata><x:y xmlns:x='z'/>", "<metadata><x:y xmlns:x='z'/>\n  </metadata>"},
+	} {
+		changed := strings.Replace(on, c.old, c.new, 1)
+		if off := detach(t, changed); changed == on || !strings.Contains(off, c.left) || strings.Contains(off, "pegasus") {
+			t.Errorf("%s: %q isn't left:\n%s", what, c.left, off)
+		}
 	}
-	text, err = d.WithoutRegion(dir)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// A controller that libvirt brought for our devices goes with them, unless somebody else
+// uses it by then.
+func TestControllers(t *testing.T) {
+	before := parse(t, strings.Replace(bare, "</emulator>", "</emulator>\n    <controller type='pci' index='0' model='pcie-root'/>", 1))
+	on := attach(t, string(before.text), web)
+	const brought = "<controller type='pci' index='0' model='pcie-root'/>\n    <controller type='pci' index='1' model='pcie-root-port'/>\n    " +
+		"<controller type='virtio-serial' index='0'>\n      <address type='pci' bus='0x01' slot='0x00'/>\n    </controller>"
+	on = strings.Replace(on, "<controller type='pci' index='0' model='pcie-root'/>", brought, 1)
+	marked := string(parse(t, on).Added(before))
+	if n := strings.Count(marked, "<alias name='ua-pegasus"); n != 2+len(newDevices("", 0)) || strings.Count(marked, "<alias name='ua-pegasus-pci-1'/>") != 1 {
+		t.Errorf("%d aliases:\n%s", n, marked)
 	}
-	d = parse(t, string(text))
-	if _, _, ok := d.Region(dir); ok || !strings.Contains(string(text), "</emulator>\n  </devices>") {
-		t.Errorf("still there:\n%s", text)
+	if again := string(parse(t, marked).Added(before)); again != marked {
+		t.Errorf("marked again:\n%s", again)
 	}
-	if _, err := d.WithoutRegion(dir); err == nil {
+	if off := detach(t, marked); off != string(before.text) {
+		t.Errorf("detached:\n%s", off)
+	}
+	user := "<disk><address type='pci' bus='0x1'/></disk></devices>"
+	if off := detach(t, strings.Replace(marked, "</devices>", user, 1)); !strings.Contains(off, "index='1'") || strings.Contains(off, "virtio-serial") {
+		t.Errorf("somebody uses one:\n%s", off)
+	}
+}
+
+// A machine that an earlier release attached is detached, too.
+func TestWithoutRecord(t *testing.T) {
+	on := attach(t, bare, web)
+	from, to := strings.Index(on, "\n  <metadata>"), strings.Index(on, "</metadata>")+len("</metadata>")
+	old := on[:from] + on[to:]
+	old = strings.Replace(old, "slots='1'", "slots='2'", 1)
+	d := parse(t, old)
+	if _, ok := d.Attached(dir); !ok {
+		t.Fatalf("not attached:\n%s", old)
+	}
+	off := detach(t, old)
+	if _, ok := parse(t, off).Attached(dir); ok || !strings.Contains(off, "slots='1'") {
+		t.Errorf("detached:\n%s", off)
+	}
+	if _, err := parse(t, off).WithoutRegion(dir); err == nil {
 		t.Error("detached twice")
+	}
+}
+
+func TestNotAttached(t *testing.T) {
+	for want, text := range map[string]string{
+		"only machines of QEMU": strings.Replace(bare, "'kvm'", "'lxc'", 1),
+		"only x86_64":           with("<os><type arch='aarch64' machine='virt'>hvm</type></os>"),
+		"has no NVDIMMs":        with("<os><type arch='x86_64' machine='microvm'>hvm</type></os>"),
+		"add <features><acpi/>": strings.Replace(bare, "<acpi/>", "", 1),
+	} {
+		if out, err := parse(t, text).WithRegion(web); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q:\n%s", err, want, out)
+		}
+	}
+	for want, text := range map[string]string{
+		"two <devices>":  strings.Replace(bare, "</domain>", "<devices/></domain>", 1),
+		"no name":        "<domain type='kvm'><memory>1</memory><devices/></domain>",
+		"is no size":     strings.Replace(bare, "KiB", "furlong", 1),
+		"closes nothing": strings.Replace(bare, "</devices>", "</device>", 1),
+		"is no number":   strings.Replace(bare, ">2<", ">two<", 1),
+		"credits":        strings.Replace(attach(t, bare, Attachment{web.Region, mib64, 9}), "credits='9'", "credits='-9'", 1),
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, a := range []Attachment{{web.Region, 3 << 20, 0}, {web.Region, 1 << 20, 0}} {
+		if _, err := parse(t, bare).WithRegion(a); err == nil {
+			t.Errorf("%+v isn't refused", a)
+		}
 	}
 }
 
 // A region elsewhere, or other memory, isn't ours.
 func TestOthers(t *testing.T) {
-	other := strings.Replace(plain, "</emulator>", `</emulator>
+	other := strings.Replace(bare, "</emulator>", `</emulator>
     <memory model='dimm'><source><path>/dev/shm/pegasus/x</path></source><target><size unit='MiB'>64</size></target></memory>
     <memory model='nvdimm'><source><path>/var/lib/disk</path></source><target><size unit='MiB'>64</size></target></memory>`, 1)
-	d := parse(t, other)
-	if path, _, ok := d.Region("/dev/shm/pegasus"); ok {
+	if path, _, ok := parse(t, other).Region(dir); ok {
 		t.Errorf("%s is taken for ours", path)
 	}
-	text, err := d.WithRegion("/dev/shm/pegasus/web", 64<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := parse(t, string(text)); len(d.regions) != 2 || !strings.Contains(string(text), "/var/lib/disk") {
-		t.Errorf("%d regions:\n%s", len(d.regions), text)
+	on := attach(t, other, web)
+	if d := parse(t, on); d.taken() != 3 || !strings.Contains(on, "/var/lib/disk") {
+		t.Errorf("%d devices of memory:\n%s", d.taken(), on)
 	}
 }
 
 func FuzzDefinition(f *testing.F) {
-	f.Add([]byte(plain))
-	f.Add([]byte("<domain><name>a</name><memory>1</memory><devices/></domain>"))
+	for _, text := range written {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := Parse(text)
 		if err != nil {
 			return
 		}
-		if out, err := d.WithRegion("/r/x", 64<<20); err == nil {
-			if again, err := Parse(out); err != nil {
-				t.Fatalf("%v:\n%s", err, out)
-			} else if _, _, ok := again.Region("/r"); !ok {
-				t.Fatalf("no region:\n%s", out)
-			}
+		_, before := d.Attached("/r")
+		on, err := d.WithRegion(Attachment{"/r/x", mib64, 3})
+		if err != nil {
+			return
+		}
+		with, err := Parse(on)
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, on)
+		}
+		if a, ok := with.Attached("/r"); !ok || a != (Attachment{"/r/x", mib64, 3}) {
+			t.Fatalf("%+v:\n%s", a, on)
+		}
+		off, err := with.WithoutRegion("/r")
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, on)
+		}
+		if !before && d.record == nil && len(d.leaving("/r")) == 0 && string(off) != string(text) {
+			t.Fatalf("%s\nwas\n%s", off, text)
 		}
 	})
 }

@@ -70,7 +70,7 @@ func (m Machine) check() error {
 	default:
 		return fmt.Errorf("state %q", m.State)
 	}
-	if m.Name == "" || m.PID < 0 || len(m.VCPUs) > maxVCPUs || m.Credits > maxCredits {
+	if m.Name == "" || m.PID < 0 || len(m.VCPUs) > maxVCPUs {
 		return errors.New("a number or name that none can have")
 	}
 	for _, t := range m.VCPUs {
@@ -81,5 +81,10 @@ func (m Machine) check() error {
 	return nil
 }
 
-// maxCredits are those of a domain that has the most.
-const maxCredits = 65535
+// Shown is what `pegasus-libvirt show` and `define` print of a machine.
+type Shown struct {
+	Lasting    bool   `json:"lasting"` // false: it is forgotten when it ends
+	Runs       bool   `json:"runs"`
+	Definition string `json:"definition"`     // from its next start on
+	Live       string `json:"live,omitempty"` // while it runs
+}

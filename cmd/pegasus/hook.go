@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"pegasus/hypervisor/kvm"
+)
+
+// installHook has libvirt call us when machines start and end, and says whether it
+// didn't before.
+func (a *attachment) installHook() (fresh bool, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return false, err
+	}
+	path := filepath.Join(a.hooks, "pegasus")
+	text := fmt.Sprintf("#!/bin/sh\nexec '%s' hook --regions '%s' \"$@\"\n", self, a.regions)
+	if was, err := os.ReadFile(path); err == nil && string(was) == text {
+		return false, nil
+	}
+	if err := os.MkdirAll(a.hooks, 0o755); err != nil {
+		return false, fmt.Errorf("libvirt's hooks: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		return false, fmt.Errorf("libvirt's hook: %w", err)
+	}
+	return true, nil
+}
+
+// hook is what libvirt calls with a machine's name, what happens to it, and its
+// definition. An error keeps the machine from starting.
+func hook(c *call, args []string) error {
+	regions := c.flags.String("regions", regionsDir, "`directory` of the machines' shared memory")
+	operands, err := c.parse(args, 2, -1)
+	if err != nil {
+		return err
+	}
+	name, what := operands[0], strings.Join(operands[1:min(len(operands), 3)], " ")
+	if what != "prepare begin" && what != "release end" {
+		return nil
+	}
+	text, err := io.ReadAll(c.in)
+	if err != nil {
+		return err
+	}
+	d, err := kvm.Parse(text)
+	if err != nil {
+		return err
+	}
+	path, size, ok := d.Region(*regions)
+	switch {
+	case !ok:
+		return nil // not one of ours
+	case path != filepath.Join(*regions, name):
+		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, path)
+	case what == "release end":
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := kvm.MakeDir(*regions); err != nil {
+		return err
+	}
+	return kvm.MakeRegion(path, size, qemuGroup())
+}
+
+// qemuGroup is the group that QEMU runs in on Debian and elsewhere; -1 without one.
+func qemuGroup() int {
+	for _, name := range []string{"kvm", "qemu"} {
+		if g, err := user.LookupGroup(name); err == nil {
+			if id, err := strconv.Atoi(g.Gid); err == nil {
+				return id
+			}
+		}
+	}
+	return -1
+}

@@ -1,0 +1,90 @@
+package kvm
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ours begins the aliases of the devices that attaching brings: libvirt leaves those that
+// begin so to its users.
+const ours = "ua-pegasus"
+
+func (d *device) ours() bool { return strings.HasPrefix(d.alias, ours) }
+
+// newDevices are what an attached machine has. Each has an alias of ours.
+func newDevices(path string, bytes uint64) []string {
+	return []string{nvdimm(path, bytes)}
+}
+
+func nvdimm(path string, bytes uint64) string {
+	return fmt.Sprintf(`<memory model='nvdimm' access='shared'>
+      <source>
+        <path>%s</path>
+      </source>
+      <target>
+        <size unit='KiB'>%d</size>
+        <node>0</node>
+      </target>
+      <alias name='%s-region'/>
+    </memory>`, escape(path), bytes>>10, ours)
+}
+
+func escape(s string) string {
+	var b bytes.Buffer
+	xml.EscapeText(&b, []byte(s))
+	return b.String()
+}
+
+// Added is the definition with an alias of ours for each controller that libvirt brought
+// for our devices: those that were not there before. It is the same text if there is none.
+func (d *Definition) Added(before *Definition) []byte {
+	var edits []edit
+	for i := range d.all {
+		c := &d.all[i]
+		was := slices.ContainsFunc(before.all, func(o device) bool { return o.tag == "controller" && o.controls() == c.controls() })
+		if c.tag != "controller" || was || c.alias != "" {
+			continue
+		}
+		alias := fmt.Sprintf("\n      <alias name='%s-%s-%s'/>", ours, c.kind, c.index)
+		if c.closed() {
+			edits = append(edits, edit{c.end - 2, c.end, ">" + alias + "\n    </controller>"})
+		} else {
+			edits = append(edits, edit{c.inner, c.inner, alias})
+		}
+	}
+	return apply(d.text, edits)
+}
+
+// leaving are the devices that detaching takes away: the regions in a directory and what
+// came with them. A controller stays if anything else is plugged into it by now.
+func (d *Definition) leaving(dir string) []*device {
+	var gone []*device
+	for i := range d.all {
+		if v := &d.all[i]; isRegion(v, dir) || v.ours() && v.tag != "controller" {
+			gone = append(gone, v)
+		}
+	}
+	for more := true; more; {
+		more = false
+		for i := range d.all {
+			c := &d.all[i]
+			if c.tag == "controller" && c.ours() && !slices.Contains(gone, c) && !d.used(c, gone) {
+				gone, more = append(gone, c), true
+			}
+		}
+	}
+	return gone
+}
+
+// used says whether a device is plugged into a controller, but for those that go.
+func (d *Definition) used(c *device, gone []*device) bool {
+	for i := range d.all {
+		if v := &d.all[i]; !slices.Contains(gone, v) && slices.Contains(v.on, c.controls()) {
+			return true
+		}
+	}
+	return false
+}

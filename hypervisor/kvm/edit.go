@@ -1,0 +1,275 @@
+package kvm
+
+import (
+	"cmp"
+	"encoding/xml"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"pegasus/vcpu"
+)
+
+// edit replaces a part of the text.
+type edit struct {
+	from, to int
+	text     string
+}
+
+func apply(text []byte, edits []edit) []byte {
+	slices.SortFunc(edits, func(a, b edit) int { return cmp.Or(cmp.Compare(b.from, a.from), cmp.Compare(b.to, a.to)) })
+	for _, e := range edits {
+		text = slices.Concat(text[:e.from], []byte(e.text), text[e.to:])
+	}
+	return text
+}
+
+// Attachment is what a machine is given.
+type Attachment struct {
+	Region  string // the file
+	Bytes   uint64
+	Credits vcpu.Credits // of the accelerator, that go with the machine; 0: none
+}
+
+// Attached is the machine's in a directory, if it has one.
+func (d *Definition) Attached(dir string) (Attachment, bool) {
+	path, bytes, ok := d.Region(dir)
+	return Attachment{path, bytes, d.Credits()}, ok
+}
+
+// WithRegion is the definition with a region: the NVDIMM, a slot and addresses for it,
+// the NUMA cell that it has to belong to, and in the metadata what was changed for that.
+// One that it has in the directory is replaced; the text is the same if nothing changes.
+func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
+	if a.Bytes < minRegion || a.Bytes%regionUnit != 0 {
+		return nil, fmt.Errorf("region of %d bytes: want a multiple of 2 MiB, at least %d", a.Bytes, minRegion)
+	}
+	dir := filepath.Dir(a.Region)
+	if is, ok := d.Attached(dir); ok && is == a && d.complete() {
+		return d.text, nil
+	}
+	if len(d.leaving(dir)) > 0 || d.record != nil {
+		text, err := d.WithoutRegion(dir)
+		if err != nil {
+			return nil, err
+		}
+		if d, err = Parse(text); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.fits(); err != nil {
+		return nil, err
+	}
+	return d.attach(a), nil
+}
+
+// complete says whether the machine has all that attaching brings now.
+func (d *Definition) complete() bool {
+	n := 0
+	for i := range d.all {
+		if v := &d.all[i]; v.ours() && v.tag != "controller" {
+			n++
+		}
+	}
+	return d.record != nil && n == len(newDevices("", 0))
+}
+
+func (d *Definition) attach(a Attachment) []byte {
+	r := &record{credits: a.Credits, memory: d.memory.bytes}
+	var edits []edit
+	devices := ""
+	for _, text := range newDevices(a.Region, a.Bytes) {
+		devices += "\n    " + text
+	}
+	edits = append(edits, d.into(d.devices, "devices", devices, r))
+	edits = d.makeRoom(edits, a.Bytes, r)
+	if !d.numa.there() {
+		edits = append(edits, d.cell(r))
+	}
+	if d.metadata.there() {
+		if d.metadata.closed() {
+			r.opened = append(r.opened, "metadata")
+		}
+		edits = append(edits, d.into(d.metadata, "metadata", "\n    "+r.String(), &record{}))
+	} else {
+		r.made = append(r.made, "metadata")
+		edits = append(edits, edit{d.name.end, d.name.end, "\n  <metadata>\n    " + r.String() + "\n  </metadata>"})
+	}
+	return apply(d.text, edits)
+}
+
+// into puts text behind all that is in an element.
+func (d *Definition) into(s span, name, text string, r *record) edit {
+	if s.closed() {
+		r.opened = append(r.opened, name)
+		return edit{s.end - 2, s.end, ">" + text + "\n  </" + name + ">"}
+	}
+	at := max(d.behind(s.innerEnd), s.inner)
+	return edit{at, at, text}
+}
+
+// behind is where what comes before a place ends, white space left out.
+func (d *Definition) behind(at int) int {
+	for at > 0 && (d.text[at-1] == ' ' || d.text[at-1] == '\t' || d.text[at-1] == '\n' || d.text[at-1] == '\r') {
+		at--
+	}
+	return at
+}
+
+// makeRoom raises what the machine may have of memory: QEMU wants a slot for the NVDIMM, as
+// many addresses as there is memory, and some to align it.
+func (d *Definition) makeRoom(edits []edit, size uint64, r *record) []edit {
+	const slack = 1 << 30
+	slots, most := max(d.slots, d.taken()+1), max(d.maxMemory.bytes, d.memory.bytes+size+slack)
+	if d.maxMemory.there() && slots == d.slots && most == d.maxMemory.bytes {
+		return edits
+	}
+	text := fmt.Sprintf("<maxMemory slots='%d' unit='KiB'>%d</maxMemory>", slots, (most+1<<10-1)>>10)
+	r.newLimit = plain([]byte(text))
+	if !d.maxMemory.there() {
+		r.made = append(r.made, "maxMemory")
+		at := d.behind(d.memory.start)
+		return append(edits, edit{at, at, "\n  " + text})
+	}
+	r.limit = string(d.text[d.maxMemory.start:d.maxMemory.end])
+	return append(edits, edit{d.maxMemory.start, d.maxMemory.end, text})
+}
+
+// cell puts all of the machine into one NUMA cell.
+func (d *Definition) cell(r *record) edit {
+	cpus := "0"
+	if d.vcpus > 1 {
+		cpus = fmt.Sprintf("0-%d", d.vcpus-1)
+	}
+	numa := fmt.Sprintf("<numa>\n      <cell id='0' cpus='%s' memory='%d' unit='KiB'/>\n    </numa>", cpus, d.memory.bytes>>10)
+	r.newNuma = plain([]byte(numa))
+	if !d.cpu.there() {
+		r.made = append(r.made, "cpu")
+		at := d.behind(d.devices.start)
+		return edit{at, at, "\n  <cpu>\n    " + numa + "\n  </cpu>"}
+	}
+	return d.into(d.cpu, "cpu", "\n    "+numa, r)
+}
+
+// WithoutRegion is the definition without its regions in a directory, and as it was before
+// it got them, but for what somebody changed since.
+func (d *Definition) WithoutRegion(dir string) ([]byte, error) {
+	gone := d.leaving(dir)
+	if len(gone) == 0 && d.record == nil {
+		return nil, fmt.Errorf("machine %q has no region in %s", d.Name, dir)
+	}
+	var edits []edit
+	var bytes uint64
+	slots := 0
+	for _, v := range gone {
+		if v.slotted() {
+			slots++
+		}
+		edits = append(edits, d.without(v.span))
+		bytes += v.bytes
+	}
+	if d.record == nil { // a release that kept no record attached it
+		return apply(d.text, d.fewerSlots(edits, gone)), nil
+	}
+	r := d.record
+	if slices.Contains(r.opened, "devices") && d.onlySpace(d.devices, edits) {
+		edits = append(dropInside(edits, d.devices), edit{d.devices.inner - 1, d.devices.end, "/>"})
+	}
+	left := d.taken() - slots
+	edits = d.restoreLimit(d.restoreMemory(edits, bytes), left)
+	if left == 0 { // memory in slots needs cells
+		edits = d.restoreCell(edits)
+	}
+	return apply(d.text, d.restoreMetadata(edits)), nil
+}
+
+// without takes an element away, and the white space before it.
+func (d *Definition) without(s span) edit { return edit{d.behind(s.start), s.end, ""} }
+
+// onlySpace says whether edits leave nothing of what is in an element.
+func (d *Definition) onlySpace(s span, edits []edit) bool {
+	left := s.innerEnd - s.inner
+	for at := s.inner; at < s.innerEnd; at++ {
+		inEdit := slices.ContainsFunc(edits, func(e edit) bool { return e.text == "" && e.from <= at && at < e.to })
+		if c := d.text[at]; inEdit || c == ' ' || c == '\t' || c == '\n' || c == '\r' {
+			left--
+		}
+	}
+	return left == 0
+}
+
+// dropInside leaves out the edits inside of an element.
+func dropInside(edits []edit, s span) []edit {
+	return slices.DeleteFunc(edits, func(e edit) bool { return e.from >= s.inner-1 && e.to <= s.end })
+}
+
+// fewerSlots takes back the slots of devices that go.
+func (d *Definition) fewerSlots(edits []edit, gone []*device) []edit {
+	n := d.slots
+	for _, v := range gone {
+		if v.slotted() {
+			n--
+		}
+	}
+	if !d.maxMemory.there() || n <= 0 || n == d.slots {
+		return edits
+	}
+	return append(edits, edit{d.maxMemory.start, d.maxMemory.end, fmt.Sprintf("<maxMemory slots='%d' unit='KiB'>%d</maxMemory>", n, d.maxMemory.bytes>>10)})
+}
+
+// restoreMemory puts back the size: libvirt counts the region as memory of the machine.
+func (d *Definition) restoreMemory(edits []edit, region uint64) []edit {
+	r := d.record
+	if d.memory.bytes == r.memory || d.memory.bytes != r.memory+region {
+		return edits
+	}
+	return append(edits, edit{d.memory.start, d.memory.end, fmt.Sprintf("<memory unit='KiB'>%d</memory>", r.memory>>10)})
+}
+
+// restoreLimit puts back what the machine might have of memory, if that is enough for the
+// devices that are left.
+func (d *Definition) restoreLimit(edits []edit, left int) []edit {
+	r := d.record
+	var was struct {
+		Slots int `xml:"slots,attr"`
+	}
+	if r.limit != "" && xml.Unmarshal([]byte(r.limit), &was) != nil || left > was.Slots {
+		return edits
+	}
+	if r.newLimit == "" || !d.maxMemory.there() || plain(d.text[d.maxMemory.start:d.maxMemory.end]) != r.newLimit {
+		return edits
+	}
+	if slices.Contains(r.made, "maxMemory") {
+		return append(edits, d.without(d.maxMemory.span))
+	}
+	return append(edits, edit{d.maxMemory.start, d.maxMemory.end, r.limit})
+}
+
+// restoreCell takes away the NUMA cell that was made, with what was made for it.
+func (d *Definition) restoreCell(edits []edit) []edit {
+	r := d.record
+	if r.newNuma == "" || !d.numa.there() || plain(d.text[d.numa.start:d.numa.end]) != r.newNuma {
+		return edits
+	}
+	numa := d.without(d.numa)
+	switch empty := d.onlySpace(d.cpu, []edit{numa}); {
+	case empty && slices.Contains(r.made, "cpu"):
+		return append(edits, d.without(d.cpu))
+	case empty && slices.Contains(r.opened, "cpu"):
+		return append(edits, edit{d.cpu.inner - 1, d.cpu.end, "/>"})
+	}
+	return append(edits, numa)
+}
+
+// restoreMetadata takes the record away.
+func (d *Definition) restoreMetadata(edits []edit) []edit {
+	r := d.record
+	record := d.without(r.span)
+	switch empty := d.onlySpace(d.metadata, []edit{record}); {
+	case empty && slices.Contains(r.made, "metadata"):
+		return append(edits, d.without(d.metadata))
+	case empty && slices.Contains(r.opened, "metadata"):
+		return append(edits, edit{d.metadata.inner - 1, d.metadata.end, "/>"})
+	}
+	return append(edits, record)
+}

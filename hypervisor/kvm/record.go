@@ -1,0 +1,79 @@
+package kvm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"pegasus/vcpu"
+)
+
+// record is what we keep in a definition's metadata: what the machine asks for, and what
+// attaching it changed, so that detaching can put it back.
+type record struct {
+	span
+	credits vcpu.Credits
+
+	made   []string // elements that were not there
+	opened []string // elements that were a single tag
+	memory uint64   // bytes that the machine had without its region
+	limit  string   // the machine's <maxMemory>, if there was one and it was changed
+	// What was made of it, and of its NUMA cells: who has changed that since wants it to stay.
+	newLimit, newNuma string
+}
+
+// recordSpace is the namespace that our metadata are in.
+const recordSpace = "urn:pegasus:machine"
+
+func isRecord(e *element) bool {
+	prefix, _, ok := strings.Cut(e.name, ":")
+	for _, a := range e.attributes {
+		if ok && a.Name.Space == "xmlns" && a.Name.Local == prefix && a.Value == recordSpace {
+			return true
+		}
+	}
+	return false
+}
+
+func readRecord(e *element) (*record, error) {
+	r := &record{span: e.span, made: strings.Fields(e.attribute("made")), opened: strings.Fields(e.attribute("opened")),
+		limit: e.attribute("limit"), newLimit: e.attribute("new-limit"), newNuma: e.attribute("new-numa")}
+	for _, n := range []struct {
+		name string
+		most uint64
+		set  func(uint64)
+	}{
+		{"credits", 1<<16 - 1, func(n uint64) { r.credits = vcpu.Credits(n) }},
+		{"memory", 1 << 62, func(n uint64) { r.memory = n }},
+	} {
+		text := e.attribute(n.name)
+		if text == "" {
+			continue
+		}
+		v, err := strconv.ParseUint(text, 10, 63)
+		if err != nil || v > n.most {
+			return nil, fmt.Errorf("%s: %s = %q: want a number to %d", e.name, n.name, text, n.most)
+		}
+		n.set(v)
+	}
+	return r, nil
+}
+
+func (r *record) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "<pegasus:machine xmlns:pegasus='%s'", recordSpace)
+	attribute := func(name, value string) {
+		if value != "" && value != "0" {
+			fmt.Fprintf(&b, " %s='%s'", name, escape(value))
+		}
+	}
+	attribute("credits", strconv.FormatUint(uint64(r.credits), 10))
+	attribute("memory", strconv.FormatUint(r.memory, 10))
+	attribute("made", strings.Join(r.made, " "))
+	attribute("opened", strings.Join(r.opened, " "))
+	attribute("limit", r.limit)
+	attribute("new-limit", r.newLimit)
+	attribute("new-numa", r.newNuma)
+	b.WriteString("/>")
+	return b.String()
+}
