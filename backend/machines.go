@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -26,27 +27,10 @@ func (d *Daemon) learn(all []hypervisor.Machine) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(next)) {
-		d.admitMachine(name)
+		if _, err := d.domain(name); err != nil { // it may be entered as soon as the machine runs
+			d.log.Debug("a machine can't be a domain", "domain", name, "err", err)
+		}
 		d.machineChanged(name, before[name], next[name])
-	}
-}
-
-// admitMachine makes the domain of a machine, which may be entered as soon as it runs, and
-// gives it the credits of the machine's definition. d.mu is held.
-func (d *Daemon) admitMachine(name string) {
-	dom, err := d.domain(name)
-	if err != nil {
-		d.log.Debug("a machine can't be a domain", "domain", name, "err", err)
-		return
-	}
-	file, err := d.settingsOf(d.config, name)
-	if err != nil || dom.declared {
-		return
-	}
-	plan := d.planDomain(d.config, dom, file)
-	if dom.settings != plan.settings {
-		dom.set = plan.set
-		d.apply(dom, plan.settings)
 	}
 }
 
@@ -67,6 +51,9 @@ func (d *Daemon) machineChanged(name string, was, is hypervisor.Machine) {
 	if dom == nil {
 		return
 	}
+	if was.Credits != is.Credits {
+		d.lendCredits(dom)
+	}
 	switch {
 	case is.State == hypervisor.MachineOff:
 		d.endMachine(dom, "is off")
@@ -77,6 +64,18 @@ func (d *Daemon) machineChanged(name string, was, is hypervisor.Machine) {
 		d.note("machine", name, "the machine is %s", is.State)
 	}
 	d.pauseIfMachine(dom)
+}
+
+// lendCredits gives a domain that isn't declared the credits that its machine's definition
+// asks for now. d.mu is held.
+func (d *Daemon) lendCredits(dom *domain) {
+	file, err := d.settingsOf(d.config, dom.name)
+	if err != nil || dom.declared {
+		return
+	}
+	plan := d.planDomain(d.config, dom, file)
+	dom.set = plan.set
+	d.apply(dom, plan.settings)
 }
 
 // endMachine ends the workers of a machine's processes, which aren't any more. d.mu is held.
@@ -115,4 +114,21 @@ func (d *Daemon) showMachine(name string) *control.Machine {
 
 func declares(c *configs.Config, name string) bool {
 	return slices.ContainsFunc(c.Domains, func(d configs.Domain) bool { return d.Name == name })
+}
+
+// machineReasons says what of a domain's machine keeps it from running.
+func machineReasons(s control.Domain) []string {
+	if s.Machine == nil {
+		return nil
+	}
+	switch hypervisor.MachineState(s.Machine.State) {
+	case hypervisor.MachineOff:
+		return []string{fmt.Sprintf("its machine is off: `virsh start %s` starts it", s.Name)}
+	case hypervisor.MachinePaused:
+		return []string{fmt.Sprintf("its machine is paused, and its gate is closed as long: `virsh resume %s` lets it go on", s.Name)}
+	}
+	if s.Processes == 0 {
+		return []string{"its machine runs: if programs in it find no accelerator, `pegasus-guest doctor` says why there"}
+	}
+	return nil
 }

@@ -196,10 +196,10 @@ func (d *Daemon) explain(q control.DomainParams) ([]control.Explanation, error) 
 }
 
 func (d *Daemon) reasons(s control.Domain) []string {
+	lines := machineReasons(s)
 	if s.Accelerator == "" {
-		return []string{"no guest process has called cuInit: it is on no accelerator", "programs reach it through " + s.Socket}
+		return append(lines, "no guest process has called cuInit: it is on no accelerator", "programs reach it through "+s.Socket)
 	}
-	var lines []string
 	if s.Socket == "" {
 		lines = append(lines, "it is not in the configuration any more: nobody may enter it, and it goes with its last process")
 	}

@@ -47,6 +47,10 @@ func domainTable(domains []control.Domain) *table {
 	if swaps {
 		t.head = append(t.head, ">SWAPPED", ">SWAPPED OUT")
 	}
+	machines := slices.ContainsFunc(domains, func(d control.Domain) bool { return d.Machine != nil })
+	if machines {
+		t.head = append(t.head, "MACHINE")
+	}
 	for _, d := range domains {
 		row := []string{d.Name, orDash(d.Accelerator), d.State, strconv.Itoa(d.Credits), percent(d.Entitled), percent(d.Share),
 			short(d.GPU), strconv.FormatUint(d.Calls, 10), short(d.WaitP50), short(d.WaitP99),
@@ -54,9 +58,20 @@ func domainTable(domains []control.Domain) *table {
 		if swaps {
 			row = append(row, bytesText(d.Swapped), bytesText(d.SwapOut))
 		}
+		if machines {
+			row = append(row, machineText(d.Machine))
+		}
 		t.add(row...)
 	}
 	return t
+}
+
+// machineText says what a domain's machine does.
+func machineText(m *control.Machine) string {
+	if m == nil {
+		return "-"
+	}
+	return m.State
 }
 
 func (c *call) watchDomains() error {

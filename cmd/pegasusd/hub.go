@@ -50,12 +50,15 @@ func door(dir, domain string) (string, error) {
 }
 
 // keepHubs starts the hubs of the machines whose regions lie in a directory, beside the daemon.
-func keepHubs(ctx context.Context, regions, dir string, log *slog.Logger) {
+func keepHubs(ctx context.Context, regions, dir string, known *overheard, log *slog.Logger) {
 	k := kvm.Keeper{
 		Dir: regions, Valid: configs.CheckName, Log: log,
 		Hub: func(region, domain string) []string {
 			return []string{"/proc/self/exe", "hub", "--runtime-dir", dir, "--region", region, "--domain", domain}
 		},
+	}
+	if known != nil {
+		k.Off = known.isOff
 	}
 	if err := k.Run(ctx); err != nil {
 		log.Error("virtual machines can't be served", "regions", regions, "err", err)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"pegasus/configs"
 	"pegasus/hypervisor"
@@ -12,7 +14,7 @@ import (
 
 // machines are those of the libvirts of a configuration, as pegasus-libvirt, which is
 // installed beside us, tells of them; nil where there are to be none.
-func machines(c configs.Daemon, log *slog.Logger) hypervisor.Machines {
+func machines(c configs.Daemon, log *slog.Logger) *overheard {
 	if c.Regions == "" || len(c.Libvirt) == 0 {
 		return nil
 	}
@@ -20,10 +22,46 @@ func machines(c configs.Daemon, log *slog.Logger) hypervisor.Machines {
 	if self, err := os.Executable(); err == nil {
 		program = filepath.Join(filepath.Dir(self), program)
 	}
-	return libvirt.Machines{
+	return &overheard{from: libvirt.Machines{
 		URIs: c.Libvirt, Log: log,
 		Command: func(uri string) []string {
 			return []string{program, "watch", "--connect", uri, "--regions", c.Regions}
 		},
+	}}
+}
+
+// overheard passes on what is told of machines, and remembers which of them are off.
+type overheard struct {
+	from hypervisor.Machines
+
+	mu  sync.Mutex
+	off map[string]bool // by name, of all that were ever told of
+}
+
+func (o *overheard) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
+	o.from.Watch(ctx, func(all []hypervisor.Machine) {
+		o.note(all)
+		tell(all)
+	})
+}
+
+// note remembers machines. One that isn't told of any more isn't any more.
+func (o *overheard) note(all []hypervisor.Machine) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	next := map[string]bool{}
+	for name := range o.off {
+		next[name] = true
 	}
+	for _, m := range all {
+		next[m.Domain] = m.State == hypervisor.MachineOff
+	}
+	o.off = next
+}
+
+// isOff says whether a machine is known to be off.
+func (o *overheard) isOff(name string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.off[name]
 }

@@ -134,16 +134,20 @@ func (s *settings) serve(out, errs io.Writer) error {
 	lines := newSink(errs)
 	defer lines.close()
 	log := logger(config, lines, level)
-	d, err := backend.New(backend.Options{
+	options := backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
 		CPUs:     linux.NewCPUs(log, switches.Load),
 		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
-		Machines: machines(config.Daemon, log),
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Log:      log, SetLogLevel: setLevel,
-	})
+	}
+	known := machines(config.Daemon, log)
+	if known != nil {
+		options.Machines = known
+	}
+	d, err := backend.New(options)
 	if err != nil {
 		return err
 	}
@@ -154,7 +158,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	return d.Run(ctx, func() {
 		s.tell("ready")
 		if config.Daemon.Regions != "" {
-			go keepHubs(ctx, config.Daemon.Regions, dir, log)
+			go keepHubs(ctx, config.Daemon.Regions, dir, known, log)
 		}
 		go func() {
 			for range reload {

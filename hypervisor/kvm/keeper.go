@@ -23,7 +23,12 @@ type Keeper struct {
 	Hub func(region, domain string) []string
 	// Valid says whether a name can be a domain's.
 	Valid func(domain string) error
-	Log   *slog.Logger
+	// Off says whether a machine is known to be off. What is left of the region of one is
+	// removed, if its end was missed. Nil: nothing is known.
+	Off func(domain string) bool
+	Log *slog.Logger
+
+	left map[string]leftover // by path
 }
 
 // lookEvery is how often regions are looked at when nothing tells of a change: a hub of
@@ -43,6 +48,7 @@ func (k Keeper) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	k.left = map[string]leftover{}
 	running, ended := map[string]bool{}, make(chan string)
 	for {
 		k.look(ctx, running, ended)
@@ -66,6 +72,7 @@ func (k Keeper) look(ctx context.Context, running map[string]bool, ended chan<- 
 	}
 	for _, e := range entries {
 		path := filepath.Join(k.Dir, e.Name())
+		k.sweep(path, e)
 		if running[path] || !e.Type().IsRegular() || strings.HasSuffix(e.Name(), unfinished) || k.Valid(e.Name()) != nil || taken(path) {
 			continue
 		}

@@ -1,0 +1,119 @@
+package backend
+
+import (
+	"os/exec"
+	"testing"
+
+	"pegasus/backend/control"
+	"pegasus/hypervisor"
+	"pegasus/vcpu"
+)
+
+func machine(name string, state hypervisor.MachineState, boot uint64, credits vcpu.Credits) hypervisor.Machine {
+	return hypervisor.Machine{Domain: name, Host: "u", State: state, Boot: boot, Credits: credits}
+}
+
+// A machine is a domain as soon as it is known, with the credits of its definition, unless
+// the configuration names it or an operator says otherwise.
+func TestMachineCredits(t *testing.T) {
+	d := newTestDaemon(t, &doors{open: map[string]bool{}})
+	d.config.Domains = append(d.config.Domains, d.config.Template)
+	d.config.Domains[0].Name, d.config.Domains[0].Credits = "named", 77
+	credits := func(name string) int {
+		t.Helper()
+		all, err := d.showDomains(control.DomainParams{Domain: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0].Credits
+	}
+	tell := func(credits vcpu.Credits) {
+		d.learn([]hypervisor.Machine{machine("named", hypervisor.MachineOff, 0, credits), machine("web", hypervisor.MachineRunning, 1, credits)})
+	}
+	tell(512)
+	if named, web := credits("named"), credits("web"); named != 77 || web != 512 {
+		t.Errorf("credits %d and %d", named, web)
+	}
+	if all, _ := d.showDomains(control.DomainParams{Domain: "web"}); all[0].Machine == nil || all[0].Machine.State != "running" {
+		t.Errorf("%+v", all[0].Machine)
+	}
+	if _, err := d.set(control.SetParams{Domain: "web", Settings: map[string]string{"credits": "100"}}); err != nil {
+		t.Fatal(err)
+	}
+	tell(512)
+	if got := credits("web"); got != 100 {
+		t.Errorf("an operator's credits are %d", got)
+	}
+	if _, err := d.follow(d.config); err != nil { // a reload
+		t.Fatal(err)
+	}
+	if got := credits("web"); got != 100 {
+		t.Errorf("an operator's credits are %d after a reload", got)
+	}
+	tell(600)
+	if got := credits("web"); got != 600 {
+		t.Errorf("what the definition says since counts for %d", got)
+	}
+	d.learn(nil)
+	if got := credits("web"); got != d.config.Template.Credits {
+		t.Errorf("without its machine it has %d", got)
+	}
+}
+
+// The workers of a machine's processes end when it begins anew or is off, and no others: not
+// those of the host's processes in its domain, nor any because a daemon hears of it first.
+func TestMachineBegins(t *testing.T) {
+	d := newTestDaemon(t, &doors{open: map[string]bool{}})
+	dom, err := d.domain("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	employ := func(pid int) *exec.Cmd {
+		cmd := exec.Command("sleep", "600")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		worker, err := openProcess(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dom.guests[&guest{dom: dom, pid: pid, worker: worker}] = struct{}{}
+		return cmd
+	}
+	hosts, first := employ(4711), employ(0)
+	is := func(state hypervisor.MachineState, boot uint64) {
+		d.learn([]hypervisor.Machine{machine("web", state, boot, 0)})
+	}
+	is(hypervisor.MachineRunning, 5)
+	is(hypervisor.MachinePaused, 5)
+	is(hypervisor.MachineRunning, 5)
+	if alive(hosts) != alive(first) || !alive(first) {
+		t.Error("a worker ended although the machine went on")
+	}
+	is(hypervisor.MachineRunning, 6)
+	first.Wait()
+	clear(dom.guests)
+	second := employ(0)
+	is(hypervisor.MachineOff, 0)
+	second.Wait()
+	clear(dom.guests)
+	late := &guest{dom: dom}
+	dom.guests[late] = struct{}{}
+	d.learn(nil)
+	if !late.doomed {
+		t.Error("a worker that is only just hired may stay")
+	}
+	if !alive(hosts) {
+		t.Error("a process of the host lost its worker")
+	}
+}
+
+func alive(cmd *exec.Cmd) bool {
+	p, err := openProcess(cmd.Process.Pid)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	return !hasExited(p)
+}
