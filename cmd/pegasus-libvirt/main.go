@@ -5,12 +5,13 @@
 // isn't installed only this one says so.
 //
 //	pegasus-libvirt watch [--connect URI] [--regions DIR]
+//	pegasus-libvirt list [--connect URI] [--regions DIR]
 //	pegasus-libvirt show [--connect URI] MACHINE
 //	pegasus-libvirt define [--connect URI] <DEFINITION
 //
 // Watch prints a line of JSON whenever something changes: all machines whose definition
 // has a region in the directory, or why libvirt can't be asked. It ends when its standard
-// input does. Show prints what libvirt has of a machine, as JSON; define gives it a new
+// input does. List prints which machines have regions, now or from their next start on. Show prints what libvirt has of a machine, as JSON; define gives it a new
 // definition, and prints the same.
 package main
 
@@ -30,7 +31,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("usage: pegasus-libvirt watch|show|define [--connect URI] [--regions DIR] [MACHINE]")
+var errUsage = errors.New("usage: pegasus-libvirt watch|list|show|define [--connect URI] [--regions DIR] [MACHINE]")
 
 func run(args []string, in io.Reader, out *json.Encoder) error {
 	f := flag.NewFlagSet("pegasus-libvirt", flag.ContinueOnError)
@@ -46,6 +47,8 @@ func run(args []string, in io.Reader, out *json.Encoder) error {
 			os.Exit(0)
 		}()
 		return watch(*uri, *regions, out)
+	case command == "list" && f.NArg() == 0:
+		return list(*uri, *regions, out)
 	case command == "show" && f.NArg() == 1:
 		return show(*uri, f.Arg(0), out)
 	case command == "define" && f.NArg() == 0:

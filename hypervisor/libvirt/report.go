@@ -88,3 +88,12 @@ type Shown struct {
 	Definition string `json:"definition"`     // from its next start on
 	Live       string `json:"live,omitempty"` // while it runs
 }
+
+// Listed is one machine of what `pegasus-libvirt list` prints.
+type Listed struct {
+	Name string `json:"name"`
+	Runs bool   `json:"runs"`
+	Of   string `json:"of"`             // the name of its region, which should be its own
+	Next uint64 `json:"next,omitempty"` // bytes of its region from its next start on; 0: none
+	Now  uint64 `json:"now,omitempty"`  // and while it runs
+}
