@@ -88,6 +88,7 @@ func TestAttachedDefinitions(t *testing.T) {
 					t.Errorf("no %q:\n%s", want, attached)
 				}
 			}
+			l.checkAppArmor(name)
 			l.attach(name, "nothing changes")
 			if again := l.dump(name); again != attached {
 				t.Errorf("attached twice:\n%s\nonce:\n%s", again, attached)
@@ -129,4 +130,25 @@ func (l *libvirt) attach(name, want string, args ...string) {
 	if err != nil || !strings.Contains(string(out), want) {
 		l.h.t.Fatalf("pegasus attach: %v: %s, want %q", err, out, want)
 	}
+}
+
+// Where AppArmor confines QEMU, libvirt lets it at what its helper finds in the definition:
+// the region is among that.
+func (l *libvirt) checkAppArmor(name string) {
+	l.h.t.Helper()
+	helper := l.command("/usr/lib/libvirt/virt-aa-helper", "-d", "-r", "-u", "libvirt-"+uuidIn(l.dump(name)))
+	helper.Stdin = strings.NewReader(l.dump(name))
+	rules, err := helper.CombinedOutput()
+	if err != nil {
+		l.h.t.Fatalf("virt-aa-helper: %v: %s", err, rules)
+	}
+	if want := fmt.Sprintf("%q rw", filepath.Join(l.h.regions, name)); !strings.Contains(string(rules), want) {
+		l.h.t.Errorf("AppArmor wouldn't let QEMU open its region; no %s in:\n%s", want, rules)
+	}
+}
+
+func uuidIn(definition string) string {
+	_, rest, _ := strings.Cut(definition, "<uuid>")
+	uuid, _, _ := strings.Cut(rest, "</uuid>")
+	return uuid
 }
