@@ -28,6 +28,7 @@ type threads struct {
 
 	mu    sync.Mutex
 	known map[string]*answer // by machine
+	said  string             // what was last complained of
 }
 
 // machineRun is for what the threads of a machine stay the same.
@@ -74,11 +75,15 @@ func (t *threads) ask(uri string, a *answer) {
 	if err == nil {
 		pid, err = processOf(a.run.name, ids)
 	}
+	t.mu.Lock()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "vCPUs of %s: %v\n", a.run.name, err)
+		if text := fmt.Sprintf("the vCPUs of %s aren't known: %v", a.run.name, err); text != t.said { // once, not at each look
+			t.said = text
+			fmt.Fprintln(os.Stderr, text)
+		}
+		t.mu.Unlock()
 		return
 	}
-	t.mu.Lock()
 	a.pid, a.vcpus, a.done = pid, ids, true
 	t.mu.Unlock()
 	t.changed()

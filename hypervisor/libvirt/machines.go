@@ -85,8 +85,8 @@ func (m Machines) run(ctx context.Context, uri string, reports chan<- heard, log
 	command := m.Command(uri)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	var errs strings.Builder
-	cmd.Stderr = &errs
+	errs := &complaints{log: log}
+	cmd.Stderr = errs
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err.Error()
@@ -107,9 +107,25 @@ func (m Machines) run(ctx context.Context, uri string, reports chan<- heard, log
 		err = end
 	}
 	if err != nil {
-		return strings.TrimSpace(err.Error() + " " + errs.String())
+		return strings.TrimSpace(err.Error() + " " + errs.last)
 	}
 	return ""
+}
+
+// complaints are what the program says on its standard error.
+type complaints struct {
+	log  *slog.Logger
+	last string
+}
+
+func (c *complaints) Write(b []byte) (int, error) {
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line != "" && line != c.last {
+			c.log.Warn("pegasus-libvirt says", "text", line)
+			c.last = line
+		}
+	}
+	return len(b), nil
 }
 
 func (m Machines) listen(ctx context.Context, uri string, out io.Reader, reports chan<- heard, log *slog.Logger, said *string) error {
