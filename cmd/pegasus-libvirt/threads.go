@@ -3,15 +3,9 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +67,7 @@ func (t *threads) ask(uri string, a *answer) {
 	ids, err := queryThreads(uri, a.run.name)
 	var pid int
 	if err == nil {
-		pid, err = processOf(a.run.name, ids)
+		pid, err = report.ProcessOf(a.run.name, ids)
 	}
 	t.mu.Lock()
 	if err != nil {
@@ -107,7 +101,7 @@ const answerTime = 5 * time.Second
 
 // queryThreads asks a machine's QEMU for the threads of its vCPUs, through libvirt.
 func queryThreads(uri, name string) ([]int, error) {
-	conn, err := net.DialTimeout("unix", socketOf(uri), answerTime)
+	conn, err := net.DialTimeout("unix", report.SocketOf(uri), answerTime)
 	if err != nil {
 		return nil, err
 	}
@@ -122,80 +116,5 @@ func queryThreads(uri, name string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseThreads(out)
-}
-
-// parseThreads reads QEMU's answer.
-func parseThreads(out []byte) ([]int, error) {
-	var r struct {
-		Return []struct {
-			Index  int `json:"cpu-index"`
-			Thread int `json:"thread-id"`
-		} `json:"return"`
-	}
-	if err := json.Unmarshal(out, &r); err != nil {
-		return nil, err
-	}
-	var ids []int
-	for _, c := range r.Return {
-		if c.Thread <= 0 {
-			return nil, fmt.Errorf("thread %d of vCPU %d", c.Thread, c.Index)
-		}
-		ids = append(ids, c.Thread)
-	}
-	if len(ids) == 0 {
-		return nil, errors.New("QEMU knows of no vCPU")
-	}
-	return ids, nil
-}
-
-// socketOf is where a libvirt listens.
-func socketOf(uri string) string {
-	if u, err := url.Parse(uri); err == nil {
-		if s := u.Query().Get("socket"); s != "" {
-			return s
-		}
-	}
-	for _, s := range []string{"/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock"} {
-		if _, err := os.Stat(s); err == nil {
-			return s
-		}
-	}
-	return "/run/libvirt/libvirt-sock"
-}
-
-// processOf is the process of a machine's threads. QEMU isn't trusted with the numbers of
-// others: all must be of one process, which was started for that machine.
-func processOf(name string, ids []int) (pid int, err error) {
-	for _, id := range ids {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
-		if err != nil {
-			return 0, err
-		}
-		of := field(text, "Tgid:")
-		if pid != 0 && of != pid {
-			return 0, fmt.Errorf("threads of processes %d and %d", pid, of)
-		}
-		pid = of
-	}
-	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return 0, err
-	}
-	for _, arg := range bytes.Split(command, []byte{0}) {
-		if strings.HasPrefix(string(arg), "guest="+name+",") {
-			return pid, nil
-		}
-	}
-	return 0, fmt.Errorf("process %d isn't its QEMU", pid)
-}
-
-func field(text []byte, key string) int {
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, key); ok {
-			n, _ := strconv.Atoi(strings.TrimSpace(rest))
-			return n
-		}
-	}
-	return 0
+	return report.ParseThreads(out)
 }

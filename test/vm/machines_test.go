@@ -160,3 +160,26 @@ func TestMachines(t *testing.T) {
 		return h.state("one") == "off" && h.domain("one").Processes == 0 && err != nil
 	})
 }
+
+// A machine that ends while nobody sees it leaves nothing behind once libvirt is back.
+func TestEndsUnseen(t *testing.T) {
+	h := startHost(t, twoMachines)
+	l := startLibvirt(h)
+	l.tell()
+	l.machine("one", "/bench/busy --seconds 3600 --queue 4 --no-check --quiet\n")
+	l.run("virsh", "start", "one")
+	eventually(t, bootTime, "its program computes", func() bool { return h.domain("one").GPU > 0 && h.domain("one").Machine.PID != 0 })
+	m := h.domain("one").Machine
+	l.end(syscall.SIGKILL)
+	qemu, err := os.FindProcess(m.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	qemu.Kill()
+	l.command("rm", "-f", "/etc/libvirt/hooks/qemu.d/pegasus").Run() // the hook isn't called, either
+	l.again()
+	eventually(t, 40*time.Second, "it is off, and nothing is left of it", func() bool {
+		_, err := os.Stat(filepath.Join(h.regions, "one"))
+		return h.state("one") == "off" && h.domain("one").Processes == 0 && err != nil
+	})
+}

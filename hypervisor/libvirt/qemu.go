@@ -1,0 +1,86 @@
+package libvirt
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// ParseThreads reads QEMU's answer to query-cpus-fast: the threads of its vCPUs.
+func ParseThreads(out []byte) ([]int, error) {
+	var r struct {
+		Return []struct {
+			Index  int `json:"cpu-index"`
+			Thread int `json:"thread-id"`
+		} `json:"return"`
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		return nil, err
+	}
+	var ids []int
+	for _, c := range r.Return {
+		if c.Thread <= 0 {
+			return nil, fmt.Errorf("thread %d of vCPU %d", c.Thread, c.Index)
+		}
+		ids = append(ids, c.Thread)
+	}
+	if len(ids) == 0 || len(ids) > maxVCPUs {
+		return nil, fmt.Errorf("QEMU says that it has %d vCPUs", len(ids))
+	}
+	return ids, nil
+}
+
+// SocketOf is where a libvirt of this host listens.
+func SocketOf(uri string) string {
+	if u, err := url.Parse(uri); err == nil {
+		if s := u.Query().Get("socket"); s != "" {
+			return s
+		}
+	}
+	for _, s := range []string{"/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock"} {
+		if _, err := os.Stat(s); err == nil {
+			return s
+		}
+	}
+	return "/run/libvirt/libvirt-sock"
+}
+
+// ProcessOf is the process of a machine's threads. QEMU isn't trusted with the numbers of
+// others: all must be of one process, which was started for that machine.
+func ProcessOf(name string, ids []int) (pid int, err error) {
+	for _, id := range ids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+		if err != nil {
+			return 0, err
+		}
+		of := field(text, "Tgid:")
+		if pid != 0 && of != pid {
+			return 0, fmt.Errorf("threads of processes %d and %d", pid, of)
+		}
+		pid = of
+	}
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, arg := range bytes.Split(command, []byte{0}) {
+		if strings.HasPrefix(string(arg), "guest="+name+",") {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("process %d isn't its QEMU", pid)
+}
+
+func field(text []byte, key string) int {
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, key); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(rest))
+			return n
+		}
+	}
+	return 0
+}
