@@ -47,6 +47,9 @@ type Options struct {
 	Runs func() hypervisor.Runs
 	// Machines are the host's virtual machines; nil: nothing is known of any.
 	Machines hypervisor.Machines
+	// Agent says whether the agent of a domain's machine has come since the machine was
+	// started; nil: that isn't known.
+	Agent    func(domain string) bool
 	Hardware Maker
 	// Worker is the command that becomes a worker process.
 	Worker []string

@@ -109,7 +109,11 @@ func (d *Daemon) showMachine(name string) *control.Machine {
 	if !ok {
 		return nil
 	}
-	return &control.Machine{State: string(m.State), Host: m.Host, PID: m.PID, VCPUs: slices.Clone(m.VCPUs), Credits: int(m.Credits)}
+	out := &control.Machine{State: string(m.State), Host: m.Host, PID: m.PID, VCPUs: slices.Clone(m.VCPUs), Credits: int(m.Credits)}
+	if d.opt.Agent != nil && m.State != hypervisor.MachineOff {
+		out.Agent = d.opt.Agent(name)
+	}
+	return out
 }
 
 func declares(c *configs.Config, name string) bool {
@@ -127,7 +131,10 @@ func machineReasons(s control.Domain) []string {
 	case hypervisor.MachinePaused:
 		return []string{fmt.Sprintf("its machine is paused, and its gate is closed as long: `virsh resume %s` lets it go on", s.Name)}
 	}
-	if s.Processes == 0 {
+	switch {
+	case !s.Machine.Agent:
+		return []string{"its machine runs, but no agent has come: start `pegasus-guest agent` there; `pegasus-guest doctor` says what it lacks"}
+	case s.Processes == 0:
 		return []string{"its machine runs: if programs in it find no accelerator, `pegasus-guest doctor` says why there"}
 	}
 	return nil

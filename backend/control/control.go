@@ -109,6 +109,7 @@ type Spent struct {
 type Machine struct {
 	State   string `json:"state"` // off, running, paused
 	Host    string `json:"host"`  // who has it, such as libvirt's URI
+	Agent   bool   `json:"agent"` // its agent has come since it was started
 	PID     int    `json:"pid,omitempty"`
 	VCPUs   []int  `json:"vcpus,omitempty"`   // threads
 	Credits int    `json:"credits,omitempty"` // that its definition asks for; 0: none

@@ -71,6 +71,9 @@ func machineText(m *control.Machine) string {
 	if m == nil {
 		return "-"
 	}
+	if m.State == "running" && !m.Agent {
+		return "running, no agent yet"
+	}
 	return m.State
 }
 

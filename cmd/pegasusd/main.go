@@ -30,6 +30,7 @@ import (
 	"pegasus/backend/control"
 	"pegasus/configs"
 	"pegasus/hypervisor"
+	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/linux"
 	"pegasus/hypervisor/linux/switches"
 	"pegasus/hypervisor/local"
@@ -146,6 +147,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	known := machines(config.Daemon, log)
 	if known != nil {
 		options.Machines = known
+		options.Agent = func(name string) bool { return kvm.HadAgent(filepath.Join(config.Daemon.Regions, name)) }
 	}
 	d, err := backend.New(options)
 	if err != nil {

@@ -2,25 +2,31 @@ package libvirt
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
 
+// vcpuOf is one of QEMU's answer to query-cpus-fast.
+type vcpuOf struct {
+	Index  int `json:"cpu-index"`
+	Thread int `json:"thread-id"`
+}
+
 // ParseThreads reads QEMU's answer to query-cpus-fast: the threads of its vCPUs.
 func ParseThreads(out []byte) ([]int, error) {
 	var r struct {
-		Return []struct {
-			Index  int `json:"cpu-index"`
-			Thread int `json:"thread-id"`
-		} `json:"return"`
+		Return []vcpuOf `json:"return"`
 	}
 	if err := json.Unmarshal(out, &r); err != nil {
 		return nil, err
 	}
+	slices.SortFunc(r.Return, func(x, y vcpuOf) int { return cmp.Compare(x.Index, y.Index) })
 	var ids []int
 	for _, c := range r.Return {
 		if c.Thread <= 0 {

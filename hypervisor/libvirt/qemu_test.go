@@ -9,7 +9,7 @@ import (
 )
 
 func TestParseThreads(t *testing.T) {
-	got, err := ParseThreads([]byte(`{"return":[{"cpu-index":0,"thread-id":31560,"target":"x86_64"},{"cpu-index":1,"thread-id":31561}],"id":"libvirt-9"}`))
+	got, err := ParseThreads([]byte(`{"return":[{"cpu-index":1,"thread-id":31561},{"cpu-index":0,"thread-id":31560,"target":"x86_64"}],"id":"libvirt-9"}`))
 	if err != nil || !slices.Equal(got, []int{31560, 31561}) {
 		t.Errorf("%v, %v", got, err)
 	}

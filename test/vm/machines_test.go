@@ -104,13 +104,13 @@ func TestMachines(t *testing.T) {
 	l.run("virsh", "start", "one")
 	eventually(t, 10*time.Second, "the threads of its vCPUs are known", func() bool {
 		m := h.domain("one").Machine
-		return m.State == "running" && m.PID != 0 && len(m.VCPUs) == 1
+		return m.State == "running" && m.PID != 0 && len(m.VCPUs) == 1 && !m.Agent
 	})
 	m := h.domain("one").Machine
 	if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/comm", m.PID, m.VCPUs[0])); string(comm) != "CPU 0/TCG\n" {
 		t.Errorf("thread %d of process %d is %q", m.VCPUs[0], m.PID, comm)
 	}
-	eventually(t, bootTime, "its program computes", func() bool { return h.domain("one").GPU > 0 })
+	eventually(t, bootTime, "its program computes", func() bool { return h.domain("one").GPU > 0 && h.domain("one").Machine.Agent })
 
 	l.run("virsh", "suspend", "one")
 	eventually(t, 5*time.Second, "it is paused", func() bool { return h.domain("one").State == "paused" })
