@@ -94,7 +94,7 @@ func attach(c *call, args []string) error {
 		fmt.Fprintf(c.out, "%s is attached already, with %s: nothing changes.\n", name, configs.Size(want.Bytes))
 		return nil
 	}
-	now, err := a.define(d, text)
+	now, err := a.define(text)
 	if err != nil {
 		return err
 	}
@@ -177,8 +177,12 @@ func (a *attachment) show(name string) (libvirt.Shown, *kvm.Definition, error) {
 
 // define gives a machine its definition, and marks the controllers that libvirt adds to it
 // for our devices, so that they go with these.
-func (a *attachment) define(was *kvm.Definition, text []byte) (libvirt.Shown, error) {
+func (a *attachment) define(text []byte) (libvirt.Shown, error) {
 	now, err := a.libvirt(text, "define")
+	if err != nil {
+		return now, err
+	}
+	asked, err := kvm.Parse(text)
 	if err != nil {
 		return now, err
 	}
@@ -186,7 +190,7 @@ func (a *attachment) define(was *kvm.Definition, text []byte) (libvirt.Shown, er
 	if err != nil {
 		return now, err
 	}
-	if marked := d.Added(was); string(marked) != now.Definition {
+	if marked := d.Added(asked); string(marked) != now.Definition {
 		return a.libvirt(marked, "define")
 	}
 	return now, nil

@@ -109,7 +109,7 @@ func TestWithRegion(t *testing.T) {
 		"nothing there": {[]string{
 			"<maxMemory slots='1' unit='KiB'>1376256</maxMemory>\n  <memory unit='KiB'>262144</memory>",
 			"<cpu>\n    <numa>\n      <cell id='0' cpus='0-1' memory='262144' unit='KiB'/>\n    </numa>\n  </cpu>\n  <devices>",
-			"<path>/dev/shm/pegasus/web</path>", "<size unit='KiB'>65536</size>", "    </memory>\n  </devices>", "<!-- <devices> in a comment -->",
+			"<path>/dev/shm/pegasus/web</path>", "<size unit='KiB'>65536</size>", "<!-- <devices> in a comment -->",
 		}, nil},
 		"a cpu":            {[]string{"<model>qemu64</model>\n    <numa>\n      <cell id='0' cpus='0-1'", "    </numa>\n  </cpu>"}, nil},
 		"an empty cpu":     {[]string{"<cpu mode='host-model' >\n    <numa>", "    </numa>\n  </cpu>"}, nil},
