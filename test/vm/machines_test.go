@@ -61,6 +61,17 @@ func (l *libvirt) again() {
 	eventually(l.h.t, 20*time.Second, "libvirtd answers again", func() bool { return l.command("virsh", "list").Run() == nil })
 }
 
+// checkDoctor wants the doctor to find a machine as it is, and what it needs.
+func (l *libvirt) checkDoctor(finding string) {
+	l.h.t.Helper()
+	out, _ := l.command(built(l.h.t, "bin/pegasus"), "doctor", "--runtime-dir", l.h.dir).CombinedOutput()
+	for _, want := range []string{"has 1 machines that are attached", "machine one", finding, "libvirt runs it as root", "/etc/libvirt/hooks/qemu.d/pegasus"} {
+		if !strings.Contains(string(out), want) {
+			l.h.t.Errorf("the doctor doesn't say %q:\n%s", want, out)
+		}
+	}
+}
+
 // state is a machine's, as the daemon knows it.
 func (h *host) state(name string) string {
 	if m := h.domain(name).Machine; m != nil {
@@ -91,6 +102,7 @@ func TestMachines(t *testing.T) {
 	l.edit = func(s string) string { return strings.Replace(s, "<on_reboot>destroy", "<on_reboot>restart", 1) }
 	l.machine("one", "/bench/busy --seconds 3600 --queue 4 --no-check --quiet\n")
 	eventually(t, 10*time.Second, "the machine is known before it was ever started", func() bool { return h.state("one") == "off" })
+	l.checkDoctor("off; it will have a region of 128 MiB")
 	beside := exec.Command(built(t, "bin/pegasus"), "run", "--runtime-dir", h.dir, "--domain", "three", "--",
 		built(t, "bench/busy"), "--seconds", "3600", "--queue", "4", "--no-check", "--quiet")
 	if err := beside.Start(); err != nil {
@@ -111,6 +123,8 @@ func TestMachines(t *testing.T) {
 		t.Errorf("thread %d of process %d is %q", m.VCPUs[0], m.PID, comm)
 	}
 	eventually(t, bootTime, "its program computes", func() bool { return h.domain("one").GPU > 0 && h.domain("one").Machine.Agent })
+
+	l.checkDoctor("runs, with a region of 128 MiB")
 
 	l.run("virsh", "suspend", "one")
 	eventually(t, 5*time.Second, "it is paused", func() bool { return h.domain("one").State == "paused" })
