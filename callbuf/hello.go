@@ -49,6 +49,15 @@ func DeviceBases(slice int) (b [NumBases]uint64) {
 	return b
 }
 
+// What a process of a virtual machine tells its agent by the features of a Hello.
+const (
+	// HelloBack: it has a worker, which an agent before gave it. This connection takes the place
+	// of the one to the worker. The answer is a Welcome only if it has none any more.
+	HelloBack = 1 << 32
+	// HelloAfresh: what an agent before gave it, it has not taken.
+	HelloAfresh = 1 << 33
+)
+
 // Hello opens the rendezvous. Who the guest is, the socket says, not the message.
 type Hello struct {
 	Version  uint32

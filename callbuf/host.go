@@ -224,6 +224,15 @@ func (h *Host) Release(n uint32) {
 // Poison makes every call of the process return result from now on.
 func (h *Host) Poison(result int32) { word32(h.mem, offProcessPoison).Store(uint32(result)) }
 
+// resultUnknown is CUDA_ERROR_UNKNOWN.
+const resultUnknown = 999
+
+// Abandon makes every call of a process return an error whose worker has ended, unless that
+// has said why itself. It takes the segment's first page.
+func Abandon(header []byte) {
+	word32(header, offProcessPoison).CompareAndSwap(0, resultUnknown)
+}
+
 // PoisonContext makes every call of a context return result; 0 clears it.
 func (h *Host) PoisonContext(id uint32, result int32) {
 	if id < MaxContexts {

@@ -85,6 +85,19 @@ type Guest struct {
 // NewGuest is the agent's side of an area of ControlBytes.
 func NewGuest(mem []byte) *Guest { return &Guest{mem: mem[:ControlBytes:ControlBytes]} }
 
+// ResumeGuest is the agent's side of an area in which an agent before it had a session: how
+// far that one had come is in the words that it wrote. ok says whether the hub serves
+// the session still.
+func ResumeGuest(mem []byte, boot, generation uint64) (g *Guest, ok bool) {
+	g = NewGuest(mem)
+	g.boot = boot
+	g.up, g.down = rings(g.mem)
+	g.up.at = word32(g.mem, offUpTail).Load()
+	g.down.at = word32(g.mem, offDownHead).Load()
+	ok = word64(g.mem, offBoot).Load() == boot && g.Answered() && g.generation == generation
+	return g, ok
+}
+
 // Begin begins a session. The boot number is one that was never used before.
 func (g *Guest) Begin(boot uint64) {
 	g.boot = boot
@@ -133,11 +146,14 @@ type Host struct {
 	stale uint64 // a session that a hub before served: it is not begun again
 	up    ring
 	down  ring
+
+	generation, beat uint64 // as we wrote them
 }
 
 // NewHost is the hub's side of an area of ControlBytes. No session is served yet.
 func NewHost(mem []byte) *Host {
 	h := &Host{mem: mem[:ControlBytes:ControlBytes]}
+	h.beat = word64(h.mem, offBeat).Load()
 	h.stale = word64(h.mem, offAnswered).Swap(0)
 	return h
 }
@@ -156,7 +172,7 @@ func (h *Host) Session() uint64 { return h.boot }
 
 // Serve begins to serve a session, with a generation that was never used before.
 func (h *Host) Serve(boot, generation uint64) {
-	h.boot = boot
+	h.boot, h.generation = boot, generation
 	h.up, h.down = rings(h.mem)
 	word32(h.mem, offUpHead).Store(0)
 	word32(h.mem, offDownTail).Store(0)
@@ -171,7 +187,18 @@ func (h *Host) Drop() {
 }
 
 // Beat is a sign of life.
-func (h *Host) Beat(n uint64) { word64(h.mem, offBeat).Store(n) }
+func (h *Host) Beat() {
+	h.beat++
+	word64(h.mem, offBeat).Store(h.beat)
+}
+
+// Intact says whether our words are as we wrote them. If not, the machine's memory was put
+// back to what it was once, or the machine writes what it shouldn't: no session goes on then.
+func (h *Host) Intact() bool {
+	return word64(h.mem, offAnswered).Load() == h.boot && word64(h.mem, offBeat).Load() == h.beat &&
+		(h.boot == 0 || word64(h.mem, offGeneration).Load() == h.generation &&
+			word32(h.mem, offUpHead).Load() == h.up.at && word32(h.mem, offDownTail).Load() == h.down.at)
+}
 
 // Send sends a message to the agent; false: not now.
 func (h *Host) Send(m Message) bool { return h.down.send(&m) }

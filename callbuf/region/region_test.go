@@ -57,7 +57,7 @@ func TestSessions(t *testing.T) {
 	if h.Drop(); !g.Over() {
 		t.Error("a session that was dropped goes on")
 	}
-	h.Beat(1)
+	h.Beat()
 	if !g.Beat() || g.Beat() {
 		t.Error("no sign of life, or one too many")
 	}

@@ -45,25 +45,21 @@ const silence = 10 * time.Second
 
 // Run serves until ctx ends.
 func (a Agent) Run(ctx context.Context) error {
+	lock, err := a.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	d, err := openDevice()
 	if err != nil {
 		return err
 	}
-	if err := d.release(); err != nil {
-		return err
-	}
-	fs, err := mountFiles(d, a.Dir)
-	if err != nil {
-		return err
-	}
-	area, offset, err := fs.controlArea()
-	if err != nil {
-		return fmt.Errorf("control area: %w", err)
-	}
-	s := &session{agent: a, files: fs, control: region.NewGuest(area), events: make(chan func(), 64), processes: map[uint32]*process{}}
-	s.begin()
-	if err := d.setPointer(&region.Pointer{Offset: offset, Boot: s.boot}); err != nil {
-		return err
+	s := &session{agent: a, events: make(chan func(), 64), processes: map[uint32]*process{}}
+	if err := s.resume(d); err != nil {
+		a.Log.Info("beginning anew", "why", err)
+		if err := s.start(d); err != nil {
+			return err
+		}
 	}
 	l, err := listen(a.Socket)
 	if err != nil {
@@ -73,6 +69,25 @@ func (a Agent) Run(ctx context.Context) error {
 	a.Log.Info("ready", "region", d.path, "bytes", d.bytes, "socket", a.Socket)
 	go s.accept(l)
 	return s.run(ctx)
+}
+
+// start makes the region anew, and asks for a session.
+func (s *session) start(d *device) error {
+	os.Remove(s.agent.recordPath())
+	if err := d.release(); err != nil {
+		return err
+	}
+	files, err := mountFiles(d, s.agent.Dir)
+	if err != nil {
+		return err
+	}
+	area, offset, err := files.controlArea()
+	if err != nil {
+		return fmt.Errorf("control area: %w", err)
+	}
+	s.files, s.control = files, region.NewGuest(area)
+	s.begin()
+	return d.setPointer(&region.Pointer{Offset: offset, Boot: s.boot})
 }
 
 // listen makes the socket, which every user of the machine may use.
@@ -117,6 +132,7 @@ func (s *session) begin() {
 	s.outbox = nil
 	s.heard = time.Now()
 	s.control.Begin(s.boot)
+	os.Remove(s.agent.recordPath()) // nothing to go on with before the hub answers
 }
 
 func (s *session) run(ctx context.Context) error {
@@ -147,6 +163,7 @@ func (s *session) step() bool {
 			return false
 		}
 		s.serving = true
+		s.save()
 		s.agent.Log.Info("the host has answered", "generation", s.control.Generation())
 	}
 	if s.control.Over() || time.Since(s.heard) > silence {
@@ -230,13 +247,20 @@ func (s *session) greet(c *net.UnixConn) {
 		return
 	}
 	came := time.Now()
-	s.events <- func() { s.open(c, hello, came) }
+	s.events <- func() {
+		if hello.Features&callbuf.HelloBack != 0 {
+			s.back(c)
+		} else {
+			s.open(c, hello, came)
+		}
+	}
 }
 
 // What a process is told that isn't served for a reason of the agent's.
 const (
 	resultSystemNotReady       = 802 // CUDA_ERROR_SYSTEM_NOT_READY
 	resultSystemDriverMismatch = 803 // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+	resultUnknown              = 999 // CUDA_ERROR_UNKNOWN
 )
 
 func refuse(c *net.UnixConn, result int32, why string) {

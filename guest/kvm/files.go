@@ -70,7 +70,7 @@ func (a *files) clear() error {
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() {
-			if err := a.remove(filepath.Join(a.dir, e.Name())); err != nil {
+			if err := a.remove(e.Name()); err != nil {
 				return err
 			}
 		}
@@ -78,7 +78,8 @@ func (a *files) clear() error {
 	return nil
 }
 
-func (a *files) remove(path string) error {
+func (a *files) remove(name string) error {
+	path := filepath.Join(a.dir, name)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -95,7 +96,20 @@ type file struct {
 }
 
 // create makes a file of zeros. Its size and its place can't be changed by who gets it.
-func (a *files) create(name string, bytes uint64) (f *file, err error) {
+func (a *files) create(name string, bytes uint64) (*file, error) {
+	f, err := a.make(name, bytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := setImmutable(f.File, true); err != nil {
+		f.discard()
+		return nil, err
+	}
+	return f, nil
+}
+
+// make makes a file of zeros for ourselves.
+func (a *files) make(name string, bytes uint64) (f *file, err error) {
 	path := filepath.Join(a.dir, name)
 	o, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -116,10 +130,8 @@ func (a *files) create(name string, bytes uint64) (f *file, err error) {
 	if err := o.Sync(); err != nil {
 		return nil, err
 	}
-	if f.parts, err = a.places(o, bytes); err != nil {
-		return nil, err
-	}
-	return f, setImmutable(o, true)
+	f.parts, err = a.places(o, bytes)
+	return f, err
 }
 
 // zero writes zeros: to allocate isn't enough. What was only allocated is cleared when
@@ -155,12 +167,33 @@ func (f *file) discard() error {
 	return errors.Join(err, f.Close())
 }
 
-// controlArea makes the file by which agent and hub speak, and maps it.
+// controlName is the file by which agent and hub speak.
+const controlName = "control"
+
+// controlArea makes that file, and maps it.
 func (a *files) controlArea() (mem []byte, offset uint64, err error) {
-	f, err := a.create("control", region.ControlBytes)
+	f, err := a.make(controlName, region.ControlBytes)
 	if err != nil {
 		return nil, 0, err
 	}
+	return f.mapControl()
+}
+
+// oldControlArea maps the one that an agent before has made.
+func (a *files) oldControlArea() (mem []byte, offset uint64, err error) {
+	o, err := os.OpenFile(filepath.Join(a.dir, controlName), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	f := &file{File: o}
+	if f.parts, err = a.places(o, region.ControlBytes); err != nil {
+		o.Close()
+		return nil, 0, err
+	}
+	return f.mapControl()
+}
+
+func (f *file) mapControl() (mem []byte, offset uint64, err error) {
 	defer f.Close() // the mapping stays
 	if len(f.parts) != 1 {
 		return nil, 0, fmt.Errorf("the control area lies in %d pieces", len(f.parts))

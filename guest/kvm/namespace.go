@@ -115,7 +115,19 @@ func checkMark(holder string) error {
 }
 
 // readMark reads what the host writes into the last page.
-func readMark(path string) ([]byte, error) {
+func readMark(path string) ([]byte, error) { return readLast(path, 0) }
+
+// pointer is what the host was told of the control area.
+func (d *device) pointer() (region.Pointer, error) {
+	b, err := readLast(d.path, region.PointerOffset)
+	if err != nil {
+		return region.Pointer{}, err
+	}
+	return region.ParsePointer(b, d.offset+d.bytes)
+}
+
+// readLast reads a sector of the last page.
+func readLast(path string, offset int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
 		return nil, err
@@ -127,7 +139,7 @@ func readMark(path string) ([]byte, error) {
 	}
 	var b [region.SectorBytes]byte
 	return b[:], direct(b[:], func(page []byte) error {
-		_, err := f.ReadAt(page, size-region.PageBytes)
+		_, err := f.ReadAt(page, size-region.PageBytes+offset)
 		return err
 	})
 }

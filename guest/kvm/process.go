@@ -1,7 +1,9 @@
 package kvm
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"time"
@@ -16,11 +18,15 @@ import (
 type process struct {
 	number  uint32
 	pid     uint32
+	started uint64   // when it did, see parseStart
+	life    *os.File // by which its end is known; nil if it can't be
 	hello   callbuf.Hello
 	came    time.Time
 	daemon  *net.UnixConn // where it waits for its welcome; nil once it has it
-	segment *file         // nil before it has one
-	worker  *net.UnixConn // our end of what it takes for the socket of its worker
+	segment *file         // until it has it
+	served  bool          // it has its segment
+	closing bool          // the hub has been told that it has gone
+	worker  *net.UnixConn // our end of what it takes for the socket of its worker; nil while it has none
 }
 
 // hubTime is how long the hub may be away when a process comes.
@@ -39,7 +45,16 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	}
 	s.last++
 	p := &process{number: s.last, pid: pidOf(c), hello: hello, came: came, daemon: c}
+	var err error
+	if p.life, p.started, err = openProcess(p.pid); err == nil {
+		go s.watch(p, p.life)
+	}
+	if hello.Features&callbuf.HelloAfresh != 0 {
+		s.leave(p)
+	}
+	hello.Features &^= callbuf.HelloAfresh
 	s.processes[p.number] = p
+	s.save()
 	s.tell(region.Message{Kind: region.Open, Process: p.number, Body: region.OpenBody(hello, p.pid)})
 	time.AfterFunc(answerTime, func() {
 		s.events <- func() {
@@ -50,19 +65,6 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	})
 }
 
-func pidOf(c *net.UnixConn) (pid uint32) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = uint32(cred.Pid)
-		}
-	})
-	return pid
-}
-
 // refuse tells a process that waits, and the hub, that nothing comes of it. Its number and
 // its file are kept until the hub says that nobody uses them.
 func (s *session) refuse(p *process, why string) {
@@ -71,7 +73,21 @@ func (s *session) refuse(p *process, why string) {
 		p.daemon.Close()
 		p.daemon = nil
 	}
-	s.tell(region.Message{Kind: region.Close, Process: p.number})
+	s.close(p)
+}
+
+// close tells the hub, once, that a process has gone.
+func (s *session) close(p *process) {
+	if s.processes[p.number] == p && !p.closing {
+		p.closing = true
+		s.tell(region.Message{Kind: region.Close, Process: p.number})
+	}
+}
+
+// watch closes a process when it has ended.
+func (s *session) watch(p *process, life *os.File) {
+	awaitEnd(life)
+	s.events <- func() { s.close(p) }
 }
 
 // forget ends what the agent has of a process.
@@ -85,12 +101,19 @@ func (s *session) forget(p *process) {
 		p.worker.Close()
 	}
 	if p.segment != nil {
-		if err := p.segment.discard(); err != nil {
-			s.agent.Log.Warn("remove a call buffer", "err", err)
-		}
+		p.segment.Close()
+	}
+	if p.life != nil {
+		p.life.Close()
+	}
+	if err := s.files.remove(s.fileOf(p)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.agent.Log.Warn("remove a call buffer", "err", err)
 	}
 	delete(s.processes, p.number)
 }
+
+// fileOf is the name of a process's segment.
+func (s *session) fileOf(p *process) string { return fmt.Sprintf("%x-%d", s.boot, p.number) }
 
 // obey carries out what the hub says.
 func (s *session) obey(m region.Message) {
@@ -110,14 +133,18 @@ func (s *session) obey(m region.Message) {
 		}
 	case region.Gone:
 		s.forget(p)
+		s.save()
 	}
 }
 
 // lend makes a process's segment and tells the hub where it lies.
 func (s *session) lend(p *process, body []byte) {
+	if p.closing {
+		return
+	}
 	bytes, err := region.ParseNeed(body)
 	if err == nil && p.segment == nil {
-		p.segment, err = s.files.create(fmt.Sprintf("%x-%d", s.boot, p.number), bytes)
+		p.segment, err = s.files.create(s.fileOf(p), bytes)
 	}
 	var where []byte
 	if err == nil {
@@ -153,7 +180,7 @@ func (s *session) welcome(p *process, body []byte) {
 	p.daemon = nil
 	if err != nil {
 		s.agent.Log.Warn("welcome a process", "pid", p.pid, "err", err)
-		s.tell(region.Message{Kind: region.Close, Process: p.number})
+		s.close(p)
 	}
 }
 
@@ -171,10 +198,14 @@ func (s *session) connect(p *process, w callbuf.Welcome) error {
 		return err
 	}
 	p.worker = c.(*net.UnixConn)
+	p.served = true
+	s.save()
 	p.daemon.SetWriteDeadline(time.Now().Add(helloTime))
 	if _, _, err := p.daemon.WriteMsgUnix(w.Append(nil), unix.UnixRights(int(p.segment.Fd()), fds[1]), nil); err != nil {
 		return err
 	}
+	p.segment.Close()
+	p.segment = nil
 	go s.listenTo(p, p.worker)
 	return nil
 }
@@ -187,14 +218,18 @@ func (s *session) listenTo(p *process, c *net.UnixConn) {
 		if err != nil || n == 0 || n > region.MaxData {
 			break
 		}
-		s.events <- func() { s.tellOf(p, region.Data, buf[:n]) }
+		s.events <- func() { s.pass(p, buf[:n]) }
 	}
-	s.events <- func() { s.tellOf(p, region.Close, nil) }
+	s.events <- func() {
+		if p.worker == c { // it has not come back by another
+			s.close(p)
+		}
+	}
 }
 
-// tellOf tells the hub something of a process, unless that has been forgotten meanwhile.
-func (s *session) tellOf(p *process, k region.Kind, body []byte) {
-	if s.processes[p.number] == p {
-		s.tell(region.Message{Kind: k, Process: p.number, Body: body})
+// pass tells a worker what its process says, unless that has been closed meanwhile.
+func (s *session) pass(p *process, data []byte) {
+	if s.processes[p.number] == p && !p.closing {
+		s.tell(region.Message{Kind: region.Data, Process: p.number, Body: data})
 	}
 }

@@ -18,6 +18,7 @@
 #include "device.h"
 #include "futex.h"
 #include "profile.h"
+#include "rejoin.h"
 #include "ring.h"
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -31,7 +32,11 @@
 struct rendezvous {
 	struct welcome welcome;
 	int segment, worker; /* descriptors, -1: none */
+	bool cutOff;         /* the other side has gone, without a word */
 };
+
+/* What a call on a socket says that the other side has gone. */
+static bool is_cut_off(ssize_t n) { return n == 0 || (n < 0 && (errno == ECONNRESET || errno == EPIPE)); }
 
 static bool directory_exists(const char *path)
 {
@@ -81,12 +86,13 @@ static void set_patience(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-static bool send_message(int fd, const void *message, size_t length)
+static bool send_message(int fd, const void *message, size_t length, bool *cutOff)
 {
 	ssize_t n;
 	do
 		n = send(fd, message, length, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
+	*cutOff = is_cut_off(n);
 	return n == (ssize_t)length;
 }
 
@@ -143,17 +149,18 @@ static bool receive_welcome(int fd, struct rendezvous *r)
 	do
 		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
+	r->cutOff = is_cut_off(n);
 	if (n >= 0)
 		take_descriptors(&m, r);
 	return n == (ssize_t)sizeof r->welcome && r->welcome.magic == WELCOME_MAGIC;
 }
 
-static CUresult greet(int fd, struct rendezvous *r)
+static CUresult greet(int fd, uint64_t features, struct rendezvous *r)
 {
-	struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION};
+	struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION, .features = features};
 	set_patience(fd);
-	if (!send_message(fd, &hello, sizeof hello) || !receive_welcome(fd, r)) {
-		log_at(LOG_ERROR, "the Pegasus daemon gave no sensible answer");
+	if (!send_message(fd, &hello, sizeof hello, &r->cutOff) || !receive_welcome(fd, r)) {
+		log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "the Pegasus daemon gave no sensible answer");
 		return CUDA_ERROR_SYSTEM_NOT_READY;
 	}
 	r->welcome.message[sizeof r->welcome.message - 1] = 0;
@@ -277,26 +284,27 @@ static void unmap_window(const uint64_t *bases, uint32_t index, uint64_t length)
 		munmap((void *)(uintptr_t)bases[index], length);
 }
 
-static bool ask_worker(int fd, struct map_request *ask, struct map_reply *answer)
+static bool ask_worker(int fd, struct map_request *ask, struct map_reply *answer, bool *cutOff)
 {
 	ssize_t n;
-	if (!send_message(fd, ask, sizeof *ask))
+	if (!send_message(fd, ask, sizeof *ask, cutOff))
 		return false;
 	do
 		n = recv(fd, answer, sizeof *answer, 0);
 	while (n < 0 && errno == EINTR);
+	*cutOff = is_cut_off(n);
 	return n == (ssize_t)sizeof *answer && answer->magic == MAPPED_MAGIC;
 }
 
 /* Agrees with the worker on where arena and device memory lie; each side tries the same candidates. */
-static CUresult agree_on_windows(const struct rendezvous *r)
+static CUresult agree_on_windows(struct rendezvous *r)
 {
 	const struct welcome *w = &r->welcome;
 	struct map_request ask = {.magic = MAP_MAGIC, .arenaIndex = map_arena(r, 0), .deviceIndex = map_device(r, 0)};
 	set_patience(r->worker);
 	for (;;) {
 		struct map_reply answer = {0};
-		bool heard = ask_worker(r->worker, &ask, &answer);
+		bool heard = ask_worker(r->worker, &ask, &answer, &r->cutOff);
 		bool arenaOk = heard && (answer.arenaOk || ask.arenaIndex == NO_WINDOW);
 		bool deviceOk = heard && (answer.deviceOk || ask.deviceIndex == NO_WINDOW);
 		if (heard && answer.result == 0 && arenaOk && deviceOk)
@@ -310,7 +318,9 @@ static CUresult agree_on_windows(const struct rendezvous *r)
 				unmap_window(w->arenaBases, ask.arenaIndex, process.arenaBytes);
 			if (deviceOk)
 				unmap_window(w->deviceBases, ask.deviceIndex, w->deviceBytes);
-			log_at(LOG_ERROR, "the worker gave up on mapping memory");
+			/* A worker that ends says why; else it is the machine's agent that has gone. */
+			r->cutOff &= process.apart && atomic_load_explicit(&process.header->processPoison, memory_order_acquire) == 0;
+			log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "the worker gave up on mapping memory");
 			return heard && answer.result != 0 ? process_result((uint32_t)answer.result) : CUDA_ERROR_SYSTEM_NOT_READY;
 		}
 		if (!arenaOk)
@@ -378,6 +388,31 @@ static const char *find_socket(void)
 	return stat(AGENT_SOCKET, &s) == 0 ? AGENT_SOCKET : NULL;
 }
 
+/* One try. cutOff: the daemon, or the machine's agent, went while it served us. */
+static CUresult come(const char *path, uint64_t features, bool *cutOff)
+{
+	int daemon = connect_daemon(path);
+	if (daemon < 0)
+		return CUDA_ERROR_SYSTEM_NOT_READY;
+	struct rendezvous r = {.segment = -1, .worker = -1};
+	CUresult result = greet(daemon, features, &r);
+	close(daemon);
+	if (result == CUDA_SUCCESS)
+		result = attach(&r);
+	*cutOff = r.cutOff;
+	if (result == CUDA_SUCCESS) {
+		process.socket = r.worker;
+		r.worker = -1;
+		rejoin_prepare(path);
+		result = first_calls();
+	}
+	close_fd(&r.segment);
+	close_fd(&r.worker);
+	if (result != CUDA_SUCCESS)
+		detach();
+	return result;
+}
+
 CUresult link_open(void)
 {
 	const char *path = find_socket();
@@ -385,22 +420,16 @@ CUresult link_open(void)
 		log_at(LOG_INFO, "PEGASUS_SOCKET is not set, and there is no " AGENT_SOCKET ": no device");
 		return CUDA_ERROR_NO_DEVICE;
 	}
-	int daemon = connect_daemon(path);
-	if (daemon < 0)
-		return CUDA_ERROR_SYSTEM_NOT_READY;
-	struct rendezvous r = {.segment = -1, .worker = -1};
-	CUresult result = greet(daemon, &r);
-	close(daemon);
-	if (result == CUDA_SUCCESS)
-		result = attach(&r);
-	if (result == CUDA_SUCCESS) {
-		process.socket = r.worker;
-		r.worker = -1;
-		result = first_calls();
+	int64_t end = clock_ns(CLOCK_MONOTONIC) + DAEMON_PATIENCE_NS;
+	bool cutOff = false;
+	CUresult result = come(path, 0, &cutOff);
+	while (cutOff && clock_ns(CLOCK_MONOTONIC) < end) {
+		struct timespec pause = {.tv_nsec = 20000000};
+		nanosleep(&pause, NULL);
+		cutOff = false;
+		result = come(path, HELLO_AFRESH, &cutOff);
 	}
-	close_fd(&r.segment);
-	close_fd(&r.worker);
-	if (result != CUDA_SUCCESS)
-		detach();
+	if (cutOff)
+		log_at(LOG_ERROR, "the Pegasus daemon goes away each time it is asked");
 	return result;
 }

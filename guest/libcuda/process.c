@@ -11,6 +11,7 @@
 
 #include "futex.h"
 #include "link.h"
+#include "rejoin.h"
 #include "ring.h"
 #include "stream.h"
 
@@ -74,7 +75,9 @@ CUresult process_look(void)
 	if (LIKELY(now < atomic_load_explicit(&process.lookNext, memory_order_relaxed)))
 		return CUDA_SUCCESS;
 	atomic_store_explicit(&process.lookNext, now + LOOK_EVERY_NS, memory_order_relaxed);
-	return hung_up() ? lose() : CUDA_SUCCESS;
+	if (LIKELY(!hung_up()) || (process.apart && rejoin()))
+		return process_enter();
+	return lose();
 }
 
 /*

@@ -85,6 +85,10 @@ enum {
 };
 #define NO_WINDOW UINT32_MAX
 
+/* What a process of a virtual machine tells its agent. */
+#define HELLO_BACK (UINT64_C(1) << 32)   /* it has a worker, by an agent before: this takes the place of the socket to it */
+#define HELLO_AFRESH (UINT64_C(1) << 33) /* it hasn't taken what an agent before gave it */
+
 struct hello {
 	uint32_t magic, version;
 	uint64_t features;

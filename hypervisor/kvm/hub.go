@@ -37,14 +37,21 @@ type Hub struct {
 }
 
 // maxProcesses bounds what a machine can make its hub hold. The domain's own limit is
-// smaller, as a rule.
-const maxProcesses = 512
+// smaller, as a rule. An agent that doesn't take what it is told is not heard any more.
+const (
+	maxProcesses = 512
+	maxOutbox    = 4 * maxProcesses
+)
 
 // The hub looks at the control area in naps: between these, the longer the rarer.
 const (
 	firstNap   = 200 * time.Microsecond
 	longestNap = 10 * time.Millisecond
 )
+
+// sessionEvery is how often a machine may begin a session: whatever it does to its memory, it
+// keeps neither us busy nor the log.
+const sessionEvery = time.Second
 
 // Run serves a machine until ctx ends or the region's file is removed.
 func (h Hub) Run(ctx context.Context) error {
@@ -61,11 +68,14 @@ func (h Hub) Run(ctx context.Context) error {
 		m.close()
 	}()
 	h.Log.Info("the hub is ready", "region", h.Region, "bytes", m.bytes())
-	for nap := firstNap; ; {
+	for nap, inARow := firstNap, 0; ; {
 		if s.step() {
 			nap = firstNap
-			continue
+			if inARow++; inARow < wire.Slots { // a machine that talks without end doesn't have a processor of ours
+				continue
+			}
 		}
+		inARow = 0
 		if m.deserted() {
 			h.Log.Info("the region is gone: ending")
 			return nil
@@ -91,8 +101,8 @@ type session struct {
 	pointer    wire.Pointer
 	control    *wire.Host // nil while the machine has no control area
 	generation uint64
-	beat       uint64
-	refused    uint64 // the boot number of a session that was dropped for what it said
+	began      time.Time // when a session last did
+	refused    uint64    // the boot number of a session that was dropped for what it said
 
 	lent      table
 	processes map[uint32]*process
@@ -107,13 +117,20 @@ func (s *session) step() bool {
 	if s.control == nil {
 		return false
 	}
-	s.beat++
-	s.control.Beat(s.beat)
+	if !s.control.Intact() {
+		s.drop("what the hub wrote has changed: the machine was put back to an earlier state?")
+		s.control = nil
+		return false
+	}
+	s.control.Beat()
 	boot := s.control.Boot()
 	if s.control.Session() == 0 || boot != s.control.Session() {
 		return s.begin(boot)
 	}
 	sent := s.flush()
+	if len(s.outbox) > maxOutbox {
+		return sent
+	}
 	m, ok, err := s.control.Receive()
 	if err == nil && ok {
 		err = s.obey(m)
@@ -157,9 +174,10 @@ func (s *session) begin(boot uint64) bool {
 		s.drop("the agent begins anew")
 		return true
 	}
-	if boot == 0 || boot == s.refused || len(s.processes) > 0 {
+	if boot == 0 || boot == s.refused || len(s.processes) > 0 || time.Since(s.began) < sessionEvery {
 		return false
 	}
+	s.began = time.Now()
 	s.generation++
 	s.outbox = nil
 	s.control.Serve(boot, s.generation)
@@ -241,6 +259,8 @@ func (s *session) obey(m wire.Message) error {
 	case wire.Close:
 		if p != nil {
 			p.hangUp()
+		} else { // an agent that has come since may not have heard it
+			s.tell(wire.Message{Kind: wire.Gone, Process: m.Process})
 		}
 		return nil
 	default:
@@ -257,6 +277,7 @@ func (s *session) lend(p *process, parts callbuf.Extents) error {
 		if err := s.lent.add(p.number, parts); err != nil {
 			return err
 		}
+		p.header = s.memory.mem[parts[0].Offset:][:wire.PageBytes]
 	}
 	p.parts <- parts
 	return nil

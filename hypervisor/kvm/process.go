@@ -27,8 +27,9 @@ type process struct {
 	parts  chan callbuf.Extents // where its segment lies, once; none: there is no room
 
 	// Of the session.
-	asked bool   // the agent was asked for its segment
-	bytes uint64 // of the segment
+	asked  bool   // the agent was asked for its segment
+	bytes  uint64 // of the segment
+	header []byte // of the segment, in the region; nil before it is lent
 
 	mu     sync.Mutex
 	worker *net.UnixConn // nil before there is one
@@ -61,6 +62,9 @@ func (s *session) finish(p *process, err error) {
 		s.hub.Log.Warn("a process of the machine isn't served", "pid", p.pid, "err", err)
 	}
 	delete(s.processes, p.number)
+	if p.header != nil {
+		callbuf.Abandon(p.header)
+	}
 	s.lent.takeBack(p.number)
 	s.tell(wire.Message{Kind: wire.Gone, Process: p.number})
 }

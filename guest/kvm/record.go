@@ -1,0 +1,76 @@
+package kvm
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// record is what outlives an agent of its session, beside what lies in the region: the
+// next agent goes on with it. It is written before the host hears of a process, and
+// after nothing is left of one.
+type record struct {
+	Boot       uint64   `json:"boot"`
+	Generation uint64   `json:"generation"`
+	Last       uint32   `json:"last"`
+	Processes  []client `json:"processes"`
+}
+
+// client is a process as the record has it, with when it started: the kernel uses numbers again.
+type client struct {
+	Number  uint32 `json:"number"`
+	PID     uint32 `json:"pid"`
+	Started uint64 `json:"started"`
+	Served  bool   `json:"served"` // it has its segment
+}
+
+// recordPath is where the record lies: in memory, as what it tells of.
+func (a Agent) recordPath() string { return a.Dir + ".json" }
+
+// readRecord reads what an agent before has left.
+func readRecord(path string) (r record, err error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	return r, err
+}
+
+// save writes the record. Where it can't, there is none: then the next agent begins anew,
+// since half of the truth would be worse.
+func (s *session) save() {
+	r := record{Boot: s.boot, Generation: s.control.Generation(), Last: s.last}
+	for _, p := range s.processes {
+		r.Processes = append(r.Processes, client{p.number, p.pid, p.started, p.served})
+	}
+	b, err := json.Marshal(r)
+	path := s.agent.recordPath()
+	if err == nil {
+		if err = os.WriteFile(path+".new", b, 0o600); err == nil {
+			err = os.Rename(path+".new", path)
+		}
+	}
+	if err != nil {
+		s.agent.Log.Error("write down what is served: after the agent's death programs will lose their workers", "err", err)
+		os.Remove(path)
+	}
+}
+
+// lock makes sure that a machine has one agent, until the file is closed.
+func (a Agent) lock() (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(a.Dir), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(a.Dir+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w: is there another agent?", f.Name(), err)
+	}
+	return f, nil
+}

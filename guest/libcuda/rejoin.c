@@ -1,0 +1,80 @@
+/*
+ * In a virtual machine the socket to the worker is one to the machine's agent. That it hangs up
+ * says that the agent has gone: the worker, which is on the host, goes on, and so do calls, through
+ * the segment alone. When the worker goes, the host says so in the poison word, or the next agent does.
+ *
+ * All this happens in the middle of somebody's call: there are no points where a thread can be
+ * cancelled, nothing waits, and errno stays.
+ */
+#define _GNU_SOURCE
+#include "rejoin.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "futex.h"
+
+static struct sockaddr_un agent;
+static ino_t inode; /* of our socket: a program may have closed its number, and use that for something else */
+static atomic_flag busy = ATOMIC_FLAG_INIT;
+
+static bool inode_of(int fd, ino_t *inode)
+{
+	struct stat s;
+	if (fstat(fd, &s) != 0 || !S_ISSOCK(s.st_mode))
+		return false;
+	*inode = s.st_ino;
+	return true;
+}
+
+void rejoin_prepare(const char *path)
+{
+	agent = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(agent.sun_path, path, strnlen(path, sizeof agent.sun_path - 1));
+	inode_of(process.socket, &inode);
+}
+
+/* What the agent had to say before it hung up is that it knows of no worker of ours. */
+static bool refused(void)
+{
+	struct welcome w = {0};
+	long n = syscall(SYS_recvfrom, process.socket, &w, sizeof w, MSG_DONTWAIT, NULL, NULL);
+	return n == (long)sizeof w && w.magic == WELCOME_MAGIC && w.result != 0;
+}
+
+/* Says hello to the agent that is there now, if any, over a socket with the number of the old one. */
+static void come_back(void)
+{
+	const struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION, .features = HELLO_BACK};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return;
+	ino_t its;
+	if (inode_of(fd, &its) && syscall(SYS_connect, fd, &agent, sizeof agent) == 0 &&
+		syscall(SYS_sendto, fd, &hello, sizeof hello, MSG_NOSIGNAL, NULL, 0) == (long)sizeof hello &&
+		dup3(fd, process.socket, O_CLOEXEC) >= 0) {
+		inode = its;
+		log_at(LOG_INFO, "the machine's agent has changed");
+	}
+	syscall(SYS_close, fd);
+}
+
+bool rejoin(void)
+{
+	if (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
+		return true; /* another thread is at it */
+	int saved = errno;
+	ino_t now;
+	bool there = inode_of(process.socket, &now) && now == inode && !refused();
+	struct pollfd p = {.fd = process.socket, .events = POLLIN};
+	struct timespec at_once = {0};
+	if (there && syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) > 0 && (p.revents & POLLHUP) != 0)
+		come_back();
+	errno = saved;
+	atomic_flag_clear_explicit(&busy, memory_order_release);
+	return there;
+}

@@ -1,0 +1,67 @@
+package vm
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The machine's agent is killed, and another comes. Programs that compute don't notice, not even
+// while there is none; those that come meanwhile, or are just coming, are served by the next; of
+// those that end meanwhile nothing is left. An agent that isn't alone says so.
+func TestAgentDies(t *testing.T) {
+	h := startHost(t, twoMachines)
+	m := h.boot("one", `
+set -e
+PEGASUS_LOG=info /bench/busy --seconds 20 --queue 2 --no-check --quiet --json >/tmp/busy 2>&1 && echo "went on" &
+busy=$!
+/bench/busy --seconds 3600 --queue 2 --no-check --quiet &
+victim=$!
+while [ $(ls /run/pegasus/region | grep -c -e -1 -e -2) != 2 ]; do sleep 0.1; done
+sleep 2
+pegasus-guest agent && echo "two agents"
+kill -9 $agent
+kill -9 $victim
+echo "agent killed"
+sleep 3
+/bench/vectoradd --json &
+late=$!
+sleep 1
+pegasus-guest agent &
+agent=$!
+wait $late
+for i in 1 2 3 4; do
+	/bench/vectoradd --json & a=$!
+	/bench/vectoradd --json & b=$!
+	sleep 0.$i
+	kill -9 $agent
+	pegasus-guest agent & agent=$!
+	wait $a
+	wait $b
+done
+wait $busy
+cat /tmp/busy
+sleep 1
+echo left: $(ls /run/pegasus/region | grep -v -e control -e lost)
+`)
+	eventually(t, bootTime, "the agent is killed", func() bool { return strings.Contains(m.Output(), "agent killed") })
+	time.Sleep(time.Second)
+	used := h.domain("one").GPU
+	eventually(t, 5*time.Second, "a program computes without an agent", func() bool { return h.domain("one").GPU > used })
+	out := m.finish()
+	for _, want := range []string{"went on", "the machine's agent has changed"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q:\n%s", want, out)
+		}
+	}
+	if n := len(regexp.MustCompile(`"result": *"right"`).FindAllString(out, -1)); n != 9 || strings.Contains(out, "two agents") {
+		t.Errorf("%d of 9 programs computed what is right:\n%s", n, out)
+	}
+	if !regexp.MustCompile("(?m)^left: *$").MatchString(out) {
+		t.Errorf("call buffers are left of programs that ended:\n%s", out)
+	}
+	if d := h.domain("one"); d.Processes != 0 || d.Memory != 0 {
+		t.Errorf("%d processes and %d bytes are left", d.Processes, d.Memory)
+	}
+}
