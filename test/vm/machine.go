@@ -17,6 +17,7 @@ type Machine struct {
 	Dir    string // for its files
 	Region string // a file that is its NVDIMM; empty: none
 	Job    string // a shell script: what it does before it switches itself off
+	Reboot bool   // a reboot begins it again, instead of ending it
 }
 
 // Running is a machine that was started.
@@ -34,9 +35,12 @@ func (m Machine) Start() (*Running, error) {
 	}
 	r := &Running{dir: m.Dir}
 	args := []string{
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-accel", "tcg", "-cpu", "max",
+		"-nodefaults", "-no-user-config", "-display", "none", "-accel", "tcg", "-cpu", "max",
 		"-kernel", m.Image.Kernel, "-initrd", initrd, "-append", "console=ttyS1 quiet panic=-1",
 		"-serial", "file:" + r.path("output"), "-serial", "file:" + r.path("messages"),
+	}
+	if !m.Reboot {
+		args = append(args, "-no-reboot")
 	}
 	machine := "q35"
 	memory := "256M"

@@ -148,6 +148,12 @@ while [ ! -S /run/pegasus/guest.sock ]; do sleep 0.1; n=$((n+1)); [ $n -lt 200 ]
 // boot starts a machine with a region of its own.
 func (h *host) boot(name, job string) *machine {
 	h.t.Helper()
+	return h.bootMachine(name, Machine{Job: waitForAgent + job})
+}
+
+// bootMachine starts one that is special.
+func (h *host) bootMachine(name string, kind Machine) *machine {
+	h.t.Helper()
 	region := filepath.Join(h.regions, name)
 	if err := kvm.MakeRegion(region, 128<<20, -1); err != nil {
 		h.t.Fatal(err)
@@ -156,7 +162,8 @@ func (h *host) boot(name, job string) *machine {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		h.t.Fatal(err)
 	}
-	r, err := Machine{Image: h.image, Dir: dir, Region: region, Job: waitForAgent + job}.Start()
+	kind.Image, kind.Dir, kind.Region = h.image, dir, region
+	r, err := kind.Start()
 	if err != nil {
 		h.t.Fatalf("%v; `make deps` installs what is missing", err)
 	}

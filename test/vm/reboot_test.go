@@ -1,0 +1,51 @@
+package vm
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// whichBoot is how a job that a machine does at each boot begins: it is told how many there
+// were before, by a file on the region, whose memory stays.
+const whichBoot = `
+set -e
+boot=0
+for p in /dev/pmem*; do mount -t ext4 -o ro $p /mnt 2>/dev/null && boot=$(cat /mnt/boots) && umount /mnt; done
+echo "boot $boot"
+next() { echo $((boot+1)) >/run/pegasus/region/boots; sync; }
+` + waitForAgent
+
+// A machine that reboots, or whose kernel panics, keeps its memory and its hub, with all that was
+// before in them: the agent of the new boot begins anew, nothing is left of old programs, and
+// new ones work.
+func TestReboot(t *testing.T) {
+	h := startHost(t, twoMachines)
+	m := h.bootMachine("one", Machine{Reboot: true, Job: whichBoot + `
+/bench/vectoradd --json
+if [ $boot -lt 4 ]; then
+	/bench/busy --seconds 3600 --queue 2 --no-check --quiet &
+	/bench/busy --seconds 3600 --queue 2 --no-check --quiet &
+	while [ $(ls /run/pegasus/region | grep -c -e -2 -e -3) != 2 ]; do sleep 0.1; done
+	next
+	/bench/vectoradd --quiet & # it may be just coming
+	sleep 0.$boot
+fi
+case $boot in
+0) reboot -f ;;
+1) kill -9 $agent; reboot -f ;;
+2) echo c >/proc/sysrq-trigger ;;
+3) echo b >/proc/sysrq-trigger ;;
+esac
+[ $boot = 4 ] || sleep 60
+echo "processes $(ls /run/pegasus/region | grep -c -e '-[0-9]')"
+`})
+	eventually(t, 2*bootTime, "the last boot", func() bool { return strings.Contains(m.Output(), "processes") })
+	eventually(t, 2*time.Second, "nothing is left of programs from before", func() bool {
+		d := h.domain("one")
+		return d.Processes == 0 && d.Memory == 0
+	})
+	if out := m.finish(); strings.Count(out, `"right"`) != 5 {
+		t.Errorf("of 5 boots, some didn't compute what is right:\n%s", out)
+	}
+}
