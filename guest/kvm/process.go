@@ -112,6 +112,14 @@ func (s *session) forget(p *process) {
 	delete(s.processes, p.number)
 }
 
+// again forgets a process that waits for its welcome, and opens it anew.
+func (s *session) again(p *process) {
+	c := p.daemon
+	p.daemon = nil
+	s.forget(p)
+	s.open(c, p.hello, p.came)
+}
+
 // fileOf is the name of a process's segment.
 func (s *session) fileOf(p *process) string { return fmt.Sprintf("%x-%d", s.boot, p.number) }
 
@@ -132,7 +140,11 @@ func (s *session) obey(m region.Message) {
 			p.worker.Write(m.Body)
 		}
 	case region.Gone:
-		s.forget(p)
+		if p.daemon != nil && time.Since(p.came) < hubTime { // the host lost patience while this machine was paused
+			s.again(p)
+		} else {
+			s.forget(p)
+		}
 		s.save()
 	}
 }

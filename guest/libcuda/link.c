@@ -296,6 +296,16 @@ static bool ask_worker(int fd, struct map_request *ask, struct map_reply *answer
 	return n == (ssize_t)sizeof *answer && answer->magic == MAPPED_MAGIC;
 }
 
+/*
+ * The socket has hung up. A worker that ends says so: else the machine's agent has gone. One that isn't
+ * ready has lost patience, since the machine was paused.
+ */
+static bool may_come_again(void)
+{
+	uint32_t poison = atomic_load_explicit(&process.header->processPoison, memory_order_acquire);
+	return poison == 0 || poison == CUDA_ERROR_SYSTEM_NOT_READY;
+}
+
 /* Agrees with the worker on where arena and device memory lie; each side tries the same candidates. */
 static CUresult agree_on_windows(struct rendezvous *r)
 {
@@ -318,8 +328,7 @@ static CUresult agree_on_windows(struct rendezvous *r)
 				unmap_window(w->arenaBases, ask.arenaIndex, process.arenaBytes);
 			if (deviceOk)
 				unmap_window(w->deviceBases, ask.deviceIndex, w->deviceBytes);
-			/* A worker that ends says why; else it is the machine's agent that has gone. */
-			r->cutOff &= process.apart && atomic_load_explicit(&process.header->processPoison, memory_order_acquire) == 0;
+			r->cutOff &= process.apart && may_come_again();
 			log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "the worker gave up on mapping memory");
 			return heard && answer.result != 0 ? process_result((uint32_t)answer.result) : CUDA_ERROR_SYSTEM_NOT_READY;
 		}

@@ -34,6 +34,8 @@ type Hub struct {
 	// Door asks the daemon for the domain's socket.
 	Door func() (string, error)
 	Log  *slog.Logger
+
+	patience time.Duration // of tests, instead of lendTime
 }
 
 // maxProcesses bounds what a machine can make its hub hold. The domain's own limit is

@@ -40,16 +40,27 @@ type machine struct {
 	daemon  *net.UnixListener
 	stop    context.CancelFunc
 	stopped chan error
+
+	patience time.Duration   // of the hub
+	log      strings.Builder // which says this
 }
 
 func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{t: t}
+	m.start()
+	return m
+}
+
+func (m *machine) start() {
+	t := m.t
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	m := &machine{t: t, path: filepath.Join(dir, "vm"), boot: 100}
+	m.path, m.boot = filepath.Join(dir, "vm"), 100
 	if err := MakeRegion(m.path, regionBytes, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +80,12 @@ func newMachine(t *testing.T) *machine {
 	t.Cleanup(func() { m.daemon.Close() })
 	m.startHub()
 	t.Cleanup(m.stopHub)
-	return m
 }
 
 func (m *machine) startHub() {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop, m.stopped = cancel, make(chan error, 1)
-	h := Hub{Region: m.path, Log: slog.New(slog.DiscardHandler), Door: func() (string, error) { return m.daemon.Addr().String(), nil }}
+	h := Hub{Region: m.path, Log: slog.New(slog.NewTextHandler(&m.log, nil)), Door: func() (string, error) { return m.daemon.Addr().String(), nil }, patience: m.patience}
 	go func() { m.stopped <- h.Run(ctx) }()
 }
 

@@ -2,6 +2,7 @@ package kvm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,11 +39,17 @@ type process struct {
 // errAway is when the process, or the machine's session, has ended.
 var errAway = errors.New("the process has gone")
 
-// daemonTime is how long a daemon may be away, and how long it may think.
+// daemonTime is how long a daemon may be away, and how long it may think; and lendTime
+// how long the machine may take to find room, which the daemon waits for a little longer.
 const (
 	daemonTime = 5 * time.Second
 	answerTime = 30 * time.Second
+	lendTime   = 20 * time.Second
 )
+
+// errPaused is when the machine doesn't lend what it was asked for. It may have been paused: its
+// process isn't refused, but gone, and comes again when the machine goes on.
+var errPaused = errors.New("the machine took too long to lend memory: is it paused?")
 
 // start begins to serve a process.
 func (s *session) start(number uint32, hello callbuf.Hello, pid uint32) *process {
@@ -94,7 +101,7 @@ func (p *process) pass(data []byte) {
 func (p *process) serve(ctx context.Context, s *session) error {
 	welcome, worker, err := p.enter(ctx, s)
 	if err != nil {
-		if !errors.Is(err, errAway) {
+		if !errors.Is(err, errAway) && !errors.Is(err, errPaused) {
 			p.refuse(s, err)
 		}
 		return err
@@ -199,6 +206,8 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 	loan := hypervisor.Loan{Generation: <-generation}
 	select {
 	case loan.Parts = <-p.parts:
+	case <-time.After(cmp.Or(s.hub.patience, lendTime)):
+		return errPaused
 	case <-ctx.Done():
 		return errAway
 	}

@@ -131,8 +131,8 @@ func (m Machine) Definition(name string) (string, error) {
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
     <controller type='usb' model='none'/>
     <memballoon model='none'/>
-    <serial type='file'><source path='%[4]s/output'/><target port='0'/></serial>
-    <serial type='file'><source path='%[4]s/messages'/><target port='1'/></serial>
+    <serial type='file'><source path='%[4]s/output' append='on'/><target port='0'/></serial>
+    <serial type='file'><source path='%[4]s/messages' append='on'/><target port='1'/></serial>
   </devices>
 </domain>
 `, name, m.Image.Kernel, initrd, m.Dir), nil

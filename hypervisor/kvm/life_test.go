@@ -1,0 +1,159 @@
+package kvm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	wire "pegasus/callbuf/region"
+)
+
+// An agent that takes over a session goes on with what lies in the rings. What it has to say
+// of processes that the hub doesn't know any more is answered.
+func TestAnotherAgent(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	worker, servant := m.serve(1)
+	m.open(2)
+	m.knock()
+	generation := m.agent.Generation()
+	if _, ok := wire.ResumeGuest(m.mem[controlAt:], m.boot, generation+1); ok {
+		t.Error("a session of another generation is resumed")
+	}
+	next, ok := wire.ResumeGuest(m.mem[controlAt:], m.boot, generation)
+	if !ok || next.Over() {
+		t.Fatal("the session isn't resumed")
+	}
+	m.agent = next
+	m.send(wire.Close, 2, nil)
+	m.expect(wire.Need, 2) // told the agent before, who didn't hear
+	m.expect(wire.Gone, 2)
+	m.send(wire.Close, 2, nil)
+	m.expect(wire.Gone, 2)
+	m.send(wire.Data, 1, []byte("still there"))
+	buf := make([]byte, 100)
+	if n, err := worker.Read(buf); err != nil || string(buf[:n]) != "still there" {
+		t.Fatalf("%q, %v", buf[:n], err)
+	}
+	servant.end()
+	worker.Close()
+	m.expect(wire.Gone, 1)
+	if p := m.poison(); p != 999 {
+		t.Errorf("the segment says %d of a worker that has died", p)
+	}
+}
+
+// poison is the result of every call in the segment.
+func (m *machine) poison() int32 {
+	at := segment[0].Offset + 0x80
+	return int32(m.mem[at]) | int32(m.mem[at+1])<<8
+}
+
+// A machine that is put back to what it was once has its old session dropped, wherever that was,
+// and begins a new one.
+func TestPutBack(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	first := m.agent.Generation()
+	saved := bytes.Clone(m.mem)
+	_, servant := m.serve(1)
+	copy(m.mem, saved)
+	servant.end()
+	m.dropped()
+	m.begin()
+	if second := m.agent.Generation(); second <= first {
+		t.Errorf("generation %d after %d", second, first)
+	}
+	m.forgetKnocks()
+	_, servant = m.serve(1)
+	copy(m.mem, saved) // with the session before the last
+	servant.end()
+	m.eventually("the session is dropped", func() bool { return le64(m.mem[controlAt+0x80:]) != m.boot })
+	m.begin()
+	m.serve(1)
+}
+
+func le64(b []byte) (n uint64) {
+	for i := range 8 {
+		n |= uint64(b[i]) << (8 * i)
+	}
+	return n
+}
+
+// The memory of a machine that is restored comes after its hub, page by page.
+func TestRestored(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	first := m.agent.Generation()
+	saved := bytes.Clone(m.mem)
+	agent := *m.agent
+	m.stopHub()
+	clear(m.mem[:regionBytes-wire.PageBytes])
+	copy(m.mem[regionBytes-wire.PageBytes:], wire.Mark())
+	clear(m.mem[regionBytes-wire.PageBytes+wire.SectorBytes:])
+	m.startHub()
+	copy(m.mem[regionBytes-wire.PageBytes:], saved[regionBytes-wire.PageBytes:])
+	time.Sleep(20 * time.Millisecond)
+	copy(m.mem, saved)
+	m.eventually("the agent learns that its session is over", agent.Over)
+	m.begin()
+	if second := m.agent.Generation(); second <= first {
+		t.Errorf("generation %d after %d", second, first)
+	}
+	m.serve(1)
+}
+
+// Who opens and closes without end, and takes nothing that it is told, is told nothing more.
+func TestDeaf(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	sent := 0
+	for quiet := time.Now(); time.Since(quiet) < 300*time.Millisecond && sent < 8*maxOutbox; {
+		if m.agent.Send(wire.Message{Kind: wire.Close, Process: 7}) {
+			quiet = time.Now()
+			sent++
+		}
+	}
+	if sent > maxOutbox+3*wire.Slots {
+		t.Errorf("%d messages of one that doesn't listen were taken", sent)
+	}
+	for range sent - wire.Slots {
+		m.expect(wire.Gone, 7)
+	}
+}
+
+// A machine that doesn't lend for long may be paused: its process isn't refused.
+func TestPausedWhileOpening(t *testing.T) {
+	m := &machine{t: t, patience: 50 * time.Millisecond}
+	m.start()
+	m.begin()
+	m.open(1)
+	m.knock()
+	m.expect(wire.Need, 1)
+	m.expect(wire.Gone, 1)
+	m.send(wire.Lend, 1, lend(segment...)) // too late
+	m.serve(2)
+}
+
+// What is written into the control area at random costs the machine its session, and the
+// hub little: it begins a session each second at most.
+func TestScribbles(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		m.boot++
+		m.agent.Begin(m.boot)
+		for at := 0x80; at < 0x240; at += 64 {
+			m.mem[controlAt+at]++
+		}
+	}
+	m.stopHub()
+	if n := strings.Count(m.log.String(), "\n"); n > 10 {
+		t.Errorf("%d lines in the log:\n%s", n, m.log.String())
+	}
+	m.startHub()
+	m.begin()
+	m.forgetKnocks()
+	m.serve(1)
+}

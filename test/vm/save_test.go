@@ -1,0 +1,45 @@
+package vm
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A machine is saved and restored with its region in the stream. Accelerators aren't saved: what
+// computed gets an error afterwards, which stays, and new programs are served.
+func TestSave(t *testing.T) {
+	h := startHost(t, twoMachines)
+	l := startLibvirt(h)
+	r := l.machine("one", `
+for i in 1 2 3; do
+	/bench/busy --seconds 3600 --queue 2 --no-check --quiet && echo "went on" || echo "lost its worker"
+	/bench/vectoradd --json
+done
+`)
+	saved := h.path("saved")
+	l.run("virsh", "start", "one")
+	for i, step := range []struct{ save, restore []string }{
+		{[]string{"virsh", "save", "one", saved}, []string{"virsh", "restore", saved}},
+		{[]string{"virsh", "managedsave", "one"}, []string{"virsh", "start", "one"}},
+		{[]string{"virsh", "save", "one", saved, "--paused"}, []string{"virsh", "restore", saved, "--running"}},
+	} {
+		used := h.domain("one").GPU
+		eventually(t, bootTime, "a program computes", func() bool { return h.domain("one").GPU > used })
+		l.run(step.save...)
+		if _, err := os.Stat(filepath.Join(h.regions, "one")); err == nil {
+			t.Error("the region of a machine that was saved is left")
+		}
+		eventually(t, 2*time.Second, "nothing is left of a machine that was saved", func() bool {
+			d := h.domain("one")
+			return d.Processes == 0 && d.Memory == 0
+		})
+		l.run(step.restore...)
+		eventually(t, bootTime, "new programs compute after the old one's error", func() bool {
+			return strings.Count(r.Output(), "lost its worker") == i+1 && strings.Count(r.Output(), `"right"`) == i+1
+		})
+	}
+	eventually(t, bootTime, "the job ends", func() bool { return strings.Contains(r.Output(), "job ended: 0") })
+}
