@@ -1,0 +1,43 @@
+//go:build soak
+
+package vm
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A machine that libvirt pauses, again and again, for longer than daemon, hub and worker have
+// patience: neither programs that compute nor those that are just coming get an error.
+func TestSoakPause(t *testing.T) {
+	h := startHost(t, twoMachines)
+	l := startLibvirt(h)
+	r := l.machine("one", `
+(/bench/busy --seconds 60 --queue 2 --no-check --quiet && echo "went on") &
+i=0
+while [ $i -lt 40 ]; do
+	/bench/vectoradd --quiet --json & a=$!
+	/bench/vectoradd --quiet --json & b=$!
+	wait $a || echo failed
+	wait $b || echo failed
+	i=$((i+1))
+done
+wait
+`)
+	l.run("virsh", "start", "one")
+	computed := func() int { return strings.Count(r.Output(), `"right"`) }
+	eventually(t, bootTime, "programs compute", func() bool { return computed() > 0 })
+	for _, s := range []int{0, 45, 35, 15} {
+		before := computed()
+		eventually(t, bootTime, "programs go on", func() bool { return computed() > before+2 })
+		time.Sleep(time.Duration(10*s) * time.Millisecond) // somewhere else on the way
+		l.run("virsh", "suspend", "one")
+		time.Sleep(time.Duration(s) * time.Second)
+		l.run("virsh", "resume", "one")
+	}
+	eventually(t, 4*bootTime, "the job ends", func() bool { return strings.Contains(r.Output(), "job ended: 0") })
+	if out := r.Output(); computed() != 80 || strings.Contains(out, "failed") || !strings.Contains(out, "went on") {
+		t.Errorf("%d of 80 programs computed what is right:\n%s", computed(), out)
+	}
+}
