@@ -48,7 +48,7 @@ func mountFiles(d *device, dir string) (*files, error) {
 	if err := unix.Mount(d.path, dir, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOATIME, "dax=always"); err != nil {
 		return nil, fmt.Errorf("mount %s with dax: %w", d.path, err)
 	}
-	return all, nil
+	return all, os.Chmod(dir, 0o700) // the new file system's root, not what it lies upon
 }
 
 func isMounted(dir string) (bool, error) {

@@ -14,10 +14,11 @@ import (
 // Machine says what to boot.
 type Machine struct {
 	Image  *Image
-	Dir    string // for its files
-	Region string // a file that is its NVDIMM; empty: none
-	Job    string // a shell script: what it does before it switches itself off
-	Reboot bool   // a reboot begins it again, instead of ending it
+	Dir    string            // for its files
+	Region string            // a file that is its NVDIMM; empty: none
+	Job    string            // a shell script: what it does before it switches itself off
+	Files  map[string]string // of the host, by their names in the machine, beside the image's
+	Reboot bool              // a reboot begins it again, instead of ending it
 }
 
 // Running is a machine that was started.
@@ -79,6 +80,11 @@ func (m Machine) writeInitrd(path string) error {
 	defer f.Close()
 	var job archive
 	job.data("/job", 0o755, []byte(m.Job))
+	for name, from := range m.Files {
+		if err := job.file(name, from); err != nil {
+			return err
+		}
+	}
 	_, err = io.Copy(f, io.MultiReader(base, bytes.NewReader(job.bytes())))
 	return err
 }

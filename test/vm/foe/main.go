@@ -1,0 +1,29 @@
+// Foe means harm: inside a virtual machine of a test it tries what programs there, or
+// their root, must not be able to do. It is no part of the product.
+//
+//	foe pry PID          as any user: get at process PID, and at its call buffer
+//	foe scribble SECONDS as root: write anything anywhere into the region
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+)
+
+func main() {
+	acts := map[string]func(n int) error{"pry": pry, "scribble": scribble}
+	if len(os.Args) == 3 && acts[os.Args[1]] != nil {
+		n, err := strconv.Atoi(os.Args[2])
+		if err == nil {
+			err = acts[os.Args[1]](n)
+		}
+		if err != nil {
+			fmt.Println("foe:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	fmt.Println("usage: foe pry PID | scribble SECONDS")
+	os.Exit(2)
+}

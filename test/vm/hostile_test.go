@@ -1,0 +1,156 @@
+package vm
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// foe builds the program that means harm, for a machine to have.
+func (h *host) foe() map[string]string {
+	h.t.Helper()
+	path := h.path("foe")
+	build := exec.Command("go", "build", "-o", path, "./foe")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		h.t.Fatalf("%v\n%s", err, out)
+	}
+	return map[string]string{"/bin/foe": path}
+}
+
+// A process of one user gets neither at another user's process nor at its memory on the
+// region, whatever it tries with what is its own.
+func TestPry(t *testing.T) {
+	h := startHost(t, twoMachines)
+	m := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + `
+echo 'user:x:1000:1000:user:/:/bin/sh' >>/etc/passwd
+su -s /bin/sh -c '/bench/vectoradd --quiet --json' user
+su -s /bin/sh -c '/bench/busy --seconds 10 --queue 2 --quiet --json && echo "went on"' user &
+while [ $(ls /run/pegasus/region | grep -c -e -2) != 1 ]; do sleep 0.1; done
+sleep 1
+su -s /bin/sh -c "foe pry $(pidof busy)" nobody
+wait $!
+`})
+	out := m.finish()
+	if !strings.Contains(out, " attacks 0 succeeded") || strings.Contains(out, "BROKEN") {
+		t.Errorf("some attack succeeded:\n%s", out)
+	}
+	if strings.Count(out, `"right"`) != 2 || !strings.Contains(out, "went on") {
+		t.Errorf("the victim didn't compute what is right:\n%s", out)
+	}
+	t.Log(out)
+}
+
+// The root of a machine writes what it likes into the memory that is shared with the host. Only
+// that machine suffers: another computes what is right, with its share; daemon and hub
+// keep small and mostly idle, and nothing is left when the machine is off.
+func TestScribble(t *testing.T) { scribble(t, 6*time.Second) }
+
+func scribble(t *testing.T, d time.Duration) {
+	h := startHost(t, twoMachines)
+	honest := h.boot("three", fmt.Sprintf(`
+/bench/busy --seconds %d --queue 4 --quiet --json && echo "went on"
+/bench/vectoradd --json
+`, int((2*d+8*time.Second).Seconds())))
+	eventually(t, bootTime, "the honest machine computes", func() bool { return h.domain("three").GPU > 0 })
+	foe := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + fmt.Sprintf(`
+/bench/busy --seconds 3600 --queue 4 --no-check --quiet &
+/bench/busy --seconds 3600 --queue 4 --no-check --quiet &
+sleep 1
+(while :; do /bench/vectoradd --quiet >/dev/null 2>&1; done) &
+echo scribbling
+foe scribble %d
+echo scribbled
+sleep 3600
+`, int(d.Seconds()))})
+	eventually(t, bootTime, "it scribbles", func() bool { return strings.Contains(foe.Output(), "scribbling") })
+	from, gpu := h.processorTime(), h.domain("three").GPU
+	begin, largest := time.Now(), 0
+	for time.Since(begin) < d {
+		largest = max(largest, h.residentKiB())
+		time.Sleep(100 * time.Millisecond)
+	}
+	took := time.Since(begin)
+	used := h.processorTime() - from
+	share := float64(h.domain("three").GPU-gpu) / float64(took)
+	t.Logf("for %v daemon and hubs had at most %d KiB each and %.2f cores; the honest machine had %.2f of the accelerator", took.Round(time.Second), largest, float64(used)/float64(took), share)
+	if largest > 64<<10 {
+		t.Errorf("daemon or hub had %d KiB", largest)
+	}
+	if used > took {
+		t.Errorf("daemon and hubs used %v of processors in %v", used, took)
+	}
+	if share < 0.2 {
+		t.Errorf("the honest machine had %.2f of the accelerator", share)
+	}
+	foe.Kill()
+	foe.Wait()
+	foe.remove()
+	eventually(t, 5*time.Second, "nothing is left of the machine", func() bool {
+		d := h.domain("one")
+		return d.Processes == 0 && d.Memory == 0 && len(h.hubs()) == 1
+	})
+	if out := honest.finish(); strings.Count(out, `"right"`) != 2 || !strings.Contains(out, "went on") {
+		t.Errorf("the honest machine didn't compute what is right:\n%s", out)
+	}
+	log, err := os.ReadFile(h.path("log"))
+	if err != nil || len(log) > 1<<20 {
+		t.Errorf("the log is of %d bytes, %v", len(log), err)
+	}
+	if !strings.Contains(string(log), "session ends") {
+		t.Error("what was written hit nobody")
+	}
+}
+
+// hubs are the processes that serve machines.
+func (h *host) hubs() (pids []int) {
+	h.t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, path := range all {
+		line, _ := os.ReadFile(path)
+		args := bytes.Split(line, []byte{0})
+		if len(args) > 1 && string(args[1]) == "hub" && bytes.Contains(line, []byte(h.regions)) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// processorTime is what daemon and hubs have used.
+func (h *host) processorTime() (sum time.Duration) {
+	for _, pid := range append(h.hubs(), h.daemon.Process.Pid) {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if f := strings.Fields(rest); len(f) > 12 {
+			user, _ := strconv.Atoi(f[11])
+			system, _ := strconv.Atoi(f[12])
+			sum += time.Duration(user+system) * 10 * time.Millisecond
+		}
+	}
+	return sum
+}
+
+// residentKiB is the memory of the largest of them, without what it shares with a machine.
+func (h *host) residentKiB() (most int) {
+	for _, pid := range append(h.hubs(), h.daemon.Process.Pid) {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		for line := range strings.Lines(string(status)) {
+			if f := strings.Fields(line); len(f) > 1 && f[0] == "RssAnon:" {
+				n, _ := strconv.Atoi(f[1])
+				most = max(most, n)
+			}
+		}
+	}
+	return most
+}
