@@ -55,6 +55,9 @@ const (
 // keeps neither us busy nor the log.
 const sessionEvery = time.Second
 
+// openEvery is how often processes may come in the long run.
+const openEvery = 5 * time.Millisecond
+
 // Run serves a machine until ctx ends or the region's file is removed.
 func (h Hub) Run(ctx context.Context) error {
 	m, err := openMemory(h.Region)
@@ -104,6 +107,7 @@ type session struct {
 	control    *wire.Host // nil while the machine has no control area
 	generation uint64
 	began      time.Time // when a session last did
+	paced      time.Time // until then the machine isn't heard, if that is to come; see pace
 	refused    uint64    // the boot number of a session that was dropped for what it said
 
 	lent      table
@@ -130,7 +134,7 @@ func (s *session) step() bool {
 		return s.begin(boot)
 	}
 	sent := s.flush()
-	if len(s.outbox) > maxOutbox {
+	if len(s.outbox) > maxOutbox || s.paced.After(time.Now()) {
 		return sent
 	}
 	m, ok, err := s.control.Receive()
@@ -236,6 +240,7 @@ func (s *session) obey(m wire.Message) error {
 			return errTooMany
 		}
 		s.processes[m.Process] = s.start(m.Process, hello, pid)
+		s.pace(time.Now())
 		return nil
 	case wire.Lend:
 		parts, err := wire.ParseLend(m.Body)
@@ -268,6 +273,15 @@ func (s *session) obey(m wire.Message) error {
 	default:
 		return errTalk
 	}
+}
+
+// pace counts a process that came: as many as there may be at once may come at once, then
+// one each openEvery. A machine that is over that isn't heard for a while.
+func (s *session) pace(now time.Time) {
+	if earliest := now.Add(-maxProcesses * openEvery); s.paced.Before(earliest) {
+		s.paced = earliest
+	}
+	s.paced = s.paced.Add(openEvery)
 }
 
 // lend takes down where a process's segment lies.

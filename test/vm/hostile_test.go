@@ -53,23 +53,34 @@ wait $!
 func TestScribble(t *testing.T) { scribble(t, 6*time.Second) }
 
 func scribble(t *testing.T, d time.Duration) {
+	hostile(t, d, `
+/bench/busy --seconds 3600 --queue 4 --no-check --quiet &
+/bench/busy --seconds 3600 --queue 4 --no-check --quiet &
+sleep 1
+(while :; do /bench/vectoradd --quiet >/dev/null 2>&1; done) &
+`, "scribble")
+}
+
+// One that speaks as an agent should, only without end, is served no faster than others are.
+func TestFlood(t *testing.T) { flood(t, 6*time.Second) }
+
+func flood(t *testing.T, d time.Duration) { hostile(t, d, "kill -9 $agent\n", "flood") }
+
+// hostile has a machine do harm while another computes.
+func hostile(t *testing.T, d time.Duration, before, act string) {
 	h := startHost(t, twoMachines)
 	honest := h.boot("three", fmt.Sprintf(`
 /bench/busy --seconds %d --queue 4 --quiet --json && echo "went on"
 /bench/vectoradd --json
 `, int((2*d+8*time.Second).Seconds())))
 	eventually(t, bootTime, "the honest machine computes", func() bool { return h.domain("three").GPU > 0 })
-	foe := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + fmt.Sprintf(`
-/bench/busy --seconds 3600 --queue 4 --no-check --quiet &
-/bench/busy --seconds 3600 --queue 4 --no-check --quiet &
-sleep 1
-(while :; do /bench/vectoradd --quiet >/dev/null 2>&1; done) &
-echo scribbling
-foe scribble %d
-echo scribbled
+	foe := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + before + fmt.Sprintf(`
+echo begun
+foe %s %d
+echo "foe ended: $?"
 sleep 3600
-`, int(d.Seconds()))})
-	eventually(t, bootTime, "it scribbles", func() bool { return strings.Contains(foe.Output(), "scribbling") })
+`, act, int(d.Seconds()))})
+	eventually(t, bootTime, "the foe begins", func() bool { return strings.Contains(foe.Output(), "begun") })
 	from, gpu := h.processorTime(), h.domain("three").GPU
 	begin, largest := time.Now(), 0
 	for time.Since(begin) < d {
@@ -78,7 +89,9 @@ sleep 3600
 	}
 	took := time.Since(begin)
 	used := h.processorTime() - from
+	eventually(t, bootTime, "the foe has ended", func() bool { return strings.Contains(foe.Output(), "foe ended") })
 	share := float64(h.domain("three").GPU-gpu) / float64(took)
+	t.Log(foe.Output())
 	t.Logf("for %v daemon and hubs had at most %d KiB each and %.2f cores; the honest machine had %.2f of the accelerator", took.Round(time.Second), largest, float64(used)/float64(took), share)
 	if largest > 64<<10 {
 		t.Errorf("daemon or hub had %d KiB", largest)

@@ -3,6 +3,7 @@
 package vm
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ func TestSoakPause(t *testing.T) {
 	l := startLibvirt(h)
 	r := l.machine("one", `
 (/bench/busy --seconds 60 --queue 2 --no-check --quiet && echo "went on") &
+busy=$!
 i=0
 while [ $i -lt 40 ]; do
 	/bench/vectoradd --quiet --json & a=$!
@@ -23,7 +25,7 @@ while [ $i -lt 40 ]; do
 	wait $b || echo failed
 	i=$((i+1))
 done
-wait
+wait $busy
 `)
 	l.run("virsh", "start", "one")
 	computed := func() int { return strings.Count(r.Output(), `"right"`) }
@@ -40,4 +42,22 @@ wait
 	if out := r.Output(); computed() != 80 || strings.Contains(out, "failed") || !strings.Contains(out, "went on") {
 		t.Errorf("%d of 80 programs computed what is right:\n%s", computed(), out)
 	}
+}
+
+// Hostile machines go on for long.
+func TestSoakScribble(t *testing.T) { scribble(t, soakTime(t)) }
+
+func TestSoakFlood(t *testing.T) { flood(t, soakTime(t)) }
+
+// soakTime is how long a test may take, from SOAKTIME.
+func soakTime(t *testing.T) time.Duration {
+	s := os.Getenv("SOAKTIME")
+	if s == "" {
+		return time.Minute
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }

@@ -3,6 +3,7 @@
 //
 //	foe pry PID          as any user: get at process PID, and at its call buffer
 //	foe scribble SECONDS as root: write anything anywhere into the region
+//	foe flood SECONDS    as root: be an agent whose processes come and go all the time
 package main
 
 import (
@@ -12,7 +13,7 @@ import (
 )
 
 func main() {
-	acts := map[string]func(n int) error{"pry": pry, "scribble": scribble}
+	acts := map[string]func(n int) error{"pry": pry, "scribble": scribble, "flood": flood}
 	if len(os.Args) == 3 && acts[os.Args[1]] != nil {
 		n, err := strconv.Atoi(os.Args[2])
 		if err == nil {
@@ -24,6 +25,6 @@ func main() {
 		}
 		return
 	}
-	fmt.Println("usage: foe pry PID | scribble SECONDS")
+	fmt.Println("usage: foe pry PID | scribble SECONDS | flood SECONDS")
 	os.Exit(2)
 }
