@@ -72,7 +72,7 @@ func hostile(t *testing.T, d time.Duration, before, act string) {
 	honest := h.boot("three", fmt.Sprintf(`
 /bench/busy --seconds %d --queue 4 --quiet --json && echo "went on"
 /bench/vectoradd --json
-`, int((2*d+8*time.Second).Seconds())))
+`, int((d+14*time.Second).Seconds())))
 	eventually(t, bootTime, "the honest machine computes", func() bool { return h.domain("three").GPU > 0 })
 	foe := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + before + fmt.Sprintf(`
 echo begun
