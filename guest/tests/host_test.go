@@ -22,11 +22,15 @@ type host struct {
 	// welcome and mapped may change what is said in the rendezvous.
 	welcome func(*callbuf.Welcome)
 	mapped  func(callbuf.MapRequest) callbuf.MapReply
+	// hello says whether a Hello with these features is answered, or hung up on.
+	hello func(features uint64) bool
 	// before is called with every packet; what it returns, if not proceed, is done instead.
 	before func(g *guest, c cuda.Call, payload []byte) verdict
 	spin   time.Duration
 	// features of the segment.
 	features uint64
+	// backs are connections of guests that come back, which are refused if it is nil.
+	backs chan *os.File
 
 	path string
 	log  struct {
@@ -37,12 +41,16 @@ type host struct {
 	guests sync.WaitGroup
 }
 
+// cutOff as a result of MapReply is none: the guest is hung up on.
+const cutOff = -1
+
 type verdict int
 
 const (
 	proceed verdict = iota
 	die             // hang up on the guest, as a killed worker does
 	ignore
+	orphan // hang up, as an agent does that is killed, and wait for the guest to come back
 )
 
 // start listens until the test ends.
@@ -99,8 +107,15 @@ func (h *host) meet(c *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	if _, err := callbuf.ParseHello(b[:n]); err != nil {
+	hello, err := callbuf.ParseHello(b[:n])
+	if err != nil {
 		return err
+	}
+	if h.hello != nil && !h.hello(hello.Features) {
+		return nil
+	}
+	if hello.Features&callbuf.HelloBack != 0 {
+		return h.back(c)
 	}
 	layout, err := h.geometry.Layout()
 	if err != nil {
@@ -151,6 +166,19 @@ func (h *host) meet(c *net.UnixConn) error {
 	return nil
 }
 
+// back is what an agent does that a guest comes back to.
+func (h *host) back(c *net.UnixConn) error {
+	if h.backs == nil {
+		_, err := c.Write(callbuf.Welcome{Version: callbuf.Version, Result: 999, Message: "gone"}.Append(nil))
+		return err
+	}
+	f, err := c.File()
+	if err == nil {
+		h.backs <- f
+	}
+	return err
+}
+
 func (h *host) agree(worker *os.File, w *callbuf.Welcome, g *guest) bool {
 	for {
 		var b [callbuf.MapBytes + 1]byte
@@ -165,6 +193,9 @@ func (h *host) agree(worker *os.File, w *callbuf.Welcome, g *guest) bool {
 		reply := callbuf.MapReply{ArenaOK: ask.Arena != callbuf.NoWindow, DevOK: ask.Device != callbuf.NoWindow}
 		if h.mapped != nil {
 			reply = h.mapped(ask)
+		}
+		if reply.Result == cutOff {
+			return false
 		}
 		worker.Write(reply.Append(nil))
 		if reply.Result != 0 {
@@ -188,12 +219,17 @@ func (h *host) agree(worker *os.File, w *callbuf.Welcome, g *guest) bool {
 func (g *guest) serve(worker *os.File) {
 	var p callbuf.Packet
 	for !g.host.stop.Load() {
+		select {
+		case worker = <-g.host.backs:
+			defer worker.Close()
+		default:
+		}
 		ok, err := g.ch.Next(&p)
 		if err != nil {
 			return
 		}
 		if !ok {
-			if hungUp(worker) {
+			if worker != nil && hungUp(worker) {
 				return
 			}
 			g.ch.Park(5 * time.Millisecond)
@@ -212,6 +248,9 @@ func (g *guest) serve(worker *os.File) {
 				return
 			case ignore:
 				continue
+			case orphan:
+				worker.Close()
+				worker = nil
 			}
 		}
 		data, r, ok := cuda.Dispatch(g, c, p.Payload, nil)

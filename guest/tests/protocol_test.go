@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,59 @@ func TestApart(t *testing.T) {
 		g := callbuf.Geometry{RingSlots: 128, ReplySlots: 3, EventWords: 64, ReleaseWords: 2, ArenaBytes: 24 << 20}
 		small := (&host{geometry: g, features: callbuf.FeatureApart}).start(t)
 		runs(t, run{build: b, program: "copies", socket: small.path})
+	})
+}
+
+// The agent of a machine goes, again and again, while the worker goes on: the program finds the
+// next agent. When that says that there is no worker any more, every call fails.
+func TestAgentGone(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		var n atomic.Int32
+		h := (&host{features: callbuf.FeatureApart, backs: make(chan *os.File, 1), before: func(g *guest, c cuda.Call, _ []byte) verdict {
+			if n.Add(1)%50 == 0 && len(g.host.backs) == 0 {
+				return orphan
+			}
+			return proceed
+		}}).start(t)
+		out := runs(t, run{build: b, program: "copies", socket: h.path, env: []string{"PEGASUS_LOG=info"}})
+		if !strings.Contains(out, "the machine's agent has changed") {
+			t.Errorf("it hasn't come back:\n%s", out)
+		}
+		h = (&host{features: callbuf.FeatureApart, before: func(_ *guest, c cuda.Call, _ []byte) verdict {
+			if c.Op == cuda.OpCopyLinear {
+				return die
+			}
+			return proceed
+		}}).start(t)
+		runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"999"}, limit: 20 * time.Second})
+	})
+}
+
+// A daemon, or an agent, that goes while it is being asked is asked again.
+func TestAskedAgain(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		for _, when := range []string{"hello", "map"} {
+			h := (&host{features: callbuf.FeatureApart}).start(t)
+			var tries atomic.Int32
+			switch when {
+			case "hello":
+				h.hello = func(f uint64) bool {
+					n := tries.Add(1)
+					if afresh := f&callbuf.HelloAfresh != 0; afresh != (n > 1) {
+						t.Errorf("try %d with features %#x", n, f)
+					}
+					return n > 2
+				}
+			case "map":
+				h.mapped = func(callbuf.MapRequest) callbuf.MapReply {
+					if tries.Add(1) <= 2 {
+						return callbuf.MapReply{Result: cutOff}
+					}
+					return callbuf.MapReply{ArenaOK: true, DevOK: true}
+				}
+			}
+			runs(t, run{build: b, program: "copies", socket: h.path})
+		}
 	})
 }
 
