@@ -109,29 +109,32 @@ func (a *files) create(name string, bytes uint64) (*file, error) {
 }
 
 // make makes a file of zeros for ourselves.
-func (a *files) make(name string, bytes uint64) (f *file, err error) {
+func (a *files) make(name string, bytes uint64) (*file, error) {
 	path := filepath.Join(a.dir, name)
 	o, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	f = &file{File: o}
-	defer func() {
-		if err != nil {
-			f.discard()
-		}
-	}()
-	if err := unix.Fallocate(int(o.Fd()), 0, 0, int64(bytes)); err != nil {
-		return nil, fmt.Errorf("%d bytes of the region: %w", bytes, err)
+	f := &file{File: o}
+	if err = f.fill(bytes); err == nil {
+		f.parts, err = a.places(o, bytes)
 	}
-	if err := zero(o, bytes); err != nil {
+	if err != nil {
+		f.discard()
 		return nil, err
 	}
-	if err := o.Sync(); err != nil {
-		return nil, err
+	return f, nil
+}
+
+// fill gives a file its memory, of zeros.
+func (f *file) fill(bytes uint64) error {
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(bytes)); err != nil {
+		return fmt.Errorf("%d bytes of the region: %w", bytes, err)
 	}
-	f.parts, err = a.places(o, bytes)
-	return f, err
+	if err := zero(f.File, bytes); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // zero writes zeros: to allocate isn't enough. What was only allocated is cleared when
