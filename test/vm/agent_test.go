@@ -14,7 +14,7 @@ func TestAgentDies(t *testing.T) {
 	h := startHost(t, twoMachines)
 	m := h.boot("one", `
 set -e
-PEGASUS_LOG=info /bench/busy --seconds 20 --queue 2 --no-check --quiet --json >/tmp/busy 2>&1 && echo "went on" &
+PEGASUS_LOG=info /bench/busy --seconds 16 --queue 2 --no-check --quiet --json >/tmp/busy 2>&1 && echo "went on" &
 busy=$!
 /bench/busy --seconds 3600 --queue 2 --no-check --quiet &
 victim=$!
@@ -63,5 +63,27 @@ echo left: $(ls /run/pegasus/region | grep -v -e control -e lost)
 	}
 	if d := h.domain("one"); d.Processes != 0 || d.Memory != 0 {
 		t.Errorf("%d processes and %d bytes are left", d.Processes, d.Memory)
+	}
+}
+
+// Agent and hub die together: programs get an error, though nobody is there to tell them, and
+// the next agent begins a session with the next hub.
+func TestAgentAndHubDie(t *testing.T) {
+	h := startHost(t, twoMachines)
+	m := h.boot("one", `
+/bench/busy --seconds 3600 --queue 2 --no-check --quiet && echo "went on" || echo "lost its worker" &
+busy=$!
+while [ $(ls /run/pegasus/region | grep -c -e -1) != 1 ]; do sleep 0.1; done
+sleep 1
+kill -9 $agent
+echo "agent killed"
+wait $busy
+pegasus-guest agent &
+/bench/vectoradd --json
+`)
+	eventually(t, bootTime, "the agent is killed", func() bool { return strings.Contains(m.Output(), "agent killed") })
+	h.killHub(m)
+	if out := m.finish(); !strings.Contains(out, "lost its worker") || !strings.Contains(out, `"right"`) {
+		t.Errorf("no error, or no new session:\n%s", out)
 	}
 }

@@ -61,11 +61,6 @@ sleep 1
 `, "scribble")
 }
 
-// One that speaks as an agent should, only without end, is served no faster than others are.
-func TestFlood(t *testing.T) { flood(t, 6*time.Second) }
-
-func flood(t *testing.T, d time.Duration) { hostile(t, d, "kill -9 $agent\n", "flood") }
-
 // hostile has a machine do harm while another computes.
 func hostile(t *testing.T, d time.Duration, before, act string) {
 	h := startHost(t, twoMachines)

@@ -13,12 +13,13 @@ import (
 
 // Machine says what to boot.
 type Machine struct {
-	Image  *Image
-	Dir    string            // for its files
-	Region string            // a file that is its NVDIMM; empty: none
-	Job    string            // a shell script: what it does before it switches itself off
-	Files  map[string]string // of the host, by their names in the machine, beside the image's
-	Reboot bool              // a reboot begins it again, instead of ending it
+	Image   *Image
+	Dir     string            // for its files
+	Region  string            // a file that is its NVDIMM; empty: none
+	Job     string            // a shell script: what it does before it switches itself off
+	Files   map[string]string // of the host, by their names in the machine, beside the image's
+	Monitor bool              // QEMU can be told things
+	Reboot  bool              // a reboot begins it again, instead of ending it
 }
 
 // Running is a machine that was started.
@@ -39,6 +40,9 @@ func (m Machine) Start() (*Running, error) {
 		"-nodefaults", "-no-user-config", "-display", "none", "-accel", "tcg", "-cpu", "max",
 		"-kernel", m.Image.Kernel, "-initrd", initrd, "-append", "console=ttyS1 quiet panic=-1",
 		"-serial", "file:" + r.path("output"), "-serial", "file:" + r.path("messages"),
+	}
+	if m.Monitor {
+		args = append(args, "-qmp", "unix:"+r.path("monitor")+",server=on,wait=off")
 	}
 	if !m.Reboot {
 		args = append(args, "-no-reboot")

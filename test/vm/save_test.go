@@ -8,6 +8,46 @@ import (
 	"time"
 )
 
+// A machine is put back to what it was, while its hub and its workers run. Their words in its memory
+// aren't theirs any more: programs from then get an error, new ones are served.
+func TestRevert(t *testing.T) {
+	h := startHost(t, twoMachines)
+	m := h.bootMachine("one", Machine{Monitor: true, Job: waitForAgent + `
+/bench/busy --seconds 3600 --queue 2 --no-check --quiet && echo "went on" || echo "lost its worker"
+/bench/vectoradd --json
+while :; do
+	/bench/busy --seconds 3600 --queue 2 --no-check --quiet || echo "lost another"
+	sleep 0.1
+done
+`})
+	eventually(t, bootTime, "a program computes", func() bool { return h.domain("one").GPU > 0 })
+	q, err := m.monitor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.conn.Close()
+	if err := q.addStore(h.path("store")); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.snapshot("save"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		used := h.domain("one").GPU
+		eventually(t, bootTime, "a program computes", func() bool { return h.domain("one").GPU > used })
+		if err := q.snapshot("load"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, bootTime, "new programs compute after the old one's error", func() bool {
+			out := m.Output()
+			return strings.Count(out, "lost its worker") == i+1 && strings.Count(out, `"right"`) == i+1 && h.domain("one").Processes == 1
+		})
+	}
+	if out := m.Output(); strings.Contains(out, "went on") {
+		t.Errorf("a program went on without its worker:\n%s", out)
+	}
+}
+
 // A machine is saved and restored with its region in the stream. Accelerators aren't saved: what
 // computed gets an error afterwards, which stays, and new programs are served.
 func TestSave(t *testing.T) {
