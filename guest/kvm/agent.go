@@ -90,17 +90,23 @@ func (s *session) start(d *device) error {
 	return d.setPointer(&region.Pointer{Offset: offset, Boot: s.boot})
 }
 
-// listen makes the socket, which every user of the machine may use.
+// listen makes the socket, which every user of the machine may use. It takes the place of one that
+// an agent before has left, so that a program always finds one there, and waits.
 func listen(path string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	os.Remove(path)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	making := path + ".new"
+	os.Remove(making)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: making, Net: "unixpacket"})
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o666); err != nil {
+	l.SetUnlinkOnClose(false)
+	if err = os.Chmod(making, 0o666); err == nil {
+		err = os.Rename(making, path)
+	}
+	if err != nil {
 		l.Close()
 		return nil, err
 	}
