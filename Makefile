@@ -169,7 +169,7 @@ vm-demo: build ## see two machines of a libvirt of their own share an accelerato
 
 vm-test: build ## the tests with virtual machines (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
-	$(GO) test -timeout 10m -count 1 -v ./test/vm
+	$(GO) test -timeout 20m -count 1 -v ./test/vm
 
 race: | deps-build ## the tests of the Go packages with the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(LIBVIRT_TAG) $(PACKAGES) ./cmd/pegasus-libvirt

@@ -38,6 +38,7 @@ type accelerator struct {
 
 	mu        sync.Mutex
 	settings  configs.Accelerator
+	follower  *follower // of its windows, if the settings want one
 	sched     *policies.Scheduler
 	members   []*avcpu // by id
 	nextID    vcpu.ID
@@ -60,6 +61,7 @@ type avcpu struct {
 	leases  gate.Classes                    // for which its gate is open
 	terms   [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
 	stuck   [1 + gate.NumClasses]bool       // a request waited at the last look, and nothing was in flight
+	window  vcpu.Time                       // until when the CPUs follow, as was told
 	opened  int64                           // when the gate was last opened
 	since   [1 + gate.NumClasses]int64      // its window, by policies.Class, is open and told of up to then; 0: closed, or nobody wants to know
 	looked  int64                           // when the page was last looked at
@@ -295,6 +297,9 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 		return
 	}
 	m := a.members[i]
+	if a.settings.CPUFollows && act.Lease.Class != policies.Copy {
+		m.tell(now, a.follower, act)
+	}
 	m.stuck = [1 + gate.NumClasses]bool{}
 	if a.windows != nil {
 		a.window(now, m, act.Lease.Class)

@@ -25,18 +25,26 @@ func (d *Daemon) coordinate(ctx context.Context) {
 	if d.opt.CPUs == nil {
 		return
 	}
-	var weighed time.Time
+	defer d.opt.CPUs.Close()
+	var weighed, spent time.Time
 	for {
-		weights, schedule, period := d.follows()
-		if weights && time.Since(weighed) >= weighEvery {
+		f := d.follows()
+		if f.weights && time.Since(weighed) >= weighEvery {
 			weighed = time.Now()
 			d.weigh()
 		}
-		if schedule {
-			d.observe(period)
+		if time.Since(spent) >= weighEvery {
+			spent = time.Now()
+			d.steal()
+		}
+		switch {
+		case f.look:
+			d.observe(f.period)
+		case !f.schedule:
+			d.opt.CPUs.Close()
 		}
 		select {
-		case <-time.After(period):
+		case <-time.After(f.period):
 		case <-d.settled:
 			weighed = time.Time{}
 			sleep(ctx, settleTime)
@@ -49,6 +57,14 @@ func (d *Daemon) coordinate(ctx context.Context) {
 	}
 }
 
+// weighSoon has the domains weighed anew, since who is in them has changed.
+func (d *Daemon) weighSoon() {
+	select {
+	case d.settled <- struct{}{}:
+	default:
+	}
+}
+
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -56,22 +72,28 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follows is what the policies in force want to know of the CPU side now, and when
-// to ask again. The schedule is wanted where somebody has to wait for an accelerator.
-func (d *Daemon) follows() (weights, schedule bool, period time.Duration) {
+// following is what the policies in force want to know of the CPU side.
+type following struct {
+	weights, schedule bool
+	look              bool          // at the schedule, now: somebody has to wait for an accelerator
+	period            time.Duration // until they are asked again
+}
+
+func (d *Daemon) follows() following {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	period = askEvery
+	f := following{period: askEvery}
 	for _, a := range d.accelerators {
 		s := a.current()
 		follows := choice(s).Follows()
-		weights = weights || follows != policies.Neither
+		f.weights = f.weights || follows != policies.Neither
+		f.schedule = f.schedule || follows == policies.Schedules
 		if follows == policies.Schedules && a.contended() {
-			schedule = true
-			period = min(period, max(s.Tick, leastPeriod))
+			f.look = true
+			f.period = min(f.period, max(s.Tick, leastPeriod))
 		}
 	}
-	return weights, schedule, period
+	return f
 }
 
 // contended says whether several domains want the accelerator, or did when it was
@@ -105,22 +127,73 @@ func (d *Daemon) weighed(name string, w hypervisor.Weight) {
 	}
 }
 
-// guestsByDomain are the processes of all domains that have some, by name.
+// guestsByDomain are the processes of all domains that have some, by name. Those of a
+// virtual machine are its emulator's; what runs within isn't this host's.
 func (d *Daemon) guestsByDomain() []hypervisor.Guests {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	processes := make(map[string][]int)
+	found := make(map[string]hypervisor.Guests)
 	for _, g := range d.guests { // of which there are fewer than there may be domains
-		if g.pid != 0 && g.dom.on != nil {
-			processes[g.dom.name] = append(processes[g.dom.name], g.pid)
+		name := g.dom.name
+		if g.dom.on == nil {
+			continue
+		}
+		if m := d.machines[name]; m.PID != 0 {
+			found[name] = machineGuests(m)
+		} else if g.pid != 0 {
+			of := found[name]
+			of.Domain, of.Processes = name, append(of.Processes, g.pid)
+			found[name] = of
 		}
 	}
 	var all []hypervisor.Guests
-	for _, name := range slices.Sorted(maps.Keys(processes)) {
-		slices.Sort(processes[name])
-		all = append(all, hypervisor.Guests{Domain: name, Processes: processes[name]})
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		slices.Sort(found[name].Processes)
+		all = append(all, found[name])
 	}
 	return all
+}
+
+func machineGuests(m hypervisor.Machine) hypervisor.Guests {
+	return hypervisor.Guests{Domain: m.Domain, Processes: []int{m.PID}, VM: true, VCPUs: m.VCPUs}
+}
+
+// steal measures how long the vCPUs of virtual machines had to wait.
+func (d *Daemon) steal() {
+	var all []hypervisor.Guests
+	d.mu.Lock()
+	for name, dom := range d.domains {
+		if m := d.machines[name]; m.PID != 0 {
+			all = append(all, machineGuests(m))
+		} else {
+			dom.vcpus, dom.stolen = hypervisor.Spent{}, meter{}
+		}
+	}
+	d.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	spent, now := d.opt.CPUs.Spent(all), gate.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, g := range all {
+		if dom := d.domains[g.Domain]; dom != nil {
+			if spent[i].Ran < dom.vcpus.Ran { // it began anew
+				dom.stolen = meter{}
+			}
+			dom.vcpus = spent[i]
+			dom.stolen.sample(now, int64(spent[i].Waited))
+		}
+	}
+}
+
+// stealing is the part of its vCPUs' time, lately, in which the host kept them waiting.
+func (dom *domain) stealing() float64 {
+	waited, ns := dom.stolen.grown()
+	if ns <= 0 || dom.vcpus.VCPUs == 0 {
+		return 0
+	}
+	return min(max(float64(waited)/float64(ns)/float64(dom.vcpus.VCPUs), 0), 1)
 }
 
 // observe tells policies that look at it what the CPUs do.

@@ -45,6 +45,9 @@ type Options struct {
 	CPUs hypervisor.CPUs
 	// Runs makes what looks at the CPUs for a timeline; nil: timelines have none.
 	Runs func() hypervisor.Runs
+	// Raiser changes the CPU weights of machines, where the CPUs follow the accelerator;
+	// nil: nobody may.
+	Raiser hypervisor.Raiser
 	// Machines are the host's virtual machines; nil: nothing is known of any.
 	Machines hypervisor.Machines
 	// Agent says whether the agent of a domain's machine has come since the machine was
@@ -93,20 +96,23 @@ type Daemon struct {
 	checks       []control.Check
 	cgroup       cgroup
 
-	settled chan struct{} // holds something when guests came since their domains were weighed
+	follower *follower
+	settled  chan struct{} // holds something when guests came since their domains were weighed
 }
 
 // New makes a daemon; nothing runs yet.
 func New(opt Options) (*Daemon, error) {
 	d := &Daemon{
 		opt: opt, log: opt.Log, config: opt.Config,
-		journal: newJournal(),
-		domains: make(map[string]*domain),
-		guests:  make(map[uint64]*guest),
-		slices:  make(map[int]bool),
-		uids:    make(map[int]bool),
-		freed:   make(chan struct{}),
-		settled: make(chan struct{}, 1),
+		journal:  newJournal(),
+		domains:  make(map[string]*domain),
+		machines: make(map[string]hypervisor.Machine),
+		guests:   make(map[uint64]*guest),
+		slices:   make(map[int]bool),
+		uids:     make(map[int]bool),
+		freed:    make(chan struct{}),
+		settled:  make(chan struct{}, 1),
+		follower: newFollower(),
 	}
 	for _, dir := range []string{"domains", "workers"} {
 		if err := os.MkdirAll(filepath.Join(opt.RuntimeDir, dir), 0o755); err != nil {
@@ -209,6 +215,7 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
 		}
+		a.follower = d.follower
 		d.accelerators = append(d.accelerators, a)
 	}
 	return nil
@@ -249,6 +256,7 @@ func (d *Daemon) serve(l *control.Listener) {
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
 	d.tasks.Go(func() { d.coordinate(d.ctx) })
+	d.tasks.Go(func() { d.followWindows(d.ctx) })
 	if d.opt.Machines != nil {
 		d.tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
 	}

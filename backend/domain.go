@@ -29,6 +29,8 @@ type domain struct {
 	on       *accelerator // where it is placed; nil while it has no guests
 	avcpu    *avcpu
 	cpu      hypervisor.Weight // of the host's CPUs, while somebody wants to know it
+	vcpus    hypervisor.Spent  // what its vCPUs did, if it is a virtual machine
+	stolen   meter             // of what they waited
 	guests   map[*guest]struct{}
 	past     totals // of workers that have ended
 	share    meter  // of the accelerator time that it used

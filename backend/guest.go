@@ -100,10 +100,7 @@ func (d *Daemon) introduce(g *guest, pid int) {
 	d.mu.Lock()
 	g.pid = pid
 	d.mu.Unlock()
-	select {
-	case d.settled <- struct{}{}:
-	default:
-	}
+	d.weighSoon()
 }
 
 // employ gives a seat its worker. When it fails nothing of it is left but the seat.

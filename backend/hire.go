@@ -111,11 +111,12 @@ func segmentFor(n hypervisor.Newcomer, job *worker.Job, l callbuf.Layout) (*os.F
 	if !ok {
 		return newSegment(l, job.Generation)
 	}
-	f, loan, err := lender.Lend(hypervisor.Terms{Geometry: job.Geometry})
+	const may = callbuf.FeatureBell
+	f, loan, err := lender.Lend(hypervisor.Terms{Geometry: job.Geometry, Features: may})
 	if err != nil {
 		return nil, err
 	}
-	job.Features, job.Generation, job.Parts = callbuf.FeatureApart, loan.Generation, loan.Parts
+	job.Features, job.Generation, job.Parts = callbuf.FeatureApart|loan.Features&may, loan.Generation, loan.Parts
 	return f, nil
 }
 

@@ -21,6 +21,7 @@ func (d *Daemon) learn(all []hypervisor.Machine) {
 	defer d.mu.Unlock()
 	before := d.machines
 	d.machines = next
+	d.weighSoon()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, ok := next[name]; !ok {
 			d.machineChanged(name, before[name], hypervisor.Machine{Domain: name, State: hypervisor.MachineOff})

@@ -17,6 +17,9 @@ import (
 // sampleEvery is how often shares are measured.
 const sampleEvery = 250 * time.Millisecond
 
+// stealToTell is what part of a machine's time its vCPUs wait before that is a reason.
+const stealToTell = 0.05
+
 // sample measures how much everybody used lately, until ctx ends.
 func (d *Daemon) sample(ctx context.Context) {
 	t := time.NewTicker(sampleEvery)
@@ -56,6 +59,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		Swapped: min(t.Swap.Away, memory), SwapOut: t.Swap.OutBytes, SwapIn: t.Swap.InBytes, SwapOuts: t.Swap.Outs, SwapIns: t.Swap.Ins,
 		HostMemory: dom.hostMemory(), HostQuota: uint64(dom.settings.HostMemory),
 		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
+		VCPUs: dom.vcpus.VCPUs, VCPURan: int64(dom.vcpus.Ran), VCPUWaited: int64(dom.vcpus.Waited), Steal: dom.stealing(),
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
 		Machine: d.showMachine(dom.name),
 	}
@@ -213,6 +217,10 @@ func (d *Daemon) reasons(s control.Domain) []string {
 	}
 	if s.CPUWeight != 0 {
 		lines = append(lines, fmt.Sprintf("CPU weight %d, from its processes' cgroup and niceness", s.CPUWeight))
+	}
+	if s.Steal >= stealToTell {
+		lines = append(lines, fmt.Sprintf("its %d vCPUs were kept waiting by others on the host's CPUs for %.0f %% of their time lately: a greater CPU weight, or fewer machines on these CPUs, helps",
+			s.VCPUs, 100*s.Steal))
 	}
 	if s.MemoryQuota != 0 && s.Memory >= s.MemoryQuota/10*9 {
 		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of device memory: `pegasus set %s memory=…` allows more", s.Memory, s.MemoryQuota, s.Name))

@@ -17,6 +17,7 @@ type Guest struct {
 	mem   []byte
 	l     Layout
 	apart bool          // FeatureApart
+	ring  func()        // FeatureBell: wakes the poller; nil: a futex does
 	never atomic.Uint32 // apart: nobody changes it
 
 	mu   sync.Mutex
@@ -85,11 +86,22 @@ func (g *Guest) Send(h Header, payload []byte, alive func() error) error {
 	}
 	g.seq(first).Store(uint64(first) + 1)
 
-	if parked := word32(g.mem, offPollerParked); parked.Load() != 0 {
-		parked.Store(0)
-		FutexWake(parked, 1)
+	if parked := word32(g.mem, offPollerParked); parked.Load() != 0 && parked.Swap(0) != 0 {
+		if g.ring != nil {
+			g.ring()
+		} else {
+			FutexWake(parked, 1)
+		}
 	}
 	return nil
+}
+
+// RingBy says how to wake the poller if the segment has FeatureBell: by a message to
+// the worker. It is called before the first Send.
+func (g *Guest) RingBy(ring func()) {
+	if le.Uint64(g.mem[offFeatures:])&FeatureBell != 0 {
+		g.ring = ring
+	}
 }
 
 func (g *Guest) slotAt(i uint32) uint64 {

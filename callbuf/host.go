@@ -16,6 +16,7 @@ type Host struct {
 	err  error  // the first protocol error; the ring is dead after it
 
 	apart     bool          // FeatureApart
+	bell      bell          // apart: for a poller that wants to be rung
 	roused    atomic.Uint32 // apart: Unpark was called since the poller last parked
 	idleAt    uint32        // apart: next when the poller last parked
 	idleSince time.Time     // and since when that is so
@@ -49,7 +50,7 @@ func Format(mem []byte, l Layout, generation, features uint64) (*Host, error) {
 // NewHost is the host's side of a segment that Format prepared; l and features are
 // the host's own copies, never read back from the segment.
 func NewHost(mem []byte, l Layout, features uint64) *Host {
-	return &Host{mem: mem, l: l, apart: features&FeatureApart != 0}
+	return &Host{mem: mem, l: l, apart: features&FeatureApart != 0, bell: bell{there: features&FeatureBell != 0}}
 }
 
 // Layout is the private layout.
@@ -153,7 +154,11 @@ func (h *Host) Park(timeout time.Duration) {
 		if h.next != h.idleAt || h.idleSince.IsZero() {
 			h.idleAt, h.idleSince = h.next, time.Now()
 		}
-		doze(&h.roused, 0, h.idleSince, timeout, h.Ready)
+		if h.bell.there {
+			h.sleepUntilRung(timeout)
+		} else {
+			doze(&h.roused, 0, h.idleSince, timeout, h.Ready)
+		}
 		h.roused.Store(0)
 		return
 	}
@@ -170,6 +175,7 @@ func (h *Host) Unpark() {
 	if h.apart {
 		h.roused.Store(1)
 		FutexWake(&h.roused, 1)
+		h.bell.ring()
 		return
 	}
 	parked := word32(h.mem, offPollerParked)

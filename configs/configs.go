@@ -72,6 +72,7 @@ type Accelerator struct {
 	KernelTimeout time.Duration // a kernel that runs longer is ended
 	RefusePTX     string        // when unknown instructions are refused (soft): load, launch
 	MaxDomains    int           // domains placed here at once
+	CPUFollows    bool          // the CPU weight of the machine that has its turn here is raised
 
 	// Of the policies that lend windows, or budgets (lag).
 	DebtAF     int           // in paper mode: one part in so many of an overrun is repaid in each window; 0: none

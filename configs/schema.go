@@ -75,6 +75,7 @@ func (a *Accelerator) fields(opt Options) []field {
 		{"kernel_timeout", span{&a.KernelTimeout, 10 * time.Millisecond, 24 * time.Hour, ""}, hot},
 		{"refuse_ptx", choice{&a.RefusePTX, refusals}, hot},
 		{"max_domains", whole{&a.MaxDomains, 1, 65536, ""}, hot},
+		{"cpu_follows_gpu", boolean{&a.CPUFollows}, hot},
 		{"debt_af", whole{&a.DebtAF, 0, 60, "nothing is repaid"}, hot},
 		{"by_credits", boolean{&a.ByCredits}, hot},
 		{"scan", span{&a.Scan, 100 * time.Millisecond, 10 * time.Second, ""}, hot},

@@ -51,7 +51,7 @@ func Dial(path string) (*Client, error) {
 	}
 	defer daemon.Close()
 	daemon.SetDeadline(time.Now().Add(2 * dialTimeout))
-	if _, err := daemon.Write(callbuf.Hello{Version: callbuf.Version}.Append(nil)); err != nil {
+	if _, err := daemon.Write(callbuf.Hello{Version: callbuf.Version, Features: callbuf.FeatureBell}.Append(nil)); err != nil {
 		return nil, fmt.Errorf("greet %s: %w", path, err)
 	}
 	w, files, err := readWelcome(daemon)
@@ -148,6 +148,7 @@ func attach(w callbuf.Welcome, files []*os.File) (_ *Client, err error) {
 	if raw, err := c.worker.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { c.fd = int(fd) })
 	}
+	c.RingBy(func() { unix.Sendto(c.fd, []byte{0}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) })
 	if err := c.agreeOnWindows(segment); err != nil {
 		c.Close()
 		return nil, err

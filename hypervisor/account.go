@@ -20,7 +20,9 @@ type Account struct {
 	Next  int            // how much of the coming period it will run, in ‰
 
 	rests    bool          // was owed as much as can be, and has not run since
-	wants    time.Duration // to run in a period, as it was lately
+	wants    time.Duration // to run in a period that it begins asleep, as it was lately
+	leaves   time.Duration // of one that it begins awake
+	began    bool          // awake, this period
 	foretold time.Duration // to run in this period by weight, if told
 	off      time.Duration // how much more it ran lately than was foretold
 	told     bool

@@ -19,6 +19,19 @@ type CPUs interface {
 	// first call, and one after a long pause, knows what runs but not what is owed.
 	// Weights may be those that were last asked for.
 	Look(now vcpu.Time, period time.Duration, of []Guests) ([]vcpu.Schedule, vcpu.Quality)
+	// Spent returns what the vCPUs of each of the domains did ever since they began, in
+	// their order.
+	Spent(of []Guests) []Spent
+	// Close lets go of what looking needs, as long as nobody wants to: the next look
+	// begins anew.
+	Close()
+}
+
+// Spent is what a domain's vCPUs did, together.
+type Spent struct {
+	VCPUs  int           // that there are now
+	Ran    time.Duration // on a CPU
+	Waited time.Duration // for one, with something to do: what their guest calls steal
 }
 
 // Guests are a domain's processes on this host, by PID; none for a domain whose

@@ -7,8 +7,9 @@ import (
 )
 
 // Foretell says of each account how much of the coming period its vCPU will run, in
-// Next. Who is awake is taken to go on wanting its CPU, and who sleeps to want what
-// it wanted lately; they share the CPU that each is on by weight. What that was off
+// Next. Who is awake is taken to want what it wanted lately when a period found it
+// awake, which is all of it unless it rests now and then, and who sleeps what it wanted
+// when one found it asleep; they share the CPU that each is on by weight. What that was off
 // lately is added: so it is learned what else wants the CPUs, and who was moved where.
 //
 // Every period this comes after Settle, which sees how well it was foretold.
@@ -30,12 +31,20 @@ func Foretell(all []*Account, period time.Duration) {
 	}
 }
 
-// expected is how much of a period the vCPU will want.
+func (a *Account) awake() bool {
+	return a.State != vcpu.Blocked && a.State != vcpu.BlockedOnAccelerator
+}
+
+// expected is how much of a period the vCPU will want. Who is held back by a quota
+// doesn't wait, so what it didn't run is no rest.
 func (a *Account) expected(period time.Duration) time.Duration {
-	if a.State != vcpu.Blocked && a.State != vcpu.BlockedOnAccelerator {
+	switch {
+	case !a.awake():
+		return min(a.wants, period)
+	case a.Most < 1000:
 		return period
 	}
-	return min(a.wants, period)
+	return max(period-a.leaves, 0)
 }
 
 // where is the CPU whose time it will share.
@@ -80,7 +89,12 @@ const memory = 4
 func (a *Account) learn(period time.Duration) {
 	copy(a.past[1:], a.past[:])
 	a.past[0] = doing{a.Ran, period}
-	a.wants += (min(a.Ran+a.Waited, period) - a.wants) / memory
+	if wanted := min(a.Ran+a.Waited, period); a.began {
+		a.leaves += (period - wanted - a.leaves) / memory
+	} else {
+		a.wants += (wanted - a.wants) / memory
+	}
+	a.began = a.awake()
 	if a.told {
 		a.off += (min(a.Ran, period) - a.foretold - a.off) / memory
 	}

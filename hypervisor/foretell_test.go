@@ -56,6 +56,9 @@ func TestForetell(t *testing.T) {
 				for i, a := range all {
 					a.Weight, a.Most, a.CPUs = c.weights[i], c.most[i], FirstCPUs(2)
 					a.Ran, a.State, a.CPU = time.Duration(p.ran[i])*ms, p.states[i], p.cpus[i]
+					if a.Waited = 0; a.awake() && a.Most == 1000 { // it was, all the time
+						a.Waited = 30*ms - a.Ran
+					}
 				}
 				Settle(all, 30*ms)
 				Foretell(all, 30*ms)
@@ -66,5 +69,21 @@ func TestForetell(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who computes for 10 ms in every second period, alone, is told apart from who always does.
+func TestForetellsWhoRests(t *testing.T) {
+	a := &Account{Weight: 256, Most: 1000, CPUs: FirstCPUs(1)}
+	for n := range 60 {
+		a.Ran, a.State = 0, vcpu.Running // found as it begins
+		if n%2 == 1 {
+			a.Ran, a.State = 10*ms, vcpu.Blocked
+		}
+		Settle([]*Account{a}, 30*ms)
+		Foretell([]*Account{a}, 30*ms)
+		if want := []int{333, 0}[n%2]; n >= 40 && (a.Next < want-20 || a.Next > want+20) {
+			t.Errorf("after period %d it is foretold %d ‰, not about %d", n, a.Next, want)
+		}
 	}
 }

@@ -19,10 +19,12 @@ type Lender interface {
 // Terms is what a segment has to be like.
 type Terms struct {
 	Geometry callbuf.Geometry
+	Features uint64 // that it may have, beside callbuf.FeatureApart
 }
 
 // Loan says where it lies in the file that comes along.
 type Loan struct {
 	Generation uint64
+	Features   uint64 // that it has of those
 	Parts      callbuf.Extents
 }

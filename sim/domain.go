@@ -23,6 +23,8 @@ type domain struct {
 	object  *object // its memory on the device, if it has any
 
 	cpuCredits vcpu.Credits
+	weight     int64 // its cpuCredits, but for moments where the CPUs follow the accelerators
+	follows    Time  // until when they do, as was told
 	cpuTime    time.Duration
 
 	// The backend.

@@ -19,7 +19,7 @@ type entity struct {
 
 // virtual is what a time on the CPU is worth to a thread.
 func (t *thread) virtual(d time.Duration) int64 {
-	return int64(d) * fairUnit / int64(t.domain.cpuCredits)
+	return int64(d) * fairUnit / t.domain.weight
 }
 
 // average is the virtual time of the threads that run or are runnable, by weight:
@@ -27,7 +27,7 @@ func (t *thread) virtual(d time.Duration) int64 {
 func (p *pcpu) average() int64 {
 	var base, sum, weight int64
 	add := func(t *thread) {
-		w := int64(t.domain.cpuCredits)
+		w := t.domain.weight
 		if weight == 0 {
 			base = t.fair.ran
 		}
@@ -55,15 +55,15 @@ func (p *pcpu) arrive(s *Sim, t *thread) {
 	weight := int64(0)
 	for _, o := range append(p.queue[:len(p.queue):len(p.queue)], p.running) {
 		if o != nil {
-			weight += int64(o.domain.cpuCredits)
+			weight += o.domain.weight
 		}
 	}
 	lag := t.fair.lag
 	if weight > 0 {
-		lag += lag * int64(t.domain.cpuCredits) / weight
+		lag += lag * t.domain.weight / weight
 	}
 	t.fair.ran = p.average() - lag
-	t.fair.deadline = t.fair.ran + t.virtual(eevdfSlice)
+	t.fair.deadline = t.fair.ran + t.virtual(s.slicing)
 }
 
 // depart keeps what a thread is owed that goes to sleep, which is at most two slices.
@@ -71,7 +71,7 @@ func (p *pcpu) depart(s *Sim, t *thread) {
 	if p.running != nil {
 		s.bill(p.running)
 	}
-	most := t.virtual(2 * eevdfSlice)
+	most := t.virtual(2 * s.slicing)
 	t.fair.lag = min(max(p.average()-t.fair.ran, -most), most)
 }
 
@@ -101,7 +101,7 @@ func (p *pcpu) earliest() int {
 func (s *Sim) fairSlice(p *pcpu) {
 	t := p.running
 	s.bill(t)
-	left := max(t.fair.deadline-t.fair.ran, 0) * int64(t.domain.cpuCredits) / fairUnit
+	left := max(t.fair.deadline-t.fair.ran, 0) * t.domain.weight / fairUnit
 	p.slicing = true
 	p.gen++
 	s.agenda.add(s.now.Add(time.Duration(left)), rotated, int32(p.id), p.gen)
@@ -112,7 +112,7 @@ func (s *Sim) fairRotate(p *pcpu) {
 	t := p.running
 	s.bill(t)
 	if t.fair.deadline-t.fair.ran <= t.virtual(time.Microsecond) {
-		t.fair.deadline = t.fair.ran + t.virtual(eevdfSlice)
+		t.fair.deadline = t.fair.ran + t.virtual(s.slicing)
 	}
 	s.preempt(p)
 }
@@ -126,8 +126,8 @@ func (t *thread) coming() int {
 	var all int64
 	for _, o := range append(t.cpu.queue[:len(t.cpu.queue):len(t.cpu.queue)], t.cpu.running) {
 		if o != nil {
-			all += int64(o.domain.cpuCredits)
+			all += o.domain.weight
 		}
 	}
-	return int(1000 * int64(t.domain.cpuCredits) / max(all, 1))
+	return int(1000 * t.domain.weight / max(all, 1))
 }

@@ -33,13 +33,14 @@ const (
 	due                    // a scheduler wants to decide
 	appeared               // a domain begins
 	vanished               // a domain ends
+	weighed                // domains may have other weights on the CPUs
 	numKinds
 )
 
 // class orders events of the same instant.
 var class = [numKinds]uint64{
 	completed: 0, accounting: 1, sampled: 1, rotated: 1, burst: 2, served: 2, appeared: 2, vanished: 2,
-	replied: 3, awoken: 4, granted: 4, due: 5,
+	replied: 3, awoken: 4, granted: 4, due: 5, weighed: 5,
 }
 
 const (

@@ -218,6 +218,7 @@ func (s *Sim) apply(h *host, a *policies.Action) {
 	if d == nil {
 		return
 	}
+	s.window(d, a)
 	c := a.Lease.Class
 	d.coming[c].gen++
 	if !a.Open {

@@ -134,20 +134,21 @@ type Workload struct {
 
 // Plan is one way to run the scenario: a policy with its parameters.
 type Plan struct {
-	Name     string
-	Policy   string
-	Study    string // instead of a policy: a model of one thing, with the options as its parameters
-	Copy     string // policy of the copy engines, if they have one of their own (MRQ)
-	Mode     string // "paper" or "production"
-	Options  map[string]any
-	Domains  []string            // that take part; all
-	HandOver time.Duration       // to open another domain's gate
-	Swap     string              // what becomes of memory beyond what there is: "host", "area"; "": allocations fail
-	Cost     time.Duration       // to lend single requests, each time
-	Latency  time.Duration       // from a scheduler's timer to its decision
-	Call     *time.Duration      // what the backend needs for a call, whatever the workloads say
-	Set      map[string]Override // what is different about domains
-	Override Override            `toml:"profile_override"`
+	Name       string
+	Policy     string
+	Study      string // instead of a policy: a model of one thing, with the options as its parameters
+	Copy       string // policy of the copy engines, if they have one of their own (MRQ)
+	Mode       string // "paper" or "production"
+	Options    map[string]any
+	Domains    []string            // that take part; all
+	HandOver   time.Duration       // to open another domain's gate
+	Swap       string              // what becomes of memory beyond what there is: "host", "area"; "": allocations fail
+	Cost       time.Duration       // to lend single requests, each time
+	Latency    time.Duration       // from a scheduler's timer to its decision
+	CPUFollows bool                `toml:"cpu_follows"` // domains' weights on the CPUs follow their windows, as with cpu_follows_gpu
+	Call       *time.Duration      // what the backend needs for a call, whatever the workloads say
+	Set        map[string]Override // what is different about domains
+	Override   Override            `toml:"profile_override"`
 }
 
 // Chart is a figure of the report: "box" of the work of runs, "time" of shares, "bar"
@@ -180,6 +181,7 @@ type Profile struct {
 	Name        string
 	Poll        time.Duration // ends of requests are noticed at multiples of this; 0: at once
 	Spin        time.Duration // how long a guest spins for a reply before it blocks
+	Slice       time.Duration // for which a thread keeps its CPU, under EEVDF; 0: 3 ms
 	Notify      time.Duration // from an engine's end to the guest
 	Engines     bool          // copies have engines of their own
 	Early       bool          // the backend decodes calls before the gate, as the daemon does, not behind it
@@ -440,6 +442,11 @@ func (sc *Scenario) check() error {
 	}
 	if !slices.Contains([]string{"", "credit", "eevdf"}, sc.Scheduler) {
 		return fmt.Errorf("cpu_scheduler = %q; there are credit, eevdf", sc.Scheduler)
+	}
+	for i := range sc.Plans {
+		if p := &sc.Plans[i]; p.CPUFollows && sc.Scheduler != "eevdf" {
+			return fmt.Errorf("plan %s: cpu_follows: only weights of cpu_scheduler = \"eevdf\" follow", p.Name)
+		}
 	}
 	for _, c := range sc.Charts {
 		if !slices.Contains([]string{"box", "time", "bar", "beside"}, c.Kind) {

@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"pegasus/policies"
+	follow "pegasus/policies/boost"
 	"pegasus/vcpu"
 )
 
@@ -32,6 +34,10 @@ type Sim struct {
 	missing  int     // runs until the end; negative: they don't matter
 	end      Time
 
+	slicing time.Duration  // EEVDF's slices
+	boosts  *follow.Boosts // nil: the CPUs follow nobody
+	weighed Time           // when they are on the agenda
+
 	ahead  time.Duration // how far LAG lets one get ahead, if the plan says
 	events uint64
 	hash   uint64
@@ -53,6 +59,7 @@ func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 	if text, ok := plan.Options["ahead"].(string); ok {
 		s.ahead, _ = time.ParseDuration(text)
 	}
+	s.slicing = cmp.Or(s.profile.Slice, eevdfSlice)
 	s.thinking = logNormal(s.profile.CPUNoise)
 	s.cpus = make([]pcpu, sc.CPUs)
 	for i := range s.cpus {
@@ -71,6 +78,7 @@ func New(sc *Scenario, plan *Plan, seed uint64) (*Sim, error) {
 			}
 		}
 	}
+	s.beginFollowing()
 	if sc.Runs == 0 && !sc.finite() {
 		s.missing = -1
 	}
@@ -140,6 +148,7 @@ func (s *Sim) addDomain(sc *Scenario, spec *Domain, i int, seed uint64) error {
 		chance: chance, cpuCredits: vcpu.Credits(spec.CPUCredits).OrDefault(),
 		depth: max(spec.Depth, 1), told: Forever,
 	}
+	d.weight = int64(d.cpuCredits)
 	for c := range d.used {
 		d.used[c] = policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: d.id}, Class: policies.Class(c)}
 	}
@@ -303,6 +312,10 @@ func (s *Sim) happen(e *event) {
 		d, c := s.domains[e.who>>2], policies.Class(e.who&3)
 		if d.coming[c].gen == e.gen && !d.gone {
 			s.grant(d, d.coming[c].lease)
+		}
+	case weighed:
+		if e.at == s.weighed {
+			s.weigh()
 		}
 	case due:
 		s.timeout(s.hosts[e.who])

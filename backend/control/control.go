@@ -66,10 +66,14 @@ type Domain struct {
 	Accelerator string  `json:"accelerator"` // empty while it isn't placed
 	State       string  `json:"state"`       // idle, waiting, running, …
 	Credits     int     `json:"credits"`
-	Entitled    float64 `json:"entitled"`             // part of its accelerator, 0 to 1
-	Share       float64 `json:"share"`                // part of all accelerator time used lately, 0 to 1
-	CPUWeight   int     `json:"cpu_weight,omitempty"` // of the host's CPUs; 256 if nothing is set; 0: not known, or nobody asks
-	CPUCap      int     `json:"cpu_cap,omitempty"`    // of CPU time, in % of one CPU; 0: none, or not known
+	Entitled    float64 `json:"entitled"`                 // part of its accelerator, 0 to 1
+	Share       float64 `json:"share"`                    // part of all accelerator time used lately, 0 to 1
+	CPUWeight   int     `json:"cpu_weight,omitempty"`     // of the host's CPUs; 256 if nothing is set; 0: not known, or nobody asks
+	CPUCap      int     `json:"cpu_cap,omitempty"`        // of CPU time, in % of one CPU; 0: none, or not known
+	VCPUs       int     `json:"vcpus,omitempty"`          // of a virtual machine
+	VCPURan     int64   `json:"vcpu_ran_ns,omitempty"`    // what they ran, ever
+	VCPUWaited  int64   `json:"vcpu_waited_ns,omitempty"` // and waited for a CPU of the host
+	Steal       float64 `json:"steal,omitempty"`          // part of their time that they waited lately, 0 to 1
 	GPU         int64   `json:"gpu_ns"`
 	Compute     int64   `json:"compute_ns"`
 	Copy        int64   `json:"copy_ns"`

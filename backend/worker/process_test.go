@@ -148,8 +148,6 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	must(err)
 	mem, err := callbuf.Map(f.Segment, l.SegmentBytes)
 	must(err)
-	_, err = callbuf.Format(mem, l, 1, 0)
-	must(err)
 	e.guest, f.Guest = pair()
 	e.page, err = gate.New()
 	must(err)
@@ -171,6 +169,8 @@ func employ(t testing.TB, change func(*Job, *Files)) *employed {
 	if change != nil {
 		change(&j, &f)
 	}
+	_, err = callbuf.Format(mem, l, 1, j.Features)
+	must(err)
 	must(SendJob(e.daemon, j, f))
 	f.Listener.Close()
 	f.Store.Close()

@@ -10,13 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
+	"pegasus/callbuf"
 	"pegasus/cuda"
 )
 
 // watchGuest waits for the end of the guest process: it hangs up, or its pidfd
-// says so. It ends the session then.
+// says so. It ends the session then. Until then a guest may ring.
 func (w *worker) watchGuest(s *session) {
 	fds := []unix.PollFd{{Fd: int32(w.guestFD), Events: unix.POLLRDHUP}}
+	if w.job.Features&callbuf.FeatureBell != 0 {
+		fds[0].Events |= unix.POLLIN
+	}
 	if p := w.files.GuestProcess; p != nil {
 		fds = append(fds, unix.PollFd{Fd: int32(p.Fd()), Events: unix.POLLIN})
 	}
@@ -28,9 +32,22 @@ func (w *worker) watchGuest(s *session) {
 		if err != nil {
 			w.log.Error("watch the guest process", "err", err)
 		}
+		if err == nil && fds[0].Revents == unix.POLLIN && (len(fds) == 1 || fds[1].Revents == 0) {
+			w.hearRing()
+			continue
+		}
 		s.end(cuda.ErrorDeinitialized, "")
 		return
 	}
+}
+
+// hearRing wakes the poller, and takes a message off. What it says doesn't matter: the
+// packet that it may announce is in the ring by now.
+func (w *worker) hearRing() {
+	w.host.Rung()
+	var b [1]byte
+	unix.Recvfrom(w.guestFD, b[:], unix.MSG_DONTWAIT)
+	time.Sleep(callbuf.RingPause)
 }
 
 // serveDaemons obeys the daemon, and takes in new ones.

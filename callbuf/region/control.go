@@ -21,6 +21,8 @@ const (
 	offUpHead     = 0x180 // (h) and how many of them it has taken
 	offDownTail   = 0x1c0 // (h) messages sent to the guest
 	offDownHead   = 0x200 // (g) and how many of them it has taken
+	offAgentBell  = 0x240 // (g) whether the agent is to be rung: a Bell
+	offHubBell    = 0x280 // (h) and the hub
 )
 
 // ring is one direction of a control area as one side sees it. at counts the

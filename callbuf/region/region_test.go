@@ -110,6 +110,86 @@ func TestPointer(t *testing.T) {
 	}
 }
 
+// An agent that takes over finds the rings where the one before was killed: what that one had sent
+// is sent, what it was writing is not, and what it hadn't taken comes.
+func TestResume(t *testing.T) {
+	mem := make([]byte, ControlBytes)
+	g, h := NewGuest(mem), NewHost(mem)
+	g.Begin(11)
+	h.Serve(11, 5)
+	for i := range uint32(Slots - 1) {
+		g.Send(Message{Open, i, nil})
+		h.Send(Message{Need, i, nil})
+	}
+	for range 3 {
+		g.Receive()
+		h.Receive()
+	}
+	copy(g.up.slot(), "half a message")
+	g, ok := ResumeGuest(mem, 11, 5)
+	if !ok {
+		t.Fatal("not resumed")
+	}
+	g.Send(Message{Close, 99, nil})
+	for i := uint32(3); i < Slots-1; i++ {
+		up, _, err := h.Receive()
+		if err != nil || up.Kind != Open || up.Process != i {
+			t.Fatalf("%d: %+v, %v", i, up, err)
+		}
+		down, _, err := g.Receive()
+		if err != nil || down.Kind != Need || down.Process != i {
+			t.Fatalf("%d: %+v, %v", i, down, err)
+		}
+	}
+	if up, _, err := h.Receive(); err != nil || up.Kind != Close || up.Process != 99 {
+		t.Fatalf("%+v, %v", up, err)
+	}
+	for _, other := range [][2]uint64{{12, 5}, {11, 6}} {
+		if _, ok := ResumeGuest(mem, other[0], other[1]); ok {
+			t.Errorf("session %d of generation %d is resumed", other[0], other[1])
+		}
+	}
+	h.Drop()
+	if _, ok := ResumeGuest(mem, 11, 5); ok {
+		t.Error("a session that was dropped is resumed")
+	}
+}
+
+// Memory that is put back to what it was is noticed, whatever it was.
+func TestIntact(t *testing.T) {
+	mem := make([]byte, ControlBytes)
+	g, h := NewGuest(mem), NewHost(mem)
+	saved := [][]byte{bytes.Clone(mem)}
+	keep := func() {
+		if h.Beat(); !h.Intact() {
+			t.Fatal("not as it was written")
+		}
+		saved = append(saved, bytes.Clone(mem))
+	}
+	g.Begin(11)
+	keep()
+	h.Serve(11, 5)
+	keep()
+	g.Send(Message{Open, 1, nil})
+	h.Receive()
+	h.Send(Message{Gone, 1, nil})
+	keep()
+	h.Drop()
+	keep()
+	h.Beat()
+	last := bytes.Clone(mem)
+	for i, old := range saved {
+		copy(mem, old)
+		if h.Intact() {
+			t.Errorf("state %d isn't noticed", i)
+		}
+		copy(mem, last)
+	}
+	if !h.Intact() {
+		t.Error("the last state isn't intact")
+	}
+}
+
 func TestBodies(t *testing.T) {
 	hello := callbuf.Hello{Version: 2, Features: 7}
 	if h, pid, err := ParseOpen(OpenBody(hello, 42)); err != nil || h != hello || pid != 42 {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"pegasus/guest/kvm"
 )
 
 const library = "libcuda.so.1"
@@ -26,7 +28,11 @@ func (f finding) ok() bool { return f.fix == "" }
 // doctor does all checks and returns the exit status.
 func doctor(out io.Writer) int {
 	status := 0
-	for _, f := range []finding{checkSocket(socket()), checkLibrary(searchPath())} {
+	findings := []finding{checkSocket(socket()), checkLibrary(searchPath())}
+	if socket() == agentSocket {
+		findings = append(findings, checkPort(kvm.FindPort()))
+	}
+	for _, f := range findings {
 		mark := "ok  "
 		if !f.ok() {
 			mark, status = "FAIL", 1

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -67,5 +68,15 @@ func TestUsage(t *testing.T) {
 	}
 	if code := run([]string{"dance"}, &out, &errs); code != 2 || !strings.Contains(errs.String(), `"dance"`) {
 		t.Errorf("unknown: %d, %q", code, errs.String())
+	}
+}
+
+// A port is good to have, and nothing fails without.
+func TestPort(t *testing.T) {
+	if f := checkPort("/dev/vport1p1", nil); !f.ok() || !strings.Contains(f.detail, "/dev/vport1p1") {
+		t.Errorf("there: %+v", f)
+	}
+	if f := checkPort("", errors.New("none")); !f.ok() || !strings.Contains(f.detail, "pegasus attach") {
+		t.Errorf("not there: %+v", f)
 	}
 }

@@ -62,15 +62,22 @@ func hook(c *call, args []string) error {
 	case path != filepath.Join(*regions, name):
 		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, path)
 	case what == "release end":
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return errors.Join(removeIfThere(path), removeIfThere(kvm.PortPath(path)))
 	}
 	if err := kvm.MakeDir(*regions); err != nil {
 		return err
 	}
+	if err := kvm.MakePorts(*regions); err != nil {
+		return err
+	}
 	return kvm.MakeRegion(path, size, qemuGroup())
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // qemuGroup is the group that QEMU runs in on Debian and elsewhere; -1 without one.

@@ -51,6 +51,10 @@ func domainTable(domains []control.Domain) *table {
 	if machines {
 		t.head = append(t.head, "MACHINE")
 	}
+	seen := slices.ContainsFunc(domains, func(d control.Domain) bool { return d.VCPUs > 0 })
+	if seen {
+		t.head = append(t.head, ">STEAL")
+	}
 	for _, d := range domains {
 		row := []string{d.Name, orDash(d.Accelerator), d.State, strconv.Itoa(d.Credits), percent(d.Entitled), percent(d.Share),
 			short(d.GPU), strconv.FormatUint(d.Calls, 10), short(d.WaitP50), short(d.WaitP99),
@@ -60,6 +64,13 @@ func domainTable(domains []control.Domain) *table {
 		}
 		if machines {
 			row = append(row, machineText(d.Machine))
+		}
+		if seen {
+			steal := "-"
+			if d.VCPUs > 0 {
+				steal = percent(d.Steal)
+			}
+			row = append(row, steal)
 		}
 		t.add(row...)
 	}

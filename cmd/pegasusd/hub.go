@@ -13,7 +13,12 @@ import (
 	"pegasus/backend/control"
 	"pegasus/configs"
 	"pegasus/hypervisor/kvm"
+	"pegasus/hypervisor/linux"
 )
+
+// raisedDir is where in a runtime directory is written down what was set of the CPU
+// weights that a daemon changes.
+const raisedDir = "raised"
 
 // hub is the process between a virtual machine and the daemon of a runtime directory.
 func hub(args []string, errs io.Writer) int {
@@ -29,6 +34,7 @@ func hub(args []string, errs io.Writer) int {
 	log := slog.New(slog.NewTextHandler(errs, nil)).With("domain", *domain)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	go linux.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log)
 	h := kvm.Hub{Region: *region, Log: log, Door: func() (string, error) { return door(*dir, *domain) }}
 	if err := h.Run(ctx); err != nil {
 		fmt.Fprintln(errs, "pegasusd hub:", err)

@@ -135,10 +135,14 @@ func (s *settings) serve(out, errs io.Writer) error {
 	lines := newSink(errs)
 	defer lines.close()
 	log := logger(config, lines, level)
+	raised := filepath.Join(dir, raisedDir)
+	linux.Sweep(raised, log)
+	cpus := linux.NewCPUs(log, switches.Load)
 	options := backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
-		CPUs:     linux.NewCPUs(log, switches.Load),
+		CPUs:     cpus,
+		Raiser:   cpus.Raiser(raised),
 		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},

@@ -184,10 +184,25 @@ static void unpack(struct luggage *l)
 	CHECK(cuMemFreeHost(l->back));
 }
 
+/* Computes on the processor, between rounds: as many steps wherever it runs. */
+static void compute(uint32_t steps)
+{
+	static volatile uint32_t result;
+	uint32_t x = result | 1;
+
+	for (uint32_t i = 0; i < steps; i++) {
+		x ^= x << 13;
+		x ^= x >> 17;
+		x ^= x << 5;
+	}
+	result = x;
+}
+
 /* Queues a round, with its luggage. */
 static void launch(struct bench *b)
 {
 	struct luggage *l = &b->luggage;
+
 
 	if (l->bytes > 0)
 		CHECK(cuMemcpyHtoDAsync(l->device, l->there, l->bytes, b->stream));
@@ -220,6 +235,7 @@ static void run_queued(struct bench *b, struct run *r)
 		struct flight *f = &flights[r->launched % depth];
 		if (r->launched >= depth)
 			land(r, f);
+		compute(b->options.cpu_steps);
 		f->begin = bench_now();
 		launch(b);
 		latency_add(&r->calls, bench_now() - f->begin);
@@ -239,6 +255,7 @@ static void run_queued(struct bench *b, struct run *r)
 static void run_synchronous(struct bench *b, struct run *r)
 {
 	for (int64_t now = r->begin; more(b, r, now); now = bench_now()) {
+		compute(b->options.cpu_steps);
 		int64_t begin = bench_now();
 		launch(b);
 		latency_add(&r->calls, bench_now() - begin);

@@ -23,7 +23,7 @@
 
 EMBED_PTX(vectoradd);
 
-enum { Rounds = 5, Calls = 40000, SlowCalls = 200, Batch = 1000, Batches = 300 };
+enum { Rounds = 5, Calls = 40000, SlowCalls = 200, FirstCalls = 12, Batch = 1000, Batches = 300 };
 #define MIB ((size_t)1 << 20)
 
 static bool json, first = true;
@@ -66,7 +66,7 @@ static const struct times none = { NAN, NAN };
 static struct times time_round(void (*call)(void), int calls, int64_t pause)
 {
 	struct latency *l = bench_allocate(1, sizeof *l);
-	struct timespec t = { 0, pause };
+	struct timespec t = { pause / 1000000000, pause % 1000000000 };
 
 	for (int i = 0; i < calls; i++) {
 		if (pause)
@@ -120,7 +120,7 @@ static void echo(int fd)
 	_exit(0);
 }
 
-static struct times time_echo(void)
+static struct times time_echo(struct times (*times)(void (*)(void), int, int64_t), int calls, int64_t pause)
 {
 	int pair[2];
 
@@ -135,7 +135,7 @@ static struct times time_echo(void)
 	}
 	close(pair[1]);
 	peer_socket = pair[0];
-	struct times t = time_calls(rpc, Calls / 8, 0);
+	struct times t = times(rpc, calls, pause);
 	close(pair[0]);
 	waitpid(child, NULL, 0);
 	return t;
@@ -242,6 +242,19 @@ static void measure_calls(struct times echoed, struct times asked, const struct 
 	figures("synchronous call, poller parked, 1 ms pause", time_calls(null_call, SlowCalls, ShortPause), woken[0]);
 	figures("synchronous call, poller parked, 5 ms pause", time_calls(null_call, SlowCalls, LongPause), woken[1]);
 	figures("empty kernel, launch and wait", time_calls(launch_and_wait, Calls / 10, 0), none);
+}
+
+/* The first call after some seconds without one, beside a message to another process and back after as long, which is what
+ * to wake costs when everything sleeps. */
+static void measure_first(struct times echoed, unsigned seconds)
+{
+	char name[80];
+
+	figures("synchronous call, busy", time_round(null_call, SlowCalls, 0), none);
+	snprintf(name, sizeof name, "null call over a unix socket after %u s", seconds);
+	figures(name, echoed, none);
+	snprintf(name, sizeof name, "synchronous call after %u s", seconds);
+	figures(name, time_round(null_call, FirstCalls, seconds * INT64_C(1000000000)), echoed);
 }
 
 static double least(double a, double b) { return a == 0 || b < a ? b : a; }
@@ -371,9 +384,10 @@ static void measure_all_copies(void)
 }
 
 static const char usage[] =
-	"usage: calls [--json] [--rpc SOCKET | --copies | --idle SECONDS]\n"
+	"usage: calls [--json] [--rpc SOCKET | --copies | --first SECONDS | --idle SECONDS]\n"
 	"  --rpc SOCKET    who answers packets there is the peer of synchronous calls\n"
 	"  --copies        measure copies only\n"
+	"  --first SECONDS measure the first call after so long without one\n"
 	"  --idle SECONDS  measure nothing: get ready, and do nothing for so long\n";
 
 int main(int argc, char **argv)
@@ -383,7 +397,7 @@ int main(int argc, char **argv)
 	CUmodule module;
 	const char *socket_path = NULL;
 	bool copies = false;
-	unsigned idle = 0;
+	unsigned idle = 0, pause = 0;
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--json") == 0) {
@@ -392,6 +406,8 @@ int main(int argc, char **argv)
 			copies = true;
 		} else if (strcmp(argv[i], "--rpc") == 0 && i + 1 < argc) {
 			socket_path = argv[++i];
+		} else if (strcmp(argv[i], "--first") == 0 && i + 1 < argc) {
+			pause = (unsigned)strtoul(argv[++i], NULL, 10);
 		} else if (strcmp(argv[i], "--idle") == 0 && i + 1 < argc) {
 			idle = (unsigned)strtoul(argv[++i], NULL, 10);
 		} else {
@@ -400,8 +416,10 @@ int main(int argc, char **argv)
 		}
 	}
 	struct times echoed = none, asked = none, woken[2] = { none, none };
-	if (!copies && idle == 0) { /* it forks, so before the driver starts */
-		echoed = time_echo();
+	if (pause > 0) { /* it forks, so before the driver starts */
+		echoed = time_echo(time_round, FirstCalls, pause * INT64_C(1000000000));
+	} else if (!copies && idle == 0) {
+		echoed = time_echo(time_calls, Calls / 8, 0);
 		if (socket_path)
 			asked = time_rpc(socket_path);
 		woken[0] = time_wake(ShortPause);
@@ -422,6 +440,8 @@ int main(int argc, char **argv)
 	if (idle > 0) {
 		launch_and_wait();
 		sleep(idle);
+	} else if (pause > 0) {
+		measure_first(echoed, pause);
 	} else {
 		if (!copies) {
 			measure_calls(echoed, asked, woken);

@@ -9,7 +9,7 @@
 
 #include "bench.h"
 
-enum { Size = 256, Iterations, Seconds, Queue, Warmup, Device, PauseMs, CopyMb, KernelMs, Steps, Json, Quiet, NoCheck, Help };
+enum { Size = 256, Iterations, Seconds, Queue, Warmup, Device, PauseMs, CpuSteps, CopyMb, KernelMs, Steps, Json, Quiet, NoCheck, Help };
 
 static const struct option known[] = {
 	{ "size", required_argument, NULL, Size },
@@ -19,6 +19,7 @@ static const struct option known[] = {
 	{ "warmup", required_argument, NULL, Warmup },
 	{ "device", required_argument, NULL, Device },
 	{ "pause-ms", required_argument, NULL, PauseMs },
+	{ "cpu-steps", required_argument, NULL, CpuSteps },
 	{ "copy-mb", required_argument, NULL, CopyMb },
 	{ "kernel-ms", required_argument, NULL, KernelMs },
 	{ "steps", required_argument, NULL, Steps },
@@ -39,6 +40,7 @@ static void usage(FILE *to, const struct workload *w)
 		    "  --warmup N      rounds before the clock starts (default 1)\n"
 		    "  --device N      which device (default 0)\n"
 		    "  --pause-ms T    sleep after each round (default: not at all)\n"
+		    "  --cpu-steps N   compute so many steps on the processor before each round (default: none)\n"
 		    "  --copy-mb N     copy so many million bytes to the device before each round, and back after it (default: none)\n");
 	if (w->timed)
 		fprintf(to, "  --kernel-ms T   how long each kernel shall take (default 1)\n"
@@ -93,6 +95,7 @@ static bool set(struct options *o, const struct workload *w, int which, const ch
 	case Json: o->json = true; break;
 	case Quiet: o->quiet = true; break;
 	case NoCheck: o->check = false; break;
+	case CpuSteps: o->cpu_steps = (uint32_t)whole(w, name, value, 1, UINT32_MAX); break;
 	case CopyMb: o->copy_mb = positive(w, name, value, 4000); break;
 	case KernelMs: o->kernel_ms = positive(w, name, value, 60000); return w->timed;
 	case Steps: o->steps = (uint32_t)whole(w, name, value, 1, UINT32_MAX); return w->timed;

@@ -18,6 +18,7 @@ struct options {
 	double kernel_ms;   /* timed workloads: how long a kernel shall take */
 	uint32_t steps;     /* timed workloads: steps of a kernel, 0: find out */
 	double pause_ms;    /* how long it sleeps after each round */
+	uint32_t cpu_steps; /* what it computes on the processor before each round */
 	double copy_mb;     /* what goes to the device before each round, and back after it */
 	bool json, quiet, check;
 };

@@ -4,8 +4,11 @@
 //
 // Who calls it: `pegasus-guest agent`, as root of the machine. Programs find it at a
 // socket and speak to it as they would to the daemon's, so that libcuda.so.1 knows
-// nothing of machines. The messages go on to the machine's hub on the host
-// (hypervisor/kvm), through a control area in the region (callbuf/region).
+// nothing of machines but that an agent may go while calls go on. The messages go on to the
+// machine's hub on the host (hypervisor/kvm), through a control area in the region (callbuf/region).
+//
+// An agent may be killed at any instant: the next goes on where it was (resume.go), by what lies
+// in the region and a record beside it.
 //
 // Whom it trusts: the host. Processes of the machine it keeps apart: each has a file
 // of its own, which it can map and write to, and neither enlarge, cut off, nor see another's.
@@ -24,6 +27,7 @@ import (
 	"time"
 
 	"pegasus/callbuf"
+	"pegasus/callbuf/bell"
 	"pegasus/callbuf/region"
 )
 
@@ -33,12 +37,6 @@ type Agent struct {
 	Dir    string // where the region is mounted
 	Log    *slog.Logger
 }
-
-// The agent looks at the control area in naps: between these, the longer the rarer.
-const (
-	firstNap   = 200 * time.Microsecond
-	longestNap = 10 * time.Millisecond
-)
 
 // silence is after how long without a sign of life the hub counts as gone.
 const silence = 10 * time.Second
@@ -50,17 +48,20 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	port := a.listenAtPort(ctx)
 	d, err := openDevice()
 	if err != nil {
 		return err
 	}
-	s := &session{agent: a, events: make(chan func(), 64), processes: map[uint32]*process{}}
+	events := make(chan func(), 64)
+	s := &session{agent: a, port: port, sleeper: bell.NewSleeper(port, events), events: events, processes: map[uint32]*process{}}
 	if err := s.resume(d); err != nil {
 		a.Log.Info("beginning anew", "why", err)
 		if err := s.start(d); err != nil {
 			return err
 		}
 	}
+	port.Ring()
 	l, err := listen(a.Socket)
 	if err != nil {
 		return err
@@ -119,6 +120,8 @@ type session struct {
 	agent   Agent
 	files   *files
 	control *region.Guest
+	port    *bell.Port
+	sleeper *bell.Sleeper
 	boot    uint64
 	serving bool      // the hub has answered
 	heard   time.Time // when the hub last gave a sign of life
@@ -138,25 +141,19 @@ func (s *session) begin() {
 	s.outbox = nil
 	s.heard = time.Now()
 	s.control.Begin(s.boot)
+	s.port.Ring()
 	os.Remove(s.agent.recordPath()) // nothing to go on with before the hub answers
 }
 
 func (s *session) run(ctx context.Context) error {
-	for nap := firstNap; ; {
+	for ctx.Err() == nil {
 		if s.step() {
-			nap = firstNap
-			continue
-		}
-		select {
-		case do := <-s.events:
-			do()
-			nap = firstNap
-		case <-time.After(nap):
-			nap = min(nap+nap/4, longestNap)
-		case <-ctx.Done():
-			return nil
+			s.sleeper.Worked()
+		} else {
+			s.sleeper.Sleep(ctx, s.control, s.step)
 		}
 	}
+	return nil
 }
 
 // step does what there is to do, and says whether there was something.
@@ -212,6 +209,9 @@ func (s *session) flush() (sent bool) {
 	for len(s.outbox) > 0 && s.control.Send(s.outbox[0]) {
 		s.outbox = s.outbox[1:]
 		sent = true
+	}
+	if sent {
+		s.sleeper.Notify(s.control)
 	}
 	return sent
 }

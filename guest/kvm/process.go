@@ -140,7 +140,7 @@ func (s *session) obey(m region.Message) {
 			p.worker.Write(m.Body)
 		}
 	case region.Gone:
-		if p.daemon != nil && time.Since(p.came) < hubTime { // the host lost patience while this machine was paused
+		if p.daemon != nil && !p.closing && time.Since(p.came) < hubTime { // the host lost patience while this machine was paused
 			s.again(p)
 		} else {
 			s.forget(p)

@@ -24,7 +24,7 @@ type client struct {
 	Number  uint32 `json:"number"`
 	PID     uint32 `json:"pid"`
 	Started uint64 `json:"started"`
-	Served  bool   `json:"served"` // it has its segment
+	Served  bool   `json:"served"` // it has its segment, and hasn't gone
 }
 
 // recordPath is where the record lies: in memory, as what it tells of.
@@ -44,7 +44,7 @@ func readRecord(path string) (r record, err error) {
 func (s *session) save() {
 	r := record{Boot: s.boot, Generation: s.control.Generation(), Last: s.last}
 	for _, p := range s.processes {
-		r.Processes = append(r.Processes, client{p.number, p.pid, p.started, p.served})
+		r.Processes = append(r.Processes, client{p.number, p.pid, p.started, p.served && !p.closing})
 	}
 	b, err := json.Marshal(r)
 	path := s.agent.recordPath()

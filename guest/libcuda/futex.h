@@ -47,7 +47,7 @@ static inline int64_t clock_ns(clockid_t clock)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* How long naps are: the first, and the longest. */
+/* How long naps are: a quarter of the time waited so far, within bounds. */
 #define FIRST_NAP_NS 50000
 #define LONGEST_NAP_NS 1000000
 
@@ -55,13 +55,15 @@ static inline int64_t clock_ns(clockid_t clock)
 static inline void nap_while(_Atomic uint32_t *word, uint32_t seen, long ns)
 {
 	int saved = errno;
-	int64_t end = clock_ns(CLOCK_MONOTONIC) + ns;
-	struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
-	while (atomic_load_explicit(word, memory_order_acquire) == seen && clock_ns(CLOCK_MONOTONIC) < end) {
-		syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &nap, NULL);
-		nap.tv_nsec += nap.tv_nsec / 2;
-		if (nap.tv_nsec > LONGEST_NAP_NS)
-			nap.tv_nsec = LONGEST_NAP_NS;
+	int64_t begin = clock_ns(CLOCK_MONOTONIC), waited = 0;
+	while (atomic_load_explicit(word, memory_order_acquire) == seen && waited < ns) {
+		int64_t nap = waited / 4;
+		if (nap < FIRST_NAP_NS)
+			nap = FIRST_NAP_NS;
+		if (nap > LONGEST_NAP_NS)
+			nap = LONGEST_NAP_NS;
+		syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = nap}, NULL);
+		waited = clock_ns(CLOCK_MONOTONIC) - begin;
 	}
 	errno = saved;
 }

@@ -1,6 +1,6 @@
 /*
  * The rendezvous of a process guest: Hello and Welcome with the daemon, then
- * Map and Mapped with the worker, whose socket carries nothing afterwards.
+ * Map and Mapped with the worker, whose socket carries nothing afterwards, but for rings.
  */
 #define _GNU_SOURCE
 #include "link.h"
@@ -157,7 +157,7 @@ static bool receive_welcome(int fd, struct rendezvous *r)
 
 static CUresult greet(int fd, uint64_t features, struct rendezvous *r)
 {
-	struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION, .features = features};
+	struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION, .features = features | FEATURE_BELL};
 	set_patience(fd);
 	if (!send_message(fd, &hello, sizeof hello, &r->cutOff) || !receive_welcome(fd, r)) {
 		log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "the Pegasus daemon gave no sensible answer");
@@ -217,6 +217,7 @@ static bool take_layout(struct segment_header *h)
 	process.arena = base + copy.arenaOffset;
 	process.arenaBytes = copy.arenaBytes;
 	process.apart = (copy.features & FEATURE_APART) != 0;
+	process.bell = (copy.features & FEATURE_BELL) != 0;
 	return true;
 }
 
@@ -410,7 +411,7 @@ static CUresult come(const char *path, uint64_t features, bool *cutOff)
 		result = attach(&r);
 	*cutOff = r.cutOff;
 	if (result == CUDA_SUCCESS) {
-		process.socket = r.worker;
+		process_take_socket(r.worker);
 		r.worker = -1;
 		rejoin_prepare(path);
 		result = first_calls();

@@ -8,6 +8,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "futex.h"
 #include "link.h"
@@ -78,6 +80,28 @@ CUresult process_look(void)
 	if (LIKELY(!hung_up()) || (process.apart && rejoin()))
 		return process_enter();
 	return lose();
+}
+
+/* A program may close the number of our socket, and use it for a socket of its own. */
+static bool is_ours(int fd)
+{
+	struct stat s;
+	return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode) && s.st_ino == process.socketInode;
+}
+
+void process_take_socket(int fd)
+{
+	struct stat s;
+	process.socket = fd;
+	process.socketInode = fstat(fd, &s) == 0 ? s.st_ino : 0;
+}
+
+void process_ring(void)
+{
+	int saved = errno;
+	if (is_ours(process.socket))
+		syscall(SYS_sendto, process.socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	errno = saved;
 }
 
 /*

@@ -42,10 +42,12 @@ struct process {
 	uint64_t deviceBase, deviceBytes;
 
 	bool apart; /* the worker runs under another kernel: neither can wake the other */
+	bool bell;  /* but for a message to it */
 
 	void *view;
 	uint64_t viewBytes;
-	int socket; /* to the worker: says nothing, hangs up when it dies */
+	_Atomic uint64_t socketInode; /* of the socket: the program may have closed its number, and use that for another */
+	int socket; /* to the worker: says nothing, may be told to look, hangs up when the worker dies */
 };
 
 extern struct process process;
@@ -74,6 +76,10 @@ void thread_register(void);
 CUresult process_refusal(void);
 /* Looks at the worker's socket if it is time; the result is process_enter's. */
 CUresult process_look(void);
+/* Makes a descriptor the socket to the worker. */
+void process_take_socket(int fd);
+/* Has the worker look into the ring, by a message that others pass on. One that doesn't fit isn't missed: there are more before it. */
+void process_ring(void);
 /* A result from the host, which must not turn into a wild number. */
 CUresult process_result(uint32_t fromHost);
 

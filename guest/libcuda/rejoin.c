@@ -19,7 +19,6 @@
 #include "futex.h"
 
 static struct sockaddr_un agent;
-static ino_t inode; /* of our socket: a program may have closed its number, and use that for something else */
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
 static bool inode_of(int fd, ino_t *inode)
@@ -35,7 +34,6 @@ void rejoin_prepare(const char *path)
 {
 	agent = (struct sockaddr_un){.sun_family = AF_UNIX};
 	memcpy(agent.sun_path, path, strnlen(path, sizeof agent.sun_path - 1));
-	inode_of(process.socket, &inode);
 }
 
 /* What the agent had to say before it hung up is that it knows of no worker of ours. */
@@ -57,7 +55,7 @@ static void come_back(void)
 	if (inode_of(fd, &its) && syscall(SYS_connect, fd, &agent, sizeof agent) == 0 &&
 		syscall(SYS_sendto, fd, &hello, sizeof hello, MSG_NOSIGNAL, NULL, 0) == (long)sizeof hello &&
 		dup3(fd, process.socket, O_CLOEXEC) >= 0) {
-		inode = its;
+		process.socketInode = its;
 		log_at(LOG_INFO, "the machine's agent has changed");
 	}
 	syscall(SYS_close, fd);
@@ -69,7 +67,7 @@ bool rejoin(void)
 		return true; /* another thread is at it */
 	int saved = errno;
 	ino_t now;
-	bool there = inode_of(process.socket, &now) && now == inode && !refused();
+	bool there = inode_of(process.socket, &now) && now == process.socketInode && !refused();
 	struct pollfd p = {.fd = process.socket, .events = POLLIN};
 	struct timespec at_once = {0};
 	if (there && syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) > 0 && (p.revents & POLLHUP) != 0)

@@ -72,8 +72,12 @@ static bool wake_poller(void)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (LIKELY(atomic_load_explicit(&h->pollerParked, memory_order_relaxed) == 0))
 		return false;
-	atomic_store_explicit(&h->pollerParked, 0, memory_order_relaxed);
-	futex_wake(&h->pollerParked, 1);
+	if (atomic_exchange_explicit(&h->pollerParked, 0, memory_order_relaxed) == 0)
+		return false; /* another thread does */
+	if (process.bell)
+		process_ring();
+	else
+		futex_wake(&h->pollerParked, 1);
 	return true;
 }
 

@@ -26,6 +26,7 @@ enum {
 	REPLY_DATA = 240,
 	PACKET_WANTS_REPLY = 1,
 	FEATURE_APART = 1, /* guest and host run under different kernels */
+	FEATURE_BELL = 2,  /* and a message to the worker's socket wakes the poller; in a hello: we know that */
 };
 
 #define SEGMENT_MAGIC UINT64_C(0x0031555341474550) /* "PEGASU1\0" */
@@ -43,7 +44,7 @@ struct segment_header {
 	_Alignas(64) _Atomic uint32_t processPoison;    /* (h) result of every call from now on, 0: fine */
 	_Alignas(64) _Atomic uint32_t tail;             /* next slot to claim */
 	_Alignas(64) _Atomic uint32_t head;             /* (h) slots consumed; futex word */
-	_Alignas(64) _Atomic uint32_t pollerParked;     /* futex word of the sleeping poller */
+	_Alignas(64) _Atomic uint32_t pollerParked;     /* futex word of the sleeping poller; FEATURE_BELL: not 0: it wants a message */
 	_Alignas(64) _Atomic uint32_t producersWaiting; /* somebody sleeps on head */
 	_Alignas(64) _Atomic uint32_t spinNanoseconds;  /* (h) how long to spin for a reply before sleeping */
 	_Alignas(64) _Atomic uint32_t contextPoison[SEGMENT_CONTEXTS]; /* (h) sticky result by context id */

@@ -38,6 +38,7 @@ type host struct {
 		ops []cuda.Op
 	}
 	stop   atomic.Bool
+	rings  atomic.Int32
 	guests sync.WaitGroup
 }
 
@@ -162,8 +163,23 @@ func (h *host) meet(c *net.UnixConn) error {
 	if !h.agree(mine, &w, g) {
 		return nil // the guest has thought better of it
 	}
+	if h.features&callbuf.FeatureBell != 0 {
+		go g.hear(mine)
+	}
 	g.serve(mine)
 	return nil
+}
+
+// hear is rung until the guest hangs up.
+func (g *guest) hear(worker *os.File) {
+	var b [16]byte
+	for {
+		if n, err := worker.Read(b[:]); n == 0 || err != nil {
+			return
+		}
+		g.host.rings.Add(1)
+		g.ch.Rung()
+	}
 }
 
 // back is what an agent does that a guest comes back to.

@@ -47,6 +47,24 @@ func TestApart(t *testing.T) {
 	})
 }
 
+// A guest that finds the worker asleep rings, once, also if many threads do at once; one
+// whose worker has no bell doesn't.
+func TestRings(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		const features = callbuf.FeatureApart | callbuf.FeatureBell
+		for _, f := range []uint64{callbuf.FeatureApart, features} {
+			h := (&host{features: f}).start(t)
+			runs(t, run{build: b, program: "rings", socket: h.path})
+			const rounds = 20
+			if n := h.rings.Load(); f == features && (n < rounds/2 || n > 3*rounds) || f != features && n != 0 {
+				t.Errorf("features %d: rung %d times", f, n)
+			}
+		}
+		h := (&host{features: features}).start(t)
+		runs(t, run{build: b, program: "rings", socket: h.path, args: []string{"elsewhere"}})
+	})
+}
+
 // The agent of a machine goes, again and again, while the worker goes on: the program finds the
 // next agent. When that says that there is no worker any more, every call fails.
 func TestAgentGone(t *testing.T) {
@@ -76,7 +94,7 @@ func TestAgentGone(t *testing.T) {
 func TestAskedAgain(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		for _, when := range []string{"hello", "map"} {
-			h := (&host{features: callbuf.FeatureApart}).start(t)
+			h := &host{features: callbuf.FeatureApart}
 			var tries atomic.Int32
 			switch when {
 			case "hello":
@@ -95,7 +113,7 @@ func TestAskedAgain(t *testing.T) {
 					return callbuf.MapReply{ArenaOK: true, DevOK: true}
 				}
 			}
-			runs(t, run{build: b, program: "copies", socket: h.path})
+			runs(t, run{build: b, program: "copies", socket: h.start(t).path})
 		}
 	})
 }

@@ -16,7 +16,7 @@ func (d *device) ours() bool { return strings.HasPrefix(d.alias, ours) }
 
 // newDevices are what an attached machine has. Each has an alias of ours.
 func newDevices(path string, bytes uint64) []string {
-	return []string{nvdimm(path, bytes)}
+	return []string{channel(path), nvdimm(path, bytes)}
 }
 
 func nvdimm(path string, bytes uint64) string {
@@ -44,7 +44,7 @@ func (d *Definition) Added(before *Definition) []byte {
 	var edits []edit
 	for i := range d.all {
 		c := &d.all[i]
-		was := slices.ContainsFunc(before.all, func(o device) bool { return o.tag == "controller" && o.controls() == c.controls() })
+		was := slices.ContainsFunc(before.all, func(o device) bool { return o.tag == "controller" && o.controls() == c.controls() && !o.ours() })
 		if c.tag != "controller" || was || c.alias != "" {
 			continue
 		}

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"pegasus/callbuf"
+	"pegasus/callbuf/bell"
 	wire "pegasus/callbuf/region"
 )
 
@@ -45,11 +46,9 @@ const (
 	maxOutbox    = 4 * maxProcesses
 )
 
-// The hub looks at the control area in naps: between these, the longer the rarer.
-const (
-	firstNap   = 200 * time.Microsecond
-	longestNap = 10 * time.Millisecond
-)
+// inARow is after how many messages the hub takes a nap in any case: a machine that speaks
+// without end gets a part of a processor, not all of it.
+const inARow = wire.Slots
 
 // sessionEvery is how often a machine may begin a session: whatever it does to its memory, it
 // keeps neither us busy nor the log.
@@ -64,7 +63,13 @@ func (h Hub) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &session{hub: h, memory: m, events: make(chan func(), 64), processes: map[uint32]*process{}, generation: uint64(time.Now().UnixNano())}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	port, events := h.listenAtPort(ctx), make(chan func(), 64)
+	s := &session{
+		hub: h, memory: m, port: port, sleeper: bell.NewSleeper(port, events),
+		events: events, processes: map[uint32]*process{}, generation: uint64(time.Now().UnixNano()),
+	}
 	defer func() {
 		s.drop("the hub ends")
 		for len(s.processes) > 0 {
@@ -73,35 +78,33 @@ func (h Hub) Run(ctx context.Context) error {
 		m.close()
 	}()
 	h.Log.Info("the hub is ready", "region", h.Region, "bytes", m.bytes())
-	for nap, inARow := firstNap, 0; ; {
+	if err := s.watchFile(ctx); err != nil {
+		return err
+	}
+	for row := 0; ctx.Err() == nil; {
 		if s.step() {
-			nap = firstNap
-			if inARow++; inARow < wire.Slots { // a machine that talks without end doesn't have a processor of ours
+			s.sleeper.Worked()
+			if row++; row < inARow {
 				continue
 			}
 		}
-		inARow = 0
+		row = 0
 		if m.deserted() {
 			h.Log.Info("the region is gone: ending")
 			return nil
 		}
-		select {
-		case do := <-s.events:
-			do()
-			nap = firstNap
-		case <-time.After(nap):
-			nap = min(nap+nap/4, longestNap)
-		case <-ctx.Done():
-			return nil
-		}
+		s.sleeper.Sleep(ctx, s.words(), s.step)
 	}
+	return nil
 }
 
 // session is a machine that is served. One goroutine, Run's, has all of it; those of
 // its processes hand it what is to be done as events.
 type session struct {
-	hub    Hub
-	memory *memory
+	hub     Hub
+	memory  *memory
+	port    *bell.Port
+	sleeper *bell.Sleeper
 
 	pointer    wire.Pointer
 	control    *wire.Host // nil while the machine has no control area
@@ -168,6 +171,7 @@ func (s *session) find() {
 	}
 	s.pointer = p
 	s.control = wire.NewHost(s.memory.mem[p.Offset : p.Offset+wire.ControlBytes])
+	s.port.Ring() // who had a session with a hub before has lost it
 	s.lent = table{limit: s.memory.bytes() - wire.PageBytes}
 	if err := s.lent.add(0, callbuf.Extents{{Offset: p.Offset, Bytes: wire.ControlBytes}}); err != nil {
 		s.hub.Log.Error("control area", "err", err) // it was checked
@@ -187,6 +191,7 @@ func (s *session) begin(boot uint64) bool {
 	s.generation++
 	s.outbox = nil
 	s.control.Serve(boot, s.generation)
+	s.port.Ring()
 	s.hub.Log.Info("the machine's agent has come", "generation", s.generation)
 	return true
 }
@@ -197,6 +202,7 @@ func (s *session) drop(why string) {
 		return
 	}
 	s.control.Drop()
+	s.port.Ring()
 	s.outbox = nil
 	s.hub.Log.Info("the machine's session ends", "why", why, "processes", len(s.processes))
 	for _, p := range s.processes {
@@ -215,6 +221,9 @@ func (s *session) flush() (sent bool) {
 	for len(s.outbox) > 0 && s.control.Send(s.outbox[0]) {
 		s.outbox = s.outbox[1:]
 		sent = true
+	}
+	if sent {
+		s.sleeper.Notify(s.control)
 	}
 	return sent
 }

@@ -37,6 +37,7 @@ type machine struct {
 	mem     []byte
 	agent   *wire.Guest
 	boot    uint64
+	may     uint64 // features that its processes and the daemon's workers know
 	daemon  *net.UnixListener
 	stop    context.CancelFunc
 	stopped chan error
@@ -147,7 +148,7 @@ func (m *machine) dropped() {
 
 func (m *machine) open(process uint32) {
 	m.t.Helper()
-	m.send(wire.Open, process, wire.OpenBody(callbuf.Hello{Version: callbuf.Version}, 7))
+	m.send(wire.Open, process, wire.OpenBody(callbuf.Hello{Version: callbuf.Version, Features: m.may}, 7))
 }
 
 func lend(parts ...callbuf.Extent) []byte {
@@ -176,7 +177,7 @@ func (m *machine) knock() *net.UnixConn {
 	if h, err := callbuf.ParseHello(buf[:n]); err != nil || h.Features&callbuf.FeatureApart == 0 {
 		m.t.Fatalf("%+v, %v", h, err)
 	}
-	b, _ := json.Marshal(hypervisor.Terms{Geometry: geometry})
+	b, _ := json.Marshal(hypervisor.Terms{Geometry: geometry, Features: m.may})
 	if _, err := c.Write(b); err != nil {
 		m.t.Fatal(err)
 	}

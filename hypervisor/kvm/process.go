@@ -87,13 +87,19 @@ func (p *process) hangUp() {
 	}
 }
 
-// pass hands the worker what the process said.
+// pass hands the worker what the process said, unless the worker has so much of it
+// unread that this can only be one more ring.
 func (p *process) pass(data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.worker != nil {
-		p.worker.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // it reads, or it is as good as dead
-		p.worker.Write(data)
+	if p.worker == nil {
+		return
+	}
+	if raw, err := p.worker.SyscallConn(); err == nil {
+		raw.Write(func(fd uintptr) bool {
+			unix.SendmsgN(int(fd), data, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			return true
+		})
 	}
 }
 
@@ -197,13 +203,13 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 	if err != nil {
 		return err
 	}
-	generation := make(chan uint64, 1)
+	answer := make(chan hypervisor.Loan, 1)
 	s.events <- func() {
 		p.asked, p.bytes = true, layout.SegmentBytes
-		generation <- s.generation
+		answer <- hypervisor.Loan{Generation: s.generation, Features: s.features(p, terms.Features)}
 		s.tell(wire.Message{Kind: wire.Need, Process: p.number, Body: wire.NeedBody(layout.SegmentBytes)})
 	}
-	loan := hypervisor.Loan{Generation: <-generation}
+	loan := <-answer
 	select {
 	case loan.Parts = <-p.parts:
 	case <-time.After(cmp.Or(s.hub.patience, lendTime)):
@@ -231,7 +237,7 @@ func format(f *os.File, l callbuf.Layout, loan hypervisor.Loan) error {
 	if err != nil {
 		return err
 	}
-	_, err = callbuf.Format(mem, l, loan.Generation, callbuf.FeatureApart)
+	_, err = callbuf.Format(mem, l, loan.Generation, callbuf.FeatureApart|loan.Features)
 	return errors.Join(err, callbuf.UnmapParts(mem))
 }
 

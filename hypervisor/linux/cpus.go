@@ -36,7 +36,8 @@ type CPUs struct {
 	allowed       func(tid int) hypervisor.CPUSet // where a thread may run
 	log           *slog.Logger
 
-	table *switches.Table // nil: schedstat
+	table  *switches.Table // nil: schedstat
+	raiser *Raiser         // nil: nobody changes weights for moments
 
 	weights   map[string]hypervisor.Weight // as last read
 	processes map[int]*process             // those looked at, by PID
@@ -188,7 +189,7 @@ func (c *CPUs) visit(of []hypervisor.Guests) [][]*thread {
 	return seen
 }
 
-// Close lets go of what is kept open, and of the kernel's notes. The next look begins anew.
+// Close implements hypervisor.CPUs: it lets go of what is kept open, and of the kernel's notes.
 func (c *CPUs) Close() {
 	for _, p := range c.processes {
 		c.drop(p)
@@ -248,28 +249,19 @@ func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
 		return
 	}
 	dir := filepath.Join(c.proc, strconv.Itoa(pid), "task")
-	f, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(vcpus.among())
-	for _, name := range names {
-		tid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
+	for _, tid := range vcpus.candidates(dir) {
 		at, there := slices.BinarySearchFunc(p.threads, tid, func(t *thread, tid int) int { return t.tid - tid })
 		if there || len(p.threads) >= most || c.threads >= maxWatched {
 			continue
 		}
-		id, ok := vcpus.number(filepath.Join(dir, name), tid)
+		path := filepath.Join(dir, strconv.Itoa(tid))
+		id, ok := vcpus.number(path, tid)
 		if !ok {
 			continue
 		}
-		t, err := openThread(filepath.Join(dir, name), tid, id)
+		t, err := openThread(path, tid, id)
 		if err != nil {
-			if _, gone := os.Stat(filepath.Join(dir, name)); gone == nil {
+			if _, gone := os.Stat(path); gone == nil {
 				c.blind.Do(func() { c.log.Warn("can't see when guests run, so augc and cosched go by weights alone", "err", err) })
 			}
 			continue

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -252,6 +254,19 @@ func TestThisHost(t *testing.T) {
 	}
 }
 
+// Where the kernel takes no BPF programs from us, /proc is read.
+func TestThisHostAsNobody(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^TestThisHost$/^noted$", "-test.v")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: TestThisHost/noted")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func seeThisHost(t *testing.T, c *CPUs) {
 	t.Helper()
 	of := guests(os.Getpid())
@@ -449,4 +464,24 @@ func benchmarkLook(b *testing.B, load func() (*switches.Table, error)) {
 		c.Look(vcpu.Time(i)*vcpu.Time(30*ms), 30*ms, of)
 	}
 	b.ReportMetric(float64(c.threads), "threads")
+}
+
+// What vCPUs did ever is that of the threads the emulator told, or of those named as
+// vCPUs, and of nobody else.
+func TestSpent(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	for tid, name := range map[int]string{10: "qemu-system-x86", 11: "CPU 0/KVM", 12: "CPU 1/KVM", 13: "vhost"} {
+		k.thread(10, tid, 'S', 0, time.Duration(tid)*ms, 2*time.Duration(tid)*ms)
+		k.write(fmt.Sprintf("proc/10/task/%d/comm", tid), name+"\n")
+	}
+	c := k.cpus(1)
+	for want, g := range map[hypervisor.Spent]hypervisor.Guests{
+		{VCPUs: 2, Ran: 23 * ms, Waited: 46 * ms}: {Processes: []int{10}, VM: true},
+		{VCPUs: 1, Ran: 12 * ms, Waited: 24 * ms}: {Processes: []int{10}, VM: true, VCPUs: []int{12, 99}},
+		{}: {Processes: []int{11}, VM: true},
+	} {
+		if got := c.Spent([]hypervisor.Guests{g})[0]; got != want {
+			t.Errorf("%+v spent %+v, not %+v", g, got, want)
+		}
+	}
 }

@@ -158,6 +158,7 @@ func (c *CPUs) group(path string, v1, vm bool) cgroup {
 	for _, name := range names[:min(len(names), maxDepth)] {
 		at = filepath.Join(at, name)
 		weight, there, ours := setting(filepath.Join(dir, at, file))
+		weight = c.raiser.plain(filepath.Join(dir, at, file), weight)
 		if there && !ours {
 			break // whoever may write this could be the guest
 		}

@@ -17,7 +17,7 @@ type Image struct {
 }
 
 // benchmarks are the programs that guests run.
-var benchmarks = []string{"vectoradd", "blackscholes", "reduction", "busy", "srad"}
+var benchmarks = []string{"vectoradd", "blackscholes", "reduction", "busy", "srad", "calls"}
 
 // Build makes the image of what is in build, which is the directory that `make
 // build` fills, or finds the one that was made of the same files before.

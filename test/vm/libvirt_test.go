@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pegasus/hypervisor/kvm"
 )
 
 // libvirt is a libvirtd of the test's own, beside any other: it has mounts of its own
@@ -38,7 +40,7 @@ auth_unix_ro = "none"' >/etc/libvirt/libvirtd.conf
 echo 'user = "root"
 group = "root"
 stdio_handler = "file"
-cgroup_controllers = [ ]
+cgroup_controllers = [ CONTROLLERS ]
 security_driver = "none"' >/etc/libvirt/qemu.conf
 mkdir -p /etc/libvirt/hooks/qemu.d
 echo '#!/bin/sh' >/etc/libvirt/hooks/qemu.d/pegasus # libvirtd looks once whether there are hooks
@@ -48,12 +50,18 @@ exec libvirtd --pid-file /run/libvirt/libvirtd.pid
 
 func startLibvirt(h *host) *libvirt {
 	h.t.Helper()
+	return startLibvirtWith(h, "")
+}
+
+// startLibvirtWith starts one that puts its machines into cgroups of these controllers.
+func startLibvirtWith(h *host, controllers string) *libvirt {
+	h.t.Helper()
 	log, err := os.Create(h.path("libvirt.log"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	defer log.Close()
-	l := &libvirt{h: h, cmd: exec.Command("unshare", "-m", "sh", "-c", privateLibvirt)}
+	l := &libvirt{h: h, cmd: exec.Command("unshare", "-m", "sh", "-c", strings.Replace(privateLibvirt, "CONTROLLERS", controllers, 1))}
 	l.cmd.Stdout, l.cmd.Stderr = log, log
 	if err := l.cmd.Start(); err != nil {
 		h.t.Fatalf("%v; `make deps` installs what is missing", err)
@@ -120,14 +128,19 @@ func TestLibvirt(t *testing.T) {
 	l := startLibvirt(h)
 	// So much is queued that a machine which has to wait for a processor still has work.
 	const job = "/bench/busy --seconds 3600 --queue 200 --no-check --quiet\n"
-	l.machine("one", job)
+	one := l.machine("one", job)
 	l.machine("three", job)
 	l.run("virsh", "start", "one")
 	l.run("virsh", "start", "three")
 	h.checkShares("one", "three")
+	if !strings.Contains(h.log(), "has a port that wakes") || !strings.Contains(one.Output(), "the host wakes us") {
+		t.Error("nothing wakes hub or agent")
+	}
 	l.run("virsh", "destroy", "three")
-	if _, err := os.Stat(filepath.Join(h.regions, "three")); err == nil {
-		t.Error("its region is left")
+	for _, left := range []string{filepath.Join(h.regions, "three"), kvm.PortPath(filepath.Join(h.regions, "three"))} {
+		if _, err := os.Stat(left); err == nil {
+			t.Errorf("%s is left", left)
+		}
 	}
 	eventually(t, 2*time.Second, "nothing is left of a machine that was destroyed", func() bool {
 		d := h.domain("three")

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"pegasus/callbuf/bell"
 )
 
 // Machine says what to boot.
@@ -16,6 +18,8 @@ type Machine struct {
 	Image   *Image
 	Dir     string            // for its files
 	Region  string            // a file that is its NVDIMM; empty: none
+	Port    string            // a socket that QEMU makes, of the port by which agent and hub wake each other; empty: none
+	NoPort  bool              // it is to have none
 	Job     string            // a shell script: what it does before it switches itself off
 	Files   map[string]string // of the host, by their names in the machine, beside the image's
 	Monitor bool              // QEMU can be told things
@@ -58,6 +62,10 @@ func (m Machine) Start() (*Running, error) {
 		memory += ",slots=2,maxmem=8G"
 		args = append(args, "-object", fmt.Sprintf("memory-backend-file,id=region,share=on,mem-path=%s,size=%d", m.Region, st.Size()),
 			"-device", "nvdimm,id=nvdimm0,memdev=region")
+	}
+	if m.Port != "" {
+		args = append(args, "-device", "virtio-serial-pci", "-chardev", "socket,id=port,server=on,wait=off,path="+m.Port,
+			"-device", "virtserialport,chardev=port,name="+bell.Name)
 	}
 	args = append(args, "-machine", machine, "-m", memory)
 	r.cmd = exec.Command("qemu-system-x86_64", args...)

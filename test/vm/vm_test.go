@@ -145,7 +145,7 @@ n=0
 while [ ! -S /run/pegasus/guest.sock ]; do sleep 0.1; n=$((n+1)); [ $n -lt 200 ] || exit 9; done
 `
 
-// boot starts a machine with a region of its own.
+// boot starts a machine with a region of its own, and a port to wake its agent and hub.
 func (h *host) boot(name, job string) *machine {
 	h.t.Helper()
 	return h.bootMachine(name, Machine{Job: waitForAgent + job})
@@ -163,6 +163,12 @@ func (h *host) bootMachine(name string, kind Machine) *machine {
 		h.t.Fatal(err)
 	}
 	kind.Image, kind.Dir, kind.Region = h.image, dir, region
+	if !kind.NoPort {
+		kind.Port = kvm.PortPath(region)
+		if err := kvm.MakePorts(h.regions); err != nil {
+			h.t.Fatal(err)
+		}
+	}
 	r, err := kind.Start()
 	if err != nil {
 		h.t.Fatalf("%v; `make deps` installs what is missing", err)

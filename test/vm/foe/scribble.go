@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,9 +15,10 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// scribble spoils the region for some seconds, as the machine's root: first the control area
-// and the segments of running programs, with numbers that almost make sense, then, for the last
-// third, the file system under them.
+// scribble spoils the region for some seconds, as the machine's root, by turns, so that there
+// is always something left to spoil: the segments of running programs, the rings of agent and hub, and
+// where these are said to be; with numbers that almost make sense. At last it spoils the file
+// system under them.
 func scribble(seconds int) error {
 	seed := uint64(time.Now().UnixNano())
 	fmt.Println("seed", seed)
@@ -25,18 +27,23 @@ func scribble(seconds int) error {
 	if err := s.find(); err != nil {
 		return err
 	}
-	for n := 0; time.Since(begin) < whole; n++ {
-		switch {
-		case n%64 == 0:
-			s.find() // segments come and go
-		case n%8 == 0:
-			s.pointer()
-		case time.Since(begin) > whole*2/3 && n%16 == 3:
-			s.device()
-		default:
-			s.memory()
+	size, err := s.pmem.Seek(0, 2)
+	if err != nil {
+		return err
+	}
+	at := size - wire.PageBytes + wire.PointerOffset
+	turns := []func(){s.segment, s.segment, s.control, func() { s.pointer(size, at) }}
+	for turn := 0; time.Since(begin) < whole; turn++ {
+		s.find() // segments come and go, and agents
+		act := turns[turn%len(turns)]
+		if time.Since(begin) > whole*5/6 {
+			act = func() { s.device(size) }
 		}
-		s.writes++
+		honest := s.read(at)
+		for end := time.Now().Add(whole / 36); time.Now().Before(end); s.writes++ {
+			act()
+		}
+		s.write(honest, at)
 	}
 	fmt.Println("writes", s.writes)
 	return nil
@@ -44,7 +51,7 @@ func scribble(seconds int) error {
 
 type scribbler struct {
 	rng    *rand.Rand
-	files  map[string][]byte // mapped; the control area first of all
+	files  map[string][]byte // mapped
 	pmem   *os.File
 	writes int
 }
@@ -60,13 +67,13 @@ func (s *scribbler) find() error {
 		if s.pmem, err = os.OpenFile(all[0], os.O_RDWR|unix.O_DIRECT, 0); err != nil {
 			return err
 		}
-		s.files = map[string][]byte{}
 	}
+	for _, mem := range s.files {
+		unix.Munmap(mem)
+	}
+	s.files = map[string][]byte{}
 	names, err := filepath.Glob(region + "/*")
 	for _, name := range names {
-		if s.files[name] != nil {
-			continue
-		}
 		if mem := mapFile(name); mem != nil {
 			s.files[name] = mem
 		}
@@ -114,25 +121,30 @@ func (s *scribbler) number() uint64 {
 	}
 }
 
-// memory writes into the control area or a segment.
-func (s *scribbler) memory() {
+// segment writes into one of the segments, mostly where the words are that both sides look at.
+func (s *scribbler) segment() {
 	for name, mem := range s.files { // one by chance
-		if filepath.Base(name) == "control" && s.rng.IntN(2) == 0 {
-			s.message(mem)
-			return
+		if filepath.Base(name) == controlName {
+			continue
 		}
-		at := s.rng.IntN(len(mem) - 8)
-		if s.rng.IntN(4) > 0 {
-			at = s.rng.IntN(4096/64) * 64 // where the words are that both sides look at
+		at := s.rng.IntN(4096/64) * 64
+		if s.rng.IntN(4) == 0 {
+			at = s.rng.IntN(len(mem) - 8)
 		}
 		binary.LittleEndian.PutUint64(mem[at:], s.number())
 		return
 	}
 }
 
-// message puts something like a message into the ring, and moves the ring's words.
-func (s *scribbler) message(control []byte) {
-	slot := control[wire.PageBytes+512*s.rng.IntN(2*wire.Slots):][:512]
+const controlName = "control"
+
+// control puts something like a message into a ring, and moves the rings' words; seldom any other.
+func (s *scribbler) control() {
+	area := s.files[filepath.Join(region, controlName)]
+	if len(area) < wire.ControlBytes {
+		return
+	}
+	slot := area[wire.PageBytes+512*s.rng.IntN(2*wire.Slots):][:512]
 	binary.LittleEndian.PutUint16(slot, uint16(s.rng.IntN(10)))
 	binary.LittleEndian.PutUint16(slot[2:], uint16(s.rng.IntN(520)))
 	binary.LittleEndian.PutUint32(slot[4:], uint32(s.rng.IntN(8)))
@@ -140,17 +152,16 @@ func (s *scribbler) message(control []byte) {
 		binary.LittleEndian.PutUint64(slot[at:], s.number())
 	}
 	for _, word := range []int{0x140, 0x200} { // sent up, taken down
-		n := binary.LittleEndian.Uint32(control[word:])
-		binary.LittleEndian.PutUint32(control[word:], n+uint32(s.rng.IntN(3)))
+		n := binary.LittleEndian.Uint32(area[word:])
+		binary.LittleEndian.PutUint32(area[word:], n+uint32(s.rng.IntN(3)))
+	}
+	if s.rng.IntN(1000) == 0 {
+		binary.LittleEndian.PutUint64(area[64*s.rng.IntN(16):], s.number())
 	}
 }
 
 // pointer tells the host of another control area, or of none.
-func (s *scribbler) pointer() {
-	size, err := s.pmem.Seek(0, 2)
-	if err != nil {
-		return
-	}
+func (s *scribbler) pointer(size, at int64) {
 	p := wire.Pointer{Offset: s.number() &^ 4095, Boot: s.number()}
 	if s.rng.IntN(2) == 0 {
 		p.Offset = uint64(s.rng.Int64N(size)) &^ 4095
@@ -159,15 +170,11 @@ func (s *scribbler) pointer() {
 	if s.rng.IntN(4) == 0 {
 		b[s.rng.IntN(32)] ^= 1
 	}
-	s.write(b, size-wire.PageBytes+wire.PointerOffset)
+	s.write(b, at)
 }
 
 // device writes into the block device, mostly where the file system keeps its own.
-func (s *scribbler) device() {
-	size, err := s.pmem.Seek(0, 2)
-	if err != nil {
-		return
-	}
+func (s *scribbler) device(size int64) {
 	at := s.rng.Int64N(size / 512)
 	if s.rng.IntN(2) == 0 {
 		at = s.rng.Int64N(1 << 12)
@@ -179,7 +186,17 @@ func (s *scribbler) device() {
 	s.write(b, at*512)
 }
 
-// write is direct: from memory that is aligned.
+// read and write are direct: they need memory that is aligned.
+func (s *scribbler) read(at int64) []byte {
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil
+	}
+	defer unix.Munmap(page)
+	s.pmem.ReadAt(page[:512], at)
+	return bytes.Clone(page[:512])
+}
+
 func (s *scribbler) write(b []byte, at int64) {
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {

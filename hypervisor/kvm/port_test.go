@@ -1,0 +1,170 @@
+package kvm
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pegasus/callbuf"
+	wire "pegasus/callbuf/region"
+)
+
+// plug gives the machine a port, as QEMU does, and returns its end when the hub has the other.
+func (m *machine) plug() *net.UnixConn {
+	m.t.Helper()
+	path := PortPath(m.path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	os.Remove(path)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { l.Close() })
+	l.SetDeadline(time.Now().Add(10 * time.Second))
+	c, err := l.AcceptUnix()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+func (m *machine) hubIs(b wire.Bell) {
+	m.t.Helper()
+	m.eventually("the hub's way of waiting", func() bool { return m.agent.Bell() == b })
+}
+
+// looks is how often the hub looks within a time.
+func (m *machine) looks(within time.Duration) (n int) {
+	for end := time.Now().Add(within); time.Now().Before(end); {
+		if m.agent.Beat() {
+			n++
+		}
+	}
+	return n
+}
+
+// clearRings takes off what the hub has rung so far.
+func clearRings(t *testing.T, c *net.UnixConn) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	for b := make([]byte, 100); ; {
+		if _, err := c.Read(b); err != nil {
+			c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			return
+		}
+	}
+}
+
+// A hub with a port sleeps until it is rung, if the agent knows how to; and rings it if that sleeps.
+func TestHubSleeps(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	m.hubIs(wire.NoBell)
+	port := m.plug()
+	m.hubIs(wire.Awake)
+	m.agent.SetBell(wire.Awake)
+	m.hubIs(wire.Asleep)
+	m.agent.Beat()
+	if n := m.looks(300 * time.Millisecond); n > 2 {
+		t.Errorf("a hub that sleeps looked %d times", n)
+	}
+	clearRings(t, port)
+	m.agent.SetBell(wire.Asleep)
+	for i := range uint32(5) {
+		m.open(i)
+		port.Write([]byte{1})
+		m.knock()
+		if n, err := port.Read(make([]byte, 100)); err != nil || n == 0 {
+			t.Fatalf("the agent isn't rung: %v", err)
+		}
+		m.expect(wire.Need, i)
+		m.hubIs(wire.Asleep)
+	}
+	m.open(9) // a ring that gets lost costs a second
+	m.knock()
+	port.Close()
+	m.hubIs(wire.NoBell)
+	port = m.plug()
+	m.hubIs(wire.Asleep)
+	clearRings(t, port)
+	m.stopHub()
+	if _, err := port.Read(make([]byte, 1)); err != nil && err != io.EOF { // to close the port wakes, too
+		t.Errorf("an agent that sleeps isn't told that its hub ends: %v", err)
+	}
+}
+
+// A machine that rings without end is heard now and then.
+func TestHubIsRungWithoutEnd(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	port := m.plug()
+	m.agent.SetBell(wire.Awake)
+	m.hubIs(wire.Asleep)
+	go func() {
+		for b := make([]byte, 4096); ; {
+			if _, err := port.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	if n := m.looks(time.Second); n > 2000 {
+		t.Errorf("the hub looked %d times in a second", n)
+	}
+}
+
+// A segment has a bell if all that it takes is there: the process, the worker and the agent know
+// how, and the machine has a port. Then a ring gets to the worker.
+func TestBellOfSegment(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	serve := func(number uint32, want uint64) {
+		t.Helper()
+		m.open(number)
+		c := m.knock()
+		m.expect(wire.Need, number)
+		m.send(wire.Lend, number, lend(segment...))
+		if l := m.loan(c); l.Features != want {
+			t.Errorf("process %d: features %#x, not %#x", number, l.Features, want)
+		}
+		worker, servant := m.worker(c)
+		m.expect(wire.Welcome, number)
+		m.send(wire.Data, number, []byte{0})
+		worker.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if n, err := worker.Read(make([]byte, 10)); n != 1 || err != nil {
+			t.Errorf("process %d: %d bytes to the worker, %v", number, n, err)
+		}
+		m.send(wire.Close, number, nil)
+		servant.end()
+		m.expect(wire.Gone, number)
+	}
+	m.may = callbuf.FeatureBell
+	serve(1, 0)
+	m.plug()
+	m.hubIs(wire.Awake)
+	serve(2, 0)
+	m.agent.SetBell(wire.Awake)
+	serve(3, callbuf.FeatureBell)
+	m.may = 0
+	serve(4, 0)
+	m.may = 1 << 40
+	serve(5, 0)
+}
+
+// A worker that doesn't read holds nobody up.
+func TestRingsUnread(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	m.serve(1)
+	for range 2000 {
+		m.send(wire.Data, 1, []byte{0})
+	}
+	m.open(2)
+	m.knock()
+}

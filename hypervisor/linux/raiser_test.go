@@ -1,0 +1,285 @@
+package linux
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/hypervisor"
+)
+
+// group makes a cgroup, and its process if it is given one.
+func (k kernel) group(path, file string, weight int, pids ...int) {
+	k.t.Helper()
+	k.write(path+"/"+file, fmt.Sprintln(weight))
+	procs := ""
+	for _, pid := range pids {
+		procs += fmt.Sprintln(pid)
+	}
+	k.write(path+"/cgroup.procs", procs)
+}
+
+func (k kernel) has(path string, want int) {
+	k.t.Helper()
+	text, _ := os.ReadFile(filepath.Join(k.dir, path))
+	if got := strings.TrimSpace(string(text)); got != strconv.Itoa(want) {
+		k.t.Errorf("%s has %s, not %d", path, got, want)
+	}
+}
+
+func (k kernel) raiser(c *CPUs) *Raiser { return c.Raiser(filepath.Join(k.dir, "raised")) }
+
+func (k kernel) records() int {
+	all, _ := filepath.Glob(filepath.Join(k.dir, "raised/*"))
+	return len(all)
+}
+
+func vm(domain string, pid int) hypervisor.Guests {
+	return hypervisor.Guests{Domain: domain, Processes: []int{pid}, VM: true}
+}
+
+// Where machines have groups of their own: as libvirt makes them, with systemd and
+// without, of both versions, and as systemd-run does.
+func TestMachineGroups(t *testing.T) {
+	k := kernel{t, t.TempDir()}
+	const scope = "machine.slice/machine-qemu\\x2d1\\x2dv2.scope"
+	k.group("cgroup/machine.slice", "cpu.weight", 100)
+	k.group("cgroup/"+scope, "cpu.weight", 200)
+	k.group("cgroup/"+scope+"/libvirt", "cpu.weight", 100)
+	k.group("cgroup/"+scope+"/libvirt/emulator", "cpu.weight", 100, 1)
+	k.process(1, 0, "0::/"+scope+"/libvirt/emulator\n")
+	k.group("cgroup/machine.slice/other.scope", "cpu.weight", 300)
+	k.write("cgroup/machine.slice/other.scope/cpu.stat", "usage_usec 1000\n")
+	k.group("cgroup/machine.slice/resting.scope", "cpu.weight", 400)
+	k.write("cgroup/machine.slice/resting.scope/cpu.stat", "usage_usec 1000\n")
+	k.group("cgroup/cpu/machine/qemu-1-v1.libvirt-qemu", "cpu.shares", 2048)
+	k.group("cgroup/cpu/machine/qemu-1-v1.libvirt-qemu/emulator", "cpu.shares", 1024, 2)
+	k.process(2, 0, "3:cpu,cpuacct:/machine/qemu-1-v1.libvirt-qemu/emulator\n0::/\n")
+	k.group("cgroup/run.scope", "cpu.weight", 50, 3)
+	k.process(3, 0, "0::/run.scope\n")
+	k.group("cgroup/user.slice", "cpu.weight", 50, 4, 40)
+	k.process(4, 0, "0::/user.slice\n")
+	k.group("cgroup/given.scope", "cpu.weight", 50, 5)
+	os.Chmod(filepath.Join(k.dir, "cgroup/given.scope/cpu.weight"), 0o666)
+	k.process(5, 0, "0::/given.scope\n")
+	k.process(6, 0, "0::/\n")
+	k.process(7, 0, "0::/run.scope\n") // as its record says, while another is in there
+	k.write("cgroup/idle.scope/cgroup.procs", "8\n")
+	k.process(8, 0, "0::/idle.scope\n") // without the controller
+
+	r := k.raiser(k.cpus(1))
+	all := []hypervisor.Guests{vm("v2", 1), vm("v1", 2), vm("run", 3), vm("user", 4), vm("given", 5), vm("root", 6), vm("second", 7), vm("none", 8), guests(3)[0]}
+	at := func(path string) string { return filepath.Join(k.dir, "cgroup", path) }
+	want := []hypervisor.Group{
+		{Domain: "v2", Parent: at("machine.slice"), Weight: 200, Has: 200, Least: 1, Most: 10000},
+		{Domain: "v1", Parent: at("cpu/machine"), Weight: 2048, Has: 2048, Least: 2, Most: 1 << 18},
+		{Domain: "run", Parent: at(""), Weight: 50, Has: 50, Least: 1, Most: 10000},
+	}
+	got := r.Groups(all)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%+v\nnot\n%+v", got, want)
+	}
+	k.write("cgroup/machine.slice/other.scope/cpu.stat", "usage_usec 900000000\n")
+	if got := r.Groups(all); got[0].Others != 300 {
+		t.Errorf("of its neighbours the one that computes weighs 300: %+v", got[0])
+	}
+}
+
+// A weight that is ours is never taken for one that is set; one that isn't stays.
+func TestRaise(t *testing.T) {
+	for version, file := range map[string]string{"cgroup/one": "cpu.weight", "cgroup/cpu/one": "cpu.shares"} {
+		k := kernel{t, t.TempDir()}
+		path := version + "/" + file
+		k.group(version, file, 100, 1)
+		k.process(1, 0, map[string]string{"cpu.weight": "0::/one\n", "cpu.shares": "1:cpu:/one\n"}[file])
+		c := k.cpus(1)
+		r, of := k.raiser(c), []hypervisor.Guests{vm("one", 1)}
+		plain := c.Weights(of)[0]
+		set := func(want int64) {
+			t.Helper()
+			if all := r.Groups(of); len(all) != 1 || all[0].Weight != want {
+				t.Fatalf("%+v, want %d", all, want)
+			}
+		}
+		raise := func(weight int64, changed bool) {
+			t.Helper()
+			if was, err := r.Raise("one", weight); err != nil || was != changed {
+				t.Fatalf("%d: %v, %v", weight, was, err)
+			}
+		}
+		set(100)
+		if k.records() != 0 {
+			t.Error("something is written down before anything is changed")
+		}
+		raise(400, false)
+		k.has(path, 400)
+		set(100)
+		if g := r.Groups(of)[0]; g.Has != 400 {
+			t.Errorf("raised it is %+v", g)
+		}
+		if w := c.Weights(of)[0]; w != plain {
+			t.Errorf("its weight is %+v, not %+v", w, plain)
+		}
+		raise(25, false)
+		k.has(path, 25)
+		if text := r.plain(filepath.Join(k.dir, path), "400"); text != "100" { // read before it was lowered
+			t.Errorf("what it had a moment ago passes for set: %s", text)
+		}
+		if k.records() != 1 {
+			t.Errorf("%d records", k.records())
+		}
+		k.write(path, "300\n") // somebody sets that
+		raise(100, true)
+		k.has(path, 300)
+		set(300)
+		if k.records() != 0 {
+			t.Error("what was set before is written down still")
+		}
+		raise(1200, false)
+		raise(300, false)
+		k.has(path, 300)
+		raise(1200, false)
+		k.write(path, "77\n")
+		set(77)
+		if w := c.Weights(of)[0]; w.Credits == plain.Credits {
+			t.Errorf("its weight is still %+v", w)
+		}
+		raise(308, false)
+		r.Restore()
+		k.has(path, 77)
+		if k.records() != 0 {
+			t.Error("a record is left")
+		}
+		set(77)
+		raise(308, false)
+		os.RemoveAll(filepath.Join(k.dir, version)) // it is switched off
+		if _, err := r.Raise("one", 77); err == nil {
+			t.Error("a group that is gone can be raised")
+		}
+		if all := r.Groups(of); len(all) != 0 {
+			t.Errorf("%+v", all)
+		}
+		r.Restore()
+		if k.records() != 0 {
+			t.Error("a record is left of a machine that is off")
+		}
+	}
+}
+
+// What a daemon that has died left behind is put back, once, by whoever comes to it
+// first; nothing that somebody else has set since.
+func TestPutBack(t *testing.T) {
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		pid, has, want int
+	}{
+		"of a daemon that died": {dead.Process.Pid, 400, 100},
+		"of one that lives":     {os.Getpid(), 400, 400},
+		"set since":             {dead.Process.Pid, 300, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := kernel{t, t.TempDir()}
+			k.group("cgroup/one", "cpu.weight", c.has)
+			started, _ := startOf(c.pid)
+			text, err := json.Marshal(memo{PID: c.pid, Started: started, File: filepath.Join(k.dir, "cgroup/one/cpu.weight"), Set: 100, Ours: []int64{400, 25}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.write("raised/one.json", string(text))
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { Guard(ctx, filepath.Join(k.dir, "raised"), "one", discard); close(ended) }()
+			time.Sleep(10 * time.Millisecond)
+			for end := time.Now().Add(10 * time.Second); c.want != c.has && time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if text, _ := os.ReadFile(filepath.Join(k.dir, "cgroup/one/cpu.weight")); strings.TrimSpace(string(text)) == strconv.Itoa(c.want) {
+					break
+				}
+			}
+			k.has("cgroup/one/cpu.weight", c.want)
+			if c.want == 100 {
+				k.write("cgroup/one/cpu.weight", "25\n") // that is somebody else's
+				time.Sleep(guardEvery + guardEvery/2)
+				k.has("cgroup/one/cpu.weight", 25)
+			}
+			stop()
+			<-ended
+			if c.pid != os.Getpid() {
+				k.write("cgroup/one/cpu.weight", fmt.Sprintln(c.has))
+				Sweep(filepath.Join(k.dir, "raised"), discard)
+				k.has("cgroup/one/cpu.weight", c.want)
+				if k.records() != 0 {
+					t.Error("records are left")
+				}
+			}
+		})
+	}
+}
+
+// Whatever a record says, nothing but a weight is written, and only where a weight of
+// ours is.
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"pid":1,"started":2,"file":"/sys/fs/cgroup/x/cpu.weight","set":100,"ours":[400,25]}`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := parseRecord(text)
+		if err == nil && (r.Set < 1 || r.Set > mostShares || !filepath.IsAbs(r.File)) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// The same in the kernel's cgroups.
+func TestRaiseInKernel(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("cgroups are root's")
+	}
+	m := machine{Name: "m", VCPUs: 1, Weight: 512}
+	m.start(t)
+	c := NewCPUs(discard, nil)
+	r := c.Raiser(t.TempDir())
+	of := []hypervisor.Guests{m.guests()}
+	groups := r.Groups(of)
+	if len(groups) != 1 || groups[0].Weight < 200 {
+		t.Fatalf("%+v", groups)
+	}
+	before := c.Weights(of)[0]
+	if changed, err := r.Raise("m", 4*groups[0].Weight); err != nil || changed {
+		t.Fatal(changed, err)
+	}
+	if w := c.Weights(of)[0]; w != before {
+		t.Errorf("raised it has %+v, not %+v", w, before)
+	}
+	r.Restore()
+	if again := r.Groups(of); len(again) != 1 || again[0] != groups[0] {
+		t.Errorf("afterwards %+v, not %+v", again, groups)
+	}
+}
+
+// BenchmarkRaise is the cost of another weight.
+func BenchmarkRaise(b *testing.B) {
+	dir := filepath.Join("/sys/fs/cgroup/cpu", fmt.Sprintf("pegasus-bench-%d", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		b.Skip(err)
+	}
+	defer os.Remove(dir)
+	r := NewCPUs(discard, nil).Raiser(b.TempDir())
+	r.groups["m"] = &raisable{file: filepath.Join(dir, "cpu.shares")}
+	if _, err := r.Raise("m", 4096); err != nil {
+		b.Fatal(err)
+	}
+	for i := int64(0); b.Loop(); i++ {
+		if _, err := r.Raise("m", 256+4096*(i%2)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

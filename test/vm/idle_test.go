@@ -1,0 +1,60 @@
+package vm
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pausingJob computes again and again after everybody has fallen asleep, and goes on doing so
+// while the hub is away and after another has come.
+const pausingJob = `
+pegasus-guest doctor
+for i in 1 2; do sleep 2; /bench/vectoradd --quiet --json; done
+echo "kill the hub"
+for i in 1 2; do sleep 1; /bench/vectoradd --quiet --json; done
+`
+
+// A machine computes after it was idle, by a port that wakes its agent and hub, and without one.
+func TestIdle(t *testing.T) {
+	for _, port := range []bool{true, false} {
+		t.Run(map[bool]string{true: "port", false: "no port"}[port], func(t *testing.T) {
+			h := startHost(t, twoMachines)
+			m := h.bootWith("one", pausingJob, port)
+			eventually(t, bootTime, "it has computed after pauses", func() bool { return strings.Contains(m.Output(), "kill the hub") })
+			h.killHub(m)
+			out := m.finish()
+			if n := len(regexp.MustCompile(`"result": *"right"`).FindAllString(out, -1)); n != 4 {
+				t.Errorf("%d of 4 programs computed what is right:\n%s", n, out)
+			}
+			said := strings.Contains(out, "the host wakes us") && strings.Contains(out, "/dev/vport")
+			if said != port || strings.Contains(h.log(), "has a port that wakes") != port {
+				t.Errorf("whether there is a port isn't said:\n%s\n%s", out, h.log())
+			}
+		})
+	}
+}
+
+// A machine may be there before its host's daemon is.
+func TestHostComesLate(t *testing.T) {
+	h := startHost(t, twoMachines)
+	h.stop()
+	m := h.boot("one", "sleep 3\n/bench/vectoradd --quiet --json\n")
+	eventually(t, bootTime, "the agent looks", func() bool { return strings.Contains(m.Output(), "nothing wakes us") })
+	h.start()
+	if out := m.finish(); !strings.Contains(out, `"right"`) || !strings.Contains(out, "the host wakes us") {
+		t.Errorf("it didn't compute, or nothing woke it:\n%s", out)
+	}
+}
+
+func (h *host) log() string {
+	text, _ := os.ReadFile(h.path("log"))
+	return string(text)
+}
+
+// bootWith starts a machine with a port or without.
+func (h *host) bootWith(name, job string, port bool) *machine {
+	h.t.Helper()
+	return h.bootMachine(name, Machine{Job: waitForAgent + job, NoPort: !port})
+}
