@@ -114,8 +114,8 @@ func (d *Definition) fits() error {
 		return fmt.Errorf("machine %q is a %s, which has no NVDIMMs: use machine='q35' or 'pc'", d.Name, d.machine)
 	case !d.acpi:
 		return fmt.Errorf("machine %q has no ACPI, by which it would find its region: add <features><acpi/></features>", d.Name)
-	case d.slots >= maxSlots && d.taken() >= d.slots:
-		return fmt.Errorf("machine %q has no slot for memory left, of %d: remove a memory device", d.Name, d.slots)
+	case d.taken() >= maxSlots:
+		return fmt.Errorf("machine %q has no slot for memory left, of %d: remove a memory device", d.Name, maxSlots)
 	}
 	return nil
 }

@@ -247,6 +247,8 @@ func FuzzDefinition(f *testing.F) {
 	for _, text := range written {
 		f.Add([]byte(text))
 	}
+	// Memory in a slot, where there are neither slots nor cells.
+	f.Add([]byte(`<domain type='kvm'><name>0</name><memory>0</memory><features><acpi/></features><devices><memory model='dimm'></memory></devices></domain>`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := Parse(text)
 		if err != nil {

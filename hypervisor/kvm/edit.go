@@ -75,7 +75,7 @@ func (d *Definition) complete() bool {
 }
 
 func (d *Definition) attach(a Attachment) []byte {
-	r := &record{credits: a.Credits, memory: d.memory.bytes}
+	r := &record{credits: a.Credits, memory: d.memory.bytes, taken: uint64(d.taken())}
 	var edits []edit
 	devices := ""
 	for _, text := range newDevices(a.Region, a.Bytes) {
@@ -177,7 +177,7 @@ func (d *Definition) WithoutRegion(dir string) ([]byte, error) {
 	}
 	left := d.taken() - slots
 	edits = d.restoreLimit(d.restoreMemory(edits, bytes), left)
-	if left == 0 { // memory in slots needs cells
+	if left <= int(r.taken) { // memory that was put in slots since needs cells
 		edits = d.restoreCell(edits)
 	}
 	return apply(d.text, d.restoreMetadata(edits)), nil
@@ -233,7 +233,7 @@ func (d *Definition) restoreLimit(edits []edit, left int) []edit {
 	var was struct {
 		Slots int `xml:"slots,attr"`
 	}
-	if r.limit != "" && xml.Unmarshal([]byte(r.limit), &was) != nil || left > was.Slots {
+	if r.limit != "" && xml.Unmarshal([]byte(r.limit), &was) != nil || left > max(was.Slots, int(r.taken)) {
 		return edits
 	}
 	if r.newLimit == "" || !d.maxMemory.there() || plain(d.text[d.maxMemory.start:d.maxMemory.end]) != r.newLimit {

@@ -17,6 +17,7 @@ type record struct {
 	made   []string // elements that were not there
 	opened []string // elements that were a single tag
 	memory uint64   // bytes that the machine had without its region
+	taken  uint64   // slots for memory that it used without it
 	limit  string   // the machine's <maxMemory>, if there was one and it was changed
 	// What was made of it, and of its NUMA cells: who has changed that since wants it to stay.
 	newLimit, newNuma string
@@ -45,6 +46,7 @@ func readRecord(e *element) (*record, error) {
 	}{
 		{"credits", 1<<16 - 1, func(n uint64) { r.credits = vcpu.Credits(n) }},
 		{"memory", 1 << 62, func(n uint64) { r.memory = n }},
+		{"taken", maxSlots, func(n uint64) { r.taken = n }},
 	} {
 		text := e.attribute(n.name)
 		if text == "" {
@@ -69,6 +71,7 @@ func (r *record) String() string {
 	}
 	attribute("credits", strconv.FormatUint(uint64(r.credits), 10))
 	attribute("memory", strconv.FormatUint(r.memory, 10))
+	attribute("taken", strconv.FormatUint(r.taken, 10))
 	attribute("made", strings.Join(r.made, " "))
 	attribute("opened", strings.Join(r.opened, " "))
 	attribute("limit", r.limit)
