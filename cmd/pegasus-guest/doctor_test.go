@@ -1,13 +1,27 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"pegasus/backend/control"
+	"pegasus/guest/kvm"
 )
+
+// expect checks a finding: what it says, and that whoever reads of something bad reads of a way out.
+func expect(t *testing.T, what string, f control.Check, state, says string) {
+	t.Helper()
+	if f.State != state || !strings.Contains(f.Detail, says) || (f.State != fine) != (f.Fix != "") {
+		t.Errorf("%s: %+v; want %s, %q", what, f, state, says)
+	}
+}
 
 func TestSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "pg")
@@ -16,48 +30,126 @@ func TestSocket(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "web.sock")
-	if f := checkSocket(""); f.ok() || !strings.Contains(f.detail, "PEGASUS_SOCKET") {
-		t.Errorf("no variable: %+v", f)
-	}
-	if f := checkSocket(path); f.ok() || !strings.Contains(f.detail, "doesn't exist") {
-		t.Errorf("no socket: %+v", f)
-	}
+	expect(t, "no socket", checkSocket(path), fail, "doesn't exist")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := checkSocket(path); !f.ok() {
-		t.Errorf("listening: %+v", f)
-	}
+	expect(t, "listening", checkSocket(path), fine, "answers")
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	if f := checkSocket(path); f.ok() {
-		t.Errorf("nobody listening: %+v", f)
-	}
+	expect(t, "nobody listening", checkSocket(path), fail, "refused")
 }
 
-func TestLibrary(t *testing.T) {
-	dir := t.TempDir()
-	if f := checkLibrary([]string{dir}); f.ok() || !strings.Contains(f.detail, "finds no") {
-		t.Errorf("no library: %+v", f)
+// built is a file that `make build` makes.
+func built(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("PEGASUS_BUILD")
+	if dir == "" {
+		dir = "../../build"
 	}
-	path := filepath.Join(dir, library)
-	if err := os.WriteFile(path, []byte("not ELF"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if f := checkLibrary([]string{dir}); f.ok() || !strings.Contains(f.detail, "can't be loaded") {
-		t.Errorf("no ELF file: %+v", f)
-	}
-	self, err := os.Executable() // an ELF file that isn't our library, though it has the name in it
+	path, err := filepath.Abs(filepath.Join(dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Remove(path)
-	if err := os.Symlink(self, path); err != nil {
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v; run `make build` first", err)
+	}
+	return path
+}
+
+func TestLibrary(t *testing.T) {
+	// One that no machine has installed.
+	const name = "libpegasustest.so.1"
+	dir := t.TempDir()
+	path := filepath.Join(dir, name)
+	expect(t, "no library", checkLibrary(name, dir), fail, "finds no")
+	if err := os.WriteFile(path, []byte("not ELF"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if f := checkLibrary([]string{dir}); f.ok() || !strings.Contains(f.detail, "isn't Pegasus'") {
-		t.Errorf("another library: %+v", f)
+	expect(t, "no ELF file", checkLibrary(name, dir), fail, "can't be loaded")
+	library, err := os.ReadFile(built(t, "guest/libcuda.so.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(data string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(string(library))
+	expect(t, "ours", checkLibrary(name, "/nowhere:"+dir), fine, path)
+	put(strings.ReplaceAll(string(library), "PEGASUS_SOCKET", "ANOTHER_SOCKET"))
+	expect(t, "another driver's", checkLibrary(name, dir), fail, "isn't Pegasus'")
+	put(strings.ReplaceAll(string(library), "GLIBC_2.34", "GLIBC_9.34"))
+	expect(t, "of a newer system", checkLibrary(name, dir), fail, "no GLIBC_9.34")
+}
+
+// A machine is told where on the way of a program something is wrong.
+func TestMachine(t *testing.T) {
+	root := t.TempDir()
+	m := machine{root, filepath.Join(root, "guest.sock")}
+	put := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("proc/sys/kernel/osrelease", "6.1.0-tiny\n")
+	all := m.check()
+	if len(all) != 4 {
+		t.Fatalf("%+v", all)
+	}
+	expect(t, "no agent", all[0], fail, "doesn't exist")
+	expect(t, "no NVDIMM", all[1], fail, "no NVDIMM")
+	expect(t, "nothing in the kernel", all[2], fail, "lacks nfit, nd_pmem, ext4")
+	expect(t, "no e2fsprogs", all[3], fail, "mkfs.ext4")
+
+	put("sys/bus/nd/devices/namespace0.0", "")
+	put("sys/fs/ext4/features", "")
+	put("lib/modules/6.1.0-tiny/modules.dep", "kernel/drivers/acpi/nfit/nfit.ko.xz: kernel/libnvdimm.ko\nkernel/drivers/nvdimm/nd-pmem.ko:\n")
+	put("usr/sbin/mkfs.ext4", "")
+	expect(t, "an NVDIMM", m.checkRegion(""), fine, "an NVDIMM")
+	expect(t, "one of somebody else", m.checkRegion("the host hasn't marked it"), fail, "hasn't marked")
+	expect(t, "a good kernel", m.checkKernel(), fine, "6.1.0-tiny")
+	expect(t, "e2fsprogs", m.checkMkfs(), fine, "/usr/sbin/mkfs.ext4")
+	put("boot/config-6.1.0-tiny", "CONFIG_EXT4_FS=y\n# CONFIG_FS_DAX is not set\n")
+	expect(t, "a kernel without DAX", m.checkKernel(), fail, "CONFIG_FS_DAX")
+
+	put("run/.containerenv", "")
+	all = m.check()
+	if len(all) != 1 {
+		t.Fatalf("in a container: %+v", all)
+	}
+	expect(t, "a container without the socket", all[0], fail, "container")
+}
+
+func TestAgentAndHost(t *testing.T) {
+	m := machine{t.TempDir(), "/run/x"}
+	here := kvm.Status{Release: control.Release()}
+	expect(t, "an agent", m.checkAgent(here, nil), fine, control.Release())
+	expect(t, "another version's", m.checkAgent(kvm.Status{Release: "v0"}, nil), warn, "v0")
+	expect(t, "not for this user", m.checkAgent(kvm.Status{}, fs.ErrPermission), fail, "this user")
+	expect(t, "nobody", m.checkAgent(kvm.Status{}, syscall.ECONNREFUSED), fail, "nobody listens")
+	expect(t, "nonsense", m.checkAgent(kvm.Status{}, errors.New("no sensible answer")), fail, "no sensible answer")
+	expect(t, "a host", checkHost(kvm.Status{Host: true, HostRelease: "v7", Generation: 3}), fine, "v7 answers, generation 3")
+	expect(t, "no host", checkHost(kvm.Status{Why: "the host doesn't answer"}), fail, "doesn't answer")
+}
+
+func TestDoctorAsJSON(t *testing.T) {
+	t.Setenv("PEGASUS_SOCKET", "/nowhere.sock")
+	var out, errs strings.Builder
+	if code := run([]string{"doctor", "--json"}, &out, &errs); code != 1 {
+		t.Errorf("status %d, %s", code, errs.String())
+	}
+	var all []control.Check
+	if err := json.Unmarshal([]byte(out.String()), &all); err != nil || len(all) != 2 || all[0].Name != "socket" || all[0].State != fail {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }
 
@@ -69,14 +161,15 @@ func TestUsage(t *testing.T) {
 	if code := run([]string{"dance"}, &out, &errs); code != 2 || !strings.Contains(errs.String(), `"dance"`) {
 		t.Errorf("unknown: %d, %q", code, errs.String())
 	}
+	for _, args := range [][]string{{"doctor", "web"}, {"install", "--roof", "/"}, {"install", "web"}, {"agent", "web"}} {
+		if code := run(args, &out, &errs); code != 2 {
+			t.Errorf("%q: status %d", args, code)
+		}
+	}
 }
 
 // A port is good to have, and nothing fails without.
 func TestPort(t *testing.T) {
-	if f := checkPort("/dev/vport1p1", nil); !f.ok() || !strings.Contains(f.detail, "/dev/vport1p1") {
-		t.Errorf("there: %+v", f)
-	}
-	if f := checkPort("", errors.New("none")); !f.ok() || !strings.Contains(f.detail, "pegasus attach") {
-		t.Errorf("not there: %+v", f)
-	}
+	expect(t, "there", checkPort("/dev/vport1p1", nil), fine, "/dev/vport1p1")
+	expect(t, "not there", checkPort("", errors.New("none")), warn, "none")
 }

@@ -1,7 +1,8 @@
 // Pegasus-guest is for use inside a guest: in a virtual machine it is the agent that
-// CUDA programs need, and it says whether a program here would find Pegasus, and if
+// CUDA programs need; it installs itself and the library there; and it says whether a program here would find Pegasus, and if
 // not, why.
 //
+//	pegasus-guest install    set a virtual machine up, as its root
 //	pegasus-guest agent      serve the CUDA programs of a virtual machine, as its root
 //	pegasus-guest doctor     check and explain; exit status 1 if a program would fail
 //	pegasus-guest version    print the version
@@ -17,23 +18,32 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const usage = `usage: pegasus-guest agent | doctor | version
+const usage = `usage: pegasus-guest COMMAND [ARGUMENTS]
 
+  install   installs the library and the agent in this virtual machine, as root (--help: more)
   agent     serves the CUDA programs of a virtual machine; to be started at boot, as root
-  doctor    says whether a CUDA program here would find Pegasus, and why not
+  doctor    says whether a CUDA program here would find Pegasus, and why not (--json)
   version   prints the version
 `
 
 func run(args []string, out, errs io.Writer) int {
-	if len(args) != 1 {
+	if len(args) == 0 {
+		fmt.Fprint(errs, usage)
+		return 2
+	}
+	switch args[0] {
+	case "install":
+		return install(args[1:], out, errs)
+	case "doctor":
+		return doctor(args[1:], out, errs)
+	}
+	if len(args) > 1 {
 		fmt.Fprint(errs, usage)
 		return 2
 	}
 	switch args[0] {
 	case "agent":
 		return agent(errs)
-	case "doctor":
-		return doctor(out)
 	case "version", "--version":
 		fmt.Fprintln(out, "pegasus-guest", control.Release())
 		return 0

@@ -1,9 +1,13 @@
 package main
 
+import "pegasus/backend/control"
+
 // checkPort tells whether the host can wake a machine's agent. All works without, too.
-func checkPort(device string, err error) finding {
+func checkPort(device string, err error) control.Check {
+	const name = "port"
 	if err != nil {
-		return finding{name: "port", detail: err.Error() + ": while idle it looks for work every few milliseconds; `pegasus attach` on the host gives it one"}
+		return control.Check{Name: name, State: warn, Detail: err.Error() + ": while idle, the agent looks for work every few milliseconds",
+			Fix: "`pegasus attach` on the host gives it one"}
 	}
-	return finding{name: "port", detail: device + " wakes the agent when there is something to do"}
+	return good(name, device+" wakes the agent when there is something to do")
 }

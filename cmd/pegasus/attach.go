@@ -100,7 +100,7 @@ func attach(c *call, args []string) error {
 	}
 	fmt.Fprintf(c.out, "%s is attached: from its next start on it shares %s with the host.\n", name, configs.Size(want.Bytes))
 	a.remind(name, now)
-	fmt.Fprintln(c.out, "In the machine, install libcuda.so.1 and start `pegasus-guest agent` as root.")
+	fmt.Fprintln(c.out, "Copy pegasus-guest into the machine, and run `pegasus-guest install` there, as root.")
 	return nil
 }
 

@@ -35,7 +35,7 @@ func hub(args []string, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go linux.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log)
-	h := kvm.Hub{Region: *region, Log: log, Door: func() (string, error) { return door(*dir, *domain) }}
+	h := kvm.Hub{Region: *region, Release: control.Release(), Log: log, Door: func() (string, error) { return door(*dir, *domain) }}
 	if err := h.Run(ctx); err != nil {
 		fmt.Fprintln(errs, "pegasusd hub:", err)
 		return 1

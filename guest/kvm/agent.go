@@ -20,56 +20,87 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"net"
 	"os"
-	"path/filepath"
 	"time"
 
-	"pegasus/callbuf"
 	"pegasus/callbuf/bell"
 	"pegasus/callbuf/region"
 )
 
 // Agent is what an agent is made of.
 type Agent struct {
-	Socket string // where programs connect
-	Dir    string // where the region is mounted
-	Log    *slog.Logger
+	Socket  string // where programs connect
+	Dir     string // where the region is mounted
+	Release string // which build it is
+	Log     *slog.Logger
 }
 
 // silence is after how long without a sign of life the hub counts as gone.
 const silence = 10 * time.Second
 
-// Run serves until ctx ends.
+// Run serves until ctx ends. While the machine has no region, or one that can't be used,
+// programs are told so: it may get one while it runs.
 func (a Agent) Run(ctx context.Context) error {
 	lock, err := a.lock()
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	port := a.listenAtPort(ctx)
-	d, err := openDevice()
-	if err != nil {
-		return err
-	}
-	events := make(chan func(), 64)
-	s := &session{agent: a, port: port, sleeper: bell.NewSleeper(port, events), events: events, processes: map[uint32]*process{}}
-	if err := s.resume(d); err != nil {
-		a.Log.Info("beginning anew", "why", err)
-		if err := s.start(d); err != nil {
-			return err
-		}
-	}
-	port.Ring()
 	l, err := listen(a.Socket)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	a.Log.Info("ready", "region", d.path, "bytes", d.bytes, "socket", a.Socket)
-	go s.accept(l)
-	return s.run(ctx)
+	d := &door{log: a.Log, release: a.Release, patience: hubTime}
+	go d.accept(l)
+	notify("READY=1")
+	port := a.listenAtPort(ctx)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		s, err := a.prepare(port)
+		if err == nil {
+			a.Log.Info("ready", "region", s.files.device.path, "bytes", s.files.device.bytes, "socket", a.Socket)
+			notify("STATUS=Serving CUDA programs")
+			d.leadTo(s)
+			port.Ring() // the hub may sleep since the agent before went
+			return s.run(ctx)
+		}
+		if d.because(err.Error()) {
+			a.Log.Warn("programs aren't served", "why", err)
+			notify("STATUS=" + err.Error())
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// It is tried again between these whether the region can be used, the longer the rarer.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 2 * time.Second
+)
+
+// prepare goes on with the session of an agent before, or makes the region ready and asks
+// the host for one.
+func (a Agent) prepare(port *bell.Port) (*session, error) {
+	d, err := openDevice()
+	if err != nil {
+		return nil, err
+	}
+	events := make(chan func(), 64)
+	s := &session{agent: a, port: port, sleeper: bell.NewSleeper(port, events), events: events, processes: map[uint32]*process{}}
+	err = s.resume(d)
+	if err == nil {
+		return s, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		a.Log.Info("beginning anew", "why", err)
+	}
+	return s, s.start(d)
 }
 
 // start makes the region anew, and asks for a session.
@@ -87,31 +118,9 @@ func (s *session) start(d *device) error {
 		return fmt.Errorf("control area: %w", err)
 	}
 	s.files, s.control = files, region.NewGuest(area)
+	s.control.SetRelease(s.agent.Release)
 	s.begin()
 	return d.setPointer(&region.Pointer{Offset: offset, Boot: s.boot})
-}
-
-// listen makes the socket, which every user of the machine may use. It takes the place of one that
-// an agent before has left, so that a program always finds one there, and waits.
-func listen(path string) (*net.UnixListener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	making := path + ".new"
-	os.Remove(making)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: making, Net: "unixpacket"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false)
-	if err = os.Chmod(making, 0o666); err == nil {
-		err = os.Rename(making, path)
-	}
-	if err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 // session is what agent and hub have together. One goroutine, run's, has all of it;
@@ -216,60 +225,5 @@ func (s *session) flush() (sent bool) {
 	return sent
 }
 
-func (s *session) accept(l *net.UnixListener) {
-	for {
-		c, err := l.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			s.agent.Log.Warn("accept a process", "err", err)
-			time.Sleep(100 * time.Millisecond)
-			continue
-		}
-		go s.greet(c)
-	}
-}
-
-// helloTime is how long a process may take to say hello, and how long it waits for an answer.
-const (
-	helloTime  = 5 * time.Second
-	answerTime = 10 * time.Second
-)
-
-// greet hears a process's hello.
-func (s *session) greet(c *net.UnixConn) {
-	c.SetReadDeadline(time.Now().Add(helloTime))
-	buf := make([]byte, callbuf.HelloBytes+1)
-	n, err := c.Read(buf)
-	if err != nil || n == 0 {
-		c.Close()
-		return
-	}
-	hello, err := callbuf.ParseHello(buf[:n])
-	if err != nil {
-		refuse(c, resultSystemDriverMismatch, err.Error())
-		c.Close()
-		return
-	}
-	came := time.Now()
-	s.events <- func() {
-		if hello.Features&callbuf.HelloBack != 0 {
-			s.back(c)
-		} else {
-			s.open(c, hello, came)
-		}
-	}
-}
-
-// What a process is told that isn't served for a reason of the agent's.
-const (
-	resultSystemNotReady       = 802 // CUDA_ERROR_SYSTEM_NOT_READY
-	resultSystemDriverMismatch = 803 // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
-	resultUnknown              = 999 // CUDA_ERROR_UNKNOWN
-)
-
-func refuse(c *net.UnixConn, result int32, why string) {
-	c.SetWriteDeadline(time.Now().Add(helloTime))
-	c.Write(callbuf.Welcome{Version: callbuf.Version, Result: result, Message: why}.Append(nil))
-}
+// answerTime is how long a process waits for the host's answer.
+const answerTime = 10 * time.Second

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -40,12 +39,13 @@ func mountFiles(d *device, dir string) (*files, error) {
 	if mounted {
 		return all, all.clear()
 	}
-	blocks := fmt.Sprint((d.bytes - tailBytes) / 4096)
-	mkfs := exec.Command("/sbin/mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-I", "128", "-O", "^has_journal,^resize_inode", "-E", "nodiscard,lazy_itable_init=0", d.path, blocks)
-	if out, err := mkfs.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("mkfs.ext4 %s: %w: %s", d.path, err, out)
+	if err := mkfs(d.path, (d.bytes-tailBytes)/4096); err != nil {
+		return nil, err
 	}
 	if err := unix.Mount(d.path, dir, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOATIME, "dax=always"); err != nil {
+		if errors.Is(err, unix.ENODEV) {
+			return nil, fmt.Errorf("mount %s: this kernel has no ext4", d.path)
+		}
 		return nil, fmt.Errorf("mount %s with dax: %w", d.path, err)
 	}
 	return all, os.Chmod(dir, 0o700) // the new file system's root, not what it lies upon

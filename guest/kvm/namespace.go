@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,31 +31,34 @@ const (
 	ndDriver  = "/sys/bus/nd/drivers/nd_pmem"
 )
 
-// deviceTime is how long the kernel may take to find its NVDIMMs, and to make a device.
+// deviceTime is how long the kernel may take to make a device.
 const deviceTime = 10 * time.Second
 
 // openDevice finds the machine's region among its NVDIMMs, by the host's mark, and makes
 // of it a device whose memory can be mapped. Another NVDIMM isn't touched.
 func openDevice() (*device, error) {
-	var last error
-	for end := time.Now().Add(deviceTime); ; time.Sleep(50 * time.Millisecond) {
-		spaces, err := filepath.Glob(ndDevices + "/namespace*")
-		if err != nil {
-			return nil, err
-		}
-		last = errors.New("this machine has no NVDIMM")
-		for _, path := range spaces {
-			d, err := tryNamespace(filepath.Base(path))
-			if err == nil {
-				return d, nil
-			}
-			last = fmt.Errorf("%s: %w", filepath.Base(path), err)
-		}
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("no region of Pegasus: %w", last)
-		}
+	spaces, err := filepath.Glob(ndDevices + "/namespace*")
+	if err != nil {
+		return nil, err
 	}
+	if len(spaces) == 0 {
+		loadModules()
+		return nil, errors.New("this machine has no region: its host attaches it (pegasus attach), from its next start on")
+	}
+	var last error
+	for _, path := range spaces {
+		d, err := tryNamespace(filepath.Base(path))
+		if err == nil {
+			return d, nil
+		}
+		last = fmt.Errorf("no region of Pegasus: %s: %w", filepath.Base(path), err)
+	}
+	return nil, last
 }
+
+// loadModules has the kernel look for NVDIMMs, where nothing did so at boot. What it has
+// built in, or doesn't have, is no error here.
+var loadModules = sync.OnceFunc(func() { exec.Command("modprobe", "-a", "-q", "nfit", "nd_pmem").Run() })
 
 func tryNamespace(name string) (*device, error) {
 	holder := holderOf(name)

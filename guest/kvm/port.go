@@ -12,9 +12,11 @@ import (
 	"pegasus/callbuf/bell"
 )
 
-// FindPort is the device by which agent and hub wake each other. Without udev only the
+// FindPort is the device by which agent and hub of the machine at root wake each other. Without udev only the
 // kernel's own name of it exists.
-func FindPort() (string, error) { return findPort("/sys/class/virtio-ports") }
+func FindPort(root string) (string, error) {
+	return findPort(filepath.Join(root, "sys/class/virtio-ports"))
+}
 
 func findPort(class string) (string, error) {
 	names, err := filepath.Glob(filepath.Join(class, "*/name"))
@@ -33,7 +35,7 @@ func findPort(class string) (string, error) {
 // listenAtPort has the hub wake the agent, if the machine has a port, and the other way round.
 func (a Agent) listenAtPort(ctx context.Context) *bell.Port {
 	open := func() (bell.Conn, error) {
-		path, err := FindPort()
+		path, err := FindPort("/")
 		if err != nil {
 			return nil, err
 		}

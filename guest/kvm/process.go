@@ -32,6 +32,9 @@ type process struct {
 // hubTime is how long the hub may be away when a process comes.
 const hubTime = 5 * time.Second
 
+// hostAway is what programs are told while the hub is.
+const hostAway = "the host doesn't answer: is pegasusd running there, and this machine attached to it?"
+
 // open begins to serve a process that came some time ago.
 func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if !s.serving && time.Since(came) < hubTime {
@@ -39,7 +42,7 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 		return
 	}
 	if !s.serving {
-		refuse(c, resultSystemNotReady, "the host doesn't answer: is pegasusd running there, and this machine attached to it?")
+		refuse(c, resultSystemNotReady, hostAway)
 		c.Close()
 		return
 	}

@@ -38,6 +38,7 @@ func (s *session) resume(d *device) error {
 		unix.Munmap(area)
 		return errors.Join(err, fmt.Errorf("the host serves the session %d no more", r.Generation))
 	}
+	s.control.SetRelease(s.agent.Release)
 	s.boot, s.last, s.serving, s.heard = r.Boot, r.Last, true, time.Now()
 	for _, c := range r.Processes {
 		s.adopt(c)

@@ -33,8 +33,9 @@ import (
 type Hub struct {
 	Region string // the file
 	// Door asks the daemon for the domain's socket.
-	Door func() (string, error)
-	Log  *slog.Logger
+	Door    func() (string, error)
+	Release string // which build it is
+	Log     *slog.Logger
 
 	patience time.Duration // of tests, instead of lendTime
 }
@@ -172,6 +173,7 @@ func (s *session) find() {
 	s.pointer = p
 	s.control = wire.NewHost(s.memory.mem[p.Offset : p.Offset+wire.ControlBytes])
 	s.port.Ring() // who had a session with a hub before has lost it
+	s.control.SetRelease(s.hub.Release)
 	s.lent = table{limit: s.memory.bytes() - wire.PageBytes}
 	if err := s.lent.add(0, callbuf.Extents{{Offset: p.Offset, Bytes: wire.ControlBytes}}); err != nil {
 		s.hub.Log.Error("control area", "err", err) // it was checked
@@ -192,7 +194,7 @@ func (s *session) begin(boot uint64) bool {
 	s.outbox = nil
 	s.control.Serve(boot, s.generation)
 	s.port.Ring()
-	s.hub.Log.Info("the machine's agent has come", "generation", s.generation)
+	s.hub.Log.Info("the machine's agent has come", "generation", s.generation, "agent", s.control.AgentRelease())
 	return true
 }
 

@@ -18,7 +18,7 @@ PEGASUS_LOG=info /bench/busy --seconds 16 --queue 2 --no-check --quiet --json >/
 busy=$!
 /bench/busy --seconds 3600 --queue 2 --no-check --quiet &
 victim=$!
-while [ $(ls /run/pegasus/region | grep -c -e -1 -e -2) != 2 ]; do sleep 0.1; done
+while [ $(ls /run/pegasus-guest/region | grep -c -e -1 -e -2) != 2 ]; do sleep 0.1; done
 sleep 2
 pegasus-guest agent && echo "two agents"
 kill -9 $agent
@@ -43,7 +43,7 @@ done
 wait $busy
 cat /tmp/busy
 sleep 1
-echo left: $(ls /run/pegasus/region | grep -v -e control -e lost)
+echo left: $(ls /run/pegasus-guest/region | grep -v -e control -e lost)
 `)
 	eventually(t, bootTime, "the agent is killed", func() bool { return strings.Contains(m.Output(), "agent killed") })
 	time.Sleep(time.Second)
@@ -73,7 +73,7 @@ func TestAgentAndHubDie(t *testing.T) {
 	m := h.boot("one", `
 /bench/busy --seconds 3600 --queue 2 --no-check --quiet && echo "went on" || echo "lost its worker" &
 busy=$!
-while [ $(ls /run/pegasus/region | grep -c -e -1) != 1 ]; do sleep 0.1; done
+while [ $(ls /run/pegasus-guest/region | grep -c -e -1) != 1 ]; do sleep 0.1; done
 sleep 1
 kill -9 $agent
 echo "agent killed"

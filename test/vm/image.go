@@ -1,16 +1,16 @@
 package vm
 
 import (
-	"crypto/sha256"
-	"debug/elf"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // Image is what a guest boots: a kernel, and a file system in memory with the
-// agent, the library, the benchmark programs and what these need of the host.
+// agent, the benchmark programs and what these need of the host.
 type Image struct {
 	Kernel string
 	base   string // an archive, kept between runs
@@ -19,14 +19,14 @@ type Image struct {
 // benchmarks are the programs that guests run.
 var benchmarks = []string{"vectoradd", "blackscholes", "reduction", "busy", "srad", "calls"}
 
-// Build makes the image of what is in build, which is the directory that `make
-// build` fills, or finds the one that was made of the same files before.
-func Build(build string) (*Image, error) {
+// Build makes the image, with a kernel of Debian's, of what is in build, which is the
+// directory that `make build` fills, or finds the one that was made of the same files before.
+func Build(build, kernelPackage string) (*Image, error) {
 	dir := filepath.Join(build, "vm")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	k, err := findKernel(dir)
+	k, err := findKernel(dir, kernelPackage)
 	if err != nil {
 		return nil, err
 	}
@@ -34,13 +34,12 @@ func Build(build string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := filepath.Join(dir, contents.sum()+".cpio")
+	base := filepath.Join(dir, kernelPackage+"-"+contents.sum()+".cpio")
 	if _, err := os.Stat(base); err == nil {
 		return &Image{k.image, base}, nil
 	}
-	old, _ := filepath.Glob(filepath.Join(dir, "*.cpio"))
-	for _, o := range old {
-		os.Remove(o)
+	if err := removeAll(filepath.Join(dir, kernelPackage+"-*.cpio")); err != nil {
+		return nil, err
 	}
 	data, err := contents.archive()
 	if err != nil {
@@ -53,23 +52,9 @@ func Build(build string) (*Image, error) {
 	return &Image{k.image, base}, os.Rename(making, base)
 }
 
-// contents is what goes into an image: the host's files by their name in it.
-type contents struct {
-	names []string
-	from  map[string]string
-	init  string
-}
-
-func (c *contents) add(name, from string) {
-	if _, ok := c.from[name]; !ok {
-		c.names = append(c.names, name)
-		c.from[name] = from
-	}
-}
-
 // collect lists what an image needs, and says what of it is missing.
 func collect(build string, k *kernel) (*contents, error) {
-	c := &contents{from: map[string]string{}}
+	c := newContents()
 	c.add("/bin/busybox", "/bin/busybox")
 	modules, err := k.inOrder(wantedModules...)
 	if err != nil {
@@ -81,67 +66,16 @@ func collect(build string, k *kernel) (*contents, error) {
 		c.add(name, m)
 		fmt.Fprintln(&load, "insmod", name)
 	}
-	c.init = strings.Replace(initScript, "LOAD MODULES\n", load.String(), 1)
+	c.texts["/etc/ld.so.conf"] = "include /etc/ld.so.conf.d/*.conf\n"
+	c.texts["/etc/passwd"] = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
+	c.texts["/init"] = strings.Replace(initScript, "LOAD MODULES\n", load.String(), 1)
 	c.add("/bin/pegasus-guest", filepath.Join(build, "bin/pegasus-guest"))
 	c.add("/sbin/mkfs.ext4", "/sbin/mkfs.ext4")
-	c.add(libraryDir+"/libcuda.so.1", filepath.Join(build, "guest/libcuda.so.1"))
+	c.add("/sbin/ldconfig", "/sbin/ldconfig")
 	for _, b := range benchmarks {
 		c.add("/bench/"+b, filepath.Join(build, "bench", b))
 	}
-	for i := 0; i < len(c.names); i++ { // grows by what each needs
-		if err := c.addNeeds(c.from[c.names[i]]); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-const libraryDir = "/lib/x86_64-linux-gnu"
-
-// addNeeds adds the libraries that a program or library of the host is linked with.
-func (c *contents) addNeeds(path string) error {
-	f, err := elf.Open(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w; run `make build` and `make deps`", path, err)
-	}
-	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			name := make([]byte, p.Filesz-1)
-			if _, err := p.ReadAt(name, 0); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			c.add(string(name), string(name))
-		}
-	}
-	libraries, err := f.ImportedLibraries()
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	for _, l := range libraries {
-		name := libraryDir + "/" + l
-		if c.from[name] != "" || strings.HasPrefix(l, "ld-linux") {
-			continue
-		}
-		if _, err := os.Stat(name); err != nil {
-			return fmt.Errorf("%s needs %s: %w", path, l, err)
-		}
-		c.add(name, name)
-	}
-	return nil
-}
-
-// sum tells contents apart.
-func (c *contents) sum() string {
-	h := sha256.New()
-	fmt.Fprintln(h, c.init)
-	for _, name := range c.names {
-		st, err := os.Stat(c.from[name])
-		if err == nil {
-			fmt.Fprintln(h, name, c.from[name], st.Size(), st.ModTime().UnixNano())
-		}
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+	return c, c.addNeeds()
 }
 
 func (c *contents) archive() ([]byte, error) {
@@ -149,8 +83,9 @@ func (c *contents) archive() ([]byte, error) {
 	for _, d := range []string{"/proc", "/sys", "/dev", "/tmp", "/run", "/etc", "/mnt"} {
 		a.dir(d)
 	}
-	a.data("/init", 0o755, []byte(c.init))
-	a.data("/etc/passwd", 0o644, []byte("root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"))
+	for _, name := range slices.Sorted(maps.Keys(c.texts)) {
+		a.data(name, 0o755, []byte(c.texts[name]))
+	}
 	for _, name := range c.names {
 		if err := a.file(name, c.from[name]); err != nil {
 			return nil, err
@@ -171,7 +106,9 @@ mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /tmp
 exec </dev/null >/dev/ttyS1 2>&1
 LOAD MODULES
+[ ! -b /dev/vda ] || mount -t squashfs -o ro /dev/vda /mnt
 ip link set lo up
+[ ! -x /mnt/init ] || exec /mnt/init
 sh /job >/dev/ttyS0 2>&1
 echo "job ended: $?" >/dev/ttyS0
 sync

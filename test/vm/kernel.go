@@ -10,26 +10,22 @@ import (
 	"strings"
 )
 
-// Debian's kernel for machines that are virtual, by the package that always
-// names the present one.
-const kernelPackage = "linux-image-cloud-amd64"
-
-// What of it a guest needs, beside what is built in: with what these depend on.
-var wantedModules = []string{"virtio_pci", "virtio_console", "nfit", "nd_pmem"}
+// What of a kernel a guest needs, with what these depend on.
+var wantedModules = []string{"virtio_pci", "virtio_console", "virtio_blk", "squashfs", "nfit", "nd_pmem", "crc32c_generic", "ext4"}
 
 // kernel is an unpacked kernel package. It isn't installed: that would make it one
 // that the machine itself may boot.
 type kernel struct {
 	image   string
-	modules map[string]string // name to path
+	modules map[string]string // name to path; of those that are built in, empty
 }
 
-// findKernel unpacks Debian's kernel under dir, unless it is there.
-func findKernel(dir string) (*kernel, error) {
-	root := filepath.Join(dir, "kernel")
+// findKernel unpacks a kernel of Debian's under dir, unless it is there.
+func findKernel(dir, name string) (*kernel, error) {
+	root := filepath.Join(dir, name)
 	if _, err := os.Stat(root); err != nil {
-		if err := fetchKernel(dir, root); err != nil {
-			return nil, fmt.Errorf("get Debian's %s: %w", kernelPackage, err)
+		if err := fetchKernel(dir, root, name); err != nil {
+			return nil, fmt.Errorf("get Debian's %s: %w", name, err)
 		}
 	}
 	images, err := filepath.Glob(filepath.Join(root, "boot/vmlinuz-*"))
@@ -38,26 +34,43 @@ func findKernel(dir string) (*kernel, error) {
 	}
 	k := &kernel{image: images[0], modules: map[string]string{}}
 	err = filepath.WalkDir(filepath.Join(root, "lib/modules"), func(path string, _ fs.DirEntry, err error) error {
-		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
-			k.modules[strings.ReplaceAll(name, "-", "_")] = path
+		if strings.HasSuffix(path, ".ko") {
+			k.modules[moduleName(path)] = path
+		}
+		if filepath.Base(path) == "modules.builtin" && err == nil {
+			return k.addBuiltin(path)
 		}
 		return err
 	})
 	return k, err
 }
 
-func fetchKernel(dir, root string) error {
+// addBuiltin reads which modules are part of the kernel itself.
+func (k *kernel) addBuiltin(list string) error {
+	text, err := os.ReadFile(list)
+	for line := range strings.Lines(string(text)) {
+		k.modules[moduleName(strings.TrimSpace(line))] = ""
+	}
+	return err
+}
+
+// moduleName is what others call the module of a file.
+func moduleName(path string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(filepath.Base(path), ".ko"), "-", "_")
+}
+
+func fetchKernel(dir, root, name string) error {
 	download := filepath.Join(dir, "packages")
 	if err := os.MkdirAll(download, 0o755); err != nil {
 		return err
 	}
 	defer os.RemoveAll(download)
-	err := downloadKernel(download)
+	err := downloadKernel(download, name)
 	if err != nil { // what apt knows may be old, or nothing
 		if out, err := exec.Command("apt-get", "-q", "update").CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get update: %w: %s", err, out)
 		}
-		err = downloadKernel(download)
+		err = downloadKernel(download, name)
 	}
 	if err != nil {
 		return err
@@ -76,9 +89,9 @@ func fetchKernel(dir, root string) error {
 	return os.Rename(making, root)
 }
 
-// downloadKernel gets the package that the one with the lasting name depends on.
-func downloadKernel(dir string) error {
-	out, err := exec.Command("apt-cache", "depends", kernelPackage).CombinedOutput()
+// downloadKernel gets the package that the one with the lasting name depends on now.
+func downloadKernel(dir, metapackage string) error {
+	out, err := exec.Command("apt-cache", "depends", metapackage).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("apt-cache: %w: %s", err, out)
 	}
@@ -102,7 +115,7 @@ func (k *kernel) inOrder(names ...string) (paths []string, err error) {
 	seen := map[string]bool{}
 	var add func(name string) error
 	add = func(name string) error {
-		name = strings.ReplaceAll(name, "-", "_")
+		name = moduleName(name)
 		if seen[name] {
 			return nil
 		}
@@ -110,6 +123,9 @@ func (k *kernel) inOrder(names ...string) (paths []string, err error) {
 		path, ok := k.modules[name]
 		if !ok {
 			return fmt.Errorf("kernel %s has no module %s", filepath.Base(k.image), name)
+		}
+		if path == "" {
+			return nil
 		}
 		needs, err := dependsOf(path)
 		if err != nil {

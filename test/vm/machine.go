@@ -16,10 +16,12 @@ import (
 // Machine says what to boot.
 type Machine struct {
 	Image   *Image
+	Kind    Variant
 	Dir     string            // for its files
 	Region  string            // a file that is its NVDIMM; empty: none
 	Port    string            // a socket that QEMU makes, of the port by which agent and hub wake each other; empty: none
 	NoPort  bool              // it is to have none
+	Disk    string            // a squashfs that it finds at /mnt; empty: none
 	Job     string            // a shell script: what it does before it switches itself off
 	Files   map[string]string // of the host, by their names in the machine, beside the image's
 	Monitor bool              // QEMU can be told things
@@ -51,7 +53,11 @@ func (m Machine) Start() (*Running, error) {
 	if !m.Reboot {
 		args = append(args, "-no-reboot")
 	}
-	machine := "q35"
+	args = append(args, m.Kind.firmware()...)
+	if m.Disk != "" {
+		args = append(args, "-drive", "if=virtio,format=raw,readonly=on,file="+m.Disk)
+	}
+	machine := m.Kind.machine()
 	memory := "256M"
 	if m.Region != "" {
 		st, err := os.Stat(m.Region)

@@ -13,7 +13,7 @@ set -e
 boot=0
 for p in /dev/pmem*; do mount -t ext4 -o ro $p /mnt 2>/dev/null && boot=$(cat /mnt/boots) && umount /mnt; done
 echo "boot $boot"
-next() { echo $((boot+1)) >/run/pegasus/region/boots; sync; }
+next() { echo $((boot+1)) >/run/pegasus-guest/region/boots; sync; }
 ` + waitForAgent
 
 // A machine that loses its power while processes come leaves nothing behind.
@@ -48,7 +48,7 @@ func TestReboot(t *testing.T) {
 if [ $boot -lt 3 ]; then
 	/bench/busy --seconds 3600 --queue 2 --no-check --quiet &
 	/bench/busy --seconds 3600 --queue 2 --no-check --quiet &
-	while [ $(ls /run/pegasus/region | grep -c -e -2 -e -3) != 2 ]; do sleep 0.1; done
+	while [ $(ls /run/pegasus-guest/region | grep -c -e -2 -e -3) != 2 ]; do sleep 0.1; done
 	next
 	/bench/vectoradd --quiet & # it may be just coming
 	sleep 0.$boot
@@ -59,7 +59,7 @@ case $boot in
 2) echo c >/proc/sysrq-trigger ;;
 esac
 [ $boot = 3 ] || sleep 60
-echo "processes $(ls /run/pegasus/region | grep -c -e '-[0-9]')"
+echo "processes $(ls /run/pegasus-guest/region | grep -c -e '-[0-9]')"
 `})
 	eventually(t, 2*bootTime, "the last boot", func() bool { return strings.Contains(m.Output(), "processes") })
 	eventually(t, 2*time.Second, "nothing is left of programs from before", func() bool {

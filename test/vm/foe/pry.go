@@ -17,7 +17,7 @@ import (
 
 const (
 	socket = "/run/pegasus/guest.sock"
-	region = "/run/pegasus/region"
+	region = "/run/pegasus-guest/region"
 )
 
 // errNothing is how an attack fails that doesn't fail by itself.

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"pegasus/guest/setup"
+)
+
+// install sets the machine up, or undoes that.
+func install(args []string, out, errs io.Writer) int {
+	s := setup.Setup{Library: setup.Embedded, Out: out}
+	var library string
+	var remove bool
+	flags := flag.NewFlagSet("pegasus-guest install", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	flags.BoolVar(&s.DryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.BoolVar(&remove, "uninstall", false, "remove what was installed")
+	flags.BoolVar(&s.Beside, "beside-driver", false, "leave another driver in place: programs find Pegasus only by LD_LIBRARY_PATH="+setup.LibraryDir)
+	flags.StringVar(&s.Root, "root", "", "install into `directory`, the root of a machine's image")
+	flags.StringVar(&library, "library", "", "install `file` instead of the libcuda.so.1 that is in this program")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case flags.NArg() > 0:
+		fmt.Fprintf(errs, "pegasus-guest install: there is no operand %q\n", flags.Arg(0))
+		return 2
+	}
+	if err := setUp(&s, library, remove); err != nil {
+		fmt.Fprintln(errs, "pegasus-guest install:", err)
+		return 1
+	}
+	if !remove && !s.DryRun && s.Root == "" {
+		fmt.Fprintln(out, "`pegasus-guest doctor` says whether CUDA programs find an accelerator now.")
+	}
+	return 0
+}
+
+func setUp(s *setup.Setup, library string, remove bool) (err error) {
+	if s.Root != "" {
+		if s.Root, err = filepath.Abs(s.Root); err != nil {
+			return err
+		}
+	} else if os.Geteuid() != 0 && !s.DryRun {
+		return errors.New("only root can do this, but for --dry-run")
+	}
+	syscall.Umask(0o022) // every user reads what is installed
+	if remove {
+		return s.Uninstall()
+	}
+	if s.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	if library != "" {
+		if s.Library, err = os.ReadFile(library); err != nil {
+			return err
+		}
+	}
+	return s.Install()
+}

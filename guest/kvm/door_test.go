@@ -1,0 +1,157 @@
+package kvm
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/callbuf"
+)
+
+func openDoor(t *testing.T, patience time.Duration) (d *door, socket string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket = filepath.Join(dir, "run/guest.sock")
+	l, err := listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	d = &door{log: slog.New(slog.DiscardHandler), release: "v1", patience: patience}
+	go d.accept(l)
+	return d, socket
+}
+
+// say says something at a socket and returns the answer.
+func say(t *testing.T, socket string, words []byte) string {
+	t.Helper()
+	c, err := net.Dial("unixpacket", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c.Write(words); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	n, err := c.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(buf[:n])
+}
+
+// While there is no session, programs wait for one, and are told why there is none.
+func TestEarly(t *testing.T) {
+	d, socket := openDoor(t, 100*time.Millisecond)
+	if !d.because("no region here") || d.because("no region here") {
+		t.Error("what is new isn't told apart")
+	}
+	hello := callbuf.Hello{Version: callbuf.Version}.Append(nil)
+	w, err := callbuf.ParseWelcome([]byte(say(t, socket, hello)))
+	if err != nil || w.Result != resultSystemNotReady || w.Message != "no region here" {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if w, err := callbuf.ParseWelcome([]byte(say(t, socket, []byte("good day")))); err != nil || w.Result != resultSystemDriverMismatch {
+		t.Errorf("nonsense: %+v, %v", w, err)
+	}
+	if st, err := Ask(socket); err != nil || st != (Status{Release: "v1", Why: "no region here"}) {
+		t.Errorf("%+v, %v", st, err)
+	}
+
+	// One that came before there was a session gets to it.
+	d.patience = time.Minute
+	c, err := net.Dial("unixpacket", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(hello); err != nil {
+		t.Fatal(err)
+	}
+	s := &session{events: make(chan func(), 1)}
+	time.AfterFunc(100*time.Millisecond, func() { d.leadTo(s) })
+	select {
+	case <-s.events:
+	case <-time.After(10 * time.Second):
+		t.Error("a process that waits isn't let in")
+	}
+}
+
+// systemd gives a socket to the process that it starts, and to nobody else.
+func TestInherit(t *testing.T) {
+	if os.Getenv("PEGASUS_TEST_INHERIT") != "" {
+		l, err := listen("/nonexistent/guest.sock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log("listening at", l.Addr())
+		return
+	}
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	child := func(network, count string) (string, error) {
+		path := filepath.Join(dir, network)
+		l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		f, err := l.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$0" -test.run '^TestInherit$' -test.v`, os.Args[0])
+		cmd.Env = append(os.Environ(), "PEGASUS_TEST_INHERIT=1", "LISTEN_FDS="+count)
+		cmd.ExtraFiles = []*os.File{f}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := child("unixpacket", "1"); err != nil || !strings.Contains(out, "listening at "+filepath.Join(dir, "unixpacket")) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := child("unix", "1"); err == nil || !strings.Contains(out, "want ListenSequentialPacket") {
+		t.Errorf("a stream: %v: %s", err, out)
+	}
+	if out, err := child("unixpacket", "2"); err == nil || !strings.Contains(out, "systemd gave 2 sockets") {
+		t.Errorf("two: %v: %s", err, out)
+	}
+	t.Setenv("LISTEN_PID", "1")
+	t.Setenv("LISTEN_FDS", "1")
+	if l, err := inherit(); l != nil || err != nil {
+		t.Errorf("took what is another's: %v, %v", l, err)
+	}
+}
+
+func TestNotify(t *testing.T) {
+	notify("READY=1") // nobody asks
+	for _, path := range []string{filepath.Join(t.TempDir(), "n"), "@pegasus-test-notify"} {
+		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("NOTIFY_SOCKET", path)
+		notify("READY=1")
+		buf := make([]byte, 100)
+		l.SetReadDeadline(time.Now().Add(10 * time.Second))
+		n, err := l.Read(buf)
+		if err != nil || string(buf[:n]) != "READY=1" {
+			t.Errorf("%s: %q, %v", path, buf[:n], err)
+		}
+		l.Close()
+	}
+}

@@ -1,0 +1,68 @@
+package kvm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Status is what an agent says of itself to who asks.
+type Status struct {
+	Release   string `json:"release"`
+	Why       string `json:"why,omitempty"`    // why it serves nobody; empty while it only begins
+	Device    string `json:"device,omitempty"` // of the region; empty: it has none
+	Bytes     uint64 `json:"bytes,omitempty"`
+	Processes int    `json:"processes"`
+
+	// Of the host, while it answers.
+	Host        bool   `json:"host"`
+	HostRelease string `json:"host_release,omitempty"`
+	Generation  uint64 `json:"generation,omitempty"`
+}
+
+// question is what a process says instead of a hello that only wants to know.
+var question = []byte("PEGASUS STATUS?")
+
+const statusBytes = 4096
+
+// errOther is when something else than an answer came.
+var errOther = errors.New("no sensible answer: an agent of another version?")
+
+// Ask asks the agent at a socket. The error of a dial is that of the system.
+func Ask(socket string) (s Status, err error) {
+	d := net.Dialer{Timeout: 5 * time.Second}
+	c, err := d.Dial("unixpacket", socket)
+	if err != nil {
+		return s, err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write(question); err != nil {
+		return s, fmt.Errorf("ask the agent: %w", err)
+	}
+	buf := make([]byte, statusBytes)
+	n, err := c.Read(buf)
+	if err != nil {
+		return s, fmt.Errorf("the agent gives no answer: %w", err)
+	}
+	if err := json.Unmarshal(buf[:n], &s); err != nil || s.Release == "" {
+		return s, errOther
+	}
+	return s, nil
+}
+
+// statusGrace is how long the host may take to answer before that is worth a word.
+const statusGrace = 2 * time.Second
+
+// status is of the session's goroutine.
+func (s *session) status() Status {
+	st := Status{Release: s.agent.Release, Device: s.files.device.path, Bytes: s.files.device.bytes, Processes: len(s.processes), Host: s.serving}
+	if s.serving {
+		st.HostRelease, st.Generation = s.control.HostRelease(), s.control.Generation()
+	} else if time.Since(s.heard) > statusGrace {
+		st.Why = hostAway
+	}
+	return st
+}

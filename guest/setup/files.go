@@ -1,0 +1,89 @@
+package setup
+
+// written is in each file of ours.
+const written = "pegasus-guest install wrote this"
+
+const loaderText = "# " + written + ".\n" + LibraryDir + "\n"
+
+// Socket is where programs find the agent, which libcuda.so.1 knows, too.
+const Socket = "/run/pegasus/guest.sock"
+
+// RegionDir is where the agent mounts what the machine shares with the host. It isn't
+// beside the socket, whose directory containers see.
+const RegionDir = "/run/pegasus-guest/region"
+
+// The socket is systemd's, so that a program which comes before the agent, or while that
+// is started anew, waits instead of failing. The agent is started all the same: to make
+// the region ready takes it a moment.
+const socketText = `# ` + written + `.
+[Unit]
+Description=Where CUDA programs find the host's accelerators
+
+[Socket]
+ListenSequentialPacket=` + Socket + `
+SocketMode=0666
+DirectoryMode=0755
+
+[Install]
+WantedBy=sockets.target
+`
+
+// The service may have no mounts of its own: the next agent must find those of this one.
+const serviceText = `# ` + written + `.
+[Unit]
+Description=Pegasus' agent: accelerators of the host for this machine
+Requires=pegasus-guest.socket
+After=pegasus-guest.socket
+
+[Service]
+Type=notify
+ExecStart=` + Program + ` agent
+Restart=on-failure
+RestartSec=1
+NoNewPrivileges=yes
+RestrictAddressFamilies=AF_UNIX
+RestrictRealtime=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+
+[Install]
+WantedBy=multi-user.target
+`
+
+const (
+	socketUnit  = "pegasus-guest.socket"
+	serviceUnit = "pegasus-guest.service"
+)
+
+// units are the files of systemd, and the links by which it starts them at boot.
+func units() []item {
+	return []item{
+		{path: unitDir + "/" + socketUnit, mode: 0o644, data: []byte(socketText)},
+		{path: unitDir + "/" + serviceUnit, mode: 0o644, data: []byte(serviceText)},
+		{path: unitDir + "/sockets.target.wants/" + socketUnit, target: unitDir + "/" + socketUnit},
+		{path: unitDir + "/multi-user.target.wants/" + serviceUnit, target: unitDir + "/" + serviceUnit},
+	}
+}
+
+// For containers in the machine: what the Container Device Interface has a runtime put
+// into one that asks for the device pegasus.dev/gpu=all. The library goes where loaders
+// look without being told, by the custom of Debian and by that of Fedora. The socket's
+// directory, not the socket: an agent that is started anew may make another. Nothing else
+// lies there: what the agent has for itself is in a directory of its own.
+const cdiText = `# ` + written + `.
+cdiVersion: "0.3.0"
+kind: pegasus.dev/gpu
+devices:
+  - name: all
+    containerEdits:
+      mounts:
+        - hostPath: ` + Library + `
+          containerPath: /usr/lib/` + LibraryName + `
+          options: [bind, ro, nosuid, nodev]
+        - hostPath: ` + Library + `
+          containerPath: /usr/lib64/` + LibraryName + `
+          options: [bind, ro, nosuid, nodev]
+        - hostPath: /run/pegasus
+          containerPath: /run/pegasus
+          options: [bind, ro, nosuid, nodev, noexec]
+`

@@ -1,0 +1,128 @@
+package setup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hasSystemd says whether the machine is one of systemd's.
+func (s *Setup) hasSystemd() bool {
+	for _, path := range []string{"/run/systemd/system", "/usr/lib/systemd/systemd", "/lib/systemd/systemd"} {
+		if _, err := os.Stat(s.at(path)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// live says whether the machine is this one, and systemd runs it.
+func (s *Setup) live() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return s.here() && err == nil
+}
+
+func (s *Setup) here() bool { return s.at("/") == "/" }
+
+// settle does what must follow once the files are there.
+func (s *Setup) settle(changed bool) error {
+	if err := s.loaderCache(); err != nil {
+		return err
+	}
+	switch {
+	case s.live() && changed:
+		// Programs that run keep their workers while the agent is away.
+		return s.all("systemctl daemon-reload", "systemctl start "+socketUnit, "systemctl restart "+serviceUnit)
+	case s.live():
+		return s.all("systemctl start " + socketUnit + " " + serviceUnit)
+	case !s.hasSystemd():
+		s.say("There is no systemd here: see to it that `%s agent` is started at boot, as root.", Program)
+	}
+	return nil
+}
+
+// stop ends the agent and takes away what it mounted.
+func (s *Setup) stop() error {
+	if s.live() {
+		if _, err := os.Stat(s.at(unitDir + "/" + serviceUnit)); err == nil {
+			if err := s.all("systemctl stop " + socketUnit + " " + serviceUnit); err != nil {
+				return err
+			}
+		}
+	}
+	if !s.here() || s.DryRun {
+		return nil
+	}
+	err := unix.Unmount(RegionDir, unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, unix.EBUSY) {
+		s.say("%s stays mounted: CUDA programs still run, or an agent does that wasn't started by systemd", RegionDir)
+	}
+	return nil
+}
+
+// loaderCache has the dynamic loader take note.
+func (s *Setup) loaderCache() error {
+	if s.here() {
+		return s.all("ldconfig")
+	}
+	if _, err := os.Stat(s.at("/etc/ld.so.conf")); err != nil {
+		return nil // nothing of glibc's
+	}
+	return s.all("ldconfig -r '" + s.at("/") + "'")
+}
+
+// all runs commands.
+func (s *Setup) all(commands ...string) error {
+	for _, command := range commands {
+		if s.DryRun {
+			s.say("would run     %s", command)
+			continue
+		}
+		s.say("ran           %s", command)
+		cmd := exec.Command("sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; "+command)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", command, err, bytes.TrimSpace(out))
+		}
+	}
+	return nil
+}
+
+// usualDirs are where loaders look that were told nothing.
+var usualDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
+	"/usr/local/lib/x86_64-linux-gnu", "/usr/local/lib64", "/usr/local/lib"}
+
+// otherLibrary is a libcuda.so.1 that programs of the machine find and that isn't ours.
+func (s *Setup) otherLibrary() string {
+	dirs := slices.Clone(usualDirs)
+	more, _ := filepath.Glob(s.at("/etc/ld.so.conf.d/*.conf"))
+	for _, file := range append(more, s.at("/etc/ld.so.conf")) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
+			if filepath.IsAbs(line) {
+				dirs = append(dirs, strings.TrimSpace(line))
+			}
+		}
+	}
+	for _, dir := range dirs {
+		path := s.at(filepath.Join(dir, LibraryName))
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if ours, err := IsOurs(path); err != nil || !ours {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,248 @@
+// Package setup is what a virtual machine needs of ours so that its CUDA programs find
+// the host's accelerators: which files, where, and what else has to be done once.
+//
+// Who calls it: `pegasus-guest install`, as root of the machine, or on the directory in
+// which somebody makes a machine's image.
+//
+// Whom it trusts: root. It writes only files of its own, and touches none that it
+// doesn't know for its own.
+package setup
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Where things are in a machine.
+const (
+	Program     = "/usr/local/bin/pegasus-guest"
+	LibraryDir  = "/usr/local/lib/pegasus"
+	Library     = LibraryDir + "/" + LibraryName
+	LibraryName = "libcuda.so.1" // what programs load
+
+	loaderFile = "/etc/ld.so.conf.d/pegasus.conf"
+	cdiFile    = "/etc/cdi/pegasus.yaml"
+	unitDir    = "/etc/systemd/system"
+)
+
+// Embedded is libcuda.so.1. Its file in this directory is empty: `make` has the compiler
+// take the library that it built instead.
+//
+//go:embed libcuda.so.1
+var Embedded []byte
+
+// Setup is what is to be installed, and where.
+type Setup struct {
+	Root    string // directory that is the machine's root; empty: this machine
+	Self    string // the program to install, pegasus-guest; not needed to remove
+	Library []byte // and the library
+
+	// Beside leaves the dynamic loader alone: programs find the library by
+	// LD_LIBRARY_PATH only, and all others what they found before.
+	Beside bool
+	DryRun bool      // say what would be done
+	Out    io.Writer // for what is done
+}
+
+// item is a file or, with a target, a link.
+type item struct {
+	path   string
+	mode   fs.FileMode
+	data   []byte
+	target string
+}
+
+// items are all that is installed, in their order.
+func (s *Setup) items() ([]item, error) {
+	self, err := os.ReadFile(s.Self)
+	if err != nil {
+		return nil, err
+	}
+	all := files(self, s.Library)
+	if s.Beside {
+		all = slices.DeleteFunc(all, func(i item) bool { return i.path == loaderFile })
+	}
+	if s.hasSystemd() {
+		all = append(all, units()...)
+	}
+	return all, nil
+}
+
+// files are those that every machine has.
+func files(program, library []byte) []item {
+	return []item{
+		{path: Program, mode: 0o755, data: program},
+		{path: Library, mode: 0o644, data: library},
+		{path: LibraryDir + "/libcuda.so", target: LibraryName},
+		{path: loaderFile, mode: 0o644, data: []byte(loaderText)},
+		{path: cdiFile, mode: 0o644, data: []byte(cdiText)},
+	}
+}
+
+// Install makes the machine one whose programs find Pegasus. What is there already is
+// left as it is, so that it can be done again at any time.
+func (s *Setup) Install() error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	all, err := s.items()
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		if err := s.mayTouch(i); err != nil {
+			return err
+		}
+	}
+	changed := false
+	for _, i := range all {
+		wrote, err := s.write(i)
+		if err != nil {
+			return err
+		}
+		changed = changed || wrote
+	}
+	if s.Beside {
+		if err := s.remove(item{path: loaderFile}); err != nil {
+			return err
+		}
+	}
+	return s.settle(changed)
+}
+
+// Uninstall removes what Install wrote. Programs that run go on to the end of the agent.
+func (s *Setup) Uninstall() error {
+	all := append(files(nil, nil), units()...)
+	for _, i := range all {
+		if err := s.mayTouch(i); err != nil {
+			return err
+		}
+	}
+	if err := s.stop(); err != nil {
+		return err
+	}
+	for _, i := range all {
+		if err := s.remove(i); err != nil {
+			return err
+		}
+	}
+	if !s.DryRun {
+		os.Remove(s.at(LibraryDir)) // unless somebody has put something there
+	}
+	return s.loaderCache()
+}
+
+func (s *Setup) at(path string) string { return filepath.Join("/", s.Root, path) }
+
+func (s *Setup) say(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n", args...) }
+
+// check refuses what can't become of use.
+func (s *Setup) check() error {
+	switch {
+	case len(s.Library) == 0:
+		return fmt.Errorf("this pegasus-guest was built without %s in it (`make` puts it there): give --library FILE", LibraryName)
+	case !isLibrary(s.Library):
+		return fmt.Errorf("the library isn't Pegasus' %s", LibraryName)
+	}
+	if other := s.otherLibrary(); other != "" && !s.Beside {
+		return fmt.Errorf("this machine has another driver's %s, %s: remove its package, or keep it by --beside-driver; "+
+			"then programs find Pegasus' by LD_LIBRARY_PATH=%s", LibraryName, other, LibraryDir)
+	}
+	return nil
+}
+
+// mayTouch refuses to replace or to remove what we didn't write.
+func (s *Setup) mayTouch(i item) error {
+	path := s.at(i.path)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	if i.target != "" {
+		if to, err := os.Readlink(path); err == nil && to == i.target {
+			return nil
+		}
+	} else if info.Mode().IsRegular() {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if len(data) == 0 || bytes.Contains(data, []byte(written)) || isLibrary(data) {
+			return nil // the program, too, has the words in it
+		}
+	}
+	return fmt.Errorf("%s isn't from pegasus-guest: move it away", path)
+}
+
+// write makes an item, and says whether it wasn't as it is to be.
+func (s *Setup) write(i item) (wrote bool, err error) {
+	path := s.at(i.path)
+	if s.isThere(i, path) {
+		s.say("is there      %s", path)
+		return false, nil
+	}
+	if s.DryRun {
+		s.say("would write   %s", path)
+		return true, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return false, err
+	}
+	// The old file stays whole for those who have it open or mapped.
+	making := path + ".new"
+	os.Remove(making)
+	if i.target != "" {
+		err = os.Symlink(i.target, making)
+	} else if err = os.WriteFile(making, i.data, i.mode); err == nil {
+		err = os.Chmod(making, i.mode) // whatever the umask
+	}
+	if err == nil {
+		err = os.Rename(making, path)
+	}
+	if err != nil {
+		os.Remove(making)
+		return false, err
+	}
+	s.say("wrote         %s", path)
+	return true, nil
+}
+
+func (s *Setup) isThere(i item, path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	if i.target != "" {
+		to, err := os.Readlink(path)
+		return err == nil && to == i.target
+	}
+	data, err := os.ReadFile(path)
+	return err == nil && info.Mode() == i.mode && slices.Equal(data, i.data)
+}
+
+// remove removes an item, if it is there.
+func (s *Setup) remove(i item) error {
+	path := s.at(i.path)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if s.DryRun {
+		s.say("would remove  %s", path)
+		return nil
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	s.say("removed       %s", path)
+	return nil
+}

@@ -1,0 +1,282 @@
+package vm
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/hypervisor/kvm"
+)
+
+// bootTime bounds how long a machine may take to do its job.
+const bootTime = 100 * time.Second
+
+// A tester is who runs machines: a test, or a demonstration.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+	Failed() bool
+	Cleanup(func())
+}
+
+func built(t tester, name string) string {
+	t.Helper()
+	dir := os.Getenv("PEGASUS_BUILD")
+	if dir == "" {
+		dir = "../../build"
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v; run `make build` first", err)
+	}
+	return path
+}
+
+// twoMachines configures two domains that share an accelerator 1:3.
+const twoMachines = `
+[[accelerator]]
+name   = "soft0"
+type   = "soft"
+memory = "256MiB"
+policy = "accc"
+[default_domain]
+arena = "16MiB"
+[[domain]]
+name    = "one"
+credits = 256
+[[domain]]
+name    = "three"
+credits = 768
+`
+
+// buildDir is the directory that `make build` fills.
+func buildDir(t tester) string { return filepath.Dir(filepath.Dir(built(t, "bin/pegasusd"))) }
+
+// host is a daemon with machines.
+type host struct {
+	t       tester
+	dir     string
+	regions string
+	image   *Image
+	daemon  *exec.Cmd
+}
+
+func startHost(t tester, config string) *host {
+	t.Helper()
+	image, err := Build(buildDir(t), cloudKernel)
+	if err != nil {
+		t.Fatalf("%v; `make deps` installs what is missing", err)
+	}
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	regions, err := os.MkdirTemp("/dev/shm", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, dir: dir, regions: regions, image: image}
+	config = fmt.Sprintf("[daemon]\nregions = %q\n%s", regions, config)
+	if err := os.WriteFile(h.path("pegasus.toml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		os.RemoveAll(regions)
+		h.stop()
+		if t.Failed() {
+			log, _ := os.ReadFile(h.path("log"))
+			t.Logf("the host's log:\n%s", log)
+		}
+		os.RemoveAll(dir)
+	})
+	h.start()
+	return h
+}
+
+func (h *host) path(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *host) start() {
+	h.t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer r.Close()
+	log, err := os.OpenFile(h.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer log.Close()
+	h.daemon = exec.Command(built(h.t, "bin/pegasusd"), "--runtime-dir", h.dir, "--config", h.path("pegasus.toml"), "--ready-fd", "3")
+	h.daemon.Stdout, h.daemon.Stderr, h.daemon.ExtraFiles = log, log, []*os.File{w}
+	h.daemon.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what interrupts us is not for it
+	err = h.daemon.Start()
+	w.Close()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if said, _ := bufio.NewReader(r).ReadString('\n'); said != "ready\n" {
+		h.t.Fatalf("the daemon didn't start: %q", said)
+	}
+}
+
+func (h *host) stop() {
+	if h.daemon != nil {
+		h.daemon.Process.Signal(syscall.SIGTERM)
+		h.daemon.Wait()
+		h.daemon = nil
+	}
+}
+
+func (h *host) domain(name string) (found control.Domain) {
+	h.t.Helper()
+	out, err := exec.Command(built(h.t, "bin/pegasus"), "domains", "--runtime-dir", h.dir, "--json").Output()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var list []control.Domain
+	if err := json.Unmarshal(out, &list); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, d := range list {
+		if d.Name == name {
+			found = d
+		}
+	}
+	return found
+}
+
+// machine is one that was started, and the name of its domain.
+type machine struct {
+	*Running
+	h    *host
+	name string
+}
+
+// startAgent is how a job begins, and waitForAgent how one does whose machine has a region:
+// programs wait for the agent, too, but not as long as it may take a machine without a
+// hypervisor's help.
+const (
+	startAgent = `
+pegasus-guest install >/dev/ttyS1 || exit 8
+pegasus-guest agent &
+agent=$!
+n=0
+`
+	waitForAgent = startAgent + `
+until grep -q /run/pegasus-guest/region /proc/mounts; do sleep 0.1; n=$((n+1)); [ $n -lt 200 ] || exit 9; done
+`
+	waitForSocket = startAgent + `
+until [ -S /run/pegasus/guest.sock ]; do sleep 0.1; n=$((n+1)); [ $n -lt 200 ] || exit 9; done
+`
+)
+
+// boot starts a machine with a region of its own, and a port to wake its agent and hub.
+func (h *host) boot(name, job string) *machine {
+	h.t.Helper()
+	return h.bootMachine(name, Machine{Job: waitForAgent + job})
+}
+
+// bootMachine starts one that is special.
+func (h *host) bootMachine(name string, kind Machine) *machine {
+	h.t.Helper()
+	kind.Region = filepath.Join(h.regions, name)
+	if err := kvm.MakeRegion(kind.Region, 128<<20, -1); err != nil {
+		h.t.Fatal(err)
+	}
+	if !kind.NoPort {
+		kind.Port = kvm.PortPath(kind.Region)
+		if err := kvm.MakePorts(h.regions); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return h.launch(name, kind)
+}
+
+// launch starts one that may have no region.
+func (h *host) launch(name string, kind Machine) *machine {
+	h.t.Helper()
+	if kind.Image == nil {
+		kind.Image = h.image
+	}
+	kind.Dir = h.path("machine-" + name)
+	if err := os.MkdirAll(kind.Dir, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	r, err := kind.Start()
+	if err != nil {
+		h.t.Fatalf("%v; `make deps` installs what is missing", err)
+	}
+	return h.watch(&machine{r, h, name})
+}
+
+// watch sees to a machine's end, and to what it said when the test fails.
+func (h *host) watch(m *machine) *machine {
+	h.t.Cleanup(func() {
+		m.Kill()
+		m.Wait()
+		if h.t.Failed() {
+			h.t.Logf("%s printed:\n%s\nand said:\n%s", m.name, m.Output(), m.Messages())
+		}
+	})
+	return m
+}
+
+// finish waits until the machine has switched itself off, and its job succeeded.
+func (m *machine) finish() string {
+	m.h.t.Helper()
+	stop := time.AfterFunc(bootTime, m.Kill)
+	defer stop.Stop()
+	m.Wait()
+	out := m.Output()
+	if !strings.Contains(out, "job ended: 0\n") {
+		m.h.t.Fatalf("%s: its job failed", m.name)
+	}
+	return out
+}
+
+// remove takes away the region of a machine that is off.
+func (m *machine) remove() { os.Remove(filepath.Join(m.h.regions, m.name)) }
+
+func eventually(t tester, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(d); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", d, what)
+		}
+	}
+}
+
+// killHub kills the hub of a machine.
+func (h *host) killHub(m *machine) {
+	h.t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, path := range all {
+		line, _ := os.ReadFile(path)
+		args := bytes.Split(line, []byte{0})
+		if len(args) > 1 && string(args[1]) == "hub" && bytes.Contains(line, []byte(filepath.Join(h.regions, m.name))) {
+			var pid int
+			fmt.Sscanf(path, "/proc/%d/", &pid)
+			syscall.Kill(pid, syscall.SIGKILL)
+			return
+		}
+	}
+	h.t.Fatal("the machine has no hub")
+}

@@ -1,0 +1,97 @@
+package vm
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pegasus/backend/control"
+)
+
+// between is the text between two lines.
+func between(text, from, to string) string {
+	_, text, _ = strings.Cut(text, from+"\n")
+	text, _, _ = strings.Cut(text, to+"\n")
+	return text
+}
+
+// findings are what the doctor of a machine printed between two lines, by name.
+func findings(t *testing.T, out, from, to string) map[string]control.Check {
+	t.Helper()
+	var all []control.Check
+	if err := json.Unmarshal([]byte(between(out, from, to)), &all); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	byName := map[string]control.Check{}
+	for _, f := range all {
+		byName[f.Name] = f
+	}
+	return byName
+}
+
+// A machine that isn't attached: the agent serves nobody, programs fail with the reason,
+// and the doctor says what is to be done.
+func TestUnattached(t *testing.T) {
+	h := startHost(t, twoMachines)
+	out := h.launch("one", Machine{Job: waitForSocket + `
+sleep 1 # the agent prints where we do
+pegasus-guest doctor --json > /tmp/doctor; echo "doctor: $?"
+cat /tmp/doctor; echo end
+PEGASUS_LOG=error /bench/vectoradd --quiet; echo "program: $?"
+true
+`}).finish()
+	found := findings(t, out, "doctor: 1", "end")
+	for name, state := range map[string]string{"agent": "ok", "region": "fail", "kernel": "ok", "mkfs.ext4": "ok", "library": "ok"} {
+		if found[name].State != state {
+			t.Errorf("%s: %+v, want %s", name, found[name], state)
+		}
+	}
+	if !strings.Contains(found["region"].Fix, "pegasus attach") {
+		t.Errorf("the way out: %+v", found["region"])
+	}
+	if strings.Contains(out, "program: 0") || !strings.Contains(out, "the Pegasus daemon refused: this machine has no region") {
+		t.Errorf("the program wasn't told why:\n%s", out)
+	}
+}
+
+// What the doctor says in a machine whose programs find an accelerator, and what when
+// something was taken away from it. What was installed can be removed.
+func TestInstalled(t *testing.T) {
+	h := startHost(t, twoMachines)
+	out := h.boot("one", `
+doctor() { echo "$1"; pegasus-guest doctor --json; echo "$1 ended: $?"; }
+pegasus-guest doctor >/dev/null # until all is well: the agent prints where we do
+doctor good
+su -s /bin/sh -c 'pegasus-guest doctor' nobody && echo "good for nobody"
+mkdir /tmp/other; cp /lib/x86_64-linux-gnu/libuuid.so.1 /tmp/other/libcuda.so.1
+export LD_LIBRARY_PATH=/tmp/other
+doctor shadowed
+unset LD_LIBRARY_PATH
+kill $agent; wait $agent
+doctor "no agent"
+pegasus-guest install --uninstall
+find / -xdev -name 'libcuda*' -o -xdev -path '*/pegasus/*' | grep -v -e ^/proc -e ^/sys -e ^/tmp/other
+echo "that is left"
+`).finish()
+	good := findings(t, out, "good", "good ended: 0")
+	for _, name := range []string{"agent", "region", "host", "library"} {
+		if good[name].State != "ok" {
+			t.Errorf("%s: %+v", name, good[name])
+		}
+	}
+	if d := good["host"].Detail; !strings.Contains(d, " answers, generation ") || strings.HasPrefix(d, " ") {
+		t.Errorf("the host's release isn't known: %s", d)
+	}
+	if !strings.Contains(out, "good for nobody") {
+		t.Error("not every user may use it")
+	}
+	if f := findings(t, out, "shadowed", "shadowed ended: 1")["library"]; !strings.Contains(f.Detail, "/tmp/other/libcuda.so.1 isn't Pegasus', and programs load it first, by LD_LIBRARY_PATH") {
+		t.Errorf("another library: %+v", f)
+	}
+	if f := findings(t, out, "no agent", "no agent ended: 1")["agent"]; f.State != "fail" {
+		t.Errorf("no agent: %+v", f)
+	}
+	if left := between(out, "removed       /etc/cdi/pegasus.yaml", "that is left"); strings.TrimSpace(left) != "ran           ldconfig" {
+		t.Errorf("left:\n%s", left)
+	}
+}

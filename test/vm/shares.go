@@ -1,0 +1,71 @@
+package vm
+
+import (
+	"fmt"
+	"time"
+)
+
+// backlogged is a job that wants all of an accelerator: BlackScholes in kernels of some
+// 10 ms, of which there are always many queued. So a machine that has to wait for a
+// processor of the host still has work.
+const backlogged = "/bench/blackscholes --size 1048576 --queue 32 --seconds 3600 --no-check --quiet\n"
+
+// portion is what of an accelerator's time went to a domain.
+type portion struct {
+	domain   string
+	credits  int
+	used     time.Duration
+	entitled float64 // of all, in percent, by credits
+	measured float64 // and by time
+}
+
+// off is how far the portion is from what it should be, in points.
+func (p portion) off() float64 { return p.measured - p.entitled }
+
+func (p portion) String() string { return fmt.Sprintf("%s %.1f %%", p.domain, p.measured) }
+
+// begun is how much of the accelerator's time a machine has used when its programs are
+// no longer only starting.
+const begun = 300 * time.Millisecond
+
+// portions measures for a while what each of some domains uses, and tells of it now and then.
+func (h *host) portions(over time.Duration, tell func([]portion), domains ...string) []portion {
+	h.t.Helper()
+	before := h.use(domains)
+	end := time.Now().Add(over)
+	for {
+		time.Sleep(min(time.Second, time.Until(end)))
+		now := h.use(domains)
+		for i := range now {
+			now[i].used -= before[i].used
+		}
+		apportion(now)
+		if !time.Now().Before(end) {
+			return now
+		}
+		tell(now)
+	}
+}
+
+// use is what domains have used so far.
+func (h *host) use(domains []string) (all []portion) {
+	for _, name := range domains {
+		d := h.domain(name)
+		all = append(all, portion{domain: name, credits: d.Credits, used: time.Duration(d.GPU)})
+	}
+	return all
+}
+
+// apportion works out the parts of the whole.
+func apportion(all []portion) {
+	var used, credits float64
+	for _, p := range all {
+		used += float64(p.used)
+		credits += float64(p.credits)
+	}
+	for i := range all {
+		p := &all[i]
+		p.entitled = 100 * float64(p.credits) / credits
+		p.measured = 100 * float64(p.used) / max(used, 1)
+	}
+}

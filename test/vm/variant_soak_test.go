@@ -1,0 +1,7 @@
+//go:build soak
+
+package vm
+
+import "testing"
+
+func TestSoakVariants(t *testing.T) { tryVariants(t, variants) }
