@@ -18,6 +18,11 @@ func TestAnotherAgent(t *testing.T) {
 	m.open(2)
 	m.knock()
 	generation := m.agent.Generation()
+	m.eventually("the agent is told what is needed", func() bool {
+		peek, _ := wire.ResumeGuest(bytes.Clone(m.mem[controlAt:controlAt+wire.ControlBytes]), m.boot, generation)
+		_, ok, _ := peek.Receive()
+		return ok
+	})
 	if _, ok := wire.ResumeGuest(m.mem[controlAt:], m.boot, generation+1); ok {
 		t.Error("a session of another generation is resumed")
 	}
@@ -27,7 +32,7 @@ func TestAnotherAgent(t *testing.T) {
 	}
 	m.agent = next
 	m.send(wire.Close, 2, nil)
-	m.expect(wire.Need, 2) // told the agent before, who didn't hear
+	m.expect(wire.Need, 2) // the agent before didn't take it
 	m.expect(wire.Gone, 2)
 	m.send(wire.Close, 2, nil)
 	m.expect(wire.Gone, 2)
