@@ -51,8 +51,8 @@ type Options struct {
 	// Machines are the host's virtual machines; nil: nothing is known of any.
 	Machines hypervisor.Machines
 	// Agent says whether the agent of a domain's machine has come since the machine was
-	// started; nil: that isn't known.
-	Agent    func(domain string) bool
+	// started, and which build it is; nil: that isn't known.
+	Agent    func(domain string) (release string, came bool)
 	Hardware Maker
 	// Worker is the command that becomes a worker process.
 	Worker []string

@@ -112,7 +112,7 @@ func (d *Daemon) showMachine(name string) *control.Machine {
 	}
 	out := &control.Machine{State: string(m.State), Host: m.Host, PID: m.PID, VCPUs: slices.Clone(m.VCPUs), Credits: int(m.Credits)}
 	if d.opt.Agent != nil && m.State != hypervisor.MachineOff {
-		out.Agent = d.opt.Agent(name)
+		out.AgentRelease, out.Agent = d.opt.Agent(name)
 	}
 	return out
 }

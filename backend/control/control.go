@@ -115,8 +115,10 @@ type Machine struct {
 	Host    string `json:"host"`  // who has it, such as libvirt's URI
 	Agent   bool   `json:"agent"` // its agent has come since it was started
 	PID     int    `json:"pid,omitempty"`
-	VCPUs   []int  `json:"vcpus,omitempty"`   // threads
+	VCPUs   []int  `json:"threads,omitempty"` // those of its vCPUs
 	Credits int    `json:"credits,omitempty"` // that its definition asks for; 0: none
+
+	AgentRelease string `json:"agent_release,omitempty"` // which build the agent says that it is
 }
 
 // Accelerator is one accelerator and who is on it.

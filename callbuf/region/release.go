@@ -1,5 +1,7 @@
 package region
 
+import "io"
+
 // Each side writes into the control area which build it is, for people. Nothing is decided by it.
 const (
 	offHostRelease  = 0xe00 // (h) before it answers
@@ -18,6 +20,15 @@ func (h *Host) SetRelease(name string) { putRelease(h.mem[offHostRelease:], name
 
 // AgentRelease is which build the agent says that it is.
 func (h *Host) AgentRelease() string { return takeRelease(h.mem[offAgentRelease:]) }
+
+// ReadAgentRelease is AgentRelease for who doesn't serve the region, but has its file.
+func ReadAgentRelease(region io.ReaderAt, p Pointer) string {
+	var b [releaseBytes]byte
+	if _, err := region.ReadAt(b[:], int64(p.Offset)+offAgentRelease); err != nil {
+		return ""
+	}
+	return takeRelease(b[:])
+}
 
 func putRelease(mem []byte, name string) {
 	var b [releaseBytes]byte

@@ -82,10 +82,14 @@ func machineText(m *control.Machine) string {
 	if m == nil {
 		return "-"
 	}
-	if m.State == "running" && !m.Agent {
+	switch {
+	case m.State != "running" || m.Agent && m.AgentRelease == "":
+		return m.State
+	case !m.Agent:
 		return "running, no agent yet"
+	default:
+		return "running, agent " + m.AgentRelease
 	}
-	return m.State
 }
 
 func (c *call) watchDomains() error {

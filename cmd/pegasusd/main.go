@@ -151,7 +151,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	known := machines(config.Daemon, log)
 	if known != nil {
 		options.Machines = known
-		options.Agent = func(name string) bool { return kvm.HadAgent(filepath.Join(config.Daemon.Regions, name)) }
+		options.Agent = func(name string) (string, bool) { return kvm.AgentOf(filepath.Join(config.Daemon.Regions, name)) }
 	}
 	d, err := backend.New(options)
 	if err != nil {

@@ -9,21 +9,25 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// HadAgent says whether a machine's agent has come since the machine was started, as its hub
-// noted it in the region. The machine can write there, too: it is for people to see.
-func HadAgent(region string) bool {
+// AgentOf says whether a machine's agent has come since the machine was started, as its hub
+// noted it in the region, and which build it says that it is. The machine can write there,
+// too: it is for people to see.
+func AgentOf(region string) (release string, came bool) {
 	f, err := os.OpenFile(region, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return false
+		return "", false
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() || st.Size() < minRegion {
-		return false
+		return "", false
 	}
-	var word [8]byte
-	if _, err := f.ReadAt(word[:], st.Size()-wire.PageBytes+wire.InUse); err != nil {
-		return false
+	var page [wire.PageBytes]byte
+	if _, err := f.ReadAt(page[:], st.Size()-wire.PageBytes); err != nil || binary.LittleEndian.Uint64(page[wire.InUse:]) == 0 {
+		return "", false
 	}
-	return binary.LittleEndian.Uint64(word[:]) != 0
+	if p, err := wire.ParsePointer(page[wire.PointerOffset:], uint64(st.Size())); err == nil {
+		release = wire.ReadAgentRelease(f, p)
+	}
+	return release, true
 }

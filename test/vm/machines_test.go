@@ -123,6 +123,10 @@ func TestMachines(t *testing.T) {
 		t.Errorf("thread %d of process %d is %q", m.VCPUs[0], m.PID, comm)
 	}
 	eventually(t, bootTime, "its program computes", func() bool { return h.domain("one").GPU > 0 && h.domain("one").Machine.Agent })
+	said, err := exec.Command(built(t, "bin/pegasus-guest"), "version").Output()
+	if r := h.domain("one").Machine.AgentRelease; err != nil || r == "" || !strings.Contains(string(said), r) {
+		t.Errorf("its agent is %q, not %s (%v)", r, said, err)
+	}
 
 	l.checkDoctor("runs, with a region of 128 MiB")
 
