@@ -181,6 +181,18 @@ func TestSteal(t *testing.T) {
 	if s := dom.stealing(); s <= 0 || s > 0.25 || dom.vcpus.VCPUs != 2 || dom.vcpus.Waited != c.ran {
 		t.Errorf("%v of %+v", s, dom.vcpus)
 	}
+	dom.share.sample(began, 0)
+	dom.share.sample(began+100, 20)
+	dom.stood.sample(began, 0)
+	dom.stood.sample(began+100, 30)
+	if s := dom.spent(); s.Accelerator != 0.2 || s.Turn != 0.3 || s.VCPU != float64(int64(100*dom.stealing()))/100 || s.VCPU+s.Idle < 0.499 || s.VCPU+s.Idle > 0.501 {
+		t.Errorf("its time went to %+v", s)
+	}
+	dom.stood.sample(began+200, 230)
+	dom.share.sample(began+200, 20)
+	if s := dom.spent(); s.VCPU != 0 || s.Idle != 0 {
+		t.Errorf("of a domain that always waited for its turn: %+v", s)
+	}
 	if d.domains["plain"].vcpus.VCPUs != 0 {
 		t.Errorf("of processes: %+v", d.domains["plain"].vcpus)
 	}

@@ -80,7 +80,8 @@ func (d *Daemon) show(dom *domain) control.Domain {
 }
 
 // spent is where a domain's time went lately. What goes on at once counts where it
-// matters most: on the accelerator before waiting for it.
+// matters most: on the accelerator before waiting for it, and that before its vCPUs' waiting
+// for a CPU, of which only the sum is known: it may have been meanwhile.
 func (dom *domain) spent() control.Spent {
 	used, ns := dom.share.grown()
 	stood, _ := dom.stood.grown()
@@ -95,6 +96,7 @@ func (dom *domain) spent() control.Spent {
 	}
 	take(&s.Accelerator, used)
 	take(&s.Turn, stood)
+	take(&s.VCPU, int64(dom.stealing()*float64(ns)))
 	s.Idle = left
 	return s
 }
@@ -212,8 +214,12 @@ func (d *Daemon) reasons(s control.Domain) []string {
 		fmt.Sprintf("credits %d: owed %.1f %%, got %.1f %% of the time used in the last %v",
 			s.Credits, 100*s.Entitled, 100*s.Share, (meterBeats-1)*sampleEvery))
 	if t := s.Spent; t.Window > 0 {
-		lines = append(lines, fmt.Sprintf("of the last %v: %.1f %% on the accelerator, %.1f %% waiting for its turn, %.1f %% with nothing asked of it",
-			time.Duration(t.Window).Round(100*time.Millisecond), 100*t.Accelerator, 100*t.Turn, 100*t.Idle))
+		vcpus := ""
+		if s.VCPUs > 0 {
+			vcpus = fmt.Sprintf("%.1f %% waiting for its vCPUs, ", 100*t.VCPU)
+		}
+		lines = append(lines, fmt.Sprintf("of the last %v: %.1f %% on the accelerator, %.1f %% waiting for its turn, %s%.1f %% with nothing asked of it",
+			time.Duration(t.Window).Round(100*time.Millisecond), 100*t.Accelerator, 100*t.Turn, vcpus, 100*t.Idle))
 	}
 	if s.CPUWeight != 0 {
 		lines = append(lines, fmt.Sprintf("CPU weight %d, from its processes' cgroup and niceness", s.CPUWeight))

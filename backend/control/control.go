@@ -106,6 +106,7 @@ type Spent struct {
 	Window      int64   `json:"window_ns"`
 	Accelerator float64 `json:"accelerator"` // its work held an engine
 	Turn        float64 `json:"turn"`        // else: a request of it waited for leave
+	VCPU        float64 `json:"vcpu"`        // else: its vCPUs waited for a CPU of the host, at most; see operations.md
 	Idle        float64 `json:"idle"`        // it asked for nothing
 }
 

@@ -94,6 +94,9 @@ func TestCPUsOfMachines(t *testing.T) {
 	if d := h.domain("cpu-three"); d.VCPUs != 1 || d.VCPURan == 0 || d.Entitled < 0.74 || d.Entitled > 0.76 {
 		t.Errorf("what is known of it: %+v", d)
 	}
+	if why, err := exec.Command(built(t, "bin/pegasus"), "why", "--runtime-dir", h.dir, "cpu-three").Output(); err != nil || !strings.Contains(string(why), "% waiting for its vCPUs, ") {
+		t.Errorf("why it is as it is: %v\n%s", err, why)
+	}
 
 	h.stop()
 	if one.get() != plain || three.get() != 3072 {
