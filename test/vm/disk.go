@@ -1,94 +1,19 @@
 package vm
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
+
+	"pegasus/test/image"
 )
 
 // ffmpegDisk makes a disk with the host's ffmpeg and all libraries that it needs, which
 // is too much for an image that lies in memory; or finds the one that was made before.
 func ffmpegDisk(build string) (string, error) {
 	const program = "/usr/bin/ffmpeg"
-	c := newContents()
-	c.add("/bin/ffmpeg", program)
-	if err := c.addNeeds(); err != nil {
+	c := image.NewContents()
+	c.Add("/bin/ffmpeg", program)
+	if err := c.AddNeeds(); err != nil {
 		return "", err
 	}
-	return c.disk(filepath.Join(build, "vm"), "ffmpeg")
-}
-
-// disk makes a file system of the contents, by Debian's squashfs-tools, unless one was
-// made of the same.
-func (c *contents) disk(dir, name string) (string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	at := fmt.Sprintf("%s/%s-%s.squashfs", dir, name, c.sum())
-	if _, err := os.Stat(at); err == nil {
-		return at, nil
-	}
-	if err := removeAll(filepath.Join(dir, name+"-*.squashfs")); err != nil {
-		return "", err
-	}
-	frame, err := os.MkdirTemp(dir, "disk")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(frame)
-	if err := c.makeFrame(frame); err != nil {
-		return "", err
-	}
-	making := fmt.Sprintf("%s.%d", at, os.Getpid())
-	mk := exec.Command("mksquashfs", frame, making, "-noappend", "-quiet", "-no-progress", "-all-root", "-comp", "lz4", "-pf", "/dev/stdin")
-	mk.Stdin = strings.NewReader(c.pseudoFiles())
-	if out, err := mk.CombinedOutput(); err != nil {
-		os.Remove(making)
-		return "", fmt.Errorf("mksquashfs: %w: %s", err, out)
-	}
-	return at, os.Rename(making, at)
-}
-
-// makeFrame makes the directories of the contents, and those files that aren't the host's.
-func (c *contents) makeFrame(dir string) error {
-	for _, name := range slices.Concat(c.names, slices.Collect(maps.Keys(c.texts))) {
-		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
-			return err
-		}
-	}
-	for name, text := range c.texts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			return err
-		}
-	}
-	return os.Chmod(dir, 0o755)
-}
-
-// pseudoFiles says to mksquashfs where the host's files are, so that they needn't be
-// copied together before.
-func (c *contents) pseudoFiles() string {
-	var b strings.Builder
-	for _, name := range c.names {
-		fmt.Fprintf(&b, "%s f 755 0 0 cat '%s'\n", name, c.from[name])
-	}
-	return b.String()
-}
-
-func removeAll(pattern string) error {
-	old, err := filepath.Glob(pattern)
-	if err != nil {
-		return err
-	}
-	for _, o := range old {
-		if err := os.Remove(o); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return c.Disk(filepath.Join(build, "vm"), "ffmpeg")
 }

@@ -2,11 +2,11 @@ package vm
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"pegasus/test/image"
 )
 
 // Image is what a guest boots: a kernel, and a file system in memory with the
@@ -15,6 +15,9 @@ type Image struct {
 	Kernel string
 	base   string // an archive, kept between runs
 }
+
+// What of a kernel a guest needs, with what these depend on.
+var wantedModules = []string{"virtio_pci", "virtio_console", "virtio_blk", "squashfs", "nfit", "nd_pmem", "crc32c_generic", "ext4"}
 
 // benchmarks are the programs that guests run.
 var benchmarks = []string{"vectoradd", "blackscholes", "reduction", "busy", "srad", "calls"}
@@ -26,7 +29,7 @@ func Build(build, kernelPackage string) (*Image, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	k, err := findKernel(dir, kernelPackage)
+	k, err := image.FindKernel(dir, kernelPackage)
 	if err != nil {
 		return nil, err
 	}
@@ -34,14 +37,14 @@ func Build(build, kernelPackage string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := filepath.Join(dir, kernelPackage+"-"+contents.sum()+".cpio")
+	base := filepath.Join(dir, kernelPackage+"-"+contents.Sum()+".cpio")
 	if _, err := os.Stat(base); err == nil {
-		return &Image{k.image, base}, nil
+		return &Image{k.Image, base}, nil
 	}
-	if err := removeAll(filepath.Join(dir, kernelPackage+"-*.cpio")); err != nil {
+	if err := image.RemoveAll(filepath.Join(dir, kernelPackage+"-*.cpio")); err != nil {
 		return nil, err
 	}
-	data, err := contents.archive()
+	data, err := contents.Archive("/proc", "/sys", "/dev", "/tmp", "/run", "/etc", "/mnt")
 	if err != nil {
 		return nil, err
 	}
@@ -49,49 +52,33 @@ func Build(build, kernelPackage string) (*Image, error) {
 	if err := os.WriteFile(making, data, 0o644); err != nil {
 		return nil, err
 	}
-	return &Image{k.image, base}, os.Rename(making, base)
+	return &Image{k.Image, base}, os.Rename(making, base)
 }
 
 // collect lists what an image needs, and says what of it is missing.
-func collect(build string, k *kernel) (*contents, error) {
-	c := newContents()
-	c.add("/bin/busybox", "/bin/busybox")
-	modules, err := k.inOrder(wantedModules...)
+func collect(build string, k *image.Kernel) (*image.Contents, error) {
+	c := image.NewContents()
+	c.Add("/bin/busybox", "/bin/busybox")
+	modules, err := k.InOrder(wantedModules...)
 	if err != nil {
 		return nil, err
 	}
 	var load strings.Builder
 	for _, m := range modules {
 		name := "/modules/" + filepath.Base(m)
-		c.add(name, m)
+		c.Add(name, m)
 		fmt.Fprintln(&load, "insmod", name)
 	}
-	c.texts["/etc/ld.so.conf"] = "include /etc/ld.so.conf.d/*.conf\n"
-	c.texts["/etc/passwd"] = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
-	c.texts["/init"] = strings.Replace(initScript, "LOAD MODULES\n", load.String(), 1)
-	c.add("/bin/pegasus-guest", filepath.Join(build, "bin/pegasus-guest"))
-	c.add("/sbin/mkfs.ext4", "/sbin/mkfs.ext4")
-	c.add("/sbin/ldconfig", "/sbin/ldconfig")
+	c.Texts["/etc/ld.so.conf"] = "include /etc/ld.so.conf.d/*.conf\n"
+	c.Texts["/etc/passwd"] = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
+	c.Texts["/init"] = strings.Replace(initScript, "LOAD MODULES\n", load.String(), 1)
+	c.Add("/bin/pegasus-guest", filepath.Join(build, "bin/pegasus-guest"))
+	c.Add("/sbin/mkfs.ext4", "/sbin/mkfs.ext4")
+	c.Add("/sbin/ldconfig", "/sbin/ldconfig")
 	for _, b := range benchmarks {
-		c.add("/bench/"+b, filepath.Join(build, "bench", b))
+		c.Add("/bench/"+b, filepath.Join(build, "bench", b))
 	}
-	return c, c.addNeeds()
-}
-
-func (c *contents) archive() ([]byte, error) {
-	var a archive
-	for _, d := range []string{"/proc", "/sys", "/dev", "/tmp", "/run", "/etc", "/mnt"} {
-		a.dir(d)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.texts)) {
-		a.data(name, 0o755, []byte(c.texts[name]))
-	}
-	for _, name := range c.names {
-		if err := a.file(name, c.from[name]); err != nil {
-			return nil, err
-		}
-	}
-	return a.bytes(), nil
+	return c, c.AddNeeds()
 }
 
 // The first process. Its task is the shell script /job, and what a task prints is

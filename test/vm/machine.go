@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"pegasus/callbuf/bell"
+	"pegasus/test/image"
 )
 
 // Machine says what to boot.
@@ -96,14 +97,14 @@ func (m Machine) writeInitrd(path string) error {
 		return err
 	}
 	defer f.Close()
-	var job archive
-	job.data("/job", 0o755, []byte(m.Job))
+	var job image.Archive
+	job.Data("/job", 0o755, []byte(m.Job))
 	for name, from := range m.Files {
-		if err := job.file(name, from); err != nil {
+		if err := job.File(name, from); err != nil {
 			return err
 		}
 	}
-	_, err = io.Copy(f, io.MultiReader(base, bytes.NewReader(job.bytes())))
+	_, err = io.Copy(f, io.MultiReader(base, bytes.NewReader(job.Bytes())))
 	return err
 }
 

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pegasus/test/image"
 )
 
 // systemdDisk makes a disk with the host's systemd. Its init puts that over what is in the
@@ -11,11 +13,11 @@ import (
 // the last thing that is started.
 func systemdDisk(build string) (string, error) {
 	const dir = "/lib/systemd"
-	c := newContents()
+	c := image.NewContents()
 	for _, program := range []string{dir + "/systemd", "/bin/systemctl"} {
-		c.add(program, program)
+		c.Add(program, program)
 	}
-	if err := c.addNeeds(); err != nil {
+	if err := c.AddNeeds(); err != nil {
 		return "", err
 	}
 	targets, err := filepath.Glob(dir + "/system/*.target")
@@ -23,20 +25,20 @@ func systemdDisk(build string) (string, error) {
 		return "", err
 	}
 	for _, t := range targets {
-		c.add(t, t)
+		c.Add(t, t)
 	}
-	c.texts["/init"] = `#!/bin/busybox sh
+	c.Texts["/init"] = `#!/bin/busybox sh
 cp -a /mnt/. /
 pegasus-guest install || exit
 exec /lib/systemd/systemd
 `
-	c.texts["/etc/systemd/system/default.target"] = "[Unit]\nRequires=multi-user.target\nWants=job.service\nAfter=multi-user.target\n"
-	c.texts["/etc/systemd/system/job.service"] = `[Service]
+	c.Texts["/etc/systemd/system/default.target"] = "[Unit]\nRequires=multi-user.target\nWants=job.service\nAfter=multi-user.target\n"
+	c.Texts["/etc/systemd/system/job.service"] = `[Service]
 Type=idle
 Environment=PATH=/usr/local/bin:/bin:/sbin
 ExecStart=/bin/sh -c 'sh /job >/dev/ttyS0 2>&1; echo "job ended: $?" >/dev/ttyS0; poweroff -f'
 `
-	return c.disk(filepath.Join(build, "vm"), "systemd")
+	return c.Disk(filepath.Join(build, "vm"), "systemd")
 }
 
 // In a machine of systemd's, what is installed works from the boot on: programs find

@@ -1,4 +1,4 @@
-package vm
+package image
 
 import (
 	"debug/elf"
@@ -10,18 +10,15 @@ import (
 	"strings"
 )
 
-// What of a kernel a guest needs, with what these depend on.
-var wantedModules = []string{"virtio_pci", "virtio_console", "virtio_blk", "squashfs", "nfit", "nd_pmem", "crc32c_generic", "ext4"}
-
-// kernel is an unpacked kernel package. It isn't installed: that would make it one
+// Kernel is an unpacked kernel package. It isn't installed: that would make it one
 // that the machine itself may boot.
-type kernel struct {
-	image   string
+type Kernel struct {
+	Image   string
 	modules map[string]string // name to path; of those that are built in, empty
 }
 
-// findKernel unpacks a kernel of Debian's under dir, unless it is there.
-func findKernel(dir, name string) (*kernel, error) {
+// FindKernel unpacks a kernel of Debian's under dir, unless it is there.
+func FindKernel(dir, name string) (*Kernel, error) {
 	root := filepath.Join(dir, name)
 	if _, err := os.Stat(root); err != nil {
 		if err := fetchKernel(dir, root, name); err != nil {
@@ -32,7 +29,7 @@ func findKernel(dir, name string) (*kernel, error) {
 	if err != nil || len(images) != 1 {
 		return nil, fmt.Errorf("%s holds %d kernels, not one: remove it", root, len(images))
 	}
-	k := &kernel{image: images[0], modules: map[string]string{}}
+	k := &Kernel{Image: images[0], modules: map[string]string{}}
 	err = filepath.WalkDir(filepath.Join(root, "lib/modules"), func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".ko") {
 			k.modules[moduleName(path)] = path
@@ -46,7 +43,7 @@ func findKernel(dir, name string) (*kernel, error) {
 }
 
 // addBuiltin reads which modules are part of the kernel itself.
-func (k *kernel) addBuiltin(list string) error {
+func (k *Kernel) addBuiltin(list string) error {
 	text, err := os.ReadFile(list)
 	for line := range strings.Lines(string(text)) {
 		k.modules[moduleName(strings.TrimSpace(line))] = ""
@@ -110,8 +107,8 @@ func downloadKernel(dir, metapackage string) error {
 	return fmt.Errorf("apt knows of none")
 }
 
-// inOrder are the files of modules and of all that they need, each behind what it needs.
-func (k *kernel) inOrder(names ...string) (paths []string, err error) {
+// InOrder are the files of modules and of all that they need, each behind what it needs.
+func (k *Kernel) InOrder(names ...string) (paths []string, err error) {
 	seen := map[string]bool{}
 	var add func(name string) error
 	add = func(name string) error {
@@ -122,7 +119,7 @@ func (k *kernel) inOrder(names ...string) (paths []string, err error) {
 		seen[name] = true
 		path, ok := k.modules[name]
 		if !ok {
-			return fmt.Errorf("kernel %s has no module %s", filepath.Base(k.image), name)
+			return fmt.Errorf("kernel %s has no module %s", filepath.Base(k.Image), name)
 		}
 		if path == "" {
 			return nil

@@ -1,27 +1,31 @@
-package vm
+package image
 
 import (
 	"crypto/sha256"
 	"debug/elf"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// contents is what goes into an image or onto a disk: the host's files by their name in
+// Contents is what goes into an image or onto a disk: the host's files by their name in
 // it, and others.
-type contents struct {
+type Contents struct {
 	names []string
 	from  map[string]string
-	texts map[string]string
+	Texts map[string]string // other files, by their name
 }
 
-func newContents() *contents {
-	return &contents{from: map[string]string{}, texts: map[string]string{}}
+// NewContents are none yet.
+func NewContents() *Contents {
+	return &Contents{from: map[string]string{}, Texts: map[string]string{}}
 }
 
-func (c *contents) add(name, from string) {
+// Add adds a file of the host's.
+func (c *Contents) Add(name, from string) {
 	if _, ok := c.from[name]; !ok {
 		c.names = append(c.names, name)
 		c.from[name] = from
@@ -30,18 +34,18 @@ func (c *contents) add(name, from string) {
 
 const libraryDir = "/lib/x86_64-linux-gnu"
 
-// addNeeds adds the libraries that the programs and libraries among the contents are
+// AddNeeds adds the libraries that the programs and libraries among the contents are
 // linked with, all to one directory.
-func (c *contents) addNeeds() error {
+func (c *Contents) AddNeeds() error {
 	for i := 0; i < len(c.names); i++ { // grows by what each needs
-		if err := c.addNeedsOf(c.from[c.names[i]]); err != nil {
+		if err := c.needsOf(c.from[c.names[i]]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *contents) addNeedsOf(path string) error {
+func (c *Contents) needsOf(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
 		return fmt.Errorf("%s: %w; run `make build` and `make deps`", path, err)
@@ -53,7 +57,7 @@ func (c *contents) addNeedsOf(path string) error {
 			if _, err := p.ReadAt(name, 0); err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			c.add(string(name), string(name))
+			c.Add(string(name), string(name))
 		}
 	}
 	libraries, err := f.ImportedLibraries()
@@ -72,7 +76,7 @@ func (c *contents) addNeedsOf(path string) error {
 		if err != nil {
 			return fmt.Errorf("%s needs %s: %w", path, l, err)
 		}
-		c.add(libraryDir+"/"+l, from)
+		c.Add(libraryDir+"/"+l, from)
 	}
 	return nil
 }
@@ -87,10 +91,28 @@ func findLibrary(name string, dirs []string) (path string, err error) {
 	return "", err
 }
 
-// sum tells contents apart.
-func (c *contents) sum() string {
+// Archive is the contents in the form in which a kernel unpacks them, with empty
+// directories.
+func (c *Contents) Archive(dirs ...string) ([]byte, error) {
+	var a Archive
+	for _, d := range dirs {
+		a.Dir(d)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Texts)) {
+		a.Data(name, 0o755, []byte(c.Texts[name]))
+	}
+	for _, name := range c.names {
+		if err := a.File(name, c.from[name]); err != nil {
+			return nil, err
+		}
+	}
+	return a.Bytes(), nil
+}
+
+// Sum tells contents apart.
+func (c *Contents) Sum() string {
 	h := sha256.New()
-	fmt.Fprintln(h, c.texts)
+	fmt.Fprintln(h, c.Texts)
 	for _, name := range c.names {
 		st, err := os.Stat(c.from[name])
 		if err == nil {
