@@ -90,14 +90,20 @@ func checkHook(regions string) []control.Check {
 	switch {
 	case err != nil || st.Mode()&0o111 == 0:
 		return one("hook", warn, path+" can't be executed", "chmod 755 "+path)
-	case !strings.Contains(string(text), "--regions '"+regions+"'"):
+	case !strings.Contains(string(text), "--regions "+quoted(regions)+" "):
 		return one("hook", warn, path+" is for another directory than regions in [daemon], "+regions, "attach the machines again with --regions "+regions)
 	}
-	pid, started := libvirtd()
-	if pid != 0 && st.ModTime().After(started) {
-		return one("hook", warn, fmt.Sprintf("libvirtd, process %d, may not know it: it has run since before that was installed", pid), "restart libvirtd once; machines that run aren't disturbed")
+	if unheard(path) {
+		return one("hook", warn, "libvirtd may not know it: it has run since before that was installed", "restart libvirtd once; machines that run aren't disturbed")
 	}
 	return one("hook", fine, path, "")
+}
+
+// unheard says whether libvirtd runs that was started before a hook was installed.
+func unheard(path string) bool {
+	pid, started := libvirtd()
+	st, err := os.Stat(path)
+	return err == nil && pid != 0 && st.ModTime().After(started)
 }
 
 // libvirtd is the process that runs hooks, and when it was started; 0: none runs.

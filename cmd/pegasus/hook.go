@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,16 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
+// hookText is the hook. libvirt calls it for each machine of the host: when our program has moved,
+// those that have nothing to do with us start all the same.
+const hookText = `#!/bin/sh
+program=%s
+[ -x "$program" ] && exec "$program" hook --regions %s "$@"
+grep -qF %s || exit 0
+echo "$program, which makes the machine's memory, is gone: run pegasus attach $1 again" >&2
+[ "$2" != prepare ]
+`
+
 // installHook has libvirt call us when machines start and end, and says whether it
 // didn't before.
 func (a *attachment) installHook() (fresh bool, err error) {
@@ -22,9 +33,9 @@ func (a *attachment) installHook() (fresh bool, err error) {
 		return false, err
 	}
 	path := filepath.Join(a.hooks, "pegasus")
-	text := fmt.Sprintf("#!/bin/sh\nexec '%s' hook --regions '%s' \"$@\"\n", self, a.regions)
+	text := fmt.Sprintf(hookText, quoted(self), quoted(a.regions), quoted(a.regions+"/"))
 	if was, err := os.ReadFile(path); err == nil && string(was) == text {
-		return false, nil
+		return a.hooks == hooksDir && unheard(path), os.Chmod(path, 0o755)
 	}
 	if err := os.MkdirAll(a.hooks, 0o755); err != nil {
 		return false, fmt.Errorf("libvirt's hooks: %w", err)
@@ -32,8 +43,11 @@ func (a *attachment) installHook() (fresh bool, err error) {
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		return false, fmt.Errorf("libvirt's hook: %w", err)
 	}
-	return true, nil
+	return true, os.Chmod(path, 0o755) // one that was there keeps its mode
 }
+
+// quoted is text as one word of the shell's.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // hook is what libvirt calls with a machine's name, what happens to it, and its
 // definition. An error keeps the machine from starting.
@@ -52,6 +66,9 @@ func hook(c *call, args []string) error {
 		return err
 	}
 	d, err := kvm.Parse(text)
+	if err != nil && !bytes.Contains(text, []byte(*regions+"/")) {
+		return nil // whatever it is, it isn't one of ours
+	}
 	if err != nil {
 		return err
 	}
