@@ -55,6 +55,9 @@ func describe(d *libvirt.Domain, out *json.Encoder) (err error) {
 	if s.Runs, err = d.IsActive(); err != nil {
 		return err
 	}
+	if s.Saved, err = d.HasManagedSaveImage(0); err != nil {
+		return err
+	}
 	if s.Runs {
 		if s.Live, err = d.GetXMLDesc(secure); err != nil {
 			return err

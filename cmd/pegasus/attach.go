@@ -40,6 +40,19 @@ func newAttachment(c *call) *attachment {
 	return a
 }
 
+// parse reads flags, and returns the machine's name.
+func (a *attachment) parse(args []string) (name string, err error) {
+	operands, err := a.call.parse(args, 1, 1)
+	if err != nil {
+		return "", err
+	}
+	if !filepath.IsAbs(a.regions) {
+		return "", usagef("--regions %q: want an absolute path, the one of regions in [daemon]", a.regions)
+	}
+	a.regions = filepath.Clean(a.regions)
+	return operands[0], nil
+}
+
 // attach makes a machine of libvirt's one with an accelerator.
 func attach(c *call, args []string) error {
 	a := newAttachment(c)
@@ -47,19 +60,20 @@ func attach(c *call, args []string) error {
 	credits := -1
 	c.flags.StringVar(&a.hooks, "hooks", hooksDir, "`directory` of libvirt's hooks")
 	c.flags.Func("memory", "`size` of the memory that it shares with the host (default 512MiB)", func(s string) (err error) {
-		size, err = configs.ParseSize(s)
+		if size, err = configs.ParseSize(s); err == nil {
+			err = kvm.CheckSize(uint64(size))
+		}
 		return err
 	})
 	c.flags.Func("credits", "`N` of the accelerator, that go with the machine; 0: as the daemon's configuration says", func(s string) error {
 		return parseCredits(s, &credits)
 	})
-	operands, err := c.parse(args, 1, 1)
+	name, err := a.parse(args)
 	if err != nil {
 		return err
 	}
-	name := operands[0]
 	if err := configs.CheckName(name); err != nil {
-		return usagef("machine %q can't be a domain of Pegasus: %v", name, err)
+		return fmt.Errorf("machine %q can't be a domain of Pegasus: its name %w; rename it (virsh domrename)", name, err)
 	}
 	was, d, err := a.show(name)
 	if err != nil {
@@ -78,7 +92,7 @@ func attach(c *call, args []string) error {
 	}
 	text, err := d.WithRegion(want)
 	if err != nil {
-		return usagef("%v", err)
+		return err
 	}
 	if a.dry {
 		return a.print(was, text)
@@ -98,10 +112,32 @@ func attach(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
+	if onlyCredits(d, want, a.regions) {
+		fmt.Fprintf(c.out, "%s has from now on %s.\n", name, creditsText(want.Credits))
+		return nil
+	}
 	fmt.Fprintf(c.out, "%s is attached: from its next start on it shares %s with the host.\n", name, configs.Size(want.Bytes))
 	a.remind(name, now)
+	if serves := c.configInForce().Daemon.Regions; serves == "" || filepath.Clean(serves) != a.regions {
+		fmt.Fprintf(c.out, "The daemon doesn't serve machines there: set regions = %q in [daemon] of its configuration, and restart it.\n", a.regions)
+	}
 	fmt.Fprintln(c.out, "Copy pegasus-guest into the machine, and run `pegasus-guest install` there, as root.")
 	return nil
+}
+
+// onlyCredits says whether a machine has all that it is to have, but for the credits, which need no restart.
+func onlyCredits(d *kvm.Definition, want kvm.Attachment, regions string) bool {
+	is, ok := d.Attached(regions)
+	want.Credits = is.Credits
+	text, err := d.WithRegion(want)
+	return ok && err == nil && d.Is(text)
+}
+
+func creditsText(c vcpu.Credits) string {
+	if c == 0 {
+		return "the credits that the daemon's configuration says"
+	}
+	return fmt.Sprintf("%d credits, unless the daemon's configuration declares that domain", c)
 }
 
 func parseCredits(s string, credits *int) error {
@@ -120,16 +156,19 @@ func parseCredits(s string, credits *int) error {
 // detach undoes attach.
 func detach(c *call, args []string) error {
 	a := newAttachment(c)
-	operands, err := c.parse(args, 1, 1)
+	name, err := a.parse(args)
 	if err != nil {
 		return err
 	}
-	name := operands[0]
 	was, d, err := a.show(name)
 	if err != nil {
 		return err
 	}
 	text, err := d.WithoutRegion(a.regions)
+	if errors.Is(err, kvm.ErrDetached) {
+		fmt.Fprintf(c.out, "%s has no region in %s: nothing changes.\n", name, a.regions)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -145,8 +184,11 @@ func detach(c *call, args []string) error {
 	return nil
 }
 
-// remind says what a machine that runs needs.
+// remind says what a machine needs that runs, or was saved while it did.
 func (a *attachment) remind(name string, now libvirt.Shown) {
+	if now.Saved {
+		fmt.Fprintf(a.out, "It has a saved state, from which it will start as it was: start it, then shut it down and start it again; or drop that state (virsh managedsave-remove %s).\n", name)
+	}
 	if now.Runs {
 		fmt.Fprintf(a.out, "It runs as it was until it is shut down and started again: virsh shutdown %s, then virsh start %s. A reboot inside isn't enough.\n", name, name)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // fakeLibvirt is pegasus-libvirt as scripts have it: a machine's definition is the file
-// NAME.xml, and it runs if there is NAME.live, and is transient if there is NAME.transient.
+// NAME.xml, and it runs if there is NAME.live, is transient if there is NAME.transient, and was saved if NAME.saved.
 func fakeLibvirt(args []string) int {
 	err := func() error {
 		name := args[len(args)-1]
@@ -37,6 +37,8 @@ func fakeLibvirt(args []string) int {
 		s := libvirt.Shown{Definition: string(text)}
 		_, err = os.Stat(name + ".live")
 		s.Runs = err == nil
+		_, err = os.Stat(name + ".saved")
+		s.Saved = err == nil
 		_, err = os.Stat(name + ".transient")
 		s.Lasting = err != nil
 		return json.NewEncoder(os.Stdout).Encode(s)

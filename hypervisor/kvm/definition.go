@@ -81,6 +81,9 @@ func Parse(text []byte) (*Definition, error) {
 	return d, nil
 }
 
+// Is says whether it is the same as a text.
+func (d *Definition) Is(text []byte) bool { return bytes.Equal(d.text, text) }
+
 // Region is the machine's region in a directory, if it has one.
 func (d *Definition) Region(dir string) (path string, bytes uint64, ok bool) {
 	for i := range d.all {

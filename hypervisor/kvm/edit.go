@@ -3,6 +3,7 @@ package kvm
 import (
 	"cmp"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -41,8 +42,8 @@ func (d *Definition) Attached(dir string) (Attachment, bool) {
 // the NUMA cell that it has to belong to, and in the metadata what was changed for that.
 // One that it has in the directory is replaced; the text is the same if nothing changes.
 func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
-	if a.Bytes < minRegion || a.Bytes%regionUnit != 0 {
-		return nil, fmt.Errorf("region of %d bytes: want a multiple of 2 MiB, at least %d", a.Bytes, minRegion)
+	if err := CheckSize(a.Bytes); err != nil {
+		return nil, fmt.Errorf("region of %d bytes: %w", a.Bytes, err)
 	}
 	dir := filepath.Dir(a.Region)
 	if is, ok := d.Attached(dir); ok && is == a && d.complete() {
@@ -151,12 +152,15 @@ func (d *Definition) cell(r *record) edit {
 	return d.into(d.cpu, "cpu", "\n    "+numa, r)
 }
 
+// ErrDetached is when there is nothing to take away.
+var ErrDetached = errors.New("the machine has no region")
+
 // WithoutRegion is the definition without its regions in a directory, and as it was before
 // it got them, but for what somebody changed since.
 func (d *Definition) WithoutRegion(dir string) ([]byte, error) {
 	gone := d.leaving(dir)
 	if len(gone) == 0 && d.record == nil {
-		return nil, fmt.Errorf("machine %q has no region in %s", d.Name, dir)
+		return nil, ErrDetached
 	}
 	var edits []edit
 	var bytes uint64

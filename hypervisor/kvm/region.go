@@ -21,12 +21,20 @@ const unfinished = ".new"
 // minRegion holds the guest's own bookkeeping and a segment.
 const minRegion = 16 << 20
 
+// CheckSize says why a region can't have a size.
+func CheckSize(bytes uint64) error {
+	if bytes < minRegion || bytes%regionUnit != 0 {
+		return errors.New("want a multiple of 2 MiB, from 16 MiB on")
+	}
+	return nil
+}
+
 // MakeRegion makes the file that becomes a machine's NVDIMM. All of its memory is
 // taken at once: a guest that found none left later would be killed by a bus error.
 // The file's group may write to it, for QEMU; -1 leaves the group as it is.
 func MakeRegion(path string, bytes uint64, group int) (err error) {
-	if bytes < minRegion || bytes%regionUnit != 0 {
-		return fmt.Errorf("region of %d bytes: want a multiple of 2 MiB, at least %d", bytes, minRegion)
+	if err := CheckSize(bytes); err != nil {
+		return fmt.Errorf("region of %d bytes: %w", bytes, err)
 	}
 	making := path + unfinished
 	os.Remove(making)

@@ -85,8 +85,9 @@ func (m Machine) check() error {
 type Shown struct {
 	Lasting    bool   `json:"lasting"` // false: it is forgotten when it ends
 	Runs       bool   `json:"runs"`
-	Definition string `json:"definition"`     // from its next start on
-	Live       string `json:"live,omitempty"` // while it runs
+	Saved      bool   `json:"saved,omitempty"` // it has a state to which its next start puts it back
+	Definition string `json:"definition"`      // from its next start on
+	Live       string `json:"live,omitempty"`  // while it runs
 }
 
 // Listed is one machine of what `pegasus-libvirt list` prints.
