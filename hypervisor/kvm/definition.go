@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"pegasus/callbuf/bell"
 	"pegasus/vcpu"
 )
 
@@ -41,7 +43,7 @@ func (s span) closed() bool { return s.inner == s.end }
 // quantity is an element that holds so many bytes.
 type quantity struct {
 	span
-	bytes uint64
+	bytes, unit uint64
 }
 
 // device is one of a machine's.
@@ -51,6 +53,7 @@ type device struct {
 	kind, index string // of a controller
 	alias       string
 	on          []string // the controllers that it is plugged into
+	port        string   // of a channel: its name in the machine
 	path        string   // of a memory device: its file
 	bytes       uint64   // and its size
 }
@@ -115,6 +118,10 @@ func (d *Definition) fits() error {
 		return fmt.Errorf("machine %q is an %s: only x86_64 is supported", d.Name, d.arch)
 	case strings.HasPrefix(d.machine, "microvm"), strings.HasPrefix(d.machine, "isapc"):
 		return fmt.Errorf("machine %q is a %s, which has no NVDIMMs: use machine='q35' or 'pc'", d.Name, d.machine)
+	case slices.ContainsFunc(old, func(m string) bool { return strings.HasPrefix(d.machine, m) }):
+		return fmt.Errorf("machine %q is a %s, whose memory has no slots: use one from pc-i440fx-2.1 on", d.Name, d.machine)
+	case slices.ContainsFunc(d.all, func(v device) bool { return v.tag == "channel" && v.port == bell.Name && !v.ours() }):
+		return fmt.Errorf("machine %q has a channel %s of its own, and can't have two: remove it (virsh edit), attaching brings one", d.Name, bell.Name)
 	case !d.acpi:
 		return fmt.Errorf("machine %q has no ACPI, by which it would find its region: add <features><acpi/></features>", d.Name)
 	case d.taken() >= maxSlots:
@@ -122,6 +129,9 @@ func (d *Definition) fits() error {
 	}
 	return nil
 }
+
+// old begins the names of QEMU's machines that have no slots for memory.
+var old = []string{"pc-i440fx-1.", "pc-i440fx-2.0", "pc-0.", "pc-1."}
 
 // maxSlots is how many slots QEMU gives a machine.
 const maxSlots = 256

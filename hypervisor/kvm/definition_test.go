@@ -74,6 +74,7 @@ var written = map[string]string{
 	"carriage returns":   strings.ReplaceAll(bare, "\n", "\r\n"),
 	"a controller":       strings.Replace(bare, "</emulator>", "</emulator>\n    <controller type='virtio-serial' index='0'/>", 1),
 	"a limit":            strings.Replace(bare, "<memory ", "<maxMemory slots='3' unit='GiB'>8</maxMemory><memory ", 1),
+	"an alias like ours": strings.Replace(bare, "</emulator>", "</emulator>\n    <watchdog model='itco'><alias name='ua-pegasusfan'/></watchdog>", 1),
 	"a low limit":        strings.Replace(bare, "<memory ", "<maxMemory slots='3' unit='MiB'>300</maxMemory><memory ", 1),
 	"full slots": strings.Replace(strings.Replace(with("<cpu><numa><cell id='0' cpus='0-1' memory='256' unit='MiB'/></numa></cpu>"),
 		"<memory ", "<maxMemory slots='1' unit='GiB'>8</maxMemory><memory ", 1), "</emulator>", `</emulator>
@@ -142,6 +143,17 @@ func TestChangedSince(t *testing.T) {
 	if off := detach(t, libvirts); off != bare {
 		t.Errorf("detached:\n%s", off)
 	}
+	const kept = "<memory dumpCore='off' unit='KiB'>"
+	if off := detach(t, strings.Replace(libvirts, "<memory unit='KiB'>3", kept+"3", 1)); off != strings.Replace(bare, "<memory unit='KiB'>", kept, 1) {
+		t.Errorf("detached from a machine whose memory isn't to be dumped:\n%s", off)
+	}
+	// What the prefix means may be said elsewhere: libvirt says it once.
+	said := with("<metadata xmlns:pegasus='urn:pegasus:machine'><pegasus:note/></metadata>")
+	on = strings.Replace(attach(t, said, web), "<pegasus:machine xmlns:pegasus='urn:pegasus:machine'", "<pegasus:machine", 1)
+	if off := detach(t, on); off != said {
+		t.Errorf("detached:\n%s", off)
+	}
+	on = attach(t, bare, web)
 	for what, c := range map[string]struct{ old, new, left string }{
 		"the limit":   {"1376256<", "9376256<", "<maxMemory slots='1' unit='KiB'>9376256</maxMemory>"},
 		"the cell":    {"cpus='0-1'", "cpus='0'", "<cell id='0' cpus='0'"},
@@ -201,10 +213,12 @@ func TestWithoutRecord(t *testing.T) {
 
 func TestNotAttached(t *testing.T) {
 	for want, text := range map[string]string{
-		"only machines of QEMU": strings.Replace(bare, "'kvm'", "'lxc'", 1),
-		"only x86_64":           with("<os><type arch='aarch64' machine='virt'>hvm</type></os>"),
-		"has no NVDIMMs":        with("<os><type arch='x86_64' machine='microvm'>hvm</type></os>"),
-		"add <features><acpi/>": strings.Replace(bare, "<acpi/>", "", 1),
+		"only machines of QEMU":     strings.Replace(bare, "'kvm'", "'lxc'", 1),
+		"only x86_64":               with("<os><type arch='aarch64' machine='virt'>hvm</type></os>"),
+		"has no NVDIMMs":            with("<os><type arch='x86_64' machine='microvm'>hvm</type></os>"),
+		"whose memory has no slots": with("<os><type arch='x86_64' machine='pc-i440fx-2.0'>hvm</type></os>"),
+		"channel org.pegasus.0":     strings.Replace(bare, "</devices>", "<channel type='unix'><target type='virtio' name='org.pegasus.0'/></channel></devices>", 1),
+		"add <features><acpi/>":     strings.Replace(bare, "<acpi/>", "", 1),
 	} {
 		if out, err := parse(t, text).WithRegion(web); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q:\n%s", err, want, out)

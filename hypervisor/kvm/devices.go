@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// ours begins the aliases of the devices that attaching brings: libvirt leaves those that
-// begin so to its users.
+// ours begins the aliases of the devices that attaching brings, before a dash: libvirt leaves
+// those that begin with ua- to its users.
 const ours = "ua-pegasus"
 
-func (d *device) ours() bool { return strings.HasPrefix(d.alias, ours) }
+func (d *device) ours() bool { return strings.HasPrefix(d.alias, ours+"-") }
 
 // newDevices are what an attached machine has. Each has an alias of ours.
 func newDevices(path string, bytes uint64) []string {

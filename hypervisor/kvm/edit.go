@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"pegasus/vcpu"
 )
@@ -226,6 +227,9 @@ func (d *Definition) restoreMemory(edits []edit, region uint64) []edit {
 	r := d.record
 	if d.memory.bytes == r.memory || d.memory.bytes != r.memory+region {
 		return edits
+	}
+	if r.memory%d.memory.unit == 0 { // libvirt's KiB, as a rule
+		return append(edits, edit{d.memory.inner, d.memory.innerEnd, strconv.FormatUint(r.memory/d.memory.unit, 10)})
 	}
 	return append(edits, edit{d.memory.start, d.memory.end, fmt.Sprintf("<memory unit='KiB'>%d</memory>", r.memory>>10)})
 }

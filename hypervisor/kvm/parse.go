@@ -65,7 +65,7 @@ func (d *Definition) read() error {
 			e := open[len(open)-1]
 			e.innerEnd, e.end = from, int(dec.InputOffset())
 			path := pathOf(open)
-			err := d.note(path, e)
+			err := d.note(path, open)
 			if err == nil && strings.HasPrefix(path, "/domain/devices/") {
 				err = d.noteDevice(&device, strings.TrimPrefix(path, "/domain/devices/"), e)
 			}
@@ -85,8 +85,9 @@ func pathOf(open []*element) string {
 	return b.String()
 }
 
-// note takes down an element that has ended.
-func (d *Definition) note(path string, e *element) (err error) {
+// note takes down the last of the elements that are open, which has ended.
+func (d *Definition) note(path string, open []*element) (err error) {
+	e := open[len(open)-1]
 	switch path {
 	case "/domain":
 		d.kind = e.attribute("type")
@@ -116,7 +117,7 @@ func (d *Definition) note(path string, e *element) (err error) {
 	case "/domain/metadata":
 		err = once(&d.metadata, e)
 	default:
-		if rest, ok := strings.CutPrefix(path, "/domain/metadata/"); ok && rest == e.name && isRecord(e) {
+		if rest, ok := strings.CutPrefix(path, "/domain/metadata/"); ok && rest == e.name && isRecord(open) {
 			if d.record != nil {
 				return fmt.Errorf("there are two <%s>", e.name)
 			}
@@ -160,6 +161,8 @@ func (d *Definition) noteDevice(dev *device, path string, e *element) error {
 		dev.alias = e.attribute("name")
 	case "address":
 		dev.on = append(dev.on, pluggedInto(e))
+	case "target":
+		dev.port = e.attribute("name")
 	case "source/path":
 		dev.path = e.text()
 	case "target/size":
@@ -211,6 +214,6 @@ func (q *quantity) read(e *element) error {
 	if err != nil || !ok || n > 1<<62/scale {
 		return fmt.Errorf("%s: %q %s is no size", e.name, e.chars.String(), e.attribute("unit"))
 	}
-	q.bytes = n * scale
+	q.bytes, q.unit = n*scale, scale
 	return once(&q.span, e)
 }

@@ -2,6 +2,7 @@ package kvm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,11 +27,18 @@ type record struct {
 // recordSpace is the namespace that our metadata are in.
 const recordSpace = "urn:pegasus:machine"
 
-func isRecord(e *element) bool {
-	prefix, _, ok := strings.Cut(e.name, ":")
-	for _, a := range e.attributes {
-		if ok && a.Name.Space == "xmlns" && a.Name.Local == prefix && a.Value == recordSpace {
-			return true
+// isRecord says whether the last of the elements that are open is our record. What its prefix
+// means may be said by any of them: libvirt says it but once.
+func isRecord(open []*element) bool {
+	prefix, name, ok := strings.Cut(open[len(open)-1].name, ":")
+	if !ok || name != "machine" {
+		return false
+	}
+	for _, e := range slices.Backward(open) {
+		for _, a := range e.attributes {
+			if a.Name.Space == "xmlns" && a.Name.Local == prefix {
+				return a.Value == recordSpace
+			}
 		}
 	}
 	return false
