@@ -81,6 +81,9 @@ func hook(c *call, args []string) error {
 	case what == "release end":
 		return errors.Join(removeIfThere(path), removeIfThere(kvm.PortPath(path)))
 	}
+	if pid := kvm.UsedBy(path); pid != 0 {
+		return fmt.Errorf("the region %s is that of a machine that runs, process %d: rename one of them (virsh domrename), and attach it again", path, pid)
+	}
 	if err := kvm.MakeDir(*regions); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -49,7 +50,7 @@ func MakeRegion(path string, bytes uint64, group int) (err error) {
 		}
 	}()
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(bytes)); err != nil {
-		return fmt.Errorf("make region %s of %d bytes: %w", path, bytes, err)
+		return fmt.Errorf("make region %s of %d MiB: %w%s", path, bytes>>20, err, room(filepath.Dir(path)))
 	}
 	if _, err := f.WriteAt(wire.Mark(), int64(bytes-wire.PageBytes)); err != nil {
 		return fmt.Errorf("make region: %w", err)
@@ -64,6 +65,15 @@ func MakeRegion(path string, bytes uint64, group int) (err error) {
 		return fmt.Errorf("make region: %w", err)
 	}
 	return nil
+}
+
+// room says how much a directory has.
+func room(dir string) string {
+	var fs unix.Statfs_t
+	if unix.Statfs(dir, &fs) != nil {
+		return ""
+	}
+	return fmt.Sprintf(": there is room for %d MiB; attach the machine with less --memory, or mount more there", fs.Bavail*uint64(fs.Bsize)>>20)
 }
 
 // MakeDir makes the directory of regions, and refuses one in which somebody else could

@@ -182,16 +182,19 @@ func (b *book) enter(h heard) ([]hypervisor.Machine, bool) {
 		b.number(h, m)
 	}
 	b.last[h.uri] = h.report
+	// A domain is one machine's: one that is on, if there is one, of the libvirt named first.
 	var all []hypervisor.Machine
 	seen := map[string]bool{}
-	for _, uri := range b.uris {
-		for _, m := range b.last[uri].Machines {
-			if seen[m.Name] { // a domain is one machine's: that of the libvirt named first
-				continue
+	for _, off := range []bool{false, true} {
+		for _, uri := range b.uris {
+			for _, m := range b.last[uri].Machines {
+				if seen[m.Name] || off != (m.State == hypervisor.MachineOff) {
+					continue
+				}
+				seen[m.Name] = true
+				all = append(all, hypervisor.Machine{Domain: m.Name, Host: uri, State: m.State, PID: m.PID, VCPUs: slices.Clone(m.VCPUs), Credits: m.Credits,
+					Boot: b.boot(uri, m)})
 			}
-			seen[m.Name] = true
-			all = append(all, hypervisor.Machine{Domain: m.Name, Host: uri, State: m.State, PID: m.PID, VCPUs: slices.Clone(m.VCPUs), Credits: m.Credits,
-				Boot: b.boot(uri, m)})
 		}
 	}
 	slices.SortFunc(all, func(x, y hypervisor.Machine) int { return strings.Compare(x.Domain, y.Domain) })

@@ -62,6 +62,11 @@ func TestSeveral(t *testing.T) {
 	if _, changed = b.enter(heard{"u", false, Report{Machines: []Machine{running("a", 1, 0, 40), running("b", 1, 0, 30)}}}); changed {
 		t.Error("told of no change")
 	}
+	// One that is off is no reason to take another's machine of that name for off.
+	all, _ = b.enter(heard{"u", false, Report{Machines: []Machine{{Name: "a", State: hypervisor.MachineOff}}}})
+	if len(all) != 2 || all[0].Host != "v" || all[0].State != hypervisor.MachineRunning {
+		t.Errorf("%+v", all)
+	}
 }
 
 // A program that ends is started again, and one that says why it knows nothing changes nothing.
