@@ -105,7 +105,9 @@ func (w *watcher) session(out *json.Encoder) error {
 	if err := c.SetKeepAlive(alive, aliveMost); err != nil {
 		return err
 	}
-	if err := w.register(c); err != nil {
+	unregister, err := w.register(c)
+	defer unregister()
+	if err != nil {
 		return err
 	}
 	w.threads.forget(nil) // libvirtd may count its machines from the beginning again
@@ -132,22 +134,33 @@ func (w *watcher) session(out *json.Encoder) error {
 }
 
 // register asks for events. What each says is looked up, but for that a machine began
-// anew in the same emulator, which nothing else shows.
-func (w *watcher) register(c *libvirt.Connect) error {
-	_, err := c.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+// anew in the same emulator, which nothing else shows. A connection lasts, with what it has
+// open, until nobody is registered any more, whoever closes it.
+func (w *watcher) register(c *libvirt.Connect) (undo func(), err error) {
+	var ids []int
+	undo = func() {
+		for _, id := range ids {
+			c.DomainEventDeregister(id)
+		}
+	}
+	id, err := c.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
 		if reverted(e) {
 			w.reset(d)
 		}
 		w.kick()
 	})
 	if err != nil {
-		return err
+		return undo, err
 	}
-	_, err = c.DomainEventRebootRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain) {
+	ids = append(ids, id)
+	id, err = c.DomainEventRebootRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain) {
 		w.reset(d)
 		w.kick()
 	})
-	return err
+	if err == nil {
+		ids = append(ids, id)
+	}
+	return undo, err
 }
 
 // reverted says whether a machine has the memory of a snapshot now.
