@@ -138,6 +138,7 @@ format:
 
 vet:
 	$(GO) vet ./...
+	$(GO) vet -tags soak ./...
 	$(WITH_LIBVIRT) $(GO) vet $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
 
 staticcheck:

@@ -16,7 +16,7 @@ import (
 )
 
 // cpuTime is what a process of the host has computed so far.
-func cpuTime(t *testing.T, pid int) time.Duration {
+func cpuTime(t tester, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -38,7 +38,7 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 const ticks = 100
 
 // processes are those of the host whose command lines hold all of what is given.
-func processes(t *testing.T, parts ...string) (pids []int) {
+func processes(t tester, parts ...string) (pids []int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
