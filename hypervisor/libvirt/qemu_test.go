@@ -22,8 +22,12 @@ func TestParseThreads(t *testing.T) {
 
 // QEMU can't name threads of others: they are of a process that was started for its machine.
 func TestProcessOf(t *testing.T) {
-	qemu := exec.Command("sh", "-c", "read line", "guest=web,debug-threads=on") // as libvirt starts one, as far as it matters
+	qemu := exec.Command("sh", "-c", "echo here; read line", "guest=web,debug-threads=on") // as libvirt starts one, as far as it matters
 	in, err := qemu.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := qemu.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +35,9 @@ func TestProcessOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer qemu.Wait()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // only then it surely has its arguments
+		t.Fatal(err)
+	}
 	defer in.Close()
 	pid := qemu.Process.Pid
 	if got, err := ProcessOf("web", []int{pid, pid}); err != nil || got != pid {
