@@ -22,11 +22,12 @@ BUILD_NEEDS := ca-certificates gcc libc6-dev
 RUN_NEEDS   := ffmpeg
 TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools
 VM_NEEDS    := qemu-system-x86 ovmf busybox-static e2fsprogs squashfs-tools systemd ffmpeg libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients
+XEN_NEEDS   := qemu-system-x86 busybox-static xz-utils
 REPORT_NEEDS := chromium
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test vm-demo test check format vet staticcheck tidy \
+.PHONY: build binaries guest guest-asan benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test xen-test vm-demo test check format vet staticcheck tidy \
 	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
 
 build: binaries guest benchmarks ## build everything (the default)
@@ -125,6 +126,7 @@ test: deps ## set up and run all tests
 	@scripts/step 'Format, vet, staticcheck, tidy, generated files' $(MAKE) -k format vet staticcheck tidy stale
 	@scripts/step 'Tests' $(MAKE) unit
 	@scripts/step 'Tests with virtual machines' $(MAKE) vm-test
+	@scripts/step 'Tests with Xen' $(MAKE) xen-test
 	@scripts/step 'Tests with the race detector' $(MAKE) race
 	@scripts/step 'Fuzz each decoder for $(FUZZTIME)' $(MAKE) fuzz
 	@echo 'All tests passed.'
@@ -161,7 +163,7 @@ stale:
 	$(GO) generate ./...
 	@$(files) | diff $(BUILD)/files.before - || { echo 'These files were stale. They are written anew: look at them and commit.'; exit 1; }
 
-PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\)\?$$')
+PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
 
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
 	$(GO) test -timeout 20m $(PACKAGES)
@@ -174,6 +176,10 @@ vm-demo: build ## see two machines of a libvirt of their own share an accelerato
 vm-test: build ## the tests with virtual machines (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
 	$(GO) test -timeout 20m -count 1 -v ./test/vm
+
+xen-test: build ## the tests with a real Xen (installs QEMU, and gets Xen and its tools from Debian)
+	@scripts/deps $(XEN_NEEDS)
+	$(GO) test -timeout 20m -count 1 -v ./test/xen
 
 race: | deps-build ## the tests of the Go packages with the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(LIBVIRT_TAG) $(PACKAGES) ./cmd/pegasus-libvirt
@@ -197,7 +203,7 @@ fresh-test: ## try the README's commands in a bare Debian of their own
 # --- what else must be installed
 
 deps: ## install what building, running and testing need
-	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS)
+	@scripts/deps $(BUILD_NEEDS) $(RUN_NEEDS) $(TEST_NEEDS) $(VM_NEEDS) $(XEN_NEEDS)
 
 deps-build:
 	@scripts/deps $(BUILD_NEEDS)

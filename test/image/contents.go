@@ -17,6 +17,7 @@ type Contents struct {
 	names []string
 	from  map[string]string
 	Texts map[string]string // other files, by their name
+	Dirs  []string          // of the host, where libraries are looked for first
 }
 
 // NewContents are none yet.
@@ -72,7 +73,7 @@ func (c *Contents) needsOf(path string) error {
 		if strings.HasPrefix(l, "ld-linux") || l == "libcuda.so.1" { // that is installed later
 			continue
 		}
-		from, err := findLibrary(l, append(dirs, libraryDir, filepath.Dir(path)))
+		from, err := findLibrary(l, slices.Concat(c.Dirs, dirs, []string{libraryDir, filepath.Dir(path)}))
 		if err != nil {
 			return fmt.Errorf("%s needs %s: %w", path, l, err)
 		}

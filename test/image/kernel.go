@@ -20,10 +20,8 @@ type Kernel struct {
 // FindKernel unpacks a kernel of Debian's under dir, unless it is there.
 func FindKernel(dir, name string) (*Kernel, error) {
 	root := filepath.Join(dir, name)
-	if _, err := os.Stat(root); err != nil {
-		if err := fetchKernel(dir, root, name); err != nil {
-			return nil, fmt.Errorf("get Debian's %s: %w", name, err)
-		}
+	if err := unpack(root, func() ([]string, error) { return kernelNow(name) }); err != nil {
+		return nil, err
 	}
 	images, err := filepath.Glob(filepath.Join(root, "boot/vmlinuz-*"))
 	if err != nil || len(images) != 1 {
@@ -56,55 +54,19 @@ func moduleName(path string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(filepath.Base(path), ".ko"), "-", "_")
 }
 
-func fetchKernel(dir, root, name string) error {
-	download := filepath.Join(dir, "packages")
-	if err := os.MkdirAll(download, 0o755); err != nil {
-		return err
-	}
-	defer os.RemoveAll(download)
-	err := downloadKernel(download, name)
-	if err != nil { // what apt knows may be old, or nothing
-		if out, err := exec.Command("apt-get", "-q", "update").CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get update: %w: %s", err, out)
-		}
-		err = downloadKernel(download, name)
-	}
-	if err != nil {
-		return err
-	}
-	debs, err := filepath.Glob(filepath.Join(download, "linux-image-*.deb"))
-	if err != nil || len(debs) != 1 {
-		return fmt.Errorf("%d packages came, not one", len(debs))
-	}
-	making := root + ".new"
-	if err := os.RemoveAll(making); err != nil {
-		return err
-	}
-	if out, err := exec.Command("dpkg-deb", "-x", debs[0], making).CombinedOutput(); err != nil {
-		return fmt.Errorf("dpkg-deb: %w: %s", err, out)
-	}
-	return os.Rename(making, root)
-}
-
-// downloadKernel gets the package that the one with the lasting name depends on now.
-func downloadKernel(dir, metapackage string) error {
+// kernelNow is the package that the one with the lasting name depends on now.
+func kernelNow(metapackage string) ([]string, error) {
 	out, err := exec.Command("apt-cache", "depends", metapackage).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("apt-cache: %w: %s", err, out)
+		return nil, fmt.Errorf("apt-cache: %w: %s", err, out)
 	}
 	for line := range strings.Lines(string(out)) {
 		name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: ")
-		if !ok || !strings.HasPrefix(name, "linux-image-") {
-			continue
+		if ok && strings.HasPrefix(name, "linux-image-") {
+			return []string{name}, nil
 		}
-		get := exec.Command("apt-get", "-q", "download", name)
-		get.Dir = dir
-		if out, err := get.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get download: %w: %s", err, out)
-		}
-		return nil
 	}
-	return fmt.Errorf("apt knows of none")
+	return nil, fmt.Errorf("apt knows of no %s", metapackage)
 }
 
 // InOrder are the files of modules and of all that they need, each behind what it needs.

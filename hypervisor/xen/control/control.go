@@ -1,0 +1,299 @@
+// Package control asks the hypervisor Xen, from Dom0, what domains and their vCPUs do, and
+// how they are scheduled, and changes that.
+//
+// The calls are Xen's sysctl and domctl, whose layout is that of Xen's public headers. They
+// are versioned: every release of Xen has its own numbers and refuses others'. So they are
+// found out at first; a release that isn't known here is refused, since its layout may
+// differ.
+package control
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// Caller calls the hypervisor, such as dev.Hypercalls. Memory is what it can reach, at
+// Address: a page for the argument, and more behind for what that points to.
+type Caller interface {
+	Call(op uint64, args ...uint64) (int64, error)
+	Memory() []byte
+	Address() uint64
+}
+
+// Xen is a hypervisor. One goroutine uses it.
+type Xen struct {
+	c      Caller
+	layout layout
+	Major  int
+	Minor  int
+}
+
+// layout is what differs between releases.
+type layout struct {
+	sysctl, domctl  uint32 // interface versions
+	domainInfoBytes int
+}
+
+// layouts are the releases whose public headers were compared: 4.11 to 4.22.
+var layouts = []layout{
+	{0x16, 0x18, 112}, // 4.22
+	{0x16, 0x17, 112}, // 4.21
+	{0x15, 0x17, 112}, // 4.19, 4.20
+	{0x15, 0x16, 112}, // 4.18
+	{0x15, 0x15, 112}, // 4.17
+	{0x14, 0x14, 112}, // 4.16
+	{0x13, 0x13, 104}, // 4.15
+	{0x13, 0x12, 104}, // 4.14
+	{0x12, 0x12, 104}, // 4.13
+	{0x12, 0x11, 104}, // 4.12
+	{0x11, 0x10, 104}, // 4.11
+}
+
+const (
+	opVersion = 17
+	opSysctl  = 35
+	opDomctl  = 36
+)
+
+// New finds out how to talk to the hypervisor.
+func New(c Caller) (*Xen, error) {
+	v, err := c.Call(opVersion, 0)
+	if err != nil {
+		return nil, fmt.Errorf("ask Xen for its version: %w", err)
+	}
+	x := &Xen{c: c, Major: int(v >> 16), Minor: int(v & 0xffff)}
+	for _, x.layout = range layouts {
+		_, err := x.Scheduler()
+		if err == nil {
+			_, err = x.VCPU(0, 0)
+		}
+		if !errors.Is(err, syscall.EACCES) { // which it says to another version
+			return x, err
+		}
+	}
+	return nil, fmt.Errorf("Xen %d.%d has another interface than releases 4.11 to 4.22: this program is too old or too new for it", x.Major, x.Minor)
+}
+
+// argument is the page that a call's argument is on, cleared.
+func (x *Xen) argument() []byte {
+	page := x.c.Memory()[:4096]
+	clear(page)
+	return page
+}
+
+// behind is the memory behind the argument, for what a call returns more of, and where it is.
+func (x *Xen) behind() (mem []byte, at uint64) { return x.c.Memory()[4096:], x.c.Address() + 4096 }
+
+var le = binary.LittleEndian
+
+func (x *Xen) sysctl(cmd uint32, arg []byte) error {
+	le.PutUint32(arg, cmd)
+	le.PutUint32(arg[4:], x.layout.sysctl)
+	_, err := x.c.Call(opSysctl, x.c.Address())
+	return err
+}
+
+func (x *Xen) domctl(cmd uint32, domain uint16, arg []byte) error {
+	le.PutUint32(arg, cmd)
+	le.PutUint32(arg[4:], x.layout.domctl)
+	le.PutUint16(arg[8:], domain)
+	_, err := x.c.Call(opDomctl, x.c.Address())
+	return err
+}
+
+// Where the parts of sysctl's and domctl's arguments begin that depend on the command.
+const (
+	sysctlBody = 8
+	domctlBody = 16
+)
+
+// A Scheduler is one of Xen's.
+type Scheduler uint32
+
+// The schedulers whose parameters are known here.
+const (
+	Credit  Scheduler = 5
+	Credit2 Scheduler = 6
+)
+
+func (s Scheduler) String() string {
+	switch s {
+	case Credit:
+		return "credit"
+	case Credit2:
+		return "credit2"
+	default:
+		return fmt.Sprintf("scheduler %d", uint32(s))
+	}
+}
+
+// Scheduler is the one that runs.
+func (x *Xen) Scheduler() (Scheduler, error) {
+	const sysctlSchedID = 4
+	arg := x.argument()
+	if err := x.sysctl(sysctlSchedID, arg); err != nil {
+		return 0, fmt.Errorf("ask Xen for its scheduler: %w", err)
+	}
+	return Scheduler(le.Uint32(arg[sysctlBody:])), nil
+}
+
+// Domain is what the hypervisor knows of one.
+type Domain struct {
+	ID      uint16
+	Flags   uint32
+	CPUTime time.Duration // of all its vCPUs, ever
+	VCPUs   int           // online
+	MaxVCPU int           // the highest vCPU's number
+	Pool    uint32
+}
+
+// What a domain is.
+const (
+	DomainDying    = 1 << 0
+	DomainShutdown = 1 << 2
+	DomainPaused   = 1 << 3
+	DomainBlocked  = 1 << 4
+	DomainRunning  = 1 << 5
+)
+
+// Domains are all that there are, by number.
+func (x *Xen) Domains() (all []Domain, err error) {
+	const sysctlGetDomainInfoList = 6
+	mem, at := x.behind()
+	size := x.layout.domainInfoBytes
+	most := len(mem) / size
+	for first := uint16(0); ; {
+		arg := x.argument()
+		body := arg[sysctlBody:]
+		le.PutUint16(body, first)
+		le.PutUint32(body[4:], uint32(most))
+		le.PutUint64(body[8:], at)
+		if err := x.sysctl(sysctlGetDomainInfoList, arg); err != nil {
+			return nil, fmt.Errorf("ask Xen for its domains: %w", err)
+		}
+		n := int(le.Uint32(body[16:]))
+		if n > most {
+			return nil, fmt.Errorf("Xen says that it wrote %d domains where there is room for %d", n, most)
+		}
+		for i := range n {
+			all = append(all, parseDomain(mem[i*size:]))
+		}
+		if n < most {
+			return all, nil
+		}
+		first = all[len(all)-1].ID + 1
+	}
+}
+
+func parseDomain(b []byte) Domain {
+	return Domain{
+		ID: le.Uint16(b), Flags: le.Uint32(b[4:]), CPUTime: time.Duration(le.Uint64(b[56:])),
+		VCPUs: int(le.Uint32(b[64:])), MaxVCPU: int(le.Uint32(b[68:])), Pool: le.Uint32(b[92:]),
+	}
+}
+
+// VCPU is what one does now. Of one that doesn't run, CPU is where it last did or waits.
+type VCPU struct {
+	Online  bool
+	Blocked bool
+	Running bool
+	CPUTime time.Duration // that it ran, ever
+	CPU     int
+}
+
+// VCPU asks for one of a domain's. Several are not of one instant.
+func (x *Xen) VCPU(domain uint16, number uint32) (VCPU, error) {
+	const domctlGetVCPUInfo = 14
+	arg := x.argument()
+	body := arg[domctlBody:]
+	le.PutUint32(body, number)
+	if err := x.domctl(domctlGetVCPUInfo, domain, arg); err != nil {
+		return VCPU{}, fmt.Errorf("ask Xen for vCPU %d of domain %d: %w", number, domain, err)
+	}
+	return VCPU{
+		Online: body[4] != 0, Blocked: body[5] != 0, Running: body[6] != 0,
+		CPUTime: time.Duration(le.Uint64(body[8:])), CPU: int(le.Uint32(body[16:])),
+	}, nil
+}
+
+// Params are how a domain is scheduled: by its weight relative to others', and for at most so
+// many percent of one CPU; no cap is 0.
+type Params struct {
+	Weight uint16
+	Cap    uint16
+}
+
+// What Xen's tools allow of a domain.
+const (
+	MaxWeight = 65535
+	capBusy   = 100 // percent of a CPU for each vCPU
+)
+
+const (
+	domctlScheduler  = 16
+	schedulerPut     = 0
+	schedulerGet     = 1
+	schedulerNoCap   = 0xffff // leaves the cap as it is
+	schedulerNothing = 0      // of a weight: leaves it
+)
+
+// Params are a domain's under the scheduler that runs.
+func (x *Xen) Params(s Scheduler, domain uint16) (Params, error) {
+	arg := x.argument()
+	body := arg[domctlBody:]
+	le.PutUint32(body, uint32(s))
+	le.PutUint32(body[4:], schedulerGet)
+	if err := x.domctl(domctlScheduler, domain, arg); err != nil {
+		return Params{}, fmt.Errorf("ask Xen for the weight of domain %d under %v: %w", domain, s, err)
+	}
+	return Params{Weight: le.Uint16(body[8:]), Cap: le.Uint16(body[10:])}, nil
+}
+
+// SetWeight changes a domain's weight, and leaves its cap. Xen itself takes anything.
+func (x *Xen) SetWeight(s Scheduler, domain, weight uint16) error {
+	if weight == 0 {
+		return fmt.Errorf("weight 0 of domain %d: want 1 to %d", domain, MaxWeight)
+	}
+	return x.put(s, domain, weight, schedulerNoCap)
+}
+
+// SetCap changes a domain's cap, of its online vCPUs, and leaves its weight.
+func (x *Xen) SetCap(s Scheduler, domain, percent uint16, vcpus int) error {
+	if int(percent) > capBusy*vcpus {
+		return fmt.Errorf("cap %d %% of domain %d: want at most %d %%, for %d vCPUs", percent, domain, capBusy*vcpus, vcpus)
+	}
+	return x.put(s, domain, schedulerNothing, percent)
+}
+
+func (x *Xen) put(s Scheduler, domain, weight, percent uint16) error {
+	arg := x.argument()
+	body := arg[domctlBody:]
+	le.PutUint32(body, uint32(s))
+	le.PutUint32(body[4:], schedulerPut)
+	le.PutUint16(body[8:], weight)
+	le.PutUint16(body[10:], percent)
+	if err := x.domctl(domctlScheduler, domain, arg); err != nil {
+		return fmt.Errorf("set the weight or cap of domain %d under %v: %w", domain, s, err)
+	}
+	return nil
+}
+
+// Slice is for how long a vCPU may run under Credit, and for how long it does at least under
+// both schedulers.
+func (x *Xen) Slice(s Scheduler) (slice, least time.Duration, err error) {
+	const sysctlScheduler = 19
+	arg := x.argument()
+	body := arg[sysctlBody:]
+	le.PutUint32(body[4:], uint32(s))
+	le.PutUint32(body[8:], schedulerGet)
+	if err := x.sysctl(sysctlScheduler, arg); err != nil {
+		return 0, 0, fmt.Errorf("ask Xen for the slice of %v: %w", s, err)
+	}
+	if s == Credit2 { // which has the least time alone
+		return 0, time.Duration(le.Uint32(body[16:])) * time.Microsecond, nil
+	}
+	return time.Duration(le.Uint32(body[16:])) * time.Millisecond, time.Duration(le.Uint32(body[20:])) * time.Microsecond, nil
+}

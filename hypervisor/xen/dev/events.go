@@ -1,0 +1,84 @@
+package dev
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Events are the event channels that one program uses.
+type Events struct {
+	file *os.File
+}
+
+// OpenEvents is without channels yet.
+func OpenEvents() (*Events, error) {
+	f, err := open("/dev/xen/evtchn", unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	return &Events{f}, nil
+}
+
+// Close gives up all channels.
+func (e *Events) Close() error { return e.file.Close() }
+
+const (
+	ioctlBindInterdomain = 0x00084501
+	ioctlBindUnbound     = 0x00044502
+	ioctlUnbind          = 0x00044503
+	ioctlNotify          = 0x00044504
+)
+
+// Offer makes a channel to which another domain may bind itself.
+func (e *Events) Offer(to Domain) (Port, error) {
+	arg := [1]uint32{uint32(to)}
+	port, err := call(e.file, ioctlBindUnbound, &arg[0])
+	if err != nil {
+		return 0, fmt.Errorf("event channel for domain %d: %w", to, err)
+	}
+	return Port(port), nil
+}
+
+// Bind makes the other end of a channel that a domain offers. Each end is told of one event
+// at once: an event is a hint to look at what is shared, not a message.
+func (e *Events) Bind(to Domain, port Port) (Port, error) {
+	arg := [2]uint32{uint32(to), uint32(port)}
+	local, err := call(e.file, ioctlBindInterdomain, &arg[0])
+	if err != nil {
+		return 0, fmt.Errorf("bind to event channel %d of domain %d: %w", port, to, err)
+	}
+	return Port(local), nil
+}
+
+// Unbind gives up a channel.
+func (e *Events) Unbind(p Port) error {
+	arg := [1]uint32{uint32(p)}
+	_, err := call(e.file, ioctlUnbind, &arg[0])
+	return err
+}
+
+// Notify tells the other end of an event. Nobody waits; events that weren't seen yet are one.
+func (e *Events) Notify(p Port) error {
+	arg := [1]uint32{uint32(p)}
+	_, err := call(e.file, ioctlNotify, &arg[0])
+	return err
+}
+
+// Next waits for an event, and lets the next one of that channel come.
+func (e *Events) Next() (Port, error) {
+	var b [4]byte
+	if _, err := e.file.Read(b[:]); err != nil {
+		return 0, err
+	}
+	if _, err := e.file.Write(b[:]); err != nil { // it is masked until then
+		return 0, err
+	}
+	return Port(binary.NativeEndian.Uint32(b[:])), nil
+}
+
+// SetDeadline bounds how long Next waits; it fails with os.ErrDeadlineExceeded.
+func (e *Events) SetDeadline(t time.Time) error { return e.file.SetReadDeadline(t) }

@@ -1,0 +1,216 @@
+package xen
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bootTime bounds how long Dom0 may take to be there, and commandTime what it is told to do.
+const (
+	bootTime    = 180 * time.Second
+	commandTime = 90 * time.Second
+)
+
+// Host is a machine with Xen, whose Dom0 does what it is told.
+type Host struct {
+	t       testing.TB
+	dir     string
+	qemu    *exec.Cmd
+	line    net.Conn // to Dom0's shell
+	says    *bufio.Reader
+	command *int
+}
+
+// options are Xen's. Without eager-fpu, QEMU's emulation of AVX lets vCPUs get others' registers.
+const options = "console=com1 dom0_mem=512M,max:512M noreboot sched=credit spec-ctrl=eager-fpu conring_size=128k"
+
+// Start boots a machine, and waits for its Dom0.
+func Start(t testing.TB) *Host {
+	t.Helper()
+	build := os.Getenv("PEGASUS_BUILD")
+	if build == "" {
+		build = "../../build"
+	}
+	img, err := Build(build)
+	if err != nil {
+		t.Fatalf("%v; `make build` and `make deps` bring what is missing", err)
+	}
+	dir, err := os.MkdirTemp("", "pgxen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Host{t: t, dir: dir, command: new(int)}
+	t.Cleanup(h.stop)
+	h.boot(img)
+	return h
+}
+
+// of is the same machine, for a test within the one that started it.
+func (h *Host) of(t testing.TB) *Host {
+	part := *h
+	part.t = t
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := part.Try("xl list; tail -n 40 /var/log/xen/console/*; xenstore-ls | tail -n 50")
+			t.Logf("Dom0 knows:\n%s", out)
+		}
+	})
+	return &part
+}
+
+func (h *Host) path(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *Host) boot(img *Image) {
+	h.t.Helper()
+	began := time.Now()
+	h.qemu = exec.Command("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-machine", "q35,accel=tcg", "-cpu", "max,-smap,-smep", "-smp", "2", "-m", "1024",
+		"-serial", "file:"+h.path("console"), "-serial", "unix:"+h.path("shell")+",server=on,wait=off",
+		"-kernel", img.Xen, "-append", options,
+		"-initrd", img.Kernel+" console=hvc0 quiet mitigations=off,"+img.Initrd)
+	said, err := os.Create(h.path("qemu"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer said.Close()
+	h.qemu.Stdout, h.qemu.Stderr = said, said
+	if os.Getuid() == 0 { // an emulator that is told much by guests is nobody
+		const nobody = 65534
+		if err := os.Chown(h.dir, nobody, nobody); err != nil {
+			h.t.Fatal(err)
+		}
+		h.qemu.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	if err := h.qemu.Start(); err != nil {
+		h.t.Fatalf("%v; `make deps` installs what is missing", err)
+	}
+	for end := began.Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if h.line, err = net.Dial("unix", h.path("shell")); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			h.t.Fatal(err)
+		}
+	}
+	h.says = bufio.NewReader(h.line)
+	// What is said before Dom0's shell is there is lost.
+	for end := began.Add(bootTime); ; {
+		fmt.Fprint(h.line, "\necho dom0-is''-there\n")
+		h.line.SetReadDeadline(time.Now().Add(time.Second))
+		text, err := h.says.ReadString('\n')
+		if err == nil && strings.TrimSpace(text) == "dom0-is-there" {
+			break
+		}
+		if time.Now().After(end) {
+			h.t.Fatalf("Dom0 isn't there after %v (%v)", bootTime, err)
+		}
+	}
+	h.t.Logf("Dom0 is there after %v", time.Since(began).Round(100*time.Millisecond))
+}
+
+func (h *Host) stop() {
+	if h.qemu != nil && h.qemu.Process != nil {
+		h.qemu.Process.Kill()
+		h.qemu.Wait()
+	}
+	if h.line != nil {
+		h.line.Close()
+	}
+	if h.t.Failed() {
+		for _, name := range []string{"qemu", "console"} {
+			text, _ := os.ReadFile(h.path(name))
+			h.t.Logf("%s:\n%s", name, text)
+		}
+	}
+	os.RemoveAll(h.dir)
+}
+
+// Try has Dom0 run a shell command, and returns what it prints and its status.
+func (h *Host) Try(command string) (out string, status int) {
+	h.t.Helper()
+	*h.command++
+	mark := fmt.Sprintf("command-%d-ended", *h.command)
+	if _, err := fmt.Fprintf(h.line, "%s\necho; echo %s $?\n", command, mark); err != nil {
+		h.t.Fatal(err)
+	}
+	h.line.SetReadDeadline(time.Now().Add(commandTime))
+	var b strings.Builder
+	for {
+		line, err := h.says.ReadString('\n')
+		if err != nil {
+			if err == io.EOF {
+				err = fmt.Errorf("the machine is off")
+			}
+			h.t.Fatalf("%s: %v\n%s", command, err, b.String())
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if rest, ok := strings.CutPrefix(line, mark); ok {
+			status, _ = strconv.Atoi(strings.TrimSpace(rest))
+			return strings.TrimRight(b.String(), "\n"), status
+		}
+		b.WriteString(line + "\n")
+	}
+}
+
+// Run has Dom0 run a command that has to succeed.
+func (h *Host) Run(command string) string {
+	h.t.Helper()
+	out, status := h.Try(command)
+	if status != 0 {
+		h.t.Fatalf("%s: status %d\n%s", command, status, out)
+	}
+	return out
+}
+
+// Write makes a file in Dom0.
+func (h *Host) Write(path, text string) {
+	h.t.Helper()
+	h.Run(fmt.Sprintf("cat >%s <<'END OF FILE'\n%s\nEND OF FILE", path, strings.TrimSuffix(text, "\n")))
+}
+
+// Create starts a domU, which does a job: a shell script.
+func (h *Host) Create(name, job string, more ...string) {
+	h.t.Helper()
+	dir := "/tmp/" + name
+	h.Run("mkdir -p " + dir)
+	h.Write(dir+"/job", job)
+	h.Run(fmt.Sprintf("(cat /domu/initrd; cd %s && echo job | cpio -o -H newc 2>/dev/null) >%[1]s/initrd", dir))
+	h.Write(dir+"/config", fmt.Sprintf(`name="%s"
+type="pv"
+kernel="/domu/vmlinux"
+ramdisk="%s/initrd"
+extra="console=hvc0 quiet mitigations=off"
+memory=128
+vcpus=1
+on_poweroff="destroy"
+on_crash="destroy"
+%s`, name, dir, strings.Join(more, "\n")))
+	h.Run("xl create -q " + dir + "/config")
+}
+
+// Console is what a domU has printed.
+func (h *Host) Console(name string) string {
+	h.t.Helper()
+	out, _ := h.Try("cat /var/log/xen/console/guest-" + name + ".log")
+	return strings.ReplaceAll(out, "\r", "")
+}
+
+// Await waits until something is so.
+func (h *Host) Await(d time.Duration, what string, ok func() bool) {
+	h.t.Helper()
+	for end := time.Now().Add(d); !ok(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			h.t.Fatalf("not within %v: %s", d, what)
+		}
+	}
+}

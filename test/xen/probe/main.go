@@ -1,0 +1,143 @@
+// Probe tries from inside what Xen's devices do: in a domU `probe grant` shares memory and
+// an event channel with Dom0 and says which; in Dom0 `probe map DOMAIN PORT REF…` uses them,
+// `probe sched` prints what the hypervisor says of vCPUs, and `probe weigh` sets a weight.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"pegasus/hypervisor/xen/dev"
+)
+
+func main() {
+	var err error
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "grant":
+		err = grant()
+	case len(os.Args) > 4 && os.Args[1] == "map":
+		err = mapThem(os.Args[2:])
+	case len(os.Args) == 2 && os.Args[1] == "sched":
+		err = sched()
+	case len(os.Args) == 4 && os.Args[1] == "weigh":
+		var domain, weight uint16
+		if _, err = fmt.Sscan(os.Args[2]+" "+os.Args[3], &domain, &weight); err == nil {
+			err = weigh(domain, weight)
+		}
+	default:
+		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(1)
+	}
+}
+
+const pages = 16
+
+// rounds is how often the other side has to answer.
+const rounds = 20
+
+// grant answers what the other side writes to the first byte of the last page by the same
+// number in the byte behind it.
+func grant() error {
+	g, err := dev.GrantPages(0, pages, true)
+	if err != nil {
+		return err
+	}
+	mem, err := g.Map()
+	if err != nil {
+		return err
+	}
+	e, err := dev.OpenEvents()
+	if err != nil {
+		return err
+	}
+	port, err := e.Offer(0)
+	if err != nil {
+		return err
+	}
+	copy(mem, "from the guest")
+	fmt.Print("granted: ", port)
+	for _, r := range g.Refs {
+		fmt.Print(" ", r)
+	}
+	fmt.Println(" .")
+	word := mem[(pages-1)*4096:]
+	for word[0] != rounds {
+		e.SetDeadline(time.Now().Add(60 * time.Second))
+		if _, err := e.Next(); err != nil {
+			return err
+		}
+		word[1] = word[0]
+		if err := e.Notify(port); err != nil {
+			return err
+		}
+	}
+	fmt.Println("answered all")
+	for end := time.Now().Add(20 * time.Second); word[2] == 0; time.Sleep(10 * time.Millisecond) { // what isn't seen yet goes with the channel
+		if time.Now().After(end) {
+			return fmt.Errorf("the other side hasn't seen it")
+		}
+	}
+	return nil
+}
+
+func mapThem(args []string) error {
+	var n []uint64
+	for _, a := range args {
+		v, err := strconv.ParseUint(a, 10, 32)
+		if err != nil {
+			return err
+		}
+		n = append(n, v)
+	}
+	var refs []dev.Ref
+	for _, r := range n[2:] {
+		refs = append(refs, dev.Ref(r))
+	}
+	of := dev.Domain(n[0])
+	m, err := dev.MapRefs(of, refs)
+	if err != nil {
+		return err
+	}
+	mem, err := m.Map(true)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("there is %q\n", mem[:14])
+	e, err := dev.OpenEvents()
+	if err != nil {
+		return err
+	}
+	port, err := e.Bind(of, dev.Port(n[1]))
+	if err != nil {
+		return err
+	}
+	word := mem[(pages-1)*4096:]
+	began := time.Now()
+	for i := byte(1); i <= rounds; i++ {
+		word[0] = i
+		if err := e.Notify(port); err != nil {
+			return err
+		}
+		for word[1] != i {
+			e.SetDeadline(time.Now().Add(20 * time.Second))
+			if _, err := e.Next(); err != nil {
+				return fmt.Errorf("answer %d: %w", i, err)
+			}
+		}
+	}
+	word[2] = 1
+	fmt.Printf("%d answers, %v each\n", rounds, time.Since(began)/rounds)
+	bad, err := dev.MapRefs(of, []dev.Ref{refs[0] + 100000})
+	if err != nil {
+		return err
+	}
+	if _, err := bad.Map(true); err == nil {
+		return fmt.Errorf("a page that isn't granted is mapped")
+	}
+	return nil
+}

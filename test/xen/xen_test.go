@@ -1,0 +1,35 @@
+package xen
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// One machine is booted for all of them: with an emulated processor, that is most of the time.
+func TestXen(t *testing.T) {
+	h := Start(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *Host)
+	}{{"ToolStack", testToolStack}, {"Devices", testDevices}, {"Schedule", testSchedule}} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, h.of(t)) })
+	}
+}
+
+// testToolStack: Xen, its tool stack and two domUs run.
+func testToolStack(t *testing.T, h *Host) {
+	if out := h.Run("xl info"); !strings.Contains(out, "xen_scheduler          : credit\n") {
+		t.Errorf("xl info says:\n%s", out)
+	}
+	for _, name := range []string{"one", "two"} {
+		h.Create(name, "echo I am "+name)
+	}
+	for _, name := range []string{"one", "two"} {
+		h.Await(60*time.Second, name+" does its job", func() bool { return strings.Contains(h.Console(name), "job ended: 0") })
+		if out := h.Console(name); !strings.Contains(out, "I am "+name) {
+			t.Errorf("%s says:\n%s", name, out)
+		}
+	}
+	h.Await(20*time.Second, "both have gone", func() bool { return h.Run("xl list | wc -l") == "2" })
+}
