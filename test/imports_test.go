@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"backend":          {"callbuf", "cuda", "vcpu", "policies", "accel", "accel/placement", "configs", "hypervisor"},
 	"configs":          {},
 	"sim":              {"vcpu", "policies"},
+	"xenstore":         {},
 	"cmd":              {"*"},
 	"test":             {"*"},
 }

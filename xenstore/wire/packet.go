@@ -1,0 +1,107 @@
+// Package wire is the protocol that clients and servers of XenStore speak: packets of
+// a header and a body, the names of errors, permissions, and what a path may be.
+// Bytes go in and packets come out; it knows neither sockets nor rings.
+//
+// Who calls it: the client (package xenstore) and the server for tests (package
+// xenstore/memory).
+//
+// Whom it trusts: nobody. Whatever the bytes are, a Parser answers with packets within
+// bounds or fails for good, since a stream that is out of step can't be found again.
+//
+// The law is xen/include/public/io/xs_wire.h and docs/misc/xenstore.txt of Xen:
+//
+//	0   Type, what is asked, or Error, or WatchEvent
+//	4   ID, chosen by who asks, repeated in the answer
+//	8   Tx, the transaction, or 0
+//	12  how many bytes of body follow, 4096 at most
+//
+// All four are 32 bits in the byte order of the machine that both run on, which is
+// little-endian wherever Xen runs.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Sizes of a packet.
+const (
+	HeaderBytes = 16
+	// BodyMax is how long a body may be. A server ends the connection of who sends more.
+	BodyMax = 4096
+)
+
+var le = binary.LittleEndian
+
+// Packet is a request, an answer or an event.
+type Packet struct {
+	Type Type
+	ID   uint32
+	Tx   uint32
+	Body []byte
+}
+
+// Append encodes p after b. A body above BodyMax is our caller's bug.
+func (p Packet) Append(b []byte) []byte {
+	if len(p.Body) > BodyMax {
+		panic(fmt.Sprintf("wire: a body of %d bytes, where %d is the most", len(p.Body), BodyMax))
+	}
+	b = le.AppendUint32(b, uint32(p.Type))
+	b = le.AppendUint32(b, p.ID)
+	b = le.AppendUint32(b, p.Tx)
+	b = le.AppendUint32(b, uint32(len(p.Body)))
+	return append(b, p.Body...)
+}
+
+// Parser takes a stream of bytes apart, however it is cut. Its zero value is ready.
+type Parser struct {
+	held []byte
+	err  error
+}
+
+// ErrTooLong is a header that promises more than BodyMax.
+var ErrTooLong = errors.New("wire: a body longer than the protocol allows")
+
+// Feed adds what came. Take the packets out with Next before feeding more: what isn't
+// taken is held.
+func (p *Parser) Feed(b []byte) {
+	if p.err == nil {
+		p.held = append(p.held, b...)
+	}
+}
+
+// Need says how many more bytes the next packet needs, as far as is known: 0 when one is
+// complete, and of one without a header yet what the header needs.
+func (p *Parser) Need() int {
+	if len(p.held) < HeaderBytes {
+		return HeaderBytes - len(p.held)
+	}
+	return max(0, HeaderBytes+int(min(le.Uint32(p.held[12:]), BodyMax))-len(p.held))
+}
+
+// Next takes out a packet, whose body is the caller's. Without a complete one it says
+// false; once it has failed it goes on failing.
+func (p *Parser) Next() (Packet, bool, error) {
+	if p.err != nil || len(p.held) < HeaderBytes {
+		return Packet{}, false, p.err
+	}
+	size := le.Uint32(p.held[12:])
+	if size > BodyMax {
+		p.err = fmt.Errorf("%w: %s of %d bytes", ErrTooLong, Type(le.Uint32(p.held)), size)
+		p.held = nil
+		return Packet{}, false, p.err
+	}
+	end := HeaderBytes + int(size)
+	if len(p.held) < end {
+		return Packet{}, false, nil
+	}
+	packet := Packet{
+		Type: Type(le.Uint32(p.held)),
+		ID:   le.Uint32(p.held[4:]),
+		Tx:   le.Uint32(p.held[8:]),
+		Body: append([]byte(nil), p.held[HeaderBytes:end]...),
+	}
+	p.held = p.held[:copy(p.held, p.held[end:])]
+	return packet, true, nil
+}
