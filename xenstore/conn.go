@@ -1,0 +1,316 @@
+package xenstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"pegasus/xenstore/wire"
+)
+
+// conn is one connection. One goroutine reads it and one writes it; neither waits for
+// anybody but the link, so a server that waits for us to read is always read.
+type conn struct {
+	link  Link
+	event func(path, token string)
+	wake  chan struct{} // the outbox has something
+	dead  chan struct{} // closed when err is set
+	ends  sync.WaitGroup
+	err   error // why it ended; see dead
+
+	mu      sync.Mutex
+	ended   bool
+	last    uint32           // the id used last; 0 isn't used
+	pending map[uint32]*call // what has no answer yet, sent or not
+	outbox  []*call          // what isn't sent yet; never more than pending
+}
+
+// call is a request on its way.
+type call struct {
+	packet wire.Packet
+	path   string              // for errors
+	undo   func(*conn, []byte) // takes back what nobody waited for; may be nil
+
+	// Under the connection's lock, until there is an outcome.
+	sent     bool
+	answered bool // the outcome is about to come
+	gone     bool // nobody waits for it
+
+	done  chan struct{} // closed when there is an outcome
+	reply []byte
+	err   error
+}
+
+// connect starts to serve a link.
+func connect(link Link, event func(path, token string)) *conn {
+	c := &conn{
+		link: link, event: event, wake: make(chan struct{}, 1), dead: make(chan struct{}),
+		pending: map[uint32]*call{},
+	}
+	c.ends.Go(c.read)
+	c.ends.Go(c.write)
+	return c
+}
+
+// wait returns when both goroutines have ended, which they do after fail.
+func (c *conn) wait() { c.ends.Wait() }
+
+// do asks and waits for the answer. When ctx ends first, a request that wasn't sent won't
+// be, and one that was is undone when its answer comes.
+func (c *conn) do(ctx context.Context, call *call) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, call.wrap(err)
+	}
+	if c.link.Device && call.packet.Type == wire.ResetWatches {
+		return nil, call.wrap(fmt.Errorf("%w: the kernel's own watches would go, too; close one's own", syscall.ENOTSUP))
+	}
+	call.done, call.sent = make(chan struct{}), false
+	c.send(call)
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		if c.leave(call) {
+			return nil, call.wrap(ctx.Err())
+		}
+		<-call.done
+	}
+	return call.reply, call.wrap(call.err)
+}
+
+// post asks and lets the answer go.
+func (c *conn) post(typ wire.Type, tx uint32, body []byte) {
+	c.send(&call{packet: wire.Packet{Type: typ, Tx: tx, Body: body}, done: make(chan struct{}), gone: true})
+}
+
+// send puts a call into the outbox.
+func (c *conn) send(call *call) {
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		call.finish(nil, fmt.Errorf("%w (%w)", c.err, errUnsent))
+		return
+	}
+	for c.last++; c.last == 0 || c.pending[c.last] != nil; c.last++ {
+	}
+	call.packet.ID = c.last
+	c.pending[c.last] = call
+	c.outbox = append(c.outbox, call)
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave says that nobody waits for a call any more, unless it has just been answered.
+func (c *conn) leave(call *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call.answered {
+		return false
+	}
+	call.gone = true
+	if !call.sent {
+		delete(c.pending, call.packet.ID) // the writer passes it over
+	}
+	return true
+}
+
+// finish is an outcome. It is called once, by whoever took the call out of pending.
+func (call *call) finish(reply []byte, err error) {
+	call.reply, call.err = reply, err
+	close(call.done)
+}
+
+// wrap says what an error is about.
+func (call *call) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{call.packet.Type, call.path, err}
+}
+
+// fail ends the connection, if it hasn't ended yet, and all its calls.
+func (c *conn) fail(err error) {
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		return
+	}
+	c.ended, c.err = true, err
+	pending := c.pending
+	c.pending, c.outbox = nil, nil
+	for _, call := range pending {
+		call.answered = true
+	}
+	c.mu.Unlock()
+	close(c.dead)
+	c.link.Close()
+	for _, call := range pending {
+		if call.sent {
+			call.finish(nil, err)
+		} else {
+			call.finish(nil, fmt.Errorf("%w (%w)", err, errUnsent))
+		}
+	}
+}
+
+// take empties the outbox: what is in it counts as sent.
+func (c *conn) take() []*call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var calls []*call
+	for _, call := range c.outbox {
+		if c.pending[call.packet.ID] == call {
+			call.sent = true
+			calls = append(calls, call)
+		}
+	}
+	c.outbox = nil
+	return calls
+}
+
+// deviceMax is the longest packet that a kernel's device takes, header and all.
+const deviceMax = 4096
+
+// write sends what the outbox has.
+func (c *conn) write() {
+	var b []byte
+	for {
+		select {
+		case <-c.wake:
+		case <-c.dead:
+			return
+		}
+		b = b[:0]
+		for _, call := range c.take() {
+			b = call.packet.Append(b)
+			if !c.link.Device {
+				continue
+			}
+			if len(b) > deviceMax {
+				c.refused(call, syscall.E2BIG)
+			} else if _, err := c.link.Write(b); err != nil {
+				c.refused(call, err)
+			}
+			b = b[:0]
+		}
+		if len(b) > 0 {
+			if _, err := c.link.Write(b); err != nil {
+				c.fail(fmt.Errorf("%w: %w", ErrLost, err))
+			}
+		}
+	}
+}
+
+// refused is a packet that the device didn't take. An errno is its answer to the packet,
+// which it has forgotten then; anything else is the device's own end.
+func (c *conn) refused(call *call, err error) {
+	var errno syscall.Errno
+	if errors.Is(err, os.ErrClosed) || !errors.As(err, &errno) {
+		c.fail(fmt.Errorf("%w: %w", ErrLost, err))
+		return
+	}
+	c.mu.Lock()
+	mine := c.pending[call.packet.ID] == call
+	if mine {
+		c.settle(call)
+	}
+	c.mu.Unlock()
+	if mine {
+		call.finish(nil, errno)
+	}
+}
+
+// settle takes a call out of pending, whose outcome the caller, who has the lock, knows.
+func (c *conn) settle(call *call) {
+	call.answered = true
+	delete(c.pending, call.packet.ID)
+}
+
+// read takes in answers and events.
+func (c *conn) read() {
+	var parser wire.Parser
+	b := make([]byte, 2*wire.BodyMax)
+	for {
+		n, err := c.link.Read(b)
+		parser.Feed(b[:n])
+		for {
+			packet, ok, bad := parser.Next()
+			if bad == nil && ok {
+				bad = c.receive(packet)
+			}
+			if bad != nil {
+				c.fail(fmt.Errorf("%w: the server breaks the protocol: %w", ErrLost, bad))
+				return
+			}
+			if !ok {
+				break
+			}
+		}
+		if err != nil {
+			c.fail(fmt.Errorf("%w: %w", ErrLost, err))
+			return
+		}
+	}
+}
+
+// receive finds who waits for a packet.
+func (c *conn) receive(p wire.Packet) error {
+	if p.Type == wire.WatchEvent { // whose other numbers mean nothing
+		parts := wire.Split(p.Body)
+		if len(parts) < 2 {
+			return fmt.Errorf("an event of %q", p.Body)
+		}
+		c.event(parts[0], parts[1])
+		return nil
+	}
+	call, err := c.match(p)
+	if call == nil || err != nil {
+		return err
+	}
+	if p.Type == wire.Error {
+		call.finish(nil, wire.Errno(wire.Text(p.Body)))
+		return nil
+	}
+	if call.gone && call.undo != nil {
+		call.undo(c, p.Body)
+	}
+	call.finish(p.Body, nil)
+	return nil
+}
+
+// match takes the call that p answers out of pending.
+func (c *conn) match(p wire.Packet) (*call, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return nil, nil
+	}
+	call := c.pending[p.ID]
+	if call == nil && p.ID == 0 && c.link.Device {
+		call = c.oldest(p.Type)
+	}
+	if call == nil || !call.sent {
+		return nil, fmt.Errorf("an answer (%s, id %d) to nothing that was asked", p.Type, p.ID)
+	}
+	if p.Type != wire.Error && p.Type != call.packet.Type {
+		return nil, fmt.Errorf("%s answered by %s", call.packet.Type, p.Type)
+	}
+	c.settle(call)
+	return call, nil
+}
+
+// oldest is the one of a type that was sent first. Older kernels answer requests for watches
+// themselves, in their order and without their id.
+func (c *conn) oldest(typ wire.Type) (first *call) {
+	for _, call := range c.pending {
+		if call.sent && call.packet.Type == typ && (first == nil || int32(call.packet.ID-first.packet.ID) < 0) {
+			first = call
+		}
+	}
+	return first
+}

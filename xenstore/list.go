@@ -1,0 +1,59 @@
+package xenstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+
+	"pegasus/xenstore/wire"
+)
+
+// listTries is how often a directory that changes all the time is read from its
+// beginning before we give up.
+const listTries = 1000
+
+// List returns the names of a node's children, in the server's order. One that is too long for a
+// packet is read in parts, again if it has changed meanwhile: the list is one that was true at some time.
+func (n Nodes) List(ctx context.Context, path string) ([]string, error) {
+	body, err := n.ask(ctx, wire.Directory, path, nil)
+	if !errors.Is(err, syscall.E2BIG) {
+		return wire.Split(body), err
+	}
+	for range listTries {
+		names, whole, err := n.listParts(ctx, path)
+		if whole || err != nil {
+			return names, err
+		}
+	}
+	return nil, &Error{wire.DirectoryPart, path, fmt.Errorf("%w: it changed each of %d times that it was read; try in a transaction", syscall.EAGAIN, listTries)}
+}
+
+// listParts reads a directory in parts. It isn't whole if it changed between them.
+func (n Nodes) listParts(ctx context.Context, path string) (names []string, whole bool, err error) {
+	first := ""
+	for offset := 0; ; {
+		body, err := n.ask(ctx, wire.DirectoryPart, path, wire.Join(strconv.Itoa(offset)))
+		if err != nil {
+			return nil, false, err
+		}
+		part := wire.Split(body)
+		if len(part) < 2 {
+			return nil, false, &Error{wire.DirectoryPart, path, fmt.Errorf("an answer of %q", body)}
+		}
+		if offset == 0 {
+			first = part[0]
+		}
+		if part[0] != first {
+			return nil, false, nil
+		}
+		for _, name := range part[1:] {
+			if name == "" { // behind the last
+				return names, true, nil
+			}
+			names = append(names, name)
+			offset += len(name) + 1
+		}
+	}
+}

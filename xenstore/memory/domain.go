@@ -1,0 +1,98 @@
+package memory
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+
+	"pegasus/xenstore/wire"
+)
+
+// domain is one that the server knows: it was introduced, or a permission names it.
+type domain struct {
+	introduced bool
+	down       bool // it has shut down, as was noticed
+	target     *wire.DomID
+	since      uint64 // the generation when it became known
+}
+
+// know makes a domain known, if the hypervisor has it.
+func (s *Server) know(dom wire.DomID) *domain {
+	d := s.domains[dom]
+	if d == nil && s.exists(dom) {
+		d = &domain{since: s.generation}
+		s.domains[dom] = d
+	}
+	return d
+}
+
+// introduce has the server speak with a domain.
+func (s *Server) introduce(dom wire.DomID) error {
+	d := s.know(dom)
+	if d == nil {
+		return syscall.EINVAL
+	}
+	if !d.introduced {
+		d.introduced = true
+		view{s: s}.fire(wire.IntroduceDomain, nil, true, nil)
+	}
+	return nil
+}
+
+// introduced finds a domain that the server speaks with.
+func (s *Server) introduced(dom wire.DomID) (*domain, error) {
+	if d := s.domains[dom]; d != nil && d.introduced {
+		return d, nil
+	}
+	return nil, syscall.ENOENT
+}
+
+// release forgets a domain: its connections, its nodes, and what it may do.
+func (s *Server) release(dom wire.DomID) {
+	for _, p := range slices.Clone(s.peers) {
+		if p.dom == dom {
+			s.drop(p)
+		}
+	}
+	v := view{s: s}
+	v.removeOwned("/", dom)
+	for name, perms := range s.special {
+		if perms[0].Dom == dom {
+			perms[0].Dom = 0
+		}
+		s.special[name] = append(perms[:1:1], slices.DeleteFunc(slices.Clone(perms[1:]), func(p perm) bool { return p.Dom == dom })...)
+	}
+	delete(s.domains, dom)
+	v.fire(wire.ReleaseDomain, nil, true, nil)
+}
+
+// removeOwned removes the nodes of a domain, with all below them.
+func (v view) removeOwned(path string, dom wire.DomID) {
+	n := v.s.nodes[path]
+	if n.owner() == dom && path != "/" {
+		v.removeTree(path)
+		return
+	}
+	for _, c := range n.children {
+		v.removeOwned(strings.TrimSuffix(path, "/")+"/"+c, dom)
+	}
+}
+
+// Destroy is what happens when the hypervisor destroys a domain.
+func (s *Server) Destroy(dom wire.DomID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.introduced(dom); err == nil && dom != 0 {
+		s.release(dom)
+	}
+}
+
+// Shutdown is what happens when a domain shuts down.
+func (s *Server) Shutdown(dom wire.DomID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, err := s.introduced(dom); err == nil && !d.down {
+		d.down = true
+		view{s: s}.fire(wire.ReleaseDomain, nil, true, nil)
+	}
+}

@@ -1,0 +1,114 @@
+package memory
+
+import (
+	"errors"
+	"net"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"pegasus/xenstore"
+)
+
+func dial(t *testing.T, d xenstore.Dialer) *xenstore.Client {
+	c, err := xenstore.Dial(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// What the server does right is in package conformance; these are its own ways.
+func TestServer(t *testing.T) {
+	s := New(Options{Quota: Quota{NodeBytes: 100}, Exists: func(d xenstore.DomID) bool { return d < 10 }})
+	t.Cleanup(s.Close)
+	ctx := t.Context()
+	one, two := dial(t, s.Domain(7)), dial(t, s.Domain(7))
+	tools := dial(t, s.Domain(0))
+	if err := tools.Mkdir(ctx, "/local/domain/7"); err != nil {
+		t.Fatal(err)
+	}
+	if err := tools.SetPerms(ctx, "/local/domain/7", xenstore.Perm{Dom: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Write(ctx, "v", []byte("shared")); err != nil {
+		t.Error(err)
+	}
+	if got, err := two.Read(ctx, "v"); err != nil || string(got) != "shared" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := one.Write(ctx, "v", make([]byte, 100)); !errors.Is(err, xenstore.ErrQuota) {
+		t.Errorf("beyond the quota: %v", err)
+	}
+	if err := tools.SetPerms(ctx, "/local/domain/7/v", xenstore.Perm{Dom: 11}); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("an owner who doesn't exist: %v", err)
+	}
+	s.Disconnect()
+	<-one.Done()
+	<-tools.Done()
+	again := dial(t, s.Domain(7))
+	if got, err := again.Read(ctx, "v"); err != nil || string(got) != "shared" {
+		t.Errorf("after the connection was lost: %q, %v", got, err)
+	}
+	s.Destroy(7)
+	<-again.Done()
+	s.Close()
+	if _, err := xenstore.Dial(ctx, s.Domain(0)); err == nil {
+		t.Error("a server that was closed takes connections")
+	}
+}
+
+// It can be served at a socket, as Xen's is.
+func TestServe(t *testing.T) {
+	s := New(Options{})
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- s.Serve(l) }()
+	c := dial(t, xenstore.Socket(path))
+	if err := c.Write(t.Context(), "/v", nil); err != nil {
+		t.Error(err)
+	}
+	l.Close()
+	<-ended
+	s.Close()
+	<-c.Done()
+}
+
+// A peer that doesn't read is not heard for long, and holds nobody else up.
+func TestSilent(t *testing.T) {
+	s := New(Options{})
+	t.Cleanup(s.Close)
+	silent, err := s.Domain(0)(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for range 100_000 {
+			if _, err := silent.Write([]byte("\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x005\x00")); err != nil {
+				return
+			}
+		}
+		t.Error("100,000 requests are taken from who doesn't read the answers")
+	}()
+	c := dial(t, s.Domain(0))
+	for range 100 {
+		if err := c.Write(t.Context(), "/v", nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	s.mu.Lock()
+	for _, p := range s.peers {
+		if len(p.out) > outMax+1 {
+			t.Errorf("%d answers are held for who doesn't read", len(p.out))
+		}
+	}
+	s.mu.Unlock()
+	silent.Close()
+}

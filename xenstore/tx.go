@@ -1,0 +1,151 @@
+package xenstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"pegasus/xenstore/wire"
+)
+
+// Tx is a transaction: what is done through it others see all at once when it is
+// committed, or never. It belongs to one connection and ends with that.
+type Tx struct {
+	Nodes
+	conn  *conn
+	ended atomic.Bool
+}
+
+// Update does f in a transaction and commits it. If others have changed meanwhile what f read
+// or wrote, all of it is done again, so f should change nothing else. When f fails, or
+// panics, nothing has been changed.
+func (c *Client) Update(ctx context.Context, f func(*Tx) error) error {
+	for try := 0; ; try++ {
+		err := c.attempt(ctx, f)
+		if !errors.Is(err, errConflict) {
+			return err
+		}
+		if err := yield(ctx, try); err != nil {
+			return &Error{wire.TransactionEnd, "", fmt.Errorf("%w, after %d attempts", err, try+1)}
+		}
+	}
+}
+
+// errConflict is beside EAGAIN of a commit, but not of anything within f.
+var errConflict = errors.New("others have changed the same nodes")
+
+func (c *Client) attempt(ctx context.Context, f func(*Tx) error) error {
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Abort()
+	if err := f(tx); err != nil {
+		return err
+	}
+	if err = tx.Commit(ctx); errors.Is(err, syscall.EAGAIN) {
+		return fmt.Errorf("%w: %w", errConflict, err)
+	}
+	return err
+}
+
+// yield lets others go before us, after some attempts for a moment that grows: the quick must not
+// keep the slow from ever getting through.
+func yield(ctx context.Context, try int) error {
+	if try < 3 {
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(rand.N(time.Millisecond << min(try-2, 6))):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Begin starts a transaction, which the caller has to Commit or Abort. Update does all that.
+func (c *Client) Begin(ctx context.Context) (*Tx, error) {
+	for {
+		conn, err := c.on(ctx)
+		if err != nil {
+			return nil, &Error{wire.TransactionStart, "", err}
+		}
+		tx, err := begin(ctx, conn)
+		if c.dial == nil || !errors.Is(err, errUnsent) {
+			return tx, err
+		}
+		if err := c.after(ctx, conn); err != nil {
+			return nil, &Error{wire.TransactionStart, "", err}
+		}
+	}
+}
+
+func begin(ctx context.Context, on *conn) (*Tx, error) {
+	body, err := on.do(ctx, &call{
+		packet: wire.Packet{Type: wire.TransactionStart, Body: wire.Join("")},
+		undo: func(c *conn, body []byte) {
+			if id, err := parseTx(body); err == nil {
+				c.post(wire.TransactionEnd, id, wire.Join("F"))
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	id, err := parseTx(body)
+	if err != nil {
+		return nil, &Error{wire.TransactionStart, "", err}
+	}
+	tx := &Tx{conn: on}
+	tx.Nodes = Nodes{on: tx, tx: id}
+	return tx, nil
+}
+
+func parseTx(body []byte) (uint32, error) {
+	id, err := strconv.ParseUint(wire.Text(body), 10, 32)
+	if err != nil || id == 0 {
+		return 0, fmt.Errorf("%w: a transaction called %q", syscall.EIO, body)
+	}
+	return uint32(id), nil
+}
+
+// do is what Nodes asks with.
+func (tx *Tx) do(ctx context.Context, call *call) ([]byte, error) {
+	if tx.ended.Load() {
+		return nil, call.wrap(ErrEnded)
+	}
+	return tx.conn.do(ctx, call)
+}
+
+// Commit makes the changes true, or fails and there are none. EAGAIN says that others have changed
+// meanwhile what was read or written. If ctx ends before the answer comes, nobody knows.
+func (tx *Tx) Commit(ctx context.Context) error {
+	end := &call{packet: wire.Packet{Type: wire.TransactionEnd, Tx: tx.tx, Body: wire.Join("T")}}
+	if tx.ended.Swap(true) {
+		return end.wrap(ErrEnded)
+	}
+	_, err := tx.conn.do(ctx, end)
+	if err != nil && !tx.conn.was(end) {
+		tx.conn.post(wire.TransactionEnd, tx.tx, wire.Join("F"))
+	}
+	return err
+}
+
+// Abort drops the changes. It doesn't wait, and after Commit does nothing, so it can be deferred.
+func (tx *Tx) Abort() {
+	if !tx.ended.Swap(true) {
+		tx.conn.post(wire.TransactionEnd, tx.tx, wire.Join("F"))
+	}
+}
+
+// was says whether a call was sent.
+func (c *conn) was(call *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return call.sent
+}

@@ -1,0 +1,257 @@
+package xenstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"pegasus/xenstore/wire"
+)
+
+// pathsHeld is how many different paths a watch remembers for a reader who doesn't take them.
+const pathsHeld = 1024
+
+// Event says that something has changed at Path: look there.
+type Event struct {
+	Path string
+	// Many says that more has changed than is remembered: look at all below Path, which is
+	// the watch's own then.
+	Many bool
+}
+
+// Watch tells of changes at a node and below. Its first event, of the path itself,
+// comes when it is set, and again whenever the connection was a new one. Events of one path that
+// haven't been taken are one.
+type Watch struct {
+	client *Client
+	path   string
+	token  string
+	body   []byte
+
+	mu      sync.Mutex
+	pending []Event
+	known   map[string]bool // the paths in pending
+	ready   chan struct{}   // holds something when there is something to take
+	err     error
+	ended   chan struct{} // closed when err is set
+}
+
+// Watch watches a node, which need not exist, and all below it; or IntroduceDomain or
+// ReleaseDomain. Paths of events are relative where path is. Close it in the end.
+func (c *Client) Watch(ctx context.Context, path string) (*Watch, error) {
+	return c.watch(ctx, path)
+}
+
+// WatchDepth watches only so many levels below a node: 0 is the node itself. Servers since
+// Xen 4.22 can.
+func (c *Client) WatchDepth(ctx context.Context, path string, depth uint) (*Watch, error) {
+	return c.watch(ctx, path, strconv.FormatUint(uint64(depth), 10))
+}
+
+func (c *Client) watch(ctx context.Context, path string, rest ...string) (*Watch, error) {
+	if err := wire.CheckWatchPath(path); err != nil {
+		return nil, invalid(wire.Watch, path, err)
+	}
+	w := &Watch{client: c, path: path, known: map[string]bool{}, ready: make(chan struct{}, 1), ended: make(chan struct{})}
+	if err := c.add(w, rest); err != nil {
+		return nil, &Error{wire.Watch, path, err}
+	}
+	_, err := c.do(ctx, &call{
+		packet: wire.Packet{Type: wire.Watch, Body: w.body}, path: path,
+		undo: func(on *conn, _ []byte) { on.post(wire.Unwatch, 0, w.name()) },
+	})
+	// A new connection may have set it already: nobody else has its token.
+	if err != nil && !errors.Is(err, syscall.EEXIST) {
+		c.remove(w)
+		return nil, err
+	}
+	return w, nil
+}
+
+// add gives a watch its token, by which its events are known. It is there before
+// the first one comes.
+func (c *Client) add(w *Watch, rest []string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	c.tokens++
+	w.token = strconv.FormatUint(c.tokens, 36)
+	w.body = wire.Join(append([]string{w.path, w.token}, rest...)...)
+	c.watches[w.token] = w
+	return nil
+}
+
+func (c *Client) remove(w *Watch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.watches, w.token)
+}
+
+// event is what the connection's reader calls. It never waits; events of watches that are
+// gone are nobody's.
+func (c *Client) event(path, token string) {
+	c.mu.Lock()
+	w := c.watches[token]
+	c.mu.Unlock()
+	if w != nil {
+		w.tell(path)
+	}
+}
+
+// rearm sets all watches on a new connection. One that is refused fails.
+func (c *Client) rearm(conn *conn) bool {
+	c.mu.Lock()
+	calls := map[*Watch]*call{}
+	for _, w := range c.watches {
+		calls[w] = &call{packet: wire.Packet{Type: wire.Watch, Body: w.body}, path: w.path, done: make(chan struct{})}
+	}
+	c.mu.Unlock()
+	for _, call := range calls {
+		conn.send(call)
+	}
+	for w, call := range calls {
+		select {
+		case <-call.done:
+		case <-c.ctx.Done():
+			return false
+		}
+		if errors.Is(call.err, ErrLost) {
+			return false
+		}
+		if call.err != nil {
+			c.remove(w)
+			w.fail(call.wrap(call.err))
+		}
+	}
+	return true
+}
+
+// Path is what is watched.
+func (w *Watch) Path() string { return w.path }
+
+// Next waits for an event and takes it. It fails with ErrEnded when the watch is closed, and
+// with what ended the client.
+func (w *Watch) Next(ctx context.Context) (Event, error) {
+	for {
+		w.mu.Lock()
+		if len(w.pending) > 0 {
+			e := w.pending[0]
+			w.pending = w.pending[1:]
+			delete(w.known, e.Path)
+			more := len(w.pending) > 0
+			w.mu.Unlock()
+			if more { // for others who wait
+				w.signal()
+			}
+			return e, nil
+		}
+		w.mu.Unlock()
+		select {
+		case <-w.ready:
+		case <-w.ended:
+			return Event{}, &Error{wire.Watch, w.path, w.err}
+		case <-ctx.Done():
+			return Event{}, &Error{wire.Watch, w.path, ctx.Err()}
+		}
+	}
+}
+
+// Ready is for those who wait for several things: something may be received from it when there
+// may be something for Take.
+func (w *Watch) Ready() <-chan struct{} { return w.ready }
+
+// Ended is closed when no events will come any more.
+func (w *Watch) Ended() <-chan struct{} { return w.ended }
+
+// Take takes all events that are there, without waiting.
+func (w *Watch) Take() []Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.pending
+	w.pending = nil
+	clear(w.known)
+	return all
+}
+
+// tell adds an event.
+func (w *Watch) tell(path string) {
+	w.mu.Lock()
+	switch {
+	case w.err != nil || w.known[path]:
+	case len(w.pending) == 1 && w.pending[0].Many:
+	case len(w.pending) == pathsHeld:
+		clear(w.known)
+		w.pending = []Event{{Path: w.path, Many: true}}
+	default:
+		w.known[path] = true
+		w.pending = append(w.pending, Event{Path: path})
+	}
+	w.mu.Unlock()
+	w.signal()
+}
+
+func (w *Watch) signal() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+// fail ends a watch. What it has told already can still be taken.
+func (w *Watch) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+		close(w.ended)
+	}
+}
+
+// ResetWatches has the server drop all watches and transactions of this connection. The watches end.
+// The kernel's device can't: the kernel's own would go, too.
+func (c *Client) ResetWatches(ctx context.Context) error {
+	if _, err := c.send(ctx, wire.ResetWatches, "", wire.Join("")); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	watches := c.watches
+	if watches != nil {
+		c.watches = map[string]*Watch{}
+	}
+	c.mu.Unlock()
+	for _, w := range watches {
+		w.fail(ErrEnded)
+	}
+	return nil
+}
+
+// name is what a watch is removed by.
+func (w *Watch) name() []byte { return wire.Join(w.path, w.token) }
+
+// Close has the server send no more events. A second time it does nothing.
+func (w *Watch) Close(ctx context.Context) error {
+	w.client.remove(w)
+	select {
+	case <-w.ended:
+		return nil
+	default:
+	}
+	w.fail(ErrEnded)
+	for {
+		_, err := w.client.do(ctx, &call{packet: wire.Packet{Type: wire.Unwatch, Body: w.name()}, path: w.path})
+		switch {
+		case errors.Is(err, syscall.ENOENT), errors.Is(err, ErrClosed):
+			return nil
+		case errors.Is(err, ErrLost) && w.client.dial != nil:
+			// The next connection may have been given it before it was removed.
+		case errors.Is(err, ErrLost):
+			return nil
+		default:
+			return err
+		}
+	}
+}
