@@ -1,0 +1,126 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"pegasus/xenstore"
+)
+
+// dial connects until the case's end.
+func (e *env) dial(d xenstore.Dialer) *xenstore.Client {
+	c, err := xenstore.Dial(e.ctx, d)
+	e.ok(err)
+	e.later(func() { c.Close() })
+	return c
+}
+
+// The domains that cases are. Nobody else may be.
+const (
+	guest xenstore.DomID = 30171
+	other xenstore.DomID = 30172
+)
+
+// as connects as another domain, with a home, until the case's end.
+func (e *env) as(dom xenstore.DomID) *xenstore.Client {
+	home, err := e.c.DomainPath(e.ctx, dom)
+	e.ok(err)
+	c := e.dial(e.As(dom))
+	e.later(func() {
+		ctx := context.WithoutCancel(e.ctx)
+		if err := e.c.Release(ctx, dom); err != nil && !errors.Is(err, syscall.ENOENT) {
+			e.ok(err)
+		}
+		e.ok(e.c.Remove(ctx, home))
+	})
+	e.ok(e.c.Mkdir(e.ctx, home))
+	e.ok(e.c.SetPerms(e.ctx, home, xenstore.Perm{Dom: dom}))
+	return c
+}
+
+// path is one of the case's own.
+func (e *env) path(name string) string { return e.base + "/" + name }
+
+// ok wants no error.
+func (e *env) ok(err error) {
+	if err != nil {
+		e.Fatalf("%v", err)
+	}
+}
+
+// fails wants this error.
+func (e *env) fails(err, want error) {
+	if !errors.Is(err, want) {
+		e.Fatalf("%v, wanted %v", err, want)
+	}
+}
+
+// nodes is a client or a transaction.
+type nodes interface {
+	Read(context.Context, string) ([]byte, error)
+	Write(context.Context, string, []byte) error
+	List(context.Context, string) ([]string, error)
+}
+
+func (e *env) write(n nodes, path, value string) { e.ok(n.Write(e.ctx, path, []byte(value))) }
+
+// reads wants this value.
+func (e *env) reads(n nodes, path, want string) {
+	got, err := n.Read(e.ctx, path)
+	e.ok(err)
+	if string(got) != want {
+		e.Fatalf("%s is %.60q, wanted %.60q", path, got, want)
+	}
+}
+
+// lists wants these children, in this order.
+func (e *env) lists(n nodes, path string, want ...string) {
+	got, err := n.List(e.ctx, path)
+	e.ok(err)
+	if !slices.Equal(got, want) {
+		e.Fatalf("%s has %.200q, wanted %.200q", path, got, want)
+	}
+}
+
+// none wants no such node.
+func (e *env) none(n nodes, path string) {
+	_, err := n.Read(e.ctx, path)
+	e.fails(err, syscall.ENOENT)
+}
+
+// watch watches, until the case's end, and takes the first event.
+func (e *env) watch(c *xenstore.Client, path string) *xenstore.Watch {
+	w, err := c.Watch(e.ctx, path)
+	e.ok(err)
+	e.sees(w, path)
+	return w
+}
+
+// sees wants this event next.
+func (e *env) sees(w *xenstore.Watch, path string) {
+	got, err := w.Next(e.ctx)
+	e.ok(err)
+	if got != (xenstore.Event{Path: path}) {
+		e.Fatalf("event %+v, wanted %s", got, path)
+	}
+}
+
+// quiet wants no event: none before that of something else, which is done now. Events come in order.
+func (e *env) quiet(c *xenstore.Client, w *xenstore.Watch) {
+	mark, err := c.Watch(e.ctx, e.path("mark"))
+	e.ok(err)
+	_, err = mark.Next(e.ctx)
+	e.ok(err)
+	e.ok(mark.Close(e.ctx))
+	if all := w.Take(); len(all) > 0 {
+		e.Fatalf("events %+v, wanted none", all)
+	}
+}
+
+// soon ends after some time that is long, for what should come at once.
+func (e *env) soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(e.ctx, 30*time.Second)
+}
