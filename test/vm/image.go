@@ -17,7 +17,7 @@ type Image struct {
 }
 
 // What of a kernel a guest needs, with what these depend on.
-var wantedModules = []string{"virtio_pci", "virtio_console", "virtio_blk", "squashfs", "nfit", "nd_pmem", "crc32c_generic", "ext4"}
+var wantedModules = []string{"virtio_pci", "virtio_console", "virtio_blk", "squashfs", "nfit", "nd_pmem", "crc32c_generic", "ext4", "button", "evdev"}
 
 // benchmarks are the programs that guests run.
 var benchmarks = []string{"vectoradd", "blackscholes", "reduction", "busy", "srad", "calls"}

@@ -88,15 +88,22 @@ func (l *libvirt) run(args ...string) {
 	}
 }
 
-// machine defines, attaches and starts a machine.
+// machine defines and attaches a machine, which isn't started.
 func (l *libvirt) machine(name, job string) *Running {
+	l.h.t.Helper()
+	return l.machineOf(name, Machine{Job: waitForAgent + job})
+}
+
+// machineOf does so with one that is special.
+func (l *libvirt) machineOf(name string, kind Machine) *Running {
 	h := l.h
 	h.t.Helper()
 	dir := h.path("machine-" + name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		h.t.Fatal(err)
 	}
-	text, err := Machine{Image: h.image, Dir: dir, Job: waitForAgent + job}.Definition(name)
+	kind.Image, kind.Dir = h.image, dir
+	text, err := kind.Definition(name)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -1,0 +1,193 @@
+package vm
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/hypervisor/kvm"
+)
+
+// deed is what can happen: to a machine, or to the host. It returns when it has happened.
+type deed struct {
+	onHost bool // to the host
+	virsh  bool // libvirtd has to be there
+	do     func(s *stage, name string)
+}
+
+func byVirsh(do func(s *stage, name string)) deed   { return deed{virsh: true, do: do} }
+func toMachine(do func(s *stage, name string)) deed { return deed{do: do} }
+func onHost(do func(s *stage)) deed {
+	return deed{onHost: true, do: func(s *stage, _ string) { do(s) }}
+}
+
+// deeds are all that a script knows.
+var deeds = map[string]deed{
+	"destroy, start": byVirsh(func(s *stage, name string) {
+		s.virsh("destroy", name)
+		s.checkOff(name)
+		s.virsh("start", name)
+	}),
+	"shutdown, start": byVirsh(func(s *stage, name string) {
+		s.virsh("shutdown", name, "--mode", "acpi")
+		s.awaitState(name, "shut off")
+		s.checkOff(name)
+		s.virsh("start", name)
+	}),
+	"kill QEMU, start": byVirsh(func(s *stage, name string) {
+		s.kill("qemu-system-x86_64", "guest="+name+",")
+		s.awaitState(name, "shut off")
+		s.checkOff(name)
+		s.virsh("start", name)
+	}),
+	"reset": byVirsh(func(s *stage, name string) { s.virsh("reset", name) }),
+	"pause": byVirsh(func(s *stage, name string) {
+		s.virsh("suspend", name)
+		s.awaitState(name, "paused")
+		time.Sleep(time.Second)
+		s.virsh("resume", name)
+	}),
+	"save, restore": byVirsh(func(s *stage, name string) {
+		saved := s.h.path("saved")
+		defer os.Remove(saved)
+		s.virsh("save", name, saved)
+		s.checkOff(name)
+		s.virsh("restore", saved)
+	}),
+	"managedsave, start": byVirsh(func(s *stage, name string) {
+		s.virsh("managedsave", name)
+		s.checkOff(name)
+		s.virsh("start", name)
+	}),
+
+	"reboot inside": toMachine(func(s *stage, name string) { s.tell(name, "reboot -f") }),
+	"panic inside":  toMachine(func(s *stage, name string) { s.tell(name, "echo c >/proc/sysrq-trigger") }),
+	"kill agent":    toMachine(func(s *stage, name string) { s.tell(name, "kill -9 $(pidof pegasus-guest)") }),
+	"kill program":  toMachine(func(s *stage, name string) { s.tell(name, "kill -9 $(pidof witness)") }),
+	"kill hub":      toMachine(func(s *stage, name string) { s.kill("pegasusd", "\x00hub\x00", filepath.Join(s.h.regions, name)) }),
+	"kill worker":   toMachine(func(s *stage, name string) { s.kill("pegasusd", "pegasusd worker "+name) }),
+
+	"kill daemon": onHost(func(s *stage) {
+		s.killDaemon()
+		time.Sleep(1500 * time.Millisecond) // until gates are open
+		s.h.start()
+	}),
+	"restart daemon": onHost(func(s *stage) {
+		s.h.stop()
+		s.h.start()
+	}),
+	"kill libvirtd": onHost(func(s *stage) {
+		s.l.end(syscall.SIGKILL)
+		for _, name := range s.script.names() {
+			if !s.computes(name) {
+				s.Fatalf("%s doesn't go on without libvirtd", name)
+			}
+		}
+		s.l.again()
+	}),
+	"kill pegasus-libvirt": onHost(func(s *stage) { s.kill("pegasus-libvirt") }),
+}
+
+// What can happen to a machine can happen while somebody else is away, who was killed just before and
+// comes back just after.
+const (
+	withoutDaemon   = " without daemon"
+	withoutLibvirtd = " without libvirtd"
+)
+
+// away takes an event apart into what happens and who is away meanwhile.
+func away(what string) (plain, who string) {
+	for _, who := range []string{withoutDaemon, withoutLibvirtd} {
+		if plain, ok := strings.CutSuffix(what, who); ok {
+			return plain, who
+		}
+	}
+	return what, ""
+}
+
+// findDeed is what a script calls so.
+func findDeed(what string) (d deed, ok bool) {
+	plain, who := away(what)
+	d, ok = deeds[plain]
+	do := d.do
+	switch {
+	case who == "":
+		return d, ok
+	case d.onHost, who == withoutLibvirtd && d.virsh:
+		return d, false
+	case who == withoutDaemon:
+		d.do = func(s *stage, name string) {
+			s.killDaemon()
+			do(s, name)
+			time.Sleep(time.Second)
+			s.h.start()
+		}
+	default:
+		d.do = func(s *stage, name string) {
+			s.l.end(syscall.SIGKILL)
+			do(s, name)
+			time.Sleep(time.Second)
+			s.l.again()
+		}
+	}
+	return d, ok
+}
+
+// killDaemon leaves the host without one.
+func (s *stage) killDaemon() {
+	s.h.daemon.Process.Kill()
+	s.h.daemon.Wait()
+	s.h.daemon = nil
+}
+
+// virsh has libvirt do something.
+func (s *stage) virsh(args ...string) {
+	s.Helper()
+	s.l.run(append([]string{"virsh"}, args...)...)
+}
+
+// kill kills a process of the stage's, which there is one of.
+func (s *stage) kill(program string, parts ...string) {
+	s.Helper()
+	var found []process
+next:
+	for _, p := range s.processes() {
+		for _, part := range append(parts, program) {
+			if !strings.Contains(p.command+"\x00"+p.program, part) {
+				continue next
+			}
+		}
+		found = append(found, p)
+	}
+	if len(found) != 1 {
+		s.Fatalf("%d processes are %s %q", len(found), program, parts)
+	}
+	syscall.Kill(found[0].pid, syscall.SIGKILL)
+}
+
+// awaitState waits until libvirt finds a machine in some state.
+func (s *stage) awaitState(name, state string) {
+	s.Helper()
+	eventually(s, bootTime, name+" is "+state, func() bool {
+		out, err := s.l.command("virsh", "domstate", name).Output()
+		return err == nil && strings.TrimSpace(string(out)) == state
+	})
+}
+
+// checkOff looks whether nothing is left of a machine that is off.
+func (s *stage) checkOff(name string) {
+	s.Helper()
+	region := filepath.Join(s.h.regions, name)
+	eventually(s, 2*time.Second, "nothing is left of a machine that is off", func() bool {
+		var d control.Domain
+		if s.h.daemon != nil {
+			d = s.h.domain(name)
+		}
+		_, noRegion := os.Lstat(region)
+		_, noPort := os.Lstat(kvm.PortPath(region))
+		return d.Processes == 0 && d.Memory == 0 && noRegion != nil && noPort != nil
+	})
+}

@@ -1,0 +1,60 @@
+//go:build soak
+
+package vm
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Four machines, and things happen to them by chance, as many as PEGASUS_TEST_EVENTS says: those of
+// testdata/events.txt, to any machine, and now and then while the daemon or libvirtd is away. The seed
+// is printed, and can be given as PEGASUS_TEST_SEED. What had happened up to a failure is printed as
+// a script, which TestEvents plays again.
+func TestSoakEvents(t *testing.T) {
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("PEGASUS_TEST_SEED"), strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("PEGASUS_TEST_EVENTS"), "200"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("PEGASUS_TEST_SEED=%d", seed)
+	sc := script{machines: []credited{{"one", 256}, {"two", 512}, {"three", 768}, {"four", 1024}}}
+	sc.events = draw(readScript(t, theScript).events, sc.names(), n, rand.New(rand.NewPCG(seed, 0)))
+	set(t, sc).playAll()
+}
+
+// draw makes events of what can happen, each kind as often as any.
+func draw(from []event, names []string, n int, r *rand.Rand) (all []event) {
+	var kinds []event
+	known := map[string]bool{}
+	for _, e := range from {
+		if e.what, _ = away(e.what); !known[e.what] {
+			known[e.what] = true
+			kinds = append(kinds, e)
+		}
+	}
+	for i := range n {
+		e := kinds[r.IntN(len(kinds))]
+		e.line = i + 1 + len(names)
+		if !deeds[e.what].onHost {
+			e.whom = names[r.IntN(len(names))]
+			switch r.IntN(6) {
+			case 0:
+				e.what += withoutDaemon
+			case 1:
+				if !deeds[e.what].virsh {
+					e.what += withoutLibvirtd
+				}
+			}
+		}
+		all = append(all, e)
+	}
+	return all
+}

@@ -1,0 +1,227 @@
+package vm
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An inventory counts what a stage has of the host: files, sockets, processes, and the
+// descriptors of ours. Numbers in names don't count.
+type inventory map[string]int
+
+// stageMark is a variable of the environment by which a stage knows its processes.
+const stageMark = "PEGASUS_STAGE"
+
+// process is one of the stage's.
+type process struct {
+	pid     int
+	program string // of its file; of a dead one that nobody has waited for: empty
+	command string
+}
+
+// processes are those that the stage has started, whoever did.
+func (s *stage) processes() (all []process) {
+	mark := []byte(stageMark + "=" + os.Getenv(stageMark))
+	parents, dead := map[int]bool{}, map[int]int{}
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range entries {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		environment, _ := os.ReadFile(dir + "/environ")
+		command, _ := os.ReadFile(dir + "/cmdline")
+		program, err := os.Readlink(dir + "/exe")
+		switch {
+		case err == nil && (bytes.Contains(environment, mark) || bytes.Contains(command, []byte(s.h.dir))):
+			parents[pid] = true
+			all = append(all, process{pid, filepath.Base(strings.TrimSuffix(program, " (deleted)")), string(command)})
+		case err != nil:
+			stat, _ := os.ReadFile(dir + "/stat")
+			var state string
+			var parent int
+			fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent)
+			if state == "Z" {
+				dead[pid] = parent
+			}
+		}
+	}
+	for pid, parent := range dead {
+		if parents[parent] {
+			all = append(all, process{pid: pid})
+		}
+	}
+	return all
+}
+
+// name is what a process is to us.
+func (p process) name() string {
+	args := strings.Split(strings.TrimRight(p.command, "\x00"), "\x00")
+	switch {
+	case p.program == "":
+		return "a process that nobody waited for"
+	case p.program == "pegasusd" && len(args) > 1 && args[1] == "hub":
+		return "hub of " + args[len(args)-1]
+	case p.program == "pegasusd" && strings.HasPrefix(args[0], "pegasusd worker"):
+		return args[0]
+	case p.program == "pegasusd" && len(args) > 1 && !strings.HasPrefix(args[1], "-"):
+		return "pegasusd " + args[1]
+	case p.program == "qemu-system-x86_64":
+		for _, a := range args {
+			if name, ok := strings.CutPrefix(a, "guest="); ok {
+				return "QEMU of " + strings.Split(name, ",")[0]
+			}
+		}
+	}
+	return p.program
+}
+
+// ours says whether a process is of what is tested.
+func (p process) ours() bool { return p.program == "pegasusd" || p.program == "pegasus-libvirt" }
+
+// descriptors are what a process has open. How many it has of a process that lives depends on
+// whether it has started that or has found it: of these only those count whose process has gone.
+func (p process) descriptors() (targets []string) {
+	dir := fmt.Sprintf("/proc/%d/", p.pid)
+	all, _ := os.ReadDir(dir + "fd")
+	for _, fd := range all {
+		target, err := os.Readlink(dir + "fd/" + fd.Name())
+		if strings.Contains(target, "pidfd") {
+			info, _ := os.ReadFile(dir + "fdinfo/" + fd.Name())
+			if !bytes.Contains(info, []byte("\nPid:\t-1\n")) {
+				continue
+			}
+			target = "a process that has gone"
+		}
+		if err == nil {
+			targets = append(targets, target)
+		}
+	}
+	return targets
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// plain is a name without what differs from one run to the next.
+func (s *stage) plain(name string) string {
+	name = strings.NewReplacer(s.h.regions, "REGIONS", s.h.dir, "DIR").Replace(name)
+	return digits.ReplaceAllString(name, "N")
+}
+
+// inventory is what there is now.
+func (s *stage) inventory() inventory {
+	found := inventory{}
+	for _, dir := range []string{s.h.dir, s.h.regions} {
+		filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil {
+				found["file "+s.plain(path)]++
+			}
+			return nil
+		})
+	}
+	sockets, _ := os.ReadFile("/proc/net/unix")
+	for line := range strings.Lines(string(sockets)) {
+		f := strings.Fields(line)
+		path := f[len(f)-1]
+		listens := len(f) > 3 && f[3] == "00010000" // what is connected is somebody's descriptor
+		if listens && (strings.HasPrefix(path, s.h.dir) || strings.HasPrefix(path, s.h.regions)) {
+			found["socket "+s.plain(path)]++
+		}
+	}
+	for _, p := range s.processes() {
+		found["process "+p.name()]++
+		if !p.ours() {
+			continue
+		}
+		for _, target := range p.descriptors() {
+			found["descriptor of "+p.name()+": "+s.plain(target)]++
+		}
+	}
+	for _, name := range s.script.names() {
+		d := s.h.domain(name)
+		found["processes that the daemon serves in "+name] = d.Processes
+		found["bytes of device memory of "+name] = int(d.Memory)
+	}
+	return found
+}
+
+// beside says what differs between what there is and what there was.
+func (now inventory) beside(usual inventory) string {
+	var b strings.Builder
+	all := maps.Clone(now)
+	maps.Copy(all, usual)
+	for _, what := range slices.Sorted(maps.Keys(all)) {
+		if now[what] != usual[what] {
+			fmt.Fprintf(&b, "%s: %d, not %d\n", what, now[what], usual[what])
+		}
+	}
+	return b.String()
+}
+
+// settle takes what there is, once that stays the same, for what is usual.
+func (s *stage) settle() {
+	s.Helper()
+	before := inventory{}
+	for same := 0; same < 3; same++ {
+		time.Sleep(500 * time.Millisecond)
+		now := s.inventory()
+		if now.beside(before) != "" {
+			same = 0
+		}
+		before = now
+	}
+	s.usual, s.memory = before, s.resident()
+}
+
+// leftTime is how long what is left of an event may take to go.
+const leftTime = 15 * time.Second
+
+// moreMemory is how much the daemon and hubs may grow, all in all.
+const moreMemory = 16 << 10
+
+// checkLeft looks whether there is what is usual.
+func (s *stage) checkLeft() {
+	s.Helper()
+	began := time.Now()
+	for {
+		differs := s.inventory().beside(s.usual)
+		if differs == "" {
+			break
+		}
+		if time.Since(began) > leftTime {
+			s.Fatalf("what there is isn't what there was before:\n%s", differs)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for name, now := range s.resident() {
+		if was := s.memory[name]; now > was+moreMemory {
+			s.Errorf("%s has %d KiB of memory, and had %d", name, now, was)
+		}
+	}
+}
+
+// resident is the memory of daemon and hubs in KiB, without what they share.
+func (s *stage) resident() map[string]int {
+	all := map[string]int{}
+	for _, p := range s.processes() {
+		name := p.name()
+		if p.pid == s.h.daemon.Process.Pid {
+			name = "daemon"
+		} else if !strings.HasPrefix(name, "hub of ") {
+			continue
+		}
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+		for line := range strings.Lines(string(status)) {
+			if f := strings.Fields(line); len(f) > 1 && f[0] == "RssAnon:" {
+				all[name], _ = strconv.Atoi(f[1])
+			}
+		}
+	}
+	return all
+}

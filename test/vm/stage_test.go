@@ -1,0 +1,345 @@
+package vm
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A stage is where a script is played: machines of libvirt's, in each of which a program
+// computes all the time and checks what comes back.
+type stage struct {
+	*scene
+	h        *host
+	l        *libvirt
+	script   script
+	machines map[string]*Running
+	orders   int
+	usual    inventory // what there is when nothing happens
+	memory   map[string]int
+}
+
+// A scene is a test whose failures say what had just happened.
+type scene struct {
+	*testing.T
+	now string
+}
+
+func (s *scene) Errorf(format string, args ...any) {
+	s.Helper()
+	s.T.Errorf("%s: %s", s.now, fmt.Sprintf(format, args...))
+}
+
+func (s *scene) Fatalf(format string, args ...any) {
+	s.Helper()
+	s.T.Fatalf("%s: %s", s.now, fmt.Sprintf(format, args...))
+}
+
+func (s *scene) Fatal(args ...any) {
+	s.Helper()
+	s.Fatalf("%s", fmt.Sprint(args...))
+}
+
+// stageConfig is the host's. One of its processors computes for the accelerator, so that
+// machines without hardware's help have the other, too, to boot and to queue work.
+const stageConfig = `
+[[accelerator]]
+name   = "soft0"
+type   = "soft"
+memory = "256MiB"
+cores  = 1
+policy = "accc"
+tick   = "30ms"
+[default_domain]
+arena = "16MiB"
+`
+
+const stageTick = 30 * time.Millisecond
+
+// witnessing is a machine's job. What it does besides it is told by a port of its own: a line
+// is a number and a command. Who knocks its power button switches it off.
+const witnessing = `
+boot=$(cut -c -8 /proc/sys/kernel/random/boot_id)
+printf '\nboot %s\n' $boot
+pegasus-guest install >/dev/ttyS1 2>&1 || exit 8
+(while :; do pegasus-guest agent >/dev/ttyS1 2>&1; sleep 0.1; done) &
+until grep -q /run/pegasus-guest/region /proc/mounts; do sleep 0.1; done
+(while :; do /bin/witness $boot; echo "ended $?"; sleep 0.1; done) &
+button=/dev/input/$(basename $(dirname $(dirname $(grep -l Power /sys/class/input/event*/device/name))))
+(dd bs=24 count=1 <$button >/dev/null 2>&1; poweroff -f) &
+port=/dev/$(basename $(dirname $(grep -l org.pegasus.test /sys/class/virtio-ports/*/name)))
+while :; do
+	while read -r n order; do
+		[ "${n:-$last}" != "$last" ] || continue
+		last=$n
+		echo "told $n"
+		eval "$order"
+	done <$port
+	sleep 0.1
+done
+`
+
+// testPort is the port by which a machine is told what to do.
+const testPort = `<channel type='unix'><source mode='bind' path='%s/orders'/><target type='virtio' name='org.pegasus.test'/></channel>
+  </devices>`
+
+// witness compiles the program that computes in machines.
+func (h *host) witness() string {
+	h.t.Helper()
+	path := h.path("witness")
+	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I../../guest/include",
+		"../programs/witness.c", "-L"+filepath.Dir(built(h.t, "guest/libcuda.so")), "-lcuda", "-o", path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// set starts a script's machines, and waits until all is as usual.
+func set(t *testing.T, sc script) *stage {
+	t.Helper()
+	t.Setenv(stageMark, t.Name()+fmt.Sprint(time.Now().UnixNano()))
+	config := stageConfig
+	for _, m := range sc.machines {
+		config += fmt.Sprintf("[[domain]]\nname    = %q\ncredits = %d\n", m.name, m.credits)
+	}
+	s := &stage{scene: &scene{t, "at first"}, script: sc, machines: map[string]*Running{}}
+	s.h = startHost(s.scene, config)
+	s.l = startLibvirt(s.h)
+	s.l.tell()
+	files := map[string]string{"/bin/witness": s.h.witness()}
+	for _, name := range sc.names() {
+		s.l.edit = func(text string) string {
+			text = strings.Replace(text, "<on_reboot>destroy", "<on_reboot>restart", 1)
+			return strings.Replace(text, "</devices>", fmt.Sprintf(testPort, s.h.path("machine-"+name)), 1)
+		}
+		s.machines[name] = s.l.machineOf(name, Machine{Job: witnessing, Files: files})
+		s.l.run("virsh", "start", name)
+	}
+	for _, name := range sc.names() {
+		s.awaits(name, "its program computes", func(r report) bool { return r.program != "" })
+	}
+	s.settle()
+	return s
+}
+
+// tell has a machine carry out a command of its shell. What it is told by its port may get lost
+// as long as nobody listens: it is told again.
+func (s *stage) tell(name, command string) {
+	s.Helper()
+	s.orders++
+	told := regexp.MustCompile(fmt.Sprintf("(?m)^told %d$", s.orders))
+	for range 30 {
+		c, err := net.Dial("unix", s.machines[name].path("orders"))
+		if err == nil {
+			fmt.Fprintf(c, "\n%d %s\n", s.orders, command)
+		}
+		for until := time.Now().Add(time.Second); time.Now().Before(until) && err == nil; time.Sleep(20 * time.Millisecond) {
+			if told.MatchString(s.machines[name].Output()) {
+				c.Close()
+				return
+			}
+		}
+		if err == nil {
+			c.Close()
+		} else {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	s.Fatalf("%s doesn't hear", name)
+}
+
+// ask has a machine carry out a command, and returns what that prints: one line.
+func (s *stage) ask(name, command string) (answer string) {
+	s.Helper()
+	s.tell(name, "echo answer "+fmt.Sprint(s.orders+1)+" $("+command+")")
+	told := regexp.MustCompile(fmt.Sprintf("(?m)^answer %d(.*)\n", s.orders))
+	eventually(s, 10*time.Second, name+" answers", func() bool {
+		m := told.FindStringSubmatch(s.machines[name].Output())
+		if m != nil {
+			answer = strings.TrimSpace(m[1])
+		}
+		return m != nil
+	})
+	return answer
+}
+
+// report is what a machine's witnesses have said in a part of its output.
+type report struct {
+	text    string
+	boot    string   // the last one that began
+	program string   // the last one that computed
+	right   int      // how many of its rounds were
+	ended   []string // statuses of programs, of the last boot
+	wrong   string
+}
+
+var testimony = regexp.MustCompile(`(?m)^(?:boot (\w{8})|(\w{8}-\d+) right (\d+)|ended (\d+)|(.* wrong: .*))$`)
+
+func parseReport(text string) (r report) {
+	r.text = text
+	for _, m := range testimony.FindAllStringSubmatch(text[:strings.LastIndexByte(text, '\n')+1], -1) {
+		switch {
+		case m[1] != "":
+			r.boot, r.ended = m[1], nil
+		case m[2] != "":
+			r.program = m[2]
+			r.right, _ = strconv.Atoi(m[3])
+		case m[4] != "":
+			r.ended = append(r.ended, m[4])
+		default:
+			r.wrong = m[5]
+		}
+	}
+	return r
+}
+
+// said is what a machine's witnesses have said since its output had some length.
+func (s *stage) said(name string, since int) report {
+	out := s.machines[name].Output()
+	return parseReport(out[min(since, len(out)):])
+}
+
+// awaits waits until what a machine's witnesses have said is as wanted.
+func (s *stage) awaits(name, what string, ok func(report) bool) {
+	s.Helper()
+	eventually(s, bootTime, name+": "+what, func() bool { return ok(s.said(name, 0)) })
+}
+
+// computes says whether a machine's witness goes on.
+func (s *stage) computes(name string) bool {
+	before := s.said(name, 0)
+	for range 200 {
+		if now := s.said(name, 0); now.program == before.program && now.right > before.right {
+			return true
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return false
+}
+
+// playAll plays the script. If something fails it is printed up to there, to be played again.
+func (s *stage) playAll() {
+	played := script{machines: s.script.machines}
+	s.Cleanup(func() {
+		if s.Failed() {
+			s.Logf("this was played:\n%v", played)
+		}
+	})
+	for _, e := range s.script.events {
+		s.now = fmt.Sprintf("line %d, %q", e.line, e)
+		played.events = append(played.events, e)
+		s.play(e)
+	}
+}
+
+// play has an event happen, and looks whether all took it as they should.
+func (s *stage) play(e event) {
+	before, marks := map[string]report{}, map[string]int{}
+	for _, name := range s.script.names() {
+		before[name], marks[name] = s.said(name, 0), len(s.machines[name].Output())
+	}
+	began := time.Now()
+	d, _ := findDeed(e.what)
+	d.do(s, e.whom)
+	done := time.Since(began)
+	for _, name := range s.script.names() {
+		then := goesOn
+		if name == e.whom {
+			then = e.then
+		}
+		s.checkTaken(name, then, before[name], marks[name])
+	}
+	taken := time.Since(began)
+	time.Sleep(10 * stageTick)
+	shares := s.checkShares()
+	for _, name := range s.script.names() { // nor did one of them take it back
+		if r := s.said(name, marks[name]); r.wrong != "" {
+			s.Fatalf("%s: %s", name, r.wrong)
+		}
+	}
+	s.checkInside()
+	s.checkLeft()
+	s.Logf("%-71s happened within %4.1f s, was taken within %4.1f s; %v; %v KiB", e, done.Seconds(), taken.Seconds(), shares, s.resident())
+}
+
+// checkTaken looks whether a machine's program takes an event as it should.
+func (s *stage) checkTaken(name, then string, before report, mark int) {
+	s.Helper()
+	boot, _, _ := strings.Cut(before.program, "-")
+	atFirst := s.said(name, mark)
+	s.awaits(name, then, func(report) bool {
+		r := s.said(name, mark)
+		switch failed, fails := strings.CutPrefix(then, failsWith); {
+		case r.wrong != "":
+			s.Fatalf("%s: %s", name, r.wrong)
+		case then == goesOn && (len(r.ended) > 0 || r.boot != "" || r.program != "" && r.program != before.program):
+			s.Fatalf("%s: its program didn't go on:\n%s", name, r.text)
+		case then == goesOn:
+			return r.right > max(atFirst.right, before.right)
+		case r.program == "" || r.program == before.program:
+		case then == boots && len(r.ended) > 0:
+			s.Fatalf("%s: a program failed after the boot:\n%s", name, r.text)
+		case then == boots:
+			return r.boot != "" && strings.HasPrefix(r.program, r.boot)
+		case r.boot != "" || !strings.HasPrefix(r.program, boot) || len(r.ended) != 1:
+			s.Fatalf("%s: not one of its programs ended, but %d:\n%s", name, len(r.ended), r.text)
+		case then == isFollowed && r.ended[0] != "137", fails && (r.ended[0] != "1" || !strings.Contains(r.text, failed+"\n")):
+			s.Fatalf("%s: its program ended with %s:\n%s", name, r.ended[0], r.text)
+		default:
+			return true
+		}
+		return false
+	})
+}
+
+// Shares are measured for at least shareTime, and for up to shareLimit until they are right: machines
+// without hardware's help share the processors with the accelerator and with each other, so that one
+// may now and then have nothing queued, which a longer time makes good. What isn't put right soon, or
+// is off all the time, is still off then.
+const (
+	shareTime      = 2 * time.Second
+	shareLimit     = 12 * time.Second
+	shareTolerance = 4.0
+)
+
+// checkShares looks whether machines get what their credits are worth, from now on.
+func (s *stage) checkShares() (shares []portion) {
+	s.Helper()
+	names := s.script.names()
+	before, began := s.h.use(names), time.Now()
+	for time.Sleep(shareTime); ; time.Sleep(time.Second) {
+		shares = s.h.use(names)
+		for i := range shares {
+			shares[i].used -= before[i].used
+		}
+		apportion(shares)
+		off := slices.ContainsFunc(shares, func(p portion) bool { return math.Abs(p.off()) > shareTolerance })
+		if took := time.Since(began); off && took < shareLimit {
+			continue
+		} else if off {
+			s.Errorf("over %.0f s the shares are %v", took.Seconds(), shares)
+		} else if took > shareTime+time.Second {
+			s.Logf("shares are right over %.0f s", took.Seconds())
+		}
+		return shares
+	}
+}
+
+// checkInside looks whether machines' regions hold what is used and no more: the file of one process.
+func (s *stage) checkInside() {
+	s.Helper()
+	for _, name := range s.script.names() {
+		if n := s.ask(name, "ls /run/pegasus-guest/region | grep -c -e -"); n != "1" {
+			s.Errorf("%s: the agent has files of %s processes", name, n)
+		}
+	}
+}
