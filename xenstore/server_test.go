@@ -170,6 +170,22 @@ func TestUndone(t *testing.T) {
 	}
 }
 
+// A watch that is closed by somebody in a hurry is removed all the same.
+func TestCloseInAHurry(t *testing.T) {
+	c, s := play(t)
+	wait := later(func() (*xenstore.Watch, error) { return c.Watch(t.Context(), "/v") })
+	q := s.asked()
+	s.answer(q, "OK\x00")
+	w, err := wait()
+	ok(t, err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	fails(t, w.Close(over), context.Canceled)
+	if end := s.asked(); end.Type != wire.Unwatch || string(end.Body) != string(q.Body) {
+		t.Errorf("asked %+v, wanted the end of the watch %q", end, q.Body)
+	}
+}
+
 // A server that breaks the protocol isn't spoken with any more, and the error says what it did.
 func TestBroken(t *testing.T) {
 	for want, bad := range map[string]func(*scripted, wire.Packet){

@@ -70,36 +70,21 @@ func yield(ctx context.Context, try int) error {
 
 // Begin starts a transaction, which the caller has to Commit or Abort. Update does all that.
 func (c *Client) Begin(ctx context.Context) (*Tx, error) {
-	for {
-		conn, err := c.on(ctx)
-		if err != nil {
-			return nil, &Error{wire.TransactionStart, "", err}
-		}
-		tx, err := begin(ctx, conn)
-		if c.dial == nil || !errors.Is(err, errUnsent) {
-			return tx, err
-		}
-		if err := c.after(ctx, conn); err != nil {
-			return nil, &Error{wire.TransactionStart, "", err}
-		}
-	}
-}
-
-func begin(ctx context.Context, on *conn) (*Tx, error) {
-	body, err := on.do(ctx, &call{
+	start := &call{
 		packet: wire.Packet{Type: wire.TransactionStart, Body: wire.Join("")},
-		undo: func(c *conn, body []byte) {
+		undo: func(on *conn, body []byte) {
 			if id, err := parseTx(body); err == nil {
-				c.post(wire.TransactionEnd, id, wire.Join("F"))
+				on.post(wire.TransactionEnd, id, wire.Join("F"))
 			}
 		},
-	})
+	}
+	body, on, err := c.ask(ctx, start)
 	if err != nil {
 		return nil, err
 	}
 	id, err := parseTx(body)
 	if err != nil {
-		return nil, &Error{wire.TransactionStart, "", err}
+		return nil, start.wrap(err)
 	}
 	tx := &Tx{conn: on}
 	tx.Nodes = Nodes{on: tx, tx: id}

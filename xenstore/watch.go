@@ -229,10 +229,21 @@ func (c *Client) ResetWatches(ctx context.Context) error {
 	return nil
 }
 
+// post asks for something, if there is a connection, and does not wait.
+func (c *Client) post(op wire.Type, body []byte) {
+	c.mu.Lock()
+	on := c.conn
+	c.mu.Unlock()
+	if on != nil {
+		on.post(op, 0, body)
+	}
+}
+
 // name is what a watch is removed by.
 func (w *Watch) name() []byte { return wire.Join(w.path, w.token) }
 
-// Close has the server send no more events. A second time it does nothing.
+// Close has the server send no more events; if ctx ends before it has said so, it does all the same. A
+// second time it does nothing.
 func (w *Watch) Close(ctx context.Context) error {
 	w.client.remove(w)
 	select {
@@ -251,6 +262,9 @@ func (w *Watch) Close(ctx context.Context) error {
 		case errors.Is(err, ErrLost):
 			return nil
 		default:
+			if ctx.Err() != nil { // it may not have been sent; twice does no harm
+				w.client.post(wire.Unwatch, w.name())
+			}
 			return err
 		}
 	}

@@ -187,14 +187,17 @@ func (c *Client) end(err error) {
 	}
 }
 
-// on returns the connection that calls go to, when there is one.
-func (c *Client) on(ctx context.Context) (*conn, error) {
+// next waits for a connection that isn't last.
+func (c *Client) next(ctx context.Context, last *conn) (*conn, error) {
 	for {
 		c.mu.Lock()
 		conn, changed, err := c.conn, c.changed, c.err
 		c.mu.Unlock()
-		if conn != nil || err != nil {
-			return conn, err
+		if err != nil {
+			return nil, err
+		}
+		if conn != nil && conn != last {
+			return conn, nil
 		}
 		select {
 		case <-changed:
@@ -204,36 +207,20 @@ func (c *Client) on(ctx context.Context) (*conn, error) {
 	}
 }
 
-// do asks over whatever connection there is, and again if the request wasn't sent.
-func (c *Client) do(ctx context.Context, call *call) ([]byte, error) {
+// ask asks over whatever connection there is, which it returns, and again if the request wasn't sent.
+func (c *Client) ask(ctx context.Context, call *call) (body []byte, on *conn, err error) {
 	for {
-		conn, err := c.on(ctx)
-		if err != nil {
-			return nil, call.wrap(err)
+		if on, err = c.next(ctx, on); err != nil {
+			return nil, nil, call.wrap(err)
 		}
-		body, err := conn.do(ctx, call)
-		if c.dial == nil || !errors.Is(err, errUnsent) {
-			return body, err
-		}
-		if err := c.after(ctx, conn); err != nil {
-			return nil, call.wrap(err)
+		if body, err = on.do(ctx, call); c.dial == nil || !errors.Is(err, errUnsent) {
+			return body, on, err
 		}
 	}
 }
 
-// after waits until conn isn't the one in use.
-func (c *Client) after(ctx context.Context, conn *conn) error {
-	for {
-		c.mu.Lock()
-		same, changed := c.conn == conn, c.changed
-		c.mu.Unlock()
-		if !same {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// do is what Nodes asks with.
+func (c *Client) do(ctx context.Context, call *call) ([]byte, error) {
+	body, _, err := c.ask(ctx, call)
+	return body, err
 }

@@ -91,7 +91,7 @@ func (c Case) Run(ctx context.Context, t Target) (err error) {
 	}()
 	e.c = e.dial(t.Dial)
 	e.ok(e.c.Mkdir(ctx, e.base))
-	e.later(func() { e.ok(e.c.Remove(context.WithoutCancel(ctx), e.base)) })
+	e.removeLater(e.base)
 	c.check(e)
 	return nil
 }

@@ -83,7 +83,11 @@ var domainCases = []Case{
 		e.as(other)
 		e.quietAs(g, w)
 		e.setPerms(e.c, xenstore.IntroduceDomain, "n0", letters("r", guest))
-		e.later(func() { e.setPerms(e.c, xenstore.IntroduceDomain, "n0") })
+		e.later(func() {
+			ctx, cancel := afterwards()
+			defer cancel()
+			e.ok(e.c.SetPerms(ctx, xenstore.IntroduceDomain, perms(e, "n0")...))
+		})
 		e.ok(e.c.Release(e.ctx, other))
 		e.ok(e.c.Introduce(e.ctx, other, 1, 1))
 		e.sees(w, xenstore.IntroduceDomain)

@@ -30,7 +30,8 @@ func (e *env) as(dom xenstore.DomID) *xenstore.Client {
 	e.ok(err)
 	c := e.dial(e.As(dom))
 	e.later(func() {
-		ctx := context.WithoutCancel(e.ctx)
+		ctx, cancel := afterwards()
+		defer cancel()
 		if err := e.c.Release(ctx, dom); err != nil && !errors.Is(err, syscall.ENOENT) {
 			e.ok(err)
 		}
@@ -120,7 +121,16 @@ func (e *env) quiet(c *xenstore.Client, w *xenstore.Watch) {
 	}
 }
 
-// soon ends after some time that is long, for what should come at once.
-func (e *env) soon() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(e.ctx, 30*time.Second)
+// removeLater removes a node when the case ends.
+func (e *env) removeLater(path string) {
+	e.later(func() {
+		ctx, cancel := afterwards()
+		defer cancel()
+		e.ok(e.c.Remove(ctx, path))
+	})
+}
+
+// afterwards is the time to clean up, when that of the case may be over.
+func afterwards() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 30*time.Second)
 }

@@ -75,7 +75,7 @@ var treeCases = []Case{
 		e.ok(e.c.Remove(e.ctx, e.path("x")))
 		e.fails(e.c.Remove(e.ctx, e.path("x/y")), syscall.ENOENT)
 	}},
-	needsTools(Case{Name: "removing everything", check: func(e *env) {
+	needsAs(Case{Name: "removing everything", check: func(e *env) {
 		e.fails(e.c.Remove(e.ctx, "/"), syscall.EINVAL)
 	}}),
 	{Name: "children come in the order of their making", check: func(e *env) {
@@ -181,7 +181,7 @@ var pathCases = []Case{
 		e.ok(err)
 		path := "data/conformance-relative"
 		e.write(e.c, path, "here")
-		e.later(func() { e.ok(e.c.Remove(e.ctx, path)) })
+		e.removeLater(path)
 		e.reads(e.c, path, "here")
 		e.reads(e.c, home+"/"+path, "here")
 	}},

@@ -76,7 +76,7 @@ var watchCases = []Case{
 	{Name: "a relative watch tells relative paths", check: func(e *env) {
 		path := "data/conformance-watch"
 		w := e.watch(e.c, path)
-		e.later(func() { e.ok(e.c.Remove(e.ctx, path)) })
+		e.removeLater(path)
 		e.write(e.c, path+"/v", "")
 		e.sees(w, path+"/v")
 		home, err := e.c.DomainPath(e.ctx, e.Dom)

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 
@@ -38,6 +39,8 @@ func (v view) put(path string, n *node) error {
 	if err != nil {
 		return err
 	}
+	v.s.generation++
+	n.generation = v.s.generation
 	t.node, t.modified = n, true
 	return nil
 }
@@ -82,11 +85,13 @@ func (v view) get(path string, need wire.Access, owning bool) (*node, error) {
 		if may, owner := v.s.access(v.p, n.perms, n.generation); may&need == need && (owner || !owning) {
 			return n, nil
 		}
-		return nil, syscall.EACCES
 	}
-	above, err := v.above(path)
-	if err != nil {
+	above, err := v.above(path) // which a transaction has read then, in any case
+	switch {
+	case err != nil:
 		return nil, err
+	case n != nil:
+		return nil, syscall.EACCES
 	}
 	if may, _ := v.s.access(v.p, above.perms, above.generation); may&need == 0 {
 		return nil, syscall.EACCES
@@ -165,22 +170,34 @@ func (v view) added(before int) int {
 	return before
 }
 
-// removeTree takes away a node and all below it. Watches below are told of their own node only.
+// removeTree takes away a node and all below it. Watches below are told of their own node only. It fails where
+// a transaction has seen what never was at one time: that can't be committed anyway.
 func (v view) removeTree(root string) error {
+	if parent, err := v.read(wire.Parent(root)); err != nil {
+		return err
+	} else if parent == nil {
+		return syscall.EINVAL
+	}
 	if err := v.removeBelow(root, root); err != nil {
 		return err
 	}
 	parent, err := v.read(wire.Parent(root))
-	if parent == nil || err != nil {
+	if err != nil {
 		return err
+	}
+	if !slices.Contains(parent.children, wire.Base(root)) {
+		return syscall.EIO
 	}
 	return v.put(wire.Parent(root), parent.withoutChild(wire.Base(root)))
 }
 
 func (v view) removeBelow(path, root string) error {
 	n, err := v.read(path)
-	if n == nil || err != nil {
+	if err != nil {
 		return err
+	}
+	if n == nil { // though its parent has it
+		return syscall.EIO
 	}
 	for _, c := range n.children {
 		if err := v.removeBelow(strings.TrimSuffix(path, "/")+"/"+c, root); err != nil {

@@ -64,3 +64,42 @@ func TestServer(t *testing.T) {
 		t.Errorf("a domain that is gone: %v, %v", ok, err)
 	}
 }
+
+// A client that dials again finds the server that took the place of the one before, which knows nothing,
+// and watches there what it watched.
+func TestRestart(t *testing.T) {
+	s := start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := xenstore.DialAgain(ctx, s.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	w, err := c.Watch(ctx, "/v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if e, err := w.Next(ctx); err != nil || e.Path != "/v" {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		if err := c.Write(ctx, "/v", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s.Stop()
+		if err := s.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Read(ctx, "/v")
+		for errors.Is(err, xenstore.ErrLost) { // it may be asked before the end is noticed
+			_, err = c.Read(ctx, "/v")
+		}
+		if !errors.Is(err, syscall.ENOENT) {
+			t.Fatal(err)
+		}
+	}
+}
