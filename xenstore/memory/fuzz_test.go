@@ -165,7 +165,9 @@ func randomPacket(r *rand.Rand) wire.Packet {
 		p.Body = p.Body[:r.IntN(len(p.Body)+1)]
 	case 2:
 		for i := range p.Body {
-			p.Body[i] ^= byte(r.IntN(256)) & byte(r.IntN(256)) & byte(r.IntN(256))
+			if r.IntN(4) == 0 {
+				p.Body[i] ^= 1 << r.IntN(8)
+			}
 		}
 	}
 	return p
