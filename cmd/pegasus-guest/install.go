@@ -22,7 +22,10 @@ func install(args []string, out, errs io.Writer) int {
 	flags.BoolVar(&s.DryRun, "dry-run", false, "say what would be done, and do nothing")
 	flags.BoolVar(&remove, "uninstall", false, "remove what was installed")
 	flags.BoolVar(&s.Beside, "beside-driver", false, "leave another driver in place: programs find Pegasus only by LD_LIBRARY_PATH="+setup.LibraryDir)
-	flags.StringVar(&s.Root, "root", "", "install into `directory`, the root of a machine's image")
+	flags.Func("root", "install into `directory`, the root of a machine's image", func(dir string) (err error) {
+		s.Root, err = rootOf(dir)
+		return err
+	})
 	flags.StringVar(&library, "library", "", "install `file` instead of the libcuda.so.1 that is in this program")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -43,12 +46,20 @@ func install(args []string, out, errs io.Writer) int {
 	return 0
 }
 
+// rootOf is where an image is, which must be there: who says "" for one doesn't mean this machine.
+func rootOf(dir string) (string, error) {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(dir)
+}
+
 func setUp(s *setup.Setup, library string, remove bool) (err error) {
-	if s.Root != "" {
-		if s.Root, err = filepath.Abs(s.Root); err != nil {
-			return err
-		}
-	} else if os.Geteuid() != 0 && !s.DryRun {
+	if s.Root == "" && os.Geteuid() != 0 && !s.DryRun {
 		return errors.New("only root can do this, but for --dry-run")
 	}
 	syscall.Umask(0o022) // every user reads what is installed

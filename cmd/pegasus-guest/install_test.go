@@ -13,8 +13,23 @@ import (
 func TestInstallForAll(t *testing.T) {
 	was := syscall.Umask(0o077)
 	defer syscall.Umask(was)
-	root := filepath.Join(t.TempDir(), "root")
+	root := filepath.Join(t.TempDir(), "an image's root")
 	var out, errs strings.Builder
+	for _, wrong := range []string{root, "", "/dev/null"} {
+		if code := run([]string{"install", "--dry-run", "--root", wrong, "--library", built(t, "guest/libcuda.so.1")}, &out, &errs); code != 2 || out.String() != "" {
+			t.Errorf("--root %q: status %d: %s", wrong, code, out.String())
+		}
+	}
+	// Where there is glibc, a command of the shell's makes the loader's cache.
+	config := filepath.Join(root, "etc/ld.so.conf")
+	syscall.Umask(0o022)
+	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Umask(0o077)
 	if code := run([]string{"install", "--root", root, "--library", built(t, "guest/libcuda.so.1")}, &out, &errs); code != 0 {
 		t.Fatalf("status %d: %s", code, errs.String())
 	}

@@ -283,6 +283,8 @@ func trace(c *call, args []string) error {
 	switch {
 	case !(*seconds >= 0 && *seconds < 1e6):
 		return usagef("--seconds %g: must be from 0 to 1000000", *seconds)
+	case *picture == "" && c.given("perfetto"):
+		return usagef("--perfetto \"\": want a file's name")
 	case *picture != "" && (*accelerator != "" || *path != "-"):
 		return usagef("--perfetto shows all accelerators, in a file of its own: leave out --accelerator and --out")
 	case *picture != "":

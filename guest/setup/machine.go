@@ -76,7 +76,7 @@ func (s *Setup) loaderCache() error {
 	if _, err := os.Stat(s.at("/etc/ld.so.conf")); err != nil {
 		return nil // nothing of glibc's
 	}
-	return s.all("ldconfig -r '" + s.at("/") + "'")
+	return s.all("ldconfig -r '" + strings.ReplaceAll(s.at("/"), "'", `'\''`) + "'")
 }
 
 // all runs commands.
