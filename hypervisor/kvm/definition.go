@@ -27,6 +27,7 @@ type Definition struct {
 	maxMemory quantity
 	slots     int
 	vcpus     int
+	cells     uint64 // bytes of memory that its NUMA cells have
 	all       []device
 	record    *record
 }

@@ -153,6 +153,17 @@ func TestChangedSince(t *testing.T) {
 	if off := detach(t, on); off != said {
 		t.Errorf("detached:\n%s", off)
 	}
+	// More vCPUs and memory: libvirt puts them into our cell, and counts the region.
+	bigger := strings.NewReplacer("<memory unit='KiB'>262144<", "<memory unit='KiB'>589824<", "placement='static'>2<", "placement='static'>4<",
+		"cpus='0-1' memory='262144'", "cpus='0-3' memory='524288'")
+	large := strings.NewReplacer("<memory unit='KiB'>262144<", "<memory unit='KiB'>524288<", "placement='static'>2<", "placement='static'>4<").Replace(bare)
+	on = bigger.Replace(attach(t, bare, web))
+	if off := detach(t, on); off != large {
+		t.Errorf("detached from a machine that has grown:\n%s", off)
+	}
+	if off := detach(t, attach(t, on, Attachment{Region: web.Region, Bytes: 32 << 20})); off != large {
+		t.Errorf("attached again to a machine that has grown, and detached:\n%s", off)
+	}
 	on = attach(t, bare, web)
 	for what, c := range map[string]struct{ old, new, left string }{
 		"the limit":   {"1376256<", "9376256<", "<maxMemory slots='1' unit='KiB'>9376256</maxMemory>"},

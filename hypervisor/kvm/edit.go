@@ -139,11 +139,7 @@ func (d *Definition) makeRoom(edits []edit, size uint64, r *record) []edit {
 
 // cell puts all of the machine into one NUMA cell.
 func (d *Definition) cell(r *record) edit {
-	cpus := "0"
-	if d.vcpus > 1 {
-		cpus = fmt.Sprintf("0-%d", d.vcpus-1)
-	}
-	numa := fmt.Sprintf("<numa>\n      <cell id='0' cpus='%s' memory='%d' unit='KiB'/>\n    </numa>", cpus, d.memory.bytes>>10)
+	numa := d.oneCell(d.memory.bytes)
 	r.newNuma = plain([]byte(numa))
 	if !d.cpu.there() {
 		r.made = append(r.made, "cpu")
@@ -151,6 +147,15 @@ func (d *Definition) cell(r *record) edit {
 		return edit{at, at, "\n  <cpu>\n    " + numa + "\n  </cpu>"}
 	}
 	return d.into(d.cpu, "cpu", "\n    "+numa, r)
+}
+
+// oneCell is a NUMA cell of all vCPUs, and so much memory.
+func (d *Definition) oneCell(memory uint64) string {
+	cpus := "0"
+	if d.vcpus > 1 {
+		cpus = fmt.Sprintf("0-%d", d.vcpus-1)
+	}
+	return fmt.Sprintf("<numa>\n      <cell id='0' cpus='%s' memory='%d' unit='KiB'/>\n    </numa>", cpus, memory>>10)
 }
 
 // ErrDetached is when there is nothing to take away.
@@ -183,7 +188,7 @@ func (d *Definition) WithoutRegion(dir string) ([]byte, error) {
 	left := d.taken() - slots
 	edits = d.restoreLimit(d.restoreMemory(edits, bytes), left)
 	if left <= int(r.taken) { // memory that was put in slots since needs cells
-		edits = d.restoreCell(edits)
+		edits = d.restoreCell(edits, d.withoutMemory(bytes))
 	}
 	return apply(d.text, d.restoreMetadata(edits)), nil
 }
@@ -222,16 +227,32 @@ func (d *Definition) fewerSlots(edits []edit, gone []*device) []edit {
 	return append(edits, edit{d.maxMemory.start, d.maxMemory.end, fmt.Sprintf("<maxMemory slots='%d' unit='KiB'>%d</maxMemory>", n, d.maxMemory.bytes>>10)})
 }
 
-// restoreMemory puts back the size: libvirt counts the region as memory of the machine.
+// withoutMemory is how much memory the machine has without its region: libvirt counts that as
+// memory of the machine, whatever somebody has made of its cells since.
+func (d *Definition) withoutMemory(region uint64) uint64 {
+	counted := d.cells
+	for i := range d.all {
+		if v := &d.all[i]; v.tag == "memory" {
+			counted += v.bytes
+		}
+	}
+	switch d.memory.bytes {
+	case d.record.memory + region, counted:
+		return d.memory.bytes - min(region, d.memory.bytes)
+	}
+	return d.memory.bytes
+}
+
+// restoreMemory puts back the size.
 func (d *Definition) restoreMemory(edits []edit, region uint64) []edit {
-	r := d.record
-	if d.memory.bytes == r.memory || d.memory.bytes != r.memory+region {
+	left := d.withoutMemory(region)
+	if left == d.memory.bytes {
 		return edits
 	}
-	if r.memory%d.memory.unit == 0 { // libvirt's KiB, as a rule
-		return append(edits, edit{d.memory.inner, d.memory.innerEnd, strconv.FormatUint(r.memory/d.memory.unit, 10)})
+	if left%d.memory.unit == 0 { // libvirt's KiB, as a rule
+		return append(edits, edit{d.memory.inner, d.memory.innerEnd, strconv.FormatUint(left/d.memory.unit, 10)})
 	}
-	return append(edits, edit{d.memory.start, d.memory.end, fmt.Sprintf("<memory unit='KiB'>%d</memory>", r.memory>>10)})
+	return append(edits, edit{d.memory.start, d.memory.end, fmt.Sprintf("<memory unit='KiB'>%d</memory>", left>>10)})
 }
 
 // restoreLimit puts back what the machine might have of memory, if that is enough for the
@@ -253,10 +274,14 @@ func (d *Definition) restoreLimit(edits []edit, left int) []edit {
 	return append(edits, edit{d.maxMemory.start, d.maxMemory.end, r.limit})
 }
 
-// restoreCell takes away the NUMA cell that was made, with what was made for it.
-func (d *Definition) restoreCell(edits []edit) []edit {
+// restoreCell takes away the NUMA cell that was made, with what was made for it. libvirt puts into
+// it the vCPUs that the machine gets since; who changes its memory has to change the cell's, too.
+func (d *Definition) restoreCell(edits []edit, memory uint64) []edit {
 	r := d.record
-	if r.newNuma == "" || !d.numa.there() || plain(d.text[d.numa.start:d.numa.end]) != r.newNuma {
+	if r.newNuma == "" || !d.numa.there() {
+		return edits
+	}
+	if is := plain(d.text[d.numa.start:d.numa.end]); is != r.newNuma && is != plain([]byte(d.oneCell(memory))) {
 		return edits
 	}
 	numa := d.without(d.numa)

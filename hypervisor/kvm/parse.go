@@ -108,6 +108,11 @@ func (d *Definition) note(path string, open []*element) (err error) {
 		if e.text() != "" {
 			d.vcpus, err = number(e, e.text())
 		}
+	case "/domain/cpu/numa/cell":
+		var bytes uint64
+		if bytes, err = size(e, e.attribute("memory")); err == nil {
+			d.cells += bytes
+		}
 	case "/domain/cpu":
 		err = once(&d.cpu, e)
 	case "/domain/cpu/numa":
@@ -208,12 +213,20 @@ func unit(name string) (uint64, bool) {
 	return n, n > 1
 }
 
-func (q *quantity) read(e *element) error {
-	n, err := strconv.ParseUint(e.text(), 10, 63)
+// size is how many bytes a number of an element's units is.
+func size(e *element, text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 63)
 	scale, ok := unit(e.attribute("unit"))
 	if err != nil || !ok || n > 1<<62/scale {
-		return fmt.Errorf("%s: %q %s is no size", e.name, e.chars.String(), e.attribute("unit"))
+		return 0, fmt.Errorf("%s: %q %s is no size", e.name, text, e.attribute("unit"))
 	}
-	q.bytes, q.unit = n*scale, scale
+	return n * scale, nil
+}
+
+func (q *quantity) read(e *element) (err error) {
+	if q.bytes, err = size(e, e.text()); err != nil {
+		return err
+	}
+	q.unit, _ = unit(e.attribute("unit"))
 	return once(&q.span, e)
 }
