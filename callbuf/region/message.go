@@ -39,6 +39,8 @@ const (
 	MaxBody = slotBytes - messageHead
 	// MaxExtents is how many pieces a segment may be lent in.
 	MaxExtents = (MaxBody - 8) / 16
+	// MaxProcesses is how many processes of a machine its hub serves at once.
+	MaxProcesses = 512
 	// MaxData is the most that process and worker say to each other at once.
 	MaxData = 64
 )

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,9 @@ const hubTime = 5 * time.Second
 // hostAway is what programs are told while the hub is.
 const hostAway = "the host doesn't answer: is pegasusd running there, and this machine attached to it?"
 
+// crowded is what programs are told while there are as many as a hub serves.
+var crowded = fmt.Sprintf("%d CUDA processes of this machine are served, wait or end: there can't be more", region.MaxProcesses)
+
 // open begins to serve a process that came some time ago.
 func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if !s.serving && time.Since(came) < hubTime {
@@ -46,10 +50,20 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 		c.Close()
 		return
 	}
+	if len(s.processes) >= region.MaxProcesses { // for more the hub would end the session, of all users
+		refuse(c, resultSystemNotReady, crowded)
+		c.Close()
+		return
+	}
+	pid := pidOf(c)
+	life, started, err := openProcess(pid)
+	if errors.Is(err, unix.ESRCH) { // it has ended, and nobody would hear of that again
+		c.Close()
+		return
+	}
 	s.last++
-	p := &process{number: s.last, pid: pidOf(c), hello: hello, came: came, daemon: c}
-	var err error
-	if p.life, p.started, err = openProcess(p.pid); err == nil {
+	p := &process{number: s.last, pid: pid, life: life, started: started, hello: hello, came: came, daemon: c}
+	if err == nil {
 		go s.watch(p, p.life)
 	}
 	if hello.Features&callbuf.HelloAfresh != 0 {
@@ -79,12 +93,20 @@ func (s *session) refuse(p *process, why string) {
 	s.close(p)
 }
 
-// close tells the hub, once, that a process has gone.
+// close tells the hub, once, that a process has gone, unless it hasn't heard of it yet.
 func (s *session) close(p *process) {
-	if s.processes[p.number] == p && !p.closing {
-		p.closing = true
-		s.tell(region.Message{Kind: region.Close, Process: p.number})
+	if s.processes[p.number] != p || p.closing {
+		return
 	}
+	p.closing = true
+	unheard := func(m region.Message) bool { return m.Kind == region.Open && m.Process == p.number }
+	if i := slices.IndexFunc(s.outbox, unheard); i >= 0 {
+		s.outbox = slices.Delete(s.outbox, i, i+1)
+		s.forget(p)
+		s.save()
+		return
+	}
+	s.tell(region.Message{Kind: region.Close, Process: p.number})
 }
 
 // watch closes a process when it has ended.
@@ -174,7 +196,7 @@ func (s *session) lend(p *process, body []byte) {
 
 // welcome hands a process its segment and the end of a socket that is as its worker's.
 func (s *session) welcome(p *process, body []byte) {
-	if p.daemon == nil {
+	if p.daemon == nil || p.closing {
 		return
 	}
 	w, err := callbuf.ParseWelcome(body)

@@ -43,7 +43,7 @@ type Hub struct {
 // maxProcesses bounds what a machine can make its hub hold. The domain's own limit is
 // smaller, as a rule. An agent that doesn't take what it is told is not heard any more.
 const (
-	maxProcesses = 512
+	maxProcesses = wire.MaxProcesses
 	maxOutbox    = 4 * maxProcesses
 )
 

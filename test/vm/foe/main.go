@@ -2,6 +2,7 @@
 // their root, must not be able to do. It is no part of the product.
 //
 //	foe pry PID          as any user: get at process PID, and at its call buffer
+//	foe crowd SECONDS    as any user: be more programs at once than can be served
 //	foe scribble SECONDS as root: write anything anywhere into the region
 //	foe flood SECONDS    as root: be an agent whose processes come and go all the time
 package main
@@ -13,7 +14,7 @@ import (
 )
 
 func main() {
-	acts := map[string]func(n int) error{"pry": pry, "scribble": scribble, "flood": flood}
+	acts := map[string]func(n int) error{"pry": pry, "crowd": crowd, "scribble": scribble, "flood": flood}
 	if len(os.Args) == 3 && acts[os.Args[1]] != nil {
 		n, err := strconv.Atoi(os.Args[2])
 		if err == nil {
@@ -25,6 +26,6 @@ func main() {
 		}
 		return
 	}
-	fmt.Println("usage: foe pry PID | scribble SECONDS | flood SECONDS")
+	fmt.Println("usage: foe pry PID | crowd SECONDS | scribble SECONDS | flood SECONDS")
 	os.Exit(2)
 }

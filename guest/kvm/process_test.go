@@ -1,0 +1,57 @@
+package kvm
+
+import (
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/callbuf"
+	"pegasus/callbuf/region"
+)
+
+// Programs beyond what a hub serves are refused here: to the hub they would be an agent's lie.
+func TestCrowd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	come := func() (here, there *net.UnixConn) {
+		there, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { there.Close() })
+		if here, err = l.AcceptUnix(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { here.Close() })
+		return here, there
+	}
+	s := &session{
+		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, serving: true,
+		control: region.NewGuest(make([]byte, region.ControlBytes)), processes: map[uint32]*process{}, events: make(chan func(), 1000),
+	}
+	var last *net.UnixConn
+	for range region.MaxProcesses + 1 {
+		var here *net.UnixConn
+		here, last = come()
+		s.open(here, callbuf.Hello{Version: callbuf.Version}, time.Now())
+	}
+	if len(s.processes) != region.MaxProcesses || len(s.outbox) != region.MaxProcesses {
+		t.Errorf("%d processes, %d messages", len(s.processes), len(s.outbox))
+	}
+	buf := make([]byte, callbuf.WelcomeBytes)
+	last.SetDeadline(time.Now().Add(10 * time.Second))
+	n, err := last.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err := callbuf.ParseWelcome(buf[:n]); err != nil || w.Result != resultSystemNotReady || !strings.Contains(w.Message, "there can't be more") {
+		t.Errorf("%+v, %v", w, err)
+	}
+}

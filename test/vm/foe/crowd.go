@@ -1,0 +1,34 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// crowdSize is many more processes than a hub serves.
+const crowdSize = 2000
+
+// crowd pretends to be a great many programs, which come at once and want nothing more.
+func crowd(seconds int) error {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
+		return err
+	}
+	came := 0
+	for range crowdSize {
+		c, err := hello(0)
+		if errors.Is(err, unix.EAGAIN) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		came++
+	}
+	fmt.Printf("%d came\n", came)
+	time.Sleep(time.Duration(seconds) * time.Second)
+	return nil
+}
