@@ -15,6 +15,7 @@ import (
 type deed struct {
 	onHost bool // to the host
 	virsh  bool // libvirtd has to be there
+	lonely bool // nobody may be away meanwhile
 	do     func(s *stage, name string)
 }
 
@@ -26,11 +27,7 @@ func onHost(do func(s *stage)) deed {
 
 // deeds are all that a script knows.
 var deeds = map[string]deed{
-	"destroy, start": byVirsh(func(s *stage, name string) {
-		s.virsh("destroy", name)
-		s.checkOff(name)
-		s.virsh("start", name)
-	}),
+	"destroy, start": byVirsh((*stage).startAnew),
 	"shutdown, start": byVirsh(func(s *stage, name string) {
 		s.virsh("shutdown", name, "--mode", "acpi")
 		s.awaitState(name, "shut off")
@@ -88,6 +85,43 @@ var deeds = map[string]deed{
 		}
 		s.l.again()
 	}),
+	// Rare ones.
+	"pause, new daemon": {virsh: true, lonely: true, do: func(s *stage, name string) {
+		s.virsh("suspend", name)
+		s.killDaemon()
+		s.h.start()
+		eventually(s, 10*time.Second, "the next daemon finds it paused", func() bool { return s.h.domain(name).State == "paused" })
+		s.virsh("resume", name)
+	}},
+	"kill agent and hub": toMachine(func(s *stage, name string) {
+		s.tell(name, "kill -9 $(pidof pegasus-guest)")
+		s.kill("pegasusd", "\x00hub\x00", filepath.Join(s.h.regions, name))
+	}),
+	"start twice": byVirsh(func(s *stage, name string) {
+		s.startAnew(name)
+		time.Sleep(s.within)
+		s.startAnew(name)
+	}),
+	"reset twice": byVirsh(func(s *stage, name string) {
+		s.virsh("reset", name)
+		time.Sleep(s.within)
+		s.virsh("reset", name)
+	}),
+	"save paused, restore": byVirsh(func(s *stage, name string) {
+		saved := s.h.path("saved")
+		defer os.Remove(saved)
+		s.virsh("save", name, saved, "--paused")
+		s.checkOff(name)
+		s.virsh("restore", saved, "--running")
+	}),
+	"kill daemon twice": onHost(func(s *stage) {
+		s.killDaemon()
+		s.h.start()
+		time.Sleep(s.within)
+		s.killDaemon()
+		s.h.start()
+	}),
+
 	"kill pegasus-libvirt": onHost(func(s *stage) { s.kill("pegasus-libvirt") }),
 }
 
@@ -108,15 +142,24 @@ func away(what string) (plain, who string) {
 	return what, ""
 }
 
-// findDeed is what a script calls so.
+// findDeed is what a script calls so. What happens twice does so within some time: "reset twice in 3s".
 func findDeed(what string) (d deed, ok bool) {
 	plain, who := away(what)
+	plain, length, timed := strings.Cut(plain, " in ")
+	within, err := time.ParseDuration(length)
 	d, ok = deeds[plain]
+	if ok = ok && timed == strings.HasSuffix(plain, " twice") && (err == nil) == timed; ok {
+		do := d.do
+		d.do = func(s *stage, name string) {
+			s.within = within
+			do(s, name)
+		}
+	}
 	do := d.do
 	switch {
 	case who == "":
 		return d, ok
-	case d.onHost, who == withoutLibvirtd && d.virsh:
+	case d.onHost, d.lonely, who == withoutLibvirtd && d.virsh:
 		return d, false
 	case who == withoutDaemon:
 		d.do = func(s *stage, name string) {
@@ -141,6 +184,13 @@ func (s *stage) killDaemon() {
 	s.h.daemon.Process.Kill()
 	s.h.daemon.Wait()
 	s.h.daemon = nil
+}
+
+// startAnew takes a machine's power away, and gives it back.
+func (s *stage) startAnew(name string) {
+	s.virsh("destroy", name)
+	s.checkOff(name)
+	s.virsh("start", name)
 }
 
 // virsh has libvirt do something.

@@ -7,12 +7,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
 
 // Four machines, and things happen to them by chance, as many as PEGASUS_TEST_EVENTS says: those of
-// testdata/events.txt, to any machine, and now and then while the daemon or libvirtd is away. The seed
+// testdata, to any machine, and now and then while the daemon or libvirtd is away. The seed
 // is printed, and can be given as PEGASUS_TEST_SEED. What had happened up to a failure is printed as
 // a script, which TestEvents plays again.
 func TestSoakEvents(t *testing.T) {
@@ -26,7 +27,7 @@ func TestSoakEvents(t *testing.T) {
 	}
 	t.Logf("PEGASUS_TEST_SEED=%d", seed)
 	sc := script{machines: []credited{{"one", 256}, {"two", 512}, {"three", 768}, {"four", 1024}}}
-	sc.events = draw(readScript(t, theScript).events, sc.names(), n, rand.New(rand.NewPCG(seed, 0)))
+	sc.events = draw(append(readScript(t, theScript).events, readScript(t, "testdata/rare.txt").events...), sc.names(), n, rand.New(rand.NewPCG(seed, 0)))
 	set(t, sc).playAll()
 }
 
@@ -35,7 +36,9 @@ func draw(from []event, names []string, n int, r *rand.Rand) (all []event) {
 	var kinds []event
 	known := map[string]bool{}
 	for _, e := range from {
-		if e.what, _ = away(e.what); !known[e.what] {
+		e.what, _ = away(e.what)
+		e.what, _, _ = strings.Cut(e.what, " in ")
+		if !known[e.what] {
 			known[e.what] = true
 			kinds = append(kinds, e)
 		}
@@ -43,18 +46,23 @@ func draw(from []event, names []string, n int, r *rand.Rand) (all []event) {
 	for i := range n {
 		e := kinds[r.IntN(len(kinds))]
 		e.line = i + 1 + len(names)
-		if !deeds[e.what].onHost {
+		d := deeds[e.what]
+		if strings.HasSuffix(e.what, " twice") {
+			e.what += " in " + time.Duration(r.ExpFloat64()*float64(2*time.Second)).Round(time.Millisecond).String()
+		}
+		if !d.onHost {
 			e.whom = names[r.IntN(len(names))]
-			switch r.IntN(6) {
-			case 0:
-				e.what += withoutDaemon
-			case 1:
-				if !deeds[e.what].virsh {
-					e.what += withoutLibvirtd
-				}
-			}
+			e = e.without([]string{withoutDaemon, withoutLibvirtd, "", "", "", ""}[r.IntN(6)])
 		}
 		all = append(all, e)
 	}
 	return all
+}
+
+// without is the event while somebody is away, if it can be.
+func (e event) without(who string) event {
+	if _, ok := findDeed(e.what + who); ok {
+		e.what += who
+	}
+	return e
 }

@@ -23,8 +23,11 @@ type stage struct {
 	script   script
 	machines map[string]*Running
 	orders   int
-	usual    inventory // what there is when nothing happens
+	within   time.Duration // of what happens twice just now
+	usual    inventory     // what there is when nothing happens
 	memory   map[string]int
+	// usualInside is what there is in each machine.
+	usualInside string
 }
 
 // A scene is a test whose failures say what had just happened.
@@ -127,7 +130,13 @@ func set(t *testing.T, sc script) *stage {
 	for _, name := range sc.names() {
 		s.awaits(name, "its program computes", func(r report) bool { return r.program != "" })
 	}
+	for name, m := range s.machines {
+		if !strings.Contains(m.Messages(), "the host wakes us") || !strings.Contains(s.h.log(), "has a port that wakes\" domain="+name+" ") {
+			s.Errorf("nothing wakes hub or agent of %s", name)
+		}
+	}
 	s.settle()
+	s.usualInside = s.inside(sc.names()[0])
 	return s
 }
 
@@ -334,12 +343,25 @@ func (s *stage) checkShares() (shares []portion) {
 	}
 }
 
-// checkInside looks whether machines' regions hold what is used and no more: the file of one process.
+// inside counts what a machine has of our things: files of processes on its region, and
+// descriptors of its agent.
+func (s *stage) inside(name string) string {
+	s.Helper()
+	return s.ask(name, "ls /run/pegasus-guest/region | grep -c -e -; ls /proc/$(pidof pegasus-guest)/fd | wc -l")
+}
+
+// checkInside looks whether machines have no more of that than when nothing had happened.
 func (s *stage) checkInside() {
 	s.Helper()
 	for _, name := range s.script.names() {
-		if n := s.ask(name, "ls /run/pegasus-guest/region | grep -c -e -"); n != "1" {
-			s.Errorf("%s: the agent has files of %s processes", name, n)
+		now := ""
+		for range 10 {
+			if now = s.inside(name); now == s.usualInside {
+				break
+			}
+		}
+		if now != s.usualInside {
+			s.Errorf("inside of %s are %s files of processes and descriptors of the agent, and were %s", name, now, s.usualInside)
 		}
 	}
 }
