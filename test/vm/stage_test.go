@@ -268,15 +268,19 @@ func (s *stage) play(e event) {
 		s.checkTaken(name, then, before[name], marks[name])
 	}
 	taken := time.Since(began)
+	after := map[string]report{}
+	for _, name := range s.script.names() {
+		after[name] = s.said(name, marks[name])
+	}
 	time.Sleep(10 * stageTick)
 	shares := s.checkShares()
-	for _, name := range s.script.names() { // nor did one of them take it back
-		if r := s.said(name, marks[name]); r.wrong != "" {
-			s.Fatalf("%s: %s", name, r.wrong)
-		}
-	}
 	s.checkInside()
 	s.checkLeft()
+	for name, was := range after {
+		if now := s.said(name, marks[name]); now.wrong != "" || now.program != was.program || len(now.ended) != len(was.ended) {
+			s.Fatalf("%s: its program took it, but didn't go on for long:\n%s", name, now.text)
+		}
+	}
 	s.Logf("%-71s happened within %4.1f s, was taken within %4.1f s; %v; %v KiB", e, done.Seconds(), taken.Seconds(), shares, s.resident())
 }
 
