@@ -408,6 +408,7 @@ func TestGolden(t *testing.T) {
 	golden("hello", Hello{Version: Version, Features: 5}.Append(nil))
 	golden("welcome", Welcome{Version: Version, Result: 2, WorkerPID: 77, Features: 5, Generation: 9, SegmentBytes: 1 << 28, ArenaBases: ArenaBases,
 		DeviceBases: DeviceBases(3), DeviceBytes: DeviceSliceBytes, Message: "domain web: memory quota used up"}.Append(nil))
+	golden("placed", Welcome{Version: Version, WorkerPID: 77, Features: HelloPlaced, SegmentBytes: 1 << 28, SegmentOffset: 0x1122334455667000}.Append(nil))
 	golden("map", MapRequest{Arena: 1, Device: NoWindow}.Append(nil))
 	golden("mapped", MapReply{Result: 0, ArenaOK: true}.Append(nil))
 }
@@ -417,6 +418,16 @@ func TestRendezvousRoundTrip(t *testing.T) {
 		DeviceBases: DeviceBases(511), DeviceBytes: 1, Message: strings.Repeat("x", 127)}
 	if got, err := ParseWelcome(w.Append(nil)); err != nil || got != w {
 		t.Errorf("welcome: %+v %v", got, err)
+	}
+	if _, err := ParseWelcome(append(w.Append(nil), make([]byte, 8)...)); err == nil {
+		t.Error("a welcome with an offset that isn't announced")
+	}
+	w.Features, w.SegmentOffset = HelloPlaced, 1<<40
+	if got, err := ParseWelcome(w.Append(nil)); err != nil || got != w {
+		t.Errorf("a welcome with an offset: %+v %v", got, err)
+	}
+	if _, err := ParseWelcome(w.Append(nil)[:WelcomeBytes]); err == nil {
+		t.Error("a welcome that lacks its offset")
 	}
 	h := Hello{Version: 3, Features: 1 << 40}
 	if got, err := ParseHello(h.Append(nil)); err != nil || got != h {
@@ -490,13 +501,14 @@ func FuzzHost(f *testing.F) {
 func FuzzRendezvous(f *testing.F) {
 	f.Add(Hello{Version: 1}.Append(nil))
 	f.Add(Welcome{Version: 1}.Append(nil))
+	f.Add(Welcome{Version: 1, Features: HelloPlaced, SegmentOffset: 4096}.Append(nil))
 	f.Add(MapRequest{}.Append(nil))
 	f.Add(MapReply{}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := ParseHello(b); err == nil && len(h.Append(nil)) != HelloBytes {
 			t.Fatal("hello")
 		}
-		if w, err := ParseWelcome(b); err == nil && len(w.Append(nil)) != WelcomeBytes {
+		if w, err := ParseWelcome(b); err == nil && len(w.Append(nil)) != len(b) {
 			t.Fatal("welcome")
 		}
 		if m, err := ParseMap(b); err == nil && !bytes.Equal(m.Append(nil)[:12], b[:12]) {

@@ -15,10 +15,13 @@ const (
 	mapMagic     = 0x5041_4d50 // "PMAP"
 	mappedMagic  = 0x4450_4d50 // "PMPD"
 
-	HelloBytes   = 32
+	HelloBytes = 32
+	// WelcomeBytes is the size of a Welcome; one with HelloPlaced has 8 bytes more.
 	WelcomeBytes = 240
-	MapBytes     = 16
-	MappedBytes  = 16
+	// MaxWelcomeBytes is that of the longest.
+	MaxWelcomeBytes = WelcomeBytes + 8
+	MapBytes        = 16
+	MappedBytes     = 16
 	// WelcomeFDs is the number of descriptors that come with a good Welcome:
 	// the segment, and the socket to the worker.
 	WelcomeFDs = 2
@@ -56,6 +59,9 @@ const (
 	HelloBack = 1 << 32
 	// HelloAfresh: what an agent before gave it, it has not taken.
 	HelloAfresh = 1 << 33
+	// HelloPlaced: it knows segments that begin somewhere in their file. A Welcome with the same
+	// feature is of such a one, and says where.
+	HelloPlaced = 1 << 34
 )
 
 // Hello opens the rendezvous. Who the guest is, the socket says, not the message.
@@ -76,6 +82,8 @@ type Welcome struct {
 	DeviceBases  [NumBases]uint64
 	DeviceBytes  uint64
 	Message      string // why, when Result is not 0; cut at 128 bytes
+	// SegmentOffset is where in its file the segment begins: 0, but with HelloPlaced.
+	SegmentOffset uint64
 }
 
 // MapRequest tells the worker which candidate of each window the guest could map.
@@ -125,13 +133,21 @@ func (w Welcome) Append(b []byte) []byte {
 	b = le.AppendUint64(b, w.DeviceBytes)
 	var text [128]byte
 	copy(text[:len(text)-1], w.Message)
-	return append(b, text[:]...)
+	b = append(b, text[:]...)
+	if w.Features&HelloPlaced != 0 {
+		b = le.AppendUint64(b, w.SegmentOffset)
+	}
+	return b
 }
 
 // ParseWelcome decodes a Welcome.
 func ParseWelcome(b []byte) (Welcome, error) {
-	if len(b) != WelcomeBytes || le.Uint32(b) != welcomeMagic {
-		return Welcome{}, messageError("welcome", b, WelcomeBytes)
+	want := WelcomeBytes
+	if len(b) >= WelcomeBytes && le.Uint64(b[16:])&HelloPlaced != 0 {
+		want = MaxWelcomeBytes
+	}
+	if len(b) != want || le.Uint32(b) != welcomeMagic {
+		return Welcome{}, messageError("welcome", b, want)
 	}
 	w := Welcome{
 		Version: le.Uint32(b[4:]), Result: int32(le.Uint32(b[8:])), WorkerPID: le.Uint32(b[12:]),
@@ -144,6 +160,9 @@ func ParseWelcome(b []byte) (Welcome, error) {
 	w.DeviceBytes = le.Uint64(b[104:])
 	text, _, _ := bytes.Cut(b[112:240], []byte{0})
 	w.Message = string(text)
+	if want > WelcomeBytes {
+		w.SegmentOffset = le.Uint64(b[240:])
+	}
 	return w, nil
 }
 

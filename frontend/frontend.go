@@ -51,7 +51,7 @@ func Dial(path string) (*Client, error) {
 	}
 	defer daemon.Close()
 	daemon.SetDeadline(time.Now().Add(2 * dialTimeout))
-	if _, err := daemon.Write(callbuf.Hello{Version: callbuf.Version, Features: callbuf.FeatureBell}.Append(nil)); err != nil {
+	if _, err := daemon.Write(callbuf.Hello{Version: callbuf.Version, Features: callbuf.FeatureBell | callbuf.HelloPlaced}.Append(nil)); err != nil {
 		return nil, fmt.Errorf("greet %s: %w", path, err)
 	}
 	w, files, err := readWelcome(daemon)
@@ -80,7 +80,7 @@ func dialDaemon(path string) (*net.UnixConn, error) {
 }
 
 func readWelcome(c *net.UnixConn) (callbuf.Welcome, []*os.File, error) {
-	var b [callbuf.WelcomeBytes + 1]byte
+	var b [callbuf.MaxWelcomeBytes + 1]byte
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	n, oobn, _, _, err := c.ReadMsgUnix(b[:], oob)
 	if err != nil {
@@ -128,18 +128,18 @@ func attach(w callbuf.Welcome, files []*os.File) (_ *Client, err error) {
 	segment, socket := files[0], files[1]
 	defer segment.Close()
 	defer socket.Close()
-	mem, err := callbuf.Map(segment, w.SegmentBytes)
+	mem, err := callbuf.MapParts(segment, callbuf.Extents{{Offset: w.SegmentOffset, Bytes: w.SegmentBytes}})
 	if err != nil {
 		return nil, err
 	}
 	g, err := callbuf.Open(mem)
 	if err != nil {
-		callbuf.Unmap(mem)
+		callbuf.UnmapParts(mem)
 		return nil, err
 	}
 	conn, err := net.FileConn(socket)
 	if err != nil {
-		callbuf.Unmap(mem)
+		callbuf.UnmapParts(mem)
 		return nil, fmt.Errorf("worker's socket: %w", err)
 	}
 	c := &Client{Guest: g, welcome: w, mem: mem, worker: conn.(*net.UnixConn)}
@@ -162,7 +162,7 @@ func (c *Client) agreeOnWindows(segment *os.File) error {
 	for {
 		arenaBytes, deviceBytes := uintptr(c.Layout().ArenaBytes), uintptr(c.welcome.DeviceBytes)
 		arena = c.arena.take(arena, c.welcome.ArenaBases, arenaBytes, func(base uintptr) error {
-			return mapFileAt(base, arenaBytes, int(segment.Fd()), c.Layout().ArenaOffset)
+			return mapFileAt(base, arenaBytes, int(segment.Fd()), c.welcome.SegmentOffset+c.Layout().ArenaOffset)
 		})
 		device = c.device.take(device, c.welcome.DeviceBases, deviceBytes, func(base uintptr) error {
 			return reserveAt(base, deviceBytes)
@@ -271,7 +271,7 @@ func (c *Client) Close() error {
 		err = c.worker.Close()
 		c.arena.drop()
 		c.device.drop()
-		err = errors.Join(err, callbuf.Unmap(c.mem))
+		err = errors.Join(err, callbuf.UnmapParts(c.mem))
 	})
 	return err
 }

@@ -152,12 +152,15 @@ static bool receive_welcome(int fd, struct rendezvous *r)
 	r->cutOff = is_cut_off(n);
 	if (n >= 0)
 		take_descriptors(&m, r);
-	return n == (ssize_t)sizeof r->welcome && r->welcome.magic == WELCOME_MAGIC;
+	if (n < (ssize_t)WELCOME_BYTES || r->welcome.magic != WELCOME_MAGIC)
+		return false;
+	bool placed = (r->welcome.features & HELLO_PLACED) != 0;
+	return n == (ssize_t)(placed ? sizeof r->welcome : WELCOME_BYTES);
 }
 
 static CUresult greet(int fd, uint64_t features, struct rendezvous *r)
 {
-	struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION, .features = features | FEATURE_BELL};
+	struct hello hello = {.magic = HELLO_MAGIC, .version = SEGMENT_VERSION, .features = features | FEATURE_BELL | HELLO_PLACED};
 	set_patience(fd);
 	if (!send_message(fd, &hello, sizeof hello, &r->cutOff) || !receive_welcome(fd, r)) {
 		log_at(r->cutOff ? LOG_INFO : LOG_ERROR, "the Pegasus daemon gave no sensible answer");
@@ -224,10 +227,11 @@ static bool take_layout(struct segment_header *h)
 static CUresult map_segment(const struct rendezvous *r)
 {
 	struct stat s;
-	uint64_t bytes = r->welcome.segmentBytes;
-	if (fstat(r->segment, &s) != 0 || bytes < SEGMENT_HEADER_BYTES || (uint64_t)s.st_size < bytes)
+	uint64_t bytes = r->welcome.segmentBytes, offset = r->welcome.segmentOffset;
+	if (fstat(r->segment, &s) != 0 || bytes < SEGMENT_HEADER_BYTES || (uint64_t)s.st_size < bytes ||
+		offset > (uint64_t)s.st_size - bytes)
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
-	void *view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->segment, 0);
+	void *view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->segment, (off_t)offset);
 	if (view == MAP_FAILED) {
 		log_at(LOG_ERROR, "no room for the call buffer of %llu bytes: %s (limited by ulimit -v or -l?)",
 			(unsigned long long)bytes, strerror(errno));
@@ -262,7 +266,7 @@ static bool map_exactly(uint64_t base, uint64_t length, int protection, int flag
 
 static uint32_t map_arena(const struct rendezvous *r, uint32_t from)
 {
-	uint64_t offset = (uint64_t)(process.arena - (uint8_t *)process.view);
+	uint64_t offset = r->welcome.segmentOffset + (uint64_t)(process.arena - (uint8_t *)process.view);
 	for (uint32_t i = from; i < WINDOW_BASES; i++)
 		if (map_exactly(r->welcome.arenaBases[i], process.arenaBytes, PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_NORESERVE, r->segment, offset))

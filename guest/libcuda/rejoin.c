@@ -41,7 +41,7 @@ static bool refused(void)
 {
 	struct welcome w = {0};
 	long n = syscall(SYS_recvfrom, process.socket, &w, sizeof w, MSG_DONTWAIT, NULL, NULL);
-	return n == (long)sizeof w && w.magic == WELCOME_MAGIC && w.result != 0;
+	return n == (long)WELCOME_BYTES && w.magic == WELCOME_MAGIC && w.result != 0;
 }
 
 /* Says hello to the agent that is there now, if any, over a socket with the number of the old one. */

@@ -89,6 +89,7 @@ enum {
 /* What a process of a virtual machine tells its agent. */
 #define HELLO_BACK (UINT64_C(1) << 32)   /* it has a worker, by an agent before: this takes the place of the socket to it */
 #define HELLO_AFRESH (UINT64_C(1) << 33) /* it hasn't taken what an agent before gave it */
+#define HELLO_PLACED (UINT64_C(1) << 34) /* it knows segments that begin somewhere in their file; in a welcome: such is this */
 
 struct hello {
 	uint32_t magic, version;
@@ -104,7 +105,9 @@ struct welcome {
 	uint64_t arenaBases[WINDOW_BASES], deviceBases[WINDOW_BASES];
 	uint64_t deviceBytes;
 	char message[128];
+	uint64_t segmentOffset; /* where in its file the segment begins; HELLO_PLACED: else it isn't sent, and is 0 */
 };
+#define WELCOME_BYTES offsetof(struct welcome, segmentOffset) /* without HELLO_PLACED */
 
 struct map_request {
 	uint32_t magic, arenaIndex, deviceIndex, reserved;
@@ -139,11 +142,12 @@ SEGMENT_AT(segment_header, contextText, 0xa00);
 SEGMENT_AT(segment_header, held, 0xe00);
 SEGMENT_AT(packet_header, stream, 16);
 SEGMENT_AT(welcome, message, 112);
+SEGMENT_AT(welcome, segmentOffset, 240);
 _Static_assert(sizeof(struct ring_slot) == SLOT_BYTES, "ring slot");
 _Static_assert(sizeof(struct packet_header) == PACKET_HEADER, "packet header");
 _Static_assert(sizeof(struct reply_slot) == REPLY_BYTES, "reply slot");
 _Static_assert(sizeof(struct event_word) == 16, "event word");
-_Static_assert(sizeof(struct hello) == 32 && sizeof(struct welcome) == 240, "rendezvous");
+_Static_assert(sizeof(struct hello) == 32 && sizeof(struct welcome) == 248, "rendezvous");
 _Static_assert(sizeof(struct map_request) == 16 && sizeof(struct map_reply) == 16, "rendezvous");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");
 

@@ -27,8 +27,9 @@ type host struct {
 	// before is called with every packet; what it returns, if not proceed, is done instead.
 	before func(g *guest, c cuda.Call, payload []byte) verdict
 	spin   time.Duration
-	// features of the segment.
+	// features of the segment, and where in its file it lies.
 	features uint64
+	at       uint64
 	// backs are connections of guests that come back, which are refused if it is nil.
 	backs chan *os.File
 
@@ -122,16 +123,18 @@ func (h *host) meet(c *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	f, err := callbuf.NewFile(layout)
+	whole := layout
+	whole.SegmentBytes += 2 * h.at // others' before and behind it
+	f, err := callbuf.NewFile(whole)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	mem, err := callbuf.Map(f, layout.SegmentBytes)
+	mem, err := callbuf.MapParts(f, callbuf.Extents{{Offset: h.at, Bytes: layout.SegmentBytes}})
 	if err != nil {
 		return err
 	}
-	defer callbuf.Unmap(mem)
+	defer callbuf.UnmapParts(mem)
 	ch, err := callbuf.Format(mem, layout, 7, h.features)
 	if err != nil {
 		return err
@@ -146,6 +149,9 @@ func (h *host) meet(c *net.UnixConn) error {
 	w := callbuf.Welcome{
 		Version: callbuf.Version, WorkerPID: uint32(os.Getpid()), Generation: 7, SegmentBytes: layout.SegmentBytes,
 		ArenaBases: callbuf.ArenaBases, DeviceBases: callbuf.DeviceBases(3), DeviceBytes: callbuf.DeviceSliceBytes,
+	}
+	if h.at != 0 {
+		w.Features, w.SegmentOffset = hello.Features&callbuf.HelloPlaced, h.at
 	}
 	if h.welcome != nil {
 		h.welcome(&w)

@@ -47,6 +47,14 @@ func TestApart(t *testing.T) {
 	})
 }
 
+// A segment may begin anywhere in its file: the rest of that is others'.
+func TestPlaced(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{features: callbuf.FeatureApart, at: 12 << 12}).start(t)
+		runs(t, run{build: b, program: "copies", socket: h.path})
+	})
+}
+
 // A guest that finds the worker asleep rings, once, also if many threads do at once; one
 // whose worker has no bell doesn't.
 func TestRings(t *testing.T) {
@@ -158,6 +166,8 @@ func TestRefusals(t *testing.T) {
 			{"version", "", "803", func(w *callbuf.Welcome) { w.Version = 99 }},
 			{"too small", "", "803", func(w *callbuf.Welcome) { w.SegmentBytes = 100 }},
 			{"too large", "", "803", func(w *callbuf.Welcome) { w.SegmentBytes = 1 << 50 }},
+			{"begins behind its file", "", "803", func(w *callbuf.Welcome) { w.Features, w.SegmentOffset = callbuf.HelloPlaced, 1<<40 }},
+			{"ends behind its file", "", "803", func(w *callbuf.Welcome) { w.Features, w.SegmentOffset = callbuf.HelloPlaced, 4096 }},
 		} {
 			socket := c.socket
 			if c.welcome != nil {
