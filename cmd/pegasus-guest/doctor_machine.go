@@ -30,13 +30,17 @@ func (m machine) check() []control.Check {
 	all := []control.Check{m.checkAgent(st, err)}
 	switch {
 	case st.Device != "":
-		all = append(all, good("region", fmt.Sprintf("%s, of %d MiB", st.Device, st.Bytes>>20)), checkHost(st))
+		all = append(all, m.checkDevice(st), checkHost(st))
 		if m.inContainer() {
 			return all
 		}
 		return append(all, checkPort(kvm.FindPort(m.root)))
 	case !m.inContainer():
-		return append(all, m.checkRegion(st.Why), m.checkKernel(), m.checkMkfs())
+		all = append(all, m.checkRegion(st.Why))
+		if len(kvm.FindShared(m.root)) > 0 { // it takes nothing of the kernel
+			return all
+		}
+		return append(all, m.checkKernel(), m.checkMkfs())
 	case err == nil:
 		return append(all, bad("region", st.Why, "run `pegasus-guest doctor` outside of the container"))
 	default:
@@ -85,11 +89,25 @@ func (m machine) checkAgent(st kvm.Status, err error) control.Check {
 	}
 }
 
+// checkDevice tells what the region is, and from whom it protects.
+func (m machine) checkDevice(st kvm.Status) control.Check {
+	what := fmt.Sprintf("%s, of %d MiB", st.Device, st.Bytes>>20)
+	if !st.Shared {
+		return good("region", what)
+	}
+	return control.Check{Name: "region", State: warn, Detail: what + ", a PCI device (ivshmem): every user of " + m.socket + " can read and change what others' programs have there",
+		Fix: "let only those use it who trust each other (docs/kvm.md says how), or attach the machine with an NVDIMM"}
+}
+
 // checkRegion tells why there is none, as far as the agent knows.
 func (m machine) checkRegion(why string) control.Check {
 	spaces, _ := filepath.Glob(filepath.Join(m.root, "sys/bus/nd/devices/namespace*"))
-	if len(spaces) == 0 {
-		return bad("region", "this machine has no NVDIMM", "on its host: `pegasus attach NAME`, then switch the machine off and start it; to reboot it from inside isn't enough")
+	shared := kvm.FindShared(m.root)
+	if len(spaces)+len(shared) == 0 {
+		return bad("region", "this machine has no NVDIMM, and no PCI device of shared memory", "on its host: `pegasus attach NAME`, then switch the machine off and start it; to reboot it from inside isn't enough")
+	}
+	if why == "" && len(spaces) == 0 {
+		return good("region", "this machine has a PCI device of shared memory; the agent will say whether it is its host's")
 	}
 	if why == "" {
 		return good("region", "this machine has an NVDIMM; the agent will say whether it is its host's")

@@ -110,6 +110,13 @@ func TestMachine(t *testing.T) {
 	expect(t, "nothing in the kernel", all[2], fail, "lacks nfit, nd_pmem, ext4")
 	expect(t, "no e2fsprogs", all[3], fail, "mkfs.ext4")
 
+	put("sys/bus/pci/devices/0000:00:04.0/vendor", "0x1af4\n")
+	put("sys/bus/pci/devices/0000:00:04.0/device", "0x1110\n")
+	expect(t, "a PCI device", m.checkRegion(""), fine, "a PCI device")
+	if all = m.check(); len(all) != 2 {
+		t.Errorf("a PCI device: %+v", all)
+	}
+	put("sys/bus/pci/devices/0000:00:04.0/device", "0x1000\n")
 	put("sys/bus/nd/devices/namespace0.0", "")
 	put("sys/fs/ext4/features", "")
 	put("lib/modules/6.1.0-tiny/modules.dep", "kernel/drivers/acpi/nfit/nfit.ko.xz: kernel/libnvdimm.ko\nkernel/drivers/nvdimm/nd-pmem.ko:\n")
@@ -138,6 +145,8 @@ func TestAgentAndHost(t *testing.T) {
 	expect(t, "nobody", m.checkAgent(kvm.Status{}, syscall.ECONNREFUSED), fail, "nobody listens")
 	expect(t, "nonsense", m.checkAgent(kvm.Status{}, errors.New("no sensible answer")), fail, "no sensible answer")
 	expect(t, "a host", checkHost(kvm.Status{Host: true, HostRelease: "v7", Generation: 3}), fine, "v7 answers, generation 3")
+	expect(t, "an NVDIMM", m.checkDevice(kvm.Status{Device: "/dev/pmem0", Bytes: 64 << 20}), fine, "/dev/pmem0, of 64 MiB")
+	expect(t, "a PCI device", m.checkDevice(kvm.Status{Device: "/sys/x", Shared: true}), warn, "others' programs")
 	expect(t, "no host", checkHost(kvm.Status{Why: "the host doesn't answer"}), fail, "doesn't answer")
 }
 

@@ -21,7 +21,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 const usage = `usage: pegasus-guest COMMAND [ARGUMENTS]
 
   install   installs the library and the agent in this virtual machine, as root (--help: more)
-  agent     serves the CUDA programs of a virtual machine; to be started at boot, as root
+  agent     serves the CUDA programs of a virtual machine; to be started at boot, as root (--group)
   doctor    says whether a CUDA program here would find Pegasus, and why not (--json)
   version   prints the version
 `
@@ -36,14 +36,14 @@ func run(args []string, out, errs io.Writer) int {
 		return install(args[1:], out, errs)
 	case "doctor":
 		return doctor(args[1:], out, errs)
+	case "agent":
+		return agent(args[1:], errs)
 	}
 	if len(args) > 1 {
 		fmt.Fprint(errs, usage)
 		return 2
 	}
 	switch args[0] {
-	case "agent":
-		return agent(errs)
 	case "version", "--version":
 		fmt.Fprintln(out, "pegasus-guest", control.Release())
 		return 0

@@ -32,6 +32,7 @@ import (
 // Agent is what an agent is made of.
 type Agent struct {
 	Socket  string // where programs connect
+	Group   string // whose members may, if the agent makes the socket; empty: everybody
 	Dir     string // where the region is mounted
 	Release string // which build it is
 	Log     *slog.Logger
@@ -48,7 +49,7 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	l, err := listen(a.Socket)
+	l, err := listen(a.Socket, a.Group)
 	if err != nil {
 		return err
 	}
@@ -60,11 +61,16 @@ func (a Agent) Run(ctx context.Context) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		s, err := a.prepare(port)
 		if err == nil {
-			a.Log.Info("ready", "region", s.files.device.path, "bytes", s.files.device.bytes, "socket", a.Socket)
+			a.Log.Info("ready", "region", s.ground.name(), "bytes", s.ground.bytes(), "socket", a.Socket)
 			notify("STATUS=Serving CUDA programs")
 			d.leadTo(s)
 			port.Ring() // the hub may sleep since the agent before went
-			return s.run(ctx)
+			if err = s.run(ctx); err == nil {
+				return nil
+			}
+			d.leadTo(nil)
+			s.end()
+			pause = firstPause
 		}
 		if d.because(err.Error()) {
 			a.Log.Warn("programs aren't served", "why", err)
@@ -86,48 +92,57 @@ const (
 
 // prepare goes on with the session of an agent before, or makes the region ready and asks
 // the host for one.
-func (a Agent) prepare(port *bell.Port) (*session, error) {
-	d, err := openDevice()
+func (a Agent) prepare(port *bell.Port) (s *session, err error) {
+	g, err := findGround(a.Dir)
 	if err != nil {
 		return nil, err
 	}
-	events := make(chan func(), 64)
-	s := &session{agent: a, port: port, sleeper: bell.NewSleeper(port, events), events: events, processes: map[uint32]*process{}}
-	err = s.resume(d)
+	defer func() {
+		if err != nil {
+			g.close()
+		}
+	}()
+	defer unplugged(&err)()
+	events := make(chan func())
+	s = &session{
+		agent: a, ground: g, port: port, sleeper: bell.NewSleeper(port, events),
+		events: events, over: make(chan struct{}), processes: map[uint32]*process{},
+	}
+	err = s.resume()
 	if err == nil {
 		return s, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		a.Log.Info("beginning anew", "why", err)
 	}
-	return s, s.start(d)
+	return s, s.start()
 }
 
 // start makes the region anew, and asks for a session.
-func (s *session) start(d *device) error {
+func (s *session) start() error {
 	os.Remove(s.agent.recordPath())
-	if err := d.release(); err != nil {
+	if err := release(s.ground); err != nil {
 		return err
 	}
-	files, err := mountFiles(d, s.agent.Dir)
-	if err != nil {
+	if err := s.ground.clear(); err != nil {
 		return err
 	}
-	area, offset, err := files.controlArea()
+	area, offset, err := s.ground.controlArea()
 	if err != nil {
 		return fmt.Errorf("control area: %w", err)
 	}
-	s.files, s.control = files, region.NewGuest(area)
+	s.area, s.control = area, region.NewGuest(area)
 	s.control.SetRelease(s.agent.Release)
 	s.begin()
-	return d.setPointer(&region.Pointer{Offset: offset, Boot: s.boot})
+	return s.ground.setPointer(&region.Pointer{Offset: offset, Boot: s.boot})
 }
 
 // session is what agent and hub have together. One goroutine, run's, has all of it;
 // those of the processes hand it what is to be done as events.
 type session struct {
 	agent   Agent
-	files   *files
+	ground  ground
+	area    []byte // the control area's memory
 	control *region.Guest
 	port    *bell.Port
 	sleeper *bell.Sleeper
@@ -139,6 +154,17 @@ type session struct {
 	processes map[uint32]*process
 	outbox    []region.Message
 	events    chan func()
+	over      chan struct{} // closed when nobody does events any more
+}
+
+// post has the session do something; false: it is over.
+func (s *session) post(do func()) bool {
+	select {
+	case s.events <- do:
+		return true
+	case <-s.over:
+		return false
+	}
 }
 
 // begin asks the hub for a session.
@@ -154,7 +180,9 @@ func (s *session) begin() {
 	os.Remove(s.agent.recordPath()) // nothing to go on with before the hub answers
 }
 
-func (s *session) run(ctx context.Context) error {
+// run serves until ctx ends, or the region is unplugged, which is an error.
+func (s *session) run(ctx context.Context) (err error) {
+	defer unplugged(&err)()
 	for ctx.Err() == nil {
 		if s.step() {
 			s.sleeper.Worked()

@@ -91,8 +91,7 @@ func (d *door) greet(c *net.UnixConn) {
 func (d *door) admit(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	s, why := d.state()
 	switch {
-	case s != nil:
-		s.events <- func() { s.meet(c, hello, came) }
+	case s != nil && s.post(func() { s.meet(c, hello, came) }):
 	case time.Since(came) < d.patience:
 		time.AfterFunc(50*time.Millisecond, func() { d.admit(c, hello, came) })
 	case hello.Features&callbuf.HelloBack != 0:
@@ -137,9 +136,7 @@ func (d *door) tellStatus(c *net.UnixConn) {
 		c.SetWriteDeadline(time.Now().Add(helloTime))
 		c.Write(b)
 	}
-	if s == nil {
+	if s == nil || !s.post(func() { st := s.status(); go answer(st) }) {
 		answer(Status{Release: d.release, Why: why})
-		return
 	}
-	s.events <- func() { st := s.status(); go answer(st) }
 }

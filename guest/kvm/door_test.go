@@ -21,7 +21,7 @@ func openDoor(t *testing.T, patience time.Duration) (d *door, socket string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "run/guest.sock")
-	l, err := listen(socket)
+	l, err := listen(socket, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestEarly(t *testing.T) {
 // systemd gives a socket to the process that it starts, and to nobody else.
 func TestInherit(t *testing.T) {
 	if os.Getenv("PEGASUS_TEST_INHERIT") != "" {
-		l, err := listen("/nonexistent/guest.sock")
+		l, err := listen("/nonexistent/guest.sock", "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,33 +22,42 @@ type files struct {
 	dir    string
 }
 
-// mountFiles makes an empty file system on the region and mounts it, unless an agent
+func (a *files) name() string  { return a.device.path }
+func (a *files) bytes() uint64 { return a.device.bytes }
+func (a *files) shared() bool  { return false }
+func (a *files) close()        {}
+
+func (a *files) mark() ([]byte, error)              { return readMark(a.device.path) }
+func (a *files) pointer() (region.Pointer, error)   { return a.device.pointer() }
+func (a *files) setPointer(p *region.Pointer) error { return a.device.setPointer(p) }
+
+// clear makes an empty file system on the region and mounts it, unless an agent
 // before has: then what that one left is removed.
-func mountFiles(d *device, dir string) (*files, error) {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return nil, err
+func (a *files) clear() error {
+	if err := os.MkdirAll(filepath.Dir(a.dir), 0o755); err != nil {
+		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
+	if err := os.Mkdir(a.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
-	all := &files{d, dir}
-	mounted, err := isMounted(dir)
+	mounted, err := isMounted(a.dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if mounted {
-		return all, all.clear()
+		return a.removeAll()
 	}
+	d := a.device
 	if err := mkfs(d.path, (d.bytes-tailBytes)/4096); err != nil {
-		return nil, err
+		return err
 	}
-	if err := unix.Mount(d.path, dir, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOATIME, "dax=always"); err != nil {
+	if err := unix.Mount(d.path, a.dir, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOATIME, "dax=always"); err != nil {
 		if errors.Is(err, unix.ENODEV) {
-			return nil, fmt.Errorf("mount %s: this kernel has no ext4", d.path)
+			return fmt.Errorf("mount %s: this kernel has no ext4", d.path)
 		}
-		return nil, fmt.Errorf("mount %s with dax: %w", d.path, err)
+		return fmt.Errorf("mount %s with dax: %w", d.path, err)
 	}
-	return all, os.Chmod(dir, 0o700) // the new file system's root, not what it lies upon
+	return os.Chmod(a.dir, 0o700) // the new file system's root, not what it lies upon
 }
 
 func isMounted(dir string) (bool, error) {
@@ -62,8 +71,8 @@ func isMounted(dir string) (bool, error) {
 	return in.Dev != above.Dev, nil
 }
 
-// clear removes all files. Who still maps one keeps its memory until the last has gone.
-func (a *files) clear() error {
+// removeAll removes all files. Who still maps one keeps its memory until the last has gone.
+func (a *files) removeAll() error {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
 		return err
@@ -89,14 +98,15 @@ func (a *files) remove(name string) error {
 	return errors.Join(err, os.Remove(path))
 }
 
-// file is a piece of the region, as whole memory here.
-type file struct {
+// piece is a part of the region that a process has.
+type piece struct {
 	*os.File
-	parts callbuf.Extents // where in the region
+	parts  callbuf.Extents // where in the region
+	placed bool            // the file is all of the region, and the piece its only part; else it is the piece
 }
 
 // create makes a file of zeros. Its size and its place can't be changed by who gets it.
-func (a *files) create(name string, bytes uint64) (*file, error) {
+func (a *files) create(name string, bytes uint64) (*piece, error) {
 	f, err := a.make(name, bytes)
 	if err != nil {
 		return nil, err
@@ -109,13 +119,13 @@ func (a *files) create(name string, bytes uint64) (*file, error) {
 }
 
 // make makes a file of zeros for ourselves.
-func (a *files) make(name string, bytes uint64) (*file, error) {
+func (a *files) make(name string, bytes uint64) (*piece, error) {
 	path := filepath.Join(a.dir, name)
 	o, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	f := &file{File: o}
+	f := &piece{File: o}
 	if err = f.fill(bytes); err == nil {
 		f.parts, err = a.places(o, bytes)
 	}
@@ -127,7 +137,7 @@ func (a *files) make(name string, bytes uint64) (*file, error) {
 }
 
 // fill gives a file its memory, of zeros.
-func (f *file) fill(bytes uint64) error {
+func (f *piece) fill(bytes uint64) error {
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(bytes)); err != nil {
 		return fmt.Errorf("%d bytes of the region: %w", bytes, err)
 	}
@@ -165,7 +175,7 @@ func (a *files) places(f *os.File, bytes uint64) (callbuf.Extents, error) {
 }
 
 // discard removes a file that nobody uses any more.
-func (f *file) discard() error {
+func (f *piece) discard() error {
 	err := errors.Join(setImmutable(f.File, false), os.Remove(f.Name()))
 	return errors.Join(err, f.Close())
 }
@@ -182,13 +192,16 @@ func (a *files) controlArea() (mem []byte, offset uint64, err error) {
 	return f.mapControl()
 }
 
-// oldControlArea maps the one that an agent before has made.
-func (a *files) oldControlArea() (mem []byte, offset uint64, err error) {
+// resume finds the files where they are, and maps the control area that an agent before has made.
+func (a *files) resume(record) (mem []byte, offset uint64, err error) {
+	if mounted, err := isMounted(a.dir); err != nil || !mounted {
+		return nil, 0, errors.Join(err, errors.New("the region isn't mounted"))
+	}
 	o, err := os.OpenFile(filepath.Join(a.dir, controlName), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, err
 	}
-	f := &file{File: o}
+	f := &piece{File: o}
 	if f.parts, err = a.places(o, region.ControlBytes); err != nil {
 		o.Close()
 		return nil, 0, err
@@ -196,7 +209,7 @@ func (a *files) oldControlArea() (mem []byte, offset uint64, err error) {
 	return f.mapControl()
 }
 
-func (f *file) mapControl() (mem []byte, offset uint64, err error) {
+func (f *piece) mapControl() (mem []byte, offset uint64, err error) {
 	defer f.Close() // the mapping stays
 	if len(f.parts) != 1 {
 		return nil, 0, fmt.Errorf("the control area lies in %d pieces", len(f.parts))

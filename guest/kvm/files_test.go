@@ -29,7 +29,7 @@ func TestListen(t *testing.T) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "run/guest.sock")
 	for range 2 {
-		l, err := listen(path)
+		l, err := listen(path, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,5 +42,16 @@ func TestListen(t *testing.T) {
 		if st, err := os.Stat(path); err != nil || st.Mode()&0o777 != 0o666 {
 			t.Errorf("after an agent's end: %v, %v", st, err)
 		}
+	}
+	l, err := listen(path, "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if st, err := os.Stat(path); err != nil || st.Mode()&0o777 != 0o660 {
+		t.Errorf("for a group: %v, %v", st, err)
+	}
+	if _, err := listen(path, "nobody-is-in-it"); err == nil {
+		t.Error("a group that isn't there")
 	}
 }

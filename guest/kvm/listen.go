@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 
@@ -11,9 +12,9 @@ import (
 )
 
 // listen has the socket that systemd made, or makes one, which every user of the machine may
-// use. It takes the place of one that an agent before has left, so that a program always
+// use, or a group. It takes the place of one that an agent before has left, so that a program always
 // finds one there, and waits.
-func listen(path string) (*net.UnixListener, error) {
+func listen(path, group string) (*net.UnixListener, error) {
 	if l, err := inherit(); l != nil || err != nil {
 		return l, err
 	}
@@ -27,7 +28,7 @@ func listen(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	if err = os.Chmod(making, 0o666); err == nil {
+	if err = permit(making, group); err == nil {
 		err = os.Rename(making, path)
 	}
 	if err != nil {
@@ -35,6 +36,25 @@ func listen(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// permit lets a group use a socket; empty: everybody.
+func permit(path, group string) error {
+	if group == "" {
+		return os.Chmod(path, 0o666)
+	}
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return err
+	}
+	id, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return fmt.Errorf("group %s: %w", group, err)
+	}
+	if err := os.Chown(path, -1, id); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o660)
 }
 
 // firstInherited is the descriptor from which on systemd's are; sd_listen_fds(3).

@@ -43,7 +43,7 @@ func openDevice() (*device, error) {
 	}
 	if len(spaces) == 0 {
 		loadModules()
-		return nil, errors.New("this machine has no region: its host attaches it (pegasus attach), from its next start on")
+		return nil, errNone
 	}
 	var last error
 	for _, path := range spaces {
@@ -114,10 +114,12 @@ func checkMark(holder string) error {
 		return err
 	}
 	if !region.Marked(b) {
-		return errors.New("the host hasn't marked it as a region")
+		return errUnmarked
 	}
 	return nil
 }
+
+var errUnmarked = errors.New("the host hasn't marked it as a region")
 
 // readMark reads what the host writes into the last page.
 func readMark(path string) ([]byte, error) { return readLast(path, 0) }
@@ -147,26 +149,6 @@ func readLast(path string, offset int64) ([]byte, error) {
 		_, err := f.ReadAt(page, size-region.PageBytes+offset)
 		return err
 	})
-}
-
-// useTime is how long the host may take to end what an agent before had.
-const useTime = 10 * time.Second
-
-// release takes the control area back, and waits until the host uses nothing of the
-// region any more: what is free here must be so there.
-func (d *device) release() error {
-	if err := d.setPointer(nil); err != nil {
-		return err
-	}
-	for end := time.Now().Add(useTime); ; time.Sleep(20 * time.Millisecond) {
-		b, err := readMark(d.path)
-		if err != nil || !region.Used(b) {
-			return err
-		}
-		if time.Now().After(end) {
-			return errors.New("the host doesn't let go of the region: is pegasusd running there?")
-		}
-	}
 }
 
 // direct does input or output of a sector with memory as O_DIRECT wants it: aligned.

@@ -23,11 +23,12 @@ type process struct {
 	life    *os.File // by which its end is known; nil if it can't be
 	hello   callbuf.Hello
 	came    time.Time
-	daemon  *net.UnixConn // where it waits for its welcome; nil once it has it
-	segment *file         // until it has it
-	served  bool          // it has its segment
-	closing bool          // the hub has been told that it has gone
-	worker  *net.UnixConn // our end of what it takes for the socket of its worker; nil while it has none
+	daemon  *net.UnixConn   // where it waits for its welcome; nil once it has it
+	segment *piece          // until it has it
+	at      *callbuf.Extent // where that lies, if it has to be written down
+	served  bool            // it has its segment
+	closing bool            // the hub has been told that it has gone
+	worker  *net.UnixConn   // our end of what it takes for the socket of its worker; nil while it has none
 }
 
 // hubTime is how long the hub may be away when a process comes.
@@ -42,11 +43,16 @@ var crowded = fmt.Sprintf("%d CUDA processes of this machine are served, wait or
 // open begins to serve a process that came some time ago.
 func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if !s.serving && time.Since(came) < hubTime {
-		time.AfterFunc(50*time.Millisecond, func() { s.events <- func() { s.open(c, hello, came) } })
+		time.AfterFunc(50*time.Millisecond, func() { s.reopen(c, hello, came) })
 		return
 	}
 	if !s.serving {
 		refuse(c, resultSystemNotReady, hostAway)
+		c.Close()
+		return
+	}
+	if s.ground.shared() && hello.Features&callbuf.HelloPlaced == 0 {
+		refuse(c, resultSystemDriverMismatch, "this program's libcuda.so.1 is too old for a machine with ivshmem")
 		c.Close()
 		return
 	}
@@ -69,17 +75,25 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if hello.Features&callbuf.HelloAfresh != 0 {
 		s.leave(p)
 	}
-	hello.Features &^= callbuf.HelloAfresh
+	hello.Features &^= callbuf.HelloAfresh | callbuf.HelloPlaced // those are for us
 	s.processes[p.number] = p
 	s.save()
 	s.tell(region.Message{Kind: region.Open, Process: p.number, Body: region.OpenBody(hello, p.pid)})
 	time.AfterFunc(answerTime, func() {
-		s.events <- func() {
+		s.post(func() {
 			if p.daemon != nil {
 				s.refuse(p, "the host took too long to answer")
 			}
-		}
+		})
 	})
+}
+
+// reopen tries again to serve a process that waits.
+func (s *session) reopen(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
+	if !s.post(func() { s.open(c, hello, came) }) {
+		refuse(c, resultSystemNotReady, errUnplugged.Error())
+		c.Close()
+	}
 }
 
 // refuse tells a process that waits, and the hub, that nothing comes of it. Its number and
@@ -112,7 +126,7 @@ func (s *session) close(p *process) {
 // watch closes a process when it has ended.
 func (s *session) watch(p *process, life *os.File) {
 	awaitEnd(life)
-	s.events <- func() { s.close(p) }
+	s.post(func() { s.close(p) })
 }
 
 // forget ends what the agent has of a process.
@@ -131,7 +145,7 @@ func (s *session) forget(p *process) {
 	if p.life != nil {
 		p.life.Close()
 	}
-	if err := s.files.remove(s.fileOf(p)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.ground.remove(pieceName(s.boot, p.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.agent.Log.Warn("remove a call buffer", "err", err)
 	}
 	delete(s.processes, p.number)
@@ -145,8 +159,8 @@ func (s *session) again(p *process) {
 	s.open(c, p.hello, p.came)
 }
 
-// fileOf is the name of a process's segment.
-func (s *session) fileOf(p *process) string { return fmt.Sprintf("%x-%d", s.boot, p.number) }
+// pieceName is the name of a process's segment.
+func pieceName(boot uint64, number uint32) string { return fmt.Sprintf("%x-%d", boot, number) }
 
 // obey carries out what the hub says.
 func (s *session) obey(m region.Message) {
@@ -181,7 +195,7 @@ func (s *session) lend(p *process, body []byte) {
 	}
 	bytes, err := region.ParseNeed(body)
 	if err == nil && p.segment == nil {
-		p.segment, err = s.files.create(s.fileOf(p), bytes)
+		err = s.makeSegment(p, bytes)
 	}
 	var where []byte
 	if err == nil {
@@ -192,6 +206,20 @@ func (s *session) lend(p *process, body []byte) {
 		where, _ = region.LendBody(nil)
 	}
 	s.tell(region.Message{Kind: region.Lend, Process: p.number, Body: where})
+}
+
+// makeSegment makes a process's segment. Where it lies is written down before the hub hears of it,
+// unless the file system knows.
+func (s *session) makeSegment(p *process, bytes uint64) (err error) {
+	if p.segment, err = s.ground.create(pieceName(s.boot, p.number), bytes); err != nil {
+		p.segment = nil
+		return err
+	}
+	if p.segment.placed {
+		p.at = &p.segment.parts[0]
+		s.save()
+	}
+	return nil
 }
 
 // welcome hands a process its segment and the end of a socket that is as its worker's.
@@ -237,6 +265,9 @@ func (s *session) connect(p *process, w callbuf.Welcome) error {
 	p.worker = c.(*net.UnixConn)
 	p.served = true
 	s.save()
+	if p.at != nil {
+		w.Features, w.SegmentOffset = w.Features|callbuf.HelloPlaced, p.at.Offset
+	}
 	p.daemon.SetWriteDeadline(time.Now().Add(helloTime))
 	if _, _, err := p.daemon.WriteMsgUnix(w.Append(nil), unix.UnixRights(int(p.segment.Fd()), fds[1]), nil); err != nil {
 		return err
@@ -255,13 +286,15 @@ func (s *session) listenTo(p *process, c *net.UnixConn) {
 		if err != nil || n == 0 || n > region.MaxData {
 			break
 		}
-		s.events <- func() { s.pass(p, buf[:n]) }
+		if !s.post(func() { s.pass(p, buf[:n]) }) {
+			return
+		}
 	}
-	s.events <- func() {
+	s.post(func() {
 		if p.worker == c { // it has not come back by another
 			s.close(p)
 		}
-	}
+	})
 }
 
 // pass tells a worker what its process says, unless that has been closed meanwhile.

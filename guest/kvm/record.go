@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
 )
 
 // record is what outlives an agent of its session, beside what lies in the region: the
@@ -25,6 +27,8 @@ type client struct {
 	PID     uint32 `json:"pid"`
 	Started uint64 `json:"started"`
 	Served  bool   `json:"served"` // it has its segment, and hasn't gone
+	// At is where its segment lies, if there is no file system to know that.
+	At *callbuf.Extent `json:"at,omitempty"`
 }
 
 // recordPath is where the record lies: in memory, as what it tells of.
@@ -44,7 +48,7 @@ func readRecord(path string) (r record, err error) {
 func (s *session) save() {
 	r := record{Boot: s.boot, Generation: s.control.Generation(), Last: s.last}
 	for _, p := range s.processes {
-		r.Processes = append(r.Processes, client{p.number, p.pid, p.started, p.served && !p.closing})
+		r.Processes = append(r.Processes, client{p.number, p.pid, p.started, p.served && !p.closing, p.at})
 	}
 	b, err := json.Marshal(r)
 	path := s.agent.recordPath()

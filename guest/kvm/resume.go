@@ -18,22 +18,19 @@ import (
 // Of what the agent before was about to do or to tell, nothing has to be known. Processes that
 // it had not served have lost their connection, and are closed here; to the hub that is
 // no news at worst. Those that have ended since are closed, too. The rest come back by themselves.
-func (s *session) resume(d *device) error {
+func (s *session) resume() error {
 	r, err := readRecord(s.agent.recordPath())
 	if err != nil {
 		return err
 	}
-	if mounted, err := isMounted(s.agent.Dir); err != nil || !mounted {
-		return errors.Join(err, errors.New("the region isn't mounted"))
-	}
-	s.files = &files{d, s.agent.Dir}
-	area, offset, err := s.files.oldControlArea()
+	area, offset, err := s.ground.resume(r)
 	if err != nil {
 		return err
 	}
 	var ok bool
+	s.area = area
 	s.control, ok = region.ResumeGuest(area, r.Boot, r.Generation)
-	told, err := d.pointer()
+	told, err := s.ground.pointer()
 	if err != nil || told.Offset != offset || !ok {
 		unix.Munmap(area)
 		return errors.Join(err, fmt.Errorf("the host serves the session %d no more", r.Generation))
@@ -49,7 +46,7 @@ func (s *session) resume(d *device) error {
 
 // adopt takes over a process that an agent before has served, if it is there.
 func (s *session) adopt(c client) {
-	p := &process{number: c.Number, pid: c.PID, started: c.Started, served: c.Served}
+	p := &process{number: c.Number, pid: c.PID, started: c.Started, at: c.At, served: c.Served}
 	s.processes[p.number] = p
 	life, started, err := openProcess(c.PID)
 	if err == nil {

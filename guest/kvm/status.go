@@ -14,6 +14,7 @@ type Status struct {
 	Why       string `json:"why,omitempty"`    // why it serves nobody; empty while it only begins
 	Device    string `json:"device,omitempty"` // of the region; empty: it has none
 	Bytes     uint64 `json:"bytes,omitempty"`
+	Shared    bool   `json:"shared,omitempty"` // each process can get at all of it
 	Processes int    `json:"processes"`
 
 	// Of the host, while it answers.
@@ -58,7 +59,7 @@ const statusGrace = 2 * time.Second
 
 // status is of the session's goroutine.
 func (s *session) status() Status {
-	st := Status{Release: s.agent.Release, Device: s.files.device.path, Bytes: s.files.device.bytes, Processes: len(s.processes), Host: s.serving}
+	st := Status{Release: s.agent.Release, Device: s.ground.name(), Bytes: s.ground.bytes(), Shared: s.ground.shared(), Processes: len(s.processes), Host: s.serving}
 	if s.serving {
 		st.HostRelease, st.Generation = s.control.HostRelease(), s.control.Generation()
 	} else if time.Since(s.heard) > statusGrace {

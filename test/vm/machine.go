@@ -20,6 +20,7 @@ type Machine struct {
 	Kind    Variant
 	Dir     string            // for its files
 	Region  string            // a file that is its NVDIMM; empty: none
+	Shared  bool              // the region is a PCI device instead, ivshmem-plain
 	Port    string            // a socket that QEMU makes, of the port by which agent and hub wake each other; empty: none
 	NoPort  bool              // it is to have none
 	Disk    string            // a squashfs that it finds at /mnt; empty: none
@@ -65,10 +66,14 @@ func (m Machine) Start() (*Running, error) {
 		if err != nil {
 			return nil, err
 		}
-		machine += ",nvdimm=on"
-		memory += ",slots=2,maxmem=8G"
-		args = append(args, "-object", fmt.Sprintf("memory-backend-file,id=region,share=on,mem-path=%s,size=%d", m.Region, st.Size()),
-			"-device", "nvdimm,id=nvdimm0,memdev=region")
+		args = append(args, "-object", fmt.Sprintf("memory-backend-file,id=region,share=on,mem-path=%s,size=%d", m.Region, st.Size()))
+		if m.Shared {
+			args = append(args, "-device", "ivshmem-plain,memdev=region,master=on")
+		} else {
+			machine += ",nvdimm=on"
+			memory += ",slots=2,maxmem=8G"
+			args = append(args, "-device", "nvdimm,id=nvdimm0,memdev=region")
+		}
 	}
 	if m.Port != "" {
 		args = append(args, "-device", "virtio-serial-pci", "-chardev", "socket,id=port,server=on,wait=off,path="+m.Port,

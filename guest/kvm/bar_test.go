@@ -1,0 +1,204 @@
+package kvm
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pegasus/callbuf"
+	"pegasus/callbuf/region"
+)
+
+const barBytes = 4 << 20
+
+// aDevice is a directory that looks as one of sysfs does, of a PCI device with memory.
+func aDevice(t *testing.T, marked bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	mem := bytes.Repeat([]byte{7}, barBytes)
+	if marked {
+		copy(mem[barBytes-region.PageBytes:], region.Mark())
+	}
+	for name, data := range map[string][]byte{"resource2": mem, "config": {0, 0, 0, 0, 0, 1}, "enable": []byte("0")} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func openTestBar(t *testing.T) *bar {
+	t.Helper()
+	b, err := tryBar(aDevice(t, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	return b
+}
+
+// A device that isn't marked is somebody's: nothing is written into it.
+func TestForeignBar(t *testing.T) {
+	dir := aDevice(t, false)
+	if _, err := tryBar(dir); !errors.Is(err, errUnmarked) {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "resource2")); err != nil || !bytes.Equal(b, bytes.Repeat([]byte{7}, barBytes)) {
+		t.Errorf("its memory has changed, %v", err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "resource2"), 4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tryBar(dir); err == nil || !strings.Contains(err.Error(), "too few") {
+		t.Error(err)
+	}
+	os.Remove(filepath.Join(dir, "resource2"))
+	if _, err := tryBar(dir); err == nil || !strings.Contains(err.Error(), "no addresses") {
+		t.Error(err)
+	}
+}
+
+// A device that its firmware left asleep is woken, and no other is touched.
+func TestEnable(t *testing.T) {
+	dir := aDevice(t, true)
+	for _, c := range []struct {
+		config []byte
+		want   string
+	}{{[]byte{0, 0, 0, 0, 3, 1}, "0"}, {[]byte{0, 0, 0, 0, 1, 1}, "1"}} {
+		if err := os.WriteFile(filepath.Join(dir, "config"), c.config, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := enable(dir); err != nil {
+			t.Error(err)
+		}
+		if got := attribute(dir, "enable"); got != c.want {
+			t.Errorf("config %x: enable is %s", c.config, got)
+		}
+	}
+}
+
+// What the host reads is where it looks for it.
+func TestBarPointer(t *testing.T) {
+	b := openTestBar(t)
+	want := region.Pointer{Offset: 8192, Boot: 5}
+	if err := b.setPointer(&want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.pointer(); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	file, err := os.ReadFile(b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := region.ParsePointer(file[barBytes-region.PageBytes+region.PointerOffset:], barBytes); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := b.setPointer(nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.pointer(); err == nil {
+		t.Error("it is there still")
+	}
+	if m, err := b.mark(); err != nil || !region.Marked(m) || region.Used(m) {
+		t.Errorf("%x, %v", m[:16], err)
+	}
+}
+
+// Who gets a piece finds zeros there, whoever had it before; and an agent that comes after another
+// leaves what that one gave.
+func TestBarPieces(t *testing.T) {
+	b := openTestBar(t)
+	_, control, err := b.controlArea()
+	if err != nil || control != 0 {
+		t.Fatalf("at %d, %v", control, err)
+	}
+	const size = 1 << 20
+	one, err := b.create(pieceName(9, 1), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	if !one.placed || !bytes.Equal(b.part(one.parts[0]), make([]byte, size)) {
+		t.Error("it isn't clear")
+	}
+	copy(b.part(one.parts[0]), "secret")
+	two, err := b.create(pieceName(9, 2), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	if _, err := b.create(pieceName(9, 3), 4*size); err == nil {
+		t.Error("there was no room")
+	}
+
+	if _, at, err := b.resume(record{Boot: 9, Processes: []client{{Number: 1, At: &one.parts[0]}, {Number: 2, At: &two.parts[0]}, {Number: 3}}}); err != nil || at != 0 {
+		t.Fatalf("at %d, %v", at, err)
+	}
+	b.remove(pieceName(9, 1))
+	again, err := b.create(pieceName(9, 4), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if again.parts[0] != one.parts[0] || !bytes.Equal(b.part(again.parts[0]), make([]byte, size)) {
+		t.Errorf("at %+v, not clear", again.parts[0])
+	}
+	if _, _, err := b.resume(record{Processes: []client{{Number: 1, At: &callbuf.Extent{Bytes: size}}}}); err == nil {
+		t.Error("a piece in the control area")
+	}
+}
+
+// Memory that goes away ends what is done with it, not the agent.
+func TestUnplugged(t *testing.T) {
+	b := openTestBar(t)
+	use := func() (err error) {
+		defer unplugged(&err)()
+		_, err = b.mark()
+		return err
+	}
+	if err := use(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(b.path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := use(); !errors.Is(err, errUnplugged) {
+		t.Error(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a mistake of ours is taken for that")
+		}
+	}()
+	func() (err error) {
+		defer unplugged(&err)()
+		var nobody *bar
+		_ = nobody.path
+		return nil
+	}()
+}
+
+// A session that is over does nothing more, and whoever wants something is told.
+func TestOver(t *testing.T) {
+	b, err := tryBar(aDevice(t, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	area, _, err := b.controlArea()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{
+		agent: Agent{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, ground: b, area: area,
+		events: make(chan func()), over: make(chan struct{}), processes: map[uint32]*process{},
+	}
+	s.end()
+	if s.post(func() {}) {
+		t.Error("somebody does it")
+	}
+}
