@@ -79,7 +79,7 @@ func attach(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	want := kvm.Attachment{Region: filepath.Join(a.regions, name), Bytes: uint64(size), Credits: vcpu.Credits(max(credits, 0))}
+	want := kvm.Attachment{Region: filepath.Join(a.regions, name), Bytes: uint64(size), Credits: vcpu.Credits(max(credits, 0)), Device: kvm.NVDIMM}
 	if is, ok := d.Attached(a.regions); ok { // what isn't said stays
 		if size == 0 {
 			want.Bytes = is.Bytes

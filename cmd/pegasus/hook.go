@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -72,32 +70,16 @@ func hook(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	path, size, ok := d.Region(*regions)
+	a, ok := d.Attached(*regions)
 	switch {
 	case !ok:
 		return nil // not one of ours
-	case path != filepath.Join(*regions, name):
-		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, path)
+	case a.Region != filepath.Join(*regions, name):
+		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, a.Region)
 	case what == "release end":
-		return errors.Join(removeIfThere(path), removeIfThere(kvm.PortPath(path)))
+		return a.Remove()
 	}
-	if pid := kvm.UsedBy(path); pid != 0 {
-		return fmt.Errorf("the region %s is that of a machine that runs, process %d: rename one of them (virsh domrename), and attach it again", path, pid)
-	}
-	if err := kvm.MakeDir(*regions); err != nil {
-		return err
-	}
-	if err := kvm.MakePorts(*regions); err != nil {
-		return err
-	}
-	return kvm.MakeRegion(path, size, qemuGroup())
-}
-
-func removeIfThere(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return a.Make(qemuGroup())
 }
 
 // qemuGroup is the group that QEMU runs in on Debian and elsewhere; -1 without one.

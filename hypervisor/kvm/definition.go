@@ -56,6 +56,7 @@ type device struct {
 	on          []string // the controllers that it is plugged into
 	port        string   // of a channel: its name in the machine
 	path        string   // of a memory device: its file
+	name        string   // of shared memory: what its file is called
 	bytes       uint64   // and its size
 }
 
@@ -91,15 +92,22 @@ func (d *Definition) Is(text []byte) bool { return bytes.Equal(d.text, text) }
 // Region is the machine's region in a directory, if it has one.
 func (d *Definition) Region(dir string) (path string, bytes uint64, ok bool) {
 	for i := range d.all {
-		if r := &d.all[i]; isRegion(r, dir) {
-			return r.path, r.bytes, true
+		if path, ok := d.all[i].region(dir); ok {
+			return path, d.all[i].bytes, true
 		}
 	}
 	return "", 0, false
 }
 
-func isRegion(d *device, dir string) bool {
-	return d.tag == "memory" && d.model == "nvdimm" && filepath.Dir(d.path) == filepath.Clean(dir)
+// region is the file of a device that is a region in a directory.
+func (d *device) region(dir string) (path string, ok bool) {
+	switch {
+	case d.tag == "memory" && d.model == "nvdimm":
+		return d.path, filepath.Dir(d.path) == filepath.Clean(dir)
+	case d.tag == "shmem" && d.model == "ivshmem-plain":
+		return regionNamed(d.name, dir)
+	}
+	return "", false
 }
 
 // Credits are those of the accelerator that it asks for; 0: none.
@@ -110,19 +118,21 @@ func (d *Definition) Credits() vcpu.Credits {
 	return d.record.credits
 }
 
-// fits says why a machine can't have a region.
-func (d *Definition) fits() error {
+// fits says why a machine can't have a region of that kind.
+func (d *Definition) fits(as Device) error {
 	switch {
 	case d.kind != "kvm" && d.kind != "qemu":
 		return fmt.Errorf("machine %q is one of %q: only machines of QEMU, types kvm and qemu, can have a region", d.Name, d.kind)
 	case d.arch != "" && d.arch != "x86_64":
 		return fmt.Errorf("machine %q is an %s: only x86_64 is supported", d.Name, d.arch)
 	case strings.HasPrefix(d.machine, "microvm"), strings.HasPrefix(d.machine, "isapc"):
-		return fmt.Errorf("machine %q is a %s, which has no NVDIMMs: use machine='q35' or 'pc'", d.Name, d.machine)
-	case slices.ContainsFunc(old, func(m string) bool { return strings.HasPrefix(d.machine, m) }):
-		return fmt.Errorf("machine %q is a %s, whose memory has no slots: use one from pc-i440fx-2.1 on", d.Name, d.machine)
+		return fmt.Errorf("machine %q is a %s, which has no NVDIMMs and no PCI: use machine='q35' or 'pc'", d.Name, d.machine)
 	case slices.ContainsFunc(d.all, func(v device) bool { return v.tag == "channel" && v.port == bell.Name && !v.ours() }):
 		return fmt.Errorf("machine %q has a channel %s of its own, and can't have two: remove it (virsh edit), attaching brings one", d.Name, bell.Name)
+	case as == IVSHMEM:
+		return nil
+	case slices.ContainsFunc(old, func(m string) bool { return strings.HasPrefix(d.machine, m) }):
+		return fmt.Errorf("machine %q is a %s, whose memory has no slots: use one from pc-i440fx-2.1 on", d.Name, d.machine)
 	case !d.acpi:
 		return fmt.Errorf("machine %q has no ACPI, by which it would find its region: add <features><acpi/></features>", d.Name)
 	case d.taken() >= maxSlots:

@@ -51,7 +51,10 @@ func detach(t *testing.T, text string) string {
 	return string(out)
 }
 
-var web = Attachment{Region: dir + "/web", Bytes: mib64}
+var (
+	web    = Attachment{Region: dir + "/web", Bytes: mib64, Device: NVDIMM}
+	shared = Attachment{Region: dir + "/web", Bytes: mib64, Device: IVSHMEM}
+)
 
 // with is bare with something put before its devices.
 func with(text string) string {
@@ -86,7 +89,7 @@ var written = map[string]string{
 func TestAttachAndDetach(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		text := written[name]
-		for _, a := range []Attachment{web, {Region: web.Region, Bytes: 128 << 20, Credits: 512}} {
+		for _, a := range []Attachment{web, {web.Region, 128 << 20, 512, NVDIMM}, shared} {
 			on := attach(t, text, a)
 			if is, ok := parse(t, on).Attached(dir); !ok || is != a {
 				t.Errorf("%s: %+v, %v:\n%s", name, is, ok, on)
@@ -97,9 +100,10 @@ func TestAttachAndDetach(t *testing.T) {
 			if off := detach(t, on); off != text {
 				t.Errorf("%s: detached:\n%s\nwas:\n%s", name, off, text)
 			}
-			other := Attachment{Region: web.Region, Bytes: 32 << 20, Credits: 7}
-			if off := detach(t, attach(t, on, other)); off != text {
-				t.Errorf("%s: detached after another size:\n%s\nwas:\n%s", name, off, text)
+			for _, other := range []Attachment{{web.Region, 32 << 20, 7, NVDIMM}, {web.Region, 32 << 20, 7, IVSHMEM}} {
+				if off := detach(t, attach(t, on, other)); off != text {
+					t.Errorf("%s: detached after another size:\n%s\nwas:\n%s", name, off, text)
+				}
 			}
 		}
 	}
@@ -188,7 +192,7 @@ func TestControllers(t *testing.T) {
 		"<controller type='virtio-serial' index='0'>\n      <address type='pci' bus='0x01' slot='0x00'/>\n    </controller>"
 	on = strings.Replace(on, "<controller type='pci' index='0' model='pcie-root'/>", brought, 1)
 	marked := string(parse(t, on).Added(before))
-	if n := strings.Count(marked, "<alias name='ua-pegasus"); n != 2+len(newDevices("", 0)) || strings.Count(marked, "<alias name='ua-pegasus-pci-1'/>") != 1 {
+	if n := strings.Count(marked, "<alias name='ua-pegasus"); n != 2+len(newDevices(Attachment{})) || strings.Count(marked, "<alias name='ua-pegasus-pci-1'/>") != 1 {
 		t.Errorf("%d aliases:\n%s", n, marked)
 	}
 	if again := string(parse(t, marked).Added(before)); again != marked {
@@ -222,6 +226,36 @@ func TestWithoutRecord(t *testing.T) {
 	}
 }
 
+// A PCI device takes nothing of the machine's memory.
+func TestShared(t *testing.T) {
+	on := attach(t, bare, shared)
+	for _, want := range []string{"<shmem name='pegasus-web' role='master'>", "<model type='ivshmem-plain'/>", "<size unit='M'>64</size>", "org.pegasus.0"} {
+		if !strings.Contains(on, want) {
+			t.Errorf("no %q:\n%s", want, on)
+		}
+	}
+	for _, not := range []string{"maxMemory", "numa", "nvdimm"} {
+		if strings.Contains(on, not) {
+			t.Errorf("has %q:\n%s", not, on)
+		}
+	}
+	if off := detach(t, strings.Replace(on, "262144<", "327680<", 1)); !strings.Contains(off, "327680<") {
+		t.Errorf("somebody gave the machine more memory:\n%s", off)
+	}
+	noACPI := strings.Replace(bare, "<acpi/>", "", 1)
+	if off := detach(t, attach(t, noACPI, shared)); off != noACPI {
+		t.Errorf("without ACPI:\n%s", off)
+	}
+	for name, want := range map[string]string{
+		"pegasus-web": dir + "/web", "pegasus-a-b": dir + "/a-b", "pegasus-": "", "pegasus": "", "pegasus-..": "", "pegasus-a/b": "", "other-web": "",
+	} {
+		got, ok := regionNamed(name, dir+"/")
+		if ok != (want != "") || ok && got != want {
+			t.Errorf("%q: %q, %v", name, got, ok)
+		}
+	}
+}
+
 func TestNotAttached(t *testing.T) {
 	for want, text := range map[string]string{
 		"only machines of QEMU":     strings.Replace(bare, "'kvm'", "'lxc'", 1),
@@ -241,13 +275,16 @@ func TestNotAttached(t *testing.T) {
 		"is no size":     strings.Replace(bare, "KiB", "furlong", 1),
 		"closes nothing": strings.Replace(bare, "</devices>", "</device>", 1),
 		"is no number":   strings.Replace(bare, ">2<", ">two<", 1),
-		"credits":        strings.Replace(attach(t, bare, Attachment{web.Region, mib64, 9}), "credits='9'", "credits='-9'", 1),
+		"credits":        strings.Replace(attach(t, bare, Attachment{web.Region, mib64, 9, NVDIMM}), "credits='9'", "credits='-9'", 1),
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	for _, a := range []Attachment{{web.Region, 3 << 20, 0}, {web.Region, 1 << 20, 0}} {
+	for _, a := range []Attachment{
+		{web.Region, 3 << 20, 0, NVDIMM}, {web.Region, 1 << 20, 0, NVDIMM}, {web.Region, mib64, 0, "pci"}, {web.Region, 96 << 20, 0, IVSHMEM},
+		{"/run/pegasus/web", mib64, 0, IVSHMEM}, {"/dev/shm/a/b/web", mib64, 0, IVSHMEM},
+	} {
 		if _, err := parse(t, bare).WithRegion(a); err == nil {
 			t.Errorf("%+v isn't refused", a)
 		}
@@ -258,7 +295,8 @@ func TestNotAttached(t *testing.T) {
 func TestOthers(t *testing.T) {
 	other := strings.Replace(bare, "</emulator>", `</emulator>
     <memory model='dimm'><source><path>/dev/shm/pegasus/x</path></source><target><size unit='MiB'>64</size></target></memory>
-    <memory model='nvdimm'><source><path>/var/lib/disk</path></source><target><size unit='MiB'>64</size></target></memory>`, 1)
+    <memory model='nvdimm'><source><path>/var/lib/disk</path></source><target><size unit='MiB'>64</size></target></memory>
+    <shmem name='pegasus-x'><model type='ivshmem-doorbell'/></shmem><shmem name='x'><model type='ivshmem-plain'/><size unit='M'>4</size></shmem>`, 1)
 	if path, _, ok := parse(t, other).Region(dir); ok {
 		t.Errorf("%s is taken for ours", path)
 	}
@@ -279,24 +317,32 @@ func FuzzDefinition(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, before := d.Attached("/r")
-		on, err := d.WithRegion(Attachment{"/r/x", mib64, 3})
-		if err != nil {
-			return
-		}
-		with, err := Parse(on)
-		if err != nil {
-			t.Fatalf("%v:\n%s", err, on)
-		}
-		if a, ok := with.Attached("/r"); !ok || a != (Attachment{"/r/x", mib64, 3}) {
-			t.Fatalf("%+v:\n%s", a, on)
-		}
-		off, err := with.WithoutRegion("/r")
-		if err != nil {
-			t.Fatalf("%v:\n%s", err, on)
-		}
-		if !before && d.record == nil && len(d.leaving("/r")) == 0 && string(off) != string(text) {
-			t.Fatalf("%s\nwas\n%s", off, text)
+		for _, device := range []Device{NVDIMM, IVSHMEM} {
+			tryRegion(t, d, Attachment{dir + "/x", mib64, 3, device})
 		}
 	})
+}
+
+// tryRegion attaches a machine and detaches it.
+func tryRegion(t *testing.T, d *Definition, a Attachment) {
+	text := d.text
+	_, before := d.Attached(dir)
+	on, err := d.WithRegion(a)
+	if err != nil {
+		return
+	}
+	with, err := Parse(on)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, on)
+	}
+	if is, ok := with.Attached(dir); !ok || is != a {
+		t.Fatalf("%+v:\n%s", is, on)
+	}
+	off, err := with.WithoutRegion(dir)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, on)
+	}
+	if !before && d.record == nil && len(d.leaving(dir)) == 0 && string(off) != string(text) {
+		t.Fatalf("%s\nwas\n%s", off, text)
+	}
 }

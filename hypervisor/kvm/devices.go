@@ -14,9 +14,32 @@ const ours = "ua-pegasus"
 
 func (d *device) ours() bool { return strings.HasPrefix(d.alias, ours+"-") }
 
+// Device is what a machine has its region as.
+type Device string
+
+const (
+	// NVDIMM is persistent memory, on which the machine has a file system: it keeps its processes apart.
+	NVDIMM Device = "nvdimm"
+	// IVSHMEM is a PCI device: simple, and can be plugged into a machine that runs, but whoever has a part of it
+	// can get at all.
+	IVSHMEM Device = "ivshmem"
+)
+
 // newDevices are what an attached machine has. Each has an alias of ours.
-func newDevices(path string, bytes uint64) []string {
-	return []string{channel(path), nvdimm(path, bytes)}
+func newDevices(a Attachment) []string {
+	if a.Device == IVSHMEM {
+		return []string{channel(a.Region), ivshmem(a)}
+	}
+	return []string{channel(a.Region), nvdimm(a.Region, a.Bytes)}
+}
+
+// ivshmem is the master of its memory: else the machine couldn't be saved.
+func ivshmem(a Attachment) string {
+	return fmt.Sprintf(`<shmem name='%s' role='master'>
+      <model type='ivshmem-plain'/>
+      <size unit='M'>%d</size>
+      <alias name='%s-region'/>
+    </shmem>`, escape(sharedName(a.Region)), a.Bytes>>20, ours)
 }
 
 func nvdimm(path string, bytes uint64) string {
@@ -63,7 +86,8 @@ func (d *Definition) Added(before *Definition) []byte {
 func (d *Definition) leaving(dir string) []*device {
 	var gone []*device
 	for i := range d.all {
-		if v := &d.all[i]; isRegion(v, dir) || v.ours() && v.tag != "controller" {
+		v := &d.all[i]
+		if _, is := v.region(dir); is || v.ours() && v.tag != "controller" {
 			gone = append(gone, v)
 		}
 	}

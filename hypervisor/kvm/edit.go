@@ -31,20 +31,45 @@ type Attachment struct {
 	Region  string // the file
 	Bytes   uint64
 	Credits vcpu.Credits // of the accelerator, that go with the machine; 0: none
+	Device  Device       // what the machine has it as
 }
 
 // Attached is the machine's in a directory, if it has one.
 func (d *Definition) Attached(dir string) (Attachment, bool) {
-	path, bytes, ok := d.Region(dir)
-	return Attachment{path, bytes, d.Credits()}, ok
+	for i := range d.all {
+		path, ok := d.all[i].region(dir)
+		switch {
+		case ok && d.all[i].tag == "shmem":
+			return Attachment{path, d.all[i].bytes, d.Credits(), IVSHMEM}, true
+		case ok:
+			return Attachment{path, d.all[i].bytes, d.Credits(), NVDIMM}, true
+		}
+	}
+	return Attachment{Credits: d.Credits()}, false
 }
 
-// WithRegion is the definition with a region: the NVDIMM, a slot and addresses for it,
-// the NUMA cell that it has to belong to, and in the metadata what was changed for that.
+// check refuses what can't be given to any machine.
+func (a *Attachment) check() error {
+	if err := CheckSize(a.Bytes); err != nil {
+		return fmt.Errorf("region of %d bytes: %w", a.Bytes, err)
+	}
+	switch {
+	case a.Device != NVDIMM && a.Device != IVSHMEM:
+		return fmt.Errorf("device %q: want %s or %s", a.Device, NVDIMM, IVSHMEM)
+	case a.Device == IVSHMEM && a.Bytes&(a.Bytes-1) != 0:
+		return fmt.Errorf("region of %d bytes: an ivshmem device has a power of two of them, as 256MiB, 512MiB or 1GiB", a.Bytes)
+	case a.Device == IVSHMEM && filepath.Dir(filepath.Dir(a.Region)) != sharedDir:
+		return fmt.Errorf("region in %s: that of an ivshmem device has to lie in a directory of %s, as %s/pegasus", filepath.Dir(a.Region), sharedDir, sharedDir)
+	}
+	return nil
+}
+
+// WithRegion is the definition with a region: the device, and in the metadata what was changed
+// for that. An NVDIMM takes a slot, addresses, and a NUMA cell that it has to belong to.
 // One that it has in the directory is replaced; the text is the same if nothing changes.
 func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
-	if err := CheckSize(a.Bytes); err != nil {
-		return nil, fmt.Errorf("region of %d bytes: %w", a.Bytes, err)
+	if err := a.check(); err != nil {
+		return nil, err
 	}
 	dir := filepath.Dir(a.Region)
 	if is, ok := d.Attached(dir); ok && is == a && d.complete() {
@@ -59,7 +84,7 @@ func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := d.fits(); err != nil {
+	if err := d.fits(a.Device); err != nil {
 		return nil, err
 	}
 	return d.attach(a), nil
@@ -73,20 +98,22 @@ func (d *Definition) complete() bool {
 			n++
 		}
 	}
-	return d.record != nil && n == len(newDevices("", 0))
+	return d.record != nil && n == len(newDevices(Attachment{}))
 }
 
 func (d *Definition) attach(a Attachment) []byte {
 	r := &record{credits: a.Credits, memory: d.memory.bytes, taken: uint64(d.taken())}
 	var edits []edit
 	devices := ""
-	for _, text := range newDevices(a.Region, a.Bytes) {
+	for _, text := range newDevices(a) {
 		devices += "\n    " + text
 	}
 	edits = append(edits, d.into(d.devices, "devices", devices, r))
-	edits = d.makeRoom(edits, a.Bytes, r)
-	if !d.numa.there() {
-		edits = append(edits, d.cell(r))
+	if a.Device == NVDIMM {
+		edits = d.makeRoom(edits, a.Bytes, r)
+		if !d.numa.there() {
+			edits = append(edits, d.cell(r))
+		}
 	}
 	if d.metadata.there() {
 		if d.metadata.closed() {
@@ -174,9 +201,9 @@ func (d *Definition) WithoutRegion(dir string) ([]byte, error) {
 	for _, v := range gone {
 		if v.slotted() {
 			slots++
+			bytes += v.bytes
 		}
 		edits = append(edits, d.without(v.span))
-		bytes += v.bytes
 	}
 	if d.record == nil { // a release that kept no record attached it
 		return apply(d.text, d.fewerSlots(edits, gone)), nil

@@ -2,7 +2,6 @@ package kvm
 
 import (
 	"io/fs"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +33,7 @@ func (k Keeper) sweep(path string, e fs.DirEntry) {
 	}
 	delete(k.left, path)
 	k.Log.Warn("removing what was left of a machine that is off", "region", path)
-	if err := os.Remove(path); err != nil {
+	if err := RemoveRegion(path); err != nil {
 		k.Log.Warn("remove a region", "err", err)
 	}
 }

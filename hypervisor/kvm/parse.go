@@ -2,6 +2,7 @@ package kvm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -155,22 +156,25 @@ func (d *Definition) noteDevice(dev *device, path string, e *element) error {
 	if i := strings.IndexByte(path, '/'); i >= 0 {
 		inside = path[i+1:]
 	} else {
-		dev.span, dev.tag, dev.model = e.span, e.name, e.attribute("model")
-		dev.kind, dev.index = e.attribute("type"), e.attribute("index")
+		dev.span, dev.tag, dev.model = e.span, e.name, cmp.Or(e.attribute("model"), dev.model)
+		dev.kind, dev.index, dev.name = e.attribute("type"), e.attribute("index"), e.attribute("name")
 		d.all = append(d.all, *dev)
 		*dev = device{}
 		return nil
 	}
-	switch inside {
-	case "alias":
+	size := inside == "target/size" || path == "shmem/size"
+	switch {
+	case inside == "alias":
 		dev.alias = e.attribute("name")
-	case "address":
+	case path == "shmem/model":
+		dev.model = e.attribute("type")
+	case inside == "address":
 		dev.on = append(dev.on, pluggedInto(e))
-	case "target":
+	case inside == "target":
 		dev.port = e.attribute("name")
-	case "source/path":
+	case inside == "source/path":
 		dev.path = e.text()
-	case "target/size":
+	case size:
 		var q quantity
 		if err := q.read(e); err != nil {
 			return err

@@ -166,8 +166,13 @@ func (m *memory) setUsed(yes bool) {
 	copy(m.lastPage()[wire.InUse:], word[:])
 }
 
-// deserted says whether the region's file is gone by name: the machine was stopped.
+// deserted says whether the region's file is gone by name, or is another's: the machine was stopped.
+// It may have another name still, by which QEMU has it.
 func (m *memory) deserted() bool {
-	var st unix.Stat_t
-	return unix.Fstat(int(m.file.Fd()), &st) == nil && st.Nlink == 0
+	var ours, there unix.Stat_t
+	if unix.Fstat(int(m.file.Fd()), &ours) != nil {
+		return false
+	}
+	err := unix.Lstat(m.file.Name(), &there)
+	return errors.Is(err, unix.ENOENT) || err == nil && (there.Ino != ours.Ino || there.Dev != ours.Dev)
 }
