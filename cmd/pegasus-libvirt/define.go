@@ -18,14 +18,7 @@ const secure = libvirt.DOMAIN_XML_SECURE
 
 // show prints what libvirt has of a machine.
 func show(uri, name string, out *json.Encoder) error {
-	return with(uri, func(c *libvirt.Connect) error {
-		d, err := c.LookupDomainByName(name)
-		if err != nil {
-			return err
-		}
-		defer d.Free()
-		return describe(d, out)
-	})
+	return withMachine(uri, name, func(d *libvirt.Domain) error { return describe(d, out) })
 }
 
 // define gives a machine the definition that is on in.

@@ -8,11 +8,13 @@
 //	pegasus-libvirt list [--connect URI] [--regions DIR]
 //	pegasus-libvirt show [--connect URI] MACHINE
 //	pegasus-libvirt define [--connect URI] <DEFINITION
+//	pegasus-libvirt plug [--connect URI] MACHINE <DEVICE
+//	pegasus-libvirt unplug [--connect URI] MACHINE ALIAS
 //
 // Watch prints a line of JSON whenever something changes: all machines whose definition
 // has a region in the directory, or why libvirt can't be asked. It ends when its standard
 // input does. List prints which machines have regions, now or from their next start on. Show prints what libvirt has of a machine, as JSON; define gives it a new
-// definition, and prints the same.
+// definition, and prints the same. Plug gives a machine that runs a device, and unplug takes one from it.
 package main
 
 import (
@@ -31,7 +33,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("usage: pegasus-libvirt watch|list|show|define [--connect URI] [--regions DIR] [MACHINE]")
+var errUsage = errors.New("usage: pegasus-libvirt watch|list|show|define|plug|unplug [--connect URI] [--regions DIR] [MACHINE [ALIAS]]")
 
 func run(args []string, in io.Reader, out *json.Encoder) error {
 	f := flag.NewFlagSet("pegasus-libvirt", flag.ContinueOnError)
@@ -53,6 +55,10 @@ func run(args []string, in io.Reader, out *json.Encoder) error {
 		return show(*uri, f.Arg(0), out)
 	case command == "define" && f.NArg() == 0:
 		return define(*uri, in, out)
+	case command == "plug" && f.NArg() == 1:
+		return plug(*uri, f.Arg(0), in, out)
+	case command == "unplug" && f.NArg() == 2:
+		return unplug(*uri, f.Arg(0), f.Arg(1), out)
 	}
 	return errUsage
 }

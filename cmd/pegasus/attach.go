@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ const (
 type attachment struct {
 	*call
 	uri, regions, hooks string
-	dry                 bool
+	dry, live           bool
 }
 
 func newAttachment(c *call) *attachment {
@@ -58,6 +59,8 @@ func attach(c *call, args []string) error {
 	a := newAttachment(c)
 	var size configs.Size
 	credits := -1
+	device := c.flags.String("device", "", "what the machine has that memory as, nvdimm (default) or ivshmem: a `KIND`")
+	c.flags.BoolVar(&a.live, "live", false, "plug it into the machine at once, if that runs (ivshmem only)")
 	c.flags.StringVar(&a.hooks, "hooks", hooksDir, "`directory` of libvirt's hooks")
 	c.flags.Func("memory", "`size` of the memory that it shares with the host (default 512MiB)", func(s string) (err error) {
 		if size, err = configs.ParseSize(s); err == nil {
@@ -79,7 +82,7 @@ func attach(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	want := kvm.Attachment{Region: filepath.Join(a.regions, name), Bytes: uint64(size), Credits: vcpu.Credits(max(credits, 0)), Device: kvm.NVDIMM}
+	want := kvm.Attachment{Region: filepath.Join(a.regions, name), Bytes: uint64(size), Credits: vcpu.Credits(max(credits, 0)), Device: kvm.Device(*device)}
 	if is, ok := d.Attached(a.regions); ok { // what isn't said stays
 		if size == 0 {
 			want.Bytes = is.Bytes
@@ -87,15 +90,20 @@ func attach(c *call, args []string) error {
 		if credits < 0 {
 			want.Credits = is.Credits
 		}
+		want.Device = cmp.Or(want.Device, is.Device)
 	} else if size == 0 {
 		want.Bytes = uint64(512 * configs.MiB)
+	}
+	want.Device = cmp.Or(want.Device, kvm.NVDIMM)
+	if a.live && want.Device != kvm.IVSHMEM {
+		return usagef("--live: an NVDIMM can't be plugged into a machine that runs; --device ivshmem can, for programs that trust each other")
 	}
 	text, err := d.WithRegion(want)
 	if err != nil {
 		return err
 	}
 	if a.dry {
-		return a.print(was, text)
+		return errors.Join(a.print(was, text), a.plug(name, want, was))
 	}
 	fresh, err := a.installHook()
 	if err != nil {
@@ -106,7 +114,7 @@ func attach(c *call, args []string) error {
 	}
 	if string(text) == was.Definition {
 		fmt.Fprintf(c.out, "%s is attached already, with %s: nothing changes.\n", name, configs.Size(want.Bytes))
-		return nil
+		return a.plug(name, want, was)
 	}
 	now, err := a.define(text)
 	if err != nil {
@@ -114,10 +122,17 @@ func attach(c *call, args []string) error {
 	}
 	if onlyCredits(d, want, a.regions) {
 		fmt.Fprintf(c.out, "%s has from now on %s.\n", name, creditsText(want.Credits))
-		return nil
+		return a.plug(name, want, now)
 	}
 	fmt.Fprintf(c.out, "%s is attached: from its next start on it shares %s with the host.\n", name, configs.Size(want.Bytes))
-	a.remind(name, now)
+	if want.Device == kvm.IVSHMEM {
+		fmt.Fprintln(c.out, "Its programs that use an accelerator have to trust each other: each can read and change what the others share with the host.")
+	}
+	if !a.live || !now.Runs {
+		a.remind(name, now)
+	} else if err := a.plug(name, want, now); err != nil {
+		return err
+	}
 	if serves := c.configInForce().Daemon.Regions; serves == "" || filepath.Clean(serves) != a.regions {
 		fmt.Fprintf(c.out, "The daemon doesn't serve machines there: set regions = %q in [daemon] of its configuration, and restart it.\n", a.regions)
 	}
@@ -156,6 +171,7 @@ func parseCredits(s string, credits *int) error {
 // detach undoes attach.
 func detach(c *call, args []string) error {
 	a := newAttachment(c)
+	c.flags.BoolVar(&a.live, "live", false, "unplug it from the machine at once, too, if that runs and has an ivshmem device")
 	name, err := a.parse(args)
 	if err != nil {
 		return err
@@ -165,6 +181,9 @@ func detach(c *call, args []string) error {
 		return err
 	}
 	text, err := d.WithoutRegion(a.regions)
+	if errors.Is(err, kvm.ErrDetached) && a.live && a.has(was) {
+		return a.unplug(name, was)
+	}
 	if errors.Is(err, kvm.ErrDetached) {
 		fmt.Fprintf(c.out, "%s has no region in %s: nothing changes.\n", name, a.regions)
 		return nil
@@ -173,14 +192,19 @@ func detach(c *call, args []string) error {
 		return err
 	}
 	if a.dry {
-		return a.print(was, text)
+		return errors.Join(a.print(was, text), a.unplug(name, was))
+	}
+	if err := a.unplug(name, was); err != nil { // first: who is told why not can do it again
+		return err
 	}
 	now, err := a.libvirt(text, "define")
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "%s is detached from its next start on.\n", name)
-	a.remind(name, now)
+	if !a.live || !now.Runs {
+		a.remind(name, now)
+	}
 	return nil
 }
 

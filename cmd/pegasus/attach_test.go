@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,11 +13,27 @@ import (
 )
 
 // fakeLibvirt is pegasus-libvirt as scripts have it: a machine's definition is the file
-// NAME.xml, and it runs if there is NAME.live, is transient if there is NAME.transient, and was saved if NAME.saved.
+// NAME.xml, and it runs if there is NAME.live, which is what it runs with, is transient if there is
+// NAME.transient, and was saved if NAME.saved. One whose NAME.full is there takes no device while it runs.
 func fakeLibvirt(args []string) int {
 	err := func() error {
 		name := args[len(args)-1]
-		if args[0] == "define" {
+		switch args[0] {
+		case "plug":
+			device, err := io.ReadAll(os.Stdin)
+			if err == nil {
+				err = plugged(name, string(device), "")
+			}
+			if err != nil {
+				return err
+			}
+		case "unplug":
+			alias := name
+			name = args[len(args)-2]
+			if err := plugged(name, "", alias); err != nil {
+				return err
+			}
+		case "define":
 			text, err := io.ReadAll(os.Stdin)
 			if err != nil {
 				return err
@@ -35,8 +52,8 @@ func fakeLibvirt(args []string) int {
 			return fmt.Errorf("Domain not found: no domain with matching name '%s'", strings.TrimSuffix(name, ".xml"))
 		}
 		s := libvirt.Shown{Definition: string(text)}
-		_, err = os.Stat(name + ".live")
-		s.Runs = err == nil
+		live, err := os.ReadFile(name + ".live")
+		s.Runs, s.Live = err == nil, string(live)
 		_, err = os.Stat(name + ".saved")
 		s.Saved = err == nil
 		_, err = os.Stat(name + ".transient")
@@ -48,4 +65,27 @@ func fakeLibvirt(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// plugged changes what a machine runs with: by a device more, or by the one of an alias less.
+func plugged(name, device, alias string) error {
+	if _, err := os.Stat(name + ".full"); err == nil && strings.HasPrefix(device, "<shmem") {
+		return errors.New("No more available PCI slots")
+	}
+	text, err := os.ReadFile(name + ".live")
+	if err != nil {
+		return errors.New("domain is not running")
+	}
+	live := strings.Replace(string(text), "</devices>", device+"</devices>", 1)
+	if alias != "" {
+		at := strings.Index(live, "<alias name='"+alias+"'/>")
+		if at < 0 {
+			return fmt.Errorf("no device found with alias '%s'", alias)
+		}
+		from := max(strings.LastIndex(live[:at], "<shmem"), strings.LastIndex(live[:at], "<channel"))
+		to := at + strings.IndexByte(live[at:], '\n') + 1
+		to += strings.IndexByte(live[to:], '>') + 1
+		live = live[:from] + live[to:]
+	}
+	return os.WriteFile(name+".live", []byte(live), 0o644)
 }

@@ -92,7 +92,7 @@ Checks what Pegasus needs here and says how to get what is missing. The exit
 status is 1 if something fails that running programs needs.
 
   pegasus doctor`},
-		{name: "attach", args: "MACHINE [--memory SIZE] [--credits N] [--dry-run] [--regions DIR] [--connect URI] [--hooks DIR]",
+		{name: "attach", args: "MACHINE [--memory SIZE] [--credits N] [--device KIND [--live]] [--dry-run] [--regions DIR] [--connect URI] [--hooks DIR]",
 			short: "give a virtual machine of libvirt an accelerator", run: attach, long: `
 Changes a machine's definition so that from its next start on it shares memory with
 the host, as a virtual NVDIMM, and installs the hook by which libvirt makes that
@@ -103,13 +103,17 @@ configuration goes before them. What isn't said stays as it was.
   pegasus attach web
   pegasus attach web --memory 1GiB    room for more processes at once
   pegasus attach web --credits 512
-  pegasus attach web --dry-run        what would change in its definition`},
-		{name: "detach", args: "MACHINE [--dry-run] [--regions DIR] [--connect URI]",
+  pegasus attach web --dry-run        what would change in its definition
+  pegasus attach web --device ivshmem --live
+      as a PCI device, which a machine that runs can be given, and one whose kernel has no
+      DAX. Its programs have to trust each other`},
+		{name: "detach", args: "MACHINE [--live] [--dry-run] [--regions DIR] [--connect URI]",
 			short: "undo attach", run: detach, long: `
 Takes the shared memory out of a machine's definition again: it is what it was before,
 but for what somebody changed since.
 
-  pegasus detach web`},
+  pegasus detach web
+  pegasus detach web --live    and unplugs it, if it is a PCI device`},
 		{name: "hook", args: "[--regions DIR] MACHINE prepare|release begin|end", greedy: true,
 			short: "for libvirt: makes and removes the memory of machines", run: hook, long: `
 Is called by libvirt before a machine starts and after it has ended, with the

@@ -38,9 +38,14 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			shm := filepath.Join("/dev/shm", filepath.Base(dir)) // for regions, where libvirt wants some
+			e.Setenv("SHM", shm)
 			e.Defer(func() {
 				run([]string{"stop", "--runtime-dir", dir}, &streams{strings.NewReader(""), os.Stderr, os.Stderr})
 				os.RemoveAll(dir)
+				for _, path := range left(shm) {
+					os.RemoveAll(path)
+				}
 			})
 			lib := filepath.Join(e.WorkDir, "libcuda.so.1")
 			if err := os.WriteFile(lib, nil, 0o644); err != nil {
@@ -55,6 +60,12 @@ func TestScripts(t *testing.T) {
 			"eventually": eventually,
 		},
 	})
+}
+
+// left is what there is in /dev/shm of a script's.
+func left(shm string) []string {
+	all, _ := filepath.Glob(shm + "*")
+	return all
 }
 
 // buildDaemon builds pegasusd once for all scripts.

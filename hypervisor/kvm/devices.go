@@ -33,6 +33,26 @@ func newDevices(a Attachment) []string {
 	return []string{channel(a.Region), nvdimm(a.Region, a.Bytes)}
 }
 
+// Plugs are the devices that give a machine its region while it runs. Its port needs a controller
+// that is there: libvirt plugs in none.
+func (d *Definition) Plugs(a Attachment) []string {
+	if slices.ContainsFunc(d.all, func(c device) bool { return c.tag == "controller" && c.kind == "virtio-serial" }) {
+		return newDevices(a)
+	}
+	return []string{ivshmem(a)}
+}
+
+// Plugged are the aliases of what detaching takes out of a machine that runs, but for controllers. An
+// NVDIMM can't be.
+func (d *Definition) Plugged(dir string) (aliases []string) {
+	for _, v := range d.leaving(dir) {
+		if v.tag != "controller" && v.tag != "memory" && v.alias != "" {
+			aliases = append(aliases, v.alias)
+		}
+	}
+	return aliases
+}
+
 // ivshmem is the master of its memory: else the machine couldn't be saved.
 func ivshmem(a Attachment) string {
 	return fmt.Sprintf(`<shmem name='%s' role='master'>
