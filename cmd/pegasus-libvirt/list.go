@@ -42,29 +42,35 @@ func listed(d *libvirt.Domain, regions string) (m report.Listed, err error) {
 	if m.Runs, err = d.IsActive(); err != nil {
 		return m, err
 	}
-	if m.Of, m.Next, err = regionIn(d, libvirt.DOMAIN_XML_INACTIVE, regions); err != nil || !m.Runs {
+	next, err := regionIn(d, libvirt.DOMAIN_XML_INACTIVE, regions)
+	take(&m, next, &m.Next)
+	if err != nil || !m.Runs {
 		return m, err
 	}
-	var of string
-	if of, m.Now, err = regionIn(d, 0, regions); of != "" {
-		m.Of = of
-	}
+	now, err := regionIn(d, 0, regions)
+	take(&m, now, &m.Now)
 	return m, err
 }
 
-// regionIn is the name and size of a machine's region, if it has one.
-func regionIn(d *libvirt.Domain, which libvirt.DomainXMLFlags, regions string) (of string, bytes uint64, err error) {
+// regionIn is a machine's region, if it has one.
+func regionIn(d *libvirt.Domain, which libvirt.DomainXMLFlags, regions string) (a kvm.Attachment, err error) {
 	text, err := d.GetXMLDesc(which)
 	if err != nil {
-		return "", 0, err
+		return a, err
 	}
 	definition, err := kvm.Parse([]byte(text))
 	if err != nil {
-		return "", 0, nil // no machine of QEMU's
+		return a, nil // no machine of QEMU's
 	}
-	path, bytes, ok := definition.Region(regions)
-	if !ok {
-		return "", 0, nil
+	a, _ = definition.Attached(regions)
+	return a, nil
+}
+
+// take notes a region in a list, if it is one.
+func take(m *report.Listed, a kvm.Attachment, bytes *uint64) {
+	if a.Region == "" {
+		return
 	}
-	return filepath.Base(path), bytes, nil
+	m.Of, *bytes = filepath.Base(a.Region), a.Bytes
+	m.Shared = a.Device == kvm.IVSHMEM
 }

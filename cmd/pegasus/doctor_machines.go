@@ -188,7 +188,10 @@ func regionOf(regions, name string) uint64 {
 // judgeMachine says what is wrong with a machine that is attached; there bytes lie in the
 // file of its region.
 func judgeMachine(m libvirt.Listed, there uint64, config *configs.Config) []control.Check {
-	name := "machine " + m.Name
+	name, region := "machine "+m.Name, "a region"
+	if m.Shared {
+		region = "a PCI device (ivshmem: its programs have to trust each other)"
+	}
 	restart := fmt.Sprintf("virsh shutdown %s, then virsh start %s", m.Name, m.Name)
 	_, known := config.Domain(m.Name)
 	switch {
@@ -207,7 +210,7 @@ func judgeMachine(m libvirt.Listed, there uint64, config *configs.Config) []cont
 	case !m.Runs && there != 0:
 		return one(name, warn, "it is off, but its region is left: the hook wasn't called at its end", "the daemon removes it in some seconds, if one runs")
 	case m.Runs:
-		return one(name, fine, "runs, with a region of "+bytesText(m.Now), "")
+		return one(name, fine, "runs, with "+region+" of "+bytesText(m.Now), "")
 	}
-	return one(name, fine, "off; it will have a region of "+bytesText(m.Next), "")
+	return one(name, fine, "off; it will have "+region+" of "+bytesText(m.Next), "")
 }

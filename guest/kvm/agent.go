@@ -54,7 +54,7 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer l.Close()
-	d := &door{log: a.Log, release: a.Release, patience: hubTime}
+	d := &door{log: a.Log, release: a.Release, patience: hubTime, record: a.recordPath()}
 	go d.accept(l)
 	notify("READY=1")
 	port := a.listenAtPort(ctx)
@@ -94,6 +94,9 @@ const (
 // the host for one.
 func (a Agent) prepare(port *bell.Port) (s *session, err error) {
 	g, err := findGround(a.Dir)
+	if errors.Is(err, errNone) {
+		os.Remove(a.recordPath()) // there is nothing to go on with
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +189,8 @@ func (s *session) run(ctx context.Context) (err error) {
 	for ctx.Err() == nil {
 		if s.step() {
 			s.sleeper.Worked()
+		} else if s.ground.gone() {
+			return errUnplugged
 		} else {
 			s.sleeper.Sleep(ctx, s.control, s.step)
 		}

@@ -206,6 +206,15 @@ func (b *bar) remove(name string) error {
 	return nil
 }
 
+func (b *bar) gone() bool {
+	ours, err := b.file.Stat()
+	if err != nil {
+		return true
+	}
+	there, err := os.Stat(b.path)
+	return err != nil || !os.SameFile(ours, there)
+}
+
 func (b *bar) close() {
 	callbuf.Unmap(b.mem)
 	b.file.Close()

@@ -161,7 +161,7 @@ func TestUnplugged(t *testing.T) {
 		_, err = b.mark()
 		return err
 	}
-	if err := use(); err != nil {
+	if err := use(); err != nil || b.gone() {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(b.path, 0); err != nil {
@@ -169,6 +169,13 @@ func TestUnplugged(t *testing.T) {
 	}
 	if err := use(); !errors.Is(err, errUnplugged) {
 		t.Error(err)
+	}
+	os.Remove(b.path)
+	if !b.gone() {
+		t.Error("it isn't missed")
+	}
+	if err := os.WriteFile(b.path, nil, 0o600); err != nil || !b.gone() {
+		t.Errorf("another is taken for it, %v", err)
 	}
 	defer func() {
 		if recover() == nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ type door struct {
 	log      *slog.Logger
 	release  string
 	patience time.Duration // how long a process waits for a session
+	record   string        // the file that is there while a session may be gone on with
 
 	mu      sync.Mutex
 	session *session // nil while there is none
@@ -92,6 +94,9 @@ func (d *door) admit(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	s, why := d.state()
 	switch {
 	case s != nil && s.post(func() { s.meet(c, hello, came) }):
+	case hello.Features&callbuf.HelloBack != 0 && !exists(d.record):
+		refuse(c, resultUnknown, noWorker)
+		c.Close()
 	case time.Since(came) < d.patience:
 		time.AfterFunc(50*time.Millisecond, func() { d.admit(c, hello, came) })
 	case hello.Features&callbuf.HelloBack != 0:
@@ -101,6 +106,14 @@ func (d *door) admit(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 		c.Close()
 	}
 }
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// noWorker is what a process is told that comes back to a session that is no more.
+const noWorker = "its worker has gone"
 
 // meet begins to serve a process, or goes on to.
 func (s *session) meet(c *net.UnixConn, hello callbuf.Hello, came time.Time) {

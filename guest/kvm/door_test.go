@@ -1,6 +1,8 @@
 package kvm
 
 import (
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -26,7 +28,7 @@ func openDoor(t *testing.T, patience time.Duration) (d *door, socket string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	d = &door{log: slog.New(slog.DiscardHandler), release: "v1", patience: patience}
+	d = &door{log: slog.New(slog.DiscardHandler), release: "v1", patience: patience, record: filepath.Join(dir, "record")}
 	go d.accept(l)
 	return d, socket
 }
@@ -34,21 +36,26 @@ func openDoor(t *testing.T, patience time.Duration) (d *door, socket string) {
 // say says something at a socket and returns the answer.
 func say(t *testing.T, socket string, words []byte) string {
 	t.Helper()
-	c, err := net.Dial("unixpacket", socket)
+	answer, err := tell(socket, words)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return answer
+}
+
+func tell(socket string, words []byte) (string, error) {
+	c, err := net.Dial("unixpacket", socket)
+	if err != nil {
+		return "", err
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := c.Write(words); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	buf := make([]byte, 4096)
 	n, err := c.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(buf[:n])
+	return string(buf[:n]), err
 }
 
 // While there is no session, programs wait for one, and are told why there is none.
@@ -67,6 +74,18 @@ func TestEarly(t *testing.T) {
 	}
 	if st, err := Ask(socket); err != nil || st != (Status{Release: "v1", Why: "no region here"}) {
 		t.Errorf("%+v, %v", st, err)
+	}
+
+	// One that had a worker waits for the agent to go on with its session, if there is anything to go on with.
+	back := callbuf.Hello{Version: callbuf.Version, Features: callbuf.HelloBack}.Append(nil)
+	if w, err := callbuf.ParseWelcome([]byte(say(t, socket, back))); err != nil || w.Result != resultUnknown {
+		t.Errorf("no session any more: %+v, %v", w, err)
+	}
+	if err := os.WriteFile(d.record, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := tell(socket, back); said != "" || !errors.Is(err, io.EOF) {
+		t.Errorf("a session to come: %q, %v", said, err)
 	}
 
 	// One that came before there was a session gets to it.

@@ -25,6 +25,7 @@ type files struct {
 func (a *files) name() string  { return a.device.path }
 func (a *files) bytes() uint64 { return a.device.bytes }
 func (a *files) shared() bool  { return false }
+func (a *files) gone() bool    { return false } // nobody can unplug it
 func (a *files) close()        {}
 
 func (a *files) mark() ([]byte, error)              { return readMark(a.device.path) }

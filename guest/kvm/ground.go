@@ -33,6 +33,9 @@ type ground interface {
 	create(name string, bytes uint64) (*piece, error)
 	remove(name string) error
 
+	// gone says whether it was unplugged. Its memory may still be mapped then: some kernels take it
+	// away, so that whoever touches it faults, and others leave what is at its addresses now.
+	gone() bool
 	close()
 }
 

@@ -76,7 +76,7 @@ func (s *session) back(c *net.UnixConn) {
 		go s.listenTo(p, c)
 		return
 	}
-	refuse(c, resultUnknown, "its worker has gone")
+	refuse(c, resultUnknown, noWorker)
 	c.Close()
 }
 

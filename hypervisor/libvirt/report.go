@@ -97,4 +97,6 @@ type Listed struct {
 	Of   string `json:"of"`             // the name of its region, which should be its own
 	Next uint64 `json:"next,omitempty"` // bytes of its region from its next start on; 0: none
 	Now  uint64 `json:"now,omitempty"`  // and while it runs
+	// Shared is whether it is a PCI device, whose processes aren't kept apart.
+	Shared bool `json:"shared,omitempty"`
 }

@@ -88,15 +88,21 @@ func TestAttachedDefinitions(t *testing.T) {
 					t.Errorf("no %q:\n%s", want, attached)
 				}
 			}
-			l.checkAppArmor(name)
+			l.checkAppArmor(name, filepath.Join(l.h.regions, name))
 			l.attach(name, "nothing changes")
 			if again := l.dump(name); again != attached {
 				t.Errorf("attached twice:\n%s\nonce:\n%s", again, attached)
 			}
 			l.attach(name, "is attached", "--memory", "32MiB", "--credits", "0")
+			l.attach(name, "is attached", "--device", "ivshmem")
+			shared := l.dump(name)
+			if !strings.Contains(shared, "role='master'") || strings.Contains(shared, filepath.Join(l.h.regions, name)+"<") {
+				t.Errorf("no PCI device, or an NVDIMM still:\n%s", shared)
+			}
+			l.checkAppArmor(name, "/dev/shm/"+filepath.Base(l.h.regions)+"-"+name)
 			l.run(built(t, "bin/pegasus"), "detach", name, "--regions", l.h.regions)
 			if after := l.dump(name); after != before {
-				t.Errorf("detached:\n%s\nwas:\n%s\nattached:\n%s", after, before, attached)
+				t.Errorf("detached:\n%s\nwas:\n%s\nattached:\n%s", after, before, shared)
 			}
 		})
 	}
@@ -105,8 +111,12 @@ func TestAttachedDefinitions(t *testing.T) {
 
 // bareHost is one without a daemon.
 func bareHost(t *testing.T) *host {
-	h := &host{t: t, dir: t.TempDir(), regions: filepath.Join(t.TempDir(), "regions")}
-	return h
+	regions, err := os.MkdirTemp("/dev/shm", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(regions) })
+	return &host{t: t, dir: t.TempDir(), regions: regions}
 }
 
 // dump is what libvirt has of a machine, all of it.
@@ -134,7 +144,7 @@ func (l *libvirt) attach(name, want string, args ...string) {
 
 // Where AppArmor confines QEMU, libvirt lets it at what its helper finds in the definition:
 // the region is among that.
-func (l *libvirt) checkAppArmor(name string) {
+func (l *libvirt) checkAppArmor(name, region string) {
 	l.h.t.Helper()
 	helper := l.command("/usr/lib/libvirt/virt-aa-helper", "-d", "-r", "-u", "libvirt-"+uuidIn(l.dump(name)))
 	helper.Stdin = strings.NewReader(l.dump(name))
@@ -142,7 +152,7 @@ func (l *libvirt) checkAppArmor(name string) {
 	if err != nil {
 		l.h.t.Fatalf("virt-aa-helper: %v: %s", err, rules)
 	}
-	if want := fmt.Sprintf("%q rw", filepath.Join(l.h.regions, name)); !strings.Contains(string(rules), want) {
+	if want := fmt.Sprintf("%q rw", region); !strings.Contains(string(rules), want) {
 		l.h.t.Errorf("AppArmor wouldn't let QEMU open its region; no %s in:\n%s", want, rules)
 	}
 }

@@ -96,6 +96,10 @@ func startHost(t tester, config string) *host {
 	}
 	t.Cleanup(func() {
 		os.RemoveAll(regions)
+		others, _ := filepath.Glob(regions + "-*") // the other names of those that are PCI devices
+		for _, path := range others {
+			os.Remove(path)
+		}
 		h.stop()
 		if t.Failed() {
 			log, _ := os.ReadFile(h.path("log"))
@@ -169,7 +173,7 @@ type machine struct {
 
 // startAgent is how a job begins, and waitForAgent how one does whose machine has a region:
 // programs wait for the agent, too, but not as long as it may take a machine without a
-// hypervisor's help.
+// hypervisor's help. waitForShared is for machines whose region is a PCI device.
 const (
 	startAgent = `
 pegasus-guest install >/dev/ttyS1 || exit 8
@@ -179,6 +183,10 @@ n=0
 `
 	waitForAgent = startAgent + `
 until grep -q /run/pegasus-guest/region /proc/mounts; do sleep 0.1; n=$((n+1)); [ $n -lt 200 ] || exit 9; done
+`
+	waitForShared = waitForSocket + `
+pegasus-guest doctor >/dev/ttyS1
+left() { sed -e 's/,/\n/g' /run/pegasus-guest/region.json | grep -c '"at"'; }
 `
 	waitForSocket = startAgent + `
 until [ -S /run/pegasus/guest.sock ]; do sleep 0.1; n=$((n+1)); [ $n -lt 200 ] || exit 9; done

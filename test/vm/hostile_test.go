@@ -52,10 +52,13 @@ wait $!
 // The root of a machine writes what it likes into the memory that is shared with the host. Only
 // that machine suffers: another computes what is right, with its share; daemon and hub
 // keep small and mostly idle, and nothing is left when the machine is off.
-func TestScribble(t *testing.T) { scribble(t, 6*time.Second) }
+func TestScribble(t *testing.T) { scribble(t, 6*time.Second, Machine{}) }
 
-func scribble(t *testing.T, d time.Duration) {
-	hostile(t, d, `
+// Nor is it of use that the region is a PCI device.
+func TestScribbleShared(t *testing.T) { scribble(t, 6*time.Second, Machine{Shared: true}) }
+
+func scribble(t *testing.T, d time.Duration, kind Machine) {
+	hostile(t, d, kind, `
 /bench/busy --seconds 3600 --queue 4 --no-check --quiet &
 /bench/busy --seconds 3600 --queue 4 --no-check --quiet &
 sleep 1
@@ -65,19 +68,24 @@ sleep 1
 }
 
 // hostile has a machine do harm while another computes.
-func hostile(t *testing.T, d time.Duration, before, act string) {
+func hostile(t *testing.T, d time.Duration, kind Machine, before, act string) {
 	h := startHost(t, twoMachines)
 	honest := h.boot("three", fmt.Sprintf(`
 /bench/busy --seconds %d --queue 4 --quiet --json && echo "went on"
 /bench/vectoradd --json
 `, int((d+14*time.Second).Seconds())))
 	eventually(t, bootTime, "the honest machine computes", func() bool { return h.domain("three").GPU > 0 })
-	foe := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + before + fmt.Sprintf(`
+	wait := waitForAgent
+	if kind.Shared {
+		wait = waitForShared
+	}
+	kind.Files, kind.Job = h.foe(), wait+before+fmt.Sprintf(`
 echo begun
 foe %s %d
 echo "foe ended: $?"
 sleep 3600
-`, act, int(d.Seconds()))})
+`, act, int(d.Seconds()))
+	foe := h.bootMachine("one", kind)
 	eventually(t, bootTime, "the foe begins", func() bool { return strings.Contains(foe.Output(), "begun") })
 	from, gpu := h.processorTime(), h.domain("three").GPU
 	begin, largest := time.Now(), 0

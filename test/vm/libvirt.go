@@ -17,6 +17,7 @@ type libvirt struct {
 	cmd    *exec.Cmd
 	mounts int                 // a process that has its mounts
 	edit   func(string) string // of the definitions of its machines
+	device string              // what they have their regions as; empty: the default
 }
 
 const privateLibvirt = `
@@ -91,7 +92,11 @@ func (l *libvirt) run(args ...string) {
 // machine defines and attaches a machine, which isn't started.
 func (l *libvirt) machine(name, job string) *Running {
 	l.h.t.Helper()
-	return l.machineOf(name, Machine{Job: waitForAgent + job})
+	wait := waitForAgent
+	if l.device == "ivshmem" {
+		wait = waitForShared
+	}
+	return l.machineOf(name, Machine{Job: wait + job})
 }
 
 // machineOf does so with one that is special.
@@ -115,8 +120,14 @@ func (l *libvirt) machineOf(name string, kind Machine) *Running {
 		h.t.Fatal(err)
 	}
 	l.run("virsh", "define", file)
-	l.run(built(h.t, "bin/pegasus"), "attach", name, "--memory", "128MiB", "--regions", h.regions)
-	r := &Running{dir: dir}
+	l.run(built(h.t, "bin/pegasus"), "attach", name, "--memory", "128MiB", "--regions", h.regions, "--device", l.device)
+	return l.running(name)
+}
+
+// running is a machine that is defined, with what it says.
+func (l *libvirt) running(name string) *Running {
+	h := l.h
+	r := &Running{dir: h.path("machine-" + name)}
 	h.t.Cleanup(func() {
 		l.command("virsh", "destroy", name).Run()
 		if h.t.Failed() {

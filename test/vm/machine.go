@@ -68,7 +68,7 @@ func (m Machine) Start() (*Running, error) {
 		}
 		args = append(args, "-object", fmt.Sprintf("memory-backend-file,id=region,share=on,mem-path=%s,size=%d", m.Region, st.Size()))
 		if m.Shared {
-			args = append(args, "-device", "ivshmem-plain,memdev=region,master=on")
+			args = append(args, "-device", "ivshmem-plain,id=shared,memdev=region,master=on")
 		} else {
 			machine += ",nvdimm=on"
 			memory += ",slots=2,maxmem=8G"

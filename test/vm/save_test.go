@@ -50,9 +50,12 @@ done
 
 // A machine is saved and restored with its region in the stream. Accelerators aren't saved: what
 // computed gets an error afterwards, which stays, and new programs are served.
-func TestSave(t *testing.T) {
+func TestSave(t *testing.T) { save(t, "nvdimm") }
+
+func save(t *testing.T, device string) {
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
+	l.device = device
 	r := l.machine("one", `
 for i in 1 2 3; do
 	/bench/busy --seconds 3600 --queue 2 --no-check --quiet && echo "went on" || echo "lost its worker"

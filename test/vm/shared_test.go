@@ -6,12 +6,6 @@ import (
 	"testing"
 )
 
-// waitForShared waits until the agent of a machine whose region is a PCI device serves.
-const waitForShared = waitForSocket + `
-pegasus-guest doctor >/dev/ttyS1
-left() { sed -e 's/,/\n/g' /run/pegasus-guest/region.json | grep -c '"at"'; }
-`
-
 // CUDA programs compute in a machine whose region is a PCI device, with pinned memory at one address on
 // both sides, whoever runs them; several at once; and nothing is left of them afterwards.
 func TestShared(t *testing.T) {
@@ -49,3 +43,6 @@ echo left: $(left)
 		})
 	}
 }
+
+// Such a machine is saved and restored with its region in the stream, as others are.
+func TestSaveShared(t *testing.T) { save(t, "ivshmem") }

@@ -45,10 +45,10 @@ wait $busy
 }
 
 // A hostile machine goes on for long.
-func TestSoakScribble(t *testing.T) { scribble(t, soakTime(t)) }
+func TestSoakScribble(t *testing.T) { scribble(t, soakTime(t), Machine{}) }
 
 // One that speaks as an agent should, only without end, is served no faster than others are.
-func TestSoakFlood(t *testing.T) { hostile(t, soakTime(t), "kill -9 $agent\n", "flood") }
+func TestSoakFlood(t *testing.T) { hostile(t, soakTime(t), Machine{}, "kill -9 $agent\n", "flood") }
 
 // soakTime is how long a test may take, from SOAKTIME.
 func soakTime(t *testing.T) time.Duration {

@@ -27,9 +27,12 @@ func scribble(seconds int) error {
 	if err := s.find(); err != nil {
 		return err
 	}
-	size, err := s.pmem.Seek(0, 2)
-	if err != nil {
-		return err
+	size := int64(len(s.bar))
+	if s.bar == nil {
+		var err error
+		if size, err = s.pmem.Seek(0, 2); err != nil {
+			return err
+		}
 	}
 	at := size - wire.PageBytes + wire.PointerOffset
 	turns := []func(){s.segment, s.segment, s.control, func() { s.pointer(size, at) }}
@@ -53,11 +56,16 @@ type scribbler struct {
 	rng    *rand.Rand
 	files  map[string][]byte // mapped
 	pmem   *os.File
+	bar    []byte // instead: all of a PCI device, mapped
 	writes int
 }
 
 // find maps what there is now.
 func (s *scribbler) find() error {
+	if s.bar != nil || s.findBar() {
+		s.findParts()
+		return nil
+	}
 	if s.pmem == nil {
 		all, _ := filepath.Glob("/dev/pmem*")
 		if len(all) == 0 {
@@ -186,8 +194,11 @@ func (s *scribbler) device(size int64) {
 	s.write(b, at*512)
 }
 
-// read and write are direct: they need memory that is aligned.
+// read and write are direct, unless there is a PCI device: they need memory that is aligned.
 func (s *scribbler) read(at int64) []byte {
+	if s.bar != nil {
+		return bytes.Clone(s.bar[at:][:512])
+	}
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil
@@ -198,6 +209,10 @@ func (s *scribbler) read(at int64) []byte {
 }
 
 func (s *scribbler) write(b []byte, at int64) {
+	if s.bar != nil {
+		copy(s.bar[at:], b)
+		return
+	}
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return
