@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // CUDA programs compute in a machine whose region is a PCI device, with pinned memory at one address on
@@ -46,3 +47,79 @@ echo left: $(left)
 
 // Such a machine is saved and restored with its region in the stream, as others are.
 func TestSaveShared(t *testing.T) { save(t, "ivshmem") }
+
+// Programs of such a machine go on while its agent and the daemon are away, and when the hub dies they get an error;
+// the next agent and the next hub serve, and what was given is known still.
+func TestSharedDeaths(t *testing.T) {
+	h := startHost(t, twoMachines)
+	m := h.bootMachine("one", Machine{Shared: true, Job: waitForShared + `
+/bench/busy --seconds 16 --queue 2 --no-check --quiet --json && echo "went on" &
+busy=$!
+/bench/busy --seconds 3600 --queue 2 --no-check --quiet &
+victim=$!
+until [ $(left) = 2 ]; do sleep 0.1; done
+sleep 2
+kill -9 $agent
+kill -9 $victim
+echo "agent killed"
+sleep 3
+/bench/vectoradd --json &
+late=$!
+sleep 1
+pegasus-guest agent &
+wait $late
+/bench/vectoradd --json
+echo beside: $(left)
+wait $busy
+echo "kill the hub"
+/bench/busy --seconds 60 --queue 2 --no-check --quiet >/dev/null 2>&1 || echo "lost its worker"
+/bench/vectoradd --quiet --json
+sleep 0.5
+echo left: $(left)
+`})
+	used := int64(0)
+	computes := func() bool { d := h.domain("one"); return d.Processes > 0 && d.GPU > used }
+	eventually(t, bootTime, "the agent is killed", func() bool { return strings.Contains(m.Output(), "agent killed") })
+	h.daemon.Process.Kill()
+	h.daemon.Wait()
+	h.start()
+	used = h.domain("one").GPU
+	eventually(t, 5*time.Second, "a program computes without an agent", computes)
+	eventually(t, bootTime, "the program went on", func() bool { return strings.Contains(m.Output(), "kill the hub") })
+	used = h.domain("one").GPU
+	eventually(t, 10*time.Second, "the next program computes", computes)
+	h.killHub(m)
+	out := m.finish()
+	for _, want := range []string{"went on", "going on with the session", "beside: 1\n", "lost its worker", "left: 0\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out, `"right"`); n != 3 {
+		t.Errorf("%d of 3 programs computed what is right:\n%s", n, out)
+	}
+}
+
+// A machine that is reset keeps its memory and its hub; the agent of the new boot begins anew.
+func TestResetShared(t *testing.T) {
+	h := startHost(t, twoMachines)
+	m := h.bootMachine("one", Machine{Kind: Variant{Machine: "pc"}, Shared: true, Monitor: true, Reboot: true, Job: waitForShared + `
+/bench/vectoradd --json
+/bench/busy --seconds 3600 --queue 2 --no-check --quiet
+`})
+	q, err := m.monitor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.conn.Close()
+	for i := range 2 {
+		eventually(t, bootTime, "a program is right", func() bool { return strings.Count(m.Output(), `"right"`) > i })
+		used := h.domain("one").GPU
+		eventually(t, bootTime, "another computes", func() bool { d := h.domain("one"); return d.Processes == 1 && d.GPU > used })
+		if i == 0 {
+			if _, err := q.do("system_reset", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

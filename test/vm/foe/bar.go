@@ -25,7 +25,9 @@ func (s *scribbler) findParts() {
 	if err != nil {
 		return
 	}
-	var record struct{ Processes []struct{ At *callbuf.Extent } }
+	var record struct {
+		Processes []struct{ At *callbuf.Extent }
+	}
 	if json.Unmarshal(text, &record) != nil {
 		return
 	}
