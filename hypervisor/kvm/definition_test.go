@@ -165,7 +165,7 @@ func TestChangedSince(t *testing.T) {
 	if off := detach(t, on); off != large {
 		t.Errorf("detached from a machine that has grown:\n%s", off)
 	}
-	if off := detach(t, attach(t, on, Attachment{Region: web.Region, Bytes: 32 << 20})); off != large {
+	if off := detach(t, attach(t, on, Attachment{Region: web.Region, Bytes: 32 << 20, Device: NVDIMM})); off != large {
 		t.Errorf("attached again to a machine that has grown, and detached:\n%s", off)
 	}
 	on = attach(t, bare, web)
