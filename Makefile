@@ -87,7 +87,7 @@ $(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 
 BENCH        := guest/bench
 BENCH_SHARED := bench options latency report scene
-BENCH_OWN    := vectoradd matmul blackscholes walsh reduction histogram nbody busy calls lud heartwall srad frames bomb mriq coulomb montecarlo binomial image tpacf rpes picser
+BENCH_OWN    := vectoradd matmul blackscholes walsh reduction histogram nbody busy calls first lud heartwall srad frames bomb mriq coulomb montecarlo binomial image tpacf rpes picser
 
 benchmarks: $(BENCH_OWN:%=$(BUILD)/bench/%)
 

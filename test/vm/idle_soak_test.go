@@ -125,17 +125,6 @@ func (h *host) watchIdle(m *machine, what string) (sum float64) {
 	return sum
 }
 
-// How long a first call takes after everybody has fallen asleep. It is for people to read.
-func TestSoakFirstCall(t *testing.T) {
-	h := startHost(t, twoMachines)
-	out := h.boot("one", "/bench/calls --first 2\n").finish()
-	for line := range strings.Lines(out) {
-		if strings.Contains(line, "call") {
-			t.Log(strings.TrimSpace(line))
-		}
-	}
-}
-
 // A machine that rings all the time doesn't keep a processor of its host busy.
 func TestSoakRinging(t *testing.T) {
 	h := startHost(t, twoMachines)

@@ -23,6 +23,7 @@ type Machine struct {
 	Shared  bool              // the region is a PCI device instead, ivshmem-plain
 	Port    string            // a socket that QEMU makes, of the port by which agent and hub wake each other; empty: none
 	NoPort  bool              // it is to have none
+	Echo    string            // a socket that QEMU makes, of another port; empty: it has none
 	Disk    string            // a squashfs that it finds at /mnt; empty: none
 	Job     string            // a shell script: what it does before it switches itself off
 	Files   map[string]string // of the host, by their names in the machine, beside the image's
@@ -75,10 +76,11 @@ func (m Machine) Start() (*Running, error) {
 			args = append(args, "-device", "nvdimm,id=nvdimm0,memdev=region")
 		}
 	}
-	if m.Port != "" {
-		args = append(args, "-device", "virtio-serial-pci", "-chardev", "socket,id=port,server=on,wait=off,path="+m.Port,
-			"-device", "virtserialport,chardev=port,name="+bell.Name)
+	if m.Port != "" || m.Echo != "" {
+		args = append(args, "-device", "virtio-serial-pci")
 	}
+	args = append(args, serialPort("port", m.Port, bell.Name)...)
+	args = append(args, serialPort("echo", m.Echo, "echo")...)
 	args = append(args, "-machine", machine, "-m", memory)
 	r.cmd = exec.Command("qemu-system-x86_64", args...)
 	said, err := os.Create(r.path("qemu"))
@@ -88,6 +90,14 @@ func (m Machine) Start() (*Running, error) {
 	defer said.Close()
 	r.cmd.Stdout, r.cmd.Stderr = said, said
 	return r, r.cmd.Start()
+}
+
+// serialPort are QEMU's arguments for a port of the machine, if it has a socket.
+func serialPort(id, socket, name string) []string {
+	if socket == "" {
+		return nil
+	}
+	return []string{"-chardev", "socket,id=" + id + ",server=on,wait=off,path=" + socket, "-device", "virtserialport,chardev=" + id + ",name=" + name}
 }
 
 // writeInitrd puts the job behind the image.

@@ -1,0 +1,85 @@
+//go:build soak
+
+package vm
+
+import (
+	"cmp"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// afterPauses measures after pauses that differ. FIRST_CALLS is how often, if not as often as
+// is sensible.
+func afterPauses(t *testing.T, measure func(t *testing.T, arguments ...string)) {
+	for pause, often := range map[string]string{"2": "20", "0.1": "200"} {
+		t.Run(pause+"s", func(t *testing.T) { measure(t, pause, cmp.Or(os.Getenv("FIRST_CALLS"), often), "call", "echo") })
+	}
+}
+
+// How long a first call takes after everybody has fallen asleep, and what of it is the machine's: an
+// echo in the machine is two wake-ups of it, and one over a port is the way to the host and back with
+// nothing of ours on it. It is for people to read.
+func TestSoakFirstCall(t *testing.T) {
+	afterPauses(t, func(t *testing.T, arguments ...string) {
+		h := startHost(t, twoMachines)
+		socket := h.path("echo")
+		m := h.bootMachine("one", Machine{Echo: socket, Job: waitForAgent +
+			"/bench/first " + strings.Join(arguments, " ") + " /dev/$(basename $(dirname $(grep -lx echo /sys/class/virtio-ports/*/name)))\n"})
+		go echo(socket)
+		eventually(t, time.Hour, "the machine has measured", func() bool { return strings.Contains(m.Output(), "job ended") })
+		logTimes(t, m.Output())
+	})
+}
+
+// The same without a machine, for comparison: what daemon and worker take by themselves.
+func TestSoakFirstCallOfProcess(t *testing.T) {
+	afterPauses(t, func(t *testing.T, arguments ...string) {
+		h := startHost(t, twoMachines)
+		cmd := exec.Command(built(t, "bin/pegasus"), append([]string{"run", "--runtime-dir", h.dir, "--domain", "one", "--", built(t, "bench/first")}, arguments...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		logTimes(t, string(out))
+	})
+}
+
+// echo sends back what comes from a socket that somebody is about to make, until that is gone.
+func echo(socket string) {
+	for range 100 {
+		if c, err := net.Dial("unix", socket); err == nil {
+			io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{c})
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// logTimes logs what there is to know of lines of microseconds that first has printed.
+func logTimes(t *testing.T, out string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		what, numbers, ok := strings.Cut(line, " s: ")
+		if !ok {
+			continue
+		}
+		var micros []float64
+		for _, n := range strings.Fields(numbers) {
+			f, err := strconv.ParseFloat(n, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			micros = append(micros, f)
+		}
+		slices.Sort(micros)
+		part := func(p float64) float64 { return micros[int(p*float64(len(micros)-1))] / 1000 }
+		t.Logf("%-26s %4d times: p50 %6.3f p90 %6.3f p99 %6.3f most %6.3f ms", what+" s", len(micros), part(.5), part(.9), part(.99), part(1))
+	}
+}
