@@ -111,7 +111,7 @@ func segmentFor(n hypervisor.Newcomer, job *worker.Job, l callbuf.Layout) (*os.F
 	if !ok {
 		return newSegment(l, job.Generation)
 	}
-	const may = callbuf.FeatureBell
+	const may = callbuf.FeatureBell | callbuf.FeatureRouse
 	f, loan, err := lender.Lend(hypervisor.Terms{Geometry: job.Geometry, Features: may})
 	if err != nil {
 		return nil, err

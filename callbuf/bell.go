@@ -1,9 +1,6 @@
 package callbuf
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // FeatureBell, of a segment that has FeatureApart, says that the guest can wake its
 // worker after all: it sends any message over the worker's socket, which others pass on.
@@ -11,6 +8,10 @@ import (
 // been idle for a while, and says so in the same word as one that sleeps on a futex. In a
 // Hello it says that the guest knows how.
 const FeatureBell = 2
+
+// FeatureRouse, beside FeatureBell, says that the worker's poller sleeps on that very word. So
+// who has the segment on the host can wake it without a word to the worker; see Rouse.
+const FeatureRouse = 4
 
 const (
 	// bellAfter is how long a poller naps before it wants to be rung.
@@ -22,19 +23,16 @@ const (
 	RingPause = bellAfter / 2
 )
 
-// bell is what a poller sleeps on that has FeatureBell.
-type bell struct {
-	there bool          // FeatureBell
-	rings atomic.Uint32 // counts those, and Unpark
-}
-
-func (b *bell) ring() {
-	b.rings.Add(1)
-	FutexWake(&b.rings, 1)
-}
-
 // Rung tells the poller that its guest has rung: there may be a packet.
-func (h *Host) Rung() { h.bell.ring() }
+func (h *Host) Rung() { FutexWake(word32(h.mem, offPollerParked), 1) }
+
+// Rouse wakes the poller of a segment with FeatureRouse, if it sleeps and the guest has taken
+// that back, which it does when there is a packet. It takes the segment's first page.
+func Rouse(header []byte) {
+	if parked := word32(header, offPollerParked); parked.Load() == 0 {
+		FutexWake(parked, 1)
+	}
+}
 
 // sleepUntilRung sleeps until there is a packet, Unpark, or timeout has passed.
 func (h *Host) sleepUntilRung(timeout time.Duration) {
@@ -46,11 +44,10 @@ func (h *Host) sleepUntilRung(timeout time.Duration) {
 	parked := word32(h.mem, offPollerParked)
 	defer parked.Store(0)
 	for left := timeout; left > 0; left = timeout - time.Since(start) {
-		seen := h.bell.rings.Load()
 		parked.Store(1)
 		if h.Ready() || h.roused.Load() != 0 {
 			return
 		}
-		FutexWait(&h.bell.rings, seen, min(left, bellSlice))
+		FutexWait(parked, 1, min(left, bellSlice))
 	}
 }

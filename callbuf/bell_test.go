@@ -102,3 +102,37 @@ func TestNoBell(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Who has a poller's segment on the host wakes it when the guest has taken back that it
+// sleeps, and not before.
+func TestRouse(t *testing.T) {
+	h, g, mem := pairWith(t, small(), bellFeatures|FeatureRouse)
+	g.RingBy(func() {}) // others do
+	parked := word32(mem, offPollerParked)
+	h.Park(0)
+	h.idleSince = time.Now().Add(-time.Minute)
+	woken := make(chan struct{})
+	go func() {
+		h.Park(time.Minute)
+		close(woken)
+	}()
+	for parked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 100 {
+		Rouse(mem[:HeaderBytes])
+	}
+	select {
+	case <-woken:
+		t.Fatal("woken without a packet")
+	case <-time.After(20 * time.Millisecond):
+	}
+	if parked.Load() == 0 {
+		t.Fatal("it doesn't want to be rung any more")
+	}
+	if err := g.Send(Header{Op: 1}, nil, living); err != nil {
+		t.Fatal(err)
+	}
+	Rouse(mem[:HeaderBytes])
+	<-woken
+}

@@ -16,7 +16,7 @@ type Host struct {
 	err  error  // the first protocol error; the ring is dead after it
 
 	apart     bool          // FeatureApart
-	bell      bell          // apart: for a poller that wants to be rung
+	bell      bool          // FeatureBell
 	roused    atomic.Uint32 // apart: Unpark was called since the poller last parked
 	idleAt    uint32        // apart: next when the poller last parked
 	idleSince time.Time     // and since when that is so
@@ -50,7 +50,7 @@ func Format(mem []byte, l Layout, generation, features uint64) (*Host, error) {
 // NewHost is the host's side of a segment that Format prepared; l and features are
 // the host's own copies, never read back from the segment.
 func NewHost(mem []byte, l Layout, features uint64) *Host {
-	return &Host{mem: mem, l: l, apart: features&FeatureApart != 0, bell: bell{there: features&FeatureBell != 0}}
+	return &Host{mem: mem, l: l, apart: features&FeatureApart != 0, bell: features&FeatureBell != 0}
 }
 
 // Layout is the private layout.
@@ -154,7 +154,7 @@ func (h *Host) Park(timeout time.Duration) {
 		if h.next != h.idleAt || h.idleSince.IsZero() {
 			h.idleAt, h.idleSince = h.next, time.Now()
 		}
-		if h.bell.there {
+		if h.bell {
 			h.sleepUntilRung(timeout)
 		} else {
 			doze(&h.roused, 0, h.idleSince, timeout, h.Ready)
@@ -175,7 +175,8 @@ func (h *Host) Unpark() {
 	if h.apart {
 		h.roused.Store(1)
 		FutexWake(&h.roused, 1)
-		h.bell.ring()
+		word32(h.mem, offPollerParked).Store(0)
+		h.Rung()
 		return
 	}
 	parked := word32(h.mem, offPollerParked)

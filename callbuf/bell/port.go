@@ -82,7 +82,7 @@ func (p *Port) Ring() {
 		return
 	}
 	p.conn.Write(func(fd uintptr) bool {
-		unix.Write(int(fd), []byte{1})
+		ring(fd)
 		return true
 	})
 }

@@ -46,8 +46,8 @@ func (s *Sleeper) Notify(w Words) {
 
 // Sleep waits until it is time to look, and does what others want done meanwhile. w is nil
 // as long as there is no control area: then a port that lives will be rung. look looks
-// once more, and says whether there was something to do.
-func (s *Sleeper) Sleep(ctx context.Context, w Words, look func() bool) {
+// once more, and says whether there was something to do. It is said whether the port rang.
+func (s *Sleeper) Sleep(ctx context.Context, w Words, look func() bool) (rung bool) {
 	live := s.port.Live()
 	long := live && s.nap >= longestNap && (w == nil || w.Bell() != region.NoBell)
 	nap := s.nap
@@ -60,7 +60,7 @@ func (s *Sleeper) Sleep(ctx context.Context, w Words, look func() bool) {
 			defer w.SetBell(region.Awake)
 			if look() {
 				s.Worked()
-				return
+				return false
 			}
 		}
 	}
@@ -71,10 +71,12 @@ func (s *Sleeper) Sleep(ctx context.Context, w Words, look func() bool) {
 		do()
 		s.Worked()
 	case <-s.port.Rings():
+		return true
 	case <-t.C:
 		s.nap = min(s.nap+s.nap/4, longestNap)
 	case <-ctx.Done():
 	}
+	return false
 }
 
 func wayOfWaiting(live, long bool) region.Bell {

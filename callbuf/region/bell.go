@@ -16,6 +16,10 @@ func (g *Guest) SetBell(b Bell) { word32(g.mem, offAgentBell).Store(uint32(b)) }
 // Bell is how the hub waits.
 func (g *Guest) Bell() Bell { return Bell(word32(g.mem, offHubBell).Load()) }
 
+// HubRouses says whether to ring is enough to have workers woken that sleep, without a message.
+// It holds for the session.
+func (g *Guest) HubRouses() bool { return word32(g.mem, offHubRouses).Load() != 0 }
+
 // SetBell tells the agent how the hub waits; see Guest.
 func (h *Host) SetBell(b Bell) { word32(h.mem, offHubBell).Store(uint32(b)) }
 

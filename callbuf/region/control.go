@@ -23,6 +23,7 @@ const (
 	offDownHead   = 0x200 // (g) and how many of them it has taken
 	offAgentBell  = 0x240 // (g) whether the agent is to be rung: a Bell
 	offHubBell    = 0x280 // (h) and the hub
+	offHubRouses  = 0x2c0 // (h) not 0: the hub, when rung, also looks which workers are to be woken
 )
 
 // ring is one direction of a control area as one side sees it. at counts the
@@ -107,6 +108,7 @@ func (g *Guest) Begin(boot uint64) {
 	word64(g.mem, offBoot).Store(0)
 	word32(g.mem, offUpTail).Store(0)
 	word32(g.mem, offDownHead).Store(0)
+	word32(g.mem, offHubRouses).Store(0) // a hub before may have known more
 	word64(g.mem, offBoot).Store(boot)
 }
 
@@ -179,6 +181,7 @@ func (h *Host) Serve(boot, generation uint64) {
 	word32(h.mem, offUpHead).Store(0)
 	word32(h.mem, offDownTail).Store(0)
 	word64(h.mem, offGeneration).Store(generation)
+	word32(h.mem, offHubRouses).Store(1)
 	word64(h.mem, offAnswered).Store(boot)
 }
 

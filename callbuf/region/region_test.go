@@ -12,14 +12,14 @@ import (
 func TestSessions(t *testing.T) {
 	mem := make([]byte, ControlBytes)
 	g, h := NewGuest(mem), NewHost(mem)
-	if g.Begin(11); g.Answered() {
+	if g.Begin(11); g.Answered() || g.HubRouses() {
 		t.Error("answered before there was an answer")
 	}
 	if h.Boot() != 11 || h.Session() != 0 {
 		t.Errorf("session %d, wanted %d", h.Session(), h.Boot())
 	}
 	h.Serve(11, 5)
-	if !g.Answered() || g.Generation() != 5 || g.Over() {
+	if !g.Answered() || g.Generation() != 5 || g.Over() || !g.HubRouses() {
 		t.Errorf("not answered: generation %d", g.Generation())
 	}
 	for i := range uint32(100) {
@@ -46,6 +46,9 @@ func TestSessions(t *testing.T) {
 	g.Begin(12)
 	if h.Session() == h.Boot() {
 		t.Error("a new session isn't seen")
+	}
+	if g.HubRouses() {
+		t.Error("what the hub of the old session could holds for the new one")
 	}
 	h.Serve(12, 6)
 	if !g.Answered() || g.Generation() != 6 {

@@ -1,6 +1,7 @@
 package kvm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/callbuf"
+	"pegasus/callbuf/bell"
 	"pegasus/callbuf/region"
 )
 
@@ -274,20 +276,33 @@ func (s *session) connect(p *process, w callbuf.Welcome) error {
 	}
 	p.segment.Close()
 	p.segment = nil
-	go s.listenTo(p, p.worker)
+	go s.listenTo(p, p.worker, s.control.HubRouses())
 	return nil
 }
 
-// listenTo passes on what a process says to its worker, until it hangs up.
-func (s *session) listenTo(p *process, c *net.UnixConn) {
-	for {
-		buf := make([]byte, region.MaxData+1)
-		n, err := c.Read(buf)
-		if err != nil || n == 0 || n > region.MaxData {
-			break
-		}
-		if !s.post(func() { s.pass(p, buf[:n]) }) {
-			return
+// ringBytes is how long a message is that says nothing but that there is a packet.
+const ringBytes = 1
+
+var errTalk = errors.New("the process says what is too long to be passed on")
+
+// listenTo passes on what a process says to its worker, until it hangs up. What only rings goes
+// straight into the port, if that is enough for the hub.
+func (s *session) listenTo(p *process, c *net.UnixConn, hubRouses bool) {
+	raw, err := c.SyscallConn()
+	for buf := make([]byte, region.MaxData+1); err == nil; {
+		var n int
+		n, err = bell.Read(raw, buf)
+		switch {
+		case err != nil:
+		case n > region.MaxData:
+			err = errTalk
+		case n == ringBytes && hubRouses && s.port.Live():
+			s.port.Ring()
+		default:
+			data := bytes.Clone(buf[:n])
+			if !s.post(func() { s.pass(p, data) }) {
+				return
+			}
 		}
 	}
 	s.post(func() {

@@ -73,7 +73,7 @@ func (s *session) back(c *net.UnixConn) {
 		}
 		p.worker = c
 		c.SetReadDeadline(time.Time{})
-		go s.listenTo(p, c)
+		go s.listenTo(p, c, s.control.HubRouses())
 		return
 	}
 	refuse(c, resultUnknown, noWorker)

@@ -94,7 +94,9 @@ func (h Hub) Run(ctx context.Context) error {
 			h.Log.Info("the region is gone: ending")
 			return nil
 		}
-		s.sleeper.Sleep(ctx, s.words(), s.step)
+		if s.sleeper.Sleep(ctx, s.words(), s.step) {
+			s.rouse()
+		}
 	}
 	return nil
 }

@@ -75,5 +75,25 @@ func (s *session) features(p *process, terms uint64) uint64 {
 	if !s.port.Live() || s.control == nil || s.control.Bell() == wire.NoBell {
 		return 0
 	}
-	return callbuf.FeatureBell & p.hello.Features & terms
+	if p.hello.Features&terms&callbuf.FeatureBell == 0 {
+		return 0
+	}
+	return callbuf.FeatureBell | callbuf.FeatureRouse&terms
 }
+
+// rouse wakes the workers whose guests have rung. That a guest has is in its segment; whose it was
+// the port doesn't say. A worker that sleeps elsewhere is sent a message.
+func (s *session) rouse() {
+	for _, p := range s.processes {
+		switch {
+		case p.header == nil:
+		case p.features&callbuf.FeatureRouse != 0:
+			callbuf.Rouse(p.header)
+		case p.features&callbuf.FeatureBell != 0:
+			p.pass(ring)
+		}
+	}
+}
+
+// ring is what a process says to its worker when there is a packet.
+var ring = []byte{0}

@@ -155,6 +155,99 @@ func TestBellOfSegment(t *testing.T) {
 	serve(4, 0)
 	m.may = 1 << 40
 	serve(5, 0)
+	m.may = callbuf.FeatureRouse
+	serve(6, 0)
+	m.may = callbuf.FeatureBell | callbuf.FeatureRouse
+	serve(7, callbuf.FeatureBell|callbuf.FeatureRouse)
+}
+
+// lendBell brings a process to where it has a worker, and a segment with a bell that rings the port.
+func (m *machine) lendBell(port *net.UnixConn, features uint64) (*callbuf.Guest, []byte, *net.UnixConn) {
+	m.t.Helper()
+	m.may = features
+	m.open(1)
+	port.Write([]byte{1})
+	c := m.knock()
+	m.expect(wire.Need, 1)
+	m.send(wire.Lend, 1, lend(segment...))
+	port.Write([]byte{1})
+	m.loan(c)
+	worker, servant := m.worker(c)
+	m.t.Cleanup(servant.end)
+	m.expect(wire.Welcome, 1)
+	f, err := os.OpenFile(m.path, os.O_RDWR, 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := callbuf.MapParts(f, segment)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { callbuf.UnmapParts(mem) })
+	g, err := callbuf.Open(mem)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	g.RingBy(func() { port.Write([]byte{1}) })
+	return g, mem, worker
+}
+
+func say(t *testing.T, g *callbuf.Guest) {
+	t.Helper()
+	if err := g.Send(callbuf.Header{Op: 1}, nil, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// A ring at the port is enough to wake the worker of whoever has rung.
+func TestHubRouses(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	if !m.agent.HubRouses() {
+		t.Fatal("the hub doesn't say so")
+	}
+	port := m.plug()
+	m.agent.SetBell(wire.Awake)
+	m.hubIs(wire.Asleep)
+	const features = callbuf.FeatureBell | callbuf.FeatureRouse
+	g, mem, _ := m.lendBell(port, features)
+	host := callbuf.NewHost(mem, g.Layout(), callbuf.FeatureApart|features)
+	for soon, end := false, time.Now().Add(10*time.Second); !soon; { // a worker that isn't woken looks every 100 ms
+		var p callbuf.Packet
+		woken := make(chan time.Time)
+		go func() {
+			for !host.Ready() {
+				host.Park(10 * time.Second)
+			}
+			woken <- time.Now()
+		}()
+		time.Sleep(40 * time.Millisecond) // so that it sleeps
+		sent := time.Now()
+		say(t, g)
+		soon = (<-woken).Sub(sent) < 20*time.Millisecond
+		if ok, err := host.Next(&p); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if time.Now().After(end) {
+			t.Fatal("nobody wakes the worker")
+		}
+	}
+}
+
+// A worker that sleeps elsewhere is woken by a message.
+func TestHubRousesByMessage(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	port := m.plug()
+	m.agent.SetBell(wire.Awake)
+	m.hubIs(wire.Asleep)
+	_, _, worker := m.lendBell(port, callbuf.FeatureBell)
+	port.Write([]byte{1})
+	worker.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := worker.Read(make([]byte, 10)); n != 1 || err != nil {
+		t.Errorf("%d bytes to the worker, %v", n, err)
+	}
 }
 
 // A worker that doesn't read holds nobody up.

@@ -28,9 +28,10 @@ type process struct {
 	parts  chan callbuf.Extents // where its segment lies, once; none: there is no room
 
 	// Of the session.
-	asked  bool   // the agent was asked for its segment
-	bytes  uint64 // of the segment
-	header []byte // of the segment, in the region; nil before it is lent
+	asked    bool   // the agent was asked for its segment
+	bytes    uint64 // of the segment
+	features uint64 // and which it has beside callbuf.FeatureApart
+	header   []byte // of the segment, in the region; nil before it is lent
 
 	mu     sync.Mutex
 	worker *net.UnixConn // nil before there is one
@@ -205,8 +206,8 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 	}
 	answer := make(chan hypervisor.Loan, 1)
 	s.events <- func() {
-		p.asked, p.bytes = true, layout.SegmentBytes
-		answer <- hypervisor.Loan{Generation: s.generation, Features: s.features(p, terms.Features)}
+		p.asked, p.bytes, p.features = true, layout.SegmentBytes, s.features(p, terms.Features)
+		answer <- hypervisor.Loan{Generation: s.generation, Features: p.features}
 		s.tell(wire.Message{Kind: wire.Need, Process: p.number, Body: wire.NeedBody(layout.SegmentBytes)})
 	}
 	loan := <-answer

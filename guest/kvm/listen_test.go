@@ -1,0 +1,87 @@
+package kvm
+
+import (
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf/bell"
+	"pegasus/callbuf/region"
+)
+
+// pair is both ends of a socket that keeps messages apart.
+func pair(t *testing.T) (ours, theirs *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "pair")
+		c, err := net.FileConn(f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		ends[i] = c.(*net.UnixConn)
+	}
+	return ends[0], ends[1]
+}
+
+// What a process says goes to the hub as a message, and that it rings straight into the port, if the
+// hub is one that needs no more, and there.
+func TestListenTo(t *testing.T) {
+	for _, c := range []struct{ port, hubRouses, straight bool }{{true, true, true}, {true, false, false}, {false, true, false}} {
+		hub, ours := pair(t)
+		ours.SetDeadline(time.Time{})
+		ports := make(chan *net.UnixConn, 1)
+		port := bell.Listen(t.Context(), func() (bell.Conn, error) {
+			select {
+			case p := <-ports:
+				return p, nil
+			default:
+				return nil, os.ErrNotExist
+			}
+		}, true, func(error) {})
+		if c.port {
+			ports <- ours
+			for !port.Live() {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		s := &session{port: port, events: make(chan func()), processes: map[uint32]*process{}}
+		server, program := pair(t)
+		p := &process{number: 1, worker: server}
+		s.processes[1] = p
+		go s.listenTo(p, server, c.hubRouses)
+		program.Write([]byte("more than a ring"))
+		(<-s.events)()
+		program.Write([]byte{0})
+		if c.straight {
+			if n, err := hub.Read(make([]byte, 10)); n != 1 || err != nil {
+				t.Errorf("%+v: %d bytes at the port, %v", c, n, err)
+			}
+		} else {
+			(<-s.events)()
+		}
+		program.Close()
+		(<-s.events)()
+		var kinds []region.Kind
+		for _, m := range s.outbox {
+			kinds = append(kinds, m.Kind)
+		}
+		want := 3 // data, the ring, the end
+		if c.straight {
+			want = 2
+		}
+		if len(kinds) != want || kinds[len(kinds)-1] != region.Close || string(s.outbox[0].Body) != "more than a ring" {
+			t.Errorf("%+v: the hub is told %v", c, kinds)
+		}
+	}
+}
