@@ -124,6 +124,21 @@ func TestEndlessRings(t *testing.T) {
 	}
 }
 
+// A few that ring at the same time are heard at once; who goes on is not.
+func TestPace(t *testing.T) {
+	var p Port
+	now := time.Now()
+	for i := range 10 * atOnce {
+		if wait := p.pace(now); (wait > 0) != (i >= atOnce) {
+			t.Fatalf("ring %d: nothing is heard for %v", i, wait)
+		}
+	}
+	now = p.paced.Add(time.Hour)
+	if p.pace(now) > 0 {
+		t.Error("a ring after a pause has to wait")
+	}
+}
+
 // side is an agent or a hub, with what it finds to do.
 type side struct {
 	sleeper *Sleeper

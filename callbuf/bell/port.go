@@ -30,9 +30,10 @@ const (
 	// patience is how long a port may take to come before that is worth a word: hub and agent
 	// are often there first.
 	patience = 2 * time.Second
-	// hearAgain is how long nothing is heard after a ring. Who was rung looks for itself
-	// for a while before it sleeps again, so no honest ring comes sooner.
+	// hearAgain is how often rings are heard in the long run, and atOnce how many more may
+	// come together: programs that don't know of each other ring.
 	hearAgain = 5 * time.Millisecond
+	atOnce    = 2
 )
 
 // Conn is a port that is open, and never blocks.
@@ -53,6 +54,7 @@ type Port struct {
 	// Of keep.
 	since time.Time // of the beginning
 	told  bool      // change was told whether the port lives
+	paced time.Time // until then nothing is heard, if that is to come; see pace
 
 	mu   sync.Mutex
 	conn syscall.RawConn // nil while there is none
@@ -144,7 +146,7 @@ func (p *Port) use(ctx context.Context, c Conn) error {
 		switch {
 		case err == nil:
 			p.hint()
-			pause(ctx, hearAgain)
+			pause(ctx, p.pace(time.Now()))
 		case err == io.EOF && !p.again:
 			p.set(err)
 			pause(ctx, openAgain)
@@ -155,6 +157,15 @@ func (p *Port) use(ctx context.Context, c Conn) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// pace counts a ring, and says for how long no other is heard.
+func (p *Port) pace(now time.Time) time.Duration {
+	if earliest := now.Add(-atOnce * hearAgain); p.paced.Before(earliest) {
+		p.paced = earliest
+	}
+	p.paced = p.paced.Add(hearAgain)
+	return p.paced.Sub(now)
 }
 
 // hear waits for a ring.
