@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -269,18 +271,38 @@ func (a *attachment) libvirt(in []byte, args ...string) (s libvirt.Shown, err er
 		return s, err
 	}
 	args = append([]string{args[0], "--connect", a.uri}, args[1:]...)
-	cmd := exec.Command(program, args...)
-	var errs bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &errs
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && errs.Len() > 0:
-		return s, errors.New("libvirt: " + strings.TrimSpace(errs.String()))
-	case err != nil:
-		return s, fmt.Errorf("%s: %w", program, err)
+	slow := time.AfterFunc(2*time.Second, func() { fmt.Fprintf(a.err, "waiting for libvirt, %s …\n", a.uri) })
+	defer slow.Stop()
+	out, err := askLibvirt(answerTime, program, in, args...)
+	if err != nil {
+		return s, fmt.Errorf("libvirt: %w", err)
 	}
 	return s, json.Unmarshal(out, &s)
+}
+
+// answerTime is how long libvirt may take to answer who wants it to do something.
+const answerTime = 30 * time.Second
+
+// askLibvirt runs pegasus-libvirt, whose errors are in libvirt's words. A libvirtd that hangs
+// answers nobody.
+func askLibvirt(patience time.Duration, program string, in []byte, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var errs bytes.Buffer
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &errs
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	switch text := strings.TrimSpace(errs.String()); {
+	case err == nil:
+		return out, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("no answer for %v: does libvirtd hang? `virsh list` would, too", patience)
+	case text != "":
+		return nil, errors.New(text)
+	default:
+		return nil, fmt.Errorf("%s: %w", program, err)
+	}
 }
 
 const libvirtProgram = "pegasus-libvirt"

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"testing"
+	"time"
 
 	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/libvirt"
@@ -88,4 +90,20 @@ func plugged(name, device, alias string) error {
 		live = live[:from] + live[to:]
 	}
 	return os.WriteFile(name+".live", []byte(live), 0o644)
+}
+
+// A libvirt that doesn't answer is waited for, and not for ever; what it says is passed on.
+func TestAskLibvirt(t *testing.T) {
+	for script, want := range map[string]string{
+		"sleep 600":               "no answer for 200ms",
+		"echo no such >&2; false": "no such",
+		"exit 3":                  "exit status 3",
+	} {
+		if _, err := askLibvirt(200*time.Millisecond, "sh", nil, "-c", script); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", script, err, want)
+		}
+	}
+	if out, err := askLibvirt(10*time.Second, "cat", []byte("words")); err != nil || string(out) != "words" {
+		t.Errorf("%q, %v", out, err)
+	}
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"regexp"
@@ -157,20 +155,17 @@ func setIn(text []byte, key string) string {
 	return string(m[1])
 }
 
+// listTime is how long libvirt may take to list them.
+const listTime = 10 * time.Second
+
 // listMachines asks for all machines that have a region from their next start on, or now.
 func listMachines(uri, regions string) (all []libvirt.Listed, err error) {
 	program, err := findLibvirt()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "list", "--connect", uri, "--regions", regions)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
+	out, err := askLibvirt(listTime, program, nil, "list", "--connect", uri, "--regions", regions)
 	if err != nil {
-		if text := strings.TrimSpace(errs.String()); text != "" {
-			err = errors.New(text)
-		}
 		return nil, err
 	}
 	return all, json.Unmarshal(out, &all)
