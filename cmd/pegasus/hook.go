@@ -76,6 +76,8 @@ func hook(c *call, args []string) error {
 		return nil // not one of ours
 	case a.Region != filepath.Join(*regions, name):
 		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, a.Region)
+	case what == "release end" && kvm.UsedBy(a.Region) != 0:
+		return nil // it wasn't made for this one: its start was refused
 	case what == "release end":
 		return a.Remove()
 	}

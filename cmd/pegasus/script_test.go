@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"pegasus":         main,
 		"pegasus-libvirt": func() { os.Exit(fakeLibvirt(os.Args[1:])) },
+		"qemu-fake":       fakeQEMU,
 		"guest":           func() { os.Exit(guestMain(os.Args[1:])) },
 	})
 }

@@ -32,6 +32,9 @@ func (k Keeper) sweep(path string, e fs.DirEntry) {
 		return
 	}
 	delete(k.left, path)
+	if UsedBy(path) != 0 {
+		return // a machine of that name, of whom we don't know
+	}
 	k.Log.Warn("removing what was left of a machine that is off", "region", path)
 	if err := RemoveRegion(path); err != nil {
 		k.Log.Warn("remove a region", "err", err)

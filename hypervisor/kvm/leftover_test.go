@@ -12,11 +12,11 @@ import (
 )
 
 // The region of a machine that stays off is removed, but neither one that is made anew
-// meanwhile nor one of which nothing is known.
+// meanwhile nor one of which nothing is known, nor one that a QEMU has all the same.
 func TestLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		off := map[string]bool{"off": true, "anew": true}
+		off := map[string]bool{"off": true, "anew": true, "used": true}
 		k := Keeper{
 			Dir: dir, Log: slog.New(slog.DiscardHandler), left: map[string]leftover{},
 			Off: func(name string) bool { return off[name] }, Valid: func(string) error { return nil },
@@ -48,6 +48,9 @@ func TestLeftovers(t *testing.T) {
 		put("off")
 		put("anew")
 		put("unknown")
+		put("used")
+		becomeQEMU(t)
+		defer mapIt(t, filepath.Join(dir, "used"))()
 		sweep()
 		time.Sleep(leftTime - time.Second)
 		put("other") // takes the next inode
@@ -59,6 +62,7 @@ func TestLeftovers(t *testing.T) {
 		there("off", false)
 		there("anew", true)
 		there("unknown", true)
+		there("used", true)
 		off["anew"] = false
 		time.Sleep(2 * leftTime)
 		sweep()

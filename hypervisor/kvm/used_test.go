@@ -17,6 +17,23 @@ func TestUsedBy(t *testing.T) {
 	if err := MakeRegion(path, minRegion, -1); err != nil {
 		t.Fatal(err)
 	}
+	letGo := mapIt(t, path)
+	if pid := UsedBy(path); pid != 0 {
+		t.Errorf("process %d, which is no QEMU, uses it", pid)
+	}
+	becomeQEMU(t)
+	if pid := UsedBy(path); pid != os.Getpid() {
+		t.Errorf("process %d uses it, not %d", pid, os.Getpid())
+	}
+	letGo()
+	if pid := UsedBy(path); pid != 0 {
+		t.Errorf("process %d uses what it has let go", pid)
+	}
+}
+
+// mapIt maps a file, as QEMU does a machine's region.
+func mapIt(t *testing.T, path string) (letGo func()) {
+	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -26,22 +43,19 @@ func TestUsedBy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pid := UsedBy(path); pid != 0 {
-		t.Errorf("process %d, which is no QEMU, uses it", pid)
+	return func() { callbuf.Unmap(mem) }
+}
+
+// becomeQEMU calls this process by its name until the test's end.
+func becomeQEMU(t *testing.T) {
+	t.Helper()
+	const name = "/proc/self/comm"
+	was, err := os.ReadFile(name)
+	if err == nil {
+		err = os.WriteFile(name, []byte("qemu-system-x86"), 0)
 	}
-	was, err := os.ReadFile("/proc/self/comm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("/proc/self/comm", []byte("qemu-system-x86"), 0); err != nil {
-		t.Fatal(err)
-	}
-	defer os.WriteFile("/proc/self/comm", was, 0)
-	if pid := UsedBy(path); pid != os.Getpid() {
-		t.Errorf("process %d uses it, not %d", pid, os.Getpid())
-	}
-	callbuf.Unmap(mem)
-	if pid := UsedBy(path); pid != 0 {
-		t.Errorf("process %d uses what it has let go", pid)
-	}
+	t.Cleanup(func() { os.WriteFile(name, was, 0) })
 }
