@@ -312,9 +312,24 @@ func (s *session) listenTo(p *process, c *net.UnixConn, hubRouses bool) {
 	})
 }
 
-// pass tells a worker what its process says, unless that has been closed meanwhile.
+// maxUnsent is how much of what a process says to its worker waits for room in the ring: an honest
+// one says where its memory lies, and then rings, which need not be heard twice.
+const maxUnsent = 16
+
+// pass tells a worker what its process says, unless that has been closed meanwhile or says
+// more than is taken.
 func (s *session) pass(p *process, data []byte) {
-	if s.processes[p.number] == p && !p.closing {
+	if s.processes[p.number] == p && !p.closing && s.unsent(p) < maxUnsent {
 		s.tell(region.Message{Kind: region.Data, Process: p.number, Body: data})
 	}
+}
+
+// unsent is how much of what a process said waits.
+func (s *session) unsent(p *process) (n int) {
+	for _, m := range s.outbox {
+		if m.Kind == region.Data && m.Process == p.number {
+			n++
+		}
+	}
+	return n
 }

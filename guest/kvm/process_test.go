@@ -55,3 +55,20 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("%+v, %v", w, err)
 	}
 }
+
+// A process that speaks without end to its worker fills neither the agent's memory nor the way of others.
+func TestTalker(t *testing.T) {
+	s := &session{processes: map[uint32]*process{1: {number: 1}, 2: {number: 2}}}
+	for range 1000 {
+		s.pass(s.processes[1], []byte{1})
+	}
+	s.pass(s.processes[2], []byte("where its memory lies"))
+	if n := len(s.outbox); n != maxUnsent+1 || s.outbox[n-1].Process != 2 {
+		t.Errorf("%d messages wait", n)
+	}
+	s.outbox = s.outbox[1:]
+	s.pass(s.processes[1], []byte{1})
+	if n := len(s.outbox); n != maxUnsent+1 {
+		t.Errorf("%d messages wait after one was sent", n)
+	}
+}
