@@ -29,7 +29,7 @@ func (c *call) checkMachines() []control.Check {
 	if regions == "" {
 		return one("machines", fine, "none are served: regions isn't set in [daemon]", "")
 	}
-	all := append(checkRegions(regions), checkHook(regions)...)
+	all := append(checkRegions(regions), checkHook(filepath.Join(hooksDir, "pegasus"), regions)...)
 	all = append(all, checkQEMU()...)
 	for _, uri := range config.Daemon.Libvirt {
 		machines, err := listMachines(uri, regions)
@@ -78,8 +78,7 @@ func checkRegions(dir string) []control.Check {
 }
 
 // checkHook looks whether libvirt will make regions.
-func checkHook(regions string) []control.Check {
-	path := filepath.Join(hooksDir, "pegasus")
+func checkHook(path, regions string) []control.Check {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return one("hook", warn, path+" isn't there: no machine that is attached starts", "`pegasus attach MACHINE` installs it")
@@ -91,11 +90,19 @@ func checkHook(regions string) []control.Check {
 	case !strings.Contains(string(text), "--regions "+quoted(regions)+" "):
 		return one("hook", warn, path+" is for another directory than regions in [daemon], "+regions, "attach the machines again with --regions "+regions)
 	}
+	if m := hookProgram.FindSubmatch(text); m != nil {
+		if st, err := os.Stat(string(m[1])); err != nil || st.Mode()&0o111 == 0 {
+			return one("hook", warn, fmt.Sprintf("%s runs %s, which is gone: no machine that is attached starts", path, m[1]), "`pegasus attach MACHINE`, with any that is attached")
+		}
+	}
 	if unheard(path) {
 		return one("hook", warn, "libvirtd may not know it: it has run since before that was installed", "restart libvirtd once; machines that run aren't disturbed")
 	}
 	return one("hook", fine, path, "")
 }
+
+// hookProgram is what the hook runs.
+var hookProgram = regexp.MustCompile(`(?m)^program='([^']*)'$`)
 
 // unheard says whether libvirtd runs that was started before a hook was installed.
 func unheard(path string) bool {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,4 +43,37 @@ func TestSetIn(t *testing.T) {
 	if u, g, n := setIn(conf, "user"), setIn(conf, "group"), setIn(conf, "nothing"); u != "qemu" || g != "kvm" || n != "" {
 		t.Errorf("%q, %q, %q", u, g, n)
 	}
+}
+
+// What is wrong with the hook is said, in the order in which it keeps machines from starting.
+func TestCheckHook(t *testing.T) {
+	a := &attachment{hooks: t.TempDir(), regions: "/dev/shm/pegasus"}
+	path := filepath.Join(a.hooks, "pegasus")
+	check := func(regions, want string) {
+		t.Helper()
+		if got := checkHook(path, regions)[0]; !strings.Contains(got.Detail, want) || (got.State == fine) != (want == path) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+	check(a.regions, "isn't there")
+	if _, err := a.installHook(); err != nil {
+		t.Fatal(err)
+	}
+	if pid, _ := libvirtd(); pid == 0 {
+		check(a.regions, path)
+	}
+	check("/dev/shm/other", "is for another directory")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := hookProgram.ReplaceAll(text, []byte("program='/gone/pegasus'"))
+	if err := os.WriteFile(path, gone, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check(a.regions, "runs /gone/pegasus, which is gone")
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check(a.regions, "can't be executed")
 }
