@@ -20,6 +20,7 @@ type Definition struct {
 
 	kind, arch, machine string // who runs it, what it is like
 	acpi                bool
+	sealed              bool // its memory is encrypted against the host
 
 	name, cpu, numa, devices, metadata span
 
@@ -129,6 +130,8 @@ func (d *Definition) fits(as Device) error {
 		return fmt.Errorf("machine %q is a %s, which has no NVDIMMs and no PCI: use machine='q35' or 'pc'", d.Name, d.machine)
 	case slices.ContainsFunc(d.all, func(v device) bool { return v.tag == "channel" && v.port == bell.Name && !v.ours() }):
 		return fmt.Errorf("machine %q has a channel %s of its own, and can't have two: remove it (virsh edit), attaching brings one", d.Name, bell.Name)
+	case d.sealed:
+		return fmt.Errorf("machine %q has <launchSecurity>: its memory is encrypted, and the host can't share any", d.Name)
 	case as == IVSHMEM:
 		return nil
 	case slices.ContainsFunc(old, func(m string) bool { return strings.HasPrefix(d.machine, m) }):

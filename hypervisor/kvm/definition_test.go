@@ -261,6 +261,7 @@ func TestNotAttached(t *testing.T) {
 		"only machines of QEMU":     strings.Replace(bare, "'kvm'", "'lxc'", 1),
 		"only x86_64":               with("<os><type arch='aarch64' machine='virt'>hvm</type></os>"),
 		"has no NVDIMMs":            with("<os><type arch='x86_64' machine='microvm'>hvm</type></os>"),
+		"its memory is encrypted":   with("<launchSecurity type='sev'/>"),
 		"whose memory has no slots": with("<os><type arch='x86_64' machine='pc-i440fx-2.0'>hvm</type></os>"),
 		"channel org.pegasus.0":     strings.Replace(bare, "</devices>", "<channel type='unix'><target type='virtio' name='org.pegasus.0'/></channel></devices>", 1),
 		"add <features><acpi/>":     strings.Replace(bare, "<acpi/>", "", 1),

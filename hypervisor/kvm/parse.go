@@ -99,6 +99,8 @@ func (d *Definition) note(path string, open []*element) (err error) {
 		d.arch, d.machine = e.attribute("arch"), e.attribute("machine")
 	case "/domain/features/acpi":
 		d.acpi = true
+	case "/domain/launchSecurity":
+		d.sealed = true
 	case "/domain/memory":
 		err = d.memory.read(e)
 	case "/domain/maxMemory":
