@@ -85,7 +85,11 @@ func attach(c *call, args []string) error {
 		return err
 	}
 	want := kvm.Attachment{Region: filepath.Join(a.regions, name), Bytes: uint64(size), Credits: vcpu.Credits(max(credits, 0)), Device: kvm.Device(*device)}
-	if is, ok := d.Attached(a.regions); ok { // what isn't said stays
+	is, ok := d.Attached(a.regions)
+	if dir := d.RegionDir(); !ok && dir != "" { // it moves
+		is, ok = d.Attached(dir)
+	}
+	if ok { // what isn't said stays
 		if size == 0 {
 			want.Bytes = is.Bytes
 		}

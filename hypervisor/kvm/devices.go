@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -24,6 +25,16 @@ const (
 	// can get at all.
 	IVSHMEM Device = "ivshmem"
 )
+
+// RegionDir is where its region lies, if attaching brought that; else nothing.
+func (d *Definition) RegionDir() string {
+	for i := range d.all {
+		if v := &d.all[i]; v.alias == ours+"-region" && v.path != "" {
+			return filepath.Dir(v.path)
+		}
+	}
+	return ""
+}
 
 // newDevices are what an attached machine has. Each has an alias of ours.
 func newDevices(a Attachment) []string {
