@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -107,19 +108,53 @@ func TestResetShared(t *testing.T) {
 /bench/vectoradd --json
 /bench/busy --seconds 3600 --queue 2 --no-check --quiet
 `})
-	q, err := m.monitor()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer q.conn.Close()
 	for i := range 2 {
 		eventually(t, bootTime, "a program is right", func() bool { return strings.Count(m.Output(), `"right"`) > i })
 		used := h.domain("one").GPU
 		eventually(t, bootTime, "another computes", func() bool { d := h.domain("one"); return d.Processes == 1 && d.GPU > used })
-		if i == 0 {
-			if _, err := q.do("system_reset", nil); err != nil {
-				t.Fatal(err)
-			}
+		if i > 0 {
+			break
+		}
+		q, err := m.monitor()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.conn.Close()
+		if _, err := q.do("system_reset", nil); err != nil {
+			t.Fatal(err)
 		}
 	}
+}
+
+// A machine of libvirt's that runs and has no place for the device is told so, and has it from its next start on, as
+// large as it is if nothing is said.
+func TestSharedAtNextStart(t *testing.T) {
+	h := startHost(t, twoMachines)
+	l := startLibvirt(h)
+	l.device = "ivshmem"
+	r := l.machine("one", `
+/bench/vectoradd --json
+`)
+	pegasus := built(t, "bin/pegasus")
+	l.run(pegasus, "detach", "one", "--regions", h.regions)
+	l.run("virsh", "start", "one")
+	out, err := l.command(pegasus, "attach", "one", "--device", "ivshmem", "--live", "--regions", h.regions).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "from its next start on") {
+		t.Errorf("plugged into a q35 machine: %v, %s", err, out)
+	}
+	t.Logf("%s", out)
+	if left, _ := filepath.Glob(h.regions + "-*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	l.run("virsh", "destroy", "one")
+	l.run("virsh", "start", "one")
+	eventually(t, bootTime, "a program is right", func() bool { return strings.Contains(r.Output(), `"right"`) })
+	if !strings.Contains(r.Output(), "bytes=536870912") {
+		t.Error("another size")
+	}
+	eventually(t, bootTime, "the job ends", func() bool { return strings.Contains(r.Output(), "job ended: 0") })
+	eventually(t, 5*time.Second, "nothing is left", func() bool {
+		left, _ := filepath.Glob(h.regions + "-*")
+		return len(left) == 0 && len(h.hubs()) == 0
+	})
 }
