@@ -52,6 +52,8 @@ func TestApartUnpark(t *testing.T) {
 	h, _, _ := pairWith(t, small(), FeatureApart)
 	h.Unpark()
 	h.Park(time.Hour)
-	time.AfterFunc(20*time.Millisecond, h.Unpark)
+	done := make(chan struct{}) // the segment has to be there until then
+	time.AfterFunc(20*time.Millisecond, func() { h.Unpark(); close(done) })
 	h.Park(time.Hour)
+	<-done
 }
