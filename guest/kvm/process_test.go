@@ -33,7 +33,7 @@ func TestCrowd(t *testing.T) {
 		return here, there
 	}
 	s := &session{
-		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, serving: true,
+		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: &files{}, serving: true,
 		control: region.NewGuest(make([]byte, region.ControlBytes)), processes: map[uint32]*process{}, events: make(chan func(), 1000),
 	}
 	var last *net.UnixConn
