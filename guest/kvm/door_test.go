@@ -76,18 +76,6 @@ func TestEarly(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 
-	// One that had a worker waits for the agent to go on with its session, if there is anything to go on with.
-	back := callbuf.Hello{Version: callbuf.Version, Features: callbuf.HelloBack}.Append(nil)
-	if w, err := callbuf.ParseWelcome([]byte(say(t, socket, back))); err != nil || w.Result != resultUnknown {
-		t.Errorf("no session any more: %+v, %v", w, err)
-	}
-	if err := os.WriteFile(d.record, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if said, err := tell(socket, back); said != "" || !errors.Is(err, io.EOF) {
-		t.Errorf("a session to come: %q, %v", said, err)
-	}
-
 	// One that came before there was a session gets to it.
 	d.patience = time.Minute
 	c, err := net.Dial("unixpacket", socket)
@@ -104,6 +92,21 @@ func TestEarly(t *testing.T) {
 	case <-s.events:
 	case <-time.After(10 * time.Second):
 		t.Error("a process that waits isn't let in")
+	}
+}
+
+// A process that had a worker waits for the agent to go on with its session, if there is anything to go on with.
+func TestComesBack(t *testing.T) {
+	d, socket := openDoor(t, 100*time.Millisecond)
+	back := callbuf.Hello{Version: callbuf.Version, Features: callbuf.HelloBack}.Append(nil)
+	if w, err := callbuf.ParseWelcome([]byte(say(t, socket, back))); err != nil || w.Result != resultUnknown {
+		t.Errorf("no session any more: %+v, %v", w, err)
+	}
+	if err := os.WriteFile(d.record, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := tell(socket, back); said != "" || !errors.Is(err, io.EOF) {
+		t.Errorf("a session to come: %q, %v", said, err)
 	}
 }
 
