@@ -31,6 +31,7 @@ type Definition struct {
 	cells     uint64 // bytes of memory that its NUMA cells have
 	all       []device
 	record    *record
+	squatter  string // metadata in our name space that isn't our record
 }
 
 // span is an element's place in the text; the whole of it, and what is between its tags.
@@ -130,6 +131,8 @@ func (d *Definition) fits(as Device) error {
 		return fmt.Errorf("machine %q is a %s, which has no NVDIMMs and no PCI: use machine='q35' or 'pc'", d.Name, d.machine)
 	case slices.ContainsFunc(d.all, func(v device) bool { return v.tag == "channel" && v.port == bell.Name && !v.ours() }):
 		return fmt.Errorf("machine %q has a channel %s of its own, and can't have two: remove it (virsh edit), attaching brings one", d.Name, bell.Name)
+	case d.squatter != "":
+		return fmt.Errorf("machine %q has metadata <%s> of the name space %s, of which libvirt keeps one element: remove it (virsh edit)", d.Name, d.squatter, recordSpace)
 	case d.sealed:
 		return fmt.Errorf("machine %q has <launchSecurity>: its memory is encrypted, and the host can't share any", d.Name)
 	case as == IVSHMEM:

@@ -152,7 +152,7 @@ func TestChangedSince(t *testing.T) {
 		t.Errorf("detached from a machine whose memory isn't to be dumped:\n%s", off)
 	}
 	// What the prefix means may be said elsewhere: libvirt says it once.
-	said := with("<metadata xmlns:pegasus='urn:pegasus:machine'><pegasus:note/></metadata>")
+	said := with("<metadata xmlns:pegasus='urn:pegasus:machine'><x:y xmlns:x='z'/></metadata>")
 	on = strings.Replace(attach(t, said, web), "<pegasus:machine xmlns:pegasus='urn:pegasus:machine'", "<pegasus:machine", 1)
 	if off := detach(t, on); off != said {
 		t.Errorf("detached:\n%s", off)
@@ -261,6 +261,7 @@ func TestNotAttached(t *testing.T) {
 		"only machines of QEMU":     strings.Replace(bare, "'kvm'", "'lxc'", 1),
 		"only x86_64":               with("<os><type arch='aarch64' machine='virt'>hvm</type></os>"),
 		"has no NVDIMMs":            with("<os><type arch='x86_64' machine='microvm'>hvm</type></os>"),
+		"libvirt keeps one element": with("<metadata><p:note xmlns:p='urn:pegasus:machine'/></metadata>"),
 		"its memory is encrypted":   with("<launchSecurity type='sev'/>"),
 		"whose memory has no slots": with("<os><type arch='x86_64' machine='pc-i440fx-2.0'>hvm</type></os>"),
 		"channel org.pegasus.0":     strings.Replace(bare, "</devices>", "<channel type='unix'><target type='virtio' name='org.pegasus.0'/></channel></devices>", 1),

@@ -125,10 +125,14 @@ func (d *Definition) note(path string, open []*element) (err error) {
 	case "/domain/metadata":
 		err = once(&d.metadata, e)
 	default:
-		if rest, ok := strings.CutPrefix(path, "/domain/metadata/"); ok && rest == e.name && isRecord(open) {
-			if d.record != nil {
-				return fmt.Errorf("there are two <%s>", e.name)
-			}
+		rest, ok := strings.CutPrefix(path, "/domain/metadata/")
+		switch {
+		case !ok || rest != e.name || !inOurSpace(open):
+		case !strings.HasSuffix(e.name, ":machine"):
+			d.squatter = e.name
+		case d.record != nil:
+			return fmt.Errorf("there are two <%s>", e.name)
+		default:
 			d.record, err = readRecord(e)
 		}
 	}

@@ -27,16 +27,13 @@ type record struct {
 // recordSpace is the namespace that our metadata are in.
 const recordSpace = "urn:pegasus:machine"
 
-// isRecord says whether the last of the elements that are open is our record. What its prefix
-// means may be said by any of them: libvirt says it but once.
-func isRecord(open []*element) bool {
-	prefix, name, ok := strings.Cut(open[len(open)-1].name, ":")
-	if !ok || name != "machine" {
-		return false
-	}
+// inOurSpace says whether the last of the elements that are open is of our name space. What its
+// prefix means may be said by any of them: libvirt says it but once.
+func inOurSpace(open []*element) bool {
+	prefix, _, ok := strings.Cut(open[len(open)-1].name, ":")
 	for _, e := range slices.Backward(open) {
 		for _, a := range e.attributes {
-			if a.Name.Space == "xmlns" && a.Name.Local == prefix {
+			if ok && a.Name.Space == "xmlns" && a.Name.Local == prefix {
 				return a.Value == recordSpace
 			}
 		}
