@@ -77,7 +77,7 @@ func TestEarly(t *testing.T) {
 	}
 
 	// One that came before there was a session gets to it.
-	d.patience = time.Minute
+	d, socket = openDoor(t, time.Minute)
 	c, err := net.Dial("unixpacket", socket)
 	if err != nil {
 		t.Fatal(err)
