@@ -18,8 +18,12 @@ for i in 1 2; do sleep 1; /bench/vectoradd --quiet --json; done
 
 // A machine computes after it was idle, by a port that wakes its agent and hub, and without one.
 func TestIdle(t *testing.T) {
+	if _, err := Build(buildDir(t), cloudKernel); err != nil { // once for both
+		t.Fatal(err)
+	}
 	for _, port := range []bool{true, false} {
 		t.Run(map[bool]string{true: "port", false: "no port"}[port], func(t *testing.T) {
+			t.Parallel() // they mostly sleep
 			h := startHost(t, twoMachines)
 			m := h.bootWith("one", pausingJob, port)
 			eventually(t, bootTime, "it has computed after pauses", func() bool { return strings.Contains(m.Output(), "kill the hub") })

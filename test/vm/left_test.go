@@ -182,7 +182,7 @@ func (s *stage) settle() {
 // leftTime is how long what is left of an event may take to go.
 const leftTime = 15 * time.Second
 
-// moreMemory is how much the daemon and hubs may grow, all in all.
+// moreMemory is how many KiB each of ours may grow by, all in all.
 const moreMemory = 16 << 10
 
 // checkLeft looks whether there is what is usual.
@@ -206,14 +206,14 @@ func (s *stage) checkLeft() {
 	}
 }
 
-// resident is the memory of daemon and hubs in KiB, without what they share.
+// resident is the memory of daemon, hubs and pegasus-libvirt in KiB, without what they share.
 func (s *stage) resident() map[string]int {
 	all := map[string]int{}
 	for _, p := range s.processes() {
 		name := p.name()
 		if p.pid == s.h.daemon.Process.Pid {
 			name = "daemon"
-		} else if !strings.HasPrefix(name, "hub of ") {
+		} else if !strings.HasPrefix(name, "hub of ") && name != "pegasus-libvirt" {
 			continue
 		}
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
