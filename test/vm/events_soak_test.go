@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Four machines, and things happen to them by chance, as many as PEGASUS_TEST_EVENTS says: those of
+// Four machines, two of which have their region as a PCI device, and things happen to them by chance, as many as PEGASUS_TEST_EVENTS says: those of
 // testdata, to any machine, and now and then while the daemon or libvirtd is away. The seed
 // is printed, and can be given as PEGASUS_TEST_SEED. What had happened up to a failure is printed as
 // a script, which TestEvents plays again.
@@ -26,7 +26,7 @@ func TestSoakEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("PEGASUS_TEST_SEED=%d", seed)
-	sc := script{machines: []credited{{"one", 256}, {"two", 512}, {"three", 768}, {"four", 1024}}}
+	sc := script{machines: []credited{{"one", 256, ""}, {"two", 512, "ivshmem"}, {"three", 768, ""}, {"four", 1024, "ivshmem"}}}
 	sc.events = draw(append(readScript(t, theScript).events, readScript(t, "testdata/rare.txt").events...), sc.names(), n, rand.New(rand.NewPCG(seed, 0)))
 	set(t, sc).playAll()
 }

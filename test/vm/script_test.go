@@ -18,6 +18,7 @@ type script struct {
 type credited struct {
 	name    string
 	credits int
+	device  string // what its region is to it; empty: what it is unless something else is asked for
 }
 
 // event is a line of a script.
@@ -52,7 +53,7 @@ func (s script) names() (all []string) {
 func (s script) String() string {
 	var b strings.Builder
 	for _, m := range s.machines {
-		fmt.Fprintf(&b, "machine  %s  %d\n", m.name, m.credits)
+		fmt.Fprintln(&b, strings.TrimSpace(fmt.Sprintf("machine  %s  %d  %s", m.name, m.credits, m.device)))
 	}
 	for _, e := range s.events {
 		fmt.Fprintln(&b, e)
@@ -85,6 +86,10 @@ func parseScript(text string) (s script, err error) {
 			continue
 		}
 		f := columns.Split(line, -1)
+		device := ""
+		if f[0] == "machine" && len(f) == 4 {
+			f, device = f[:3], f[3]
+		}
 		if len(f) != 3 {
 			return s, fmt.Errorf("%d: %q has %d columns, not 3: two spaces are between them", n, line, len(f))
 		}
@@ -94,7 +99,7 @@ func parseScript(text string) (s script, err error) {
 				return s, fmt.Errorf("%d: %q: want a name of its own and credits", n, line)
 			}
 			known[f[1]] = true
-			s.machines = append(s.machines, credited{f[1], credits})
+			s.machines = append(s.machines, credited{f[1], credits, device})
 			continue
 		}
 		e := event{n, f[0], f[1], f[2]}
@@ -124,6 +129,7 @@ func (e event) check(machines map[string]bool) error {
 // A mistake in a script is named with its line.
 func TestScripts(t *testing.T) {
 	for text, want := range map[string]string{
+		"machine  one  1  ivshmem\nreset  one  boots\n":         "",
 		"machine  one  1\nreset  one  boots\n":                  "",
 		"machine  one  1\nreset one  boots\n":                   `2: "reset one  boots" has 2 columns, not 3: two spaces are between them`,
 		"machine  one  1\nresist  one  boots\n":                 `2: nothing is known that is called "resist"`,

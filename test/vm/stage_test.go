@@ -26,8 +26,7 @@ type stage struct {
 	within   time.Duration // of what happens twice just now
 	usual    inventory     // what there is when nothing happens
 	memory   map[string]int
-	// usualInside is what there is in each machine.
-	usualInside string
+	insides  map[string]string // what is usual in each machine
 }
 
 // A scene is a test whose failures say what had just happened.
@@ -74,7 +73,7 @@ boot=$(cut -c -8 /proc/sys/kernel/random/boot_id)
 printf '\nboot %s\n' $boot
 pegasus-guest install >/dev/ttyS1 2>&1 || exit 8
 (while :; do pegasus-guest agent >/dev/ttyS1 2>&1; sleep 0.1; done) &
-until grep -q /run/pegasus-guest/region /proc/mounts; do sleep 0.1; done
+until [ -e /run/pegasus-guest/region.json ]; do sleep 0.1; done
 (while :; do /bin/witness $boot; echo "ended $?"; sleep 0.1; done) &
 button=/dev/input/$(basename $(dirname $(dirname $(grep -l Power /sys/class/input/event*/device/name))))
 (dd bs=24 count=1 <$button >/dev/null 2>&1; poweroff -f) &
@@ -114,12 +113,14 @@ func set(t *testing.T, sc script) *stage {
 	for _, m := range sc.machines {
 		config += fmt.Sprintf("[[domain]]\nname    = %q\ncredits = %d\n", m.name, m.credits)
 	}
-	s := &stage{scene: &scene{t, "at first"}, script: sc, machines: map[string]*Running{}}
+	s := &stage{scene: &scene{t, "at first"}, script: sc, machines: map[string]*Running{}, insides: map[string]string{}}
 	s.h = startHost(s.scene, config)
 	s.l = startLibvirt(s.h)
 	s.l.tell()
 	files := map[string]string{"/bin/witness": s.h.witness()}
-	for _, name := range sc.names() {
+	for _, m := range sc.machines {
+		name := m.name
+		s.l.device = m.device
 		s.l.edit = func(text string) string {
 			text = strings.Replace(text, "<on_reboot>destroy", "<on_reboot>restart", 1)
 			return strings.Replace(text, "</devices>", fmt.Sprintf(testPort, s.h.path("machine-"+name)), 1)
@@ -136,7 +137,9 @@ func set(t *testing.T, sc script) *stage {
 		}
 	}
 	s.settle()
-	s.usualInside = s.inside(sc.names()[0])
+	for _, name := range sc.names() {
+		s.insides[name] = s.inside(name)
+	}
 	return s
 }
 
@@ -347,11 +350,11 @@ func (s *stage) checkShares() (shares []portion) {
 	}
 }
 
-// inside counts what a machine has of our things: files of processes on its region, and
-// descriptors of its agent.
+// inside counts what a machine has of our things: files of processes on its region, processes
+// that its agent has written down, and what that has open.
 func (s *stage) inside(name string) string {
 	s.Helper()
-	return s.ask(name, "ls /run/pegasus-guest/region | grep -c -e -; ls /proc/$(pidof pegasus-guest)/fd | wc -l")
+	return s.ask(name, "ls /run/pegasus-guest/region 2>/dev/null | grep -c -e -; grep -o number /run/pegasus-guest/region.json | wc -l; ls /proc/$(pidof pegasus-guest)/fd | wc -l")
 }
 
 // checkInside looks whether machines have no more of that than when nothing had happened.
@@ -360,12 +363,12 @@ func (s *stage) checkInside() {
 	for _, name := range s.script.names() {
 		now := ""
 		for range 10 {
-			if now = s.inside(name); now == s.usualInside {
+			if now = s.inside(name); now == s.insides[name] {
 				break
 			}
 		}
-		if now != s.usualInside {
-			s.Errorf("inside of %s are %s files of processes and descriptors of the agent, and were %s", name, now, s.usualInside)
+		if now != s.insides[name] {
+			s.Errorf("inside of %s are %s files, processes and descriptors of the agent, and were %s", name, now, s.insides[name])
 		}
 	}
 }
