@@ -69,6 +69,7 @@ func TestReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
+	t.Logf("the server of Xen %s", s.Version)
 	target := tools(s.Socket(), s.Domain)
 	target.Destroy, target.Shutdown = s.Destroy, s.Shutdown
 	t.Run("tools", func(t *testing.T) { try(t, target) })

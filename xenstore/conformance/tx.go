@@ -117,6 +117,9 @@ var txCases = []Case{
 		l := e.raw()
 		e.answers(l, wire.Packet{Type: wire.Read, ID: 5, Tx: 77, Body: wire.Join(e.base)}, wire.Error, "ENOENT\x00")
 		e.answers(l, wire.Packet{Type: wire.TransactionEnd, ID: 6, Tx: 77, Body: wire.Join("T")}, wire.Error, "ENOENT\x00")
+		if e.Device {
+			return // Linux doesn't pass on the answer to the next
+		}
 		e.answers(l, wire.Packet{Type: wire.TransactionEnd, ID: 7, Body: wire.Join("T")}, wire.Error, "ENOENT\x00")
 	}}),
 	{Name: "counters lose nothing", check: func(e *env) {
