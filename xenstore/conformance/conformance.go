@@ -7,6 +7,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -31,6 +32,8 @@ type Target struct {
 	Shutdown, Destroy func(xenstore.DomID) error
 	// Quotas says that the limits of domains are those that Xen's server has by itself.
 	Quotas bool
+	// Requests is how many the largest case makes, to which others are in proportion; 0 is 10,000.
+	Requests int
 	// Base is a path where nobody else is.
 	Base string
 }
@@ -72,6 +75,8 @@ func (c Case) need(words string, fits func(Target) bool) Case {
 	return c
 }
 
+const manyRequests = 10_000
+
 // patience is how long a case may take.
 const patience = 3 * time.Minute
 
@@ -79,6 +84,7 @@ const patience = 3 * time.Minute
 func (c Case) Run(ctx context.Context, t Target) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	t.Requests = cmp.Or(t.Requests, manyRequests)
 	e := &env{Target: t, ctx: ctx, base: t.Base + "/" + strings.Map(plain, c.Name)}
 	defer func() {
 		if r := recover(); r != nil && r != (stop{}) {

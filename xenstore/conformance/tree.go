@@ -88,7 +88,7 @@ var treeCases = []Case{
 		e.lists(e.c, e.base, "b", "C", "1", "-_@", "a")
 	}},
 	needsTools(Case{Name: "a directory of many packets", check: func(e *env) {
-		for _, count := range []int{500, 1200} { // 4.0 and 9.6 KB
+		for _, count := range []int{45, 125} { // 4.5 and 12.5 KB
 			want := fill(e, "d", count)
 			e.lists(e.c, e.path("d"), want...)
 			e.ok(e.c.Update(e.ctx, func(tx *xenstore.Tx) error {
@@ -100,14 +100,14 @@ var treeCases = []Case{
 	needsTools(Case{Name: "a directory at the edge of a packet", check: func(e *env) {
 		for _, last := range []int{93, 94, 95, 96, 97, 98} { // 4000 bytes, then up to 4099
 			dir := fmt.Sprint("d", last)
-			want := fill(e, dir, 500)
+			want := fill(e, dir, 40)
 			want = append(want, strings.Repeat("x", last))
-			e.write(e.c, e.path(dir+"/"+want[500]), "")
+			e.write(e.c, e.path(dir+"/"+want[40]), "")
 			e.lists(e.c, e.path(dir), want...)
 		}
 	}}),
 	needsTools(Case{Name: "a directory that changes while it is read", check: func(e *env) {
-		want := fill(e, "d", 1200)
+		want := fill(e, "d", 125)
 		ctx, cancel := context.WithCancel(e.ctx)
 		changed := make(chan error, 1)
 		go func() {
@@ -132,12 +132,12 @@ var treeCases = []Case{
 	}}),
 }
 
-// fill makes so many children of a directory, with names of 8 bytes and their NUL.
+// fill makes so many children of a directory, each of which takes 100 bytes of its list.
 func fill(e *env, dir string, count int) (names []string) {
 	e.ok(e.c.Update(e.ctx, func(tx *xenstore.Tx) error {
 		names = nil
 		for i := range count {
-			names = append(names, fmt.Sprintf("n%06d", i))
+			names = append(names, fmt.Sprintf("n%098d", i))
 			if err := tx.Write(e.ctx, e.path(dir+"/"+names[i]), nil); err != nil {
 				return err
 			}

@@ -125,15 +125,15 @@ var watchCases = []Case{
 	}}),
 	{Name: "a watch that nobody reads", check: func(e *env) {
 		w := e.watch(e.c, e.base)
-		for i := range 50 {
-			for range 10 {
+		for i := range 20 {
+			for range 5 {
 				e.write(e.c, e.path(fmt.Sprint(i)), "")
 			}
 		}
 		e.watch(e.c, e.path("mark"))
 		all := w.Take()
-		if len(all) != 50 {
-			e.Fatalf("%d events of 50 paths", len(all))
+		if len(all) != 20 {
+			e.Fatalf("%d events of 20 paths", len(all))
 		}
 		for i, event := range all {
 			if event != (xenstore.Event{Path: e.path(fmt.Sprint(i))}) {

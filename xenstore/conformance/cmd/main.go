@@ -11,6 +11,7 @@
 //	--device PATH   try this device
 //	--dom N         who this is; what "domid" in the store says, if it isn't given
 //	--base PATH     where nobody else is; it is removed
+//	--requests N    how many the largest case makes; fewer where everything is slow
 //	--run REGEXP    try only cases whose names match
 package main
 
@@ -44,6 +45,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	socket, device := flags.String("socket", "", "try this socket"), flags.String("device", "", "try this device")
 	dom := flags.String("dom", "", "the number of this domain")
 	base := flags.String("base", "data/conformance", "a path where nobody else is")
+	requests := flags.Int("requests", 0, "how many requests the largest case makes (10000)")
 	only := flags.String("run", "", "only cases whose names match")
 	if flags.Parse(args) != nil {
 		return 2
@@ -60,6 +62,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 			fmt.Fprintf(errs, "%s %s: %v\n", w.name, w.path, err)
 			return 2
 		}
+		target.Requests = *requests
 		try(ctx, w.name, target, names, &count, out)
 	}
 	fmt.Fprintf(out, "end: %d ok, %d failed, %d not for this machine\n", count.ok, count.failed, count.none)

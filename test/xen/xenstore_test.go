@@ -1,0 +1,48 @@
+package xen
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// testXenStore: our client and Xen's server agree, in Dom0 over the socket and the device, and in a domU.
+func testXenStore(t *testing.T, h *Host) {
+	const limit = 100 * time.Second
+	h.Run("(xenstore-conformance; echo ended: $?) >/tmp/agrees 2>&1 &")
+	var said string
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last that was said:\n%s", said)
+		}
+	}()
+	h.Await(limit, "Dom0 has tried all", func() bool {
+		said = h.Run("cat /tmp/agrees")
+		return strings.Contains(said, "ended: ")
+	})
+	agreed(t, "Dom0", said, "ok socket: ", "ok device: ")
+
+	h.Create("agrees", "xenstore-conformance")
+	h.Await(limit, "a domU has tried all", func() bool {
+		said = h.Console("agrees")
+		return strings.Contains(said, "ended: ")
+	})
+	agreed(t, "a domU", said, "ok device: ")
+}
+
+// agreed wants no case to have failed, and some to have been tried each way.
+func agreed(t *testing.T, who, said string, ways ...string) {
+	for _, line := range strings.Split(said, "\n") {
+		if strings.HasPrefix(line, "FAIL") || strings.HasPrefix(line, "end: ") {
+			t.Logf("%s: %s", who, line)
+		}
+	}
+	if !strings.Contains(said, "ended: 0") {
+		t.Errorf("%s says:\n%s", who, said)
+	}
+	for _, way := range ways {
+		if strings.Count(said, way) < 30 {
+			t.Errorf("%s: %d cases are %q", who, strings.Count(said, way), way)
+		}
+	}
+}
