@@ -158,51 +158,65 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// take empties the outbox: what is in it counts as sent.
+// take takes calls out of the outbox, which count as sent then: all, or of a device's one.
 func (c *conn) take() []*call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var calls []*call
-	for _, call := range c.outbox {
+	for len(c.outbox) > 0 && (len(calls) == 0 || !c.link.Device) {
+		call := c.outbox[0]
+		c.outbox = c.outbox[1:]
 		if c.pending[call.packet.ID] == call {
 			call.sent = true
 			calls = append(calls, call)
 		}
 	}
-	c.outbox = nil
 	return calls
 }
 
-// deviceMax is the longest packet that a kernel's device takes, header and all.
-const deviceMax = 4096
-
 // write sends what the outbox has.
 func (c *conn) write() {
-	var b []byte
 	for {
 		select {
 		case <-c.wake:
 		case <-c.dead:
 			return
 		}
-		b = b[:0]
-		for _, call := range c.take() {
-			b = call.packet.Append(b)
-			if !c.link.Device {
-				continue
-			}
-			if len(b) > deviceMax {
-				c.refused(call, syscall.E2BIG)
-			} else if _, err := c.link.Write(b); err != nil {
-				c.refused(call, err)
-			}
-			b = b[:0]
-		}
-		if len(b) > 0 {
-			if _, err := c.link.Write(b); err != nil {
-				c.fail(fmt.Errorf("%w: %w", ErrLost, err))
+		for calls := c.take(); len(calls) > 0; calls = c.take() {
+			if c.link.Device {
+				c.writeDevice(calls[0])
+			} else {
+				c.writeAll(calls)
 			}
 		}
+	}
+}
+
+func (c *conn) writeAll(calls []*call) {
+	var b []byte
+	for _, call := range calls {
+		b = call.packet.Append(b)
+	}
+	if _, err := c.link.Write(b); err != nil {
+		c.fail(fmt.Errorf("%w: %w", ErrLost, err))
+	}
+}
+
+// deviceMax is the longest packet that a kernel's device takes, header and all.
+const deviceMax = 4096
+
+// writeDevice sends one packet and waits for its answer. Linux keeps a packet's body in one place for all
+// of a file's, and passes it on when it finds the time: another one before the answer would spoil it.
+func (c *conn) writeDevice(call *call) {
+	b := call.packet.Append(nil)
+	if len(b) > deviceMax {
+		c.refused(call, syscall.E2BIG)
+	} else if _, err := c.link.Write(b); err != nil {
+		c.refused(call, err)
+	}
+	select {
+	case <-call.done:
+	case <-c.dead:
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 type Link struct {
 	io.ReadWriteCloser
 	// Device says that it is the kernel's device, which does some things by itself: it
-	// takes one packet a Write, of 4096 bytes with its header; answers by the Write's
-	// error when that fails; and has watches of its own in the server, all of which
+	// takes one packet a Write, of 4096 bytes with its header, and no other before it has
+	// answered; answers by the Write's error when that fails; and has watches of its own in the server, all of which
 	// RESET_WATCHES would remove.
 	Device bool
 }

@@ -102,7 +102,7 @@ var protocolCases = []Case{
 		}
 		e.reads(e.c, e.path("v"), "value")
 	}})),
-	needsMany(Case{Name: "many requests before the first answer", check: func(e *env) {
+	needsLink(needsMany(Case{Name: "many requests before the first answer", check: func(e *env) {
 		l := e.raw()
 		const count = 50
 		var want, got []uint32
@@ -124,5 +124,5 @@ var protocolCases = []Case{
 		if !slices.Equal(got, want) {
 			e.Errorf("ids %v", got)
 		}
-	}}),
+	}})),
 }

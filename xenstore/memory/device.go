@@ -13,7 +13,7 @@ import (
 )
 
 // Device puts a kernel's device before a server, with what such a device does by itself:
-// it takes one whole packet a Write; sets watches itself, and refuses one by the Write's error;
+// it takes one whole packet a Write, and no other before it has answered; sets watches itself, and refuses one by the Write's error;
 // and knows which transactions are its own. An old one answers requests for watches without
 // their id.
 func Device(dial xenstore.Dialer, old bool) xenstore.Dialer {
@@ -78,6 +78,9 @@ func (d *device) Write(b []byte) (int, error) {
 	if len(b) > 4096 || !whole || err != nil || len(b) != wire.HeaderBytes+len(p.Body) {
 		return 0, syscall.EINVAL
 	}
+	if d.busy() { // a kernel would mix them up
+		return 0, syscall.EBUSY
+	}
 	switch p.Type {
 	case wire.Watch:
 		err = d.watch(p)
@@ -90,6 +93,13 @@ func (d *device) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// busy says whether a packet has no answer yet.
+func (d *device) busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.asked) > 0
 }
 
 // ask sends a request under a number of our own.
