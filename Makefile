@@ -175,7 +175,7 @@ vm-demo: build ## see two machines of a libvirt of their own share an accelerato
 
 vm-test: build ## the tests with virtual machines (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
-	$(GO) test -timeout 20m -count 1 -v ./test/vm
+	$(GO) test -timeout 30m -count 1 -v ./test/vm
 
 xen-test: build ## the tests with a real Xen (installs QEMU, and gets Xen and its tools from Debian)
 	@scripts/deps $(XEN_NEEDS)
