@@ -68,7 +68,11 @@ func Build(build string) (*Image, error) {
 	if err := derive(img.Xen, filepath.Join(root, "boot/xen-"+release+"-amd64.gz"), unpack); err != nil {
 		return nil, err
 	}
-	tries, err := probe(build)
+	tries, err := program(build, "probe", "pegasus/test/xen/probe")
+	if err != nil {
+		return nil, err
+	}
+	agrees, err := program(build, "xenstore-conformance", "pegasus/xenstore/conformance/cmd")
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +85,10 @@ func Build(build string) (*Image, error) {
 		return nil, err
 	}
 	dom0.Add("/domu/vmlinux", vmlinux)
-	dom0.Add("/bin/probe", tries)
-	domU.Add("/bin/probe", tries)
+	for _, c := range []*image.Contents{dom0, domU} {
+		c.Add("/bin/probe", tries)
+		c.Add("/bin/xenstore-conformance", agrees)
+	}
 	img.Initrd = filepath.Join(dir, "xen-"+release+"-"+dom0.Sum()+domU.Sum()+".cpio")
 	return img, derive(img.Initrd, "", func(w io.Writer, _ io.Reader) error {
 		inner, err := domU.Archive("/proc", "/sys", "/dev", "/tmp", "/run", "/etc")
@@ -187,13 +193,13 @@ func domU(build string, k *image.Kernel) (*image.Contents, error) {
 	return c, addInit(c, k, domUInit, domUModules)
 }
 
-// probe builds the program that tries things from inside.
-func probe(build string) (string, error) {
-	path := filepath.Join(build, "vm", "probe")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "pegasus/test/xen/probe")
+// program builds one that tries things from inside.
+func program(build, name, pkg string) (string, error) {
+	path := filepath.Join(build, "vm", name)
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build probe: %w: %s", err, out)
+		return "", fmt.Errorf("build %s: %w: %s", name, err, out)
 	}
 	return path, nil
 }
