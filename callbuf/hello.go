@@ -68,6 +68,8 @@ const (
 type Hello struct {
 	Version  uint32
 	Features uint64
+	// MostBytes is the largest arena that there is memory for on the guest's side; 0: it doesn't say.
+	MostBytes uint64
 }
 
 // Welcome is the daemon's answer. With Result 0, two descriptors come with it.
@@ -104,7 +106,8 @@ func (h Hello) Append(b []byte) []byte {
 	b = le.AppendUint32(b, helloMagic)
 	b = le.AppendUint32(b, h.Version)
 	b = le.AppendUint64(b, h.Features)
-	return append(b, make([]byte, 16)...)
+	b = le.AppendUint64(b, h.MostBytes)
+	return le.AppendUint64(b, 0)
 }
 
 // ParseHello decodes a Hello.
@@ -112,7 +115,7 @@ func ParseHello(b []byte) (Hello, error) {
 	if len(b) != HelloBytes || le.Uint32(b) != helloMagic {
 		return Hello{}, messageError("hello", b, HelloBytes)
 	}
-	return Hello{Version: le.Uint32(b[4:]), Features: le.Uint64(b[8:])}, nil
+	return Hello{Version: le.Uint32(b[4:]), Features: le.Uint64(b[8:]), MostBytes: le.Uint64(b[16:])}, nil
 }
 
 // Append encodes w after b.

@@ -1,9 +1,10 @@
 // Package bell is how a virtual machine's agent and its hub wake each other: by a
-// virtio-serial port, which is a character device there and a socket of QEMU's here. What
+// virtio-serial port, which is a character device there and a socket of QEMU's here, or by
+// an event channel of Xen. What
 // is to be done lies in the region (callbuf/region); a byte in the port only says that it
 // is time to look, and one that gets lost costs no more than that somebody looks later.
 //
-// Who calls it: agent (guest/kvm) and hub (hypervisor/kvm), each with its end.
+// Who calls it: agent (guest/kvm, guest/xen) and hub (hypervisor/kvm, hypervisor/xen), each with its end.
 //
 // Whom it trusts: nobody at the other end. What comes isn't looked at, and who rings all
 // the time is heard now and then.
@@ -42,6 +43,13 @@ type Conn interface {
 	syscall.Conn
 }
 
+// waker is a Conn at which to ring is not to write a byte, and to hear isn't all there is to
+// do with what was read: it has to be acknowledged.
+type waker interface {
+	Ring(fd uintptr)
+	Heard(fd uintptr, said []byte) error
+}
+
 // Port is one end of a port, whether there is one just now or not.
 type Port struct {
 	open   func() (Conn, error)
@@ -58,6 +66,7 @@ type Port struct {
 
 	mu   sync.Mutex
 	conn syscall.RawConn // nil while there is none
+	wake func(fd uintptr)
 }
 
 // Listen keeps a port until ctx ends: it is opened, and opened again after it was lost.
@@ -84,7 +93,7 @@ func (p *Port) Ring() {
 		return
 	}
 	p.conn.Write(func(fd uintptr) bool {
-		ring(fd)
+		p.wake(fd)
 		return true
 	})
 }
@@ -131,8 +140,12 @@ func (p *Port) use(ctx context.Context, c Conn) error {
 	if err != nil {
 		return err
 	}
+	wake, heard := ring, func(uintptr, []byte) error { return nil }
+	if w, ok := c.(waker); ok {
+		wake, heard = w.Ring, w.Heard
+	}
 	p.mu.Lock()
-	p.conn = raw
+	p.conn, p.wake = raw, wake
 	p.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer func() {
@@ -142,7 +155,7 @@ func (p *Port) use(ctx context.Context, c Conn) error {
 		p.mu.Unlock()
 	}()
 	for {
-		err := p.hear(raw)
+		err := p.hear(raw, heard)
 		switch {
 		case err == nil:
 			p.hint()
@@ -169,12 +182,15 @@ func (p *Port) pace(now time.Time) time.Duration {
 }
 
 // hear waits for a ring.
-func (p *Port) hear(raw syscall.RawConn) error {
+func (p *Port) hear(raw syscall.RawConn, heard func(fd uintptr, said []byte) error) error {
 	var b [512]byte
 	var n int
 	var err error
 	ended := raw.Read(func(fd uintptr) bool {
 		n, err = unix.Read(int(fd), b[:])
+		if err == nil && n > 0 {
+			err = heard(fd, b[:n])
+		}
 		if err != unix.EAGAIN {
 			return true
 		}

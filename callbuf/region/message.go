@@ -7,8 +7,7 @@ import (
 	"pegasus/callbuf"
 )
 
-// Kind is what a message means. Every message but the last two is of one process
-// of the machine; the agent numbers them and never uses a number twice in a session.
+// Kind is what a message means. Every message is of one process of the machine; the agent numbers them and never uses a number twice in a session.
 type Kind uint16
 
 const (
@@ -19,11 +18,12 @@ const (
 	Data                    // both: what the process and its worker say to each other
 	Close                   // guest: the process has hung up
 	Gone                    // host: its worker has ended, and nobody uses its segment any more
+	Grant                   // guest: under Xen, instead of Lend: it is these pages; see grants.go
 	kinds
 )
 
 // The names of the kinds, for people.
-var kindNames = [kinds]string{"", "open", "need", "lend", "welcome", "data", "close", "gone"}
+var kindNames = [kinds]string{"", "open", "need", "lend", "welcome", "data", "close", "gone", "grant"}
 
 func (k Kind) String() string {
 	if k == 0 || k >= kinds {

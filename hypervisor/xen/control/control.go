@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Caller calls the hypervisor, such as dev.Hypercalls. Memory is what it can reach, at
+// Caller calls the hypervisor, such as privcmd.Hypercalls. Memory is what it can reach, at
 // Address: a page for the argument, and more behind for what that points to.
 type Caller interface {
 	Call(op uint64, args ...uint64) (int64, error)

@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"time"
 
-	"pegasus/hypervisor/xen/dev"
+	"pegasus/callbuf/grant"
 )
 
 func main() {
 	var err error
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "grant":
-		err = grant()
+		err = share()
 	case len(os.Args) > 4 && os.Args[1] == "map":
 		err = mapThem(os.Args[2:])
 	case len(os.Args) == 2 && os.Args[1] == "sched":
@@ -40,10 +40,10 @@ const pages = 16
 // rounds is how often the other side has to answer.
 const rounds = 20
 
-// grant answers what the other side writes to the first byte of the last page by the same
+// share answers what the other side writes to the first byte of the last page by the same
 // number in the byte behind it.
-func grant() error {
-	g, err := dev.GrantPages(0, pages, true)
+func share() error {
+	g, err := grant.GrantPages(0, pages, true)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func grant() error {
 	if err != nil {
 		return err
 	}
-	e, err := dev.OpenEvents()
+	e, err := grant.OpenEvents()
 	if err != nil {
 		return err
 	}
@@ -94,25 +94,21 @@ func mapThem(args []string) error {
 		}
 		n = append(n, v)
 	}
-	var refs []dev.Ref
+	var refs []grant.Ref
 	for _, r := range n[2:] {
-		refs = append(refs, dev.Ref(r))
+		refs = append(refs, grant.Ref(r))
 	}
-	of := dev.Domain(n[0])
-	m, err := dev.MapRefs(of, refs)
-	if err != nil {
-		return err
-	}
-	mem, err := m.Map(true)
+	of := grant.Domain(n[0])
+	mem, _, err := grant.Map(of, refs, true)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("there is %q\n", mem[:14])
-	e, err := dev.OpenEvents()
+	e, err := grant.OpenEvents()
 	if err != nil {
 		return err
 	}
-	port, err := e.Bind(of, dev.Port(n[1]))
+	port, err := e.Bind(of, grant.Port(n[1]))
 	if err != nil {
 		return err
 	}
@@ -132,11 +128,7 @@ func mapThem(args []string) error {
 	}
 	word[2] = 1
 	fmt.Printf("%d answers, %v each\n", rounds, time.Since(began)/rounds)
-	bad, err := dev.MapRefs(of, []dev.Ref{refs[0] + 100000})
-	if err != nil {
-		return err
-	}
-	if _, err := bad.Map(true); err == nil {
+	if _, _, err := grant.Map(of, []grant.Ref{refs[0] + 100000}, true); err == nil {
 		return fmt.Errorf("a page that isn't granted is mapped")
 	}
 	return nil

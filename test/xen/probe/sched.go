@@ -4,12 +4,12 @@ import (
 	"fmt"
 
 	"pegasus/hypervisor/xen/control"
-	"pegasus/hypervisor/xen/dev"
+	"pegasus/hypervisor/xen/privcmd"
 )
 
 // sched prints what the hypervisor says of all vCPUs, and how each domain is scheduled.
 func sched() error {
-	calls, err := dev.OpenHypercalls()
+	calls, err := privcmd.Open()
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func sched() error {
 
 // weigh sets a domain's weight, and reads it back.
 func weigh(domain, weight uint16) error {
-	calls, err := dev.OpenHypercalls()
+	calls, err := privcmd.Open()
 	if err != nil {
 		return err
 	}

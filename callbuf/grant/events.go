@@ -1,4 +1,4 @@
-package dev
+package grant
 
 import (
 	"encoding/binary"

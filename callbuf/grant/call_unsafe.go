@@ -1,4 +1,4 @@
-package dev
+package grant
 
 import (
 	"os"
@@ -22,6 +22,3 @@ func call[T any](f *os.File, request uintptr, argument *T) (result uintptr, err 
 	}
 	return result, err
 }
-
-// addressOf is where memory is that isn't Go's, which moves.
-func addressOf(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&mem[0]))) }

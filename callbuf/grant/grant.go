@@ -1,11 +1,15 @@
-// Package dev speaks with the devices by which Linux gives programs what Xen has: event
-// channels, memory that one domain grants to another, and hypercalls. It decides nothing.
+// Package grant is how two domains of Xen share memory and wake each other, by the devices that
+// Linux has for that: one domain grants pages of its own to another, which maps them, and event
+// channels carry nothing but that something has happened. It decides nothing.
 //
-// Who calls it: the agent of a domU and the hub of one in Dom0 for memory and events, the
-// daemon in Dom0 for hypercalls.
+// Who calls it: the agent of a domU (guest/xen), which grants, and its hub in Dom0
+// (hypervisor/xen), which maps.
+//
+// Whom it trusts: the kernel. What pages another domain grants, and what is in them, is up to it:
+// a mapping of what isn't granted fails.
 //
 // The layouts are those of Linux's include/uapi/xen, for x86-64.
-package dev
+package grant
 
 import (
 	"fmt"
@@ -23,7 +27,8 @@ type Port uint32
 // Ref is the number under which a domain grants a page.
 type Ref uint32
 
-const pageBytes = 4096
+// PageBytes is what a Ref stands for.
+const PageBytes = 4096
 
 // open opens a device; one that can be waited for is not blocking.
 func open(path string, flags int) (*os.File, error) {

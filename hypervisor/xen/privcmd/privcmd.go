@@ -1,4 +1,9 @@
-package dev
+// Package privcmd calls the hypervisor Xen from Dom0, by the device that Linux has for that. It
+// decides nothing.
+//
+// Who calls it: the daemon, as root of Dom0, through hypervisor/xen/control and others that know
+// what to say.
+package privcmd
 
 import (
 	"fmt"
@@ -15,15 +20,15 @@ type Hypercalls struct {
 
 // callMemory is the memory that a call can hand over: its argument on the first page, and what it
 // points to behind.
-const callMemory = 17 * pageBytes
+const callMemory = 17 * 4096
 
-// OpenHypercalls is for calls.
-func OpenHypercalls() (*Hypercalls, error) {
-	calls, err := open("/dev/xen/privcmd", 0)
+// Open is for calls.
+func Open() (*Hypercalls, error) {
+	calls, err := open("/dev/xen/privcmd")
 	if err != nil {
 		return nil, err
 	}
-	memory, err := open("/dev/xen/hypercall", 0)
+	memory, err := open("/dev/xen/hypercall")
 	if err != nil {
 		calls.Close()
 		return nil, err
@@ -57,6 +62,14 @@ func (h *Hypercalls) Call(op uint64, args ...uint64) (int64, error) {
 	var a [6]uint64
 	a[0] = op
 	copy(a[1:], args)
-	r, err := call(h.calls, ioctlHypercall, &a[0])
+	r, err := ioctl(h.calls, ioctlHypercall, &a)
 	return int64(r), err
+}
+
+func open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: is this Dom0 of Xen, with its modules loaded?", err)
+	}
+	return f, nil
 }

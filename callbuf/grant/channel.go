@@ -1,0 +1,66 @@
+package grant
+
+import (
+	"encoding/binary"
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Channel is an event channel with a file of its own: a bell.Conn, at which to ring and to hear
+// takes more than bytes.
+type Channel struct {
+	events *Events
+	port   Port
+}
+
+// OfferChannel is an end to which another domain may bind itself, at Port.
+func OfferChannel(to Domain) (*Channel, error) {
+	return newChannel(func(e *Events) (Port, error) { return e.Offer(to) })
+}
+
+// BindChannel is the other end of what a domain offers.
+func BindChannel(to Domain, port Port) (*Channel, error) {
+	return newChannel(func(e *Events) (Port, error) { return e.Bind(to, port) })
+}
+
+func newChannel(bind func(*Events) (Port, error)) (*Channel, error) {
+	e, err := OpenEvents()
+	if err != nil {
+		return nil, err
+	}
+	p, err := bind(e)
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return &Channel{e, p}, nil
+}
+
+// Port is the channel's number in this domain.
+func (c *Channel) Port() Port { return c.port }
+
+// Close gives it up.
+func (c *Channel) Close() error { return c.events.Close() }
+
+// SyscallConn is its file.
+func (c *Channel) SyscallConn() (syscall.RawConn, error) { return c.events.file.SyscallConn() }
+
+// Ring tells the other end of an event.
+func (c *Channel) Ring(uintptr) { c.events.Notify(c.port) }
+
+// Heard takes what was read from its file, and lets the next event come.
+func (c *Channel) Heard(fd uintptr, said []byte) error {
+	if len(said)%4 != 0 {
+		return errors.New("event channel: half an event")
+	}
+	for ; len(said) > 0; said = said[4:] {
+		if Port(binary.NativeEndian.Uint32(said)) == c.port {
+			if _, err := unix.Write(int(fd), said[:4]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package grant
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Grant is pages of this domain that another one may map, in one piece. It has a file of
+// its own: whoever has that can map these pages, and no others.
+type Grant struct {
+	File *os.File
+	Refs []Ref
+	from uint64 // where they are in the file
+}
+
+const (
+	ioctlAlloc = 0x00184705
+	allocBytes = 16 // before the references
+
+	grantWritable = 1
+)
+
+// MaxPages is the most pages of one grant or mapping: what the references of fit into the
+// memory that the kernel copies them to.
+const MaxPages = 1 << 16
+
+// GrantPages makes pages, which are zero, and grants them to another domain. The kernel's
+// limit for all of a domain is in /sys/module/xen_gntalloc/parameters/limit.
+func GrantPages(to Domain, pages int, writable bool) (*Grant, error) {
+	if pages < 1 || pages > MaxPages {
+		return nil, fmt.Errorf("grant %d pages: want 1 to %d", pages, MaxPages)
+	}
+	f, err := open("/dev/xen/gntalloc", 0)
+	if err != nil {
+		return nil, err
+	}
+	arg := make([]byte, allocBytes+4*max(pages, 2))
+	ne := binary.NativeEndian
+	ne.PutUint16(arg, uint16(to))
+	if writable {
+		ne.PutUint16(arg[2:], grantWritable)
+	}
+	ne.PutUint32(arg[4:], uint32(pages))
+	if _, err := call(f, ioctlAlloc, &arg[0]); err != nil {
+		f.Close()
+		if err == unix.ENOSPC {
+			err = fmt.Errorf("%w: /sys/module/xen_gntalloc/parameters/limit is how many pages there may be", err)
+		}
+		return nil, fmt.Errorf("grant %d pages to domain %d: %w", pages, to, err)
+	}
+	g := &Grant{File: f, Refs: make([]Ref, pages), from: ne.Uint64(arg[8:])}
+	for i := range g.Refs {
+		g.Refs[i] = Ref(ne.Uint32(arg[allocBytes+4*i:]))
+	}
+	return g, nil
+}
+
+// Offset is where in its file a program maps the grant's first page.
+func (g *Grant) Offset() uint64 { return g.from }
+
+// Map maps the pages in this process.
+func (g *Grant) Map() ([]byte, error) {
+	return unix.Mmap(int(g.File.Fd()), int64(g.from), len(g.Refs)*PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// AtClose has the kernel clear a byte of the grant and send an event, when the grant is given
+// up: such as by the death of who has its file.
+func (g *Grant) AtClose(byte uint64, p Port) error { return atUnmap(g.File, g.from+byte, p) }
+
+// Close gives up the grant, which lasts until nobody maps its pages any more, on either side.
+func (g *Grant) Close() error { return g.File.Close() }
+
+// A Mapper maps pages that other domains grant. It has a file of its own: whoever has that can
+// map what was added to it, in whatever process.
+type Mapper struct {
+	File *os.File
+}
+
+const (
+	ioctlMap = 0x00184700
+	mapBytes = 16 // before the references
+)
+
+// NewMapper is one of nothing yet.
+func NewMapper() (*Mapper, error) {
+	f, err := open("/dev/xen/gntdev", 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Mapper{f}, nil
+}
+
+// Add takes pages that a domain grants, and returns where in the file they can be mapped: all
+// at once, and only once, but they may be added several times. Whether the domain does grant
+// them shows when they are mapped.
+func (m *Mapper) Add(of Domain, refs []Ref) (offset uint64, err error) {
+	if len(refs) < 1 || len(refs) > MaxPages {
+		return 0, fmt.Errorf("map %d pages: want 1 to %d", len(refs), MaxPages)
+	}
+	arg := make([]byte, mapBytes+8*len(refs))
+	ne := binary.NativeEndian
+	ne.PutUint32(arg, uint32(len(refs)))
+	for i, r := range refs {
+		ne.PutUint32(arg[mapBytes+8*i:], uint32(of))
+		ne.PutUint32(arg[mapBytes+8*i+4:], uint32(r))
+	}
+	if _, err := call(m.File, ioctlMap, &arg[0]); err != nil {
+		return 0, fmt.Errorf("map %d pages of domain %d: %w", len(refs), of, err)
+	}
+	return ne.Uint64(arg[8:]), nil
+}
+
+// Map maps what was added, in this process, to write to it if writable, as the domain has to
+// allow. A reference that the domain doesn't grant is EINVAL.
+func (m *Mapper) Map(offset uint64, pages int, writable bool) ([]byte, error) {
+	prot := unix.PROT_READ
+	if writable {
+		prot |= unix.PROT_WRITE
+	}
+	return unix.Mmap(int(m.File.Fd()), int64(offset), pages*PageBytes, prot, unix.MAP_SHARED)
+}
+
+// AtUnmap has the kernel clear a byte, which lies so far from where something is mapped in
+// the file, and send an event, when that is unmapped: such as by this process's death.
+func (m *Mapper) AtUnmap(offset uint64, p Port) error { return atUnmap(m.File, offset, p) }
+
+// Close gives up what nobody maps any more.
+func (m *Mapper) Close() error { return m.File.Close() }
+
+// Map maps pages of a domain's in this process. They stay until unmap.
+func Map(of Domain, refs []Ref, writable bool) (mem []byte, unmap func(), err error) {
+	m, err := NewMapper()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer m.Close() // what is mapped stays
+	at, err := m.Add(of, refs)
+	if err == nil {
+		mem, err = m.Map(at, len(refs), writable)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return mem, func() { unix.Munmap(mem) }, nil
+}
+
+const (
+	ioctlUnmapNotify = 0x00104707 // of both devices
+	unmapClearByte   = 1
+	unmapSendEvent   = 2
+)
+
+func atUnmap(f *os.File, offset uint64, p Port) error {
+	var arg [16]byte
+	ne := binary.NativeEndian
+	ne.PutUint64(arg[:], offset)
+	ne.PutUint32(arg[8:], unmapClearByte|unmapSendEvent)
+	ne.PutUint32(arg[12:], uint32(p))
+	if _, err := call(f, ioctlUnmapNotify, &arg[0]); err != nil {
+		return fmt.Errorf("ask to be told of an unmapping: %w", err)
+	}
+	return nil
+}
