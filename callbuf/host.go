@@ -28,6 +28,12 @@ func Format(mem []byte, l Layout, generation, features uint64) (*Host, error) {
 	if uint64(len(mem)) < l.SegmentBytes {
 		return nil, fmt.Errorf("segment of %d bytes: layout needs %d", len(mem), l.SegmentBytes)
 	}
+	FormatHeader(mem, l, generation, features)
+	return NewHost(mem, l, features), nil
+}
+
+// FormatHeader writes the header alone, of a segment whose first page mem is.
+func FormatHeader(mem []byte, l Layout, generation, features uint64) {
 	le.PutUint32(mem[offVersion:], Version)
 	le.PutUint32(mem[offHeaderBytes:], HeaderBytes)
 	le.PutUint64(mem[offFeatures:], features)
@@ -44,7 +50,6 @@ func Format(mem []byte, l Layout, generation, features uint64) (*Host, error) {
 	le.PutUint64(mem[offArenaOffset:], l.ArenaOffset)
 	le.PutUint64(mem[offArenaBytes:], l.ArenaBytes)
 	word64(mem, offMagic).Store(Magic)
-	return NewHost(mem, l, features), nil
 }
 
 // NewHost is the host's side of a segment that Format prepared; l and features are

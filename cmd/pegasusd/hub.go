@@ -12,6 +12,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/configs"
+	"pegasus/hypervisor/hub"
 	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/linux"
 )
@@ -20,8 +21,8 @@ import (
 // weights that a daemon changes.
 const raisedDir = "raised"
 
-// hub is the process between a virtual machine and the daemon of a runtime directory.
-func hub(args []string, errs io.Writer) int {
+// runHub is the process between a virtual machine and the daemon of a runtime directory.
+func runHub(args []string, errs io.Writer) int {
 	f := flag.NewFlagSet("pegasusd hub", flag.ContinueOnError)
 	f.SetOutput(errs)
 	dir := f.String("runtime-dir", control.SystemDir, "the daemon's `directory`")
@@ -35,8 +36,12 @@ func hub(args []string, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go linux.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log)
-	h := kvm.Hub{Region: *region, Release: control.Release(), Log: log, Door: func() (string, error) { return door(*dir, *domain) }}
-	if err := h.Run(ctx); err != nil {
+	memory, err := kvm.Open(*region)
+	if err == nil {
+		log.Info("the hub is ready", "region", *region, "bytes", memory.Bytes())
+		err = hub.Hub{Memory: memory, Release: control.Release(), Log: log, Door: func() (string, error) { return door(*dir, *domain) }}.Run(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(errs, "pegasusd hub:", err)
 		return 1
 	}

@@ -42,7 +42,7 @@ func main() {
 		os.Exit(work())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "hub" {
-		os.Exit(hub(os.Args[2:], os.Stderr))
+		os.Exit(runHub(os.Args[2:], os.Stderr))
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }

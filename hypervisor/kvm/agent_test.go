@@ -21,7 +21,7 @@ func TestAgentOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("a new region", "", false)
-	m, err := openMemory(path)
+	m, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func TestAgentOf(t *testing.T) {
 	wire.NewGuest(m.mem[at:]).SetRelease("v7\x1b[2J")
 	copy(m.lastPage()[wire.PointerOffset:], wire.Pointer{Offset: at, Boot: 1}.Append(nil))
 	expect("one whose agent is a joker", "v7", true)
-	copy(m.lastPage()[wire.PointerOffset:], wire.Pointer{Offset: m.bytes(), Boot: 1}.Append(nil))
+	copy(m.lastPage()[wire.PointerOffset:], wire.Pointer{Offset: m.Bytes(), Boot: 1}.Append(nil))
 	expect("one that points out of itself", "", true)
-	m.close()
+	m.Close()
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}

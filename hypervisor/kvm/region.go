@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pegasus/callbuf"
 	wire "pegasus/callbuf/region"
 )
 
@@ -93,86 +92,4 @@ func MakeDir(dir string) error {
 		return fmt.Errorf("%s belongs to user %d with mode %#o, so that others could put machines there: remove it", dir, st.Uid, st.Mode&0o777)
 	}
 	return nil
-}
-
-// memory is a region as its hub has it.
-type memory struct {
-	file *os.File
-	mem  []byte
-}
-
-var errTaken = errors.New("it has a hub already")
-
-// openMemory maps a region. A region has one hub: it locks the file. The workers that it
-// is lent to have the same open file, and so the same lock: after the death of a hub there
-// is no other before they have all gone.
-func openMemory(path string) (m *memory, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-		}
-	}()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errTaken
-		}
-		return nil, fmt.Errorf("region %s: %w", path, err)
-	}
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() < minRegion || st.Size()%regionUnit != 0 {
-		return nil, fmt.Errorf("region %s has %d bytes: not one that was made for us", path, st.Size())
-	}
-	mem, err := callbuf.Map(f, uint64(st.Size()))
-	if err != nil {
-		return nil, err
-	}
-	m = &memory{f, mem}
-	if !wire.Marked(m.lastPage()) {
-		m.close()
-		return nil, fmt.Errorf("region %s: it isn't marked as one", path)
-	}
-	return m, nil
-}
-
-func (m *memory) close() {
-	callbuf.Unmap(m.mem)
-	m.file.Close()
-}
-
-func (m *memory) bytes() uint64 { return uint64(len(m.mem)) }
-
-func (m *memory) lastPage() []byte { return m.mem[len(m.mem)-wire.PageBytes:] }
-
-// pointer is what the guest says of its control area now.
-func (m *memory) pointer() (wire.Pointer, error) {
-	var b [wire.SectorBytes]byte
-	copy(b[:], m.lastPage()[wire.PointerOffset:])
-	return wire.ParsePointer(b[:], m.bytes())
-}
-
-// setUsed tells the agent whether anything of the region is used.
-func (m *memory) setUsed(yes bool) {
-	var word [8]byte
-	if yes {
-		word[0] = 1
-	}
-	copy(m.lastPage()[wire.InUse:], word[:])
-}
-
-// deserted says whether the region's file is gone by name, or is another's: the machine was stopped.
-// It may have another name still, by which QEMU has it.
-func (m *memory) deserted() bool {
-	var ours, there unix.Stat_t
-	if unix.Fstat(int(m.file.Fd()), &ours) != nil {
-		return false
-	}
-	err := unix.Lstat(m.file.Name(), &there)
-	return errors.Is(err, unix.ENOENT) || err == nil && (there.Ino != ours.Ino || there.Dev != ours.Dev)
 }

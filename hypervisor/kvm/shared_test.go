@@ -36,11 +36,11 @@ func TestShare(t *testing.T) {
 	if two, err := os.Lstat(other); err != nil || !os.SameFile(one, two) || two.Mode() != 0o660 {
 		t.Errorf("%v, %v", two, err)
 	}
-	m, err := openMemory(a.Region)
+	m, err := Open(a.Region)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 	if m.deserted() {
 		t.Error("it is taken for gone")
 	}

@@ -1,4 +1,4 @@
-package kvm
+package hub
 
 import (
 	"bytes"
@@ -25,16 +25,22 @@ type process struct {
 	pid    uint32 // in the machine, for people
 	hello  callbuf.Hello
 	end    context.CancelFunc
-	parts  chan callbuf.Extents // where its segment lies, once; none: there is no room
+	lent   chan *lent // its segment, once; nil: there is no room
 
 	// Of the session.
-	asked    bool   // the agent was asked for its segment
-	bytes    uint64 // of the segment
-	features uint64 // and which it has beside callbuf.FeatureApart
-	header   []byte // of the segment, in the region; nil before it is lent
+	asked    bool           // the agent was asked for its segment
+	layout   callbuf.Layout // of the segment
+	features uint64         // and which it has beside callbuf.FeatureApart
+	header   []byte         // of the segment; nil before it is lent
 
 	mu     sync.Mutex
 	worker *net.UnixConn // nil before there is one
+}
+
+// lent is a segment with what the daemon is told of it.
+type lent struct {
+	Segment
+	loan hypervisor.Loan
 }
 
 // errAway is when the process, or the machine's session, has ended.
@@ -55,7 +61,7 @@ var errPaused = errors.New("the machine took too long to lend memory: is it paus
 // start begins to serve a process.
 func (s *session) start(number uint32, hello callbuf.Hello, pid uint32) *process {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{number: number, pid: pid, hello: hello, end: cancel, parts: make(chan callbuf.Extents, 1)}
+	p := &process{number: number, pid: pid, hello: hello, end: cancel, lent: make(chan *lent, 1)}
 	go func() {
 		err := p.serve(ctx, s)
 		s.events <- func() { s.finish(p, err) }
@@ -73,7 +79,7 @@ func (s *session) finish(p *process, err error) {
 	if p.header != nil {
 		callbuf.Abandon(p.header)
 	}
-	s.lent.takeBack(p.number)
+	s.hub.Memory.TakeBack(p.number)
 	s.tell(wire.Message{Kind: wire.Gone, Process: p.number})
 }
 
@@ -204,42 +210,27 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 	if err != nil {
 		return err
 	}
-	answer := make(chan hypervisor.Loan, 1)
 	s.events <- func() {
-		p.asked, p.bytes, p.features = true, layout.SegmentBytes, s.features(p, terms.Features)
-		answer <- hypervisor.Loan{Generation: s.generation, Features: p.features}
+		p.asked, p.layout, p.features = true, layout, s.features(p, terms.Features)
 		s.tell(wire.Message{Kind: wire.Need, Process: p.number, Body: wire.NeedBody(layout.SegmentBytes)})
 	}
-	loan := <-answer
+	var l *lent
 	select {
-	case loan.Parts = <-p.parts:
+	case l = <-p.lent:
 	case <-time.After(cmp.Or(s.hub.patience, lendTime)):
 		return errPaused
 	case <-ctx.Done():
 		return errAway
 	}
-	if len(loan.Parts) == 0 {
-		return fmt.Errorf("the machine's region has no room for a call buffer of %d bytes: give it a larger one, or its domain a smaller arena", layout.SegmentBytes)
+	if l == nil {
+		return s.hub.Memory.NoRoom(layout.SegmentBytes)
 	}
-	if err := format(s.memory.file, layout, loan); err != nil {
-		return err
-	}
-	b, err := json.Marshal(loan)
+	b, err := json.Marshal(l.loan)
 	if err != nil {
 		return err
 	}
-	_, _, err = daemon.WriteMsgUnix(b, unix.UnixRights(int(s.memory.file.Fd())), nil)
+	_, _, err = daemon.WriteMsgUnix(b, unix.UnixRights(int(l.File.Fd())), nil)
 	return err
-}
-
-// format writes a segment's header.
-func format(f *os.File, l callbuf.Layout, loan hypervisor.Loan) error {
-	mem, err := callbuf.MapParts(f, loan.Parts)
-	if err != nil {
-		return err
-	}
-	_, err = callbuf.Format(mem, l, loan.Generation, callbuf.FeatureApart|loan.Features)
-	return errors.Join(err, callbuf.UnmapParts(mem))
 }
 
 // receiveWelcome takes the daemon's answer and of its descriptors the worker's.

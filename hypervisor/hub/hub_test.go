@@ -1,9 +1,8 @@
-package kvm
+package hub_test
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -19,6 +18,8 @@ import (
 	"pegasus/callbuf"
 	wire "pegasus/callbuf/region"
 	"pegasus/hypervisor"
+	"pegasus/hypervisor/hub"
+	"pegasus/hypervisor/kvm"
 )
 
 const (
@@ -62,7 +63,7 @@ func (m *machine) start() {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	m.path, m.boot = filepath.Join(dir, "vm"), 100
-	if err := MakeRegion(m.path, regionBytes, -1); err != nil {
+	if err := kvm.MakeRegion(m.path, regionBytes, -1); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(m.path, os.O_RDWR, 0)
@@ -86,7 +87,11 @@ func (m *machine) start() {
 func (m *machine) startHub() {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop, m.stopped = cancel, make(chan error, 1)
-	h := Hub{Region: m.path, Log: slog.New(slog.NewTextHandler(&m.log, nil)), Door: func() (string, error) { return m.daemon.Addr().String(), nil }, patience: m.patience}
+	memory, err := kvm.Open(m.path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	h := hub.Hub{Memory: memory, Log: slog.New(slog.NewTextHandler(&m.log, nil)), Door: func() (string, error) { return m.daemon.Addr().String(), nil }}.Patient(m.patience)
 	go func() { m.stopped <- h.Run(ctx) }()
 }
 
@@ -203,7 +208,7 @@ func (m *machine) loan(c *net.UnixConn) hypervisor.Loan {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	for _, f := range received(oob[:oobn]) {
+	for _, f := range hub.Received(oob[:oobn]) {
 		f.Close()
 	}
 	var l hypervisor.Loan
@@ -437,7 +442,7 @@ func TestAnew(t *testing.T) {
 func TestRegionGone(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
-	if err := (Hub{Region: m.path, Log: slog.New(slog.DiscardHandler)}).Run(t.Context()); !errors.Is(err, errTaken) {
+	if _, err := kvm.Open(m.path); err == nil || !strings.Contains(err.Error(), "has a hub already") {
 		t.Errorf("a second hub: %v", err)
 	}
 	os.Remove(m.path)
@@ -449,77 +454,5 @@ func TestRegionGone(t *testing.T) {
 		m.stopped <- nil
 	case <-time.After(5 * time.Second):
 		t.Error("the hub stays without its region")
-	}
-}
-
-// A file that nobody marked isn't taken for a region.
-func TestNoRegion(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "disk")
-	if err := os.WriteFile(path, make([]byte, regionBytes), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := (Hub{Region: path}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "marked") {
-		t.Error(err)
-	}
-	for _, bytes := range []uint64{0, 8 << 20, regionBytes + 4096} {
-		if err := MakeRegion(path+"2", bytes, -1); err == nil {
-			t.Errorf("a region of %d bytes", bytes)
-		}
-	}
-}
-
-// Regions lie in a directory where nobody else can put any.
-func TestDir(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "regions")
-	for range 2 {
-		if err := MakeDir(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := MakeDir(dir); err == nil {
-		t.Error("one that all may write to")
-	}
-	link := dir + "2"
-	if err := os.Symlink(t.TempDir(), link); err != nil {
-		t.Fatal(err)
-	}
-	if err := MakeDir(link); err == nil {
-		t.Error("a link")
-	}
-}
-
-// A keeper starts a hub for each region, once, and another when it has died.
-func TestKeeper(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "regions")
-	said := filepath.Join(t.TempDir(), "said")
-	k := Keeper{
-		Dir: dir, Log: slog.New(slog.DiscardHandler),
-		Valid: func(name string) error {
-			if name == "bad" {
-				return errors.New("bad")
-			}
-			return nil
-		},
-		Hub: func(region, domain string) []string {
-			return []string{"sh", "-c", "echo " + domain + " >>" + said}
-		},
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	over := make(chan error)
-	go func() { over <- k.Run(ctx) }()
-	m := &machine{t: t}
-	m.eventually("the directory is there", func() bool { _, err := os.Stat(dir); return err == nil })
-	for _, name := range []string{"web", "bad", "half.new"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m.eventually("a hub, and another when it has ended", func() bool { b, _ := os.ReadFile(said); return strings.HasPrefix(string(b), "web\nweb\n") })
-	stop()
-	if err := <-over; err != nil {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package kvm
+package hub_test
 
 import (
 	"io"
@@ -10,12 +10,13 @@ import (
 
 	"pegasus/callbuf"
 	wire "pegasus/callbuf/region"
+	"pegasus/hypervisor/kvm"
 )
 
 // plug gives the machine a port, as QEMU does, and returns its end when the hub has the other.
 func (m *machine) plug() *net.UnixConn {
 	m.t.Helper()
-	path := PortPath(m.path)
+	path := kvm.PortPath(m.path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		m.t.Fatal(err)
 	}

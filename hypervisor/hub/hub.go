@@ -1,22 +1,20 @@
-// Package kvm is the host's side of a virtual machine under QEMU: its hub, which
-// lends the machine's memory to the workers of its processes.
+// Package hub is the process between the processes of one virtual machine and the daemon.
 //
-// A machine has a region, a file in shared memory that is its NVDIMM. Inside, an agent
-// (guest/kvm) puts a file system on it and gives each process a file, which is the
-// process's segment. The agent and the hub speak through a control area in the
-// region (callbuf/region). For each process of the machine the hub knocks at the
-// domain's door as a process of the host would, but lends the segment instead of
-// getting one; then it passes on the few messages between process and worker, and each
-// one's end to the other. Calls don't come through it.
+// A machine shares memory with the host, a Memory: a region under QEMU (hypervisor/kvm),
+// pages that it grants under Xen (hypervisor/xen). Inside, an agent gives each process of the
+// machine a part of it, which is the process's segment. The agent and the hub speak
+// through a control area in that memory (callbuf/region). For each process of the machine the
+// hub knocks at the domain's door as a process of the host would, but lends the segment
+// instead of getting one; then it passes on the few messages between process and worker, and
+// each one's end to the other. Calls don't come through it.
 //
-// Who calls it: `pegasusd hub`, a process of its own for each machine, so that a region
-// which its machine spoils ends nobody else. The daemon's Keeper starts it where there is
-// a region; regions are made by whoever starts the machine.
+// Who calls it: `pegasusd hub`, a process of its own for each machine, so that memory
+// which its machine spoils ends nobody else.
 //
 // Whom it trusts: the daemon. The machine may write anything anywhere at any time:
 // what it says is copied once, checked, and used from the copy, and no part of the
-// region is ever lent twice.
-package kvm
+// memory is ever lent twice.
+package hub
 
 import (
 	"context"
@@ -27,11 +25,12 @@ import (
 	"pegasus/callbuf"
 	"pegasus/callbuf/bell"
 	wire "pegasus/callbuf/region"
+	"pegasus/hypervisor"
 )
 
 // Hub is what a hub is made of.
 type Hub struct {
-	Region string // the file
+	Memory Memory
 	// Door asks the daemon for the domain's socket.
 	Door    func() (string, error)
 	Release string // which build it is
@@ -58,17 +57,14 @@ const sessionEvery = time.Second
 // openEvery is how often processes may come in the long run.
 const openEvery = 5 * time.Millisecond
 
-// Run serves a machine until ctx ends or the region's file is removed.
+// Run serves a machine until ctx ends or the machine is over. The memory is closed then.
 func (h Hub) Run(ctx context.Context) error {
-	m, err := openMemory(h.Region)
-	if err != nil {
-		return err
-	}
+	defer h.Memory.Close()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	port, events := h.listenAtPort(ctx), make(chan func(), 64)
+	port, events := h.listen(ctx), make(chan func(), 64)
 	s := &session{
-		hub: h, memory: m, port: port, sleeper: bell.NewSleeper(port, events),
+		hub: h, port: port, sleeper: bell.NewSleeper(port, events),
 		events: events, processes: map[uint32]*process{}, generation: uint64(time.Now().UnixNano()),
 	}
 	defer func() {
@@ -76,10 +72,8 @@ func (h Hub) Run(ctx context.Context) error {
 		for len(s.processes) > 0 {
 			(<-s.events)()
 		}
-		m.close()
 	}()
-	h.Log.Info("the hub is ready", "region", h.Region, "bytes", m.bytes())
-	if err := s.watchFile(ctx); err != nil {
+	if err := h.Memory.Watch(ctx, func() { s.post(ctx, func() {}) }); err != nil {
 		return err
 	}
 	for row := 0; ctx.Err() == nil; {
@@ -90,8 +84,8 @@ func (h Hub) Run(ctx context.Context) error {
 			}
 		}
 		row = 0
-		if m.deserted() {
-			h.Log.Info("the region is gone: ending")
+		if why := h.Memory.Over(); why != "" {
+			h.Log.Info(why + ": ending")
 			return nil
 		}
 		if s.sleeper.Sleep(ctx, s.words(), s.step) {
@@ -101,22 +95,27 @@ func (h Hub) Run(ctx context.Context) error {
 	return nil
 }
 
+// post has the session's goroutine do something.
+func (s *session) post(ctx context.Context, do func()) {
+	select {
+	case s.events <- do:
+	case <-ctx.Done():
+	}
+}
+
 // session is a machine that is served. One goroutine, Run's, has all of it; those of
 // its processes hand it what is to be done as events.
 type session struct {
 	hub     Hub
-	memory  *memory
 	port    *bell.Port
 	sleeper *bell.Sleeper
 
-	pointer    wire.Pointer
 	control    *wire.Host // nil while the machine has no control area
 	generation uint64
 	began      time.Time // when a session last did
 	paced      time.Time // until then the machine isn't heard, if that is to come; see pace
 	refused    uint64    // the boot number of a session that was dropped for what it said
 
-	lent      table
 	processes map[uint32]*process
 	outbox    []wire.Message // for the agent, when its ring has room
 	door      door
@@ -156,30 +155,23 @@ func (s *session) step() bool {
 
 // find looks where the control area is.
 func (s *session) find() {
-	p, err := s.memory.pointer()
-	if s.control != nil && p == s.pointer {
-		return
-	}
 	if s.control != nil {
-		s.drop("the machine has another control area")
-		s.control = nil
+		if !s.hub.Memory.Same() {
+			s.drop("the machine has another control area")
+			s.control = nil
+		}
 		return
 	}
 	if len(s.processes) > 0 {
 		return
 	}
-	s.memory.setUsed(err == nil)
-	if err != nil {
+	area := s.hub.Memory.Take()
+	if area == nil {
 		return
 	}
-	s.pointer = p
-	s.control = wire.NewHost(s.memory.mem[p.Offset : p.Offset+wire.ControlBytes])
+	s.control = wire.NewHost(area)
 	s.port.Ring() // who had a session with a hub before has lost it
 	s.control.SetRelease(s.hub.Release)
-	s.lent = table{limit: s.memory.bytes() - wire.PageBytes}
-	if err := s.lent.add(0, callbuf.Extents{{Offset: p.Offset, Bytes: wire.ControlBytes}}); err != nil {
-		s.hub.Log.Error("control area", "err", err) // it was checked
-	}
 }
 
 // begin begins what the agent asks for, once nothing is left of what was before.
@@ -255,11 +247,7 @@ func (s *session) obey(m wire.Message) error {
 		s.processes[m.Process] = s.start(m.Process, hello, pid)
 		s.pace(time.Now())
 		return nil
-	case wire.Lend:
-		parts, err := wire.ParseLend(m.Body)
-		if err != nil {
-			return err
-		}
+	case wire.Lend, wire.Grant:
 		if p == nil {
 			return nil // it went meanwhile
 		}
@@ -267,7 +255,7 @@ func (s *session) obey(m wire.Message) error {
 			return errTalk
 		}
 		p.asked = false
-		return s.lend(p, parts)
+		return s.lend(p, m)
 	case wire.Data:
 		if len(m.Body) > wire.MaxData {
 			return errTalk
@@ -297,17 +285,18 @@ func (s *session) pace(now time.Time) {
 	s.paced = s.paced.Add(openEvery)
 }
 
-// lend takes down where a process's segment lies.
-func (s *session) lend(p *process, parts callbuf.Extents) error {
-	if len(parts) > 0 {
-		if err := parts.Check(p.bytes, s.memory.bytes()); err != nil {
-			return err
-		}
-		if err := s.lent.add(p.number, parts); err != nil {
-			return err
-		}
-		p.header = s.memory.mem[parts[0].Offset:][:wire.PageBytes]
+// lend takes what the machine lends for a process's segment, and makes it one.
+func (s *session) lend(p *process, m wire.Message) error {
+	seg, err := s.hub.Memory.Lend(p.number, p.layout.SegmentBytes, m)
+	if errors.Is(err, ErrNoRoom) {
+		p.lent <- nil
+		return nil
 	}
-	p.parts <- parts
+	if err != nil {
+		return err
+	}
+	p.header = seg.Header
+	callbuf.FormatHeader(p.header, p.layout, s.generation, callbuf.FeatureApart|p.features)
+	p.lent <- &lent{seg, hypervisor.Loan{Generation: s.generation, Features: p.features, Parts: seg.Parts}}
 	return nil
 }

@@ -1,4 +1,4 @@
-package kvm
+package hub_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	wire "pegasus/callbuf/region"
+	"pegasus/hypervisor/hub"
 )
 
 // An agent that takes over a session goes on with what lies in the rings. What it has to say
@@ -114,13 +115,13 @@ func TestDeaf(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
 	sent := 0
-	for quiet := time.Now(); time.Since(quiet) < 300*time.Millisecond && sent < 8*maxOutbox; {
+	for quiet := time.Now(); time.Since(quiet) < 300*time.Millisecond && sent < 8*hub.MaxOutbox; {
 		if m.agent.Send(wire.Message{Kind: wire.Close, Process: 7}) {
 			quiet = time.Now()
 			sent++
 		}
 	}
-	if sent > maxOutbox+3*wire.Slots {
+	if sent > hub.MaxOutbox+3*wire.Slots {
 		t.Errorf("%d messages of one that doesn't listen were taken", sent)
 	}
 	for range sent - wire.Slots {
@@ -161,18 +162,4 @@ func TestScribbles(t *testing.T) {
 	m.begin()
 	m.forgetKnocks()
 	m.serve(1)
-}
-
-// As many processes as there may be come at once, then so many a second.
-func TestPace(t *testing.T) {
-	s, came := session{}, 0
-	begin := time.Now()
-	for ms := range 2000 {
-		for now := begin.Add(time.Duration(ms) * time.Millisecond); !s.paced.After(now); came++ {
-			s.pace(now)
-		}
-	}
-	if want := maxProcesses + int(2*time.Second/openEvery); came < want-1 || came > want+1 {
-		t.Errorf("%d processes came within 2 s, want %d", came, want)
-	}
 }

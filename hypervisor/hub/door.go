@@ -1,4 +1,4 @@
-package kvm
+package hub
 
 import (
 	"context"

@@ -1,0 +1,199 @@
+package kvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+	"pegasus/callbuf/bell"
+	wire "pegasus/callbuf/region"
+	"pegasus/hypervisor/hub"
+)
+
+// Memory is a region as its hub has it: a hub.Memory.
+type Memory struct {
+	file *os.File
+	mem  []byte
+	at   wire.Pointer // of the control area that was taken
+	lent table
+}
+
+var _ hub.Memory = (*Memory)(nil)
+
+var errTaken = errors.New("it has a hub already")
+
+// Open maps a region. A region has one hub: it locks the file. The workers that it
+// is lent to have the same open file, and so the same lock: after the death of a hub there
+// is no other before they have all gone.
+func Open(path string) (m *Memory, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errTaken
+		}
+		return nil, fmt.Errorf("region %s: %w", path, err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() < minRegion || st.Size()%regionUnit != 0 {
+		return nil, fmt.Errorf("region %s has %d bytes: not one that was made for us", path, st.Size())
+	}
+	mem, err := callbuf.Map(f, uint64(st.Size()))
+	if err != nil {
+		return nil, err
+	}
+	m = &Memory{file: f, mem: mem}
+	if !wire.Marked(m.lastPage()) {
+		m.Close()
+		return nil, fmt.Errorf("region %s: it isn't marked as one", path)
+	}
+	return m, nil
+}
+
+// Close gives the region back.
+func (m *Memory) Close() {
+	callbuf.Unmap(m.mem)
+	m.file.Close()
+}
+
+// Bytes is its size.
+func (m *Memory) Bytes() uint64 { return uint64(len(m.mem)) }
+
+func (m *Memory) lastPage() []byte { return m.mem[len(m.mem)-wire.PageBytes:] }
+
+// pointer is what the guest says of its control area now.
+func (m *Memory) pointer() (wire.Pointer, error) {
+	var b [wire.SectorBytes]byte
+	copy(b[:], m.lastPage()[wire.PointerOffset:])
+	return wire.ParsePointer(b[:], m.Bytes())
+}
+
+// setUsed tells the agent whether anything of the region is used.
+func (m *Memory) setUsed(yes bool) {
+	var word [8]byte
+	if yes {
+		word[0] = 1
+	}
+	copy(m.lastPage()[wire.InUse:], word[:])
+}
+
+// Take implements hub.Memory.
+func (m *Memory) Take() []byte {
+	p, err := m.pointer()
+	m.setUsed(err == nil)
+	if err != nil {
+		return nil
+	}
+	m.at, m.lent = p, table{limit: m.Bytes() - wire.PageBytes}
+	if err := m.lent.add(nobody, callbuf.Extents{{Offset: p.Offset, Bytes: wire.ControlBytes}}); err != nil {
+		return nil // which it can't be: a pointer was checked
+	}
+	return m.mem[p.Offset : p.Offset+wire.ControlBytes]
+}
+
+// nobody has the number of no process.
+const nobody = 0
+
+// Same implements hub.Memory.
+func (m *Memory) Same() bool {
+	p, _ := m.pointer()
+	return p == m.at
+}
+
+// Lend implements hub.Memory.
+func (m *Memory) Lend(to uint32, bytes uint64, answer wire.Message) (s hub.Segment, err error) {
+	if answer.Kind != wire.Lend || to == nobody {
+		return s, fmt.Errorf("the agent says %v to process %d, where a region is lent", answer.Kind, to)
+	}
+	parts, err := wire.ParseLend(answer.Body)
+	if err != nil {
+		return s, err
+	}
+	if len(parts) == 0 {
+		return s, hub.ErrNoRoom
+	}
+	if err := parts.Check(bytes, m.Bytes()); err != nil {
+		return s, err
+	}
+	if err := m.lent.add(to, parts); err != nil {
+		return s, err
+	}
+	return hub.Segment{File: m.file, Parts: parts, Header: m.mem[parts[0].Offset:][:wire.PageBytes]}, nil
+}
+
+// TakeBack implements hub.Memory.
+func (m *Memory) TakeBack(to uint32) {
+	if to != nobody {
+		m.lent.takeBack(to)
+	}
+}
+
+// NoRoom implements hub.Memory.
+func (m *Memory) NoRoom(bytes uint64) error {
+	return fmt.Errorf("the machine's region has no room for a call buffer of %d bytes: give it a larger one, or its domain a smaller arena", bytes)
+}
+
+// Rouses implements hub.Memory.
+func (m *Memory) Rouses() bool { return true }
+
+// Port implements hub.Memory.
+func (m *Memory) Port() (open func() (bell.Conn, error), reopen bool) {
+	path := PortPath(m.file.Name())
+	return func() (bell.Conn, error) {
+		return net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	}, true
+}
+
+// Watch implements hub.Memory. A region that comes or goes may be this one.
+func (m *Memory) Watch(ctx context.Context, changed func()) error {
+	changes, err := watch(ctx, filepath.Dir(m.file.Name()))
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			select {
+			case <-changes:
+				changed()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// Over implements hub.Memory.
+func (m *Memory) Over() string {
+	if m.deserted() {
+		return "the region is gone"
+	}
+	return ""
+}
+
+// deserted says whether the region's file is gone by name, or is another's: the machine was stopped.
+// It may have another name still, by which QEMU has it.
+func (m *Memory) deserted() bool {
+	var ours, there unix.Stat_t
+	if unix.Fstat(int(m.file.Fd()), &ours) != nil {
+		return false
+	}
+	err := unix.Lstat(m.file.Name(), &there)
+	return errors.Is(err, unix.ENOENT) || err == nil && (there.Ino != ours.Ino || there.Dev != ours.Dev)
+}

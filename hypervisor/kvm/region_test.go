@@ -1,0 +1,93 @@
+package kvm
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A file that nobody marked isn't taken for a region.
+func TestNoRegion(t *testing.T) {
+	const bytes = 16 << 20
+	path := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(path, make([]byte, bytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "marked") {
+		t.Error(err)
+	}
+	for _, wrong := range []uint64{0, 8 << 20, bytes + 4096} {
+		if err := MakeRegion(path+"2", wrong, -1); err == nil {
+			t.Errorf("a region of %d bytes", wrong)
+		}
+	}
+}
+
+// Regions lie in a directory where nobody else can put any.
+func TestDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "regions")
+	for range 2 {
+		if err := MakeDir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeDir(dir); err == nil {
+		t.Error("one that all may write to")
+	}
+	link := dir + "2"
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeDir(link); err == nil {
+		t.Error("a link")
+	}
+}
+
+// A keeper starts a hub for each region, once, and another when it has died.
+func TestKeeper(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "regions")
+	said := filepath.Join(t.TempDir(), "said")
+	k := Keeper{
+		Dir: dir, Log: slog.New(slog.DiscardHandler),
+		Valid: func(name string) error {
+			if name == "bad" {
+				return errors.New("bad")
+			}
+			return nil
+		},
+		Hub: func(region, domain string) []string {
+			return []string{"sh", "-c", "echo " + domain + " >>" + said}
+		},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() { over <- k.Run(ctx) }()
+	eventually(t, "the directory is there", func() bool { _, err := os.Stat(dir); return err == nil })
+	for _, name := range []string{"web", "bad", "half.new"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "a hub, and another when it has ended", func() bool { b, _ := os.ReadFile(said); return strings.HasPrefix(string(b), "web\nweb\n") })
+	stop()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 5 s: %s", what)
+		}
+	}
+}
