@@ -4,7 +4,7 @@
 // is to be done lies in the region (callbuf/region); a byte in the port only says that it
 // is time to look, and one that gets lost costs no more than that somebody looks later.
 //
-// Who calls it: agent (guest/kvm, guest/xen) and hub (hypervisor/hub), each with its end.
+// Who calls it: agent (guest/agent) and hub (hypervisor/hub), each with its end.
 //
 // Whom it trusts: nobody at the other end. What comes isn't looked at, and who rings all
 // the time is heard now and then.

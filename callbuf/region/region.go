@@ -2,7 +2,7 @@
 // on the host: how they find each other in the memory that they share, and the
 // messages by which the processes of the machine get their segments.
 //
-// Who calls it: the agent (guest/kvm) as Guest, the hub (hypervisor/hub) as Host. It
+// Who calls it: the agent (guest/agent) as Guest, the hub (hypervisor/hub) as Host. It
 // is pure but for the words of shared memory that it is handed.
 //
 // Whom it trusts: nobody across the memory. A Host keeps its indices privately,

@@ -11,12 +11,13 @@ import (
 	"syscall"
 
 	"pegasus/backend/control"
+	"pegasus/guest/agent"
 	"pegasus/guest/kvm"
 	"pegasus/guest/setup"
 )
 
-// agent serves the machine until it is told to end.
-func agent(args []string, errs io.Writer) int {
+// serve serves the machine until it is told to end.
+func serve(args []string, errs io.Writer) int {
 	flags := flag.NewFlagSet("pegasus-guest agent", flag.ContinueOnError)
 	flags.SetOutput(errs)
 	group := flags.String("group", "", "let only members of `group` be served, where systemd doesn't make the socket")
@@ -32,7 +33,7 @@ func agent(args []string, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(errs, nil))
-	if err := (kvm.Agent{Socket: setup.Socket, Group: *group, Dir: setup.RegionDir, Release: control.Release(), Log: log}).Run(ctx); err != nil {
+	if err := (agent.Agent{Machine: kvm.Machine{Dir: setup.RegionDir}, Socket: setup.Socket, Group: *group, Dir: setup.RegionDir, Release: control.Release(), Log: log}).Run(ctx); err != nil {
 		fmt.Fprintln(errs, "pegasus-guest agent:", err)
 		return 1
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pegasus/backend/control"
+	"pegasus/guest/agent"
 	"pegasus/guest/kvm"
 	"pegasus/guest/setup"
 )
@@ -49,9 +50,9 @@ func (m machine) check() []control.Check {
 }
 
 // ask asks the agent, and waits while that only begins, as programs do.
-func (m machine) ask() (st kvm.Status, err error) {
+func (m machine) ask() (st agent.Status, err error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		st, err = kvm.Ask(m.socket)
+		st, err = agent.Ask(m.socket)
 		if err != nil || st.Host || st.Why != "" {
 			return st, err
 		}
@@ -68,7 +69,7 @@ func (m machine) inContainer() bool {
 	return m.exists("/run/.containerenv") || m.exists("/.dockerenv") || m.exists("/run/systemd/container")
 }
 
-func (m machine) checkAgent(st kvm.Status, err error) control.Check {
+func (m machine) checkAgent(st agent.Status, err error) control.Check {
 	const name = "agent"
 	switch {
 	case err == nil && st.Release != control.Release():
@@ -90,7 +91,7 @@ func (m machine) checkAgent(st kvm.Status, err error) control.Check {
 }
 
 // checkDevice tells what the region is, and from whom it protects.
-func (m machine) checkDevice(st kvm.Status) control.Check {
+func (m machine) checkDevice(st agent.Status) control.Check {
 	what := fmt.Sprintf("%s, of %d MiB", st.Device, st.Bytes>>20)
 	if !st.Shared {
 		return good("region", what)
@@ -115,7 +116,7 @@ func (m machine) checkRegion(why string) control.Check {
 	return bad("region", why, "see to that; the agent tries again every 2 s")
 }
 
-func checkHost(st kvm.Status) control.Check {
+func checkHost(st agent.Status) control.Check {
 	if !st.Host {
 		return bad("host", st.Why, "on its host: `pegasus doctor`, `pegasus domains`")
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"pegasus/backend/control"
-	"pegasus/guest/kvm"
+	"pegasus/guest/agent"
 )
 
 // expect checks a finding: what it says, and that whoever reads of something bad reads of a way out.
@@ -138,16 +138,16 @@ func TestMachine(t *testing.T) {
 
 func TestAgentAndHost(t *testing.T) {
 	m := machine{t.TempDir(), "/run/x"}
-	here := kvm.Status{Release: control.Release()}
+	here := agent.Status{Release: control.Release()}
 	expect(t, "an agent", m.checkAgent(here, nil), fine, control.Release())
-	expect(t, "another version's", m.checkAgent(kvm.Status{Release: "v0"}, nil), warn, "v0")
-	expect(t, "not for this user", m.checkAgent(kvm.Status{}, fs.ErrPermission), fail, "this user")
-	expect(t, "nobody", m.checkAgent(kvm.Status{}, syscall.ECONNREFUSED), fail, "nobody listens")
-	expect(t, "nonsense", m.checkAgent(kvm.Status{}, errors.New("no sensible answer")), fail, "no sensible answer")
-	expect(t, "a host", checkHost(kvm.Status{Host: true, HostRelease: "v7", Generation: 3}), fine, "v7 answers, generation 3")
-	expect(t, "an NVDIMM", m.checkDevice(kvm.Status{Device: "/dev/pmem0", Bytes: 64 << 20}), fine, "/dev/pmem0, of 64 MiB")
-	expect(t, "a PCI device", m.checkDevice(kvm.Status{Device: "/sys/x", Shared: true}), warn, "others' programs")
-	expect(t, "no host", checkHost(kvm.Status{Why: "the host doesn't answer"}), fail, "doesn't answer")
+	expect(t, "another version's", m.checkAgent(agent.Status{Release: "v0"}, nil), warn, "v0")
+	expect(t, "not for this user", m.checkAgent(agent.Status{}, fs.ErrPermission), fail, "this user")
+	expect(t, "nobody", m.checkAgent(agent.Status{}, syscall.ECONNREFUSED), fail, "nobody listens")
+	expect(t, "nonsense", m.checkAgent(agent.Status{}, errors.New("no sensible answer")), fail, "no sensible answer")
+	expect(t, "a host", checkHost(agent.Status{Host: true, HostRelease: "v7", Generation: 3}), fine, "v7 answers, generation 3")
+	expect(t, "an NVDIMM", m.checkDevice(agent.Status{Device: "/dev/pmem0", Bytes: 64 << 20}), fine, "/dev/pmem0, of 64 MiB")
+	expect(t, "a PCI device", m.checkDevice(agent.Status{Device: "/sys/x", Shared: true}), warn, "others' programs")
+	expect(t, "no host", checkHost(agent.Status{Why: "the host doesn't answer"}), fail, "doesn't answer")
 }
 
 func TestDoctorAsJSON(t *testing.T) {

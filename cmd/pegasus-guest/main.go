@@ -37,7 +37,7 @@ func run(args []string, out, errs io.Writer) int {
 	case "doctor":
 		return doctor(args[1:], out, errs)
 	case "agent":
-		return agent(args[1:], errs)
+		return serve(args[1:], errs)
 	}
 	if len(args) > 1 {
 		fmt.Fprint(errs, usage)

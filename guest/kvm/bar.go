@@ -12,6 +12,7 @@ import (
 
 	"pegasus/callbuf"
 	"pegasus/callbuf/region"
+	"pegasus/guest/agent"
 )
 
 // bar is the region as a PCI device, QEMU's ivshmem-plain, whose memory is mapped by sysfs: that
@@ -43,7 +44,7 @@ func attribute(dir, name string) string {
 // openBar finds the machine's region among its devices of shared memory, by the host's mark. Into
 // another nothing is written.
 func openBar() (*bar, error) {
-	err := errNone
+	err := agent.ErrNone
 	for _, dir := range FindShared("/") {
 		b, why := tryBar(dir)
 		if why == nil {
@@ -121,9 +122,9 @@ func hasMark(path string, at int64) (bool, error) {
 	return region.Marked(page), nil
 }
 
-func (b *bar) name() string  { return b.path }
-func (b *bar) bytes() uint64 { return uint64(len(b.mem)) }
-func (b *bar) shared() bool  { return true }
+func (b *bar) Name() string  { return b.path }
+func (b *bar) Bytes() uint64 { return uint64(len(b.mem)) }
+func (b *bar) Shared() bool  { return true }
 
 func (b *bar) lastPage() []byte { return b.mem[len(b.mem)-region.PageBytes:] }
 
@@ -134,7 +135,7 @@ func (b *bar) mark() ([]byte, error) {
 func (b *bar) pointer() (region.Pointer, error) {
 	var sector [region.SectorBytes]byte
 	copy(sector[:], b.lastPage()[region.PointerOffset:])
-	return region.ParsePointer(sector[:], b.bytes())
+	return region.ParsePointer(sector[:], b.Bytes())
 }
 
 func (b *bar) setPointer(p *region.Pointer) error {
@@ -167,25 +168,22 @@ func (b *bar) mapControl(e callbuf.Extent) (mem []byte, offset uint64, err error
 
 // resume leaves the parts that are written down where they are. The control area is the first that
 // an agent takes.
-func (b *bar) resume(r record) (mem []byte, offset uint64, err error) {
+func (b *bar) resume(r agent.Record) (mem []byte, offset uint64, err error) {
 	b.room.parts = nil
 	control := callbuf.Extent{Bytes: region.ControlBytes}
 	if err := b.room.keep(controlName, control); err != nil {
 		return nil, 0, err
 	}
-	for _, c := range r.Processes {
-		if c.At == nil {
-			continue
-		}
-		if err := b.room.keep(pieceName(r.Boot, c.Number), *c.At); err != nil {
+	for name, e := range r.Parts() {
+		if err := b.room.keep(name, e); err != nil {
 			return nil, 0, err
 		}
 	}
 	return b.mapControl(control)
 }
 
-// create gives away a part, cleared: another process had it, perhaps.
-func (b *bar) create(name string, bytes uint64) (*piece, error) {
+// Create gives away a part, cleared: another process had it, perhaps.
+func (b *bar) Create(name string, bytes uint64) (*agent.Piece, error) {
 	e, err := b.room.take(name, bytes)
 	if err != nil {
 		return nil, err
@@ -196,26 +194,29 @@ func (b *bar) create(name string, bytes uint64) (*piece, error) {
 		return nil, err
 	}
 	clear(b.part(e))
-	return &piece{File: os.NewFile(uintptr(fd), b.path), parts: callbuf.Extents{e}, placed: true}, nil
+	where, err := lend(callbuf.Extents{e})
+	return &agent.Piece{File: os.NewFile(uintptr(fd), b.path), Part: &e, Where: where}, err
 }
 
 func (b *bar) part(e callbuf.Extent) []byte { return b.mem[e.Offset:][:e.Bytes] }
 
-func (b *bar) remove(name string) error {
+func (b *bar) Remove(name string) error {
 	b.room.give(name)
 	return nil
 }
 
-func (b *bar) gone() bool {
+func (b *bar) Gone() error {
 	ours, err := b.file.Stat()
 	if err != nil {
-		return true
+		return agent.ErrUnplugged
 	}
-	there, err := os.Stat(b.path)
-	return err != nil || !os.SameFile(ours, there)
+	if there, err := os.Stat(b.path); err != nil || !os.SameFile(ours, there) {
+		return agent.ErrUnplugged
+	}
+	return nil
 }
 
-func (b *bar) close() {
+func (b *bar) Close() {
 	callbuf.Unmap(b.mem)
 	b.file.Close()
 }

@@ -3,7 +3,6 @@ package kvm
 import (
 	"bytes"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"pegasus/callbuf"
 	"pegasus/callbuf/region"
+	"pegasus/guest/agent"
 )
 
 const barBytes = 4 << 20
@@ -37,7 +37,7 @@ func openTestBar(t *testing.T) *bar {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.close)
+	t.Cleanup(b.Close)
 	return b
 }
 
@@ -118,94 +118,52 @@ func TestBarPieces(t *testing.T) {
 		t.Fatalf("at %d, %v", control, err)
 	}
 	const size = 1 << 20
-	one, err := b.create(pieceName(9, 1), size)
+	one, err := b.Create("9-1", size)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer one.Close()
-	if !one.placed || !bytes.Equal(b.part(one.parts[0]), make([]byte, size)) {
+	if !bytes.Equal(b.part(*one.Part), make([]byte, size)) {
 		t.Error("it isn't clear")
 	}
-	copy(b.part(one.parts[0]), "secret")
-	two, err := b.create(pieceName(9, 2), size)
+	copy(b.part(*one.Part), "secret")
+	two, err := b.Create("9-2", size)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer two.Close()
-	if _, err := b.create(pieceName(9, 3), 4*size); err == nil {
+	if _, err := b.Create("9-3", 4*size); err == nil {
 		t.Error("there was no room")
 	}
 
-	if _, at, err := b.resume(record{Boot: 9, Processes: []client{{Number: 1, At: &one.parts[0]}, {Number: 2, At: &two.parts[0]}, {Number: 3}}}); err != nil || at != 0 {
+	if _, at, err := b.resume(agent.Record{Boot: 9, Processes: []agent.Client{{Number: 1, At: one.Part}, {Number: 2, At: two.Part}, {Number: 3}}}); err != nil || at != 0 {
 		t.Fatalf("at %d, %v", at, err)
 	}
-	b.remove(pieceName(9, 1))
-	again, err := b.create(pieceName(9, 4), size)
+	b.Remove("9-1")
+	again, err := b.Create("9-4", size)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if again.parts[0] != one.parts[0] || !bytes.Equal(b.part(again.parts[0]), make([]byte, size)) {
-		t.Errorf("at %+v, not clear", again.parts[0])
+	if *again.Part != *one.Part || !bytes.Equal(b.part(*again.Part), make([]byte, size)) {
+		t.Errorf("at %+v, not clear", *again.Part)
 	}
-	if _, _, err := b.resume(record{Processes: []client{{Number: 1, At: &callbuf.Extent{Bytes: size}}}}); err == nil {
+	if _, _, err := b.resume(agent.Record{Processes: []agent.Client{{Number: 1, At: &callbuf.Extent{Bytes: size}}}}); err == nil {
 		t.Error("a piece in the control area")
 	}
 }
 
-// Memory that goes away ends what is done with it, not the agent.
-func TestUnplugged(t *testing.T) {
+// One that was unplugged is missed, also if another has come instead.
+func TestGone(t *testing.T) {
 	b := openTestBar(t)
-	use := func() (err error) {
-		defer unplugged(&err)()
-		_, err = b.mark()
-		return err
-	}
-	if err := use(); err != nil || b.gone() {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(b.path, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := use(); !errors.Is(err, errUnplugged) {
-		t.Error(err)
+	if b.Gone() != nil {
+		t.Fatal("it is missed")
 	}
 	os.Remove(b.path)
-	if !b.gone() {
+	if b.Gone() == nil {
 		t.Error("it isn't missed")
 	}
-	if err := os.WriteFile(b.path, nil, 0o600); err != nil || !b.gone() {
+	if err := os.WriteFile(b.path, nil, 0o600); err != nil || b.Gone() == nil {
 		t.Errorf("another is taken for it, %v", err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a mistake of ours is taken for that")
-		}
-	}()
-	func() (err error) {
-		defer unplugged(&err)()
-		var nobody *bar
-		_ = nobody.path
-		return nil
-	}()
-}
-
-// A session that is over does nothing more, and whoever wants something is told.
-func TestOver(t *testing.T) {
-	b, err := tryBar(aDevice(t, true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	area, _, err := b.controlArea()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &session{
-		agent: Agent{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, ground: b, area: area,
-		events: make(chan func()), over: make(chan struct{}), processes: map[uint32]*process{},
-	}
-	s.end()
-	if s.post(func() {}) {
-		t.Error("somebody does it")
 	}
 }

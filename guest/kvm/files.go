@@ -11,6 +11,7 @@ import (
 
 	"pegasus/callbuf"
 	"pegasus/callbuf/region"
+	"pegasus/guest/agent"
 )
 
 // tailBytes is what the file system leaves free behind it, for the last page.
@@ -22,11 +23,11 @@ type files struct {
 	dir    string
 }
 
-func (a *files) name() string  { return a.device.path }
-func (a *files) bytes() uint64 { return a.device.bytes }
-func (a *files) shared() bool  { return false }
-func (a *files) gone() bool    { return false } // nobody can unplug it
-func (a *files) close()        {}
+func (a *files) Name() string  { return a.device.path }
+func (a *files) Bytes() uint64 { return a.device.bytes }
+func (a *files) Shared() bool  { return false }
+func (a *files) Gone() error   { return nil } // nobody can unplug it
+func (a *files) Close()        {}
 
 func (a *files) mark() ([]byte, error)              { return readMark(a.device.path) }
 func (a *files) pointer() (region.Pointer, error)   { return a.device.pointer() }
@@ -80,7 +81,7 @@ func (a *files) removeAll() error {
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() {
-			if err := a.remove(e.Name()); err != nil {
+			if err := a.Remove(e.Name()); err != nil {
 				return err
 			}
 		}
@@ -88,7 +89,7 @@ func (a *files) removeAll() error {
 	return nil
 }
 
-func (a *files) remove(name string) error {
+func (a *files) Remove(name string) error {
 	path := filepath.Join(a.dir, name)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -99,24 +100,27 @@ func (a *files) remove(name string) error {
 	return errors.Join(err, os.Remove(path))
 }
 
-// piece is a part of the region that a process has.
+// piece is a file, which is a part of the region.
 type piece struct {
 	*os.File
-	parts  callbuf.Extents // where in the region
-	placed bool            // the file is all of the region, and the piece its only part; else it is the piece
+	parts callbuf.Extents // where in the region
 }
 
-// create makes a file of zeros. Its size and its place can't be changed by who gets it.
-func (a *files) create(name string, bytes uint64) (*piece, error) {
+// Create makes a file of zeros. Its size and its place can't be changed by who gets it.
+func (a *files) Create(name string, bytes uint64) (*agent.Piece, error) {
 	f, err := a.make(name, bytes)
 	if err != nil {
 		return nil, err
 	}
-	if err := setImmutable(f.File, true); err != nil {
+	where, err := lend(f.parts)
+	if err == nil {
+		err = setImmutable(f.File, true)
+	}
+	if err != nil {
 		f.discard()
 		return nil, err
 	}
-	return f, nil
+	return &agent.Piece{File: f.File, Where: where}, nil
 }
 
 // make makes a file of zeros for ourselves.
@@ -194,7 +198,7 @@ func (a *files) controlArea() (mem []byte, offset uint64, err error) {
 }
 
 // resume finds the files where they are, and maps the control area that an agent before has made.
-func (a *files) resume(record) (mem []byte, offset uint64, err error) {
+func (a *files) resume(agent.Record) (mem []byte, offset uint64, err error) {
 	if mounted, err := isMounted(a.dir); err != nil || !mounted {
 		return nil, 0, errors.Join(err, errors.New("the region isn't mounted"))
 	}

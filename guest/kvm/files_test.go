@@ -1,9 +1,7 @@
 package kvm
 
 import (
-	"net"
 	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -17,41 +15,5 @@ func TestNoRoom(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
-	}
-}
-
-// A program that comes while agents change finds a socket at any time.
-func TestListen(t *testing.T) {
-	dir, err := os.MkdirTemp("", "pg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "run/guest.sock")
-	for range 2 {
-		l, err := listen(path, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := net.Dial("unixpacket", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Close()
-		l.Close()
-		if st, err := os.Stat(path); err != nil || st.Mode()&0o777 != 0o666 {
-			t.Errorf("after an agent's end: %v, %v", st, err)
-		}
-	}
-	l, err := listen(path, "root")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if st, err := os.Stat(path); err != nil || st.Mode()&0o777 != 0o660 {
-		t.Errorf("for a group: %v, %v", st, err)
-	}
-	if _, err := listen(path, "nobody-is-in-it"); err == nil {
-		t.Error("a group that isn't there")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/callbuf/region"
+	"pegasus/guest/agent"
 )
 
 // device is the region as the guest's kernel has it: a block device whose memory
@@ -43,7 +44,7 @@ func openDevice() (*device, error) {
 	}
 	if len(spaces) == 0 {
 		loadModules()
-		return nil, errNone
+		return nil, agent.ErrNone
 	}
 	var last error
 	for _, path := range spaces {

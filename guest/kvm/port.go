@@ -1,7 +1,6 @@
 package kvm
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,20 +31,11 @@ func findPort(class string) (string, error) {
 	return "", fmt.Errorf("this machine has no virtio-serial port %s", bell.Name)
 }
 
-// listenAtPort has the hub wake the agent, if the machine has a port, and the other way round.
-func (a Agent) listenAtPort(ctx context.Context) *bell.Port {
-	open := func() (bell.Conn, error) {
-		path, err := FindPort("/")
-		if err != nil {
-			return nil, err
-		}
-		return os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+// OpenBell opens the port, if the machine has one.
+func (Machine) OpenBell() (bell.Conn, error) {
+	path, err := FindPort("/")
+	if err != nil {
+		return nil, err
 	}
-	return bell.Listen(ctx, open, false, func(err error) {
-		if err != nil {
-			a.Log.Info("nothing wakes us: we look every few milliseconds", "why", err)
-		} else {
-			a.Log.Info("the host wakes us")
-		}
-	})
+	return os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 }

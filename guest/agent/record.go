@@ -1,4 +1,4 @@
-package kvm
+package agent
 
 import (
 	"encoding/json"
@@ -11,31 +11,42 @@ import (
 	"pegasus/callbuf"
 )
 
-// record is what outlives an agent of its session, beside what lies in the region: the
+// Record is what outlives an agent of its session, beside what lies in the region: the
 // next agent goes on with it. It is written before the host hears of a process, and
 // after nothing is left of one.
-type record struct {
+type Record struct {
 	Boot       uint64   `json:"boot"`
 	Generation uint64   `json:"generation"`
 	Last       uint32   `json:"last"`
-	Processes  []client `json:"processes"`
+	Processes  []Client `json:"processes"`
 }
 
-// client is a process as the record has it, with when it started: the kernel uses numbers again.
-type client struct {
+// Client is a process as the record has it, with when it started: the kernel uses numbers again.
+type Client struct {
 	Number  uint32 `json:"number"`
 	PID     uint32 `json:"pid"`
 	Started uint64 `json:"started"`
 	Served  bool   `json:"served"` // it has its segment, and hasn't gone
-	// At is where its segment lies, if there is no file system to know that.
+	// At is where in its file its segment lies, if there is no file system to know that.
 	At *callbuf.Extent `json:"at,omitempty"`
+}
+
+// Parts are where in their files the segments lie of which that has to be known, by the names of the pieces.
+func (r Record) Parts() map[string]callbuf.Extent {
+	parts := make(map[string]callbuf.Extent)
+	for _, c := range r.Processes {
+		if c.At != nil {
+			parts[pieceName(r.Boot, c.Number)] = *c.At
+		}
+	}
+	return parts
 }
 
 // recordPath is where the record lies: in memory, as what it tells of.
 func (a Agent) recordPath() string { return a.Dir + ".json" }
 
 // readRecord reads what an agent before has left.
-func readRecord(path string) (r record, err error) {
+func readRecord(path string) (r Record, err error) {
 	b, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
@@ -46,9 +57,9 @@ func readRecord(path string) (r record, err error) {
 // save writes the record. Where it can't, there is none: then the next agent begins anew,
 // since half of the truth would be worse.
 func (s *session) save() {
-	r := record{Boot: s.boot, Generation: s.control.Generation(), Last: s.last}
+	r := Record{Boot: s.boot, Generation: s.control.Generation(), Last: s.last}
 	for _, p := range s.processes {
-		r.Processes = append(r.Processes, client{p.number, p.pid, p.started, p.served && !p.closing, p.at})
+		r.Processes = append(r.Processes, Client{p.number, p.pid, p.started, p.served && !p.closing, p.at})
 	}
 	b, err := json.Marshal(r)
 	path := s.agent.recordPath()

@@ -1,25 +1,24 @@
-// Package kvm is the agent of a virtual machine under QEMU: it gives each CUDA
+// Package agent is the agent of a virtual machine: it gives each CUDA
 // process of the machine its segment, on the memory that the machine shares with the
-// host.
+// host. What memory that is depends on the machine (Ground): guest/kvm and guest/xen know.
 //
 // Who calls it: `pegasus-guest agent`, as root of the machine. Programs find it at a
 // socket and speak to it as they would to the daemon's, so that libcuda.so.1 knows
 // nothing of machines but that an agent may go while calls go on. The messages go on to the
-// machine's hub on the host (hypervisor/kvm), through a control area in the region (callbuf/region).
+// machine's hub on the host, through a control area in that memory (callbuf/region).
 //
 // An agent may be killed at any instant: the next goes on where it was (resume.go), by what lies
 // in the region and a record beside it.
 //
 // Whom it trusts: the host. Processes of the machine it keeps apart: each has a file
 // of its own, which it can map and write to, and neither enlarge, cut off, nor see another's.
-package kvm
+package agent
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -31,9 +30,10 @@ import (
 
 // Agent is what an agent is made of.
 type Agent struct {
+	Machine Machine
 	Socket  string // where programs connect
 	Group   string // whose members may, if the agent makes the socket; empty: everybody
-	Dir     string // where the region is mounted
+	Dir     string // beside it lie the record and the lock
 	Release string // which build it is
 	Log     *slog.Logger
 }
@@ -57,11 +57,17 @@ func (a Agent) Run(ctx context.Context) error {
 	d := &door{log: a.Log, release: a.Release, patience: hubTime, record: a.recordPath()}
 	go d.accept(l)
 	notify("READY=1")
-	port := a.listenAtPort(ctx)
+	port := bell.Listen(ctx, a.Machine.OpenBell, false, func(err error) {
+		if err != nil {
+			a.Log.Info("nothing wakes us: we look every few milliseconds", "why", err)
+		} else {
+			a.Log.Info("the host wakes us")
+		}
+	})
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		s, err := a.prepare(port)
 		if err == nil {
-			a.Log.Info("ready", "region", s.ground.name(), "bytes", s.ground.bytes(), "socket", a.Socket)
+			a.Log.Info("ready", "region", s.ground.Name(), "bytes", s.ground.Bytes(), "socket", a.Socket)
 			notify("STATUS=Serving CUDA programs")
 			d.leadTo(s)
 			port.Ring() // the hub may sleep since the agent before went
@@ -93,8 +99,8 @@ const (
 // prepare goes on with the session of an agent before, or makes the region ready and asks
 // the host for one.
 func (a Agent) prepare(port *bell.Port) (s *session, err error) {
-	g, err := findGround(a.Dir)
-	if errors.Is(err, errNone) {
+	g, err := a.Machine.Find()
+	if errors.Is(err, ErrNone) {
 		os.Remove(a.recordPath()) // there is nothing to go on with
 	}
 	if err != nil {
@@ -102,7 +108,7 @@ func (a Agent) prepare(port *bell.Port) (s *session, err error) {
 	}
 	defer func() {
 		if err != nil {
-			g.close()
+			g.Close()
 		}
 	}()
 	defer unplugged(&err)()
@@ -124,27 +130,21 @@ func (a Agent) prepare(port *bell.Port) (s *session, err error) {
 // start makes the region anew, and asks for a session.
 func (s *session) start() error {
 	os.Remove(s.agent.recordPath())
-	if err := release(s.ground); err != nil {
-		return err
-	}
-	if err := s.ground.clear(); err != nil {
-		return err
-	}
-	area, offset, err := s.ground.controlArea()
+	area, err := s.ground.Begin()
 	if err != nil {
-		return fmt.Errorf("control area: %w", err)
+		return err
 	}
 	s.area, s.control = area, region.NewGuest(area)
 	s.control.SetRelease(s.agent.Release)
 	s.begin()
-	return s.ground.setPointer(&region.Pointer{Offset: offset, Boot: s.boot})
+	return s.ground.Announce(s.boot)
 }
 
 // session is what agent and hub have together. One goroutine, run's, has all of it;
 // those of the processes hand it what is to be done as events.
 type session struct {
 	agent   Agent
-	ground  ground
+	ground  Ground
 	area    []byte // the control area's memory
 	control *region.Guest
 	port    *bell.Port
@@ -183,14 +183,14 @@ func (s *session) begin() {
 	os.Remove(s.agent.recordPath()) // nothing to go on with before the hub answers
 }
 
-// run serves until ctx ends, or the region is unplugged, which is an error.
+// run serves until ctx ends, or the ground is gone, which is an error.
 func (s *session) run(ctx context.Context) (err error) {
 	defer unplugged(&err)()
 	for ctx.Err() == nil {
 		if s.step() {
 			s.sleeper.Worked()
-		} else if s.ground.gone() {
-			return errUnplugged
+		} else if err := s.ground.Gone(); err != nil {
+			return err
 		} else {
 			s.sleeper.Sleep(ctx, s.control, s.step)
 		}

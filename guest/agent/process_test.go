@@ -1,4 +1,4 @@
-package kvm
+package agent
 
 import (
 	"log/slog"
@@ -33,7 +33,7 @@ func TestCrowd(t *testing.T) {
 		return here, there
 	}
 	s := &session{
-		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: &files{}, serving: true,
+		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: noGround{}, serving: true,
 		control: region.NewGuest(make([]byte, region.ControlBytes)), processes: map[uint32]*process{}, events: make(chan func(), 1000),
 	}
 	var last *net.UnixConn
@@ -70,5 +70,20 @@ func TestTalker(t *testing.T) {
 	s.pass(s.processes[1], []byte{1})
 	if n := len(s.outbox); n != maxUnsent+1 {
 		t.Errorf("%d messages wait after one was sent", n)
+	}
+}
+
+// What memory the machine has for a process goes before what a program says.
+func TestMostArena(t *testing.T) {
+	for _, c := range []struct{ ground, hello, want uint64 }{{0, 0, 0}, {0, 9, 9}, {5, 0, 5}, {5, 9, 5}, {5, 3, 3}} {
+		here, _ := pair(t)
+		s := &session{
+			agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: noGround{most: c.ground}, serving: true,
+			control: region.NewGuest(make([]byte, region.ControlBytes)), processes: map[uint32]*process{}, events: make(chan func(), 1000),
+		}
+		s.open(here, callbuf.Hello{Version: callbuf.Version, MostBytes: c.hello}, time.Now())
+		if hello, _, err := region.ParseOpen(s.outbox[0].Body); err != nil || hello.MostBytes != c.want {
+			t.Errorf("%+v: %d, %v", c, hello.MostBytes, err)
+		}
 	}
 }

@@ -1,7 +1,6 @@
-package kvm
+package agent
 
 import (
-	"errors"
 	"os"
 	"runtime/debug"
 
@@ -9,8 +8,6 @@ import (
 
 	"pegasus/callbuf/region"
 )
-
-var errUnplugged = errors.New("the region was unplugged")
 
 // unplugged makes the fault of memory that isn't there any more an error, until what it returns
 // is called, deferred: a PCI device can be taken out of a machine that runs.
@@ -20,7 +17,7 @@ func unplugged(err *error) (done func()) {
 		debug.SetPanicOnFault(was)
 		fault := recover()
 		if at, ok := fault.(interface{ Addr() uintptr }); ok && at.Addr() >= region.PageBytes { // no nil pointer
-			*err = errUnplugged
+			*err = ErrUnplugged
 		} else if fault != nil {
 			panic(fault)
 		}
@@ -35,5 +32,5 @@ func (s *session) end() {
 	}
 	os.Remove(s.agent.recordPath())
 	unix.Munmap(s.area)
-	s.ground.close()
+	s.ground.Close()
 }

@@ -1,4 +1,4 @@
-package kvm
+package agent
 
 import (
 	"encoding/json"
@@ -59,7 +59,7 @@ const statusGrace = 2 * time.Second
 
 // status is of the session's goroutine.
 func (s *session) status() Status {
-	st := Status{Release: s.agent.Release, Device: s.ground.name(), Bytes: s.ground.bytes(), Shared: s.ground.shared(), Processes: len(s.processes), Host: s.serving}
+	st := Status{Release: s.agent.Release, Device: s.ground.Name(), Bytes: s.ground.Bytes(), Shared: s.ground.Shared(), Processes: len(s.processes), Host: s.serving}
 	if s.serving {
 		st.HostRelease, st.Generation = s.control.HostRelease(), s.control.Generation()
 	} else if time.Since(s.heard) > statusGrace {

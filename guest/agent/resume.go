@@ -1,7 +1,6 @@
-package kvm
+package agent
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -23,17 +22,16 @@ func (s *session) resume() error {
 	if err != nil {
 		return err
 	}
-	area, offset, err := s.ground.resume(r)
+	area, err := s.ground.Resume(r)
 	if err != nil {
 		return err
 	}
 	var ok bool
 	s.area = area
 	s.control, ok = region.ResumeGuest(area, r.Boot, r.Generation)
-	told, err := s.ground.pointer()
-	if err != nil || told.Offset != offset || !ok {
+	if !ok {
 		unix.Munmap(area)
-		return errors.Join(err, fmt.Errorf("the host serves the session %d no more", r.Generation))
+		return fmt.Errorf("the host serves the session %d no more", r.Generation)
 	}
 	s.control.SetRelease(s.agent.Release)
 	s.boot, s.last, s.serving, s.heard = r.Boot, r.Last, true, time.Now()
@@ -45,7 +43,7 @@ func (s *session) resume() error {
 }
 
 // adopt takes over a process that an agent before has served, if it is there.
-func (s *session) adopt(c client) {
+func (s *session) adopt(c Client) {
 	p := &process{number: c.Number, pid: c.PID, started: c.Started, at: c.At, served: c.Served}
 	s.processes[p.number] = p
 	life, started, err := openProcess(c.PID)

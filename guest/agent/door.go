@@ -1,4 +1,4 @@
-package kvm
+package agent
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package kvm
+package agent
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ type process struct {
 	hello   callbuf.Hello
 	came    time.Time
 	daemon  *net.UnixConn   // where it waits for its welcome; nil once it has it
-	segment *piece          // until it has it
+	segment *Piece          // until it has it
 	at      *callbuf.Extent // where that lies, if it has to be written down
 	served  bool            // it has its segment
 	closing bool            // the hub has been told that it has gone
@@ -53,7 +53,7 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 		c.Close()
 		return
 	}
-	if s.ground.shared() && hello.Features&callbuf.HelloPlaced == 0 {
+	if s.ground.Shared() && hello.Features&callbuf.HelloPlaced == 0 {
 		refuse(c, resultSystemDriverMismatch, "this program's libcuda.so.1 is too old for a machine with ivshmem")
 		c.Close()
 		return
@@ -77,6 +77,9 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if hello.Features&callbuf.HelloAfresh != 0 {
 		s.leave(p)
 	}
+	if most := s.ground.MostArena(); most > 0 && (hello.MostBytes == 0 || hello.MostBytes > most) {
+		hello.MostBytes = most
+	}
 	hello.Features &^= callbuf.HelloAfresh | callbuf.HelloPlaced // those are for us
 	s.processes[p.number] = p
 	s.save()
@@ -93,7 +96,7 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 // reopen tries again to serve a process that waits.
 func (s *session) reopen(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	if !s.post(func() { s.open(c, hello, came) }) {
-		refuse(c, resultSystemNotReady, errUnplugged.Error())
+		refuse(c, resultSystemNotReady, ErrUnplugged.Error())
 		c.Close()
 	}
 }
@@ -147,7 +150,7 @@ func (s *session) forget(p *process) {
 	if p.life != nil {
 		p.life.Close()
 	}
-	if err := s.ground.remove(pieceName(s.boot, p.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.ground.Remove(pieceName(s.boot, p.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.agent.Log.Warn("remove a call buffer", "err", err)
 	}
 	delete(s.processes, p.number)
@@ -199,26 +202,25 @@ func (s *session) lend(p *process, body []byte) {
 	if err == nil && p.segment == nil {
 		err = s.makeSegment(p, bytes)
 	}
-	var where []byte
+	where := s.ground.NoRoom()
 	if err == nil {
-		where, err = region.LendBody(p.segment.parts)
-	}
-	if err != nil {
+		where = p.segment.Where
+	} else {
 		s.agent.Log.Warn("no call buffer for a process", "pid", p.pid, "err", err)
-		where, _ = region.LendBody(nil)
 	}
-	s.tell(region.Message{Kind: region.Lend, Process: p.number, Body: where})
+	where.Process = p.number
+	s.tell(where)
 }
 
 // makeSegment makes a process's segment. Where it lies is written down before the hub hears of it,
 // unless the file system knows.
 func (s *session) makeSegment(p *process, bytes uint64) (err error) {
-	if p.segment, err = s.ground.create(pieceName(s.boot, p.number), bytes); err != nil {
+	if p.segment, err = s.ground.Create(pieceName(s.boot, p.number), bytes); err != nil {
 		p.segment = nil
 		return err
 	}
-	if p.segment.placed {
-		p.at = &p.segment.parts[0]
+	if p.segment.Part != nil {
+		p.at = p.segment.Part
 		s.save()
 	}
 	return nil

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+	"pegasus/callbuf/region"
+)
+
+// noGround is memory of which nothing is wanted.
+type noGround struct {
+	Ground
+	most uint64
+}
+
+func (noGround) Shared() bool        { return false }
+func (noGround) Remove(string) error { return os.ErrNotExist }
+func (g noGround) MostArena() uint64 { return g.most }
+func (noGround) Close()              {}
+
+// Memory that goes away ends what is done with it, not the agent.
+func TestUnplugged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "memory")
+	if err := os.WriteFile(path, make([]byte, region.PageBytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := callbuf.Map(f, region.PageBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer callbuf.Unmap(mem)
+	use := func() (err error) {
+		defer unplugged(&err)()
+		mem[0]++
+		return nil
+	}
+	if err := use(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := use(); !errors.Is(err, ErrUnplugged) {
+		t.Error(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a mistake of ours is taken for that")
+		}
+	}()
+	func() (err error) {
+		defer unplugged(&err)()
+		var nobody *process
+		_ = nobody.number
+		return nil
+	}()
+}
+
+// A session that is over does nothing more, and whoever wants something is told.
+func TestOver(t *testing.T) {
+	area, err := unix.Mmap(-1, 0, region.ControlBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{
+		agent: Agent{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, ground: noGround{}, area: area,
+		events: make(chan func()), over: make(chan struct{}), processes: map[uint32]*process{},
+	}
+	s.end()
+	if s.post(func() {}) {
+		t.Error("somebody does it")
+	}
+}

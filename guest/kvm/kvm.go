@@ -1,0 +1,140 @@
+// Package kvm is what a virtual machine under QEMU shares with its host: an NVDIMM with a file
+// system on it, or a PCI device, and a virtio-serial port.
+//
+// Who calls it: the agent (guest/agent), in which this package's Machine is put by `pegasus-guest agent`.
+//
+// Whom it trusts: the host. Processes of the machine it keeps apart, on an NVDIMM: each has a file
+// of its own, which it can map and write to, and neither enlarge, cut off, nor see another's.
+package kvm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"pegasus/callbuf"
+	"pegasus/callbuf/region"
+	"pegasus/guest/agent"
+)
+
+// Machine is a machine under QEMU.
+type Machine struct {
+	Dir string // where the file system is mounted
+}
+
+// Find finds the machine's region, by the host's mark.
+func (m Machine) Find() (agent.Ground, error) {
+	d, err := openDevice()
+	if err == nil {
+		return &ground{memory: &files{d, m.Dir}}, nil
+	}
+	b, other := openBar()
+	switch {
+	case other == nil:
+		return &ground{memory: b}, nil
+	case errors.Is(err, agent.ErrNone):
+		return nil, other
+	case errors.Is(other, agent.ErrNone):
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w; %w", err, other)
+}
+
+// ground is the region as the machine has it.
+type ground struct {
+	memory
+	control uint64 // where in the region the control area lies
+}
+
+// memory is a region as files, or as a PCI device.
+type memory interface {
+	Name() string
+	Bytes() uint64
+	Shared() bool
+	Create(name string, bytes uint64) (*agent.Piece, error)
+	Remove(name string) error
+	Gone() error
+	Close()
+
+	// What the host has written into the last page, and what is told to it there.
+	mark() ([]byte, error)
+	pointer() (region.Pointer, error)
+	setPointer(*region.Pointer) error // nil: there is no control area now
+
+	// clear makes all of it free, and controlArea makes and maps the control area.
+	clear() error
+	controlArea() (mem []byte, offset uint64, err error)
+	// resume leaves to an agent's processes what one before has given them, and maps the
+	// control area that it made.
+	resume(agent.Record) (mem []byte, offset uint64, err error)
+}
+
+// Begin makes the region free, and a control area.
+func (g *ground) Begin() (control []byte, err error) {
+	if err := release(g.memory); err != nil {
+		return nil, err
+	}
+	if err := g.clear(); err != nil {
+		return nil, err
+	}
+	if control, g.control, err = g.controlArea(); err != nil {
+		return nil, fmt.Errorf("control area: %w", err)
+	}
+	return control, nil
+}
+
+// Announce tells the host where the control area is.
+func (g *ground) Announce(boot uint64) error {
+	return g.setPointer(&region.Pointer{Offset: g.control, Boot: boot})
+}
+
+// Resume finds the control area where it was.
+func (g *ground) Resume(r agent.Record) (control []byte, err error) {
+	if control, g.control, err = g.resume(r); err != nil {
+		return nil, err
+	}
+	told, err := g.pointer()
+	if err == nil && told.Offset != g.control {
+		err = errors.New("the host knows of another control area")
+	}
+	if err != nil {
+		callbuf.Unmap(control)
+		return nil, err
+	}
+	return control, nil
+}
+
+// NoRoom says that there is nowhere for a piece to lie.
+func (*ground) NoRoom() region.Message {
+	m, _ := lend(nil)
+	return m
+}
+
+// MostArena is up to the host, which made the region.
+func (*ground) MostArena() uint64 { return 0 }
+
+// lend tells the hub where a piece lies.
+func lend(parts callbuf.Extents) (region.Message, error) {
+	where, err := region.LendBody(parts)
+	return region.Message{Kind: region.Lend, Body: where}, err
+}
+
+// useTime is how long the host may take to end what an agent before had.
+const useTime = 10 * time.Second
+
+// release takes the control area back, and waits until the host uses nothing of the
+// region any more: what is free here must be so there.
+func release(m memory) error {
+	if err := m.setPointer(nil); err != nil {
+		return err
+	}
+	for end := time.Now().Add(useTime); ; time.Sleep(20 * time.Millisecond) {
+		b, err := m.mark()
+		if err != nil || !region.Used(b) {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.New("the host doesn't let go of the region: is pegasusd running there?")
+		}
+	}
+}
