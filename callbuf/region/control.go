@@ -83,6 +83,7 @@ type Guest struct {
 
 	generation uint64
 	beat       uint64
+	lives      bool // the hub has said that it does, at ControlAlive
 }
 
 // NewGuest is the agent's side of an area of ControlBytes.
@@ -103,7 +104,7 @@ func ResumeGuest(mem []byte, boot, generation uint64) (g *Guest, ok bool) {
 
 // Begin begins a session. The boot number is one that was never used before.
 func (g *Guest) Begin(boot uint64) {
-	g.boot = boot
+	g.boot, g.lives = boot, false
 	g.up, g.down = rings(g.mem)
 	word64(g.mem, offBoot).Store(0)
 	word32(g.mem, offUpTail).Store(0)
@@ -121,9 +122,11 @@ func (g *Guest) Answered() bool {
 	return true
 }
 
-// Over says that the session is over: there is another hub, or other memory.
+// Over says that the session is over: there is another hub, or other memory, or under Xen the hub has ended.
 func (g *Guest) Over() bool {
-	return word64(g.mem, offAnswered).Load() != g.boot || word64(g.mem, offGeneration).Load() != g.generation
+	lived := g.lives
+	g.lives = word32(g.mem, ControlAlive).Load()&0xff != 0
+	return lived && !g.lives || word64(g.mem, offAnswered).Load() != g.boot || word64(g.mem, offGeneration).Load() != g.generation
 }
 
 // Generation is the present session's.

@@ -49,7 +49,8 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	l, err := listen(a.Socket, a.Group)
+	shelf, sockets := inherit()
+	l, err := listen(sockets, a.Socket, a.Group)
 	if err != nil {
 		return err
 	}
@@ -65,14 +66,14 @@ func (a Agent) Run(ctx context.Context) error {
 		}
 	})
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		s, err := a.prepare(port)
+		s, err := a.prepare(port, shelf)
 		if err == nil {
 			a.Log.Info("ready", "region", s.ground.Name(), "bytes", s.ground.Bytes(), "socket", a.Socket)
 			notify("STATUS=Serving CUDA programs")
 			d.leadTo(s)
 			port.Ring() // the hub may sleep since the agent before went
 			if err = s.run(ctx); err == nil {
-				return nil
+				return s.ground.Leave()
 			}
 			d.leadTo(nil)
 			s.end()
@@ -98,8 +99,8 @@ const (
 
 // prepare goes on with the session of an agent before, or makes the region ready and asks
 // the host for one.
-func (a Agent) prepare(port *bell.Port) (s *session, err error) {
-	g, err := a.Machine.Find()
+func (a Agent) prepare(port *bell.Port, shelf *Shelf) (s *session, err error) {
+	g, err := a.Machine.Find(shelf)
 	if errors.Is(err, ErrNone) {
 		os.Remove(a.recordPath()) // there is nothing to go on with
 	}

@@ -11,8 +11,9 @@ import (
 
 // Machine is what kind of machine the agent is in.
 type Machine interface {
-	// Find finds the memory that is shared with the host. Nothing else is touched.
-	Find() (Ground, error)
+	// Find finds the memory that is shared with the host. Nothing else is touched. What the
+	// next agent needs of it besides what lies in it can be left on the shelf.
+	Find(*Shelf) (Ground, error)
 	// OpenBell opens what the hub rings, and by which it is rung.
 	OpenBell() (bell.Conn, error)
 }
@@ -45,7 +46,9 @@ type Ground interface {
 	// memory may still be mapped then: some kernels take it away, so that whoever touches it faults,
 	// and others leave what is at its addresses now.
 	Gone() error
-	// Close ends what the agent has of it, and nothing that a process has.
+	// Leave is called when the agent ends and the next may go on. Close ends what the agent has of
+	// it, and nothing that a process has.
+	Leave() error
 	Close()
 }
 

@@ -7,16 +7,14 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
-// listen has the socket that systemd made, or makes one, which every user of the machine may
+// listen has the socket that systemd made, if it has given any, or makes one, which every user of the machine may
 // use, or a group. It takes the place of one that an agent before has left, so that a program always
 // finds one there, and waits.
-func listen(path, group string) (*net.UnixListener, error) {
-	if l, err := inherit(); l != nil || err != nil {
-		return l, err
+func listen(sockets []*os.File, path, group string) (*net.UnixListener, error) {
+	if len(sockets) > 0 {
+		return listenerOf(sockets)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -57,24 +55,16 @@ func permit(path, group string) error {
 	return os.Chmod(path, 0o660)
 }
 
-// firstInherited is the descriptor from which on systemd's are; sd_listen_fds(3).
-const firstInherited = 3
-
-// inherit takes the socket from systemd; nil if it gave none to this process.
-func inherit() (*net.UnixListener, error) {
-	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
-	if pid != strconv.Itoa(os.Getpid()) {
-		return nil, nil
+// listenerOf is the socket that systemd gave.
+func listenerOf(sockets []*os.File) (*net.UnixListener, error) {
+	if len(sockets) != 1 {
+		for _, f := range sockets {
+			f.Close()
+		}
+		return nil, fmt.Errorf("systemd gave %d sockets: want one, of ListenSequentialPacket", len(sockets))
 	}
-	os.Unsetenv("LISTEN_PID") // not for what we start
-	os.Unsetenv("LISTEN_FDS")
-	if count != "1" {
-		return nil, fmt.Errorf("systemd gave %s sockets: want one, of ListenSequentialPacket", count)
-	}
-	unix.CloseOnExec(firstInherited)
-	f := os.NewFile(firstInherited, "socket")
-	defer f.Close()
-	l, err := net.FileListener(f)
+	defer sockets[0].Close()
+	l, err := net.FileListener(sockets[0])
 	if err != nil {
 		return nil, fmt.Errorf("the socket that systemd gave: %w", err)
 	}
@@ -83,18 +73,4 @@ func inherit() (*net.UnixListener, error) {
 	}
 	l.Close()
 	return nil, fmt.Errorf("systemd gave a socket of kind %s: want ListenSequentialPacket", l.Addr().Network())
-}
-
-// notify tells systemd how we are; sd_notify(3). Who else started us doesn't ask.
-func notify(state string) {
-	path := os.Getenv("NOTIFY_SOCKET")
-	if path == "" {
-		return
-	}
-	c, err := net.Dial("unixgram", path)
-	if err != nil {
-		return // it would notice itself
-	}
-	defer c.Close()
-	c.Write([]byte(state))
 }

@@ -16,7 +16,7 @@ func TestListen(t *testing.T) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "run/guest.sock")
 	for range 2 {
-		l, err := listen(path, "")
+		l, err := listen(nil, path, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +30,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("after an agent's end: %v, %v", st, err)
 		}
 	}
-	l, err := listen(path, "root")
+	l, err := listen(nil, path, "root")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestListen(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode()&0o777 != 0o660 {
 		t.Errorf("for a group: %v, %v", st, err)
 	}
-	if _, err := listen(path, "nobody-is-in-it"); err == nil {
+	if _, err := listen(nil, path, "nobody-is-in-it"); err == nil {
 		t.Error("a group that isn't there")
 	}
 }

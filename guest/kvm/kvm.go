@@ -23,7 +23,7 @@ type Machine struct {
 }
 
 // Find finds the machine's region, by the host's mark.
-func (m Machine) Find() (agent.Ground, error) {
+func (m Machine) Find(*agent.Shelf) (agent.Ground, error) {
 	d, err := openDevice()
 	if err == nil {
 		return &ground{memory: &files{d, m.Dir}}, nil
@@ -109,6 +109,9 @@ func (*ground) NoRoom() region.Message {
 	m, _ := lend(nil)
 	return m
 }
+
+// Leave leaves all of it to the next agent.
+func (*ground) Leave() error { return nil }
 
 // MostArena is up to the host, which made the region.
 func (*ground) MostArena() uint64 { return 0 }

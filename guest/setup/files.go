@@ -28,7 +28,8 @@ DirectoryMode=0755
 WantedBy=sockets.target
 `
 
-// The service may have no mounts of its own: the next agent must find those of this one.
+// The service may have no mounts of its own: the next agent must find those of this one. Under Xen it
+// finds what systemd keeps for it, too.
 const serviceText = `# ` + written + `.
 [Unit]
 Description=Pegasus' agent: accelerators of the host for this machine
@@ -40,6 +41,7 @@ Type=notify
 ExecStart=` + Program + ` agent
 Restart=on-failure
 RestartSec=1
+FileDescriptorStoreMax=8
 NoNewPrivileges=yes
 RestrictAddressFamilies=AF_UNIX
 RestrictRealtime=yes
