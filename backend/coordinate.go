@@ -128,7 +128,7 @@ func (d *Daemon) weighed(name string, w hypervisor.Weight) {
 }
 
 // guestsByDomain are the processes of all domains that have some, by name. Those of a
-// virtual machine are its emulator's; what runs within isn't this host's.
+// virtual machine are its emulator's, if it has one; what runs within isn't this host's.
 func (d *Daemon) guestsByDomain() []hypervisor.Guests {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,8 +138,8 @@ func (d *Daemon) guestsByDomain() []hypervisor.Guests {
 		if g.dom.on == nil {
 			continue
 		}
-		if m := d.machines[name]; m.PID != 0 {
-			found[name] = machineGuests(m)
+		if of, ok := d.machineGuests(name); ok {
+			found[name] = of
 		} else if g.pid != 0 {
 			of := found[name]
 			of.Domain, of.Processes = name, append(of.Processes, g.pid)
@@ -154,8 +154,11 @@ func (d *Daemon) guestsByDomain() []hypervisor.Guests {
 	return all
 }
 
-func machineGuests(m hypervisor.Machine) hypervisor.Guests {
-	return hypervisor.Guests{Domain: m.Domain, Processes: []int{m.PID}, VM: true, VCPUs: m.VCPUs}
+// machineGuests is what can be seen of a domain's machine, if it has one that isn't off.
+// d.mu is held.
+func (d *Daemon) machineGuests(domain string) (hypervisor.Guests, bool) {
+	m := d.machines[domain]
+	return m.Guests()
 }
 
 // steal measures how long the vCPUs of virtual machines had to wait.
@@ -163,8 +166,8 @@ func (d *Daemon) steal() {
 	var all []hypervisor.Guests
 	d.mu.Lock()
 	for name, dom := range d.domains {
-		if m := d.machines[name]; m.PID != 0 {
-			all = append(all, machineGuests(m))
+		if of, ok := d.machineGuests(name); ok {
+			all = append(all, of)
 		} else {
 			dom.vcpus, dom.stolen = hypervisor.Spent{}, meter{}
 		}

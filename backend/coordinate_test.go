@@ -114,17 +114,21 @@ func coordinated(t *testing.T, policy string, c *cpus, pids map[string]int) *Dae
 // them; what process of it computes, and whether a process of the host is in its domain,
 // too, doesn't matter.
 func TestGuestsByDomain(t *testing.T) {
-	d := coordinated(t, "cosched", &cpus{}, map[string]int{"a": 100, "vm": 0, "off": 0, "unknown": 0})
+	d := coordinated(t, "cosched", &cpus{}, map[string]int{"a": 100, "vm": 0, "off": 0, "unknown": 0, "xen": 0})
 	d.guests[99] = &guest{dom: d.domains["vm"], pid: 101}
 	d.machines["vm"] = hypervisor.Machine{Domain: "vm", State: hypervisor.MachineRunning, PID: 7, VCPUs: []int{8, 9}}
 	d.machines["off"] = hypervisor.Machine{Domain: "off", State: hypervisor.MachineOff}
 	d.machines["idle"] = hypervisor.Machine{Domain: "idle", PID: 17}
+	d.machines["xen"] = hypervisor.Machine{Domain: "xen", State: hypervisor.MachineRunning, Xen: 3}
 	all := d.guestsByDomain()
-	if len(all) != 2 || all[0].Domain != "a" || all[0].VM || !slices.Equal(all[0].Processes, []int{100}) {
+	if len(all) != 3 || all[0].Domain != "a" || all[0].VM || !slices.Equal(all[0].Processes, []int{100}) {
 		t.Fatalf("%+v", all)
 	}
 	if vm := all[1]; vm.Domain != "vm" || !vm.VM || !slices.Equal(vm.Processes, []int{7}) || !slices.Equal(vm.VCPUs, []int{8, 9}) {
 		t.Errorf("%+v", vm)
+	}
+	if xen := all[2]; xen.Domain != "xen" || !xen.VM || xen.Xen != 3 || len(xen.Processes) != 0 {
+		t.Errorf("%+v", xen)
 	}
 }
 

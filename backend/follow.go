@@ -98,8 +98,8 @@ func (d *Daemon) followers() []hypervisor.Guests {
 	defer d.mu.Unlock()
 	var all []hypervisor.Guests
 	for name, dom := range d.domains {
-		if m := d.machines[name]; m.PID != 0 && dom.on != nil && dom.on.current().CPUFollows {
-			all = append(all, machineGuests(m))
+		if of, ok := d.machineGuests(name); ok && dom.on != nil && dom.on.current().CPUFollows {
+			all = append(all, of)
 		}
 	}
 	slices.SortFunc(all, func(a, b hypervisor.Guests) int { return cmp.Compare(a.Domain, b.Domain) })

@@ -110,7 +110,7 @@ func (d *Daemon) showMachine(name string) *control.Machine {
 	if !ok {
 		return nil
 	}
-	out := &control.Machine{State: string(m.State), Host: m.Host, PID: m.PID, VCPUs: slices.Clone(m.VCPUs), Credits: int(m.Credits)}
+	out := &control.Machine{State: string(m.State), Host: m.Host, PID: m.PID, Xen: int(m.Xen), VCPUs: slices.Clone(m.VCPUs), Credits: int(m.Credits)}
 	if d.opt.Agent != nil && m.State != hypervisor.MachineOff {
 		out.AgentRelease, out.Agent = d.opt.Agent(name)
 	}

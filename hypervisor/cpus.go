@@ -44,6 +44,8 @@ type Guests struct {
 	// as by QMP's query-cpus-fast; else those named as QEMU names them.
 	VM    bool
 	VCPUs []int
+	// Xen is a machine's number, if Xen runs it and not processes of this host; else 0.
+	Xen uint16
 }
 
 // Weight is what a domain may have of the CPUs.

@@ -26,8 +26,23 @@ type Machine struct {
 	// while it is off.
 	PID   int
 	VCPUs []int
+	// Xen is the number that Xen gave it, where no process of the host runs it. 0 while it
+	// is off, and elsewhere: this is Dom0's.
+	Xen uint16
 	// Credits of the accelerator that its definition asks for; 0: it asks for none.
 	Credits vcpu.Credits
+}
+
+// Guests is what the host can see of the machine's CPUs; false where that is nothing, as
+// while it is off.
+func (m *Machine) Guests() (Guests, bool) {
+	switch {
+	case m.Xen != 0:
+		return Guests{Domain: m.Domain, VM: true, Xen: m.Xen}, true
+	case m.PID != 0:
+		return Guests{Domain: m.Domain, Processes: []int{m.PID}, VM: true, VCPUs: m.VCPUs}, true
+	}
+	return Guests{}, false
 }
 
 // MachineState is whether a machine runs.

@@ -116,6 +116,7 @@ type Machine struct {
 	Host    string `json:"host"`  // who has it, such as libvirt's URI
 	Agent   bool   `json:"agent"` // its agent has come since it was started
 	PID     int    `json:"pid,omitempty"`
+	Xen     int    `json:"domid,omitempty"`   // Xen's number of it
 	VCPUs   []int  `json:"threads,omitempty"` // those of its vCPUs
 	Credits int    `json:"credits,omitempty"` // that its definition asks for; 0: none
 
