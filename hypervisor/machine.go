@@ -29,6 +29,9 @@ type Machine struct {
 	// Xen is the number that Xen gave it, where no process of the host runs it. 0 while it
 	// is off, and elsewhere: this is Dom0's.
 	Xen uint16
+	// Memory is how many bytes of its own it may share with this host, where that is said of it and
+	// not made for it; else 0.
+	Memory uint64
 	// Credits of the accelerator that its definition asks for; 0: it asks for none.
 	Credits vcpu.Credits
 }

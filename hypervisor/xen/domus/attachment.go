@@ -1,0 +1,218 @@
+package domus
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/vcpu"
+)
+
+// Attachment says that domUs of a name are served, now and whenever there is one.
+type Attachment struct {
+	Name    string       `json:"-"`
+	Credits vcpu.Credits `json:"credits,omitempty"` // of the accelerator; 0: as the configuration says
+	Memory  uint64       `json:"memory"`            // bytes that it may share with us, at most
+}
+
+// What a domU may share, by default and at all.
+const (
+	DefaultMemory = 64 << 20
+	minMemory     = 8 << 20
+	maxMemory     = 16 << 30
+	memoryUnit    = 4096
+)
+
+// CheckMemory says why a domU can't share so much.
+func CheckMemory(bytes uint64) error {
+	if bytes < minMemory || bytes > maxMemory || bytes%memoryUnit != 0 {
+		return fmt.Errorf("want a multiple of 4 KiB, from %d MiB to %d GiB", minMemory>>20, maxMemory>>30)
+	}
+	return nil
+}
+
+// Parse decodes the file of a name.
+func Parse(name string, text []byte) (Attachment, error) {
+	a := Attachment{Name: name}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		return a, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return a, errors.New("there is more than one value in it")
+	}
+	if err := CheckMemory(a.Memory); err != nil {
+		return a, fmt.Errorf("memory = %d: %w", a.Memory, err)
+	}
+	return a, nil
+}
+
+// Text is what its file has.
+func (a Attachment) Text() []byte {
+	text, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		panic(err) // numbers can always be written
+	}
+	return append(text, '\n')
+}
+
+// Files are the attachments of a directory, a file for each name.
+type Files struct {
+	Dir string
+	// Valid says whether a name can be a domain's.
+	Valid func(name string) error
+}
+
+// unfinished ends the name of a file that is being written. No domain's name begins with a dot.
+const unfinished = ".new"
+
+// maxFile is more than a file of ours has.
+const maxFile = 4096
+
+// Path is where the file of a name is.
+func (f Files) Path(name string) string { return filepath.Join(f.Dir, name) }
+
+// Read returns the attachment of a name; fs.ErrNotExist says that there is none.
+func (f Files) Read(name string) (Attachment, error) {
+	file, err := os.OpenFile(f.Path(name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return Attachment{}, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile))
+	if err != nil {
+		return Attachment{}, err
+	}
+	a, err := Parse(name, text)
+	if err != nil {
+		return a, fmt.Errorf("%s: %w", f.Path(name), err)
+	}
+	return a, nil
+}
+
+// Write attaches: who reads at the same time finds what was, or all that is.
+func (f Files) Write(a Attachment) error {
+	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
+		return err
+	}
+	making := filepath.Join(f.Dir, "."+a.Name+unfinished)
+	file, err := os.OpenFile(making, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(a.Text())
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(making, f.Path(a.Name))
+	}
+	if err != nil {
+		os.Remove(making)
+	}
+	return err
+}
+
+// Remove detaches.
+func (f Files) Remove(name string) error { return os.Remove(f.Path(name)) }
+
+// List returns all that can be read, by name, and what is wrong with the others.
+func (f Files) List() (all []Attachment, wrong error) {
+	names, err := f.names()
+	for _, name := range names {
+		a, bad := f.Read(name)
+		switch {
+		case bad == nil:
+			all = append(all, a)
+		case !errors.Is(bad, fs.ErrNotExist): // it has just been removed
+			err = errors.Join(err, bad)
+		}
+	}
+	return all, err
+}
+
+// names are those that have a file, in a directory where nobody else could have put it.
+func (f Files) names() (all []string, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(f.Dir, &st); err == nil && (st.Uid != 0 && int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0) {
+		return nil, fmt.Errorf("%s belongs to user %d with mode %#o, so that others could attach domUs: chown root, chmod 755", f.Dir, st.Uid, st.Mode&0o777)
+	}
+	entries, err := os.ReadDir(f.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.Name(), "."):
+		case f.Valid(e.Name()) != nil || !e.Type().IsRegular():
+			err = errors.Join(err, fmt.Errorf("%s: not the file of an attachment: remove it", f.Path(e.Name())))
+		default:
+			all = append(all, e.Name())
+		}
+	}
+	slices.Sort(all)
+	return all, err
+}
+
+// reader reads them again and again.
+type reader struct {
+	files   Files
+	wrong   complaint
+	last    map[string]Attachment
+	at      time.Time // when they were read last
+	changed time.Time // the directory, as of then
+	held    []Attachment
+}
+
+func (f Files) reader(log *slog.Logger) *reader {
+	return &reader{files: f, wrong: complaint{log: log, what: "some domUs' attachments can't be read: what isn't known is taken to be as it was", over: "all attachments can be read again"}}
+}
+
+// read returns what there is. A file that can't be read says what it last said: who makes a mistake in one
+// doesn't end anybody's programs.
+func (r *reader) read() []Attachment {
+	var changed time.Time
+	if st, err := os.Stat(r.files.Dir); err == nil {
+		changed = st.ModTime()
+	}
+	if changed.Equal(r.changed) && time.Since(r.at) < readEvery {
+		return r.held
+	}
+	r.at, r.changed = time.Now(), changed
+	names, wrong := r.files.names()
+	next := map[string]Attachment{}
+	var all []Attachment
+	for _, name := range names {
+		a, err := r.files.Read(name)
+		was, ok := r.last[name]
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil && !ok:
+			wrong = errors.Join(wrong, err)
+			continue
+		case err != nil:
+			wrong, a = errors.Join(wrong, err), was
+		}
+		next[name] = a
+		all = append(all, a)
+	}
+	r.wrong.about(wrong)
+	if names == nil && wrong != nil {
+		return r.held
+	}
+	r.last, r.held = next, all
+	return all
+}

@@ -1,0 +1,131 @@
+package domus
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func files(t *testing.T) Files {
+	return Files{Dir: t.TempDir(), Valid: func(name string) error {
+		if name == "bad name" {
+			return errors.New("no")
+		}
+		return nil
+	}}
+}
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"memory": 67108864}`:                   "",
+		`{"credits": 512, "memory": 67108864}`:   "",
+		`{"credits": -1, "memory": 67108864}`:    "number -1",
+		`{"credits": 70000, "memory": 67108864}`: "number 70000",
+		`{"memory": 4097}`:                       "memory = 4097: want a multiple of 4 KiB",
+		`{}`:                                     "memory = 0",
+		`{"memory": 67108864} {}`:                "more than one value",
+		`{"memory": 67108864, "cap": 3}`:         "unknown field",
+		``:                                       "EOF",
+	} {
+		a, err := Parse("web", []byte(text))
+		switch {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", text, err, want)
+		case err == nil && (a.Name != "web" || a.Memory != 64<<20):
+			t.Errorf("%s: %+v", text, a)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"credits": 512, "memory": 67108864}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		a, err := Parse("web", text)
+		if err != nil {
+			return
+		}
+		again, err := Parse("web", a.Text())
+		if err != nil || again != a {
+			t.Errorf("%+v becomes %+v, %v", a, again, err)
+		}
+	})
+}
+
+func TestFiles(t *testing.T) {
+	f := files(t)
+	for _, a := range []Attachment{{"web", 512, DefaultMemory}, {"db", 0, 2 * DefaultMemory}, {"web", 300, DefaultMemory}} {
+		if err := f.Write(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := f.List()
+	if err != nil || len(all) != 2 || all[0] != (Attachment{"db", 0, 2 * DefaultMemory}) || all[1] != (Attachment{"web", 300, DefaultMemory}) {
+		t.Errorf("%v, %v", all, err)
+	}
+	st, err := os.Stat(f.Path("web"))
+	if err != nil || st.Mode() != 0o644 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if err := os.Mkdir(f.Path("bad name"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := f.List(); len(all) != 2 || err == nil {
+		t.Errorf("%v, %v", all, err)
+	}
+	if err := f.Remove("web"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Read("web"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := os.Chmod(f.Dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := f.List(); len(all) != 0 || err == nil || !strings.Contains(err.Error(), "others could attach") {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// A mistake in a file holds nobody up, and ends nothing.
+func TestReader(t *testing.T) {
+	f := files(t)
+	var said bytes.Buffer
+	r := f.reader(slog.New(slog.NewTextHandler(&said, nil)))
+	again := func() []Attachment {
+		r.at = time.Time{}
+		return r.read()
+	}
+	put := func(name, text string) {
+		if err := os.WriteFile(f.Path(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := again(); len(all) != 0 {
+		t.Errorf("%v", all)
+	}
+	put("web", `{"credits": 5, "memory": 67108864}`)
+	put("db", `{`)
+	if all := again(); len(all) != 1 || all[0].Credits != 5 {
+		t.Errorf("%v", all)
+	}
+	put("web", `{"credits": "many"}`)
+	if all := again(); len(all) != 1 || all[0].Credits != 5 {
+		t.Errorf("%v", all)
+	}
+	if n := strings.Count(said.String(), "can't be read"); n != 1 {
+		t.Errorf("it was said %d times:\n%s", n, &said)
+	}
+	put("web", `{"credits": 6, "memory": 67108864}`)
+	os.Remove(f.Path("db"))
+	if all := again(); len(all) != 1 || all[0].Credits != 6 || !strings.Contains(said.String(), "can be read again") {
+		t.Errorf("%v\n%s", all, &said)
+	}
+	os.Remove(f.Path("web"))
+	if all := again(); len(all) != 0 {
+		t.Errorf("%v", all)
+	}
+}

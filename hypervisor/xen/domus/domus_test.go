@@ -1,0 +1,355 @@
+package domus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pegasus/hypervisor"
+	"pegasus/hypervisor/xen/control"
+	"pegasus/xenstore"
+	"pegasus/xenstore/memory"
+	"pegasus/xenstore/wire"
+)
+
+// A host has a XenStore and a hypervisor that agree as far as the test has them.
+type host struct {
+	t     *testing.T
+	store *memory.Server
+	tools *xenstore.Client
+	files Files
+	units *DomUs
+
+	mu      sync.Mutex
+	domains map[uint16]uint32 // flags
+	broken  error             // what the hypervisor says
+	told    []hypervisor.Machine
+	times   int
+	said    bytes.Buffer
+}
+
+func newHost(t *testing.T) *host {
+	h := &host{t: t, store: memory.New(memory.Options{}), domains: map[uint16]uint32{0: control.DomainRunning}}
+	h.files = Files{Dir: filepath.Join(t.TempDir(), "machines"), Valid: func(name string) error {
+		if strings.ContainsAny(name, " /") {
+			return errors.New("a name that none can have")
+		}
+		return nil
+	}}
+	var err error
+	if h.tools, err = xenstore.DialAgain(t.Context(), h.store.Domain(0)); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(writer{h}, nil))
+	h.units = &DomUs{Files: h.files, Dial: h.store.Domain(0), List: h.list, Log: log}
+	t.Cleanup(func() {
+		h.tools.Close()
+		h.store.Close()
+	})
+	return h
+}
+
+// writer keeps what is logged.
+type writer struct{ h *host }
+
+func (w writer) Write(b []byte) (int, error) {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	return w.h.said.Write(b)
+}
+
+func (h *host) watch() {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.units.Watch(ctx, func(all []hypervisor.Machine) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.told = all
+			h.times++
+		})
+	}()
+	h.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func (h *host) list() (all []control.Domain, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, flags := range h.domains {
+		all = append(all, control.Domain{ID: id, Flags: flags})
+	}
+	return all, h.broken
+}
+
+func (h *host) attach(name string) {
+	h.t.Helper()
+	if err := h.files.Write(Attachment{Name: name, Memory: DefaultMemory}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) flags(id uint16, flags uint32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.domains[id] = flags
+}
+
+// create is what the tool stack does for a domU.
+func (h *host) create(id uint16, name string) {
+	h.t.Helper()
+	h.flags(id, control.DomainPaused)
+	h.name(id, name)
+	if err := h.tools.Introduce(h.t.Context(), wire.DomID(id), 1, 1); err != nil {
+		h.t.Fatal(err)
+	}
+	h.flags(id, control.DomainRunning)
+}
+
+func (h *host) name(id uint16, name string) {
+	h.t.Helper()
+	err := errors.New("not tried")
+	for i := 0; err != nil; i++ { // what was under way when a connection was lost failed
+		if err = h.tools.Write(h.t.Context(), namePath(id), []byte(name)); err != nil && i == 3 {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func (h *host) destroy(id uint16) {
+	h.t.Helper()
+	if err := h.tools.Remove(h.t.Context(), dirOf(id)); err != nil {
+		h.t.Fatal(err)
+	}
+	h.mu.Lock()
+	delete(h.domains, id)
+	h.mu.Unlock()
+	h.store.Destroy(wire.DomID(id))
+}
+
+// await waits until what was told last reads like that: "name:state:id …", in order.
+func (h *host) await(want string) {
+	h.t.Helper()
+	var is string
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		h.mu.Lock()
+		var all []string
+		for _, m := range h.told {
+			all = append(all, fmt.Sprintf("%s:%s:%d", m.Domain, m.State, m.Xen))
+		}
+		times := h.times
+		h.mu.Unlock()
+		if is = strings.Join(all, " "); is == want && times > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			h.t.Fatalf("told was %q, not %q", is, want)
+		}
+	}
+}
+
+func (h *host) awaitSaid(want string) {
+	h.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		h.mu.Lock()
+		is := h.said.String()
+		h.mu.Unlock()
+		if strings.Contains(is, want) {
+			return
+		}
+		if time.Now().After(end) {
+			h.t.Fatalf("%q wasn't said:\n%s", want, is)
+		}
+	}
+}
+
+func (h *host) boot(name string) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.told {
+		if m.Domain == name {
+			return m.Boot
+		}
+	}
+	return 0
+}
+
+// What happens to domUs is told, whoever it is that knows.
+func TestLife(t *testing.T) {
+	h := newHost(t)
+	h.create(3, "web")
+	h.watch()
+	h.await("")
+	h.attach("web")
+	h.attach("db")
+	h.await("db:off:0 web:running:3")
+	if id, ok := h.units.ID("web"); id != 3 || !ok {
+		t.Errorf("web is domain %d, %v", id, ok)
+	}
+	if _, ok := h.units.ID("db"); ok {
+		t.Error("a domU that is off has a number")
+	}
+	boot := h.boot("web")
+
+	h.flags(3, control.DomainPaused)
+	h.await("db:off:0 web:paused:3")
+	h.flags(3, control.DomainBlocked)
+	h.await("db:off:0 web:running:3")
+	h.flags(3, control.DomainShutdown|shutdownSuspend<<16) // it is being saved
+	h.await("db:off:0 web:paused:3")
+	h.flags(3, control.DomainBlocked)
+	h.await("db:off:0 web:running:3")
+	if now := h.boot("web"); now != boot || boot == 0 {
+		t.Errorf("it has begun anew: %d, then %d", boot, now)
+	}
+
+	const crashed = 3
+	h.flags(3, control.DomainShutdown|crashed<<16) // and kept, to be looked at
+	h.await("db:off:0 web:off:0")
+	h.create(4, "db")
+	h.create(5, "web")
+	h.await("db:running:4 web:running:5")
+	if now := h.boot("web"); now == boot {
+		t.Error("another domain has the number of the boot before")
+	}
+	h.flags(4, control.DomainDying|control.DomainPaused)
+	h.await("db:off:0 web:running:5")
+	h.destroy(4)
+	h.destroy(5)
+	h.await("db:off:0 web:off:0")
+	if err := h.files.Remove("db"); err != nil {
+		t.Fatal(err)
+	}
+	h.await("web:off:0")
+}
+
+// A name is one domU's: that which has had it, else the first.
+func TestNames(t *testing.T) {
+	h := newHost(t)
+	h.attach("web")
+	h.attach("shop")
+	h.create(7, "web")
+	h.create(8, "a name")
+	h.create(9, "not attached")
+	h.watch()
+	h.await("shop:off:0 web:running:7")
+	h.create(5, "web")
+	h.awaitSaid("several domUs have one name")
+	h.await("shop:off:0 web:running:7")
+	h.name(7, "shop")
+	h.await("shop:running:7 web:running:5")
+	h.awaitSaid("a domU was renamed")
+	h.name(8, "web") // is younger
+	h.destroy(5)
+	h.await("shop:running:7 web:running:8")
+}
+
+// A XenStore that has lost everything, or is away, ends nobody.
+func TestStoreAway(t *testing.T) {
+	h := newHost(t)
+	h.attach("web")
+	h.attach("db")
+	h.create(3, "web")
+	h.watch()
+	h.await("db:off:0 web:running:3")
+	if err := h.tools.Remove(t.Context(), domainsDir); err != nil {
+		t.Fatal(err)
+	}
+	h.awaitSaid("XenStore doesn't know a domU any more")
+	h.await("db:off:0 web:running:3")
+	h.flags(3, control.DomainPaused)
+	h.await("db:off:0 web:paused:3")
+	h.store.Disconnect() // and whoever was connected connects again
+	h.create(4, "db")
+	h.await("db:running:4 web:paused:3")
+	h.store.Close()
+	h.awaitSaid("XenStore doesn't answer")
+	h.flags(3, control.DomainRunning)
+	h.await("db:running:4 web:running:3")
+	h.flags(3, control.DomainDying)
+	h.await("db:running:4 web:off:0")
+}
+
+// Before XenStore has answered nothing is told: a daemon that has just been started would end what goes on.
+func TestStoreLate(t *testing.T) {
+	h := newHost(t)
+	h.attach("web")
+	h.create(3, "web")
+	var mu sync.Mutex
+	there, dial := false, h.units.Dial
+	h.units.Dial = func(ctx context.Context) (xenstore.Link, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !there {
+			return xenstore.Link{}, errors.New("there is none")
+		}
+		return dial(ctx)
+	}
+	h.watch()
+	h.awaitSaid("there is none")
+	h.mu.Lock()
+	h.broken = errors.New("no such call")
+	times := h.times
+	h.mu.Unlock()
+	if times != 0 {
+		t.Error("something was told")
+	}
+	mu.Lock()
+	there = true
+	mu.Unlock()
+	h.awaitSaid("no such call")
+	h.mu.Lock()
+	h.broken, times = nil, h.times
+	h.mu.Unlock()
+	if times != 0 {
+		t.Error("something was told without the hypervisor")
+	}
+	h.await("web:running:3")
+	h.awaitSaid("the hypervisor answers again")
+}
+
+// An agent says itself that it is there.
+func TestAgent(t *testing.T) {
+	h := newHost(t)
+	h.attach("web")
+	h.create(3, "web")
+	h.watch()
+	h.await("web:running:3")
+	if h.units.Agent("web") || h.units.Agent("nobody") {
+		t.Error("there is an agent")
+	}
+	if err := h.tools.Write(t.Context(), dirOf(3)+"/data/pegasus/state", []byte("ready")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); !h.units.Agent("web"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("its agent isn't seen")
+		}
+	}
+}
+
+func TestIsDom0(t *testing.T) {
+	for text, want := range map[string]bool{"control_d\n": true, "": false} {
+		path := filepath.Join(t.TempDir(), "capabilities")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if IsDom0(path) != want {
+			t.Errorf("%q: %v", text, !want)
+		}
+	}
+	if IsDom0("/nowhere") {
+		t.Error("a machine without Xen is Dom0")
+	}
+}
