@@ -50,6 +50,8 @@ type Options struct {
 	Raiser hypervisor.Raiser
 	// Machines are the host's virtual machines; nil: nothing is known of any.
 	Machines hypervisor.Machines
+	// Tuner sets machines' part of the CPUs; nil: their hypervisor lets nobody.
+	Tuner hypervisor.Tuner
 	// Agent says whether the agent of a domain's machine has come since the machine was
 	// started, and which build it is; nil: that isn't known.
 	Agent    func(domain string) (release string, came bool)

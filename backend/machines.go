@@ -126,11 +126,15 @@ func machineReasons(s control.Domain) []string {
 	if s.Machine == nil {
 		return nil
 	}
+	start, resume := "virsh start "+s.Name, "virsh resume "+s.Name
+	if s.Machine.Host == hypervisor.XenHost {
+		start, resume = "xl create", "xl unpause "+s.Name
+	}
 	switch hypervisor.MachineState(s.Machine.State) {
 	case hypervisor.MachineOff:
-		return []string{fmt.Sprintf("its machine is off: `virsh start %s` starts it", s.Name)}
+		return []string{fmt.Sprintf("its machine is off: `%s` starts it", start)}
 	case hypervisor.MachinePaused:
-		return []string{fmt.Sprintf("its machine is paused, and its gate is closed as long: `virsh resume %s` lets it go on", s.Name)}
+		return []string{fmt.Sprintf("its machine is paused, and its gate is closed as long: `%s` lets it go on", resume)}
 	}
 	switch {
 	case !s.Machine.Agent:

@@ -72,6 +72,15 @@ func (d *Daemon) set(q control.SetParams) (control.Domain, error) {
 	if err != nil {
 		return control.Domain{}, err
 	}
+	if any, all := tunes(q.Settings); any {
+		if !all {
+			return control.Domain{}, control.Errorf(control.CodeInvalid, "domain %q: weight and cap are set by themselves: they are the hypervisor's", dom.name)
+		}
+		if err := d.tune(dom.name, q.Settings); err != nil {
+			return control.Domain{}, err
+		}
+		return d.show(dom), nil
+	}
 	if err := d.setLocked(dom, q.Settings); err != nil {
 		return control.Domain{}, err
 	}

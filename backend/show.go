@@ -69,6 +69,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		}
 	}
 	slices.Sort(out.PIDs)
+	d.showTuned(&out)
 	if dom.on == nil {
 		return out
 	}
@@ -222,7 +223,11 @@ func (d *Daemon) reasons(s control.Domain) []string {
 			time.Duration(t.Window).Round(100*time.Millisecond), 100*t.Accelerator, 100*t.Turn, vcpus, 100*t.Idle))
 	}
 	if s.CPUWeight != 0 {
-		lines = append(lines, fmt.Sprintf("CPU weight %d, from its processes' cgroup and niceness", s.CPUWeight))
+		from := "from its processes' cgroup and niceness"
+		if s.Machine != nil && s.Machine.Xen != 0 {
+			from = "as Xen's scheduler has it"
+		}
+		lines = append(lines, fmt.Sprintf("CPU weight %d, %s", s.CPUWeight, from))
 	}
 	if s.Steal >= stealToTell {
 		lines = append(lines, fmt.Sprintf("its %d vCPUs were kept waiting by others on the host's CPUs for %.0f %% of their time lately: a greater CPU weight, or fewer machines on these CPUs, helps",

@@ -49,6 +49,7 @@ type Daemon struct {
 	WorkerPool        int           // worker processes kept started and ready
 	SpinThreads       int           // threads of the host that may spin at once; 0: half of its cores
 	SpinTime          time.Duration // how long one of them spins before it parks
+	Machines          string        // absolute; under Xen: where it stands which domUs are attached, a file for each
 	Regions           string        // absolute; where the memory of virtual machines lies, a file for each; empty: there are none
 	Libvirt           []string      // URIs of those that have the machines
 	Specification     string        // absolute; a file of entries that promise domains something, by name; empty: none
@@ -161,6 +162,7 @@ func defaultDaemon() Daemon {
 		LogFormat:         "text",
 		WorkerPool:        2,
 		SpinTime:          50 * time.Microsecond,
+		Machines:          "/var/lib/pegasus/machines",
 		Libvirt:           []string{"qemu:///system"},
 		UndeclaredDomains: true,
 	}

@@ -17,7 +17,7 @@ type Machines interface {
 // Machine is a virtual machine as its hypervisor has it.
 type Machine struct {
 	Domain string // its name, which is its domain's, too
-	Host   string // who has it, such as libvirt's URI
+	Host   string // who has it: libvirt's URI, or XenHost
 	State  MachineState
 	// Boot changes whenever the machine begins anew: by a start, a reboot in place, or
 	// because its memory was put back to what it once was. 0 while it is off.
@@ -35,6 +35,9 @@ type Machine struct {
 	// Credits of the accelerator that its definition asks for; 0: it asks for none.
 	Credits vcpu.Credits
 }
+
+// XenHost is the Host of Xen's machines, which are known by name to its tools.
+const XenHost = "xen"
 
 // Guests is what the host can see of the machine's CPUs; false where that is nothing, as
 // while it is off.

@@ -49,6 +49,9 @@ func (a *attachment) parse(args []string) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if err := checkURI(a.uri, false); err != nil {
+		return "", err
+	}
 	if !filepath.IsAbs(a.regions) {
 		return "", usagef("--regions %q: want an absolute path, the one of regions in [daemon]", a.regions)
 	}
@@ -58,6 +61,9 @@ func (a *attachment) parse(args []string) (name string, err error) {
 
 // attach makes a machine of libvirt's one with an accelerator.
 func attach(c *call, args []string) error {
+	if inDom0() {
+		return attachDomU(c, args)
+	}
 	a := newAttachment(c)
 	var size configs.Size
 	credits := -1
@@ -176,6 +182,9 @@ func parseCredits(s string, credits *int) error {
 
 // detach undoes attach.
 func detach(c *call, args []string) error {
+	if inDom0() {
+		return detachDomU(c, args)
+	}
 	a := newAttachment(c)
 	c.flags.BoolVar(&a.live, "live", false, "unplug it from the machine at once, too, if that runs and has an ivshmem device")
 	name, err := a.parse(args)

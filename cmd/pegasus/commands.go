@@ -54,8 +54,12 @@ or accelerator of a domain, spelled as in the configuration. What policies and
 quotas look at holds at once; arena and accelerator for processes and placements
 to come.
 
+Of a domU of Xen, weight and cap, too: its part of the CPUs, as Xen's scheduler has it (256 is
+what nothing set comes to; a cap is in % of one CPU, 0 for none).
+
   pegasus set render credits=1024
-  pegasus set render memory=512MiB processes=8`},
+  pegasus set render memory=512MiB processes=8
+  pegasus set web weight=512 cap=50`},
 		{name: "reload", args: "[--json]",
 			short: "read the configuration again", run: reload, long: `
 Reads the daemon's configuration file and takes up what changed. A file with
@@ -92,9 +96,9 @@ Checks what Pegasus needs here and says how to get what is missing. The exit
 status is 1 if something fails that running programs needs.
 
   pegasus doctor`},
-		{name: "attach", args: "MACHINE [--memory SIZE] [--credits N] [--device KIND [--live]] [--dry-run] [--regions DIR] [--connect URI] [--hooks DIR]",
-			short: "give a virtual machine of libvirt an accelerator", run: attach, long: `
-Changes a machine's definition so that from its next start on it shares memory with
+		{name: "attach", args: "MACHINE [--memory SIZE] [--credits N] [--device KIND [--live]] [--dry-run] [--regions DIR] [--connect URI] [--hooks DIR] [--machines DIR]",
+			short: "give a virtual machine an accelerator", run: attach, long: `
+On a host with libvirt and QEMU it changes a machine's definition so that from its next start on it shares memory with
 the host, as a virtual NVDIMM, and installs the hook by which libvirt makes that
 memory. The machine's name is its domain's. docs/kvm.md says what belongs into the machine.
 Credits given here go with the machine; a [[domain]] of its name in the daemon's
@@ -106,14 +110,23 @@ configuration goes before them. What isn't said stays as it was.
   pegasus attach web --dry-run        what would change in its definition
   pegasus attach web --device ivshmem --live
       as a PCI device, which a machine that runs can be given, and one whose kernel has no
-      DAX. Its programs have to trust each other`},
-		{name: "detach", args: "MACHINE [--live] [--dry-run] [--regions DIR] [--connect URI]",
+      DAX. Its programs have to trust each other
+
+In Dom0 of a Xen host it writes down, in a file of --machines, that domUs of that name
+are served, at once if there is one. Only --memory (what it may share, 64MiB if nothing is
+said), --credits and --dry-run are for that; docs/xen.md says more.
+
+  pegasus attach web --memory 96MiB`},
+		{name: "detach", args: "MACHINE [--live] [--dry-run] [--regions DIR] [--connect URI] [--machines DIR]",
 			short: "undo attach", run: detach, long: `
 Takes the shared memory out of a machine's definition again: it is what it was before,
 but for what somebody changed since.
 
   pegasus detach web
-  pegasus detach web --live    and unplugs it, if it is a PCI device`},
+  pegasus detach web --live    and unplugs it, if it is a PCI device
+
+In Dom0 of a Xen host domUs of that name are served no more: programs that use an
+accelerator there get errors at once.`},
 		{name: "hook", args: "[--regions DIR] MACHINE prepare|release begin|end", greedy: true,
 			short: "for libvirt: makes and removes the memory of machines", run: hook, long: `
 Is called by libvirt before a machine starts and after it has ended, with the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -21,7 +22,10 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"pegasus":         main,
+		"pegasus": func() {
+			xenCapabilities = cmp.Or(os.Getenv("XEN_CAPABILITIES"), xenCapabilities)
+			main()
+		},
 		"pegasus-libvirt": func() { os.Exit(fakeLibvirt(os.Args[1:])) },
 		"qemu-fake":       fakeQEMU,
 		"guest":           func() { os.Exit(guestMain(os.Args[1:])) },
@@ -48,6 +52,9 @@ func TestScripts(t *testing.T) {
 					os.RemoveAll(path)
 				}
 			})
+			if err := startStore(e, filepath.Join(dir, "store")); err != nil {
+				return err
+			}
 			lib := filepath.Join(e.WorkDir, "libcuda.so.1")
 			if err := os.WriteFile(lib, nil, 0o644); err != nil {
 				return err
@@ -59,6 +66,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"eventually": eventually,
+			"xenstore":   tellStore,
 		},
 	})
 }

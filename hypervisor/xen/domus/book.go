@@ -64,7 +64,7 @@ func (b *book) enter(attached []Attachment, domains []control.Domain) []hypervis
 	}
 	all := make([]hypervisor.Machine, 0, len(attached))
 	for _, a := range attached {
-		m := hypervisor.Machine{Domain: a.Name, Host: Host, State: hypervisor.MachineOff, Memory: a.Memory, Credits: a.Credits}
+		m := hypervisor.Machine{Domain: a.Name, Host: hypervisor.XenHost, State: hypervisor.MachineOff, Memory: a.Memory, Credits: a.Credits}
 		b.renamed(a.Name)
 		if d, ok := b.choose(a.Name, of[a.Name]); ok {
 			m.Xen, m.State = d.ID, stateOf(d)

@@ -25,9 +25,6 @@ import (
 	"pegasus/xenstore"
 )
 
-// Host is what machines are told to be of.
-const Host = "xen"
-
 // CapabilitiesPath is where a kernel under Xen says what it may do.
 const CapabilitiesPath = "/proc/xen/capabilities"
 

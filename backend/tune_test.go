@@ -1,0 +1,74 @@
+package backend
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"pegasus/backend/control"
+	"pegasus/hypervisor"
+	"pegasus/vcpu"
+)
+
+// A tuner is a hypervisor with one machine's weight and cap.
+type tuner struct{ w hypervisor.Weight }
+
+func (t *tuner) Tuned(string) (hypervisor.Weight, error) { return t.w, nil }
+
+func (t *tuner) Tune(_ string, weight, cap *int) error {
+	if weight != nil && *weight > 65535 {
+		return errors.New("weight 65536: want 1 to 65535")
+	}
+	if weight != nil {
+		t.w.Credits = vcpu.Credits(*weight)
+	}
+	if cap != nil {
+		t.w.Cap = *cap
+	}
+	return nil
+}
+
+// What is the hypervisor's goes there, and nowhere else; whoever can't have it is told what to do instead.
+func TestTune(t *testing.T) {
+	d := newTestDaemon(t, &doors{open: map[string]bool{}})
+	if _, err := d.domain("plain"); err != nil {
+		t.Fatal(err)
+	}
+	all := []hypervisor.Machine{machine("kvm", hypervisor.MachineRunning, 1, 0), machine("off", hypervisor.MachineOff, 0, 0), machine("xen", hypervisor.MachineRunning, 1, 0)}
+	all[2].Xen = 3
+	d.learn(all)
+	set := func(name string, pairs ...string) (control.Domain, error) {
+		settings := map[string]string{}
+		for _, p := range pairs {
+			k, v, _ := strings.Cut(p, "=")
+			settings[k] = v
+		}
+		return d.set(control.SetParams{Domain: name, Settings: settings})
+	}
+	if _, err := set("kvm", "weight=512"); err == nil || !strings.Contains(err.Error(), "virsh schedinfo kvm --set cpu_shares") {
+		t.Error(err)
+	}
+	h := &tuner{hypervisor.Weight{Credits: 256}}
+	d.opt.Tuner = h
+	for _, c := range []struct{ name, pairs, want string }{
+		{"plain", "weight=512", "cgroup (cpu.weight"},
+		{"off", "cap=50", `domU "off" is off`},
+		{"xen", "weight=much", `weight = "much": must be a whole number`},
+		{"xen", "weight=65536", "want 1 to 65535"},
+		{"xen", "weight=512 credits=3", "set by themselves"},
+	} {
+		if _, err := set(c.name, strings.Fields(c.pairs)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %v, want %q", c.name, c.pairs, err, c.want)
+		}
+	}
+	if h.w != (hypervisor.Weight{Credits: 256}) {
+		t.Errorf("what was refused has changed %+v", h.w)
+	}
+	dom, err := set("xen", "weight=512", "cap=50")
+	if err != nil || dom.CPUWeight != 512 || dom.CPUCap != 50 {
+		t.Errorf("%+v, %v", dom, err)
+	}
+	if dom, err = set("xen", "cap=0"); err != nil || dom.CPUWeight != 512 || dom.CPUCap != 0 {
+		t.Errorf("%+v, %v", dom, err)
+	}
+}

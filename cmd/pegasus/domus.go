@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"pegasus/backend/control"
+	"pegasus/configs"
+	"pegasus/hypervisor/xen/domus"
+	"pegasus/vcpu"
+	"pegasus/xenstore"
+)
+
+// xenCapabilities is where the kernel says whether this is Dom0; tests say so elsewhere.
+var xenCapabilities = domus.CapabilitiesPath
+
+// inDom0 says whether this host's machines are Xen's.
+func inDom0() bool { return domus.IsDom0(xenCapabilities) }
+
+// xenURI is libvirt's for Xen, whose machines are xl's as well.
+const xenURI = "xen:///system"
+
+// checkURI refuses what another hypervisor than this host's has.
+func checkURI(uri string, dom0 bool) error {
+	switch xen := strings.HasPrefix(uri, "xen:"); {
+	case xen && !dom0:
+		return usagef("--connect %s: this isn't Dom0 of a Xen host, for %s doesn't say control_d (in Dom0: mount -t xenfs xenfs /proc/xen)", uri, xenCapabilities)
+	case !xen && dom0:
+		return usagef("--connect %s: this is Dom0 of a Xen host, whose domUs are known by their names: leave it out", uri)
+	}
+	return nil
+}
+
+// domU is what attach and detach are about in Dom0.
+type domU struct {
+	*call
+	name  string
+	files domus.Files
+	dry   bool
+}
+
+// parse reads what attach and detach have in common.
+func (u *domU) parse(args []string) error {
+	dir := u.flags.String("machines", "", "`directory` where it stands which domUs are attached (default machines of [daemon])")
+	uri := u.flags.String("connect", xenURI, "libvirt's `uri`, if it has the domUs; their names are enough")
+	u.flags.BoolVar(&u.dry, "dry-run", false, "show what would change, and change nothing")
+	operands, err := u.call.parse(args, 1, 1)
+	if err != nil {
+		return err
+	}
+	if err := checkURI(*uri, true); err != nil {
+		return err
+	}
+	serves := u.configInForce().Daemon.Machines
+	if *dir == "" {
+		*dir = serves
+	}
+	if !filepath.IsAbs(*dir) {
+		return usagef("--machines %q: want an absolute path, the one of machines in [daemon]", *dir)
+	}
+	u.name, u.files = operands[0], domus.Files{Dir: filepath.Clean(*dir), Valid: configs.CheckName}
+	if u.files.Dir != filepath.Clean(serves) {
+		fmt.Fprintf(u.err, "The daemon looks elsewhere, in %s: set machines = %q in [daemon] of its configuration, and restart it.\n", serves, u.files.Dir)
+	}
+	if err := configs.CheckName(u.name); err != nil {
+		return fmt.Errorf("domU %q can't be a domain of Pegasus: its name %w; rename it (xl rename)", u.name, err)
+	}
+	if u.name == "Domain-0" {
+		return errors.New("Domain-0 is this one: its programs need not be attached; `pegasus run` starts them")
+	}
+	return nil
+}
+
+// attachDomU has domUs of a name served.
+func attachDomU(c *call, args []string) error {
+	u := &domU{call: c}
+	var size configs.Size
+	credits := -1
+	c.flags.Func("memory", "`size` of its memory that the domU may share with Dom0, at most (default 64MiB)", func(s string) (err error) {
+		if size, err = configs.ParseSize(s); err == nil {
+			err = domus.CheckMemory(uint64(size))
+		}
+		return err
+	})
+	c.flags.Func("credits", "`N` of the accelerator, that go with the name; 0: as the daemon's configuration says", func(s string) error {
+		return parseCredits(s, &credits)
+	})
+	if err := u.parse(args); err != nil {
+		return err
+	}
+	was, err := u.files.Read(u.name)
+	is := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("it is attached, but not as it should be: %w; detach it first", err)
+	}
+	want := domus.Attachment{Name: u.name, Credits: was.Credits, Memory: was.Memory}
+	if !is { // what isn't said stays
+		want.Memory = domus.DefaultMemory
+	}
+	if size != 0 {
+		want.Memory = uint64(size)
+	}
+	if credits >= 0 {
+		want.Credits = vcpu.Credits(credits)
+	}
+	switch {
+	case is && want == was:
+		fmt.Fprintf(c.out, "%s is attached already, and may share %s: nothing changes.\n", u.name, configs.Size(want.Memory))
+		return nil
+	case u.dry:
+		return u.print(was, is, want.Text())
+	}
+	if err := u.files.Write(want); err != nil {
+		return fmt.Errorf("attach %s: %w", u.name, err)
+	}
+	if is && want.Memory == was.Memory {
+		fmt.Fprintf(c.out, "%s has from now on %s.\n", u.name, creditsText(want.Credits))
+		return nil
+	}
+	fmt.Fprintf(c.out, "%s is attached: a domU of that name may share up to %s with Dom0.\n", u.name, configs.Size(want.Memory))
+	u.sayWhetherThere()
+	return nil
+}
+
+// detachDomU has them served no more.
+func detachDomU(c *call, args []string) error {
+	u := &domU{call: c}
+	if err := u.parse(args); err != nil {
+		return err
+	}
+	was, err := u.files.Read(u.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(c.out, "%s isn't attached: nothing changes.\n", u.name)
+		return nil
+	}
+	if u.dry { // a file that can't be read goes, too
+		return u.print(was, true, nil)
+	}
+	if err := u.files.Remove(u.name); err != nil {
+		return fmt.Errorf("detach %s: %w", u.name, err)
+	}
+	fmt.Fprintf(c.out, "%s is detached: what runs on an accelerator there gets errors at once.\n", u.name)
+	return nil
+}
+
+// print shows what would change.
+func (u *domU) print(was domus.Attachment, is bool, then []byte) error {
+	var now []byte
+	if is {
+		now = was.Text()
+	}
+	_, err := u.out.Write(diff.Diff(u.files.Path(u.name)+", now", now, "then", then))
+	return err
+}
+
+// storeTime is how long XenStore may take to say which domUs there are.
+const storeTime = 5 * time.Second
+
+// sayWhetherThere says what a domU that was attached still needs.
+func (u *domU) sayWhetherThere() {
+	if u.ask(control.MethodStatus, nil, &control.Status{}) != nil {
+		fmt.Fprintln(u.out, "No daemon runs that could serve it: start pegasusd.")
+	}
+	switch ids, err := numbersOf(u.name); {
+	case err != nil:
+		fmt.Fprintf(u.err, "Whether there is one now isn't known: %v\n", err)
+	case len(ids) == 0:
+		fmt.Fprintln(u.out, "There is none now: it will be served from its start on.")
+	case len(ids) > 1:
+		fmt.Fprintf(u.out, "There are several, domains %v, of which one is served: rename the others (xl rename).\n", ids)
+	default:
+		fmt.Fprintf(u.out, "It is there, as domain %d, and needs no restart. Inside it needs the agent: `pegasus-guest install` there; docs/xen.md says more.\n", ids[0])
+	}
+}
+
+// numbersOf are those of the domUs of a name.
+func numbersOf(name string) (ids []uint16, err error) {
+	names, err := domUNames()
+	for id, is := range names {
+		if is == name {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, err
+}
+
+// domUNames are those of all domUs.
+func domUNames() (map[uint16]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+	defer cancel()
+	store, err := xenstore.Dial(ctx, xenstore.Local())
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	return domus.Names(ctx, store)
+}
