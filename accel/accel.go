@@ -43,6 +43,9 @@ type Device interface {
 	Snapshot() cuda.Device
 	// NewContext creates a context; flags are CUctx_flags.
 	NewContext(flags uint32) (Context, cuda.Result)
+	// Inspect says what an image offers, as LoadModule would, without loading it
+	// anywhere: its variables have no addresses. The image is the caller's again on return.
+	Inspect(image []byte) (l *cuda.ModuleLayout, log string, r cuda.Result)
 	Close() error
 }
 

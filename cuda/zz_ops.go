@@ -91,10 +91,12 @@ const (
 	OpSegmentDetach Op = 40
 	// OpSegmentControl: action 1: nobody may attach the segment any more, and it goes when nobody has it attached. action 2: only tells. attached counts all processes' attachments.
 	OpSegmentControl Op = 41
+	// OpModuleInspect: Says what an image from the arena offers on a device, in the words of ModuleLoad, but loads it nowhere and needs no context: its variables have address 0.
+	OpModuleInspect Op = 42
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 42
+const NumOps = 43
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -138,6 +140,7 @@ var ops = [NumOps]opInfo{
 	OpSegmentAttach:      {"SegmentAttach", ClassControl, ReplyAlways},
 	OpSegmentDetach:      {"SegmentDetach", ClassControl, ReplyAlways},
 	OpSegmentControl:     {"SegmentControl", ClassControl, ReplyAlways},
+	OpModuleInspect:      {"ModuleInspect", ClassControl, ReplyAlways},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -1383,6 +1386,70 @@ func (a *SegmentControlResult) Append(b []byte) []byte {
 	return b
 }
 
+// ModuleInspectArgs is the arguments of ModuleInspect: 56 bytes.
+type ModuleInspectArgs struct {
+	Device         int32
+	Reserved       uint32
+	ImageOffset    uint64
+	ImageLength    uint64
+	LayoutOffset   uint64
+	LayoutCapacity uint64
+	LogOffset      uint64
+	LogCapacity    uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *ModuleInspectArgs) Decode(b []byte) bool {
+	if len(b) != 56 {
+		return false
+	}
+	a.Device = int32(binary.LittleEndian.Uint32(b[0:]))
+	a.Reserved = binary.LittleEndian.Uint32(b[4:])
+	a.ImageOffset = binary.LittleEndian.Uint64(b[8:])
+	a.ImageLength = binary.LittleEndian.Uint64(b[16:])
+	a.LayoutOffset = binary.LittleEndian.Uint64(b[24:])
+	a.LayoutCapacity = binary.LittleEndian.Uint64(b[32:])
+	a.LogOffset = binary.LittleEndian.Uint64(b[40:])
+	a.LogCapacity = binary.LittleEndian.Uint64(b[48:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *ModuleInspectArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(a.Device))
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	b = binary.LittleEndian.AppendUint64(b, a.ImageOffset)
+	b = binary.LittleEndian.AppendUint64(b, a.ImageLength)
+	b = binary.LittleEndian.AppendUint64(b, a.LayoutOffset)
+	b = binary.LittleEndian.AppendUint64(b, a.LayoutCapacity)
+	b = binary.LittleEndian.AppendUint64(b, a.LogOffset)
+	b = binary.LittleEndian.AppendUint64(b, a.LogCapacity)
+	return b
+}
+
+// ModuleInspectResult is the results of ModuleInspect: 16 bytes.
+type ModuleInspectResult struct {
+	LayoutLength uint64
+	LogLength    uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *ModuleInspectResult) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.LayoutLength = binary.LittleEndian.Uint64(b[0:])
+	a.LogLength = binary.LittleEndian.Uint64(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *ModuleInspectResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.LayoutLength)
+	b = binary.LittleEndian.AppendUint64(b, a.LogLength)
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -1427,6 +1494,7 @@ type Handler interface {
 	SegmentAttach(c Call, a SegmentAttachArgs) (SegmentAttachResult, Result)
 	SegmentDetach(c Call, a SegmentDetachArgs) Result
 	SegmentControl(c Call, a SegmentControlArgs) (SegmentControlResult, Result)
+	ModuleInspect(c Call, a ModuleInspectArgs) (ModuleInspectResult, Result)
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -1729,6 +1797,16 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			return reply, 0, false
 		}
 		out, r := h.SegmentControl(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpModuleInspect:
+		var a ModuleInspectArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.ModuleInspect(c, a)
 		if r != Deferred {
 			reply = out.Append(reply)
 		}

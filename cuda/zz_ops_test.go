@@ -242,6 +242,20 @@ var goldenRecords = []goldenRecord{
 		Key:      0xc0b0a09,
 		Attached: 0x100f0e0d,
 	}},
+	{"ModuleInspectArgs", 56, false, func() record { return new(cuda.ModuleInspectArgs) }, &cuda.ModuleInspectArgs{
+		Device:         67305985,
+		Reserved:       0x8070605,
+		ImageOffset:    0x100f0e0d0c0b0a09,
+		ImageLength:    0x1817161514131211,
+		LayoutOffset:   0x201f1e1d1c1b1a19,
+		LayoutCapacity: 0x2827262524232221,
+		LogOffset:      0x302f2e2d2c2b2a29,
+		LogCapacity:    0x3837363534333231,
+	}},
+	{"ModuleInspectResult", 16, false, func() record { return new(cuda.ModuleInspectResult) }, &cuda.ModuleInspectResult{
+		LayoutLength: 0x807060504030201,
+		LogLength:    0x100f0e0d0c0b0a09,
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -488,4 +502,10 @@ func (h *recorder) SegmentControl(c cuda.Call, a cuda.SegmentControlArgs) (cuda.
 	h.call = c
 	h.args = &a
 	return cuda.SegmentControlResult{}, h.result
+}
+
+func (h *recorder) ModuleInspect(c cuda.Call, a cuda.ModuleInspectArgs) (cuda.ModuleInspectResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.ModuleInspectResult{}, h.result
 }

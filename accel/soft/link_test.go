@@ -2,6 +2,8 @@ package soft
 
 import (
 	"encoding/binary"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,3 +87,50 @@ func TestDamagedLinkedImages(t *testing.T) {
 		t.Error("taken with a byte too many")
 	}
 }
+
+// Inspecting an image tells what loading it does, but for addresses, and places nothing.
+func TestInspectedImages(t *testing.T) {
+	d, c := open(t, nil)
+	before := d.MemoryFree()
+	for _, image := range [][]byte{[]byte(callsF), linkedImage(toLoad, callsG, definesG)} {
+		got, _, r := d.Inspect(image)
+		if r != cuda.Success {
+			t.Fatal(r)
+		}
+		if d.MemoryFree() != before {
+			t.Error("memory was taken")
+		}
+		m, _, r := c.LoadModule(image)
+		if r != cuda.Success {
+			t.Fatal(r)
+		}
+		want := *m.Layout()
+		want.Globals = slices.Clone(want.Globals)
+		for i := range want.Globals {
+			want.Globals[i].Address = 0
+		}
+		if !reflect.DeepEqual(*got, want) {
+			t.Errorf("inspected %+v, loaded %+v", *got, want)
+		}
+		m.Unload()
+	}
+	for name, c := range map[string]struct {
+		image []byte
+		want  cuda.Result
+		log   string
+	}{
+		"mistake":          {[]byte(linkHead + "?"), cuda.ErrorInvalidPTX, "line 4"},
+		"machine code":     {[]byte("\x7fELF"), cuda.ErrorNoBinaryForGPU, "no PTX"},
+		"nonsense":         {[]byte{1, 2, 3}, cuda.ErrorInvalidImage, "neither"},
+		"damaged":          {[]byte(linkMagic), cuda.ErrorInvalidImage, "damaged"},
+		"not to be loaded": {linkedImage(toCompile, callsG), cuda.ErrorInvalidImage, "not to be loaded"},
+	} {
+		if _, log, r := d.Inspect(c.image); r != c.want || !strings.Contains(log, c.log) {
+			t.Errorf("%s: %v, %q", name, r, log)
+		}
+	}
+}
+
+const callsF = linkHead + ".visible .global .u32 word[3];\n.const .f32 scale = 0f3F800000;\n" +
+	".visible .entry one(.param .u64 at, .param .u8 b, .param .f64 c)\n.maxntid 128\n{\n.shared .b8 s[64];\n.reg .u64 %p;\nmov.u64 %p, s;\nret;\n}\n" +
+	".visible .entry two() { ret; }\n"

@@ -18,27 +18,60 @@ func (c *Context) LoadModule(image []byte) (accel.Module, string, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return nil, "", r
 	}
-	text, _, _ := bytes.Cut(image, []byte{0})
-	objects, purpose := []ptx.Object{{Text: text}}, toLoad
-	switch {
-	case linked(image):
-		var ok bool
-		if objects, purpose, ok = readLinked(image); !ok {
-			return nil, "the linked image is damaged", cuda.ErrorInvalidImage
-		}
-	case bytes.HasPrefix(image, []byte("\x7fELF")):
-		return nil, "the image has machine code for a GPU and no PTX, which the software accelerator needs", cuda.ErrorNoBinaryForGPU
-	case !looksLikeText(text):
-		return nil, "the image is neither PTX text nor of a known format", cuda.ErrorInvalidImage
+	objects, purpose, log, r := readImage(image)
+	if r != cuda.Success {
+		return nil, log, r
 	}
 	m := &Module{ctx: c}
 	m.image = c.dev.profile.remember(image, objects)
-	log, r := m.compile(objects, purpose)
+	log, r = m.compile(objects, purpose)
 	if r != cuda.Success {
 		m.Unload()
 		return nil, log, r
 	}
 	return m, log, cuda.Success
+}
+
+// Inspect says what an image offers, as LoadModule would, but places nothing.
+func (d *Device) Inspect(image []byte) (*cuda.ModuleLayout, string, cuda.Result) {
+	objects, purpose, log, r := readImage(image)
+	if r != cuda.Success {
+		return nil, log, r
+	}
+	if purpose != toLoad {
+		return nil, "the linked image is not to be loaded", cuda.ErrorInvalidImage
+	}
+	parsed, err := ptx.Link(objects, d.config.RefusePTX)
+	if err != nil {
+		log, r = failure(err, cuda.ErrorInvalidPTX)
+		return nil, log, r
+	}
+	l := &cuda.ModuleLayout{}
+	for _, f := range parsed.Kernels {
+		l.Functions = append(l.Functions, layoutFunction(parsed, f))
+	}
+	for _, v := range parsed.Globals {
+		l.Globals = append(l.Globals, cuda.GlobalLayout{Name: v.Name, Kind: kinds[v.Opaque], Size: uint64(v.Size)})
+	}
+	return l, "", cuda.Success
+}
+
+// readImage finds the objects of PTX text in an image, which is hostile, and what is to be done with them.
+func readImage(image []byte) (objects []ptx.Object, p purpose, log string, r cuda.Result) {
+	text, _, _ := bytes.Cut(image, []byte{0})
+	switch {
+	case linked(image):
+		objects, p, ok := readLinked(image)
+		if !ok {
+			return nil, 0, "the linked image is damaged", cuda.ErrorInvalidImage
+		}
+		return objects, p, "", cuda.Success
+	case bytes.HasPrefix(image, []byte("\x7fELF")):
+		return nil, 0, "the image has machine code for a GPU and no PTX, which the software accelerator needs", cuda.ErrorNoBinaryForGPU
+	case !looksLikeText(text):
+		return nil, 0, "the image is neither PTX text nor of a known format", cuda.ErrorInvalidImage
+	}
+	return []ptx.Object{{Text: text}}, toLoad, "", cuda.Success
 }
 
 // looksLikeText says whether an image begins with printable characters.

@@ -161,6 +161,41 @@ func TestModules(t *testing.T) {
 	b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
 }
 
+// What an image offers can be asked without a context, and takes nothing.
+func TestInspectedModules(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	copy(b.g.Arena(), "fake")
+	good := cuda.ModuleInspectArgs{ImageLength: 4, LayoutOffset: 4096, LayoutCapacity: 4096, LogOffset: 8192, LogCapacity: 100}
+	for name, c := range map[string]struct {
+		change func(*cuda.ModuleInspectArgs)
+		want   cuda.Result
+	}{
+		"good":           {func(*cuda.ModuleInspectArgs) {}, cuda.Success},
+		"other device":   {func(a *cuda.ModuleInspectArgs) { a.Device = 1 }, cuda.ErrorInvalidDevice},
+		"outside":        {func(a *cuda.ModuleInspectArgs) { a.ImageOffset = math.MaxUint64 }, cuda.ErrorInvalidValue},
+		"too long":       {func(a *cuda.ModuleInspectArgs) { a.ImageLength = 1<<20 + 1 }, cuda.ErrorInvalidValue},
+		"layout outside": {func(a *cuda.ModuleInspectArgs) { a.LayoutOffset = 1 << 20 }, cuda.ErrorInvalidValue},
+		"layout no room": {func(a *cuda.ModuleInspectArgs) { a.LayoutCapacity = 20 }, cuda.ErrorInvalidValue},
+		"log outside":    {func(a *cuda.ModuleInspectArgs) { a.LogCapacity = math.MaxUint64 }, cuda.ErrorInvalidValue},
+		"not an image":   {func(a *cuda.ModuleInspectArgs) { a.ImageLength = 3 }, cuda.ErrorInvalidPTX},
+	} {
+		a := good
+		c.change(&a)
+		r, data := b.call(cuda.OpModuleInspect, 0, 0, &a)
+		var out cuda.ModuleInspectResult
+		if !out.Decode(data) || r != c.want {
+			t.Errorf("%s: %v, want %v", name, r, c.want)
+		}
+		if log := string(b.g.Arena()[8192 : 8192+out.LogLength]); r == cuda.ErrorInvalidPTX && log != "not fake" {
+			t.Errorf("log of a failure: %q", log)
+		}
+		var l cuda.ModuleLayout
+		if r == cuda.Success && (!l.Decode(b.g.Arena()[4096:4096+out.LayoutLength]) || len(l.Functions) != 4) {
+			t.Errorf("%s: a layout of %d functions", name, len(l.Functions))
+		}
+	}
+}
+
 func TestMemoryQuota(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	b.context(1)

@@ -176,6 +176,13 @@ func (c *fakeContext) LoadModule(image []byte) (accel.Module, string, cuda.Resul
 	return fakeModule{}, "loaded", cuda.Success
 }
 
+func (d *fakeDevice) Inspect(image []byte) (*cuda.ModuleLayout, string, cuda.Result) {
+	if string(image) != "fake" {
+		return nil, "not fake", cuda.ErrorInvalidPTX
+	}
+	return fakeModule{}.Layout(), "", cuda.Success
+}
+
 func (c *fakeContext) newStream() *fakeStream {
 	s := &fakeStream{c: c, work: make(chan func(), 1<<17)}
 	c.streams = append(c.streams, s)

@@ -189,29 +189,20 @@ func (s *session) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.Modul
 	if r := s.modules.free(a.Module); r != cuda.Success {
 		return out, r
 	}
-	shared, ok := s.host.Arena(a.ImageOffset, a.ImageLength)
-	layoutTo, ok2 := s.host.Arena(a.LayoutOffset, a.LayoutCapacity)
-	logTo, ok3 := s.host.Arena(a.LogOffset, a.LogCapacity)
-	if !ok || !ok2 || !ok3 {
-		return out, cuda.ErrorInvalidValue
+	x, image, r := s.exchange(a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
+	if r != cuda.Success {
+		return out, r
 	}
-	if a.ImageLength > maxImages-s.imageBytes {
-		return out, cuda.ErrorOutOfMemory
-	}
-	image := append([]byte(nil), shared...) // the guest may write to it while it is read
 	m, text, r := g.ctx.LoadModule(image)
-	out.LogLength = uint64(copy(logTo, text))
+	out.LogLength = uint64(copy(x.log, text))
 	if r != cuda.Success {
 		return out, r
 	}
 	layout := m.Layout()
-	blob := layout.Append(nil)
-	out.LayoutLength = uint64(len(blob))
-	if len(blob) > len(layoutTo) {
+	if out.LayoutLength, r = x.put(layout); r != cuda.Success {
 		m.Unload()
-		return out, cuda.ErrorInvalidValue
+		return out, r
 	}
-	copy(layoutTo, blob)
 	s.imageBytes += a.ImageLength
 	costs := make([]kernelCost, len(layout.Functions))
 	for i := range costs {
@@ -219,6 +210,58 @@ func (s *session) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.Modul
 	}
 	s.modules.put(a.Module, &module{g: g, m: m, bytes: a.ImageLength, costs: costs})
 	return out, cuda.Success
+}
+
+// exchange is where the guest wants to read what there is to say of an image.
+type exchange struct{ layout, log []byte }
+
+// exchange finds the parts of the arena, and copies the image, since the guest may write to it while it is read.
+func (s *session) exchange(image, imageLength, layout, layoutCapacity, log, logCapacity uint64) (x exchange, copied []byte, r cuda.Result) {
+	shared, ok := s.host.Arena(image, imageLength)
+	layoutTo, ok2 := s.host.Arena(layout, layoutCapacity)
+	logTo, ok3 := s.host.Arena(log, logCapacity)
+	if !ok || !ok2 || !ok3 {
+		return x, nil, cuda.ErrorInvalidValue
+	}
+	if imageLength > maxImages-s.imageBytes {
+		return x, nil, cuda.ErrorOutOfMemory
+	}
+	return exchange{layoutTo, logTo}, append([]byte(nil), shared...), cuda.Success
+}
+
+// put writes a layout, all or nothing, and says how long it is.
+func (x exchange) put(l *cuda.ModuleLayout) (length uint64, r cuda.Result) {
+	blob := l.Append(nil)
+	if len(blob) > len(x.layout) {
+		return uint64(len(blob)), cuda.ErrorInvalidValue
+	}
+	return uint64(copy(x.layout, blob)), cuda.Success
+}
+
+// ModuleInspect is for libraries, which programs may look into before they have a context.
+func (s *session) ModuleInspect(c cuda.Call, a cuda.ModuleInspectArgs) (out cuda.ModuleInspectResult, r cuda.Result) {
+	out, r = s.inspectModule(a)
+	if r != cuda.Success {
+		s.answer(c, r, out.Append(nil)) // with the log, as ModuleLoad
+		return out, cuda.Deferred
+	}
+	return out, r
+}
+
+func (s *session) inspectModule(a cuda.ModuleInspectArgs) (out cuda.ModuleInspectResult, r cuda.Result) {
+	if a.Device != 0 {
+		return out, cuda.ErrorInvalidDevice
+	}
+	x, image, r := s.exchange(a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
+	if r != cuda.Success {
+		return out, r
+	}
+	layout, text, r := s.device.Inspect(image)
+	out.LogLength = uint64(copy(x.log, text))
+	if r == cuda.Success {
+		out.LayoutLength, r = x.put(layout)
+	}
+	return out, r
 }
 
 func (s *session) ModuleUnload(_ cuda.Call, a cuda.ModuleUnloadArgs) cuda.Result {

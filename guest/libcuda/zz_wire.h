@@ -51,6 +51,7 @@ enum op {
 	OP_SEGMENT_ATTACH = 39,
 	OP_SEGMENT_DETACH = 40,
 	OP_SEGMENT_CONTROL = 41,
+	OP_MODULE_INSPECT = 42,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -540,5 +541,33 @@ WIRE_FIELD(segment_control_result, bytes, 0);
 WIRE_FIELD(segment_control_result, key, 8);
 WIRE_FIELD(segment_control_result, attached, 12);
 WIRE_SIZE(segment_control_result, 16);
+
+/* ModuleInspect (control, reply always): Says what an image from the arena offers on a device, in the words of ModuleLoad, but loads it nowhere and needs no context: its variables have address 0. */
+struct module_inspect_args {
+	int32_t device;
+	uint32_t reserved;
+	uint64_t imageOffset;
+	uint64_t imageLength;
+	uint64_t layoutOffset;
+	uint64_t layoutCapacity;
+	uint64_t logOffset;
+	uint64_t logCapacity;
+};
+WIRE_FIELD(module_inspect_args, device, 0);
+WIRE_FIELD(module_inspect_args, reserved, 4);
+WIRE_FIELD(module_inspect_args, imageOffset, 8);
+WIRE_FIELD(module_inspect_args, imageLength, 16);
+WIRE_FIELD(module_inspect_args, layoutOffset, 24);
+WIRE_FIELD(module_inspect_args, layoutCapacity, 32);
+WIRE_FIELD(module_inspect_args, logOffset, 40);
+WIRE_FIELD(module_inspect_args, logCapacity, 48);
+WIRE_SIZE(module_inspect_args, 56);
+struct module_inspect_result {
+	uint64_t layoutLength;
+	uint64_t logLength;
+};
+WIRE_FIELD(module_inspect_result, layoutLength, 0);
+WIRE_FIELD(module_inspect_result, logLength, 8);
+WIRE_SIZE(module_inspect_result, 16);
 
 #endif

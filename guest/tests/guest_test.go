@@ -100,18 +100,31 @@ func (g *guest) StreamMark(_ cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
 	return 0
 }
 
-func (g *guest) ModuleLoad(_ cuda.Call, a cuda.ModuleLoadArgs) (out cuda.ModuleLoadResult, r cuda.Result) {
-	image, ok := g.ch.Arena(a.ImageOffset, a.ImageLength)
+func (g *guest) ModuleLoad(_ cuda.Call, a cuda.ModuleLoadArgs) (cuda.ModuleLoadResult, cuda.Result) {
+	g.mem[globals] = make([]byte, 16)
+	return g.image(layout(), a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
+}
+
+func (g *guest) ModuleInspect(_ cuda.Call, a cuda.ModuleInspectArgs) (cuda.ModuleInspectResult, cuda.Result) {
+	m := layout()
+	for i := range m.Globals {
+		m.Globals[i].Address = 0
+	}
+	out, r := g.image(m, a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
+	return cuda.ModuleInspectResult(out), r
+}
+
+// image looks at an image, of which there is one, and writes its layout or a log.
+func (g *guest) image(m cuda.ModuleLayout, image, length, layout, layoutRoom, log, logRoom uint64) (out cuda.ModuleLoadResult, r cuda.Result) {
+	text, ok := g.ch.Arena(image, length)
 	if !ok {
 		return out, cuda.ErrorInvalidValue
 	}
-	if string(image) != ".version 7.0\n\x00" {
-		out.LogLength, _ = g.put(a.LogOffset, a.LogCapacity, []byte("line 1: not the test's text"))
+	if string(text) != ".version 7.0\n\x00" {
+		out.LogLength, _ = g.put(log, logRoom, []byte("line 1: not the test's text"))
 		return out, cuda.ErrorInvalidPTX
 	}
-	m := layout()
-	out.LayoutLength, r = g.put(a.LayoutOffset, a.LayoutCapacity, m.Append(nil))
-	g.mem[globals] = make([]byte, 16)
+	out.LayoutLength, r = g.put(layout, layoutRoom, m.Append(nil))
 	return out, r
 }
 func (g *guest) ModuleUnload(cuda.Call, cuda.ModuleUnloadArgs) cuda.Result { return 0 }

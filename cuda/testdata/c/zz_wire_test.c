@@ -483,6 +483,30 @@ static void dump_segment_control_result(void)
 	dump("SegmentControlResult", &r, sizeof r);
 }
 
+static void dump_module_inspect_args(void)
+{
+	struct module_inspect_args r;
+	memset(&r, 0, sizeof r);
+	r.device = (int32_t)UINT64_C(0x4030201);
+	r.reserved = (uint32_t)UINT64_C(0x8070605);
+	r.imageOffset = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.imageLength = (uint64_t)UINT64_C(0x1817161514131211);
+	r.layoutOffset = (uint64_t)UINT64_C(0x201f1e1d1c1b1a19);
+	r.layoutCapacity = (uint64_t)UINT64_C(0x2827262524232221);
+	r.logOffset = (uint64_t)UINT64_C(0x302f2e2d2c2b2a29);
+	r.logCapacity = (uint64_t)UINT64_C(0x3837363534333231);
+	dump("ModuleInspectArgs", &r, sizeof r);
+}
+
+static void dump_module_inspect_result(void)
+{
+	struct module_inspect_result r;
+	memset(&r, 0, sizeof r);
+	r.layoutLength = (uint64_t)UINT64_C(0x807060504030201);
+	r.logLength = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	dump("ModuleInspectResult", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -531,5 +555,7 @@ int main(void)
 	dump_segment_detach_args();
 	dump_segment_control_args();
 	dump_segment_control_result();
+	dump_module_inspect_args();
+	dump_module_inspect_result();
 	return 0;
 }
