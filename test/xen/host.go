@@ -32,7 +32,7 @@ type Host struct {
 }
 
 // options are Xen's. Without eager-fpu, QEMU's emulation of AVX lets vCPUs get others' registers.
-const options = "console=com1 dom0_mem=512M,max:512M noreboot sched=credit spec-ctrl=eager-fpu conring_size=128k"
+const options = "console=com1 dom0_mem=768M,max:768M noreboot sched=credit spec-ctrl=eager-fpu conring_size=128k"
 
 // Start boots a machine, and waits for its Dom0.
 func Start(t testing.TB) *Host {
@@ -74,7 +74,7 @@ func (h *Host) boot(img *Image) {
 	h.t.Helper()
 	began := time.Now()
 	h.qemu = exec.Command("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-machine", "q35,accel=tcg", "-cpu", "max,-smap,-smep", "-smp", "2", "-m", "1024",
+		"-machine", "q35,accel=tcg", "-cpu", "max,-smap,-smep", "-smp", "2", "-m", "1536",
 		"-serial", "file:"+h.path("console"), "-serial", "unix:"+h.path("shell")+",server=on,wait=off",
 		"-kernel", img.Xen, "-append", options,
 		"-initrd", img.Kernel+" console=hvc0 quiet mitigations=off,"+img.Initrd)
