@@ -17,6 +17,12 @@ func testDevices(t *testing.T, h *Host) {
 		return whole
 	})
 	id := h.Run("xl domid shares")
+	out := h.Run("/bin/probe hand " + id + " " + line)
+	for _, want := range []string{`it sees "from the guest" and "from the hub"`, "futex: bad address", `there is "from the worker"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q isn't said by two processes of Dom0:\n%s", want, out)
+		}
+	}
 	if out := h.Run("/bin/probe map " + id + " " + line); !strings.Contains(out, `there is "from the guest"`) || !strings.Contains(out, "20 answers") {
 		t.Errorf("Dom0 says:\n%s", out)
 	} else {

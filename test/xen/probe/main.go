@@ -1,5 +1,6 @@
 // Probe tries from inside what Xen's devices do: in a domU `probe grant` shares memory and
-// an event channel with Dom0 and says which; in Dom0 `probe map DOMAIN PORT REF…` uses them,
+// an event channel with Dom0 and says which; in Dom0 `probe map DOMAIN PORT REF…` and
+// `probe hand` use them,
 // `probe sched` prints what the hypervisor says of vCPUs, and `probe weigh` sets a weight.
 package main
 
@@ -19,6 +20,10 @@ func main() {
 		err = share()
 	case len(os.Args) > 4 && os.Args[1] == "map":
 		err = mapThem(os.Args[2:])
+	case len(os.Args) > 6 && os.Args[1] == "hand":
+		err = hand(os.Args[2:])
+	case len(os.Args) == 5 && os.Args[1] == "take":
+		err = take(os.Args[2:])
 	case len(os.Args) == 2 && os.Args[1] == "sched":
 		err = sched()
 	case len(os.Args) == 4 && os.Args[1] == "weigh":
@@ -85,20 +90,27 @@ func share() error {
 	return nil
 }
 
-func mapThem(args []string) error {
+// parse reads DOMAIN PORT REF….
+func parse(args []string) (of grant.Domain, port grant.Port, refs []grant.Ref, err error) {
 	var n []uint64
 	for _, a := range args {
 		v, err := strconv.ParseUint(a, 10, 32)
 		if err != nil {
-			return err
+			return 0, 0, nil, err
 		}
 		n = append(n, v)
 	}
-	var refs []grant.Ref
 	for _, r := range n[2:] {
 		refs = append(refs, grant.Ref(r))
 	}
-	of := grant.Domain(n[0])
+	return grant.Domain(n[0]), grant.Port(n[1]), refs, nil
+}
+
+func mapThem(args []string) error {
+	of, offered, refs, err := parse(args)
+	if err != nil {
+		return err
+	}
 	mem, _, err := grant.Map(of, refs, true)
 	if err != nil {
 		return err
@@ -108,7 +120,7 @@ func mapThem(args []string) error {
 	if err != nil {
 		return err
 	}
-	port, err := e.Bind(of, grant.Port(n[1]))
+	port, err := e.Bind(of, offered)
 	if err != nil {
 		return err
 	}
