@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -83,7 +84,11 @@ func (d *Daemon) count(n *int, by int) {
 
 // admit finds a seat, starts a worker in it and tells the guest.
 func (d *Daemon) admit(ctx context.Context, dom *domain, n hypervisor.Newcomer) (*guest, error) {
-	g, err := d.settle(ctx, dom)
+	arena := uint64(math.MaxUint64)
+	if l, ok := n.(hypervisor.Lender); ok && l.MostBytes() != 0 {
+		arena = l.MostBytes()
+	}
+	g, err := d.settle(ctx, dom, arena)
 	if err != nil {
 		return nil, err
 	}
@@ -216,12 +221,19 @@ func (g *guest) lastWords() string {
 // errTooMany is when a domain has as many processes as it may.
 var errTooMany = errors.New("too many processes")
 
-// seat reserves what one more guest process needs. d.mu is held, the domain placed.
-func (d *Daemon) seat(dom *domain) (*guest, error) {
+// leastArena is what an arena has at least, as configs has it.
+const leastArena = uint64(configs.MiB)
+
+// seat reserves what one more guest process needs, with an arena of most bytes at most. d.mu is
+// held, the domain placed.
+func (d *Daemon) seat(dom *domain, most uint64) (*guest, error) {
 	if len(dom.guests) >= dom.settings.Processes {
 		return nil, fmt.Errorf("domain %q: %w: %d, and processes = %d is its limit", dom.name, errTooMany, len(dom.guests), dom.settings.Processes)
 	}
-	arena := uint64(dom.settings.Arena)
+	if most < leastArena {
+		return nil, fmt.Errorf("domain %q: its machine has memory for an arena of %d bytes: it takes %d", dom.name, most, leastArena)
+	}
+	arena := min(uint64(dom.settings.Arena), most&^(callbuf.HeaderBytes-1))
 	if host := dom.hostMemory(); dom.settings.HostMemory != 0 && host+arena > uint64(dom.settings.HostMemory) {
 		return nil, fmt.Errorf("domain %q: %w: their arenas come to %d bytes, one more is %d, and host_memory = %q is its limit",
 			dom.name, errTooMany, host, arena, dom.settings.HostMemory)

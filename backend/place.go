@@ -20,15 +20,16 @@ const placeTime = 5 * time.Second
 // errNoRoom is when no accelerator that may take a domain has room for it.
 var errNoRoom = errors.New("no accelerator has room")
 
-// settle waits until a guest's domain is placed and a seat in it is free, and takes the seat.
-func (d *Daemon) settle(ctx context.Context, dom *domain) (*guest, error) {
+// settle waits until a guest's domain is placed and a seat in it is free, and takes the seat, with
+// an arena of most bytes at most.
+func (d *Daemon) settle(ctx context.Context, dom *domain, most uint64) (*guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeTime)
 	defer cancel()
 	d.count(&dom.settling, 1)
 	defer d.giveUp(dom)
 	d.awaitLeavers(ctx, dom)
 	for {
-		g, freed, err := d.tryToSettle(dom)
+		g, freed, err := d.tryToSettle(dom, most)
 		if err == nil || !errors.Is(err, errNoRoom) {
 			return g, err
 		}
@@ -83,7 +84,7 @@ func (d *Daemon) giveUp(dom *domain) {
 	d.forgetIfEmpty(dom)
 }
 
-func (d *Daemon) tryToSettle(dom *domain) (g *guest, freed <-chan struct{}, err error) {
+func (d *Daemon) tryToSettle(dom *domain, most uint64) (g *guest, freed <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ending {
@@ -95,7 +96,7 @@ func (d *Daemon) tryToSettle(dom *domain) (g *guest, freed <-chan struct{}, err 
 	if err := d.place(dom); err != nil {
 		return nil, d.freed, err
 	}
-	g, err = d.seat(dom)
+	g, err = d.seat(dom, most)
 	if err != nil {
 		d.leave(dom)
 		return nil, d.freed, err

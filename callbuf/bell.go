@@ -10,7 +10,8 @@ import "time"
 const FeatureBell = 2
 
 // FeatureRouse, beside FeatureBell, says that the worker's poller sleeps on that very word. So
-// who has the segment on the host can wake it without a word to the worker; see Rouse.
+// who has the segment on the host can wake it without a word to the worker; see Rouse. It takes
+// memory in which a futex is one for all processes, as files' is.
 const FeatureRouse = 4
 
 const (
@@ -24,7 +25,14 @@ const (
 )
 
 // Rung tells the poller that its guest has rung: there may be a packet.
-func (h *Host) Rung() { FutexWake(word32(h.mem, offPollerParked), 1) }
+func (h *Host) Rung() {
+	if h.rouse {
+		FutexWake(word32(h.mem, offPollerParked), 1)
+		return
+	}
+	h.rung.Add(1)
+	FutexWake(&h.rung, 1)
+}
 
 // Rouse wakes the poller of a segment with FeatureRouse, if it sleeps and the guest has taken
 // that back, which it does when there is a packet. It takes the segment's first page.
@@ -33,6 +41,10 @@ func Rouse(header []byte) {
 		FutexWake(parked, 1)
 	}
 }
+
+// Parked says whether the poller of a segment with FeatureBell sleeps, and its guest hasn't taken
+// that back. It takes the segment's first page.
+func Parked(header []byte) bool { return word32(header, offPollerParked).Load() != 0 }
 
 // sleepUntilRung sleeps until there is a packet, Unpark, or timeout has passed.
 func (h *Host) sleepUntilRung(timeout time.Duration) {
@@ -45,9 +57,14 @@ func (h *Host) sleepUntilRung(timeout time.Duration) {
 	defer parked.Store(0)
 	for left := timeout; left > 0; left = timeout - time.Since(start) {
 		parked.Store(1)
+		rung := h.rung.Load()
 		if h.Ready() || h.roused.Load() != 0 {
 			return
 		}
-		FutexWait(parked, 1, min(left, bellSlice))
+		if h.rouse {
+			FutexWait(parked, 1, min(left, bellSlice))
+		} else {
+			FutexWait(&h.rung, rung, min(left, bellSlice))
+		}
 	}
 }

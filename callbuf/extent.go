@@ -1,6 +1,11 @@
 package callbuf
 
-import "fmt"
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+)
 
 // An Extent is a part of a file.
 type Extent struct {
@@ -41,6 +46,20 @@ func (e Extents) Check(segment, file uint64) error {
 		return fmt.Errorf("extents of %d bytes for a segment of %d", sum, segment)
 	}
 	return nil
+}
+
+// CheckFile is Check for the extents of an open file. A device has no size: what of it can't be
+// mapped shows then.
+func (e Extents) CheckFile(segment uint64, f *os.File) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	bytes := uint64(st.Size())
+	if st.Mode()&fs.ModeDevice != 0 {
+		bytes = math.MaxInt64
+	}
+	return e.Check(segment, bytes)
 }
 
 // Part is n bytes of them from off on; false if there aren't so many.

@@ -3,9 +3,37 @@ package callbuf
 import (
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
+
+// A device has no size that extents could be beyond.
+func TestCheckFile(t *testing.T) {
+	parts := Extents{{Offset: 1 << 40, Bytes: 8192}, {Offset: 0, Bytes: 4096}}
+	device, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(12288); err != nil {
+		t.Fatal(err)
+	}
+	if err := parts.CheckFile(12288, device); err != nil {
+		t.Errorf("device: %v", err)
+	}
+	if err := parts.CheckFile(12288, file); err == nil {
+		t.Error("beyond a file's end")
+	}
+	if err := (Extents{{Offset: 1<<63 - 4096, Bytes: 8192}}).CheckFile(8192, device); err == nil {
+		t.Error("beyond what a file can have")
+	}
+}
 
 func TestExtents(t *testing.T) {
 	e := Extents{{8192, 4096}, {0, 8192}, {65536, 4096}}

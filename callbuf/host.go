@@ -9,15 +9,18 @@ import (
 // Host is the host's side of a segment. Next, Park and Publish belong to one
 // goroutine, the poller; the rest may be called from any.
 type Host struct {
-	mem  []byte
-	l    Layout
-	next uint32 // free-running index of the next slot to read
-	told uint32 // head as the guest was last told
-	err  error  // the first protocol error; the ring is dead after it
+	mem   []byte
+	arena []byte
+	l     Layout
+	next  uint32 // free-running index of the next slot to read
+	told  uint32 // head as the guest was last told
+	err   error  // the first protocol error; the ring is dead after it
 
 	apart     bool          // FeatureApart
 	bell      bool          // FeatureBell
+	rouse     bool          // FeatureRouse
 	roused    atomic.Uint32 // apart: Unpark was called since the poller last parked
+	rung      atomic.Uint32 // bell without rouse: how often Rung was called
 	idleAt    uint32        // apart: next when the poller last parked
 	idleSince time.Time     // and since when that is so
 }
@@ -53,10 +56,18 @@ func FormatHeader(mem []byte, l Layout, generation, features uint64) {
 }
 
 // NewHost is the host's side of a segment that Format prepared; l and features are
-// the host's own copies, never read back from the segment.
+// the host's own copies, never read back from the segment. mem is all of it, or all before
+// its arena; see UseArena.
 func NewHost(mem []byte, l Layout, features uint64) *Host {
-	return &Host{mem: mem, l: l, apart: features&FeatureApart != 0, bell: features&FeatureBell != 0}
+	h := &Host{mem: mem, l: l, apart: features&FeatureApart != 0, bell: features&FeatureBell != 0, rouse: features&FeatureRouse != 0}
+	if uint64(len(mem)) >= l.SegmentBytes {
+		h.arena = mem[l.ArenaOffset:l.SegmentBytes]
+	}
+	return h
 }
+
+// UseArena says where the arena is, of l.ArenaBytes, if not behind the rest. There is none before.
+func (h *Host) UseArena(mem []byte) { h.arena = mem }
 
 // Layout is the private layout.
 func (h *Host) Layout() Layout { return h.l }
@@ -291,9 +302,8 @@ func (h *Host) SetSpin(d time.Duration) { word32(h.mem, offSpin).Store(uint32(mi
 // Arena is n bytes of the arena from off on, or false if they are not in it.
 // The guest may write them at any time.
 func (h *Host) Arena(off, n uint64) ([]byte, bool) {
-	if off > h.l.ArenaBytes || n > h.l.ArenaBytes-off {
+	if all := uint64(len(h.arena)); off > all || n > all-off {
 		return nil, false
 	}
-	at := h.l.ArenaOffset + off
-	return h.mem[at : at+n : at+n], true
+	return h.arena[off : off+n : off+n], true
 }

@@ -11,6 +11,8 @@ import (
 // the machine. Its Hello has callbuf.FeatureApart.
 type Lender interface {
 	Newcomer
+	// MostBytes is the largest arena that the machine has memory for; 0: it doesn't say.
+	MostBytes() uint64
 	// Lend asks for the memory of a segment. Its header is written. The file is the
 	// caller's to close; what the machine does with the memory, nobody knows.
 	Lend(t Terms) (*os.File, Loan, error)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,7 +19,7 @@ type Place struct {
 	// Device memory has addresses in [DeviceBase, +DeviceBytes), reserved here
 	// (PROT_NONE) for the device to map over.
 	DeviceBase, DeviceBytes uint64
-	// The arena lies at ArenaBase in guest and worker. ArenaBase is 0 if there was
+	// The arena, which lies at ArenaBase in guest and worker. ArenaBase is 0 if there was
 	// no such place; host memory is then known by arena offsets only.
 	Arena     []byte
 	ArenaBase uint64
@@ -55,7 +56,7 @@ func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Pl
 		}
 		arena, device := p.mapArena(segment, l, j, m.Arena), p.reserve(j, m.Device)
 		if arena && device {
-			return p, m, nil // answered when the device is open
+			return p, m, p.mapAnywhere(segment, l, j) // answered when the device is open
 		}
 		if !device && m.Device == callbuf.NoWindow { // the guest has no more to propose
 			answerMap(conn, cuda.ErrorSystemNotReady, arena, false)
@@ -73,20 +74,17 @@ func answerMap(conn *net.UnixConn, r cuda.Result, arena, device bool) error {
 	return err
 }
 
-// mapArena tries to map the arena at a candidate; to have none is fine too.
+// mapArena tries to map the arena at a candidate; to have none is fine too. Where it was mapped
+// it stays: what a domain of Xen grants can be mapped only once.
 func (p *Place) mapArena(segment *os.File, l callbuf.Layout, j *Job, i uint32) bool {
 	switch {
-	case p.ArenaBase != 0 && i < callbuf.NumBases && callbuf.ArenaBases[i] == p.ArenaBase:
+	case i == callbuf.NoWindow || l.ArenaBytes == 0:
+		p.ArenaBase = 0
 		return true
-	case p.ArenaBase != 0:
-		callbuf.UnmapParts(p.Arena)
-		p.Arena, p.ArenaBase = nil, 0
-	}
-	if i == callbuf.NoWindow || l.ArenaBytes == 0 {
-		return true
-	}
-	if i >= callbuf.NumBases {
+	case i >= callbuf.NumBases:
 		return false
+	case p.Arena != nil:
+		return p.ArenaBase == callbuf.ArenaBases[i]
 	}
 	parts, ok := j.parts(l).Part(l.ArenaOffset, l.ArenaBytes)
 	if !ok {
@@ -97,6 +95,19 @@ func (p *Place) mapArena(segment *os.File, l callbuf.Layout, j *Job, i uint32) b
 		p.Arena, p.ArenaBase = mem, callbuf.ArenaBases[i]
 	}
 	return ok
+}
+
+// mapAnywhere maps an arena that has no address of its own.
+func (p *Place) mapAnywhere(segment *os.File, l callbuf.Layout, j *Job) (err error) {
+	if p.Arena != nil || l.ArenaBytes == 0 {
+		return nil
+	}
+	parts, ok := j.parts(l).Part(l.ArenaOffset, l.ArenaBytes)
+	if !ok {
+		return errors.New("the segment has no arena")
+	}
+	p.Arena, err = callbuf.MapParts(segment, parts)
+	return err
 }
 
 // reserve tries to reserve the device window at a candidate. A guest that could

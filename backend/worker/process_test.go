@@ -316,6 +316,31 @@ func TestArenaElsewhere(t *testing.T) {
 	e.want(0, cuda.OpNop, 0, nil)
 }
 
+// Where the arena was mapped it stays, though the guest would have it elsewhere: there is memory
+// that can be mapped but once. The worker keeps no way to map more.
+func TestArenaStays(t *testing.T) {
+	e := employ(t, nil)
+	if m := e.propose(1, 9); !m.ArenaOK || m.DevOK {
+		t.Errorf("candidate 1: %+v", m)
+	}
+	if m := e.propose(2, 9); m.ArenaOK {
+		t.Errorf("candidate 2 after 1: %+v", m)
+	}
+	if m := e.propose(callbuf.NoWindow, callbuf.NoWindow); m.ArenaOK || m.Result != 0 {
+		t.Errorf("no candidate: %+v", m)
+	}
+	e.report(Serving)
+	e.want(0, cuda.OpContextCreate, 1, &cuda.ContextCreateArgs{})
+	copy(e.g.Arena(), "fake")
+	e.want(0, cuda.OpModuleLoad, 1, &cuda.ModuleLoadArgs{Module: 1, ImageLength: 4, LayoutOffset: 4096, LayoutCapacity: 4096})
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", e.cmd.Process.Pid))
+	for _, fd := range open {
+		if to, _ := os.Readlink(fd); strings.Contains(to, "pegasus-segment") {
+			t.Errorf("%s is its segment", fd)
+		}
+	}
+}
+
 func TestNoRoomForDeviceMemory(t *testing.T) {
 	e := employ(t, func(j *Job, _ *Files) { j.DeviceBytes = 1 << 60 })
 	if m := e.propose(0, 0); !m.ArenaOK || m.DevOK || m.Result != 0 {

@@ -216,14 +216,12 @@ func (w *worker) attach() (err error) {
 	if w.layout, err = w.job.Geometry.Layout(); err != nil {
 		return fmt.Errorf("job: %w", err)
 	}
-	st, err := w.files.Segment.Stat()
-	if err == nil {
-		err = w.job.parts(w.layout).Check(w.layout.SegmentBytes, uint64(st.Size()))
-	}
-	if err != nil {
+	parts := w.job.parts(w.layout)
+	if err := parts.CheckFile(w.layout.SegmentBytes, w.files.Segment); err != nil {
 		return fmt.Errorf("job: segment: %w", err)
 	}
-	mem, err := callbuf.MapParts(w.files.Segment, w.job.parts(w.layout))
+	front, _ := parts.Part(0, w.layout.ArenaOffset)
+	mem, err := callbuf.MapParts(w.files.Segment, front)
 	if err != nil {
 		return err
 	}
@@ -265,6 +263,9 @@ func (w *worker) open() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.host.UseArena(place.Arena)
+	w.files.Segment.Close() // all that is needed of it is mapped
+	w.files.Segment = nil
 	s := newSession(w.host, w.member, w.log)
 	s.spinTime = w.job.SpinTime
 	place.Quota = w.quota

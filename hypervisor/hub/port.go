@@ -51,7 +51,7 @@ func (s *session) rouse() {
 		case p.header == nil:
 		case p.features&callbuf.FeatureRouse != 0:
 			callbuf.Rouse(p.header)
-		case p.features&callbuf.FeatureBell != 0:
+		case p.features&callbuf.FeatureBell != 0 && !callbuf.Parked(p.header):
 			p.pass(ring)
 		}
 	}

@@ -36,6 +36,9 @@ func newLender(n *newcomer) (*lender, error) {
 // resultNotPermitted is CUDA_ERROR_NOT_PERMITTED.
 const resultNotPermitted = 800
 
+// MostBytes bounds a segment by the memory of a machine, which is for its hub to say.
+func (l *lender) MostBytes() uint64 { return l.hello.MostBytes }
+
 func (l *lender) Lend(t hypervisor.Terms) (*os.File, hypervisor.Loan, error) {
 	l.conn.SetDeadline(time.Now().Add(lendTime))
 	defer l.conn.SetDeadline(time.Time{})
@@ -88,11 +91,7 @@ func checkLoan(f *os.File, t hypervisor.Terms, loan hypervisor.Loan) error {
 	if err != nil {
 		return err
 	}
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	return loan.Parts.Check(layout.SegmentBytes, uint64(st.Size()))
+	return loan.Parts.CheckFile(layout.SegmentBytes, f)
 }
 
 var _ hypervisor.Lender = (*lender)(nil)

@@ -40,6 +40,9 @@ func TestLender(t *testing.T) {
 				if n.PID() != 0 || n.Process() != nil {
 					t.Errorf("process %d of a machine is one of the host", n.PID())
 				}
+				if most := n.(hypervisor.Lender).MostBytes(); most != 3<<20 {
+					t.Errorf("it has memory for an arena of %d bytes", most)
+				}
 				f, loan, err := n.(hypervisor.Lender).Lend(terms)
 				if err == nil {
 					f.Close()
@@ -67,7 +70,7 @@ func lend(t *testing.T, path string, want hypervisor.Terms, loan hypervisor.Loan
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(5 * time.Second))
-	c.Write(callbuf.Hello{Version: callbuf.Version, Features: callbuf.FeatureApart}.Append(nil))
+	c.Write(callbuf.Hello{Version: callbuf.Version, Features: callbuf.FeatureApart, MostBytes: 3 << 20}.Append(nil))
 	buf := make([]byte, 4096)
 	n, err := c.Read(buf)
 	if err != nil {
