@@ -280,20 +280,3 @@ func (x *Xen) put(s Scheduler, domain, weight, percent uint16) error {
 	}
 	return nil
 }
-
-// Slice is for how long a vCPU may run under Credit, and for how long it does at least under
-// both schedulers.
-func (x *Xen) Slice(s Scheduler) (slice, least time.Duration, err error) {
-	const sysctlScheduler = 19
-	arg := x.argument()
-	body := arg[sysctlBody:]
-	le.PutUint32(body[4:], uint32(s))
-	le.PutUint32(body[8:], schedulerGet)
-	if err := x.sysctl(sysctlScheduler, arg); err != nil {
-		return 0, 0, fmt.Errorf("ask Xen for the slice of %v: %w", s, err)
-	}
-	if s == Credit2 { // which has the least time alone
-		return 0, time.Duration(le.Uint32(body[16:])) * time.Microsecond, nil
-	}
-	return time.Duration(le.Uint32(body[16:])) * time.Millisecond, time.Duration(le.Uint32(body[20:])) * time.Microsecond, nil
-}

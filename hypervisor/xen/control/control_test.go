@@ -1,6 +1,7 @@
 package control
 
 import (
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,8 +69,23 @@ func (f *fake) doSysctl(cmd uint32, b []byte) (int64, error) {
 			n++
 		}
 		le.PutUint32(b[16:], uint32(n))
+	case 18:
+		at := f.mem[le.Uint64(b[24:])-fakeAddress:]
+		switch id := le.Uint32(b[4:]); {
+		case le.Uint32(b) != 3 || le.Uint32(b[32:]) != 4096:
+			return 0, syscall.EINVAL
+		case id == 0:
+			le.PutUint32(b[8:], uint32(f.scheduler))
+			at[0] = 0b1011
+		case id <= 4:
+			le.PutUint32(b[4:], 4)
+			le.PutUint32(b[8:], uint32(Credit2))
+			at[8] = 0b100
+		default:
+			return 0, syscall.ENOENT
+		}
 	case 19:
-		if Scheduler(le.Uint32(b[4:])) != f.scheduler {
+		if Scheduler(le.Uint32(b[4:])) != f.scheduler || le.Uint32(b) != 0 {
 			return 0, syscall.EINVAL
 		}
 		le.PutUint32(b[16:], 30)
@@ -131,8 +147,11 @@ func TestReleases(t *testing.T) {
 		if v, err := x.VCPU(3, 0); err != nil || v != (VCPU{Online: true, Running: true, CPUTime: time.Minute, CPU: 1}) {
 			t.Errorf("%+v, %v", v, err)
 		}
-		if slice, least, err := x.Slice(Credit); err != nil || slice != 30*time.Millisecond || least != time.Millisecond {
+		if slice, least, err := x.Slice(Pool{Scheduler: Credit}); err != nil || slice != 30*time.Millisecond || least != time.Millisecond {
 			t.Errorf("%v, %v, %v", slice, least, err)
+		}
+		if pools, err := x.Pools(); err != nil || !reflect.DeepEqual(pools, []Pool{{0, Credit, []int{0, 1, 3}}, {4, Credit2, []int{66}}}) {
+			t.Errorf("%+v, %v", pools, err)
 		}
 	}
 	if _, err := New(newFake(layout{0x99, 0x99, 112}, 1)); err == nil || !strings.Contains(err.Error(), "Xen 4.17") {

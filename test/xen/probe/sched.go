@@ -22,7 +22,7 @@ func sched() error {
 	if err != nil {
 		return err
 	}
-	slice, least, err := x.Slice(s)
+	slice, least, err := x.Slice(control.Pool{Scheduler: s})
 	if err != nil {
 		return err
 	}
