@@ -14,12 +14,8 @@ import (
 	"pegasus/configs"
 	"pegasus/hypervisor/hub"
 	"pegasus/hypervisor/kvm"
-	"pegasus/hypervisor/linux"
+	"pegasus/hypervisor/raised"
 )
-
-// raisedDir is where in a runtime directory is written down what was set of the CPU
-// weights that a daemon changes.
-const raisedDir = "raised"
 
 // runHub is the process between a virtual machine and the daemon of a runtime directory.
 func runHub(args []string, errs io.Writer) int {
@@ -35,7 +31,7 @@ func runHub(args []string, errs io.Writer) int {
 	log := slog.New(slog.NewTextHandler(errs, nil)).With("domain", *domain)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	go linux.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log)
+	go raised.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log, putBack)
 	memory, err := kvm.Open(*region)
 	if err == nil {
 		log.Info("the hub is ready", "region", *region, "bytes", memory.Bytes())

@@ -34,6 +34,7 @@ import (
 	"pegasus/hypervisor/linux"
 	"pegasus/hypervisor/linux/switches"
 	"pegasus/hypervisor/local"
+	"pegasus/hypervisor/raised"
 	"pegasus/policies"
 )
 
@@ -135,14 +136,14 @@ func (s *settings) serve(out, errs io.Writer) error {
 	lines := newSink(errs)
 	defer lines.close()
 	log := logger(config, lines, level)
-	raised := filepath.Join(dir, raisedDir)
-	linux.Sweep(raised, log)
+	weights := filepath.Join(dir, raisedDir)
+	raised.Sweep(weights, log, putBack)
 	cpus := linux.NewCPUs(log, switches.Load)
 	options := backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
 		CPUs:     cpus,
-		Raiser:   cpus.Raiser(raised),
+		Raiser:   cpus.Raiser(weights),
 		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},

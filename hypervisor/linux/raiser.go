@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pegasus/hypervisor"
+	"pegasus/hypervisor/raised"
 )
 
 // Raiser implements hypervisor.Raiser with cpu.weight, or cpu.shares of version 1.
@@ -37,7 +38,7 @@ type raisable struct {
 	file  string
 	set   int64 // by others
 	wrote int64 // by us, last; 0: nothing since set was read
-	note  memo
+	note  raised.Record
 }
 
 // busyness is the CPU time that a group had used when it was looked at.
@@ -121,7 +122,7 @@ func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, err error) {
 	known := r.groups[of.Domain]
 	if known == nil || known.file != file {
 		r.forget(of.Domain)
-		known = &raisable{file: file}
+		known = &raisable{file: file, note: raised.Record{File: file}}
 		r.groups[of.Domain] = known
 	}
 	if err := r.read(of.Domain, known); err != nil {
@@ -138,8 +139,8 @@ func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, err error) {
 // something else, doesn't hold any more.
 func (r *Raiser) read(domain string, g *raisable) error {
 	err := g.read()
-	if g.note.File != "" && g.note.Set != g.set {
-		r.erase(domain, g)
+	if g.note.Set != g.set {
+		g.note.Erase(r.dir, domain)
 	}
 	return err
 }
@@ -220,7 +221,7 @@ func (r *Raiser) raise(domain string, weight int64) (changed bool, err error) {
 	if weight == g.set {
 		return false, g.put(0, g.set)
 	}
-	if err := r.note(domain, g, weight); err != nil {
+	if err := g.note.Note(r.dir, domain, g.set, weight); err != nil {
 		return false, err
 	}
 	return false, g.put(weight, weight)
@@ -258,7 +259,7 @@ func (r *Raiser) forget(domain string) {
 		}
 	}
 	delete(r.groups, domain)
-	r.erase(domain, g)
+	g.note.Erase(r.dir, domain)
 }
 
 // plain is what is set for the group of a file that said text. We may have written

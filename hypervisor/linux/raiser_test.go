@@ -1,18 +1,15 @@
 package linux
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pegasus/hypervisor"
+	"pegasus/hypervisor/raised"
 )
 
 // group makes a cgroup, and its process if it is given one.
@@ -173,69 +170,23 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// What a daemon that has died left behind is put back, once, by whoever comes to it
-// first; nothing that somebody else has set since.
+// What a daemon that has died left behind is put back; nothing that somebody else has set
+// since.
 func TestPutBack(t *testing.T) {
-	dead := exec.Command("true")
-	if err := dead.Run(); err != nil {
-		t.Fatal(err)
+	k := kernel{t, t.TempDir()}
+	const path = "cgroup/one/cpu.weight"
+	r := raised.Record{File: filepath.Join(k.dir, path), Set: 100, Ours: []int64{400, 25}}
+	if put, err := PutBack(r); put || err != nil {
+		t.Errorf("into a machine that is off: %v, %v", put, err)
 	}
-	for name, c := range map[string]struct {
-		pid, has, want int
-	}{
-		"of a daemon that died": {dead.Process.Pid, 400, 100},
-		"of one that lives":     {os.Getpid(), 400, 400},
-		"set since":             {dead.Process.Pid, 300, 300},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := kernel{t, t.TempDir()}
-			k.group("cgroup/one", "cpu.weight", c.has)
-			started, _ := startOf(c.pid)
-			text, err := json.Marshal(memo{PID: c.pid, Started: started, File: filepath.Join(k.dir, "cgroup/one/cpu.weight"), Set: 100, Ours: []int64{400, 25}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			k.write("raised/one.json", string(text))
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			go func() { Guard(ctx, filepath.Join(k.dir, "raised"), "one", discard); close(ended) }()
-			time.Sleep(10 * time.Millisecond)
-			for end := time.Now().Add(10 * time.Second); c.want != c.has && time.Now().Before(end); time.Sleep(time.Millisecond) {
-				if text, _ := os.ReadFile(filepath.Join(k.dir, "cgroup/one/cpu.weight")); strings.TrimSpace(string(text)) == strconv.Itoa(c.want) {
-					break
-				}
-			}
-			k.has("cgroup/one/cpu.weight", c.want)
-			if c.want == 100 {
-				k.write("cgroup/one/cpu.weight", "25\n") // that is somebody else's
-				time.Sleep(guardEvery + guardEvery/2)
-				k.has("cgroup/one/cpu.weight", 25)
-			}
-			stop()
-			<-ended
-			if c.pid != os.Getpid() {
-				k.write("cgroup/one/cpu.weight", fmt.Sprintln(c.has))
-				Sweep(filepath.Join(k.dir, "raised"), discard)
-				k.has("cgroup/one/cpu.weight", c.want)
-				if k.records() != 0 {
-					t.Error("records are left")
-				}
-			}
-		})
-	}
-}
-
-// Whatever a record says, nothing but a weight is written, and only where a weight of
-// ours is.
-func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"pid":1,"started":2,"file":"/sys/fs/cgroup/x/cpu.weight","set":100,"ours":[400,25]}`))
-	f.Add([]byte(`{}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := parseRecord(text)
-		if err == nil && (r.Set < 1 || r.Set > mostShares || !filepath.IsAbs(r.File)) {
-			t.Errorf("%+v", r)
+	for has, want := range map[int]int{400: 100, 25: 100, 300: 300, 100: 100} {
+		k.group("cgroup/one", "cpu.weight", has)
+		put, err := PutBack(r)
+		if err != nil || put != (has != want) {
+			t.Errorf("over %d: %v, %v", has, put, err)
 		}
-	})
+		k.has(path, want)
+	}
 }
 
 // The same in the kernel's cgroups.
@@ -273,7 +224,7 @@ func BenchmarkRaise(b *testing.B) {
 	}
 	defer os.Remove(dir)
 	r := NewCPUs(discard, nil).Raiser(b.TempDir())
-	r.groups["m"] = &raisable{file: filepath.Join(dir, "cpu.shares")}
+	r.groups["m"] = &raisable{file: filepath.Join(dir, "cpu.shares"), note: raised.Record{File: filepath.Join(dir, "cpu.shares")}}
 	if _, err := r.Raise("m", 4096); err != nil {
 		b.Fatal(err)
 	}
