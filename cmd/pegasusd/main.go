@@ -35,6 +35,7 @@ import (
 	"pegasus/hypervisor/linux/switches"
 	"pegasus/hypervisor/local"
 	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/xen/domus"
 	"pegasus/policies"
 )
 
@@ -149,8 +150,15 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Log:      log, SetLogLevel: setLevel,
 	}
-	known := machines(config.Daemon, log)
-	if known != nil {
+	var known *overheard
+	dom0 := !s.private && domus.IsDom0(domus.CapabilitiesPath)
+	if dom0 {
+		if xen, err := openXen(config.Daemon, log); err != nil {
+			log.Error("domUs can't be served; pegasus doctor says what is missing", "err", err)
+		} else {
+			xen.give(&options)
+		}
+	} else if known = machines(config.Daemon, log); known != nil {
 		options.Machines = known
 		options.Agent = func(name string) (string, bool) { return kvm.AgentOf(filepath.Join(config.Daemon.Regions, name)) }
 	}
@@ -164,7 +172,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	signal.Notify(reload, syscall.SIGHUP)
 	return d.Run(ctx, func() {
 		s.tell("ready")
-		if config.Daemon.Regions != "" {
+		if config.Daemon.Regions != "" && !dom0 {
 			go keepHubs(ctx, config.Daemon.Regions, dir, known, log)
 		}
 		go func() {

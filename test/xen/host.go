@@ -140,7 +140,7 @@ func (h *Host) Try(command string) (out string, status int) {
 	h.t.Helper()
 	*h.command++
 	mark := fmt.Sprintf("command-%d-ended", *h.command)
-	if _, err := fmt.Fprintf(h.line, "%s\necho; echo %s $?\n", command, mark); err != nil {
+	if _, err := fmt.Fprintf(h.line, "%s\nstatus=$?; echo; echo %s $status\n", command, mark); err != nil {
 		h.t.Fatal(err)
 	}
 	h.line.SetReadDeadline(time.Now().Add(commandTime))
