@@ -24,6 +24,9 @@ import (
 
 // checkMachines looks at what virtual machines need of the host.
 func (c *call) checkMachines() []control.Check {
+	if inDom0() {
+		return c.checkDomUs()
+	}
 	config := c.configInForce()
 	regions := config.Daemon.Regions
 	if regions == "" {

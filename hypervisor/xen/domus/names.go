@@ -126,7 +126,7 @@ func (n *naming) read(ctx context.Context, agents map[uint16]bool) error {
 			}
 		}
 		if agents[id] {
-			here[id] = n.ready(ctx, id)
+			here[id] = HasAgent(ctx, n.client, id)
 		}
 	}
 	for id, w := range n.watched {
@@ -161,9 +161,9 @@ func (n *naming) watch(ctx context.Context, path string) (*xenstore.Watch, error
 	return w, nil
 }
 
-// ready says whether a domU says that its agent is there.
-func (n *naming) ready(ctx context.Context, id uint16) bool {
-	text, err := n.client.Read(ctx, dirOf(id)+"/"+region.StoreDir+"/"+region.StoreState)
+// HasAgent says whether a domU says that its agent is there.
+func HasAgent(ctx context.Context, c *xenstore.Client, id uint16) bool {
+	text, err := c.Read(ctx, dirOf(id)+"/"+region.StoreDir+"/"+region.StoreState)
 	return err == nil && string(text) == region.StoreReady
 }
 
