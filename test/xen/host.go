@@ -29,13 +29,14 @@ type Host struct {
 	line    net.Conn // to Dom0's shell
 	says    *bufio.Reader
 	command *int
+	options string // Xen's
 }
 
 // options are Xen's. Without eager-fpu, QEMU's emulation of AVX lets vCPUs get others' registers.
 const options = "console=com1 dom0_mem=768M,max:768M noreboot sched=credit spec-ctrl=eager-fpu conring_size=128k"
 
-// Start boots a machine, and waits for its Dom0.
-func Start(t testing.TB) *Host {
+// Start boots a machine, with more options of Xen's, and waits for its Dom0.
+func Start(t testing.TB, more ...string) *Host {
 	t.Helper()
 	build := os.Getenv("PEGASUS_BUILD")
 	if build == "" {
@@ -49,7 +50,7 @@ func Start(t testing.TB) *Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{t: t, dir: dir, command: new(int)}
+	h := &Host{t: t, dir: dir, command: new(int), options: strings.Join(append([]string{options}, more...), " ")}
 	t.Cleanup(h.stop)
 	h.boot(img)
 	return h
@@ -76,8 +77,8 @@ func (h *Host) boot(img *Image) {
 	h.qemu = exec.Command("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-machine", "q35,accel=tcg", "-cpu", "max,-smap,-smep", "-smp", "2", "-m", "1536",
 		"-serial", "file:"+h.path("console"), "-serial", "unix:"+h.path("shell")+",server=on,wait=off",
-		"-kernel", img.Xen, "-append", options,
-		"-initrd", img.Kernel+" console=hvc0 quiet mitigations=off,"+img.Initrd)
+		"-kernel", img.Xen, "-append", h.options,
+		"-initrd", img.Kernel+" console=hvc0 quiet mitigations=off rootfstype=ramfs,"+img.Initrd)
 	said, err := os.Create(h.path("qemu"))
 	if err != nil {
 		h.t.Fatal(err)
