@@ -119,13 +119,15 @@ CUresult pg_cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, 
 {
 	if (!offset)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct function *f = function_find(handle);
+	struct function *f = function_hold(handle);
 	if (!f)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (index >= f->facts.paramCount)
-		return CUDA_ERROR_INVALID_VALUE;
-	*offset = f->params[index].offset;
-	if (size)
-		*size = f->params[index].size;
-	return CUDA_SUCCESS;
+	bool there = index < f->facts.paramCount;
+	if (there) {
+		*offset = f->params[index].offset;
+		if (size)
+			*size = f->params[index].size;
+	}
+	function_release(f);
+	return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -77,48 +77,60 @@ static CUresult find_block(const struct function *f, void **extra, const void **
 	return CUDA_SUCCESS;
 }
 
-/* Where a launch goes: the function and the stream have to be of the current context. */
-static CUresult find_place(const struct function *f, CUstream stream, struct place *place)
+/* The function and the stream have to be of the current context. */
+static CUresult check_place(const struct function *f, const struct place *place)
 {
 	struct context *current;
-	CUresult r = stream_resolve(stream, place);
-	if (UNLIKELY(r != CUDA_SUCCESS))
-		return r;
 	if (LIKELY(place->contextHandle == f->context && context_top() == f->context))
 		return CUDA_SUCCESS;
-	r = context_current(&current);
+	CUresult r = context_current(&current);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
 }
 
-static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
-{
-	struct function *f = function_find(handle);
-	if (UNLIKELY(!f))
-		return CUDA_ERROR_INVALID_HANDLE;
+/* What travels of a launch, taken from the program and from a function that is held. */
+struct parcel {
 	struct place place;
-	CUresult r = find_place(f, stream, &place);
-	if (UNLIKELY(r != CUDA_SUCCESS))
-		return r;
-	if (UNLIKELY((r = check_shape(f, shape->grid, shape->block)) != CUDA_SUCCESS))
-		return r;
-	if (UNLIKELY((r = check_shared(f, shape->sharedBytes)) != CUDA_SUCCESS))
+	struct launch_args args;
+	const void *params; /* the program's, or room */
+	uint32_t paramBytes;
+	uint8_t room[PARAMS_ROOM];
+};
+
+static CUresult pack(const struct function *f, void **values, void **extra, struct parcel *p)
+{
+	CUresult r = check_place(f, &p->place);
+	if (UNLIKELY(r != CUDA_SUCCESS || (r = check_shape(f, p->args.grid, p->args.block)) != CUDA_SUCCESS ||
+		(r = check_shared(f, p->args.sharedBytes)) != CUDA_SUCCESS))
 		return r;
 	if (UNLIKELY(values && extra))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (UNLIKELY(f->facts.paramBytes > (uint32_t)PARAMS_ROOM))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	uint8_t room[PARAMS_ROOM];
+	p->args.function = f->wire;
+	p->paramBytes = f->facts.paramBytes;
+	p->params = p->room;
 	if (UNLIKELY(f->padded))
-		memset(room, 0, f->facts.paramBytes);
-	const void *block = room;
-	r = extra ? find_block(f, extra, &block) : gather(f, values, room);
+		memset(p->room, 0, p->paramBytes);
+	return extra ? find_block(f, extra, &p->params) : gather(f, values, p->room);
+}
+
+static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
+{
+	struct parcel parcel;
+	CUresult r = stream_resolve(stream, &parcel.place);
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
-	struct launch_args args = *shape;
-	args.function = f->wire;
+	struct function *f = function_hold(handle);
+	if (UNLIKELY(!f))
+		return CUDA_ERROR_INVALID_HANDLE;
+	parcel.args = *shape;
+	r = pack(f, values, extra, &parcel);
+	function_release(f);
+	if (UNLIKELY(r != CUDA_SUCCESS))
+		return r;
 	struct packet p = {
-		.op = OP_LAUNCH, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
-		.tail = block, .tailBytes = f->facts.paramBytes,
+		.op = OP_LAUNCH, .context = parcel.place.context, .stream = parcel.place.stream, .sent = &parcel.place.mark->sent,
+		.fixed = &parcel.args, .fixedBytes = sizeof parcel.args, .tail = parcel.params, .tailBytes = parcel.paramBytes,
 	};
 	return ring_post(&p);
 }

@@ -4,6 +4,7 @@
  */
 #include "module.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@
 #include "zz_wire.h"
 
 #define LOG_ROOM 8192
+enum { HOLD_YIELDS = 1000, HOLD_TRIES = 2000 }; /* how patiently a module's end waits for those who launch its functions */
 #define LAYOUT_ROOM 65536 /* beside as much as the image has: names and parameters are shorter than their text */
 
 struct table modules = HANDLE_TABLE(HANDLE_MODULE, struct module, 60000);
@@ -197,24 +199,44 @@ CUresult pg_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 /* --- unloading --- */
 
-static void forget_function(uint64_t handle)
+/* Whether nobody holds a function any more that nobody can find. A thread that was ended within a launch may hold it for ever. */
+static bool let_go(struct function *f)
+{
+	for (int tries = 0; atomic_load(&f->holders) != 0; tries++) {
+		if (tries == HOLD_TRIES)
+			return false;
+		if (tries < HOLD_YIELDS)
+			sched_yield();
+		else
+			syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	return true;
+}
+
+/* Whether what the function had of its module can go. */
+static bool forget_function(uint64_t handle)
 {
 	struct function *f = handle_find(&functions, handle);
 	if (!f || !handle_retire(f))
-		return;
+		return true;
+	if (!let_go(f))
+		return false;
 	free(atomic_exchange_explicit(&f->old, NULL, memory_order_relaxed));
 	handle_free(&functions, f);
+	return true;
 }
 
 /* For the one who retired it. */
 static void dismantle(struct module *m)
 {
+	bool unused = true;
 	pthread_mutex_lock(&functionLock);
 	for (uint32_t i = 0; i < m->layout.functionCount; i++)
-		forget_function(atomic_load_explicit(&m->functions[i], memory_order_relaxed));
+		unused &= forget_function(atomic_load_explicit(&m->functions[i], memory_order_relaxed));
 	free(m->functions);
 	m->functions = NULL;
-	layout_free(&m->layout);
+	if (unused)
+		layout_free(&m->layout);
 	pthread_mutex_unlock(&functionLock);
 	reference_module_gone(m->object.id);
 	range_remove_owner(m->object.id);

@@ -29,6 +29,7 @@ struct function {
 	const char *name;
 	const struct layout_param *params;
 	struct layout_function facts;
+	_Atomic uint32_t holders; /* threads that read what it has of its module right now */
 	bool padded; /* not every byte of the parameter block is a parameter's */
 	_Atomic int32_t maxDynamicShared, carveout;
 	_Atomic(struct old_launch *) old;
@@ -37,6 +38,24 @@ struct function {
 extern struct table modules, functions;
 
 static inline struct function *function_find(CUfunction f) { return handle_find(&functions, (uint64_t)(uintptr_t)f); }
+
+/*
+ * What a function has of its module stays while it is held, since the module's unloading waits for that: so a function is
+ * held briefly, and by nobody who waits. NULL if there is none of that handle.
+ */
+static inline struct function *function_hold(CUfunction handle)
+{
+	struct function *f = function_find(handle);
+	if (UNLIKELY(!f))
+		return NULL;
+	atomic_fetch_add(&f->holders, 1);
+	if (LIKELY(atomic_load(&f->object.handle) == (uint64_t)(uintptr_t)handle))
+		return f;
+	atomic_fetch_sub(&f->holders, 1);
+	return NULL;
+}
+
+static inline void function_release(struct function *f) { atomic_fetch_sub_explicit(&f->holders, 1, memory_order_release); }
 
 struct image;
 struct jit;

@@ -301,6 +301,14 @@ func TestRaces(t *testing.T) {
 	runs(t, run{build: racing, program: "launches", socket: h.path})
 }
 
+// What others use can be unloaded: they get an error, and nothing that is gone is read.
+func TestUnloads(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		h := (&host{}).start(t)
+		runs(t, run{build: b, program: "unloads", socket: h.path})
+	})
+}
+
 // The parts that have no need of a host.
 func TestUnits(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
