@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 
 	"pegasus/backend/control"
+	"pegasus/callbuf/grant"
 	"pegasus/configs"
 	"pegasus/hypervisor/hub"
 	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/raised"
+	"pegasus/hypervisor/xen"
+	"pegasus/xenstore"
 )
 
 // runHub is the process between a virtual machine and the daemon of a runtime directory.
@@ -24,7 +29,10 @@ func runHub(args []string, errs io.Writer) int {
 	dir := f.String("runtime-dir", control.SystemDir, "the daemon's `directory`")
 	region := f.String("region", "", "the machine's memory, a `file`")
 	domain := f.String("domain", "", "the machine's domain, a `name`")
-	if f.Parse(args) != nil || f.NArg() > 0 {
+	id := f.Uint("xen", 0, "the `number` that Xen has given the machine, which has no region")
+	memory := f.Uint64("memory", 0, "of a domU: how many `bytes` it may share, 0 for 64 MiB")
+	place := f.String("place", "", "of a domU: the `file` to lock")
+	if f.Parse(args) != nil || f.NArg() > 0 || *id > math.MaxUint16 {
 		return 2
 	}
 	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
@@ -32,16 +40,39 @@ func runHub(args []string, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go raised.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log, putBack)
-	memory, err := kvm.Open(*region)
+	shared, err := openMemory(ctx, *region, xen.DomU{ID: grant.Domain(*id), Memory: *memory}, log)
+	if err == nil && *place != "" {
+		var held *os.File
+		if held, err = xen.TakePlace(*place, *domain); err == nil {
+			defer held.Close()
+		}
+	}
 	if err == nil {
-		log.Info("the hub is ready", "region", *region, "bytes", memory.Bytes())
-		err = hub.Hub{Memory: memory, Release: control.Release(), Log: log, Door: func() (string, error) { return door(*dir, *domain) }}.Run(ctx)
+		err = hub.Hub{Memory: shared, Release: control.Release(), Log: log, Door: func() (string, error) { return door(*dir, *domain) }}.Run(ctx)
 	}
 	if err != nil {
 		fmt.Fprintln(errs, "pegasusd hub:", err)
 		return 1
 	}
 	return 0
+}
+
+// openMemory is that of a domU, if it is one.
+func openMemory(ctx context.Context, region string, d xen.DomU, log *slog.Logger) (hub.Memory, error) {
+	if d.ID == 0 {
+		m, err := kvm.Open(region)
+		if err != nil {
+			return nil, err
+		}
+		log.Info("the hub is ready", "region", region, "bytes", m.Bytes())
+		return m, nil
+	}
+	m, err := xen.Open(ctx, d, xenstore.Local(), log)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("the hub is ready", "xen", d.ID)
+	return m, nil
 }
 
 // door has the daemon keep the domain for as long as this process lives.

@@ -287,7 +287,7 @@ func (s *session) pace(now time.Time) {
 
 // lend takes what the machine lends for a process's segment, and makes it one.
 func (s *session) lend(p *process, m wire.Message) error {
-	seg, err := s.hub.Memory.Lend(p.number, p.layout.SegmentBytes, m)
+	seg, err := s.hub.Memory.Lend(p.number, p.layout, m)
 	if errors.Is(err, ErrNoRoom) {
 		p.lent <- nil
 		return nil

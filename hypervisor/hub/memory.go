@@ -10,8 +10,8 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// Memory is what a machine shares with its hub. The hub's goroutine calls its methods, but what
-// Open returns and NoRoom. Nothing that it hands out is trusted to stay as it is while the machine runs.
+// Memory is what a machine shares with its hub. The hub's goroutine calls its methods; what Port
+// returns, NoRoom and MostArena any may. Nothing that it hands out is trusted to stay as it is while the machine runs.
 type Memory interface {
 	// Take takes the machine's control area as things are now, with nothing lent; nil: it has none. Of
 	// what was taken and lent before nothing is used any more.
@@ -21,11 +21,13 @@ type Memory interface {
 	// Lend takes for a process what the machine has answered to wire.Need. A segment is never one
 	// in part that is lent already. ErrNoRoom: the machine has no memory for it; any other error is
 	// of an answer that no honest agent gives.
-	Lend(to uint32, bytes uint64, answer wire.Message) (Segment, error)
+	Lend(to uint32, l callbuf.Layout, answer wire.Message) (Segment, error)
 	// TakeBack ends what was lent to a process, if anything was.
 	TakeBack(to uint32)
 	// NoRoom is what a process is told when there is none for it.
 	NoRoom(bytes uint64) error
+	// MostArena is the largest arena that a process may have; 0: as large as its domain's may be.
+	MostArena() uint64
 
 	// Rouses says whether a futex in a segment wakes across the host's processes.
 	Rouses() bool

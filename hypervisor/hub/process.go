@@ -183,6 +183,9 @@ func (p *process) enter(ctx context.Context, s *session) (w callbuf.Welcome, wor
 	daemon.SetDeadline(time.Now().Add(answerTime))
 	hello := p.hello
 	hello.Features |= callbuf.FeatureApart
+	if most := s.hub.Memory.MostArena(); most != 0 && (hello.MostBytes == 0 || hello.MostBytes > most) {
+		hello.MostBytes = most
+	}
 	if _, err := daemon.Write(hello.Append(nil)); err != nil {
 		return w, nil, err
 	}

@@ -117,7 +117,7 @@ func (m *Memory) Same() bool {
 }
 
 // Lend implements hub.Memory.
-func (m *Memory) Lend(to uint32, bytes uint64, answer wire.Message) (s hub.Segment, err error) {
+func (m *Memory) Lend(to uint32, l callbuf.Layout, answer wire.Message) (s hub.Segment, err error) {
 	if answer.Kind != wire.Lend || to == nobody {
 		return s, fmt.Errorf("the agent says %v to process %d, where a region is lent", answer.Kind, to)
 	}
@@ -128,7 +128,7 @@ func (m *Memory) Lend(to uint32, bytes uint64, answer wire.Message) (s hub.Segme
 	if len(parts) == 0 {
 		return s, hub.ErrNoRoom
 	}
-	if err := parts.Check(bytes, m.Bytes()); err != nil {
+	if err := parts.Check(l.SegmentBytes, m.Bytes()); err != nil {
 		return s, err
 	}
 	if err := m.lent.add(to, parts); err != nil {
@@ -148,6 +148,9 @@ func (m *Memory) TakeBack(to uint32) {
 func (m *Memory) NoRoom(bytes uint64) error {
 	return fmt.Errorf("the machine's region has no room for a call buffer of %d bytes: give it a larger one, or its domain a smaller arena", bytes)
 }
+
+// MostArena implements hub.Memory: the region's size is bound enough.
+func (m *Memory) MostArena() uint64 { return 0 }
 
 // Rouses implements hub.Memory.
 func (m *Memory) Rouses() bool { return true }

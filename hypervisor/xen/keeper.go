@@ -1,0 +1,175 @@
+package xen
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"pegasus/callbuf/grant"
+	"pegasus/hypervisor"
+)
+
+// Keeper sees to it that every attached domU that runs has a hub, and that no other has. Hubs outlive
+// the daemon that started them: the next one's Keeper finds them by their places.
+type Keeper struct {
+	// Dir is where hubs take their places.
+	Dir string
+	// Hub is the command that becomes the hub of a domU; it is to take the place.
+	Hub func(domain string, d DomU, place string) []string
+	Log *slog.Logger
+
+	mu      sync.Mutex
+	want    map[grant.Domain]hypervisor.Machine
+	running map[grant.Domain]child // those that were started here
+	changed chan struct{}
+}
+
+// child is a hub that was started here.
+type child struct {
+	domain  string
+	process *os.Process
+}
+
+// NewKeeper is one that keeps no hubs yet.
+func NewKeeper(dir string, hub func(domain string, d DomU, place string) []string, log *slog.Logger) *Keeper {
+	return &Keeper{Dir: dir, Hub: hub, Log: log, running: map[grant.Domain]child{}, changed: make(chan struct{}, 1)}
+}
+
+// lookEach is how often places are looked at when nothing tells of a change: a hub of another daemon
+// may have died. One of ours is followed after a pause.
+const (
+	lookEach   = 2 * time.Second
+	startAgain = 500 * time.Millisecond
+)
+
+// Keep says which machines there are: all of them. Hubs of others are told to end at once.
+func (k *Keeper) Keep(all []hypervisor.Machine) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.want = map[grant.Domain]hypervisor.Machine{}
+	for _, m := range all {
+		if m.Xen != 0 && m.State != hypervisor.MachineOff {
+			k.want[grant.Domain(m.Xen)] = m
+		}
+	}
+	k.endOthers()
+	k.hint()
+}
+
+func (k *Keeper) hint() {
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps hubs until ctx ends. The hubs go on.
+func (k *Keeper) Run(ctx context.Context) error {
+	if err := os.MkdirAll(k.Dir, 0o700); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		k.look(ctx)
+		select {
+		case <-k.changed:
+		case <-time.After(lookEach):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// look starts the hubs that are missing. Before anybody has said which machines there are none is
+// started or ended.
+func (k *Keeper) look(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.want == nil {
+		return
+	}
+	k.endOthers()
+	for id, m := range k.want {
+		if _, ok := k.running[id]; ok || holder(k.place(id)) != 0 {
+			continue
+		}
+		cmd, err := k.start(m)
+		if err != nil {
+			k.Log.Error("start a hub", "domain", m.Domain, "err", err)
+			continue
+		}
+		k.running[id] = child{m.Domain, cmd.Process}
+		go k.await(ctx, id, m.Domain, cmd)
+	}
+}
+
+func (k *Keeper) start(m hypervisor.Machine) (*exec.Cmd, error) {
+	id := grant.Domain(m.Xen)
+	command := k.Hub(m.Domain, DomU{ID: id, Memory: m.Memory}, k.place(id))
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, cmd.Start()
+}
+
+func (k *Keeper) await(ctx context.Context, id grant.Domain, domain string, cmd *exec.Cmd) {
+	err := cmd.Wait()
+	k.Log.Info("a hub has ended", "domain", domain, "xen", id, "err", err)
+	pause(ctx, startAgain)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.running, id)
+	k.hint()
+}
+
+// endOthers ends the hubs of domUs that aren't wanted, or were when they had another name, and
+// removes what is left of others. k.mu is held.
+func (k *Keeper) endOthers() {
+	for id, c := range k.running { // it may not have its place yet
+		if m, wanted := k.want[id]; !wanted || m.Domain != c.domain {
+			k.Log.Info("a domU is to be served no more: ending its hub", "domain", c.domain, "xen", id)
+			c.process.Signal(syscall.SIGTERM)
+		}
+	}
+	entries, err := os.ReadDir(k.Dir)
+	if err != nil {
+		return // which look will say
+	}
+	for _, e := range entries {
+		id, err := strconv.ParseUint(e.Name(), 10, 16)
+		if err != nil {
+			continue
+		}
+		path := filepath.Join(k.Dir, e.Name())
+		m, wanted := k.want[grant.Domain(id)]
+		serves, pid := occupant(path)
+		switch {
+		case pid != 0 && pid == k.pidOf(grant.Domain(id)):
+		case wanted && (pid == 0 || serves == m.Domain || serves == ""):
+		case pid == 0:
+			os.Remove(path)
+		default:
+			k.Log.Info("a domU is to be served no more: ending its hub", "domain", serves, "xen", id)
+			if err := end(path, pid); err != nil {
+				k.Log.Warn("end a hub", "domain", serves, "process", pid, "err", err)
+			}
+		}
+	}
+}
+
+func (k *Keeper) pidOf(id grant.Domain) int {
+	if c, ok := k.running[id]; ok {
+		return c.process.Pid
+	}
+	return 0
+}
+
+func (k *Keeper) place(id grant.Domain) string {
+	return filepath.Join(k.Dir, strconv.Itoa(int(id)))
+}

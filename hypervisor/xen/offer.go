@@ -1,0 +1,131 @@
+package xen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"time"
+
+	"pegasus/callbuf/grant"
+	wire "pegasus/callbuf/region"
+	"pegasus/xenstore"
+)
+
+// offer is what an agent says in the XenStore: where its control area is, and at which port it hears.
+type offer struct {
+	control grant.Ref
+	port    grant.Port
+}
+
+// none says that there is no agent: no page has the number 0.
+func (o offer) none() bool { return o.control == 0 }
+
+const (
+	// lookEvery is how often the XenStore is asked at most, whatever the domU writes there; lookAnyway
+	// how often when it says nothing.
+	lookEvery  = 100 * time.Millisecond
+	lookAnyway = 5 * time.Second
+)
+
+// Watch implements hub.Memory: it follows what the XenStore says of the domU.
+func (m *Memory) Watch(ctx context.Context, changed func()) error {
+	agent, err := m.store.Watch(ctx, path.Join(m.dir(), wire.StoreDir))
+	if err != nil {
+		return err
+	}
+	ends, err := m.store.Watch(ctx, xenstore.ReleaseDomain)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for ctx.Err() == nil {
+			if m.look(ctx) {
+				changed()
+			}
+			pause(ctx, lookEvery)
+			select {
+			case <-agent.Ready():
+				agent.Take()
+			case <-ends.Ready():
+				ends.Take()
+			case <-time.After(lookAnyway):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return nil
+}
+
+// dir is the domU's part of the XenStore.
+func (m *Memory) dir() string { return "/local/domain/" + strconv.Itoa(int(m.domU.ID)) }
+
+// look asks the XenStore once, and says whether it says something else. While it says nothing
+// what is known holds.
+func (m *Memory) look(ctx context.Context) (news bool) {
+	over := ""
+	o, err := readOffer(ctx, m.store, path.Join(m.dir(), wire.StoreDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err = m.store.Read(ctx, m.dir()); errors.Is(err, fs.ErrNotExist) {
+			over, err = "the domU is gone", nil
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			m.log.Warn("ask XenStore of the domU", "err", err)
+		}
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over != "" {
+		return false // another one has its number
+	}
+	news = o != m.offered || over != ""
+	m.offered, m.over = o, over
+	return news
+}
+
+// readOffer reads what an agent has written. That it writes all at once isn't relied on: what is half
+// of one and half of another is followed by an event. Anything but an offer of our version
+// is none; fs.ErrNotExist says that there isn't even a directory, or not all of it.
+func readOffer(ctx context.Context, c *xenstore.Client, dir string) (offer, error) {
+	var texts [4]string
+	for i, name := range [...]string{wire.StoreState, wire.StoreVersion, wire.StoreControl, wire.StorePort} {
+		b, err := c.Read(ctx, path.Join(dir, name))
+		if err != nil {
+			return offer{}, err
+		}
+		texts[i] = string(b)
+	}
+	o, err := parseOffer(texts[0], texts[1], texts[2], texts[3])
+	if err != nil {
+		return offer{}, nil
+	}
+	return o, nil
+}
+
+// parseOffer decodes an offer.
+func parseOffer(state, version, control, port string) (o offer, err error) {
+	if state != wire.StoreReady || version != wire.StoreVersion1 {
+		return o, fmt.Errorf("an agent of version %q is %q", version, state)
+	}
+	ref, err := strconv.ParseUint(control, 10, 32)
+	if err != nil || ref == 0 || ref > wire.MaxRef {
+		return o, fmt.Errorf("a control area at page %q", control)
+	}
+	at, err := strconv.ParseUint(port, 10, 32)
+	if err != nil {
+		return o, fmt.Errorf("an event channel at port %q", port)
+	}
+	return offer{grant.Ref(ref), grant.Port(at)}, nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

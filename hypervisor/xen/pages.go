@@ -1,0 +1,83 @@
+package xen
+
+import (
+	"fmt"
+
+	"pegasus/callbuf"
+	"pegasus/callbuf/bell"
+	"pegasus/callbuf/grant"
+	wire "pegasus/callbuf/region"
+	"pegasus/hypervisor/hub"
+)
+
+// pages is what can be done with pages that a domain grants.
+type pages interface {
+	reader
+	// Control maps a control area, and binds the channel at a port of the domain's, at which it hears
+	// when unmap is called, or this process ends. The channel is the caller's, too.
+	Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.Conn, unmap func(), err error)
+	// Segment makes a file of pages: of the first front of them, and of the rest. end takes it back.
+	Segment(refs []grant.Ref, front int) (s hub.Segment, end func(), err error)
+}
+
+// domain is the pages that a real one grants.
+type domain grant.Domain
+
+func (d domain) Read(r grant.Ref) ([]byte, error) { return copyPage(grant.Domain(d), r) }
+
+func (d domain) Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.Conn, unmap func(), err error) {
+	channel, err := grant.BindChannel(grant.Domain(d), port)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			channel.Close()
+		}
+	}()
+	m, err := grant.NewMapper()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer m.Close() // what is mapped stays
+	at, err := m.Add(grant.Domain(d), refs)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if area, err = m.Map(at, len(refs), true); err != nil {
+		return nil, nil, nil, fmt.Errorf("map the control area: %w", err)
+	}
+	unmap = func() { callbuf.Unmap(area) }
+	if err = m.AtUnmap(at+wire.ControlAlive, channel.Port()); err != nil {
+		unmap()
+		return nil, nil, nil, err
+	}
+	area[wire.ControlAlive] = 1
+	return area, channel, unmap, nil
+}
+
+func (d domain) Segment(refs []grant.Ref, front int) (s hub.Segment, end func(), err error) {
+	header, unmap, err := grant.Map(grant.Domain(d), refs[:1], true)
+	if err != nil {
+		return s, nil, fmt.Errorf("map the header of a segment: %w", err)
+	}
+	m, err := grant.NewMapper()
+	if err != nil {
+		unmap()
+		return s, nil, err
+	}
+	end = func() { unmap(); m.Close() }
+	var parts callbuf.Extents
+	for _, part := range [][]grant.Ref{refs[:front], refs[front:]} {
+		if len(part) == 0 {
+			continue
+		}
+		at, err := m.Add(grant.Domain(d), part)
+		if err != nil {
+			end()
+			return s, nil, err
+		}
+		parts = append(parts, callbuf.Extent{Offset: at, Bytes: uint64(len(part)) * grant.PageBytes})
+	}
+	return hub.Segment{File: m.File, Parts: parts, Header: header}, end, nil
+}
