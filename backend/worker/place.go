@@ -45,12 +45,11 @@ func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Pl
 	conn.SetReadDeadline(time.Now().Add(mapTimeout))
 	defer conn.SetReadDeadline(time.Time{})
 	for range 2 * callbuf.NumBases {
-		b := make([]byte, callbuf.MapBytes+1)
-		n, err := conn.Read(b)
+		said, err := proposal(conn)
 		if err != nil {
 			return p, last, fmt.Errorf("wait for the guest to map: %w", err)
 		}
-		m, err := callbuf.ParseMap(b[:n])
+		m, err := callbuf.ParseMap(said)
 		if err != nil {
 			return p, last, err
 		}
@@ -68,6 +67,20 @@ func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Pl
 	}
 	return p, last, fmt.Errorf("guest proposed too many places")
 }
+
+// proposal reads what the guest proposes. A hub that was rung doesn't know by whom, and rings at the
+// workers of all its processes: also at one that isn't so far yet.
+func proposal(conn *net.UnixConn) ([]byte, error) {
+	b := make([]byte, callbuf.MapBytes+1)
+	for {
+		if n, err := conn.Read(b); err != nil || n != ringBytes {
+			return b[:n], err
+		}
+	}
+}
+
+// ringBytes is what a ring has, which says nothing more.
+const ringBytes = 1
 
 func answerMap(conn *net.UnixConn, r cuda.Result, arena, device bool) error {
 	_, err := conn.Write(callbuf.MapReply{Result: int32(r), ArenaOK: arena, DevOK: device}.Append(nil))

@@ -306,6 +306,7 @@ func TestBecomesAnotherUser(t *testing.T) {
 
 func TestArenaElsewhere(t *testing.T) {
 	e := employ(t, nil)
+	e.guest.Write([]byte{0}) // a ring for another
 	if m := e.propose(9, 0); m.ArenaOK || !m.DevOK {
 		t.Errorf("candidate 9: %+v", m)
 	}
