@@ -1,0 +1,150 @@
+package xen
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pegasus/hypervisor"
+)
+
+// A process of this test is a hub: it takes its place, and ends when it is told to.
+func TestMain(m *testing.M) {
+	if place := os.Getenv("PEGASUS_TEST_PLACE"); place != "" {
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		f, err := TakePlace(place, os.Getenv("PEGASUS_TEST_DOMAIN"))
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		<-end
+		f.Close()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+type keeperTest struct {
+	*testing.T
+	dir string
+	k   *Keeper
+}
+
+// start is a daemon with a keeper; stop is its end.
+func (t *keeperTest) start() (stop func()) {
+	t.k = NewKeeper(t.dir, func(domain string, d DomU, place string) []string {
+		return []string{"env", "PEGASUS_TEST_PLACE=" + place, "PEGASUS_TEST_DOMAIN=" + domain, os.Args[0]}
+	}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error)
+	go func() { over <- t.k.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// serves is which domain the hub of a domU serves, and its process.
+func (t *keeperTest) serves(id string) (string, int) { return occupant(filepath.Join(t.dir, id)) }
+
+func (t *keeperTest) eventually(what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func (t *keeperTest) is(id, domain string) (pid int) {
+	t.Helper()
+	t.eventually("domU "+id+" is "+domain, func() bool {
+		var is string
+		is, pid = t.serves(id)
+		return is == domain && (pid == 0) == (domain == "")
+	})
+	return pid
+}
+
+func machine(name string, id uint16) hypervisor.Machine {
+	return hypervisor.Machine{Domain: name, Xen: id, State: hypervisor.MachineRunning}
+}
+
+// DomUs that are wanted have a hub, also when it has died; others have none. A daemon that comes after
+// finds the hubs that there are.
+func TestKeeper(tt *testing.T) {
+	t := &keeperTest{T: tt, dir: filepath.Join(tt.TempDir(), "hubs")}
+	stop := t.start()
+	defer func() {
+		t.k.Keep([]hypervisor.Machine{})
+		t.eventually("all have ended", func() bool {
+			_, one := t.serves("1")
+			_, two := t.serves("2")
+			return one == 0 && two == 0
+		})
+		stop()
+	}()
+	off := machine("off", 3)
+	off.State = hypervisor.MachineOff
+	t.k.Keep([]hypervisor.Machine{machine("web", 1), machine("shop", 2), off, machine("another hypervisor's", 0)})
+	web, shop := t.is("1", "web"), t.is("2", "shop")
+	if entries, _ := os.ReadDir(t.dir); len(entries) != 2 {
+		t.Errorf("there are %v", entries)
+	}
+	if _, err := TakePlace(filepath.Join(t.dir, "1"), "web"); err == nil || !strings.Contains(err.Error(), "has a hub already") {
+		t.Errorf("a second hub: %v", err)
+	}
+	syscall.Kill(web, syscall.SIGKILL)
+	t.eventually("another is started", func() bool { _, pid := t.serves("1"); return pid != 0 && pid != web })
+	web = t.is("1", "web")
+
+	stop()
+	stop = t.start()
+	t.k.Keep([]hypervisor.Machine{machine("web", 1), machine("shop", 2)})
+	time.Sleep(50 * time.Millisecond)
+	if t.is("1", "web") != web || t.is("2", "shop") != shop {
+		t.Error("the next daemon starts other hubs")
+	}
+	t.k.Keep([]hypervisor.Machine{machine("web", 1)})
+	t.is("2", "")
+	t.eventually("its place is gone", func() bool { _, err := os.Stat(filepath.Join(t.dir, "2")); return os.IsNotExist(err) })
+	t.k.Keep([]hypervisor.Machine{machine("renamed", 1)})
+	t.is("1", "renamed")
+	t.k.Keep([]hypervisor.Machine{machine("renamed", 1), machine("shop", 2)})
+	if t.is("2", "shop") == shop {
+		t.Error("a hub that was ended is there")
+	}
+}
+
+// A place that is removed before it is locked isn't taken.
+func TestPlaceRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "1")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := stillThere(f); err != nil {
+		t.Error(err)
+	}
+	os.Remove(path)
+	if stillThere(f) == nil {
+		t.Error("a file without a name")
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if stillThere(f) == nil {
+		t.Error("a file whose name another has")
+	}
+}
