@@ -33,13 +33,15 @@ import (
 type DomU struct {
 	ID     grant.Domain
 	Memory uint64 // bytes of all segments together; 0: DefaultMemory
-	Arena  uint64 // bytes of the arena of each; 0: DefaultArena
+	Arena  uint64 // bytes of the arena of each, as far as Memory goes; 0: DefaultArena
 }
 
 // What a domU may share: an arena for each of three processes.
 const (
 	DefaultMemory = 64 << 20
 	DefaultArena  = 16 << 20
+
+	frontBytes = 4 << 20 // more than a segment has before its arena
 )
 
 // Memory is the pages that a domU grants: a hub.Memory.
@@ -91,6 +93,7 @@ func open(d DomU, p pages, store *xenstore.Client, log *slog.Logger) *Memory {
 	if d.Arena == 0 {
 		d.Arena = DefaultArena
 	}
+	d.Arena = min(d.Arena, max(d.Memory, 2*frontBytes)-frontBytes) // so that there is room for one process
 	return &Memory{
 		domU: d, pages: p, store: store, log: log,
 		channels: make(chan bell.Conn, 1), closed: make(chan struct{}), segments: map[uint32]*segment{},

@@ -235,6 +235,23 @@ func TestLend(t *testing.T) {
 	}
 }
 
+// One process has room in whatever a domU may share.
+func TestMostArena(t *testing.T) {
+	for _, c := range []struct{ memory, arena, want uint64 }{
+		{0, 0, 16 << 20}, {64 << 20, 32 << 20, 32 << 20}, {8 << 20, 0, 4 << 20}, {16 << 20, 0, 12 << 20}, {1 << 20, 0, 4 << 20}, {1 << 40, 0, 16 << 20},
+	} {
+		m := open(DomU{Memory: c.memory, Arena: c.arena}, nil, nil, nil)
+		if m.MostArena() != c.want {
+			t.Errorf("%+v: an arena of %d bytes", c, m.MostArena())
+		}
+	}
+	g := callbuf.DefaultGeometry()
+	g.ArenaBytes = 4 << 20
+	if l, err := g.Layout(); err != nil || l.ArenaOffset > frontBytes {
+		t.Errorf("%d bytes before an arena", l.ArenaOffset)
+	}
+}
+
 // What no honest agent grants ends its session, and leaves nothing.
 func TestBadGrants(t *testing.T) {
 	h := newHost(t, DomU{})
