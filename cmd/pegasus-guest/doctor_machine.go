@@ -14,6 +14,7 @@ import (
 	"pegasus/guest/agent"
 	"pegasus/guest/kvm"
 	"pegasus/guest/setup"
+	"pegasus/guest/xen"
 )
 
 // machine is what there is to look at in a virtual machine.
@@ -29,13 +30,19 @@ var thisMachine = machine{"/", setup.Socket}
 func (m machine) check() []control.Check {
 	st, err := m.ask()
 	all := []control.Check{m.checkAgent(st, err)}
+	inXen := xen.Here(m.root)
 	switch {
 	case st.Device != "":
 		all = append(all, m.checkDevice(st), checkHost(st))
 		if m.inContainer() {
 			return all
 		}
+		if inXen {
+			return append(all, m.checkXen(st)...)
+		}
 		return append(all, checkPort(kvm.FindPort(m.root)))
+	case !m.inContainer() && inXen:
+		return append(all, m.checkXen(st)...)
 	case !m.inContainer():
 		all = append(all, m.checkRegion(st.Why))
 		if len(kvm.FindShared(m.root)) > 0 { // it takes nothing of the kernel

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"pegasus/guest/setup"
+	"pegasus/guest/xen"
 )
 
 // install sets the machine up, or undoes that.
@@ -62,9 +63,16 @@ func setUp(s *setup.Setup, library string, remove bool) (err error) {
 	if s.Root == "" && os.Geteuid() != 0 && !s.DryRun {
 		return errors.New("only root can do this, but for --dry-run")
 	}
+	inXen := s.Root == "" && xen.Here("/")
+	if inXen && xen.IsDom0("/") {
+		return errors.New("this is Dom0: CUDA programs here need no agent, but `pegasus run`")
+	}
 	syscall.Umask(0o022) // every user reads what is installed
 	if remove {
-		return s.Uninstall()
+		if err := s.Uninstall(); err != nil || !inXen || s.DryRun {
+			return err
+		}
+		return xen.Withdraw()
 	}
 	if s.Self, err = os.Executable(); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"pegasus/backend/control"
+	"pegasus/guest/xen"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -38,6 +39,8 @@ func run(args []string, out, errs io.Writer) int {
 		return doctor(args[1:], out, errs)
 	case "agent":
 		return serve(args[1:], errs)
+	case xen.HoldCommand: // by the agent
+		xen.Hold()
 	}
 	if len(args) > 1 {
 		fmt.Fprint(errs, usage)

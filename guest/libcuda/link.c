@@ -228,8 +228,10 @@ static CUresult map_segment(const struct rendezvous *r)
 {
 	struct stat s;
 	uint64_t bytes = r->welcome.segmentBytes, offset = r->welcome.segmentOffset;
-	if (fstat(r->segment, &s) != 0 || bytes < SEGMENT_HEADER_BYTES || (uint64_t)s.st_size < bytes ||
-		offset > (uint64_t)s.st_size - bytes)
+	if (fstat(r->segment, &s) != 0 || bytes < SEGMENT_HEADER_BYTES)
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	/* Xen's device, whose size nobody knows, lets itself be mapped as far as there are pages. */
+	if (S_ISREG(s.st_mode) && ((uint64_t)s.st_size < bytes || offset > (uint64_t)s.st_size - bytes))
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	void *view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->segment, (off_t)offset);
 	if (view == MAP_FAILED) {

@@ -29,7 +29,7 @@ WantedBy=sockets.target
 `
 
 // The service may have no mounts of its own: the next agent must find those of this one. Under Xen it
-// finds what systemd keeps for it, too.
+// finds what systemd keeps for it, too; and what it has left another process to hold (guest/xen) must outlive it.
 const serviceText = `# ` + written + `.
 [Unit]
 Description=Pegasus' agent: accelerators of the host for this machine
@@ -42,6 +42,7 @@ ExecStart=` + Program + ` agent
 Restart=on-failure
 RestartSec=1
 FileDescriptorStoreMax=8
+KillMode=process
 NoNewPrivileges=yes
 RestrictAddressFamilies=AF_UNIX
 RestrictRealtime=yes

@@ -1,0 +1,72 @@
+package xen
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pegasus/callbuf/grant"
+	"pegasus/callbuf/region"
+)
+
+// Who follows the tables finds every page, in order.
+func TestTables(t *testing.T) {
+	for _, n := range []int{1, region.TableRefs, region.TableRefs + 1, 4608} {
+		refs := make([]grant.Ref, n)
+		var want []uint32
+		for i := range refs {
+			refs[i] = grant.Ref(10000 + i)
+			want = append(want, uint32(10000+i))
+		}
+		var own []grant.Ref
+		for i := range region.Tables(n) {
+			own = append(own, grant.Ref(100+2*i))
+		}
+		mem := make([]byte, len(own)*grant.PageBytes)
+		fillTables(mem, refs, own)
+		var got []uint32
+		at := uint32(own[0])
+		for at != 0 {
+			i := slices.Index(own, grant.Ref(at))
+			if i < 0 {
+				t.Fatalf("%d pages: a table at %d", n, at)
+			}
+			some, next, err := region.ParseTable(mem[i*grant.PageBytes:][:grant.PageBytes])
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, at = append(got, some...), next
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d pages: %d are found", n, len(got))
+		}
+	}
+}
+
+// The kernel's limit is raised, and never lowered.
+func TestLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limit")
+	for _, c := range []struct {
+		has  string
+		want string
+	}{{"1024\n", "17425"}, {"100000\n", "100000\n"}} {
+		if err := os.WriteFile(path, []byte(c.has), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := raiseLimitIn(path, 64<<20/grant.PageBytes); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != c.want {
+			t.Errorf("from %q: %q, %v", c.has, b, err)
+		}
+	}
+	if err := raiseLimitIn(filepath.Join(t.TempDir(), "none"), 1); err == nil || !strings.Contains(err.Error(), "1026 pages") {
+		t.Error(err)
+	}
+	if err := explain(syscall.ENOSPC, 0, 1); !strings.Contains(err.Error(), "max_grant_frames") || !strings.Contains(err.Error(), "--memory") {
+		t.Error(err)
+	}
+}
