@@ -51,3 +51,27 @@ func FuzzGrant(f *testing.F) {
 		}
 	})
 }
+
+// Under Xen the agent sees the hub's end by a byte that the kernel clears then.
+func TestHubEnds(t *testing.T) {
+	mem := make([]byte, ControlBytes)
+	g, h := NewGuest(mem), NewHost(mem)
+	g.Begin(7)
+	h.Serve(7, 1)
+	if !g.Answered() || g.Over() {
+		t.Error("a hub that says nothing of its end is taken for dead")
+	}
+	mem[ControlAlive] = 1
+	if g.Over() {
+		t.Error("a hub that lives is taken for dead")
+	}
+	mem[ControlAlive] = 0
+	if !g.Over() {
+		t.Error("its end isn't seen")
+	}
+	g.Begin(8)
+	h.Serve(8, 2)
+	if !g.Answered() || g.Over() {
+		t.Error("the next is taken for dead, too")
+	}
+}

@@ -162,6 +162,8 @@ func dom0(build, root string, k *image.Kernel) (*image.Contents, error) {
 	for _, name := range []string{"xl", "xenstored", "xenconsoled", "xen-init-dom0"} {
 		c.Add("/bin/"+name, filepath.Join(root, "usr/lib/xen-"+release+"/bin", name))
 	}
+	const helper = "/usr/lib/xen-" + release + "/bin/libxl-save-helper" // where libxl looks for it
+	c.Add(helper, filepath.Join(root, helper))
 	for _, name := range []string{"xenstore-ls", "xenstore-read", "xenstore-write"} {
 		c.Add("/bin/"+name, filepath.Join(root, "usr/bin", name))
 	}
