@@ -63,13 +63,14 @@ func inherit() (s *Shelf, sockets []*os.File) {
 		os.Unsetenv(name) // not for what we start
 	}
 	for i := range count {
-		unix.CloseOnExec(firstInherited + i)
-		f := os.NewFile(uintptr(firstInherited+i), "inherited")
-		if i < len(names) && strings.HasPrefix(names[i], kept) {
-			s.kept[strings.TrimPrefix(names[i], kept)] = f
-		} else {
-			sockets = append(sockets, f)
+		fd := firstInherited + i
+		unix.CloseOnExec(fd)
+		if i >= len(names) || !strings.HasPrefix(names[i], kept) {
+			sockets = append(sockets, os.NewFile(uintptr(fd), "socket"))
+			continue
 		}
+		unix.SetNonblock(fd, true) // as it was, whoever has kept it
+		s.kept[strings.TrimPrefix(names[i], kept)] = os.NewFile(uintptr(fd), names[i])
 	}
 	return s, sockets
 }

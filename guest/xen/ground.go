@@ -26,6 +26,7 @@ type ground struct {
 
 	control  *grant.Grant
 	channel  *grant.Channel
+	told     bool // Dom0 knows of them
 	segments map[string]segment
 
 	unwatch context.CancelFunc
@@ -92,17 +93,16 @@ var errNotKept = errors.New("nobody has kept the pages of the control area: syst
 
 // Resume takes what was kept.
 func (g *ground) Resume(r agent.Record) ([]byte, error) {
-	control, channel := g.shelf.Take(keptControl), g.shelf.Take(keptChannel)
-	if control == nil || channel == nil {
-		closeAll(control, channel)
-		return nil, errNotKept
-	}
 	ctx, done := context.WithTimeout(context.Background(), storeTime)
 	defer done()
 	told, err := read(ctx, g.store)
 	if err != nil {
-		closeAll(control, channel)
 		return nil, err
+	}
+	control, channel := g.shelf.Take(keptControl), g.shelf.Take(keptChannel)
+	if control == nil || channel == nil {
+		closeAll(control, channel)
+		return nil, errNotKept
 	}
 	g.control, g.channel = grant.ResumeGrant(control, region.ControlPages), grant.ResumeChannel(channel, told.port)
 	mem, err := g.control.Map()
@@ -130,6 +130,7 @@ func closeAll(files ...*os.File) {
 
 // use has the bell be that of the channel, and watches whether Dom0 knows of us still.
 func (g *ground) use(r rendezvous) error {
+	g.told = true
 	ctx, stop := context.WithCancel(context.Background())
 	g.unwatch = stop
 	w, err := g.store.Watch(ctx, region.StoreDir)
@@ -229,13 +230,26 @@ func (g *ground) forget() {
 	if g.control != nil {
 		g.control.Close()
 	}
-	if g.channel != nil {
-		if g.Gone() != nil {
-			hold(g.channel.File())
-		}
+	if g.channel != nil && g.told {
+		g.end(g.channel.File())
+	} else if g.channel != nil {
 		g.channel.Close()
 	}
-	g.control, g.channel = nil, nil
+	if f := g.shelf.Take(keptChannel); f != nil {
+		g.end(f)
+	}
+	g.control, g.channel, g.told = nil, nil, false
+	g.gone.Store(nil)
 	g.shelf.Drop(keptControl)
 	g.shelf.Drop(keptChannel)
+}
+
+// end closes a channel's file, unless it may be of the domain that this one was before.
+func (g *ground) end(f *os.File) {
+	ctx, done := context.WithTimeout(context.Background(), storeTime)
+	defer done()
+	if _, err := read(ctx, g.store); g.Gone() != nil || err != nil {
+		hold(f)
+	}
+	f.Close()
 }

@@ -1,6 +1,7 @@
 package xen
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,7 +67,14 @@ func TestMemory(t *testing.T) {
 
 // Without what an agent before had, there is nothing to go on with.
 func TestNothingKept(t *testing.T) {
-	g := &ground{machine: &Machine{}, shelf: &agent.Shelf{}, segments: map[string]segment{}}
+	_, domU := stores(t)
+	g := &ground{machine: &Machine{}, shelf: &agent.Shelf{}, store: domU, segments: map[string]segment{}}
+	if _, err := g.Resume(agent.Record{}); !errors.Is(err, errNoRendezvous) {
+		t.Error(err)
+	}
+	if err := publish(domU, &rendezvous{control: 8, port: 9}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := g.Resume(agent.Record{}); err != errNotKept {
 		t.Error(err)
 	}

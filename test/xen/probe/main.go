@@ -1,6 +1,7 @@
 // Probe tries from inside what Xen's devices do: in a domU `probe grant` shares memory and
 // an event channel with Dom0 and says which; in Dom0 `probe map DOMAIN PORT REF…` and
 // `probe hand` use them,
+// `probe keep COMMAND…` has the files kept that a command leaves;
 // `probe sched` prints what the hypervisor says of vCPUs, and `probe weigh` sets a weight.
 package main
 
@@ -18,6 +19,8 @@ func main() {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "grant":
 		err = share()
+	case len(os.Args) > 2 && os.Args[1] == "keep":
+		err = keep(os.Args[2:])
 	case len(os.Args) > 4 && os.Args[1] == "map":
 		err = mapThem(os.Args[2:])
 	case len(os.Args) > 6 && os.Args[1] == "hand":
