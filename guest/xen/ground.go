@@ -30,7 +30,7 @@ type ground struct {
 	segments map[string]segment
 
 	unwatch context.CancelFunc
-	gone    atomic.Pointer[error]
+	gone    *atomic.Pointer[error] // of the watch
 }
 
 // segment is what a process has.
@@ -138,10 +138,12 @@ func (g *ground) use(r rendezvous) error {
 		return err
 	}
 	g.machine.offer(g.channel)
+	gone := &atomic.Pointer[error]{}
+	g.gone = gone
 	go func() {
 		defer w.Close(context.Background())
 		if err := watch(ctx, g.store, w, r); ctx.Err() == nil {
-			g.gone.Store(&err)
+			gone.Store(&err)
 		}
 	}()
 	return nil
@@ -199,10 +201,10 @@ func grantMessage(table grant.Ref) region.Message {
 }
 
 func (g *ground) Gone() error {
-	if err := g.gone.Load(); err != nil {
-		return *err
+	if g.gone == nil || g.gone.Load() == nil {
+		return nil
 	}
-	return nil
+	return *g.gone.Load()
 }
 
 // Leave tells Dom0 that nobody is here, unless all is kept for the next agent.
@@ -238,8 +240,7 @@ func (g *ground) forget() {
 	if f := g.shelf.Take(keptChannel); f != nil {
 		g.end(f)
 	}
-	g.control, g.channel, g.told = nil, nil, false
-	g.gone.Store(nil)
+	g.control, g.channel, g.told, g.gone = nil, nil, false, nil
 	g.shelf.Drop(keptControl)
 	g.shelf.Drop(keptChannel)
 }
