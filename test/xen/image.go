@@ -76,6 +76,10 @@ func Build(build string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	foe, err := program(build, "foe", "pegasus/test/xen/foe")
+	if err != nil {
+		return nil, err
+	}
 	domU, err := domU(build, k)
 	if err != nil {
 		return nil, err
@@ -84,6 +88,7 @@ func Build(build string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	domU.Add("/bin/foe", foe)
 	dom0.Add("/domu/vmlinux", vmlinux)
 	for _, c := range []*image.Contents{dom0, domU} {
 		c.Add("/bin/probe", tries)

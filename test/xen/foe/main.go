@@ -1,0 +1,45 @@
+// Foe means harm: as root of a domU it does to Dom0 whatever it can by what the two share. It
+// is no part of the product.
+//
+//	foe all SECONDS      each of these in turn, for so long
+//	foe scribble SECONDS writes anything into a control area, all the time
+//	foe absurd SECONDS   says in the XenStore what can't be
+//	foe write SECONDS    writes into the XenStore as fast as it can
+//	foe tables SECONDS   lends segments by tables that lie
+//	foe revoke SECONDS   gives up what the host maps
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"pegasus/guest/xen"
+)
+
+var acts = []struct {
+	name string
+	do   func(end time.Time) (deeds int, err error)
+}{{"scribble", scribble}, {"absurd", absurd}, {"write", write}, {"tables", tables}, {"revoke", revoke}}
+
+func main() {
+	seconds, err := 0, error(nil)
+	if len(os.Args) == 3 {
+		seconds, err = strconv.Atoi(os.Args[2])
+	}
+	if seconds <= 0 || err != nil {
+		fmt.Println("usage: foe all|scribble|absurd|write|tables|revoke SECONDS")
+		os.Exit(2)
+	}
+	for _, act := range acts {
+		if os.Args[1] != "all" && os.Args[1] != act.name {
+			continue
+		}
+		deeds, err := act.do(time.Now().Add(time.Duration(seconds) * time.Second))
+		fmt.Printf("foe: %s: %d times, %v\n", act.name, deeds, err)
+		if err := xen.Withdraw(); err != nil {
+			fmt.Println("foe:", err)
+		}
+	}
+}
