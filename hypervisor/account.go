@@ -13,7 +13,9 @@ type Account struct {
 	CPUs        CPUSet        // where it may run
 	Most        int           // of a CPU's time that it may run, in ‰; at least 1; its quota, if less than 1000
 	Ran, Waited time.Duration // in the period that ends
-	Credit      time.Duration // within ± the period
+	Bound       time.Duration // Credit stays within ± that; 0: within ± the period
+	Credit      time.Duration
+	Earned      time.Duration // in the period that ended last
 
 	State vcpu.VCPUState // what it does as the period ends
 	CPU   int            // where it runs, waits or ran last; -1: nowhere yet
@@ -36,21 +38,26 @@ type Account struct {
 func Settle(all []*Account, period time.Duration) {
 	var claims []*claim
 	for _, a := range all {
+		a.Earned = 0
 		if a.earns() {
 			claims = append(claims, &claim{account: a, weight: a.Weight, cpus: a.CPUs, most: a.most(period)})
 		}
 	}
 	divide(claims, period)
 	for _, c := range claims {
-		c.account.Credit += c.gets
+		c.account.Earned = c.gets
 	}
 	for _, a := range all {
 		if a.Ran > 0 {
 			a.rests = false
 		}
-		a.Credit = min(max(a.Credit-a.Ran, -period), period)
-		if a.Credit == period {
-			a.Credit, a.rests = period/2, true
+		bound := a.Bound
+		if bound == 0 {
+			bound = period
+		}
+		a.Credit = min(max(a.Credit+a.Earned-a.Ran, -bound), bound)
+		if a.Credit == bound {
+			a.Credit, a.rests = bound/2, true
 		}
 		a.learn(period)
 	}

@@ -1,0 +1,325 @@
+// Package cpus is the CPU side of Xen's domains, for a daemon in Dom0: what part of the
+// host's CPUs each was given, and when their vCPUs run.
+//
+// The backend calls it by the hypervisor contract. It believes the hypervisor, which it asks
+// by hypercalls: what each vCPU does at the moment and ran so far. What credit is left isn't
+// told, so it is computed again, for all domains of a pool, since all have their part in
+// it.
+package cpus
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"pegasus/hypervisor"
+	"pegasus/hypervisor/xen/control"
+	"pegasus/vcpu"
+)
+
+// Xen is what is asked of the hypervisor, as control.Xen answers.
+type Xen interface {
+	Domains() ([]control.Domain, error)
+	Pools() ([]control.Pool, error)
+	Slice(p control.Pool) (slice, least time.Duration, err error)
+	VCPU(domain uint16, number uint32) (control.VCPU, error)
+	Params(s control.Scheduler, domain uint16) (control.Params, error)
+	SetWeight(s control.Scheduler, domain, weight uint16) error
+	SetCap(s control.Scheduler, domain, percent uint16, vcpus int) error
+}
+
+// CPUs is the CPU side of domains, as Xen tells it. It is looked for by their numbers:
+// Guests that have none aren't Xen's.
+type CPUs struct {
+	log   *slog.Logger
+	clock func() time.Time
+	mine  func() int // the vCPU of Dom0's that runs this; -1: unknown
+
+	mu      sync.Mutex
+	x       Xen
+	raiser  *Raiser // nil: nobody changes weights for moments
+	pools   map[uint32]*pool
+	domains map[uint16]*domain
+	vcpus   int       // of all domains
+	seen    time.Time // when the domains were
+	told    string    // the last complaint
+
+	looks  int
+	looked vcpu.Time
+}
+
+const (
+	// maxVCPUs is how many vCPUs are looked at in all.
+	maxVCPUs = 1024
+	// readEvery is how many looks at a domain pass until it is asked for its weight and cap again.
+	readEvery = 16
+	// longPause is how many periods may pass between two looks, before what happened since
+	// the last one says nothing any more.
+	longPause = 8
+)
+
+// NewCPUs returns the CPU side of a host's domains. Nobody else may use x.
+func NewCPUs(x Xen, log *slog.Logger) *CPUs {
+	return &CPUs{x: x, log: log, clock: time.Now, mine: thisCPU, domains: make(map[uint16]*domain)}
+}
+
+// Weights implements hypervisor.CPUs.
+func (c *CPUs) Weights(of []hypervisor.Guests) []hypervisor.Weight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]hypervisor.Weight, len(of))
+	c.read(false)
+	for i, g := range of {
+		d := c.domains[g.Xen]
+		if d == nil || g.Xen == 0 {
+			continue
+		}
+		if err := c.weigh(d); gone(err) {
+			continue
+		} else if err != nil {
+			c.complain(err)
+			continue
+		}
+		all[i] = d.weight()
+	}
+	return all
+}
+
+// Look implements hypervisor.CPUs. The one who asks displaces somebody by asking: of those
+// who wait for its CPU, the one that is owed most counts as running.
+func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, quality := make([]vcpu.Schedule, len(of)), vcpu.Unknown
+	passed := now.Sub(c.looked)
+	known := c.looks > 0 && passed > 0 && passed <= longPause*period
+	if !c.read(true) {
+		c.looks = 0
+		return all, quality
+	}
+	c.looks++
+	c.looked = now
+	for _, p := range c.pools {
+		p.settle(min(passed, longPause*period), known)
+		p.foretell(period)
+	}
+	c.giveWay()
+	for i, g := range of {
+		d := c.domains[g.Xen]
+		if d == nil || g.Xen == 0 {
+			continue
+		}
+		quality = vcpu.Shadow
+		all[i] = d.schedule()
+	}
+	return all, quality
+}
+
+// giveWay has the vCPU that was displaced by the looking run.
+func (c *CPUs) giveWay() {
+	d := c.domains[0]
+	if d == nil {
+		return
+	}
+	mine := c.mine()
+	for _, me := range d.vcpus {
+		if me.number == mine && me.state == vcpu.Running {
+			if next := d.pool.next(me.cpu); next != nil {
+				next.state = vcpu.Running
+			}
+		}
+	}
+}
+
+// Spent implements hypervisor.CPUs. How long vCPUs waited isn't told by Xen but to
+// themselves: it is put together of how often, when they didn't run, they were seen to wait.
+func (c *CPUs) Spent(of []hypervisor.Guests) []hypervisor.Spent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]hypervisor.Spent, len(of))
+	c.read(true)
+	for i, g := range of {
+		d := c.domains[g.Xen]
+		if d == nil || g.Xen == 0 {
+			continue
+		}
+		for _, u := range d.vcpus {
+			all[i].VCPUs++
+			all[i].Ran += u.ran
+			all[i].Waited += u.waited
+		}
+	}
+	return all
+}
+
+// Close implements hypervisor.CPUs. How long vCPUs have waited is remembered.
+func (c *CPUs) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks = 0
+}
+
+// complain says once what is wrong.
+func (c *CPUs) complain(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != c.told && text != "" {
+		c.log.Warn("can't see what Xen does with its CPUs, so policies go by what is known", "err", err)
+	}
+	c.told = text
+}
+
+// read takes down what there is now, with what vCPUs do if that is wanted.
+func (c *CPUs) read(vcpus bool) bool {
+	err := c.tryRead(vcpus)
+	c.complain(err)
+	return err == nil
+}
+
+func (c *CPUs) tryRead(vcpus bool) error {
+	all, err := c.x.Domains()
+	if err != nil {
+		return err
+	}
+	if err := c.readPools(all); err != nil {
+		return err
+	}
+	now := c.clock()
+	passed := now.Sub(c.seen)
+	if c.seen.IsZero() {
+		passed = 0
+	}
+	here := make(map[uint16]bool, len(all))
+	for _, info := range all {
+		p := c.pools[info.Pool]
+		if p == nil { // it has just changed pools: next time
+			continue
+		}
+		d := c.domains[info.ID]
+		if d == nil || d.pool != p {
+			d = &domain{id: info.ID, pool: p}
+			if err := c.weigh(d); gone(err) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			c.forget(info.ID)
+			c.domains[info.ID] = d
+			p.domains = append(p.domains, d)
+		}
+		here[info.ID] = true
+		d.info = info
+		if vcpus {
+			if err := c.readVCPUs(d, passed); err != nil {
+				return err
+			}
+		}
+	}
+	for id := range c.domains {
+		if !here[id] {
+			c.forget(id)
+		}
+	}
+	if vcpus {
+		c.seen = now
+	}
+	return nil
+}
+
+// readPools takes down what pools there are, if some domain's isn't known.
+func (c *CPUs) readPools(all []control.Domain) error {
+	missing := len(c.pools) == 0
+	for _, d := range all {
+		missing = missing || c.pools[d.Pool] == nil
+	}
+	if c.looks%readEvery != 0 && !missing {
+		return nil
+	}
+	pools, err := c.x.Pools()
+	if err != nil {
+		return err
+	}
+	next := make(map[uint32]*pool, len(pools))
+	for _, info := range pools {
+		p := c.pools[info.ID]
+		if p == nil || p.info.Scheduler != info.Scheduler {
+			p = &pool{}
+		}
+		p.info = info
+		if p.slice, _, err = c.x.Slice(info); err != nil {
+			return err
+		}
+		p.cpus = hypervisor.CPUSet{}
+		for _, cpu := range info.CPUs {
+			p.cpus.Add(cpu)
+		}
+		next[info.ID] = p
+	}
+	c.pools = next
+	return nil
+}
+
+// weigh asks for a domain's weight and cap.
+func (c *CPUs) weigh(d *domain) error {
+	p, err := c.x.Params(d.pool.info.Scheduler, d.id)
+	if err != nil {
+		return err
+	}
+	d.has, d.read = p, 0
+	d.set = p
+	d.set.Weight = c.raiser.plain(d.id, p.Weight)
+	return nil
+}
+
+// readVCPUs takes down what a domain's vCPUs do, after so long.
+func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
+	if d.read++; d.read >= readEvery {
+		if err := c.weigh(d); gone(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	known := d.vcpus
+	d.vcpus = nil
+	for n := 0; n <= d.info.MaxVCPU; n++ {
+		v, err := c.x.VCPU(d.id, uint32(n))
+		if err != nil && !gone(err) {
+			return fmt.Errorf("vCPU %d of domain %d: %w", n, d.id, err)
+		}
+		if err != nil || !v.Online || c.vcpus-len(known)+len(d.vcpus) >= maxVCPUs {
+			continue
+		}
+		u := find(known, n)
+		if u == nil {
+			u = &unit{number: n, domain: d, ran: v.CPUTime, credit: credit2Init}
+			u.before = doings{ran: v.CPUTime}
+		}
+		u.see(v, d.info, passed)
+		d.vcpus = append(d.vcpus, u)
+	}
+	c.vcpus += len(d.vcpus) - len(known)
+	return nil
+}
+
+// gone says that a domain or vCPU isn't there any more, has never been made, or is in another
+// pool by now.
+func gone(err error) bool {
+	return errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EINVAL)
+}
+
+// forget forgets a domain.
+func (c *CPUs) forget(id uint16) {
+	d := c.domains[id]
+	if d == nil {
+		return
+	}
+	delete(c.domains, id)
+	c.vcpus -= len(d.vcpus)
+	d.pool.remove(d)
+}
