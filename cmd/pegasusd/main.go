@@ -139,12 +139,12 @@ func (s *settings) serve(out, errs io.Writer) error {
 	log := logger(config, lines, level)
 	weights := filepath.Join(dir, raisedDir)
 	raised.Sweep(weights, log, putBack)
-	cpus := linux.NewCPUs(log, switches.Load)
+	cpus, raiser := cpuSide(s.private, weights, log)
 	options := backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
 		CPUs:     cpus,
-		Raiser:   cpus.Raiser(weights),
+		Raiser:   raiser,
 		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
