@@ -9,6 +9,7 @@ import (
 	"pegasus/configs"
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/xen/control"
+	"pegasus/hypervisor/xen/cpus"
 	"pegasus/hypervisor/xen/domus"
 	"pegasus/hypervisor/xen/privcmd"
 	"pegasus/xenstore"
@@ -17,21 +18,31 @@ import (
 // xenHost is what a daemon in Dom0 of a Xen host knows of its domUs.
 type xenHost struct {
 	units *domus.DomUs
-	tuner *domus.Tuner
+	cpus  *cpus.CPUs
 	// served is told of all attached domUs before anybody else is.
 	served func([]hypervisor.Machine)
 }
 
-// openXen finds out how to talk to the hypervisor: for whoever lists domains, and for whoever sets
-// their weights.
+// openHypervisor finds out how to talk to Xen.
+func openHypervisor() (*control.Xen, *privcmd.Hypercalls, error) {
+	calls, err := privcmd.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := control.New(calls)
+	if err != nil {
+		calls.Close()
+		return nil, nil, err
+	}
+	return x, calls, nil
+}
+
+// openXen talks to the hypervisor twice: for whoever lists domains, and for whoever knows of the CPUs.
 func openXen(c configs.Daemon, log *slog.Logger) (*xenHost, error) {
 	var both [2]*control.Xen
 	for i := range both {
-		calls, err := privcmd.Open()
-		if err != nil {
-			return nil, err
-		}
-		if both[i], err = control.New(calls); err != nil {
+		var err error
+		if both[i], _, err = openHypervisor(); err != nil {
 			return nil, err
 		}
 	}
@@ -39,7 +50,7 @@ func openXen(c configs.Daemon, log *slog.Logger) (*xenHost, error) {
 		Files: domus.Files{Dir: c.Machines, Valid: configs.CheckName},
 		Dial:  xenstore.Local(), List: both[0].Domains, Log: log,
 	}}
-	h.tuner = domus.NewTuner(both[1], h.units.ID)
+	h.cpus = cpus.NewCPUs(both[1], log)
 	log.Info("this is Dom0 of a Xen host: domUs are served that are attached", "xen", fmt.Sprintf("%d.%d", both[0].Major, both[0].Minor), "machines", c.Machines)
 	if c.Regions != "" {
 		log.Warn("regions is for machines under QEMU: it isn't looked at in Dom0", "regions", c.Regions)
@@ -58,8 +69,10 @@ func (h *xenHost) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	})
 }
 
-// give has a daemon use it.
-func (h *xenHost) give(o *backend.Options) {
-	o.Machines, o.Tuner = h, h.tuner
+// give has a daemon use it, beside what it has for Dom0's own processes. Weights that are changed for
+// moments are written down in a directory.
+func (h *xenHost) give(o *backend.Options, weights string) {
+	o.Machines, o.Tuner = h, h.cpus.Tuner(h.units.ID)
+	o.CPUs, o.Raiser = cpus.NewBeside(h.cpus, o.CPUs), h.cpus.Raiser(weights)
 	o.Agent = func(name string) (release string, came bool) { return "", h.units.Agent(name) }
 }

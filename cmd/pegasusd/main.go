@@ -139,12 +139,12 @@ func (s *settings) serve(out, errs io.Writer) error {
 	log := logger(config, lines, level)
 	weights := filepath.Join(dir, raisedDir)
 	raised.Sweep(weights, log, putBack)
-	cpus, raiser := cpuSide(s.private, weights, log)
+	cpus := linux.NewCPUs(log, switches.Load)
 	options := backend.Options{
 		Config: config, ConfigPath: path, Accept: accepted, RuntimeDir: dir, Private: s.private, Linger: s.linger,
 		Adapter:  local.Adapter{Dir: filepath.Join(dir, "domains"), Log: log},
 		CPUs:     cpus,
-		Raiser:   raiser,
+		Raiser:   cpus.Raiser(weights),
 		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
@@ -156,7 +156,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		if xen, err := openXen(config.Daemon, log); err != nil {
 			log.Error("domUs can't be served; pegasus doctor says what is missing", "err", err)
 		} else {
-			xen.give(&options)
+			xen.give(&options, weights)
 		}
 	} else if known = machines(config.Daemon, log); known != nil {
 		options.Machines = known

@@ -52,4 +52,6 @@ func testSchedule(t *testing.T, h *Host) {
 	if !strings.Contains(parts[2], " 512   80") || !strings.Contains(parts[2], " 333    0") {
 		t.Errorf("xl doesn't see our weight, or its own:\n%s", parts[2])
 	}
+	testLook(t, h, spins, id)
+	testRaise(t, h, id)
 }

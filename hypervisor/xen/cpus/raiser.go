@@ -245,3 +245,16 @@ func (r *Raiser) weighOthers(mine map[uint16]bool) map[string]int64 {
 	}
 	return sums
 }
+
+// yield takes a weight that a domain was given for one that is set, even if it is one of ours.
+func (r *Raiser) yield(id uint16, weight int64) {
+	if r == nil {
+		return
+	}
+	for domain, w := range r.weights {
+		if w.id == id {
+			w.set, w.wrote = weight, 0
+			w.note.Erase(r.dir, domain)
+		}
+	}
+}

@@ -2,7 +2,8 @@
 // an event channel with Dom0 and says which; in Dom0 `probe map DOMAIN PORT REF…` and
 // `probe hand` use them,
 // `probe keep COMMAND…` has the files kept that a command leaves;
-// `probe sched` prints what the hypervisor says of vCPUs, and `probe weigh` sets a weight.
+// `probe sched` prints what the hypervisor says of vCPUs, `probe weigh` sets a weight, and
+// `probe cpus` does what the daemon does with vCPUs and weights.
 package main
 
 import (
@@ -34,8 +35,10 @@ func main() {
 		if _, err = fmt.Sscan(os.Args[2]+" "+os.Args[3], &domain, &weight); err == nil {
 			err = weigh(domain, weight)
 		}
+	case len(os.Args) > 2 && os.Args[1] == "cpus":
+		err = cpuSide(os.Args[2:])
 	default:
-		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT")
+		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT | probe cpus …")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)

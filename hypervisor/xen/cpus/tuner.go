@@ -1,0 +1,74 @@
+package cpus
+
+import (
+	"fmt"
+
+	"pegasus/hypervisor"
+	"pegasus/hypervisor/xen/control"
+)
+
+// Tuner sets domUs' part of the CPUs, in the scheduler of their pool. It fulfils hypervisor.Tuner.
+type Tuner struct {
+	cpus *CPUs
+	id   func(name string) (uint16, bool)
+}
+
+// Tuner is for domUs whose number id tells.
+func (c *CPUs) Tuner(id func(name string) (uint16, bool)) *Tuner { return &Tuner{cpus: c, id: id} }
+
+// Tuned fulfils hypervisor.Tuner. A weight that is raised for a moment isn't what is set.
+func (t *Tuner) Tuned(name string) (hypervisor.Weight, error) {
+	t.cpus.mu.Lock()
+	defer t.cpus.mu.Unlock()
+	d, err := t.find(name)
+	if err != nil {
+		return hypervisor.Weight{}, err
+	}
+	return d.weight(), nil
+}
+
+// Tune fulfils hypervisor.Tuner. Xen itself takes anything, so all is checked here before anything is set.
+func (t *Tuner) Tune(name string, weight, percent *int) error {
+	c := t.cpus
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, err := t.find(name)
+	if err != nil {
+		return err
+	}
+	vcpus := d.info.VCPUs
+	if weight != nil && (*weight < 1 || *weight > control.MaxWeight) {
+		return fmt.Errorf("weight = %d: must be from 1 to %d; 256 is what nothing set comes to", *weight, control.MaxWeight)
+	}
+	if percent != nil && (*percent < 0 || *percent > 100*vcpus) {
+		return fmt.Errorf("cap = %d: must be from 1 to %d, in %% of one CPU, for its %d vCPUs, or 0 for none", *percent, 100*vcpus, vcpus)
+	}
+	s := d.pool.info.Scheduler
+	if weight != nil {
+		if err := c.x.SetWeight(s, d.id, uint16(*weight)); err != nil {
+			return err
+		}
+		c.raiser.yield(d.id, int64(*weight))
+	}
+	if percent != nil {
+		return c.x.SetCap(s, d.id, uint16(*percent), vcpus)
+	}
+	return nil
+}
+
+// find is a domU, as it is now.
+func (t *Tuner) find(name string) (*domain, error) {
+	c := t.cpus
+	id, ok := t.id(name)
+	if !ok {
+		return nil, fmt.Errorf("there is no domU %q now", name)
+	}
+	if err := c.tryRead(false); err != nil {
+		return nil, err
+	}
+	d := c.domains[id]
+	if d == nil {
+		return nil, fmt.Errorf("domU %q, which is domain %d of Xen's, has just gone", name, id)
+	}
+	return d, c.weigh(d)
+}

@@ -1,0 +1,78 @@
+package cpus
+
+import (
+	"strings"
+	"testing"
+
+	"pegasus/hypervisor"
+	"pegasus/hypervisor/xen/control"
+)
+
+// What Xen takes without complaint, but no tool of its own lets through, is refused, and then nothing is
+// set. The domain's pool, which has another scheduler than the first one, is who is told.
+func TestTuner(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.pool(control.Credit2, 1)
+	f.domain(0, 0, 256, 2)
+	f.domain(3, 1, 256, 2)
+	tuner := f.cpus().Tuner(func(name string) (uint16, bool) { return map[string]uint16{"web": 3, "gone": 4}[name], name != "db" })
+	n := func(n int) *int { return &n }
+	for _, c := range []struct {
+		name        string
+		weight, cap *int
+		want        string // of the error
+		has         control.Params
+	}{
+		{"web", n(512), nil, "", control.Params{Weight: 512}},
+		{"web", nil, n(150), "", control.Params{Weight: 512, Cap: 150}},
+		{"web", n(0), nil, "weight = 0: must be from 1 to 65535", control.Params{Weight: 512, Cap: 150}},
+		{"web", n(65536), nil, "weight = 65536", control.Params{Weight: 512, Cap: 150}},
+		{"web", n(300), n(201), "cap = 201: must be from 1 to 200", control.Params{Weight: 512, Cap: 150}},
+		{"web", n(300), n(-1), "cap = -1", control.Params{Weight: 512, Cap: 150}},
+		{"web", n(300), n(0), "", control.Params{Weight: 300}},
+		{"db", n(300), nil, `there is no domU "db" now`, control.Params{Weight: 300}},
+		{"gone", n(300), nil, `domU "gone", which is domain 4`, control.Params{Weight: 300}},
+	} {
+		err := tuner.Tune(c.name, c.weight, c.cap)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if w, err := tuner.Tuned("web"); err != nil || f.params[3] != c.has || w != (hypervisor.Weight{Credits: 300, Cap: int(c.has.Cap)}) && c.has.Weight == 300 {
+			t.Errorf("%+v: it has %+v, told as %+v, %v", c, f.params[3], w, err)
+		}
+	}
+	for _, name := range []string{"db", "gone"} {
+		if _, err := tuner.Tuned(name); err == nil {
+			t.Errorf("%s, who isn't there, has a weight", name)
+		}
+	}
+}
+
+// A weight that is set stays, even if it is the one that was raised for a moment; until then it
+// is told as it was set.
+func TestTuneRaised(t *testing.T) {
+	f, dir := newFake(), t.TempDir()
+	f.pool(control.Credit, 0)
+	f.domain(0, 0, 256, 1)
+	f.domain(1, 0, 256, 1)
+	c := f.cpus()
+	r, tuner, weight := c.Raiser(dir), c.Tuner(func(string) (uint16, bool) { return 1, true }), 1024
+	r.Groups(guests(1))
+	if _, err := r.Raise("d1", 1024); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := tuner.Tuned("d1"); err != nil || w.Credits != 256 {
+		t.Errorf("raised, it has %+v, %v", w, err)
+	}
+	if err := tuner.Tune("d1", &weight, nil); err != nil {
+		t.Fatal(err)
+	}
+	if g := r.Groups(guests(1)); len(g) != 1 || g[0].Weight != 1024 || g[0].Has != 1024 || records(t, dir) != 0 {
+		t.Errorf("%+v, with %d records", g, records(t, dir))
+	}
+	r.Restore()
+	if f.params[1].Weight != 1024 {
+		t.Errorf("it has %d", f.params[1].Weight)
+	}
+}
