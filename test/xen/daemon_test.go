@@ -100,6 +100,10 @@ func testDaemon(t *testing.T, h *Host) {
 	if is := strconv.Itoa(web.Machine.Xen); is != id || web.Machine.Host != "xen" || web.Credits != 512 || web.CPUWeight != 256 || web.CPUCap != 0 {
 		t.Errorf("web, domain %s, is %+v, %+v", id, web, web.Machine)
 	}
+	h.Await(seen, "its vCPU is seen to run", func() bool {
+		web, _ := domainOf(h, "web")
+		return web.VCPUs == 1 && web.VCPURan > 0
+	})
 	if out := h.Run("pegasus attach web --dry-run; pegasus attach web --credits 300; pegasus doctor; pegasus why web"); !strings.Contains(out, "nothing changes") || !strings.Contains(out, "300 credits") {
 		t.Errorf("they say:\n%s", out)
 	} else {

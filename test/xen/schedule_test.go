@@ -12,7 +12,7 @@ import (
 func testSchedule(t *testing.T, h *Host) {
 	const spin = "while :; do :; done"
 	h.Create("spins", spin, "cpus=\"1\"")
-	h.Create("rests", "sleep 3600")
+	h.Create("rests", "echo there it rests; sleep 3600")
 	defer h.Run("xl destroy spins; xl destroy rests")
 	h.Run("xl sched-credit -d spins -w 512 -c 80")
 	id := h.Run("xl domid rests")

@@ -29,7 +29,8 @@ const (
 
 // burn takes what vCPUs ran off what Credit2 gave them: the less the more their weight is,
 // compared with the largest of the pool. Whoever wants to run and has most left is next. If
-// that is nothing, all get something; so nobody's credit is far below nothing for long.
+// that is nothing, all get something. Nobody's credit is far below nothing for long: who has
+// less than the others isn't chosen.
 func (p *pool) burn() {
 	if p.info.Scheduler != control.Credit2 {
 		return
@@ -41,7 +42,7 @@ func (p *pool) burn() {
 	most, any := time.Duration(0), false
 	for _, d := range p.domains {
 		for _, u := range d.vcpus {
-			u.credit -= u.account.Ran * time.Duration(largest) / time.Duration(max(d.has.Weight, 1))
+			u.credit = max(u.credit-u.account.Ran*time.Duration(largest)/time.Duration(max(d.has.Weight, 1)), -credit2Init)
 			if u.state != vcpu.Blocked && (!any || u.credit > most) {
 				most, any = u.credit, true
 			}

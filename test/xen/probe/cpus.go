@@ -19,7 +19,8 @@ import (
 )
 
 // cpuSide does to domUs' CPU side what the daemon does: `look TIMES EVERY ID…` looks and prints what
-// it saw; `raise DIR NAME ID WEIGHT` changes a weight, and lives on; `guard DIR NAME` puts that
+// it saw; `credits TIMES ID…` prints what credit it thinks they have beside what the hypervisor
+// says; `raise DIR NAME ID WEIGHT` changes a weight, and lives on; `guard DIR NAME` puts that
 // back when it doesn't.
 func cpuSide(args []string) error {
 	calls, err := privcmd.Open()
@@ -47,6 +48,16 @@ func cpuSide(args []string) error {
 			return err
 		}
 		look(cpus.NewCPUs(x, log), times, every, of)
+	case len(args) > 2 && args[0] == "credits":
+		times, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		of, err := guests(args[2:])
+		if err != nil {
+			return err
+		}
+		return compareCredits(calls, x, cpus.NewCPUs(x, log), times, of)
 	case len(args) == 5 && args[0] == "raise":
 		of, err := guests(args[3:4])
 		if err != nil {
@@ -67,7 +78,7 @@ func cpuSide(args []string) error {
 	case len(args) == 3 && args[0] == "guard":
 		raised.Guard(context.Background(), args[1], args[2], log, func(r raised.Record) (bool, error) { return cpus.PutBack(x, r) })
 	default:
-		return fmt.Errorf("usage: probe cpus look TIMES EVERY ID… | raise DIR NAME ID WEIGHT | guard DIR NAME")
+		return fmt.Errorf("usage: probe cpus look TIMES EVERY ID… | credits TIMES ID… | raise DIR NAME ID WEIGHT | guard DIR NAME")
 	}
 	return nil
 }
