@@ -20,6 +20,29 @@ func (u *unit) left() time.Duration {
 	return u.account.Credit - u.account.Earned/2
 }
 
+// believe corrects what was computed by what was chosen. When a slice is over, Credit lets
+// another run that has credit left, if there is one. So where a vCPU has run for longer than a slice, those
+// that wait for its CPU have nothing left, and what they were thought to have is its.
+func (p *pool) believe(passed time.Duration) {
+	for _, d := range p.domains {
+		for _, u := range d.vcpus {
+			if u.account.Ran < passed*9/10 {
+				u.goes = 0
+				continue
+			}
+			if u.goes += u.account.Ran; u.goes < p.period()*11/10 {
+				continue
+			}
+			for _, w := range p.waiting(u.cpu) {
+				if left := w.left(); left > 0 && w.account.Ran == 0 {
+					w.account.Credit -= left
+					u.account.Credit = min(u.account.Credit+left, p.period())
+				}
+			}
+		}
+	}
+}
+
 // What Credit2 goes by: all get so much when the one that would be next has none left, and
 // keep no more than that of what they had.
 const (
@@ -32,9 +55,6 @@ const (
 // that is nothing, all get something. Nobody's credit is far below nothing for long: who has
 // less than the others isn't chosen.
 func (p *pool) burn() {
-	if p.info.Scheduler != control.Credit2 {
-		return
-	}
 	largest := uint16(1)
 	for _, d := range p.domains {
 		largest = max(largest, d.has.Weight)

@@ -32,6 +32,7 @@ type unit struct {
 	waited  time.Duration // since it was first seen, about
 	before  doings        // at the last look at the schedule
 	account hypervisor.Account
+	goes    time.Duration // for so long it has run without a break
 	credit  time.Duration // that Credit2 would say it has left
 }
 

@@ -50,9 +50,13 @@ func (p *pool) settle(passed time.Duration, known bool) {
 	}
 	if known {
 		hypervisor.Settle(p.accounts, passed)
-		p.burn()
 		for _, a := range p.accounts {
 			a.Earned = a.Earned * p.period() / passed
+		}
+		if p.info.Scheduler == control.Credit2 {
+			p.burn()
+		} else {
+			p.believe(passed)
 		}
 	}
 }
@@ -89,13 +93,23 @@ func (p *pool) foretell(period time.Duration) {
 	}
 }
 
-// next is, of those who wait for a CPU, the one that is owed most.
-func (p *pool) next(cpu int) (first *unit) {
+// waiting are those who wait for a CPU.
+func (p *pool) waiting(cpu int) (all []*unit) {
 	for _, d := range p.domains {
 		for _, u := range d.vcpus {
-			if u.state == vcpu.Runnable && u.cpu == cpu && (first == nil || u.left() > first.left()) {
-				first = u
+			if u.state == vcpu.Runnable && u.cpu == cpu {
+				all = append(all, u)
 			}
+		}
+	}
+	return all
+}
+
+// next is, of those who wait for a CPU, the one that is owed most.
+func (p *pool) next(cpu int) (first *unit) {
+	for _, u := range p.waiting(cpu) {
+		if first == nil || u.left() > first.left() {
+			first = u
 		}
 	}
 	return first
