@@ -1,0 +1,39 @@
+package control
+
+import "fmt"
+
+// Press has the hypervisor do what it does when keys are pressed on its console: `r` prints
+// what is scheduled. It has been done when the call returns.
+func (x *Xen) Press(keys string) error {
+	const sysctlDebugKeys = 7
+	mem, at := x.behind()
+	arg := x.argument()
+	le.PutUint64(arg[sysctlBody:], at)
+	le.PutUint32(arg[sysctlBody+8:], uint32(copy(mem, keys)))
+	if err := x.sysctl(sysctlDebugKeys, arg); err != nil {
+		return fmt.Errorf("press %q on Xen's console: %w", keys, err)
+	}
+	return nil
+}
+
+// Console is what the hypervisor has printed from an index on, or of that what it still has,
+// and the index behind. An index is one that was returned here, or 0; what is printed once
+// may take several calls to read, until one returns nothing. Others read the same.
+func (x *Xen) Console(from uint32) (text []byte, next uint32, err error) {
+	const sysctlReadConsole = 1
+	mem, at := x.behind()
+	arg := x.argument()
+	body := arg[sysctlBody:]
+	body[1] = 1 // from an index on
+	le.PutUint32(body[4:], from)
+	le.PutUint64(body[8:], at)
+	le.PutUint32(body[16:], uint32(len(mem)))
+	if err := x.sysctl(sysctlReadConsole, arg); err != nil {
+		return nil, from, fmt.Errorf("read Xen's console: %w", err)
+	}
+	n := le.Uint32(body[16:])
+	if uint64(n) > uint64(len(mem)) {
+		return nil, from, fmt.Errorf("Xen says that it wrote %d bytes of its console where there is room for %d", n, len(mem))
+	}
+	return append([]byte(nil), mem[:n]...), le.Uint32(body[4:]), nil
+}

@@ -1,0 +1,12 @@
+package trace
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// word is a word of shared memory, which is mapped and aligned to pages, so all words at
+// multiples of four are aligned.
+func word(mem []byte, at int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&mem[at : at+4][0]))
+}
