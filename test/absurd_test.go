@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -34,16 +32,7 @@ func TestAbsurdCalls(t *testing.T) {
 // The same with the library that looks at each of its own accesses.
 func TestAbsurdCallsSanitized(t *testing.T) {
 	h := startHost(t, absurdDomains)
-	library := filepath.Dir(built(t, "guest/asan/libcuda.so"))
-	path := filepath.Join(t.TempDir(), "absurd")
-	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-pthread", "-I../guest/include",
-		"programs/absurd.c", "-L"+library, "-lcuda", "-o", path)
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	env := []string{"PEGASUS_LIBCUDA=" + library, "ASAN_OPTIONS=detect_leaks=0",
-		"UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"}
-	h.absurd(path, []string{"live", "stale", "fork"}, env, "-r", "1")
+	h.absurd(sanitized(t, "absurd"), []string{"live", "stale", "fork"}, sanitizedEnv(t), "-r", "1")
 }
 
 // absurd runs the program in some states, two at a time, and looks at what is left.

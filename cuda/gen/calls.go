@@ -52,6 +52,8 @@ enum kind {
 	KIND_EVENT,
 	KIND_ARRAY,
 	KIND_TEXTURE,
+	KIND_LIBRARY,
+	KIND_KERNEL,
 	KIND_HANDLE, /* of a kind that nothing makes */
 };
 
@@ -122,7 +124,7 @@ func emitFields(w *writer, tag string, st *structure) {
 // handleKinds are the handles that a program can have living ones of.
 var handleKinds = map[string]string{
 	"CUcontext": "CONTEXT", "CUmodule": "MODULE", "CUfunction": "FUNCTION", "CUstream": "STREAM",
-	"CUevent": "EVENT", "CUarray": "ARRAY", "CUtexObject": "TEXTURE",
+	"CUevent": "EVENT", "CUarray": "ARRAY", "CUtexObject": "TEXTURE", "CUlibrary": "LIBRARY", "CUkernel": "KERNEL",
 }
 
 // kindOf is the kind of an argument or field, by its name, type and class if any.

@@ -28,6 +28,12 @@ static inline int device_attribute(int device, CUdevice_attribute a)
 {
 	return (unsigned)a < DEVICE_ATTRIBUTES ? device_at(device)->attribute[a] : 0;
 }
+/* 10 * major + minor. */
+static inline int device_capability(int device)
+{
+	return 10 * device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+		device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+}
 /* The limit that a fresh context has. */
 uint64_t context_default_limit(CUlimit limit);
 

@@ -5,43 +5,41 @@
 #include <string.h>
 
 #include "device.h"
-#include "module.h"
+#include "library.h"
 #include "zz_impl.h"
 
-CUresult pg_cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
+CUresult function_attribute(const struct layout_function *facts, CUfunction_attribute attribute, int32_t maxDynamicShared,
+	int32_t carveout, int *value)
 {
-	if (!value || (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX)
+	if ((unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct function *f = function_find(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
 	switch ((unsigned)attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-		*value = f->facts.maxThreads;
+		*value = facts->maxThreads;
 		break;
 	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-		*value = f->facts.staticShared;
+		*value = facts->staticShared;
 		break;
 	case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-		*value = f->facts.constBytes;
+		*value = facts->constBytes;
 		break;
 	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-		*value = f->facts.localBytes;
+		*value = facts->localBytes;
 		break;
 	case CU_FUNC_ATTRIBUTE_NUM_REGS:
-		*value = f->facts.registers;
+		*value = facts->registers;
 		break;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-		*value = f->facts.ptxVersion;
+		*value = facts->ptxVersion;
 		break;
 	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-		*value = f->facts.binaryVersion;
+		*value = facts->binaryVersion;
 		break;
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		*value = f->maxDynamicShared;
+		*value = maxDynamicShared;
 		break;
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-		*value = f->carveout;
+		*value = carveout;
 		break;
 	default: /* caching of loads; clusters, which this capability lacks */
 		*value = 0;
@@ -49,46 +47,66 @@ CUresult pg_cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfun
 	return CUDA_SUCCESS;
 }
 
-/* The most dynamic shared memory that a block of f can ever have. */
-static int64_t shared_limit(const struct function *f)
+CUresult pg_cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
-	int64_t optin = device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-	int64_t plain = device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-	return (optin > plain ? optin : plain) - f->facts.staticShared;
+	struct function *f;
+	if (!value)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = function_of(handle, &f);
+	return r == CUDA_SUCCESS ? function_attribute(&f->facts, attribute, f->maxDynamicShared, f->carveout, value) : r;
 }
 
-CUresult pg_cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
+/* The most dynamic shared memory that a block can ever have. */
+static int64_t shared_limit(const struct layout_function *facts, int device)
 {
-	struct function *f = function_find(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
+	int64_t optin = device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+	int64_t plain = device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+	return (optin > plain ? optin : plain) - facts->staticShared;
+}
+
+CUresult function_check_attribute(const struct layout_function *facts, int device, CUfunction_attribute attribute, int value)
+{
 	switch ((unsigned)attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		if (value < 0 || value > shared_limit(f))
-			return CUDA_ERROR_INVALID_VALUE;
-		f->maxDynamicShared = value;
-		return CUDA_SUCCESS;
+		return value < 0 || value > shared_limit(facts, device) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-		if (value < -1 || value > 100)
-			return CUDA_ERROR_INVALID_VALUE;
-		f->carveout = value;
-		return CUDA_SUCCESS;
+		return value < -1 || value > 100 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
+CUresult pg_cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
+{
+	struct function *f;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS || (r = function_check_attribute(&f->facts, f->device, attribute, value)) != CUDA_SUCCESS)
+		return r;
+	if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+		f->dynamicSet = true;
+		f->maxDynamicShared = value;
+	} else {
+		f->carveoutSet = true;
+		f->carveout = value;
+	}
+	return CUDA_SUCCESS;
+}
+
 CUresult pg_cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 {
-	if (!function_find(handle))
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	return (unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pg_cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
 {
-	if (!function_find(handle))
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	return (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -96,9 +114,10 @@ CUresult pg_cuFuncGetModule(CUmodule *module, CUfunction handle)
 {
 	if (!module)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct function *f = function_find(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	*module = (CUmodule)(uintptr_t)f->module;
 	return CUDA_SUCCESS;
 }
@@ -108,9 +127,10 @@ CUresult pg_cuFuncGetName(const char **name, CUfunction handle)
 {
 	if (!name)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct function *f = function_find(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	*name = f->name;
 	return CUDA_SUCCESS;
 }
@@ -119,9 +139,10 @@ CUresult pg_cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, 
 {
 	if (!offset)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct function *f = function_hold(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult r = function_take(handle, 0, &f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	bool there = index < f->facts.paramCount;
 	if (there) {
 		*offset = f->params[index].offset;
@@ -130,4 +151,33 @@ CUresult pg_cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, 
 	}
 	function_release(f);
 	return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult pg_cuFuncGetParamCount(CUfunction handle, size_t *count)
+{
+	struct function *f;
+	if (!count)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = function_of(handle, &f);
+	if (r == CUDA_SUCCESS)
+		*count = f->facts.paramCount;
+	return r;
+}
+
+/* A module is loaded with all its functions, and a kernel's function is one of a module. */
+CUresult pg_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
+{
+	struct function *f;
+	if (!state)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = function_of(handle, &f);
+	if (r == CUDA_SUCCESS)
+		*state = CU_FUNCTION_LOADING_STATE_LOADED;
+	return r;
+}
+
+CUresult pg_cuFuncLoad(CUfunction handle)
+{
+	struct function *f;
+	return function_of(handle, &f);
 }

@@ -27,6 +27,7 @@ enum handle_kind {
 	HANDLE_LINK,
 	HANDLE_SURFACE,
 	HANDLE_REFERENCE,
+	HANDLE_KERNEL,
 };
 
 enum {

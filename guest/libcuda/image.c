@@ -22,6 +22,7 @@ struct wrapper {
 	uint32_t magic, version;
 	const void *fatbin, *extra;
 };
+enum { WRAPPER_PRELINKED = 2 }; /* version in which extra is a list of fat binaries */
 
 struct fatbin {
 	uint32_t magic;
@@ -107,7 +108,7 @@ static CUresult choose_ptx(const uint8_t *start, int capability, struct image *i
 {
 	struct fatbin f;
 	memcpy(&f, start, sizeof f);
-	if (f.headerBytes < sizeof f || f.bytes > IMAGE_MOST)
+	if (f.magic != FATBIN_MAGIC || f.headerBytes < sizeof f || f.bytes > IMAGE_MOST)
 		return CUDA_ERROR_INVALID_IMAGE;
 	const uint8_t *at = start + f.headerBytes;
 	uint64_t left = f.bytes;
@@ -126,6 +127,56 @@ static CUresult choose_ptx(const uint8_t *start, int capability, struct image *i
 		left -= e.headerBytes + e.payloadBytes;
 	}
 	return payload ? take_ptx(&best, payload, image) : CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+/* Appends an object to a linked image, which grows. */
+static CUresult append(struct image *linked, const struct image *text)
+{
+	struct linked_header h = {.magic = LINKED_MAGIC, .bytes = sizeof h, .purpose = LINKED_TO_LOAD};
+	struct linked_object o = {.textBytes = strnlen(text->bytes, text->length)};
+	if (linked->owned)
+		memcpy(&h, linked->owned, sizeof h);
+	uint8_t *more = h.bytes + sizeof o + o.textBytes <= IMAGE_MOST ? realloc(linked->owned, h.bytes + sizeof o + o.textBytes) : NULL;
+	if (!more)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(more + h.bytes, &o, sizeof o);
+	memcpy(more + h.bytes + sizeof o, text->bytes, o.textBytes);
+	h.bytes += sizeof o + o.textBytes;
+	h.objects++;
+	memcpy(more, &h, sizeof h);
+	*linked = (struct image){.bytes = more, .length = h.bytes, .owned = more};
+	return CUDA_SUCCESS;
+}
+
+/*
+ * A program of several files that were linked has, beside the result, which may be machine code only, the fat binaries that
+ * went into it, for devices that have to link them once more: a list that ends in NULL.
+ */
+static CUresult link_prelinked(const void *const *list, int capability, struct image *image)
+{
+	struct image one, linked = {0};
+	CUresult r = list && *list ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+	for (; r == CUDA_SUCCESS && *list; list++) {
+		r = choose_ptx(*list, capability, &one);
+		if (r == CUDA_SUCCESS) {
+			r = append(&linked, &one);
+			image_drop(&one);
+		}
+	}
+	*image = linked;
+	if (r != CUDA_SUCCESS)
+		image_drop(image);
+	return r;
+}
+
+static CUresult open_wrapper(const uint8_t *p, int capability, struct image *image)
+{
+	struct wrapper w;
+	memcpy(&w, p, sizeof w);
+	if (!w.fatbin)
+		return CUDA_ERROR_INVALID_IMAGE;
+	CUresult r = choose_ptx(w.fatbin, capability, image);
+	return r == CUDA_ERROR_NO_BINARY_FOR_GPU && w.version == WRAPPER_PRELINKED ? link_prelinked(w.extra, capability, image) : r;
 }
 
 static void stretch(uint64_t *length, uint64_t offset, uint64_t bytes)
@@ -201,18 +252,11 @@ CUresult image_choose(const void *pointer, int capability, struct image *image)
 		if (p[i] == 0 && i < 3)
 			return CUDA_ERROR_INVALID_IMAGE;
 	}
-	if (magic == WRAPPER_MAGIC) {
-		struct wrapper w;
-		memcpy(&w, p, sizeof w);
-		if (!w.fatbin)
-			return CUDA_ERROR_INVALID_IMAGE;
-		p = w.fatbin;
-		memcpy(&magic, p, sizeof magic);
-		if (magic != FATBIN_MAGIC)
-			return CUDA_ERROR_INVALID_IMAGE;
+	if (magic == WRAPPER_MAGIC || magic == FATBIN_MAGIC) {
+		CUresult r = magic == WRAPPER_MAGIC ? open_wrapper(p, capability, image) : choose_ptx(p, capability, image);
+		image->fat = r == CUDA_SUCCESS;
+		return r;
 	}
-	if (magic == FATBIN_MAGIC)
-		return choose_ptx(p, capability, image);
 	if (memcmp(p, ELFMAG, SELFMAG) == 0)
 		return measure_elf(p, image);
 	if (memcmp(p, LINKED_MAGIC, 4) == 0)

@@ -30,12 +30,13 @@ struct image {
 	const void *bytes;
 	uint64_t length;
 	void *owned; /* to be freed with image_drop; NULL if bytes are the program's */
+	bool fat;    /* found in a fat binary */
 };
 
 /*
  * What to load of the image at a bare pointer: PTX text or an ELF as it is, of a
  * fat binary the best PTX for a device of the given capability (10 * major +
- * minor). The lengths are found as the format says, reading no further.
+ * minor), of a wrapper without that the linked PTX of what went into it. The lengths are found as the format says, reading no further.
  */
 CUresult image_choose(const void *pointer, int capability, struct image *image);
 void image_drop(struct image *image);

@@ -8,7 +8,7 @@
 
 #include "context.h"
 #include "device.h"
-#include "module.h"
+#include "library.h"
 #include "ring.h"
 #include "stream.h"
 #include "zz_impl.h"
@@ -77,14 +77,32 @@ static CUresult find_block(const struct function *f, void **extra, const void **
 	return CUDA_SUCCESS;
 }
 
-/* The function and the stream have to be of the current context. */
-static CUresult check_place(const struct function *f, const struct place *place)
+/* The function and the stream have to be of the current context; a kernel only needs a stream. */
+static CUresult check_place(CUfunction handle, const struct function *f, const struct place *place)
 {
 	struct context *current;
 	if (LIKELY(place->contextHandle == f->context && context_top() == f->context))
 		return CUDA_SUCCESS;
+	if ((uint64_t)(uintptr_t)handle != f->object.id)
+		return CUDA_SUCCESS;
 	CUresult r = context_current(&current);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
+}
+
+/* All blocks of a cooperative launch have to fit on the device at once. */
+static CUresult check_cooperative(const struct function *f, const struct launch_args *shape)
+{
+	uint64_t threads = (uint64_t)shape->block[0] * shape->block[1] * shape->block[2];
+	int blocks;
+	CUresult r = pg_cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, HANDLE_OF(CUfunction, f), (int)threads, shape->sharedBytes);
+	if (r != CUDA_SUCCESS)
+		return r;
+	int processors = device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	uint64_t grid;
+	if (__builtin_mul_overflow((uint64_t)shape->grid[0] * shape->grid[1], (uint64_t)shape->grid[2], &grid) ||
+		grid > (uint64_t)blocks * (uint64_t)processors)
+		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+	return CUDA_SUCCESS;
 }
 
 /* What travels of a launch, taken from the program and from a function that is held. */
@@ -98,9 +116,11 @@ struct parcel {
 
 static CUresult pack(const struct function *f, void **values, void **extra, struct parcel *p)
 {
-	CUresult r = check_place(f, &p->place);
-	if (UNLIKELY(r != CUDA_SUCCESS || (r = check_shape(f, p->args.grid, p->args.block)) != CUDA_SUCCESS ||
+	CUresult r;
+	if (UNLIKELY((r = check_shape(f, p->args.grid, p->args.block)) != CUDA_SUCCESS ||
 		(r = check_shared(f, p->args.sharedBytes)) != CUDA_SUCCESS))
+		return r;
+	if (UNLIKELY((p->args.flags & LAUNCH_COOPERATIVE) && (r = check_cooperative(f, &p->args)) != CUDA_SUCCESS))
 		return r;
 	if (UNLIKELY(values && extra))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -114,25 +134,33 @@ static CUresult pack(const struct function *f, void **values, void **extra, stru
 	return extra ? find_block(f, extra, &p->params) : gather(f, values, p->room);
 }
 
+static CUresult post(const struct parcel *parcel)
+{
+	struct packet p = {
+		.op = OP_LAUNCH, .context = parcel->place.context, .stream = parcel->place.stream, .sent = &parcel->place.mark->sent,
+		.fixed = &parcel->args, .fixedBytes = sizeof parcel->args, .tail = parcel->params, .tailBytes = parcel->paramBytes,
+	};
+	return ring_post(&p);
+}
+
 static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
 {
 	struct parcel parcel;
 	CUresult r = stream_resolve(stream, &parcel.place);
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
-	struct function *f = function_hold(handle);
-	if (UNLIKELY(!f))
-		return CUDA_ERROR_INVALID_HANDLE;
-	parcel.args = *shape;
-	r = pack(f, values, extra, &parcel);
-	function_release(f);
+	struct function *f;
+	r = function_take(handle, parcel.place.contextHandle, &f);
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
-	struct packet p = {
-		.op = OP_LAUNCH, .context = parcel.place.context, .stream = parcel.place.stream, .sent = &parcel.place.mark->sent,
-		.fixed = &parcel.args, .fixedBytes = sizeof parcel.args, .tail = parcel.params, .tailBytes = parcel.paramBytes,
-	};
-	return ring_post(&p);
+	parcel.args = *shape;
+	r = check_place(handle, f, &parcel.place);
+	if (LIKELY(r == CUDA_SUCCESS))
+		r = pack(f, values, extra, &parcel);
+	if (LIKELY(r == CUDA_SUCCESS))
+		r = post(&parcel);
+	function_release(f);
+	return r;
 }
 
 CUresult pg_cuLaunchKernel(CUfunction f, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX,
@@ -142,35 +170,13 @@ CUresult pg_cuLaunchKernel(CUfunction f, unsigned int gridX, unsigned int gridY,
 	return launch(f, &shape, stream, values, extra);
 }
 
-/* All blocks of a cooperative launch have to fit on the device at once. */
-static CUresult check_cooperative(CUfunction handle, const struct launch_args *shape)
-{
-	struct function *f = function_find(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
-	uint64_t threads = (uint64_t)shape->block[0] * shape->block[1] * shape->block[2];
-	int blocks;
-	if (threads == 0 || threads > 1024)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = pg_cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, handle, (int)threads, shape->sharedBytes);
-	if (r != CUDA_SUCCESS)
-		return r;
-	int processors = device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-	uint64_t grid;
-	if (__builtin_mul_overflow((uint64_t)shape->grid[0] * shape->grid[1], (uint64_t)shape->grid[2], &grid) ||
-		grid > (uint64_t)blocks * (uint64_t)processors)
-		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-	return CUDA_SUCCESS;
-}
-
 CUresult pg_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridX, unsigned int gridY, unsigned int gridZ,
 	unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void **values)
 {
 	struct launch_args shape = {
 		.grid = {gridX, gridY, gridZ}, .block = {blockX, blockY, blockZ}, .sharedBytes = shared, .flags = LAUNCH_COOPERATIVE,
 	};
-	CUresult r = check_cooperative(f, &shape);
-	return r == CUDA_SUCCESS ? launch(f, &shape, stream, values, NULL) : r;
+	return launch(f, &shape, stream, values, NULL);
 }
 
 /* Attributes that are hints are ignored; those that would change what happens are refused. */
@@ -220,8 +226,6 @@ CUresult pg_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **
 		.block = {config->blockDimX, config->blockDimY, config->blockDimZ}, .sharedBytes = config->sharedMemBytes,
 	};
 	CUresult r = read_attributes(config, &shape.flags);
-	if (r == CUDA_SUCCESS && (shape.flags & LAUNCH_COOPERATIVE))
-		r = check_cooperative(f, &shape);
 	return r == CUDA_SUCCESS ? launch(f, &shape, config->hStream, values, extra) : r;
 }
 
@@ -229,9 +233,9 @@ CUresult pg_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **
 
 static CUresult old_of(CUfunction handle, struct function **f, struct old_launch **old)
 {
-	*f = function_find(handle);
-	if (!*f)
-		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = function_of(handle, f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	*old = atomic_load_explicit(&(*f)->old, memory_order_acquire);
 	if (*old)
 		return CUDA_SUCCESS;

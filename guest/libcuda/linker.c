@@ -134,9 +134,7 @@ static CUresult open_input(struct link *l, CUjitInputType type, const void *data
 		return r;
 	if (type != CU_JIT_INPUT_FATBINARY && type != CU_JIT_INPUT_CUBIN)
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	int major = device_attribute(c->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-	int minor = device_attribute(c->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-	r = image_choose(data, 10 * major + minor, image);
+	r = image_choose(data, device_capability(c->device), image);
 	if (r == CUDA_SUCCESS && image_is_elf(image)) {
 		image_drop(image);
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;

@@ -20,7 +20,7 @@
 #include "zz_wire.h"
 
 #define LOG_ROOM 8192
-enum { HOLD_YIELDS = 1000, HOLD_TRIES = 2000 }; /* how patiently a module's end waits for those who launch its functions */
+enum { HOLD_YIELDS = 1000, HOLD_TRIES = 11000 }; /* how patiently a module's end waits for those who launch its functions */
 #define LAYOUT_ROOM 65536 /* beside as much as the image has: names and parameters are shorter than their text */
 
 struct table modules = HANDLE_TABLE(HANDLE_MODULE, struct module, 60000);
@@ -51,18 +51,6 @@ static void post_unload(const struct module *m)
 	ring_post(&p);
 }
 
-static CUresult take_answer(struct module *m, const uint8_t *layout, uint64_t room, uint64_t length)
-{
-	bool good = length <= room && layout_parse(layout, length, &m->layout);
-	if (good)
-		m->functions = calloc(m->layout.functionCount + 1, sizeof *m->functions);
-	if (good && m->functions)
-		return CUDA_SUCCESS;
-	layout_free(&m->layout);
-	post_unload(m);
-	return good ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
-}
-
 /* Says in the program's log why an image does not even travel. */
 CUresult module_refuse(const struct jit *jit, CUresult why)
 {
@@ -74,8 +62,24 @@ CUresult module_refuse(const struct jit *jit, CUresult why)
 	return why;
 }
 
-/* Sends the image and reads the answer, all through one piece of the arena: image, layout, log. */
-static CUresult exchange(struct module *m, const struct image *image, struct jit *jit)
+/* The arguments of both operations on images, which begin with the module or the device. */
+#define SAME(field) \
+	_Static_assert(offsetof(struct module_load_args, field) == offsetof(struct module_inspect_args, field), #field)
+SAME(imageOffset);
+SAME(imageLength);
+SAME(layoutOffset);
+SAME(layoutCapacity);
+SAME(logOffset);
+SAME(logCapacity);
+_Static_assert(sizeof(struct module_load_args) == sizeof(struct module_inspect_args), "arguments");
+_Static_assert(sizeof(struct module_load_result) == sizeof(struct module_inspect_result), "results");
+
+/*
+ * Sends the image and reads the answer, all through one piece of the arena: image, layout, log. If the host is content,
+ * sound says whether what it answered makes sense.
+ */
+static CUresult exchange(uint32_t op, uint32_t context, uint64_t about, const struct image *image, struct jit *jit,
+	struct layout *layout, bool *sound)
 {
 	int64_t began = clock_ns(CLOCK_MONOTONIC);
 	uint64_t layoutAt = (image->length + 63) & ~UINT64_C(63), layoutRoom = layoutAt + LAYOUT_ROOM;
@@ -87,12 +91,12 @@ static CUresult exchange(struct module *m, const struct image *image, struct jit
 	uint64_t offset = block.offset;
 	memcpy(arena_at(offset), image->bytes, image->length);
 	struct module_load_args args = {
-		.module = m->wire, .imageOffset = offset, .imageLength = image->length,
+		.module = about, .imageOffset = offset, .imageLength = image->length,
 		.layoutOffset = offset + layoutAt, .layoutCapacity = layoutRoom,
 		.logOffset = offset + logAt, .logCapacity = LOG_ROOM,
 	};
 	struct module_load_result answer = {0};
-	struct packet p = {.op = OP_MODULE_LOAD, .context = m->wireContext, .fixed = &args, .fixedBytes = sizeof args};
+	struct packet p = {.op = op, .context = context, .fixed = &args, .fixedBytes = sizeof args};
 	struct call call = {0};
 	uint32_t got = 0;
 	r = call_start(&call, &p);
@@ -106,13 +110,20 @@ static CUresult exchange(struct module *m, const struct image *image, struct jit
 	if (r != CUDA_SUCCESS && logBytes > 0)
 		log_at(LOG_ERROR, "module not loaded (%d): %.*s", (int)r, (int)logBytes, log);
 	jit_report(jit, log, logBytes, r, (float)(clock_ns(CLOCK_MONOTONIC) - began) / 1e6f);
-	if (r == CUDA_SUCCESS)
-		r = take_answer(m, arena_at(offset + layoutAt), layoutRoom, answer.layoutLength);
+	*sound = r == CUDA_SUCCESS && answer.layoutLength <= layoutRoom &&
+		layout_parse(arena_at(offset + layoutAt), answer.layoutLength, layout);
 	arena_return(&block);
 	return r;
 }
 
-/* The same with a new module, which nobody can find yet. */
+CUresult module_inspect(const struct image *image, struct jit *jit, struct layout *layout)
+{
+	bool sound;
+	CUresult r = exchange(OP_MODULE_INSPECT, 0, 0, image, jit, layout, &sound);
+	return r != CUDA_SUCCESS || sound ? r : CUDA_ERROR_UNKNOWN;
+}
+
+/* Loads an image as a new module, which nobody can find yet. */
 static CUresult exchange_new(const struct context *c, const struct image *image, struct jit *jit, struct module **out)
 {
 	struct module *m = handle_new(&modules);
@@ -121,11 +132,34 @@ static CUresult exchange_new(const struct context *c, const struct image *image,
 	m->context = c->object.id;
 	m->wireContext = c->wire;
 	m->wire = (uint32_t)m->object.id;
-	CUresult r = exchange(m, image, jit);
-	if (r != CUDA_SUCCESS)
-		handle_free(&modules, m);
+	m->library = 0;
 	*out = m;
+	bool sound;
+	CUresult r = exchange(OP_MODULE_LOAD, m->wireContext, m->wire, image, jit, &m->layout, &sound);
+	if (r == CUDA_SUCCESS) {
+		m->functions = sound ? calloc(m->layout.functionCount + 1, sizeof *m->functions) : NULL;
+		if (m->functions)
+			return CUDA_SUCCESS;
+		layout_free(&m->layout);
+		post_unload(m);
+		r = sound ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+	}
+	handle_free(&modules, m);
 	return r;
+}
+
+CUresult module_load(struct context *c, const struct image *image, struct jit *jit, uint64_t library, uint64_t *module)
+{
+	struct module *m;
+	CUresult r = exchange_new(c, image, jit, &m);
+	if (r != CUDA_SUCCESS)
+		return r;
+	m->library = library;
+	add_globals(m);
+	handle_publish(m);
+	*module = m->object.id;
+	text_show(c->wire);
+	return CUDA_SUCCESS;
 }
 
 static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
@@ -136,22 +170,16 @@ static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 		return r;
 	if (!out || !pointer)
 		return CUDA_ERROR_INVALID_VALUE;
-	int major = device_attribute(c->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-	int minor = device_attribute(c->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 	struct image image;
-	r = image_choose(pointer, 10 * major + minor, &image);
+	r = image_choose(pointer, device_capability(c->device), &image);
 	if (r != CUDA_SUCCESS)
 		return module_refuse(jit, r);
-	struct module *m;
-	r = exchange_new(c, &image, jit, &m);
+	uint64_t module;
+	r = module_load(c, &image, jit, 0, &module);
 	image_drop(&image);
-	if (r != CUDA_SUCCESS)
-		return r;
-	add_globals(m);
-	handle_publish(m);
-	*out = HANDLE_OF(CUmodule, m);
-	text_show(c->wire);
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS)
+		*out = (CUmodule)(uintptr_t)module;
+	return r;
 }
 
 CUresult pg_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)
@@ -193,7 +221,7 @@ CUresult pg_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
 	if (!mode)
 		return CUDA_ERROR_INVALID_VALUE;
-	*mode = CU_MODULE_EAGER_LOADING;
+	*mode = CU_MODULE_LAZY_LOADING; /* of libraries */
 	return CUDA_SUCCESS;
 }
 
@@ -226,8 +254,11 @@ static bool forget_function(uint64_t handle)
 	return true;
 }
 
-/* For the one who retired it. */
-static void dismantle(struct module *m)
+/*
+ * For the one who retired it. If the module ends before its context, the host hears of it, after all launches that have
+ * found its functions.
+ */
+static void dismantle(struct module *m, bool alone)
 {
 	bool unused = true;
 	pthread_mutex_lock(&functionLock);
@@ -238,6 +269,8 @@ static void dismantle(struct module *m)
 	if (unused)
 		layout_free(&m->layout);
 	pthread_mutex_unlock(&functionLock);
+	if (alone)
+		post_unload(m);
 	reference_module_gone(m->object.id);
 	range_remove_owner(m->object.id);
 	handle_free(&modules, m);
@@ -249,8 +282,7 @@ CUresult module_check(const struct context *c, const struct image *image, struct
 	CUresult r = exchange_new(c, image, jit, &m);
 	if (r != CUDA_SUCCESS)
 		return r;
-	post_unload(m);
-	dismantle(m);
+	dismantle(m, true);
 	return CUDA_SUCCESS;
 }
 
@@ -262,11 +294,16 @@ static struct module *module_find(CUmodule handle)
 CUresult pg_cuModuleUnload(CUmodule handle)
 {
 	struct module *m = module_find(handle);
+	return m && m->library ? CUDA_ERROR_NOT_PERMITTED : module_unload((uint64_t)(uintptr_t)handle);
+}
+
+CUresult module_unload(uint64_t handle)
+{
+	struct module *m = handle_find(&modules, handle);
 	if (!m || !handle_retire(m))
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint32_t context = m->wireContext;
-	post_unload(m);
-	dismantle(m);
+	dismantle(m, true);
 	text_show(context);
 	return CUDA_SUCCESS;
 }
@@ -275,7 +312,7 @@ static void forget_of_context(void *object, void *context)
 {
 	struct module *m = object;
 	if (m->context == *(uint64_t *)context && handle_retire(m))
-		dismantle(m);
+		dismantle(m, false);
 }
 
 void module_context_gone(uint64_t context) { handle_each(&modules, forget_of_context, &context); }
@@ -302,6 +339,7 @@ static struct function *make_function(struct module *m, uint32_t index)
 	f->padded = covered != f->facts.paramBytes;
 	f->maxDynamicShared = f->facts.maxDynamicShared;
 	f->carveout = -1;
+	f->dynamicSet = f->carveoutSet = false;
 	f->old = NULL;
 	handle_publish(f);
 	return f;

@@ -8,6 +8,7 @@ struct module {
 	struct object object;
 	uint64_t context; /* handle */
 	uint32_t wireContext, wire;
+	uint64_t library; /* handle of the library that it is a module of, or 0 */
 	struct layout layout;
 	_Atomic uint64_t *functions; /* handles given out so far, by index in the layout */
 };
@@ -29,9 +30,10 @@ struct function {
 	const char *name;
 	const struct layout_param *params;
 	struct layout_function facts;
-	_Atomic uint32_t holders; /* threads that read what it has of its module right now */
+	_Atomic uint32_t holders; /* threads that launch it or read what it has of its module right now */
 	bool padded; /* not every byte of the parameter block is a parameter's */
 	_Atomic int32_t maxDynamicShared, carveout;
+	_Atomic bool dynamicSet, carveoutSet; /* by cuFuncSetAttribute, whatever is set of its kernel */
 	_Atomic(struct old_launch *) old;
 };
 
@@ -40,8 +42,8 @@ extern struct table modules, functions;
 static inline struct function *function_find(CUfunction f) { return handle_find(&functions, (uint64_t)(uintptr_t)f); }
 
 /*
- * What a function has of its module stays while it is held, since the module's unloading waits for that: so a function is
- * held briefly, and by nobody who waits. NULL if there is none of that handle.
+ * What a function has of its module stays while it is held, and so does the module on the host, since unloading waits: for
+ * a launch that is under way. Who holds one waits for nothing but the ring. NULL if there is none of that handle.
  */
 static inline struct function *function_hold(CUfunction handle)
 {
@@ -57,8 +59,20 @@ static inline struct function *function_hold(CUfunction handle)
 
 static inline void function_release(struct function *f) { atomic_fetch_sub_explicit(&f->holders, 1, memory_order_release); }
 
+/* An attribute by a function's facts and settings. */
+CUresult function_attribute(const struct layout_function *facts, CUfunction_attribute attribute, int32_t maxDynamicShared,
+	int32_t carveout, int *value);
+/* Whether an attribute can be set, and to that value. */
+CUresult function_check_attribute(const struct layout_function *facts, int device, CUfunction_attribute attribute, int value);
+
 struct image;
 struct jit;
+
+/* Loads an image; library 0: as the program's own module. */
+CUresult module_load(struct context *c, const struct image *image, struct jit *jit, uint64_t library, uint64_t *module);
+/* Has the host say what an image offers, and reports to jit. */
+CUresult module_inspect(const struct image *image, struct jit *jit, struct layout *layout);
+CUresult module_unload(uint64_t module);
 
 /* Has the host look at an image as if it were to be loaded, and reports to jit. */
 CUresult module_check(const struct context *c, const struct image *image, struct jit *jit);

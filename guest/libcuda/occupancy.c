@@ -4,7 +4,7 @@
  * shared memory a block size needs, is called right here.
  */
 #include "device.h"
-#include "module.h"
+#include "library.h"
 #include "zz_impl.h"
 
 enum { WARP = 32, REGISTER_UNIT = 256, WARP_UNIT = 4, SHARED_UNIT = 256, BLOCKS_USUAL = 16 };
@@ -50,9 +50,10 @@ CUresult pg_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CU
 {
 	if (!blocks || threads <= 0 || (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE))
 		return CUDA_ERROR_INVALID_VALUE;
-	struct function *f = function_find(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	*blocks = (int)active_blocks(f, threads, dynamic);
 	return CUDA_SUCCESS;
 }
@@ -67,9 +68,10 @@ CUresult pg_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGrid, int *blockSi
 {
 	if (!minGrid || !blockSize || limit < 0 || (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE))
 		return CUDA_ERROR_INVALID_VALUE;
-	struct function *f = function_find(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	int64_t most = least(f->facts.maxThreads, device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
 	if (limit > 0)
 		most = least(most, limit);
@@ -99,9 +101,10 @@ CUresult pg_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamic, CUfunction 
 {
 	if (!dynamic || blocks <= 0 || threads <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct function *f = function_find(handle);
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (active_blocks(f, threads, 0) < blocks)
 		return CUDA_ERROR_INVALID_VALUE;
 	int64_t shared = device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);

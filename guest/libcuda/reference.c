@@ -7,7 +7,7 @@
 
 #include "array.h"
 #include "context.h"
-#include "module.h"
+#include "library.h"
 #include "ring.h"
 #include "zz_impl.h"
 #include "zz_wire.h"
@@ -447,11 +447,13 @@ CUresult pg_cuTexRefGetMaxAnisotropy(int *most, CUtexref handle)
 CUresult pg_cuParamSetTexRef(CUfunction function, int unit, CUtexref handle)
 {
 	struct reference *r;
-	if (!function_find(function))
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct function *f;
+	CUresult result = function_of(function, &f);
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (unit != CU_PARAM_TR_DEFAULT)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = take(handle, false, &r);
+	result = take(handle, false, &r);
 	return result == CUDA_SUCCESS ? give(CUDA_SUCCESS) : result;
 }
 

@@ -1052,7 +1052,10 @@ EXPORT CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
 
 EXPORT CUresult CUDAAPI cuFuncGetParamCount(CUfunction func, size_t *paramCount)
 {
-	return stub("cuFuncGetParamCount");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuFuncGetParamCount(func, paramCount);
 }
 
 EXPORT CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
@@ -1065,12 +1068,18 @@ EXPORT CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, s
 
 EXPORT CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
-	return stub("cuFuncIsLoaded");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuFuncIsLoaded(state, function);
 }
 
 EXPORT CUresult CUDAAPI cuFuncLoad(CUfunction function)
 {
-	return stub("cuFuncLoad");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuFuncLoad(function);
 }
 
 EXPORT CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
@@ -1878,42 +1887,66 @@ EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle
 
 EXPORT CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
-	return stub("cuKernelGetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuKernelGetAttribute(pi, attrib, kernel, dev);
 }
 
 EXPORT CUresult CUDAAPI cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
-	return stub("cuKernelGetFunction");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuKernelGetFunction(pFunc, kernel);
 }
 
 EXPORT CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
-	return stub("cuKernelGetLibrary");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuKernelGetLibrary(pLib, kernel);
 }
 
 EXPORT CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel hfunc)
 {
-	return stub("cuKernelGetName");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuKernelGetName(name, hfunc);
 }
 
 EXPORT CUresult CUDAAPI cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
 {
-	return stub("cuKernelGetParamCount");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuKernelGetParamCount(kernel, paramCount);
 }
 
 EXPORT CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-	return stub("cuKernelGetParamInfo");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuKernelGetParamInfo(kernel, paramIndex, paramOffset, paramSize);
 }
 
 EXPORT CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
-	return stub("cuKernelSetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuKernelSetAttribute(attrib, val, kernel, dev);
 }
 
 EXPORT CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
 {
-	return stub("cuKernelSetCacheConfig");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuKernelSetCacheConfig(kernel, config, dev);
 }
 
 EXPORT CUresult CUDAAPI cuLaunch(CUfunction f)
@@ -2025,52 +2058,82 @@ EXPORT CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfu
 
 EXPORT CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
-	return stub("cuLibraryEnumerateKernels");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryEnumerateKernels(kernels, numKernels, lib);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-	return stub("cuLibraryGetGlobal");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryGetGlobal(dptr, bytes, library, name);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
-	return stub("cuLibraryGetKernel");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryGetKernel(pKernel, library, name);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 {
-	return stub("cuLibraryGetKernelCount");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryGetKernelCount(count, lib);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-	return stub("cuLibraryGetManaged");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryGetManaged(dptr, bytes, library, name);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
-	return stub("cuLibraryGetModule");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryGetModule(pMod, library);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
 {
-	return stub("cuLibraryGetUnifiedFunction");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryGetUnifiedFunction(fptr, library, symbol);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-	return stub("cuLibraryLoadData");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-	return stub("cuLibraryLoadFromFile");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
 }
 
 EXPORT CUresult CUDAAPI cuLibraryUnload(CUlibrary library)
 {
-	return stub("cuLibraryUnload");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuLibraryUnload(library);
 }
 
 EXPORT CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)

@@ -52,6 +52,7 @@ static const struct state *state;
 static uint64_t live[KIND_HANDLE + 1];
 static CUdeviceptr memory, freed;
 static void *pinned;
+static CUlibrary library;
 
 static uint64_t seed = 1;
 static int randoms = 4;
@@ -127,6 +128,7 @@ static CUresult prepare_handles(void)
 	CUevent event;
 	CUarray array;
 	CUtexObject texture;
+	CUkernel kernel;
 	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 64, .Height = 16, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
 	if ((r = cuModuleLoadData(&module, ptx)) || (r = cuModuleGetFunction(&function, module, "work")) ||
 		(r = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING)) || (r = cuEventCreate(&event, 0)) ||
@@ -135,7 +137,8 @@ static CUresult prepare_handles(void)
 		return r;
 	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
 	CUDA_TEXTURE_DESC how = {0};
-	if ((r = cuTexObjectCreate(&texture, &resource, &how, NULL)) || (r = cuEventRecord(event, stream)))
+	if ((r = cuTexObjectCreate(&texture, &resource, &how, NULL)) || (r = cuEventRecord(event, stream)) ||
+		(r = cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0)) || (r = cuLibraryGetKernel(&kernel, library, "work")))
 		return r;
 	live[KIND_MODULE] = (uintptr_t)module;
 	live[KIND_FUNCTION] = (uintptr_t)function;
@@ -143,6 +146,8 @@ static CUresult prepare_handles(void)
 	live[KIND_EVENT] = (uintptr_t)event;
 	live[KIND_ARRAY] = (uintptr_t)array;
 	live[KIND_TEXTURE] = texture;
+	live[KIND_LIBRARY] = (uintptr_t)library;
+	live[KIND_KERNEL] = (uintptr_t)kernel;
 	return CUDA_SUCCESS;
 }
 
@@ -187,6 +192,9 @@ static CUresult clean(void)
 {
 	CUcontext context = current ? current : (CUcontext)live[KIND_CONTEXT];
 	CUresult r;
+	if (library)
+		cuLibraryUnload(library); /* of no context */
+	library = NULL;
 	if (!state->context || cuCtxSetCurrent(context)) /* destroyed */
 		return CUDA_SUCCESS;
 	r = cuCtxSynchronize();
