@@ -54,6 +54,7 @@ enum kind {
 	KIND_TEXTURE,
 	KIND_LIBRARY,
 	KIND_KERNEL,
+	KIND_MIPMAP,
 	KIND_HANDLE, /* of a kind that nothing makes */
 };
 
@@ -125,6 +126,7 @@ func emitFields(w *writer, tag string, st *structure) {
 var handleKinds = map[string]string{
 	"CUcontext": "CONTEXT", "CUmodule": "MODULE", "CUfunction": "FUNCTION", "CUstream": "STREAM",
 	"CUevent": "EVENT", "CUarray": "ARRAY", "CUtexObject": "TEXTURE", "CUlibrary": "LIBRARY", "CUkernel": "KERNEL",
+	"CUmipmappedArray": "MIPMAP",
 }
 
 // kindOf is the kind of an argument or field, by its name, type and class if any.

@@ -89,6 +89,7 @@ CUresult pg_cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 	a->format = (uint32_t)d->Format;
 	a->channels = d->NumChannels;
 	a->flags = d->Flags;
+	a->mipmapped = false;
 	a->elementBytes = array_format_bytes(d->Format) * d->NumChannels;
 	struct array_create_args args = {
 		.array = a->object.id, .width = a->width, .height = a->height, .depth = a->depth, .format = a->format,
@@ -118,7 +119,7 @@ CUresult pg_cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d)
 CUresult pg_cuArrayDestroy(CUarray handle)
 {
 	struct array *a = array_find(handle);
-	if (!a || !handle_retire(a))
+	if (!a || a->mipmapped || !handle_retire(a))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct array_destroy_args args = {.array = a->object.id};
 	struct packet p = {.op = OP_ARRAY_DESTROY, .context = a->wireContext, .fixed = &args, .fixedBytes = sizeof args};
@@ -164,18 +165,36 @@ static CUresult check_linear(CUdeviceptr address, CUarray_format format, unsigne
 	return end_linear(address, bytes, true, &end);
 }
 
+/* The array that a resource is read from. */
+static CUresult array_of(const CUDA_RESOURCE_DESC *d, struct array **a)
+{
+	struct mipmap *m;
+	if (d->resType == CU_RESOURCE_TYPE_ARRAY) {
+		*a = array_find(d->res.array.hArray);
+	} else {
+		m = handle_find(&mipmaps, (uint64_t)(uintptr_t)d->res.mipmap.hMipmappedArray);
+		if (m && m->levels > 1)
+			return CUDA_ERROR_NOT_SUPPORTED;
+		*a = m ? array_find(m->level[0]) : NULL;
+	}
+	return *a ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_create_args *args)
 {
 	struct array *a;
+	CUresult r;
 	uint64_t bytes;
 	if (d->flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	args->resource = (uint32_t)d->resType;
 	switch ((unsigned)d->resType) {
 	case CU_RESOURCE_TYPE_ARRAY:
-		a = array_find(d->res.array.hArray);
-		if (!a)
-			return CUDA_ERROR_INVALID_HANDLE;
+	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+		r = array_of(d, &a);
+		if (r != CUDA_SUCCESS)
+			return r;
+		args->resource = CU_RESOURCE_TYPE_ARRAY;
 		args->address = a->object.id;
 		args->width = a->width;
 		args->height = a->height;
@@ -187,7 +206,7 @@ CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_create_ar
 		args->format = (uint32_t)d->res.linear.format;
 		args->channels = d->res.linear.numChannels;
 		args->pitch = d->res.linear.sizeInBytes;
-		CUresult r = check_linear(args->address, d->res.linear.format, args->channels, args->pitch);
+		r = check_linear(args->address, d->res.linear.format, args->channels, args->pitch);
 		if (r == CUDA_SUCCESS) {
 			args->width = args->pitch / (array_format_bytes(d->res.linear.format) * args->channels);
 			args->height = 1;
@@ -207,8 +226,6 @@ CUresult describe_resource(const CUDA_RESOURCE_DESC *d, struct texture_create_ar
 		if (args->pitch < row || args->pitch % PITCH_ALIGNMENT != 0 || __builtin_add_overflow(bytes, row, &bytes))
 			return CUDA_ERROR_INVALID_VALUE;
 		return check_linear(args->address, d->res.pitch2D.format, args->channels, bytes);
-	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-		return CUDA_ERROR_NOT_SUPPORTED;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}

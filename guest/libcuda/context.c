@@ -150,6 +150,7 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 	c->attached = 0;
 	c->cacheConfig = CU_FUNC_CACHE_PREFER_NONE;
 	c->mark = (struct mark){.at = NO_MARK};
+	c->manner = (struct manner){0};
 	c->sharedConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 	for (size_t i = 0; i < sizeof c->limits / sizeof *c->limits; i++)
 		c->limits[i] = context_default_limit((CUlimit)i);
@@ -322,6 +323,21 @@ CUresult pg_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *a
 	*flags = primaries[dev].flags;
 	*active = primaries[dev].handle != 0;
 	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+/* Of a primary context they are those of its device. */
+CUresult pg_cuCtxSetFlags(unsigned int flags)
+{
+	struct context *c;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!valid_flags(flags))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (c->primary)
+		return pg_cuDevicePrimaryCtxSetFlags_v2(c->device, flags);
+	c->flags = flags;
 	return CUDA_SUCCESS;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "arena.h"
+#include "object.h"
 #include "range.h"
 #include "ring.h"
 #include "text.h"
@@ -35,6 +36,7 @@ CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct en
 	struct range range;
 	end->address = address;
 	end->where = AT_HOST;
+	end->sync = false;
 	bool inArena = process.arenaShared && arena_holds(address, bytes);
 	if (inArena || deviceOnly || in_device_window(address)) {
 		bool known = range_find(address, &range) && range.kind != RANGE_REGISTERED;
@@ -44,12 +46,19 @@ CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct en
 			return CUDA_ERROR_INVALID_VALUE;
 		if (known && range_on_device(&range))
 			end->where = AT_DEVICE;
+		end->sync = known && range.sync;
 	}
 	if (end->where == AT_HOST && inArena) {
 		end->where = AT_ARENA;
 		end->address = arena_offset(address);
 	}
 	return CUDA_SUCCESS;
+}
+
+bool place_syncs(const struct place *place)
+{
+	const struct context *c = handle_find(&contexts, place->contextHandle);
+	return c && (c->flags & CU_CTX_SYNC_MEMOPS);
 }
 
 /* Whether a byte can be read, and be written too if it is to be: done by the kernel, which does not fault. */

@@ -11,6 +11,7 @@ struct end {
 	uint64_t address;      /* host pointer, device address, arena offset, or array id */
 	uint64_t pitch, height; /* bytes a row, rows a slice; not for arrays */
 	uint64_t x, y, z;      /* arrays only, x in bytes */
+	bool sync;             /* the program wants synchronous operations on it to be complete when they return */
 };
 
 /* A box of width bytes x height rows x depth slices. */
@@ -27,6 +28,9 @@ CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct en
  * it may be any number, and must not crash the program.
  */
 bool end_usable(const struct end *end, uint64_t bytes, bool write);
+
+/* Whether the same holds for all that is done in a place's context. */
+bool place_syncs(const struct place *place);
 
 /*
  * Does it. On return a pageable source has been read, and a pageable target is

@@ -1,4 +1,4 @@
-/* Fills. Asynchronous to the host by either name, except that a synchronous one of pinned or managed memory waits. */
+/* Fills. Asynchronous to the host by either name, except that a synchronous one waits of pinned or managed memory, or if the program wants it to. */
 #include "copy.h"
 #include "range.h"
 #include "arena.h"
@@ -44,7 +44,7 @@ static CUresult fill(const struct fill *f, CUstream stream, bool wait)
 	struct packet p = {
 		.op = OP_FILL, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
-	return wait && end.where == AT_ARENA ? ring_call(&p, NULL, 0) : ring_post(&p);
+	return wait && (end.where == AT_ARENA || end.sync || place_syncs(&place)) ? ring_call(&p, NULL, 0) : ring_post(&p);
 }
 
 static CUresult fill_line(CUdeviceptr d, uint32_t value, uint32_t size, size_t n, CUstream s, bool wait)

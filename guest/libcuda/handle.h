@@ -28,6 +28,7 @@ enum handle_kind {
 	HANDLE_SURFACE,
 	HANDLE_REFERENCE,
 	HANDLE_KERNEL,
+	HANDLE_MIPMAP,
 };
 
 enum {

@@ -10,6 +10,11 @@
 /* When a copy returns, beyond what copy_box always holds to. */
 enum until { UNTIL_COMPLETE, UNTIL_QUEUED };
 
+static bool syncs(const struct place *place, const struct box *box)
+{
+	return box->dst.sync || box->src.sync || place_syncs(place);
+}
+
 static CUresult copy_line(struct end dst, struct end src, size_t bytes, CUstream stream, enum until until)
 {
 	struct place place;
@@ -17,9 +22,9 @@ static CUresult copy_line(struct end dst, struct end src, size_t bytes, CUstream
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct box box = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
-	/* Between two places on the device, even a synchronous copy does not hold the caller up. */
+	/* Between two places on the device, even a synchronous copy does not hold the caller up, unless the program wants it to. */
 	bool within = dst.where == AT_DEVICE && src.where == AT_DEVICE;
-	return copy_box(&place, &box, until == UNTIL_COMPLETE && !within);
+	return copy_box(&place, &box, until == UNTIL_COMPLETE && (!within || syncs(&place, &box)));
 }
 
 /* What an argument is: device memory, a pointer to host memory, or whatever the number says. */
@@ -284,7 +289,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until unti
 	if (r != CUDA_SUCCESS)
 		return r;
 	bool onDevice = box.dst.where != AT_HOST && box.src.where != AT_HOST && box.dst.where != AT_ARENA && box.src.where != AT_ARENA;
-	return copy_box(&place, &box, until == UNTIL_COMPLETE && !onDevice);
+	return copy_box(&place, &box, until == UNTIL_COMPLETE && (!onDevice || syncs(&place, &box)));
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, enum until until)

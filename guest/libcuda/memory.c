@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "advice.h"
 #include "arena.h"
 #include "context.h"
 #include "device.h"
@@ -81,6 +82,8 @@ static CUresult unpin(const struct range *range)
 {
 	struct drain d = {.context = context_top(), .result = CUDA_SUCCESS};
 	handle_each(&contexts, drain, &d);
+	if (range->kind == RANGE_MANAGED)
+		advice_forget(range->base);
 	arena_give(arena_offset(range->base), range->size);
 	return d.result;
 }

@@ -20,6 +20,14 @@ struct mark {
 };
 #define NO_MARK UINT64_MAX
 
+/* What a program set of a stream. */
+struct manner {
+	CUaccessPolicyWindow window;      /* hints that nothing here follows */
+	CUsynchronizationPolicy policy;   /* how threads wait for it; 0: as for its context */
+	CUlaunchMemSyncDomain domain;
+	CUlaunchMemSyncDomainMap domains;
+};
+
 struct context {
 	struct object object;
 	uint32_t wire; /* context id in packets: 1..255 */
@@ -30,6 +38,7 @@ struct context {
 	_Atomic uint32_t cacheConfig, sharedConfig;
 	_Atomic uint64_t limits[16];
 	struct mark mark; /* of the legacy stream */
+	struct manner manner;
 	uint64_t serial; /* unique among all contexts ever, for cuCtxGetId */
 };
 
@@ -39,6 +48,7 @@ struct stream {
 	uint32_t wireContext, flags;
 	int priority;
 	struct mark mark;
+	struct manner manner;
 };
 
 struct event {
@@ -55,6 +65,16 @@ struct array {
 	uint32_t wireContext;
 	uint64_t width, height, depth;
 	uint32_t format, channels, flags, elementBytes;
+	bool mipmapped; /* goes with what it is a level of */
+};
+
+enum { MIPMAP_LEVELS = 18 }; /* of a side of 131072 elements */
+
+struct mipmap {
+	struct object object;
+	uint64_t context;
+	unsigned int levels;
+	CUarray level[MIPMAP_LEVELS];
 };
 
 /* A texture or, without its description as a texture, a surface. */
@@ -66,7 +86,7 @@ struct texture {
 	CUDA_TEXTURE_DESC texture;
 };
 
-extern struct table contexts, streams, events, arrays, textures, surfaces;
+extern struct table contexts, streams, events, arrays, mipmaps, textures, surfaces;
 
 /* The calling thread's current context: 201 without one, 709 when it was destroyed meanwhile, or its sticky error. */
 CUresult context_current(struct context **context);

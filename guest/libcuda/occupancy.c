@@ -114,3 +114,49 @@ CUresult pg_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamic, CUfunction 
 	*dynamic = room > 0 ? (size_t)room : 0;
 	return CUDA_SUCCESS;
 }
+
+/* --- clusters: no device here has any, so a block is one of its own --- */
+
+static CUresult check_clusters(const CUlaunchConfig *config)
+{
+	if (config->numAttrs > 64 || (config->numAttrs > 0 && !config->attrs))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < config->numAttrs; i++) {
+		const CUlaunchAttribute *a = &config->attrs[i];
+		if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+			(a->value.clusterDim.x > 1 || a->value.clusterDim.y > 1 || a->value.clusterDim.z > 1))
+			return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuOccupancyMaxPotentialClusterSize(int *size, CUfunction handle, const CUlaunchConfig *config)
+{
+	struct function *f;
+	if (!size || !config)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = function_of(handle, &f);
+	if (r == CUDA_SUCCESS)
+		*size = 1;
+	return r;
+}
+
+CUresult pg_cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const CUlaunchConfig *config)
+{
+	struct function *f;
+	if (!clusters || !config)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = function_of(handle, &f);
+	if (r != CUDA_SUCCESS || (r = check_clusters(config)) != CUDA_SUCCESS)
+		return r;
+	const unsigned int sides[] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+	int64_t threads = 1;
+	for (int i = 0; i < 3; i++) {
+		if (sides[i] == 0 || sides[i] > (unsigned)device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i))
+			return CUDA_ERROR_INVALID_VALUE;
+		threads *= sides[i];
+	}
+	int64_t blocks = active_blocks(f, threads, config->sharedMemBytes);
+	*clusters = (int)(blocks * device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+	return CUDA_SUCCESS;
+}

@@ -40,7 +40,7 @@ static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint
 		*a = (struct answer){address, sizeof(void *)};
 		return onHost ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		*a = (struct answer){0, sizeof(unsigned int)};
+		*a = (struct answer){r->sync, sizeof(unsigned int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		*a = (struct answer){r->serial, sizeof(unsigned long long)};
@@ -115,4 +115,13 @@ CUresult pg_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attr
 		memcpy(data[i], &a.bits, a.bytes);
 	}
 	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	unsigned int sync;
+	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(&sync, value, sizeof sync);
+	return range_set_sync(ptr, sync != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -136,6 +136,17 @@ bool range_find(uint64_t address, struct range *found)
 	return inside;
 }
 
+bool range_set_sync(uint64_t address, bool sync)
+{
+	pthread_mutex_lock(&lock);
+	struct node *n = floor_of(address);
+	bool inside = n && address - n->range.base < n->range.size;
+	if (inside)
+		n->range.sync = sync;
+	pthread_mutex_unlock(&lock);
+	return inside;
+}
+
 bool range_remove(uint64_t base, enum range_kind kind, struct range *removed)
 {
 	pthread_mutex_lock(&lock);

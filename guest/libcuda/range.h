@@ -18,6 +18,7 @@ struct range {
 	uint32_t flags;   /* as given at allocation */
 	uint64_t serial;  /* unique among all ranges ever */
 	uint64_t owner;   /* module handle for globals */
+	bool sync;        /* synchronous copies and fills of it wait until they are complete */
 };
 
 /* Pinned and managed memory lie in the arena. */
@@ -38,6 +39,8 @@ bool range_add(const struct range *r);
 bool range_add_fresh(const struct range *r);
 /* The range that address lies in. */
 bool range_find(uint64_t address, struct range *found);
+/* Changes sync of the range that address lies in. */
+bool range_set_sync(uint64_t address, bool sync);
 /* Removes the range that begins at base if it is of that kind. */
 bool range_remove(uint64_t base, enum range_kind kind, struct range *removed);
 /*

@@ -41,6 +41,7 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 	s->flags = flags;
 	s->priority = priority;
 	s->mark = (struct mark){.at = NO_MARK};
+	s->manner = (struct manner){0};
 	handle_publish(s);
 	*created = s;
 	return CUDA_SUCCESS;
@@ -135,7 +136,7 @@ CUresult stream_resolve(CUstream handle, struct place *place)
 CUresult stream_wait(const struct place *place)
 {
 	struct packet p = {.op = OP_STREAM_SYNCHRONIZE, .context = place->context, .stream = place->stream};
-	return ring_wait(&p, context_sleeps(handle_find(&contexts, place->contextHandle)));
+	return ring_wait(&p, stream_sleeps(place));
 }
 
 void stream_release_thread(void)
@@ -162,6 +163,7 @@ struct owned {
 _Static_assert(offsetof(struct owned, context) == offsetof(struct stream, context), "stream");
 _Static_assert(offsetof(struct owned, context) == offsetof(struct event, context), "event");
 _Static_assert(offsetof(struct owned, context) == offsetof(struct array, context), "array");
+_Static_assert(offsetof(struct owned, context) == offsetof(struct mipmap, context), "mipmapped array");
 _Static_assert(offsetof(struct owned, context) == offsetof(struct texture, context), "texture");
 
 static void forget(void *object, void *argument)
@@ -174,7 +176,7 @@ static void forget(void *object, void *argument)
 
 void stream_context_gone(uint64_t context)
 {
-	struct table *all[] = {&surfaces, &textures, &arrays, &events, &streams};
+	struct table *all[] = {&surfaces, &textures, &mipmaps, &arrays, &events, &streams};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
 		struct doomed d = {.table = all[i], .context = context};
 		handle_each(all[i], forget, &d);
@@ -220,8 +222,7 @@ CUresult pg_cuStreamSynchronize(CUstream stream)
 	return r == CUDA_SUCCESS ? text_shown(place.context, stream_wait(&place)) : r;
 }
 
-/* What the getters need: a stream object, or NULL for a default stream of the current context. */
-static CUresult look_up(CUstream handle, const void *out, struct stream **s, struct context **c)
+CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, struct context **c)
 {
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -239,7 +240,7 @@ CUresult pg_cuStreamGetFlags(CUstream stream, unsigned int *flags)
 {
 	struct stream *s;
 	struct context *c;
-	CUresult r = look_up(stream, flags, &s, &c);
+	CUresult r = stream_look_up(stream, flags, &s, &c);
 	if (r == CUDA_SUCCESS)
 		*flags = s ? s->flags : CU_STREAM_DEFAULT;
 	return r;
@@ -249,7 +250,7 @@ CUresult pg_cuStreamGetPriority(CUstream stream, int *priority)
 {
 	struct stream *s;
 	struct context *c;
-	CUresult r = look_up(stream, priority, &s, &c);
+	CUresult r = stream_look_up(stream, priority, &s, &c);
 	if (r == CUDA_SUCCESS)
 		*priority = s ? s->priority : PRIORITY_LEAST;
 	return r;
@@ -259,9 +260,28 @@ CUresult pg_cuStreamGetCtx(CUstream stream, CUcontext *context)
 {
 	struct stream *s;
 	struct context *c;
-	CUresult r = look_up(stream, context, &s, &c);
+	CUresult r = stream_look_up(stream, context, &s, &c);
 	if (r == CUDA_SUCCESS)
 		*context = HANDLE_OF(CUcontext, c);
+	return r;
+}
+
+/* There are no green contexts. */
+CUresult pg_cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green)
+{
+	CUresult r = pg_cuStreamGetCtx(stream, context);
+	if (r == CUDA_SUCCESS && green)
+		*green = NULL;
+	return r;
+}
+
+CUresult pg_cuStreamGetDevice(CUstream stream, CUdevice *device)
+{
+	struct stream *s;
+	struct context *c;
+	CUresult r = stream_look_up(stream, device, &s, &c);
+	if (r == CUDA_SUCCESS)
+		*device = c->device;
 	return r;
 }
 
@@ -271,7 +291,7 @@ CUresult pg_cuStreamGetId(CUstream stream, unsigned long long *id)
 	struct stream *s;
 	struct context *c;
 	struct place place;
-	CUresult r = look_up(stream, id, &s, &c);
+	CUresult r = stream_look_up(stream, id, &s, &c);
 	if (r == CUDA_SUCCESS)
 		r = stream_resolve(stream, &place);
 	if (r == CUDA_SUCCESS)
@@ -283,10 +303,29 @@ CUresult pg_cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 {
 	struct stream *s;
 	struct context *c;
-	CUresult r = look_up(stream, status, &s, &c);
+	CUresult r = stream_look_up(stream, status, &s, &c);
 	if (r == CUDA_SUCCESS)
 		*status = CU_STREAM_CAPTURE_STATUS_NONE;
 	return r;
+}
+
+/* Of a stream that isn't captured there is no more to say. */
+CUresult pg_cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+	const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
+{
+	(void)id, (void)graph, (void)dependencies, (void)edges, (void)count;
+	return pg_cuStreamIsCapturing(stream, status);
+}
+
+CUresult pg_cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+	const CUgraphNode **dependencies, size_t *count)
+{
+	return pg_cuStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, NULL, count);
+}
+
+CUresult pg_cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
+{
+	return pg_cuStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL);
 }
 
 CUresult pg_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

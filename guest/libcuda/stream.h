@@ -18,6 +18,10 @@ struct place {
  * context has failed: then its sticky error.
  */
 CUresult stream_resolve(CUstream handle, struct place *place);
+/* A stream object and its context; NULL for the legacy stream of the current one. out must not be NULL. */
+CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, struct context **c);
+/* Whether threads that wait for a place are to sleep, by what was set of the stream, else of its context. */
+bool stream_sleeps(const struct place *place);
 /* Waits for all work queued to a place. */
 CUresult stream_wait(const struct place *place);
 

@@ -216,7 +216,10 @@ EXPORT CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREME
 
 EXPORT CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 {
-	return stub("cuArrayGetPlane");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuArrayGetPlane(pPlaneArray, hArray, planeIdx);
 }
 
 EXPORT CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
@@ -540,7 +543,10 @@ EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
 
 EXPORT CUresult CUDAAPI cuCtxSetFlags(unsigned int flags)
 {
-	return stub("cuCtxSetFlags");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuCtxSetFlags(flags);
 }
 
 EXPORT CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
@@ -2237,12 +2243,18 @@ EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_
 
 EXPORT CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
-	return stub("cuMemAdvise");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemAdvise(devPtr, count, advice, device);
 }
 
 EXPORT CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-	return stub("cuMemAdvise_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemAdvise_v2(devPtr, count, advice, location);
 }
 
 EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
@@ -3199,22 +3211,34 @@ EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep
 
 EXPORT CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-	return stub("cuMemPrefetchAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-	return stub("cuMemPrefetchAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPrefetchAsync(devPtr, count, dstDevice, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 {
-	return stub("cuMemPrefetchAsync_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 {
-	return stub("cuMemPrefetchAsync_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPrefetchAsync_v2(devPtr, count, location, flags, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
@@ -3229,12 +3253,18 @@ EXPORT CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t 
 
 EXPORT CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count)
 {
-	return stub("cuMemRangeGetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
 }
 
 EXPORT CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
-	return stub("cuMemRangeGetAttributes");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count);
 }
 
 EXPORT CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -3504,17 +3534,26 @@ EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
 
 EXPORT CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
-	return stub("cuMipmappedArrayCreate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
 }
 
 EXPORT CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
-	return stub("cuMipmappedArrayDestroy");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMipmappedArrayDestroy(hMipmappedArray);
 }
 
 EXPORT CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
-	return stub("cuMipmappedArrayGetLevel");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMipmappedArrayGetLevel(pLevelArray, hMipmappedArray, level);
 }
 
 EXPORT CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
@@ -3706,7 +3745,10 @@ EXPORT CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int
 
 EXPORT CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
-	return stub("cuOccupancyMaxActiveClusters");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuOccupancyMaxActiveClusters(numClusters, func, config);
 }
 
 EXPORT CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
@@ -3727,7 +3769,10 @@ EXPORT CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSi
 
 EXPORT CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
 {
-	return stub("cuOccupancyMaxPotentialClusterSize");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuOccupancyMaxPotentialClusterSize(clusterSize, func, config);
 }
 
 EXPORT CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
@@ -3788,7 +3833,10 @@ EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpoi
 
 EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-	return stub("cuPointerSetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuPointerSetAttribute(value, attribute, ptr);
 }
 
 EXPORT CUresult CUDAAPI cuProfilerInitialize(const char *configFile, const char *outputFile, CUoutput_mode outputMode)
@@ -3840,12 +3888,18 @@ EXPORT CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallb
 
 EXPORT CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
-	return stub("cuStreamAttachMemAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamAttachMemAsync(hStream, dptr, length, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
-	return stub("cuStreamAttachMemAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamAttachMemAsync(own_stream(hStream), dptr, length, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
@@ -3905,12 +3959,18 @@ EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgra
 
 EXPORT CUresult CUDAAPI cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream)
 {
-	return stub("cuStreamCopyAttributes");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamCopyAttributes(dstStream, srcStream);
 }
 
 EXPORT CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 {
-	return stub("cuStreamCopyAttributes_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamCopyAttributes(own_stream(dst), own_stream(src));
 }
 
 EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
@@ -3962,42 +4022,66 @@ EXPORT CUresult CUDAAPI cuStreamEndCaptureToCig(CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value)
 {
-	return stub("cuStreamGetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetAttribute(hStream, attr, value);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 {
-	return stub("cuStreamGetAttribute_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetAttribute(own_stream(hStream), attr, value_out);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 {
-	return stub("cuStreamGetCaptureInfo");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 {
-	return stub("cuStreamGetCaptureInfo_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetCaptureInfo(own_stream(hStream), captureStatus_out, id_out);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
-	return stub("cuStreamGetCaptureInfo_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
-	return stub("cuStreamGetCaptureInfo_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetCaptureInfo_v2(own_stream(hStream), captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 {
-	return stub("cuStreamGetCaptureInfo_v3");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 {
-	return stub("cuStreamGetCaptureInfo_v3_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetCaptureInfo_v3(own_stream(hStream), captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
@@ -4018,22 +4102,34 @@ EXPORT CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
 
 EXPORT CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-	return stub("cuStreamGetCtx_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-	return stub("cuStreamGetCtx_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetCtx_v2(own_stream(hStream), pCtx, pGreenCtx);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
-	return stub("cuStreamGetDevice");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetDevice(hStream, device);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
 {
-	return stub("cuStreamGetDevice_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamGetDevice(own_stream(hStream), device);
 }
 
 EXPORT CUresult CUDAAPI cuStreamGetDevResource(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
@@ -4128,12 +4224,18 @@ EXPORT CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *param)
 {
-	return stub("cuStreamSetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamSetAttribute(hStream, attr, param);
 }
 
 EXPORT CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
-	return stub("cuStreamSetAttribute_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamSetAttribute(own_stream(hStream), attr, value);
 }
 
 EXPORT CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)

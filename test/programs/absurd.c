@@ -129,16 +129,19 @@ static CUresult prepare_handles(void)
 	CUarray array;
 	CUtexObject texture;
 	CUkernel kernel;
+	CUmipmappedArray mipmap;
 	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 64, .Height = 16, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
 	if ((r = cuModuleLoadData(&module, ptx)) || (r = cuModuleGetFunction(&function, module, "work")) ||
 		(r = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING)) || (r = cuEventCreate(&event, 0)) ||
 		(r = cuMemAlloc_v2(&freed, DEVICE_BYTES)) || (r = cuMemFree_v2(freed)) || (r = cuMemAlloc_v2(&memory, DEVICE_BYTES)) ||
 		(r = cuMemHostAlloc(&pinned, DEVICE_BYTES, 0)) || (r = cuArrayCreate_v2(&array, &shape)))
 		return r;
+	CUDA_ARRAY3D_DESCRIPTOR whole = {.Width = 16, .Height = 8, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
 	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
 	CUDA_TEXTURE_DESC how = {0};
 	if ((r = cuTexObjectCreate(&texture, &resource, &how, NULL)) || (r = cuEventRecord(event, stream)) ||
-		(r = cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0)) || (r = cuLibraryGetKernel(&kernel, library, "work")))
+		(r = cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0)) || (r = cuLibraryGetKernel(&kernel, library, "work")) ||
+		(r = cuMipmappedArrayCreate(&mipmap, &whole, 3)))
 		return r;
 	live[KIND_MODULE] = (uintptr_t)module;
 	live[KIND_FUNCTION] = (uintptr_t)function;
@@ -146,6 +149,7 @@ static CUresult prepare_handles(void)
 	live[KIND_EVENT] = (uintptr_t)event;
 	live[KIND_ARRAY] = (uintptr_t)array;
 	live[KIND_TEXTURE] = texture;
+	live[KIND_MIPMAP] = (uintptr_t)mipmap;
 	live[KIND_LIBRARY] = (uintptr_t)library;
 	live[KIND_KERNEL] = (uintptr_t)kernel;
 	return CUDA_SUCCESS;

@@ -31,6 +31,7 @@ enum kind {
 	KIND_TEXTURE,
 	KIND_LIBRARY,
 	KIND_KERNEL,
+	KIND_MIPMAP,
 	KIND_HANDLE, /* of a kind that nothing makes */
 };
 
@@ -214,7 +215,7 @@ static const struct field fields_CUDA_MEMCPY3D_v1_st[] = {
 static const struct field fields_CUDA_RESOURCE_DESC_st[] = {
 	{0, 4, KIND_NUMBER}, /* resType */
 	{8, 8, KIND_ARRAY}, /* res.array.hArray */
-	{8, 8, KIND_NUMBER}, /* res.mipmap.hMipmappedArray */
+	{8, 8, KIND_MIPMAP}, /* res.mipmap.hMipmappedArray */
 	{8, 8, KIND_ADDRESS}, /* res.linear.devPtr */
 	{16, 4, KIND_NUMBER}, /* res.linear.format */
 	{20, 4, KIND_NUMBER}, /* res.linear.numChannels */
@@ -276,6 +277,35 @@ static const struct field fields_CUdevprop_st[] = {
 static const struct field fields_CUexecAffinityParam_st[] = {
 	{0, 4, KIND_NUMBER}, /* type */
 	{4, 4, KIND_NUMBER}, /* param.smCount */
+};
+
+static const struct field fields_CUlaunchAttributeValue_union[] = {
+	{0, 64, KIND_NUMBER}, /* pad */
+	{0, 32, KIND_NUMBER}, /* accessPolicyWindow */
+	{0, 4, KIND_NUMBER}, /* cooperative */
+	{0, 4, KIND_NUMBER}, /* syncPolicy */
+	{0, 4, KIND_NUMBER}, /* clusterDim.x */
+	{4, 4, KIND_NUMBER}, /* clusterDim.y */
+	{8, 4, KIND_NUMBER}, /* clusterDim.z */
+	{0, 4, KIND_NUMBER}, /* clusterSchedulingPolicyPreference */
+	{0, 4, KIND_NUMBER}, /* programmaticStreamSerializationAllowed */
+	{0, 8, KIND_EVENT}, /* programmaticEvent.event */
+	{8, 4, KIND_NUMBER}, /* programmaticEvent.flags */
+	{12, 4, KIND_NUMBER}, /* programmaticEvent.triggerAtBlockStart */
+	{0, 8, KIND_EVENT}, /* launchCompletionEvent.event */
+	{8, 4, KIND_NUMBER}, /* launchCompletionEvent.flags */
+	{0, 4, KIND_NUMBER}, /* priority */
+	{0, 2, KIND_NUMBER}, /* memSyncDomainMap */
+	{0, 4, KIND_NUMBER}, /* memSyncDomain */
+	{0, 4, KIND_NUMBER}, /* preferredClusterDim.x */
+	{4, 4, KIND_NUMBER}, /* preferredClusterDim.y */
+	{8, 4, KIND_NUMBER}, /* preferredClusterDim.z */
+	{0, 4, KIND_NUMBER}, /* deviceUpdatableKernelNode.deviceUpdatable */
+	{8, 8, KIND_NUMBER}, /* deviceUpdatableKernelNode.devNode */
+	{0, 4, KIND_NUMBER}, /* sharedMemCarveout */
+	{0, 4, KIND_NUMBER}, /* nvlinkUtilCentricScheduling */
+	{0, 4, KIND_NUMBER}, /* portableClusterSizeMode */
+	{0, 4, KIND_NUMBER}, /* sharedMemoryMode */
 };
 
 static const struct field fields_CUlaunchConfig_st[] = {
@@ -4464,7 +4494,7 @@ static const struct call calls[] = {
 	{"cuArrayGetDescriptor", call_cuArrayGetDescriptor, true, false, 2, {STRUCTURE(CUDA_ARRAY_DESCRIPTOR_v1_st, 16), ARGUMENT(ARRAY), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuArrayGetDescriptor_v2", call_cuArrayGetDescriptor_v2, true, false, 2, {STRUCTURE(CUDA_ARRAY_DESCRIPTOR_st, 24), ARGUMENT(ARRAY), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuArrayGetMemoryRequirements", call_cuArrayGetMemoryRequirements, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(ARRAY), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
-	{"cuArrayGetPlane", call_cuArrayGetPlane, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(ARRAY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuArrayGetPlane", call_cuArrayGetPlane, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(ARRAY), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuArrayGetSparseProperties", call_cuArrayGetSparseProperties, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(ARRAY), }, 3, {3, 4, 801}},
 	{"cuCheckpointProcessCheckpoint", call_cuCheckpointProcessCheckpoint, false, false, 2, {ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuCheckpointProcessGetRestoreThreadId", call_cuCheckpointProcessGetRestoreThreadId, false, false, 2, {ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
@@ -4511,7 +4541,7 @@ static const struct call calls[] = {
 	{"cuCtxResetPersistingL2Cache", call_cuCtxResetPersistingL2Cache, true, false, 0, {}, 7, {0, 1, 3, 4, 201, 709, 801}},
 	{"cuCtxSetCacheConfig", call_cuCtxSetCacheConfig, true, false, 1, {ARGUMENT(NUMBER), }, 6, {0, 1, 3, 4, 201, 709}},
 	{"cuCtxSetCurrent", call_cuCtxSetCurrent, true, false, 1, {ARGUMENT(CONTEXT), }, 7, {0, 1, 3, 4, 201, 400, 709}},
-	{"cuCtxSetFlags", call_cuCtxSetFlags, false, false, 1, {ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuCtxSetFlags", call_cuCtxSetFlags, true, false, 1, {ARGUMENT(NUMBER), }, 6, {0, 1, 3, 4, 201, 709}},
 	{"cuCtxSetLimit", call_cuCtxSetLimit, true, false, 2, {ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 8, {0, 1, 2, 3, 4, 201, 215, 709}},
 	{"cuCtxSetSharedMemConfig", call_cuCtxSetSharedMemConfig, true, false, 1, {ARGUMENT(NUMBER), }, 6, {0, 1, 3, 4, 201, 709}},
 	{"cuCtxSynchronize", call_cuCtxSynchronize, true, false, 0, {}, 18, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
@@ -4794,8 +4824,8 @@ static const struct call calls[] = {
 	{"cuLogsUnregisterCallback", call_cuLogsUnregisterCallback, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
 	{"cuMemAddressFree", call_cuMemAddressFree, false, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemAddressReserve", call_cuMemAddressReserve, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemAdvise", call_cuMemAdvise, false, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
-	{"cuMemAdvise_v2", call_cuMemAdvise_v2, false, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(VALUE), }, 3, {3, 4, 801}},
+	{"cuMemAdvise", call_cuMemAdvise, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 8, {0, 1, 2, 3, 4, 101, 201, 709}},
+	{"cuMemAdvise_v2", call_cuMemAdvise_v2, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(VALUE), }, 8, {0, 1, 2, 3, 4, 101, 201, 709}},
 	{"cuMemAlloc", call_cuMemAlloc, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemAlloc_v2", call_cuMemAlloc_v2, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
 	{"cuMemAllocAsync", call_cuMemAllocAsync, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
@@ -4928,14 +4958,14 @@ static const struct call calls[] = {
 	{"cuMemPoolSetAccess", call_cuMemPoolSetAccess, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemPoolSetAttribute", call_cuMemPoolSetAttribute, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuMemPoolTrimTo", call_cuMemPoolTrimTo, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemPrefetchAsync", call_cuMemPrefetchAsync, false, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemPrefetchAsync_ptsz", call_cuMemPrefetchAsync_ptsz, false, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemPrefetchAsync_v2", call_cuMemPrefetchAsync_v2, false, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(VALUE), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemPrefetchAsync_v2_ptsz", call_cuMemPrefetchAsync_v2_ptsz, false, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(VALUE), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuMemPrefetchAsync", call_cuMemPrefetchAsync, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
+	{"cuMemPrefetchAsync_ptsz", call_cuMemPrefetchAsync_ptsz, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
+	{"cuMemPrefetchAsync_v2", call_cuMemPrefetchAsync_v2, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(VALUE), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
+	{"cuMemPrefetchAsync_v2_ptsz", call_cuMemPrefetchAsync_v2_ptsz, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(VALUE), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
 	{"cuMemPrefetchBatchAsync", call_cuMemPrefetchBatchAsync, false, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuMemPrefetchBatchAsync_ptsz", call_cuMemPrefetchBatchAsync_ptsz, false, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemRangeGetAttribute", call_cuMemRangeGetAttribute, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemRangeGetAttributes", call_cuMemRangeGetAttributes, false, false, 6, {ARGUMENT(POINTERS), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemRangeGetAttribute", call_cuMemRangeGetAttribute, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 101, 201, 709}},
+	{"cuMemRangeGetAttributes", call_cuMemRangeGetAttributes, true, false, 6, {ARGUMENT(POINTERS), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuMemRelease", call_cuMemRelease, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
 	{"cuMemRetainAllocationHandle", call_cuMemRetainAllocationHandle, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuMemSetAccess", call_cuMemSetAccess, false, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
@@ -4971,11 +5001,11 @@ static const struct call calls[] = {
 	{"cuMemsetD8Async_ptsz", call_cuMemsetD8Async_ptsz, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemSetMemPool", call_cuMemSetMemPool, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
 	{"cuMemUnmap", call_cuMemUnmap, false, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMipmappedArrayCreate", call_cuMipmappedArrayCreate, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 3, {3, 4, 801}},
-	{"cuMipmappedArrayDestroy", call_cuMipmappedArrayDestroy, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuMipmappedArrayGetLevel", call_cuMipmappedArrayGetLevel, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMipmappedArrayGetMemoryRequirements", call_cuMipmappedArrayGetMemoryRequirements, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
-	{"cuMipmappedArrayGetSparseProperties", call_cuMipmappedArrayGetSparseProperties, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
+	{"cuMipmappedArrayCreate", call_cuMipmappedArrayCreate, true, false, 3, {ARGUMENT(MEMORY), STRUCTURE(CUDA_ARRAY3D_DESCRIPTOR_st, 40), ARGUMENT(COUNT), }, 9, {0, 1, 2, 3, 4, 201, 709, 801, 999}},
+	{"cuMipmappedArrayDestroy", call_cuMipmappedArrayDestroy, true, false, 1, {ARGUMENT(MIPMAP), }, 8, {0, 1, 3, 4, 201, 207, 400, 709}},
+	{"cuMipmappedArrayGetLevel", call_cuMipmappedArrayGetLevel, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MIPMAP), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 400, 709}},
+	{"cuMipmappedArrayGetMemoryRequirements", call_cuMipmappedArrayGetMemoryRequirements, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MIPMAP), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
+	{"cuMipmappedArrayGetSparseProperties", call_cuMipmappedArrayGetSparseProperties, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MIPMAP), }, 3, {3, 4, 801}},
 	{"cuModuleEnumerateFunctions", call_cuModuleEnumerateFunctions, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MODULE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuModuleGetFunction", call_cuModuleGetFunction, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MODULE), ARGUMENT(TEXT), }, 8, {0, 1, 3, 4, 201, 400, 500, 709}},
 	{"cuModuleGetFunctionCount", call_cuModuleGetFunctionCount, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MODULE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
@@ -5000,10 +5030,10 @@ static const struct call calls[] = {
 	{"cuOccupancyAvailableDynamicSMemPerBlock", call_cuOccupancyAvailableDynamicSMemPerBlock, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(FUNCTION), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 201, 400, 709, 999}},
 	{"cuOccupancyMaxActiveBlocksPerMultiprocessor", call_cuOccupancyMaxActiveBlocksPerMultiprocessor, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(FUNCTION), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 201, 400, 709, 999}},
 	{"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", call_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(FUNCTION), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 201, 400, 709, 999}},
-	{"cuOccupancyMaxActiveClusters", call_cuOccupancyMaxActiveClusters, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(FUNCTION), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuOccupancyMaxActiveClusters", call_cuOccupancyMaxActiveClusters, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(FUNCTION), STRUCTURE(CUlaunchConfig_st, 56), }, 9, {0, 1, 3, 4, 201, 400, 709, 912, 999}},
 	{"cuOccupancyMaxPotentialBlockSize", call_cuOccupancyMaxPotentialBlockSize, true, false, 6, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(FUNCTION), ARGUMENT(CALLBACK), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 201, 400, 709, 999}},
 	{"cuOccupancyMaxPotentialBlockSizeWithFlags", call_cuOccupancyMaxPotentialBlockSizeWithFlags, true, false, 7, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(FUNCTION), ARGUMENT(CALLBACK), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 201, 400, 709, 999}},
-	{"cuOccupancyMaxPotentialClusterSize", call_cuOccupancyMaxPotentialClusterSize, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(FUNCTION), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuOccupancyMaxPotentialClusterSize", call_cuOccupancyMaxPotentialClusterSize, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(FUNCTION), STRUCTURE(CUlaunchConfig_st, 56), }, 9, {0, 1, 3, 4, 201, 400, 709, 912, 999}},
 	{"cuParamSetf", call_cuParamSetf, true, false, 3, {ARGUMENT(FUNCTION), ARGUMENT(NUMBER), ARGUMENT(FLOAT), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuParamSeti", call_cuParamSeti, true, false, 3, {ARGUMENT(FUNCTION), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuParamSetSize", call_cuParamSetSize, true, false, 2, {ARGUMENT(FUNCTION), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
@@ -5011,7 +5041,7 @@ static const struct call calls[] = {
 	{"cuParamSetv", call_cuParamSetv, true, false, 4, {ARGUMENT(FUNCTION), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuPointerGetAttribute", call_cuPointerGetAttribute, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), }, 8, {0, 1, 3, 4, 101, 201, 709, 801}},
 	{"cuPointerGetAttributes", call_cuPointerGetAttributes, true, false, 4, {ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(ADDRESS), }, 8, {0, 1, 3, 4, 101, 201, 709, 801}},
-	{"cuPointerSetAttribute", call_cuPointerSetAttribute, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
+	{"cuPointerSetAttribute", call_cuPointerSetAttribute, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuProfilerInitialize", call_cuProfilerInitialize, false, false, 3, {ARGUMENT(TEXT), ARGUMENT(TEXT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuProfilerStart", call_cuProfilerStart, true, false, 0, {}, 6, {0, 1, 3, 4, 201, 709}},
 	{"cuProfilerStop", call_cuProfilerStop, true, false, 0, {}, 6, {0, 1, 3, 4, 201, 709}},
@@ -5019,8 +5049,8 @@ static const struct call calls[] = {
 	{"cuSignalExternalSemaphoresAsync_ptsz", call_cuSignalExternalSemaphoresAsync_ptsz, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuStreamAddCallback", call_cuStreamAddCallback, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(CALLBACK), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamAddCallback_ptsz", call_cuStreamAddCallback_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(CALLBACK), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
-	{"cuStreamAttachMemAsync", call_cuStreamAttachMemAsync, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamAttachMemAsync_ptsz", call_cuStreamAttachMemAsync_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuStreamAttachMemAsync", call_cuStreamAttachMemAsync, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuStreamAttachMemAsync_ptsz", call_cuStreamAttachMemAsync_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamBatchMemOp", call_cuStreamBatchMemOp, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuStreamBatchMemOp_ptsz", call_cuStreamBatchMemOp_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuStreamBatchMemOp_v2", call_cuStreamBatchMemOp_v2, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
@@ -5032,8 +5062,8 @@ static const struct call calls[] = {
 	{"cuStreamBeginCaptureToCig", call_cuStreamBeginCaptureToCig, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuStreamBeginCaptureToGraph", call_cuStreamBeginCaptureToGraph, false, false, 6, {ARGUMENT(STREAM), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuStreamBeginCaptureToGraph_ptsz", call_cuStreamBeginCaptureToGraph_ptsz, false, false, 6, {ARGUMENT(STREAM), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamCopyAttributes", call_cuStreamCopyAttributes, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuStreamCopyAttributes_ptsz", call_cuStreamCopyAttributes_ptsz, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuStreamCopyAttributes", call_cuStreamCopyAttributes, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamCopyAttributes_ptsz", call_cuStreamCopyAttributes_ptsz, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamCreate", call_cuStreamCreate, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
 	{"cuStreamCreateWithPriority", call_cuStreamCreateWithPriority, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
 	{"cuStreamDestroy", call_cuStreamDestroy, true, false, 1, {ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
@@ -5041,20 +5071,20 @@ static const struct call calls[] = {
 	{"cuStreamEndCapture", call_cuStreamEndCapture, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuStreamEndCapture_ptsz", call_cuStreamEndCapture_ptsz, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuStreamEndCaptureToCig", call_cuStreamEndCaptureToCig, false, false, 1, {ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuStreamGetAttribute", call_cuStreamGetAttribute, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetAttribute_ptsz", call_cuStreamGetAttribute_ptsz, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetCaptureInfo", call_cuStreamGetCaptureInfo, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetCaptureInfo_ptsz", call_cuStreamGetCaptureInfo_ptsz, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetCaptureInfo_v2", call_cuStreamGetCaptureInfo_v2, false, false, 6, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetCaptureInfo_v2_ptsz", call_cuStreamGetCaptureInfo_v2_ptsz, false, false, 6, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetCaptureInfo_v3", call_cuStreamGetCaptureInfo_v3, false, false, 7, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(POINTERS), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetCaptureInfo_v3_ptsz", call_cuStreamGetCaptureInfo_v3_ptsz, false, false, 7, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(POINTERS), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuStreamGetAttribute", call_cuStreamGetAttribute, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamGetAttribute_ptsz", call_cuStreamGetAttribute_ptsz, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamGetCaptureInfo", call_cuStreamGetCaptureInfo, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
+	{"cuStreamGetCaptureInfo_ptsz", call_cuStreamGetCaptureInfo_ptsz, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
+	{"cuStreamGetCaptureInfo_v2", call_cuStreamGetCaptureInfo_v2, true, false, 6, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
+	{"cuStreamGetCaptureInfo_v2_ptsz", call_cuStreamGetCaptureInfo_v2_ptsz, true, false, 6, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
+	{"cuStreamGetCaptureInfo_v3", call_cuStreamGetCaptureInfo_v3, true, false, 7, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(POINTERS), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
+	{"cuStreamGetCaptureInfo_v3_ptsz", call_cuStreamGetCaptureInfo_v3_ptsz, true, false, 7, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(POINTERS), ARGUMENT(POINTERS), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
 	{"cuStreamGetCtx", call_cuStreamGetCtx, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamGetCtx_ptsz", call_cuStreamGetCtx_ptsz, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuStreamGetCtx_v2", call_cuStreamGetCtx_v2, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetCtx_v2_ptsz", call_cuStreamGetCtx_v2_ptsz, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetDevice", call_cuStreamGetDevice, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamGetDevice_ptsz", call_cuStreamGetDevice_ptsz, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuStreamGetCtx_v2", call_cuStreamGetCtx_v2, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuStreamGetCtx_v2_ptsz", call_cuStreamGetCtx_v2_ptsz, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuStreamGetDevice", call_cuStreamGetDevice, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
+	{"cuStreamGetDevice_ptsz", call_cuStreamGetDevice_ptsz, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
 	{"cuStreamGetDevResource", call_cuStreamGetDevResource, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuStreamGetFlags", call_cuStreamGetFlags, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamGetFlags_ptsz", call_cuStreamGetFlags_ptsz, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
@@ -5067,8 +5097,8 @@ static const struct call calls[] = {
 	{"cuStreamIsCapturing_ptsz", call_cuStreamIsCapturing_ptsz, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 906}},
 	{"cuStreamQuery", call_cuStreamQuery, true, false, 1, {ARGUMENT(STREAM), }, 19, {0, 1, 3, 4, 201, 400, 600, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamQuery_ptsz", call_cuStreamQuery_ptsz, true, false, 1, {ARGUMENT(STREAM), }, 19, {0, 1, 3, 4, 201, 400, 600, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuStreamSetAttribute", call_cuStreamSetAttribute, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamSetAttribute_ptsz", call_cuStreamSetAttribute_ptsz, false, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuStreamSetAttribute", call_cuStreamSetAttribute, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamSetAttribute_ptsz", call_cuStreamSetAttribute_ptsz, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamSynchronize", call_cuStreamSynchronize, true, false, 1, {ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamSynchronize_ptsz", call_cuStreamSynchronize_ptsz, true, false, 1, {ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamUpdateCaptureDependencies", call_cuStreamUpdateCaptureDependencies, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
@@ -5137,7 +5167,7 @@ static const struct call calls[] = {
 	{"cuTexRefSetMipmapFilterMode", call_cuTexRefSetMipmapFilterMode, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuTexRefSetMipmapLevelBias", call_cuTexRefSetMipmapLevelBias, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(FLOAT), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuTexRefSetMipmapLevelClamp", call_cuTexRefSetMipmapLevelClamp, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(FLOAT), ARGUMENT(FLOAT), }, 7, {0, 1, 3, 4, 201, 400, 709}},
-	{"cuTexRefSetMipmappedArray", call_cuTexRefSetMipmappedArray, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuTexRefSetMipmappedArray", call_cuTexRefSetMipmappedArray, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MIPMAP), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuThreadExchangeStreamCaptureMode", call_cuThreadExchangeStreamCaptureMode, true, false, 1, {ARGUMENT(MEMORY), }, 6, {0, 1, 3, 4, 201, 709}},
 	{"cuUserObjectCreate", call_cuUserObjectCreate, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(CALLBACK), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuUserObjectRelease", call_cuUserObjectRelease, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},

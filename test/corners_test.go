@@ -1,0 +1,21 @@
+package test
+
+import (
+	"os"
+	"testing"
+)
+
+// What the CUDA runtime asks beside using things, each corner in a process of its
+// own, and once more with the library that looks at each of its own accesses.
+func TestCorners(t *testing.T) {
+	h := startHost(t, oneDomain)
+	plain, careful := program(t, "corners"), sanitized(t, "corners")
+	for _, part := range []string{"attributes", "questions", "advice", "complete", "clusters", "mipmaps"} {
+		t.Run(part, func(t *testing.T) {
+			succeed(t, h.guest("one", plain, part))
+			cmd := h.guest("one", careful, part)
+			cmd.Env = append(os.Environ(), sanitizedEnv(t)...)
+			succeed(t, cmd)
+		})
+	}
+}

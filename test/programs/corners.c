@@ -1,0 +1,344 @@
+/* What the CUDA runtime asks of streams, memory and arrays beside using them, one corner at a time: corners PART. */
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "check.h"
+
+static CUcontext context;
+
+#define PRIORITY ((CUstreamAttrID)CU_LAUNCH_ATTRIBUTE_PRIORITY)
+
+/* --- streams --- */
+
+static void attributes(void)
+{
+	CUstream s, other, of_other;
+	CUstreamAttrValue v, got;
+	CUcontext second;
+	CHECK(cuStreamCreateWithPriority(&s, 0, -1));
+	CHECK(cuStreamCreate(&other, 0));
+	CHECK(cuStreamGetAttribute(s, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+	CLAIM(got.syncPolicy == CU_SYNC_POLICY_AUTO);
+	v.syncPolicy = CU_SYNC_POLICY_BLOCKING_SYNC;
+	CHECK(cuStreamSetAttribute(s, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
+	memset(&v, 0, sizeof v);
+	v.accessPolicyWindow = (CUaccessPolicyWindow){.num_bytes = 4096, .hitRatio = 0.5f, .hitProp = CU_ACCESS_PROPERTY_PERSISTING};
+	CHECK(cuStreamSetAttribute(s, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
+	CHECK(cuStreamCopyAttributes(other, s));
+	CHECK(cuStreamGetAttribute(other, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &got));
+	CLAIM(got.accessPolicyWindow.num_bytes == 4096 && got.accessPolicyWindow.hitProp == CU_ACCESS_PROPERTY_PERSISTING);
+	CHECK(cuStreamGetAttribute(other, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+	CLAIM(got.syncPolicy == CU_SYNC_POLICY_BLOCKING_SYNC);
+	CHECK(cuStreamSynchronize(other));
+	CHECK(cuStreamGetAttribute(s, PRIORITY, &got));
+	CLAIM(got.priority == -1);
+	CHECK(cuStreamSetAttribute(s, PRIORITY, &got));
+	got.priority = -2;
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuStreamSetAttribute(s, PRIORITY, &got));
+	v.accessPolicyWindow.hitRatio = 1.5f;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamSetAttribute(s, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
+	v.syncPolicy = (CUsynchronizationPolicy)9;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamSetAttribute(s, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamSetAttribute(s, (CUstreamAttrID)CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamGetAttribute(s, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamGetAttribute((CUstream)77, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
+
+	/* The default streams are streams, too, each with its own. */
+	v.syncPolicy = CU_SYNC_POLICY_YIELD;
+	CHECK(cuStreamSetAttribute(NULL, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
+	CHECK(cuStreamGetAttribute(CU_STREAM_LEGACY, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+	CLAIM(got.syncPolicy == CU_SYNC_POLICY_YIELD);
+	CHECK(cuStreamGetAttribute(CU_STREAM_PER_THREAD, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+	CLAIM(got.syncPolicy == CU_SYNC_POLICY_AUTO);
+	CHECK(cuStreamCopyAttributes(CU_STREAM_PER_THREAD, NULL));
+	CHECK(cuStreamGetAttribute(CU_STREAM_PER_THREAD, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+	CLAIM(got.syncPolicy == CU_SYNC_POLICY_YIELD);
+
+	CHECK(cuCtxCreate(&second, 0, 0));
+	CHECK(cuStreamCreate(&of_other, 0));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamCopyAttributes(of_other, s));
+}
+
+static void questions(void)
+{
+	CUstream s;
+	CUcontext c, c2;
+	CUgreenCtx green = (CUgreenCtx)&s;
+	CUdevice device = 9;
+	CUstreamCaptureStatus status = 9;
+	cuuint64_t id = 5;
+	size_t count = 6;
+	CUgraph graph;
+	const CUgraphNode *nodes;
+	const CUgraphEdgeData *edges;
+	unsigned flags;
+	CHECK(cuStreamCreate(&s, 0));
+	CHECK(cuStreamGetDevice(s, &device));
+	CLAIM(device == 0);
+	CHECK(cuStreamGetCtx_v2(s, &c, &green));
+	CHECK(cuStreamGetCtx(s, &c2));
+	CLAIM(c == context && c2 == context && !green);
+	CHECK(cuStreamGetCaptureInfo(s, &status, &id, NULL, NULL, NULL));
+	CLAIM(status == CU_STREAM_CAPTURE_STATUS_NONE && id == 5);
+	status = 9;
+	CHECK(cuStreamGetCaptureInfo_v3(s, &status, &id, &graph, &nodes, &edges, &count));
+	CLAIM(status == CU_STREAM_CAPTURE_STATUS_NONE && count == 6);
+	CHECK(cuStreamGetCaptureInfo_v2_ptsz(NULL, &status, NULL, NULL, NULL, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamGetCaptureInfo(s, NULL, &id, NULL, NULL, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamGetDevice((CUstream)99, &device));
+
+	CHECK(cuCtxSetFlags(CU_CTX_SCHED_BLOCKING_SYNC));
+	CHECK(cuCtxGetFlags(&flags));
+	CLAIM(flags == CU_CTX_SCHED_BLOCKING_SYNC);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCtxSetFlags(3));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCtxSetFlags(1 << 20));
+	CHECK(cuStreamSynchronize(s));
+	int active;
+	CHECK(cuDevicePrimaryCtxRetain(&c, 0));
+	CHECK(cuCtxSetCurrent(c));
+	CHECK(cuCtxSetFlags(CU_CTX_SCHED_YIELD));
+	CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	CLAIM(flags == CU_CTX_SCHED_YIELD && active);
+	CHECK(cuCtxSetCurrent(NULL));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxSetFlags(0));
+}
+
+/* --- memory --- */
+
+static int asked(CUdeviceptr at, size_t n, CUmem_range_attribute what)
+{
+	int value = 12345;
+	CHECK(cuMemRangeGetAttribute(&value, sizeof value, what, at, n));
+	return value;
+}
+
+static void advice(void)
+{
+	enum { PAGE = 4096, N = 16 * PAGE };
+	CUdeviceptr m, other, plain;
+	int by[3], values[2];
+	CHECK(cuMemAllocManaged(&m, N, CU_MEM_ATTACH_GLOBAL));
+	CHECK(cuMemAllocManaged(&other, N, CU_MEM_ATTACH_GLOBAL));
+	CHECK(cuMemAlloc(&plain, N));
+	CLAIM(asked(m, N, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 0);
+	CLAIM(asked(m, N, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION) == CU_DEVICE_INVALID);
+	CLAIM(asked(m, N, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION) == CU_DEVICE_INVALID);
+
+	CHECK(cuMemAdvise(m, N, CU_MEM_ADVISE_SET_READ_MOSTLY, 77)); /* the device doesn't matter */
+	CHECK(cuMemAdvise(other, N, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+	CLAIM(asked(m, N, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 1);
+	CHECK(cuMemAdvise(m + 5 * PAGE + 7, 10, CU_MEM_ADVISE_UNSET_READ_MOSTLY, 0));
+	CLAIM(asked(m, N, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 0);
+	CLAIM(asked(m, 5 * PAGE, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 1);
+	CLAIM(asked(m + 5 * PAGE, PAGE, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 0);
+	CLAIM(asked(m + 6 * PAGE, 10 * PAGE, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 1);
+	CLAIM(asked(m + 4 * PAGE, 1 + PAGE, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 0);
+
+	CHECK(cuMemAdvise(m, 2 * PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0));
+	CHECK(cuMemAdvise(m + 2 * PAGE, 2 * PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU));
+	CLAIM(asked(m, 2 * PAGE, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION) == 0);
+	CLAIM(asked(m + 2 * PAGE, PAGE, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION) == CU_DEVICE_CPU);
+	CLAIM(asked(m, 4 * PAGE, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION) == CU_DEVICE_INVALID);
+	CLAIM(asked(m, PAGE, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE) == CU_MEM_LOCATION_TYPE_DEVICE);
+	CHECK(cuMemAdvise(m, N, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 0));
+	CLAIM(asked(m, PAGE, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION) == CU_DEVICE_INVALID);
+	CHECK(cuMemAdvise_v2(m, N, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}));
+	CLAIM(asked(m, N, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE) == CU_MEM_LOCATION_TYPE_HOST_NUMA);
+
+	CHECK(cuMemAdvise(m, N, CU_MEM_ADVISE_SET_ACCESSED_BY, 0));
+	CHECK(cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_ACCESSED_BY, CU_DEVICE_CPU));
+	CHECK(cuMemRangeGetAttribute(by, sizeof by, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, m, N));
+	CLAIM(by[0] == 0 && by[1] == CU_DEVICE_INVALID && by[2] == CU_DEVICE_INVALID);
+	CHECK(cuMemRangeGetAttribute(by, sizeof by, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, m, 1));
+	CLAIM(by[0] == CU_DEVICE_CPU && by[1] == 0 && by[2] == CU_DEVICE_INVALID);
+	CHECK(cuMemAdvise(m, N, CU_MEM_ADVISE_UNSET_ACCESSED_BY, 0));
+	CHECK(cuMemRangeGetAttribute(by, 4, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, m, N));
+	CLAIM(by[0] == CU_DEVICE_INVALID);
+
+	CHECK(cuMemPrefetchAsync(m, N, 0, NULL));
+	CHECK(cuMemPrefetchAsync_v2_ptsz(m + PAGE, N - PAGE, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}, 0, NULL));
+	void *data[] = {&values[0], &values[1]};
+	size_t sizes[] = {4, 4};
+	CUmem_range_attribute what[] = {CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY};
+	CHECK(cuMemRangeGetAttributes(data, sizes, what, 2, m, PAGE));
+	CLAIM(values[0] == 0 && values[1] == 1);
+	CHECK(cuMemRangeGetAttributes(data, sizes, what, 2, m + PAGE, PAGE));
+	CLAIM(values[0] == CU_DEVICE_CPU);
+
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAdvise(plain, N, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAdvise(m, N + 1, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAdvise(m, 0, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAdvise(m, N, (CUmem_advise)7, 0));
+	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise(m, N, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 5));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAdvise_v2(m, N, CU_MEM_ADVISE_SET_ACCESSED_BY, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}));
+	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync(m, N, 5, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMemPrefetchAsync(m, N, 0, (CUstream)77));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchAsync_v2(m, N, (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, 1, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute(by, 3, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, m, N));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute(by, 8, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, m, N));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRangeGetAttribute(by, 4, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, plain, N));
+
+	CUstream s;
+	CHECK(cuStreamCreate(&s, 0));
+	CHECK(cuStreamAttachMemAsync(s, m, 0, CU_MEM_ATTACH_SINGLE));
+	CHECK(cuStreamAttachMemAsync(s, m, N, CU_MEM_ATTACH_HOST));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync(NULL, m, 0, CU_MEM_ATTACH_SINGLE));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync(s, m, PAGE, CU_MEM_ATTACH_HOST));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync(s, plain, 0, CU_MEM_ATTACH_GLOBAL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamAttachMemAsync(s, m, 0, 3));
+
+	/* Advice goes with the memory, and only with it. */
+	CHECK(cuMemFree(m));
+	CLAIM(asked(other, N, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 1);
+	for (int i = 0; i < 8; i++) {
+		CHECK(cuMemAllocManaged(&m, N, CU_MEM_ATTACH_GLOBAL));
+		CLAIM(asked(m, N, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) == 0);
+		CLAIM(asked(m, N, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION) == CU_DEVICE_INVALID);
+	}
+}
+
+/* When a program wants that, also what stays on the device is complete when a synchronous call returns. */
+static void complete(void)
+{
+	CUmodule m;
+	CUfunction spin;
+	CUdeviceptr a, b;
+	CUcontext other;
+	unsigned steps = 5000000, yes = 1, no = 0, got;
+	void *args[] = {&steps};
+	CHECK(cuMemAlloc(&a, 4096));
+	CHECK(cuMemAlloc(&b, 4096));
+	CHECK(cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
+	CLAIM(got == 0);
+	CHECK(cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a + 100));
+	CHECK(cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
+	CLAIM(got == 1);
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&spin, m, "spin"));
+	CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+	CHECK(cuMemcpyDtoD(b, a, 4096));
+	CHECK(cuStreamQuery(NULL));
+	CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+	CHECK(cuMemsetD8(a, 1, 4096));
+	CHECK(cuStreamQuery(NULL));
+	CHECK(cuPointerSetAttribute(&no, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_BUFFER_ID, a));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr)(uintptr_t)&yes));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
+
+	CHECK(cuCtxCreate(&other, CU_CTX_SYNC_MEMOPS, 0));
+	CHECK(cuMemAlloc(&a, 4096));
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&spin, m, "spin"));
+	CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+	CHECK(cuMemsetD32(a, 1, 1024));
+	CHECK(cuStreamQuery(NULL));
+}
+
+/* --- functions and arrays --- */
+
+static void clusters(void)
+{
+	CUmodule m;
+	CUfunction f;
+	size_t count;
+	int n, blocks, processors;
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&f, m, "step"));
+	CHECK(cuFuncGetParamCount(f, &count));
+	CLAIM(count == 3);
+	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {1, 1, 1}};
+	CUlaunchConfig config = {.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1, .attrs = &a, .numAttrs = 1};
+	CHECK(cuOccupancyMaxPotentialClusterSize(&n, f, &config));
+	CLAIM(n == 1);
+	CHECK(cuOccupancyMaxActiveClusters(&n, f, &config));
+	CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 64, 0));
+	CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	CLAIM(n == blocks * processors);
+	a.value.clusterDim.x = 2;
+	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuOccupancyMaxActiveClusters(&n, f, &config));
+	config.blockDimX = 0;
+	a.value.clusterDim.x = 1;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveClusters(&n, f, &config));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuOccupancyMaxPotentialClusterSize(&n, NULL, &config));
+}
+
+static void mipmaps(void)
+{
+	CUmipmappedArray m, one;
+	CUarray level, plane;
+	CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 20, .Height = 6, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1}, got;
+	const size_t widths[] = {20, 10, 5, 2, 1}, heights[] = {6, 3, 1, 1, 1};
+	CHECK(cuMipmappedArrayCreate(&m, &d, 99)); /* as many as there can be */
+	for (unsigned i = 0; i < 5; i++) {
+		CHECK(cuMipmappedArrayGetLevel(&level, m, i));
+		CHECK(cuArray3DGetDescriptor(&got, level));
+		CLAIM(got.Width == widths[i] && got.Height == heights[i] && got.Depth == 0);
+	}
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMipmappedArrayGetLevel(&level, m, 5));
+	CHECK(cuMipmappedArrayGetLevel(&level, m, 1));
+	float up[30], down[30] = {0};
+	for (int i = 0; i < 30; i++)
+		up[i] = (float)i;
+	CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = up, .srcPitch = 40, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+		.dstArray = level, .WidthInBytes = 40, .Height = 3};
+	CHECK(cuMemcpy2D(&c));
+	c = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = level, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = down,
+		.dstPitch = 40, .WidthInBytes = 40, .Height = 3};
+	CHECK(cuMemcpy2D(&c));
+	CLAIM(memcmp(up, down, sizeof up) == 0);
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(level));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuArrayGetPlane(&plane, level, 0));
+
+	CUtexObject t;
+	CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .res.mipmap.hMipmappedArray = m};
+	CUDA_TEXTURE_DESC how = {0};
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuTexObjectCreate(&t, &r, &how, NULL));
+	CHECK(cuMipmappedArrayCreate(&one, &d, 1));
+	r.res.mipmap.hMipmappedArray = one;
+	CHECK(cuTexObjectCreate(&t, &r, &how, NULL));
+	CHECK(cuTexObjectDestroy(t));
+	r = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = level};
+	CHECK(cuTexObjectCreate(&t, &r, &how, NULL));
+	CHECK(cuTexObjectDestroy(t));
+	CHECK(cuMipmappedArrayDestroy(m));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayDestroy(m));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayGetLevel(&level, m, 0));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArray3DGetDescriptor(&got, level));
+
+	d.Flags = CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_SURFACE_LDST;
+	d.Width = d.Height = 8;
+	d.Depth = 6;
+	CHECK(cuMipmappedArrayCreate(&m, &d, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMipmappedArrayGetLevel(&level, m, 1));
+	CHECK(cuMipmappedArrayDestroy(m));
+	CHECK(cuMipmappedArrayCreate(&m, &d, 3));
+	CHECK(cuMipmappedArrayGetLevel(&level, m, 2));
+	CHECK(cuArray3DGetDescriptor(&got, level));
+	CLAIM(got.Width == 2 && got.Height == 2 && got.Depth == 6);
+	d.Depth = 5;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMipmappedArrayCreate(&m, &d, 3));
+	CHECK(cuCtxDestroy(context));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayDestroy(m));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} parts[] = {
+		{"attributes", attributes}, {"questions", questions}, {"advice", advice}, {"complete", complete}, {"clusters", clusters},
+		{"mipmaps", mipmaps},
+	};
+	CHECK(cuInit(0));
+	CHECK(cuCtxCreate(&context, 0, 0));
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (argc == 2 && strcmp(argv[1], parts[i].name) == 0) {
+			parts[i].run();
+			return 0;
+		}
+	fprintf(stderr, "usage: corners PART\n");
+	return 2;
+}
