@@ -68,6 +68,7 @@ func emitCoverage(w *writer, s *spec) {
 	for _, p := range sortedKeys(programs) {
 		row(p, programs[p])
 	}
+	emitRefusals(w, s)
 	w.f("\nThe programs are those of Debian 12 that look a symbol up; *ffmpeg filters* are the symbols that its six CUDA\nfilters really call, *cudart* is what the CUDA runtime asks for. Most never call all that they look up.\n\n")
 	w.f("| symbol | | class | tier | programs |\n|---|---|---|--:|---|\n")
 	for _, f := range s.Functions {
@@ -76,6 +77,26 @@ func emitCoverage(w *writer, s *spec) {
 			class = ""
 		}
 		w.f("| `%s` | %s | %s | %d | %s |\n", f.Symbol, f.kind(s), class, f.Tier, strings.Join(f.programs(), ", "))
+	}
+}
+
+// emitRefusals says of stubs why they are, where that was decided.
+func emitRefusals(w *writer, s *spec) {
+	symbols := map[string][]string{}
+	var reasons []string
+	for _, f := range s.Functions {
+		because := f.refused(s)
+		if because == "" {
+			continue
+		}
+		if symbols[because] == nil {
+			reasons = append(reasons, because)
+		}
+		symbols[because] = append(symbols[because], "`"+f.Symbol+"`")
+	}
+	w.f("\nAll stubs of tiers 1 and 2 are so on purpose:\n\n| refused | because |\n|---|---|\n")
+	for _, because := range reasons {
+		w.f("| %s | %s |\n", strings.Join(symbols[because], " "), because)
 	}
 }
 

@@ -26,7 +26,7 @@ static void check(const char *name, int version, cuuint64_t flags, void (*want)(
 	}
 	got = &failures;
 	CUresult old = cuGetProcAddress(name, &got, version, flags);
-	if (old != (want ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND) || got != (void *)want) {
+	if (old != (want ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND) || got != (want ? (void *)want : (void *)&failures)) {
 		printf("%%s %%d %%d: first ABI: result %%d\n", name, version, (int)flags, old);
 		failures++;
 	}
@@ -54,8 +54,9 @@ static void edges(void)
 	expect("null status", cuGetProcAddress_v2("cuInit", &pfn, driver, 0, NULL), CUDA_SUCCESS);
 	expect("unknown flag", cuGetProcAddress_v2("cuInit", &pfn, driver, 4, &status), CUDA_ERROR_INVALID_VALUE);
 	expect("newer than the driver", cuGetProcAddress_v2("cuInit", &pfn, driver + 1, 0, &status), CUDA_ERROR_INVALID_VALUE);
-	expect("unknown name", cuGetProcAddress("cuNothing", &pfn, driver, 0), CUDA_ERROR_NOT_FOUND);
 	pfn = &failures;
+	expect("unknown name", cuGetProcAddress("cuNothing", &pfn, driver, 0), CUDA_ERROR_NOT_FOUND);
+	expect("pointer of an unknown name, first ABI", pfn == &failures ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, CUDA_SUCCESS);
 	expect("unknown name", cuGetProcAddress_v2("cuNothing", &pfn, driver, 0, &status), CUDA_SUCCESS);
 	expect("status of an unknown name", (CUresult)status, (CUresult)CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 	expect("pointer of an unknown name", pfn ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS, CUDA_SUCCESS);

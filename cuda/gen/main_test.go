@@ -84,6 +84,11 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"overlay.toml", line, `cuMemAlloc_v2 = {body = "alias", class = "copy"}`, "of goes with body alias"},
 		{"overlay.toml", line, `cuMemAlloc_v2 = {body = "alias", class = "copy", of = "cuX"}`, "does not exist"},
 		{"overlay.toml", line, `cuMemcpy_ptds = {body = "manual", class = "copy"}`, "needs no line"},
+		{"overlay.toml", `cuStreamGetDevice = {body = "manual", class = "local"}`, "", "cuStreamGetDevice: of tier 2, not implemented, and not refused with a reason"},
+		{"overlay.toml", `symbols = ["cuMemAlloc", `, `symbols = ["cuMemAlloc", "cuInit", `, "cuInit: refused, and has a line"},
+		{"overlay.toml", `symbols = ["cuMemAlloc", `, `symbols = ["cuMemAlloc", "cuMemAlloc", `, "or another reason"},
+		{"overlay.toml", `symbols = ["cuMemAlloc", `, `symbols = ["cuMemAllok", `, "cuMemAllok: refused, and no such symbol"},
+		{"overlay.toml", `because = "passes frames`, "because = \"\"\n#", "without a reason"},
 		{"results.toml", `names = ["cuInit"]`, `names = ["cuFoo"]`, "cuInit: implemented, and has no row"},
 		{"results.toml", `names = ["cuInit"]`, `names = ["cuInit", "cuFoo"]`, "cuFoo: no such function"},
 		{"results.toml", `names = ["cuInit"]`, `names = ["cuInit", "cuMemFree"]`, "cuMemFree: has two rows"},
@@ -101,9 +106,18 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// Deleting a symbol's line turns it, its aliases and its variants into stubs.
+// Deleting a symbol's line turns it, its aliases and its variants into stubs, for which there has to be a reason.
 func TestSwitchingOff(t *testing.T) {
-	files, err := Generate(edited(t, "overlay.toml", `cuMemcpyHtoD_v2 = {body = "manual", class = "copy"}`, ""))
+	dir := edited(t, "overlay.toml", `cuMemcpyHtoD_v2 = {body = "manual", class = "copy"}`, "")
+	overlay, err := os.OpenFile(filepath.Join(dir, "overlay.toml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer overlay.Close()
+	if _, err := overlay.WriteString("[[refused]]\nbecause = \"a test\"\nsymbols = [\"cuMemcpyHtoD_v2\"]\n"); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Generate(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,14 @@ type decision struct {
 	Result     string           // constant
 	Out        map[string]int64 // constant: values of outputs
 	BeforeInit bool             `toml:"before_init"`
+
+	because string // stub: why there is no implementation, if that was decided
+}
+
+// refusal is why some symbols are stubs.
+type refusal struct {
+	Symbols []string
+	Because string
 }
 
 // bodies are the kinds of decision; stub is that of a symbol without one.
@@ -30,7 +38,10 @@ var stubDecision = &decision{Body: bodyStub}
 // loadOverlay gives every function its decision.
 func loadOverlay(dir string, s *spec) error {
 	path := filepath.Join(dir, "overlay.toml")
-	var file struct{ Symbol map[string]*decision }
+	var file struct {
+		Symbol  map[string]*decision
+		Refused []refusal
+	}
 	if err := readTOML(path, &file); err != nil {
 		return err
 	}
@@ -42,6 +53,9 @@ func loadOverlay(dir string, s *spec) error {
 	for symbol, d := range file.Symbol {
 		s.bySymbol[symbol].decision = d
 	}
+	if err := refuse(s, file.Refused); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	for _, f := range s.exported() {
 		if f.decision == nil {
 			f.decision = stubDecision
@@ -52,6 +66,49 @@ func loadOverlay(dir string, s *spec) error {
 				d.Body, d.Of = bodyAlias, plain.Symbol
 			}
 			f.decision = &d
+		}
+	}
+	return nil
+}
+
+// refuse makes symbols stubs that say why.
+func refuse(s *spec, refused []refusal) error {
+	for _, r := range refused {
+		if r.Because == "" {
+			return fmt.Errorf("%v: refused without a reason", r.Symbols)
+		}
+		for _, symbol := range r.Symbols {
+			switch f := s.bySymbol[symbol]; {
+			case f == nil:
+				return fmt.Errorf("%s: refused, and no such symbol", symbol)
+			case f.decision != nil:
+				return fmt.Errorf("%s: refused, and has a line or another reason", symbol)
+			default:
+				f.decision = &decision{Body: bodyStub, because: r.Because}
+			}
+		}
+	}
+	return nil
+}
+
+// refused is why f is a stub, if that was decided: of f itself, of what it follows, or
+// of the symbol that it is a variant of.
+func (f *function) refused(s *spec) string {
+	for f.decision.Body == bodyAlias {
+		f = s.bySymbol[f.decision.Of]
+	}
+	if plain := f.plain(s); plain != nil && f.decision.because == "" {
+		return plain.refused(s)
+	}
+	return f.decision.because
+}
+
+// checkRefusals holds that what programs need to start, and what the CUDA runtime
+// looks up, is implemented or refused with a reason.
+func checkRefusals(s *spec) error {
+	for _, f := range s.Functions {
+		if f.Tier <= 2 && f.kind(s) == kindStub && f.refused(s) == "" {
+			return fmt.Errorf("%s: of tier %d, not implemented, and not refused with a reason", f.Symbol, f.Tier)
 		}
 	}
 	return nil

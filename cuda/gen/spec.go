@@ -117,7 +117,10 @@ func loadSpec(dir string) (*spec, error) {
 	if err := loadOverlay(dir, s); err != nil {
 		return nil, err
 	}
-	return s, loadResults(dir, s)
+	if err := loadResults(dir, s); err != nil {
+		return nil, err
+	}
+	return s, checkRefusals(s)
 }
 
 // exported is what the library shows.

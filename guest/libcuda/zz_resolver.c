@@ -1218,11 +1218,11 @@ static int acceptable(const char *key, void **pfn, int version, cuuint64_t flags
 	       !pg_cuDriverGetVersion(&driver) && version <= driver;
 }
 
+/* The first ABI leaves the pointer alone if there is nothing of that name; the second writes NULL, and says why. */
 CUresult pg_cuGetProcAddress(const char *key, void **pfn, int cudaVersion, cuuint64_t flags)
 {
 	if (!acceptable(key, pfn, cudaVersion, flags))
 		return CUDA_ERROR_INVALID_VALUE;
-	*pfn = NULL;
 	return resolve(key, cudaVersion, flags, pfn) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
