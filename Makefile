@@ -20,7 +20,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Debian packages, each where it is needed first.
 BUILD_NEEDS := ca-certificates gcc libc6-dev
 RUN_NEEDS   := ffmpeg
-TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools xen-utils-4.17
+TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvptx1 nvptx-tools xen-utils-4.17 zstd
 VM_NEEDS    := qemu-system-x86 ovmf busybox-static e2fsprogs squashfs-tools systemd ffmpeg libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients
 XEN_NEEDS   := qemu-system-x86 busybox-static xz-utils
 REPORT_NEEDS := chromium

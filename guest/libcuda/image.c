@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "process.h"
+#include "zstd.h"
 
 #define WRAPPER_MAGIC 0x466243b1u
 #define FATBIN_MAGIC 0xba55ed50u
@@ -87,7 +88,8 @@ static CUresult take_ptx(const struct entry *e, const uint8_t *payload, struct i
 	*image = (struct image){.bytes = payload, .length = e->payloadBytes};
 	if (e->compressedBytes == 0)
 		return CUDA_SUCCESS;
-	if (e->flags & (FLAG_ZSTD | FLAG_OLD_COMPRESSION) || !(e->flags & FLAG_LZ4)) {
+	bool zstd = e->flags & FLAG_ZSTD, lz4 = e->flags & FLAG_LZ4;
+	if ((e->flags & FLAG_OLD_COMPRESSION) || zstd == lz4) {
 		log_at(LOG_ERROR, "PTX compressed in a way that is not supported (flags 0x%llx)", (unsigned long long)e->flags);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -96,7 +98,9 @@ static CUresult take_ptx(const struct entry *e, const uint8_t *payload, struct i
 	uint8_t *plain = malloc(e->plainBytes);
 	if (!plain)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!lz4_expand(payload, e->compressedBytes, plain, e->plainBytes)) {
+	bool good = zstd ? zstd_expand(payload, e->compressedBytes, plain, e->plainBytes)
+		: lz4_expand(payload, e->compressedBytes, plain, e->plainBytes);
+	if (!good) {
 		free(plain);
 		return CUDA_ERROR_INVALID_IMAGE;
 	}

@@ -162,8 +162,22 @@ static void images(void)
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, &image));
 	f.entry[1].e.compressed = 17;
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, &image));
-	f.entry[1].e.flags = 0x8000;
+	f.entry[1].e.flags = 0x1000;
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, image_choose(&f, 75, &image));
+	f.entry[1].e.flags = 0xa000; /* both? */
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, image_choose(&f, 75, &image));
+
+	/* Zstandard: one block that repeats a byte. */
+	static const uint8_t repeated[] = {0x28, 0xb5, 0x2f, 0xfd, 0x20, 17, 17 << 3 | 3, 0, 0, 'x'};
+	f.entry[1].e.flags = 0x8000;
+	f.entry[1].e.compressed = sizeof repeated;
+	f.entry[1].e.plain = 17;
+	memcpy(f.entry[1].text, repeated, sizeof repeated);
+	OK(image_choose(&f, 75, &image));
+	CLAIM(image.length == 17 && memcmp(image.bytes, "xxxxxxxxxxxxxxxxx", 17) == 0);
+	image_drop(&image);
+	f.entry[1].e.plain = 18;
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, &image));
 	f.entry[0].e.payload = 1 << 30;
 	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, &image));
 

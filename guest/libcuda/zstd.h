@@ -1,0 +1,10 @@
+#ifndef PEGASUS_ZSTD_H
+#define PEGASUS_ZSTD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One Zstandard frame of exactly outBytes; false if it is not that. */
+bool zstd_expand(const uint8_t *in, uint64_t inBytes, uint8_t *out, uint64_t outBytes);
+
+#endif
