@@ -17,7 +17,7 @@ func learn(d *Device, m *Module, ns int64) {
 	w := launchOf(m)
 	for before := int64(-1); before != d.Predict(w); {
 		before = d.Predict(w)
-		d.history.learn(&launch{function: &m.functions[0], grid: w.Grid, block: w.Block}, ns)
+		d.history.Learn(shape{&m.functions[0], w.Grid, w.Block, 0}.key(), ns)
 	}
 }
 

@@ -100,7 +100,7 @@ const briefNs = 25_000
 
 // brief says whether a launch is expected to take less than briefNs, and needs nobody else to end.
 func (d *Device) brief(l *launch) bool {
-	ns := d.history.predict(l)
+	ns := d.history.Find(l.shape().key())
 	return ns > 0 && ns <= briefNs && l.function.code.independent()
 }
 
@@ -150,7 +150,7 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 		n.ctx.fail(cuda.ErrorContextIsDestroyed)
 		return n.ctx.Err()
 	case f == nil:
-		d.history.learn(l, d.clock()-since)
+		d.history.Learn(l.shape().key(), d.clock()-since)
 		return n.ctx.Err()
 	}
 	n.ctx.fail(f.result)

@@ -1,28 +1,22 @@
 package soft
 
 import (
-	"encoding/binary"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"pegasus/accel/linked"
 	"pegasus/cuda"
 )
 
 // linkedImage is what the guest's linker makes of texts, which get names a, b, ….
-func linkedImage(p purpose, texts ...string) []byte {
-	image := append([]byte(linkMagic), make([]byte, 8)...)
-	image = binary.LittleEndian.AppendUint32(image, uint32(len(texts)))
-	image = binary.LittleEndian.AppendUint32(image, uint32(p))
+func linkedImage(p linked.Purpose, texts ...string) []byte {
+	var objects []linked.Object
 	for i, text := range texts {
-		image = binary.LittleEndian.AppendUint64(image, 1)
-		image = binary.LittleEndian.AppendUint64(image, uint64(len(text)))
-		image = append(image, byte('a'+i))
-		image = append(image, text...)
+		objects = append(objects, linked.Object{Name: string(rune('a' + i)), Text: []byte(text)})
 	}
-	binary.LittleEndian.PutUint64(image[8:], uint64(len(image)))
-	return image
+	return linked.Append(nil, p, objects...)
 }
 
 const (
@@ -40,14 +34,14 @@ func TestLinkedImages(t *testing.T) {
 		log     string
 		kernels int
 	}{
-		{"load", linkedImage(toLoad, callsG, definesG), cuda.Success, "", 1},
-		{"link", linkedImage(toLink, callsG, definesG), cuda.Success, "", 0},
-		{"one of two", linkedImage(toCompile, callsG), cuda.Success, "", 0},
-		{"undefined", linkedImage(toLink, callsG), cuda.ErrorInvalidPTX, "a: function g is not defined", 0},
-		{"undefined, to load", linkedImage(toLoad, callsG), cuda.ErrorInvalidPTX, "a: function g is not defined", 0},
-		{"mistake", linkedImage(toCompile, linkHead+"?"), cuda.ErrorInvalidPTX, "ptx line 4: a: ", 0},
-		{"empty", linkedImage(toLoad), cuda.ErrorInvalidPTX, "0 objects", 0},
-		{"many", linkedImage(toLoad, make([]string, 5000)...), cuda.ErrorInvalidPTX, "4097 objects cannot", 0},
+		{"load", linkedImage(linked.ToLoad, callsG, definesG), cuda.Success, "", 1},
+		{"link", linkedImage(linked.ToLink, callsG, definesG), cuda.Success, "", 0},
+		{"one of two", linkedImage(linked.ToCompile, callsG), cuda.Success, "", 0},
+		{"undefined", linkedImage(linked.ToLink, callsG), cuda.ErrorInvalidPTX, "a: function g is not defined", 0},
+		{"undefined, to load", linkedImage(linked.ToLoad, callsG), cuda.ErrorInvalidPTX, "a: function g is not defined", 0},
+		{"mistake", linkedImage(linked.ToCompile, linkHead+"?"), cuda.ErrorInvalidPTX, "ptx line 4: a: ", 0},
+		{"empty", linkedImage(linked.ToLoad), cuda.ErrorInvalidPTX, "0 objects", 0},
+		{"many", linkedImage(linked.ToLoad, make([]string, 5000)...), cuda.ErrorInvalidPTX, "4097 objects cannot", 0},
 		{"no purpose", linkedImage(3, callsG), cuda.ErrorInvalidImage, "damaged", 0},
 	} {
 		m, log, r := c.LoadModule(test.image)
@@ -64,35 +58,11 @@ func TestLinkedImages(t *testing.T) {
 	}
 }
 
-// A linked image that was cut, or whose numbers are wrong, is refused.
-func TestDamagedLinkedImages(t *testing.T) {
-	good := linkedImage(toLoad, callsG, definesG)
-	for n := range good {
-		if _, _, ok := readLinked(good[:n]); ok {
-			t.Fatalf("the first %d bytes are taken", n)
-		}
-	}
-	for _, at := range []int{8, 16, linkHeader, linkHeader + 8} {
-		for _, wrong := range []byte{1, 0x80, 0xff} {
-			bad := append([]byte(nil), good...)
-			for i := range 4 {
-				bad[at+i] ^= wrong
-			}
-			if _, _, ok := readLinked(bad); ok {
-				t.Errorf("taken with byte %d wrong by %#x", at, wrong)
-			}
-		}
-	}
-	if _, _, ok := readLinked(append(good, 0)); ok {
-		t.Error("taken with a byte too many")
-	}
-}
-
 // Inspecting an image tells what loading it does, but for addresses, and places nothing.
 func TestInspectedImages(t *testing.T) {
 	d, c := open(t, nil)
 	before := d.MemoryFree()
-	for _, image := range [][]byte{[]byte(callsF), linkedImage(toLoad, callsG, definesG)} {
+	for _, image := range [][]byte{[]byte(callsF), linkedImage(linked.ToLoad, callsG, definesG)} {
 		got, _, r := d.Inspect(image)
 		if r != cuda.Success {
 			t.Fatal(r)
@@ -122,8 +92,8 @@ func TestInspectedImages(t *testing.T) {
 		"mistake":          {[]byte(linkHead + "?"), cuda.ErrorInvalidPTX, "line 4"},
 		"machine code":     {[]byte("\x7fELF"), cuda.ErrorNoBinaryForGPU, "no PTX"},
 		"nonsense":         {[]byte{1, 2, 3}, cuda.ErrorInvalidImage, "neither"},
-		"damaged":          {[]byte(linkMagic), cuda.ErrorInvalidImage, "damaged"},
-		"not to be loaded": {linkedImage(toCompile, callsG), cuda.ErrorInvalidImage, "not to be loaded"},
+		"damaged":          {[]byte(linked.Magic), cuda.ErrorInvalidImage, "damaged"},
+		"not to be loaded": {linkedImage(linked.ToCompile, callsG), cuda.ErrorInvalidImage, "not to be loaded"},
 	} {
 		if _, log, r := d.Inspect(c.image); r != c.want || !strings.Contains(log, c.log) {
 			t.Errorf("%s: %v, %q", name, r, log)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"pegasus/accel"
+	"pegasus/accel/linked"
 	"pegasus/accel/ptx"
 	"pegasus/accel/soft/lane"
 	"pegasus/accel/soft/memory"
@@ -38,7 +39,7 @@ func (d *Device) Inspect(image []byte) (*cuda.ModuleLayout, string, cuda.Result)
 	if r != cuda.Success {
 		return nil, log, r
 	}
-	if purpose != toLoad {
+	if purpose != linked.ToLoad {
 		return nil, "the linked image is not to be loaded", cuda.ErrorInvalidImage
 	}
 	parsed, err := ptx.Link(objects, d.config.RefusePTX)
@@ -57,13 +58,16 @@ func (d *Device) Inspect(image []byte) (*cuda.ModuleLayout, string, cuda.Result)
 }
 
 // readImage finds the objects of PTX text in an image, which is hostile, and what is to be done with them.
-func readImage(image []byte) (objects []ptx.Object, p purpose, log string, r cuda.Result) {
+func readImage(image []byte) (objects []ptx.Object, p linked.Purpose, log string, r cuda.Result) {
 	text, _, _ := bytes.Cut(image, []byte{0})
 	switch {
-	case linked(image):
-		objects, p, ok := readLinked(image)
+	case linked.Is(image):
+		all, p, ok := linked.Read(image, ptx.MaxObjects)
 		if !ok {
 			return nil, 0, "the linked image is damaged", cuda.ErrorInvalidImage
+		}
+		for _, o := range all {
+			objects = append(objects, ptx.Object(o))
 		}
 		return objects, p, "", cuda.Success
 	case bytes.HasPrefix(image, []byte("\x7fELF")):
@@ -71,7 +75,7 @@ func readImage(image []byte) (objects []ptx.Object, p purpose, log string, r cud
 	case !looksLikeText(text):
 		return nil, 0, "the image is neither PTX text nor of a known format", cuda.ErrorInvalidImage
 	}
-	return []ptx.Object{{Text: text}}, toLoad, "", cuda.Success
+	return []ptx.Object{{Text: text}}, linked.ToLoad, "", cuda.Success
 }
 
 // looksLikeText says whether an image begins with printable characters.
@@ -85,12 +89,12 @@ func looksLikeText(image []byte) bool {
 }
 
 // compile makes the objects' kernels ready to run and places their variables, if that is the purpose.
-func (m *Module) compile(objects []ptx.Object, p purpose) (log string, r cuda.Result) {
-	if p == toCompile {
+func (m *Module) compile(objects []ptx.Object, p linked.Purpose) (log string, r cuda.Result) {
+	if p == linked.ToCompile {
 		return failure(ptx.Check(objects, m.ctx.dev.config.RefusePTX), cuda.ErrorInvalidPTX)
 	}
 	parsed, err := ptx.Link(objects, m.ctx.dev.config.RefusePTX)
-	if err != nil || p == toLink {
+	if err != nil || p == linked.ToLink {
 		return failure(err, cuda.ErrorInvalidPTX)
 	}
 	placed, err := lane.Load(parsed, m.place)

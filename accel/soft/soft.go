@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 
 	"pegasus/accel"
+	"pegasus/accel/history"
 	"pegasus/accel/ptx"
 	"pegasus/accel/residence"
 	"pegasus/accel/soft/engine"
@@ -92,7 +93,7 @@ type Device struct {
 	executors [engine.NumTokens]*executor
 	running   sync.WaitGroup // executors
 	watchdog  watchdog
-	history   history
+	history   history.Table
 	profile   profile
 
 	mu        sync.Mutex // guards what follows, contexts, streams, events and nodes
