@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"accel/history":    {},
 	"accel/linked":     {},
 	"accel/placement":  {"vcpu"},
+	"accel/nvidia":     {"accel", "accel/history", "accel/linked", "cuda"},
 	"accel/ptx":        {},
 	"accel/soft":       {"accel", "accel/history", "accel/linked", "accel/ptx", "cuda"},
 	"accel/soft/lane":  {"accel/ptx"},

@@ -251,6 +251,9 @@ func (p *Page) Saturated() bool {
 // BusyTime is how long a token has been held in total, in nanoseconds, by those who released it.
 func (p *Page) BusyTime(k Token) int64 { return p.l.tokens[k].busyNs.Load() }
 
+// AddBusy adds to it the time of an engine that is not held by its token.
+func (p *Page) AddBusy(k Token, ns int64) { p.l.tokens[k].busyNs.Add(ns) }
+
 // Holder is the process that holds a token now, 0 if none.
 func (p *Page) Holder(k Token) int {
 	t := &p.l.tokens[k]
