@@ -1,0 +1,71 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"math/bits"
+
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// buffers are pinned memory by way of which is copied what the device can't reach.
+// They are kept by size, which is a power of two, up to keptBuffers bytes in all.
+type buffers struct {
+	spare [64][][]byte
+	bytes uint64
+}
+
+const (
+	leastBuffer = 4 << 10
+	keptBuffers = 32 << 20
+)
+
+func bufferSize(n uint64) (size uint64, class int) {
+	class = bits.Len64(max(n, leastBuffer) - 1)
+	return 1 << class, class
+}
+
+// takeBuffer is n bytes of it.
+func (c *Context) takeBuffer(n uint64) ([]byte, cuda.Result) {
+	if n > 1<<46 {
+		return nil, cuda.ErrorOutOfMemory
+	}
+	size, class := bufferSize(n)
+	d := c.dev
+	d.mu.Lock()
+	if l := c.buffers.spare[class]; len(l) > 0 {
+		mem := l[len(l)-1]
+		c.buffers.spare[class] = l[:len(l)-1]
+		c.buffers.bytes -= size
+		d.mu.Unlock()
+		return mem[:n], cuda.Success
+	}
+	d.mu.Unlock()
+	mem, _, r := driver.AllocHost(c.ctx, size)
+	if r != cuda.Success {
+		return nil, r
+	}
+	return mem[:n], cuda.Success
+}
+
+// giveBuffer takes back what takeBuffer gave. Nobody uses it any more.
+func (c *Context) giveBuffer(mem []byte) {
+	mem = mem[:cap(mem)]
+	size, class := bufferSize(uint64(len(mem)))
+	d := c.dev
+	d.mu.Lock()
+	keep := c.buffers.bytes+size <= keptBuffers
+	if keep {
+		c.buffers.spare[class] = append(c.buffers.spare[class], mem)
+		c.buffers.bytes += size
+	}
+	d.mu.Unlock()
+	if !keep {
+		d.reaper.do(func() {
+			if !c.isGone() { // else it goes with the context
+				driver.FreeHost(c.ctx, mem)
+			}
+		})
+	}
+}

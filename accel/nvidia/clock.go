@@ -1,0 +1,145 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"sync"
+
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// timeline is a context's time, in nanoseconds since it was made, as the device
+// counts it. Only differences can be asked for, in milliseconds as float32, which
+// are exact to the microsecond for some seconds: so there is a new base to count
+// from now and then, whose own place is counted from the one before.
+//
+// How far it is from the host's clock is known by this: no work has begun before
+// it was submitted, nor ended after we heard of its end. So differences between
+// the clocks' rates don't add up, and nothing has to be measured for that.
+type timeline struct {
+	current *base
+	offset  int64 // of the host's clock; guarded by the device's mutex
+	origin  int64 // offset at the beginning: what events' times have added
+}
+
+// base is an event whose place is known, once settle was called.
+type base struct {
+	event  driver.Event
+	made   int64 // host's time
+	before *base // that at is counted from, until settle
+	once   sync.Once
+	at     int64
+	users  int // pieces and bases; guarded by the device's mutex
+}
+
+// baseLasts is for how long a base is counted from: float32 has 0.25 µs then.
+const baseLasts = 4_000_000_000
+
+func (t *timeline) begin(c *Context) cuda.Result {
+	b, r := c.newBase(nil)
+	if r == cuda.Success {
+		r = driver.SyncStream(c.ctx, c.aside)
+	}
+	if r != cuda.Success {
+		return r
+	}
+	t.offset = c.dev.clock()
+	t.current, t.origin, b.made = b, t.offset, t.offset
+	return cuda.Success
+}
+
+func (c *Context) newBase(before *base) (*base, cuda.Result) {
+	e, r := c.newEvent()
+	if r != cuda.Success {
+		return nil, r
+	}
+	if r := driver.Record(c.ctx, e, c.aside); r != cuda.Success {
+		c.keep(e)
+		return nil, r
+	}
+	return &base{event: e, before: before, made: c.dev.clock()}, cuda.Success
+}
+
+// now is the base for work that is submitted now.
+func (t *timeline) now(c *Context, now int64) (*base, cuda.Result) {
+	d := c.dev
+	if now-t.current.made > baseLasts {
+		next, r := c.newBase(t.current)
+		if r != cuda.Success {
+			return nil, r
+		}
+		d.mu.Lock()
+		t.current.users++
+		t.current = next
+		d.mu.Unlock()
+	}
+	d.mu.Lock()
+	t.current.users++
+	d.mu.Unlock()
+	return t.current, cuda.Success
+}
+
+// release says that somebody counts from a base no more.
+func (t *timeline) release(c *Context, b *base) {
+	if b == nil {
+		return
+	}
+	d := c.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b.users--; b.users == 0 && b != t.current && b.before == nil {
+		c.idle = append(c.idle, b.event)
+	}
+}
+
+// settle finds out where a base is.
+func (b *base) settle(c *Context) {
+	b.once.Do(func() {
+		before := b.before
+		if before == nil {
+			return
+		}
+		before.settle(c)
+		_, ms, r := driver.Await(c.ctx, before.event, nil, b.event)
+		if r != cuda.Success { // all that comes later fails, too
+			ms = 0
+		}
+		b.at = before.at + ns(ms)
+		c.dev.mu.Lock()
+		b.before = nil
+		c.dev.mu.Unlock()
+		c.time.release(c, before)
+	})
+}
+
+func ns(ms float32) int64 { return int64(float64(ms) * 1e6) }
+
+// await waits until a piece has ended, and says when it was executed, by the host's clock.
+func (t *timeline) await(p *piece) (began, ended int64, r cuda.Result) {
+	c, b := p.ctx, p.base
+	if b == nil {
+		_, _, r = driver.Await(c.ctx, nil, nil, p.end)
+		return 0, 0, r
+	}
+	b.settle(c)
+	from, to, r := driver.Await(c.ctx, b.event, p.begin, p.end)
+	t.release(c, b)
+	if r != cuda.Success {
+		return 0, 0, r
+	}
+	began, ended = b.at+ns(from), b.at+ns(to)
+	if p.begin == nil {
+		began = ended
+	}
+	p.ended = ended
+	d := c.dev
+	now := d.clock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p.timed {
+		t.offset = max(t.offset, p.submitted-began)
+	}
+	t.offset = min(t.offset, now-ended)
+	return began + t.offset, max(began, ended) + t.offset, cuda.Success
+}

@@ -1,0 +1,262 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"sync/atomic"
+
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// Context is a context of the guest. Fields are guarded by the device's mutex where nothing else is said.
+type Context struct {
+	dev    *Device
+	ctx    driver.Context
+	sticky atomic.Int32 // cuda.Result
+	legacy *Stream
+	aside  driver.Stream // for what is not the guest's; waits for nobody
+	time   timeline
+
+	live      int                  // pieces that have not ended
+	active    map[*Stream]struct{} // streams with such
+	streams   int                  // of the guest
+	idle      []driver.Event       // that nobody uses
+	words     words
+	buffers   buffers
+	arrays    uint64 // bytes that they are accounted with
+	freeing   int    // frees on their way
+	destroyed func() // what to call when everything has gone
+	gone      bool   // it was called
+}
+
+const (
+	schedBlockingSync = 0x4 // CU_CTX_SCHED_BLOCKING_SYNC
+	schedMask         = 0x7
+	mapHost           = 0x8
+	resizeToMax       = 0x10
+)
+
+// maxStreams bounds the streams of a context: a thread waits for each that has work.
+const maxStreams = 256
+
+func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
+	if flags&^(schedMask|mapHost|resizeToMax) != 0 {
+		return nil, cuda.ErrorInvalidValue
+	}
+	// However the guest wants to wait: here nobody may spin.
+	ctx, r := driver.NewContext(d.index, flags&^schedMask|schedBlockingSync)
+	if r != cuda.Success {
+		return nil, r
+	}
+	c := &Context{dev: d, ctx: ctx, active: map[*Stream]struct{}{}}
+	c.legacy = &Stream{ctx: c, blocking: true, legacy: true}
+	if c.aside, r = driver.NewStream(ctx, streamNonBlocking, 0); r == cuda.Success {
+		r = c.time.begin(c)
+	}
+	if r != cuda.Success {
+		driver.DestroyContext(ctx)
+		return nil, r
+	}
+	c.pin()
+	return c, cuda.Success
+}
+
+// pin registers the arena, once for all contexts.
+func (c *Context) pin() {
+	d := c.dev
+	d.mu.Lock()
+	wanted := len(d.pinned) != 0 && d.pinner == nil
+	if wanted {
+		d.pinner = c
+	}
+	d.mu.Unlock()
+	if !wanted {
+		return
+	}
+	at, r := driver.Register(c.ctx, d.pinned)
+	if r == cuda.Success && at != driver.Address(d.pinned) {
+		driver.Unregister(c.ctx, d.pinned)
+		r = cuda.ErrorNotSupported
+	}
+	if r != cuda.Success {
+		d.log.Warn("pin the arena: copies from and to it go by way of other memory, and kernels can't use it", "bytes", len(d.pinned), "err", r)
+		d.mu.Lock()
+		d.pinner = nil
+		d.mu.Unlock()
+	}
+}
+
+// Err is the context's sticky error, or cuda.Success.
+func (c *Context) Err() cuda.Result { return cuda.Result(c.sticky.Load()) }
+
+// fail makes r the sticky error, unless there is one.
+func (c *Context) fail(r cuda.Result) { c.sticky.CompareAndSwap(0, int32(r)) }
+
+// failIfSticky notes what the driver said.
+func (c *Context) failIfSticky(r cuda.Result) cuda.Result {
+	if r.Sticky() {
+		c.fail(r)
+	}
+	return r
+}
+
+const streamNonBlocking = 1 // CU_STREAM_NON_BLOCKING
+
+// NewStream creates a stream.
+func (c *Context) NewStream(flags uint32, priority int32) (accel.Stream, cuda.Result) {
+	if flags&^streamNonBlocking != 0 {
+		return nil, cuda.ErrorInvalidValue
+	}
+	if r := c.Err(); r != cuda.Success {
+		return nil, r
+	}
+	if c.streams >= maxStreams {
+		return nil, cuda.ErrorOutOfMemory
+	}
+	h, r := driver.NewStream(c.ctx, flags, priority)
+	if r != cuda.Success {
+		return nil, c.failIfSticky(r)
+	}
+	c.streams++
+	return &Stream{ctx: c, h: h, blocking: flags&streamNonBlocking == 0}, cuda.Success
+}
+
+// DefaultStream is the legacy default stream.
+func (c *Context) DefaultStream() accel.Stream { return c.legacy }
+
+// NewEvent creates an event. The driver's own are taken when it is recorded.
+func (c *Context) NewEvent(flags uint32) (accel.Event, cuda.Result) { return &Event{ctx: c}, c.Err() }
+
+// NewTexture is not there yet: handles are the driver's choice, while guests choose theirs.
+func (c *Context) NewTexture(uint64, accel.TextureDesc) (accel.Texture, cuda.Result) {
+	return nil, cuda.ErrorNotSupported
+}
+
+// SetLimit sets a CUlimit and returns the value in force.
+func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
+	if r := c.Err(); r != cuda.Success {
+		return 0, r
+	}
+	v, r := driver.SetLimit(c.ctx, limit, value)
+	return v, c.failIfSticky(r)
+}
+
+// Submit queues work to a stream.
+func (c *Context) Submit(to accel.Stream, w accel.Work, done accel.Done) cuda.Result {
+	s, ok := to.(*Stream)
+	if !ok || s.ctx != c || s.destroyed {
+		return cuda.ErrorInvalidHandle
+	}
+	if r := c.Err(); r != cuda.Success {
+		return r
+	}
+	return c.failIfSticky(c.submit(s, w, done))
+}
+
+func (c *Context) submit(s *Stream, w accel.Work, done accel.Done) cuda.Result {
+	switch w := w.(type) {
+	case *accel.Launch:
+		return c.launch(s, w, done)
+	case accel.Launch:
+		return c.launch(s, &w, done)
+	case *accel.Copy:
+		return c.copy(s, w, done)
+	case accel.Copy:
+		return c.copy(s, &w, done)
+	case *accel.Fill:
+		return c.fill(s, w, done)
+	case accel.Fill:
+		return c.fill(s, &w, done)
+	case accel.Record:
+		if e, ok := w.Event.(*Event); ok && e.ctx == c {
+			return c.record(s, e, done)
+		}
+	case accel.WaitEvent:
+		if e, ok := w.Event.(*Event); ok && e.ctx.dev == c.dev {
+			return c.waitEvent(s, e, done)
+		}
+	case accel.HostFunc:
+		if w.Due == nil {
+			return cuda.ErrorInvalidValue
+		}
+		return c.hostFunc(s, &piece{due: w.Due, done: done})
+	}
+	return cuda.ErrorInvalidHandle
+}
+
+// Synchronize calls done when everything submitted to the context so far has ended.
+func (c *Context) Synchronize(done func(cuda.Result)) { c.afterAll(done) }
+
+// afterAll calls then when all work submitted so far has ended: at once if there is none.
+func (c *Context) afterAll(then func(cuda.Result)) {
+	c.dev.mu.Lock()
+	last := make([]*piece, 0, len(c.active))
+	for s := range c.active {
+		last = append(last, s.last)
+	}
+	c.after(last, then)
+}
+
+// Destroy waits for what was submitted, then frees everything and calls done.
+func (c *Context) Destroy(done func()) {
+	d := c.dev
+	d.mu.Lock()
+	if before := c.destroyed; before != nil {
+		over := c.gone
+		c.destroyed = func() { before(); done() }
+		d.mu.Unlock()
+		if over {
+			done()
+		}
+		return
+	}
+	c.destroyed = done
+	c.fail(cuda.ErrorContextIsDestroyed)
+	c.letGo()
+	d.mu.Unlock()
+	go c.dissolve()
+}
+
+// dissolve frees all that the context had, once nothing of it runs any more.
+func (c *Context) dissolve() {
+	d := c.dev
+	d.mu.Lock()
+	for c.live > 0 || c.freeing > 0 {
+		d.changed.Wait()
+	}
+	left, arrays := d.spans.remove(c), c.arrays
+	pinner := d.pinner == c
+	d.mu.Unlock()
+	for _, a := range left {
+		if a.sort == allocation {
+			d.giveBack(c, a)
+		}
+	}
+	if q := d.config.Quota; q != nil && arrays > 0 {
+		q(-int64(arrays))
+	}
+	if pinner {
+		driver.Unregister(c.ctx, d.pinned)
+	}
+	if r := driver.DestroyContext(c.ctx); r != cuda.Success && !r.Sticky() {
+		d.log.Error("destroy a context", "err", r)
+	}
+	d.mu.Lock()
+	delete(d.contexts, c)
+	var heir *Context
+	if pinner {
+		d.pinner = nil
+		for heir = range d.contexts {
+			break
+		}
+	}
+	c.gone = true
+	all := c.destroyed
+	d.mu.Unlock()
+	if heir != nil && heir.Err() == cuda.Success {
+		heir.pin()
+	}
+	all()
+}

@@ -1,0 +1,298 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// side is one end of a copy that was checked.
+type side struct {
+	end    driver.End
+	mem    []byte // of host memory, all that the box may touch
+	host   bool
+	pinned bool // the device can reach it
+	arena  bool // its bytes are the guest's, who may change them until it is this copy's turn
+}
+
+// box is the shape of a copy.
+type box struct{ width, height, depth uint64 }
+
+// copy queues a copy.
+func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
+	b := box{w.Width, w.Height, w.Depth}
+	if b.width == 0 || b.height == 0 || b.depth == 0 {
+		return c.nothing(s, done)
+	}
+	dst, ok := c.side(&w.Dst, w)
+	src, ok2 := c.side(&w.Src, w)
+	if !ok || !ok2 {
+		return cuda.ErrorInvalidValue
+	}
+	switch {
+	case dst.host && src.host:
+		return c.move(s, &piece{class: accel.CopyIn, moves: true, done: done}, &dst, &src, b)
+	case src.host:
+		return c.copyIn(s, &dst, &src, b, done)
+	case dst.host:
+		return c.copyOut(s, &dst, &src, b, done)
+	}
+	p := &piece{class: accel.CopyDevice, done: done}
+	return s.perform(p, func() cuda.Result { return c.give(s, &dst, &src, b) })
+}
+
+// copyIn copies from host memory to the device.
+func (c *Context) copyIn(s *Stream, dst, src *side, b box, done accel.Done) cuda.Result {
+	p := &piece{class: accel.CopyIn, done: done}
+	if src.pinned {
+		return s.perform(p, func() cuda.Result { return c.give(s, dst, src, b) })
+	}
+	mem, r := c.takeBuffer(uint64(len(src.mem)))
+	if r != cuda.Success {
+		return r
+	}
+	p.settle = func() { c.giveBuffer(mem) }
+	by := *src
+	by.mem, by.end.Host = mem, mem
+	if !src.arena {
+		by.fill(src, b)
+	} else if r = c.move(s, new(piece), &by, src, b); r != cuda.Success {
+		c.giveBuffer(mem)
+		return r
+	}
+	if r = s.perform(p, func() cuda.Result { return c.give(s, dst, &by, b) }); r != cuda.Success {
+		c.afterAll(func(cuda.Result) { c.giveBuffer(mem) })
+	}
+	return r
+}
+
+// copyOut copies from the device to host memory.
+func (c *Context) copyOut(s *Stream, dst, src *side, b box, done accel.Done) cuda.Result {
+	p := &piece{class: accel.CopyOut, done: done}
+	if dst.pinned {
+		return s.perform(p, func() cuda.Result { return c.give(s, dst, src, b) })
+	}
+	mem, r := c.takeBuffer(uint64(len(dst.mem)))
+	if r != cuda.Success {
+		return r
+	}
+	by := *dst
+	by.mem, by.end.Host = mem, mem
+	if !dst.arena { // nobody looks before done is called
+		p.finish = func() { dst.fill(&by, b) }
+		p.settle = func() { c.giveBuffer(mem) }
+		if r = s.perform(p, func() cuda.Result { return c.give(s, &by, src, b) }); r != cuda.Success {
+			c.afterAll(func(cuda.Result) { c.giveBuffer(mem) })
+		}
+		return r
+	}
+	out := &piece{class: accel.CopyOut}
+	var held accel.Usage
+	out.done = func(_ cuda.Result, u accel.Usage) { held = u }
+	if r = s.perform(out, func() cuda.Result { return c.give(s, &by, src, b) }); r == cuda.Success {
+		// What is charged is what the device did; it was told of before this is.
+		last := &piece{settle: func() { c.giveBuffer(mem) }}
+		last.done = func(r cuda.Result, _ accel.Usage) { tellEnd(done, r, held) }
+		r = c.move(s, last, dst, &by, b)
+	}
+	if r != cuda.Success {
+		c.afterAll(func(cuda.Result) { c.giveBuffer(mem) })
+	}
+	return r
+}
+
+// give gives the driver a copy of which no end is the host's, or that is pinned.
+func (c *Context) give(s *Stream, dst, src *side, b box) cuda.Result {
+	n := b.width * b.height * b.depth
+	if dst.end.Array != nil || src.end.Array != nil || !dst.dense(b) || !src.dense(b) {
+		return driver.CopyBox(c.ctx, &dst.end, &src.end, b.width, b.height, b.depth, s.h)
+	}
+	switch {
+	case src.host:
+		return driver.CopyIn(c.ctx, dst.end.Address, src.mem[:n], s.h)
+	case dst.host:
+		return driver.CopyOut(c.ctx, dst.mem[:n], src.end.Address, s.h)
+	}
+	return driver.CopyWithin(c.ctx, dst.end.Address, src.end.Address, n, s.h)
+}
+
+// dense says whether a box has no gaps at this end.
+func (e *side) dense(b box) bool {
+	return (b.height == 1 && b.depth == 1) || e.end.Pitch == b.width && (b.depth == 1 || e.end.Height == b.height)
+}
+
+// move copies between host memories when it is the stream's turn, which waits meanwhile.
+func (c *Context) move(s *Stream, p *piece, dst, src *side, b box) cuda.Result {
+	to, from := *dst, *src
+	p.due = func(r cuda.Result, finished func()) {
+		if r == cuda.Success {
+			to.fill(&from, b)
+		}
+		finished()
+	}
+	return c.hostFunc(s, p)
+}
+
+// fill copies a box of host memory by hand.
+func (e *side) fill(from *side, b box) {
+	slice, fromSlice := e.end.Pitch*e.end.Height, from.end.Pitch*from.end.Height
+	for z := range b.depth {
+		for y := range b.height {
+			to, at := z*slice+y*e.end.Pitch, z*fromSlice+y*from.end.Pitch
+			copy(e.mem[to:to+b.width], from.mem[at:at+b.width])
+		}
+	}
+}
+
+// nothing queues work that has nothing to do, but keeps its place in the stream.
+func (c *Context) nothing(s *Stream, done accel.Done) cuda.Result {
+	c.dev.mu.Lock()
+	idle := s.idle()
+	c.dev.mu.Unlock()
+	if !idle {
+		s.append(&piece{done: done})
+	} else if done != nil {
+		done(cuda.Success, accel.Usage{})
+	}
+	return cuda.Success
+}
+
+// side checks one end of a copy: all that the box touches there has to be memory that the guest may name.
+func (c *Context) side(e *accel.End, w *accel.Copy) (s side, ok bool) {
+	if e.Array != nil {
+		a, isOurs := e.Array.(*Array)
+		if !isOurs || a.ctx != c || a.freed || !a.holds(e, w) {
+			return s, false
+		}
+		s.end = driver.End{Array: a.h, X: e.X, Y: e.Y, Z: e.Z}
+		return s, true
+	}
+	pitch, height, n, ok := extent(e, w)
+	if !ok {
+		return s, false
+	}
+	s.end.Pitch, s.end.Height = pitch, height
+	switch {
+	case e.Host != nil:
+		if uint64(len(e.Host)) < n {
+			return s, false
+		}
+		s.host, s.mem = true, e.Host[:n]
+		if at, ok := offset(c.dev.config.Shared, s.mem); ok {
+			c.inArena(&s, at, n)
+		}
+	case c.dev.inArena(e.Address, n):
+		s.host, s.arena = true, true
+		c.inArena(&s, e.Address-c.dev.config.ArenaBase, n)
+	default:
+		c.dev.mu.Lock()
+		ok = c.dev.spans.hold(e.Address, n)
+		c.dev.mu.Unlock()
+		s.end.Address = e.Address
+		return s, ok
+	}
+	s.end.Host = s.mem
+	return s, true
+}
+
+// inArena makes a side n bytes of the arena.
+func (c *Context) inArena(s *side, at, n uint64) {
+	d := c.dev
+	s.arena = true
+	if d.config.ArenaBase != 0 {
+		s.mem = d.config.Arena[at : at+n]
+	}
+	d.mu.Lock()
+	s.pinned = d.pinner != nil
+	d.mu.Unlock()
+}
+
+func (d *Device) inArena(at, n uint64) bool {
+	base, bytes := d.config.ArenaBase, uint64(len(d.config.Arena))
+	return base != 0 && at >= base && at-base <= bytes && n <= bytes-(at-base)
+}
+
+// offset says where in whole a part of it begins, if it is one. Only addresses are compared, of memory that doesn't move.
+func offset(whole, part []byte) (uint64, bool) {
+	if len(whole) == 0 || len(part) == 0 {
+		return 0, false
+	}
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole)))
+	return uint64(at), uint64(at) < uint64(len(whole)) && uint64(len(part)) <= uint64(len(whole))-uint64(at)
+}
+
+// extent is how far rows and slices are apart at a linear end, and how many bytes the box touches from its first on.
+func extent(e *accel.End, w *accel.Copy) (pitch, height, n uint64, ok bool) {
+	pitch, height = e.Pitch, e.Height
+	if w.Height == 1 && (pitch == 0 || w.Depth == 1) {
+		pitch = max(pitch, w.Width)
+	}
+	if height == 0 {
+		height = w.Height
+	}
+	if pitch < w.Width || w.Depth > 1 && height < w.Height {
+		return 0, 0, 0, false
+	}
+	height = max(height, w.Height)
+	hi, slice := bits.Mul64(pitch, height)
+	if hi != 0 && w.Depth > 1 {
+		return 0, 0, 0, false
+	}
+	h1, a := bits.Mul64(w.Height-1, pitch)
+	h2, b := bits.Mul64(w.Depth-1, slice)
+	n, c1 := bits.Add64(a, b, 0)
+	n, c2 := bits.Add64(n, w.Width, 0)
+	return pitch, height, n, h1|h2|c1|c2 == 0
+}
+
+// fill queues a fill.
+func (c *Context) fill(s *Stream, w *accel.Fill, done accel.Done) cuda.Result {
+	size := uint64(w.ElementSize)
+	if size != 1 && size != 2 && size != 4 || w.Address%size != 0 {
+		return cuda.ErrorInvalidValue
+	}
+	if w.Width == 0 || w.Height == 0 {
+		return c.nothing(s, done)
+	}
+	hi, width := bits.Mul64(w.Width, size)
+	e := accel.End{Address: w.Address, Pitch: w.Pitch}
+	pitch, _, n, ok := extent(&e, &accel.Copy{Width: width, Height: w.Height, Depth: 1})
+	if hi != 0 || !ok || pitch%size != 0 && w.Height > 1 {
+		return cuda.ErrorInvalidValue
+	}
+	if c.dev.inArena(w.Address, n) {
+		return c.fillArena(s, w, pitch, width, done)
+	}
+	c.dev.mu.Lock()
+	ok = c.dev.spans.hold(w.Address, n)
+	c.dev.mu.Unlock()
+	if !ok {
+		return cuda.ErrorInvalidValue
+	}
+	p := &piece{class: accel.CopyDevice, done: done}
+	return s.perform(p, func() cuda.Result {
+		return driver.Fill(c.ctx, w.Address, pitch, w.Value, w.ElementSize, w.Width, w.Height, s.h)
+	})
+}
+
+// fillArena fills host memory: by hand, when it is the stream's turn.
+func (c *Context) fillArena(s *Stream, w *accel.Fill, pitch, width uint64, done accel.Done) cuda.Result {
+	mem := c.dev.config.Arena[w.Address-c.dev.config.ArenaBase:]
+	rows, value, size := w.Height, w.Value, uint64(w.ElementSize)
+	p := &piece{class: accel.CopyDevice, moves: true, done: done}
+	p.due = func(r cuda.Result, finished func()) {
+		for y := uint64(0); y < rows && r == cuda.Success; y++ {
+			row := mem[y*pitch : y*pitch+width]
+			for i := range row {
+				row[i] = byte(value >> (8 * (uint64(i) % size)))
+			}
+		}
+		finished()
+	}
+	return c.hostFunc(s, p)
+}

@@ -1,0 +1,251 @@
+//go:build cgo
+
+// Package nvidia is an accelerator that is NVIDIA's: everything is done by the
+// driver's library (package driver). A worker process opens one Device for its
+// guest process, and what a guest's context is, is a context of the driver.
+//
+// The driver keeps the order of streams and executes. What is done here: what the
+// guest asks for is checked, since an address that the driver doesn't know is one
+// of this process's own memory to it; memory is zeroed before it is handed out;
+// host memory that the device can't reach is copied by way of memory that it can;
+// and the ends of all work are waited for and told, in order.
+//
+// Each stream with unfinished work has one goroutine, which waits for the ends of
+// its pieces one after the other, asleep in the driver. Two events round a piece
+// say when the device executed it. Nothing polls.
+//
+// A kernel can't be ended: the driver has no call for that. What ends it is the
+// end of the process, so that is what a timeout has to lead to (Config.OnTimeout).
+// Destroying a context waits for what was submitted to it.
+//
+// One mutex guards everything; it is not held across calls of the driver.
+package nvidia
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/accel/history"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// Config says which device to open, and whom to ask and tell.
+type Config struct {
+	Library string // of the driver; "" for driver.DefaultLibrary
+	Device  string // its index or UUID, "" for the first
+	Memory  uint64 // offered at most; 0 for all that it has
+
+	// KernelTimeout is how long a kernel may run (ns); 0: for ever. LimitKernels changes it.
+	KernelTimeout int64
+	// OnTimeout is called when one ran for longer. It must not block, and has to end the process: the kernel runs on.
+	OnTimeout func()
+
+	// Device memory has addresses in [DeviceBase, +DeviceBytes) where the driver can do that. Reserved says that the
+	// range is reserved (PROT_NONE); that is given up right before the driver reserves it.
+	DeviceBase, DeviceBytes uint64
+	Reserved                bool
+
+	// Arena is host memory that kernels may address at ArenaBase, where it must lie in this process too; 0 if the
+	// guest could not map it at the same address. Shared is the same memory as End.Host has it.
+	Arena     []byte
+	ArenaBase uint64
+	Shared    []byte
+
+	// Quota is asked before device memory is taken (delta > 0), and told when it
+	// is given back (delta < 0; the answer is ignored). nil allows everything.
+	Quota func(delta int64) bool
+	// Used is told for how long an engine was held. nil tells nobody.
+	Used func(c accel.Class, ns int64)
+
+	Clock func() int64 // CLOCK_MONOTONIC, ns
+	Log   *slog.Logger // nil for none
+}
+
+// Device is an open device.
+type Device struct {
+	config  Config
+	index   int
+	about   cuda.Device
+	version int
+	clock   func() int64
+	log     *slog.Logger
+
+	byDevice bool   // streams can be held by the device itself
+	pinned   []byte // the arena, if the device can reach it; where it can, at the arena's own address
+	store    store  // where memory comes from
+
+	history  history.Table
+	watchdog watchdog
+	reaper   reaper
+	close    func() error // once
+
+	queued  atomic.Int64 // pieces that have not ended, and waits for them
+	aborted atomic.Bool
+
+	mu       sync.Mutex // guards what follows, contexts, streams, events and pieces
+	changed  sync.Cond  // something was told, released or freed
+	contexts map[*Context]struct{}
+	pinner   *Context // whose registration of the arena holds; nil: none
+	spans    spans
+	charged  [accel.NumClasses]charged
+	held     int // host functions that have not finished
+}
+
+var (
+	_ accel.Device    = (*Device)(nil)
+	_ accel.Context   = (*Context)(nil)
+	_ accel.Predictor = (*Device)(nil)
+	_ accel.Queue     = (*Device)(nil)
+	_ accel.Aborter   = (*Device)(nil)
+	_ accel.Limiter   = (*Device)(nil)
+)
+
+// Open loads the driver and opens a device.
+func Open(c Config) (*Device, error) {
+	if c.Clock == nil {
+		return nil, errors.New("open an NVIDIA device: no clock")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	found, err := Find(c.Library, c.Device)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{config: c, index: found.Index, about: found.About, version: found.Version, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
+	d.changed.L = &d.mu
+	d.close = sync.OnceValue(d.shut)
+	a := &d.about.Attributes
+	d.byDevice = a[cuda.AttributeCanUse64BitStreamMemOps] != 0 && driver.Has("cuStreamWaitValue32_v2")
+	if a[cuda.AttributeHostRegisterSupported] != 0 && a[cuda.AttributeUnifiedAddressing] != 0 && a[cuda.AttributeCanUseHostPointerForRegisteredMem] != 0 {
+		if d.pinned = c.Shared; c.ArenaBase != 0 {
+			d.pinned = c.Arena
+		}
+	}
+	d.store = plain{}
+	if a[cuda.AttributeVirtualMemoryManagementSupported] != 0 && c.DeviceBytes != 0 {
+		d.store = newMapped(&c, d.index)
+	}
+	d.watchdog.init(d)
+	d.reaper.init()
+	return d, nil
+}
+
+// Found is a device that Find has found.
+type Found struct {
+	Index   int
+	Version int // of CUDA, the newest that the driver knows
+	About   cuda.Device
+}
+
+// List says which devices there are.
+func List(library string) ([]Found, error) {
+	if err := driver.Load(library); err != nil {
+		return nil, err
+	}
+	version, err := driver.Version()
+	if err != nil {
+		return nil, err
+	}
+	n, err := driver.Count()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Found, n)
+	for i := range all {
+		all[i] = Found{Index: i, Version: version}
+		if all[i].About, err = driver.Describe(i); err != nil {
+			return nil, fmt.Errorf("NVIDIA device %d: %w", i, err)
+		}
+	}
+	return all, nil
+}
+
+// Find finds the device with an index or UUID, the first for "".
+func Find(library, which string) (Found, error) {
+	all, err := List(library)
+	if err != nil {
+		return Found{}, err
+	}
+	for _, f := range all {
+		if which == "" || which == fmt.Sprint(f.Index) || which == UUID(f.About.UUID) {
+			return f, nil
+		}
+	}
+	what := "the driver has no device"
+	if len(all) > 0 {
+		what = fmt.Sprintf("no device %q: there are", which)
+		for _, f := range all {
+			what += fmt.Sprintf(" %d (%s, %s)", f.Index, f.About.Name, UUID(f.About.UUID))
+		}
+	}
+	return Found{}, errors.New(what)
+}
+
+// UUID is how NVIDIA's tools write one.
+func UUID(u [16]byte) string {
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// Version is the newest CUDA that guests can be told of: 1000*major + 10*minor.
+func (d *Device) Version() uint32 { return uint32(d.version) }
+
+// NewContext creates a context. It blocks for as long as the driver needs for that.
+func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
+	if d.aborted.Load() {
+		return nil, cuda.ErrorDeinitialized
+	}
+	c, r := newContext(d, flags)
+	if r != cuda.Success {
+		return nil, r
+	}
+	d.mu.Lock()
+	d.contexts[c] = struct{}{}
+	d.mu.Unlock()
+	return c, cuda.Success
+}
+
+// Queued is how many pieces of work have not ended, and how many waits for them there are.
+func (d *Device) Queued() int { return int(d.queued.Load()) }
+
+// Abort has everything that is submitted from now on fail. What the driver has runs on, until the process ends.
+func (d *Device) Abort() {
+	d.aborted.Store(true)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.contexts {
+		c.fail(cuda.ErrorContextIsDestroyed)
+		c.letGo()
+	}
+}
+
+// LimitKernels changes how long a kernel may run.
+func (d *Device) LimitKernels(limit time.Duration) { d.watchdog.setLimit(limit) }
+
+// Close destroys all contexts and waits until that is done. No other call may be in progress.
+func (d *Device) Close() error { return d.close() }
+
+func (d *Device) shut() error {
+	var gone sync.WaitGroup
+	d.mu.Lock()
+	var all []*Context
+	for c := range d.contexts {
+		all = append(all, c)
+	}
+	d.mu.Unlock()
+	for _, c := range all {
+		gone.Add(1)
+		c.Destroy(gone.Done)
+	}
+	gone.Wait()
+	d.watchdog.stop()
+	d.reaper.stop()
+	d.store.close()
+	return nil
+}

@@ -1,0 +1,141 @@
+#include "calls.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define POINTER(name, params, args) __typeof__(&name) name;
+static struct {
+	void *library;
+	BARE(POINTER)
+	IN_CONTEXT(POINTER)
+} driver;
+
+#define BARE_CALL(name, params, args) \
+	CUresult call_##name params { return driver.name ? driver.name args : CUDA_ERROR_NOT_SUPPORTED; }
+#define CONTEXT_CALL(name, params, args) \
+	CUresult call_##name params \
+	{ \
+		if (!driver.name) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		CUresult r = driver.cuCtxSetCurrent(c); \
+		return r == CUDA_SUCCESS ? driver.name args : r; \
+	}
+BARE(BARE_CALL)
+IN_CONTEXT(CONTEXT_CALL)
+
+const char *load_driver(const char *path)
+{
+	if (driver.library)
+		return NULL;
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		return dlerror();
+#define FIND(name, params, args) *(void **)&driver.name = dlsym(library, #name);
+	BARE(FIND)
+	IN_CONTEXT(FIND)
+	if (!driver.cuInit || !driver.cuCtxCreate_v2 || !driver.cuCtxSetCurrent || !driver.cuLaunchKernel)
+		return "it is no CUDA driver: cuInit, cuCtxCreate_v2, cuCtxSetCurrent or cuLaunchKernel is missing";
+	driver.library = library;
+	return NULL;
+}
+
+int driver_has(const char *name) { return driver.library && dlsym(driver.library, name); }
+
+CUresult await_event(CUcontext c, CUevent base, CUevent begin, CUevent end, float *began, float *ended)
+{
+	CUresult r = call_cuEventSynchronize(c, end);
+	if (r != CUDA_SUCCESS || !base)
+		return r;
+	if (begin)
+		r = call_cuEventElapsedTime(c, began, base, begin);
+	return r == CUDA_SUCCESS ? call_cuEventElapsedTime(c, ended, base, end) : r;
+}
+
+CUresult launch(CUcontext c, CUfunction f, const unsigned g[3], const unsigned b[3], unsigned shared, CUstream s, int cooperative,
+	char *params, size_t bytes, const unsigned *offsets, unsigned count)
+{
+	if (!cooperative) {
+		void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+		return call_cuLaunchKernel(c, f, g[0], g[1], g[2], b[0], b[1], b[2], shared, s, NULL, bytes ? extra : NULL);
+	}
+	void **each = malloc((count + 1) * sizeof *each);
+	if (!each)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (unsigned i = 0; i < count; i++)
+		each[i] = params + offsets[i];
+	CUresult r = call_cuLaunchCooperativeKernel(c, f, g[0], g[1], g[2], b[0], b[1], b[2], shared, s, each);
+	free(each);
+	return r;
+}
+
+static void futex(unsigned *word, int op, unsigned value) { syscall(SYS_futex, word, op, value, NULL, NULL, 0); }
+
+static void CUDA_CB hold(void *data)
+{
+	unsigned *word = data;
+	while (atomic_load((_Atomic unsigned *)word) == 0)
+		futex(word, FUTEX_WAIT_PRIVATE, 0);
+}
+
+CUresult hold_stream(CUcontext c, CUstream s, unsigned *word) { return call_cuLaunchHostFunc(c, s, hold, word); }
+
+void release_word(unsigned *word)
+{
+	atomic_store((_Atomic unsigned *)word, 1);
+	futex(word, FUTEX_WAKE_PRIVATE, 1);
+}
+
+static void *number(unsigned n) { return (void *)(uintptr_t)n; }
+
+CUresult load_module(CUcontext c, CUmodule *m, const void *image, char *log, unsigned logBytes)
+{
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {log, number(logBytes)};
+	return call_cuModuleLoadDataEx(c, m, image, 2, options, values);
+}
+
+CUresult begin_link(CUcontext c, CUlinkState *l, char *log, unsigned logBytes)
+{
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {log, number(logBytes)};
+	return call_cuLinkCreate_v2(c, 2, options, values, l);
+}
+
+static CUmemAllocationProp on_device(CUdevice d)
+{
+	CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+	p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	p.location.id = d;
+	return p;
+}
+
+CUresult device_granularity(CUcontext c, CUdevice d, size_t *bytes)
+{
+	CUmemAllocationProp p = on_device(d);
+	return call_cuMemGetAllocationGranularity(c, bytes, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+}
+
+CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle *h)
+{
+	CUmemAllocationProp p = on_device(d);
+	CUresult r = call_cuMemCreate(c, h, bytes, &p, 0);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = call_cuMemMap(c, at, bytes, 0, *h, 0);
+	if (r == CUDA_SUCCESS) {
+		CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+		access.location = p.location;
+		r = call_cuMemSetAccess(c, at, bytes, &access, 1);
+		if (r == CUDA_SUCCESS)
+			return r;
+		call_cuMemUnmap(c, at, bytes);
+	}
+	call_cuMemRelease(c, *h);
+	return r;
+}

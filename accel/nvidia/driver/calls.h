@@ -1,0 +1,135 @@
+/*
+ * The driver's functions that are used, each once: what it is called by from Go,
+ * and what it is given. Those IN_CONTEXT get a context first, which is made the
+ * calling thread's own: goroutines move between threads. It is set every time,
+ * for that costs a few nanoseconds, while a handle that a thread remembers may be
+ * another context's by now.
+ *
+ * A function that the driver hasn't got answers CUDA_ERROR_NOT_SUPPORTED.
+ */
+#ifndef PEGASUS_NVIDIA_CALLS_H
+#define PEGASUS_NVIDIA_CALLS_H
+
+#define __CUDA_API_VERSION_INTERNAL /* every name means the symbol of that name */
+#include "cuda.h"
+
+#define BARE(X) \
+	X(cuInit, (unsigned flags), (flags)) \
+	X(cuDriverGetVersion, (int *version), (version)) \
+	X(cuDeviceGetCount, (int *count), (count)) \
+	X(cuDeviceGet, (CUdevice *d, int index), (d, index)) \
+	X(cuDeviceGetName, (char *name, int bytes, CUdevice d), (name, bytes, d)) \
+	X(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice d), (uuid, d)) \
+	X(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice d), (bytes, d)) \
+	X(cuDeviceGetPCIBusId, (char *id, int bytes, CUdevice d), (id, bytes, d)) \
+	X(cuDeviceGetAttribute, (int *value, CUdevice_attribute a, CUdevice d), (value, a, d)) \
+	X(cuCtxCreate_v2, (CUcontext *c, unsigned flags, CUdevice d), (c, flags, d)) \
+	X(cuCtxSetCurrent, (CUcontext c), (c)) \
+	X(cuCtxDestroy_v2, (CUcontext c), (c))
+
+#define IN_CONTEXT(X) \
+	X(cuCtxSetLimit, (CUcontext c, CUlimit limit, size_t value), (limit, value)) \
+	X(cuCtxGetLimit, (CUcontext c, size_t *value, CUlimit limit), (value, limit)) \
+	X(cuMemAlloc_v2, (CUcontext c, CUdeviceptr *at, size_t bytes), (at, bytes)) \
+	X(cuMemFree_v2, (CUcontext c, CUdeviceptr at), (at)) \
+	X(cuMemHostAlloc, (CUcontext c, void **at, size_t bytes, unsigned flags), (at, bytes, flags)) \
+	X(cuMemFreeHost, (CUcontext c, void *at), (at)) \
+	X(cuMemHostRegister_v2, (CUcontext c, void *at, size_t bytes, unsigned flags), (at, bytes, flags)) \
+	X(cuMemHostUnregister, (CUcontext c, void *at), (at)) \
+	X(cuMemHostGetDevicePointer_v2, (CUcontext c, CUdeviceptr *to, void *at, unsigned flags), (to, at, flags)) \
+	X(cuMemAddressReserve, (CUcontext c, CUdeviceptr *at, size_t bytes, size_t align, CUdeviceptr wish, unsigned long long flags), \
+		(at, bytes, align, wish, flags)) \
+	X(cuMemAddressFree, (CUcontext c, CUdeviceptr at, size_t bytes), (at, bytes)) \
+	X(cuMemMap, (CUcontext c, CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle h, unsigned long long flags), \
+		(at, bytes, offset, h, flags)) \
+	X(cuMemUnmap, (CUcontext c, CUdeviceptr at, size_t bytes), (at, bytes)) \
+	X(cuMemRelease, (CUcontext c, CUmemGenericAllocationHandle h), (h)) \
+	X(cuMemGetAllocationGranularity, (CUcontext c, size_t *bytes, const CUmemAllocationProp *p, CUmemAllocationGranularity_flags o), \
+		(bytes, p, o)) \
+	X(cuMemCreate, (CUcontext c, CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *p, unsigned long long flags), \
+		(h, bytes, p, flags)) \
+	X(cuMemSetAccess, (CUcontext c, CUdeviceptr at, size_t bytes, const CUmemAccessDesc *a, size_t count), (at, bytes, a, count)) \
+	X(cuMemcpyHtoDAsync_v2, (CUcontext c, CUdeviceptr to, const void *from, size_t bytes, CUstream s), (to, from, bytes, s)) \
+	X(cuMemcpyDtoHAsync_v2, (CUcontext c, void *to, CUdeviceptr from, size_t bytes, CUstream s), (to, from, bytes, s)) \
+	X(cuMemcpyDtoDAsync_v2, (CUcontext c, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s), (to, from, bytes, s)) \
+	X(cuMemcpy3DAsync_v2, (CUcontext c, const CUDA_MEMCPY3D *copy, CUstream s), (copy, s)) \
+	X(cuMemsetD8Async, (CUcontext c, CUdeviceptr at, unsigned char v, size_t n, CUstream s), (at, v, n, s)) \
+	X(cuMemsetD16Async, (CUcontext c, CUdeviceptr at, unsigned short v, size_t n, CUstream s), (at, v, n, s)) \
+	X(cuMemsetD32Async, (CUcontext c, CUdeviceptr at, unsigned v, size_t n, CUstream s), (at, v, n, s)) \
+	X(cuMemsetD2D8Async, (CUcontext c, CUdeviceptr at, size_t pitch, unsigned char v, size_t w, size_t h, CUstream s), (at, pitch, v, w, h, s)) \
+	X(cuMemsetD2D16Async, (CUcontext c, CUdeviceptr at, size_t pitch, unsigned short v, size_t w, size_t h, CUstream s), (at, pitch, v, w, h, s)) \
+	X(cuMemsetD2D32Async, (CUcontext c, CUdeviceptr at, size_t pitch, unsigned v, size_t w, size_t h, CUstream s), (at, pitch, v, w, h, s)) \
+	X(cuArray3DCreate_v2, (CUcontext c, CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d), (a, d)) \
+	X(cuArrayDestroy, (CUcontext c, CUarray a), (a)) \
+	X(cuLinkCreate_v2, (CUcontext c, unsigned n, CUjit_option *o, void **values, CUlinkState *l), (n, o, values, l)) \
+	X(cuLinkAddData_v2, \
+		(CUcontext c, CUlinkState l, CUjitInputType t, void *data, size_t bytes, const char *name, unsigned n, CUjit_option *o, void **values), \
+		(l, t, data, bytes, name, n, o, values)) \
+	X(cuLinkComplete, (CUcontext c, CUlinkState l, void **image, size_t *bytes), (l, image, bytes)) \
+	X(cuLinkDestroy, (CUcontext c, CUlinkState l), (l)) \
+	X(cuModuleLoadDataEx, (CUcontext c, CUmodule *m, const void *image, unsigned n, CUjit_option *o, void **values), (m, image, n, o, values)) \
+	X(cuModuleUnload, (CUcontext c, CUmodule m), (m)) \
+	X(cuModuleGetFunctionCount, (CUcontext c, unsigned *n, CUmodule m), (n, m)) \
+	X(cuModuleEnumerateFunctions, (CUcontext c, CUfunction *f, unsigned n, CUmodule m), (f, n, m)) \
+	X(cuModuleGetFunction, (CUcontext c, CUfunction *f, CUmodule m, const char *name), (f, m, name)) \
+	X(cuModuleGetGlobal_v2, (CUcontext c, CUdeviceptr *at, size_t *bytes, CUmodule m, const char *name), (at, bytes, m, name)) \
+	X(cuFuncGetName, (CUcontext c, const char **name, CUfunction f), (name, f)) \
+	X(cuFuncGetParamInfo, (CUcontext c, CUfunction f, size_t i, size_t *offset, size_t *bytes), (f, i, offset, bytes)) \
+	X(cuFuncGetAttribute, (CUcontext c, int *value, CUfunction_attribute a, CUfunction f), (value, a, f)) \
+	X(cuFuncSetAttribute, (CUcontext c, CUfunction f, CUfunction_attribute a, int value), (f, a, value)) \
+	X(cuLaunchKernel, \
+		(CUcontext c, CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, \
+			void **params, void **extra), \
+		(f, gx, gy, gz, bx, by, bz, shared, s, params, extra)) \
+	X(cuLaunchCooperativeKernel, \
+		(CUcontext c, CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, \
+			void **params), \
+		(f, gx, gy, gz, bx, by, bz, shared, s, params)) \
+	X(cuLaunchHostFunc, (CUcontext c, CUstream s, CUhostFn f, void *data), (s, f, data)) \
+	X(cuStreamCreateWithPriority, (CUcontext c, CUstream *s, unsigned flags, int priority), (s, flags, priority)) \
+	X(cuStreamDestroy_v2, (CUcontext c, CUstream s), (s)) \
+	X(cuStreamSynchronize, (CUcontext c, CUstream s), (s)) \
+	X(cuStreamWaitEvent, (CUcontext c, CUstream s, CUevent e, unsigned flags), (s, e, flags)) \
+	X(cuStreamWaitValue32_v2, (CUcontext c, CUstream s, CUdeviceptr at, cuuint32_t v, unsigned flags), (s, at, v, flags)) \
+	X(cuEventCreate, (CUcontext c, CUevent *e, unsigned flags), (e, flags)) \
+	X(cuEventDestroy_v2, (CUcontext c, CUevent e), (e)) \
+	X(cuEventRecord, (CUcontext c, CUevent e, CUstream s), (e, s)) \
+	X(cuEventQuery, (CUcontext c, CUevent e), (e)) \
+	X(cuEventSynchronize, (CUcontext c, CUevent e), (e)) \
+	X(cuEventElapsedTime, (CUcontext c, float *ms, CUevent from, CUevent to), (ms, from, to))
+
+/* call_NAME calls the driver's NAME. */
+#define DECLARE(name, params, args) CUresult call_##name params;
+BARE(DECLARE)
+IN_CONTEXT(DECLARE)
+#undef DECLARE
+
+/* Loads the library; the first time counts. What was wrong, or NULL. */
+const char *load_driver(const char *path);
+/* Says whether the driver has a function. */
+int driver_has(const char *name);
+
+/*
+ * Waits until an event has completed, asleep; then asks how long after base begin
+ * (0: not asked) and it did, in milliseconds.
+ */
+CUresult await_event(CUcontext c, CUevent base, CUevent begin, CUevent end, float *began, float *ended);
+
+/* Launches with a block of parameters, of which there are count, at these offsets. */
+CUresult launch(CUcontext c, CUfunction f, const unsigned grid[3], const unsigned block[3], unsigned shared, CUstream s, int cooperative,
+	char *params, size_t bytes, const unsigned *offsets, unsigned count);
+
+/* Holds a stream from within the driver until the word is not 0. */
+CUresult hold_stream(CUcontext c, CUstream s, unsigned *word);
+void release_word(unsigned *word);
+
+/* Loads an image, with a log for what is wrong with it. */
+CUresult load_module(CUcontext c, CUmodule *m, const void *image, char *log, unsigned logBytes);
+/* Begins to link, with a log that has to stay where it is until the end. */
+CUresult begin_link(CUcontext c, CUlinkState *l, char *log, unsigned logBytes);
+
+/* Physical memory of the device, mapped at an address that was reserved. */
+CUresult device_granularity(CUcontext c, CUdevice d, size_t *bytes);
+CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle *h);
+
+#endif

@@ -1,0 +1,527 @@
+// Package driver calls NVIDIA's libcuda, which is loaded when the process runs:
+// nothing of CUDA is needed to build it.
+//
+// Each function here is one of the driver's, or a few that belong together, and
+// says no more than it. accel/nvidia calls it; what is trusted is the library.
+package driver
+
+/*
+#cgo CFLAGS: -std=gnu11 -Wall -Wextra -Werror -I${SRCDIR}/../../../guest/include
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "calls.h"
+*/
+import "C"
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+
+	"pegasus/cuda"
+)
+
+// Handles of the driver's objects.
+type (
+	Context  = C.CUcontext
+	Module   = C.CUmodule
+	Function = C.CUfunction
+	Stream   = C.CUstream // nil is the legacy default stream
+	Event    = C.CUevent
+	Array    = C.CUarray
+	Physical = C.CUmemGenericAllocationHandle
+	// Word is one that a stream waits for.
+	Word = *C.uint
+)
+
+// DefaultLibrary is what is loaded if nothing else is asked for.
+const DefaultLibrary = "libcuda.so.1"
+
+// Load loads the library, "" for DefaultLibrary, and starts it. A process has one: the first.
+func Load(library string) error {
+	if library == "" {
+		library = DefaultLibrary
+	}
+	path := C.CString(library)
+	defer C.free(unsafe.Pointer(path))
+	if why := C.load_driver(path); why != nil {
+		return fmt.Errorf("load NVIDIA's driver library %s: %s", library, C.GoString(why))
+	}
+	if r := result(C.call_cuInit(0)); r != cuda.Success {
+		return fmt.Errorf("start NVIDIA's driver (%s): %w", library, failed{"cuInit", r})
+	}
+	return nil
+}
+
+// Has says whether the driver has a function of that name.
+func Has(name string) bool {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	return C.driver_has(n) != 0
+}
+
+// failed is a call that went wrong.
+type failed struct {
+	call string
+	r    cuda.Result
+}
+
+func (f failed) Error() string { return f.call + ": " + f.r.String() }
+func (f failed) Unwrap() error { return f.r }
+
+func result(r C.CUresult) cuda.Result { return cuda.Result(r) }
+
+func check(call string, r C.CUresult) error {
+	if r := result(r); r != cuda.Success {
+		return failed{call, r}
+	}
+	return nil
+}
+
+// Version is the newest CUDA that the driver knows: 1000*major + 10*minor.
+func Version() (int, error) {
+	var v C.int
+	err := check("cuDriverGetVersion", C.call_cuDriverGetVersion(&v))
+	return int(v), err
+}
+
+// Count is how many devices there are.
+func Count() (int, error) {
+	var n C.int
+	err := check("cuDeviceGetCount", C.call_cuDeviceGetCount(&n))
+	return int(n), err
+}
+
+// Describe says all that can be asked of a device. Attributes that the driver doesn't know are 0.
+func Describe(index int) (d cuda.Device, err error) {
+	var dev C.CUdevice
+	if err := check("cuDeviceGet", C.call_cuDeviceGet(&dev, C.int(index))); err != nil {
+		return d, err
+	}
+	var text [256]C.char
+	if err := check("cuDeviceGetName", C.call_cuDeviceGetName(&text[0], C.int(len(text)), dev)); err != nil {
+		return d, err
+	}
+	d.Name = C.GoString(&text[0])
+	if err := check("cuDeviceGetPCIBusId", C.call_cuDeviceGetPCIBusId(&text[0], C.int(len(text)), dev)); err != nil {
+		return d, err
+	}
+	d.PCIBusID = C.GoString(&text[0])
+	var uuid C.CUuuid
+	if err := check("cuDeviceGetUuid_v2", C.call_cuDeviceGetUuid_v2(&uuid, dev)); err != nil {
+		return d, err
+	}
+	copy(d.UUID[:], unsafe.Slice((*byte)(unsafe.Pointer(&uuid)), len(d.UUID)))
+	var total C.size_t
+	if err := check("cuDeviceTotalMem_v2", C.call_cuDeviceTotalMem_v2(&total, dev)); err != nil {
+		return d, err
+	}
+	d.TotalMem = uint64(total)
+	for a := 1; a < cuda.NumAttributes; a++ {
+		var v C.int
+		if C.call_cuDeviceGetAttribute(&v, C.CUdevice_attribute(a), dev) == C.CUDA_SUCCESS {
+			d.Attributes[a] = int32(v)
+		}
+	}
+	return d, nil
+}
+
+// NewContext makes a context on a device.
+func NewContext(index int, flags uint32) (c Context, r cuda.Result) {
+	var dev C.CUdevice
+	if r := result(C.call_cuDeviceGet(&dev, C.int(index))); r != cuda.Success {
+		return nil, r
+	}
+	r = result(C.call_cuCtxCreate_v2(&c, C.uint(flags), dev))
+	return c, r
+}
+
+// DestroyContext ends a context with all that it has. Nobody else may be using it.
+func DestroyContext(c Context) cuda.Result { return result(C.call_cuCtxDestroy_v2(c)) }
+
+// SetLimit sets a CUlimit and returns the value in force.
+func SetLimit(c Context, limit uint32, value uint64) (uint64, cuda.Result) {
+	if r := result(C.call_cuCtxSetLimit(c, C.CUlimit(limit), C.size_t(value))); r != cuda.Success {
+		return 0, r
+	}
+	var v C.size_t
+	r := result(C.call_cuCtxGetLimit(c, &v, C.CUlimit(limit)))
+	return uint64(v), r
+}
+
+// Alloc takes device memory.
+func Alloc(c Context, bytes uint64) (uint64, cuda.Result) {
+	var at C.CUdeviceptr
+	r := result(C.call_cuMemAlloc_v2(c, &at, C.size_t(bytes)))
+	return uint64(at), r
+}
+
+// Free gives it back. The driver may wait for the device.
+func Free(c Context, at uint64) cuda.Result { return result(C.call_cuMemFree_v2(c, C.CUdeviceptr(at))) }
+
+// AllocHost takes pinned host memory, and says at which address the device sees it.
+func AllocHost(c Context, bytes uint64) (mem []byte, device uint64, r cuda.Result) {
+	const portableAndMapped = C.CU_MEMHOSTALLOC_PORTABLE | C.CU_MEMHOSTALLOC_DEVICEMAP
+	var at unsafe.Pointer
+	if r := result(C.call_cuMemHostAlloc(c, &at, C.size_t(bytes), portableAndMapped)); r != cuda.Success {
+		return nil, 0, r
+	}
+	var dev C.CUdeviceptr
+	if r := result(C.call_cuMemHostGetDevicePointer_v2(c, &dev, at, 0)); r != cuda.Success {
+		C.call_cuMemFreeHost(c, at)
+		return nil, 0, r
+	}
+	// The driver's memory, which nobody moves: a slice of it is good until FreeHost.
+	return unsafe.Slice((*byte)(at), bytes), uint64(dev), cuda.Success
+}
+
+// FreeHost gives back what AllocHost took.
+func FreeHost(c Context, mem []byte) cuda.Result {
+	return result(C.call_cuMemFreeHost(c, unsafe.Pointer(unsafe.SliceData(mem))))
+}
+
+// Register pins memory that is there already, outside of Go's heap, and says at which address the device sees it.
+func Register(c Context, mem []byte) (device uint64, r cuda.Result) {
+	const portableAndMapped = C.CU_MEMHOSTREGISTER_PORTABLE | C.CU_MEMHOSTREGISTER_DEVICEMAP
+	at := unsafe.Pointer(unsafe.SliceData(mem))
+	if r := result(C.call_cuMemHostRegister_v2(c, at, C.size_t(len(mem)), portableAndMapped)); r != cuda.Success {
+		return 0, r
+	}
+	var dev C.CUdeviceptr
+	if r := result(C.call_cuMemHostGetDevicePointer_v2(c, &dev, at, 0)); r != cuda.Success {
+		C.call_cuMemHostUnregister(c, at)
+		return 0, r
+	}
+	return uint64(dev), cuda.Success
+}
+
+// Unregister undoes Register.
+func Unregister(c Context, mem []byte) cuda.Result {
+	return result(C.call_cuMemHostUnregister(c, unsafe.Pointer(unsafe.SliceData(mem))))
+}
+
+// Address is where memory outside of Go's heap lies.
+func Address(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) }
+
+// ReserveAddresses takes addresses for device memory, at base if the driver grants that.
+func ReserveAddresses(c Context, base, bytes uint64) (uint64, cuda.Result) {
+	var at C.CUdeviceptr
+	r := result(C.call_cuMemAddressReserve(c, &at, C.size_t(bytes), 0, C.CUdeviceptr(base), 0))
+	return uint64(at), r
+}
+
+// FreeAddresses gives them back; nothing may be mapped there.
+func FreeAddresses(c Context, base, bytes uint64) cuda.Result {
+	return result(C.call_cuMemAddressFree(c, C.CUdeviceptr(base), C.size_t(bytes)))
+}
+
+// Granularity is what sizes and addresses of mapped memory are multiples of.
+func Granularity(c Context, index int) (uint64, cuda.Result) {
+	var n C.size_t
+	r := result(C.device_granularity(c, C.CUdevice(index), &n))
+	return uint64(n), r
+}
+
+// Map puts device memory at addresses that were reserved.
+func Map(c Context, index int, at, bytes uint64) (h Physical, r cuda.Result) {
+	r = result(C.map_memory(c, C.CUdevice(index), C.CUdeviceptr(at), C.size_t(bytes), &h))
+	return h, r
+}
+
+// Unmap takes it away and gives it back.
+func Unmap(c Context, at, bytes uint64, h Physical) cuda.Result {
+	if r := result(C.call_cuMemUnmap(c, C.CUdeviceptr(at), C.size_t(bytes))); r != cuda.Success {
+		return r
+	}
+	return result(C.call_cuMemRelease(c, h))
+}
+
+// CopyIn copies from host memory that is pinned: it returns at once.
+func CopyIn(c Context, to uint64, from []byte, s Stream) cuda.Result {
+	return result(C.call_cuMemcpyHtoDAsync_v2(c, C.CUdeviceptr(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from)), s))
+}
+
+// CopyOut copies to host memory that is pinned: it returns at once.
+func CopyOut(c Context, to []byte, from uint64, s Stream) cuda.Result {
+	return result(C.call_cuMemcpyDtoHAsync_v2(c, unsafe.Pointer(unsafe.SliceData(to)), C.CUdeviceptr(from), C.size_t(len(to)), s))
+}
+
+// CopyWithin copies device memory.
+func CopyWithin(c Context, to, from, bytes uint64, s Stream) cuda.Result {
+	return result(C.call_cuMemcpyDtoDAsync_v2(c, C.CUdeviceptr(to), C.CUdeviceptr(from), C.size_t(bytes), s))
+}
+
+// End is one end of a box that is copied: pinned host memory outside of Go's heap, an array, or else an address.
+type End struct {
+	Host          []byte
+	Array         Array
+	Address       uint64
+	X, Y, Z       uint64
+	Pitch, Height uint64
+}
+
+func (e *End) kind() C.CUmemorytype {
+	switch {
+	case e.Host != nil:
+		return C.CU_MEMORYTYPE_HOST
+	case e.Array != nil:
+		return C.CU_MEMORYTYPE_ARRAY
+	}
+	return C.CU_MEMORYTYPE_DEVICE
+}
+
+// CopyBox copies a box.
+func CopyBox(c Context, dst, src *End, width, height, depth uint64, s Stream) cuda.Result {
+	p := C.CUDA_MEMCPY3D{
+		srcMemoryType: src.kind(), srcHost: unsafe.Pointer(unsafe.SliceData(src.Host)), srcDevice: C.CUdeviceptr(src.Address), srcArray: src.Array,
+		srcXInBytes: C.size_t(src.X), srcY: C.size_t(src.Y), srcZ: C.size_t(src.Z), srcPitch: C.size_t(src.Pitch), srcHeight: C.size_t(src.Height),
+		dstMemoryType: dst.kind(), dstHost: unsafe.Pointer(unsafe.SliceData(dst.Host)), dstDevice: C.CUdeviceptr(dst.Address), dstArray: dst.Array,
+		dstXInBytes: C.size_t(dst.X), dstY: C.size_t(dst.Y), dstZ: C.size_t(dst.Z), dstPitch: C.size_t(dst.Pitch), dstHeight: C.size_t(dst.Height),
+		WidthInBytes: C.size_t(width), Height: C.size_t(height), Depth: C.size_t(depth),
+	}
+	return result(C.call_cuMemcpy3DAsync_v2(c, &p, s))
+}
+
+// Fill sets height rows of width elements of 1, 2 or 4 bytes.
+func Fill(c Context, at, pitch uint64, value, size uint32, width, height uint64, s Stream) cuda.Result {
+	to, p, w, h := C.CUdeviceptr(at), C.size_t(pitch), C.size_t(width), C.size_t(height)
+	var r C.CUresult
+	switch {
+	case height == 1 && size == 1:
+		r = C.call_cuMemsetD8Async(c, to, C.uchar(value), w, s)
+	case height == 1 && size == 2:
+		r = C.call_cuMemsetD16Async(c, to, C.ushort(value), w, s)
+	case height == 1:
+		r = C.call_cuMemsetD32Async(c, to, C.uint(value), w, s)
+	case size == 1:
+		r = C.call_cuMemsetD2D8Async(c, to, p, C.uchar(value), w, h, s)
+	case size == 2:
+		r = C.call_cuMemsetD2D16Async(c, to, p, C.ushort(value), w, h, s)
+	default:
+		r = C.call_cuMemsetD2D32Async(c, to, p, C.uint(value), w, h, s)
+	}
+	return result(r)
+}
+
+// NewArray makes an array.
+func NewArray(c Context, width, height, depth uint64, format, channels, flags uint32) (a Array, r cuda.Result) {
+	d := C.CUDA_ARRAY3D_DESCRIPTOR{
+		Width: C.size_t(width), Height: C.size_t(height), Depth: C.size_t(depth),
+		Format: C.CUarray_format(format), NumChannels: C.uint(channels), Flags: C.uint(flags),
+	}
+	r = result(C.call_cuArray3DCreate_v2(c, &a, &d))
+	return a, r
+}
+
+// FreeArray destroys it.
+func FreeArray(c Context, a Array) cuda.Result { return result(C.call_cuArrayDestroy(c, a)) }
+
+// logBytes is room for what the driver's compiler has to say.
+const logBytes = 8 << 10
+
+// LoadModule loads an image that is known to be whole. PTX text has to end in a zero.
+func LoadModule(c Context, image []byte) (m Module, log string, r cuda.Result) {
+	var text [logBytes]byte
+	r = result(C.load_module(c, &m, unsafe.Pointer(unsafe.SliceData(image)), (*C.char)(unsafe.Pointer(&text)), logBytes))
+	return m, logText(text[:]), r
+}
+
+func logText(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return string(b)
+}
+
+// Object is PTX text to be linked.
+type Object struct {
+	Name string
+	Text []byte // ends in a zero
+}
+
+// Link makes one image of objects; if only is given, it stops after compiling each.
+func Link(c Context, objects []Object, only bool) (image []byte, log string, r cuda.Result) {
+	text := (*C.char)(C.calloc(1, logBytes))
+	defer C.free(unsafe.Pointer(text))
+	defer func() { log = C.GoString(text) }()
+	var l C.CUlinkState
+	if r := result(C.begin_link(c, &l, text, logBytes-1)); r != cuda.Success {
+		return nil, "", r
+	}
+	defer C.call_cuLinkDestroy(c, l)
+	for _, o := range objects {
+		if r := add(c, l, o); r != cuda.Success {
+			return nil, "", r
+		}
+	}
+	if only {
+		return nil, "", cuda.Success
+	}
+	var at unsafe.Pointer
+	var n C.size_t
+	if r := result(C.call_cuLinkComplete(c, l, &at, &n)); r != cuda.Success {
+		return nil, "", r
+	}
+	return bytes.Clone(unsafe.Slice((*byte)(at), n)), "", cuda.Success // the driver's own is gone with l
+}
+
+func add(c Context, l C.CUlinkState, o Object) cuda.Result {
+	name := C.CString(o.Name)
+	defer C.free(unsafe.Pointer(name))
+	return result(C.call_cuLinkAddData_v2(c, l, C.CU_JIT_INPUT_PTX, unsafe.Pointer(unsafe.SliceData(o.Text)), C.size_t(len(o.Text)), name, 0, nil, nil))
+}
+
+// UnloadModule releases a module.
+func UnloadModule(c Context, m Module) cuda.Result { return result(C.call_cuModuleUnload(c, m)) }
+
+// Functions are a module's kernels, with their names.
+func Functions(c Context, m Module) (all []Function, names []string, r cuda.Result) {
+	var n C.uint
+	if r := result(C.call_cuModuleGetFunctionCount(c, &n, m)); r != cuda.Success || n == 0 {
+		return nil, nil, r
+	}
+	all = make([]Function, n)
+	if r := result(C.call_cuModuleEnumerateFunctions(c, &all[0], n, m)); r != cuda.Success {
+		return nil, nil, r
+	}
+	names = make([]string, n)
+	for i, f := range all {
+		var name *C.char
+		if r := result(C.call_cuFuncGetName(c, &name, f)); r != cuda.Success {
+			return nil, nil, r
+		}
+		names[i] = C.GoString(name)
+	}
+	return all, names, cuda.Success
+}
+
+// FunctionOf finds a kernel by its name.
+func FunctionOf(c Context, m Module, name string) (f Function, r cuda.Result) {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	r = result(C.call_cuModuleGetFunction(c, &f, m, n))
+	return f, r
+}
+
+// GlobalOf finds a variable by its name.
+func GlobalOf(c Context, m Module, name string) (at, bytes uint64, r cuda.Result) {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	var p C.CUdeviceptr
+	var size C.size_t
+	r = result(C.call_cuModuleGetGlobal_v2(c, &p, &size, m, n))
+	return uint64(p), uint64(size), r
+}
+
+// Params are the places of a kernel's parameters. It answers cuda.ErrorNotSupported where the driver can't say.
+func Params(c Context, f Function) (all []cuda.ParamLayout, r cuda.Result) {
+	for {
+		var at, n C.size_t
+		r := result(C.call_cuFuncGetParamInfo(c, f, C.size_t(len(all)), &at, &n))
+		if r == cuda.ErrorInvalidValue { // there are no more
+			return all, cuda.Success
+		}
+		if r != cuda.Success {
+			return nil, r
+		}
+		all = append(all, cuda.ParamLayout{Offset: uint32(at), Size: uint32(n)})
+	}
+}
+
+// FunctionAttribute asks for a CUfunction_attribute, 0 if the driver doesn't know it.
+func FunctionAttribute(c Context, f Function, a int) int32 {
+	var v C.int
+	if C.call_cuFuncGetAttribute(c, &v, C.CUfunction_attribute(a), f) != C.CUDA_SUCCESS {
+		return 0
+	}
+	return int32(v)
+}
+
+// SetFunctionAttribute sets one.
+func SetFunctionAttribute(c Context, f Function, a int, v int32) cuda.Result {
+	return result(C.call_cuFuncSetAttribute(c, f, C.CUfunction_attribute(a), C.int(v)))
+}
+
+// Launch is a kernel to be run with a block of parameters, whose offsets a cooperative launch needs.
+type Launch struct {
+	Function    Function
+	Grid, Block [3]uint32
+	Shared      uint32
+	Cooperative bool
+	Params      []byte
+	Offsets     []uint32
+}
+
+// Run queues it. The parameters are read by then.
+func (l *Launch) Run(c Context, s Stream) cuda.Result {
+	var grid, block [3]C.uint
+	for i := range grid {
+		grid[i], block[i] = C.uint(l.Grid[i]), C.uint(l.Block[i])
+	}
+	cooperative := C.int(0)
+	if l.Cooperative {
+		cooperative = 1
+	}
+	return result(C.launch(c, l.Function, &grid[0], &block[0], C.uint(l.Shared), s, cooperative,
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(l.Params))), C.size_t(len(l.Params)),
+		(*C.uint)(unsafe.Pointer(unsafe.SliceData(l.Offsets))), C.uint(len(l.Offsets))))
+}
+
+// NewStream makes a stream.
+func NewStream(c Context, flags uint32, priority int32) (s Stream, r cuda.Result) {
+	r = result(C.call_cuStreamCreateWithPriority(c, &s, C.uint(flags), C.int(priority)))
+	return s, r
+}
+
+// DestroyStream releases a stream when its work has ended.
+func DestroyStream(c Context, s Stream) cuda.Result { return result(C.call_cuStreamDestroy_v2(c, s)) }
+
+// SyncStream waits for a stream.
+func SyncStream(c Context, s Stream) cuda.Result { return result(C.call_cuStreamSynchronize(c, s)) }
+
+// Wait holds a stream until an event has completed.
+func Wait(c Context, s Stream, e Event) cuda.Result {
+	return result(C.call_cuStreamWaitEvent(c, s, e, 0))
+}
+
+// WordBytes is the size of a Word.
+const WordBytes = 4
+
+// WordAt makes a word of pinned memory, which must stay.
+func WordAt(mem []byte) Word { return (Word)(unsafe.Pointer(&mem[0])) }
+
+// Reset makes a word that nobody waits for one that can be waited for.
+func Reset(w Word) { *w = 0 }
+
+// Hold stops a stream until the word is released. The device itself waits if it can, looking at the word's address; else
+// a thread of the driver does, of which there may be one for all streams.
+func Hold(c Context, s Stream, w Word, at uint64, byDevice bool) cuda.Result {
+	if byDevice {
+		return result(C.call_cuStreamWaitValue32_v2(c, s, C.CUdeviceptr(at), 1, C.CU_STREAM_WAIT_VALUE_GEQ))
+	}
+	return result(C.hold_stream(c, s, w))
+}
+
+// Release lets whoever waits for a word go on.
+func Release(w Word) { C.release_word(w) }
+
+// NewEvent makes an event that measures time, and that is waited for asleep.
+func NewEvent(c Context) (e Event, r cuda.Result) {
+	r = result(C.call_cuEventCreate(c, &e, C.CU_EVENT_BLOCKING_SYNC))
+	return e, r
+}
+
+// DestroyEvent releases it.
+func DestroyEvent(c Context, e Event) cuda.Result { return result(C.call_cuEventDestroy_v2(c, e)) }
+
+// Record records it in a stream.
+func Record(c Context, e Event, s Stream) cuda.Result { return result(C.call_cuEventRecord(c, e, s)) }
+
+// Query is cuda.ErrorNotReady until it has completed.
+func Query(c Context, e Event) cuda.Result { return result(C.call_cuEventQuery(c, e)) }
+
+// Await waits, asleep, until end has completed, and says how long after base (unless that is nil) it did and, unless it
+// is nil, begin did: in milliseconds.
+func Await(c Context, base, begin, end Event) (began, ended float32, r cuda.Result) {
+	var from, to C.float
+	r = result(C.await_event(c, base, begin, end, &from, &to))
+	return float32(from), float32(to), r
+}

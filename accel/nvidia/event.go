@@ -1,0 +1,141 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// Event marks a place in a stream. Each record has an event of the driver's of its
+// own, so that recording an event again touches nothing that waits for its record before.
+type Event struct {
+	ctx      *Context
+	recorded bool
+	pending  *piece // the latest record, until it was told
+	at       int64  // on the context's timeline, once it was
+
+	// Of a record that had nothing to wait for: it is asked for its time when somebody wants to know.
+	late driver.Event
+	base *base
+}
+
+var _ accel.Event = (*Event)(nil)
+
+// record records the event in the stream.
+func (c *Context) record(s *Stream, e *Event, done accel.Done) cuda.Result {
+	p := &piece{event: e, done: done}
+	r := s.prepare(p)
+	if r != cuda.Success {
+		return r
+	}
+	if p.end, r = s.recorded(); r != cuda.Success {
+		return c.forget(p, r)
+	}
+	e.forgetLate()
+	e.recorded = true
+	c.dev.mu.Lock()
+	idle := s.idle()
+	if idle {
+		e.pending, e.late, e.base = nil, p.end, p.base
+	}
+	c.dev.mu.Unlock()
+	if !idle {
+		s.append(p)
+		return cuda.Success
+	}
+	if done != nil {
+		done(cuda.Success, accel.Usage{})
+	}
+	return cuda.Success
+}
+
+// forgetLate gives back what the latest record is measured by.
+func (e *Event) forgetLate() {
+	if e.late == nil {
+		return
+	}
+	e.ctx.time.release(e.ctx, e.base)
+	e.ctx.keep(e.late)
+	e.late, e.base = nil, nil
+}
+
+// waitEvent holds the stream back until the event's latest record has completed.
+func (c *Context) waitEvent(s *Stream, e *Event, done accel.Done) cuda.Result {
+	d := c.dev
+	d.mu.Lock()
+	on := e.pending
+	nothing := on == nil && (!s.legacy || s.idle()) // anything in the legacy stream orders the other streams
+	d.mu.Unlock()
+	if nothing {
+		if done != nil {
+			done(cuda.Success, accel.Usage{})
+		}
+		return cuda.Success
+	}
+	p := &piece{done: done}
+	if on != nil {
+		// That it may have been told meanwhile does no harm: nobody but us records, so its event is what it was.
+		if r := driver.Wait(c.ctx, s.h, on.end); r != cuda.Success {
+			return r
+		}
+		p.behind = append(p.behind, on)
+	}
+	s.append(p)
+	return cuda.Success
+}
+
+// Synchronize calls done when the latest record has completed, at once if there was none.
+func (e *Event) Synchronize(done func(cuda.Result)) {
+	e.ctx.dev.mu.Lock()
+	var all []*piece
+	if e.pending != nil {
+		all = []*piece{e.pending}
+	}
+	e.ctx.after(all, done)
+}
+
+// Time is when the latest record completed. Who has been told that it did may
+// ask before the record has ended here: that takes but a moment more.
+func (e *Event) Time() (int64, cuda.Result) {
+	c := e.ctx
+	d := c.dev
+	d.mu.Lock()
+	for e.pending != nil && e.pending.telling {
+		d.changed.Wait()
+	}
+	pending := e.pending != nil
+	d.mu.Unlock()
+	switch {
+	case c.Err() != cuda.Success:
+		return 0, c.Err()
+	case !e.recorded:
+		return 0, cuda.ErrorInvalidHandle
+	case pending:
+		return 0, cuda.ErrorNotReady
+	case e.late != nil:
+		e.base.settle(c)
+		_, ms, r := driver.Await(c.ctx, e.base.event, nil, e.late)
+		if r != cuda.Success {
+			return 0, c.failIfSticky(r)
+		}
+		e.at = e.base.at + ns(ms)
+		e.forgetLate()
+	}
+	return c.time.origin + e.at, cuda.Success
+}
+
+// Destroy releases the event; a pending record still completes.
+func (e *Event) Destroy() {
+	if !e.ctx.isGone() {
+		e.forgetLate()
+	}
+}
+
+// isGone says whether the driver's context is no more, or soon.
+func (c *Context) isGone() bool {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	return c.destroyed != nil
+}

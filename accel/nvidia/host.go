@@ -1,0 +1,115 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// hold is a word of pinned memory that a stream waits for.
+type hold struct {
+	word   driver.Word
+	device uint64 // where the device sees it
+}
+
+// words are those of a context that nobody waits for. Of the poller and of streams' goroutines.
+type words struct{ spare []*hold }
+
+const wordsAtOnce = 1024
+
+func (c *Context) takeWord() (*hold, cuda.Result) {
+	d := c.dev
+	d.mu.Lock()
+	if n := len(c.words.spare); n > 0 {
+		h := c.words.spare[n-1]
+		c.words.spare = c.words.spare[:n-1]
+		d.mu.Unlock()
+		return h, cuda.Success
+	}
+	d.mu.Unlock()
+	mem, at, r := driver.AllocHost(c.ctx, wordsAtOnce*driver.WordBytes) // goes with the context
+	if r != cuda.Success {
+		return nil, r
+	}
+	for i := uint64(0); i < uint64(len(mem)); i += driver.WordBytes {
+		c.giveWord(&hold{driver.WordAt(mem[i:]), at + i})
+	}
+	return c.takeWord()
+}
+
+func (c *Context) giveWord(h *hold) {
+	c.dev.mu.Lock()
+	c.words.spare = append(c.words.spare, h)
+	c.dev.mu.Unlock()
+}
+
+// hostFunc holds the stream until the piece's function has finished.
+func (c *Context) hostFunc(s *Stream, p *piece) (r cuda.Result) {
+	if p.end, r = s.recorded(); r != cuda.Success {
+		return r
+	}
+	if p.hold, r = c.takeWord(); r != cuda.Success {
+		return c.forget(p, r)
+	}
+	driver.Reset(p.hold.word)
+	if r = driver.Hold(c.ctx, s.h, p.hold.word, p.hold.device, c.dev.byDevice); r != cuda.Success {
+		c.giveWord(p.hold)
+		return c.forget(p, r)
+	}
+	if p.past, r = s.recorded(); r != cuda.Success {
+		driver.Release(p.hold.word) // and it is never used again: somebody waits for it
+		return c.forget(p, r)
+	}
+	s.append(p)
+	return cuda.Success
+}
+
+// awaitHost has the function of a piece run, which is due, and waits until it has finished.
+func (p *piece) awaitHost() {
+	c := p.ctx
+	d := c.dev
+	d.mu.Lock()
+	wanted := !p.release
+	d.mu.Unlock()
+	if wanted {
+		p.due(c.Err(), p.finished)
+	}
+	d.mu.Lock()
+	for !p.release {
+		d.changed.Wait()
+	}
+	d.held--
+	d.changed.Broadcast()
+	d.mu.Unlock()
+	_, _, r := driver.Await(c.ctx, nil, nil, p.past)
+	c.waited(r)
+	c.giveWord(p.hold) // whoever waited for it has seen it
+}
+
+// finished is called when the function has finished, and maybe more often.
+func (p *piece) finished() {
+	p.ctx.dev.mu.Lock()
+	defer p.ctx.dev.mu.Unlock()
+	p.letGo()
+}
+
+// letGo lets the stream go on. d.mu is held.
+func (p *piece) letGo() {
+	if !p.release {
+		p.release = true
+		driver.Release(p.hold.word)
+		p.ctx.dev.changed.Broadcast()
+	}
+}
+
+// letGo lets all streams go on that are, or would be, held. d.mu is held.
+func (c *Context) letGo() {
+	for s := range c.active {
+		for p := s.first; p != nil; p = p.next {
+			if p.hold != nil {
+				p.letGo()
+			}
+		}
+	}
+}

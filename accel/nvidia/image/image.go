@@ -1,0 +1,16 @@
+// Package image says what can be told of a module's image without a driver: the
+// variables that PTX text or a cubin names, and a cubin's kernels with their
+// parameters. accel/nvidia asks it, for what drivers don't tell.
+//
+// Images are the guest's, and hostile.
+package image
+
+// LooksLikeText says whether an image begins with printable characters.
+func LooksLikeText(image []byte) bool {
+	for _, b := range image[:min(len(image), 16)] {
+		if b != '\t' && b != '\n' && b != '\r' && (b < ' ' || b > '~') {
+			return false
+		}
+	}
+	return len(image) > 0
+}

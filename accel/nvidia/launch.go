@@ -1,0 +1,93 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"hash/maphash"
+
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// launch queues a kernel. What the hardware refuses the driver refuses.
+func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Result {
+	m, ok := w.Module.(*Module)
+	if !ok || m.ctx != c || m.unloaded || w.Function < 0 || w.Function >= len(m.functions) {
+		return cuda.ErrorInvalidHandle
+	}
+	f := &m.functions[w.Function]
+	if uint64(len(w.Params)) < uint64(f.layout.ParamBytes) {
+		return cuda.ErrorInvalidValue
+	}
+	if r := f.allow(c, w.SharedBytes); r != cuda.Success {
+		return r
+	}
+	p := &piece{class: accel.Compute, kernel: f.layout.Name, key: f.key(w), done: done}
+	l := driver.Launch{
+		Function: f.h, Grid: w.Grid, Block: w.Block, Shared: w.SharedBytes,
+		Cooperative: w.Cooperative, Params: w.Params[:f.layout.ParamBytes], Offsets: f.offsets,
+	}
+	if r := s.perform(p, func() cuda.Result { return l.Run(c.ctx, s.h) }); r != cuda.Success {
+		return r
+	}
+	c.dev.watchdog.arm()
+	return cuda.Success
+}
+
+// Attributes of functions (CUfunction_attribute).
+const (
+	functionMaxThreads       = 0
+	functionStaticShared     = 1
+	functionConst            = 2
+	functionLocal            = 3
+	functionRegisters        = 4
+	functionPTXVersion       = 5
+	functionBinaryVersion    = 6
+	functionMaxDynamicShared = 8
+)
+
+// allow lets launches of a function have so much shared memory. Guests set that by themselves, and are trusted with it:
+// the driver refuses what the hardware hasn't got.
+func (f *function) allow(c *Context, shared uint32) cuda.Result {
+	if shared <= f.shared {
+		return cuda.Success
+	}
+	if shared > 1<<30 {
+		return cuda.ErrorInvalidValue
+	}
+	if r := driver.SetFunctionAttribute(c.ctx, f.h, functionMaxDynamicShared, int32(shared)); r != cuda.Success {
+		return r
+	}
+	f.shared = shared
+	return cuda.Success
+}
+
+var keySeed = maphash.MakeSeed()
+
+// key is the same for launches that take about the same time.
+func (f *function) key(w *accel.Launch) uint64 {
+	return maphash.Comparable(keySeed, struct {
+		f           *function
+		grid, block [3]uint32
+		shared      uint32
+	}{f, w.Grid, w.Block, w.SharedBytes}) | 1
+}
+
+// Predict says how long a launch will hold the device (ns), 0 if one like it was not seen of late.
+func (d *Device) Predict(w accel.Work) int64 {
+	var l *accel.Launch
+	switch w := w.(type) {
+	case *accel.Launch:
+		l = w
+	case accel.Launch:
+		l = &w
+	default:
+		return 0
+	}
+	m, ok := l.Module.(*Module)
+	if !ok || l.Function < 0 || l.Function >= len(m.functions) {
+		return 0
+	}
+	return d.history.Find(m.functions[l.Function].key(l))
+}

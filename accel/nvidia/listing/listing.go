@@ -1,0 +1,93 @@
+// Package listing is what pegasus-nvidia says of the devices that there are, to the
+// daemon and the pegasus command, which have no C library in them.
+package listing
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Device is one of them.
+type Device struct {
+	Index      int    `json:"index"`
+	Name       string `json:"name"`
+	UUID       string `json:"uuid"`
+	Memory     uint64 `json:"memory"`
+	Version    int    `json:"cuda"` // the newest that the driver knows: 1000*major + 10*minor
+	Capability string `json:"capability"`
+	Units      int    `json:"multiprocessors"`
+	Clock      int    `json:"clock_khz"`
+}
+
+// Program is what has the driver's library in it.
+const Program = "pegasus-nvidia"
+
+// Find is its path: beside this program, else as the shell would find it.
+func Find() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path := filepath.Join(filepath.Dir(self), Program); isFile(path) {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(Program)
+	if err != nil {
+		return "", fmt.Errorf("%s is missing: it is installed beside pegasusd", Program)
+	}
+	return path, nil
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}
+
+// patience is how long the driver may take to start: without a persistent one it first wakes the devices.
+const patience = 60 * time.Second
+
+// Ask asks a driver, "" for the system's, which devices it has. The error is one line.
+func Ask(program, library string) ([]Device, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "list", "--library", library)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("NVIDIA's driver has not started within %v", patience)
+		}
+		if said := bytes.TrimSpace(errs.Bytes()); len(said) > 0 {
+			return nil, errors.New(string(bytes.ReplaceAll(said, []byte("\n"), []byte("; "))))
+		}
+		return nil, fmt.Errorf("%s: %w", program, err)
+	}
+	var all []Device
+	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
+		return nil, fmt.Errorf("%s: %w", program, err)
+	}
+	return all, nil
+}
+
+// Choose is the device with an index or UUID, the first for "".
+func Choose(all []Device, which string) (Device, error) {
+	for _, d := range all {
+		if which == "" || which == strconv.Itoa(d.Index) || which == d.UUID {
+			return d, nil
+		}
+	}
+	if len(all) == 0 {
+		return Device{}, errors.New("NVIDIA's driver has no device")
+	}
+	text := ""
+	for _, d := range all {
+		text += fmt.Sprintf(" %d = %s (%s)", d.Index, d.UUID, d.Name)
+	}
+	return Device{}, fmt.Errorf("device = %q: there is none of that index or UUID; there are%s", which, text)
+}

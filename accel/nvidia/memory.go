@@ -1,0 +1,229 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"cmp"
+	"slices"
+
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// sort is what a span is.
+type sort uint8
+
+const (
+	allocation sort = iota // of the guest
+	variable               // of a module
+)
+
+// span is device memory that the guest may name by its addresses.
+type span struct {
+	at, bytes uint64
+	ctx       *Context
+	sort      sort
+	held      uint64 // bytes that it takes of the device
+	freed     bool   // the guest has freed it; work that was submitted may still use it
+}
+
+// spans are all of a process, in order.
+type spans struct{ all []*span }
+
+func (l *spans) place(at uint64) (int, bool) {
+	return slices.BinarySearchFunc(l.all, at, func(s *span, at uint64) int { return cmp.Compare(s.at, at) })
+}
+
+// add notes a span, unless it overlaps one.
+func (l *spans) add(s *span) bool {
+	i, _ := l.place(s.at)
+	if s.bytes == 0 || s.at+s.bytes < s.at || i > 0 && l.all[i-1].at+l.all[i-1].bytes > s.at || i < len(l.all) && s.at+s.bytes > l.all[i].at {
+		return false
+	}
+	l.all = slices.Insert(l.all, i, s)
+	return true
+}
+
+// find is the span at an address, if one begins there.
+func (l *spans) find(at uint64) *span {
+	if i, ok := l.place(at); ok {
+		return l.all[i]
+	}
+	return nil
+}
+
+func (l *spans) drop(s *span) {
+	if i, ok := l.place(s.at); ok && l.all[i] == s {
+		l.all = slices.Delete(l.all, i, i+1)
+	}
+}
+
+// hold says whether n bytes at an address lie in one span that was not freed.
+func (l *spans) hold(at, n uint64) bool {
+	i, exact := l.place(at)
+	if !exact {
+		i--
+	}
+	if i < 0 || l.all[i].freed {
+		return false
+	}
+	from := at - l.all[i].at
+	return from <= l.all[i].bytes && n <= l.all[i].bytes-from
+}
+
+// remove takes out those of a context.
+func (l *spans) remove(c *Context) (gone []*span) {
+	l.all = slices.DeleteFunc(l.all, func(s *span) bool {
+		if s.ctx == c {
+			gone = append(gone, s)
+		}
+		return s.ctx == c
+	})
+	return gone
+}
+
+// store is where device memory comes from.
+type store interface {
+	// size is what an allocation takes.
+	size(c *Context, bytes uint64) uint64
+	take(c *Context, bytes uint64) (at uint64, r cuda.Result)
+	give(c *Context, at, bytes uint64) cuda.Result
+	close()
+}
+
+// plain takes memory where the driver puts it.
+type plain struct{}
+
+const granule = 512
+
+func (plain) size(_ *Context, bytes uint64) uint64                { return (bytes + granule - 1) &^ (granule - 1) }
+func (plain) take(c *Context, bytes uint64) (uint64, cuda.Result) { return driver.Alloc(c.ctx, bytes) }
+func (plain) give(c *Context, at, _ uint64) cuda.Result           { return driver.Free(c.ctx, at) }
+func (plain) close()                                              {}
+
+// Alloc returns the address of zeroed device memory. If there is none left, but frees wait for
+// work that is on its way, it waits for them.
+func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
+	d := c.dev
+	if r := c.Err(); r != cuda.Success {
+		return 0, r
+	}
+	if size == 0 {
+		return 0, cuda.ErrorInvalidValue
+	}
+	if size > d.about.TotalMem {
+		return 0, cuda.ErrorOutOfMemory
+	}
+	for {
+		at, r := c.tryAlloc(size)
+		if r != cuda.ErrorOutOfMemory || !c.awaitFree() || c.Err() != cuda.Success {
+			return at, r
+		}
+	}
+}
+
+func (c *Context) tryAlloc(size uint64) (uint64, cuda.Result) {
+	d := c.dev
+	s := &span{bytes: size, ctx: c, sort: allocation, held: d.store.size(c, size)}
+	if q := d.config.Quota; q != nil && !q(int64(s.held)) {
+		return 0, cuda.ErrorOutOfMemory
+	}
+	r := c.takeZeroed(s)
+	if r != cuda.Success {
+		if q := d.config.Quota; q != nil {
+			q(-int64(s.held))
+		}
+		return 0, c.failIfSticky(r)
+	}
+	return s.at, cuda.Success
+}
+
+// takeZeroed takes memory, clears it, since others had it before, and notes it.
+func (c *Context) takeZeroed(s *span) (r cuda.Result) {
+	d := c.dev
+	if s.at, r = d.store.take(c, s.held); r != cuda.Success {
+		return r
+	}
+	if r = driver.Fill(c.ctx, s.at, 0, 0, 1, s.held, 1, c.aside); r == cuda.Success {
+		r = driver.SyncStream(c.ctx, c.aside)
+	}
+	if r == cuda.Success {
+		d.mu.Lock()
+		if !d.spans.add(s) {
+			r = cuda.ErrorUnknown // the driver gave what it gave before
+		}
+		d.mu.Unlock()
+	}
+	if r != cuda.Success {
+		d.store.give(c, s.at, s.held)
+	}
+	return r
+}
+
+// awaitFree waits for one of the frees that are on their way. It returns false if there is none, or if
+// it could depend on the guest, which in turn may be waiting for us.
+func (c *Context) awaitFree() bool {
+	d := c.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := c.freeing
+	for c.freeing > 0 && c.freeing == before && d.held == 0 {
+		d.changed.Wait()
+	}
+	return c.freeing < before
+}
+
+// Free releases what Alloc returned, once all work submitted before has ended, then calls done (which may be nil).
+func (c *Context) Free(addr uint64, done func()) cuda.Result {
+	d := c.dev
+	d.mu.Lock()
+	s := d.spans.find(addr)
+	if s == nil || s.ctx != c || s.sort != allocation || s.freed || c.destroyed != nil {
+		d.mu.Unlock()
+		return cuda.ErrorInvalidValue
+	}
+	s.freed = true
+	d.mu.Unlock()
+	c.later(func() {
+		d.mu.Lock()
+		d.spans.drop(s)
+		d.mu.Unlock()
+		d.giveBack(c, s)
+		if done != nil {
+			done()
+		}
+	})
+	return cuda.Success
+}
+
+// giveBack frees memory and accounts for it.
+func (d *Device) giveBack(c *Context, s *span) {
+	if r := d.store.give(c, s.at, s.held); r != cuda.Success && c.failIfSticky(r) != cuda.Success && c.Err() == cuda.Success {
+		d.log.Error("free device memory", "address", s.at, "bytes", s.bytes, "err", r) // stays accounted: it is still there
+		return
+	}
+	if q := d.config.Quota; q != nil {
+		q(-int64(s.held))
+	}
+}
+
+// later frees something once all work submitted before has ended.
+func (c *Context) later(free func()) {
+	d := c.dev
+	d.mu.Lock()
+	c.freeing++
+	busy := len(c.active) > 0
+	d.mu.Unlock()
+	carryOut := func() {
+		free()
+		d.mu.Lock()
+		c.freeing--
+		d.changed.Broadcast()
+		d.mu.Unlock()
+	}
+	if !busy {
+		carryOut()
+		return
+	}
+	c.afterAll(func(cuda.Result) { d.reaper.do(carryOut) })
+}

@@ -1,0 +1,222 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"pegasus/accel"
+	"pegasus/accel/linked"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/accel/nvidia/image"
+	"pegasus/cuda"
+)
+
+// Module is a module of the driver's, with all that guests may know of it.
+type Module struct {
+	ctx       *Context
+	h         driver.Module
+	layout    cuda.ModuleLayout
+	functions []function
+	variables []*span
+	unloaded  bool
+}
+
+// function is one kernel of a module.
+type function struct {
+	h       driver.Function
+	layout  *cuda.FunctionLayout
+	offsets []uint32 // of its parameters
+	shared  uint32   // so much dynamic shared memory may be asked for
+}
+
+// maxObjects bounds how many objects are linked.
+const maxObjects = 1 << 12
+
+// LoadModule loads PTX text, a cubin, or the objects of an image that the guest's linker made.
+func (c *Context) LoadModule(img []byte) (accel.Module, string, cuda.Result) {
+	if r := c.Err(); r != cuda.Success {
+		return nil, "", r
+	}
+	code, names, log, r := c.compile(img)
+	if r != cuda.Success {
+		return nil, log, c.failIfSticky(r)
+	}
+	m := &Module{ctx: c}
+	if code == nil { // nothing was to be loaded
+		m.unloaded = true
+		return m, log, cuda.Success
+	}
+	if m.h, log, r = driver.LoadModule(c.ctx, code); r != cuda.Success {
+		return nil, log, c.failIfSticky(r)
+	}
+	if r = m.describe(code, names); r != cuda.Success {
+		driver.UnloadModule(c.ctx, m.h)
+		return nil, "the driver can't describe the module", c.failIfSticky(r)
+	}
+	return m, log, cuda.Success
+}
+
+// compile makes of an image what the driver can load, with the names of its variables; nil if that is not wanted.
+func (c *Context) compile(img []byte) (code []byte, names []string, log string, r cuda.Result) {
+	if linked.Is(img) {
+		return c.link(img)
+	}
+	if bytes.HasPrefix(img, []byte(image.ELF)) {
+		cubin, err := image.ReadCubin(img)
+		if err != nil {
+			return nil, nil, err.Error(), cuda.ErrorInvalidImage
+		}
+		return img, cubin.Variables, "", cuda.Success
+	}
+	text, _, _ := bytes.Cut(img, []byte{0})
+	if !image.LooksLikeText(text) {
+		return nil, nil, "the image is neither PTX text nor a cubin", cuda.ErrorInvalidImage
+	}
+	names = image.Variables(text)
+	code = append(slices.Clip(text), 0)
+	if describes() {
+		return code, names, "", cuda.Success
+	}
+	// Such a driver doesn't tell of parameters, but a cubin does.
+	code, log, r = driver.Link(c.ctx, []driver.Object{{Name: "image", Text: code}}, false)
+	return code, names, log, r
+}
+
+// link makes a cubin of the objects of an image.
+func (c *Context) link(img []byte) (code []byte, names []string, log string, r cuda.Result) {
+	all, purpose, ok := linked.Read(img, maxObjects)
+	if !ok {
+		return nil, nil, "the linked image is damaged", cuda.ErrorInvalidImage
+	}
+	if len(all) == 0 || len(all) > maxObjects {
+		return nil, nil, fmt.Sprintf("%d objects cannot be linked, but 1 to %d", len(all), maxObjects), cuda.ErrorInvalidPTX
+	}
+	objects := make([]driver.Object, len(all))
+	for i, o := range all {
+		text, _, _ := bytes.Cut(o.Text, []byte{0})
+		objects[i] = driver.Object{Name: o.Name, Text: append(slices.Clip(text), 0)}
+		names = append(names, image.Variables(text)...)
+	}
+	code, log, r = driver.Link(c.ctx, objects, purpose == linked.ToCompile)
+	if purpose != linked.ToLoad {
+		code = nil
+	}
+	return code, names, log, r
+}
+
+// describes says whether the driver can tell which kernels a module has, and which parameters they take: from CUDA 12.4 on.
+func describes() bool {
+	return driver.Has("cuModuleEnumerateFunctions") && driver.Has("cuFuncGetParamInfo")
+}
+
+// describe makes the module's layout.
+func (m *Module) describe(code []byte, names []string) (r cuda.Result) {
+	c := m.ctx
+	var kernels []image.Kernel
+	if describes() {
+		kernels, r = m.ask()
+	} else {
+		kernels, r = m.read(code)
+	}
+	if r != cuda.Success {
+		return r
+	}
+	m.layout.Functions = make([]cuda.FunctionLayout, len(kernels))
+	for i, k := range kernels {
+		f := &m.functions[i]
+		f.layout = &m.layout.Functions[i]
+		attribute := func(a int) int32 { return driver.FunctionAttribute(c.ctx, f.h, a) }
+		*f.layout = cuda.FunctionLayout{
+			Name: k.Name, Params: k.Params, MaxThreads: attribute(functionMaxThreads), StaticShared: attribute(functionStaticShared),
+			ConstBytes: attribute(functionConst), LocalBytes: attribute(functionLocal), Registers: attribute(functionRegisters),
+			PTXVersion: attribute(functionPTXVersion), BinaryVersion: attribute(functionBinaryVersion), MaxDynamicShared: attribute(functionMaxDynamicShared),
+		}
+		for _, p := range k.Params {
+			f.layout.ParamBytes = max(f.layout.ParamBytes, p.Offset+p.Size)
+			f.offsets = append(f.offsets, p.Offset)
+		}
+		f.shared = uint32(max(f.layout.MaxDynamicShared, 0))
+	}
+	m.findVariables(names)
+	return cuda.Success
+}
+
+// ask asks the driver for the module's kernels.
+func (m *Module) ask() ([]image.Kernel, cuda.Result) {
+	c := m.ctx
+	all, names, r := driver.Functions(c.ctx, m.h)
+	if r != cuda.Success {
+		return nil, r
+	}
+	kernels := make([]image.Kernel, len(all))
+	for i, h := range all {
+		m.functions = append(m.functions, function{h: h})
+		kernels[i].Name = names[i]
+		if kernels[i].Params, r = driver.Params(c.ctx, h); r != cuda.Success {
+			return nil, r
+		}
+	}
+	return kernels, cuda.Success
+}
+
+// read finds them in the cubin.
+func (m *Module) read(code []byte) ([]image.Kernel, cuda.Result) {
+	cubin, err := image.ReadCubin(code)
+	if err != nil {
+		m.ctx.dev.log.Warn("read a module's kernels", "err", err)
+		return nil, cuda.ErrorInvalidImage
+	}
+	for _, k := range cubin.Kernels {
+		h, r := driver.FunctionOf(m.ctx.ctx, m.h, k.Name)
+		if r != cuda.Success {
+			return nil, r
+		}
+		m.functions = append(m.functions, function{h: h})
+	}
+	return cubin.Kernels, cuda.Success
+}
+
+// findVariables asks where the variables are. Names that the driver doesn't know were taken for some wrongly, or are of
+// those that it threw away.
+func (m *Module) findVariables(names []string) {
+	c := m.ctx
+	seen := map[string]bool{}
+	for _, name := range names {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		at, n, r := driver.GlobalOf(c.ctx, m.h, name)
+		if r != cuda.Success {
+			continue
+		}
+		m.layout.Globals = append(m.layout.Globals, cuda.GlobalLayout{Name: name, Kind: cuda.GlobalMemory, Address: at, Size: n})
+		s := &span{at: at, bytes: n, ctx: c, sort: variable}
+		c.dev.mu.Lock()
+		if c.dev.spans.add(s) {
+			m.variables = append(m.variables, s)
+		}
+		c.dev.mu.Unlock()
+	}
+}
+
+// Layout says what the module offers.
+func (m *Module) Layout() *cuda.ModuleLayout { return &m.layout }
+
+// Unload releases the module once the work submitted before has ended.
+func (m *Module) Unload() {
+	c := m.ctx
+	if m.unloaded || c.isGone() {
+		return
+	}
+	m.unloaded = true
+	c.dev.mu.Lock()
+	for _, s := range m.variables {
+		c.dev.spans.drop(s)
+	}
+	c.dev.mu.Unlock()
+	c.later(func() { c.failIfSticky(driver.UnloadModule(c.ctx, m.h)) })
+}

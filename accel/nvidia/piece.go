@@ -1,0 +1,280 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// piece is one piece of work that the driver has, until its end was told.
+type piece struct {
+	ctx    *Context
+	stream *Stream
+	next   *piece // in the stream
+
+	begin, end driver.Event // recorded round it; nil where nothing is to be waited for or measured
+	base       *base        // that they are measured by
+	submitted  int64
+	behind     []*piece // of other streams, that are told before
+	event      *Event   // that it records, or nil
+
+	class   accel.Class
+	timed   bool   // it holds an engine
+	key     uint64 // of the launch, for the history
+	kernel  string // its name; "" if it is none
+	begun   int64  // when it was first seen to have begun; for the watchdog alone
+	finish  func() // what is to be done before the end is told, if it went well
+	settle  func() // and in any case
+	due     func(status cuda.Result, finished func())
+	hold    *hold        // what holds the stream until finished is called
+	past    driver.Event // recorded behind it
+	release bool         // finished was called, or need not be any more
+	moves   bool         // due moves bytes
+	ended   int64        // on the context's timeline
+	done    accel.Done
+
+	followers []*barrier
+	telling   bool // whoever is to know is being told that it has ended
+	told      bool
+}
+
+// barrier calls then when several pieces were told.
+type barrier struct {
+	n    int
+	then func(cuda.Result)
+}
+
+// after calls then when all these pieces were told: at once if there are none. d.mu is held, and released.
+func (c *Context) after(all []*piece, then func(cuda.Result)) {
+	d := c.dev
+	if len(all) == 0 {
+		d.mu.Unlock()
+		then(c.Err())
+		return
+	}
+	b := &barrier{n: len(all), then: then}
+	for _, p := range all {
+		p.followers = append(p.followers, b)
+	}
+	d.queued.Add(1 + int64(len(all)))
+	d.mu.Unlock()
+}
+
+// append puts what the driver was just given at the stream's end.
+func (s *Stream) append(p *piece) {
+	c := s.ctx
+	d := c.dev
+	p.ctx, p.stream = c, s
+	d.mu.Lock()
+	p.behind = append(p.behind, s.behind()...)
+	if s.last != nil {
+		s.last.next = p
+	} else {
+		s.first = p
+	}
+	s.last = p
+	c.active[s] = struct{}{}
+	c.live++
+	d.queued.Add(1 + int64(len(p.behind)))
+	if p.event != nil {
+		p.event.pending = p
+	}
+	if p.hold != nil {
+		d.held++
+		if c.Err() == cuda.ErrorContextIsDestroyed { // since this was submitted
+			p.letGo()
+		}
+	}
+	start := !s.telling
+	s.telling = true
+	d.mu.Unlock()
+	if start {
+		go s.tell()
+	}
+}
+
+// tell waits for the ends of the stream's pieces and tells them, until there are no more.
+func (s *Stream) tell() {
+	for p := s.head(); p != nil; p = s.head() {
+		r, u := p.await()
+		p.tell(r, u)
+	}
+}
+
+// head is the stream's first piece, once all that it comes behind was told.
+func (s *Stream) head() *piece {
+	d := s.ctx.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := s.first
+	if p == nil {
+		s.telling = false
+		return nil
+	}
+	for _, b := range p.behind {
+		for !b.told {
+			d.changed.Wait()
+		}
+	}
+	return p
+}
+
+// await waits until the piece has ended, and does what belongs to its end.
+func (p *piece) await() (cuda.Result, accel.Usage) {
+	c := p.ctx
+	u := accel.Usage{Class: p.class}
+	if p.end != nil {
+		began, ended, r := c.time.await(p)
+		c.waited(r)
+		if r == cuda.Success && p.timed {
+			u.Start, u.End = c.dev.charge(p.class, began, ended)
+		}
+		if r == cuda.Success && p.key != 0 {
+			c.dev.history.Learn(p.key, ended-began)
+		}
+	}
+	if p.due != nil {
+		began := c.dev.clock()
+		p.awaitHost()
+		if p.moves {
+			u.Start, u.End = c.dev.charge(p.class, began, c.dev.clock())
+		}
+	}
+	if c.Err() == cuda.Success && p.finish != nil {
+		p.finish()
+	}
+	if p.settle != nil {
+		p.settle()
+	}
+	return c.Err(), u
+}
+
+// waited makes what a wait said the context's error: nothing can be said any more of what comes later.
+func (c *Context) waited(r cuda.Result) {
+	if c.failIfSticky(r); r != cuda.Success && c.Err() == cuda.Success {
+		c.dev.log.Error("wait for the device", "err", r)
+		c.fail(cuda.ErrorUnknown)
+	}
+}
+
+// tell tells who is to know that the piece has ended.
+func (p *piece) tell(r cuda.Result, u accel.Usage) {
+	c, s := p.ctx, p.stream
+	d := c.dev
+	if used := d.config.Used; used != nil && u.End > u.Start {
+		used(u.Class, u.End-u.Start)
+	}
+	d.mu.Lock()
+	p.telling = true
+	d.mu.Unlock()
+	if p.done != nil {
+		p.done(r, u)
+	}
+	d.mu.Lock()
+	p.told = true
+	if s.first = p.next; s.first == nil {
+		s.last = nil
+		delete(c.active, s)
+	}
+	if e := p.event; e != nil && e.pending == p {
+		e.pending, e.at = nil, p.ended
+	}
+	for _, e := range []driver.Event{p.begin, p.end, p.past} {
+		if e != nil {
+			c.idle = append(c.idle, e)
+		}
+	}
+	var free []*barrier
+	for _, b := range p.followers {
+		if b.n--; b.n == 0 {
+			free = append(free, b)
+		}
+	}
+	c.live--
+	ended := int64(1 + len(p.behind) + len(p.followers))
+	p.behind, p.followers, p.next = nil, nil, nil
+	d.changed.Broadcast()
+	d.mu.Unlock()
+	for _, b := range free {
+		b.then(c.Err())
+	}
+	d.queued.Add(-ended - int64(len(free)))
+}
+
+// newEvent is an event of the driver that nobody uses.
+func (c *Context) newEvent() (driver.Event, cuda.Result) {
+	c.dev.mu.Lock()
+	if n := len(c.idle); n > 0 {
+		e := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		c.dev.mu.Unlock()
+		return e, cuda.Success
+	}
+	c.dev.mu.Unlock()
+	return driver.NewEvent(c.ctx)
+}
+
+// keep takes events back that were not needed.
+func (c *Context) keep(all ...driver.Event) {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	for _, e := range all {
+		if e != nil {
+			c.idle = append(c.idle, e)
+		}
+	}
+}
+
+// recorded is an event that was just recorded in a stream.
+func (s *Stream) recorded() (e driver.Event, r cuda.Result) {
+	if e, r = s.ctx.newEvent(); r != cuda.Success {
+		return nil, r
+	}
+	if r = driver.Record(s.ctx.ctx, e, s.h); r != cuda.Success {
+		s.ctx.keep(e)
+		return nil, r
+	}
+	return e, cuda.Success
+}
+
+// perform gives the driver work that holds an engine, between two events, and queues its piece.
+func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
+	p.timed = true
+	if r = s.prepare(p); r != cuda.Success {
+		return r
+	}
+	if p.begin, r = s.recorded(); r != cuda.Success {
+		return s.ctx.forget(p, r)
+	}
+	if r = give(); r != cuda.Success {
+		return s.ctx.forget(p, r)
+	}
+	if p.end, r = s.recorded(); r != cuda.Success {
+		return s.ctx.forget(p, r)
+	}
+	s.append(p)
+	return cuda.Success
+}
+
+// prepare notes when a piece is submitted.
+func (s *Stream) prepare(p *piece) (r cuda.Result) {
+	p.submitted = s.ctx.dev.clock()
+	p.base, r = s.ctx.time.now(s.ctx, p.submitted)
+	return r
+}
+
+// forget gives up a piece that the driver refused.
+func (c *Context) forget(p *piece, r cuda.Result) cuda.Result {
+	c.time.release(c, p.base)
+	c.keep(p.begin, p.end)
+	return r
+}
+
+// tellEnd calls done if there is one.
+func tellEnd(done accel.Done, r cuda.Result, u accel.Usage) {
+	if done != nil {
+		done(r, u)
+	}
+}

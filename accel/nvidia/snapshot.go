@@ -1,0 +1,46 @@
+//go:build cgo
+
+package nvidia
+
+import "pegasus/cuda"
+
+// Snapshot describes the device to the guest: as the driver does, but for what can't be had by way of a call buffer.
+func (d *Device) Snapshot() cuda.Device {
+	s := d.about
+	if m := d.config.Memory; m != 0 {
+		s.TotalMem = min(s.TotalMem, m)
+	}
+	for a := range s.Attributes {
+		if withheld(cuda.DeviceAttribute(a)) {
+			s.Attributes[a] = 0
+		}
+	}
+	if d.config.ArenaBase == 0 || len(d.pinned) == 0 { // kernels can't use the guest's host memory by its addresses
+		s.Attributes[cuda.AttributeCanMapHostMemory] = 0
+		s.Attributes[cuda.AttributeUnifiedAddressing] = 0
+	}
+	if d.config.KernelTimeout > 0 {
+		s.Attributes[cuda.AttributeKernelExecTimeout] = 1
+	}
+	return s
+}
+
+// lastTold is the newest attribute that programs are known to do well with.
+const lastTold = cuda.AttributeReservedSharedMemoryPerBlock
+
+// withheld says whether an attribute reads 0: abilities that need calls which don't travel, and what came after lastTold.
+func withheld(a cuda.DeviceAttribute) bool {
+	switch a {
+	case cuda.AttributeTCCDriver, cuda.AttributeComputeMode, cuda.AttributeMultiGPUBoard, cuda.AttributeMultiGPUBoardGroupID,
+		cuda.AttributeManagedMemory, cuda.AttributePageableMemoryAccess, cuda.AttributeConcurrentManagedAccess,
+		cuda.AttributePageableMemoryAccessUsesHostPageTables, cuda.AttributeDirectManagedMemAccessFromHost,
+		cuda.AttributeCanUseHostPointerForRegisteredMem, cuda.AttributeHostRegisterSupported, cuda.AttributeCanFlushRemoteWrites,
+		cuda.AttributeCooperativeMultiDeviceLaunch, cuda.AttributeVirtualMemoryManagementSupported,
+		cuda.AttributeHandleTypePOSIXFileDescriptorSupported, cuda.AttributeHandleTypeWin32HandleSupported,
+		cuda.AttributeHandleTypeWin32KmtHandleSupported, cuda.AttributeGenericCompressionSupported,
+		cuda.AttributeMaxPersistingL2CacheSize, cuda.AttributeMaxAccessPolicyWindowSize, cuda.AttributeGPUDirectRDMAWithCudaVMMSupported,
+		cuda.AttributeCanUseStreamMemOpsV1, cuda.AttributeCanUse64BitStreamMemOpsV1, cuda.AttributeCanUseStreamWaitValueNorV1:
+		return true
+	}
+	return a > lastTold && a != cuda.AttributeNUMAID && a != cuda.AttributeHostNUMAID
+}

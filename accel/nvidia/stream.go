@@ -1,0 +1,91 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// Stream is a queue of work in order: the driver's, and here what is to be told of it.
+type Stream struct {
+	ctx       *Context
+	h         driver.Stream
+	blocking  bool // keeps order with the legacy default stream
+	legacy    bool
+	destroyed bool
+
+	first, last *piece // that have not ended
+	telling     bool   // a goroutine waits for them
+}
+
+var _ accel.Stream = (*Stream)(nil)
+
+// behind are the last pieces of other streams that work submitted now comes behind. d.mu is held.
+func (s *Stream) behind() (all []*piece) {
+	c := s.ctx
+	if !s.legacy {
+		if s.blocking && c.legacy.last != nil {
+			all = append(all, c.legacy.last)
+		}
+		return all
+	}
+	for other := range c.active {
+		if other.blocking && other != s {
+			all = append(all, other.last)
+		}
+	}
+	return all
+}
+
+// idle says that work submitted now would wait for nothing. d.mu is held.
+func (s *Stream) idle() bool { return s.last == nil && len(s.behind()) == 0 }
+
+// ending says that nothing but what is just being told keeps the stream from being idle. d.mu is held.
+func (s *Stream) ending() bool {
+	for _, p := range append(s.behind(), s.last) {
+		if p != nil && !p.telling {
+			return false
+		}
+	}
+	return true
+}
+
+// Query is cuda.Success when all work of the stream has ended, else
+// cuda.ErrorNotReady. Who has been told of the end is not too early.
+func (s *Stream) Query() cuda.Result {
+	d := s.ctx.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !s.idle() && s.ending() {
+		d.changed.Wait()
+	}
+	if r := s.ctx.Err(); r != cuda.Success {
+		return r
+	}
+	if !s.idle() {
+		return cuda.ErrorNotReady
+	}
+	return cuda.Success
+}
+
+// Synchronize calls done when everything submitted to the stream so far has ended.
+func (s *Stream) Synchronize(done func(cuda.Result)) {
+	s.ctx.dev.mu.Lock()
+	all := s.behind()
+	if s.last != nil {
+		all = append(all, s.last)
+	}
+	s.ctx.after(all, done)
+}
+
+// Destroy releases the stream once its work has ended.
+func (s *Stream) Destroy() {
+	if s.legacy || s.destroyed {
+		return
+	}
+	s.destroyed = true
+	s.ctx.streams--
+	driver.DestroyStream(s.ctx.ctx, s.h) // it lets go of the stream when that is empty
+}

@@ -1,0 +1,122 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// watchdog finds kernels that run too long. It sleeps while none is queued. A
+// kernel counts from when it is first seen to have begun, so it may run for a
+// quarter of the limit longer.
+type watchdog struct {
+	dev   *Device
+	limit atomic.Int64
+	armed atomic.Bool
+
+	mu    sync.Mutex
+	timer *time.Timer
+	over  bool
+}
+
+func (w *watchdog) init(d *Device) {
+	w.dev = d
+	w.limit.Store(d.config.KernelTimeout)
+	w.timer = time.AfterFunc(time.Hour, w.look)
+	w.timer.Stop()
+}
+
+func (w *watchdog) setLimit(limit time.Duration) {
+	w.limit.Store(int64(limit))
+	if w.armed.Load() {
+		w.reset(0)
+	}
+}
+
+func (w *watchdog) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	w.timer.Stop()
+}
+
+func (w *watchdog) reset(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.timer.Reset(d)
+	}
+}
+
+// arm is called when a kernel was queued.
+func (w *watchdog) arm() {
+	if w.limit.Load() > 0 && !w.armed.Load() && w.armed.CompareAndSwap(false, true) {
+		w.reset(w.pause())
+	}
+}
+
+func (w *watchdog) pause() time.Duration {
+	return max(time.Duration(w.limit.Load())/4, time.Millisecond)
+}
+
+// look is called when the timer fires.
+func (w *watchdog) look() {
+	w.armed.Store(false)
+	running := w.dev.kernels()
+	for _, p := range running {
+		if w.late(p) {
+			p.ctx.fail(cuda.ErrorLaunchTimeout)
+			w.dev.log.Warn("kernel runs longer than its timeout", "kernel", p.kernel, "timeout", time.Duration(w.limit.Load()))
+			if w.dev.config.OnTimeout != nil {
+				w.dev.config.OnTimeout()
+			}
+			return
+		}
+	}
+	if len(running) > 0 {
+		w.arm()
+	}
+}
+
+// kernels are those that are the first of their streams.
+func (d *Device) kernels() (all []*piece) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.contexts {
+		if c.destroyed != nil {
+			continue // its events go
+		}
+		for s := range c.active {
+			for p := s.first; p != nil; p = p.next {
+				if p.kernel != "" {
+					all = append(all, p)
+					break
+				}
+			}
+		}
+	}
+	return all
+}
+
+// late says whether a kernel has had its time.
+func (w *watchdog) late(p *piece) bool {
+	now := w.dev.clock()
+	w.dev.mu.Lock()
+	begin := p.begin
+	if p.told {
+		begin = nil
+	}
+	w.dev.mu.Unlock()
+	if begin == nil || driver.Query(p.ctx.ctx, begin) != cuda.Success {
+		return false
+	}
+	if p.begun == 0 {
+		p.begun = now
+	}
+	return now-p.begun > w.limit.Load()
+}
