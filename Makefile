@@ -46,6 +46,10 @@ SOURCES = find . -path ./$(BUILD) -prune -o \( -name '*.go' -o -name 'go.*' \) -
 WITH_LIBVIRT = CGO_ENABLED=1
 LIBVIRT_TAG  = -tags libvirt_dlopen
 
+# Another speaks to NVIDIA's driver, which it looks for likewise.
+WITH_NVIDIA = CGO_ENABLED=1
+NVIDIA      = ./accel/nvidia ./accel/nvidia/driver ./cmd/pegasus-nvidia
+
 # What is copied into a virtual machine is one file: the compiler takes the library for
 # the empty file of that name in guest/setup.
 binaries: $(BUILD)/guest/libcuda.so.1 | deps-build
@@ -53,6 +57,7 @@ binaries: $(BUILD)/guest/libcuda.so.1 | deps-build
 	@echo '{"Replace": {"guest/setup/libcuda.so.1": "$<"}}' >$(BUILD)/overlay.json
 	$(GO) build -trimpath -buildvcs=false -overlay $(BUILD)/overlay.json -ldflags '-X pegasus/backend/control.release=$(RELEASE)' -o $(BUILD)/bin/ ./cmd/pegasusd ./cmd/pegasus ./cmd/pegasus-guest
 	$(WITH_LIBVIRT) $(GO) build -trimpath -buildvcs=false $(LIBVIRT_TAG) -o $(BUILD)/bin/ ./cmd/pegasus-libvirt
+	$(WITH_NVIDIA) $(GO) build -trimpath -buildvcs=false -o $(BUILD)/bin/ ./cmd/pegasus-nvidia
 
 # --- the guest's C library
 
@@ -142,10 +147,12 @@ vet:
 	$(GO) vet ./...
 	$(GO) vet -tags soak ./...
 	$(WITH_LIBVIRT) $(GO) vet $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
+	$(WITH_NVIDIA) $(GO) vet $(NVIDIA)
 
 staticcheck:
 	$(GO) run $(STATICCHECK) ./...
 	$(WITH_LIBVIRT) $(GO) run $(STATICCHECK) $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
+	$(WITH_NVIDIA) $(GO) run $(STATICCHECK) $(NVIDIA)
 
 tidy:
 	$(GO) mod tidy -diff
@@ -167,6 +174,7 @@ PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
 
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
 	$(GO) test -timeout 20m $(PACKAGES)
+	$(WITH_NVIDIA) $(GO) test -timeout 20m $(NVIDIA)
 	$(GO) test -timeout 30m ./test
 
 vm-demo: build ## see two machines of a libvirt of their own share an accelerator 1:3 (installs QEMU and libvirt)
@@ -182,7 +190,7 @@ xen-test: build ## the tests with a real Xen (installs QEMU, and gets Xen and it
 	$(GO) test -timeout 20m -count 1 -v ./test/xen
 
 race: | deps-build ## the tests of the Go packages with the race detector
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(LIBVIRT_TAG) $(PACKAGES) ./cmd/pegasus-libvirt
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(LIBVIRT_TAG) $(PACKAGES) ./cmd/pegasus-libvirt $(NVIDIA)
 
 fuzz: ## fuzz each decoder for FUZZTIME
 	GO=$(GO) scripts/fuzz $(FUZZTIME)

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +59,8 @@ type Options struct {
 	Hardware Maker
 	// Worker is the command that becomes a worker process.
 	Worker []string
+	// Workers are those of types of accelerators that have a program of their own.
+	Workers map[string][]string
 
 	Log         *slog.Logger
 	SetLogLevel func(level string)
@@ -69,8 +72,8 @@ type Daemon struct {
 	log     *slog.Logger
 	started time.Time
 	journal *journal
-	pool    *pool
-	ctx     context.Context // ends when the daemon does
+	pools   map[string]*pool // of ready workers, by workersOf
+	ctx     context.Context  // ends when the daemon does
 	end     context.CancelFunc
 	tasks   sync.WaitGroup
 	rest    *time.Timer // private: runs when nobody has been here for a while
@@ -130,7 +133,7 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	d.ctx, d.end = context.WithCancel(ctx)
 	defer d.end()
 	d.started = time.Now()
-	d.pool = newPool(d.opt.Worker, d.log)
+	d.makePools()
 	d.rest = time.AfterFunc(time.Hour, d.retire)
 	d.rest.Stop()
 	defer d.rest.Stop()
@@ -143,7 +146,7 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	d.serve(control)
 	d.warn(d.opt.Config)
 	ready()
-	d.log.Info("ready", "dir", d.opt.RuntimeDir, "accelerators", len(d.accelerators), "adopted", d.adopted)
+	d.log.Info("ready", "dir", d.opt.RuntimeDir, "accelerators", d.inventory(), "adopted", d.adopted)
 	d.mu.Lock()
 	d.restIfIdle()
 	d.mu.Unlock()
@@ -185,7 +188,7 @@ func (d *Daemon) open() (*control.Listener, error) {
 	if d.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain { return dom.settings }); err != nil {
 		return nil, err
 	}
-	d.pool.resize(d.config.Daemon.WorkerPool)
+	d.resizePools(d.config.Daemon.WorkerPool)
 	return d.openControl()
 }
 
@@ -223,6 +226,15 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 	return nil
 }
 
+// inventory names the accelerators that there are.
+func (d *Daemon) inventory() string {
+	var all []string
+	for _, a := range d.accelerators {
+		all = append(all, fmt.Sprintf("%s (%s)", a.name, a.hw.Profile().Device))
+	}
+	return strings.Join(all, ", ")
+}
+
 // openHardware takes over what the workers of a daemon before still use, else
 // makes it new.
 func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware, *gate.Bell, error) {
@@ -231,7 +243,7 @@ func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware
 	if err != nil {
 		return nil, nil, err
 	}
-	if got := hw.Profile().Memory; len(files) > 0 && got != uint64(c.Memory) {
+	if got := hw.Profile().Memory; len(files) > 0 && c.Memory != 0 && got != uint64(c.Memory) {
 		d.log.Warn("memory stays what it was while guests from before run", "accelerator", c.Name,
 			"memory", configs.Size(got), "configured", c.Memory)
 	}
@@ -263,7 +275,9 @@ func (d *Daemon) serve(l *control.Listener) {
 		d.tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
 	}
 	d.tasks.Go(d.cgroup.sweep)
-	d.tasks.Go(func() { d.pool.run(d.ctx) })
+	for _, p := range d.pools {
+		d.tasks.Go(func() { p.run(d.ctx) })
+	}
 	d.tasks.Go(func() {
 		if err := control.Serve(d.ctx, l, d, d.log); err != nil {
 			d.log.Error("control socket", "err", err)
@@ -295,7 +309,9 @@ func (d *Daemon) close() {
 	if d.opt.Private {
 		d.reapGuests()
 	}
-	d.pool.close()
+	for _, p := range d.pools {
+		p.close()
+	}
 	d.leaveCgroup()
 	d.mu.Lock()
 	d.save()

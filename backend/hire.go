@@ -65,8 +65,9 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 	geometry.ArenaBytes = g.arena
 	return worker.Job{
 		ID: g.id, Domain: dom.name, Share: shareOf(dom.settings),
-		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout, RefusePTX: c.RefusePTX},
-		Generation:  1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: callbuf.DeviceSliceBytes,
+		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout, RefusePTX: c.RefusePTX,
+			Device: c.Device, Library: c.Library},
+		Generation: 1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: callbuf.DeviceSliceBytes,
 		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: d.config.Daemon.LogLevel,
 		SpinTime: d.opt.Config.Daemon.SpinTime,
 	}, dom.avcpu.page.File()
@@ -78,7 +79,7 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 	var err error
 	for range 2 {
 		var c *candidate
-		if c, err = d.pool.take(); err != nil {
+		if c, err = d.poolOf(job.Accelerator.Type).take(); err != nil {
 			return err
 		}
 		d.confine(g, c.pid())

@@ -199,3 +199,43 @@ func (c *candidate) discard() {
 		c.process.Close()
 	}
 }
+
+// makePools makes a pool for the types of accelerators that have workers in common,
+// under "", and one for each other type that there is.
+func (d *Daemon) makePools() {
+	d.pools = map[string]*pool{}
+	for _, c := range d.config.Accelerators {
+		t := d.workersOf(c.Type)
+		if d.pools[t] != nil {
+			continue
+		}
+		command := d.opt.Worker
+		if t != "" {
+			command = d.opt.Workers[t]
+		}
+		d.pools[t] = newPool(command, d.log)
+	}
+}
+
+// workersOf is the type of accelerators that one of a type has its workers in common with.
+func (d *Daemon) workersOf(t string) string {
+	if d.opt.Workers[t] == nil {
+		return ""
+	}
+	return t
+}
+
+func (d *Daemon) poolOf(t string) *pool { return d.pools[d.workersOf(t)] }
+
+func (d *Daemon) resizePools(want int) {
+	for _, p := range d.pools {
+		p.resize(want)
+	}
+}
+
+func (d *Daemon) readyWorkers() (n int) {
+	for _, p := range d.pools {
+		n += p.ready()
+	}
+	return n
+}

@@ -196,7 +196,7 @@ func (d *Daemon) carryOut(p *plan) {
 	if d.opt.SetLogLevel != nil {
 		d.opt.SetLogLevel(p.config.Daemon.LogLevel)
 	}
-	d.pool.resize(p.config.Daemon.WorkerPool)
+	d.resizePools(p.config.Daemon.WorkerPool)
 	for i, a := range d.accelerators {
 		next := p.accelerators[i]
 		a.configure(next.settings, next.policy)

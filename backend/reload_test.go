@@ -49,7 +49,7 @@ func newTestDaemon(t *testing.T, a *doors) *Daemon {
 		t.Fatal(err)
 	}
 	d.ctx, d.end = context.WithCancel(t.Context())
-	d.pool, d.queue = newPool(nil, d.log), placement.NewQueue(placement.ByWeight)
+	d.pools, d.queue = map[string]*pool{"": newPool(nil, d.log)}, placement.NewQueue(placement.ByWeight)
 	return d
 }
 

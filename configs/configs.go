@@ -60,8 +60,10 @@ type Daemon struct {
 type Accelerator struct {
 	Name          string
 	Type          string        // soft, nvidia
+	Device        string        // index or UUID (nvidia); empty: the first
+	Library       string        // absolute; the driver (nvidia); empty: as the system finds it
 	Cores         int           // cores of the host that compute (soft); 0: all of them
-	Memory        Size          // device memory (soft)
+	Memory        Size          // device memory; 0: all that there is (nvidia)
 	Swap          Size          // how much more may be allocated, and lies in host memory (soft); 0: no more
 	Policy        string        // who runs next; one of Options.Policies
 	Mode          string        // production, paper

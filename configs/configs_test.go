@@ -320,7 +320,7 @@ func TestSet(t *testing.T) {
 
 // An accelerator that runs follows in all that is hot, and in nothing else.
 func TestFollowing(t *testing.T) {
-	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Cores: 7, Swap: GiB, ByArrival: true, Mean: time.Second, Jiffy: time.Millisecond,
+	a, b := defaultAccelerator("a"), Accelerator{Name: "b", Device: "1", Library: "/lib", Cores: 7, Swap: GiB, ByArrival: true, Mean: time.Second, Jiffy: time.Millisecond,
 		DebtAF: 33, ByCredits: true, Ahead: time.Millisecond, CPUFollows: true}
 	got := a.Following(b)
 	fields, was, now := got.fields(options), a.fields(options), b.fields(options)

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,8 +105,31 @@ func (p *parser) accelerators(c *Config, tables []table) {
 		if len(p.opt.Types) > 0 && !slices.Contains(p.opt.Types, a.Type) {
 			p.fail(t, "type", a.Type, fmt.Errorf("this build has no such accelerators: must be one of %s", quoteAll(p.opt.Types)))
 		}
+		p.ofItsType(t, &a)
 		p.named(t, a.Name, i, seen)
 		c.Accelerators = append(c.Accelerators, a)
+	}
+}
+
+// ofItsType checks what accelerators of one type alone have, or the others.
+func (p *parser) ofItsType(t table, a *Accelerator) {
+	soft := a.Type == "soft"
+	if !soft && t.keys["memory"] == nil {
+		a.Memory = 0
+	}
+	for _, wrong := range []struct {
+		is  bool
+		key string
+		why string
+	}{
+		{soft && a.Device != "", "device", `goes with type = "nvidia"`},
+		{soft && a.Library != "", "library", `goes with type = "nvidia"`},
+		{soft && a.Memory == 0, "memory", `must not be 0, which goes with type = "nvidia"`},
+		{!soft && a.Swap != 0, "swap", `goes with type = "soft": what others' devices hold doesn't leave them`},
+	} {
+		if wrong.is {
+			p.fail(t, wrong.key, t.keys[wrong.key], errors.New(wrong.why))
+		}
 	}
 }
 

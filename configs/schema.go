@@ -63,8 +63,10 @@ func (a *Accelerator) fields(opt Options) []field {
 	return []field{
 		{"name", name{&a.Name}, restart},
 		{"type", choice{&a.Type, acceleratorTypes}, restart},
+		{"device", text{&a.Device, "the index or UUID of a device"}, restart},
+		{"library", path{&a.Library, 4000}, restart},
 		{"cores", whole{&a.Cores, 0, 4096, "all of the host's"}, restart},
-		{"memory", bytes{&a.Memory, 16 * MiB, 4 * TiB, 1, ""}, restart},
+		{"memory", bytes{&a.Memory, 16 * MiB, 4 * TiB, 1, "all that the device has, if that is NVIDIA's"}, restart},
 		{"swap", bytes{&a.Swap, MiB, 4 * TiB, 1, "no more is allocated than there is"}, restart},
 		{"policy", choice{&a.Policy, opt.Policies}, hot},
 		{"mode", choice{&a.Mode, modes}, hot},

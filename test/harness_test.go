@@ -45,6 +45,7 @@ type host struct {
 	private bool
 	daemon  *exec.Cmd
 	stderr  *os.File // the daemon's, if it isn't the file log
+	env     []string // of the daemon, beside the test's
 }
 
 // startHost starts a private daemon with a configuration and stops it when the test ends.
@@ -101,6 +102,27 @@ func (h *host) configure(config string) {
 
 func (h *host) start() {
 	h.t.Helper()
+	if said := h.tryToStart(); !strings.Contains(said, "ready") {
+		text, _ := os.ReadFile(h.log())
+		h.t.Fatalf("the daemon did not start: said %q\n%s", said, tail(text, 20))
+	}
+}
+
+// refuseToStart is what the daemon says, which must not start.
+func (h *host) refuseToStart() string {
+	h.t.Helper()
+	said := h.tryToStart()
+	if strings.Contains(said, "ready") {
+		h.t.Fatal("the daemon has started")
+	}
+	h.daemon.Wait()
+	h.daemon = nil
+	return said
+}
+
+// tryToStart starts the daemon and returns what it says then.
+func (h *host) tryToStart() string {
+	h.t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		h.t.Fatal(err)
@@ -121,16 +143,14 @@ func (h *host) start() {
 		h.daemon.Stderr = h.stderr
 	}
 	h.daemon.ExtraFiles = []*os.File{w}
+	h.daemon.Env = append(os.Environ(), h.env...)
 	err = h.daemon.Start()
 	w.Close()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	said, _ := bufio.NewReader(r).ReadString('\n')
-	if !strings.Contains(said, "ready") {
-		text, _ := os.ReadFile(h.log())
-		h.t.Fatalf("the daemon did not start: said %q\n%s", said, tail(text, 20))
-	}
+	return said
 }
 
 // stop ends the daemon, and the workers that outlived it.

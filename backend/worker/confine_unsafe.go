@@ -15,8 +15,10 @@ import (
 )
 
 // confine gives up what a worker does not need once everything is open: it
-// executes what a hostile guest sends. It cannot be undone.
-func confine(j *Job) error {
+// executes what a hostile guest sends. It cannot be undone. A driver needs more:
+// it opens devices and files, maps what it finds there, also code, and how much
+// memory of its own it takes nobody knows beforehand.
+func confine(j *Job, driver bool) error {
 	_ = time.Now().Local().Format(time.RFC3339) // reads the time zone, while that can be read
 	private, err := privateMemory()
 	if err != nil {
@@ -27,6 +29,9 @@ func confine(j *Job) error {
 		which int
 		most  uint64
 	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_NOFILE, maxOpenFiles}, {unix.RLIMIT_DATA, private + maxPrivate}}
+	if driver {
+		limits = limits[:2]
+	}
 	for _, l := range limits {
 		if err := lower(l.which, l.most); err != nil {
 			return fmt.Errorf("confine: limit %d: %w", l.which, err)
@@ -38,7 +43,7 @@ func confine(j *Job) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("confine: %w", err)
 	}
-	if err := filter(); err != nil {
+	if err := filter(driver); err != nil {
 		return fmt.Errorf("confine: system call filter: %w", err)
 	}
 	return nil
@@ -126,7 +131,7 @@ var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": 
 
 // filter lets all threads call only what a serving worker needs. Anything else
 // fails with EPERM and is logged by the kernel's audit.
-func filter() error {
+func filter(driver bool) error {
 	arch, known := architectures[runtime.GOARCH]
 	if !known {
 		return nil
@@ -138,7 +143,7 @@ func filter() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	program := seccompProgram(arch)
+	program := seccompProgram(arch, driver)
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	for _, flags := range []uintptr{unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_LOG, unix.SECCOMP_FILTER_FLAG_TSYNC} {
 		_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&p)))

@@ -30,6 +30,8 @@ type Accelerator struct {
 	Memory        uint64
 	KernelTimeout time.Duration
 	RefusePTX     string // as of configs.Accelerator
+	Device        string `json:",omitempty"` // which of the driver's
+	Library       string `json:",omitempty"` // the driver
 }
 
 // Share is what a domain was promised of its accelerator's memory.

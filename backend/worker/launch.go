@@ -273,7 +273,7 @@ func (s *session) ModuleUnload(_ cuda.Call, a cuda.ModuleUnloadArgs) cuda.Result
 	return r
 }
 
-// driverVersion is what cuDriverGetVersion tells: CUDA 12.4.
+// driverVersion is what cuDriverGetVersion tells at most: CUDA 12.4.
 const driverVersion = 12040
 
 // DeviceInfo describes the one device that the process sees.
@@ -286,7 +286,11 @@ func (s *session) DeviceInfo(_ cuda.Call, a cuda.DeviceInfoArgs) (out cuda.Devic
 	if _, quota := s.gate.Memory(gate.DeviceMemory); quota < d.TotalMem {
 		d.TotalMem = quota
 	}
-	blob := (&cuda.DeviceSnapshot{DriverVersion: driverVersion, Devices: []cuda.Device{d}}).Append(nil)
+	version := uint32(driverVersion)
+	if v, ok := s.device.(Versioned); ok {
+		version = min(version, v.Version())
+	}
+	blob := (&cuda.DeviceSnapshot{DriverVersion: version, Devices: []cuda.Device{d}}).Append(nil)
 	if len(blob) > len(to) {
 		return out, cuda.ErrorInvalidValue
 	}

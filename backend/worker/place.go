@@ -23,6 +23,8 @@ type Place struct {
 	// no such place; host memory is then known by arena offsets only.
 	Arena     []byte
 	ArenaBase uint64
+	// Shared is the arena as ends of copies have it, wherever that is here.
+	Shared []byte
 	// Quota is to be asked before device memory is taken (delta > 0), and told
 	// when it is given back.
 	Quota func(delta int64) bool

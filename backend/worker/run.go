@@ -27,6 +27,9 @@ type Config struct {
 	// Open opens the device of a job; hardware are the Job's files for it, which
 	// stay the worker's: the next daemon wants them.
 	Open func(j Job, hardware []*os.File, p Place, log *slog.Logger) (accel.Device, error)
+	// Driver says that devices are driven by a library of somebody else's, in this
+	// process: it opens files of its own, talks to the kernel and maps code.
+	Driver bool
 	// Log is where log lines go; os.Stderr if nil.
 	Log io.Writer
 }
@@ -162,7 +165,7 @@ func (w *worker) run() (err error) {
 		w.host.Poison(int32(cuda.ErrorSystemNotReady))
 		return err
 	}
-	if err := confine(&w.job); err != nil {
+	if err := confine(&w.job, w.config.Driver); err != nil {
 		s.end(cuda.ErrorSystemNotReady, err.Error())
 		return err
 	}
@@ -268,6 +271,7 @@ func (w *worker) open() (*session, error) {
 	w.files.Segment = nil
 	s := newSession(w.host, w.member, w.log)
 	s.spinTime = w.job.SpinTime
+	place.Shared, _ = w.host.Arena(0, w.layout.ArenaBytes)
 	place.Quota = w.quota
 	place.Swapped = w.member.Swapped
 	place.Turn = w.turn

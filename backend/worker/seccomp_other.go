@@ -3,3 +3,5 @@
 package worker
 
 var allowedHere []uint32
+
+var allowedDriverHere []uint32

@@ -46,6 +46,13 @@ type Spinner interface {
 	Saturated() bool
 }
 
+// Versioned is what a device may offer besides accel.Device: to say which CUDA it
+// does, if that is less than what calls are carried out here.
+type Versioned interface {
+	// Version is 1000*major + 10*minor.
+	Version() uint32
+}
+
 // Sharing is what a device may offer besides accel.Device: to keep what domains
 // were promised of its memory.
 type Sharing interface {

@@ -10,10 +10,12 @@ import (
 // What --check calls fine is what the daemon starts with.
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"fine":            {twoDomains, "pegasus.toml: fine"},
-		"another build's": {"[[accelerator]]\nname = 'a'\ntype = 'nvidia'", `pegasus.toml:3: accelerator "a": type = "nvidia": this build has no such`},
-		"owner":           {"[[domain]]\nname = 'a'\nsocket_owner = 'nosuchuser'", `pegasus.toml:3: domain "a": socket_owner = "nosuchuser": must be`},
-		"policy":          {"[[accelerator]]\nname = 'a'\npolicy = 'lottery'", "pegasus.toml:3: "},
+		"fine":          {twoDomains, "pegasus.toml: fine"},
+		"unknown type":  {"[[accelerator]]\nname = 'a'\ntype = 'abacus'", `pegasus.toml:3: accelerator "a": type = "abacus": must be one of`},
+		"another's key": {"[[accelerator]]\nname = 'a'\ndevice = '0'", `pegasus.toml:3: accelerator "a": device = "0": goes with type = "nvidia"`},
+		"a device":      {"[[accelerator]]\nname = 'a'\ntype = 'nvidia'\ndevice = '1'", "pegasus.toml: fine"},
+		"owner":         {"[[domain]]\nname = 'a'\nsocket_owner = 'nosuchuser'", `pegasus.toml:3: domain "a": socket_owner = "nosuchuser": must be`},
+		"policy":        {"[[accelerator]]\nname = 'a'\npolicy = 'lottery'", "pegasus.toml:3: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pegasus.toml")

@@ -148,6 +148,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
+		Workers:  map[string][]string{"nvidia": nvidiaWorker()},
 		Log:      log, SetLogLevel: setLevel,
 	}
 	var known *overheard

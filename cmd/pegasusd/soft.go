@@ -14,7 +14,7 @@ import (
 )
 
 // acceleratorTypes are those that openHardware and openDevice know.
-var acceleratorTypes = []string{"soft"}
+var acceleratorTypes = []string{"soft", "nvidia"}
 
 // openHardware makes the accelerator of a configuration, or takes over the one
 // whose files workers still use.
@@ -23,13 +23,15 @@ func openHardware(host configs.Daemon) backend.Maker {
 		switch c.Type {
 		case "soft":
 			return openSoft(c, host.SpinThreads, files)
+		case "nvidia":
+			return openNVIDIA(c, host.SpinThreads, files)
 		default:
 			return nil, fmt.Errorf("type = %q: this build has no such accelerators; \"soft\" works everywhere", c.Type)
 		}
 	}
 }
 
-// softHardware is a software accelerator: the page that its workers share.
+// softHardware is a software accelerator, or what another has in common with it: the page that its workers share.
 type softHardware struct {
 	config configs.Accelerator
 	cores  int
@@ -38,15 +40,19 @@ type softHardware struct {
 }
 
 func openSoft(c configs.Accelerator, spinners int, files []*os.File) (backend.Hardware, error) {
-	h := &softHardware{config: c, cores: c.Cores}
-	if h.cores == 0 {
-		h.cores = runtime.NumCPU()
+	if c.Cores == 0 {
+		c.Cores = runtime.NumCPU()
 	}
-	var err error
+	return openPage(c, spinners, files, c.Cores >= runtime.NumCPU())
+}
+
+// openPage makes the page, or takes over the one that workers use. allCores says that who computes needs all of the host's.
+func openPage(c configs.Accelerator, spinners int, files []*os.File, allCores bool) (h *softHardware, err error) {
+	h = &softHardware{config: c, cores: c.Cores}
 	if len(files) > 0 {
 		h.page, err = adoptPage(files[0])
 	} else {
-		h.page, err = engine.Create(engine.Options{Memory: uint64(c.Memory), Swap: uint64(c.Swap), AllCores: h.cores >= runtime.NumCPU(), Spinners: spinners})
+		h.page, err = engine.Create(engine.Options{Memory: uint64(c.Memory), Swap: uint64(c.Swap), AllCores: allCores, Spinners: spinners})
 	}
 	if err != nil {
 		return nil, err

@@ -1,0 +1,63 @@
+//go:build cgo
+
+// Pegasus-nvidia is what the daemon and the pegasus command know of NVIDIA's devices
+// by. It is a program of its own because the driver is a C library: nobody else
+// needs that, and where it isn't installed only this one says so.
+//
+//	pegasus-nvidia list [--library FILE]
+//	pegasus-nvidia worker
+//
+// List prints as JSON which devices the driver has. Worker is what the daemon starts
+// for each guest process of an accelerator of type "nvidia"; nobody else can use it.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"pegasus/accel/nvidia"
+	"pegasus/accel/nvidia/listing"
+	"pegasus/backend/worker"
+	"pegasus/cuda"
+)
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "worker" {
+		// A stream that waits holds up others that the driver has put behind it, by default from the ninth on. It reads
+		// this when it is loaded.
+		os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+		os.Exit(worker.Main(worker.Config{Open: open, Driver: true}))
+	}
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+var errUsage = errors.New("usage: pegasus-nvidia list [--library FILE]")
+
+func run(args []string, out io.Writer) error {
+	f := flag.NewFlagSet("pegasus-nvidia", flag.ContinueOnError)
+	library := f.String("library", "", "the driver, a `file` (default as the system finds libcuda.so.1)")
+	if len(args) == 0 || f.Parse(args[1:]) != nil || f.NArg() != 0 || args[0] != "list" {
+		return errUsage
+	}
+	all, err := nvidia.List(*library)
+	if err != nil {
+		return err
+	}
+	devices := []listing.Device{}
+	for _, d := range all {
+		a := &d.About.Attributes
+		devices = append(devices, listing.Device{
+			Index: d.Index, Name: d.About.Name, UUID: nvidia.UUID(d.About.UUID), Memory: d.About.TotalMem, Version: d.Version,
+			Capability: fmt.Sprintf("%d.%d", a[cuda.AttributeComputeCapabilityMajor], a[cuda.AttributeComputeCapabilityMinor]),
+			Units:      int(a[cuda.AttributeMultiprocessorCount]), Clock: int(a[cuda.AttributeClockRate]),
+		})
+	}
+	return json.NewEncoder(out).Encode(devices)
+}

@@ -1,0 +1,109 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/accel/nvidia"
+	"pegasus/accel/soft/engine"
+	"pegasus/backend/gate"
+	"pegasus/backend/worker"
+)
+
+// device is an NVIDIA device with its seat on the page that all workers of the
+// accelerator share: there is written down how much memory each has, and for how
+// long it held the engines. The driver takes care of the engines themselves.
+type device struct {
+	*nvidia.Device
+	page   *engine.Page
+	worker *engine.Worker
+}
+
+// open opens the accelerator of a job, in this worker process. The files stay the worker's.
+func open(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
+	if j.Accelerator.Type != "nvidia" {
+		return nil, fmt.Errorf("accelerator type %q: this worker is for \"nvidia\"", j.Accelerator.Type)
+	}
+	if len(hardware) != 1 {
+		return nil, fmt.Errorf("NVIDIA accelerator with %d files: want the page that its workers share", len(hardware))
+	}
+	fd, err := unix.FcntlInt(hardware[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("shared page: %w", err)
+	}
+	d := new(device)
+	if d.page, err = engine.Open(fd); err != nil {
+		return nil, err
+	}
+	if d.worker, err = d.page.Register(gate.Now); err != nil {
+		d.page.Close()
+		return nil, err
+	}
+	d.Device, err = nvidia.Open(nvidia.Config{
+		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.page.Memory(),
+		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
+		DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
+		Arena: p.Arena, ArenaBase: p.ArenaBase, Shared: p.Shared,
+		Quota: d.quota(p.Quota), Used: d.used, Clock: gate.Now, Log: log,
+	})
+	if err != nil {
+		d.shut()
+		return nil, err
+	}
+	return d, nil
+}
+
+// quota asks whether both the domain and the accelerator have so much.
+func (d *device) quota(domain func(int64) bool) func(int64) bool {
+	return func(delta int64) bool {
+		if delta < 0 {
+			d.worker.Unreserve(uint64(-delta))
+			return domain(delta)
+		}
+		if !domain(delta) {
+			return false
+		}
+		if d.worker.Reserve(uint64(delta)) {
+			return true
+		}
+		domain(-delta)
+		return false
+	}
+}
+
+// tokens are those by which the page counts the classes' time.
+var tokens = [accel.NumClasses]engine.Token{
+	accel.Compute: engine.Compute, accel.CopyIn: engine.CopyIn, accel.CopyOut: engine.CopyOut, accel.CopyDevice: engine.Compute,
+}
+
+func (d *device) used(c accel.Class, ns int64) { d.page.AddBusy(tokens[c], ns) }
+
+// MemoryFree is how much this process may still allocate, if its domain's quota allows it.
+func (d *device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }
+
+// TrySpin asks for one of the host's seats for spinning threads; who got one gives it back with EndSpin.
+func (d *device) TrySpin() bool { return d.worker.TrySpin() }
+
+// EndSpin gives a seat back.
+func (d *device) EndSpin() { d.worker.EndSpin() }
+
+// Saturated says that every core of the host computes: here they don't.
+func (d *device) Saturated() bool { return false }
+
+// Close closes the device and then the page.
+func (d *device) Close() error {
+	err := d.Device.Close()
+	d.shut()
+	return err
+}
+
+func (d *device) shut() {
+	d.worker.Close()
+	d.page.Close()
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"pegasus/accel/nvidia/listing"
+	"pegasus/backend"
+	"pegasus/configs"
+)
+
+// nvidiaHardware is an NVIDIA device: what the driver says of it, and the page
+// that its workers share, on which memory and time are counted.
+type nvidiaHardware struct {
+	*softHardware
+	device listing.Device
+}
+
+// openNVIDIA has pegasus-nvidia ask the driver. The daemon itself never loads it.
+func openNVIDIA(c configs.Accelerator, spinners int, files []*os.File) (backend.Hardware, error) {
+	d, err := askNVIDIA(c)
+	if err != nil {
+		return nil, fmt.Errorf("type = \"nvidia\": %w", err)
+	}
+	if c.Memory == 0 {
+		c.Memory = configs.Size(d.Memory)
+	}
+	c.Memory, c.Cores = min(c.Memory, configs.Size(d.Memory)), max(d.Units, 1)
+	h, err := openPage(c, spinners, files, false)
+	if err != nil {
+		return nil, err
+	}
+	return &nvidiaHardware{h, d}, nil
+}
+
+func askNVIDIA(c configs.Accelerator) (d listing.Device, err error) {
+	program, err := listing.Find()
+	if err != nil {
+		return d, err
+	}
+	all, err := listing.Ask(program, c.Library)
+	if err != nil {
+		return d, withHint(err)
+	}
+	return listing.Choose(all, c.Device)
+}
+
+// withHint says what to do about a driver that is not there.
+func withHint(err error) error {
+	if strings.Contains(err.Error(), "cannot open shared object file") {
+		return fmt.Errorf("%w; install NVIDIA's driver, or say with library = where its libcuda.so.1 is", err)
+	}
+	return err
+}
+
+// nvidiaWorker is the command that becomes a worker of such devices.
+func nvidiaWorker() []string {
+	program, err := listing.Find()
+	if err != nil {
+		program = listing.Program
+	}
+	return []string{program, "worker"}
+}
+
+func (h *nvidiaHardware) Profile() backend.Profile {
+	p := h.softHardware.Profile()
+	p.Device = h.device.Name
+	p.Compute = uint64(max(h.device.Units, 1)) * uint64(max(h.device.Clock/1_000_000, 1))
+	return p
+}
