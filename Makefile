@@ -198,8 +198,9 @@ fuzz: ## fuzz each decoder for FUZZTIME
 soak: build guest-asan ## the tests that take SOAKTIME each
 	SOAKTIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count 1 -timeout 12h -v ./...
 
-gpu-test: $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, if there is one
+gpu-test: build $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, and try the accelerator on it, if there is one
 	$(GO) test -tags gpu -run '^TestGPU$$' -count 1 -v ./accel/soft/lane
+	$(WITH_NVIDIA) $(GO) test -run '^TestGPU$$' -count 1 -v -timeout 20m ./accel/nvidia
 
 $(BUILD)/gpu/cases: test/programs/cases.c test/programs/check.h | guest
 	@mkdir -p $(@D)

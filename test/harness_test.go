@@ -102,7 +102,7 @@ func (h *host) configure(config string) {
 
 func (h *host) start() {
 	h.t.Helper()
-	if said := h.tryToStart(); !strings.Contains(said, "ready") {
+	if said := h.tryToStart(); said != "ready\n" {
 		text, _ := os.ReadFile(h.log())
 		h.t.Fatalf("the daemon did not start: said %q\n%s", said, tail(text, 20))
 	}
@@ -112,7 +112,7 @@ func (h *host) start() {
 func (h *host) refuseToStart() string {
 	h.t.Helper()
 	said := h.tryToStart()
-	if strings.Contains(said, "ready") {
+	if said == "ready\n" {
 		h.t.Fatal("the daemon has started")
 	}
 	h.daemon.Wait()

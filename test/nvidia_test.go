@@ -8,35 +8,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pegasus/accel/nvidia/listing"
+	"pegasus/cuda"
 )
 
 // Our own library is a driver of CUDA: connected to a daemon with a software
 // accelerator, it is the GPU of these tests.
 
-// startNVIDIA starts a daemon whose accelerator is of type "nvidia", with more in its table.
-func startNVIDIA(t testing.TB, more string) *host {
+// startNVIDIA starts a daemon with a configuration in which all accelerators become NVIDIA's.
+func startNVIDIA(t testing.TB, config string) *host {
 	t.Helper()
-	gpu := startHost(t, `
-[[accelerator]]
-name = "soft0"
-memory = "1GiB"
-policy = "none"
-[[domain]]
-name = "gpu"
-`)
-	h := newHost(t, fmt.Sprintf(`
-[[accelerator]]
-name = "gpu0"
-type = "nvidia"
-library = %q
-%s
-[[domain]]
-name = "a"
-[[domain]]
-name = "b"
-`, built(t, "guest/libcuda.so.1"), more))
+	gpu := startHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"1GiB\"\npolicy = \"none\"\nkernel_timeout = \"1h\"\n[[domain]]\nname = \"gpu\"\n")
+	config = strings.ReplaceAll(config, `type = "soft"`, "")
+	config = strings.ReplaceAll(config, "[[accelerator]]", fmt.Sprintf("[[accelerator]]\ntype = \"nvidia\"\nlibrary = %q", built(t, "guest/libcuda.so.1")))
+	h := newHost(t, config)
 	h.env = []string{"PEGASUS_SOCKET=" + filepath.Join(gpu.dir, "domains", "gpu.sock")}
 	h.private = true
 	h.start()
@@ -44,16 +31,78 @@ name = "b"
 }
 
 func TestProgramsOnNVIDIA(t *testing.T) {
-	h := startNVIDIA(t, "")
-	if a := h.accelerators()[0]; a.Type != "nvidia" || a.Memory != 1<<30 || !strings.Contains(a.Device, "Software Accelerator") {
+	h := startNVIDIA(t, oneDomain)
+	if a := h.accelerators()[0]; a.Type != "nvidia" || !strings.Contains(a.Device, "Software Accelerator") {
 		t.Errorf("the accelerator is %+v", a)
 	}
 	for _, name := range []string{"vectoradd", "matmul", "reduction", "histogram", "walsh", "blackscholes", "nbody"} {
-		t.Run(name, func(t *testing.T) { succeed(t, h.bench("a", name, "--iterations", "3", "--queue", "2")) })
+		t.Run(name, func(t *testing.T) { succeed(t, h.bench("one", name, "--iterations", "3", "--queue", "2")) })
 	}
-	if d := h.domains()["a"]; d.Compute == 0 || d.Copy == 0 || d.Memory != 0 {
+	if d := h.domains()["one"]; d.Compute == 0 || d.Copy == 0 || d.Memory != 0 {
 		t.Errorf("after all the domain has %+v", d)
 	}
+	// Modules that are linked of many objects.
+	for source, model := range map[string]string{"gradient.c": "-fopenacc", "teams.c": "-fopenmp"} {
+		t.Run(source, func(t *testing.T) {
+			device := h.guest("one", offloaded(t, source, model))
+			device.Env = append(device.Environ(), "ACC_DEVICE_TYPE=nvidia", "OMP_TARGET_OFFLOAD=mandatory")
+			succeed(t, device)
+		})
+	}
+}
+
+// A kernel that doesn't end takes its worker along, and is charged for all that time; others notice nothing.
+func TestEndlessKernelOnNVIDIA(t *testing.T) {
+	h := startNVIDIA(t, twoDomains)
+	c, other := h.dial("one"), load(t, h.dial("other"))
+	x := load(t, c)
+	at, err := x.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.launch("endless", at); err != nil {
+		t.Fatal(err)
+	}
+	wantResult(t, x.Synchronize(), cuda.ErrorLaunchTimeout)
+	eventually(t, 5*time.Second, "the worker ends", func() bool { return !running(c.WorkerPID()) })
+	if gpu := h.domains()["one"].GPU; gpu < int64(900*time.Millisecond) {
+		t.Errorf("the domain was charged %v for the endless kernel, want about 1 s", time.Duration(gpu))
+	}
+	other.works()
+	load(t, h.dial("one")).works()
+}
+
+// What a domain was promised of the memory is there for it.
+func TestGuaranteeOnNVIDIA(t *testing.T) {
+	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"64MiB\"\n"+guaranteed)
+	kept, other := load(t, h.dial("kept")), load(t, h.dial("d0"))
+	if free, _, err := other.MemInfo(); err != nil || free > 40<<20 {
+		t.Errorf("%d bytes are free for others, %v", free, err)
+	}
+	if _, err := other.Alloc(36 << 20); err != nil {
+		t.Fatal(err)
+	}
+	_, err := other.Alloc(8 << 20)
+	wantResult(t, err, cuda.ErrorOutOfMemory)
+	if _, err := kept.Alloc(16 << 20); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Workers outlive the daemon, and the next one finds them.
+func TestNVIDIAWorkersAreAdopted(t *testing.T) {
+	h := startNVIDIA(t, oneDomain)
+	h.stop()
+	h.private = false
+	h.start()
+	x := load(t, h.dial("one"))
+	x.works()
+	h.kill()
+	x.works()
+	h.start()
+	eventually(t, 5*time.Second, "the new daemon knows the guest", func() bool { return h.domains()["one"].Processes == 1 })
+	x.works()
+	load(t, h.dial("one")).works()
 }
 
 // An accelerator without its driver is an error that says what is missing.

@@ -32,6 +32,7 @@ import (
 	"pegasus/accel"
 	"pegasus/accel/history"
 	"pegasus/accel/nvidia/driver"
+	"pegasus/accel/nvidia/listing"
 	"pegasus/cuda"
 )
 
@@ -114,11 +115,18 @@ func Open(c Config) (*Device, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	found, err := Find(c.Library, c.Device)
+	all, err := List(c.Library)
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{config: c, index: found.Index, about: found.About, version: found.Version, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
+	chosen, err := listing.Choose(all, c.Device)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{config: c, index: chosen.Index, version: chosen.Version, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
+	if d.about, err = driver.Describe(d.index); err != nil {
+		return nil, fmt.Errorf("NVIDIA device %d: %w", d.index, err)
+	}
 	d.changed.L = &d.mu
 	d.close = sync.OnceValue(d.shut)
 	a := &d.about.Attributes
@@ -137,15 +145,8 @@ func Open(c Config) (*Device, error) {
 	return d, nil
 }
 
-// Found is a device that Find has found.
-type Found struct {
-	Index   int
-	Version int // of CUDA, the newest that the driver knows
-	About   cuda.Device
-}
-
 // List says which devices there are.
-func List(library string) ([]Found, error) {
+func List(library string) ([]listing.Device, error) {
 	if err := driver.Load(library); err != nil {
 		return nil, err
 	}
@@ -157,39 +158,24 @@ func List(library string) ([]Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Found, n)
+	all := make([]listing.Device, n)
 	for i := range all {
-		all[i] = Found{Index: i, Version: version}
-		if all[i].About, err = driver.Describe(i); err != nil {
+		d, err := driver.Describe(i)
+		if err != nil {
 			return nil, fmt.Errorf("NVIDIA device %d: %w", i, err)
+		}
+		a := &d.Attributes
+		all[i] = listing.Device{
+			Index: i, Name: d.Name, UUID: uuid(d.UUID), Memory: d.TotalMem, Version: version,
+			Capability: fmt.Sprintf("%d.%d", a[cuda.AttributeComputeCapabilityMajor], a[cuda.AttributeComputeCapabilityMinor]),
+			Units:      int(a[cuda.AttributeMultiprocessorCount]), Clock: int(a[cuda.AttributeClockRate]),
 		}
 	}
 	return all, nil
 }
 
-// Find finds the device with an index or UUID, the first for "".
-func Find(library, which string) (Found, error) {
-	all, err := List(library)
-	if err != nil {
-		return Found{}, err
-	}
-	for _, f := range all {
-		if which == "" || which == fmt.Sprint(f.Index) || which == UUID(f.About.UUID) {
-			return f, nil
-		}
-	}
-	what := "the driver has no device"
-	if len(all) > 0 {
-		what = fmt.Sprintf("no device %q: there are", which)
-		for _, f := range all {
-			what += fmt.Sprintf(" %d (%s, %s)", f.Index, f.About.Name, UUID(f.About.UUID))
-		}
-	}
-	return Found{}, errors.New(what)
-}
-
-// UUID is how NVIDIA's tools write one.
-func UUID(u [16]byte) string {
+// uuid is how NVIDIA's tools write one.
+func uuid(u [16]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
@@ -214,14 +200,20 @@ func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
 // Queued is how many pieces of work have not ended, and how many waits for them there are.
 func (d *Device) Queued() int { return int(d.queued.Load()) }
 
-// Abort has everything that is submitted from now on fail. What the driver has runs on, until the process ends.
+// Abort has everything that is submitted from now on fail. What the driver has runs on, until the process ends; what runs
+// now is charged as if it ended now.
 func (d *Device) Abort() {
 	d.aborted.Store(true)
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	for c := range d.contexts {
 		c.fail(cuda.ErrorContextIsDestroyed)
 		c.letGo()
+	}
+	d.mu.Unlock()
+	for _, p := range d.kernels() {
+		if p.runs() {
+			p.giveUp(cuda.ErrorContextIsDestroyed)
+		}
 	}
 }
 

@@ -51,8 +51,8 @@ func (m *mapped) size(c *Context, n uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.begin(c)
-	if n < small || m.refused {
-		return (n + granule - 1) &^ (granule - 1)
+	if n = (n + granule - 1) &^ (granule - 1); n < small || m.refused {
+		return n
 	}
 	return (n + m.page - 1) / m.page * m.page
 }
@@ -155,8 +155,12 @@ func (m *mapped) give(c *Context, at, n uint64) cuda.Result {
 	return cuda.Success
 }
 
-// close leaves the addresses to the end of the process, which is near.
-func (m *mapped) close() {}
+// close gives the addresses back. Nothing is mapped there any more.
+func (m *mapped) close() {
+	if m.ready {
+		driver.FreeAddresses(nil, m.base, m.bytes)
+	}
+}
 
 // takeFirst takes n bytes from the first that has so many.
 func takeFirst(l *[]hole, n uint64) (uint64, bool) {

@@ -18,14 +18,19 @@ import (
 
 	"pegasus/accel"
 	"pegasus/accel/conformance"
+	"pegasus/cuda"
 )
 
 // The driver of these tests is our own library, connected to a daemon with a
 // software accelerator: to those who call it, it is a driver of CUDA. On a machine
 // with a GPU they also run with NVIDIA's, in a process of their own.
 
-// realDriver is set where the tests run with NVIDIA's own driver.
-const realDriver = "PEGASUS_TEST_REAL_DRIVER"
+const (
+	// realDriver is set where the tests run with NVIDIA's own driver.
+	realDriver = "PEGASUS_TEST_REAL_DRIVER"
+	// capable names a driver that can more than our library (testdata/capable.c), where the tests run with it.
+	capable = "PEGASUS_TEST_CAPABLE_DRIVER"
+)
 
 var library string
 
@@ -63,6 +68,9 @@ func startGPU(dir string) (stop func(), err error) {
 		return nil, err
 	}
 	library = filepath.Join(build, "guest/libcuda.so.1")
+	if path := os.Getenv(capable); path != "" {
+		library = path
+	}
 	for _, path := range []string{library, filepath.Join(build, "bin/pegasusd")} {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("%w; run `make build` first", err)
@@ -128,6 +136,10 @@ func openDevice(t testing.TB, change func(*Config)) *Device {
 	if testing.Verbose() {
 		c.Log = slog.New(slog.NewTextHandler(lines{t}, nil))
 	}
+	if os.Getenv(realDriver)+os.Getenv(capable) != "" {
+		c.DeviceBase, c.DeviceBytes, c.Reserved = 0x5800_0000_0000, 128<<20, true
+		reserve(t, c.DeviceBase, c.DeviceBytes)
+	}
 	if change != nil {
 		change(&c)
 	}
@@ -160,19 +172,91 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, opener, shared(t), conformance.Traits{})
 }
 
+// reserve keeps addresses free, as workers do.
+func reserve(t testing.TB, base, n uint64) {
+	t.Helper()
+	_, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(base), uintptr(n), unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED_NOREPLACE, ^uintptr(0), 0)
+	if errno != 0 && errno != unix.EEXIST { // a device before that took no memory
+		t.Fatal(errno)
+	}
+}
+
+// again runs these tests in a process of their own, with a variable that says with which driver.
+func again(t *testing.T, variable, value string) {
+	args := []string{"-test.v", "-test.run", "^(TestConformance|TestPlaces)$"}
+	if testing.Short() {
+		args = append(args, "-test.short")
+	}
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), variable+"="+value)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestGPU runs the tests with NVIDIA's driver, where there is one.
 func TestGPU(t *testing.T) {
-	if os.Getenv(realDriver) != "" {
-		t.Skip("this is that run")
-	}
 	if _, err := os.Stat("/dev/nvidiactl"); err != nil {
 		t.Skip("NOT TRIED ON A GPU: there is no /dev/nvidiactl")
 	}
-	cmd := exec.Command(os.Args[0], "-test.v", "-test.run", "^(TestConformance|TestMapped.*)$")
-	cmd.Env = append(os.Environ(), realDriver+"=1")
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Error(err)
+	again(t, realDriver, "1")
+}
+
+// TestCapable runs them with one that maps memory, holds streams by words and registers host memory, as NVIDIA's does.
+func TestCapable(t *testing.T) {
+	so := filepath.Join(t.TempDir(), "capable.so")
+	dir := filepath.Dir(library)
+	cmd := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-pthread", "-I../../guest/include", "testdata/capable.c",
+		"-o", so, "-L"+dir, "-Wl,--no-as-needed", "-lcuda", "-ldl", "-Wl,-rpath,"+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	again(t, capable, so)
+}
+
+// TestPlaces says where the driver's abilities put things.
+func TestPlaces(t *testing.T) {
+	mem := shared(t)
+	d := openDevice(t, func(c *Config) { c.Shared = mem })
+	x, r := d.NewContext(0)
+	if r != cuda.Success {
+		t.Fatal(r)
+	}
+	c := x.(*Context)
+	able := os.Getenv(realDriver)+os.Getenv(capable) != ""
+	if d.byDevice != able || (d.pinner == c) != able {
+		t.Errorf("streams are held by the device: %v; the arena is pinned: %v", d.byDevice, d.pinner == c)
+	}
+	m, mapping := d.store.(*mapped)
+	if mapping != able {
+		t.Fatalf("memory comes from %T", d.store)
+	}
+	if !able {
+		return
+	}
+	const mib = 1 << 20
+	var all []uint64
+	for _, n := range []uint64{1, 600, 5 * mib, 900 << 10, 900 << 10, 900 << 10, mib - 1, 512} {
+		at, r := c.Alloc(n)
+		if r != cuda.Success {
+			t.Fatalf("%d bytes: %v", n, r)
+		}
+		if at < m.base || at+n > m.base+m.bytes {
+			t.Errorf("%d bytes are at %#x, outside of [%#x, +%d)", n, at, m.base, m.bytes)
+		}
+		all = append(all, at)
+	}
+	if len(m.blocks) != 4 { // two pages of small ones, and two that are one's own
+		t.Errorf("%d blocks are mapped", len(m.blocks))
+	}
+	for _, i := range []int{3, 0, 7, 5, 1, 2, 4, 6} {
+		if r := c.Free(all[i], nil); r != cuda.Success {
+			t.Errorf("free: %v", r)
+		}
+	}
+	if len(m.blocks) != 0 || len(m.free) != 1 || m.free[0] != (hole{m.base, m.bytes}) {
+		t.Errorf("after all was freed there are %d blocks, and free is %v", len(m.blocks), m.free)
 	}
 }

@@ -168,10 +168,10 @@ func (p *piece) tell(r cuda.Result, u accel.Usage) {
 	}
 	d.mu.Lock()
 	p.telling = true
+	done := p.done
+	p.done = nil
 	d.mu.Unlock()
-	if p.done != nil {
-		p.done(r, u)
-	}
+	tellEnd(done, r, u)
 	d.mu.Lock()
 	p.told = true
 	if s.first = p.next; s.first == nil {
@@ -201,6 +201,32 @@ func (p *piece) tell(r cuda.Result, u accel.Usage) {
 		b.then(c.Err())
 	}
 	d.queued.Add(-ended - int64(len(free)))
+}
+
+// giveUp tells of the end of a kernel that runs, and charges what it has used so far: it will run until the process ends,
+// and there is nobody then to tell of it.
+func (p *piece) giveUp(r cuda.Result) {
+	c := p.ctx
+	d := c.dev
+	u := accel.Usage{Class: p.class}
+	p.base.settle(c)
+	if _, ms, r := driver.Await(c.ctx, p.base.event, nil, p.begin); r == cuda.Success {
+		d.mu.Lock()
+		from := max(p.base.at+ns(ms)+c.time.offset, p.submitted)
+		d.mu.Unlock()
+		u.Start, u.End = d.charge(p.class, from, d.clock())
+	}
+	d.mu.Lock()
+	done := p.done
+	p.done = nil
+	d.mu.Unlock()
+	if done == nil {
+		return // it has ended meanwhile
+	}
+	if used := d.config.Used; used != nil && u.End > u.Start {
+		used(u.Class, u.End-u.Start)
+	}
+	done(r, u)
 }
 
 // newEvent is an event of the driver that nobody uses.

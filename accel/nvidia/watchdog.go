@@ -71,6 +71,7 @@ func (w *watchdog) look() {
 	for _, p := range running {
 		if w.late(p) {
 			p.ctx.fail(cuda.ErrorLaunchTimeout)
+			p.giveUp(cuda.ErrorLaunchTimeout)
 			w.dev.log.Warn("kernel runs longer than its timeout", "kernel", p.kernel, "timeout", time.Duration(w.limit.Load()))
 			if w.dev.config.OnTimeout != nil {
 				w.dev.config.OnTimeout()
@@ -103,18 +104,20 @@ func (d *Device) kernels() (all []*piece) {
 	return all
 }
 
+// runs says whether a kernel has begun, and not ended as far as was told.
+func (p *piece) runs() bool {
+	p.ctx.dev.mu.Lock()
+	over := p.telling
+	p.ctx.dev.mu.Unlock()
+	return !over && driver.Query(p.ctx.ctx, p.begin) == cuda.Success
+}
+
 // late says whether a kernel has had its time.
 func (w *watchdog) late(p *piece) bool {
-	now := w.dev.clock()
-	w.dev.mu.Lock()
-	begin := p.begin
-	if p.told {
-		begin = nil
-	}
-	w.dev.mu.Unlock()
-	if begin == nil || driver.Query(p.ctx.ctx, begin) != cuda.Success {
+	if !p.runs() {
 		return false
 	}
+	now := w.dev.clock()
 	if p.begun == 0 {
 		p.begun = now
 	}

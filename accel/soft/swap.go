@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"hash/fnv"
 
 	"pegasus/accel/residence"
 	"pegasus/accel/soft/engine"
@@ -18,14 +17,7 @@ type Share struct {
 
 // SetShare changes the share. Any goroutine may call it.
 func (d *Device) SetShare(s Share) {
-	d.worker.SetShare(DomainNumber(s.Domain), s.Guarantee, s.Priority)
-}
-
-// DomainNumber is what the workers of an accelerator know a domain by.
-func DomainNumber(name string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(name))
-	return max(h.Sum64(), 1)
+	d.worker.SetShare(engine.DomainNumber(s.Domain), s.Guarantee, s.Priority)
 }
 
 // startSwapping lets allocations leave the device, if the engine page says that there

@@ -20,9 +20,7 @@ import (
 	"os"
 
 	"pegasus/accel/nvidia"
-	"pegasus/accel/nvidia/listing"
 	"pegasus/backend/worker"
-	"pegasus/cuda"
 )
 
 func main() {
@@ -50,14 +48,5 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	devices := []listing.Device{}
-	for _, d := range all {
-		a := &d.About.Attributes
-		devices = append(devices, listing.Device{
-			Index: d.Index, Name: d.About.Name, UUID: nvidia.UUID(d.About.UUID), Memory: d.About.TotalMem, Version: d.Version,
-			Capability: fmt.Sprintf("%d.%d", a[cuda.AttributeComputeCapabilityMajor], a[cuda.AttributeComputeCapabilityMinor]),
-			Units:      int(a[cuda.AttributeMultiprocessorCount]), Clock: int(a[cuda.AttributeClockRate]),
-		})
-	}
-	return json.NewEncoder(out).Encode(devices)
+	return json.NewEncoder(out).Encode(all)
 }

@@ -23,6 +23,7 @@ type device struct {
 	*nvidia.Device
 	page   *engine.Page
 	worker *engine.Worker
+	domain string
 }
 
 // open opens the accelerator of a job, in this worker process. The files stay the worker's.
@@ -37,7 +38,7 @@ func open(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("shared page: %w", err)
 	}
-	d := new(device)
+	d := &device{domain: j.Domain}
 	if d.page, err = engine.Open(fd); err != nil {
 		return nil, err
 	}
@@ -45,6 +46,7 @@ func open(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (
 		d.page.Close()
 		return nil, err
 	}
+	d.SetShare(j.Share)
 	d.Device, err = nvidia.Open(nvidia.Config{
 		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.page.Memory(),
 		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
@@ -83,6 +85,11 @@ var tokens = [accel.NumClasses]engine.Token{
 }
 
 func (d *device) used(c accel.Class, ns int64) { d.page.AddBusy(tokens[c], ns) }
+
+// SetShare changes what the domain was promised of the memory.
+func (d *device) SetShare(s worker.Share) {
+	d.worker.SetShare(engine.DomainNumber(d.domain), s.Guarantee, s.Priority)
+}
 
 // MemoryFree is how much this process may still allocate, if its domain's quota allows it.
 func (d *device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }

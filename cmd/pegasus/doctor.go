@@ -32,7 +32,7 @@ func doctor(c *call, args []string) error {
 	}
 	var all []control.Check
 	for _, check := range []func() []control.Check{
-		checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, checkBinaries, checkConfig, checkCoverage, c.checkDaemon, c.checkMachines,
+		checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, checkBinaries, checkConfig, checkNVIDIA, checkCoverage, c.checkDaemon, c.checkMachines,
 	} {
 		all = append(all, check()...)
 	}

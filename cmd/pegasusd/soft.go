@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pegasus/accel/soft"
 	"pegasus/accel/soft/engine"
 	"pegasus/backend"
 	"pegasus/configs"
@@ -93,13 +92,13 @@ func (h *softHardware) Profile() backend.Profile {
 
 func (h *softHardware) MemoryUsed() uint64 { return h.page.MemoryUsed() }
 func (h *softHardware) SetCommons(domain string, bytes uint64) {
-	h.page.SetCommons(soft.DomainNumber(domain), bytes)
+	h.page.SetCommons(engine.DomainNumber(domain), bytes)
 }
 
 func (h *softHardware) KeepCommons(domains []string) {
 	var numbers []uint64
 	for _, d := range domains {
-		numbers = append(numbers, soft.DomainNumber(d))
+		numbers = append(numbers, engine.DomainNumber(d))
 	}
 	h.page.KeepCommons(numbers)
 }

@@ -15,6 +15,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -171,6 +172,13 @@ func (p *Page) MemoryUsed() uint64 {
 		return p.MemoryReserved()
 	}
 	return p.resident() + p.sum(func(s *workerSlot) *counted { return &s.stashed })
+}
+
+// DomainNumber is what the workers of an accelerator know a domain by.
+func DomainNumber(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return max(h.Sum64(), 1)
 }
 
 // maxCommons bounds the domains that have memory of their own on an accelerator.

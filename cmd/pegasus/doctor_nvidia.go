@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"pegasus/accel/nvidia/listing"
+	"pegasus/backend/control"
+	"pegasus/configs"
+	"pegasus/policies"
+)
+
+// checkNVIDIA looks for NVIDIA's devices: with the drivers that the configuration
+// names for them, else with the system's, without which it's fine too.
+func checkNVIDIA() []control.Check {
+	wanted := nvidiaTables()
+	if len(wanted) == 0 {
+		return judgeNVIDIA(configs.Accelerator{}, false)
+	}
+	var all []control.Check
+	for _, a := range wanted {
+		all = append(all, judgeNVIDIA(a, true)...)
+	}
+	return all
+}
+
+// nvidiaTables are the accelerators of that type in the host's configuration.
+func nvidiaTables() (all []configs.Accelerator) {
+	if _, err := os.Stat(configs.Path); err != nil {
+		return nil
+	}
+	c, err := configs.Load(configs.Path, configs.Options{Policies: policies.Names()})
+	if err != nil {
+		return nil // checkConfig tells
+	}
+	for _, a := range c.Accelerators {
+		if a.Type == "nvidia" {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func judgeNVIDIA(a configs.Accelerator, wanted bool) []control.Check {
+	const name = "nvidia"
+	found, err := askNVIDIA(a)
+	switch {
+	case err == nil:
+		return one(name, fine, found, "")
+	case wanted:
+		return one(name, fail, fmt.Sprintf("accelerator %q: %v", a.Name, err), "install NVIDIA's driver, or give library and device in its [[accelerator]]; see docs/nvidia.md")
+	}
+	return one(name, fine, fmt.Sprintf("none to be had: %v", err), "")
+}
+
+// askNVIDIA says which device an accelerator would be, or all that there are.
+func askNVIDIA(a configs.Accelerator) (string, error) {
+	program, err := listing.Find()
+	if err != nil {
+		return "", err
+	}
+	all, err := listing.Ask(program, a.Library)
+	if err != nil {
+		return "", err
+	}
+	if a.Name != "" {
+		d, err := listing.Choose(all, a.Device)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("accelerator %q: %s", a.Name, describeNVIDIA(d)), nil
+	}
+	var text []string
+	for _, d := range all {
+		text = append(text, describeNVIDIA(d))
+	}
+	return strings.Join(text, "; ") + "; the configuration uses none", nil
+}
+
+func describeNVIDIA(d listing.Device) string {
+	return fmt.Sprintf("device %d, %s, %s, %s, compute capability %s; its driver knows CUDA %d.%d",
+		d.Index, d.Name, d.UUID, bytesText(d.Memory), d.Capability, d.Version/1000, d.Version%1000/10)
+}
