@@ -278,7 +278,12 @@ func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 		return s.ctx.forget(p, r)
 	}
 	if p.end, r = s.recorded(); r != cuda.Success {
-		return s.ctx.forget(p, r)
+		s.ctx.forget(p, r)
+		if s.ctx.failIfSticky(r); s.ctx.Err() == cuda.Success {
+			return r
+		}
+		// The driver took it, and it has failed already, or what was before it: that is told as its end.
+		p.begin, p.end, p.base, p.kernel, p.timed, p.key = nil, nil, nil, "", false, 0
 	}
 	s.append(p)
 	return cuda.Success
