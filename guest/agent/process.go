@@ -180,8 +180,7 @@ func (s *session) obey(m region.Message) {
 		s.welcome(p, m.Body)
 	case region.Data:
 		if p.worker != nil {
-			p.worker.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-			p.worker.Write(m.Body)
+			offer(p.worker, m.Body)
 		}
 	case region.Gone:
 		if p.daemon != nil && !p.closing && time.Since(p.came) < hubTime { // the host lost patience while this machine was paused
@@ -190,6 +189,17 @@ func (s *session) obey(m region.Message) {
 			s.forget(p)
 		}
 		s.save()
+	}
+}
+
+// offer says something to a process. It never waits: what a process doesn't take that doesn't listen is lost, and
+// however slow this machine is, one that listens hears it.
+func offer(c *net.UnixConn, said []byte) {
+	if raw, err := c.SyscallConn(); err == nil {
+		raw.Write(func(fd uintptr) bool {
+			unix.Write(int(fd), said)
+			return true
+		})
 	}
 }
 

@@ -87,3 +87,20 @@ func TestMostArena(t *testing.T) {
 		}
 	}
 }
+
+// A process that doesn't listen holds nobody up, and one that does hears what its worker says.
+func TestDeafProcess(t *testing.T) {
+	ours, theirs := pair(t)
+	s := &session{processes: map[uint32]*process{1: {number: 1, worker: ours}}}
+	begin := time.Now()
+	for range 2000 {
+		s.obey(region.Message{Kind: region.Data, Process: 1, Body: []byte("said")})
+	}
+	if d := time.Since(begin); d > 20*time.Second {
+		t.Errorf("the agent has waited %v for it", d)
+	}
+	buf := make([]byte, 10)
+	if n, err := theirs.Read(buf); err != nil || string(buf[:n]) != "said" {
+		t.Errorf("%q, %v", buf[:n], err)
+	}
+}

@@ -81,7 +81,7 @@ func explain(err error, used, want int) error {
 		return err
 	}
 	if has, e := readLimit(LimitFile); e == nil && has < used+want+others {
-		return fmt.Errorf("%w (somebody has lowered it to %d)", err, has)
+		return fmt.Errorf("somebody has lowered %s to %d: restart the agent, which raises it (%w)", LimitFile, has, syscall.ENOSPC)
 	}
-	return fmt.Errorf("%w; if that isn't it (other programs share it), Xen grants this domain no more: a larger max_grant_frames in its configuration, or fewer pages by `pegasus-guest agent --memory`", err)
+	return fmt.Errorf("this domain may grant no more pages, which is Xen's limit: raise max_grant_frames in its configuration, or lower `pegasus-guest agent --memory`; or other programs grant many, then raise %s (%w)", LimitFile, syscall.ENOSPC)
 }

@@ -191,7 +191,7 @@ type="pv"
 kernel="/domu/vmlinux"
 ramdisk="%s/initrd"
 extra="console=hvc0 quiet mitigations=off"
-memory=128
+memory=160
 vcpus=1
 on_poweroff="destroy"
 on_crash="destroy"

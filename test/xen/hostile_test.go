@@ -38,6 +38,7 @@ sleep 3600
 	defer stopHub(t, h, "honest")
 	startHub(t, h, "honest")
 	h.Await(90*time.Second, "the honest one computes", func() bool { return strings.Contains(h.Console("honest"), "computes") })
+	h.Run("rm /tmp/honest/initrd")
 	h.Create("foe", fmt.Sprintf("sleep 3\necho 20000 >/sys/module/xen_gntalloc/parameters/limit\necho begun\nfoe all %d\necho 'foe ended'\nsleep 3600", int(each.Seconds())), "memory=192")
 	defer stopHub(t, h, "foe")
 	startHub(t, h, "foe")

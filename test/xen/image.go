@@ -203,7 +203,7 @@ func domU(build string, k *image.Kernel) (*image.Contents, error) {
 // program builds one that tries things from inside.
 func program(build, name, pkg string) (string, error) {
 	path := filepath.Join(build, "vm", name)
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, pkg)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", name, err, out)

@@ -19,7 +19,6 @@ type agent struct {
 	store   *xenstore.Client
 	grant   *grant.Grant
 	channel *grant.Channel
-	events  *grant.Events
 	mem     []byte
 	guest   *region.Guest
 	last    uint32
