@@ -146,7 +146,7 @@ type Domain struct {
 	Flags   uint32
 	CPUTime time.Duration // of all its vCPUs, ever
 	VCPUs   int           // online
-	MaxVCPU int           // the highest vCPU's number
+	MaxVCPU int           // the highest vCPU's number; -1: it has none, as while it is made
 	Pool    uint32
 }
 
@@ -191,7 +191,7 @@ func (x *Xen) Domains() (all []Domain, err error) {
 func parseDomain(b []byte) Domain {
 	return Domain{
 		ID: le.Uint16(b), Flags: le.Uint32(b[4:]), CPUTime: time.Duration(le.Uint64(b[56:])),
-		VCPUs: int(le.Uint32(b[64:])), MaxVCPU: int(le.Uint32(b[68:])), Pool: le.Uint32(b[92:]),
+		VCPUs: int(le.Uint32(b[64:])), MaxVCPU: int(int32(le.Uint32(b[68:]))), Pool: le.Uint32(b[92:]),
 	}
 }
 

@@ -217,3 +217,13 @@ func TestNonsense(t *testing.T) {
 		t.Errorf("%d domains", len(all))
 	}
 }
+
+// A domain that is only just made, or is dying, has no vCPUs: its highest one's number is what Xen writes for that,
+// and nobody may ask for four billion of them.
+func TestDomainWithoutVCPUs(t *testing.T) {
+	b := make([]byte, 112)
+	le.PutUint32(b[68:], 0xffffffff)
+	if d := parseDomain(b); d.MaxVCPU != -1 {
+		t.Errorf("its highest vCPU is %d", d.MaxVCPU)
+	}
+}
