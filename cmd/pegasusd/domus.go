@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 
 	"pegasus/backend"
 	"pegasus/configs"
 	"pegasus/hypervisor"
+	"pegasus/hypervisor/xen"
 	"pegasus/hypervisor/xen/control"
 	"pegasus/hypervisor/xen/cpus"
 	"pegasus/hypervisor/xen/domus"
@@ -17,10 +19,9 @@ import (
 
 // xenHost is what a daemon in Dom0 of a Xen host knows of its domUs.
 type xenHost struct {
-	units *domus.DomUs
-	cpus  *cpus.CPUs
-	// served is told of all attached domUs before anybody else is.
-	served func([]hypervisor.Machine)
+	units  *domus.DomUs
+	cpus   *cpus.CPUs
+	keeper *xen.Keeper
 }
 
 // openHypervisor finds out how to talk to Xen.
@@ -37,8 +38,11 @@ func openHypervisor() (*control.Xen, *privcmd.Hypercalls, error) {
 	return x, calls, nil
 }
 
+// hubsDir is where in a runtime directory the hubs of domUs take their places.
+const hubsDir = "hubs"
+
 // openXen talks to the hypervisor twice: for whoever lists domains, and for whoever knows of the CPUs.
-func openXen(c configs.Daemon, log *slog.Logger) (*xenHost, error) {
+func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 	var both [2]*control.Xen
 	for i := range both {
 		var err error
@@ -51,6 +55,10 @@ func openXen(c configs.Daemon, log *slog.Logger) (*xenHost, error) {
 		Dial:  xenstore.Local(), List: both[0].Domains, Log: log,
 	}}
 	h.cpus = cpus.NewCPUs(both[1], log)
+	h.keeper = xen.NewKeeper(filepath.Join(dir, hubsDir), func(domain string, d xen.DomU, place string) []string {
+		return []string{"/proc/self/exe", "hub", "--runtime-dir", dir, "--domain", domain,
+			"--xen", fmt.Sprint(d.ID), "--memory", fmt.Sprint(d.Memory), "--place", place}
+	}, log)
 	log.Info("this is Dom0 of a Xen host: domUs are served that are attached", "xen", fmt.Sprintf("%d.%d", both[0].Major, both[0].Minor), "machines", c.Machines)
 	if c.Regions != "" {
 		log.Warn("regions is for machines under QEMU: it isn't looked at in Dom0", "regions", c.Regions)
@@ -62,11 +70,16 @@ func openXen(c configs.Daemon, log *slog.Logger) (*xenHost, error) {
 // find another worker when theirs ends.
 func (h *xenHost) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	h.units.Watch(ctx, func(all []hypervisor.Machine) {
-		if h.served != nil {
-			h.served(all)
-		}
+		h.keeper.Keep(all)
 		tell(all)
 	})
+}
+
+// keepHubs starts the hubs of domUs, beside the daemon.
+func (h *xenHost) keepHubs(ctx context.Context, log *slog.Logger) {
+	if err := h.keeper.Run(ctx); err != nil {
+		log.Error("domUs can't be served", "err", err)
+	}
 }
 
 // give has a daemon use it, beside what it has for Dom0's own processes. Weights that are changed for

@@ -152,12 +152,13 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Log:      log, SetLogLevel: setLevel,
 	}
 	var known *overheard
+	var units *xenHost
 	dom0 := !s.private && domus.IsDom0(domus.CapabilitiesPath)
 	if dom0 {
-		if xen, err := openXen(config.Daemon, log); err != nil {
+		if units, err = openXen(config.Daemon, dir, log); err != nil {
 			log.Error("domUs can't be served; pegasus doctor says what is missing", "err", err)
 		} else {
-			xen.give(&options, weights)
+			units.give(&options, weights)
 		}
 	} else if known = machines(config.Daemon, log); known != nil {
 		options.Machines = known
@@ -173,6 +174,9 @@ func (s *settings) serve(out, errs io.Writer) error {
 	signal.Notify(reload, syscall.SIGHUP)
 	return d.Run(ctx, func() {
 		s.tell("ready")
+		if units != nil {
+			go units.keepHubs(ctx, log)
+		}
 		if config.Daemon.Regions != "" && !dom0 {
 			go keepHubs(ctx, config.Daemon.Regions, dir, known, log)
 		}
