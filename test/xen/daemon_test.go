@@ -29,6 +29,9 @@ func startDaemon(t *testing.T, h *Host, config string) {
 	h.Write("/tmp/pegasus.toml", config)
 	h.Run("pegasusd --config /tmp/pegasus.toml >>/tmp/pegasusd.log 2>&1 & echo $! >/tmp/pegasusd.pid")
 	t.Cleanup(func() {
+		if t.Failed() { // what it does now is in what it says
+			h.Try("kill -QUIT $(cat /tmp/pegasusd.pid); sleep 1")
+		}
 		h.Try("kill $(cat /tmp/pegasusd.pid)")
 		if t.Failed() {
 			out, _ := h.Try("cat /tmp/pegasusd.log")

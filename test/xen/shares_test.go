@@ -1,0 +1,153 @@
+package xen
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sharing is a Dom0 whose policy goes by what Xen's scheduler has for each domain.
+const sharing = daemonConfig + "policy = \"xc\"\n[default_domain]\narena = \"8MiB\"\n"
+
+// backlogged is a job that looks whether what is computed is right, and then wants all of an accelerator, by
+// kernels of which there are always many queued; and again if its program fails.
+const backlogged = withAgent + `
+echo 1 >/proc/sys/kernel/sysrq
+/bench/blackscholes --size 16384 --iterations 2 --quiet --json
+while :; do
+	served
+	/bench/blackscholes --size 65536 --queue 32 --seconds 3600 --no-check --quiet
+	echo "it failed: $?"
+done
+`
+
+// Shares are measured over windows of shareTime to shareWindow, until they are right in one: emulated
+// domUs share two processors with the accelerator, so that one may now and then have nothing queued.
+const (
+	shareTime      = 4 * time.Second
+	shareWindow    = 12 * time.Second
+	shareLimit     = 60 * time.Second
+	shareTolerance = 3.0
+)
+
+// checkShares looks whether the second of two gets twice what the first gets, from now on.
+func checkShares(h *Host, one, two string) {
+	h.t.Helper()
+	used := func() (a, b float64) {
+		first, _ := domainOf(h, one)
+		second, _ := domainOf(h, two)
+		return float64(first.GPU), float64(second.GPU)
+	}
+	a, b := used()
+	began := time.Now()
+	for since := began; ; time.Sleep(time.Second) {
+		nowA, nowB := used()
+		share := 100 * (nowB - b) / max(nowA-a+nowB-b, 1)
+		switch took := time.Since(since); {
+		case took < shareTime:
+		case math.Abs(share-200.0/3) <= shareTolerance:
+			h.t.Logf("%s gets %.1f %% over %.0f s, after %.0f s", two, share, took.Seconds(), time.Since(began).Seconds())
+			return
+		case time.Since(began) > shareLimit:
+			h.t.Errorf("%s gets %.1f %% over %.0f s, not 66.7 %%", two, share, took.Seconds())
+			return
+		case took > shareWindow:
+			since, a, b = time.Now(), nowA, nowB
+		}
+	}
+}
+
+// computing waits until a domain uses the accelerator.
+func computing(h *Host, name string) {
+	h.t.Helper()
+	was, _ := domainOf(h, name)
+	h.Await(90*time.Second, name+" computes", func() bool {
+		d, _ := domainOf(h, name)
+		return d.GPU > was.GPU+int64(100*time.Millisecond)
+	})
+}
+
+// ours are the processes of the daemon in Dom0, and how often they map pages of domUs.
+func ours(h *Host) (processes, mapped string) {
+	h.t.Helper()
+	return h.Run("pidof pegasusd | wc -w"), h.Run("cat $(for p in $(pidof pegasusd); do echo /proc/$p/maps; done) | grep -c /dev/xen/gntdev; true")
+}
+
+// testShares: what two domUs that are attached get of the accelerator is what Xen's weights say, whatever
+// happens to the daemon and to them; and when they have gone nothing is left.
+func testShares(t *testing.T, h *Host) {
+	startDaemon(t, h, sharing)
+	h.Run("pegasus attach one; pegasus attach two")
+	defer h.Try("xl destroy one; xl destroy two; pegasus detach one; pegasus detach two")
+	for _, name := range []string{"one", "two"} {
+		h.Create(name, backlogged, "memory=192")
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("%s says:\n%s", name, h.Console(name))
+			}
+		})
+	}
+	awaitState(h, "one", "running")
+	awaitState(h, "two", "running")
+	h.Run("pegasus set one weight=256; pegasus set two weight=512")
+	computing(h, "one")
+	computing(h, "two")
+	checkShares(h, "one", "two")
+	for _, name := range []string{"one", "two"} {
+		if out := h.Console(name); strings.Count(out, `"right"`) != 1 || strings.Contains(out, "it failed") {
+			t.Errorf("%s says:\n%s", name, out)
+		}
+		if d, _ := domainOf(h, name); d.Machine == nil || !d.Machine.Agent || d.Processes != 1 {
+			t.Errorf("%s is %+v with %+v", name, d, d.Machine)
+		}
+	}
+
+	h.Run("kill -9 $(cat /tmp/pegasusd.pid)")
+	startDaemon(t, h, sharing)
+	awaitState(h, "two", "running")
+	computing(h, "one")
+	checkShares(h, "one", "two")
+	if out := h.Console("one") + h.Console("two"); strings.Contains(out, "it failed") {
+		t.Errorf("a daemon's death ends programs:\n%s", out)
+	}
+
+	h.Run("xl pause two")
+	awaitState(h, "two", "paused")
+	was, _ := domainOf(h, "two")
+	computing(h, "one")
+	time.Sleep(time.Second)
+	if is, _ := domainOf(h, "two"); is.GPU > was.GPU+int64(2*time.Second) {
+		t.Errorf("while it is paused two uses %v", time.Duration(is.GPU-was.GPU))
+	}
+	h.Run("xl unpause two")
+	awaitState(h, "two", "running")
+	computing(h, "two")
+
+	h.Run("xl destroy one")
+	awaitState(h, "one", "off")
+	h.Await(seen, "one has gone", func() bool { return h.Run("xl list | wc -l") == "3" })
+	id := strings.TrimSpace(h.Run("xl domid two"))
+	h.Run("xl reboot two")
+	h.Await(60*time.Second, "two is another domain", func() bool {
+		now, status := h.Try("xl domid two 2>/dev/null")
+		return status == 0 && strings.TrimSpace(now) != id
+	})
+	h.Await(seen, "its domain before has gone", func() bool { return h.Run("xl list | wc -l") == "3" })
+	awaitState(h, "two", "running")
+	computing(h, "two")
+
+	h.Run("pegasus detach two")
+	awaitState(h, "two", "")
+	h.Await(seen, "nobody maps anything of it", func() bool { p, m := ours(h); return p == "1" && m == "0" })
+	h.Await(60*time.Second, "its program is told", func() bool { return strings.Contains(h.Console("two"), "it failed: 1") })
+	h.Run("pegasus attach two")
+	computing(h, "two")
+	h.Run("xl sysrq two c") // it crashes
+	awaitState(h, "two", "off")
+	h.Await(seen, "two has gone", func() bool { return h.Run("xl list | wc -l") == "2" })
+	h.Await(seen, "nothing is left of them", func() bool { p, m := ours(h); return p == "1" && m == "0" })
+	if left := h.Run("ls /run/pegasus/hubs /run/pegasus/workers; ls -l /proc/$(cat /tmp/pegasusd.pid)/fd | grep -c -E 'gntdev|evtchn'; true"); !strings.HasSuffix(left, "0") || strings.Contains(left, ".sock") {
+		t.Errorf("there is left:\n%s", left)
+	}
+}
