@@ -1,0 +1,184 @@
+// Package dump reads what the hypervisor Xen prints of its schedulers when the key `r` is pressed
+// on its console: the only source of what credit is left under Credit, and of who is next in
+// each CPU's queue.
+//
+// It is text for people, of a debugging aid: releases may change it, and while it is printed
+// the schedulers are locked, for milliseconds where the console is a serial port. So nobody
+// should ask more than a few times a second, and whoever asks has to do without as well.
+//
+// Who calls it: those who predict what the hypervisor will do, and tests of them, in Dom0.
+package dump
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"pegasus/hypervisor/xen/trace"
+)
+
+// Dump is what was printed.
+type Dump struct {
+	Now       int64  // ns since the hypervisor began, as the printing did
+	Scheduler string // its short name, such as credit2
+	VCPUs     []VCPU // those that were printed, as they were last
+	CPUs      []CPU
+	Queues    []Queue // of Credit2; Credit has them by CPU
+}
+
+// VCPU is one. Credit prints only those that earn credit, run or wait, Credit2 all.
+type VCPU struct {
+	ID       trace.VCPU
+	Priority int // of Credit, one of the constants
+	Flags    uint32
+	CPU      int   // where it runs, waits or ran last
+	Credit   int64 // Credit: of 100 µs; Credit2: of 1 ns, for a vCPU of the largest weight. As last accounted
+	Weight   int
+	Cap      int
+}
+
+// Priorities of Credit.
+const (
+	Boost = 0 // just woken
+	Under = -1
+	Over  = -2 // has no credit left
+)
+
+// CPU is what one does.
+type CPU struct {
+	Number  int
+	Running trace.VCPU   // of domain trace.Idle, if nothing does
+	Waiting []trace.VCPU // Credit: the first one is next
+	Queue   int          // Credit2: whose
+}
+
+// Queue is one of Credit2's, for several CPUs.
+type Queue struct {
+	Number    int
+	MaxWeight int
+	Waiting   []trace.VCPU // the first one is next
+}
+
+// VCPU looks for one.
+func (d *Dump) VCPU(id trace.VCPU) (*VCPU, bool) {
+	for i := range d.VCPUs {
+		if d.VCPUs[i].ID == id {
+			return &d.VCPUs[i], true
+		}
+	}
+	return nil, false
+}
+
+// What lines say. Others are of no interest, or of somebody else who printed meanwhile.
+var (
+	nowLine       = regexp.MustCompile(`NOW=(\d+)`)
+	schedulerLine = regexp.MustCompile(`Scheduler: .*\((\w+)\)`)
+	cpuLine       = regexp.MustCompile(`CPU\[(\d+)\] (?:nr_run=\d+|runq=(\d+))`)
+	queueLine     = regexp.MustCompile(`Runqueue (\d+):`)
+	weightLine    = regexp.MustCompile(`max_weight +=+ (\d+)`)
+	domainLine    = regexp.MustCompile(`Domain: (\d+) w (\d+) c (\d+)`)
+	waitingLine   = regexp.MustCompile(`RUNQ:`)
+	vcpuLine      = regexp.MustCompile(`(run|\d+): \[(\d+)\.(\d+)\](?: pri=(-?\d+))? flags=([0-9a-f]+) cpu=(\d+)(?: credit=(-?\d+) \[w=(\d+)(?:,cap=(\d+))?\])?`)
+)
+
+// Parse reads what was printed. Of several dumps it is the last one that counts.
+func Parse(text string) (*Dump, error) {
+	p := parser{queue: -1}
+	for line := range strings.Lines(text) {
+		p.line(line)
+	}
+	switch {
+	case p.Now == 0:
+		return nil, errors.New("Xen's console has no line with NOW=: is its buffer too small (conring_size=128k)?")
+	case p.Scheduler == "" || len(p.CPUs) == 0:
+		return nil, errors.New("Xen's console says nothing of CPUs behind NOW=: another program may have cleared it")
+	}
+	return &p.Dump, nil
+}
+
+// parser is where the reading is: which CPU's or queue's lines follow.
+type parser struct {
+	Dump
+	caps  map[uint16]int // by domain
+	cpu   *CPU
+	queue int // in Queues; -1: none
+	waits bool
+}
+
+// number is one that matched; nonsense, which is too large, is 0.
+func number(s string) int {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+func (p *parser) line(line string) {
+	if m := nowLine.FindStringSubmatch(line); m != nil {
+		now, _ := strconv.ParseInt(m[1], 10, 64)
+		*p = parser{queue: -1, Dump: Dump{Now: now}, caps: make(map[uint16]int)}
+		return
+	}
+	if p.Now == 0 {
+		return
+	}
+	if m := vcpuLine.FindStringSubmatch(line); m != nil {
+		p.vcpu(m)
+	} else if m := schedulerLine.FindStringSubmatch(line); m != nil && p.Scheduler == "" {
+		p.Scheduler = m[1]
+	} else if m := cpuLine.FindStringSubmatch(line); m != nil {
+		p.CPUs = append(p.CPUs, CPU{Number: number(m[1]), Running: trace.VCPU{Domain: trace.Idle, Number: uint16(number(m[1]))}, Queue: number(m[2])})
+		p.cpu, p.waits = &p.CPUs[len(p.CPUs)-1], m[2] == ""
+	} else if m := queueLine.FindStringSubmatch(line); m != nil {
+		p.atQueue(number(m[1]))
+	} else if m := weightLine.FindStringSubmatch(line); m != nil && p.queue >= 0 {
+		p.Queues[p.queue].MaxWeight = number(m[1])
+	} else if m := domainLine.FindStringSubmatch(line); m != nil {
+		p.caps[uint16(number(m[1]))] = number(m[3])
+		p.queue = -1
+	} else if waitingLine.MatchString(line) {
+		p.cpu, p.waits = nil, true
+	}
+}
+
+// atQueue: what follows is of a queue, which is told of twice.
+func (p *parser) atQueue(n int) {
+	p.cpu, p.waits = nil, false
+	for p.queue = range p.Queues {
+		if p.Queues[p.queue].Number == n {
+			return
+		}
+	}
+	p.Queues = append(p.Queues, Queue{Number: n})
+	p.queue = len(p.Queues) - 1
+}
+
+func (p *parser) vcpu(m []string) {
+	id := trace.VCPU{Domain: uint16(number(m[2])), Number: uint16(number(m[3]))}
+	flags, _ := strconv.ParseUint(m[5], 16, 32)
+	credit, _ := strconv.ParseInt(m[7], 10, 64)
+	v := VCPU{ID: id, Priority: number(m[4]), Flags: uint32(flags), CPU: number(m[6]), Credit: credit, Weight: number(m[8]), Cap: number(m[9])}
+	if limit, ok := p.caps[id.Domain]; ok {
+		v.Cap = limit
+	}
+	switch {
+	case m[1] == "run" && p.cpu != nil:
+		p.cpu.Running = id
+	case m[1] != "run" && p.waits && id.Domain != trace.Idle:
+		if p.cpu != nil {
+			p.cpu.Waiting = append(p.cpu.Waiting, id)
+		} else if p.queue >= 0 {
+			p.Queues[p.queue].Waiting = append(p.Queues[p.queue].Waiting, id)
+		}
+	}
+	if id.Domain == trace.Idle {
+		return
+	}
+	if old, ok := p.VCPU(id); ok {
+		*old = v
+		return
+	}
+	p.VCPUs = append(p.VCPUs, v)
+}

@@ -1,0 +1,128 @@
+package dump
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pegasus/hypervisor/xen/trace"
+)
+
+func recorded(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What Xen 4.17 printed is read.
+func TestCredit(t *testing.T) {
+	d, err := Parse(recorded(t, "credit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Dump{
+		Now: 96887005908, Scheduler: "credit",
+		VCPUs: []VCPU{
+			{ID: id(2, 0), Priority: Over, CPU: 0, Credit: -64, Weight: 512}, {ID: id(0, 1), Priority: Under, CPU: 1, Credit: 166, Weight: 256},
+			{ID: id(4, 0), Priority: Under, CPU: 0, Credit: 40, Weight: 256}, {ID: id(1, 1), Priority: Over, CPU: 1, Credit: -300, Weight: 256},
+			{ID: id(1, 0), Priority: Under, CPU: 1, Credit: 42, Weight: 256}, {ID: id(0, 0), Priority: Boost, CPU: 0, Credit: 163, Weight: 256},
+		},
+		CPUs: []CPU{
+			{Number: 0, Running: id(0, 0), Waiting: []trace.VCPU{id(4, 0), id(2, 0)}},
+			{Number: 1, Running: id(1, 0), Waiting: []trace.VCPU{id(0, 1), id(1, 1)}},
+		},
+	}
+	if !reflect.DeepEqual(d, want) {
+		t.Errorf("%+v\nwant %+v", d, want)
+	}
+	again, err := Parse(recorded(t, "credit2") + recorded(t, "credit"))
+	if err != nil || !reflect.DeepEqual(again, want) {
+		t.Errorf("behind another: %+v, %v", again, err)
+	}
+}
+
+func TestCredit2(t *testing.T) {
+	d, err := Parse(recorded(t, "credit2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Dump{
+		Now: 93345075484, Scheduler: "credit2",
+		VCPUs: []VCPU{
+			{ID: id(0, 0), Flags: 2, CPU: 1, Credit: 9290078, Weight: 256}, {ID: id(0, 1), CPU: 0, Credit: 10500000, Weight: 256},
+			{ID: id(1, 0), CPU: 1, Credit: 10500000, Weight: 256}, {ID: id(2, 0), CPU: 0, Credit: 10000000, Weight: 256},
+			{ID: id(3, 0), CPU: 0, Credit: 10500000, Weight: 256}, {ID: id(3, 1), Flags: 2, CPU: 0, Credit: -10000000, Weight: 256},
+			{ID: id(4, 0), CPU: 1, Credit: 10000000, Weight: 512},
+		},
+		CPUs:   []CPU{{Number: 0, Running: id(3, 1)}, {Number: 1, Running: id(0, 0)}},
+		Queues: []Queue{{MaxWeight: 512, Waiting: []trace.VCPU{id(3, 0), id(0, 1), id(4, 0), id(2, 0)}}},
+	}
+	if !reflect.DeepEqual(d, want) {
+		t.Errorf("%+v\nwant %+v", d, want)
+	}
+}
+
+func id(domain, number uint16) trace.VCPU { return trace.VCPU{Domain: domain, Number: number} }
+
+func FuzzParse(f *testing.F) {
+	f.Add(recorded(f, "credit"))
+	f.Add(recorded(f, "credit2"))
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for i := range d.VCPUs {
+			if v, ok := d.VCPU(d.VCPUs[i].ID); !ok || v != &d.VCPUs[i] || v.ID.Domain == trace.Idle {
+				t.Fatalf("%+v is there twice, or idle", d.VCPUs[i])
+			}
+		}
+	})
+}
+
+func TestNothing(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                      "no line with NOW=",
+		"(XEN) NOW=5\n":         "nothing of CPUs",
+		"(XEN) NOW=5\nNOW=x6\n": "nothing of CPUs",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", text, err, want)
+		}
+	}
+}
+
+// hyper prints in parts, after what was there.
+type hyper struct {
+	ring  string
+	print string
+	fails error
+}
+
+func (h *hyper) Press(string) error {
+	h.ring += h.print
+	return h.fails
+}
+
+func (h *hyper) Console(from uint32) ([]byte, uint32, error) {
+	part := h.ring[from:]
+	part = part[:min(len(part), 100)]
+	return []byte(part), from + uint32(len(part)), nil
+}
+
+func TestTake(t *testing.T) {
+	h := &hyper{ring: recorded(t, "credit2"), print: recorded(t, "credit")}
+	text, err := Take(h)
+	if err != nil || text != h.print {
+		t.Errorf("%q, %v", text, err)
+	}
+	h.fails = errors.New("no such key")
+	if _, err := Take(h); !errors.Is(err, h.fails) {
+		t.Errorf("%v", err)
+	}
+}
