@@ -2,8 +2,9 @@
 // an event channel with Dom0 and says which; in Dom0 `probe map DOMAIN PORT REF…` and
 // `probe hand` use them,
 // `probe keep COMMAND…` has the files kept that a command leaves;
-// `probe sched` prints what the hypervisor says of vCPUs, `probe weigh` sets a weight, and
-// `probe cpus` does what the daemon does with vCPUs and weights.
+// `probe sched` prints what the hypervisor says of vCPUs, `probe weigh` sets a weight,
+// `probe cpus` does what the daemon does with vCPUs and weights, and `probe record` writes
+// down what the hypervisor notes of its scheduling.
 package main
 
 import (
@@ -30,6 +31,8 @@ func main() {
 		err = take(os.Args[2:])
 	case len(os.Args) == 2 && os.Args[1] == "sched":
 		err = sched()
+	case len(os.Args) == 4 && os.Args[1] == "record":
+		err = record(os.Args[2], os.Args[3])
 	case len(os.Args) == 4 && os.Args[1] == "weigh":
 		var domain, weight uint16
 		if _, err = fmt.Sscan(os.Args[2]+" "+os.Args[3], &domain, &weight); err == nil {
@@ -38,7 +41,7 @@ func main() {
 	case len(os.Args) > 2 && os.Args[1] == "cpus":
 		err = cpuSide(os.Args[2:])
 	default:
-		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT | probe cpus …")
+		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT | probe cpus … | probe record DIR SECONDS")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)

@@ -1,0 +1,141 @@
+package schedule
+
+import (
+	"testing"
+
+	"pegasus/hypervisor/xen/trace"
+)
+
+func id(domain uint16) trace.VCPU { return trace.VCPU{Domain: domain} }
+
+// state has a domain's vCPU change its state.
+func state(h *History, at int64, cpu int, domain uint16, from, to trace.Runstate) {
+	r := trace.Record{CPU: cpu, Event: trace.Running | uint32(from)<<8 | uint32(to)<<4, N: 1}
+	r.Words[0] = uint32(domain) << 16
+	h.Take(at, &r)
+}
+
+func grant(h *History, at int64, cpu int, domain uint16, slice int64) {
+	h.Take(at, &trace.Record{CPU: cpu, Event: trace.SwitchNext, N: 4, Words: [7]uint32{uint32(domain), 0, 0, uint32(slice)}})
+}
+
+// A CPU's queue goes in turn: who has credit before who has none, else who waits longest.
+func TestQueue(t *testing.T) {
+	h := NewHistory(nil)
+	for d := uint16(1); d <= 3; d++ {
+		state(h, int64(d), 0, d, trace.Runs, trace.Waits)
+	}
+	grant(h, 10*ms, 0, 4, 30*ms)
+	state(h, 10*ms, 0, 4, trace.Waits, trace.Runs)
+	h.now = 30 * ms // 10 ms of 4's slice are left
+	rules := Rules{Slice: 30 * ms, Least: ms, Over: func(v trace.VCPU) bool { return v.Domain == 1 }}
+	p := h.Predict(rules, 100*ms)
+	if p.Middle[0] != id(3) {
+		t.Errorf("at 50 ms %v runs", p.Middle)
+	}
+	for d, want := range map[uint16]int64{4: 40 * ms, 2: 30 * ms, 3: 30 * ms, 1: 0} {
+		if p.Runs[id(d)] != want {
+			t.Errorf("domain %d runs %d ns, not %d", d, p.Runs[id(d)], want)
+		}
+	}
+}
+
+// An idle CPU takes who waits for another.
+func TestStealing(t *testing.T) {
+	h := NewHistory(nil)
+	state(h, 0, 1, trace.Idle, trace.Waits, trace.Runs)
+	state(h, 0, 0, 1, trace.Waits, trace.Runs)
+	state(h, 0, 0, 2, trace.Runs, trace.Waits)
+	if p := h.Predict(Rules{Slice: 30 * ms}, 30*ms); p.Middle[0] != id(1) || p.Middle[1] != id(2) {
+		t.Errorf("%v run", p.Middle)
+	}
+	if p := AsNow(h, 30*ms); p.Middle[0] != id(1) || p.Middle[1] != (trace.VCPU{Domain: trace.Idle}) {
+		t.Errorf("%v run now", p.Middle)
+	}
+}
+
+// What is lost isn't made up: nobody is said to have run from then on, until it is told who does.
+func TestLost(t *testing.T) {
+	var runs []Run
+	h := NewHistory(func(r Run) { runs = append(runs, r) })
+	state(h, 10, 0, 1, trace.Waits, trace.Runs)
+	h.Take(50, &trace.Record{Event: trace.Lost, N: 4})
+	state(h, 90, 0, 1, trace.Runs, trace.Blocked)
+	h.Take(100, &trace.Record{Event: trace.Continues, N: 1, Words: [7]uint32{2 << 16}})
+	h.Take(130, &trace.Record{Event: trace.Wake, N: 2})
+	h.Flush()
+	if len(runs) != 2 || runs[0] != (Run{VCPU: id(1), From: 10, To: 50}) || runs[1] != (Run{VCPU: id(2), From: 100, To: 130}) {
+		t.Errorf("%+v", runs)
+	}
+	if ran, waited, slept := h.VCPU(id(1)).Did(130); ran != 0 || waited != 0 || slept != 40 {
+		t.Errorf("it ran %d, waited %d, slept %d", ran, waited, slept)
+	}
+	h.Forget(1)
+	if h.VCPU(id(1)) != nil || len(h.VCPUs()) != 1 {
+		t.Error("it isn't forgotten")
+	}
+}
+
+// The shadow follows Xen: what all get is divided by weight, who runs all the time has none, and
+// who is owed more than there is in a period earns no more until it runs.
+func TestShadow(t *testing.T) {
+	h := NewHistory(nil)
+	s := NewShadow(30*ms, map[uint16]int{2: 768})
+	state(h, 0, 0, 1, trace.Waits, trace.Runs)
+	state(h, 0, 0, 2, trace.Runs, trace.Waits)
+	s.Seed(h, id(2), 10*ms, false)
+	s.next = 30 * ms
+	h.now = 30 * ms
+	s.Look(h)
+	// 1 ran 30 ms and got a quarter of 30 ms.
+	if left, over := s.Left(id(1)); left != -22500000 || !over {
+		t.Errorf("%d, %v", left, over)
+	}
+	if left, over := s.Left(id(2)); left != (10*ms+22500000)/2 || over { // which was more than 30 ms
+		t.Errorf("%d, %v", left, over)
+	}
+	h.now = 60 * ms
+	s.Look(h)
+	if left, _ := s.Left(id(1)); left != -22500000 { // all is its own
+		t.Errorf("%d", left)
+	}
+	if left, _ := s.Left(id(2)); left != (10*ms+22500000)/2 {
+		t.Errorf("%d", left)
+	}
+}
+
+// Whatever records there are: runs don't overlap, nobody did more than there was time for, and
+// predictions end.
+func FuzzHistory(f *testing.F) {
+	f.Add(unpack(f, "credit2.trace")[:4000])
+	f.Add(unpack(f, "credit.trace")[:4000])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ends := make(map[int]int64)
+		h := NewHistory(func(r Run) {
+			if r.From < ends[r.CPU] || r.To <= r.From {
+				t.Fatalf("%+v begins before %d", r, ends[r.CPU])
+			}
+			ends[r.CPU] = r.To
+		})
+		trace.Decode(0, 0, b, func(r *trace.Record) {
+			r.CPU = int(r.Words[1] % 4)
+			h.Take(int64(r.At%(1000*ms)), r)
+		})
+		h.Flush()
+		for _, v := range h.VCPUs() {
+			if ran, waited, slept := v.Did(h.Now()); ran < 0 || waited < 0 || slept < 0 || ran+waited+slept > h.Now() {
+				t.Fatalf("%+v at %d", v, h.Now())
+			}
+			v.Left(h.Now())
+		}
+		s := NewShadow(30*ms, nil)
+		s.Look(h)
+		for _, r := range []Rules{{Slice: 30 * ms, Least: ms}, {Credit2: true, Slice: 10 * ms, Least: ms}} {
+			for _, ran := range h.Predict(r, 30*ms).Runs {
+				if ran < 0 || ran > 30*ms {
+					t.Fatalf("one runs %d ns", ran)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,276 @@
+package schedule
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"pegasus/hypervisor/xen/dump"
+	"pegasus/hypervisor/xen/trace"
+)
+
+const ms = 1000000
+
+// recording is what a machine with two CPUs did for three seconds: a domain (of Credit: 1; of
+// Credit2: 3) with two vCPUs that spin, one of twice the weight that does, one that rests,
+// one that wakes often, and Dom0. Beside the trace there is what the hypervisor printed now
+// and then.
+type recording struct {
+	records []trace.Record
+	clock   *trace.Clock
+	dumps   []printed
+}
+
+// printed is a dump that was made between two times.
+type printed struct {
+	*dump.Dump
+	from, to int64
+}
+
+func unpack(t testing.TB, name string) []byte {
+	t.Helper()
+	packed, err := os.ReadFile("testdata/" + name + ".gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func load(t testing.TB, name string) *recording {
+	t.Helper()
+	var r recording
+	var err error
+	if r.records, err = trace.Parse(unpack(t, name+".trace")); err != nil {
+		t.Fatal(err)
+	}
+	if r.clock, err = trace.Calibrate(r.records); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range strings.Split(string(unpack(t, name+".dumps")), "dump ")[1:] {
+		var from, to uint64
+		fmt.Sscan(text, &from, &to)
+		d, err := dump.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.dumps = append(r.dumps, printed{d, r.clock.Nanos(from), r.clock.Nanos(to)})
+	}
+	return &r
+}
+
+// play has a history take all records, and calls each with the time of each record, before it.
+func (r *recording) play(h *History, each func(at int64)) {
+	for i := range r.records {
+		at := r.clock.Nanos(r.records[i].At)
+		each(at)
+		h.Take(at, &r.records[i])
+	}
+}
+
+// A CPU runs one vCPU at once, a vCPU runs on one CPU at once, and all that each did adds up.
+func TestHistory(t *testing.T) {
+	for _, name := range []string{"credit", "credit2"} {
+		r := load(t, name)
+		ends, byVCPU := make(map[int]int64), make(map[trace.VCPU]int64)
+		ran := make(map[trace.VCPU]int64)
+		h := NewHistory(func(run Run) {
+			if run.From < ends[run.CPU] || run.From < byVCPU[run.VCPU] || run.To <= run.From {
+				t.Errorf("%s: %+v begins before %v or %v", name, run, ends[run.CPU], byVCPU[run.VCPU])
+			}
+			ends[run.CPU], byVCPU[run.VCPU] = run.To, run.To
+			ran[run.VCPU] += run.To - run.From
+		})
+		begins := make(map[trace.VCPU]int64)
+		r.play(h, func(at int64) {
+			for _, v := range h.VCPUs() {
+				if begins[v.ID] == 0 {
+					begins[v.ID] = max(h.Now(), 1)
+				}
+			}
+		})
+		h.Flush()
+		if len(h.VCPUs()) != 7 || len(h.CPUs()) != 2 || len(r.dumps) < 3 {
+			t.Errorf("%s: %d vCPUs on %d CPUs, %d dumps", name, len(h.VCPUs()), len(h.CPUs()), len(r.dumps))
+		}
+		for _, v := range h.VCPUs() {
+			did, waited, slept := v.Did(h.Now())
+			if did != ran[v.ID] {
+				t.Errorf("%s: %v ran %d ns, by its runs %d", name, v.ID, did, ran[v.ID])
+			}
+			if known := h.Now() - begins[v.ID]; did+waited+slept > known || did+waited+slept < known*98/100 {
+				t.Errorf("%s: %v did something for %d ms of %d", name, v.ID, (did+waited+slept)/ms, known/ms)
+			}
+		}
+		for n, c := range h.CPUs() {
+			if left, ok := c.SliceLeft(h.Now()); ok && left > 30*ms {
+				t.Errorf("%s: CPU %d has %d ns left", name, n, left)
+			}
+		}
+	}
+}
+
+// What the hypervisor says of how long a vCPU ran is what we say: it looks at its clock some time
+// before it notes what it does, which now and then is long where it is emulated itself.
+func TestRunsAgree(t *testing.T) {
+	for _, name := range []string{"credit", "credit2"} {
+		r := load(t, name)
+		began := make(map[int]int64)
+		var off []int64
+		for i := range r.records {
+			rec := &r.records[i]
+			at := r.clock.Nanos(rec.At)
+			switch rec.Event {
+			case trace.SwitchNext:
+				began[rec.CPU] = at
+			case trace.SwitchPrev:
+				if from, ok := began[rec.CPU]; ok {
+					d := at - from - int64(rec.Words[2])
+					off = append(off, max(d, -d))
+				}
+			}
+		}
+		slices.Sort(off)
+		n := len(off)
+		t.Logf("%s: of %d runs half are within %d µs of what is noted, and nine in ten within %d µs", name, n, off[n/2]/1000, off[n*9/10]/1000)
+		if n < 500 || off[n/2] > ms/5 {
+			t.Errorf("%s: half of %d runs are within %d µs", name, n, off[n/2]/1000)
+		}
+	}
+}
+
+// Under Credit2 the trace's credits are those that the hypervisor prints: that takes it a while, so
+// one that the vCPU had meanwhile.
+func TestCreditIsWhatIsPrinted(t *testing.T) {
+	r := load(t, "credit2")
+	h := NewHistory(nil)
+	compared, same := 0, 0
+	had := make([]map[trace.VCPU][]int64, len(r.dumps))
+	r.play(h, func(at int64) {
+		for i, d := range r.dumps {
+			if had[i] == nil && at >= d.from || had[i] != nil && at <= d.to+ms {
+				if had[i] == nil {
+					had[i] = make(map[trace.VCPU][]int64)
+				}
+				for _, v := range h.VCPUs() {
+					if v.Told {
+						had[i][v.ID] = append(had[i][v.ID], v.Credit)
+					}
+				}
+			}
+		}
+	})
+	for i, d := range r.dumps {
+		for _, v := range d.VCPUs {
+			if len(had[i][v.ID]) == 0 { // nothing was told of it yet
+				continue
+			}
+			if compared++; slices.Contains(had[i][v.ID], v.Credit) {
+				same++
+			}
+		}
+	}
+	t.Logf("%d of %d credits are the same", same, compared)
+	if compared < 20 || same*100 < compared*95 {
+		t.Errorf("%d of %d credits are the same", same, compared)
+	}
+}
+
+// Between records, a credit goes by the time that the vCPU runs: at its next record it is what is
+// noted then, but for the time that passes, where all is emulated, between the hypervisor's
+// looks at its clock.
+func TestCreditBetweenRecords(t *testing.T) {
+	r := load(t, "credit2")
+	h := NewHistory(nil)
+	var off []int64
+	for i := range r.records {
+		rec := &r.records[i]
+		at := r.clock.Nanos(rec.At)
+		if rec.Event == trace.CreditBurn && int32(rec.Words[3]) > 0 {
+			v := h.VCPU(trace.Packed(rec.Words[0]))
+			if v != nil && v.State == trace.Runs && v.perNano.ns > 0 {
+				left, _ := v.Left(at)
+				d := left - int64(int32(rec.Words[1]))
+				off = append(off, max(d, -d))
+			}
+		}
+		h.Take(at, rec)
+	}
+	slices.Sort(off)
+	n := len(off)
+	t.Logf("of %d credits half are within %d µs of what is noted, and nine in ten within %d µs", n, off[n/2]/1000, off[n*9/10]/1000)
+	if n < 100 || off[n/2] > ms/2 {
+		t.Errorf("half of %d credits are within %d µs", n, off[n/2]/1000)
+	}
+}
+
+// Predictions are made from recorded traces, beside the plainest one there is. How good they are is
+// printed; what is asked of them is that the same comes out again, and that they add up.
+func TestPredict(t *testing.T) {
+	for _, s := range []struct {
+		name   string
+		period int64
+		rules  Rules
+	}{
+		{"credit", 30 * ms, Rules{Slice: 30 * ms, Least: ms}},
+		{"credit2", 10 * ms, Rules{Credit2: true, Slice: 10 * ms, Least: ms}},
+	} {
+		r := load(t, s.name)
+		var verdicts [2][]Verdict
+		for i := range verdicts {
+			shadow, dumps := NewShadow(30*ms, map[uint16]int{2: 512, 4: 512}), r.dumps
+			if s.name == "credit" {
+				shadow.Weights = map[uint16]int{2: 512}
+				s.rules.Over = func(id trace.VCPU) bool {
+					_, over := shadow.Left(id)
+					return over
+				}
+			}
+			seed := func(h *History) {
+				shadow.Look(h)
+				if len(dumps) > 0 && dumps[0].to < h.Now() {
+					for _, v := range dumps[0].VCPUs {
+						shadow.Seed(h, v.ID, v.Credit*ms/10, v.Priority == dump.Over)
+					}
+					dumps = dumps[1:]
+				}
+			}
+			predict := func(h *History, period int64) Prediction {
+				p := h.Predict(s.rules, period)
+				all := int64(0)
+				for _, ran := range p.Runs {
+					if all += ran; ran > period {
+						t.Fatalf("%s: a vCPU runs %d ns of %d", s.name, ran, period)
+					}
+				}
+				if all > period*int64(len(h.CPUs())) {
+					t.Fatalf("%s: all run %d ns on %d CPUs", s.name, all, len(h.CPUs()))
+				}
+				return p
+			}
+			verdicts[i] = Judge(r.records, r.clock, s.period, 10, seed, predict, AsNow)
+		}
+		if !slices.Equal(verdicts[0], verdicts[1]) {
+			t.Errorf("%s: %+v, then %+v", s.name, verdicts[0], verdicts[1])
+		}
+		for i, what := range []string{"by the queues", "as now"} {
+			v := verdicts[0][i]
+			t.Logf("%s, %d ms, %s: %.1f %% of %d are right, mean error of a vCPU's part %.3f", s.name, s.period/ms, what, 100*v.Rate(), v.Asked, v.Error)
+			if v.Asked < 100 || v.Hits == 0 {
+				t.Errorf("%s: %+v", s.name, v)
+			}
+		}
+	}
+}
