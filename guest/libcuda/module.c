@@ -158,7 +158,6 @@ CUresult module_load(struct context *c, const struct image *image, struct jit *j
 	add_globals(m);
 	handle_publish(m);
 	*module = m->object.id;
-	text_show(c->wire);
 	return CUDA_SUCCESS;
 }
 
@@ -177,9 +176,11 @@ static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 	uint64_t module;
 	r = module_load(c, &image, jit, 0, &module);
 	image_drop(&image);
-	if (r == CUDA_SUCCESS)
-		*out = (CUmodule)(uintptr_t)module;
-	return r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	*out = (CUmodule)(uintptr_t)module;
+	text_show(c->wire);
+	return CUDA_SUCCESS;
 }
 
 CUresult pg_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)
@@ -291,21 +292,23 @@ static struct module *module_find(CUmodule handle)
 	return handle_find(&modules, (uint64_t)(uintptr_t)handle);
 }
 
-CUresult pg_cuModuleUnload(CUmodule handle)
-{
-	struct module *m = module_find(handle);
-	return m && m->library ? CUDA_ERROR_NOT_PERMITTED : module_unload((uint64_t)(uintptr_t)handle);
-}
-
 CUresult module_unload(uint64_t handle)
 {
 	struct module *m = handle_find(&modules, handle);
 	if (!m || !handle_retire(m))
 		return CUDA_ERROR_INVALID_HANDLE;
-	uint32_t context = m->wireContext;
 	dismantle(m, true);
-	text_show(context);
 	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuModuleUnload(CUmodule handle)
+{
+	struct module *m = module_find(handle);
+	if (m && m->library)
+		return CUDA_ERROR_NOT_PERMITTED;
+	uint32_t context = m ? m->wireContext : 0;
+	CUresult r = module_unload((uint64_t)(uintptr_t)handle);
+	return r == CUDA_SUCCESS ? text_shown(context, r) : r;
 }
 
 static void forget_of_context(void *object, void *context)

@@ -68,7 +68,10 @@ CUresult function_check_attribute(const struct layout_function *facts, int devic
 struct image;
 struct jit;
 
-/* Loads an image; library 0: as the program's own module. */
+/*
+ * Loads an image; library 0: as the program's own module. Neither this nor unloading shows what kernels had to print, which
+ * may take long: the caller may have a lock.
+ */
 CUresult module_load(struct context *c, const struct image *image, struct jit *jit, uint64_t library, uint64_t *module);
 /* Has the host say what an image offers, and reports to jit. */
 CUresult module_inspect(const struct image *image, struct jit *jit, struct layout *layout);
