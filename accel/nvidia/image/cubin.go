@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ const (
 
 	// Bounds on what is looked at.
 	maxSections = 1 << 20
+	maxSymbols  = 1 << 20
+	maxName     = 4 << 10
 	maxKernels  = 1 << 16
 	maxParams   = 1 << 12
 )
@@ -74,9 +77,10 @@ func ReadCubin(image []byte) (*Cubin, error) {
 		if s.kind != sectionSymbols || int(s.link) >= len(all) {
 			continue
 		}
-		if err := c.addSymbols(s.data, all[s.link].data, infos, all); err != nil {
+		if err := c.addSymbols(s.data[:min(len(s.data), maxSymbols*symbolBytes)], all[s.link].data, infos, all); err != nil {
 			return nil, err
 		}
+		break // an ELF file has one table of symbols
 	}
 	return c, nil
 }
@@ -146,11 +150,12 @@ func textAt(b []byte, at uint64) string {
 	if at >= uint64(len(b)) {
 		return ""
 	}
-	s, _, ok := strings.Cut(string(b[at:min(uint64(len(b)), at+4096)]), "\x00")
-	if !ok {
+	b = b[at:min(uint64(len(b)), at+maxName)]
+	n := bytes.IndexByte(b, 0)
+	if n < 0 {
 		return ""
 	}
-	return s
+	return string(b[:n])
 }
 
 // addSymbols looks for kernels and variables among the symbols.
