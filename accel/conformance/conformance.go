@@ -35,7 +35,7 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 	}{
 		{"Memory", testMemory}, {"Quota", testQuota}, {"Copies", testCopies}, {"Boxes", testBoxes}, {"SharedMemory", testSharedMemory},
 		{"Arrays", testArrays}, {"Fills", testFills}, {"HostileWork", testHostileWork}, {"Strangers", testStrangers},
-		{"Modules", testModules}, {"BadModules", testBadModules}, {"Linked", testLinked}, {"Launches", testLaunches}, {"HostileLaunches", testHostileLaunches},
+		{"Modules", testModules}, {"Inspect", testInspect}, {"BadModules", testBadModules}, {"Linked", testLinked}, {"Launches", testLaunches}, {"HostileLaunches", testHostileLaunches},
 		{"Order", testOrder}, {"LegacyStream", testLegacyStream}, {"Events", testEvents}, {"ToldMayAsk", testToldMayAsk}, {"AtRest", testAtRest}, {"Times", testTimes},
 		{"WaitForEvents", testWaitForEvents}, {"HostFunctions", testHostFunctions}, {"Usage", testUsage}, {"Overlap", testOverlap}, {"Predict", testPredict},
 		{"StickyErrors", testStickyErrors}, {"Limits", testLimits}, {"FreeWaits", testFreeWaits}, {"DestroyInFlight", testDestroyInFlight}, {"DestroyHeld", testDestroyHeld},

@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"encoding/binary"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,33 @@ func testModules(t *testing.T, b *bench) {
 	b.want(b.ctx.Submit(b.ctx.DefaultStream(), launch(m, "bump", nil), nil), cuda.ErrorInvalidHandle)
 	b.do(launch(other, "bump", nil))
 	b.want(b.sync(), cuda.Success)
+}
+
+// testInspect says that an image offers what loading it does, and that nothing is placed for that.
+func testInspect(t *testing.T, b *bench) {
+	b.start(Options{})
+	want := *b.module(kernels).Layout()
+	for _, d := range []accel.Device{b.dev, b.open(b, Options{})} { // the second has no context
+		got, log, r := d.Inspect([]byte(kernels))
+		if r != cuda.Success {
+			t.Fatalf("%v: %s", r, log)
+		}
+		if !reflect.DeepEqual(got.Functions, want.Functions) || len(got.Globals) != len(want.Globals) {
+			t.Errorf("inspected %+v, loaded %+v", got, want)
+		}
+		for i, g := range got.Globals {
+			w := want.Globals[i]
+			w.Address = 0
+			if g != w {
+				t.Errorf("inspected %+v, loaded %+v", g, w)
+			}
+		}
+		for _, bad := range []string{"", "hello", ptxHead + "?", string(linked.Append(nil, linked.ToCompile, linked.Object{Text: []byte(kernels)}))} {
+			if _, log, r := d.Inspect([]byte(bad)); r == cuda.Success || bad != "" && log == "" {
+				t.Errorf("%.20q: %v, %q", bad, r, log)
+			}
+		}
+	}
 }
 
 const ptxHead = ".version 6.0\n.target sm_50\n.address_size 64\n"
