@@ -35,7 +35,7 @@ func console(x Xen, from uint32) (text string, next uint32, err error) {
 			return text, to, nil
 		}
 		if text += string(part); len(text) > maxReads<<16 {
-			return "", from, fmt.Errorf("Xen's console has no end: %d bytes", len(text))
+			return "", from, fmt.Errorf("the console of Xen has no end: %d bytes", len(text))
 		}
 		next = to
 	}

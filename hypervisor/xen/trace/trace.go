@@ -110,7 +110,7 @@ const (
 func (b *Buffers) mapAll(t control.Tracing) error {
 	pages := (t.InfoBytes + pageBytes - 1) / pageBytes
 	if t.Frame == 0 || pages < 1 || pages > maxInfoPages {
-		return fmt.Errorf("Xen's trace buffers are at frame %#x, with a table of %d bytes", t.Frame, t.InfoBytes)
+		return fmt.Errorf("the trace buffers of Xen are at frame %#x, with a table of %d bytes", t.Frame, t.InfoBytes)
 	}
 	var frames []uint64
 	for i := range pages {
