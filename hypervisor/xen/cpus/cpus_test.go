@@ -2,6 +2,7 @@ package cpus
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -262,5 +263,27 @@ func TestManyVCPUs(t *testing.T) {
 			t.Fatalf("%d, %d and %d of them", c.vcpus, len(seen[0].VCPUs), len(seen[1].VCPUs))
 		}
 		f.pass(period)
+	}
+}
+
+// BenchmarkLook is what a look costs beside the hypercalls, of which there are one for each vCPU and one more.
+func BenchmarkLook(b *testing.B) {
+	for _, n := range []int{2, 8, 64} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			f := newFake()
+			f.pool(control.Credit, 0, 1, 2, 3)
+			f.domain(0, 0, 256, 1)
+			var ids []uint16
+			for i := 1; i < n; i++ {
+				f.domain(uint16(i), 0, 256, 1)
+				f.waits(uint16(i), 0, i%4)
+				ids = append(ids, uint16(i))
+			}
+			c, of := f.cpus(), guests(ids...)
+			for b.Loop() {
+				f.pass(period)
+				f.look(c, of)
+			}
+		})
 	}
 }

@@ -30,7 +30,7 @@ func (p *pool) believe(passed time.Duration) {
 				u.goes = 0
 				continue
 			}
-			if u.goes += u.account.Ran; u.goes < p.period()*11/10 {
+			if u.goes += u.account.Ran; u.goes <= p.period() {
 				continue
 			}
 			for _, w := range p.waiting(u.cpu) {
