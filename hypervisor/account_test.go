@@ -56,3 +56,21 @@ func TestShadowCreditOfManyHeavyOnes(t *testing.T) {
 		}
 	}
 }
+
+// Where credit has bounds of its own, how often it is settled doesn't matter to them.
+func TestShadowCreditBound(t *testing.T) {
+	spins, waits := &Account{Weight: 256, Bound: 30 * ms}, &Account{Weight: 256, Bound: 30 * ms}
+	for i := range 12 {
+		for _, a := range []*Account{spins, waits} {
+			a.CPUs, a.Most, a.Ran, a.Waited = FirstCPUs(1), 1000, 0, 0
+		}
+		spins.Ran, waits.Waited = 5*ms, 5*ms
+		Settle([]*Account{spins, waits}, 5*ms)
+		if want := time.Duration(i+1) * 5 * ms / 2; i < 11 && (spins.Credit != -want || waits.Credit != want || waits.Earned != 5*ms/2) {
+			t.Errorf("after %d: %v and %v", i+1, spins.Credit, waits.Credit)
+		}
+	}
+	if spins.Credit != -30*ms || waits.Credit != 15*ms {
+		t.Errorf("at the bounds: %v and %v", spins.Credit, waits.Credit)
+	}
+}
