@@ -93,3 +93,14 @@ func Calibrate(records []Record) (*Clock, error) {
 	first := Instant{Ticks: records[0].At}
 	return NewClock(first, Instant{first.Ticks + ticks, int64(ns)})
 }
+
+// Ticks is how many of a record's clock there are in a time.
+func (c *Clock) Ticks(ns int64) uint64 {
+	hi, lo := bits.Mul64(uint64(max(ns, 0)), c.last.Ticks-c.first.Ticks)
+	by := uint64(c.last.Nanos - c.first.Nanos)
+	if hi >= by {
+		return longest
+	}
+	ticks, _ := bits.Div64(hi, lo, by)
+	return ticks
+}

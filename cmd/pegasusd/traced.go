@@ -1,0 +1,58 @@
+package main
+
+import (
+	"log/slog"
+
+	"pegasus/hypervisor"
+	"pegasus/hypervisor/linux"
+	"pegasus/hypervisor/linux/switches"
+	"pegasus/hypervisor/xen/control"
+	"pegasus/hypervisor/xen/privcmd"
+	"pegasus/hypervisor/xen/runs"
+	"pegasus/hypervisor/xen/trace"
+)
+
+// tracePages is how large a trace buffer of Xen's we have made for each CPU: at 100,000 switches a
+// second it is full after 40 ms, and it is read every 2 ms.
+const tracePages = 64
+
+// tracedRuns are the runs of domUs, by the hypervisor's trace, and of Dom0's own programs.
+func tracedRuns(log *slog.Logger) hypervisor.Runs {
+	return runs.Both{
+		DomUs: runs.New(log, trace.Now, func() (runs.Source, error) { return openTrace(log) }),
+		Dom0:  linux.NewRuns(log, switches.Load),
+	}
+}
+
+// traced are trace buffers, with what they are mapped by.
+type traced struct {
+	*trace.Buffers
+	calls *privcmd.Hypercalls
+}
+
+func openTrace(log *slog.Logger) (runs.Source, error) {
+	calls, err := privcmd.Open()
+	if err != nil {
+		return nil, err
+	}
+	x, err := control.New(calls)
+	if err != nil {
+		calls.Close()
+		return nil, err
+	}
+	b, err := trace.Open(x, calls, trace.AllSchedule, tracePages)
+	if err != nil {
+		calls.Close()
+		return nil, err
+	}
+	if b.Existed() {
+		log.Info("Xen's trace buffers were there already, in the size that somebody chose: if xentrace runs, both get what they asked for")
+	}
+	return traced{b, calls}, nil
+}
+
+func (t traced) Close() error {
+	err := t.Buffers.Close()
+	t.calls.Close()
+	return err
+}

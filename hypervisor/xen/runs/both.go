@@ -1,0 +1,30 @@
+package runs
+
+import "pegasus/hypervisor"
+
+// Both are the runs of domUs, and of Dom0's own process guests.
+type Both struct{ DomUs, Dom0 hypervisor.Runs }
+
+// Look implements hypervisor.Runs. Dom0's CPUs are vCPUs, themselves, of which nobody knows
+// on which CPU they ran.
+func (b Both) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
+	var units, own []hypervisor.Guests
+	for _, g := range of {
+		if g.Xen != 0 {
+			units = append(units, g)
+		} else {
+			own = append(own, g)
+		}
+	}
+	b.DomUs.Look(units, tell)
+	b.Dom0.Look(own, func(r hypervisor.Run) {
+		r.CPU = -1
+		tell(r)
+	})
+}
+
+// Close implements hypervisor.Runs.
+func (b Both) Close() {
+	b.DomUs.Close()
+	b.Dom0.Close()
+}
