@@ -12,7 +12,7 @@ func TestXen(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *Host)
-	}{{"ToolStack", testToolStack}, {"Devices", testDevices}, {"Schedule", testSchedule}, {"Computes", testComputes}, {"Daemon", testDaemon}, {"Shares", testShares}} {
+	}{{"ToolStack", testToolStack}, {"Devices", testDevices}, {"Schedule", testSchedule}, {"Computes", testComputes}, {"Trace", testTrace}, {"Daemon", testDaemon}, {"Shares", testShares}} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, h.of(t)) })
 	}
 }

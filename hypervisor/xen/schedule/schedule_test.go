@@ -274,3 +274,17 @@ func TestPredict(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkHistory is what a record costs, decoded and taken. (A switch comes to about five.)
+func BenchmarkHistory(b *testing.B) {
+	r := load(b, "credit")
+	var raw []byte
+	for i := range r.records {
+		raw = trace.Append(raw, &r.records[i])
+	}
+	for b.Loop() {
+		h := NewHistory(func(Run) {})
+		trace.Decode(0, 0, raw, func(rec *trace.Record) { h.Take(r.clock.Nanos(rec.At), rec) })
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(r.records)), "ns/record")
+}

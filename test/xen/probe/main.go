@@ -3,8 +3,9 @@
 // `probe hand` use them,
 // `probe keep COMMAND…` has the files kept that a command leaves;
 // `probe sched` prints what the hypervisor says of vCPUs, `probe weigh` sets a weight,
-// `probe cpus` does what the daemon does with vCPUs and weights, and `probe record` writes
-// down what the hypervisor notes of its scheduling.
+// `probe cpus` does what the daemon does with vCPUs and weights, `probe record` writes
+// down what the hypervisor notes of its scheduling, and `probe agree` compares that with
+// what it counts.
 package main
 
 import (
@@ -33,6 +34,8 @@ func main() {
 		err = sched()
 	case len(os.Args) == 4 && os.Args[1] == "record":
 		err = record(os.Args[2], os.Args[3])
+	case len(os.Args) == 3 && os.Args[1] == "agree":
+		err = agree(os.Args[2])
 	case len(os.Args) == 4 && os.Args[1] == "weigh":
 		var domain, weight uint16
 		if _, err = fmt.Sscan(os.Args[2]+" "+os.Args[3], &domain, &weight); err == nil {
@@ -41,7 +44,7 @@ func main() {
 	case len(os.Args) > 2 && os.Args[1] == "cpus":
 		err = cpuSide(os.Args[2:])
 	default:
-		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT | probe cpus … | probe record DIR SECONDS")
+		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT | probe cpus … | probe record DIR SECONDS | probe agree SECONDS")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)

@@ -1,0 +1,40 @@
+package xen
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// testTrace: how long domUs ran by the hypervisor's trace is how long they did by its count.
+func testTrace(t *testing.T, h *Host) {
+	h.Create("spins", "while :; do :; done", "vcpus=2")
+	h.Create("naps", "while :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; sleep 0.02; done")
+	defer h.Run("xl destroy spins; xl destroy naps")
+	compare(t, h, h.Run("sleep 5; probe agree 4"))
+	// The buffers are there for good; who comes later uses them, too.
+	compare(t, h, h.Run("probe agree 2"))
+}
+
+// compare wants what `probe agree` says to agree.
+func compare(t *testing.T, h *Host, said string) {
+	t.Helper()
+	t.Log(said)
+	spins := h.Run("xl domid spins")
+	vcpus, busy := 0, false
+	for _, m := range regexp.MustCompile(`(?m)^vcpu (\d+)\.\d+ ran (\d+) by the trace, (\d+) by Xen$`).FindAllStringSubmatch(said, -1) {
+		var ours, theirs float64
+		fmt.Sscan(m[2]+" "+m[3], &ours, &theirs)
+		// A few per cent, and what the asking takes, which under an emulator is long.
+		if math.Abs(ours-theirs) > 0.05*theirs+60 {
+			t.Errorf("%s", m[0])
+		}
+		vcpus++
+		busy = busy || m[1] == spins && ours > 200
+	}
+	if vcpus != 3 || !busy || strings.Contains(said, "can't see") {
+		t.Errorf("%d vCPUs, busy %v:\n%s", vcpus, busy, said)
+	}
+}
