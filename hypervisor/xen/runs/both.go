@@ -17,6 +17,9 @@ func (b Both) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 		}
 	}
 	b.DomUs.Look(units, tell)
+	if len(own) == 0 { // else the first look would load BPF programs, which takes a while, for nobody
+		return
+	}
 	b.Dom0.Look(own, func(r hypervisor.Run) {
 		r.CPU = -1
 		tell(r)

@@ -101,10 +101,14 @@ func TestWithoutTrace(t *testing.T) {
 func TestBoth(t *testing.T) {
 	var units, own fixed
 	b := Both{&units, &own}
+	b.Look([]hypervisor.Guests{{Domain: "only ", Xen: 3}}, func(hypervisor.Run) {})
+	if own != "" {
+		t.Error("Dom0's programs are looked for, of which there are none")
+	}
 	var cpus []int
 	b.Look([]hypervisor.Guests{{Domain: "web", Xen: 3}, {Domain: "own"}}, func(r hypervisor.Run) { cpus = append(cpus, r.CPU) })
 	b.Close()
-	if units != "web closed" || own != "own closed" || !slices.Equal(cpus, []int{1, -1}) {
+	if units != "only web closed" || own != "own closed" || !slices.Equal(cpus, []int{1, -1}) {
 		t.Errorf("%q, %q, %v", units, own, cpus)
 	}
 }
@@ -112,6 +116,9 @@ func TestBoth(t *testing.T) {
 type fixed string
 
 func (f *fixed) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
+	if len(of) == 0 {
+		*f += "asked for nobody "
+	}
 	for _, g := range of {
 		*f += fixed(g.Domain)
 		tell(hypervisor.Run{CPU: 1})
