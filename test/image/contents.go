@@ -58,7 +58,11 @@ func (c *Contents) needsOf(path string) error {
 			if _, err := p.ReadAt(name, 0); err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			c.Add(string(name), string(name))
+			from, err := findLibrary(filepath.Base(string(name)), slices.Concat(c.Dirs, []string{filepath.Dir(string(name))}))
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			c.Add(string(name), from)
 		}
 	}
 	libraries, err := f.ImportedLibraries()

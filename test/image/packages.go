@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Unpack unpacks Debian's packages into a directory, unless that is there. Nothing is
@@ -13,30 +14,44 @@ func Unpack(root string, packages ...string) error {
 	return unpack(root, func() ([]string, error) { return packages, nil })
 }
 
+// UnpackOf is Unpack for another release of Debian than this one, such as trixie, from where this
+// one's packages come.
+func UnpackOf(suite, root string, packages ...string) error {
+	return unpackBy(suite, root, func() ([]string, error) { return packages, nil })
+}
+
 func unpack(root string, packages func() ([]string, error)) error {
+	return unpackBy("", root, packages)
+}
+
+func unpackBy(suite, root string, packages func() ([]string, error)) error {
 	if _, err := os.Stat(root); err == nil {
 		return nil
 	}
 	making := fmt.Sprintf("%s.%d", root, os.Getpid())
 	defer os.RemoveAll(making)
-	if err := fetch(making, packages); err != nil {
+	if err := fetch(suite, making, packages); err != nil {
 		return fmt.Errorf("get Debian's packages for %s: %w", root, err)
 	}
 	return os.Rename(filepath.Join(making, "root"), root)
 }
 
 // fetch downloads packages to a directory, and unpacks them in its root.
-func fetch(dir string, packages func() ([]string, error)) error {
+func fetch(suite, dir string, packages func() ([]string, error)) error {
 	root := filepath.Join(dir, "root")
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err
 	}
-	err := download(dir, packages)
+	options, err := aptOptions(suite, dir)
+	if err != nil {
+		return err
+	}
+	err = download(dir, options, packages)
 	if err != nil { // what apt knows may be old, or nothing
-		if out, err := exec.Command("apt-get", "-q", "update").CombinedOutput(); err != nil {
+		if out, err := exec.Command("apt-get", append(options, "-q", "update")...).CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get update: %w: %s", err, out)
 		}
-		err = download(dir, packages)
+		err = download(dir, options, packages)
 	}
 	if err != nil {
 		return err
@@ -53,12 +68,36 @@ func fetch(dir string, packages func() ([]string, error)) error {
 	return nil
 }
 
-func download(dir string, packages func() ([]string, error)) error {
+// mirror is where Debian's packages are.
+const mirror = "http://deb.debian.org/debian"
+
+// aptOptions have apt know of another release of Debian alone, under a directory; none for ours.
+func aptOptions(suite, dir string) ([]string, error) {
+	if suite == "" {
+		return nil, nil
+	}
+	dir, err := filepath.Abs(filepath.Join(dir, "apt"))
+	if err != nil {
+		return nil, err
+	}
+	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	sources := filepath.Join(dir, "sources.list")
+	return []string{
+		"-o", "Dir::Etc::sourcelist=" + sources, "-o", "Dir::Etc::sourceparts=-", "-o", "Dir::State::lists=" + filepath.Join(dir, "lists"),
+		"-o", "Dir::State::status=/dev/null", "-o", "Dir::Cache=" + filepath.Join(dir, "cache"), "-o", "APT::Sandbox::User=root",
+	}, os.WriteFile(sources, []byte("deb "+mirror+" "+suite+" main\n"), 0o644)
+}
+
+func download(dir string, options []string, packages func() ([]string, error)) error {
 	names, err := packages()
 	if err != nil {
 		return err
 	}
-	get := exec.Command("apt-get", append([]string{"-q", "download"}, names...)...)
+	get := exec.Command("apt-get", slices.Concat(options, []string{"-q", "download"}, names)...)
 	get.Dir = dir
 	if out, err := get.CombinedOutput(); err != nil {
 		return fmt.Errorf("apt-get download: %w: %s", err, out)

@@ -38,11 +38,17 @@ const options = "console=com1 dom0_mem=768M,max:768M noreboot sched=credit spec-
 // Start boots a machine, with more options of Xen's, and waits for its Dom0.
 func Start(t testing.TB, more ...string) *Host {
 	t.Helper()
+	return StartRelease(t, Bookworm, more...)
+}
+
+// StartRelease is Start for a release of Xen.
+func StartRelease(t testing.TB, r Release, more ...string) *Host {
+	t.Helper()
 	build := os.Getenv("PEGASUS_BUILD")
 	if build == "" {
 		build = "../../build"
 	}
-	img, err := Build(build)
+	img, err := Build(build, r)
 	if err != nil {
 		t.Fatalf("%v; `make build` and `make deps` bring what is missing", err)
 	}

@@ -15,8 +15,18 @@ import (
 	"pegasus/test/image"
 )
 
-// release is Xen's, as Debian 12 has it.
-const release = "4.17"
+// Release is one of Xen, as a release of Debian has it.
+type Release struct {
+	Xen   string
+	suite string   // of Debian; "": the one that this is
+	more  []string // packages that this Debian's are too old for
+}
+
+// The releases that machines can have.
+var (
+	Bookworm = Release{Xen: "4.17"}
+	Trixie   = Release{Xen: "4.20", suite: "trixie", more: []string{"libc6", "libgcc-s1", "zlib1g", "libzstd1", "liblzma5", "libbz2-1.0", "liblzo2-2", "libuuid1", "libnl-3-200", "libnl-route-3-200", "libsystemd0", "libcap2"}}
+)
 
 // Image is what a machine with Xen boots.
 type Image struct {
@@ -25,12 +35,20 @@ type Image struct {
 	Initrd string // its first file system: the tool stack, our programs, and what domUs boot
 }
 
-func packages() []string {
-	return []string{
-		"xen-hypervisor-" + release + "-amd64", "xen-utils-" + release, "libxenmisc" + release, "xenstore-utils",
+func (r Release) packages() []string {
+	return append([]string{
+		"xen-hypervisor-" + r.Xen + "-amd64", "xen-utils-" + r.Xen, "libxenmisc" + r.Xen, "xenstore-utils",
 		"libxenstore4", "libxencall1", "libxendevicemodel1", "libxenevtchn1", "libxenforeignmemory1", "libxengnttab1",
 		"libxenhypfs1", "libxentoolcore1", "libxentoollog1", "libyajl2",
+	}, r.more...)
+}
+
+// unpack gets the packages, unless they are there.
+func (r Release) unpack(root string) error {
+	if r.suite == "" {
+		return image.Unpack(root, r.packages()...)
 	}
+	return image.UnpackOf(r.suite, root, r.packages()...)
 }
 
 // What of a kernel Dom0 and domUs need.
@@ -44,13 +62,13 @@ var programs = []string{"vectoradd", "blackscholes", "reduction", "busy"}
 
 // Build makes the image of what is in build, which is the directory that `make build`
 // fills, or finds the one that was made of the same files before.
-func Build(build string) (*Image, error) {
+func Build(build string, r Release) (*Image, error) {
 	dir := filepath.Join(build, "vm")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	root := filepath.Join(dir, "xen-"+release)
-	if err := image.Unpack(root, packages()...); err != nil {
+	root := filepath.Join(dir, "xen-"+r.Xen)
+	if err := r.unpack(root); err != nil {
 		return nil, err
 	}
 	k, err := image.FindKernel(dir, "linux-image-amd64")
@@ -65,7 +83,7 @@ func Build(build string) (*Image, error) {
 	if err := derive(img.Kernel, vmlinux, pack); err != nil {
 		return nil, err
 	}
-	if err := derive(img.Xen, filepath.Join(root, "boot/xen-"+release+"-amd64.gz"), unpack); err != nil {
+	if err := derive(img.Xen, filepath.Join(root, "boot/xen-"+r.Xen+"-amd64.gz"), unpack); err != nil {
 		return nil, err
 	}
 	tries, err := program(build, "probe", "pegasus/test/xen/probe")
@@ -84,7 +102,7 @@ func Build(build string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	dom0, err := dom0(build, root, k)
+	dom0, err := dom0(build, root, r, k)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +112,7 @@ func Build(build string) (*Image, error) {
 		c.Add("/bin/probe", tries)
 		c.Add("/bin/xenstore-conformance", agrees)
 	}
-	img.Initrd = filepath.Join(dir, "xen-"+release+"-"+dom0.Sum()+domU.Sum()+".cpio")
+	img.Initrd = filepath.Join(dir, "xen-"+r.Xen+"-"+dom0.Sum()+domU.Sum()+".cpio")
 	return img, derive(img.Initrd, "", func(w io.Writer, _ io.Reader) error {
 		inner, err := domU.Archive("/proc", "/sys", "/dev", "/tmp", "/run", "/etc")
 		if err != nil {
@@ -105,7 +123,7 @@ func Build(build string) (*Image, error) {
 		if err != nil {
 			return err
 		}
-		if err := image.RemoveAll(filepath.Join(dir, "xen-"+release+"-*.cpio")); err != nil {
+		if err := image.RemoveAll(filepath.Join(dir, "xen-"+r.Xen+"-*.cpio")); err != nil {
 			return err
 		}
 		_, err = w.Write(outer)
@@ -160,14 +178,14 @@ func pack(w io.Writer, r io.Reader) error {
 }
 
 // dom0 is what the first domain has: the tool stack and the host's side of us.
-func dom0(build, root string, k *image.Kernel) (*image.Contents, error) {
+func dom0(build, root string, r Release, k *image.Kernel) (*image.Contents, error) {
 	c := image.NewContents()
 	c.Dirs = []string{filepath.Join(root, "usr/lib/x86_64-linux-gnu")}
 	c.Add("/bin/busybox", "/bin/busybox")
 	for _, name := range []string{"xl", "xenstored", "xenconsoled", "xen-init-dom0"} {
-		c.Add("/bin/"+name, filepath.Join(root, "usr/lib/xen-"+release+"/bin", name))
+		c.Add("/bin/"+name, filepath.Join(root, "usr/lib/xen-"+r.Xen+"/bin", name))
 	}
-	const helper = "/usr/lib/xen-" + release + "/bin/libxl-save-helper" // where libxl looks for it
+	helper := "/usr/lib/xen-" + r.Xen + "/bin/libxl-save-helper" // where libxl looks for it
 	c.Add(helper, filepath.Join(root, helper))
 	for _, name := range []string{"xenstore-ls", "xenstore-read", "xenstore-write"} {
 		c.Add("/bin/"+name, filepath.Join(root, "usr/bin", name))

@@ -6,14 +6,23 @@ import (
 	"time"
 )
 
+// part is something that is tried on a machine.
+type part struct {
+	name string
+	test func(*testing.T, *Host)
+}
+
+var always = []part{
+	{"ToolStack", testToolStack}, {"Devices", testDevices}, {"Schedule", testSchedule}, {"Computes", testComputes},
+	{"Trace", testTrace}, {"Daemon", testDaemon}, {"Shares", testShares},
+}
+
 // One machine is booted for all of them: with an emulated processor, that is most of the time.
-func TestXen(t *testing.T) {
-	h := Start(t)
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *Host)
-	}{{"ToolStack", testToolStack}, {"Devices", testDevices}, {"Schedule", testSchedule}, {"Computes", testComputes}, {"Trace", testTrace}, {"Daemon", testDaemon}, {"Shares", testShares}} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, h.of(t)) })
+func TestXen(t *testing.T) { try(t, Start(t), always) }
+
+func try(t *testing.T, h *Host, parts []part) {
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) { p.test(t, h.of(t)) })
 	}
 }
 
