@@ -132,7 +132,7 @@ func set(t *testing.T, sc script) *stage {
 		s.awaits(name, "its program computes", func(r report) bool { return r.program != "" })
 	}
 	for name, m := range s.machines {
-		if !strings.Contains(m.Messages(), "the host wakes us") || !strings.Contains(s.h.log(), "has a port that wakes\" domain="+name+" ") {
+		if !strings.Contains(m.Messages(), "the host wakes us") || !strings.Contains(s.h.log(), "has a port that wakes\" domain="+name+"\n") {
 			s.Errorf("nothing wakes hub or agent of %s", name)
 		}
 	}
