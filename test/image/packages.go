@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Unpack unpacks Debian's packages into a directory, unless that is there. Nothing is
@@ -68,16 +69,31 @@ func fetch(suite, dir string, packages func() ([]string, error)) error {
 	return nil
 }
 
-// mirror is where Debian's packages are.
-const mirror = "http://deb.debian.org/debian"
+// mirror is where this machine's packages come from, its release's own: not what was added to that.
+func mirror() (string, error) {
+	out, err := exec.Command("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages").Output()
+	if err != nil {
+		return "", fmt.Errorf("apt-get indextargets: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		release, uri, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if ok && !strings.ContainsAny(release, "-/") {
+			return uri, nil
+		}
+	}
+	return "", fmt.Errorf("apt knows no packages of a release of Debian: %q", out)
+}
 
 // aptOptions have apt know of another release of Debian alone, under a directory; none for ours.
 func aptOptions(suite, dir string) ([]string, error) {
 	if suite == "" {
 		return nil, nil
 	}
-	dir, err := filepath.Abs(filepath.Join(dir, "apt"))
+	from, err := mirror()
 	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(filepath.Join(dir, "apt")); err != nil {
 		return nil, err
 	}
 	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
@@ -89,7 +105,7 @@ func aptOptions(suite, dir string) ([]string, error) {
 	return []string{
 		"-o", "Dir::Etc::sourcelist=" + sources, "-o", "Dir::Etc::sourceparts=-", "-o", "Dir::State::lists=" + filepath.Join(dir, "lists"),
 		"-o", "Dir::State::status=/dev/null", "-o", "Dir::Cache=" + filepath.Join(dir, "cache"), "-o", "APT::Sandbox::User=root",
-	}, os.WriteFile(sources, []byte("deb "+mirror+" "+suite+" main\n"), 0o644)
+	}, os.WriteFile(sources, []byte("deb "+from+" "+suite+" main\n"), 0o644)
 }
 
 func download(dir string, options []string, packages func() ([]string, error)) error {

@@ -11,7 +11,7 @@
 
 #define POINTER(name, params, args) __typeof__(&name) name;
 static struct {
-	void *library;
+	void *handle;
 	BARE(POINTER)
 	IN_CONTEXT(POINTER)
 } driver;
@@ -31,21 +31,21 @@ IN_CONTEXT(CONTEXT_CALL)
 
 const char *load_driver(const char *path)
 {
-	if (driver.library)
+	if (driver.handle)
 		return NULL;
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library)
+	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
 		return dlerror();
-#define FIND(name, params, args) *(void **)&driver.name = dlsym(library, #name);
+#define FIND(name, params, args) *(void **)&driver.name = dlsym(handle, #name);
 	BARE(FIND)
 	IN_CONTEXT(FIND)
 	if (!driver.cuInit || !driver.cuCtxCreate_v2 || !driver.cuCtxSetCurrent || !driver.cuLaunchKernel)
 		return "it is no CUDA driver: cuInit, cuCtxCreate_v2, cuCtxSetCurrent or cuLaunchKernel is missing";
-	driver.library = library;
+	driver.handle = handle;
 	return NULL;
 }
 
-int driver_has(const char *name) { return driver.library && dlsym(driver.library, name); }
+int driver_has(const char *name) { return driver.handle && dlsym(driver.handle, name); }
 
 CUresult await_event(CUcontext c, CUevent base, CUevent begin, CUevent end, float *began, float *ended)
 {
