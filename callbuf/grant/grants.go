@@ -66,10 +66,6 @@ func (g *Grant) Map() ([]byte, error) {
 	return unix.Mmap(int(g.File.Fd()), int64(g.from), len(g.Refs)*PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// AtClose has the kernel clear a byte of the grant and send an event, when the grant is given
-// up: such as by the death of who has its file.
-func (g *Grant) AtClose(byte uint64, p Port) error { return atUnmap(g.File, g.from+byte, p) }
-
 // Close gives up the grant, which lasts until nobody maps its pages any more, on either side.
 func (g *Grant) Close() error { return g.File.Close() }
 
@@ -125,7 +121,23 @@ func (m *Mapper) Map(offset uint64, pages int, writable bool) ([]byte, error) {
 
 // AtUnmap has the kernel clear a byte, which lies so far from where something is mapped in
 // the file, and send an event, when that is unmapped: such as by this process's death.
-func (m *Mapper) AtUnmap(offset uint64, p Port) error { return atUnmap(m.File, offset, p) }
+func (m *Mapper) AtUnmap(offset uint64, p Port) error {
+	var arg [16]byte
+	ne := binary.NativeEndian
+	ne.PutUint64(arg[:], offset)
+	ne.PutUint32(arg[8:], unmapClearByte|unmapSendEvent)
+	ne.PutUint32(arg[12:], uint32(p))
+	if _, err := call(m.File, ioctlUnmapNotify, &arg[0]); err != nil {
+		return fmt.Errorf("ask to be told of an unmapping: %w", err)
+	}
+	return nil
+}
+
+const (
+	ioctlUnmapNotify = 0x00104707
+	unmapClearByte   = 1
+	unmapSendEvent   = 2
+)
 
 // Close gives up what nobody maps any more.
 func (m *Mapper) Close() error { return m.File.Close() }
@@ -145,22 +157,4 @@ func Map(of Domain, refs []Ref, writable bool) (mem []byte, unmap func(), err er
 		return nil, nil, err
 	}
 	return mem, func() { unix.Munmap(mem) }, nil
-}
-
-const (
-	ioctlUnmapNotify = 0x00104707 // of both devices
-	unmapClearByte   = 1
-	unmapSendEvent   = 2
-)
-
-func atUnmap(f *os.File, offset uint64, p Port) error {
-	var arg [16]byte
-	ne := binary.NativeEndian
-	ne.PutUint64(arg[:], offset)
-	ne.PutUint32(arg[8:], unmapClearByte|unmapSendEvent)
-	ne.PutUint32(arg[12:], uint32(p))
-	if _, err := call(f, ioctlUnmapNotify, &arg[0]); err != nil {
-		return fmt.Errorf("ask to be told of an unmapping: %w", err)
-	}
-	return nil
 }
