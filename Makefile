@@ -27,7 +27,7 @@ REPORT_NEEDS := chromium
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test xen-test vm-demo test check format vet staticcheck tidy \
+.PHONY: build binaries guest guest-asan benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test xen-image xen-test vm-demo test check format vet staticcheck tidy \
 	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
 
 build: binaries guest benchmarks ## build everything (the default)
@@ -184,6 +184,10 @@ vm-demo: build ## see two machines of a libvirt of their own share an accelerato
 vm-test: build ## the tests with virtual machines (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
 	$(GO) test -timeout 30m -count 1 -v ./test/vm
+
+xen-image: build ## what xen-test boots: Xen, Dom0 and domUs, kept in build/vm (gets them from Debian)
+	@scripts/deps $(XEN_NEEDS)
+	$(GO) run ./test/xen/prepare
 
 xen-test: build ## the tests with a real Xen (installs QEMU, and gets Xen and its tools from Debian)
 	@scripts/deps $(XEN_NEEDS)

@@ -4,21 +4,24 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"pegasus/backend/control"
+	"pegasus/hypervisor"
 )
 
 // What of a machine the hypervisor's scheduler can be told, beside the settings of domains.
 const (
 	keyWeight = "weight"
 	keyCap    = "cap"
+	keySlice  = "slice"
 )
 
 // tunes says whether settings are for the hypervisor, and all of them are.
 func tunes(settings map[string]string) (any, all bool) {
 	all = true
 	for k := range settings {
-		mine := k == keyWeight || k == keyCap
+		mine := k == keyWeight || k == keyCap || k == keySlice
 		any, all = any || mine, all && mine
 	}
 	return any, all
@@ -29,25 +32,34 @@ func (d *Daemon) tune(name string, settings map[string]string) error {
 	m, ok := d.machines[name]
 	switch {
 	case !ok:
-		return control.Errorf(control.CodeInvalid, "domain %q is no machine of Xen's, which alone have weight and cap: the CPUs' part of processes is that of their cgroup (cpu.weight, cpu.max)", name)
+		return control.Errorf(control.CodeInvalid, "domain %q is no machine of Xen's, which alone have weight, cap and slice: the CPUs' part of processes is that of their cgroup (cpu.weight, cpu.max)", name)
 	case d.opt.Tuner == nil:
-		return control.Errorf(control.CodeInvalid, "domain %q: weight and cap are for domUs of Xen; with libvirt's QEMU it is virsh schedinfo %s --set cpu_shares=2048, and vcpu_quota for what it may have at most", name, name)
+		return control.Errorf(control.CodeInvalid, "domain %q: weight, cap and slice are for domUs of Xen; with libvirt's QEMU it is virsh schedinfo %s --set cpu_shares=2048, and vcpu_quota for what it may have at most", name, name)
 	case m.Xen == 0:
 		return control.Errorf(control.CodeConflict, "domU %q is off: start it first. What is to hold from its start on belongs into its configuration: cpu_weight=512, cap=50", name)
 	}
-	var given [2]*int
-	for i, k := range [...]string{keyWeight, keyCap} {
-		text, ok := settings[k]
-		if !ok {
+	var t hypervisor.Tuning
+	for _, k := range slices.Sorted(maps.Keys(settings)) {
+		text := settings[k]
+		if k == keySlice {
+			slice, err := time.ParseDuration(text)
+			if err != nil {
+				return control.Errorf(control.CodeInvalid, "domain %q: %s = %q: must be a time, such as 5ms", name, k, text)
+			}
+			t.Slice = &slice
 			continue
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			return control.Errorf(control.CodeInvalid, "domain %q: %s = %q: must be a whole number", name, k, text)
 		}
-		given[i] = &n
+		if k == keyCap {
+			t.Cap = &n
+		} else {
+			t.Weight = &n
+		}
 	}
-	if err := d.opt.Tuner.Tune(name, given[0], given[1]); err != nil {
+	if err := d.opt.Tuner.Tune(name, t); err != nil {
 		return control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
 	for _, k := range slices.Sorted(maps.Keys(settings)) {

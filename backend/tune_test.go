@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"pegasus/backend/control"
 	"pegasus/hypervisor"
@@ -11,11 +12,18 @@ import (
 )
 
 // A tuner is a hypervisor with one machine's weight and cap.
-type tuner struct{ w hypervisor.Weight }
+type tuner struct {
+	w     hypervisor.Weight
+	slice time.Duration
+}
 
 func (t *tuner) Tuned(string) (hypervisor.Weight, error) { return t.w, nil }
 
-func (t *tuner) Tune(_ string, weight, cap *int) error {
+func (t *tuner) Tune(_ string, set hypervisor.Tuning) error {
+	weight, cap := set.Weight, set.Cap
+	if set.Slice != nil {
+		t.slice = *set.Slice
+	}
 	if weight != nil && *weight > 65535 {
 		return errors.New("weight 65536: want 1 to 65535")
 	}
@@ -48,13 +56,14 @@ func TestTune(t *testing.T) {
 	if _, err := set("kvm", "weight=512"); err == nil || !strings.Contains(err.Error(), "virsh schedinfo kvm --set cpu_shares") {
 		t.Error(err)
 	}
-	h := &tuner{hypervisor.Weight{Credits: 256}}
+	h := &tuner{w: hypervisor.Weight{Credits: 256}}
 	d.opt.Tuner = h
 	for _, c := range []struct{ name, pairs, want string }{
 		{"plain", "weight=512", "cgroup (cpu.weight"},
 		{"off", "cap=50", `domU "off" is off`},
 		{"xen", "weight=much", `weight = "much": must be a whole number`},
 		{"xen", "weight=65536", "want 1 to 65535"},
+		{"xen", "slice=5", `slice = "5": must be a time, such as 5ms`},
 		{"xen", "weight=512 credits=3", "set by themselves"},
 	} {
 		if _, err := set(c.name, strings.Fields(c.pairs)...); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -67,6 +76,9 @@ func TestTune(t *testing.T) {
 	dom, err := set("xen", "weight=512", "cap=50")
 	if err != nil || dom.CPUWeight != 512 || dom.CPUCap != 50 {
 		t.Errorf("%+v, %v", dom, err)
+	}
+	if _, err = set("xen", "slice=5ms"); err != nil || h.slice != 5*time.Millisecond {
+		t.Errorf("%v: %v", h.slice, err)
 	}
 	if dom, err = set("xen", "cap=0"); err != nil || dom.CPUWeight != 512 || dom.CPUCap != 0 {
 		t.Errorf("%+v, %v", dom, err)

@@ -55,11 +55,13 @@ quotas look at holds at once; arena and accelerator for processes and placements
 to come.
 
 Of a domU of Xen, weight and cap, too: its part of the CPUs, as Xen's scheduler has it (256 is
-what nothing set comes to; a cap is in % of one CPU, 0 for none).
+what nothing set comes to; a cap is in % of one CPU, 0 for none). slice is for how long a vCPU may run
+under the credit scheduler before others of its CPU pool have their turn; it holds for all of that pool.
 
   pegasus set render credits=1024
   pegasus set render memory=512MiB processes=8
-  pegasus set web weight=512 cap=50`},
+  pegasus set web weight=512 cap=50
+  pegasus set web slice=5ms`},
 		{name: "reload", args: "[--json]",
 			short: "read the configuration again", run: reload, long: `
 Reads the daemon's configuration file and takes up what changed. A file with

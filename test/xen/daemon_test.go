@@ -117,11 +117,15 @@ func testDaemon(t *testing.T, h *Host) {
 	if out := h.Run("xl sched-credit -d web"); !strings.Contains(out, " 512   50") {
 		t.Errorf("xl says:\n%s", out)
 	}
-	h.Run("xl sched-credit -d web -w 333 -c 0")
+	h.Run("pegasus set web slice=5ms")
+	if out := h.Run("xl sched-credit -s -p Pool-0"); !strings.Contains(out, "tslice=5ms") {
+		t.Errorf("xl says:\n%s", out)
+	}
+	h.Run("pegasus set web slice=30ms; xl sched-credit -d web -w 333 -c 0")
 	if web, _ = domainOf(h, "web"); web.CPUWeight != 333 || web.CPUCap != 0 || web.Credits != 300 {
 		t.Errorf("web has weight %d, cap %d and %d credits", web.CPUWeight, web.CPUCap, web.Credits)
 	}
-	for set, want := range map[string]string{"weight=70000": "weight = 70000: must be from 1 to 65535", "cap=101": "cap = 101: must be from 1 to 100", "weight=x": "whole number"} {
+	for set, want := range map[string]string{"weight=70000": "weight = 70000: must be from 1 to 65535", "cap=101": "cap = 101: must be from 1 to 100", "weight=x": "whole number", "slice=2s": "to 1s"} {
 		if out, status := h.Try("pegasus set web " + set + " 2>&1"); status == 0 || !strings.Contains(out, want) {
 			t.Errorf("set %s says %d:\n%s", set, status, out)
 		}

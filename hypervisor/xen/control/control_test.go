@@ -12,6 +12,8 @@ import (
 type fake struct {
 	layout
 	scheduler Scheduler
+	slice     uint32 // ms
+	least     uint32 // µs
 	mem       []byte
 	domains   []uint16
 	params    map[uint16]Params
@@ -20,7 +22,7 @@ type fake struct {
 const fakeAddress = 0x7f0000000000
 
 func newFake(l layout, domains int) *fake {
-	f := &fake{layout: l, scheduler: Credit, mem: make([]byte, 17*4096), params: map[uint16]Params{}}
+	f := &fake{layout: l, scheduler: Credit, slice: 30, least: 1000, mem: make([]byte, 17*4096), params: map[uint16]Params{}}
 	for i := range domains {
 		f.domains = append(f.domains, uint16(3*i))
 		f.params[uint16(3*i)] = Params{Weight: 256}
@@ -88,8 +90,12 @@ func (f *fake) doSysctl(cmd uint32, b []byte) (int64, error) {
 		if Scheduler(le.Uint32(b[4:])) != f.scheduler || le.Uint32(b) != 0 {
 			return 0, syscall.EINVAL
 		}
-		le.PutUint32(b[16:], 30)
-		le.PutUint32(b[20:], 1000)
+		if le.Uint32(b[8:]) == schedulerPut {
+			f.slice, f.least = le.Uint32(b[16:]), le.Uint32(b[20:])
+			break
+		}
+		le.PutUint32(b[16:], f.slice)
+		le.PutUint32(b[20:], f.least)
 	}
 	return 0, nil
 }
@@ -156,6 +162,29 @@ func TestReleases(t *testing.T) {
 	}
 	if _, err := New(newFake(layout{0x99, 0x99, 112}, 1)); err == nil || !strings.Contains(err.Error(), "Xen 4.17") {
 		t.Errorf("a release of the future: %v", err)
+	}
+}
+
+// A slice is set alone, and only where Xen's scheduler has one.
+func TestSlice(t *testing.T) {
+	f := newFake(layouts[4], 2)
+	x, err := New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Pool{Scheduler: Credit}
+	if err := x.SetSlice(p, 5*time.Millisecond); err != nil || f.slice != 5 || f.least != 1000 {
+		t.Errorf("%v: %d ms, at least %d µs", err, f.slice, f.least)
+	}
+	f.least = 2000
+	for _, slice := range []time.Duration{-time.Millisecond, 0, time.Millisecond, 2500 * time.Microsecond, time.Second + time.Millisecond, time.Hour} {
+		if err := x.SetSlice(p, slice); err == nil || !strings.Contains(err.Error(), "whole milliseconds from 2ms, for which a vCPU runs at least, to 1s") || f.slice != 5 {
+			t.Errorf("%v: %v, and it is %d ms", slice, err, f.slice)
+		}
+	}
+	f.scheduler = Credit2
+	if err := x.SetSlice(Pool{Scheduler: Credit2}, 5*time.Millisecond); err == nil || !strings.Contains(err.Error(), "credit2, which has no slice") {
+		t.Error(err)
 	}
 }
 

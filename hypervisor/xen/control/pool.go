@@ -54,20 +54,60 @@ func (x *Xen) Pools() (all []Pool, err error) {
 	}
 }
 
+const (
+	sysctlScheduler = 19
+	// MaxSlice is the longest that Credit takes; the shortest is a millisecond.
+	MaxSlice = time.Second
+)
+
 // Slice is for how long a vCPU may run in the pool under Credit, and for how long it does at
 // least under both schedulers.
 func (x *Xen) Slice(p Pool) (slice, least time.Duration, err error) {
-	const sysctlScheduler = 19
-	arg := x.argument()
+	arg, err := x.scheduling(p)
+	if err != nil {
+		return 0, 0, err
+	}
+	body := arg[sysctlBody:]
+	if p.Scheduler == Credit2 { // which has the least time alone
+		return 0, time.Duration(le.Uint32(body[16:])) * time.Microsecond, nil
+	}
+	return time.Duration(le.Uint32(body[16:])) * time.Millisecond, time.Duration(le.Uint32(body[20:])) * time.Microsecond, nil
+}
+
+// SetSlice changes for how long a vCPU may run in the pool, whole milliseconds, and leaves all
+// else. Only Credit has that.
+func (x *Xen) SetSlice(p Pool, slice time.Duration) error {
+	_, least, err := x.Slice(p)
+	switch {
+	case err != nil:
+		return err
+	case p.Scheduler != Credit:
+		return fmt.Errorf("CPU pool %d is of %v, which has no slice: it lets vCPUs run as long as their credits say", p.ID, p.Scheduler)
+	case slice%time.Millisecond != 0 || slice < max(least, time.Millisecond) || slice > MaxSlice:
+		return fmt.Errorf("slice %v of CPU pool %d: want whole milliseconds from %v, for which a vCPU runs at least, to %v", slice, p.ID, max(least, time.Millisecond), MaxSlice)
+	}
+	arg, err := x.scheduling(p)
+	if err != nil {
+		return err
+	}
+	body := arg[sysctlBody:]
+	le.PutUint32(body[8:], schedulerPut)
+	le.PutUint32(body[16:], uint32(slice/time.Millisecond))
+	if err := x.sysctl(sysctlScheduler, arg); err != nil {
+		return fmt.Errorf("set the slice of CPU pool %d to %v: %w", p.ID, slice, err)
+	}
+	return nil
+}
+
+// scheduling asks for the parameters of a pool's scheduler, which are in its argument's body from byte 16 on.
+func (x *Xen) scheduling(p Pool) (arg []byte, err error) {
+	arg = x.argument()
 	body := arg[sysctlBody:]
 	le.PutUint32(body, p.ID)
 	le.PutUint32(body[4:], uint32(p.Scheduler))
 	le.PutUint32(body[8:], schedulerGet)
 	if err := x.sysctl(sysctlScheduler, arg); err != nil {
-		return 0, 0, fmt.Errorf("ask Xen for the slice of %v in CPU pool %d: %w", p.Scheduler, p.ID, err)
+		return nil, fmt.Errorf("ask Xen for the slice of %v in CPU pool %d: %w", p.Scheduler, p.ID, err)
 	}
-	if p.Scheduler == Credit2 { // which has the least time alone
-		return 0, time.Duration(le.Uint32(body[16:])) * time.Microsecond, nil
-	}
-	return time.Duration(le.Uint32(body[16:])) * time.Millisecond, time.Duration(le.Uint32(body[20:])) * time.Microsecond, nil
+	return arg, nil
 }

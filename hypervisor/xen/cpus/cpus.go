@@ -25,6 +25,7 @@ type Xen interface {
 	Domains() ([]control.Domain, error)
 	Pools() ([]control.Pool, error)
 	Slice(p control.Pool) (slice, least time.Duration, err error)
+	SetSlice(p control.Pool, slice time.Duration) error
 	VCPU(domain uint16, number uint32) (control.VCPU, error)
 	Params(s control.Scheduler, domain uint16) (control.Params, error)
 	SetWeight(s control.Scheduler, domain, weight uint16) error

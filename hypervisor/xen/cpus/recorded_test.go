@@ -2,6 +2,7 @@ package cpus
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,13 +22,14 @@ type fake struct {
 	domains []control.Domain
 	params  map[uint16]control.Params
 	vcpus   map[uint16][]control.VCPU
+	slice   time.Duration
 	now     time.Time
 	broken  error
 	calls   int
 }
 
 func newFake() *fake {
-	return &fake{params: make(map[uint16]control.Params), vcpus: make(map[uint16][]control.VCPU), now: time.Unix(1000, 0)}
+	return &fake{slice: 30 * time.Millisecond, params: make(map[uint16]control.Params), vcpus: make(map[uint16][]control.VCPU), now: time.Unix(1000, 0)}
 }
 
 // pool adds one.
@@ -63,7 +65,15 @@ func (f *fake) Slice(p control.Pool) (slice, least time.Duration, err error) {
 	if p.Scheduler == control.Credit2 {
 		return 0, time.Millisecond, f.broken
 	}
-	return 30 * time.Millisecond, time.Millisecond, f.broken
+	return f.slice, time.Millisecond, f.broken
+}
+
+func (f *fake) SetSlice(p control.Pool, slice time.Duration) error {
+	if p.Scheduler == control.Credit2 {
+		return errors.New("it has no slice")
+	}
+	f.slice = slice
+	return f.broken
 }
 
 func (f *fake) VCPU(domain uint16, number uint32) (control.VCPU, error) {

@@ -28,7 +28,7 @@ func (t *Tuner) Tuned(name string) (hypervisor.Weight, error) {
 }
 
 // Tune fulfils hypervisor.Tuner. Xen itself takes anything, so all is checked here before anything is set.
-func (t *Tuner) Tune(name string, weight, percent *int) error {
+func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 	c := t.cpus
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,12 +36,18 @@ func (t *Tuner) Tune(name string, weight, percent *int) error {
 	if err != nil {
 		return err
 	}
-	vcpus := d.info.VCPUs
+	vcpus, weight, percent := d.info.VCPUs, set.Weight, set.Cap
 	if weight != nil && (*weight < 1 || *weight > control.MaxWeight) {
 		return fmt.Errorf("weight = %d: must be from 1 to %d; 256 is what nothing set comes to", *weight, control.MaxWeight)
 	}
 	if percent != nil && (*percent < 0 || *percent > 100*vcpus) {
 		return fmt.Errorf("cap = %d: must be from 1 to %d, in %% of one CPU, for its %d vCPUs, or 0 for none", *percent, 100*vcpus, vcpus)
+	}
+	if set.Slice != nil { // which is checked where it is set, so that is done first
+		if err := c.x.SetSlice(d.pool.info, *set.Slice); err != nil {
+			return err
+		}
+		d.pool.slice = *set.Slice
 	}
 	s := d.pool.info.Scheduler
 	if weight != nil {

@@ -3,6 +3,7 @@ package cpus
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/xen/control"
@@ -34,7 +35,7 @@ func TestTuner(t *testing.T) {
 		{"db", n(300), nil, `there is no domU "db" now`, control.Params{Weight: 300}},
 		{"gone", n(300), nil, `domU "gone", which is domain 4`, control.Params{Weight: 300}},
 	} {
-		err := tuner.Tune(c.name, c.weight, c.cap)
+		err := tuner.Tune(c.name, hypervisor.Tuning{Weight: c.weight, Cap: c.cap})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -42,6 +43,16 @@ func TestTuner(t *testing.T) {
 			t.Errorf("%+v: it has %+v, told as %+v, %v", c, f.params[3], w, err)
 		}
 	}
+	slice := 5 * time.Millisecond
+	if err := tuner.Tune("web", hypervisor.Tuning{Slice: &slice, Weight: n(400)}); err == nil || f.params[3].Weight != 300 {
+		t.Errorf("a pool without slices: %v, %+v", err, f.params[3])
+	}
+	f.domain(5, 0, 256, 1)
+	tuner.id = func(string) (uint16, bool) { return 5, true }
+	if err := tuner.Tune("first", hypervisor.Tuning{Slice: &slice, Weight: n(400)}); err != nil || f.slice != slice || f.params[5].Weight != 400 {
+		t.Errorf("%v: slice %v, %+v", err, f.slice, f.params[5])
+	}
+	tuner.id = func(name string) (uint16, bool) { return 4, name == "gone" }
 	for _, name := range []string{"db", "gone"} {
 		if _, err := tuner.Tuned(name); err == nil {
 			t.Errorf("%s, who isn't there, has a weight", name)
@@ -65,7 +76,7 @@ func TestTuneRaised(t *testing.T) {
 	if w, err := tuner.Tuned("d1"); err != nil || w.Credits != 256 {
 		t.Errorf("raised, it has %+v, %v", w, err)
 	}
-	if err := tuner.Tune("d1", &weight, nil); err != nil {
+	if err := tuner.Tune("d1", hypervisor.Tuning{Weight: &weight}); err != nil {
 		t.Fatal(err)
 	}
 	if g := r.Groups(guests(1)); len(g) != 1 || g[0].Weight != 1024 || g[0].Has != 1024 || records(t, dir) != 0 {
