@@ -24,6 +24,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pegasus/callbuf/bell"
 	"pegasus/callbuf/region"
 )
@@ -109,6 +111,9 @@ func (a Agent) prepare(port *bell.Port, shelf *Shelf) (s *session, err error) {
 	}
 	defer func() {
 		if err != nil {
+			if s != nil && s.area != nil {
+				unix.Munmap(s.area) // pages that are mapped stay granted
+			}
 			g.Close()
 		}
 	}()

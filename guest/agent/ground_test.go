@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/callbuf"
+	"pegasus/callbuf/bell"
 	"pegasus/callbuf/region"
 )
 
@@ -80,5 +81,37 @@ func TestOver(t *testing.T) {
 	s.end()
 	if s.post(func() {}) {
 		t.Error("somebody does it")
+	}
+}
+
+// fleeting is memory of which nobody can be told.
+type fleeting struct {
+	noGround
+	area []byte
+}
+
+var errMute = errors.New("nobody can be told")
+
+func (f *fleeting) Find(*Shelf) (Ground, error)   { return f, nil }
+func (f *fleeting) OpenBell() (bell.Conn, error)  { return nil, errMute }
+func (f *fleeting) Resume(Record) ([]byte, error) { return nil, errMute }
+func (f *fleeting) Announce(uint64) error         { return errMute }
+
+func (f *fleeting) Begin() (area []byte, err error) {
+	f.area, err = unix.Mmap(-1, 0, region.ControlBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	return f.area, err
+}
+
+// Of a session that doesn't come about nothing stays mapped: it is tried again and again.
+func TestNothingStays(t *testing.T) {
+	f := &fleeting{}
+	a := Agent{Machine: f, Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}
+	port := bell.Listen(t.Context(), f.OpenBell, false, func(error) {})
+	if _, err := a.prepare(port, &Shelf{}); !errors.Is(err, errMute) {
+		t.Fatal(err)
+	}
+	if err := unix.Msync(f.area, unix.MS_ASYNC); err != unix.ENOMEM {
+		t.Errorf("the control area is mapped still: %v", err)
+		unix.Munmap(f.area)
 	}
 }

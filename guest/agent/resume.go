@@ -27,12 +27,12 @@ func (s *session) resume() error {
 		return err
 	}
 	var ok bool
-	s.area = area
 	s.control, ok = region.ResumeGuest(area, r.Boot, r.Generation)
 	if !ok {
 		unix.Munmap(area)
 		return fmt.Errorf("the host serves the session %d no more", r.Generation)
 	}
+	s.area = area
 	s.control.SetRelease(s.agent.Release)
 	s.boot, s.last, s.serving, s.heard = r.Boot, r.Last, true, time.Now()
 	for _, c := range r.Processes {

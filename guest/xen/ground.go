@@ -133,7 +133,9 @@ func (g *ground) use(r rendezvous) error {
 	g.told = true
 	ctx, stop := context.WithCancel(context.Background())
 	g.unwatch = stop
-	w, err := g.store.Watch(ctx, region.StoreDir)
+	soon, done := context.WithTimeout(ctx, storeTime)
+	defer done()
+	w, err := g.store.Watch(soon, region.StoreDir)
 	if err != nil {
 		return err
 	}
@@ -222,7 +224,8 @@ func (g *ground) Close() {
 	g.store.Close()
 }
 
-// forget is of a control area that is of no use.
+// forget is of a control area that is of no use, and so are the segments that were given by it. Their pages
+// the kernel takes back when the last of their processes has gone.
 func (g *ground) forget() {
 	if g.unwatch != nil {
 		g.unwatch()
@@ -241,6 +244,9 @@ func (g *ground) forget() {
 		g.end(f)
 	}
 	g.control, g.channel, g.told, g.gone = nil, nil, false, nil
+	for name := range g.segments {
+		g.Remove(name)
+	}
 	g.shelf.Drop(keptControl)
 	g.shelf.Drop(keptChannel)
 }

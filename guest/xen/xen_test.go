@@ -79,3 +79,11 @@ func TestNothingKept(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An agent that begins anew may grant all again, whatever it had heard of the one before.
+func TestBeginsAnew(t *testing.T) {
+	g := &ground{machine: &Machine{}, shelf: &agent.Shelf{}, memory: 16 << 20, used: 10 << 20, segments: map[string]segment{"9-1": {bytes: 10 << 20}}}
+	if g.forget(); g.used != 0 || len(g.segments) != 0 {
+		t.Errorf("%d bytes and %d segments are taken for used", g.used, len(g.segments))
+	}
+}
