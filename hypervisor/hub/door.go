@@ -19,9 +19,12 @@ type door struct {
 
 // find returns the path that is known, or asks for it. A daemon that came after the one
 // that was asked may not have the door: then known is no good any more.
-func (d *door) find(ask func() (string, error), known string) (string, error) {
+func (d *door) find(ctx context.Context, ask func() (string, error), known string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if ctx.Err() != nil { // a daemon that doesn't answer isn't asked for all that wait, one after the other
+		return "", errAway
+	}
 	if d.path != "" && d.path != known {
 		return d.path, nil
 	}
@@ -36,7 +39,7 @@ func (d *door) find(ask func() (string, error), known string) (string, error) {
 func (d *door) dial(ctx context.Context, ask func() (string, error)) (*net.UnixConn, error) {
 	bad := ""
 	for deadline := time.Now().Add(daemonTime); ; {
-		path, err := d.find(ask, bad)
+		path, err := d.find(ctx, ask, bad)
 		if err == nil {
 			var c *net.UnixConn
 			if c, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"}); err == nil {

@@ -163,3 +163,31 @@ func TestScribbles(t *testing.T) {
 	m.forgetKnocks()
 	m.serve(1)
 }
+
+// What a worker says without end to a machine that doesn't listen isn't kept.
+func TestTalkativeWorker(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	worker, _ := m.serve(1)
+	for range 5000 {
+		if _, err := worker.Write([]byte("again")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.open(2) // which is heard nevertheless
+	m.knock()
+	said := 0
+	m.eventually("the hub asks for the next one's segment", func() bool {
+		got, ok, err := m.agent.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok && got.Kind == wire.Data {
+			said++
+		}
+		return ok && got.Kind == wire.Need
+	})
+	if said > 100 {
+		t.Errorf("%d messages of a worker were kept", said)
+	}
+}

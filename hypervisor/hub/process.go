@@ -152,7 +152,24 @@ func (p *process) relay(s *session, worker *net.UnixConn) {
 			return
 		}
 		body := bytes.Clone(buf[:n])
-		s.events <- func() { s.tell(wire.Message{Kind: wire.Data, Process: p.number, Body: body}) }
+		s.events <- func() { s.passBack(p, body) }
+	}
+}
+
+// maxUnsent is how much of what a worker says waits for an agent that doesn't take it. No worker of ours
+// says that much, but what one executes comes from the machine.
+const maxUnsent = 16
+
+// passBack tells a process what its worker says.
+func (s *session) passBack(p *process, body []byte) {
+	unsent := 0
+	for _, m := range s.outbox {
+		if m.Kind == wire.Data && m.Process == p.number {
+			unsent++
+		}
+	}
+	if unsent < maxUnsent {
+		s.tell(wire.Message{Kind: wire.Data, Process: p.number, Body: body})
 	}
 }
 
