@@ -78,7 +78,7 @@ var deeds = map[string]deed{
 	}),
 	"kill libvirtd": onHost(func(s *stage) {
 		s.l.end(syscall.SIGKILL)
-		for _, name := range s.script.names() {
+		for _, name := range s.script.Names() {
 			if !s.computes(name) {
 				s.Fatalf("%s doesn't go on without libvirtd", name)
 			}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pegasus/test/events"
 )
 
 // Four machines, two of which have their region as a PCI device, and things happen to them by chance, as many as PEGASUS_TEST_EVENTS says: those of
@@ -26,33 +28,35 @@ func TestSoakEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("PEGASUS_TEST_SEED=%d", seed)
-	sc := script{machines: []credited{{"one", 256, ""}, {"two", 512, "ivshmem"}, {"three", 768, ""}, {"four", 1024, "ivshmem"}}}
-	sc.events = draw(append(readScript(t, theScript).events, readScript(t, "testdata/rare.txt").events...), sc.names(), n, rand.New(rand.NewPCG(seed, 0)))
+	sc := events.Script{Machines: []events.Machine{
+		{Name: "one", Credits: 256}, {Name: "two", Credits: 512, More: "ivshmem"}, {Name: "three", Credits: 768}, {Name: "four", Credits: 1024, More: "ivshmem"},
+	}}
+	sc.Events = draw(append(readScript(t, theScript).Events, readScript(t, "testdata/rare.txt").Events...), sc.Names(), n, rand.New(rand.NewPCG(seed, 0)))
 	set(t, sc).playAll()
 }
 
 // draw makes events of what can happen, each kind as often as any.
-func draw(from []event, names []string, n int, r *rand.Rand) (all []event) {
-	var kinds []event
-	known := map[string]bool{}
+func draw(from []events.Event, names []string, n int, r *rand.Rand) (all []events.Event) {
+	var kinds []events.Event
+	seen := map[string]bool{}
 	for _, e := range from {
-		e.what, _ = away(e.what)
-		e.what, _, _ = strings.Cut(e.what, " in ")
-		if !known[e.what] {
-			known[e.what] = true
+		e.What, _ = away(e.What)
+		e.What, _, _ = strings.Cut(e.What, " in ")
+		if !seen[e.What] {
+			seen[e.What] = true
 			kinds = append(kinds, e)
 		}
 	}
 	for i := range n {
 		e := kinds[r.IntN(len(kinds))]
-		e.line = i + 1 + len(names)
-		d := deeds[e.what]
-		if strings.HasSuffix(e.what, " twice") {
-			e.what += " in " + time.Duration(r.ExpFloat64()*float64(2*time.Second)).Round(time.Millisecond).String()
+		e.Line = i + 1 + len(names)
+		d := deeds[e.What]
+		if strings.HasSuffix(e.What, " twice") {
+			e.What += " in " + time.Duration(r.ExpFloat64()*float64(2*time.Second)).Round(time.Millisecond).String()
 		}
 		if !d.onHost {
-			e.whom = names[r.IntN(len(names))]
-			e = e.without([]string{withoutDaemon, withoutLibvirtd, "", "", "", ""}[r.IntN(6)])
+			e.Whom = names[r.IntN(len(names))]
+			e = without(e, []string{withoutDaemon, withoutLibvirtd, "", "", "", ""}[r.IntN(6)])
 		}
 		all = append(all, e)
 	}
@@ -60,9 +64,9 @@ func draw(from []event, names []string, n int, r *rand.Rand) (all []event) {
 }
 
 // without is the event while somebody is away, if it can be.
-func (e event) without(who string) event {
-	if _, ok := findDeed(e.what + who); ok {
-		e.what += who
+func without(e events.Event, who string) events.Event {
+	if _, ok := findDeed(e.What + who); ok {
+		e.What += who
 	}
 	return e
 }

@@ -143,7 +143,7 @@ func (s *stage) inventory() inventory {
 			found["descriptor of "+p.name()+": "+s.plain(target)]++
 		}
 	}
-	for _, name := range s.script.names() {
+	for _, name := range s.script.Names() {
 		d := s.h.domain(name)
 		found["processes that the daemon serves in "+name] = d.Processes
 		found["bytes of device memory of "+name] = int(d.Memory)

@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"pegasus/test/events"
+	"pegasus/test/image"
 )
 
 // A stage is where a script is played: machines of libvirt's, in each of which a program
@@ -20,7 +21,7 @@ type stage struct {
 	*scene
 	h        *host
 	l        *libvirt
-	script   script
+	script   events.Script
 	machines map[string]*Running
 	orders   int
 	within   time.Duration // of what happens twice just now
@@ -93,34 +94,26 @@ done
 const testPort = `<channel type='unix'><source mode='bind' path='%s/orders'/><target type='virtio' name='org.pegasus.test'/></channel>
   </devices>`
 
-// witness compiles the program that computes in machines.
-func (h *host) witness() string {
-	h.t.Helper()
-	path := h.path("witness")
-	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I../../guest/include",
-		"../programs/witness.c", "-L"+filepath.Dir(built(h.t, "guest/libcuda.so")), "-lcuda", "-o", path)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		h.t.Fatalf("%v\n%s", err, out)
-	}
-	return path
-}
-
 // set starts a script's machines, and waits until all is as usual.
-func set(t *testing.T, sc script) *stage {
+func set(t *testing.T, sc events.Script) *stage {
 	t.Helper()
 	t.Setenv(stageMark, t.Name()+fmt.Sprint(time.Now().UnixNano()))
 	config := stageConfig
-	for _, m := range sc.machines {
-		config += fmt.Sprintf("[[domain]]\nname    = %q\ncredits = %d\n", m.name, m.credits)
+	for _, m := range sc.Machines {
+		config += fmt.Sprintf("[[domain]]\nname    = %q\ncredits = %d\n", m.Name, m.Credits)
 	}
 	s := &stage{scene: &scene{t, "at first"}, script: sc, machines: map[string]*Running{}, insides: map[string]string{}}
 	s.h = startHost(s.scene, config)
 	s.l = startLibvirt(s.h)
 	s.l.tell()
-	files := map[string]string{"/bin/witness": s.h.witness()}
-	for _, m := range sc.machines {
-		name := m.name
-		s.l.device = m.device
+	witness, err := image.Witness(filepath.Dir(filepath.Dir(built(s, "guest/libcuda.so"))))
+	if err != nil {
+		s.Fatal(err)
+	}
+	files := map[string]string{"/bin/witness": witness}
+	for _, m := range sc.Machines {
+		name := m.Name
+		s.l.device = m.More
 		s.l.edit = func(text string) string {
 			text = strings.Replace(text, "<on_reboot>destroy", "<on_reboot>restart", 1)
 			return strings.Replace(text, "</devices>", fmt.Sprintf(testPort, s.h.path("machine-"+name)), 1)
@@ -128,8 +121,8 @@ func set(t *testing.T, sc script) *stage {
 		s.machines[name] = s.l.machineOf(name, Machine{Job: witnessing, Files: files})
 		s.l.run("virsh", "start", name)
 	}
-	for _, name := range sc.names() {
-		s.awaits(name, "its program computes", func(r report) bool { return r.program != "" })
+	for _, name := range sc.Names() {
+		s.awaits(name, "its program computes", func(r events.Report) bool { return r.Program != "" })
 	}
 	for name, m := range s.machines {
 		if !strings.Contains(m.Messages(), "the host wakes us") || !strings.Contains(s.h.log(), "has a port that wakes\" domain="+name+"\n") {
@@ -137,7 +130,7 @@ func set(t *testing.T, sc script) *stage {
 		}
 	}
 	s.settle()
-	for _, name := range sc.names() {
+	for _, name := range sc.Names() {
 		s.insides[name] = s.inside(name)
 	}
 	return s
@@ -184,44 +177,14 @@ func (s *stage) ask(name, command string) (answer string) {
 	return answer
 }
 
-// report is what a machine's witnesses have said in a part of its output.
-type report struct {
-	text    string
-	boot    string   // the last one that began
-	program string   // the last one that computed
-	right   int      // how many of its rounds were
-	ended   []string // statuses of programs, of the last boot
-	wrong   string
-}
-
-var testimony = regexp.MustCompile(`(?m)^(?:boot (\w{8})|(\w{8}-\d+) right (\d+)|ended (\d+)|(.* wrong: .*))$`)
-
-func parseReport(text string) (r report) {
-	r.text = text
-	for _, m := range testimony.FindAllStringSubmatch(text[:strings.LastIndexByte(text, '\n')+1], -1) {
-		switch {
-		case m[1] != "":
-			r.boot, r.ended = m[1], nil
-		case m[2] != "":
-			r.program = m[2]
-			r.right, _ = strconv.Atoi(m[3])
-		case m[4] != "":
-			r.ended = append(r.ended, m[4])
-		default:
-			r.wrong = m[5]
-		}
-	}
-	return r
-}
-
 // said is what a machine's witnesses have said since its output had some length.
-func (s *stage) said(name string, since int) report {
+func (s *stage) said(name string, since int) events.Report {
 	out := s.machines[name].Output()
-	return parseReport(out[min(since, len(out)):])
+	return events.ParseReport(out[min(since, len(out)):])
 }
 
 // awaits waits until what a machine's witnesses have said is as wanted.
-func (s *stage) awaits(name, what string, ok func(report) bool) {
+func (s *stage) awaits(name, what string, ok func(events.Report) bool) {
 	s.Helper()
 	eventually(s, bootTime, name+": "+what, func() bool { return ok(s.said(name, 0)) })
 }
@@ -230,7 +193,7 @@ func (s *stage) awaits(name, what string, ok func(report) bool) {
 func (s *stage) computes(name string) bool {
 	before := s.said(name, 0)
 	for range 200 {
-		if now := s.said(name, 0); now.program == before.program && now.right > before.right {
+		if now := s.said(name, 0); now.Program == before.Program && now.Right > before.Right {
 			return true
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -240,39 +203,39 @@ func (s *stage) computes(name string) bool {
 
 // playAll plays the script. If something fails it is printed up to there, to be played again.
 func (s *stage) playAll() {
-	played := script{machines: s.script.machines}
+	played := events.Script{Machines: s.script.Machines}
 	s.Cleanup(func() {
 		if s.Failed() {
 			s.Logf("this was played:\n%v", played)
 		}
 	})
-	for _, e := range s.script.events {
-		s.now = fmt.Sprintf("line %d, %q", e.line, e)
-		played.events = append(played.events, e)
+	for _, e := range s.script.Events {
+		s.now = fmt.Sprintf("line %d, %q", e.Line, e)
+		played.Events = append(played.Events, e)
 		s.play(e)
 	}
 }
 
 // play has an event happen, and looks whether all took it as they should.
-func (s *stage) play(e event) {
-	before, marks := map[string]report{}, map[string]int{}
-	for _, name := range s.script.names() {
+func (s *stage) play(e events.Event) {
+	before, marks := map[string]events.Report{}, map[string]int{}
+	for _, name := range s.script.Names() {
 		before[name], marks[name] = s.said(name, 0), len(s.machines[name].Output())
 	}
 	began := time.Now()
-	d, _ := findDeed(e.what)
-	d.do(s, e.whom)
+	d, _ := findDeed(e.What)
+	d.do(s, e.Whom)
 	done := time.Since(began)
-	for _, name := range s.script.names() {
-		then := goesOn
-		if name == e.whom {
-			then = e.then
+	for _, name := range s.script.Names() {
+		then := events.GoesOn
+		if name == e.Whom {
+			then = e.Then
 		}
 		s.checkTaken(name, then, before[name], marks[name])
 	}
 	taken := time.Since(began)
-	after := map[string]report{}
-	for _, name := range s.script.names() {
+	after := map[string]events.Report{}
+	for _, name := range s.script.Names() {
 		after[name] = s.said(name, marks[name])
 	}
 	time.Sleep(10 * stageTick)
@@ -280,40 +243,23 @@ func (s *stage) play(e event) {
 	s.checkInside()
 	s.checkLeft()
 	for name, was := range after {
-		if now := s.said(name, marks[name]); now.wrong != "" || now.program != was.program || len(now.ended) != len(was.ended) {
-			s.Fatalf("%s: its program took it, but didn't go on for long:\n%s", name, now.text)
+		if now := s.said(name, marks[name]); now.Wrong != "" || now.Program != was.Program || len(now.Ended) != len(was.Ended) {
+			s.Fatalf("%s: its program took it, but didn't go on for long:\n%s", name, now.Text)
 		}
 	}
 	s.Logf("%-71s happened within %4.1f s, was taken within %4.1f s; %v; %v KiB", e, done.Seconds(), taken.Seconds(), shares, s.resident())
 }
 
 // checkTaken looks whether a machine's program takes an event as it should.
-func (s *stage) checkTaken(name, then string, before report, mark int) {
+func (s *stage) checkTaken(name, then string, before events.Report, mark int) {
 	s.Helper()
-	boot, _, _ := strings.Cut(before.program, "-")
 	atFirst := s.said(name, mark)
-	s.awaits(name, then, func(report) bool {
-		r := s.said(name, mark)
-		switch failed, fails := strings.CutPrefix(then, failsWith); {
-		case r.wrong != "":
-			s.Fatalf("%s: %s", name, r.wrong)
-		case then == goesOn && (len(r.ended) > 0 || r.boot != "" || r.program != "" && r.program != before.program):
-			s.Fatalf("%s: its program didn't go on:\n%s", name, r.text)
-		case then == goesOn:
-			return r.right > max(atFirst.right, before.right)
-		case r.program == "" || r.program == before.program:
-		case then == boots && len(r.ended) > 0:
-			s.Fatalf("%s: a program failed after the boot:\n%s", name, r.text)
-		case then == boots:
-			return r.boot != "" && strings.HasPrefix(r.program, r.boot)
-		case r.boot != "" || !strings.HasPrefix(r.program, boot) || len(r.ended) != 1:
-			s.Fatalf("%s: not one of its programs ended, but %d:\n%s", name, len(r.ended), r.text)
-		case then == isFollowed && r.ended[0] != "137", fails && (r.ended[0] != "1" || !strings.Contains(r.text, failed+"\n")):
-			s.Fatalf("%s: its program ended with %s:\n%s", name, r.ended[0], r.text)
-		default:
-			return true
+	s.awaits(name, then, func(events.Report) bool {
+		ok, err := events.Taken(then, before, atFirst, s.said(name, mark))
+		if err != nil {
+			s.Fatalf("%s: %v", name, err)
 		}
-		return false
+		return ok
 	})
 }
 
@@ -330,7 +276,7 @@ const (
 // checkShares looks whether machines get what their credits are worth, from now on.
 func (s *stage) checkShares() (shares []portion) {
 	s.Helper()
-	names := s.script.names()
+	names := s.script.Names()
 	before, began := s.h.use(names), time.Now()
 	for time.Sleep(shareTime); ; time.Sleep(time.Second) {
 		shares = s.h.use(names)
@@ -360,7 +306,7 @@ func (s *stage) inside(name string) string {
 // checkInside looks whether machines have no more of that than when nothing had happened.
 func (s *stage) checkInside() {
 	s.Helper()
-	for _, name := range s.script.names() {
+	for _, name := range s.script.Names() {
 		now := ""
 		for range 10 {
 			if now = s.inside(name); now == s.insides[name] {
