@@ -13,7 +13,7 @@ import (
 func TestSoakXenStore(t *testing.T) {
 	h := Start(t)
 	const limit = 10 * time.Minute
-	h.Run("(xenstore-conformance --requests 500; echo ended: $?) >/tmp/agrees 2>&1 &")
+	h.Run("(xenstore-conformance --requests 500; echo ended: $?) >/tmp/agreed 2>&1 &")
 	var said string
 	defer func() {
 		if t.Failed() {
@@ -21,7 +21,7 @@ func TestSoakXenStore(t *testing.T) {
 		}
 	}()
 	h.Await(limit, "Dom0 has tried all", func() bool {
-		said = h.Run("cat /tmp/agrees")
+		said = h.Run("cat /tmp/agreed")
 		return strings.Contains(said, "ended: ")
 	})
 	agreed(t, "Dom0", said, "ok socket: ", "ok device: ")
