@@ -66,6 +66,12 @@ func (g *Grant) Map() ([]byte, error) {
 	return unix.Mmap(int(g.File.Fd()), int64(g.from), len(g.Refs)*PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
+// AtEnd has the kernel clear a byte of the pages when nobody in this domain has their file or maps them any more,
+// such as by this process's death. The other domain may map them still.
+func (g *Grant) AtEnd(offset uint64) error {
+	return unmapNotify(g.File, g.from+offset, unmapClearByte, 0)
+}
+
 // Close gives up the grant, which lasts until nobody maps its pages any more, on either side.
 func (g *Grant) Close() error { return g.File.Close() }
 
@@ -122,12 +128,17 @@ func (m *Mapper) Map(offset uint64, pages int, writable bool) ([]byte, error) {
 // AtUnmap has the kernel clear a byte, which lies so far from where something is mapped in
 // the file, and send an event, when that is unmapped: such as by this process's death.
 func (m *Mapper) AtUnmap(offset uint64, p Port) error {
+	return unmapNotify(m.File, offset, unmapClearByte|unmapSendEvent, p)
+}
+
+// unmapNotify is the same for pages that are granted and that are mapped.
+func unmapNotify(f *os.File, offset uint64, action uint32, p Port) error {
 	var arg [16]byte
 	ne := binary.NativeEndian
 	ne.PutUint64(arg[:], offset)
-	ne.PutUint32(arg[8:], unmapClearByte|unmapSendEvent)
+	ne.PutUint32(arg[8:], action)
 	ne.PutUint32(arg[12:], uint32(p))
-	if _, err := call(m.File, ioctlUnmapNotify, &arg[0]); err != nil {
+	if _, err := call(f, ioctlUnmapNotify, &arg[0]); err != nil {
 		return fmt.Errorf("ask to be told of an unmapping: %w", err)
 	}
 	return nil

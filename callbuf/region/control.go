@@ -155,6 +155,7 @@ type Host struct {
 	down  ring
 
 	generation, beat uint64 // as we wrote them
+	agent            bool   // it has said that it is there, at ControlAgent
 }
 
 // NewHost is the hub's side of an area of ControlBytes. No session is served yet.
@@ -192,6 +193,13 @@ func (h *Host) Serve(boot, generation uint64) {
 func (h *Host) Drop() {
 	h.boot = 0
 	word64(h.mem, offAnswered).Store(0)
+}
+
+// Deserted says that the agent has died whose area this is, under Xen, and nobody is to come after it.
+func (h *Host) Deserted() bool {
+	was := h.agent
+	h.agent = word32(h.mem, ControlAgent).Load()&0xff != 0
+	return was && !h.agent
 }
 
 // Beat is a sign of life.

@@ -43,6 +43,9 @@ const (
 	// ControlAlive is a byte of the control area that the hub sets to 1; the kernel clears it, and
 	// sends an event, when the hub ends.
 	ControlAlive = 0x300
+	// ControlAgent is one that the agent sets to 1 if its kernel clears it when nobody in the machine
+	// has the control area any more: the agent has died, and nothing is kept for another.
+	ControlAgent = 0x340
 )
 
 // MaxRef is the highest number of a page: who can grant that many pages can't be served.

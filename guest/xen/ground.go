@@ -74,6 +74,9 @@ func (g *ground) Begin() ([]byte, error) {
 		return nil, fmt.Errorf("control area: %w", err)
 	}
 	region.PutTable(mem[region.ControlTable:], numbers(g.control.Refs[1:]), 0)
+	if g.control.AtEnd(region.ControlAgent) == nil {
+		mem[region.ControlAgent] = 1
+	}
 	return mem, nil
 }
 

@@ -11,6 +11,7 @@ import (
 // A daemon that doesn't answer is asked for one process after the other, and not for those that have gone.
 func TestGoneBeforeAsked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var d door
 	var asked atomic.Int32
 	var all sync.WaitGroup

@@ -135,6 +135,11 @@ func (s *session) step() bool {
 	}
 	s.control.Beat()
 	boot := s.control.Boot()
+	if s.control.Deserted() {
+		s.refused = boot
+		s.drop("the agent has died, and nobody keeps its memory for another")
+		return true
+	}
 	if s.control.Session() == 0 || boot != s.control.Session() {
 		return s.begin(boot)
 	}

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,23 @@ func TestScribbles(t *testing.T) {
 	m.startHub()
 	m.begin()
 	m.forgetKnocks()
+	m.serve(1)
+}
+
+// An agent whose end its kernel tells, and after which nobody comes, has no session any more.
+func TestDeserted(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	m.mem[controlAt+wire.ControlAgent] = 1
+	worker, servant := m.serve(1)
+	m.mem[controlAt+wire.ControlAgent] = 0
+	worker.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := worker.Read(make([]byte, 10)); err != io.EOF {
+		t.Errorf("its worker isn't hung up on: %v", err)
+	}
+	servant.end()
+	m.dropped()
+	m.begin() // another one
 	m.serve(1)
 }
 
