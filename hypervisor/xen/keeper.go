@@ -2,6 +2,7 @@ package xen
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -24,9 +25,12 @@ type Keeper struct {
 	Hub func(domain string, d DomU, place string) []string
 	Log *slog.Logger
 
+	patience time.Duration // endTime, or less in tests
+
 	mu      sync.Mutex
 	want    map[grant.Domain]hypervisor.Machine
 	running map[grant.Domain]child // those that were started here
+	ending  map[int]time.Time      // since when processes that are still there have been told to end
 	changed chan struct{}
 }
 
@@ -38,7 +42,7 @@ type child struct {
 
 // NewKeeper is one that keeps no hubs yet.
 func NewKeeper(dir string, hub func(domain string, d DomU, place string) []string, log *slog.Logger) *Keeper {
-	return &Keeper{Dir: dir, Hub: hub, Log: log, running: map[grant.Domain]child{}, changed: make(chan struct{}, 1)}
+	return &Keeper{Dir: dir, Hub: hub, Log: log, patience: endTime, running: map[grant.Domain]child{}, changed: make(chan struct{}, 1)}
 }
 
 // lookEach is how often places are looked at when nothing tells of a change: a hub of another daemon
@@ -47,6 +51,10 @@ const (
 	lookEach   = 2 * time.Second
 	startAgain = 500 * time.Millisecond
 )
+
+// endTime is how long a hub may take to end, which its workers have to before it: some seconds. As long as one
+// lives its domU doesn't quite die.
+const endTime = 10 * time.Second
 
 // Keep says which machines there are: all of them. Hubs of others are told to end at once.
 func (k *Keeper) Keep(all []hypervisor.Machine) {
@@ -131,10 +139,11 @@ func (k *Keeper) await(ctx context.Context, id grant.Domain, domain string, cmd 
 // endOthers ends the hubs of domUs that aren't wanted, or were when they had another name, and
 // removes what is left of others. k.mu is held.
 func (k *Keeper) endOthers() {
+	before := k.ending
+	k.ending = map[int]time.Time{}
 	for id, c := range k.running { // it may not have its place yet
 		if m, wanted := k.want[id]; !wanted || m.Domain != c.domain {
-			k.Log.Info("a domU is to be served no more: ending its hub", "domain", c.domain, "xen", id)
-			c.process.Signal(syscall.SIGTERM)
+			k.end(c.domain, id, c.process.Pid, before, func(s syscall.Signal) error { return c.process.Signal(s) })
 		}
 	}
 	entries, err := os.ReadDir(k.Dir)
@@ -155,11 +164,26 @@ func (k *Keeper) endOthers() {
 		case pid == 0:
 			os.Remove(path)
 		default:
-			k.Log.Info("a domU is to be served no more: ending its hub", "domain", serves, "xen", id)
-			if err := end(path, pid); err != nil {
-				k.Log.Warn("end a hub", "domain", serves, "process", pid, "err", err)
-			}
+			k.end(serves, grant.Domain(id), pid, before, func(s syscall.Signal) error { return tell(path, pid, s) })
 		}
+	}
+}
+
+// end ends a hub: it is told to, and if that is in vain, killed. before are those that were told before.
+func (k *Keeper) end(domain string, id grant.Domain, pid int, before map[int]time.Time, send func(syscall.Signal) error) {
+	since, told := before[pid]
+	signal := syscall.SIGTERM
+	switch {
+	case !told:
+		since = time.Now()
+		k.Log.Info("a domU is to be served no more: ending its hub", "domain", domain, "xen", id)
+	case time.Since(since) > k.patience:
+		signal = syscall.SIGKILL
+		k.Log.Warn("a hub doesn't end: killing it", "domain", domain, "xen", id, "process", pid)
+	}
+	k.ending[pid] = since
+	if err := send(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		k.Log.Warn("end a hub", "domain", domain, "process", pid, "err", err)
 	}
 }
 

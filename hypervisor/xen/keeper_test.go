@@ -126,6 +126,27 @@ func TestKeeper(tt *testing.T) {
 	}
 }
 
+// A hub that doesn't end when it is told to is killed, whoever has started it.
+func TestHubStays(tt *testing.T) {
+	t := &keeperTest{T: tt, dir: filepath.Join(tt.TempDir(), "hubs")}
+	for _, another := range []bool{false, true} {
+		stop := t.start()
+		t.k.Keep([]hypervisor.Machine{machine("web", 1)})
+		pid := t.is("1", "web")
+		if another {
+			stop()
+			stop = t.start()
+		}
+		t.k.mu.Lock()
+		t.k.patience = 100 * time.Millisecond
+		t.k.mu.Unlock()
+		syscall.Kill(pid, syscall.SIGSTOP)
+		t.k.Keep([]hypervisor.Machine{})
+		t.is("1", "")
+		stop()
+	}
+}
+
 // A place that is removed before it is locked isn't taken.
 func TestPlaceRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "1")

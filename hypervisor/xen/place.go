@@ -71,9 +71,9 @@ func occupant(path string) (domain string, pid int) {
 	return string(b[:n]), int(lock.Pid)
 }
 
-// end tells the process that holds a place to end. It is asked twice: one that ended meanwhile has
+// tell sends a signal to the process that holds a place. It is asked twice who that is: one that ended meanwhile has
 // given its number back.
-func end(path string, pid int) error {
+func tell(path string, pid int, s unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {
 		return nil
@@ -85,5 +85,5 @@ func end(path string, pid int) error {
 	if holder(path) != pid {
 		return nil
 	}
-	return unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
+	return unix.PidfdSendSignal(fd, s, nil, 0)
 }
