@@ -35,6 +35,7 @@ static CUresult read_snapshot(const uint8_t *bytes, uint64_t length)
 	for (uint32_t i = 0; i < head.deviceCount; i++) {
 		devices[i].name[sizeof devices[i].name - 1] = 0;
 		devices[i].pciBusId[sizeof devices[i].pciBusId - 1] = 0;
+		devices[i].attribute[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1; /* they are ours: see pool.h */
 	}
 	count = (int)head.deviceCount;
 	driverVersion = (int)head.driverVersion;

@@ -5,6 +5,8 @@
 #include "event.h"
 
 #include "context.h"
+#include "moment.h"
+#include "pool.h"
 #include "ring.h"
 #include "stream.h"
 #include "zz_impl.h"
@@ -30,6 +32,7 @@ CUresult event_create(struct context *c, uint32_t flags, struct event **created)
 	e->wireContext = c->wire;
 	e->flags = flags;
 	e->used = false;
+	e->behind = (struct moment){0};
 	handle_publish(e);
 	*created = e;
 	return CUDA_SUCCESS;
@@ -91,6 +94,7 @@ CUresult pg_cuEventRecord(CUevent handle, CUstream stream)
 		return r;
 	if (place.contextHandle != e->context)
 		return CUDA_ERROR_INVALID_HANDLE;
+	moment_recorded(e, &place);
 	pthread_mutex_lock(&recordLock);
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
 	struct event_record_args args = {.event = e->object.id, .serial = serial};
@@ -150,10 +154,14 @@ CUresult pg_cuEventSynchronize(CUevent handle)
 			.context = p.context, .event = &e->object, .handle = args.event,
 		};
 		CUresult r = record_wait(&latest, sleeps);
-		if (r != CUDA_ERROR_NOT_READY)
+		if (r != CUDA_ERROR_NOT_READY) {
+			pools_synchronised();
 			return text_shown(p.context, r);
+		}
 	}
-	return text_shown(p.context, ring_wait(&p, sleeps));
+	CUresult r = text_shown(p.context, ring_wait(&p, sleeps));
+	pools_synchronised();
+	return r;
 }
 
 CUresult pg_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
@@ -191,5 +199,8 @@ CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flag
 		.op = OP_STREAM_WAIT_EVENT, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args,
 		.fixedBytes = sizeof args,
 	};
-	return ring_post(&p);
+	r = ring_post(&p);
+	if (r == CUDA_SUCCESS)
+		moment_waits(&place, e);
+	return r;
 }

@@ -29,6 +29,8 @@ enum handle_kind {
 	HANDLE_REFERENCE,
 	HANDLE_KERNEL,
 	HANDLE_MIPMAP,
+	HANDLE_TAIL,
+	HANDLE_POOL,
 };
 
 enum {

@@ -10,6 +10,8 @@
 #include "arena.h"
 #include "context.h"
 #include "device.h"
+#include "moment.h"
+#include "pool.h"
 #include "ring.h"
 #include "zz_impl.h"
 #include "zz_wire.h"
@@ -17,14 +19,14 @@
 #define ALLOCATION_MOST (UINT64_C(1) << 46)
 #define PITCH_ALIGNMENT 512
 
-static CUresult post_free(uint32_t wire, uint64_t address)
+CUresult memory_give(uint32_t wire, uint64_t address)
 {
 	struct mem_free_args args = {.address = address};
 	struct packet p = {.op = OP_MEM_FREE, .context = wire, .fixed = &args, .fixedBytes = sizeof args};
 	return ring_post(&p);
 }
 
-CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address)
+CUresult memory_take(struct context *c, uint64_t bytes, uint64_t *address)
 {
 	if (bytes > ALLOCATION_MOST)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -32,15 +34,32 @@ CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address)
 	struct mem_alloc_result answer;
 	struct packet p = {.op = OP_MEM_ALLOC, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
 	CUresult r = ring_call(&p, &answer, sizeof answer);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && pools_trim())
+		r = ring_call(&p, &answer, sizeof answer);
+	if (r == CUDA_SUCCESS)
+		*address = answer.address;
+	return r;
+}
+
+CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address)
+{
+	CUresult r = memory_take(c, bytes, address);
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct range range = {.base = answer.address, .size = bytes, .kind = RANGE_DEVICE, .context = c->object.id};
-	if (!range_add_fresh(&range)) {
-		post_free(c->wire, answer.address);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*address = answer.address;
-	return CUDA_SUCCESS;
+	struct range range = {.base = *address, .size = bytes, .kind = RANGE_DEVICE, .context = c->object.id};
+	if (range_add_fresh(&range))
+		return CUDA_SUCCESS;
+	memory_give(c->wire, *address);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult memory_free(uint64_t address)
+{
+	struct range range;
+	if (!range_remove(address, RANGE_DEVICE, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct context *owner = handle_find(&contexts, range.context);
+	return owner ? memory_give(owner->wire, address) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address)
@@ -78,14 +97,20 @@ static void drain(void *object, void *argument)
 		d->result = r;
 }
 
-static CUresult unpin(const struct range *range)
+static CUresult drain_all(void)
 {
 	struct drain d = {.context = context_top(), .result = CUDA_SUCCESS};
 	handle_each(&contexts, drain, &d);
+	return d.result;
+}
+
+static CUresult unpin(const struct range *range)
+{
+	CUresult r = drain_all();
 	if (range->kind == RANGE_MANAGED)
 		advice_forget(range->base);
 	arena_give(arena_offset(range->base), range->size);
-	return d.result;
+	return r;
 }
 
 void memory_context_ends(uint64_t context)
@@ -93,6 +118,7 @@ void memory_context_ends(uint64_t context)
 	struct range gone;
 	while (range_remove_context(context, false, &gone))
 		;
+	pool_context_ends(context);
 }
 
 void memory_context_ended(uint64_t context)
@@ -100,6 +126,7 @@ void memory_context_ended(uint64_t context)
 	struct range gone;
 	while (range_remove_context(context, true, &gone))
 		unpin(&gone);
+	moment_context_ended(context);
 }
 
 /* --- device memory --- */
@@ -166,10 +193,12 @@ CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
 	struct range range;
 	if (range_remove(dptr, RANGE_MANAGED, &range))
 		return unpin(&range);
-	if (!range_remove(dptr, RANGE_DEVICE, &range))
-		return CUDA_ERROR_INVALID_VALUE;
-	struct context *owner = handle_find(&contexts, range.context);
-	return owner ? post_free(owner->wire, dptr) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (range_find(dptr, &range) && range.kind == RANGE_POOL && range.base == dptr) {
+		r = drain_all();
+		CUresult given = pool_give(dptr, NULL);
+		return given == CUDA_SUCCESS ? r : given;
+	}
+	return memory_free(dptr);
 }
 
 CUresult pg_cuMemGetInfo_v2(size_t *available, size_t *total)

@@ -6,6 +6,12 @@
 
 /* Device memory of a context; the table knows it afterwards. */
 CUresult memory_alloc(struct context *c, uint64_t bytes, uint64_t *address);
+/* The reverse: the host has it back when the work before has ended. */
+CUresult memory_free(uint64_t address);
+/* As memory_alloc, but the table does not get to know of it. If there is none, pools give back what they don't use. */
+CUresult memory_take(struct context *c, uint64_t bytes, uint64_t *address);
+/* The host has it back when the work before has ended. */
+CUresult memory_give(uint32_t wire, uint64_t address);
 /* Arena memory of a context: pinned or managed. */
 CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address);
 /*

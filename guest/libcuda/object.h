@@ -28,6 +28,12 @@ struct manner {
 	CUlaunchMemSyncDomainMap domains;
 };
 
+/* A point of a stream, see moment.h; all zeros: long ago. */
+struct moment {
+	uint64_t tail; /* handle of what is known of the stream, or 0 */
+	uint64_t at;   /* how many such points it had */
+};
+
 struct context {
 	struct object object;
 	uint32_t wire; /* context id in packets: 1..255 */
@@ -39,6 +45,7 @@ struct context {
 	_Atomic uint64_t limits[16];
 	struct mark mark; /* of the legacy stream */
 	struct manner manner;
+	uint64_t tail; /* of the legacy stream: see moment.h */
 	uint64_t serial; /* unique among all contexts ever, for cuCtxGetId */
 };
 
@@ -48,6 +55,7 @@ struct stream {
 	uint32_t wireContext, flags;
 	int priority;
 	struct mark mark;
+	uint64_t tail; /* see moment.h */
 	struct manner manner;
 };
 
@@ -57,6 +65,7 @@ struct event {
 	uint32_t wireContext, flags;
 	_Atomic uint64_t recorded; /* serial of the latest record; goes on when the slot is used again */
 	_Atomic bool used;         /* was ever recorded */
+	struct moment behind;      /* what comes before the latest record; under momentLock */
 };
 
 struct array {

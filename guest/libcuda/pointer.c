@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "pool.h"
 #include "range.h"
 #include "zz_impl.h"
 
@@ -74,7 +75,7 @@ static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint
 		*a = (struct answer){CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE, sizeof(int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*a = (struct answer){0, sizeof(void *)};
+		*a = (struct answer){r->kind == RANGE_POOL ? pool_of(address) : 0, sizeof(void *)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
 		*a = (struct answer){r->serial, sizeof(unsigned long long)};

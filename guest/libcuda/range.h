@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED, RANGE_SEGMENT };
+enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED, RANGE_SEGMENT, RANGE_POOL };
 
 struct range {
 	uint64_t base, size;
@@ -17,7 +17,7 @@ struct range {
 	uint64_t context; /* handle of the context it belongs to */
 	uint32_t flags;   /* as given at allocation */
 	uint64_t serial;  /* unique among all ranges ever */
-	uint64_t owner;   /* module handle for globals */
+	uint64_t owner;   /* module handle for globals, block for memory of a pool */
 	bool sync;        /* synchronous copies and fills of it wait until they are complete */
 };
 
@@ -27,7 +27,7 @@ static inline bool range_in_arena(const struct range *r) { return r->kind == RAN
 /* Memory of the device's own, which it has given an address. */
 static inline bool range_on_device(const struct range *r)
 {
-	return r->kind == RANGE_DEVICE || r->kind == RANGE_GLOBAL || r->kind == RANGE_SEGMENT;
+	return r->kind == RANGE_DEVICE || r->kind == RANGE_GLOBAL || r->kind == RANGE_SEGMENT || r->kind == RANGE_POOL;
 }
 
 /* Adds a range, unless it overlaps another one or memory has run out. */

@@ -1,5 +1,6 @@
 /* What a context can be asked and told, apart from its life: answered here, except for limits that the host has to know. */
 #include "context.h"
+#include "pool.h"
 #include "device.h"
 #include "ring.h"
 #include "zz_impl.h"
@@ -73,7 +74,9 @@ CUresult pg_cuCtxSynchronize(void)
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct packet p = CONTEXT_PACKET(c, OP_CONTEXT_SYNCHRONIZE);
-	return text_shown(p.context, ring_wait(&p, context_sleeps(c)));
+	r = text_shown(p.context, ring_wait(&p, context_sleeps(c)));
+	pools_synchronised();
+	return r;
 }
 
 CUresult pg_cuCtxGetDevice(CUdevice *device)

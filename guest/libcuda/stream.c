@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include "context.h"
+#include "moment.h"
+#include "pool.h"
 #include "ring.h"
 #include "zz_impl.h"
 #include "zz_wire.h"
@@ -41,6 +43,7 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 	s->flags = flags;
 	s->priority = priority;
 	s->mark = (struct mark){.at = NO_MARK};
+	s->tail = 0;
 	s->manner = (struct manner){0};
 	handle_publish(s);
 	*created = s;
@@ -53,6 +56,7 @@ static CUresult destroy(struct stream *s)
 	CUresult r = context_error(s->wireContext);
 	if (r != CUDA_SUCCESS)
 		return r;
+	moment_stream_ends(s);
 	if (!mark_retire(s))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct stream_destroy_args args = {.stream = s->object.id};
@@ -219,7 +223,11 @@ CUresult pg_cuStreamSynchronize(CUstream stream)
 {
 	struct place place;
 	CUresult r = stream_resolve(stream, &place);
-	return r == CUDA_SUCCESS ? text_shown(place.context, stream_wait(&place)) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = text_shown(place.context, stream_wait(&place));
+	pools_synchronised();
+	return r;
 }
 
 CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, struct context **c)

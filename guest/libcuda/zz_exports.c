@@ -648,7 +648,10 @@ EXPORT CUresult CUDAAPI cuDeviceGetCount(int *count)
 
 EXPORT CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
-	return stub("cuDeviceGetDefaultMemPool");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuDeviceGetDefaultMemPool(pool_out, dev);
 }
 
 EXPORT CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
@@ -681,7 +684,10 @@ EXPORT CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask
 
 EXPORT CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
-	return stub("cuDeviceGetMemPool");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuDeviceGetMemPool(pool, dev);
 }
 
 EXPORT CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
@@ -831,7 +837,10 @@ EXPORT CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem
 
 EXPORT CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
-	return stub("cuDeviceSetMemPool");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuDeviceSetMemPool(dev, pool);
 }
 
 EXPORT CUresult CUDAAPI cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
@@ -2272,22 +2281,34 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 EXPORT CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-	return stub("cuMemAllocAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemAllocAsync(dptr, bytesize, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-	return stub("cuMemAllocAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemAllocAsync(dptr, bytesize, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
-	return stub("cuMemAllocFromPoolAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
-	return stub("cuMemAllocFromPoolAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemAllocFromPoolAsync(dptr, bytesize, pool, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize)
@@ -2978,12 +2999,18 @@ EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 
 EXPORT CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-	return stub("cuMemFreeAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemFreeAsync(dptr, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
-	return stub("cuMemFreeAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemFreeAsync(dptr, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemFreeHost(void *p)
@@ -3036,7 +3063,10 @@ EXPORT CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationPr
 
 EXPORT CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 {
-	return stub("cuMemGetDefaultMemPool");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemGetDefaultMemPool(pool_out, location, type);
 }
 
 EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags)
@@ -3069,7 +3099,10 @@ EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
 
 EXPORT CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-	return stub("cuMemGetMemPool");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemGetMemPool(pool, location, type);
 }
 
 EXPORT CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
@@ -3156,12 +3189,18 @@ EXPORT CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, uns
 
 EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
-	return stub("cuMemPoolCreate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolCreate(pool, poolProps);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 {
-	return stub("cuMemPoolDestroy");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolDestroy(pool);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
@@ -3176,12 +3215,18 @@ EXPORT CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmem
 
 EXPORT CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
-	return stub("cuMemPoolGetAccess");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolGetAccess(flags, memPool, location);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-	return stub("cuMemPoolGetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolGetAttribute(pool, attr, value);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags)
@@ -3196,17 +3241,26 @@ EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPoo
 
 EXPORT CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
-	return stub("cuMemPoolSetAccess");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolSetAccess(pool, map, count);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-	return stub("cuMemPoolSetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolSetAttribute(pool, attr, value);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-	return stub("cuMemPoolTrimTo");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolTrimTo(pool, minBytesToKeep);
 }
 
 EXPORT CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
@@ -3524,7 +3578,10 @@ EXPORT CUresult CUDAAPI cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned cha
 
 EXPORT CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
-	return stub("cuMemSetMemPool");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemSetMemPool(location, type, pool);
 }
 
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)

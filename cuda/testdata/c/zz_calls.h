@@ -321,6 +321,26 @@ static const struct field fields_CUlaunchConfig_st[] = {
 	{48, 4, KIND_COUNT}, /* numAttrs */
 };
 
+static const struct field fields_CUmemAccessDesc_st[] = {
+	{0, 8, KIND_NUMBER}, /* location */
+	{8, 4, KIND_NUMBER}, /* flags */
+};
+
+static const struct field fields_CUmemLocation_st[] = {
+	{0, 4, KIND_NUMBER}, /* type */
+	{4, 4, KIND_NUMBER}, /* id */
+};
+
+static const struct field fields_CUmemPoolProps_st[] = {
+	{0, 4, KIND_NUMBER}, /* allocType */
+	{4, 4, KIND_NUMBER}, /* handleTypes */
+	{8, 8, KIND_NUMBER}, /* location */
+	{16, 8, KIND_MEMORY}, /* win32SecurityAttributes */
+	{24, 8, KIND_NUMBER}, /* maxSize */
+	{32, 2, KIND_NUMBER}, /* usage */
+	{34, 54, KIND_NUMBER}, /* reserved */
+};
+
 static const struct field fields_CUuuid_st[] = {
 	{0, 16, KIND_NUMBER}, /* bytes */
 };
@@ -4555,13 +4575,13 @@ static const struct call calls[] = {
 	{"cuDeviceGetAttribute", call_cuDeviceGetAttribute, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetByPCIBusId", call_cuDeviceGetByPCIBusId, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(TEXT), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetCount", call_cuDeviceGetCount, true, false, 1, {ARGUMENT(MEMORY), }, 6, {0, 1, 3, 4, 201, 709}},
-	{"cuDeviceGetDefaultMemPool", call_cuDeviceGetDefaultMemPool, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
+	{"cuDeviceGetDefaultMemPool", call_cuDeviceGetDefaultMemPool, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuDeviceGetDevResource", call_cuDeviceGetDevResource, false, false, 3, {ARGUMENT(DEVICE), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuDeviceGetExecAffinitySupport", call_cuDeviceGetExecAffinitySupport, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
 	{"cuDeviceGetGraphMemAttribute", call_cuDeviceGetGraphMemAttribute, false, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuDeviceGetHostAtomicCapabilities", call_cuDeviceGetHostAtomicCapabilities, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
 	{"cuDeviceGetLuid", call_cuDeviceGetLuid, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 8, {0, 1, 3, 4, 101, 201, 709, 801}},
-	{"cuDeviceGetMemPool", call_cuDeviceGetMemPool, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
+	{"cuDeviceGetMemPool", call_cuDeviceGetMemPool, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuDeviceGetName", call_cuDeviceGetName, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetNvSciSyncAttributes", call_cuDeviceGetNvSciSyncAttributes, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuDeviceGetP2PAtomicCapabilities", call_cuDeviceGetP2PAtomicCapabilities, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
@@ -4582,7 +4602,7 @@ static const struct call calls[] = {
 	{"cuDevicePrimaryCtxSetFlags_v2", call_cuDevicePrimaryCtxSetFlags_v2, true, false, 2, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 101, 201, 708, 709}},
 	{"cuDeviceRegisterAsyncNotification", call_cuDeviceRegisterAsyncNotification, false, false, 4, {ARGUMENT(DEVICE), ARGUMENT(CALLBACK), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuDeviceSetGraphMemAttribute", call_cuDeviceSetGraphMemAttribute, false, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuDeviceSetMemPool", call_cuDeviceSetMemPool, false, false, 2, {ARGUMENT(DEVICE), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
+	{"cuDeviceSetMemPool", call_cuDeviceSetMemPool, true, false, 2, {ARGUMENT(DEVICE), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 101, 201, 400, 709, 801}},
 	{"cuDeviceTotalMem", call_cuDeviceTotalMem, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceTotalMem_v2", call_cuDeviceTotalMem_v2, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceUnregisterAsyncNotification", call_cuDeviceUnregisterAsyncNotification, false, false, 2, {ARGUMENT(DEVICE), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
@@ -4828,10 +4848,10 @@ static const struct call calls[] = {
 	{"cuMemAdvise_v2", call_cuMemAdvise_v2, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(VALUE), }, 8, {0, 1, 2, 3, 4, 101, 201, 709}},
 	{"cuMemAlloc", call_cuMemAlloc, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemAlloc_v2", call_cuMemAlloc_v2, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
-	{"cuMemAllocAsync", call_cuMemAllocAsync, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemAllocAsync_ptsz", call_cuMemAllocAsync_ptsz, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemAllocFromPoolAsync", call_cuMemAllocFromPoolAsync, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemAllocFromPoolAsync_ptsz", call_cuMemAllocFromPoolAsync_ptsz, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuMemAllocAsync", call_cuMemAllocAsync, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 101, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuMemAllocAsync_ptsz", call_cuMemAllocAsync_ptsz, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 101, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuMemAllocFromPoolAsync", call_cuMemAllocFromPoolAsync, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 101, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuMemAllocFromPoolAsync_ptsz", call_cuMemAllocFromPoolAsync_ptsz, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 101, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuMemAllocHost", call_cuMemAllocHost, true, false, 2, {ARGUMENT(POINTERS), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
 	{"cuMemAllocHost_v2", call_cuMemAllocHost_v2, true, false, 2, {ARGUMENT(POINTERS), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
 	{"cuMemAllocManaged", call_cuMemAllocManaged, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 8, {0, 1, 2, 3, 4, 201, 709, 801}},
@@ -4923,19 +4943,19 @@ static const struct call calls[] = {
 	{"cuMemExportToShareableHandle", call_cuMemExportToShareableHandle, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemFree", call_cuMemFree, true, false, 1, {ARGUMENT(ADDRESS), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemFree_v2", call_cuMemFree_v2, true, false, 1, {ARGUMENT(ADDRESS), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuMemFreeAsync", call_cuMemFreeAsync, false, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemFreeAsync_ptsz", call_cuMemFreeAsync_ptsz, false, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuMemFreeAsync", call_cuMemFreeAsync, true, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuMemFreeAsync_ptsz", call_cuMemFreeAsync_ptsz, true, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuMemFreeHost", call_cuMemFreeHost, true, false, 1, {ARGUMENT(MEMORY), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemGetAccess", call_cuMemGetAccess, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
 	{"cuMemGetAddressRange", call_cuMemGetAddressRange, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 8, {0, 1, 3, 4, 201, 500, 709, 801}},
 	{"cuMemGetAddressRange_v2", call_cuMemGetAddressRange_v2, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 7, {0, 1, 3, 4, 201, 500, 709}},
 	{"cuMemGetAllocationGranularity", call_cuMemGetAllocationGranularity, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemGetAllocationPropertiesFromHandle", call_cuMemGetAllocationPropertiesFromHandle, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuMemGetDefaultMemPool", call_cuMemGetDefaultMemPool, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemGetDefaultMemPool", call_cuMemGetDefaultMemPool, true, false, 3, {ARGUMENT(MEMORY), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuMemGetHandleForAddressRange", call_cuMemGetHandleForAddressRange, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemGetInfo", call_cuMemGetInfo, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 6, {0, 1, 3, 4, 201, 709}},
 	{"cuMemGetInfo_v2", call_cuMemGetInfo_v2, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 6, {0, 1, 3, 4, 201, 709}},
-	{"cuMemGetMemPool", call_cuMemGetMemPool, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemGetMemPool", call_cuMemGetMemPool, true, false, 3, {ARGUMENT(MEMORY), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuMemHostAlloc", call_cuMemHostAlloc, true, false, 3, {ARGUMENT(POINTERS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
 	{"cuMemHostGetDevicePointer", call_cuMemHostGetDevicePointer, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 709, 801}},
 	{"cuMemHostGetDevicePointer_v2", call_cuMemHostGetDevicePointer_v2, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 6, {0, 1, 3, 4, 201, 709}},
@@ -4947,17 +4967,17 @@ static const struct call calls[] = {
 	{"cuMemMap", call_cuMemMap, false, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemMapArrayAsync", call_cuMemMapArrayAsync, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuMemMapArrayAsync_ptsz", call_cuMemMapArrayAsync_ptsz, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemPoolCreate", call_cuMemPoolCreate, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuMemPoolDestroy", call_cuMemPoolDestroy, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
+	{"cuMemPoolCreate", call_cuMemPoolCreate, true, false, 2, {ARGUMENT(MEMORY), STRUCTURE(CUmemPoolProps_st, 88), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
+	{"cuMemPoolDestroy", call_cuMemPoolDestroy, true, false, 1, {ARGUMENT(HANDLE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuMemPoolExportPointer", call_cuMemPoolExportPointer, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
 	{"cuMemPoolExportToShareableHandle", call_cuMemPoolExportToShareableHandle, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemPoolGetAccess", call_cuMemPoolGetAccess, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuMemPoolGetAttribute", call_cuMemPoolGetAttribute, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuMemPoolGetAccess", call_cuMemPoolGetAccess, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), STRUCTURE(CUmemLocation_st, 8), }, 7, {0, 1, 3, 4, 201, 400, 709}},
+	{"cuMemPoolGetAttribute", call_cuMemPoolGetAttribute, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuMemPoolImportFromShareableHandle", call_cuMemPoolImportFromShareableHandle, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemPoolImportPointer", call_cuMemPoolImportPointer, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuMemPoolSetAccess", call_cuMemPoolSetAccess, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemPoolSetAttribute", call_cuMemPoolSetAttribute, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuMemPoolTrimTo", call_cuMemPoolTrimTo, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemPoolSetAccess", call_cuMemPoolSetAccess, true, false, 3, {ARGUMENT(HANDLE), STRUCTURE(CUmemAccessDesc_st, 12), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 400, 709, 801}},
+	{"cuMemPoolSetAttribute", call_cuMemPoolSetAttribute, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 201, 400, 709}},
+	{"cuMemPoolTrimTo", call_cuMemPoolTrimTo, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuMemPrefetchAsync", call_cuMemPrefetchAsync, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
 	{"cuMemPrefetchAsync_ptsz", call_cuMemPrefetchAsync_ptsz, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
 	{"cuMemPrefetchAsync_v2", call_cuMemPrefetchAsync_v2, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(VALUE), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
@@ -4999,7 +5019,7 @@ static const struct call calls[] = {
 	{"cuMemsetD8_v2_ptds", call_cuMemsetD8_v2_ptds, true, false, 3, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemsetD8Async", call_cuMemsetD8Async, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemsetD8Async_ptsz", call_cuMemsetD8Async_ptsz, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuMemSetMemPool", call_cuMemSetMemPool, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
+	{"cuMemSetMemPool", call_cuMemSetMemPool, true, false, 3, {STRUCTURE(CUmemLocation_st, 8), ARGUMENT(NUMBER), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 101, 201, 400, 709, 801}},
 	{"cuMemUnmap", call_cuMemUnmap, false, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMipmappedArrayCreate", call_cuMipmappedArrayCreate, true, false, 3, {ARGUMENT(MEMORY), STRUCTURE(CUDA_ARRAY3D_DESCRIPTOR_st, 40), ARGUMENT(COUNT), }, 9, {0, 1, 2, 3, 4, 201, 709, 801, 999}},
 	{"cuMipmappedArrayDestroy", call_cuMipmappedArrayDestroy, true, false, 1, {ARGUMENT(MIPMAP), }, 8, {0, 1, 3, 4, 201, 207, 400, 709}},

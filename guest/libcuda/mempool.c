@@ -1,0 +1,314 @@
+/* The calls about memory pools. What memory of a pool is used again for, and when, is in pool.c. */
+#include "context.h"
+#include "device.h"
+#include "memory.h"
+#include "moment.h"
+#include "pool.h"
+#include "zz_impl.h"
+
+/* Handles of each device's own pool, made when it is first wanted, and of the one that it uses. Guarded by momentLock. */
+static struct {
+	uint64_t own, current;
+} ofDevice[DEVICES_MOST];
+
+static struct pool *find(CUmemoryPool handle) { return handle_find(&pools, (uint64_t)(uintptr_t)handle); }
+
+/* Called with the lock held. */
+static struct pool *own_pool(int device)
+{
+	struct pool *p = handle_find(&pools, ofDevice[device].own);
+	if (!p && (p = pool_new(device, 0)))
+		ofDevice[device].own = p->object.id;
+	return p;
+}
+
+static struct pool *current_pool(int device)
+{
+	struct pool *p = handle_find(&pools, ofDevice[device].current);
+	return p ? p : own_pool(device);
+}
+
+static CUresult answer_pool(CUmemoryPool *out, CUdevice device, struct pool *(*which)(int))
+{
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!device_exists(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = which(device);
+	if (p)
+		*out = HANDLE_OF(CUmemoryPool, p);
+	pthread_mutex_unlock(&momentLock);
+	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult pg_cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device) { return answer_pool(out, device, own_pool); }
+CUresult pg_cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device) { return answer_pool(out, device, current_pool); }
+
+CUresult pg_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
+{
+	if (!device_exists(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = find(handle);
+	bool ok = p && p->device == device;
+	if (ok)
+		ofDevice[device].current = p->object.id;
+	pthread_mutex_unlock(&momentLock);
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Pools lie on devices: there are none of host or managed memory (the attributes that would say so are 0). */
+static CUresult check_kind(const CUmemLocation *where, CUmemAllocationType type)
+{
+	if (!where)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return (unsigned)type > CU_MEM_ALLOCATION_TYPE_MANAGED || !type ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+	return device_exists(where->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult pg_cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *where, CUmemAllocationType type)
+{
+	CUresult r = check_kind(where, type);
+	return r == CUDA_SUCCESS ? pg_cuDeviceGetDefaultMemPool(out, where->id) : r;
+}
+
+CUresult pg_cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *where, CUmemAllocationType type)
+{
+	CUresult r = check_kind(where, type);
+	return r == CUDA_SUCCESS ? pg_cuDeviceGetMemPool(out, where->id) : r;
+}
+
+CUresult pg_cuMemSetMemPool(CUmemLocation *where, CUmemAllocationType type, CUmemoryPool pool)
+{
+	CUresult r = check_kind(where, type);
+	return r == CUDA_SUCCESS ? pg_cuDeviceSetMemPool(where->id, pool) : r;
+}
+
+CUresult pg_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+{
+	if (!out || !props)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = check_kind(&props->location, props->allocType);
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (size_t i = 0; i < sizeof props->reserved; i++)
+		if (props->reserved[i])
+			return CUDA_ERROR_INVALID_VALUE;
+	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says that other processes can't have a part in a pool. */
+	if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->usage != 0)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = pool_new(props->location.id, props->maxSize);
+	if (p)
+		*out = HANDLE_OF(CUmemoryPool, p);
+	pthread_mutex_unlock(&momentLock);
+	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult pg_cuMemPoolDestroy(CUmemoryPool handle)
+{
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = find(handle);
+	bool ok = p && p->object.id != ofDevice[p->device].own;
+	if (ok)
+		pool_end(p); /* where it is a device's current one, nobody finds it any more */
+	pthread_mutex_unlock(&momentLock);
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult pg_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
+{
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = find(handle);
+	if (p)
+		pool_trim(p, keep);
+	pthread_mutex_unlock(&momentLock);
+	return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* --- attributes: three switches, which are ints, and numbers --- */
+
+static bool *switch_of(struct pool *p, CUmemPool_attribute what)
+{
+	switch ((unsigned)what) {
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+		return &p->followEvents;
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+		return &p->opportunistic;
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		return &p->dependencies;
+	default:
+		return NULL;
+	}
+}
+
+static uint64_t *number_of(struct pool *p, CUmemPool_attribute what)
+{
+	switch ((unsigned)what) {
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		return &p->threshold;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		return &p->reserved;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		return &p->reservedHigh;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		return &p->used;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		return &p->usedHigh;
+	case CU_MEMPOOL_ATTR_MAX_POOL_SIZE:
+		return &p->most;
+	default:
+		return NULL;
+	}
+}
+
+static CUresult get(struct pool *p, CUmemPool_attribute what, void *value)
+{
+	const bool *flag = switch_of(p, what);
+	const uint64_t *number = number_of(p, what);
+	if (flag)
+		*(int *)value = *flag;
+	else if (number)
+		*(cuuint64_t *)value = *number;
+	else
+		switch ((unsigned)what) {
+		case CU_MEMPOOL_ATTR_ALLOCATION_TYPE:
+			*(CUmemAllocationType *)value = CU_MEM_ALLOCATION_TYPE_PINNED;
+			break;
+		case CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES:
+			*(CUmemAllocationHandleType *)value = CU_MEM_HANDLE_TYPE_NONE;
+			break;
+		case CU_MEMPOOL_ATTR_LOCATION_ID:
+			*(int *)value = p->device;
+			break;
+		case CU_MEMPOOL_ATTR_LOCATION_TYPE:
+			*(CUmemLocationType *)value = CU_MEM_LOCATION_TYPE_DEVICE;
+			break;
+		case CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED:
+			*(int *)value = 0;
+			break;
+		default:
+			return CUDA_ERROR_INVALID_VALUE;
+		}
+	return CUDA_SUCCESS;
+}
+
+/* The highest values so far can only be forgotten. */
+static CUresult set(struct pool *p, CUmemPool_attribute what, const void *value)
+{
+	bool *flag = switch_of(p, what);
+	if (flag) {
+		*flag = *(const int *)value != 0;
+		return CUDA_SUCCESS;
+	}
+	switch ((unsigned)what) {
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		p->threshold = *(const cuuint64_t *)value;
+		return CUDA_SUCCESS;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		if (*(const cuuint64_t *)value != 0)
+			return CUDA_ERROR_INVALID_VALUE;
+		*number_of(p, what) = what == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? p->used : p->reserved;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CUresult pg_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute what, void *value)
+{
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = find(handle);
+	CUresult r = p && value ? get(p, what, value) : CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_unlock(&momentLock);
+	return r;
+}
+
+CUresult pg_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute what, void *value)
+{
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = find(handle);
+	CUresult r = p && value ? set(p, what, value) : CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_unlock(&momentLock);
+	return r;
+}
+
+/* --- access: a pool's own device has it, and devices have none to each other's memory --- */
+
+CUresult pg_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
+{
+	struct pool *p = find(handle);
+	if (!p || !access || count == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; i++) {
+		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_exists(access[i].location.id))
+			return CUDA_ERROR_INVALID_DEVICE;
+		if (access[i].location.id != p->device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+			return CUDA_ERROR_INVALID_DEVICE;
+		if (access[i].location.id == p->device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *where)
+{
+	struct pool *p = find(handle);
+	if (!p || !flags || !where || where->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_exists(where->id))
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = where->id == p->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	return CUDA_SUCCESS;
+}
+
+/* --- allocating and freeing --- */
+
+static CUresult take(CUdeviceptr *out, size_t bytes, struct pool *p, const struct place *place)
+{
+	uint64_t address;
+	if (!out || bytes == 0 || !p)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = pool_take(p, place, bytes, &address);
+	if (r == CUDA_SUCCESS)
+		*out = address;
+	return r;
+}
+
+CUresult pg_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream)
+{
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	const struct context *c = handle_find(&contexts, place.contextHandle);
+	if (!c)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = current_pool(c->device);
+	pthread_mutex_unlock(&momentLock);
+	return p ? take(out, bytes, p, &place) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult pg_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream)
+{
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct pool *p = find(handle);
+	const struct context *c = handle_find(&contexts, place.contextHandle);
+	return p && c && p->device != c->device ? CUDA_ERROR_INVALID_DEVICE : take(out, bytes, p, &place);
+}
+
+/* Of memory that is no pool's the host lets go when all work before has ended. */
+CUresult pg_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+	struct place place;
+	CUresult r = stream_resolve(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = pool_give(address, &place);
+	return r == CUDA_ERROR_INVALID_VALUE ? memory_free(address) : r;
+}

@@ -1,0 +1,462 @@
+#include "pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "memory.h"
+#include "moment.h"
+#include "range.h"
+
+/* A piece of a chunk. Neighbours in a chunk are linked by address, and free ones of about one size in a bin. */
+struct block {
+	uint64_t at, bytes;
+	struct chunk *chunk;
+	struct block *below, *above;
+	struct block *previous, *next; /* in a bin, or the list of spare ones */
+	bool free;
+	struct moment since; /* free ones: work that came before that used it */
+};
+
+struct chunk {
+	struct pool *pool;
+	uint64_t context; /* handle */
+	uint64_t at, bytes, used;
+	struct block *first;
+	struct chunk *next;
+};
+
+#define GRANULE UINT64_C(512)
+#define CHUNK_LEAST (UINT64_C(2) << 20)  /* of what the host is asked for */
+#define CHUNK_USUAL (UINT64_C(32) << 20) /* the most beyond what is needed */
+enum { LOOK_MOST = 64 };                 /* blocks of a bin that are looked at for one that fits */
+
+struct table pools = HANDLE_TABLE(HANDLE_POOL, struct pool, 4096);
+static struct pool *all; /* also those that were destroyed and not gone */
+static struct block *spare;
+static _Atomic bool used; /* there was a chunk */
+
+static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+/* --- blocks --- */
+
+static int bin_of(uint64_t bytes)
+{
+	int bin = 63 - __builtin_clzll(bytes / GRANULE);
+	return bin < POOL_BINS ? bin : POOL_BINS - 1;
+}
+
+static void enter(struct block *b)
+{
+	struct block **bin = &b->chunk->pool->bins[bin_of(b->bytes)];
+	b->free = true;
+	b->previous = NULL;
+	b->next = *bin;
+	if (b->next)
+		b->next->previous = b;
+	*bin = b;
+}
+
+static void leave(struct block *b)
+{
+	if (b->previous)
+		b->previous->next = b->next;
+	else
+		b->chunk->pool->bins[bin_of(b->bytes)] = b->next;
+	if (b->next)
+		b->next->previous = b->previous;
+	b->free = false;
+}
+
+static struct block *new_block(void)
+{
+	struct block *b = spare;
+	if (!b)
+		return calloc(1, sizeof *b);
+	spare = b->next;
+	return b;
+}
+
+static void drop_block(struct block *b)
+{
+	b->next = spare;
+	spare = b;
+}
+
+/* Makes one of two neighbours, of which above is in no bin. */
+static void join(struct block *below, struct block *above)
+{
+	below->bytes += above->bytes;
+	below->above = above->above;
+	if (above->above)
+		above->above->below = below;
+	drop_block(above);
+}
+
+/* Joins a free block, which is in no bin, with those beside it that are free since the same time, and enters it. */
+static void settle(struct block *b)
+{
+	struct block *above = b->above, *below = b->below;
+	if (above && above->free && moment_merge(&b->since, &above->since, &b->since)) {
+		leave(above);
+		join(b, above);
+	}
+	if (below && below->free && moment_merge(&b->since, &below->since, &below->since)) {
+		leave(below);
+		join(below, b);
+		b = below;
+	}
+	enter(b);
+}
+
+/* Takes the first bytes of a free block. What can't be split off for want of memory goes along. */
+static void take(struct block *b, uint64_t bytes)
+{
+	leave(b);
+	struct block *rest = b->bytes > bytes ? new_block() : NULL;
+	if (rest) {
+		*rest = (struct block){
+			.at = b->at + bytes, .bytes = b->bytes - bytes, .chunk = b->chunk, .below = b, .above = b->above, .since = b->since,
+		};
+		if (rest->above)
+			rest->above->below = rest;
+		b->above = rest;
+		b->bytes = bytes;
+		enter(rest);
+	}
+	struct pool *p = b->chunk->pool;
+	b->chunk->used += b->bytes;
+	p->used += b->bytes;
+	if (p->used > p->usedHigh)
+		p->usedHigh = p->used;
+}
+
+static void let_go(struct block *b)
+{
+	b->chunk->used -= b->bytes;
+	b->chunk->pool->used -= b->bytes;
+	settle(b);
+}
+
+/* --- finding one --- */
+
+static bool fits(const struct block *b, uint64_t bytes, const struct place *place)
+{
+	return b->bytes >= bytes && b->chunk->context == place->contextHandle;
+}
+
+/* The smallest in the first bin that has one that can be used without waiting. */
+static struct block *find(struct pool *p, const struct place *place, uint64_t bytes)
+{
+	struct block *best = NULL;
+	for (int bin = bin_of(bytes); bin < POOL_BINS && !best; bin++) {
+		int looked = 0;
+		for (struct block *b = p->bins[bin]; b && looked < LOOK_MOST; b = b->next, looked++)
+			if (fits(b, bytes, place) && (!best || b->bytes < best->bytes) && moment_before(&b->since, place, p->followEvents))
+				best = b;
+	}
+	return best;
+}
+
+/* Looks which blocks nothing uses any more, and joins what became alike. */
+static void look(struct pool *p)
+{
+	for (struct chunk *c = p->chunks; c; c = c->next) {
+		for (struct block *b = c->first; b; b = b->above)
+			if (b->free && b->since.tail && moment_passed(&b->since))
+				b->since = (struct moment){0};
+		for (struct block *b = c->first; b; b = b->above)
+			while (b->free && b->above && b->above->free && moment_merge(&b->since, &b->above->since, &b->since)) {
+				leave(b->above);
+				leave(b);
+				join(b, b->above);
+				enter(b);
+			}
+	}
+}
+
+/* Free neighbours that are large enough together, whatever uses them still: work of the place comes after that. */
+static struct block *force(struct pool *p, const struct place *place, uint64_t bytes)
+{
+	for (struct chunk *c = p->chunks; c; c = c->next) {
+		if (c->context != place->contextHandle)
+			continue;
+		for (struct block *first = c->first, *b; first; first = first->above) {
+			uint64_t sum = 0;
+			for (b = first; b && b->free && sum < bytes; b = b->above)
+				sum += b->bytes;
+			if (sum < bytes)
+				continue;
+			struct moment after;
+			for (struct block *x = first; x != b; x = x->above)
+				if (moment_await(&x->since, place) != CUDA_SUCCESS)
+					return NULL;
+			if (!moment_now(place, &after))
+				return NULL;
+			leave(first);
+			while (first->above != b) {
+				leave(first->above);
+				join(first, first->above);
+			}
+			first->since = after;
+			enter(first);
+			return first;
+		}
+	}
+	return NULL;
+}
+
+/* --- chunks --- */
+
+static bool add_chunk(struct pool *p, struct context *c, uint64_t at, uint64_t bytes)
+{
+	struct chunk *k = calloc(1, sizeof *k);
+	struct block *b = k ? new_block() : NULL;
+	if (!b) {
+		free(k);
+		return false;
+	}
+	*k = (struct chunk){.pool = p, .context = c->object.id, .at = at, .bytes = bytes, .first = b, .next = p->chunks};
+	*b = (struct block){.at = at, .bytes = bytes, .chunk = k};
+	p->chunks = k;
+	enter(b);
+	p->reserved += bytes;
+	if (p->reserved > p->reservedHigh)
+		p->reservedHigh = p->reserved;
+	atomic_store_explicit(&used, true, memory_order_release);
+	return true;
+}
+
+/* Forgets a chunk, with what is in use of it. */
+static void drop_chunk(struct chunk **at)
+{
+	struct chunk *c = *at;
+	struct pool *p = c->pool;
+	for (struct block *b = c->first, *above; b; b = above) {
+		struct range gone;
+		above = b->above;
+		if (b->free)
+			leave(b);
+		else
+			range_remove(b->at, RANGE_POOL, &gone);
+		drop_block(b);
+	}
+	p->reserved -= c->bytes;
+	p->used -= c->used;
+	*at = c->next;
+	free(c);
+}
+
+/* Whether the host may have a chunk again: it waits for the work of the chunk's context, and of no other. */
+static bool releasable(const struct chunk *c)
+{
+	if (c->used)
+		return false;
+	for (const struct block *b = c->first; b; b = b->above)
+		if (!moment_within(&b->since, c->context))
+			return false;
+	return true;
+}
+
+bool pool_trim(struct pool *p, uint64_t keep)
+{
+	bool any = false;
+	for (struct chunk **at = &p->chunks; *at && p->reserved > keep;) {
+		struct chunk *c = *at;
+		struct context *owner = handle_find(&contexts, c->context);
+		if (!releasable(c) || !owner) {
+			at = &c->next;
+			continue;
+		}
+		memory_give(owner->wire, c->at);
+		drop_chunk(at);
+		any = true;
+	}
+	return any;
+}
+
+/* How much to ask the host for first: more than is needed, the more the pool has, as far as it may. */
+static uint64_t usual_chunk(const struct pool *p, uint64_t bytes)
+{
+	uint64_t most = p->reserved < CHUNK_LEAST ? CHUNK_LEAST : p->reserved < CHUNK_USUAL ? p->reserved : CHUNK_USUAL;
+	uint64_t chunk = round_up(bytes > most ? bytes : most, CHUNK_LEAST);
+	return p->most && chunk > p->most - p->reserved ? p->most - p->reserved : chunk;
+}
+
+/* Takes a chunk from the host. The lock is let go of meanwhile. */
+static CUresult grow(struct pool *p, struct context *c, uint64_t bytes)
+{
+	uint64_t chunk = usual_chunk(p, bytes), at;
+	if (chunk < bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	p->growing++;
+	pthread_mutex_unlock(&momentLock);
+	CUresult r = memory_take(c, chunk, &at);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && chunk > bytes)
+		r = memory_take(c, chunk = bytes, &at);
+	pthread_mutex_lock(&momentLock);
+	p->growing--;
+	if (r == CUDA_SUCCESS && !add_chunk(p, c, at, chunk)) {
+		memory_give(c->wire, at);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return r;
+}
+
+/* --- for the calls --- */
+
+struct pool *pool_new(int device, uint64_t most)
+{
+	struct pool *p = handle_new(&pools);
+	if (!p)
+		return NULL;
+	memset((uint8_t *)p + sizeof p->object, 0, sizeof *p - sizeof p->object);
+	p->device = device;
+	p->most = most;
+	p->followEvents = p->opportunistic = p->dependencies = true;
+	p->next = all;
+	all = p;
+	handle_publish(p);
+	return p;
+}
+
+/* A pool that was destroyed goes when nothing of it is in use. */
+static void finish(struct pool *p)
+{
+	if (!p->ends || p->used || p->growing)
+		return;
+	pool_trim(p, 0);
+	if (p->chunks)
+		return;
+	struct pool **at = &all;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	handle_free(&pools, p);
+}
+
+void pool_end(struct pool *p)
+{
+	if (!handle_retire(p))
+		return;
+	p->ends = true;
+	finish(p);
+}
+
+static struct block *obtain(struct pool *p, const struct place *place, uint64_t bytes, CUresult *why)
+{
+	struct block *b = find(p, place, bytes);
+	if (!b && p->opportunistic) {
+		look(p);
+		b = find(p, place, bytes);
+	}
+	while (!b) {
+		struct context *c = handle_find(&contexts, place->contextHandle);
+		*why = c ? grow(p, c, bytes) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+		if (*why != CUDA_SUCCESS)
+			break;
+		b = find(p, place, bytes);
+	}
+	if (!b && *why == CUDA_ERROR_OUT_OF_MEMORY && p->dependencies)
+		b = force(p, place, bytes);
+	return b;
+}
+
+CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address)
+{
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t whole = round_up(bytes, GRANULE);
+	if (bytes > UINT64_MAX / 2)
+		return r;
+	pthread_mutex_lock(&momentLock);
+	struct block *b = obtain(p, place, whole, &r);
+	if (b) {
+		take(b, whole);
+		struct range range = {
+			.base = b->at, .size = bytes, .kind = RANGE_POOL, .context = place->contextHandle, .owner = (uint64_t)(uintptr_t)b,
+		};
+		r = range_add_fresh(&range) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+		*address = b->at;
+		if (r != CUDA_SUCCESS)
+			let_go(b);
+	}
+	pthread_mutex_unlock(&momentLock);
+	return r;
+}
+
+CUresult pool_give(uint64_t address, const struct place *place)
+{
+	struct range range;
+	pthread_mutex_lock(&momentLock);
+	bool ours = range_remove(address, RANGE_POOL, &range);
+	if (ours) {
+		struct block *b = (struct block *)(uintptr_t)range.owner;
+		b->since = (struct moment){0};
+		if (place && !moment_now(place, &b->since)) {
+			CUresult r = range_add(&range) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+			pthread_mutex_unlock(&momentLock);
+			return r;
+		}
+		struct pool *p = b->chunk->pool;
+		let_go(b);
+		finish(p);
+	}
+	pthread_mutex_unlock(&momentLock);
+	return ours ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+bool pools_trim(void)
+{
+	bool any = false;
+	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
+		return false;
+	pthread_mutex_lock(&momentLock);
+	for (struct pool *p = all; p; p = p->next)
+		any |= pool_trim(p, 0);
+	pthread_mutex_unlock(&momentLock);
+	return any;
+}
+
+void pools_synchronised(void)
+{
+	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
+		return;
+	pthread_mutex_lock(&momentLock);
+	for (struct pool *p = all; p; p = p->next)
+		if (p->reserved > p->threshold && p->reserved > p->used)
+			pool_trim(p, p->threshold);
+	pthread_mutex_unlock(&momentLock);
+}
+
+uint64_t pool_of(uint64_t address)
+{
+	struct range range;
+	uint64_t handle = 0;
+	pthread_mutex_lock(&momentLock);
+	if (range_find(address, &range) && range.kind == RANGE_POOL)
+		handle = ((struct block *)(uintptr_t)range.owner)->chunk->pool->object.id;
+	pthread_mutex_unlock(&momentLock);
+	return handle;
+}
+
+static void drop_of_context(struct pool *p, uint64_t context)
+{
+	for (struct chunk **at = &p->chunks; *at;)
+		if ((*at)->context == context)
+			drop_chunk(at);
+		else
+			at = &(*at)->next;
+}
+
+void pool_context_ends(uint64_t context)
+{
+	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
+		return;
+	pthread_mutex_lock(&momentLock);
+	for (struct pool *p = all, *next; p; p = next) {
+		next = p->next;
+		drop_of_context(p, context);
+		finish(p);
+	}
+	pthread_mutex_unlock(&momentLock);
+}

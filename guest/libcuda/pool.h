@@ -1,0 +1,51 @@
+/*
+ * Memory pools: device memory that was taken from the host in chunks, and is handed out and let go of in the order of streams
+ * without asking it. A chunk belongs to the context that it was taken in, and serves streams of that context.
+ */
+#ifndef PEGASUS_POOL_H
+#define PEGASUS_POOL_H
+
+#include "stream.h"
+
+struct block;
+struct chunk;
+
+enum { POOL_BINS = 48 };
+
+/* Fields are guarded by momentLock. */
+struct pool {
+	struct object object;
+	int device;
+	bool ends;        /* was destroyed: goes when nothing of it is in use */
+	uint32_t growing; /* threads that ask the host for memory */
+	bool followEvents, opportunistic, dependencies; /* how memory may be used again across streams */
+	uint64_t threshold; /* so much stays when the program synchronises */
+	uint64_t most;      /* that it may take, 0: whatever there is */
+	uint64_t reserved, reservedHigh, used, usedHigh;
+	struct chunk *chunks;
+	struct block *bins[POOL_BINS]; /* free blocks by size */
+	struct pool *next;
+};
+
+extern struct table pools;
+
+/* A new pool of a device, or NULL. */
+struct pool *pool_new(int device, uint64_t most);
+/* The pool goes, at once or when nothing of it is in use any more. Called with the lock held. */
+void pool_end(struct pool *p);
+/* Memory of a pool for work that is queued to a place from now on. */
+CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address);
+/* The reverse, of work so far: CUDA_ERROR_INVALID_VALUE if no pool's memory begins there. place NULL: all work that used it has ended. */
+CUresult pool_give(uint64_t address, const struct place *place);
+/* Gives unused memory back to the host until the pool has no more than so much. Called with the lock held; true if it gave any. */
+bool pool_trim(struct pool *p, uint64_t keep);
+/* The handle of the pool that memory in use is of, or 0. */
+uint64_t pool_of(uint64_t address);
+/* All pools give back what is unused: somebody else needs memory. True if there was any. */
+bool pools_trim(void);
+/* The program has synchronised: pools give back what is beyond their thresholds. */
+void pools_synchronised(void);
+/* A context ends, and with it the chunks that were taken in it. */
+void pool_context_ends(uint64_t context);
+
+#endif

@@ -1,0 +1,12 @@
+package test
+
+import "testing"
+
+// What programs count on of memory pools, each in a process of its own.
+func TestPools(t *testing.T) {
+	h := startHost(t, oneDomain)
+	pools := program(t, "pools")
+	for _, part := range []string{"reuse", "dependencies", "returns", "ends", "wrong", "crowded"} {
+		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", pools, part)) })
+	}
+}
