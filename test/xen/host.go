@@ -80,11 +80,24 @@ func (h *Host) path(name string) string { return filepath.Join(h.dir, name) }
 func (h *Host) boot(img *Image) {
 	h.t.Helper()
 	began := time.Now()
+	// Opened here, for whom the emulator is to be can't go to where the image lies if that is below
+	// somebody's home. It finds them after its standard files.
+	var files []*os.File
+	for _, path := range []string{img.Xen, img.Kernel, img.Initrd} {
+		f, err := os.Open(path)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	const xen, kernel, initrd = "/proc/self/fd/3", "/proc/self/fd/4", "/proc/self/fd/5"
 	h.qemu = exec.Command("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-machine", "q35,accel=tcg", "-cpu", "max,-smap,-smep", "-smp", "2", "-m", "1536",
 		"-serial", "file:"+h.path("console"), "-serial", "unix:"+h.path("shell")+",server=on,wait=off",
-		"-kernel", img.Xen, "-append", h.options,
-		"-initrd", img.Kernel+" console=hvc0 quiet mitigations=off rootfstype=ramfs,"+img.Initrd)
+		"-kernel", xen, "-append", h.options,
+		"-initrd", kernel+" console=hvc0 quiet mitigations=off rootfstype=ramfs,"+initrd)
+	h.qemu.ExtraFiles = files
 	said, err := os.Create(h.path("qemu"))
 	if err != nil {
 		h.t.Fatal(err)
@@ -117,6 +130,9 @@ func (h *Host) boot(img *Image) {
 		text, err := h.says.ReadString('\n')
 		if err == nil && strings.TrimSpace(text) == "dom0-is-there" {
 			break
+		}
+		if err == io.EOF {
+			h.t.Fatal("the emulator has ended")
 		}
 		if time.Now().After(end) {
 			h.t.Fatalf("Dom0 isn't there after %v (%v)", bootTime, err)
