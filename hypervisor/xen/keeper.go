@@ -38,6 +38,7 @@ type Keeper struct {
 type child struct {
 	domain  string
 	process *os.Process
+	ended   bool // another is started soon
 }
 
 // NewKeeper is one that keeps no hubs yet.
@@ -111,7 +112,7 @@ func (k *Keeper) look(ctx context.Context) {
 			k.Log.Error("start a hub", "domain", m.Domain, "err", err)
 			continue
 		}
-		k.running[id] = child{m.Domain, cmd.Process}
+		k.running[id] = child{domain: m.Domain, process: cmd.Process}
 		go k.await(ctx, id, m.Domain, cmd)
 	}
 }
@@ -129,6 +130,9 @@ func (k *Keeper) start(m hypervisor.Machine) (*exec.Cmd, error) {
 func (k *Keeper) await(ctx context.Context, id grant.Domain, domain string, cmd *exec.Cmd) {
 	err := cmd.Wait()
 	k.Log.Info("a hub has ended", "domain", domain, "xen", id, "err", err)
+	k.mu.Lock()
+	k.running[id] = child{domain: domain, process: cmd.Process, ended: true}
+	k.mu.Unlock()
 	pause(ctx, startAgain)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,7 +146,7 @@ func (k *Keeper) endOthers() {
 	before := k.ending
 	k.ending = map[int]time.Time{}
 	for id, c := range k.running { // it may not have its place yet
-		if m, wanted := k.want[id]; !wanted || m.Domain != c.domain {
+		if m, wanted := k.want[id]; !c.ended && (!wanted || m.Domain != c.domain) {
 			k.end(c.domain, id, c.process.Pid, before, func(s syscall.Signal) error { return c.process.Signal(s) })
 		}
 	}
