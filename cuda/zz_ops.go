@@ -93,10 +93,30 @@ const (
 	OpSegmentControl Op = 41
 	// OpModuleInspect: Says what an image from the arena offers on a device, in the words of ModuleLoad, but loads it nowhere and needs no context: its variables have address 0.
 	OpModuleInspect Op = 42
+	// OpStreamValue: action 0 to 3: work queued to the header's stream from now on waits until the word of 4 or 8 bytes at a device address is so: not less than value (as signed difference), equal to it, has a bit in common with it, or lacks one that value lacks as well (CUstreamWaitValue_flags). action 16: writes value there, in the stream's order.
+	OpStreamValue Op = 50
+	// OpRangeReserve: Keeps device addresses free, at the wish if it can be had (0: anywhere).
+	OpRangeReserve Op = 51
+	// OpRangeFree: Ends what RangeReserve began. Nothing may be mapped there.
+	OpRangeFree Op = 52
+	// OpMemoryCreate: Makes device memory without an address under an id that the guest chose. shared 1: other processes of the domain can have a part in it.
+	OpMemoryCreate Op = 53
+	// OpMemoryRelease: Gives up such memory. It goes when it is mapped nowhere.
+	OpMemoryRelease Op = 54
+	// OpMemoryMap: Puts a part of such memory at addresses that were reserved. Nothing can use it before MemoryAccess.
+	OpMemoryMap Op = 55
+	// OpMemoryUnmap: Ends whole mappings, at once. The guest has waited for the work that uses them.
+	OpMemoryUnmap Op = 56
+	// OpMemoryAccess: Says whether whole mappings can be used: 0 not, 1 read, 3 read and written (CUmemAccess_flags).
+	OpMemoryAccess Op = 57
+	// OpMemoryExport: Says by what name other processes of the domain can have a part in memory that was created as shared.
+	OpMemoryExport Op = 58
+	// OpMemoryImport: Makes such memory of another process accessible under an id that the guest chose.
+	OpMemoryImport Op = 59
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 43
+const NumOps = 60
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -141,6 +161,16 @@ var ops = [NumOps]opInfo{
 	OpSegmentDetach:      {"SegmentDetach", ClassControl, ReplyAlways},
 	OpSegmentControl:     {"SegmentControl", ClassControl, ReplyAlways},
 	OpModuleInspect:      {"ModuleInspect", ClassControl, ReplyAlways},
+	OpStreamValue:        {"StreamValue", ClassControl, ReplyNever},
+	OpRangeReserve:       {"RangeReserve", ClassControl, ReplyAlways},
+	OpRangeFree:          {"RangeFree", ClassControl, ReplyAlways},
+	OpMemoryCreate:       {"MemoryCreate", ClassControl, ReplyAlways},
+	OpMemoryRelease:      {"MemoryRelease", ClassControl, ReplyAlways},
+	OpMemoryMap:          {"MemoryMap", ClassControl, ReplyAlways},
+	OpMemoryUnmap:        {"MemoryUnmap", ClassControl, ReplyAlways},
+	OpMemoryAccess:       {"MemoryAccess", ClassControl, ReplyAlways},
+	OpMemoryExport:       {"MemoryExport", ClassControl, ReplyAlways},
+	OpMemoryImport:       {"MemoryImport", ClassControl, ReplyAlways},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -1450,6 +1480,324 @@ func (a *ModuleInspectResult) Append(b []byte) []byte {
 	return b
 }
 
+// StreamValueArgs is the arguments of StreamValue: 24 bytes.
+type StreamValueArgs struct {
+	Address uint64
+	Value   uint64
+	Action  uint32
+	Bytes   uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *StreamValueArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	a.Value = binary.LittleEndian.Uint64(b[8:])
+	a.Action = binary.LittleEndian.Uint32(b[16:])
+	a.Bytes = binary.LittleEndian.Uint32(b[20:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *StreamValueArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	b = binary.LittleEndian.AppendUint64(b, a.Value)
+	b = binary.LittleEndian.AppendUint32(b, a.Action)
+	b = binary.LittleEndian.AppendUint32(b, a.Bytes)
+	return b
+}
+
+// RangeReserveArgs is the arguments of RangeReserve: 24 bytes.
+type RangeReserveArgs struct {
+	Bytes     uint64
+	Alignment uint64
+	Wish      uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *RangeReserveArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Bytes = binary.LittleEndian.Uint64(b[0:])
+	a.Alignment = binary.LittleEndian.Uint64(b[8:])
+	a.Wish = binary.LittleEndian.Uint64(b[16:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *RangeReserveArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	b = binary.LittleEndian.AppendUint64(b, a.Alignment)
+	b = binary.LittleEndian.AppendUint64(b, a.Wish)
+	return b
+}
+
+// RangeReserveResult is the results of RangeReserve: 8 bytes.
+type RangeReserveResult struct {
+	Address uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *RangeReserveResult) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *RangeReserveResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	return b
+}
+
+// RangeFreeArgs is the arguments of RangeFree: 8 bytes.
+type RangeFreeArgs struct {
+	Address uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *RangeFreeArgs) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *RangeFreeArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	return b
+}
+
+// MemoryCreateArgs is the arguments of MemoryCreate: 24 bytes.
+type MemoryCreateArgs struct {
+	Memory uint64
+	Bytes  uint64
+	Device uint32
+	Shared uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryCreateArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Memory = binary.LittleEndian.Uint64(b[0:])
+	a.Bytes = binary.LittleEndian.Uint64(b[8:])
+	a.Device = binary.LittleEndian.Uint32(b[16:])
+	a.Shared = binary.LittleEndian.Uint32(b[20:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryCreateArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Memory)
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	b = binary.LittleEndian.AppendUint32(b, a.Device)
+	b = binary.LittleEndian.AppendUint32(b, a.Shared)
+	return b
+}
+
+// MemoryReleaseArgs is the arguments of MemoryRelease: 8 bytes.
+type MemoryReleaseArgs struct {
+	Memory uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryReleaseArgs) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Memory = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryReleaseArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Memory)
+	return b
+}
+
+// MemoryMapArgs is the arguments of MemoryMap: 32 bytes.
+type MemoryMapArgs struct {
+	Address uint64
+	Bytes   uint64
+	Offset  uint64
+	Memory  uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryMapArgs) Decode(b []byte) bool {
+	if len(b) != 32 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	a.Bytes = binary.LittleEndian.Uint64(b[8:])
+	a.Offset = binary.LittleEndian.Uint64(b[16:])
+	a.Memory = binary.LittleEndian.Uint64(b[24:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryMapArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	b = binary.LittleEndian.AppendUint64(b, a.Offset)
+	b = binary.LittleEndian.AppendUint64(b, a.Memory)
+	return b
+}
+
+// MemoryUnmapArgs is the arguments of MemoryUnmap: 16 bytes.
+type MemoryUnmapArgs struct {
+	Address uint64
+	Bytes   uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryUnmapArgs) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	a.Bytes = binary.LittleEndian.Uint64(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryUnmapArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	return b
+}
+
+// MemoryAccessArgs is the arguments of MemoryAccess: 24 bytes.
+type MemoryAccessArgs struct {
+	Address  uint64
+	Bytes    uint64
+	Access   uint32
+	Reserved uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryAccessArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	a.Bytes = binary.LittleEndian.Uint64(b[8:])
+	a.Access = binary.LittleEndian.Uint32(b[16:])
+	a.Reserved = binary.LittleEndian.Uint32(b[20:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryAccessArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	b = binary.LittleEndian.AppendUint32(b, a.Access)
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	return b
+}
+
+// MemoryExportArgs is the arguments of MemoryExport: 8 bytes.
+type MemoryExportArgs struct {
+	Memory uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryExportArgs) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Memory = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryExportArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Memory)
+	return b
+}
+
+// MemoryExportResult is the results of MemoryExport: 16 bytes.
+type MemoryExportResult struct {
+	Secret  uint64
+	Segment uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryExportResult) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.Secret = binary.LittleEndian.Uint64(b[0:])
+	a.Segment = binary.LittleEndian.Uint32(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryExportResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Secret)
+	b = binary.LittleEndian.AppendUint32(b, a.Segment)
+	b = append(b, 0, 0, 0, 0)
+	return b
+}
+
+// MemoryImportArgs is the arguments of MemoryImport: 24 bytes.
+type MemoryImportArgs struct {
+	Memory   uint64
+	Secret   uint64
+	Segment  uint32
+	Reserved uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryImportArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Memory = binary.LittleEndian.Uint64(b[0:])
+	a.Secret = binary.LittleEndian.Uint64(b[8:])
+	a.Segment = binary.LittleEndian.Uint32(b[16:])
+	a.Reserved = binary.LittleEndian.Uint32(b[20:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryImportArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Memory)
+	b = binary.LittleEndian.AppendUint64(b, a.Secret)
+	b = binary.LittleEndian.AppendUint32(b, a.Segment)
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	return b
+}
+
+// MemoryImportResult is the results of MemoryImport: 8 bytes.
+type MemoryImportResult struct {
+	Bytes uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemoryImportResult) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Bytes = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemoryImportResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -1495,6 +1843,16 @@ type Handler interface {
 	SegmentDetach(c Call, a SegmentDetachArgs) Result
 	SegmentControl(c Call, a SegmentControlArgs) (SegmentControlResult, Result)
 	ModuleInspect(c Call, a ModuleInspectArgs) (ModuleInspectResult, Result)
+	StreamValue(c Call, a StreamValueArgs) Result
+	RangeReserve(c Call, a RangeReserveArgs) (RangeReserveResult, Result)
+	RangeFree(c Call, a RangeFreeArgs) Result
+	MemoryCreate(c Call, a MemoryCreateArgs) Result
+	MemoryRelease(c Call, a MemoryReleaseArgs) Result
+	MemoryMap(c Call, a MemoryMapArgs) Result
+	MemoryUnmap(c Call, a MemoryUnmapArgs) Result
+	MemoryAccess(c Call, a MemoryAccessArgs) Result
+	MemoryExport(c Call, a MemoryExportArgs) (MemoryExportResult, Result)
+	MemoryImport(c Call, a MemoryImportArgs) (MemoryImportResult, Result)
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -1807,6 +2165,78 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			return reply, 0, false
 		}
 		out, r := h.ModuleInspect(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpStreamValue:
+		var a StreamValueArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.StreamValue(c, a), true
+	case OpRangeReserve:
+		var a RangeReserveArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.RangeReserve(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpRangeFree:
+		var a RangeFreeArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.RangeFree(c, a), true
+	case OpMemoryCreate:
+		var a MemoryCreateArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.MemoryCreate(c, a), true
+	case OpMemoryRelease:
+		var a MemoryReleaseArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.MemoryRelease(c, a), true
+	case OpMemoryMap:
+		var a MemoryMapArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.MemoryMap(c, a), true
+	case OpMemoryUnmap:
+		var a MemoryUnmapArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.MemoryUnmap(c, a), true
+	case OpMemoryAccess:
+		var a MemoryAccessArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.MemoryAccess(c, a), true
+	case OpMemoryExport:
+		var a MemoryExportArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.MemoryExport(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpMemoryImport:
+		var a MemoryImportArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.MemoryImport(c, a)
 		if r != Deferred {
 			reply = out.Append(reply)
 		}

@@ -256,6 +256,64 @@ var goldenRecords = []goldenRecord{
 		LayoutLength: 0x807060504030201,
 		LogLength:    0x100f0e0d0c0b0a09,
 	}},
+	{"StreamValueArgs", 24, false, func() record { return new(cuda.StreamValueArgs) }, &cuda.StreamValueArgs{
+		Address: 0x807060504030201,
+		Value:   0x100f0e0d0c0b0a09,
+		Action:  0x14131211,
+		Bytes:   0x18171615,
+	}},
+	{"RangeReserveArgs", 24, false, func() record { return new(cuda.RangeReserveArgs) }, &cuda.RangeReserveArgs{
+		Bytes:     0x807060504030201,
+		Alignment: 0x100f0e0d0c0b0a09,
+		Wish:      0x1817161514131211,
+	}},
+	{"RangeReserveResult", 8, false, func() record { return new(cuda.RangeReserveResult) }, &cuda.RangeReserveResult{
+		Address: 0x807060504030201,
+	}},
+	{"RangeFreeArgs", 8, false, func() record { return new(cuda.RangeFreeArgs) }, &cuda.RangeFreeArgs{
+		Address: 0x807060504030201,
+	}},
+	{"MemoryCreateArgs", 24, false, func() record { return new(cuda.MemoryCreateArgs) }, &cuda.MemoryCreateArgs{
+		Memory: 0x807060504030201,
+		Bytes:  0x100f0e0d0c0b0a09,
+		Device: 0x14131211,
+		Shared: 0x18171615,
+	}},
+	{"MemoryReleaseArgs", 8, false, func() record { return new(cuda.MemoryReleaseArgs) }, &cuda.MemoryReleaseArgs{
+		Memory: 0x807060504030201,
+	}},
+	{"MemoryMapArgs", 32, false, func() record { return new(cuda.MemoryMapArgs) }, &cuda.MemoryMapArgs{
+		Address: 0x807060504030201,
+		Bytes:   0x100f0e0d0c0b0a09,
+		Offset:  0x1817161514131211,
+		Memory:  0x201f1e1d1c1b1a19,
+	}},
+	{"MemoryUnmapArgs", 16, false, func() record { return new(cuda.MemoryUnmapArgs) }, &cuda.MemoryUnmapArgs{
+		Address: 0x807060504030201,
+		Bytes:   0x100f0e0d0c0b0a09,
+	}},
+	{"MemoryAccessArgs", 24, false, func() record { return new(cuda.MemoryAccessArgs) }, &cuda.MemoryAccessArgs{
+		Address:  0x807060504030201,
+		Bytes:    0x100f0e0d0c0b0a09,
+		Access:   0x14131211,
+		Reserved: 0x18171615,
+	}},
+	{"MemoryExportArgs", 8, false, func() record { return new(cuda.MemoryExportArgs) }, &cuda.MemoryExportArgs{
+		Memory: 0x807060504030201,
+	}},
+	{"MemoryExportResult", 16, false, func() record { return new(cuda.MemoryExportResult) }, &cuda.MemoryExportResult{
+		Secret:  0x807060504030201,
+		Segment: 0xc0b0a09,
+	}},
+	{"MemoryImportArgs", 24, false, func() record { return new(cuda.MemoryImportArgs) }, &cuda.MemoryImportArgs{
+		Memory:   0x807060504030201,
+		Secret:   0x100f0e0d0c0b0a09,
+		Segment:  0x14131211,
+		Reserved: 0x18171615,
+	}},
+	{"MemoryImportResult", 8, false, func() record { return new(cuda.MemoryImportResult) }, &cuda.MemoryImportResult{
+		Bytes: 0x807060504030201,
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -508,4 +566,64 @@ func (h *recorder) ModuleInspect(c cuda.Call, a cuda.ModuleInspectArgs) (cuda.Mo
 	h.call = c
 	h.args = &a
 	return cuda.ModuleInspectResult{}, h.result
+}
+
+func (h *recorder) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) RangeReserve(c cuda.Call, a cuda.RangeReserveArgs) (cuda.RangeReserveResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.RangeReserveResult{}, h.result
+}
+
+func (h *recorder) RangeFree(c cuda.Call, a cuda.RangeFreeArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) MemoryCreate(c cuda.Call, a cuda.MemoryCreateArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) MemoryRelease(c cuda.Call, a cuda.MemoryReleaseArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) MemoryMap(c cuda.Call, a cuda.MemoryMapArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) MemoryUnmap(c cuda.Call, a cuda.MemoryUnmapArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) MemoryAccess(c cuda.Call, a cuda.MemoryAccessArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) MemoryExport(c cuda.Call, a cuda.MemoryExportArgs) (cuda.MemoryExportResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.MemoryExportResult{}, h.result
+}
+
+func (h *recorder) MemoryImport(c cuda.Call, a cuda.MemoryImportArgs) (cuda.MemoryImportResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.MemoryImportResult{}, h.result
 }

@@ -111,6 +111,10 @@ func (c *Context) Submit(to accel.Stream, w accel.Work, done accel.Done) cuda.Re
 		}
 	case accel.HostFunc:
 		return c.hostFunc(s, &w, done)
+	case accel.WriteValue:
+		return c.writeValue(s, &w, done)
+	case accel.WaitValue:
+		return c.waitValue(s, &w, done)
 	}
 	return cuda.ErrorInvalidHandle
 }

@@ -95,6 +95,7 @@ type Device struct {
 	watchdog  watchdog
 	history   history.Table
 	profile   profile
+	values    values
 
 	mu        sync.Mutex // guards what follows, contexts, streams, events and nodes
 	freed     sync.Cond  // a context's pending frees became fewer

@@ -168,7 +168,7 @@ func TestSnapshot(t *testing.T) {
 	if s != Describe("A0", 2, 256<<20, false) || s.UUID == Describe("A1", 2, 256<<20, false).UUID {
 		t.Fatal("the description does not follow from the name")
 	}
-	for n, v := range map[int]int32{10: 32, 14: 512, 1: 1024, 75: 7, 76: 5, 83: 0, 88: 0, 89: 0, 100: 0, 101: 0, 102: 0, 115: 0, 41: 0, 16: 2} {
+	for n, v := range map[int]int32{10: 32, 14: 512, 1: 1024, 75: 7, 76: 5, 83: 0, 88: 0, 89: 0, 100: 0, 101: 0, 102: 1, 103: 1, 92: 1, 122: 1, 115: 0, 119: 0, 41: 0, 16: 2} {
 		if s.Attributes[n] != v {
 			t.Errorf("attribute %d is %d, want %d", n, s.Attributes[n], v)
 		}

@@ -85,11 +85,18 @@ type header struct {
 // segment is device memory that the domain's workers share. It changes under the lock.
 type segment struct {
 	state  atomic.Uint32 // 0: there is none
-	key    atomic.Uint32
+	key    atomic.Uint32 // of a loose one the upper half of its secret
 	serial atomic.Uint32
-	_      [4]byte
+	lower  atomic.Uint32 // half of its secret
 	offset atomic.Uint64
 	bytes  atomic.Uint64
+}
+
+func (s *segment) secret() uint64 { return uint64(s.key.Load())<<32 | uint64(s.lower.Load()) }
+
+func (s *segment) setSecret(n uint64) {
+	s.key.Store(uint32(n >> 32))
+	s.lower.Store(uint32(n))
 }
 
 // pool is one kind of memory: what the domain's workers hold, and may hold.

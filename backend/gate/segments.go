@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"errors"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -41,6 +42,7 @@ type Segment struct {
 	Bytes    uint64
 	Attached int // how often, by all workers
 	Removed  bool
+	Loose    bool // it has a secret instead of a key, and goes with its last attachment
 }
 
 // The table is changed under the lock of the quotas. What is in it counts against the
@@ -50,6 +52,7 @@ type Segment struct {
 const (
 	segmentUsed    = 1
 	segmentRemoved = 2
+	segmentLoose   = 4
 )
 
 // GetSegment finds the segment with a key, or makes one of that many bytes; key 0
@@ -60,7 +63,7 @@ func (m *Member) GetSegment(c Commons, key uint32, bytes uint64) (Segment, error
 	p := m.page
 	p.clearSegments(c)
 	all := p.segments()
-	if i := slices.IndexFunc(all, func(s Segment) bool { return key != 0 && s.Key == key && !s.Removed }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s Segment) bool { return key != 0 && s.Key == key && !s.Removed && !s.Loose }); i >= 0 {
 		if bytes > all[i].Bytes {
 			return Segment{}, ErrSegmentSize
 		}
@@ -70,6 +73,54 @@ func (m *Member) GetSegment(c Commons, key uint32, bytes uint64) (Segment, error
 		return Segment{}, ErrNoSegment
 	}
 	return p.makeSegment(c, all, key, bytes)
+}
+
+// MakeLoose makes a segment that this worker has attached, and that others can attach
+// who know its secret. It goes with its last attachment.
+func (m *Member) MakeLoose(c Commons, bytes uint64) (Segment, error) {
+	m.lock()
+	defer m.unlock()
+	p := m.page
+	p.clearSegments(c)
+	made, err := p.makeSegment(c, p.segments(), 0, bytes)
+	if err != nil {
+		return made, err
+	}
+	i := int(made.ID % Segments)
+	s := &p.at.segments[i]
+	s.setSecret(rand.Uint64())
+	m.slot.attached[i].Add(1)
+	s.state.Store(segmentUsed | segmentLoose)
+	return p.segment(i), nil
+}
+
+// AttachLoose counts an attachment of such a segment by this worker.
+func (m *Member) AttachLoose(id uint32, secret uint64) (Segment, error) {
+	m.lock()
+	defer m.unlock()
+	if err := m.page.findLoose(id); err != nil {
+		return Segment{}, err
+	}
+	if m.page.at.segments[id%Segments].secret() != secret {
+		return Segment{}, ErrNoSegment
+	}
+	m.slot.attached[id%Segments].Add(1)
+	return m.page.segment(int(id % Segments)), nil
+}
+
+// LooseSecret is by what such a segment can be attached.
+func (m *Member) LooseSecret(id uint32) (uint64, error) {
+	m.lock()
+	defer m.unlock()
+	return m.page.at.segments[id%Segments].secret(), m.page.findLoose(id)
+}
+
+func (p *Page) findLoose(id uint32) error {
+	s := p.segment(int(id % Segments))
+	if s.ID != id || !s.Loose || s.Attached == 0 {
+		return ErrNoSegment
+	}
+	return nil
 }
 
 func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64) (Segment, error) {
@@ -178,7 +229,7 @@ func (p *Page) SegmentBytes() uint64 { return bytesOf(p.segments()) }
 
 func (p *Page) find(id uint32) (Segment, error) {
 	s := p.segment(int(id % Segments))
-	if s.ID != id || s.Removed || p.at.segments[id%Segments].state.Load() == 0 {
+	if s.ID != id || s.Removed || s.Loose || p.at.segments[id%Segments].state.Load() == 0 {
 		return Segment{}, ErrNoSegment
 	}
 	return s, nil
@@ -198,7 +249,10 @@ func (p *Page) segment(i int) Segment {
 	s := &p.at.segments[i]
 	out := Segment{
 		ID: s.serial.Load()*Segments + uint32(i), Key: s.key.Load(), Offset: s.offset.Load(), Bytes: s.bytes.Load(),
-		Removed: s.state.Load()&segmentRemoved != 0,
+		Removed: s.state.Load()&segmentRemoved != 0, Loose: s.state.Load()&segmentLoose != 0,
+	}
+	if out.Loose {
+		out.Key = 0
 	}
 	for k := range p.at.taken() {
 		out.Attached += int(p.at.slot[k].attached[i].Load())
@@ -210,7 +264,7 @@ func (p *Page) segment(i int) Segment {
 func (p *Page) clearSegments(c Commons) {
 	for i := range p.at.segments {
 		s := p.segment(i)
-		if !s.Removed || s.Attached > 0 || c.Clear(s.Offset, s.Bytes) != nil {
+		if !s.Removed && !s.Loose || s.Attached > 0 || c.Clear(s.Offset, s.Bytes) != nil {
 			continue
 		}
 		p.at.segments[i].state.Store(0)

@@ -97,6 +97,8 @@ type session struct {
 	events      table[*event]
 	arrays      table[*array]
 	textures    table[*texture]
+	memories    table[*memory]
+	ranges      map[uint64]struct{}      // reserved addresses
 	allocs      map[uint64]*guestContext // who holds the device memory at an address
 	attached    map[uint64]attachment    // device segments, by address
 	commons     *commons                 // nil if the device can't share memory
@@ -126,12 +128,13 @@ type session struct {
 
 // newSession is a session without a device, which can be ended but not served.
 func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
-	s := &session{host: h, gate: m, log: log, allocs: make(map[uint64]*guestContext), attached: make(map[uint64]attachment)}
+	s := &session{host: h, gate: m, log: log, allocs: make(map[uint64]*guestContext), attached: make(map[uint64]attachment), ranges: make(map[uint64]struct{})}
 	s.modules.init()
 	s.streams.init()
 	s.events.init()
 	s.arrays.init()
 	s.textures.init()
+	s.memories.init()
 	s.flow.init()
 	s.callbacks.init()
 	return s

@@ -15,7 +15,7 @@ func emitGoOps(w *writer, s *spec) {
 	for _, o := range s.Ops {
 		w.f("// Op%s: %s\nOp%s Op = %d\n", o.Name, o.Doc, o.Name, o.Num)
 	}
-	w.f(")\n\n// NumOps is one more than the largest operation.\nconst NumOps = %d\n\n", len(s.Ops)+1)
+	w.f(")\n\n// NumOps is one more than the largest operation.\nconst NumOps = %d\n\n", s.Ops[len(s.Ops)-1].Num+1)
 	w.f("var ops = [NumOps]opInfo{\n")
 	for _, o := range s.Ops {
 		w.f("Op%s: {%q, %s, %s},\n", o.Name, o.Name, goClasses[o.Class], goReplies[o.Reply])

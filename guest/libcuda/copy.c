@@ -17,6 +17,7 @@
 #include "object.h"
 #include "range.h"
 #include "ring.h"
+#include "vmm.h"
 #include "text.h"
 #include "zz_wire.h"
 
@@ -41,6 +42,8 @@ CUresult end_linear(uint64_t address, uint64_t bytes, bool deviceOnly, struct en
 	if (inArena || deviceOnly || in_device_window(address)) {
 		bool known = range_find(address, &range) && range.kind != RANGE_REGISTERED;
 		if (known && range.size - (address - range.base) < bytes)
+			return CUDA_ERROR_INVALID_VALUE;
+		if (known && range.kind == RANGE_RESERVED && !vmm_usable(address, bytes))
 			return CUDA_ERROR_INVALID_VALUE;
 		if (!known && (deviceOnly || (process.deviceBytes != 0 && in_device_window(address))))
 			return CUDA_ERROR_INVALID_VALUE;

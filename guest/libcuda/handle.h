@@ -31,6 +31,7 @@ enum handle_kind {
 	HANDLE_MIPMAP,
 	HANDLE_TAIL,
 	HANDLE_POOL,
+	HANDLE_MEMORY,
 };
 
 enum {

@@ -13,6 +13,7 @@
 #include "moment.h"
 #include "pool.h"
 #include "ring.h"
+#include "vmm.h"
 #include "zz_impl.h"
 #include "zz_wire.h"
 
@@ -97,7 +98,7 @@ static void drain(void *object, void *argument)
 		d->result = r;
 }
 
-static CUresult drain_all(void)
+CUresult memory_drain(void)
 {
 	struct drain d = {.context = context_top(), .result = CUDA_SUCCESS};
 	handle_each(&contexts, drain, &d);
@@ -106,7 +107,7 @@ static CUresult drain_all(void)
 
 static CUresult unpin(const struct range *range)
 {
-	CUresult r = drain_all();
+	CUresult r = memory_drain();
 	if (range->kind == RANGE_MANAGED)
 		advice_forget(range->base);
 	arena_give(arena_offset(range->base), range->size);
@@ -194,7 +195,7 @@ CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
 	if (range_remove(dptr, RANGE_MANAGED, &range))
 		return unpin(&range);
 	if (range_find(dptr, &range) && range.kind == RANGE_POOL && range.base == dptr) {
-		r = drain_all();
+		r = memory_drain();
 		CUresult given = pool_give(dptr, NULL);
 		return given == CUDA_SUCCESS ? r : given;
 	}
@@ -228,7 +229,7 @@ CUresult pg_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr
 	struct range range;
 	if (!base && !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED)
+	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED || (range.kind == RANGE_RESERVED && !vmm_mapping(dptr, &range)))
 		return CUDA_ERROR_NOT_FOUND;
 	if (base)
 		*base = range.base;

@@ -12,6 +12,8 @@ CUresult memory_free(uint64_t address);
 CUresult memory_take(struct context *c, uint64_t bytes, uint64_t *address);
 /* The host has it back when the work before has ended. */
 CUresult memory_give(uint32_t wire, uint64_t address);
+/* Waits for all queued work, of all contexts; the result is that of the current one. */
+CUresult memory_drain(void);
 /* Arena memory of a context: pinned or managed. */
 CUresult memory_pin(struct context *c, uint64_t bytes, enum range_kind kind, uint32_t flags, uint64_t *address);
 /*

@@ -4,6 +4,7 @@
 #include "context.h"
 #include "pool.h"
 #include "range.h"
+#include "vmm.h"
 #include "zz_impl.h"
 
 /* A value of the type that an attribute has. */
@@ -69,7 +70,7 @@ static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint
 		*a = (struct answer){onDevice, sizeof(int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		*a = (struct answer){0, sizeof(uint64_t)};
+		*a = (struct answer){r->kind == RANGE_RESERVED ? r->flags : 0, sizeof(uint64_t)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		*a = (struct answer){CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE, sizeof(int)};
@@ -85,11 +86,16 @@ static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint
 	}
 }
 
+static bool find(uint64_t address, struct range *range)
+{
+	return range_find(address, range) && (range->kind != RANGE_RESERVED || vmm_mapping(address, range));
+}
+
 CUresult pg_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	struct range range;
 	struct answer a;
-	if (!data || !range_find(ptr, &range))
+	if (!data || !find(ptr, &range))
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = answer_for(&range, attribute, ptr, &a);
 	if (r == CUDA_SUCCESS)
@@ -103,7 +109,7 @@ CUresult pg_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attr
 	struct range range, any = {.kind = RANGE_PINNED};
 	if (count == 0 || !attributes || !data || count > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
-	bool known = range_find(ptr, &range);
+	bool known = find(ptr, &range);
 	for (unsigned int i = 0; i < count; i++) {
 		struct answer a = {0};
 		CUresult r = answer_for(known ? &range : &any, attributes[i], ptr, &a);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED, RANGE_SEGMENT, RANGE_POOL };
+enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED, RANGE_SEGMENT, RANGE_POOL, RANGE_RESERVED };
 
 struct range {
 	uint64_t base, size;
@@ -24,10 +24,10 @@ struct range {
 /* Pinned and managed memory lie in the arena. */
 static inline bool range_in_arena(const struct range *r) { return r->kind == RANGE_PINNED || r->kind == RANGE_MANAGED; }
 
-/* Memory of the device's own, which it has given an address. */
+/* Memory of the device's own, which it has given an address, or addresses where there may be some: see vmm.h. */
 static inline bool range_on_device(const struct range *r)
 {
-	return r->kind == RANGE_DEVICE || r->kind == RANGE_GLOBAL || r->kind == RANGE_SEGMENT || r->kind == RANGE_POOL;
+	return r->kind == RANGE_DEVICE || r->kind == RANGE_GLOBAL || r->kind >= RANGE_SEGMENT;
 }
 
 /* Adds a range, unless it overlaps another one or memory has run out. */

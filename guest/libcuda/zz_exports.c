@@ -2242,12 +2242,18 @@ EXPORT CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
 
 EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-	return stub("cuMemAddressFree");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemAddressFree(ptr, size);
 }
 
 EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
-	return stub("cuMemAddressReserve");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemAddressReserve(ptr, size, alignment, addr, flags);
 }
 
 EXPORT CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
@@ -2511,22 +2517,34 @@ EXPORT CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUst
 
 EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemcpy3DBatchAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemcpy3DBatchAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemcpy3DBatchAsync_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemcpy3DBatchAsync_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
@@ -2563,7 +2581,10 @@ EXPORT CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy
 
 EXPORT CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemcpy3DWithAttributesAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpy3DWithAttributesAsync(op, flags, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
@@ -2680,22 +2701,34 @@ EXPORT CUresult CUDAAPI cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArra
 
 EXPORT CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 {
-	return stub("cuMemcpyBatchAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 {
-	return stub("cuMemcpyBatchAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 {
-	return stub("cuMemcpyBatchAsync_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 {
-	return stub("cuMemcpyBatchAsync_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
@@ -2948,37 +2981,58 @@ EXPORT CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext 
 
 EXPORT CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 {
-	return stub("cuMemcpyWithAttributesAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemcpyWithAttributesAsync(dst, src, size, attr, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	return stub("cuMemCreate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemCreate(handle, size, prop, flags);
 }
 
 EXPORT CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemDiscardAndPrefetchBatchAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemDiscardAndPrefetchBatchAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemDiscardBatchAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemDiscardBatchAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-	return stub("cuMemExportToShareableHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
 }
 
 EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
@@ -3023,7 +3077,10 @@ EXPORT CUresult CUDAAPI cuMemFreeHost(void *p)
 
 EXPORT CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
-	return stub("cuMemGetAccess");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemGetAccess(flags, location, ptr);
 }
 
 EXPORT CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
@@ -3053,12 +3110,18 @@ EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psiz
 
 EXPORT CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
-	return stub("cuMemGetAllocationGranularity");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemGetAllocationGranularity(granularity, prop, option);
 }
 
 EXPORT CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
-	return stub("cuMemGetAllocationPropertiesFromHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemGetAllocationPropertiesFromHandle(prop, handle);
 }
 
 EXPORT CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
@@ -3169,12 +3232,18 @@ EXPORT CUresult CUDAAPI cuMemHostUnregister(void *p)
 
 EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
 {
-	return stub("cuMemImportFromShareableHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
 }
 
 EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	return stub("cuMemMap");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemMap(ptr, size, offset, handle, flags);
 }
 
 EXPORT CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
@@ -3297,12 +3366,18 @@ EXPORT CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t co
 
 EXPORT CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemPrefetchBatchAsync");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-	return stub("cuMemPrefetchBatchAsync_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count)
@@ -3323,17 +3398,26 @@ EXPORT CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, 
 
 EXPORT CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	return stub("cuMemRelease");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemRelease(handle);
 }
 
 EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
-	return stub("cuMemRetainAllocationHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemRetainAllocationHandle(handle, addr);
 }
 
 EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-	return stub("cuMemSetAccess");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemSetAccess(ptr, size, desc, count);
 }
 
 EXPORT CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
@@ -3586,7 +3670,10 @@ EXPORT CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocation
 
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-	return stub("cuMemUnmap");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemUnmap(ptr, size);
 }
 
 EXPORT CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3961,22 +4048,34 @@ EXPORT CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdevicept
 
 EXPORT CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-	return stub("cuStreamBatchMemOp");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-	return stub("cuStreamBatchMemOp_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBatchMemOp_v2(own_stream(stream), count, paramArray, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-	return stub("cuStreamBatchMemOp_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-	return stub("cuStreamBatchMemOp_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBatchMemOp_v2(own_stream(stream), count, paramArray, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
@@ -4349,82 +4448,130 @@ EXPORT CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent,
 
 EXPORT CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-	return stub("cuStreamWaitValue32");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWaitValue32_v2(stream, addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-	return stub("cuStreamWaitValue32_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWaitValue32_v2(own_stream(stream), addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-	return stub("cuStreamWaitValue32_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWaitValue32_v2(stream, addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-	return stub("cuStreamWaitValue32_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWaitValue32_v2(own_stream(stream), addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-	return stub("cuStreamWaitValue64");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWaitValue64_v2(stream, addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-	return stub("cuStreamWaitValue64_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWaitValue64_v2(own_stream(stream), addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-	return stub("cuStreamWaitValue64_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWaitValue64_v2(stream, addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-	return stub("cuStreamWaitValue64_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWaitValue64_v2(own_stream(stream), addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-	return stub("cuStreamWriteValue32");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWriteValue32_v2(stream, addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-	return stub("cuStreamWriteValue32_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWriteValue32_v2(own_stream(stream), addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-	return stub("cuStreamWriteValue32_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWriteValue32_v2(stream, addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-	return stub("cuStreamWriteValue32_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWriteValue32_v2(own_stream(stream), addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-	return stub("cuStreamWriteValue64");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWriteValue64_v2(stream, addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-	return stub("cuStreamWriteValue64_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWriteValue64_v2(own_stream(stream), addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-	return stub("cuStreamWriteValue64_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWriteValue64_v2(stream, addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-	return stub("cuStreamWriteValue64_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamWriteValue64_v2(own_stream(stream), addr, value, flags);
 }
 
 EXPORT CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)

@@ -52,6 +52,16 @@ enum op {
 	OP_SEGMENT_DETACH = 40,
 	OP_SEGMENT_CONTROL = 41,
 	OP_MODULE_INSPECT = 42,
+	OP_STREAM_VALUE = 50,
+	OP_RANGE_RESERVE = 51,
+	OP_RANGE_FREE = 52,
+	OP_MEMORY_CREATE = 53,
+	OP_MEMORY_RELEASE = 54,
+	OP_MEMORY_MAP = 55,
+	OP_MEMORY_UNMAP = 56,
+	OP_MEMORY_ACCESS = 57,
+	OP_MEMORY_EXPORT = 58,
+	OP_MEMORY_IMPORT = 59,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -569,5 +579,128 @@ struct module_inspect_result {
 WIRE_FIELD(module_inspect_result, layoutLength, 0);
 WIRE_FIELD(module_inspect_result, logLength, 8);
 WIRE_SIZE(module_inspect_result, 16);
+
+/* StreamValue (control, reply never): action 0 to 3: work queued to the header's stream from now on waits until the word of 4 or 8 bytes at a device address is so: not less than value (as signed difference), equal to it, has a bit in common with it, or lacks one that value lacks as well (CUstreamWaitValue_flags). action 16: writes value there, in the stream's order. */
+struct stream_value_args {
+	uint64_t address;
+	uint64_t value;
+	uint32_t action;
+	uint32_t bytes;
+};
+WIRE_FIELD(stream_value_args, address, 0);
+WIRE_FIELD(stream_value_args, value, 8);
+WIRE_FIELD(stream_value_args, action, 16);
+WIRE_FIELD(stream_value_args, bytes, 20);
+WIRE_SIZE(stream_value_args, 24);
+
+/* RangeReserve (control, reply always): Keeps device addresses free, at the wish if it can be had (0: anywhere). */
+struct range_reserve_args {
+	uint64_t bytes;
+	uint64_t alignment;
+	uint64_t wish;
+};
+WIRE_FIELD(range_reserve_args, bytes, 0);
+WIRE_FIELD(range_reserve_args, alignment, 8);
+WIRE_FIELD(range_reserve_args, wish, 16);
+WIRE_SIZE(range_reserve_args, 24);
+struct range_reserve_result {
+	uint64_t address;
+};
+WIRE_FIELD(range_reserve_result, address, 0);
+WIRE_SIZE(range_reserve_result, 8);
+
+/* RangeFree (control, reply always): Ends what RangeReserve began. Nothing may be mapped there. */
+struct range_free_args {
+	uint64_t address;
+};
+WIRE_FIELD(range_free_args, address, 0);
+WIRE_SIZE(range_free_args, 8);
+
+/* MemoryCreate (control, reply always): Makes device memory without an address under an id that the guest chose. shared 1: other processes of the domain can have a part in it. */
+struct memory_create_args {
+	uint64_t memory;
+	uint64_t bytes;
+	uint32_t device;
+	uint32_t shared;
+};
+WIRE_FIELD(memory_create_args, memory, 0);
+WIRE_FIELD(memory_create_args, bytes, 8);
+WIRE_FIELD(memory_create_args, device, 16);
+WIRE_FIELD(memory_create_args, shared, 20);
+WIRE_SIZE(memory_create_args, 24);
+
+/* MemoryRelease (control, reply always): Gives up such memory. It goes when it is mapped nowhere. */
+struct memory_release_args {
+	uint64_t memory;
+};
+WIRE_FIELD(memory_release_args, memory, 0);
+WIRE_SIZE(memory_release_args, 8);
+
+/* MemoryMap (control, reply always): Puts a part of such memory at addresses that were reserved. Nothing can use it before MemoryAccess. */
+struct memory_map_args {
+	uint64_t address;
+	uint64_t bytes;
+	uint64_t offset;
+	uint64_t memory;
+};
+WIRE_FIELD(memory_map_args, address, 0);
+WIRE_FIELD(memory_map_args, bytes, 8);
+WIRE_FIELD(memory_map_args, offset, 16);
+WIRE_FIELD(memory_map_args, memory, 24);
+WIRE_SIZE(memory_map_args, 32);
+
+/* MemoryUnmap (control, reply always): Ends whole mappings, at once. The guest has waited for the work that uses them. */
+struct memory_unmap_args {
+	uint64_t address;
+	uint64_t bytes;
+};
+WIRE_FIELD(memory_unmap_args, address, 0);
+WIRE_FIELD(memory_unmap_args, bytes, 8);
+WIRE_SIZE(memory_unmap_args, 16);
+
+/* MemoryAccess (control, reply always): Says whether whole mappings can be used: 0 not, 1 read, 3 read and written (CUmemAccess_flags). */
+struct memory_access_args {
+	uint64_t address;
+	uint64_t bytes;
+	uint32_t access;
+	uint32_t reserved;
+};
+WIRE_FIELD(memory_access_args, address, 0);
+WIRE_FIELD(memory_access_args, bytes, 8);
+WIRE_FIELD(memory_access_args, access, 16);
+WIRE_FIELD(memory_access_args, reserved, 20);
+WIRE_SIZE(memory_access_args, 24);
+
+/* MemoryExport (control, reply always): Says by what name other processes of the domain can have a part in memory that was created as shared. */
+struct memory_export_args {
+	uint64_t memory;
+};
+WIRE_FIELD(memory_export_args, memory, 0);
+WIRE_SIZE(memory_export_args, 8);
+struct memory_export_result {
+	uint64_t secret;
+	uint32_t segment;
+};
+WIRE_FIELD(memory_export_result, secret, 0);
+WIRE_FIELD(memory_export_result, segment, 8);
+WIRE_SIZE(memory_export_result, 16);
+
+/* MemoryImport (control, reply always): Makes such memory of another process accessible under an id that the guest chose. */
+struct memory_import_args {
+	uint64_t memory;
+	uint64_t secret;
+	uint32_t segment;
+	uint32_t reserved;
+};
+WIRE_FIELD(memory_import_args, memory, 0);
+WIRE_FIELD(memory_import_args, secret, 8);
+WIRE_FIELD(memory_import_args, segment, 16);
+WIRE_FIELD(memory_import_args, reserved, 20);
+WIRE_SIZE(memory_import_args, 24);
+struct memory_import_result {
+	uint64_t bytes;
+};
+WIRE_FIELD(memory_import_result, bytes, 0);
+WIRE_SIZE(memory_import_result, 8);
 
 #endif

@@ -346,6 +346,43 @@ func (g *guest) SegmentControl(cuda.Call, cuda.SegmentControlArgs) (out cuda.Seg
 	return out, cuda.ErrorNotSupported
 }
 
+// Nor can it map memory, or wait for words.
+
+func (g *guest) StreamValue(cuda.Call, cuda.StreamValueArgs) cuda.Result {
+	return cuda.ErrorNotSupported
+}
+
+func (g *guest) RangeReserve(cuda.Call, cuda.RangeReserveArgs) (out cuda.RangeReserveResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
+func (g *guest) RangeFree(cuda.Call, cuda.RangeFreeArgs) cuda.Result { return cuda.ErrorNotSupported }
+
+func (g *guest) MemoryCreate(cuda.Call, cuda.MemoryCreateArgs) cuda.Result {
+	return cuda.ErrorNotSupported
+}
+
+func (g *guest) MemoryRelease(cuda.Call, cuda.MemoryReleaseArgs) cuda.Result {
+	return cuda.ErrorNotSupported
+}
+func (g *guest) MemoryMap(cuda.Call, cuda.MemoryMapArgs) cuda.Result { return cuda.ErrorNotSupported }
+
+func (g *guest) MemoryUnmap(cuda.Call, cuda.MemoryUnmapArgs) cuda.Result {
+	return cuda.ErrorNotSupported
+}
+
+func (g *guest) MemoryAccess(cuda.Call, cuda.MemoryAccessArgs) cuda.Result {
+	return cuda.ErrorNotSupported
+}
+
+func (g *guest) MemoryExport(cuda.Call, cuda.MemoryExportArgs) (out cuda.MemoryExportResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
+func (g *guest) MemoryImport(cuda.Call, cuda.MemoryImportArgs) (out cuda.MemoryImportResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
 // absent is a socket that nobody listens at, in a directory that is there or not.
 func absent(dir bool) string {
 	if dir {

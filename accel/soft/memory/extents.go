@@ -53,6 +53,11 @@ func (e *extents) alloc(size uint64) *extent {
 		return nil
 	}
 	e.remove(x)
+	return e.use(x, size)
+}
+
+// use takes the first size bytes of an extent that is in no bin any more.
+func (e *extents) use(x *extent, size uint64) *extent {
 	if x.size > size {
 		rest := e.newExtent()
 		*rest = extent{start: x.start + size, size: x.size - size, below: x, above: x.above}
@@ -64,6 +69,35 @@ func (e *extents) alloc(size uint64) *extent {
 	}
 	e.used[x.start] = x
 	return x
+}
+
+// allocAt takes size bytes at an address, if they are free: it looks at all that is.
+func (e *extents) allocAt(start, size uint64) *extent {
+	for c := range e.bins {
+		for s := range e.bins[c] {
+			for x := e.bins[c][s]; x != nil; x = x.next {
+				if start >= x.start && start-x.start < x.size && size <= x.size-(start-x.start) {
+					return e.cut(x, start, size)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// cut takes size bytes from start on out of a free extent.
+func (e *extents) cut(x *extent, start, size uint64) *extent {
+	e.remove(x)
+	if low := start - x.start; low > 0 {
+		rest := e.newExtent()
+		*rest = extent{start: x.start, size: low, below: x.below, above: x}
+		if x.below != nil {
+			x.below.above = rest
+		}
+		x.below, x.start, x.size = rest, start, x.size-low
+		e.push(rest)
+	}
+	return e.use(x, size)
 }
 
 // find returns a free extent of at least n granules: from the smallest bin in

@@ -49,6 +49,8 @@ type Space struct {
 	runs  *extents // slabs in the slice
 	order []*slab  // where to look for room, the latest first
 	empty int      // slabs of one unit without an allocation
+
+	physicals map[*Physical]struct{}
 }
 
 // slab is a mapped memfd.
@@ -59,6 +61,7 @@ type slab struct {
 	inside *extents
 	count  int
 	shared bool    // with other processes: its file stays as it is
+	ranged *ranged // of a range of reserved addresses; nil of others
 	chunks []chunk // by 64 KiB
 }
 
@@ -229,11 +232,14 @@ func (s *Space) Close() error {
 		unix.Close(l.fd)
 	}
 	for i := range s.slabs {
-		if l := s.slabs[i].Load(); l != nil && l.shared && l.run.start == s.base+uint64(i)*SlabSize {
+		if l := s.slabs[i].Load(); l != nil && l.shared && l.ranged == nil && l.run.start == s.base+uint64(i)*SlabSize {
 			unix.Close(l.fd)
 		}
 	}
-	s.order = nil
+	for p := range s.physicals {
+		unix.Close(p.fd)
+	}
+	s.order, s.physicals = nil, nil
 	clear(s.slabs)
 	err := s.mirror.close()
 	s.mirror = mirror{}

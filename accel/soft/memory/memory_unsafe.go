@@ -12,8 +12,8 @@ const mapFixedNoReplace = 0x100000
 
 // mapAt maps at a fixed address. Addresses of a space hold no Go memory: they
 // were unused when the space reserved them, so no mapping of Go's is replaced.
-func mapAt(addr, size uint64, prot, flags, fd int) error {
-	got, _, e := unix.Syscall6(unix.SYS_MMAP, uintptr(addr), uintptr(size), uintptr(prot), uintptr(flags), uintptr(fd), 0)
+func mapAt(addr, size uint64, prot, flags, fd int, offset uint64) error {
+	got, _, e := unix.Syscall6(unix.SYS_MMAP, uintptr(addr), uintptr(size), uintptr(prot), uintptr(flags), uintptr(fd), uintptr(offset))
 	if e != 0 {
 		return e
 	}
@@ -30,7 +30,7 @@ func reserve(base, size uint64, reserved bool) error {
 	if reserved {
 		fixed = unix.MAP_FIXED
 	}
-	return mapAt(base, size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE|fixed, -1)
+	return mapAt(base, size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE|fixed, -1, 0)
 }
 
 func unreserve(base, size uint64) error {
@@ -41,18 +41,36 @@ func unreserve(base, size uint64) error {
 	return nil
 }
 
-// mapSlab makes a memfd of size bytes and maps it over a reserved range.
-func mapSlab(addr, size uint64) (fd int, mem []byte, err error) {
-	fd, err = unix.MemfdCreate("pegasus-device-memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+// newFile makes a file of size bytes, which keeps that size.
+func newFile(name string, size uint64) (fd int, err error) {
+	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return -1, nil, err
+		return -1, fmt.Errorf("make a file of %d bytes: %w", size, err)
 	}
 	if err = unix.Ftruncate(fd, int64(size)); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	}
-	if err == nil {
-		err = mapAt(addr, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED, fd)
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("make a file of %d bytes: %w", size, err)
 	}
+	return fd, nil
+}
+
+// protect changes what can be done with mapped memory of the space.
+func protect(addr, size uint64, prot int) error {
+	if _, _, e := unix.Syscall(unix.SYS_MPROTECT, uintptr(addr), uintptr(size), uintptr(prot)); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// mapSlab makes a memfd of size bytes and maps it over a reserved range.
+func mapSlab(addr, size uint64) (fd int, mem []byte, err error) {
+	if fd, err = newFile("pegasus-device-memory", size); err != nil {
+		return -1, nil, err
+	}
+	err = mapAt(addr, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED, fd, 0)
 	if err != nil {
 		unix.Close(fd)
 		return -1, nil, fmt.Errorf("map %d bytes at %#x: %w", size, addr, err)

@@ -17,17 +17,11 @@ type mirror struct {
 
 // Mirror makes host memory that Evict can move allocations to.
 func (s *Space) Mirror() error {
-	fd, err := unix.MemfdCreate("pegasus-swap", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := newFile("pegasus-swap", s.size)
 	if err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
-	if err = unix.Ftruncate(fd, int64(s.size)); err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
-	}
-	var mem []byte
-	if err == nil {
-		mem, err = unix.Mmap(fd, 0, int(s.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	}
+	mem, err := unix.Mmap(fd, 0, int(s.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		unix.Close(fd)
 		return fmt.Errorf("swap: %w", err)

@@ -43,7 +43,7 @@ func (s *Space) Detach(addr uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.at(addr)
-	if l == nil || !l.shared || l.run.start != addr {
+	if l == nil || !l.shared || l.ranged != nil || l.run.start != addr {
 		return ErrAddress
 	}
 	s.emptied(l)

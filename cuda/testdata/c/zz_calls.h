@@ -128,6 +128,14 @@ static const struct field fields_CUDA_MEMCPY2D_v1_st[] = {
 	{88, 4, KIND_NUMBER}, /* Height */
 };
 
+static const struct field fields_CUDA_MEMCPY3D_BATCH_OP_st[] = {
+	{0, 40, KIND_NUMBER}, /* src */
+	{40, 40, KIND_NUMBER}, /* dst */
+	{80, 24, KIND_NUMBER}, /* extent */
+	{104, 4, KIND_NUMBER}, /* srcAccessOrder */
+	{108, 4, KIND_NUMBER}, /* flags */
+};
+
 static const struct field fields_CUDA_MEMCPY3D_PEER_st[] = {
 	{0, 8, KIND_NUMBER}, /* srcXInBytes */
 	{8, 8, KIND_NUMBER}, /* srcY */
@@ -326,6 +334,17 @@ static const struct field fields_CUmemAccessDesc_st[] = {
 	{8, 4, KIND_NUMBER}, /* flags */
 };
 
+static const struct field fields_CUmemAllocationProp_st[] = {
+	{0, 4, KIND_NUMBER}, /* type */
+	{4, 4, KIND_NUMBER}, /* requestedHandleTypes */
+	{8, 8, KIND_NUMBER}, /* location */
+	{16, 8, KIND_MEMORY}, /* win32HandleMetaData */
+	{24, 1, KIND_NUMBER}, /* allocFlags.compressionType */
+	{25, 1, KIND_NUMBER}, /* allocFlags.gpuDirectRDMACapable */
+	{26, 2, KIND_NUMBER}, /* allocFlags.usage */
+	{28, 4, KIND_NUMBER}, /* allocFlags.reserved */
+};
+
 static const struct field fields_CUmemLocation_st[] = {
 	{0, 4, KIND_NUMBER}, /* type */
 	{4, 4, KIND_NUMBER}, /* id */
@@ -339,6 +358,23 @@ static const struct field fields_CUmemPoolProps_st[] = {
 	{24, 8, KIND_NUMBER}, /* maxSize */
 	{32, 2, KIND_NUMBER}, /* usage */
 	{34, 54, KIND_NUMBER}, /* reserved */
+};
+
+static const struct field fields_CUmemcpyAttributes_st[] = {
+	{0, 4, KIND_NUMBER}, /* srcAccessOrder */
+	{4, 8, KIND_NUMBER}, /* srcLocHint */
+	{12, 8, KIND_NUMBER}, /* dstLocHint */
+	{20, 4, KIND_NUMBER}, /* flags */
+};
+
+static const struct field fields_CUstreamBatchMemOpParams_union[] = {
+	{0, 4, KIND_NUMBER}, /* operation */
+	{0, 40, KIND_NUMBER}, /* waitValue */
+	{0, 40, KIND_NUMBER}, /* writeValue */
+	{0, 8, KIND_NUMBER}, /* flushRemoteWrites */
+	{0, 8, KIND_NUMBER}, /* memoryBarrier */
+	{0, 40, KIND_NUMBER}, /* atomicReduction */
+	{0, 48, KIND_NUMBER}, /* pad */
 };
 
 static const struct field fields_CUuuid_st[] = {
@@ -4842,8 +4878,8 @@ static const struct call calls[] = {
 	{"cuLogsDumpToMemory", call_cuLogsDumpToMemory, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuLogsRegisterCallback", call_cuLogsRegisterCallback, false, false, 3, {ARGUMENT(CALLBACK), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuLogsUnregisterCallback", call_cuLogsUnregisterCallback, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuMemAddressFree", call_cuMemAddressFree, false, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemAddressReserve", call_cuMemAddressReserve, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemAddressFree", call_cuMemAddressFree, true, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
+	{"cuMemAddressReserve", call_cuMemAddressReserve, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
 	{"cuMemAdvise", call_cuMemAdvise, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 8, {0, 1, 2, 3, 4, 101, 201, 709}},
 	{"cuMemAdvise_v2", call_cuMemAdvise_v2, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(VALUE), }, 8, {0, 1, 2, 3, 4, 101, 201, 709}},
 	{"cuMemAlloc", call_cuMemAlloc, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
@@ -4876,15 +4912,15 @@ static const struct call calls[] = {
 	{"cuMemcpy3DAsync", call_cuMemcpy3DAsync, true, false, 2, {STRUCTURE(CUDA_MEMCPY3D_v1_st, 144), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpy3DAsync_v2", call_cuMemcpy3DAsync_v2, true, false, 2, {STRUCTURE(CUDA_MEMCPY3D_st, 200), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpy3DAsync_v2_ptsz", call_cuMemcpy3DAsync_v2_ptsz, true, false, 2, {STRUCTURE(CUDA_MEMCPY3D_st, 200), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuMemcpy3DBatchAsync", call_cuMemcpy3DBatchAsync, false, false, 5, {ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemcpy3DBatchAsync_ptsz", call_cuMemcpy3DBatchAsync_ptsz, false, false, 5, {ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemcpy3DBatchAsync_v2", call_cuMemcpy3DBatchAsync_v2, false, false, 4, {ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemcpy3DBatchAsync_v2_ptsz", call_cuMemcpy3DBatchAsync_v2_ptsz, false, false, 4, {ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuMemcpy3DBatchAsync", call_cuMemcpy3DBatchAsync, true, false, 5, {ARGUMENT(COUNT), STRUCTURE(CUDA_MEMCPY3D_BATCH_OP_st, 112), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuMemcpy3DBatchAsync_ptsz", call_cuMemcpy3DBatchAsync_ptsz, true, false, 5, {ARGUMENT(COUNT), STRUCTURE(CUDA_MEMCPY3D_BATCH_OP_st, 112), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuMemcpy3DBatchAsync_v2", call_cuMemcpy3DBatchAsync_v2, true, false, 4, {ARGUMENT(COUNT), STRUCTURE(CUDA_MEMCPY3D_BATCH_OP_st, 112), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuMemcpy3DBatchAsync_v2_ptsz", call_cuMemcpy3DBatchAsync_v2_ptsz, true, false, 4, {ARGUMENT(COUNT), STRUCTURE(CUDA_MEMCPY3D_BATCH_OP_st, 112), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpy3DPeer", call_cuMemcpy3DPeer, true, false, 1, {STRUCTURE(CUDA_MEMCPY3D_PEER_st, 200), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpy3DPeer_ptds", call_cuMemcpy3DPeer_ptds, true, false, 1, {STRUCTURE(CUDA_MEMCPY3D_PEER_st, 200), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpy3DPeerAsync", call_cuMemcpy3DPeerAsync, true, false, 2, {STRUCTURE(CUDA_MEMCPY3D_PEER_st, 200), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpy3DPeerAsync_ptsz", call_cuMemcpy3DPeerAsync_ptsz, true, false, 2, {STRUCTURE(CUDA_MEMCPY3D_PEER_st, 200), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuMemcpy3DWithAttributesAsync", call_cuMemcpy3DWithAttributesAsync, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuMemcpy3DWithAttributesAsync", call_cuMemcpy3DWithAttributesAsync, true, false, 3, {STRUCTURE(CUDA_MEMCPY3D_BATCH_OP_st, 112), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyAsync", call_cuMemcpyAsync, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyAsync_ptsz", call_cuMemcpyAsync_ptsz, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyAtoA", call_cuMemcpyAtoA, true, false, 5, {ARGUMENT(ARRAY), ARGUMENT(NUMBER), ARGUMENT(ARRAY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
@@ -4899,10 +4935,10 @@ static const struct call calls[] = {
 	{"cuMemcpyAtoHAsync", call_cuMemcpyAtoHAsync, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(ARRAY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyAtoHAsync_v2", call_cuMemcpyAtoHAsync_v2, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(ARRAY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyAtoHAsync_v2_ptsz", call_cuMemcpyAtoHAsync_v2_ptsz, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(ARRAY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuMemcpyBatchAsync", call_cuMemcpyBatchAsync, false, false, 9, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemcpyBatchAsync_ptsz", call_cuMemcpyBatchAsync_ptsz, false, false, 9, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemcpyBatchAsync_v2", call_cuMemcpyBatchAsync_v2, false, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemcpyBatchAsync_v2_ptsz", call_cuMemcpyBatchAsync_v2_ptsz, false, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuMemcpyBatchAsync", call_cuMemcpyBatchAsync, true, false, 9, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemcpyAttributes_st, 24), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuMemcpyBatchAsync_ptsz", call_cuMemcpyBatchAsync_ptsz, true, false, 9, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemcpyAttributes_st, 24), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuMemcpyBatchAsync_v2", call_cuMemcpyBatchAsync_v2, true, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemcpyAttributes_st, 24), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuMemcpyBatchAsync_v2_ptsz", call_cuMemcpyBatchAsync_v2_ptsz, true, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemcpyAttributes_st, 24), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyDtoA", call_cuMemcpyDtoA, true, false, 4, {ARGUMENT(ARRAY), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyDtoA_v2", call_cuMemcpyDtoA_v2, true, false, 4, {ARGUMENT(ARRAY), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyDtoA_v2_ptds", call_cuMemcpyDtoA_v2_ptds, true, false, 4, {ARGUMENT(ARRAY), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
@@ -4934,23 +4970,23 @@ static const struct call calls[] = {
 	{"cuMemcpyPeer_ptds", call_cuMemcpyPeer_ptds, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(CONTEXT), ARGUMENT(ADDRESS), ARGUMENT(CONTEXT), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyPeerAsync", call_cuMemcpyPeerAsync, true, false, 6, {ARGUMENT(ADDRESS), ARGUMENT(CONTEXT), ARGUMENT(ADDRESS), ARGUMENT(CONTEXT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemcpyPeerAsync_ptsz", call_cuMemcpyPeerAsync_ptsz, true, false, 6, {ARGUMENT(ADDRESS), ARGUMENT(CONTEXT), ARGUMENT(ADDRESS), ARGUMENT(CONTEXT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuMemcpyWithAttributesAsync", call_cuMemcpyWithAttributesAsync, false, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemCreate", call_cuMemCreate, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemDiscardAndPrefetchBatchAsync", call_cuMemDiscardAndPrefetchBatchAsync, false, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemDiscardAndPrefetchBatchAsync_ptsz", call_cuMemDiscardAndPrefetchBatchAsync_ptsz, false, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemDiscardBatchAsync", call_cuMemDiscardBatchAsync, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemDiscardBatchAsync_ptsz", call_cuMemDiscardBatchAsync_ptsz, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemExportToShareableHandle", call_cuMemExportToShareableHandle, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemcpyWithAttributesAsync", call_cuMemcpyWithAttributesAsync, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), STRUCTURE(CUmemcpyAttributes_st, 24), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+	{"cuMemCreate", call_cuMemCreate, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemAllocationProp_st, 32), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
+	{"cuMemDiscardAndPrefetchBatchAsync", call_cuMemDiscardAndPrefetchBatchAsync, true, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
+	{"cuMemDiscardAndPrefetchBatchAsync_ptsz", call_cuMemDiscardAndPrefetchBatchAsync_ptsz, true, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
+	{"cuMemDiscardBatchAsync", call_cuMemDiscardBatchAsync, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
+	{"cuMemDiscardBatchAsync_ptsz", call_cuMemDiscardBatchAsync_ptsz, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
+	{"cuMemExportToShareableHandle", call_cuMemExportToShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 11, {0, 1, 2, 3, 4, 101, 201, 304, 400, 709, 801}},
 	{"cuMemFree", call_cuMemFree, true, false, 1, {ARGUMENT(ADDRESS), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemFree_v2", call_cuMemFree_v2, true, false, 1, {ARGUMENT(ADDRESS), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemFreeAsync", call_cuMemFreeAsync, true, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuMemFreeAsync_ptsz", call_cuMemFreeAsync_ptsz, true, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuMemFreeHost", call_cuMemFreeHost, true, false, 1, {ARGUMENT(MEMORY), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuMemGetAccess", call_cuMemGetAccess, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
+	{"cuMemGetAccess", call_cuMemGetAccess, true, false, 3, {ARGUMENT(MEMORY), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(ADDRESS), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
 	{"cuMemGetAddressRange", call_cuMemGetAddressRange, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 8, {0, 1, 3, 4, 201, 500, 709, 801}},
 	{"cuMemGetAddressRange_v2", call_cuMemGetAddressRange_v2, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 7, {0, 1, 3, 4, 201, 500, 709}},
-	{"cuMemGetAllocationGranularity", call_cuMemGetAllocationGranularity, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemGetAllocationPropertiesFromHandle", call_cuMemGetAllocationPropertiesFromHandle, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
+	{"cuMemGetAllocationGranularity", call_cuMemGetAllocationGranularity, true, false, 3, {ARGUMENT(MEMORY), STRUCTURE(CUmemAllocationProp_st, 32), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
+	{"cuMemGetAllocationPropertiesFromHandle", call_cuMemGetAllocationPropertiesFromHandle, true, false, 2, {STRUCTURE(CUmemAllocationProp_st, 32), ARGUMENT(HANDLE), }, 11, {0, 1, 2, 3, 4, 101, 201, 304, 400, 709, 801}},
 	{"cuMemGetDefaultMemPool", call_cuMemGetDefaultMemPool, true, false, 3, {ARGUMENT(MEMORY), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuMemGetHandleForAddressRange", call_cuMemGetHandleForAddressRange, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuMemGetInfo", call_cuMemGetInfo, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 6, {0, 1, 3, 4, 201, 709}},
@@ -4963,8 +4999,8 @@ static const struct call calls[] = {
 	{"cuMemHostRegister", call_cuMemHostRegister, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 709, 712, 800, 801}},
 	{"cuMemHostRegister_v2", call_cuMemHostRegister_v2, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 709, 712, 800, 801}},
 	{"cuMemHostUnregister", call_cuMemHostUnregister, true, false, 1, {ARGUMENT(MEMORY), }, 8, {0, 1, 2, 3, 4, 201, 709, 713}},
-	{"cuMemImportFromShareableHandle", call_cuMemImportFromShareableHandle, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(VALUE), }, 3, {3, 4, 801}},
-	{"cuMemMap", call_cuMemMap, false, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemImportFromShareableHandle", call_cuMemImportFromShareableHandle, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(VALUE), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
+	{"cuMemMap", call_cuMemMap, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 11, {0, 1, 2, 3, 4, 101, 201, 304, 400, 709, 801}},
 	{"cuMemMapArrayAsync", call_cuMemMapArrayAsync, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuMemMapArrayAsync_ptsz", call_cuMemMapArrayAsync_ptsz, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuMemPoolCreate", call_cuMemPoolCreate, true, false, 2, {ARGUMENT(MEMORY), STRUCTURE(CUmemPoolProps_st, 88), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
@@ -4982,13 +5018,13 @@ static const struct call calls[] = {
 	{"cuMemPrefetchAsync_ptsz", call_cuMemPrefetchAsync_ptsz, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
 	{"cuMemPrefetchAsync_v2", call_cuMemPrefetchAsync_v2, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(VALUE), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
 	{"cuMemPrefetchAsync_v2_ptsz", call_cuMemPrefetchAsync_v2_ptsz, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(VALUE), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
-	{"cuMemPrefetchBatchAsync", call_cuMemPrefetchBatchAsync, false, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuMemPrefetchBatchAsync_ptsz", call_cuMemPrefetchBatchAsync_ptsz, false, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuMemPrefetchBatchAsync", call_cuMemPrefetchBatchAsync, true, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
+	{"cuMemPrefetchBatchAsync_ptsz", call_cuMemPrefetchBatchAsync_ptsz, true, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
 	{"cuMemRangeGetAttribute", call_cuMemRangeGetAttribute, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuMemRangeGetAttributes", call_cuMemRangeGetAttributes, true, false, 6, {ARGUMENT(POINTERS), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 101, 201, 709}},
-	{"cuMemRelease", call_cuMemRelease, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuMemRetainAllocationHandle", call_cuMemRetainAllocationHandle, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuMemSetAccess", call_cuMemSetAccess, false, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemRelease", call_cuMemRelease, true, false, 1, {ARGUMENT(HANDLE), }, 11, {0, 1, 2, 3, 4, 101, 201, 304, 400, 709, 801}},
+	{"cuMemRetainAllocationHandle", call_cuMemRetainAllocationHandle, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
+	{"cuMemSetAccess", call_cuMemSetAccess, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), STRUCTURE(CUmemAccessDesc_st, 12), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
 	{"cuMemsetD16", call_cuMemsetD16, true, false, 3, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemsetD16_v2", call_cuMemsetD16_v2, true, false, 3, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemsetD16_v2_ptds", call_cuMemsetD16_v2_ptds, true, false, 3, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
@@ -5020,7 +5056,7 @@ static const struct call calls[] = {
 	{"cuMemsetD8Async", call_cuMemsetD8Async, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemsetD8Async_ptsz", call_cuMemsetD8Async_ptsz, true, false, 4, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemSetMemPool", call_cuMemSetMemPool, true, false, 3, {STRUCTURE(CUmemLocation_st, 8), ARGUMENT(NUMBER), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 101, 201, 400, 709, 801}},
-	{"cuMemUnmap", call_cuMemUnmap, false, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemUnmap", call_cuMemUnmap, true, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
 	{"cuMipmappedArrayCreate", call_cuMipmappedArrayCreate, true, false, 3, {ARGUMENT(MEMORY), STRUCTURE(CUDA_ARRAY3D_DESCRIPTOR_st, 40), ARGUMENT(COUNT), }, 9, {0, 1, 2, 3, 4, 201, 709, 801, 999}},
 	{"cuMipmappedArrayDestroy", call_cuMipmappedArrayDestroy, true, false, 1, {ARGUMENT(MIPMAP), }, 8, {0, 1, 3, 4, 201, 207, 400, 709}},
 	{"cuMipmappedArrayGetLevel", call_cuMipmappedArrayGetLevel, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MIPMAP), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 400, 709}},
@@ -5071,10 +5107,10 @@ static const struct call calls[] = {
 	{"cuStreamAddCallback_ptsz", call_cuStreamAddCallback_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(CALLBACK), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamAttachMemAsync", call_cuStreamAttachMemAsync, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamAttachMemAsync_ptsz", call_cuStreamAttachMemAsync_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuStreamBatchMemOp", call_cuStreamBatchMemOp, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamBatchMemOp_ptsz", call_cuStreamBatchMemOp_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamBatchMemOp_v2", call_cuStreamBatchMemOp_v2, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamBatchMemOp_v2_ptsz", call_cuStreamBatchMemOp_v2_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuStreamBatchMemOp", call_cuStreamBatchMemOp, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUstreamBatchMemOpParams_union, 48), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamBatchMemOp_ptsz", call_cuStreamBatchMemOp_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUstreamBatchMemOpParams_union, 48), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamBatchMemOp_v2", call_cuStreamBatchMemOp_v2, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUstreamBatchMemOpParams_union, 48), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamBatchMemOp_v2_ptsz", call_cuStreamBatchMemOp_v2_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUstreamBatchMemOpParams_union, 48), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamBeginCapture", call_cuStreamBeginCapture, false, false, 1, {ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuStreamBeginCapture_ptsz", call_cuStreamBeginCapture_ptsz, false, false, 1, {ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuStreamBeginCapture_v2", call_cuStreamBeginCapture_v2, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
@@ -5127,22 +5163,22 @@ static const struct call calls[] = {
 	{"cuStreamUpdateCaptureDependencies_v2_ptsz", call_cuStreamUpdateCaptureDependencies_v2_ptsz, false, false, 5, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuStreamWaitEvent", call_cuStreamWaitEvent, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(EVENT), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamWaitEvent_ptsz", call_cuStreamWaitEvent_ptsz, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(EVENT), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuStreamWaitValue32", call_cuStreamWaitValue32, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWaitValue32_ptsz", call_cuStreamWaitValue32_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWaitValue32_v2", call_cuStreamWaitValue32_v2, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWaitValue32_v2_ptsz", call_cuStreamWaitValue32_v2_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWaitValue64", call_cuStreamWaitValue64, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWaitValue64_ptsz", call_cuStreamWaitValue64_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWaitValue64_v2", call_cuStreamWaitValue64_v2, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWaitValue64_v2_ptsz", call_cuStreamWaitValue64_v2_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWriteValue32", call_cuStreamWriteValue32, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWriteValue32_ptsz", call_cuStreamWriteValue32_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWriteValue32_v2", call_cuStreamWriteValue32_v2, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWriteValue32_v2_ptsz", call_cuStreamWriteValue32_v2_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWriteValue64", call_cuStreamWriteValue64, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWriteValue64_ptsz", call_cuStreamWriteValue64_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWriteValue64_v2", call_cuStreamWriteValue64_v2, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamWriteValue64_v2_ptsz", call_cuStreamWriteValue64_v2_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuStreamWaitValue32", call_cuStreamWaitValue32, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWaitValue32_ptsz", call_cuStreamWaitValue32_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWaitValue32_v2", call_cuStreamWaitValue32_v2, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWaitValue32_v2_ptsz", call_cuStreamWaitValue32_v2_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWaitValue64", call_cuStreamWaitValue64, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWaitValue64_ptsz", call_cuStreamWaitValue64_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWaitValue64_v2", call_cuStreamWaitValue64_v2, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWaitValue64_v2_ptsz", call_cuStreamWaitValue64_v2_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWriteValue32", call_cuStreamWriteValue32, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWriteValue32_ptsz", call_cuStreamWriteValue32_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWriteValue32_v2", call_cuStreamWriteValue32_v2, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWriteValue32_v2_ptsz", call_cuStreamWriteValue32_v2_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWriteValue64", call_cuStreamWriteValue64, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWriteValue64_ptsz", call_cuStreamWriteValue64_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWriteValue64_v2", call_cuStreamWriteValue64_v2, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuStreamWriteValue64_v2_ptsz", call_cuStreamWriteValue64_v2_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuSurfObjectCreate", call_cuSurfObjectCreate, true, false, 2, {ARGUMENT(MEMORY), STRUCTURE(CUDA_RESOURCE_DESC_st, 144), }, 8, {0, 1, 3, 4, 201, 400, 709, 801}},
 	{"cuSurfObjectDestroy", call_cuSurfObjectDestroy, true, false, 1, {ARGUMENT(HANDLE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuSurfObjectGetResourceDesc", call_cuSurfObjectGetResourceDesc, true, false, 2, {STRUCTURE(CUDA_RESOURCE_DESC_st, 144), ARGUMENT(HANDLE), }, 7, {0, 1, 3, 4, 201, 400, 709}},

@@ -507,6 +507,129 @@ static void dump_module_inspect_result(void)
 	dump("ModuleInspectResult", &r, sizeof r);
 }
 
+static void dump_stream_value_args(void)
+{
+	struct stream_value_args r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	r.value = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.action = (uint32_t)UINT64_C(0x14131211);
+	r.bytes = (uint32_t)UINT64_C(0x18171615);
+	dump("StreamValueArgs", &r, sizeof r);
+}
+
+static void dump_range_reserve_args(void)
+{
+	struct range_reserve_args r;
+	memset(&r, 0, sizeof r);
+	r.bytes = (uint64_t)UINT64_C(0x807060504030201);
+	r.alignment = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.wish = (uint64_t)UINT64_C(0x1817161514131211);
+	dump("RangeReserveArgs", &r, sizeof r);
+}
+
+static void dump_range_reserve_result(void)
+{
+	struct range_reserve_result r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	dump("RangeReserveResult", &r, sizeof r);
+}
+
+static void dump_range_free_args(void)
+{
+	struct range_free_args r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	dump("RangeFreeArgs", &r, sizeof r);
+}
+
+static void dump_memory_create_args(void)
+{
+	struct memory_create_args r;
+	memset(&r, 0, sizeof r);
+	r.memory = (uint64_t)UINT64_C(0x807060504030201);
+	r.bytes = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.device = (uint32_t)UINT64_C(0x14131211);
+	r.shared = (uint32_t)UINT64_C(0x18171615);
+	dump("MemoryCreateArgs", &r, sizeof r);
+}
+
+static void dump_memory_release_args(void)
+{
+	struct memory_release_args r;
+	memset(&r, 0, sizeof r);
+	r.memory = (uint64_t)UINT64_C(0x807060504030201);
+	dump("MemoryReleaseArgs", &r, sizeof r);
+}
+
+static void dump_memory_map_args(void)
+{
+	struct memory_map_args r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	r.bytes = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.offset = (uint64_t)UINT64_C(0x1817161514131211);
+	r.memory = (uint64_t)UINT64_C(0x201f1e1d1c1b1a19);
+	dump("MemoryMapArgs", &r, sizeof r);
+}
+
+static void dump_memory_unmap_args(void)
+{
+	struct memory_unmap_args r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	r.bytes = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	dump("MemoryUnmapArgs", &r, sizeof r);
+}
+
+static void dump_memory_access_args(void)
+{
+	struct memory_access_args r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	r.bytes = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.access = (uint32_t)UINT64_C(0x14131211);
+	r.reserved = (uint32_t)UINT64_C(0x18171615);
+	dump("MemoryAccessArgs", &r, sizeof r);
+}
+
+static void dump_memory_export_args(void)
+{
+	struct memory_export_args r;
+	memset(&r, 0, sizeof r);
+	r.memory = (uint64_t)UINT64_C(0x807060504030201);
+	dump("MemoryExportArgs", &r, sizeof r);
+}
+
+static void dump_memory_export_result(void)
+{
+	struct memory_export_result r;
+	memset(&r, 0, sizeof r);
+	r.secret = (uint64_t)UINT64_C(0x807060504030201);
+	r.segment = (uint32_t)UINT64_C(0xc0b0a09);
+	dump("MemoryExportResult", &r, sizeof r);
+}
+
+static void dump_memory_import_args(void)
+{
+	struct memory_import_args r;
+	memset(&r, 0, sizeof r);
+	r.memory = (uint64_t)UINT64_C(0x807060504030201);
+	r.secret = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.segment = (uint32_t)UINT64_C(0x14131211);
+	r.reserved = (uint32_t)UINT64_C(0x18171615);
+	dump("MemoryImportArgs", &r, sizeof r);
+}
+
+static void dump_memory_import_result(void)
+{
+	struct memory_import_result r;
+	memset(&r, 0, sizeof r);
+	r.bytes = (uint64_t)UINT64_C(0x807060504030201);
+	dump("MemoryImportResult", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -557,5 +680,18 @@ int main(void)
 	dump_segment_control_result();
 	dump_module_inspect_args();
 	dump_module_inspect_result();
+	dump_stream_value_args();
+	dump_range_reserve_args();
+	dump_range_reserve_result();
+	dump_range_free_args();
+	dump_memory_create_args();
+	dump_memory_release_args();
+	dump_memory_map_args();
+	dump_memory_unmap_args();
+	dump_memory_access_args();
+	dump_memory_export_args();
+	dump_memory_export_result();
+	dump_memory_import_args();
+	dump_memory_import_result();
 	return 0;
 }

@@ -1,0 +1,136 @@
+package soft
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/accel/soft/memory"
+	"pegasus/cuda"
+)
+
+var (
+	_ accel.Mapper   = (*Device)(nil)
+	_ accel.Importer = (*Device)(nil)
+)
+
+// mappedMemory is memory without an address. It stays on the device: it has none by which its home could be found.
+type mappedMemory struct {
+	d    *Device
+	p    *memory.Physical
+	once sync.Once
+}
+
+// placeless are numbers by which the residence knows such memory: no addresses of any space.
+var placeless atomic.Uint64
+
+const firstPlaceless = 1 << 62
+
+// MapGranule is the unit of mappings.
+func (d *Device) MapGranule() uint64 { return memory.MapGranule }
+
+// CreateMemory makes memory without an address.
+func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
+	if n == 0 || n%memory.MapGranule != 0 {
+		return nil, cuda.ErrorInvalidValue
+	}
+	if n > d.config.Memory {
+		return nil, cuda.ErrorOutOfMemory
+	}
+	if q := d.config.Quota; q != nil && !q(int64(n)) {
+		return nil, cuda.ErrorOutOfMemory
+	}
+	if !d.worker.Reserve(n) {
+		d.unquota(n)
+		return nil, cuda.ErrorOutOfMemory
+	}
+	key := firstPlaceless + placeless.Add(n) - n
+	if d.residence != nil {
+		if err := d.residence.Add(key, n, true); err != nil {
+			d.worker.Unreserve(n)
+			d.unquota(n)
+			return nil, cuda.ErrorOutOfMemory
+		}
+	}
+	gone := func() {
+		if d.residence != nil {
+			d.residence.Remove(key)
+		}
+		d.worker.Unreserve(n)
+		d.unquota(n)
+	}
+	p, err := d.space.NewPhysical(n, gone)
+	if err != nil {
+		d.log.Error("make device memory", "bytes", n, "error", err)
+		gone()
+		return nil, cuda.ErrorOutOfMemory
+	}
+	return &mappedMemory{d: d, p: p}, cuda.Success
+}
+
+func (d *Device) unquota(n uint64) {
+	if q := d.config.Quota; q != nil {
+		q(-int64(n))
+	}
+}
+
+// ImportMemory makes a part of a file such memory.
+func (d *Device) ImportMemory(file *os.File, offset, n uint64, gone func()) (accel.Memory, cuda.Result) {
+	p, err := d.space.Import(int(file.Fd()), offset, n, gone)
+	if err != nil {
+		d.log.Error("import device memory", "bytes", n, "error", err)
+		return nil, cuda.ErrorOutOfMemory
+	}
+	return &mappedMemory{d: d, p: p}, cuda.Success
+}
+
+// Release gives the memory up. It goes when it is mapped nowhere.
+func (m *mappedMemory) Release() { m.once.Do(func() { m.d.space.Release(m.p) }) }
+
+// ReserveRange keeps addresses free.
+func (d *Device) ReserveRange(n, alignment, wish uint64) (uint64, cuda.Result) {
+	at, err := d.space.Reserve(n, alignment, wish)
+	return at, d.rangeResult("reserve addresses", err)
+}
+
+// FreeRange ends that.
+func (d *Device) FreeRange(at uint64) cuda.Result {
+	return d.rangeResult("free addresses", d.space.Unreserve(at))
+}
+
+// Map puts a part of such memory at an address.
+func (d *Device) Map(at, n, offset uint64, m accel.Memory) cuda.Result {
+	mem, ok := m.(*mappedMemory)
+	if !ok || mem.d != d {
+		return cuda.ErrorInvalidValue
+	}
+	return d.rangeResult("map device memory", d.space.Map(at, n, offset, mem.p))
+}
+
+// Unmap ends whole mappings.
+func (d *Device) Unmap(at, n uint64) cuda.Result {
+	return d.rangeResult("unmap device memory", d.space.Unmap(at, n))
+}
+
+// SetAccess says what work may do with whole mappings.
+func (d *Device) SetAccess(at, n uint64, a accel.Access) cuda.Result {
+	return d.rangeResult("protect device memory", d.space.Protect(at, n, a != accel.NoAccess, a == accel.ReadWrite))
+}
+
+// rangeResult is what a guest is told of an error, and the log of one that is the host's.
+func (d *Device) rangeResult(what string, err error) cuda.Result {
+	switch {
+	case err == nil:
+		return cuda.Success
+	case errors.Is(err, memory.ErrRange):
+		return cuda.ErrorInvalidValue
+	case errors.Is(err, unix.ENOMEM):
+		return cuda.ErrorOutOfMemory
+	}
+	d.log.Error(what, "error", err)
+	return cuda.ErrorUnknown
+}

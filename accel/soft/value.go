@@ -1,0 +1,141 @@
+package soft
+
+import (
+	"encoding/binary"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+var _ accel.Valuer = (*Device)(nil)
+
+// HasValues says that words of 4 and 8 bytes can be waited for, in any way.
+func (d *Device) HasValues() (bits int, nor bool) { return 64, true }
+
+// writeValue is a copy of a word, by the engine for what comes in: a kernel may be waiting for it. A copy of
+// 4 or 8 bytes that are aligned is one store.
+func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cuda.Result {
+	if !wordAt(w.Address, w.Bytes) {
+		return cuda.ErrorInvalidValue
+	}
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], w.Value)
+	return c.copy(s, &accel.Copy{
+		Dst: accel.End{Address: w.Address}, Src: accel.End{Host: word[:w.Bytes]}, Width: uint64(w.Bytes), Height: 1, Depth: 1,
+	}, done)
+}
+
+func wordAt(addr uint64, n uint32) bool { return (n == 4 || n == 8) && addr%uint64(n) == 0 }
+
+// waitValue holds the stream as a host function would, until somebody who looks has seen the value.
+func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda.Result {
+	if !wordAt(w.Address, w.Bytes) || w.Condition > accel.NorBit || c.dev.space.Slice(w.Address, uint64(w.Bytes)) == nil {
+		return cuda.ErrorInvalidValue
+	}
+	wait := valueWait{c: c, w: *w}
+	return c.hostFunc(s, &accel.HostFunc{Due: func(r cuda.Result, finished func()) {
+		if wait.finished = finished; r != cuda.Success || c.dev.valueSeen(&wait) {
+			finished()
+			return
+		}
+		c.dev.values.add(c.dev, wait)
+	}}, done)
+}
+
+// valueWait is a stream that waits for a value.
+type valueWait struct {
+	c        *Context
+	w        accel.WaitValue
+	finished func()
+}
+
+// values are those that are waited for. Anybody may write them, kernels and the guest's processors included, so
+// somebody has to look: a goroutine that is there while there are any, and looks the less often the longer nothing happened.
+type values struct {
+	mu  sync.Mutex
+	all []valueWait
+}
+
+const (
+	valueLookLeast = 20 * time.Microsecond
+	valueLookMost  = time.Millisecond
+)
+
+func (v *values) add(d *Device, w valueWait) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.all = append(v.all, w); len(v.all) == 1 {
+		d.running.Go(func() { d.watchValues() })
+	}
+}
+
+func (d *Device) watchValues() {
+	debug.SetPanicOnFault(true)
+	pause := valueLookLeast
+	for {
+		seen, left := d.lookAtValues()
+		if left == 0 {
+			return
+		}
+		pause = min(pause*5/4, valueLookMost)
+		if seen {
+			pause = valueLookLeast
+		}
+		time.Sleep(pause)
+	}
+}
+
+// lookAtValues lets the streams go on whose values have come.
+func (d *Device) lookAtValues() (seen bool, left int) {
+	v := &d.values
+	v.mu.Lock()
+	all := v.all
+	v.mu.Unlock()
+	var over []func()
+	var rest []valueWait
+	for i := range all {
+		if d.valueSeen(&all[i]) {
+			over = append(over, all[i].finished)
+		} else {
+			rest = append(rest, all[i])
+		}
+	}
+	v.mu.Lock()
+	v.all = append(rest, v.all[len(all):]...)
+	left = len(v.all)
+	v.mu.Unlock()
+	for _, finished := range over {
+		finished()
+	}
+	return len(over) > 0, left
+}
+
+// valueSeen says whether a stream need not wait any longer: its value has come, or its context has failed,
+// as it does when there is no memory any more.
+func (d *Device) valueSeen(v *valueWait) (seen bool) {
+	if v.c.Err() != cuda.Success {
+		return true
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil { // it was unmapped while we looked
+			v.c.fail(cuda.ErrorIllegalAddress)
+			seen = true
+		}
+	}()
+	if r := d.residence; r != nil {
+		if !r.TryBegin(false) {
+			return false
+		}
+		defer r.End(false)
+	}
+	mem := d.space.Slice(v.w.Address, uint64(v.w.Bytes))
+	if mem == nil {
+		v.c.fail(cuda.ErrorIllegalAddress)
+		return true
+	}
+	return v.w.Condition.Holds(loadWord(d.home(mem)), v.w.Value, int(v.w.Bytes)*8)
+}

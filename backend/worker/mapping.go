@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// memory is memory without an address, of a guest that may have it mapped.
+type memory struct {
+	m       accel.Memory
+	shared  bool
+	segment uint32 // if it is shared
+}
+
+// maxRanges bounds the ranges of addresses that a guest process has reserved.
+const maxRanges = 4096
+
+// mapper is the device's ability to map memory, for calls that name no context: neither addresses nor memory belong to one.
+func (s *session) mapper() (accel.Mapper, cuda.Result) {
+	if m, ok := s.device.(accel.Mapper); ok && m.MapGranule() != 0 {
+		return m, cuda.Success
+	}
+	return nil, cuda.ErrorNotSupported
+}
+
+func (s *session) RangeReserve(_ cuda.Call, a cuda.RangeReserveArgs) (out cuda.RangeReserveResult, r cuda.Result) {
+	m, r := s.mapper()
+	if r != cuda.Success {
+		return out, r
+	}
+	if len(s.ranges) >= maxRanges {
+		return out, cuda.ErrorOutOfMemory
+	}
+	if out.Address, r = m.ReserveRange(a.Bytes, a.Alignment, a.Wish); r == cuda.Success {
+		s.ranges[out.Address] = struct{}{}
+	}
+	return out, r
+}
+
+func (s *session) RangeFree(_ cuda.Call, a cuda.RangeFreeArgs) cuda.Result {
+	m, r := s.mapper()
+	if r != cuda.Success {
+		return r
+	}
+	if r = m.FreeRange(a.Address); r == cuda.Success {
+		delete(s.ranges, a.Address)
+	}
+	return r
+}
+
+func (s *session) MemoryCreate(_ cuda.Call, a cuda.MemoryCreateArgs) cuda.Result {
+	m, r := s.mapper()
+	if r == cuda.Success {
+		r = s.memories.free(a.Memory)
+	}
+	switch {
+	case r != cuda.Success:
+		return r
+	case a.Device != 0:
+		return cuda.ErrorInvalidDevice
+	case a.Bytes == 0 || a.Bytes%m.MapGranule() != 0 || a.Shared > 1:
+		return cuda.ErrorInvalidValue
+	case a.Bytes > s.total:
+		return cuda.ErrorOutOfMemory
+	case a.Shared == 1:
+		return s.createShared(a)
+	}
+	mem, r := m.CreateMemory(a.Bytes)
+	if r == cuda.Success {
+		s.memories.put(a.Memory, &memory{m: mem})
+	}
+	return r
+}
+
+func (s *session) createShared(a cuda.MemoryCreateArgs) cuda.Result {
+	if s.commons == nil {
+		return cuda.ErrorNotSupported
+	}
+	if _, ok := s.device.(accel.Importer); !ok {
+		return cuda.ErrorNotSupported
+	}
+	seg, err := s.gate.MakeLoose(s.commons, a.Bytes)
+	if err != nil {
+		return segmentResult(err)
+	}
+	return s.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes)
+}
+
+// adopt makes a segment that is attached already the memory with an id.
+func (s *session) adopt(id uint64, segment uint32, offset, bytes uint64) cuda.Result {
+	mem, r := s.device.(accel.Importer).ImportMemory(s.commons.file, offset, bytes, func() { s.gate.DetachSegment(s.commons, segment) })
+	if r != cuda.Success {
+		s.gate.DetachSegment(s.commons, segment)
+		return r
+	}
+	s.memories.put(id, &memory{m: mem, shared: true, segment: segment})
+	return cuda.Success
+}
+
+func (s *session) MemoryRelease(_ cuda.Call, a cuda.MemoryReleaseArgs) cuda.Result {
+	mem, r := s.memories.take(a.Memory)
+	if r == cuda.Success {
+		mem.m.Release()
+	}
+	return r
+}
+
+func (s *session) MemoryMap(_ cuda.Call, a cuda.MemoryMapArgs) cuda.Result {
+	m, r := s.mapper()
+	if r != cuda.Success {
+		return r
+	}
+	mem, r := s.memories.get(a.Memory)
+	if r != cuda.Success {
+		return r
+	}
+	return m.Map(a.Address, a.Bytes, a.Offset, mem.m)
+}
+
+func (s *session) MemoryUnmap(_ cuda.Call, a cuda.MemoryUnmapArgs) cuda.Result {
+	m, r := s.mapper()
+	if r != cuda.Success {
+		return r
+	}
+	return m.Unmap(a.Address, a.Bytes)
+}
+
+func (s *session) MemoryAccess(_ cuda.Call, a cuda.MemoryAccessArgs) cuda.Result {
+	m, r := s.mapper()
+	if r != cuda.Success {
+		return r
+	}
+	switch access := accel.Access(a.Access); access {
+	case accel.NoAccess, accel.ReadOnly, accel.ReadWrite:
+		return m.SetAccess(a.Address, a.Bytes, access)
+	}
+	return cuda.ErrorInvalidValue
+}
+
+func (s *session) MemoryExport(_ cuda.Call, a cuda.MemoryExportArgs) (out cuda.MemoryExportResult, r cuda.Result) {
+	mem, r := s.memories.get(a.Memory)
+	if r != cuda.Success {
+		return out, r
+	}
+	if !mem.shared {
+		return out, cuda.ErrorInvalidValue
+	}
+	secret, err := s.gate.LooseSecret(mem.segment)
+	return cuda.MemoryExportResult{Secret: secret, Segment: mem.segment}, segmentResult(err)
+}
+
+func (s *session) MemoryImport(_ cuda.Call, a cuda.MemoryImportArgs) (out cuda.MemoryImportResult, r cuda.Result) {
+	if _, r = s.mapper(); r == cuda.Success {
+		r = s.memories.free(a.Memory)
+	}
+	if r != cuda.Success {
+		return out, r
+	}
+	if _, ok := s.device.(accel.Importer); !ok || s.commons == nil {
+		return out, cuda.ErrorNotSupported
+	}
+	seg, err := s.gate.AttachLoose(a.Segment, a.Secret)
+	if err != nil {
+		return out, cuda.ErrorInvalidValue
+	}
+	out.Bytes = seg.Bytes
+	return out, s.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes)
+}

@@ -1,0 +1,37 @@
+package worker
+
+import (
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// writeValue is the action of StreamValue that writes; smaller ones are conditions.
+const writeValue = 16
+
+// StreamValue passes the gate as events do: a word takes no engine's time worth speaking of.
+func (s *session) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {
+	g, st, r := s.stream(c)
+	if r != cuda.Success {
+		return r
+	}
+	bits, nor := 0, false
+	if v, ok := s.device.(accel.Valuer); ok {
+		bits, nor = v.HasValues()
+	}
+	switch {
+	case a.Bytes != 4 && a.Bytes != 8, a.Address%uint64(a.Bytes) != 0:
+		return cuda.ErrorInvalidValue
+	case int(a.Bytes)*8 > bits, accel.Condition(a.Action) == accel.NorBit && !nor:
+		return cuda.ErrorNotSupported
+	}
+	var w accel.Work
+	switch {
+	case a.Action == writeValue:
+		w = accel.WriteValue{Address: a.Address, Value: a.Value, Bytes: a.Bytes}
+	case accel.Condition(a.Action) <= accel.NorBit:
+		w = accel.WaitValue{Address: a.Address, Value: a.Value, Bytes: a.Bytes, Condition: accel.Condition(a.Action)}
+	default:
+		return cuda.ErrorInvalidValue
+	}
+	return s.submit(g, st, w, g.ended)
+}

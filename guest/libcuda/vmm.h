@@ -1,0 +1,15 @@
+/*
+ * Virtual memory management: reserved addresses, memory that has none, and which is mapped where. The host checks all of it
+ * again; what is kept here answers the program's questions, and says at once what is wrong.
+ */
+#ifndef PEGASUS_VMM_H
+#define PEGASUS_VMM_H
+
+#include "range.h"
+
+/* Whether a program may use bytes at an address of a reserved range: they may lie in several mappings beside each other. */
+bool vmm_usable(uint64_t address, uint64_t bytes);
+/* The mapping that an address of a reserved range lies in, as a range of its own; flags are its memory's handle types. */
+bool vmm_mapping(uint64_t address, struct range *range);
+
+#endif
