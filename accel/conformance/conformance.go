@@ -39,6 +39,7 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 		{"Order", testOrder}, {"LegacyStream", testLegacyStream}, {"Events", testEvents}, {"ToldMayAsk", testToldMayAsk}, {"AtRest", testAtRest}, {"Times", testTimes},
 		{"WaitForEvents", testWaitForEvents}, {"HostFunctions", testHostFunctions}, {"Usage", testUsage}, {"Overlap", testOverlap}, {"Predict", testPredict},
 		{"StickyErrors", testStickyErrors}, {"Limits", testLimits}, {"FreeWaits", testFreeWaits}, {"DestroyInFlight", testDestroyInFlight}, {"DestroyHeld", testDestroyHeld},
+		{"Mapping", testMapping}, {"HostileMapping", testHostileMapping}, {"MappingQuota", testMappingQuota}, {"Values", testValues},
 		{"Timeout", testTimeout}, {"CloseInFlight", testCloseInFlight},
 	} {
 		t.Run(part.name, func(t *testing.T) {

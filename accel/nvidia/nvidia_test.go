@@ -30,6 +30,8 @@ const (
 	realDriver = "PEGASUS_TEST_REAL_DRIVER"
 	// capable names a driver that can more than our library (testdata/capable.c), where the tests run with it.
 	capable = "PEGASUS_TEST_CAPABLE_DRIVER"
+	// incapable names one that can less (testdata/incapable.c).
+	incapable = "PEGASUS_TEST_INCAPABLE_DRIVER"
 )
 
 var library string
@@ -68,8 +70,10 @@ func startGPU(dir string) (stop func(), err error) {
 		return nil, err
 	}
 	library = filepath.Join(build, "guest/libcuda.so.1")
-	if path := os.Getenv(capable); path != "" {
-		library = path
+	for _, variable := range []string{capable, incapable} {
+		if path := os.Getenv(variable); path != "" {
+			library = path
+		}
 	}
 	for _, path := range []string{library, filepath.Join(build, "bin/pegasusd")} {
 		if _, err := os.Stat(path); err != nil {
@@ -204,16 +208,22 @@ func TestGPU(t *testing.T) {
 	again(t, realDriver, "1")
 }
 
-// TestCapable runs them with one that maps memory, holds streams by words and registers host memory, as NVIDIA's does.
-func TestCapable(t *testing.T) {
-	so := filepath.Join(t.TempDir(), "capable.so")
+// TestCapable runs them with one that registers host memory, as NVIDIA's does, and is strict about what is mapped.
+func TestCapable(t *testing.T) { again(t, capable, driverOf(t, "capable")) }
+
+// TestIncapable runs them with one that can't map memory or wait for words: both can be done without.
+func TestIncapable(t *testing.T) { again(t, incapable, driverOf(t, "incapable")) }
+
+// driverOf builds a driver that stands before our library.
+func driverOf(t *testing.T, name string) string {
+	so := filepath.Join(t.TempDir(), name+".so")
 	dir := filepath.Dir(library)
-	cmd := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-pthread", "-I../../guest/include", "testdata/capable.c",
+	cmd := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-pthread", "-I../../guest/include", "testdata/"+name+".c",
 		"-o", so, "-L"+dir, "-Wl,--no-as-needed", "-lcuda", "-ldl", "-Wl,-rpath,"+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	again(t, capable, so)
+	return so
 }
 
 // TestPlaces says where the driver's abilities put things.
@@ -226,7 +236,7 @@ func TestPlaces(t *testing.T) {
 	}
 	c := x.(*Context)
 	able := os.Getenv(realDriver)+os.Getenv(capable) != ""
-	if d.byDevice != able || (d.pinner == c) != able {
+	if byDevice := os.Getenv(incapable) == ""; d.byDevice != byDevice || (d.pinner == c) != able {
 		t.Errorf("streams are held by the device: %v; the arena is pinned: %v", d.byDevice, d.pinner == c)
 	}
 	m, mapping := d.store.(*mapped)

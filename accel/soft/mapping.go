@@ -118,7 +118,7 @@ func (d *Device) Unmap(at, n uint64) cuda.Result {
 
 // SetAccess says what work may do with whole mappings.
 func (d *Device) SetAccess(at, n uint64, a accel.Access) cuda.Result {
-	return d.rangeResult("protect device memory", d.space.Protect(at, n, a != accel.NoAccess, a == accel.ReadWrite))
+	return d.rangeResult("protect device memory", d.space.Protect(at, n, a))
 }
 
 // rangeResult is what a guest is told of an error, and the log of one that is the host's.

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/accel/ranges"
 )
 
 const (
@@ -60,9 +62,9 @@ type slab struct {
 	mem    []byte
 	inside *extents
 	count  int
-	shared bool    // with other processes: its file stays as it is
-	ranged *ranged // of a range of reserved addresses; nil of others
-	chunks []chunk // by 64 KiB
+	shared bool                     // with other processes: its file stays as it is
+	ranged *ranges.Range[*Physical] // of a range of reserved addresses; nil of others
+	chunks []chunk                  // by 64 KiB
 }
 
 // chunk knows the visible allocations in a piece of a slab: the one that covers

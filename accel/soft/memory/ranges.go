@@ -3,9 +3,11 @@ package memory
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/accel/ranges"
 )
 
 // MapGranule is the unit of mappings. The kernel's pages would do; programs expect that of a GPU.
@@ -21,20 +23,6 @@ type Physical struct {
 	offset, bytes uint64
 	users         int    // mappings, and who holds it
 	gone          func() // nobody uses it any more
-}
-
-// view is a piece of a Physical at addresses of a range.
-type view struct {
-	at, bytes uint64
-	of        *Physical
-	prot      int
-}
-
-// ranged is what a slab has that is a range of reserved addresses. Neighbouring views that can
-// be used are one span: so work can cross from one into the next.
-type ranged struct {
-	Span
-	views []view // in order
 }
 
 // NewPhysical makes n bytes of zeroed memory without an address, multiple of MapGranule.
@@ -109,7 +97,7 @@ func (s *Space) Reserve(n, alignment, wish uint64) (uint64, error) {
 	if alignment != 0 {
 		start = (start + alignment - 1) &^ (alignment - 1)
 	}
-	l := &slab{run: run, fd: -1, mem: bytesAt(run.start, run.size), shared: true, count: 1, ranged: &ranged{Span: Span{start, start + n}}}
+	l := &slab{run: run, fd: -1, mem: bytesAt(run.start, run.size), shared: true, count: 1, ranged: ranges.New[*Physical](start, n)}
 	l.chunks = make([]chunk, run.size/chunkSize)
 	for a := run.start; a < run.start+run.size; a += SlabSize {
 		s.slabs[(a-s.base)/SlabSize].Store(l)
@@ -122,7 +110,7 @@ func (s *Space) Unreserve(at uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.at(at)
-	if l == nil || l.ranged == nil || l.ranged.Start != at || len(l.ranged.views) != 0 {
+	if l == nil || l.ranged == nil || l.ranged.Start != at || !l.ranged.Empty() {
 		return ErrRange
 	}
 	for a := l.run.start; a < l.run.start+l.run.size; a += SlabSize {
@@ -132,40 +120,13 @@ func (s *Space) Unreserve(at uint64) error {
 	return nil
 }
 
-// within is the range that [at, at+n) lies in.
+// within is the slab with the range that an address lies in, for whole granules.
 func (s *Space) within(at, n uint64) *slab {
 	l := s.at(at)
-	if l == nil || l.ranged == nil || n == 0 || at%MapGranule != 0 || n%MapGranule != 0 {
-		return nil
-	}
-	if r := l.ranged; at < r.Start || at >= r.End || n > r.End-at {
+	if l == nil || l.ranged == nil || at%MapGranule != 0 || n%MapGranule != 0 {
 		return nil
 	}
 	return l
-}
-
-// place is where in the list a view at an address is, or would be.
-func (r *ranged) place(at uint64) int {
-	i, _ := slices.BinarySearchFunc(r.views, at, func(v view, at uint64) int {
-		switch {
-		case v.at < at:
-			return -1
-		case v.at > at:
-			return 1
-		}
-		return 0
-	})
-	return i
-}
-
-// whole is which views [at, at+n) is made of, if it is.
-func (r *ranged) whole(at, n uint64) (from, to int, ok bool) {
-	from = r.place(at)
-	for to = from; to < len(r.views) && r.views[to].at == at && r.views[to].bytes <= n; to++ {
-		at += r.views[to].bytes
-		n -= r.views[to].bytes
-	}
-	return from, to, n == 0
 }
 
 // Map puts n bytes of p from offset on at an address where nothing is. They can't be used yet.
@@ -173,113 +134,72 @@ func (s *Space) Map(at, n, offset uint64, p *Physical) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.within(at, n)
-	if l == nil || offset%MapGranule != 0 || offset > p.bytes || n > p.bytes-offset {
-		return ErrRange
-	}
-	r := l.ranged
-	i := r.place(at)
-	if i > 0 && r.views[i-1].at+r.views[i-1].bytes > at || i < len(r.views) && r.views[i].at < at+n {
+	if l == nil || !l.ranged.Free(at, n) || offset%MapGranule != 0 || offset > p.bytes || n > p.bytes-offset {
 		return ErrRange
 	}
 	if err := mapAt(at, n, unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED, p.fd, p.offset+offset); err != nil {
 		return fmt.Errorf("map device memory: %w", err)
 	}
-	r.views = slices.Insert(r.views, i, view{at: at, bytes: n, of: p})
+	l.ranged.Put(ranges.View[*Physical]{At: at, Bytes: n, Offset: offset, Of: p})
 	p.users++
 	return nil
 }
 
 // Unmap ends the mappings that [at, at+n) is made of. Whoever uses them faults.
 func (s *Space) Unmap(at, n uint64) error {
-	s.mu.Lock()
 	var gone []func()
 	defer func() {
-		s.mu.Unlock()
 		for _, f := range gone {
 			f()
 		}
 	}()
-	l := s.within(at, n)
-	if l == nil {
-		return ErrRange
-	}
-	r := l.ranged
-	from, to, ok := r.whole(at, n)
-	if !ok {
-		return ErrRange
-	}
-	for i := from; i < to; i++ {
-		r.views[i].prot = unix.PROT_NONE
-	}
-	l.showViews(from, to)
-	if err := reserve(at, n, true); err != nil {
-		return fmt.Errorf("unmap device memory: %w", err)
-	}
-	for _, v := range r.views[from:to] {
-		gone = append(gone, s.let(v.of))
-	}
-	r.views = slices.Delete(r.views, from, to)
-	return nil
-}
-
-// Protect says what can be done with the mappings that [at, at+n) is made of.
-func (s *Space) Protect(at, n uint64, read, write bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.within(at, n)
-	if l == nil {
+	if l == nil || l.ranged.Whole(at, n) == nil {
 		return ErrRange
 	}
-	from, to, ok := l.ranged.whole(at, n)
-	if !ok {
-		return ErrRange
+	l.allow(at, n, accel.NoAccess)
+	if err := reserve(at, n, true); err != nil {
+		return fmt.Errorf("unmap device memory: %w", err)
 	}
-	prot := unix.PROT_NONE
-	if read {
-		prot |= unix.PROT_READ
+	for _, v := range l.ranged.Whole(at, n) {
+		gone = append(gone, s.let(v.Of))
 	}
-	if write {
-		prot |= unix.PROT_WRITE
-	}
-	if !read { // first from the table, then from the processor's
-		l.setProt(from, to, prot)
-	}
-	if err := protect(at, n, prot); err != nil {
-		return fmt.Errorf("protect device memory: %w", err)
-	}
-	if read {
-		l.setProt(from, to, prot)
-	}
+	l.ranged.Drop(at, n)
 	return nil
 }
 
-func (l *slab) setProt(from, to, prot int) {
-	for i := from; i < to; i++ {
-		l.ranged.views[i].prot = prot
-	}
-	l.showViews(from, to)
+// protection is what the kernel calls an access.
+var protection = map[accel.Access]int{
+	accel.NoAccess: unix.PROT_NONE, accel.ReadOnly: unix.PROT_READ, accel.ReadWrite: unix.PROT_READ | unix.PROT_WRITE,
 }
 
-// showViews enters views that changed into the table, with those beside them.
-func (l *slab) showViews(from, to int) {
-	v := l.ranged.views
-	joined := func(i int) bool { return i > 0 && i < len(v) && v[i-1].at+v[i-1].bytes == v[i].at }
-	for joined(from) && v[from-1].prot != unix.PROT_NONE {
-		from--
+// Protect says what can be done with the mappings that [at, at+n) is made of.
+func (s *Space) Protect(at, n uint64, a accel.Access) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.within(at, n)
+	if l == nil || l.ranged.Whole(at, n) == nil {
+		return ErrRange
 	}
-	for joined(to) && v[to].prot != unix.PROT_NONE {
-		to++
+	if a == accel.NoAccess { // nobody finds it any more, and then nobody can use it
+		l.allow(at, n, a)
 	}
-	for i := from; i < to; {
-		if v[i].prot == unix.PROT_NONE {
-			l.hide(Span{v[i].at, v[i].at + v[i].bytes})
-			i++
-			continue
-		}
-		span := Span{v[i].at, v[i].at + v[i].bytes}
-		for i++; i < to && joined(i) && v[i].prot != unix.PROT_NONE; i++ {
-			span.End = v[i].at + v[i].bytes
-		}
-		l.show(span)
+	if err := protect(at, n, protection[a]); err != nil {
+		return fmt.Errorf("protect device memory: %w", err)
+	}
+	l.allow(at, n, a)
+	return nil
+}
+
+// allow enters into the table what can be used: neighbouring mappings that can are one span.
+func (l *slab) allow(at, n uint64, a accel.Access) {
+	l.ranged.Allow(at, n, a)
+	if a == accel.NoAccess {
+		l.hide(Span{at, at + n})
+	}
+	for _, u := range l.ranged.Usable(at, n) {
+		l.show(Span(u))
 	}
 }

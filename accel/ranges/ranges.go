@@ -1,0 +1,123 @@
+// Package ranges keeps what is mapped where in a range of reserved addresses, for accelerators whose
+// guests map memory themselves. It is pure: it maps nothing, and knows of memory only its name. Arguments come
+// from guests and may be anything.
+package ranges
+
+import (
+	"slices"
+
+	"pegasus/accel"
+)
+
+// View is a piece of memory at addresses of a range.
+type View[M any] struct {
+	At, Bytes, Offset uint64
+	Of                M
+	Access            accel.Access
+}
+
+func (v *View[M]) end() uint64  { return v.At + v.Bytes }
+func (v *View[M]) usable() bool { return v.Access != accel.NoAccess }
+
+// Span is a range of addresses.
+type Span struct{ Start, End uint64 }
+
+// Range is a range of reserved addresses. Its views are in order and don't overlap.
+type Range[M any] struct {
+	Span
+	views []View[M]
+}
+
+// New is an empty range.
+func New[M any](start, bytes uint64) *Range[M] { return &Range[M]{Span: Span{start, start + bytes}} }
+
+// Empty says that nothing is mapped there.
+func (r *Range[M]) Empty() bool { return len(r.views) == 0 }
+
+// All are all views.
+func (r *Range[M]) All() []View[M] { return r.views }
+
+// holds says whether n bytes from an address on, not none, lie in the range.
+func (r *Range[M]) holds(at, n uint64) bool {
+	return n != 0 && at >= r.Start && at < r.End && n <= r.End-at
+}
+
+// first is the first view that ends behind an address.
+func (r *Range[M]) first(at uint64) int {
+	i, _ := slices.BinarySearchFunc(r.views, at, func(v View[M], at uint64) int {
+		if v.end() <= at {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// Free says whether addresses lie in the range and nothing is mapped there.
+func (r *Range[M]) Free(at, n uint64) bool {
+	i := r.first(at)
+	return r.holds(at, n) && (i == len(r.views) || r.views[i].At >= at+n)
+}
+
+// Put adds a view where there is none.
+func (r *Range[M]) Put(v View[M]) { r.views = slices.Insert(r.views, r.first(v.At), v) }
+
+// whole is which views addresses are made of, if they are made of whole ones.
+func (r *Range[M]) whole(at, n uint64) (from, to int, ok bool) {
+	if !r.holds(at, n) {
+		return 0, 0, false
+	}
+	from = r.first(at)
+	for to = from; n != 0 && to < len(r.views) && r.views[to].At == at && r.views[to].Bytes <= n; to++ {
+		at += r.views[to].Bytes
+		n -= r.views[to].Bytes
+	}
+	return from, to, n == 0
+}
+
+// Whole are the views that addresses are made of, or none if they aren't made of whole ones.
+func (r *Range[M]) Whole(at, n uint64) []View[M] {
+	from, to, ok := r.whole(at, n)
+	if !ok {
+		return nil
+	}
+	return r.views[from:to]
+}
+
+// Drop removes the views that addresses are made of.
+func (r *Range[M]) Drop(at, n uint64) {
+	if from, to, ok := r.whole(at, n); ok {
+		r.views = slices.Delete(r.views, from, to)
+	}
+}
+
+// Allow says what may be done with the views that addresses are made of.
+func (r *Range[M]) Allow(at, n uint64, a accel.Access) {
+	for i := range r.Whole(at, n) {
+		r.views[r.first(at)+i].Access = a
+	}
+}
+
+// Usable are the longest spans of views that can be used and lie beside each other, as far as they
+// have a part in [at, at+n) or end there: work may cross from one view of a span into the next.
+func (r *Range[M]) Usable(at, n uint64) (all []Span) {
+	i := r.first(at)
+	for i > 0 && r.views[i-1].usable() && (i == len(r.views) || r.views[i-1].end() >= min(r.views[i].At, at)) {
+		i--
+	}
+	for i < len(r.views) && r.views[i].At <= at+n {
+		v := &r.views[i]
+		i++
+		if !v.usable() {
+			continue
+		}
+		s := Span{v.At, v.end()}
+		for ; i < len(r.views) && r.views[i].usable() && r.views[i].At == s.End; i++ {
+			s.End = r.views[i].end()
+		}
+		if s.End >= at {
+			all = append(all, s)
+		}
+	}
+	return all
+}
