@@ -4,6 +4,7 @@ package xen
 
 import (
 	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,32 +12,58 @@ import (
 	"time"
 )
 
-// TestSoakTraceRecord records what domUs that spin, rest and wake often do, under each
-// scheduler, to the folder PEGASUS_RECORD. What is in hypervisor/xen/schedule/testdata was
-// made by it.
+// TestSoakTraceRecord records what domUs do under each scheduler, to the folder PEGASUS_RECORD:
+// mixed ones on two CPUs, one of them with a cap, and two that spin in a CPU pool of one. What is in
+// hypervisor/xen/schedule/testdata was made by it.
 func TestSoakTraceRecord(t *testing.T) {
 	dir := os.Getenv("PEGASUS_RECORD")
 	if dir == "" {
 		dir = t.TempDir()
 	}
 	for _, scheduler := range []string{"credit", "credit2"} {
-		t.Run(scheduler, func(t *testing.T) {
-			h := Start(t, "sched="+scheduler)
+		t.Run(scheduler+"-mixed", func(t *testing.T) {
+			h := Start(t, "sched="+scheduler, quick)
 			populate(h, scheduler)
-			for _, part := range []string{"free", "pinned"} {
-				if part == "pinned" {
-					h.Run("for d in spins heavy; do xl vcpu-pin $d all 1; done; xl vcpu-pin 0 all 0")
-					time.Sleep(time.Second)
-				}
-				t.Log(h.Run("mkdir -p /tmp/r && probe record /tmp/r 3"))
-				h.Run("for d in spins heavy wakes; do xl pause $d; done") // else to copy takes minutes
-				for _, name := range []string{"trace", "dumps"} {
-					fetch(h, "/tmp/r/"+name, filepath.Join(dir, scheduler+"-"+part+"."+name+".gz"))
-				}
-				h.Run("for d in spins heavy wakes; do xl unpause $d; done")
-			}
+			h.record(dir, scheduler+"-mixed", "spins", "heavy", "wakes")
+			h.Run("xl sched-" + scheduler + " -d heavy -c 40")
+			h.record(dir, scheduler+"-capped", "spins", "heavy", "wakes")
+		})
+		t.Run(scheduler+"-pair", func(t *testing.T) {
+			h := Start(t, "sched="+scheduler, quick)
+			pair(h, scheduler)
+			h.record(dir, scheduler+"-pair", "light", "heavy")
 		})
 	}
+}
+
+// pair starts two domUs that spin in a CPU pool of one, with weights of 256 and 512.
+func pair(h *Host, scheduler string) {
+	h.t.Helper()
+	h.Run("xl cpupool-cpu-remove Pool-0 1")
+	h.Run(fmt.Sprintf(`xl cpupool-create 'name="one"' 'sched="%s"' 'cpus=["1"]'`, scheduler))
+	const spin = "echo at work\nwhile :; do :; done"
+	h.Create("light", spin, `pool="one"`)
+	h.Create("heavy", spin, `pool="one"`, "cpu_weight=512")
+	for _, name := range []string{"light", "heavy"} {
+		h.Await(60*time.Second, name+" spins", func() bool { return strings.Contains(h.Console(name), "at work") })
+	}
+}
+
+// quick has Xen print to its memory alone: a serial port takes a tenth of a second for what it prints
+// of its schedulers, and all stands still meanwhile.
+const quick = "console=none"
+
+// record records for some seconds, while the named domUs do something.
+func (h *Host) record(dir, name string, busy ...string) {
+	h.t.Helper()
+	time.Sleep(time.Second)
+	h.t.Log(name, h.Run("mkdir -p /tmp/r && probe record /tmp/r 6"))
+	each := strings.Join(busy, " ")
+	h.Run("for d in " + each + "; do xl pause $d; done") // else to copy takes minutes
+	for _, part := range []string{"trace", "dumps"} {
+		fetch(h, "/tmp/r/"+part, filepath.Join(dir, name+"."+part+".gz"))
+	}
+	h.Run("for d in " + each + "; do xl unpause $d; done")
 }
 
 // populate starts domUs: two vCPUs that spin, one of twice the weight that does, one that

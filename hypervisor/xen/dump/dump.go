@@ -21,8 +21,9 @@ import (
 // Dump is what was printed.
 type Dump struct {
 	Now       int64  // ns since the hypervisor began, as the printing did
-	Scheduler string // its short name, such as credit2
+	Scheduler string // the first pool's, by its short name, such as credit2
 	VCPUs     []VCPU // those that were printed, as they were last
+	Pools     []Pool
 	CPUs      []CPU
 	Queues    []Queue // of Credit2; Credit has them by CPU
 }
@@ -32,6 +33,7 @@ type VCPU struct {
 	ID       trace.VCPU
 	Priority int // of Credit, one of the constants
 	Flags    uint32
+	Earns    bool  // Credit
 	CPU      int   // where it runs, waits or ran last
 	Credit   int64 // Credit: of 100 µs; Credit2: of 1 ns, for a vCPU of the largest weight. As last accounted
 	Weight   int
@@ -44,6 +46,24 @@ const (
 	Under = -1
 	Over  = -2 // has no credit left
 )
+
+// Pool is a CPU pool.
+type Pool struct {
+	Number  int
+	Master  int   // Credit: the CPU that hands out credits
+	Balance int64 // Credit: what all that earn credit had together, as it was last handed out
+	Handed  int   // Credit: how often it was
+}
+
+// Pool looks for one.
+func (d *Dump) Pool(number int) (*Pool, bool) {
+	for i := range d.Pools {
+		if d.Pools[i].Number == number {
+			return &d.Pools[i], true
+		}
+	}
+	return nil, false
+}
 
 // CPU is what one does.
 type CPU struct {
@@ -78,6 +98,11 @@ var (
 	queueLine     = regexp.MustCompile(`Runqueue (\d+):`)
 	weightLine    = regexp.MustCompile(`max_weight +=+ (\d+)`)
 	domainLine    = regexp.MustCompile(`Domain: (\d+) w (\d+) c (\d+)`)
+	poolLine      = regexp.MustCompile(`Cpupool (\d+):`)
+	masterLine    = regexp.MustCompile(`\smaster +=+ (\d+)`)
+	balanceLine   = regexp.MustCompile(`credit balance +=+ (-?\d+)`)
+	handedLine    = regexp.MustCompile(`runq_sort +=+ (\d+)`)
+	earnLine      = regexp.MustCompile(`active units:`)
 	waitingLine   = regexp.MustCompile(`RUNQ:`)
 	vcpuLine      = regexp.MustCompile(`(run|\d+): \[(\d+)\.(\d+)\](?: pri=(-?\d+))? flags=([0-9a-f]+) cpu=(\d+)(?: credit=(-?\d+) \[w=(\d+)(?:,cap=(\d+))?\])?`)
 )
@@ -104,6 +129,7 @@ type parser struct {
 	cpu   *CPU
 	queue int // in Queues; -1: none
 	waits bool
+	earns bool
 }
 
 // number is one that matched; nonsense, which is too large, is 0.
@@ -130,7 +156,7 @@ func (p *parser) line(line string) {
 		p.Scheduler = m[1]
 	} else if m := cpuLine.FindStringSubmatch(line); m != nil {
 		p.CPUs = append(p.CPUs, CPU{Number: number(m[1]), Running: trace.VCPU{Domain: trace.Idle, Number: uint16(number(m[1]))}, Queue: number(m[2])})
-		p.cpu, p.waits = &p.CPUs[len(p.CPUs)-1], m[2] == ""
+		p.cpu, p.waits, p.earns = &p.CPUs[len(p.CPUs)-1], m[2] == "", false
 	} else if m := queueLine.FindStringSubmatch(line); m != nil {
 		p.atQueue(number(m[1]))
 	} else if m := weightLine.FindStringSubmatch(line); m != nil && p.queue >= 0 {
@@ -138,9 +164,28 @@ func (p *parser) line(line string) {
 	} else if m := domainLine.FindStringSubmatch(line); m != nil {
 		p.caps[uint16(number(m[1]))] = number(m[3])
 		p.queue = -1
+	} else if m := poolLine.FindStringSubmatch(line); m != nil {
+		p.Pools = append(p.Pools, Pool{Number: number(m[1])})
+	} else if len(p.Pools) > 0 && p.poolLine(&p.Pools[len(p.Pools)-1], line) {
+	} else if earnLine.MatchString(line) {
+		p.earns = true
 	} else if waitingLine.MatchString(line) {
 		p.cpu, p.waits = nil, true
 	}
+}
+
+// poolLine is one that says something of a pool.
+func (p *parser) poolLine(pool *Pool, line string) bool {
+	if m := masterLine.FindStringSubmatch(line); m != nil {
+		pool.Master = number(m[1])
+	} else if m := balanceLine.FindStringSubmatch(line); m != nil {
+		pool.Balance = int64(number(m[1]))
+	} else if m := handedLine.FindStringSubmatch(line); m != nil {
+		pool.Handed = number(m[1])
+	} else {
+		return false
+	}
+	return true
 }
 
 // atQueue: what follows is of a queue, which is told of twice.
@@ -159,7 +204,7 @@ func (p *parser) vcpu(m []string) {
 	id := trace.VCPU{Domain: uint16(number(m[2])), Number: uint16(number(m[3]))}
 	flags, _ := strconv.ParseUint(m[5], 16, 32)
 	credit, _ := strconv.ParseInt(m[7], 10, 64)
-	v := VCPU{ID: id, Priority: number(m[4]), Flags: uint32(flags), CPU: number(m[6]), Credit: credit, Weight: number(m[8]), Cap: number(m[9])}
+	v := VCPU{ID: id, Priority: number(m[4]), Flags: uint32(flags), Earns: p.earns, CPU: number(m[6]), Credit: credit, Weight: number(m[8]), Cap: number(m[9])}
 	if limit, ok := p.caps[id.Domain]; ok {
 		v.Cap = limit
 	}
@@ -177,6 +222,7 @@ func (p *parser) vcpu(m []string) {
 		return
 	}
 	if old, ok := p.VCPU(id); ok {
+		v.Earns = v.Earns || old.Earns
 		*old = v
 		return
 	}

@@ -8,16 +8,24 @@ type Xen interface {
 	Console(from uint32) (text []byte, next uint32, err error)
 }
 
+// Printer has the hypervisor print. One goroutine uses it.
+type Printer struct {
+	xen  Xen
+	next uint32 // where the console was read up to
+}
+
+// NewPrinter is that of a hypervisor.
+func NewPrinter(x Xen) *Printer { return &Printer{xen: x} }
+
 // Take has the hypervisor print what it schedules, and returns that.
-func Take(x Xen) (text string, err error) {
-	_, from, err := console(x, 0) // what was there before
-	if err != nil {
+func (p *Printer) Take() (text string, err error) {
+	if _, p.next, err = console(p.xen, p.next); err != nil { // what was there before
 		return "", err
 	}
-	if err := x.Press("r"); err != nil {
+	if err := p.xen.Press("r"); err != nil {
 		return "", err
 	}
-	text, _, err = console(x, from)
+	text, p.next, err = console(p.xen, p.next)
 	return text, err
 }
 

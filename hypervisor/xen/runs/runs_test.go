@@ -41,7 +41,7 @@ func TestRuns(t *testing.T) {
 	var s source
 	now := int64(0)
 	r := New(slog.New(slog.DiscardHandler), func() trace.Instant { return trace.Instant{Ticks: uint64(2 * now), Nanos: now} },
-		func() (Source, error) { return &s, nil })
+		func() (trace.Source, error) { return &s, nil })
 	of := []hypervisor.Guests{{Domain: "web", Xen: 3}, {Domain: "own", Processes: []int{1}}}
 	look := func(at int64, want ...hypervisor.Run) {
 		t.Helper()
@@ -84,7 +84,7 @@ func TestRuns(t *testing.T) {
 // Where there are no buffers, that is said once, and nothing else happens.
 func TestWithoutTrace(t *testing.T) {
 	asked := 0
-	r := New(slog.New(slog.DiscardHandler), trace.Now, func() (Source, error) {
+	r := New(slog.New(slog.DiscardHandler), trace.Now, func() (trace.Source, error) {
 		asked++
 		return nil, errors.New("no Dom0")
 	})

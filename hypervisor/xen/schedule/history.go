@@ -37,6 +37,10 @@ type VCPU struct {
 	Waits int64
 	Slept int64
 
+	burst   habit // how long it runs, after it woke, until it sleeps
+	nap     habit // how long it sleeps
+	burning int64 // ns that it has run since it woke, up to Since
+
 	Boosted bool // Credit: it woke with credit left, so that it comes before others
 	Earns   bool // Credit: it is among those that get credit
 
@@ -185,6 +189,7 @@ func (h *History) Lose(cpu int, at int64) {
 
 // change has a vCPU's state change.
 func (h *History) change(at int64, cpu int, v *VCPU, from, to trace.Runstate) {
+	v.learn(at, from, to)
 	if v.Known && v.State == from {
 		v.add(at-v.Since, &v.Ran, &v.Waits, &v.Slept)
 	}
@@ -199,6 +204,46 @@ func (h *History) change(at int64, cpu int, v *VCPU, from, to trace.Runstate) {
 	}
 	if to == trace.Runs {
 		h.begin(h.cpu(cpu), cpu, v.ID, at)
+	}
+}
+
+// habit is how long something lasts, lately.
+type habit struct{ typical int64 }
+
+const habits = 4 // about so many times are looked back
+
+func (b *habit) add(ns int64) {
+	if b.typical == 0 {
+		b.typical = ns
+		return
+	}
+	b.typical += (ns - b.typical) / habits
+}
+
+// left is for how much longer it lasts, after so long: what is older than usual lasts as long again.
+func (b *habit) left(ns int64) int64 {
+	if b.typical == 0 || ns >= b.typical {
+		return max(ns, 1)
+	}
+	return b.typical - ns
+}
+
+// learn has what a vCPU does be known for longer.
+func (v *VCPU) learn(at int64, from, to trace.Runstate) {
+	asleep := func(s trace.Runstate) bool { return s == trace.Blocked || s == trace.Offline }
+	if !v.Known || v.State != from {
+		v.burning = 0
+		return
+	}
+	if from == trace.Runs {
+		v.burning += at - v.Since
+	}
+	switch {
+	case !asleep(from) && asleep(to):
+		v.burst.add(v.burning)
+		v.burning = 0
+	case asleep(from) && !asleep(to):
+		v.nap.add(at - v.Since)
 	}
 }
 

@@ -3,6 +3,7 @@ package schedule
 import (
 	"testing"
 
+	"pegasus/hypervisor/xen/dump"
 	"pegasus/hypervisor/xen/trace"
 )
 
@@ -28,7 +29,12 @@ func TestQueue(t *testing.T) {
 	grant(h, 10*ms, 0, 4, 30*ms)
 	state(h, 10*ms, 0, 4, trace.Waits, trace.Runs)
 	h.now = 30 * ms // 10 ms of 4's slice are left
-	rules := Rules{Slice: 30 * ms, Least: ms, Over: func(v trace.VCPU) bool { return v.Domain == 1 }}
+	rules := Rules{Slice: 30 * ms, Least: ms, Priority: func(v trace.VCPU) int {
+		if v.Domain == 1 {
+			return dump.Over
+		}
+		return dump.Under
+	}}
 	p := h.Predict(rules, 100*ms)
 	if p.Middle[0] != id(3) {
 		t.Errorf("at 50 ms %v runs", p.Middle)
@@ -76,34 +82,6 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// The shadow follows Xen: what all get is divided by weight, who runs all the time has none, and
-// who is owed more than there is in a period earns no more until it runs.
-func TestShadow(t *testing.T) {
-	h := NewHistory(nil)
-	s := NewShadow(30*ms, map[uint16]int{2: 768})
-	state(h, 0, 0, 1, trace.Waits, trace.Runs)
-	state(h, 0, 0, 2, trace.Runs, trace.Waits)
-	s.Seed(h, id(2), 10*ms, false)
-	s.next = 30 * ms
-	h.now = 30 * ms
-	s.Look(h)
-	// 1 ran 30 ms and got a quarter of 30 ms.
-	if left, over := s.Left(id(1)); left != -22500000 || !over {
-		t.Errorf("%d, %v", left, over)
-	}
-	if left, over := s.Left(id(2)); left != (10*ms+22500000)/2 || over { // which was more than 30 ms
-		t.Errorf("%d, %v", left, over)
-	}
-	h.now = 60 * ms
-	s.Look(h)
-	if left, _ := s.Left(id(1)); left != -22500000 { // all is its own
-		t.Errorf("%d", left)
-	}
-	if left, _ := s.Left(id(2)); left != (10*ms+22500000)/2 {
-		t.Errorf("%d", left)
-	}
-}
-
 // Whatever records there are: runs don't overlap, nobody did more than there was time for, and
 // predictions end.
 func FuzzHistory(f *testing.F) {
@@ -117,9 +95,14 @@ func FuzzHistory(f *testing.F) {
 			}
 			ends[r.CPU] = r.To
 		})
+		s := NewShadow(2, 30*ms)
+		for d := range uint16(4) {
+			s.Share(d, Share{Cap: int(d) * 20})
+		}
 		trace.Decode(0, 0, b, func(r *trace.Record) {
 			r.CPU = int(r.Words[1] % 4)
 			h.Take(int64(r.At%(1000*ms)), r)
+			s.Take(h.Now(), r)
 		})
 		h.Flush()
 		for _, v := range h.VCPUs() {
@@ -128,8 +111,13 @@ func FuzzHistory(f *testing.F) {
 			}
 			v.Left(h.Now())
 		}
-		s := NewShadow(30*ms, nil)
-		s.Look(h)
+		for _, f := range s.active {
+			for _, u := range f.earn {
+				if u.credit > s.most() {
+					t.Fatalf("%v has %d", u.id, u.credit)
+				}
+			}
+		}
 		for _, r := range []Rules{{Slice: 30 * ms, Least: ms}, {Credit2: true, Slice: 10 * ms, Least: ms}} {
 			for _, ran := range h.Predict(r, 30*ms).Runs {
 				if ran < 0 || ran > 30*ms {

@@ -1,8 +1,7 @@
 package schedule
 
 import (
-	"slices"
-
+	"pegasus/hypervisor/xen/dump"
 	"pegasus/hypervisor/xen/trace"
 )
 
@@ -11,9 +10,12 @@ type Rules struct {
 	Credit2 bool
 	Slice   int64 // for how long a vCPU may run at once, ns
 	Least   int64 // for how long it does at least
-	// Over says of a vCPU that it has no credit left, so that it comes behind those that have
-	// some, under Credit; nil: of none.
-	Over func(id trace.VCPU) bool
+	// Priority is, under Credit, what it is said to be in dump.VCPU; nil: all have credit left.
+	Priority func(id trace.VCPU) int
+	// May says whether a vCPU may run on a CPU; nil: all may on all.
+	May func(id trace.VCPU, cpu int) bool
+	// Wakes: who sleeps is expected to wake when it usually does.
+	Wakes bool
 }
 
 // Prediction is what may happen in a period.
@@ -23,7 +25,7 @@ type Prediction struct {
 }
 
 // Predict foretells the period that begins now. The hypervisor itself decides later, at each
-// event; this is what it would do if no vCPU woke or slept meanwhile.
+// event: this is what it would do if vCPUs went on to do what they usually do.
 func (h *History) Predict(r Rules, period int64) Prediction {
 	m := model{rules: r, at: h.now}
 	for n, c := range h.cpus {
@@ -37,8 +39,16 @@ func (h *History) Predict(r Rules, period int64) Prediction {
 		m.cpus = append(m.cpus, s)
 	}
 	for _, v := range h.order {
-		if v.Known && v.State == trace.Waits {
-			m.waits = append(m.waits, m.unit(h, v))
+		if !v.Known || v.State == trace.Runs {
+			continue
+		}
+		u := m.unit(h, v)
+		if v.State == trace.Waits {
+			m.waits = append(m.waits, u)
+		} else if r.Wakes && v.nap.typical != 0 {
+			u.ends = h.now + v.nap.left(h.now-v.Since)
+			u.left = v.burst.typical
+			m.sleep = append(m.sleep, u)
 		}
 	}
 	return m.play(period)
@@ -50,6 +60,7 @@ type model struct {
 	at    int64
 	cpus  []slot
 	waits []*unit
+	sleep []*unit
 }
 
 // slot is a CPU.
@@ -63,28 +74,30 @@ type slot struct {
 type unit struct {
 	id     trace.VCPU
 	cpu    int   // in whose queue it is
-	class  int   // Credit: a lower one goes first
+	class  int   // Credit: a higher one goes first
 	since  int64 // it waits
 	credit int64 // Credit2
 	rate   rate
+	left   int64 // for how long it will run until it sleeps
+	ends   int64 // when it wakes
 	ran    int64
 }
 
-// Classes, as Credit's priorities.
-const (
-	boosted = iota
-	under
-	over
-)
-
 func (m *model) unit(h *History, v *VCPU) *unit {
-	u := &unit{id: v.ID, cpu: v.CPU, class: under, since: v.Since, rate: v.perNano}
+	u := &unit{id: v.ID, cpu: v.CPU, class: dump.Under, since: v.Since, rate: v.perNano}
 	u.credit, _ = v.Left(h.now)
-	switch {
-	case v.Boosted:
-		u.class = boosted
-	case m.rules.Over != nil && m.rules.Over(v.ID):
-		u.class = over
+	if m.rules.Priority != nil {
+		u.class = m.rules.Priority(v.ID)
+	} else if v.Boosted {
+		u.class = dump.Boost
+	}
+	burning := v.burning
+	if v.State == trace.Runs {
+		burning += h.now - v.Since
+	}
+	u.left = v.burst.left(burning)
+	if v.burst.typical == 0 {
+		u.left = 1 << 50
 	}
 	return u
 }
@@ -93,8 +106,9 @@ func (m *model) play(period int64) Prediction {
 	end, middle := m.at+period, m.at+period/2
 	p := Prediction{Runs: make(map[trace.VCPU]int64)}
 	for m.at < end {
+		m.wake()
 		for i := range m.cpus {
-			if s := &m.cpus[i]; s.runs == nil || s.until <= m.at {
+			if s := &m.cpus[i]; s.runs == nil || s.until <= m.at || s.runs.left <= 0 {
 				m.next(s)
 			}
 		}
@@ -109,16 +123,21 @@ func (m *model) play(period int64) Prediction {
 	return p
 }
 
-// run has all that run do so until one has done so for its slice, or to a time.
+// run has all that run do so until something happens, or to a time.
 func (m *model) run(to int64, runs map[trace.VCPU]int64) {
 	for i := range m.cpus {
 		if s := &m.cpus[i]; s.runs != nil {
-			to = min(to, s.until)
+			to = min(to, s.until, m.at+s.runs.left)
 		}
 	}
+	for _, u := range m.sleep {
+		to = min(to, u.ends)
+	}
+	to = max(to, m.at+1)
 	for i := range m.cpus {
 		if u := m.cpus[i].runs; u != nil {
 			u.ran += to - m.at
+			u.left -= to - m.at
 			u.credit -= u.rate.of(to - m.at)
 			runs[u.id] = u.ran
 		}
@@ -137,41 +156,89 @@ func (m *model) running() (all []trace.VCPU) {
 	return all
 }
 
+// wake has those wake whose time has come. Who comes before one that runs takes its CPU.
+func (m *model) wake() {
+	kept := m.sleep[:0]
+	for _, u := range m.sleep {
+		if u.ends > m.at {
+			kept = append(kept, u)
+			continue
+		}
+		u.since = m.at
+		if u.class == dump.Under {
+			u.class = dump.Boost
+		}
+		m.waits = append(m.waits, u)
+		if s := m.weakest(u); s != nil {
+			s.until = m.at
+		}
+	}
+	m.sleep = kept
+}
+
+// weakest is the CPU that one who wakes takes.
+func (m *model) weakest(u *unit) (worst *slot) {
+	for i := range m.cpus {
+		s := &m.cpus[i]
+		if !m.may(u, s.id) {
+			continue
+		}
+		if s.runs == nil {
+			return nil
+		}
+		if m.rules.Credit2 {
+			if u.credit > s.runs.credit && (worst == nil || s.runs.credit < worst.runs.credit) {
+				worst = s
+			}
+		} else if u.cpu == s.id && u.class > s.runs.class {
+			worst = s
+		}
+	}
+	return worst
+}
+
+func (m *model) may(u *unit, cpu int) bool { return m.rules.May == nil || m.rules.May(u.id, cpu) }
+
 // next has a CPU take the next one.
 func (m *model) next(s *slot) {
 	if u := s.runs; u != nil {
-		if u.class == boosted { // which ends at the scheduler's next tick
-			u.class = under
-		}
-		u.cpu, u.since = s.id, m.at
-		m.waits = append(m.waits, u)
 		s.runs = nil
+		if u.left > 0 {
+			if u.class == dump.Boost { // which ends at the scheduler's next tick
+				u.class = dump.Under
+			}
+			u.cpu, u.since = s.id, m.at
+			m.waits = append(m.waits, u)
+		}
 	}
-	if len(m.waits) == 0 {
-		return
-	}
-	best := 0
+	best := -1
 	for i, u := range m.waits {
-		if m.before(s.id, u, m.waits[best]) {
+		if m.may(u, s.id) && (best < 0 || m.before(s.id, u, m.waits[best])) {
 			best = i
 		}
 	}
+	if best < 0 {
+		return
+	}
 	s.runs = m.waits[best]
-	m.waits = slices.Delete(m.waits, best, best+1)
+	m.waits = append(m.waits[:best:best], m.waits[best+1:]...)
 	s.until = m.at + max(m.slice(s.runs), m.rules.Least, 1)
 }
 
 // before says whether a CPU takes u rather than v. Under Credit those in its own queue come first,
-// and those of others only where nobody is in it.
+// and those of others where all that are in it have no credit left.
 func (m *model) before(cpu int, u, v *unit) bool {
 	if m.rules.Credit2 {
 		return u.credit > v.credit
 	}
-	if mine, its := u.cpu == cpu, v.cpu == cpu; mine != its {
-		return mine
-	}
-	if u.class != v.class {
-		return u.class < v.class
+	mine, its := u.cpu == cpu, v.cpu == cpu
+	switch {
+	case mine != its && mine:
+		return u.class > dump.Over || u.class >= v.class
+	case mine != its:
+		return v.class <= dump.Over && u.class > v.class
+	case u.class != v.class:
+		return u.class > v.class
 	}
 	return u.since < v.since
 }

@@ -28,8 +28,8 @@ const (
 	SwitchNext = 0x0002800f // {domain, vCPU, ns that it waited, ns that it may run}
 	SwitchCont = 0x00028011 // {domain, vCPU, ns that it ran, ns that it may run}
 
-	AccountStart = 0x00022001 // Credit: {domain, vCPU, how many of the domain's}: it earns credit
-	AccountStop  = 0x00022002
+	AccountStart = 0x00022002 // Credit: {domain, vCPU, how many of the domain's}: it earns credit
+	AccountStop  = 0x00022003
 	Stolen       = 0x00022004 // Credit: {from CPU, domain, vCPU}
 	PickedCPU    = 0x00022005 // Credit: {domain, vCPU, CPU}
 	BoostStart   = 0x00022007 // Credit: {domain, vCPU}

@@ -40,7 +40,7 @@ func agree(seconds string) error {
 	for _, d := range all {
 		of = append(of, hypervisor.Guests{Domain: fmt.Sprint(d.ID), Xen: d.ID})
 	}
-	r := runs.New(slog.New(slog.NewTextHandler(os.Stderr, nil)), trace.Now, func() (runs.Source, error) {
+	r := runs.New(slog.New(slog.NewTextHandler(os.Stderr, nil)), trace.Now, func() (trace.Source, error) {
 		return trace.Open(both[1], calls[1], trace.AllSchedule, 64)
 	})
 	defer r.Close()

@@ -48,13 +48,14 @@ func record(dir, seconds string) error {
 		return err
 	}
 	defer b.Close()
+	printer := dump.NewPrinter(x)
 	began := time.Now()
 	var bytes, lost, reads int
 	for next := began; time.Since(began).Seconds() < n; time.Sleep(10 * time.Millisecond) {
 		if now := time.Now(); now.After(next) {
-			next = now.Add(400 * time.Millisecond)
+			next = now.Add(200 * time.Millisecond)
 			before := trace.Now()
-			text, err := dump.Take(x)
+			text, err := printer.Take()
 			if err != nil {
 				return err
 			}
@@ -82,18 +83,15 @@ func record(dir, seconds string) error {
 }
 
 // known are those of the records that somebody here makes something of, which keeps what is
-// recorded small. Any but a scheduler's own are.
+// recorded small.
 func known(cpu int, records []byte) (b []byte) {
 	trace.Decode(cpu, 0, records, func(r *trace.Record) {
-		switch r.Event {
-		case trace.AccountStart, trace.AccountStop, trace.Stolen, trace.PickedCPU, trace.BoostStart, trace.BoostEnd,
+		switch r.Kind() {
+		case trace.Lost, trace.Running, trace.Continues, trace.SwitchPrev, trace.SwitchNext,
+			trace.AccountStart, trace.AccountStop, trace.Stolen, trace.PickedCPU, trace.BoostStart, trace.BoostEnd,
 			trace.CreditBurn, trace.CreditReset, trace.QueueWeight:
-		default:
-			if r.Event&0xf000 == 0x2000 {
-				return
-			}
+			b = trace.Append(b, r)
 		}
-		b = trace.Append(b, r)
 	})
 	return b
 }

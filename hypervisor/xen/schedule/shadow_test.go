@@ -1,0 +1,125 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+
+	"pegasus/hypervisor/xen/trace"
+)
+
+// part is the pool of a recording that is looked at, with its domains' shares: of a pair, theirs.
+type part struct {
+	pool   int
+	cpus   []int
+	shares map[uint16]Share
+}
+
+func (r *recording) part(name string) part {
+	p := part{cpus: []int{0, 1}, shares: make(map[uint16]Share)}
+	if strings.HasSuffix(name, "pair") {
+		p = part{pool: 1, cpus: []int{1}, shares: p.shares}
+	}
+	for _, d := range r.dumps {
+		for _, v := range d.VCPUs {
+			if v.CPU >= p.cpus[0] {
+				p.shares[v.ID.Domain] = Share{v.Weight, v.Cap}
+			}
+		}
+	}
+	if p.pool != 0 {
+		delete(p.shares, 0)
+	}
+	return p
+}
+
+func (p part) shadow() *Shadow {
+	s := NewShadow(len(p.cpus), 30*ms)
+	for domain, is := range p.shares {
+		s.Share(domain, is)
+	}
+	return s
+}
+
+// may: a pool's domains stay on its CPUs.
+func (p part) may(id trace.VCPU, cpu int) bool {
+	_, ours := p.shares[id.Domain]
+	return ours == (cpu >= p.cpus[0])
+}
+
+// agreement is how well credits agree with what was printed.
+type agreement struct {
+	n, signs int
+	off      int64
+}
+
+func (a *agreement) add(ours, printed int64) {
+	a.n++
+	if (ours > 0) == (printed > 0) {
+		a.signs++
+	}
+	a.off += max(ours-printed, printed-ours)
+}
+
+func (a *agreement) rate() float64 { return float64(a.signs) / float64(max(a.n, 1)) }
+
+// What is computed of credit agrees with what the hypervisor prints, in sign, where it was told so
+// once, at the beginning. What it prints is compared with what was thought before it did.
+func TestShadowOfRecordings(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		seeds int     // what is printed corrects the first ones
+		signs float64 // that have to agree
+		off   int64   // the most, in credits of 100 µs
+	}{
+		{"credit-mixed", 1, 0.95, 20}, {"credit-mixed", 100, 0.95, 20},
+		{"credit-capped", 1, 0.8, 65}, {"credit-capped", 100, 0.95, 30},
+		// Of a pair nobody ever has so much credit that Xen tells when it hands out more.
+		{"credit-pair", 1, 0.8, 50}, {"credit-pair", 100, 0.9, 30},
+	} {
+		r := load(t, c.name)
+		p := r.part(c.name)
+		s, dumps, told := p.shadow(), r.dumps, 0
+		var a agreement
+		thought := make(map[trace.VCPU]int64)
+		for i := range r.records {
+			at := r.clock.Nanos(r.records[i].At)
+			if len(dumps) > 0 && dumps[0].from <= at && len(thought) == 0 {
+				s.Until(dumps[0].from)
+				for _, v := range dumps[0].VCPUs {
+					thought[v.ID], _, _ = s.Credit(v.ID)
+				}
+			}
+			if len(dumps) > 0 && dumps[0].to <= at {
+				for _, v := range dumps[0].VCPUs {
+					if _, ours := p.shares[v.ID.Domain]; ours && told > 0 {
+						a.add(thought[v.ID], v.Credit)
+					}
+				}
+				if told++; told <= c.seeds {
+					s.Printed(dumps[0].Dump, p.pool, dumps[0].from, dumps[0].to)
+				}
+				dumps = dumps[1:]
+				clear(thought)
+			}
+			s.Take(at, &r.records[i])
+		}
+		t.Logf("%s, told %d times: the sign agrees in %.3f of %d, %.1f ms off in the mean", c.name, c.seeds, a.rate(), a.n, float64(a.off)/float64(a.n)/10)
+		if a.n < 30 || a.rate() < c.signs || a.off/int64(a.n) > c.off {
+			t.Error("that is too little, or too far off")
+		}
+	}
+}
+
+// shadowed is the shadow of a recording, with what has it follow a history.
+func (r *recording) shadowed(p part) (*Shadow, func(*History)) {
+	s, dumps, next := p.shadow(), r.dumps, 0
+	return s, func(h *History) {
+		for ; next < len(r.records) && r.clock.Nanos(r.records[next].At) <= h.Now(); next++ {
+			s.Take(r.clock.Nanos(r.records[next].At), &r.records[next])
+		}
+		if len(dumps) > 0 && dumps[0].to < h.Now() {
+			s.Printed(dumps[0].Dump, p.pool, dumps[0].from, dumps[0].to)
+			dumps = dumps[1:]
+		}
+	}
+}

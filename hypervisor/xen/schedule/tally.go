@@ -1,0 +1,64 @@
+package schedule
+
+import "pegasus/hypervisor/xen/trace"
+
+// Tally counts how often it came true who was foretold to run on a CPU at an instant, beside the
+// plainest of forecasts: that all goes on as now.
+type Tally struct {
+	Asked, Hits, AsNow int
+	open               []forecast
+}
+
+// forecast is one of a CPU.
+type forecast struct {
+	at         int64
+	cpu        int
+	said, now  trace.VCPU
+	ran, asNow bool // who was foretold to did
+}
+
+// mostOpen is how many forecasts may wait for their time.
+const mostOpen = 1 << 14
+
+// Foretold: so it is foretold of CPUs, and so it was when that was said. Others of a domain's are
+// none of ours.
+func (t *Tally) Foretold(at int64, cpus []int, said, now []trace.VCPU) {
+	for _, cpu := range cpus {
+		if cpu < len(said) && cpu < len(now) && len(t.open) < mostOpen {
+			t.open = append(t.open, forecast{at: at, cpu: cpu, said: said[cpu], now: now[cpu]})
+		}
+	}
+}
+
+// Ran: a vCPU ran.
+func (t *Tally) Ran(r Run) {
+	for i := range t.open {
+		f := &t.open[i]
+		if f.cpu == r.CPU && r.From <= f.at && f.at < r.To {
+			f.ran, f.asNow = f.said == r.VCPU, f.now == r.VCPU
+			f.said.Domain, f.now.Domain = busy, busy
+		}
+	}
+}
+
+// busy is the domain of nobody's: somebody did run.
+const busy = trace.Idle + 1
+
+// Until: all runs up to a time were told.
+func (t *Tally) Until(now int64) {
+	kept := t.open[:0]
+	for _, f := range t.open {
+		if f.at >= now {
+			kept = append(kept, f)
+			continue
+		}
+		t.Asked++
+		if f.ran || f.said.Domain == trace.Idle {
+			t.Hits++
+		}
+		if f.asNow || f.now.Domain == trace.Idle {
+			t.AsNow++
+		}
+	}
+	t.open = kept
+}
