@@ -14,6 +14,7 @@ import (
 	"pegasus/hypervisor/xen/cpus"
 	"pegasus/hypervisor/xen/domus"
 	"pegasus/hypervisor/xen/privcmd"
+	"pegasus/hypervisor/xen/trace"
 	"pegasus/xenstore"
 )
 
@@ -55,6 +56,7 @@ func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 		Dial:  xenstore.Local(), List: both[0].Domains, Log: log,
 	}}
 	h.cpus = cpus.NewCPUs(both[1], log)
+	h.cpus.Trace(trace.Follow(trace.Now, func() (trace.Source, error) { return openTrace(cpus.TraceEvents, log) }))
 	h.keeper = xen.NewKeeper(filepath.Join(dir, hubsDir), func(domain string, d xen.DomU, place string) []string {
 		return []string{"/proc/self/exe", "hub", "--runtime-dir", dir, "--domain", domain,
 			"--xen", fmt.Sprint(d.ID), "--memory", fmt.Sprint(d.Memory), "--place", place}

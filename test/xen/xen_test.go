@@ -13,7 +13,7 @@ type part struct {
 }
 
 var always = []part{
-	{"ToolStack", testToolStack}, {"Devices", testDevices}, {"Schedule", testSchedule}, {"Computes", testComputes},
+	{"ToolStack", testToolStack}, {"Devices", testDevices}, {"Schedule", testSchedule}, {"Credits", testCredits}, {"Computes", testComputes},
 	{"Trace", testTrace}, {"Daemon", testDaemon}, {"Shares", testShares},
 }
 

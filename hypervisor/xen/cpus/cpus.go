@@ -47,6 +47,7 @@ type CPUs struct {
 	vcpus   int       // of all domains
 	seen    time.Time // when the domains were
 	told    string    // the last complaint
+	traced  *traced   // nil: the hypervisor's trace isn't looked at
 
 	looks  int
 	looked vcpu.Time
@@ -103,9 +104,11 @@ func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests)
 	}
 	c.looks++
 	c.looked = now
+	c.follow()
 	for _, p := range c.pools {
 		p.settle(min(passed, longPause*period), known)
 		p.foretell(period)
+		p.predict(c.traced, period)
 	}
 	c.giveWay()
 	for i, g := range of {
@@ -161,6 +164,7 @@ func (c *CPUs) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.looks = 0
+	c.closeTrace()
 }
 
 // complain says once what is wrong.
@@ -323,4 +327,5 @@ func (c *CPUs) forget(id uint16) {
 	delete(c.domains, id)
 	c.vcpus -= len(d.vcpus)
 	d.pool.remove(d)
+	c.traced.forget(d)
 }

@@ -14,6 +14,9 @@ import (
 // account has is up to date at all times; so of what it earned lately the hypervisor still
 // keeps half a slice's worth, on average.
 func (u *unit) left() time.Duration {
+	if u.exact {
+		return u.has
+	}
 	if u.domain.pool.info.Scheduler == control.Credit2 {
 		return u.credit
 	}

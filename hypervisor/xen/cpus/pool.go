@@ -6,6 +6,7 @@ import (
 
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/xen/control"
+	"pegasus/hypervisor/xen/schedule"
 	"pegasus/vcpu"
 )
 
@@ -17,6 +18,10 @@ type pool struct {
 	domains []*domain // that there are, in the order in which they came
 
 	accounts []*hypervisor.Account
+
+	shadow      *schedule.Shadow // of Credit, by the hypervisor's trace; nil: there is none
+	shadowed    int              // CPUs that it is of
+	shadowSlice time.Duration    // and the period
 }
 
 func (p *pool) remove(d *domain) {

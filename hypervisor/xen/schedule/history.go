@@ -60,6 +60,8 @@ type CPU struct {
 	Since   int64
 	Slice   int64 // for which who runs may run on, from
 	Granted int64 // this time; 0: nobody knows
+	grantee trace.VCPU
+	decided int64 // when it was decided last that who runs does
 	told    int64 // up to when runs there were told
 }
 
@@ -86,6 +88,15 @@ func (c *CPU) SliceLeft(now int64) (ns int64, ok bool) {
 		return 0, false
 	}
 	return max(c.Granted+c.Slice-now, 0), true
+}
+
+// ends is when it is decided again who runs there: when the slice of who does is over, which is so long
+// if nobody knows.
+func (c *CPU) ends(slice int64) int64 {
+	if c.Granted != 0 && c.Slice > 0 {
+		return c.Granted + c.Slice
+	}
+	return c.decided + slice
 }
 
 // Did is how long a vCPU has run, waited and slept, as far as was told, up to now.
@@ -251,6 +262,7 @@ func (v *VCPU) learn(at int64, from, to trace.Runstate) {
 func (h *History) runs(at int64, cpu int, v *VCPU) {
 	c := h.cpu(cpu)
 	if c.Known && c.Running == v.ID {
+		c.decided = at
 		return
 	}
 	v.Known, v.State, v.Since, v.CPU = true, trace.Runs, at, cpu
@@ -259,10 +271,10 @@ func (h *History) runs(at int64, cpu int, v *VCPU) {
 
 func (h *History) begin(c *CPU, cpu int, id trace.VCPU, at int64) {
 	h.end(c, at) // whose end wasn't told
-	if c.Granted < at {
+	if c.grantee != id {
 		c.Granted, c.Slice = 0, 0
 	}
-	c.Known, c.Running, c.Since, c.told = true, id, at, at
+	c.Known, c.Running, c.Since, c.decided, c.told = true, id, at, at, at
 }
 
 // end ends what runs on a CPU, and tells of it.
@@ -291,5 +303,5 @@ func (h *History) flush(c *CPU, at int64) {
 // grant has who runs on a CPU, or will in a moment, run for a slice.
 func (h *History) grant(at int64, r *trace.Record) {
 	c := h.cpu(r.CPU)
-	c.Granted, c.Slice = at, int64(int32(r.Words[3]))
+	c.Granted, c.Slice, c.grantee = at, int64(int32(r.Words[3])), r.Named(0)
 }

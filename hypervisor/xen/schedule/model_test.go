@@ -46,6 +46,37 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// For how long a vCPU may run is noted a moment before it does.
+func TestSliceLeft(t *testing.T) {
+	h := NewHistory(nil)
+	grant(h, 10*ms, 0, 4, 30*ms)
+	state(h, 10*ms+1000, 0, 4, trace.Waits, trace.Runs)
+	if left, ok := h.CPUs()[0].SliceLeft(20 * ms); !ok || left != 20*ms {
+		t.Errorf("%d ns are left, %v", left, ok)
+	}
+	state(h, 30*ms, 0, 5, trace.Waits, trace.Runs)
+	if left, ok := h.CPUs()[0].SliceLeft(30 * ms); ok {
+		t.Errorf("another has %d ns", left)
+	}
+}
+
+// Under Credit2, where it isn't noted for how long who runs may, that is until it has no more credit
+// than who waits.
+func TestCreditExpires(t *testing.T) {
+	h := NewHistory(nil)
+	burn := func(at int64, domain uint16, credit int32) {
+		h.Take(at, &trace.Record{Event: trace.CreditBurn, N: 4, Words: [7]uint32{uint32(domain) << 16, uint32(credit)}})
+	}
+	state(h, 0, 0, 1, trace.Waits, trace.Runs)
+	state(h, 0, 0, 2, trace.Runs, trace.Waits)
+	burn(0, 1, 7*ms)
+	burn(0, 2, 4*ms)
+	p := h.Predict(Rules{Credit2: true, Slice: 10 * ms, Least: ms}, 10*ms)
+	if p.Runs[id(1)] < 3*ms || p.Middle[0] != id(2) {
+		t.Errorf("%+v", p)
+	}
+}
+
 // An idle CPU takes who waits for another.
 func TestStealing(t *testing.T) {
 	h := NewHistory(nil)

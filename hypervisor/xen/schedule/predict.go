@@ -31,9 +31,9 @@ func (h *History) Predict(r Rules, period int64) Prediction {
 	for n, c := range h.cpus {
 		s := slot{id: n}
 		if v := h.vcpus[c.Running]; c.Known && v != nil && c.Running.Domain != trace.Idle {
-			s.runs, s.until = m.unit(h, v), h.now+r.Slice
-			if left, ok := c.SliceLeft(h.now); ok {
-				s.until = h.now + left
+			s.runs, s.until = m.unit(h, v), c.ends(r.Slice)
+			if late := h.now - s.until; late > 0 { // it is kept from deciding, and as long again
+				s.until = h.now + late
 			}
 		}
 		m.cpus = append(m.cpus, s)
@@ -51,7 +51,24 @@ func (h *History) Predict(r Rules, period int64) Prediction {
 			m.sleep = append(m.sleep, u)
 		}
 	}
+	if r.Credit2 {
+		m.expire(h)
+	}
 	return m.play(period)
+}
+
+// expire has those who run do so, under Credit2, until they have no more credit than the next one,
+// where it isn't known for how long they may.
+func (m *model) expire(h *History) {
+	for i := range m.cpus {
+		s := &m.cpus[i]
+		if s.runs == nil {
+			continue
+		}
+		if _, ok := h.cpus[i].SliceLeft(h.now); !ok {
+			s.until = max(h.now+m.run2(s.runs), h.cpus[i].decided+m.rules.Least)
+		}
+	}
 }
 
 // model is what happens when vCPUs only run and wait.
@@ -259,6 +276,11 @@ func (m *model) slice(u *unit) int64 {
 			}
 		}
 	}
+	return m.run2(u)
+}
+
+// run2 is for how long one has more credit than those that wait.
+func (m *model) run2(u *unit) int64 {
 	most := u.credit
 	for _, w := range m.waits {
 		if w.credit > 0 {

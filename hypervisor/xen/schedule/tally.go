@@ -7,7 +7,14 @@ import "pegasus/hypervisor/xen/trace"
 type Tally struct {
 	Asked, Hits, AsNow int
 	open               []forecast
+	lead               int // how many more came true lately than if all had gone on as it was
 }
+
+// Better says whether forecasts are better lately than that all goes on as it is.
+func (t *Tally) Better() bool { return t.lead >= 0 }
+
+// mostLead is how much of a lead is remembered.
+const mostLead = 200
 
 // forecast is one of a CPU.
 type forecast struct {
@@ -20,8 +27,7 @@ type forecast struct {
 // mostOpen is how many forecasts may wait for their time.
 const mostOpen = 1 << 14
 
-// Foretold: so it is foretold of CPUs, and so it was when that was said. Others of a domain's are
-// none of ours.
+// Foretold: so it is foretold of some CPUs for an instant, and so it was when that was said.
 func (t *Tally) Foretold(at int64, cpus []int, said, now []trace.VCPU) {
 	for _, cpu := range cpus {
 		if cpu < len(said) && cpu < len(now) && len(t.open) < mostOpen {
@@ -55,9 +61,11 @@ func (t *Tally) Until(now int64) {
 		t.Asked++
 		if f.ran || f.said.Domain == trace.Idle {
 			t.Hits++
+			t.lead = min(t.lead+1, mostLead)
 		}
 		if f.asNow || f.now.Domain == trace.Idle {
 			t.AsNow++
+			t.lead = max(t.lead-1, -mostLead)
 		}
 	}
 	t.open = kept

@@ -31,7 +31,7 @@ func (f *Follower) Now() int64 { return f.now().Nanos }
 
 // settle is how long after its time a record may still be on its way to us, in ns: what is
 // younger waits for the next look.
-const settle = 1000000
+const settle = 200000
 
 // Look tells of the records since the last Look, up to a time that is a moment ago. It takes two
 // looks until that is known. A source that can't be opened is told of once, and not tried again.

@@ -15,12 +15,13 @@ import (
 	"pegasus/hypervisor/xen/control"
 	"pegasus/hypervisor/xen/cpus"
 	"pegasus/hypervisor/xen/privcmd"
+	"pegasus/hypervisor/xen/trace"
 	"pegasus/vcpu"
 )
 
 // cpuSide does to domUs' CPU side what the daemon does: `look TIMES EVERY ID…` looks and prints what
 // it saw; `credits TIMES ID…` prints what credit it thinks they have beside what the hypervisor
-// says; `raise DIR NAME ID WEIGHT` changes a weight, and lives on; `guard DIR NAME` puts that
+// says, and `accounts` without its trace; `raise DIR NAME ID WEIGHT` changes a weight, and lives on; `guard DIR NAME` puts that
 // back when it doesn't.
 func cpuSide(args []string) error {
 	calls, err := privcmd.Open()
@@ -47,8 +48,11 @@ func cpuSide(args []string) error {
 		if err != nil {
 			return err
 		}
-		look(cpus.NewCPUs(x, log), times, every, of)
-	case len(args) > 2 && args[0] == "credits":
+		c := cpus.NewCPUs(x, log)
+		c.Trace(trace.Follow(trace.Now, traceSource(cpus.TraceEvents)))
+		defer c.Close()
+		look(c, times, every, of)
+	case len(args) > 2 && (args[0] == "credits" || args[0] == "accounts"):
 		times, err := strconv.Atoi(args[1])
 		if err != nil {
 			return err
@@ -57,7 +61,12 @@ func cpuSide(args []string) error {
 		if err != nil {
 			return err
 		}
-		return compareCredits(calls, x, cpus.NewCPUs(x, log), times, of)
+		c := cpus.NewCPUs(x, log)
+		if args[0] == "credits" {
+			c.Trace(trace.Follow(trace.Now, traceSource(cpus.TraceEvents)))
+		}
+		defer c.Close()
+		return compareCredits(x, c, times, of)
 	case len(args) == 5 && args[0] == "raise":
 		of, err := guests(args[3:4])
 		if err != nil {

@@ -1,0 +1,268 @@
+package cpus
+
+import (
+	"slices"
+	"time"
+
+	"pegasus/hypervisor/xen/control"
+	"pegasus/hypervisor/xen/dump"
+	"pegasus/hypervisor/xen/schedule"
+	"pegasus/hypervisor/xen/trace"
+)
+
+// TraceEvents are the classes of the hypervisor's events that are looked at here: who runs and who
+// waits, and what its schedulers do with credits. Half of what it can note of its scheduling isn't in them.
+const TraceEvents = 0x00023000
+
+// traced is what is known by the hypervisor's trace: exactly what vCPUs did; under Credit2, what
+// credit they have; under Credit, what that comes to. What Credit's were to begin with, and when
+// it hands out more, is asked of what the hypervisor prints of it.
+type traced struct {
+	follower *trace.Follower
+	history  *schedule.History
+	tally    schedule.Tally
+	until    int64 // all up to here is known; 0: nothing is
+
+	printer *dump.Printer // nil: it isn't asked to print
+	printed *printed      // what it did, and isn't taken yet
+	asked   int64
+	took    int64 // how long that took
+}
+
+// printed is what was printed between two times.
+type printed struct {
+	*dump.Dump
+	from, to int64
+}
+
+// Trace has the CPU side go by the hypervisor's trace as well.
+func (c *CPUs) Trace(f *trace.Follower) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.traced = &traced{follower: f}
+	if x, ok := c.x.(dump.Xen); ok {
+		c.traced.printer = dump.NewPrinter(x)
+	}
+}
+
+// Foretold is how often it was right, of so many times, who was foretold to run on a CPU; and how
+// often that all goes on as it was.
+func (c *CPUs) Foretold() (asked, right, asNow int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.traced == nil {
+		return 0, 0, 0
+	}
+	t := &c.traced.tally
+	return t.Asked, t.Hits, t.AsNow
+}
+
+// follow takes what the trace has that is new.
+func (c *CPUs) follow() {
+	t := c.traced
+	if t == nil {
+		return
+	}
+	if t.history == nil {
+		t.history = schedule.NewHistory(t.tally.Ran)
+	}
+	for _, p := range c.pools {
+		p.follow()
+	}
+	until, ok, err := t.follower.Look(func(at int64, r *trace.Record) {
+		c.correct(at)
+		t.history.Take(at, r)
+		for _, p := range c.pools {
+			if p.shadow != nil {
+				p.shadow.Take(at, r)
+			}
+		}
+	})
+	if err != nil {
+		c.log.Warn("Xen's trace can't be read, so that what credit vCPUs have is known less well", "err", err)
+	}
+	if t.until = until; !ok {
+		return
+	}
+	t.history.Flush()
+	t.tally.Until(t.history.Now())
+	c.correct(until)
+	for _, p := range c.pools {
+		if p.shadow != nil {
+			p.shadow.Until(until)
+		}
+	}
+	for _, d := range c.domains {
+		for _, u := range d.vcpus {
+			u.recorded(t)
+		}
+	}
+	c.ask()
+}
+
+// correct takes what was printed, once all is taken that was recorded meanwhile.
+func (c *CPUs) correct(at int64) {
+	said := c.traced.printed
+	if said == nil || said.to > at {
+		return
+	}
+	c.traced.printed = nil
+	for _, p := range c.pools {
+		if p.shadow != nil {
+			p.shadow.Printed(said.Dump, int(p.info.ID), said.from, said.to)
+		}
+	}
+}
+
+// follow has the pool's shadow be for what the pool is now.
+func (p *pool) follow() {
+	if p.info.Scheduler != control.Credit {
+		p.shadow = nil
+		return
+	}
+	if p.shadow == nil || p.shadowed != len(p.info.CPUs) || p.shadowSlice != p.period() {
+		p.shadow = schedule.NewShadow(len(p.info.CPUs), int64(p.period()))
+		p.shadowed, p.shadowSlice = len(p.info.CPUs), p.period()
+	}
+	for _, d := range p.domains {
+		p.shadow.Share(d.id, schedule.Share{Weight: int(d.has.Weight), Cap: int(d.has.Cap)})
+	}
+}
+
+// recorded takes down what the trace says of a vCPU.
+func (u *unit) recorded(t *traced) {
+	id := trace.VCPU{Domain: u.domain.id, Number: uint16(u.number)}
+	u.exact = false
+	if shadow := u.domain.pool.shadow; shadow != nil {
+		if credit, _, ok := shadow.Credit(id); ok && shadow.Told() {
+			u.exact, u.has = true, time.Duration(credit)*creditTime
+		}
+	} else if v := t.history.VCPU(id); v != nil && v.Told {
+		u.exact, u.has = true, time.Duration(v.Credit)
+	}
+}
+
+// What is asked of how the hypervisor prints.
+const (
+	// printPart is what part of the time may be spent with printing, while which all CPUs may have
+	// to wait: 1 %.
+	printPart = 100
+	// Where it isn't sure whether credits were handed out it may be asked soon; else now and then.
+	askSoon, askLate = int64(100 * time.Millisecond), int64(5 * time.Second)
+	// sure is how well it is known when credits are handed out, at best.
+	sure = int64(time.Millisecond)
+)
+
+// ask has the hypervisor print what credits there are, if that isn't known well enough.
+func (c *CPUs) ask() {
+	t := c.traced
+	if t.printer == nil || t.printed != nil {
+		return
+	}
+	now := t.follower.Now()
+	pause := askLate
+	for _, p := range c.pools {
+		if p.shadow != nil && len(p.domains) > 0 && (!p.shadow.Told() || p.shadow.Unsure(now) > sure) {
+			pause = askSoon
+		}
+	}
+	if t.asked != 0 && now-t.asked < max(pause, printPart*t.took) {
+		return
+	}
+	if !c.credit() {
+		return
+	}
+	text, err := t.printer.Take()
+	t.asked = now
+	to := t.follower.Now()
+	t.took = to - now
+	if err == nil {
+		var d *dump.Dump
+		if d, err = dump.Parse(text); err == nil {
+			t.printed = &printed{d, now, to}
+			return
+		}
+	}
+	c.log.Warn("Xen doesn't say what credits there are, so they are known less well", "err", err)
+	t.printer = nil
+}
+
+// credit says whether some pool's scheduler is Credit, which is the one that tells no credits.
+func (c *CPUs) credit() bool {
+	for _, p := range c.pools {
+		if p.shadow != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// predict foretells by the trace what the pool's vCPUs do in the coming period.
+func (p *pool) predict(t *traced, period time.Duration) {
+	if t == nil || t.until == 0 {
+		return
+	}
+	rules := schedule.Rules{
+		Credit2: p.info.Scheduler == control.Credit2, Slice: int64(p.period()), Least: int64(time.Millisecond), Wakes: true,
+		May: func(id trace.VCPU, cpu int) bool {
+			return slices.Contains(p.info.CPUs, cpu) && p.domain(id.Domain) != nil
+		},
+	}
+	if rules.Credit2 {
+		rules.Slice = int64(credit2Init)
+	} else if p.shadow != nil {
+		rules.Priority = func(id trace.VCPU) int { _, priority, _ := p.shadow.Credit(id); return priority }
+	}
+	said, asNow := t.history.Predict(rules, int64(period)), schedule.AsNow(t.history, int64(period))
+	t.tally.Foretold(t.history.Now()+int64(period)/2, p.info.CPUs, said.Middle, asNow.Middle)
+	if !t.tally.Better() {
+		said = asNow
+	}
+	for _, d := range p.domains {
+		for _, u := range d.vcpus {
+			u.next = int(min(1000*said.Runs[trace.VCPU{Domain: d.id, Number: uint16(u.number)}]/int64(period), 1000))
+		}
+	}
+}
+
+func (p *pool) domain(id uint16) *domain {
+	for _, d := range p.domains {
+		if d.id == id {
+			return d
+		}
+	}
+	return nil
+}
+
+// forget forgets a domain: another may get its number.
+func (t *traced) forget(d *domain) {
+	if t == nil {
+		return
+	}
+	if t.history != nil {
+		t.history.Forget(d.id)
+	}
+	if d.pool.shadow != nil {
+		d.pool.shadow.Forget(d.id)
+	}
+}
+
+// close lets go of the trace; what was known is out of date when it is looked at again.
+func (c *CPUs) closeTrace() {
+	t := c.traced
+	if t == nil {
+		return
+	}
+	if err := t.follower.Close(); err != nil {
+		c.log.Warn("end of reading Xen's trace", "err", err)
+	}
+	c.traced = &traced{follower: t.follower, printer: t.printer, tally: t.tally}
+	for _, p := range c.pools {
+		p.shadow = nil
+	}
+	for _, d := range c.domains {
+		for _, u := range d.vcpus {
+			u.exact = false
+		}
+	}
+}

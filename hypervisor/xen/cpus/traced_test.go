@@ -1,0 +1,183 @@
+package cpus
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pegasus/hypervisor/xen/control"
+	"pegasus/hypervisor/xen/trace"
+	"pegasus/vcpu"
+)
+
+// tape is what a hypervisor with one CPU notes, and its clock, of which a tick is 1 ns.
+type tape struct {
+	now     int64
+	records []byte
+	failed  error
+	closed  int
+}
+
+func (p *tape) Read(tell func(cpu int, records []byte, lost bool)) {
+	tell(0, p.records, false)
+	p.records = nil
+}
+
+func (p *tape) Close() error { p.closed++; return nil }
+
+func (p *tape) follow() *trace.Follower {
+	return trace.Follow(func() trace.Instant { return trace.Instant{Ticks: uint64(p.now), Nanos: p.now} },
+		func() (trace.Source, error) { return p, p.failed })
+}
+
+func (p *tape) note(at time.Duration, event uint32, words ...uint32) {
+	r := trace.Record{Event: event, At: uint64(at), N: len(words)}
+	copy(r.Words[:], words)
+	p.records = trace.Append(p.records, &r)
+}
+
+// state has a domain's vCPU change its state.
+func (p *tape) state(at time.Duration, domain uint32, from, to trace.Runstate) {
+	p.note(at, trace.Running|uint32(from)<<8|uint32(to)<<4, domain<<16)
+}
+
+// printing is a hypervisor that prints, too.
+type printing struct {
+	*fake
+	text   string
+	fails  error
+	prints int
+	done   bool
+}
+
+func (p *printing) Press(string) error {
+	p.prints++
+	p.done = false
+	return p.fails
+}
+
+func (p *printing) Console(from uint32) ([]byte, uint32, error) {
+	if p.prints == 0 || p.done {
+		return nil, from, nil
+	}
+	p.done = true
+	return []byte(p.text), from + uint32(len(p.text)), nil
+}
+
+const creditPrints = `(XEN) NOW=100
+(XEN) Cpupool 0:
+(XEN) Scheduler: SMP Credit Scheduler (credit)
+(XEN) 	master             = 0
+(XEN) 	credit balance     = 20
+(XEN) 	runq_sort          = 7
+(XEN) active units:
+(XEN) 	  1: [1.0] pri=-1 flags=0 cpu=0 credit=120 [w=256,cap=0]
+(XEN) 	  2: [2.0] pri=-2 flags=0 cpu=0 credit=-100 [w=256,cap=0]
+(XEN) CPUs info:
+(XEN) CPU[00] nr_run=2, sort=7, sibling={0}, core={0}
+(XEN) 	run: [1.0] pri=-1 flags=0 cpu=0 credit=120 [w=256,cap=0]
+`
+
+// look looks at two domains at a time.
+func (f *fake) lookAt(t *testing.T, c *CPUs, p *tape, at time.Duration) []vcpu.Schedule {
+	t.Helper()
+	p.now, f.now = int64(at), time.Unix(1000, 0).Add(at)
+	seen, _ := c.Look(vcpu.Time(at), 10*time.Millisecond, guests(1, 2))
+	return seen
+}
+
+// By the trace, credit is what the hypervisor said there was, less what was burnt since; it is asked
+// as long as it may have handed out more, and not all the time.
+func TestTracedCredit(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.domain(1, 0, 256, 1)
+	f.domain(2, 0, 256, 1)
+	x := &printing{fake: f, text: creditPrints}
+	c := NewCPUs(x, discard)
+	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
+	var p tape
+	c.Trace(p.follow())
+	const ms = time.Millisecond
+	f.lookAt(t, c, &p, 100*ms)
+	p.state(101*ms, 1, trace.Waits, trace.Runs)
+	f.lookAt(t, c, &p, 105*ms) // which asks
+	if x.prints != 1 {
+		t.Fatalf("it is asked %d times", x.prints)
+	}
+	p.note(107*ms, trace.PickedCPU, 1, 0, 0)
+	seen := f.lookAt(t, c, &p, 110*ms)
+	if seen[0].Remaining != 60 || seen[1].Remaining != -100 {
+		t.Errorf("%d and %d are left", seen[0].Remaining, seen[1].Remaining)
+	}
+	p.note(112*ms, trace.Continues, 1<<16)
+	seen = f.lookAt(t, c, &p, 115*ms)
+	if seen[0].Remaining != 10 || seen[1].Remaining != -100 {
+		t.Errorf("%d and %d are left", seen[0].Remaining, seen[1].Remaining)
+	}
+	for at := 120 * ms; at < time.Second; at += 10 * ms {
+		f.lookAt(t, c, &p, at)
+	}
+	if x.prints > 10 {
+		t.Errorf("it is asked %d times", x.prints)
+	}
+	c.Close()
+	if p.closed != 1 {
+		t.Errorf("the trace is closed %d times", p.closed)
+	}
+}
+
+// Under Credit2 it is what is noted, and nobody is asked.
+func TestTracedCredit2(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit2, 0)
+	f.domain(1, 0, 256, 1)
+	f.domain(2, 0, 256, 1)
+	x := &printing{fake: f}
+	c := NewCPUs(x, discard)
+	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
+	var p tape
+	c.Trace(p.follow())
+	const ms = time.Millisecond
+	f.lookAt(t, c, &p, 100*ms)
+	p.state(101*ms, 1, trace.Waits, trace.Runs)
+	p.state(101*ms, 2, trace.Runs, trace.Waits)
+	p.note(102*ms, trace.CreditBurn, 1<<16, 4000000, 0, 1000000)
+	p.note(102*ms, trace.CreditBurn, 2<<16, uint32(0xffffffff-999999), 0, 1000000)
+	seen := f.lookAt(t, c, &p, 110*ms)
+	if seen[0].Remaining != 40 || seen[1].Remaining != -10 || x.prints != 0 {
+		t.Errorf("%d and %d are left, asked %d times", seen[0].Remaining, seen[1].Remaining, x.prints)
+	}
+	if next := seen[0].VCPUs[0].Next + seen[1].VCPUs[0].Next; next < 990 || next > 1000 {
+		t.Errorf("both together run for %d ‰", next)
+	}
+	p.state(118*ms, 1, trace.Runs, trace.Waits)
+	p.state(118*ms, 2, trace.Waits, trace.Runs)
+	f.lookAt(t, c, &p, 130*ms)
+	if asked, right, asNow := c.Foretold(); asked != 1 || right > 1 || asNow != 1 {
+		t.Errorf("of %d foretold %d were right, and %d as it was", asked, right, asNow)
+	}
+}
+
+// Where there is no trace, or nothing is printed, all goes on by accounts.
+func TestWithoutTrace(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.domain(1, 0, 256, 1)
+	f.domain(2, 0, 256, 1)
+	for _, p := range []*tape{{failed: errors.New("no buffers")}, {}} {
+		x := &printing{fake: f, fails: errors.New("no such key")}
+		c := NewCPUs(x, discard)
+		c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
+		c.Trace(p.follow())
+		for at := 100 * time.Millisecond; at < time.Second; at += 10 * time.Millisecond {
+			if seen := f.lookAt(t, c, p, at); len(seen[0].VCPUs) != 1 {
+				t.Fatal("nothing is seen")
+			}
+		}
+		if x.prints > 1 {
+			t.Errorf("it is asked %d times", x.prints)
+		}
+		c.Close()
+	}
+}

@@ -1,0 +1,77 @@
+package xen
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// agreement is how well what the daemon knows of domUs' credits agrees with what Xen says.
+type agreement struct {
+	n, agree, off       float64 // off is in credits of 100 µs
+	told, wrong         float64 // parts of a coming period that were foretold, and by how much they were wrong
+	asked, right, asNow float64 // CPUs of which it was foretold who runs, and it was right, or would have been as now
+	cost                float64 // percent of a CPU
+}
+
+// credits compares what domains have so many times, by the hypervisor's trace.
+func (h *Host) credits(times int, domains string) agreement {
+	return h.compare("credits", times, domains)
+}
+
+func (h *Host) compare(how string, times int, domains string) (s agreement) {
+	h.t.Helper()
+	ids := h.Run("for d in " + domains + "; do xl domid $d; done | tr '\\n' ' '")
+	out := h.Run(fmt.Sprintf("probe cpus %s %d %s", how, times, ids))
+	if os.Getenv("PEGASUS_RAW") != "" {
+		h.t.Log(out)
+	}
+	for line := range strings.Lines(out) {
+		var what string
+		var at int
+		var one, two, three float64
+		switch {
+		case strings.HasPrefix(line, "credit ") || strings.HasPrefix(line, "ran "):
+			if n, _ := fmt.Sscan(line, &what, &at, &three, &one, &two); n != 5 {
+				h.t.Fatalf("%q", line)
+			}
+			if at < 5 { // what was before isn't known yet
+				continue
+			}
+			if what == "ran" {
+				s.told, s.wrong = s.told+1, s.wrong+math.Abs(one-two)/1000
+				continue
+			}
+			s.n, s.off = s.n+1, s.off+math.Abs(one-two)
+			if (one > 0) == (two > 0) {
+				s.agree++
+			}
+		case strings.HasPrefix(line, "foretold "):
+			fmt.Sscan(line, &what, &s.asked, &s.right, &s.asNow)
+		case strings.HasPrefix(line, "cost "):
+			fmt.Sscan(line, &what, &s.cost)
+		default:
+			h.t.Logf("%s", line)
+		}
+	}
+	return s
+}
+
+// testCredits: what the daemon knows of domUs' credits is what Xen says. How well is for a soak test, on
+// a calm host.
+func testCredits(t *testing.T, h *Host) {
+	h.Create("spins", "echo at work\nwhile :; do :; done")
+	h.Create("heavy", "echo at work\nwhile :; do :; done", "cpu_weight=512")
+	defer h.Run("xl destroy spins; xl destroy heavy")
+	for _, name := range []string{"spins", "heavy"} {
+		h.Await(60*time.Second, name+" spins", func() bool { return strings.Contains(h.Console(name), "at work") })
+	}
+	s := h.credits(25, "spins heavy")
+	t.Logf("of %.0f signs %.3f agree, %.2f ms off in the mean; who runs is right in %.3f of %.0f, as now in %.3f; %.1f %% of a CPU", s.n, s.agree/s.n, s.off/s.n/10, s.right/s.asked, s.asked, s.asNow/s.asked, s.cost)
+	if s.n < 30 || s.agree/s.n < 0.75 || s.asked < 100 {
+		t.Error("that is too little")
+	}
+}
