@@ -27,10 +27,10 @@ REPORT_NEEDS := chromium
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test xen-image xen-test vm-demo test check format vet staticcheck tidy \
+.PHONY: build binaries guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test xen-image xen-test vm-demo test check format vet staticcheck tidy \
 	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
 
-build: binaries guest benchmarks ## build everything (the default)
+build: binaries guest benchmarks recorder ## build everything (the default)
 
 help: ## list these targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -88,6 +88,23 @@ $(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 %/libcuda.so: %/libcuda.so.1
 	ln -sf libcuda.so.1 $@
 
+# --- the library that records calls, and the program that makes them again
+
+RECORD     := guest/record
+RECORD_SRC := record special zz_calls
+
+recorder: $(BUILD)/record/libcuda.so.1 $(BUILD)/record/replay
+
+$(BUILD)/record/libcuda.so.1: $(RECORD_SRC:%=$(BUILD)/record/obj/%.o) $(RECORD)/zz_record.map
+	$(CC) $(filter %.o,$^) -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,--version-script=$(RECORD)/zz_record.map -Wl,-z,defs -ldl -o $@
+
+$(BUILD)/record/replay: $(BUILD)/record/obj/replay.o
+	$(CC) $^ -pthread -ldl -lm -o $@
+
+$(BUILD)/record/obj/%.o: $(RECORD)/%.c Makefile | deps-build
+	@mkdir -p $(@D)
+	$(CC) -O2 $(C_FLAGS) -fPIC -fvisibility=hidden -Iguest/include -I$(RECORD) -c $< -o $@
+
 # --- benchmark programs: one source of its own each, and what they share
 
 BENCH        := guest/bench
@@ -103,7 +120,7 @@ $(BUILD)/bench/obj/%.o: $(BENCH)/%.c $(wildcard $(BENCH)/kernels/zz_*.ptx) Makef
 	@mkdir -p $(@D)
 	$(CC) -O2 $(C_FLAGS) -Iguest/include -Wa,-I$(BENCH)/kernels -c $< -o $@
 
--include $(wildcard $(BUILD)/guest/obj/*.d $(BUILD)/guest/asan/obj/*.d $(BUILD)/bench/obj/*.d)
+-include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*.d $(BUILD)/guest/asan/obj/*.d $(BUILD)/bench/obj/*.d)
 
 # --- the main job and the benchmarks
 

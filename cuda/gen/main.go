@@ -87,6 +87,8 @@ var emitters = map[string]func(*writer, *spec){
 	"docs/coverage.md":                   emitCoverage,
 	"guest/include/cuda.h":               emitHeader,
 	"guest/libcuda/zz_wire.h":            emitCWire,
+	"guest/record/zz_calls.c":            emitRecorder,
+	"guest/record/zz_record.map":         emitRecorderMap,
 }
 
 // writer collects a file.

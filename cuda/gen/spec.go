@@ -45,6 +45,7 @@ type function struct {
 
 type param struct {
 	Name, Type, Class string
+	Dir, Len          string // in, out or inout; of what it points to: how many, another parameter or a rule
 }
 
 // resolverName is one name that cuGetProcAddress knows.

@@ -1,0 +1,42 @@
+/* A library that stands before a driver of CUDA's and writes down what a program calls. docs/recording.md has the format. */
+#pragma once
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MAX_ARGUMENTS = 16 };
+
+/* What an argument is. What points to memory says how large one of what it points to is, and which other argument says how
+ * many there are. */
+enum argument_kind {
+	NUMBER = 1,
+	HANDLE,      /* or an address on the device */
+	TEXT,
+	CALLBACK,
+	IN,          /* bytes that the driver reads */
+	OUT,         /* bytes that it writes */
+	IN_OUT,
+	IN_HANDLES,
+	OUT_HANDLES,
+	DATA_IN,     /* as many bytes as another argument says, of any kind */
+	DATA_OUT,
+	SCRATCH,     /* what matters to nobody, or is known by hand */
+};
+
+struct recorded {
+	const char *name;
+	void *wrapper;
+	int count;
+	struct {
+		enum argument_kind kind;
+		unsigned size;
+		int counted;
+	} arguments[MAX_ARGUMENTS];
+};
+
+extern const struct recorded recorded[]; /* zz_calls.c, with what calls the two below */
+extern const int recordedCount;
+
+CUresult record_call(int which, uint64_t *arguments);
+void *record_real(int which);
