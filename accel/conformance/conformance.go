@@ -33,7 +33,7 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 		name string
 		test func(t *testing.T, b *bench)
 	}{
-		{"Memory", testMemory}, {"Quota", testQuota}, {"Copies", testCopies}, {"Boxes", testBoxes}, {"SharedMemory", testSharedMemory},
+		{"Flags", testFlags}, {"Memory", testMemory}, {"Quota", testQuota}, {"Copies", testCopies}, {"Boxes", testBoxes}, {"SharedMemory", testSharedMemory},
 		{"Arrays", testArrays}, {"Fills", testFills}, {"HostileWork", testHostileWork}, {"Strangers", testStrangers},
 		{"Modules", testModules}, {"Inspect", testInspect}, {"BadModules", testBadModules}, {"Linked", testLinked}, {"Launches", testLaunches}, {"HostileLaunches", testHostileLaunches},
 		{"Order", testOrder}, {"LegacyStream", testLegacyStream}, {"Events", testEvents}, {"ToldMayAsk", testToldMayAsk}, {"AtRest", testAtRest}, {"Times", testTimes},

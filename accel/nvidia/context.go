@@ -31,22 +31,21 @@ type Context struct {
 	gone      bool   // it was called
 }
 
+// Flags of contexts (CUctx_flags). The guest's library sees to the others that there are: whether calls wait.
 const (
 	schedBlockingSync = 0x4 // CU_CTX_SCHED_BLOCKING_SYNC
-	schedMask         = 0x7
 	mapHost           = 0x8
 	resizeToMax       = 0x10
+	contextFlags      = mapHost | resizeToMax // that the driver is told of
+	flagsMask         = 0xff
 )
 
 // maxStreams bounds the streams of a context: a thread waits for each that has work.
 const maxStreams = 256
 
 func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
-	if flags&^(schedMask|mapHost|resizeToMax) != 0 {
-		return nil, cuda.ErrorInvalidValue
-	}
 	// However the guest wants to wait: here nobody may spin.
-	ctx, r := driver.NewContext(d.index, flags&^schedMask|schedBlockingSync)
+	ctx, r := driver.NewContext(d.index, flags&contextFlags|schedBlockingSync)
 	if r != cuda.Success {
 		return nil, r
 	}

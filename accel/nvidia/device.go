@@ -92,6 +92,7 @@ type Device struct {
 	mu       sync.Mutex // guards what follows, contexts, streams, events and pieces
 	changed  sync.Cond  // something was told, released or freed
 	contexts map[*Context]struct{}
+	spare    *Context // that the guest doesn't have yet; nil: none
 	pinner   *Context // whose registration of the arena holds; nil: none
 	spans    spans
 	charged  [accel.NumClasses]charged
@@ -184,6 +185,20 @@ func (d *Device) Version() uint32 { return uint32(d.version) }
 
 // NewContext creates a context. It blocks for as long as the driver needs for that.
 func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
+	if flags&^flagsMask != 0 {
+		return nil, cuda.ErrorInvalidValue
+	}
+	if c := d.takeSpare(flags); c != nil {
+		return c, cuda.Success
+	}
+	c, r := d.makeContext(flags)
+	if r != cuda.Success {
+		return nil, r
+	}
+	return c, cuda.Success
+}
+
+func (d *Device) makeContext(flags uint32) (*Context, cuda.Result) {
 	if d.aborted.Load() {
 		return nil, cuda.ErrorDeinitialized
 	}

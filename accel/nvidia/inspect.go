@@ -9,21 +9,15 @@ import (
 	"pegasus/cuda"
 )
 
-// Inspect loads the image into a context that is there for that alone: a driver says only of what
-// is loaded what it offers.
+// Inspect loads the image into a context: a driver says only of what is loaded what it offers.
 func (d *Device) Inspect(img []byte) (*cuda.ModuleLayout, string, cuda.Result) {
 	if _, p, ok := linked.Read(img, 0); linked.Is(img) && ok && p != linked.ToLoad {
 		return nil, "the linked image is not to be loaded", cuda.ErrorInvalidImage
 	}
-	c, r := d.NewContext(0)
+	c, r := d.bystander()
 	if r != cuda.Success {
 		return nil, "", r
 	}
-	ended := make(chan struct{})
-	defer func() {
-		c.Destroy(func() { close(ended) })
-		<-ended
-	}()
 	m, log, r := c.LoadModule(img)
 	if r != cuda.Success {
 		return nil, log, r
@@ -35,4 +29,37 @@ func (d *Device) Inspect(img []byte) (*cuda.ModuleLayout, string, cuda.Result) {
 	}
 	m.Unload()
 	return &l, log, cuda.Success
+}
+
+// bystander is a context in which images can be looked at: one that the guest has, else one that will become the guest's
+// first. A context takes a driver a good part of a second, and hundreds of megabytes.
+func (d *Device) bystander() (*Context, cuda.Result) {
+	d.mu.Lock()
+	for c := range d.contexts {
+		if c.destroyed == nil && c.Err() == cuda.Success {
+			d.mu.Unlock()
+			return c, cuda.Success
+		}
+	}
+	d.mu.Unlock()
+	c, r := d.makeContext(0)
+	if r != cuda.Success {
+		return nil, r
+	}
+	d.mu.Lock()
+	d.spare = c
+	d.mu.Unlock()
+	return c, cuda.Success
+}
+
+// takeSpare is the context that was made to look at images, if it will do for these flags.
+func (d *Device) takeSpare(flags uint32) *Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.spare
+	if c == nil || flags&contextFlags != 0 || c.Err() != cuda.Success {
+		return nil
+	}
+	d.spare = nil
+	return c
 }
