@@ -3,10 +3,8 @@ package linux
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,34 +15,13 @@ import (
 )
 
 // Raiser implements hypervisor.Raiser with cpu.weight, or cpu.shares of version 1.
-//
-// Before a weight is changed for the first time it is written down in a directory what
-// is set, and which daemon changes it: if that dies, the machine's hub or the next
-// daemon puts it back.
 type Raiser struct {
 	host *CPUs // where groups are
-	dir  string
-	log  *slog.Logger
 
-	mu     sync.Mutex
-	groups map[string]*raisable // by domain
-	told   map[string]string    // by domain: why it has none, as was logged
+	mu      sync.Mutex
+	weights *raised.Weights
 
-	used map[string]busyness // by sibling's directory
-}
-
-// raisable is a group whose weight we may change.
-type raisable struct {
-	file  string
-	set   int64 // by others
-	wrote int64 // by us, last; 0: nothing since set was read
-	note  raised.Record
-}
-
-// busyness is the CPU time that a group had used when it was looked at.
-type busyness struct {
-	used time.Duration
-	at   time.Time
+	use raised.Use[string] // by sibling's directory
 }
 
 // The weights that there can be.
@@ -56,7 +33,7 @@ const (
 // Raiser returns the one of this host, which writes down what it changes in dir. From
 // now on the host's weights are what is set for machines, whatever they have.
 func (c *CPUs) Raiser(dir string) *Raiser {
-	c.raiser = &Raiser{host: c, dir: dir, log: c.log, groups: make(map[string]*raisable), told: make(map[string]string), used: make(map[string]busyness)}
+	c.raiser = &Raiser{host: c, weights: raised.NewWeights(dir, "a machine", c.log)}
 	return c.raiser
 }
 
@@ -66,24 +43,20 @@ func (r *Raiser) Groups(of []hypervisor.Guests) []hypervisor.Group {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []hypervisor.Group
-	seen := make(map[string]bool)
+	seen, named := make(map[string]bool), make(map[string]bool)
 	for _, g := range of {
-		group, err := r.find(g)
-		if err == nil && seen[r.groups[g.Domain].file] {
+		group, file, err := r.find(g)
+		if err == nil && seen[file] {
 			err = errShared
 		}
 		if err != nil {
-			r.complain(g.Domain, err)
+			r.weights.Complain(g.Domain, err)
 			continue
 		}
-		seen[r.groups[g.Domain].file] = true
+		seen[file], named[g.Domain] = true, true
 		all = append(all, group)
 	}
-	for domain, g := range r.groups {
-		if !slices.ContainsFunc(all, func(o hypervisor.Group) bool { return o.Domain == domain }) && g.wrote == 0 {
-			r.forget(domain)
-		}
-	}
+	r.weights.Keep(func(domain string) bool { return named[domain] })
 	r.weighOthers(all, seen)
 	return all
 }
@@ -96,70 +69,56 @@ var (
 	errNoNumber  = errors.New("its cgroup's weight is no number")
 )
 
-// complain says once why a machine's weight isn't changed.
-func (r *Raiser) complain(domain string, err error) {
-	if r.told[domain] != err.Error() {
-		r.told[domain] = err.Error()
-		r.log.Warn("the CPU weight of a machine can't follow the accelerator", "domain", domain, "err", err)
-	}
-}
-
-// find is the group of a machine, with what is set for it now.
-func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, err error) {
+// find is the group of a machine, with what is set for it now, in a file.
+func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, file string, err error) {
 	if !of.VM || len(of.Processes) == 0 {
-		return g, errNoMachine
+		return g, "", errNoMachine
 	}
 	path, v1, err := r.host.machineGroup(of.Processes[0])
 	if err != nil {
-		return g, err
+		return g, "", err
 	}
-	g = hypervisor.Group{Domain: of.Domain, Least: leastWeight, Most: mostWeight}
-	file := filepath.Join(path, "cpu.weight")
+	g = hypervisor.Group{Domain: of.Domain, Parent: filepath.Dir(path), Least: leastWeight, Most: mostWeight}
+	file = filepath.Join(path, "cpu.weight")
 	if v1 {
 		g.Least, g.Most, file = leastShares, mostShares, filepath.Join(path, "cpu.shares")
 	}
-	g.Parent = filepath.Dir(path)
-	known := r.groups[of.Domain]
-	if known == nil || known.file != file {
-		r.forget(of.Domain)
-		known = &raisable{file: file, note: raised.Record{File: file}}
-		r.groups[of.Domain] = known
+	if g.Weight, g.Has, err = r.weights.See(of.Domain, raised.Record{File: file}, groupWeight(file)); err != nil {
+		return g, file, err
 	}
-	if err := r.read(of.Domain, known); err != nil {
-		return g, err
-	}
-	g.Weight = min(max(known.set, g.Least), g.Most)
-	if g.Has = known.wrote; g.Has == 0 {
+	set := g.Weight
+	if g.Weight = min(max(set, g.Least), g.Most); g.Has == set {
 		g.Has = g.Weight
 	}
-	return g, nil
+	return g, file, nil
 }
 
-// read sees what is set for a group. What we wrote down of it before, if that was
-// something else, doesn't hold any more.
-func (r *Raiser) read(domain string, g *raisable) error {
-	err := g.read()
-	if g.note.Set != g.set {
-		g.note.Erase(r.dir, domain)
-	}
-	return err
-}
+// groupWeight is the weight of a cgroup, by its file.
+type groupWeight string
 
-// read sees what is set for a group: what it has, unless we gave it that.
-func (g *raisable) read() error {
-	text, there, ours := setting(g.file)
+// Get implements raised.Weight.
+func (w groupWeight) Get() (int64, error) {
+	text, there, ours := setting(string(w))
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case !there:
-		return fmt.Errorf("%s: there is none", g.file)
+		return 0, fmt.Errorf("%s: there is none", w)
 	case !ours:
-		return errGuests
+		return 0, errGuests
 	case err != nil || n <= 0:
-		return errNoNumber
-	case n != g.wrote:
-		g.set, g.wrote = n, 0
+		return 0, errNoNumber
 	}
-	return nil
+	return n, nil
+}
+
+// Put implements raised.Weight.
+func (w groupWeight) Put(weight int64) error {
+	f, err := os.OpenFile(string(w), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(strconv.AppendInt(nil, weight, 10))
+	return errors.Join(err, f.Close())
 }
 
 // machineGroup is the directory of the cgroup that a machine has to itself.
@@ -195,97 +154,34 @@ func (c *CPUs) machineGroup(pid int) (dir string, v1 bool, err error) {
 func (r *Raiser) Raise(domain string, weight int64) (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if changed, err = r.raise(domain, weight); err != nil {
-		r.complain(domain, err)
-	} else {
-		delete(r.told, domain)
-	}
-	return changed, err
-}
-
-func (r *Raiser) raise(domain string, weight int64) (changed bool, err error) {
-	g := r.groups[domain]
-	if g == nil {
-		return false, fmt.Errorf("domain %q: it has no cgroup of its own", domain)
-	}
-	had := g.set
-	if g.wrote != 0 {
-		had = g.wrote
-	}
-	if err := r.read(domain, g); err != nil {
-		return false, err
-	}
-	if g.wrote == 0 && g.set != had {
-		return true, nil
-	}
-	if weight == g.set {
-		return false, g.put(0, g.set)
-	}
-	if err := g.note.Note(r.dir, domain, g.set, weight); err != nil {
-		return false, err
-	}
-	return false, g.put(weight, weight)
-}
-
-// put writes a weight into the group's file.
-func (g *raisable) put(wrote, weight int64) error {
-	g.wrote = wrote
-	f, err := os.OpenFile(g.file, os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(strconv.AppendInt(nil, weight, 10))
-	return errors.Join(err, f.Close())
+	return r.weights.Raise(domain, weight)
 }
 
 // Restore implements hypervisor.Raiser.
 func (r *Raiser) Restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for domain := range r.groups {
-		r.forget(domain)
-	}
+	r.weights.Restore()
 }
 
-// forget gives a group back what is set for it.
-func (r *Raiser) forget(domain string) {
-	g := r.groups[domain]
-	if g == nil {
-		return
-	}
-	if g.wrote != 0 && g.read() == nil && g.wrote != 0 {
-		if err := g.put(0, g.set); err != nil {
-			r.log.Warn("give a machine back its CPU weight", "domain", domain, "err", err)
-		}
-	}
-	delete(r.groups, domain)
-	g.note.Erase(r.dir, domain)
-}
-
-// plain is what is set for the group of a file that said text. We may have written
-// something else since.
+// plain is what is set for the group of a file that said text.
 func (r *Raiser) plain(file, text string) string {
-	if r == nil {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if r == nil || err != nil {
 		return text
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, g := range r.groups {
-		if n, err := strconv.ParseInt(text, 10, 64); g.file == file && err == nil && slices.Contains(g.note.Ours, n) {
-			return strconv.FormatInt(g.set, 10)
-		}
+	if set := r.weights.Plain(raised.Record{File: file}, n); set != n {
+		return strconv.FormatInt(set, 10)
 	}
 	return text
 }
 
-// someUse is the CPU time, as a part of what passed, that tells a group which wants CPUs
-// from one that rests: 1 %.
-const someUse = 100
-
 // weighOthers fills in what else wants the CPUs beside the groups.
 func (r *Raiser) weighOthers(all []hypervisor.Group, mine map[string]bool) {
-	now, before := time.Now(), r.used
-	r.used = make(map[string]busyness)
+	now := time.Now()
+	r.use.Next()
 	others := make(map[string]int64)
 	for i := range all {
 		parent := all[i].Parent
@@ -299,9 +195,7 @@ func (r *Raiser) weighOthers(all []hypervisor.Group, mine map[string]bool) {
 					continue
 				}
 				used, ok := r.host.usageOf(dir)
-				was, seen := before[dir]
-				r.used[dir] = busyness{used, now}
-				if ok && seen && (used-was.used)*someUse > now.Sub(was.at) {
+				if r.use.Busy(dir, used, now) && ok {
 					sum += weight
 				}
 			}

@@ -224,7 +224,10 @@ func BenchmarkRaise(b *testing.B) {
 	}
 	defer os.Remove(dir)
 	r := NewCPUs(discard, nil).Raiser(b.TempDir())
-	r.groups["m"] = &raisable{file: filepath.Join(dir, "cpu.shares"), note: raised.Record{File: filepath.Join(dir, "cpu.shares")}}
+	file := filepath.Join(dir, "cpu.shares")
+	if _, _, err := r.weights.See("m", raised.Record{File: file}, groupWeight(file)); err != nil {
+		b.Fatal(err)
+	}
 	if _, err := r.Raise("m", 4096); err != nil {
 		b.Fatal(err)
 	}

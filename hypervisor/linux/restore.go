@@ -18,5 +18,5 @@ func PutBack(r raised.Record) (put bool, err error) {
 	if err != nil || !slices.Contains(r.Ours, has) {
 		return false, nil
 	}
-	return true, (&raisable{file: r.File}).put(0, r.Set)
+	return true, groupWeight(r.File).Put(r.Set)
 }
