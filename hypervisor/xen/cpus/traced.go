@@ -27,6 +27,16 @@ type traced struct {
 	printed *printed      // what it did, and isn't taken yet
 	asked   int64
 	took    int64 // how long that took
+
+	compare *printed // with which what is known is to be compared, too
+	agreed  Agreement
+}
+
+// Agreement is how well what is known of vCPUs' credits agrees with what the hypervisor printed.
+type Agreement struct {
+	VCPUs int           // so many were compared
+	Signs int           // and of so many of them it agreed whether they had credit left
+	Off   time.Duration // the sum of differences
 }
 
 // printed is what was printed between two times.
@@ -43,6 +53,47 @@ func (c *CPUs) Trace(f *trace.Follower) {
 	if x, ok := c.x.(dump.Xen); ok {
 		c.traced.printer = dump.NewPrinter(x)
 	}
+}
+
+// Compare has what is known of an instant be compared with what the hypervisor printed then, once
+// the trace has come so far, and returns how well all agreed that were before.
+func (c *CPUs) Compare(d *dump.Dump, at int64) Agreement {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.traced == nil {
+		return Agreement{}
+	}
+	c.traced.compare = &printed{d, at, at}
+	return c.traced.agreed
+}
+
+// agree compares, if it is time.
+func (c *CPUs) agree(at int64) {
+	t := c.traced
+	if t.compare == nil || t.compare.to > at {
+		return
+	}
+	for _, v := range t.compare.VCPUs {
+		d := c.domains[v.ID.Domain]
+		if d == nil {
+			continue
+		}
+		if u := find(d.vcpus, int(v.ID.Number)); u != nil {
+			if u.recorded(t); u.exact {
+				unit := creditTime
+				if d.pool.shadow == nil {
+					unit = 1
+				}
+				printed := time.Duration(v.Credit) * unit
+				t.agreed.VCPUs++
+				t.agreed.Off += max(printed-u.has, u.has-printed)
+				if (printed > 0) == (u.has > 0) {
+					t.agreed.Signs++
+				}
+			}
+		}
+	}
+	t.compare = nil
 }
 
 // Foretold is how often it was right, of so many times, who was foretold to run on a CPU; and how
@@ -70,6 +121,7 @@ func (c *CPUs) follow() {
 		p.follow()
 	}
 	until, ok, err := t.follower.Look(func(at int64, r *trace.Record) {
+		c.agree(at)
 		c.correct(at)
 		t.history.Take(at, r)
 		for _, p := range c.pools {
@@ -86,6 +138,7 @@ func (c *CPUs) follow() {
 	}
 	t.history.Flush()
 	t.tally.Until(t.history.Now())
+	c.agree(until)
 	c.correct(until)
 	for _, p := range c.pools {
 		if p.shadow != nil {
@@ -256,7 +309,7 @@ func (c *CPUs) closeTrace() {
 	if err := t.follower.Close(); err != nil {
 		c.log.Warn("end of reading Xen's trace", "err", err)
 	}
-	c.traced = &traced{follower: t.follower, printer: t.printer, tally: t.tally}
+	c.traced = &traced{follower: t.follower, printer: t.printer, tally: t.tally, agreed: t.agreed}
 	for _, p := range c.pools {
 		p.shadow = nil
 	}

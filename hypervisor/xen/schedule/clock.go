@@ -22,7 +22,8 @@ type clock struct {
 const (
 	usualLate = 30000
 	muchLate  = 200000
-	slack     = 10000 // by which that is not known better
+	slack     = 10000   // by which that is not known better
+	doubt     = 1000000 // how far it may be from where it was shown not to be
 )
 
 // handed is when credits were handed out last, as far as is known.
@@ -117,11 +118,11 @@ func (c *clock) printed(at int64, more int) {
 	default:
 		c.early, c.late = at-c.period, at
 	}
-	if c.early > c.late { // it was late, by more than is usual
+	if c.early > c.late { // it was later than is usual, or we thought it was
 		if more == 1 {
-			c.early = c.late
+			c.early = c.late - doubt
 		} else {
-			c.late = c.early
+			c.late = c.early + doubt
 		}
 	}
 }

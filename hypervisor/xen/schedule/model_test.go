@@ -67,10 +67,10 @@ func TestCreditExpires(t *testing.T) {
 	burn := func(at int64, domain uint16, credit int32) {
 		h.Take(at, &trace.Record{Event: trace.CreditBurn, N: 4, Words: [7]uint32{uint32(domain) << 16, uint32(credit)}})
 	}
-	state(h, 0, 0, 1, trace.Waits, trace.Runs)
 	state(h, 0, 0, 2, trace.Runs, trace.Waits)
-	burn(0, 1, 7*ms)
-	burn(0, 2, 4*ms)
+	state(h, 1, 0, 1, trace.Waits, trace.Runs)
+	burn(1, 1, 7*ms)
+	burn(1, 2, 4*ms)
 	p := h.Predict(Rules{Credit2: true, Slice: 10 * ms, Least: ms}, 10*ms)
 	if p.Runs[id(1)] < 3*ms || p.Middle[0] != id(2) {
 		t.Errorf("%+v", p)

@@ -66,7 +66,7 @@ func (m *model) expire(h *History) {
 			continue
 		}
 		if _, ok := h.cpus[i].SliceLeft(h.now); !ok {
-			s.until = max(h.now+m.run2(s.runs), h.cpus[i].decided+m.rules.Least)
+			s.until = max(h.now+m.alone(s, h.cpus[i].decided), h.cpus[i].decided+m.rules.Least)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (m *model) next(s *slot) {
 	}
 	s.runs = m.waits[best]
 	m.waits = append(m.waits[:best:best], m.waits[best+1:]...)
-	s.until = m.at + max(m.slice(s.runs), m.rules.Least, 1)
+	s.until = m.at + max(m.slice(s), m.rules.Least, 1)
 }
 
 // before says whether a CPU takes u rather than v. Under Credit those in its own queue come first,
@@ -260,34 +260,47 @@ func (m *model) before(cpu int, u, v *unit) bool {
 	return u.since < v.since
 }
 
-// slice is for how long a vCPU may run: under Credit2, until it has no more credit than the next
-// one, and no more than there is; if that one has none, all get some.
-func (m *model) slice(u *unit) int64 {
+// slice is for how long who has a CPU now may run: under Credit2, until it has no more credit than the
+// next one, and no more than there is; if it has none, all that share the CPU get some.
+func (m *model) slice(s *slot) int64 {
 	if !m.rules.Credit2 {
 		return m.rules.Slice
 	}
-	if u.credit <= 0 {
+	if s.runs.credit <= 0 {
+		some := m.rules.Slice
+		if s.runs.credit <= -m.rules.Slice {
+			some *= 2
+		}
 		for _, w := range m.waits {
-			w.credit += m.rules.Slice
+			m.reset(s, w, some)
 		}
 		for i := range m.cpus {
 			if r := m.cpus[i].runs; r != nil {
-				r.credit += m.rules.Slice
+				m.reset(s, r, some)
 			}
 		}
 	}
-	return m.run2(u)
+	return m.alone(s, m.at)
 }
 
-// run2 is for how long one has more credit than those that wait.
-func (m *model) run2(u *unit) int64 {
-	most := u.credit
+// reset gives a vCPU credit, of which it keeps a little more than all get, at most.
+func (m *model) reset(s *slot, u *unit, some int64) {
+	const more = 500000
+	if m.may(u, s.id) {
+		u.credit = min(u.credit+some, m.rules.Slice+more)
+	}
+}
+
+// alone is for how long who has a CPU has more credit than those that waited for it when that was
+// decided. Who ran there before isn't among them: Xen puts it back later, but for releases from 4.21 on.
+func (m *model) alone(s *slot, decided int64) int64 {
+	most := s.runs.credit
 	for _, w := range m.waits {
-		if w.credit > 0 {
-			most = min(most, u.credit-w.credit)
+		if w.credit > 0 && w.since < decided && m.may(w, s.id) {
+			most = min(most, s.runs.credit-w.credit)
 		}
 	}
-	return min(u.rate.time(max(most, 0)), m.rules.Slice)
+	return min(s.runs.rate.time(max(most, 0)), m.rules.Slice)
 }
 
 // time is how long it takes until so much credit is gone.

@@ -60,9 +60,13 @@ func compareCredits(x *control.Xen, c *cpus.CPUs, times int, of []hypervisor.Gue
 			return err
 		}
 		printing += time.Since(from)
+		middle := int64(monotonic()) - int64(time.Since(from)/2)
 		d, err := dump.Parse(text)
 		if err != nil {
 			return err
+		}
+		if n > 4 { // what was before isn't known yet
+			c.Compare(d, middle)
 		}
 		for i, s := range seen {
 			if most, ok := remaining(d, of[i].Xen); ok {
@@ -70,6 +74,9 @@ func compareCredits(x *control.Xen, c *cpus.CPUs, times int, of []hypervisor.Gue
 			}
 		}
 	}
+	c.Look(monotonic(), period, of)
+	agreed := c.Compare(&dump.Dump{}, 0)
+	fmt.Printf("agreed %d %d %d\n", agreed.VCPUs, agreed.Signs, agreed.Off.Microseconds())
 	asked, right, asNow := c.Foretold()
 	fmt.Printf("foretold %d %d %d\n", asked, right, asNow)
 	took := time.Since(began)
