@@ -25,7 +25,8 @@ type traced struct {
 
 	printer *dump.Printer // nil: it isn't asked to print
 	printed *printed      // what it did, and isn't taken yet
-	asked   int64
+	asks    int
+	asked   int64 // when it was last
 	took    int64 // how long that took
 
 	compare *printed // with which what is known is to be compared, too
@@ -200,8 +201,10 @@ const (
 	// printPart is what part of the time may be spent with printing, while which all CPUs may have
 	// to wait: 1 %.
 	printPart = 100
-	// Where it isn't sure whether credits were handed out it may be asked soon; else now and then.
-	askSoon, askLate = int64(100 * time.Millisecond), int64(5 * time.Second)
+	// Where it isn't sure whether credits were handed out it may be asked soon, the first times, and
+	// then not as soon; else hardly ever. For what it prints displaces what else is on its console.
+	askSoon, askThen, askLate = int64(100 * time.Millisecond), int64(time.Second), int64(time.Minute)
+	soon                      = 10 // times
 	// sure is how well it is known when credits are handed out, at best.
 	sure = int64(time.Millisecond)
 )
@@ -216,7 +219,9 @@ func (c *CPUs) ask() {
 	pause := askLate
 	for _, p := range c.pools {
 		if p.shadow != nil && len(p.domains) > 0 && (!p.shadow.Told() || p.shadow.Unsure(now) > sure) {
-			pause = askSoon
+			if pause = askThen; t.asks < soon {
+				pause = askSoon
+			}
 		}
 	}
 	if t.asked != 0 && now-t.asked < max(pause, printPart*t.took) {
@@ -226,6 +231,7 @@ func (c *CPUs) ask() {
 		return
 	}
 	text, err := t.printer.Take()
+	t.asks++
 	t.asked = now
 	to := t.follower.Now()
 	t.took = to - now
