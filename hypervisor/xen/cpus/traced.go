@@ -271,6 +271,8 @@ func (p *pool) predict(t *traced, period time.Duration) {
 		rules.Slice = int64(credit2Init)
 	} else if p.shadow != nil {
 		rules.Priority = func(id trace.VCPU) int { _, priority, _ := p.shadow.Credit(id); return priority }
+		rules.Hands = p.shadow.Hands()
+		rules.Gets = func(id trace.VCPU) int64 { return p.shadow.Gets(id, t.history.Now()) }
 	}
 	said, asNow := t.history.Predict(rules, int64(period)), schedule.AsNow(t.history, int64(period))
 	t.tally.Foretold(t.history.Now()+int64(period)/2, p.info.CPUs, said.Middle, asNow.Middle)

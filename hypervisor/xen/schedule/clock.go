@@ -23,6 +23,7 @@ const (
 	usualLate = 30000
 	muchLate  = 200000
 	slack     = 10000   // by which that is not known better
+	mostGap   = 1000    // periods of which nothing was told, after which all begins anew
 	doubt     = 1000000 // how far it may be from where it was shown not to be
 )
 
@@ -31,7 +32,7 @@ func (c *clock) handed() int64 { return c.early + (c.late-c.early)/2 }
 
 // comes is the next time, if that is no later than another.
 func (c *clock) comes(at int64) (next int64, ok bool) {
-	if !c.begun {
+	if !c.begun || at-c.late > mostGap*c.period {
 		c.begun, c.early, c.late, c.usual = true, at-c.period, at, usualLate
 	}
 	due := c.handed() + c.period

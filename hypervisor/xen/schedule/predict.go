@@ -12,6 +12,10 @@ type Rules struct {
 	Least   int64 // for how long it does at least
 	// Priority is, under Credit, what it is said to be in dump.VCPU; nil: all have credit left.
 	Priority func(id trace.VCPU) int
+	// Gets is, under Credit, what credit a vCPU will have when it is handed out next, at Hands, if it
+	// doesn't run until then, in ns.
+	Gets  func(id trace.VCPU) int64
+	Hands int64
 	// May says whether a vCPU may run on a CPU; nil: all may on all.
 	May func(id trace.VCPU, cpu int) bool
 	// Wakes: who sleeps is expected to wake when it usually does.
@@ -78,6 +82,8 @@ type model struct {
 	cpus  []slot
 	waits []*unit
 	sleep []*unit
+
+	handed bool // credits were handed out
 }
 
 // slot is a CPU.
@@ -93,7 +99,7 @@ type unit struct {
 	cpu    int   // in whose queue it is
 	class  int   // Credit: a higher one goes first
 	since  int64 // it waits
-	credit int64 // Credit2
+	credit int64 // Credit2; Credit: see Rules.Gets
 	rate   rate
 	left   int64 // for how long it will run until it sleeps
 	ends   int64 // when it wakes
@@ -103,6 +109,9 @@ type unit struct {
 func (m *model) unit(h *History, v *VCPU) *unit {
 	u := &unit{id: v.ID, cpu: v.CPU, class: dump.Under, since: v.Since, rate: v.perNano}
 	u.credit, _ = v.Left(h.now)
+	if m.rules.Gets != nil {
+		u.credit = m.rules.Gets(v.ID)
+	}
 	if m.rules.Priority != nil {
 		u.class = m.rules.Priority(v.ID)
 	} else if v.Boosted {
@@ -123,6 +132,7 @@ func (m *model) play(period int64) Prediction {
 	end, middle := m.at+period, m.at+period/2
 	p := Prediction{Runs: make(map[trace.VCPU]int64)}
 	for m.at < end {
+		m.hand()
 		m.wake()
 		for i := range m.cpus {
 			if s := &m.cpus[i]; s.runs == nil || s.until <= m.at || s.runs.left <= 0 {
@@ -150,12 +160,19 @@ func (m *model) run(to int64, runs map[trace.VCPU]int64) {
 	for _, u := range m.sleep {
 		to = min(to, u.ends)
 	}
+	if m.rules.Gets != nil && m.rules.Hands > m.at {
+		to = min(to, m.rules.Hands)
+	}
 	to = max(to, m.at+1)
 	for i := range m.cpus {
 		if u := m.cpus[i].runs; u != nil {
 			u.ran += to - m.at
 			u.left -= to - m.at
-			u.credit -= u.rate.of(to - m.at)
+			if m.rules.Credit2 {
+				u.credit -= u.rate.of(to - m.at)
+			} else {
+				u.credit -= to - m.at
+			}
 			runs[u.id] = u.ran
 		}
 	}
@@ -171,6 +188,29 @@ func (m *model) running() (all []trace.VCPU) {
 		all = append(all, id)
 	}
 	return all
+}
+
+// hand has credits be handed out, if it is time: who has some left comes before who has none.
+func (m *model) hand() {
+	if m.rules.Gets == nil || m.rules.Hands > m.at || m.handed {
+		return
+	}
+	m.handed = true
+	class := func(u *unit) {
+		if u.credit < 0 {
+			u.class = dump.Over
+		} else {
+			u.class = dump.Under
+		}
+	}
+	for _, u := range m.waits {
+		class(u)
+	}
+	for i := range m.cpus {
+		if u := m.cpus[i].runs; u != nil {
+			class(u)
+		}
+	}
 }
 
 // wake has those wake whose time has come. Who comes before one that runs takes its CPU.

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"pegasus/hypervisor/xen/dump"
+	"pegasus/hypervisor/xen/trace"
 )
 
 // Printed corrects what is known by what the hypervisor printed between two times; the records up
@@ -62,16 +63,33 @@ func (s *Shadow) Printed(d *dump.Dump, pool int, from, to int64) {
 // Told says whether the hypervisor has printed what there is.
 func (s *Shadow) Told() bool { return s.told }
 
+// Hands is when credits will be handed out next, as far as is known.
+func (s *Shadow) Hands() int64 { return s.clock.handed() + s.clock.period + s.clock.usual }
+
+// Gets is what credit a vCPU will have then, in ns, if it doesn't run until then; now is this instant.
+func (s *Shadow) Gets(id trace.VCPU, now int64) int64 {
+	u := s.units[id]
+	if u == nil {
+		return 0
+	}
+	left := u.credit * perCredit
+	if u.runs {
+		left -= max(now-u.from, 0)
+	}
+	if u.earns {
+		left += u.gets * perCredit
+	}
+	return left
+}
+
 // Unsure is by how much the time differs at which credits may have been handed out, if now is one
 // of those; else what was handed out is known.
 func (s *Shadow) Unsure(now int64) int64 {
 	c := &s.clock
-	for at := c.early; at <= now; at += c.period {
-		if at+c.late-c.early >= now {
-			return (c.late - c.early)
-		}
+	if now < c.early || (now-c.early)%c.period > c.late-c.early {
+		return 0
 	}
-	return 0
+	return c.late - c.early
 }
 
 // off is how far a credit is from what the vCPU had between two times.

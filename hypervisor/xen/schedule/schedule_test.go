@@ -234,14 +234,18 @@ func TestPredict(t *testing.T) {
 			p := r.part(s.name)
 			rules := Rules{Slice: 30 * ms, Least: ms, Wakes: true, May: p.may}
 			before := func(*History) {}
+			var shadow *Shadow
 			if strings.HasPrefix(s.name, "credit2") {
 				rules.Credit2, rules.Slice, period = true, 10*ms, 10*ms
 			} else {
-				var shadow *Shadow
 				shadow, before = r.shadowed(p)
 				rules.Priority = func(id trace.VCPU) int { _, priority, _ := shadow.Credit(id); return priority }
 			}
 			predict := func(h *History, period int64) Prediction {
+				if shadow != nil {
+					rules.Hands = shadow.Hands()
+					rules.Gets = func(id trace.VCPU) int64 { return shadow.Gets(id, h.Now()) }
+				}
 				said := h.Predict(rules, period)
 				all := int64(0)
 				for _, ran := range said.Runs {

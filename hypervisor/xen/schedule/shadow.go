@@ -44,6 +44,7 @@ type earner struct {
 	id       trace.VCPU
 	credit   int64 // of 100 µs
 	peak     int64 // what it had when it was last given some, if nobody has too much
+	gets     int64 // what it was given last
 	priority int
 	earns    bool
 	changed  int64 // when earns did
@@ -321,6 +322,7 @@ func (s *Shadow) first(f *fund) {
 
 // earn gives a vCPU its part of what its domain gets.
 func (s *Shadow) earn(at int64, u *earner, fair int64) {
+	u.gets = fair
 	credit := u.credit + fair
 	if credit < 0 {
 		u.priority = dump.Over

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"pegasus/hypervisor/xen/dump"
 	"pegasus/hypervisor/xen/trace"
 )
 
@@ -121,5 +122,44 @@ func (r *recording) shadowed(p part) (*Shadow, func(*History)) {
 			s.Printed(dumps[0].Dump, p.pool, dumps[0].from, dumps[0].to)
 			dumps = dumps[1:]
 		}
+	}
+}
+
+// A time that is nonsense doesn't have credits handed out for ever, and a pool of which nothing is known
+// is told of by what is printed.
+func TestShadowBegins(t *testing.T) {
+	s := NewShadow(1, 30*ms)
+	s.Share(1, Share{Weight: 256})
+	s.Take(1<<62, &trace.Record{Event: trace.AccountStart, N: 3, Words: [7]uint32{1}})
+	s.Until(1<<62 + 100*ms)
+	s = NewShadow(1, 30*ms)
+	s.Share(1, Share{Weight: 256})
+	d := &dump.Dump{
+		Pools: []dump.Pool{{Handed: 7}}, CPUs: []dump.CPU{{Running: id(1)}},
+		VCPUs: []dump.VCPU{{ID: id(1), Credit: 50, Priority: dump.Under, Earns: true}, {ID: id(2), Credit: 70}},
+	}
+	s.Until(90 * ms)
+	s.Printed(d, 0, 100*ms, 101*ms)
+	if credit, _, ok := s.Credit(id(1)); !ok || credit != 50 || !s.Told() {
+		t.Errorf("%d, %v", credit, ok)
+	}
+	if _, _, ok := s.Credit(id(2)); ok {
+		t.Error("another pool's is known")
+	}
+	if unsure := s.Unsure(115 * ms); unsure < 15*ms {
+		t.Errorf("it is sure to %d ns", unsure)
+	}
+	// It has been found running, and told when credits are handed out.
+	s.Take(110*ms, &trace.Record{Event: trace.PickedCPU, N: 3, Words: [7]uint32{1}})
+	s.Take(112*ms, &trace.Record{Event: trace.AccountStop, N: 3, Words: [7]uint32{1}})
+	if credit, priority, _ := s.Credit(id(1)); credit != 150 || priority != dump.Under {
+		t.Errorf("%d, %d", credit, priority)
+	}
+	if s.Unsure(115*ms) != 0 || s.Hands() < 142*ms || s.Hands() > 143*ms {
+		t.Errorf("credits come at %d", s.Hands())
+	}
+	s.Forget(1)
+	if _, _, ok := s.Credit(id(1)); ok || len(s.active) != 0 {
+		t.Error("it isn't forgotten")
 	}
 }
