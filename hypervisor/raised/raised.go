@@ -1,9 +1,8 @@
-// Package raised is what is written down of the CPU weights of machines that a daemon changes
-// for moments, and who puts them back when it has died: a machine's hub, which outlives it, or
-// the next daemon.
+// Package raised changes the CPU weights of machines for moments, writes down what it changed, and
+// says who puts that back when a daemon has died: a machine's hub, which outlives it, or the next
+// daemon.
 //
-// Who changes weights calls it before each change, under Linux and under Xen. It doesn't know
-// how a weight is written.
+// Raisers call it, under Linux and under Xen. How a weight is read and written they know.
 package raised
 
 import (
