@@ -308,15 +308,19 @@ func (t *traced) forget(d *domain) {
 	}
 }
 
-// close lets go of the trace; what was known is out of date when it is looked at again.
+// closeTrace lets go of the trace; what was known is out of date when it is looked at again.
 func (c *CPUs) closeTrace() {
 	t := c.traced
-	if t == nil {
+	if t == nil || t.history == nil {
 		return
 	}
 	if err := t.follower.Close(); err != nil {
 		c.log.Warn("end of reading Xen's trace", "err", err)
 	}
+	if t.tally.Asked > 0 {
+		c.log.Info("it was foretold who runs on the CPUs of domUs", "times", t.tally.Asked, "right", t.tally.Hits, "as_now", t.tally.AsNow)
+	}
+	t.tally.Drop()
 	c.traced = &traced{follower: t.follower, printer: t.printer, tally: t.tally, agreed: t.agreed}
 	for _, p := range c.pools {
 		p.shadow = nil

@@ -50,6 +50,9 @@ func (t *Tally) Ran(r Run) {
 // busy is the domain of nobody's: somebody did run.
 const busy = trace.Idle + 1
 
+// Drop forgets what was foretold and isn't known to have come true, or not.
+func (t *Tally) Drop() { t.open = nil }
+
 // Until: all runs up to a time were told.
 func (t *Tally) Until(now int64) {
 	kept := t.open[:0]

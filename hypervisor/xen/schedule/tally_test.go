@@ -31,4 +31,10 @@ func TestTally(t *testing.T) {
 	if l.Better() {
 		t.Errorf("%+v", l)
 	}
+	asked := l.Asked
+	l.Foretold(300, []int{0}, []trace.VCPU{id(1)}, []trace.VCPU{id(2)})
+	l.Drop()
+	if l.Until(400); l.Asked != asked {
+		t.Errorf("%+v", l)
+	}
 }
