@@ -34,6 +34,7 @@ type unit struct {
 	account hypervisor.Account
 	goes    time.Duration // for so long it has run without a break
 	credit  time.Duration // that Credit2 would say it has left
+	noted   *noted        // how long it waited, by the trace; nil: nobody knows
 	exact   bool          // it is known by the trace what it has:
 	has     time.Duration
 }

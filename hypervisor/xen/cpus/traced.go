@@ -183,15 +183,29 @@ func (p *pool) follow() {
 	}
 }
 
+// noted is what the trace tells of a vCPU, which had waited for so long before.
+type noted struct {
+	of     *schedule.VCPU
+	before time.Duration
+}
+
 // recorded takes down what the trace says of a vCPU.
 func (u *unit) recorded(t *traced) {
 	id := trace.VCPU{Domain: u.domain.id, Number: uint16(u.number)}
 	u.exact = false
+	v := t.history.VCPU(id)
+	if v != nil {
+		_, waited, _ := v.Did(t.history.Now())
+		if u.noted == nil || u.noted.of != v {
+			u.noted = &noted{v, u.waited - time.Duration(waited)}
+		}
+		u.waited = u.noted.before + time.Duration(waited)
+	}
 	if shadow := u.domain.pool.shadow; shadow != nil {
 		if credit, _, ok := shadow.Credit(id); ok && shadow.Told() {
 			u.exact, u.has = true, time.Duration(credit)*creditTime
 		}
-	} else if v := t.history.VCPU(id); v != nil && v.Told {
+	} else if v != nil && v.Told {
 		u.exact, u.has = true, time.Duration(v.Credit)
 	}
 }

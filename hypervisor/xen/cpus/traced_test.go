@@ -148,12 +148,17 @@ func TestTracedCredit2(t *testing.T) {
 	if seen[0].Remaining != 40 || seen[1].Remaining != -10 || x.prints != 0 {
 		t.Errorf("%d and %d are left, asked %d times", seen[0].Remaining, seen[1].Remaining, x.prints)
 	}
+	was := c.Spent(guests(2))[0].Waited
 	if next := seen[0].VCPUs[0].Next + seen[1].VCPUs[0].Next; next < 990 || next > 1000 {
 		t.Errorf("both together run for %d ‰", next)
 	}
 	p.state(118*ms, 1, trace.Runs, trace.Waits)
 	p.state(118*ms, 2, trace.Waits, trace.Runs)
 	f.lookAt(t, c, &p, 130*ms)
+	// It waited from what was known at 110 ms, which is up to 102, until 118.
+	if waited := c.Spent(guests(2))[0].Waited - was; waited != 16*ms {
+		t.Errorf("it waited for %v more", waited)
+	}
 	if asked, right, asNow := c.Foretold(); asked != 1 || right > 1 || asNow != 1 {
 		t.Errorf("of %d foretold %d were right, and %d as it was", asked, right, asNow)
 	}
