@@ -130,6 +130,11 @@ func TestGuestsByDomain(t *testing.T) {
 	if xen := all[2]; xen.Domain != "xen" || !xen.VM || xen.Xen != 3 || len(xen.Processes) != 0 {
 		t.Errorf("%+v", xen)
 	}
+	// A picture shows a machine in which nobody computes as well.
+	d.machines["spins"] = hypervisor.Machine{Domain: "spins", State: hypervisor.MachineRunning, Xen: 4}
+	if all = d.guestsToDraw(); len(all) != 5 || all[1].Domain != "idle" || all[2].Xen != 4 || all[3].Domain != "vm" || all[4].Domain != "xen" {
+		t.Errorf("drawn are %+v", all)
+	}
 }
 
 // The schedule is looked at as long as a policy follows it; then all is let go of.

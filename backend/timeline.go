@@ -1,7 +1,9 @@
 package backend
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"pegasus/accel"
@@ -113,9 +115,25 @@ func (t *timeline) gather() {
 	if t.runs == nil {
 		return
 	}
-	t.runs.Look(t.d.guestsByDomain(), func(r hypervisor.Run) {
+	t.runs.Look(t.d.guestsToDraw(), func(r hypervisor.Run) {
 		t.put(control.Span{Line: control.LineCPU, Domain: r.Domain, CPU: r.CPU, VCPU: r.VCPU, From: r.From, To: r.To})
 	})
+}
+
+// guestsToDraw are those of guestsByDomain, and of machines in which nobody computes: who else has the CPUs is
+// what one looks for in a picture.
+func (d *Daemon) guestsToDraw() []hypervisor.Guests {
+	all := d.guestsByDomain()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name := range d.machines {
+		of, ok := d.machineGuests(name)
+		if ok && !slices.ContainsFunc(all, func(g hypervisor.Guests) bool { return g.Domain == name }) {
+			all = append(all, of)
+		}
+	}
+	slices.SortFunc(all, func(a, b hypervisor.Guests) int { return cmp.Compare(a.Domain, b.Domain) })
+	return all
 }
 
 // read reads a domain's notes. The daemon's mu is held: the page stays mapped.

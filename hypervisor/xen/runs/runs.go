@@ -15,6 +15,7 @@ import (
 // Runs fulfils hypervisor.Runs for domUs.
 type Runs struct {
 	follower *trace.Follower
+	looked   int64 // when something was last told, ns; 0: never
 	log      *slog.Logger
 	history  *schedule.History
 	ran      []schedule.Run
@@ -26,8 +27,16 @@ func New(log *slog.Logger, now func() trace.Instant, open func() (trace.Source, 
 	return &Runs{follower: trace.Follow(now, open), log: log}
 }
 
+// often is how often Xen's trace is read at most, in ns: it forgets nothing for several times as
+// long, and each reading has its price.
+const often = 10000000
+
 // Look implements hypervisor.Runs.
 func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
+	now := r.follower.Now()
+	if r.looked != 0 && now-r.looked < often {
+		return
+	}
 	if r.history == nil {
 		r.history = schedule.NewHistory(func(run schedule.Run) { r.ran = append(r.ran, run) })
 	}
@@ -38,6 +47,7 @@ func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 	if !ok {
 		return
 	}
+	r.looked = now
 	r.history.Flush()
 	names := make(map[uint16]string)
 	for _, g := range of {
@@ -58,5 +68,5 @@ func (r *Runs) Close() {
 	if err := r.follower.Close(); err != nil {
 		r.log.Warn("end of looking at when domUs run", "err", err)
 	}
-	r.history, r.ran = nil, nil
+	r.history, r.ran, r.looked = nil, nil, 0
 }

@@ -63,6 +63,7 @@ func TestRuns(t *testing.T) {
 	s.note(8*ms, 3, trace.Blocked, trace.Runs)
 	s.note(9900000, 3, trace.Runs, trace.Waits) // may not be the last one of its time
 	look(10*ms, run(2, 4))
+	look(12 * ms) // so soon the source isn't read again
 	look(20*ms, hypervisor.Run{Domain: "web", VCPU: 1, From: 8 * ms, To: 9900000})
 	s.note(21*ms, 3, trace.Waits, trace.Runs)
 	s.note(25*ms, 9, trace.Offline, trace.Blocked)
