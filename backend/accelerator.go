@@ -38,7 +38,9 @@ type accelerator struct {
 
 	mu        sync.Mutex
 	settings  configs.Accelerator
-	follower  *follower // of its windows, if the settings want one
+	follower  *follower                // of its windows, if the settings want one
+	see       func(time.Duration) bool // has policies told what the CPUs do, now; nil: nobody knows
+	glances   glances                  // that were made for its decisions
 	sched     *policies.Scheduler
 	members   []*avcpu // by id
 	nextID    vcpu.ID
@@ -120,6 +122,7 @@ func (a *accelerator) run(ctx context.Context) {
 	defer stop()
 	for ctx.Err() == nil {
 		rung := a.bell.Rung()
+		a.glance()
 		a.bell.Listen(rung, a.turn())
 	}
 }
@@ -152,6 +155,9 @@ func (a *accelerator) turn() time.Duration {
 	next := a.sched.Next()
 	if next == vcpu.Forever {
 		return beatEvery
+	}
+	if a.coordinates() {
+		next = a.glances.next(next)
 	}
 	return min(max(next.Sub(vcpu.Time(gate.Now())), 0), beatEvery)
 }

@@ -25,7 +25,7 @@ func (d *Daemon) coordinate(ctx context.Context) {
 	if d.opt.CPUs == nil {
 		return
 	}
-	defer d.opt.CPUs.Close()
+	defer d.blink()
 	var weighed, spent time.Time
 	for {
 		f := d.follows()
@@ -39,9 +39,11 @@ func (d *Daemon) coordinate(ctx context.Context) {
 		}
 		switch {
 		case f.look:
+			d.eyes.Lock()
 			d.observe(f.period)
+			d.eyes.Unlock()
 		case !f.schedule:
-			d.opt.CPUs.Close()
+			d.blink()
 		}
 		select {
 		case <-time.After(f.period):
@@ -101,6 +103,11 @@ func (d *Daemon) follows() following {
 func (a *accelerator) contended() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.rivals()
+}
+
+// rivals is contended for who holds a.mu.
+func (a *accelerator) rivals() bool {
 	busy := 0
 	for _, m := range a.members {
 		if m.busy {
@@ -113,7 +120,10 @@ func (a *accelerator) contended() bool {
 // weigh fills in the domains' CPU credits.
 func (d *Daemon) weigh() {
 	guests := d.guestsByDomain()
-	for i, w := range d.opt.CPUs.Weights(guests) {
+	d.eyes.Lock()
+	weights := d.opt.CPUs.Weights(guests)
+	d.eyes.Unlock()
+	for i, w := range weights {
 		d.weighed(guests[i].Domain, w)
 	}
 }
@@ -176,7 +186,9 @@ func (d *Daemon) steal() {
 	if len(all) == 0 {
 		return
 	}
+	d.eyes.Lock()
 	spent, now := d.opt.CPUs.Spent(all), gate.Now()
+	d.eyes.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, g := range all {
@@ -199,7 +211,25 @@ func (dom *domain) stealing() float64 {
 	return min(max(float64(waited)/float64(ns)/float64(dom.vcpus.VCPUs), 0), 1)
 }
 
-// observe tells policies that look at it what the CPUs do.
+// blink lets go of what looking needs.
+func (d *Daemon) blink() {
+	d.eyes.Lock()
+	defer d.eyes.Unlock()
+	d.opt.CPUs.Close()
+}
+
+// see is observe for a decision that is due. It does nothing if that would have to wait for somebody else who
+// looks, or reads what takes longer.
+func (d *Daemon) see(period time.Duration) bool {
+	if !d.eyes.TryLock() {
+		return false
+	}
+	defer d.eyes.Unlock()
+	d.observe(period)
+	return true
+}
+
+// observe tells policies that look at it what the CPUs do. d.eyes is held.
 func (d *Daemon) observe(period time.Duration) {
 	guests := d.guestsByDomain()
 	now := vcpu.Time(gate.Now())

@@ -102,6 +102,7 @@ type Daemon struct {
 	cgroup       cgroup
 
 	follower *follower
+	eyes     sync.Mutex    // is held by whoever asks Options.CPUs
 	settled  chan struct{} // holds something when guests came since their domains were weighed
 }
 
@@ -221,6 +222,9 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
 		}
 		a.follower = d.follower
+		if d.opt.CPUs != nil {
+			a.see = d.see
+		}
 		d.accelerators = append(d.accelerators, a)
 	}
 	return nil

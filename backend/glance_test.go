@@ -1,0 +1,86 @@
+package backend
+
+import (
+	"testing"
+	"time"
+
+	"pegasus/backend/gate"
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+// It is glanced before each decision, once, by as much as that took lately, and never so often that it takes
+// a large part of the time.
+func TestGlances(t *testing.T) {
+	const ms, tick = time.Millisecond, 30 * time.Millisecond
+	at := func(d time.Duration) vcpu.Time { return vcpu.Time(time.Hour).Add(d) }
+	var g glances
+	for _, c := range []struct{ due, from, took time.Duration }{
+		{30 * ms, 30 * ms, 1 * ms},  // nobody knows how long it takes
+		{60 * ms, 59 * ms, 2 * ms},  // as long as the last time
+		{90 * ms, 88 * ms, ms / 10}, // once it took so long
+		{92 * ms, 90250 * time.Microsecond, ms / 10},
+		{92100 * time.Microsecond, 91250 * time.Microsecond, 9 * ms}, // not sooner than a millisecond after the last one
+		{190 * ms, 187 * ms, ms},                                     // no more than a part of a tick
+	} {
+		if is := g.next(at(c.due)); is != at(c.from) || g.wanted(at(c.from)-1, at(c.due)) || !g.wanted(at(c.from), at(c.due)) {
+			t.Errorf("before %v it is glanced at %v, not %v", c.due, is.Sub(at(0)), c.from)
+		}
+		g.of = at(c.due)
+		g.made(at(c.from), at(c.from+c.took), tick)
+		if g.next(at(c.due)) != at(c.due) || g.wanted(at(c.due), at(c.due)) {
+			t.Errorf("before %v it is glanced twice", c.due)
+		}
+	}
+	if g.wanted(at(time.Minute), vcpu.Forever) {
+		t.Error("it is glanced although nothing is decided")
+	}
+	g = glances{at: at(0), took: 9 * ms, lead: 3 * ms}
+	if is := g.next(at(40 * ms)); is != at(40*ms) || g.wanted(at(40*ms), at(40*ms)) || !g.wanted(at(90*ms), at(40*ms)) {
+		t.Errorf("it is glanced at %v, which takes more than a tenth of the time", is.Sub(at(0)))
+	}
+}
+
+// The loop of an accelerator looks at the CPUs for a decision that goes by them, and for no other.
+func TestLoopGlances(t *testing.T) {
+	for policy, want := range map[string]int{"cosched": 1, "augc": 1, "xc": 0} {
+		d := coordinated(t, policy, &cpus{}, map[string]int{"one": 0, "two": 0})
+		a, seen := d.accelerators[0], 0
+		a.see = func(period time.Duration) bool {
+			if seen++; period != a.settings.Tick {
+				t.Errorf("it is looked at for the coming %v", period)
+			}
+			return true
+		}
+		a.mu.Lock()
+		for _, m := range a.members {
+			a.wake(gate.Now(), 0, m, policies.Arrived)
+		}
+		a.sched.Ready(vcpu.Time(gate.Now()))
+		a.mu.Unlock()
+		a.glance()
+		if seen != 0 {
+			t.Errorf("under %s it is looked long before the decision", policy)
+		}
+		a.glances.lead = time.Hour
+		a.glance()
+		a.glance()
+		if seen != want {
+			t.Errorf("under %s it is looked %d times, not %d", policy, seen, want)
+		}
+	}
+}
+
+// Who reads the CPU side for something else isn't waited for.
+func TestGlanceDoesNotWait(t *testing.T) {
+	c := &cpus{}
+	d := coordinated(t, "cosched", c, map[string]int{"one": 0})
+	d.eyes.Lock()
+	if d.see(30 * time.Millisecond) {
+		t.Error("it looks while somebody else does")
+	}
+	d.eyes.Unlock()
+	if !d.see(30*time.Millisecond) || c.looks != 1 {
+		t.Errorf("it looks %d times", c.looks)
+	}
+}
