@@ -468,10 +468,25 @@ func (a *accelerator) record(tape func(policies.Record)) error {
 	if tape != nil && a.tape != nil {
 		return control.Errorf(control.CodeConflict, "accelerator %q is being traced already", a.name)
 	}
+	if tape != nil {
+		tape = a.named(tape)
+	}
 	a.tape = tape
 	err := a.sched.Record(vcpu.Time(gate.Now()), choice(a.settings), tape)
 	a.bell.Ring()
 	return err
+}
+
+// named has tape told what domains are called, which a scheduler doesn't know. a.mu is held whenever it is.
+func (a *accelerator) named(tape func(policies.Record)) func(policies.Record) {
+	return func(r policies.Record) {
+		if e := r.Event; e != nil && e.Kind == policies.Attach {
+			if i, ok := a.find(e.Domain.ID); ok {
+				r.Name = a.members[i].domain
+			}
+		}
+		tape(r)
+	}
 }
 
 func (a *accelerator) current() configs.Accelerator {

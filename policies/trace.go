@@ -14,6 +14,7 @@ import (
 // answer the same.
 type Record struct {
 	At      Time     `json:"at"`
+	Name    string   `json:"name,omitempty"` // of the domain that an Attach is about, where somebody knows it
 	Choice  *Choice  `json:"choice,omitempty"`
 	Event   *Event   `json:"event,omitempty"`
 	Ready   bool     `json:"ready,omitempty"`

@@ -106,6 +106,9 @@ func ReadRecording(in io.Reader) (*Recording, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("read a recording: line %d: %w", line, err)
 		}
+		if e.Choice == nil && e.Event == nil && !e.Ready { // when a vCPU ran, which no scheduler is told
+			continue
+		}
 		r.Entries = append(r.Entries, e)
 	}
 }

@@ -149,6 +149,7 @@ func TestReplayOfTrace(t *testing.T) {
 			sched.Step(now, &policies.Event{Kind: policies.Wake, Domain: of, Signal: policies.Arrived})
 			sched.Step(now, &policies.Event{Kind: policies.Head, Domain: of, Class: policies.Compute, Request: policies.Request{Seq: seq + 1}})
 			sched.Ready(now)
+			fmt.Fprintf(&file, "{\"at\":%d,\"run\":{\"domain\":\"one\",\"from\":1,\"to\":2}}\n", now) // of a vCPU, which changes nothing
 			now = now.Add(7 * time.Millisecond)
 		}
 	}

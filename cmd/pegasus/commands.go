@@ -74,7 +74,7 @@ stay. SIGHUP does the same.
 Prints the latest events, then each as it happens, until interrupted.
 
   pegasus events`},
-		{name: "trace", args: "[--accelerator A] [--out FILE] | --perfetto FILE [--seconds N]",
+		{name: "trace", args: "[--accelerator A] [--cpus] [--out FILE] | --perfetto FILE [--seconds N]",
 			short: "record what a scheduler is told and decides, or a picture of what goes on", run: trace, long: `
 Writes every event that an accelerator's scheduler is told, and every decision, one
 JSON object a line, until interrupted or for N seconds. The policy begins anew with
@@ -83,7 +83,12 @@ the trace, so that it can be played again from nothing: balances start at zero.
 With --perfetto it draws one time line of everything: which domain had each engine
 when, for kernels and for copies; whose gate was open; which vCPU ran on which CPU.
 
+With --cpus the records have lines between them of when vCPUs ran, as the hypervisor's trace
+or the kernel says: from these pegasus sim --coordination tells whether the accelerator
+went to those whose vCPUs ran.
+
   pegasus trace --seconds 10 --out busy.trace
+  pegasus trace --cpus --seconds 10 --out both.trace && pegasus sim --coordination both.trace
   pegasus trace --perfetto busy.json --seconds 3   to be opened at ui.perfetto.dev
   pegasus trace --accelerator soft0 | jq -c 'select(.actions) | .actions[]'`},
 		{name: "why", args: "[DOMAIN] [--json]",
@@ -147,7 +152,7 @@ fourth, and prints what each was owed and got.
 
   pegasus demo
   pegasus demo --seconds 20`},
-		{name: "sim", args: "--list | SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] [--report DIR] | --replay FILE [--policy NAME] [--json]",
+		{name: "sim", args: "--list | SCENARIO… | FILE.toml | all [--seed N] [--seeds N] [--plan NAME] [--trace FILE] [--record FILE] [--report DIR] | --replay FILE [--policy NAME] [--cost] | --coordination FILE [--json]",
 			short: "simulate policies: the papers' experiments, or your own", run: simulate, long: `
 Runs scenarios in a deterministic simulator round the daemon's own policies, with
 20 seeds, and says which of the expectations in them hold: for the mean over the
@@ -163,6 +168,7 @@ run, everywhere. Nothing real is used: no daemon, no accelerator.
   pegasus sim P4 --plan XC --trace xc.json      a picture of one run, for Perfetto
   pegasus sim P4 --plan XC --record xc.events   what the scheduler was told
   pegasus sim --replay xc.events --policy lag   what another policy decides then
+  pegasus sim --coordination both.trace         what pegasus trace --cpus wrote: did the chosen ones' vCPUs run?
 
 A scenario is a TOML file; the smallest:
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -270,61 +269,6 @@ func events(c *call, args []string) error {
 		_, err := fmt.Fprintf(c.out, "%s  %-10s %-12s %s\n", e.Time.Local().Format("15:04:05.000"), e.Kind, orDash(e.Domain), e.Text)
 		return err
 	})
-}
-
-func trace(c *call, args []string) error {
-	accelerator := c.flags.String("accelerator", "", "whose scheduler; without it: the only one's")
-	seconds := c.flags.Float64("seconds", 0, "how long; 0: until interrupted")
-	path := c.flags.String("out", "-", "file to write; -: standard output")
-	picture := c.flags.String("perfetto", "", "write a time line to `file` instead, to be looked at: engines, gates and CPUs of all accelerators")
-	if _, err := c.parse(args, 0, 0); err != nil {
-		return err
-	}
-	switch {
-	case !(*seconds >= 0 && *seconds < 1e6):
-		return usagef("--seconds %g: must be from 0 to 1000000", *seconds)
-	case *picture == "" && c.given("perfetto"):
-		return usagef("--perfetto \"\": want a file's name")
-	case *picture != "" && (*accelerator != "" || *path != "-"):
-		return usagef("--perfetto shows all accelerators, in a file of its own: leave out --accelerator and --out")
-	case *picture != "":
-		return timeline(c, *picture, *seconds)
-	}
-	client, err := c.dial()
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	to := c.out
-	if *path != "-" {
-		file, err := os.Create(*path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		to = file
-	}
-	lines, n := bufio.NewWriter(to), 0
-	ended, stop := until(*seconds, func() { client.Close() })
-	defer stop()
-	err = client.Stream(control.MethodTrace, control.TraceParams{Accelerator: *accelerator}, func(data json.RawMessage, last bool) error {
-		if last {
-			return nil
-		}
-		n++
-		_, err := lines.Write(append(data, '\n'))
-		return err
-	})
-	if ended.Err() == nil && err != nil {
-		return err
-	}
-	if err := lines.Flush(); err != nil {
-		return err
-	}
-	if *path != "-" {
-		fmt.Fprintf(c.err, "%d records in %s\n", n, *path)
-	}
-	return nil
 }
 
 // until does something after so many seconds, or when the user interrupts; 0: only then.

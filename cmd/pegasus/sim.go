@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type simFlags struct {
 	record string
 	replay string
 	policy string // of --replay
+	judged string // by --coordination
+	cost   bool   // of --replay
 	report string // directory
 }
 
@@ -40,6 +43,8 @@ func simulate(c *call, args []string) error {
 	c.flags.StringVar(&f.plan, "plan", "", "of the plan `name`, not the first (with --trace, --record)")
 	c.flags.StringVar(&f.replay, "replay", "", "tell a scheduler again what `file` recorded, and compare its decisions")
 	c.flags.StringVar(&f.policy, "policy", "", "of the policy `name`, not the recorded one (with --replay)")
+	c.flags.BoolVar(&f.cost, "cost", false, "say what a turn of the scheduler costs on this machine (with --replay)")
+	c.flags.StringVar(&f.judged, "coordination", "", "say of `file`, which pegasus trace --cpus wrote, whether those who were chosen had a vCPU that ran")
 	c.flags.StringVar(&f.report, "report", "", "write a page with figures, index.html, into `directory`")
 	names, err := c.parse(args, 0, -1)
 	if err != nil {
@@ -56,6 +61,8 @@ func simulate(c *call, args []string) error {
 		return listScenarios(c)
 	case f.replay != "":
 		return replay(c, f)
+	case f.judged != "":
+		return judgeCoordination(c, f.judged)
 	case f.trace != "" || f.record != "":
 		if len(names) != 1 {
 			return usagef("--trace and --record are of one scenario")
@@ -73,12 +80,14 @@ func (f *simFlags) check(names []string) error {
 	switch {
 	case f.seeds < 0:
 		return usagef("--seeds %d: must be at least 1", f.seeds)
-	case (f.list || f.replay != "") && (len(names) > 0 || watched):
-		return usagef("--list and --replay run nothing: leave out what else is named")
-	case f.list && f.replay != "":
-		return usagef("--list or --replay, not both")
+	case (f.list || f.replay != "" || f.judged != "") && (len(names) > 0 || watched):
+		return usagef("--list, --replay and --coordination run nothing: leave out what else is named")
+	case f.list && f.replay+f.judged != "" || f.replay != "" && f.judged != "":
+		return usagef("--list, --replay or --coordination, not several")
 	case f.policy != "" && f.replay == "":
 		return usagef("--policy %s: goes with --replay; a scenario's policies are those of its plans", f.policy)
+	case f.cost && f.replay == "":
+		return usagef("--cost: goes with --replay; it is the cost of what was recorded")
 	case f.plan != "" && !watched:
 		return usagef("--plan %s: goes with --trace or --record; without them all plans are run", f.plan)
 	case watched && (f.report != "" || f.seeds > 0):
@@ -254,18 +263,61 @@ func replay(c *call, f simFlags) error {
 	if err != nil {
 		return err
 	}
+	out := replayed{Replayed: r}
+	if f.cost {
+		if out.Cost, err = costOf(rec, f.policy); err != nil {
+			return err
+		}
+	}
 	if c.json {
-		err = printJSON(c.out, r)
+		err = printJSON(c.out, out)
 	} else {
 		fmt.Fprintf(c.out, "%s: %d events, %d turns, %d decisions; %d turns decide otherwise\n", r.Policy, r.Events, r.Turns, r.Decisions, r.Differ)
 		if r.First != "" {
 			fmt.Fprintf(c.out, "first %s\n", r.First)
+		}
+		if out.Cost != nil {
+			fmt.Fprintf(c.out, "with what is told before it, a turn takes %s and %.2f allocations\n", short(int64(out.Cost.Nanos)), out.Cost.Allocations)
 		}
 	}
 	if err == nil && r.Differ > 0 && f.policy == "" {
 		return fmt.Errorf("the recorded policy decides otherwise than it did: it has changed since, or the file has")
 	}
 	return err
+}
+
+// replayed is what came of a replay, and of trying how long it takes.
+type replayed struct {
+	*sim.Replayed
+	Cost *turnCost `json:"cost,omitempty"`
+}
+
+// turnCost is what a turn of the scheduler costs, with the events that it is told before.
+type turnCost struct {
+	Nanos       float64 `json:"ns"`
+	Allocations float64 `json:"allocations"`
+}
+
+// costOf plays a recording again and again for a while. What making the scheduler takes is in it, so a recording
+// has to have many turns.
+func costOf(rec *sim.Recording, policy string) (*turnCost, error) {
+	const enough = 300 * time.Millisecond
+	var before, after runtime.MemStats
+	turns := 0
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	for time.Since(began) < enough {
+		r, err := rec.Replay(policy)
+		if err != nil {
+			return nil, err
+		}
+		if turns += r.Turns; turns == 0 {
+			return nil, fmt.Errorf("the recording has no turns")
+		}
+	}
+	took := time.Since(began)
+	runtime.ReadMemStats(&after)
+	return &turnCost{float64(took) / float64(turns), float64(after.Mallocs-before.Mallocs) / float64(turns)}, nil
 }
 
 // chosen loads the scenarios that were named; "all" are those that come along.

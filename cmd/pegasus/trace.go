@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"pegasus/backend/control"
+	"pegasus/policies"
+	"pegasus/policies/coordination"
+)
+
+func trace(c *call, args []string) error {
+	accelerator := c.flags.String("accelerator", "", "whose scheduler; without it: the only one's")
+	seconds := c.flags.Float64("seconds", 0, "how long; 0: until interrupted")
+	path := c.flags.String("out", "-", "file to write; -: standard output")
+	cpus := c.flags.Bool("cpus", false, "write when vCPUs ran, too, for `pegasus sim --coordination`")
+	picture := c.flags.String("perfetto", "", "write a time line to `file` instead, to be looked at: engines, gates and CPUs of all accelerators")
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	switch {
+	case !(*seconds >= 0 && *seconds < 1e6):
+		return usagef("--seconds %g: must be from 0 to 1000000", *seconds)
+	case *picture == "" && c.given("perfetto"):
+		return usagef("--perfetto \"\": want a file's name")
+	case *picture != "" && (*accelerator != "" || *path != "-"):
+		return usagef("--perfetto shows all accelerators, in a file of its own: leave out --accelerator and --out")
+	case *picture != "" && *cpus:
+		return usagef("--perfetto shows when vCPUs ran anyway: leave out --cpus")
+	case *picture != "":
+		return timeline(c, *picture, *seconds)
+	}
+	to := c.out
+	if *path != "-" {
+		file, err := os.Create(*path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		to = file
+	}
+	r := &recorder{out: bufio.NewWriter(to)}
+	if err := r.record(c, *accelerator, *cpus, *seconds); err != nil {
+		return err
+	}
+	if err := r.out.Flush(); err != nil {
+		return err
+	}
+	if *path != "-" {
+		fmt.Fprintf(c.err, "%d records in %s\n", r.records, *path)
+	}
+	return nil
+}
+
+// recorder writes what a scheduler is told and decides and, beside that, when vCPUs ran.
+type recorder struct {
+	mu      sync.Mutex
+	out     *bufio.Writer
+	records int
+	begun   bool // a trace begins with a choice: before that nothing is written
+}
+
+func (r *recorder) record(c *call, accelerator string, cpus bool, seconds float64) error {
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	beside, failed := client, make(chan error, 1)
+	if cpus {
+		if beside, err = c.dial(); err != nil {
+			return err
+		}
+		defer beside.Close()
+	}
+	ended, stop := until(seconds, func() { client.Close(); beside.Close() })
+	defer stop()
+	if cpus {
+		go func() {
+			failed <- beside.Stream(control.MethodTimeline, nil, r.run)
+			client.Close() // there is no use in the one without the other
+		}()
+	}
+	err = client.Stream(control.MethodTrace, control.TraceParams{Accelerator: accelerator}, func(data json.RawMessage, last bool) error {
+		if last {
+			return nil
+		}
+		return r.write(data, true)
+	})
+	if cpus {
+		beside.Close()
+		if other := <-failed; err == nil || other != nil && ended.Err() == nil {
+			err = other
+		}
+	}
+	if ended.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// run takes a span of the timeline.
+func (r *recorder) run(data json.RawMessage, last bool) error {
+	var s control.Span
+	if last {
+		return nil
+	}
+	if err := json.Unmarshal(data, &s); err != nil || s.Line != control.LineCPU {
+		return err
+	}
+	line, err := json.Marshal(runLine{policies.Time(s.From), coordination.Run{
+		Domain: s.Domain, VCPU: s.VCPU, CPU: s.CPU, From: policies.Time(s.From), To: policies.Time(s.To)}})
+	if err != nil {
+		return err
+	}
+	return r.write(line, false)
+}
+
+// runLine is a coordination.Line of a run.
+type runLine struct {
+	At  policies.Time    `json:"at"`
+	Run coordination.Run `json:"run"`
+}
+
+func (r *recorder) write(line []byte, record bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.begun = r.begun || record; !r.begun {
+		return nil
+	}
+	r.records++
+	_, err := r.out.Write(append(line, '\n'))
+	return err
+}
+
+// judgeCoordination is `pegasus sim --coordination`: how well an accelerator and the CPUs went together.
+func judgeCoordination(c *call, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	all, err := coordination.Read(bufio.NewReader(file))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	v := coordination.Judge(all)
+	if c.json {
+		return printJSON(c.out, v)
+	}
+	if v.Decisions == 0 {
+		return fmt.Errorf("%s: nothing can be said: it has no decision between domains of which it is known when their vCPUs ran (pegasus trace --cpus --out FILE, while several compute)", path)
+	}
+	printVerdict(c.out, &v)
+	return nil
+}
+
+func printVerdict(out io.Writer, v *coordination.Verdict) {
+	fmt.Fprintf(out, "%s: %d decisions between domains with work\n\n", v.Policy, v.Decisions)
+	t := &table{head: []string{"A VCPU RAN", ">OF THE CHOSEN", ">BY CHANCE", ">AT BEST"}}
+	for _, row := range []struct {
+		when string
+		p    coordination.Part
+	}{{"when it was chosen", v.Now}, {"in its window", v.Window}} {
+		t.add(row.when, percent(row.p.Chosen), percent(row.p.Chance), percent(row.p.Best))
+	}
+	t.print(out)
+	if v.Preferred > 0 {
+		fmt.Fprintf(out, "\n%d times the policy knew of a vCPU of the chosen one that it runs or will: %s of these ran\n", v.Preferred, percent(v.PreferredRan))
+	}
+	if v.Looks > 0 {
+		fmt.Fprintf(out, "%s of %d looks were right; what a decision goes by is %s old\n", percent(v.Right), v.Looks, short(int64(v.Age)))
+	}
+	fmt.Fprintln(out)
+	t = &table{head: []string{"DOMAIN", ">CHOSEN", ">RAN THEN", ">CPU TIME"}}
+	for _, d := range v.Domains {
+		t.add(d.Domain, fmt.Sprint(d.Chosen), percent(float64(d.Ran)/float64(max(d.Chosen, 1))), short(int64(d.CPU)))
+	}
+	t.print(out)
+}

@@ -1,0 +1,257 @@
+package coordination
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+// Verdict is how well an accelerator and the CPUs went together. Parts are of 1.
+type Verdict struct {
+	Policy    string `json:"policy"`
+	Decisions int    `json:"decisions"` // who is next, where several domains had work
+
+	// At the moment of a decision.
+	Now Part `json:"now"`
+	// In the time for which it held: what part of that a vCPU ran.
+	Window Part `json:"window"`
+
+	// Preferred are decisions for one of whom the policy thought, by the sample that it had, that its vCPU
+	// runs or will soon; and the part of these in which one did run.
+	Preferred    int     `json:"preferred"`
+	PreferredRan float64 `json:"preferred_ran"`
+	// Age is how old that sample was, on average.
+	Age time.Duration `json:"age_ns"`
+	// Looks are how often a sample said of a domain whether it runs, and Right the part in which it did.
+	Looks int     `json:"looks"`
+	Right float64 `json:"right"`
+
+	Domains []Share `json:"domains"`
+}
+
+// Part is how much vCPUs ran, on average.
+type Part struct {
+	Chosen float64 `json:"chosen"` // of the domain that was chosen
+	Chance float64 `json:"chance"` // of any with work: what who chooses blindly comes to
+	Best   float64 `json:"best"`   // of the one with work for which it is most
+}
+
+// Share is what one domain got.
+type Share struct {
+	Domain string        `json:"domain"`
+	Chosen int           `json:"chosen"` // among rivals
+	Ran    int           `json:"ran"`    // of these, while a vCPU of it ran
+	CPU    time.Duration `json:"cpu_ns"`
+}
+
+// Judge judges a trace. Decisions count that are between rivals, and whose windows are within the time
+// of which it is known who ran.
+func Judge(all []Line) Verdict {
+	j := judge{truth: truthOf(all), domains: make(map[policies.ID]*domain)}
+	for i := range all {
+		switch r := &all[i]; {
+		case r.Choice != nil:
+			j.verdict.Policy = r.Choice.Policy
+		case r.Event != nil:
+			j.told(r.At, r.Name, r.Event)
+		case r.Ready:
+			j.decided(r.At, r.Actions)
+		}
+	}
+	return j.end()
+}
+
+type judge struct {
+	truth   truth
+	verdict Verdict
+	domains map[policies.ID]*domain
+	order   []*domain // as they came
+	sample  *vcpu.Sample
+	pending []choice // whose windows haven't ended
+	aged    int      // decisions with a sample
+}
+
+// domain is what is known of one.
+type domain struct {
+	id    policies.ID
+	name  string
+	work  [3]bool // by class
+	lease [3]bool
+	until [3]policies.Time
+	share *Share
+}
+
+func (d *domain) busy() bool { return slices.Contains(d.work[:], true) }
+
+// choice is a decision between rivals.
+type choice struct {
+	at        policies.Time
+	class     policies.Class
+	of        *domain
+	rivals    []string
+	preferred bool
+	age       time.Duration // of the sample, if there was one
+}
+
+func (j *judge) told(now policies.Time, name string, e *policies.Event) {
+	if e.Kind == policies.Observe {
+		j.observe(e.Sample)
+		return
+	}
+	d := j.domains[e.Domain.ID]
+	switch {
+	case e.Kind == policies.Attach && d == nil:
+		d = &domain{id: e.Domain.ID, name: name, share: &Share{Domain: name}}
+		j.domains[d.id] = d
+		j.order = append(j.order, d)
+	case d == nil || int(e.Class) >= len(d.work):
+	case e.Kind == policies.Detach:
+		delete(j.domains, d.id)
+		j.order = slices.DeleteFunc(j.order, func(o *domain) bool { return o == d })
+		j.ended(now, func(c *choice) bool { return c.of == d })
+		j.verdict.add(d.share)
+	case e.Kind == policies.Wake && e.Signal == policies.Arrived:
+		d.work[e.Class] = true
+	case e.Kind == policies.Wake && e.Signal == policies.Drained && e.Class != policies.AnyClass:
+		d.work[e.Class] = false
+	case e.Kind == policies.Wake && e.Signal != policies.ContextOpened:
+		d.work = [3]bool{}
+	}
+}
+
+// observe looks how right a sample is.
+func (j *judge) observe(s *vcpu.Sample) {
+	if j.sample = s; s == nil || s.Quality == vcpu.Unknown || !j.truth.knows(s.At, s.At+1) {
+		return
+	}
+	for i := range s.Domains {
+		d := j.domains[s.Domains[i].ID]
+		if d == nil {
+			continue
+		}
+		runs := slices.ContainsFunc(s.Domains[i].VCPUs, func(v vcpu.VCPU) bool { return v.State == vcpu.Running })
+		j.verdict.Looks++
+		if runs == j.truth.at(d.name, s.At) {
+			j.verdict.Right++
+		}
+	}
+}
+
+// decided takes in what was decided at once.
+func (j *judge) decided(now policies.Time, actions []policies.Action) {
+	for i := range actions {
+		a := &actions[i]
+		d, class := j.domains[a.Domain], a.Lease.Class
+		if d == nil || int(class) >= len(d.work) {
+			continue
+		}
+		j.ended(now, func(c *choice) bool { return c.class == class && (c.of == d || a.Open) })
+		had, until := d.lease[class], d.until[class]
+		if d.lease[class], d.until[class] = a.Open, a.Lease.Until; !a.Open {
+			continue
+		}
+		if had && until == policies.Forever { // who had no rival has one from now on, and goes on
+			continue
+		}
+		j.chosen(now, d, class)
+	}
+}
+
+func (j *judge) chosen(now policies.Time, d *domain, class policies.Class) {
+	c := choice{at: now, class: class, of: d, preferred: j.prefers(d.id), age: -1}
+	if j.sample != nil {
+		c.age = now.Sub(j.sample.At)
+	}
+	for _, o := range j.order {
+		if o == d || o.busy() {
+			c.rivals = append(c.rivals, o.name)
+		}
+	}
+	if len(c.rivals) > 1 {
+		j.pending = append(j.pending, c)
+	}
+}
+
+// prefers says whether by the newest sample a domain's vCPU runs or will soon.
+func (j *judge) prefers(id policies.ID) bool {
+	if j.sample == nil || j.sample.Quality == vcpu.Unknown {
+		return false
+	}
+	i := slices.IndexFunc(j.sample.Domains, func(s vcpu.Schedule) bool { return s.ID == id })
+	return i >= 0 && j.sample.Domains[i].Scheduled()
+}
+
+// ended judges the choices whose windows end now.
+func (j *judge) ended(now policies.Time, which func(*choice) bool) {
+	j.pending = slices.DeleteFunc(j.pending, func(c choice) bool {
+		if !which(&c) {
+			return false
+		}
+		if now > c.at && j.truth.knows(c.at, now) {
+			j.take(&c, now)
+		}
+		return true
+	})
+}
+
+func (j *judge) take(c *choice, end policies.Time) {
+	v := &j.verdict
+	v.Decisions++
+	c.of.share.Chosen++
+	at := func(name string) float64 {
+		if j.truth.at(name, c.at) {
+			return 1
+		}
+		return 0
+	}
+	v.Now.add(at, c)
+	v.Window.add(func(name string) float64 { return float64(j.truth.ran(name, c.at, end)) / float64(end.Sub(c.at)) }, c)
+	ran := at(c.of.name)
+	c.of.share.Ran += int(ran)
+	if c.age >= 0 {
+		j.aged++
+		v.Age += c.age
+	}
+	if c.preferred {
+		v.Preferred++
+		v.PreferredRan += ran
+	}
+}
+
+// add adds what a choice came to.
+func (p *Part) add(ran func(name string) float64, c *choice) {
+	var sum, most float64
+	for _, name := range c.rivals {
+		r := ran(name)
+		sum, most = sum+r, max(most, r)
+	}
+	p.Chosen += ran(c.of.name)
+	p.Chance += sum / float64(len(c.rivals))
+	p.Best += most
+}
+
+func (v *Verdict) add(s *Share) { v.Domains = append(v.Domains, *s) }
+
+// end makes parts of sums.
+func (j *judge) end() Verdict {
+	v := &j.verdict
+	for _, d := range j.order {
+		v.add(d.share)
+	}
+	for i := range v.Domains {
+		s := &v.Domains[i]
+		s.CPU = j.truth.ran(s.Domain, j.truth.from, j.truth.to)
+	}
+	slices.SortStableFunc(v.Domains, func(a, b Share) int { return cmp.Compare(a.Domain, b.Domain) })
+	for _, p := range []*Part{&v.Now, &v.Window} {
+		n := float64(max(v.Decisions, 1))
+		p.Chosen, p.Chance, p.Best = p.Chosen/n, p.Chance/n, p.Best/n
+	}
+	v.Age /= time.Duration(max(j.aged, 1))
+	v.PreferredRan /= float64(max(v.Preferred, 1))
+	v.Right /= float64(max(v.Looks, 1))
+	return *v
+}
