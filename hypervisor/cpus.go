@@ -8,14 +8,14 @@ import (
 
 // CPUs is the CPU side of domains: what part of the host's CPUs each was given, and
 // what its vCPUs do with it. Policies that coordinate the accelerator with the CPUs
-// follow it. It may be read slowly and seldom; nobody waits for it. Its methods are
-// called by one goroutine.
+// follow it. Its methods are called by one goroutine at a time. Look is called by those who
+// decide, too, just before they do; the others may be slow, since nobody waits for them.
 type CPUs interface {
 	// Weights returns what is set for each of the domains, in their order.
 	Weights(of []Guests) []Weight
 	// Look returns what the vCPUs of each of the domains do at now and will in the
 	// coming period, in their order, the IDs not filled in. A domain whose CPU side
-	// can't be seen has no vCPUs there. It is meant to be called once a period; the
+	// can't be seen has no vCPUs there. It is meant to be called once a period, or oftener; the
 	// first call, and one after a long pause, knows what runs but not what is owed.
 	// Weights may be those that were last asked for.
 	Look(now vcpu.Time, period time.Duration, of []Guests) ([]vcpu.Schedule, vcpu.Quality)
