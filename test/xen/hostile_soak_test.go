@@ -4,6 +4,7 @@ package xen
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,44 +24,55 @@ func used(h *Host, pid string) (cpu time.Duration, kib int) {
 	return time.Duration(user+system) * time.Second / 100, kib
 }
 
-// The root of a domU does what it can to Dom0 by all that the two share. Only that domU suffers: another
-// computes what is right, with its share, and daemon and hub keep small and mostly idle.
+// The root of a domU does what it can to Dom0 by all that the two share, also while it is attached and detached. Only
+// that domU suffers: another computes what is right, with its share, and daemon and hub keep small and mostly idle, and
+// alive. When it has gone nothing is left.
 func TestSoakHostile(t *testing.T) {
-	h := Start(t)
-	const each = 15 * time.Second
-	const acts = 5
+	h := Start(t, "conring_size=1M")
+	const each = 10 * time.Second
+	const acts = 11
+	const races = 8
+	h.Run(inDom0)
 	startDaemon(t, h, daemonConfig+"[[domain]]\nname = \"honest\"\narena = \"4MiB\"\n[[domain]]\nname = \"foe\"\narena = \"1MiB\"\n")
+	h.Run("pegasus attach honest; pegasus attach foe")
+	empty := h.Run("sleep 1; probe left")
 	h.Create("honest", withAgent+fmt.Sprintf(`
 echo "computes"
 busy %d
 try
 echo "done"
 sleep 3600
-`, int((acts*each+20*time.Second).Seconds())), "memory=192")
-	defer stopHub(t, h, "honest")
-	startHub(t, h, "honest")
-	h.Await(90*time.Second, "the honest one computes", func() bool { return strings.Contains(h.Console("honest"), "computes") })
+`, int((acts*each+races*10*time.Second).Seconds())), "memory=192")
+	h.Await(takenTime, "the honest one computes", func() bool { return strings.Contains(h.Console("honest"), "computes") })
 	h.Run("rm /tmp/honest/initrd")
-	h.Create("foe", fmt.Sprintf("sleep 3\necho 20000 >/sys/module/xen_gntalloc/parameters/limit\necho begun\nfoe all %d\necho 'foe ended'\nsleep 3600", int(each.Seconds())), "memory=192")
-	defer stopHub(t, h, "foe")
-	startHub(t, h, "foe")
-	pids := strings.Fields(h.Run("cat /tmp/pegasusd.pid /tmp/hub-foe.pid /tmp/hub-honest.pid"))
-	h.Await(60*time.Second, "the foe begins", func() bool { return strings.Contains(h.Console("foe"), "begun") })
-	var before [3]time.Duration
+	h.Create("foe", fmt.Sprintf("sleep 5\necho 20000 >/sys/module/xen_gntalloc/parameters/limit\necho begun\nfoe all %d\necho 'foe ended'\nwhile :; do foe all 2; done", int(each.Seconds())), "memory=192")
+	h.Await(takenTime, "the foe begins", func() bool { return strings.Contains(h.Console("foe"), "begun") })
+	who := []string{"daemon", "foe's hub", "the honest one's hub", "XenStore"}
+	look := func() []string {
+		return strings.Fields(h.Run(`cat /tmp/pegasusd.pid; ours "hub .*--domain foe "; ours "hub .*--domain honest "; cat /run/xenstored.pid`))
+	}
+	pids := look()
+	if len(pids) != len(who) {
+		t.Fatalf("there are processes %v", pids)
+	}
+	var before [4]time.Duration
 	for i, pid := range pids {
 		before[i], _ = used(h, pid)
 	}
 	d, _ := domainOf(h, "honest")
 	begin := time.Now()
-	h.Await(acts*each+60*time.Second, "the foe has ended", func() bool { return strings.Contains(h.Console("foe"), "foe ended") })
+	h.Await(acts*(each+60*time.Second), "the foe has ended", func() bool { return strings.Contains(h.Console("foe"), "foe ended") })
 	took := time.Since(begin)
 	after, _ := domainOf(h, "honest")
 	share := float64(after.GPU-d.GPU) / float64(took)
 	t.Logf("for %v the honest domU had %.2f of the accelerator", took.Round(time.Second), share)
+	if now := look(); !slices.Equal(now, pids) {
+		t.Errorf("processes %v are %v now: one has died", pids, now)
+	}
 	for i, pid := range pids {
 		cpu, kib := used(h, pid)
-		t.Logf("%s had %.2f cores and %d KiB", []string{"daemon", "foe's hub", "the honest one's hub"}[i], float64(cpu-before[i])/float64(took), kib)
-		if kib > 64<<10 || cpu-before[i] > took/2 {
+		t.Logf("%s had %.2f cores and %d KiB", who[i], float64(cpu-before[i])/float64(took), kib)
+		if ours := who[i] != "XenStore"; ours && (kib > 64<<10 || cpu-before[i] > took/2) {
 			t.Errorf("that is too much")
 		}
 	}
@@ -68,19 +80,30 @@ sleep 3600
 		t.Errorf("the honest domU had %.2f of the accelerator", share)
 	}
 	t.Log(h.Console("foe"))
+	for i := range races {
+		h.Run(fmt.Sprintf("pegasus detach foe; usleep %d; pegasus attach foe; sleep 1", i*300000))
+	}
 	h.Run("xl destroy foe")
-	h.Await(20*time.Second, "nothing is left of the foe", func() bool {
+	h.Await(takenTime, "nothing is left of the foe", func() bool {
 		list := h.Run("xl list")
 		return !strings.Contains(list, "(null)") && !strings.Contains(list, "foe")
 	})
-	h.Await(90*time.Second, "the honest one is done", func() bool { return strings.Contains(h.Console("honest"), "done") })
+	h.Await(2*takenTime, "the honest one is done", func() bool { return strings.Contains(h.Console("honest"), "done") })
 	if out := h.Console("honest"); strings.Count(out, `"right"`) != 2 || !strings.Contains(out, "busy ended: 0") {
 		t.Errorf("the honest domU says:\n%s", out)
 	}
 	h.Run("xl destroy honest")
-	log := h.Run("cat /tmp/hub-foe.log")
+	left := ""
+	h.Await(takenTime, "there is what there was before", func() bool {
+		if now := h.Run("probe left"); now != left {
+			t.Logf("there is:\n%s", now)
+			left = now
+		}
+		return left == empty
+	})
+	log := h.Run("cat /tmp/pegasusd.log")
 	t.Log(log)
 	if len(log) > 1<<18 || !strings.Contains(log, "session ends") {
-		t.Errorf("the foe's hub has said %d bytes; nothing hit it?", len(log))
+		t.Errorf("daemon and hubs have said %d bytes; nothing hit them?", len(log))
 	}
 }

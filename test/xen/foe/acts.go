@@ -169,35 +169,15 @@ func revoke(end time.Time) (n int, err error) {
 			if !ok {
 				break
 			}
-			lent, err := grant.GrantPages(0, int(bytes/grant.PageBytes), true)
+			l, err := lend(0, bytes, true)
 			if err != nil {
 				break
 			}
-			var refs []uint32
-			for _, r := range lent.Refs {
-				refs = append(refs, uint32(r))
+			a.answer(p, l.table())
+			if round%2 == 0 {
+				a.receive(time.Second)
 			}
-			t, err := grant.GrantPages(0, region.Tables(len(refs)), true)
-			if err == nil {
-				var mem []byte
-				if mem, err = t.Map(); err == nil {
-					for i := range t.Refs {
-						some, next := refs[:min(len(refs), region.TableRefs)], uint32(0)
-						if i+1 < len(t.Refs) {
-							next = uint32(t.Refs[i+1])
-						}
-						region.PutTable(mem[i*grant.PageBytes:], some, next)
-						refs = refs[len(some):]
-					}
-					unix.Munmap(mem)
-					a.answer(p, uint32(t.Refs[0]))
-					if round%2 == 0 {
-						a.receive(time.Second)
-					}
-				}
-				t.Close()
-			}
-			lent.Close()
+			l.close()
 			n++
 			if round%2 == 1 {
 				a.receive(200 * time.Millisecond)

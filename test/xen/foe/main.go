@@ -7,6 +7,12 @@
 //	foe write SECONDS    writes into the XenStore as fast as it can
 //	foe tables SECONDS   lends segments by tables that lie
 //	foe revoke SECONDS   gives up what the host maps
+//	foe foreign SECONDS  lends what Dom0 may only read, or what is another domain's to have
+//	foe swap SECONDS     changes which control area it tells of, and what stands there, all the time
+//	foe crowd SECONDS    announces more processes than there may be
+//	foe chatter SECONDS  says without end what workers are to be told
+//	foe ports SECONDS    offers channels that aren't Dom0's, and rings without end
+//	foe tree SECONDS     does to its nodes in the XenStore what a domU may
 package main
 
 import (
@@ -21,7 +27,8 @@ import (
 var acts = []struct {
 	name string
 	do   func(end time.Time) (deeds int, err error)
-}{{"scribble", scribble}, {"absurd", absurd}, {"write", write}, {"tables", tables}, {"revoke", revoke}}
+}{{"scribble", scribble}, {"absurd", absurd}, {"write", write}, {"tables", tables}, {"revoke", revoke},
+	{"foreign", foreign}, {"swap", swap}, {"crowd", crowd}, {"chatter", chatter}, {"ports", ports}, {"tree", tree}}
 
 func main() {
 	seconds, err := 0, error(nil)
@@ -29,7 +36,7 @@ func main() {
 		seconds, err = strconv.Atoi(os.Args[2])
 	}
 	if seconds <= 0 || err != nil {
-		fmt.Println("usage: foe all|scribble|absurd|write|tables|revoke SECONDS")
+		fmt.Println("usage: foe all|ACT SECONDS")
 		os.Exit(2)
 	}
 	for _, act := range acts {
