@@ -93,7 +93,7 @@ func (h *Host) boot(img *Image) {
 	}
 	const xen, kernel, initrd = "/proc/self/fd/3", "/proc/self/fd/4", "/proc/self/fd/5"
 	h.qemu = exec.Command("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-machine", "q35,accel=tcg", "-cpu", "max,-smap,-smep", "-smp", "2", "-m", "1536",
+		"-machine", "q35,accel=tcg", "-cpu", "max,-smap,-smep,-rdtscp", "-smp", "2", "-m", "1536",
 		"-serial", "file:"+h.path("console"), "-serial", "unix:"+h.path("shell")+",server=on,wait=off",
 		"-kernel", xen, "-append", h.options,
 		"-initrd", kernel+" console=hvc0 quiet mitigations=off rootfstype=ramfs,"+initrd)

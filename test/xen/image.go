@@ -98,7 +98,11 @@ func Build(build string, r Release) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	domU, err := domU(build, k)
+	witness, err := image.Witness(build)
+	if err != nil {
+		return nil, err
+	}
+	domU, err := domU(build, witness, k)
 	if err != nil {
 		return nil, err
 	}
@@ -203,11 +207,12 @@ func dom0(build, root string, r Release, k *image.Kernel) (*image.Contents, erro
 }
 
 // domU is what a guest has: its side of us, and programs.
-func domU(build string, k *image.Kernel) (*image.Contents, error) {
+func domU(build, witness string, k *image.Kernel) (*image.Contents, error) {
 	c := image.NewContents()
 	c.Add("/bin/busybox", "/bin/busybox")
 	c.Add("/bin/pegasus-guest", filepath.Join(build, "bin/pegasus-guest"))
 	c.Add("/sbin/ldconfig", "/sbin/ldconfig")
+	c.Add("/bin/witness", witness)
 	for _, p := range programs {
 		c.Add("/bench/"+p, filepath.Join(build, "bench", p))
 	}

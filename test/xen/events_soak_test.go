@@ -1,0 +1,62 @@
+//go:build soak
+
+package xen
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pegasus/test/events"
+)
+
+func readScript(t *testing.T, path string) events.Script {
+	t.Helper()
+	s, err := events.Read(path, func(what string) (onHost, ok bool) {
+		d, ok := findDeed(what)
+		return d.onHost, ok
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const theScript = "testdata/events.txt"
+
+// DomUs compute while one thing after another happens to them, to what serves them, and to XenStore: each
+// event hits what it hits and nothing else, and leaves nothing behind, neither in Dom0 nor for Xen. What happens
+// is in testdata/events.txt, or in a file that PEGASUS_TEST_SCRIPT names.
+func TestSoakXenEvents(t *testing.T) {
+	set(t, readScript(t, cmp.Or(os.Getenv("PEGASUS_TEST_SCRIPT"), theScript))).playAll()
+}
+
+// The same by chance: as many events as PEGASUS_TEST_EVENTS says, of those that the script has, to any domU that can
+// take them so. The seed is printed, and can be given as PEGASUS_TEST_SEED.
+func TestSoakXenChance(t *testing.T) {
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("PEGASUS_TEST_SEED"), strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("PEGASUS_TEST_EVENTS"), "60"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("PEGASUS_TEST_SEED=%d", seed)
+	sc := readScript(t, theScript)
+	from, r := sc.Events, rand.New(rand.NewPCG(seed, 0))
+	sc.Events = nil
+	for i := range n {
+		e := from[r.IntN(len(from))]
+		if m := sc.Machines[r.IntN(len(sc.Machines))]; e.Whom != events.ToHost && m.More == "" && !strings.Contains(e.What, "agent") {
+			e.Whom = m.Name
+		}
+		e.Line = i + 1
+		sc.Events = append(sc.Events, e)
+	}
+	set(t, sc).playAll()
+}
