@@ -111,7 +111,7 @@ func leftOfXen(found map[string]int) error {
 			return err
 		}
 		if !strings.Contains(text, "'"+key+"' pressed") {
-			return fmt.Errorf("Xen's console doesn't hold what key %s prints, but %d bytes", key, len(text))
+			return fmt.Errorf("what key %s prints isn't on Xen's console, but %d bytes: is conring_size too small?", key, len(text))
 		}
 		count(found, text)
 	}
