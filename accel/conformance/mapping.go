@@ -159,7 +159,7 @@ func testMappingQuota(t *testing.T, b *bench) {
 	m := b.mapper()
 	g := m.MapGranule()
 	before := used.Load()
-	base := b.reserved(m, 64*g)
+	base := b.reserved(m, 8*g)
 	if used.Load() != before {
 		t.Error("addresses count")
 	}

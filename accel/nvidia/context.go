@@ -176,6 +176,10 @@ func (c *Context) submit(s *Stream, w accel.Work, done accel.Done) cuda.Result {
 		if e, ok := w.Event.(*Event); ok && e.ctx.dev == c.dev {
 			return c.waitEvent(s, e, done)
 		}
+	case accel.WriteValue:
+		return c.writeValue(s, &w, done)
+	case accel.WaitValue:
+		return c.waitValue(s, &w, done)
 	case accel.HostFunc:
 		if w.Due == nil {
 			return cuda.ErrorInvalidValue
@@ -223,7 +227,9 @@ func (c *Context) dissolve() {
 	d := c.dev
 	d.mu.Lock()
 	for c.live > 0 || c.freeing > 0 {
-		d.changed.Wait()
+		if c.satisfy(); c.live > 0 || c.freeing > 0 {
+			d.changed.Wait()
+		}
 	}
 	left, arrays := d.spans.remove(c), c.arrays
 	pinner := d.pinner == c

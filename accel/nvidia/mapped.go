@@ -3,6 +3,7 @@
 package nvidia
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -26,6 +27,7 @@ type mapped struct {
 	page    uint64
 	free    []hole // addresses without memory, in order
 	blocks  map[uint64]*block
+	ranges  []*guestRange // see mapping.go
 }
 
 // hole is a range of addresses.
@@ -50,33 +52,33 @@ func newMapped(c *Config, index int) *mapped {
 func (m *mapped) size(c *Context, n uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.begin(c)
+	m.begin(c.ctx, c.dev.log)
 	if n = (n + granule - 1) &^ (granule - 1); n < small || m.refused {
 		return n
 	}
 	return (n + m.page - 1) / m.page * m.page
 }
 
-// begin reserves the addresses, with the first context. m.mu is held.
-func (m *mapped) begin(c *Context) {
+// begin reserves the addresses, when they are first wanted. m.mu is held.
+func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 	if m.ready || m.refused {
 		return
 	}
-	page, r := driver.Granularity(c.ctx, m.index)
+	page, r := driver.Granularity(c, m.index)
 	at := uint64(0)
 	if r == cuda.Success {
 		if m.reserved {
 			unix.Syscall(unix.SYS_MUNMAP, uintptr(m.base), uintptr(m.bytes), 0)
 		}
-		at, r = driver.ReserveAddresses(c.ctx, m.base, m.bytes)
+		at, r = driver.ReserveAddresses(c, m.base, m.bytes)
 	}
 	if r != cuda.Success {
 		m.refused = true
-		c.dev.log.Warn("reserve addresses for device memory: it goes where the driver puts it", "bytes", m.bytes, "err", r)
+		log.Warn("reserve addresses for device memory: it goes where the driver puts it", "bytes", m.bytes, "err", r)
 		return
 	}
 	if at != m.base {
-		c.dev.log.Warn("device memory gets other addresses than the guest keeps free", "wanted", m.base, "got", at)
+		log.Warn("device memory gets other addresses than the guest keeps free", "wanted", m.base, "got", at)
 	}
 	m.base, m.page, m.ready = at, max(page, granule), true
 	m.free = []hole{{at, m.bytes / m.page * m.page}}
@@ -85,7 +87,7 @@ func (m *mapped) begin(c *Context) {
 func (m *mapped) take(c *Context, n uint64) (uint64, cuda.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.begin(c)
+	m.begin(c.ctx, c.dev.log)
 	if m.refused {
 		return driver.Alloc(c.ctx, n)
 	}
@@ -157,6 +159,7 @@ func (m *mapped) give(c *Context, at, n uint64) cuda.Result {
 
 // close gives the addresses back. Nothing is mapped there any more.
 func (m *mapped) close() {
+	m.release()
 	if m.ready {
 		driver.FreeAddresses(nil, m.base, m.bytes)
 	}

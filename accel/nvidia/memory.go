@@ -16,6 +16,7 @@ type sort uint8
 const (
 	allocation sort = iota // of the guest
 	variable               // of a module
+	mapping                // of the guest, which has mapped it itself; no context's
 )
 
 // span is device memory that the guest may name by its addresses.
@@ -69,6 +70,11 @@ func (l *spans) hold(at, n uint64) bool {
 	}
 	from := at - l.all[i].at
 	return from <= l.all[i].bytes && n <= l.all[i].bytes-from
+}
+
+// dropMapped takes out what is mapped within addresses.
+func (l *spans) dropMapped(from, to uint64) {
+	l.all = slices.DeleteFunc(l.all, func(s *span) bool { return s.sort == mapping && s.at >= from && s.at+s.bytes <= to })
 }
 
 // remove takes out those of a context.

@@ -28,11 +28,12 @@ type piece struct {
 	finish  func() // what is to be done before the end is told, if it went well
 	settle  func() // and in any case
 	due     func(status cuda.Result, finished func())
-	hold    *hold        // what holds the stream until finished is called
-	past    driver.Event // recorded behind it
-	release bool         // finished was called, or need not be any more
-	moves   bool         // due moves bytes
-	ended   int64        // on the context's timeline
+	hold    *hold            // what holds the stream until finished is called
+	past    driver.Event     // recorded behind it
+	release bool             // finished was called, or need not be any more
+	waits   *accel.WaitValue // that it is
+	moves   bool             // due moves bytes
+	ended   int64            // on the context's timeline
 	done    accel.Done
 
 	followers []*barrier

@@ -19,6 +19,19 @@ func (d *Device) Snapshot() cuda.Device {
 		s.Attributes[cuda.AttributeCanMapHostMemory] = 0
 		s.Attributes[cuda.AttributeUnifiedAddressing] = 0
 	}
+	if d.MapGranule() == 0 { // the guest's own mappings need addresses that it keeps free
+		s.Attributes[cuda.AttributeVirtualMemoryManagementSupported] = 0
+	}
+	bits, nor := d.HasValues()
+	for a, has := range map[cuda.DeviceAttribute]bool{
+		cuda.AttributeCanUseStreamMemOpsV1: bits >= 32, cuda.AttributeCanUse64BitStreamMemOpsV1: bits == 64, cuda.AttributeCanUseStreamWaitValueNorV1: nor,
+		cuda.AttributeCanUse64BitStreamMemOps: bits == 64, cuda.AttributeCanUseStreamWaitValueNor: nor,
+	} {
+		s.Attributes[a] = 0
+		if has {
+			s.Attributes[a] = 1
+		}
+	}
 	if d.config.KernelTimeout > 0 {
 		s.Attributes[cuda.AttributeKernelExecTimeout] = 1
 	}
@@ -34,12 +47,12 @@ func withheld(a cuda.DeviceAttribute) bool {
 	case cuda.AttributeTCCDriver, cuda.AttributeComputeMode, cuda.AttributeMultiGPUBoard, cuda.AttributeMultiGPUBoardGroupID,
 		cuda.AttributeManagedMemory, cuda.AttributePageableMemoryAccess, cuda.AttributeConcurrentManagedAccess,
 		cuda.AttributePageableMemoryAccessUsesHostPageTables, cuda.AttributeDirectManagedMemAccessFromHost,
-		cuda.AttributeCanUseHostPointerForRegisteredMem, cuda.AttributeHostRegisterSupported, cuda.AttributeCanFlushRemoteWrites,
-		cuda.AttributeCooperativeMultiDeviceLaunch, cuda.AttributeVirtualMemoryManagementSupported,
+		cuda.AttributeCanUseHostPointerForRegisteredMem, cuda.AttributeHostRegisterSupported,
+		cuda.AttributeCooperativeMultiDeviceLaunch,
 		cuda.AttributeHandleTypePOSIXFileDescriptorSupported, cuda.AttributeHandleTypeWin32HandleSupported,
 		cuda.AttributeHandleTypeWin32KmtHandleSupported, cuda.AttributeGenericCompressionSupported,
 		cuda.AttributeMaxPersistingL2CacheSize, cuda.AttributeMaxAccessPolicyWindowSize, cuda.AttributeGPUDirectRDMAWithCudaVMMSupported,
-		cuda.AttributeCanUseStreamMemOpsV1, cuda.AttributeCanUse64BitStreamMemOpsV1, cuda.AttributeCanUseStreamWaitValueNorV1:
+		cuda.AttributeCanFlushRemoteWrites:
 		return true
 	}
 	return a > lastTold && a != cuda.AttributeNUMAID && a != cuda.AttributeHostNUMAID

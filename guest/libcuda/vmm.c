@@ -351,14 +351,18 @@ static CUresult unmap(uint64_t at, uint64_t bytes)
 	return r;
 }
 
-/* Queued work may still use the memory: as with cuMemFree, it is waited for. */
+/*
+ * Queued work may still use the memory: as with cuMemFree, it is waited for. What it owed is said here, but not that a context
+ * has failed, which every call about it says: mappings belong to none.
+ */
 CUresult pg_cuMemUnmap(CUdeviceptr at, size_t bytes)
 {
+	struct context *c;
 	CUresult waited = memory_drain();
 	pthread_mutex_lock(&lock);
 	CUresult r = unmap(at, bytes);
 	pthread_mutex_unlock(&lock);
-	return r == CUDA_SUCCESS ? waited : r;
+	return r == CUDA_SUCCESS && context_current(&c) == CUDA_SUCCESS ? waited : r;
 }
 
 static CUresult check_access(const CUmemAccessDesc *a)

@@ -121,17 +121,26 @@ CUresult device_granularity(CUcontext c, CUdevice d, size_t *bytes)
 	return call_cuMemGetAllocationGranularity(c, bytes, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 }
 
-CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle *h)
+CUresult create_memory(CUcontext c, CUdevice d, size_t bytes, CUmemGenericAllocationHandle *h)
 {
 	CUmemAllocationProp p = on_device(d);
-	CUresult r = call_cuMemCreate(c, h, bytes, &p, 0);
+	return call_cuMemCreate(c, h, bytes, &p, 0);
+}
+
+CUresult set_access(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, unsigned flags)
+{
+	CUmemAccessDesc access = {.location = on_device(d).location, .flags = (CUmemAccess_flags)flags};
+	return call_cuMemSetAccess(c, at, bytes, &access, 1);
+}
+
+CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle *h)
+{
+	CUresult r = create_memory(c, d, bytes, h);
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = call_cuMemMap(c, at, bytes, 0, *h, 0);
 	if (r == CUDA_SUCCESS) {
-		CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-		access.location = p.location;
-		r = call_cuMemSetAccess(c, at, bytes, &access, 1);
+		r = set_access(c, d, at, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 		if (r == CUDA_SUCCESS)
 			return r;
 		call_cuMemUnmap(c, at, bytes);

@@ -91,6 +91,9 @@
 	X(cuStreamSynchronize, (CUcontext c, CUstream s), (s)) \
 	X(cuStreamWaitEvent, (CUcontext c, CUstream s, CUevent e, unsigned flags), (s, e, flags)) \
 	X(cuStreamWaitValue32_v2, (CUcontext c, CUstream s, CUdeviceptr at, cuuint32_t v, unsigned flags), (s, at, v, flags)) \
+	X(cuStreamWaitValue64_v2, (CUcontext c, CUstream s, CUdeviceptr at, cuuint64_t v, unsigned flags), (s, at, v, flags)) \
+	X(cuStreamWriteValue32_v2, (CUcontext c, CUstream s, CUdeviceptr at, cuuint32_t v, unsigned flags), (s, at, v, flags)) \
+	X(cuStreamWriteValue64_v2, (CUcontext c, CUstream s, CUdeviceptr at, cuuint64_t v, unsigned flags), (s, at, v, flags)) \
 	X(cuEventCreate, (CUcontext c, CUevent *e, unsigned flags), (e, flags)) \
 	X(cuEventDestroy_v2, (CUcontext c, CUevent e), (e)) \
 	X(cuEventRecord, (CUcontext c, CUevent e, CUstream s), (e, s)) \
@@ -130,6 +133,8 @@ CUresult begin_link(CUcontext c, CUlinkState *l, char *log, unsigned logBytes);
 
 /* Physical memory of the device, mapped at an address that was reserved. */
 CUresult device_granularity(CUcontext c, CUdevice d, size_t *bytes);
+CUresult create_memory(CUcontext c, CUdevice d, size_t bytes, CUmemGenericAllocationHandle *h);
+CUresult set_access(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, unsigned flags);
 CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle *h);
 
 #endif

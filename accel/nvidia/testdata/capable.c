@@ -1,8 +1,7 @@
 /*
- * A driver for tests that can what our own library can't and NVIDIA's can: memory
- * mapped at addresses of the caller's, streams that wait for a word, and host memory
- * that is registered. It stands before our library and plays these with what that
- * has. It is strict: what a driver would refuse, or what would go wrong later, ends
+ * A driver for tests that can what our own library can't and NVIDIA's can: host memory
+ * that is registered. It stands before our library and plays that with what that
+ * has. Memory that it creates has others' bytes in it. It is strict: what a driver would refuse, or what would go wrong later, ends
  * the process with a line that says why.
  */
 #define _GNU_SOURCE
@@ -35,150 +34,99 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice 
 	case 41: /* unified addressing */
 	case 91: /* registered memory by its own address */
 	case 99: /* host register */
-	case 102: /* virtual memory management */
-	case 122: /* stream memory operations */
 		*value = 1;
 		return CUDA_SUCCESS;
 	}
 	return NEXT(cuDeviceGetAttribute)(value, a, d);
 }
 
-/* --- memory that is mapped: one allocation of a context of our own holds all addresses --- */
-
-static CUcontext own;
-static CUdeviceptr base;
-static size_t bytes;
-static struct mapping {
-	CUdeviceptr at;
-	size_t bytes;
-	CUmemGenericAllocationHandle handle;
-	int readable;
-} mappings[4096];
-static CUmemGenericAllocationHandle handles;
-
-static struct mapping *mapped(CUdeviceptr at)
-{
-	for (size_t i = 0; i < sizeof mappings / sizeof *mappings; i++)
-		if (mappings[i].at == at)
-			return &mappings[i];
-	return NULL;
-}
+/* --- memory that is mapped --- */
 
 EXPORT CUresult cuMemGetAllocationGranularity(size_t *n, const CUmemAllocationProp *p, CUmemAllocationGranularity_flags o)
 {
-	(void)o;
 	if (p->type != CU_MEM_ALLOCATION_TYPE_PINNED || p->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		wrong("granularity of something else than device memory");
-	*n = PAGE;
-	return CUDA_SUCCESS;
+	return NEXT(cuMemGetAllocationGranularity)(n, p, o);
 }
+
+static int reserved;
 
 EXPORT CUresult cuMemAddressReserve(CUdeviceptr *at, size_t n, size_t align, CUdeviceptr wish, unsigned long long flags)
 {
-	if (n == 0 || n % PAGE || align || flags || base || wish % PAGE)
+	if (n == 0 || n % PAGE || align || flags || reserved++ || wish % PAGE)
 		wrong("addresses reserved twice, or not in pages");
-	CUcontext before;
-	NEXT(cuCtxCreate_v2)(&own, 0, 0);
-	CUresult r = NEXT(cuMemAlloc_v2)(&base, n);
-	NEXT(cuCtxPopCurrent_v2)(&before);
-	bytes = n;
-	*at = base;
-	return r;
+	return NEXT(cuMemAddressReserve)(at, n, align, wish, flags);
 }
 
 EXPORT CUresult cuMemAddressFree(CUdeviceptr at, size_t n)
 {
-	if (at != base || n != bytes)
-		wrong("other addresses given back than were reserved");
-	for (size_t i = 0; i < sizeof mappings / sizeof *mappings; i++)
-		if (mappings[i].bytes)
-			wrong("addresses given back where something is mapped");
-	base = 0;
-	return NEXT(cuCtxDestroy_v2)(own);
+	if (NEXT(cuMemAddressFree)(at, n) != CUDA_SUCCESS)
+		wrong("addresses given back that weren't reserved so, or where something is mapped");
+	reserved--;
+	return CUDA_SUCCESS;
+}
+
+#define MUST(call) \
+	do { \
+		if ((call) != CUDA_SUCCESS) \
+			wrong(#call); \
+	} while (0)
+
+/* Others' bytes. */
+static void soil(CUmemGenericAllocationHandle h, size_t n, CUmemLocation where)
+{
+	static CUcontext own;
+	CUcontext before;
+	CUdeviceptr at;
+	const CUmemAccessDesc access = {.location = where, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	pthread_mutex_lock(&lock);
+	if (own)
+		MUST(NEXT(cuCtxPushCurrent_v2)(own));
+	else
+		MUST(NEXT(cuCtxCreate_v2)(&own, 0, 0));
+	MUST(NEXT(cuMemAddressReserve)(&at, n, 0, 0, 0));
+	MUST(NEXT(cuMemMap)(at, n, 0, h, 0));
+	MUST(NEXT(cuMemSetAccess)(at, n, &access, 1));
+	MUST(NEXT(cuMemsetD8_v2)(at, 0xdd, n));
+	MUST(NEXT(cuCtxSynchronize)());
+	MUST(NEXT(cuMemUnmap)(at, n));
+	MUST(NEXT(cuMemAddressFree)(at, n));
+	MUST(NEXT(cuCtxPopCurrent_v2)(&before));
+	pthread_mutex_unlock(&lock);
 }
 
 EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p, unsigned long long flags)
 {
 	if (n == 0 || n % PAGE || flags || p->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		wrong("memory that is not of whole pages");
-	pthread_mutex_lock(&lock);
-	*h = ++handles;
-	pthread_mutex_unlock(&lock);
-	return CUDA_SUCCESS;
+	CUresult r = NEXT(cuMemCreate)(h, n, p, flags);
+	if (r == CUDA_SUCCESS)
+		soil(*h, n, p->location);
+	return r;
 }
 
 EXPORT CUresult cuMemMap(CUdeviceptr at, size_t n, size_t offset, CUmemGenericAllocationHandle h, unsigned long long flags)
 {
-	pthread_mutex_lock(&lock);
-	if (offset || flags || at < base || at - base > bytes || n > bytes - (at - base) || (at - base) % PAGE)
-		wrong("mapped outside of what was reserved");
-	for (size_t i = 0; i < sizeof mappings / sizeof *mappings; i++)
-		if (mappings[i].bytes && at < mappings[i].at + mappings[i].bytes && mappings[i].at < at + n)
-			wrong("mapped where something is already");
-	struct mapping *m = mapped(0);
-	*m = (struct mapping){at, n, h, 0};
-	pthread_mutex_unlock(&lock);
+	MUST(NEXT(cuMemMap)(at, n, offset, h, flags));
 	return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemSetAccess(CUdeviceptr at, size_t n, const CUmemAccessDesc *a, size_t count)
 {
-	pthread_mutex_lock(&lock);
-	struct mapping *m = mapped(at);
-	if (!m || m->bytes != n || count != 1 || a->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || a->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		wrong("access to what isn't mapped");
-	m->readable = 1;
-	pthread_mutex_unlock(&lock);
-	CUcontext before;
-	NEXT(cuCtxPushCurrent_v2)(own);
-	CUresult r = NEXT(cuMemsetD8_v2)(at, 0xdd, n); /* others' bytes */
-	NEXT(cuCtxPopCurrent_v2)(&before);
-	return r;
+	MUST(NEXT(cuMemSetAccess)(at, n, a, count));
+	return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemUnmap(CUdeviceptr at, size_t n)
 {
-	pthread_mutex_lock(&lock);
-	struct mapping *m = mapped(at);
-	if (!m || m->bytes != n || !m->readable)
-		wrong("unmapped what isn't mapped so");
-	*m = (struct mapping){0};
-	pthread_mutex_unlock(&lock);
+	MUST(NEXT(cuMemUnmap)(at, n));
 	return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h)
 {
-	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < sizeof mappings / sizeof *mappings; i++)
-		if (mappings[i].bytes && mappings[i].handle == h)
-			wrong("memory given back that is mapped");
-	pthread_mutex_unlock(&lock);
+	MUST(NEXT(cuMemRelease)(h));
 	return CUDA_SUCCESS;
-}
-
-/* --- streams that wait for a word: a host function looks at it --- */
-
-struct look {
-	volatile unsigned *word;
-	unsigned value;
-};
-
-static void look(void *data)
-{
-	struct look *l = data;
-	while ((int)(*l->word - l->value) < 0)
-		usleep(50);
-	free(l);
-}
-
-EXPORT CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr at, cuuint32_t value, unsigned flags)
-{
-	if (flags != CU_STREAM_WAIT_VALUE_GEQ || at % 4)
-		wrong("a wait for a word of another kind");
-	struct look *l = malloc(sizeof *l);
-	*l = (struct look){(volatile unsigned *)at, value};
-	return NEXT(cuLaunchHostFunc)(s, look, l);
 }
 
 /* --- registered host memory: copies of it go by way of pinned memory, in the stream's order --- */

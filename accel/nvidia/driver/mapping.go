@@ -1,0 +1,48 @@
+//go:build cgo
+
+package driver
+
+// #include "calls.h"
+import "C"
+
+import "pegasus/cuda"
+
+// CreateMemory makes physical memory of a device.
+func CreateMemory(c Context, index int, bytes uint64) (h Physical, r cuda.Result) {
+	r = result(C.create_memory(c, C.CUdevice(index), C.size_t(bytes), &h))
+	return h, r
+}
+
+// MapMemory puts a part of such memory at addresses that were reserved; nothing can use it yet.
+func MapMemory(c Context, at, bytes, offset uint64, h Physical) cuda.Result {
+	return result(C.call_cuMemMap(c, C.CUdeviceptr(at), C.size_t(bytes), C.size_t(offset), h, 0))
+}
+
+// SetAccess says what the device may do there.
+func SetAccess(c Context, index int, at, bytes uint64, flags uint32) cuda.Result {
+	return result(C.set_access(c, C.CUdevice(index), C.CUdeviceptr(at), C.size_t(bytes), C.uint(flags)))
+}
+
+// UnmapMemory takes it away, and leaves it what it is.
+func UnmapMemory(c Context, at, bytes uint64) cuda.Result {
+	return result(C.call_cuMemUnmap(c, C.CUdeviceptr(at), C.size_t(bytes)))
+}
+
+// ReleaseMemory gives such memory back. It goes when it is mapped nowhere.
+func ReleaseMemory(c Context, h Physical) cuda.Result { return result(C.call_cuMemRelease(c, h)) }
+
+// WaitValue stops a stream until the word of 4 or 8 bytes at an address meets a condition (CUstreamWaitValue_flags).
+func WaitValue(c Context, s Stream, at, value uint64, bytes, condition uint32) cuda.Result {
+	if bytes == 8 {
+		return result(C.call_cuStreamWaitValue64_v2(c, s, C.CUdeviceptr(at), C.cuuint64_t(value), C.uint(condition)))
+	}
+	return result(C.call_cuStreamWaitValue32_v2(c, s, C.CUdeviceptr(at), C.cuuint32_t(value), C.uint(condition)))
+}
+
+// WriteValue writes such a word in a stream's order.
+func WriteValue(c Context, s Stream, at, value uint64, bytes uint32) cuda.Result {
+	if bytes == 8 {
+		return result(C.call_cuStreamWriteValue64_v2(c, s, C.CUdeviceptr(at), C.cuuint64_t(value), 0))
+	}
+	return result(C.call_cuStreamWriteValue32_v2(c, s, C.CUdeviceptr(at), C.cuuint32_t(value), 0))
+}

@@ -1,0 +1,105 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+var _ accel.Valuer = (*Device)(nil)
+
+// HasValues says what the driver can.
+func (d *Device) HasValues() (bits int, nor bool) {
+	if !driver.Has("cuStreamWaitValue64_v2") || !driver.Has("cuStreamWriteValue64_v2") || !d.byDevice {
+		return 0, false
+	}
+	return 64, d.about.Attributes[cuda.AttributeCanUseStreamWaitValueNor] != 0
+}
+
+// wordAt says whether a word lies where the device reaches it by that address.
+func (d *Device) wordAt(at uint64, n uint32) bool {
+	if bits, _ := d.HasValues(); n != 4 && n != 8 || at%uint64(n) != 0 || bits == 0 {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.inArena(at, uint64(n)) {
+		return d.pinner != nil
+	}
+	return d.spans.hold(at, uint64(n))
+}
+
+// value queues what the driver does with a word. It holds no engine, so nothing of it is measured.
+func (c *Context) value(s *Stream, p *piece, do func() cuda.Result) (r cuda.Result) {
+	if r = s.prepare(p); r != cuda.Success {
+		return r
+	}
+	if r = do(); r != cuda.Success {
+		return c.forget(p, r)
+	}
+	if p.end, r = s.recorded(); r != cuda.Success {
+		return c.forget(p, r)
+	}
+	s.append(p)
+	return cuda.Success
+}
+
+func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cuda.Result {
+	if !c.dev.wordAt(w.Address, w.Bytes) {
+		return cuda.ErrorInvalidValue
+	}
+	return c.value(s, &piece{class: accel.CopyIn, done: done}, func() cuda.Result {
+		return driver.WriteValue(c.ctx, s.h, w.Address, w.Value, w.Bytes)
+	})
+}
+
+// waitValue counts as held until it ends: what comes behind it may depend on the guest.
+func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda.Result {
+	d := c.dev
+	if w.Condition > accel.NorBit || !d.wordAt(w.Address, w.Bytes) {
+		return cuda.ErrorInvalidValue
+	}
+	wait := *w
+	p := &piece{class: accel.CopyIn, done: done, waits: &wait}
+	p.settle = func() {
+		d.mu.Lock()
+		d.held--
+		d.changed.Broadcast()
+		d.mu.Unlock()
+	}
+	d.mu.Lock()
+	d.held++
+	d.mu.Unlock()
+	r := c.value(s, p, func() cuda.Result {
+		return driver.WaitValue(c.ctx, s.h, w.Address, w.Value, w.Bytes, uint32(w.Condition))
+	})
+	if r != cuda.Success {
+		p.settle()
+	}
+	return r
+}
+
+// satisfy ends the waits that streams of a context which ends are at, since nothing else may: it writes what they wait for.
+// d.mu is held, and let go of meanwhile.
+func (c *Context) satisfy() {
+	var all []*accel.WaitValue
+	for s := range c.active {
+		if p := s.first; p != nil && p.waits != nil {
+			all = append(all, p.waits)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	c.dev.mu.Unlock()
+	for _, w := range all {
+		value := w.Value
+		if w.Condition == accel.NorBit {
+			value = 0
+		}
+		driver.WriteValue(c.ctx, c.aside, w.Address, value, w.Bytes)
+	}
+	c.dev.mu.Lock()
+}
