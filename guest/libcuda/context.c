@@ -150,7 +150,8 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 	c->attached = 0;
 	c->cacheConfig = CU_FUNC_CACHE_PREFER_NONE;
 	c->mark = (struct mark){.at = NO_MARK};
-	c->tail = 0;
+	c->tail = c->joint = c->jointEvent = 0;
+	c->waits = false;
 	c->manner = (struct manner){0};
 	c->sharedConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 	for (size_t i = 0; i < sizeof c->limits / sizeof *c->limits; i++)

@@ -46,6 +46,8 @@ struct context {
 	struct mark mark; /* of the legacy stream */
 	struct manner manner;
 	uint64_t tail; /* of the legacy stream: see moment.h */
+	uint64_t joint, jointEvent; /* handles, or 0: see ctxevent.c */
+	_Atomic bool waits;         /* all its streams waited for an event once */
 	uint64_t serial; /* unique among all contexts ever, for cuCtxGetId */
 };
 

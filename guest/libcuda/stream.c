@@ -50,6 +50,8 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 	return CUDA_SUCCESS;
 }
 
+CUresult stream_create(struct context *c, uint32_t flags, struct stream **created) { return create(c, flags, PRIORITY_LEAST, created); }
+
 /* In a context that has failed everything stays as it is, until the context goes. */
 static CUresult destroy(struct stream *s)
 {
@@ -203,6 +205,8 @@ CUresult pg_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int
 		priority = PRIORITY_GREATEST;
 	struct stream *s;
 	r = create(c, flags, priority, &s);
+	if (r == CUDA_SUCCESS)
+		r = stream_joins(c, s);
 	if (r == CUDA_SUCCESS)
 		*stream = HANDLE_OF(CUstream, s);
 	return r;

@@ -25,6 +25,11 @@ bool stream_sleeps(const struct place *place);
 /* Waits for all work queued to a place. */
 CUresult stream_wait(const struct place *place);
 
+/* A stream of a context, in which nothing is queued. */
+CUresult stream_create(struct context *c, uint32_t flags, struct stream **created);
+/* A stream was created: it comes after what the context has waited for. */
+CUresult stream_joins(struct context *c, struct stream *s);
+
 /* A stream goes, and so does its mark: nobody finds it any more. True for the one caller who did it. */
 bool mark_retire(struct stream *stream);
 

@@ -514,7 +514,10 @@ EXPORT CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
 
 EXPORT CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
-	return stub("cuCtxRecordEvent");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuCtxRecordEvent(hCtx, hEvent);
 }
 
 EXPORT CUresult CUDAAPI cuCtxResetPersistingL2Cache(void)
@@ -585,7 +588,10 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
 
 EXPORT CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
-	return stub("cuCtxWaitEvent");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuCtxWaitEvent(hCtx, hEvent);
 }
 
 EXPORT CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem)

@@ -458,12 +458,63 @@ static void batches(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemDiscardBatchAsync(parts, each, 2, 0, s));
 }
 
+/* --- events of a whole context --- */
+
+static void contexts(void)
+{
+	CUfunction step;
+	CUdeviceptr at;
+	CUcontext c = begin(&step), d;
+	CUstream a = aside(), b = aside(), orderly, later;
+	CUevent e;
+	volatile unsigned *host;
+	unsigned word;
+	CHECK(cuStreamCreate(&orderly, 0));
+	CHECK(cuMemAlloc(&at, 4096));
+	CHECK(cuMemAllocHost((void **)&host, 4096));
+	CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+	CUstream all[] = {a, b, orderly};
+	for (int i = 0; i < 3; i++) { /* whichever is held, the event is */
+		host[0] = 0;
+		CHECK(cuStreamWaitValue32(all[i], (CUdeviceptr)(uintptr_t)host, 1, CU_STREAM_WAIT_VALUE_EQ));
+		CHECK(cuCtxRecordEvent(c, e));
+		usleep(3000);
+		EXPECT(CUDA_ERROR_NOT_READY, cuEventQuery(e));
+		host[0] = 1;
+		CHECK(cuEventSynchronize(e));
+	}
+	host[0] = 0;
+	CHECK(cuStreamWaitValue32(a, (CUdeviceptr)(uintptr_t)host, 1, CU_STREAM_WAIT_VALUE_EQ));
+	CHECK(cuEventRecord(e, a));
+	CHECK(cuCtxWaitEvent(c, e));
+	CHECK(cuStreamCreate(&later, CU_STREAM_NON_BLOCKING));
+	CHECK(cuMemsetD32Async(at, 1, 1, b));
+	CHECK(cuMemsetD32Async(at + 4, 2, 1, orderly));
+	CHECK(cuMemsetD32Async(at + 8, 3, 1, later));
+	CUstream held[] = {b, orderly, later, NULL};
+	usleep(3000);
+	for (int i = 0; i < 4; i++)
+		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(held[i]));
+	host[0] = 1;
+	CHECK(cuCtxSynchronize());
+	for (unsigned i = 0; i < 3; i++) {
+		CHECK(cuMemcpyDtoH(&word, at + 4 * i, 4));
+		CLAIM(word == i + 1);
+	}
+	CHECK(cuCtxCreate(&d, 0, 0));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuCtxRecordEvent(d, e));
+	CHECK(cuCtxWaitEvent(d, e));
+	CHECK(cuCtxDestroy(d));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuCtxRecordEvent(c, NULL));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 	int uninitialized;
 } parts[] = {
 	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"words", words, 0}, {"batches", batches, 0},
+	{"contexts", contexts, 0},
 };
 
 int main(int argc, char **argv)
