@@ -226,6 +226,37 @@ static void launch_and_wait(void)
 	CHECK(cuStreamSynchronize(stream));
 }
 
+/* Memory for a moment: from the host, and from a pool that keeps what it has. */
+
+static void allocate_and_free(void)
+{
+	CUdeviceptr p;
+
+	CHECK(cuMemAlloc(&p, MIB));
+	CHECK(cuMemFree(p));
+}
+
+static void allocate_and_free_in_stream(void)
+{
+	CUdeviceptr p;
+
+	CHECK(cuMemAllocAsync(&p, MIB, stream));
+	CHECK(cuMemFreeAsync(p, stream));
+}
+
+static void measure_memory(void)
+{
+	CUmemoryPool pool;
+	cuuint64_t all = UINT64_MAX;
+
+	CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
+	CHECK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+	struct times host = time_calls(allocate_and_free, Calls / 10, 0);
+	figures("allocate and free 1 MiB", host, none);
+	figures("allocate and free 1 MiB in a stream", time_calls(allocate_and_free_in_stream, Calls, 0), host);
+	CHECK(cuMemPoolTrimTo(pool, 0));
+}
+
 /* Pauses after which the poller sleeps, and its processor too, lightly or deeply. */
 enum { ShortPause = 1000000, LongPause = 5000000 };
 
@@ -242,6 +273,7 @@ static void measure_calls(struct times echoed, struct times asked, const struct 
 	figures("synchronous call, poller parked, 1 ms pause", time_calls(null_call, SlowCalls, ShortPause), woken[0]);
 	figures("synchronous call, poller parked, 5 ms pause", time_calls(null_call, SlowCalls, LongPause), woken[1]);
 	figures("empty kernel, launch and wait", time_calls(launch_and_wait, Calls / 10, 0), none);
+	measure_memory();
 }
 
 /* The first call after some seconds without one, beside a message to another process and back after as long, which is what
