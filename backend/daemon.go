@@ -61,6 +61,8 @@ type Options struct {
 	Worker []string
 	// Workers are those of types of accelerators that have a program of their own.
 	Workers map[string][]string
+	// Absent says, in a line, which accelerators there could be and aren't, and why; empty: none.
+	Absent string
 
 	Log         *slog.Logger
 	SetLogLevel func(level string)
@@ -147,7 +149,11 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	d.serve(control)
 	d.warn(d.opt.Config)
 	ready()
-	d.log.Info("ready", "dir", d.opt.RuntimeDir, "accelerators", d.inventory(), "adopted", d.adopted)
+	said := []any{"dir", d.opt.RuntimeDir, "accelerators", d.inventory(), "adopted", d.adopted}
+	if d.opt.Absent != "" {
+		said = append(said, "absent", d.opt.Absent)
+	}
+	d.log.Info("ready", said...)
 	d.mu.Lock()
 	d.restIfIdle()
 	d.mu.Unlock()

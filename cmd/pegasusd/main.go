@@ -149,6 +149,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		Hardware: openHardware(config.Daemon),
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Workers:  map[string][]string{"nvidia": nvidiaWorker()},
+		Absent:   absentNVIDIA(config, "/dev/nvidiactl"),
 		Log:      log, SetLogLevel: setLevel,
 	}
 	var known *overheard

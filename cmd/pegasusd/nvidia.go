@@ -69,3 +69,20 @@ func (h *nvidiaHardware) Profile() backend.Profile {
 	p.Compute = uint64(max(h.device.Units, 1)) * uint64(max(h.device.Clock/1_000_000, 1))
 	return p
 }
+
+// absentNVIDIA says why there is no accelerator of that type, where none is asked for. The driver isn't started for that: it
+// takes seconds; pegasus doctor asks it.
+func absentNVIDIA(c *configs.Config, device string) string {
+	for _, a := range c.Accelerators {
+		if a.Type == "nvidia" {
+			return ""
+		}
+	}
+	if _, err := os.Stat(device); err != nil {
+		return "nvidia: this host has no GPU of NVIDIA's, or its driver isn't loaded (" + device + " is missing)"
+	}
+	if _, err := listing.Find(); err != nil {
+		return "nvidia: " + err.Error()
+	}
+	return "nvidia: there is a GPU, and no [[accelerator]] with type = \"nvidia\""
+}
