@@ -1,0 +1,13 @@
+/* Prints which CUDA the driver says it has, before it starts and after, and whether it has what came with 13.0. */
+#include "check.h"
+
+int main(void)
+{
+	int before, after;
+	void *f = NULL;
+	CHECK(cuDriverGetVersion(&before));
+	CHECK(cuInit(0));
+	CHECK(cuDriverGetVersion(&after));
+	printf("%d %d %d\n", before, after, cuGetProcAddress("cuCtxSynchronize", &f, 13000, 0, NULL));
+	return 0;
+}

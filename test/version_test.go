@@ -1,0 +1,24 @@
+package test
+
+import (
+	"strings"
+	"testing"
+)
+
+// A program that wants a newer CUDA is told of one, as far as the library has its functions.
+func TestToldVersion(t *testing.T) {
+	h := startHost(t, oneDomain)
+	version := program(t, "version")
+	for wanted, want := range map[string]string{
+		"": "12040 12040 1", "13.0": "13000 13000 0", "12.8": "12080 12080 1",
+		"13.1": "12040 12040 1", "10.2": "12040 12040 1", "13": "12040 12040 1", "13.0x": "12040 12040 1", "99999999999.0": "12040 12040 1", "-1.0": "12040 12040 1",
+	} {
+		t.Run(wanted, func(t *testing.T) {
+			cmd := h.guest("one", version)
+			cmd.Env = append(cmd.Environ(), "PEGASUS_CUDA="+wanted)
+			if got := strings.TrimSpace(string(succeed(t, cmd))); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
