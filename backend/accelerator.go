@@ -105,6 +105,9 @@ func policyOptions(c configs.Accelerator) policies.Options {
 		DebtAF: c.DebtAF, ByCredits: c.ByCredits, Scan: c.Scan, MaxSkip: c.MaxSkip, Boost: c.Boost,
 		Wait: c.Wait, Ahead: c.Ahead, SwitchCost: c.SwitchCost, RequestOptions: requestOptions(c),
 	}
+	if c.Change > 0 && c.SwitchCost == configs.SwitchCost {
+		o.SwitchCost = c.Change
+	}
 	if c.Boost == 0 {
 		o.Boost = -1 // for a policy 0 is the default
 	}

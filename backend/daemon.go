@@ -223,6 +223,9 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 		if err != nil {
 			return fmt.Errorf("accelerator %q: %w", c.Name, err)
 		}
+		if c.Change = hw.Profile().Change; c.Change > 0 {
+			d.log.Info("measured what changing between processes costs", "accelerator", c.Name, "cost", c.Change)
+		}
 		a, err := newAccelerator(c, hw, bell, d.log)
 		if err != nil {
 			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"os"
+	"time"
 
 	"pegasus/configs"
 )
@@ -35,8 +36,9 @@ type Profile struct {
 	Swap   uint64 // how much more than Memory workers may hold
 	// Promisable is how much of Memory domains can be guaranteed together.
 	Promisable uint64
-	Compute    uint64 // cores times clock, in units that are the same for all
-	Bandwidth  uint64 // to and from the host; 0 if unknown
+	Compute    uint64        // cores times clock, in units that are the same for all
+	Bandwidth  uint64        // to and from the host; 0 if unknown
+	Change     time.Duration // of contexts: what one costs, as was measured; 0 if unknown
 }
 
 // Maker makes the hardware of one [[accelerator]] table; files are those of an

@@ -21,6 +21,9 @@ import (
 // Path is where the system daemon's configuration lives.
 const Path = "/etc/pegasus/pegasus.toml"
 
+// SwitchCost is what a change of contexts is taken to cost where nobody says, nor measures it.
+const SwitchCost = 250 * time.Microsecond
+
 // maxFile bounds what Load reads: a configuration is text written by people.
 const maxFile = 1 << 20
 
@@ -86,6 +89,7 @@ type Accelerator struct {
 	Wait       time.Duration // lag: longest pause for which the accelerator is kept
 	Ahead      time.Duration // lag: how far one may get ahead of another; 0: by what a switch costs
 	SwitchCost time.Duration // lag: of a change of contexts, until it has been measured
+	Change     time.Duration // what one costs, as was measured; no key sets it
 
 	// Of the policies that lend requests.
 	Order            string        // of the domains of a group: policy (its own), fifo, fp, edf
@@ -190,7 +194,7 @@ func defaultAccelerator(name string) Accelerator {
 		Boost:      4,
 		MaxSkip:    4,
 		Wait:       2 * time.Millisecond,
-		SwitchCost: 250 * time.Microsecond,
+		SwitchCost: SwitchCost,
 
 		Order:            "policy",
 		Launches:         32,

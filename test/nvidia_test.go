@@ -121,6 +121,19 @@ library = "/nowhere/libcuda.so.1"
 	}
 }
 
+// What changing between processes costs is measured before anybody uses the device.
+func TestSwitchingOnNVIDIA(t *testing.T) {
+	gpu := startHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"gpu\"")
+	t.Setenv("PEGASUS_SOCKET", filepath.Join(gpu.dir, "domains", "gpu.sock"))
+	s, err := listing.AskSwitching(built(t, "bin/pegasus-nvidia"), built(t, "guest/libcuda.so.1"), "0")
+	if err != nil || s.Cost < 0 || s.Cost > time.Second {
+		t.Errorf("%v %v", s.Cost, err)
+	}
+	if _, err := listing.AskSwitching(built(t, "bin/pegasus-nvidia"), "/nowhere/libcuda.so.1", ""); err == nil || !strings.Contains(err.Error(), "/nowhere/libcuda.so.1") {
+		t.Errorf("without a driver: %v", err)
+	}
+}
+
 func TestListNVIDIA(t *testing.T) {
 	gpu := startHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"gpu\"")
 	cmd := exec.Command(built(t, "bin/pegasus-nvidia"), "list", "--library", built(t, "guest/libcuda.so.1"))

@@ -5,9 +5,11 @@
 // needs that, and where it isn't installed only this one says so.
 //
 //	pegasus-nvidia list [--library FILE]
+//	pegasus-nvidia switching [--library FILE] [--device INDEX|UUID]
 //	pegasus-nvidia worker
 //
-// List prints as JSON which devices the driver has. Worker is what the daemon starts
+// List prints as JSON which devices the driver has, switching what changing between two processes costs
+// on one of them, where nobody else uses it. Worker is what the daemon starts
 // for each guest process of an accelerator of type "nvidia"; nobody else can use it.
 package main
 
@@ -36,17 +38,29 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("usage: pegasus-nvidia list [--library FILE]")
+var errUsage = errors.New("usage: pegasus-nvidia list [--library FILE], or pegasus-nvidia switching [--library FILE] [--device INDEX|UUID]")
 
 func run(args []string, out io.Writer) error {
 	f := flag.NewFlagSet("pegasus-nvidia", flag.ContinueOnError)
 	library := f.String("library", "", "the driver, a `file` (default as the system finds libcuda.so.1)")
-	if len(args) == 0 || f.Parse(args[1:]) != nil || f.NArg() != 0 || args[0] != "list" {
+	device := ""
+	if len(args) > 0 && args[0] != "list" {
+		f.StringVar(&device, "device", "", "its `index` or UUID (default the first)")
+	}
+	if len(args) == 0 || f.Parse(args[1:]) != nil || f.NArg() != 0 {
 		return errUsage
 	}
-	all, err := nvidia.List(*library)
-	if err != nil {
-		return err
+	switch args[0] {
+	case "list":
+		all, err := nvidia.List(*library)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(all)
+	case "switching":
+		return switching(*library, device, out)
+	case "switching-part": // of the one above
+		return switchingPart(*library, device, os.Stdin, out)
 	}
-	return json.NewEncoder(out).Encode(all)
+	return errUsage
 }

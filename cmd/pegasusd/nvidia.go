@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"pegasus/accel/nvidia/listing"
 	"pegasus/backend"
@@ -15,6 +16,7 @@ import (
 type nvidiaHardware struct {
 	*softHardware
 	device listing.Device
+	change time.Duration // of contexts, what it costs; 0: not known
 }
 
 // openNVIDIA has pegasus-nvidia ask the driver. The daemon itself never loads it.
@@ -31,7 +33,24 @@ func openNVIDIA(c configs.Accelerator, spinners int, files []*os.File) (backend.
 	if err != nil {
 		return nil, err
 	}
-	return &nvidiaHardware{h, d}, nil
+	n := &nvidiaHardware{softHardware: h, device: d}
+	if len(files) == 0 { // nobody uses it yet
+		n.change = changeOfContexts(c)
+	}
+	return n, nil
+}
+
+// changeOfContexts measures what one costs; 0 if that can't be done: policies then suppose something.
+func changeOfContexts(c configs.Accelerator) time.Duration {
+	program, err := listing.Find()
+	if err != nil {
+		return 0
+	}
+	s, err := listing.AskSwitching(program, c.Library, c.Device)
+	if err != nil {
+		return 0
+	}
+	return s.Cost
 }
 
 func askNVIDIA(c configs.Accelerator) (d listing.Device, err error) {
@@ -65,7 +84,7 @@ func nvidiaWorker() []string {
 
 func (h *nvidiaHardware) Profile() backend.Profile {
 	p := h.softHardware.Profile()
-	p.Device = h.device.Name
+	p.Device, p.Change = h.device.Name, h.change
 	p.Compute = uint64(max(h.device.Units, 1)) * uint64(max(h.device.Clock/1_000_000, 1))
 	return p
 }

@@ -49,30 +49,45 @@ func isFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// patience is how long the driver may take to start: without a persistent one it first wakes the devices.
-const patience = 60 * time.Second
+// Patience is how long the driver may take to start: without a persistent one it first wakes the devices.
+const Patience = 60 * time.Second
 
 // Ask asks a driver, "" for the system's, which devices it has. The error is one line.
-func Ask(program, library string) ([]Device, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func Ask(program, library string) (all []Device, err error) {
+	err = ask(&all, program, "list", "--library", library)
+	return all, err
+}
+
+// Switching is what changing between two processes costs on a device.
+type Switching struct {
+	Cost time.Duration `json:"cost_ns"`
+}
+
+// AskSwitching measures that. Nobody else may be using the device.
+func AskSwitching(program, library, device string) (s Switching, err error) {
+	err = ask(&s, program, "switching", "--library", library, "--device", device)
+	return s, err
+}
+
+func ask(answer any, program string, args ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "list", "--library", library)
+	cmd := exec.CommandContext(ctx, program, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("NVIDIA's driver has not started within %v", patience)
+			return fmt.Errorf("NVIDIA's driver has not started within %v", Patience)
 		}
 		if said := bytes.TrimSpace(errs.Bytes()); len(said) > 0 {
-			return nil, errors.New(string(bytes.ReplaceAll(said, []byte("\n"), []byte("; "))))
+			return errors.New(string(bytes.ReplaceAll(said, []byte("\n"), []byte("; "))))
 		}
-		return nil, fmt.Errorf("%s: %w", program, err)
+		return fmt.Errorf("%s: %w", program, err)
 	}
-	var all []Device
-	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
-		return nil, fmt.Errorf("%s: %w", program, err)
+	if err := json.Unmarshal(out.Bytes(), answer); err != nil {
+		return fmt.Errorf("%s: %w", program, err)
 	}
-	return all, nil
+	return nil
 }
 
 // Choose is the device with an index or UUID, the first for "".

@@ -1,0 +1,133 @@
+//go:build cgo
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"pegasus/accel/nvidia"
+	"pegasus/accel/nvidia/listing"
+)
+
+// rounds is how often an empty kernel is run each way; half of them may be disturbed.
+const rounds = 31
+
+// switching measures what changing between two processes' contexts costs: how much longer an empty kernel takes
+// when it comes after another process'.
+func switching(library, device string, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), listing.Patience)
+	defer cancel()
+	one, err := startPart(ctx, library, device)
+	if err != nil {
+		return err
+	}
+	defer one.end()
+	other, err := startPart(ctx, library, device)
+	if err != nil {
+		return err
+	}
+	defer other.end()
+	alone, err := timesOf(one)
+	if err != nil {
+		return err
+	}
+	together, err := timesOf(one, other)
+	if err != nil {
+		return err
+	}
+	cost := listing.Switching{Cost: max(median(together)-median(alone), 0)}
+	return json.NewEncoder(out).Encode(cost)
+}
+
+// timesOf has parts run their kernels in turn.
+func timesOf(parts ...*part) (all []time.Duration, err error) {
+	for range rounds {
+		for _, p := range parts {
+			took, err := p.run()
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, took)
+		}
+	}
+	return all, nil
+}
+
+func median(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// part is a process with a context of its own.
+type part struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startPart(ctx context.Context, library, device string) (*part, error) {
+	p := &part{cmd: exec.CommandContext(ctx, "/proc/self/exe", "switching-part", "--library", library, "--device", device)}
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := p.run(); err != nil { // the first one brings the kernel to the device
+		p.end()
+		return nil, err
+	}
+	return p, nil
+}
+
+// run has it run its kernel, and returns how long that took there.
+func (p *part) run() (took time.Duration, err error) {
+	if _, err := fmt.Fprintln(p.in); err != nil {
+		return 0, err
+	}
+	if _, err := fmt.Fscanln(p.out, &took); err != nil {
+		return 0, fmt.Errorf("measure what changing contexts costs: %w", err)
+	}
+	return took, nil
+}
+
+func (p *part) end() {
+	p.in.Close()
+	p.cmd.Wait()
+}
+
+// switchingPart runs an empty kernel for each line that it reads, and says for how many nanoseconds.
+func switchingPart(library, device string, in io.Reader, out io.Writer) error {
+	run, err := nvidia.Empty(library, device)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewReader(in)
+	for {
+		if _, err := lines.ReadString('\n'); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := run(); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, time.Since(began).Nanoseconds())
+	}
+}
