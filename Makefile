@@ -149,6 +149,7 @@ test: deps ## set up and run all tests
 	@scripts/step 'Tests' $(MAKE) unit
 	@scripts/step 'Tests with virtual machines' $(MAKE) vm-test
 	@scripts/step 'Tests with Xen' $(MAKE) xen-test
+	@scripts/step 'Rehearsal of a visit to a GPU' $(MAKE) gpu-rehearsal
 	@scripts/step 'Tests with the race detector' $(MAKE) race
 	@scripts/step 'Fuzz each decoder for $(FUZZTIME)' $(MAKE) fuzz
 	@echo 'All tests passed.'
@@ -226,6 +227,50 @@ gpu-test: build $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, 
 $(BUILD)/gpu/cases: test/programs/cases.c test/programs/check.h | guest
 	@mkdir -p $(@D)
 	$(CC) -O2 $(C_FLAGS) -Iguest/include $< -L$(BUILD)/guest -lcuda -o $@
+
+# --- a folder for a short time on a machine with a GPU, which needs nothing else
+
+VISIT      := $(BUILD)/visit
+VISIT_GO   := -trimpath -buildvcs=false -ldflags '-s -w'
+VISIT_C    := probe rates
+VISIT_TEST := semantics corners
+
+.PHONY: gpu-visit gpu-rehearsal
+gpu-visit: build $(VISIT_C:%=$(VISIT)/programs/%) $(VISIT_TEST:%=$(VISIT)/programs/%) $(VISIT)/gpu/cases ## build a folder to carry to a machine with a GPU: docs/nvidia.md
+	@rm -rf $(VISIT)/bin $(VISIT)/guest $(VISIT)/bench $(VISIT)/tests $(VISIT)/lane $(VISIT)/python $(VISIT)/spec $(VISIT)/offload $(VISIT)/libgomp $(VISIT)/record
+	@mkdir -p $(VISIT)/bin $(VISIT)/guest $(VISIT)/bench $(VISIT)/tests $(VISIT)/lane $(VISIT)/spec
+	$(GO) build $(VISIT_GO) -o $(VISIT)/bin/ ./cmd/pegasusd ./cmd/pegasus
+	$(GO) build $(VISIT_GO) -o $(VISIT)/ ./cmd/visit
+	$(WITH_NVIDIA) $(GO) build $(VISIT_GO) -o $(VISIT)/bin/ ./cmd/pegasus-nvidia
+	$(WITH_NVIDIA) $(GO) test -c $(VISIT_GO) -o $(VISIT)/tests/nvidia.test ./accel/nvidia
+	$(GO) test -c $(VISIT_GO) -tags gpu -o $(VISIT)/tests/lane.test ./accel/soft/lane
+	@cp $(BUILD)/guest/*.so.1 $(VISIT)/guest/
+	@cp $(BENCH_OWN:%=$(BUILD)/bench/%) $(VISIT)/bench/
+	@mkdir -p $(VISIT)/record && cp $(BUILD)/record/libcuda.so.1 $(BUILD)/record/replay $(VISIT)/record/
+	@mkdir -p $(VISIT)/lane/testdata && cp accel/soft/lane/testdata/forms.txt accel/soft/lane/testdata/cases.txt $(VISIT)/lane/testdata/
+	@scripts/offload test/offload $(VISIT)
+	@cp -r test/visit/python $(VISIT)/python
+	@cp cuda/spec/driver_api.json $(VISIT)/spec/
+	@tar -C $(BUILD) -czf $(BUILD)/visit.tar.gz visit
+	@du -h $(BUILD)/visit.tar.gz | sed 's/\t.*//; s/^/Carry $(subst /,\/,$(BUILD))\/visit.tar.gz, of /; s/$$/, there, and run what each takes less than 9 minutes:/'
+	@for c in facts agree measure; do echo "  tar -xzf visit.tar.gz && visit/visit $$c --out FOLDER"; done
+
+gpu-rehearsal: gpu-visit ## try what would be done there with the software accelerator as the GPU
+	@rm -rf $(BUILD)/rehearsal
+	@for c in facts agree measure; do $(VISIT)/visit $$c --rehearse --out $(BUILD)/rehearsal || exit 1; done
+	@! grep -l '"state": "FAILED"' $(BUILD)/rehearsal/*.json
+
+$(VISIT_C:%=$(VISIT)/programs/%): $(VISIT)/programs/%: test/visit/%.c test/visit/driver.h | deps-build
+	@mkdir -p $(@D)
+	$(CC) -O2 $(filter-out -M%,$(C_FLAGS)) -Iguest/include $< -ldl -lm -o $@
+
+$(VISIT_TEST:%=$(VISIT)/programs/%): $(VISIT)/programs/%: test/programs/%.c test/programs/check.h | guest
+	@mkdir -p $(@D)
+	$(CC) -O2 $(filter-out -M%,$(C_FLAGS)) -Iguest/include $< -L$(BUILD)/guest -lcuda -lm -o $@
+
+$(VISIT)/gpu/cases: $(BUILD)/gpu/cases
+	@mkdir -p $(@D)
+	@cp $< $@
 
 fresh-test: ## try the README's commands in a bare Debian of their own
 	GO=$(GO) scripts/fresh-test

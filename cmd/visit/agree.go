@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// agree is whether what runs by Pegasus does what it does without.
+var agree = []step{
+	{"conformance", "what every accelerator must do, on this one", 3 * time.Minute, conformance},
+	{"cases", "cases of PTX, with the values that the software accelerator gives", 2 * time.Minute, casesOfPTX},
+	{"programs", "programs that check themselves, both ways", 2 * time.Minute, selfChecking},
+	{"semantics", "what programs count on in corners of the API, both ways", 2 * time.Minute, parts("semantics", "primary", "elsewhere", "neighbours", "permission", "farewell", "across",
+		"crowded", "empty-extra", "bereft-of-streams", "few-files", "early", "reborn", "stopwatch", "in-order", "ready")},
+	{"corners", "what the CUDA runtime asks beside, both ways", 2 * time.Minute, parts("corners", "attributes", "questions", "advice", "complete", "clusters", "mipmaps")},
+	{"offload", "programs of GCC's OpenACC and OpenMP, both ways", 2 * time.Minute, offload},
+	{"bindings", "cuda-bindings: kernels compiled by NVRTC", time.Minute, python("bindings.py")},
+	{"numba", "numba-cuda", 90 * time.Second, python("numba_cuda.py")},
+	{"cupy", "CuPy: elementwise, reductions, a matrix product", 90 * time.Second, python("cupy_arrays.py")},
+	{"triton", "a kernel of Triton's", 90 * time.Second, python("triton_kernel.py")},
+	{"torch", "PyTorch: a training step", 2 * time.Minute, python("torch_train.py")},
+	{"decoder", "PyTorch: a decoder of random weights, with and without CUDA graphs", 2 * time.Minute, python("torch_decode.py")},
+}
+
+// tests runs a binary of Go's tests, and says which of them failed.
+func (v *visit) tests(ctx context.Context, env []string, dir, binary string, args ...string) (any, error) {
+	cmd := v.program(ctx, env, v.in("tests", binary), append(args, "-test.v", "-test.timeout=10m")...)
+	cmd.Dir = v.in(dir)
+	out, err := v.output(ctx, cmd)
+	var found struct {
+		Passed  int      `json:"passed"`
+		Failed  []string `json:"failed,omitempty"`
+		Skipped []string `json:"skipped,omitempty"`
+	}
+	for l := range bytes.Lines(out) {
+		result, name, ok := strings.Cut(strings.TrimSpace(string(l)), ": ")
+		if !ok {
+			continue
+		}
+		name, _, _ = strings.Cut(name, " (")
+		switch result {
+		case "--- PASS":
+			found.Passed++
+		case "--- FAIL":
+			found.Failed = append(found.Failed, name)
+		case "--- SKIP":
+			found.Skipped = append(found.Skipped, name)
+		}
+	}
+	if len(found.Failed) > 0 {
+		err = fmt.Errorf("%d failed: %s", len(found.Failed), strings.Join(found.Failed, " "))
+	} else if err == nil && found.Passed == 0 {
+		err = skip("no test ran: %s", strings.Join(found.Skipped, " "))
+	}
+	return found, err
+}
+
+// conformance runs the tests of accel/conformance: in a rehearsal with the software accelerator that they start themselves.
+func conformance(ctx context.Context, v *visit) (any, error) {
+	env := v.environment("PEGASUS_BUILD=" + v.folder)
+	args := []string{"-test.run", "^(TestConformance|TestPlaces)$"}
+	if !v.rehearsal {
+		env = append(env, "PEGASUS_TEST_REAL_DRIVER=1")
+	} else {
+		args = append(args, "-test.short")
+	}
+	return v.tests(ctx, env, ".", "nvidia.test", args...)
+}
+
+func casesOfPTX(ctx context.Context, v *visit) (any, error) {
+	return v.tests(ctx, v.environment("PEGASUS_BUILD="+v.folder), "lane", "lane.test", "-test.run", "^TestGPU$")
+}
+
+// way is one of the two ways in which a program can run.
+type way struct {
+	name  string
+	start func(ctx context.Context, program string, args ...string) error
+}
+
+// ways calls f for each of the two ways, and says for which of what it tried an error came back.
+func (v *visit) ways(f func(way) map[string]error) (any, error) {
+	d, err := v.start(config{})
+	if err != nil {
+		return nil, err
+	}
+	defer d.stop()
+	all := map[string]map[string]string{}
+	var wrong []string
+	for _, w := range []way{
+		{"without Pegasus", func(ctx context.Context, program string, args ...string) error {
+			_, err := v.output(ctx, v.program(ctx, v.environment(), program, args...))
+			return err
+		}},
+		{byPegasus, func(ctx context.Context, program string, args ...string) error {
+			_, err := v.output(ctx, d.guest(ctx, "visit", program, args...))
+			return err
+		}},
+	} {
+		all[w.name] = map[string]string{}
+		for name, err := range f(w) {
+			said := "right"
+			if err != nil {
+				said = err.Error()
+			}
+			all[w.name][name] = said
+			if w.name == byPegasus && err != nil && all["without Pegasus"][name] == "right" {
+				wrong = append(wrong, name)
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return all, fmt.Errorf("right without Pegasus, and wrong by it: %s", strings.Join(wrong, " "))
+	}
+	return all, nil
+}
+
+// benchmarks check what they compute.
+var benchmarks = []string{"vectoradd", "matmul", "reduction", "histogram", "walsh", "blackscholes", "nbody", "binomial", "montecarlo", "srad", "lud", "mriq"}
+
+func selfChecking(ctx context.Context, v *visit) (any, error) {
+	return v.ways(func(w way) map[string]error {
+		all := map[string]error{}
+		for _, name := range benchmarks {
+			all[name] = w.start(ctx, v.in("bench", name), "--iterations", "3", "--queue", "2", "--quiet")
+		}
+		return all
+	})
+}
+
+// parts is a step that runs the parts of a program of tests, each by itself.
+func parts(program string, names ...string) func(context.Context, *visit) (any, error) {
+	return func(ctx context.Context, v *visit) (any, error) {
+		return v.ways(func(w way) map[string]error {
+			all := map[string]error{}
+			for _, name := range names {
+				if v.rehearsal && name == "neighbours" {
+					continue // its kernels use pinned memory, which our library can't register for others
+				}
+				inTime, cancel := context.WithTimeout(ctx, 10*time.Second)
+				all[name] = w.start(inTime, v.in("programs", program), name)
+				cancel()
+			}
+			return all
+		})
+	}
+}
+
+// offload runs programs that were compiled with GCC's offloading, if they were: what they print on the host is right.
+func offload(ctx context.Context, v *visit) (any, error) {
+	programs, _ := filepath.Glob(v.in("offload/*"))
+	if len(programs) == 0 {
+		return nil, skip("they weren't built: there was no compiler that offloads")
+	}
+	v.libraries = v.in("libgomp")
+	defer func() { v.libraries = "" }()
+	return v.ways(func(w way) map[string]error {
+		all := map[string]error{}
+		for _, p := range programs {
+			all[filepath.Base(p)] = w.start(ctx, p)
+		}
+		return all
+	})
+}

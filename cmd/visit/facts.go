@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// facts are the questions that documents leave open, and what a device is like.
+var facts = []step{
+	{"attributes", "what the device says of itself; beside it the software accelerator", time.Minute, besideSoftware("attributes")},
+	{"device", "the device as guests would be told of it", 30 * time.Second, describe},
+	{"symbols", "which functions the driver's library has", 10 * time.Second, exported},
+	{"resolver", "what cuGetProcAddress answers, beside our table", time.Minute, resolver},
+	{"targets", "which PTX is taken: versions and targets", time.Minute, besideSoftware("targets")},
+	{"linear", "how linear filtering rounds integers", time.Minute, besideSoftware("linear")},
+	{"misuse", "what misuse is answered (negative: minus the signal that ended the process; -100: nothing within 15 s)", 3 * time.Minute, besideSoftware("misuse")},
+	{"reserving", "whether device memory may be at addresses of our choice", time.Minute, alone("programs/probe", "reserving")},
+	{"registering", "what it costs to register host memory, by what it lies in", 90 * time.Second, alone("programs/probe", "registering")},
+	{"waiting", "how a stream that waits for a word, or a host function, goes on", time.Minute, alone("programs/probe", "waiting")},
+	{"held", "how many streams may be held at once", time.Minute, alone("programs/probe", "held")},
+	{"events", "how exact events are, what they cost, whether waits spin", time.Minute, alone("programs/probe", "events")},
+	{"killed", "how soon a process with a running kernel is gone", time.Minute, alone("programs/probe", "killed")},
+	{"recording", "calls of programs, recorded with the driver and replayed by Pegasus", 3 * time.Minute, recording},
+	{"switching", "what changing between processes costs", time.Minute, alone("programs/probe", "switching")},
+}
+
+// besideSoftware is a step that asks the driver, and then the software accelerator. They may differ.
+func besideSoftware(probe string) func(context.Context, *visit) (any, error) {
+	return func(ctx context.Context, v *visit) (any, error) {
+		f, err := v.ask(ctx, v.program(ctx, v.environment(), v.in("programs/probe"), probe))
+		if err != nil {
+			return f, err
+		}
+		d, err := v.launch("[[accelerator]]\nname = \"soft0\"\nmemory = \"1GiB\"\n[[domain]]\nname = \"visit\"\n", os.Environ())
+		if err != nil {
+			return f, err
+		}
+		defer d.stop()
+		g, err := v.ask(ctx, d.guest(ctx, "visit", v.in("programs/probe"), probe))
+		if err != nil {
+			return f, fmt.Errorf("the software accelerator: %w", err)
+		}
+		f, _ = f.beside("on the software accelerator", g)
+		return f, nil
+	}
+}
+
+// describe is the device in the form in which programs of ours read it.
+func describe(ctx context.Context, v *visit) (any, error) {
+	out, err := v.output(ctx, v.program(ctx, v.environment(), v.in("bin/pegasus-nvidia"), "list", "--library", v.driver))
+	if err != nil {
+		return nil, err
+	}
+	return json.RawMessage(out), nil
+}
+
+// exported compares the functions that the library shows with those that ours has.
+func exported(_ context.Context, v *visit) (any, error) {
+	theirs, err := functionsOf(v.driver)
+	if err != nil {
+		return nil, err
+	}
+	ours, err := functionsOf(v.in("guest/libcuda.so.1"))
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		Count   int      `json:"count"`
+		Unknown []string `json:"unknown_to_us"`
+		Missing []string `json:"missing_there"`
+	}{len(theirs), without(theirs, ours), without(ours, theirs)}, nil
+}
+
+// functionsOf are the functions of CUDA that a library shows, in order.
+func functionsOf(library string) ([]string, error) {
+	f, err := elf.Open(library)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := f.DynamicSymbols()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", library, err)
+	}
+	var names []string
+	for _, s := range all {
+		if s.Section != elf.SHN_UNDEF && strings.HasPrefix(s.Name, "cu") {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// without are the names of all that are not in others.
+func without(all, others []string) (left []string) {
+	for _, name := range all {
+		if _, found := slices.BinarySearch(others, name); !found {
+			left = append(left, name)
+		}
+	}
+	return left
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// step is one thing to find out.
+type step struct {
+	name  string
+	about string
+	limit time.Duration
+	run   func(context.Context, *visit) (any, error)
+}
+
+// visit is one command's run.
+type visit struct {
+	command   string
+	folder    string // what was carried here
+	out       string
+	driver    string // NVIDIA's libcuda.so.1, or what stands for it
+	device    string // what it is, in a line
+	cuda      int    // the newest that the driver knows
+	libraries string // a folder of others that the step's programs need
+	rehearsal bool
+	say       io.Writer
+
+	record *record
+	log    *os.File
+	dir    string // for sockets and the like; it goes at the end
+	gpu    *daemon
+}
+
+// errSkip is why a step can't be done here, which is no failure.
+type errSkip string
+
+func (e errSkip) Error() string { return string(e) }
+
+func skip(format string, args ...any) error { return errSkip(fmt.Sprintf(format, args...)) }
+
+func (v *visit) begin() (err error) {
+	if err := os.MkdirAll(v.out, 0o755); err != nil {
+		return err
+	}
+	if v.out, err = filepath.Abs(v.out); err != nil {
+		return err
+	}
+	if v.log, err = os.OpenFile(v.file(".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+		return err
+	}
+	if v.dir, err = os.MkdirTemp("", "pv"); err != nil { // short: socket paths are at most 107 bytes
+		return err
+	}
+	if err := os.Chmod(v.dir, 0o755); err != nil { // workers have other users
+		return err
+	}
+	if v.rehearsal {
+		err = v.startGPU()
+	} else {
+		err = v.findDriver()
+	}
+	if err != nil {
+		v.end()
+		return err
+	}
+	v.device, v.cuda = v.lookAt()
+	v.record, err = openRecord(v)
+	return err
+}
+
+func (v *visit) end() {
+	if v.gpu != nil {
+		v.gpu.stop()
+	}
+	os.RemoveAll(v.dir)
+	v.log.Close()
+}
+
+func (v *visit) file(ending string) string { return filepath.Join(v.out, v.command+ending) }
+
+// in is a path within what was carried here.
+func (v *visit) in(name ...string) string {
+	return filepath.Join(append([]string{v.folder}, name...)...)
+}
+
+// size is a number for the device, and another for a rehearsal.
+func (v *visit) size(device, rehearsal int) string {
+	if v.rehearsal {
+		return fmt.Sprint(rehearsal)
+	}
+	return fmt.Sprint(device)
+}
+
+// do does the steps that were not done before, one after the other.
+func (v *visit) do(ctx context.Context, steps []step) error {
+	failed := 0
+	for _, s := range steps {
+		if v.record.has(s.name) {
+			continue
+		}
+		o := v.try(ctx, s)
+		fmt.Fprintf(v.say, "%-24s %-8s %6.1f s  %s\n", o.Step, o.State, o.Seconds, o.Why)
+		if o.State == stateFailed {
+			failed++
+		}
+		if err := v.record.add(o); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		fmt.Fprintf(v.say, "%d steps failed: see %s\n", failed, v.file(".md"))
+	}
+	return nil
+}
+
+// try does a step within its time.
+func (v *visit) try(ctx context.Context, s step) outcome {
+	o := outcome{Step: s.name, About: s.about}
+	end, _ := ctx.Deadline()
+	if left := time.Until(end); left < s.limit/4 || ctx.Err() != nil {
+		o.State, o.Why = stateLater, fmt.Sprintf("it may take %v, and %v are left: run this command again with the same --out", s.limit, max(left, 0).Round(time.Second))
+		return o
+	}
+	fmt.Fprintf(v.log, "\n--- %s: %s\n", s.name, s.about)
+	began := time.Now()
+	inTime, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	data, err := s.run(inTime, v)
+	o.Seconds, o.Data = time.Since(began).Seconds(), data
+	var why errSkip
+	switch {
+	case err == nil:
+		o.State = stateDone
+	case errors.As(err, &why):
+		o.State, o.Why = stateSkipped, string(why)
+	default:
+		o.State, o.Why = stateFailed, strings.TrimSpace(err.Error())
+	}
+	return o
+}
