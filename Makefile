@@ -251,6 +251,7 @@ gpu-visit: build $(VISIT_C:%=$(VISIT)/programs/%) $(VISIT_TEST:%=$(VISIT)/progra
 	@scripts/offload test/offload $(VISIT)
 	@cp -r test/visit/python $(VISIT)/python
 	@cp cuda/spec/driver_api.json $(VISIT)/spec/
+	@cp test/visit/runtime.cu $(VISIT)/
 	@tar -C $(BUILD) -czf $(BUILD)/visit.tar.gz visit
 	@du -h $(BUILD)/visit.tar.gz | sed 's/\t.*//; s/^/Carry $(subst /,\/,$(BUILD))\/visit.tar.gz, of /; s/$$/, there, and run what each takes less than 9 minutes:/'
 	@for c in facts agree measure; do echo "  tar -xzf visit.tar.gz && visit/visit $$c --out FOLDER"; done

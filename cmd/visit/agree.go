@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ var agree = []step{
 		"crowded", "empty-extra", "bereft-of-streams", "few-files", "early", "reborn", "stopwatch", "in-order", "ready")},
 	{"corners", "what the CUDA runtime asks beside, both ways", 2 * time.Minute, parts("corners", "attributes", "questions", "advice", "complete", "clusters", "mipmaps")},
 	{"offload", "programs of GCC's OpenACC and OpenMP, both ways", 2 * time.Minute, offload},
+	{"runtime", "a program of the CUDA runtime, compiled there by nvcc", 2 * time.Minute, ofRuntime},
 	{"bindings", "cuda-bindings: kernels compiled by NVRTC", time.Minute, python("bindings.py")},
 	{"numba", "numba-cuda", 90 * time.Second, python("numba_cuda.py")},
 	{"cupy", "CuPy: elementwise, reductions, a matrix product", 90 * time.Second, python("cupy_arrays.py")},
@@ -164,4 +167,20 @@ func offload(ctx context.Context, v *visit) (any, error) {
 		}
 		return all
 	})
+}
+
+// ofRuntime compiles a program of the CUDA runtime, which nvcc links statically, and runs it both ways.
+func ofRuntime(ctx context.Context, v *visit) (any, error) {
+	nvcc, err := exec.LookPath("nvcc")
+	if err != nil {
+		nvcc = "/usr/local/cuda/bin/nvcc"
+	}
+	if _, err := os.Stat(nvcc); err != nil {
+		return nil, skip("there is no nvcc")
+	}
+	at := filepath.Join(v.dir, "runtime")
+	if _, err := v.output(ctx, v.program(ctx, v.environment(), nvcc, "-O2", "-gencode", "arch=compute_75,code=compute_75", "-o", at, v.in("runtime.cu"))); err != nil {
+		return nil, err
+	}
+	return v.bothWays(ctx, at)
 }

@@ -26,7 +26,7 @@ var facts = []step{
 	{"held", "how many streams may be held at once", time.Minute, alone("programs/probe", "held")},
 	{"events", "how exact events are, what they cost, whether waits spin", time.Minute, alone("programs/probe", "events")},
 	{"killed", "how soon a process with a running kernel is gone", time.Minute, alone("programs/probe", "killed")},
-	{"recording", "calls of programs, recorded with the driver and replayed by Pegasus", 3 * time.Minute, recording},
+	{"recording", "calls of programs, recorded with the driver and replayed by Pegasus", 4 * time.Minute, recording},
 	{"switching", "what changing between processes costs", time.Minute, alone("programs/probe", "switching")},
 }
 

@@ -16,33 +16,22 @@ type sharer struct {
 	credits int
 }
 
-// share is what a domain got.
-type share struct {
-	Policy  string  `json:"policy"`
-	Domain  string  `json:"domain"`
-	Credits int     `json:"credits"`
-	Wanted  float64 `json:"wanted"` // part of all credits
-	Got     float64 `json:"got"`    // part of all that was accounted
-}
-
 // policies are those that are tried.
 var policies = []string{"none", "accc", "lag", "ht"}
 
 func shares(ctx context.Context, v *visit) (any, error) {
-	var all []share
+	f := findings{Other: "of all credits"}
 	for _, domains := range [][]sharer{
 		{{"one", 256}, {"three", 768}},
 		{{"one", 128}, {"two", 256}, {"four", 512}, {"eight", 1024}},
 	} {
 		for _, p := range policies {
-			got, err := v.share(ctx, p, domains)
-			all = append(all, got...)
-			if err != nil {
-				return all, fmt.Errorf("%s: %w", p, err)
+			if err := v.share(ctx, p, domains, &f); err != nil {
+				return f, fmt.Errorf("%s: %w", p, err)
 			}
 		}
 	}
-	return all, nil
+	return f, nil
 }
 
 // busy is a program that keeps the device busy with kernels of so many milliseconds, as long as nobody stops it.
@@ -62,8 +51,8 @@ func (v *visit) stepsOf(ctx context.Context, d *daemon, domain string) (float64,
 	return r.Steps / long, err
 }
 
-// share has domains compete under a policy, and says who got what.
-func (v *visit) share(ctx context.Context, policy string, domains []sharer) (got []share, err error) {
+// share has domains compete under a policy, and notes which part of the time each got, beside its part of the credits.
+func (v *visit) share(ctx context.Context, policy string, domains []sharer, f *findings) error {
 	var tables strings.Builder
 	credits := 0
 	for _, s := range domains {
@@ -72,19 +61,19 @@ func (v *visit) share(ctx context.Context, policy string, domains []sharer) (got
 	}
 	d, err := v.start(config{accelerator: fmt.Sprintf("policy = %q\n", policy), domains: tables.String()})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer d.stop()
 	steps, err := v.stepsOf(ctx, d, domains[0].name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	inTime, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range domains {
 		cmd := v.busy(inTime, d, s.name, steps, "--seconds", "3600", "--queue", "30")
 		if err := cmd.Start(); err != nil {
-			return nil, err
+			return err
 		}
 		defer cmd.Wait()
 		defer cancel() // before it is waited for
@@ -94,20 +83,21 @@ func (v *visit) share(ctx context.Context, policy string, domains []sharer) (got
 		length = 1500 * time.Millisecond
 	}
 	if err := d.await(ctx, domains); err != nil {
-		return nil, err
+		return err
 	}
 	used, err := d.used(ctx, domains, length)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var sum int64
 	for _, ns := range used {
 		sum += ns
 	}
 	for i, s := range domains {
-		got = append(got, share{Policy: policy, Domain: s.name, Credits: s.credits, Wanted: float64(s.credits) / float64(credits), Got: float64(used[i]) / float64(max(sum, 1))})
+		wanted := float64(s.credits) / float64(credits)
+		f.Figures = append(f.Figures, figure{Name: fmt.Sprintf("%s, %d domains: %s", policy, len(domains), s.name), Value: float64(used[i]) / float64(max(sum, 1)), Other: &wanted})
 	}
-	return got, nil
+	return nil
 }
 
 // await waits until all domains compute.

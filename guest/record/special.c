@@ -286,7 +286,7 @@ void put_output(FILE *to, const char *name, const uint64_t *a, const void *p, si
 	if (result)
 		fprintf(to, ">#:%zu", bytes);
 	else if (is_async(name))
-		put_later(to, p, bytes, a[3]);
+		put_later(to, p, bytes, called(name, "cuMemcpyAtoHAsync") ? a[4] : a[3]);
 	else
 		put_digest(to, p, bytes);
 }
