@@ -125,7 +125,7 @@ type Array interface{ Destroy() }
 // Texture is a texture object.
 type Texture interface{ Destroy() }
 
-// Work is one of Launch, Copy, Fill (or pointers to these), Record, WaitEvent, HostFunc.
+// Work is one of Launch, Copy, Fill (or pointers to these), Record, WaitEvent, HostFunc, Replay.
 type Work interface{ work() }
 
 // Launch runs a kernel: function is the index in the module's layout. Params is
@@ -176,6 +176,9 @@ type HostFunc struct {
 	Due func(status cuda.Result, finished func())
 }
 
+// Replay does all that a graph of the context has (see Grapher).
+type Replay struct{ Graph Graph }
+
 // ArrayDesc describes an array: elements of Channels × format; zero Height or Depth as in CUDA.
 type ArrayDesc struct {
 	Width, Height, Depth uint64
@@ -202,6 +205,7 @@ func (Fill) work()      {}
 func (Record) work()    {}
 func (WaitEvent) work() {}
 func (HostFunc) work()  {}
+func (Replay) work()    {}
 
 // File is one of the program's files that a context has text for.
 type File uint32
@@ -287,4 +291,30 @@ type Limiter interface {
 // compute engine, in nanoseconds; 0 if unknown.
 type Predictor interface {
 	Predict(w Work) int64
+}
+
+// Grapher is the optional ability of a Context to keep a graph of work and do it
+// all at once, as one piece: a Replay, which comes after what is in its stream and
+// after the graph's Replay before. Its Usage is of Class Compute if a kernel is in
+// it, else CopyDevice, and as long as the time that engines were held for it.
+type Grapher interface {
+	// NewGraph takes a graph. If before is not nil, the new graph takes its place,
+	// and comes after its Replays; before is destroyed unless this fails.
+	// cuda.ErrorNotSupported says that there is work in it that the device takes
+	// piece by piece only.
+	NewGraph(nodes []GraphNode, before Graph) (Graph, cuda.Result)
+}
+
+// GraphNode is a piece of work in a graph: a pointer to a Launch, Copy or Fill, a
+// HostFunc, or nil for nothing. What it points to is the graph's from then on.
+type GraphNode struct {
+	Work  Work
+	After []uint32 // the places of the nodes that it comes after, less than its own
+}
+
+// Graph is work that can be done again and again. What it uses may be gone by
+// then: a Replay is refused like the work that names it.
+type Graph interface {
+	// Destroy releases the graph; a Replay that was submitted still ends.
+	Destroy()
 }

@@ -37,7 +37,7 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 		{"Arrays", testArrays}, {"Fills", testFills}, {"HostileWork", testHostileWork}, {"Strangers", testStrangers},
 		{"Modules", testModules}, {"Inspect", testInspect}, {"BadModules", testBadModules}, {"Linked", testLinked}, {"Launches", testLaunches}, {"HostileLaunches", testHostileLaunches},
 		{"Order", testOrder}, {"LegacyStream", testLegacyStream}, {"Events", testEvents}, {"ToldMayAsk", testToldMayAsk}, {"AtRest", testAtRest}, {"Times", testTimes},
-		{"WaitForEvents", testWaitForEvents}, {"HostFunctions", testHostFunctions}, {"Usage", testUsage}, {"Overlap", testOverlap}, {"Predict", testPredict},
+		{"Graphs", testGraphs}, {"GraphsInOrder", testGraphsInOrder}, {"GraphsRefused", testGraphsRefused}, {"WaitForEvents", testWaitForEvents}, {"HostFunctions", testHostFunctions}, {"Usage", testUsage}, {"Overlap", testOverlap}, {"Predict", testPredict},
 		{"StickyErrors", testStickyErrors}, {"Limits", testLimits}, {"FreeWaits", testFreeWaits}, {"DestroyInFlight", testDestroyInFlight}, {"DestroyHeld", testDestroyHeld},
 		{"Mapping", testMapping}, {"HostileMapping", testHostileMapping}, {"MappingQuota", testMappingQuota}, {"Values", testValues},
 		{"Timeout", testTimeout}, {"CloseInFlight", testCloseInFlight},

@@ -61,17 +61,10 @@ func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
 	if w.Width == 0 || w.Height == 0 || w.Depth == 0 {
 		return c.nothing(s, done)
 	}
-	dst, dstHost, ok := c.plane(&w.Dst, w)
-	src, srcHost, ok2 := c.plane(&w.Src, w)
-	if !ok || !ok2 {
-		return cuda.ErrorInvalidValue
+	b, class, token, r := c.checkCopy(w)
+	if r != cuda.Success {
+		return r
 	}
-	b := boxCopy{dst, src, w.Width, w.Height, w.Depth}
-	if w.Height == 1 { // one row a slice: the pitch says nothing
-		b.dst.pitch, b.src.pitch = w.Width, w.Width
-	}
-	class, token := copyClass(dstHost, srcHost)
-
 	d := c.dev
 	d.mu.Lock()
 	n := d.newNode(c, copyNode)
@@ -81,6 +74,21 @@ func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
 		d.submit(n)
 	}
 	return cuda.Success
+}
+
+// checkCopy resolves a copy of something.
+func (c *Context) checkCopy(w *accel.Copy) (b boxCopy, class accel.Class, token engine.Token, r cuda.Result) {
+	dst, dstHost, ok := c.plane(&w.Dst, w)
+	src, srcHost, ok2 := c.plane(&w.Src, w)
+	if !ok || !ok2 {
+		return b, 0, 0, cuda.ErrorInvalidValue
+	}
+	b = boxCopy{dst, src, w.Width, w.Height, w.Depth}
+	if w.Height == 1 { // one row a slice: the pitch says nothing
+		b.dst.pitch, b.src.pitch = w.Width, w.Width
+	}
+	class, token = copyClass(dstHost, srcHost)
+	return b, class, token, cuda.Success
 }
 
 // copyClass says which engine a copy uses. Between host and host it is the one for copies in.

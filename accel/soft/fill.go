@@ -20,40 +20,51 @@ type boxFill struct {
 
 // fill queues a fill.
 func (c *Context) fill(s *Stream, w *accel.Fill, done accel.Done) cuda.Result {
-	size := uint64(w.ElementSize)
-	if size != 1 && size != 2 && size != 4 || w.Address%size != 0 {
-		return cuda.ErrorInvalidValue
+	b, r := c.checkFill(w)
+	if r != cuda.Success {
+		return r
 	}
-	if w.Width == 0 || w.Height == 0 {
+	if b.mem == nil {
 		return c.nothing(s, done)
 	}
-	if w.Width > c.dev.config.DeviceBytes {
-		return cuda.ErrorInvalidValue
-	}
-	b := boxFill{width: w.Width * size, rows: w.Height, pitch: w.Pitch, value: w.Value, elementLength: w.ElementSize}
-	if b.rows == 1 {
-		b.pitch = b.width
-	}
-	if b.pitch < b.width || b.pitch%size != 0 {
-		return cuda.ErrorInvalidValue
-	}
-	n, ok := extent(b.width, b.rows, 1, b.pitch, 0)
-	if !ok {
-		return cuda.ErrorInvalidValue
-	}
-	if b.mem = c.dev.space.Slice(w.Address, n); b.mem == nil {
-		return cuda.ErrorInvalidValue
-	}
-
 	d := c.dev
 	d.mu.Lock()
 	x := d.newNode(c, fillNode)
 	x.fill, x.class, x.engine, x.done = b, accel.CopyDevice, engine.Compute, done
 	s.append(x)
-	if n > inlineBytes || !d.executors[engine.Compute].inline(x) {
+	if len(b.mem) > inlineBytes || !d.executors[engine.Compute].inline(x) {
 		d.submit(x)
 	}
 	return cuda.Success
+}
+
+// checkFill resolves a fill; of nothing, to no memory.
+func (c *Context) checkFill(w *accel.Fill) (b boxFill, r cuda.Result) {
+	size := uint64(w.ElementSize)
+	if size != 1 && size != 2 && size != 4 || w.Address%size != 0 {
+		return b, cuda.ErrorInvalidValue
+	}
+	if w.Width == 0 || w.Height == 0 {
+		return b, cuda.Success
+	}
+	if w.Width > c.dev.config.DeviceBytes {
+		return b, cuda.ErrorInvalidValue
+	}
+	b = boxFill{width: w.Width * size, rows: w.Height, pitch: w.Pitch, value: w.Value, elementLength: w.ElementSize}
+	if b.rows == 1 {
+		b.pitch = b.width
+	}
+	if b.pitch < b.width || b.pitch%size != 0 {
+		return b, cuda.ErrorInvalidValue
+	}
+	n, ok := extent(b.width, b.rows, 1, b.pitch, 0)
+	if !ok {
+		return b, cuda.ErrorInvalidValue
+	}
+	if b.mem = c.dev.space.Slice(w.Address, n); b.mem == nil {
+		return b, cuda.ErrorInvalidValue
+	}
+	return b, cuda.Success
 }
 
 // run fills until it is done or cancelled.

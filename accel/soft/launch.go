@@ -58,40 +58,56 @@ type launch struct {
 
 // launch queues a kernel.
 func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Result {
+	f, r := c.checkLaunch(w)
+	if r != cuda.Success {
+		return r
+	}
+	d := c.dev
+	d.mu.Lock()
+	n := d.newKernel(c, f, w)
+	n.done = done
+	s.append(n)
+	if !d.brief(&n.launch) || !d.executors[engine.Compute].inline(n) {
+		d.submit(n)
+	}
+	return cuda.Success
+}
+
+// checkLaunch finds the function of a launch that may be queued, and gives it what its kernel needs of the context.
+func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 	m, ok := w.Module.(*Module)
 	if !ok || m.ctx != c || m.unloaded || w.Function < 0 || w.Function >= len(m.functions) {
-		return cuda.ErrorInvalidHandle
+		return nil, cuda.ErrorInvalidHandle
 	}
 	f := &m.functions[w.Function]
 	if f.refusal != nil {
 		c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", f.refusal.Error())
-		return cuda.Result(f.refusal.Result)
+		return nil, cuda.Result(f.refusal.Result)
 	}
 	if r := f.check(w); r != cuda.Success {
-		return r
+		return nil, r
 	}
 	if f.heap {
 		if r := c.makeHeap(); r != cuda.Success {
-			return r
+			return nil, r
 		}
 	}
 	if f.tells {
 		c.makeText()
 	}
-	d := c.dev
-	d.mu.Lock()
+	return f, cuda.Success
+}
+
+// newKernel is a node for a launch that was checked. d.mu is held.
+func (d *Device) newKernel(c *Context, f *function, w *accel.Launch) *node {
 	n := d.newNode(c, kernelNode)
-	n.class, n.engine, n.done = accel.Compute, engine.Compute, done
+	n.class, n.engine = accel.Compute, engine.Compute
 	l := &n.launch
 	l.function, l.grid, l.block, l.shared = f, w.Grid, w.Block, w.SharedBytes
-	l.bound, l.cooperative = m.bound, w.Cooperative
+	l.bound, l.cooperative = w.Module.(*Module).bound, w.Cooperative
 	l.params = append(l.params[:0], w.Params[:f.layout.ParamBytes]...)
 	l.stack = c.limits[limitStack]
-	s.append(n)
-	if !d.brief(l) || !d.executors[engine.Compute].inline(n) {
-		d.submit(n)
-	}
-	return cuda.Success
+	return n
 }
 
 // briefNs is up to when the submitter runs a kernel itself if the engine is
