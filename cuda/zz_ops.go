@@ -93,6 +93,12 @@ const (
 	OpSegmentControl Op = 41
 	// OpModuleInspect: Says what an image from the arena offers on a device, in the words of ModuleLoad, but loads it nowhere and needs no context: its variables have address 0.
 	OpModuleInspect Op = 42
+	// OpGraphCreate: Makes an executable graph of the nodes (cuda.GraphNode) that lie in the arena, under an id that the guest chose; or makes the one of that id anew, for launches from now on.
+	OpGraphCreate Op = 43
+	// OpGraphDestroy: Destroys an executable graph; launches that are queued still run.
+	OpGraphDestroy Op = 44
+	// OpGraphLaunch: Queues all of a graph as one piece of work, behind what is in the header's stream and behind the graph's launch before. records: for each node that records an event, in the order of the nodes, u64 event and u64 serial, as for EventRecord.
+	OpGraphLaunch Op = 45
 	// OpStreamValue: action 0 to 3: work queued to the header's stream from now on waits until the word of 4 or 8 bytes at a device address is so: not less than value (as signed difference), equal to it, has a bit in common with it, or lacks one that value lacks as well (CUstreamWaitValue_flags). action 16: writes value there, in the stream's order.
 	OpStreamValue Op = 50
 	// OpRangeReserve: Keeps device addresses free, at the wish if it can be had (0: anywhere).
@@ -161,6 +167,9 @@ var ops = [NumOps]opInfo{
 	OpSegmentDetach:      {"SegmentDetach", ClassControl, ReplyAlways},
 	OpSegmentControl:     {"SegmentControl", ClassControl, ReplyAlways},
 	OpModuleInspect:      {"ModuleInspect", ClassControl, ReplyAlways},
+	OpGraphCreate:        {"GraphCreate", ClassControl, ReplyAlways},
+	OpGraphDestroy:       {"GraphDestroy", ClassControl, ReplyNever},
+	OpGraphLaunch:        {"GraphLaunch", ClassCompute, ReplyNever},
 	OpStreamValue:        {"StreamValue", ClassControl, ReplyNever},
 	OpRangeReserve:       {"RangeReserve", ClassControl, ReplyAlways},
 	OpRangeFree:          {"RangeFree", ClassControl, ReplyAlways},
@@ -1480,6 +1489,75 @@ func (a *ModuleInspectResult) Append(b []byte) []byte {
 	return b
 }
 
+// GraphCreateArgs is the arguments of GraphCreate: 24 bytes.
+type GraphCreateArgs struct {
+	Graph       uint64
+	ArenaOffset uint64
+	Length      uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *GraphCreateArgs) Decode(b []byte) bool {
+	if len(b) != 24 {
+		return false
+	}
+	a.Graph = binary.LittleEndian.Uint64(b[0:])
+	a.ArenaOffset = binary.LittleEndian.Uint64(b[8:])
+	a.Length = binary.LittleEndian.Uint64(b[16:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *GraphCreateArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Graph)
+	b = binary.LittleEndian.AppendUint64(b, a.ArenaOffset)
+	b = binary.LittleEndian.AppendUint64(b, a.Length)
+	return b
+}
+
+// GraphDestroyArgs is the arguments of GraphDestroy: 8 bytes.
+type GraphDestroyArgs struct {
+	Graph uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *GraphDestroyArgs) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Graph = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *GraphDestroyArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Graph)
+	return b
+}
+
+// GraphLaunchArgs is the arguments of GraphLaunch: 8 bytes and what follows them.
+type GraphLaunchArgs struct {
+	Graph   uint64
+	Records []byte // aliases the buffer that it was decoded from
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *GraphLaunchArgs) Decode(b []byte) bool {
+	if len(b) < 8 {
+		return false
+	}
+	a.Graph = binary.LittleEndian.Uint64(b[0:])
+	a.Records = b[8:]
+	return true
+}
+
+// Append encodes a after b.
+func (a *GraphLaunchArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Graph)
+	b = append(b, a.Records...)
+	return b
+}
+
 // StreamValueArgs is the arguments of StreamValue: 24 bytes.
 type StreamValueArgs struct {
 	Address uint64
@@ -1843,6 +1921,9 @@ type Handler interface {
 	SegmentDetach(c Call, a SegmentDetachArgs) Result
 	SegmentControl(c Call, a SegmentControlArgs) (SegmentControlResult, Result)
 	ModuleInspect(c Call, a ModuleInspectArgs) (ModuleInspectResult, Result)
+	GraphCreate(c Call, a GraphCreateArgs) Result
+	GraphDestroy(c Call, a GraphDestroyArgs) Result
+	GraphLaunch(c Call, a GraphLaunchArgs) Result
 	StreamValue(c Call, a StreamValueArgs) Result
 	RangeReserve(c Call, a RangeReserveArgs) (RangeReserveResult, Result)
 	RangeFree(c Call, a RangeFreeArgs) Result
@@ -2169,6 +2250,24 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			reply = out.Append(reply)
 		}
 		return reply, r, true
+	case OpGraphCreate:
+		var a GraphCreateArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.GraphCreate(c, a), true
+	case OpGraphDestroy:
+		var a GraphDestroyArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.GraphDestroy(c, a), true
+	case OpGraphLaunch:
+		var a GraphLaunchArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.GraphLaunch(c, a), true
 	case OpStreamValue:
 		var a StreamValueArgs
 		if !a.Decode(payload) {

@@ -256,6 +256,18 @@ var goldenRecords = []goldenRecord{
 		LayoutLength: 0x807060504030201,
 		LogLength:    0x100f0e0d0c0b0a09,
 	}},
+	{"GraphCreateArgs", 24, false, func() record { return new(cuda.GraphCreateArgs) }, &cuda.GraphCreateArgs{
+		Graph:       0x807060504030201,
+		ArenaOffset: 0x100f0e0d0c0b0a09,
+		Length:      0x1817161514131211,
+	}},
+	{"GraphDestroyArgs", 8, false, func() record { return new(cuda.GraphDestroyArgs) }, &cuda.GraphDestroyArgs{
+		Graph: 0x807060504030201,
+	}},
+	{"GraphLaunchArgs", 8, true, func() record { return new(cuda.GraphLaunchArgs) }, &cuda.GraphLaunchArgs{
+		Graph:   0x807060504030201,
+		Records: []byte{0xd0, 0xd1, 0xd2, 0xd3, 0xd4},
+	}},
 	{"StreamValueArgs", 24, false, func() record { return new(cuda.StreamValueArgs) }, &cuda.StreamValueArgs{
 		Address: 0x807060504030201,
 		Value:   0x100f0e0d0c0b0a09,
@@ -566,6 +578,24 @@ func (h *recorder) ModuleInspect(c cuda.Call, a cuda.ModuleInspectArgs) (cuda.Mo
 	h.call = c
 	h.args = &a
 	return cuda.ModuleInspectResult{}, h.result
+}
+
+func (h *recorder) GraphCreate(c cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) GraphDestroy(c cuda.Call, a cuda.GraphDestroyArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
+}
+
+func (h *recorder) GraphLaunch(c cuda.Call, a cuda.GraphLaunchArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
 }
 
 func (h *recorder) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {

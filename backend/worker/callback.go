@@ -12,12 +12,13 @@ import (
 // callbacks are the host functions that the guest's own threads run. A stream
 // whose callback is due is held until the guest reports it done.
 type callbacks struct {
-	count atomic.Int32 // len(queued), for those who only ask
+	count atomic.Int32 // len(queued)+expected, for those who only ask
 
-	mu      sync.Mutex
-	queued  map[uint64]*callback // from HostCallback until reported done
-	due     []uint64             // not yet told to the guest, in order
-	waiting []cuda.Call          // CallbackWait calls that nothing was due for
+	mu       sync.Mutex
+	expected int                  // nodes of graphs that were launched
+	queued   map[uint64]*callback // from HostCallback until reported done
+	due      []uint64             // not yet told to the guest, in order
+	waiting  []cuda.Call          // CallbackWait calls that nothing was due for
 }
 
 type callback struct {
@@ -44,6 +45,9 @@ func (b *callbacks) add(id uint64, g *guestContext) (*callback, cuda.Result) {
 	if len(b.queued) >= maxObjects {
 		return nil, cuda.ErrorOutOfMemory
 	}
+	if g != nil && g.gone.Load() {
+		return nil, cuda.ErrorContextIsDestroyed
+	}
 	k := &callback{g: g}
 	b.queued[id] = k
 	b.counted()
@@ -61,7 +65,18 @@ func (b *callbacks) remove(id uint64, k *callback) {
 	}
 }
 
-func (b *callbacks) counted() { b.count.Store(int32(len(b.queued))) }
+func (b *callbacks) counted() { b.count.Store(int32(len(b.queued) + b.expected)) }
+
+// expect says that n more callbacks than before will be due, or less.
+func (b *callbacks) expect(n int) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected += n
+	b.counted()
+}
 
 // next takes the callback that the guest is to run now.
 func (b *callbacks) next() (out cuda.CallbackWaitResult, ok bool) {

@@ -143,6 +143,12 @@ func (s *session) forget(g *guestContext, done func()) {
 	})
 	s.arrays.drop(func(a *array) bool { return a.g == g })
 	s.textures.drop(func(t *texture) bool { return t.g == g })
+	s.graphs.drop(func(gr *graph) bool {
+		if gr.g == g {
+			s.destroyGraph(gr)
+		}
+		return gr.g == g
+	})
 	for addr, owner := range s.allocs {
 		if owner == g {
 			delete(s.allocs, addr)

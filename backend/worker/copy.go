@@ -99,10 +99,16 @@ func (s *session) resolve(p place, b box, g *guestContext) (accel.End, cuda.Resu
 }
 
 func (s *session) Copy(c cuda.Call, a cuda.CopyArgs) (out cuda.CopyResult, r cuda.Result) {
-	b := box{a.Width, a.Height, a.Depth}
-	dst := place{kind: a.DstKind, at: a.Dst, x: a.DstX, y: a.DstY, z: a.DstZ, pitch: a.DstPitch, height: a.DstHeight}
-	src := place{kind: a.SrcKind, at: a.Src, x: a.SrcX, y: a.SrcY, z: a.SrcZ, pitch: a.SrcPitch, height: a.SrcHeight}
+	b, dst, src := endsOf(a)
 	return out, s.copy(c, b, dst, src, a.Release, a.Data)
+}
+
+// endsOf is a copy's shape and its ends.
+func endsOf(a cuda.CopyArgs) (b box, dst, src place) {
+	b = box{a.Width, a.Height, a.Depth}
+	dst = place{kind: a.DstKind, at: a.Dst, x: a.DstX, y: a.DstY, z: a.DstZ, pitch: a.DstPitch, height: a.DstHeight}
+	src = place{kind: a.SrcKind, at: a.Src, x: a.SrcX, y: a.SrcY, z: a.SrcZ, pitch: a.SrcPitch, height: a.SrcHeight}
+	return b, dst, src
 }
 
 func (s *session) CopyLinear(c cuda.Call, a cuda.CopyLinearArgs) (out cuda.CopyLinearResult, r cuda.Result) {
@@ -205,11 +211,27 @@ func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	if r != cuda.Success {
 		return r
 	}
+	w, bytes, r := fillOf(a)
+	if r != cuda.Success || bytes == 0 {
+		return r
+	}
+	sub := s.newSubmission(g)
+	t := &sub.transfer
+	t.call, t.dst, t.src, t.bytes = c, cuda.EndDevice, cuda.EndDevice, bytes
+	s.filling = w
+	if r = s.submitGated(sub, st, &s.filling, gate.Copy, s.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
+		return r
+	}
+	return deferredIf(c.Reply)
+}
+
+// fillOf checks what the guest asked for, and says how many bytes that are.
+func fillOf(a cuda.FillArgs) (w accel.Fill, bytes uint64, r cuda.Result) {
 	if a.ElementSize != 1 && a.ElementSize != 2 && a.ElementSize != 4 {
-		return cuda.ErrorInvalidValue
+		return w, 0, cuda.ErrorInvalidValue
 	}
 	if a.Width == 0 || a.Height == 0 {
-		return cuda.Success
+		return w, 0, cuda.Success
 	}
 	m := checked{ok: true}
 	p := place{at: a.Dst, pitch: a.Pitch}
@@ -217,14 +239,8 @@ func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	_, length, ok := p.span(b)
 	m.add(a.Dst, length)
 	if !ok || !m.ok {
-		return cuda.ErrorInvalidValue
+		return w, 0, cuda.ErrorInvalidValue
 	}
-	sub := s.newSubmission(g)
-	t := &sub.transfer
-	t.call, t.dst, t.src, t.bytes = c, cuda.EndDevice, cuda.EndDevice, b.width*b.height
-	s.filling = accel.Fill{Address: a.Dst, Width: a.Width, Height: a.Height, Pitch: p.pitch, Value: a.Value, ElementSize: a.ElementSize}
-	if r = s.submitGated(sub, st, &s.filling, gate.Copy, s.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
-		return r
-	}
-	return deferredIf(c.Reply)
+	w = accel.Fill{Address: a.Dst, Width: a.Width, Height: a.Height, Pitch: p.pitch, Value: a.Value, ElementSize: a.ElementSize}
+	return w, b.width * b.height, cuda.Success
 }

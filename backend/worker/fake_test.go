@@ -344,8 +344,16 @@ func (c *fakeContext) Submit(st accel.Stream, w accel.Work, done accel.Done) cud
 		e.pending++
 		e.mu.Unlock()
 	}
+	var ready chan struct{} // when a wait is over, which is for the record as it is now
+	if w, ok := w.(accel.WaitEvent); ok {
+		ready = make(chan struct{})
+		w.Event.Synchronize(func(cuda.Result) { close(ready) })
+	}
 	s.pending.Add(1)
 	s.work <- func() {
+		if ready != nil {
+			s.await(ready)
+		}
 		r := c.Err()
 		if r == cuda.Success {
 			r = c.fail(s.execute(w))
@@ -375,10 +383,6 @@ func (s *fakeStream) execute(w accel.Work) cuda.Result {
 		return s.launch(w)
 	case accel.Copy:
 		return s.c.copy(w)
-	case accel.WaitEvent:
-		ready := make(chan struct{})
-		w.Event.Synchronize(func(cuda.Result) { close(ready) })
-		return s.await(ready)
 	case accel.HostFunc:
 		ready := make(chan struct{})
 		w.Due(cuda.Success, sync.OnceFunc(func() { close(ready) }))

@@ -35,21 +35,29 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 		return cuda.ErrorInvalidHandle
 	}
 	w := &s.launch
-	*w = accel.Launch{
-		Module: m.m, Function: int(index), Grid: a.Grid, Block: a.Block, SharedBytes: a.SharedBytes, Params: a.Params,
+	*w = launchOf(m, a)
+	cost := &m.costs[index]
+	sub := s.newSubmission(g)
+	sub.cost, sub.blocks = cost, blockCount(a.Grid)
+	return s.submitGated(sub, st, w, gate.Compute, s.predict(cost, w))
+}
+
+// launchOf is what the guest asked for, of a function that the module has.
+func launchOf(m *module, a cuda.LaunchArgs) accel.Launch {
+	return accel.Launch{
+		Module: m.m, Function: int(uint32(a.Function)), Grid: a.Grid, Block: a.Block, SharedBytes: a.SharedBytes, Params: a.Params,
 		Cooperative: a.Flags&launchCooperative != 0,
 	}
-	cost := &m.costs[index]
-	blocks := blockCount(a.Grid)
-	predicted := cost.predict(blocks)
+}
+
+// predict says how long a launch will take, by what the device knows, or else by its kernel's cost.
+func (s *session) predict(cost *kernelCost, w *accel.Launch) int64 {
 	if s.predictor != nil {
 		if ns := s.predictor.Predict(w); ns > 0 {
-			predicted = ns
+			return ns
 		}
 	}
-	sub := s.newSubmission(g)
-	sub.cost, sub.blocks = cost, blocks
-	return s.submitGated(sub, st, w, gate.Compute, predicted)
+	return cost.predict(blockCount(w.Grid))
 }
 
 // blockCount is the size of a grid; a grid too large for the number is refused
@@ -70,7 +78,12 @@ func (s *session) submitGated(b *submission, st accel.Stream, w accel.Work, clas
 	}
 	g := b.g
 	b.ticket = t
-	r := g.ctx.Submit(st, w, b.ended)
+	var r cuda.Result
+	if b.replay == nil {
+		r = g.ctx.Submit(st, w, b.ended)
+	} else {
+		r = b.replay.submit(st, w, b.ended)
+	}
 	if r != cuda.Success {
 		b.recycle()
 		s.ended()
@@ -91,6 +104,8 @@ type submission struct {
 	cost   *kernelCost // of a kernel; nil for a copy or fill
 	blocks uint64
 
+	replay *replay // of a graph; else nil
+
 	transfer transfer // of a copy or fill
 }
 
@@ -110,17 +125,23 @@ func (b *submission) recycle() {
 	t := &b.transfer
 	b.s.flow.inline.Add(-int64(len(t.inline)))
 	t.inline, t.into, t.release = t.inline[:0], nil, 0
-	b.s, b.g, b.cost = nil, nil, nil
+	b.s, b.g, b.cost, b.replay = nil, nil, nil, nil
 	submissions.Put(b)
 }
 
 func (b *submission) end(r cuda.Result, u accel.Usage) {
 	s := b.s
 	s.gate.Finish(b.ticket, u)
-	if ns := max(u.End-u.Start, 0); b.cost != nil {
+	switch ns := max(u.End-u.Start, 0); {
+	case b.replay != nil:
+		gr := b.replay.gr
+		s.callbacks.expect(-gr.hosts)
+		gr.taken.learn(1, ns)
+		b.g.fail(r)
+	case b.cost != nil:
 		b.cost.learn(b.blocks, ns)
 		b.g.fail(r)
-	} else {
+	default:
 		s.transferred(b.g, &b.transfer, r, ns)
 	}
 	b.recycle()
@@ -140,6 +161,10 @@ func (s *session) admit(class gate.Class, predicted int64) (gate.Ticket, error) 
 // submitted: only of what has to wait, so that nothing else pays for it.
 func (s *session) about() gate.About {
 	b := s.asking.b
+	if p := b.replay; p != nil {
+		k := p.gr.taken
+		return gate.About{Key: k.identity >> 1, Known: k.perBlock.Load() != 0, Size: uint64(len(p.gr.nodes))}
+	}
 	if w, ok := s.asking.w.(*accel.Launch); ok {
 		key := b.cost.identity
 		threads := b.blocks

@@ -98,7 +98,9 @@ type session struct {
 	arrays      table[*array]
 	textures    table[*texture]
 	memories    table[*memory]
-	ranges      map[uint64]struct{}      // reserved addresses
+	ranges      map[uint64]struct{} // reserved addresses
+	graphs      table[*graph]
+	graphBytes  uint64                   // that they count as
 	allocs      map[uint64]*guestContext // who holds the device memory at an address
 	attached    map[uint64]attachment    // device segments, by address
 	commons     *commons                 // nil if the device can't share memory
@@ -135,6 +137,7 @@ func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
 	s.arrays.init()
 	s.textures.init()
 	s.memories.init()
+	s.graphs.init()
 	s.flow.init()
 	s.callbacks.init()
 	return s

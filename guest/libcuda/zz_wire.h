@@ -52,6 +52,9 @@ enum op {
 	OP_SEGMENT_DETACH = 40,
 	OP_SEGMENT_CONTROL = 41,
 	OP_MODULE_INSPECT = 42,
+	OP_GRAPH_CREATE = 43,
+	OP_GRAPH_DESTROY = 44,
+	OP_GRAPH_LAUNCH = 45,
 	OP_STREAM_VALUE = 50,
 	OP_RANGE_RESERVE = 51,
 	OP_RANGE_FREE = 52,
@@ -579,6 +582,32 @@ struct module_inspect_result {
 WIRE_FIELD(module_inspect_result, layoutLength, 0);
 WIRE_FIELD(module_inspect_result, logLength, 8);
 WIRE_SIZE(module_inspect_result, 16);
+
+/* GraphCreate (control, reply always): Makes an executable graph of the nodes (cuda.GraphNode) that lie in the arena, under an id that the guest chose; or makes the one of that id anew, for launches from now on. */
+struct graph_create_args {
+	uint64_t graph;
+	uint64_t arenaOffset;
+	uint64_t length;
+};
+WIRE_FIELD(graph_create_args, graph, 0);
+WIRE_FIELD(graph_create_args, arenaOffset, 8);
+WIRE_FIELD(graph_create_args, length, 16);
+WIRE_SIZE(graph_create_args, 24);
+
+/* GraphDestroy (control, reply never): Destroys an executable graph; launches that are queued still run. */
+struct graph_destroy_args {
+	uint64_t graph;
+};
+WIRE_FIELD(graph_destroy_args, graph, 0);
+WIRE_SIZE(graph_destroy_args, 8);
+
+/* GraphLaunch (compute, reply never): Queues all of a graph as one piece of work, behind what is in the header's stream and behind the graph's launch before. records: for each node that records an event, in the order of the nodes, u64 event and u64 serial, as for EventRecord. */
+struct graph_launch_args {
+	uint64_t graph;
+	/* followed by records */
+};
+WIRE_FIELD(graph_launch_args, graph, 0);
+WIRE_SIZE(graph_launch_args, 8);
 
 /* StreamValue (control, reply never): action 0 to 3: work queued to the header's stream from now on waits until the word of 4 or 8 bytes at a device address is so: not less than value (as signed difference), equal to it, has a bit in common with it, or lacks one that value lacks as well (CUstreamWaitValue_flags). action 16: writes value there, in the stream's order. */
 struct stream_value_args {

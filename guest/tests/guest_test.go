@@ -105,6 +105,28 @@ func (g *guest) ModuleLoad(_ cuda.Call, a cuda.ModuleLoadArgs) (cuda.ModuleLoadR
 	return g.image(layout(), a.ImageOffset, a.ImageLength, a.LayoutOffset, a.LayoutCapacity, a.LogOffset, a.LogCapacity)
 }
 
+// GraphCreate believes what it is told, if it is a graph.
+func (g *guest) GraphCreate(_ cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
+	b, ok := g.ch.Arena(a.ArenaOffset, a.Length)
+	if ok {
+		_, ok = cuda.DecodeGraph(b)
+	}
+	if !ok {
+		return cuda.ErrorInvalidValue
+	}
+	return 0
+}
+
+func (g *guest) GraphDestroy(cuda.Call, cuda.GraphDestroyArgs) cuda.Result { return 0 }
+
+// GraphLaunch has run all of it at once.
+func (g *guest) GraphLaunch(_ cuda.Call, a cuda.GraphLaunchArgs) cuda.Result {
+	for b := a.Records; len(b) >= 16; b = b[16:] {
+		g.ch.CompleteEvent(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]))
+	}
+	return 0
+}
+
 func (g *guest) ModuleInspect(_ cuda.Call, a cuda.ModuleInspectArgs) (cuda.ModuleInspectResult, cuda.Result) {
 	m := layout()
 	for i := range m.Globals {

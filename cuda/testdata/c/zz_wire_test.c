@@ -507,6 +507,32 @@ static void dump_module_inspect_result(void)
 	dump("ModuleInspectResult", &r, sizeof r);
 }
 
+static void dump_graph_create_args(void)
+{
+	struct graph_create_args r;
+	memset(&r, 0, sizeof r);
+	r.graph = (uint64_t)UINT64_C(0x807060504030201);
+	r.arenaOffset = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.length = (uint64_t)UINT64_C(0x1817161514131211);
+	dump("GraphCreateArgs", &r, sizeof r);
+}
+
+static void dump_graph_destroy_args(void)
+{
+	struct graph_destroy_args r;
+	memset(&r, 0, sizeof r);
+	r.graph = (uint64_t)UINT64_C(0x807060504030201);
+	dump("GraphDestroyArgs", &r, sizeof r);
+}
+
+static void dump_graph_launch_args(void)
+{
+	struct graph_launch_args r;
+	memset(&r, 0, sizeof r);
+	r.graph = (uint64_t)UINT64_C(0x807060504030201);
+	dump("GraphLaunchArgs", &r, sizeof r);
+}
+
 static void dump_stream_value_args(void)
 {
 	struct stream_value_args r;
@@ -680,6 +706,9 @@ int main(void)
 	dump_segment_control_result();
 	dump_module_inspect_args();
 	dump_module_inspect_result();
+	dump_graph_create_args();
+	dump_graph_destroy_args();
+	dump_graph_launch_args();
 	dump_stream_value_args();
 	dump_range_reserve_args();
 	dump_range_reserve_result();

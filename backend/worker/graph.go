@@ -1,0 +1,439 @@
+package worker
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/cuda"
+)
+
+const (
+	// maxGraphBytes bounds what the graphs of a guest process take, together: what they say, and
+	// graphNodeBytes for what is made of each node, here and by the device.
+	maxGraphBytes  = 256 << 20
+	graphNodeBytes = 256
+	// maxGraphRecords bounds the nodes of a graph that record events: what they need travels with each launch.
+	maxGraphRecords = 256
+)
+
+// graph is an executable graph of the guest.
+type graph struct {
+	g       *guestContext
+	bytes   uint64 // that it counts as
+	nodes   []graphNode
+	records int // nodes that record events
+	hosts   int // nodes that are host callbacks
+	class   gate.Class
+	usage   accel.Class // of all of it
+	native  accel.Graph // nil: the device takes its nodes one by one
+	last    accel.Event // then recorded behind the latest launch
+	cost    int64       // predicted (ns), of work that was not launched yet
+	taken   *kernelCost // what launches took of late
+}
+
+// graphNode is a node: work, or an event that it records or waits for.
+type graphNode struct {
+	work         accel.Work // nil: nothing
+	record, wait uint64     // an event's id, or 0
+}
+
+// GraphCreate answers with an error of the context, if it has one, since the device was asked.
+func (s *session) GraphCreate(c cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
+	g, r := s.context(c)
+	if r != cuda.Success {
+		return r
+	}
+	old, r := s.graphs.get(a.Graph)
+	if live := r == cuda.Success; live && old.g != g {
+		return cuda.ErrorInvalidHandle
+	} else if !live {
+		old = nil
+		if r := s.graphs.free(a.Graph); r != cuda.Success {
+			return r
+		}
+	}
+	shared, ok := s.host.Arena(a.ArenaOffset, a.Length)
+	if !ok {
+		return cuda.ErrorInvalidValue
+	}
+	if a.Length > maxGraphBytes-s.graphBytes {
+		return cuda.ErrorOutOfMemory
+	}
+	nodes, ok := cuda.DecodeGraph(append([]byte(nil), shared...)) // a copy, since the guest may write to it
+	if !ok {
+		return cuda.ErrorInvalidValue
+	}
+	bytes := a.Length + graphNodeBytes*uint64(len(nodes))
+	if bytes > maxGraphBytes-s.graphBytes {
+		return cuda.ErrorOutOfMemory
+	}
+	made, r := s.newGraph(g, nodes, old)
+	if r != cuda.Success {
+		return g.report(r)
+	}
+	made.bytes = bytes
+	if old != nil {
+		made.taken = old.taken
+		made.last, old.last = old.last, nil
+		if made.native != nil {
+			old.native = nil // it has gone into the new one
+		}
+		s.graphs.take(a.Graph)
+		s.destroyGraph(old)
+	}
+	s.graphs.put(a.Graph, made)
+	s.graphBytes += made.bytes
+	return cuda.Success
+}
+
+func (s *session) GraphDestroy(_ cuda.Call, a cuda.GraphDestroyArgs) cuda.Result {
+	gr, r := s.graphs.take(a.Graph)
+	if r == cuda.Success {
+		s.destroyGraph(gr)
+	}
+	return r
+}
+
+func (s *session) destroyGraph(gr *graph) {
+	s.graphBytes -= gr.bytes
+	if gr.native != nil {
+		gr.native.Destroy()
+	}
+	if gr.last != nil {
+		gr.last.Destroy()
+	}
+}
+
+// newGraph makes a graph of what the guest says, after checking it. It takes the place of old, if not nil.
+func (s *session) newGraph(g *guestContext, described []cuda.GraphNode, old *graph) (*graph, cuda.Result) {
+	gr := &graph{g: g, class: gate.Copy, usage: accel.CopyDevice, taken: &kernelCost{}, nodes: make([]graphNode, len(described))}
+	whole := make([]accel.GraphNode, len(described))
+	for i, d := range described {
+		n, r := s.newGraphNode(gr, d)
+		if r != cuda.Success {
+			return nil, r
+		}
+		gr.nodes[i], whole[i] = n, accel.GraphNode{Work: n.work, After: d.After}
+	}
+	if gr.records > maxGraphRecords {
+		return nil, cuda.ErrorNotSupported
+	}
+	gr.taken.identity = mix(uint64(len(described)), uint64(gr.cost))
+	r := cuda.ErrorNotSupported
+	if maker, ok := g.ctx.(accel.Grapher); ok && !gr.hasEvents() {
+		var before accel.Graph
+		if old != nil {
+			before = old.native
+		}
+		gr.native, r = maker.NewGraph(whole, before)
+	}
+	if r == cuda.ErrorNotSupported {
+		gr.native, r = nil, cuda.Success
+	}
+	return gr, r
+}
+
+func (gr *graph) hasEvents() bool {
+	for i := range gr.nodes {
+		if n := &gr.nodes[i]; n.record != 0 || n.wait != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// newGraphNode makes the work of a node.
+func (s *session) newGraphNode(gr *graph, d cuda.GraphNode) (n graphNode, r cuda.Result) {
+	switch d.Op {
+	case cuda.OpNop:
+		return n, wellFormed(len(d.Payload) == 0)
+	case cuda.OpLaunch:
+		var a cuda.LaunchArgs
+		if !a.Decode(d.Payload) {
+			return n, cuda.ErrorInvalidValue
+		}
+		n.work, r = s.graphLaunch(gr, a)
+	case cuda.OpCopy:
+		var a cuda.CopyArgs
+		if !a.Decode(d.Payload) || a.Release != 0 || len(a.Data) != 0 {
+			return n, cuda.ErrorInvalidValue
+		}
+		n.work, r = s.graphCopy(gr, a)
+	case cuda.OpFill:
+		var a cuda.FillArgs
+		if !a.Decode(d.Payload) {
+			return n, cuda.ErrorInvalidValue
+		}
+		n.work, r = s.graphFill(gr, a)
+	case cuda.OpHostCallback:
+		var a cuda.HostCallbackArgs
+		if !a.Decode(d.Payload) || a.Callback == 0 {
+			return n, cuda.ErrorInvalidValue
+		}
+		gr.hosts++
+		n.work = s.graphHost(gr.g, a.Callback)
+	case cuda.OpEventRecord:
+		var a cuda.EventRecordArgs
+		if !a.Decode(d.Payload) || a.Event == 0 {
+			return n, cuda.ErrorInvalidValue
+		}
+		gr.records++
+		n.record = a.Event
+	case cuda.OpStreamWaitEvent:
+		var a cuda.StreamWaitEventArgs
+		if !a.Decode(d.Payload) || a.Event == 0 {
+			return n, cuda.ErrorInvalidValue
+		}
+		n.wait = a.Event
+	default:
+		return n, cuda.ErrorNotSupported
+	}
+	return n, r
+}
+
+func wellFormed(is bool) cuda.Result {
+	if is {
+		return cuda.Success
+	}
+	return cuda.ErrorInvalidValue
+}
+
+func (s *session) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Result) {
+	m, r := s.modules.get(a.Function >> 32)
+	if r != cuda.Success {
+		return nil, r
+	}
+	index := uint32(a.Function)
+	if m.g != gr.g || index >= uint32(len(m.costs)) {
+		return nil, cuda.ErrorInvalidHandle
+	}
+	w := launchOf(m, a)
+	gr.class, gr.usage = gate.Compute, accel.Compute
+	gr.cost += s.predict(&m.costs[index], &w)
+	return &w, cuda.Success
+}
+
+func (s *session) graphCopy(gr *graph, a cuda.CopyArgs) (accel.Work, cuda.Result) {
+	b, dst, src := endsOf(a)
+	if b.width == 0 || b.height == 0 || b.depth == 0 {
+		return nil, cuda.Success
+	}
+	m := checked{ok: true}
+	bytes := m.mul(m.mul(b.width, b.height), b.depth)
+	if !m.ok {
+		return nil, cuda.ErrorInvalidValue
+	}
+	w := &accel.Copy{Width: b.width, Height: b.height, Depth: b.depth}
+	var r cuda.Result
+	if w.Dst, r = s.resolve(dst, b, gr.g); r != cuda.Success {
+		return nil, r
+	}
+	if w.Src, r = s.resolve(src, b, gr.g); r != cuda.Success {
+		return nil, r
+	}
+	gr.cost += s.costs.copy(dst.kind, src.kind, bytes)
+	return w, cuda.Success
+}
+
+func (s *session) graphFill(gr *graph, a cuda.FillArgs) (accel.Work, cuda.Result) {
+	w, bytes, r := fillOf(a)
+	if r != cuda.Success || bytes == 0 {
+		return nil, r
+	}
+	gr.cost += s.costs.copy(cuda.EndDevice, cuda.EndDevice, bytes)
+	return &w, cuda.Success
+}
+
+// graphHost is a host callback that is due again at each launch, so it is known by its id only while it is.
+func (s *session) graphHost(g *guestContext, id uint64) accel.HostFunc {
+	return accel.HostFunc{Due: func(status cuda.Result, finished func()) {
+		k, r := s.callbacks.add(id, g)
+		if r != cuda.Success {
+			g.fail(r)
+			finished()
+			return
+		}
+		s.callbackDue(id, k, status, finished)
+	}}
+}
+
+// graphRecord is what a launch says of a node that records an event.
+type graphRecord struct{ event, serial uint64 }
+
+const graphRecordBytes = 16
+
+func readRecords(b []byte) (records []graphRecord) {
+	for ; len(b) >= graphRecordBytes; b = b[graphRecordBytes:] {
+		records = append(records, graphRecord{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])})
+	}
+	return records
+}
+
+// GraphLaunch completes the records' serials also when it fails, as EventRecord does.
+func (s *session) GraphLaunch(c cuda.Call, a cuda.GraphLaunchArgs) cuda.Result {
+	records := readRecords(a.Records)
+	r := s.launchGraph(c, a, records)
+	if r != cuda.Success {
+		for _, rec := range records {
+			s.completeRecord(rec)
+		}
+	}
+	return r
+}
+
+// completeRecord stores the serial of a record that will not be made, or is the event's no more.
+func (s *session) completeRecord(rec graphRecord) {
+	if e, r := s.events.get(rec.event); r == cuda.Success {
+		e.complete(s, rec.event, rec.serial)
+	} else {
+		s.host.CompleteEvent(rec.event, rec.serial)
+	}
+}
+
+func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []graphRecord) cuda.Result {
+	gr, r := s.graphs.get(a.Graph)
+	if r != cuda.Success {
+		return r
+	}
+	g, st, r := s.stream(c)
+	if r != cuda.Success {
+		return r
+	}
+	if gr.g != g {
+		return cuda.ErrorInvalidHandle
+	}
+	if len(a.Records) != gr.records*graphRecordBytes {
+		return cuda.ErrorInvalidValue
+	}
+	if len(gr.nodes) == 0 {
+		return cuda.Success
+	}
+	b := s.newSubmission(g)
+	b.replay = &replay{s: s, gr: gr, records: records}
+	s.callbacks.expect(gr.hosts)
+	r = s.submitGated(b, st, accel.Replay{Graph: gr.native}, gr.class, gr.predict())
+	if r != cuda.Success {
+		s.callbacks.expect(-gr.hosts)
+	}
+	return r
+}
+
+// predict says what a launch will take: as long as of late, or as its nodes together.
+func (gr *graph) predict() int64 {
+	if gr.taken.perBlock.Load() != 0 {
+		return gr.taken.predict(1)
+	}
+	return min(gr.cost, maxPredicted)
+}
+
+// replay is one launch of a graph.
+type replay struct {
+	s       *session
+	gr      *graph
+	records []graphRecord // that are not made yet
+
+	// Of nodes that are given one by one.
+	left  atomic.Int64 // nodes that have not ended, and one for giving them
+	bad   atomic.Int32 // the first error
+	begun atomic.Int64
+	held  atomic.Int64
+	done  accel.Done
+}
+
+// submit gives a graph to the device, at once if it can.
+func (p *replay) submit(st accel.Stream, w accel.Work, done accel.Done) cuda.Result {
+	if p.gr.native != nil {
+		return p.gr.g.ctx.Submit(st, w, done)
+	}
+	return p.oneByOne(st, done)
+}
+
+// oneByOne gives the nodes to the device in their order, in the launch's stream: so each comes after those that
+// it has to come after. Of a launch of the graph in another stream they wait for the end. A node that is refused is the last one.
+func (p *replay) oneByOne(st accel.Stream, done accel.Done) cuda.Result {
+	gr, ctx := p.gr, p.gr.g.ctx
+	if gr.last == nil {
+		e, r := ctx.NewEvent(uint32(cuda.EventFlagDisableTiming))
+		if r != cuda.Success {
+			return r
+		}
+		gr.last = e
+	}
+	p.done = done
+	p.left.Store(2)
+	if r := ctx.Submit(st, accel.WaitEvent{Event: gr.last}, p.ended); r != cuda.Success {
+		return r
+	}
+	for i := range gr.nodes {
+		if r := p.give(st, &gr.nodes[i]); r != cuda.Success {
+			p.bad.CompareAndSwap(0, int32(r))
+			break
+		}
+	}
+	for _, rec := range p.records {
+		p.s.completeRecord(rec)
+	}
+	p.left.Add(1)
+	if r := ctx.Submit(st, accel.Record{Event: gr.last}, p.ended); r != cuda.Success {
+		p.ended(r, accel.Usage{})
+	}
+	p.ended(cuda.Success, accel.Usage{})
+	return cuda.Success
+}
+
+// give submits a node.
+func (p *replay) give(st accel.Stream, n *graphNode) cuda.Result {
+	s, g := p.s, p.gr.g
+	w, done := n.work, accel.Done(p.ended)
+	switch {
+	case n.record != 0:
+		rec := p.records[0]
+		e, r := s.events.get(rec.event)
+		switch {
+		case r != cuda.Success:
+			return r
+		case e.g != g || rec.event != n.record:
+			return cuda.ErrorInvalidHandle
+		}
+		w, done = e.record, func(r cuda.Result, u accel.Usage) {
+			e.complete(s, rec.event, rec.serial)
+			p.ended(r, u)
+		}
+	case n.wait != 0:
+		e, r := s.events.get(n.wait)
+		if r != cuda.Success {
+			return r
+		}
+		if w = e.wait; e.g != g {
+			w = waitElsewhere(e.e)
+		}
+	case w == nil:
+		return cuda.Success
+	}
+	p.left.Add(1)
+	r := g.ctx.Submit(st, w, done)
+	switch {
+	case r != cuda.Success:
+		p.left.Add(-1)
+	case n.record != 0:
+		p.records = p.records[1:]
+	}
+	return r
+}
+
+// ended counts a node that has ended, and after the last one tells of all.
+func (p *replay) ended(r cuda.Result, u accel.Usage) {
+	if r != cuda.Success {
+		p.bad.CompareAndSwap(0, int32(r))
+	}
+	if u.End > u.Start {
+		p.begun.CompareAndSwap(0, u.Start)
+		p.held.Add(u.End - u.Start)
+	}
+	if p.left.Add(-1) == 0 {
+		from := p.begun.Load()
+		p.done(cuda.Result(p.bad.Load()), accel.Usage{Class: p.gr.usage, Start: from, End: from + p.held.Load()})
+	}
+}
