@@ -108,8 +108,9 @@ func fakeCore(t *testing.T, program string) (dir string) {
 		write(t, filepath.Join(dir, filepath.Base(path)), string(b))
 	}
 	write(t, filepath.Join(dir, "entry.h"), `#include "cuda.h"
+#define ENTER_UNSAFE 1
 extern CUresult entry_result;
-static inline CUresult pg_enter(int flags) { return flags ? CUDA_ERROR_UNKNOWN : entry_result; }
+static inline CUresult pg_enter(int flags) { return flags & ~ENTER_UNSAFE ? CUDA_ERROR_UNKNOWN : entry_result; }
 CUresult pg_unsupported(const char *symbol);
 `)
 	defined := read(t, program) + read(t, filepath.Join(dir, "zz_names.c")) + read(t, filepath.Join(dir, "zz_resolver.c"))

@@ -84,7 +84,11 @@ func emitBody(w *writer, s *spec, f *function) {
 		return
 	}
 	if !d.BeforeInit {
-		w.f("\tCUresult r = pg_enter(0);\n\tif (r)\n\t\treturn r;\n")
+		flags := "0"
+		if f.unsafe(s) {
+			flags = "ENTER_UNSAFE"
+		}
+		w.f("\tCUresult r = pg_enter(%s);\n\tif (r)\n\t\treturn r;\n", flags)
 	}
 	if d.Body == bodyConstant {
 		emitConstant(w, f)
@@ -96,6 +100,14 @@ func emitBody(w *writer, s *spec, f *function) {
 		return
 	}
 	emitCall(w, s, f, target)
+}
+
+// unsafe says whether f, or what it follows, is.
+func (f *function) unsafe(s *spec) bool {
+	for f.decision.Body == bodyAlias && !f.decision.Unsafe {
+		f = s.bySymbol[f.decision.Of]
+	}
+	return f.decision.Unsafe
 }
 
 func emitConstant(w *writer, f *function) {

@@ -225,9 +225,11 @@ func emitPrototypes(w *writer, s *spec) {
 	w.f("#endif\n\n")
 }
 
-// keptABI are names that CUDA 12 left at an older ABI than the table's rows
+// keptABI are names that CUDA 12 left at another ABI than the table's rows
 // would say.
-var keptABI = map[string]string{"cuCtxCreate": "cuCtxCreate_v2", "cuDeviceGetUuid": "cuDeviceGetUuid"}
+var keptABI = map[string]string{
+	"cuCtxCreate": "cuCtxCreate_v2", "cuDeviceGetUuid": "cuDeviceGetUuid", "cuGraphInstantiate": "cuGraphInstantiateWithFlags",
+}
 
 // headerSymbol is what an unsuffixed name means to programs of headerVersion.
 // Within a major version the meaning of a name stays.

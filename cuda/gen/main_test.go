@@ -75,7 +75,7 @@ func edited(t *testing.T, file, old, new string) string {
 }
 
 func TestMistakesAreNamed(t *testing.T) {
-	const line = `cuMemAlloc_v2 = {body = "manual", class = "control"}`
+	const line = `cuMemAlloc_v2 = {body = "manual", class = "control", unsafe = true}`
 	for _, c := range []struct{ file, old, new, want string }{
 		{"overlay.toml", line, `cuMemAlloc_v9 = {body = "manual", class = "control"}`, "cuMemAlloc_v9: no such symbol"},
 		{"overlay.toml", line, `cuMemAlloc_v2 = {body = "magic", class = "control"}`, `body "magic"`},

@@ -14,6 +14,7 @@ type decision struct {
 	Result     string           // constant
 	Out        map[string]int64 // constant: values of outputs
 	BeforeInit bool             `toml:"before_init"`
+	Unsafe     bool             // prohibited while a stream captures, unless the thread says otherwise
 
 	because string // stub: why there is no implementation, if that was decided
 }

@@ -3384,7 +3384,7 @@ CUresult CUDAAPI cuVDPAUGetDevice(CUdevice *pDevice, VdpDevice vdpDevice, VdpGet
 #define cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2
 #define cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2
 #define cuGraphicsUnmapResources PEGASUS_PTSZ(cuGraphicsUnmapResources)
-#define cuGraphInstantiate cuGraphInstantiate_v2
+#define cuGraphInstantiate cuGraphInstantiateWithFlags
 #define cuGraphInstantiateWithParams PEGASUS_PTSZ(cuGraphInstantiateWithParams)
 #define cuGraphKernelNodeGetParams cuGraphKernelNodeGetParams_v2
 #define cuGraphKernelNodeSetParams cuGraphKernelNodeSetParams_v2

@@ -96,7 +96,7 @@ static bool small_operand(const CUmemcpy3DOperand *o)
 	return small(o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? o->op.array.offset.x : o->op.ptr.rowLength);
 }
 
-static CUresult box_of(const CUDA_MEMCPY3D_BATCH_OP *op, CUDA_MEMCPY3D *c)
+static CUresult operation_box(const CUDA_MEMCPY3D_BATCH_OP *op, CUDA_MEMCPY3D *c)
 {
 	uint64_t element = 1;
 	CUresult r = element_of(&op->src, &element);
@@ -143,7 +143,7 @@ CUresult pg_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned l
 	const CUmemcpyAttributes attributes = {.srcAccessOrder = op->srcAccessOrder, .flags = op->flags};
 	CUresult r = check_attributes(&attributes);
 	if (r == CUDA_SUCCESS)
-		r = box_of(op, &c);
+		r = operation_box(op, &c);
 	return r == CUDA_SUCCESS ? pg_cuMemcpy3DAsync_v2(&c, stream) : r;
 }
 

@@ -5,6 +5,7 @@
  */
 #include <signal.h>
 
+#include "capture.h"
 #include "ring.h"
 #include "stream.h"
 #include "zz_impl.h"
@@ -17,6 +18,7 @@ struct callback {
 	CUstreamCallback withStatus;
 	CUhostFn plain; /* not called after an error */
 	void *userData;
+	bool lasting; /* of a graph: due again and again */
 };
 
 static struct table callbacks = HANDLE_TABLE(HANDLE_CALLBACK, struct callback, 60000);
@@ -25,10 +27,12 @@ static bool started;
 
 static void run(struct callback *c, CUresult status)
 {
-	if (!handle_retire(c))
-		return;
 	struct callback mine = *c;
-	handle_free(&callbacks, c);
+	if (!mine.lasting) {
+		if (!handle_retire(c))
+			return;
+		handle_free(&callbacks, c);
+	}
 	thread.inCallback = true;
 	if (mine.withStatus)
 		mine.withStatus(mine.stream, status, mine.userData);
@@ -114,7 +118,9 @@ static CUresult ensure_thread(void)
 static CUresult queue(CUstream stream, const struct callback *what)
 {
 	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve_any(stream, &place);
+	if (r == CUDA_SUCCESS && UNLIKELY(place.capturing))
+		return what->plain ? capture_host(&place, what->plain, what->userData) : capture_refuse(place.capturing);
 	if (r == CUDA_SUCCESS)
 		r = ensure_thread();
 	if (r != CUDA_SUCCESS)
@@ -127,6 +133,7 @@ static CUresult queue(CUstream stream, const struct callback *what)
 	c->withStatus = what->withStatus;
 	c->plain = what->plain;
 	c->userData = what->userData;
+	c->lasting = false;
 	uint64_t id = c->object.id;
 	handle_publish(c);
 	struct host_callback_args args = {.callback = id};
@@ -137,6 +144,32 @@ static CUresult queue(CUstream stream, const struct callback *what)
 	if (r != CUDA_SUCCESS && handle_retire(c))
 		handle_free(&callbacks, c);
 	return r;
+}
+
+CUresult callback_keep(CUhostFn function, void *userData, uint64_t *id)
+{
+	CUresult r = ensure_thread();
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct callback *c = handle_new(&callbacks);
+	if (!c)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	c->context = 0;
+	c->stream = NULL;
+	c->withStatus = NULL;
+	c->plain = function;
+	c->userData = userData;
+	c->lasting = true;
+	*id = c->object.id;
+	handle_publish(c);
+	return CUDA_SUCCESS;
+}
+
+void callback_drop(uint64_t id)
+{
+	struct callback *c = handle_find(&callbacks, id);
+	if (c && handle_retire(c))
+		handle_free(&callbacks, c);
 }
 
 CUresult pg_cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *userData, unsigned int flags)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "graphexec.h"
 #include "memory.h"
 #include "module.h"
 #include "ring.h"
@@ -180,6 +181,7 @@ static CUresult destroy(struct context *c)
 	if (r == CUDA_SUCCESS)
 		r = call_finish(&call, NULL, 0, NULL);
 	memory_context_ended(handle);
+	stocks_context_ended(handle);
 	handle_free(&contexts, c);
 	wireUsed[wire] = 0;
 	return r;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "arena.h"
+#include "capture.h"
 #include "object.h"
 #include "range.h"
 #include "ring.h"
@@ -131,6 +132,17 @@ struct transfer {
 	uint32_t dataBytes;
 };
 
+static struct copy_args args_of(const struct transfer *t, uint8_t dstKind, uint8_t srcKind)
+{
+	return (struct copy_args){
+		.dstKind = dstKind, .srcKind = srcKind, .dst = t->dst.address, .src = t->src.address,
+		.width = t->width, .height = t->height, .depth = t->depth,
+		.dstPitch = t->dst.pitch, .dstHeight = t->dst.height, .srcPitch = t->src.pitch, .srcHeight = t->src.height,
+		.dstX = t->dst.x, .dstY = t->dst.y, .dstZ = t->dst.z, .srcX = t->src.x, .srcY = t->src.y, .srcZ = t->src.z,
+		.release = t->release,
+	};
+}
+
 /* Sends it; call is NULL for one that nobody waits for. */
 static CUresult send_transfer(const struct place *place, const struct transfer *t, struct call *call)
 {
@@ -149,13 +161,7 @@ static CUresult send_transfer(const struct place *place, const struct transfer *
 		p.fixed = &line;
 		p.fixedBytes = sizeof line;
 	} else {
-		box = (struct copy_args){
-			.dstKind = dstKind, .srcKind = srcKind, .dst = t->dst.address, .src = t->src.address,
-			.width = t->width, .height = t->height, .depth = t->depth,
-			.dstPitch = t->dst.pitch, .dstHeight = t->dst.height, .srcPitch = t->src.pitch, .srcHeight = t->src.height,
-			.dstX = t->dst.x, .dstY = t->dst.y, .dstZ = t->dst.z, .srcX = t->src.x, .srcY = t->src.y, .srcZ = t->src.z,
-			.release = t->release,
-		};
+		box = args_of(t, dstKind, srcKind);
 		p.op = OP_COPY;
 		p.fixed = &box;
 		p.fixedBytes = sizeof box;
@@ -474,15 +480,47 @@ static CUresult download(const struct place *place, const struct box *b)
 	return r != CUDA_SUCCESS ? r : late;
 }
 
-static CUresult within_host(const struct place *place, const struct box *b)
+void box_move(const struct box *b)
 {
-	CUresult r = stream_wait(place);
-	for (uint64_t z = 0; r == CUDA_SUCCESS && z < b->depth; z++)
+	for (uint64_t z = 0; z < b->depth; z++)
 		for (uint64_t y = 0; y < b->height; y++) {
 			struct piece row = {.y = y, .z = z, .width = b->width, .height = 1};
 			memmove(host_at(&b->dst, &row), host_at(&b->src, &row), b->width);
 		}
+}
+
+static CUresult within_host(const struct place *place, const struct box *b)
+{
+	CUresult r = stream_wait(place);
+	if (r == CUDA_SUCCESS)
+		box_move(b);
 	return r;
+}
+
+void box_gather(const struct box *b, uint8_t *packed)
+{
+	for (uint64_t z = 0; z < b->depth; z++) {
+		struct piece slice = {.z = z, .width = b->width, .height = b->height};
+		copy_rows(packed + z * b->height * b->width, b->width, host_at(&b->src, &slice), b->src.pitch, &slice);
+	}
+}
+
+void box_scatter(const struct box *b, const uint8_t *packed)
+{
+	for (uint64_t z = 0; z < b->depth; z++) {
+		struct piece slice = {.z = z, .width = b->width, .height = b->height};
+		copy_rows(host_at(&b->dst, &slice), b->dst.pitch, packed + z * b->height * b->width, b->width, &slice);
+	}
+}
+
+struct copy_args box_staged(const struct box *b, uint64_t offset)
+{
+	struct end block = {.where = AT_ARENA, .address = offset, .pitch = b->width, .height = b->height};
+	struct transfer t = {
+		.dst = b->dst.where == AT_HOST ? block : b->dst, .src = b->src.where == AT_HOST ? block : b->src,
+		.width = b->width, .height = b->height, .depth = b->depth,
+	};
+	return args_of(&t, kind_of(&t.dst, false), kind_of(&t.src, false));
 }
 
 /* Rows without gaps on both sides are one long row. */
@@ -520,6 +558,8 @@ static CUresult copy(const struct place *place, const struct box *box, bool wait
 
 CUresult copy_box(const struct place *place, const struct box *box, bool wait)
 {
+	if (UNLIKELY(place->capturing))
+		return wait ? capture_refuse(place->capturing) : capture_copy(place, box);
 	CUresult r = copy(place, box, wait);
 	return wait ? text_shown(place->context, r) : r;
 }

@@ -38,4 +38,21 @@ bool place_syncs(const struct place *place);
  */
 CUresult copy_box(const struct place *place, const struct box *box, bool wait);
 
+/* What a program describes as a copy; of nothing, its ends are not looked at. */
+CUresult box_of(const CUDA_MEMCPY3D *c, struct box *box);
+/* A copy that describes a box. */
+CUDA_MEMCPY3D copy_of(const struct box *box);
+
+/* Copies the rows of a box between its end in host memory and packed bytes. */
+void box_gather(const struct box *box, uint8_t *packed);
+void box_scatter(const struct box *box, const uint8_t *packed);
+/* Copies within host memory. */
+void box_move(const struct box *box);
+/* A box with one end in the arena, packed, instead of host memory: as it travels. */
+struct copy_args box_staged(const struct box *box, uint64_t offset);
+
+struct fill_args;
+/* What a program describes as a fill, which may be of nothing. */
+CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS *p, struct fill_args *args);
+
 #endif

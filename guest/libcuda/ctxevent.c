@@ -3,6 +3,7 @@
  * legacy stream stands for all that keep order with it. What comes after a wait of the context's is the work of its streams, also of
  * those that are created later.
  */
+#include "capture.h"
 #include "context.h"
 #include "event.h"
 #include "ring.h"
@@ -121,6 +122,8 @@ CUresult pg_cuCtxWaitEvent(CUcontext context, CUevent handle)
 	struct context *c;
 	struct event *e;
 	CUresult r = find_both(context, handle, &c, &e);
+	if (r == CUDA_SUCCESS && UNLIKELY(e->captured))
+		r = capture_refuse_event(e);
 	if (r != CUDA_SUCCESS || !e->used)
 		return r;
 	struct visit v = {.waited = e, .result = CUDA_SUCCESS};

@@ -4,6 +4,7 @@
  */
 #include "event.h"
 
+#include "capture.h"
 #include "context.h"
 #include "moment.h"
 #include "pool.h"
@@ -33,6 +34,7 @@ CUresult event_create(struct context *c, uint32_t flags, struct event **created)
 	e->flags = flags;
 	e->used = false;
 	e->behind = (struct moment){0};
+	e->captured = NULL;
 	handle_publish(e);
 	*created = e;
 	return CUDA_SUCCESS;
@@ -60,6 +62,7 @@ CUresult event_destroy(struct event *e)
 {
 	if (!handle_retire(e))
 		return CUDA_ERROR_INVALID_HANDLE;
+	capture_event_gone(e);
 	struct event_destroy_args args = {.event = e->object.id};
 	struct packet p = {.op = OP_EVENT_DESTROY, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	CUresult r = ring_post(&p);
@@ -83,28 +86,40 @@ CUresult pg_cuEventDestroy_v2(CUevent handle)
  */
 static pthread_mutex_t recordLock = PTHREAD_MUTEX_INITIALIZER;
 
-CUresult pg_cuEventRecord(CUevent handle, CUstream stream)
+CUresult event_record(struct event *e, const struct place *place)
 {
-	struct event *e = event_find(handle);
-	if (!e)
-		return CUDA_ERROR_INVALID_HANDLE;
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (place.contextHandle != e->context)
-		return CUDA_ERROR_INVALID_HANDLE;
-	moment_recorded(e, &place);
+	moment_recorded(e, place);
 	pthread_mutex_lock(&recordLock);
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
 	struct event_record_args args = {.event = e->object.id, .serial = serial};
 	struct packet p = {
-		.op = OP_EVENT_RECORD, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
+		.op = OP_EVENT_RECORD, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
-	r = ring_post(&p);
+	CUresult r = ring_post(&p);
 	if (r == CUDA_SUCCESS) {
 		atomic_store_explicit(&e->recorded, serial, memory_order_release);
 		atomic_store_explicit(&e->used, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&recordLock);
+	return r;
+}
+
+CUresult event_record_many(struct event *const *all, uint32_t count, struct event_record_args *records, const struct packet *p)
+{
+	pthread_mutex_lock(&recordLock);
+	for (uint32_t i = 0; i < count; i++) {
+		records[i].event = all[i]->object.id;
+		records[i].serial = atomic_load_explicit(&all[i]->recorded, memory_order_relaxed) + 1;
+		for (uint32_t j = i; j > 0; j--) /* of an event that is there more than once */
+			if (all[j - 1] == all[i]) {
+				records[i].serial = records[j - 1].serial + 1;
+				break;
+			}
+	}
+	CUresult r = ring_post(p);
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < count; i++) {
+		atomic_store_explicit(&all[i]->recorded, records[i].serial, memory_order_release);
+		atomic_store_explicit(&all[i]->used, true, memory_order_release);
 	}
 	pthread_mutex_unlock(&recordLock);
 	return r;
@@ -114,8 +129,27 @@ CUresult pg_cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int
 {
 	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* "External" only matters to stream capture. */
-	return pg_cuEventRecord(handle, stream);
+	struct event *e = event_find(handle);
+	if (!e)
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct place place;
+	CUresult r = stream_resolve_any(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (place.contextHandle != e->context)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (UNLIKELY(place.capturing))
+		return capture_record(&place, e, flags & CU_EVENT_RECORD_EXTERNAL);
+	if (flags & CU_EVENT_RECORD_EXTERNAL)
+		return CUDA_ERROR_INVALID_VALUE; /* only means something in a capture */
+	if (UNLIKELY(e->captured))
+		capture_event_gone(e);
+	return event_record(e, &place);
+}
+
+CUresult pg_cuEventRecord(CUevent handle, CUstream stream)
+{
+	return pg_cuEventRecordWithFlags(handle, stream, CU_EVENT_RECORD_DEFAULT);
 }
 
 static bool is_complete(const struct event *e)
@@ -130,6 +164,8 @@ CUresult pg_cuEventQuery(CUevent handle)
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
 	CUresult r = context_error(e->wireContext);
+	if (r == CUDA_SUCCESS && UNLIKELY(e->captured))
+		r = capture_refuse_event(e);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (is_complete(e))
@@ -143,6 +179,8 @@ CUresult pg_cuEventSynchronize(CUevent handle)
 	struct event *e = event_find(handle);
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (UNLIKELY(e->captured))
+		return capture_refuse_event(e);
 	bool sleeps = (e->flags & CU_EVENT_BLOCKING_SYNC) || context_sleeps(handle_find(&contexts, e->context));
 	/* Read now: while we wait, the event may be destroyed and another have its place. */
 	struct event_synchronize_args args = {.event = (uint64_t)(uintptr_t)handle};
@@ -169,8 +207,11 @@ CUresult pg_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 	struct event *a = event_find(start), *b = event_find(end);
 	if (!milliseconds)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!a || !b || a->context != b->context || !a->used || !b->used ||
-		((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING))
+	if (!a || !b || a->context != b->context || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (UNLIKELY(a->captured || b->captured))
+		return capture_refuse_event(a->captured ? a : b);
+	if (!a->used || !b->used)
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct event_elapsed_args args = {.start = a->object.id, .end = b->object.id};
 	struct event_elapsed_result answer;
@@ -184,7 +225,7 @@ CUresult pg_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
 {
 	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve_any(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct event *e = event_find(handle);
@@ -192,6 +233,8 @@ CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flag
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (UNLIKELY(place.capturing || e->captured))
+		return capture_wait(&place, e, flags & CU_EVENT_WAIT_EXTERNAL);
 	if (!e->used)
 		return CUDA_SUCCESS;
 	struct stream_wait_event_args args = {.event = e->object.id};

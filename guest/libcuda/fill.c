@@ -1,4 +1,5 @@
 /* Fills. Asynchronous to the host by either name, except that a synchronous one waits of pinned or managed memory, or if the program wants it to. */
+#include "capture.h"
 #include "copy.h"
 #include "range.h"
 #include "arena.h"
@@ -22,25 +23,48 @@ static CUresult extent_of(const struct fill *f, uint64_t *bytes)
 	return CUDA_SUCCESS;
 }
 
-static CUresult fill(const struct fill *f, CUstream stream, bool wait)
+/* The arena is device memory like any other here: the worker has it at the same address. */
+static struct fill_args args_of(const struct fill *f)
 {
-	struct place place;
-	CUresult r = stream_resolve(stream, &place);
-	if (r != CUDA_SUCCESS)
-		return r;
+	return (struct fill_args){
+		.dst = f->target, .width = f->width, .height = f->height, .pitch = f->pitch, .value = f->value,
+		.elementSize = f->elementSize,
+	};
+}
+
+static CUresult check(const struct fill *f, struct end *end)
+{
+	uint64_t bytes;
 	if (f->target % f->elementSize != 0 || (f->height > 1 && f->pitch % f->elementSize != 0))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (f->width == 0 || f->height == 0)
 		return CUDA_SUCCESS;
-	uint64_t bytes;
+	CUresult r = extent_of(f, &bytes);
+	return r == CUDA_SUCCESS ? end_linear(f->target, bytes, true, end) : r;
+}
+
+CUresult fill_of(const CUDA_MEMSET_NODE_PARAMS *p, struct fill_args *args)
+{
+	struct fill f = {.target = p->dst, .width = p->width, .height = p->height, .pitch = p->pitch, .value = p->value, .elementSize = p->elementSize};
 	struct end end;
-	if ((r = extent_of(f, &bytes)) != CUDA_SUCCESS || (r = end_linear(f->target, bytes, true, &end)) != CUDA_SUCCESS)
+	if (f.elementSize != 1 && f.elementSize != 2 && f.elementSize != 4)
+		return CUDA_ERROR_INVALID_VALUE;
+	*args = args_of(&f);
+	return check(&f, &end);
+}
+
+static CUresult fill(const struct fill *f, CUstream stream, bool wait)
+{
+	struct place place;
+	CUresult r = stream_resolve_any(stream, &place);
+	if (r != CUDA_SUCCESS)
 		return r;
-	/* The arena is device memory like any other here: the worker has it at the same address. */
-	struct fill_args args = {
-		.dst = f->target, .width = f->width, .height = f->height, .pitch = f->pitch, .value = f->value,
-		.elementSize = f->elementSize,
-	};
+	struct end end;
+	if ((r = check(f, &end)) != CUDA_SUCCESS || f->width == 0 || f->height == 0)
+		return r;
+	struct fill_args args = args_of(f);
+	if (UNLIKELY(place.capturing))
+		return wait ? capture_refuse(place.capturing) : capture_fill(&place, &args);
 	struct packet p = {
 		.op = OP_FILL, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};

@@ -6,17 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "context.h"
 #include "device.h"
+#include "launch.h"
 #include "library.h"
-#include "ring.h"
-#include "stream.h"
 #include "zz_impl.h"
-#include "zz_wire.h"
-
-#define LAUNCH_COOPERATIVE 1u
-/* What one packet can carry beside the fixed part. */
-#define PARAMS_ROOM (PACKET_PAYLOAD - (int)sizeof(struct launch_args))
 
 static CUresult check_shape(const struct function *f, const uint32_t grid[3], const uint32_t block[3])
 {
@@ -105,16 +100,7 @@ static CUresult check_cooperative(const struct function *f, const struct launch_
 	return CUDA_SUCCESS;
 }
 
-/* What travels of a launch, taken from the program and from a function that is held. */
-struct parcel {
-	struct place place;
-	struct launch_args args;
-	const void *params; /* the program's, or room */
-	uint32_t paramBytes;
-	uint8_t room[PARAMS_ROOM];
-};
-
-static CUresult pack(const struct function *f, void **values, void **extra, struct parcel *p)
+CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p)
 {
 	CUresult r;
 	if (UNLIKELY((r = check_shape(f, p->args.grid, p->args.block)) != CUDA_SUCCESS ||
@@ -146,7 +132,7 @@ static CUresult post(const struct parcel *parcel)
 static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
 {
 	struct parcel parcel;
-	CUresult r = stream_resolve(stream, &parcel.place);
+	CUresult r = stream_resolve_any(stream, &parcel.place);
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
 	struct function *f;
@@ -156,9 +142,9 @@ static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstr
 	parcel.args = *shape;
 	r = check_place(handle, f, &parcel.place);
 	if (LIKELY(r == CUDA_SUCCESS))
-		r = pack(f, values, extra, &parcel);
+		r = launch_pack(f, values, extra, &parcel);
 	if (LIKELY(r == CUDA_SUCCESS))
-		r = post(&parcel);
+		r = LIKELY(!parcel.place.capturing) ? post(&parcel) : capture_kernel(&parcel, handle, f);
 	function_release(f);
 	return r;
 }

@@ -22,7 +22,7 @@ static CUresult find(CUstream handle, struct found *f)
 	struct place place;
 	CUresult r = stream_look_up(handle, f, &f->stream, &f->context);
 	if (r == CUDA_SUCCESS)
-		r = stream_resolve(handle, &place);
+		r = stream_place(handle, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
 	f->stream = place.stream == WIRE_LEGACY ? NULL : handle_find(&streams, place.stream);

@@ -2,6 +2,7 @@
  * The many spellings of a copy, folded into boxes between ends: what each
  * argument may be, and when its caller may go on.
  */
+#include "arena.h"
 #include "array.h"
 #include "context.h"
 #include "copy.h"
@@ -18,7 +19,7 @@ static bool syncs(const struct place *place, const struct box *box)
 static CUresult copy_line(struct end dst, struct end src, size_t bytes, CUstream stream, enum until until)
 {
 	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve_any(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct box box = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
@@ -262,16 +263,9 @@ static CUresult side_end(const struct side *s, const CUDA_MEMCPY3D *c, bool writ
 	return r;
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until until)
+CUresult box_of(const CUDA_MEMCPY3D *c, struct box *box)
 {
-	struct context *current;
-	CUresult r = context_current(&current);
-	if (r != CUDA_SUCCESS)
-		return r;
-	struct place place;
-	r = stream_resolve(stream, &place);
-	if (r != CUDA_SUCCESS)
-		return r;
+	*box = (struct box){.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
 	if (c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0)
 		return CUDA_SUCCESS;
 	struct side to = {
@@ -282,11 +276,54 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until unti
 		.type = c->srcMemoryType, .host = c->srcHost, .device = c->srcDevice, .array = c->srcArray, .pitch = c->srcPitch,
 		.height = c->srcHeight, .x = c->srcXInBytes, .y = c->srcY, .z = c->srcZ, .lod = c->srcLOD,
 	};
-	struct box box = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
-	r = side_end(&to, c, true, &box.dst);
-	if (r == CUDA_SUCCESS)
-		r = side_end(&from, c, false, &box.src);
+	CUresult r = side_end(&to, c, true, &box->dst);
+	return r == CUDA_SUCCESS ? side_end(&from, c, false, &box->src) : r;
+}
+
+static void describe(const struct end *e, CUmemorytype *type, void **hostAddress, CUdeviceptr *device, CUarray *array, size_t place[3])
+{
+	place[0] = place[1] = place[2] = 0;
+	*type = e->where == AT_ARRAY ? CU_MEMORYTYPE_ARRAY : e->where == AT_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+	if (e->where == AT_ARRAY) {
+		*array = (CUarray)(uintptr_t)e->address;
+		place[0] = e->x;
+		place[1] = e->y;
+		place[2] = e->z;
+	} else if (e->where == AT_DEVICE)
+		*device = e->address;
+	else
+		*hostAddress = e->where == AT_ARENA ? arena_at(e->address) : (void *)(uintptr_t)e->address;
+}
+
+CUDA_MEMCPY3D copy_of(const struct box *b)
+{
+	CUDA_MEMCPY3D c = {
+		.srcPitch = b->src.pitch, .srcHeight = b->src.height, .dstPitch = b->dst.pitch, .dstHeight = b->dst.height,
+		.WidthInBytes = b->width, .Height = b->height, .Depth = b->depth,
+	};
+	void *from = NULL;
+	size_t at[3];
+	describe(&b->dst, &c.dstMemoryType, &c.dstHost, &c.dstDevice, &c.dstArray, at);
+	c.dstXInBytes = at[0], c.dstY = at[1], c.dstZ = at[2];
+	describe(&b->src, &c.srcMemoryType, &from, &c.srcDevice, &c.srcArray, at);
+	c.srcXInBytes = at[0], c.srcY = at[1], c.srcZ = at[2];
+	c.srcHost = from;
+	return c;
+}
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until until)
+{
+	struct context *current;
+	CUresult r = context_current(&current);
 	if (r != CUDA_SUCCESS)
+		return r;
+	struct place place;
+	r = stream_resolve_any(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct box box;
+	r = box_of(c, &box);
+	if (r != CUDA_SUCCESS || c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0)
 		return r;
 	bool onDevice = box.dst.where != AT_HOST && box.src.where != AT_HOST && box.dst.where != AT_ARENA && box.src.where != AT_ARENA;
 	return copy_box(&place, &box, until == UNTIL_COMPLETE && (!onDevice || syncs(&place, &box)));

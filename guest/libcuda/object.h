@@ -51,11 +51,15 @@ struct context {
 	uint64_t serial; /* unique among all contexts ever, for cuCtxGetId */
 };
 
+struct capturing;
+struct captured;
+
 struct stream {
 	struct object object;
 	uint64_t context; /* handle */
 	uint32_t wireContext, flags;
 	int priority;
+	_Atomic(struct capturing *) capturing; /* its part in a capture, or NULL: see capture.h */
 	struct mark mark;
 	uint64_t tail; /* see moment.h */
 	struct manner manner;
@@ -68,6 +72,7 @@ struct event {
 	_Atomic uint64_t recorded; /* serial of the latest record; goes on when the slot is used again */
 	_Atomic bool used;         /* was ever recorded */
 	struct moment behind;      /* what comes before the latest record; under momentLock */
+	_Atomic(struct captured *) captured; /* its latest record was in a capture: see capture.h */
 };
 
 struct array {

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "capture.h"
 #include "context.h"
 #include "moment.h"
 #include "pool.h"
@@ -45,6 +46,7 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 	s->mark = (struct mark){.at = NO_MARK};
 	s->tail = 0;
 	s->manner = (struct manner){0};
+	s->capturing = NULL;
 	handle_publish(s);
 	*created = s;
 	return CUDA_SUCCESS;
@@ -61,6 +63,7 @@ static CUresult destroy(struct stream *s)
 	moment_stream_ends(s);
 	if (!mark_retire(s))
 		return CUDA_ERROR_INVALID_HANDLE;
+	capture_stream_gone(s);
 	struct stream_destroy_args args = {.stream = s->object.id};
 	struct packet p = {.op = OP_STREAM_DESTROY, .context = s->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	r = ring_post(&p);
@@ -85,12 +88,18 @@ static void forget_ended(void)
 	}
 }
 
+static void place_in(struct stream *s, struct place *place)
+{
+	place->stream = s->object.id;
+	place->mark = &s->mark;
+	place->capturing = UNLIKELY(atomic_load_explicit(&s->capturing, memory_order_acquire) != NULL) ? s : NULL;
+}
+
 static CUresult own_stream(struct context *c, struct place *place)
 {
 	for (struct thread_stream *t = thread.streams; t; t = t->next)
 		if (t->context == c->object.id) {
-			place->stream = t->id;
-			place->mark = &t->stream->mark;
+			place_in(t->stream, place);
 			return CUDA_SUCCESS;
 		}
 	forget_ended();
@@ -107,8 +116,7 @@ static CUresult own_stream(struct context *c, struct place *place)
 	t->next = thread.streams;
 	thread.streams = t;
 	thread_register();
-	place->stream = t->id;
-	place->mark = &t->stream->mark;
+	place_in(t->stream, place);
 	return CUDA_SUCCESS;
 }
 
@@ -122,10 +130,25 @@ static CUresult resolve_default(bool own, struct place *place)
 	place->contextHandle = c->object.id;
 	place->stream = WIRE_LEGACY;
 	place->mark = &c->mark;
+	place->capturing = NULL;
 	return LIKELY(!own) ? CUDA_SUCCESS : own_stream(c, place);
 }
 
 CUresult stream_resolve(CUstream handle, struct place *place)
+{
+	CUresult r = stream_resolve_any(handle, place);
+	return LIKELY(r != CUDA_SUCCESS || !place->capturing) ? r : capture_refuse(place->capturing);
+}
+
+CUresult stream_resolve_any(CUstream handle, struct place *place)
+{
+	CUresult r = stream_place(handle, place);
+	if (UNLIKELY(captures_any()) && r == CUDA_SUCCESS && place->stream == WIRE_LEGACY)
+		r = capture_implies(place->contextHandle);
+	return r;
+}
+
+CUresult stream_place(CUstream handle, struct place *place)
 {
 	if (LIKELY(handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD))
 		return resolve_default(handle == CU_STREAM_PER_THREAD, place);
@@ -134,8 +157,7 @@ CUresult stream_resolve(CUstream handle, struct place *place)
 		return CUDA_ERROR_INVALID_HANDLE;
 	place->context = s->wireContext;
 	place->contextHandle = s->context;
-	place->stream = s->object.id;
-	place->mark = &s->mark;
+	place_in(s, place);
 	return context_error(s->wireContext);
 }
 
@@ -176,8 +198,13 @@ static void forget(void *object, void *argument)
 {
 	struct owned *o = object;
 	struct doomed *d = argument;
-	if (o->context == d->context && handle_retire(o))
-		handle_free(d->table, o);
+	if (o->context != d->context || !handle_retire(o))
+		return;
+	if (d->table == &streams)
+		capture_stream_gone(object);
+	if (d->table == &events)
+		capture_event_gone(object);
+	handle_free(d->table, o);
 }
 
 void stream_context_gone(uint64_t context)
@@ -305,50 +332,10 @@ CUresult pg_cuStreamGetId(CUstream stream, unsigned long long *id)
 	struct place place;
 	CUresult r = stream_look_up(stream, id, &s, &c);
 	if (r == CUDA_SUCCESS)
-		r = stream_resolve(stream, &place);
+		r = stream_place(stream, &place);
 	if (r == CUDA_SUCCESS)
 		*id = place.stream ? place.stream : c->serial;
 	return r;
-}
-
-CUresult pg_cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-	struct stream *s;
-	struct context *c;
-	CUresult r = stream_look_up(stream, status, &s, &c);
-	if (r == CUDA_SUCCESS)
-		*status = CU_STREAM_CAPTURE_STATUS_NONE;
-	return r;
-}
-
-/* Of a stream that isn't captured there is no more to say. */
-CUresult pg_cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-	const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
-{
-	(void)id, (void)graph, (void)dependencies, (void)edges, (void)count;
-	return pg_cuStreamIsCapturing(stream, status);
-}
-
-CUresult pg_cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-	const CUgraphNode **dependencies, size_t *count)
-{
-	return pg_cuStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, NULL, count);
-}
-
-CUresult pg_cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
-{
-	return pg_cuStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL);
-}
-
-CUresult pg_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-	static _Thread_local CUstreamCaptureMode current __attribute__((tls_model("initial-exec")));
-	if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUstreamCaptureMode before = current;
-	current = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
 }
 
 CUresult pg_cuCtxGetStreamPriorityRange(int *least, int *greatest)

@@ -11,13 +11,19 @@ struct place {
 	uint64_t stream; /* its handle, or WIRE_LEGACY */
 	uint64_t contextHandle;
 	struct mark *mark;
+	struct stream *capturing; /* it, if it captures what is submitted to it: see capture.h */
 };
 
 /*
  * What a program's stream handle means to the calling thread, unless the
- * context has failed: then its sticky error.
+ * context has failed: then its sticky error. A stream that captures is refused,
+ * as for all that can't be captured.
  */
 CUresult stream_resolve(CUstream handle, struct place *place);
+/* The same for callers who look whether it captures. */
+CUresult stream_resolve_any(CUstream handle, struct place *place);
+/* The same for callers who submit nothing, and don't mind what captures. */
+CUresult stream_place(CUstream handle, struct place *place);
 /* A stream object and its context; NULL for the legacy stream of the current one. out must not be NULL. */
 CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, struct context **c);
 /* Whether threads that wait for a place are to sleep, by what was set of the stream, else of its context. */
@@ -39,5 +45,8 @@ void stream_release_thread(void);
 void stream_context_gone(uint64_t context);
 /* A context has ended: its callbacks will not be due any more, and run now, with an error. Takes no lock with it. */
 void callback_context_gone(uint64_t context);
+/* A callback of a graph, which the host may have run again and again until it is dropped. Errors it doesn't hear of. */
+CUresult callback_keep(CUhostFn function, void *userData, uint64_t *id);
+void callback_drop(uint64_t id);
 
 #endif

@@ -514,7 +514,7 @@ EXPORT CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
 
 EXPORT CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuCtxRecordEvent(hCtx, hEvent);
@@ -570,7 +570,7 @@ EXPORT CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config)
 
 EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuCtxSynchronize();
@@ -578,7 +578,7 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 
 EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	if (ctx)
@@ -588,7 +588,7 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
 
 EXPORT CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuCtxWaitEvent(hCtx, hEvent);
@@ -672,7 +672,10 @@ EXPORT CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityTy
 
 EXPORT CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
-	return stub("cuDeviceGetGraphMemAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuDeviceGetGraphMemAttribute(device, attr, value);
 }
 
 EXPORT CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice dev)
@@ -764,7 +767,10 @@ EXPORT CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 
 EXPORT CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
 {
-	return stub("cuDeviceGraphMemTrim");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuDeviceGraphMemTrim(device);
 }
 
 EXPORT CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
@@ -838,7 +844,10 @@ EXPORT CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasy
 
 EXPORT CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
-	return stub("cuDeviceSetGraphMemAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuDeviceSetGraphMemAttribute(device, attr, value);
 }
 
 EXPORT CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
@@ -986,7 +995,7 @@ EXPORT CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hSta
 
 EXPORT CUresult CUDAAPI cuEventQuery(CUevent hEvent)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuEventQuery(hEvent);
@@ -1026,7 +1035,7 @@ EXPORT CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hSt
 
 EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuEventSynchronize(hEvent);
@@ -1258,32 +1267,50 @@ EXPORT CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgra
 
 EXPORT CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
 {
-	return stub("cuGraphAddChildGraphNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
-	return stub("cuGraphAddDependencies");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddDependencies(hGraph, from, to, numDependencies);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-	return stub("cuGraphAddDependencies_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
 {
-	return stub("cuGraphAddEmptyNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 {
-	return stub("cuGraphAddEventRecordNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies, event);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 {
-	return stub("cuGraphAddEventWaitNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies, event);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
@@ -1298,17 +1325,26 @@ EXPORT CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGrap
 
 EXPORT CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphAddHostNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddHostNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	return stub("cuGraphAddKernelNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphAddKernelNode_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
@@ -1318,7 +1354,10 @@ EXPORT CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph
 
 EXPORT CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-	return stub("cuGraphAddMemcpyNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
@@ -1328,17 +1367,26 @@ EXPORT CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph 
 
 EXPORT CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-	return stub("cuGraphAddMemsetNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-	return stub("cuGraphAddNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-	return stub("cuGraphAddNode_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
@@ -1353,12 +1401,18 @@ EXPORT CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const 
 
 EXPORT CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 {
-	return stub("cuGraphChildGraphNodeGetGraph");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphChildGraphNodeGetGraph(hNode, phGraph);
 }
 
 EXPORT CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
-	return stub("cuGraphClone");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphClone(phGraphClone, originalGraph);
 }
 
 EXPORT CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags)
@@ -1368,42 +1422,66 @@ EXPORT CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle 
 
 EXPORT CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
-	return stub("cuGraphCreate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphCreate(phGraph, flags);
 }
 
 EXPORT CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
 {
-	return stub("cuGraphDebugDotPrint");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphDebugDotPrint(hGraph, path, flags);
 }
 
 EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
 {
-	return stub("cuGraphDestroy");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphDestroy(hGraph);
 }
 
 EXPORT CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
 {
-	return stub("cuGraphDestroyNode");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphDestroyNode(hNode);
 }
 
 EXPORT CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
-	return stub("cuGraphEventRecordNodeGetEvent");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphEventRecordNodeGetEvent(hNode, event_out);
 }
 
 EXPORT CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-	return stub("cuGraphEventRecordNodeSetEvent");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphEventRecordNodeSetEvent(hNode, event);
 }
 
 EXPORT CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
-	return stub("cuGraphEventWaitNodeGetEvent");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphEventWaitNodeGetEvent(hNode, event_out);
 }
 
 EXPORT CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-	return stub("cuGraphEventWaitNodeSetEvent");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphEventWaitNodeSetEvent(hNode, event);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
@@ -1413,22 +1491,34 @@ EXPORT CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExe
 
 EXPORT CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
 {
-	return stub("cuGraphExecChildGraphNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
-	return stub("cuGraphExecDestroy");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecDestroy(hGraphExec);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 {
-	return stub("cuGraphExecEventRecordNodeSetEvent");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecEventRecordNodeSetEvent(hGraphExec, hNode, event);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 {
-	return stub("cuGraphExecEventWaitNodeSetEvent");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecEventWaitNodeSetEvent(hGraphExec, hNode, event);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
@@ -1443,52 +1533,82 @@ EXPORT CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphEx
 
 EXPORT CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
-	return stub("cuGraphExecGetFlags");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecGetFlags(hGraphExec, flags);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId)
 {
-	return stub("cuGraphExecGetId");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecGetId(hGraphExec, graphId);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphExecHostNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecHostNodeSetParams(hGraphExec, hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	return stub("cuGraphExecKernelNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphExecKernelNodeSetParams_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-	return stub("cuGraphExecMemcpyNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-	return stub("cuGraphExecMemsetNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-	return stub("cuGraphExecNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
 {
-	return stub("cuGraphExecUpdate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
-	return stub("cuGraphExecUpdate_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
 }
 
 EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out)
@@ -1513,37 +1633,58 @@ EXPORT CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode h
 
 EXPORT CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 {
-	return stub("cuGraphGetEdges");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphGetEdges(hGraph, from, to, numEdges);
 }
 
 EXPORT CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 {
-	return stub("cuGraphGetEdges_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges);
 }
 
 EXPORT CUresult CUDAAPI cuGraphGetId(CUgraph hGraph, unsigned int *graphId)
 {
-	return stub("cuGraphGetId");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphGetId(hGraph, graphId);
 }
 
 EXPORT CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
-	return stub("cuGraphGetNodes");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphGetNodes(hGraph, nodes, numNodes);
 }
 
 EXPORT CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
-	return stub("cuGraphGetRootNodes");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphGetRootNodes(hGraph, rootNodes, numRootNodes);
 }
 
 EXPORT CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphHostNodeGetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphHostNodeGetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphHostNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphHostNodeSetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphicsEGLRegisterImage(CUgraphicsResource *pCudaResource, EGLImageKHR image, unsigned int flags)
@@ -1633,72 +1774,114 @@ EXPORT CUresult CUDAAPI cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource *
 
 EXPORT CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-	return stub("cuGraphInstantiate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
 EXPORT CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-	return stub("cuGraphInstantiate_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
 EXPORT CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
-	return stub("cuGraphInstantiateWithFlags");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
 }
 
 EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-	return stub("cuGraphInstantiateWithParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-	return stub("cuGraphInstantiateWithParams_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 {
-	return stub("cuGraphKernelNodeCopyAttributes");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphKernelNodeCopyAttributes(dst, src);
 }
 
 EXPORT CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
 {
-	return stub("cuGraphKernelNodeGetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphKernelNodeGetAttribute(hNode, attr, value_out);
 }
 
 EXPORT CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	return stub("cuGraphKernelNodeGetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphKernelNodeGetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphKernelNodeGetParams_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
 {
-	return stub("cuGraphKernelNodeSetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphKernelNodeSetAttribute(hNode, attr, value);
 }
 
 EXPORT CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	return stub("cuGraphKernelNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphKernelNodeSetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphKernelNodeSetParams_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphKernelNodeSetParams_v2(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 {
-	return stub("cuGraphLaunch");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphLaunch(hGraph, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-	return stub("cuGraphLaunch_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphLaunch(hGraphExec, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
@@ -1708,12 +1891,18 @@ EXPORT CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM
 
 EXPORT CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 {
-	return stub("cuGraphMemcpyNodeGetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphMemcpyNodeGetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
 {
-	return stub("cuGraphMemcpyNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphMemcpyNodeSetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
@@ -1723,107 +1912,170 @@ EXPORT CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdevicep
 
 EXPORT CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphMemsetNodeGetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphMemsetNodeGetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-	return stub("cuGraphMemsetNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphMemsetNodeSetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 {
-	return stub("cuGraphNodeFindInClone");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeFindInClone(phNode, hOriginalNode, hClonedGraph);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph *phGraph)
 {
-	return stub("cuGraphNodeGetContainingGraph");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetContainingGraph(hNode, phGraph);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
 {
-	return stub("cuGraphNodeGetDependencies");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
-	return stub("cuGraphNodeGetDependencies_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 {
-	return stub("cuGraphNodeGetDependentNodes");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
-	return stub("cuGraphNodeGetDependentNodes_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 {
-	return stub("cuGraphNodeGetEnabled");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetEnabled(hGraphExec, hNode, isEnabled);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId)
 {
-	return stub("cuGraphNodeGetLocalId");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetLocalId(hNode, nodeId);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-	return stub("cuGraphNodeGetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId)
 {
-	return stub("cuGraphNodeGetToolsId");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetToolsId(hNode, toolsNodeId);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 {
-	return stub("cuGraphNodeGetType");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeGetType(hNode, type);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
-	return stub("cuGraphNodeSetEnabled");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
 }
 
 EXPORT CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-	return stub("cuGraphNodeSetParams");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphNodeSetParams(hNode, nodeParams);
 }
 
 EXPORT CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
 {
-	return stub("cuGraphReleaseUserObject");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphReleaseUserObject(graph, object, count);
 }
 
 EXPORT CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
-	return stub("cuGraphRemoveDependencies");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
 }
 
 EXPORT CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-	return stub("cuGraphRemoveDependencies_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
 }
 
 EXPORT CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 {
-	return stub("cuGraphRetainUserObject");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphRetainUserObject(graph, object, count, flags);
 }
 
 EXPORT CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 {
-	return stub("cuGraphUpload");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphUpload(hGraph, hStream);
 }
 
 EXPORT CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-	return stub("cuGraphUpload_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuGraphUpload(hGraphExec, own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
@@ -2285,7 +2537,7 @@ EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemAlloc_v2(dptr, bytesize);
@@ -2325,7 +2577,7 @@ EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t b
 
 EXPORT CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemAllocHost_v2(pp, bytesize);
@@ -2333,7 +2585,7 @@ EXPORT CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize)
 
 EXPORT CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemAllocHost_v2(pp, bytesize);
@@ -2341,7 +2593,7 @@ EXPORT CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
 
 EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemAllocManaged(dptr, bytesize, flags);
@@ -2354,7 +2606,7 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPit
 
 EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
@@ -3043,7 +3295,7 @@ EXPORT CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUme
 
 EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemFree_v2(dptr);
@@ -3051,7 +3303,7 @@ EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
 
 EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemFree_v2(dptr);
@@ -3075,7 +3327,7 @@ EXPORT CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuMemFreeHost(void *p)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemFreeHost(p);
@@ -3176,7 +3428,7 @@ EXPORT CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *locat
 
 EXPORT CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemHostAlloc(pp, bytesize, Flags);
@@ -3214,7 +3466,7 @@ EXPORT CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
 
 EXPORT CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemHostRegister_v2(p, bytesize, Flags);
@@ -3222,7 +3474,7 @@ EXPORT CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int
 
 EXPORT CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemHostRegister_v2(p, bytesize, Flags);
@@ -3230,7 +3482,7 @@ EXPORT CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned 
 
 EXPORT CUresult CUDAAPI cuMemHostUnregister(void *p)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemHostUnregister(p);
@@ -4086,22 +4338,34 @@ EXPORT CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int
 
 EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
 {
-	return stub("cuStreamBeginCapture");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBeginCapture(hStream);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream hStream)
 {
-	return stub("cuStreamBeginCapture_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBeginCapture(own_stream(hStream));
 }
 
 EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
-	return stub("cuStreamBeginCapture_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBeginCapture_v2(hStream, mode);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
 {
-	return stub("cuStreamBeginCapture_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBeginCapture_v2(own_stream(hStream), mode);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBeginCaptureToCig(CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
@@ -4111,12 +4375,18 @@ EXPORT CUresult CUDAAPI cuStreamBeginCaptureToCig(CUstream hStream, CUstreamCigC
 
 EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 {
-	return stub("cuStreamBeginCaptureToGraph");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
 EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 {
-	return stub("cuStreamBeginCaptureToGraph_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamBeginCaptureToGraph(own_stream(hStream), hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
 EXPORT CUresult CUDAAPI cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream)
@@ -4169,12 +4439,18 @@ EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
-	return stub("cuStreamEndCapture");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamEndCapture(hStream, phGraph);
 }
 
 EXPORT CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 {
-	return stub("cuStreamEndCapture_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamEndCapture(own_stream(hStream), phGraph);
 }
 
 EXPORT CUresult CUDAAPI cuStreamEndCaptureToCig(CUstream hStream)
@@ -4370,7 +4646,7 @@ EXPORT CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptu
 
 EXPORT CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuStreamQuery(hStream);
@@ -4378,7 +4654,7 @@ EXPORT CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuStreamQuery(own_stream(hStream));
@@ -4402,7 +4678,7 @@ EXPORT CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttr
 
 EXPORT CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuStreamSynchronize(hStream);
@@ -4410,7 +4686,7 @@ EXPORT CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuStreamSynchronize(own_stream(hStream));
@@ -4418,22 +4694,34 @@ EXPORT CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 {
-	return stub("cuStreamUpdateCaptureDependencies");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 {
-	return stub("cuStreamUpdateCaptureDependencies_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamUpdateCaptureDependencies(own_stream(hStream), dependencies, numDependencies, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 {
-	return stub("cuStreamUpdateCaptureDependencies_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 {
-	return stub("cuStreamUpdateCaptureDependencies_v2_ptsz");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuStreamUpdateCaptureDependencies_v2(own_stream(hStream), dependencies, dependencyData, numDependencies, flags);
 }
 
 EXPORT CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
@@ -4930,17 +5218,26 @@ EXPORT CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *m
 
 EXPORT CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags)
 {
-	return stub("cuUserObjectCreate");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags);
 }
 
 EXPORT CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
-	return stub("cuUserObjectRelease");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuUserObjectRelease(object, count);
 }
 
 EXPORT CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
-	return stub("cuUserObjectRetain");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuUserObjectRetain(object, count);
 }
 
 EXPORT CUresult CUDAAPI cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device, VdpDevice vdpDevice, VdpGetProcAddress vdpGetProcAddress)

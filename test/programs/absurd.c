@@ -195,16 +195,19 @@ static CUresult prepare(void)
 static CUresult clean(bool waits)
 {
 	CUcontext context = current ? current : (CUcontext)live[KIND_CONTEXT];
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture that the call began forbids nothing to who says so */
 	CUresult r;
 	if (library)
 		cuLibraryUnload(library); /* of no context */
 	library = NULL;
 	if (!state->context || cuCtxSetCurrent(context)) /* destroyed */
 		return CUDA_SUCCESS;
+	cuThreadExchangeStreamCaptureMode(&mode);
 	r = waits ? CUDA_SUCCESS : cuCtxSynchronize();
 	if (pinned && !waits) /* else it goes with the context */
 		cuMemFreeHost(pinned);
 	cuCtxDestroy_v2(context);
+	cuThreadExchangeStreamCaptureMode(&mode);
 	pinned = NULL;
 	return r;
 }

@@ -174,12 +174,12 @@ static void entry(void)
 {
 	const char *text = NULL;
 	unsupported = NULL;
-	CHECK(cuGraphCreate(NULL, 0) == CUDA_ERROR_NOT_SUPPORTED && unsupported && !strcmp(unsupported, "cuGraphCreate"));
+	CHECK(cuDestroyExternalSemaphore(NULL) == CUDA_ERROR_NOT_SUPPORTED && unsupported && !strcmp(unsupported, "cuDestroyExternalSemaphore"));
 	CHECK(cuMemAlloc(NULL, 1) == CUDA_ERROR_NOT_SUPPORTED && !strcmp(unsupported, "cuMemAlloc"));
 	CHECK(!cuProfilerStart() && cuGetExportTable(NULL, NULL) == CUDA_ERROR_INVALID_VALUE);
 	entry_result = CUDA_ERROR_NOT_INITIALIZED;
 	unsupported = NULL;
-	CHECK(cuGraphCreate(NULL, 0) == CUDA_ERROR_NOT_INITIALIZED && !unsupported);
+	CHECK(cuDestroyExternalSemaphore(NULL) == CUDA_ERROR_NOT_INITIALIZED && !unsupported);
 	CHECK(cuMemFree_v2(1) == CUDA_ERROR_NOT_INITIALIZED && cuProfilerStart() == CUDA_ERROR_NOT_INITIALIZED);
 	CHECK(!cuInit(0) && !cuGetErrorName(CUDA_ERROR_NOT_READY, &text) && !strcmp(text, "CUDA_ERROR_NOT_READY"));
 	CHECK(!cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text) && !strcmp(text, "out of memory"));

@@ -90,6 +90,46 @@ static const struct field fields_CUDA_ARRAY_DESCRIPTOR_v1_st[] = {
 	{12, 4, KIND_NUMBER}, /* NumChannels */
 };
 
+static const struct field fields_CUDA_GRAPH_INSTANTIATE_PARAMS_st[] = {
+	{0, 8, KIND_NUMBER}, /* flags */
+	{8, 8, KIND_STREAM}, /* hUploadStream */
+	{16, 8, KIND_NUMBER}, /* hErrNode_out */
+	{24, 4, KIND_NUMBER}, /* result_out */
+};
+
+static const struct field fields_CUDA_HOST_NODE_PARAMS_st[] = {
+	{0, 8, KIND_NUMBER}, /* fn */
+	{8, 8, KIND_MEMORY}, /* userData */
+};
+
+static const struct field fields_CUDA_KERNEL_NODE_PARAMS_st[] = {
+	{0, 8, KIND_FUNCTION}, /* func */
+	{8, 4, KIND_NUMBER}, /* gridDimX */
+	{12, 4, KIND_NUMBER}, /* gridDimY */
+	{16, 4, KIND_NUMBER}, /* gridDimZ */
+	{20, 4, KIND_NUMBER}, /* blockDimX */
+	{24, 4, KIND_NUMBER}, /* blockDimY */
+	{28, 4, KIND_NUMBER}, /* blockDimZ */
+	{32, 4, KIND_NUMBER}, /* sharedMemBytes */
+	{40, 8, KIND_POINTERS}, /* kernelParams */
+	{48, 8, KIND_POINTERS}, /* extra */
+};
+
+static const struct field fields_CUDA_KERNEL_NODE_PARAMS_v2_st[] = {
+	{0, 8, KIND_FUNCTION}, /* func */
+	{8, 4, KIND_NUMBER}, /* gridDimX */
+	{12, 4, KIND_NUMBER}, /* gridDimY */
+	{16, 4, KIND_NUMBER}, /* gridDimZ */
+	{20, 4, KIND_NUMBER}, /* blockDimX */
+	{24, 4, KIND_NUMBER}, /* blockDimY */
+	{28, 4, KIND_NUMBER}, /* blockDimZ */
+	{32, 4, KIND_NUMBER}, /* sharedMemBytes */
+	{40, 8, KIND_POINTERS}, /* kernelParams */
+	{48, 8, KIND_POINTERS}, /* extra */
+	{56, 8, KIND_KERNEL}, /* kern */
+	{64, 8, KIND_CONTEXT}, /* ctx */
+};
+
 static const struct field fields_CUDA_MEMCPY2D_st[] = {
 	{0, 8, KIND_NUMBER}, /* srcXInBytes */
 	{8, 8, KIND_NUMBER}, /* srcY */
@@ -220,6 +260,15 @@ static const struct field fields_CUDA_MEMCPY3D_v1_st[] = {
 	{136, 4, KIND_NUMBER}, /* Depth */
 };
 
+static const struct field fields_CUDA_MEMSET_NODE_PARAMS_st[] = {
+	{0, 8, KIND_ADDRESS}, /* dst */
+	{8, 8, KIND_NUMBER}, /* pitch */
+	{16, 4, KIND_NUMBER}, /* value */
+	{20, 4, KIND_NUMBER}, /* elementSize */
+	{24, 8, KIND_NUMBER}, /* width */
+	{32, 8, KIND_NUMBER}, /* height */
+};
+
 static const struct field fields_CUDA_RESOURCE_DESC_st[] = {
 	{0, 4, KIND_NUMBER}, /* resType */
 	{8, 8, KIND_ARRAY}, /* res.array.hArray */
@@ -285,6 +334,39 @@ static const struct field fields_CUdevprop_st[] = {
 static const struct field fields_CUexecAffinityParam_st[] = {
 	{0, 4, KIND_NUMBER}, /* type */
 	{4, 4, KIND_NUMBER}, /* param.smCount */
+};
+
+static const struct field fields_CUgraphEdgeData_st[] = {
+	{0, 1, KIND_NUMBER}, /* from_port */
+	{1, 1, KIND_NUMBER}, /* to_port */
+	{2, 1, KIND_NUMBER}, /* type */
+	{3, 5, KIND_NUMBER}, /* reserved */
+};
+
+static const struct field fields_CUgraphExecUpdateResultInfo_st[] = {
+	{0, 4, KIND_NUMBER}, /* result */
+	{8, 8, KIND_NUMBER}, /* errorNode */
+	{16, 8, KIND_NUMBER}, /* errorFromNode */
+};
+
+static const struct field fields_CUgraphNodeParams_st[] = {
+	{0, 4, KIND_NUMBER}, /* type */
+	{4, 12, KIND_NUMBER}, /* reserved0 */
+	{16, 232, KIND_NUMBER}, /* reserved1 */
+	{16, 72, KIND_NUMBER}, /* kernel */
+	{16, 216, KIND_NUMBER}, /* memcpy */
+	{16, 48, KIND_NUMBER}, /* memset */
+	{16, 24, KIND_NUMBER}, /* host */
+	{16, 16, KIND_NUMBER}, /* graph */
+	{16, 8, KIND_NUMBER}, /* eventWait */
+	{16, 8, KIND_NUMBER}, /* eventRecord */
+	{16, 24, KIND_NUMBER}, /* extSemSignal */
+	{16, 24, KIND_NUMBER}, /* extSemWait */
+	{16, 120, KIND_NUMBER}, /* alloc */
+	{16, 8, KIND_NUMBER}, /* free */
+	{16, 32, KIND_NUMBER}, /* memOp */
+	{16, 32, KIND_NUMBER}, /* conditional */
+	{248, 8, KIND_NUMBER}, /* reserved2 */
 };
 
 static const struct field fields_CUlaunchAttributeValue_union[] = {
@@ -4614,7 +4696,7 @@ static const struct call calls[] = {
 	{"cuDeviceGetDefaultMemPool", call_cuDeviceGetDefaultMemPool, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuDeviceGetDevResource", call_cuDeviceGetDevResource, false, false, 3, {ARGUMENT(DEVICE), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuDeviceGetExecAffinitySupport", call_cuDeviceGetExecAffinitySupport, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
-	{"cuDeviceGetGraphMemAttribute", call_cuDeviceGetGraphMemAttribute, false, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuDeviceGetGraphMemAttribute", call_cuDeviceGetGraphMemAttribute, true, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetHostAtomicCapabilities", call_cuDeviceGetHostAtomicCapabilities, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
 	{"cuDeviceGetLuid", call_cuDeviceGetLuid, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 8, {0, 1, 3, 4, 101, 201, 709, 801}},
 	{"cuDeviceGetMemPool", call_cuDeviceGetMemPool, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
@@ -4627,7 +4709,7 @@ static const struct call calls[] = {
 	{"cuDeviceGetTexture1DLinearMaxWidth", call_cuDeviceGetTexture1DLinearMaxWidth, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(COUNT), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetUuid", call_cuDeviceGetUuid, true, false, 2, {STRUCTURE(CUuuid_st, 16), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetUuid_v2", call_cuDeviceGetUuid_v2, true, false, 2, {STRUCTURE(CUuuid_st, 16), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
-	{"cuDeviceGraphMemTrim", call_cuDeviceGraphMemTrim, false, false, 1, {ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
+	{"cuDeviceGraphMemTrim", call_cuDeviceGraphMemTrim, true, false, 1, {ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDevicePrimaryCtxGetState", call_cuDevicePrimaryCtxGetState, true, false, 3, {ARGUMENT(DEVICE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDevicePrimaryCtxRelease", call_cuDevicePrimaryCtxRelease, true, false, 1, {ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDevicePrimaryCtxRelease_v2", call_cuDevicePrimaryCtxRelease_v2, true, false, 1, {ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
@@ -4637,7 +4719,7 @@ static const struct call calls[] = {
 	{"cuDevicePrimaryCtxSetFlags", call_cuDevicePrimaryCtxSetFlags, true, false, 2, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 101, 201, 708, 709}},
 	{"cuDevicePrimaryCtxSetFlags_v2", call_cuDevicePrimaryCtxSetFlags_v2, true, false, 2, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 101, 201, 708, 709}},
 	{"cuDeviceRegisterAsyncNotification", call_cuDeviceRegisterAsyncNotification, false, false, 4, {ARGUMENT(DEVICE), ARGUMENT(CALLBACK), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuDeviceSetGraphMemAttribute", call_cuDeviceSetGraphMemAttribute, false, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuDeviceSetGraphMemAttribute", call_cuDeviceSetGraphMemAttribute, true, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceSetMemPool", call_cuDeviceSetMemPool, true, false, 2, {ARGUMENT(DEVICE), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 101, 201, 400, 709, 801}},
 	{"cuDeviceTotalMem", call_cuDeviceTotalMem, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceTotalMem_v2", call_cuDeviceTotalMem_v2, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
@@ -4704,64 +4786,64 @@ static const struct call calls[] = {
 	{"cuGLUnmapBufferObjectAsync", call_cuGLUnmapBufferObjectAsync, false, false, 2, {ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuGLUnregisterBufferObject", call_cuGLUnregisterBufferObject, false, false, 1, {ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuGraphAddBatchMemOpNode", call_cuGraphAddBatchMemOpNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphAddChildGraphNode", call_cuGraphAddChildGraphNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuGraphAddDependencies", call_cuGraphAddDependencies, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 3, {3, 4, 801}},
-	{"cuGraphAddDependencies_v2", call_cuGraphAddDependencies_v2, false, false, 5, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 3, {3, 4, 801}},
-	{"cuGraphAddEmptyNode", call_cuGraphAddEmptyNode, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 3, {3, 4, 801}},
-	{"cuGraphAddEventRecordNode", call_cuGraphAddEventRecordNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(EVENT), }, 3, {3, 4, 801}},
-	{"cuGraphAddEventWaitNode", call_cuGraphAddEventWaitNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(EVENT), }, 3, {3, 4, 801}},
+	{"cuGraphAddChildGraphNode", call_cuGraphAddChildGraphNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddDependencies", call_cuGraphAddDependencies, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddDependencies_v2", call_cuGraphAddDependencies_v2, true, false, 5, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(COUNT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddEmptyNode", call_cuGraphAddEmptyNode, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddEventRecordNode", call_cuGraphAddEventRecordNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(EVENT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddEventWaitNode", call_cuGraphAddEventWaitNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(EVENT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddExternalSemaphoresSignalNode", call_cuGraphAddExternalSemaphoresSignalNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuGraphAddExternalSemaphoresWaitNode", call_cuGraphAddExternalSemaphoresWaitNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphAddHostNode", call_cuGraphAddHostNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphAddKernelNode", call_cuGraphAddKernelNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphAddKernelNode_v2", call_cuGraphAddKernelNode_v2, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuGraphAddHostNode", call_cuGraphAddHostNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_HOST_NODE_PARAMS_st, 16), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddKernelNode", call_cuGraphAddKernelNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_st, 56), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddKernelNode_v2", call_cuGraphAddKernelNode_v2, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_v2_st, 72), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddMemAllocNode", call_cuGraphAddMemAllocNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphAddMemcpyNode", call_cuGraphAddMemcpyNode, false, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(CONTEXT), }, 3, {3, 4, 801}},
+	{"cuGraphAddMemcpyNode", call_cuGraphAddMemcpyNode, true, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_MEMCPY3D_st, 200), ARGUMENT(CONTEXT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddMemFreeNode", call_cuGraphAddMemFreeNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
-	{"cuGraphAddMemsetNode", call_cuGraphAddMemsetNode, false, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), ARGUMENT(CONTEXT), }, 3, {3, 4, 801}},
-	{"cuGraphAddNode", call_cuGraphAddNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphAddNode_v2", call_cuGraphAddNode_v2, false, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuGraphAddMemsetNode", call_cuGraphAddMemsetNode, true, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_MEMSET_NODE_PARAMS_st, 40), ARGUMENT(CONTEXT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddNode", call_cuGraphAddNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUgraphNodeParams_st, 256), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphAddNode_v2", call_cuGraphAddNode_v2, true, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(COUNT), STRUCTURE(CUgraphNodeParams_st, 256), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphBatchMemOpNodeGetParams", call_cuGraphBatchMemOpNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuGraphBatchMemOpNodeSetParams", call_cuGraphBatchMemOpNodeSetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphChildGraphNodeGetGraph", call_cuGraphChildGraphNodeGetGraph, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphClone", call_cuGraphClone, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
+	{"cuGraphChildGraphNodeGetGraph", call_cuGraphChildGraphNodeGetGraph, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphClone", call_cuGraphClone, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphConditionalHandleCreate", call_cuGraphConditionalHandleCreate, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(CONTEXT), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphCreate", call_cuGraphCreate, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphDebugDotPrint", call_cuGraphDebugDotPrint, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(TEXT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphDestroy", call_cuGraphDestroy, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuGraphDestroyNode", call_cuGraphDestroyNode, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuGraphEventRecordNodeGetEvent", call_cuGraphEventRecordNodeGetEvent, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphEventRecordNodeSetEvent", call_cuGraphEventRecordNodeSetEvent, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(EVENT), }, 3, {3, 4, 801}},
-	{"cuGraphEventWaitNodeGetEvent", call_cuGraphEventWaitNodeGetEvent, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphEventWaitNodeSetEvent", call_cuGraphEventWaitNodeSetEvent, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(EVENT), }, 3, {3, 4, 801}},
+	{"cuGraphCreate", call_cuGraphCreate, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 201, 304, 709, 801}},
+	{"cuGraphDebugDotPrint", call_cuGraphDebugDotPrint, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(TEXT), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphDestroy", call_cuGraphDestroy, true, false, 1, {ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphDestroyNode", call_cuGraphDestroyNode, true, false, 1, {ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphEventRecordNodeGetEvent", call_cuGraphEventRecordNodeGetEvent, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphEventRecordNodeSetEvent", call_cuGraphEventRecordNodeSetEvent, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(EVENT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphEventWaitNodeGetEvent", call_cuGraphEventWaitNodeGetEvent, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphEventWaitNodeSetEvent", call_cuGraphEventWaitNodeSetEvent, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(EVENT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphExecBatchMemOpNodeSetParams", call_cuGraphExecBatchMemOpNodeSetParams, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecChildGraphNodeSetParams", call_cuGraphExecChildGraphNodeSetParams, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuGraphExecDestroy", call_cuGraphExecDestroy, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuGraphExecEventRecordNodeSetEvent", call_cuGraphExecEventRecordNodeSetEvent, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(EVENT), }, 3, {3, 4, 801}},
-	{"cuGraphExecEventWaitNodeSetEvent", call_cuGraphExecEventWaitNodeSetEvent, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(EVENT), }, 3, {3, 4, 801}},
+	{"cuGraphExecChildGraphNodeSetParams", call_cuGraphExecChildGraphNodeSetParams, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecDestroy", call_cuGraphExecDestroy, true, false, 1, {ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecEventRecordNodeSetEvent", call_cuGraphExecEventRecordNodeSetEvent, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(EVENT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecEventWaitNodeSetEvent", call_cuGraphExecEventWaitNodeSetEvent, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(EVENT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphExecExternalSemaphoresSignalNodeSetParams", call_cuGraphExecExternalSemaphoresSignalNodeSetParams, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuGraphExecExternalSemaphoresWaitNodeSetParams", call_cuGraphExecExternalSemaphoresWaitNodeSetParams, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecGetFlags", call_cuGraphExecGetFlags, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecGetId", call_cuGraphExecGetId, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecHostNodeSetParams", call_cuGraphExecHostNodeSetParams, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecKernelNodeSetParams", call_cuGraphExecKernelNodeSetParams, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecKernelNodeSetParams_v2", call_cuGraphExecKernelNodeSetParams_v2, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecMemcpyNodeSetParams", call_cuGraphExecMemcpyNodeSetParams, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(CONTEXT), }, 3, {3, 4, 801}},
-	{"cuGraphExecMemsetNodeSetParams", call_cuGraphExecMemsetNodeSetParams, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(CONTEXT), }, 3, {3, 4, 801}},
-	{"cuGraphExecNodeSetParams", call_cuGraphExecNodeSetParams, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecUpdate", call_cuGraphExecUpdate, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphExecUpdate_v2", call_cuGraphExecUpdate_v2, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuGraphExecGetFlags", call_cuGraphExecGetFlags, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecGetId", call_cuGraphExecGetId, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecHostNodeSetParams", call_cuGraphExecHostNodeSetParams, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), STRUCTURE(CUDA_HOST_NODE_PARAMS_st, 16), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecKernelNodeSetParams", call_cuGraphExecKernelNodeSetParams, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_st, 56), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecKernelNodeSetParams_v2", call_cuGraphExecKernelNodeSetParams_v2, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_v2_st, 72), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecMemcpyNodeSetParams", call_cuGraphExecMemcpyNodeSetParams, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMCPY3D_st, 200), ARGUMENT(CONTEXT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecMemsetNodeSetParams", call_cuGraphExecMemsetNodeSetParams, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMSET_NODE_PARAMS_st, 40), ARGUMENT(CONTEXT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecNodeSetParams", call_cuGraphExecNodeSetParams, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), STRUCTURE(CUgraphNodeParams_st, 256), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphExecUpdate", call_cuGraphExecUpdate, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 8, {0, 1, 3, 4, 201, 400, 709, 910}},
+	{"cuGraphExecUpdate_v2", call_cuGraphExecUpdate_v2, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), STRUCTURE(CUgraphExecUpdateResultInfo_st, 24), }, 8, {0, 1, 3, 4, 201, 400, 709, 910}},
 	{"cuGraphExternalSemaphoresSignalNodeGetParams", call_cuGraphExternalSemaphoresSignalNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuGraphExternalSemaphoresSignalNodeSetParams", call_cuGraphExternalSemaphoresSignalNodeSetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuGraphExternalSemaphoresWaitNodeGetParams", call_cuGraphExternalSemaphoresWaitNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuGraphExternalSemaphoresWaitNodeSetParams", call_cuGraphExternalSemaphoresWaitNodeSetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphGetEdges", call_cuGraphGetEdges, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphGetEdges_v2", call_cuGraphGetEdges_v2, false, false, 5, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphGetId", call_cuGraphGetId, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphGetNodes", call_cuGraphGetNodes, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphGetRootNodes", call_cuGraphGetRootNodes, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphHostNodeGetParams", call_cuGraphHostNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphHostNodeSetParams", call_cuGraphHostNodeSetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuGraphGetEdges", call_cuGraphGetEdges, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphGetEdges_v2", call_cuGraphGetEdges_v2, true, false, 5, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphGetId", call_cuGraphGetId, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphGetNodes", call_cuGraphGetNodes, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphGetRootNodes", call_cuGraphGetRootNodes, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphHostNodeGetParams", call_cuGraphHostNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_HOST_NODE_PARAMS_st, 16), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphHostNodeSetParams", call_cuGraphHostNodeSetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_HOST_NODE_PARAMS_st, 16), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphicsEGLRegisterImage", call_cuGraphicsEGLRegisterImage, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuGraphicsGLRegisterBuffer", call_cuGraphicsGLRegisterBuffer, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuGraphicsGLRegisterImage", call_cuGraphicsGLRegisterImage, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
@@ -4779,45 +4861,45 @@ static const struct call calls[] = {
 	{"cuGraphicsUnregisterResource", call_cuGraphicsUnregisterResource, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
 	{"cuGraphicsVDPAURegisterOutputSurface", call_cuGraphicsVDPAURegisterOutputSurface, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuGraphicsVDPAURegisterVideoSurface", call_cuGraphicsVDPAURegisterVideoSurface, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphInstantiate", call_cuGraphInstantiate, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphInstantiate_v2", call_cuGraphInstantiate_v2, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphInstantiateWithFlags", call_cuGraphInstantiateWithFlags, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphInstantiateWithParams", call_cuGraphInstantiateWithParams, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphInstantiateWithParams_ptsz", call_cuGraphInstantiateWithParams_ptsz, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphKernelNodeCopyAttributes", call_cuGraphKernelNodeCopyAttributes, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuGraphKernelNodeGetAttribute", call_cuGraphKernelNodeGetAttribute, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphKernelNodeGetParams", call_cuGraphKernelNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphKernelNodeGetParams_v2", call_cuGraphKernelNodeGetParams_v2, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphKernelNodeSetAttribute", call_cuGraphKernelNodeSetAttribute, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphKernelNodeSetParams", call_cuGraphKernelNodeSetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphKernelNodeSetParams_v2", call_cuGraphKernelNodeSetParams_v2, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphLaunch", call_cuGraphLaunch, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuGraphLaunch_ptsz", call_cuGraphLaunch_ptsz, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuGraphInstantiate", call_cuGraphInstantiate, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 201, 400, 709, 801}},
+	{"cuGraphInstantiate_v2", call_cuGraphInstantiate_v2, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 201, 400, 709, 801}},
+	{"cuGraphInstantiateWithFlags", call_cuGraphInstantiateWithFlags, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 201, 400, 709, 801}},
+	{"cuGraphInstantiateWithParams", call_cuGraphInstantiateWithParams, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), STRUCTURE(CUDA_GRAPH_INSTANTIATE_PARAMS_st, 32), }, 9, {0, 1, 2, 3, 4, 201, 400, 709, 801}},
+	{"cuGraphInstantiateWithParams_ptsz", call_cuGraphInstantiateWithParams_ptsz, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), STRUCTURE(CUDA_GRAPH_INSTANTIATE_PARAMS_st, 32), }, 9, {0, 1, 2, 3, 4, 201, 400, 709, 801}},
+	{"cuGraphKernelNodeCopyAttributes", call_cuGraphKernelNodeCopyAttributes, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphKernelNodeGetAttribute", call_cuGraphKernelNodeGetAttribute, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphKernelNodeGetParams", call_cuGraphKernelNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_st, 56), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphKernelNodeGetParams_v2", call_cuGraphKernelNodeGetParams_v2, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_v2_st, 72), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphKernelNodeSetAttribute", call_cuGraphKernelNodeSetAttribute, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphKernelNodeSetParams", call_cuGraphKernelNodeSetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_st, 56), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphKernelNodeSetParams_v2", call_cuGraphKernelNodeSetParams_v2, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_v2_st, 72), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphLaunch", call_cuGraphLaunch, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 900, 901}},
+	{"cuGraphLaunch_ptsz", call_cuGraphLaunch_ptsz, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 900, 901}},
 	{"cuGraphMemAllocNodeGetParams", call_cuGraphMemAllocNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphMemcpyNodeGetParams", call_cuGraphMemcpyNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphMemcpyNodeSetParams", call_cuGraphMemcpyNodeSetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuGraphMemcpyNodeGetParams", call_cuGraphMemcpyNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMCPY3D_st, 200), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphMemcpyNodeSetParams", call_cuGraphMemcpyNodeSetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMCPY3D_st, 200), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphMemFreeNodeGetParams", call_cuGraphMemFreeNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphMemsetNodeGetParams", call_cuGraphMemsetNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphMemsetNodeSetParams", call_cuGraphMemsetNodeSetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeFindInClone", call_cuGraphNodeFindInClone, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetContainingGraph", call_cuGraphNodeGetContainingGraph, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetDependencies", call_cuGraphNodeGetDependencies, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetDependencies_v2", call_cuGraphNodeGetDependencies_v2, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetDependentNodes", call_cuGraphNodeGetDependentNodes, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetDependentNodes_v2", call_cuGraphNodeGetDependentNodes_v2, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetEnabled", call_cuGraphNodeGetEnabled, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetLocalId", call_cuGraphNodeGetLocalId, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetParams", call_cuGraphNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetToolsId", call_cuGraphNodeGetToolsId, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeGetType", call_cuGraphNodeGetType, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphNodeSetEnabled", call_cuGraphNodeSetEnabled, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphNodeSetParams", call_cuGraphNodeSetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuGraphReleaseUserObject", call_cuGraphReleaseUserObject, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphRemoveDependencies", call_cuGraphRemoveDependencies, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 3, {3, 4, 801}},
-	{"cuGraphRemoveDependencies_v2", call_cuGraphRemoveDependencies_v2, false, false, 5, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 3, {3, 4, 801}},
-	{"cuGraphRetainUserObject", call_cuGraphRetainUserObject, false, false, 4, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuGraphUpload", call_cuGraphUpload, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuGraphUpload_ptsz", call_cuGraphUpload_ptsz, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
+	{"cuGraphMemsetNodeGetParams", call_cuGraphMemsetNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMSET_NODE_PARAMS_st, 40), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphMemsetNodeSetParams", call_cuGraphMemsetNodeSetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMSET_NODE_PARAMS_st, 40), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeFindInClone", call_cuGraphNodeFindInClone, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetContainingGraph", call_cuGraphNodeGetContainingGraph, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetDependencies", call_cuGraphNodeGetDependencies, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetDependencies_v2", call_cuGraphNodeGetDependencies_v2, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetDependentNodes", call_cuGraphNodeGetDependentNodes, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetDependentNodes_v2", call_cuGraphNodeGetDependentNodes_v2, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetEnabled", call_cuGraphNodeGetEnabled, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetLocalId", call_cuGraphNodeGetLocalId, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetParams", call_cuGraphNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUgraphNodeParams_st, 256), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetToolsId", call_cuGraphNodeGetToolsId, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeGetType", call_cuGraphNodeGetType, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeSetEnabled", call_cuGraphNodeSetEnabled, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphNodeSetParams", call_cuGraphNodeSetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUgraphNodeParams_st, 256), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphReleaseUserObject", call_cuGraphReleaseUserObject, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphRemoveDependencies", call_cuGraphRemoveDependencies, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphRemoveDependencies_v2", call_cuGraphRemoveDependencies_v2, true, false, 5, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(COUNT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphRetainUserObject", call_cuGraphRetainUserObject, true, false, 4, {ARGUMENT(HANDLE), ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuGraphUpload", call_cuGraphUpload, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 900, 901}},
+	{"cuGraphUpload_ptsz", call_cuGraphUpload_ptsz, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 900, 901}},
 	{"cuGreenCtxCreate", call_cuGreenCtxCreate, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(DEVICE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuGreenCtxDestroy", call_cuGreenCtxDestroy, false, false, 1, {ARGUMENT(HANDLE), }, 3, {3, 4, 801}},
 	{"cuGreenCtxGetDevResource", call_cuGreenCtxGetDevResource, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
@@ -5111,21 +5193,21 @@ static const struct call calls[] = {
 	{"cuStreamBatchMemOp_ptsz", call_cuStreamBatchMemOp_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUstreamBatchMemOpParams_union, 48), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamBatchMemOp_v2", call_cuStreamBatchMemOp_v2, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUstreamBatchMemOpParams_union, 48), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamBatchMemOp_v2_ptsz", call_cuStreamBatchMemOp_v2_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUstreamBatchMemOpParams_union, 48), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
-	{"cuStreamBeginCapture", call_cuStreamBeginCapture, false, false, 1, {ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuStreamBeginCapture_ptsz", call_cuStreamBeginCapture_ptsz, false, false, 1, {ARGUMENT(STREAM), }, 3, {3, 4, 801}},
-	{"cuStreamBeginCapture_v2", call_cuStreamBeginCapture_v2, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamBeginCapture_v2_ptsz", call_cuStreamBeginCapture_v2_ptsz, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuStreamBeginCapture", call_cuStreamBeginCapture, true, false, 1, {ARGUMENT(STREAM), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
+	{"cuStreamBeginCapture_ptsz", call_cuStreamBeginCapture_ptsz, true, false, 1, {ARGUMENT(STREAM), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
+	{"cuStreamBeginCapture_v2", call_cuStreamBeginCapture_v2, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(NUMBER), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
+	{"cuStreamBeginCapture_v2_ptsz", call_cuStreamBeginCapture_v2_ptsz, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(NUMBER), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
 	{"cuStreamBeginCaptureToCig", call_cuStreamBeginCaptureToCig, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamBeginCaptureToGraph", call_cuStreamBeginCaptureToGraph, false, false, 6, {ARGUMENT(STREAM), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamBeginCaptureToGraph_ptsz", call_cuStreamBeginCaptureToGraph_ptsz, false, false, 6, {ARGUMENT(STREAM), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuStreamBeginCaptureToGraph", call_cuStreamBeginCaptureToGraph, true, false, 6, {ARGUMENT(STREAM), ARGUMENT(HANDLE), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
+	{"cuStreamBeginCaptureToGraph_ptsz", call_cuStreamBeginCaptureToGraph_ptsz, true, false, 6, {ARGUMENT(STREAM), ARGUMENT(HANDLE), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
 	{"cuStreamCopyAttributes", call_cuStreamCopyAttributes, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamCopyAttributes_ptsz", call_cuStreamCopyAttributes_ptsz, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamCreate", call_cuStreamCreate, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
 	{"cuStreamCreateWithPriority", call_cuStreamCreateWithPriority, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 7, {0, 1, 2, 3, 4, 201, 709}},
 	{"cuStreamDestroy", call_cuStreamDestroy, true, false, 1, {ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamDestroy_v2", call_cuStreamDestroy_v2, true, false, 1, {ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuStreamEndCapture", call_cuStreamEndCapture, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuStreamEndCapture_ptsz", call_cuStreamEndCapture_ptsz, false, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuStreamEndCapture", call_cuStreamEndCapture, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
+	{"cuStreamEndCapture_ptsz", call_cuStreamEndCapture_ptsz, true, false, 2, {ARGUMENT(STREAM), ARGUMENT(MEMORY), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
 	{"cuStreamEndCaptureToCig", call_cuStreamEndCaptureToCig, false, false, 1, {ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuStreamGetAttribute", call_cuStreamGetAttribute, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamGetAttribute_ptsz", call_cuStreamGetAttribute_ptsz, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
@@ -5157,10 +5239,10 @@ static const struct call calls[] = {
 	{"cuStreamSetAttribute_ptsz", call_cuStreamSetAttribute_ptsz, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(NUMBER), STRUCTURE(CUlaunchAttributeValue_union, 64), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
 	{"cuStreamSynchronize", call_cuStreamSynchronize, true, false, 1, {ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamSynchronize_ptsz", call_cuStreamSynchronize_ptsz, true, false, 1, {ARGUMENT(STREAM), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
-	{"cuStreamUpdateCaptureDependencies", call_cuStreamUpdateCaptureDependencies, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamUpdateCaptureDependencies_ptsz", call_cuStreamUpdateCaptureDependencies_ptsz, false, false, 4, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamUpdateCaptureDependencies_v2", call_cuStreamUpdateCaptureDependencies_v2, false, false, 5, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuStreamUpdateCaptureDependencies_v2_ptsz", call_cuStreamUpdateCaptureDependencies_v2_ptsz, false, false, 5, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuStreamUpdateCaptureDependencies", call_cuStreamUpdateCaptureDependencies, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
+	{"cuStreamUpdateCaptureDependencies_ptsz", call_cuStreamUpdateCaptureDependencies_ptsz, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
+	{"cuStreamUpdateCaptureDependencies_v2", call_cuStreamUpdateCaptureDependencies_v2, true, false, 5, {ARGUMENT(STREAM), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
+	{"cuStreamUpdateCaptureDependencies_v2_ptsz", call_cuStreamUpdateCaptureDependencies_v2_ptsz, true, false, 5, {ARGUMENT(STREAM), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(COUNT), ARGUMENT(NUMBER), }, 16, {0, 1, 2, 3, 4, 201, 400, 401, 709, 801, 900, 901, 903, 904, 906, 908}},
 	{"cuStreamWaitEvent", call_cuStreamWaitEvent, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(EVENT), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamWaitEvent_ptsz", call_cuStreamWaitEvent_ptsz, true, false, 3, {ARGUMENT(STREAM), ARGUMENT(EVENT), ARGUMENT(NUMBER), }, 18, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuStreamWaitValue32", call_cuStreamWaitValue32, true, false, 4, {ARGUMENT(STREAM), ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 19, {0, 1, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
@@ -5225,9 +5307,9 @@ static const struct call calls[] = {
 	{"cuTexRefSetMipmapLevelClamp", call_cuTexRefSetMipmapLevelClamp, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(FLOAT), ARGUMENT(FLOAT), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuTexRefSetMipmappedArray", call_cuTexRefSetMipmappedArray, false, false, 3, {ARGUMENT(HANDLE), ARGUMENT(MIPMAP), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuThreadExchangeStreamCaptureMode", call_cuThreadExchangeStreamCaptureMode, true, false, 1, {ARGUMENT(MEMORY), }, 6, {0, 1, 3, 4, 201, 709}},
-	{"cuUserObjectCreate", call_cuUserObjectCreate, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(CALLBACK), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuUserObjectRelease", call_cuUserObjectRelease, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuUserObjectRetain", call_cuUserObjectRetain, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuUserObjectCreate", call_cuUserObjectCreate, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(CALLBACK), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 201, 304, 709, 801}},
+	{"cuUserObjectRelease", call_cuUserObjectRelease, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
+	{"cuUserObjectRetain", call_cuUserObjectRetain, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuVDPAUCtxCreate", call_cuVDPAUCtxCreate, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(CALLBACK), }, 3, {3, 4, 801}},
 	{"cuVDPAUCtxCreate_v2", call_cuVDPAUCtxCreate_v2, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(CALLBACK), }, 3, {3, 4, 801}},
 	{"cuVDPAUGetDevice", call_cuVDPAUGetDevice, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(CALLBACK), }, 3, {3, 4, 801}},

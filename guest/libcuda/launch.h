@@ -1,0 +1,28 @@
+/*
+ * What a launch is before it travels: once as a packet, or in a graph.
+ */
+#ifndef PEGASUS_LAUNCH_H
+#define PEGASUS_LAUNCH_H
+
+#include "module.h"
+#include "ring.h"
+#include "stream.h"
+#include "zz_wire.h"
+
+#define LAUNCH_COOPERATIVE 1u
+/* What one packet can carry beside the fixed part. */
+#define PARAMS_ROOM (PACKET_PAYLOAD - (int)sizeof(struct launch_args))
+
+/* What travels of a launch, taken from the program and from a function that is held. */
+struct parcel {
+	struct place place;
+	struct launch_args args;
+	const void *params; /* the program's, or room */
+	uint32_t paramBytes;
+	uint8_t room[PARAMS_ROOM];
+};
+
+/* Checks a launch of a function that is held, and gathers its parameters. args has its shape and flags, and gets the rest. */
+CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p);
+
+#endif

@@ -1,0 +1,686 @@
+/* graphs PART: graphs and captures, as programs use them. */
+#include "check.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { Cells = 1024 };
+
+static CUcontext context;
+static CUmodule module;
+static CUfunction step, move;
+static CUstream stream, other;
+static CUdeviceptr cell;
+
+static void start(void)
+{
+	CUdevice device;
+	CHECK(cuInit(0));
+	CHECK(cuDeviceGet(&device, 0));
+	CHECK(cuCtxCreate(&context, 0, device));
+	CHECK(cuModuleLoadData(&module, step_ptx));
+	CHECK(cuModuleGetFunction(&step, module, "step"));
+	CHECK(cuModuleGetFunction(&move, module, "move"));
+	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	CHECK(cuMemAlloc(&cell, Cells * 4));
+	CHECK(cuMemsetD32(cell, 0, Cells));
+	CHECK(cuCtxSynchronize());
+}
+
+static CUdeviceptr at(unsigned i) { return cell + 4 * i; }
+
+static uint32_t value(unsigned i)
+{
+	uint32_t v;
+	CHECK(cuStreamSynchronize(stream));
+	CHECK(cuStreamSynchronize(other));
+	CHECK(cuMemcpyDtoH(&v, at(i), 4));
+	return v;
+}
+
+static CUgraphNode add_step(CUgraph g, const CUgraphNode *after, size_t n, unsigned i, unsigned a, unsigned b)
+{
+	CUdeviceptr p = at(i);
+	void *args[] = {&p, &a, &b};
+	CUDA_KERNEL_NODE_PARAMS params = {
+		.func = step, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args,
+	};
+	CUgraphNode node;
+	CHECK(cuGraphAddKernelNode(&node, g, after, n, &params));
+	return node;
+}
+
+static CUgraphExec executable(CUgraph g)
+{
+	CUgraphExec e;
+	CHECK(cuGraphInstantiate(&e, g, 0));
+	return e;
+}
+
+static void run(CUgraphExec e, int times)
+{
+	for (int i = 0; i < times; i++)
+		CHECK(cuGraphLaunch(e, stream));
+	CHECK(cuStreamSynchronize(stream));
+}
+
+/* A fork and a join: x = x*3+1, then y = x*5 and z = x*7, then x = ... of both, in an order that results tell. */
+static void test_build(void)
+{
+	CUgraph g;
+	CHECK(cuGraphCreate(&g, 0));
+	CUgraphNode first = add_step(g, NULL, 0, 0, 3, 1);
+	CUDA_MEMCPY3D c = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at(0), .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = at(1),
+		.WidthInBytes = 4, .Height = 1, .Depth = 1,
+	};
+	CUgraphNode left, right, empty;
+	CHECK(cuGraphAddMemcpyNode(&left, g, &first, 1, &c, context));
+	CUDA_MEMSET_NODE_PARAMS m = {.dst = at(2), .value = 7, .elementSize = 4, .width = 1, .height = 1};
+	CHECK(cuGraphAddMemsetNode(&right, g, NULL, 0, &m, context));
+	CUgraphNode both[] = {left, right};
+	CHECK(cuGraphAddEmptyNode(&empty, g, both, 2));
+	CUgraphNode last = add_step(g, &empty, 1, 1, 5, 2);
+
+	CUgraphNode nodes[8], from[8], to[8];
+	size_t count = 0;
+	CHECK(cuGraphGetNodes(g, NULL, &count));
+	CLAIM(count == 5);
+	count = 8;
+	CHECK(cuGraphGetNodes(g, nodes, &count));
+	CLAIM(count == 5 && nodes[0] == first && nodes[4] == last);
+	count = 8;
+	CHECK(cuGraphGetRootNodes(g, nodes, &count));
+	CLAIM(count == 2 && nodes[0] == first && nodes[1] == right);
+	count = 8;
+	CHECK(cuGraphGetEdges(g, from, to, &count));
+	CLAIM(count == 4 && from[0] == first && to[0] == left);
+	count = 8;
+	CHECK(cuGraphNodeGetDependencies(empty, nodes, &count));
+	CLAIM(count == 2 && nodes[0] == left && nodes[1] == right);
+	count = 8;
+	CHECK(cuGraphNodeGetDependentNodes(empty, nodes, &count));
+	CLAIM(count == 1 && nodes[0] == last);
+	CUgraphNodeType type;
+	CHECK(cuGraphNodeGetType(right, &type));
+	CLAIM(type == CU_GRAPH_NODE_TYPE_MEMSET);
+
+	CUgraphExec e = executable(g);
+	run(e, 1);
+	CLAIM(value(0) == 1 && value(1) == 7 && value(2) == 7);
+	run(e, 2);
+	CLAIM(value(0) == 13 && value(1) == 67);
+	/* The graph may go: what is executable is its own. */
+	CHECK(cuGraphDestroy(g));
+	run(e, 1);
+	CLAIM(value(0) == 40 && value(1) == 202);
+	CHECK(cuGraphExecDestroy(e));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(e, stream));
+}
+
+static void test_edges(void)
+{
+	CUgraph g;
+	CUgraphExec e;
+	CHECK(cuGraphCreate(&g, 0));
+	CUgraphNode a = add_step(g, NULL, 0, 0, 1, 1), b = add_step(g, &a, 1, 0, 2, 0), c = add_step(g, NULL, 0, 1, 1, 1);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &b, 1)); /* is there already */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(g, &a, &a, 1));
+	CHECK(cuGraphAddDependencies(g, &b, &c, 1));
+	CHECK(cuGraphAddDependencies(g, &c, &a, 1)); /* a cycle */
+	CUgraphNode bad = NULL;
+	char log[64] = "?";
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate_v2(&e, g, &bad, log, sizeof log));
+	CLAIM(bad == a || bad == b || bad == c);
+	CUDA_GRAPH_INSTANTIATE_PARAMS p = {0};
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithParams(&e, g, &p));
+	CLAIM(p.result_out == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE && p.hErrNode_out);
+	CHECK(cuGraphRemoveDependencies(g, &c, &a, 1));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphRemoveDependencies(g, &c, &a, 1));
+	e = executable(g);
+	run(e, 1);
+	CLAIM(value(0) == 2 && value(1) == 1);
+	CHECK(cuGraphDestroyNode(b));
+	size_t count = 0;
+	CHECK(cuGraphGetEdges(g, NULL, NULL, &count));
+	CLAIM(count == 0);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetDependencies(b, NULL, &count));
+	CHECK(cuGraphDestroy(g));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(g));
+	/* Nothing is a graph, too. */
+	CHECK(cuGraphCreate(&g, 0));
+	e = executable(g);
+	run(e, 3);
+}
+
+static void CUDA_CB add_three(void *p) { *(uint32_t *)p += 3; }
+
+static void CUDA_CB with_status(CUstream s, CUresult r, void *p) { (void)s, (void)r, (void)p; }
+
+/* Pageable memory is read and written in its turn, at each launch; a host function sees what was copied before it. */
+static void test_pageable(void)
+{
+	CUgraph g;
+	uint32_t *in = malloc(4), *out = malloc(4), *back = calloc(1, 4);
+	CUgraphNode up, down, host, again, kernel;
+	CHECK(cuGraphCreate(&g, 0));
+	CUDA_MEMCPY3D c = {
+		.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = at(0), .WidthInBytes = 4,
+		.Height = 1, .Depth = 1,
+	};
+	CHECK(cuGraphAddMemcpyNode(&up, g, NULL, 0, &c, context));
+	kernel = add_step(g, &up, 1, 0, 10, 1);
+	CUDA_MEMCPY3D d = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at(0), .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .WidthInBytes = 4,
+		.Height = 1, .Depth = 1,
+	};
+	CHECK(cuGraphAddMemcpyNode(&down, g, &kernel, 1, &d, context));
+	CUDA_HOST_NODE_PARAMS h = {.fn = add_three, .userData = out};
+	CHECK(cuGraphAddHostNode(&host, g, &down, 1, &h));
+	CUDA_MEMCPY3D f = {
+		.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = out, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = back, .WidthInBytes = 4, .Height = 1,
+		.Depth = 1,
+	};
+	CHECK(cuGraphAddMemcpyNode(&again, g, &host, 1, &f, context));
+	*in = 1000; /* not what is copied */
+	CUgraphExec e = executable(g);
+	for (uint32_t i = 0; i < 20; i++) {
+		*in = i;
+		run(e, 1);
+		CLAIM(*out == i * 10 + 4 && *back == *out);
+	}
+	CHECK(cuGraphLaunch(e, stream));
+	CHECK(cuGraphExecDestroy(e)); /* what was launched still runs */
+	CHECK(cuStreamSynchronize(stream));
+	CLAIM(*back == 194);
+	/* Rows with gaps. */
+	uint8_t rows[3][16], got[3][16];
+	memset(got, 0, sizeof got);
+	for (int i = 0; i < 48; i++)
+		((uint8_t *)rows)[i] = (uint8_t)i;
+	CUgraph g2;
+	CHECK(cuGraphCreate(&g2, 0));
+	CUDA_MEMCPY3D r = {
+		.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = rows, .srcPitch = 16, .srcXInBytes = 2, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = at(8), .dstPitch = 32, .WidthInBytes = 5, .Height = 3, .Depth = 1,
+	};
+	CHECK(cuGraphAddMemcpyNode(&up, g2, NULL, 0, &r, context));
+	CUDA_MEMCPY3D s = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at(8), .srcPitch = 32, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = got,
+		.dstPitch = 16, .dstXInBytes = 4, .WidthInBytes = 5, .Height = 3, .Depth = 1,
+	};
+	CHECK(cuGraphAddMemcpyNode(&down, g2, &up, 1, &s, context));
+	run(executable(g2), 1);
+	for (int y = 0; y < 3; y++)
+		for (int x = 0; x < 16; x++)
+			CLAIM(got[y][x] == (x >= 4 && x < 9 ? rows[y][x - 2] : 0));
+}
+
+/* A capture of two streams, with everything that is captured often. */
+static void test_capture(void)
+{
+	CUevent fork, join;
+	CUgraph g, seen;
+	uint32_t *host = calloc(1, 4), *pinned;
+	CUstreamCaptureStatus status;
+	cuuint64_t id, id2;
+	CHECK(cuMemHostAlloc((void **)&pinned, 4096, 0));
+	CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuStreamIsCapturing(stream, &status));
+	CLAIM(status == CU_STREAM_CAPTURE_STATUS_NONE);
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	EXPECT(CUDA_ERROR_ILLEGAL_STATE, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK(cuMemsetD32Async(at(0), 5, 1, stream));
+	CHECK(cuEventRecord(fork, stream));
+	CHECK(cuStreamWaitEvent(other, fork, 0));
+	CHECK(cuStreamIsCapturing(other, &status));
+	CLAIM(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	launch_step(step, stream, at(0), 2, 1);    /* 11 */
+	launch_move(move, other, at(1), at(0));    /* 5 or 11: after the fill */
+	launch_step(step, other, at(1), 0, 9);     /* 9 */
+	CHECK(cuMemcpyDtoDAsync(at(2), at(1), 4, other));
+	CHECK(cuEventRecord(join, other));
+	CHECK(cuStreamWaitEvent(stream, join, 0));
+	launch_step(step, stream, at(2), 10, 1);   /* 91 */
+	CHECK(cuMemcpyDtoHAsync(host, at(2), 4, stream));
+	CHECK(cuLaunchHostFunc(stream, add_three, host)); /* 94 */
+	CHECK(cuMemcpyHtoDAsync(at(3), host, 4, stream));
+	CHECK(cuMemcpyDtoHAsync(pinned, at(3), 4, stream));
+	const CUgraphNode *after;
+	size_t count;
+	CHECK(cuStreamGetCaptureInfo_v2(stream, &status, &id, &seen, &after, &count));
+	CLAIM(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && count == 1 && seen);
+	CHECK(cuStreamGetCaptureInfo_v2(other, &status, &id2, NULL, NULL, NULL));
+	CLAIM(id == id2);
+	CHECK(cuStreamEndCapture(stream, &g));
+	CLAIM(g == seen);
+	CHECK(cuStreamIsCapturing(other, &status));
+	CLAIM(status == CU_STREAM_CAPTURE_STATUS_NONE);
+	CLAIM(value(0) == 0 && *host == 0); /* nothing has run */
+	CHECK(cuGraphGetNodes(g, NULL, &count));
+	CLAIM(count == 10);
+	CUgraphExec e = executable(g);
+	for (int i = 0; i < 5; i++) {
+		run(e, 1);
+		CLAIM(value(0) == 11 && value(1) == 9 && value(2) == 91 && *host == 94 && *pinned == 94);
+		*host = *pinned = 0;
+	}
+	/* A graph captured into another one is a child. */
+	CUgraph outer;
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	CHECK(cuGraphLaunch(e, stream));
+	launch_step(step, stream, at(3), 2, 0);
+	CHECK(cuStreamEndCapture(stream, &outer));
+	run(executable(outer), 2);
+	CLAIM(value(3) == 188);
+	EXPECT(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(stream, &g));
+}
+
+static void begin_again(CUstreamCaptureMode mode) { CHECK(cuStreamBeginCapture(stream, mode)); }
+
+static void end_invalid(void)
+{
+	CUgraph g = (CUgraph)1;
+	CUstreamCaptureStatus status;
+	CHECK(cuStreamIsCapturing(stream, &status));
+	CLAIM(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &g));
+	CLAIM(g == NULL);
+}
+
+static void *unsafe_thread(void *mode)
+{
+	CUdeviceptr p;
+	CUgraph g;
+	CHECK(cuCtxSetCurrent(context));
+	if (mode) {
+		CUstreamCaptureMode m = *(CUstreamCaptureMode *)mode;
+		CHECK(cuThreadExchangeStreamCaptureMode(&m));
+		CLAIM(m == CU_STREAM_CAPTURE_MODE_GLOBAL);
+	}
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, cuStreamEndCapture(stream, &g));
+	CUresult r = cuMemAlloc(&p, 512);
+	return (void *)(uintptr_t)r;
+}
+
+static CUresult in_thread(CUstreamCaptureMode *mode)
+{
+	pthread_t t;
+	void *r;
+	if (pthread_create(&t, NULL, unsafe_thread, mode))
+		abort();
+	pthread_join(t, &r);
+	return (CUresult)(uintptr_t)r;
+}
+
+static void test_refusals(void)
+{
+	CUevent e, f;
+	CUgraph g;
+	CUstream third, blocking;
+	CUdeviceptr p;
+	uint32_t v;
+	CHECK(cuEventCreate(&e, 0));
+	CHECK(cuEventCreate(&f, 0));
+	CHECK(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
+	CHECK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_RELAXED));
+
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(stream));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuMemsetD32Async(at(0), 5, 1, stream));
+	end_invalid();
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamQuery(stream));
+	end_invalid();
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* relaxed: what is unsafe is allowed */
+	CHECK(cuMemAlloc(&p, 512));
+	CHECK(cuMemFree(p));
+	CHECK(cuStreamEndCapture(stream, &g));
+
+	/* events */
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	CHECK(cuEventRecord(e, stream));
+	EXPECT(CUDA_ERROR_CAPTURED_EVENT, cuEventQuery(e));
+	end_invalid();
+	EXPECT(CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(e));
+	CHECK(cuEventRecord(e, stream)); /* outside, it is an event again */
+	CHECK(cuEventSynchronize(e));
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(stream, e, 0));
+	end_invalid();
+
+	/* a fork that is not joined; the end in a stream that joined; two captures that would become one */
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	CHECK(cuEventRecord(e, stream));
+	CHECK(cuStreamWaitEvent(other, e, 0));
+	launch_step(step, other, at(0), 1, 1);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(stream, &g));
+	CHECK(cuStreamSynchronize(other));
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	CHECK(cuEventRecord(e, stream));
+	CHECK(cuStreamWaitEvent(other, e, 0));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, cuStreamEndCapture(other, &g));
+	end_invalid();
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	CHECK(cuStreamBeginCapture(third, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CHECK(cuEventRecord(f, third));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_MERGE, cuStreamWaitEvent(stream, f, 0));
+	end_invalid();
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(third, &g));
+
+	/* the legacy stream waits for streams that keep order with it */
+	CHECK(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CUstreamCaptureStatus status;
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamIsCapturing(CU_STREAM_LEGACY, &status));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(&v, at(0), 4));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(blocking, &g));
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* but not for others */
+	CHECK(cuMemcpyDtoH(&v, at(0), 4));
+	CHECK(cuStreamEndCapture(stream, &g));
+
+	/* what is unsafe, by mode and thread */
+	begin_again(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc(&p, 512));
+	end_invalid();
+	begin_again(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	CLAIM(in_thread(NULL) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	end_invalid();
+	begin_again(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	CLAIM(in_thread(NULL) == CUDA_SUCCESS);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc(&p, 512));
+	end_invalid();
+	begin_again(CU_STREAM_CAPTURE_MODE_GLOBAL);
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CLAIM(in_thread(&mode) == CUDA_SUCCESS);
+	CHECK(cuThreadExchangeStreamCaptureMode(&mode));
+	CHECK(cuMemAlloc(&p, 512));
+	CHECK(cuThreadExchangeStreamCaptureMode(&mode));
+	CHECK(cuStreamEndCapture(stream, &g));
+
+	/* callbacks with a status have none in a graph */
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamAddCallback(stream, with_status, NULL, 0));
+	end_invalid();
+
+	/* streams end with their captures */
+	CHECK(cuStreamBeginCapture(third, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	launch_step(step, third, at(0), 1, 1);
+	CHECK(cuStreamDestroy(third));
+	CHECK(cuMemAlloc(&p, 512));
+	CHECK(cuMemFree(p));
+}
+
+/* Another graph of the same shape takes an executable one's place; so do single nodes. */
+static void test_update(void)
+{
+	CUgraph g, h;
+	CUgraphNode n[3];
+	CHECK(cuGraphCreate(&g, 0));
+	n[0] = add_step(g, NULL, 0, 0, 1, 1);
+	n[1] = add_step(g, &n[0], 1, 0, 2, 0);
+	n[2] = add_step(g, &n[1], 1, 0, 1, 5);
+	CUgraphExec e = executable(g);
+	run(e, 1);
+	CLAIM(value(0) == 7);
+	CHECK(cuGraphCreate(&h, 0));
+	CUgraphNode m = add_step(h, NULL, 0, 1, 1, 100);
+	CUgraphExecUpdateResultInfo info;
+	EXPECT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(e, h, &info));
+	CLAIM(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+	m = add_step(h, &m, 1, 1, 3, 0);
+	m = add_step(h, &m, 1, 1, 1, 0);
+	CHECK(cuGraphExecUpdate(e, h, &info));
+	CLAIM(info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+	run(e, 1);
+	CLAIM(value(0) == 7 && value(1) == 300);
+	unsigned a = 1, b = 1000;
+	CUdeviceptr p = at(1);
+	void *args[] = {&p, &a, &b};
+	CUDA_KERNEL_NODE_PARAMS k;
+	CHECK(cuGraphKernelNodeGetParams(n[1], &k));
+	CLAIM(k.func == step && *(unsigned *)k.kernelParams[1] == 2);
+	k.kernelParams = args;
+	CHECK(cuGraphExecKernelNodeSetParams(e, n[1], &k));
+	run(e, 1);
+	CLAIM(value(1) == 300 + 100 + 1000);
+	CHECK(cuGraphNodeSetEnabled(e, n[1], 0));
+	unsigned enabled;
+	CHECK(cuGraphNodeGetEnabled(e, n[1], &enabled));
+	CLAIM(!enabled);
+	run(e, 1);
+	CLAIM(value(1) == 1500);
+	CHECK(cuGraphNodeSetEnabled(e, n[1], 1));
+	run(e, 1);
+	CLAIM(value(1) == 2600);
+	/* The graph itself changes by itself. */
+	CHECK(cuGraphKernelNodeSetParams(n[2], &k));
+	CUgraph clone;
+	CUgraphNode twin;
+	CHECK(cuGraphClone(&clone, g));
+	CHECK(cuGraphNodeFindInClone(&twin, n[2], clone));
+	CHECK(cuGraphKernelNodeGetParams(twin, &k));
+	CLAIM(*(unsigned *)k.kernelParams[2] == 1000);
+	CHECK(cuGraphDestroy(g));
+	run(executable(clone), 1);
+	CLAIM(value(1) == 3600);
+	/* another type of node */
+	CUgraph other_type;
+	CUgraphNode empty;
+	CHECK(cuGraphCreate(&other_type, 0));
+	CHECK(cuGraphAddEmptyNode(&empty, other_type, NULL, 0));
+	CHECK(cuGraphAddEmptyNode(&empty, other_type, NULL, 0));
+	CHECK(cuGraphAddEmptyNode(&empty, other_type, NULL, 0));
+	EXPECT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(e, other_type, &info));
+	CLAIM(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+}
+
+/* Events that graphs record and wait for. */
+static void test_events(void)
+{
+	CUgraph g, h;
+	CUevent begin, done;
+	CUgraphNode n, r;
+	CHECK(cuEventCreate(&begin, 0));
+	CHECK(cuEventCreate(&done, 0));
+	CHECK(cuGraphCreate(&g, 0));
+	CHECK(cuGraphAddEventRecordNode(&r, g, NULL, 0, begin));
+	n = add_step(g, &r, 1, 0, 1, 1);
+	CHECK(cuGraphAddEventRecordNode(&r, g, &n, 1, done));
+	CUgraphExec e = executable(g), f;
+	for (unsigned i = 1; i <= 20; i++) {
+		float ms = -1;
+		CHECK(cuGraphLaunch(e, stream));
+		CHECK(cuEventSynchronize(done));
+		CHECK(cuEventElapsedTime(&ms, begin, done));
+		CLAIM(ms >= 0);
+		CHECK(cuMemcpyDtoHAsync(&i, at(0), 4, stream));
+		CHECK(cuEventQuery(done));
+	}
+	/* What another stream's graph waits for has happened. */
+	CHECK(cuGraphCreate(&h, 0));
+	CHECK(cuGraphAddEventWaitNode(&r, h, NULL, 0, done));
+	CUDA_MEMCPY3D c = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at(0), .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = at(1),
+		.WidthInBytes = 4, .Height = 1, .Depth = 1,
+	};
+	CHECK(cuGraphAddMemcpyNode(&n, h, &r, 1, &c, context));
+	f = executable(h);
+	for (unsigned i = 21; i <= 60; i++) {
+		CHECK(cuGraphLaunch(e, stream));
+		CHECK(cuGraphLaunch(f, other));
+		CHECK(cuStreamSynchronize(other));
+		uint32_t v;
+		CHECK(cuMemcpyDtoH(&v, at(1), 4));
+		CLAIM(v == i);
+	}
+	/* External ones are captured as such. */
+	CUgraph x;
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK(cuStreamWaitEvent(stream, begin, CU_EVENT_WAIT_EXTERNAL));
+	CHECK(cuEventRecordWithFlags(done, stream, CU_EVENT_RECORD_EXTERNAL));
+	CHECK(cuStreamEndCapture(stream, &x));
+	size_t count;
+	CHECK(cuGraphGetNodes(x, NULL, &count));
+	CLAIM(count == 2);
+	run(executable(x), 1);
+	CHECK(cuEventSynchronize(done));
+	CHECK(cuEventDestroy(done));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuGraphLaunch(e, stream));
+}
+
+/* Launches of one executable graph come one after the other, whatever their streams. */
+static void test_order(void)
+{
+	CUgraph g;
+	CHECK(cuGraphCreate(&g, 0));
+	CUgraphNode n = add_step(g, NULL, 0, 0, 3, 1);
+	for (int i = 0; i < 30; i++)
+		n = add_step(g, &n, 1, 0, (unsigned)(2 * i + 3), (unsigned)i);
+	for (int i = 0; i < 60; i++) /* at the same time, elsewhere */
+		add_step(g, NULL, 0, (unsigned)(i + 1), 1, 1);
+	CUgraphExec e = executable(g);
+	uint32_t want = 0;
+	for (int k = 0; k < 40; k++) {
+		CHECK(cuGraphLaunch(e, k % 2 ? stream : other));
+		want = want * 3 + 1;
+		for (uint32_t i = 0; i < 30; i++)
+			want = want * (2 * i + 3) + i;
+	}
+	CLAIM(value(0) == want);
+	for (unsigned i = 1; i <= 60; i++)
+		CLAIM(value(i) == 40);
+	CHECK(cuGraphExecDestroy(e));
+	CHECK(cuGraphDestroy(g));
+}
+
+static int destroyed;
+static void CUDA_CB count_destroyed(void *p) { destroyed += *(int *)p; }
+
+static void test_objects(void)
+{
+	static int one = 1;
+	CUuserObject o;
+	CUgraph g;
+	CHECK(cuGraphCreate(&g, 0));
+	add_step(g, NULL, 0, 0, 1, 1);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuUserObjectCreate(&o, &one, count_destroyed, 1, 0));
+	CHECK(cuUserObjectCreate(&o, &one, count_destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	CHECK(cuGraphRetainUserObject(g, o, 1, CU_GRAPH_USER_OBJECT_MOVE));
+	CUgraphExec e = executable(g);
+	CHECK(cuGraphDestroy(g));
+	CLAIM(destroyed == 0);
+	CHECK(cuGraphLaunch(e, stream));
+	CHECK(cuGraphExecDestroy(e));
+	CHECK(cuStreamSynchronize(stream));
+	CHECK(cuGraphCreate(&g, 0)); /* whatever comes next */
+	CLAIM(destroyed == 1);
+	CHECK(cuUserObjectCreate(&o, &one, count_destroyed, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	CHECK(cuUserObjectRetain(o, 1));
+	CHECK(cuUserObjectRelease(o, 3));
+	CLAIM(destroyed == 2);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuUserObjectRelease(o, 1));
+}
+
+/* What graphs use may go before them. */
+static void test_gone(void)
+{
+	CUgraph g;
+	CUgraphExec e, never;
+	CHECK(cuGraphCreate(&g, 0));
+	add_step(g, NULL, 0, 0, 1, 1);
+	e = executable(g);
+	run(e, 1);
+	CHECK(cuModuleUnload(module));
+	CHECK(cuGraphLaunch(e, stream)); /* told later, as of a launch */
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(stream));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuGraphInstantiate(&never, g, 0));
+	CHECK(cuGraphExecDestroy(e));
+	CUdeviceptr p;
+	CHECK(cuMemAlloc(&p, 1 << 20));
+	CHECK(cuGraphDestroy(g));
+	CHECK(cuGraphCreate(&g, 0));
+	CUgraphNode n;
+	CUDA_MEMSET_NODE_PARAMS m = {.dst = p, .value = 7, .elementSize = 4, .width = 16, .height = 1};
+	CHECK(cuGraphAddMemsetNode(&n, g, NULL, 0, &m, context));
+	e = executable(g);
+	CHECK(cuMemFree(p));
+	CHECK(cuCtxSynchronize());
+	CHECK(cuGraphLaunch(e, stream));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamSynchronize(stream));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate(&never, g, 0));
+	CUgraphNodeParams alloc = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&n, g, NULL, 0, &alloc));
+	/* and so may the context, with a graph that has things of its own */
+	uint32_t word = 0;
+	CUDA_HOST_NODE_PARAMS h = {.fn = add_three, .userData = &word};
+	CUgraph k;
+	CHECK(cuGraphCreate(&k, 0));
+	CHECK(cuGraphAddHostNode(&n, k, NULL, 0, &h));
+	CUgraphExec f = executable(k);
+	run(f, 2);
+	CLAIM(word == 6);
+	CHECK(cuGraphLaunch(f, stream));
+	CHECK(cuCtxDestroy(context));
+	CLAIM(cuGraphLaunch(f, stream) != CUDA_SUCCESS);
+	CHECK(cuGraphExecDestroy(f));
+	CHECK(cuGraphExecDestroy(e));
+	CHECK(cuGraphDestroy(k));
+	CHECK(cuGraphDestroy(g));
+}
+
+static void test_dot(const char *path)
+{
+	CUgraph g, child;
+	CUgraphNode n;
+	char text[8192] = "";
+	CHECK(cuGraphCreate(&g, 0));
+	CHECK(cuGraphCreate(&child, 0));
+	add_step(child, NULL, 0, 0, 1, 1);
+	n = add_step(g, NULL, 0, 0, 1, 1);
+	CHECK(cuGraphAddChildGraphNode(&n, g, &n, 1, child));
+	add_step(g, &n, 1, 0, 2, 0);
+	CHECK(cuGraphDebugDotPrint(g, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE));
+	FILE *f = fopen(path, "r");
+	CLAIM(f && fread(text, 1, sizeof text - 1, f) > 0);
+	CLAIM(strstr(text, "digraph") && strstr(text, "step<<<(1,1,1)") && strstr(text, "->"));
+	run(executable(g), 1);
+	CLAIM(value(0) == 4);
+	EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuGraphDebugDotPrint(g, "/nowhere/at/all", 0));
+}
+
+int main(int argc, char **argv)
+{
+	const char *part = argc > 1 ? argv[1] : "";
+	start();
+	if (!strcmp(part, "build"))
+		test_build();
+	else if (!strcmp(part, "edges"))
+		test_edges();
+	else if (!strcmp(part, "pageable"))
+		test_pageable();
+	else if (!strcmp(part, "capture"))
+		test_capture();
+	else if (!strcmp(part, "refusals"))
+		test_refusals();
+	else if (!strcmp(part, "update"))
+		test_update();
+	else if (!strcmp(part, "events"))
+		test_events();
+	else if (!strcmp(part, "order"))
+		test_order();
+	else if (!strcmp(part, "objects"))
+		test_objects();
+	else if (!strcmp(part, "gone"))
+		test_gone();
+	else if (!strcmp(part, "dot"))
+		test_dot(argv[2]);
+	else
+		return 2;
+	return 0;
+}
