@@ -30,3 +30,12 @@ func TestGraphsSanitized(t *testing.T) {
 		})
 	}
 }
+
+// The same on a GPU, which our own library is to the worker.
+func TestGraphsOnNVIDIA(t *testing.T) {
+	h := startNVIDIA(t, oneDomain)
+	graphs := program(t, "graphs")
+	for _, part := range graphParts {
+		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", graphs, part)) })
+	}
+}

@@ -185,6 +185,10 @@ func (c *Context) submit(s *Stream, w accel.Work, done accel.Done) cuda.Result {
 			return cuda.ErrorInvalidValue
 		}
 		return c.hostFunc(s, &piece{due: w.Due, done: done})
+	case accel.Replay:
+		if g, ok := w.Graph.(*Graph); ok && g.ctx == c && !g.destroyed {
+			return c.replay(s, g, done)
+		}
 	}
 	return cuda.ErrorInvalidHandle
 }

@@ -252,32 +252,51 @@ func extent(e *accel.End, w *accel.Copy) (pitch, height, n uint64, ok bool) {
 
 // fill queues a fill.
 func (c *Context) fill(s *Stream, w *accel.Fill, done accel.Done) cuda.Result {
+	f, r := c.checkFill(w)
+	switch {
+	case r != cuda.Success:
+		return r
+	case f.width == 0:
+		return c.nothing(s, done)
+	case f.arena:
+		return c.fillArena(s, w, f.pitch, f.width, done)
+	}
+	p := &piece{class: accel.CopyDevice, done: done}
+	return s.perform(p, func() cuda.Result { return c.giveFill(s, w, f.pitch) })
+}
+
+// giveFill gives the driver a fill of device memory.
+func (c *Context) giveFill(s *Stream, w *accel.Fill, pitch uint64) cuda.Result {
+	return driver.Fill(c.ctx, w.Address, pitch, w.Value, w.ElementSize, w.Width, w.Height, s.h)
+}
+
+// filling is the shape of a fill that was checked.
+type filling struct {
+	pitch, width uint64 // bytes; no width: there is nothing to do
+	arena        bool   // it is host memory
+}
+
+func (c *Context) checkFill(w *accel.Fill) (f filling, r cuda.Result) {
 	size := uint64(w.ElementSize)
 	if size != 1 && size != 2 && size != 4 || w.Address%size != 0 {
-		return cuda.ErrorInvalidValue
+		return f, cuda.ErrorInvalidValue
 	}
 	if w.Width == 0 || w.Height == 0 {
-		return c.nothing(s, done)
+		return f, cuda.Success
 	}
 	hi, width := bits.Mul64(w.Width, size)
 	e := accel.End{Address: w.Address, Pitch: w.Pitch}
 	pitch, _, n, ok := extent(&e, &accel.Copy{Width: width, Height: w.Height, Depth: 1})
 	if hi != 0 || !ok || pitch%size != 0 && w.Height > 1 {
-		return cuda.ErrorInvalidValue
+		return f, cuda.ErrorInvalidValue
 	}
-	if c.dev.inArena(w.Address, n) {
-		return c.fillArena(s, w, pitch, width, done)
-	}
+	f = filling{pitch: pitch, width: width, arena: c.dev.inArena(w.Address, n)}
 	c.dev.mu.Lock()
-	ok = c.dev.spans.hold(w.Address, n)
-	c.dev.mu.Unlock()
-	if !ok {
-		return cuda.ErrorInvalidValue
+	defer c.dev.mu.Unlock()
+	if !f.arena && !c.dev.spans.hold(w.Address, n) {
+		return f, cuda.ErrorInvalidValue
 	}
-	p := &piece{class: accel.CopyDevice, done: done}
-	return s.perform(p, func() cuda.Result {
-		return driver.Fill(c.ctx, w.Address, pitch, w.Value, w.ElementSize, w.Width, w.Height, s.h)
-	})
+	return f, cuda.Success
 }
 
 // fillArena fills host memory: by hand, when it is the stream's turn.

@@ -12,27 +12,41 @@ import (
 
 // launch queues a kernel. What the hardware refuses the driver refuses.
 func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Result {
-	m, ok := w.Module.(*Module)
-	if !ok || m.ctx != c || m.unloaded || w.Function < 0 || w.Function >= len(m.functions) {
-		return cuda.ErrorInvalidHandle
-	}
-	f := &m.functions[w.Function]
-	if uint64(len(w.Params)) < uint64(f.layout.ParamBytes) {
-		return cuda.ErrorInvalidValue
+	f, r := c.function(w)
+	if r != cuda.Success {
+		return r
 	}
 	if r := f.allow(c, w.SharedBytes); r != cuda.Success {
 		return r
 	}
-	p := &piece{class: accel.Compute, kernel: f.layout.Name, key: f.key(w), done: done}
-	l := driver.Launch{
-		Function: f.h, Grid: w.Grid, Block: w.Block, Shared: w.SharedBytes,
-		Cooperative: w.Cooperative, Params: w.Params[:f.layout.ParamBytes], Offsets: f.offsets,
-	}
+	p := &piece{class: accel.Compute, kernel: f.layout.Name, kernels: 1, key: f.key(w), done: done}
+	l := f.launch(w)
 	if r := s.perform(p, func() cuda.Result { return l.Run(c.ctx, s.h) }); r != cuda.Success {
 		return r
 	}
 	c.dev.watchdog.arm()
 	return cuda.Success
+}
+
+// function finds that of a launch which has all its parameters.
+func (c *Context) function(w *accel.Launch) (*function, cuda.Result) {
+	m, ok := w.Module.(*Module)
+	if !ok || m.ctx != c || m.unloaded || w.Function < 0 || w.Function >= len(m.functions) {
+		return nil, cuda.ErrorInvalidHandle
+	}
+	f := &m.functions[w.Function]
+	if uint64(len(w.Params)) < uint64(f.layout.ParamBytes) {
+		return nil, cuda.ErrorInvalidValue
+	}
+	return f, cuda.Success
+}
+
+// launch is a launch as the driver takes it.
+func (f *function) launch(w *accel.Launch) driver.Launch {
+	return driver.Launch{
+		Function: f.h, Grid: w.Grid, Block: w.Block, Shared: w.SharedBytes,
+		Cooperative: w.Cooperative, Params: w.Params[:f.layout.ParamBytes], Offsets: f.offsets,
+	}
 }
 
 // Attributes of functions (CUfunction_attribute).

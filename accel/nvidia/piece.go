@@ -24,6 +24,7 @@ type piece struct {
 	timed   bool   // it holds an engine
 	key     uint64 // of the launch, for the history
 	kernel  string // its name; "" if it is none
+	kernels int64  // how many it is, each of which may run for as long as is allowed
 	begun   int64  // when it was first seen to have begun; for the watchdog alone
 	finish  func() // what is to be done before the end is told, if it went well
 	settle  func() // and in any case

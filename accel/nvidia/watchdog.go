@@ -121,5 +121,5 @@ func (w *watchdog) late(p *piece) bool {
 	if p.begun == 0 {
 		p.begun = now
 	}
-	return now-p.begun > w.limit.Load()
+	return (now-p.begun)/p.kernels > w.limit.Load()
 }

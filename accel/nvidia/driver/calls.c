@@ -74,6 +74,19 @@ CUresult launch(CUcontext c, CUfunction f, const unsigned g[3], const unsigned b
 	return r;
 }
 
+CUresult captured(CUcontext c, CUstream s, CUgraph *g, CUgraphNode *last)
+{
+	CUstreamCaptureStatus status;
+	const CUgraphNode *after = NULL;
+	size_t n = 0;
+	CUresult r = call_cuStreamGetCaptureInfo_v2(c, s, &status, NULL, g, &after, &n);
+	if (r == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (r == CUDA_SUCCESS)
+		*last = n == 1 ? after[0] : NULL;
+	return r;
+}
+
 static void futex(unsigned *word, int op, unsigned value) { syscall(SYS_futex, word, op, value, NULL, NULL, 0); }
 
 static void CUDA_CB hold(void *data)

@@ -94,6 +94,17 @@
 	X(cuStreamWaitValue64_v2, (CUcontext c, CUstream s, CUdeviceptr at, cuuint64_t v, unsigned flags), (s, at, v, flags)) \
 	X(cuStreamWriteValue32_v2, (CUcontext c, CUstream s, CUdeviceptr at, cuuint32_t v, unsigned flags), (s, at, v, flags)) \
 	X(cuStreamWriteValue64_v2, (CUcontext c, CUstream s, CUdeviceptr at, cuuint64_t v, unsigned flags), (s, at, v, flags)) \
+	X(cuStreamBeginCapture_v2, (CUcontext c, CUstream s, CUstreamCaptureMode m), (s, m)) \
+	X(cuStreamEndCapture, (CUcontext c, CUstream s, CUgraph *g), (s, g)) \
+	X(cuStreamGetCaptureInfo_v2, \
+		(CUcontext c, CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g, const CUgraphNode **after, size_t *n), \
+		(s, status, id, g, after, n)) \
+	X(cuStreamUpdateCaptureDependencies, (CUcontext c, CUstream s, CUgraphNode *after, size_t n, unsigned flags), (s, after, n, flags)) \
+	X(cuGraphAddEmptyNode, (CUcontext c, CUgraphNode *added, CUgraph g, const CUgraphNode *after, size_t n), (added, g, after, n)) \
+	X(cuGraphInstantiateWithFlags, (CUcontext c, CUgraphExec *e, CUgraph g, unsigned long long flags), (e, g, flags)) \
+	X(cuGraphLaunch, (CUcontext c, CUgraphExec e, CUstream s), (e, s)) \
+	X(cuGraphExecDestroy, (CUcontext c, CUgraphExec e), (e)) \
+	X(cuGraphDestroy, (CUcontext c, CUgraph g), (g)) \
 	X(cuEventCreate, (CUcontext c, CUevent *e, unsigned flags), (e, flags)) \
 	X(cuEventDestroy_v2, (CUcontext c, CUevent e), (e)) \
 	X(cuEventRecord, (CUcontext c, CUevent e, CUstream s), (e, s)) \
@@ -121,6 +132,9 @@ CUresult await_event(CUcontext c, CUevent base, CUevent begin, CUevent end, floa
 /* Launches with a block of parameters, of which there are count, at these offsets. */
 CUresult launch(CUcontext c, CUfunction f, const unsigned grid[3], const unsigned block[3], unsigned shared, CUstream s, int cooperative,
 	char *params, size_t bytes, const unsigned *offsets, unsigned count);
+
+/* The graph that a stream captures, and the one node that what comes next would come after. */
+CUresult captured(CUcontext c, CUstream s, CUgraph *g, CUgraphNode *last);
 
 /* Holds a stream from within the driver until the word is not 0. */
 CUresult hold_stream(CUcontext c, CUstream s, unsigned *word);

@@ -1,0 +1,235 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"fmt"
+	"hash/maphash"
+
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// Graph is an executable graph of the driver's. It is made by capturing: each piece of work is given to a stream as
+// ever, after it was said what it comes after.
+type Graph struct {
+	ctx       *Context
+	exec      driver.GraphExec
+	nodes     []accel.GraphNode
+	class     accel.Class
+	kernels   int
+	key       uint64
+	last      *Event // the latest launch
+	destroyed bool
+}
+
+var _ accel.Grapher = (*Context)(nil)
+
+// NewGraph makes a graph of work that is all between places that the device can reach.
+func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.Graph, cuda.Result) {
+	if r := c.Err(); r != cuda.Success {
+		return nil, r
+	}
+	if !driver.CanCapture() {
+		return nil, cuda.ErrorNotSupported
+	}
+	g := &Graph{ctx: c, nodes: nodes, class: accel.CopyDevice, last: &Event{ctx: c}}
+	g.key = maphash.Comparable(keySeed, g) | 1
+	for i, n := range nodes {
+		for _, a := range n.After {
+			if int(a) >= i {
+				return nil, cuda.ErrorInvalidValue
+			}
+		}
+		if _, ok := n.Work.(*accel.Launch); ok {
+			g.class = accel.Compute
+			g.kernels++
+		}
+	}
+	if r := g.check(); r != cuda.Success {
+		return nil, r
+	}
+	if r := g.make(); r != cuda.Success {
+		return nil, c.failIfSticky(r)
+	}
+	if old, ok := before.(*Graph); ok && old.ctx == c {
+		g.last = old.last
+		old.Destroy()
+	}
+	return g, cuda.Success
+}
+
+// check says whether all that the graph uses is there.
+func (g *Graph) check() cuda.Result {
+	for i := range g.nodes {
+		if r := g.checkNode(g.nodes[i].Work); r != cuda.Success {
+			return r
+		}
+	}
+	return cuda.Success
+}
+
+func (g *Graph) checkNode(w accel.Work) cuda.Result {
+	switch w := w.(type) {
+	case *accel.Launch:
+		_, r := g.ctx.function(w)
+		return r
+	case *accel.Copy:
+		_, _, r := g.ends(w)
+		return r
+	case *accel.Fill:
+		f, r := g.ctx.checkFill(w)
+		if r == cuda.Success && f.arena {
+			r = cuda.ErrorNotSupported
+		}
+		return r
+	case nil:
+		return cuda.Success
+	}
+	return cuda.ErrorNotSupported
+}
+
+// ends are those of a copy that the device can do by itself.
+func (g *Graph) ends(w *accel.Copy) (dst, src side, r cuda.Result) {
+	if w.Width == 0 || w.Height == 0 || w.Depth == 0 {
+		return dst, src, cuda.Success
+	}
+	dst, ok := g.ctx.side(&w.Dst, w)
+	src, ok2 := g.ctx.side(&w.Src, w)
+	switch {
+	case !ok || !ok2:
+		return dst, src, cuda.ErrorInvalidValue
+	case dst.host && (src.host || !dst.pinned), src.host && !src.pinned:
+		return dst, src, cuda.ErrorNotSupported
+	}
+	return dst, src, cuda.Success
+}
+
+// make captures the graph and makes it executable.
+func (g *Graph) make() cuda.Result {
+	c := g.ctx
+	h, r := driver.NewStream(c.ctx, streamNonBlocking, 0)
+	if r != cuda.Success {
+		return r
+	}
+	defer driver.DestroyStream(c.ctx, h)
+	if r = driver.BeginCapture(c.ctx, h); r != cuda.Success {
+		return r
+	}
+	r = g.capture(&Stream{ctx: c, h: h})
+	whole, ended := driver.EndCapture(c.ctx, h)
+	if r == cuda.Success {
+		r = ended
+	}
+	if ended != cuda.Success {
+		return r
+	}
+	defer driver.DestroyGraph(c.ctx, whole)
+	if r == cuda.Success {
+		g.exec, r = driver.Instantiate(c.ctx, whole)
+	}
+	return r
+}
+
+func (g *Graph) capture(s *Stream) cuda.Result {
+	c := g.ctx
+	whole, _, r := driver.Captured(c.ctx, s.h)
+	made := make([]driver.GraphNode, len(g.nodes))
+	var after []driver.GraphNode
+	for i := 0; r == cuda.Success && i < len(g.nodes); i++ {
+		after = after[:0]
+		for _, a := range g.nodes[i].After {
+			after = append(after, made[a])
+		}
+		if !moves(g.nodes[i].Work) {
+			made[i], r = driver.AddEmpty(c.ctx, whole, after)
+			continue
+		}
+		if r = driver.CaptureAfter(c.ctx, s.h, after); r != cuda.Success {
+			break
+		}
+		if r = g.give(s, g.nodes[i].Work); r == cuda.Success {
+			_, made[i], r = driver.Captured(c.ctx, s.h)
+		}
+	}
+	return r
+}
+
+// moves says whether there is anything to do.
+func moves(w accel.Work) bool {
+	switch w := w.(type) {
+	case *accel.Copy:
+		return w.Width != 0 && w.Height != 0 && w.Depth != 0
+	case *accel.Fill:
+		return w.Width != 0 && w.Height != 0
+	}
+	return w != nil
+}
+
+// give gives the driver a piece of work that was checked.
+func (g *Graph) give(s *Stream, w accel.Work) cuda.Result {
+	c := g.ctx
+	switch w := w.(type) {
+	case *accel.Launch:
+		f, r := c.function(w)
+		if r != cuda.Success {
+			return r
+		}
+		if r = f.allow(c, w.SharedBytes); r != cuda.Success {
+			return r
+		}
+		l := f.launch(w)
+		return l.Run(c.ctx, s.h)
+	case *accel.Copy:
+		dst, src, r := g.ends(w)
+		if r != cuda.Success {
+			return r
+		}
+		return c.give(s, &dst, &src, box{w.Width, w.Height, w.Depth})
+	case *accel.Fill:
+		f, r := c.checkFill(w)
+		if r != cuda.Success {
+			return r
+		}
+		return c.giveFill(s, w, f.pitch)
+	}
+	return cuda.ErrorNotSupported
+}
+
+// replay launches the graph, behind its launch before.
+func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
+	if r := g.check(); r != cuda.Success {
+		return r
+	}
+	p := &piece{class: g.class, key: g.key, event: g.last, done: done}
+	if g.kernels > 0 {
+		p.kernel, p.kernels = fmt.Sprintf("a graph of %d kernels", g.kernels), int64(g.kernels)
+	}
+	c.dev.mu.Lock()
+	before := g.last.pending
+	c.dev.mu.Unlock()
+	if before != nil && before.stream != s { // that it may have been told meanwhile does no harm: see waitEvent
+		if before.end != nil {
+			if r := driver.Wait(c.ctx, s.h, before.end); r != cuda.Success {
+				return r
+			}
+		}
+		p.behind = append(p.behind, before)
+	}
+	if r := s.perform(p, func() cuda.Result { return driver.LaunchGraph(c.ctx, g.exec, s.h) }); r != cuda.Success {
+		return r
+	}
+	if g.kernels > 0 {
+		c.dev.watchdog.arm()
+	}
+	return cuda.Success
+}
+
+// Destroy releases the graph; what was launched still ends.
+func (g *Graph) Destroy() {
+	if !g.destroyed && !g.ctx.isGone() {
+		driver.DestroyExec(g.ctx.ctx, g.exec)
+	}
+	g.destroyed = true
+}
