@@ -164,7 +164,14 @@ func (e *executor) perform(n *node, since int64) (r cuda.Result) {
 		return r
 	}
 	defer e.exit(n)
+	return e.carryOut(n, since)
+}
+
+// carryOut does n, whose memory is where it looks for it.
+func (e *executor) carryOut(n *node, since int64) cuda.Result {
 	switch n.kind {
+	case batchNode:
+		return e.carryOutAll(n, since)
 	case kernelNode:
 		return e.kernel(n, since)
 	case copyNode:
@@ -199,6 +206,8 @@ func (n *node) describe() string {
 		return "copy"
 	case fillNode:
 		return "fill"
+	case batchNode:
+		return "graph"
 	}
 	return "work"
 }

@@ -17,6 +17,7 @@ type Graph struct {
 	class     accel.Class
 	made      []*node // of the replay that is being queued
 	last      *Event  // the latest replay
+	batch     []node  // of the latest replay, if that was one
 	destroyed bool
 }
 
@@ -122,15 +123,107 @@ func (p *replaying) end(r cuda.Result, _ accel.Usage) {
 	}
 }
 
-// replay queues a graph: a node before all of them keeps its place in the stream, and one behind them.
+// replay queues a graph: as one node if it is brief, and else as many.
 func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
 	if r := g.check(); r != cuda.Success {
 		return r
 	}
 	d := c.dev
+	d.mu.Lock()
+	if g.brief() {
+		c.replayBatch(s, g, done)
+	} else {
+		c.replayNodes(s, g, done)
+	}
+	return cuda.Success
+}
+
+// briefGraphNs is up to when a graph is carried out at once by whoever has the compute engine, in turn: to look after each
+// node would take longer than most of them.
+const briefGraphNs = 8 * briefNs
+
+// brief says whether a graph is expected to take less than that, on one engine, and needs nobody else to end.
+func (g *Graph) brief() bool {
+	d, ns, bytes := g.ctx.dev, int64(0), uint64(0)
+	for i := range g.nodes {
+		switch n := &g.nodes[i]; w := n.Work.(type) {
+		case *accel.Launch:
+			l := launch{function: n.function, grid: w.Grid, block: w.Block, shared: w.SharedBytes}
+			if !d.brief(&l) {
+				return false
+			}
+			ns += d.history.Find(l.shape().key())
+		case *accel.Copy:
+			if n.copy.width != 0 && n.engine != engine.Compute {
+				return false
+			}
+			bytes += w.Width * w.Height * w.Depth
+		case *accel.Fill:
+			bytes += uint64(len(n.fill.mem))
+		case accel.HostFunc:
+			return false
+		}
+	}
+	return len(g.nodes) > 0 && ns <= briefGraphNs && bytes <= inlineBytes
+}
+
+// replayBatch queues a brief graph. d.mu is held, and released.
+func (c *Context) replayBatch(s *Stream, g *Graph, done accel.Done) {
+	d := c.dev
+	if g.last.pending != nil || len(g.batch) != len(g.nodes) {
+		g.batch = make([]node, len(g.nodes)) // whose replay runs has its own
+	}
+	for i := range g.nodes {
+		g.nodes[i].describe(c, &g.batch[i])
+	}
+	n := d.newNode(c, batchNode)
+	n.class, n.engine, n.batch, n.event, n.done = g.class, engine.Compute, g.batch, g.last, done
+	s.append(n)
+	n.after(g.last.pending)
+	g.last.pending = n
+	if !d.executors[engine.Compute].inline(n) {
+		d.submit(n)
+	}
+}
+
+// describe makes n what a node of a graph that was checked is to do.
+func (g *graphNode) describe(c *Context, n *node) {
+	n.ctx, n.kind = c, waitNode
+	switch w := g.Work.(type) {
+	case *accel.Launch:
+		n.becomeKernel(g.function, w)
+	case *accel.Copy:
+		if g.copy.width != 0 {
+			n.kind, n.copy = copyNode, g.copy
+		}
+	case *accel.Fill:
+		if g.fill.mem != nil {
+			n.kind, n.fill = fillNode, g.fill
+		}
+	}
+}
+
+// carryOutAll does what a batch has, until something goes wrong.
+func (e *executor) carryOutAll(n *node, since int64) (r cuda.Result) {
+	for i := range n.batch {
+		m := &n.batch[i]
+		m.inline = n.inline
+		if i > 0 && m.kind == kernelNode {
+			since = e.dev.clock()
+		}
+		if r = e.carryOut(m, since); r != cuda.Success {
+			break
+		}
+	}
+	return r
+}
+
+// replayNodes queues a graph: a node before all of them keeps its place in the stream, and one behind them.
+// d.mu is held, and released.
+func (c *Context) replayNodes(s *Stream, g *Graph, done accel.Done) {
+	d := c.dev
 	p := &replaying{class: g.class, done: done}
 	nodeDone := p.node
-	d.mu.Lock()
 	before := d.newNode(c, waitNode)
 	s.append(before)
 	before.after(g.last.pending)
@@ -155,7 +248,6 @@ func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
 	g.last.pending = behind
 	clear(g.made)
 	d.submit(before)
-	return cuda.Success
 }
 
 // newPiece is a node for a graph's work that was checked. d.mu is held.

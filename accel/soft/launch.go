@@ -102,12 +102,18 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 func (d *Device) newKernel(c *Context, f *function, w *accel.Launch) *node {
 	n := d.newNode(c, kernelNode)
 	n.class, n.engine = accel.Compute, engine.Compute
+	n.becomeKernel(f, w)
+	return n
+}
+
+// becomeKernel makes a node of a context a launch's.
+func (n *node) becomeKernel(f *function, w *accel.Launch) {
+	n.kind = kernelNode
 	l := &n.launch
 	l.function, l.grid, l.block, l.shared = f, w.Grid, w.Block, w.SharedBytes
 	l.bound, l.cooperative = w.Module.(*Module).bound, w.Cooperative
 	l.params = append(l.params[:0], w.Params[:f.layout.ParamBytes]...)
-	l.stack = c.limits[limitStack]
-	return n
+	l.stack = n.ctx.limits[limitStack]
 }
 
 // briefNs is up to when the submitter runs a kernel itself if the engine is

@@ -15,6 +15,7 @@ const (
 	kernelNode kind = iota // the engines' work
 	copyNode
 	fillNode
+	batchNode  // a brief graph's, one piece after the other
 	recordNode // completes an event
 	waitNode   // only holds back what follows
 	hostNode   // waits for the guest's function
@@ -41,6 +42,7 @@ type node struct {
 	launch launch
 	copy   boxCopy
 	fill   boxFill
+	batch  []node // what a batch does, in this order
 	event  *Event
 	due    func(cuda.Result, func())
 	then   func(cuda.Result)
@@ -81,6 +83,9 @@ func (d *Device) recycle(n *node) {
 	n.launch.params = params
 	d.spare = n
 }
+
+// runsKernels says whether kernels run while n is executed.
+func (n *node) runsKernels() bool { return n.kind == kernelNode || n.kind == batchNode }
 
 // after makes n wait for x, if that has not ended. d.mu is held.
 func (n *node) after(x *node) {
@@ -128,7 +133,7 @@ func (d *Device) submit(n *node) {
 
 // ready sends a node that waits for nothing on its way: to its engine, or to ready. d.mu is held.
 func (d *Device) ready(n *node, ready *nodeQueue) {
-	if n.kind <= fillNode {
+	if n.kind <= batchNode {
 		d.executors[n.engine].enqueue(n)
 		return
 	}
@@ -172,7 +177,7 @@ func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *
 		n.then(r)
 	}
 	d.mu.Lock()
-	if n.kind == recordNode {
+	if n.event != nil {
 		n.event.completed(n, at)
 	}
 	if n.stream != nil && n.stream.last == n {

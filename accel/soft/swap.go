@@ -49,12 +49,12 @@ func (e *executor) enter(n *node) cuda.Result {
 	r := e.dev.residence
 	switch {
 	case r == nil || n.inline: // see inline
-	case n.kind == kernelNode:
+	case n.runsKernels():
 		if err := r.BeginKernel(e.stopped); err != nil {
 			if r := n.ctx.Err(); r != cuda.Success {
 				return r
 			}
-			e.dev.log.Warn("kernel refused", "kernel", n.launch.function.layout.Name, "reason", err)
+			e.dev.log.Warn("kernel refused", "work", n.describe(), "reason", err)
 			return cuda.ErrorOutOfMemory
 		}
 	default:
@@ -65,14 +65,14 @@ func (e *executor) enter(n *node) cuda.Result {
 
 func (e *executor) exit(n *node) {
 	if r := e.dev.residence; r != nil {
-		r.End(n.kind == kernelNode)
+		r.End(n.runsKernels())
 	}
 }
 
 // mayEnter is enter for work that is done by its submitter, if nothing has to be waited for.
 func (e *executor) mayEnter(n *node) bool {
 	r := e.dev.residence
-	return r == nil || r.TryBegin(n.kind == kernelNode)
+	return r == nil || r.TryBegin(n.runsKernels())
 }
 
 // home is where memory of an allocation is now. The caller has entered.
