@@ -257,6 +257,69 @@ static void measure_memory(void)
 	CHECK(cuMemPoolTrimTo(pool, 0));
 }
 
+/* A hundred kernels, one after the other: as launches, and as a graph of them. */
+
+enum { GraphKernels = 100 };
+
+static CUgraphExec hundred;
+
+static void launch_hundred(void)
+{
+	CUdeviceptr none = 0;
+	unsigned n = 0;
+	void *args[] = { &none, &none, &none, &n };
+
+	for (int i = 0; i < GraphKernels; i++)
+		CHECK(cuLaunchKernel(nothing, 1, 1, 1, 32, 1, 1, 0, stream, args, NULL));
+}
+
+static void launch_graph(void) { CHECK(cuGraphLaunch(hundred, stream)); }
+
+static void wait_for_stream(void) { CHECK(cuStreamSynchronize(stream)); }
+
+static void hundred_and_wait(void)
+{
+	launch_hundred();
+	wait_for_stream();
+}
+
+static void graph_and_wait(void)
+{
+	launch_graph();
+	wait_for_stream();
+}
+
+/* The time that the program itself spends in a call of which nobody waits for the end. */
+static double time_inside(void (*call)(void))
+{
+	struct latency *l = bench_allocate(1, sizeof *l);
+
+	for (int i = 0; i < Calls / 100; i++) {
+		int64_t begin = bench_now();
+		call();
+		latency_add(l, bench_now() - begin);
+		wait_for_stream();
+	}
+	double p50 = (double)latency_percentile(l, 0.50);
+	free(l);
+	return p50;
+}
+
+static void measure_graph(void)
+{
+	CUgraph graph;
+
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	launch_hundred();
+	CHECK(cuStreamEndCapture(stream, &graph));
+	CHECK(cuGraphInstantiate(&hundred, graph, 0));
+	CHECK(cuGraphDestroy(graph));
+	figure("100 empty kernels as a graph, time inside the library, p50", time_inside(launch_graph), "ns", time_inside(launch_hundred));
+	struct times apart = time_calls(hundred_and_wait, Calls / 100, 0);
+	figures("100 empty kernels as a graph, launch and wait", time_calls(graph_and_wait, Calls / 100, 0), apart);
+	CHECK(cuGraphExecDestroy(hundred));
+}
+
 /* Pauses after which the poller sleeps, and its processor too, lightly or deeply. */
 enum { ShortPause = 1000000, LongPause = 5000000 };
 
@@ -477,6 +540,7 @@ int main(int argc, char **argv)
 	} else {
 		if (!copies) {
 			measure_calls(echoed, asked, woken);
+			measure_graph();
 			measure_queued();
 		}
 		measure_all_copies();
