@@ -61,4 +61,15 @@ func TestLooseSegments(t *testing.T) {
 	if n, _ := m.LooseSecret(again.ID); n == secret || again.ID == s.ID {
 		t.Error("another one has its name")
 	}
+	for i := 1; i < LooseSegments; i++ { // a half is left to those with keys
+		if _, err := other.MakeLoose(b, 1<<20); err != nil {
+			t.Fatalf("loose segment %d: %v", i, err)
+		}
+	}
+	if _, err := m.MakeLoose(b, 1<<20); !errors.Is(err, ErrSegments) {
+		t.Errorf("one more: %v", err)
+	}
+	if _, err := m.GetSegment(b, 7, 1<<20); err != nil {
+		t.Errorf("one with a key beside them: %v", err)
+	}
 }

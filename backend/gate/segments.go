@@ -13,6 +13,9 @@ const (
 	Segments     = 32
 	SegmentStore = 64 << 30
 	SegmentUnit  = 64 << 20
+
+	// LooseSegments is how many of them may be loose.
+	LooseSegments = Segments / 2
 )
 
 var (
@@ -82,7 +85,11 @@ func (m *Member) MakeLoose(c Commons, bytes uint64) (Segment, error) {
 	defer m.unlock()
 	p := m.page
 	p.clearSegments(c)
-	made, err := p.makeSegment(c, p.segments(), 0, bytes)
+	all := p.segments()
+	if n := slices.DeleteFunc(slices.Clone(all), func(s Segment) bool { return !s.Loose }); len(n) >= LooseSegments {
+		return Segment{}, ErrSegments
+	}
+	made, err := p.makeSegment(c, all, 0, bytes)
 	if err != nil {
 		return made, err
 	}

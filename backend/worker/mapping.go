@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"errors"
+
 	"pegasus/accel"
+	"pegasus/backend/gate"
 	"pegasus/cuda"
 )
 
@@ -63,7 +66,9 @@ func (s *session) MemoryCreate(_ cuda.Call, a cuda.MemoryCreateArgs) cuda.Result
 	case a.Bytes > s.total:
 		return cuda.ErrorOutOfMemory
 	case a.Shared == 1:
-		return s.createShared(a)
+		if r, ok := s.createShared(a); ok {
+			return r
+		}
 	}
 	mem, r := m.CreateMemory(a.Bytes)
 	if r == cuda.Success {
@@ -72,18 +77,21 @@ func (s *session) MemoryCreate(_ cuda.Call, a cuda.MemoryCreateArgs) cuda.Result
 	return r
 }
 
-func (s *session) createShared(a cuda.MemoryCreateArgs) cuda.Result {
-	if s.commons == nil {
-		return cuda.ErrorNotSupported
-	}
-	if _, ok := s.device.(accel.Importer); !ok {
-		return cuda.ErrorNotSupported
+// createShared makes memory that others can have a part in. It is false where that can't be, since the device shares none or
+// the domain has enough such memory: programs ask for it long before they know that they need it, and most never do. So
+// they get other memory then, and hear of it when they export that.
+func (s *session) createShared(a cuda.MemoryCreateArgs) (r cuda.Result, ok bool) {
+	if _, ok := s.device.(accel.Importer); !ok || s.commons == nil {
+		return 0, false
 	}
 	seg, err := s.gate.MakeLoose(s.commons, a.Bytes)
-	if err != nil {
-		return segmentResult(err)
+	if errors.Is(err, gate.ErrSegments) {
+		return 0, false
 	}
-	return s.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes)
+	if err != nil {
+		return segmentResult(err), true
+	}
+	return s.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes), true
 }
 
 // adopt makes a segment that is attached already the memory with an id.
@@ -143,7 +151,7 @@ func (s *session) MemoryExport(_ cuda.Call, a cuda.MemoryExportArgs) (out cuda.M
 		return out, r
 	}
 	if !mem.shared {
-		return out, cuda.ErrorInvalidValue
+		return out, cuda.ErrorNotSupported
 	}
 	secret, err := s.gate.LooseSecret(mem.segment)
 	return cuda.MemoryExportResult{Secret: secret, Segment: mem.segment}, segmentResult(err)

@@ -184,10 +184,8 @@ static CUresult check_props(const CUmemAllocationProp *p)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	switch ((unsigned)p->requestedHandleTypes) {
 	case CU_MEM_HANDLE_TYPE_NONE:
+	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: /* asked for by programs that never export: who can't be given one hears of it then */
 		return CUDA_SUCCESS;
-	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
-		return device_attribute(p->location.id, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) ? CUDA_SUCCESS
-		                                                                                                         : CUDA_ERROR_NOT_SUPPORTED;
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}

@@ -304,6 +304,32 @@ static void given(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 }
 
+/* A program may ask for descriptors of all its memory, and never want one: only so many pieces can be exported. */
+static void many(void)
+{
+	CUfunction step;
+	CUmemGenericAllocationHandle h[64];
+	CUmemAllocationProp prop = device_memory();
+	int fd, exported = 0;
+	begin(&step);
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	size_t before = used();
+	for (int i = 0; i < 64; i++)
+		CHECK(cuMemCreate(&h[i], PAGE, &prop, 0));
+	CLAIM(used() == before + 64 * PAGE);
+	for (int i = 0; i < 64; i++) {
+		CUresult r = cuMemExportToShareableHandle(&fd, h[i], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		CLAIM(r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_SUPPORTED);
+		exported += r == CUDA_SUCCESS;
+		if (r == CUDA_SUCCESS)
+			close(fd);
+	}
+	CLAIM(exported == 16);
+	for (int i = 0; i < 64; i++)
+		CHECK(cuMemRelease(h[i]));
+	CLAIM(used() == before);
+}
+
 /* --- words --- */
 
 static void words(void)
@@ -513,7 +539,7 @@ static const struct {
 	void (*run)(void);
 	int uninitialized;
 } parts[] = {
-	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"words", words, 0}, {"batches", batches, 0},
+	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
 	{"contexts", contexts, 0},
 };
 
