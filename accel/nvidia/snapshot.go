@@ -15,9 +15,11 @@ func (d *Device) Snapshot() cuda.Device {
 			s.Attributes[a] = 0
 		}
 	}
+	s.Attributes[cuda.AttributeManagedMemory] = 1      // which lies in the arena
 	if d.config.ArenaBase == 0 || len(d.pinned) == 0 { // kernels can't use the guest's host memory by its addresses
 		s.Attributes[cuda.AttributeCanMapHostMemory] = 0
 		s.Attributes[cuda.AttributeUnifiedAddressing] = 0
+		s.Attributes[cuda.AttributeManagedMemory] = 0
 	}
 	if d.MapGranule() == 0 { // the guest's own mappings need addresses that it keeps free
 		s.Attributes[cuda.AttributeVirtualMemoryManagementSupported] = 0

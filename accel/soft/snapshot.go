@@ -66,6 +66,7 @@ func attributes(cores int, mapped bool) (a [cuda.NumAttributes]int32) {
 		cuda.AttributeGlobalMemoryBusWidth:      128,
 		cuda.AttributeL2CacheSize:               1 << 20,
 		cuda.AttributeAsyncEngineCount:          2,
+		cuda.AttributeManagedMemory:             bit(mapped), // in the arena
 		cuda.AttributeUnifiedAddressing:         bit(mapped),
 		cuda.AttributeTexturePitchAlignment:     32,
 		cuda.AttributeComputeCapabilityMajor:    capabilityMajor,

@@ -173,8 +173,8 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("attribute %d is %d, want %d", n, s.Attributes[n], v)
 		}
 	}
-	if a := Describe("A0", 2, 1, true).Attributes; a[41] != 1 {
-		t.Error("no unified addressing with an arena")
+	if a := Describe("A0", 2, 1, true).Attributes; a[41] != 1 || a[83] != 1 {
+		t.Error("no unified addressing with an arena, or no managed memory")
 	}
 }
 

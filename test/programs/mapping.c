@@ -473,6 +473,9 @@ static void batches(void)
 	CHECK(cuMemcpy3DWithAttributesAsync(&back, 0, s));
 	CHECK(cuStreamSynchronize(s));
 	CLAIM(to[0] == 2 && to[1] == 3);
+	int can;
+	CHECK(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0));
+	CLAIM(can == 1);
 	CHECK(cuMemAllocManaged(&managed, 8192, CU_MEM_ATTACH_GLOBAL));
 	CUdeviceptr parts[] = {managed, managed + 4096};
 	size_t each[] = {4096, 4096};
