@@ -120,6 +120,9 @@ type session struct {
 	outbox    []wire.Message // for the agent, when its ring has room
 	door      door
 	events    chan func()
+
+	complained time.Time // when it was last said why a process isn't served
+	unsaid     int       // of how many it wasn't since
 }
 
 // step does what there is to do, and says whether there was something.

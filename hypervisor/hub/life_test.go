@@ -182,6 +182,24 @@ func TestDeserted(t *testing.T) {
 	m.serve(1)
 }
 
+// A machine whose processes can't be served, one after the other, doesn't fill the log.
+func TestRefusedWithoutEnd(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	for i := uint32(1); i <= 40; i++ {
+		m.open(i)
+		m.knock()
+		m.expect(wire.Need, i)
+		m.send(wire.Lend, i, lend())
+		m.expect(wire.Welcome, i)
+		m.expect(wire.Gone, i)
+	}
+	m.stopHub()
+	if n := strings.Count(m.log.String(), "isn't served"); n < 1 || n > 20 {
+		t.Errorf("%d complaints:\n%s", n, &m.log)
+	}
+}
+
 // What a worker says without end to a machine that doesn't listen isn't kept.
 func TestTalkativeWorker(t *testing.T) {
 	m := newMachine(t)

@@ -73,7 +73,7 @@ func (s *session) start(number uint32, hello callbuf.Hello, pid uint32) *process
 func (s *session) finish(p *process, err error) {
 	p.end()
 	if err != nil && !errors.Is(err, errAway) {
-		s.hub.Log.Warn("a process of the machine isn't served", "pid", p.pid, "err", err)
+		s.complain(p, err)
 	}
 	delete(s.processes, p.number)
 	if p.header != nil {
@@ -81,6 +81,18 @@ func (s *session) finish(p *process, err error) {
 	}
 	s.hub.Memory.TakeBack(p.number)
 	s.tell(wire.Message{Kind: wire.Gone, Process: p.number})
+}
+
+// complainEvery is how often it is said why a process isn't served: a machine can have hundreds each second that aren't.
+const complainEvery = time.Second
+
+func (s *session) complain(p *process, err error) {
+	if time.Since(s.complained) < complainEvery {
+		s.unsaid++
+		return
+	}
+	s.hub.Log.Warn("a process of the machine isn't served", "pid", p.pid, "err", err, "others", s.unsaid)
+	s.complained, s.unsaid = time.Now(), 0
 }
 
 // hangUp ends a process's session with its worker.
