@@ -49,6 +49,20 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Whom AugC gives no boost, since its vCPU has no credit left, isn't preferred.
+func TestJudgeBoost(t *testing.T) {
+	for left, want := range map[string]int{"-5": 0, "0": 0, "7": 2} {
+		text := strings.Replace(strings.Replace(two, "cosched", "augc", 1), `{"ID":2,"VCPUs"`, `{"ID":2,"Remaining":`+left+`,"VCPUs"`, 1)
+		all, err := Read(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := Judge(all); v.Preferred != want {
+			t.Errorf("with %s left it is preferred %d times, not %d", left, v.Preferred, want)
+		}
+	}
+}
+
 // A domain that goes leaves what it had, and one that comes in its place is another.
 func TestJudgeWhoLeaves(t *testing.T) {
 	text := strings.Replace(two, `{"at":32000000,"event"`, `{"at":30000000,"event":{"kind":"detach","domain":{"ID":2}}}

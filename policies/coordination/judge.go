@@ -20,7 +20,8 @@ type Verdict struct {
 	Window Part `json:"window"`
 
 	// Preferred are decisions for one of whom the policy thought, by the sample that it had, that its vCPU
-	// runs or will soon; and the part of these in which one did run.
+	// runs or will soon; under augc, with credit left, or it wouldn't be boosted. And the part of these in
+	// which one did run.
 	Preferred    int     `json:"preferred"`
 	PreferredRan float64 `json:"preferred_ran"`
 	// Age is how old that sample was, on average.
@@ -181,7 +182,11 @@ func (j *judge) prefers(id policies.ID) bool {
 		return false
 	}
 	i := slices.IndexFunc(j.sample.Domains, func(s vcpu.Schedule) bool { return s.ID == id })
-	return i >= 0 && j.sample.Domains[i].Scheduled()
+	if i < 0 {
+		return false
+	}
+	s := &j.sample.Domains[i]
+	return s.Scheduled() && (j.verdict.Policy != "augc" || s.Remaining > 0)
 }
 
 // ended judges the choices whose windows end now.
