@@ -216,8 +216,9 @@ const (
 	// to wait: 1 %.
 	printPart = 100
 	// Where it isn't sure whether credits were handed out it may be asked soon, the first times, and
-	// then not as soon; else hardly ever. For what it prints displaces what else is on its console.
-	askSoon, askThen, askLate = int64(100 * time.Millisecond), int64(time.Second), int64(time.Minute)
+	// then not as soon; else hardly ever, for what it prints displaces what else is on its console. (On a
+	// processor that isn't emulated timers are so exact that it is sure for all but a moment in a minute.)
+	askSoon, askThen, askLate = int64(100 * time.Millisecond), int64(200 * time.Millisecond), int64(time.Minute)
 	soon                      = 10 // times
 	// sure is how well it is known when credits are handed out, at best.
 	sure = int64(time.Millisecond)
