@@ -53,6 +53,7 @@ type Daemon struct {
 	SpinThreads       int           // threads of the host that may spin at once; 0: half of its cores
 	SpinTime          time.Duration // how long one of them spins before it parks
 	Machines          string        // absolute; under Xen: where it stands which domUs are attached, a file for each
+	XenPrints         bool          // whether Xen may be asked to print what credit vCPUs have
 	Regions           string        // absolute; where the memory of virtual machines lies, a file for each; empty: there are none
 	Libvirt           []string      // URIs of those that have the machines
 	Specification     string        // absolute; a file of entries that promise domains something, by name; empty: none

@@ -53,6 +53,7 @@ func (d *Daemon) fields() []field {
 		{"spin_time", span{&d.SpinTime, time.Microsecond, 10 * time.Millisecond, "never spin"}, restart},
 		{"regions", path{&d.Regions, 4000}, restart},
 		{"machines", path{&d.Machines, 4000}, restart},
+		{"xen_prints", boolean{&d.XenPrints}, restart},
 		{"libvirt", list{&d.Libvirt, maxLibvirts, "of libvirt, such as \"qemu:///system\""}, restart},
 		{"specification", path{&d.Specification, 4095}, hot},
 		{"undeclared_domains", boolean{&d.UndeclaredDomains}, hot},

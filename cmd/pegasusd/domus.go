@@ -57,6 +57,9 @@ func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 	}}
 	h.cpus = cpus.NewCPUs(both[1], log)
 	h.cpus.Trace(trace.Follow(trace.Now, func() (trace.Source, error) { return openTrace(cpus.TraceEvents, log) }))
+	if c.XenPrints {
+		h.cpus.Print(both[1])
+	}
 	h.keeper = xen.NewKeeper(filepath.Join(dir, hubsDir), func(domain string, d xen.DomU, place string) []string {
 		return []string{"/proc/self/exe", "hub", "--runtime-dir", dir, "--domain", domain,
 			"--xen", fmt.Sprint(d.ID), "--memory", fmt.Sprint(d.Memory), "--place", place}

@@ -51,9 +51,14 @@ func (c *CPUs) Trace(f *trace.Follower) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.traced = &traced{follower: f}
-	if x, ok := c.x.(dump.Xen); ok {
-		c.traced.printer = dump.NewPrinter(x)
-	}
+}
+
+// Print lets the hypervisor be asked to print its schedule, beside the trace: when Credit hands out
+// credits is known better then. It prints to its console, for whose readers that displaces what is older.
+func (c *CPUs) Print(x dump.Xen) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.traced.printer = dump.NewPrinter(x)
 }
 
 // Compare has what is known of an instant be compared with what the hypervisor printed then, once

@@ -98,6 +98,7 @@ func TestTracedCredit(t *testing.T) {
 	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
 	var p tape
 	c.Trace(p.follow())
+	c.Print(x)
 	const ms = time.Millisecond
 	f.lookAt(t, c, &p, 100*ms)
 	p.state(101*ms, 1, trace.Waits, trace.Runs)

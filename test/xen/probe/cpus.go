@@ -64,6 +64,7 @@ func cpuSide(args []string) error {
 		c := cpus.NewCPUs(x, log)
 		if args[0] == "credits" {
 			c.Trace(trace.Follow(trace.Now, traceSource(cpus.TraceEvents)))
+			c.Print(x)
 		}
 		defer c.Close()
 		return compareCredits(x, c, times, of)
