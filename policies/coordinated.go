@@ -321,7 +321,7 @@ func (p *coordinated) Observe(now Time, s *vcpu.Sample) {
 	for i := range s.Domains {
 		d := &s.Domains[i]
 		e := p.members[d.ID]
-		if e == nil || e.runs || !d.Scheduled() {
+		if e == nil || e.runs || !s.Scheduled(i) {
 			continue
 		}
 		e.runs = true

@@ -38,6 +38,45 @@ func TestCoSchedChooses(t *testing.T) {
 	}
 }
 
+// TestCoSchedInStep has slices as long as ticks: of two domains, and a third that wants no accelerator, in turn. Each
+// decision falls into a slice's last milliseconds, so who runs then has no more of the window than those.
+func TestCoSchedInStep(t *testing.T) {
+	for _, mode := range []Mode{Production, Paper} {
+		p := mustNew(t, "cosched", mode).(*coordinated)
+		for id := ID(1); id <= 2; id++ {
+			p.Attach(0, Domain{ID: id})
+			p.Wake(0, id, ContextOpened)
+			p.Wake(0, id, Arrived)
+		}
+		tick := p.opt.Tick
+		left := tick / 10
+		slice := func(n int) ID { return ID(n%3 + 1) } // whose it is
+		for n := range 300 {
+			now := Time(time.Duration(n+1)*tick - left)
+			s := &vcpu.Sample{At: now, Quality: vcpu.Shadow}
+			for id := ID(1); id <= 2; id++ {
+				v := vcpu.VCPU{State: vcpu.Runnable}
+				if id == slice(n) {
+					v.State, v.Next = vcpu.Running, 100
+				}
+				if id == slice(n+1) {
+					v.Next = 900
+				}
+				s.Domains = append(s.Domains, vcpu.Schedule{ID: id, VCPUs: []vcpu.VCPU{v}})
+			}
+			p.Observe(now, s)
+			d, _, _ := p.Pick(now)
+			if d.Op == Revoke {
+				d, _, _ = p.Pick(now)
+			}
+			p.Charge(now.Add(tick), d.Lease.Domain, Usage{Compute: tick})
+			if next := slice(n + 1); next <= 2 && d.Lease.Domain != next {
+				t.Fatalf("%v mode, tick %d: the window is domain %d's, and the CPU domain %d's", mode, n, d.Lease.Domain, next)
+			}
+		}
+	}
+}
+
 // TestExtraTicks has an objective of half the time, of which 380 ms were given in
 // the last second: the next four windows are longer by a tick.
 func TestExtraTicks(t *testing.T) {

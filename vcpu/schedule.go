@@ -49,16 +49,32 @@ const (
 	Running
 )
 
-// soon is the least part of the coming period, in ‰, that makes a vCPU one that
-// runs in it.
-const soon = 500
+// Parts of the coming period, in ‰: with soon of it, at least, a vCPU is one that runs in it, and with less than
+// hardly it is none.
+const (
+	soon   = 500
+	hardly = 250
+)
 
-// Scheduled says whether one of the domain's vCPUs runs now or in most of the
-// coming period.
-func (s *Schedule) Scheduled() bool {
-	for _, v := range s.VCPUs {
-		if v.State == Running || v.Next >= soon {
+// Scheduled says whether a vCPU of the sample's i-th domain runs in the coming period: it has most of that, or
+// runs now. Whose slice is about to end does run now, but not when it matters: it isn't, if another domain has
+// most of the period on its CPU.
+func (s *Sample) Scheduled(i int) bool {
+	for _, v := range s.Domains[i].VCPUs {
+		if v.Next >= soon || v.State == Running && (v.Next >= hardly || !s.follows(i, v.PCPU)) {
 			return true
+		}
+	}
+	return false
+}
+
+// follows says whether a CPU goes to somebody else than the i-th domain for most of the coming period.
+func (s *Sample) follows(i, pcpu int) bool {
+	for n := range s.Domains {
+		for _, v := range s.Domains[n].VCPUs {
+			if n != i && v.PCPU == pcpu && v.Next >= soon && v.State != Blocked && v.State != BlockedOnAccelerator {
+				return true
+			}
 		}
 	}
 	return false

@@ -58,3 +58,25 @@ func TestUsage(t *testing.T) {
 		t.Errorf("%+v is busy for %d", u, u.Busy())
 	}
 }
+
+// Of two domains on CPU 1 the first has little of its slice left, or of the period.
+func TestScheduled(t *testing.T) {
+	for _, c := range []struct {
+		what          string
+		first, second VCPU
+		want          [2]bool
+	}{
+		{"it goes on", VCPU{State: Running, Next: 900}, VCPU{State: Runnable, Next: 100}, [2]bool{true, false}},
+		{"the second follows", VCPU{State: Running, Next: 100}, VCPU{State: Runnable, Next: 900}, [2]bool{false, true}},
+		{"somebody else does", VCPU{State: Running, Next: 100}, VCPU{State: Runnable}, [2]bool{true, false}},
+		{"nothing is foretold", VCPU{State: Running}, VCPU{State: Runnable}, [2]bool{true, false}},
+		{"both have half", VCPU{State: Running, Next: 500}, VCPU{State: Runnable, Next: 500}, [2]bool{true, true}},
+		{"the second runs on another", VCPU{State: Running, Next: 100}, VCPU{State: Running, PCPU: 2, Next: 900}, [2]bool{true, true}},
+		{"the second has just gone to sleep", VCPU{State: Running, Next: 100}, VCPU{State: Blocked, Next: 900}, [2]bool{true, true}},
+	} {
+		s := Sample{Domains: []Schedule{{ID: 1, VCPUs: []VCPU{c.first}}, {ID: 2, VCPUs: []VCPU{c.second}}}}
+		if got := [2]bool{s.Scheduled(0), s.Scheduled(1)}; got != c.want {
+			t.Errorf("%s: they are scheduled: %v, not %v", c.what, got, c.want)
+		}
+	}
+}

@@ -185,8 +185,7 @@ func (j *judge) prefers(id policies.ID) bool {
 	if i < 0 {
 		return false
 	}
-	s := &j.sample.Domains[i]
-	return s.Scheduled() && (j.verdict.Policy != "augc" || s.Remaining > 0)
+	return j.sample.Scheduled(i) && (j.verdict.Policy != "augc" || j.sample.Domains[i].Remaining > 0)
 }
 
 // ended judges the choices whose windows end now.
