@@ -16,7 +16,8 @@ import (
 type glances struct {
 	at   vcpu.Time     // the last one began
 	of   vcpu.Time     // when the decision was due that it was for
-	took time.Duration // it
+	took time.Duration // it, or the one before if that took less: once a host stops anybody for long
+	last time.Duration // it took
 	lead time.Duration // what one takes, lately, at worst
 }
 
@@ -46,8 +47,9 @@ func (g *glances) wanted(now, due vcpu.Time) bool {
 
 // made tells of one.
 func (g *glances) made(began, ended vcpu.Time, tick time.Duration) {
-	g.at, g.took = began, ended.Sub(began)
-	g.lead = min(max(g.took, g.lead-g.lead/leadDecay), tick/gapPart)
+	took := ended.Sub(began)
+	g.at, g.took, g.last = began, min(took, g.last), took
+	g.lead = min(max(took, g.lead-g.lead/leadDecay), tick/gapPart)
 }
 
 // glance has the policy told what the CPUs do, if that matters to a decision that is about to be made.

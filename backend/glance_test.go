@@ -39,6 +39,15 @@ func TestGlances(t *testing.T) {
 	if is := g.next(at(40 * ms)); is != at(40*ms) || g.wanted(at(40*ms), at(40*ms)) || !g.wanted(at(90*ms), at(40*ms)) {
 		t.Errorf("it is glanced at %v, which takes more than a tenth of the time", is.Sub(at(0)))
 	}
+	g = glances{took: ms, last: ms}
+	g.made(at(0), at(200*ms), tick) // somebody has stopped us
+	if !g.wanted(at(30*ms), at(30*ms)) {
+		t.Error("a look that took long once is the last one for long")
+	}
+	g.made(at(30*ms), at(230*ms), tick)
+	if g.wanted(at(260*ms), at(260*ms)) {
+		t.Error("looks that take long are made for more than a tenth of the time")
+	}
 }
 
 // The loop of an accelerator looks at the CPUs for a decision that goes by them, and for no other.
