@@ -50,11 +50,11 @@ LIBVIRT_TAG  = -tags libvirt_dlopen
 WITH_NVIDIA = CGO_ENABLED=1
 NVIDIA      = ./accel/nvidia ./accel/nvidia/driver ./cmd/pegasus-nvidia
 
-# What is copied into a virtual machine is one file: the compiler takes the library for
-# the empty file of that name in guest/setup.
-binaries: $(BUILD)/guest/libcuda.so.1 | deps-build
+# What is copied into a virtual machine is one file: the compiler takes the libraries for
+# the empty files of their names in guest/setup.
+binaries: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libnvidia-ml.so.1 | deps-build
 	@mkdir -p $(BUILD)/bin
-	@echo '{"Replace": {"guest/setup/libcuda.so.1": "$<"}}' >$(BUILD)/overlay.json
+	@echo '{"Replace": {"guest/setup/libcuda.so.1": "$<", "guest/setup/libnvidia-ml.so.1": "$(word 2,$^)"}}' >$(BUILD)/overlay.json
 	$(GO) build -trimpath -buildvcs=false -overlay $(BUILD)/overlay.json -ldflags '-X pegasus/backend/control.release=$(RELEASE)' -o $(BUILD)/bin/ ./cmd/pegasusd ./cmd/pegasus ./cmd/pegasus-guest
 	$(WITH_LIBVIRT) $(GO) build -trimpath -buildvcs=false $(LIBVIRT_TAG) -o $(BUILD)/bin/ ./cmd/pegasus-libvirt
 	$(WITH_NVIDIA) $(GO) build -trimpath -buildvcs=false -o $(BUILD)/bin/ ./cmd/pegasus-nvidia
@@ -68,7 +68,7 @@ GUEST_LINK := -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,--ve
 GUEST_C    := $(C_FLAGS) -fPIC -fvisibility=hidden -Iguest/include -I$(GUEST)
 ASAN       := -fsanitize=address,undefined -fno-omit-frame-pointer
 
-guest: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libcuda.so
+guest: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libcuda.so $(BUILD)/guest/libnvidia-ml.so.1
 guest-asan: $(BUILD)/guest/asan/libcuda.so.1 $(BUILD)/guest/asan/libcuda.so
 
 $(BUILD)/guest/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(GUEST)/zz_libcuda.map
@@ -84,6 +84,18 @@ $(BUILD)/guest/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 $(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 	@mkdir -p $(@D)
 	$(CC) -O1 -g $(ASAN) $(GUEST_C) -c $< -o $@
+
+# What tools watch GPUs by. It has libcuda's way to the host in it, but none of its functions.
+NVML      := guest/nvml
+NVML_SRC  := $(wildcard $(NVML)/*.c)
+NVML_LINK := -shared -pthread -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,--gc-sections -Wl,--version-script=$(NVML)/nvml.map
+
+$(BUILD)/guest/libnvidia-ml.so.1: $(NVML_SRC:$(NVML)/%.c=$(BUILD)/guest/obj/nvml/%.o) $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(NVML)/nvml.map
+	$(CC) $(filter %.o,$^) $(NVML_LINK) -Wl,-z,defs -o $@
+
+$(BUILD)/guest/obj/nvml/%.o: $(NVML)/%.c Makefile | deps-build
+	@mkdir -p $(@D)
+	$(CC) -O2 $(GUEST_C) -c $< -o $@
 
 %/libcuda.so: %/libcuda.so.1
 	ln -sf libcuda.so.1 $@
@@ -120,7 +132,7 @@ $(BUILD)/bench/obj/%.o: $(BENCH)/%.c $(wildcard $(BENCH)/kernels/zz_*.ptx) Makef
 	@mkdir -p $(@D)
 	$(CC) -O2 $(C_FLAGS) -Iguest/include -Wa,-I$(BENCH)/kernels -c $< -o $@
 
--include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*.d $(BUILD)/guest/asan/obj/*.d $(BUILD)/bench/obj/*.d)
+-include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*.d $(BUILD)/guest/obj/nvml/*.d $(BUILD)/guest/asan/obj/*.d $(BUILD)/bench/obj/*.d)
 
 # --- the main job and the benchmarks
 

@@ -119,10 +119,12 @@ const (
 	OpMemoryExport Op = 58
 	// OpMemoryImport: Makes such memory of another process accessible under an id that the guest chose.
 	OpMemoryImport Op = 59
+	// OpDomainUsage: Writes what the process's domain has of its accelerator, and which of its processes use it (cuda.DomainUsage), into the arena and answers its length.
+	OpDomainUsage Op = 60
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 60
+const NumOps = 61
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -180,6 +182,7 @@ var ops = [NumOps]opInfo{
 	OpMemoryAccess:       {"MemoryAccess", ClassControl, ReplyAlways},
 	OpMemoryExport:       {"MemoryExport", ClassControl, ReplyAlways},
 	OpMemoryImport:       {"MemoryImport", ClassControl, ReplyAlways},
+	OpDomainUsage:        {"DomainUsage", ClassControl, ReplyAlways},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -1876,6 +1879,49 @@ func (a *MemoryImportResult) Append(b []byte) []byte {
 	return b
 }
 
+// DomainUsageArgs is the arguments of DomainUsage: 16 bytes.
+type DomainUsageArgs struct {
+	ArenaOffset uint64
+	Capacity    uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *DomainUsageArgs) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.ArenaOffset = binary.LittleEndian.Uint64(b[0:])
+	a.Capacity = binary.LittleEndian.Uint64(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *DomainUsageArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.ArenaOffset)
+	b = binary.LittleEndian.AppendUint64(b, a.Capacity)
+	return b
+}
+
+// DomainUsageResult is the results of DomainUsage: 8 bytes.
+type DomainUsageResult struct {
+	Length uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *DomainUsageResult) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Length = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *DomainUsageResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Length)
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -1934,6 +1980,7 @@ type Handler interface {
 	MemoryAccess(c Call, a MemoryAccessArgs) Result
 	MemoryExport(c Call, a MemoryExportArgs) (MemoryExportResult, Result)
 	MemoryImport(c Call, a MemoryImportArgs) (MemoryImportResult, Result)
+	DomainUsage(c Call, a DomainUsageArgs) (DomainUsageResult, Result)
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -2336,6 +2383,16 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			return reply, 0, false
 		}
 		out, r := h.MemoryImport(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpDomainUsage:
+		var a DomainUsageArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.DomainUsage(c, a)
 		if r != Deferred {
 			reply = out.Append(reply)
 		}

@@ -326,6 +326,13 @@ var goldenRecords = []goldenRecord{
 	{"MemoryImportResult", 8, false, func() record { return new(cuda.MemoryImportResult) }, &cuda.MemoryImportResult{
 		Bytes: 0x807060504030201,
 	}},
+	{"DomainUsageArgs", 16, false, func() record { return new(cuda.DomainUsageArgs) }, &cuda.DomainUsageArgs{
+		ArenaOffset: 0x807060504030201,
+		Capacity:    0x100f0e0d0c0b0a09,
+	}},
+	{"DomainUsageResult", 8, false, func() record { return new(cuda.DomainUsageResult) }, &cuda.DomainUsageResult{
+		Length: 0x807060504030201,
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -656,4 +663,10 @@ func (h *recorder) MemoryImport(c cuda.Call, a cuda.MemoryImportArgs) (cuda.Memo
 	h.call = c
 	h.args = &a
 	return cuda.MemoryImportResult{}, h.result
+}
+
+func (h *recorder) DomainUsage(c cuda.Call, a cuda.DomainUsageArgs) (cuda.DomainUsageResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.DomainUsageResult{}, h.result
 }

@@ -134,7 +134,9 @@ type slot struct {
 
 	standing atomic.Int64 // since when a request waits for leave; 0: none does
 
-	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8]byte
+	guest atomic.Uint32 // pid of the process that the worker serves; 0: none of this host
+
+	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - 4]byte
 }
 
 // reel is where a worker notes what it executes, the oldest notes first to go.

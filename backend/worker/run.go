@@ -241,6 +241,7 @@ func (w *worker) attach() (err error) {
 		return fmt.Errorf("job: slot %d", w.job.Slot)
 	}
 	w.member = gate.Join(page, bell, w.job.Slot)
+	w.member.Serves(w.job.GuestPID)
 	guest := w.files.Guest
 	w.files.Guest = nil
 	if w.guest, err = connOf(guest); err != nil {

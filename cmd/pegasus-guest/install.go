@@ -15,7 +15,7 @@ import (
 
 // install sets the machine up, or undoes that.
 func install(args []string, out, errs io.Writer) int {
-	s := setup.Setup{Library: setup.Embedded, Out: out}
+	s := setup.Setup{Library: setup.Embedded, Monitor: setup.EmbeddedMonitor, Out: out}
 	var library string
 	var remove bool
 	flags := flag.NewFlagSet("pegasus-guest install", flag.ContinueOnError)

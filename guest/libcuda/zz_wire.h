@@ -65,6 +65,7 @@ enum op {
 	OP_MEMORY_ACCESS = 57,
 	OP_MEMORY_EXPORT = 58,
 	OP_MEMORY_IMPORT = 59,
+	OP_DOMAIN_USAGE = 60,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -731,5 +732,19 @@ struct memory_import_result {
 };
 WIRE_FIELD(memory_import_result, bytes, 0);
 WIRE_SIZE(memory_import_result, 8);
+
+/* DomainUsage (control, reply always): Writes what the process's domain has of its accelerator, and which of its processes use it (cuda.DomainUsage), into the arena and answers its length. */
+struct domain_usage_args {
+	uint64_t arenaOffset;
+	uint64_t capacity;
+};
+WIRE_FIELD(domain_usage_args, arenaOffset, 0);
+WIRE_FIELD(domain_usage_args, capacity, 8);
+WIRE_SIZE(domain_usage_args, 16);
+struct domain_usage_result {
+	uint64_t length;
+};
+WIRE_FIELD(domain_usage_result, length, 0);
+WIRE_SIZE(domain_usage_result, 8);
 
 #endif

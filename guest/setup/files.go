@@ -69,24 +69,30 @@ func units() []item {
 }
 
 // For containers in the machine: what the Container Device Interface has a runtime put
-// into one that asks for the device pegasus.dev/gpu=all. The library goes where loaders
+// into one that asks for the device pegasus.dev/gpu=all. The libraries go where loaders
 // look without being told, by the custom of Debian and by that of Fedora. The socket's
 // directory, not the socket: an agent that is started anew may make another. Nothing else
 // lies there: what the agent has for itself is in a directory of its own.
-const cdiText = `# ` + written + `.
+func cdiText(monitor bool) string {
+	text := `# ` + written + `.
 cdiVersion: "0.3.0"
 kind: pegasus.dev/gpu
 devices:
   - name: all
     containerEdits:
       mounts:
-        - hostPath: ` + Library + `
-          containerPath: /usr/lib/` + LibraryName + `
-          options: [bind, ro, nosuid, nodev]
-        - hostPath: ` + Library + `
-          containerPath: /usr/lib64/` + LibraryName + `
-          options: [bind, ro, nosuid, nodev]
-        - hostPath: /run/pegasus
-          containerPath: /run/pegasus
-          options: [bind, ro, nosuid, nodev, noexec]
-`
+` + mounts(Library, LibraryName)
+	if monitor {
+		text += mounts(Monitor, MonitorName)
+	}
+	return text + mount("/run/pegasus", "/run/pegasus", "bind, ro, nosuid, nodev, noexec")
+}
+
+func mounts(library, name string) string {
+	const options = "bind, ro, nosuid, nodev"
+	return mount(library, "/usr/lib/"+name, options) + mount(library, "/usr/lib64/"+name, options)
+}
+
+func mount(from, to, options string) string {
+	return "        - hostPath: " + from + "\n          containerPath: " + to + "\n          options: [" + options + "]\n"
+}

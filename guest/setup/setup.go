@@ -26,23 +26,29 @@ const (
 	LibraryDir  = "/usr/local/lib/pegasus"
 	Library     = LibraryDir + "/" + LibraryName
 	LibraryName = "libcuda.so.1" // what programs load
+	Monitor     = LibraryDir + "/" + MonitorName
+	MonitorName = "libnvidia-ml.so.1" // what tools load that watch GPUs
 
 	loaderFile = "/etc/ld.so.conf.d/pegasus.conf"
 	cdiFile    = "/etc/cdi/pegasus.yaml"
 	unitDir    = "/etc/systemd/system"
 )
 
-// Embedded is libcuda.so.1. Its file in this directory is empty: `make` has the compiler
-// take the library that it built instead.
-//
-//go:embed libcuda.so.1
-var Embedded []byte
+// Embedded is libcuda.so.1, and EmbeddedMonitor libnvidia-ml.so.1. Their files in this directory are
+// empty: `make` has the compiler take the libraries that it built instead.
+var (
+	//go:embed libcuda.so.1
+	Embedded []byte
+	//go:embed libnvidia-ml.so.1
+	EmbeddedMonitor []byte
+)
 
 // Setup is what is to be installed, and where.
 type Setup struct {
 	Root    string // directory that is the machine's root; empty: this machine
 	Self    string // the program to install, pegasus-guest; not needed to remove
 	Library []byte // and the library
+	Monitor []byte // and the one by which tools watch GPUs; empty: none
 
 	// Beside leaves the dynamic loader alone: programs find the library by
 	// LD_LIBRARY_PATH only, and all others what they found before.
@@ -65,7 +71,10 @@ func (s *Setup) items() ([]item, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := files(self, s.Library)
+	all := files(self, s.Library, s.Monitor)
+	if len(s.Monitor) == 0 {
+		all = slices.DeleteFunc(all, func(i item) bool { return i.path == Monitor })
+	}
 	if s.Beside {
 		all = slices.DeleteFunc(all, func(i item) bool { return i.path == loaderFile })
 	}
@@ -76,13 +85,14 @@ func (s *Setup) items() ([]item, error) {
 }
 
 // files are those that every machine has.
-func files(program, library []byte) []item {
+func files(program, library, monitor []byte) []item {
 	return []item{
 		{path: Program, mode: 0o755, data: program},
 		{path: Library, mode: 0o644, data: library},
 		{path: LibraryDir + "/libcuda.so", target: LibraryName},
+		{path: Monitor, mode: 0o644, data: monitor},
 		{path: loaderFile, mode: 0o644, data: []byte(loaderText)},
-		{path: cdiFile, mode: 0o644, data: []byte(cdiText)},
+		{path: cdiFile, mode: 0o644, data: []byte(cdiText(len(monitor) > 0))},
 	}
 }
 
@@ -119,7 +129,7 @@ func (s *Setup) Install() error {
 
 // Uninstall removes what Install wrote. Programs that run go on to the end of the agent.
 func (s *Setup) Uninstall() error {
-	all := append(files(nil, nil), units()...)
+	all := append(files(nil, nil, nil), units()...)
 	for _, i := range all {
 		if err := s.mayTouch(i); err != nil {
 			return err

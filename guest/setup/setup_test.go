@@ -30,7 +30,7 @@ func newSetup(t *testing.T, root string, out *strings.Builder) *Setup {
 	if err := os.WriteFile(self, []byte("#!/bin/sh\n# "+written+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &Setup{Root: root, Self: self, Library: library(t), Out: out}
+	return &Setup{Root: root, Self: self, Library: library(t), Monitor: library(t), Out: out}
 }
 
 // tree is all that is in a root, but directories: what it is, and its contents.
@@ -92,6 +92,7 @@ func TestInstall(t *testing.T) {
 		Program:                            "-rwxr-xr-x #!/bin/sh",
 		Library:                            "-rw-r--r-- \x7fELF",
 		LibraryDir + "/libcuda.so":         "-> libcuda.so.1",
+		Monitor:                            "-rw-r--r-- \x7fELF",
 		loaderFile:                         "-rw-r--r-- # ",
 		cdiFile:                            "-rw-r--r-- # ",
 		unitDir + "/pegasus-guest.socket":  "-rw-r--r-- # ",
@@ -103,8 +104,13 @@ func TestInstall(t *testing.T) {
 			t.Errorf("%s: %.40q, want %q", name, got[name], want)
 		}
 	}
-	if want := len(before) + 9; len(got) != want {
+	if want := len(before) + 10; len(got) != want {
 		t.Errorf("%d files, want %d", len(got), want)
+	}
+
+	cdi, err := os.ReadFile(filepath.Join(root, cdiFile))
+	if err != nil || strings.Count(string(cdi), "hostPath: "+Monitor) != 2 || strings.Count(string(cdi), "hostPath: ") != 5 {
+		t.Errorf("%v, containers are given:\n%s", err, cdi)
 	}
 
 	// Once more: nothing to do. A program of another version replaces the one before.

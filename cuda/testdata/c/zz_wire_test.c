@@ -656,6 +656,23 @@ static void dump_memory_import_result(void)
 	dump("MemoryImportResult", &r, sizeof r);
 }
 
+static void dump_domain_usage_args(void)
+{
+	struct domain_usage_args r;
+	memset(&r, 0, sizeof r);
+	r.arenaOffset = (uint64_t)UINT64_C(0x807060504030201);
+	r.capacity = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	dump("DomainUsageArgs", &r, sizeof r);
+}
+
+static void dump_domain_usage_result(void)
+{
+	struct domain_usage_result r;
+	memset(&r, 0, sizeof r);
+	r.length = (uint64_t)UINT64_C(0x807060504030201);
+	dump("DomainUsageResult", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -722,5 +739,7 @@ int main(void)
 	dump_memory_export_result();
 	dump_memory_import_args();
 	dump_memory_import_result();
+	dump_domain_usage_args();
+	dump_domain_usage_result();
 	return 0;
 }

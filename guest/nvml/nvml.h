@@ -1,0 +1,84 @@
+/* The part of NVML's ABI that is answered here: numbers and layouts as NVIDIA's nvml.h has them, and what the files share. */
+#ifndef PEGASUS_NVML_H
+#define PEGASUS_NVML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum nvml_result {
+	NVML_SUCCESS = 0,
+	NVML_UNINITIALIZED = 1,
+	NVML_INVALID_ARGUMENT = 2,
+	NVML_NOT_SUPPORTED = 3,
+	NVML_NO_PERMISSION = 4,
+	NVML_NOT_FOUND = 6,
+	NVML_INSUFFICIENT_SIZE = 7,
+	NVML_DRIVER_NOT_LOADED = 9,
+	NVML_FUNCTION_NOT_FOUND = 13,
+	NVML_GPU_IS_LOST = 15,
+	NVML_MEMORY = 20,
+	NVML_VERSION_MISMATCH = 25,
+	NVML_UNKNOWN = 999,
+};
+
+enum { NO_INSTANCE = -1, BRAND_NVIDIA = 14, VALUE_UNKNOWN = -1 };
+
+struct nvml_pci {
+	char legacy[16];
+	unsigned int domain, bus, device, pciDevice, pciSubsystem;
+	char id[32];
+};
+struct nvml_memory {
+	unsigned long long total, free, used;
+};
+struct nvml_memory_v2 {
+	unsigned int version;
+	unsigned long long total, reserved, free, used;
+};
+struct nvml_utilization {
+	unsigned int gpu, memory;
+};
+struct nvml_process_v1 {
+	unsigned int pid;
+	unsigned long long memory;
+};
+struct nvml_process {
+	unsigned int pid;
+	unsigned long long memory;
+	unsigned int gpuInstance, computeInstance;
+};
+
+#define NVML_VERSIONED(type, version) ((unsigned int)(sizeof(type) | (version) << 24))
+_Static_assert(sizeof(struct nvml_pci) == 68 && offsetof(struct nvml_pci, id) == 36, "nvmlPciInfo_t");
+_Static_assert(sizeof(struct nvml_memory) == 24 && sizeof(struct nvml_memory_v2) == 40, "nvmlMemory_t");
+_Static_assert(sizeof(struct nvml_process_v1) == 16 && sizeof(struct nvml_process) == 24, "nvmlProcessInfo_t");
+
+typedef int nvml; /* nvmlReturn_t */
+typedef struct nvml_device *nvml_device; /* index + 1 */
+
+/* The device of a handle, if there are devices at all and this is one. */
+nvml device_of(nvml_device handle, const void *out, int *device);
+/* Copies text; a buffer that is too small is left alone. */
+nvml give_text(char *out, unsigned int room, const char *text);
+
+enum { PROCESSES_MOST = 256 };
+
+/* What the domain has of its accelerator. */
+struct usage {
+	uint64_t memoryUsed, memoryQuota;
+	int64_t now, busy;
+	uint32_t processes;
+	struct usage_process {
+		uint32_t pid, reserved;
+		uint64_t memory;
+		int64_t busy;
+	} process[PROCESSES_MOST];
+};
+nvml usage_ask(struct usage *u);
+/* A first look, to which later ones are compared. */
+void usage_begin(void);
+
+#endif

@@ -1,0 +1,184 @@
+/* What the domain has of its accelerator: memory, time, processes. It is asked anew each time, and nothing is told of others. */
+#include "nvml.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "arena.h"
+#include "device.h"
+#include "ring.h"
+#include "zz_wire.h"
+
+struct usage_head {
+	uint32_t version, processes;
+	uint64_t memoryUsed, memoryQuota;
+	int64_t now, busy;
+};
+_Static_assert(sizeof(struct usage_head) == 40 && sizeof(struct usage_process) == 24, "usage");
+
+static bool read_usage(const uint8_t *bytes, uint64_t length, struct usage *u)
+{
+	struct usage_head head;
+	if (length < sizeof head)
+		return false;
+	memcpy(&head, bytes, sizeof head);
+	if (head.version != 1 || head.processes > PROCESSES_MOST || length != sizeof head + head.processes * sizeof *u->process)
+		return false;
+	u->memoryUsed = head.memoryUsed;
+	u->memoryQuota = head.memoryQuota;
+	u->now = head.now;
+	u->busy = head.busy;
+	u->processes = head.processes;
+	memcpy(u->process, bytes + sizeof head, head.processes * sizeof *u->process);
+	return true;
+}
+
+nvml usage_ask(struct usage *u)
+{
+	uint64_t offset, capacity = sizeof(struct usage_head) + sizeof u->process;
+	if (process_look() != CUDA_SUCCESS)
+		return NVML_GPU_IS_LOST;
+	if (arena_take(capacity, &offset) != CUDA_SUCCESS)
+		return NVML_MEMORY;
+	struct domain_usage_args args = {.arenaOffset = offset, .capacity = capacity};
+	struct domain_usage_result answer;
+	struct packet p = {.op = OP_DOMAIN_USAGE, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_call(&p, &answer, sizeof answer);
+	bool sound = r == CUDA_SUCCESS && answer.length <= capacity && read_usage(arena_at(offset), answer.length, u);
+	arena_give(offset, capacity);
+	return sound ? NVML_SUCCESS : r == CUDA_ERROR_NOT_SUPPORTED ? NVML_NOT_SUPPORTED : NVML_UNKNOWN;
+}
+
+/* --- memory --- */
+
+static nvml ask(nvml_device handle, const void *out, struct usage *u)
+{
+	int d;
+	nvml r = device_of(handle, out, &d);
+	return r == NVML_SUCCESS ? usage_ask(u) : r;
+}
+
+static uint64_t left(const struct usage *u) { return u->memoryQuota - (u->memoryUsed < u->memoryQuota ? u->memoryUsed : u->memoryQuota); }
+
+EXPORT nvml nvmlDeviceGetMemoryInfo(nvml_device handle, struct nvml_memory *out)
+{
+	struct usage u;
+	nvml r = ask(handle, out, &u);
+	if (r == NVML_SUCCESS)
+		*out = (struct nvml_memory){.total = u.memoryQuota, .free = left(&u), .used = u.memoryUsed};
+	return r;
+}
+
+EXPORT nvml nvmlDeviceGetMemoryInfo_v2(nvml_device handle, struct nvml_memory_v2 *out)
+{
+	struct usage u;
+	if (out && out->version != NVML_VERSIONED(*out, 2))
+		return NVML_VERSION_MISMATCH;
+	nvml r = ask(handle, out, &u);
+	if (r == NVML_SUCCESS)
+		*out = (struct nvml_memory_v2){.version = out->version, .total = u.memoryQuota, .free = left(&u), .used = u.memoryUsed};
+	return r;
+}
+
+/* --- time --- */
+
+enum { SAMPLE_NS = 100000000 }; /* over which use is taken, at least */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sample {
+	int64_t now, busy;
+	unsigned int percent;
+} last;
+
+void usage_begin(void)
+{
+	struct usage u;
+	if (usage_ask(&u) != NVML_SUCCESS)
+		return;
+	pthread_mutex_lock(&lock);
+	last = (struct sample){.now = u.now, .busy = u.busy};
+	pthread_mutex_unlock(&lock);
+}
+
+/* A process that ended took its time with it; a kernel's time is known when it ends. */
+static unsigned int percent_of(int64_t busy, int64_t passed)
+{
+	if (busy <= 0 || passed <= 0)
+		return 0;
+	return busy >= passed ? 100 : (unsigned int)((double)busy * 100 / (double)passed + 0.5);
+}
+
+EXPORT nvml nvmlDeviceGetUtilizationRates(nvml_device handle, struct nvml_utilization *out)
+{
+	struct usage u;
+	nvml r = ask(handle, out, &u);
+	if (r != NVML_SUCCESS)
+		return r;
+	pthread_mutex_lock(&lock);
+	if (u.now - last.now >= SAMPLE_NS)
+		last = (struct sample){.now = u.now, .busy = u.busy, .percent = percent_of(u.busy - last.busy, u.now - last.now)};
+	out->gpu = last.percent;
+	pthread_mutex_unlock(&lock);
+	out->memory = 0; /* how busy its bus is: nobody measures that */
+	return NVML_SUCCESS;
+}
+
+/* --- processes --- */
+
+/* How many there are, and room for how many there was; room for none asks only. */
+static nvml count(const struct usage *u, unsigned int *count, const void *out)
+{
+	unsigned int room = *count;
+	*count = u->processes;
+	return room < u->processes ? NVML_INSUFFICIENT_SIZE : u->processes && !out ? NVML_INVALID_ARGUMENT : NVML_SUCCESS;
+}
+
+EXPORT nvml nvmlDeviceGetComputeRunningProcesses_v3(nvml_device handle, unsigned int *n, struct nvml_process *out)
+{
+	struct usage u;
+	nvml r = ask(handle, n, &u);
+	if (r == NVML_SUCCESS)
+		r = count(&u, n, out);
+	for (uint32_t i = 0; r == NVML_SUCCESS && i < u.processes; i++)
+		out[i] = (struct nvml_process){u.process[i].pid, u.process[i].memory, (unsigned int)NO_INSTANCE, (unsigned int)NO_INSTANCE};
+	return r;
+}
+
+EXPORT nvml nvmlDeviceGetComputeRunningProcesses_v2(nvml_device handle, unsigned int *n, struct nvml_process *out)
+{
+	return nvmlDeviceGetComputeRunningProcesses_v3(handle, n, out);
+}
+
+EXPORT nvml nvmlDeviceGetComputeRunningProcesses(nvml_device handle, unsigned int *n, struct nvml_process_v1 *out)
+{
+	struct usage u;
+	nvml r = ask(handle, n, &u);
+	if (r == NVML_SUCCESS)
+		r = count(&u, n, out);
+	for (uint32_t i = 0; r == NVML_SUCCESS && i < u.processes; i++)
+		out[i] = (struct nvml_process_v1){u.process[i].pid, u.process[i].memory};
+	return r;
+}
+
+/* Nobody draws. */
+static nvml none(nvml_device handle, unsigned int *n)
+{
+	int d;
+	nvml r = device_of(handle, n, &d);
+	if (r == NVML_SUCCESS)
+		*n = 0;
+	return r;
+}
+
+#define NONE(name) \
+	EXPORT nvml name(nvml_device handle, unsigned int *n, void *out) \
+	{ \
+		(void)out; \
+		return none(handle, n); \
+	}
+NONE(nvmlDeviceGetGraphicsRunningProcesses_v3)
+NONE(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NONE(nvmlDeviceGetGraphicsRunningProcesses)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+NONE(nvmlDeviceGetMPSComputeRunningProcesses)
