@@ -72,6 +72,11 @@ func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 		}
 		at, r = driver.ReserveAddresses(c, m.base, m.bytes)
 	}
+	if r == cuda.Success && at != m.base && m.bytes >= 1<<30 && !roomy(c, m.bytes/8) {
+		driver.FreeAddresses(c, at, m.bytes)
+		m.bytes /= 2
+		at, r = driver.ReserveAddresses(c, 0, m.bytes)
+	}
 	if r != cuda.Success {
 		m.refused = true
 		log.Warn("reserve addresses for device memory: it goes where the driver puts it", "bytes", m.bytes, "err", r)
@@ -82,6 +87,12 @@ func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 	}
 	m.base, m.page, m.ready = at, max(page, granule), true
 	m.free = []hole{{at, m.bytes / m.page * m.page}}
+}
+
+// roomy says whether a driver has so many addresses left. It needs some itself, for what is in modules.
+func roomy(c driver.Context, bytes uint64) bool {
+	at, r := driver.ReserveAddresses(c, 0, bytes)
+	return r == cuda.Success && driver.FreeAddresses(c, at, bytes) == cuda.Success
 }
 
 func (m *mapped) take(c *Context, n uint64) (uint64, cuda.Result) {
