@@ -10,6 +10,8 @@ import (
 //
 //	u32 version, deviceCount, driverVersion, attributeCount
 //	per device: char name[128], u8 uuid[16], u64 totalMem, char pciBusId[16], i32 attribute[attributeCount]
+//
+// The attribute of number NoAttribute has the device's Habits.
 type DeviceSnapshot struct {
 	DriverVersion uint32 // 1000*major + 10*minor
 	Devices       []Device
@@ -21,6 +23,13 @@ const (
 	deviceNameBytes = 128
 	pciBusIDBytes   = 16
 	deviceRecord    = deviceNameBytes + 16 + 8 + pciBusIDBytes + 4*NumAttributes
+
+	// NoAttribute is a number that CUDA gives to none.
+	NoAttribute = 0
+
+	// Habits of a device that guests have to know.
+	TakesMachineCode = 1 << 0 // it loads cubins
+	GivesHandles     = 1 << 1 // it chooses the handles of textures and surfaces: OpTextureHandle tells them
 
 	// MaxDevices bounds what a reader accepts.
 	MaxDevices = 256

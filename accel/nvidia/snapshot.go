@@ -2,7 +2,10 @@
 
 package nvidia
 
-import "pegasus/cuda"
+import (
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
 
 // Snapshot describes the device to the guest: as the driver does, but for what can't be had by way of a call buffer.
 func (d *Device) Snapshot() cuda.Device {
@@ -58,4 +61,13 @@ func withheld(a cuda.DeviceAttribute) bool {
 		return true
 	}
 	return a > lastTold && a != cuda.AttributeNUMAID && a != cuda.AttributeHostNUMAID
+}
+
+// Habits are that NVIDIA's driver loads cubins. Our own library, which stands for it in tests, has
+// a function that NVIDIA's has not.
+func (d *Device) Habits() int32 {
+	if driver.Has("cuShmGet") {
+		return 0
+	}
+	return cuda.TakesMachineCode
 }

@@ -315,6 +315,9 @@ func (s *session) DeviceInfo(_ cuda.Call, a cuda.DeviceInfoArgs) (out cuda.Devic
 	if v, ok := s.device.(Versioned); ok {
 		version = min(version, v.Version())
 	}
+	if h, ok := s.device.(Habitual); ok {
+		d.Attributes[cuda.NoAttribute] = h.Habits()
+	}
 	blob := (&cuda.DeviceSnapshot{DriverVersion: version, Devices: []cuda.Device{d}}).Append(nil)
 	if len(blob) > len(to) {
 		return out, cuda.ErrorInvalidValue

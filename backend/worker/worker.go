@@ -53,6 +53,11 @@ type Versioned interface {
 	Version() uint32
 }
 
+// Habitual is what a device may offer besides accel.Device: to say which of cuda's habits it has.
+type Habitual interface {
+	Habits() int32
+}
+
 // Sharing is what a device may offer besides accel.Device: to keep what domains
 // were promised of its memory.
 type Sharing interface {

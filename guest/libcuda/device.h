@@ -12,7 +12,7 @@ struct device_record {
 	uint8_t uuid[16];
 	uint64_t totalMem;
 	char pciBusId[16];
-	int32_t attribute[DEVICE_ATTRIBUTES]; /* index: CUdevice_attribute */
+	int32_t attribute[DEVICE_ATTRIBUTES]; /* index: CUdevice_attribute; 0, which is none: its habits */
 };
 _Static_assert(sizeof(struct device_record) == 128 + 16 + 8 + 16 + 4 * DEVICE_ATTRIBUTES, "device record");
 
@@ -34,6 +34,10 @@ static inline int device_capability(int device)
 	return 10 * device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
 		device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 }
+enum { HABIT_MACHINE_CODE = 1, HABIT_HANDLES = 2 };
+static inline bool device_takes_code(int device) { return device_at(device)->attribute[0] & HABIT_MACHINE_CODE; }
+/* Whether it chooses the handles of textures. */
+static inline bool device_gives_handles(int device) { return device_at(device)->attribute[0] & HABIT_HANDLES; }
 /* The limit that a fresh context has. */
 uint64_t context_default_limit(CUlimit limit);
 

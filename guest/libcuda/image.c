@@ -8,6 +8,9 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,7 +46,19 @@ struct entry {
 };
 _Static_assert(sizeof(struct entry) == 64, "fat binary entry");
 
-enum { KIND_PTX = 1, FLAG_LZ4 = 0x2000, FLAG_ZSTD = 0x8000, FLAG_OLD_COMPRESSION = 0x1000 };
+enum { KIND_PTX = 1, KIND_CUBIN = 2, KIND_LTO = 8 };
+enum { FLAG_LZ4 = 0x2000, FLAG_ZSTD = 0x8000, FLAG_OLD_COMPRESSION = 0x1000, FLAG_THIS_ONLY = 0x100000 };
+
+/* What to look for, of entries of a fat binary. */
+struct target {
+	int capability;
+	bool code; /* machine code, too */
+};
+
+/* Why the last fat binary of this thread was refused. */
+static _Thread_local char refusal[256];
+
+const char *image_refusal(void) { return *refusal ? refusal : "the image has no PTX for this device"; }
 
 /* One raw LZ4 block of exactly outBytes; false if it is not that. */
 static bool lz4_expand(const uint8_t *in, uint64_t inBytes, uint8_t *out, uint64_t outBytes)
@@ -83,14 +98,14 @@ static bool lz4_expand(const uint8_t *in, uint64_t inBytes, uint8_t *out, uint64
 	return o == outBytes;
 }
 
-static CUresult take_ptx(const struct entry *e, const uint8_t *payload, struct image *image)
+static CUresult take(const struct entry *e, const uint8_t *payload, struct image *image)
 {
 	*image = (struct image){.bytes = payload, .length = e->payloadBytes};
 	if (e->compressedBytes == 0)
 		return CUDA_SUCCESS;
 	bool zstd = e->flags & FLAG_ZSTD, lz4 = e->flags & FLAG_LZ4;
 	if ((e->flags & FLAG_OLD_COMPRESSION) || zstd == lz4) {
-		log_at(LOG_ERROR, "PTX compressed in a way that is not supported (flags 0x%llx)", (unsigned long long)e->flags);
+		log_at(LOG_ERROR, "an image compressed in a way that is not supported (flags 0x%llx)", (unsigned long long)e->flags);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	if (e->compressedBytes > e->payloadBytes || e->plainBytes == 0 || e->plainBytes > IMAGE_MOST)
@@ -108,10 +123,42 @@ static CUresult take_ptx(const struct entry *e, const uint8_t *payload, struct i
 	return CUDA_SUCCESS;
 }
 
-static CUresult choose_ptx(const uint8_t *start, int capability, struct image *image)
+/* Devices run text made for any device before them, and machine code made for one of the same major version. */
+static bool suits(const struct entry *e, struct target t)
+{
+	int made = e->capability < 10000 ? (int)e->capability : INT_MAX;
+	if (made > t.capability || ((e->flags & FLAG_THIS_ONLY) && made != t.capability))
+		return false;
+	return e->kind == KIND_PTX || (e->kind == KIND_CUBIN && t.code && made / 10 == t.capability / 10);
+}
+
+static bool is_better(const struct entry *e, const struct entry *than)
+{
+	return e->kind == than->kind ? e->capability > than->capability : e->kind == KIND_CUBIN;
+}
+
+/* Adds to the refusal, as far as there is room. */
+static void say(const char *format, ...)
+{
+	size_t have = strlen(refusal);
+	va_list args;
+	va_start(args, format);
+	vsnprintf(refusal + have, sizeof refusal - have, format, args);
+	va_end(args);
+}
+
+static void say_entry(const struct entry *e)
+{
+	const char *kind = e->kind == KIND_PTX ? "PTX" : e->kind == KIND_CUBIN ? "machine code" : e->kind == KIND_LTO ? "LTO-IR" : "something";
+	if (strlen(refusal) < sizeof refusal / 2)
+		say("%s%s for sm_%u%s", *refusal ? ", " : "the image has ", kind, e->capability, e->flags & FLAG_THIS_ONLY ? "a" : "");
+}
+
+static CUresult choose(const uint8_t *start, struct target target, struct image *image)
 {
 	struct fatbin f;
 	memcpy(&f, start, sizeof f);
+	*refusal = 0;
 	if (f.magic != FATBIN_MAGIC || f.headerBytes < sizeof f || f.bytes > IMAGE_MOST)
 		return CUDA_ERROR_INVALID_IMAGE;
 	const uint8_t *at = start + f.headerBytes;
@@ -122,15 +169,19 @@ static CUresult choose_ptx(const uint8_t *start, int capability, struct image *i
 		memcpy(&e, at, sizeof e);
 		if (e.headerBytes < sizeof e || e.headerBytes > left || e.payloadBytes > left - e.headerBytes)
 			return CUDA_ERROR_INVALID_IMAGE;
-		bool better = !payload || e.capability > best.capability;
-		if (e.kind == KIND_PTX && (int64_t)e.capability <= capability && better) {
+		say_entry(&e);
+		if (suits(&e, target) && (!payload || is_better(&e, &best))) {
 			best = e;
 			payload = at + e.headerBytes;
 		}
 		at += e.headerBytes + e.payloadBytes;
 		left -= e.headerBytes + e.payloadBytes;
 	}
-	return payload ? take_ptx(&best, payload, image) : CUDA_ERROR_NO_BINARY_FOR_GPU;
+	if (payload)
+		return take(&best, payload, image);
+	say("%s; no PTX for this device, sm_%d: compile with -gencode arch=compute_%d,code=compute_%d",
+		*refusal ? "" : "the image has nothing in it", target.capability, target.capability, target.capability);
+	return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
 /* Appends an object to a linked image, which grows. */
@@ -156,12 +207,12 @@ static CUresult append(struct image *linked, const struct image *text)
  * A program of several files that were linked has, beside the result, which may be machine code only, the fat binaries that
  * went into it, for devices that have to link them once more: a list that ends in NULL.
  */
-static CUresult link_prelinked(const void *const *list, int capability, struct image *image)
+static CUresult link_prelinked(const void *const *list, struct target target, struct image *image)
 {
 	struct image one, linked = {0};
 	CUresult r = list && *list ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 	for (; r == CUDA_SUCCESS && *list; list++) {
-		r = choose_ptx(*list, capability, &one);
+		r = choose(*list, target, &one);
 		if (r == CUDA_SUCCESS) {
 			r = append(&linked, &one);
 			image_drop(&one);
@@ -173,14 +224,15 @@ static CUresult link_prelinked(const void *const *list, int capability, struct i
 	return r;
 }
 
-static CUresult open_wrapper(const uint8_t *p, int capability, struct image *image)
+static CUresult open_wrapper(const uint8_t *p, struct target target, struct image *image)
 {
 	struct wrapper w;
 	memcpy(&w, p, sizeof w);
 	if (!w.fatbin)
 		return CUDA_ERROR_INVALID_IMAGE;
-	CUresult r = choose_ptx(w.fatbin, capability, image);
-	return r == CUDA_ERROR_NO_BINARY_FOR_GPU && w.version == WRAPPER_PRELINKED ? link_prelinked(w.extra, capability, image) : r;
+	CUresult r = choose(w.fatbin, target, image);
+	target.code = false; /* what is to be linked once more has to be text */
+	return r == CUDA_ERROR_NO_BINARY_FOR_GPU && w.version == WRAPPER_PRELINKED && w.extra ? link_prelinked(w.extra, target, image) : r;
 }
 
 static void stretch(uint64_t *length, uint64_t offset, uint64_t bytes)
@@ -247,8 +299,10 @@ bool image_is_elf(const struct image *image)
 	return image->length >= SELFMAG && memcmp(image->bytes, ELFMAG, SELFMAG) == 0;
 }
 
-CUresult image_choose(const void *pointer, int capability, struct image *image)
+CUresult image_choose(const void *pointer, int capability, bool code, struct image *image)
 {
+	struct target target = {capability, code};
+	*refusal = 0;
 	uint32_t magic = 0;
 	const uint8_t *p = pointer;
 	for (int i = 0; i < 4; i++) { /* a short text may end at a page */
@@ -257,7 +311,7 @@ CUresult image_choose(const void *pointer, int capability, struct image *image)
 			return CUDA_ERROR_INVALID_IMAGE;
 	}
 	if (magic == WRAPPER_MAGIC || magic == FATBIN_MAGIC) {
-		CUresult r = magic == WRAPPER_MAGIC ? open_wrapper(p, capability, image) : choose_ptx(p, capability, image);
+		CUresult r = magic == WRAPPER_MAGIC ? open_wrapper(p, target, image) : choose(p, target, image);
 		image->fat = r == CUDA_SUCCESS;
 		return r;
 	}
@@ -266,6 +320,17 @@ CUresult image_choose(const void *pointer, int capability, struct image *image)
 	if (memcmp(p, LINKED_MAGIC, 4) == 0)
 		return measure_linked(p, image);
 	return measure_text(p, image);
+}
+
+CUresult image_keep(struct image *image)
+{
+	void *copy = image->owned ? image->owned : malloc(image->length);
+	if (!copy)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!image->owned)
+		memcpy(copy, image->bytes, image->length);
+	image->bytes = image->owned = copy;
+	return CUDA_SUCCESS;
 }
 
 void image_drop(struct image *image)

@@ -1,4 +1,4 @@
-/* Program images: how long one is, and the PTX in a fat binary. */
+/* Program images: how long one is, and what to take of a fat binary. */
 #ifndef PEGASUS_IMAGE_H
 #define PEGASUS_IMAGE_H
 
@@ -35,10 +35,14 @@ struct image {
 
 /*
  * What to load of the image at a bare pointer: PTX text or an ELF as it is, of a
- * fat binary the best PTX for a device of the given capability (10 * major +
- * minor), of a wrapper without that the linked PTX of what went into it. The lengths are found as the format says, reading no further.
+ * fat binary the best for a device of the given capability (10 * major +
+ * minor): machine code for it if it takes that, else PTX; of a wrapper without that the linked PTX of what went into it. The lengths are found as the format says, reading no further.
  */
-CUresult image_choose(const void *pointer, int capability, struct image *image);
+CUresult image_choose(const void *pointer, int capability, bool code, struct image *image);
+/* What a fat binary has, of which this thread was told CUDA_ERROR_NO_BINARY_FOR_GPU last, and what is missing. */
+const char *image_refusal(void);
+/* Makes the bytes ours, if they are the program's. */
+CUresult image_keep(struct image *image);
 void image_drop(struct image *image);
 bool image_is_linked(const struct image *image);
 bool image_is_elf(const struct image *image);

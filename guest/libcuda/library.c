@@ -113,19 +113,6 @@ static CUresult read_options(const CUlibraryOption *options, void **values, unsi
 	return CUDA_SUCCESS;
 }
 
-/* Makes an image ours, unless the program said that it stays. */
-static CUresult keep(struct image *image, bool preserved)
-{
-	if (image->owned || preserved)
-		return CUDA_SUCCESS;
-	void *copy = malloc(image->length);
-	if (!copy)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(copy, image->bytes, image->length);
-	image->bytes = image->owned = copy;
-	return CUDA_SUCCESS;
-}
-
 /* What will do for all devices. */
 static int least_capability(void)
 {
@@ -136,6 +123,9 @@ static int least_capability(void)
 	return least;
 }
 
+/* Machine code is for one device; of several, some other may need the text. */
+static bool takes_code(void) { return device_count() == 1 && device_takes_code(0); }
+
 /*
  * The program hears at once what is wrong with text, or with anything when it wants a log. Fat binaries were made by a
  * compiler, and a program may have thousands of them: these are looked into when something of them is needed.
@@ -143,8 +133,8 @@ static int least_capability(void)
 static CUresult load(CUlibrary *out, const void *code, struct jit *jit, bool eager, bool preserved)
 {
 	struct image image;
-	CUresult r = image_choose(code, least_capability(), &image);
-	if (r != CUDA_SUCCESS || (r = keep(&image, preserved)) != CUDA_SUCCESS)
+	CUresult r = image_choose(code, least_capability(), takes_code(), &image);
+	if (r != CUDA_SUCCESS || (!preserved && (r = image_keep(&image)) != CUDA_SUCCESS))
 		return module_refuse(jit, r);
 	struct library *l = handle_new(&libraries);
 	if (!l) {

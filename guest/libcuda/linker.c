@@ -134,7 +134,7 @@ static CUresult open_input(struct link *l, CUjitInputType type, const void *data
 		return r;
 	if (type != CU_JIT_INPUT_FATBINARY && type != CU_JIT_INPUT_CUBIN)
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	r = image_choose(data, device_capability(c->device), image);
+	r = image_choose(data, device_capability(c->device), false, image);
 	if (r == CUDA_SUCCESS && image_is_elf(image)) {
 		image_drop(image);
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;

@@ -54,10 +54,12 @@ static void post_unload(const struct module *m)
 /* Says in the program's log why an image does not even travel. */
 CUresult module_refuse(const struct jit *jit, CUresult why)
 {
-	const char *text = why == CUDA_ERROR_NO_BINARY_FOR_GPU ? "the image has no PTX for this device"
-		: why == CUDA_ERROR_NOT_SUPPORTED              ? "the PTX is compressed in a way that is not supported"
+	const char *text = why == CUDA_ERROR_NO_BINARY_FOR_GPU ? image_refusal()
+		: why == CUDA_ERROR_NOT_SUPPORTED              ? "the image is compressed in a way that is not supported"
 		: why == CUDA_ERROR_OUT_OF_MEMORY              ? "no memory for the image"
 		                                               : "the image is damaged, or neither PTX text nor of a known format";
+	if (why == CUDA_ERROR_NO_BINARY_FOR_GPU)
+		log_at(LOG_ERROR, "module not loaded (%d): %s", (int)why, text);
 	jit_report(jit, text, strlen(text), why, 0);
 	return why;
 }
@@ -123,28 +125,48 @@ CUresult module_inspect(const struct image *image, struct jit *jit, struct layou
 	return r != CUDA_SUCCESS || sound ? r : CUDA_ERROR_UNKNOWN;
 }
 
-/* Loads an image as a new module, which nobody can find yet. */
-static CUresult exchange_new(const struct context *c, const struct image *image, struct jit *jit, struct module **out)
+/* A new module, which nobody can find yet and the host knows nothing of. */
+static struct module *module_new(const struct context *c)
 {
 	struct module *m = handle_new(&modules);
 	if (!m)
-		return module_refuse(jit, CUDA_ERROR_OUT_OF_MEMORY);
+		return NULL;
 	m->context = c->object.id;
 	m->wireContext = c->wire;
 	m->wire = (uint32_t)m->object.id;
 	m->library = 0;
-	*out = m;
+	m->loaded = false;
+	m->later = (struct image){0};
+	m->layout = (struct layout){0};
+	m->functions = NULL;
+	return m;
+}
+
+/* Has the host load it. */
+static CUresult bring(struct module *m, const struct image *image, struct jit *jit)
+{
 	bool sound;
 	CUresult r = exchange(OP_MODULE_LOAD, m->wireContext, m->wire, image, jit, &m->layout, &sound);
-	if (r == CUDA_SUCCESS) {
-		m->functions = sound ? calloc(m->layout.functionCount + 1, sizeof *m->functions) : NULL;
-		if (m->functions)
-			return CUDA_SUCCESS;
-		layout_free(&m->layout);
-		post_unload(m);
-		r = sound ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
-	}
-	handle_free(&modules, m);
+	if (r != CUDA_SUCCESS)
+		return r;
+	m->functions = sound ? calloc(m->layout.functionCount + 1, sizeof *m->functions) : NULL;
+	m->loaded = m->functions != NULL;
+	if (m->loaded)
+		return CUDA_SUCCESS;
+	layout_free(&m->layout);
+	m->layout = (struct layout){0};
+	post_unload(m);
+	return sound ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult exchange_new(const struct context *c, const struct image *image, struct jit *jit, struct module **out)
+{
+	struct module *m = *out = module_new(c);
+	if (!m)
+		return module_refuse(jit, CUDA_ERROR_OUT_OF_MEMORY);
+	CUresult r = bring(m, image, jit);
+	if (r != CUDA_SUCCESS)
+		handle_free(&modules, m);
 	return r;
 }
 
@@ -170,7 +192,7 @@ static CUresult load(const void *pointer, struct jit *jit, CUmodule *out)
 	if (!out || !pointer)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct image image;
-	r = image_choose(pointer, device_capability(c->device), &image);
+	r = image_choose(pointer, device_capability(c->device), device_takes_code(c->device), &image);
 	if (r != CUDA_SUCCESS)
 		return module_refuse(jit, r);
 	uint64_t module;
@@ -196,9 +218,36 @@ CUresult pg_cuModuleLoadData(CUmodule *module, const void *image)
 	return load(image, &jit, module);
 }
 
-CUresult pg_cuModuleLoadFatBinary(CUmodule *module, const void *fatbin)
+/*
+ * Programs register all their fat binaries when they start, thousands some, and use few: what is wrong with one is told when
+ * something of it is needed, as with libraries.
+ */
+CUresult pg_cuModuleLoadFatBinary(CUmodule *out, const void *fatbin)
 {
-	return pg_cuModuleLoadData(module, fatbin);
+	struct context *c;
+	struct image image;
+	struct jit silent = {0};
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!out || !fatbin)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = image_choose(fatbin, device_capability(c->device), device_takes_code(c->device), &image);
+	if (r != CUDA_SUCCESS)
+		return module_refuse(&silent, r);
+	if (!image.fat) {
+		image_drop(&image);
+		return load(fatbin, &silent, out);
+	}
+	struct module *m = image_keep(&image) == CUDA_SUCCESS ? module_new(c) : NULL;
+	if (!m) {
+		image_drop(&image);
+		return module_refuse(&silent, CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	m->later = image;
+	handle_publish(m);
+	*out = HANDLE_OF(CUmodule, m);
+	return CUDA_SUCCESS;
 }
 
 CUresult pg_cuModuleLoad(CUmodule *module, const char *name)
@@ -270,8 +319,9 @@ static void dismantle(struct module *m, bool alone)
 	if (unused)
 		layout_free(&m->layout);
 	pthread_mutex_unlock(&functionLock);
-	if (alone)
+	if (alone && m->loaded)
 		post_unload(m);
+	image_drop(&m->later);
 	reference_module_gone(m->object.id);
 	range_remove_owner(m->object.id);
 	handle_free(&modules, m);
@@ -361,15 +411,29 @@ static CUresult give_function(struct module *m, uint32_t index, CUfunction *out)
 	return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Finds a module and locks it against being unloaded; it is not locked if this fails. */
+/* Something of a module is needed. Called with the lock held: who needs it, too, would have to wait anyway. */
+static CUresult load_now(struct module *m)
+{
+	struct jit silent = {0};
+	if (m->loaded)
+		return CUDA_SUCCESS;
+	CUresult r = bring(m, &m->later, &silent);
+	if (r != CUDA_SUCCESS)
+		return r;
+	image_drop(&m->later);
+	add_globals(m);
+	return CUDA_SUCCESS;
+}
+
+/* Finds a module, which is loaded then, and locks it against being unloaded; it is not locked if this fails. */
 static CUresult lock_module(CUmodule handle, struct module **m)
 {
 	pthread_mutex_lock(&functionLock);
 	*m = module_find(handle);
-	if (*m)
-		return CUDA_SUCCESS;
-	pthread_mutex_unlock(&functionLock);
-	return CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = *m ? load_now(*m) : CUDA_ERROR_INVALID_HANDLE;
+	if (r != CUDA_SUCCESS)
+		pthread_mutex_unlock(&functionLock);
+	return r;
 }
 
 CUresult pg_cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
@@ -390,10 +454,12 @@ CUresult pg_cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
 {
 	if (!count)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct module *m = module_find(handle);
-	if (!m)
-		return CUDA_ERROR_INVALID_HANDLE;
+	struct module *m;
+	CUresult r = lock_module(handle, &m);
+	if (r != CUDA_SUCCESS)
+		return r;
 	*count = m->layout.functionCount;
+	pthread_mutex_unlock(&functionLock);
 	return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,7 @@
 #ifndef PEGASUS_MODULE_H
 #define PEGASUS_MODULE_H
 
+#include "image.h"
 #include "layout.h"
 #include "object.h"
 
@@ -9,6 +10,8 @@ struct module {
 	uint64_t context; /* handle */
 	uint32_t wireContext, wire;
 	uint64_t library; /* handle of the library that it is a module of, or 0 */
+	bool loaded;
+	struct image later; /* what it is to be loaded from, once something of it is needed */
 	struct layout layout;
 	_Atomic uint64_t *functions; /* handles given out so far, by index in the layout */
 };
@@ -65,7 +68,6 @@ CUresult function_attribute(const struct layout_function *facts, CUfunction_attr
 /* Whether an attribute can be set, and to that value. */
 CUresult function_check_attribute(const struct layout_function *facts, int device, CUfunction_attribute attribute, int value);
 
-struct image;
 struct jit;
 
 /*

@@ -133,21 +133,48 @@ static struct fat fat_of_four(void)
 static void images(void)
 {
 	struct image image;
-	OK(image_choose(edge("hello", 6), 75, &image));
+	OK(image_choose(edge("hello", 6), 75, false, &image));
 	CLAIM(image.length == 6);
-	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(edge("", 1), 75, &image));
-	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(edge("ab", 3), 75, &image));
-	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(edge("\x01\x02\x03\x04", 4), 75, &image));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(edge("", 1), 75, false, &image));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(edge("ab", 3), 75, false, &image));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(edge("\x01\x02\x03\x04", 4), 75, false, &image));
 
 	struct fat f = fat_of_four();
-	OK(image_choose(edge(&f, sizeof f), 75, &image));
+	OK(image_choose(edge(&f, sizeof f), 75, false, &image));
 	CLAIM(strcmp(image.bytes, "PTX for 75") == 0 && image.length == 16);
-	OK(image_choose(&f, 100, &image));
+	OK(image_choose(&f, 100, false, &image));
 	CLAIM(strcmp(image.bytes, "PTX for 90") == 0);
-	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, image_choose(&f, 50, &image));
+	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, image_choose(&f, 50, false, &image));
 	struct { uint32_t magic, version; const void *fat; void *none; } wrapper = {0x466243b1, 1, &f, NULL};
-	OK(image_choose(edge(&wrapper, sizeof wrapper), 60, &image));
+	OK(image_choose(edge(&wrapper, sizeof wrapper), 60, false, &image));
 	CLAIM(strcmp(image.bytes, "PTX for 52") == 0);
+
+	/* Machine code, where the device takes that, and it is of the same major version: else text. */
+	OK(image_choose(&f, 70, true, &image));
+	CLAIM(strcmp(image.bytes, "PTX for 70") == 0);
+	OK(image_choose(&f, 72, true, &image));
+	CLAIM(strcmp(image.bytes, "PTX for 70") == 0);
+	OK(image_choose(&f, 72, false, &image));
+	CLAIM(strcmp(image.bytes, "PTX for 52") == 0);
+	OK(image_choose(&f, 80, true, &image));
+	CLAIM(strcmp(image.bytes, "PTX for 75") == 0);
+	f.entry[3].e.flags = 0x100000; /* for 70 and no other */
+	OK(image_choose(&f, 72, true, &image));
+	CLAIM(strcmp(image.bytes, "PTX for 52") == 0);
+	OK(image_choose(&f, 70, true, &image));
+	CLAIM(strcmp(image.bytes, "PTX for 70") == 0);
+	f.entry[2].e.flags = 0x100000;
+	OK(image_choose(&f, 100, true, &image));
+	CLAIM(strcmp(image.bytes, "PTX for 75") == 0);
+
+	/* A refusal names what there is. */
+	struct fat none = fat_of_four();
+	none.entry[0].e.kind = 2;
+	none.entry[1].e.kind = 8;
+	none.entry[3].e.flags = 0x100000;
+	EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, image_choose(&none, 75, false, &image));
+	CLAIM(strcmp(image_refusal(), "the image has machine code for sm_52, LTO-IR for sm_75, PTX for sm_90, machine code for sm_70a; "
+		"no PTX for this device, sm_75: compile with -gencode arch=compute_75,code=compute_75") == 0);
 
 	/* LZ4: four literals, then a match of 12 that overlaps itself. */
 	static const uint8_t packed[] = {0x48, 'a', 'b', 'c', 'd', 4, 0, 0x10, 0};
@@ -155,17 +182,17 @@ static void images(void)
 	f.entry[1].e.compressed = sizeof packed;
 	f.entry[1].e.plain = 17;
 	memcpy(f.entry[1].text, packed, sizeof packed);
-	OK(image_choose(&f, 75, &image));
+	OK(image_choose(&f, 75, false, &image));
 	CLAIM(image.length == 17 && memcmp(image.bytes, "abcdabcdabcdabcd", 17) == 0);
 	image_drop(&image);
 	f.entry[1].e.plain = 16;
-	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, &image));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, false, &image));
 	f.entry[1].e.compressed = 17;
-	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, &image));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, false, &image));
 	f.entry[1].e.flags = 0x1000;
-	EXPECT(CUDA_ERROR_NOT_SUPPORTED, image_choose(&f, 75, &image));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, image_choose(&f, 75, false, &image));
 	f.entry[1].e.flags = 0xa000; /* both? */
-	EXPECT(CUDA_ERROR_NOT_SUPPORTED, image_choose(&f, 75, &image));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, image_choose(&f, 75, false, &image));
 
 	/* Zstandard: one block that repeats a byte. */
 	static const uint8_t repeated[] = {0x28, 0xb5, 0x2f, 0xfd, 0x20, 17, 17 << 3 | 3, 0, 0, 'x'};
@@ -173,23 +200,23 @@ static void images(void)
 	f.entry[1].e.compressed = sizeof repeated;
 	f.entry[1].e.plain = 17;
 	memcpy(f.entry[1].text, repeated, sizeof repeated);
-	OK(image_choose(&f, 75, &image));
+	OK(image_choose(&f, 75, false, &image));
 	CLAIM(image.length == 17 && memcmp(image.bytes, "xxxxxxxxxxxxxxxxx", 17) == 0);
 	image_drop(&image);
 	f.entry[1].e.plain = 18;
-	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, &image));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, false, &image));
 	f.entry[0].e.payload = 1 << 30;
-	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, &image));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&f, 75, false, &image));
 
 	struct { Elf64_Ehdr h; Elf64_Shdr s[2]; char tail[10]; } elf = {.h = {.e_ident = ELFMAG "\2", .e_shnum = 2,
 		.e_shentsize = sizeof(Elf64_Shdr), .e_shoff = sizeof(Elf64_Ehdr)}};
 	elf.s[0] = (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_offset = offsetof(__typeof__(elf), tail), .sh_size = 10};
 	elf.s[1] = (Elf64_Shdr){.sh_type = SHT_NOBITS, .sh_offset = 5000, .sh_size = 1 << 20};
 	size_t whole = offsetof(__typeof__(elf), tail) + 10;
-	OK(image_choose(edge(&elf, whole), 75, &image));
+	OK(image_choose(edge(&elf, whole), 75, false, &image));
 	CLAIM(image.length == whole);
 	elf.s[0].sh_size = UINT64_MAX;
-	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&elf, 75, &image));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, image_choose(&elf, 75, false, &image));
 }
 
 /* A layout of one function with one parameter, and one variable. */
