@@ -72,7 +72,8 @@ type Context interface {
 	DefaultStream() Stream
 	NewEvent(flags uint32) (Event, cuda.Result)
 	NewArray(d ArrayDesc) (Array, cuda.Result)
-	// NewTexture makes handle a texture or surface that kernels of this context can use.
+	// NewTexture makes handle a texture or surface that kernels of this context can use. Where the device
+	// chooses handles, the Texture is a Handled, and handle is not used.
 	NewTexture(handle uint64, d TextureDesc) (Texture, cuda.Result)
 
 	// Submit queues work to a stream. An error that can be told at once is
@@ -124,6 +125,12 @@ type Array interface{ Destroy() }
 
 // Texture is a texture object.
 type Texture interface{ Destroy() }
+
+// Handled is a Texture of a device that chooses the handles that kernels use.
+type Handled interface {
+	Texture
+	Handle() uint64
+}
 
 // Work is one of Launch, Copy, Fill (or pointers to these), Record, WaitEvent, HostFunc, Replay.
 type Work interface{ work() }

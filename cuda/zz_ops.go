@@ -121,10 +121,12 @@ const (
 	OpMemoryImport Op = 59
 	// OpDomainUsage: Writes what the process's domain has of its accelerator, and which of its processes use it (cuda.DomainUsage), into the arena and answers its length.
 	OpDomainUsage Op = 60
+	// OpTextureHandle: Answers the handle by which kernels use a texture or surface, where the device chose it and not the guest, or why it could not be made.
+	OpTextureHandle Op = 61
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 61
+const NumOps = 62
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -183,6 +185,7 @@ var ops = [NumOps]opInfo{
 	OpMemoryExport:       {"MemoryExport", ClassControl, ReplyAlways},
 	OpMemoryImport:       {"MemoryImport", ClassControl, ReplyAlways},
 	OpDomainUsage:        {"DomainUsage", ClassControl, ReplyAlways},
+	OpTextureHandle:      {"TextureHandle", ClassControl, ReplyAlways},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -1922,6 +1925,46 @@ func (a *DomainUsageResult) Append(b []byte) []byte {
 	return b
 }
 
+// TextureHandleArgs is the arguments of TextureHandle: 8 bytes.
+type TextureHandleArgs struct {
+	Texture uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *TextureHandleArgs) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Texture = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *TextureHandleArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Texture)
+	return b
+}
+
+// TextureHandleResult is the results of TextureHandle: 8 bytes.
+type TextureHandleResult struct {
+	Handle uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *TextureHandleResult) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Handle = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *TextureHandleResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Handle)
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -1981,6 +2024,7 @@ type Handler interface {
 	MemoryExport(c Call, a MemoryExportArgs) (MemoryExportResult, Result)
 	MemoryImport(c Call, a MemoryImportArgs) (MemoryImportResult, Result)
 	DomainUsage(c Call, a DomainUsageArgs) (DomainUsageResult, Result)
+	TextureHandle(c Call, a TextureHandleArgs) (TextureHandleResult, Result)
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -2393,6 +2437,16 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			return reply, 0, false
 		}
 		out, r := h.DomainUsage(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpTextureHandle:
+		var a TextureHandleArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.TextureHandle(c, a)
 		if r != Deferred {
 			reply = out.Append(reply)
 		}

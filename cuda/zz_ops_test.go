@@ -333,6 +333,12 @@ var goldenRecords = []goldenRecord{
 	{"DomainUsageResult", 8, false, func() record { return new(cuda.DomainUsageResult) }, &cuda.DomainUsageResult{
 		Length: 0x807060504030201,
 	}},
+	{"TextureHandleArgs", 8, false, func() record { return new(cuda.TextureHandleArgs) }, &cuda.TextureHandleArgs{
+		Texture: 0x807060504030201,
+	}},
+	{"TextureHandleResult", 8, false, func() record { return new(cuda.TextureHandleResult) }, &cuda.TextureHandleResult{
+		Handle: 0x807060504030201,
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -669,4 +675,10 @@ func (h *recorder) DomainUsage(c cuda.Call, a cuda.DomainUsageArgs) (cuda.Domain
 	h.call = c
 	h.args = &a
 	return cuda.DomainUsageResult{}, h.result
+}
+
+func (h *recorder) TextureHandle(c cuda.Call, a cuda.TextureHandleArgs) (cuda.TextureHandleResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.TextureHandleResult{}, h.result
 }

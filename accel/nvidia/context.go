@@ -128,11 +128,6 @@ func (c *Context) DefaultStream() accel.Stream { return c.legacy }
 // NewEvent creates an event. The driver's own are taken when it is recorded.
 func (c *Context) NewEvent(flags uint32) (accel.Event, cuda.Result) { return &Event{ctx: c}, c.Err() }
 
-// NewTexture is not there yet: handles are the driver's choice, while guests choose theirs.
-func (c *Context) NewTexture(uint64, accel.TextureDesc) (accel.Texture, cuda.Result) {
-	return nil, cuda.ErrorNotSupported
-}
-
 // SetLimit sets a CUlimit and returns the value in force.
 func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {

@@ -106,6 +106,7 @@ var (
 	_ accel.Queue     = (*Device)(nil)
 	_ accel.Aborter   = (*Device)(nil)
 	_ accel.Limiter   = (*Device)(nil)
+	_ accel.Handled   = (*Texture)(nil)
 )
 
 // Open loads the driver and opens a device.

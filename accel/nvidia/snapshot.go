@@ -63,11 +63,11 @@ func withheld(a cuda.DeviceAttribute) bool {
 	return a > lastTold && a != cuda.AttributeNUMAID && a != cuda.AttributeHostNUMAID
 }
 
-// Habits are that NVIDIA's driver loads cubins. Our own library, which stands for it in tests, has
+// Habits are that NVIDIA's driver loads cubins and chooses textures' handles. Our own library, which stands for it in tests, has
 // a function that NVIDIA's has not.
 func (d *Device) Habits() int32 {
 	if driver.Has("cuShmGet") {
-		return 0
+		return cuda.GivesHandles
 	}
-	return cuda.TakesMachineCode
+	return cuda.GivesHandles | cuda.TakesMachineCode
 }

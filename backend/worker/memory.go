@@ -105,14 +105,14 @@ func (s *session) TextureCreate(c cuda.Call, a cuda.TextureCreateArgs) cuda.Resu
 	switch a.Resource {
 	case resourceArray:
 		if d.Array, r = s.arrayOf(g, a.Address); r != cuda.Success {
-			return s.textures.poison(a.Texture, r)
+			return s.refuseTexture(a.Texture, r)
 		}
 		d.Address = 0
 	case resourceLinear:
 		d.Height, d.Pitch = 0, 0
 	case resourcePitch:
 	default:
-		return s.textures.poison(a.Texture, cuda.ErrorInvalidValue)
+		return s.refuseTexture(a.Texture, cuda.ErrorInvalidValue)
 	}
 	return s.newTexture(g, a.Texture, d)
 }
@@ -120,10 +120,33 @@ func (s *session) TextureCreate(c cuda.Call, a cuda.TextureCreateArgs) cuda.Resu
 func (s *session) newTexture(g *guestContext, id uint64, d accel.TextureDesc) cuda.Result {
 	t, r := g.ctx.NewTexture(id, d)
 	if r != cuda.Success {
-		return s.textures.poison(id, r)
+		return s.refuseTexture(id, r)
 	}
 	s.textures.put(id, &texture{g, t})
 	return cuda.Success
+}
+
+// refuseTexture keeps why a texture or surface could not be made. Who asks for its handle is told that then.
+func (s *session) refuseTexture(id uint64, r cuda.Result) cuda.Result {
+	r = s.textures.poison(id, r)
+	if h, ok := s.device.(Habitual); ok && h.Habits()&cuda.GivesHandles != 0 {
+		return cuda.Success
+	}
+	return r
+}
+
+// TextureHandle tells what the device called a texture or surface, or what was wrong with it: then there is none.
+func (s *session) TextureHandle(_ cuda.Call, a cuda.TextureHandleArgs) (out cuda.TextureHandleResult, r cuda.Result) {
+	t, r := s.textures.get(a.Texture)
+	if r != cuda.Success {
+		s.textures.take(a.Texture)
+		return out, r
+	}
+	h, ok := t.t.(accel.Handled)
+	if !ok {
+		return out, cuda.ErrorNotSupported
+	}
+	return cuda.TextureHandleResult{Handle: h.Handle()}, cuda.Success
 }
 
 // arrayOf finds an array of a context.
@@ -149,7 +172,7 @@ func (s *session) SurfaceCreate(c cuda.Call, a cuda.SurfaceCreateArgs) cuda.Resu
 	}
 	arr, r := s.arrayOf(g, a.Array)
 	if r != cuda.Success {
-		return s.textures.poison(a.Surface, r)
+		return s.refuseTexture(a.Surface, r)
 	}
 	return s.newTexture(g, a.Surface, accel.TextureDesc{Surface: true, Array: arr})
 }

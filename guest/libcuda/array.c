@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "device.h"
 #include "ring.h"
 #include "zz_impl.h"
 #include "zz_wire.h"
@@ -246,6 +247,53 @@ CUresult describe_texture(const CUDA_TEXTURE_DESC *t, struct texture_create_args
 	return CUDA_SUCCESS;
 }
 
+/* --- handles that the program has --- */
+
+struct search {
+	uint64_t handle;
+	struct texture *found;
+};
+
+static void look_at(void *object, void *argument)
+{
+	struct texture *t = object;
+	struct search *s = argument;
+	if (t->given == s->handle)
+		s->found = t;
+}
+
+/* Where the device chose handles, another texture may have this one for its own: so it is looked for. */
+static struct texture *find(struct table *table, uint64_t handle)
+{
+	struct texture *t = handle_find(table, handle);
+	if (t && t->given == handle)
+		return t;
+	struct search s = {.handle = handle};
+	if (handle != 0)
+		handle_each(table, look_at, &s);
+	return s.found;
+}
+
+/* A texture, of which the host was told, gets its handle: that may have to be asked for. What isn't made isn't there. */
+static CUresult give_handle(struct table *table, const struct context *c, struct texture *t, unsigned long long *out)
+{
+	t->given = t->object.id;
+	if (device_gives_handles(c->device)) {
+		struct texture_handle_args args = {.texture = t->object.id};
+		struct texture_handle_result answer;
+		struct packet p = {.op = OP_TEXTURE_HANDLE, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+		CUresult r = ring_call(&p, &answer, sizeof answer);
+		if (r != CUDA_SUCCESS) {
+			handle_free(table, t);
+			return r;
+		}
+		t->given = answer.handle;
+	}
+	handle_publish(t);
+	*out = t->given;
+	return CUDA_SUCCESS;
+}
+
 /* Cheap on purpose: filters make one per frame and plane. */
 CUresult pg_cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,
 	const CUDA_RESOURCE_VIEW_DESC *view)
@@ -275,14 +323,12 @@ CUresult pg_cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resour
 		handle_free(&textures, t);
 		return r;
 	}
-	handle_publish(t);
-	*out = t->object.id;
-	return CUDA_SUCCESS;
+	return give_handle(&textures, c, t, out);
 }
 
 CUresult pg_cuTexObjectDestroy(CUtexObject handle)
 {
-	struct texture *t = handle_find(&textures, handle);
+	struct texture *t = find(&textures, handle);
 	if (!t || !handle_retire(t))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct texture_destroy_args args = {.texture = t->object.id};
@@ -294,7 +340,7 @@ CUresult pg_cuTexObjectDestroy(CUtexObject handle)
 
 CUresult pg_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUtexObject handle)
 {
-	struct texture *t = handle_find(&textures, handle);
+	struct texture *t = find(&textures, handle);
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!t)
@@ -305,7 +351,7 @@ CUresult pg_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUtexObject hand
 
 CUresult pg_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *out, CUtexObject handle)
 {
-	struct texture *t = handle_find(&textures, handle);
+	struct texture *t = find(&textures, handle);
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!t)
@@ -319,7 +365,7 @@ CUresult pg_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *out, CUtexOb
 {
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
-	return handle_find(&textures, handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+	return find(&textures, handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* --- surface objects --- */
@@ -357,14 +403,12 @@ CUresult pg_cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *reso
 		handle_free(&surfaces, s);
 		return r;
 	}
-	handle_publish(s);
-	*out = s->object.id;
-	return CUDA_SUCCESS;
+	return give_handle(&surfaces, c, s, out);
 }
 
 CUresult pg_cuSurfObjectDestroy(CUsurfObject handle)
 {
-	struct texture *s = handle_find(&surfaces, handle);
+	struct texture *s = find(&surfaces, handle);
 	if (!s || !handle_retire(s))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct texture_destroy_args args = {.texture = s->object.id};
@@ -376,7 +420,7 @@ CUresult pg_cuSurfObjectDestroy(CUsurfObject handle)
 
 CUresult pg_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUsurfObject handle)
 {
-	struct texture *s = handle_find(&surfaces, handle);
+	struct texture *s = find(&surfaces, handle);
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!s)

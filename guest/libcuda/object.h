@@ -98,6 +98,7 @@ struct texture {
 	struct object object;
 	uint64_t context;
 	uint32_t wireContext;
+	uint64_t given; /* the handle that the program has: its own, unless the device chose one */
 	CUDA_RESOURCE_DESC resource;
 	CUDA_TEXTURE_DESC texture;
 };

@@ -89,6 +89,8 @@ static CUresult renew(struct reference *r)
 		r->resource.res.linear.numChannels = (unsigned)r->channels;
 	}
 	struct texture *to = handle_new(table_of(r));
+	if (to)
+		to->given = 0; /* no program has it */
 	if (!to)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult result = create(r, to->object.id);

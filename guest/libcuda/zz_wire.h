@@ -66,6 +66,7 @@ enum op {
 	OP_MEMORY_EXPORT = 58,
 	OP_MEMORY_IMPORT = 59,
 	OP_DOMAIN_USAGE = 60,
+	OP_TEXTURE_HANDLE = 61,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -746,5 +747,17 @@ struct domain_usage_result {
 };
 WIRE_FIELD(domain_usage_result, length, 0);
 WIRE_SIZE(domain_usage_result, 8);
+
+/* TextureHandle (control, reply always): Answers the handle by which kernels use a texture or surface, where the device chose it and not the guest, or why it could not be made. */
+struct texture_handle_args {
+	uint64_t texture;
+};
+WIRE_FIELD(texture_handle_args, texture, 0);
+WIRE_SIZE(texture_handle_args, 8);
+struct texture_handle_result {
+	uint64_t handle;
+};
+WIRE_FIELD(texture_handle_result, handle, 0);
+WIRE_SIZE(texture_handle_result, 8);
 
 #endif

@@ -6,3 +6,8 @@ import "pegasus/cuda"
 func (g *guest) DomainUsage(cuda.Call, cuda.DomainUsageArgs) (out cuda.DomainUsageResult, r cuda.Result) {
 	return out, cuda.ErrorNotSupported
 }
+
+// TextureHandle is asked of devices that choose handles: this one doesn't.
+func (g *guest) TextureHandle(cuda.Call, cuda.TextureHandleArgs) (out cuda.TextureHandleResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}

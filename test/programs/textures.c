@@ -289,6 +289,60 @@ static void surface_objects(void)
 }
 
 /* A texture over an array that is gone. */
+/* Of many textures each has a handle of its own, whoever chose it. */
+static void handles(void)
+{
+	enum { MANY = 6 };
+	CUtexObject t[MANY];
+	CUarray a[MANY];
+	CUDA_RESOURCE_DESC r;
+	for (int i = 0; i < MANY; i++) {
+		a[i] = numbered((size_t)i + 2, 3, 2, 0);
+		t[i] = texture_of(a[i], CU_TR_FILTER_MODE_POINT);
+		for (int k = 0; k < i; k++)
+			CLAIM(t[k] != t[i]);
+	}
+	CHECK(cuTexObjectDestroy(t[0]));
+	t[0] = texture_of(a[0], CU_TR_FILTER_MODE_POINT);
+	CHECK(cuTexObjectDestroy(t[3]));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexObjectDestroy(t[3]));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexObjectGetResourceDesc(&r, t[3]));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexObjectDestroy(0));
+	for (int i = 0; i < MANY; i++) {
+		if (i == 3)
+			continue;
+		CHECK(cuTexObjectGetResourceDesc(&r, t[i]));
+		CLAIM(r.res.array.hArray == a[i]);
+		CLAIM(read_at("solid_at", t[i], bits(99), bits(0), bits(0), 0) == (float)(i + 1)); /* the last of its row */
+		CHECK(cuTexObjectDestroy(t[i]));
+	}
+}
+
+/* Where the device chooses handles, creation tells what is wrong, and leaves nothing behind. */
+static void refused(void)
+{
+	CUarray a = numbered(4, 3, 2, 0), more = numbered(5, 3, 2, 0);
+	CUdeviceptr freed;
+	CUtexObject t, other;
+	CHECK(cuMemAlloc(&freed, 4096));
+	CHECK(cuMemFree(freed));
+	CHECK(cuCtxSynchronize());
+	CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_LINEAR,
+		.res.linear = {.devPtr = freed, .format = CU_AD_FORMAT_FLOAT, .numChannels = 1, .sizeInBytes = 64}};
+	CUDA_TEXTURE_DESC d = {0};
+	for (int i = 0; i < 3; i++)
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate(&t, &r, &d, NULL));
+	CHECK(cuCtxSynchronize());
+	t = texture_of(a, CU_TR_FILTER_MODE_POINT);
+	other = texture_of(more, CU_TR_FILTER_MODE_POINT);
+	CLAIM(read_at("solid_at", t, bits(99), bits(0), bits(0), 0) == 3);
+	CLAIM(read_at("solid_at", other, bits(99), bits(0), bits(0), 0) == 4);
+	CHECK(cuTexObjectDestroy(t));
+	CLAIM(read_at("solid_at", other, bits(99), bits(0), bits(0), 0) == 4);
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexObjectDestroy(t));
+	CHECK(cuTexObjectDestroy(other));
+}
+
 static void gone(void)
 {
 	CUarray a = numbered(4, 3, 2, 0);
@@ -306,7 +360,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} parts[] = {
 		{"linear", linear}, {"array", array}, {"rebound", rebound}, {"surface-reference", surface_reference}, {"names", names},
-		{"unbound", unbound}, {"shapes", shapes}, {"surface-objects", surface_objects}, {"gone", gone},
+		{"unbound", unbound}, {"shapes", shapes}, {"surface-objects", surface_objects}, {"gone", gone}, {"handles", handles}, {"refused", refused},
 	};
 	CUcontext c;
 	CHECK(cuInit(0));

@@ -161,3 +161,33 @@ CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmem
 	call_cuMemRelease(c, *h);
 	return r;
 }
+
+static size_t element_bytes(const struct texture *t)
+{
+	return t->channels * (t->format == CU_AD_FORMAT_UNSIGNED_INT8 || t->format == CU_AD_FORMAT_SIGNED_INT8 ? 1
+		: t->format == CU_AD_FORMAT_UNSIGNED_INT32 || t->format == CU_AD_FORMAT_SIGNED_INT32 || t->format == CU_AD_FORMAT_FLOAT ? 4 : 2);
+}
+
+CUresult make_texture(CUcontext c, const struct texture *t, int surface, unsigned long long *handle)
+{
+	CUDA_RESOURCE_DESC d = {.resType = CU_RESOURCE_TYPE_ARRAY};
+	if (t->array) {
+		d.res.array.hArray = t->array;
+	} else if (t->pitch) {
+		d.resType = CU_RESOURCE_TYPE_PITCH2D;
+		d.res.pitch2D.devPtr = t->at;
+		d.res.pitch2D.format = (CUarray_format)t->format;
+		d.res.pitch2D.numChannels = t->channels;
+		d.res.pitch2D.width = t->width;
+		d.res.pitch2D.height = t->height;
+		d.res.pitch2D.pitchInBytes = t->pitch;
+	} else {
+		d.resType = CU_RESOURCE_TYPE_LINEAR;
+		d.res.linear.devPtr = t->at;
+		d.res.linear.format = (CUarray_format)t->format;
+		d.res.linear.numChannels = t->channels;
+		if (__builtin_mul_overflow(t->width, element_bytes(t), &d.res.linear.sizeInBytes))
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return surface ? call_cuSurfObjectCreate(c, handle, &d) : call_cuTexObjectCreate(c, handle, &d, &t->as, NULL);
+}

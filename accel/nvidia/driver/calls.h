@@ -61,6 +61,11 @@
 	X(cuMemsetD2D32Async, (CUcontext c, CUdeviceptr at, size_t pitch, unsigned v, size_t w, size_t h, CUstream s), (at, pitch, v, w, h, s)) \
 	X(cuArray3DCreate_v2, (CUcontext c, CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d), (a, d)) \
 	X(cuArrayDestroy, (CUcontext c, CUarray a), (a)) \
+	X(cuTexObjectCreate, (CUcontext c, CUtexObject *t, const CUDA_RESOURCE_DESC *d, const CUDA_TEXTURE_DESC *as, const CUDA_RESOURCE_VIEW_DESC *v), \
+		(t, d, as, v)) \
+	X(cuTexObjectDestroy, (CUcontext c, CUtexObject t), (t)) \
+	X(cuSurfObjectCreate, (CUcontext c, CUsurfObject *s, const CUDA_RESOURCE_DESC *d), (s, d)) \
+	X(cuSurfObjectDestroy, (CUcontext c, CUsurfObject s), (s)) \
 	X(cuLinkCreate_v2, (CUcontext c, unsigned n, CUjit_option *o, void **values, CUlinkState *l), (n, o, values, l)) \
 	X(cuLinkAddData_v2, \
 		(CUcontext c, CUlinkState l, CUjitInputType t, void *data, size_t bytes, const char *name, unsigned n, CUjit_option *o, void **values), \
@@ -144,6 +149,16 @@ void release_word(unsigned *word);
 CUresult load_module(CUcontext c, CUmodule *m, const void *image, char *log, unsigned logBytes);
 /* Begins to link, with a log that has to stay where it is until the end. */
 CUresult begin_link(CUcontext c, CUlinkState *l, char *log, unsigned logBytes);
+
+/* What a texture is of: an array, or with a pitch rows of memory, else one row; a surface is always an array's. */
+struct texture {
+	CUarray array;
+	CUdeviceptr at;
+	size_t width, height, pitch;
+	unsigned format, channels;
+	CUDA_TEXTURE_DESC as;
+};
+CUresult make_texture(CUcontext c, const struct texture *t, int surface, unsigned long long *handle);
 
 /* Physical memory of the device, mapped at an address that was reserved. */
 CUresult device_granularity(CUcontext c, CUdevice d, size_t *bytes);

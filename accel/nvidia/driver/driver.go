@@ -316,6 +316,49 @@ func NewArray(c Context, width, height, depth uint64, format, channels, flags ui
 // FreeArray destroys it.
 func FreeArray(c Context, a Array) cuda.Result { return result(C.call_cuArrayDestroy(c, a)) }
 
+// TextureDesc describes a texture: of an array, or of memory that begins at Address, with a pitch or in one row.
+type TextureDesc struct {
+	Array                         Array
+	Address, Width, Height, Pitch uint64
+	Format, Channels              uint32
+	AddressMode                   [3]uint32
+	FilterMode, Flags             uint32
+	BorderColor                   [4]float32
+}
+
+// NewTexture makes a texture or a surface, of which only the array counts, and says what kernels know it by.
+func NewTexture(c Context, d *TextureDesc, surface bool) (handle uint64, r cuda.Result) {
+	t := C.struct_texture{
+		array: d.Array, at: C.CUdeviceptr(d.Address), width: C.size_t(d.Width), height: C.size_t(d.Height), pitch: C.size_t(d.Pitch),
+		format: C.uint(d.Format), channels: C.uint(d.Channels),
+	}
+	for i, m := range d.AddressMode {
+		t.as.addressMode[i] = C.CUaddress_mode(m)
+	}
+	t.as.filterMode, t.as.flags = C.CUfilter_mode(d.FilterMode), C.uint(d.Flags)
+	for i, v := range d.BorderColor {
+		t.as.borderColor[i] = C.float(v)
+	}
+	var h C.ulonglong
+	r = result(C.make_texture(c, &t, cbool(surface), &h))
+	return uint64(h), r
+}
+
+// FreeTexture destroys a texture or surface.
+func FreeTexture(c Context, handle uint64, surface bool) cuda.Result {
+	if surface {
+		return result(C.call_cuSurfObjectDestroy(c, C.CUsurfObject(handle)))
+	}
+	return result(C.call_cuTexObjectDestroy(c, C.CUtexObject(handle)))
+}
+
+func cbool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // logBytes is room for what the driver's compiler has to say.
 const logBytes = 8 << 10
 

@@ -673,6 +673,22 @@ static void dump_domain_usage_result(void)
 	dump("DomainUsageResult", &r, sizeof r);
 }
 
+static void dump_texture_handle_args(void)
+{
+	struct texture_handle_args r;
+	memset(&r, 0, sizeof r);
+	r.texture = (uint64_t)UINT64_C(0x807060504030201);
+	dump("TextureHandleArgs", &r, sizeof r);
+}
+
+static void dump_texture_handle_result(void)
+{
+	struct texture_handle_result r;
+	memset(&r, 0, sizeof r);
+	r.handle = (uint64_t)UINT64_C(0x807060504030201);
+	dump("TextureHandleResult", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -741,5 +757,7 @@ int main(void)
 	dump_memory_import_result();
 	dump_domain_usage_args();
 	dump_domain_usage_result();
+	dump_texture_handle_args();
+	dump_texture_handle_result();
 	return 0;
 }
