@@ -27,6 +27,7 @@ type Context struct {
 	buffers   buffers
 	arrays    uint64 // bytes that they are accounted with
 	freeing   int    // frees on their way
+	text      told   // guarded by the device's text's mutex
 	destroyed func() // what to call when everything has gone
 	gone      bool   // it was called
 }
@@ -259,6 +260,7 @@ func (c *Context) dissolve() {
 	c.gone = true
 	all := c.destroyed
 	d.mu.Unlock()
+	d.text.forget(c)
 	if heir != nil && heir.Err() == cuda.Success {
 		heir.pin()
 	}

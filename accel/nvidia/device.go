@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,10 @@ type Config struct {
 	// Used is told for how long an engine was held. nil tells nobody.
 	Used func(c accel.Class, ns int64)
 
+	// Printed is the other end, not blocking, of this process's standard output, to which the driver writes what kernels
+	// print; the Device closes it. nil: that is lost.
+	Printed *os.File
+
 	Clock func() int64 // CLOCK_MONOTONIC, ns
 	Log   *slog.Logger // nil for none
 }
@@ -71,6 +76,7 @@ type Config struct {
 // Device is an open device.
 type Device struct {
 	config  Config
+	text    text
 	index   int
 	about   cuda.Device
 	version int
@@ -106,6 +112,7 @@ var (
 	_ accel.Queue     = (*Device)(nil)
 	_ accel.Aborter   = (*Device)(nil)
 	_ accel.Limiter   = (*Device)(nil)
+	_ accel.Teller    = (*Context)(nil)
 	_ accel.Handled   = (*Texture)(nil)
 )
 
@@ -128,6 +135,11 @@ func Open(c Config) (*Device, error) {
 	d := &Device{config: c, index: chosen.Index, version: chosen.Version, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
 	if d.about, err = driver.Describe(d.index); err != nil {
 		return nil, fmt.Errorf("NVIDIA device %d: %w", d.index, err)
+	}
+	if c.Printed != nil {
+		if err := d.text.listen(c.Printed); err != nil {
+			return nil, fmt.Errorf("listen to what kernels print: %w", err)
+		}
 	}
 	d.changed.L = &d.mu
 	d.close = sync.OnceValue(d.shut)
@@ -255,5 +267,6 @@ func (d *Device) shut() error {
 	d.watchdog.stop()
 	d.reaper.stop()
 	d.store.close()
+	d.text.close()
 	return nil
 }

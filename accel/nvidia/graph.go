@@ -19,6 +19,7 @@ type Graph struct {
 	nodes     []accel.GraphNode
 	class     accel.Class
 	kernels   int
+	prints    bool // a kernel may
 	key       uint64
 	last      *Event // the latest launch
 	destroyed bool
@@ -42,9 +43,11 @@ func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.G
 				return nil, cuda.ErrorInvalidValue
 			}
 		}
-		if _, ok := n.Work.(*accel.Launch); ok {
+		if w, ok := n.Work.(*accel.Launch); ok {
 			g.class = accel.Compute
 			g.kernels++
+			m, ok := w.Module.(*Module)
+			g.prints = g.prints || ok && m.prints
 		}
 	}
 	if r := g.check(); r != cuda.Success {
@@ -205,6 +208,9 @@ func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
 	p := &piece{class: g.class, key: g.key, event: g.last, done: done}
 	if g.kernels > 0 {
 		p.kernel, p.kernels = fmt.Sprintf("a graph of %d kernels", g.kernels), int64(g.kernels)
+	}
+	if g.prints {
+		c.mayPrint(p)
 	}
 	c.dev.mu.Lock()
 	before := g.last.pending

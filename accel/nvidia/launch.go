@@ -21,6 +21,9 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	}
 	p := &piece{class: accel.Compute, kernel: f.layout.Name, kernels: 1, key: f.key(w), done: done}
 	l := f.launch(w)
+	if w.Module.(*Module).prints {
+		c.mayPrint(p)
+	}
 	if r := s.perform(p, func() cuda.Result { return l.Run(c.ctx, s.h) }); r != cuda.Success {
 		return r
 	}

@@ -22,6 +22,7 @@ type Module struct {
 	functions []function
 	variables []*span
 	unloaded  bool
+	prints    bool // its kernels may
 }
 
 // function is one kernel of a module.
@@ -44,7 +45,7 @@ func (c *Context) LoadModule(img []byte) (accel.Module, string, cuda.Result) {
 	if r != cuda.Success {
 		return nil, log, c.failIfSticky(r)
 	}
-	m := &Module{ctx: c}
+	m := &Module{ctx: c, prints: printsText(img)}
 	if code == nil { // nothing was to be loaded
 		m.unloaded = true
 		return m, log, cuda.Success

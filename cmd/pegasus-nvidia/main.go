@@ -30,7 +30,11 @@ func main() {
 		// A stream that waits holds up others that the driver has put behind it, by default from the ninth on. It reads
 		// this when it is loaded.
 		os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-		os.Exit(worker.Main(worker.Config{Open: open, Driver: true}))
+		printed, err := catch()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err) // without what kernels print
+		}
+		os.Exit(worker.Main(worker.Config{Open: opener{printed}.open, Driver: true}))
 	}
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)

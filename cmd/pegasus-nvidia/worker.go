@@ -26,8 +26,29 @@ type device struct {
 	domain string
 }
 
+// opener opens devices; printed is the other end of this process's standard output, or nil.
+type opener struct{ printed *os.File }
+
+// catch makes this process's standard output, to which the driver writes what kernels print, one that can be read here.
+func catch() (*os.File, error) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("catch what kernels print: %w", err)
+	}
+	defer unix.Close(ends[1])
+	err := unix.Dup3(ends[1], 1, 0)
+	if err == nil {
+		err = unix.SetNonblock(ends[0], true)
+	}
+	if err != nil {
+		unix.Close(ends[0])
+		return nil, fmt.Errorf("catch what kernels print: %w", err)
+	}
+	return os.NewFile(uintptr(ends[0]), "printed"), nil
+}
+
 // open opens the accelerator of a job, in this worker process. The files stay the worker's.
-func open(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
+func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
 	if j.Accelerator.Type != "nvidia" {
 		return nil, fmt.Errorf("accelerator type %q: this worker is for \"nvidia\"", j.Accelerator.Type)
 	}
@@ -52,7 +73,7 @@ func open(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (
 		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
 		DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Shared: p.Shared,
-		Quota: d.quota(p.Quota), Used: d.used, Clock: gate.Now, Log: log,
+		Quota: d.quota(p.Quota), Used: d.used, Printed: o.printed, Clock: gate.Now, Log: log,
 	})
 	if err != nil {
 		d.shut()

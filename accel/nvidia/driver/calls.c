@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -42,6 +43,7 @@ const char *load_driver(const char *path)
 	if (!driver.cuInit || !driver.cuCtxCreate_v2 || !driver.cuCtxSetCurrent || !driver.cuLaunchKernel)
 		return "it is no CUDA driver: cuInit, cuCtxCreate_v2, cuCtxSetCurrent or cuLaunchKernel is missing";
 	driver.handle = handle;
+	setvbuf(stdout, NULL, _IONBF, 0); /* what kernels print is passed on as it comes */
 	return NULL;
 }
 
