@@ -28,7 +28,7 @@ BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
 .PHONY: build binaries guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test xen-image xen-test vm-demo test check format vet staticcheck tidy \
-	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help
+	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help FORCE
 
 build: binaries guest benchmarks recorder ## build everything (the default)
 
@@ -64,6 +64,10 @@ binaries: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libnvidia-ml.so.1 | deps-bu
 C_FLAGS    := -std=gnu11 -Wall -Wextra -Werror -pthread -MMD -MP
 GUEST      := guest/libcuda
 GUEST_SRC  := $(wildcard $(GUEST)/*.c)
+# An optional component: tables that are in no manual, for programs with NVIDIA's CUDA runtime in them; one of them
+# only for who has a key to it.
+TABLES     := guest/tables
+TABLES_SRC := $(if $(RUNTIME_TABLES),$(filter-out $(if $(RUNTIME_KEY),,%/integrity.c %/md2.c),$(wildcard $(TABLES)/*.c)))
 GUEST_LINK := -shared -pthread -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,--version-script=$(GUEST)/zz_libcuda.map
 GUEST_C    := $(C_FLAGS) -fPIC -fvisibility=hidden -Iguest/include -I$(GUEST)
 ASAN       := -fsanitize=address,undefined -fno-omit-frame-pointer
@@ -71,8 +75,14 @@ ASAN       := -fsanitize=address,undefined -fno-omit-frame-pointer
 guest: $(BUILD)/guest/libcuda.so.1 $(BUILD)/guest/libcuda.so $(BUILD)/guest/libnvidia-ml.so.1
 guest-asan: $(BUILD)/guest/asan/libcuda.so.1 $(BUILD)/guest/asan/libcuda.so
 
-$(BUILD)/guest/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(GUEST)/zz_libcuda.map
+$(BUILD)/guest/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(TABLES_SRC:$(TABLES)/%.c=$(BUILD)/guest/obj/tables/%.o) \
+		$(GUEST)/zz_libcuda.map $(BUILD)/guest/components
 	$(CC) $(filter %.o,$^) $(GUEST_LINK) -Wl,-z,defs -o $@
+
+# Changes when another choice of components is built, so that the library is linked anew.
+$(BUILD)/guest/components: FORCE
+	@mkdir -p $(@D)
+	@echo '$(TABLES_SRC)' | cmp -s - $@ || echo '$(TABLES_SRC)' >$@
 
 $(BUILD)/guest/asan/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/asan/obj/%.o) $(GUEST)/zz_libcuda.map
 	$(CC) $(ASAN) $(filter %.o,$^) $(GUEST_LINK) -o $@
@@ -80,6 +90,15 @@ $(BUILD)/guest/asan/libcuda.so.1: $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/asan/o
 $(BUILD)/guest/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 	@mkdir -p $(@D)
 	$(CC) -O2 $(GUEST_C) -c $< -o $@
+
+$(BUILD)/guest/obj/tables/%.o: $(TABLES)/%.c Makefile | deps-build
+	@mkdir -p $(@D)
+	$(CC) -O2 $(GUEST_C) -I$(BUILD)/guest -c $< -o $@
+
+$(BUILD)/guest/obj/tables/integrity.o: $(BUILD)/guest/runtime_key.h
+$(BUILD)/guest/runtime_key.h: $(RUNTIME_KEY) FORCE
+	@mkdir -p $(@D)
+	@scripts/runtime-key '$(RUNTIME_KEY)' >$@.new && { cmp -s $@.new $@ && rm $@.new || mv $@.new $@; }
 
 $(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 	@mkdir -p $(@D)
@@ -132,7 +151,7 @@ $(BUILD)/bench/obj/%.o: $(BENCH)/%.c $(wildcard $(BENCH)/kernels/zz_*.ptx) Makef
 	@mkdir -p $(@D)
 	$(CC) -O2 $(C_FLAGS) -Iguest/include -Wa,-I$(BENCH)/kernels -c $< -o $@
 
--include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*.d $(BUILD)/guest/obj/nvml/*.d $(BUILD)/guest/asan/obj/*.d $(BUILD)/bench/obj/*.d)
+-include $(wildcard $(BUILD)/record/obj/*.d $(BUILD)/guest/obj/*.d $(BUILD)/guest/obj/tables/*.d $(BUILD)/guest/obj/nvml/*.d $(BUILD)/guest/asan/obj/*.d $(BUILD)/bench/obj/*.d)
 
 # --- the main job and the benchmarks
 

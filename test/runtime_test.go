@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,6 +31,79 @@ func TestRuntimeComesUp(t *testing.T) {
 			cmd.Env = append(os.Environ(), sanitizedEnv(t)...)
 			succeed(t, cmd)
 		})
+	}
+}
+
+// A build with the optional tables takes a runtime through them: each generation its own,
+// with what it keeps of contexts, and answers about the driver that are computed here anew.
+func TestRuntimeGetsItsTables(t *testing.T) {
+	h := startHost(t, oneDomain)
+	for _, build := range []struct {
+		name, key string
+		flags     []string
+	}{
+		{"plain", "key", []string{"-O2"}},
+		{"keyless", "tables", []string{"-O1"}},
+		{"sanitized", "key", []string{"-O1", "-g", "-fsanitize=address,undefined"}},
+	} {
+		dir := withTables(t, build.key == "key", build.flags)
+		path := filepath.Join(t.TempDir(), "runtime")
+		compile(t, path, append(build.flags, "programs/runtime.c", "-L"+dir, "-l:libcuda.so.1"))
+		for _, version := range []int{11080, 12010, 12080, 13000} {
+			t.Run(fmt.Sprint(build.name, version), func(t *testing.T) {
+				cmd := h.guest("one", path, fmt.Sprint(version), build.key)
+				cmd.Stdin = strings.NewReader(runtimeLookups(t, min(version, 12040)))
+				cmd.Env = append(os.Environ(), "PEGASUS_LIBCUDA="+dir, "ASAN_OPTIONS=detect_leaks=0", "UBSAN_OPTIONS=halt_on_error=1")
+				said := succeed(t, cmd)
+				if version >= 12000 && build.key == "key" {
+					checkIntegrity(t, version, string(said))
+				}
+			})
+		}
+	}
+}
+
+// withTables is the directory of a library with the optional component, with a key of our own or without any.
+func withTables(t *testing.T, key bool, flags []string) string {
+	t.Helper()
+	dir := t.TempDir()
+	args := append(slices.Clone(flags), "-shared", "-fPIC", "-fvisibility=hidden", "-I../guest/libcuda", "-Wl,-soname,libcuda.so.1",
+		"-Wl,-z,nodelete", "-Wl,--version-script=../guest/libcuda/zz_libcuda.map")
+	for _, pattern := range []string{"../guest/libcuda/*.c", "../guest/tables/*.c"} {
+		found, _ := filepath.Glob(pattern)
+		args = append(args, found...)
+	}
+	if key {
+		args = append(args, "-I"+dir)
+		writeKey(t, filepath.Join(dir, "runtime_key.h"))
+	} else {
+		args = slices.DeleteFunc(args, func(a string) bool { return strings.HasSuffix(a, "/integrity.c") })
+	}
+	compile(t, filepath.Join(dir, "libcuda.so.1"), args)
+	return dir
+}
+
+// writeKey makes of a file as a builder gives it what is compiled in.
+func writeKey(t *testing.T, header string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("# made up\n"+strings.Join(madeUp, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := exec.Command("../scripts/runtime-key", file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(header, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func compile(t *testing.T, out string, args []string) {
+	t.Helper()
+	args = append([]string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../guest/include", "-o", out}, args...)
+	if said, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("compile %s: %v\n%s", out, err, said)
 	}
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "export.h"
 #include "graphexec.h"
 #include "memory.h"
 #include "module.h"
@@ -193,12 +194,14 @@ static CUresult end(uint64_t handle)
 	struct context *c = handle_find(&contexts, handle);
 	if (!c)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	export_context_ends((CUcontext)(uintptr_t)handle);
 	text_show_last(c->wire);
 	pthread_mutex_lock(&lock);
 	c = handle_find(&contexts, handle); /* another thread may have been quicker */
 	CUresult r = c ? destroy(c) : CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_unlock(&lock);
 	callback_context_gone(handle);
+	export_context_ended((CUcontext)(uintptr_t)handle);
 	return r;
 }
 
@@ -239,28 +242,39 @@ CUresult pg_cuCtxDestroy_v2(CUcontext ctx)
 
 /* --- primary contexts --- */
 
-CUresult pg_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+/* Called with the lock held. */
+static CUresult make_primary(CUdevice dev)
 {
-	CUresult r = CUDA_SUCCESS;
+	struct primary *p = &primaries[dev];
+	struct context *c;
+	if (p->handle != 0)
+		return CUDA_SUCCESS;
+	CUresult r = create(dev, p->flags, true, &c);
+	if (r == CUDA_SUCCESS)
+		p->handle = c->object.id;
+	return r;
+}
+
+/* With or without a reference to it. */
+static CUresult take_hold(CUdevice dev, CUcontext *pctx, uint32_t references)
+{
 	if (!pctx)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!device_exists(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&lock);
-	struct primary *p = &primaries[dev];
-	if (p->handle == 0) {
-		struct context *c;
-		r = create(dev, p->flags, true, &c);
-		if (r == CUDA_SUCCESS)
-			p->handle = c->object.id;
-	}
+	CUresult r = make_primary(dev);
 	if (r == CUDA_SUCCESS) {
-		p->references++;
-		*pctx = (CUcontext)(uintptr_t)p->handle;
+		primaries[dev].references += references;
+		*pctx = (CUcontext)(uintptr_t)primaries[dev].handle;
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
 }
+
+CUresult context_primary(CUdevice dev, CUcontext *pctx) { return take_hold(dev, pctx, 0); }
+
+CUresult pg_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) { return take_hold(dev, pctx, 1); }
 
 /*
  * Called with the lock held: who retains it from now on gets another. The caller ends it then.
@@ -325,7 +339,7 @@ CUresult pg_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *a
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
 	*flags = primaries[dev].flags;
-	*active = primaries[dev].handle != 0;
+	*active = primaries[dev].handle != 0 && primaries[dev].references > 0;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
 }

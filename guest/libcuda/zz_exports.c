@@ -1164,10 +1164,7 @@ EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr)
 
 EXPORT CUresult CUDAAPI cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
-	if (!ppExportTable)
-		return CUDA_ERROR_INVALID_VALUE;
-	*ppExportTable = 0;
-	return CUDA_ERROR_NOT_FOUND;
+	return pg_cuGetExportTable(ppExportTable, pExportTableId);
 }
 
 EXPORT CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)

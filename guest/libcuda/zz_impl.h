@@ -92,6 +92,7 @@ CUresult pg_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config);
 CUresult pg_cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes);
 CUresult pg_cuGetErrorName(CUresult error, const char **pStr);
 CUresult pg_cuGetErrorString(CUresult error, const char **pStr);
+CUresult pg_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId);
 CUresult pg_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
 CUresult pg_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus);
 CUresult pg_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph);

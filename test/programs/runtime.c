@@ -1,6 +1,9 @@
 /*
  * Comes up as the CUDA runtime does that is linked into programs, which knows the driver by name only: runtime VERSION
  *
+ * With a second argument it wants the tables that no manual has, as one does that isn't refused: "key" all of them, "tables" all but
+ * that of integrity, which is missing from builds without a key.
+ *
  * Its input has a line for each look-up, in the runtime's order: name, version in which the wanted ABI appeared, flags, and
  * the symbol that is right, or "-" if there is none. It ends with a kernel that it launches, and lets go of all at its exit.
  */
@@ -10,12 +13,15 @@
 #include <string.h>
 
 #include "check.h"
+#include "tables.h"
 
 enum { BEFORE_INIT = 40, ATTRIBUTES = 144, MOST = 2000 };
 
 static void *driver;
 static int version;
 static int lookups, found, failures;
+static bool wanted; /* tables */
+static bool known; /* a key */
 
 typedef CUresult (*get_v1)(const char *, void **, int, cuuint64_t);
 typedef CUresult (*get_v2)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
@@ -88,21 +94,29 @@ static void open_driver(void)
 	CLAIM(get == dlsym(driver, version < 12000 ? "cuGetProcAddress" : "cuGetProcAddress_v2"));
 }
 
-/* The tables that are in no manual are refused, and nothing else is harmed. */
+/* A runtime without its interface says that nothing is supported, and asks no further: for others it would end the process. */
+static void no_tables(void)
+{
+	for (int which = PROBE; which < TABLES; which++) {
+		EXPECT(CUDA_ERROR_NOT_FOUND, ask_table(which));
+		CLAIM(!tables_of[which]);
+	}
+}
+
+/* Those that it looks for before it has devices. */
 static void tables(void)
 {
-	static const unsigned char ids[][16] = {
-		{0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9}, /* probe */
-		{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9}, /* interface */
-		{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66}, /* tools */
-	};
-	for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-		const void *table = ids;
-		CUuuid id;
-		memcpy(&id, ids[i], sizeof id);
-		EXPECT(CUDA_ERROR_NOT_FOUND, CALL("cuGetExportTable", cuGetExportTable, &table, &id));
-		CLAIM(!table);
-	}
+	EXPECT(CUDA_ERROR_NOT_FOUND, ask_table(PROBE));
+	need_table(INTERFACE);
+	need_table(TOOLS);
+	need_table(THREADS);
+	need_table(STORAGE);
+	check_tools();
+	need_table(CHECKS);
+	if (known)
+		need_table(INTEGRITY);
+	else
+		EXPECT(CUDA_ERROR_NOT_FOUND, ask_table(INTEGRITY));
 }
 
 static void devices(void)
@@ -114,7 +128,7 @@ static void devices(void)
 	CUuuid uuid;
 	CHECK(CALL("cuInit", cuInit, 0));
 	CHECK(CALL("cuDriverGetVersion", cuDriverGetVersion, &driver_version));
-	CLAIM(driver_version / 1000 >= version / 1000);
+	CLAIM(driver_version / 1000 >= version / 1000 || wanted);
 	CHECK(CALL("cuDeviceGetCount", cuDeviceGetCount, &count));
 	CLAIM(count == 1);
 	CHECK(CALL("cuDeviceGet", cuDeviceGet, &device, 0));
@@ -124,6 +138,8 @@ static void devices(void)
 	for (int a = 1; a < ATTRIBUTES; a++)
 		answered += !CALL("cuDeviceGetAttribute", cuDeviceGetAttribute, &value, (CUdevice_attribute)a, device);
 	CLAIM(answered == ATTRIBUTES - 1);
+	if (known && version >= 12000)
+		check_integrity(version, driver_version);
 }
 
 /* --- a program's fat binary, as it is registered --- */
@@ -162,6 +178,11 @@ static CUfunction load(void)
 	CUlibraryOption options[] = {CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE, CU_LIBRARY_BINARY_IS_PRESERVED};
 	void *values[] = {NULL, NULL};
 	memcpy(fat.text, step_ptx, sizeof step_ptx);
+	if (wanted) {
+		module = load_module(&wrapper, &fat);
+		CHECK(CALL("cuModuleGetFunction", cuModuleGetFunction, &f, module, "step"));
+		return f;
+	}
 	if (version < 12000) {
 		CHECK(CALL("cuModuleLoadFatBinary", cuModuleLoadFatBinary, &module, &wrapper));
 		CHECK(CALL("cuModuleGetFunction", cuModuleGetFunction, &f, module, "step"));
@@ -201,6 +222,11 @@ static void launch(CUfunction f)
 
 static void let_go(void)
 {
+	if (wanted) {
+		CHECK(cuDevicePrimaryCtxReset(0));
+		CLAIM(ended == 1 && ended_values > 0);
+		return;
+	}
 	CUresult r = library ? CALL("cuLibraryUnload", cuLibraryUnload, library) : CALL("cuModuleUnload", cuModuleUnload, module);
 	CLAIM(r == CUDA_SUCCESS || r == CUDA_ERROR_DEINITIALIZED);
 	r = CALL("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2, 0);
@@ -210,19 +236,29 @@ static void let_go(void)
 int main(int argc, char **argv)
 {
 	CUcontext c, current;
-	version = argc == 2 ? atoi(argv[1]) : 0;
+	version = argc > 1 ? atoi(argv[1]) : 0;
+	wanted = argc > 2;
+	known = wanted && !strcmp(argv[2], "key");
 	open_driver();
 	while (lookups < BEFORE_INIT && one_line())
 		;
 	CHECK(((__typeof__(&cuInit))dlsym(driver, "cuInit"))(0));
 	while (one_line())
 		;
-	tables();
+	get_table = (__typeof__(&cuGetExportTable))entry("cuGetExportTable", 0);
+	wanted ? tables() : no_tables();
 	devices();
-	CHECK(CALL("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, &c, 0));
+	if (wanted)
+		c = primary_context();
+	else
+		CHECK(CALL("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, &c, 0));
 	CHECK(CALL("cuCtxSetCurrent", cuCtxSetCurrent, c));
 	CHECK(CALL("cuCtxGetCurrent", cuCtxGetCurrent, &current));
 	CLAIM(current == c);
+	if (wanted) {
+		check_contexts(c);
+		check_storage(c);
+	}
 	atexit(let_go);
 	launch(load());
 	printf("%d look-ups, %d found, %d failures\n", lookups, found, failures);
