@@ -1,0 +1,55 @@
+//go:build soak
+
+package xen
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pegasus/policies/coordination"
+)
+
+// TestSoakXenCoordination: domUs that compute share one CPU with one that spins. Under policies that go by Xen's
+// schedule the accelerator goes to those whose vCPUs run, as Xen's trace has it; under others as chance has it.
+//
+// An emulated CPU that its host stops for some ten milliseconds knows nothing of it. So slices and ticks are longer
+// than Xen's, and all else is in proportion.
+func TestSoakXenCoordination(t *testing.T) {
+	h := crowd(t, queues)
+	h.Run("xl sched-credit -p one -s -t 200")
+	// Ticks that slices are no multiple of; and such as fall into step with them, of which nothing is asked. A slice of the others isn't too long
+	// to be passed over for. AugC is first, for it is fair to whom those before it weren't.
+	for _, c := range []struct{ policy, tick string }{{"augc", "70ms"}, {"cosched", "70ms"}, {"cosched", "200ms"}, {"xc", "70ms"}, {"slaf", "70ms"}} {
+		plan(h, fmt.Sprintf("policy = %q\ntick = %q\nmax_skip = 16", c.policy, c.tick))
+		h.Run("pegasus trace --cpus --seconds " + cmp.Or(os.Getenv("PEGASUS_SECONDS"), "20") + " --out /tmp/trace")
+		out := h.Run("pegasus sim --coordination /tmp/trace; pegasus sim --replay /tmp/trace --cost; pegasus policy --explain")
+		t.Logf("%s, ticks of %s, slices of 200ms\n%s", c.policy, c.tick, out)
+		var v coordination.Verdict
+		if err := json.Unmarshal([]byte(h.Run("pegasus sim --coordination /tmp/trace --json")), &v); err != nil {
+			t.Fatal(err)
+		}
+		if dir := os.Getenv("PEGASUS_RECORD"); dir != "" {
+			fetch(h, "/tmp/trace", filepath.Join(dir, c.policy+"-"+c.tick+".trace.gz"))
+		}
+		if v.Decisions < 15 {
+			t.Errorf("%s: %d decisions", c.policy, v.Decisions)
+		}
+		if c.policy == "cosched" && c.tick == "70ms" {
+			clearly(t, "when it was chosen", v.Now, 2)
+			clearly(t, "in its window", v.Window, 4)
+		}
+	}
+}
+
+// clearly checks that vCPUs of those who were chosen ran for more than by chance: by one part in so many of what is
+// possible. Windows may go on into the next slice, which nobody knows for sure.
+func clearly(t *testing.T, when string, p coordination.Part, parts float64) {
+	t.Helper()
+	if p.Chosen < p.Chance+(p.Best-p.Chance)/parts {
+		t.Errorf("a vCPU ran in %.2f %s, not clearly more than the %.2f of chance: %.2f are possible", p.Chosen, when, p.Chance, p.Best)
+	}
+}
