@@ -54,8 +54,8 @@ func TestRecordings(t *testing.T) {
 	for name, h := range map[string]*host{"soft": startHost(t, oneDomain), "nvidia": startNVIDIA(t, oneDomain)} {
 		for of, recording := range recordings(t) {
 			t.Run(name+"/"+of, func(t *testing.T) {
-				if name == "nvidia" && (of == "host-memory" || of == "ffmpeg-yadif") {
-					t.Skip("NOT REPLAYED: kernels can't use host memory, nor textures, where our library is the driver")
+				if name == "nvidia" && of == "host-memory" {
+					t.Skip("NOT REPLAYED: kernels can't use host memory where our library is the driver")
 				}
 				on := *h
 				on.t = t
