@@ -37,13 +37,13 @@ func TestJudge(t *testing.T) {
 	// At 12 and 22 ms two domains had work, and two was chosen; at 5 ms there was nothing to choose. At 32 ms
 	// one had none, and what ran until 42 ms isn't known.
 	want := Verdict{Policy: "cosched", Decisions: 2, Now: Part{0.5, 0.5, 1}, Window: Part{0.5, 0.5, 0.8},
-		Preferred: 2, PreferredRan: 0.5, Age: 6 * time.Millisecond, Looks: 2, Right: 1,
+		Preferred: Rivals{2, 0.5}, Taken: Rivals{2, 0.5}, Others: Rivals{2, 0.5}, Age: 6 * time.Millisecond, Looks: 2, Right: 1,
 		Domains: []Share{{"one", 0, 0, 20 * time.Millisecond}, {"two", 2, 1, 20 * time.Millisecond}}}
 	near := func(a, b Part) bool {
 		return math.Abs(a.Chosen-b.Chosen)+math.Abs(a.Chance-b.Chance)+math.Abs(a.Best-b.Best) < 1e-9
 	}
 	if v.Policy != want.Policy || v.Decisions != want.Decisions || !near(v.Now, want.Now) || !near(v.Window, want.Window) ||
-		v.Preferred != want.Preferred || v.PreferredRan != want.PreferredRan || v.Age != want.Age || v.Looks != want.Looks || v.Right != want.Right ||
+		v.Preferred != want.Preferred || v.Taken != want.Taken || v.Others != want.Others || v.Age != want.Age || v.Looks != want.Looks || v.Right != want.Right ||
 		len(v.Domains) != 2 || v.Domains[0] != want.Domains[0] || v.Domains[1] != want.Domains[1] {
 		t.Errorf("it is\n%+v, not\n%+v", v, want)
 	}
@@ -57,8 +57,8 @@ func TestJudgeBoost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := Judge(all); v.Preferred != want {
-			t.Errorf("with %s left it is preferred %d times, not %d", left, v.Preferred, want)
+		if v := Judge(all); v.Preferred.Times != want || v.Others.Times != 4-want {
+			t.Errorf("with %s left it is preferred %d times and %d are others, not %d", left, v.Preferred.Times, v.Others.Times, want)
 		}
 	}
 }

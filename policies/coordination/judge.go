@@ -19,11 +19,12 @@ type Verdict struct {
 	// In the time for which it held: what part of that a vCPU ran.
 	Window Part `json:"window"`
 
-	// Preferred are decisions for one of whom the policy thought, by the sample that it had, that its vCPU
-	// runs or will soon; under augc, with credit left, or it wouldn't be boosted. And the part of these in
-	// which one did run.
-	Preferred    int     `json:"preferred"`
-	PreferredRan float64 `json:"preferred_ran"`
+	// Preferred is of those with work whom the policy boosts, at each decision: its newest sample says
+	// that their vCPU runs or will soon, under augc with credit left. Others is of all others with work. Of
+	// Preferred those were Taken that were chosen.
+	Preferred Rivals `json:"preferred"`
+	Others    Rivals `json:"others"`
+	Taken     Rivals `json:"taken"`
 	// Age is how old that sample was, on average.
 	Age time.Duration `json:"age_ns"`
 	// Looks are how often a sample said of a domain whether it runs, and Right the part in which it did.
@@ -38,6 +39,12 @@ type Part struct {
 	Chosen float64 `json:"chosen"` // of the domain that was chosen
 	Chance float64 `json:"chance"` // of any with work: what who chooses blindly comes to
 	Best   float64 `json:"best"`   // of the one with work for which it is most
+}
+
+// Rivals are some of those with work, each as often as there was a decision.
+type Rivals struct {
+	Times int     `json:"times"`
+	Ran   float64 `json:"ran"` // the part of these in which a vCPU of it ran at that moment
 }
 
 // Share is what one domain got.
@@ -89,12 +96,18 @@ func (d *domain) busy() bool { return slices.Contains(d.work[:], true) }
 
 // choice is a decision between rivals.
 type choice struct {
-	at        policies.Time
-	class     policies.Class
-	of        *domain
-	rivals    []string
+	at     policies.Time
+	class  policies.Class
+	of     *domain
+	rivals []rival
+	age    time.Duration // of the sample, if there was one
+}
+
+// rival is a domain that had work then.
+type rival struct {
+	name      string
+	chosen    bool
 	preferred bool
-	age       time.Duration // of the sample, if there was one
 }
 
 func (j *judge) told(now policies.Time, name string, e *policies.Event) {
@@ -162,13 +175,13 @@ func (j *judge) decided(now policies.Time, actions []policies.Action) {
 }
 
 func (j *judge) chosen(now policies.Time, d *domain, class policies.Class) {
-	c := choice{at: now, class: class, of: d, preferred: j.prefers(d.id), age: -1}
+	c := choice{at: now, class: class, of: d, age: -1}
 	if j.sample != nil {
 		c.age = now.Sub(j.sample.At)
 	}
 	for _, o := range j.order {
 		if o == d || o.busy() {
-			c.rivals = append(c.rivals, o.name)
+			c.rivals = append(c.rivals, rival{o.name, o == d, j.prefers(o.id)})
 		}
 	}
 	if len(c.rivals) > 1 {
@@ -213,23 +226,35 @@ func (j *judge) take(c *choice, end policies.Time) {
 	}
 	v.Now.add(at, c)
 	v.Window.add(func(name string) float64 { return float64(j.truth.ran(name, c.at, end)) / float64(end.Sub(c.at)) }, c)
-	ran := at(c.of.name)
-	c.of.share.Ran += int(ran)
+	c.of.share.Ran += int(at(c.of.name))
 	if c.age >= 0 {
 		j.aged++
 		v.Age += c.age
 	}
-	if c.preferred {
-		v.Preferred++
-		v.PreferredRan += ran
+	for _, r := range c.rivals {
+		ran := at(r.name)
+		switch {
+		case !r.preferred:
+			v.Others.add(ran)
+		case r.chosen:
+			v.Taken.add(ran)
+			fallthrough
+		default:
+			v.Preferred.add(ran)
+		}
 	}
+}
+
+func (r *Rivals) add(ran float64) {
+	r.Times++
+	r.Ran += ran
 }
 
 // add adds what a choice came to.
 func (p *Part) add(ran func(name string) float64, c *choice) {
 	var sum, most float64
-	for _, name := range c.rivals {
-		r := ran(name)
+	for i := range c.rivals {
+		r := ran(c.rivals[i].name)
 		sum, most = sum+r, max(most, r)
 	}
 	p.Chosen += ran(c.of.name)
@@ -255,7 +280,9 @@ func (j *judge) end() Verdict {
 		p.Chosen, p.Chance, p.Best = p.Chosen/n, p.Chance/n, p.Best/n
 	}
 	v.Age /= time.Duration(max(j.aged, 1))
-	v.PreferredRan /= float64(max(v.Preferred, 1))
+	for _, r := range []*Rivals{&v.Preferred, &v.Others, &v.Taken} {
+		r.Ran /= float64(max(r.Times, 1))
+	}
 	v.Right /= float64(max(v.Looks, 1))
 	return *v
 }

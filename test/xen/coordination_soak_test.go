@@ -38,6 +38,10 @@ func TestSoakXenCoordination(t *testing.T) {
 		if v.Decisions < 15 {
 			t.Errorf("%s: %d decisions", c.policy, v.Decisions)
 		}
+		// Whom the policy boosts has a vCPU that runs; and of the others' that is hardly ever so.
+		if boosts := c.policy == "cosched" || c.policy == "augc"; boosts && c.tick == "70ms" && (v.Preferred.Times < 15 || v.Preferred.Ran < 2*v.Others.Ran) {
+			t.Errorf("%s: of %d that it boosts a vCPU ran in %.2f, and of the %d others in %.2f", c.policy, v.Preferred.Times, v.Preferred.Ran, v.Others.Times, v.Others.Ran)
+		}
 		if c.policy == "cosched" && c.tick == "70ms" {
 			clearly(t, "when it was chosen", v.Now, 2)
 			clearly(t, "in its window", v.Window, 4)
