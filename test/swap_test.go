@@ -72,7 +72,7 @@ func TestEightDomainsSwap(t *testing.T) {
 			}
 		}
 	}()
-	for above := false; ; {
+	for above, beyond := false, 0; ; {
 		select {
 		case <-over:
 			if !above {
@@ -89,7 +89,11 @@ func TestEightDomainsSwap(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 			a := h.accelerators()[0]
 			above = above || a.MemoryAllocated > a.Memory
-			if a.MemoryUsed > a.Memory+4<<20 { // what a look at moving numbers can be off by
+			// Who needs memory first counts it as his and then looks whether there was so much, and all of
+			// them may be at it. So there may be too much now and then, but not all the time.
+			if a.MemoryUsed <= a.Memory+4<<20 {
+				beyond = 0
+			} else if beyond++; beyond == 5 {
 				t.Errorf("%d of %d bytes of the device are in use", a.MemoryUsed, a.Memory)
 			}
 		}
