@@ -169,15 +169,17 @@ func printVerdict(out io.Writer, v *coordination.Verdict) {
 		t.add(row.when, percent(row.p.Chosen), percent(row.p.Chance), percent(row.p.Best))
 	}
 	t.print(out)
-	fmt.Fprintln(out)
-	t = &table{head: []string{"OF THOSE WITH WORK", ">TIMES", ">A VCPU RAN"}}
-	for _, row := range []struct {
-		who string
-		r   coordination.Rivals
-	}{{"preferred, as their vCPUs run or will", v.Preferred}, {"  and chosen", v.Taken}, {"others", v.Others}} {
-		t.add(row.who, fmt.Sprint(row.r.Times), percent(row.r.Ran))
+	if v.Preferred.Times > 0 {
+		fmt.Fprintln(out)
+		t = &table{head: []string{"OF THOSE WITH WORK", ">TIMES", ">A VCPU RAN"}}
+		for _, row := range []struct {
+			who string
+			r   coordination.Rivals
+		}{{"boosted, for their vCPUs run or will", v.Preferred}, {"  and chosen", v.Taken}, {"others", v.Others}} {
+			t.add(row.who, fmt.Sprint(row.r.Times), percent(row.r.Ran))
+		}
+		t.print(out)
 	}
-	t.print(out)
 	if v.Looks > 0 {
 		fmt.Fprintf(out, "%s of %d looks were right; what a decision goes by is %s old\n", percent(v.Right), v.Looks, short(int64(v.Age)))
 	}

@@ -189,9 +189,9 @@ func (j *judge) chosen(now policies.Time, d *domain, class policies.Class) {
 	}
 }
 
-// prefers says whether by the newest sample a domain's vCPU runs or will soon.
+// prefers says whether the policy boosts a domain, since by the newest sample a vCPU of it runs or will soon.
 func (j *judge) prefers(id policies.ID) bool {
-	if j.sample == nil || j.sample.Quality == vcpu.Unknown {
+	if j.sample == nil || j.sample.Quality == vcpu.Unknown || (policies.Choice{Policy: j.verdict.Policy}).Follows() != policies.Schedules {
 		return false
 	}
 	i := slices.IndexFunc(j.sample.Domains, func(s vcpu.Schedule) bool { return s.ID == id })

@@ -54,4 +54,5 @@ func testSchedule(t *testing.T, h *Host) {
 	}
 	testLook(t, h, spins, id)
 	testRaise(t, h, id)
+	testTrace(t, h)
 }
