@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"pegasus/backend"
 	"pegasus/configs"
@@ -37,6 +38,17 @@ func openHypervisor() (*control.Xen, *privcmd.Hypercalls, error) {
 		return nil, nil, err
 	}
 	return x, calls, nil
+}
+
+// domainLives says whether the hypervisor has a domain that isn't dying.
+func domainLives(id uint16) (bool, error) {
+	x, calls, err := openHypervisor()
+	if err != nil {
+		return false, err
+	}
+	defer calls.Close()
+	all, err := x.Domains()
+	return slices.ContainsFunc(all, func(d control.Domain) bool { return d.ID == id && d.Flags&control.DomainDying == 0 }), err
 }
 
 // hubsDir is where in a runtime directory the hubs of domUs take their places.

@@ -40,7 +40,7 @@ func runHub(args []string, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go raised.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log, putBack)
-	shared, err := openMemory(ctx, *region, xen.DomU{ID: grant.Domain(*id), Memory: *memory}, log)
+	shared, err := openMemory(ctx, *region, xen.DomU{ID: grant.Domain(*id), Memory: *memory, Lives: func() (bool, error) { return domainLives(uint16(*id)) }}, log)
 	if err == nil && *place != "" {
 		var held *os.File
 		if held, err = xen.TakePlace(*place, *domain); err == nil {

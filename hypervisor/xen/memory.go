@@ -34,6 +34,9 @@ type DomU struct {
 	ID     grant.Domain
 	Memory uint64 // bytes of all segments together; 0: DefaultMemory
 	Arena  uint64 // bytes of the arena of each, as far as Memory goes; 0: DefaultArena
+	// Lives asks the hypervisor whether there is such a domain, that isn't dying. It is asked when XenStore
+	// knows of none: that may have been started anew, and have forgotten all. nil: XenStore is believed.
+	Lives func() (bool, error)
 }
 
 // What a domU may share: an arena for each of three processes.
@@ -53,6 +56,8 @@ type Memory struct {
 
 	channels chan bell.Conn // of the control area that was taken, once
 	closed   chan struct{}
+
+	missed int // of the watch's goroutine: how often XenStore has known nothing of the domU since it did
 
 	mu      sync.Mutex
 	offered offer  // of the agent that is there

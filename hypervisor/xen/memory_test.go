@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,6 +140,39 @@ func TestRendezvous(t *testing.T) {
 	if err := h.tools.Remove(t.Context(), "/local/domain/7"); err != nil {
 		t.Fatal(err)
 	}
+	h.eventually("the domU's end is seen", func() bool { return h.memory.Over() != "" })
+}
+
+// A XenStore that was started anew knows of no domU. What the hypervisor has goes on, until that says that it ends.
+func TestForgotten(t *testing.T) {
+	var lives atomic.Bool
+	lives.Store(true)
+	asked := make(chan struct{}, 1000)
+	h := newHost(t, DomU{Lives: func() (bool, error) { asked <- struct{}{}; return lives.Load(), nil }})
+	h.area(100)
+	h.publish(100, "5")
+	h.take()
+	forget := func() {
+		t.Helper()
+		if err := h.tools.Remove(t.Context(), "/local/domain/7"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-asked:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the hypervisor isn't asked")
+		}
+	}
+	forget()
+	time.Sleep(10 * time.Millisecond)
+	if h.memory.Over() != "" || !h.memory.Same() {
+		t.Errorf("it is over (%q), or has another control area", h.memory.Over())
+	}
+	lives.Store(false)
+	if err := h.tools.Mkdir(t.Context(), "/local/domain/7/data/pegasus"); err != nil { // of which there is an event
+		t.Fatal(err)
+	}
+	forget()
 	h.eventually("the domU's end is seen", func() bool { return h.memory.Over() != "" })
 }
 

@@ -62,13 +62,16 @@ func (m *Memory) Watch(ctx context.Context, changed func()) error {
 // dir is the domU's part of the XenStore.
 func (m *Memory) dir() string { return "/local/domain/" + strconv.Itoa(int(m.domU.ID)) }
 
-// look asks the XenStore once, and says whether it says something else. While it says nothing
-// what is known holds.
+// look asks the XenStore once, and says whether it says something else. While it says nothing, or
+// doesn't know a domU that the hypervisor has, what is known holds.
 func (m *Memory) look(ctx context.Context) (news bool) {
 	over := ""
 	o, err := readOffer(ctx, m.store, path.Join(m.dir(), wire.StoreDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err = m.store.Read(ctx, m.dir()); errors.Is(err, fs.ErrNotExist) {
+			if m.lives() {
+				return false
+			}
 			over, err = "the domU is gone", nil
 		}
 	}
@@ -78,6 +81,7 @@ func (m *Memory) look(ctx context.Context) (news bool) {
 		}
 		return false
 	}
+	m.missed = 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.over != "" {
@@ -86,6 +90,22 @@ func (m *Memory) look(ctx context.Context) (news bool) {
 	news = o != m.offered || over != ""
 	m.offered, m.over = o, over
 	return news
+}
+
+// lives says whether the hypervisor has the domU, of which XenStore knows nothing.
+func (m *Memory) lives() bool {
+	if m.domU.Lives == nil {
+		return false
+	}
+	lives, err := m.domU.Lives()
+	if err != nil {
+		m.log.Warn("XenStore doesn't know the domU, and the hypervisor doesn't say whether there is one: it is taken to be gone", "err", err)
+		return false
+	}
+	if m.missed++; lives && m.missed == 2 { // once is what it looks like when one ends
+		m.log.Warn("XenStore doesn't know the domU any more that the hypervisor has: it is taken to be as it was")
+	}
+	return lives
 }
 
 // readOffer reads what an agent has written. That it writes all at once isn't relied on: what is half
