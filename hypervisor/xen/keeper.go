@@ -71,6 +71,22 @@ func (k *Keeper) Keep(all []hypervisor.Machine) {
 	k.hint()
 }
 
+// Served are the domUs that have a hub, whichever daemon has started it, and the domains that these serve.
+func (k *Keeper) Served() map[uint16]string {
+	served := map[uint16]string{}
+	entries, _ := os.ReadDir(k.Dir) // there is none before the first hub
+	for _, e := range entries {
+		id, err := strconv.ParseUint(e.Name(), 10, 16)
+		if err != nil {
+			continue
+		}
+		if domain, _ := occupant(filepath.Join(k.Dir, e.Name())); domain != "" {
+			served[uint16(id)] = domain
+		}
+	}
+	return served
+}
+
 func (k *Keeper) hint() {
 	select {
 	case k.changed <- struct{}{}:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -110,6 +111,9 @@ func TestKeeper(tt *testing.T) {
 
 	stop()
 	stop = t.start()
+	if served := t.k.Served(); !maps.Equal(served, map[uint16]string{1: "web", 2: "shop"}) {
+		t.Errorf("there are hubs of %v", served)
+	}
 	t.k.Keep([]hypervisor.Machine{machine("web", 1), machine("shop", 2)})
 	time.Sleep(50 * time.Millisecond)
 	if t.is("1", "web") != web || t.is("2", "shop") != shop {

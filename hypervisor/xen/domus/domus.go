@@ -40,7 +40,10 @@ type DomUs struct {
 	Dial  xenstore.Dialer
 	// List is what the hypervisor has.
 	List func() ([]control.Domain, error)
-	Log  *slog.Logger
+	// Served are the domUs that are served already, since a daemon before, and by which names: what they are called
+	// if XenStore has forgotten them. It may be nil.
+	Served func() map[uint16]string
+	Log    *slog.Logger
 
 	mu   sync.Mutex
 	told map[string]hypervisor.Machine
@@ -65,6 +68,9 @@ func (d *DomUs) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	}()
 	defer func() { <-done }()
 	book, files := newBook(d.Log), d.Files.reader(d.Log)
+	if d.Served != nil {
+		book.names = d.Served()
+	}
 	hyper := complaint{log: d.Log, what: "the hypervisor doesn't say which domains there are: they are taken to be as they were", over: "the hypervisor answers again"}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

@@ -255,6 +255,25 @@ func TestNames(t *testing.T) {
 	h.await("shop:running:7 web:running:8")
 }
 
+// A daemon that comes after XenStore has lost everything knows those by whom they are served, and no others.
+func TestStoreEmpty(t *testing.T) {
+	h := newHost(t)
+	h.attach("web")
+	h.attach("db")
+	h.create(3, "web")
+	h.create(4, "db")
+	if err := h.tools.Remove(t.Context(), domainsDir); err != nil {
+		t.Fatal(err)
+	}
+	h.units.Served = func() map[uint16]string { return map[uint16]string{3: "web", 9: "db"} }
+	h.watch()
+	h.await("db:off:0 web:running:3")
+	h.mu.Lock()
+	delete(h.domains, 3)
+	h.mu.Unlock()
+	h.await("db:off:0 web:off:0")
+}
+
 // A XenStore that has lost everything, or is away, ends nobody.
 func TestStoreAway(t *testing.T) {
 	h := newHost(t)
