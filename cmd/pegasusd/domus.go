@@ -21,9 +21,10 @@ import (
 
 // xenHost is what a daemon in Dom0 of a Xen host knows of its domUs.
 type xenHost struct {
-	units  *domus.DomUs
-	cpus   *cpus.CPUs
-	keeper *xen.Keeper
+	units   *domus.DomUs
+	cpus    *cpus.CPUs
+	keeper  *xen.Keeper
+	readers *trace.Company // of Xen's trace
 }
 
 // openHypervisor finds out how to talk to Xen.
@@ -63,12 +64,12 @@ func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 			return nil, err
 		}
 	}
-	h := &xenHost{units: &domus.DomUs{
+	h := &xenHost{readers: &trace.Company{}, units: &domus.DomUs{
 		Files: domus.Files{Dir: c.Machines, Valid: configs.CheckName},
 		Dial:  xenstore.Local(), List: both[0].Domains, Log: log,
 	}}
 	h.cpus = cpus.NewCPUs(both[1], log)
-	h.cpus.Trace(trace.Follow(trace.Now, func() (trace.Source, error) { return openTrace(cpus.TraceEvents, log) }))
+	h.cpus.Trace(trace.Follow(trace.Now, func() (trace.Source, error) { return openTrace(h.readers, cpus.TraceEvents, log) }))
 	if c.XenPrints {
 		h.cpus.Print(both[1])
 	}

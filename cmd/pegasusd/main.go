@@ -160,7 +160,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 			log.Error("domUs can't be served; pegasus doctor says what is missing", "err", err)
 		} else {
 			units.give(&options, weights)
-			options.Runs = func() hypervisor.Runs { return tracedRuns(log) }
+			options.Runs = func() hypervisor.Runs { return tracedRuns(units.readers, log) }
 		}
 	} else if known = machines(config.Daemon, log); known != nil {
 		options.Machines = known

@@ -17,9 +17,9 @@ import (
 const tracePages = 64
 
 // tracedRuns are the runs of domUs, by the hypervisor's trace, and of Dom0's own programs.
-func tracedRuns(log *slog.Logger) hypervisor.Runs {
+func tracedRuns(readers *trace.Company, log *slog.Logger) hypervisor.Runs {
 	return runs.Both{
-		DomUs: runs.New(log, trace.Now, func() (trace.Source, error) { return openTrace(trace.AllSchedule, log) }),
+		DomUs: runs.New(log, trace.Now, func() (trace.Source, error) { return openTrace(readers, trace.AllSchedule, log) }),
 		Dom0:  linux.NewRuns(log, switches.Load),
 	}
 }
@@ -30,7 +30,7 @@ type traced struct {
 	calls *privcmd.Hypercalls
 }
 
-func openTrace(events uint32, log *slog.Logger) (trace.Source, error) {
+func openTrace(readers *trace.Company, events uint32, log *slog.Logger) (trace.Source, error) {
 	calls, err := privcmd.Open()
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func openTrace(events uint32, log *slog.Logger) (trace.Source, error) {
 		calls.Close()
 		return nil, err
 	}
-	b, err := trace.Open(x, calls, events, tracePages)
+	b, err := readers.Open(x, calls, events, tracePages)
 	if err != nil {
 		calls.Close()
 		return nil, err

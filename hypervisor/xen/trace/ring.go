@@ -12,7 +12,8 @@ type Ring struct {
 	next   uint32 // where we read on
 	left   uint32 // where the first word was last
 	ours   bool   // we move it
-	shared bool   // somebody else has moved it, ever
+	shared bool   // somebody else than the company has moved it, ever
+	moved  *move  // where one of the company did last
 	buf    []byte // what was read last
 }
 
@@ -26,7 +27,7 @@ const (
 
 // NewRing is the ring in a mapped buffer: from its beginning if it is fresh, else from now on.
 func NewRing(mem []byte, fresh bool) *Ring {
-	r := &Ring{mem: mem, data: mem[ringHeader:], ours: fresh}
+	r := &Ring{mem: mem, data: mem[ringHeader:], ours: fresh, moved: &move{}}
 	if !fresh {
 		r.next, r.left = word(mem, produced).Load(), word(mem, consumed).Load()
 	}
@@ -53,7 +54,7 @@ func (r *Ring) Read() (records []byte, lost bool) {
 	n, ok := r.distance(r.next, to)
 	if ok && n > 0 {
 		r.copyOut(r.next, n)
-		ok = r.ours || r.intact()
+		ok = r.ours && word(r.mem, consumed).Load() == r.left || r.intact()
 	}
 	r.next = to
 	r.take(to)
@@ -82,13 +83,17 @@ func (r *Ring) intact() bool {
 // take gives room for records up to a place, unless somebody else does.
 func (r *Ring) take(to uint32) {
 	if now := word(r.mem, consumed).Load(); now != r.left {
-		r.left, r.ours, r.shared = now, false, true
+		r.left, r.ours = now, false
+		if *r.moved != (move{now, true}) {
+			r.shared = true
+		}
 	}
 	n, ok := r.distance(r.left, to)
 	if !r.ours && ok && n <= uint32(len(r.data))/2 {
 		return
 	}
 	if r.ours = to < 2*uint32(len(r.data)); r.ours {
+		*r.moved = move{to, true}
 		word(r.mem, consumed).Store(to)
 		r.left = to
 	}

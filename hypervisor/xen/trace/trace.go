@@ -36,12 +36,13 @@ const hypervisor = 0x7ff2
 
 // Buffers are the trace buffers of all CPUs. One goroutine uses them.
 type Buffers struct {
-	xen    Xen
-	mapper Mapper
-	was    control.Tracing // before
-	events uint32          // that we have noted
-	mapped [][]byte
-	rings  []*Ring
+	xen     Xen
+	mapper  Mapper
+	company *Company
+	was     control.Tracing // before
+	mapped  [][]byte
+	rings   []*Ring
+	closed  bool
 }
 
 // everything is what Xen would note if nobody had said what to.
@@ -50,50 +51,21 @@ const everything = 0x0ffff000
 // Open has events of the given classes noted, and maps the buffers. There may be some already,
 // since they can be made once only and are never removed: then they have another size, and
 // who else uses them goes on to get the events that it asked for, unless that was everything.
-func Open(x Xen, m Mapper, events uint32, pages int) (b *Buffers, err error) {
-	b = &Buffers{xen: x, mapper: m}
-	if b.was, err = x.Tracing(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			b.Close()
-		}
-	}()
-	b.events = events
-	now := b.was
-	if b.was.Frame != 0 && b.was.Events != everything {
-		b.events |= b.was.Events
-	}
-	// Before there are buffers, since making them begins to fill them.
-	if err := x.TraceEvents(b.events); err != nil {
-		return nil, err
-	}
-	if err := x.TraceCPUs(); err != nil {
-		return nil, err
-	}
-	if b.was.Frame == 0 {
-		if err := x.TraceSize(pages); err != nil {
-			return nil, err
-		}
-		if now, err = x.Tracing(); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.mapAll(now); err != nil {
-		return nil, err
-	}
-	if b.was.Frame != 0 {
-		return b, x.Trace(true)
-	}
-	return b, nil
+func Open(x Xen, m Mapper, events uint32, pages int) (*Buffers, error) {
+	return new(Company).Open(x, m, events, pages)
 }
 
 // Existed says that there were buffers before: this host's trace was, or is, somebody else's, too.
 func (b *Buffers) Existed() bool { return b.was.Frame != 0 }
 
-// Shared says that somebody else has taken records from the buffers meanwhile.
+// Shared says that somebody else than the company has taken records from the buffers meanwhile.
 func (b *Buffers) Shared() bool {
+	b.company.mu.Lock()
+	defer b.company.mu.Unlock()
+	return b.shared()
+}
+
+func (b *Buffers) shared() bool {
 	for _, r := range b.rings {
 		if r != nil && r.shared {
 			return true
@@ -135,7 +107,9 @@ func (b *Buffers) mapAll(t control.Tracing) error {
 			return fmt.Errorf("the trace buffer of CPU %d: %w", cpu, err)
 		}
 		b.mapped = append(b.mapped, mem)
-		b.rings = append(b.rings, NewRing(mem, b.was.Frame == 0))
+		r := NewRing(mem, b.was.Frame == 0)
+		r.moved = b.company.move(cpu)
+		b.rings = append(b.rings, r)
 	}
 	return nil
 }
@@ -150,32 +124,21 @@ func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
 		if r == nil {
 			continue
 		}
-		if records, lost := r.Read(); len(records) > 0 || lost {
+		b.company.mu.Lock()
+		records, lost := r.Read()
+		b.company.mu.Unlock()
+		if len(records) > 0 || lost {
 			tell(cpu, records, lost)
 		}
 	}
 }
 
-// Close lets go of the buffers. Events are noted as they were before; no more, if nobody else was
-// seen to read them.
+// Close lets go of the buffers. If nobody else of the company has them, events are noted as they were before;
+// no more, if nobody else was seen to read them.
 func (b *Buffers) Close() error {
-	shared := b.Shared()
-	for _, mem := range b.mapped {
-		b.mapper.Unmap(mem)
-	}
-	b.mapped, b.rings = nil, nil
-	if b.events == 0 { // which we haven't changed
-		return nil
-	}
-	if now, err := b.xen.Tracing(); err != nil || now.Frame == 0 || now.Events != b.events { // somebody has other wishes since
-		return err
-	}
-	if !shared {
-		if err := b.xen.Trace(false); err != nil {
-			return err
-		}
-	}
-	return b.xen.TraceEvents(b.was.Events)
+	b.company.mu.Lock()
+	defer b.company.mu.Unlock()
+	return b.close()
 }
 
 // Info reads the table of trace buffers: which frames each CPU's is made of, none for a CPU that

@@ -196,6 +196,78 @@ func TestBesideXentrace(t *testing.T) {
 	}
 }
 
+// Readers of one process aren't others to each other: who goes leaves tracing on for who stays, and the
+// last one has it be as it was.
+func TestCompany(t *testing.T) {
+	f := newFake(true)
+	f.says.Events = 0
+	mem := f.memory[1]
+	var c Company
+	join := func(events uint32) *Buffers {
+		t.Helper()
+		b, err := c.Open(f, f, events, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	at := uint64(0)
+	goOn := func(of ...*Buffers) {
+		t.Helper()
+		for range 1000 {
+			r := Record{Event: Wake, At: at, N: 2}
+			if at++; !note(mem, &r) {
+				t.Fatal("no room: nobody takes")
+			}
+			for i, b := range of {
+				if got, lost := read(b); lost != 0 || len(got) != 1 || got[0] != r {
+					t.Fatalf("%d: %v, %d lost", i, got, lost)
+				}
+			}
+		}
+	}
+	one := join(AllSchedule)
+	goOn(one)
+	two := join(0x00023000)
+	goOn(one, two)
+	goOn(two, one)
+	if one.Shared() || two.Shared() {
+		t.Error("they take each other for somebody else")
+	}
+	if err := one.Close(); err != nil || !f.on || f.says.Events&0x00023000 != 0x00023000 {
+		t.Errorf("%v: who stays has tracing on %v, of %#x", err, f.on, f.says.Events)
+	}
+	goOn(two)
+	three := join(AllSchedule)
+	goOn(two, three)
+	if err := two.Close(); err != nil || !f.on || f.says.Events != AllSchedule {
+		t.Errorf("%v: who stays has tracing on %v, of %#x", err, f.on, f.says.Events)
+	}
+	if err := errors.Join(three.Close(), three.Close()); err != nil || f.on || f.says.Events != 0 || f.maps != 0 {
+		t.Errorf("%v: tracing is on %v, of %#x, and %d are mapped", err, f.on, f.says.Events, f.maps)
+	}
+	one = join(AllSchedule)
+	two = join(AllSchedule)
+	note(mem, &Record{Event: Wake, At: at})
+	word(mem, consumed).Store(word(mem, produced).Load()) // somebody else takes
+	read(one)
+	read(two)
+	goOn(one, two)
+	if err := errors.Join(one.Close(), two.Close()); err != nil || !f.on || f.says.Events != 0 {
+		t.Errorf("%v: somebody else has tracing on %v, of %#x", err, f.on, f.says.Events)
+	}
+	const others = 0x00801000
+	one = join(AllSchedule)
+	f.says.Events = others // as somebody else wishes
+	two = join(AllSchedule)
+	if f.says.Events != others|AllSchedule {
+		t.Errorf("noted are %#x", f.says.Events)
+	}
+	if err := errors.Join(one.Close(), two.Close()); err != nil || f.says.Events != others {
+		t.Errorf("%v: noted are %#x", err, f.says.Events)
+	}
+}
+
 // Where others give room, records that are overwritten are lost to us, and said to be.
 func TestOverwritten(t *testing.T) {
 	f := newFake(true)
