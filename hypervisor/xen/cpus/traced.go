@@ -139,9 +139,13 @@ func (c *CPUs) follow() {
 	if err != nil {
 		c.log.Warn("Xen's trace can't be read, so that what credit vCPUs have is known less well", "err", err)
 	}
-	if t.until = until; !ok {
+	if !ok {
+		if t.until != 0 { // what comes is of another trace
+			c.unlearn()
+		}
 		return
 	}
+	t.until = until
 	t.history.Flush()
 	t.tally.Until(t.history.Now())
 	c.agree(until)
@@ -340,6 +344,12 @@ func (c *CPUs) closeTrace() {
 	if t.tally.Asked > 0 {
 		c.log.Info("it was foretold who runs on the CPUs of domUs", "times", t.tally.Asked, "right", t.tally.Hits, "as_now", t.tally.AsNow)
 	}
+	c.unlearn()
+}
+
+// unlearn forgets what was known by the trace.
+func (c *CPUs) unlearn() {
+	t := c.traced
 	t.tally.Drop()
 	c.traced = &traced{follower: t.follower, printer: t.printer, tally: t.tally, agreed: t.agreed}
 	for _, p := range c.pools {

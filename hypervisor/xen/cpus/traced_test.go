@@ -1,7 +1,10 @@
 package cpus
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ type tape struct {
 	records []byte
 	failed  error
 	closed  int
+	back    time.Duration // by so much its clock was set back
 }
 
 func (p *tape) Read(tell func(cpu int, records []byte, lost bool)) {
@@ -26,12 +30,12 @@ func (p *tape) Read(tell func(cpu int, records []byte, lost bool)) {
 func (p *tape) Close() error { p.closed++; return nil }
 
 func (p *tape) follow() *trace.Follower {
-	return trace.Follow(func() trace.Instant { return trace.Instant{Ticks: uint64(p.now), Nanos: p.now} },
+	return trace.Follow(func() trace.Instant { return trace.Instant{Ticks: uint64(p.now - int64(p.back)), Nanos: p.now} },
 		func() (trace.Source, error) { return p, p.failed })
 }
 
 func (p *tape) note(at time.Duration, event uint32, words ...uint32) {
-	r := trace.Record{Event: event, At: uint64(at), N: len(words)}
+	r := trace.Record{Event: event, At: uint64(at - p.back), N: len(words)}
 	copy(r.Words[:], words)
 	p.records = trace.Append(p.records, &r)
 }
@@ -185,5 +189,52 @@ func TestWithoutTrace(t *testing.T) {
 			t.Errorf("it is asked %d times", x.prints)
 		}
 		c.Close()
+	}
+}
+
+// Where somebody has switched tracing off, or the CPUs' clock was set back, what was known says nothing any
+// more; the trace is looked at anew, and that is said once.
+func TestTraceThatStops(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit2, 0)
+	f.domain(1, 0, 256, 1)
+	f.domain(2, 0, 256, 1)
+	var said bytes.Buffer
+	c := NewCPUs(f, slog.New(slog.NewTextHandler(&said, nil)))
+	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
+	var p tape
+	c.Trace(p.follow())
+	const ms, s = time.Millisecond, time.Second
+	burn := func(at time.Duration) int64 {
+		t.Helper()
+		p.note(at, trace.CreditBurn, 1<<16, 4000000, 0, 1000000)
+		return f.lookAt(t, c, &p, at+ms)[0].Remaining
+	}
+	f.lookAt(t, c, &p, 100*ms)
+	if left := burn(110 * ms); left != 40 {
+		t.Fatalf("%d are left", left)
+	}
+	for at := s; at < 20*s; at += 500 * ms {
+		f.lookAt(t, c, &p, at)
+	}
+	if c.domains[1].vcpus[0].exact || p.closed == 0 || p.closed > 10 || strings.Count(said.String(), "\n") != 1 {
+		t.Errorf("what was known is still, the trace was closed %d times, and it was said that\n%s", p.closed, &said)
+	}
+	f.lookAt(t, c, &p, 20*s)
+	f.lookAt(t, c, &p, 20*s+100*ms)
+	burn(20*s + 200*ms)
+	if left := burn(20*s + 300*ms); left != 40 || !c.domains[1].vcpus[0].exact {
+		t.Errorf("%d are left", left)
+	}
+	closed := p.closed
+	p.back = 19 * s
+	f.lookAt(t, c, &p, 20*s+400*ms)
+	if c.domains[1].vcpus[0].exact || p.closed != closed+1 {
+		t.Errorf("by a clock that was set back it is known what is left, and the trace was closed %d times", p.closed-closed)
+	}
+	f.lookAt(t, c, &p, 20*s+500*ms)
+	f.lookAt(t, c, &p, 20*s+600*ms)
+	if left := burn(20*s + 700*ms); left != 40 {
+		t.Errorf("%d are left", left)
 	}
 }

@@ -44,7 +44,8 @@ func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 	if err != nil {
 		r.log.Warn("can't see when domUs run", "err", err)
 	}
-	if !ok {
+	if !ok { // what was told before says nothing of what comes
+		r.history = nil
 		return
 	}
 	r.looked = now

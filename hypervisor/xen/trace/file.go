@@ -71,3 +71,12 @@ func (m *Merger) Until(ticks uint64, tell func(*Record)) {
 	}
 	m.pending = slices.Delete(m.pending, 0, n)
 }
+
+// Drop drops the records of a time and later, after Until: no such time has come, so they are none.
+func (m *Merger) Drop(ticks uint64) {
+	n := len(m.pending)
+	for n > 0 && m.pending[n-1].At >= ticks {
+		n--
+	}
+	m.pending = m.pending[:n]
+}

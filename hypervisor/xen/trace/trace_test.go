@@ -333,6 +333,31 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// nonsense is a source of records whose times don't come.
+type nonsense struct{ at uint64 }
+
+func (n *nonsense) Read(tell func(cpu int, records []byte, lost bool)) {
+	var b []byte
+	for range 100 {
+		n.at += 1 << 40
+		b = Append(b, &Record{Event: Wake, At: 1<<62 + n.at, N: 2})
+	}
+	tell(0, b, false)
+}
+func (n *nonsense) Close() error { return nil }
+
+// What can't be a time isn't waited for.
+func TestNonsense(t *testing.T) {
+	now := int64(0)
+	f := Follow(func() Instant { now += 1000000; return Instant{uint64(now), now} }, func() (Source, error) { return &nonsense{}, nil })
+	for range 200 {
+		f.Look(func(at int64, r *Record) { t.Fatalf("at %d: %+v", at, r) })
+	}
+	if n := len(f.merger.pending); n > 0 {
+		t.Errorf("%d records wait", n)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(Append(Append(nil, &Record{Event: SwitchNext, At: 7, N: 4}), &Record{Event: wrap, N: 7}))
 	f.Fuzz(func(t *testing.T, b []byte) {
