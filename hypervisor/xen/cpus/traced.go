@@ -146,6 +146,7 @@ func (c *CPUs) follow() {
 		return
 	}
 	t.until = until
+	t.history.Keep(func(domain uint16) bool { return c.domains[domain] != nil }) // who has died has left records
 	t.history.Flush()
 	t.tally.Until(t.history.Now())
 	c.agree(until)

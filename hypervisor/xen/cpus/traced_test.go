@@ -238,3 +238,29 @@ func TestTraceThatStops(t *testing.T) {
 		t.Errorf("%d are left", left)
 	}
 }
+
+// Who dies leaves records behind, by which it isn't known for ever.
+func TestTraceOfTheDead(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit2, 0)
+	f.domain(1, 0, 256, 1)
+	c := NewCPUs(f, discard)
+	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
+	var p tape
+	c.Trace(p.follow())
+	const ms = time.Millisecond
+	f.lookAt(t, c, &p, 10*ms)
+	f.lookAt(t, c, &p, 20*ms)
+	for n := range time.Duration(100) {
+		id, at := uint16(n+2), (30+20*n)*ms
+		f.domain(id, 0, 256, 1)
+		p.state(at, uint32(id), trace.Waits, trace.Runs)
+		f.lookAt(t, c, &p, at+ms)
+		f.remove(id)
+		p.state(at+2*ms, uint32(id), trace.Runs, trace.Offline)
+		f.lookAt(t, c, &p, at+10*ms)
+	}
+	if known := c.traced.history.VCPUs(); len(known) > 1 {
+		t.Errorf("%d vCPUs are known, of one", len(known))
+	}
+}

@@ -147,10 +147,18 @@ func (h *History) vcpu(id trace.VCPU) *VCPU {
 }
 
 // Forget forgets a domain's vCPUs: another may get its number.
-func (h *History) Forget(domain uint16) {
+func (h *History) Forget(domain uint16) { h.Keep(func(id uint16) bool { return id != domain }) }
+
+// Keep forgets the vCPUs of all domains but those.
+func (h *History) Keep(is func(domain uint16) bool) {
+	for _, c := range h.cpus {
+		if c.Known && c.Running.Domain != trace.Idle && !is(c.Running.Domain) {
+			h.end(c, h.now)
+		}
+	}
 	kept := h.order[:0]
 	for _, v := range h.order {
-		if v.ID.Domain == domain {
+		if !is(v.ID.Domain) {
 			delete(h.vcpus, v.ID)
 		} else {
 			kept = append(kept, v)
