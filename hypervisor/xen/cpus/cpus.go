@@ -290,25 +290,25 @@ func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
 			return err
 		}
 	}
-	known := d.vcpus
-	d.vcpus = nil
+	var online []*unit
 	for n := 0; n <= d.info.MaxVCPU; n++ {
 		v, err := c.x.VCPU(d.id, uint32(n))
 		if err != nil && !gone(err) {
 			return fmt.Errorf("vCPU %d of domain %d: %w", n, d.id, err)
 		}
-		if err != nil || !v.Online || c.vcpus-len(known)+len(d.vcpus) >= maxVCPUs {
+		if err != nil || !v.Online || c.vcpus-len(d.vcpus)+len(online) >= maxVCPUs {
 			continue
 		}
-		u := find(known, n)
+		u := find(d.vcpus, n)
 		if u == nil {
 			u = &unit{number: n, domain: d, ran: v.CPUTime, credit: credit2Init}
 			u.before = doings{ran: v.CPUTime}
 		}
 		u.see(v, d.info, passed)
-		d.vcpus = append(d.vcpus, u)
+		online = append(online, u)
 	}
-	c.vcpus += len(d.vcpus) - len(known)
+	c.vcpus += len(online) - len(d.vcpus)
+	d.vcpus = online
 	return nil
 }
 

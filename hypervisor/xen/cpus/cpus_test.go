@@ -287,3 +287,23 @@ func BenchmarkLook(b *testing.B) {
 		})
 	}
 }
+
+// A vCPU of which the hypervisor doesn't tell for a while isn't one more each time.
+func TestMuteVCPU(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.domain(1, 0, 256, 4)
+	c, of := f.cpus(), guests(1)
+	f.look(c, of)
+	f.mute = map[uint32]error{2: errors.New("not now")}
+	for range maxVCPUs {
+		f.pass(ms)
+		if _, quality := f.look(c, of); quality != vcpu.Unknown {
+			t.Fatal("it is known what one does of which nobody tells")
+		}
+	}
+	f.mute = nil
+	if seen, _ := f.look(c, of); len(seen[0].VCPUs) != 4 || c.vcpus != 4 {
+		t.Errorf("%d vCPUs are seen, of %d", len(seen[0].VCPUs), c.vcpus)
+	}
+}

@@ -25,6 +25,7 @@ type fake struct {
 	slice   time.Duration
 	now     time.Time
 	broken  error
+	mute    map[uint32]error // what it says of vCPUs of that number
 	calls   int
 }
 
@@ -82,7 +83,7 @@ func (f *fake) VCPU(domain uint16, number uint32) (control.VCPU, error) {
 	if int(number) >= len(all) {
 		return control.VCPU{}, syscall.ESRCH
 	}
-	return all[number], f.broken
+	return all[number], errors.Join(f.broken, f.mute[number])
 }
 
 // scheduled says whether a domain has parameters of the scheduler.
