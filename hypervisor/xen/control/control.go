@@ -119,16 +119,18 @@ const (
 	Credit2 Scheduler = 6
 )
 
+// schedulers are the names of all that Xen has.
+var schedulers = map[Scheduler]string{Credit: "credit", Credit2: "credit2", 7: "arinc653", 8: "rtds", 9: "null"}
+
 func (s Scheduler) String() string {
-	switch s {
-	case Credit:
-		return "credit"
-	case Credit2:
-		return "credit2"
-	default:
-		return fmt.Sprintf("scheduler %d", uint32(s))
+	if name, ok := schedulers[s]; ok {
+		return name
 	}
+	return fmt.Sprintf("scheduler %d", uint32(s))
 }
+
+// Known says whether its parameters are: those of others have another layout, or there are none.
+func (s Scheduler) Known() bool { return s == Credit || s == Credit2 }
 
 // Scheduler is the one that runs.
 func (x *Xen) Scheduler() (Scheduler, error) {

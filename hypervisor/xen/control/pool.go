@@ -77,12 +77,13 @@ func (x *Xen) Slice(p Pool) (slice, least time.Duration, err error) {
 // SetSlice changes for how long a vCPU may run in the pool, whole milliseconds, and leaves all
 // else. Only Credit has that.
 func (x *Xen) SetSlice(p Pool, slice time.Duration) error {
+	if p.Scheduler != Credit {
+		return fmt.Errorf("CPU pool %d is of %v, which has no slice: it lets vCPUs run as it sees fit", p.ID, p.Scheduler)
+	}
 	_, least, err := x.Slice(p)
 	switch {
 	case err != nil:
 		return err
-	case p.Scheduler != Credit:
-		return fmt.Errorf("CPU pool %d is of %v, which has no slice: it lets vCPUs run as long as their credits say", p.ID, p.Scheduler)
 	case slice%time.Millisecond != 0 || slice < max(least, time.Millisecond) || slice > MaxSlice:
 		return fmt.Errorf("slice %v of CPU pool %d: want whole milliseconds from %v, for which a vCPU runs at least, to %v", slice, p.ID, max(least, time.Millisecond), MaxSlice)
 	}

@@ -256,8 +256,10 @@ func (c *CPUs) readPools(all []control.Domain) error {
 			p = &pool{}
 		}
 		p.info = info
-		if p.slice, _, err = c.x.Slice(info); err != nil {
-			return err
+		if info.Scheduler.Known() { // of others no parameters are
+			if p.slice, _, err = c.x.Slice(info); err != nil {
+				return err
+			}
 		}
 		p.cpus = hypervisor.CPUSet{}
 		for _, cpu := range info.CPUs {
@@ -269,8 +271,12 @@ func (c *CPUs) readPools(all []control.Domain) error {
 	return nil
 }
 
-// weigh asks for a domain's weight and cap.
+// weigh asks for a domain's weight and cap. Under a scheduler that isn't known here it has none.
 func (c *CPUs) weigh(d *domain) error {
+	if !d.pool.info.Scheduler.Known() {
+		d.has, d.set, d.read = control.Params{}, control.Params{}, 0
+		return nil
+	}
 	p, err := c.x.Params(d.pool.info.Scheduler, d.id)
 	if err != nil {
 		return err

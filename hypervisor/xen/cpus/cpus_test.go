@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -305,5 +306,35 @@ func TestMuteVCPU(t *testing.T) {
 	f.mute = nil
 	if seen, _ := f.look(c, of); len(seen[0].VCPUs) != 4 || c.vcpus != 4 {
 		t.Errorf("%d vCPUs are seen, of %d", len(seen[0].VCPUs), c.vcpus)
+	}
+}
+
+// A pool whose scheduler has no weights takes nothing from what is known of others.
+func TestOtherSchedulers(t *testing.T) {
+	const null = control.Scheduler(9)
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.pool(null, 1)
+	f.domain(0, 0, 256, 1)
+	f.domain(1, 0, 512, 1)
+	f.domain(2, 1, 0, 1)
+	f.runs(2, 0, 1)
+	c, of := f.cpus(), guests(1, 2)
+	for range 3 {
+		seen, quality := f.look(c, of)
+		if quality != vcpu.Shadow || seen[0].Weight != 512 || len(seen[0].VCPUs) != 1 || seen[1].Weight != 0 || len(seen[1].VCPUs) != 1 || seen[1].VCPUs[0].State != vcpu.Running {
+			t.Fatalf("%v: %+v", quality, seen)
+		}
+		f.pass(period)
+	}
+	tuner := c.Tuner(func(string) (uint16, bool) { return 2, true })
+	weight, percent, slice := 300, 50, 5*ms
+	for _, set := range []hypervisor.Tuning{{Weight: &weight}, {Cap: &percent}, {Slice: &slice}} {
+		if err := tuner.Tune("two", set); err == nil || !strings.Contains(err.Error(), "null") || !strings.Contains(err.Error(), "CPU pool 1") {
+			t.Errorf("%+v: %v", set, err)
+		}
+	}
+	if groups := c.Raiser(t.TempDir()).Groups(of); len(groups) != 1 || groups[0].Weight != 512 {
+		t.Errorf("%+v", groups)
 	}
 }

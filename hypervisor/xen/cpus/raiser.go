@@ -80,6 +80,9 @@ func (w domainWeight) Get() (int64, error) {
 	if d == nil {
 		return 0, fmt.Errorf("domain %d: Xen has none of that number", w.id)
 	}
+	if s := d.pool.info.Scheduler; !s.Known() {
+		return 0, fmt.Errorf("domain %d: %s is of scheduler %v, which has no weights", w.id, d.pool.name(), s)
+	}
 	p, err := w.cpus.x.Params(d.pool.info.Scheduler, w.id)
 	return int64(p.Weight), err
 }

@@ -63,6 +63,9 @@ func (f *fake) Domains() ([]control.Domain, error) { f.calls++; return f.domains
 func (f *fake) Pools() ([]control.Pool, error)     { f.calls++; return f.pools, f.broken }
 
 func (f *fake) Slice(p control.Pool) (slice, least time.Duration, err error) {
+	if !p.Scheduler.Known() {
+		return 0, 0, syscall.EOPNOTSUPP
+	}
 	if p.Scheduler == control.Credit2 {
 		return 0, time.Millisecond, f.broken
 	}
@@ -70,8 +73,8 @@ func (f *fake) Slice(p control.Pool) (slice, least time.Duration, err error) {
 }
 
 func (f *fake) SetSlice(p control.Pool, slice time.Duration) error {
-	if p.Scheduler == control.Credit2 {
-		return errors.New("it has no slice")
+	if p.Scheduler != control.Credit {
+		return fmt.Errorf("CPU pool %d is of %v, which has no slice", p.ID, p.Scheduler)
 	}
 	f.slice = slice
 	return f.broken

@@ -37,6 +37,9 @@ func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 		return err
 	}
 	vcpus, weight, percent := d.info.VCPUs, set.Weight, set.Cap
+	if (weight != nil || percent != nil) && !d.pool.info.Scheduler.Known() {
+		return fmt.Errorf("it is in %s, of scheduler %v, which has no weights and caps: credit and credit2 have (xl cpupool-migrate)", d.pool.name(), d.pool.info.Scheduler)
+	}
 	if weight != nil && (*weight < 1 || *weight > control.MaxWeight) {
 		return fmt.Errorf("weight = %d: must be from 1 to %d; 256 is what nothing set comes to", *weight, control.MaxWeight)
 	}
