@@ -264,7 +264,7 @@ func (x *Xen) SetWeight(s Scheduler, domain, weight uint16) error {
 
 // SetCap changes a domain's cap, of its online vCPUs, and leaves its weight.
 func (x *Xen) SetCap(s Scheduler, domain, percent uint16, vcpus int) error {
-	if int(percent) > capBusy*vcpus {
+	if percent == schedulerNoCap || int(percent) > capBusy*vcpus {
 		return fmt.Errorf("cap %d %% of domain %d: want at most %d %%, for %d vCPUs", percent, domain, capBusy*vcpus, vcpus)
 	}
 	return x.put(s, domain, schedulerNothing, percent)

@@ -2,6 +2,7 @@ package cpus
 
 import (
 	"fmt"
+	"math"
 
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/xen/control"
@@ -43,8 +44,8 @@ func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 	if weight != nil && (*weight < 1 || *weight > control.MaxWeight) {
 		return fmt.Errorf("weight = %d: must be from 1 to %d; 256 is what nothing set comes to", *weight, control.MaxWeight)
 	}
-	if percent != nil && (*percent < 0 || *percent > 100*vcpus) {
-		return fmt.Errorf("cap = %d: must be from 1 to %d, in %% of one CPU, for its %d vCPUs, or 0 for none", *percent, 100*vcpus, vcpus)
+	if percent != nil && (*percent < 0 || *percent > mostCap(vcpus)) {
+		return fmt.Errorf("cap = %d: must be from 1 to %d, in %% of one CPU, for its %d vCPUs, or 0 for none", *percent, mostCap(vcpus), vcpus)
 	}
 	if set.Slice != nil { // which is checked where it is set, so that is done first
 		if err := c.x.SetSlice(d.pool.info, *set.Slice); err != nil {
@@ -64,6 +65,10 @@ func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 	}
 	return nil
 }
+
+// mostCap is the greatest cap of so many vCPUs. What Xen's parameter has room for, but for the value that leaves it
+// as it is, is less than very many may have.
+func mostCap(vcpus int) int { return min(100*vcpus, math.MaxUint16-1) }
 
 // find is a domU, as it is now.
 func (t *Tuner) find(name string) (*domain, error) {

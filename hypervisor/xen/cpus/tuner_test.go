@@ -87,3 +87,17 @@ func TestTuneRaised(t *testing.T) {
 		t.Errorf("it has %d", f.params[1].Weight)
 	}
 }
+
+// A cap that Xen's parameter has no room for isn't taken for another one.
+func TestGreatestCap(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.domain(1, 0, 256, 1)
+	f.domains[0].VCPUs = 700
+	tuner := f.cpus().Tuner(func(string) (uint16, bool) { return 1, true })
+	for _, percent := range []int{1<<16 - 1, 1<<16 + 100, 70000} {
+		if err := tuner.Tune("wide", hypervisor.Tuning{Cap: &percent}); err == nil || !strings.Contains(err.Error(), "from 1 to 65534") || f.params[1].Cap != 0 {
+			t.Errorf("%d: %v, and it is %d", percent, err, f.params[1].Cap)
+		}
+	}
+}
