@@ -113,6 +113,8 @@ func (s *Shadow) Credit(id trace.VCPU) (credit int64, priority int, ok bool) {
 func (s *Shadow) Take(at int64, r *trace.Record) {
 	s.Until(at)
 	switch r.Kind() {
+	case trace.Lost:
+		s.lose(r.CPU)
 	case trace.Running:
 		if r.N >= 1 {
 			s.change(at, r, trace.Packed(r.Words[0]))
@@ -147,6 +149,17 @@ func (s *Shadow) named(r *trace.Record) *earner {
 		return nil
 	}
 	return s.of(r.Named(0))
+}
+
+// lose has nobody know what ran on a CPU meanwhile, and so what credit there is, until it is printed.
+func (s *Shadow) lose(cpu int) {
+	for _, u := range s.units {
+		if u.runs && u.cpu == cpu {
+			u.runs, u.from = false, 0
+		}
+	}
+	s.clock.rests(cpu)
+	s.told = false
 }
 
 func (s *Shadow) change(at int64, r *trace.Record, id trace.VCPU) {

@@ -163,3 +163,29 @@ func TestShadowBegins(t *testing.T) {
 		t.Error("it isn't forgotten")
 	}
 }
+
+// What ran while records were lost isn't taken off, and what credit there is isn't known until it is printed again.
+func TestShadowOfLostRecords(t *testing.T) {
+	s := NewShadow(1, 30*ms)
+	s.Share(1, Share{Weight: 256})
+	id := trace.VCPU{Domain: 1}
+	printed := &dump.Dump{Pools: []dump.Pool{{}}, VCPUs: []dump.VCPU{{ID: id, Priority: dump.Under, Credit: 100, Weight: 256}}}
+	s.Printed(printed, 0, 1*ms, 1*ms)
+	change := func(at int64, from, to trace.Runstate) {
+		r := trace.Record{Event: trace.Running | uint32(from)<<8 | uint32(to)<<4, N: 1}
+		r.Words[0] = 1 << 16
+		s.Take(at, &r)
+	}
+	change(10*ms, trace.Waits, trace.Runs)
+	if s.Take(12*ms, &trace.Record{Event: trace.Lost}); s.Told() {
+		t.Error("what credit there is is known without what ran")
+	}
+	change(1012*ms, trace.Waits, trace.Runs)
+	change(1013*ms, trace.Runs, trace.Waits)
+	if credit, _, _ := s.Credit(id); credit != 90 {
+		t.Errorf("%d credits are left of 100", credit)
+	}
+	if s.Printed(printed, 0, 1020*ms, 1021*ms); !s.Told() {
+		t.Error("what was printed isn't known")
+	}
+}
