@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -113,8 +114,11 @@ func (c *conn) leave(call *call) bool {
 		return false
 	}
 	call.gone = true
-	if !call.sent {
-		delete(c.pending, call.packet.ID) // the writer passes it over
+	if !call.sent { // a server that is stuck must not have us keep what nobody waits for
+		delete(c.pending, call.packet.ID)
+		if i := slices.Index(c.outbox, call); i >= 0 {
+			c.outbox = slices.Delete(c.outbox, i, i+1)
+		}
 	}
 	return true
 }
