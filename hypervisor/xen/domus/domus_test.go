@@ -274,6 +274,20 @@ func TestStoreEmpty(t *testing.T) {
 	h.await("db:off:0 web:off:0")
 }
 
+// A domain without a name is watched as others are, not again and again.
+func TestNoName(t *testing.T) {
+	h := newHost(t)
+	h.create(6, "")
+	n := &naming{client: h.tools, changed: make(chan struct{}, 1), watched: map[uint16]*xenstore.Watch{}}
+	if err := n.read(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	first := n.watched[6]
+	if err := n.read(t.Context(), nil); err != nil || first == nil || n.watched[6] != first {
+		t.Errorf("%v: its name is watched by %p, then %p", err, first, n.watched[6])
+	}
+}
+
 // A XenStore that has lost everything, or is away, ends nobody.
 func TestStoreAway(t *testing.T) {
 	h := newHost(t)

@@ -130,7 +130,7 @@ func (n *naming) read(ctx context.Context, agents map[uint16]bool) error {
 		}
 	}
 	for id, w := range n.watched {
-		if names[id] == "" {
+		if _, there := names[id]; !there {
 			w.Close(ctx)
 			delete(n.watched, id)
 		}
