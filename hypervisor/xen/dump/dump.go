@@ -90,6 +90,9 @@ func (d *Dump) VCPU(id trace.VCPU) (*VCPU, bool) {
 	return nil, false
 }
 
+// guestLine begins what a guest has printed, which Xen puts its number before, as in (d3).
+const guestLine = "(d"
+
 // What lines say. Others are of no interest, or of somebody else who printed meanwhile.
 var (
 	nowLine       = regexp.MustCompile(`NOW=(\d+)`)
@@ -142,6 +145,9 @@ func number(s string) int {
 }
 
 func (p *parser) line(line string) {
+	if strings.HasPrefix(line, guestLine) {
+		return
+	}
 	if m := nowLine.FindStringSubmatch(line); m != nil {
 		now, _ := strconv.ParseInt(m[1], 10, 64)
 		*p = parser{queue: -1, Dump: Dump{Now: now}, caps: make(map[uint16]int)}
@@ -203,8 +209,7 @@ func (p *parser) atQueue(n int) {
 func (p *parser) vcpu(m []string) {
 	id := trace.VCPU{Domain: uint16(number(m[2])), Number: uint16(number(m[3]))}
 	flags, _ := strconv.ParseUint(m[5], 16, 32)
-	credit, _ := strconv.ParseInt(m[7], 10, 64)
-	v := VCPU{ID: id, Priority: number(m[4]), Flags: uint32(flags), Earns: p.earns, CPU: number(m[6]), Credit: credit, Weight: number(m[8]), Cap: number(m[9])}
+	v := VCPU{ID: id, Priority: number(m[4]), Flags: uint32(flags), Earns: p.earns, CPU: number(m[6]), Credit: int64(number(m[7])), Weight: number(m[8]), Cap: number(m[9])}
 	if limit, ok := p.caps[id.Domain]; ok {
 		v.Cap = limit
 	}

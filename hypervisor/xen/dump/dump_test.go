@@ -45,6 +45,11 @@ func TestCredit(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(again, want) {
 		t.Errorf("behind another: %+v, %v", again, err)
 	}
+	const guest = "(d3) NOW=5\n(d3) \t  1: [1.0] pri=-1 flags=0 cpu=0 credit=300 [w=256,cap=0]\n"
+	again, err = Parse(guest + strings.ReplaceAll(recorded(t, "credit"), "(XEN) CPUs info", guest+"(XEN) CPUs info") + guest)
+	if err != nil || !reflect.DeepEqual(again, want) {
+		t.Errorf("with what a guest printed: %+v, %v", again, err)
+	}
 }
 
 func TestCredit2(t *testing.T) {
