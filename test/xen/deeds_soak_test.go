@@ -61,13 +61,21 @@ var deeds = map[string]deed{
 		id := s.Run("xl domid " + name)
 		s.Run("xl reboot " + name)
 		s.Await(takenTime, name+" is another domain", func() bool {
+			if s.unwatched(name) {
+				s.Run("xl destroy " + name + "; xl create -q /tmp/" + name + "/config")
+			}
 			now, status := s.Try("xl domid " + name + " 2>/dev/null")
 			return status == 0 && now != id
 		})
 	}},
 	"crash, create": {xl: true, do: func(s *stage, name string) {
 		s.tell(name, "echo c >/proc/sysrq-trigger")
-		s.Await(takenTime, name+" has gone", func() bool { return s.Run("xl list | grep -c '^"+name+" '; true") == "0" })
+		s.Await(takenTime, name+" has gone", func() bool {
+			if s.unwatched(name) {
+				s.Run("xl destroy " + name)
+			}
+			return s.Run("xl list | grep -c '^"+name+" '; true") == "0"
+		})
 		s.Run("xl create -q /tmp/" + name + "/config")
 	}},
 
@@ -82,6 +90,13 @@ const (
 	withoutDaemon   = " without daemon"
 	withoutXenStore = " without XenStore"
 )
+
+// unwatched says whether a domU has stopped and nobody does anything about it: the xl that has started it
+// ends when it is saved, also if it goes on then.
+func (s *stage) unwatched(name string) bool {
+	_, status := s.Try("xl list " + name + " 2>/dev/null | grep -q -E ' [-rb]{2}[-p][sc]' && tail -n 1 /var/log/xen/xl-" + name + ".log | grep -q 'Exiting now'")
+	return status == 0
+}
 
 // findDeed is what a script calls so.
 func findDeed(what string) (deed, bool) {
