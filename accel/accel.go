@@ -184,7 +184,13 @@ type HostFunc struct {
 }
 
 // Replay does all that a graph of the context has (see Grapher).
-type Replay struct{ Graph Graph }
+type Replay struct {
+	Graph Graph
+	// Spent, if not nil, is told of each time that an engine was held for a part of the graph, with the engine's Class,
+	// while it goes on: a graph may take as long as many kernels. Done's Usage has all of these once more. A device that
+	// knows no parts doesn't call it.
+	Spent func(Usage)
+}
 
 // ArrayDesc describes an array: elements of Channels × format; zero Height or Depth as in CUDA.
 type ArrayDesc struct {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 
 	"pegasus/accel"
@@ -57,7 +58,8 @@ func testGraphs(t *testing.T, b *bench) {
 	)
 	for i := range uint32(5) {
 		a := make(chan accel.Usage, 1)
-		b.want(b.ctx.Submit(s, accel.Replay{Graph: g}, func(r cuda.Result, u accel.Usage) {
+		var spent atomic.Int64
+		b.want(b.ctx.Submit(s, accel.Replay{Graph: g, Spent: func(u accel.Usage) { spent.Add(u.End - u.Start) }}, func(r cuda.Result, u accel.Usage) {
 			if r != cuda.Success {
 				t.Error(r)
 			}
@@ -66,6 +68,9 @@ func testGraphs(t *testing.T, b *bench) {
 		u := <-a
 		if u.Class != accel.Compute || u.End <= u.Start {
 			t.Errorf("charged are %d ns of class %d", u.End-u.Start, u.Class)
+		}
+		if n := spent.Load(); n > u.End-u.Start {
+			t.Errorf("told of %d ns while it went on, of %d in all", n, u.End-u.Start)
 		}
 		for j, want := range []uint32{5, 15, 106, 15, i + 1} {
 			if got := b.number(p + 4*uint64(j)); got != want {

@@ -117,7 +117,7 @@ func (c *Context) Submit(to accel.Stream, w accel.Work, done accel.Done) cuda.Re
 		return c.waitValue(s, &w, done)
 	case accel.Replay:
 		if g, ok := w.Graph.(*Graph); ok && g.ctx == c && !g.destroyed {
-			return c.replay(s, g, done)
+			return c.replay(s, g, w.Spent, done)
 		}
 	}
 	return cuda.ErrorInvalidHandle

@@ -71,7 +71,36 @@ func (e *executor) run() {
 	debug.SetPanicOnFault(true)
 	for n := e.next(); n != nil; n = e.next() {
 		r, u := e.execute(n)
+		e.over(n, r, u)
+	}
+}
+
+// over ends what had the engine, or, if that is a batch with more to do, has it wait for another turn.
+func (e *executor) over(n *node, r cuda.Result, u accel.Usage) {
+	if r != cuda.Success || n.place == len(n.batch) {
+		if n.begun != 0 {
+			u.Start, u.End = n.begun, n.begun+n.held+(u.End-u.Start)
+		}
 		e.dev.finish(n, r, u, e)
+		return
+	}
+	n.spend(u)
+	d := e.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n.inline = false
+	e.current = nil
+	e.enqueue(n)
+}
+
+// spend notes that an engine was held for a part of a batch.
+func (n *node) spend(u accel.Usage) {
+	if n.begun == 0 {
+		n.begun = u.Start
+	}
+	n.held += u.End - u.Start
+	if n.spent != nil {
+		n.spent(u)
 	}
 }
 
@@ -126,7 +155,7 @@ func (e *executor) inline(n *node) bool {
 	r := e.perform(n, since)
 	u := accel.Usage{Class: n.class, Start: since, End: d.worker.Release(e.token)}
 	debug.SetPanicOnFault(old)
-	d.finish(n, r, u, e)
+	e.over(n, r, u)
 	return true
 }
 

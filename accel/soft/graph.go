@@ -106,6 +106,7 @@ type replaying struct {
 	class accel.Class
 	begun atomic.Int64 // when the first engine was held, or 0
 	held  atomic.Int64 // for how long engines were, in sum
+	spent func(accel.Usage)
 	done  accel.Done
 }
 
@@ -113,6 +114,9 @@ func (p *replaying) node(_ cuda.Result, u accel.Usage) {
 	if u.End > u.Start {
 		p.begun.CompareAndSwap(0, u.Start)
 		p.held.Add(u.End - u.Start)
+		if p.spent != nil {
+			p.spent(u)
+		}
 	}
 }
 
@@ -124,16 +128,16 @@ func (p *replaying) end(r cuda.Result, _ accel.Usage) {
 }
 
 // replay queues a graph: as one node if it is brief, and else as many.
-func (c *Context) replay(s *Stream, g *Graph, done accel.Done) cuda.Result {
+func (c *Context) replay(s *Stream, g *Graph, spent func(accel.Usage), done accel.Done) cuda.Result {
 	if r := g.check(); r != cuda.Success {
 		return r
 	}
 	d := c.dev
 	d.mu.Lock()
 	if g.brief() {
-		c.replayBatch(s, g, done)
+		c.replayBatch(s, g, spent, done)
 	} else {
-		c.replayNodes(s, g, done)
+		c.replayNodes(s, g, spent, done)
 	}
 	return cuda.Success
 }
@@ -168,7 +172,7 @@ func (g *Graph) brief() bool {
 }
 
 // replayBatch queues a brief graph. d.mu is held, and released.
-func (c *Context) replayBatch(s *Stream, g *Graph, done accel.Done) {
+func (c *Context) replayBatch(s *Stream, g *Graph, spent func(accel.Usage), done accel.Done) {
 	d := c.dev
 	if g.last.pending != nil || len(g.batch) != len(g.nodes) {
 		g.batch = make([]node, len(g.nodes)) // whose replay runs has its own
@@ -177,7 +181,7 @@ func (c *Context) replayBatch(s *Stream, g *Graph, done accel.Done) {
 		g.nodes[i].describe(c, &g.batch[i])
 	}
 	n := d.newNode(c, batchNode)
-	n.class, n.engine, n.batch, n.event, n.done = g.class, engine.Compute, g.batch, g.last, done
+	n.class, n.engine, n.batch, n.event, n.spent, n.done = g.class, engine.Compute, g.batch, g.last, spent, done
 	s.append(n)
 	n.after(g.last.pending)
 	g.last.pending = n
@@ -203,14 +207,25 @@ func (g *graphNode) describe(c *Context, n *node) {
 	}
 }
 
-// carryOutAll does what a batch has, until something goes wrong.
+const (
+	// batchTurnNs is after how long a batch gives the engine back before its next piece: what its kernels take was a guess.
+	batchTurnNs = 4 * briefGraphNs
+	// batchLook is how many pieces that are no kernels are done without a look at the clock.
+	batchLook = 64
+)
+
+// carryOutAll does what a batch has from n.place on, until something goes wrong, or it has had the engine for long.
 func (e *executor) carryOutAll(n *node, since int64) (r cuda.Result) {
-	for i := range n.batch {
-		m := &n.batch[i]
+	begun, first := since, n.place
+	for n.place < len(n.batch) {
+		m := &n.batch[n.place]
 		m.inline = n.inline
-		if i > 0 && m.kind == kernelNode {
-			since = e.dev.clock()
+		if n.place > first && (m.kind == kernelNode || n.place%batchLook == 0) {
+			if since = e.dev.clock(); since-begun > batchTurnNs {
+				break
+			}
 		}
+		n.place++
 		if r = e.carryOut(m, since); r != cuda.Success {
 			break
 		}
@@ -220,9 +235,9 @@ func (e *executor) carryOutAll(n *node, since int64) (r cuda.Result) {
 
 // replayNodes queues a graph: a node before all of them keeps its place in the stream, and one behind them.
 // d.mu is held, and released.
-func (c *Context) replayNodes(s *Stream, g *Graph, done accel.Done) {
+func (c *Context) replayNodes(s *Stream, g *Graph, spent func(accel.Usage), done accel.Done) {
 	d := c.dev
-	p := &replaying{class: g.class, done: done}
+	p := &replaying{class: g.class, spent: spent, done: done}
 	nodeDone := p.node
 	before := d.newNode(c, waitNode)
 	s.append(before)

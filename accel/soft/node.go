@@ -43,6 +43,10 @@ type node struct {
 	copy   boxCopy
 	fill   boxFill
 	batch  []node // what a batch does, in this order
+	place  int    // of the batch's next piece
+	begun  int64  // when an engine was first held for a batch that has given it back since, or 0
+	held   int64  // and for how long before
+	spent  func(accel.Usage)
 	event  *Event
 	due    func(cuda.Result, func())
 	then   func(cuda.Result)

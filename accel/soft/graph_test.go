@@ -1,0 +1,102 @@
+package soft
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/accel/soft/engine"
+	"pegasus/cuda"
+)
+
+// chain is a graph of n launches, one after the other.
+func chain(t *testing.T, c *Context, m *Module, n uint32) accel.Graph {
+	t.Helper()
+	nodes := make([]accel.GraphNode, n)
+	for i := range nodes {
+		w := launchOf(m)
+		nodes[i].Work = &w
+		if i > 0 {
+			nodes[i].After = []uint32{uint32(i) - 1}
+		}
+	}
+	g, r := c.NewGraph(nodes, nil)
+	want(t, r, cuda.Success)
+	return g
+}
+
+// A graph that was thought to be brief, and is not, doesn't keep others from the engine until its end, and is charged as it goes.
+func TestLongBatchTakesTurns(t *testing.T) {
+	for name, busy := range map[string]bool{"where submitted": false, "behind others": true} {
+		t.Run(name, func(t *testing.T) {
+			page, err := engine.Create(engine.Options{Memory: 64 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { page.Close() })
+			d, c := open(t, func(c *Config) { c.Engine, c.Memory = page, 0 })
+			_, other := open(t, func(c *Config) { c.Engine, c.Memory = page, 0 })
+			const pieces = 40
+			var ran, seen atomic.Int32
+			others := make(chan struct{})
+			m := goModule(c, 0, nil)
+			m.functions[0].code = loneCode{func(*run) *fault {
+				if ran.Add(1) == 1 {
+					quick := goModule(other, 0, func(*run) *fault { seen.Store(ran.Load()); return nil })
+					if r := other.Submit(other.DefaultStream(), launchOf(quick), func(cuda.Result, accel.Usage) { close(others) }); r != cuda.Success {
+						t.Error(r)
+					}
+				}
+				time.Sleep(5 * time.Millisecond)
+				return nil
+			}}
+			learn(d, m, 1)
+			g := chain(t, c, m, pieces)
+			if busy {
+				slow := goModule(c, 0, func(*run) *fault { time.Sleep(10 * time.Millisecond); return nil })
+				submit(t, c, c.DefaultStream(), launchOf(slow))
+			}
+			var spent, whole atomic.Int64
+			done := newWaiter()
+			want(t, c.Submit(c.DefaultStream(), accel.Replay{Graph: g, Spent: func(u accel.Usage) {
+				if whole.Load() != 0 || u.Class != accel.Compute {
+					t.Errorf("told of %+v, after the end: %t", u, whole.Load() != 0)
+				}
+				spent.Add(u.End - u.Start)
+			}}, func(r cuda.Result, u accel.Usage) {
+				whole.Store(u.End - u.Start)
+				done.done(r, u)
+			}), cuda.Success)
+			want(t, done.wait(t), cuda.Success)
+			<-others
+			if n := ran.Load(); n != pieces {
+				t.Errorf("%d of %d kernels ran", n, pieces)
+			}
+			if n := seen.Load(); n >= pieces {
+				t.Errorf("another process got the engine after %d kernels of %d", n, pieces)
+			}
+			if s, w := spent.Load(), whole.Load(); s < w/2 || s > w || w < pieces*5e6 {
+				t.Errorf("told of %d ns as it went on, of %d in all", s, w)
+			}
+		})
+	}
+}
+
+// The parts of a graph are told of as they end.
+func TestReplaySpends(t *testing.T) {
+	_, c := open(t, nil)
+	let := make(chan struct{})
+	m := goModule(c, 0, func(*run) *fault { time.Sleep(time.Millisecond); <-let; return nil })
+	g := chain(t, c, m, 3)
+	told := make(chan accel.Usage, 3)
+	done := newWaiter()
+	want(t, c.Submit(c.DefaultStream(), accel.Replay{Graph: g, Spent: func(u accel.Usage) { told <- u }}, done.done), cuda.Success)
+	for range 3 {
+		let <- struct{}{}
+		if u := <-told; u.Class != accel.Compute || u.End-u.Start < 1e6 {
+			t.Errorf("told of %+v", u)
+		}
+	}
+	want(t, done.wait(t), cuda.Success)
+}
