@@ -42,14 +42,15 @@ type queue struct {
 	key     uint64  // of the only one; 0: there are several, or it is unknown
 	left    int     // those that have not ended
 	spent   time.Duration
-	heard   Time    // when the lease began, or something was last reported of it
-	alone   bool    // the holder's gate is open, since there is nobody else
-	closing *tenant // its gate has to be closed before another's opens
-	chosen  *tenant // will get the lease then
-	last    *tenant // whose lease was out last
-	lapsed  bool    // that lease was not used up: its holder seemed to have no work
-	history int     // keys that a domain's history has room for
-	missed  uint64  // requests that ended after they were due
+	since   time.Duration // what of it was used since a request ended
+	heard   Time          // when the lease began, or something was last reported of it
+	alone   bool          // the holder's gate is open, since there is nobody else
+	closing *tenant       // its gate has to be closed before another's opens
+	chosen  *tenant       // will get the lease then
+	last    *tenant       // whose lease was out last
+	lapsed  bool          // that lease was not used up: its holder seemed to have no work
+	history int           // keys that a domain's history has room for
+	missed  uint64        // requests that ended after they were due
 	why     reason
 }
 
@@ -363,13 +364,22 @@ func (q *queue) Charge(now Time, id ID, u Usage) {
 	q.heard = now
 	q.left -= u.Requests
 	q.spent += u.Busy()
+	q.since += u.Busy()
+	if u.Requests > 0 {
+		q.since = 0
+	}
 	switch {
 	case q.left <= 0:
 		q.release(now)
-	case q.amount > 1 && q.longest > 0 && q.spent >= q.longest:
+	case q.amount > 1 && q.longest > 0 && q.spent >= q.longest,
+		q.tooLong():
 		q.takeBack(now)
 	}
 }
+
+// tooLong says of a request that is charged while it goes on, as graphs are, that others are not to wait for its end: it has
+// used as much as one may take of which nothing is heard, and goes on when its domain is in turn again.
+func (q *queue) tooLong() bool { return q.patience > 0 && q.inLine > 0 && q.since >= q.forbearance() }
 
 // replace looks anew at the lanes of a reserve whose budget changed.
 func (q *queue) replace(now Time, r *reserve) {
@@ -513,7 +523,12 @@ func (q *queue) stallAt() Time {
 	if q.patience == 0 || q.holder == nil || q.inLine == 0 {
 		return Forever
 	}
-	return q.heard.Add(q.patience + min(patienceTimes*q.why.window, mostPatience))
+	return q.heard.Add(q.forbearance())
+}
+
+// forbearance is how long others wait for the holder's request.
+func (q *queue) forbearance() time.Duration {
+	return q.patience + min(patienceTimes*q.why.window, mostPatience)
 }
 
 // turn is how long the requests are together that a domain of a unit of several gets
@@ -549,6 +564,7 @@ func (q *queue) lend(now Time) Decision {
 	}
 	q.withdraw(now, c)
 	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard = c, nil, nil, q.amount, 0, now
+	q.since = 0
 	for i := range c.heads {
 		c.lent[i] = max(c.lent[i], c.heads[i].Seq)
 	}
