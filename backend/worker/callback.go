@@ -13,6 +13,7 @@ import (
 // whose callback is due is held until the guest reports it done.
 type callbacks struct {
 	count atomic.Int32 // len(queued)+expected, for those who only ask
+	given atomic.Int32 // len(queued)
 
 	mu       sync.Mutex
 	expected int                  // nodes of graphs that were launched
@@ -33,8 +34,11 @@ const maxCallbackThreads = 64
 
 func (b *callbacks) init() { b.queued = make(map[uint64]*callback) }
 
-// any says whether work in flight may be waiting for the guest.
+// any says whether work in flight may be waiting for the guest, or come to that.
 func (b *callbacks) any() bool { return b.count.Load() != 0 }
+
+// outstanding is any without those of graphs that are not due yet: what comes before them ends by itself.
+func (b *callbacks) outstanding() bool { return b.given.Load() != 0 }
 
 func (b *callbacks) add(id uint64, g *guestContext) (*callback, cuda.Result) {
 	b.mu.Lock()
@@ -65,7 +69,10 @@ func (b *callbacks) remove(id uint64, k *callback) {
 	}
 }
 
-func (b *callbacks) counted() { b.count.Store(int32(len(b.queued) + b.expected)) }
+func (b *callbacks) counted() {
+	b.count.Store(int32(len(b.queued) + b.expected))
+	b.given.Store(int32(len(b.queued)))
+}
 
 // expect says that n more callbacks than before will be due, or less.
 func (b *callbacks) expect(n int) {

@@ -58,7 +58,8 @@ func (s *session) room() cuda.Result {
 		if s.ending.now.Load() {
 			return cuda.ErrorDeinitialized
 		}
-		callback, _ := s.whileHeld()
+		s.whileHeld()
+		callback := s.callbacks.outstanding()
 		if f.stuck = callback && (f.stuck || time.Since(start) > roomPatience); f.stuck {
 			return cuda.ErrorOutOfMemory
 		}

@@ -99,6 +99,31 @@ func roomBehindCallbacks(t *testing.T, s *session, b *bench) {
 	}
 }
 
+// What comes before a callback of a graph ends by itself, however long it takes.
+func TestRoomBehindGraphs(t *testing.T) {
+	s, _ := alone(t)
+	synctest.Test(t, func(t *testing.T) {
+		s.flow.init() // the channel belongs to the bubble
+		q := &fullQueue{}
+		s.queue = q
+		q.Store(maxQueued)
+		s.callbacks.expect(2)
+		start := time.Now()
+		time.AfterFunc(time.Minute, func() { q.Store(0) })
+		if r := s.room(); r != cuda.Success || time.Since(start) < time.Minute {
+			t.Fatalf("%v after %v", r, time.Since(start))
+		}
+		// Of one that is due nobody knows whether the guest will ever report it.
+		q.Store(maxQueued)
+		k, _ := s.callbacks.add(5, nil)
+		s.callbackDue(5, k, cuda.Success, func() {})
+		start = time.Now()
+		if r := s.room(); r != cuda.ErrorOutOfMemory || time.Since(start) < roomPatience {
+			t.Fatalf("%v after %v", r, time.Since(start))
+		}
+	})
+}
+
 // Callbacks that went with their context are not kept for the next to ask.
 func TestCallbacksGoWithTheirContext(t *testing.T) {
 	s, _ := alone(t)
