@@ -40,6 +40,7 @@ type Ticket struct {
 	budget     bool
 	requests   bool
 	predicted  int64
+	spent      int64 // what Spend was told of; atomic until Finish
 }
 
 // Verdict is what Try found.
@@ -278,25 +279,47 @@ func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	}
 }
 
-// Finish ends a request: u says what it used. It returns what was reserved for
-// it and wakes whoever waits for room.
+// Spend charges what a request has used so far, which may take as long as many: so its domain is charged, and what else it
+// has to do waits for its turn, while it goes on. Any goroutine may call it, before Finish, which is told of all.
+func (m *Member) Spend(t *Ticket, u accel.Usage) {
+	ns := max(u.End-u.Start, 0)
+	m.charge(ClassOf(u.Class), u, ns)
+	h := &m.page.at.header
+	over := atomic.AddInt64(&t.spent, ns) - t.predicted
+	if t.budget && over > 0 && h.generation.Load() == t.generation && t.lease.budget.Add(-min(over, ns)) <= 0 {
+		m.bell.Ring()
+	}
+}
+
+// charge notes what was used. It says whether the gate is open for the class.
+func (m *Member) charge(c Class, u accel.Usage, ns int64) (open bool) {
+	h := &m.page.at.header
+	if u.Class < accel.NumClasses {
+		m.slot.used[u.Class].Add(ns)
+	}
+	if h.noting.Load() != 0 && ns > 0 {
+		m.page.at.reel[m.index].write(u)
+	}
+	if open = h.open(c, Now()); !open {
+		h.overrun[c].Add(ns)
+	}
+	return open
+}
+
+// Finish ends a request: u says what it used, what Spend was told of included. It returns
+// what was reserved for it and wakes whoever waits for room.
 func (m *Member) Finish(t Ticket, u accel.Usage) {
 	s := m.slot
 	measured := max(u.End-u.Start, 0)
+	rest := max(measured-t.spent, 0)
+	u.Start = u.End - rest
+	open := m.charge(t.class, u, rest)
 	if u.Class < accel.NumClasses {
-		s.used[u.Class].Add(measured)
 		s.ended[u.Class].Add(1)
 	}
 	h := &m.page.at.header
-	if h.noting.Load() != 0 && measured > 0 {
-		m.page.at.reel[m.index].write(u)
-	}
-	open := h.open(t.class, Now())
-	if !open {
-		h.overrun[t.class].Add(measured)
-	}
 	if t.budget && h.generation.Load() == t.generation {
-		t.lease.budget.Add(t.predicted - measured)
+		t.lease.budget.Add(max(t.predicted, t.spent) - measured)
 	}
 	s.inFlight[t.class].Add(-t.predicted)
 	s.requests[t.class].Add(-1)

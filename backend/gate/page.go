@@ -243,6 +243,7 @@ type Work struct {
 	Heads    [NumClasses]Head        // the request that waits at the gate
 	InFlight int64                   // requests
 	Flying   [NumClasses]int64       // of each class
+	Held     [NumClasses]int64       // of those, that do nothing before their class's next lease: see Member.AwaitTurn
 	Arrived  bool                    // a request found the gate closed since the last Look
 	// IdleSince is when the last of them ran out of work; 0 while one has some,
 	// or when there was none yet.
@@ -292,6 +293,7 @@ func (p *Page) Look() (w Work) {
 		for c := range NumClasses {
 			w.Ended[c] += one.Ended[c]
 			w.Flying[c] += one.Flying[c]
+			w.Held[c] += one.Held[c]
 			if one.Heads[c].Predicted > w.Heads[c].Predicted {
 				w.Heads[c] = one.Heads[c]
 			}
@@ -345,6 +347,9 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 	for c := range s.held {
 		if s.held[c].Load() != 0 && w.Heads[c].Predicted == 0 { // who has leave to wait there may have nothing else to ask for
 			w.Heads[c].Predicted = max(s.inFlight[c].Load()/max(w.Flying[c], 1), 1)
+		}
+		if s.held[c].Load() != 0 {
+			w.Held[c] = w.Flying[c]
 		}
 	}
 	w.IdleSince = s.idleSince.Load()

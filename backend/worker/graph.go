@@ -311,9 +311,9 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 		return cuda.Success
 	}
 	b := s.newSubmission(g)
-	b.replay = &replay{s: s, gr: gr, records: records}
+	b.replay = &replay{s: s, gr: gr, records: records, spent: b.spent}
 	s.callbacks.expect(gr.hosts)
-	r = s.submitGated(b, st, accel.Replay{Graph: gr.native}, gr.class, gr.predict())
+	r = s.submitGated(b, st, accel.Replay{Graph: gr.native, Spent: b.spent}, gr.class, gr.predict())
 	if r != cuda.Success {
 		s.callbacks.expect(-gr.hosts)
 	}
@@ -339,6 +339,7 @@ type replay struct {
 	bad   atomic.Int32 // the first error
 	begun atomic.Int64
 	held  atomic.Int64
+	spent func(accel.Usage)
 	done  accel.Done
 }
 
@@ -431,6 +432,7 @@ func (p *replay) ended(r cuda.Result, u accel.Usage) {
 	if u.End > u.Start {
 		p.begun.CompareAndSwap(0, u.Start)
 		p.held.Add(u.End - u.Start)
+		p.spent(u)
 	}
 	if p.left.Add(-1) == 0 {
 		from := p.begun.Load()

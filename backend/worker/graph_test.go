@@ -2,6 +2,7 @@ package worker
 
 import (
 	"testing"
+	"time"
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
@@ -61,6 +62,32 @@ func TestGraph(t *testing.T) {
 	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 1, 0, nil)
 	if got := b.read(1, word); got != 31 {
 		t.Errorf("%d, want 31", got)
+	}
+}
+
+// What the nodes of a graph have used is charged while it goes on: it may take as long as many kernels.
+func TestGraphIsChargedAsItGoes(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	word := b.context(1)
+	b.createGraph(0, 7, kernelNode(1, 0, word), kernelNode(1, 0, word, 0), kernelNode(1, 1, word, 1))
+	b.launchGraph(7)
+	charged := func() int64 {
+		d, _ := b.page.Statistics(0)
+		return d.Used[accel.Compute]
+	}
+	for end := time.Now().Add(10 * time.Second); charged() != 2*b.dev.cost && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if got := charged(); got != 2*b.dev.cost {
+		t.Errorf("charged are %d ns after two of three kernels, want %d", got, 2*b.dev.cost)
+	}
+	b.dev.leave <- struct{}{}
+	b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
+	if got := charged(); got != 3*b.dev.cost {
+		t.Errorf("charged are %d ns, want %d", got, 3*b.dev.cost)
+	}
+	if d, _ := b.page.Statistics(0); d.Ended[accel.Compute] != 1 {
+		t.Errorf("%d requests have ended, want 1", d.Ended[accel.Compute])
 	}
 }
 

@@ -100,6 +100,7 @@ type submission struct {
 	g      *guestContext
 	ticket gate.Ticket
 	ended  accel.Done // end of this submission
+	spent  func(accel.Usage)
 
 	cost   *kernelCost // of a kernel; nil for a copy or fill
 	blocks uint64
@@ -115,7 +116,7 @@ func (s *session) newSubmission(g *guestContext) *submission {
 	b, _ := submissions.Get().(*submission)
 	if b == nil {
 		b = new(submission)
-		b.ended = b.end
+		b.ended, b.spent = b.end, b.spend
 	}
 	b.s, b.g = s, g
 	return b
@@ -128,6 +129,9 @@ func (b *submission) recycle() {
 	b.s, b.g, b.cost, b.replay = nil, nil, nil, nil
 	submissions.Put(b)
 }
+
+// spend charges a part of a graph.
+func (b *submission) spend(u accel.Usage) { b.s.gate.Spend(&b.ticket, u) }
 
 func (b *submission) end(r cuda.Result, u accel.Usage) {
 	s := b.s

@@ -1,0 +1,53 @@
+package gate
+
+import (
+	"testing"
+
+	"pegasus/accel"
+)
+
+// What a long request has used is charged while it goes on, and counts as used after the gate has closed; all of it is charged once.
+func TestSpend(t *testing.T) {
+	p, _, m := fixture(t)
+	p.SetInFlightLimit(1000)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 10_000})
+	ticket := try(t, m, Compute, 600, Admitted)
+	left := func(want int64) {
+		t.Helper()
+		if got := p.at.leases[0].budget.Load(); got != want {
+			t.Errorf("%d ns are left of the lease, want %d", got, want)
+		}
+	}
+	left(9400)
+	m.Spend(&ticket, usage(accel.Compute, 500))
+	left(9400) // as was reserved
+	m.Spend(&ticket, usage(accel.CopyIn, 300))
+	left(9200)
+	if w := p.Look(); w.Used[accel.Compute] != 500 || w.Used[accel.CopyIn] != 300 || w.Ended[Compute] != 0 || w.InFlight != 1 {
+		t.Errorf("%+v", w)
+	}
+	if n := p.at.overrun[Compute].Load(); n != 0 {
+		t.Errorf("%d ns were used beyond a lease that goes on", n)
+	}
+	p.Revoke(AllClasses)
+	m.Spend(&ticket, usage(accel.Compute, 1000))
+	m.Spend(&ticket, usage(accel.CopyOut, 400))
+	if c, o := p.at.overrun[Compute].Load(), p.at.overrun[Copy].Load(); c != 1000 || o != 400 {
+		t.Errorf("%d and %d ns were used since the gate closed, want 1000 and 400", c, o)
+	}
+	m.Finish(ticket, usage(accel.Compute, 2250)) // and 50 ns that nobody has told of
+	w := p.Look()
+	if w.Used[accel.Compute] != 1050 || w.Used[accel.CopyOut] != 400 || w.Ended[Compute] != 1 || w.InFlight != 0 {
+		t.Errorf("%+v", w)
+	}
+	// A lease that is still the same gets back what was reserved too much, or gives what was used too much, once.
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 10_000})
+	for _, c := range []struct{ spent, all, want int64 }{{0, 100, 9900}, {400, 400, 9500}, {800, 900, 8600}, {700, 700, 7900}} {
+		ticket := try(t, m, Compute, 600, Admitted)
+		if c.spent > 0 {
+			m.Spend(&ticket, usage(accel.Compute, c.spent))
+		}
+		m.Finish(ticket, usage(accel.Compute, c.all))
+		left(c.want)
+	}
+}

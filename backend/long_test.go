@@ -1,0 +1,104 @@
+package backend
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/configs"
+	"pegasus/policies"
+)
+
+// keepLong has a domain carry out one request that never ends, a part after the other, as a graph of many kernels.
+func keepLong(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *busyDomain {
+	page := attachPage(t, a, name)
+	member := gate.Join(page, a.bell, mustSlot(t, page))
+	b := &busyDomain{avcpu: a.members[len(a.members)-1]}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticket, err := member.Acquire(gate.Compute, int64(200*time.Microsecond), false, nil, nil)
+		if err != nil {
+			return
+		}
+		begun := gate.Now()
+		for !b.stop.Load() {
+			member.AwaitTurn(gate.Compute, b.stop.Load)
+			engine.Lock()
+			start := gate.Now()
+			time.Sleep(200 * time.Microsecond)
+			b.done.Add(1)
+			member.Spend(&ticket, accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()})
+			engine.Unlock()
+		}
+		member.Finish(ticket, accel.Usage{Class: accel.Compute, Start: begun, End: begun})
+	}()
+	t.Cleanup(func() {
+		b.stop.Store(true)
+		member.Stop()
+		<-ended
+	})
+	return b
+}
+
+// A request that goes on for ever has its domain's turns and no others: other domains go on, under every policy that doesn't
+// wait for single requests' ends as published, and so they do while its domain is paused.
+func TestLongRequest(t *testing.T) {
+	for _, name := range policies.Names() {
+		for _, accounts := range []string{"sdq", "mrq"} {
+			t.Run(name+"/"+accounts, func(t *testing.T) {
+				t.Parallel()
+				longRequest(t, name, accounts)
+			})
+		}
+	}
+}
+
+func longRequest(t *testing.T, policy, accounts string) {
+	bell, err := gate.NewBell() // not freed: it may be rung after the loop has ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := configs.Default().Accelerators[0]
+	c.Policy, c.Accounts = policy, accounts
+	a, err := newAccelerator(c, nil, bell, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ran })
+	var engine sync.Mutex
+	long, other := keepLong(t, a, "long", &engine), keepBusy(t, a, "other", &engine)
+	go func() {
+		a.run(ctx)
+		close(ran)
+	}()
+	for range 2 {
+		if !long.goesOn() || !other.goesOn() {
+			t.Fatalf("somebody starves before the pause: %s", a.sched.Explain())
+		}
+		a.pause(long.avcpu, true)
+		for end := time.Now().Add(10 * time.Second); !drained(a, long.avcpu); {
+			if time.Now().After(end) {
+				t.Fatalf("what is paused is never at rest: %s", a.sched.Explain())
+			}
+			time.Sleep(time.Millisecond)
+		}
+		was := long.done.Load()
+		if !other.goesOn() {
+			t.Fatalf("the other starves while one is paused: %s", a.sched.Explain())
+		}
+		if now := long.done.Load(); now != was {
+			t.Errorf("%d parts while the domain is paused", now-was)
+		}
+		a.pause(long.avcpu, false)
+	}
+	if !long.goesOn() || !other.goesOn() {
+		t.Fatalf("somebody starves after the pause: %s", a.sched.Explain())
+	}
+}
