@@ -4,9 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
-var graphParts = []string{"build", "edges", "pageable", "capture", "refusals", "update", "events", "order", "objects", "gone"}
+var graphParts = []string{"build", "edges", "pageable", "capture", "refusals", "update", "child", "events", "order", "objects", "kept", "gone"}
 
 // Graphs and captures, each part in a process of its own.
 func TestGraphs(t *testing.T) {
@@ -37,5 +38,22 @@ func TestGraphsOnNVIDIA(t *testing.T) {
 	graphs := program(t, "graphs")
 	for _, part := range graphParts {
 		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", graphs, part)) })
+	}
+}
+
+// A domain whose work is one long graph has its share and no more; and where one request goes after another, others don't wait
+// for the graph's end.
+func TestLongGraphsShare(t *testing.T) {
+	for policy, least := range map[string]float64{"accc": 60, "prt": 0.05} {
+		t.Run(policy, func(t *testing.T) {
+			sharers := []sharer{{"long", 256, 0}, {"large", 1024, 5}}
+			h := startHost(t, shareConfig(policy, "production", sharers))
+			background(t, h.guest("long", program(t, "graphs"), "long"))
+			h.run(sharers[1])
+			h.await(sharers)
+			if got := h.measure(6 * time.Second); got["long"] < 5 || got["large"] < least {
+				t.Errorf("the domain with a graph gets %.2f %%, the other %.2f %%, want at least 5 %% and %.2f %%", got["long"], got["large"], least)
+			}
+		})
 	}
 }

@@ -200,6 +200,7 @@ static CUresult end(uint64_t handle)
 	c = handle_find(&contexts, handle); /* another thread may have been quicker */
 	CUresult r = c ? destroy(c) : CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_unlock(&lock);
+	stocks_synchronised();
 	callback_context_gone(handle);
 	export_context_ended((CUcontext)(uintptr_t)handle);
 	return r;

@@ -6,6 +6,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "graphexec.h"
 #include "moment.h"
 #include "pool.h"
 #include "ring.h"
@@ -194,11 +195,13 @@ CUresult pg_cuEventSynchronize(CUevent handle)
 		CUresult r = record_wait(&latest, sleeps);
 		if (r != CUDA_ERROR_NOT_READY) {
 			pools_synchronised();
+			stocks_synchronised();
 			return text_shown(p.context, r);
 		}
 	}
 	CUresult r = text_shown(p.context, ring_wait(&p, sleeps));
 	pools_synchronised();
+	stocks_synchronised();
 	return r;
 }
 

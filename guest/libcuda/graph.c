@@ -129,7 +129,7 @@ void graph_free(struct graph *g)
 	for (uint32_t i = 0; i < g->count; i++)
 		node_free(g->nodes[i]);
 	free(g->nodes);
-	keeps_drop(g);
+	keeps_drop(&g->kept);
 	handle_free(&graphs, g);
 }
 

@@ -101,9 +101,15 @@ CUresult node_set_event(struct graph_node *n, CUevent event);
 CUresult node_set_child(struct graph_node *n, const struct graph *child);
 CUresult node_set(struct graph_node *n, const CUgraphNodeParams *p);
 
-/* User objects that go with a graph. */
+/* User objects that go with a graph; its list of them. */
 CUresult keeps_copy(struct graph *to, const struct graph *from);
-void keeps_drop(struct graph *g);
+void keeps_drop(struct keep **list);
+/* Moves a list behind another one. */
+void keeps_move(struct keep **to, struct keep **from);
+/* The same for those of a graph and of all graphs in it. */
+void keeps_move_all(struct keep **to, struct graph *from);
+/* Whether a graph, or one in it, has any. */
+bool keeps_any(const struct graph *g);
 /* Destructors that are due, since the lock was taken: run without it. */
 void keeps_run(void);
 

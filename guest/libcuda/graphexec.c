@@ -38,7 +38,8 @@ struct errand {
 /* What one version of an executable graph has in the guest: it stays until the version's last launch has ended. */
 struct stock {
 	struct errand *errands;
-	struct graph *graph;        /* whose user objects go with it, or NULL */
+	struct keep *kept;          /* user objects that the graph has no more, and launches may still use */
+	bool ends;                  /* launches have to say when they have ended */
 	uint64_t context;           /* handle */
 	uint64_t end, serial;       /* the event that its launches record behind them, its handle, and their latest serial; 0: none */
 	bool over;                  /* its context has ended */
@@ -46,6 +47,7 @@ struct stock {
 };
 
 static struct stock *left;
+static _Atomic bool anyLeft;
 static struct table errands = HANDLE_TABLE(HANDLE_ERRAND, struct errand, 1000000);
 
 /* --- what stays in the guest --- */
@@ -83,8 +85,7 @@ static void stock_free(struct stock *s)
 	struct event *end = handle_find(&events, s->end);
 	if (end)
 		event_destroy(end);
-	if (s->graph)
-		graph_free(s->graph);
+	keeps_drop(&s->kept);
 	free(s);
 }
 
@@ -122,6 +123,14 @@ void stocks_sweep(void)
 		}
 		*at = s->next;
 		stock_free(s);
+	}
+	anyLeft = left != NULL;
+}
+
+void stocks_synchronised(void)
+{
+	if (UNLIKELY(atomic_load_explicit(&anyLeft, memory_order_acquire))) {
+		GRAPHS_LOCKED; /* which sweeps */
 	}
 }
 
@@ -436,6 +445,7 @@ static CUresult upload(struct graph_exec *e, struct graph_node **bad)
 		*w = (struct writer){.exec = e, .stock = stock};
 		stock->context = e->context;
 		r = write_all(w);
+		stock->ends = stock->errands || keeps_any(e->graph);
 		if (r == CUDA_SUCCESS && w->recordCount && !(records = malloc(w->recordCount * sizeof *records)))
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		if (r == CUDA_SUCCESS)
@@ -486,13 +496,10 @@ static bool one_context(const struct graph *g, uint64_t *context)
 
 static void exec_free(struct graph_exec *e)
 {
-	if (e->stock && e->stock->end && e->graph->kept) {
-		e->stock->graph = e->graph; /* launches may still use its user objects */
-		e->graph = NULL;
-	}
+	if (e->stock)
+		keeps_move_all(&e->stock->kept, e->graph);
 	stock_leave(e->stock);
-	if (e->graph)
-		graph_free(e->graph);
+	graph_free(e->graph);
 	free(e->records);
 	handle_free(&graph_execs, e);
 }
@@ -609,21 +616,28 @@ CUresult pg_cuGraphExecDestroy(CUgraphExec handle)
 
 /* --- launching --- */
 
+/* An event for the ends of launches, if they have to say when: before the first, which without it would not be known to run. */
+static CUresult prepare_end(struct graph_exec *e)
+{
+	struct stock *s = e->stock;
+	struct event *end = handle_find(&events, s->end);
+	if (!s->ends || end)
+		return CUDA_SUCCESS;
+	struct context *c = handle_find(&contexts, e->context);
+	CUresult r = c ? event_create(c, CU_EVENT_DISABLE_TIMING, &end) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (r == CUDA_SUCCESS)
+		s->end = end->object.id;
+	return r;
+}
+
 /* Behind a launch of a graph that has things in the guest, an event says when they are used no more. */
 static CUresult mark_end(struct graph_exec *e, const struct place *place)
 {
 	struct stock *s = e->stock;
 	struct event *end = handle_find(&events, s->end);
-	if (!s->errands && !e->graph->kept)
+	if (!s->ends)
 		return CUDA_SUCCESS;
-	if (!end) {
-		struct context *c = handle_find(&contexts, e->context);
-		CUresult r = c ? event_create(c, CU_EVENT_DISABLE_TIMING, &end) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-		if (r != CUDA_SUCCESS)
-			return r;
-		s->end = end->object.id;
-	}
-	CUresult r = event_record(end, place);
+	CUresult r = end ? event_record(end, place) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (r == CUDA_SUCCESS)
 		s->serial = atomic_load_explicit(&end->recorded, memory_order_relaxed);
 	return r;
@@ -666,6 +680,8 @@ CUresult pg_cuGraphLaunch(CUgraphExec handle, CUstream stream)
 		return capture_graph(&place, e->graph);
 	if (e->stale)
 		r = upload(e, NULL);
+	if (r == CUDA_SUCCESS)
+		r = prepare_end(e);
 	if (r == CUDA_SUCCESS)
 		r = post_launch(e, &place);
 	return r == CUDA_SUCCESS ? mark_end(e, &place) : r;
@@ -754,13 +770,19 @@ static CUresult changed(struct graph_exec *e, const struct graph_node *n, CUresu
 	return r;
 }
 
+static CUresult take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child);
+
 CUresult pg_cuGraphExecNodeSetParams(CUgraphExec handle, CUgraphNode node, CUgraphNodeParams *p)
 {
 	GRAPHS_LOCKED;
 	struct graph_exec *e;
 	struct graph_node *n;
 	CUresult r = p ? find(handle, node, &e, &n) : CUDA_ERROR_INVALID_VALUE;
-	return r == CUDA_SUCCESS ? changed(e, n, node_set(n, p)) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (p->type == CU_GRAPH_NODE_TYPE_GRAPH && n->type == p->type)
+		return changed(e, n, take_child(e, n, graph_of(p->graph.graph)));
+	return changed(e, n, node_set(n, p));
 }
 
 CUresult pg_cuGraphExecKernelNodeSetParams_v2(CUgraphExec handle, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
@@ -906,15 +928,40 @@ static bool graphs_differ(const struct graph *mine, const struct graph *other, s
 	return false;
 }
 
-static CUresult adopt(struct graph *mine, const struct graph *other)
+/* User objects of the other graph take the place of those of this one, which what was launched may still use. */
+static CUresult adopt_keeps(struct graph_exec *e, struct graph *mine, const struct graph *other)
 {
-	CUresult r = CUDA_SUCCESS;
+	struct keep *before = mine->kept;
+	mine->kept = NULL;
+	CUresult r = keeps_copy(mine, other);
+	if (r != CUDA_SUCCESS) {
+		keeps_drop(&mine->kept);
+		mine->kept = before;
+	} else if (has_ended(e->stock))
+		keeps_drop(&before);
+	else
+		keeps_move(&e->stock->kept, &before);
+	return r;
+}
+
+static CUresult adopt(struct graph_exec *e, struct graph *mine, const struct graph *other)
+{
+	CUresult r = adopt_keeps(e, mine, other);
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < mine->count; i++) {
 		struct graph_node *m = mine->nodes[i];
 		const struct graph_node *o = other->nodes[i];
-		r = m->type == CU_GRAPH_NODE_TYPE_GRAPH && m->child && o->child ? adopt(m->child, o->child) : node_take(m, o);
+		r = m->type == CU_GRAPH_NODE_TYPE_GRAPH && m->child && o->child ? adopt(e, m->child, o->child) : node_take(m, o);
 	}
 	return r;
+}
+
+/* What a child's nodes do, which stay the nodes that the program knows; the other graph has to be of the same shape. */
+static CUresult take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child)
+{
+	struct difference d;
+	if (!child || !n->child || graphs_differ(n->child, child, &d))
+		return CUDA_ERROR_INVALID_VALUE;
+	return adopt(e, n->child, child);
 }
 
 CUresult pg_cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResultInfo *info)
@@ -926,7 +973,7 @@ CUresult pg_cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph, CUgraphExecU
 	if (!e || !g || !info)
 		return CUDA_ERROR_INVALID_VALUE;
 	bool differs = graphs_differ(e->graph, g, &d);
-	CUresult r = differs ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : adopt(e->graph, g);
+	CUresult r = differs ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : adopt(e, e->graph, g);
 	if (r == CUDA_SUCCESS)
 		e->stale = true;
 	else if (!differs)
@@ -953,12 +1000,9 @@ CUresult pg_cuGraphExecChildGraphNodeSetParams(CUgraphExec handle, CUgraphNode n
 	GRAPHS_LOCKED;
 	struct graph_exec *e;
 	struct graph_node *n;
-	struct difference d;
 	struct graph *g = graph_of(child);
 	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_GRAPH, g, &e, &n);
-	if (r == CUDA_SUCCESS && (!n->child || graphs_differ(n->child, g, &d)))
-		r = CUDA_ERROR_INVALID_VALUE;
-	return r == CUDA_SUCCESS ? changed(e, n, adopt(n->child, g)) : r;
+	return r == CUDA_SUCCESS ? changed(e, n, take_child(e, n, g)) : r;
 }
 
 /* --- memory of graphs: there are no nodes that allocate --- */

@@ -27,6 +27,8 @@ extern struct table graph_execs;
 
 /* A context has ended on the host, with all launches. */
 void stocks_context_ended(uint64_t context);
+/* Work was waited for, or has ended with its context: what only it used may go, and programs wait for their user objects to. */
+void stocks_synchronised(void);
 
 /* What is called with the graphs' lock held. */
 

@@ -2,6 +2,7 @@
 #include "context.h"
 #include "pool.h"
 #include "device.h"
+#include "graphexec.h"
 #include "ring.h"
 #include "zz_impl.h"
 #include "zz_wire.h"
@@ -76,6 +77,7 @@ CUresult pg_cuCtxSynchronize(void)
 	struct packet p = CONTEXT_PACKET(c, OP_CONTEXT_SYNCHRONIZE);
 	r = text_shown(p.context, ring_wait(&p, context_sleeps(c)));
 	pools_synchronised();
+	stocks_synchronised();
 	return r;
 }
 

@@ -8,6 +8,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "graphexec.h"
 #include "moment.h"
 #include "pool.h"
 #include "ring.h"
@@ -258,6 +259,7 @@ CUresult pg_cuStreamSynchronize(CUstream stream)
 		return r;
 	r = text_shown(place.context, stream_wait(&place));
 	pools_synchronised();
+	stocks_synchronised();
 	return r;
 }
 

@@ -90,14 +90,43 @@ CUresult keeps_copy(struct graph *to, const struct graph *from)
 	return CUDA_SUCCESS;
 }
 
-void keeps_drop(struct graph *g)
+void keeps_drop(struct keep **list)
 {
-	while (g->kept) {
-		struct keep *k = g->kept;
-		g->kept = k->next;
+	while (*list) {
+		struct keep *k = *list;
+		*list = k->next;
 		release(k->object, k->count);
 		free(k);
 	}
+}
+
+void keeps_move(struct keep **to, struct keep **from)
+{
+	while (*to)
+		to = &(*to)->next;
+	*to = *from;
+	*from = NULL;
+}
+
+static struct graph *within(const struct graph *g, uint32_t i)
+{
+	return g->nodes[i]->type == CU_GRAPH_NODE_TYPE_GRAPH ? g->nodes[i]->child : NULL;
+}
+
+void keeps_move_all(struct keep **to, struct graph *from)
+{
+	keeps_move(to, &from->kept);
+	for (uint32_t i = 0; i < from->count; i++)
+		if (within(from, i))
+			keeps_move_all(to, within(from, i));
+}
+
+bool keeps_any(const struct graph *g)
+{
+	bool any = g->kept != NULL;
+	for (uint32_t i = 0; i < g->count && !any; i++)
+		any = within(g, i) && keeps_any(within(g, i));
+	return any;
 }
 
 static struct user_object *find(CUuserObject handle) { return handle_find(&objects, (uint64_t)(uintptr_t)handle); }

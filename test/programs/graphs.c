@@ -480,6 +480,45 @@ static void test_update(void)
 	CLAIM(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
 }
 
+/* A child's nodes stay those that the program knows, also when another graph has said what they do. */
+static void test_child(void)
+{
+	CUgraph g, inner, shorter;
+	CUgraphNode node, within;
+	size_t one = 1;
+	CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+	CHECK(cuGraphCreate(&g, 0));
+	CHECK(cuGraphCreate(&inner, 0));
+	CHECK(cuGraphCreate(&shorter, 0));
+	add_step(inner, NULL, 0, 0, 1, 1);
+	CHECK(cuGraphAddChildGraphNode(&node, g, NULL, 0, inner));
+	CHECK(cuGraphDestroy(inner));
+	CHECK(cuGraphChildGraphNodeGetGraph(node, &inner));
+	CHECK(cuGraphGetNodes(inner, &within, &one));
+	CUgraphExec e = executable(g);
+	run(e, 1);
+	CLAIM(value(0) == 1);
+	CHECK(cuGraphCreate(&p.graph.graph, 0));
+	add_step(p.graph.graph, NULL, 0, 0, 1, 10);
+	CHECK(cuGraphExecNodeSetParams(e, node, &p));
+	run(e, 1);
+	CLAIM(value(0) == 11);
+	CUDA_KERNEL_NODE_PARAMS k;
+	unsigned a = 1, b = 100;
+	CUdeviceptr at0 = at(0);
+	void *args[] = {&at0, &a, &b};
+	CHECK(cuGraphKernelNodeGetParams(within, &k));
+	k.kernelParams = args;
+	CHECK(cuGraphExecKernelNodeSetParams(e, within, &k));
+	run(e, 1);
+	CLAIM(value(0) == 111);
+	p.graph.graph = shorter;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecNodeSetParams(e, node, &p));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecChildGraphNodeSetParams(e, node, shorter));
+	run(e, 1);
+	CLAIM(value(0) == 211);
+}
+
 /* Events that graphs record and wait for. */
 static void test_events(void)
 {
@@ -587,6 +626,88 @@ static void test_objects(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuUserObjectRelease(o, 1));
 }
 
+static volatile int holding;
+static void CUDA_CB hold_back(void *p)
+{
+	(void)p;
+	while (holding)
+		usleep(1000);
+}
+
+static CUuserObject counted(int *n)
+{
+	CUuserObject o;
+	*n = 1;
+	CHECK(cuUserObjectCreate(&o, n, count_destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	return o;
+}
+
+/* A graph that keeps an object, and of which nothing ends before the host lets it. */
+static CUgraph keeping(int *n)
+{
+	CUgraph g;
+	CUgraphNode node;
+	CUDA_HOST_NODE_PARAMS h = {.fn = hold_back};
+	CHECK(cuGraphCreate(&g, 0));
+	CHECK(cuGraphAddHostNode(&node, g, NULL, 0, &h));
+	CHECK(cuGraphRetainUserObject(g, counted(n), 1, CU_GRAPH_USER_OBJECT_MOVE));
+	return g;
+}
+
+/* Objects of graphs that take the place of others, and of graphs in graphs, stay as long as what was launched with them. */
+static void test_kept(void)
+{
+	static int n[8];
+	CUgraph g = keeping(&n[0]), h = keeping(&n[1]), whole;
+	CUgraphExecUpdateResultInfo info;
+	CUgraphNode node;
+	CUgraphExec e = executable(g);
+	CHECK(cuGraphDestroy(g));
+	holding = 1;
+	CHECK(cuGraphLaunch(e, stream));
+	CHECK(cuGraphExecUpdate(e, h, &info));
+	CHECK(cuGraphDestroy(h));
+	CLAIM(destroyed == 0); /* the first is used, the second will be */
+	holding = 0;
+	CHECK(cuStreamSynchronize(stream));
+	run(e, 1);
+	CLAIM(destroyed == 1);
+	CHECK(cuGraphExecUpdate(e, g = keeping(&n[2]), &info)); /* nothing runs, so the second isn't used any more */
+	CLAIM(destroyed == 2);
+	CHECK(cuGraphDestroy(g));
+	CHECK(cuGraphExecDestroy(e));
+	CLAIM(destroyed == 3);
+
+	/* in a child */
+	CHECK(cuGraphCreate(&whole, 0));
+	CHECK(cuGraphAddChildGraphNode(&node, whole, NULL, 0, g = keeping(&n[3])));
+	CHECK(cuGraphDestroy(g));
+	e = executable(whole);
+	CHECK(cuGraphExecChildGraphNodeSetParams(e, node, g = keeping(&n[4])));
+	CHECK(cuGraphDestroy(g));
+	CLAIM(destroyed == 3); /* that of the graph is the graph's, too */
+	CHECK(cuGraphDestroy(whole));
+	CLAIM(destroyed == 4);
+	holding = 1;
+	CHECK(cuGraphLaunch(e, stream));
+	CHECK(cuGraphExecDestroy(e));
+	CLAIM(destroyed == 4);
+	holding = 0;
+	CHECK(cuStreamSynchronize(stream)); /* programs wait for their objects' ends after this, and call nothing */
+	CLAIM(destroyed == 5);
+
+	/* and with the context */
+	e = executable(g = keeping(&n[5]));
+	CHECK(cuGraphDestroy(g));
+	holding = 1;
+	CHECK(cuGraphLaunch(e, stream));
+	CHECK(cuGraphExecDestroy(e));
+	CLAIM(destroyed == 5);
+	holding = 0;
+	CHECK(cuCtxDestroy(context));
+	CLAIM(destroyed == 6);
+}
+
 /* What graphs use may go before them. */
 static void test_gone(void)
 {
@@ -654,6 +775,26 @@ static void test_dot(const char *path)
 	EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuGraphDebugDotPrint(g, "/nowhere/at/all", 0));
 }
 
+/* A graph that takes as long as hundreds of kernels, again and again. */
+static void run_long(void)
+{
+	CUfunction spin;
+	CUgraph g;
+	CUgraphNode n;
+	unsigned steps = 1000 * 1000;
+	void *args[] = {&steps};
+	CHECK(cuModuleGetFunction(&spin, module, "spin"));
+	CUDA_KERNEL_NODE_PARAMS params = {
+		.func = spin, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args,
+	};
+	CHECK(cuGraphCreate(&g, 0));
+	for (int i = 0; i < 3000; i++)
+		CHECK(cuGraphAddKernelNode(&n, g, i ? &n : NULL, i > 0, &params));
+	CUgraphExec e = executable(g);
+	for (;;)
+		run(e, 1);
+}
+
 int main(int argc, char **argv)
 {
 	const char *part = argc > 1 ? argv[1] : "";
@@ -670,14 +811,20 @@ int main(int argc, char **argv)
 		test_refusals();
 	else if (!strcmp(part, "update"))
 		test_update();
+	else if (!strcmp(part, "child"))
+		test_child();
 	else if (!strcmp(part, "events"))
 		test_events();
 	else if (!strcmp(part, "order"))
 		test_order();
 	else if (!strcmp(part, "objects"))
 		test_objects();
+	else if (!strcmp(part, "kept"))
+		test_kept();
 	else if (!strcmp(part, "gone"))
 		test_gone();
+	else if (!strcmp(part, "long"))
+		run_long();
 	else if (!strcmp(part, "dot"))
 		test_dot(argv[2]);
 	else
