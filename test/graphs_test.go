@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var graphParts = []string{"build", "edges", "pageable", "capture", "refusals", "update", "child", "events", "order", "objects", "kept", "gone"}
+var graphParts = []string{"build", "edges", "pageable", "capture", "refusals", "update", "child", "events", "order", "objects", "kept", "crowd", "gone"}
 
 // Graphs and captures, each part in a process of its own.
 func TestGraphs(t *testing.T) {

@@ -775,6 +775,81 @@ static void test_dot(const char *path)
 	EXPECT(CUDA_ERROR_OPERATING_SYSTEM, cuGraphDebugDotPrint(g, "/nowhere/at/all", 0));
 }
 
+enum { Crowd = 4, Rounds = 60 };
+static CUgraphExec shared_exec;
+static CUgraphNode shared_node;
+
+/* One of several threads that make, capture, change, launch and drop graphs, of their own and one of all, at the same time. */
+static void *one_of_crowd(void *number)
+{
+	unsigned me = (unsigned)(uintptr_t)number;
+	CUstream s, t;
+	CUevent fork, join;
+	uint32_t *host = malloc(4);
+	CHECK(cuCtxSetCurrent(context));
+	CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+	for (unsigned i = 0; i < Rounds; i++) {
+		CUgraph g;
+		CUgraphExecUpdateResultInfo info;
+		CUgraphExec e = NULL;
+		CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+		CHECK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+		for (unsigned again = 0; again < 2; again++) {
+			*host = i;
+			CHECK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+			CHECK(cuMemcpyHtoDAsync(at(me), host, 4, s));
+			CHECK(cuEventRecord(fork, s));
+			CHECK(cuStreamWaitEvent(t, fork, 0));
+			launch_step(step, t, at(me), 10, 1 + again);
+			CHECK(cuEventRecord(join, t));
+			CHECK(cuStreamWaitEvent(s, join, 0));
+			CHECK(cuMemcpyDtoHAsync(host, at(me), 4, s));
+			CHECK(cuLaunchHostFunc(s, add_three, host));
+			CHECK(cuStreamEndCapture(s, &g));
+			if (e)
+				CHECK(cuGraphExecUpdate(e, g, &info));
+			else
+				CHECK(cuGraphInstantiate(&e, g, 0));
+			CHECK(cuGraphDestroy(g));
+			CHECK(cuGraphLaunch(e, again ? t : s));
+			CHECK(cuStreamSynchronize(again ? t : s));
+			CLAIM(*host == i * 10 + 4 + again);
+		}
+		unsigned a = 1, b = 1;
+		CUdeviceptr p = at(100);
+		void *args[] = {&p, &a, &b};
+		CUDA_KERNEL_NODE_PARAMS k = {
+			.func = step, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args,
+		};
+		CHECK(cuGraphExecKernelNodeSetParams(shared_exec, shared_node, &k));
+		CHECK(cuGraphLaunch(shared_exec, s));
+		CHECK(cuGraphLaunch(e, s)); /* which nobody waits for */
+		CHECK(cuGraphExecDestroy(e));
+		CHECK(cuStreamSynchronize(s));
+		CHECK(cuStreamDestroy(t));
+		CHECK(cuStreamDestroy(s));
+	}
+	CHECK(cuEventDestroy(fork));
+	CHECK(cuEventDestroy(join));
+	return NULL;
+}
+
+static void test_crowd(void)
+{
+	pthread_t all[Crowd];
+	CUgraph g;
+	CHECK(cuGraphCreate(&g, 0));
+	shared_node = add_step(g, NULL, 0, 100, 1, 1);
+	shared_exec = executable(g);
+	for (uintptr_t i = 0; i < Crowd; i++)
+		if (pthread_create(&all[i], NULL, one_of_crowd, (void *)i))
+			abort();
+	for (int i = 0; i < Crowd; i++)
+		pthread_join(all[i], NULL);
+	CLAIM(value(100) == Crowd * Rounds);
+}
+
 /* A graph that takes as long as hundreds of kernels, again and again. */
 static void run_long(void)
 {
@@ -821,6 +896,8 @@ int main(int argc, char **argv)
 		test_objects();
 	else if (!strcmp(part, "kept"))
 		test_kept();
+	else if (!strcmp(part, "crowd"))
+		test_crowd();
 	else if (!strcmp(part, "gone"))
 		test_gone();
 	else if (!strcmp(part, "long"))
