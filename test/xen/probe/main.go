@@ -5,7 +5,7 @@
 // `probe sched` prints what the hypervisor says of vCPUs, `probe weigh` sets a weight,
 // `probe cpus` does what the daemon does with vCPUs and weights, `probe record` writes
 // down what the hypervisor notes of its scheduling, and `probe agree` compares that with
-// what it counts; `probe left` counts what there is of us.
+// what it counts; `probe silence` has it note nothing; `probe left` counts what there is of us.
 package main
 
 import (
@@ -32,6 +32,8 @@ func main() {
 		err = take(os.Args[2:])
 	case len(os.Args) == 2 && os.Args[1] == "sched":
 		err = sched()
+	case len(os.Args) == 2 && os.Args[1] == "silence":
+		err = silence()
 	case len(os.Args) == 2 && os.Args[1] == "left":
 		err = left()
 	case len(os.Args) == 4 && os.Args[1] == "record":
@@ -46,7 +48,7 @@ func main() {
 	case len(os.Args) > 2 && os.Args[1] == "cpus":
 		err = cpuSide(os.Args[2:])
 	default:
-		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT | probe cpus … | probe record DIR SECONDS | probe agree SECONDS | probe left")
+		err = fmt.Errorf("usage: probe grant | probe map DOMAIN PORT REF… | probe sched | probe weigh DOMAIN WEIGHT | probe cpus … | probe record DIR SECONDS | probe agree SECONDS | probe silence | probe left")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)

@@ -95,3 +95,17 @@ func known(cpu int, records []byte) (b []byte) {
 	})
 	return b
 }
+
+// silence has the hypervisor note nothing any more, as whoever has read its trace does in the end.
+func silence() error {
+	calls, err := privcmd.Open()
+	if err != nil {
+		return err
+	}
+	defer calls.Close()
+	x, err := control.New(calls)
+	if err != nil {
+		return err
+	}
+	return x.Trace(false)
+}
