@@ -307,6 +307,20 @@ CUresult capture_implies(uint64_t context)
 	return r;
 }
 
+CUresult capture_refuse_context(uint64_t context)
+{
+	if (LIKELY(!captures_any()))
+		return CUDA_SUCCESS;
+	GRAPHS_LOCKED;
+	CUresult r = CUDA_SUCCESS;
+	for (struct capture *c = running; c; c = c->next)
+		if (is_active(c) && c->context == context) {
+			invalidate(c);
+			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		}
+	return r;
+}
+
 CUresult capture_refuse(struct stream *s)
 {
 	GRAPHS_LOCKED;

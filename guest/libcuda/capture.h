@@ -18,6 +18,8 @@ static inline bool captures_any(void) { return atomic_load_explicit(&captures_ru
 
 /* Whether the legacy stream of a context may be used: not while one that keeps order with it captures. */
 CUresult capture_implies(uint64_t context);
+/* Whether something may concern all streams of a context: not while one captures, in whatever mode. */
+CUresult capture_refuse_context(uint64_t context);
 /* Refuses what can't be captured, or depends on what has not happened. */
 CUresult capture_refuse(struct stream *s);
 CUresult capture_refuse_event(struct event *e);

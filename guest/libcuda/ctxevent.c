@@ -96,6 +96,8 @@ CUresult pg_cuCtxRecordEvent(CUcontext context, CUevent handle)
 	CUresult r = find_both(context, handle, &c, &e);
 	if (r == CUDA_SUCCESS && e->context != c->object.id)
 		r = CUDA_ERROR_INVALID_HANDLE;
+	if (r == CUDA_SUCCESS)
+		r = capture_refuse_context(c->object.id);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct visit v = {.result = CUDA_SUCCESS};
@@ -124,6 +126,8 @@ CUresult pg_cuCtxWaitEvent(CUcontext context, CUevent handle)
 	CUresult r = find_both(context, handle, &c, &e);
 	if (r == CUDA_SUCCESS && UNLIKELY(e->captured))
 		r = capture_refuse_event(e);
+	if (r == CUDA_SUCCESS)
+		r = capture_refuse_context(c->object.id);
 	if (r != CUDA_SUCCESS || !e->used)
 		return r;
 	struct visit v = {.waited = e, .result = CUDA_SUCCESS};

@@ -1,4 +1,5 @@
 /* What a context can be asked and told, apart from its life: answered here, except for limits that the host has to know. */
+#include "capture.h"
 #include "context.h"
 #include "pool.h"
 #include "device.h"
@@ -72,6 +73,8 @@ CUresult pg_cuCtxSynchronize(void)
 {
 	struct context *c;
 	CUresult r = context_current(&c);
+	if (r == CUDA_SUCCESS)
+		r = capture_refuse_context(c->object.id);
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct packet p = CONTEXT_PACKET(c, OP_CONTEXT_SYNCHRONIZE);

@@ -343,6 +343,17 @@ static void test_refusals(void)
 	CHECK(cuMemFree(p));
 	CHECK(cuStreamEndCapture(stream, &g));
 
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED); /* but not what is for all streams */
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxSynchronize());
+	end_invalid();
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxRecordEvent(context, e));
+	end_invalid();
+	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxWaitEvent(context, e));
+	end_invalid();
+	CHECK(cuCtxSynchronize());
+
 	/* events */
 	begin_again(CU_STREAM_CAPTURE_MODE_RELAXED);
 	CHECK(cuEventRecord(e, stream));
