@@ -48,9 +48,15 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 		d.unquota(n)
 		return nil, cuda.ErrorOutOfMemory
 	}
+	if !d.worker.Pin(n) {
+		d.worker.Unreserve(n)
+		d.unquota(n)
+		return nil, cuda.ErrorOutOfMemory
+	}
 	key := firstPlaceless + placeless.Add(n) - n
 	if d.residence != nil {
 		if err := d.residence.Add(key, n, true); err != nil {
+			d.worker.Unpin(n)
 			d.worker.Unreserve(n)
 			d.unquota(n)
 			return nil, cuda.ErrorOutOfMemory
@@ -60,6 +66,7 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 		if d.residence != nil {
 			d.residence.Remove(key)
 		}
+		d.worker.Unpin(n)
 		d.worker.Unreserve(n)
 		d.unquota(n)
 	}

@@ -8,6 +8,50 @@ import (
 	"pegasus/cuda"
 )
 
+// What stays on the device leaves room for all that any process has: one that has much of it can't keep the others' kernels out.
+func TestMappedMemoryLeavesRoom(t *testing.T) {
+	const mib = 1 << 20
+	page, devices := swapped(t, 2, 12*mib, 24*mib)
+	d := devices[0]
+	other := context(t, devices[1])
+	context(t, d)
+	run := func() {
+		t.Helper()
+		submit(t, other, other.DefaultStream(), launchOf(goModule(other, 0, func(*run) *fault { return nil })))
+		want(t, synchronize(t, other), cuda.Success)
+	}
+	theirs := []uint64{alloc(t, other, 5*mib)}
+	var mine []accel.Memory
+	for {
+		m, r := d.CreateMemory(2 * mib)
+		if r == cuda.ErrorOutOfMemory {
+			break
+		}
+		want(t, r, cuda.Success)
+		mine = append(mine, m)
+	}
+	if len(mine) != 2 {
+		t.Errorf("%d MiB stay on the device, where %d of 12 belong to another process", 2*len(mine), 5)
+	}
+	run()
+	if _, r := other.Alloc(2 * mib); r != cuda.ErrorOutOfMemory {
+		t.Errorf("more than a kernel could use: %s", r.Name())
+	}
+	theirs = append(theirs, alloc(t, other, mib))
+	run()
+	for _, m := range mine {
+		m.Release()
+	}
+	theirs = append(theirs, alloc(t, other, 4*mib))
+	run()
+	for _, at := range theirs {
+		want(t, other.Free(at, nil), cuda.Success)
+	}
+	if page.MemoryUsed() != 0 || page.MemoryReserved() != 0 {
+		t.Errorf("%d bytes on the device are left, %d in all", page.MemoryUsed(), page.MemoryReserved())
+	}
+}
+
 // Memory that the guest maps itself stays on the device while others swap: they make room for each other, and all
 // find what they wrote.
 func TestMappedMemoryStays(t *testing.T) {

@@ -78,7 +78,8 @@ type layout struct {
 type workerSlot struct {
 	owner  atomic.Uint64
 	memory counted // reserved
-	_      [48]byte
+	pinned counted // what of it never leaves the device, where there is swapping
+	_      [40]byte
 
 	// Where there is swapping: see Ledger.
 	resident, stashed counted
@@ -164,6 +165,11 @@ func (p *Page) Swap() uint64 { return p.l.swap }
 // MemoryReserved is what all workers and domains have reserved, wherever it is.
 func (p *Page) MemoryReserved() uint64 {
 	return p.sum(func(s *workerSlot) *counted { return &s.memory }) + p.Commons()
+}
+
+// stays is what never leaves the device: what domains have of their own, and what workers have pinned.
+func (p *Page) stays() uint64 {
+	return p.Commons() + p.sum(func(s *workerSlot) *counted { return &s.pinned })
 }
 
 // MemoryUsed is what of the device memory is in use.

@@ -169,6 +169,7 @@ func (w *Worker) Nudge(k Token) {
 func (s *workerSlot) start(epoch uint16) {
 	none := uint64(epoch) << 48
 	s.memory.Store(none)
+	s.pinned.Store(none)
 	s.resident.Store(none)
 	s.stashed.Store(none)
 	s.asked.Store(0)
@@ -207,19 +208,44 @@ func (w *Worker) ReserveCommons(bytes uint64) bool {
 	}
 	before := c.bytes.Load()
 	p.SetCommons(domain, bytes) // first counted, then checked
-	if bytes <= before || w.Room() >= 0 && p.largest()+p.Commons() <= p.Capacity() {
+	if bytes <= before || w.Room() >= 0 && p.largest()+p.stays() <= p.Capacity() {
 		return true
 	}
 	p.SetCommons(domain, before)
 	return false
 }
 
-// largest is the most that one worker has reserved.
+// largest is the most that one worker has reserved beside what never leaves the device.
 func (p *Page) largest() (most uint64) {
 	for i := range p.slots() {
-		most = max(most, p.l.workers[i].memory.of(p.l.workers[i].owner.Load()))
+		s := &p.l.workers[i]
+		owner := s.owner.Load()
+		has := s.memory.of(owner)
+		most = max(most, has-min(has, s.pinned.of(owner)))
 	}
 	return most
+}
+
+// Pin keeps n bytes that this process has reserved on the device for good, if all processes still fit beside what
+// stays there: a kernel needs all that its process has.
+func (w *Worker) Pin(n uint64) bool {
+	p, s := w.page, &w.page.l.workers[w.index]
+	if p.l.swap == 0 {
+		return true
+	}
+	s.pinned.Add(n) // first counted, then checked
+	if p.largest()+p.stays() <= p.Capacity() {
+		return true
+	}
+	s.pinned.Add(-n)
+	return false
+}
+
+// Unpin ends that.
+func (w *Worker) Unpin(n uint64) {
+	if w.page.l.swap != 0 {
+		w.page.l.workers[w.index].pinned.Add(-n)
+	}
 }
 
 // Room is how much more this process may reserve, in bytes; less than 0: it has too much.
@@ -240,8 +266,8 @@ func (w *Worker) Room() int64 {
 		return left
 	}
 	// What one process has must fit the device, beside what others were promised.
-	mine := p.l.workers[w.index].memory.of(w.me)
-	return min(left, int64(p.Capacity())-int64(mine)-int64(promised)-int64(p.Commons()))
+	s := &p.l.workers[w.index]
+	return min(left, int64(p.Capacity())-int64(s.memory.of(w.me))-int64(promised)-int64(p.stays()-s.pinned.of(w.me)))
 }
 
 // domainAt is the domain of worker i with its guarantee and what its workers have
