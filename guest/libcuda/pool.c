@@ -1,9 +1,11 @@
 #include "pool.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "context.h"
+#include "futex.h"
 #include "memory.h"
 #include "moment.h"
 #include "range.h"
@@ -35,6 +37,7 @@ struct table pools = HANDLE_TABLE(HANDLE_POOL, struct pool, 4096);
 static struct pool *all; /* also those that were destroyed and not gone */
 static struct block *spare;
 static _Atomic bool used; /* there was a chunk */
+static _Atomic uint32_t answers; /* of the host, to those who asked it for chunks */
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -258,13 +261,25 @@ static bool releasable(const struct chunk *c)
 	return true;
 }
 
-bool pool_trim(struct pool *p, uint64_t keep)
+/* Whether nothing uses a chunk any more. */
+static bool idle(const struct chunk *c)
+{
+	if (c->used)
+		return false;
+	for (const struct block *b = c->first; b; b = b->above)
+		if (!moment_passed(&b->since))
+			return false;
+	return true;
+}
+
+/* Gives chunks back that may go while the pool has more than so much, and as long as the least stays. */
+static bool trim(struct pool *p, uint64_t keep, uint64_t least, bool (*may)(const struct chunk *))
 {
 	bool any = false;
 	for (struct chunk **at = &p->chunks; *at && p->reserved > keep;) {
 		struct chunk *c = *at;
 		struct context *owner = handle_find(&contexts, c->context);
-		if (!releasable(c) || !owner) {
+		if (!owner || p->reserved - c->bytes < least || !may(c)) {
 			at = &c->next;
 			continue;
 		}
@@ -275,27 +290,56 @@ bool pool_trim(struct pool *p, uint64_t keep)
 	return any;
 }
 
+bool pool_trim(struct pool *p, uint64_t keep) { return trim(p, keep, keep, releasable); }
+
+/* How much the pool may still take, beside what its threads are asking the host for. */
+static uint64_t room(const struct pool *p)
+{
+	uint64_t taken = p->reserved + p->coming;
+	return !p->most ? UINT64_MAX : p->most < taken ? 0 : (p->most - taken) / GRANULE * GRANULE;
+}
+
+/* Gives up what is of no use where a pool may have no more. */
+static bool make_room(struct pool *p, uint64_t bytes, bool (*may)(const struct chunk *))
+{
+	return p->most >= bytes && room(p) < bytes && trim(p, p->most - bytes, 0, may);
+}
+
 /* How much to ask the host for first: more than is needed, the more the pool has, as far as it may. */
 static uint64_t usual_chunk(const struct pool *p, uint64_t bytes)
 {
 	uint64_t most = p->reserved < CHUNK_LEAST ? CHUNK_LEAST : p->reserved < CHUNK_USUAL ? p->reserved : CHUNK_USUAL;
 	uint64_t chunk = round_up(bytes > most ? bytes : most, CHUNK_LEAST);
-	return p->most && chunk > p->most - p->reserved ? p->most - p->reserved : chunk;
+	return chunk < room(p) ? chunk : room(p);
 }
 
-/* Takes a chunk from the host. The lock is let go of meanwhile. */
+/* Takes a chunk from the host, or waits until another thread has been given one. The lock is let go of meanwhile. */
 static CUresult grow(struct pool *p, struct context *c, uint64_t bytes)
 {
-	uint64_t chunk = usual_chunk(p, bytes), at;
-	if (chunk < bytes)
+	make_room(p, bytes, idle);
+	uint64_t chunk = usual_chunk(p, bytes), coming = chunk, at;
+	uint32_t seen = atomic_load_explicit(&answers, memory_order_relaxed);
+	CUresult r = CUDA_SUCCESS;
+	if (chunk < bytes && !p->coming)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	p->growing++;
+	if (chunk < bytes) {
+		pthread_mutex_unlock(&momentLock);
+		futex_wait(&answers, seen);
+		pthread_mutex_lock(&momentLock);
+		p->growing--;
+		return r;
+	}
+	p->coming += coming;
 	pthread_mutex_unlock(&momentLock);
-	CUresult r = memory_take(c, chunk, &at);
+	r = memory_take(c, chunk, &at);
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && chunk > bytes)
 		r = memory_take(c, chunk = bytes, &at);
 	pthread_mutex_lock(&momentLock);
 	p->growing--;
+	p->coming -= coming;
+	atomic_fetch_add_explicit(&answers, 1, memory_order_relaxed);
+	futex_wake(&answers, INT_MAX);
 	if (r == CUDA_SUCCESS && !add_chunk(p, c, at, chunk)) {
 		memory_give(c->wire, at);
 		r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -353,12 +397,11 @@ static struct block *obtain(struct pool *p, const struct place *place, uint64_t 
 	while (!b) {
 		struct context *c = handle_find(&contexts, place->contextHandle);
 		*why = c ? grow(p, c, bytes) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-		if (*why != CUDA_SUCCESS)
+		if (*why == CUDA_SUCCESS)
+			b = find(p, place, bytes);
+		else if (*why != CUDA_ERROR_OUT_OF_MEMORY || !p->dependencies || (b = force(p, place, bytes)) || !make_room(p, bytes, releasable))
 			break;
-		b = find(p, place, bytes);
 	}
-	if (!b && *why == CUDA_ERROR_OUT_OF_MEMORY && p->dependencies)
-		b = force(p, place, bytes);
 	return b;
 }
 
@@ -380,6 +423,7 @@ CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, ui
 		if (r != CUDA_SUCCESS)
 			let_go(b);
 	}
+	finish(p); /* it may have been destroyed meanwhile */
 	pthread_mutex_unlock(&momentLock);
 	return r;
 }
@@ -424,7 +468,7 @@ void pools_synchronised(void)
 	pthread_mutex_lock(&momentLock);
 	for (struct pool *p = all; p; p = p->next)
 		if (p->reserved > p->threshold && p->reserved > p->used)
-			pool_trim(p, p->threshold);
+			trim(p, p->threshold, 0, releasable);
 	pthread_mutex_unlock(&momentLock);
 }
 

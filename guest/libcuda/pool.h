@@ -17,7 +17,8 @@ struct pool {
 	struct object object;
 	int device;
 	bool ends;        /* was destroyed: goes when nothing of it is in use */
-	uint32_t growing; /* threads that ask the host for memory */
+	uint32_t growing; /* threads that ask the host for memory, or wait for one that does */
+	uint64_t coming;  /* what they ask for */
 	bool followEvents, opportunistic, dependencies; /* how memory may be used again across streams */
 	uint64_t threshold; /* so much stays when the program synchronises */
 	uint64_t most;      /* that it may take, 0: whatever there is */
@@ -37,7 +38,7 @@ void pool_end(struct pool *p);
 CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address);
 /* The reverse, of work so far: CUDA_ERROR_INVALID_VALUE if no pool's memory begins there. place NULL: all work that used it has ended. */
 CUresult pool_give(uint64_t address, const struct place *place);
-/* Gives unused memory back to the host until the pool has no more than so much. Called with the lock held; true if it gave any. */
+/* Gives unused memory back to the host, as long as the pool keeps so much. Called with the lock held; true if it gave any. */
 bool pool_trim(struct pool *p, uint64_t keep);
 /* The handle of the pool that memory in use is of, or 0. */
 uint64_t pool_of(uint64_t address);

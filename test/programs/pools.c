@@ -35,15 +35,17 @@ static CUcontext begin(void)
 	return c;
 }
 
-static CUmemoryPool new_pool(void)
+static CUmemoryPool small_pool(size_t most)
 {
 	CUmemoryPool p;
 	CUmemPoolProps props = {
-		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}, .maxSize = most,
 	};
 	CHECK(cuMemPoolCreate(&p, &props));
 	return p;
 }
+
+static CUmemoryPool new_pool(void) { return small_pool(0); }
 
 static uint64_t number(CUmemoryPool p, CUmemPool_attribute what)
 {
@@ -229,6 +231,60 @@ static void returns(void)
 	CLAIM(free == before);
 }
 
+/* A pool's greatest size is any number, and what the pool keeps is there for whatever is wanted next. */
+static void limits(void)
+{
+	CUdeviceptr a, b, c;
+	begin();
+	CUmemoryPool p = small_pool(1000);
+	CHECK(cuMemAllocFromPoolAsync(&a, 512, p, NULL));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&b, 1, p, NULL)); /* pieces have 512 bytes */
+	CHECK(cuMemFreeAsync(a, NULL));
+	CHECK(cuMemAllocFromPoolAsync(&a, 488, p, NULL));
+	CHECK(cuMemFreeAsync(a, NULL));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&a, 1, small_pool(511), NULL));
+	CHECK(cuMemPoolDestroy(p));
+
+	p = small_pool(4 * MIB + 1);
+	keep(p, UINT64_MAX);
+	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, NULL));
+	CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, NULL));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&c, 1, p, NULL));
+	CHECK(cuMemFreeAsync(a, NULL));
+	CHECK(cuStreamSynchronize(NULL));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&c, 3 * MIB, p, NULL));
+	CHECK(cuMemFreeAsync(b, NULL));
+	CHECK(cuStreamSynchronize(NULL));
+	CHECK(cuMemAllocFromPoolAsync(&c, 3 * MIB, p, NULL)); /* which neither of the two pieces has room for */
+	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= 4 * MIB);
+	CHECK(cuMemFreeAsync(c, NULL));
+}
+
+/* What is to be kept is: whole pieces go, and none that it would take. */
+static void trimmed(void)
+{
+	CUdeviceptr a, b;
+	begin();
+	CUmemoryPool p = new_pool();
+	keep(p, UINT64_MAX);
+	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, NULL));
+	CHECK(cuMemAllocFromPoolAsync(&b, 20 * MIB, p, NULL));
+	CHECK(cuMemFreeAsync(a, NULL));
+	CHECK(cuMemFreeAsync(b, NULL));
+	CHECK(cuStreamSynchronize(NULL));
+	uint64_t reserved = number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+	CHECK(cuMemPoolTrimTo(p, reserved));
+	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == reserved);
+	CHECK(cuMemPoolTrimTo(p, reserved - MIB));
+	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= reserved - MIB);
+	CHECK(cuMemPoolTrimTo(p, 20 * MIB));
+	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 20 * MIB);
+	CHECK(cuMemPoolTrimTo(p, 3 * MIB));
+	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 3 * MIB);
+	CHECK(cuMemPoolTrimTo(p, 0));
+	CLAIM(number(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
+}
+
 /* A destroyed pool goes with what is in use of it. A device has one that it can't lose. */
 static void ends(void)
 {
@@ -402,11 +458,55 @@ static void crowded(void)
 	CLAIM(number(crowd, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
 }
 
+/* A pool may have so much, however many threads want some at the same time; and all of it can be had. */
+enum { Rushing = 8, Rounds = 50 };
+static pthread_barrier_t line;
+static _Atomic int had;
+
+static void *rush(void *argument)
+{
+	CUdeviceptr at;
+	CUstream s;
+	CHECK(cuCtxSetCurrent(ours));
+	s = aside();
+	for (int round = 0; round < Rounds; round++) {
+		pthread_barrier_wait(&line);
+		CUresult r = cuMemAllocFromPoolAsync(&at, 2 * MIB, crowd, s);
+		CLAIM(r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY);
+		had += r == CUDA_SUCCESS;
+		pthread_barrier_wait(&line);
+		if (argument == NULL) {
+			CLAIM(number(crowd, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= 4 * MIB);
+			CLAIM(had == 2);
+			had = 0;
+		}
+		pthread_barrier_wait(&line);
+		if (r == CUDA_SUCCESS)
+			CHECK(cuMemFreeAsync(at, s));
+		CHECK(cuStreamSynchronize(s));
+		pthread_barrier_wait(&line);
+	}
+	return NULL;
+}
+
+static void rushed(void)
+{
+	pthread_t all[Rushing];
+	ours = begin();
+	crowd = small_pool(4 * MIB);
+	CLAIM(pthread_barrier_init(&line, NULL, Rushing) == 0);
+	for (uintptr_t i = 0; i < Rushing; i++)
+		CLAIM(pthread_create(&all[i], NULL, rush, (void *)i) == 0);
+	for (int i = 0; i < Rushing; i++)
+		CLAIM(pthread_join(all[i], NULL) == 0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } parts[] = {
 	{"reuse", reuse}, {"dependencies", dependencies}, {"returns", returns}, {"ends", ends}, {"wrong", wrong}, {"crowded", crowded},
+	{"limits", limits}, {"trimmed", trimmed}, {"rushed", rushed},
 };
 
 int main(int argc, char **argv)
