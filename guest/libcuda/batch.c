@@ -1,17 +1,24 @@
 /* Calls that are many of another: copies with attributes, prefetches, and what happens to managed memory that is not needed. */
 #include "array.h"
 #include "context.h"
+#include "copy.h"
 #include "range.h"
 #include "zz_impl.h"
 
 /*
- * Sources that the host reads are read before the call returns unless they are pinned, which holds for every order of access
- * that a program can allow; what overlaps with what is for the device. So attributes are checked, and change nothing.
+ * To read sources in the stream's order is right for every order of access that a program can allow, unless they are to have been
+ * read when the call returns. What overlaps with what is for the device.
  */
 static CUresult check_attributes(const CUmemcpyAttributes *a)
 {
 	bool known = a->srcAccessOrder >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && a->srcAccessOrder <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 	return known && a->flags <= CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes, const CUmemcpyAttributes *a, CUstream stream)
+{
+	bool now = a->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+	return now ? memcpy_reading(dst, src, bytes, stream) : pg_cuMemcpyAsync(dst, src, bytes, stream);
 }
 
 /* Each of them begins at an index, the first at 0. */
@@ -45,8 +52,10 @@ static CUresult copy_all(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, si
 	for (size_t i = 0; i < n; i++)
 		if (check_attributes(&attributes[i]) != CUDA_SUCCESS)
 			return CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; i < count; i++) {
-		r = sizes[i] ? pg_cuMemcpyAsync(dsts[i], srcs[i], sizes[i], stream) : CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0, k = 0; i < count; i++) {
+		if (k + 1 < n && indices[k + 1] == i)
+			k++;
+		r = sizes[i] ? copy(dsts[i], srcs[i], sizes[i], &attributes[k], stream) : CUDA_ERROR_INVALID_VALUE;
 		if (r != CUDA_SUCCESS) {
 			*failed = i;
 			return r;
@@ -72,7 +81,7 @@ CUresult pg_cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t
 {
 	if (!attributes || check_attributes(attributes) != CUDA_SUCCESS)
 		return CUDA_ERROR_INVALID_VALUE;
-	return pg_cuMemcpyAsync(dst, src, bytes, stream);
+	return copy(dst, src, bytes, attributes, stream);
 }
 
 /* --- boxes: extents are in elements, which are bytes where no array has a part --- */
@@ -144,7 +153,10 @@ CUresult pg_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned l
 	CUresult r = check_attributes(&attributes);
 	if (r == CUDA_SUCCESS)
 		r = operation_box(op, &c);
-	return r == CUDA_SUCCESS ? pg_cuMemcpy3DAsync_v2(&c, stream) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	bool now = op->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+	return now ? memcpy_box_reading(&c, stream) : pg_cuMemcpy3DAsync_v2(&c, stream);
 }
 
 CUresult pg_cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed, unsigned long long flags, CUstream stream)

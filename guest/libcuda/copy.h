@@ -38,6 +38,10 @@ bool place_syncs(const struct place *place);
  */
 CUresult copy_box(const struct place *place, const struct box *box, bool wait);
 
+/* As cuMemcpyAsync and cuMemcpy3DAsync, but the source has been read on return. */
+CUresult memcpy_reading(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
+CUresult memcpy_box_reading(const CUDA_MEMCPY3D *c, CUstream stream);
+
 /* What a program describes as a copy; of nothing, its ends are not looked at. */
 CUresult box_of(const CUDA_MEMCPY3D *c, struct box *box);
 /* A copy that describes a box. */

@@ -9,11 +9,29 @@
 #include "zz_impl.h"
 
 /* When a copy returns, beyond what copy_box always holds to. */
-enum until { UNTIL_COMPLETE, UNTIL_QUEUED };
+enum until { UNTIL_COMPLETE, UNTIL_QUEUED, UNTIL_READ };
 
 static bool syncs(const struct place *place, const struct box *box)
 {
 	return box->dst.sync || box->src.sync || place_syncs(place);
+}
+
+/* Pinned memory is read as pageable memory is, before the call returns, in whatever state its stream is. */
+static void read_now(struct end *src)
+{
+	if (src->where != AT_ARENA)
+		return;
+	src->address = (uint64_t)(uintptr_t)arena_at(src->address);
+	src->where = AT_HOST;
+}
+
+/* Does it. A source that only the worker reaches has been read when the copy is complete. In a capture nothing is read yet. */
+static CUresult copy_until(const struct place *place, struct box *box, enum until until, bool within)
+{
+	if (until != UNTIL_READ || place->capturing)
+		return copy_box(place, box, until == UNTIL_COMPLETE && (!within || syncs(place, box)));
+	read_now(&box->src);
+	return copy_box(place, box, box->src.where != AT_HOST);
 }
 
 static CUresult copy_line(struct end dst, struct end src, size_t bytes, CUstream stream, enum until until)
@@ -25,7 +43,7 @@ static CUresult copy_line(struct end dst, struct end src, size_t bytes, CUstream
 	struct box box = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
 	/* Between two places on the device, even a synchronous copy does not hold the caller up, unless the program wants it to. */
 	bool within = dst.where == AT_DEVICE && src.where == AT_DEVICE;
-	return copy_box(&place, &box, until == UNTIL_COMPLETE && (!within || syncs(&place, &box)));
+	return copy_until(&place, &box, until, within);
 }
 
 /* What an argument is: device memory, a pointer to host memory, or whatever the number says. */
@@ -70,6 +88,11 @@ CUresult pg_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s)
 CUresult pg_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s)
 {
 	return linear(dst, SAID_ANY, src, SAID_ANY, n, s, UNTIL_QUEUED);
+}
+
+CUresult memcpy_reading(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s)
+{
+	return linear(dst, SAID_ANY, src, SAID_ANY, n, s, UNTIL_READ);
 }
 
 CUresult pg_cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t n, CUstream s)
@@ -326,7 +349,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until unti
 	if (r != CUDA_SUCCESS || c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0)
 		return r;
 	bool onDevice = box.dst.where != AT_HOST && box.src.where != AT_HOST && box.dst.where != AT_ARENA && box.src.where != AT_ARENA;
-	return copy_box(&place, &box, until == UNTIL_COMPLETE && (!onDevice || syncs(&place, &box)));
+	return copy_until(&place, &box, until, onDevice);
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, enum until until)
@@ -356,6 +379,8 @@ CUresult pg_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *c, CUstream s)
 {
 	return c ? copy_3d(c, s, UNTIL_QUEUED) : CUDA_ERROR_INVALID_VALUE;
 }
+
+CUresult memcpy_box_reading(const CUDA_MEMCPY3D *c, CUstream s) { return copy_3d(c, s, UNTIL_READ); }
 
 static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, enum until until)
 {

@@ -487,6 +487,64 @@ static void batches(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemDiscardBatchAsync(parts, each, 2, 0, s));
 }
 
+/* Sources that are to have been read when a call returns have been, whatever their stream waits for. */
+static void ephemeral(void)
+{
+	enum { WORDS = 4096 };
+	CUfunction step;
+	CUmodule m;
+	CUdeviceptr at, other;
+	volatile unsigned *flag;
+	unsigned *pinned, steps = 5000000, word[3];
+	size_t first[] = {0, 1};
+	CUmemcpyAttributes attributes[] = {{.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}, {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL}};
+	begin(&step);
+	CUstream s = aside(), beside = aside();
+	CHECK(cuMemAlloc(&at, 16 * WORDS));
+	CHECK(cuMemAlloc(&other, 4 * WORDS));
+	CHECK(cuMemAllocHost((void **)&flag, 4096));
+	CHECK(cuMemAllocHost((void **)&pinned, 4 * WORDS));
+	flag[0] = 0;
+	for (int i = 0; i < WORDS; i++)
+		pinned[i] = 7;
+	CHECK(cuStreamWaitValue32(s, (CUdeviceptr)(uintptr_t)flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+	CHECK(cuMemcpyWithAttributesAsync(at, (CUdeviceptr)(uintptr_t)pinned, 4 * WORDS, &attributes[1], s));
+	CUdeviceptr dsts[] = {at + 4 * WORDS, at + 8 * WORDS}, srcs[] = {(CUdeviceptr)(uintptr_t)pinned, (CUdeviceptr)(uintptr_t)pinned};
+	size_t sizes[] = {4 * WORDS, 4};
+	CHECK(cuMemcpyBatchAsync(dsts, srcs, sizes, 2, attributes, first, 2, NULL, s));
+	CUDA_MEMCPY3D_BATCH_OP op = {
+		.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = (CUdeviceptr)(uintptr_t)(pinned + 1), .rowLength = 64}},
+		.dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = at + 12 * WORDS}},
+		.extent = {32, 4, 1}, .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
+	};
+	CHECK(cuMemcpy3DBatchAsync(1, &op, NULL, 0, s));
+	EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
+	for (int i = 0; i < WORDS; i++)
+		pinned[i] = 9;
+	flag[0] = 1;
+	CHECK(cuStreamSynchronize(s));
+	CHECK(cuMemcpyDtoH(&word[0], at + 4 * WORDS - 4, 4));
+	CHECK(cuMemcpyDtoH(&word[1], at + 8 * WORDS, 4));
+	CHECK(cuMemcpyDtoH(&word[2], at + 12 * WORDS + 124, 4));
+	CLAIM(word[0] == 7 && word[1] == 7 && word[2] == 7);
+	CHECK(cuMemcpyDtoH(&word[0], at + 4 * WORDS, 4));
+	CLAIM(word[0] == 9); /* that one is in the stream's order */
+
+	/* Of memory that only the device reaches, too. */
+	CUfunction spin;
+	void *args[] = {&steps};
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&spin, m, "spin"));
+	CHECK(cuMemsetD32(other, 5, WORDS));
+	CHECK(cuCtxSynchronize());
+	CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	CHECK(cuMemcpyWithAttributesAsync(at, other, 4 * WORDS, &attributes[1], s));
+	CHECK(cuMemsetD32Async(other, 6, WORDS, beside));
+	CHECK(cuCtxSynchronize());
+	CHECK(cuMemcpyDtoH(&word[0], at + 4 * WORDS - 4, 4));
+	CLAIM(word[0] == 5);
+}
+
 /* --- events of a whole context --- */
 
 static void contexts(void)
@@ -543,7 +601,7 @@ static const struct {
 	int uninitialized;
 } parts[] = {
 	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
-	{"contexts", contexts, 0},
+	{"contexts", contexts, 0}, {"ephemeral", ephemeral, 0},
 };
 
 int main(int argc, char **argv)
