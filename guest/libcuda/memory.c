@@ -229,7 +229,7 @@ CUresult pg_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr
 	struct range range;
 	if (!base && !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED || (range.kind == RANGE_RESERVED && !vmm_mapping(dptr, &range)))
+	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED || (range.kind == RANGE_RESERVED && !vmm_mapping(dptr, &range, NULL)))
 		return CUDA_ERROR_NOT_FOUND;
 	if (base)
 		*base = range.base;

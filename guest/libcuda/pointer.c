@@ -13,6 +13,14 @@ struct answer {
 	size_t bytes;
 };
 
+/* What is known of an address. */
+struct found {
+	struct range range;
+	struct range piece; /* the same, or of a reserved range what is mapped there */
+	bool backed;        /* something is */
+	uint32_t access;    /* CU_POINTER_ATTRIBUTE_ACCESS_FLAG_… */
+};
+
 static CUmemorytype memory_type(const struct range *r)
 {
 	return r->kind == RANGE_PINNED || r->kind == RANGE_REGISTERED ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -25,8 +33,9 @@ static int ordinal_of(const struct range *r)
 }
 
 /* For an address in a range: success, or invalid value where the question makes no sense. */
-static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint64_t address, struct answer *a)
+static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint64_t address, struct answer *a)
 {
+	const struct range *r = &f->range;
 	bool onHost = !range_on_device(r), onDevice = r->kind != RANGE_REGISTERED;
 	switch ((unsigned)what) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -59,21 +68,25 @@ static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint
 		*a = (struct answer){0, sizeof(int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 		*a = (struct answer){r->base, sizeof(CUdeviceptr)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
 		*a = (struct answer){r->size, sizeof(size_t)};
 		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		*a = (struct answer){f->piece.base, sizeof(CUdeviceptr)};
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		*a = (struct answer){f->piece.size, sizeof(size_t)};
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*a = (struct answer){onDevice, sizeof(int)};
+		*a = (struct answer){f->backed && onDevice, sizeof(int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		*a = (struct answer){r->kind == RANGE_RESERVED ? r->flags : 0, sizeof(uint64_t)};
+		*a = (struct answer){r->kind == RANGE_RESERVED ? f->piece.flags : 0, sizeof(uint64_t)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*a = (struct answer){CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE, sizeof(int)};
+		*a = (struct answer){f->access, sizeof(int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*a = (struct answer){r->kind == RANGE_POOL ? pool_of(address) : 0, sizeof(void *)};
@@ -86,18 +99,34 @@ static CUresult answer_for(const struct range *r, CUpointer_attribute what, uint
 	}
 }
 
-static bool find(uint64_t address, struct range *range)
+/* Of reserved addresses where nothing is mapped there is little to be said. */
+static CUresult answer(const struct found *f, CUpointer_attribute what, uint64_t address, struct answer *a)
 {
-	return range_find(address, range) && (range->kind != RANGE_RESERVED || vmm_mapping(address, range));
+	CUresult r = answer_for(f, what, address, a);
+	bool always = what == CU_POINTER_ATTRIBUTE_MAPPED || what == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+		what == CU_POINTER_ATTRIBUTE_RANGE_SIZE || what == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS;
+	return f->backed || always || r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool find(uint64_t address, struct found *f)
+{
+	if (!range_find(address, &f->range))
+		return false;
+	f->piece = f->range;
+	f->access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+	f->backed = f->range.kind != RANGE_RESERVED || vmm_mapping(address, &f->piece, &f->access);
+	if (!f->backed)
+		f->access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+	return true;
 }
 
 CUresult pg_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-	struct range range;
+	struct found found;
 	struct answer a;
-	if (!data || !find(ptr, &range))
+	if (!data || !find(ptr, &found))
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = answer_for(&range, attribute, ptr, &a);
+	CUresult r = answer(&found, attribute, ptr, &a);
 	if (r == CUDA_SUCCESS)
 		memcpy(data, &a.bits, a.bytes); /* little-endian: the low bytes come first */
 	return r;
@@ -106,18 +135,18 @@ CUresult pg_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUd
 /* This one takes any address: for what CUDA does not know, the values are null. */
 CUresult pg_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
-	struct range range, any = {.kind = RANGE_PINNED};
+	struct found found, any = {.range = {.kind = RANGE_PINNED}, .backed = true};
 	if (count == 0 || !attributes || !data || count > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
-	bool known = find(ptr, &range);
+	bool known = find(ptr, &found);
 	for (unsigned int i = 0; i < count; i++) {
 		struct answer a = {0};
-		CUresult r = answer_for(known ? &range : &any, attributes[i], ptr, &a);
+		CUresult r = answer(known ? &found : &any, attributes[i], ptr, &a);
 		if (!data[i] || (r != CUDA_SUCCESS && a.bytes == 0))
 			return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : r;
 		if (!known || r != CUDA_SUCCESS)
 			a.bits = 0;
-		if (!known && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+		if ((!known || !found.backed) && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 			a.bits = (uint64_t)CU_DEVICE_INVALID;
 		memcpy(data[i], &a.bits, a.bytes);
 	}

@@ -97,7 +97,7 @@ bool vmm_usable(uint64_t address, uint64_t bytes)
 	return r && address >= end;
 }
 
-bool vmm_mapping(uint64_t address, struct range *range)
+bool vmm_mapping(uint64_t address, struct range *range, uint32_t *access)
 {
 	pthread_mutex_lock(&lock);
 	struct reservation *r = reservation_of(address);
@@ -107,6 +107,8 @@ bool vmm_mapping(uint64_t address, struct range *range)
 		range->base = m->at;
 		range->size = m->bytes;
 		range->flags = (uint32_t)m->of->prop.requestedHandleTypes;
+		if (access)
+			*access = m->access;
 	}
 	pthread_mutex_unlock(&lock);
 	return inside;

@@ -9,7 +9,10 @@
 
 /* Whether a program may use bytes at an address of a reserved range: they may lie in several mappings beside each other. */
 bool vmm_usable(uint64_t address, uint64_t bytes);
-/* The mapping that an address of a reserved range lies in, as a range of its own; flags are its memory's handle types. */
-bool vmm_mapping(uint64_t address, struct range *range);
+/*
+ * The mapping that an address of a reserved range lies in, as a range of its own; flags are its memory's handle types. access,
+ * unless it is NULL, is what may be done with it (CUmemAccess_flags).
+ */
+bool vmm_mapping(uint64_t address, struct range *range, uint32_t *access);
 
 #endif

@@ -330,6 +330,47 @@ static void many(void)
 	CLAIM(used() == before);
 }
 
+/* What a program learns of an address: of the addresses that it reserved, and of what is mapped there. */
+static void asked(void)
+{
+	CUfunction step;
+	CUdeviceptr at, base;
+	size_t size;
+	int mapped, access;
+	begin(&step);
+	CHECK(cuMemAddressReserve(&at, 64 * MIB, 0, 0, 0));
+	CUmemGenericAllocationHandle a = create(2 * PAGE);
+	CHECK(cuMemMap(at + PAGE, 2 * PAGE, 0, a, 0));
+	const struct {
+		CUdeviceptr at;
+		int mapped;
+		CUmemAccess_flags access;
+	} all[] = {
+		{at + 5, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE}, {at + PAGE, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE},
+		{at + 2 * PAGE + 7, 1, CU_MEM_ACCESS_FLAGS_PROT_READ}, {at + 2 * PAGE, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+		{at + 3 * PAGE, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE},
+	};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		if (all[i].mapped)
+			allow(at + PAGE, 2 * PAGE, all[i].access);
+		CHECK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, all[i].at));
+		CHECK(cuPointerGetAttribute(&access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, all[i].at));
+		CHECK(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, all[i].at));
+		CHECK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, all[i].at));
+		CLAIM(mapped == all[i].mapped && access == (int)all[i].access && base == at && size == 64 * MIB);
+		CUresult want = all[i].mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+		EXPECT(want, cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, all[i].at));
+		EXPECT(want, cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, all[i].at));
+		CLAIM(!all[i].mapped || (base == at + PAGE && size == 2 * PAGE));
+		EXPECT(all[i].mapped ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &size, all[i].at));
+		CLAIM(!all[i].mapped || (base == at + PAGE && size == 2 * PAGE));
+		CUpointer_attribute both[] = {CU_POINTER_ATTRIBUTE_MAPPED, CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
+		void *to[] = {&mapped, &size};
+		CHECK(cuPointerGetAttributes(2, both, to, all[i].at));
+		CLAIM(mapped == all[i].mapped && size == (all[i].mapped ? 2 * PAGE : 0));
+	}
+}
+
 /* --- words --- */
 
 static void words(void)
@@ -601,7 +642,7 @@ static const struct {
 	int uninitialized;
 } parts[] = {
 	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
-	{"contexts", contexts, 0}, {"ephemeral", ephemeral, 0},
+	{"contexts", contexts, 0}, {"asked", asked, 0}, {"ephemeral", ephemeral, 0},
 };
 
 int main(int argc, char **argv)
