@@ -314,7 +314,7 @@ CUresult capture_refuse_context(uint64_t context)
 	GRAPHS_LOCKED;
 	CUresult r = CUDA_SUCCESS;
 	for (struct capture *c = running; c; c = c->next)
-		if (is_active(c) && c->context == context) {
+		if (c->context == context) {
 			invalidate(c);
 			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}

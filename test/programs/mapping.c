@@ -636,13 +636,44 @@ static void contexts(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuCtxRecordEvent(c, NULL));
 }
 
+/* What is captured can't be part of it: then neither the event nor the capture is good for anything. */
+static void capturing(void)
+{
+	CUfunction step;
+	CUgraph g;
+	CUcontext c = begin(&step), d;
+	CUstream a = aside(), orderly;
+	CUevent e, in;
+	CHECK(cuStreamCreate(&orderly, 0));
+	CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuEventCreate(&in, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuEventRecord(e, a));
+	CUstream all[] = {a, orderly};
+	for (int i = 0; i < 2; i++) {
+		CHECK(cuStreamBeginCapture(all[i], CU_STREAM_CAPTURE_MODE_RELAXED));
+		EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxRecordEvent(c, e));
+		EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(all[i], &g));
+		CHECK(cuStreamBeginCapture(all[i], CU_STREAM_CAPTURE_MODE_RELAXED));
+		EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxWaitEvent(c, e));
+		EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(all[i], &g));
+	}
+	CHECK(cuCtxCreate(&d, 0, 0)); /* another context may wait for what isn't captured */
+	CHECK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CHECK(cuCtxWaitEvent(d, e));
+	CHECK(cuEventRecord(in, a));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuCtxWaitEvent(d, in));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(a, &g));
+	CHECK(cuCtxRecordEvent(c, e));
+	CHECK(cuEventSynchronize(e));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 	int uninitialized;
 } parts[] = {
 	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
-	{"contexts", contexts, 0}, {"asked", asked, 0}, {"ephemeral", ephemeral, 0},
+	{"contexts", contexts, 0}, {"asked", asked, 0}, {"ephemeral", ephemeral, 0}, {"capturing", capturing, 0},
 };
 
 int main(int argc, char **argv)
