@@ -46,6 +46,7 @@ func TestPrinting(t *testing.T) {
 		{"leave", "begin\n0\n1\n2\nmiddle\n0 0\n0 1\nend\n", ""},
 		{"oldest", numbered("%5d\n", 12345-kept, 12345) + "end\n", ""},
 		{"nothing", "end\n", ""},
+		{"waiting", "la\nend\n", ""},
 		{"assertion", "hello\nend\n", "f.cu:17: f.cu: block: [0,0,0], thread: [2,0,0] Assertion `tid < n` failed.\n" +
 			"f.cu:17: f.cu: block: [0,0,0], thread: [3,0,0] Assertion `tid < n` failed.\n"},
 	} {

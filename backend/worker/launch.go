@@ -152,11 +152,10 @@ func (b *submission) end(r cuda.Result, u accel.Usage) {
 	s.ended()
 }
 
-// admit waits for the gate. While a host callback is outstanding, work in flight
-// may be waiting for the guest to report it: then the in-flight limit does not
-// apply, and the ring is looked at for such reports.
+// admit waits for the gate. While work in flight may be waiting for the guest the
+// in-flight limit does not apply, and the ring is looked at for reports of callbacks.
 func (s *session) admit(class gate.Class, predicted int64) (gate.Ticket, error) {
-	t, err := s.gate.Acquire(class, predicted, s.callbacks.any(), s.whileHeld, s.about)
+	t, err := s.gate.Acquire(class, predicted, s.dependent(), s.whileHeld, s.about)
 	s.hold(false)
 	return t, err
 }

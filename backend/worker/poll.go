@@ -172,7 +172,7 @@ func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 	s.host.Publish()
 	s.hold(true)
 	if !s.callbacks.any() {
-		return false, 100 * time.Millisecond
+		return s.dependent(), 100 * time.Millisecond
 	}
 	var p callbuf.Packet
 	for len(s.behind) < maxBehind && s.behindBytes < maxBehindBytes {
@@ -189,6 +189,10 @@ func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 	}
 	return true, time.Millisecond
 }
+
+// dependent says that work in flight may be waiting for what the guest has yet to do: to report a callback, or
+// to have a word written, maybe by what comes later in the ring.
+func (s *session) dependent() bool { return s.callbacks.any() || s.waits.Load() != 0 }
 
 // ending is how a session comes to its end, once.
 type ending struct {

@@ -17,7 +17,7 @@ func (g *guestContext) hear() {
 }
 
 // TextRead also serves a context that has failed: an assertion says why. It does not
-// wait for work that may wait for a host function, and that for whoever asks.
+// wait for work that may wait for the guest, and so for whoever asks.
 func (s *session) TextRead(c cuda.Call, a cuda.TextReadArgs) (out cuda.TextReadResult, r cuda.Result) {
 	g, r := s.context(c)
 	if r != cuda.Success {
@@ -31,7 +31,7 @@ func (s *session) TextRead(c cuda.Call, a cuda.TextReadArgs) (out cuda.TextReadR
 	if !ok {
 		return out, cuda.Success
 	}
-	if a.Flags&textAfterAll == 0 || !t.MayTell() || s.callbacks.any() {
+	if a.Flags&textAfterAll == 0 || !t.MayTell() || s.dependent() {
 		return readText(t, to), cuda.Success
 	}
 	if r := s.room(); r != cuda.Success {

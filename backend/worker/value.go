@@ -33,5 +33,16 @@ func (s *session) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {
 	default:
 		return cuda.ErrorInvalidValue
 	}
-	return s.submit(g, st, w, g.ended)
+	if a.Action == writeValue {
+		return s.submit(g, st, w, g.ended)
+	}
+	s.waits.Add(1)
+	r = s.submit(g, st, w, func(r cuda.Result, u accel.Usage) {
+		s.waits.Add(-1)
+		g.end(r, u)
+	})
+	if r != cuda.Success {
+		s.waits.Add(-1)
+	}
+	return r
 }

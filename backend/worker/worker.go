@@ -28,6 +28,7 @@ package worker
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pegasus/accel"
@@ -130,6 +131,7 @@ type session struct {
 
 	flow      flow
 	callbacks callbacks
+	waits     atomic.Int32 // streams that wait for a word
 	ending    ending
 }
 

@@ -461,6 +461,25 @@ static void words(void)
 	CHECK(cuCtxDestroy(c));
 }
 
+/* What comes behind a wait has no end to be waited for, so however much it is, what ends the wait may come behind it. */
+static void behind(void)
+{
+	CUfunction step;
+	CUdeviceptr at;
+	unsigned word;
+	begin(&step);
+	CUstream a = aside(), b = aside();
+	CHECK(cuMemAlloc(&at, 4096));
+	CHECK(cuMemsetD32(at, 0, 1024));
+	CHECK(cuStreamWaitValue32(a, at, 1, CU_STREAM_WAIT_VALUE_EQ));
+	for (int i = 0; i < 2000; i++)
+		launch_step(step, a, at + 4, 1, 1);
+	CHECK(cuStreamWriteValue32(b, at, 1, 0));
+	CHECK(cuCtxSynchronize());
+	CHECK(cuMemcpyDtoH(&word, at + 4, 4));
+	CLAIM(word == 2000);
+}
+
 /* --- batches --- */
 
 static void batches(void)
@@ -674,6 +693,7 @@ static const struct {
 } parts[] = {
 	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
 	{"contexts", contexts, 0}, {"asked", asked, 0}, {"ephemeral", ephemeral, 0}, {"capturing", capturing, 0},
+	{"behind", behind, 0},
 };
 
 int main(int argc, char **argv)

@@ -250,12 +250,29 @@ static void patience(void)
 	printf("end\n");
 }
 
+/* A context that goes doesn't wait for what may never come. */
+static void waiting(void)
+{
+	CUcontext c = begin();
+	CUdeviceptr t = text("la\n"), word;
+	CUstream s;
+	void *args[] = {&t};
+	CHECK(cuMemAlloc(&word, 4));
+	CHECK(cuMemsetD32(word, 0, 1));
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuLaunchKernel(kernel("say"), 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+	CHECK(cuCtxSynchronize());
+	CHECK(cuStreamWaitValue32(s, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+	CHECK(cuCtxDestroy(c));
+	printf("end\n");
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } parts[] = {
 	{"points", points}, {"leave", leave}, {"oldest", oldest}, {"nothing", nothing}, {"crowd", crowd}, {"assertion", assertion}, {"flood", flood},
-	{"patience", patience},
+	{"patience", patience}, {"waiting", waiting},
 };
 
 int main(int argc, char **argv)
