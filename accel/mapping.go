@@ -28,6 +28,9 @@ type Mapper interface {
 	FreeRange(addr uint64) cuda.Result
 	// CreateMemory makes zeroed memory, which counts against the quota from now on.
 	CreateMemory(bytes uint64) (Memory, cuda.Result)
+	// AwaitFree waits for one of the frees that are on their way, if a lack of memory may be due to them. It returns
+	// false at once if there is none, or if it could depend on the guest, which in turn may be waiting for us.
+	AwaitFree() bool
 	// Map puts bytes of memory from an offset on at an address. Nothing can use them yet.
 	Map(addr, bytes, offset uint64, m Memory) cuda.Result
 	// Unmap ends whole mappings, at once: work that uses them fails.

@@ -163,6 +163,25 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	return mem, cuda.Success
 }
 
+// AwaitFree waits for one of the frees that are on their way in any context.
+func (d *Device) AwaitFree() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.freeing()
+	for d.freeing() > 0 && d.freeing() == before && d.held == 0 {
+		d.changed.Wait()
+	}
+	return d.freeing() < before
+}
+
+// freeing is how many frees wait for work. d.mu is held.
+func (d *Device) freeing() (n int) {
+	for c := range d.contexts {
+		n += c.freeing
+	}
+	return n
+}
+
 // clear maps memory for as long as it takes to fill it with zeros, by a context of the guest's or, if it has none yet, one made for that.
 func (d *Device) clear(m *mapped, mem *mappedMemory) cuda.Result {
 	d.mu.Lock()

@@ -79,6 +79,25 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	return &mappedMemory{d: d, p: p}, cuda.Success
 }
 
+// AwaitFree waits for one of the frees that are on their way in any context.
+func (d *Device) AwaitFree() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.freeing()
+	for d.freeing() > 0 && d.freeing() == before && d.hostFuncs == 0 {
+		d.freed.Wait()
+	}
+	return d.freeing() < before
+}
+
+// freeing is how many frees wait for work. d.mu is held.
+func (d *Device) freeing() (n int) {
+	for c := range d.contexts {
+		n += c.freeing
+	}
+	return n
+}
+
 func (d *Device) unquota(n uint64) {
 	if q := d.config.Quota; q != nil {
 		q(-int64(n))

@@ -51,11 +51,21 @@ func (s *session) RangeFree(_ cuda.Call, a cuda.RangeFreeArgs) cuda.Result {
 	return r
 }
 
+// MemoryCreate waits for memory that is being freed, as MemAlloc does, but not for what may never be.
 func (s *session) MemoryCreate(_ cuda.Call, a cuda.MemoryCreateArgs) cuda.Result {
 	m, r := s.mapper()
-	if r == cuda.Success {
-		r = s.memories.free(a.Memory)
+	if r != cuda.Success {
+		return r
 	}
+	r = s.createMemory(m, a)
+	for r == cuda.ErrorOutOfMemory && m.AwaitFree() && !s.ending.now.Load() {
+		r = s.createMemory(m, a)
+	}
+	return r
+}
+
+func (s *session) createMemory(m accel.Mapper, a cuda.MemoryCreateArgs) cuda.Result {
+	r := s.memories.free(a.Memory)
 	switch {
 	case r != cuda.Success:
 		return r

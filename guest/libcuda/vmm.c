@@ -230,11 +230,8 @@ CUresult pg_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const C
 		.shared = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE,
 	};
 	r = tell(OP_MEMORY_CREATE, &args, sizeof args);
-	if (r == CUDA_ERROR_OUT_OF_MEMORY) { /* there may be some that was given up, and that work still uses */
-		pools_trim();
-		memory_drain();
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && pools_trim())
 		r = tell(OP_MEMORY_CREATE, &args, sizeof args);
-	}
 	if (r != CUDA_SUCCESS) {
 		handle_free(&physicals, m);
 		return r;

@@ -330,6 +330,40 @@ static void many(void)
 	CLAIM(used() == before);
 }
 
+/* Memory that is being freed is waited for; what another stream waits for isn't, since that may be up to the program. */
+static void starved(void)
+{
+	CUfunction step, spin;
+	CUmodule m;
+	CUdeviceptr at;
+	CUmemGenericAllocationHandle h, none;
+	CUmemAllocationProp prop = device_memory();
+	volatile unsigned *flag;
+	unsigned steps = 5000000;
+	void *args[] = {&steps};
+	size_t free, total;
+	begin(&step);
+	CUstream s = aside();
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&spin, m, "spin"));
+	CHECK(cuMemAllocHost((void **)&flag, 4096));
+	CHECK(cuMemGetInfo(&free, &total));
+	size_t most = free / PAGE * PAGE;
+	for (int shared = 0; shared < 2; shared++) {
+		prop.requestedHandleTypes = shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+		CHECK(cuMemAlloc(&at, most));
+		CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+		CHECK(cuMemFree(at));
+		CHECK(cuMemCreate(&h, most, &prop, 0));
+		flag[0] = 0;
+		CHECK(cuStreamWaitValue32(s, (CUdeviceptr)(uintptr_t)flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+		EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&none, most, &prop, 0));
+		flag[0] = 1;
+		CHECK(cuStreamSynchronize(s));
+		CHECK(cuMemRelease(h));
+	}
+}
+
 /* What a program learns of an address: of the addresses that it reserved, and of what is mapped there. */
 static void asked(void)
 {
@@ -693,7 +727,7 @@ static const struct {
 } parts[] = {
 	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
 	{"contexts", contexts, 0}, {"asked", asked, 0}, {"ephemeral", ephemeral, 0}, {"capturing", capturing, 0},
-	{"behind", behind, 0},
+	{"starved", starved, 0}, {"behind", behind, 0},
 };
 
 int main(int argc, char **argv)
