@@ -7,7 +7,7 @@ import "testing"
 func TestMapping(t *testing.T) {
 	h := startHost(t, oneDomain)
 	mapping := program(t, "mapping")
-	for _, part := range []string{"seam", "reading", "torn", "wrong", "given", "many", "words", "batches", "contexts", "asked", "ephemeral", "capturing", "starved", "behind"} {
+	for _, part := range []string{"seam", "reading", "torn", "wrong", "given", "many", "words", "batches", "contexts", "asked", "ephemeral", "capturing", "starved", "behind", "apart"} {
 		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", mapping, part)) })
 	}
 }

@@ -105,12 +105,17 @@ CUresult memory_drain(void)
 	return d.result;
 }
 
-static CUresult unpin(const struct range *range)
+static void give_pinned(const struct range *range)
 {
-	CUresult r = memory_drain();
 	if (range->kind == RANGE_MANAGED)
 		advice_forget(range->base);
 	arena_give(arena_offset(range->base), range->size);
+}
+
+static CUresult unpin(const struct range *range)
+{
+	CUresult r = memory_drain();
+	give_pinned(range);
 	return r;
 }
 
@@ -126,7 +131,7 @@ void memory_context_ended(uint64_t context)
 {
 	struct range gone;
 	while (range_remove_context(context, true, &gone))
-		unpin(&gone);
+		give_pinned(&gone); /* others' work has no business there, and may wait for what this thread does next */
 	moment_context_ended(context);
 }
 

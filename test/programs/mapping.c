@@ -514,6 +514,25 @@ static void behind(void)
 	CLAIM(word == 2000);
 }
 
+/* A context that goes waits for nobody else's work. */
+static void apart(void)
+{
+	CUfunction step;
+	CUcontext one = begin(&step), other;
+	volatile unsigned *flag;
+	void *pinned;
+	CUstream s = aside();
+	CHECK(cuMemAllocHost((void **)&flag, 4096));
+	flag[0] = 0;
+	CHECK(cuStreamWaitValue32(s, (CUdeviceptr)(uintptr_t)flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+	CHECK(cuCtxCreate(&other, 0, 0));
+	CHECK(cuMemAllocHost(&pinned, 4096));
+	CHECK(cuCtxDestroy(other));
+	flag[0] = 1;
+	CHECK(cuCtxSetCurrent(one));
+	CHECK(cuStreamSynchronize(s));
+}
+
 /* --- batches --- */
 
 static void batches(void)
@@ -727,7 +746,7 @@ static const struct {
 } parts[] = {
 	{"seam", seam, 0}, {"reading", reading, 0}, {"torn", torn, 0}, {"wrong", wrong, 0}, {"given", given, 1}, {"many", many, 0}, {"words", words, 0}, {"batches", batches, 0},
 	{"contexts", contexts, 0}, {"asked", asked, 0}, {"ephemeral", ephemeral, 0}, {"capturing", capturing, 0},
-	{"starved", starved, 0}, {"behind", behind, 0},
+	{"starved", starved, 0}, {"behind", behind, 0}, {"apart", apart, 0},
 };
 
 int main(int argc, char **argv)
