@@ -65,12 +65,12 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// A program that is recorded does what it does, and what was recorded can be replayed.
-func TestRecord(t *testing.T) {
-	h := startHost(t, oneDomain)
-	dir := t.TempDir()
-	at := filepath.Join(dir, "calls")
-	cmd := h.guest("one", "env", "LD_LIBRARY_PATH="+filepath.Dir(built(t, "record/libcuda.so.1")), built(t, "bench/histogram"), "--iterations", "2", "--queue", "2")
+// record runs a program, and returns the calls that it made.
+func (h *host) record(program ...string) []byte {
+	t := h.t
+	t.Helper()
+	at := filepath.Join(t.TempDir(), "calls")
+	cmd := h.guest("one", "env", append([]string{"LD_LIBRARY_PATH=" + filepath.Dir(built(t, "record/libcuda.so.1"))}, program...)...)
 	cmd.Env = append(cmd.Environ(), "PEGASUS_RECORD="+at, "PEGASUS_RECORD_DRIVER="+built(t, "guest/libcuda.so.1"))
 	succeed(t, cmd)
 	files, _ := filepath.Glob(at + ".*")
@@ -81,11 +81,26 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return text
+}
+
+// A program that is recorded does what it does, and what was recorded can be replayed.
+func TestRecord(t *testing.T) {
+	h := startHost(t, oneDomain)
+	text := h.record(built(t, "bench/histogram"), "--iterations", "2", "--queue", "2")
 	for _, want := range []string{"pegasus-calls 1\n", "1 cuInit 0 0\n", "cuLaunchKernel 0 @", ".visible .entry", "cuMemcpyDtoH"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the recording lacks %q", want)
 		}
 	}
+	succeed(t, h.replay(string(text)))
+}
+
+// So can what a program does with addresses that it reserved: what is in such a range is one of them, too.
+func TestRecordMapping(t *testing.T) {
+	h := startHost(t, oneDomain)
+	text := h.record(program(t, "mapping"), "seam")
+	watch(t, h.guest("one", program(t, "nvml"), "watch")).see(t) // who comes now has other addresses
 	succeed(t, h.replay(string(text)))
 }
 

@@ -74,7 +74,7 @@ static size_t bytes_made(const char *name, const uint64_t *a)
 		return *(size_t *)(uintptr_t)a[1] * (size_t)a[3];
 	if (called(name, "cuModuleGetGlobal") && a[1])
 		return *(size_t *)(uintptr_t)a[1];
-	if (called(name, "cuMemAllocFromPoolAsync"))
+	if (called(name, "cuMemAllocFromPoolAsync") || called(name, "cuMemAddressReserve"))
 		return (size_t)a[1];
 	return 0;
 }
@@ -418,6 +418,10 @@ int put_special(FILE *to, const char *name, const uint64_t *a, int i)
 	}
 	if (p && i == 0 && (called(name, "cuMemcpy3D") || called(name, "cuMemcpy3DAsync"))) {
 		put_3d(to, p, a[1]);
+		return 1;
+	}
+	if (called(name, "cuMemRetainAllocationHandle") && i == 1 && p) {
+		fprintf(to, "@%llx", (unsigned long long)a[1]);
 		return 1;
 	}
 	if (called(name, "cuMemHostRegister") && i == 0 && p) {
