@@ -32,7 +32,7 @@ static _Noreturn void broken(const char *why)
 
 static void *memory(size_t bytes)
 {
-	void *p = calloc(1, bytes + 16);
+	void *p = bytes < SIZE_MAX / 2 ? calloc(1, bytes + 16) : NULL;
 	if (!p)
 		broken("there is no memory");
 	return p;
@@ -65,6 +65,15 @@ static uint64_t now_is(uint64_t was)
 {
 	const struct known *k = find_known(was);
 	return k ? k->is + (was - k->was) : was;
+}
+
+/* Where bytes of host memory are that lay at an address: in memory that was made, here too. */
+static void *host_memory(uint64_t was, size_t bytes)
+{
+	const struct known *k = find_known(was);
+	if (!k || !k->is || bytes > k->bytes || was - k->was > k->bytes - bytes)
+		broken("host memory is used that was never made, or beyond its end");
+	return (void *)(uintptr_t)(k->is + (was - k->was));
 }
 
 /* Words in memory that were addresses, or handles, become what stands for them. Small numbers are handles where a word has
@@ -187,8 +196,10 @@ static const struct blob *find_blob(uint64_t digest, size_t bytes)
 #define NEAR(type, was, is, n)                                                                       \
 	({                                                                                           \
 		bool near_ = (n) % sizeof(type) == 0;                                                \
-		for (size_t i_ = 0; near_ && i_ < (n) / sizeof(type); i_++) {                        \
-			type x_ = ((const type *)(was))[i_], y_ = ((const type *)(is))[i_];          \
+		for (size_t i_ = 0; near_ && i_ < (n); i_ += sizeof(type)) {                         \
+			type x_, y_;                                                                 \
+			memcpy(&x_, (const char *)(was) + i_, sizeof x_);                            \
+			memcpy(&y_, (const char *)(is) + i_, sizeof y_);                             \
 			near_ = x_ == y_ || fabs((double)x_ - (double)y_) <= within * fmax(fabs((double)x_), fabs((double)y_)); \
 		}                                                                                    \
 		near_;                                                                               \
@@ -212,7 +223,7 @@ static void *data_at(const char **at)
 	void *p = NULL;
 	if (**at == '@') {
 		++*at;
-		p = (void *)(uintptr_t)now_is(hex(at));
+		p = host_memory(hex(at), bytes);
 	}
 	const struct blob *b = find_blob(digest, bytes);
 	if (!b)
@@ -238,7 +249,7 @@ static void CUDA_CB of_stream(CUstream s, CUresult r, void *data) { (void)s, (vo
 static void CUDA_CB of_host(void *data) { (void)data; }
 
 /* Memory to which data comes after its call has returned. */
-static struct later { uint64_t was; void *is; } *later;
+static struct later { uint64_t was; void *is; size_t bytes; } *later;
 static size_t laterCount;
 
 static void *later_at(const char **at)
@@ -249,12 +260,12 @@ static void *later_at(const char **at)
 	void *p;
 	if (**at == '@') {
 		++*at;
-		p = (void *)(uintptr_t)now_is(hex(at));
+		p = host_memory(hex(at), bytes);
 	} else
 		p = memory(bytes);
 	if (!(later = realloc(later, (laterCount + 1) * sizeof *later)))
 		broken("there is no memory");
-	later[laterCount++] = (struct later){was, p};
+	later[laterCount++] = (struct later){was, p, bytes};
 	return p;
 }
 
@@ -275,7 +286,7 @@ static unsigned char *structure_at(const char **at, size_t *n)
 	while (**at == '+') {
 		++*at;
 		size_t offset = number(at), more;
-		if (offset + 8 > *n)
+		if (*n < 8 || offset > *n - 8)
 			broken("a place is beyond its structure");
 		void *there;
 		if (**at == '=') {
@@ -324,12 +335,14 @@ static void *handles_at(const char **at)
 	return p;
 }
 
-static struct argument output_at(const char **at)
+/* The driver may write as much as it did, and had been given. */
+static struct argument output_at(const char **at, size_t given)
 {
 	struct argument a = {0};
+	size_t bytes = SCRATCH + given + 8 * strcspn(*at, " ");
 	switch (**at) {
 	case '[':
-		a.out = HANDLES, a.want = *at + 1, a.memory = memory(SCRATCH);
+		a.out = HANDLES, a.want = *at + 1, a.memory = memory(bytes);
 		break;
 	case '?':
 		++*at;
@@ -344,12 +357,12 @@ static struct argument output_at(const char **at)
 		a.bytes = number(at);
 		if (**at == '@') {
 			++*at;
-			a.memory = (unsigned char *)(uintptr_t)now_is(hex(at));
+			a.memory = host_memory(hex(at), a.bytes);
 		} else
 			a.memory = memory(a.bytes);
 		break;
 	default:
-		a.out = BYTES, a.want = *at, a.memory = memory(SCRATCH);
+		a.out = BYTES, a.want = *at, a.memory = memory(bytes);
 	}
 	*at += strcspn(*at, " ");
 	a.word = (uintptr_t)a.memory;
@@ -388,7 +401,7 @@ static struct argument argument_at(const char **at, const char *name)
 		uint64_t was = hex(at);
 		expect(at, ':');
 		n = number(at);
-		void *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+		void *p = n < SIZE_MAX / 2 ? aligned_alloc(4096, (n + 4095) / 4096 * 4096) : NULL;
 		if (!p)
 			broken("there is no memory");
 		memset(p, 0, n);
@@ -409,13 +422,15 @@ static struct argument argument_at(const char **at, const char *name)
 		a.word = (uintptr_t)handles_at(at);
 		break;
 	case '>':
-		return output_at(at);
+		return output_at(at, 0);
 	case '=': {
 		unsigned char *given = structure_at(at, &n);
 		a.word = (uintptr_t)given;
 		if (**at == '>') { /* and the driver has changed it */
 			++*at;
-			a = output_at(at);
+			a = output_at(at, n);
+			if (a.out != BYTES)
+				broken("what was given and changed isn't bytes");
 			memcpy(a.memory, given, n);
 		}
 		break;
@@ -573,6 +588,8 @@ static void read_call(void *library, const char *at)
 		return;
 	if (sscanf(at, " %127s %d%n", c.name, &c.was, &length) != 2)
 		broken("it can't be read");
+	if (strncmp(c.name, "cu", 2) || !isupper((unsigned char)c.name[2])) /* the library has others', too */
+		broken("that is no function of CUDA's");
 	at += length;
 	while (*at == ' ' && c.argumentCount < WORDS) {
 		at++;
@@ -585,7 +602,7 @@ static void read_call(void *library, const char *at)
 	}
 	have_made(which, &c);
 	compare(&c);
-	if (strstr(c.name, "cuLinkComplete") == c.name)
+	if (strstr(c.name, "cuLinkComplete") == c.name && c.arguments[1].out == HANDLES)
 		lastLinked = *(void **)c.arguments[1].memory;
 }
 
@@ -597,9 +614,9 @@ static void arrived(const char *at, bool byKernel)
 	size_t bytes = number(&at);
 	expect(&at, ' ');
 	uint64_t want = hex(&at);
-	void *p = byKernel ? (void *)(uintptr_t)now_is(was) : NULL;
+	void *p = byKernel ? host_memory(was, bytes) : NULL;
 	for (size_t i = laterCount; !p && i-- > 0;)
-		if (later[i].was == was)
+		if (later[i].was == was && later[i].bytes >= bytes)
 			p = later[i].is;
 	if (!p || !same_data(p, bytes, want)) {
 		count.data++;
