@@ -185,7 +185,7 @@ static void wrong(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&at, 0, 0, 0, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&at, PAGE, 3, 0, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(NULL, PAGE, 0, 0, 0));
-	CLAIM(cuMemAddressReserve(&at, (size_t)1 << 50, 0, 0, 0) != CUDA_SUCCESS);
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&at, (size_t)1 << 50, 0, 0, 0));
 	CHECK(cuMemAddressReserve(&at, 4 * PAGE, 128 * MIB, 0, 0));
 	CLAIM(at % (128 * MIB) == 0);
 	CHECK(cuMemAddressReserve(&b, 64 * MIB, 0, at + 1024 * MIB, 0)); /* a wish, which may be granted */

@@ -74,8 +74,11 @@ func (s *Space) let(p *Physical) func() {
 
 // Reserve keeps n addresses free, multiple of MapGranule, at wish if that can be had.
 func (s *Space) Reserve(n, alignment, wish uint64) (uint64, error) {
-	if n == 0 || n%MapGranule != 0 || n > s.size || alignment&(alignment-1) != 0 || alignment > s.size {
+	if n == 0 || n%MapGranule != 0 || alignment&(alignment-1) != 0 {
 		return 0, ErrRange
+	}
+	if n > s.size || alignment > s.size {
+		return 0, unix.ENOMEM
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
