@@ -32,6 +32,8 @@ type accelerator struct {
 	bell *gate.Bell
 	log  *slog.Logger
 
+	silence time.Duration // after so much of it gates count as open: aliveFor, but in tests
+
 	// Guarded by the daemon's mu.
 	load     meter              // of the time that its engines were held
 	switched map[string]setting // laid over the configuration by `pegasus policy`
@@ -85,7 +87,7 @@ func newAccelerator(c configs.Accelerator, hw Hardware, bell *gate.Bell, log *sl
 	if err != nil {
 		return nil, err
 	}
-	return &accelerator{name: c.Name, hw: hw, bell: bell, log: log.With("accelerator", c.Name),
+	return &accelerator{name: c.Name, hw: hw, bell: bell, log: log.With("accelerator", c.Name), silence: aliveFor,
 		switched: map[string]setting{}, settings: c, sched: policies.NewScheduler(p...)}, nil
 }
 
@@ -136,7 +138,7 @@ func (a *accelerator) turn() time.Duration {
 	defer a.mu.Unlock()
 	now := gate.Now()
 	for _, m := range a.members {
-		m.page.Tick(now + int64(aliveFor))
+		m.page.Tick(now + int64(a.silence))
 		a.look(now, m)
 	}
 	start := gate.Now()
@@ -384,7 +386,7 @@ func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page
 	now := gate.Now()
 	m.looked = now
 	page.SetInFlightLimit(int64(a.settings.InFlight))
-	page.Tick(now + int64(aliveFor))
+	page.Tick(now + int64(a.silence))
 	page.Revoke(gate.AllClasses)
 	a.members = append(a.members, m)
 	a.step(now, policies.Event{Kind: policies.Attach, Domain: m.shares})
