@@ -207,7 +207,7 @@ func TestProcessFailsOpen(t *testing.T) {
 	if got := w.line(t); got != "through" {
 		t.Fatal(got)
 	}
-	if waited := time.Since(start); waited > 2*time.Second {
+	if waited := time.Since(start); waited > 20*time.Second {
 		t.Errorf("it took %v to notice that the daemon is gone", waited)
 	}
 }
