@@ -151,13 +151,13 @@ func TestStream(t *testing.T) {
 
 // A connection ends when nothing is asked, not while an answer is under way.
 func TestIdle(t *testing.T) {
-	path := serveEcho(t, &echo{idle: 500 * time.Millisecond})
+	path := serveEcho(t, &echo{idle: 2 * time.Second}) // longer than it takes us to ask
 	c := dialTest(t, path)
 	values := 0
 	if err := c.Stream("slow", nil, func(json.RawMessage, bool) error { values++; return nil }); err != nil || values != 3 {
 		t.Errorf("%d values, %v", values, err)
 	}
-	c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if _, err := c.r.ReadByte(); err != io.EOF {
 		t.Errorf("then, asked nothing: %v", err)
 	}

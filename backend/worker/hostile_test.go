@@ -18,7 +18,7 @@ import (
 // or has ended properly.
 func (b *bench) survives() {
 	b.t.Helper()
-	err := b.ping(5 * time.Second)
+	err := b.ping(20 * time.Second)
 	if err != nil && b.g.Poison() == 0 {
 		b.t.Fatalf("the session neither answers nor has ended: %v", err)
 	}

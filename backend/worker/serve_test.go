@@ -180,12 +180,13 @@ func TestLaunchAndRead(t *testing.T) {
 	if s := string(b.g.Arena()[8192:8198]); s != "loaded" {
 		t.Fatalf("log in the arena: %q", s)
 	}
-	st, ok := b.page.Statistics(0)
-	for end := time.Now().Add(time.Second); st.Calls < 1000 && time.Now().Before(end); { // counted by 64, or when the poller has nothing to do
-		time.Sleep(time.Millisecond)
+	var st gate.Statistics
+	var ok bool
+	b.until(func() bool { // counted by 64, or when the poller has nothing to do
 		st, ok = b.page.Statistics(0)
-	}
-	if !ok || st.Calls < 1000 || st.Ended[0] != 1000 || st.Used[0] != 1000*b.dev.cost || st.PID != os.Getpid() {
+		return st.Calls >= 1000
+	})
+	if !ok || st.Ended[0] != 1000 || st.Used[0] != 1000*b.dev.cost || st.PID != os.Getpid() {
 		t.Fatalf("statistics %+v", st)
 	}
 }

@@ -1,7 +1,0 @@
-//go:build race
-
-package worker
-
-import "time"
-
-func init() { promptly = 5 * time.Second }
