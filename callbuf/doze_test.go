@@ -1,6 +1,7 @@
 package callbuf
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -33,17 +34,20 @@ func TestApart(t *testing.T) {
 		}
 		done <- nil
 	}()
-	start := time.Now()
+	var took []time.Duration
 	for range 200 {
+		start := time.Now()
 		if _, _, err := g.Call(Header{Op: 1}, nil, nil, living); err != nil {
 			t.Fatal(err)
 		}
+		took = append(took, time.Since(start))
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d > 200*waitSlice/4 {
-		t.Errorf("200 calls took %v", d)
+	slices.Sort(took) // a busy host may keep some of them waiting
+	if d := took[len(took)/2]; d > waitSlice/4 {
+		t.Errorf("half of the calls took %v and more", d)
 	}
 }
 
