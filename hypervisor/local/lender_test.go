@@ -69,7 +69,7 @@ func lend(t *testing.T, path string, want hypervisor.Terms, loan hypervisor.Loan
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(20 * time.Second))
 	c.Write(callbuf.Hello{Version: callbuf.Version, Features: callbuf.FeatureApart, MostBytes: 3 << 20}.Append(nil))
 	buf := make([]byte, 4096)
 	n, err := c.Read(buf)
