@@ -112,16 +112,19 @@ func fakeQEMU() {
 
 // A libvirt that doesn't answer is waited for, and not for ever; what it says is passed on.
 func TestAskLibvirt(t *testing.T) {
-	for script, want := range map[string]string{
-		"sleep 600":               "no answer for 200ms",
-		"echo no such >&2; false": "no such",
-		"exit 3":                  "exit status 3",
+	for _, c := range []struct {
+		patience     time.Duration
+		script, want string
+	}{
+		{200 * time.Millisecond, "sleep 600", "no answer for 200ms"},
+		{time.Minute, "echo no such >&2; false", "no such"},
+		{time.Minute, "exit 3", "exit status 3"},
 	} {
-		if _, err := askLibvirt(200*time.Millisecond, "sh", nil, "-c", script); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", script, err, want)
+		if _, err := askLibvirt(c.patience, "sh", nil, "-c", c.script); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.script, err, c.want)
 		}
 	}
-	if out, err := askLibvirt(10*time.Second, "cat", []byte("words")); err != nil || string(out) != "words" {
+	if out, err := askLibvirt(time.Minute, "cat", []byte("words")); err != nil || string(out) != "words" {
 		t.Errorf("%q, %v", out, err)
 	}
 }

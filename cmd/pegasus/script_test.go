@@ -87,7 +87,7 @@ func buildDaemon(t *testing.T) string {
 	return dir
 }
 
-// eventually runs pegasus until its output matches a pattern, for at most 10 s.
+// eventually runs pegasus until its output matches a pattern, for at most 30 s.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: eventually PATTERN COMMAND ARGS…")
@@ -102,7 +102,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 		if pattern.MatchString(out) != neg {
 			return
 		}
-		if time.Since(start) > 10*time.Second {
+		if time.Since(start) > 30*time.Second {
 			ts.Fatalf("%v never matched %q; last:\n%s", args[1:], args[0], out)
 		}
 	}
