@@ -117,7 +117,7 @@ func (h *host) stop() {
 		return
 	}
 	h.cmd.Process.Signal(syscall.SIGTERM)
-	timer := time.AfterFunc(15*time.Second, func() { h.cmd.Process.Signal(syscall.SIGQUIT) })
+	timer := time.AfterFunc(30*time.Second, func() { h.cmd.Process.Signal(syscall.SIGQUIT) })
 	h.cmd.Wait()
 	timer.Stop()
 	h.cmd = nil
@@ -165,8 +165,8 @@ func (h *host) domain(name string) control.Domain {
 func (h *host) eventually(what string, ok func() bool) {
 	h.t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > 5*time.Second {
-			h.t.Fatalf("not within 5 s: %s", what)
+		if time.Since(start) > 20*time.Second {
+			h.t.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }
