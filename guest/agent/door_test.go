@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -162,7 +163,7 @@ func TestInherit(t *testing.T) {
 
 func TestNotify(t *testing.T) {
 	notify("READY=1") // nobody asks
-	for _, path := range []string{filepath.Join(t.TempDir(), "n"), "@pegasus-test-notify"} {
+	for _, path := range []string{filepath.Join(t.TempDir(), "n"), fmt.Sprintf("@pegasus-test-notify-%d", os.Getpid())} {
 		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 		if err != nil {
 			t.Fatal(err)

@@ -115,13 +115,15 @@ func (b *build) program(t *testing.T, name string, own ...string) string {
 	return path
 }
 
+// limit is how long a program may take: one that hangs is ended.
+const limit = 2 * time.Minute
+
 // run is one run of a program.
 type run struct {
 	build   *build
 	program string
 	args    []string
-	socket  string // PEGASUS_SOCKET, unset if empty
-	limit   time.Duration
+	socket  string   // PEGASUS_SOCKET, unset if empty
 	own     []string // files of the library to link beside it
 	env     []string
 }
@@ -130,10 +132,7 @@ type run struct {
 func (r run) do(t *testing.T) (string, error) {
 	t.Helper()
 	path := r.build.program(t, r.program, r.own...)
-	if r.limit == 0 {
-		r.limit = 60 * time.Second
-	}
-	cmd := exec.Command("timeout", append([]string{"-s", "KILL", fmt.Sprint(r.limit.Seconds()), path}, r.args...)...)
+	cmd := exec.Command("timeout", append([]string{"-s", "KILL", fmt.Sprint(limit.Seconds()), path}, r.args...)...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+r.build.dir, "PEGASUS_LOG=error",
 		"ASAN_OPTIONS=detect_leaks=0:handle_segv=1", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1")
 	cmd.Env = append(cmd.Env, r.env...)

@@ -94,7 +94,7 @@ func TestAgentGone(t *testing.T) {
 			}
 			return proceed
 		}}).start(t)
-		runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"999"}, limit: 20 * time.Second})
+		runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"999"}})
 	})
 }
 
@@ -195,7 +195,7 @@ func TestDeath(t *testing.T) {
 					}
 					return proceed
 				}}).start(t)
-				runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"999"}, limit: 20 * time.Second})
+				runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"999"}})
 
 				h = (&host{before: func(g *guest, c cuda.Call, _ []byte) verdict {
 					if c.Op == op {
@@ -204,7 +204,7 @@ func TestDeath(t *testing.T) {
 					}
 					return proceed
 				}}).start(t)
-				runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"702"}, limit: 20 * time.Second})
+				runs(t, run{build: b, program: "bereft", socket: h.path, args: []string{"702"}})
 			})
 		})
 	}
@@ -228,7 +228,7 @@ func TestQueryOutlivesWorker(t *testing.T) {
 			if held {
 				args = []string{"held"}
 			}
-			runs(t, run{build: b, program: "polling", socket: h.path, args: args, limit: 10 * time.Second})
+			runs(t, run{build: b, program: "polling", socket: h.path, args: args})
 		}
 	})
 }
@@ -267,7 +267,7 @@ func TestLittleAddressSpace(t *testing.T) {
 func TestExit(t *testing.T) {
 	each(t, func(t *testing.T, b *build) {
 		h := (&host{}).start(t)
-		out := runs(t, run{build: b, program: "exits", socket: h.path, limit: 20 * time.Second})
+		out := runs(t, run{build: b, program: "exits", socket: h.path})
 		for _, want := range []string{"atexit: fine", "destructor: fine"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is missing in %q", want, out)

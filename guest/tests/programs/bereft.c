@@ -19,7 +19,7 @@ static double now(void)
 
 static void mind(CUresult r, double took, const char *call)
 {
-	if (took > 2.0) {
+	if (took > 10.0) {
 		fprintf(stderr, "%s took %.2f s\n", call, took);
 		exit(1);
 	}

@@ -30,7 +30,7 @@ int main(void)
 	CUdevice device;
 	CUcontext context;
 	int ran = 0, status = -1;
-	alarm(30);
+	alarm(100);
 	CLAIM(pthread_create(&id, NULL, begin, NULL) == 0);
 	usleep(100000);
 	CLAIM(pthread_cancel(id) == 0);

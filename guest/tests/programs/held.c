@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 	CUdeviceptr d;
 	CUstream busy, idle, fresh;
 	CLAIM(argc == 2);
-	alarm(50);
+	alarm(100);
 	OK(cuInit(0));
 	OK(cuDeviceGet(&device, 0));
 	OK(cuCtxCreate(&context, 0, device));

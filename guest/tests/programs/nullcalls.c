@@ -92,7 +92,7 @@ static void child(const char *mode, const char *symbol, const char *kinds)
 		fprintf(stderr, "%s: cannot even begin\n", symbol);
 		_exit(1);
 	}
-	alarm(60);
+	alarm(100);
 	for (*current = 0; *current < PATTERNS; ++*current) {
 		int n = snprintf(line, sizeof line, "%s %d %d\n", symbol, *current, call(f, kinds, &patterns[*current]));
 		if (write(STDOUT_FILENO, line, (size_t)n) != n)
