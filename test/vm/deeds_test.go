@@ -90,7 +90,7 @@ var deeds = map[string]deed{
 		s.virsh("suspend", name)
 		s.killDaemon()
 		s.h.start()
-		eventually(s, 10*time.Second, "the next daemon finds it paused", func() bool { return s.h.domain(name).State == "paused" })
+		eventually(s, soon, "the next daemon finds it paused", func() bool { return s.h.domain(name).State == "paused" })
 		s.virsh("resume", name)
 	}},
 	"kill agent and hub": toMachine(func(s *stage, name string) {
@@ -231,7 +231,7 @@ func (s *stage) awaitState(name, state string) {
 func (s *stage) checkOff(name string) {
 	s.Helper()
 	region := filepath.Join(s.h.regions, name)
-	eventually(s, 2*time.Second, "nothing is left of a machine that is off", func() bool {
+	eventually(s, soon, "nothing is left of a machine that is off", func() bool {
 		var d control.Domain
 		if s.h.daemon != nil {
 			d = s.h.domain(name)

@@ -84,7 +84,7 @@ func TestCPUsOfMachines(t *testing.T) {
 		}
 		return false
 	}
-	eventually(t, 20*time.Second, "a window raises", raised)
+	eventually(t, soon, "a window raises", raised)
 	for range 50 {
 		if d := h.domain("cpu-three"); d.CPUWeight != 768 && d.CPUWeight != 0 || h.domain("cpu-one").CPUWeight != 256 {
 			t.Fatalf("they weigh %d and %d", h.domain("cpu-one").CPUWeight, d.CPUWeight)
@@ -103,16 +103,16 @@ func TestCPUsOfMachines(t *testing.T) {
 		t.Errorf("after the daemon they have %d and %d", one.get(), three.get())
 	}
 	h.start()
-	eventually(t, 20*time.Second, "a window raises again", raised)
+	eventually(t, soon, "a window raises again", raised)
 	h.daemon.Process.Kill()
 	h.daemon.Wait()
 	died := time.Now()
-	eventually(t, 5*time.Second, "both have what was set", func() bool { return one.get() == plain && three.get() == 3072 })
+	eventually(t, soon, "both have what was set", func() bool { return one.get() == plain && three.get() == 3072 })
 	t.Logf("put back after %v", time.Since(died))
 	l.run("virsh", "schedinfo", "cpu-three", "--live", "--set", "cpu_shares=1000")
 	h.start()
-	eventually(t, 20*time.Second, "a window raises for the next daemon", raised)
-	eventually(t, 20*time.Second, "what was set meanwhile counts", func() bool { return h.domain("cpu-three").CPUWeight == 250 })
+	eventually(t, soon, "a window raises for the next daemon", raised)
+	eventually(t, soon, "what was set meanwhile counts", func() bool { return h.domain("cpu-three").CPUWeight == 250 })
 
 	if out, err := exec.Command(built(t, "bin/pegasus"), "policy", "--runtime-dir", h.dir, "cosched").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -16,8 +16,12 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
-// bootTime bounds how long a machine may take to do its job.
-const bootTime = 100 * time.Second
+// bootTime bounds how long a machine may take to do its job, and soon what happens at once to be
+// seen: on a host that is slow and has other things to do all of it takes a while.
+const (
+	bootTime = 300 * time.Second
+	soon     = 30 * time.Second
+)
 
 // A tester is who runs machines: a test, or a demonstration.
 type tester interface {
@@ -182,14 +186,23 @@ agent=$!
 n=0
 `
 	waitForAgent = startAgent + `
-until grep -q /run/pegasus-guest/region /proc/mounts; do sleep 0.1; n=$((n+1)); [ $n -lt 200 ] || exit 9; done
+stays() { # what stays of programs that have ended
+	for i in $(seq 200); do
+		left=$(ls /run/pegasus-guest/region | grep -v -e control -e lost)
+		[ -n "$left" ] || break
+		sleep 0.1
+	done
+	echo $left
+}
+until grep -q /run/pegasus-guest/region /proc/mounts; do sleep 0.1; n=$((n+1)); [ $n -lt 1000 ] || exit 9; done
 `
 	waitForShared = waitForSocket + `
 pegasus-guest doctor >/dev/ttyS1
 left() { sed -e 's/,/\n/g' /run/pegasus-guest/region.json | grep -c '"at"'; }
+stays() { for i in $(seq 200); do [ $(left) != 0 ] || break; sleep 0.1; done; left; }
 `
 	waitForSocket = startAgent + `
-until [ -S /run/pegasus/guest.sock ]; do sleep 0.1; n=$((n+1)); [ $n -lt 200 ] || exit 9; done
+until [ -S /run/pegasus/guest.sock ]; do sleep 0.1; n=$((n+1)); [ $n -lt 1000 ] || exit 9; done
 `
 )
 

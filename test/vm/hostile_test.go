@@ -111,7 +111,7 @@ sleep 3600
 	foe.Kill()
 	foe.Wait()
 	foe.remove()
-	eventually(t, 5*time.Second, "nothing is left of the machine", func() bool {
+	eventually(t, soon, "nothing is left of the machine", func() bool {
 		d := h.domain("one")
 		return d.Processes == 0 && d.Memory == 0 && len(h.hubs()) == 1
 	})

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,11 +16,27 @@ func between(text, from, to string) string {
 	return text
 }
 
-// findings are what the doctor of a machine printed between two lines, by name.
-func findings(t *testing.T, out, from, to string) map[string]control.Check {
+// examine has the doctor of a machine say something under a name. The agent prints where we do, also
+// between two lines, so each is marked.
+const examine = `
+examine() {
+	pegasus-guest doctor --json >/tmp/doctor
+	echo "$1 ended: $?"
+	sed "s/^/$1: /" /tmp/doctor
+}
+`
+
+// findings are what it said then, by name, with an exit status.
+func findings(t *testing.T, out, name string, status int) map[string]control.Check {
 	t.Helper()
+	var text strings.Builder
+	for line := range strings.Lines(out) {
+		if said, ok := strings.CutPrefix(line, name+": "); ok {
+			text.WriteString(said)
+		}
+	}
 	var all []control.Check
-	if err := json.Unmarshal([]byte(between(out, from, to)), &all); err != nil {
+	if err := json.Unmarshal([]byte(text.String()), &all); err != nil || !strings.Contains(out, fmt.Sprintf("%s ended: %d\n", name, status)) {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	byName := map[string]control.Check{}
@@ -33,14 +50,12 @@ func findings(t *testing.T, out, from, to string) map[string]control.Check {
 // and the doctor says what is to be done.
 func TestUnattached(t *testing.T) {
 	h := startHost(t, twoMachines)
-	out := h.launch("one", Machine{Job: waitForSocket + `
-sleep 1 # the agent prints where we do
-pegasus-guest doctor --json > /tmp/doctor; echo "doctor: $?"
-cat /tmp/doctor; echo end
+	out := h.launch("one", Machine{Job: waitForSocket + examine + `
+examine unattached
 PEGASUS_LOG=error /bench/vectoradd --quiet; echo "program: $?"
 true
 `}).finish()
-	found := findings(t, out, "doctor: 1", "end")
+	found := findings(t, out, "unattached", 1)
 	for name, state := range map[string]string{"agent": "ok", "region": "fail", "kernel": "ok", "mkfs.ext4": "ok", "library": "ok"} {
 		if found[name].State != state {
 			t.Errorf("%s: %+v, want %s", name, found[name], state)
@@ -58,22 +73,21 @@ true
 // something was taken away from it. What was installed can be removed.
 func TestInstalled(t *testing.T) {
 	h := startHost(t, twoMachines)
-	out := h.boot("one", `
-doctor() { echo "$1"; pegasus-guest doctor --json; echo "$1 ended: $?"; }
-pegasus-guest doctor >/dev/null # until all is well: the agent prints where we do
-doctor good
+	out := h.boot("one", examine+`
+until pegasus-guest doctor >/dev/null; do sleep 0.1; done
+examine good
 su -s /bin/sh -c 'pegasus-guest doctor' nobody && echo "good for nobody"
 mkdir /tmp/other; cp /lib/x86_64-linux-gnu/libuuid.so.1 /tmp/other/libcuda.so.1
 export LD_LIBRARY_PATH=/tmp/other
-doctor shadowed
+examine shadowed
 unset LD_LIBRARY_PATH
 kill $agent; wait $agent
-doctor "no agent"
+examine "no agent"
 pegasus-guest install --uninstall
 find / -xdev -name 'libcuda*' -o -xdev -path '*/pegasus/*' | grep -v -e ^/proc -e ^/sys -e ^/tmp/other
 echo "that is left"
 `).finish()
-	good := findings(t, out, "good", "good ended: 0")
+	good := findings(t, out, "good", 0)
 	for _, name := range []string{"agent", "region", "host", "library"} {
 		if good[name].State != "ok" {
 			t.Errorf("%s: %+v", name, good[name])
@@ -85,10 +99,10 @@ echo "that is left"
 	if !strings.Contains(out, "good for nobody") {
 		t.Error("not every user may use it")
 	}
-	if f := findings(t, out, "shadowed", "shadowed ended: 1")["library"]; !strings.Contains(f.Detail, "/tmp/other/libcuda.so.1 isn't Pegasus', and programs load it first, by LD_LIBRARY_PATH") {
+	if f := findings(t, out, "shadowed", 1)["library"]; !strings.Contains(f.Detail, "/tmp/other/libcuda.so.1 isn't Pegasus', and programs load it first, by LD_LIBRARY_PATH") {
 		t.Errorf("another library: %+v", f)
 	}
-	if f := findings(t, out, "no agent", "no agent ended: 1")["agent"]; f.State != "fail" {
+	if f := findings(t, out, "no agent", 1)["agent"]; f.State != "fail" {
 		t.Errorf("no agent: %+v", f)
 	}
 	if left := between(out, "removed       /etc/cdi/pegasus.yaml", "that is left"); strings.TrimSpace(left) != "ran           ldconfig" {

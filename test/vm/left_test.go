@@ -180,7 +180,7 @@ func (s *stage) settle() {
 }
 
 // leftTime is how long what is left of an event may take to go.
-const leftTime = 15 * time.Second
+const leftTime = soon
 
 // moreMemory is how many KiB each of ours may grow by, all in all.
 const moreMemory = 16 << 10

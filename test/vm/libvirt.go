@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // libvirt is a libvirtd of the test's own, beside any other: it has mounts of its own
@@ -73,7 +72,7 @@ func startLibvirtWith(h *host, controllers string) *libvirt {
 			h.t.Logf("libvirtd's log:\n%s", text)
 		}
 	})
-	eventually(h.t, 20*time.Second, "libvirtd answers", func() bool { return l.command("virsh", "list").Run() == nil })
+	eventually(h.t, soon, "libvirtd answers", func() bool { return l.command("virsh", "list").Run() == nil })
 	return l
 }
 

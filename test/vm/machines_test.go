@@ -24,7 +24,7 @@ func (l *libvirt) tell() {
 		mounts.Wait()
 	})
 	l.mounts = mounts.Process.Pid
-	eventually(h.t, 5*time.Second, "a process is where libvirtd is", func() bool {
+	eventually(h.t, soon, "a process is where libvirtd is", func() bool {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", l.mounts))
 		return string(text) == "sleep\n"
 	})
@@ -58,7 +58,7 @@ func (l *libvirt) again() {
 	if err := l.cmd.Start(); err != nil {
 		l.h.t.Fatal(err)
 	}
-	eventually(l.h.t, 20*time.Second, "libvirtd answers again", func() bool { return l.command("virsh", "list").Run() == nil })
+	eventually(l.h.t, soon, "libvirtd answers again", func() bool { return l.command("virsh", "list").Run() == nil })
 }
 
 // checkDoctor wants the doctor to find a machine as it is, and what it needs.
@@ -83,13 +83,25 @@ func (h *host) state(name string) string {
 // computes says whether a domain gets accelerator time.
 func (h *host) computes(name string) bool {
 	was := h.domain(name).GPU
-	for range 100 {
+	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if h.domain(name).GPU > was {
 			return true
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	return false
+}
+
+// drained waits until a domain that is paused has used what it had submitted, and returns how much
+// accelerator time it has had.
+func (h *host) drained(name string) (used int64) {
+	h.t.Helper()
+	eventually(h.t, soon, "what was submitted has drained", func() bool {
+		was := used
+		time.Sleep(300 * time.Millisecond)
+		used = h.domain(name).GPU
+		return used == was
+	})
+	return used
 }
 
 // The daemon follows what libvirt does with a machine: what is paused gives its share to
@@ -101,7 +113,7 @@ func TestMachines(t *testing.T) {
 	l.tell()
 	l.edit = func(s string) string { return strings.Replace(s, "<on_reboot>destroy", "<on_reboot>restart", 1) }
 	l.machine("one", "/bench/busy --seconds 3600 --queue 4 --no-check --quiet\n")
-	eventually(t, 10*time.Second, "the machine is known before it was ever started", func() bool { return h.state("one") == "off" })
+	eventually(t, soon, "the machine is known before it was ever started", func() bool { return h.state("one") == "off" })
 	l.checkDoctor("off; it will have a region of 128 MiB")
 	beside := exec.Command(built(t, "bin/pegasus"), "run", "--runtime-dir", h.dir, "--domain", "three", "--",
 		built(t, "bench/busy"), "--seconds", "3600", "--queue", "4", "--no-check", "--quiet")
@@ -114,7 +126,7 @@ func TestMachines(t *testing.T) {
 	})
 
 	l.run("virsh", "start", "one")
-	eventually(t, 10*time.Second, "the threads of its vCPUs are known", func() bool {
+	eventually(t, soon, "the threads of its vCPUs are known", func() bool {
 		m := h.domain("one").Machine
 		return m.State == "running" && m.PID != 0 && len(m.VCPUs) == 1 && !m.Agent
 	})
@@ -131,9 +143,8 @@ func TestMachines(t *testing.T) {
 	l.checkDoctor("runs, with a region of 128 MiB")
 
 	l.run("virsh", "suspend", "one")
-	eventually(t, 5*time.Second, "it is paused", func() bool { return h.domain("one").State == "paused" })
-	time.Sleep(200 * time.Millisecond) // what was submitted drains
-	used := h.domain("one").GPU
+	eventually(t, soon, "it is paused", func() bool { return h.domain("one").State == "paused" })
+	used := h.drained("one")
 	if !h.computes("three") || h.domain("one").GPU != used || h.domain("one").Processes != 1 {
 		t.Errorf("while it is paused: %+v", h.domain("one"))
 	}
@@ -141,7 +152,7 @@ func TestMachines(t *testing.T) {
 		t.Errorf("the other is owed %v meanwhile", owed)
 	}
 	l.run("virsh", "resume", "one")
-	eventually(t, 10*time.Second, "it goes on", func() bool { return h.domain("one").GPU > used })
+	eventually(t, soon, "it goes on", func() bool { return h.domain("one").GPU > used })
 
 	for _, how := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		l.end(how)
@@ -149,7 +160,7 @@ func TestMachines(t *testing.T) {
 			t.Fatalf("it doesn't go on without libvirtd (%v)", how)
 		}
 		l.again()
-		eventually(t, 20*time.Second, "the daemon hears of it again", func() bool {
+		eventually(t, soon, "the daemon hears of it again", func() bool {
 			l.run("virsh", "suspend", "one")
 			time.Sleep(500 * time.Millisecond)
 			paused := h.state("one") == "paused"
@@ -163,17 +174,17 @@ func TestMachines(t *testing.T) {
 
 	h.stop()
 	h.start()
-	eventually(t, 10*time.Second, "the next daemon finds it", func() bool { return h.state("one") == "running" })
+	eventually(t, soon, "the next daemon finds it", func() bool { return h.state("one") == "running" })
 	if h.domain("one").Processes != 1 || !h.computes("one") {
 		t.Error("its program ended with the daemon")
 	}
 
 	l.run("virsh", "reset", "one")
-	eventually(t, time.Second, "the worker of before ends", func() bool { return h.domain("one").Processes == 0 })
+	eventually(t, soon, "the worker of before ends", func() bool { return h.domain("one").Processes == 0 })
 	eventually(t, bootTime, "it computes after the reboot", func() bool { return h.domain("one").Processes == 1 && h.computes("one") })
 
 	l.run("virsh", "destroy", "one")
-	eventually(t, 2*time.Second, "it is off, and nothing is left of it", func() bool {
+	eventually(t, soon, "it is off, and nothing is left of it", func() bool {
 		_, err := os.Stat(filepath.Join(h.regions, "one"))
 		return h.state("one") == "off" && h.domain("one").Processes == 0 && err != nil
 	})

@@ -20,7 +20,7 @@ func (r *Running) monitor() (*monitor, error) {
 		return nil, err
 	}
 	m := &monitor{c, json.NewDecoder(c)}
-	c.SetDeadline(time.Now().Add(time.Minute))
+	c.SetDeadline(time.Now().Add(soon))
 	var greeting struct{ QMP any }
 	if err = m.in.Decode(&greeting); err == nil {
 		_, err = m.do("qmp_capabilities", nil)
@@ -37,6 +37,7 @@ func (m *monitor) do(command string, arguments any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.conn.SetDeadline(time.Now().Add(bootTime))
 	if _, err := m.conn.Write(b); err != nil {
 		return nil, err
 	}

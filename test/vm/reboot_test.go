@@ -3,7 +3,6 @@ package vm
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // whichBoot is how a job that a machine does at each boot begins: it is told how many there
@@ -32,7 +31,7 @@ done
 	m.Kill()
 	m.Wait()
 	m.remove()
-	eventually(t, 3*time.Second, "nothing is left of a machine without power", func() bool {
+	eventually(t, soon, "nothing is left of a machine without power", func() bool {
 		d := h.domain("one")
 		return d.Processes == 0 && d.Memory == 0 && len(h.hubs()) == 0
 	})
@@ -62,7 +61,7 @@ esac
 echo "processes $(ls /run/pegasus-guest/region | grep -c -e '-[0-9]')"
 `})
 	eventually(t, 2*bootTime, "the last boot", func() bool { return strings.Contains(m.Output(), "processes") })
-	eventually(t, 2*time.Second, "nothing is left of programs from before", func() bool {
+	eventually(t, soon, "nothing is left of programs from before", func() bool {
 		d := h.domain("one")
 		return d.Processes == 0 && d.Memory == 0
 	})

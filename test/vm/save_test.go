@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A machine is put back to what it was, while its hub and its workers run. Their words in its memory
@@ -75,7 +74,7 @@ done
 		if _, err := os.Stat(filepath.Join(h.regions, "one")); err == nil {
 			t.Error("the region of a machine that was saved is left")
 		}
-		eventually(t, 2*time.Second, "nothing is left of a machine that was saved", func() bool {
+		eventually(t, soon, "nothing is left of a machine that was saved", func() bool {
 			d := h.domain("one")
 			return d.Processes == 0 && d.Memory == 0
 		})

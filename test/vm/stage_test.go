@@ -142,7 +142,7 @@ func (s *stage) tell(name, command string) {
 	s.Helper()
 	s.orders++
 	told := regexp.MustCompile(fmt.Sprintf("(?m)^told %d$", s.orders))
-	for range 30 {
+	for end := time.Now().Add(bootTime); time.Now().Before(end); {
 		c, err := net.Dial("unix", s.machines[name].path("orders"))
 		if err == nil {
 			fmt.Fprintf(c, "\n%d %s\n", s.orders, command)
@@ -167,7 +167,7 @@ func (s *stage) ask(name, command string) (answer string) {
 	s.Helper()
 	s.tell(name, "echo answer "+fmt.Sprint(s.orders+1)+" $("+command+")")
 	told := regexp.MustCompile(fmt.Sprintf("(?m)^answer %d(.*)\n", s.orders))
-	eventually(s, 10*time.Second, name+" answers", func() bool {
+	eventually(s, soon, name+" answers", func() bool {
 		m := told.FindStringSubmatch(s.machines[name].Output())
 		if m != nil {
 			answer = strings.TrimSpace(m[1])
@@ -192,11 +192,10 @@ func (s *stage) awaits(name, what string, ok func(events.Report) bool) {
 // computes says whether a machine's witness goes on.
 func (s *stage) computes(name string) bool {
 	before := s.said(name, 0)
-	for range 200 {
+	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if now := s.said(name, 0); now.Program == before.Program && now.Right > before.Right {
 			return true
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	return false
 }
@@ -269,7 +268,7 @@ func (s *stage) checkTaken(name, then string, before events.Report, mark int) {
 // is off all the time, is still off then.
 const (
 	shareTime      = 2 * time.Second
-	shareLimit     = 12 * time.Second
+	shareLimit     = 30 * time.Second
 	shareTolerance = 4.0
 )
 

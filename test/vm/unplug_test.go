@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A machine of libvirt's that runs is given its region, and its agent, which was there before, serves without
@@ -56,7 +55,7 @@ done
 		if _, err := os.Stat(h.regions + "-one"); err == nil {
 			t.Error("its memory is left")
 		}
-		eventually(t, 5*time.Second, "its hub has ended", func() bool { return len(h.hubs()) == 0 })
+		eventually(t, soon, "its hub has ended", func() bool { return len(h.hubs()) == 0 })
 		eventually(t, bootTime, "programs are told that there is no region", func() bool {
 			return strings.Count(r.Output(), "without a region") > i
 		})

@@ -18,7 +18,7 @@ func flood(seconds int) error {
 	}
 	g := wire.NewGuest(control)
 	g.Begin(uint64(time.Now().UnixNano()))
-	for end := time.Now().Add(5 * time.Second); !g.Answered(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !g.Answered(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return errors.New("the host doesn't answer")
 		}
