@@ -3,7 +3,6 @@ package test
 import (
 	"bytes"
 	"testing"
-	"time"
 )
 
 const oneDomain = oneAccelerator + "[[domain]]\nname = \"one\"\n"
@@ -64,5 +63,5 @@ func TestCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	eventually(t, time.Second, "the worker is gone", func() bool { return h.domains()["one"].Processes == 0 })
+	eventually(t, soon, "the worker is gone", func() bool { return h.domains()["one"].Processes == 0 })
 }

@@ -163,7 +163,7 @@ func TestQueueBehindHungCallback(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, 2*time.Second, "the workers are gone", func() bool { return h.domains()["bad"].Processes == 0 })
+	eventually(t, soon, "the workers are gone", func() bool { return h.domains()["bad"].Processes == 0 })
 	if err := other.round(seeded(t)); err != nil {
 		t.Error(err)
 	}

@@ -54,7 +54,7 @@ func children(parent int) (pids []int) {
 func (h *host) settled(before census) {
 	h.t.Helper()
 	var now census
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(soon)
 	for {
 		// A connection that is just being answered counts for a moment.
 		if now = h.census(); now.fds <= before.fds && now.guests <= before.guests && len(now.workers) <= len(before.workers) {
@@ -71,7 +71,7 @@ func (h *host) settled(before census) {
 // quiet is a census of the daemon before anything happens: with its ready workers started.
 func (h *host) quiet() (c census) {
 	h.t.Helper()
-	eventually(h.t, 10*time.Second, "the daemon comes to rest", func() bool {
+	eventually(h.t, soon, "the daemon comes to rest", func() bool {
 		last := c
 		c = h.census()
 		return len(c.workers) >= 2 && c.fds == last.fds && len(c.workers) == len(last.workers)

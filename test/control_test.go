@@ -31,7 +31,7 @@ func (h *host) caller() net.Conn {
 // ask sends bytes as they are, and returns the answer's line.
 func ask(t *testing.T, c net.Conn, line []byte) (a control.Answer, err error) {
 	t.Helper()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(soon))
 	if _, err := c.Write(line); err != nil {
 		return a, err
 	}
@@ -105,7 +105,7 @@ func TestControlFlood(t *testing.T) {
 		}
 	}
 	// A command that has just ended may have kept its seat for a moment.
-	eventually(t, 5*time.Second, "all seats are taken", func() bool {
+	eventually(t, soon, "all seats are taken", func() bool {
 		for answered < limit {
 			c := h.caller()
 			all = append(all, c)
@@ -127,7 +127,7 @@ func TestControlFlood(t *testing.T) {
 	for _, c := range all {
 		c.Close()
 	}
-	eventually(t, 5*time.Second, "the daemon answers again", func() bool { _, err := h.try("domains", "--json"); return err == nil })
+	eventually(t, soon, "the daemon answers again", func() bool { _, err := h.try("domains", "--json"); return err == nil })
 	c := h.caller()
 	for range 20_000 { // requests whose answers nobody reads
 		c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
@@ -164,7 +164,7 @@ func TestSlowFollower(t *testing.T) {
 	}
 	took := time.Since(start)
 	t.Logf("%d changes in %v", changes, took)
-	if took > 10*time.Second {
+	if took > time.Minute {
 		t.Errorf("%d changes took %v", changes, took)
 	}
 	if grown := resident(t, h.daemon.Process.Pid) - size; grown > 64<<20 {

@@ -33,7 +33,7 @@ func TestAcceleratorFollowsTheCPUs(t *testing.T) {
 	h.await([]sharer{plain, nice})
 	weight := map[string]float64{"plain": 256, "nice": 84} // 1.25 to the power of 5 is 3
 	want := map[string]float64{"plain": 100 * 256. / 340, "nice": 100 * 84. / 340}
-	eventually(t, 5*time.Second, "the daemon knows how nice its guests are", func() bool {
+	eventually(t, soon, "the daemon knows how nice its guests are", func() bool {
 		d := h.domains()
 		return d["plain"].CPUWeight == 256 && d["nice"].CPUWeight == 84
 	})
@@ -47,7 +47,7 @@ func TestAcceleratorFollowsTheCPUs(t *testing.T) {
 		h.pegasus("policy", c.policy)
 		time.Sleep(time.Second)
 		t.Log(c.policy)
-		checkShares(t, h.measure(4*time.Second), want, c.tolerance)
+		checkShares(t, h.over(4*time.Second), want, c.tolerance)
 	}
 
 	// Samples come while policies look at them, of all domains, and say what was set.
@@ -85,7 +85,7 @@ func TestPoliciesExplain(t *testing.T) {
 	for _, name := range policies.Names() {
 		h.pegasus("policy", name)
 		var said string
-		eventually(t, 5*time.Second, name+" decides", func() bool {
+		eventually(t, soon, name+" decides", func() bool {
 			var all []control.Accelerator
 			if err := json.Unmarshal(h.pegasus("policy", "--explain", "--json"), &all); err != nil {
 				t.Fatal(err)

@@ -411,7 +411,7 @@ func hostileSegment(t *testing.T, d time.Duration) {
 		n, _ := strconv.Atoi(strings.TrimSpace(said[i].String()))
 		sessions += n
 	}
-	eventually(t, 5*time.Second, "the hostile guests' workers are gone", func() bool { return h.domains()["bad"].Processes == 1 })
+	eventually(t, soon, "the hostile guests' workers are gone", func() bool { return h.domains()["bad"].Processes == 1 })
 	stop.Store(true)
 	working.Wait()
 	// The host's cores are shared, so the guests' own busyness counts: this is no

@@ -2,10 +2,12 @@ package test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,7 +72,7 @@ var speed struct {
 // await waits until all sharers use the accelerator.
 func (h *host) await(sharers []sharer) {
 	h.t.Helper()
-	eventually(h.t, 30*time.Second, "all domains compute", func() bool {
+	eventually(h.t, soon, "all domains compute", func() bool {
 		d := h.domains()
 		for _, s := range sharers {
 			if d[s.name].GPU == 0 {
@@ -107,17 +109,34 @@ func measuring() time.Duration {
 	return 20 * time.Second
 }
 
-func checkShares(t *testing.T, got, want map[string]float64, tolerance float64) {
+// over is measure, for checkShares.
+func (h *host) over(d time.Duration) func() map[string]float64 {
+	return func() map[string]float64 { return h.measure(d) }
+}
+
+// checkShares measures, and wants parts to be as they should.
+func checkShares(t *testing.T, measure func() map[string]float64, want map[string]float64, tolerance float64) {
 	t.Helper()
-	var names []string
-	for n := range want {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	for _, n := range names {
-		t.Logf("%-8s want %5.2f %%  got %5.2f %%", n, want[n], got[n])
-		if math.Abs(got[n]-want[n]) > tolerance {
-			t.Errorf("%s got %.2f %% of the accelerator, want %.2f ± %g", n, got[n], want[n], tolerance)
+	steadily(t, func() (wrong error) {
+		got := measure()
+		for _, n := range slices.Sorted(maps.Keys(want)) {
+			t.Logf("%-8s want %5.2f %%  got %5.2f %%", n, want[n], got[n])
+			if math.Abs(got[n]-want[n]) > tolerance {
+				wrong = errors.Join(wrong, fmt.Errorf("%s got %.2f %% of the accelerator, want %.2f ± %g", n, got[n], want[n], tolerance))
+			}
+		}
+		return wrong
+	})
+}
+
+// steadily wants what is measured to be right. What else goes on on the host may disturb a
+// measurement: after one that is wrong two others have to be right.
+func steadily(t *testing.T, right func() error) {
+	t.Helper()
+	first := right()
+	for i := 0; first != nil && i < 2; i++ {
+		if err := right(); err != nil {
+			t.Fatalf("%v; and before that %v", err, first)
 		}
 	}
 }
@@ -165,7 +184,7 @@ func TestShares(t *testing.T) {
 			}
 			h.await(c.sharers)
 			time.Sleep(2 * time.Second)
-			checkShares(t, h.measure(measuring()), c.want(c.sharers), 1)
+			checkShares(t, h.over(measuring()), c.want(c.sharers), 1)
 		})
 	}
 }
@@ -180,19 +199,21 @@ func TestRotation(t *testing.T) {
 	}
 	h.await(sharers)
 	time.Sleep(time.Second)
-	before := h.domains()
-	time.Sleep(measuring() / 2)
-	after := h.domains()
-	var sum float64
-	calls := make(map[string]float64)
-	for _, s := range sharers {
-		calls[s.name] = float64(after[s.name].Calls - before[s.name].Calls)
-		sum += calls[s.name]
-	}
-	for name := range calls {
-		calls[name] *= 100 / sum
-	}
-	checkShares(t, calls, equal(sharers), 1)
+	checkShares(t, func() map[string]float64 {
+		before := h.domains()
+		time.Sleep(measuring() / 2)
+		after := h.domains()
+		var sum float64
+		calls := make(map[string]float64)
+		for _, s := range sharers {
+			calls[s.name] = float64(after[s.name].Calls - before[s.name].Calls)
+			sum += calls[s.name]
+		}
+		for name := range calls {
+			calls[name] *= 100 / sum
+		}
+		return calls
+	}, equal(sharers), 1)
 }
 
 // In paper mode windows are whole ticks and overruns are kept: with kernels
@@ -205,7 +226,7 @@ func TestPaperModeGivesItsWindows(t *testing.T) {
 	}
 	h.await(sharers)
 	time.Sleep(2 * time.Second)
-	checkShares(t, h.measure(measuring()), map[string]float64{"d1": 100.0 / 3, "d2": 200.0 / 3}, 4)
+	checkShares(t, h.over(measuring()), map[string]float64{"d1": 100.0 / 3, "d2": 200.0 / 3}, 4)
 }
 
 // A credit that changes shows within two seconds.
@@ -218,14 +239,14 @@ func TestSetCredits(t *testing.T) {
 	h.await(sharers)
 	h.pegasus("set", "d1", "credits=768")
 	time.Sleep(2 * time.Second)
-	checkShares(t, h.measure(measuring()/2), map[string]float64{"d1": 75, "d2": 25}, 1.5)
+	checkShares(t, h.over(measuring()/2), map[string]float64{"d1": 75, "d2": 25}, 1.5)
 	if err := os.WriteFile(h.config, []byte(strings.Replace(shareConfig("accc", "production", sharers), "credits = 256", "credits = nine", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.try("reload"); err == nil || !strings.Contains(err.Error(), "nine") {
 		t.Errorf("a bad configuration was taken: %v", err)
 	}
-	checkShares(t, h.measure(3*time.Second), map[string]float64{"d1": 75, "d2": 25}, 3)
+	checkShares(t, h.over(3*time.Second), map[string]float64{"d1": 75, "d2": 25}, 3)
 }
 
 // Policies and credits that change while programs run show at once, also
@@ -241,7 +262,7 @@ func TestSwitches(t *testing.T) {
 	expect := func(want map[string]float64) {
 		t.Helper()
 		time.Sleep(300 * time.Millisecond) // a turn takes 210 ms
-		checkShares(t, h.measure(4*time.Second), want, 6)
+		checkShares(t, h.over(4*time.Second), want, 6)
 	}
 	h.pegasus("policy", "accc", "--mode", "production")
 	expect(proportional(sharers))
@@ -267,13 +288,15 @@ func TestIdleTimeGoesToTheOthers(t *testing.T) {
 	h.await(sharers)
 	time.Sleep(2 * time.Second)
 	want := map[string]float64{"d1": 100.0 / 3, "d2": 200.0 / 3}
-	got := h.measure(measuring() / 2)
-	both := got["d1"] + got["d2"]
-	got["d1"], got["d2"] = 100*got["d1"]/both, 100*got["d2"]/both
-	if got["d3"] > 5 {
-		t.Errorf("the idle domain used %.1f %%", got["d3"])
-	}
-	checkShares(t, got, want, 1.5)
+	checkShares(t, func() map[string]float64 {
+		got := h.measure(measuring() / 2)
+		both := got["d1"] + got["d2"]
+		got["d1"], got["d2"] = 100*got["d1"]/both, 100*got["d2"]/both
+		if got["d3"] > 5 {
+			t.Errorf("the idle domain used %.1f %%", got["d3"])
+		}
+		return got
+	}, want, 1.5)
 }
 
 // A domain cannot have more than its share by queueing more than may be in
@@ -289,11 +312,14 @@ func TestHoarding(t *testing.T) {
 			background(t, h.guest("greedy", hoard, c.how, c.steps))
 			h.await([]sharer{decent, {name: "greedy"}})
 			time.Sleep(3 * time.Second)
-			if got := h.measure(measuring() / 2); got["decent"] < 42 {
-				t.Errorf("the other domain is left %.1f %%, want about 50", got["decent"])
-			} else {
+			steadily(t, func() error {
+				got := h.measure(measuring() / 2)
+				if got["decent"] < 42 {
+					return fmt.Errorf("the other domain is left %.1f %%, want about 50", got["decent"])
+				}
 				t.Logf("the other domain has %.1f %%", got["decent"])
-			}
+				return nil
+			})
 		})
 	}
 }

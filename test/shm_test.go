@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"testing"
-	"time"
 
 	"pegasus/cuda"
 )
@@ -38,15 +37,14 @@ func TestSharedSegments(t *testing.T) {
 	run("other", "absent", "7")
 	for range 2 { // they go with the domain's last process
 		run("other", "make", "7", "4096", "3")
-		eventually(t, 5*time.Second, "the domain is empty", func() bool { return h.domains()["other"].Processes == 0 })
+		eventually(t, soon, "the domain is empty", func() bool { return h.domains()["other"].Processes == 0 })
 	}
 	memory := func() uint64 { return h.domains()["one"].Memory }
-	if n := memory(); n != 8<<20 {
-		t.Errorf("the domain is shown with %d bytes", n)
+	only := func(what string, bytes uint64) { // once the workers have ended of programs that have
+		t.Helper()
+		eventually(t, soon, what, func() bool { return memory() == bytes && h.accelerators()[0].MemoryUsed == bytes })
 	}
-	if a := h.accelerators()[0]; a.MemoryUsed != 8<<20 {
-		t.Errorf("the accelerator is shown with %d bytes in use", a.MemoryUsed)
-	}
+	only("domain and accelerator are shown with the segment's memory", 8<<20)
 
 	for _, killed := range []bool{false, true} {
 		holder := h.guest("one", shm, "hold", "7", "12")
@@ -65,9 +63,7 @@ func TestSharedSegments(t *testing.T) {
 		run("one", "remove", "7")
 		run("one", "absent", "7")
 		run("one", "full", "8", "9000000") // what is held counts
-		if n := memory(); n != 8<<20 {
-			t.Errorf("%d bytes while the segment is held", n)
-		}
+		only("there is memory while the segment is held", 8<<20)
 		if killed {
 			holder.Process.Kill()
 			holder.Wait()
@@ -78,9 +74,7 @@ func TestSharedSegments(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		eventually(t, 5*time.Second, "the memory is free again", func() bool {
-			return memory() == 0 && h.accelerators()[0].MemoryUsed == 0
-		})
+		only("the memory is free again", 0)
 		run("one", "make", "7", size, "12")
 	}
 	_, err := keeper.Alloc(9 << 20)
@@ -95,7 +89,7 @@ func TestSharedSegments(t *testing.T) {
 func TestSharedSegmentsMistakes(t *testing.T) {
 	h := startHost(t, sharers)
 	succeed(t, h.guest("one", program(t, "shm"), "wrong"))
-	eventually(t, 5*time.Second, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
+	eventually(t, soon, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
 }
 
 // A daemon that takes over finds the segments as they were.
@@ -107,8 +101,6 @@ func TestSharedSegmentsOutliveTheDaemon(t *testing.T) {
 	h.kill()
 	h.start()
 	succeed(t, h.guest("one", shm, "use", "7", "65536", "11", "12"))
-	if n := h.domains()["one"].Memory; n != 65536 {
-		t.Errorf("the domain is shown with %d bytes", n)
-	}
+	eventually(t, soon, "the domain is shown with the segment's memory", func() bool { return h.domains()["one"].Memory == 65536 })
 	keeper.works()
 }

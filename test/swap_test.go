@@ -158,7 +158,7 @@ func TestGuarantee(t *testing.T) {
 		t.Errorf("more is guaranteed than there is: %v", err)
 	}
 	h.pegasus("set", "kept", "memory_guarantee=0")
-	eventually(t, 5*time.Second, "what is promised no more can be had", func() bool {
+	eventually(t, soon, "what is promised no more can be had", func() bool {
 		_, err = other.Alloc(8 << 20)
 		return err == nil
 	})
@@ -167,7 +167,7 @@ func TestGuarantee(t *testing.T) {
 	if d := h.domains()["kept"]; d.MemoryGuarantee != 20<<20 {
 		t.Errorf("after a reload %d bytes are guaranteed", d.MemoryGuarantee)
 	}
-	eventually(t, 5*time.Second, "what is promised again can't be had by others", func() bool {
+	eventually(t, soon, "what is promised again can't be had by others", func() bool {
 		var at uint64
 		if at, err = other.Alloc(2 << 20); err == nil {
 			other.Free(at)
@@ -220,7 +220,7 @@ func TestGuaranteeKeepsMemoryOnTheDevice(t *testing.T) {
 	if out == 0 {
 		t.Error("nothing of the others left it")
 	}
-	eventually(t, 5*time.Second, "the others' memory is gone", func() bool {
+	eventually(t, soon, "the others' memory is gone", func() bool {
 		a := h.accelerators()[0]
 		return a.MemoryAllocated == 10<<20 && a.MemoryUsed == 10<<20
 	})
@@ -249,7 +249,7 @@ func TestDeathsWhileSwapping(t *testing.T) {
 		}
 		all = append(all, cmd)
 	}
-	eventually(t, 60*time.Second, "memory is swapped", func() bool {
+	eventually(t, 2*time.Minute, "memory is swapped", func() bool {
 		d := h.domains()
 		return d["d0"].SwapOut > 0 && d["d1"].SwapOut > 0
 	})
@@ -262,7 +262,7 @@ func TestDeathsWhileSwapping(t *testing.T) {
 			t.Errorf("domain %d: %v\n%s", i+2, err, cmd.Stdout)
 		}
 	}
-	eventually(t, 5*time.Second, "all memory is free again", func() bool {
+	eventually(t, soon, "all memory is free again", func() bool {
 		a := h.accelerators()[0]
 		return a.MemoryAllocated == 0 && a.MemoryUsed == 0
 	})

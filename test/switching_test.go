@@ -55,7 +55,7 @@ func switching(t *testing.T, total time.Duration) {
 			want = equal(sharers)
 		}
 		time.Sleep(300 * time.Millisecond) // ten ticks
-		checkShares(t, h.measure(4*time.Second), want, 6)
+		checkShares(t, h.over(4*time.Second), want, 6)
 	}
 }
 

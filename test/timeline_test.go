@@ -108,7 +108,7 @@ func TestSpent(t *testing.T) {
 		h.run(s)
 	}
 	h.await(all)
-	eventually(t, 15*time.Second, "a domain with a quarter of the credits waits more than half of the time", func() bool {
+	eventually(t, soon, "a domain with a quarter of the credits waits more than half of the time", func() bool {
 		s := h.domains()["one"].Spent
 		return s.Window > int64(time.Second) && s.Accelerator > 0.1 && s.Accelerator < 0.4 && s.Turn > 0.5 &&
 			s.Accelerator+s.Turn+s.Idle > 0.999 && s.Accelerator+s.Turn+s.Idle < 1.001
