@@ -3,7 +3,6 @@ package xen
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // startHub starts the hub of a domU, as the daemon would.
@@ -70,20 +69,20 @@ dmesg | grep -E "BUG|WARNING"
 	says := func(what string, n int) func() bool {
 		return func() bool { return strings.Count(h.Console("computes"), what) == n }
 	}
-	h.Await(90*time.Second, "programs compute", says("kill the hub", 1))
+	h.Await(jobTime, "programs compute", says("kill the hub", 1))
 	h.Run("kill -9 $(cat /tmp/hub-computes.pid)")
-	h.Await(60*time.Second, "its hub's end ends the program", says("busy ended", 2))
+	h.Await(jobTime, "its hub's end ends the program", says("busy ended", 2))
 	startHub(t, h, "computes")
-	h.Await(60*time.Second, "programs compute again", says("save it", 1))
+	h.Await(jobTime, "programs compute again", says("save it", 1))
 	control := h.Run("xenstore-read /local/domain/$(xl domid computes)/data/pegasus/control")
 	h.Run("xl save computes /tmp/computes.save && xl restore /tmp/computes.save && rm /tmp/computes.save")
 	startHub(t, h, "computes")
-	h.Await(60*time.Second, "being saved ends the program", says("busy ended", 3))
-	h.Await(20*time.Second, "the agent publishes anew", func() bool {
+	h.Await(jobTime, "being saved ends the program", says("busy ended", 3))
+	h.Await(seen, "the agent publishes anew", func() bool {
 		now, status := h.Try("xenstore-read /local/domain/$(xl domid computes)/data/pegasus/control")
 		return status != 0 || now != control
 	})
-	h.Await(60*time.Second, "all is done", says("job ended", 1))
+	h.Await(jobTime, "all is done", says("job ended", 1))
 	out := h.Console("computes")
 	for _, want := range []string{"going on with the session of the agent before", "busy ended: 0", "all agents have ended", "DEINITIALIZED (4)", "CUDA_ERROR_UNKNOWN (999)"} {
 		if !strings.Contains(out, want) {
@@ -93,7 +92,7 @@ dmesg | grep -E "BUG|WARNING"
 	if n := strings.Count(out, `"right"`); n != 7 || strings.Contains(out, "BUG") || strings.Contains(out, "WARNING") {
 		t.Errorf("%d of 7 programs computed what is right", n)
 	}
-	h.Await(20*time.Second, "nothing is left of it", func() bool { return h.Run("xl list | wc -l") == "2" })
+	h.Await(seen, "nothing is left of it", func() bool { return h.Run("xl list | wc -l") == "2" })
 	if t.Failed() {
 		t.Log(out)
 	}

@@ -11,7 +11,7 @@ import (
 // testLook: the CPU side of a domU that spins, tied to CPU 1 with a weight of 512 and a cap of
 // 80 %, and of one that rests, with a weight of 333, is what the daemon sees.
 func testLook(t *testing.T, h *Host, spins, rests string) {
-	h.Await(60*time.Second, "it rests", func() bool { return strings.Contains(h.Console("rests"), "there it rests") })
+	h.Await(jobTime, "it rests", func() bool { return strings.Contains(h.Console("rests"), "there it rests") })
 	out := h.Run("probe cpus look 40 30ms " + spins + " " + rests + "; xl vcpu-list")
 	t.Log(out)
 	if !strings.HasPrefix(out, "quality 1,") {
@@ -64,12 +64,12 @@ func testRaise(t *testing.T, h *Host, id string) {
 	}
 	before := weight()
 	h.Run("probe cpus raise /run/raised web " + id + " 2048 >/tmp/raise 2>&1 & echo $! >/tmp/raises; probe cpus guard /run/raised web >/tmp/guard 2>&1 & echo $! >/tmp/guards")
-	h.Await(20*time.Second, "the weight is raised", func() bool { return weight() == "2048" })
+	h.Await(seen, "the weight is raised", func() bool { return weight() == "2048" })
 	if out := h.Run("cat /tmp/raise /run/raised/web.json"); !strings.Contains(out, "Weight:"+before+" Has:2048") || !strings.Contains(out, `"set":`+before) {
 		t.Errorf("the one that raised it says:\n%s", out)
 	}
 	h.Run("kill -9 $(cat /tmp/raises)")
-	h.Await(20*time.Second, "the weight is put back", func() bool { return weight() == before })
+	h.Await(seen, "the weight is put back", func() bool { return weight() == before })
 	if out := h.Run("kill $(cat /tmp/guards); cat /tmp/guard"); !strings.Contains(out, "put back") {
 		t.Errorf("the one that guards it says:\n%s", out)
 	}

@@ -21,7 +21,7 @@ memory = "64MiB"
 
 // seen is how long it may take until something is known that nobody asked for, with the emulated machine
 // as busy as it may be.
-const seen = 20 * time.Second
+const seen = time.Minute
 
 // startDaemon starts one in Dom0, and ends it with the test.
 func startDaemon(t *testing.T, h *Host, config string) {

@@ -3,14 +3,13 @@ package xen
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // testDevices: a domU shares memory with Dom0, and each wakes the other.
 func testDevices(t *testing.T, h *Host, name string) {
 	t.Helper()
 	var line string
-	h.Await(60*time.Second, "it grants pages", func() bool {
+	h.Await(jobTime, "it grants pages", func() bool {
 		_, rest, _ := strings.Cut(h.Console(name), "granted: ")
 		var whole bool
 		line, _, whole = strings.Cut(rest, " .")
@@ -28,7 +27,7 @@ func testDevices(t *testing.T, h *Host, name string) {
 	} else {
 		t.Log(out)
 	}
-	h.Await(20*time.Second, "it is done", func() bool { return strings.Contains(h.Console(name), "job ended: 0") })
+	h.Await(seen, "it is done", func() bool { return strings.Contains(h.Console(name), "job ended: 0") })
 	if out := h.Console(name); !strings.Contains(out, "answered all") {
 		t.Errorf("the domU says:\n%s", out)
 	}

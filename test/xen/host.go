@@ -15,10 +15,12 @@ import (
 	"time"
 )
 
-// bootTime bounds how long Dom0 may take to be there, and commandTime what it is told to do.
+// bootTime bounds how long Dom0 may take to be there, commandTime what it is told to do, and jobTime what a
+// domU is to do after its start: of an emulated machine, on a host that is slow and has other things to do.
 const (
-	bootTime    = 180 * time.Second
-	commandTime = 90 * time.Second
+	bootTime    = 10 * time.Minute
+	commandTime = 5 * time.Minute
+	jobTime     = 5 * time.Minute
 )
 
 // Host is a machine with Xen, whose Dom0 does what it is told.
@@ -114,7 +116,7 @@ func (h *Host) boot(img *Image) {
 	if err := h.qemu.Start(); err != nil {
 		h.t.Fatalf("%v; `make deps` installs what is missing", err)
 	}
-	for end := began.Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := began.Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if h.line, err = net.Dial("unix", h.path("shell")); err == nil {
 			break
 		}

@@ -59,7 +59,7 @@ func checkShares(h *Host, one, two string) {
 func computing(h *Host, name string) {
 	h.t.Helper()
 	was, _ := domainOf(h, name)
-	h.Await(90*time.Second, name+" computes", func() bool {
+	h.Await(jobTime, name+" computes", func() bool {
 		d, _ := domainOf(h, name)
 		return d.GPU > was.GPU+int64(100*time.Millisecond)
 	})
@@ -89,7 +89,7 @@ func testShares(t *testing.T, h *Host) {
 	awaitState(h, "two", "running")
 	h.Run("pegasus set one weight=256; pegasus set two weight=512")
 	for _, name := range []string{"one", "two"} { // while it looks what is right it doesn't want all
-		h.Await(90*time.Second, name+" has computed what is right", func() bool { return strings.Contains(h.Console(name), `"right"`) })
+		h.Await(jobTime, name+" has computed what is right", func() bool { return strings.Contains(h.Console(name), `"right"`) })
 	}
 	computing(h, "one")
 	computing(h, "two")
@@ -129,7 +129,7 @@ func testShares(t *testing.T, h *Host) {
 	h.Await(seen, "one has gone", func() bool { return h.Run("xl list | wc -l") == "3" })
 	id := strings.TrimSpace(h.Run("xl domid two"))
 	h.Run("xl reboot two")
-	h.Await(60*time.Second, "two is another domain", func() bool {
+	h.Await(jobTime, "two is another domain", func() bool {
 		now, status := h.Try("xl domid two 2>/dev/null")
 		return status == 0 && strings.TrimSpace(now) != id
 	})
@@ -140,7 +140,7 @@ func testShares(t *testing.T, h *Host) {
 	h.Run("pegasus detach two")
 	awaitState(h, "two", "")
 	h.Await(seen, "nobody maps anything of it", func() bool { p, m := ours(h); return p == "1" && m == "0" })
-	h.Await(60*time.Second, "its program is told", func() bool { return strings.Contains(h.Console("two"), "it failed: 1") })
+	h.Await(jobTime, "its program is told", func() bool { return strings.Contains(h.Console("two"), "it failed: 1") })
 	h.Run("pegasus attach two")
 	computing(h, "two")
 	h.Run("xl sysrq two c") // it crashes

@@ -3,7 +3,6 @@ package xen
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // part is something that is tried on a machine.
@@ -34,10 +33,10 @@ func testToolStack(t *testing.T, h *Host) {
 	h.Create("two", "echo I am two")
 	testDevices(t, h, "one")
 	for _, name := range []string{"one", "two"} {
-		h.Await(60*time.Second, name+" does its job", func() bool { return strings.Contains(h.Console(name), "job ended: 0") })
+		h.Await(jobTime, name+" does its job", func() bool { return strings.Contains(h.Console(name), "job ended: 0") })
 		if out := h.Console(name); !strings.Contains(out, "I am "+name) {
 			t.Errorf("%s says:\n%s", name, out)
 		}
 	}
-	h.Await(20*time.Second, "both have gone", func() bool { return h.Run("xl list | wc -l") == "2" })
+	h.Await(seen, "both have gone", func() bool { return h.Run("xl list | wc -l") == "2" })
 }
