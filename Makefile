@@ -14,6 +14,8 @@ export PEGASUS_BUILD = $(abspath $(BUILD))
 DEMO        ?=
 FUZZTIME    ?= 5s
 SOAKTIME    ?= 10m
+# How long a package's tests may take, on a machine that is slow and has other things to do.
+PATIENCE    ?= 90m
 E2E         ?= $(wildcard test/scenarios/*.toml)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -222,9 +224,9 @@ stale:
 PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
 
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
-	$(GO) test -timeout 20m $(PACKAGES)
-	$(WITH_NVIDIA) $(GO) test -timeout 20m $(NVIDIA)
-	$(GO) test -timeout 30m ./test
+	$(GO) test -timeout $(PATIENCE) $(PACKAGES)
+	$(WITH_NVIDIA) $(GO) test -timeout $(PATIENCE) $(NVIDIA)
+	$(GO) test -timeout $(PATIENCE) ./test
 
 vm-demo: build ## see two machines of a libvirt of their own share an accelerator 1:3 (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
@@ -232,7 +234,7 @@ vm-demo: build ## see two machines of a libvirt of their own share an accelerato
 
 vm-test: build ## the tests with virtual machines (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
-	$(GO) test -timeout 30m -count 1 -v ./test/vm
+	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/vm
 
 xen-image: build ## what xen-test boots: Xen, Dom0 and domUs, kept in build/vm (gets them from Debian)
 	@scripts/deps $(XEN_NEEDS)
@@ -240,10 +242,10 @@ xen-image: build ## what xen-test boots: Xen, Dom0 and domUs, kept in build/vm (
 
 xen-test: build ## the tests with a real Xen (installs QEMU, and gets Xen and its tools from Debian)
 	@scripts/deps $(XEN_NEEDS)
-	$(GO) test -timeout 20m -count 1 -v ./test/xen
+	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/xen
 
 race: | deps-build ## the tests of the Go packages with the race detector
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(LIBVIRT_TAG) $(PACKAGES) ./cmd/pegasus-libvirt $(NVIDIA)
+	CGO_ENABLED=1 $(GO) test -race -short -timeout $(PATIENCE) $(LIBVIRT_TAG) $(PACKAGES) ./cmd/pegasus-libvirt $(NVIDIA)
 
 fuzz: ## fuzz each decoder for FUZZTIME
 	GO=$(GO) scripts/fuzz $(FUZZTIME)
@@ -289,7 +291,7 @@ gpu-visit: build $(VISIT_C:%=$(VISIT)/programs/%) $(VISIT_TEST:%=$(VISIT)/progra
 
 gpu-rehearsal: gpu-visit ## try what would be done there with the software accelerator as the GPU
 	@rm -rf $(BUILD)/rehearsal
-	@for c in facts agree measure; do $(VISIT)/visit $$c --rehearse --out $(BUILD)/rehearsal || exit 1; done
+	@for c in facts agree measure; do $(VISIT)/visit $$c --rehearse --budget 1h --out $(BUILD)/rehearsal || exit 1; done
 	@! grep -l '"state": "FAILED"' $(BUILD)/rehearsal/*.json
 
 $(VISIT_C:%=$(VISIT)/programs/%): $(VISIT)/programs/%: test/visit/%.c test/visit/driver.h | deps-build

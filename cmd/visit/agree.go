@@ -143,7 +143,7 @@ func parts(program string, names ...string) func(context.Context, *visit) (any, 
 				if v.rehearsal && name == "neighbours" {
 					continue // its kernels use pinned memory, which our library can't register for others
 				}
-				inTime, cancel := context.WithTimeout(ctx, 10*time.Second)
+				inTime, cancel := context.WithTimeout(ctx, v.patience(10*time.Second))
 				all[name] = w.start(inTime, v.in("programs", program), name)
 				cancel()
 			}

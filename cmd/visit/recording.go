@@ -37,7 +37,7 @@ func recording(ctx context.Context, v *visit) (any, error) {
 	var all []replayed
 	var wrong []string
 	for _, p := range v.recorded() {
-		inTime, cancel := context.WithTimeout(ctx, 30*time.Second)
+		inTime, cancel := context.WithTimeout(ctx, v.patience(30*time.Second))
 		err := v.recordOne(inTime, filepath.Join(dir, p.name), p.command)
 		files, _ := filepath.Glob(filepath.Join(dir, p.name+".*"))
 		if err != nil || len(files) == 0 {

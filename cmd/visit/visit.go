@@ -89,6 +89,15 @@ func (v *visit) in(name ...string) string {
 	return filepath.Join(append([]string{v.folder}, name...)...)
 }
 
+// patience is how long what takes at most so long on a device may take: in a rehearsal longer, whose machine
+// may be slow and have other things to do.
+func (v *visit) patience(d time.Duration) time.Duration {
+	if v.rehearsal {
+		return 5 * d
+	}
+	return d
+}
+
 // size is a number for the device, and another for a rehearsal.
 func (v *visit) size(device, rehearsal int) string {
 	if v.rehearsal {
@@ -129,7 +138,7 @@ func (v *visit) try(ctx context.Context, s step) outcome {
 	}
 	fmt.Fprintf(v.log, "\n--- %s: %s\n", s.name, s.about)
 	began := time.Now()
-	inTime, cancel := context.WithTimeout(ctx, s.limit)
+	inTime, cancel := context.WithTimeout(ctx, v.patience(s.limit))
 	defer cancel()
 	data, err := s.run(inTime, v)
 	o.Seconds, o.Data = time.Since(began).Seconds(), data
