@@ -209,6 +209,7 @@ static void flood(void)
 	CHECK(cuStreamCreate(&quiet, CU_STREAM_NON_BLOCKING));
 	void *args[] = {&t, &stop};
 	CHECK(cuMemsetD32(stop, 0, 1));
+	CHECK(cuCtxSynchronize()); /* what isn't ordered behind the legacy stream may overtake that */
 	CHECK(cuLaunchKernel(kernel("shout"), 1, 1, 1, 256, 1, 1, 0, loud, args, NULL));
 	pthread_t threads[4];
 	for (int i = 0; i < 4; i++)
