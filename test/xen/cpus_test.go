@@ -11,7 +11,9 @@ import (
 // testLook: the CPU side of a domU that spins, tied to CPU 1 with a weight of 512 and a cap of
 // 80 %, and of one that rests, with a weight of 333, is what the daemon sees.
 func testLook(t *testing.T, h *Host, spins, rests string) {
-	h.Await(jobTime, "it rests", func() bool { return strings.Contains(h.Console("rests"), "there it rests") })
+	for _, name := range []string{"spins", "rests"} { // not while it boots
+		h.Await(jobTime, "it "+name, func() bool { return strings.Contains(h.Console(name), "there it "+name) })
+	}
 	out := h.Run("probe cpus look 40 30ms " + spins + " " + rests + "; xl vcpu-list")
 	t.Log(out)
 	if !strings.HasPrefix(out, "quality 1,") {

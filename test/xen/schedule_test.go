@@ -10,7 +10,7 @@ import (
 
 // testSchedule: what the hypervisor tells us is what it tells its own tools.
 func testSchedule(t *testing.T, h *Host) {
-	const spin = "while :; do :; done"
+	const spin = "echo there it spins\nwhile :; do :; done"
 	h.Create("spins", spin, "cpus=\"1\"")
 	h.Create("rests", "echo there it rests; sleep 3600")
 	defer h.Run("xl destroy spins; xl destroy rests")
