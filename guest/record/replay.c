@@ -394,7 +394,7 @@ static struct argument argument_at(const char **at, const char *name)
 		a.word = now_is(hex(at));
 		break;
 	case '?':
-		a.memory = memory(SCRATCH);
+		a.memory = memory(a.bytes = SCRATCH);
 		a.word = (uintptr_t)a.memory;
 		break;
 	case '~': { /* memory of the program's own */
@@ -602,8 +602,9 @@ static void read_call(void *library, const char *at)
 	}
 	have_made(which, &c);
 	compare(&c);
-	if (strstr(c.name, "cuLinkComplete") == c.name && c.arguments[1].out == HANDLES)
-		lastLinked = *(void **)c.arguments[1].memory;
+	const struct argument *linked = &c.arguments[1];
+	if (strstr(c.name, "cuLinkComplete") == c.name && linked->memory && (linked->out == HANDLES || linked->bytes >= sizeof lastLinked))
+		memcpy(&lastLinked, linked->memory, sizeof lastLinked);
 }
 
 /* Data that has come to the host, in a copy that returned before, or from kernels. */

@@ -191,7 +191,8 @@ static CUresult prepare(void)
 	return CUDA_SUCCESS;
 }
 
-/* Ends what prepare made. Kernels that were launched may have failed, nothing else. waits: a stream may wait for what never comes. */
+/* Ends what prepare made. Kernels that were launched may have failed, nothing else. waits: a stream may wait for what never comes, or captures:
+ * then a context can't be synchronised with, whoever asks. */
 static CUresult clean(bool waits)
 {
 	CUcontext context = current ? current : (CUcontext)live[KIND_CONTEXT];
@@ -451,7 +452,7 @@ static void one_call(const struct call *c)
 	}
 	if (!strcmp(state->name, "fork") || (r && !ends_process(r)))
 		return; /* a call that fails changes nothing */
-	CUresult after = clean(!strncmp(c->name, "cuStreamWaitValue", 17) || !strncmp(c->name, "cuStreamBatchMemOp", 18));
+	CUresult after = clean(!strncmp(c->name, "cuStreamWaitValue", 17) || !strncmp(c->name, "cuStreamBatchMemOp", 18) || !strncmp(c->name, "cuStreamBeginCapture", 20));
 	if (!documented(named("cuCtxSynchronize"), after)) {
 		snprintf(what, sizeof what, "result %d, then cuCtxSynchronize %d", r, after);
 		report(c, a, what);
