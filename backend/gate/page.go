@@ -348,7 +348,8 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 		if s.held[c].Load() != 0 && w.Heads[c].Predicted == 0 { // who has leave to wait there may have nothing else to ask for
 			w.Heads[c].Predicted = max(s.inFlight[c].Load()/max(w.Flying[c], 1), 1)
 		}
-		if s.held[c].Load() != 0 {
+		// Whoever waits may not have seen yet that the gate was opened, and goes on then for as long as the limit.
+		if s.held[c].Load() != 0 && p.at.overrun[c].Load() >= p.at.inFlightLimit.Load() {
 			w.Held[c] = w.Flying[c]
 		}
 	}

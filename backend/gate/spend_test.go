@@ -51,3 +51,22 @@ func TestSpend(t *testing.T) {
 		left(c.want)
 	}
 }
+
+// Who waits between two parts does nothing before the next lease only once what may be used after the last one is used up: until
+// then he may not have seen that there was another, and goes on.
+func TestHeld(t *testing.T) {
+	p, _, m := fixture(t)
+	p.SetInFlightLimit(1000)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 10_000})
+	ticket := try(t, m, Compute, 600, Admitted)
+	p.Revoke(AllClasses)
+	m.slot.held[Compute].Store(1) // he has woken up for the lease, and not yet seen it
+	for _, c := range []struct{ spent, held int64 }{{0, 0}, {999, 0}, {1, 1}} {
+		m.Spend(&ticket, usage(accel.Compute, c.spent))
+		if w := p.Look(); w.Held[Compute] != c.held {
+			t.Errorf("%d are held, not %d: %+v", w.Held[Compute], c.held, w)
+		}
+	}
+	m.slot.held[Compute].Store(0)
+	m.Finish(ticket, usage(accel.Compute, 1000))
+}
