@@ -239,7 +239,7 @@ func testValues(t *testing.T, b *bench) {
 	}
 	for _, w := range []accel.Work{
 		accel.WaitValue{Address: p + 2, Bytes: 4}, accel.WriteValue{Address: p + 4, Bytes: 8}, accel.WriteValue{Address: p, Bytes: 2},
-		accel.WaitValue{Address: 1 << 40, Bytes: 4}, accel.WriteValue{Address: 1 << 40, Bytes: 4}, accel.WaitValue{Address: p, Bytes: 4, Condition: 4},
+		accel.WaitValue{Address: 4096, Bytes: 4}, accel.WriteValue{Address: 4096, Bytes: 4}, accel.WaitValue{Address: p, Bytes: 4, Condition: 4},
 	} {
 		b.want(b.ctx.Submit(s, w, nil), cuda.ErrorInvalidValue)
 	}
