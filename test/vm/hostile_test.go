@@ -70,11 +70,6 @@ sleep 1
 // hostile has a machine do harm while another computes.
 func hostile(t *testing.T, d time.Duration, kind Machine, before, act string) {
 	h := startHost(t, twoMachines)
-	honest := h.boot("three", fmt.Sprintf(`
-/bench/busy --seconds %d --queue 4 --quiet --json && echo "went on"
-/bench/vectoradd --json
-`, int((d+14*time.Second).Seconds())))
-	eventually(t, bootTime, "the honest machine computes", func() bool { return h.domain("three").GPU > 0 })
 	wait := waitForAgent
 	if kind.Shared {
 		wait = waitForShared
@@ -86,6 +81,12 @@ echo "foe ended: $?"
 sleep 3600
 `, act, int(d.Seconds()))
 	foe := h.bootMachine("one", kind)
+	// Both boot at once, so that the honest one still computes when the foe has ended.
+	honest := h.boot("three", fmt.Sprintf(`
+/bench/busy --seconds %d --queue 4 --quiet --json && echo "went on"
+/bench/vectoradd --json
+`, int((d+14*time.Second).Seconds())))
+	eventually(t, bootTime, "the honest machine computes", func() bool { return h.domain("three").GPU > 0 })
 	eventually(t, bootTime, "the foe begins", func() bool { return strings.Contains(foe.Output(), "begun") })
 	from, gpu := h.processorTime(), h.domain("three").GPU
 	begin, largest := time.Now(), 0
