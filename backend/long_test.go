@@ -2,7 +2,6 @@ package backend
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -59,16 +58,9 @@ func TestLongRequest(t *testing.T) {
 }
 
 func longRequest(t *testing.T, policy, accounts string) {
-	bell, err := gate.NewBell() // not freed: it may be rung after the loop has ended
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := configs.Default().Accelerators[0]
 	c.Policy, c.Accounts = policy, accounts
-	a, err := newAccelerator(c, nil, bell, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := quietAccelerator(t, c)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-ran })
