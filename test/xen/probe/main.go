@@ -87,12 +87,13 @@ func share() error {
 	}
 	fmt.Println(" .")
 	word := mem[(pages-1)*4096:]
-	for word[0] != rounds {
+	for answered := byte(0); answered != rounds; { // not word[0], which may be ahead: the other side needn't wait for an event to see an answer
 		e.SetDeadline(time.Now().Add(60 * time.Second))
 		if _, err := e.Next(); err != nil {
 			return err
 		}
-		word[1] = word[0]
+		answered = word[0]
+		word[1] = answered
 		if err := e.Notify(port); err != nil {
 			return err
 		}
