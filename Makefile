@@ -240,8 +240,7 @@ xen-image: build ## what xen-test boots: Xen, Dom0 and domUs, kept in build/vm (
 	@scripts/deps $(XEN_NEEDS)
 	$(GO) run ./test/xen/prepare
 
-xen-test: build ## the tests with a real Xen (installs QEMU, and gets Xen and its tools from Debian)
-	@scripts/deps $(XEN_NEEDS)
+xen-test: xen-image ## the tests with a real Xen (installs QEMU, and gets Xen and its tools from Debian)
 	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/xen
 
 race: | deps-build ## the tests of the Go packages with the race detector
