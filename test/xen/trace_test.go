@@ -15,9 +15,9 @@ func testTrace(t *testing.T, h *Host) {
 	defer h.Run("xl destroy naps; rm -r /tmp/naps") // Dom0's memory has other files to hold
 	h.Run("xl sched-credit -d spins -c 0")
 	h.Await(jobTime, "it works", func() bool { return strings.Contains(h.Console("naps"), "at work") })
-	compare(t, h, h.Run("probe agree 4"))
+	compare(t, h, h.Run("probe agree 3"))
 	// The buffers are there for good; who comes later uses them, too.
-	compare(t, h, h.Run("probe agree 2"))
+	compare(t, h, h.Run("probe agree 1"))
 	testCredits(t, h, "spins naps")
 }
 
