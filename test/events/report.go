@@ -3,6 +3,7 @@ package events
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -57,7 +58,7 @@ func Taken(then string, before, atFirst, r Report) (bool, error) {
 		return r.Boot != "" && strings.HasPrefix(r.Program, r.Boot), nil
 	case r.Boot != "" || !strings.HasPrefix(r.Program, boot) || len(r.Ended) != 1:
 		return false, fmt.Errorf("not one of its programs ended, but %d:\n%s", len(r.Ended), r.Text)
-	case then == IsFollowed && r.Ended[0] != "137", fails && (r.Ended[0] != "1" || !strings.Contains(r.Text, failed+"\n")):
+	case then == IsFollowed && r.Ended[0] != "137", fails && (r.Ended[0] != "1" || !slices.ContainsFunc(strings.Split(failed, " or "), func(e string) bool { return strings.Contains(r.Text, e+"\n") })):
 		return false, fmt.Errorf("its program ended with %s:\n%s", r.Ended[0], r.Text)
 	default:
 		return true, nil

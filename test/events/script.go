@@ -42,7 +42,7 @@ const (
 	GoesOn     = "goes on"     // it computes on
 	IsFollowed = "is followed" // it is killed, and the next one computes
 	Boots      = "boots"       // the machine begins anew
-	FailsWith  = "fails "      // it gets an error of CUDA's, and the next one computes
+	FailsWith  = "fails "      // it gets an error of CUDA's, or "this or that" one, and the next one computes
 )
 
 // Known says whether an event can happen, and whether to the host.
