@@ -54,7 +54,6 @@ var deeds = map[string]deed{
 	"save, restore":        byXL("xl save NAME /tmp/save && xl restore /tmp/save && rm /tmp/save"),
 	"save, go on":          byXL("xl save -c NAME /tmp/save && rm /tmp/save"),
 	"save paused, restore": byXL("xl pause NAME; xl save NAME /tmp/save && xl restore -p /tmp/save && rm /tmp/save; sleep 1; xl unpause NAME"),
-	"migrate":              byXL("xl migrate -s '' NAME 'xl migrate-receive'"),
 	"rename twice":         byXL("xl rename NAME other; sleep 1; xl rename other NAME"),
 	"detach, attach":       byDom0("pegasus detach NAME; sleep 1; pegasus attach NAME"),
 	"reboot": {xl: true, do: func(s *stage, name string) {
