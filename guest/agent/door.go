@@ -95,8 +95,7 @@ func (d *door) admit(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	switch {
 	case s != nil && s.post(func() { s.meet(c, hello, came) }):
 	case hello.Features&callbuf.HelloBack != 0 && !exists(d.record):
-		refuse(c, resultUnknown, noWorker)
-		c.Close()
+		dismiss(c)
 	case time.Since(came) < d.patience:
 		time.AfterFunc(50*time.Millisecond, func() { d.admit(c, hello, came) })
 	case hello.Features&callbuf.HelloBack != 0:
@@ -112,8 +111,17 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// noWorker is what a process is told that comes back to a session that is no more.
-const noWorker = "its worker has gone"
+// lastWords is how long a worker has to say in its process's segment why it ends. It only hears from the hub, or of
+// the hub's end, at the moment at which the agent does; on the other side, where others may be running.
+const lastWords = 300 * time.Millisecond
+
+// dismiss tells a process that comes back to a session that is no more.
+func dismiss(c *net.UnixConn) {
+	time.AfterFunc(lastWords, func() {
+		refuse(c, resultUnknown, "its worker has gone")
+		c.Close()
+	})
+}
 
 // meet begins to serve a process, or goes on to.
 func (s *session) meet(c *net.UnixConn, hello callbuf.Hello, came time.Time) {

@@ -100,8 +100,12 @@ func TestEarly(t *testing.T) {
 func TestComesBack(t *testing.T) {
 	d, socket := openDoor(t, 100*time.Millisecond)
 	back := callbuf.Hello{Version: callbuf.Version, Features: callbuf.HelloBack}.Append(nil)
+	began := time.Now()
 	if w, err := callbuf.ParseWelcome([]byte(say(t, socket, back))); err != nil || w.Result != resultUnknown {
 		t.Errorf("no session any more: %+v, %v", w, err)
+	}
+	if took := time.Since(began); took < lastWords {
+		t.Errorf("it is told after %v, before its worker can", took)
 	}
 	if err := os.WriteFile(d.record, nil, 0o600); err != nil {
 		t.Fatal(err)

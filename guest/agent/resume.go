@@ -74,8 +74,7 @@ func (s *session) back(c *net.UnixConn) {
 		go s.listenTo(p, c, s.control.HubRouses())
 		return
 	}
-	refuse(c, resultUnknown, noWorker)
-	c.Close()
+	dismiss(c)
 }
 
 // leave closes what a process has of an agent before and didn't take.
