@@ -53,7 +53,7 @@ var deeds = map[string]deed{
 	"destroy, create":      byXL("xl destroy NAME; xl create -q /tmp/NAME/config"),
 	"save, restore":        byXL("xl save NAME /tmp/save && xl restore /tmp/save && rm /tmp/save"),
 	"save, go on":          byXL("xl save -c NAME /tmp/save && rm /tmp/save"),
-	"save paused, restore": byXL("xl pause NAME; xl save NAME /tmp/save && xl restore -p /tmp/save && rm /tmp/save; sleep 1; xl unpause NAME"),
+	"save, restore paused": byXL("xl save NAME /tmp/save && xl restore -p /tmp/save && rm /tmp/save && sleep 1 && xl unpause NAME"),
 	"rename twice":         byXL("xl rename NAME other; sleep 1; xl rename other NAME"),
 	"detach, attach":       byDom0("pegasus detach NAME; sleep 1; pegasus attach NAME"),
 	"reboot": {xl: true, do: func(s *stage, name string) {
