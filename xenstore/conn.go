@@ -68,7 +68,7 @@ func (c *conn) do(ctx context.Context, call *call) ([]byte, error) {
 	if c.link.Device && call.packet.Type == wire.ResetWatches {
 		return nil, call.wrap(fmt.Errorf("%w: the kernel's own watches would go, too; close one's own", syscall.ENOTSUP))
 	}
-	call.done, call.sent = make(chan struct{}), false
+	call.done, call.sent, call.answered = make(chan struct{}), false, false // it may have been asked on a connection before
 	c.send(call)
 	select {
 	case <-call.done:
