@@ -85,3 +85,71 @@ func TestUnsentGoesOn(t *testing.T) {
 		t.Error("it waits for its answer, though nobody waits for it")
 	}
 }
+
+// answer says that what was asked is done.
+func answer(t *testing.T, server net.Conn, q wire.Packet) {
+	t.Helper()
+	q.Body = wire.Join("OK")
+	if _, err := server.Write(q.Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A watch that goes to the next connection is set there once: a kernel's device would have it twice, and one of them
+// for ever.
+func TestWatchUnsentGoesOn(t *testing.T) {
+	c, servers := another(t)
+	watched := make(chan error, 1)
+	unsent(t, c, <-servers, func() {
+		_, err := c.Watch(t.Context(), "/v")
+		watched <- err
+	})
+	server := <-servers
+	q := asked(t, server)
+	if q.Type != wire.Watch {
+		t.Fatalf("asked %+v", q)
+	}
+	answer(t, server, q)
+	go func() {
+		if err := <-watched; err != nil {
+			t.Error(err)
+		}
+		c.Read(t.Context(), "/next")
+	}()
+	if q := asked(t, server); q.Type != wire.Read {
+		t.Errorf("asked %s %q", q.Type, q.Body)
+	}
+}
+
+// A watch that is given up while the next connection is given all watches is taken back from that, by somebody
+// in a hurry, too.
+func TestClosedMeanwhile(t *testing.T) {
+	c, servers := another(t)
+	watch := make(chan *Watch, 1)
+	go func() {
+		w, err := c.Watch(t.Context(), "/v")
+		if err != nil {
+			t.Error(err)
+		}
+		watch <- w
+	}()
+	server := <-servers
+	answer(t, server, asked(t, server))
+	w := <-watch
+	server.Close()
+	server = <-servers
+	q := asked(t, server)
+	if q.Type != wire.Watch {
+		t.Fatalf("asked %+v", q)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	answer(t, server, q)
+	go c.Read(t.Context(), "/next")
+	if end := asked(t, server); end.Type != wire.Unwatch || string(end.Body) != string(q.Body) {
+		t.Errorf("asked %s %q, wanted the end of the watch %q", end.Type, end.Body, q.Body)
+	}
+}

@@ -34,6 +34,7 @@ type call struct {
 	packet wire.Packet
 	path   string              // for errors
 	undo   func(*conn, []byte) // takes back what nobody waited for; may be nil
+	did    func()              // is told that it was done, by the reader before all else; may be nil
 
 	// Under the connection's lock, until there is an outcome.
 	sent     bool
@@ -294,8 +295,11 @@ func (c *conn) receive(p wire.Packet) error {
 		call.finish(nil, wire.Errno(wire.Text(p.Body)))
 		return nil
 	}
-	if call.gone && call.undo != nil {
+	switch {
+	case call.gone && call.undo != nil:
 		call.undo(c, p.Body)
+	case !call.gone && call.did != nil:
+		call.did()
 	}
 	call.finish(p.Body, nil)
 	return nil

@@ -29,6 +29,7 @@ type Watch struct {
 	path   string
 	token  string
 	body   []byte
+	set    bool // the server knows it, so the next one has to; under the client's lock
 
 	mu      sync.Mutex
 	pending []Event
@@ -61,9 +62,13 @@ func (c *Client) watch(ctx context.Context, path string, rest ...string) (*Watch
 	_, err := c.do(ctx, &call{
 		packet: wire.Packet{Type: wire.Watch, Body: w.body}, path: path,
 		undo: func(on *conn, _ []byte) { on.post(wire.Unwatch, 0, w.name()) },
+		did: func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			w.set = true
+		},
 	})
-	// A new connection may have set it already: nobody else has its token.
-	if err != nil && !errors.Is(err, syscall.EEXIST) {
+	if err != nil {
 		c.remove(w)
 		return nil, err
 	}
@@ -102,11 +107,15 @@ func (c *Client) event(path, token string) {
 	}
 }
 
-// rearm sets all watches on a new connection. One that is refused fails.
-func (c *Client) rearm(conn *conn) bool {
+// rearm sets all watches on a new connection, and returns those that are set. One that is refused fails. One that
+// wasn't set yet is its caller's, who waits for the connection or gives up.
+func (c *Client) rearm(conn *conn) (set []*Watch, ok bool) {
 	c.mu.Lock()
 	calls := map[*Watch]*call{}
 	for _, w := range c.watches {
+		if !w.set {
+			continue
+		}
 		calls[w] = &call{packet: wire.Packet{Type: wire.Watch, Body: w.body}, path: w.path, done: make(chan struct{})}
 	}
 	c.mu.Unlock()
@@ -117,17 +126,19 @@ func (c *Client) rearm(conn *conn) bool {
 		select {
 		case <-call.done:
 		case <-c.ctx.Done():
-			return false
+			return nil, false
 		}
 		if errors.Is(call.err, ErrLost) {
-			return false
+			return nil, false
 		}
 		if call.err != nil {
 			c.remove(w)
 			w.fail(call.wrap(call.err))
+		} else {
+			set = append(set, w)
 		}
 	}
-	return true
+	return set, true
 }
 
 // Path is what is watched.

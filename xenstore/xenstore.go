@@ -130,12 +130,13 @@ func (c *Client) keep() {
 		}
 		conn.wait()
 		err := conn.err
+		var set []*Watch
 		if conn = nil; c.dial != nil && c.ctx.Err() == nil {
-			c.use(nil)
-			conn = c.again()
+			c.use(nil, nil)
+			conn, set = c.again()
 		}
 		if conn != nil {
-			c.use(conn)
+			c.use(conn, set)
 		} else {
 			c.end(err)
 		}
@@ -143,12 +144,12 @@ func (c *Client) keep() {
 }
 
 // again dials until there is a connection with all watches set, or the client is closed.
-func (c *Client) again() *conn {
+func (c *Client) again() (*conn, []*Watch) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		if link, err := c.dial(c.ctx); err == nil {
 			conn := connect(link, c.event)
-			if c.rearm(conn) {
-				return conn
+			if set, ok := c.rearm(conn); ok {
+				return conn, set
 			}
 			conn.fail(ErrClosed)
 			conn.wait()
@@ -156,15 +157,21 @@ func (c *Client) again() *conn {
 		select {
 		case <-time.After(pause):
 		case <-c.ctx.Done():
-			return nil
+			return nil, nil
 		}
 	}
 }
 
-// use makes conn the one that calls go to.
-func (c *Client) use(conn *conn) {
+// use makes conn the one that calls go to. Of the watches that were set on it, those that have been given up
+// meanwhile are taken back first: whoever gives up another one from now on does so on conn.
+func (c *Client) use(conn *conn, set []*Watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, w := range set {
+		if c.watches[w.token] != w {
+			conn.post(wire.Unwatch, 0, w.name())
+		}
+	}
 	c.conn = conn
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -181,7 +188,7 @@ func (c *Client) end(err error) {
 	watches := c.watches
 	c.watches = nil
 	c.mu.Unlock()
-	c.use(nil)
+	c.use(nil, nil)
 	for _, w := range watches {
 		w.fail(err)
 	}
