@@ -297,3 +297,28 @@ func TestNewer(t *testing.T) {
 	_, err = wait2()
 	fails(t, err, syscall.ENOSYS)
 }
+
+// A watch that is set after all were reset isn't taken for one of those.
+func TestSetAfterReset(t *testing.T) {
+	c, s := play(t)
+	old := later(func() (*xenstore.Watch, error) { return c.Watch(t.Context(), "/old") })
+	s.answer(s.asked(), "OK\x00")
+	before, err := old()
+	ok(t, err)
+	reset := later(func() (int, error) { return 0, c.ResetWatches(t.Context()) })
+	first := s.asked()
+	watch := later(func() (*xenstore.Watch, error) { return c.Watch(t.Context(), "/v") })
+	second := s.asked()
+	s.answer(first, "OK\x00")
+	_, err = reset()
+	ok(t, err)
+	s.answer(second, "OK\x00")
+	w, err := watch()
+	ok(t, err)
+	s.say(wire.Packet{Type: wire.WatchEvent, Body: second.Body})
+	if e, err := w.Next(t.Context()); err != nil || e.Path != "/v" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	_, err = before.Next(t.Context())
+	fails(t, err, xenstore.ErrEnded)
+}

@@ -3,6 +3,7 @@ package xenstore
 import (
 	"context"
 	"errors"
+	"maps"
 	"strconv"
 	"sync"
 	"syscall"
@@ -72,6 +73,11 @@ func (c *Client) watch(ctx context.Context, path string, rest ...string) (*Watch
 		c.remove(w)
 		return nil, err
 	}
+	if !c.has(w) { // as with ResetWatches, which the server may have heard of first
+		c.post(wire.Unwatch, w.name())
+		<-w.ended
+		return nil, &Error{wire.Watch, path, w.err}
+	}
 	return w, nil
 }
 
@@ -94,6 +100,12 @@ func (c *Client) remove(w *Watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.watches, w.token)
+}
+
+func (c *Client) has(w *Watch) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watches[w.token] == w
 }
 
 // event is what the connection's reader calls. It never waits; events of watches that are
@@ -222,19 +234,17 @@ func (w *Watch) fail(err error) {
 	}
 }
 
-// ResetWatches has the server drop all watches and transactions of this connection. The watches end.
-// The kernel's device can't: the kernel's own would go, too.
+// ResetWatches has the server drop all watches and transactions of this connection. The watches that there
+// are when it is called end. The kernel's device can't: the kernel's own would go, too.
 func (c *Client) ResetWatches(ctx context.Context) error {
+	c.mu.Lock()
+	watches := maps.Clone(c.watches)
+	c.mu.Unlock()
 	if _, err := c.send(ctx, wire.ResetWatches, "", wire.Join("")); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	watches := c.watches
-	if watches != nil {
-		c.watches = map[string]*Watch{}
-	}
-	c.mu.Unlock()
 	for _, w := range watches {
+		c.remove(w)
 		w.fail(ErrEnded)
 	}
 	return nil
