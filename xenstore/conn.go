@@ -66,8 +66,8 @@ func (c *conn) do(ctx context.Context, call *call) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, call.wrap(err)
 	}
-	if c.link.Device && call.packet.Type == wire.ResetWatches {
-		return nil, call.wrap(fmt.Errorf("%w: the kernel's own watches would go, too; close one's own", syscall.ENOTSUP))
+	if why := c.unable(call.packet); why != "" {
+		return nil, call.wrap(fmt.Errorf("%w: %s", syscall.ENOTSUP, why))
 	}
 	call.done, call.sent, call.answered = make(chan struct{}), false, false // it may have been asked on a connection before
 	c.send(call)
@@ -80,6 +80,18 @@ func (c *conn) do(ctx context.Context, call *call) ([]byte, error) {
 		<-call.done
 	}
 	return call.reply, call.wrap(call.err)
+}
+
+// unable is why a device can't be asked that, which would do something else; "" if it can.
+func (c *conn) unable(p wire.Packet) string {
+	switch {
+	case !c.link.Device:
+	case p.Type == wire.ResetWatches:
+		return "the kernel's own watches would go, too; close one's own"
+	case p.Type == wire.Watch && len(wire.Split(p.Body)) > 2:
+		return "the kernel doesn't pass on how deep to watch; watch all below, and leave out what is deeper"
+	}
+	return ""
 }
 
 // post asks and lets the answer go.

@@ -47,7 +47,7 @@ func (c *Client) Watch(ctx context.Context, path string) (*Watch, error) {
 }
 
 // WatchDepth watches only so many levels below a node: 0 is the node itself. Servers since
-// Xen 4.22 can.
+// Xen 4.22 can; the kernel's device can't, which doesn't pass the depth on.
 func (c *Client) WatchDepth(ctx context.Context, path string, depth uint) (*Watch, error) {
 	return c.watch(ctx, path, strconv.FormatUint(uint64(depth), 10))
 }

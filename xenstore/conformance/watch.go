@@ -123,6 +123,10 @@ var watchCases = []Case{
 		e.write(e.c, e.path("v"), "")
 		e.sees(w, e.path("v"))
 	}}),
+	needsDevice(Case{Name: "a device does not watch to a depth", check: func(e *env) {
+		_, err := e.c.WatchDepth(e.ctx, e.path("v"), 0)
+		e.fails(err, syscall.ENOTSUP)
+	}}),
 	{Name: "a watch that nobody reads", check: func(e *env) {
 		w := e.watch(e.c, e.base)
 		for i := range 20 {
