@@ -172,11 +172,14 @@ func (w *Watch) Next(ctx context.Context) (Event, error) {
 			}
 			return e, nil
 		}
+		err := w.err
 		w.mu.Unlock()
+		if err != nil {
+			return Event{}, &Error{wire.Watch, w.path, err}
+		}
 		select {
 		case <-w.ready:
-		case <-w.ended:
-			return Event{}, &Error{wire.Watch, w.path, w.err}
+		case <-w.ended: // before which something may have come
 		case <-ctx.Done():
 			return Event{}, &Error{wire.Watch, w.path, ctx.Err()}
 		}
