@@ -14,6 +14,9 @@ import (
 // beginning before we give up.
 const listTries = 1000
 
+// listBytes is how much of names is read at most, lest a server that never comes to an end fill our memory.
+const listBytes = 16 << 20
+
 // List returns the names of a node's children, in the server's order. One that is too long for a
 // packet is read in parts, again if it has changed meanwhile: the list is one that was true at some time.
 func (n Nodes) List(ctx context.Context, path string) ([]string, error) {
@@ -54,6 +57,9 @@ func (n Nodes) listParts(ctx context.Context, path string) (names []string, whol
 			}
 			names = append(names, name)
 			offset += len(name) + 1
+		}
+		if offset > listBytes {
+			return nil, false, &Error{wire.DirectoryPart, path, fmt.Errorf("%w: the names of its children have more than %d bytes", syscall.E2BIG, listBytes)}
 		}
 	}
 }

@@ -36,18 +36,24 @@ func play(t *testing.T) (*xenstore.Client, *scripted) {
 
 // asked is the next request.
 func (s *scripted) asked() wire.Packet {
+	p, err := s.next()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+// next is the next request, if there is one.
+func (s *scripted) next() (wire.Packet, error) {
 	b := make([]byte, 64)
 	for {
 		p, ok, err := s.parser.Next()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if ok {
-			return p
+		if ok || err != nil {
+			return p, err
 		}
 		n, err := s.Read(b)
 		if err != nil {
-			s.t.Fatal(err)
+			return wire.Packet{}, err
 		}
 		s.parser.Feed(b[:n])
 	}
@@ -248,6 +254,36 @@ func TestListAgain(t *testing.T) {
 	}
 	if got, err := wait(); err != nil || strings.Join(got, " ") != "a bb c" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A directory without an end isn't read for ever.
+func TestListWithoutEnd(t *testing.T) {
+	const most = 10_000 // answers
+	part := "1\x00" + strings.Repeat(strings.Repeat("n", 99)+"\x00", 40)
+	answered := make(chan int, 1)
+	c := dial(t, script(t, func(l net.Conn) {
+		s, n := &scripted{t: t, Conn: l}, 0
+		for ; n < most; n++ {
+			q, err := s.next()
+			if err != nil {
+				break
+			}
+			if q.Type == wire.Directory {
+				q.Type = wire.Error
+				s.answer(q, "E2BIG\x00")
+			} else {
+				s.answer(q, part)
+			}
+		}
+		l.Close()
+		answered <- n
+	}))
+	names, err := c.List(t.Context(), "/d")
+	fails(t, err, syscall.E2BIG)
+	c.Close()
+	if n := <-answered; n == most || names != nil {
+		t.Errorf("%d parts, %d names", n, len(names))
 	}
 }
 
