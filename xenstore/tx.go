@@ -23,7 +23,10 @@ type Tx struct {
 
 // Update does f in a transaction and commits it. If others have changed meanwhile what f read
 // or wrote, all of it is done again, so f should change nothing else. When f fails, or
-// panics, nothing has been changed.
+// panics, nothing has been changed, and it isn't done again.
+//
+// That others have changed something is found out in the end: until then f may see one node as
+// it was before, and another as it was after. It shouldn't take that for an error.
 func (c *Client) Update(ctx context.Context, f func(*Tx) error) error {
 	for try := 0; ; try++ {
 		err := c.attempt(ctx, f)
