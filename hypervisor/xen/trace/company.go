@@ -22,6 +22,7 @@ type Company struct {
 type move struct {
 	to   uint32
 	made bool
+	full bool // as it was before
 }
 
 // Open is for one reader more; see the function of that name.

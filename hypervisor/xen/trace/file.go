@@ -35,7 +35,7 @@ func Parse(file []byte) (all []Record, err error) {
 		if pos += 12; n > len(file)-pos {
 			return nil, fmt.Errorf("at byte %d a trace ends, %d bytes before a CPU's records do", len(file), n-(len(file)-pos))
 		}
-		Decode(cpu, at[cpu], file[pos:pos+n], func(r *Record) {
+		decode(cpu, at[cpu], file[pos:pos+n], func(r *Record) {
 			at[cpu] = r.At
 			all = append(all, *r)
 		})

@@ -70,7 +70,7 @@ func (f *Follower) Look(tell func(at int64, r *Record)) (until int64, ok bool, e
 		if lost {
 			f.merger.Add(&Record{CPU: cpu, Event: Lost, At: f.last[cpu]})
 		}
-		Decode(cpu, f.last[cpu], records, func(r *Record) {
+		decode(cpu, f.last[cpu], records, func(r *Record) {
 			f.last[cpu] = r.At
 			f.merger.Add(r)
 		})

@@ -86,6 +86,20 @@ func Decode(cpu int, at uint64, b []byte, tell func(*Record)) (used int) {
 	return used
 }
 
+// decode is Decode, but that lost records are told of twice: as of the time when the first one was, from
+// which on nothing is known of that CPU, and when it had room again and noted that.
+func decode(cpu int, at uint64, b []byte, tell func(*Record)) {
+	Decode(cpu, at, b, func(r *Record) {
+		if since := uint64(r.Words[2]) | uint64(r.Words[3])<<32; r.Event == Lost && r.N >= 4 && at < since && since < r.At {
+			first := *r
+			first.At = since
+			tell(&first)
+		}
+		at = r.At
+		tell(r)
+	})
+}
+
 // VCPU names one. Those of idle CPUs belong to domain Idle.
 type VCPU struct{ Domain, Number uint16 }
 

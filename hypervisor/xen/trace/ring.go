@@ -14,6 +14,7 @@ type Ring struct {
 	ours   bool   // we move it
 	shared bool   // somebody else than the company has moved it, ever
 	moved  *move  // where one of the company did last
+	full   bool   // so that there may have been no room for what came behind what was read last
 	buf    []byte // what was read last
 }
 
@@ -56,6 +57,9 @@ func (r *Ring) Read() (records []byte, lost bool) {
 		r.copyOut(r.next, n)
 		ok = r.ours && word(r.mem, consumed).Load() == r.left || r.intact()
 	}
+	held, fits := r.distance(word(r.mem, consumed).Load(), to)
+	// Where another one of the company has given room since, nothing has been written into that yet.
+	r.full = n > 0 && (fits && held+mostRecord > uint32(len(r.data)) || r.moved.full && r.moved.to == to)
 	r.next = to
 	r.take(to)
 	if !ok {
@@ -84,7 +88,7 @@ func (r *Ring) intact() bool {
 func (r *Ring) take(to uint32) {
 	if now := word(r.mem, consumed).Load(); now != r.left {
 		r.left, r.ours = now, false
-		if *r.moved != (move{now, true}) {
+		if !r.moved.made || r.moved.to != now {
 			r.shared = true
 		}
 	}
@@ -93,7 +97,7 @@ func (r *Ring) take(to uint32) {
 		return
 	}
 	if r.ours = to < 2*uint32(len(r.data)); r.ours {
-		*r.moved = move{to, true}
+		*r.moved = move{to, true, r.full}
 		word(r.mem, consumed).Store(to)
 		r.left = to
 	}

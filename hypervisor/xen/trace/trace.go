@@ -118,7 +118,9 @@ func (b *Buffers) mapAll(t control.Tracing) error {
 func (b *Buffers) CPUs() int { return len(b.rings) }
 
 // Read tells of the records since the last Read, of one CPU after the other, as bytes that are
-// used no more when tell returns. Some of a CPU's were overwritten or not readable if lost.
+// used no more when tell returns. If lost, some of a CPU's before these were overwritten or not readable;
+// where none come with it, some behind those before may not have found room. (That they didn't, Xen notes
+// itself, but not before the next event.)
 func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
 	for cpu, r := range b.rings {
 		if r == nil {
@@ -129,6 +131,9 @@ func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
 		b.company.mu.Unlock()
 		if len(records) > 0 || lost {
 			tell(cpu, records, lost)
+		}
+		if r.full && !lost {
+			tell(cpu, nil, true)
 		}
 	}
 }
