@@ -62,6 +62,7 @@ func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 		}
 	}
 	r.ran = r.ran[:0]
+	r.history.Trim(func(domain uint16) bool { return names[domain] != "" }) // others come and go, for as long as somebody looks
 }
 
 // Close implements hypervisor.Runs.

@@ -82,6 +82,24 @@ func TestRuns(t *testing.T) {
 	r.Close()
 }
 
+// Of domains that nobody asked for, which come and go, nothing is remembered.
+func TestComeAndGo(t *testing.T) {
+	var s source
+	now := int64(0)
+	r := New(slog.New(slog.DiscardHandler), func() trace.Instant { return trace.Instant{Ticks: uint64(2 * now), Nanos: now} },
+		func() (trace.Source, error) { return &s, nil })
+	of := []hypervisor.Guests{{Domain: "web", Xen: 3}}
+	for i := range int64(1000) {
+		now = (10*i + 20) * ms
+		r.Look(of, func(hypervisor.Run) {})
+		s.note(now+ms, uint16(i+4), trace.Waits, trace.Runs)
+		s.note(now+2*ms, uint16(i+4), trace.Runs, trace.Offline)
+	}
+	if known := r.history.VCPUs(); len(known) > 4 {
+		t.Errorf("%d vCPUs are remembered", len(known))
+	}
+}
+
 // Where there are no buffers, that is said once, and nothing else happens.
 func TestWithoutTrace(t *testing.T) {
 	asked := 0

@@ -55,6 +55,7 @@ type rate struct{ credit, ns int64 }
 
 // CPU is what is known of one.
 type CPU struct {
+	number  int
 	Known   bool // who runs there
 	Running trace.VCPU
 	Since   int64
@@ -126,7 +127,7 @@ const (
 
 func (h *History) cpu(n int) *CPU {
 	for len(h.cpus) <= n {
-		h.cpus = append(h.cpus, &CPU{})
+		h.cpus = append(h.cpus, &CPU{number: len(h.cpus)})
 	}
 	return h.cpus[n]
 }
@@ -156,9 +157,19 @@ func (h *History) Keep(is func(domain uint16) bool) {
 			h.end(c, h.now)
 		}
 	}
+	h.keep(func(v *VCPU) bool { return is(v.ID.Domain) })
+}
+
+// Trim forgets the vCPUs of all domains but those, unless they run: of one that goes on it may never be told
+// again that it does.
+func (h *History) Trim(is func(domain uint16) bool) {
+	h.keep(func(v *VCPU) bool { return v.Known && v.State == trace.Runs || is(v.ID.Domain) })
+}
+
+func (h *History) keep(is func(*VCPU) bool) {
 	kept := h.order[:0]
 	for _, v := range h.order {
-		if !is(v.ID.Domain) {
+		if !is(v) {
 			delete(h.vcpus, v.ID)
 		} else {
 			kept = append(kept, v)
@@ -212,11 +223,7 @@ func (h *History) change(at int64, cpu int, v *VCPU, from, to trace.Runstate) {
 	if v.Known && v.State == from {
 		v.add(at-v.Since, &v.Ran, &v.Waits, &v.Slept)
 	}
-	if v.Known && v.State == trace.Runs && v.CPU >= 0 {
-		if c := h.cpu(v.CPU); c.Known && c.Running == v.ID {
-			h.end(c, at)
-		}
-	}
+	h.leaves(v, cpu, at)
 	v.Known, v.State, v.Since = true, to, at
 	if from == trace.Runs || to == trace.Runs || v.CPU < 0 {
 		v.CPU = cpu
@@ -273,8 +280,25 @@ func (h *History) runs(at int64, cpu int, v *VCPU) {
 		c.decided = at
 		return
 	}
+	if v.Known && v.State == trace.Runs {
+		v.Ran += at - v.Since
+	}
+	h.leaves(v, cpu, at)
 	v.Known, v.State, v.Since, v.CPU = true, trace.Runs, at, cpu
 	h.begin(c, cpu, v.ID, at)
+}
+
+// leaves: a vCPU doesn't run any more where it was known to, or on the CPU that told of it; of that nothing may
+// have been told.
+func (h *History) leaves(v *VCPU, cpu int, at int64) {
+	for _, n := range [2]int{v.CPU, cpu} {
+		if n < 0 {
+			continue
+		}
+		if c := h.cpu(n); c.Known && c.Running == v.ID {
+			h.end(c, at)
+		}
+	}
 }
 
 func (h *History) begin(c *CPU, cpu int, id trace.VCPU, at int64) {
@@ -303,7 +327,7 @@ func (h *History) flush(c *CPU, at int64) {
 		return
 	}
 	if h.tell != nil && c.Running.Domain != trace.Idle {
-		h.tell(Run{VCPU: c.Running, CPU: h.vcpu(c.Running).CPU, From: c.told, To: at})
+		h.tell(Run{VCPU: c.Running, CPU: c.number, From: c.told, To: at})
 	}
 	c.told = at
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"testing"
 
 	"pegasus/hypervisor/xen/dump"
@@ -157,4 +158,44 @@ func FuzzHistory(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A vCPU that goes on to run on another CPU, of which it wasn't told that it got there, has ended where it was.
+func TestGoesOnElsewhere(t *testing.T) {
+	var runs []Run
+	h := NewHistory(func(r Run) { runs = append(runs, r) })
+	state(h, 10, 0, 1, trace.Waits, trace.Runs)
+	h.Take(50, &trace.Record{CPU: 1, Event: trace.Continues, N: 1, Words: [7]uint32{1 << 16}})
+	h.Take(80, &trace.Record{CPU: 2, Event: trace.Lost, N: 4})
+	state(h, 90, 3, 1, trace.Waits, trace.Runs)
+	h.Take(100, &trace.Record{Event: trace.Wake, N: 2})
+	h.Flush()
+	want := []Run{{VCPU: id(1), CPU: 0, From: 10, To: 50}, {VCPU: id(1), CPU: 1, From: 50, To: 90}, {VCPU: id(1), CPU: 3, From: 90, To: 100}}
+	if !slices.Equal(runs, want) {
+		t.Errorf("%+v", runs)
+	}
+}
+
+// Of more vCPUs than are known it is told as well where they ran.
+func TestManyDomains(t *testing.T) {
+	var last Run
+	h := NewHistory(func(r Run) { last = r })
+	at := int64(0)
+	runs := func(d, vcpu uint32) {
+		h.Take(at, &trace.Record{CPU: 3, Event: trace.Continues, N: 1, Words: [7]uint32{d<<16 | vcpu}})
+		at += 10
+		h.Take(at, &trace.Record{CPU: 3, Event: trace.Running | uint32(trace.Offline)<<4, N: 1, Words: [7]uint32{d<<16 | vcpu}})
+	}
+	for d := range uint32(0x7ff0) {
+		for vcpu := range uint32(3) {
+			runs(d, vcpu)
+			if want := (Run{VCPU: trace.VCPU{Domain: uint16(d), Number: uint16(vcpu)}, CPU: 3, From: at - 10, To: at}); last != want {
+				t.Fatalf("of %d vCPUs: %+v, not %+v", len(h.VCPUs()), last, want)
+			}
+		}
+	}
+	h.Take(at, &trace.Record{CPU: 3, Event: trace.Continues, N: 1, Words: [7]uint32{9 << 16}})
+	if h.Trim(func(d uint16) bool { return d == 5 }); len(h.VCPUs()) != 4 || h.VCPU(trace.VCPU{Domain: 9}) == nil {
+		t.Errorf("%d are known of domain 5, and of who runs", len(h.VCPUs()))
+	}
 }
