@@ -130,6 +130,9 @@ func (c *CPUs) follow() {
 		c.agree(at)
 		c.correct(at)
 		t.history.Take(at, r)
+		if r.Event == trace.Lost {
+			t.tally.Lose(r.CPU, at)
+		}
 		for _, p := range c.pools {
 			if p.shadow != nil {
 				p.shadow.Take(at, r)
@@ -300,7 +303,11 @@ func (p *pool) predict(t *traced, period time.Duration) {
 		rules.Gets = func(id trace.VCPU) int64 { return p.shadow.Gets(id, t.history.Now()) }
 	}
 	said, asNow := t.history.Predict(rules, int64(period)), schedule.AsNow(t.history, int64(period))
-	t.tally.Foretold(t.history.Now()+int64(period)/2, p.info.CPUs, said.Middle, asNow.Middle)
+	known := slices.DeleteFunc(slices.Clone(p.info.CPUs), func(cpu int) bool { // else it couldn't be said how it is now
+		all := t.history.CPUs()
+		return cpu >= len(all) || !all[cpu].Known
+	})
+	t.tally.Foretold(t.history.Now()+int64(period)/2, known, said.Middle, asNow.Middle)
 	if !t.tally.Better() {
 		said = asNow
 	}

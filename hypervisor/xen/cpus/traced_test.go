@@ -264,3 +264,42 @@ func TestTraceOfTheDead(t *testing.T) {
 		t.Errorf("%d vCPUs are known, of one", len(known))
 	}
 }
+
+// Who ran while nobody knows is no hit, nor a miss, of a forecast: neither where it isn't known yet who runs, nor where records
+// were lost since.
+func TestForetoldUnknown(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit2, 0)
+	f.domain(1, 0, 256, 1)
+	f.domain(2, 0, 256, 1)
+	c := NewCPUs(f, discard)
+	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
+	var p tape
+	c.Trace(p.follow())
+	const ms = time.Millisecond
+	foretold := func(want int) {
+		t.Helper()
+		if asked, right, asNow := c.Foretold(); asked != want || right > asked || asNow > asked {
+			t.Errorf("of %d foretold %d were right, and %d as it was; wanted %d", asked, right, asNow, want)
+		}
+	}
+	f.lookAt(t, c, &p, 100*ms)
+	for at := 110 * ms; at < 200*ms; at += 10 * ms {
+		p.note(at-ms, trace.Wake, 1, 0) // it isn't told who runs
+		f.lookAt(t, c, &p, at)
+	}
+	foretold(0)
+	p.state(201*ms, 1, trace.Waits, trace.Runs)
+	f.lookAt(t, c, &p, 210*ms) // of 206 ms, by what is known of 201
+	p.note(205*ms, trace.Lost, 5, 0, uint32(205*ms), 0)
+	p.note(219*ms, trace.Wake, 1, 0)
+	f.lookAt(t, c, &p, 220*ms)
+	p.note(229*ms, trace.Wake, 1, 0)
+	f.lookAt(t, c, &p, 230*ms)
+	foretold(0)
+	p.state(231*ms, 1, trace.Waits, trace.Runs)
+	f.lookAt(t, c, &p, 240*ms)
+	p.note(249*ms, trace.Continues, 1<<16)
+	f.lookAt(t, c, &p, 250*ms)
+	foretold(1)
+}

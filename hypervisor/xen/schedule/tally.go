@@ -1,6 +1,10 @@
 package schedule
 
-import "pegasus/hypervisor/xen/trace"
+import (
+	"slices"
+
+	"pegasus/hypervisor/xen/trace"
+)
 
 // Tally counts how often it came true who was foretold to run on a CPU at an instant, beside the
 // plainest of forecasts: that all goes on as now.
@@ -49,6 +53,11 @@ func (t *Tally) Ran(r Run) {
 
 // busy is the domain of nobody's: somebody did run.
 const busy = trace.Idle + 1
+
+// Lose has it be unknown what ran on a CPU from a time on: what was foretold of that is neither right nor wrong.
+func (t *Tally) Lose(cpu int, at int64) {
+	t.open = slices.DeleteFunc(t.open, func(f forecast) bool { return f.cpu == cpu && f.at >= at })
+}
 
 // Drop forgets what was foretold and isn't known to have come true, or not.
 func (t *Tally) Drop() { t.open = nil }
