@@ -196,9 +196,10 @@ func (p *pool) follow() {
 	}
 }
 
-// noted is what the trace tells of a vCPU, which had waited for so long before.
+// noted is what the trace tells of a vCPU without a gap, which had waited for so long before.
 type noted struct {
 	of     *schedule.VCPU
+	gaps   int
 	before time.Duration
 }
 
@@ -209,8 +210,9 @@ func (u *unit) recorded(t *traced) {
 	v := t.history.VCPU(id)
 	if v != nil {
 		_, waited, _ := v.Did(t.history.Now())
-		if u.noted == nil || u.noted.of != v {
-			u.noted = &noted{v, u.waited - time.Duration(waited)}
+		// What the trace doesn't tell goes by how the vCPU was seen.
+		if u.noted == nil || u.noted.of != v || u.noted.gaps != v.Gaps || !v.Known {
+			u.noted = &noted{v, v.Gaps, u.waited - time.Duration(waited)}
 		}
 		u.waited = u.noted.before + time.Duration(waited)
 	}

@@ -303,3 +303,36 @@ func TestForetoldUnknown(t *testing.T) {
 	f.lookAt(t, c, &p, 250*ms)
 	foretold(1)
 }
+
+// Where nobody looks for long, so that records are lost, vCPUs have waited as they were seen to meanwhile.
+func TestWaitedInAGap(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit2, 0)
+	f.domain(1, 0, 256, 1)
+	f.domain(2, 0, 256, 1)
+	f.runs(1, 0, 0)
+	f.waits(2, 0, 0)
+	c := NewCPUs(f, discard)
+	c.clock, c.mine = func() time.Time { return f.now }, func() int { return -1 }
+	var p tape
+	c.Trace(p.follow())
+	f.lookAt(t, c, &p, 100*ms)
+	p.state(101*ms, 1, trace.Waits, trace.Runs)
+	p.state(101*ms, 2, trace.Runs, trace.Waits)
+	f.lookAt(t, c, &p, 110*ms)
+	was := c.Spent(guests(2))[0].Waited
+	for range 180 {
+		f.pass(10 * ms)
+		c.Spent(guests(2))
+	}
+	seen := c.Spent(guests(2))[0].Waited - was
+	if seen < 1700*ms || seen > 1900*ms {
+		t.Fatalf("it is seen to wait for %v", seen)
+	}
+	p.note(1910*ms, trace.Lost, 5, 1, uint32(120*ms), 0)
+	p.state(1911*ms, 2, trace.Runs, trace.Waits)
+	f.lookAt(t, c, &p, 1915*ms)
+	if waited := c.Spent(guests(2))[0].Waited - was; waited < seen || waited > seen+20*ms {
+		t.Errorf("it has waited for %v, and was seen to for %v", waited, seen)
+	}
+}

@@ -36,6 +36,7 @@ type VCPU struct {
 	Ran   int64          // ns that it did so, as far as was told and up to Since
 	Waits int64
 	Slept int64
+	Gaps  int // how often it wasn't known any more what it does
 
 	burst   habit // how long it runs, after it woke, until it sleeps
 	nap     habit // how long it sleeps
@@ -213,6 +214,9 @@ func (h *History) Take(at int64, r *trace.Record) {
 func (h *History) Lose(cpu int, at int64) {
 	h.end(h.cpu(cpu), at)
 	for _, v := range h.order {
+		if v.Known {
+			v.Gaps++
+		}
 		v.Known, v.Told = false, false
 	}
 }
