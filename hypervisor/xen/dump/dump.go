@@ -90,8 +90,9 @@ func (d *Dump) VCPU(id trace.VCPU) (*VCPU, bool) {
 	return nil, false
 }
 
-// guestLine begins what a guest has printed, which Xen puts its number before, as in (d3).
-const guestLine = "(d"
+// guestText begins what a guest has printed, which may be in the midst of a line of Xen's: that is printed in
+// several parts.
+var guestText = regexp.MustCompile(`\(d\d+\) `)
 
 // What lines say. Others are of no interest, or of somebody else who printed meanwhile.
 var (
@@ -128,16 +129,17 @@ func Parse(text string) (*Dump, error) {
 // parser is where the reading is: which CPU's or queue's lines follow.
 type parser struct {
 	Dump
-	caps  map[uint16]int // by domain
+	caps  map[uint16]int      // by domain
+	some  map[trace.VCPU]bool // that earn credit, as far as was told
 	cpu   *CPU
 	queue int // in Queues; -1: none
 	waits bool
 	earns bool
 }
 
-// number is one that matched; nonsense, which is too large, is 0.
+// number is one that matched, of 32 bits with a sign or without; nonsense, which is too large, is 0.
 func number(s string) int {
-	n, err := strconv.ParseInt(s, 10, 32)
+	n, err := strconv.ParseInt(s, 10, 33)
 	if err != nil {
 		return 0
 	}
@@ -145,12 +147,12 @@ func number(s string) int {
 }
 
 func (p *parser) line(line string) {
-	if strings.HasPrefix(line, guestLine) {
-		return
+	if at := guestText.FindStringIndex(line); at != nil {
+		line = line[:at[0]]
 	}
 	if m := nowLine.FindStringSubmatch(line); m != nil {
 		now, _ := strconv.ParseInt(m[1], 10, 64)
-		*p = parser{queue: -1, Dump: Dump{Now: now}, caps: make(map[uint16]int)}
+		*p = parser{queue: -1, Dump: Dump{Now: now}, caps: make(map[uint16]int), some: make(map[trace.VCPU]bool)}
 		return
 	}
 	if p.Now == 0 {
@@ -209,7 +211,7 @@ func (p *parser) atQueue(n int) {
 func (p *parser) vcpu(m []string) {
 	id := trace.VCPU{Domain: uint16(number(m[2])), Number: uint16(number(m[3]))}
 	flags, _ := strconv.ParseUint(m[5], 16, 32)
-	v := VCPU{ID: id, Priority: number(m[4]), Flags: uint32(flags), Earns: p.earns, CPU: number(m[6]), Credit: int64(number(m[7])), Weight: number(m[8]), Cap: number(m[9])}
+	v := VCPU{ID: id, Priority: number(m[4]), Flags: uint32(flags), CPU: number(m[6]), Credit: int64(number(m[7])), Weight: number(m[8]), Cap: number(m[9])}
 	if limit, ok := p.caps[id.Domain]; ok {
 		v.Cap = limit
 	}
@@ -226,8 +228,14 @@ func (p *parser) vcpu(m []string) {
 	if id.Domain == trace.Idle {
 		return
 	}
+	if p.earns {
+		p.some[id] = true
+	}
+	if m[7] == "" { // somebody else printed before its credit
+		return
+	}
+	v.Earns = p.some[id]
 	if old, ok := p.VCPU(id); ok {
-		v.Earns = v.Earns || old.Earns
 		*old = v
 		return
 	}

@@ -1,9 +1,11 @@
 package dump
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +52,46 @@ func TestCredit(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(again, want) {
 		t.Errorf("with what a guest printed: %+v, %v", again, err)
 	}
+}
+
+// Xen prints a line in parts, and others in between: a credit that stands elsewhere isn't 0, and what a guest says isn't
+// Xen's. How often credits were handed out takes two years to fill 31 bits.
+func TestTorn(t *testing.T) {
+	whole := recorded(t, "credit")
+	want, err := Parse(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"by a guest":             strings.Replace(whole, " credit=-64 ", "(d3) NOW=5 run: [1.0] pri=0 flags=0 cpu=0 credit=300 [w=1,cap=1]\n credit=-64 ", 1),
+		"by a guest, the second": strings.ReplaceAll(whole, "2: [2.0] pri=-2 flags=0 cpu=0 ", "2: [2.0] pri=-2 flags=0 cpu=0(d12) \n "),
+		"by Xen itself":          strings.Replace(whole, "2: [2.0] pri=-2 flags=0 cpu=0 ", "2: [2.0] pri=-2 flags=0 cpu=0(XEN) a word\n ", 1),
+	} {
+		got, err := Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		slices.SortFunc(got.VCPUs, byID)
+		if slices.SortFunc(want.VCPUs, byID); !reflect.DeepEqual(got, want) {
+			t.Errorf("torn %s:\n%+v, wanted\n%+v", name, got, want)
+		}
+	}
+	none, err := Parse(strings.ReplaceAll(whole, " credit=-64 ", "(d3) \n credit=-64 "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := none.VCPU(id(2, 0)); ok {
+		t.Errorf("it is known without its credit: %+v", v)
+	}
+	old, err := Parse(strings.Replace(whole, "= 2292", "= 3000002292", 1))
+	if err != nil || old.Pools[0].Handed != 3000002292 {
+		t.Errorf("%+v, %v", old, err)
+	}
+}
+
+func byID(a, b VCPU) int {
+	return cmp.Or(cmp.Compare(a.ID.Domain, b.ID.Domain), cmp.Compare(a.ID.Number, b.ID.Number))
 }
 
 func TestCredit2(t *testing.T) {
