@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -152,6 +153,10 @@ func (c *CPUs) Spent(of []hypervisor.Guests) []hypervisor.Spent {
 		}
 		for _, u := range d.vcpus {
 			all[i].VCPUs++
+			all[i].Ran += u.ran
+			all[i].Waited += u.waited
+		}
+		for _, u := range d.off {
 			all[i].Ran += u.ran
 			all[i].Waited += u.waited
 		}
@@ -297,6 +302,7 @@ func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
 		}
 	}
 	var online []*unit
+	others := false // than before are online
 	for n := 0; n <= d.info.MaxVCPU; n++ {
 		v, err := c.x.VCPU(d.id, uint32(n))
 		if err != nil && !gone(err) {
@@ -307,11 +313,20 @@ func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
 		}
 		u := find(d.vcpus, n)
 		if u == nil {
+			others, u = true, find(d.off, n)
+		}
+		if u == nil {
 			u = &unit{number: n, domain: d, ran: v.CPUTime, credit: credit2Init}
 			u.before = doings{ran: v.CPUTime}
 		}
 		u.see(v, d.info, passed)
 		online = append(online, u)
+	}
+	if others || len(online) < len(d.vcpus) {
+		d.off = slices.DeleteFunc(append(d.off, d.vcpus...), func(u *unit) bool { return find(online, u.number) != nil })
+		for _, u := range d.off {
+			u.rested = vcpu.Blocked
+		}
 	}
 	c.vcpus += len(online) - len(d.vcpus)
 	d.vcpus = online

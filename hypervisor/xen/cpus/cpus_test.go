@@ -250,6 +250,33 @@ func TestSpent(t *testing.T) {
 	}
 }
 
+// What a domain's vCPUs did stays, when some are taken away from it, and isn't counted twice when they are back.
+func TestSpentUnplugged(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.domain(1, 0, 256, 2)
+	f.vcpus[1][1].CPUTime = time.Hour
+	c, of := f.cpus(), guests(1)
+	f.runs(1, 0, 0)
+	f.waits(1, 1, 0)
+	c.Spent(of)
+	f.pass(100 * ms)
+	before := c.Spent(of)[0]
+	f.vcpus[1][1].Online = false
+	for range 2 * maxVCPUs {
+		f.pass(ms)
+		c.Spent(of)
+	}
+	less := c.Spent(of)[0]
+	if less.VCPUs != 1 || less.Ran != before.Ran+2*maxVCPUs*ms || less.Waited != before.Waited || before.Waited == 0 || c.vcpus != 1 {
+		t.Errorf("of %+v it is %+v", before, less)
+	}
+	f.vcpus[1][1].Online = true
+	if again := c.Spent(of)[0]; again.VCPUs != 2 || again.Ran != less.Ran || again.Waited != less.Waited {
+		t.Errorf("of %+v it is %+v", less, again)
+	}
+}
+
 // More vCPUs than are looked at do no harm.
 func TestManyVCPUs(t *testing.T) {
 	f := newFake()

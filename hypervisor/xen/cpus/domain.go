@@ -17,6 +17,7 @@ type domain struct {
 	set   control.Params // and that were set: a weight may be another for moments
 	read  int            // looks since has was
 	vcpus []*unit        // those online, by number
+	off   []*unit        // those that were, and may be again
 }
 
 // unit is a vCPU.
