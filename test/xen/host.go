@@ -77,6 +77,13 @@ func (h *Host) of(t testing.TB) *Host {
 	return &part
 }
 
+// greeting is said to Dom0's shell until it answers. What is said before the shell is there is lost, up to anywhere in a greeting: so
+// there is nothing in it that a shell could take for the beginning of something, as one quote of two.
+const (
+	greeting = "\necho dom0-is\\-there\n"
+	greeted  = "dom0-is-there"
+)
+
 func (h *Host) path(name string) string { return filepath.Join(h.dir, name) }
 
 func (h *Host) boot(img *Image) {
@@ -125,12 +132,11 @@ func (h *Host) boot(img *Image) {
 		}
 	}
 	h.says = bufio.NewReader(h.line)
-	// What is said before Dom0's shell is there is lost.
 	for end := began.Add(bootTime); ; {
-		fmt.Fprint(h.line, "\necho dom0-is''-there\n")
+		fmt.Fprint(h.line, greeting)
 		h.line.SetReadDeadline(time.Now().Add(time.Second))
 		text, err := h.says.ReadString('\n')
-		if err == nil && strings.TrimSpace(text) == "dom0-is-there" {
+		if err == nil && strings.TrimSpace(text) == greeted {
 			break
 		}
 		if err == io.EOF {
