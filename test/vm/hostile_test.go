@@ -31,12 +31,13 @@ func TestPry(t *testing.T) {
 	m := h.bootMachine("one", Machine{Files: h.foe(), Job: waitForAgent + `
 echo 'user:x:1000:1000:user:/:/bin/sh' >>/etc/passwd
 su -s /bin/sh -c '/bench/vectoradd --quiet --json' user
-su -s /bin/sh -c '/bench/busy --seconds 13 --queue 2 --quiet --json && echo "went on"' user &
+su -s /bin/sh -c '/bench/busy --seconds 3600 --queue 2 --quiet --json && echo "went on"' user &
 while [ $(ls /run/pegasus-guest/region | grep -c -e -2) != 1 ]; do sleep 0.1; done
 sleep 1
 su -s /bin/sh -c "foe pry $(pidof busy)" nobody
 echo "as root of a name space of its own:"
 su -s /bin/sh -c "unshare -r foe pry $(pidof busy)" nobody
+kill $(pidof busy) # which ends as if its time were up
 wait $!
 `})
 	out := m.finish()

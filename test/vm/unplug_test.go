@@ -15,11 +15,14 @@ func TestPlug(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text, err := Machine{Image: h.image, Dir: dir, Job: waitForSocket + `
+	text, err := Machine{Image: h.image, Dir: dir, Job: waitForSocket + withButton + `
 for i in 1 2; do
 	until pegasus-guest doctor >/tmp/doctor; do sleep 0.2; done
 	/bench/vectoradd --json
-	/bench/busy --seconds 8 --queue 2 --no-check --quiet --json && echo "went on"
+	/bench/busy --seconds 3600 --queue 2 --no-check --quiet --json & busy=$!
+	pressed
+	kill $busy
+	wait $busy && echo "went on"
 	while ls -d /sys/bus/pci/devices/*/resource2_wc; do sleep 0.2; done
 	sleep 1
 	PEGASUS_LOG=error /bench/vectoradd --quiet || echo "without a region"
@@ -48,9 +51,11 @@ done
 		if out, err := l.command(detach...).CombinedOutput(); err == nil || !strings.Contains(string(out), "end them first") {
 			t.Errorf("unplugged under a program: %v, %s", err, out)
 		}
-		eventually(t, bootTime, "the program has ended", func() bool {
-			return strings.Count(r.Output(), "went on") > i && h.domain("one").Processes == 0
+		eventually(t, bootTime, "the program goes on until it is told to end", func() bool {
+			l.run("virsh", "shutdown", "one", "--mode", "acpi")
+			return strings.Count(r.Output(), "went on") > i
 		})
+		eventually(t, soon, "the program has ended", func() bool { return h.domain("one").Processes == 0 })
 		l.run(detach...)
 		if _, err := os.Stat(h.regions + "-one"); err == nil {
 			t.Error("its memory is left")
