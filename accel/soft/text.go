@@ -100,7 +100,8 @@ func (f *textFile) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ReadText takes the oldest text: as much as fits and belongs to one file.
+// ReadText takes the oldest text: as many records as fit and belong to one file. Of one that is begun, the rest may have to make
+// room before it is read; so that is only done with one for which there is too little space anyway.
 func (c *Context) ReadText(to []byte) (n int, of accel.File, left uint64) {
 	t := &c.text
 	t.mu.Lock()
@@ -110,7 +111,7 @@ func (c *Context) ReadText(to []byte) (n int, of accel.File, left uint64) {
 	}
 	for _, of = t.oldest(); t.used > 0 && n < len(to); {
 		length, file := t.oldest()
-		if file != of {
+		if file != of || n > 0 && int(length) > len(to)-n {
 			break
 		}
 		part := min(int(length), len(to)-n)
