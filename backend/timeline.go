@@ -19,6 +19,8 @@ const (
 	gatherEvery = 2 * time.Millisecond
 	// windowsEvery is how often windows that are still open are told of.
 	windowsEvery = 50 * time.Millisecond
+	// watcherGone is within what time it is seen that one who watched has hung up.
+	watcherGone = 2 * time.Second
 	// spanBacklog is how many spans may wait for their reader.
 	spanBacklog = 1 << 16
 )
@@ -35,12 +37,10 @@ type timeline struct {
 // timeline emits what goes on: when engines were held by whom, when gates were open,
 // and when vCPUs ran.
 func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
-	d.mu.Lock()
-	if d.watched {
-		d.mu.Unlock()
+	if !d.watch(ctx) {
 		return control.Errorf(control.CodeConflict, "somebody watches the timeline already")
 	}
-	d.watched = true
+	d.mu.Lock()
 	accelerators := d.accelerators
 	d.mu.Unlock()
 	t := &timeline{d: d, spans: make(chan control.Span, spanBacklog), readers: make(map[*gate.Page]*gate.Reader)}
@@ -72,6 +72,19 @@ func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
 			if err := emit(<-t.spans); err != nil {
 				return err
 			}
+		}
+	}
+}
+
+// watch makes the caller the one who watches, unless somebody does and goes on. Who has just hung up may not have been missed yet.
+func (d *Daemon) watch(ctx context.Context) bool {
+	for end := time.Now().Add(watcherGone); ; sleep(ctx, gatherEvery) {
+		d.mu.Lock()
+		free := !d.watched
+		d.watched = true
+		d.mu.Unlock()
+		if free || ctx.Err() != nil || time.Now().After(end) {
+			return free
 		}
 	}
 }

@@ -1,0 +1,28 @@
+package backend
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who comes when the one before has just hung up watches the timeline; who comes while somebody goes on doesn't.
+func TestOneWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Daemon{}
+		if !d.watch(t.Context()) {
+			t.Fatal("the first is refused")
+		}
+		time.AfterFunc(watcherGone/2, func() {
+			d.mu.Lock()
+			d.watched = false
+			d.mu.Unlock()
+		})
+		if !d.watch(t.Context()) {
+			t.Error("refused for the sake of one that has gone")
+		}
+		if d.watch(t.Context()) {
+			t.Error("two watch")
+		}
+	})
+}
