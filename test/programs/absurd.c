@@ -29,7 +29,7 @@ enum {
 	BUFFER = 1 << 18, /* what each pointer leads to */
 	DEVICE_BYTES = 1 << 16, /* less than that: a copy that the device allows stays within the buffers */
 	STUBS_PER_CHILD = 64,
-	PATIENCE = 30, /* seconds that a child may take */
+	PATIENCE = 300, /* seconds that a child may take, on a machine that is slow and has other things to do */
 	DIED_OF_TIMEOUT = 3, /* exit status: the process is spent by a kernel that was ended, which is documented */
 };
 

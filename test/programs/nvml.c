@@ -112,6 +112,10 @@ static void use(void)
 	CLAIM(after.used == before.used + (8 << 20));
 	OK(CALL("nvmlDeviceGetMemoryInfo_v2", gpu, &v2));
 	CLAIM(v2.total == after.total && v2.used == after.used);
+	/* The child that has ended is there until its worker has. */
+	for (int i = 0; i < 3000 && (n = 0, CALL("nvmlDeviceGetComputeRunningProcesses_v3", gpu, &n, NULL)) == 7 && n > 1; i++)
+		usleep(10000);
+	n = 0;
 	CLAIM(CALL("nvmlDeviceGetComputeRunningProcesses_v3", gpu, &n, NULL) == 7 && n == 1);
 	n = 8;
 	OK(CALL("nvmlDeviceGetComputeRunningProcesses_v3", gpu, &n, all));

@@ -282,13 +282,19 @@ static void early(void)
 	CHECK(cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
 	CHECK(cuEventCreate(&between, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
 	CHECK(cuEventCreate(&after, CU_EVENT_DISABLE_TIMING));
-	/* Kernels of some 10 ms: of such only one is let in at a time. */
+	/* Kernels of some 10 ms: of such only one is let in at a time. The first launch compiles, and whatever else goes
+	 * on on the machine can only add to the others. */
 	unsigned steps = 1u << 10;
-	for (int64_t took = 0; took < 10000000; steps *= 2) {
-		int64_t begin = now();
-		launch_spin(spin, steps);
-		CHECK(cuCtxSynchronize());
-		took = now() - begin;
+	launch_spin(spin, 1);
+	CHECK(cuCtxSynchronize());
+	for (int64_t least = 0; least < 10000000; steps *= 2) {
+		for (int i = 0; i < 3; i++) {
+			int64_t begin = now();
+			launch_spin(spin, steps);
+			CHECK(cuCtxSynchronize());
+			int64_t took = now() - begin;
+			least = i == 0 || took < least ? took : least;
+		}
 	}
 	int seen = 0;
 	for (int tries = 0; seen < 2 && tries < 20; tries++) { /* again, if this thread came late */
@@ -486,7 +492,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
 		if (strcmp(parts[i].name, argv[1]) != 0)
 			continue;
-		alarm(30);
+		alarm(300); /* on a machine that is slow and has other things to do */
 		if (!parts[i].uninitialized)
 			CHECK(cuInit(0));
 		parts[i].run();
