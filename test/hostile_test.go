@@ -259,7 +259,7 @@ func scribble(args []string) error {
 		return err
 	}
 	sessions := 0
-	for end := time.Now().Add(d); time.Now().Before(end); sessions++ {
+	for end := time.Now().Add(d); time.Now().Before(end) || sessions < 4; sessions++ { // a slow machine serves but few
 		r, err := enter(args[0])
 		if err != nil {
 			return err
@@ -417,7 +417,7 @@ func hostileSegment(t *testing.T, d time.Duration) {
 	// The host's cores are shared, so the guests' own busyness counts: this is no
 	// measure of scheduling, only of nobody being held up.
 	t.Logf("%d hostile sessions; decent guests made %.0f rounds/s before and %.0f (%.0f %%) during", sessions, calm, troubled, 100*troubled/calm)
-	if sessions < 4 || troubled < calm/100 {
+	if sessions < 8 || troubled < calm/100 {
 		t.Errorf("%d hostile sessions held decent guests up: %.0f rounds/s, then %.0f", sessions, calm, troubled)
 	}
 	for _, g := range all {
