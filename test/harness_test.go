@@ -277,7 +277,7 @@ func succeed(t testing.TB, cmd *exec.Cmd) []byte {
 
 // soon is how long what happens at once may take to be seen: on a machine that is slow and has other
 // things to do even to ask takes a while.
-const soon = 30 * time.Second
+const soon = time.Minute
 
 // eventually asks again until ok is true, at most for d.
 func eventually(t testing.TB, d time.Duration, what string, ok func() bool) {
