@@ -44,14 +44,12 @@ sleep 2
 kill -9 $(agent)
 try
 wait $busy
-busy 60 & busy=$!
-sleep 2
+busy 3600 & busy=$!
 echo "kill the hub"
 wait $busy
 served
 try
-busy 60 & busy=$!
-sleep 2
+busy 3600 & busy=$!
 echo "save it"
 wait $busy
 served
@@ -70,10 +68,12 @@ dmesg | grep -E "BUG|WARNING"
 		return func() bool { return strings.Count(h.Console("computes"), what) == n }
 	}
 	h.Await(jobTime, "programs compute", says("kill the hub", 1))
+	computing(h, "computes")
 	h.Run("kill -9 $(cat /tmp/hub-computes.pid)")
 	h.Await(jobTime, "its hub's end ends the program", says("busy ended", 2))
 	startHub(t, h, "computes")
 	h.Await(jobTime, "programs compute again", says("save it", 1))
+	computing(h, "computes")
 	control := h.Run("xenstore-read /local/domain/$(xl domid computes)/data/pegasus/control")
 	h.Run("xl save computes /tmp/computes.save && xl restore /tmp/computes.save && rm /tmp/computes.save")
 	startHub(t, h, "computes")

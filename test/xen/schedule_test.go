@@ -2,7 +2,6 @@ package xen
 
 import (
 	"fmt"
-	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,24 +16,26 @@ func testSchedule(t *testing.T, h *Host) {
 	h.Run("xl sched-credit -d spins -w 512 -c 80")
 	id := h.Run("xl domid rests")
 	h.Run("probe weigh " + id + " 333")
-	both := h.Run("probe sched; echo; xl vcpu-list; echo; xl sched-credit")
+	// What runs goes on between two commands: xl says a time between ours before and behind it.
+	both := h.Run("probe sched; echo; xl vcpu-list; echo; xl sched-credit; echo; probe sched")
 	parts := strings.Split(both, "\n\n")
-	if len(parts) != 3 || !strings.Contains(parts[0], " credit slice 30ms least 1ms\n") {
+	if len(parts) != 4 || !strings.Contains(parts[0], " credit slice 30ms least 1ms\n") {
 		t.Fatalf("they say:\n%s", both)
 	}
 	// NAME ID VCPU CPU STATE TIME AFFINITY
 	vcpus := 0
 	for _, m := range regexp.MustCompile(`(?m)^\S+ +(\d+) +(\d+) +(\d+|-) +([-rbp]{3}) +([0-9.]+)`).FindAllStringSubmatch(parts[1], -1) {
-		line := regexp.MustCompile(fmt.Sprintf(`(?m)^vcpu %s\.%s cpu (\d+) running (\S+) blocked (\S+) time (\S+)$`, m[1], m[2])).FindStringSubmatch(parts[0])
-		if line == nil {
+		line := regexp.MustCompile(fmt.Sprintf(`(?m)^vcpu %s\.%s cpu (\d+) running (\S+) blocked (\S+) time (\S+)$`, m[1], m[2]))
+		before, after := line.FindStringSubmatch(parts[0]), line.FindStringSubmatch(parts[3])
+		if before == nil || after == nil {
 			t.Errorf("vCPU %s.%s isn't known:\n%s", m[1], m[2], parts[0])
 			continue
 		}
 		vcpus++
-		var ours, theirs float64
-		fmt.Sscan(line[4]+" "+m[5], &ours, &theirs)
-		if math.Abs(ours-theirs) > 2 {
-			t.Errorf("vCPU %s.%s ran %v s; xl says %v", m[1], m[2], ours, theirs)
+		var least, theirs, most float64
+		fmt.Sscan(before[4]+" "+m[5]+" "+after[4], &least, &theirs, &most)
+		if theirs < least-0.15 || theirs > most+0.15 { // both are rounded
+			t.Errorf("vCPU %s.%s ran %v s, and then %v; xl says %v", m[1], m[2], least, most, theirs)
 		}
 	}
 	if vcpus != 4 {
