@@ -13,7 +13,7 @@ const pausingJob = `
 pegasus-guest doctor
 for i in 1 2; do sleep 2; /bench/vectoradd --quiet --json; done
 echo "kill the hub"
-for i in 1 2; do sleep 1; /bench/vectoradd --quiet --json; done
+for i in 3 1; do sleep $i; /bench/vectoradd --quiet --json; done
 `
 
 // A machine computes after it was idle, by a port that wakes its agent and hub, and without one.

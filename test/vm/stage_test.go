@@ -307,7 +307,7 @@ func (s *stage) checkInside() {
 	s.Helper()
 	for _, name := range s.script.Names() {
 		now := ""
-		for range 10 {
+		for end := time.Now().Add(leftTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			if now = s.inside(name); now == s.insides[name] {
 				break
 			}
