@@ -20,7 +20,7 @@ import (
 // seen: on a host that is slow and has other things to do all of it takes a while.
 const (
 	bootTime = 300 * time.Second
-	soon     = 30 * time.Second
+	soon     = time.Minute
 )
 
 // A tester is who runs machines: a test, or a demonstration.

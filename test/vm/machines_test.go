@@ -95,11 +95,15 @@ func (h *host) computes(name string) bool {
 // accelerator time it has had.
 func (h *host) drained(name string) (used int64) {
 	h.t.Helper()
+	same := 0
 	eventually(h.t, soon, "what was submitted has drained", func() bool {
 		was := used
 		time.Sleep(300 * time.Millisecond)
-		used = h.domain(name).GPU
-		return used == was
+		if used = h.domain(name).GPU; used != was {
+			same = 0
+		}
+		same++
+		return same > 3
 	})
 	return used
 }
@@ -207,7 +211,7 @@ func TestEndsUnseen(t *testing.T) {
 	qemu.Kill()
 	l.command("rm", "-f", "/etc/libvirt/hooks/qemu.d/pegasus").Run() // the hook isn't called, either
 	l.again()
-	eventually(t, 40*time.Second, "it is off, and nothing is left of it", func() bool {
+	eventually(t, 2*soon, "it is off, and nothing is left of it", func() bool {
 		_, err := os.Stat(filepath.Join(h.regions, "one"))
 		return h.state("one") == "off" && h.domain("one").Processes == 0 && err != nil
 	})
