@@ -67,12 +67,12 @@ func testRaise(t *testing.T, h *Host, id string) {
 	before := weight()
 	h.Run("probe cpus raise /run/raised web " + id + " 2048 >/tmp/raise 2>&1 & echo $! >/tmp/raises; probe cpus guard /run/raised web >/tmp/guard 2>&1 & echo $! >/tmp/guards")
 	h.Await(seen, "the weight is raised", func() bool { return weight() == "2048" })
-	if out := h.Run("cat /tmp/raise /run/raised/web.json"); !strings.Contains(out, "Weight:"+before+" Has:2048") || !strings.Contains(out, `"set":`+before) {
-		t.Errorf("the one that raised it says:\n%s", out)
-	}
+	h.Await(seen, "the one that raised it says so", func() bool { // after it has
+		out := h.Run("cat /tmp/raise /run/raised/web.json")
+		return strings.Contains(out, "Weight:"+before+" Has:2048") && strings.Contains(out, `"set":`+before)
+	})
 	h.Run("kill -9 $(cat /tmp/raises)")
 	h.Await(seen, "the weight is put back", func() bool { return weight() == before })
-	if out := h.Run("kill $(cat /tmp/guards); cat /tmp/guard"); !strings.Contains(out, "put back") {
-		t.Errorf("the one that guards it says:\n%s", out)
-	}
+	h.Await(seen, "the one that guards it says so", func() bool { return strings.Contains(h.Run("cat /tmp/guard"), "put back") })
+	h.Run("kill $(cat /tmp/guards)")
 }

@@ -61,6 +61,9 @@ const pages = 16
 // rounds is how often the other side has to answer.
 const rounds = 20
 
+// patience is how long the other side may take, on a machine that is emulated by a busy host.
+const patience = 5 * time.Minute
+
 // share answers what the other side writes to the first byte of the last page by the same
 // number in the byte behind it.
 func share() error {
@@ -88,7 +91,7 @@ func share() error {
 	fmt.Println(" .")
 	word := mem[(pages-1)*4096:]
 	for answered := byte(0); answered != rounds; { // not word[0], which may be ahead: the other side needn't wait for an event to see an answer
-		e.SetDeadline(time.Now().Add(60 * time.Second))
+		e.SetDeadline(time.Now().Add(patience))
 		if _, err := e.Next(); err != nil {
 			return err
 		}
@@ -99,7 +102,7 @@ func share() error {
 		}
 	}
 	fmt.Println("answered all")
-	for end := time.Now().Add(20 * time.Second); word[2] == 0; time.Sleep(10 * time.Millisecond) { // what isn't seen yet goes with the channel
+	for end := time.Now().Add(patience); word[2] == 0; time.Sleep(10 * time.Millisecond) { // what isn't seen yet goes with the channel
 		if time.Now().After(end) {
 			return fmt.Errorf("the other side hasn't seen it")
 		}
@@ -149,7 +152,7 @@ func mapThem(args []string) error {
 			return err
 		}
 		for word[1] != i {
-			e.SetDeadline(time.Now().Add(20 * time.Second))
+			e.SetDeadline(time.Now().Add(patience))
 			if _, err := e.Next(); err != nil {
 				return fmt.Errorf("answer %d: %w", i, err)
 			}
