@@ -60,7 +60,7 @@ esac
 [ $boot = 3 ] || sleep 60
 echo "processes $(ls /run/pegasus-guest/region | grep -c -e '-[0-9]')"
 `})
-	eventually(t, 2*bootTime, "the last boot", func() bool { return strings.Contains(m.Output(), "processes") })
+	eventually(t, 2*bootTime, "the last boot", func() bool { return strings.Contains(m.Output(), "\nprocesses ") })
 	eventually(t, soon, "nothing is left of programs from before", func() bool {
 		d := h.domain("one")
 		return d.Processes == 0 && d.Memory == 0
