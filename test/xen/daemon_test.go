@@ -11,17 +11,18 @@ import (
 	"pegasus/backend/control"
 )
 
-// daemonConfig is for a Dom0 of little memory.
+// daemonConfig is for a Dom0 of little memory, in which a kernel takes many times as long as on its host.
 const daemonConfig = `[daemon]
 worker_pool = 0
 [[accelerator]]
 name = "soft0"
 memory = "64MiB"
+kernel_timeout = "2m"
 `
 
 // seen is how long it may take until something is known that nobody asked for, with the emulated machine
 // as busy as it may be.
-const seen = time.Minute
+const seen = 3 * time.Minute
 
 // startDaemon starts one in Dom0, and ends it with the test.
 func startDaemon(t *testing.T, h *Host, config string) {
@@ -32,7 +33,7 @@ func startDaemon(t *testing.T, h *Host, config string) {
 		if t.Failed() { // what it does now is in what it says
 			h.Try("kill -QUIT $(cat /tmp/pegasusd.pid); sleep 1")
 		}
-		h.Try("kill $(cat /tmp/pegasusd.pid)")
+		h.Try("kill $(cat /tmp/pegasusd.pid); wait $(cat /tmp/pegasusd.pid)") // the next one isn't to find it
 		if t.Failed() {
 			out, _ := h.Try("cat /tmp/pegasusd.log")
 			t.Logf("the daemon says:\n%s", out)

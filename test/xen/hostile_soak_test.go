@@ -33,7 +33,7 @@ func TestSoakHostile(t *testing.T) {
 	const acts = 11
 	const races = 8
 	h.Run(inDom0)
-	startDaemon(t, h, daemonConfig+"cores = 1\nkernel_timeout = \"2m\"\n[[domain]]\nname = \"honest\"\narena = \"4MiB\"\n[[domain]]\nname = \"foe\"\narena = \"1MiB\"\n")
+	startDaemon(t, h, daemonConfig+"cores = 1\n[[domain]]\nname = \"honest\"\narena = \"4MiB\"\n[[domain]]\nname = \"foe\"\narena = \"1MiB\"\n")
 	h.Run("pegasus attach honest; pegasus attach foe")
 	empty := h.Run("sleep 1; probe left")
 	h.Create("honest", withAgent+fmt.Sprintf(`

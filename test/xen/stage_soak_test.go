@@ -24,7 +24,7 @@ type stage struct {
 
 // stageConfig leaves one of the emulated processors to domUs and Xen's tools, and gives processes little memory: Xen prints
 // a line for each page that is in use.
-const stageConfig = daemonConfig + "cores = 1\nkernel_timeout = \"2m\"\n[default_domain]\narena = \"1MiB\"\n"
+const stageConfig = daemonConfig + "cores = 1\n[default_domain]\narena = \"1MiB\"\n"
 
 // takenTime is how long a program may take to get over an event, on an emulated machine that others use, too,
 // and leftTime how long it may take until nothing is left of it.
