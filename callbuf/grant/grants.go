@@ -2,6 +2,7 @@ package grant
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
@@ -115,14 +116,21 @@ func (m *Mapper) Add(of Domain, refs []Ref) (offset uint64, err error) {
 	return ne.Uint64(arg[8:]), nil
 }
 
+// ErrNotGranted is of pages that a domain doesn't grant, or not so: that it is to blame for.
+var ErrNotGranted = errors.New("the domain doesn't grant that")
+
 // Map maps what was added, in this process, to write to it if writable, as the domain has to
-// allow. A reference that the domain doesn't grant is EINVAL.
+// allow.
 func (m *Mapper) Map(offset uint64, pages int, writable bool) ([]byte, error) {
 	prot := unix.PROT_READ
 	if writable {
 		prot |= unix.PROT_WRITE
 	}
-	return unix.Mmap(int(m.File.Fd()), int64(offset), pages*PageBytes, prot, unix.MAP_SHARED)
+	mem, err := unix.Mmap(int(m.File.Fd()), int64(offset), pages*PageBytes, prot, unix.MAP_SHARED)
+	if err == unix.EINVAL { // what else it is said of, such as that Xen has no room to note it, the kernel doesn't tell apart
+		err = fmt.Errorf("%w (%w)", ErrNotGranted, err)
+	}
+	return mem, err
 }
 
 // AtUnmap has the kernel clear a byte, which lies so far from where something is mapped in

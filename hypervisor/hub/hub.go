@@ -296,15 +296,19 @@ func (s *session) pace(now time.Time) {
 // lend takes what the machine lends for a process's segment, and makes it one.
 func (s *session) lend(p *process, m wire.Message) error {
 	seg, err := s.hub.Memory.Lend(p.number, p.layout, m)
-	if errors.Is(err, ErrNoRoom) {
-		p.lent <- nil
+	var host *HostError
+	switch {
+	case errors.Is(err, ErrNoRoom):
+		p.lent <- lent{err: s.hub.Memory.NoRoom(p.layout.SegmentBytes)}
 		return nil
-	}
-	if err != nil {
+	case errors.As(err, &host):
+		p.lent <- lent{err: host}
+		return nil
+	case err != nil:
 		return err
 	}
 	p.header = seg.Header
 	callbuf.FormatHeader(p.header, p.layout, s.generation, callbuf.FeatureApart|p.features)
-	p.lent <- &lent{seg, hypervisor.Loan{Generation: s.generation, Features: p.features, Parts: seg.Parts}}
+	p.lent <- lent{Segment: seg, loan: hypervisor.Loan{Generation: s.generation, Features: p.features, Parts: seg.Parts}}
 	return nil
 }

@@ -46,7 +46,8 @@ type machine struct {
 	stop    context.CancelFunc
 	stopped chan error
 
-	patience time.Duration   // of the hub
+	patience time.Duration // of the hub
+	memory   func(hub.Memory) hub.Memory
 	log      strings.Builder // which says this
 }
 
@@ -90,9 +91,13 @@ func (m *machine) start() {
 func (m *machine) startHub() {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop, m.stopped = cancel, make(chan error, 1)
-	memory, err := kvm.Open(m.path)
+	region, err := kvm.Open(m.path)
 	if err != nil {
 		m.t.Fatal(err)
+	}
+	var memory hub.Memory = region
+	if m.memory != nil {
+		memory = m.memory(memory)
 	}
 	h := hub.Hub{Memory: memory, Log: slog.New(slog.NewTextHandler(&m.log, nil)), Door: func() (string, error) { return m.daemon.Addr().String(), nil }}.Patient(m.patience)
 	go func() { m.stopped <- h.Run(ctx) }()

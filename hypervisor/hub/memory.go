@@ -19,8 +19,8 @@ type Memory interface {
 	// Same says whether the machine still has the control area that was taken.
 	Same() bool
 	// Lend takes for a process what the machine has answered to wire.Need. A segment is never one
-	// in part that is lent already. ErrNoRoom: the machine has no memory for it; any other error is
-	// of an answer that no honest agent gives.
+	// in part that is lent already. ErrNoRoom: the machine has no memory for it; a *HostError: the host
+	// can't take it; any other error is of an answer that no honest agent gives.
 	Lend(to uint32, l callbuf.Layout, answer wire.Message) (Segment, error)
 	// TakeBack ends what was lent to a process, if anything was.
 	TakeBack(to uint32)
@@ -50,3 +50,12 @@ type Segment struct {
 
 // ErrNoRoom is of a machine that has no memory for one more segment.
 var ErrNoRoom = errors.New("the machine has no memory for a segment")
+
+// HostError is why the host can't take what a machine lends, which may well be all right: the host's own memory or
+// descriptors are used up. Only the process that it was for isn't served.
+type HostError struct{ Err error }
+
+func (e *HostError) Error() string { return "the host can't map it: " + e.Err.Error() }
+
+// Unwrap is what happened.
+func (e *HostError) Unwrap() error { return e.Err }

@@ -25,7 +25,7 @@ type process struct {
 	pid    uint32 // in the machine, for people
 	hello  callbuf.Hello
 	end    context.CancelFunc
-	lent   chan *lent // its segment, once; nil: there is no room
+	lent   chan lent // its segment, once, or why it gets none
 
 	// Of the session.
 	asked    bool           // the agent was asked for its segment
@@ -37,10 +37,11 @@ type process struct {
 	worker *net.UnixConn // nil before there is one
 }
 
-// lent is a segment with what the daemon is told of it.
+// lent is a segment with what the daemon is told of it, or why there is none.
 type lent struct {
 	Segment
 	loan hypervisor.Loan
+	err  error
 }
 
 // errAway is when the process, or the machine's session, has ended.
@@ -61,7 +62,7 @@ var errPaused = errors.New("the machine took too long to lend memory: is it paus
 // start begins to serve a process.
 func (s *session) start(number uint32, hello callbuf.Hello, pid uint32) *process {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{number: number, pid: pid, hello: hello, end: cancel, lent: make(chan *lent, 1)}
+	p := &process{number: number, pid: pid, hello: hello, end: cancel, lent: make(chan lent, 1)}
 	go func() {
 		err := p.serve(ctx, s)
 		s.events <- func() { s.finish(p, err) }
@@ -246,7 +247,7 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 		p.asked, p.layout, p.features = true, layout, s.features(p, terms.Features)
 		s.tell(wire.Message{Kind: wire.Need, Process: p.number, Body: wire.NeedBody(layout.SegmentBytes)})
 	}
-	var l *lent
+	var l lent
 	select {
 	case l = <-p.lent:
 	case <-time.After(cmp.Or(s.hub.patience, lendTime)):
@@ -254,8 +255,8 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 	case <-ctx.Done():
 		return errAway
 	}
-	if l == nil {
-		return s.hub.Memory.NoRoom(layout.SegmentBytes)
+	if l.err != nil {
+		return l.err
 	}
 	b, err := json.Marshal(l.loan)
 	if err != nil {

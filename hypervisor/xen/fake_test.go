@@ -25,6 +25,7 @@ type fake struct {
 	reads   int             // pages that were read
 	ends    []*net.UnixConn // of event channels
 	open    int             // segments and control areas that nobody has given back
+	broken  error           // why the host can't map segments
 }
 
 const fakePages = 4096
@@ -120,8 +121,8 @@ func (f *fake) Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.C
 }
 
 func (f *fake) Segment(refs []grant.Ref, front int) (s hub.Segment, end func(), err error) {
-	if err := f.check(refs[0]); err != nil {
-		return s, nil, err
+	if err := f.check(refs[0]); err != nil || f.broken != nil {
+		return s, nil, errors.Join(err, f.broken)
 	}
 	header, err := callbuf.MapParts(f.file, f.parts(refs[:1]))
 	if err != nil {

@@ -1,7 +1,10 @@
 package xen
 
 import (
+	"errors"
 	"fmt"
+
+	"golang.org/x/sys/unix"
 
 	"pegasus/callbuf"
 	"pegasus/callbuf/bell"
@@ -23,7 +26,10 @@ type pages interface {
 // domain is the pages that a real one grants.
 type domain grant.Domain
 
-func (d domain) Read(r grant.Ref) ([]byte, error) { return copyPage(grant.Domain(d), r) }
+func (d domain) Read(r grant.Ref) ([]byte, error) {
+	page, err := copyPage(grant.Domain(d), r)
+	return page, whose(err)
+}
 
 func (d domain) Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.Conn, unmap func(), err error) {
 	channel, err := grant.BindChannel(grant.Domain(d), port)
@@ -57,6 +63,25 @@ func (d domain) Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.
 }
 
 func (d domain) Segment(refs []grant.Ref, front int) (s hub.Segment, end func(), err error) {
+	s, end, err = d.segment(refs, front)
+	return s, end, whose(err)
+}
+
+// whose says of an error in mapping pages that it is Dom0's, unless the domU doesn't grant them: the kernel needs memory
+// of Dom0's for each.
+func whose(err error) error {
+	switch {
+	case err == nil, errors.Is(err, grant.ErrNotGranted):
+		return err
+	case errors.Is(err, unix.ENOMEM):
+		err = fmt.Errorf("%w: give Dom0 more memory", err)
+	case errors.Is(err, unix.EINVAL):
+		err = fmt.Errorf("%w: raise /sys/module/xen_gntdev/parameters/limit", err)
+	}
+	return &hub.HostError{Err: err}
+}
+
+func (d domain) segment(refs []grant.Ref, front int) (s hub.Segment, end func(), err error) {
 	header, unmap, err := grant.Map(grant.Domain(d), refs[:1], true)
 	if err != nil {
 		return s, nil, fmt.Errorf("map the header of a segment: %w", err)
