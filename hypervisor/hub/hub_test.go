@@ -424,6 +424,33 @@ func TestRefused(t *testing.T) {
 	m.expect(wire.Gone, 1)
 }
 
+// A daemon that ends while it is asked refuses nobody: the process has gone, for its agent to let it come again.
+func TestDaemonGoes(t *testing.T) {
+	m := newMachine(t)
+	m.begin()
+	m.open(1)
+	c, err := m.daemon.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	m.expect(wire.Gone, 1)
+	m.open(2)
+	c = m.knock()
+	m.expect(wire.Need, 2)
+	c.Close() // before anything is lent
+	m.send(wire.Lend, 2, lend(segment...))
+	m.expect(wire.Gone, 2)
+	m.open(3)
+	c = m.knock()
+	m.expect(wire.Need, 3)
+	m.send(wire.Lend, 3, lend(segment...))
+	m.loan(c)
+	c.Close()
+	m.expect(wire.Gone, 3)
+	m.serve(4)
+}
+
 // A new agent, and a new hub, each begin anew: with a new generation, and after the
 // workers of the old one have gone.
 func TestAnew(t *testing.T) {

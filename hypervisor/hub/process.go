@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -58,6 +59,17 @@ const (
 // errPaused is when the machine doesn't lend what it was asked for. It may have been paused: its
 // process isn't refused, but gone, and comes again when the machine goes on.
 var errPaused = errors.New("the machine took too long to lend memory: is it paused?")
+
+// errCutOff is when the daemon has ended while it was asked. The next one can be asked: the process comes again, too.
+var errCutOff = errors.New("the daemon has ended while it was asked")
+
+// answered tells a daemon that has ended from one that doesn't answer as it should.
+func answered(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
+		return errCutOff
+	}
+	return fmt.Errorf("the daemon gave no answer: %w", err)
+}
 
 // start begins to serve a process.
 func (s *session) start(number uint32, hello callbuf.Hello, pid uint32) *process {
@@ -127,7 +139,7 @@ func (p *process) pass(data []byte) {
 func (p *process) serve(ctx context.Context, s *session) error {
 	welcome, worker, err := p.enter(ctx, s)
 	if err != nil {
-		if !errors.Is(err, errAway) && !errors.Is(err, errPaused) {
+		if !errors.Is(err, errAway) && !errors.Is(err, errPaused) && !errors.Is(err, errCutOff) {
 			p.refuse(s, err)
 		}
 		return err
@@ -217,12 +229,12 @@ func (p *process) enter(ctx context.Context, s *session) (w callbuf.Welcome, wor
 		hello.MostBytes = most
 	}
 	if _, err := daemon.Write(hello.Append(nil)); err != nil {
-		return w, nil, err
+		return w, nil, answered(err)
 	}
 	buf := make([]byte, 4096)
 	n, err := daemon.Read(buf)
 	if err != nil {
-		return w, nil, fmt.Errorf("the daemon gave no answer: %w", err)
+		return w, nil, answered(err)
 	}
 	if w, err := callbuf.ParseWelcome(buf[:n]); err == nil && w.Result != 0 {
 		return w, nil, nil
@@ -262,8 +274,10 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 	if err != nil {
 		return err
 	}
-	_, _, err = daemon.WriteMsgUnix(b, unix.UnixRights(int(l.File.Fd())), nil)
-	return err
+	if _, _, err = daemon.WriteMsgUnix(b, unix.UnixRights(int(l.File.Fd())), nil); err != nil {
+		return answered(err)
+	}
+	return nil
 }
 
 // receiveWelcome takes the daemon's answer and of its descriptors the worker's.
@@ -271,7 +285,7 @@ func receiveWelcome(daemon *net.UnixConn) (w callbuf.Welcome, worker *net.UnixCo
 	buf, oob := make([]byte, callbuf.WelcomeBytes+1), make([]byte, unix.CmsgSpace(4*4))
 	n, oobn, _, _, err := daemon.ReadMsgUnix(buf, oob)
 	if err != nil {
-		return w, nil, fmt.Errorf("the daemon gave no answer: %w", err)
+		return w, nil, answered(err)
 	}
 	files := received(oob[:oobn])
 	defer func() {
