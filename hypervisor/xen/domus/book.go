@@ -16,6 +16,7 @@ type book struct {
 	names  map[uint16]string // of those that the hypervisor has, as XenStore said last
 	missed map[uint16]int    // how often XenStore has said nothing of one since
 	last   map[string]entry  // of those that were there, by name
+	served map[string]uint16 // which domUs have had hubs since a daemon before, by name
 	twins  map[string]bool   // names that several have, as was said
 	boots  uint64
 }
@@ -26,8 +27,14 @@ type entry struct {
 	boot uint64
 }
 
-func newBook(log *slog.Logger) *book {
-	return &book{log: log, names: map[uint16]string{}, missed: map[uint16]int{}, last: map[string]entry{}, twins: map[string]bool{}}
+// newBook begins with who is served already: what they are called as long as XenStore doesn't say, and which of several
+// of one name that name means.
+func newBook(served map[uint16]string, log *slog.Logger) *book {
+	b := &book{log: log, names: map[uint16]string{}, missed: map[uint16]int{}, last: map[string]entry{}, served: map[string]uint16{}, twins: map[string]bool{}}
+	for id, name := range served {
+		b.names[id], b.served[name] = name, id
+	}
+	return b
 }
 
 // name takes down what XenStore has. Of whom it says nothing keeps its name for as long as the
@@ -79,9 +86,14 @@ func (b *book) enter(attached []Attachment, domains []control.Domain) []hypervis
 	return all
 }
 
-// choose finds the domU that a name means: that which had it, else the one that was there first. One
-// that has shut down is only there to be looked at.
+// choose finds the domU that a name means: that which had it, also for a daemon before, else the one that was there
+// first. One that has shut down is only there to be looked at.
 func (b *book) choose(name string, of []control.Domain) (control.Domain, bool) {
+	had := b.last[name].id
+	if had == 0 {
+		had = b.served[name]
+	}
+	delete(b.served, name) // from now on it is in last
 	if len(of) == 0 {
 		return control.Domain{}, false
 	}
@@ -89,7 +101,7 @@ func (b *book) choose(name string, of []control.Domain) (control.Domain, bool) {
 		switch {
 		case stateOf(d) == hypervisor.MachineOff:
 			return 2
-		case d.ID != b.last[name].id:
+		case d.ID != had:
 			return 1
 		}
 		return 0

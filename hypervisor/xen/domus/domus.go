@@ -41,7 +41,7 @@ type DomUs struct {
 	// List is what the hypervisor has.
 	List func() ([]control.Domain, error)
 	// Served are the domUs that are served already, since a daemon before, and by which names: what they are called
-	// if XenStore has forgotten them. It may be nil.
+	// if XenStore has forgotten them, and who is meant by a name that several have. It may be nil.
 	Served func() map[uint16]string
 	Log    *slog.Logger
 
@@ -67,10 +67,11 @@ func (d *DomUs) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 		d.followNames(ctx, names)
 	}()
 	defer func() { <-done }()
-	book, files := newBook(d.Log), d.Files.reader(d.Log)
+	var served map[uint16]string
 	if d.Served != nil {
-		book.names = d.Served()
+		served = d.Served()
 	}
+	book, files := newBook(served, d.Log), d.Files.reader(d.Log)
 	hyper := complaint{log: d.Log, what: "the hypervisor doesn't say which domains there are: they are taken to be as they were", over: "the hypervisor answers again"}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,8 +89,8 @@ func (h *host) watch() {
 func (h *host) list() (all []control.Domain, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for id, flags := range h.domains {
-		all = append(all, control.Domain{ID: id, Flags: flags})
+	for _, id := range slices.Sorted(maps.Keys(h.domains)) { // as the hypervisor has them
+		all = append(all, control.Domain{ID: id, Flags: h.domains[id]})
 	}
 	return all, h.broken
 }
@@ -272,6 +274,20 @@ func TestStoreEmpty(t *testing.T) {
 	delete(h.domains, 3)
 	h.mu.Unlock()
 	h.await("db:off:0 web:off:0")
+}
+
+// Of several domUs of one name a daemon that comes after goes on serving the one that is served, not the first.
+func TestTwinServed(t *testing.T) {
+	h := newHost(t)
+	h.attach("web")
+	h.create(5, "web")
+	h.create(9, "web")
+	h.units.Served = func() map[uint16]string { return map[uint16]string{9: "web"} }
+	h.watch()
+	h.await("web:running:9")
+	h.awaitSaid("several domUs have one name")
+	h.destroy(9)
+	h.await("web:running:5")
 }
 
 // A domain without a name is watched as others are, not again and again.
