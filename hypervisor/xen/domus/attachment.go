@@ -102,9 +102,21 @@ func (f Files) Read(name string) (Attachment, error) {
 	return a, nil
 }
 
-// Write attaches: who reads at the same time finds what was, or all that is.
+// Write attaches: who reads at the same time finds what was, or all that is. Where nobody would believe it
+// nothing is written.
 func (f Files) Write(a Attachment) error {
 	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
+		return err
+	}
+	if err := f.private(); err != nil {
+		return err
+	}
+	dir, err := os.Open(f.Dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil { // who attaches at the same time has the same file for it
 		return err
 	}
 	making := filepath.Join(f.Dir, "."+a.Name+unfinished)
@@ -140,11 +152,19 @@ func (f Files) List() (all []Attachment, wrong error) {
 	return all, err
 }
 
-// names are those that have a file, in a directory where nobody else could have put it.
-func (f Files) names() (all []string, err error) {
+// private says why others could put files into the directory, if it is there.
+func (f Files) private() error {
 	var st unix.Stat_t
 	if err := unix.Stat(f.Dir, &st); err == nil && (st.Uid != 0 && int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0) {
-		return nil, fmt.Errorf("%s belongs to user %d with mode %#o, so that others could attach domUs: chown root, chmod 755", f.Dir, st.Uid, st.Mode&0o777)
+		return fmt.Errorf("%s belongs to user %d with mode %#o, so that others could attach domUs: chown root, chmod 755", f.Dir, st.Uid, st.Mode&0o777)
+	}
+	return nil
+}
+
+// names are those that have a file, in a directory where nobody else could have put it.
+func (f Files) names() (all []string, err error) {
+	if err := f.private(); err != nil {
+		return nil, err
 	}
 	entries, err := os.ReadDir(f.Dir)
 	if errors.Is(err, fs.ErrNotExist) {

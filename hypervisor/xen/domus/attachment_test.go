@@ -6,8 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"pegasus/vcpu"
 )
 
 func files(t *testing.T) Files {
@@ -87,6 +90,30 @@ func TestFiles(t *testing.T) {
 	}
 	if all, err := f.List(); len(all) != 0 || err == nil || !strings.Contains(err.Error(), "others could attach") {
 		t.Errorf("%v, %v", all, err)
+	}
+	if err := f.Write(Attachment{"shop", 0, DefaultMemory}); err == nil || !strings.Contains(err.Error(), "chmod 755") {
+		t.Errorf("attached where nobody looks: %v", err)
+	}
+}
+
+// Who attaches one domU several times at once gets no error, and who reads meanwhile finds all of one of them.
+func TestWriteAtOnce(t *testing.T) {
+	f := files(t)
+	var all sync.WaitGroup
+	for who := range 4 {
+		all.Go(func() {
+			for i := range 50 {
+				err := f.Write(Attachment{"web", vcpu.Credits(1 + who*50 + i), DefaultMemory})
+				if _, bad := f.Read("web"); err != nil || bad != nil {
+					t.Error(errors.Join(err, bad))
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if left, err := os.ReadDir(f.Dir); len(left) != 1 || err != nil {
+		t.Errorf("there are %v, %v", left, err)
 	}
 }
 
