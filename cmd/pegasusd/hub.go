@@ -36,7 +36,10 @@ func runHub(args []string, errs io.Writer) int {
 		return 2
 	}
 	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
-	log := slog.New(slog.NewTextHandler(errs, nil)).With("domain", *domain)
+	// What the machine's programs wait for isn't to wait for whoever reads our log.
+	lines := newSink(errs)
+	defer lines.close()
+	log := slog.New(slog.NewTextHandler(lines, nil)).With("domain", *domain)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go raised.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log, putBack)
@@ -51,7 +54,7 @@ func runHub(args []string, errs io.Writer) int {
 		err = hub.Hub{Memory: shared, Release: control.Release(), Log: log, Door: func() (string, error) { return door(*dir, *domain) }}.Run(ctx)
 	}
 	if err != nil {
-		fmt.Fprintln(errs, "pegasusd hub:", err)
+		fmt.Fprintln(lines, "pegasusd hub:", err)
 		return 1
 	}
 	return 0

@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 		os.Exit(work())
 	case os.Getenv("BECOME") == "daemon":
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	case os.Getenv("BECOME") == "hub":
+		os.Exit(runHub(os.Args[1:], os.Stderr))
 	case os.Getenv("BECOME") == "guest":
 		os.Exit(converse(os.Stdin, os.Stdout))
 	case os.Getenv("BECOME") == "client":

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/callbuf"
+	wire "pegasus/callbuf/region"
+	"pegasus/hypervisor/kvm"
+)
+
+// A hub whose log nobody takes serves its machine, and ends when it is told to: else what it maps of a domU that has
+// gone would keep that.
+func TestHubLogStuck(t *testing.T) {
+	const size, controlAt = 16 << 20, 4 << 20
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "vm")
+	if err := kvm.MakeRegion(path, size, -1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := callbuf.Map(f, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer callbuf.Unmap(mem)
+	cmd := exec.Command(os.Args[0], "--runtime-dir", dir, "--region", path, "--domain", "vm")
+	cmd.Env = append(os.Environ(), "BECOME=hub")
+	cmd.Stderr = fullPipe(t)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer cmd.Process.Kill()
+	agent := wire.NewGuest(mem[controlAt:])
+	agent.Begin(100)
+	copy(mem[size-wire.PageBytes+wire.PointerOffset:], wire.Pointer{Offset: controlAt, Boot: 1}.Append(nil))
+	for end := time.Now().Add(30 * time.Second); !agent.Answered(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the hub doesn't answer")
+		}
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the hub doesn't end")
+	}
+}
+
+// fullPipe is a pipe that takes nothing more.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fds[0]) })
+	for full := make([]byte, 1<<16); ; {
+		if _, err := unix.Write(fds[1], full); err == unix.EAGAIN {
+			if full = full[:len(full)/2]; len(full) == 0 {
+				break
+			}
+		}
+	}
+	if err := unix.SetNonblock(fds[1], false); err != nil {
+		t.Fatal(err)
+	}
+	w := os.NewFile(uintptr(fds[1]), "full")
+	t.Cleanup(func() { w.Close() })
+	return w
+}
