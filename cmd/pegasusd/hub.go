@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -87,6 +88,10 @@ func door(dir, domain string) (string, error) {
 	defer c.Close()
 	var r control.HoldResult
 	err = c.Call(control.MethodHold, control.HoldParams{Domain: domain}, &r)
+	var said *control.Error
+	if errors.As(err, &said) && said.Code == control.CodeInvalid {
+		err = &hub.Refusal{Err: err}
+	}
 	return r.Socket, err
 }
 

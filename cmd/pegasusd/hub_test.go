@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"pegasus/callbuf"
 	wire "pegasus/callbuf/region"
+	"pegasus/hypervisor/hub"
 	"pegasus/hypervisor/kvm"
 )
 
@@ -87,4 +90,18 @@ func fullPipe(t *testing.T) *os.File {
 	w := os.NewFile(uintptr(fds[1]), "full")
 	t.Cleanup(func() { w.Close() })
 	return w
+}
+
+// A hub is told by the daemon when its domain may not be, and which socket it has otherwise.
+func TestHubDoor(t *testing.T) {
+	h := newHost(t, "[daemon]\nundeclared_domains = false\n"+twoDomains)
+	if path, err := door(h.dir, "a"); err != nil || path != h.socket("a") {
+		t.Errorf("%q, %v", path, err)
+	}
+	if _, err := door(h.dir, "c"); !errors.As(err, new(*hub.Refusal)) || !strings.Contains(err.Error(), "isn't declared") {
+		t.Errorf("an undeclared domain: %v", err)
+	}
+	if _, err := door(t.TempDir(), "a"); err == nil || errors.As(err, new(*hub.Refusal)) {
+		t.Errorf("without a daemon: %v", err)
+	}
 }

@@ -35,6 +35,11 @@ func (d *door) find(ctx context.Context, ask func() (string, error), known strin
 	return path, err
 }
 
+// Refusal is the answer of a daemon that is there, and lets nobody into the domain.
+type Refusal struct{ Err error }
+
+func (r *Refusal) Error() string { return r.Err.Error() }
+
 // dial connects to the daemon, which may be on its way back.
 func (d *door) dial(ctx context.Context, ask func() (string, error)) (*net.UnixConn, error) {
 	bad := ""
@@ -49,6 +54,9 @@ func (d *door) dial(ctx context.Context, ask func() (string, error)) (*net.UnixC
 			if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
 				return nil, err
 			}
+		}
+		if errors.As(err, new(*Refusal)) {
+			return nil, err
 		}
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("the daemon is away: %w", err)

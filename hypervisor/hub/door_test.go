@@ -31,3 +31,14 @@ func TestGoneBeforeAsked(t *testing.T) {
 		t.Errorf("it is asked %d times", n)
 	}
 }
+
+// A daemon that won't have the domain isn't away, nor asked again.
+func TestRefusal(t *testing.T) {
+	no := &Refusal{errors.New("the domain isn't declared")}
+	var d door
+	asked := 0
+	_, err := d.dial(t.Context(), func() (string, error) { asked++; return "", no })
+	if err != no || asked != 1 {
+		t.Errorf("after %d times: %v", asked, err)
+	}
+}

@@ -31,7 +31,7 @@ import (
 // Hub is what a hub is made of.
 type Hub struct {
 	Memory Memory
-	// Door asks the daemon for the domain's socket.
+	// Door asks the daemon for the domain's socket. A *Refusal says that there won't be one.
 	Door    func() (string, error)
 	Release string // which build it is
 	Log     *slog.Logger
