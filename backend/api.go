@@ -112,7 +112,7 @@ func (d *Daemon) status() control.Status {
 	defer d.mu.Unlock()
 	return control.Status{
 		Version: control.Release(), Protocol: control.Version, PID: os.Getpid(),
-		Private: d.opt.Private, RuntimeDir: d.opt.RuntimeDir, Config: d.opt.ConfigPath,
+		Private: d.opt.Private, DomUs: d.opt.DomUs, RuntimeDir: d.opt.RuntimeDir, Config: d.opt.ConfigPath,
 		Started: d.started, Guests: len(d.guests), Holders: d.holders, ReadyPool: d.readyWorkers(),
 		Adopted: d.adopted, Policies: policies.Names(), Confinement: d.checks, ConfigError: d.configError,
 	}

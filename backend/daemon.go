@@ -51,6 +51,8 @@ type Options struct {
 	Raiser hypervisor.Raiser
 	// Machines are the host's virtual machines; nil: nothing is known of any.
 	Machines hypervisor.Machines
+	// DomUs says that Machines are Xen's.
+	DomUs bool
 	// Tuner sets machines' part of the CPUs; nil: their hypervisor lets nobody.
 	Tuner hypervisor.Tuner
 	// Agent says whether the agent of a domain's machine has come since the machine was

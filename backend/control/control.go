@@ -40,6 +40,7 @@ type Status struct {
 	Protocol    int       `json:"protocol"`
 	PID         int       `json:"pid"`
 	Private     bool      `json:"private"`
+	DomUs       bool      `json:"domus"` // it serves those of Xen
 	RuntimeDir  string    `json:"runtime_dir"`
 	Config      string    `json:"config"` // path; empty: built-in defaults
 	Started     time.Time `json:"started"`

@@ -21,7 +21,7 @@ import (
 // checkDomUs looks at what domUs need of Dom0.
 func (c *call) checkDomUs() []control.Check {
 	config := c.configInForce()
-	all := checkHypervisor()
+	all := append(c.checkServes(), checkHypervisor()...)
 	all = append(all, checkDevice("events", "/dev/xen/evtchn", "xen-evtchn")...)
 	all = append(all, checkDevice("grants", "/dev/xen/gntdev", "xen-gntdev")...)
 	all = append(all, checkGrants("/sys/module/xen_gntdev/parameters/limit", uint64(config.Template.Arena))...)
@@ -57,6 +57,15 @@ func (c *call) checkDomUs() []control.Check {
 		all = append(all, judgeDomU(a, ids, agent, config)...)
 	}
 	return all
+}
+
+// checkServes looks whether the host's daemon, if it runs, has found Xen.
+func (c *call) checkServes() []control.Check {
+	var s control.Status
+	if c.ask(control.MethodStatus, nil, &s) != nil || s.Private || s.DomUs {
+		return nil
+	}
+	return one("domUs", fail, fmt.Sprintf("the daemon that runs, process %d, serves none", s.PID), servesNone)
 }
 
 // checkHypervisor asks Xen itself.

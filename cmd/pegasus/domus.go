@@ -166,8 +166,14 @@ const storeTime = 5 * time.Second
 
 // sayWhetherThere says what a domU that was attached still needs.
 func (u *domU) sayWhetherThere() {
-	if u.ask(control.MethodStatus, nil, &control.Status{}) != nil {
+	var s control.Status
+	switch err := u.ask(control.MethodStatus, nil, &s); {
+	case err != nil:
 		fmt.Fprintln(u.out, "No daemon runs that could serve it: start pegasusd.")
+	case s.Private:
+		fmt.Fprintf(u.out, "The daemon that runs, process %d, is a private one, which serves no domUs: start pegasusd as root.\n", s.PID)
+	case !s.DomUs:
+		fmt.Fprintf(u.out, "The daemon that runs, process %d, serves no domUs: %s.\n", s.PID, servesNone)
 	}
 	switch ids, err := numbersOf(u.name); {
 	case err != nil:
@@ -180,6 +186,9 @@ func (u *domU) sayWhetherThere() {
 		fmt.Fprintf(u.out, "It is there, as domain %d, and needs no restart. Inside it needs the agent: `pegasus-guest install` there; docs/xen.md says more.\n", ids[0])
 	}
 }
+
+// servesNone is what to do about a daemon that hasn't found Xen when it was started.
+const servesNone = "when it was started /proc/xen wasn't mounted, or something else was missing: see to that (`pegasus doctor`), then restart it"
 
 // numbersOf are those of the domUs of a name.
 func numbersOf(name string) (ids []uint16, err error) {

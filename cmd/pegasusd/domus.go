@@ -104,7 +104,7 @@ func (h *xenHost) keepHubs(ctx context.Context, log *slog.Logger) {
 // give has a daemon use it, beside what it has for Dom0's own processes. Weights that are changed for
 // moments are written down in a directory.
 func (h *xenHost) give(o *backend.Options, weights string) {
-	o.Machines, o.Tuner = h, h.cpus.Tuner(h.units.ID)
+	o.Machines, o.DomUs, o.Tuner = h, true, h.cpus.Tuner(h.units.ID)
 	o.CPUs, o.Raiser = cpus.NewBeside(h.cpus, o.CPUs), h.cpus.Raiser(weights)
 	o.Agent = func(name string) (release string, came bool) { return "", h.units.Agent(name) }
 }
