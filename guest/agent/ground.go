@@ -69,6 +69,15 @@ func (p *Piece) Close() error {
 	return p.File.Close()
 }
 
+// Obstacle is an error of Create's that the process is told as it is. Of any other the hub says that there is no room, and what
+// that is set by.
+type Obstacle struct{ Err error }
+
+func (o *Obstacle) Error() string { return o.Err.Error() }
+
+// Unwrap is what it is made of.
+func (o *Obstacle) Unwrap() error { return o.Err }
+
 // ErrUnplugged is memory that was taken out of the machine.
 var ErrUnplugged = errors.New("the region was unplugged")
 

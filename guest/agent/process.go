@@ -218,6 +218,10 @@ func (s *session) lend(p *process, body []byte) {
 	} else {
 		s.agent.Log.Warn("no call buffer for a process", "pid", p.pid, "err", err)
 	}
+	if errors.As(err, new(*Obstacle)) {
+		s.refuse(p, err.Error())
+		return
+	}
 	where.Process = p.number
 	s.tell(where)
 }

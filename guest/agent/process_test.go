@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -102,5 +103,36 @@ func TestDeafProcess(t *testing.T) {
 	buf := make([]byte, 10)
 	if n, err := theirs.Read(buf); err != nil || string(buf[:n]) != "said" {
 		t.Errorf("%q, %v", buf[:n], err)
+	}
+}
+
+// blocked is memory of which the machine's own kernel gives nothing.
+type blocked struct{ noGround }
+
+func (blocked) NoRoom() region.Message { return region.Message{Kind: region.Grant} }
+
+func (blocked) Create(string, uint64) (*Piece, error) {
+	return nil, &Obstacle{errors.New("give it more memory")}
+}
+
+// A process for which there is nothing is told why: the hub, which doesn't know, would speak of other things.
+func TestObstacle(t *testing.T) {
+	ours, theirs := pair(t)
+	p := &process{number: 1, daemon: ours}
+	s := &session{agent: Agent{Log: slog.New(slog.DiscardHandler)}, ground: blocked{}, processes: map[uint32]*process{1: p}}
+	s.lend(p, region.NeedBody(4096))
+	if len(s.outbox) != 1 || s.outbox[0].Kind != region.Close || s.outbox[0].Process != 1 {
+		t.Errorf("the hub is told %v", s.outbox)
+	}
+	if p.daemon != nil {
+		t.Fatal("it waits")
+	}
+	buf := make([]byte, callbuf.WelcomeBytes)
+	n, err := theirs.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err := callbuf.ParseWelcome(buf[:n]); err != nil || w.Result != resultSystemNotReady || w.Message != "give it more memory" {
+		t.Errorf("%+v, %v", w, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"pegasus/callbuf/grant"
 	"pegasus/callbuf/region"
+	"pegasus/guest/agent"
 )
 
 // Devices are what the agent needs of the kernel, and the module of each.
@@ -36,11 +37,16 @@ func loadModules() error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("this domU's kernel has no %s: `modprobe %s` as root, or use a kernel with them",
-				strings.Join(lacks, ", "), strings.Join(modules[len(modules)-len(lacks):], " "))
+			return lacking(lacks, modules[len(modules)-len(lacks):])
 		}
 		exec.Command("modprobe", append([]string{"-a", "-q"}, modules...)...).Run() // what it has built in is no error
 	}
+}
+
+// lacking says what modules would help. Of several names modprobe takes all but one for that one's parameters, unless it is
+// told that they are none.
+func lacking(devices, modules []string) error {
+	return fmt.Errorf("this domU's kernel has no %s: `modprobe -a %s` as root, or use a kernel with them", strings.Join(devices, ", "), strings.Join(modules, " "))
 }
 
 // LimitFile is where Linux says how many pages all programs of a domain may grant together.
@@ -75,13 +81,19 @@ func raiseLimitIn(path string, pages int) error {
 	return nil
 }
 
-// explain says whose limit it was that a grant ran into; ours was kept.
+// explain says what it was that a grant ran into; our own limit was kept. What is to be done comes first: a program is
+// told no more than 127 bytes of it.
 func explain(err error, used, want int) error {
-	if !errors.Is(err, syscall.ENOSPC) {
+	has, unread := readLimit(LimitFile)
+	switch {
+	case errors.Is(err, syscall.ENOMEM):
+		err = fmt.Errorf("this domU has no memory for %d pages more: give it some (xl mem-set), or end other programs (%w)", want, syscall.ENOMEM)
+	case !errors.Is(err, syscall.ENOSPC):
 		return err
+	case unread == nil && has < used+want+others:
+		err = fmt.Errorf("restart the agent, which raises %s: somebody has lowered it to %d (%w)", LimitFile, has, syscall.ENOSPC)
+	default:
+		err = fmt.Errorf("this domU may grant no more pages: raise max_grant_frames in its configuration, or lower `pegasus-guest agent --memory`; or other programs grant many, then raise %s (%w)", LimitFile, syscall.ENOSPC)
 	}
-	if has, e := readLimit(LimitFile); e == nil && has < used+want+others {
-		return fmt.Errorf("somebody has lowered %s to %d: restart the agent, which raises it (%w)", LimitFile, has, syscall.ENOSPC)
-	}
-	return fmt.Errorf("this domain may grant no more pages, which is Xen's limit: raise max_grant_frames in its configuration, or lower `pegasus-guest agent --memory`; or other programs grant many, then raise %s (%w)", LimitFile, syscall.ENOSPC)
+	return &agent.Obstacle{Err: err}
 }

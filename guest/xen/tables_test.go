@@ -1,6 +1,8 @@
 package xen
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,8 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	"pegasus/callbuf"
 	"pegasus/callbuf/grant"
 	"pegasus/callbuf/region"
+	"pegasus/guest/agent"
 )
 
 // Who follows the tables finds every page, in order.
@@ -66,7 +70,36 @@ func TestLimit(t *testing.T) {
 	if err := raiseLimitIn(filepath.Join(t.TempDir(), "none"), 1); err == nil || !strings.Contains(err.Error(), "1026 pages") {
 		t.Error(err)
 	}
-	if err := explain(syscall.ENOSPC, 0, 1); !strings.Contains(err.Error(), "max_grant_frames") || !strings.Contains(err.Error(), "--memory") {
+}
+
+// Of what a grant ran into a program is told what is to be done, as far as there is room.
+func TestExplain(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		says []string
+	}{
+		{fmt.Errorf("grant: %w", syscall.ENOSPC), []string{"max_grant_frames", "--memory"}},
+		{fmt.Errorf("grant: %w", syscall.ENOMEM), []string{"4610 pages", "xl mem-set"}},
+	} {
+		err := explain(c.err, 0, 4610)
+		told, perr := callbuf.ParseWelcome(callbuf.Welcome{Version: callbuf.Version, Result: 802, Message: err.Error()}.Append(nil))
+		if perr != nil || !errors.As(err, new(*agent.Obstacle)) || !errors.Is(err, errors.Unwrap(c.err)) {
+			t.Errorf("%v, %v", err, perr)
+		}
+		for _, text := range c.says {
+			if !strings.Contains(told.Message, text) {
+				t.Errorf("%q doesn't say %q", told.Message, text)
+			}
+		}
+	}
+	if err := explain(syscall.EPERM, 0, 1); err != syscall.EPERM {
+		t.Error(err)
+	}
+}
+
+func TestLacking(t *testing.T) {
+	err := lacking([]string{"/dev/xen/gntalloc", "/dev/xen/evtchn"}, []string{"xen-gntalloc", "xen-evtchn"})
+	if text := err.Error(); !strings.Contains(text, "`modprobe -a xen-gntalloc xen-evtchn`") || !strings.Contains(text, "/dev/xen/gntalloc, /dev/xen/evtchn") {
 		t.Error(err)
 	}
 }
