@@ -158,6 +158,7 @@ type session struct {
 	boot    uint64
 	serving bool      // the hub has answered
 	heard   time.Time // when the hub last gave a sign of life
+	looked  time.Time // when there was last looked what to do
 
 	last      uint32 // number of a process
 	processes map[uint32]*process
@@ -206,8 +207,10 @@ func (s *session) run(ctx context.Context) (err error) {
 
 // step does what there is to do, and says whether there was something.
 func (s *session) step() bool {
+	now := time.Now()
+	s.notice(now)
 	if s.control.Beat() {
-		s.heard = time.Now()
+		s.heard = now
 	}
 	if !s.serving {
 		if !s.control.Answered() {
@@ -231,6 +234,19 @@ func (s *session) step() bool {
 		s.obey(m)
 	}
 	return sent || ok
+}
+
+// longestLook is more than passes between two looks, unless the machine was paused.
+const longestLook = 3 * time.Second
+
+// notice has a pause of the machine, during which its clock may have gone on, not count as time that its processes waited.
+func (s *session) notice(now time.Time) {
+	if stood := now.Sub(s.looked); !s.looked.IsZero() && stood > longestLook {
+		for _, p := range s.processes {
+			p.came = p.came.Add(stood)
+		}
+	}
+	s.looked = now
 }
 
 // lose ends the session: its processes lose their workers, and a new one begins, with

@@ -84,9 +84,21 @@ func (s *session) open(c *net.UnixConn, hello callbuf.Hello, came time.Time) {
 	s.processes[p.number] = p
 	s.save()
 	s.tell(region.Message{Kind: region.Open, Process: p.number, Body: region.OpenBody(hello, p.pid)})
-	time.AfterFunc(answerTime, func() {
+	s.limit(p, answerTime)
+}
+
+// moment is what of a process's patience a pause of the machine costs at most, whose clock may go on meanwhile, as under Xen.
+const moment = time.Second
+
+// limit refuses a process that waits still when so much time more has passed, moment after moment.
+func (s *session) limit(p *process, left time.Duration) {
+	time.AfterFunc(min(left, moment), func() {
 		s.post(func() {
-			if p.daemon != nil {
+			switch {
+			case p.daemon == nil:
+			case left > moment:
+				s.limit(p, left-moment)
+			default:
 				s.refuse(p, "the host took too long to answer")
 			}
 		})

@@ -136,3 +136,31 @@ func TestObstacle(t *testing.T) {
 		t.Errorf("%+v, %v", w, err)
 	}
 }
+
+// A machine was paused for so long that the host lost patience with a process of it that was just coming. The machine's clock has gone
+// on, as it does under Xen; but the process hasn't waited, and comes again.
+func TestComesAfterPause(t *testing.T) {
+	ours, _ := pair(t)
+	mem := make([]byte, region.ControlBytes)
+	hub, guest := region.NewHost(mem), region.NewGuest(mem)
+	guest.Begin(101)
+	hub.Serve(101, 5)
+	if !guest.Answered() {
+		t.Fatal("no session")
+	}
+	const stood = time.Hour
+	p := &process{number: 1, daemon: ours, hello: callbuf.Hello{Version: callbuf.Version}, came: time.Now().Add(-stood - time.Second)}
+	s := &session{
+		agent: Agent{Dir: filepath.Join(t.TempDir(), "region"), Log: slog.New(slog.DiscardHandler)}, ground: noGround{},
+		control: guest, serving: true, boot: 101, last: 1, looked: time.Now().Add(-stood), heard: time.Now().Add(-stood),
+		processes: map[uint32]*process{1: p}, events: make(chan func(), 1000),
+	}
+	hub.Beat()
+	hub.Send(region.Message{Kind: region.Gone, Process: 1})
+	if !s.step() {
+		t.Fatal("there was nothing to do")
+	}
+	if again := s.processes[2]; len(s.processes) != 1 || again == nil || again.daemon == nil || len(s.outbox) != 1 || s.outbox[0].Kind != region.Open {
+		t.Errorf("there are processes %v, and the hub is told %v", s.processes, s.outbox)
+	}
+}

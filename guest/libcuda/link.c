@@ -35,6 +35,29 @@ struct rendezvous {
 	bool cutOff;         /* the other side has gone, without a word */
 };
 
+/*
+ * Patience is for time that this machine lives through. While it is paused its clock may go on, as under Xen: of what
+ * passes at once no more than a moment counts.
+ */
+#define MOMENT_NS INT64_C(1000000000)
+
+struct patience {
+	int64_t left, at;
+};
+
+static struct patience patience_for(int64_t ns)
+{
+	return (struct patience){.left = ns, .at = clock_ns(CLOCK_MONOTONIC)};
+}
+
+static bool has_patience(struct patience *p)
+{
+	int64_t now = clock_ns(CLOCK_MONOTONIC), passed = now - p->at;
+	p->at = now;
+	p->left -= passed < MOMENT_NS ? passed : MOMENT_NS;
+	return p->left > 0;
+}
+
 /* What a call on a socket says that the other side has gone. */
 static bool is_cut_off(ssize_t n) { return n == 0 || (n < 0 && (errno == ECONNRESET || errno == EPIPE)); }
 
@@ -58,7 +81,7 @@ static int connect_daemon(const char *path)
 		return -1;
 	}
 	strcpy(address.sun_path, path);
-	int64_t end = clock_ns(CLOCK_MONOTONIC) + DAEMON_PATIENCE_NS;
+	struct patience patience = patience_for(DAEMON_PATIENCE_NS);
 	for (;;) {
 		int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 		if (fd < 0) {
@@ -70,7 +93,7 @@ static int connect_daemon(const char *path)
 		int why = errno;
 		close(fd);
 		bool away = why == ECONNREFUSED || why == EAGAIN || why == EINTR || (why == ENOENT && directory_exists(path));
-		if (!away || clock_ns(CLOCK_MONOTONIC) >= end) {
+		if (!away || !has_patience(&patience)) {
 			log_at(LOG_ERROR, "no Pegasus daemon at %s: %s", path, strerror(why));
 			return -1;
 		}
@@ -81,9 +104,20 @@ static int connect_daemon(const char *path)
 
 static void set_patience(int fd)
 {
-	struct timeval limit = {.tv_sec = ANSWER_PATIENCE_S};
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	struct timeval limit = {.tv_sec = ANSWER_PATIENCE_S}, moment = {.tv_sec = MOMENT_NS / 1000000000};
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof moment);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+/* Waits for an answer, moment after moment. */
+static ssize_t receive(int fd, struct msghdr *m, int flags)
+{
+	ssize_t n;
+	int moments = ANSWER_PATIENCE_S;
+	do
+		n = recvmsg(fd, m, flags);
+	while (n < 0 && (errno == EINTR || (errno == EAGAIN && --moments > 0)));
+	return n;
 }
 
 static bool send_message(int fd, const void *message, size_t length, bool *cutOff)
@@ -145,10 +179,7 @@ static bool receive_welcome(int fd, struct rendezvous *r)
 	struct msghdr m = {
 		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes,
 	};
-	ssize_t n;
-	do
-		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	ssize_t n = receive(fd, &m, MSG_CMSG_CLOEXEC);
 	r->cutOff = is_cut_off(n);
 	if (n >= 0)
 		take_descriptors(&m, r);
@@ -293,12 +324,10 @@ static void unmap_window(const uint64_t *bases, uint32_t index, uint64_t length)
 
 static bool ask_worker(int fd, struct map_request *ask, struct map_reply *answer, bool *cutOff)
 {
-	ssize_t n;
 	if (!send_message(fd, ask, sizeof *ask, cutOff))
 		return false;
-	do
-		n = recv(fd, answer, sizeof *answer, 0);
-	while (n < 0 && errno == EINTR);
+	struct iovec part = {.iov_base = answer, .iov_len = sizeof *answer};
+	ssize_t n = receive(fd, &(struct msghdr){.msg_iov = &part, .msg_iovlen = 1}, 0);
 	*cutOff = is_cut_off(n);
 	return n == (ssize_t)sizeof *answer && answer->magic == MAPPED_MAGIC;
 }
@@ -436,10 +465,10 @@ CUresult link_open(void)
 		log_at(LOG_INFO, "PEGASUS_SOCKET is not set, and there is no " AGENT_SOCKET ": no device");
 		return CUDA_ERROR_NO_DEVICE;
 	}
-	int64_t end = clock_ns(CLOCK_MONOTONIC) + DAEMON_PATIENCE_NS;
+	struct patience patience = patience_for(DAEMON_PATIENCE_NS);
 	bool cutOff = false;
 	CUresult result = come(path, 0, &cutOff);
-	while (cutOff && clock_ns(CLOCK_MONOTONIC) < end) {
+	while (cutOff && has_patience(&patience)) {
 		struct timespec pause = {.tv_nsec = 20000000};
 		nanosleep(&pause, NULL);
 		cutOff = false;

@@ -24,6 +24,8 @@ type host struct {
 	mapped  func(callbuf.MapRequest) callbuf.MapReply
 	// hello says whether a Hello with these features is answered, or hung up on.
 	hello func(features uint64) bool
+	// came is called with the process of each that says hello.
+	came func(pid int)
 	// before is called with every packet; what it returns, if not proceed, is done instead.
 	before func(g *guest, c cuda.Call, payload []byte) verdict
 	spin   time.Duration
@@ -113,6 +115,13 @@ func (h *host) meet(c *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
+	if h.came != nil {
+		cred, err := peer(c)
+		if err != nil {
+			return err
+		}
+		h.came(int(cred.Pid))
+	}
 	if h.hello != nil && !h.hello(hello.Features) {
 		return nil
 	}
@@ -174,6 +183,17 @@ func (h *host) meet(c *net.UnixConn) error {
 	}
 	g.serve(mine)
 	return nil
+}
+
+func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+		return nil, e
+	}
+	return cred, err
 }
 
 // hear is rung until the guest hangs up.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -123,6 +124,25 @@ func TestAskedAgain(t *testing.T) {
 			}
 			runs(t, run{build: b, program: "copies", socket: h.start(t).path})
 		}
+	})
+}
+
+// Who stands still for long while it is being asked, as in a machine that is paused, hasn't waited: it asks again.
+func TestAskedAgainAfterPause(t *testing.T) {
+	each(t, func(t *testing.T, b *build) {
+		var tries atomic.Int32
+		h := &host{
+			features: callbuf.FeatureApart,
+			came: func(pid int) {
+				if tries.Add(1) == 1 {
+					syscall.Kill(pid, syscall.SIGSTOP)
+					time.Sleep(6 * time.Second) // longer than a daemon is waited for
+					syscall.Kill(pid, syscall.SIGCONT)
+				}
+			},
+			hello: func(uint64) bool { return tries.Load() > 1 },
+		}
+		runs(t, run{build: b, program: "copies", socket: h.start(t).path})
 	})
 }
 
