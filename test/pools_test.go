@@ -6,7 +6,7 @@ import "testing"
 func TestPools(t *testing.T) {
 	h := startHost(t, oneDomain)
 	pools := program(t, "pools")
-	for _, part := range []string{"reuse", "dependencies", "returns", "ends", "wrong", "crowded", "limits", "trimmed", "rushed"} {
+	for _, part := range []string{"reuse", "dependencies", "returns", "ends", "wrong", "crowded", "limits", "trimmed", "rushed", "raced", "replaced"} {
 		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", pools, part)) })
 	}
 }

@@ -82,15 +82,17 @@ CUresult pg_cuEventDestroy_v2(CUevent handle)
 
 /*
  * Serials have to enter the ring in the order in which they are drawn: of two
- * racing records the later serial must be the later packet. One lock per event
- * would do; records are rare enough for one in all.
+ * racing records the later serial must be the later packet. So have records and
+ * waits: what is known to come before an event's latest record is right for a wait
+ * only if that record is the latest in the ring, too. One lock per event
+ * would do; both are rare enough for one in all.
  */
 static pthread_mutex_t recordLock = PTHREAD_MUTEX_INITIALIZER;
 
 CUresult event_record(struct event *e, const struct place *place)
 {
-	moment_recorded(e, place);
 	pthread_mutex_lock(&recordLock);
+	moment_recorded(e, place);
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
 	struct event_record_args args = {.event = e->object.id, .serial = serial};
 	struct packet p = {
@@ -105,10 +107,11 @@ CUresult event_record(struct event *e, const struct place *place)
 	return r;
 }
 
-CUresult event_record_many(struct event *const *all, uint32_t count, struct event_record_args *records, const struct packet *p)
+CUresult event_record_many(struct event *const *all, uint32_t count, struct event_record_args *records, const struct place *place, const struct packet *p)
 {
 	pthread_mutex_lock(&recordLock);
 	for (uint32_t i = 0; i < count; i++) {
+		moment_recorded(all[i], place);
 		records[i].event = all[i]->object.id;
 		records[i].serial = atomic_load_explicit(&all[i]->recorded, memory_order_relaxed) + 1;
 		for (uint32_t j = i; j > 0; j--) /* of an event that is there more than once */
@@ -245,8 +248,10 @@ CUresult pg_cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flag
 		.op = OP_STREAM_WAIT_EVENT, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args,
 		.fixedBytes = sizeof args,
 	};
+	pthread_mutex_lock(&recordLock);
 	r = ring_post(&p);
 	if (r == CUDA_SUCCESS)
 		moment_waits(&place, e);
+	pthread_mutex_unlock(&recordLock);
 	return r;
 }

@@ -657,11 +657,9 @@ static CUresult post_launch(const struct graph_exec *e, const struct place *plac
 	for (uint32_t i = 0; i < e->recordCount; i++)
 		if (!(all[i] = handle_find(&events, e->records[i])))
 			return CUDA_ERROR_INVALID_HANDLE;
-	for (uint32_t i = 0; i < e->recordCount; i++) {
+	for (uint32_t i = 0; i < e->recordCount; i++)
 		capture_event_forget(all[i]);
-		moment_recorded(all[i], place);
-	}
-	return event_record_many(all, e->recordCount, records, &p);
+	return event_record_many(all, e->recordCount, records, place, &p);
 }
 
 CUresult pg_cuGraphLaunch(CUgraphExec handle, CUstream stream)

@@ -265,10 +265,11 @@ CUresult pg_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CU
 
 /* --- allocating and freeing --- */
 
+/* Takes from a pool that was found under the lock, which it is still under: another thread might destroy it. */
 static CUresult take(CUdeviceptr *out, size_t bytes, struct pool *p, const struct place *place)
 {
 	uint64_t address;
-	if (!out || bytes == 0 || !p)
+	if (!out || bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = pool_take(p, place, bytes, &address);
 	if (r == CUDA_SUCCESS)
@@ -287,8 +288,9 @@ CUresult pg_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	pthread_mutex_lock(&momentLock);
 	struct pool *p = current_pool(c->device);
+	r = p ? take(out, bytes, p, &place) : CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_unlock(&momentLock);
-	return p ? take(out, bytes, p, &place) : CUDA_ERROR_OUT_OF_MEMORY;
+	return r;
 }
 
 CUresult pg_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream)
@@ -297,9 +299,15 @@ CUresult pg_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool
 	CUresult r = stream_resolve(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct pool *p = find(handle);
 	const struct context *c = handle_find(&contexts, place.contextHandle);
-	return p && c && p->device != c->device ? CUDA_ERROR_INVALID_DEVICE : take(out, bytes, p, &place);
+	pthread_mutex_lock(&momentLock);
+	struct pool *p = find(handle);
+	if (!p)
+		r = CUDA_ERROR_INVALID_VALUE;
+	else
+		r = c && p->device != c->device ? CUDA_ERROR_INVALID_DEVICE : take(out, bytes, p, &place);
+	pthread_mutex_unlock(&momentLock);
+	return r;
 }
 
 /* Of memory that is no pool's the host lets go when all work before has ended. */

@@ -411,7 +411,6 @@ CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, ui
 	uint64_t whole = round_up(bytes, GRANULE);
 	if (bytes > UINT64_MAX / 2)
 		return r;
-	pthread_mutex_lock(&momentLock);
 	struct block *b = obtain(p, place, whole, &r);
 	if (b) {
 		take(b, whole);
@@ -424,7 +423,6 @@ CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, ui
 			let_go(b);
 	}
 	finish(p); /* it may have been destroyed meanwhile */
-	pthread_mutex_unlock(&momentLock);
 	return r;
 }
 

@@ -34,7 +34,7 @@ extern struct table pools;
 struct pool *pool_new(int device, uint64_t most);
 /* The pool goes, at once or when nothing of it is in use any more. Called with the lock held. */
 void pool_end(struct pool *p);
-/* Memory of a pool for work that is queued to a place from now on. */
+/* Memory of a pool for work that is queued to a place from now on. Called with the lock held, which is let go of while the host is asked. */
 CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address);
 /* The reverse, of work so far: CUDA_ERROR_INVALID_VALUE if no pool's memory begins there. place NULL: all work that used it has ended. */
 CUresult pool_give(uint64_t address, const struct place *place);

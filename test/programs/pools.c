@@ -1,6 +1,8 @@
 /* What programs count on of memory pools, one thing at a time: pools NAME. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -501,12 +503,120 @@ static void rushed(void)
 		CLAIM(pthread_join(all[i], NULL) == 0);
 }
 
+/* --- two threads at once: a lock that is taken late shows what else may happen before --- */
+
+static _Thread_local int locksLeft; /* until the one that is taken late */
+static _Atomic bool late;
+
+int pthread_mutex_lock(pthread_mutex_t *m)
+{
+	static int (*real)(pthread_mutex_t *);
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+	if (locksLeft > 0 && --locksLeft == 0) {
+		late = true;
+		usleep(200000);
+	}
+	return real(m);
+}
+
+struct thread {
+	pthread_t id;
+	CUcontext c;
+	CUevent e;
+	CUstream s;
+	int lock;
+	_Atomic bool over;
+};
+
+/* Starts a thread and waits until it is late. */
+static void run_late(struct thread *t, void *(*run)(void *), int lock)
+{
+	late = t->over = false;
+	t->lock = lock;
+	CLAIM(pthread_create(&t->id, NULL, run, t) == 0);
+	while (!late && !t->over)
+		usleep(100);
+}
+
+static void *record_late(void *of)
+{
+	struct thread *t = of;
+	CHECK(cuCtxSetCurrent(t->c));
+	locksLeft = t->lock;
+	CHECK(cuEventRecord(t->e, t->s));
+	t->over = true;
+	return NULL;
+}
+
+/*
+ * A stream that waits for an event while another thread records it comes after this record or the one before, and gets no memory that
+ * was let go of between the two unless it comes after that.
+ */
+static void raced(void)
+{
+	struct thread t = {.c = begin()};
+	CHECK(cuEventCreate(&t.e, CU_EVENT_DISABLE_TIMING));
+	for (int lock = 1; lock <= 4; lock++) {
+		CUmemoryPool p = new_pool();
+		CUdeviceptr a, b;
+		CUstream other = aside();
+		unsigned word;
+		t.s = aside();
+		turn(p, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 0);
+		turn(p, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
+		CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, t.s));
+		CHECK(cuEventRecord(t.e, t.s));
+		CHECK(cuEventSynchronize(t.e));
+		hold(t.s);
+		CHECK(cuMemsetD32Async(a, 1, 1024, t.s));
+		CHECK(cuMemFreeAsync(a, t.s));
+		run_late(&t, record_late, lock);
+		CHECK(cuStreamWaitEvent(other, t.e, 0));
+		CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, other));
+		CHECK(cuMemsetD32Async(b, 2, 1024, other));
+		usleep(100000); /* for what should not happen yet */
+		let_go();
+		pthread_join(t.id, NULL);
+		CHECK(cuCtxSynchronize());
+		CHECK(cuMemcpyDtoH(&word, b, 4));
+		CLAIM(word == 2);
+		CHECK(cuMemFreeAsync(b, other));
+	}
+}
+
+static void *allocate_late(void *of)
+{
+	struct thread *t = of;
+	CUdeviceptr a;
+	CHECK(cuCtxSetCurrent(t->c));
+	locksLeft = t->lock;
+	CHECK(cuMemAllocAsync(&a, 4096, NULL));
+	locksLeft = 0;
+	CHECK(cuMemFreeAsync(a, NULL));
+	t->over = true;
+	return NULL;
+}
+
+/* The device's pool may be destroyed while another thread takes memory of it: then that is of this one, or of the one that comes next. */
+static void replaced(void)
+{
+	struct thread t = {.c = begin()};
+	for (int lock = 1; lock <= 4; lock++) {
+		CUmemoryPool p = new_pool();
+		CHECK(cuDeviceSetMemPool(0, p));
+		run_late(&t, allocate_late, lock);
+		CHECK(cuMemPoolDestroy(p));
+		pthread_join(t.id, NULL);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } parts[] = {
 	{"reuse", reuse}, {"dependencies", dependencies}, {"returns", returns}, {"ends", ends}, {"wrong", wrong}, {"crowded", crowded},
-	{"limits", limits}, {"trimmed", trimmed}, {"rushed", rushed},
+	{"limits", limits}, {"trimmed", trimmed}, {"rushed", rushed}, {"raced", raced}, {"replaced", replaced},
 };
 
 int main(int argc, char **argv)
