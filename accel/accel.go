@@ -142,7 +142,8 @@ type Launch struct {
 	Function    int
 	Grid, Block [3]uint32
 	SharedBytes uint32
-	Cooperative bool // its blocks may meet
+	Cooperative bool      // its blocks may meet
+	Cluster     [3]uint32 // sides of the clusters of blocks that may meet; zeros: none
 	Params      []byte
 }
 
@@ -257,6 +258,59 @@ type Commoner interface {
 	// ReserveCommons says how many bytes of that the domain has now. It returns
 	// false, and changes nothing, if that is more than before and there is no room.
 	ReserveCommons(bytes uint64) bool
+}
+
+// Loan is a part of a file that the processes of a domain share, which memory was moved to.
+type Loan struct {
+	File   *os.File // stays the caller's
+	Offset uint64
+	ID     uint32 // the caller's name for it
+	Gone   func() // is called when the memory is no more
+}
+
+// Lender is the optional ability of a Device to let other processes of the domain have a
+// part in what Context.Alloc returned, which keeps its address.
+type Lender interface {
+	// Lend has the memory round an allocation lie in a part of a file that find finds, unless it does already, and says
+	// by the ID of that part which it is, at which byte of it the allocation begins, and how long that is. It waits until nothing uses
+	// any memory; cuda.ErrorNotReady says that this may depend on the guest.
+	Lend(addr uint64, find func(bytes uint64) (Loan, cuda.Result)) (id uint32, at, bytes uint64, r cuda.Result)
+}
+
+// How a tensor is described.
+const (
+	TiledTensor     = 0
+	ColumnsOfTensor = 1
+	MovedTensor     = 2 // as it was, at another address
+)
+
+// TensorMapper is the optional ability of a Context to describe tensors as the device's kernels want it.
+type TensorMapper interface {
+	TensorMap(a *cuda.TensorMapArgs) (m [16]uint64, r cuda.Result)
+}
+
+// Ticket is what memory that another process of the domain gives is known by.
+type Ticket struct {
+	ID  uint32
+	Tag uint64
+}
+
+// Giver is the optional ability of a Device to give other processes of the domain a part in its memory by itself.
+type Giver interface {
+	// Give says by what ticket others get a part in what Context.Alloc returned, and how long that is. The ticket is good as long as the memory is.
+	Give(addr uint64) (t Ticket, bytes uint64, r cuda.Result)
+	// GiveMemory says that of memory without an address.
+	GiveMemory(m Memory) (Ticket, cuda.Result)
+	// TakeMemory makes such memory of another process this one's, too; it counts like memory that was created. It may block for a moment.
+	TakeMemory(t Ticket) (m Memory, bytes uint64, r cuda.Result)
+}
+
+// Borrower is the optional ability of a Context to use what a Giver of another process gave.
+type Borrower interface {
+	// Borrow makes it accessible to the context, and returns where and how much it is. It may block for a moment.
+	Borrow(t Ticket) (addr, bytes uint64, r cuda.Result)
+	// Detach ends that once all work submitted before has ended, then calls done. The end of the context does so, too.
+	Detach(addr uint64, done func()) cuda.Result
 }
 
 // Sharer is the optional ability of a Device to say how much memory is left of what processes share.

@@ -37,7 +37,7 @@ const (
 	OpCopyLinear Op = 13
 	// OpFill: Fills height rows of width elements of size 1, 2 or 4 bytes, rows pitch bytes apart.
 	OpFill Op = 14
-	// OpLaunch: Queues a kernel. function = module id << 32 | index in the module's layout; data is the parameter block.
+	// OpLaunch: Queues a kernel. function = module id << 32 | index in the module's layout; data is the parameter block. flags: 1 its blocks may meet; bits 8, 16 and 24: the sides of its clusters, 8 bits each (0: it has none).
 	OpLaunch Op = 15
 	// OpStreamCreate: Creates a stream under an id (≥ 16) that the guest chose.
 	OpStreamCreate Op = 16
@@ -123,10 +123,16 @@ const (
 	OpDomainUsage Op = 60
 	// OpTextureHandle: Answers the handle by which kernels use a texture or surface, where the device chose it and not the guest, or why it could not be made.
 	OpTextureHandle Op = 61
+	// OpMemLend: Lets other processes of the domain have a part in the allocation at an address, which stays where it is, and says by what name. CUDA_ERROR_NOT_READY: work is under way that may depend on the guest, who should wait for it and ask again.
+	OpMemLend Op = 70
+	// OpMemBorrow: Makes such an allocation of another process accessible to the header's context, by the name that MemLend gave. SegmentDetach ends that.
+	OpMemBorrow Op = 71
+	// OpTensorMap: Describes a tensor in device memory as the device's kernels want it (CUtensorMap). form 0: by tiles, 1: by columns of pixels, 2: as old does, at another address.
+	OpTensorMap Op = 72
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 62
+const NumOps = 73
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -186,6 +192,9 @@ var ops = [NumOps]opInfo{
 	OpMemoryImport:       {"MemoryImport", ClassControl, ReplyAlways},
 	OpDomainUsage:        {"DomainUsage", ClassControl, ReplyAlways},
 	OpTextureHandle:      {"TextureHandle", ClassControl, ReplyAlways},
+	OpMemLend:            {"MemLend", ClassControl, ReplyAlways},
+	OpMemBorrow:          {"MemBorrow", ClassControl, ReplyAlways},
+	OpTensorMap:          {"TensorMap", ClassControl, ReplyAlways},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -1965,6 +1974,299 @@ func (a *TextureHandleResult) Append(b []byte) []byte {
 	return b
 }
 
+// MemLendArgs is the arguments of MemLend: 8 bytes.
+type MemLendArgs struct {
+	Address uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemLendArgs) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemLendArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	return b
+}
+
+// MemLendResult is the results of MemLend: 32 bytes.
+type MemLendResult struct {
+	Tag      uint64
+	Offset   uint64
+	Bytes    uint64
+	Segment  uint32
+	Reserved uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemLendResult) Decode(b []byte) bool {
+	if len(b) != 32 {
+		return false
+	}
+	a.Tag = binary.LittleEndian.Uint64(b[0:])
+	a.Offset = binary.LittleEndian.Uint64(b[8:])
+	a.Bytes = binary.LittleEndian.Uint64(b[16:])
+	a.Segment = binary.LittleEndian.Uint32(b[24:])
+	a.Reserved = binary.LittleEndian.Uint32(b[28:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemLendResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Tag)
+	b = binary.LittleEndian.AppendUint64(b, a.Offset)
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	b = binary.LittleEndian.AppendUint32(b, a.Segment)
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	return b
+}
+
+// MemBorrowArgs is the arguments of MemBorrow: 32 bytes.
+type MemBorrowArgs struct {
+	Tag      uint64
+	Offset   uint64
+	Bytes    uint64
+	Segment  uint32
+	Reserved uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemBorrowArgs) Decode(b []byte) bool {
+	if len(b) != 32 {
+		return false
+	}
+	a.Tag = binary.LittleEndian.Uint64(b[0:])
+	a.Offset = binary.LittleEndian.Uint64(b[8:])
+	a.Bytes = binary.LittleEndian.Uint64(b[16:])
+	a.Segment = binary.LittleEndian.Uint32(b[24:])
+	a.Reserved = binary.LittleEndian.Uint32(b[28:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemBorrowArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Tag)
+	b = binary.LittleEndian.AppendUint64(b, a.Offset)
+	b = binary.LittleEndian.AppendUint64(b, a.Bytes)
+	b = binary.LittleEndian.AppendUint32(b, a.Segment)
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	return b
+}
+
+// MemBorrowResult is the results of MemBorrow: 8 bytes.
+type MemBorrowResult struct {
+	Address uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *MemBorrowResult) Decode(b []byte) bool {
+	if len(b) != 8 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *MemBorrowResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	return b
+}
+
+// TensorMapArgs is the arguments of TensorMap: 312 bytes.
+type TensorMapArgs struct {
+	Address    uint64
+	Dims       [5]uint64
+	Strides    [4]uint64
+	Old        [16]uint64
+	Box        [5]uint32
+	Steps      [5]uint32
+	Lower      [3]int32
+	Upper      [3]int32
+	Form       uint32
+	Type       uint32
+	Rank       uint32
+	Interleave uint32
+	Swizzle    uint32
+	Promotion  uint32
+	Fill       uint32
+	Channels   uint32
+	Pixels     uint32
+	Reserved   uint32
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *TensorMapArgs) Decode(b []byte) bool {
+	if len(b) != 312 {
+		return false
+	}
+	a.Address = binary.LittleEndian.Uint64(b[0:])
+	a.Dims[0] = binary.LittleEndian.Uint64(b[8:])
+	a.Dims[1] = binary.LittleEndian.Uint64(b[16:])
+	a.Dims[2] = binary.LittleEndian.Uint64(b[24:])
+	a.Dims[3] = binary.LittleEndian.Uint64(b[32:])
+	a.Dims[4] = binary.LittleEndian.Uint64(b[40:])
+	a.Strides[0] = binary.LittleEndian.Uint64(b[48:])
+	a.Strides[1] = binary.LittleEndian.Uint64(b[56:])
+	a.Strides[2] = binary.LittleEndian.Uint64(b[64:])
+	a.Strides[3] = binary.LittleEndian.Uint64(b[72:])
+	a.Old[0] = binary.LittleEndian.Uint64(b[80:])
+	a.Old[1] = binary.LittleEndian.Uint64(b[88:])
+	a.Old[2] = binary.LittleEndian.Uint64(b[96:])
+	a.Old[3] = binary.LittleEndian.Uint64(b[104:])
+	a.Old[4] = binary.LittleEndian.Uint64(b[112:])
+	a.Old[5] = binary.LittleEndian.Uint64(b[120:])
+	a.Old[6] = binary.LittleEndian.Uint64(b[128:])
+	a.Old[7] = binary.LittleEndian.Uint64(b[136:])
+	a.Old[8] = binary.LittleEndian.Uint64(b[144:])
+	a.Old[9] = binary.LittleEndian.Uint64(b[152:])
+	a.Old[10] = binary.LittleEndian.Uint64(b[160:])
+	a.Old[11] = binary.LittleEndian.Uint64(b[168:])
+	a.Old[12] = binary.LittleEndian.Uint64(b[176:])
+	a.Old[13] = binary.LittleEndian.Uint64(b[184:])
+	a.Old[14] = binary.LittleEndian.Uint64(b[192:])
+	a.Old[15] = binary.LittleEndian.Uint64(b[200:])
+	a.Box[0] = binary.LittleEndian.Uint32(b[208:])
+	a.Box[1] = binary.LittleEndian.Uint32(b[212:])
+	a.Box[2] = binary.LittleEndian.Uint32(b[216:])
+	a.Box[3] = binary.LittleEndian.Uint32(b[220:])
+	a.Box[4] = binary.LittleEndian.Uint32(b[224:])
+	a.Steps[0] = binary.LittleEndian.Uint32(b[228:])
+	a.Steps[1] = binary.LittleEndian.Uint32(b[232:])
+	a.Steps[2] = binary.LittleEndian.Uint32(b[236:])
+	a.Steps[3] = binary.LittleEndian.Uint32(b[240:])
+	a.Steps[4] = binary.LittleEndian.Uint32(b[244:])
+	a.Lower[0] = int32(binary.LittleEndian.Uint32(b[248:]))
+	a.Lower[1] = int32(binary.LittleEndian.Uint32(b[252:]))
+	a.Lower[2] = int32(binary.LittleEndian.Uint32(b[256:]))
+	a.Upper[0] = int32(binary.LittleEndian.Uint32(b[260:]))
+	a.Upper[1] = int32(binary.LittleEndian.Uint32(b[264:]))
+	a.Upper[2] = int32(binary.LittleEndian.Uint32(b[268:]))
+	a.Form = binary.LittleEndian.Uint32(b[272:])
+	a.Type = binary.LittleEndian.Uint32(b[276:])
+	a.Rank = binary.LittleEndian.Uint32(b[280:])
+	a.Interleave = binary.LittleEndian.Uint32(b[284:])
+	a.Swizzle = binary.LittleEndian.Uint32(b[288:])
+	a.Promotion = binary.LittleEndian.Uint32(b[292:])
+	a.Fill = binary.LittleEndian.Uint32(b[296:])
+	a.Channels = binary.LittleEndian.Uint32(b[300:])
+	a.Pixels = binary.LittleEndian.Uint32(b[304:])
+	a.Reserved = binary.LittleEndian.Uint32(b[308:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *TensorMapArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Address)
+	b = binary.LittleEndian.AppendUint64(b, a.Dims[0])
+	b = binary.LittleEndian.AppendUint64(b, a.Dims[1])
+	b = binary.LittleEndian.AppendUint64(b, a.Dims[2])
+	b = binary.LittleEndian.AppendUint64(b, a.Dims[3])
+	b = binary.LittleEndian.AppendUint64(b, a.Dims[4])
+	b = binary.LittleEndian.AppendUint64(b, a.Strides[0])
+	b = binary.LittleEndian.AppendUint64(b, a.Strides[1])
+	b = binary.LittleEndian.AppendUint64(b, a.Strides[2])
+	b = binary.LittleEndian.AppendUint64(b, a.Strides[3])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[0])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[1])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[2])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[3])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[4])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[5])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[6])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[7])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[8])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[9])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[10])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[11])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[12])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[13])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[14])
+	b = binary.LittleEndian.AppendUint64(b, a.Old[15])
+	b = binary.LittleEndian.AppendUint32(b, a.Box[0])
+	b = binary.LittleEndian.AppendUint32(b, a.Box[1])
+	b = binary.LittleEndian.AppendUint32(b, a.Box[2])
+	b = binary.LittleEndian.AppendUint32(b, a.Box[3])
+	b = binary.LittleEndian.AppendUint32(b, a.Box[4])
+	b = binary.LittleEndian.AppendUint32(b, a.Steps[0])
+	b = binary.LittleEndian.AppendUint32(b, a.Steps[1])
+	b = binary.LittleEndian.AppendUint32(b, a.Steps[2])
+	b = binary.LittleEndian.AppendUint32(b, a.Steps[3])
+	b = binary.LittleEndian.AppendUint32(b, a.Steps[4])
+	b = binary.LittleEndian.AppendUint32(b, uint32(a.Lower[0]))
+	b = binary.LittleEndian.AppendUint32(b, uint32(a.Lower[1]))
+	b = binary.LittleEndian.AppendUint32(b, uint32(a.Lower[2]))
+	b = binary.LittleEndian.AppendUint32(b, uint32(a.Upper[0]))
+	b = binary.LittleEndian.AppendUint32(b, uint32(a.Upper[1]))
+	b = binary.LittleEndian.AppendUint32(b, uint32(a.Upper[2]))
+	b = binary.LittleEndian.AppendUint32(b, a.Form)
+	b = binary.LittleEndian.AppendUint32(b, a.Type)
+	b = binary.LittleEndian.AppendUint32(b, a.Rank)
+	b = binary.LittleEndian.AppendUint32(b, a.Interleave)
+	b = binary.LittleEndian.AppendUint32(b, a.Swizzle)
+	b = binary.LittleEndian.AppendUint32(b, a.Promotion)
+	b = binary.LittleEndian.AppendUint32(b, a.Fill)
+	b = binary.LittleEndian.AppendUint32(b, a.Channels)
+	b = binary.LittleEndian.AppendUint32(b, a.Pixels)
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	return b
+}
+
+// TensorMapResult is the results of TensorMap: 128 bytes.
+type TensorMapResult struct {
+	Map [16]uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *TensorMapResult) Decode(b []byte) bool {
+	if len(b) != 128 {
+		return false
+	}
+	a.Map[0] = binary.LittleEndian.Uint64(b[0:])
+	a.Map[1] = binary.LittleEndian.Uint64(b[8:])
+	a.Map[2] = binary.LittleEndian.Uint64(b[16:])
+	a.Map[3] = binary.LittleEndian.Uint64(b[24:])
+	a.Map[4] = binary.LittleEndian.Uint64(b[32:])
+	a.Map[5] = binary.LittleEndian.Uint64(b[40:])
+	a.Map[6] = binary.LittleEndian.Uint64(b[48:])
+	a.Map[7] = binary.LittleEndian.Uint64(b[56:])
+	a.Map[8] = binary.LittleEndian.Uint64(b[64:])
+	a.Map[9] = binary.LittleEndian.Uint64(b[72:])
+	a.Map[10] = binary.LittleEndian.Uint64(b[80:])
+	a.Map[11] = binary.LittleEndian.Uint64(b[88:])
+	a.Map[12] = binary.LittleEndian.Uint64(b[96:])
+	a.Map[13] = binary.LittleEndian.Uint64(b[104:])
+	a.Map[14] = binary.LittleEndian.Uint64(b[112:])
+	a.Map[15] = binary.LittleEndian.Uint64(b[120:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *TensorMapResult) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, a.Map[0])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[1])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[2])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[3])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[4])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[5])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[6])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[7])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[8])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[9])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[10])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[11])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[12])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[13])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[14])
+	b = binary.LittleEndian.AppendUint64(b, a.Map[15])
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -2025,6 +2327,9 @@ type Handler interface {
 	MemoryImport(c Call, a MemoryImportArgs) (MemoryImportResult, Result)
 	DomainUsage(c Call, a DomainUsageArgs) (DomainUsageResult, Result)
 	TextureHandle(c Call, a TextureHandleArgs) (TextureHandleResult, Result)
+	MemLend(c Call, a MemLendArgs) (MemLendResult, Result)
+	MemBorrow(c Call, a MemBorrowArgs) (MemBorrowResult, Result)
+	TensorMap(c Call, a TensorMapArgs) (TensorMapResult, Result)
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -2447,6 +2752,36 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			return reply, 0, false
 		}
 		out, r := h.TextureHandle(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpMemLend:
+		var a MemLendArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.MemLend(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpMemBorrow:
+		var a MemBorrowArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.MemBorrow(c, a)
+		if r != Deferred {
+			reply = out.Append(reply)
+		}
+		return reply, r, true
+	case OpTensorMap:
+		var a TensorMapArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		out, r := h.TensorMap(c, a)
 		if r != Deferred {
 			reply = out.Append(reply)
 		}

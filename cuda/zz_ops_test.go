@@ -339,6 +339,49 @@ var goldenRecords = []goldenRecord{
 	{"TextureHandleResult", 8, false, func() record { return new(cuda.TextureHandleResult) }, &cuda.TextureHandleResult{
 		Handle: 0x807060504030201,
 	}},
+	{"MemLendArgs", 8, false, func() record { return new(cuda.MemLendArgs) }, &cuda.MemLendArgs{
+		Address: 0x807060504030201,
+	}},
+	{"MemLendResult", 32, false, func() record { return new(cuda.MemLendResult) }, &cuda.MemLendResult{
+		Tag:      0x807060504030201,
+		Offset:   0x100f0e0d0c0b0a09,
+		Bytes:    0x1817161514131211,
+		Segment:  0x1c1b1a19,
+		Reserved: 0x201f1e1d,
+	}},
+	{"MemBorrowArgs", 32, false, func() record { return new(cuda.MemBorrowArgs) }, &cuda.MemBorrowArgs{
+		Tag:      0x807060504030201,
+		Offset:   0x100f0e0d0c0b0a09,
+		Bytes:    0x1817161514131211,
+		Segment:  0x1c1b1a19,
+		Reserved: 0x201f1e1d,
+	}},
+	{"MemBorrowResult", 8, false, func() record { return new(cuda.MemBorrowResult) }, &cuda.MemBorrowResult{
+		Address: 0x807060504030201,
+	}},
+	{"TensorMapArgs", 312, false, func() record { return new(cuda.TensorMapArgs) }, &cuda.TensorMapArgs{
+		Address:    0x807060504030201,
+		Dims:       [5]uint64{0x100f0e0d0c0b0a09, 0x1817161514131211, 0x201f1e1d1c1b1a19, 0x2827262524232221, 0x302f2e2d2c2b2a29},
+		Strides:    [4]uint64{0x3837363534333231, 0x403f3e3d3c3b3a39, 0x4847464544434241, 0x504f4e4d4c4b4a49},
+		Old:        [16]uint64{0x5857565554535251, 0x605f5e5d5c5b5a59, 0x6867666564636261, 0x706f6e6d6c6b6a69, 0x7877767574737271, 0x807f7e7d7c7b7a79, 0x8887868584838281, 0x908f8e8d8c8b8a89, 0x9897969594939291, 0xa09f9e9d9c9b9a99, 0xa8a7a6a5a4a3a2a1, 0xb0afaeadacabaaa9, 0xb8b7b6b5b4b3b2b1, 0xc0bfbebdbcbbbab9, 0xc8c7c6c5c4c3c2c1, 0xd0cfcecdcccbcac9},
+		Box:        [5]uint32{0xd4d3d2d1, 0xd8d7d6d5, 0xdcdbdad9, 0xe0dfdedd, 0xe4e3e2e1},
+		Steps:      [5]uint32{0xe8e7e6e5, 0xecebeae9, 0xf0efeeed, 0xf4f3f2f1, 0xf8f7f6f5},
+		Lower:      [3]int32{-50595079, 16776957, 67305985},
+		Upper:      [3]int32{134678021, 202050057, 269422093},
+		Form:       0x14131211,
+		Type:       0x18171615,
+		Rank:       0x1c1b1a19,
+		Interleave: 0x201f1e1d,
+		Swizzle:    0x24232221,
+		Promotion:  0x28272625,
+		Fill:       0x2c2b2a29,
+		Channels:   0x302f2e2d,
+		Pixels:     0x34333231,
+		Reserved:   0x38373635,
+	}},
+	{"TensorMapResult", 128, false, func() record { return new(cuda.TensorMapResult) }, &cuda.TensorMapResult{
+		Map: [16]uint64{0x807060504030201, 0x100f0e0d0c0b0a09, 0x1817161514131211, 0x201f1e1d1c1b1a19, 0x2827262524232221, 0x302f2e2d2c2b2a29, 0x3837363534333231, 0x403f3e3d3c3b3a39, 0x4847464544434241, 0x504f4e4d4c4b4a49, 0x5857565554535251, 0x605f5e5d5c5b5a59, 0x6867666564636261, 0x706f6e6d6c6b6a69, 0x7877767574737271, 0x807f7e7d7c7b7a79},
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -681,4 +724,22 @@ func (h *recorder) TextureHandle(c cuda.Call, a cuda.TextureHandleArgs) (cuda.Te
 	h.call = c
 	h.args = &a
 	return cuda.TextureHandleResult{}, h.result
+}
+
+func (h *recorder) MemLend(c cuda.Call, a cuda.MemLendArgs) (cuda.MemLendResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.MemLendResult{}, h.result
+}
+
+func (h *recorder) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (cuda.MemBorrowResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.MemBorrowResult{}, h.result
+}
+
+func (h *recorder) TensorMap(c cuda.Call, a cuda.TensorMapArgs) (cuda.TensorMapResult, cuda.Result) {
+	h.call = c
+	h.args = &a
+	return cuda.TensorMapResult{}, h.result
 }

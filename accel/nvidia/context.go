@@ -235,8 +235,11 @@ func (c *Context) dissolve() {
 	pinner := d.pinner == c
 	d.mu.Unlock()
 	for _, a := range left {
-		if a.sort == allocation {
+		switch a.sort {
+		case allocation:
 			d.giveBack(c, a)
+		case borrowed:
+			d.handBack(a)
 		}
 	}
 	if q := d.config.Quota; q != nil && arrays > 0 {

@@ -83,9 +83,10 @@ type Device struct {
 	clock   func() int64
 	log     *slog.Logger
 
-	byDevice bool   // streams can be held by the device itself
-	pinned   []byte // the arena, if the device can reach it; where it can, at the arena's own address
-	store    store  // where memory comes from
+	byDevice  bool   // streams can be held by the device itself
+	shareable bool   // other processes can be given memory
+	pinned    []byte // the arena, if the device can reach it; where it can, at the arena's own address
+	store     store  // where memory comes from
 
 	history  history.Table
 	watchdog watchdog
@@ -153,6 +154,9 @@ func Open(c Config) (*Device, error) {
 	d.store = plain{}
 	if a[cuda.AttributeVirtualMemoryManagementSupported] != 0 && c.DeviceBytes != 0 {
 		d.store = newMapped(&c, d.index)
+		if d.shareable = a[cuda.AttributeHandleTypePOSIXFileDescriptorSupported] != 0; d.shareable {
+			driver.MakeShareable()
+		}
 	}
 	d.watchdog.init(d)
 	d.reaper.init()

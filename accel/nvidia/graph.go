@@ -179,7 +179,7 @@ func (g *Graph) give(s *Stream, w accel.Work) cuda.Result {
 		if r != cuda.Success {
 			return r
 		}
-		if r = f.allow(c, w.SharedBytes); r != cuda.Success {
+		if r = f.allow(c, w); r != cuda.Success {
 			return r
 		}
 		l := f.launch(w)

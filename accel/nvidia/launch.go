@@ -16,7 +16,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	if r != cuda.Success {
 		return r
 	}
-	if r := f.allow(c, w.SharedBytes); r != cuda.Success {
+	if r := f.allow(c, w); r != cuda.Success {
 		return r
 	}
 	p := &piece{class: accel.Compute, kernel: f.layout.Name, kernels: 1, key: f.key(w), done: done}
@@ -48,7 +48,7 @@ func (c *Context) function(w *accel.Launch) (*function, cuda.Result) {
 func (f *function) launch(w *accel.Launch) driver.Launch {
 	return driver.Launch{
 		Function: f.h, Grid: w.Grid, Block: w.Block, Shared: w.SharedBytes,
-		Cooperative: w.Cooperative, Params: w.Params[:f.layout.ParamBytes], Offsets: f.offsets,
+		Cooperative: w.Cooperative, Cluster: w.Cluster, Params: w.Params[:f.layout.ParamBytes], Offsets: f.offsets,
 	}
 }
 
@@ -62,11 +62,22 @@ const (
 	functionPTXVersion       = 5
 	functionBinaryVersion    = 6
 	functionMaxDynamicShared = 8
+	functionLargeClusters    = 14
 )
 
-// allow lets launches of a function have so much shared memory. Guests set that by themselves, and are trusted with it:
-// the driver refuses what the hardware hasn't got.
-func (f *function) allow(c *Context, shared uint32) cuda.Result {
+// portableCluster is how many blocks a cluster may have without the function being allowed more.
+const portableCluster = 8
+
+// allow lets launches of a function have as much shared memory, and as large clusters, as this one. Guests set that by themselves, and are
+// trusted with it: the driver refuses what the hardware hasn't got.
+func (f *function) allow(c *Context, w *accel.Launch) cuda.Result {
+	if n := w.Cluster; !f.large && uint64(n[0])*uint64(n[1])*uint64(n[2]) > portableCluster {
+		if r := driver.SetFunctionAttribute(c.ctx, f.h, functionLargeClusters, 1); r != cuda.Success {
+			return r
+		}
+		f.large = true
+	}
+	shared := w.SharedBytes
 	if shared <= f.shared {
 		return cuda.Success
 	}
@@ -87,8 +98,9 @@ func (f *function) key(w *accel.Launch) uint64 {
 	return maphash.Comparable(keySeed, struct {
 		f           *function
 		grid, block [3]uint32
+		cluster     [3]uint32
 		shared      uint32
-	}{f, w.Grid, w.Block, w.SharedBytes}) | 1
+	}{f, w.Grid, w.Block, w.Cluster, w.SharedBytes}) | 1
 }
 
 // Predict says how long a launch will hold the device (ns), 0 if one like it was not seen of late.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel/nvidia/driver"
+	"pegasus/accel/nvidia/handover"
 	"pegasus/cuda"
 )
 
@@ -27,7 +28,8 @@ type mapped struct {
 	page    uint64
 	free    []hole // addresses without memory, in order
 	blocks  map[uint64]*block
-	ranges  []*guestRange // see mapping.go
+	ranges  []*guestRange   // see mapping.go
+	offers  handover.Offers // see give.go
 }
 
 // hole is a range of addresses.
@@ -147,10 +149,7 @@ func (m *mapped) give(c *Context, at, n uint64) cuda.Result {
 	if m.refused {
 		return driver.Free(c.ctx, at)
 	}
-	b := m.blocks[at]
-	if n < small {
-		b = m.blocks[m.base+(at-m.base)/m.page*m.page]
-	}
+	b := m.blockOf(at, n)
 	if b == nil {
 		return cuda.ErrorInvalidValue
 	}
@@ -160,6 +159,7 @@ func (m *mapped) give(c *Context, at, n uint64) cuda.Result {
 			return cuda.Success
 		}
 	}
+	m.offers.Forget(uint64(b.h))
 	if r := driver.Unmap(c.ctx, b.at, b.bytes, b.h); r != cuda.Success {
 		return r
 	}
@@ -168,8 +168,17 @@ func (m *mapped) give(c *Context, at, n uint64) cuda.Result {
 	return cuda.Success
 }
 
+// blockOf is the block that an allocation of n bytes lies in. m.mu is held.
+func (m *mapped) blockOf(at, n uint64) *block {
+	if n < small {
+		return m.blocks[m.base+(at-m.base)/m.page*m.page]
+	}
+	return m.blocks[at]
+}
+
 // close gives the addresses back. Nothing is mapped there any more.
 func (m *mapped) close() {
+	m.offers.Close()
 	m.release()
 	if m.ready {
 		driver.FreeAddresses(nil, m.base, m.bytes)

@@ -247,6 +247,7 @@ func (mem *mappedMemory) let() {
 		return
 	}
 	d := mem.d
+	d.store.(*mapped).offers.Forget(uint64(mem.h))
 	if r := driver.ReleaseMemory(nil, mem.h); r != cuda.Success {
 		d.log.Error("release device memory", "bytes", mem.bytes, "err", r) // stays accounted: it is still there
 		return

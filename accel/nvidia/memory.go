@@ -17,6 +17,7 @@ const (
 	allocation sort = iota // of the guest
 	variable               // of a module
 	mapping                // of the guest, which has mapped it itself; no context's
+	borrowed               // of another process
 )
 
 // span is device memory that the guest may name by its addresses.
@@ -26,6 +27,7 @@ type span struct {
 	sort      sort
 	held      uint64 // bytes that it takes of the device
 	freed     bool   // the guest has freed it; work that was submitted may still use it
+	whole     *block // of borrowed memory: what was mapped of it
 }
 
 // spans are all of a process, in order.

@@ -31,6 +31,7 @@ type function struct {
 	layout  *cuda.FunctionLayout
 	offsets []uint32 // of its parameters
 	shared  uint32   // so much dynamic shared memory may be asked for
+	large   bool     // clusters may be larger than on any device
 }
 
 // maxObjects bounds how many objects are linked.

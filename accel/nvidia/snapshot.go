@@ -27,6 +27,16 @@ func (d *Device) Snapshot() cuda.Device {
 	if d.MapGranule() == 0 { // the guest's own mappings need addresses that it keeps free
 		s.Attributes[cuda.AttributeVirtualMemoryManagementSupported] = 0
 	}
+	if d.giver() != nil {
+		s.Attributes[cuda.AttributeHandleTypePOSIXFileDescriptorSupported] = 1
+		s.Attributes[cuda.AttributeIPCEventSupported] = 1
+	}
+	if driver.Has("cuLaunchKernelEx") {
+		s.Attributes[cuda.AttributeClusterLaunch] = d.about.Attributes[cuda.AttributeClusterLaunch]
+	}
+	if driver.Has("cuTensorMapEncodeTiled") {
+		s.Attributes[cuda.AttributeTensorMapAccessSupported] = d.about.Attributes[cuda.AttributeTensorMapAccessSupported]
+	}
 	bits, nor := d.HasValues()
 	for a, has := range map[cuda.DeviceAttribute]bool{
 		cuda.AttributeCanUseStreamMemOpsV1: bits >= 32, cuda.AttributeCanUse64BitStreamMemOpsV1: bits == 64, cuda.AttributeCanUseStreamWaitValueNorV1: nor,

@@ -84,6 +84,9 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 		c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", f.refusal.Error())
 		return nil, cuda.Result(f.refusal.Result)
 	}
+	if w.Cluster != [3]uint32{} {
+		return nil, cuda.ErrorInvalidClusterSize
+	}
 	if r := f.check(w); r != cuda.Success {
 		return nil, r
 	}

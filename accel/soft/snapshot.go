@@ -16,7 +16,11 @@ const (
 
 // Snapshot describes the device to the guest.
 func (d *Device) Snapshot() cuda.Device {
-	return Describe(d.config.Name, d.config.Cores, d.config.Memory, d.config.ArenaBase != 0)
+	s := Describe(d.config.Name, d.config.Cores, d.config.Memory, d.config.ArenaBase != 0)
+	if d.residence != nil { // see Lend
+		s.Attributes[cuda.AttributeIPCEventSupported] = 0
+	}
+	return s
 }
 
 // Describe is the description of an accelerator with that name, cores and
@@ -125,6 +129,7 @@ func attributes(cores int, mapped bool) (a [cuda.NumAttributes]int32) {
 		cuda.AttributeCanUse64BitStreamMemOps:                1,
 		cuda.AttributeCanUseStreamWaitValueNor:               1,
 		cuda.AttributeHostNativeAtomicSupported:              bit(mapped),
+		cuda.AttributeIPCEventSupported:                      1,
 		cuda.AttributeNUMAID:                                 -1,
 		cuda.AttributeHostNUMAID:                             -1,
 	}

@@ -17,7 +17,7 @@ type module struct {
 	costs []kernelCost // by function
 }
 
-// launchCooperative is a flag of a launch: its blocks may meet.
+// launchCooperative is a flag of a launch: its blocks may meet. From the second byte on there are the sides of its clusters.
 const launchCooperative = 1
 
 // Launch answers when the kernel is queued. Its parameters are read by then.
@@ -46,7 +46,7 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 func launchOf(m *module, a cuda.LaunchArgs) accel.Launch {
 	return accel.Launch{
 		Module: m.m, Function: int(uint32(a.Function)), Grid: a.Grid, Block: a.Block, SharedBytes: a.SharedBytes, Params: a.Params,
-		Cooperative: a.Flags&launchCooperative != 0,
+		Cooperative: a.Flags&launchCooperative != 0, Cluster: [3]uint32{a.Flags >> 8 & 0xff, a.Flags >> 16 & 0xff, a.Flags >> 24},
 	}
 }
 

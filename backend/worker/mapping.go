@@ -160,6 +160,10 @@ func (s *session) MemoryExport(_ cuda.Call, a cuda.MemoryExportArgs) (out cuda.M
 	if r != cuda.Success {
 		return out, r
 	}
+	if d, ok := s.device.(accel.Giver); ok {
+		t, r := d.GiveMemory(mem.m)
+		return cuda.MemoryExportResult{Secret: t.Tag, Segment: t.ID}, r
+	}
 	if !mem.shared {
 		return out, cuda.ErrorNotSupported
 	}
@@ -172,6 +176,14 @@ func (s *session) MemoryImport(_ cuda.Call, a cuda.MemoryImportArgs) (out cuda.M
 		r = s.memories.free(a.Memory)
 	}
 	if r != cuda.Success {
+		return out, r
+	}
+	if d, ok := s.device.(accel.Giver); ok {
+		m, bytes, r := d.TakeMemory(accel.Ticket{ID: a.Segment, Tag: a.Secret})
+		if r == cuda.Success {
+			out.Bytes = bytes
+			s.memories.put(a.Memory, &memory{m: m})
+		}
 		return out, r
 	}
 	if _, ok := s.device.(accel.Importer); !ok || s.commons == nil {

@@ -14,10 +14,13 @@ import (
 // Device segments are kept in the domain's gate page, which all its workers have, and
 // lie in its store. So they need no daemon, and none of another domain can be named.
 
-// attachment is a segment that a context uses.
+// attachment is a segment that a context uses, or memory that another process lends.
 type attachment struct {
-	g       *guestContext
-	segment uint32
+	g  *guestContext
+	by interface {
+		Detach(addr uint64, done func()) cuda.Result
+	}
+	gone func() // to be called when it is used no more
 }
 
 // commons is the store of the domain's segments.
@@ -102,7 +105,7 @@ func (s *session) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda
 		return out, g.report(r)
 	}
 	out.Bytes = seg.Bytes
-	s.attached[out.Address] = attachment{g, seg.ID}
+	s.attached[out.Address] = attachment{g, at, func() { s.gate.DetachSegment(s.commons, seg.ID) }}
 	return out, cuda.Success
 }
 
@@ -115,8 +118,8 @@ func (s *session) SegmentDetach(c cuda.Call, a cuda.SegmentDetachArgs) cuda.Resu
 	}
 	delete(s.attached, a.Address)
 	s.begin()
-	r := at.g.ctx.(accel.Attacher).Detach(a.Address, func() {
-		s.gate.DetachSegment(s.commons, at.segment)
+	r := at.by.Detach(a.Address, func() {
+		at.gone()
 		s.answer(c, cuda.Success, nil)
 		s.ended()
 	})
@@ -130,16 +133,16 @@ func (s *session) SegmentDetach(c cuda.Call, a cuda.SegmentDetachArgs) cuda.Resu
 // takeAttachments forgets those of a context, and returns what gives them back when
 // the context is gone.
 func (s *session) takeAttachments(g *guestContext) (giveBack func()) {
-	var all []uint32
+	var all []func()
 	for addr, at := range s.attached {
 		if at.g == g {
 			delete(s.attached, addr)
-			all = append(all, at.segment)
+			all = append(all, at.gone)
 		}
 	}
 	return func() {
-		for _, id := range all {
-			s.gate.DetachSegment(s.commons, id)
+		for _, gone := range all {
+			gone()
 		}
 	}
 }

@@ -33,7 +33,7 @@ CUresult event_create(struct context *c, uint32_t flags, struct event **created)
 	e->context = c->object.id;
 	e->wireContext = c->wire;
 	e->flags = flags;
-	e->used = false;
+	e->used = e->shared = false;
 	e->behind = (struct moment){0};
 	e->captured = NULL;
 	handle_publish(e);
@@ -51,8 +51,8 @@ CUresult pg_cuEventCreate(CUevent *out, unsigned int flags)
 	unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 	if (!out || (flags & ~known))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (flags & CU_EVENT_INTERPROCESS)
-		return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+	if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
+		return CUDA_ERROR_INVALID_VALUE;
 	r = event_create(c, flags, &e);
 	if (r == CUDA_SUCCESS)
 		*out = HANDLE_OF(CUevent, e);
@@ -148,7 +148,8 @@ CUresult pg_cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int
 		return CUDA_ERROR_INVALID_VALUE; /* only means something in a capture */
 	if (UNLIKELY(e->captured))
 		capture_event_gone(e);
-	return event_record(e, &place);
+	r = event_record(e, &place);
+	return r == CUDA_SUCCESS && UNLIKELY(e->shared) ? event_settle(e) : r;
 }
 
 CUresult pg_cuEventRecord(CUevent handle, CUstream stream)
@@ -177,6 +178,8 @@ CUresult pg_cuEventQuery(CUevent handle)
 	r = process_look(); /* a loop of queries has to end if the worker does */
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 }
+
+CUresult event_settle(struct event *e) { return pg_cuEventSynchronize(HANDLE_OF(CUevent, e)); }
 
 CUresult pg_cuEventSynchronize(CUevent handle)
 {

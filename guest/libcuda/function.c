@@ -41,7 +41,7 @@ CUresult function_attribute(const struct layout_function *facts, CUfunction_attr
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		*value = carveout;
 		break;
-	default: /* caching of loads; clusters, which this capability lacks */
+	default: /* caching of loads; clusters: that a function has to have some of a size is its own affair */
 		*value = 0;
 	}
 	return CUDA_SUCCESS;
@@ -71,6 +71,9 @@ CUresult function_check_attribute(const struct layout_function *facts, int devic
 		return value < 0 || value > shared_limit(facts, device) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		return value < -1 || value > 100 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: /* the host allows what a launch needs */
+	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		return value < 0 || !device_attribute(device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}

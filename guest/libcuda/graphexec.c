@@ -643,7 +643,7 @@ static CUresult mark_end(struct graph_exec *e, const struct place *place)
 	return r;
 }
 
-static CUresult post_launch(const struct graph_exec *e, const struct place *place)
+static CUresult post_launch(const struct graph_exec *e, const struct place *place, bool *settles)
 {
 	struct event_record_args records[GRAPH_RECORDS_MOST];
 	struct event *all[GRAPH_RECORDS_MOST];
@@ -659,10 +659,13 @@ static CUresult post_launch(const struct graph_exec *e, const struct place *plac
 			return CUDA_ERROR_INVALID_HANDLE;
 	for (uint32_t i = 0; i < e->recordCount; i++)
 		capture_event_forget(all[i]);
+	for (uint32_t i = 0; i < e->recordCount; i++)
+		*settles |= all[i]->shared;
 	return event_record_many(all, e->recordCount, records, place, &p);
 }
 
-CUresult pg_cuGraphLaunch(CUgraphExec handle, CUstream stream)
+/* settles: an event of the graph's is known to other processes, which are to find it complete. */
+static CUresult launch(CUgraphExec handle, CUstream stream, bool *settles)
 {
 	struct place place;
 	CUresult r = stream_resolve_any(stream, &place);
@@ -681,8 +684,15 @@ CUresult pg_cuGraphLaunch(CUgraphExec handle, CUstream stream)
 	if (r == CUDA_SUCCESS)
 		r = prepare_end(e);
 	if (r == CUDA_SUCCESS)
-		r = post_launch(e, &place);
+		r = post_launch(e, &place, settles);
 	return r == CUDA_SUCCESS ? mark_end(e, &place) : r;
+}
+
+CUresult pg_cuGraphLaunch(CUgraphExec handle, CUstream stream)
+{
+	bool settles = false;
+	CUresult r = launch(handle, stream, &settles);
+	return r == CUDA_SUCCESS && UNLIKELY(settles) ? pg_cuStreamSynchronize(stream) : r;
 }
 
 CUresult pg_cuGraphUpload(CUgraphExec handle, CUstream stream)

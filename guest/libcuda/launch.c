@@ -100,11 +100,26 @@ static CUresult check_cooperative(const struct function *f, const struct launch_
 	return CUDA_SUCCESS;
 }
 
+static CUresult check_clusters(const struct function *f, const struct launch_args *shape)
+{
+	uint32_t blocks = 1;
+	for (int i = 0; i < 3; i++) {
+		uint32_t side = shape->flags >> (8 + 8 * i) & 255;
+		if (side == 0 || shape->grid[i] % side)
+			return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+		blocks *= side;
+	}
+	bool has = device_attribute(f->device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH);
+	return has && blocks <= CLUSTER_MOST_ANYWHERE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
 CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p)
 {
 	CUresult r;
 	if (UNLIKELY((r = check_shape(f, p->args.grid, p->args.block)) != CUDA_SUCCESS ||
 		(r = check_shared(f, p->args.sharedBytes)) != CUDA_SUCCESS))
+		return r;
+	if (UNLIKELY((p->args.flags & LAUNCH_CLUSTERED) && (r = check_clusters(f, &p->args)) != CUDA_SUCCESS))
 		return r;
 	if (UNLIKELY((p->args.flags & LAUNCH_COOPERATIVE) && (r = check_cooperative(f, &p->args)) != CUDA_SUCCESS))
 		return r;
@@ -165,6 +180,17 @@ CUresult pg_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridX, unsigned
 	return launch(f, &shape, stream, values, NULL);
 }
 
+/* Clusters of one block each are none. */
+static CUresult read_cluster(const CUlaunchAttribute *a, uint32_t *flags)
+{
+	unsigned int x = a->value.clusterDim.x, y = a->value.clusterDim.y, z = a->value.clusterDim.z;
+	if (x > 255 || y > 255 || z > 255)
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	if (x > 1 || y > 1 || z > 1)
+		*flags |= LAUNCH_CLUSTER(x, y, z);
+	return CUDA_SUCCESS;
+}
+
 /* Attributes that are hints are ignored; those that would change what happens are refused. */
 static CUresult read_attributes(const CUlaunchConfig *config, uint32_t *flags)
 {
@@ -190,7 +216,7 @@ static CUresult read_attributes(const CUlaunchConfig *config, uint32_t *flags)
 				*flags |= LAUNCH_COOPERATIVE;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-			if (a->value.clusterDim.x > 1 || a->value.clusterDim.y > 1 || a->value.clusterDim.z > 1)
+			if (read_cluster(a, flags) != CUDA_SUCCESS)
 				return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:

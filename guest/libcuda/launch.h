@@ -10,6 +10,11 @@
 #include "zz_wire.h"
 
 #define LAUNCH_COOPERATIVE 1u
+/* The sides of clusters, of which none is larger than a byte can say; zeros: none. */
+#define LAUNCH_CLUSTER(x, y, z) ((uint32_t)(x) << 8 | (uint32_t)(y) << 16 | (uint32_t)(z) << 24)
+#define LAUNCH_CLUSTERED LAUNCH_CLUSTER(255, 255, 255)
+/* How many blocks a cluster may have on all devices that have any, and on some where a function is allowed more. */
+enum { CLUSTER_MOST = 8, CLUSTER_MOST_ANYWHERE = 16 };
 /* What one packet can carry beside the fixed part. */
 #define PARAMS_ROOM (PACKET_PAYLOAD - (int)sizeof(struct launch_args))
 

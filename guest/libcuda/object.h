@@ -71,6 +71,7 @@ struct event {
 	uint32_t wireContext, flags;
 	_Atomic uint64_t recorded; /* serial of the latest record; goes on when the slot is used again */
 	_Atomic bool used;         /* was ever recorded */
+	_Atomic bool shared;       /* other processes know it: see ipc.c */
 	struct moment behind;      /* what comes before the latest record; under momentLock */
 	_Atomic(struct captured *) captured; /* its latest record was in a capture: see capture.h */
 };

@@ -4,6 +4,7 @@
  * shared memory a block size needs, is called right here.
  */
 #include "device.h"
+#include "launch.h"
 #include "library.h"
 #include "zz_impl.h"
 
@@ -115,16 +116,27 @@ CUresult pg_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamic, CUfunction 
 	return CUDA_SUCCESS;
 }
 
-/* --- clusters: no device here has any, so a block is one of its own --- */
+/* --- clusters: where a device has none, a block is one of its own --- */
 
-static CUresult check_clusters(const CUlaunchConfig *config)
+static int64_t cluster_most(const struct function *f)
 {
+	return device_attribute(f->device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) ? CLUSTER_MOST : 1;
+}
+
+/* How many blocks a cluster of a launch has. */
+static CUresult cluster_blocks(const struct function *f, const CUlaunchConfig *config, int64_t *blocks)
+{
+	*blocks = 1;
 	if (config->numAttrs > 64 || (config->numAttrs > 0 && !config->attrs))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int i = 0; i < config->numAttrs; i++) {
 		const CUlaunchAttribute *a = &config->attrs[i];
-		if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
-			(a->value.clusterDim.x > 1 || a->value.clusterDim.y > 1 || a->value.clusterDim.z > 1))
+		if (a->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+			continue;
+		const unsigned int sides[] = {a->value.clusterDim.x, a->value.clusterDim.y, a->value.clusterDim.z};
+		for (int k = 0; k < 3; k++)
+			*blocks *= sides[k] > CLUSTER_MOST_ANYWHERE ? CLUSTER_MOST_ANYWHERE + 1 : sides[k] ? sides[k] : 1;
+		if (*blocks > (cluster_most(f) > 1 ? CLUSTER_MOST_ANYWHERE : 1))
 			return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	}
 	return CUDA_SUCCESS;
@@ -137,7 +149,7 @@ CUresult pg_cuOccupancyMaxPotentialClusterSize(int *size, CUfunction handle, con
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = function_of(handle, &f);
 	if (r == CUDA_SUCCESS)
-		*size = 1;
+		*size = (int)cluster_most(f);
 	return r;
 }
 
@@ -147,7 +159,8 @@ CUresult pg_cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const
 	if (!clusters || !config)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = function_of(handle, &f);
-	if (r != CUDA_SUCCESS || (r = check_clusters(config)) != CUDA_SUCCESS)
+	int64_t each;
+	if (r != CUDA_SUCCESS || (r = cluster_blocks(f, config, &each)) != CUDA_SUCCESS)
 		return r;
 	const unsigned int sides[] = {config->blockDimX, config->blockDimY, config->blockDimZ};
 	int64_t threads = 1;
@@ -157,6 +170,7 @@ CUresult pg_cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle, const
 		threads *= sides[i];
 	}
 	int64_t blocks = active_blocks(f, threads, config->sharedMemBytes);
-	*clusters = (int)(blocks * device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+	/* How processors are grouped, which a cluster can't reach beyond, is nowhere told: a few may fit less. */
+	*clusters = (int)(blocks * device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) / each);
 	return CUDA_SUCCESS;
 }

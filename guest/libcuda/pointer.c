@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "device.h"
 #include "pool.h"
 #include "range.h"
 #include "vmm.h"
@@ -63,6 +64,8 @@ static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint
 		*a = (struct answer){(uint64_t)ordinal_of(r), sizeof(int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*a = (struct answer){r->kind == RANGE_DEVICE && device_attribute(ordinal_of(r), CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED), sizeof(int)};
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		*a = (struct answer){0, sizeof(int)};

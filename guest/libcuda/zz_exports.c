@@ -2127,32 +2127,50 @@ EXPORT CUresult CUDAAPI cuInit(unsigned int Flags)
 
 EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
-	return stub("cuIpcCloseMemHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuIpcCloseMemHandle(dptr);
 }
 
 EXPORT CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 {
-	return stub("cuIpcGetEventHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuIpcGetEventHandle(pHandle, event);
 }
 
 EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
-	return stub("cuIpcGetMemHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuIpcGetMemHandle(pHandle, dptr);
 }
 
 EXPORT CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
-	return stub("cuIpcOpenEventHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuIpcOpenEventHandle(phEvent, handle);
 }
 
 EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	return stub("cuIpcOpenMemHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
 }
 
 EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	return stub("cuIpcOpenMemHandle_v2");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
 }
 
 EXPORT CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
@@ -4907,7 +4925,10 @@ EXPORT CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, un
 
 EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
-	return stub("cuTensorMapEncodeIm2col");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTensorMapEncodeIm2col(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill);
 }
 
 EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
@@ -4917,12 +4938,18 @@ EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUte
 
 EXPORT CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
-	return stub("cuTensorMapEncodeTiled");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTensorMapEncodeTiled(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill);
 }
 
 EXPORT CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
 {
-	return stub("cuTensorMapReplaceAddress");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuTensorMapReplaceAddress(tensorMap, globalAddress);
 }
 
 EXPORT CUresult CUDAAPI cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)

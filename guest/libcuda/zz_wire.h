@@ -67,6 +67,9 @@ enum op {
 	OP_MEMORY_IMPORT = 59,
 	OP_DOMAIN_USAGE = 60,
 	OP_TEXTURE_HANDLE = 61,
+	OP_MEM_LEND = 70,
+	OP_MEM_BORROW = 71,
+	OP_TENSOR_MAP = 72,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -257,7 +260,7 @@ WIRE_FIELD(fill_args, value, 32);
 WIRE_FIELD(fill_args, elementSize, 36);
 WIRE_SIZE(fill_args, 40);
 
-/* Launch (compute, reply either): Queues a kernel. function = module id << 32 | index in the module's layout; data is the parameter block. */
+/* Launch (compute, reply either): Queues a kernel. function = module id << 32 | index in the module's layout; data is the parameter block. flags: 1 its blocks may meet; bits 8, 16 and 24: the sides of its clusters, 8 bits each (0: it has none). */
 struct launch_args {
 	uint64_t function;
 	uint32_t grid[3];
@@ -759,5 +762,91 @@ struct texture_handle_result {
 };
 WIRE_FIELD(texture_handle_result, handle, 0);
 WIRE_SIZE(texture_handle_result, 8);
+
+/* MemLend (control, reply always): Lets other processes of the domain have a part in the allocation at an address, which stays where it is, and says by what name. CUDA_ERROR_NOT_READY: work is under way that may depend on the guest, who should wait for it and ask again. */
+struct mem_lend_args {
+	uint64_t address;
+};
+WIRE_FIELD(mem_lend_args, address, 0);
+WIRE_SIZE(mem_lend_args, 8);
+struct mem_lend_result {
+	uint64_t tag;
+	uint64_t offset;
+	uint64_t bytes;
+	uint32_t segment;
+	uint32_t reserved;
+};
+WIRE_FIELD(mem_lend_result, tag, 0);
+WIRE_FIELD(mem_lend_result, offset, 8);
+WIRE_FIELD(mem_lend_result, bytes, 16);
+WIRE_FIELD(mem_lend_result, segment, 24);
+WIRE_FIELD(mem_lend_result, reserved, 28);
+WIRE_SIZE(mem_lend_result, 32);
+
+/* MemBorrow (control, reply always): Makes such an allocation of another process accessible to the header's context, by the name that MemLend gave. SegmentDetach ends that. */
+struct mem_borrow_args {
+	uint64_t tag;
+	uint64_t offset;
+	uint64_t bytes;
+	uint32_t segment;
+	uint32_t reserved;
+};
+WIRE_FIELD(mem_borrow_args, tag, 0);
+WIRE_FIELD(mem_borrow_args, offset, 8);
+WIRE_FIELD(mem_borrow_args, bytes, 16);
+WIRE_FIELD(mem_borrow_args, segment, 24);
+WIRE_FIELD(mem_borrow_args, reserved, 28);
+WIRE_SIZE(mem_borrow_args, 32);
+struct mem_borrow_result {
+	uint64_t address;
+};
+WIRE_FIELD(mem_borrow_result, address, 0);
+WIRE_SIZE(mem_borrow_result, 8);
+
+/* TensorMap (control, reply always): Describes a tensor in device memory as the device's kernels want it (CUtensorMap). form 0: by tiles, 1: by columns of pixels, 2: as old does, at another address. */
+struct tensor_map_args {
+	uint64_t address;
+	uint64_t dims[5];
+	uint64_t strides[4];
+	uint64_t old[16];
+	uint32_t box[5];
+	uint32_t steps[5];
+	int32_t lower[3];
+	int32_t upper[3];
+	uint32_t form;
+	uint32_t type;
+	uint32_t rank;
+	uint32_t interleave;
+	uint32_t swizzle;
+	uint32_t promotion;
+	uint32_t fill;
+	uint32_t channels;
+	uint32_t pixels;
+	uint32_t reserved;
+};
+WIRE_FIELD(tensor_map_args, address, 0);
+WIRE_FIELD(tensor_map_args, dims, 8);
+WIRE_FIELD(tensor_map_args, strides, 48);
+WIRE_FIELD(tensor_map_args, old, 80);
+WIRE_FIELD(tensor_map_args, box, 208);
+WIRE_FIELD(tensor_map_args, steps, 228);
+WIRE_FIELD(tensor_map_args, lower, 248);
+WIRE_FIELD(tensor_map_args, upper, 260);
+WIRE_FIELD(tensor_map_args, form, 272);
+WIRE_FIELD(tensor_map_args, type, 276);
+WIRE_FIELD(tensor_map_args, rank, 280);
+WIRE_FIELD(tensor_map_args, interleave, 284);
+WIRE_FIELD(tensor_map_args, swizzle, 288);
+WIRE_FIELD(tensor_map_args, promotion, 292);
+WIRE_FIELD(tensor_map_args, fill, 296);
+WIRE_FIELD(tensor_map_args, channels, 300);
+WIRE_FIELD(tensor_map_args, pixels, 304);
+WIRE_FIELD(tensor_map_args, reserved, 308);
+WIRE_SIZE(tensor_map_args, 312);
+struct tensor_map_result {
+	uint64_t map[16];
+};
+WIRE_FIELD(tensor_map_result, map, 0);
+WIRE_SIZE(tensor_map_result, 128);
 
 #endif

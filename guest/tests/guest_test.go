@@ -405,6 +405,18 @@ func (g *guest) MemoryImport(cuda.Call, cuda.MemoryImportArgs) (out cuda.MemoryI
 	return out, cuda.ErrorNotSupported
 }
 
+func (g *guest) MemLend(cuda.Call, cuda.MemLendArgs) (out cuda.MemLendResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
+func (g *guest) TensorMap(cuda.Call, cuda.TensorMapArgs) (out cuda.TensorMapResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
+func (g *guest) MemBorrow(cuda.Call, cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
+	return out, cuda.ErrorNotSupported
+}
+
 // absent is a socket that nobody listens at, in a directory that is there or not.
 func absent(dir bool) string {
 	if dir {

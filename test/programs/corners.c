@@ -251,17 +251,108 @@ static void clusters(void)
 	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {1, 1, 1}};
 	CUlaunchConfig config = {.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1, .attrs = &a, .numAttrs = 1};
 	CHECK(cuOccupancyMaxPotentialClusterSize(&n, f, &config));
-	CLAIM(n == 1);
+	if (n != 1) /* this device has clusters */
+		return;
 	CHECK(cuOccupancyMaxActiveClusters(&n, f, &config));
 	CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 64, 0));
 	CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
 	CLAIM(n == blocks * processors);
 	a.value.clusterDim.x = 2;
 	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuOccupancyMaxActiveClusters(&n, f, &config));
+	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, f, NULL, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
 	config.blockDimX = 0;
 	a.value.clusterDim.x = 1;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuOccupancyMaxActiveClusters(&n, f, &config));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuOccupancyMaxPotentialClusterSize(&n, NULL, &config));
+}
+
+/* On a device that has clusters, launches have them as they say, in graphs as well. */
+static void clustered(void)
+{
+	CUmodule m;
+	CUfunction move;
+	CUdeviceptr at;
+	CUstream s;
+	CUgraph g;
+	CUgraphExec x;
+	int n, blocks, processors;
+	unsigned word;
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&move, m, "move"));
+	CHECK(cuStreamCreate(&s, 0));
+	CHECK(cuMemAlloc(&at, 8));
+	CUdeviceptr from = at + 4;
+	void *args[] = {&at, &from};
+	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}};
+	CUlaunchConfig config = {
+		.gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .hStream = s, .attrs = &a, .numAttrs = 1,
+	};
+	for (unsigned side = 2; side <= 16; side += 14) {
+		CHECK(cuMemsetD32(at + 4, side, 1));
+		config.gridDimX = a.value.clusterDim.x = side;
+		CHECK(cuLaunchKernelEx(&config, move, args, NULL));
+		CHECK(cuStreamSynchronize(s));
+		CHECK(cuMemcpyDtoH(&word, at, 4));
+		CLAIM(word == side);
+	}
+	CHECK(cuMemsetD32(at + 4, 77, 1));
+	config.gridDimX = a.value.clusterDim.x = 2;
+	CHECK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK(cuLaunchKernelEx(&config, move, args, NULL));
+	CHECK(cuStreamEndCapture(s, &g));
+	CHECK(cuGraphInstantiate(&x, g, 0));
+	CHECK(cuGraphLaunch(x, s));
+	CHECK(cuStreamSynchronize(s));
+	CHECK(cuMemcpyDtoH(&word, at, 4));
+	CLAIM(word == 77);
+	config.gridDimX = 3; /* not so many whole ones */
+	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, move, args, NULL));
+	config.gridDimX = a.value.clusterDim.x = 17;
+	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, move, args, NULL));
+	config.gridDimX = a.value.clusterDim.x = 1000;
+	EXPECT(CUDA_ERROR_INVALID_CLUSTER_SIZE, cuLaunchKernelEx(&config, move, args, NULL));
+	a.value.clusterDim.x = 2;
+	CHECK(cuOccupancyMaxPotentialClusterSize(&n, move, &config));
+	CLAIM(n == 8);
+	CHECK(cuOccupancyMaxActiveClusters(&n, move, &config));
+	CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, move, 1, 0));
+	CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	CLAIM(n == blocks * processors / 2);
+	CHECK(cuFuncSetAttribute(move, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+}
+
+/* Descriptions of tensors are the driver's, of all that the program says. */
+static void tensors(void)
+{
+	CUtensorMap m, old;
+	const cuuint64_t dims[] = {64, 32, 16, 8, 4}, strides[] = {128, 4096, 65536, 524288};
+	const cuuint32_t box[] = {8, 7, 6, 5, 4}, steps[] = {1, 2, 3, 4, 5};
+	const int lower[] = {-1, -2, -3}, upper[] = {1, 2, 3};
+	const cuuint64_t tiled[16] = {0x1000, 5, 64, 4, 128, 524288, 8, 4, 1, 5, 6, 1, 2, 3, 1, 1};
+	const cuuint64_t columns[16] = {0x2000, 4, 8, 65536, (cuuint64_t)-1, 2, 64, 32, 4, 7, 0, 1, 2, 0, 2, 2};
+	CHECK(cuTensorMapEncodeTiled(&m, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 5, (void *)0x1000, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_16B,
+		CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA));
+	CLAIM(memcmp(m.opaque, tiled, sizeof tiled) == 0);
+	CHECK(cuTensorMapReplaceAddress(&m, (void *)0x3000));
+	CLAIM(m.opaque[0] == 0x3000 && memcmp(m.opaque + 1, tiled + 1, sizeof tiled - 8) == 0);
+	CHECK(cuTensorMapEncodeIm2col(&m, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, (void *)0x2000, dims, strides, lower, upper, 64, 32, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+		CU_TENSOR_MAP_SWIZZLE_32B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+	CLAIM(memcmp(m.opaque, columns, sizeof columns) == 0);
+	old = m;
+#define TILED(map, rank, d, s, b, t) \
+	cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rank, NULL, d, s, b, t, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, \
+		CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED(NULL, 2, dims, strides, box, steps));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED((CUtensorMap *)((char *)&m + 8), 2, dims, strides, box, steps));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED(&m, 0, dims, strides, box, steps));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED(&m, 6, dims, strides, box, steps));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED(&m, 2, NULL, strides, box, steps));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED(&m, 2, dims, NULL, box, steps));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED(&m, 2, dims, strides, NULL, steps));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, TILED(&m, 2, dims, strides, box, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTensorMapReplaceAddress(NULL, NULL));
+	CLAIM(memcmp(&m, &old, sizeof m) == 0);
 }
 
 static void mipmaps(void)
@@ -329,7 +420,7 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} parts[] = {
-		{"attributes", attributes}, {"questions", questions}, {"advice", advice}, {"complete", complete}, {"clusters", clusters},
+		{"attributes", attributes}, {"questions", questions}, {"advice", advice}, {"complete", complete}, {"clusters", clusters}, {"clustered", clustered}, {"tensors", tensors},
 		{"mipmaps", mipmaps},
 	};
 	CHECK(cuInit(0));

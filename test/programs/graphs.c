@@ -734,6 +734,7 @@ static void test_gone(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuGraphInstantiate(&never, g, 0));
 	CHECK(cuGraphExecDestroy(e));
 	CUdeviceptr p;
+	CUgraph never_made;
 	CHECK(cuMemAlloc(&p, 1 << 20));
 	CHECK(cuGraphDestroy(g));
 	CHECK(cuGraphCreate(&g, 0));
@@ -748,6 +749,19 @@ static void test_gone(void)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate(&never, g, 0));
 	CUgraphNodeParams alloc = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&n, g, NULL, 0, &alloc));
+	CUgraphNodeParams condition = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+	CUgraphConditionalHandle decides;
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&n, g, NULL, 0, &condition));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphConditionalHandleCreate(&decides, g, context, 0, 0));
+	/* what a stream that captures would allocate or free would be nodes, too */
+	CHECK(cuMemAllocAsync(&p, 4096, stream));
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemFreeAsync(p, stream));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &never_made));
+	CHECK(cuMemFreeAsync(p, stream));
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAllocAsync(&p, 4096, stream));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &never_made));
 	/* and so may the context, with a graph that has things of its own */
 	uint32_t word = 0;
 	CUDA_HOST_NODE_PARAMS h = {.fn = add_three, .userData = &word};

@@ -59,11 +59,26 @@ CUresult await_event(CUcontext c, CUevent base, CUevent begin, CUevent end, floa
 	return r == CUDA_SUCCESS ? call_cuEventElapsedTime(c, ended, base, end) : r;
 }
 
-CUresult launch(CUcontext c, CUfunction f, const unsigned g[3], const unsigned b[3], unsigned shared, CUstream s, int cooperative,
+static CUresult launch_clusters(CUcontext c, CUfunction f, const unsigned g[3], const unsigned b[3], const unsigned n[3], unsigned shared, CUstream s,
+	int cooperative, void **extra)
+{
+	CUlaunchAttribute a[] = {
+		{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {n[0], n[1], n[2]}}, {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1},
+	};
+	const CUlaunchConfig config = {
+		.gridDimX = g[0], .gridDimY = g[1], .gridDimZ = g[2], .blockDimX = b[0], .blockDimY = b[1], .blockDimZ = b[2], .sharedMemBytes = shared,
+		.hStream = s, .attrs = a, .numAttrs = cooperative ? 2 : 1,
+	};
+	return call_cuLaunchKernelEx(c, &config, f, NULL, extra);
+}
+
+CUresult launch(CUcontext c, CUfunction f, const unsigned g[3], const unsigned b[3], const unsigned cluster[3], unsigned shared, CUstream s, int cooperative,
 	char *params, size_t bytes, const unsigned *offsets, unsigned count)
 {
+	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+	if (cluster[0])
+		return launch_clusters(c, f, g, b, cluster, shared, s, cooperative, bytes ? extra : NULL);
 	if (!cooperative) {
-		void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
 		return call_cuLaunchKernel(c, f, g[0], g[1], g[2], b[0], b[1], b[2], shared, s, NULL, bytes ? extra : NULL);
 	}
 	void **each = malloc((count + 1) * sizeof *each);
@@ -122,9 +137,15 @@ CUresult begin_link(CUcontext c, CUlinkState *l, char *log, unsigned logBytes)
 	return call_cuLinkCreate_v2(c, 2, options, values, l);
 }
 
+static int shareable;
+
+void make_shareable(int yes) { shareable = yes; }
+
 static CUmemAllocationProp on_device(CUdevice d)
 {
 	CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+	if (shareable)
+		p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	p.location.id = d;
 	return p;
@@ -139,7 +160,12 @@ CUresult device_granularity(CUcontext c, CUdevice d, size_t *bytes)
 CUresult create_memory(CUcontext c, CUdevice d, size_t bytes, CUmemGenericAllocationHandle *h)
 {
 	CUmemAllocationProp p = on_device(d);
-	return call_cuMemCreate(c, h, bytes, &p, 0);
+	CUresult r = call_cuMemCreate(c, h, bytes, &p, 0);
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && shareable) { /* it promised too much: then nobody else gets it */
+		p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+		r = call_cuMemCreate(c, h, bytes, &p, 0);
+	}
+	return r;
 }
 
 CUresult set_access(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, unsigned flags)
@@ -162,6 +188,11 @@ CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmem
 	}
 	call_cuMemRelease(c, *h);
 	return r;
+}
+
+CUresult import_memory(CUcontext c, CUmemGenericAllocationHandle *h, int fd)
+{
+	return call_cuMemImportFromShareableHandle(c, h, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
 static size_t element_bytes(const struct texture *t)
@@ -192,4 +223,30 @@ CUresult make_texture(CUcontext c, const struct texture *t, int surface, unsigne
 			return CUDA_ERROR_INVALID_VALUE;
 	}
 	return surface ? call_cuSurfObjectCreate(c, handle, &d) : call_cuTexObjectCreate(c, handle, &d, &t->as, NULL);
+}
+
+CUresult tensor_map(CUcontext c, const struct tensor *t, unsigned long long map[16])
+{
+	CUtensorMap m;
+	_Static_assert(sizeof m.opaque == sizeof t->old && sizeof(cuuint64_t) == sizeof *map, "a description is as long as it is");
+	memcpy(m.opaque, t->old, sizeof m.opaque);
+	void *at = (void *)(uintptr_t)t->address;
+	cuuint64_t dims[5], strides[4];
+	memcpy(dims, t->dims, sizeof dims);
+	memcpy(strides, t->strides, sizeof strides);
+	CUresult r;
+	switch (t->form) {
+	case 0:
+		r = call_cuTensorMapEncodeTiled(c, &m, (CUtensorMapDataType)t->type, t->rank, at, dims, strides, t->box, t->steps, (CUtensorMapInterleave)t->interleave,
+			(CUtensorMapSwizzle)t->swizzle, (CUtensorMapL2promotion)t->promotion, (CUtensorMapFloatOOBfill)t->fill);
+		break;
+	case 1:
+		r = call_cuTensorMapEncodeIm2col(c, &m, (CUtensorMapDataType)t->type, t->rank, at, dims, strides, t->lower, t->upper, t->channels, t->pixels, t->steps,
+			(CUtensorMapInterleave)t->interleave, (CUtensorMapSwizzle)t->swizzle, (CUtensorMapL2promotion)t->promotion, (CUtensorMapFloatOOBfill)t->fill);
+		break;
+	default:
+		r = call_cuTensorMapReplaceAddress(c, &m, at);
+	}
+	memcpy(map, m.opaque, sizeof m.opaque);
+	return r;
 }

@@ -48,6 +48,17 @@
 		(bytes, p, o)) \
 	X(cuMemCreate, (CUcontext c, CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *p, unsigned long long flags), \
 		(h, bytes, p, flags)) \
+	X(cuTensorMapEncodeTiled, (CUcontext c, CUtensorMap *m, CUtensorMapDataType type, cuuint32_t rank, void *at, const cuuint64_t *dims, const cuuint64_t *strides, \
+		const cuuint32_t *box, const cuuint32_t *steps, CUtensorMapInterleave i, CUtensorMapSwizzle s, CUtensorMapL2promotion p, CUtensorMapFloatOOBfill f), \
+		(m, type, rank, at, dims, strides, box, steps, i, s, p, f)) \
+	X(cuTensorMapEncodeIm2col, (CUcontext c, CUtensorMap *m, CUtensorMapDataType type, cuuint32_t rank, void *at, const cuuint64_t *dims, const cuuint64_t *strides, \
+		const int *lower, const int *upper, cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *steps, CUtensorMapInterleave i, CUtensorMapSwizzle s, \
+		CUtensorMapL2promotion p, CUtensorMapFloatOOBfill f), (m, type, rank, at, dims, strides, lower, upper, channels, pixels, steps, i, s, p, f)) \
+	X(cuTensorMapReplaceAddress, (CUcontext c, CUtensorMap *m, void *at), (m, at)) \
+	X(cuLaunchKernelEx, (CUcontext c, const CUlaunchConfig *config, CUfunction f, void **params, void **extra), (config, f, params, extra)) \
+	X(cuMemExportToShareableHandle, (CUcontext c, void *out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type, unsigned long long flags), \
+		(out, h, type, flags)) \
+	X(cuMemImportFromShareableHandle, (CUcontext c, CUmemGenericAllocationHandle *h, void *from, CUmemAllocationHandleType type), (h, from, type)) \
 	X(cuMemSetAccess, (CUcontext c, CUdeviceptr at, size_t bytes, const CUmemAccessDesc *a, size_t count), (at, bytes, a, count)) \
 	X(cuMemcpyHtoDAsync_v2, (CUcontext c, CUdeviceptr to, const void *from, size_t bytes, CUstream s), (to, from, bytes, s)) \
 	X(cuMemcpyDtoHAsync_v2, (CUcontext c, void *to, CUdeviceptr from, size_t bytes, CUstream s), (to, from, bytes, s)) \
@@ -134,8 +145,8 @@ int driver_has(const char *name);
  */
 CUresult await_event(CUcontext c, CUevent base, CUevent begin, CUevent end, float *began, float *ended);
 
-/* Launches with a block of parameters, of which there are count, at these offsets. */
-CUresult launch(CUcontext c, CUfunction f, const unsigned grid[3], const unsigned block[3], unsigned shared, CUstream s, int cooperative,
+/* Launches with a block of parameters, of which there are count, at these offsets; clusters of no width are none. */
+CUresult launch(CUcontext c, CUfunction f, const unsigned grid[3], const unsigned block[3], const unsigned cluster[3], unsigned shared, CUstream s, int cooperative,
 	char *params, size_t bytes, const unsigned *offsets, unsigned count);
 
 /* The graph that a stream captures, and the one node that what comes next would come after. */
@@ -165,5 +176,18 @@ CUresult device_granularity(CUcontext c, CUdevice d, size_t *bytes);
 CUresult create_memory(CUcontext c, CUdevice d, size_t bytes, CUmemGenericAllocationHandle *h);
 CUresult set_access(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, unsigned flags);
 CUresult map_memory(CUcontext c, CUdevice d, CUdeviceptr at, size_t bytes, CUmemGenericAllocationHandle *h);
+
+/* What a description of a tensor is made of: form 0 by tiles, 1 by columns, 2 as old, at another address. */
+struct tensor {
+	unsigned long long address, dims[5], strides[4], old[16];
+	unsigned box[5], steps[5];
+	int lower[3], upper[3];
+	unsigned form, type, rank, interleave, swizzle, promotion, fill, channels, pixels;
+};
+CUresult tensor_map(CUcontext c, const struct tensor *t, unsigned long long map[16]);
+
+/* Memory that is created from now on can be given to other processes. */
+void make_shareable(int yes);
+CUresult import_memory(CUcontext c, CUmemGenericAllocationHandle *h, int fd);
 
 #endif

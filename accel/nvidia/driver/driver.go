@@ -489,21 +489,22 @@ type Launch struct {
 	Grid, Block [3]uint32
 	Shared      uint32
 	Cooperative bool
+	Cluster     [3]uint32 // sides; zeros: none
 	Params      []byte
 	Offsets     []uint32
 }
 
 // Run queues it. The parameters are read by then.
 func (l *Launch) Run(c Context, s Stream) cuda.Result {
-	var grid, block [3]C.uint
+	var grid, block, cluster [3]C.uint
 	for i := range grid {
-		grid[i], block[i] = C.uint(l.Grid[i]), C.uint(l.Block[i])
+		grid[i], block[i], cluster[i] = C.uint(l.Grid[i]), C.uint(l.Block[i]), C.uint(l.Cluster[i])
 	}
 	cooperative := C.int(0)
 	if l.Cooperative {
 		cooperative = 1
 	}
-	return result(C.launch(c, l.Function, &grid[0], &block[0], C.uint(l.Shared), s, cooperative,
+	return result(C.launch(c, l.Function, &grid[0], &block[0], &cluster[0], C.uint(l.Shared), s, cooperative,
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(l.Params))), C.size_t(len(l.Params)),
 		(*C.uint)(unsafe.Pointer(unsafe.SliceData(l.Offsets))), C.uint(len(l.Offsets))))
 }

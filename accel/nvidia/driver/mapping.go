@@ -5,7 +5,11 @@ package driver
 // #include "calls.h"
 import "C"
 
-import "pegasus/cuda"
+import (
+	"unsafe"
+
+	"pegasus/cuda"
+)
 
 // CreateMemory makes physical memory of a device.
 func CreateMemory(c Context, index int, bytes uint64) (h Physical, r cuda.Result) {
@@ -45,4 +49,20 @@ func WriteValue(c Context, s Stream, at, value uint64, bytes uint32) cuda.Result
 		return result(C.call_cuStreamWriteValue64_v2(c, s, C.CUdeviceptr(at), C.cuuint64_t(value), 0))
 	}
 	return result(C.call_cuStreamWriteValue32_v2(c, s, C.CUdeviceptr(at), C.cuuint32_t(value), 0))
+}
+
+// MakeShareable has memory that is created from now on be such that other processes can be given it.
+func MakeShareable() { C.make_shareable(1) }
+
+// ExportMemory is a descriptor by which another process can import memory. It is the caller's.
+func ExportMemory(c Context, h Physical) (fd int, r cuda.Result) {
+	var out C.int
+	r = result(C.call_cuMemExportToShareableHandle(c, unsafe.Pointer(&out), h, C.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
+	return int(out), r
+}
+
+// ImportMemory makes memory of another process this one's, too. The descriptor stays the caller's.
+func ImportMemory(c Context, fd int) (h Physical, r cuda.Result) {
+	r = result(C.import_memory(c, &h, C.int(fd)))
+	return h, r
 }

@@ -62,7 +62,10 @@ type slab struct {
 	mem    []byte
 	inside *extents
 	count  int
-	shared bool                     // with other processes: its file stays as it is
+	shared bool                     // of other processes, too: its file stays as it is
+	first  uint64                   // of what was attached: where it begins
+	offset uint64                   // in the file
+	lent   *Loan                    // its memory was moved to; nil: none
 	ranged *ranges.Range[*Physical] // of a range of reserved addresses; nil of others
 	chunks []chunk                  // by 64 KiB
 }
@@ -192,7 +195,7 @@ func (s *Space) Free(addr uint64) (uint64, error) {
 
 // emptied drops a slab without allocations, or keeps it if it is the only small one.
 func (s *Space) emptied(l *slab) {
-	if l.run.size == SlabSize && s.empty == 0 && !l.shared {
+	if l.run.size == SlabSize && s.empty == 0 && !l.shared && l.lent == nil {
 		s.empty++
 		return
 	}
@@ -208,10 +211,13 @@ func (s *Space) emptied(l *slab) {
 	if unmapSlab(l) == nil {
 		s.runs.release(l.run)
 	}
+	if l.lent != nil {
+		l.lent.Gone()
+	}
 }
 
 // wipe makes n bytes at offset off read as zero.
-func (l *slab) wipe(off, n uint64) error { return wipe(l.fd, l.mem, 0, off, n) }
+func (l *slab) wipe(off, n uint64) error { return wipe(l.fd, l.mem, l.offset, off, n) }
 
 // wipe makes mem[at:at+n] read as zero, where mem is file fd from offset off on: whole
 // pages are given back, the rest is cleared.

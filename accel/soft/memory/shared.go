@@ -6,36 +6,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach makes n bytes of a file, from offset on (a multiple of the page size), visible
-// in the space, as one allocation. The file stays the caller's.
+// Attach makes n bytes of a file, from offset on (a multiple of Granule), visible
+// in the space, as one allocation. The file stays the caller's. What lies beside them in their pages isn't visible.
 func (s *Space) Attach(fd int, offset, n uint64) (addr uint64, err error) {
-	if n == 0 || n > s.size || n > maxBytes {
+	if n == 0 || n > s.size || n > maxBytes || offset%Granule != 0 {
 		return 0, unix.ENOMEM
 	}
+	within := offset % pageSize
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("attach device memory: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	run := s.runs.alloc((n + SlabSize - 1) &^ (SlabSize - 1))
+	run := s.runs.alloc((within + n + SlabSize - 1) &^ (SlabSize - 1))
 	if run == nil {
 		unix.Close(own)
 		return 0, unix.ENOMEM
 	}
-	mem, err := mapShared(run.start, n, own, offset)
+	mem, err := mapShared(run.start, within+n, own, offset-within)
 	if err != nil {
 		s.runs.release(run)
 		unix.Close(own)
 		return 0, fmt.Errorf("attach device memory: %w", err)
 	}
-	l := &slab{run: run, fd: own, mem: mem, shared: true, count: 1}
+	l := &slab{run: run, fd: own, mem: mem, shared: true, first: run.start + within, count: 1}
 	l.chunks = make([]chunk, run.size/chunkSize)
-	l.show(Span{run.start, run.start + RoundUp(n)})
+	l.show(Span{l.first, l.first + RoundUp(n)})
 	for a := run.start; a < run.start+run.size; a += SlabSize {
 		s.slabs[(a-s.base)/SlabSize].Store(l)
 	}
-	return run.start, nil
+	return l.first, nil
 }
 
 // Detach ends what Attach began. Nobody may use the memory any more.
@@ -43,7 +44,7 @@ func (s *Space) Detach(addr uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.at(addr)
-	if l == nil || !l.shared || l.ranged != nil || l.run.start != addr {
+	if l == nil || !l.shared || l.ranged != nil || l.first != addr {
 		return ErrAddress
 	}
 	s.emptied(l)

@@ -369,6 +369,14 @@ static const struct field fields_CUgraphNodeParams_st[] = {
 	{248, 8, KIND_NUMBER}, /* reserved2 */
 };
 
+static const struct field fields_CUipcEventHandle_st[] = {
+	{0, 64, KIND_NUMBER}, /* reserved */
+};
+
+static const struct field fields_CUipcMemHandle_st[] = {
+	{0, 64, KIND_NUMBER}, /* reserved */
+};
+
 static const struct field fields_CUlaunchAttributeValue_union[] = {
 	{0, 64, KIND_NUMBER}, /* pad */
 	{0, 32, KIND_NUMBER}, /* accessPolicyWindow */
@@ -457,6 +465,10 @@ static const struct field fields_CUstreamBatchMemOpParams_union[] = {
 	{0, 8, KIND_NUMBER}, /* memoryBarrier */
 	{0, 40, KIND_NUMBER}, /* atomicReduction */
 	{0, 48, KIND_NUMBER}, /* pad */
+};
+
+static const struct field fields_CUtensorMap_st[] = {
+	{0, 128, KIND_NUMBER}, /* opaque */
 };
 
 static const struct field fields_CUuuid_st[] = {
@@ -4910,12 +4922,12 @@ static const struct call calls[] = {
 	{"cuImportExternalMemory", call_cuImportExternalMemory, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuImportExternalSemaphore", call_cuImportExternalSemaphore, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
 	{"cuInit", call_cuInit, true, true, 1, {ARGUMENT(NUMBER), }, 7, {0, 1, 100, 101, 802, 803, 804}},
-	{"cuIpcCloseMemHandle", call_cuIpcCloseMemHandle, false, false, 1, {ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
-	{"cuIpcGetEventHandle", call_cuIpcGetEventHandle, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(EVENT), }, 3, {3, 4, 801}},
-	{"cuIpcGetMemHandle", call_cuIpcGetMemHandle, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
-	{"cuIpcOpenEventHandle", call_cuIpcOpenEventHandle, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(VALUE), }, 3, {3, 4, 801}},
-	{"cuIpcOpenMemHandle", call_cuIpcOpenMemHandle, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuIpcOpenMemHandle_v2", call_cuIpcOpenMemHandle_v2, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuIpcCloseMemHandle", call_cuIpcCloseMemHandle, true, false, 1, {ARGUMENT(ADDRESS), }, 21, {0, 1, 2, 3, 4, 201, 205, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuIpcGetEventHandle", call_cuIpcGetEventHandle, true, false, 2, {STRUCTURE(CUipcEventHandle_st, 64), ARGUMENT(EVENT), }, 21, {0, 1, 2, 3, 4, 201, 205, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuIpcGetMemHandle", call_cuIpcGetMemHandle, true, false, 2, {STRUCTURE(CUipcMemHandle_st, 64), ARGUMENT(ADDRESS), }, 10, {0, 1, 2, 3, 4, 201, 205, 400, 709, 801}},
+	{"cuIpcOpenEventHandle", call_cuIpcOpenEventHandle, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(VALUE), }, 21, {0, 1, 2, 3, 4, 201, 205, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
+	{"cuIpcOpenMemHandle", call_cuIpcOpenMemHandle, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 205, 400, 709, 801}},
+	{"cuIpcOpenMemHandle_v2", call_cuIpcOpenMemHandle_v2, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 205, 400, 709, 801}},
 	{"cuKernelGetAttribute", call_cuKernelGetAttribute, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(KERNEL), ARGUMENT(DEVICE), }, 9, {0, 1, 2, 3, 4, 101, 201, 400, 709}},
 	{"cuKernelGetFunction", call_cuKernelGetFunction, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(KERNEL), }, 23, {0, 1, 2, 3, 4, 200, 201, 218, 222, 400, 500, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuKernelGetLibrary", call_cuKernelGetLibrary, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(KERNEL), }, 7, {0, 1, 3, 4, 201, 400, 709}},
@@ -5266,10 +5278,10 @@ static const struct call calls[] = {
 	{"cuSurfObjectGetResourceDesc", call_cuSurfObjectGetResourceDesc, true, false, 2, {STRUCTURE(CUDA_RESOURCE_DESC_st, 144), ARGUMENT(HANDLE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuSurfRefGetArray", call_cuSurfRefGetArray, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuSurfRefSetArray", call_cuSurfRefSetArray, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(ARRAY), ARGUMENT(NUMBER), }, 9, {0, 1, 2, 3, 4, 201, 400, 709, 801}},
-	{"cuTensorMapEncodeIm2col", call_cuTensorMapEncodeIm2col, false, false, 15, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuTensorMapEncodeIm2col", call_cuTensorMapEncodeIm2col, true, false, 15, {STRUCTURE(CUtensorMap_st, 128), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 709, 801}},
 	{"cuTensorMapEncodeIm2colWide", call_cuTensorMapEncodeIm2colWide, false, false, 16, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuTensorMapEncodeTiled", call_cuTensorMapEncodeTiled, false, false, 12, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuTensorMapReplaceAddress", call_cuTensorMapReplaceAddress, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuTensorMapEncodeTiled", call_cuTensorMapEncodeTiled, true, false, 12, {STRUCTURE(CUtensorMap_st, 128), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 709, 801}},
+	{"cuTensorMapReplaceAddress", call_cuTensorMapReplaceAddress, true, false, 2, {STRUCTURE(CUtensorMap_st, 128), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 201, 709, 801}},
 	{"cuTexObjectCreate", call_cuTexObjectCreate, true, false, 4, {ARGUMENT(MEMORY), STRUCTURE(CUDA_RESOURCE_DESC_st, 144), STRUCTURE(CUDA_TEXTURE_DESC_st, 104), STRUCTURE(CUDA_RESOURCE_VIEW_DESC_st, 112), }, 8, {0, 1, 3, 4, 201, 400, 709, 801}},
 	{"cuTexObjectDestroy", call_cuTexObjectDestroy, true, false, 1, {ARGUMENT(TEXTURE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuTexObjectGetResourceDesc", call_cuTexObjectGetResourceDesc, true, false, 2, {STRUCTURE(CUDA_RESOURCE_DESC_st, 144), ARGUMENT(TEXTURE), }, 7, {0, 1, 3, 4, 201, 400, 709}},

@@ -689,6 +689,128 @@ static void dump_texture_handle_result(void)
 	dump("TextureHandleResult", &r, sizeof r);
 }
 
+static void dump_mem_lend_args(void)
+{
+	struct mem_lend_args r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	dump("MemLendArgs", &r, sizeof r);
+}
+
+static void dump_mem_lend_result(void)
+{
+	struct mem_lend_result r;
+	memset(&r, 0, sizeof r);
+	r.tag = (uint64_t)UINT64_C(0x807060504030201);
+	r.offset = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.bytes = (uint64_t)UINT64_C(0x1817161514131211);
+	r.segment = (uint32_t)UINT64_C(0x1c1b1a19);
+	r.reserved = (uint32_t)UINT64_C(0x201f1e1d);
+	dump("MemLendResult", &r, sizeof r);
+}
+
+static void dump_mem_borrow_args(void)
+{
+	struct mem_borrow_args r;
+	memset(&r, 0, sizeof r);
+	r.tag = (uint64_t)UINT64_C(0x807060504030201);
+	r.offset = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.bytes = (uint64_t)UINT64_C(0x1817161514131211);
+	r.segment = (uint32_t)UINT64_C(0x1c1b1a19);
+	r.reserved = (uint32_t)UINT64_C(0x201f1e1d);
+	dump("MemBorrowArgs", &r, sizeof r);
+}
+
+static void dump_mem_borrow_result(void)
+{
+	struct mem_borrow_result r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	dump("MemBorrowResult", &r, sizeof r);
+}
+
+static void dump_tensor_map_args(void)
+{
+	struct tensor_map_args r;
+	memset(&r, 0, sizeof r);
+	r.address = (uint64_t)UINT64_C(0x807060504030201);
+	r.dims[0] = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.dims[1] = (uint64_t)UINT64_C(0x1817161514131211);
+	r.dims[2] = (uint64_t)UINT64_C(0x201f1e1d1c1b1a19);
+	r.dims[3] = (uint64_t)UINT64_C(0x2827262524232221);
+	r.dims[4] = (uint64_t)UINT64_C(0x302f2e2d2c2b2a29);
+	r.strides[0] = (uint64_t)UINT64_C(0x3837363534333231);
+	r.strides[1] = (uint64_t)UINT64_C(0x403f3e3d3c3b3a39);
+	r.strides[2] = (uint64_t)UINT64_C(0x4847464544434241);
+	r.strides[3] = (uint64_t)UINT64_C(0x504f4e4d4c4b4a49);
+	r.old[0] = (uint64_t)UINT64_C(0x5857565554535251);
+	r.old[1] = (uint64_t)UINT64_C(0x605f5e5d5c5b5a59);
+	r.old[2] = (uint64_t)UINT64_C(0x6867666564636261);
+	r.old[3] = (uint64_t)UINT64_C(0x706f6e6d6c6b6a69);
+	r.old[4] = (uint64_t)UINT64_C(0x7877767574737271);
+	r.old[5] = (uint64_t)UINT64_C(0x807f7e7d7c7b7a79);
+	r.old[6] = (uint64_t)UINT64_C(0x8887868584838281);
+	r.old[7] = (uint64_t)UINT64_C(0x908f8e8d8c8b8a89);
+	r.old[8] = (uint64_t)UINT64_C(0x9897969594939291);
+	r.old[9] = (uint64_t)UINT64_C(0xa09f9e9d9c9b9a99);
+	r.old[10] = (uint64_t)UINT64_C(0xa8a7a6a5a4a3a2a1);
+	r.old[11] = (uint64_t)UINT64_C(0xb0afaeadacabaaa9);
+	r.old[12] = (uint64_t)UINT64_C(0xb8b7b6b5b4b3b2b1);
+	r.old[13] = (uint64_t)UINT64_C(0xc0bfbebdbcbbbab9);
+	r.old[14] = (uint64_t)UINT64_C(0xc8c7c6c5c4c3c2c1);
+	r.old[15] = (uint64_t)UINT64_C(0xd0cfcecdcccbcac9);
+	r.box[0] = (uint32_t)UINT64_C(0xd4d3d2d1);
+	r.box[1] = (uint32_t)UINT64_C(0xd8d7d6d5);
+	r.box[2] = (uint32_t)UINT64_C(0xdcdbdad9);
+	r.box[3] = (uint32_t)UINT64_C(0xe0dfdedd);
+	r.box[4] = (uint32_t)UINT64_C(0xe4e3e2e1);
+	r.steps[0] = (uint32_t)UINT64_C(0xe8e7e6e5);
+	r.steps[1] = (uint32_t)UINT64_C(0xecebeae9);
+	r.steps[2] = (uint32_t)UINT64_C(0xf0efeeed);
+	r.steps[3] = (uint32_t)UINT64_C(0xf4f3f2f1);
+	r.steps[4] = (uint32_t)UINT64_C(0xf8f7f6f5);
+	r.lower[0] = (int32_t)UINT64_C(0xfcfbfaf9);
+	r.lower[1] = (int32_t)UINT64_C(0xfffefd);
+	r.lower[2] = (int32_t)UINT64_C(0x4030201);
+	r.upper[0] = (int32_t)UINT64_C(0x8070605);
+	r.upper[1] = (int32_t)UINT64_C(0xc0b0a09);
+	r.upper[2] = (int32_t)UINT64_C(0x100f0e0d);
+	r.form = (uint32_t)UINT64_C(0x14131211);
+	r.type = (uint32_t)UINT64_C(0x18171615);
+	r.rank = (uint32_t)UINT64_C(0x1c1b1a19);
+	r.interleave = (uint32_t)UINT64_C(0x201f1e1d);
+	r.swizzle = (uint32_t)UINT64_C(0x24232221);
+	r.promotion = (uint32_t)UINT64_C(0x28272625);
+	r.fill = (uint32_t)UINT64_C(0x2c2b2a29);
+	r.channels = (uint32_t)UINT64_C(0x302f2e2d);
+	r.pixels = (uint32_t)UINT64_C(0x34333231);
+	r.reserved = (uint32_t)UINT64_C(0x38373635);
+	dump("TensorMapArgs", &r, sizeof r);
+}
+
+static void dump_tensor_map_result(void)
+{
+	struct tensor_map_result r;
+	memset(&r, 0, sizeof r);
+	r.map[0] = (uint64_t)UINT64_C(0x807060504030201);
+	r.map[1] = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	r.map[2] = (uint64_t)UINT64_C(0x1817161514131211);
+	r.map[3] = (uint64_t)UINT64_C(0x201f1e1d1c1b1a19);
+	r.map[4] = (uint64_t)UINT64_C(0x2827262524232221);
+	r.map[5] = (uint64_t)UINT64_C(0x302f2e2d2c2b2a29);
+	r.map[6] = (uint64_t)UINT64_C(0x3837363534333231);
+	r.map[7] = (uint64_t)UINT64_C(0x403f3e3d3c3b3a39);
+	r.map[8] = (uint64_t)UINT64_C(0x4847464544434241);
+	r.map[9] = (uint64_t)UINT64_C(0x504f4e4d4c4b4a49);
+	r.map[10] = (uint64_t)UINT64_C(0x5857565554535251);
+	r.map[11] = (uint64_t)UINT64_C(0x605f5e5d5c5b5a59);
+	r.map[12] = (uint64_t)UINT64_C(0x6867666564636261);
+	r.map[13] = (uint64_t)UINT64_C(0x706f6e6d6c6b6a69);
+	r.map[14] = (uint64_t)UINT64_C(0x7877767574737271);
+	r.map[15] = (uint64_t)UINT64_C(0x807f7e7d7c7b7a79);
+	dump("TensorMapResult", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -759,5 +881,11 @@ int main(void)
 	dump_domain_usage_result();
 	dump_texture_handle_args();
 	dump_texture_handle_result();
+	dump_mem_lend_args();
+	dump_mem_lend_result();
+	dump_mem_borrow_args();
+	dump_mem_borrow_result();
+	dump_tensor_map_args();
+	dump_tensor_map_result();
 	return 0;
 }

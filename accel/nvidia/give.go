@@ -1,0 +1,197 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/accel/nvidia/handover"
+	"pegasus/cuda"
+)
+
+var (
+	_ accel.Giver    = (*Device)(nil)
+	_ accel.Borrower = (*Context)(nil)
+)
+
+// giver is the store if other processes can be given its memory.
+func (d *Device) giver() *mapped {
+	if !d.shareable {
+		return nil
+	}
+	return d.mapper()
+}
+
+// Give offers the block that an allocation lies in; who takes it uses the allocation alone.
+func (d *Device) Give(addr uint64) (t accel.Ticket, n uint64, r cuda.Result) {
+	m := d.giver()
+	if m == nil {
+		return t, 0, cuda.ErrorNotSupported
+	}
+	d.mu.Lock()
+	s := d.spans.find(addr)
+	ok := s != nil && s.sort == allocation && !s.freed
+	d.mu.Unlock()
+	if !ok {
+		return t, 0, cuda.ErrorInvalidValue
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.blockOf(addr, s.held)
+	if b == nil {
+		return t, 0, cuda.ErrorInvalidValue
+	}
+	t, r = d.offer(m, b.h, handover.Gift{Whole: b.bytes, At: addr - b.at, Bytes: s.bytes})
+	return t, s.bytes, r
+}
+
+// offer has others get a descriptor of memory. m.mu is held.
+func (d *Device) offer(m *mapped, h driver.Physical, g handover.Gift) (accel.Ticket, cuda.Result) {
+	t, err := m.offers.Add(uint64(h), g, func() (int, error) {
+		fd, r := driver.ExportMemory(nil, h)
+		if r != cuda.Success {
+			return -1, r
+		}
+		return fd, nil
+	}, d.log)
+	if err != nil {
+		d.log.Error("offer memory to other processes", "err", err)
+		return t, cuda.ErrorOperatingSystem
+	}
+	return t, cuda.Success
+}
+
+// GiveMemory offers memory that the guest maps itself.
+func (d *Device) GiveMemory(of accel.Memory) (t accel.Ticket, r cuda.Result) {
+	mem, ok := of.(*mappedMemory)
+	m := d.giver()
+	if m == nil || !ok {
+		return t, cuda.ErrorNotSupported
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return d.offer(m, mem.h, handover.Gift{Whole: mem.bytes, Bytes: mem.bytes})
+}
+
+// take imports what another process offers. It counts here as well: it stays when the other one is gone.
+func (d *Device) take(t accel.Ticket) (h driver.Physical, g handover.Gift, r cuda.Result) {
+	g, fd, err := handover.Fetch(t)
+	if err != nil {
+		d.log.Info("take memory of another process", "err", err)
+		return h, g, cuda.ErrorInvalidValue
+	}
+	defer unix.Close(fd)
+	if g.Whole%guestGranule != 0 {
+		return h, g, cuda.ErrorInvalidValue
+	}
+	if q := d.config.Quota; q != nil && !q(int64(g.Whole)) {
+		return h, g, cuda.ErrorOutOfMemory
+	}
+	if h, r = driver.ImportMemory(nil, fd); r != cuda.Success {
+		d.unquota(g.Whole)
+	}
+	return h, g, r
+}
+
+func (d *Device) unquota(n uint64) {
+	if q := d.config.Quota; q != nil {
+		q(-int64(n))
+	}
+}
+
+// TakeMemory takes memory that the guest will map itself.
+func (d *Device) TakeMemory(t accel.Ticket) (accel.Memory, uint64, cuda.Result) {
+	if d.giver() == nil {
+		return nil, 0, cuda.ErrorNotSupported
+	}
+	h, g, r := d.take(t)
+	if r != cuda.Success {
+		return nil, 0, r
+	}
+	return &mappedMemory{d: d, h: h, bytes: g.Whole, users: 1}, g.Whole, cuda.Success
+}
+
+// Borrow maps what another process's context has allocated.
+func (c *Context) Borrow(t accel.Ticket) (addr, n uint64, r cuda.Result) {
+	d := c.dev
+	if r := c.Err(); r != cuda.Success {
+		return 0, 0, r
+	}
+	m := d.giver()
+	if m == nil {
+		return 0, 0, cuda.ErrorNotSupported
+	}
+	h, g, r := d.take(t)
+	if r != cuda.Success {
+		return 0, 0, r
+	}
+	b := &block{bytes: g.Whole, h: h}
+	if r = m.place(d, b); r != cuda.Success {
+		driver.ReleaseMemory(nil, h)
+		d.unquota(g.Whole)
+		return 0, 0, r
+	}
+	s := &span{at: b.at + g.At, bytes: g.Bytes, ctx: c, sort: borrowed, held: g.Whole, whole: b}
+	d.mu.Lock()
+	added := c.destroyed == nil && d.spans.add(s)
+	d.mu.Unlock()
+	if !added {
+		d.handBack(s)
+		return 0, 0, cuda.ErrorUnknown
+	}
+	return s.at, s.bytes, cuda.Success
+}
+
+// place maps memory where there is room.
+func (m *mapped) place(d *Device, b *block) (r cuda.Result) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var ok bool
+	if b.at, ok = takeFirst(&m.free, b.bytes); !ok {
+		return cuda.ErrorOutOfMemory
+	}
+	if r = driver.MapMemory(nil, b.at, b.bytes, 0, b.h); r == cuda.Success {
+		if r = driver.SetAccess(nil, d.index, b.at, b.bytes, uint32(accel.ReadWrite)); r == cuda.Success {
+			return r
+		}
+		driver.UnmapMemory(nil, b.at, b.bytes)
+	}
+	giveHole(&m.free, hole{b.at, b.bytes})
+	return r
+}
+
+// Detach gives borrowed memory back.
+func (c *Context) Detach(addr uint64, done func()) cuda.Result {
+	d := c.dev
+	d.mu.Lock()
+	s := d.spans.find(addr)
+	if s == nil || s.ctx != c || s.sort != borrowed || s.freed || c.destroyed != nil {
+		d.mu.Unlock()
+		return cuda.ErrorInvalidValue
+	}
+	s.freed = true
+	d.mu.Unlock()
+	c.later(func() {
+		d.mu.Lock()
+		d.spans.drop(s)
+		d.mu.Unlock()
+		d.handBack(s)
+		done()
+	})
+	return cuda.Success
+}
+
+// handBack unmaps borrowed memory.
+func (d *Device) handBack(s *span) {
+	m := d.store.(*mapped)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := driver.Unmap(nil, s.whole.at, s.whole.bytes, s.whole.h); r != cuda.Success {
+		d.log.Error("give back memory of another process", "bytes", s.held, "err", r) // stays accounted: it is still there
+		return
+	}
+	giveHole(&m.free, hole{s.whole.at, s.whole.bytes})
+	d.unquota(s.held)
+}

@@ -1,0 +1,235 @@
+// Package handover passes descriptors of device memory between the workers of a domain, each of which has one part of it
+// by a driver of its own. accel/nvidia uses it.
+//
+// A worker that offers some listens at a socket that has a name and no file, so no daemon has to be there. The name is no
+// secret: who connects has to be of the same user as the worker, which no other domain's is where the daemon is
+// root, and to say the tag of what he wants, which nobody can guess.
+package handover
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+)
+
+// Gift says what of some memory is meant.
+type Gift struct {
+	Whole     uint64 // bytes of the memory
+	At, Bytes uint64 // of what of it is given
+}
+
+// Offers are what a process offers. The zero value offers nothing.
+type Offers struct {
+	mu       sync.Mutex
+	all      map[uint64]offer // by tag
+	id       uint32
+	listener *net.UnixListener
+}
+
+type offer struct {
+	of     uint64
+	gift   Gift
+	export func() (fd int, err error)
+}
+
+// patience is how long the other side of a socket may take.
+const patience = 5 * time.Second
+
+func address(id uint32) *net.UnixAddr {
+	return &net.UnixAddr{Name: fmt.Sprintf("@pegasus-gifts-%08x", id), Net: "unixpacket"}
+}
+
+// Add offers a gift of the memory that the caller knows by a number, and says by what ticket others get it: the same one for the
+// same gift. export makes a descriptor of the memory for each of them; it is called from another goroutine, and not after Forget.
+func (o *Offers) Add(of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.listener == nil {
+		if err := o.listen(log); err != nil {
+			return accel.Ticket{}, err
+		}
+	}
+	for tag, other := range o.all {
+		if other.of == of && other.gift == g {
+			return accel.Ticket{ID: o.id, Tag: tag}, nil
+		}
+	}
+	if o.all == nil {
+		o.all = map[uint64]offer{}
+	}
+	t := accel.Ticket{ID: o.id, Tag: rand.Uint64()}
+	o.all[t.Tag] = offer{of, g, export}
+	return t, nil
+}
+
+// Forget ends all offers of that memory.
+func (o *Offers) Forget(of uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for tag, one := range o.all {
+		if one.of == of {
+			delete(o.all, tag)
+		}
+	}
+}
+
+// Close ends all offers.
+func (o *Offers) Close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.all)
+	if o.listener != nil {
+		o.listener.Close()
+	}
+}
+
+// listen makes the socket. o.mu is held.
+func (o *Offers) listen(log *slog.Logger) error {
+	for {
+		id := rand.Uint32()
+		l, err := net.ListenUnix("unixpacket", address(id))
+		if errors.Is(err, unix.EADDRINUSE) {
+			continue
+		}
+		if err == nil {
+			o.id, o.listener = id, l
+			go o.serve(l, log)
+		}
+		return err
+	}
+}
+
+func (o *Offers) serve(l *net.UnixListener, log *slog.Logger) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				log.Error("listen to processes that want memory", "err", err)
+			}
+			return
+		}
+		if err := o.answer(c); err != nil {
+			log.Info("give memory to another process", "err", err)
+		}
+		c.Close()
+	}
+}
+
+// answer sends who asks the descriptor of what he names.
+func (o *Offers) answer(c *net.UnixConn) error {
+	if err := greet(c); err != nil {
+		return err
+	}
+	var tag [8]byte
+	if n, err := c.Read(tag[:]); err != nil || n != len(tag) {
+		return fmt.Errorf("a request of %d bytes: %w", n, errors.Join(err, os.ErrInvalid))
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock() // so that the memory stays until it was sent
+	one, ok := o.all[binary.LittleEndian.Uint64(tag[:])]
+	if !ok {
+		return fmt.Errorf("a request for what isn't offered: %w", os.ErrNotExist)
+	}
+	fd, err := one.export()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, _, err = c.WriteMsgUnix(one.gift.append(nil), unix.UnixRights(fd), nil)
+	return err
+}
+
+const giftBytes = 24
+
+// append is the answer that comes with a descriptor.
+func (g *Gift) append(b []byte) []byte {
+	for _, v := range []uint64{g.Whole, g.At, g.Bytes} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// read reads such an answer.
+func read(b []byte) (g Gift, err error) {
+	if len(b) != giftBytes {
+		return g, fmt.Errorf("an answer of %d bytes: %w", len(b), os.ErrInvalid)
+	}
+	g = Gift{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}
+	if g.Bytes == 0 || g.At > g.Whole || g.Bytes > g.Whole-g.At {
+		return g, fmt.Errorf("an answer of %d bytes at %d of %d: %w", g.Bytes, g.At, g.Whole, os.ErrInvalid)
+	}
+	return g, nil
+}
+
+// Fetch asks another process for what it offers. The descriptor is the caller's.
+func Fetch(t accel.Ticket) (g Gift, fd int, err error) {
+	c, err := net.DialUnix("unixpacket", nil, address(t.ID))
+	if err != nil {
+		return g, -1, err
+	}
+	defer c.Close()
+	if err := greet(c); err != nil {
+		return g, -1, err
+	}
+	if _, err := c.Write(binary.LittleEndian.AppendUint64(nil, t.Tag)); err != nil {
+		return g, -1, err
+	}
+	var text [giftBytes]byte
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := c.ReadMsgUnix(text[:], oob)
+	if err != nil {
+		return g, -1, err
+	}
+	if fd, err = descriptor(oob[:oobn]); err != nil {
+		return g, -1, err
+	}
+	if g, err = read(text[:n]); err != nil {
+		unix.Close(fd)
+		return g, -1, err
+	}
+	return g, fd, nil
+}
+
+// descriptor is the one that came with a message.
+func descriptor(oob []byte) (int, error) {
+	all, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(all) != 1 {
+		return -1, fmt.Errorf("an answer without a descriptor: %w", errors.Join(err, os.ErrInvalid))
+	}
+	fds, err := unix.ParseUnixRights(&all[0])
+	if err != nil || len(fds) != 1 {
+		return -1, fmt.Errorf("an answer with %d descriptors: %w", len(fds), errors.Join(err, os.ErrInvalid))
+	}
+	unix.CloseOnExec(fds[0])
+	return fds[0], nil
+}
+
+// greet makes sure that who is at the other end is of the same user, and doesn't let us wait for long.
+func greet(c *net.UnixConn) error {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	control := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(err, control); err != nil {
+		return err
+	}
+	if int(cred.Uid) != os.Getuid() {
+		return fmt.Errorf("user %d is at the other end: %w", cred.Uid, os.ErrPermission)
+	}
+	return nil
+}

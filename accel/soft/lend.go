@@ -1,0 +1,63 @@
+package soft
+
+import (
+	"errors"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/accel/soft/memory"
+	"pegasus/cuda"
+)
+
+var _ accel.Lender = (*Device)(nil)
+
+// Lend lets other processes have a part in an allocation. What may leave the device can't be lent: others would find
+// something else in its place.
+func (d *Device) Lend(addr uint64, find func(uint64) (accel.Loan, cuda.Result)) (id uint32, at, n uint64, r cuda.Result) {
+	if d.residence != nil {
+		return 0, 0, 0, cuda.ErrorNotSupported
+	}
+	if !d.still() {
+		return 0, 0, 0, cuda.ErrorNotReady
+	}
+	to, at, n, err := d.space.Lend(addr, func(bytes uint64) (*memory.Loan, error) {
+		l, found := find(bytes)
+		if r = found; r != cuda.Success {
+			return nil, r
+		}
+		return &memory.Loan{FD: int(l.File.Fd()), Offset: l.Offset, ID: l.ID, Gone: l.Gone}, nil
+	})
+	switch {
+	case r != cuda.Success:
+		return 0, 0, 0, r
+	case errors.Is(err, memory.ErrAddress):
+		return 0, 0, 0, cuda.ErrorInvalidValue
+	case err != nil:
+		d.log.Error("lend device memory", "address", addr, "error", err)
+		return 0, 0, 0, cuda.ErrorOutOfMemory
+	}
+	return to.ID, at, n, cuda.Success
+}
+
+// stillLook is how often still looks. Nothing tells it, since few ever want to know.
+const stillLook = 100 * time.Microsecond
+
+// still waits until nothing uses memory: all that was submitted has ended, and nothing is being freed. The caller submits nothing
+// meanwhile. It returns false if that may depend on the guest.
+func (d *Device) still() bool {
+	for {
+		d.mu.Lock()
+		busy, held := d.queued.Load() != 0 || d.freeing() > 0, d.hostFuncs > 0
+		for c := range d.contexts {
+			busy = busy || c.destroyed != nil
+		}
+		d.mu.Unlock()
+		if !busy {
+			return true
+		}
+		if held {
+			return false
+		}
+		time.Sleep(stillLook)
+	}
+}

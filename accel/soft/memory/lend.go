@@ -1,0 +1,87 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Loan is a part of a file that other processes map, too.
+type Loan struct {
+	FD     int // stays the caller's
+	Offset uint64
+	ID     uint32 // the caller's name for it
+	Gone   func() // is called when nothing of the space lies there any more; it must not use the space
+}
+
+// Lend has the slab that an allocation lies in be a part of a file, which find finds for so many bytes, unless it is one already:
+// allocations next to it keep their places beside it. It says at which byte of that part the allocation begins, and how long it is.
+// Nobody may use memory of the space meanwhile.
+func (s *Space) Lend(addr uint64, find func(bytes uint64) (*Loan, error)) (to *Loan, at, n uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.at(addr)
+	if l == nil || l.shared {
+		return nil, 0, 0, ErrAddress
+	}
+	x := l.inside.used[addr]
+	if x == nil || !x.visible {
+		return nil, 0, 0, ErrAddress
+	}
+	if l.lent == nil {
+		if to, err = find(l.run.size); err != nil {
+			return nil, 0, 0, err
+		}
+		if err = l.move(to); err != nil {
+			to.Gone()
+			return nil, 0, 0, fmt.Errorf("lend device memory: %w", err)
+		}
+		l.lent = to
+	}
+	return l.lent, addr - l.run.start, x.size, nil
+}
+
+// move puts a slab's bytes elsewhere, where its addresses then lead.
+func (l *slab) move(to *Loan) error {
+	own, err := unix.FcntlInt(uintptr(to.FD), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	err = l.copyTo(own, to.Offset)
+	if err == nil {
+		_, err = mapShared(l.run.start, l.run.size, own, to.Offset)
+	}
+	if err != nil {
+		unix.Close(own)
+		return err
+	}
+	unix.Close(l.fd)
+	l.fd, l.offset = own, to.Offset
+	return nil
+}
+
+// copyTo copies what there is of the slab: pages that were never touched stay holes.
+func (l *slab) copyTo(fd int, offset uint64) error {
+	size := int64(l.run.size)
+	for at := int64(0); at < size; {
+		from, err := unix.Seek(l.fd, at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // holes alone
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if at, err = unix.Seek(l.fd, from, unix.SEEK_HOLE); err != nil {
+			return err
+		}
+		for from < at {
+			n, err := unix.Pwrite(fd, l.mem[from:at], int64(offset)+from)
+			if err != nil {
+				return err
+			}
+			from += int64(n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package worker
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// What processes of a domain lend each other lies in the store of its segments, unless their devices pass it by themselves: a device puts the
+// memory round an allocation there, as a loose segment. Who has the name of the allocation gets that part of the segment and no more, since its tag can be made of the segment's
+// secret alone, which workers know and no guest.
+
+// tagOf is the tag of a part of a segment.
+func tagOf(secret, offset, bytes uint64) uint64 {
+	var text [24]byte
+	binary.LittleEndian.PutUint64(text[:], secret)
+	binary.LittleEndian.PutUint64(text[8:], offset)
+	binary.LittleEndian.PutUint64(text[16:], bytes)
+	sum := sha256.Sum256(text[:])
+	return binary.LittleEndian.Uint64(sum[:])
+}
+
+// MemLend waits until nothing uses the process's memory, which its next calls come behind.
+func (s *session) MemLend(_ cuda.Call, a cuda.MemLendArgs) (out cuda.MemLendResult, r cuda.Result) {
+	if s.allocs[a.Address] == nil {
+		return out, cuda.ErrorInvalidValue
+	}
+	if d, ok := s.device.(accel.Giver); ok {
+		t, bytes, r := d.Give(a.Address)
+		return cuda.MemLendResult{Tag: t.Tag, Bytes: bytes, Segment: t.ID}, r
+	}
+	d, ok := s.device.(accel.Lender)
+	if !ok || s.commons == nil {
+		return out, cuda.ErrorNotSupported
+	}
+	id, at, bytes, r := d.Lend(a.Address, func(bytes uint64) (l accel.Loan, r cuda.Result) {
+		seg, err := s.gate.MakeLoose(s.commons, bytes)
+		if err != nil {
+			return l, segmentResult(err)
+		}
+		return accel.Loan{File: s.commons.file, Offset: seg.Offset, ID: seg.ID, Gone: func() { s.gate.DetachSegment(s.commons, seg.ID) }}, cuda.Success
+	})
+	if r != cuda.Success {
+		return out, r
+	}
+	secret, err := s.gate.LooseSecret(id)
+	return cuda.MemLendResult{Tag: tagOf(secret, at, bytes), Offset: at, Bytes: bytes, Segment: id}, segmentResult(err)
+}
+
+// MemBorrow attaches an allocation of another process.
+func (s *session) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
+	g, r := s.roomyContext(c)
+	if r != cuda.Success {
+		return out, r
+	}
+	if b, ok := g.ctx.(accel.Borrower); ok {
+		return s.borrow(g, b, a)
+	}
+	if s.commons == nil {
+		return out, cuda.ErrorNotSupported
+	}
+	at, ok := g.ctx.(accel.Attacher)
+	if !ok {
+		return out, cuda.ErrorNotSupported
+	}
+	if len(s.attached) >= maxObjects {
+		return out, cuda.ErrorOutOfMemory
+	}
+	secret, err := s.gate.LooseSecret(a.Segment)
+	if err != nil || !sameTag(tagOf(secret, a.Offset, a.Bytes), a.Tag) {
+		return out, cuda.ErrorInvalidValue
+	}
+	seg, err := s.gate.AttachLoose(a.Segment, secret)
+	if err != nil {
+		return out, cuda.ErrorInvalidValue
+	}
+	if out.Address, r = at.Attach(s.commons.file, seg.Offset+a.Offset, a.Bytes); r != cuda.Success {
+		s.gate.DetachSegment(s.commons, seg.ID)
+		return out, g.report(r)
+	}
+	s.attached[out.Address] = attachment{g, at, func() { s.gate.DetachSegment(s.commons, seg.ID) }}
+	return out, cuda.Success
+}
+
+// borrow is MemBorrow where devices pass each other memory by themselves.
+func (s *session) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
+	if len(s.attached) >= maxObjects {
+		return out, cuda.ErrorOutOfMemory
+	}
+	if a.Offset != 0 {
+		return out, cuda.ErrorInvalidValue
+	}
+	addr, bytes, r := b.Borrow(accel.Ticket{ID: a.Segment, Tag: a.Tag})
+	if r != cuda.Success {
+		return out, g.report(r)
+	}
+	if bytes != a.Bytes { // the guest would think that it has more, or less
+		b.Detach(addr, func() {})
+		return out, cuda.ErrorInvalidValue
+	}
+	s.attached[addr] = attachment{g, b, func() {}}
+	return cuda.MemBorrowResult{Address: addr}, cuda.Success
+}
+
+func sameTag(a, b uint64) bool {
+	return subtle.ConstantTimeEq(int32(a), int32(b))&subtle.ConstantTimeEq(int32(a>>32), int32(b>>32)) == 1
+}

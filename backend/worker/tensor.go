@@ -1,0 +1,20 @@
+package worker
+
+import (
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// TensorMap is for devices whose kernels copy tiles of tensors.
+func (s *session) TensorMap(c cuda.Call, a cuda.TensorMapArgs) (out cuda.TensorMapResult, r cuda.Result) {
+	g, r := s.context(c)
+	if r != cuda.Success {
+		return out, r
+	}
+	m, ok := g.ctx.(accel.TensorMapper)
+	if !ok {
+		return out, cuda.ErrorNotSupported
+	}
+	out.Map, r = m.TensorMap(&a)
+	return out, g.report(r)
+}

@@ -1,0 +1,162 @@
+/*
+ * Memory and events that processes of a domain pass each other by handles, as bytes.
+ *
+ * The host gives other processes a part in an allocation where it is. An event needs no part of another's: one that others may wait
+ * for is complete when the call that records it returns, so whoever is told of the record finds it complete.
+ */
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "event.h"
+#include "memory.h"
+#include "range.h"
+#include "ring.h"
+#include "zz_impl.h"
+#include "zz_wire.h"
+
+#define MEMORY_MAGIC UINT64_C(0x314d504953474550) /* "PEGSIPM1" */
+#define EVENT_MAGIC UINT64_C(0x3145504953474550)  /* "PEGSIPE1" */
+
+enum { TRIES = 100 };
+
+/* What is in a handle. */
+struct ticket {
+	uint64_t magic, process;
+	struct mem_lend_result memory;
+};
+_Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle) && sizeof(struct ticket) <= sizeof(CUipcEventHandle), "a ticket fits a handle");
+
+/* A number that no other process has, so that a handle is known to be one's own. */
+static uint64_t own_number(void)
+{
+	static _Atomic uint64_t number;
+	uint64_t n = atomic_load(&number), fresh;
+	if (n)
+		return n;
+	if (getrandom(&fresh, sizeof fresh, 0) != (ssize_t)sizeof fresh || !fresh)
+		fresh = (uint64_t)getpid();
+	return atomic_compare_exchange_strong(&number, &n, fresh) ? fresh : n;
+}
+
+static void write_ticket(void *handle, uint64_t magic, const struct mem_lend_result *memory)
+{
+	struct ticket t = {.magic = magic, .process = own_number()};
+	if (memory)
+		t.memory = *memory;
+	memset(handle, 0, sizeof(CUipcMemHandle));
+	memcpy(handle, &t, sizeof t);
+}
+
+static CUresult read_ticket(struct ticket *t, const void *handle, uint64_t magic)
+{
+	memcpy(t, handle, sizeof *t);
+	if (t->magic != magic)
+		return CUDA_ERROR_INVALID_VALUE;
+	return t->process == own_number() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS; /* for others only */
+}
+
+/* The host lends memory while nothing uses any, and doesn't wait for what may depend on this process. */
+CUresult pg_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+	struct context *c;
+	struct range range;
+	struct mem_lend_result answer;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!handle || !range_find(dptr, &range) || range.kind != RANGE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct mem_lend_args args = {.address = range.base};
+	struct packet p = {.op = OP_MEM_LEND, .fixed = &args, .fixedBytes = sizeof args};
+	for (int i = 0; (r = ring_call(&p, &answer, sizeof answer)) == CUDA_ERROR_NOT_READY; i++) {
+		if (i == TRIES)
+			return CUDA_ERROR_MAP_FAILED;
+		memory_drain();
+	}
+	if (r == CUDA_SUCCESS)
+		write_ticket(handle, MEMORY_MAGIC, &answer);
+	return r;
+}
+
+static CUresult give_back(struct context *c, uint64_t address)
+{
+	struct segment_detach_args args = {.address = address};
+	struct packet p = {.op = OP_SEGMENT_DETACH, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+	return ring_call(&p, NULL, 0);
+}
+
+CUresult pg_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+	struct context *c;
+	struct ticket t;
+	struct mem_borrow_result answer;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!out || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+		return CUDA_ERROR_INVALID_VALUE;
+	r = read_ticket(&t, &handle, MEMORY_MAGIC);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct mem_borrow_args args = {.tag = t.memory.tag, .offset = t.memory.offset, .bytes = t.memory.bytes, .segment = t.memory.segment};
+	struct packet p = {.op = OP_MEM_BORROW, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+	r = ring_call(&p, &answer, sizeof answer);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range = {.base = answer.address, .size = t.memory.bytes, .kind = RANGE_BORROWED, .context = c->object.id};
+	if (!range_add_fresh(&range)) {
+		give_back(c, answer.address);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*out = answer.address;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+	struct context *c;
+	struct range range;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!range_remove(dptr, RANGE_BORROWED, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct context *owner = handle_find(&contexts, range.context);
+	return owner ? give_back(owner, dptr) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* --- events --- */
+
+CUresult pg_cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+	struct event *e = handle_find(&events, (uint64_t)(uintptr_t)event);
+	if (!handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!e || !(e->flags & CU_EVENT_INTERPROCESS))
+		return CUDA_ERROR_INVALID_HANDLE;
+	atomic_store(&e->shared, true);
+	CUresult r = event_settle(e);
+	if (r == CUDA_SUCCESS)
+		write_ticket(handle, EVENT_MAGIC, NULL);
+	return r;
+}
+
+CUresult pg_cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
+{
+	struct context *c;
+	struct event *e;
+	struct ticket t;
+	CUresult r = context_current(&c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = out ? read_ticket(&t, &handle, EVENT_MAGIC) : CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		r = event_create(c, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS, &e);
+	if (r != CUDA_SUCCESS)
+		return r;
+	atomic_store(&e->shared, true);
+	*out = HANDLE_OF(CUevent, e);
+	return CUDA_SUCCESS;
+}

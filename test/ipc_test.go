@@ -1,0 +1,28 @@
+package test
+
+import "testing"
+
+// What programs count on of memory and events that they pass each other by handles, each in two processes.
+func TestIPC(t *testing.T) {
+	h := startHost(t, oneDomain)
+	ipc := program(t, "ipc")
+	for _, part := range []string{"memory", "survivor", "busy", "function", "events", "graphs", "wrong"} {
+		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", ipc, part)) })
+	}
+}
+
+// Memory that may leave the device can't be lent: that is said.
+func TestIPCIsRefused(t *testing.T) {
+	h := startHost(t, "[[accelerator]]\nname = \"a0\"\nmemory = \"64MiB\"\nswap = \"64MiB\"\n[[domain]]\nname = \"one\"\n")
+	succeed(t, h.guest("one", program(t, "ipc"), "refused"))
+}
+
+// A GPU's workers pass each other the driver's descriptors, for memory that programs map themselves as well.
+func TestIPCOnNVIDIA(t *testing.T) {
+	h := startNVIDIA(t, oneDomain)
+	ipc := program(t, "ipc")
+	for _, part := range []string{"memory", "survivor", "busy", "function", "events", "graphs", "wrong"} {
+		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", ipc, part)) })
+	}
+	succeed(t, h.guest("one", program(t, "mapping"), "given"))
+}

@@ -1,0 +1,423 @@
+/* What programs count on of memory and events that they pass each other by handles, one thing at a time: ipc NAME. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+static CUcontext context;
+
+static CUfunction begin(void)
+{
+	CUmodule m;
+	CUfunction f;
+	CHECK(cuInit(0));
+	CHECK(cuCtxCreate(&context, 0, 0));
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&f, m, "step"));
+	return f;
+}
+
+/* Two processes, of which each begins by itself, and what they say to each other. */
+static int other;
+static bool child;
+static pid_t pid;
+
+static void two(void)
+{
+	int pair[2];
+	CLAIM(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	pid = fork();
+	CLAIM(pid >= 0);
+	child = pid == 0;
+	other = pair[child];
+	close(pair[!child]);
+}
+
+static void tell(const void *what, size_t n) { CLAIM(write(other, what, n) == (ssize_t)n); }
+static void hear(void *what, size_t n) { CLAIM(recv(other, what, n, MSG_WAITALL) == (ssize_t)n); }
+static void nod(void) { tell("", 1); }
+static void await(void)
+{
+	char c;
+	hear(&c, 1);
+}
+
+static void end(void)
+{
+	int status;
+	if (child)
+		_exit(0);
+	CLAIM(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static unsigned word(CUdeviceptr at)
+{
+	unsigned w;
+	CHECK(cuMemcpyDtoH(&w, at, 4));
+	return w;
+}
+
+static size_t used(void)
+{
+	size_t free, total;
+	CHECK(cuMemGetInfo(&free, &total));
+	return total - free;
+}
+
+static int capable(CUdeviceptr at)
+{
+	int is;
+	CHECK(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at));
+	return is;
+}
+
+/* Memory keeps its address and its bytes when others get a part in it; kernels of both use it. */
+static void memory(void)
+{
+	static const size_t sizes[] = {512, 1000, 5 * MIB, 96 * MIB, 4096};
+	enum { N = sizeof sizes / sizeof *sizes };
+	CUipcMemHandle h[N];
+	CUdeviceptr at[N], base;
+	size_t size;
+	two();
+	CUfunction step = begin();
+	if (child) {
+		hear(h, sizeof h);
+		for (int i = 0; i < N; i++) {
+			CHECK(cuIpcOpenMemHandle(&at[i], h[i], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+			CHECK(cuMemGetAddressRange(&base, &size, at[i] + 100));
+			CLAIM(base == at[i] && size >= sizes[i] && size < sizes[i] + 512);
+			CLAIM(word(at[i]) == (unsigned)i + 10 && word(at[i] + sizes[i] - 4) == (unsigned)i + 20);
+			launch_step(step, NULL, at[i] + sizes[i] - 4, 2, 1);
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32(at[i] - 512, 0, 1));
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32(at[i] + size, 0, 1));
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(at[i]));
+		}
+		CHECK(cuCtxSynchronize());
+		nod();
+		await();
+		for (int i = 0; i < N; i++) {
+			CLAIM(word(at[i]) == 77);
+			CHECK(cuIpcCloseMemHandle(at[i]));
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(at[i]));
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32(at[i], 0, 1));
+		}
+		nod();
+		end();
+	}
+	for (int i = 0; i < N; i++) {
+		CHECK(cuMemAlloc(&at[i], sizes[i]));
+		CHECK(cuMemsetD32(at[i], (unsigned)i + 10, 1));
+		CHECK(cuMemsetD32(at[i] + sizes[i] - 4, (unsigned)i + 20, 1));
+	}
+	for (int i = 0; i < N; i++)
+		CHECK(cuIpcGetMemHandle(&h[i], at[i] + (i == 2 ? MIB : 0))); /* any address within means all of it */
+	tell(h, sizeof h);
+	await();
+	for (int i = 0; i < N; i++) {
+		CLAIM(word(at[i] + sizes[i] - 4) == 2 * ((unsigned)i + 20) + 1);
+		CHECK(cuMemsetD32(at[i], 77, 1));
+	}
+	CHECK(cuCtxSynchronize());
+	nod();
+	await();
+	for (int i = 0; i < N; i++) {
+		CUdeviceptr again;
+		CHECK(cuMemFree(at[i]));
+		CHECK(cuMemAlloc(&again, sizes[i]));
+		CLAIM(word(again) == 0 && word(again + sizes[i] - 4) == 0);
+		CHECK(cuMemFree(again));
+	}
+	end();
+}
+
+/* Who has a part in memory may go on with it when its owner has gone, though not with what was in it; and with both all of it goes. */
+static void survivor(void)
+{
+	CUipcMemHandle h;
+	CUdeviceptr at;
+	two();
+	begin();
+	if (child) { /* which is the owner */
+		CHECK(cuMemAlloc(&at, 3 * MIB));
+		CHECK(cuMemsetD32(at, 5, 3 * MIB / 4));
+		CHECK(cuIpcGetMemHandle(&h, at));
+		tell(&h, sizeof h);
+		await();
+		end();
+	}
+	size_t before = used(); /* maybe with what the other one has by then */
+	hear(&h, sizeof h);
+	CHECK(cuIpcOpenMemHandle(&at, h, 0));
+	nod();
+	end();
+	CLAIM(word(at) == 5 || word(at) == 0);
+	CHECK(cuMemsetD32(at, 6, 1));
+	CLAIM(word(at) == 6);
+	CHECK(cuIpcCloseMemHandle(at));
+	for (int i = 0; i < 500 && used() > before; i++)
+		usleep(10000);
+	CLAIM(used() <= before);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, h, 0)); /* there is nothing any more that it means */
+}
+
+/* Other threads go on with memory that is being lent, and what they write isn't lost. */
+static _Atomic bool over;
+
+static void *write_on(void *unused)
+{
+	CUmodule m;
+	CUfunction step;
+	CUdeviceptr at;
+	CUstream s;
+	unsigned n = 0;
+	(void)unused;
+	CHECK(cuCtxSetCurrent(context));
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&step, m, "step"));
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuMemAlloc(&at, 4096));
+	CHECK(cuMemsetD32Async(at, 0, 1, s));
+	for (; !over || n < 100; n++) {
+		launch_step(step, s, at, 1, 1);
+		if (n % 50 == 0) {
+			CUdeviceptr more;
+			CHECK(cuMemAlloc(&more, 300 * KIB));
+			CHECK(cuMemsetD32Async(more, 0xdddddddd, 300 * KIB / 4, s));
+			CHECK(cuMemFree(more));
+			CHECK(cuMemAlloc(&more, 300 * KIB));
+			CLAIM(word(more) == 0 && word(more + 300 * KIB - 4) == 0);
+			CHECK(cuMemFree(more));
+			CHECK(cuStreamSynchronize(s));
+		}
+	}
+	CHECK(cuStreamSynchronize(s));
+	CLAIM(word(at) == n);
+	return NULL;
+}
+
+static void busy(void)
+{
+	pthread_t t;
+	CUipcMemHandle h;
+	begin();
+	CLAIM(pthread_create(&t, NULL, write_on, NULL) == 0);
+	for (int i = 0; i < 12; i++) {
+		CUdeviceptr at[2];
+		CHECK(cuMemAlloc(&at[0], (size_t)(i % 2 ? 70 : 1) * MIB));
+		CHECK(cuMemAlloc(&at[1], 700));
+		CHECK(cuMemsetD32(at[0], 42, 1));
+		CHECK(cuIpcGetMemHandle(&h, at[i % 3 == 0]));
+		CLAIM(word(at[0]) == 42);
+		CHECK(cuMemFree(at[0]));
+		CHECK(cuMemFree(at[1]));
+	}
+	over = true;
+	pthread_join(t, NULL);
+}
+
+/* A host function that runs meanwhile is waited for, as by any call that waits. */
+static void CUDA_CB slowly(void *unused)
+{
+	(void)unused;
+	usleep(50000);
+}
+
+static void function(void)
+{
+	CUipcMemHandle h;
+	CUdeviceptr at;
+	begin();
+	CHECK(cuMemAlloc(&at, MIB));
+	CHECK(cuLaunchHostFunc(NULL, slowly, NULL));
+	CHECK(cuMemsetD32Async(at, 9, MIB / 4, NULL));
+	CHECK(cuIpcGetMemHandle(&h, at));
+	CLAIM(word(at + MIB - 4) == 9);
+}
+
+/* Whoever is told that an event was recorded, and has a stream wait for it, comes after what was before it. */
+static void events(void)
+{
+	CUipcMemHandle h;
+	CUipcEventHandle eh, back;
+	CUdeviceptr at;
+	CUevent e, mine;
+	CUstream s;
+	enum { ROUNDS = 20 };
+	two();
+	CUfunction step = begin();
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	if (child) {
+		hear(&h, sizeof h);
+		hear(&eh, sizeof eh);
+		CHECK(cuIpcOpenMemHandle(&at, h, 0));
+		CHECK(cuIpcOpenEventHandle(&e, eh));
+		CHECK(cuEventQuery(e));
+		CHECK(cuEventCreate(&mine, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+		CHECK(cuIpcGetEventHandle(&back, mine));
+		tell(&back, sizeof back);
+		for (unsigned i = 0; i < ROUNDS; i++) {
+			await();
+			CHECK(cuStreamWaitEvent(s, e, 0));
+			launch_step(step, s, at, 1, 1);
+			CHECK(cuEventRecord(i % 2 ? mine : e, s)); /* either may record either */
+			nod();
+		}
+		end();
+	}
+	CHECK(cuMemAlloc(&at, 4096));
+	CHECK(cuMemsetD32(at, 1, 1));
+	CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS | CU_EVENT_BLOCKING_SYNC));
+	CHECK(cuIpcGetMemHandle(&h, at));
+	CHECK(cuIpcGetEventHandle(&eh, e));
+	tell(&h, sizeof h);
+	tell(&eh, sizeof eh);
+	hear(&back, sizeof back);
+	CHECK(cuIpcOpenEventHandle(&mine, back));
+	unsigned want = 1;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CHECK(cuLaunchHostFunc(s, slowly, NULL)); /* the kernel comes late */
+		launch_step(step, s, at, 3, 0);
+		CHECK(cuEventRecord(e, s));
+		nod();
+		await();
+		CHECK(cuStreamWaitEvent(s, i % 2 ? mine : e, 0));
+		want = want * 3 + 1;
+	}
+	CHECK(cuStreamSynchronize(s));
+	CLAIM(word(at) == want);
+	CHECK(cuEventDestroy(mine));
+	CHECK(cuEventDestroy(e));
+	end();
+}
+
+/* So is what a graph records. */
+static void graphs(void)
+{
+	CUipcEventHandle eh;
+	CUevent e;
+	CUgraph g;
+	CUgraphExec x;
+	CUgraphNode first, n;
+	CUstream s;
+	const CUDA_HOST_NODE_PARAMS slow = {.fn = slowly};
+	begin();
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+	CHECK(cuGraphCreate(&g, 0));
+	CHECK(cuGraphAddHostNode(&first, g, NULL, 0, &slow));
+	CHECK(cuGraphAddEventRecordNode(&n, g, &first, 1, e));
+	CHECK(cuGraphInstantiate(&x, g, 0));
+	CHECK(cuGraphLaunch(x, s));
+	EXPECT(CUDA_ERROR_NOT_READY, cuEventQuery(e));
+	CHECK(cuIpcGetEventHandle(&eh, e));
+	CHECK(cuEventQuery(e));
+	CHECK(cuGraphLaunch(x, s));
+	CHECK(cuEventQuery(e));
+}
+
+static void wrong(void)
+{
+	CUipcMemHandle h, twisted;
+	CUipcEventHandle eh;
+	CUdeviceptr at, pitched, managed, pooled, none;
+	CUevent e, plain;
+	void *host;
+	size_t pitch;
+	two();
+	if (child) {
+		EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuIpcGetMemHandle(&h, 0));
+		begin();
+		hear(&h, sizeof h);
+		hear(&eh, sizeof eh);
+		for (size_t i = 0; i < 44; i++) { /* who changes anything, which is no secret of the host's, gets nothing */
+			twisted = h;
+			twisted.reserved[i] ^= 1;
+			if (i < 8 || i >= 16)
+				EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, twisted, 0));
+		}
+		memcpy(&twisted, &eh, sizeof twisted);
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, twisted, 0));
+		memcpy(&eh, &h, sizeof eh);
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenEventHandle(&e, eh));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, h, 2));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(NULL, h, 0));
+		CHECK(cuIpcOpenMemHandle(&at, h, 0));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&twisted, at)); /* it isn't ours to pass on */
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(at + 4));
+		nod();
+		end();
+	}
+	begin();
+	CHECK(cuMemAlloc(&at, 5000));
+	CHECK(cuMemAllocPitch(&pitched, &pitch, 100, 10, 4));
+	CHECK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+	CHECK(cuMemAllocAsync(&pooled, 4096, NULL));
+	CHECK(cuMemAllocHost(&host, 4096));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(NULL, at));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, managed));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, pooled));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&h, (CUdeviceptr)(uintptr_t)host));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(at));
+	CLAIM(capable(at) && capable(pitched) && !capable(managed) && !capable(pooled));
+	CHECK(cuIpcGetMemHandle(&h, pitched));
+	CHECK(cuIpcGetMemHandle(&h, at));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&none, h, 0)); /* one's own */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&e, CU_EVENT_INTERPROCESS));
+	CHECK(cuEventCreate(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	CHECK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&eh, plain));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&eh, (CUevent)(uintptr_t)at));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle(NULL, e));
+	CHECK(cuIpcGetEventHandle(&eh, e));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&plain, eh));
+	tell(&h, sizeof h);
+	tell(&eh, sizeof eh);
+	await();
+	end();
+}
+
+/* Where it can't be done that is said: events need nothing of the device. */
+static void refused(void)
+{
+	CUipcMemHandle h;
+	CUipcEventHandle eh;
+	CUdeviceptr at;
+	CUevent e;
+	begin();
+	CHECK(cuMemAlloc(&at, 4096));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle(&h, at));
+	CLAIM(!capable(at));
+	CHECK(cuEventCreate(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	CHECK(cuIpcGetEventHandle(&eh, e));
+	CHECK(cuEventRecord(e, NULL));
+	CHECK(cuEventQuery(e));
+}
+
+static const struct { const char *name; void (*run)(void); } parts[] = {
+	{"memory", memory}, {"survivor", survivor}, {"busy", busy}, {"function", function}, {"events", events}, {"graphs", graphs},
+	{"wrong", wrong}, {"refused", refused},
+};
+
+int main(int argc, char **argv)
+{
+	for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
+		if (strcmp(parts[i].name, argv[1]) != 0)
+			continue;
+		alarm(60);
+		parts[i].run();
+		return 0;
+	}
+	fprintf(stderr, "usage: %s NAME\n", argv[0]);
+	return 2;
+}
