@@ -225,8 +225,9 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 		if err != nil {
 			return fmt.Errorf("accelerator %q: %w", c.Name, err)
 		}
-		if c.Change = hw.Profile().Change; c.Change > 0 {
-			d.log.Info("measured what changing between processes costs", "accelerator", c.Name, "cost", c.Change)
+		profile := hw.Profile()
+		if c.Change, c.Context = profile.Change, configs.Size(profile.Context); c.Change > 0 || c.Context > 0 {
+			d.log.Info("measured what processes' contexts cost", "accelerator", c.Name, "change", c.Change, "bytes", profile.Context)
 		}
 		a, err := newAccelerator(c, hw, bell, d.log)
 		if err != nil {

@@ -39,6 +39,7 @@ type Profile struct {
 	Compute    uint64        // cores times clock, in units that are the same for all
 	Bandwidth  uint64        // to and from the host; 0 if unknown
 	Change     time.Duration // of contexts: what one costs, as was measured; 0 if unknown
+	Context    uint64        // bytes of Memory that one takes for itself, as was measured; 0 if unknown
 }
 
 // Maker makes the hardware of one [[accelerator]] table; files are those of an

@@ -66,7 +66,7 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 	return worker.Job{
 		ID: g.id, Domain: dom.name, Share: shareOf(dom.settings),
 		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout, RefusePTX: c.RefusePTX,
-			Device: c.Device, Library: c.Library},
+			Device: c.Device, Library: c.Library, Context: uint64(c.Context)},
 		Generation: 1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: callbuf.DeviceSliceBytes,
 		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: d.config.Daemon.LogLevel,
 		SpinTime: d.opt.Config.Daemon.SpinTime,

@@ -91,6 +91,7 @@ type Accelerator struct {
 	Ahead      time.Duration // lag: how far one may get ahead of another; 0: by what a switch costs
 	SwitchCost time.Duration // lag: of a change of contexts, until it has been measured
 	Change     time.Duration // what one costs, as was measured; no key sets it
+	Context    Size          // what one takes for itself of the device memory, as was measured; no key sets it
 
 	// Of the policies that lend requests.
 	Order            string        // of the domains of a group: policy (its own), fifo, fp, edf

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,11 +22,17 @@ import (
 // startNVIDIA starts a daemon with a configuration in which all accelerators become NVIDIA's.
 func startNVIDIA(t testing.TB, config string) *host {
 	t.Helper()
+	return startDriver(t, config, built(t, "guest/libcuda.so.1"))
+}
+
+// startDriver is startNVIDIA with a driver that stands before our library.
+func startDriver(t testing.TB, config, driver string, env ...string) *host {
+	t.Helper()
 	gpu := startHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"1GiB\"\npolicy = \"none\"\nkernel_timeout = \"1h\"\n[[domain]]\nname = \"gpu\"\n")
 	config = strings.ReplaceAll(config, `type = "soft"`, "")
-	config = strings.ReplaceAll(config, "[[accelerator]]", fmt.Sprintf("[[accelerator]]\ntype = \"nvidia\"\nlibrary = %q", built(t, "guest/libcuda.so.1")))
+	config = strings.ReplaceAll(config, "[[accelerator]]", fmt.Sprintf("[[accelerator]]\ntype = \"nvidia\"\nlibrary = %q", driver))
 	h := newHost(t, config)
-	h.env = []string{"PEGASUS_SOCKET=" + filepath.Join(gpu.dir, "domains", "gpu.sock")}
+	h.env = append(env, "PEGASUS_SOCKET="+filepath.Join(gpu.dir, "domains", "gpu.sock"))
 	h.private = true
 	h.start()
 	return h
@@ -156,4 +163,53 @@ func TestListNVIDIA(t *testing.T) {
 	if _, err := listing.Choose(all, "7"); err == nil || !bytes.Contains([]byte(err.Error()), []byte(all[0].UUID)) {
 		t.Errorf("device 7: %v", err)
 	}
+}
+
+// hungry is a driver with what GPUs have and our library hasn't (testdata/hungry.c), and what the daemon's environment needs for it.
+func hungry(t testing.TB) (driver, env string) {
+	t.Helper()
+	so, contexts := filepath.Join(t.TempDir(), "hungry.so"), filepath.Join(t.TempDir(), "contexts")
+	lib := filepath.Dir(built(t, "guest/libcuda.so.1"))
+	cmd := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-I../guest/include", "../accel/nvidia/testdata/hungry.c",
+		"-o", so, "-L"+lib, "-Wl,--no-as-needed", "-lcuda", "-ldl", "-Wl,-rpath,"+lib)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.WriteFile(contexts, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return so, "PEGASUS_TEST_CONTEXTS=" + contexts
+}
+
+// A device's clusters reach it, also from graphs, and so do questions for descriptions of tensors.
+func TestHopperOnNVIDIA(t *testing.T) {
+	driver, env := hungry(t)
+	h := startDriver(t, oneDomain, driver, env)
+	corners := program(t, "corners")
+	for _, part := range []string{"clustered", "tensors"} {
+		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", corners, part)) })
+	}
+}
+
+// What a driver's contexts take for themselves is measured before anybody uses the device, counts as the memory of whose they are, and is shown.
+func TestContextsCountOnNVIDIA(t *testing.T) {
+	const takes = 24 << 20 // as testdata/hungry.c has it
+	driver, env := hungry(t)
+	h := startDriver(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"one\"\nmemory = \"60MiB\"\n", driver, env)
+	shows := func(bytes uint64) {
+		t.Helper()
+		eventually(t, soon, fmt.Sprintf("%d bytes are shown", bytes), func() bool { return h.domains()["one"].Memory == bytes })
+	}
+	first, second := load(t, h.dial("one")), load(t, h.dial("one"))
+	shows(2 * takes)
+	if free, total, err := first.MemInfo(); err != nil || free != total-2*takes {
+		t.Errorf("%d of %d bytes are free, %v", free, total, err)
+	}
+	_, err := h.dial("one").NewContext(0, 0)
+	wantResult(t, err, cuda.ErrorOutOfMemory)
+	if err := second.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	shows(takes)
+	first.works()
 }

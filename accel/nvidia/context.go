@@ -45,9 +45,13 @@ const (
 const maxStreams = 256
 
 func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
+	if q := d.config.Quota; q != nil && d.config.Context > 0 && !q(int64(d.config.Context)) {
+		return nil, cuda.ErrorOutOfMemory
+	}
 	// However the guest wants to wait: here nobody may spin.
 	ctx, r := driver.NewContext(d.index, flags&contextFlags|schedBlockingSync)
 	if r != cuda.Success {
+		d.uncharge()
 		return nil, r
 	}
 	c := &Context{dev: d, ctx: ctx, active: map[*Stream]struct{}{}}
@@ -57,10 +61,18 @@ func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
 	}
 	if r != cuda.Success {
 		driver.DestroyContext(ctx)
+		d.uncharge()
 		return nil, r
 	}
 	c.pin()
 	return c, cuda.Success
+}
+
+// uncharge gives back what a context counted for itself.
+func (d *Device) uncharge() {
+	if q := d.config.Quota; q != nil && d.config.Context > 0 {
+		q(-int64(d.config.Context))
+	}
 }
 
 // pin registers the arena, once for all contexts.
@@ -251,6 +263,7 @@ func (c *Context) dissolve() {
 	if r := driver.DestroyContext(c.ctx); r != cuda.Success && !r.Sticky() {
 		d.log.Error("destroy a context", "err", r)
 	}
+	d.uncharge()
 	d.mu.Lock()
 	delete(d.contexts, c)
 	var heir *Context

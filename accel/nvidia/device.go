@@ -42,6 +42,7 @@ type Config struct {
 	Library string // of the driver; "" for driver.DefaultLibrary
 	Device  string // its index or UUID, "" for the first
 	Memory  uint64 // offered at most; 0 for all that it has
+	Context uint64 // bytes that each context takes of it for itself, which count as the guest's
 
 	// KernelTimeout is how long a kernel may run (ns); 0: for ever. LimitKernels changes it.
 	KernelTimeout int64

@@ -13,9 +13,14 @@ import (
 // emptyModule has a kernel that does nothing.
 const emptyModule = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n\x00"
 
-// Empty makes a context on a device, and returns what runs an empty kernel there and waits until it has ended: what that
-// takes longer right after another process' kernel is what changing contexts costs. The context goes with the process.
-func Empty(library, which string) (run func() error, err error) {
+// Empty is a context with an empty kernel. It goes with the process.
+type Empty struct {
+	ctx    driver.Context
+	launch driver.Launch
+}
+
+// NewEmpty makes one on a device.
+func NewEmpty(library, which string) (*Empty, error) {
 	all, err := List(library)
 	if err != nil {
 		return nil, err
@@ -36,14 +41,26 @@ func Empty(library, which string) (run func() error, err error) {
 	if r != cuda.Success {
 		return nil, fmt.Errorf("NVIDIA device %d: find a kernel: %w", d.Index, r)
 	}
-	l := driver.Launch{Function: f, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}}
-	return func() error {
-		if r := l.Run(c, nil); r != cuda.Success {
-			return r
-		}
-		if r := driver.SyncStream(c, nil); r != cuda.Success {
-			return r
-		}
-		return nil
-	}, nil
+	return &Empty{c, driver.Launch{Function: f, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}}}, nil
+}
+
+// Run runs the kernel and waits until it has ended: what that takes longer right after another process' kernel is what
+// changing contexts costs.
+func (e *Empty) Run() error {
+	if r := e.launch.Run(e.ctx, nil); r != cuda.Success {
+		return r
+	}
+	if r := driver.SyncStream(e.ctx, nil); r != cuda.Success {
+		return r
+	}
+	return nil
+}
+
+// Unused is how much of the device's memory nobody has: what it is less once there is another context is what one takes.
+func (e *Empty) Unused() (uint64, error) {
+	n, r := driver.Unused(e.ctx)
+	if r != cuda.Success {
+		return 0, r
+	}
+	return n, nil
 }

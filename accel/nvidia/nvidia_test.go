@@ -270,3 +270,38 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("after all was freed there are %d blocks, and free is %v", len(m.blocks), m.free)
 	}
 }
+
+// What a context takes for itself counts as its guest's, from before there is one until it is gone.
+func TestContextsCount(t *testing.T) {
+	const takes = 24 << 20
+	used := int64(0)
+	d := openDevice(t, func(c *Config) {
+		c.Context = takes
+		c.Quota = func(delta int64) bool {
+			if used+delta > 60<<20 {
+				return false
+			}
+			used += delta
+			return true
+		}
+	})
+	a, r := d.NewContext(0)
+	if r != cuda.Success || used != takes {
+		t.Fatalf("%v: %d bytes count", r, used)
+	}
+	b, r := d.NewContext(0)
+	if r != cuda.Success || used != 2*takes {
+		t.Fatalf("%v: %d bytes count", r, used)
+	}
+	if _, r := d.NewContext(0); r != cuda.ErrorOutOfMemory || used != 2*takes {
+		t.Errorf("a third: %v, %d bytes count", r, used)
+	}
+	for _, c := range []accel.Context{b, a} {
+		gone := make(chan struct{})
+		c.Destroy(func() { close(gone) })
+		<-gone
+	}
+	if used != 0 {
+		t.Errorf("after all are gone %d bytes count", used)
+	}
+}

@@ -32,6 +32,7 @@ type Accelerator struct {
 	RefusePTX     string // as of configs.Accelerator
 	Device        string `json:",omitempty"` // which of the driver's
 	Library       string `json:",omitempty"` // the driver
+	Context       uint64 `json:",omitempty"` // bytes of memory that a context of the driver's takes for itself
 }
 
 // Share is what a domain was promised of its accelerator's memory.

@@ -251,10 +251,18 @@ func (s *session) exchange(image, imageLength, layout, layoutCapacity, log, logC
 	if !ok || !ok2 || !ok3 {
 		return x, nil, cuda.ErrorInvalidValue
 	}
-	if imageLength > maxImages-s.imageBytes {
+	if imageLength > s.mostImages()-s.imageBytes {
 		return x, nil, cuda.ErrorOutOfMemory
 	}
 	return exchange{layoutTo, logTo}, append([]byte(nil), shared...), cuda.Success
+}
+
+// mostImages bounds the images of all modules together.
+func (s *session) mostImages() uint64 {
+	if h, ok := s.device.(Habitual); ok && h.Habits()&cuda.TakesMachineCode != 0 {
+		return maxMachineCode
+	}
+	return maxImages
 }
 
 // put writes a layout, all or nothing, and says how long it is.

@@ -69,11 +69,11 @@ func equals(number uint32, arg int, v uint32) []unix.SockFilter {
 }
 
 // allowedDriver are those that a driver in this process needs besides: it opens
-// files and devices, asks them, and looks round in /proc and /sys.
+// files and devices, asks them, looks round in /proc and /sys, and listens at a socket without a file.
 var allowedDriver = append([]uint32{
 	unix.SYS_IOCTL, unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64,
 	unix.SYS_FSTATFS, unix.SYS_STATFS, unix.SYS_GETCWD, unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MLOCK, unix.SYS_MUNLOCK, unix.SYS_PRCTL, unix.SYS_PRLIMIT64,
-	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_GETPARAM, unix.SYS_SCHED_GETSCHEDULER, unix.SYS_GETPRIORITY,
+	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_GETPARAM, unix.SYS_SCHED_GETSCHEDULER, unix.SYS_GETPRIORITY,
 	unix.SYS_SETPRIORITY, unix.SYS_GET_MEMPOLICY, unix.SYS_MBIND, unix.SYS_CLOCK_GETRES, unix.SYS_SYSINFO, unix.SYS_GETRUSAGE, unix.SYS_PIPE2,
 	unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_PREADV, unix.SYS_READV, unix.SYS_SENDMMSG, unix.SYS_TIMERFD_CREATE, unix.SYS_TIMERFD_SETTIME,
 }, allowedDriverHere...)

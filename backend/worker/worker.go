@@ -74,6 +74,8 @@ const (
 	// maxImages bounds the images of all modules of a guest process together. What
 	// the accelerator makes of them is some twenty times as large.
 	maxImages = 128 << 20
+	// maxMachineCode is that where they are machine code, which is taken as it is: libraries for GPUs have a lot of it.
+	maxMachineCode = 4 << 30
 	// endGrace is how long the contexts of a guest process that ended may take to go.
 	endGrace = 700 * time.Millisecond
 )

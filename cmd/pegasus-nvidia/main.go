@@ -9,7 +9,7 @@
 //	pegasus-nvidia worker
 //
 // List prints as JSON which devices the driver has, switching what changing between two processes costs
-// on one of them, where nobody else uses it. Worker is what the daemon starts
+// on one of them, where nobody else uses it, and how much memory each takes for itself. Worker is what the daemon starts
 // for each guest process of an accelerator of type "nvidia"; nobody else can use it.
 package main
 
@@ -60,6 +60,7 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		nvidia.Watch(*library, all)
 		return json.NewEncoder(out).Encode(all)
 	case "switching":
 		return switching(*library, device, out)

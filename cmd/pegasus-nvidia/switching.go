@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,8 +20,8 @@ import (
 // rounds is how often an empty kernel is run each way; half of them may be disturbed.
 const rounds = 31
 
-// switching measures what changing between two processes' contexts costs: how much longer an empty kernel takes
-// when it comes after another process'.
+// switching measures what changing between two processes' contexts costs, which is how much longer an empty kernel takes
+// when it comes after another process', and how much memory a context takes.
 func switching(library, device string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), listing.Patience)
 	defer cancel()
@@ -31,11 +30,19 @@ func switching(library, device string, out io.Writer) error {
 		return err
 	}
 	defer one.end()
+	before, err := one.unused()
+	if err != nil {
+		return err
+	}
 	other, err := startPart(ctx, library, device)
 	if err != nil {
 		return err
 	}
 	defer other.end()
+	after, err := one.unused()
+	if err != nil {
+		return err
+	}
 	alone, err := timesOf(one)
 	if err != nil {
 		return err
@@ -44,7 +51,7 @@ func switching(library, device string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cost := listing.Switching{Cost: max(median(together)-median(alone), 0)}
+	cost := listing.Switching{Cost: max(median(together)-median(alone), 0), Context: before - min(after, before)}
 	return json.NewEncoder(out).Encode(cost)
 }
 
@@ -95,15 +102,31 @@ func startPart(ctx context.Context, library, device string) (*part, error) {
 	return p, nil
 }
 
+// What a part can be asked.
+const (
+	askRun    = "run"    // for how many nanoseconds its kernel runs
+	askUnused = "unused" // how many bytes of the device's memory nobody has
+)
+
 // run has it run its kernel, and returns how long that took there.
 func (p *part) run() (took time.Duration, err error) {
-	if _, err := fmt.Fprintln(p.in); err != nil {
-		return 0, err
+	err = p.ask(askRun, &took)
+	return took, err
+}
+
+func (p *part) unused() (bytes uint64, err error) {
+	err = p.ask(askUnused, &bytes)
+	return bytes, err
+}
+
+func (p *part) ask(what string, answer any) error {
+	if _, err := fmt.Fprintln(p.in, what); err != nil {
+		return err
 	}
-	if _, err := fmt.Fscanln(p.out, &took); err != nil {
-		return 0, fmt.Errorf("measure what changing contexts costs: %w", err)
+	if _, err := fmt.Fscanln(p.out, answer); err != nil {
+		return fmt.Errorf("measure what contexts cost: %w", err)
 	}
-	return took, nil
+	return nil
 }
 
 func (p *part) end() {
@@ -111,23 +134,26 @@ func (p *part) end() {
 	p.cmd.Wait()
 }
 
-// switchingPart runs an empty kernel for each line that it reads, and says for how many nanoseconds.
+// switchingPart has a context, and answers what it reads.
 func switchingPart(library, device string, in io.Reader, out io.Writer) error {
-	run, err := nvidia.Empty(library, device)
+	e, err := nvidia.NewEmpty(library, device)
 	if err != nil {
 		return err
 	}
-	lines := bufio.NewReader(in)
-	for {
-		if _, err := lines.ReadString('\n'); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if lines.Text() == askUnused {
+			n, err := e.Unused()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(out, n)
+			continue
 		}
 		began := time.Now()
-		if err := run(); err != nil {
+		if err := e.Run(); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, time.Since(began).Nanoseconds())
 	}
+	return nil
 }

@@ -70,7 +70,7 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 	d.SetShare(j.Share)
 	d.Device, err = nvidia.Open(nvidia.Config{
 		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.page.Memory(),
-		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
+		Context: j.Accelerator.Context, KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
 		DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Shared: p.Shared,
 		Quota: d.quota(p.Quota), Used: d.used, Printed: o.printed, Clock: gate.Now, Log: log,

@@ -79,6 +79,10 @@ func askNVIDIA(a configs.Accelerator) (string, error) {
 }
 
 func describeNVIDIA(d listing.Device) string {
-	return fmt.Sprintf("device %d, %s, %s, %s, compute capability %s; its driver knows CUDA %d.%d",
+	text := fmt.Sprintf("device %d, %s, %s, %s, compute capability %s; its driver knows CUDA %d.%d",
 		d.Index, d.Name, d.UUID, bytesText(d.Memory), d.Capability, d.Version/1000, d.Version%1000/10)
+	if d.Used > 0 || d.Busy > 0 {
+		text += fmt.Sprintf("; %s of its memory and %d %% of its time are used now", bytesText(d.Used), d.Busy)
+	}
+	return text
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"pegasus/accel/nvidia/listing"
 	"pegasus/backend"
@@ -15,8 +14,8 @@ import (
 // that its workers share, on which memory and time are counted.
 type nvidiaHardware struct {
 	*softHardware
-	device listing.Device
-	change time.Duration // of contexts, what it costs; 0: not known
+	device   listing.Device
+	contexts listing.Switching // zeros: not known
 }
 
 // openNVIDIA has pegasus-nvidia ask the driver. The daemon itself never loads it.
@@ -35,22 +34,19 @@ func openNVIDIA(c configs.Accelerator, spinners int, files []*os.File) (backend.
 	}
 	n := &nvidiaHardware{softHardware: h, device: d}
 	if len(files) == 0 { // nobody uses it yet
-		n.change = changeOfContexts(c)
+		n.contexts = measureContexts(c)
 	}
 	return n, nil
 }
 
-// changeOfContexts measures what one costs; 0 if that can't be done: policies then suppose something.
-func changeOfContexts(c configs.Accelerator) time.Duration {
+// measureContexts measures what changing between contexts costs, and what one takes; zeros if that can't be done: policies
+// then suppose something, and quotas nothing.
+func measureContexts(c configs.Accelerator) (s listing.Switching) {
 	program, err := listing.Find()
-	if err != nil {
-		return 0
+	if err == nil {
+		s, _ = listing.AskSwitching(program, c.Library, c.Device)
 	}
-	s, err := listing.AskSwitching(program, c.Library, c.Device)
-	if err != nil {
-		return 0
-	}
-	return s.Cost
+	return s
 }
 
 func askNVIDIA(c configs.Accelerator) (d listing.Device, err error) {
@@ -84,7 +80,8 @@ func nvidiaWorker() []string {
 
 func (h *nvidiaHardware) Profile() backend.Profile {
 	p := h.softHardware.Profile()
-	p.Device, p.Change = h.device.Name, h.change
+	p.Device, p.Change, p.Context = h.device.Name, h.contexts.Cost, h.contexts.Context
+	p.Bandwidth = h.device.Link
 	p.Compute = uint64(max(h.device.Units, 1)) * uint64(max(h.device.Clock/1_000_000, 1))
 	return p
 }

@@ -30,6 +30,7 @@
 #define IN_CONTEXT(X) \
 	X(cuCtxSetLimit, (CUcontext c, CUlimit limit, size_t value), (limit, value)) \
 	X(cuCtxGetLimit, (CUcontext c, size_t *value, CUlimit limit), (value, limit)) \
+	X(cuMemGetInfo_v2, (CUcontext c, size_t *left, size_t *total), (left, total)) \
 	X(cuMemAlloc_v2, (CUcontext c, CUdeviceptr *at, size_t bytes), (at, bytes)) \
 	X(cuMemFree_v2, (CUcontext c, CUdeviceptr at), (at)) \
 	X(cuMemHostAlloc, (CUcontext c, void **at, size_t bytes, unsigned flags), (at, bytes, flags)) \

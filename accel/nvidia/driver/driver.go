@@ -149,6 +149,13 @@ func SetLimit(c Context, limit uint32, value uint64) (uint64, cuda.Result) {
 	return uint64(v), r
 }
 
+// Unused is how much of the device's memory nobody has.
+func Unused(c Context) (uint64, cuda.Result) {
+	var left, total C.size_t
+	r := result(C.call_cuMemGetInfo_v2(c, &left, &total))
+	return uint64(left), r
+}
+
 // Alloc takes device memory.
 func Alloc(c Context, bytes uint64) (uint64, cuda.Result) {
 	var at C.CUdeviceptr

@@ -25,6 +25,11 @@ type Device struct {
 	Capability string `json:"capability"`
 	Units      int    `json:"multiprocessors"`
 	Clock      int    `json:"clock_khz"`
+
+	// What NVIDIA's library for tools that watch says, where there is one; else zeros.
+	Link uint64 `json:"link_bytes_per_s,omitempty"` // to or from the host, at most
+	Used uint64 `json:"memory_used,omitempty"`      // now, by anybody
+	Busy int    `json:"busy_percent,omitempty"`     // of the last moments
 }
 
 // Program is what has the driver's library in it.
@@ -58,9 +63,10 @@ func Ask(program, library string) (all []Device, err error) {
 	return all, err
 }
 
-// Switching is what changing between two processes costs on a device.
+// Switching is what changing between two processes costs on a device, and how much of its memory a process's context takes.
 type Switching struct {
-	Cost time.Duration `json:"cost_ns"`
+	Cost    time.Duration `json:"cost_ns"`
+	Context uint64        `json:"context_bytes"`
 }
 
 // AskSwitching measures that. Nobody else may be using the device.

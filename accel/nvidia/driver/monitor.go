@@ -1,0 +1,33 @@
+package driver
+
+// #include <stdlib.h>
+// #include "monitor.h"
+import "C"
+
+import "unsafe"
+
+// MonitorLibrary is NVIDIA's library for tools that watch.
+const MonitorLibrary = "libnvidia-ml.so.1"
+
+// Sight is what can be seen of a device from outside; zeros where nobody says.
+type Sight struct {
+	Used uint64 // bytes of its memory, by anybody
+	Busy int    // percent of the last moments in which kernels ran
+	Link uint64 // bytes a second to or from the host, at most
+}
+
+// laneRates are the bytes a second that a lane of PCI Express moves one way, by generation.
+var laneRates = []uint64{1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
+
+// Watch looks at the device with a UUID by such a library. It is false if that can't be had, or knows no such device.
+func Watch(library, uuid string) (s Sight, ok bool) {
+	l, u := C.CString(library), C.CString(uuid)
+	defer C.free(unsafe.Pointer(l))
+	defer C.free(unsafe.Pointer(u))
+	var seen C.struct_sight
+	if C.watch_device(l, u, &seen) == 0 {
+		return s, false
+	}
+	generation := min(int(seen.generation), len(laneRates)-1)
+	return Sight{Used: uint64(seen.used), Busy: int(seen.busy), Link: laneRates[generation] * uint64(seen.lanes)}, true
+}

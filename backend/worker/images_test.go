@@ -1,0 +1,20 @@
+package worker
+
+import (
+	"testing"
+
+	"pegasus/cuda"
+)
+
+// machine is a device that takes machine code.
+type machine struct{ *fakeDevice }
+
+func (machine) Habits() int32 { return cuda.TakesMachineCode }
+
+// Libraries for GPUs have more machine code than any program has text.
+func TestMostImages(t *testing.T) {
+	text, code := &session{device: &fakeDevice{}}, &session{device: machine{&fakeDevice{}}}
+	if text.mostImages() != 128<<20 || code.mostImages() != 4<<30 {
+		t.Errorf("%d bytes of text, %d of machine code", text.mostImages(), code.mostImages())
+	}
+}
