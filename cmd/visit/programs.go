@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,7 +30,9 @@ func (v *visit) environment(more ...string) []string {
 			env = append(env, e)
 		}
 	}
-	path += ":" + filepath.Dir(v.driver)
+	if dir := filepath.Dir(v.driver); !isSystem(dir) {
+		path += ":" + dir
+	}
 	if v.libraries != "" {
 		path += ":" + v.libraries
 	}
@@ -38,6 +41,15 @@ func (v *visit) environment(more ...string) []string {
 		env = append(env, "PEGASUS_SOCKET="+v.gpu.socket("gpu"))
 	}
 	return append(env, more...)
+}
+
+// isSystem says whether the loader looks into a folder by itself. Named to it, such a folder would come before those of the libraries
+// that programs bring, such as PyTorch's own.
+func isSystem(dir string) bool {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	return slices.Contains([]string{"/lib", "/lib64", "/lib/x86_64-linux-gnu", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu"}, dir)
 }
 
 // program is a program with its arguments, in a process group that ends with the context.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type outcome struct {
 	State   string  `json:"state"`
 	Why     string  `json:"why,omitempty"`
 	Seconds float64 `json:"seconds"`
+	Denied  []int   `json:"denied,omitempty"` // numbers of system calls that the kernel noted meanwhile as refused by a filter
 	Data    any     `json:"data,omitempty"`
 }
 
@@ -108,7 +110,9 @@ func machine() string {
 
 // lookAt says in a line what the device is, and which CUDA its driver knows, as pegasus-nvidia does.
 func (v *visit) lookAt() (string, int) {
-	cmd := exec.Command(v.in("bin/pegasus-nvidia"), "list", "--library", v.driver)
+	ctx, cancel := context.WithTimeout(context.Background(), listing.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, v.in("bin/pegasus-nvidia"), "list", "--library", v.driver)
 	cmd.Env, cmd.Stderr = v.environment(), v.log
 	text, err := cmd.Output()
 	var all []listing.Device
@@ -127,7 +131,11 @@ func (r *record) markdown() []byte {
 	}
 	fmt.Fprintf(&b, "%s on %s; driver %s; %s.\n\n| step | | seconds | |\n|---|---|--:|---|\n", r.Device, r.Machine, r.Driver, r.Began.Format(time.RFC3339))
 	for _, o := range r.Steps {
-		fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", o.Step, o.State, o.Seconds, cell(o.Why))
+		why := o.Why
+		if len(o.Denied) > 0 {
+			why += fmt.Sprintf(" (system calls %v were denied)", o.Denied)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", o.Step, o.State, o.Seconds, cell(why))
 	}
 	for _, o := range r.Steps {
 		if o.Data != nil {

@@ -2,11 +2,15 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,10 +20,15 @@ type replayed struct {
 	Program string `json:"program"`
 	Bytes   int64  `json:"bytes"`
 	Replay  string `json:"replay"`
+	Left    bool   `json:"left_out,omitempty"` // for its length
 }
 
-// mostRecorded is what one recording may have; longer ones aren't kept.
-const mostRecorded = 8 << 20
+const (
+	// mostRecorded is what one recording may have; longer ones aren't kept.
+	mostRecorded = 8 << 20
+	// mostCarried is what all of them may take together, packed: the shortest are kept.
+	mostCarried = 15 << 20
+)
 
 // recording records the calls of programs with the driver, keeps them in one file, and replays them by Pegasus.
 func recording(ctx context.Context, v *visit) (any, error) {
@@ -62,8 +71,12 @@ func recording(ctx context.Context, v *visit) (any, error) {
 		}
 		cancel()
 	}
-	if err := pack(filepath.Join(v.out, "calls.tar.gz"), dir); err != nil {
+	left, err := pack(filepath.Join(v.out, "calls.tar.gz"), dir, mostCarried)
+	if err != nil {
 		return all, err
+	}
+	for i, r := range all {
+		all[i].Left = r.Bytes > mostRecorded || slices.Contains(left, r.Program)
 	}
 	if len(wrong) > 0 {
 		return all, fmt.Errorf("replayed by Pegasus there is a difference: %s", strings.Join(wrong, " "))
@@ -108,11 +121,24 @@ func (v *visit) recordOne(ctx context.Context, file string, command []string) er
 	return err
 }
 
-// pack makes one file of a folder's files.
-func pack(to, dir string) (err error) {
+// pack makes one file of a folder's files, the shortest first, as long as that is of so many bytes at most. It says which were left out.
+func pack(to, dir string, most int64) (left []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []fs.FileInfo
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, info)
+	}
+	slices.SortFunc(all, func(a, b fs.FileInfo) int { return cmp.Compare(a.Size(), b.Size()) })
 	f, err := os.Create(to)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	z := gzip.NewWriter(f)
 	t := tar.NewWriter(z)
@@ -123,5 +149,35 @@ func pack(to, dir string) (err error) {
 			}
 		}
 	}()
-	return t.AddFS(os.DirFS(dir))
+	for _, info := range all {
+		if err := z.Flush(); err != nil {
+			return nil, err
+		}
+		has, err := f.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return nil, err
+		}
+		if has+info.Size() > most {
+			left = append(left, info.Name())
+			continue
+		}
+		if err := add(t, dir, info); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
+func add(t *tar.Writer, dir string, info fs.FileInfo) error {
+	text, err := os.ReadFile(filepath.Join(dir, info.Name()))
+	if err != nil {
+		return err
+	}
+	if err := t.WriteHeader(&tar.Header{Name: info.Name(), Mode: 0o644, Size: int64(len(text)), ModTime: info.ModTime()}); err != nil {
+		return err
+	}
+	if _, err := t.Write(text); err != nil {
+		return err
+	}
+	return t.Flush()
 }

@@ -137,11 +137,13 @@ func (v *visit) try(ctx context.Context, s step) outcome {
 		return o
 	}
 	fmt.Fprintf(v.log, "\n--- %s: %s\n", s.name, s.about)
+	before := kernelLog()
 	began := time.Now()
 	inTime, cancel := context.WithTimeout(ctx, v.patience(s.limit))
 	defer cancel()
 	data, err := s.run(inTime, v)
 	o.Seconds, o.Data = time.Since(began).Seconds(), data
+	o.Denied = denied(before, kernelLog())
 	var why errSkip
 	switch {
 	case err == nil:

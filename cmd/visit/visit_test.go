@@ -1,13 +1,17 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +138,88 @@ func TestResume(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(out, "facts.md"))
 	if err != nil || !bytes.Contains(text, []byte("| absent | skipped | 0.0 | no torch |")) {
 		t.Errorf("%v %s", err, text)
+	}
+}
+
+// What is said of denied system calls is what the log got since.
+func TestDenied(t *testing.T) {
+	const old = "<5>[ 1.0] audit: type=1326 audit(1.0:2): auid=0 uid=1 pid=7 comm=\"pegasus-worker\" exe=\"/x\" sig=0 arch=c000003e syscall=41 compat=0 ip=0x1 code=0x50000\n"
+	const fresh = "<6>[ 2.0] something else\n" +
+		"<5>[ 2.1] audit: type=1326 audit(2.0:3): auid=0 uid=1 pid=8 comm=\"pegasus-worker\" exe=\"/x\" sig=0 arch=c000003e syscall=83 compat=0 ip=0x1 code=0x50000\n" +
+		"<5>[ 2.2] audit: type=1326 audit(2.1:4): auid=0 uid=1 pid=8 comm=\"pegasus-worker\" exe=\"/x\" sig=0 arch=c000003e syscall=49 compat=0 ip=0x1 code=0x50000\n" +
+		"<5>[ 2.3] audit: type=1326 audit(2.2:5): auid=0 uid=1 pid=8 comm=\"pegasus-worker\" exe=\"/x\" sig=0 arch=c000003e syscall=83 compat=0 ip=0x1 code=0x50000\n"
+	for _, c := range []struct {
+		before, after string
+		want          []int
+	}{
+		{old, old + fresh, []int{49, 83}}, {"", old, []int{41}}, {old, old, nil}, {"", "", nil}, {old, fresh, []int{49, 83}},
+	} {
+		if got := denied([]byte(c.before), []byte(c.after)); !slices.Equal(got, c.want) {
+			t.Errorf("%v, want %v, of\n%s", got, c.want, c.after)
+		}
+	}
+}
+
+// What is carried back has a limit: the shortest recordings are in it.
+func TestPack(t *testing.T) {
+	dir, to := t.TempDir(), filepath.Join(t.TempDir(), "calls.tar.gz")
+	noise := rand.NewChaCha8([32]byte{1})
+	for name, n := range map[string]int{"a": 300 << 10, "b": 1 << 10, "c": 200 << 10, "d": 1 << 20} {
+		text := make([]byte, n)
+		noise.Read(text)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := pack(to, dir, 600<<10)
+	if err != nil || !slices.Equal(left, []string{"d"}) {
+		t.Fatalf("left out are %v, %v", left, err)
+	}
+	info, err := os.Stat(to)
+	if err != nil || info.Size() > 600<<10 || info.Size() < 500<<10 {
+		t.Errorf("%+v %v", info, err)
+	}
+	f, err := os.Open(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := os.ReadFile(filepath.Join(dir, h.Name))
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what it was: %v", h.Name, err)
+		}
+		names = append(names, h.Name)
+	}
+	if !slices.Equal(names, []string{"b", "c", "a"}) {
+		t.Errorf("in it are %v", names)
+	}
+}
+
+// A driver that lies where the loader looks anyway has nothing come before what programs bring.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("LD_LIBRARY_PATH", "/their/own")
+	for driver, want := range map[string]string{
+		"/usr/lib/x86_64-linux-gnu/libcuda.so.1": "/driver:/their/own",
+		"/usr/local/nvidia/lib64/libcuda.so.1":   "/driver:/their/own:/usr/local/nvidia/lib64",
+	} {
+		v := &visit{driver: driver, dir: t.TempDir()}
+		i := slices.IndexFunc(v.environment(), func(e string) bool { return strings.HasPrefix(e, "LD_LIBRARY_PATH=") })
+		if got := strings.TrimPrefix(v.environment()[i], "LD_LIBRARY_PATH="+v.dir); got != want {
+			t.Errorf("%s: %s, want %s", driver, got, want)
+		}
 	}
 }
 
