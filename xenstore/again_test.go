@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,10 +122,9 @@ func TestWatchUnsentGoesOn(t *testing.T) {
 	}
 }
 
-// A watch that is given up while the next connection is given all watches is taken back from that, by somebody
-// in a hurry, too.
-func TestClosedMeanwhile(t *testing.T) {
-	c, servers := another(t)
+// watched is a watch that the client has, and its server's end.
+func watched(t *testing.T, c *Client, server net.Conn) *Watch {
+	t.Helper()
 	watch := make(chan *Watch, 1)
 	go func() {
 		w, err := c.Watch(t.Context(), "/v")
@@ -133,23 +133,131 @@ func TestClosedMeanwhile(t *testing.T) {
 		}
 		watch <- w
 	}()
-	server := <-servers
 	answer(t, server, asked(t, server))
-	w := <-watch
+	return <-watch
+}
+
+// closes wants a watch to be given up without an answer.
+func closes(t *testing.T, w *Watch) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := w.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A watch that is given up while the next connection is given all watches is taken back from that. Nobody waits for it.
+func TestClosedMeanwhile(t *testing.T) {
+	c, servers := another(t)
+	server := <-servers
+	w := watched(t, c, server)
 	server.Close()
 	server = <-servers
 	q := asked(t, server)
 	if q.Type != wire.Watch {
 		t.Fatalf("asked %+v", q)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	closes(t, w)
 	answer(t, server, q)
 	go c.Read(t.Context(), "/next")
 	if end := asked(t, server); end.Type != wire.Unwatch || string(end.Body) != string(q.Body) {
 		t.Errorf("asked %s %q, wanted the end of the watch %q", end.Type, end.Body, q.Body)
+	}
+}
+
+// A watch is given up without waiting for a connection, whether it is known yet that the last one is lost or not, and
+// the next isn't given it.
+func TestClosedWithout(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		var away atomic.Bool
+		servers := make(chan net.Conn, 8)
+		c, err := DialAgain(t.Context(), func(context.Context) (Link, error) {
+			if away.Load() {
+				return Link{}, errors.New("it is away")
+			}
+			here, there := net.Pipe()
+			there.SetDeadline(time.Now().Add(time.Minute))
+			servers <- there
+			return Link{ReadWriteCloser: here}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		server := <-servers
+		w := watched(t, c, server)
+		away.Store(true)
+		if known {
+			server.Close()
+			for without := false; !without; time.Sleep(time.Millisecond) {
+				c.mu.Lock()
+				without = c.conn == nil
+				c.mu.Unlock()
+			}
+		} else {
+			go func() {
+				asked(t, server)
+				server.Close()
+			}()
+		}
+		closes(t, w)
+		away.Store(false)
+		go c.Read(t.Context(), "/next")
+		if q := asked(t, <-servers); q.Type != wire.Read {
+			t.Errorf("asked %s %q", q.Type, q.Body)
+		}
+	}
+}
+
+// An update whose connection is lost is done again as long as its commit wasn't sent, for until then nothing can have
+// been changed.
+func TestUpdateAgain(t *testing.T) {
+	c, servers := another(t)
+	updated, calls := make(chan error, 1), 0
+	go func() {
+		updated <- c.Update(t.Context(), func(tx *Tx) error {
+			if calls++; calls == 2 {
+				for !tx.conn.failed() {
+					time.Sleep(time.Millisecond)
+				}
+				return nil
+			}
+			return tx.Write(t.Context(), "/v", nil)
+		})
+	}()
+	begin := func() net.Conn {
+		t.Helper()
+		server := <-servers
+		q := asked(t, server)
+		if q.Type != wire.TransactionStart {
+			t.Fatalf("asked %s", q.Type)
+		}
+		q.Body = wire.Join("7")
+		if _, err := server.Write(q.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+		return server
+	}
+	server := <-servers
+	asked(t, server) // to begin
+	server.Close()
+	server = begin()
+	asked(t, server) // to write
+	server.Close()
+	begin().Close() // before it is to end
+	server = begin()
+	answer(t, server, asked(t, server))
+	if q := asked(t, server); q.Type != wire.TransactionEnd {
+		t.Fatalf("asked %s", q.Type)
+	}
+	server.Close() // which may have carried it out
+	select {
+	case err := <-updated:
+		if !errors.Is(err, ErrLost) || calls != 3 {
+			t.Errorf("%v, after it was done %d times", err, calls)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it hangs, or is done again, though it may have been carried out")
 	}
 }

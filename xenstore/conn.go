@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"pegasus/xenstore/wire"
 )
@@ -57,8 +58,26 @@ func connect(link Link, event func(path, token string)) *conn {
 	return c
 }
 
-// wait returns when both goroutines have ended, which they do after fail.
-func (c *conn) wait() { c.ends.Wait() }
+// patience is how long a device is waited for that is closed.
+const patience = 100 * time.Millisecond
+
+// wait returns when all goroutines have ended, which they do after fail. Only a device's may take longer, which are within
+// the kernel until XenStore answers: for those it doesn't wait, and nothing of theirs is anybody's any more.
+func (c *conn) wait() {
+	if !c.link.Device {
+		c.ends.Wait()
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		c.ends.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+	}
+}
 
 // do asks and waits for the answer. When ctx ends first, a request that wasn't sent won't
 // be, and one that was is undone when its answer comes.
@@ -150,7 +169,8 @@ func (call *call) wrap(err error) error {
 	return &Error{call.packet.Type, call.path, err}
 }
 
-// fail ends the connection, if it hasn't ended yet, and all its calls.
+// fail ends the connection, if it hasn't ended yet, and all its calls. These come first: to close a device takes as long as a
+// Write that is within the kernel.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	if c.ended {
@@ -165,13 +185,17 @@ func (c *conn) fail(err error) {
 	}
 	c.mu.Unlock()
 	close(c.dead)
-	c.link.Close()
 	for _, call := range pending {
 		if call.sent {
 			call.finish(nil, err)
 		} else {
 			call.finish(nil, fmt.Errorf("%w (%w)", err, errUnsent))
 		}
+	}
+	if c.link.Device {
+		c.ends.Go(func() { c.link.Close() })
+	} else {
+		c.link.Close()
 	}
 }
 
@@ -227,7 +251,7 @@ const deviceMax = 4096
 func (c *conn) writeDevice(call *call) {
 	b := call.packet.Append(nil)
 	if len(b) > deviceMax {
-		c.refused(call, syscall.E2BIG)
+		c.give(call, tooLong(len(call.packet.Body), deviceMax-wire.HeaderBytes))
 	} else if _, err := c.link.Write(b); err != nil {
 		c.refused(call, err)
 	}
@@ -245,6 +269,11 @@ func (c *conn) refused(call *call, err error) {
 		c.fail(fmt.Errorf("%w: %w", ErrLost, err))
 		return
 	}
+	c.give(call, errno)
+}
+
+// give gives a call its outcome, if it has none yet.
+func (c *conn) give(call *call, err error) {
 	c.mu.Lock()
 	mine := c.pending[call.packet.ID] == call
 	if mine {
@@ -252,7 +281,7 @@ func (c *conn) refused(call *call, err error) {
 	}
 	c.mu.Unlock()
 	if mine {
-		call.finish(nil, errno)
+		call.finish(nil, err)
 	}
 }
 

@@ -65,6 +65,13 @@ func (c *Client) Control(ctx context.Context, command string, args ...string) (s
 	return wire.Text(body), err
 }
 
+// What a server can do, as bits of Features.
+const (
+	FeatureReconnect  = 1 << iota // a domain can begin anew on its ring
+	FeatureError                  // it says on the ring why it speaks no more
+	FeatureWatchDepth             // WatchDepth
+)
+
 // Features returns what the server can do for this domain, as bits (Xen 4.22).
 func (c *Client) Features(ctx context.Context) (uint32, error) {
 	return c.number(ctx, wire.GetFeature)

@@ -3,7 +3,6 @@ package xenstore
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 
 	"pegasus/xenstore/wire"
@@ -20,8 +19,16 @@ var (
 )
 
 // ErrQuota is what errors.Is finds in an error of a domain that has used up what it may
-// have: nodes, bytes in a node, watches, transactions (E2BIG, ENOSPC, EDQUOT).
+// have: nodes, bytes in a node, transactions (ENOSPC, EDQUOT), watches (E2BIG of WATCH).
 var ErrQuota = errors.New("a XenStore quota is used up")
+
+// ErrTooLong is a request that no packet has room for, whoever asks, so it isn't sent. E2BIG is beside it.
+var ErrTooLong = errors.New("it is too long for a packet")
+
+// tooLong is a request of so many bytes, where most is what a packet has room for.
+func tooLong(bytes, most int) error {
+	return fmt.Errorf("%w: %d bytes, where %d is the most (%w)", ErrTooLong, bytes, most, syscall.E2BIG)
+}
 
 // errUnsent is beside ErrLost when the request didn't leave.
 var errUnsent = errors.New("it wasn't sent")
@@ -44,11 +51,14 @@ func (e *Error) Error() string {
 // Unwrap is the error without what it is about.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is finds ErrQuota.
+// Is finds ErrQuota. E2BIG is a quota's only where servers answer it to one more than there may be; else something doesn't
+// fit into a packet.
 func (e *Error) Is(target error) bool {
-	quota := []syscall.Errno{syscall.E2BIG, syscall.ENOSPC, syscall.EDQUOT}
 	var errno syscall.Errno
-	return target == ErrQuota && errors.As(e.Err, &errno) && slices.Contains(quota, errno)
+	if target != ErrQuota || errors.Is(e.Err, ErrTooLong) || !errors.As(e.Err, &errno) {
+		return false
+	}
+	return errno == syscall.ENOSPC || errno == syscall.EDQUOT || errno == syscall.E2BIG && e.Op == wire.Watch
 }
 
 // invalid is an argument that is never sent.

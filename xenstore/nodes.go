@@ -3,7 +3,6 @@ package xenstore
 import (
 	"context"
 	"fmt"
-	"syscall"
 
 	"pegasus/xenstore/wire"
 )
@@ -33,7 +32,7 @@ func (n Nodes) ask(ctx context.Context, op wire.Type, path string, rest []byte) 
 // send sends any body.
 func (n Nodes) send(ctx context.Context, op wire.Type, about string, body []byte) ([]byte, error) {
 	if len(body) > wire.BodyMax {
-		return nil, &Error{op, about, fmt.Errorf("%w: %d bytes, where %d is the most", syscall.E2BIG, len(body), wire.BodyMax)}
+		return nil, &Error{op, about, tooLong(len(body), wire.BodyMax)}
 	}
 	return n.on.do(ctx, &call{packet: wire.Packet{Type: op, Tx: n.tx, Body: body}, path: about})
 }

@@ -27,10 +27,13 @@ type Tx struct {
 //
 // That others have changed something is found out in the end: until then f may see one node as
 // it was before, and another as it was after. It shouldn't take that for an error.
+//
+// A client of DialAgain does all of it again on the next connection, too, if one is lost before the commit was sent: ErrLost says that
+// nobody knows whether it was carried out.
 func (c *Client) Update(ctx context.Context, f func(*Tx) error) error {
 	for try := 0; ; try++ {
-		err := c.attempt(ctx, f)
-		if !errors.Is(err, errConflict) {
+		again, err := c.attempt(ctx, f)
+		if !again {
 			return err
 		}
 		if err := yield(ctx, try); err != nil {
@@ -39,22 +42,20 @@ func (c *Client) Update(ctx context.Context, f func(*Tx) error) error {
 	}
 }
 
-// errConflict is beside EAGAIN of a commit, but not of anything within f.
-var errConflict = errors.New("others have changed the same nodes")
-
-func (c *Client) attempt(ctx context.Context, f func(*Tx) error) error {
+// attempt says besides whether nothing has been changed because of what may be otherwise the next time.
+func (c *Client) attempt(ctx context.Context, f func(*Tx) error) (again bool, err error) {
+	lost := func(err error) bool { return c.dial != nil && errors.Is(err, ErrLost) }
 	tx, err := c.Begin(ctx)
 	if err != nil {
-		return err
+		return lost(err), err
 	}
 	defer tx.Abort()
 	if err := f(tx); err != nil {
-		return err
+		// It may have come from elsewhere, or of a commit by f.
+		return lost(err) && tx.conn.failed() && !tx.ended.Load(), err
 	}
-	if err = tx.Commit(ctx); errors.Is(err, syscall.EAGAIN) {
-		return fmt.Errorf("%w: %w", errConflict, err)
-	}
-	return err
+	sent, err := tx.commit(ctx)
+	return errors.Is(err, syscall.EAGAIN) || !sent && lost(err), err
 }
 
 // yield lets others go before us, after some attempts for a moment that grows: the quick must not
@@ -113,15 +114,21 @@ func (tx *Tx) do(ctx context.Context, call *call) ([]byte, error) {
 // Commit makes the changes true, or fails and there are none. EAGAIN says that others have changed
 // meanwhile what was read or written. If ctx ends before the answer comes, nobody knows.
 func (tx *Tx) Commit(ctx context.Context) error {
+	_, err := tx.commit(ctx)
+	return err
+}
+
+// commit says besides whether it was sent.
+func (tx *Tx) commit(ctx context.Context) (sent bool, err error) {
 	end := &call{packet: wire.Packet{Type: wire.TransactionEnd, Tx: tx.tx, Body: wire.Join("T")}}
 	if tx.ended.Swap(true) {
-		return end.wrap(ErrEnded)
+		return false, end.wrap(ErrEnded)
 	}
-	_, err := tx.conn.do(ctx, end)
-	if err != nil && !tx.conn.was(end) {
+	_, err = tx.conn.do(ctx, end)
+	if sent = tx.conn.was(end); err != nil && !sent {
 		tx.conn.post(wire.TransactionEnd, tx.tx, wire.Join("F"))
 	}
-	return err
+	return sent, err
 }
 
 // Abort drops the changes. It doesn't wait, and after Commit does nothing, so it can be deferred.
@@ -136,4 +143,11 @@ func (c *conn) was(call *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return call.sent
+}
+
+// failed says whether the connection has ended.
+func (c *conn) failed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
 }

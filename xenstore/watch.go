@@ -46,8 +46,9 @@ func (c *Client) Watch(ctx context.Context, path string) (*Watch, error) {
 	return c.watch(ctx, path)
 }
 
-// WatchDepth watches only so many levels below a node: 0 is the node itself. Servers since
-// Xen 4.22 can; the kernel's device can't, which doesn't pass the depth on.
+// WatchDepth watches only so many levels below a node: 0 is the node itself. With 1, events of IntroduceDomain and
+// ReleaseDomain say which domain: @releaseDomain/7. Servers since Xen 4.22 can (FeatureWatchDepth); the kernel's device
+// can't, which doesn't pass the depth on.
 func (c *Client) WatchDepth(ctx context.Context, path string, depth uint) (*Watch, error) {
 	return c.watch(ctx, path, strconv.FormatUint(uint64(depth), 10))
 }
@@ -96,10 +97,12 @@ func (c *Client) add(w *Watch, rest []string) error {
 	return nil
 }
 
-func (c *Client) remove(w *Watch) {
+// remove has a watch set on no further connection, and returns the one that it may be set on now.
+func (c *Client) remove(w *Watch) *conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.watches, w.token)
+	return c.conn
 }
 
 func (c *Client) has(w *Watch) bool {
@@ -266,30 +269,25 @@ func (c *Client) post(op wire.Type, body []byte) {
 // name is what a watch is removed by.
 func (w *Watch) name() []byte { return wire.Join(w.path, w.token) }
 
-// Close has the server send no more events; if ctx ends before it has said so, it does all the same. A
-// second time it does nothing.
+// Close has the server send no more events; if ctx ends before it has said so, it does all the same. Without
+// a connection there is nothing to say. A second time it does nothing.
 func (w *Watch) Close(ctx context.Context) error {
-	w.client.remove(w)
+	on := w.client.remove(w)
 	select {
 	case <-w.ended:
 		return nil
 	default:
 	}
 	w.fail(ErrEnded)
-	for {
-		_, err := w.client.do(ctx, &call{packet: wire.Packet{Type: wire.Unwatch, Body: w.name()}, path: w.path})
-		switch {
-		case errors.Is(err, syscall.ENOENT), errors.Is(err, ErrClosed):
-			return nil
-		case errors.Is(err, ErrLost) && w.client.dial != nil:
-			// The next connection may have been given it before it was removed.
-		case errors.Is(err, ErrLost):
-			return nil
-		default:
-			if ctx.Err() != nil { // it may not have been sent; twice does no harm
-				w.client.post(wire.Unwatch, w.name())
-			}
-			return err
-		}
+	if on == nil { // the next connection isn't given it, or gives it back: see use
+		return nil
 	}
+	_, err := on.do(ctx, &call{packet: wire.Packet{Type: wire.Unwatch, Body: w.name()}, path: w.path})
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, ErrClosed), errors.Is(err, ErrLost): // it is gone already
+		return nil
+	case ctx.Err() != nil: // it may not have been sent; twice does no harm
+		on.post(wire.Unwatch, 0, w.name())
+	}
+	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"pegasus/xenstore"
 	"pegasus/xenstore/memory"
+	"pegasus/xenstore/wire"
 )
 
 // What clients and servers do together is in package conformance. Here a client has to do with
@@ -75,9 +76,39 @@ func TestErrors(t *testing.T) {
 	}
 	fails(t, c.SetPerms(t.Context(), "/"), syscall.EINVAL)
 	fails(t, c.SetPerms(t.Context(), "@else", xenstore.Perm{}), syscall.EINVAL)
-	fails(t, c.Write(t.Context(), "/v", make([]byte, 5000)), syscall.E2BIG)
 	_, err = c.Control(t.Context(), "print", "a\x00b")
 	fails(t, err, syscall.EINVAL)
+}
+
+// What doesn't fit into a packet says so, with how much would, and isn't taken for a domain's quota.
+func TestTooLong(t *testing.T) {
+	tooLong := func(err error) {
+		t.Helper()
+		fails(t, err, syscall.E2BIG)
+		if errors.Is(err, xenstore.ErrQuota) {
+			t.Errorf("%v is one of a quota", err)
+		}
+	}
+	s := server(t)
+	for most, dialer := range map[int]xenstore.Dialer{4096: s.Domain(0), 4080: memory.Device(s.Domain(0), false)} {
+		c := dial(t, dialer)
+		ok(t, c.Write(t.Context(), "/v", make([]byte, most-len("/v\x00"))))
+		err := c.Write(t.Context(), "/v", make([]byte, most-len("/v")))
+		tooLong(err)
+		fails(t, err, xenstore.ErrTooLong)
+		if want := fmt.Sprintf("%d bytes, where %d is the most", most+1, most); !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, wanted %q in it", err, want)
+		}
+		_, err = c.Request(t.Context(), wire.Watch, make([]byte, 5000))
+		tooLong(err)
+	}
+	c, answers := play(t)
+	wait := later(func() ([]byte, error) { return c.Read(t.Context(), "/v") })
+	q := answers.asked()
+	q.Type = wire.Error
+	answers.answer(q, "E2BIG\x00")
+	_, err := wait()
+	tooLong(err)
 }
 
 // The end of a connection ends its calls, watches and transactions.

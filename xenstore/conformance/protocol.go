@@ -24,8 +24,8 @@ func (e *env) raw() *link {
 	return &link{Link: l}
 }
 
-// next is the packet that comes next. A server that says nothing ends the case.
-func (e *env) next(l *link) (wire.Packet, error) {
+// next is the packet that comes next. A server that says nothing is cut off.
+func (l *link) next() (wire.Packet, error) {
 	timer := time.AfterFunc(30*time.Second, func() { l.Close() })
 	defer timer.Stop()
 	b := make([]byte, wire.BodyMax)
@@ -35,10 +35,10 @@ func (e *env) next(l *link) (wire.Packet, error) {
 			return p, err
 		}
 		n, err := l.Read(b)
+		l.parser.Feed(b[:n])
 		if err != nil {
 			return wire.Packet{}, err
 		}
-		l.parser.Feed(b[:n])
 	}
 }
 
@@ -46,7 +46,7 @@ func (e *env) next(l *link) (wire.Packet, error) {
 func (e *env) answers(l *link, q wire.Packet, typ wire.Type, body string) {
 	_, err := l.Write(q.Append(nil))
 	e.ok(err)
-	p, err := e.next(l)
+	p, err := l.next()
 	e.ok(err)
 	if p.Type != typ || p.ID != q.ID || p.Tx != q.Tx || string(p.Body) != body {
 		e.Fatalf("%s is answered by %s, id %d, tx %d, %q; wanted %s, %d, %d, %q", q.Type, p.Type, p.ID, p.Tx, p.Body, typ, q.ID, q.Tx, body)
@@ -81,7 +81,7 @@ var protocolCases = []Case{
 		b := wire.Packet{Type: wire.Read, ID: 1, Body: make([]byte, wire.BodyMax)}.Append(nil)
 		b[13]++ // another 256 bytes
 		if _, err := l.Write(b); err == nil {
-			_, err = e.next(l)
+			_, err = l.next()
 			if !errors.Is(err, io.EOF) && err == nil {
 				e.Fatalf("it is answered")
 			}
@@ -95,7 +95,7 @@ var protocolCases = []Case{
 			_, err := l.Write(b[i : i+1])
 			e.ok(err)
 		}
-		p, err := e.next(l)
+		p, err := l.next()
 		e.ok(err)
 		if p.Type != wire.Write || p.ID != 7 {
 			e.Fatalf("answered by %+v", p)
@@ -112,7 +112,7 @@ var protocolCases = []Case{
 			want = append(want, id*7919)
 		}
 		for range count {
-			p, err := e.next(l)
+			p, err := l.next()
 			e.ok(err)
 			if wire.Text(p.Body) != "/local/domain/5" {
 				e.Fatalf("answered by %+v", p)

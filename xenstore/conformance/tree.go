@@ -47,7 +47,7 @@ var valueCases = []Case{
 		value := bytes.Repeat([]byte{'x'}, most+1)
 		e.ok(e.c.Write(e.ctx, path, value[:most]))
 		e.reads(e.c, path, string(value[:most]))
-		e.fails(e.c.Write(e.ctx, path, value), syscall.E2BIG)
+		e.fails(e.c.Write(e.ctx, path, value), xenstore.ErrTooLong)
 		e.reads(e.c, path, string(value[:most]))
 	}}),
 }

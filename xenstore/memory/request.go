@@ -96,6 +96,9 @@ func several(body []byte) []string {
 // number reads as many digits as there are, as Xen does.
 func number(s string) (n int) {
 	s, negative := strings.CutPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "-")
+	if !negative {
+		s = strings.TrimPrefix(s, "+")
+	}
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' || n > 1<<30 {
 			break
@@ -320,7 +323,7 @@ func transactionEnd(v view, q wire.Packet) ([]byte, error) {
 
 func introduce(v view, body []byte) ([]byte, error) {
 	args := several(body)
-	if len(args) < 3 || number(args[2]) <= 0 {
+	if len(args) < 3 || uint32(number(args[2])) == 0 {
 		return nil, syscall.EINVAL
 	}
 	dom := wire.DomID(number(args[0]))

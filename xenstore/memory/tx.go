@@ -47,6 +47,7 @@ func (p *peer) begin() (uint32, error) {
 	for p.nextTx == 0 || p.txs[p.nextTx] != nil {
 		p.nextTx++
 	}
+	p.server.generation++ // by which it is also seen which domain is newer than a permission
 	p.txs[p.nextTx] = &tx{touched: map[string]*touched{}}
 	p.nextTx++
 	return p.nextTx - 1, nil

@@ -145,10 +145,11 @@ func (v view) writeAll(order []string, changed map[string]*node) error {
 		for i, path := range order {
 			isNew := i < len(order)-1
 			full := isNew && v.s.owned[v.p.dom]+v.added(i) >= v.s.quota.Nodes
-			if full || changed[path].bytes() >= v.s.quota.NodeBytes {
-				if v.tx != nil {
-					v.tx.failed = true
-				}
+			long := changed[path].bytes() >= v.s.quota.NodeBytes
+			if v.tx != nil && (i > 0 && full || long) { // what Xen has written by then it can't take back
+				v.tx.failed = true
+			}
+			if full || long {
 				return syscall.ENOSPC
 			}
 		}
@@ -193,10 +194,7 @@ func (v view) removeTree(root string) error {
 
 func (v view) removeBelow(path, root string) error {
 	n, err := v.read(path)
-	if err != nil {
-		return err
-	}
-	if n == nil { // though its parent has it
+	if err != nil || n == nil { // no room for it in the transaction, or it isn't there though its parent has it
 		return syscall.EIO
 	}
 	for _, c := range n.children {
