@@ -3,6 +3,7 @@ package linux
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -67,6 +68,7 @@ var (
 	errGuests    = errors.New("its cgroup's weight may be changed by others than root")
 	errShared    = errors.New("another machine has the same cgroup")
 	errNoNumber  = errors.New("its cgroup's weight is no number")
+	errIdle      = errors.New("its cgroup has no weight: somebody has set it idle")
 )
 
 // find is the group of a machine, with what is set for it now, in a file.
@@ -102,13 +104,23 @@ func (w groupWeight) Get() (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case !there:
-		return 0, fmt.Errorf("%s: there is none", w)
+		return 0, w.absent()
 	case !ours:
 		return 0, errGuests
-	case err != nil || n <= 0:
+	case err != nil:
 		return 0, errNoNumber
+	case n <= 0:
+		return 0, errIdle
 	}
 	return n, nil
+}
+
+// absent is why there is no such weight that could be read.
+func (w groupWeight) absent() error {
+	if _, err := os.Stat(string(w)); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s can't be read", w)
+	}
+	return fmt.Errorf("%s: there is none: %w", w, raised.ErrOff)
 }
 
 // Put implements raised.Weight.

@@ -187,6 +187,14 @@ func TestPutBack(t *testing.T) {
 		}
 		k.has(path, want)
 	}
+	k.write(path, "0\n")
+	if put, err := PutBack(r); put || err != nil {
+		t.Errorf("over one that somebody has set idle: %v, %v", put, err)
+	}
+	k.write(path, "")
+	if put, err := PutBack(r); put || err == nil {
+		t.Errorf("where nothing can be read: %v, %v", put, err)
+	}
 }
 
 // The same in the kernel's cgroups.

@@ -1,8 +1,8 @@
 package linux
 
 import (
+	"errors"
 	"slices"
-	"strconv"
 
 	"pegasus/hypervisor/raised"
 )
@@ -10,13 +10,15 @@ import (
 // PutBack writes into a cgroup what was set for it, if it still has what a daemon wrote
 // that has died.
 func PutBack(r raised.Record) (put bool, err error) {
-	text, there, ours := setting(r.File)
-	if !there || !ours {
-		return false, nil // the machine is off
-	}
-	has, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || !slices.Contains(r.Ours, has) {
+	w := groupWeight(r.File)
+	has, err := w.Get()
+	switch {
+	case errors.Is(err, raised.ErrOff), errors.Is(err, errGuests), errors.Is(err, errIdle):
+		return false, nil // it has none any more, or what others have set
+	case err != nil:
+		return false, err
+	case !slices.Contains(r.Ours, has):
 		return false, nil
 	}
-	return true, groupWeight(r.File).Put(r.Set)
+	return true, w.Put(r.Set)
 }

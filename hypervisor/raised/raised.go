@@ -105,7 +105,7 @@ func parse(text []byte) (r Record, err error) {
 }
 
 // Sweep puts back what daemons before have left, whose records are in dir. There is no
-// other daemon now.
+// other daemon now. The record of what can't be put back stays.
 func Sweep(dir string, log *slog.Logger, put Put) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -113,17 +113,30 @@ func Sweep(dir string, log *slog.Logger, put Put) {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
+		done := true
 		if strings.HasSuffix(path, recordEnd) {
-			r, err := read(path)
-			if err == nil {
-				err = r.restore(log, put)
-			}
-			if err != nil {
+			if done, err = sweep(path, log, put); err != nil {
 				log.Warn("put back a machine's CPU weight", "record", path, "err", err)
 			}
 		}
-		os.Remove(path)
+		if done {
+			os.Remove(path)
+		}
 	}
+}
+
+// sweep carries out a record; done says that there is no more to it.
+func sweep(path string, log *slog.Logger, put Put) (done bool, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	r, err := parse(text)
+	if err != nil {
+		return true, err // nor will it make sense to anybody else
+	}
+	err = r.restore(log, put)
+	return err == nil, err
 }
 
 // guardEvery is how often it is looked whether a daemon still lives.
@@ -133,13 +146,17 @@ const guardEvery = 500 * time.Millisecond
 // ends. Each machine's hub does that.
 func Guard(ctx context.Context, dir, domain string, log *slog.Logger, put Put) {
 	var done Record
+	path, told := pathOf(dir, domain), ""
 	for {
-		r, err := read(pathOf(dir, domain))
-		if err == nil && !r.held() && (r.PID != done.PID || r.Started != done.Started) {
-			if err := r.restore(log, put); err != nil {
+		r, err := read(path)
+		if err == nil && !r.held() && !r.of(done) {
+			if err := r.restore(log, put); err == nil {
+				done = r // what it has from now on somebody else has set
+				r.carriedOut(path)
+			} else if err.Error() != told {
+				told = err.Error()
 				log.Warn("put back the machine's CPU weight", "err", err)
 			}
-			done = r // what it has from now on somebody else has set
 		}
 		select {
 		case <-time.After(guardEvery):
@@ -149,6 +166,17 @@ func Guard(ctx context.Context, dir, domain string, log *slog.Logger, put Put) {
 	}
 }
 
+// carriedOut removes a record, so that nobody carries it out again. The next daemon may have written
+// down its own there meanwhile.
+func (r *Record) carriedOut(path string) {
+	if now, err := read(path); err == nil && now.of(*r) {
+		os.Remove(path)
+	}
+}
+
+// of says whether a record is of the same daemon as another one.
+func (r *Record) of(o Record) bool { return r.PID == o.PID && r.Started == o.Started }
+
 // held says whether the daemon of a record lives.
 func (r *Record) held() bool {
 	started, ok := startOf(r.PID)
@@ -157,7 +185,7 @@ func (r *Record) held() bool {
 
 func (r *Record) restore(log *slog.Logger, put Put) error {
 	did, err := put(*r)
-	if did {
+	if did && err == nil {
 		log.Info("a CPU weight is put back that a daemon has left", "record", *r)
 	}
 	return err

@@ -3,6 +3,7 @@ package raised
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -15,13 +16,41 @@ import (
 
 // machine is what has a weight.
 type machine struct {
-	mu  sync.Mutex
-	has int64
+	mu    sync.Mutex
+	has   int64
+	wrong error // with reading it
+	stuck error // with writing it
+}
+
+// Get implements Weight.
+func (m *machine) Get() (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.has, m.wrong
+}
+
+// Put implements Weight.
+func (m *machine) Put(weight int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stuck == nil {
+		m.has = weight
+	}
+	return m.stuck
+}
+
+func (m *machine) fails(wrong, stuck error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wrong, m.stuck = wrong, stuck
 }
 
 func (m *machine) put(r Record) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := errors.Join(m.wrong, m.stuck); err != nil {
+		return true, err
+	}
 	if !slices.Contains(r.Ours, m.has) {
 		return false, nil
 	}
@@ -42,60 +71,148 @@ func (m *machine) set(weight int64) {
 	m.has = weight
 }
 
-// What a daemon that has died left behind is put back, once, by whoever comes to it
-// first; nothing that somebody else has set since.
-func TestPutBack(t *testing.T) {
+// left is what a daemon left, which is that process, of a machine that has 400 or 25 instead of 100.
+func left(t *testing.T, dir string, pid int) {
+	t.Helper()
+	started, _ := startOf(pid)
+	text, err := json.Marshal(Record{PID: pid, Started: started, Xen: 3, Set: 100, Ours: []int64{400, 25}})
+	if err == nil {
+		err = os.WriteFile(pathOf(dir, "one"), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deadDaemon is the number of a process that has ended.
+func deadDaemon(t *testing.T) int {
+	t.Helper()
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.DiscardHandler)
+	return dead.Process.Pid
+}
+
+func records(t *testing.T, dir string) int {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not in time:", what)
+		}
+	}
+}
+
+var log = slog.New(slog.DiscardHandler)
+
+// guard has a machine's hub look after it, until the end of the test.
+func (m *machine) guard(t *testing.T, dir string) {
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { Guard(ctx, dir, "one", log, m.put); close(ended) }()
+	t.Cleanup(func() { stop(); <-ended })
+}
+
+// What a daemon that has died left behind is put back, once, by whoever comes to it
+// first; nothing that somebody else has set since.
+func TestPutBack(t *testing.T) {
+	dead := deadDaemon(t)
 	for name, c := range map[string]struct {
 		pid       int
 		has, want int64
 	}{
-		"of a daemon that died": {dead.Process.Pid, 400, 100},
+		"of a daemon that died": {dead, 400, 100},
 		"of one that lives":     {os.Getpid(), 400, 400},
-		"set since":             {dead.Process.Pid, 300, 300},
+		"set since":             {dead, 300, 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, dir := &machine{has: c.has}, t.TempDir()
-			started, _ := startOf(c.pid)
-			text, err := json.Marshal(Record{PID: c.pid, Started: started, Xen: 3, Set: 100, Ours: []int64{400, 25}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "one.json"), text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			go func() { Guard(ctx, dir, "one", log, m.put); close(ended) }()
-			time.Sleep(10 * time.Millisecond)
-			for end := time.Now().Add(10 * time.Second); !m.is(c.want) && time.Now().Before(end); {
-				time.Sleep(time.Millisecond)
-			}
-			if !m.is(c.want) {
-				t.Errorf("it has %d, not %d", m.has, c.want)
-			}
-			if c.want == 100 {
-				m.set(25) // that is somebody else's
+			left(t, dir, c.pid)
+			m.guard(t, dir)
+			if c.pid == os.Getpid() {
 				time.Sleep(guardEvery + guardEvery/2)
-				if !m.is(25) {
-					t.Errorf("it has %d, not 25", m.has)
+				if !m.is(c.want) || records(t, dir) != 1 {
+					t.Errorf("it has %d, not %d, with %d records", m.has, c.want, records(t, dir))
 				}
+				return
 			}
-			stop()
-			<-ended
-			if c.pid != os.Getpid() {
-				m.set(c.has)
-				Sweep(dir, log, m.put)
-				if left, _ := os.ReadDir(dir); !m.is(c.want) || len(left) > 0 {
-					t.Errorf("swept, it has %d, not %d, and there is %v", m.has, c.want, left)
-				}
+			eventually(t, "it has what was set, and nothing is written down", func() bool { return m.is(c.want) && records(t, dir) == 0 })
+			m.set(25) // that is somebody else's
+			time.Sleep(guardEvery + guardEvery/2)
+			Sweep(dir, log, m.put)
+			if !m.is(25) {
+				t.Errorf("it has %d, not 25", m.has)
+			}
+
+			m.set(c.has)
+			left(t, dir, c.pid)
+			Sweep(dir, log, m.put)
+			if !m.is(c.want) || records(t, dir) > 0 {
+				t.Errorf("swept, it has %d, not %d, with %d records", m.has, c.want, records(t, dir))
 			}
 		})
 	}
+}
+
+// What can't be put back is written down until it is: for the next daemon, for the hub, and for whoever
+// asks what is set.
+func TestPutBackLater(t *testing.T) {
+	once := errors.New("try again")
+	dead := deadDaemon(t)
+	begin := func(t *testing.T) (*machine, string) {
+		m, dir := &machine{has: 400, stuck: once}, t.TempDir()
+		left(t, dir, dead)
+		Sweep(dir, log, m.put)
+		if !m.is(400) || records(t, dir) != 1 {
+			t.Fatalf("it has %d, with %d records", m.has, records(t, dir))
+		}
+		return m, dir
+	}
+	t.Run("swept", func(t *testing.T) {
+		m, dir := begin(t)
+		m.fails(nil, nil)
+		Sweep(dir, log, m.put)
+		if !m.is(100) || records(t, dir) > 0 {
+			t.Errorf("it has %d, with %d records", m.has, records(t, dir))
+		}
+	})
+	t.Run("guarded", func(t *testing.T) {
+		m, dir := begin(t)
+		m.guard(t, dir)
+		time.Sleep(guardEvery / 2)
+		m.fails(nil, nil)
+		eventually(t, "it has what was set, and nothing is written down", func() bool { return m.is(100) && records(t, dir) == 0 })
+	})
+	t.Run("seen", func(t *testing.T) {
+		m, dir := begin(t)
+		w := NewWeights(dir, "a machine", log)
+		if _, _, err := w.See("one", Record{Xen: 3}, m); !errors.Is(err, once) {
+			t.Errorf("while it can't be put back: %v", err)
+		}
+		m.fails(nil, nil)
+		if set, has, err := w.See("one", Record{Xen: 3}, m); err != nil || set != 100 || has != 100 || records(t, dir) > 0 {
+			t.Errorf("%d is set, it has %d, %v, with %d records", set, has, err, records(t, dir))
+		}
+	})
+	t.Run("of nobody", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(pathOf(dir, "one"), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		Sweep(dir, log, (&machine{has: 400}).put)
+		if records(t, dir) > 0 {
+			t.Error("what makes no sense stays")
+		}
+	})
 }
 
 // What is noted is there before the weight is changed, of this process, and gone when it is

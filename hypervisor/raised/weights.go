@@ -1,6 +1,7 @@
 package raised
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,9 +10,12 @@ import (
 
 // Weight is one that others set, too, such as a cgroup's, or that of a domain of Xen's.
 type Weight interface {
-	Get() (int64, error)
+	Get() (int64, error) // ErrOff: there is none any more
 	Put(weight int64) error
 }
+
+// ErrOff is what is wrong with the weight of a machine that is off.
+var ErrOff = errors.New("the machine is off")
 
 // Weights are those of machines that a daemon changes for moments. What of them others set stays
 // what is set: it is known what we wrote.
@@ -31,6 +35,7 @@ type weight struct {
 	Weight
 	set   int64 // by others
 	wrote int64 // by us, last; 0: nothing since set was read
+	stuck bool  // it couldn't be changed when it was to be
 	note  Record
 }
 
@@ -41,21 +46,47 @@ func NewWeights(dir, what string, log *slog.Logger) *Weights {
 }
 
 // See sees what is set for a machine, and what it has for the moment; its weight is where a
-// record says.
+// record says. What couldn't be put back before is put back first.
 func (w *Weights) See(domain string, where Record, is Weight) (set, has int64, err error) {
 	known := w.known[domain]
 	if known == nil || !known.note.same(where) {
-		w.forget(domain)
+		if err := w.forget(domain); err != nil {
+			return 0, 0, err
+		}
+		if err := w.inherit(domain, where, is); err != nil {
+			return 0, 0, err
+		}
 		known = &weight{Weight: is, note: where}
 		w.known[domain] = known
 	}
 	if err := w.read(domain, known); err != nil {
 		return 0, 0, err
 	}
+	if known.stuck && known.wrote != 0 { // whoever wants it changed believes that it was
+		if err := known.put(0, known.set); err != nil {
+			return 0, 0, err
+		}
+	}
 	if known.wrote == 0 {
 		return known.set, known.set, nil
 	}
 	return known.set, known.wrote, nil
+}
+
+// inherit puts back what a daemon before has left, if Sweep couldn't: else it would be taken for what is set.
+func (w *Weights) inherit(domain string, where Record, is Weight) error {
+	left, err := read(pathOf(w.dir, domain))
+	if err != nil || !left.same(where) {
+		return nil // there is nothing, or it is of a machine that is off: this one has begun since
+	}
+	has, err := is.Get()
+	if err == nil && slices.Contains(left.Ours, has) {
+		err = is.Put(left.Set)
+	}
+	if err == nil {
+		left.Erase(w.dir, domain)
+	}
+	return err
 }
 
 // same says whether another record is of the same weight.
@@ -69,11 +100,15 @@ func (w *Weights) Complain(domain string, err error) {
 	}
 }
 
-// Keep forgets machines but those, unless they have what we gave them.
+// Keep forgets machines but those. One that has what we gave it is known until Raise puts that back;
+// where Raise couldn't, it is tried again here.
 func (w *Weights) Keep(is func(domain string) bool) {
 	for domain, known := range w.known {
-		if !is(domain) && known.wrote == 0 {
-			w.forget(domain)
+		if is(domain) || known.wrote != 0 && !known.stuck {
+			continue
+		}
+		if err := w.forget(domain); err != nil {
+			w.Complain(domain, err)
 		}
 	}
 }
@@ -126,31 +161,45 @@ func (w *Weights) raise(domain string, to int64) (changed bool, err error) {
 	return false, known.put(to, to)
 }
 
+// put writes a weight, which is ours unless wrote is 0. While that fails it has what it had, and that
+// is as much ours as it was.
 func (k *weight) put(wrote, to int64) error {
-	k.wrote = wrote
-	return k.Put(to)
+	err := k.Put(to)
+	if k.stuck = err != nil; !k.stuck {
+		k.wrote = wrote
+	}
+	return err
 }
 
-// Restore gives all machines what is set for them.
+// Restore gives all machines what is set for them. Of those for which that fails there is a record
+// for the hub, or the next daemon.
 func (w *Weights) Restore() {
 	for domain := range w.known {
-		w.forget(domain)
+		if err := w.forget(domain); err != nil {
+			w.log.Warn("give "+w.what+" back its CPU weight", "domain", domain, "err", err)
+		}
 	}
 }
 
-// forget gives a machine back what is set for it.
-func (w *Weights) forget(domain string) {
+// forget gives a machine back what is set for it. While that fails, the machine is known and what is
+// set written down.
+func (w *Weights) forget(domain string) error {
 	known := w.known[domain]
 	if known == nil {
-		return
+		return nil
 	}
-	if known.wrote != 0 && w.read(domain, known) == nil && known.wrote != 0 {
-		if err := known.put(0, known.set); err != nil {
-			w.log.Warn("give "+w.what+" back its CPU weight", "domain", domain, "err", err)
+	if known.wrote != 0 {
+		err := w.read(domain, known)
+		if err == nil && known.wrote != 0 {
+			err = known.put(0, known.set)
+		}
+		if err != nil && !errors.Is(err, ErrOff) {
+			return err
 		}
 	}
 	delete(w.known, domain)
 	known.note.Erase(w.dir, domain)
+	return nil
 }
 
 // Plain is what is set where there is a weight. We may have written something else since.

@@ -262,7 +262,7 @@ func (x *Xen) SetWeight(s Scheduler, domain, weight uint16) error {
 	return x.put(s, domain, weight, schedulerNoCap)
 }
 
-// SetCap changes a domain's cap, of its online vCPUs, and leaves its weight.
+// SetCap changes a domain's cap, who may have so many vCPUs, and leaves its weight.
 func (x *Xen) SetCap(s Scheduler, domain, percent uint16, vcpus int) error {
 	if percent == schedulerNoCap || int(percent) > capBusy*vcpus {
 		return fmt.Errorf("cap %d %% of domain %d: want at most %d %%, for %d vCPUs", percent, domain, capBusy*vcpus, vcpus)

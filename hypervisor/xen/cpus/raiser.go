@@ -1,7 +1,9 @@
 package cpus
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"pegasus/hypervisor"
@@ -78,20 +80,39 @@ type domainWeight struct {
 func (w domainWeight) Get() (int64, error) {
 	d := w.cpus.domains[w.id]
 	if d == nil {
-		return 0, fmt.Errorf("domain %d: Xen has none of that number", w.id)
+		return 0, w.unknown()
 	}
 	if s := d.pool.info.Scheduler; !s.Known() {
 		return 0, fmt.Errorf("domain %d: %s is of scheduler %v, which has no weights", w.id, d.pool.name(), s)
 	}
 	p, err := w.cpus.x.Params(d.pool.info.Scheduler, w.id)
+	if errors.Is(err, syscall.ESRCH) {
+		err = w.off()
+	}
 	return int64(p.Weight), err
+}
+
+func (w domainWeight) off() error {
+	return fmt.Errorf("domain %d: Xen has none of that number: %w", w.id, raised.ErrOff)
+}
+
+// unknown is why a domain isn't among those that were seen last.
+func (w domainWeight) unknown() error {
+	all, err := w.cpus.x.Domains()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(d control.Domain) bool { return d.ID == w.id }) {
+		return fmt.Errorf("domain %d: it has just begun, or changed pools", w.id)
+	}
+	return w.off()
 }
 
 // Put implements raised.Weight.
 func (w domainWeight) Put(weight int64) error {
 	d := w.cpus.domains[w.id]
 	if d == nil {
-		return fmt.Errorf("domain %d: %w", w.id, syscall.ESRCH)
+		return w.unknown()
 	}
 	if err := w.cpus.x.SetWeight(d.pool.info.Scheduler, w.id, uint16(weight)); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cpus
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -142,6 +143,31 @@ func TestPutBack(t *testing.T) {
 		if put, err := PutBack(f, r); put || err != nil {
 			t.Errorf("%+v: %v, %v", r, put, err)
 		}
+	}
+}
+
+// What isn't known of a domain doesn't make it one that is off.
+func TestOff(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.domain(1, 0, 256, 1)
+	c := f.cpus()
+	for id, off := range map[uint16]bool{1: false, 7: true} {
+		w := domainWeight{c, id}
+		if _, err := w.Get(); err == nil || errors.Is(err, raised.ErrOff) != off {
+			t.Errorf("domain %d: %v", id, err)
+		}
+	}
+	if c.read(false); c.domains[1] == nil {
+		t.Fatal("it isn't known")
+	}
+	w := domainWeight{c, 1}
+	if has, err := w.Get(); err != nil || has != 256 {
+		t.Errorf("%d, %v", has, err)
+	}
+	f.remove(1)
+	if _, err := w.Get(); !errors.Is(err, raised.ErrOff) {
+		t.Errorf("when it has just ended: %v", err)
 	}
 }
 

@@ -37,7 +37,7 @@ func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 	if err != nil {
 		return err
 	}
-	vcpus, weight, percent := d.info.VCPUs, set.Weight, set.Cap
+	vcpus, weight, percent := d.info.MaxVCPU+1, set.Weight, set.Cap // as Xen's own tools count, those that aren't online, too
 	if (weight != nil || percent != nil) && !d.pool.info.Scheduler.Known() {
 		return fmt.Errorf("it is in %s, of scheduler %v, which has no weights and caps: credit and credit2 have (xl cpupool-migrate)", d.pool.name(), d.pool.info.Scheduler)
 	}

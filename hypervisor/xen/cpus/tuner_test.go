@@ -88,12 +88,30 @@ func TestTuneRaised(t *testing.T) {
 	}
 }
 
+// A domU whose vCPUs aren't all online, or none yet, may be given the cap that it needs when they are: xl does.
+func TestCapOfOffline(t *testing.T) {
+	f := newFake()
+	f.pool(control.Credit, 0)
+	f.domain(1, 0, 256, 4)
+	tuner := f.cpus().Tuner(func(string) (uint16, bool) { return 1, true })
+	for _, online := range []int{1, 0} {
+		f.domains[0].VCPUs = online
+		most, more := 400-online, 401
+		if err := tuner.Tune("web", hypervisor.Tuning{Cap: &most}); err != nil || int(f.params[1].Cap) != most {
+			t.Errorf("%d %% with %d of 4 vCPUs online: %v, and it has %d", most, online, err, f.params[1].Cap)
+		}
+		if err := tuner.Tune("web", hypervisor.Tuning{Cap: &more}); err == nil || !strings.Contains(err.Error(), "from 1 to 400") {
+			t.Errorf("401 %% with %d of 4 vCPUs online: %v", online, err)
+		}
+	}
+}
+
 // A cap that Xen's parameter has no room for isn't taken for another one.
 func TestGreatestCap(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
 	f.domain(1, 0, 256, 1)
-	f.domains[0].VCPUs = 700
+	f.domains[0].VCPUs, f.domains[0].MaxVCPU = 700, 699
 	tuner := f.cpus().Tuner(func(string) (uint16, bool) { return 1, true })
 	for _, percent := range []int{1<<16 - 1, 1<<16 + 100, 70000} {
 		if err := tuner.Tune("wide", hypervisor.Tuning{Cap: &percent}); err == nil || !strings.Contains(err.Error(), "from 1 to 65534") || f.params[1].Cap != 0 {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"pegasus/hypervisor"
 	"pegasus/hypervisor/xen/control"
@@ -12,12 +13,12 @@ import (
 // book is what is known of all domUs.
 type book struct {
 	log    *slog.Logger
-	named  bool              // XenStore has answered
-	names  map[uint16]string // of those that the hypervisor has, as XenStore said last
-	missed map[uint16]int    // how often XenStore has said nothing of one since
-	last   map[string]entry  // of those that were there, by name
-	served map[string]uint16 // which domUs have had hubs since a daemon before, by name
-	twins  map[string]bool   // names that several have, as was said
+	named  bool                 // XenStore has answered
+	names  map[uint16]string    // of those that the hypervisor has, as XenStore said last
+	missed map[uint16]time.Time // since when XenStore has said nothing of one; zero: and that was said
+	last   map[string]entry     // of those that were there, by name
+	served map[string]uint16    // which domUs have had hubs since a daemon before, by name
+	twins  map[string]bool      // names that several have, as was said
 	boots  uint64
 }
 
@@ -30,23 +31,31 @@ type entry struct {
 // newBook begins with who is served already: what they are called as long as XenStore doesn't say, and which of several
 // of one name that name means.
 func newBook(served map[uint16]string, log *slog.Logger) *book {
-	b := &book{log: log, names: map[uint16]string{}, missed: map[uint16]int{}, last: map[string]entry{}, served: map[string]uint16{}, twins: map[string]bool{}}
+	b := &book{log: log, names: map[uint16]string{}, missed: map[uint16]time.Time{}, last: map[string]entry{}, served: map[string]uint16{}, twins: map[string]bool{}}
 	for id, name := range served {
 		b.names[id], b.served[name] = name, id
 	}
 	return b
 }
 
+// endTime is how long XenStore may know nothing of a domU that the hypervisor has: one that ends is gone there first.
+const endTime = 2 * readEvery
+
 // name takes down what XenStore has. Of whom it says nothing keeps its name for as long as the
 // hypervisor has it: a server that was started anew knows nobody.
-func (b *book) name(all map[uint16]string) {
+func (b *book) name(all map[uint16]string, now time.Time) {
 	b.named = true
 	for id, name := range b.names {
 		if all[id] != "" {
 			delete(b.missed, id)
 			continue
 		}
-		if b.missed[id]++; b.missed[id] == 2 { // once is what it looks like when one ends
+		since, ok := b.missed[id]
+		switch {
+		case !ok:
+			b.missed[id] = now
+		case !since.IsZero() && now.Sub(since) >= endTime:
+			b.missed[id] = time.Time{}
 			b.log.Warn("XenStore doesn't know a domU any more that the hypervisor has: it is taken to be as it was", "domain", name, "domid", id)
 		}
 	}

@@ -78,7 +78,7 @@ func (d *DomUs) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	for first := true; ; {
 		select {
 		case all := <-names:
-			book.name(all)
+			book.name(all, time.Now())
 		case <-tick.C:
 		case <-ctx.Done():
 			return
