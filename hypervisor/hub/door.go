@@ -13,26 +13,29 @@ import (
 
 // door is where the domain's guests knock, as the daemon last said.
 type door struct {
-	mu   sync.Mutex
-	path string
+	mu      sync.Mutex
+	path    string
+	answers int // of daemons so far; path is the last
 }
 
-// find returns the path that is known, or asks for it. A daemon that came after the one
-// that was asked may not have the door: then known is no good any more.
-func (d *door) find(ctx context.Context, ask func() (string, error), known string) (string, error) {
+// find returns the last answer, and which one it is, or asks for another. A daemon that came after
+// the one that was asked may not have the door: then that answer and those before are no good any more.
+// One answer is for all that wait, though it may read as the one before: with each, the daemon holds
+// the domain once more.
+func (d *door) find(ctx context.Context, ask func() (string, error), bad int) (path string, answer int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ctx.Err() != nil { // a daemon that doesn't answer isn't asked for all that wait, one after the other
-		return "", errAway
+		return "", 0, errAway
 	}
-	if d.path != "" && d.path != known {
-		return d.path, nil
+	if d.answers > bad {
+		return d.path, d.answers, nil
 	}
-	path, err := ask()
-	if err == nil {
+	if path, err = ask(); err == nil {
 		d.path = path
+		d.answers++
 	}
-	return path, err
+	return path, d.answers, err
 }
 
 // Refusal is the answer of a daemon that is there, and lets nobody into the domain.
@@ -42,15 +45,15 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 
 // dial connects to the daemon, which may be on its way back.
 func (d *door) dial(ctx context.Context, ask func() (string, error)) (*net.UnixConn, error) {
-	bad := ""
+	bad := 0
 	for deadline := time.Now().Add(daemonTime); ; {
-		path, err := d.find(ctx, ask, bad)
+		path, answer, err := d.find(ctx, ask, bad)
 		if err == nil {
 			var c *net.UnixConn
 			if c, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"}); err == nil {
 				return c, nil
 			}
-			bad = path
+			bad = answer
 			if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
 				return nil, err
 			}

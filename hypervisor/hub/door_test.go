@@ -3,9 +3,12 @@ package hub
 import (
 	"context"
 	"errors"
+	"net"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // A daemon that doesn't answer is asked for one process after the other, and not for those that have gone.
@@ -40,5 +43,52 @@ func TestRefusal(t *testing.T) {
 	_, err := d.dial(t.Context(), func() (string, error) { asked++; return "", no })
 	if err != no || asked != 1 {
 		t.Errorf("after %d times: %v", asked, err)
+	}
+}
+
+// A daemon that comes back is asked once for all processes that wait for it, though it is where the one
+// before was: each time it holds the domain once more.
+func TestAskedOnceForAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "door")
+	var asked atomic.Int32
+	var up atomic.Bool
+	ask := func() (string, error) {
+		if !up.Load() {
+			return "", errors.New("no answer")
+		}
+		asked.Add(1)
+		return path, nil
+	}
+	listen := func() *net.UnixListener {
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	var d door
+	dial := func() {
+		c, err := d.dial(t.Context(), ask)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		c.Close()
+	}
+	l := listen()
+	up.Store(true)
+	dial()
+	up.Store(false)
+	l.Close()
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(dial)
+	}
+	time.Sleep(20 * time.Millisecond) // they find nobody there
+	defer listen().Close()
+	up.Store(true)
+	all.Wait()
+	if n := asked.Load(); n != 2 {
+		t.Errorf("two daemons are asked %d times", n)
 	}
 }
