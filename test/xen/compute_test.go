@@ -30,9 +30,7 @@ busy() { /bench/busy --seconds $1 --queue 4 --quiet --json; echo "busy ended: $?
 served
 `
 
-// testComputes: programs of a domU compute on Dom0's accelerator, whatever happens to the agent, the hub and
-// the domU. The agent of a domU that was saved and restored tells the new domain's Dom0 of itself, and
-// Linux survives the agent's end afterwards.
+// testComputes: programs of a domU compute on Dom0's accelerator, whatever happens to the agent and the hub.
 func testComputes(t *testing.T, h *Host) {
 	startDaemon(t, h, daemonConfig+"[[domain]]\nname = \"computes\"\narena = \"8MiB\"\n")
 	h.Create("computes", withAgent+`
@@ -49,48 +47,26 @@ echo "kill the hub"
 wait $busy
 served
 try
-busy 3600 & busy=$!
-echo "save it"
-wait $busy
-served
-try
-kill -9 $(agent)
-try
-kill $(agent)
-while [ -n "$(agent)" ]; do sleep 0.1; done
-echo "all agents have ended"
-dmesg | grep -E "BUG|WARNING"
 `, "memory=192")
-	h.Run("rm /tmp/computes/initrd") // Dom0's memory has to hold the domU's, too
 	defer stopHub(t, h, "computes")
 	startHub(t, h, "computes")
 	says := func(what string, n int) func() bool {
-		return func() bool { return strings.Count(h.Console("computes"), what) == n }
+		return func() bool { return h.Said("computes", what) == n }
 	}
 	h.Await(jobTime, "programs compute", says("kill the hub", 1))
 	computing(h, "computes")
 	h.Run("kill -9 $(cat /tmp/hub-computes.pid)")
 	h.Await(jobTime, "its hub's end ends the program", says("busy ended", 2))
 	startHub(t, h, "computes")
-	h.Await(jobTime, "programs compute again", says("save it", 1))
-	computing(h, "computes")
-	control := h.Run("xenstore-read /local/domain/$(xl domid computes)/data/pegasus/control")
-	h.Run("xl save computes /tmp/computes.save && xl restore /tmp/computes.save && rm /tmp/computes.save")
-	startHub(t, h, "computes")
-	h.Await(jobTime, "being saved ends the program", says("busy ended", 3))
-	h.Await(seen, "the agent publishes anew", func() bool {
-		now, status := h.Try("xenstore-read /local/domain/$(xl domid computes)/data/pegasus/control")
-		return status != 0 || now != control
-	})
 	h.Await(jobTime, "all is done", says("job ended", 1))
 	out := h.Console("computes")
-	for _, want := range []string{"going on with the session of the agent before", "busy ended: 0", "all agents have ended", "DEINITIALIZED (4)", "CUDA_ERROR_UNKNOWN (999)"} {
+	for _, want := range []string{"going on with the session of the agent before", "busy ended: 0", "DEINITIALIZED (4)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nobody says %q", want)
 		}
 	}
-	if n := strings.Count(out, `"right"`); n != 7 || strings.Contains(out, "BUG") || strings.Contains(out, "WARNING") {
-		t.Errorf("%d of 7 programs computed what is right", n)
+	if n := strings.Count(out, `"right"`); n != 5 {
+		t.Errorf("%d of 5 programs computed what is right", n)
 	}
 	h.Await(seen, "nothing is left of it", func() bool { return h.Run("xl list | wc -l") == "2" })
 	if t.Failed() {

@@ -12,7 +12,7 @@ import (
 // 80 %, and of one that rests, with a weight of 333, is what the daemon sees.
 func testLook(t *testing.T, h *Host, spins, rests string) {
 	for _, name := range []string{"spins", "rests"} { // not while it boots
-		h.Await(jobTime, "it "+name, func() bool { return strings.Contains(h.Console(name), "there it "+name) })
+		h.Await(jobTime, "it "+name, func() bool { return h.Said(name, "there it "+name) > 0 })
 	}
 	out := h.Run("probe cpus look 40 30ms " + spins + " " + rests + "; xl vcpu-list")
 	t.Log(out)

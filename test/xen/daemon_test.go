@@ -77,7 +77,7 @@ func awaitState(h *Host, name, want string) {
 	began := time.Now()
 	var is string
 	for is = machineState(h, name); is != want; is = machineState(h, name) {
-		if time.Since(began) > seen {
+		if time.Sleep(100 * time.Millisecond); time.Since(began) > seen {
 			h.t.Fatalf("%s is %q for the daemon, not %q, after %v", name, is, want, seen)
 		}
 	}

@@ -27,7 +27,7 @@ func testDevices(t *testing.T, h *Host, name string) {
 	} else {
 		t.Log(out)
 	}
-	h.Await(seen, "it is done", func() bool { return strings.Contains(h.Console(name), "job ended: 0") })
+	h.Await(seen, "it is done", func() bool { return h.Said(name, "job ended: 0") > 0 })
 	if out := h.Console(name); !strings.Contains(out, "answered all") {
 		t.Errorf("the domU says:\n%s", out)
 	}

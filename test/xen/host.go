@@ -84,26 +84,64 @@ const (
 	greeted  = "dom0-is-there"
 )
 
+const nobody = 65534
+
+// openForAll opens a file so that whoever it is passed on to can open it by its number, which is asked anew: what root
+// has made may be for root alone, by its umask.
+func openForAll(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err == nil && os.Getuid() == 0 {
+		err = f.Chmod(0o644)
+	}
+	return f, err
+}
+
+// newLine is a line with two ends, of which one is to be passed on.
+func newLine() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := os.NewFile(uintptr(fds[0]), "our end")
+	defer f.Close()
+	ours, err = net.FileConn(f)
+	return ours, os.NewFile(uintptr(fds[1]), "their end"), err
+}
+
 func (h *Host) path(name string) string { return filepath.Join(h.dir, name) }
 
 func (h *Host) boot(img *Image) {
 	h.t.Helper()
 	began := time.Now()
-	// Opened here, for whom the emulator is to be can't go to where the image lies if that is below
+	// All is opened here, for whom the emulator is to be can't go to where it lies if that is below
 	// somebody's home. It finds them after its standard files.
 	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
 	for _, path := range []string{img.Xen, img.Kernel, img.Initrd} {
-		f, err := os.Open(path)
+		f, err := openForAll(path)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		defer f.Close()
 		files = append(files, f)
 	}
-	const xen, kernel, initrd = "/proc/self/fd/3", "/proc/self/fd/4", "/proc/self/fd/5"
+	line, theirs, err := newLine()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.line, files = line, append(files, theirs)
+	console, err := os.Create(h.path("console"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	files = append(files, console)
+	const xen, kernel, initrd, shell, prints = "/proc/self/fd/3", "/proc/self/fd/4", "/proc/self/fd/5", "6", "/proc/self/fd/7"
 	h.qemu = exec.Command("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-machine", "q35,accel=tcg", "-cpu", "max,-smap,-smep,-rdtscp", "-smp", "2", "-m", "1536",
-		"-serial", "file:"+h.path("console"), "-serial", "unix:"+h.path("shell")+",server=on,wait=off",
+		"-serial", "file:"+prints, "-chardev", "socket,id=shell,fd="+shell, "-serial", "chardev:shell",
 		"-kernel", xen, "-append", h.options,
 		"-initrd", kernel+" console=hvc0 quiet mitigations=off rootfstype=ramfs,"+initrd)
 	h.qemu.ExtraFiles = files
@@ -113,24 +151,17 @@ func (h *Host) boot(img *Image) {
 	}
 	defer said.Close()
 	h.qemu.Stdout, h.qemu.Stderr = said, said
-	if os.Getuid() == 0 { // an emulator that is told much by guests is nobody
-		const nobody = 65534
-		if err := os.Chown(h.dir, nobody, nobody); err != nil {
+	h.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is killed leaves no machine
+	if os.Getuid() == 0 {                                                 // an emulator that is told much by guests is nobody
+		if err := console.Chown(nobody, nobody); err != nil {
 			h.t.Fatal(err)
 		}
-		h.qemu.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		h.qemu.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
 	if err := h.qemu.Start(); err != nil {
 		h.t.Fatalf("%v; `make deps` installs what is missing", err)
 	}
-	for end := began.Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if h.line, err = net.Dial("unix", h.path("shell")); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			h.t.Fatal(err)
-		}
-	}
+	theirs.Close() // so that the line ends with the emulator
 	h.says = bufio.NewReader(h.line)
 	for end := began.Add(bootTime); ; {
 		fmt.Fprint(h.line, greeting)
@@ -236,12 +267,24 @@ func (h *Host) Console(name string) string {
 	return strings.ReplaceAll(out, "\r", "")
 }
 
+// Said is how many lines of that have a text in them. It is much less to be sent by a serial port.
+func (h *Host) Said(name, what string) int {
+	h.t.Helper()
+	out, _ := h.Try("cat /var/log/xen/console/guest-" + name + ".log | grep -c -F '" + what + "'")
+	n, _ := strconv.Atoi(strings.TrimSpace(out))
+	return n
+}
+
 // Await waits until something is so.
 func (h *Host) Await(d time.Duration, what string, ok func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(d); !ok(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
+	began := time.Now()
+	for ; !ok(); time.Sleep(200 * time.Millisecond) {
+		if time.Since(began) > d {
 			h.t.Fatalf("not within %v: %s", d, what)
 		}
+	}
+	if took := time.Since(began); took > time.Second {
+		h.t.Logf("%s after %.0f s", what, took.Seconds())
 	}
 }

@@ -1,8 +1,11 @@
 package xen
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -15,5 +18,27 @@ func TestGreeting(t *testing.T) {
 		if n := strings.Count(string(out), greeted+"\n"); n < 2 {
 			t.Errorf("of %q it answers %d times to the two that follow: %q", greeting[i:], n, out)
 		}
+	}
+}
+
+// Whom an image is passed on to can open it, though it was made for root alone.
+func TestOpenForAll(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("nobody else is to open it")
+	}
+	path := filepath.Join(t.TempDir(), "image") // where nobody else can go
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := openForAll(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cat := exec.Command("/bin/busybox", "cat", "/proc/self/fd/3")
+	cat.ExtraFiles = []*os.File{f}
+	cat.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cat.CombinedOutput(); err != nil || string(out) != "text" {
+		t.Errorf("%q, %v", out, err)
 	}
 }

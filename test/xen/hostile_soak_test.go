@@ -43,10 +43,10 @@ try
 echo "done"
 sleep 3600
 `, int((acts*each+races*10*time.Second).Seconds())), "memory=192")
-	h.Await(takenTime, "the honest one computes", func() bool { return strings.Contains(h.Console("honest"), "computes") })
+	h.Await(takenTime, "the honest one computes", func() bool { return h.Said("honest", "computes") > 0 })
 	h.Run("rm /tmp/honest/initrd")
 	h.Create("foe", fmt.Sprintf("sleep 5\necho 20000 >/sys/module/xen_gntalloc/parameters/limit\necho begun\nfoe all %d\necho 'foe ended'\nwhile :; do foe all 2; done", int(each.Seconds())), "memory=192")
-	h.Await(takenTime, "the foe begins", func() bool { return strings.Contains(h.Console("foe"), "begun") })
+	h.Await(takenTime, "the foe begins", func() bool { return h.Said("foe", "begun") > 0 })
 	who := []string{"daemon", "foe's hub", "the honest one's hub", "XenStore"}
 	look := func() []string {
 		return strings.Fields(h.Run(`cat /tmp/pegasusd.pid; ours "hub .*--domain foe "; ours "hub .*--domain honest "; cat /run/xenstored.pid`))
@@ -61,7 +61,7 @@ sleep 3600
 	}
 	d, _ := domainOf(h, "honest")
 	begin := time.Now()
-	h.Await(acts*(each+60*time.Second), "the foe has ended", func() bool { return strings.Contains(h.Console("foe"), "foe ended") })
+	h.Await(acts*(each+60*time.Second), "the foe has ended", func() bool { return h.Said("foe", "foe ended") > 0 })
 	took := time.Since(begin)
 	after, _ := domainOf(h, "honest")
 	share := float64(after.GPU-d.GPU) / float64(took)
@@ -88,7 +88,7 @@ sleep 3600
 		list := h.Run("xl list")
 		return !strings.Contains(list, "(null)") && !strings.Contains(list, "foe")
 	})
-	h.Await(2*takenTime, "the honest one is done", func() bool { return strings.Contains(h.Console("honest"), "done") })
+	h.Await(2*takenTime, "the honest one is done", func() bool { return h.Said("honest", "done") > 0 })
 	if out := h.Console("honest"); strings.Count(out, `"right"`) != 2 || !strings.Contains(out, "busy ended: 0") {
 		t.Errorf("the honest domU says:\n%s", out)
 	}

@@ -31,7 +31,7 @@ echo "all done"
 sleep 3600
 `, `type="pvh"`, "memory=192")
 	says := func(what string) func() bool {
-		return func() bool { return strings.Contains(h.Console("helped"), what) }
+		return func() bool { return h.Said("helped", what) > 0 }
 	}
 	h.Await(jobTime, "it computes", says("save it"))
 	h.Run("rm /tmp/helped/initrd; xl save helped /tmp/save && xl restore /tmp/save && rm /tmp/save")

@@ -54,6 +54,8 @@ func testSchedule(t *testing.T, h *Host) {
 		t.Errorf("xl doesn't see our weight, or its own:\n%s", parts[2])
 	}
 	testLook(t, h, spins, id)
+	h.Create("naps", "echo at work\nwhile :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; sleep 0.02; done", "cpu_weight=512")
+	defer h.Run("xl destroy naps; rm -r /tmp/naps") // Dom0's memory has other files to hold
 	testRaise(t, h, id)
 	testTrace(t, h)
 }

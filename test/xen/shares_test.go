@@ -89,7 +89,7 @@ func testShares(t *testing.T, h *Host) {
 	awaitState(h, "two", "running")
 	h.Run("pegasus set one weight=256; pegasus set two weight=512")
 	for _, name := range []string{"one", "two"} { // while it looks what is right it doesn't want all
-		h.Await(jobTime, name+" has computed what is right", func() bool { return strings.Contains(h.Console(name), `"right"`) })
+		h.Await(jobTime, name+" has computed what is right", func() bool { return h.Said(name, `"right"`) > 0 })
 	}
 	computing(h, "one")
 	computing(h, "two")
@@ -145,7 +145,7 @@ func testShares(t *testing.T, h *Host) {
 	h.Run("pegasus detach two")
 	awaitState(h, "two", "")
 	h.Await(seen, "nobody maps anything of it", func() bool { p, m := ours(h); return p == "1" && m == "0" })
-	h.Await(jobTime, "its program is told", func() bool { return strings.Contains(h.Console("two"), "it failed: 1") })
+	h.Await(jobTime, "its program is told", func() bool { return h.Said("two", "it failed: 1") > 0 })
 	h.Run("pegasus attach two")
 	computing(h, "two")
 	h.Run("xl sysrq two c") // it crashes

@@ -47,7 +47,7 @@ func pair(h *Host, scheduler string) {
 	h.Create("light", spin, `pool="one"`)
 	h.Create("heavy", spin, `pool="one"`, "cpu_weight=512")
 	for _, name := range []string{"light", "heavy"} {
-		h.Await(60*time.Second, name+" spins", func() bool { return strings.Contains(h.Console(name), "at work") })
+		h.Await(60*time.Second, name+" spins", func() bool { return h.Said(name, "at work") > 0 })
 	}
 }
 
@@ -75,11 +75,11 @@ func populate(h *Host, scheduler string) {
 	const spin = "echo at work\nwhile :; do :; done"
 	h.Create("rests", "sleep 3600")
 	h.Create("wakes", "echo at work\nwhile :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; sleep 0.02; done")
-	h.Await(60*time.Second, "it works", func() bool { return strings.Contains(h.Console("wakes"), "at work") })
+	h.Await(60*time.Second, "it works", func() bool { return h.Said("wakes", "at work") > 0 })
 	h.Create("spins", "while :; do :; done &\n"+spin, "vcpus=2")
 	h.Create("heavy", spin)
 	h.Run("xl sched-" + scheduler + " -d heavy -w 512")
-	h.Await(60*time.Second, "the last one spins", func() bool { return strings.Contains(h.Console("heavy"), "at work") })
+	h.Await(60*time.Second, "the last one spins", func() bool { return h.Said("heavy", "at work") > 0 })
 }
 
 // fetch copies a file out of Dom0, packed.

@@ -33,7 +33,7 @@ func testToolStack(t *testing.T, h *Host) {
 	h.Create("two", "echo I am two")
 	testDevices(t, h, "one")
 	for _, name := range []string{"one", "two"} {
-		h.Await(jobTime, name+" does its job", func() bool { return strings.Contains(h.Console(name), "job ended: 0") })
+		h.Await(jobTime, name+" does its job", func() bool { return h.Said(name, "job ended: 0") > 0 })
 		if out := h.Console(name); !strings.Contains(out, "I am "+name) {
 			t.Errorf("%s says:\n%s", name, out)
 		}
