@@ -234,6 +234,9 @@ func (d *Daemon) adopt(left []*survivor) {
 		}
 		s.files.Close()
 	}
+	for _, dom := range d.domains {
+		d.vacate(dom)
+	}
 	for _, a := range d.accelerators {
 		var here []string
 		for _, dom := range d.domains {
@@ -317,6 +320,40 @@ func (d *Daemon) resume(dom *domain, s *survivor) error {
 	g.order(g.standing())
 	d.tasks.Go(func() { d.attend(g) })
 	return nil
+}
+
+// vacate frees the slots of a domain's page that none of its guests has. Their workers
+// ended while nobody watched, or never came, and what they held would count until the
+// domain's last process ends. d.mu is held.
+func (d *Daemon) vacate(dom *domain) {
+	if dom.on == nil {
+		return
+	}
+	slots := dom.avcpu.page.Occupants()
+	for g := range dom.guests {
+		delete(slots, g.slot)
+	}
+	for slot, pid := range slots {
+		p, err := openProcess(pid)
+		if err != nil || hasExited(p) {
+			closeFile(p)
+			d.reap(dom, slot)
+			continue
+		}
+		// It was ended just now and may still do something there, or couldn't be asked who it is.
+		m := dom.avcpu
+		d.tasks.Go(func() {
+			defer p.Close()
+			if awaitExit(d.ctx, p) != nil {
+				return
+			}
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if dom.avcpu == m { // else the page went with the domain's last guest
+				d.reap(dom, slot)
+			}
+		})
+	}
 }
 
 func sameFile(a, b *os.File) bool {

@@ -19,6 +19,7 @@ import (
 // The CUresults that a guest is refused with.
 const (
 	resultOutOfMemory        = 2
+	resultDeinitialized      = 4
 	resultDevicesUnavailable = 46
 	resultSystemNotReady     = 802
 )
@@ -157,11 +158,9 @@ func (d *Daemon) attend(g *guest) {
 			if awaitExit(ctx, g.process) != nil {
 				return
 			}
-			select {
-			case <-time.After(deathGrace):
+			if d.outlives(ctx, g) {
 				d.noteOf(g.dom, "outlived", "worker %d outlives process %d: ending it", g.workerPID, g.pid)
 				kill(g.worker)
-			case <-ctx.Done():
 			}
 		})
 	}
@@ -190,6 +189,17 @@ const orderTime = 100 * time.Millisecond
 func (g *guest) order(o worker.Order) {
 	g.conn.SetWriteDeadline(time.Now().Add(orderTime))
 	worker.SendOrder(g.conn, o)
+}
+
+// dismiss has a worker end, in which it tells its process first why no call succeeds any more: that may live on, where
+// its machine is only served no more. d.mu is held.
+func (d *Daemon) dismiss(g *guest) {
+	g.order(worker.Order{End: resultDeinitialized})
+	d.tasks.Go(func() {
+		if d.outlives(d.ctx, g) || d.storing(g) == 0 { // or the daemon ends, and nobody would see to it later
+			kill(g.worker)
+		}
+	})
 }
 
 // reap collects the exit status of a worker that has ended, if it is a child of ours.
@@ -269,21 +279,26 @@ func (d *Daemon) unseat(g *guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := g.dom
-	if st, ok := dom.avcpu.page.Statistics(g.slot); ok {
-		dom.past.add(&st)
-	}
 	dom.on.hw.Reap(g.workerPID)
-	dom.on.reap(dom.avcpu, g.slot)
+	d.reap(dom, g.slot)
 	delete(dom.guests, g)
 	delete(d.guests, g.id)
 	delete(d.slices, g.win)
 	d.strike(g.id)
-	d.changed = true
 	g.close()
 	close(g.gone)
 	d.leave(dom)
 	d.makeRoom()
 	d.restIfIdle()
+}
+
+// reap frees a slot of a domain's page, whose worker is dead. d.mu is held.
+func (d *Daemon) reap(dom *domain, slot int) {
+	if st, ok := dom.avcpu.page.Statistics(slot); ok {
+		dom.past.add(&st)
+	}
+	dom.on.reap(dom.avcpu, slot)
+	d.changed = true
 }
 
 func (g *guest) close() {

@@ -67,10 +67,19 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 		ID: g.id, Domain: dom.name, Share: shareOf(dom.settings),
 		Accelerator: worker.Accelerator{Name: c.Name, Type: c.Type, Cores: c.Cores, Memory: uint64(c.Memory), KernelTimeout: c.KernelTimeout, RefusePTX: c.RefusePTX,
 			Device: c.Device, Library: c.Library, Context: uint64(c.Context)},
-		Generation: 1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: callbuf.DeviceSliceBytes,
+		Generation: 1, Geometry: geometry, Slot: g.slot, Slice: g.win, DeviceBytes: windowBytes(c.Type),
 		GuestPID: g.pid, UID: dom.uid, GID: dom.uid, LogLevel: d.config.Daemon.LogLevel,
 		SpinTime: d.opt.Config.Daemon.SpinTime,
 	}, dom.avcpu.page.File()
+}
+
+// windowBytes is how many addresses a worker gets for device memory. Programs reserve addresses in proportion to what a GPU has,
+// once for each stream (PyTorch) or by dozens of gigabytes (llama.cpp), and some GPUs have hundreds.
+func windowBytes(kind string) uint64 {
+	if kind == "soft" {
+		return callbuf.DeviceSliceBytes
+	}
+	return callbuf.WideSliceBytes
 }
 
 // employWorker gives a ready worker its job. One that died while it was idle is

@@ -79,7 +79,7 @@ func (d *Daemon) lendCredits(dom *domain) {
 	d.apply(dom, plan.settings)
 }
 
-// endMachine ends the workers of a machine's processes, which aren't any more. d.mu is held.
+// endMachine ends the workers of a machine's processes, which aren't any more, or are served no more. d.mu is held.
 func (d *Daemon) endMachine(dom *domain, why string) {
 	n := 0
 	for g := range dom.guests {
@@ -89,7 +89,7 @@ func (d *Daemon) endMachine(dom *domain, why string) {
 		n++
 		g.doomed = true
 		if g.worker != nil {
-			kill(g.worker)
+			d.dismiss(g)
 		}
 	}
 	if n > 0 {

@@ -1,8 +1,13 @@
 package backend
 
 import (
+	"net"
 	"os/exec"
+	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"pegasus/backend/control"
 	"pegasus/hypervisor"
@@ -68,7 +73,7 @@ func TestMachineBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	employ := func(pid int) *exec.Cmd {
+	employ := func(pid int) (*exec.Cmd, *net.UnixConn) {
 		cmd := exec.Command("sleep", "600")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -78,10 +83,23 @@ func TestMachineBegins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dom.guests[&guest{dom: dom, pid: pid, worker: worker}] = struct{}{}
-		return cmd
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := connOf(fds[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		its, err := connOf(fds[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		dom.guests[&guest{dom: dom, pid: pid, worker: worker, conn: ours}] = struct{}{}
+		return cmd, its
 	}
-	hosts, first := employ(4711), employ(0)
+	hosts, _ := employ(4711)
+	first, hears := employ(0)
 	is := func(state hypervisor.MachineState, boot uint64) {
 		d.learn([]hypervisor.Machine{machine("web", state, boot, 0)})
 	}
@@ -94,7 +112,12 @@ func TestMachineBegins(t *testing.T) {
 	is(hypervisor.MachineRunning, 6)
 	first.Wait()
 	clear(dom.guests)
-	second := employ(0)
+	hears.SetReadDeadline(time.Now().Add(time.Second))
+	order := make([]byte, 1024)
+	if n, err := hears.Read(order); err != nil || !strings.Contains(string(order[:n]), `"End":4`) {
+		t.Errorf("it was killed without a word before: %q, %v", order[:n], err)
+	}
+	second, _ := employ(0)
 	is(hypervisor.MachineOff, 0)
 	second.Wait()
 	clear(dom.guests)

@@ -43,12 +43,15 @@ func (d *Daemon) settle(ctx context.Context, dom *domain, most uint64) (*guest, 
 
 // awaitLeavers waits for workers whose processes have ended already: of the domain, and
 // those with device memory of others. So seat and memory of a program are there for one
-// that is started after it. It takes deathGrace at most, since who comes to that later is
+// that is started after it. It takes little more than deathGrace, since who comes to that later is
 // not waited for.
 func (d *Daemon) awaitLeavers(ctx context.Context, dom *domain) {
+	over := time.After(2 * deathGrace) // who stores what its domain shares may take longer
 	for _, g := range d.leavers(dom) {
 		select {
 		case <-g.gone:
+		case <-over:
+			return
 		case <-ctx.Done():
 			return
 		}

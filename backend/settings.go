@@ -7,6 +7,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/configs"
+	"pegasus/hypervisor"
 )
 
 // A setting is what an operator gave a key while the daemon ran. It holds for as
@@ -82,6 +83,11 @@ func (d *Daemon) set(q control.SetParams) (control.Domain, error) {
 		return d.show(dom), nil
 	}
 	if err := d.setLocked(dom, q.Settings); err != nil {
+		for k := range q.Settings {
+			if d.machines[dom.name].Host == hypervisor.XenHost && !dom.settings.HasKey(k) {
+				return control.Domain{}, control.Errorf(control.CodeInvalid, "%v; and of a domU weight, cap and slice", err)
+			}
+		}
 		return control.Domain{}, err
 	}
 	for _, k := range slices.Sorted(maps.Keys(q.Settings)) {
@@ -91,8 +97,11 @@ func (d *Daemon) set(q control.SetParams) (control.Domain, error) {
 }
 
 func (d *Daemon) noDomain(name string) error {
-	names := slices.Sorted(maps.Keys(d.domains))
-	return control.Errorf(control.CodeNotFound, "domain %q: there is none of that name; there are %s", name, orNone(names))
+	names, more := slices.Sorted(maps.Keys(d.domains)), ""
+	if d.opt.DomUs {
+		more = "; a domU is one once its name is attached (pegasus attach)"
+	}
+	return control.Errorf(control.CodeNotFound, "domain %q: there is none of that name; there are %s%s", name, orNone(names), more)
 }
 
 func orNone(names []string) string {

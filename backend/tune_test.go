@@ -43,7 +43,7 @@ func TestTune(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := []hypervisor.Machine{machine("kvm", hypervisor.MachineRunning, 1, 0), machine("off", hypervisor.MachineOff, 0, 0), machine("xen", hypervisor.MachineRunning, 1, 0)}
-	all[2].Xen = 3
+	all[2].Xen, all[2].Host = 3, hypervisor.XenHost
 	d.learn(all)
 	set := func(name string, pairs ...string) (control.Domain, error) {
 		settings := map[string]string{}
@@ -58,6 +58,18 @@ func TestTune(t *testing.T) {
 	}
 	h := &tuner{w: hypervisor.Weight{Credits: 256}}
 	d.opt.Tuner = h
+	if _, err := set("other", "weight=512"); err == nil || strings.Contains(err.Error(), "attach") {
+		t.Error(err)
+	}
+	d.opt.DomUs = true
+	for name, teaches := range map[string]bool{"xen": true, "kvm": false} {
+		if _, err := set(name, "wieght=512"); err == nil || strings.HasSuffix(err.Error(), "; and of a domU weight, cap and slice") != teaches {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := set("other", "weight=512"); err == nil || !strings.Contains(err.Error(), "a domU is one once its name is attached (pegasus attach)") {
+		t.Error(err)
+	}
 	for _, c := range []struct{ name, pairs, want string }{
 		{"plain", "weight=512", "cgroup (cpu.weight"},
 		{"off", "cap=50", `domU "off" is off`},

@@ -79,7 +79,11 @@ type header struct {
 
 	segments [Segments]segment
 
-	_ [headerBytes - 5*64 - numLeases*64 - Segments*32]byte
+	segmentUnit atomic.Uint64 // that their bytes are counted in; 0: as they are
+	_           [56]byte
+	holdings    [Segments]holding
+
+	_ [headerBytes - 6*64 - numLeases*64 - Segments*(32+16)]byte
 }
 
 // segment is device memory that the domain's workers share. It changes under the lock.
@@ -90,6 +94,13 @@ type segment struct {
 	lower  atomic.Uint32 // half of its secret
 	offset atomic.Uint64
 	bytes  atomic.Uint64
+}
+
+// holding is how workers pass each other a segment whose bytes are in nobody's file.
+type holding struct {
+	tag     atomic.Uint64 // by which one asks another for it
+	claim   atomic.Uint32 // 1 + the slot of who begins or ends to have it; 0: nobody does; futex word
+	claimer atomic.Uint32 // and its pid
 }
 
 func (s *segment) secret() uint64 { return uint64(s.key.Load())<<32 | uint64(s.lower.Load()) }
@@ -136,7 +147,10 @@ type slot struct {
 
 	guest atomic.Uint32 // pid of the process that the worker serves; 0: none of this host
 
-	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - 4]byte
+	holds  atomic.Uint32 // a bit for each segment whose memory it has, which others get of it
+	offers atomic.Uint32 // where they ask for it
+
+	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - 3*4]byte
 }
 
 // reel is where a worker notes what it executes, the oldest notes first to go.

@@ -26,6 +26,7 @@ type Member struct {
 // Join makes this process the worker of a slot.
 func Join(p *Page, b *Bell, index int) *Member {
 	m := &Member{page: p, bell: b, index: index, slot: &p.at.slot[index]}
+	m.slot.holds.Store(0)
 	m.slot.pid.Store(uint32(os.Getpid()))
 	m.slot.idleSince.Store(Now())
 	m.slot.state.Store(slotJoined)

@@ -182,6 +182,17 @@ func (p *Page) TakeSlot() (int, error) {
 // taken is the slots that workers may be in.
 func (l *layout) taken() []slot { return l.slot[:min(l.top.Load(), Slots)] }
 
+// Occupants are the slots that aren't free, with the pids of the workers that joined there; 0: none has.
+func (p *Page) Occupants() map[int]int {
+	all := map[int]int{}
+	for i := range p.at.taken() {
+		if s := &p.at.slot[i]; s.state.Load() != slotFree {
+			all[i] = int(s.pid.Load())
+		}
+	}
+	return all
+}
+
 // Reap frees the slot of a worker that is dead: what it had in flight has ended, and the
 // memory it held is its domain's again. What it used is in the next Look.
 func (p *Page) Reap(i int) {
@@ -201,6 +212,7 @@ func (p *Page) Reap(i int) {
 	for k := range s.memory {
 		s.memory[k].Store(0)
 	}
+	p.dropHoldings(i)
 	p.sum()
 	p.unlock()
 	for c := range s.inFlight {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
 )
@@ -238,6 +241,42 @@ func TestAdopt(t *testing.T) {
 	q.Revoke(AllClasses)
 	if st, ok := p.Statistics(w.slot); !ok || st.PID != w.Process.Pid {
 		t.Errorf("statistics %+v, %v", st, ok)
+	}
+}
+
+// A new daemon finds the slots of workers that ended while nobody watched, and of those that never came.
+func TestOccupants(t *testing.T) {
+	p, b, m := fixture(t)
+	p.SetQuota(DeviceMemory, 30)
+	w := start(t, "greedy", p, b)
+	w.line(t)
+	never, err := p.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.kill()
+	fd, err := unix.Dup(int(p.File().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := Adopt(os.NewFile(uintptr(fd), "page"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Free()
+	want := map[int]int{m.index: os.Getpid(), w.slot: w.Process.Pid, never: 0}
+	if got := q.Occupants(); !maps.Equal(got, want) {
+		t.Errorf("occupants %v, want %v", got, want)
+	}
+	q.Reap(w.slot)
+	q.Reap(never)
+	delete(want, w.slot)
+	delete(want, never)
+	if got := q.Occupants(); !maps.Equal(got, want) {
+		t.Errorf("occupants %v, want %v", got, want)
+	}
+	if used, _ := q.Memory(DeviceMemory); used != 0 {
+		t.Errorf("%d bytes are left", used)
 	}
 }
 

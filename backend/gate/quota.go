@@ -158,7 +158,7 @@ func (p *Page) sum() {
 			total += p.at.slot[i].memory[k].Load()
 		}
 		if Pool(k) == DeviceMemory {
-			total += bytesOf(p.segments())
+			total += p.SegmentBytes()
 		}
 		p.at.memory[k].used.Store(total)
 	}

@@ -56,6 +56,7 @@ const (
 	segmentUsed    = 1
 	segmentRemoved = 2
 	segmentLoose   = 4
+	segmentAway    = 8 // its bytes are where workers hold it, and not in the file
 )
 
 // GetSegment finds the segment with a key, or makes one of that many bytes; key 0
@@ -136,9 +137,9 @@ func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64) (
 	if !ok || index < 0 {
 		return Segment{}, ErrSegments
 	}
-	h := &p.at.memory[DeviceMemory]
+	h, counts := &p.at.memory[DeviceMemory], p.counted(bytes)
 	used, quota := h.used.Load(), h.quota.Load()
-	if bytes > quota || used > quota-bytes || !c.Resize(bytesOf(all)+bytes) {
+	if counts > quota || used > quota-counts || !c.Resize(p.bytesOf(all)+counts) {
 		return Segment{}, ErrQuota
 	}
 	s := &p.at.segments[index]
@@ -146,8 +147,9 @@ func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64) (
 	s.key.Store(key)
 	s.offset.Store(offset)
 	s.bytes.Store(bytes)
+	p.at.holdings[index].tag.Store(rand.Uint64())
 	s.state.Store(segmentUsed)
-	h.used.Store(used + bytes)
+	h.used.Store(used + counts)
 	return p.segment(index), nil
 }
 
@@ -175,11 +177,17 @@ func findPlace(all []Segment, bytes uint64) (offset uint64, ok bool) {
 	return offset, bytes <= SegmentStore-offset
 }
 
-func bytesOf(all []Segment) (sum uint64) {
+// bytesOf is what they count as.
+func (p *Page) bytesOf(all []Segment) (sum uint64) {
 	for _, s := range all {
-		sum += s.Bytes
+		sum += p.counted(s.Bytes)
 	}
 	return sum
+}
+
+func (p *Page) counted(bytes uint64) uint64 {
+	unit := max(p.at.segmentUnit.Load(), 1)
+	return (bytes + unit - 1) / unit * unit
 }
 
 // AttachSegment counts an attachment by this worker.
@@ -210,7 +218,8 @@ func (m *Member) RemoveSegment(c Commons, id uint32) (Segment, error) {
 	defer m.unlock()
 	s, err := m.page.find(id)
 	if err == nil {
-		m.page.at.segments[id%Segments].state.Store(segmentUsed | segmentRemoved)
+		state := &m.page.at.segments[id%Segments].state
+		state.Store(state.Load() | segmentRemoved)
 		m.page.clearSegments(c)
 	}
 	return s, err
@@ -224,15 +233,17 @@ func (m *Member) SegmentOf(id uint32) (Segment, error) {
 }
 
 // ClearSegments frees segments that were removed and that nobody has attached any
-// more, since workers died.
+// more, since workers died. It says anew what there is: who was killed just before the
+// table changed, or just after, has left another number.
 func (p *Page) ClearSegments(c Commons) {
 	p.lock(daemonHolder)
 	defer p.unlock()
 	p.clearSegments(c)
+	c.Resize(p.SegmentBytes())
 }
 
-// SegmentBytes is how many bytes the domain's segments have.
-func (p *Page) SegmentBytes() uint64 { return bytesOf(p.segments()) }
+// SegmentBytes is how many bytes the domain's segments count as.
+func (p *Page) SegmentBytes() uint64 { return p.bytesOf(p.segments()) }
 
 func (p *Page) find(id uint32) (Segment, error) {
 	s := p.segment(int(id % Segments))
@@ -276,7 +287,7 @@ func (p *Page) clearSegments(c Commons) {
 		}
 		p.at.segments[i].state.Store(0)
 		h := &p.at.memory[DeviceMemory]
-		h.used.Store(h.used.Load() - min(s.Bytes, h.used.Load()))
-		c.Resize(bytesOf(p.segments()))
+		h.used.Store(h.used.Load() - min(p.counted(s.Bytes), h.used.Load()))
+		c.Resize(p.SegmentBytes())
 	}
 }

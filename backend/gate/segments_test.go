@@ -183,6 +183,55 @@ func TestSegmentsThatCantBeCleared(t *testing.T) {
 	}
 }
 
+// A worker may be killed after it changed what the accelerator counts and before the table says so, or
+// the other way round: what is counted is what is there, when the daemon has seen it end.
+func TestKilledBetweenCountingAndTable(t *testing.T) {
+	p, workers := segmented(t)
+	b := &bank{room: 1 << 30}
+	kept, err := workers[0].GetSegment(b, 1, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, do := range map[string]func(c Commons){
+		"makes": func(c Commons) { workers[1].GetSegment(c, 2, 8192) },
+		"frees": func(c Commons) {
+			s, err := workers[1].GetSegment(b, 3, 8192)
+			if err != nil {
+				t.Fatal(err)
+			}
+			workers[1].RemoveSegment(c, s.ID)
+		},
+	} {
+		die(do, b, what == "makes")
+		if b.held != 4096+8192 {
+			t.Fatalf("%s: %d bytes count after the death", what, b.held)
+		}
+		p.Reap(1)
+		p.ClearSegments(b)
+		if used, _ := p.Memory(DeviceMemory); used != kept.Bytes || p.SegmentBytes() != kept.Bytes || b.held != kept.Bytes {
+			t.Errorf("%s: %d bytes are used, %d of the accelerator's, %d are there, want %d", what, used, b.held, p.SegmentBytes(), kept.Bytes)
+		}
+	}
+}
+
+// mortal is a bank whose caller dies when it says how much there is.
+type mortal struct {
+	*bank
+	counts bool // before it dies
+}
+
+func (m mortal) Resize(bytes uint64) bool {
+	if m.counts {
+		m.bank.Resize(bytes)
+	}
+	panic("killed")
+}
+
+func die(do func(Commons), b *bank, counts bool) {
+	defer func() { recover() }()
+	do(mortal{b, counts})
+}
+
 func TestFindPlace(t *testing.T) {
 	const u = SegmentUnit
 	for _, c := range []struct {
