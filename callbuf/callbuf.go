@@ -24,7 +24,8 @@
 // and the payload, which therefore starts 8-byte aligned. A slot with
 // free-running index i is published by storing i+1 in its sequence word: the
 // continuation slots first, the packet's first slot last. The ring's order is
-// the total order of the process's calls.
+// the total order of the process's calls. One packet at a time may be put beside
+// it, where it is found also while the host can't take what the ring is full of.
 package callbuf
 
 import (
@@ -87,6 +88,17 @@ const (
 	offContextOwes      = 0x600
 	offContextText      = 0xa00
 	offHeld             = 0xe00
+	offReportTaken      = 0xe40
+	offReport           = 0xe80
+	offReportBody       = 0xec0
+)
+
+// What the guest says beside the ring, in offReport. The zero of a fresh segment is a guest that doesn't know of it.
+const (
+	reportNone = 1 // it would
+	reportMade = 2 // a packet is in offReportBody, until the host sets reportNone
+
+	reportBytes = 64 // the most that such a packet takes
 )
 
 // Geometry is what may vary between segments.
@@ -169,6 +181,7 @@ const FlagReply = 1
 type Packet struct {
 	Header
 	Payload []byte
+	Beside  bool // it came beside the ring, and so before its turn
 	body    [MaxPacketSlots * slotBody]byte
 }
 
@@ -185,6 +198,8 @@ var (
 	ErrProtocol = errors.New("call buffer: guest broke the protocol")
 	// ErrTooLarge is a payload above MaxPayload.
 	ErrTooLarge = errors.New("call buffer: payload too large for a packet")
+	// ErrBesideTaken is a packet beside the ring before the host has taken the last.
+	ErrBesideTaken = errors.New("call buffer: the place beside the ring is taken")
 	// ErrLayout is a segment header that does not describe a segment.
 	ErrLayout = errors.New("call buffer: not a segment of this version")
 )

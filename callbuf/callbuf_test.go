@@ -549,3 +549,51 @@ func BenchmarkCall(b *testing.B) {
 	close(stop)
 	wg.Wait()
 }
+
+// A packet beside the ring is found before those in it, also when it is full, and only where the host looks there.
+func TestBesideTheRing(t *testing.T) {
+	h, g, mem := pair(t, small())
+	var p Packet
+	if err := g.SendBeside(Header{Op: 9}, nil); !errors.Is(err, ErrBesideTaken) {
+		t.Fatalf("where nobody looks: %v", err)
+	}
+	h.TakeReports()
+	for i := range small().RingSlots {
+		if err := g.Send(Header{Op: uint16(i)}, nil, living); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := g.SendBeside(Header{Op: 9, Stream: 4}, []byte("done")); err != nil || !h.Ready() {
+			t.Fatalf("%v, ready: %v", err, h.Ready())
+		}
+		if err := g.SendBeside(Header{Op: 9}, nil); !errors.Is(err, ErrBesideTaken) {
+			t.Fatalf("before it was taken: %v", err)
+		}
+		if ok, err := h.Report(&p); !ok || err != nil || !p.Beside || p.Op != 9 || p.Stream != 4 || string(p.Payload) != "done" {
+			t.Fatalf("%v %v %+v %q", ok, err, p.Header, p.Payload)
+		}
+		if ok, err := h.Report(&p); ok || err != nil {
+			t.Fatalf("twice: %v %v", ok, err)
+		}
+	}
+	if ok, err := h.Next(&p); !ok || err != nil || p.Beside || p.Op != 0 {
+		t.Fatalf("%v %v %+v", ok, err, p.Header)
+	}
+	if err := g.SendBeside(Header{}, make([]byte, reportBytes-packetHeader+1)); !errors.Is(err, ErrTooLarge) {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		header Header
+		n      uint16
+	}{{Header{}, reportBytes - packetHeader + 1}, {Header{}, 65535}, {Header{Flags: FlagReply, ReplySlot: 8}, 0}} {
+		h.err = nil
+		if err := g.SendBeside(c.header, nil); err != nil {
+			t.Fatal(err)
+		}
+		le.PutUint16(mem[offReportBody+2:], c.n)
+		if ok, err := h.Next(&p); ok || !errors.Is(err, ErrProtocol) {
+			t.Errorf("%+v: %v %v", c, ok, err)
+		}
+	}
+}

@@ -68,15 +68,7 @@ func (g *Guest) Send(h Header, payload []byte, alive func() error) error {
 	if err != nil {
 		return err
 	}
-	var head [packetHeader]byte
-	le.PutUint16(head[0:], h.Op)
-	le.PutUint16(head[2:], uint16(len(payload)))
-	le.PutUint16(head[4:], h.Flags)
-	le.PutUint16(head[6:], h.ReplySlot)
-	le.PutUint32(head[8:], h.ReplyTag)
-	le.PutUint32(head[12:], h.Context)
-	le.PutUint64(head[16:], h.Stream)
-
+	head := h.bytes(len(payload))
 	s := g.slot(first)
 	copy(s[8:], head[:])
 	rest := payload[copy(s[8+packetHeader:], payload):]
@@ -86,6 +78,40 @@ func (g *Guest) Send(h Header, payload []byte, alive func() error) error {
 	}
 	g.seq(first).Store(uint64(first) + 1)
 
+	g.wakePoller()
+	return nil
+}
+
+// SendBeside puts a packet beside the ring. The one before must have been taken.
+func (g *Guest) SendBeside(h Header, payload []byte) error {
+	if len(payload) > reportBytes-packetHeader {
+		return ErrTooLarge
+	}
+	word := word32(g.mem, offReport)
+	word.CompareAndSwap(0, reportNone)
+	if word32(g.mem, offReportTaken).Load() == 0 || word.Load() != reportNone {
+		return ErrBesideTaken
+	}
+	head := h.bytes(len(payload))
+	copy(g.mem[offReportBody+copy(g.mem[offReportBody:], head[:]):], payload)
+	word.Store(reportMade)
+	g.wakePoller()
+	return nil
+}
+
+// bytes is the header of a packet with a payload of n bytes.
+func (h *Header) bytes(n int) (head [packetHeader]byte) {
+	le.PutUint16(head[0:], h.Op)
+	le.PutUint16(head[2:], uint16(n))
+	le.PutUint16(head[4:], h.Flags)
+	le.PutUint16(head[6:], h.ReplySlot)
+	le.PutUint32(head[8:], h.ReplyTag)
+	le.PutUint32(head[12:], h.Context)
+	le.PutUint64(head[16:], h.Stream)
+	return head
+}
+
+func (g *Guest) wakePoller() {
 	if parked := word32(g.mem, offPollerParked); parked.Load() != 0 && parked.Swap(0) != 0 {
 		if g.ring != nil {
 			g.ring()
@@ -93,7 +119,6 @@ func (g *Guest) Send(h Header, payload []byte, alive func() error) error {
 			FutexWake(parked, 1)
 		}
 	}
-	return nil
 }
 
 // RingBy says how to wake the poller if the segment has FeatureBell: by a message to

@@ -33,6 +33,9 @@ const (
 
 	// DeviceSliceBytes is the part of the device window that one worker owns.
 	DeviceSliceBytes = 64 << 30
+	// WideSliceBytes is how far the window of a worker goes beyond its slice where programs may want more addresses
+	// than that: into the next ones, which are another process's own.
+	WideSliceBytes = 4 << 40
 	// MaxDeviceSlices bounds the workers of a host that have device windows.
 	MaxDeviceSlices = 512
 )

@@ -81,14 +81,41 @@ func (h *Host) published(i uint32) bool {
 }
 
 // Ready says whether a packet waits.
-func (h *Host) Ready() bool { return h.published(h.next) }
+func (h *Host) Ready() bool { return h.published(h.next) || h.reported() }
+
+func (h *Host) reported() bool { return word32(h.mem, offReport).Load() == reportMade }
+
+// TakeReports lets the guest put packets beside the ring. Next returns them before those
+// that are in it, and Report also while what is in it can't be taken.
+func (h *Host) TakeReports() { word32(h.mem, offReportTaken).Store(1) }
+
+// Reports says that the guest puts beside the ring what must not wait for what is in it.
+func (h *Host) Reports() bool { return word32(h.mem, offReport).Load() != 0 }
+
+// Report is Next for a packet beside the ring.
+func (h *Host) Report(p *Packet) (bool, error) {
+	if h.err != nil || !h.reported() {
+		return false, h.err
+	}
+	copy(p.body[:reportBytes], h.mem[offReportBody:offReportBody+reportBytes])
+	word32(h.mem, offReport).Store(reportNone)
+	n := int(le.Uint16(p.body[2:]))
+	if n > reportBytes-packetHeader {
+		return false, h.fail("payload of %d bytes beside the ring", n)
+	}
+	if err := h.unpack(p, n); err != nil {
+		return false, err
+	}
+	p.Beside = true
+	return true, nil
+}
 
 // Next copies the next packet into p. It reports false when there is none, or
 // when the guest broke the protocol: then the error says how, and the same
 // error is returned for ever.
 func (h *Host) Next(p *Packet) (bool, error) {
-	if h.err != nil {
-		return false, h.err
+	if ok, err := h.Report(p); ok || err != nil {
+		return ok, err
 	}
 	ready := h.published(h.next)
 	if !ready || h.next-h.told >= h.l.RingSlots/4 {
@@ -115,6 +142,15 @@ func (h *Host) Next(p *Packet) (bool, error) {
 		}
 		copy(p.body[i*slotBody:(i+1)*slotBody], h.mem[at+8:at+SlotBytes])
 	}
+	if err := h.unpack(p, n); err != nil {
+		return false, err
+	}
+	h.next += slots
+	return true, nil
+}
+
+// unpack reads a packet's header from its body, and checks it. It has a payload of n bytes.
+func (h *Host) unpack(p *Packet, n int) error {
 	p.Header = Header{
 		Op:        le.Uint16(p.body[0:]),
 		Flags:     le.Uint16(p.body[4:]),
@@ -124,11 +160,10 @@ func (h *Host) Next(p *Packet) (bool, error) {
 		Stream:    le.Uint64(p.body[16:]),
 	}
 	if p.Flags&FlagReply != 0 && uint32(p.ReplySlot) >= h.l.ReplySlots {
-		return false, h.fail("reply slot %d of %d", p.ReplySlot, h.l.ReplySlots)
+		return h.fail("reply slot %d of %d", p.ReplySlot, h.l.ReplySlots)
 	}
-	p.Payload = p.body[packetHeader : packetHeader+n]
-	h.next += slots
-	return true, nil
+	p.Payload, p.Beside = p.body[packetHeader:packetHeader+n], false
+	return nil
 }
 
 func (h *Host) fail(format string, args ...any) error {

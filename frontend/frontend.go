@@ -257,9 +257,6 @@ func (c *Client) Do(h callbuf.Header, payload, out []byte) ([]byte, error) {
 	return out, err
 }
 
-// ArenaBase is the arena's address in both processes, 0 if none fitted.
-func (c *Client) ArenaBase() uint64 { return uint64(c.arena.base) }
-
 // WorkerPID is the process that executes this guest's calls.
 func (c *Client) WorkerPID() int { return int(c.welcome.WorkerPID) }
 

@@ -18,10 +18,15 @@ const (
 	// maxQueued bounds what the device says that it keeps for them: pieces of work,
 	// and waits of one for another. KiB of packets count too.
 	maxQueued = 64 << 10
-	// roomPatience is how long a call waits for room while a host callback is
-	// outstanding.
+	// maxEarly is how many of them may be more, of writes that streams wait for.
+	maxEarly = 256
+	// roomPatience is how long a call waits for room where the report that would make
+	// it can't reach us.
 	roomPatience = 2 * time.Second
-	roomSlice    = time.Millisecond
+	// roomSlice is how often the poller looks for a callback's report at first, and
+	// roomSlices how often once it has waited for long.
+	roomSlice  = time.Millisecond
+	roomSlices = 10 * time.Millisecond
 )
 
 // flow counts what the device has not answered yet.
@@ -43,32 +48,45 @@ func (s *session) full() bool {
 }
 
 // room waits, and the ring with it, until the device can take more work. What is
-// queued ends by itself, unless it is behind a host callback that the guest never
-// reports: so with one outstanding the wait is bounded, reports are looked for
-// meanwhile, and in the end calls fail until there is room again.
+// queued ends by itself, or when the guest has reported a host callback, which may
+// take it any time: reports are looked for meanwhile, and a call lost in between
+// would be lost without a word. Whoever never reports one holds up nobody but
+// itself: what waits here has not been let in by the gate, and the session can be
+// ended all the while.
+//
+// A guest that knows no place beside the ring for its reports can fill the ring, and
+// what is read ahead of it, so that they don't get in. There calls fail after a
+// while, until there is room again.
+//
+// What streams wait for may be a word that a call behind this one writes: see early.
 func (s *session) room() cuda.Result {
-	if !s.full() {
+	if !s.full() || s.early.serving {
 		return cuda.Success
 	}
 	f := &s.flow
+	s.early.begin()
+	defer s.early.end()
 	f.full.Store(true)
 	defer f.full.Store(false)
 	defer s.hold(false)
-	for start := time.Now(); s.full(); {
+	start, heard := time.Now(), time.Duration(0)
+	for s.full() {
 		if s.ending.now.Load() {
 			return cuda.ErrorDeinitialized
 		}
 		s.whileHeld()
-		callback := s.callbacks.outstanding()
-		if f.stuck = callback && (f.stuck || time.Since(start) > roomPatience); f.stuck {
-			return cuda.ErrorOutOfMemory
+		s.serveEarly()
+		waited := time.Since(start)
+		if !s.farBehind() {
+			heard = waited
 		}
-		if !callback {
-			start = time.Now()
+		inRing := s.callbacks.outstanding() && !s.host.Reports()
+		if f.stuck = inRing && (f.stuck || waited-heard > roomPatience); f.stuck {
+			return cuda.ErrorOutOfMemory
 		}
 		select {
 		case <-f.room:
-		case <-time.After(roomSlice):
+		case <-time.After(min(max(waited/16, roomSlice), roomSlices)):
 		}
 	}
 	f.stuck = false

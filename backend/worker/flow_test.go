@@ -62,14 +62,15 @@ func TestKeptPacketsCount(t *testing.T) {
 	}
 }
 
-// Behind a callback that the guest never reports there is no use in waiting; one
-// whose report is in the ring is heard.
+// A callback may take its time; its report makes room, in the ring or beside it.
 func TestRoomBehindCallbacks(t *testing.T) {
-	s, b := alone(t)
-	synctest.Test(t, func(t *testing.T) { roomBehindCallbacks(t, s, b) })
+	for _, beside := range []bool{false, true} {
+		s, b := alone(t)
+		synctest.Test(t, func(t *testing.T) { roomBehindCallbacks(t, s, b, beside) })
+	}
 }
 
-func roomBehindCallbacks(t *testing.T, s *session, b *bench) {
+func roomBehindCallbacks(t *testing.T, s *session, b *bench, beside bool) {
 	s.flow.init() // the channel belongs to the bubble
 	q := &fullQueue{}
 	s.queue = q
@@ -78,24 +79,83 @@ func roomBehindCallbacks(t *testing.T, s *session, b *bench) {
 	if r != cuda.Success {
 		t.Fatal(r)
 	}
-	start := time.Now()
-	if r := s.room(); r != cuda.ErrorOutOfMemory || time.Since(start) < roomPatience {
-		t.Fatalf("%v after %v", r, time.Since(start))
+	if beside { // nothing is read from the ring any more
+		s.behindBytes = maxBehindBytes
 	}
-	start = time.Now()
-	if r := s.room(); r != cuda.ErrorOutOfMemory || time.Since(start) > roomPatience/2 {
-		t.Fatalf("the second time %v after %v", r, time.Since(start))
-	}
-	s.flow.stuck = false
-	s.callbackDue(5, k, cuda.Success, func() { q.Store(0) })
-	for slot, done := range []uint64{0, 5} { // is told of the callback, then reports it
-		h := callbuf.Header{Op: uint16(cuda.OpCallbackWait), Flags: callbuf.FlagReply, ReplySlot: uint16(slot), ReplyTag: 1}
-		if err := b.g.Send(h, payload(&cuda.CallbackWaitArgs{Done: done}), patience()); err != nil {
-			t.Fatal(err)
+	send := func(slot uint16, done uint64) {
+		h := callbuf.Header{Op: uint16(cuda.OpCallbackWait), Flags: callbuf.FlagReply, ReplySlot: slot, ReplyTag: 1}
+		var err error
+		if p := payload(&cuda.CallbackWaitArgs{Done: done}); beside {
+			err = b.g.SendBeside(h, p)
+		} else {
+			err = b.g.Send(h, p, patience())
+		}
+		if err != nil {
+			t.Error(err)
 		}
 	}
-	if r := s.room(); r != cuda.Success {
-		t.Fatal(r)
+	s.callbackDue(5, k, cuda.Success, func() { q.Store(0) })
+	start := time.Now()
+	time.AfterFunc(time.Second, func() { send(0, 0) }) // is told of the callback
+	time.AfterFunc(time.Minute, func() { send(1, 5) }) // has run it
+	if r := s.room(); r != cuda.Success || time.Since(start) < time.Minute {
+		t.Fatalf("%v after %v", r, time.Since(start))
+	}
+}
+
+// A session that ends does so also while a callback is waited for.
+func TestRoomEndsWithTheSession(t *testing.T) {
+	s, _ := alone(t)
+	synctest.Test(t, func(t *testing.T) {
+		s.flow.init()
+		q := &fullQueue{}
+		s.queue = q
+		q.Store(maxQueued)
+		if _, r := s.callbacks.add(5, nil); r != cuda.Success {
+			t.Fatal(r)
+		}
+		start := time.Now()
+		time.AfterFunc(time.Minute, func() { s.end(cuda.ErrorDeinitialized, "") })
+		if r := s.room(); r != cuda.ErrorDeinitialized || time.Since(start) > time.Minute+time.Second {
+			t.Errorf("%v after %v", r, time.Since(start))
+		}
+	})
+}
+
+// A guest that knows the ring only, and has filled it and what is read ahead, can't report anything.
+func TestRoomForTheDeaf(t *testing.T) {
+	s, _ := alone(t)
+	synctest.Test(t, func(t *testing.T) {
+		s.flow.init()
+		q := &fullQueue{}
+		s.queue = q
+		q.Store(maxQueued)
+		if _, r := s.callbacks.add(5, nil); r != cuda.Success {
+			t.Fatal(r)
+		}
+		s.behindBytes = maxBehindBytes
+		for _, least := range []time.Duration{roomPatience, 0} {
+			start := time.Now()
+			if r := s.room(); r != cuda.ErrorOutOfMemory || time.Since(start) < least || time.Since(start) > least+roomPatience/2 {
+				t.Fatalf("%v after %v", r, time.Since(start))
+			}
+		}
+		q.Store(0)
+		if r := s.room(); r != cuda.Success {
+			t.Fatal(r)
+		}
+	})
+}
+
+// Only reports come beside the ring.
+func TestCallsBesideTheRing(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	if err := b.g.SendBeside(callbuf.Header{Op: uint16(cuda.OpNop)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	<-b.served
+	if b.s.ending.result != cuda.ErrorLaunchFailed {
+		t.Errorf("it ended with %v", b.s.ending.result)
 	}
 }
 
@@ -111,14 +171,6 @@ func TestRoomBehindGraphs(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(time.Minute, func() { q.Store(0) })
 		if r := s.room(); r != cuda.Success || time.Since(start) < time.Minute {
-			t.Fatalf("%v after %v", r, time.Since(start))
-		}
-		// Of one that is due nobody knows whether the guest will ever report it.
-		q.Store(maxQueued)
-		k, _ := s.callbacks.add(5, nil)
-		s.callbackDue(5, k, cuda.Success, func() {})
-		start = time.Now()
-		if r := s.room(); r != cuda.ErrorOutOfMemory || time.Since(start) < roomPatience {
 			t.Fatalf("%v after %v", r, time.Since(start))
 		}
 	})
@@ -150,5 +202,60 @@ func TestWaitersLearnWhySessionsEnd(t *testing.T) {
 	at := b.g.Layout().ReplyOffset + 3*callbuf.ReplyBytes
 	if r := cuda.Result(le.Uint32(b.mem[at+8:])); r != cuda.ErrorLaunchTimeout {
 		t.Errorf("told %v", r)
+	}
+}
+
+// A write that streams may be waiting for passes what is queued in other streams, and nothing else.
+func TestWritesPassOtherStreams(t *testing.T) {
+	call := func(op cuda.Op, stream uint64, a interface{ Append([]byte) []byte }, flags uint16) held {
+		h := held{Header: callbuf.Header{Op: uint16(op), Stream: stream, Context: 1, Flags: flags}}
+		if a != nil {
+			h.payload = a.Append(nil)
+		}
+		return h
+	}
+	launch := func(stream uint64) held { return call(cuda.OpLaunch, stream, &cuda.LaunchArgs{}, 0) }
+	value := func(stream uint64, action uint32) held {
+		return call(cuda.OpStreamValue, stream, &cuda.StreamValueArgs{Bytes: 4, Action: action}, 0)
+	}
+	const a, b, c = cuda.FirstStream, cuda.FirstStream + 1, cuda.FirstStream + 2
+	free := call(cuda.OpMemFree, 0, &cuda.MemFreeArgs{}, 0)
+	synchronize := call(cuda.OpStreamSynchronize, c, nil, callbuf.FlagReply)
+	legacy := launch(cuda.StreamLegacy)
+	for name, x := range map[string]struct {
+		turn   uint64
+		behind []held
+		full   int64
+		left   int
+	}{
+		"behind launches":             {a, []held{launch(a), launch(a), value(b, writeValue)}, 0, 2},
+		"several":                     {a, []held{launch(a), value(b, writeValue), launch(a), value(b, writeValue), value(c, writeValue)}, 0, 2},
+		"behind its own stream's":     {a, []held{launch(b), value(b, writeValue)}, 0, 2},
+		"in the stream that waits":    {a, []held{value(a, writeValue)}, 0, 1},
+		"behind a wait of its own":    {a, []held{value(b, 0), value(b, writeValue)}, 0, 2},
+		"behind what frees memory":    {a, []held{free, value(b, writeValue)}, 0, 2},
+		"behind what is waited for":   {a, []held{synchronize, value(b, writeValue)}, 0, 2},
+		"behind the legacy stream's":  {a, []held{legacy, value(b, writeValue)}, 0, 2},
+		"where that has its turn":     {cuda.StreamLegacy, []held{value(b, writeValue)}, 0, 1},
+		"where no stream has it":      {0, []held{value(b, writeValue)}, 0, 1},
+		"in the legacy stream":        {a, []held{value(cuda.StreamLegacy, writeValue)}, 0, 1},
+		"where many did":              {a, []held{value(b, writeValue)}, maxOutstanding + maxEarly, 1},
+		"where all is full otherwise": {a, []held{value(b, writeValue)}, maxOutstanding, 0},
+		"malformed":                   {a, []held{{Header: callbuf.Header{Op: uint16(cuda.OpStreamValue), Stream: b}}}, 0, 1},
+	} {
+		s, _ := alone(t)
+		s.waits.Store(1)
+		s.flow.n.Store(x.full)
+		s.behind = x.behind
+		for _, h := range x.behind {
+			s.behindBytes += len(h.payload)
+		}
+		s.early.turn = x.turn
+		s.early.begin()
+		s.serveEarly()
+		s.serveEarly()
+		if len(s.behind) != x.left {
+			t.Errorf("%s: %d are left, want %d", name, len(s.behind), x.left)
+		}
 	}
 }

@@ -20,8 +20,8 @@ type held struct {
 }
 
 // maxBehind bounds the packets looked at behind one that is held back, and
-// maxBehindBytes what they hold. That many, so that a callback's report behind a
-// long queue is found.
+// maxBehindBytes what they hold. That many, so that behind a long queue a callback's
+// report is found, and a write that streams wait for.
 const (
 	maxBehind      = 64 << 10
 	maxBehindBytes = 64 << 20
@@ -42,17 +42,35 @@ func (s *session) poll() {
 		if s.serveBehind() {
 			continue
 		}
-		ok, err := s.host.Next(&p)
-		if err != nil {
-			s.end(cuda.ErrorLaunchFailed, err.Error())
-			return
-		}
-		if ok {
+		if s.next(&p) {
 			s.serve(p.Header, p.Payload)
 		} else {
 			s.idle()
 		}
 	}
+}
+
+// next takes a packet from the ring, or one that was put beside it: a callback's report,
+// which is all that may come before its turn. A guest that breaks the protocol has had its session.
+func (s *session) next(p *callbuf.Packet) bool {
+	ok, err := s.host.Next(p)
+	return s.proper(p, ok, err)
+}
+
+// report takes a packet that was put beside the ring only.
+func (s *session) report(p *callbuf.Packet) bool {
+	ok, err := s.host.Report(p)
+	return s.proper(p, ok, err)
+}
+
+func (s *session) proper(p *callbuf.Packet, ok bool, err error) bool {
+	if ok && p.Beside && p.Op != uint16(cuda.OpCallbackWait) {
+		ok, err = false, fmt.Errorf("call %d came beside the ring", p.Op)
+	}
+	if err != nil {
+		s.end(cuda.ErrorLaunchFailed, err.Error())
+	}
+	return ok
 }
 
 // serveBehind serves the first of the packets that were taken early.
@@ -78,6 +96,9 @@ func (s *session) serve(h callbuf.Header, payload []byte) {
 	c := cuda.Call{
 		Op: cuda.Op(h.Op), Reply: h.Flags&callbuf.FlagReply != 0, ReplySlot: h.ReplySlot, ReplyTag: h.ReplyTag,
 		Context: h.Context, Stream: h.Stream,
+	}
+	if !s.early.serving && c.Op != cuda.OpCallbackWait {
+		s.early.turn = c.Stream
 	}
 	data, r, ok := cuda.Dispatch(s, c, payload, s.reply[:0])
 	switch {
@@ -171,15 +192,14 @@ func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 	s.count()
 	s.host.Publish()
 	s.hold(true)
-	if !s.callbacks.any() {
-		return s.dependent(), 100 * time.Millisecond
+	if !s.dependent() {
+		return false, 100 * time.Millisecond
 	}
 	var p callbuf.Packet
-	for len(s.behind) < maxBehind && s.behindBytes < maxBehindBytes {
-		ok, err := s.host.Next(&p)
-		if err != nil || !ok {
-			break // the poller meets the error in its turn
-		}
+	if s.farBehind() && s.report(&p) {
+		s.serve(p.Header, p.Payload)
+	}
+	for !s.farBehind() && s.next(&p) {
 		if p.Op == uint16(cuda.OpCallbackWait) {
 			s.serve(p.Header, p.Payload)
 			continue
@@ -188,6 +208,11 @@ func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 		s.behindBytes += len(p.Payload)
 	}
 	return true, time.Millisecond
+}
+
+// farBehind says that no more is read ahead.
+func (s *session) farBehind() bool {
+	return len(s.behind) >= maxBehind || s.behindBytes >= maxBehindBytes
 }
 
 // dependent says that work in flight may be waiting for what the guest has yet to do: to report a callback, or
@@ -237,6 +262,14 @@ func (s *session) close() bool {
 	case <-gone:
 		return true
 	case <-time.After(endGrace):
+	}
+	if !s.keep() {
+		return false
+	}
+	select {
+	case <-gone: // it only took long to store what was attached
+		return true
+	case <-time.After(keptGrace):
 		return false
 	}
 }

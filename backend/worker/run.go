@@ -291,9 +291,7 @@ func (w *worker) open() (*session, error) {
 		return nil, fmt.Errorf("open the accelerator: %w", err)
 	}
 	s.use(d)
-	if c, ok := d.(accel.Commoner); ok {
-		s.commons = &commons{file: w.files.Store, device: c}
-	}
+	s.shareMemory(w.files.Store)
 	ok := last.Device != callbuf.NoWindow
 	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
 }

@@ -89,10 +89,6 @@ func (s *session) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda
 	if r != cuda.Success {
 		return out, r
 	}
-	at, ok := g.ctx.(accel.Attacher)
-	if !ok {
-		return out, cuda.ErrorNotSupported
-	}
 	if len(s.attached) >= maxObjects {
 		return out, cuda.ErrorOutOfMemory
 	}
@@ -100,12 +96,22 @@ func (s *session) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda
 	if err != nil {
 		return out, segmentResult(err)
 	}
-	if out.Address, r = at.Attach(s.commons.file, seg.Offset, seg.Bytes); r != cuda.Success {
-		s.gate.DetachSegment(s.commons, seg.ID)
+	at := attachment{g: g, gone: func() { s.gate.DetachSegment(s.commons, seg.ID) }}
+	r = cuda.ErrorNotSupported
+	switch ctx := g.ctx.(type) {
+	case accel.Attacher:
+		at.by = ctx
+		out.Address, r = ctx.Attach(s.commons.file, seg.Offset, seg.Bytes)
+	case accel.Holder:
+		at.by = ctx
+		out.Address, r = ctx.AttachCommon(s.common(seg))
+	}
+	if r != cuda.Success {
+		at.gone()
 		return out, g.report(r)
 	}
 	out.Bytes = seg.Bytes
-	s.attached[out.Address] = attachment{g, at, func() { s.gate.DetachSegment(s.commons, seg.ID) }}
+	s.attached[out.Address] = at
 	return out, cuda.Success
 }
 

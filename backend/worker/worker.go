@@ -78,6 +78,8 @@ const (
 	maxMachineCode = 4 << 30
 	// endGrace is how long the contexts of a guest process that ended may take to go.
 	endGrace = 700 * time.Millisecond
+	// keptGrace is that once what they share with others was stored.
+	keptGrace = 200 * time.Millisecond
 )
 
 // session is a guest process that is being served.
@@ -132,6 +134,7 @@ type session struct {
 	reply      [callbuf.MaxReplyData]byte
 
 	flow      flow
+	early     early
 	callbacks callbacks
 	waits     atomic.Int32 // streams that wait for a word
 	ending    ending
@@ -149,6 +152,7 @@ func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
 	s.graphs.init()
 	s.flow.init()
 	s.callbacks.init()
+	h.TakeReports()
 	return s
 }
 

@@ -5,9 +5,10 @@
  *
  * A segment belongs to a domain: all processes of the domain that it was made in, on
  * the same accelerator, may use it, and no others. It begins with zeros, counts
- * against the domain's memory quota once however many use it, and stays on the device. It
- * stays when whoever made it ends: until it is removed and nobody has it attached, or
- * until the last process of the domain has ended. Who uses it when is the programs' business.
+ * against the domain's memory quota once however many use it, and stays on the device (a GPU
+ * has it while somebody has it attached). It stays when whoever made it ends: until it is removed
+ * and nobody has it attached, or until the last process of the domain has ended. Who uses it when is
+ * the programs' business.
  */
 #ifndef PEGASUS_CUDA_SHM_H
 #define PEGASUS_CUDA_SHM_H

@@ -4,6 +4,9 @@
  * and runs them.
  */
 #include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "capture.h"
 #include "ring.h"
@@ -13,7 +16,7 @@
 
 struct callback {
 	struct object object;
-	uint64_t context; /* handle */
+	uint64_t context; /* its serial: a primary one that comes after has the same handle */
 	CUstream stream; /* as the program named it */
 	CUstreamCallback withStatus;
 	CUhostFn plain; /* not called after an error */
@@ -22,6 +25,7 @@ struct callback {
 };
 
 static struct table callbacks = HANDLE_TABLE(HANDLE_CALLBACK, struct callback, 60000);
+static _Atomic uint32_t passing; /* callbacks that go when they have run */
 static pthread_mutex_t startLock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 
@@ -32,6 +36,7 @@ static void run(struct callback *c, CUresult status)
 		if (!handle_retire(c))
 			return;
 		handle_free(&callbacks, c);
+		atomic_fetch_sub(&passing, 1);
 	}
 	thread.inCallback = true;
 	if (mine.withStatus)
@@ -46,7 +51,7 @@ static void run_lost(void *object, void *status) { run(object, *(CUresult *)stat
 static CUresult wait_for_due(uint64_t done, struct callback_wait_result *due)
 {
 	struct callback_wait_args args = {.done = done};
-	struct packet p = {.op = OP_CALLBACK_WAIT, .fixed = &args, .fixedBytes = sizeof args};
+	struct packet p = {.op = OP_CALLBACK_WAIT, .fixed = &args, .fixedBytes = sizeof args, .beside = true};
 	struct call call = {.patient = true};
 	uint32_t got = 0;
 	CUresult r = call_start(&call, &p);
@@ -81,14 +86,14 @@ static void *serve(void *done)
 	return NULL;
 }
 
-static void run_of_context(void *object, void *context)
+static void run_of_context(void *object, void *serial)
 {
 	struct callback *c = object;
-	if (c->context == *(uint64_t *)context)
+	if (c->context == *(uint64_t *)serial)
 		run(c, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
-void callback_context_gone(uint64_t context) { handle_each(&callbacks, run_of_context, &context); }
+void callback_context_gone(uint64_t serial) { handle_each(&callbacks, run_of_context, &serial); }
 
 /* The program's signals are not for this thread. It says first that a callback is done, if not 0. */
 static CUresult start_thread(uint64_t done)
@@ -115,6 +120,26 @@ static CUresult ensure_thread(void)
 	return r;
 }
 
+/*
+ * Room for one that passes. Who queues faster than they run waits for them, as with work that fills the ring; but not within
+ * one, where no other would ever run, nor for those of graphs, which stay.
+ */
+static CUresult take(const struct place *place, struct callback **c)
+{
+	while (!(*c = handle_new(&callbacks))) {
+		CUresult r = process_look();
+		if (r == CUDA_SUCCESS)
+			r = context_error(place->context);
+		if (r == CUDA_SUCCESS && (thread.inCallback || atomic_load(&passing) == 0))
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		if (r != CUDA_SUCCESS)
+			return r;
+		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 200000}, NULL);
+	}
+	atomic_fetch_add(&passing, 1);
+	return CUDA_SUCCESS;
+}
+
 static CUresult queue(CUstream stream, const struct callback *what)
 {
 	struct place place;
@@ -125,10 +150,15 @@ static CUresult queue(CUstream stream, const struct callback *what)
 		r = ensure_thread();
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct callback *c = handle_new(&callbacks);
-	if (!c)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	c->context = place.contextHandle;
+	const struct context *owner = handle_find(&contexts, place.contextHandle);
+	if (!owner)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	uint64_t serial = owner->serial;
+	struct callback *c;
+	r = take(&place, &c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	c->context = serial;
 	c->stream = stream;
 	c->withStatus = what->withStatus;
 	c->plain = what->plain;
@@ -141,8 +171,10 @@ static CUresult queue(CUstream stream, const struct callback *what)
 		.op = OP_HOST_CALLBACK, .context = place.context, .stream = place.stream, .sent = &place.mark->sent, .fixed = &args, .fixedBytes = sizeof args,
 	};
 	r = ring_post(&p);
-	if (r != CUDA_SUCCESS && handle_retire(c))
+	if (r != CUDA_SUCCESS && handle_retire(c)) {
 		handle_free(&callbacks, c);
+		atomic_fetch_sub(&passing, 1);
+	}
 	return r;
 }
 

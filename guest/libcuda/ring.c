@@ -40,6 +40,9 @@ static CUresult wait_for_head(uint32_t seen, long slice)
 	return process_look();
 }
 
+/* The host may begin to wait while we fall asleep, and then head does not move: so no sleep is long. */
+#define TAKEN_SLICE_NS 1000000
+
 static CUresult claim(uint32_t slots, uint32_t *index)
 {
 	struct segment_header *h = process.header;
@@ -98,6 +101,29 @@ static uint32_t put(uint32_t index, uint32_t at, const void *bytes, uint32_t len
 	return at;
 }
 
+/*
+ * Puts a packet where the host finds it also while it waits with a call and can't take what
+ * the ring is full of. It has taken the one before: its answer has come.
+ */
+static CUresult send_beside(const struct packet *p, const struct packet_header *head, bool *woke)
+{
+	struct segment_header *h = process.header;
+	uint32_t seen = 0;
+	if (!atomic_compare_exchange_strong(&h->report, &seen, REPORT_NONE))
+		while (seen == REPORT_MADE) { /* of a thread that is gone */
+			CUresult r = wait_for_head(atomic_load_explicit(&h->head, memory_order_relaxed), TAKEN_SLICE_NS);
+			if (r != CUDA_SUCCESS)
+				return r;
+			seen = atomic_load_explicit(&h->report, memory_order_acquire);
+		}
+	memcpy(h->reportBody, head, sizeof *head);
+	if (p->fixedBytes > 0)
+		memcpy(h->reportBody + sizeof *head, p->fixed, p->fixedBytes);
+	atomic_store_explicit(&h->report, REPORT_MADE, memory_order_release);
+	*woke = wake_poller();
+	return CUDA_SUCCESS;
+}
+
 static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint32_t tag, bool *woke, uint32_t *end)
 {
 	uint32_t payload = p->fixedBytes + p->tailBytes;
@@ -107,6 +133,9 @@ static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint
 		.op = p->op, .payloadLength = (uint16_t)payload, .flags = flags, .replySlot = (uint16_t)slot,
 		.replyTag = tag, .context = p->context, .stream = p->stream,
 	};
+	if (UNLIKELY(p->beside) && p->fixedBytes <= sizeof process.header->reportBody - sizeof head &&
+		atomic_load_explicit(&process.header->reportTaken, memory_order_relaxed) != 0)
+		return send_beside(p, &head, woke);
 	uint32_t slots = (PACKET_HEADER + payload + SLOT_BODY - 1) / SLOT_BODY;
 	uint32_t index;
 	CUresult r = claim(slots, &index);
@@ -168,9 +197,6 @@ CUresult ring_post(const struct packet *p)
 	uint32_t end;
 	return ring_post_until(p, &end);
 }
-
-/* The host may begin to wait while we fall asleep, and then head does not move: so no sleep is long. */
-#define TAKEN_SLICE_NS 1000000
 
 CUresult ring_taken(uint32_t end)
 {

@@ -16,6 +16,7 @@ struct packet {
 	uint32_t fixedBytes;
 	const void *tail;
 	uint32_t tailBytes;
+	bool beside; /* the ring, if the host looks there: it must not wait for what is in the ring. Of one thread at a time, and small */
 	bool anyway; /* also to a context that has failed */
 	_Atomic uint64_t *sent; /* counts it, if not NULL */
 };

@@ -25,6 +25,8 @@ enum {
 	REPLY_BYTES = 256,
 	REPLY_DATA = 240,
 	PACKET_WANTS_REPLY = 1,
+	REPORT_NONE = 1,
+	REPORT_MADE = 2,
 	FEATURE_APART = 1, /* guest and host run under different kernels */
 	FEATURE_BELL = 2,  /* and a message to the worker's socket wakes the poller; in a hello: we know that */
 };
@@ -51,6 +53,9 @@ struct segment_header {
 	_Atomic uint32_t contextOwes[SEGMENT_CONTEXTS]; /* (h) not 0: a call that synchronises has an error to fetch */
 	_Atomic uint32_t contextText[SEGMENT_CONTEXTS]; /* (h) not 0: it has text to fetch */
 	_Alignas(64) _Atomic uint32_t held;             /* (h) not 0: the poller waits with a call that it can't let through yet */
+	_Alignas(64) _Atomic uint32_t reportTaken;      /* (h) not 0: it looks at report */
+	_Alignas(64) _Atomic uint32_t report;           /* 0: nobody would use it, or REPORT_NONE or, until the host takes it, REPORT_MADE */
+	_Alignas(64) uint8_t reportBody[64];            /* the packet beside the ring */
 };
 
 struct ring_slot {
@@ -140,6 +145,9 @@ SEGMENT_AT(segment_header, contextPoison, 0x200);
 SEGMENT_AT(segment_header, contextOwes, 0x600);
 SEGMENT_AT(segment_header, contextText, 0xa00);
 SEGMENT_AT(segment_header, held, 0xe00);
+SEGMENT_AT(segment_header, reportTaken, 0xe40);
+SEGMENT_AT(segment_header, report, 0xe80);
+SEGMENT_AT(segment_header, reportBody, 0xec0);
 SEGMENT_AT(packet_header, stream, 16);
 SEGMENT_AT(welcome, message, 112);
 SEGMENT_AT(welcome, segmentOffset, 240);

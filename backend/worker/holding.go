@@ -1,0 +1,84 @@
+package worker
+
+import (
+	"os"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/backend/gate"
+	"pegasus/cuda"
+)
+
+// Where devices have memory of their own, device segments are held by workers, which pass each other their memory. Who holds which stands in
+// the gate page.
+
+// shareMemory has the session share device memory if its device can, in the store of its domain.
+func (s *session) shareMemory(store *os.File) {
+	c, ok := s.device.(accel.Commoner)
+	if !ok {
+		return
+	}
+	if k, ok := s.device.(accel.Keeper); ok {
+		unit := k.CommonUnit()
+		if unit == 0 {
+			return
+		}
+		s.gate.CountSegmentsIn(unit)
+	}
+	s.commons = &commons{file: store, device: c}
+}
+
+// common is a segment that the worker has attached, as its device knows it.
+func (s *session) common(seg gate.Segment) accel.Common {
+	return accel.Common{
+		ID: seg.ID, Tag: s.gate.SegmentTag(seg.ID), Bytes: seg.Bytes, File: s.commons.file, Offset: seg.Offset, Holding: holding{s, seg},
+	}
+}
+
+// holding is what the gate page says of a segment.
+type holding struct {
+	s   *session
+	seg gate.Segment
+}
+
+func (h holding) Claim(leaves bool) cuda.Result {
+	stop := func() bool { return !leaves && h.s.ending.now.Load() }
+	if !h.s.gate.ClaimSegment(h.seg.ID, gate.KeepTime(h.seg.Bytes), stop) {
+		if !stop() {
+			h.s.log.Warn("another process doesn't get done with a device segment", "bytes", h.seg.Bytes)
+		}
+		return cuda.ErrorTimeout
+	}
+	return cuda.Success
+}
+
+func (h holding) Yield()             { h.s.gate.YieldSegment(h.seg.ID) }
+func (h holding) Holders() []uint32  { return h.s.gate.SegmentHolders(h.seg.ID) }
+func (h holding) Hold(id uint32)     { h.s.gate.HoldSegment(h.seg.ID, id) }
+func (h holding) Leave(stored bool)  { h.s.gate.LeaveSegment(h.seg.ID, stored) }
+func (h holding) Stored() bool       { return h.s.gate.SegmentStored(h.seg.ID) }
+func (h holding) Clear() error       { return h.s.commons.Clear(h.seg.Offset, h.seg.Bytes) }
+func (h holding) Wanted() bool       { return h.s.gate.SegmentWanted(h.seg.ID) }
+func (h holding) Used(u accel.Usage) { h.s.gate.Charge(u) }
+
+// keep has the device store what would be lost with this process, of which work may still run. It returns false if there is nothing,
+// or if that doesn't end.
+func (s *session) keep() bool {
+	k, ok := s.device.(accel.Keeper)
+	patience := s.gate.Holds()
+	if !ok || patience == 0 {
+		return false
+	}
+	kept := make(chan struct{})
+	go func() {
+		k.Keep()
+		close(kept)
+	}()
+	select {
+	case <-kept:
+		return true
+	case <-time.After(patience):
+		s.log.Warn("device segments that can't be stored are left to the kernel")
+		return false
+	}
+}

@@ -1,0 +1,50 @@
+package test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"pegasus/cuda"
+)
+
+// A guest in Go has streams that wait for each other's events, and what it has ended is gone.
+func TestStreamsOfGoGuest(t *testing.T) {
+	h := startHost(t, hostileDomains)
+	l := load(t, h.dial("good"))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const nonBlocking = 1 // CU_STREAM_NON_BLOCKING
+	first, err := l.NewStream(nonBlocking)
+	must(err)
+	second, err := l.NewStream(nonBlocking)
+	must(err)
+	event, err := l.NewEvent(0)
+	must(err)
+	at, err := l.Alloc(4)
+	must(err)
+	count, err := l.Function("count")
+	must(err)
+
+	const rounds = 20_000_000
+	params := binary.LittleEndian.AppendUint32(le64(at), rounds)
+	one := [3]uint32{1, 1, 1}
+	must(l.Launch(first, count, one, one, 0, params)) // stores how far it has counted at its end
+	must(l.Record(first, event, 1))
+	must(l.WaitEvent(second, event))
+	must(l.SynchronizeStream(second))
+	b := make([]byte, 4)
+	must(l.CopyOut(b, at)) // by the default stream, which waits for neither
+	if n := binary.LittleEndian.Uint32(b); n != rounds {
+		t.Errorf("the second stream didn't wait for the first, which has counted to %d of %d", n, rounds)
+	}
+
+	must(l.DestroyStream(first))
+	must(l.DestroyStream(second))
+	must(l.Unload())
+	l.Launch(0, count, one, one, 0, params) // is told of at the next call that waits
+	wantResult(t, l.Synchronize(), cuda.ErrorInvalidHandle)
+}

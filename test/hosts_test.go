@@ -1,0 +1,40 @@
+package test
+
+import (
+	"bufio"
+	"testing"
+	"time"
+)
+
+// What is queued behind a host function waits for it, however long it takes and however much that is.
+func TestSlowHostFunctions(t *testing.T) {
+	h := startHost(t, oneDomain)
+	hosts := program(t, "hosts")
+	for _, part := range []string{"slow", "late", "deep", "many", "crowd", "words"} {
+		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", hosts, part)) })
+	}
+}
+
+// One that never ends holds up its own process only, of which nothing is left when it is killed. Limits change while it hangs.
+func TestHungHostFunction(t *testing.T) {
+	h := startHost(t, twoDomains)
+	hung := h.guest("one", program(t, "hosts"), "hung")
+	out, err := hung.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, hung)
+	if said, err := bufio.NewReader(out).ReadString('\n'); said != "waiting\n" {
+		t.Fatalf("%q, %v", said, err)
+	}
+	order := program(t, "order")
+	start := time.Now()
+	succeed(t, h.guest("other", order, "500"))
+	t.Logf("the other domain took %v", time.Since(start))
+	if n := h.domains()["one"].Processes; n != 1 {
+		t.Errorf("%d processes while it hangs", n)
+	}
+	h.pegasus("set", "one", "credits=300")
+	hung.Process.Kill()
+	eventually(t, soon, "the worker goes with its guest", func() bool { return h.domains()["one"].Processes == 0 })
+}
