@@ -23,7 +23,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows;
 static uint8_t wireUsed[SEGMENT_CONTEXTS];
 static uint64_t contextSerials;
 static struct primary {
-	uint64_t handle; /* 0: inactive */
+	struct context *context; /* its place for good once it had one, since programs go on with the handle after a reset */
+	bool active;
 	uint32_t references, flags;
 } primaries[DEVICES_MOST];
 
@@ -125,13 +126,15 @@ static uint32_t take_wire_id(void)
 	return 0;
 }
 
-/* Called with the lock held. */
+/* Called with the lock held. A primary context has its place already, unless it is the first. */
 static CUresult create(int device, uint32_t flags, bool primary, struct context **created)
 {
 	uint32_t wire = take_wire_id();
 	if (wire == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	struct context *c = handle_new(&contexts);
+	struct context *c = primary ? primaries[device].context : NULL;
+	if (!c)
+		c = handle_new(&contexts);
 	if (!c) {
 		wireUsed[wire] = 0;
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -140,7 +143,8 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 	struct packet p = {.op = OP_CONTEXT_CREATE, .context = wire, .anyway = true, .fixed = &args, .fixedBytes = sizeof args};
 	CUresult r = ring_call(&p, NULL, 0);
 	if (r != CUDA_SUCCESS) {
-		handle_free(&contexts, c);
+		if (!primary || c != primaries[device].context)
+			handle_free(&contexts, c);
 		wireUsed[wire] = 0;
 		return r;
 	}
@@ -183,26 +187,30 @@ static CUresult destroy(struct context *c)
 		r = call_finish(&call, NULL, 0, NULL);
 	memory_context_ended(handle);
 	stocks_context_ended(handle);
-	handle_free(&contexts, c);
+	export_context_ended((CUcontext)(uintptr_t)handle);
+	if (!c->primary)
+		handle_free(&contexts, c);
 	wireUsed[wire] = 0;
 	return r;
 }
 
-/* The same for the context of a handle, which first says what it has to say; its work may take long, so without the lock. */
-static CUresult end(uint64_t handle)
+/*
+ * The same for the context of a handle, which first says what it has to say; its work may take long, so without the lock.
+ * Another thread may be quicker, and a primary context be there anew by then, with the handle that it always has.
+ */
+static CUresult end(uint64_t handle, uint64_t serial)
 {
 	struct context *c = handle_find(&contexts, handle);
-	if (!c)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	export_context_ends((CUcontext)(uintptr_t)handle);
-	text_show_last(c->wire);
+	if (c && c->serial == serial) {
+		export_context_ends((CUcontext)(uintptr_t)handle);
+		text_show_last(c->wire);
+	}
 	pthread_mutex_lock(&lock);
-	c = handle_find(&contexts, handle); /* another thread may have been quicker */
-	CUresult r = c ? destroy(c) : CUDA_ERROR_INVALID_CONTEXT;
+	c = handle_find(&contexts, handle);
+	CUresult r = c && c->serial == serial ? destroy(c) : CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_unlock(&lock);
 	stocks_synchronised();
-	callback_context_gone(handle);
-	export_context_ended((CUcontext)(uintptr_t)handle);
+	callback_context_gone(serial);
 	return r;
 }
 
@@ -235,7 +243,7 @@ CUresult pg_cuCtxDestroy_v2(CUcontext ctx)
 	struct context *c = handle_find(&contexts, (uint64_t)(uintptr_t)ctx);
 	if (!c || c->primary)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	CUresult r = end((uint64_t)(uintptr_t)ctx);
+	CUresult r = end((uint64_t)(uintptr_t)ctx, c->serial);
 	if (context_top() == (uint64_t)(uintptr_t)ctx)
 		thread.depth--;
 	return r;
@@ -247,12 +255,12 @@ CUresult pg_cuCtxDestroy_v2(CUcontext ctx)
 static CUresult make_primary(CUdevice dev)
 {
 	struct primary *p = &primaries[dev];
-	struct context *c;
-	if (p->handle != 0)
+	if (p->active)
 		return CUDA_SUCCESS;
-	CUresult r = create(dev, p->flags, true, &c);
-	if (r == CUDA_SUCCESS)
-		p->handle = c->object.id;
+	if (p->context)
+		destroy(p->context); /* unless its end has got so far */
+	CUresult r = create(dev, p->flags, true, &p->context);
+	p->active = r == CUDA_SUCCESS;
 	return r;
 }
 
@@ -267,7 +275,7 @@ static CUresult take_hold(CUdevice dev, CUcontext *pctx, uint32_t references)
 	CUresult r = make_primary(dev);
 	if (r == CUDA_SUCCESS) {
 		primaries[dev].references += references;
-		*pctx = (CUcontext)(uintptr_t)primaries[dev].handle;
+		*pctx = HANDLE_OF(CUcontext, primaries[dev].context);
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
@@ -278,20 +286,29 @@ CUresult context_primary(CUdevice dev, CUcontext *pctx) { return take_hold(dev, 
 CUresult pg_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) { return take_hold(dev, pctx, 1); }
 
 /*
- * Called with the lock held: who retains it from now on gets another. The caller ends it then.
- * Unlike other contexts a primary one stays on the stacks where it is, as a destroyed one.
+ * Called with the lock held: who retains it from now on gets another, by the same handle. The caller ends it then.
+ * Unlike other contexts a primary one stays on the stacks where it is: a destroyed one until it is there anew.
  */
-static uint64_t take_primary(struct primary *p)
+static uint64_t take_primary(struct primary *p, uint64_t *serial)
 {
-	uint64_t handle = p->handle;
-	p->handle = 0;
-	return handle;
+	if (!p->active)
+		return 0;
+	p->active = false;
+	*serial = p->context->serial;
+	return p->context->object.id;
+}
+
+/* A thread that retains it meanwhile ends it first. */
+static CUresult end_primary(uint64_t handle, uint64_t serial)
+{
+	CUresult r = handle ? end(handle, serial) : CUDA_SUCCESS;
+	return r == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : r;
 }
 
 CUresult pg_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	CUresult r = CUDA_SUCCESS;
-	uint64_t last = 0;
+	uint64_t last = 0, serial = 0;
 	if (!device_exists(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&lock);
@@ -299,9 +316,9 @@ CUresult pg_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	if (p->references == 0)
 		r = CUDA_ERROR_INVALID_CONTEXT;
 	else if (--p->references == 0)
-		last = take_primary(p);
+		last = take_primary(p, &serial);
 	pthread_mutex_unlock(&lock);
-	return last ? end(last) : r;
+	return r == CUDA_SUCCESS ? end_primary(last, serial) : r;
 }
 
 /* Those who have retained the context still have to release it: the next who retains it makes it anew. */
@@ -311,10 +328,10 @@ CUresult pg_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&lock);
 	struct primary *p = &primaries[dev];
-	uint64_t last = take_primary(p);
+	uint64_t serial = 0, last = take_primary(p, &serial);
 	p->flags = 0;
 	pthread_mutex_unlock(&lock);
-	return last ? end(last) : CUDA_SUCCESS;
+	return end_primary(last, serial);
 }
 
 CUresult pg_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
@@ -325,9 +342,8 @@ CUresult pg_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
 	primaries[dev].flags = flags;
-	struct context *c = handle_find(&contexts, primaries[dev].handle);
-	if (c)
-		c->flags = flags;
+	if (primaries[dev].active)
+		primaries[dev].context->flags = flags;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
 }
@@ -340,7 +356,7 @@ CUresult pg_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *a
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
 	*flags = primaries[dev].flags;
-	*active = primaries[dev].handle != 0 && primaries[dev].references > 0;
+	*active = primaries[dev].active && primaries[dev].references > 0;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
 }

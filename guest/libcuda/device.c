@@ -220,10 +220,10 @@ CUresult pg_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute,
 	CUresult r = ask(value, from);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if ((unsigned)attribute == 0 || (unsigned)attribute > CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)
-		return CUDA_ERROR_INVALID_VALUE;
 	if (!device_exists(to) || from == to)
 		return CUDA_ERROR_INVALID_DEVICE;
+	if ((unsigned)attribute == 0 || (unsigned)attribute > CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)
+		return CUDA_ERROR_INVALID_VALUE;
 	*value = 0;
 	return CUDA_SUCCESS;
 }

@@ -174,7 +174,7 @@ CUresult pg_cuEventQuery(CUevent handle)
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (is_complete(e))
-		return CUDA_SUCCESS;
+		return context_error(e->wireContext); /* what failed before the record is known by now */
 	r = process_look(); /* a loop of queries has to end if the worker does */
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 }

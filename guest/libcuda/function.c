@@ -8,8 +8,21 @@
 #include "library.h"
 #include "zz_impl.h"
 
-CUresult function_attribute(const struct layout_function *facts, CUfunction_attribute attribute, int32_t maxDynamicShared,
-	int32_t carveout, int *value)
+enum hint function_hint(CUfunction_attribute attribute)
+{
+	switch ((unsigned)attribute) {
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		return HINT_CARVEOUT;
+	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: /* the host allows what a launch needs */
+		return HINT_NON_PORTABLE_CLUSTERS;
+	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		return HINT_CLUSTER_POLICY;
+	default:
+		return NO_HINT;
+	}
+}
+
+CUresult function_attribute(const struct layout_function *facts, CUfunction_attribute attribute, int32_t maxDynamicShared, int *value)
 {
 	if ((unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -38,9 +51,6 @@ CUresult function_attribute(const struct layout_function *facts, CUfunction_attr
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		*value = maxDynamicShared;
 		break;
-	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-		*value = carveout;
-		break;
 	default: /* caching of loads; clusters: that a function has to have some of a size is its own affair */
 		*value = 0;
 	}
@@ -53,7 +63,11 @@ CUresult pg_cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfun
 	if (!value)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = function_of(handle, &f);
-	return r == CUDA_SUCCESS ? function_attribute(&f->facts, attribute, f->maxDynamicShared, f->carveout, value) : r;
+	enum hint hint = function_hint(attribute);
+	if (r != CUDA_SUCCESS || hint == NO_HINT)
+		return r == CUDA_SUCCESS ? function_attribute(&f->facts, attribute, f->maxDynamicShared, value) : r;
+	*value = f->hints[hint];
+	return CUDA_SUCCESS;
 }
 
 /* The most dynamic shared memory that a block can ever have. */
@@ -71,7 +85,7 @@ CUresult function_check_attribute(const struct layout_function *facts, int devic
 		return value < 0 || value > shared_limit(facts, device) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		return value < -1 || value > 100 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: /* the host allows what a launch needs */
+	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
 	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 		return value < 0 || !device_attribute(device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	default:
@@ -85,12 +99,13 @@ CUresult pg_cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute
 	CUresult r = function_of(handle, &f);
 	if (r != CUDA_SUCCESS || (r = function_check_attribute(&f->facts, f->device, attribute, value)) != CUDA_SUCCESS)
 		return r;
-	if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+	enum hint hint = function_hint(attribute);
+	if (hint == NO_HINT) {
 		f->dynamicSet = true;
 		f->maxDynamicShared = value;
 	} else {
-		f->carveoutSet = true;
-		f->carveout = value;
+		f->hintSet[hint] = true;
+		f->hints[hint] = value;
 	}
 	return CUDA_SUCCESS;
 }
@@ -128,7 +143,7 @@ CUresult pg_cuFuncGetModule(CUmodule *module, CUfunction handle)
 /* The name lives as long as the module. */
 CUresult pg_cuFuncGetName(const char **name, CUfunction handle)
 {
-	if (!name)
+	if (!name || !handle)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct function *f;
 	CUresult r = function_of(handle, &f);

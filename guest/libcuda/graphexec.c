@@ -100,7 +100,10 @@ static bool has_ended(const struct stock *s)
 static void mark_over(void *object, void *context)
 {
 	struct graph_exec *e = object;
-	if (e->stock && e->context == *(uint64_t *)context)
+	if (e->context != *(uint64_t *)context)
+		return;
+	e->context = 0; /* there may be another of its handle, if it was a primary one */
+	if (e->stock)
 		e->stock->over = true;
 }
 

@@ -13,7 +13,7 @@ struct stock;
 
 struct graph_exec {
 	struct object object; /* its id is the host's, too */
-	uint64_t context;     /* handle */
+	uint64_t context;     /* handle; 0 when it has ended */
 	uint32_t wireContext, id;
 	uint64_t flags;
 	struct graph *graph;

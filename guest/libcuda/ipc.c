@@ -4,6 +4,8 @@
  * The host gives other processes a part in an allocation where it is. An event needs no part of another's: one that others may wait
  * for is complete when the call that records it returns, so whoever is told of the record finds it complete.
  */
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -87,11 +89,84 @@ static CUresult give_back(struct context *c, uint64_t address)
 	return ring_call(&p, NULL, 0);
 }
 
+/* What is open: a context that opens a handle again gets the same address, which it has to close as often. */
+static struct opened {
+	uint64_t serial; /* of the context */
+	struct mem_lend_result memory;
+	uint64_t address;
+	uint32_t times;
+} *opened;
+static size_t opens, openRoom;
+static pthread_mutex_t openLock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Called with the lock held. */
+static struct opened *find_open(const struct context *c, const struct mem_lend_result *memory)
+{
+	for (size_t i = 0; i < opens; i++)
+		if (opened[i].serial == c->serial && memcmp(&opened[i].memory, memory, sizeof *memory) == 0)
+			return &opened[i];
+	return NULL;
+}
+
+static struct opened *find_open_at(uint64_t address)
+{
+	for (size_t i = 0; i < opens; i++)
+		if (opened[i].address == address)
+			return &opened[i];
+	return NULL;
+}
+
+/* What was open at that address went with its context. */
+static bool note_open(const struct context *c, const struct mem_lend_result *memory, uint64_t address)
+{
+	struct opened *o = find_open_at(address);
+	if (!o && opens == openRoom) {
+		size_t room = openRoom ? 2 * openRoom : 16;
+		if (!(o = realloc(opened, room * sizeof *o)))
+			return false;
+		opened = o;
+		openRoom = room;
+		o = NULL;
+	}
+	if (!o)
+		o = &opened[opens++];
+	*o = (struct opened){.serial = c->serial, .memory = *memory, .address = address, .times = 1};
+	return true;
+}
+
+static CUresult open_memory(struct context *c, const struct mem_lend_result *memory, uint64_t *address)
+{
+	struct mem_borrow_result answer;
+	struct opened *o = find_open(c, memory);
+	if (o && o->times < UINT32_MAX) {
+		o->times++;
+		*address = o->address;
+		return CUDA_SUCCESS;
+	}
+	struct mem_borrow_args args = {.tag = memory->tag, .offset = memory->offset, .bytes = memory->bytes, .segment = memory->segment};
+	struct packet p = {.op = OP_MEM_BORROW, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_call(&p, &answer, sizeof answer);
+	if (r != CUDA_SUCCESS)
+		return r;
+	struct range range = {.base = answer.address, .size = memory->bytes, .kind = RANGE_BORROWED, .context = c->object.id};
+	if (!range_add_fresh(&range)) {
+		give_back(c, answer.address);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!note_open(c, memory, answer.address)) {
+		range_remove(answer.address, RANGE_BORROWED, &range);
+		give_back(c, answer.address);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*address = answer.address;
+	return CUDA_SUCCESS;
+}
+
 CUresult pg_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
 {
 	struct context *c;
 	struct ticket t;
-	struct mem_borrow_result answer;
+	uint64_t address;
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -100,18 +175,28 @@ CUresult pg_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsig
 	r = read_ticket(&t, &handle, MEMORY_MAGIC);
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct mem_borrow_args args = {.tag = t.memory.tag, .offset = t.memory.offset, .bytes = t.memory.bytes, .segment = t.memory.segment};
-	struct packet p = {.op = OP_MEM_BORROW, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
-	r = ring_call(&p, &answer, sizeof answer);
-	if (r != CUDA_SUCCESS)
-		return r;
-	struct range range = {.base = answer.address, .size = t.memory.bytes, .kind = RANGE_BORROWED, .context = c->object.id};
-	if (!range_add_fresh(&range)) {
-		give_back(c, answer.address);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*out = answer.address;
-	return CUDA_SUCCESS;
+	pthread_mutex_lock(&openLock);
+	r = open_memory(c, &t.memory, &address);
+	pthread_mutex_unlock(&openLock);
+	if (r == CUDA_SUCCESS)
+		*out = address;
+	return r;
+}
+
+/* Whether this was the last time that what is open at an address was to be closed. */
+static bool last_close(uint64_t address)
+{
+	pthread_mutex_lock(&openLock);
+	struct opened *o = find_open_at(address);
+	struct range range;
+	const struct context *owner = range_find(address, &range) ? handle_find(&contexts, range.context) : NULL;
+	bool last = true;
+	if (o && owner && owner->serial == o->serial)
+		last = --o->times == 0;
+	if (o && last)
+		*o = opened[--opens];
+	pthread_mutex_unlock(&openLock);
+	return last;
 }
 
 CUresult pg_cuIpcCloseMemHandle(CUdeviceptr dptr)
@@ -121,6 +206,10 @@ CUresult pg_cuIpcCloseMemHandle(CUdeviceptr dptr)
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (!range_find(dptr, &range) || range.base != dptr || range.kind != RANGE_BORROWED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!last_close(dptr))
+		return CUDA_SUCCESS;
 	if (!range_remove(dptr, RANGE_BORROWED, &range))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct context *owner = handle_find(&contexts, range.context);

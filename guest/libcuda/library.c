@@ -26,8 +26,8 @@ struct library {
 
 /* What a program set of a kernel, for one device. */
 struct settings {
-	bool dynamicSet, carveoutSet;
-	int32_t maxDynamicShared, carveout;
+	bool any, dynamicSet, hintSet[HINTS];
+	int32_t maxDynamicShared, hints[HINTS];
 };
 
 struct kernel {
@@ -233,8 +233,9 @@ static void settle(const struct settings *s, struct function *f)
 {
 	if (s->dynamicSet && !f->dynamicSet)
 		f->maxDynamicShared = s->maxDynamicShared;
-	if (s->carveoutSet && !f->carveoutSet)
-		f->carveout = s->carveout;
+	for (enum hint h = 0; h < HINTS; h++)
+		if (s->hintSet[h] && !f->hintSet[h])
+			f->hints[h] = s->hints[h];
 }
 
 static void settle_in(const struct library *l, uint32_t index, const struct settings *s, uint64_t module)
@@ -250,7 +251,7 @@ static void settle_all(const struct library *l, const struct context *c, uint64_
 	for (uint32_t i = 0; l->inspected && i < l->layout.functionCount; i++) {
 		const struct kernel *k = handle_find(&kernels, l->kernels[i]);
 		const struct settings *s = k ? &k->settings[c->device] : NULL;
-		if (s && (s->dynamicSet || s->carveoutSet))
+		if (s && s->any)
 			settle_in(l, i, s, module);
 	}
 }
@@ -466,7 +467,7 @@ CUresult pg_cuKernelGetName(const char **name, CUkernel handle)
 {
 	struct kernel *k;
 	struct library *l;
-	if (!name)
+	if (!name || !handle)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = lock_kernel((uint64_t)(uintptr_t)handle, &k, &l);
 	if (r != CUDA_SUCCESS)
@@ -521,8 +522,11 @@ CUresult pg_cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUk
 		return r;
 	const struct layout_function *facts = &l->layout.functions[k->index];
 	const struct settings *s = &k->settings[device];
-	return unlock(function_attribute(facts, attribute, s->dynamicSet ? s->maxDynamicShared : facts->maxDynamicShared,
-		s->carveoutSet ? s->carveout : -1, value));
+	enum hint hint = function_hint(attribute);
+	if (hint == NO_HINT)
+		return unlock(function_attribute(facts, attribute, s->dynamicSet ? s->maxDynamicShared : facts->maxDynamicShared, value));
+	*value = s->hintSet[hint] ? s->hints[hint] : function_hint_before(hint);
+	return unlock(CUDA_SUCCESS);
 }
 
 /* Takes effect in all contexts of the device, also in those to come, but where cuFuncSetAttribute has its word. */
@@ -539,12 +543,14 @@ CUresult pg_cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUke
 	r = function_check_attribute(&l->layout.functions[k->index], device, attribute, value);
 	if (r != CUDA_SUCCESS)
 		return unlock(r);
-	if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+	enum hint hint = function_hint(attribute);
+	s->any = true;
+	if (hint == NO_HINT) {
 		s->dynamicSet = true;
 		s->maxDynamicShared = value;
 	} else {
-		s->carveoutSet = true;
-		s->carveout = value;
+		s->hintSet[hint] = true;
+		s->hints[hint] = value;
 	}
 	for (const struct loaded *here = l->loaded; here; here = here->next) {
 		const struct context *c = handle_find(&contexts, here->context);

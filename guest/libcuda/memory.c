@@ -2,9 +2,13 @@
  * Device, pinned, managed and registered memory. The guest keeps the table of
  * what lies where; the host is asked only for device memory.
  */
+#define _GNU_SOURCE
 #include "memory.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "advice.h"
 #include "arena.h"
@@ -196,6 +200,8 @@ CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (!dptr)
+		return CUDA_SUCCESS; /* as free does */
 	struct range range;
 	if (range_remove(dptr, RANGE_MANAGED, &range))
 		return unpin(&range);
@@ -252,8 +258,14 @@ CUresult pg_cuMemHostAlloc(void **pp, size_t bytes, unsigned int flags)
 	if (r != CUDA_SUCCESS)
 		return r;
 	unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-	if (!pp || bytes == 0 || (flags & ~known))
+	if (!pp || (flags & ~known))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (bytes == 0) {
+		*pp = NULL;
+		return CUDA_SUCCESS;
+	}
+	if (device_attribute(c->device, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY))
+		flags |= CU_MEMHOSTALLOC_DEVICEMAP; /* that it is, whether it was asked for or not */
 	uint64_t address;
 	r = memory_pin(c, bytes, RANGE_PINNED, flags, &address);
 	if (r == CUDA_SUCCESS)
@@ -273,13 +285,35 @@ CUresult pg_cuMemFreeHost(void *p)
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (!p)
+		return CUDA_SUCCESS;
 	struct range range;
 	if (!range_remove((uint64_t)(uintptr_t)p, RANGE_PINNED, &range))
 		return CUDA_ERROR_INVALID_VALUE;
 	return unpin(&range);
 }
 
-/* The worker cannot see foreign pages: they are remembered as registered, and copied like any others. */
+/* Whether a process has all of these addresses, as far as the kernel says so. */
+static bool is_mapped(uint64_t at, uint64_t end)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	unsigned char resident[4096];
+	int saved = errno;
+	bool mapped = true;
+	for (at -= at % page; mapped && at < end; at += page * sizeof resident) {
+		uint64_t rest = end - at, step = page * sizeof resident;
+		mapped = mincore((void *)(uintptr_t)at, rest < step ? rest : step, resident) == 0 || errno != ENOMEM;
+		if (end - at <= step)
+			break;
+	}
+	errno = saved;
+	return mapped;
+}
+
+/*
+ * The worker cannot see foreign pages: they are remembered as registered, and copied like any others. Devices say that they
+ * don't have such memory (CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED is 0): who wants it mapped hears of it now.
+ */
 CUresult pg_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
 	struct context *c;
@@ -291,8 +325,10 @@ CUresult pg_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 	uint64_t end;
 	if (!p || bytes == 0 || (flags & ~known) || __builtin_add_overflow((uint64_t)(uintptr_t)p, bytes, &end))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
+	if (flags & (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!is_mapped((uint64_t)(uintptr_t)p, end))
+		return CUDA_ERROR_INVALID_VALUE;
 	struct range range = {
 		.base = (uint64_t)(uintptr_t)p, .size = bytes, .kind = RANGE_REGISTERED, .context = c->object.id, .flags = flags,
 	};
@@ -308,8 +344,10 @@ CUresult pg_cuMemHostUnregister(void *p)
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct range range;
-	return range_remove((uint64_t)(uintptr_t)p, RANGE_REGISTERED, &range) ? CUDA_SUCCESS
-	                                                                      : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	if (range_remove((uint64_t)(uintptr_t)p, RANGE_REGISTERED, &range))
+		return CUDA_SUCCESS;
+	bool known = range_find((uint64_t)(uintptr_t)p, &range); /* but not where it begins, or not as registered */
+	return known && (range.kind == RANGE_REGISTERED || range.kind == RANGE_PINNED) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 CUresult pg_cuMemHostGetDevicePointer_v2(CUdeviceptr *dptr, void *p, unsigned int flags)

@@ -391,8 +391,11 @@ static struct function *make_function(struct module *m, uint32_t index)
 		covered += f->params[i].size;
 	f->padded = covered != f->facts.paramBytes;
 	f->maxDynamicShared = f->facts.maxDynamicShared;
-	f->carveout = -1;
-	f->dynamicSet = f->carveoutSet = false;
+	f->dynamicSet = false;
+	for (enum hint h = 0; h < HINTS; h++) {
+		f->hints[h] = function_hint_before(h);
+		f->hintSet[h] = false;
+	}
 	f->old = NULL;
 	handle_publish(f);
 	return f;

@@ -24,6 +24,9 @@ struct old_launch {
 	uint8_t params[PARAMS_MOST];
 };
 
+/* What can be set of a function that nothing here follows: programs find what they set. */
+enum hint { HINT_CARVEOUT, HINT_NON_PORTABLE_CLUSTERS, HINT_CLUSTER_POLICY, HINTS, NO_HINT = HINTS };
+
 struct function {
 	struct object object;
 	uint64_t context, module; /* handles */
@@ -35,8 +38,8 @@ struct function {
 	struct layout_function facts;
 	_Atomic uint32_t holders; /* threads that launch it or read what it has of its module right now */
 	bool padded; /* not every byte of the parameter block is a parameter's */
-	_Atomic int32_t maxDynamicShared, carveout;
-	_Atomic bool dynamicSet, carveoutSet; /* by cuFuncSetAttribute, whatever is set of its kernel */
+	_Atomic int32_t maxDynamicShared, hints[HINTS];
+	_Atomic bool dynamicSet, hintSet[HINTS]; /* by cuFuncSetAttribute, whatever is set of its kernel */
 	_Atomic(struct old_launch *) old;
 };
 
@@ -62,9 +65,11 @@ static inline struct function *function_hold(CUfunction handle)
 
 static inline void function_release(struct function *f) { atomic_fetch_sub_explicit(&f->holders, 1, memory_order_release); }
 
-/* An attribute by a function's facts and settings. */
-CUresult function_attribute(const struct layout_function *facts, CUfunction_attribute attribute, int32_t maxDynamicShared,
-	int32_t carveout, int *value);
+/* Which of the hints an attribute is, and what that is before it is set. */
+enum hint function_hint(CUfunction_attribute attribute);
+static inline int32_t function_hint_before(enum hint hint) { return hint == HINT_CARVEOUT ? -1 : 0; }
+/* Another attribute by a function's facts and settings. */
+CUresult function_attribute(const struct layout_function *facts, CUfunction_attribute attribute, int32_t maxDynamicShared, int *value);
 /* Whether an attribute can be set, and to that value. */
 CUresult function_check_attribute(const struct layout_function *facts, int device, CUfunction_attribute attribute, int value);
 

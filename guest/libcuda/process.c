@@ -114,7 +114,7 @@ static void forked_child(void)
 	if (atomic_load_explicit(&process.state, memory_order_relaxed) == PROCESS_NEW && process.socket < 0)
 		return;
 	atomic_store_explicit(&process.state, PROCESS_FORKED, memory_order_relaxed);
-	if (process.socket >= 0)
+	if (is_ours(process.socket))
 		close(process.socket);
 	process.socket = -1;
 }

@@ -99,7 +99,7 @@ static void place_in(struct stream *s, struct place *place)
 static CUresult own_stream(struct context *c, struct place *place)
 {
 	for (struct thread_stream *t = thread.streams; t; t = t->next)
-		if (t->context == c->object.id) {
+		if (t->context == c->object.id && LIKELY(handle_find(&streams, t->id) == t->stream)) {
 			place_in(t->stream, place);
 			return CUDA_SUCCESS;
 		}

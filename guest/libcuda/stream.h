@@ -44,7 +44,7 @@ void stream_release_thread(void);
 /* A context ends: its streams, events, arrays and textures do. */
 void stream_context_gone(uint64_t context);
 /* A context has ended: its callbacks will not be due any more, and run now, with an error. Takes no lock with it. */
-void callback_context_gone(uint64_t context);
+void callback_context_gone(uint64_t serial);
 /* A callback of a graph, which the host may have run again and again until it is dropped. Errors it doesn't hear of. */
 CUresult callback_keep(CUhostFn function, void *userData, uint64_t *id);
 void callback_drop(uint64_t id);

@@ -33,7 +33,7 @@ struct mapping {
 };
 
 struct reservation {
-	uint64_t at, bytes;
+	uint64_t at, bytes; /* as asked for: the host has it in whole granules */
 	struct mapping *first; /* in order */
 	struct reservation *next;
 };
@@ -118,12 +118,16 @@ bool vmm_mapping(uint64_t address, struct range *range, uint32_t *access)
 
 CUresult pg_cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr wish, unsigned long long flags)
 {
-	if (!out || bytes == 0 || !whole(bytes) || (alignment & (alignment - 1)) || flags != 0)
+	uint64_t granules;
+	if (!out || bytes == 0 || bytes % (size_t)sysconf(_SC_PAGESIZE) || (alignment & (alignment - 1)) || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (__builtin_add_overflow(bytes, GRANULE - 1, &granules))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	granules &= ~(GRANULE - 1);
 	struct reservation *r = malloc(sizeof *r);
 	if (!r)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	struct range_reserve_args args = {.bytes = bytes, .alignment = alignment, .wish = whole(wish) ? wish : 0};
+	struct range_reserve_args args = {.bytes = granules, .alignment = alignment, .wish = whole(wish) ? wish : 0};
 	struct range_reserve_result answer;
 	struct packet p = {.op = OP_RANGE_RESERVE, .fixed = &args, .fixedBytes = sizeof args};
 	CUresult result = ring_call(&p, &answer, sizeof answer);

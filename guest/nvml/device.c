@@ -138,3 +138,57 @@ EXPORT nvml nvmlDeviceOnSameBoard(nvml_device one, nvml_device other, int *same)
 		*same = a == b;
 	return r;
 }
+
+/* --- what is not there: programs look the names up, and some end if one is missing --- */
+
+static nvml nothing(nvml_device handle, const void *out)
+{
+	int d;
+	nvml r = device_of(handle, out, &d);
+	return r == NVML_SUCCESS ? NVML_NOT_SUPPORTED : r;
+}
+
+/* Links: a device has none to others. */
+#define NO_LINK(name) \
+	EXPORT nvml name(nvml_device handle, unsigned int link, void *out) \
+	{ \
+		(void)link; \
+		return nothing(handle, out); \
+	}
+NO_LINK(nvmlDeviceGetNvLinkState)
+NO_LINK(nvmlDeviceGetNvLinkVersion)
+NO_LINK(nvmlDeviceGetNvLinkRemoteDeviceType)
+NO_LINK(nvmlDeviceGetNvLinkRemotePciInfo)
+NO_LINK(nvmlDeviceGetNvLinkRemotePciInfo_v2)
+
+EXPORT nvml nvmlDeviceGetNvLinkCapability(nvml_device handle, unsigned int link, int capability, unsigned int *out)
+{
+	(void)link;
+	(void)capability;
+	return nothing(handle, out);
+}
+
+EXPORT nvml nvmlDeviceGetP2PStatus(nvml_device one, nvml_device other, int index, int *status)
+{
+	(void)index;
+	nvml r = nothing(other, status);
+	return r == NVML_NOT_SUPPORTED ? nothing(one, status) : r;
+}
+
+EXPORT nvml nvmlDeviceGetFieldValues(nvml_device handle, int count, void *values)
+{
+	return count > 0 ? nothing(handle, values) : NVML_INVALID_ARGUMENT;
+}
+
+EXPORT nvml nvmlDeviceGetGpuFabricInfo(nvml_device handle, void *out) { return nothing(handle, out); }
+EXPORT nvml nvmlDeviceGetGpuFabricInfoV(nvml_device handle, void *out) { return nothing(handle, out); }
+
+/* Tables of functions that are in no manual. */
+EXPORT nvml nvmlInternalGetExportTable(const void **table, const void *id)
+{
+	(void)id;
+	if (!table)
+		return NVML_INVALID_ARGUMENT;
+	*table = NULL;
+	return NVML_FUNCTION_NOT_FOUND;
+}

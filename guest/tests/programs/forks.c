@@ -1,6 +1,7 @@
 /* Forks before and after cuInit, and what is left of the connection in children. */
 #include <stdint.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,8 +65,19 @@ static int open_files(void)
 	return n;
 }
 
-static int inherited;
+static int inherited, own = -1;
 static void count_files(void) { CLAIM(open_files() == inherited - 1); }
+static void look_for_own(void) { CLAIM(fcntl(own, F_GETFD) >= 0); }
+
+/* A file of the program's in the place of the socket, which it may have closed. */
+static void take_place(void)
+{
+	struct stat s;
+	for (own = 3; fstat(own, &s) != 0 || !S_ISSOCK(s.st_mode); own++)
+		CLAIM(own < 1024);
+	int file = open("/dev/null", O_RDONLY);
+	CLAIM(file >= 0 && dup2(file, own) == own);
+}
 
 int main(void)
 {
@@ -77,6 +89,8 @@ int main(void)
 	inherited = open_files();
 	child(count_files); /* the socket does not live on in the child */
 	use(); /* the parent goes on */
+	take_place();
+	child(look_for_own); /* what is the program's does */
 	puts("forks: fine");
 	return 0;
 }

@@ -122,6 +122,8 @@ static void queries(CUmodule m)
 	CLAIM(count == 4);
 	OK(cuModuleEnumerateFunctions(all, 8, m));
 	CLAIM(all[0] == same);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuFuncGetName(&name, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuKernelGetName(&name, NULL));
 	OK(cuFuncGetName(&name, all[3]));
 	CLAIM(strcmp(name, "small") == 0);
 	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, all[3]));
@@ -136,6 +138,42 @@ static void queries(CUmodule m)
 	CLAIM(got == word);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(p, &word, 5));
 	EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&p, &n, m, "five"));
+}
+
+/* Settings don't take each other's place, of a function nor of a kernel. */
+static void settings(CUmodule m, const void *image)
+{
+	static const CUfunction_attribute all[] = {
+		CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+		CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+	};
+	static const int before[] = {-1, 0, 0, 48 << 10}, after[] = {50, 1, 2, 1024};
+	CUfunction f, same;
+	CUlibrary l;
+	CUkernel k;
+	int value;
+	OK(cuModuleGetFunction(&f, m, "none"));
+	OK(cuLibraryLoadData(&l, image, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&k, l, "none"));
+	OK(cuKernelGetFunction(&same, k));
+	for (int i = 0; i < 4; i++) {
+		OK(cuFuncGetAttribute(&value, all[i], f));
+		CLAIM(value == before[i]);
+		OK(cuKernelGetAttribute(&value, all[i], k, 0));
+		CLAIM(value == before[i]);
+		OK(cuFuncSetAttribute(f, all[i], after[i]));
+		OK(cuKernelSetAttribute(all[i], after[i], k, 0));
+	}
+	for (int i = 0; i < 4; i++) {
+		OK(cuFuncGetAttribute(&value, all[i], f));
+		CLAIM(value == after[i]);
+		OK(cuFuncGetAttribute(&value, all[i], same));
+		CLAIM(value == after[i]);
+		OK(cuKernelGetAttribute(&value, all[i], k, 0));
+		CLAIM(value == after[i]);
+		OK(cuFuncSetAttribute(f, all[i], before[i]));
+	}
+	OK(cuLibraryUnload(l));
 }
 
 static void images(void)
@@ -186,6 +224,7 @@ int main(void)
 	forms(echo, d);
 	shapes(none, small);
 	queries(m);
+	settings(m, text);
 	images();
 
 	OK(cuCtxCreate(&second, 0, device));
