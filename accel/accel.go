@@ -79,7 +79,8 @@ type Context interface {
 	// Submit queues work to a stream. An error that can be told at once is
 	// returned, and done is not called; else done will be called. A Launch, Copy
 	// or Fill may be passed as a pointer, which saves an allocation; it is read
-	// during Submit only.
+	// during Submit only. Where memory may leave the device, it may block until that of the
+	// process is back, though not for what the guest has yet to do.
 	Submit(s Stream, w Work, done Done) cuda.Result
 
 	// Synchronize calls done when everything submitted to the context so far has ended.

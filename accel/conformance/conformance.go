@@ -35,11 +35,12 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 	}{
 		{"Flags", testFlags}, {"Memory", testMemory}, {"Quota", testQuota}, {"Copies", testCopies}, {"Boxes", testBoxes}, {"SharedMemory", testSharedMemory},
 		{"Arrays", testArrays}, {"Fills", testFills}, {"HostileWork", testHostileWork}, {"Strangers", testStrangers},
-		{"Modules", testModules}, {"Inspect", testInspect}, {"BadModules", testBadModules}, {"Linked", testLinked}, {"Launches", testLaunches}, {"HostileLaunches", testHostileLaunches},
+		{"Modules", testModules}, {"ModuleQuota", testModuleQuota}, {"Inspect", testInspect}, {"BadModules", testBadModules}, {"Linked", testLinked}, {"Launches", testLaunches}, {"HostileLaunches", testHostileLaunches},
 		{"Order", testOrder}, {"LegacyStream", testLegacyStream}, {"Events", testEvents}, {"ToldMayAsk", testToldMayAsk}, {"AtRest", testAtRest}, {"Times", testTimes},
 		{"Graphs", testGraphs}, {"GraphsInOrder", testGraphsInOrder}, {"GraphsRefused", testGraphsRefused}, {"WaitForEvents", testWaitForEvents}, {"HostFunctions", testHostFunctions}, {"Usage", testUsage}, {"Overlap", testOverlap}, {"Predict", testPredict},
 		{"StickyErrors", testStickyErrors}, {"Limits", testLimits}, {"FreeWaits", testFreeWaits}, {"DestroyInFlight", testDestroyInFlight}, {"DestroyHeld", testDestroyHeld},
 		{"Mapping", testMapping}, {"HostileMapping", testHostileMapping}, {"MappingQuota", testMappingQuota}, {"Values", testValues},
+		{"Commons", testCommons}, {"LeavingCommons", testLeavingCommons}, {"HastyCommons", testHastyCommons}, {"LostCommons", testLostCommons},
 		{"Timeout", testTimeout}, {"CloseInFlight", testCloseInFlight},
 	} {
 		t.Run(part.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"pegasus/accel"
@@ -70,6 +71,44 @@ func testModules(t *testing.T, b *bench) {
 }
 
 // testInspect says that an image offers what loading it does, and that nothing is placed for that.
+// testModuleQuota says that variables count as memory that was asked for.
+func testModuleQuota(t *testing.T, b *bench) {
+	var used atomic.Int64
+	const most, large = 24 << 20, 16 << 20
+	b.start(Options{Quota: func(delta int64) bool {
+		if used.Add(delta) > most {
+			used.Add(-delta)
+			return false
+		}
+		return true
+	}})
+	before := used.Load()
+	const text = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .global .align 8 .b8 room[16777216];\n.visible .entry none()\n{\n\tret;\n}\n\x00"
+	m, log, r := b.ctx.LoadModule([]byte(text))
+	if r != cuda.Success {
+		t.Fatalf("%v: %s", r, log)
+	}
+	if n := used.Load() - before; n < large {
+		t.Errorf("a variable of 16 MiB counts as %d bytes", n)
+	}
+	if _, _, r := b.ctx.LoadModule([]byte(text)); r != cuda.ErrorOutOfMemory {
+		t.Errorf("a second one, where there is room for one: %v", r)
+	}
+	m.Unload()
+	if n := used.Load(); n != before {
+		t.Errorf("after it was unloaded it counts as %d bytes", n-before)
+	}
+	if _, _, r := b.ctx.LoadModule([]byte(text)); r != cuda.Success {
+		t.Errorf("again: %v", r)
+	}
+	gone := make(chan struct{})
+	b.ctx.Destroy(func() { close(gone) })
+	<-gone
+	if n := used.Load(); n != 0 {
+		t.Errorf("%d bytes of the quota are not given back", n)
+	}
+}
+
 func testInspect(t *testing.T, b *bench) {
 	b.start(Options{})
 	want := *b.module(kernels).Layout()

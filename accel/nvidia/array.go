@@ -54,18 +54,19 @@ func (c *Context) NewArray(a accel.ArrayDesc) (accel.Array, cuda.Result) {
 	}
 	arr := &Array{ctx: c, desc: a, row: a.Width * element, held: n}
 	var r cuda.Result
-	if arr.h, r = driver.NewArray(c.ctx, a.Width, a.Height, a.Depth, a.Format, a.Channels, a.Flags); r == cuda.Success {
-		r = arr.clear()
-	}
-	if r != cuda.Success {
+	if arr.h, r = driver.NewArray(c.ctx, a.Width, a.Height, a.Depth, a.Format, a.Channels, a.Flags); r != cuda.Success {
 		if q := d.config.Quota; q != nil {
 			q(-int64(n))
 		}
 		return nil, c.failIfSticky(r)
 	}
-	c.dev.mu.Lock()
+	d.mu.Lock()
 	c.arrays += n
-	c.dev.mu.Unlock()
+	d.mu.Unlock()
+	if r = arr.clear(); r != cuda.Success {
+		arr.free()
+		return nil, c.failIfSticky(r)
+	}
 	return arr, cuda.Success
 }
 
@@ -86,9 +87,6 @@ func (a *Array) clear() cuda.Result {
 	if r == cuda.Success {
 		r = driver.SyncStream(c.ctx, c.aside)
 	}
-	if r != cuda.Success {
-		driver.FreeArray(c.ctx, a.h)
-	}
 	return r
 }
 
@@ -99,15 +97,21 @@ func (a *Array) Destroy() {
 		return
 	}
 	a.freed = true
-	c.later(func() {
-		c.failIfSticky(driver.FreeArray(c.ctx, a.h))
-		c.dev.mu.Lock()
-		c.arrays -= a.held
-		c.dev.mu.Unlock()
-		if q := c.dev.config.Quota; q != nil {
-			q(-int64(a.held))
-		}
-	})
+	c.later(a.free)
+}
+
+// free gives the array back. If the driver doesn't take it, it is there, and accounted, until its context ends.
+func (a *Array) free() {
+	c := a.ctx
+	if r := driver.FreeArray(c.ctx, a.h); c.failIfSticky(r) != cuda.Success {
+		return
+	}
+	c.dev.mu.Lock()
+	c.arrays -= a.held
+	c.dev.mu.Unlock()
+	if q := c.dev.config.Quota; q != nil {
+		q(-int64(a.held))
+	}
 }
 
 // holds says whether a box lies in the array.

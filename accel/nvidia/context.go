@@ -26,6 +26,8 @@ type Context struct {
 	words     words
 	buffers   buffers
 	arrays    uint64 // bytes that they are accounted with
+	kept      uint64 // bytes that could not be freed; guarded by the device's mutex
+	extra     extra
 	freeing   int    // frees on their way
 	text      told   // guarded by the device's text's mutex
 	destroyed func() // what to call when everything has gone
@@ -141,16 +143,8 @@ func (c *Context) DefaultStream() accel.Stream { return c.legacy }
 // NewEvent creates an event. The driver's own are taken when it is recorded.
 func (c *Context) NewEvent(flags uint32) (accel.Event, cuda.Result) { return &Event{ctx: c}, c.Err() }
 
-// SetLimit sets a CUlimit and returns the value in force.
-func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
-	if r := c.Err(); r != cuda.Success {
-		return 0, r
-	}
-	v, r := driver.SetLimit(c.ctx, limit, value)
-	return v, c.failIfSticky(r)
-}
-
-// Submit queues work to a stream.
+// Submit queues work to a stream. It blocks while allocations of this process that are not on the device are brought back, or
+// others of it are moved out: see swap.
 func (c *Context) Submit(to accel.Stream, w accel.Work, done accel.Done) cuda.Result {
 	s, ok := to.(*Stream)
 	if !ok || s.ctx != c || s.destroyed {
@@ -192,7 +186,7 @@ func (c *Context) submit(s *Stream, w accel.Work, done accel.Done) cuda.Result {
 		if w.Due == nil {
 			return cuda.ErrorInvalidValue
 		}
-		return c.hostFunc(s, &piece{due: w.Due, done: done})
+		return c.hostFunc(s, &piece{due: w.Due, depends: true, done: done})
 	case accel.Replay:
 		if g, ok := w.Graph.(*Graph); ok && g.ctx == c && !g.destroyed {
 			return c.replay(s, g, done)
@@ -243,7 +237,7 @@ func (c *Context) dissolve() {
 			d.changed.Wait()
 		}
 	}
-	left, arrays := d.spans.remove(c), c.arrays
+	left := d.spans.remove(c)
 	pinner := d.pinner == c
 	d.mu.Unlock()
 	for _, a := range left {
@@ -252,16 +246,23 @@ func (c *Context) dissolve() {
 			d.giveBack(c, a)
 		case borrowed:
 			d.handBack(a)
+		case communal:
+			d.leave(c, a)
 		}
-	}
-	if q := d.config.Quota; q != nil && arrays > 0 {
-		q(-int64(arrays))
 	}
 	if pinner {
 		driver.Unregister(c.ctx, d.pinned)
 	}
+	over := d.beginOther() // allocations are moved by any context
 	if r := driver.DestroyContext(c.ctx); r != cuda.Success && !r.Sticky() {
 		d.log.Error("destroy a context", "err", r)
+	}
+	over()
+	d.mu.Lock()
+	owned := c.arrays + c.extra.bytes + c.kept
+	d.mu.Unlock()
+	if q := d.config.Quota; q != nil && owned > 0 {
+		q(-int64(owned))
 	}
 	d.uncharge()
 	d.mu.Lock()

@@ -63,12 +63,19 @@ type Config struct {
 	// Quota is asked before device memory is taken (delta > 0), and told when it
 	// is given back (delta < 0; the answer is ignored). nil allows everything.
 	Quota func(delta int64) bool
+	// Swap, if not nil, lets allocations leave the device while others need its memory. Quota then is the domain's alone:
+	// what is taken of the device is asked for at the Seat.
+	Swap *Swap
 	// Used is told for how long an engine was held. nil tells nobody.
 	Used func(c accel.Class, ns int64)
 
 	// Printed is the other end, not blocking, of this process's standard output, to which the driver writes what kernels
 	// print; the Device closes it. nil: that is lost.
 	Printed *os.File
+
+	// Seats, if not nil, are what a thread needs one of to look for the end of work, for SpinTime (ns) at most.
+	Seats    Seats
+	SpinTime int64
 
 	Clock func() int64 // CLOCK_MONOTONIC, ns
 	Log   *slog.Logger // nil for none
@@ -88,6 +95,8 @@ type Device struct {
 	shareable bool   // other processes can be given memory
 	pinned    []byte // the arena, if the device can reach it; where it can, at the arena's own address
 	store     store  // where memory comes from
+	commons   commons
+	swap      *swap // nil: what is on the device stays there
 
 	history  history.Table
 	watchdog watchdog
@@ -154,9 +163,15 @@ func Open(c Config) (*Device, error) {
 	}
 	d.store = plain{}
 	if a[cuda.AttributeVirtualMemoryManagementSupported] != 0 && c.DeviceBytes != 0 {
-		d.store = newMapped(&c, d.index)
+		d.store = newMapped(&c, d.index, d.countAllocation)
 		if d.shareable = a[cuda.AttributeHandleTypePOSIXFileDescriptorSupported] != 0; d.shareable {
 			driver.MakeShareable()
+		}
+	}
+	if c.Swap != nil {
+		if err := d.startSwapping(); err != nil {
+			d.text.close()
+			return nil, err
 		}
 	}
 	d.watchdog.init(d)
@@ -188,6 +203,7 @@ func List(library string) ([]listing.Device, error) {
 			Index: i, Name: d.Name, UUID: uuid(d.UUID), Memory: d.TotalMem, Version: version,
 			Capability: fmt.Sprintf("%d.%d", a[cuda.AttributeComputeCapabilityMajor], a[cuda.AttributeComputeCapabilityMinor]),
 			Units:      int(a[cuda.AttributeMultiprocessorCount]), Clock: int(a[cuda.AttributeClockRate]),
+			Maps: a[cuda.AttributeVirtualMemoryManagementSupported] != 0,
 		}
 	}
 	return all, nil
@@ -237,11 +253,13 @@ func (d *Device) Queued() int { return int(d.queued.Load()) }
 // now is charged as if it ended now.
 func (d *Device) Abort() {
 	d.aborted.Store(true)
+	d.hurrySwapping()
 	d.mu.Lock()
 	for c := range d.contexts {
 		c.fail(cuda.ErrorContextIsDestroyed)
 		c.letGo()
 	}
+	d.changed.Broadcast()
 	d.mu.Unlock()
 	for _, p := range d.kernels() {
 		if p.runs() {
@@ -271,6 +289,7 @@ func (d *Device) shut() error {
 	gone.Wait()
 	d.watchdog.stop()
 	d.reaper.stop()
+	d.stopSwapping()
 	d.store.close()
 	d.text.close()
 	return nil

@@ -24,10 +24,11 @@ func (d *Device) giver() *mapped {
 	return d.mapper()
 }
 
-// Give offers the block that an allocation lies in; who takes it uses the allocation alone.
+// Give offers the block that an allocation lies in; who takes it uses the allocation alone. What may leave the device isn't
+// offered: who had a part in it would keep it there.
 func (d *Device) Give(addr uint64) (t accel.Ticket, n uint64, r cuda.Result) {
 	m := d.giver()
-	if m == nil {
+	if m == nil || d.swap != nil {
 		return t, 0, cuda.ErrorNotSupported
 	}
 	d.mu.Lock()
@@ -162,17 +163,21 @@ func (m *mapped) place(d *Device, b *block) (r cuda.Result) {
 	return r
 }
 
-// Detach gives borrowed memory back.
+// Detach gives borrowed memory back, or what the domain shares.
 func (c *Context) Detach(addr uint64, done func()) cuda.Result {
 	d := c.dev
 	d.mu.Lock()
 	s := d.spans.find(addr)
-	if s == nil || s.ctx != c || s.sort != borrowed || s.freed || c.destroyed != nil {
+	if s == nil || s.ctx != c || s.sort != borrowed && s.sort != communal || s.freed || c.destroyed != nil {
 		d.mu.Unlock()
 		return cuda.ErrorInvalidValue
 	}
 	s.freed = true
 	d.mu.Unlock()
+	if s.sort == communal {
+		c.leaveLater(s, done)
+		return cuda.Success
+	}
 	c.later(func() {
 		d.mu.Lock()
 		d.spans.drop(s)

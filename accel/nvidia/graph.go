@@ -27,7 +27,7 @@ type Graph struct {
 
 var _ accel.Grapher = (*Context)(nil)
 
-// NewGraph makes a graph of work that is all between places that the device can reach.
+// NewGraph makes a graph of work that is all between places that the device can reach. It may block as Submit does.
 func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.Graph, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return nil, r
@@ -53,7 +53,7 @@ func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.G
 	if r := g.check(); r != cuda.Success {
 		return nil, r
 	}
-	if r := g.make(); r != cuda.Success {
+	if r := c.withAll(g.make); r != cuda.Success {
 		return nil, c.failIfSticky(r)
 	}
 	if old, ok := before.(*Graph); ok && old.ctx == c {

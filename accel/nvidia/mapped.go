@@ -16,8 +16,9 @@ import (
 
 // mapped puts device memory at addresses of ours, which guests have kept free:
 // so no address of theirs is ever one of the device's too. The driver maps whole
-// pages (2 MiB). Small allocations share one; the others have pages of their own.
+// pages (2 MiB). Small allocations share one, which counts as long as one of them is there; the others have pages of their own.
 type mapped struct {
+	count       func(delta int64) bool // asks for what a shared page takes
 	index       int
 	base, bytes uint64
 	reserved    bool // by this process, until the driver does
@@ -30,6 +31,7 @@ type mapped struct {
 	blocks  map[uint64]*block
 	ranges  []*guestRange   // see mapping.go
 	offers  handover.Offers // see give.go
+	swap    *swap           // nil: blocks stay on the device
 }
 
 // hole is a range of addresses.
@@ -41,16 +43,22 @@ type block struct {
 	h         driver.Physical
 	spare     []hole // of a block that small allocations share, in order
 	shared    bool
+
+	away bool   // it isn't on the device, and not mapped
+	copy []byte // what it holds then; nil: zeros
 }
+
+// leastWindow is what is still worth having of the addresses that were asked for.
+const leastWindow = 1 << 30
 
 // small allocations share a page.
 const small = 1 << 20
 
-func newMapped(c *Config, index int) *mapped {
-	return &mapped{index: index, base: c.DeviceBase, bytes: c.DeviceBytes, reserved: c.Reserved, blocks: map[uint64]*block{}}
+func newMapped(c *Config, index int, count func(delta int64) bool) *mapped {
+	return &mapped{count: count, index: index, base: c.DeviceBase, bytes: c.DeviceBytes, reserved: c.Reserved, blocks: map[uint64]*block{}}
 }
 
-// size is what an allocation counts as: a small one as its part of a page.
+// size is what an allocation takes: a small one a part of a page.
 func (m *mapped) size(c *Context, n uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,6 +80,10 @@ func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 		if m.reserved {
 			unix.Syscall(unix.SYS_MUNMAP, uintptr(m.base), uintptr(m.bytes), 0)
 		}
+		at, r = driver.ReserveAddresses(c, m.base, m.bytes)
+	}
+	for page != 0 && r != cuda.Success && m.bytes/2 >= leastWindow { // not so many
+		m.bytes /= 2
 		at, r = driver.ReserveAddresses(c, m.base, m.bytes)
 	}
 	if r == cuda.Success && at != m.base && m.bytes >= 1<<30 && !roomy(c, m.bytes/8) {
@@ -105,7 +117,7 @@ func (m *mapped) take(c *Context, n uint64) (uint64, cuda.Result) {
 		return driver.Alloc(c.ctx, n)
 	}
 	if n >= small {
-		b, r := m.mapBlock(c, n)
+		b, r := m.mapBlock(n)
 		if r != cuda.Success {
 			return 0, r
 		}
@@ -118,27 +130,42 @@ func (m *mapped) take(c *Context, n uint64) (uint64, cuda.Result) {
 			}
 		}
 	}
-	b, r := m.mapBlock(c, m.page)
+	if !m.count(int64(m.page)) {
+		return 0, cuda.ErrorOutOfMemory
+	}
+	b, r := m.mapBlock(m.page)
 	if r != cuda.Success {
+		m.count(-int64(m.page))
 		return 0, r
 	}
 	b.shared, b.spare = true, []hole{{b.at, b.bytes}}
+	if r = m.clearPage(c, b); r != cuda.Success {
+		m.unmapBlock(b)
+		return 0, r
+	}
 	at, _ := takeFirst(&b.spare, n)
 	return at, cuda.Success
 }
 
+// clearPage clears all of a page of which an allocation gets a part: kernels reach the rest, too.
+func (m *mapped) clearPage(c *Context, b *block) cuda.Result {
+	if b.away {
+		return cuda.Success
+	}
+	return driver.Fill(c.ctx, b.at, 0, 0, 1, b.bytes, 1, c.aside) // what clears the allocation waits for it
+}
+
 // mapBlock maps n bytes, whole pages.
-func (m *mapped) mapBlock(c *Context, n uint64) (*block, cuda.Result) {
+func (m *mapped) mapBlock(n uint64) (*block, cuda.Result) {
 	at, ok := takeFirst(&m.free, n)
 	if !ok {
 		return nil, cuda.ErrorOutOfMemory
 	}
-	h, r := driver.Map(c.ctx, m.index, at, n)
-	if r != cuda.Success {
+	b := &block{at: at, bytes: n}
+	if r := m.obtain(b); r != cuda.Success {
 		giveHole(&m.free, hole{at, n})
 		return nil, r
 	}
-	b := &block{at: at, bytes: n, h: h}
 	m.blocks[at] = b
 	return b, cuda.Success
 }
@@ -155,17 +182,59 @@ func (m *mapped) give(c *Context, at, n uint64) cuda.Result {
 	}
 	if b.shared {
 		giveHole(&b.spare, hole{at, n})
-		if b.spare[0].bytes != b.bytes {
-			return cuda.Success
+		if b.spare[0].bytes == b.bytes {
+			m.offers.Forget(uint64(b.h))
+			m.unmapBlock(b) // if that fails it is there for whoever comes next
 		}
+		return cuda.Success
 	}
 	m.offers.Forget(uint64(b.h))
-	if r := driver.Unmap(c.ctx, b.at, b.bytes, b.h); r != cuda.Success {
+	return m.unmapBlock(b)
+}
+
+// counts says what of so many bytes counts by itself.
+func (m *mapped) counts(n uint64) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n < small && !m.refused {
+		return 0
+	}
+	return n
+}
+
+func (m *mapped) goesWithContext() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.refused
+}
+
+func (m *mapped) unmapBlock(b *block) cuda.Result {
+	if r := m.dispose(b); r != cuda.Success {
 		return r
 	}
 	delete(m.blocks, b.at)
 	giveHole(&m.free, hole{b.at, b.bytes})
+	if b.shared {
+		m.count(-int64(b.bytes))
+	}
 	return cuda.Success
+}
+
+// obtain has a block be mapped. m.mu is held.
+func (m *mapped) obtain(b *block) (r cuda.Result) {
+	if m.swap != nil {
+		return m.swap.obtain(b)
+	}
+	b.h, r = driver.Map(nil, m.index, b.at, b.bytes) // not in the context: in one that has failed every call fails
+	return r
+}
+
+// dispose gives back what it took of the device. m.mu is held.
+func (m *mapped) dispose(b *block) cuda.Result {
+	if m.swap != nil {
+		return m.swap.dispose(b)
+	}
+	return driver.Unmap(nil, b.at, b.bytes, b.h)
 }
 
 // blockOf is the block that an allocation of n bytes lies in. m.mu is held.

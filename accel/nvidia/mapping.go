@@ -150,7 +150,11 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	mem := &mappedMemory{d: d, bytes: n, users: 1}
 	var r cuda.Result
 	if mem.h, r = driver.CreateMemory(nil, d.index, n); r == cuda.Success {
-		if r = d.clear(m, mem); r != cuda.Success {
+		var stuck bool
+		if stuck, r = d.clear(m, mem); stuck {
+			return nil, r // stays accounted: it is still there
+		}
+		if r != cuda.Success {
 			driver.ReleaseMemory(nil, mem.h)
 		}
 	}
@@ -164,14 +168,24 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 }
 
 // AwaitFree waits for one of the frees that are on their way in any context.
-func (d *Device) AwaitFree() bool {
+func (d *Device) AwaitFree() bool { return d.awaitFree(d.onWay()) }
+
+// awaitFree waits for one of the frees that were on their way before something was tried, if none has ended since. It returns
+// false if there was none, or if it could depend on the guest, which in turn may be waiting for us.
+func (d *Device) awaitFree(before int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before := d.freeing()
-	for d.freeing() > 0 && d.freeing() == before && d.held == 0 {
+	for before > 0 && d.freeing() >= before && d.held == 0 && !d.aborted.Load() {
 		d.changed.Wait()
 	}
 	return d.freeing() < before
+}
+
+// onWay is how many frees wait for work.
+func (d *Device) onWay() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.freeing()
 }
 
 // freeing is how many frees wait for work. d.mu is held.
@@ -183,7 +197,8 @@ func (d *Device) freeing() (n int) {
 }
 
 // clear maps memory for as long as it takes to fill it with zeros, by a context of the guest's or, if it has none yet, one made for that.
-func (d *Device) clear(m *mapped, mem *mappedMemory) cuda.Result {
+// It is stuck if it can't be unmapped again.
+func (d *Device) clear(m *mapped, mem *mappedMemory) (stuck bool, r cuda.Result) {
 	d.mu.Lock()
 	var c *Context
 	for other := range d.contexts {
@@ -194,9 +209,8 @@ func (d *Device) clear(m *mapped, mem *mappedMemory) cuda.Result {
 	}
 	d.mu.Unlock()
 	if c == nil {
-		var r cuda.Result
 		if c, r = newContext(d, 0); r != cuda.Success {
-			return r
+			return false, r
 		}
 		defer func() {
 			gone := make(chan struct{})
@@ -208,27 +222,31 @@ func (d *Device) clear(m *mapped, mem *mappedMemory) cuda.Result {
 	at, ok := takeFirst(&m.free, mem.bytes)
 	m.mu.Unlock()
 	if !ok {
-		return cuda.ErrorOutOfMemory
+		return false, cuda.ErrorOutOfMemory
 	}
 	defer func() {
+		if stuck {
+			return
+		}
 		m.mu.Lock()
 		giveHole(&m.free, hole{at, mem.bytes})
 		m.mu.Unlock()
 	}()
-	r := driver.MapMemory(c.ctx, at, mem.bytes, 0, mem.h)
-	if r != cuda.Success {
-		return r
+	if r = driver.MapMemory(nil, at, mem.bytes, 0, mem.h); r != cuda.Success {
+		return false, r
 	}
-	if r = driver.SetAccess(c.ctx, d.index, at, mem.bytes, uint32(accel.ReadWrite)); r == cuda.Success {
+	if r = driver.SetAccess(nil, d.index, at, mem.bytes, uint32(accel.ReadWrite)); r == cuda.Success {
 		r = driver.Fill(c.ctx, at, 0, 0, 1, mem.bytes, 1, c.aside)
 	}
 	if r == cuda.Success {
 		r = driver.SyncStream(c.ctx, c.aside)
 	}
-	if u := driver.UnmapMemory(c.ctx, at, mem.bytes); r == cuda.Success {
-		r = u
+	c.failIfSticky(r)
+	if u := driver.UnmapMemory(nil, at, mem.bytes); u != cuda.Success {
+		d.log.Error("unmap device memory that was cleared", "bytes", mem.bytes, "err", u)
+		return true, u
 	}
-	return r
+	return false, r
 }
 
 // Release gives the memory up. It goes when it is mapped nowhere.

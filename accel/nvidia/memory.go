@@ -18,6 +18,7 @@ const (
 	variable               // of a module
 	mapping                // of the guest, which has mapped it itself; no context's
 	borrowed               // of another process
+	communal               // of the domain
 )
 
 // span is device memory that the guest may name by its addresses.
@@ -27,7 +28,8 @@ type span struct {
 	sort      sort
 	held      uint64 // bytes that it takes of the device
 	freed     bool   // the guest has freed it; work that was submitted may still use it
-	whole     *block // of borrowed memory: what was mapped of it
+	whole     *block // of borrowed and communal memory: what was mapped of it
+	common    *common
 }
 
 // spans are all of a process, in order.
@@ -96,6 +98,10 @@ type store interface {
 	size(c *Context, bytes uint64) uint64
 	take(c *Context, bytes uint64) (at uint64, r cuda.Result)
 	give(c *Context, at, bytes uint64) cuda.Result
+	// counts is what an allocation of that size counts as, beside what the store counts itself.
+	counts(bytes uint64) uint64
+	// goesWithContext says whether the end of a context frees what it has.
+	goesWithContext() bool
 	close()
 }
 
@@ -107,6 +113,8 @@ const granule = 512
 func (plain) size(_ *Context, bytes uint64) uint64                { return (bytes + granule - 1) &^ (granule - 1) }
 func (plain) take(c *Context, bytes uint64) (uint64, cuda.Result) { return driver.Alloc(c.ctx, bytes) }
 func (plain) give(c *Context, at, _ uint64) cuda.Result           { return driver.Free(c.ctx, at) }
+func (plain) counts(bytes uint64) uint64                          { return bytes }
+func (plain) goesWithContext() bool                               { return true }
 func (plain) close()                                              {}
 
 // Alloc returns the address of zeroed device memory. If there is none left, but frees wait for
@@ -123,8 +131,9 @@ func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 		return 0, cuda.ErrorOutOfMemory
 	}
 	for {
+		before := d.onWay()
 		at, r := c.tryAlloc(size)
-		if r != cuda.ErrorOutOfMemory || !c.awaitFree() || c.Err() != cuda.Success {
+		if r != cuda.ErrorOutOfMemory || !d.awaitFree(before) || c.Err() != cuda.Success {
 			return at, r
 		}
 	}
@@ -133,17 +142,21 @@ func (c *Context) Alloc(size uint64) (uint64, cuda.Result) {
 func (c *Context) tryAlloc(size uint64) (uint64, cuda.Result) {
 	d := c.dev
 	s := &span{bytes: size, ctx: c, sort: allocation, held: d.store.size(c, size)}
-	if q := d.config.Quota; q != nil && !q(int64(s.held)) {
+	n := int64(d.store.counts(s.held))
+	if !d.countAllocation(n) {
 		return 0, cuda.ErrorOutOfMemory
 	}
-	r := c.takeZeroed(s)
-	if r != cuda.Success {
-		if q := d.config.Quota; q != nil {
-			q(-int64(s.held))
-		}
+	if r := d.allocating(func() cuda.Result { return c.takeZeroed(s) }); r != cuda.Success {
+		d.countAllocation(-n)
 		return 0, c.failIfSticky(r)
 	}
 	return s.at, cuda.Success
+}
+
+// countAllocation asks the quota of allocations.
+func (d *Device) countAllocation(delta int64) bool {
+	q := d.quotaOfAllocations()
+	return q == nil || delta == 0 || q(delta)
 }
 
 // takeZeroed takes memory, clears it, since others had it before, and notes it.
@@ -152,8 +165,10 @@ func (c *Context) takeZeroed(s *span) (r cuda.Result) {
 	if s.at, r = d.store.take(c, s.held); r != cuda.Success {
 		return r
 	}
-	if r = driver.Fill(c.ctx, s.at, 0, 0, 1, s.held, 1, c.aside); r == cuda.Success {
-		r = driver.SyncStream(c.ctx, c.aside)
+	if !d.clearAway(s) {
+		if r = driver.Fill(c.ctx, s.at, 0, 0, 1, s.held, 1, c.aside); r == cuda.Success {
+			r = driver.SyncStream(c.ctx, c.aside)
+		}
 	}
 	if r == cuda.Success {
 		d.mu.Lock()
@@ -166,19 +181,6 @@ func (c *Context) takeZeroed(s *span) (r cuda.Result) {
 		d.store.give(c, s.at, s.held)
 	}
 	return r
-}
-
-// awaitFree waits for one of the frees that are on their way. It returns false if there is none, or if
-// it could depend on the guest, which in turn may be waiting for us.
-func (c *Context) awaitFree() bool {
-	d := c.dev
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	before := c.freeing
-	for c.freeing > 0 && c.freeing == before && d.held == 0 {
-		d.changed.Wait()
-	}
-	return c.freeing < before
 }
 
 // Free releases what Alloc returned, once all work submitted before has ended, then calls done (which may be nil).
@@ -204,15 +206,22 @@ func (c *Context) Free(addr uint64, done func()) cuda.Result {
 	return cuda.Success
 }
 
-// giveBack frees memory and accounts for it.
+// giveBack frees memory and accounts for it. What can't be freed is still there, and stays accounted: where contexts have memory
+// of their own until this one ends.
 func (d *Device) giveBack(c *Context, s *span) {
-	if r := d.store.give(c, s.at, s.held); r != cuda.Success && c.failIfSticky(r) != cuda.Success && c.Err() == cuda.Success {
-		d.log.Error("free device memory", "address", s.at, "bytes", s.bytes, "err", r) // stays accounted: it is still there
+	defer d.beginOther()()
+	if r := d.store.give(c, s.at, s.held); r != cuda.Success {
+		if c.failIfSticky(r); c.Err() == cuda.Success {
+			d.log.Error("free device memory", "address", s.at, "bytes", s.bytes, "err", r)
+		}
+		if d.store.goesWithContext() {
+			d.mu.Lock()
+			c.kept += s.held
+			d.mu.Unlock()
+		}
 		return
 	}
-	if q := d.config.Quota; q != nil {
-		q(-int64(s.held))
-	}
+	d.countAllocation(-int64(d.store.counts(s.held)))
 }
 
 // later frees something once all work submitted before has ended.

@@ -21,6 +21,7 @@ type Module struct {
 	layout    cuda.ModuleLayout
 	functions []function
 	variables []*span
+	held      uint64 // bytes that it takes of the device: these at least
 	unloaded  bool
 	prints    bool // its kernels may
 }
@@ -42,7 +43,7 @@ func (c *Context) LoadModule(img []byte) (accel.Module, string, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return nil, "", r
 	}
-	code, names, log, r := c.compile(img)
+	code, has, log, r := c.compile(img)
 	if r != cuda.Success {
 		return nil, log, c.failIfSticky(r)
 	}
@@ -51,62 +52,100 @@ func (c *Context) LoadModule(img []byte) (accel.Module, string, cuda.Result) {
 		m.unloaded = true
 		return m, log, cuda.Success
 	}
+	if log, ok := m.hold(has.Memory); !ok {
+		return nil, log, cuda.ErrorOutOfMemory
+	}
 	if m.h, log, r = driver.LoadModule(c.ctx, code); r != cuda.Success {
+		m.release(m.held)
 		return nil, log, c.failIfSticky(r)
 	}
-	if r = m.describe(code, names); r != cuda.Success {
-		driver.UnloadModule(c.ctx, m.h)
+	taken, r := m.describe(code, has.Variables)
+	if r != cuda.Success {
+		m.unload()
 		return nil, "the driver can't describe the module", c.failIfSticky(r)
+	}
+	if !bytes.HasPrefix(img, []byte(image.ELF)) { // of which only the text was known
+		m.release(m.held - min(m.held, taken))
+	}
+	if log, ok := m.hold(taken); !ok { // nothing of it runs yet
+		m.forgetVariables()
+		m.unload()
+		return nil, log, cuda.ErrorOutOfMemory
 	}
 	return m, log, cuda.Success
 }
 
-// compile makes of an image what the driver can load, with the names of its variables; nil if that is not wanted.
-func (c *Context) compile(img []byte) (code []byte, names []string, log string, r cuda.Result) {
+// hold asks for what the module takes of the device, so many bytes at least.
+func (m *Module) hold(n uint64) (log string, ok bool) {
+	if n <= m.held {
+		return "", true
+	}
+	if n > m.ctx.dev.about.TotalMem || !m.ctx.extra.charge(m.ctx.dev, int64(n-m.held)) {
+		return fmt.Sprintf("the module takes %d bytes of device memory: there is no room for it", n), false
+	}
+	m.held = n
+	return "", true
+}
+
+func (m *Module) release(n uint64) {
+	m.ctx.extra.charge(m.ctx.dev, -int64(n))
+	m.held -= n
+}
+
+// unload has the driver unload the module, which nothing uses. What it doesn't give back stays accounted until the context ends.
+func (m *Module) unload() {
+	if r := driver.UnloadModule(m.ctx.ctx, m.h); m.ctx.failIfSticky(r) == cuda.Success {
+		m.release(m.held)
+	}
+}
+
+// compile makes of an image what the driver can load, with what is known of its variables; nil if that is not wanted.
+func (c *Context) compile(img []byte) (code []byte, has image.Cubin, log string, r cuda.Result) {
 	if linked.Is(img) {
 		return c.link(img)
 	}
 	if bytes.HasPrefix(img, []byte(image.ELF)) {
 		cubin, err := image.ReadCubin(img)
 		if err != nil {
-			return nil, nil, err.Error(), cuda.ErrorInvalidImage
+			return nil, has, err.Error(), cuda.ErrorInvalidImage
 		}
-		return img, cubin.Variables, "", cuda.Success
+		return img, *cubin, "", cuda.Success
 	}
 	text, _, _ := bytes.Cut(img, []byte{0})
 	if !image.LooksLikeText(text) {
-		return nil, nil, "the image is neither PTX text nor a cubin", cuda.ErrorInvalidImage
+		return nil, has, "the image is neither PTX text nor a cubin", cuda.ErrorInvalidImage
 	}
-	names = image.Variables(text)
+	has.Variables, has.Memory = image.Variables(text)
 	code = append(slices.Clip(text), 0)
 	if describes() {
-		return code, names, "", cuda.Success
+		return code, has, "", cuda.Success
 	}
 	// Such a driver doesn't tell of parameters, but a cubin does.
 	code, log, r = driver.Link(c.ctx, []driver.Object{{Name: "image", Text: code}}, false)
-	return code, names, log, r
+	return code, has, log, r
 }
 
 // link makes a cubin of the objects of an image.
-func (c *Context) link(img []byte) (code []byte, names []string, log string, r cuda.Result) {
+func (c *Context) link(img []byte) (code []byte, has image.Cubin, log string, r cuda.Result) {
 	all, purpose, ok := linked.Read(img, maxObjects)
 	if !ok {
-		return nil, nil, "the linked image is damaged", cuda.ErrorInvalidImage
+		return nil, has, "the linked image is damaged", cuda.ErrorInvalidImage
 	}
 	if len(all) == 0 || len(all) > maxObjects {
-		return nil, nil, fmt.Sprintf("%d objects cannot be linked, but 1 to %d", len(all), maxObjects), cuda.ErrorInvalidPTX
+		return nil, has, fmt.Sprintf("%d objects cannot be linked, but 1 to %d", len(all), maxObjects), cuda.ErrorInvalidPTX
 	}
 	objects := make([]driver.Object, len(all))
 	for i, o := range all {
 		text, _, _ := bytes.Cut(o.Text, []byte{0})
 		objects[i] = driver.Object{Name: o.Name, Text: append(slices.Clip(text), 0)}
-		names = append(names, image.Variables(text)...)
+		names, bytes := image.Variables(text)
+		has.Variables, has.Memory = append(has.Variables, names...), has.Memory+min(bytes, c.dev.about.TotalMem)
 	}
 	code, log, r = driver.Link(c.ctx, objects, purpose == linked.ToCompile)
 	if purpose != linked.ToLoad {
 		code = nil
 	}
-	return code, names, log, r
+	return code, has, log, r
 }
 
 // describes says whether the driver can tell which kernels a module has, and which parameters they take: from CUDA 12.4 on.
@@ -114,8 +153,8 @@ func describes() bool {
 	return driver.Has("cuModuleEnumerateFunctions") && driver.Has("cuFuncGetParamInfo")
 }
 
-// describe makes the module's layout.
-func (m *Module) describe(code []byte, names []string) (r cuda.Result) {
+// describe makes the module's layout, and says how much memory its variables take.
+func (m *Module) describe(code []byte, names []string) (taken uint64, r cuda.Result) {
 	c := m.ctx
 	var kernels []image.Kernel
 	if describes() {
@@ -124,7 +163,7 @@ func (m *Module) describe(code []byte, names []string) (r cuda.Result) {
 		kernels, r = m.read(code)
 	}
 	if r != cuda.Success {
-		return r
+		return 0, r
 	}
 	m.layout.Functions = make([]cuda.FunctionLayout, len(kernels))
 	for i, k := range kernels {
@@ -142,8 +181,7 @@ func (m *Module) describe(code []byte, names []string) (r cuda.Result) {
 		}
 		f.shared = uint32(max(f.layout.MaxDynamicShared, 0))
 	}
-	m.findVariables(names)
-	return cuda.Success
+	return m.findVariables(names), cuda.Success
 }
 
 // ask asks the driver for the module's kernels.
@@ -183,7 +221,7 @@ func (m *Module) read(code []byte) ([]image.Kernel, cuda.Result) {
 
 // findVariables asks where the variables are. Names that the driver doesn't know were taken for some wrongly, or are of
 // those that it threw away.
-func (m *Module) findVariables(names []string) {
+func (m *Module) findVariables(names []string) (taken uint64) {
 	c := m.ctx
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -200,9 +238,11 @@ func (m *Module) findVariables(names []string) {
 		c.dev.mu.Lock()
 		if c.dev.spans.add(s) {
 			m.variables = append(m.variables, s)
+			taken += (n + granule - 1) &^ (granule - 1)
 		}
 		c.dev.mu.Unlock()
 	}
+	return taken
 }
 
 // Layout says what the module offers.
@@ -215,10 +255,15 @@ func (m *Module) Unload() {
 		return
 	}
 	m.unloaded = true
-	c.dev.mu.Lock()
+	m.forgetVariables()
+	c.later(m.unload)
+}
+
+func (m *Module) forgetVariables() {
+	d := m.ctx.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, s := range m.variables {
-		c.dev.spans.drop(s)
+		d.spans.drop(s)
 	}
-	c.dev.mu.Unlock()
-	c.later(func() { c.failIfSticky(driver.UnloadModule(c.ctx, m.h)) })
 }

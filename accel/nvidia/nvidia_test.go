@@ -32,6 +32,8 @@ const (
 	capable = "PEGASUS_TEST_CAPABLE_DRIVER"
 	// incapable names one that can less (testdata/incapable.c).
 	incapable = "PEGASUS_TEST_INCAPABLE_DRIVER"
+	// fewAddresses is set where device memory has few.
+	fewAddresses = "PEGASUS_TEST_FEW_ADDRESSES"
 )
 
 var library string
@@ -142,6 +144,9 @@ func openDevice(t testing.TB, change func(*Config)) *Device {
 	}
 	if os.Getenv(realDriver)+os.Getenv(capable) != "" {
 		c.DeviceBase, c.DeviceBytes, c.Reserved = 0x5800_0000_0000, 128<<20, true
+		if os.Getenv(fewAddresses) != "" {
+			c.DeviceBytes = 32 << 20
+		}
 		reserve(t, c.DeviceBase, c.DeviceBytes)
 	}
 	if change != nil {
@@ -188,12 +193,16 @@ func reserve(t testing.TB, base, n uint64) {
 
 // again runs these tests in a process of their own, with a variable that says with which driver.
 func again(t *testing.T, variable, value string) {
-	args := []string{"-test.v", "-test.run", "^(TestConformance|TestPlaces)$"}
+	tryAgain(t, variable+"="+value, "-test.run", "^(TestConformance|TestPlaces.*|TestSwapping.*|TestStuck.*)$")
+}
+
+func tryAgain(t *testing.T, setting string, args ...string) {
+	args = append([]string{"-test.v"}, args...)
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), variable+"="+value)
+	cmd.Env = append(os.Environ(), setting, "PEGASUS_TEST_FAULTS="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -213,6 +222,13 @@ func TestCapable(t *testing.T) { again(t, capable, driverOf(t, "capable")) }
 
 // TestIncapable runs them with one that can't map memory or wait for words: both can be done without.
 func TestIncapable(t *testing.T) { again(t, incapable, driverOf(t, "incapable")) }
+
+// TestCapableInHaste runs one with hardly any addresses: whoever is quicker than those that clean up behind him waits for them.
+func TestCapableInHaste(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1")
+	t.Setenv(fewAddresses, "1")
+	tryAgain(t, capable+"="+driverOf(t, "capable"), "-test.run", "^TestSwappingConformance$/^HastyCommons$", "-test.count", "10")
+}
 
 // driverOf builds a driver that stands before our library.
 func driverOf(t *testing.T, name string) string {
@@ -271,6 +287,21 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// A driver that hasn't got as many addresses as are asked for is asked for less.
+func TestFewerAddresses(t *testing.T) {
+	if os.Getenv(realDriver) != "" {
+		t.Skip("a GPU's driver may have as many")
+	}
+	d := openDevice(t, func(c *Config) { c.DeviceBase, c.DeviceBytes = 0x5900_0000_0000, 4<<40 })
+	if g := d.MapGranule(); g != guestGranule {
+		t.Fatalf("memory is mapped by %d bytes", g)
+	}
+	at, r := d.ReserveRange(16<<30, 0, 0)
+	if r != cuda.Success || d.FreeRange(at) != cuda.Success {
+		t.Errorf("16 GiB of addresses: %v", r)
+	}
+}
+
 // What a context takes for itself counts as its guest's, from before there is one until it is gone.
 func TestContextsCount(t *testing.T) {
 	const takes = 24 << 20
@@ -303,5 +334,43 @@ func TestContextsCount(t *testing.T) {
 	}
 	if used != 0 {
 		t.Errorf("after all are gone %d bytes count", used)
+	}
+}
+
+// Heaps, and the memory of kernels' threads, are the device's too: what a guest makes of them counts.
+func TestLimitsCount(t *testing.T) {
+	const most = 200 << 20
+	used := int64(0)
+	d := openDevice(t, func(c *Config) {
+		c.Quota = func(delta int64) bool {
+			if used+delta > most {
+				return false
+			}
+			used += delta
+			return true
+		}
+	})
+	x, r := d.NewContext(0)
+	if r != cuda.Success {
+		t.Fatal(r)
+	}
+	if _, r := x.SetLimit(limitHeap, 72<<20); r != cuda.Success || used != 64<<20 {
+		t.Errorf("a heap of 72 MiB, where there are 8: %v, %d bytes count", r, used)
+	}
+	if _, r := x.SetLimit(limitHeap, 32<<20); r != cuda.Success || used != 64<<20 {
+		t.Errorf("a smaller one: %v, %d bytes count", r, used)
+	}
+	if _, r := x.SetLimit(limitHeap, 1<<30); r != cuda.ErrorOutOfMemory || used != 64<<20 {
+		t.Errorf("one of 1 GiB: %v, %d bytes count", r, used)
+	}
+	if _, r := x.SetLimit(limitStack, 256<<10); r != cuda.ErrorOutOfMemory {
+		threads := d.about.Attributes[cuda.AttributeMultiprocessorCount] * d.about.Attributes[cuda.AttributeMaxThreadsPerMultiprocessor]
+		t.Errorf("stacks of 256 KiB for %d threads: %v", threads, r)
+	}
+	gone := make(chan struct{})
+	x.Destroy(func() { close(gone) })
+	<-gone
+	if used != 0 {
+		t.Errorf("after the context is gone %d bytes count", used)
 	}
 }

@@ -34,6 +34,9 @@ type piece struct {
 	release bool             // finished was called, or need not be any more
 	waits   *accel.WaitValue // that it is
 	moves   bool             // due moves bytes
+	depends bool             // due is the guest's
+	entered bool             // no allocation is moved until it has ended; see swap
+	delayed int64            // for how long its submission waited for allocations to be moved
 	ended   int64            // on the context's timeline
 	done    accel.Done
 
@@ -128,15 +131,18 @@ func (p *piece) await() (cuda.Result, accel.Usage) {
 	c := p.ctx
 	u := accel.Usage{Class: p.class}
 	if p.end != nil {
+		p.lookFor()
 		began, ended, r := c.time.await(p)
 		c.waited(r)
 		if r == cuda.Success && p.timed {
 			u.Start, u.End = c.dev.charge(p.class, began, ended)
+			u.Start -= p.delayed
 		}
 		if r == cuda.Success && p.key != 0 {
 			c.dev.history.Learn(p.key, ended-began)
 		}
 	}
+	p.exit()
 	if p.due != nil {
 		began := c.dev.clock()
 		p.awaitHost()
@@ -166,7 +172,7 @@ func (p *piece) tell(r cuda.Result, u accel.Usage) {
 	c, s := p.ctx, p.stream
 	d := c.dev
 	if used := d.config.Used; used != nil && u.End > u.Start {
-		used(u.Class, u.End-u.Start)
+		used(u.Class, u.End-u.Start-p.delayed) // that is known by the engine that was held meanwhile
 	}
 	d.mu.Lock()
 	p.telling = true
@@ -270,8 +276,11 @@ func (s *Stream) recorded() (e driver.Event, r cuda.Result) {
 // perform gives the driver work that holds an engine, between two events, and queues its piece.
 func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 	p.timed = true
-	if r = s.prepare(p); r != cuda.Success {
+	if r = s.ctx.enter(p); r != cuda.Success {
 		return r
+	}
+	if r = s.prepare(p); r != cuda.Success {
+		return s.ctx.forget(p, r)
 	}
 	if p.begin, r = s.recorded(); r != cuda.Success {
 		return s.ctx.forget(p, r)
@@ -300,6 +309,7 @@ func (s *Stream) prepare(p *piece) (r cuda.Result) {
 
 // forget gives up a piece that the driver refused.
 func (c *Context) forget(p *piece, r cuda.Result) cuda.Result {
+	p.exit()
 	c.time.release(c, p.base)
 	c.keep(p.begin, p.end)
 	return r

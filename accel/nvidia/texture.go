@@ -18,7 +18,7 @@ type Texture struct {
 	destroyed bool
 }
 
-// NewTexture creates a texture or surface.
+// NewTexture creates a texture or surface. It may block as Submit does.
 func (c *Context) NewTexture(_ uint64, d accel.TextureDesc) (accel.Texture, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return nil, r
@@ -37,8 +37,10 @@ func (c *Context) NewTexture(_ uint64, d accel.TextureDesc) (accel.Texture, cuda
 		return nil, cuda.ErrorInvalidValue
 	}
 	made := &Texture{ctx: c, surface: d.Surface}
-	var r cuda.Result
-	if made.h, r = driver.NewTexture(c.ctx, &t, d.Surface); r != cuda.Success {
+	if r := c.withAll(func() (r cuda.Result) {
+		made.h, r = driver.NewTexture(c.ctx, &t, d.Surface)
+		return r
+	}); r != cuda.Success {
 		return nil, c.failIfSticky(r)
 	}
 	return made, cuda.Success

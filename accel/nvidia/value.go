@@ -32,9 +32,14 @@ func (d *Device) wordAt(at uint64, n uint32) bool {
 }
 
 // value queues what the driver does with a word. It holds no engine, so nothing of it is measured.
-func (c *Context) value(s *Stream, p *piece, do func() cuda.Result) (r cuda.Result) {
+func (c *Context) value(s *Stream, p *piece, at uint64, do func() cuda.Result) (r cuda.Result) {
+	if !c.dev.inArena(at, 1) {
+		if r = c.enter(p); r != cuda.Success {
+			return r
+		}
+	}
 	if r = s.prepare(p); r != cuda.Success {
-		return r
+		return c.forget(p, r)
 	}
 	if r = do(); r != cuda.Success {
 		return c.forget(p, r)
@@ -50,7 +55,7 @@ func (c *Context) writeValue(s *Stream, w *accel.WriteValue, done accel.Done) cu
 	if !c.dev.wordAt(w.Address, w.Bytes) {
 		return cuda.ErrorInvalidValue
 	}
-	return c.value(s, &piece{class: accel.CopyIn, done: done}, func() cuda.Result {
+	return c.value(s, &piece{class: accel.CopyIn, done: done}, w.Address, func() cuda.Result {
 		return driver.WriteValue(c.ctx, s.h, w.Address, w.Value, w.Bytes)
 	})
 }
@@ -72,7 +77,7 @@ func (c *Context) waitValue(s *Stream, w *accel.WaitValue, done accel.Done) cuda
 	d.mu.Lock()
 	d.held++
 	d.mu.Unlock()
-	r := c.value(s, p, func() cuda.Result {
+	r := c.value(s, p, w.Address, func() cuda.Result {
 		return driver.WaitValue(c.ctx, s.h, w.Address, w.Value, w.Bytes, uint32(w.Condition))
 	})
 	if r != cuda.Success {

@@ -22,6 +22,8 @@ package residence
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -47,8 +49,8 @@ type Ledger interface {
 	Stash(n uint64) bool
 	Unstash(n uint64)
 
-	// Free is how many bytes of the device nobody has.
-	Free() uint64
+	// Free is how many bytes of the device nobody has; less than 0: what never leaves took so many that others still have.
+	Free() int64
 	// Others appends the other processes to the list; Mine is this one's domain with all of its processes.
 	Others(to []Owner) []Owner
 	// MayGive is how many bytes this process may give without taking from what its domain was promised.
@@ -74,8 +76,12 @@ type Ledger interface {
 	Carry(f func())
 }
 
-// ErrNoRoom is returned when nobody gave enough up.
-var ErrNoRoom = errors.New("no room on the device, and nothing that could leave it")
+// ErrNoRoom is returned when nobody gave enough up, and ErrInUse, which is one of those, when all who could were busy
+// for all that time.
+var (
+	ErrNoRoom = errors.New("no room on the device, and nothing that could leave it")
+	ErrInUse  = fmt.Errorf("%w within %v: it is in use", ErrNoRoom, maxWait)
+)
 
 const (
 	// patience is how long one process is waited for, and maxWait how long all of them,
@@ -137,9 +143,25 @@ func (r *Set) Close() {
 	r.over.Wait()
 }
 
+// TryAdd is Add of what may be moved, if nobody else has to make room for it at once.
+func (r *Set) TryAdd(addr, n uint64) bool {
+	o := &object{addr: addr, bytes: n, home: host}
+	if r.ledger.Settle(n) {
+		o.home = device
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o.home != device && r.kernels > 0 {
+		return false
+	}
+	r.note(o)
+	return true
+}
+
 // Add notes a new allocation, which holds zeros. fixed says that it must not be
-// moved. It begins on the device if there is room, or if it must: else in host memory.
-func (r *Set) Add(addr, n uint64, fixed bool) error {
+// moved. It begins on the device if there is room, or if it must: else in host memory. Beside a kernel others have to
+// make room; stop says that it is in vain.
+func (r *Set) Add(addr, n uint64, fixed bool, stop func() bool) error {
 	o := &object{addr: addr, bytes: n, home: host, fixed: fixed}
 	switch {
 	case r.ledger.Settle(n):
@@ -152,20 +174,25 @@ func (r *Set) Add(addr, n uint64, fixed bool) error {
 	defer r.mu.Unlock()
 	if o.home != device && r.kernels > 0 { // which could be told of it
 		r.mu.Unlock()
-		err := r.makeRoom(n, nil)
+		err := r.makeRoom(n, stop)
 		r.mu.Lock()
 		if err != nil {
 			return err
 		}
 		o.home = device
 	}
+	r.note(o)
+	return nil
+}
+
+// note enters a new object. r.mu is held.
+func (r *Set) note(o *object) {
 	r.requests++
 	o.used = r.requests
-	r.objects[addr] = o
+	r.objects[o.addr] = o
 	if r.enter(o); o.home != device {
 		r.moved(0, 0, r.away)
 	}
-	return nil
 }
 
 // Loosen makes an allocation that had to stay on the device one that need not.
@@ -304,6 +331,10 @@ func (r *Set) BeginKernel(stop func() bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for r.exclusive || r.giving || r.away > 0 && r.shared > 0 {
+		if stop != nil && stop() {
+			r.awaited = false
+			return ErrNoRoom
+		}
 		r.awaited = r.away > 0 && !r.giving
 		r.changed.Wait()
 	}
@@ -320,6 +351,34 @@ func (r *Set) BeginKernel(stop func() bool) error {
 	r.began(true)
 	return nil
 }
+
+// Wanted says whether others wait for what is executed to end, so that something can be given up.
+func (r *Set) Wanted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.giving
+}
+
+// Yield waits until they wait no more. It is for who would begin one kernel after the other, and who knows that those which
+// are executed will end: without that, what they wait for might never come.
+func (r *Set) Yield(stop func() bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.giving && !stop() {
+		r.changed.Wait()
+	}
+}
+
+// Look has those that wait look whether they are to stop.
+func (r *Set) Look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed.Broadcast()
+}
+
+// Claim takes n bytes of the device for what is no allocation and never leaves it: others have to make room. The caller holds
+// the engine for kernels. The ledger's Unsettle gives them back. Claiming 0 has them make up for what was taken without asking.
+func (r *Set) Claim(n uint64, stop func() bool) error { return r.makeRoom(n, stop) }
 
 // End is after every Begin.
 func (r *Set) End(kernel bool) {
@@ -394,21 +453,24 @@ func (r *Set) bringBack(o *object) error {
 func (r *Set) makeRoom(n uint64, stop func() bool) error {
 	passed := map[Ask]bool{}
 	has := func(a Ask) bool { return passed[Ask{Owner: a.Owner, Pressing: a.Pressing}] }
-	best := uint64(0)
+	best := int64(math.MinInt64)
 	var others []Owner
 	for deadline := time.Now().Add(maxWait); !r.ledger.Settle(n); {
-		if stop != nil && stop() || time.Now().After(deadline) {
+		if stop != nil && stop() {
 			return ErrNoRoom
 		}
+		if time.Now().After(deadline) {
+			return ErrInUse
+		}
 		free := r.ledger.Free()
-		if free >= n {
+		if free >= int64(n) {
 			continue
 		}
 		if free > best {
 			best, deadline = free, time.Now().Add(maxWait)
 		}
 		others = r.ledger.Others(others[:0])
-		a, ok := Choose(others, n-free, has)
+		a, ok := Choose(others, uint64(int64(n)-free), has)
 		if !ok {
 			if len(passed) == 0 {
 				return ErrNoRoom // nobody has anything
@@ -461,8 +523,10 @@ func (r *Set) give(a Ask) {
 	defer r.mu.Unlock()
 	r.giving = true
 	defer func() { r.giving = false; r.changed.Broadcast() }()
+	end := time.Now().Add(patience + slice) // from then on nobody waits any more, unless he has died
+	defer time.AfterFunc(patience+2*slice, r.Look).Stop()
 	for r.exclusive || r.shared > 0 {
-		if _, still := r.ledger.Asked(); !still || r.stopping {
+		if _, still := r.ledger.Asked(); !still || r.stopping || time.Now().After(end) {
 			return
 		}
 		r.changed.Wait()

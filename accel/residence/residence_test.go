@@ -81,8 +81,8 @@ func (p *process) Stash(n uint64) (ok bool) {
 	return ok
 }
 func (p *process) Unstash(n uint64) { p.locked(func() { p.stashed -= n }) }
-func (p *process) Free() (n uint64) {
-	p.locked(func() { all, _ := p.m.sums(); n = p.m.room - min(all, p.m.room) })
+func (p *process) Free() (n int64) {
+	p.locked(func() { all, _ := p.m.sums(); n = int64(p.m.room) - int64(all) })
 	return n
 }
 func (p *process) Others(to []Owner) []Owner {
@@ -217,7 +217,7 @@ func (p *process) live(r *rand.Rand, steps int) {
 			if total+n > most {
 				continue
 			}
-			if err := p.set.Add(next, n, r.IntN(20) == 0); err != nil {
+			if err := p.set.Add(next, n, r.IntN(20) == 0, nil); err != nil {
 				p.m.t.Error(err)
 				return
 			}
@@ -272,14 +272,14 @@ func TestAllocationBesideAKernel(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a, b := m.processes[0], m.processes[1]
 	for p, n := range map[*process]uint64{a: 40, b: 60} {
-		if err := p.set.Add(0, n, false); err != nil {
+		if err := p.set.Add(0, n, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := a.set.BeginKernel(nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.set.Add(1000, 30, false); err != nil || a.set.Away() != 0 || b.set.Away() != 60 {
+	if err := a.set.Add(1000, 30, false, nil); err != nil || a.set.Away() != 0 || b.set.Away() != 60 {
 		t.Errorf("%v, %d bytes away, %d of the other's", err, a.set.Away(), b.set.Away())
 	}
 	a.set.End(true)
@@ -289,10 +289,10 @@ func TestAllocationBesideAKernel(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	m := newMachine(t, 100, 0, 2)
 	a, b := m.processes[0], m.processes[1]
-	if err := b.set.Add(0, 80, true); err != nil {
+	if err := b.set.Add(0, 80, true, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.set.Add(0, 50, false); err != nil {
+	if err := a.set.Add(0, 50, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	calls := 0
@@ -313,11 +313,11 @@ func TestMoveFails(t *testing.T) {
 	a, b, c := m.processes[0], m.processes[1], m.processes[2]
 	b.fails = errors.New("broken")
 	for _, p := range []*process{b, c} {
-		if err := p.set.Add(0, 50, false); err != nil {
+		if err := p.set.Add(0, 50, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := a.set.Add(0, 50, false); err != nil {
+	if err := a.set.Add(0, 50, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.set.BeginKernel(nil); err != nil || b.set.Away() != 0 || c.set.Away() != 50 {

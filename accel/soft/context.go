@@ -279,7 +279,7 @@ func (d *Device) tryTake(n uint64, of sort) (uint64, cuda.Result) {
 			if d.residence == nil {
 				return addr, cuda.Success
 			}
-			if err = d.residence.Add(addr, n, of.fixed()); err == nil {
+			if err = d.residence.Add(addr, n, of.fixed(), d.aborted.Load); err == nil {
 				return addr, cuda.Success
 			}
 			d.space.Free(addr)

@@ -55,7 +55,7 @@ func (d *Device) CreateMemory(n uint64) (accel.Memory, cuda.Result) {
 	}
 	key := firstPlaceless + placeless.Add(n) - n
 	if d.residence != nil {
-		if err := d.residence.Add(key, n, true); err != nil {
+		if err := d.residence.Add(key, n, true, nil); err != nil {
 			d.worker.Unpin(n)
 			d.worker.Unreserve(n)
 			d.unquota(n)

@@ -16,7 +16,7 @@ import (
 )
 
 // swapped opens devices on one engine page whose memory is less than they may have together.
-func swapped(t *testing.T, n int, memory, swap uint64) (*engine.Page, []*Device) {
+func swapped(t testing.TB, n int, memory, swap uint64) (*engine.Page, []*Device) {
 	page, err := engine.Create(engine.Options{Memory: memory, Swap: swap})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 const rounds = 31
 
 // switching measures what changing between two processes' contexts costs, which is how much longer an empty kernel takes
-// when it comes after another process', and how much memory a context takes.
+// when it comes after another process', how much memory a context takes, and how much there is.
 func switching(library, device string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), listing.Patience)
 	defer cancel()
@@ -51,7 +51,8 @@ func switching(library, device string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cost := listing.Switching{Cost: max(median(together)-median(alone), 0), Context: before - min(after, before)}
+	takes := before - min(after, before)
+	cost := listing.Switching{Cost: max(median(together)-median(alone), 0), Context: takes, Unused: before + takes}
 	return json.NewEncoder(out).Encode(cost)
 }
 

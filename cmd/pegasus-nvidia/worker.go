@@ -23,6 +23,7 @@ type device struct {
 	*nvidia.Device
 	page   *engine.Page
 	worker *engine.Worker
+	ledger *engine.Ledger // nil: what is on the device stays there
 	domain string
 }
 
@@ -68,12 +69,22 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 		return nil, err
 	}
 	d.SetShare(j.Share)
+	quota := d.quota(p.Quota)
+	var swap *nvidia.Swap
+	if d.page.Swap() != 0 {
+		if d.ledger, err = engine.NewLedger(d.worker); err != nil {
+			d.shut()
+			return nil, fmt.Errorf("swap: %w", err)
+		}
+		quota, swap = p.Quota, &nvidia.Swap{Seat: d.ledger, Moved: p.Swapped}
+	}
 	d.Device, err = nvidia.Open(nvidia.Config{
-		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.page.Memory(),
+		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.page.Capacity(), Swap: swap,
 		Context: j.Accelerator.Context, KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
 		DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Shared: p.Shared,
-		Quota: d.quota(p.Quota), Used: d.used, Printed: o.printed, Clock: gate.Now, Log: log,
+		Quota: quota, Used: d.used, Printed: o.printed, Clock: gate.Now, Log: log,
+		Seats: d.worker, SpinTime: int64(j.SpinTime),
 	})
 	if err != nil {
 		d.shut()
@@ -112,6 +123,9 @@ func (d *device) SetShare(s worker.Share) {
 	d.worker.SetShare(engine.DomainNumber(d.domain), s.Guarantee, s.Priority)
 }
 
+// ReserveCommons says how much device memory the worker's domain has of its own now.
+func (d *device) ReserveCommons(bytes uint64) bool { return d.worker.ReserveCommons(bytes) }
+
 // MemoryFree is how much this process may still allocate, if its domain's quota allows it.
 func (d *device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }
 
@@ -132,6 +146,9 @@ func (d *device) Close() error {
 }
 
 func (d *device) shut() {
+	if d.ledger != nil {
+		d.ledger.Close()
+	}
 	d.worker.Close()
 	d.page.Close()
 }

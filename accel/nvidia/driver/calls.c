@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define POINTER(name, params, args) __typeof__(&name) name;
@@ -48,6 +49,22 @@ const char *load_driver(const char *path)
 }
 
 int driver_has(const char *name) { return driver.handle && dlsym(driver.handle, name); }
+
+static long long now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+CUresult poll_event(CUcontext c, CUevent e, long long ns)
+{
+	CUresult r;
+	long long end = now() + ns;
+	while ((r = call_cuEventQuery(c, e)) == CUDA_ERROR_NOT_READY && now() < end)
+		__builtin_ia32_pause();
+	return r;
+}
 
 CUresult await_event(CUcontext c, CUevent base, CUevent begin, CUevent end, float *began, float *ended)
 {
@@ -130,11 +147,12 @@ CUresult load_module(CUcontext c, CUmodule *m, const void *image, char *log, uns
 	return call_cuModuleLoadDataEx(c, m, image, 2, options, values);
 }
 
-CUresult begin_link(CUcontext c, CUlinkState *l, char *log, unsigned logBytes)
+CUresult begin_link(CUcontext c, CUlinkState *l, struct link_log *log)
 {
 	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-	void *values[] = {log, number(logBytes)};
-	return call_cuLinkCreate_v2(c, 2, options, values, l);
+	log->values[0] = log->text;
+	log->values[1] = number(sizeof log->text - 1);
+	return call_cuLinkCreate_v2(c, sizeof options / sizeof *options, options, log->values, l);
 }
 
 static int shareable;

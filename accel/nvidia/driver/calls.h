@@ -140,6 +140,9 @@ const char *load_driver(const char *path);
 /* Says whether the driver has a function. */
 int driver_has(const char *name);
 
+/* Looks for so long (ns) whether an event has completed. */
+CUresult poll_event(CUcontext c, CUevent e, long long ns);
+
 /*
  * Waits until an event has completed, asleep; then asks how long after base begin
  * (0: not asked) and it did, in milliseconds.
@@ -159,8 +162,13 @@ void release_word(unsigned *word);
 
 /* Loads an image, with a log for what is wrong with it. */
 CUresult load_module(CUcontext c, CUmodule *m, const void *image, char *log, unsigned logBytes);
-/* Begins to link, with a log that has to stay where it is until the end. */
-CUresult begin_link(CUcontext c, CUlinkState *l, char *log, unsigned logBytes);
+/* What the driver writes while it links: until that ends it has to stay where it is, all of it, for what is said of the log's length is put among the options' values. */
+struct link_log {
+	void *values[2];
+	char text[8 << 10];
+};
+/* Begins to link. */
+CUresult begin_link(CUcontext c, CUlinkState *l, struct link_log *log);
 
 /* What a texture is of: an array, or with a pitch rows of memory, else one row; a surface is always an array's. */
 struct texture {

@@ -144,6 +144,11 @@ func SetLimit(c Context, limit uint32, value uint64) (uint64, cuda.Result) {
 	if r := result(C.call_cuCtxSetLimit(c, C.CUlimit(limit), C.size_t(value))); r != cuda.Success {
 		return 0, r
 	}
+	return Limit(c, limit)
+}
+
+// Limit is the value of a CUlimit.
+func Limit(c Context, limit uint32) (uint64, cuda.Result) {
 	var v C.size_t
 	r := result(C.call_cuCtxGetLimit(c, &v, C.CUlimit(limit)))
 	return uint64(v), r
@@ -389,11 +394,11 @@ type Object struct {
 
 // Link makes one image of objects; if only is given, it stops after compiling each.
 func Link(c Context, objects []Object, only bool) (image []byte, log string, r cuda.Result) {
-	text := (*C.char)(C.calloc(1, logBytes))
-	defer C.free(unsafe.Pointer(text))
-	defer func() { log = C.GoString(text) }()
+	said := (*C.struct_link_log)(C.calloc(1, C.sizeof_struct_link_log))
+	defer C.free(unsafe.Pointer(said))
+	defer func() { log = C.GoString(&said.text[0]) }()
 	var l C.CUlinkState
-	if r := result(C.begin_link(c, &l, text, logBytes-1)); r != cuda.Success {
+	if r := result(C.begin_link(c, &l, said)); r != cuda.Success {
 		return nil, "", r
 	}
 	defer C.call_cuLinkDestroy(c, l)
@@ -568,6 +573,11 @@ func Record(c Context, e Event, s Stream) cuda.Result { return result(C.call_cuE
 
 // Query is cuda.ErrorNotReady until it has completed.
 func Query(c Context, e Event) cuda.Result { return result(C.call_cuEventQuery(c, e)) }
+
+// Poll looks for so long (ns) whether an event has completed: cuda.ErrorNotReady says that it hasn't.
+func Poll(c Context, e Event, ns int64) cuda.Result {
+	return result(C.poll_event(c, e, C.longlong(ns)))
+}
 
 // Await waits, asleep, until end has completed, and says how long after base (unless that is nil) it did and, unless it
 // is nil, begin did: in milliseconds.

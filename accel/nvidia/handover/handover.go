@@ -54,22 +54,28 @@ func address(id uint32) *net.UnixAddr {
 func (o *Offers) Add(of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.listener == nil {
-		if err := o.listen(log); err != nil {
-			return accel.Ticket{}, err
-		}
+	if err := o.begin(log); err != nil {
+		return accel.Ticket{}, err
 	}
 	for tag, other := range o.all {
 		if other.of == of && other.gift == g {
 			return accel.Ticket{ID: o.id, Tag: tag}, nil
 		}
 	}
-	if o.all == nil {
-		o.all = map[uint64]offer{}
-	}
 	t := accel.Ticket{ID: o.id, Tag: rand.Uint64()}
 	o.all[t.Tag] = offer{of, g, export}
 	return t, nil
+}
+
+// AddTagged offers a gift by a tag that all who offer the same one agree on, and that nobody else can know.
+func (o *Offers) AddTagged(tag, of uint64, g Gift, export func() (fd int, err error), log *slog.Logger) (accel.Ticket, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.begin(log); err != nil {
+		return accel.Ticket{}, err
+	}
+	o.all[tag] = offer{of, g, export}
+	return accel.Ticket{ID: o.id, Tag: tag}, nil
 }
 
 // Forget ends all offers of that memory.
@@ -91,6 +97,15 @@ func (o *Offers) Close() {
 	if o.listener != nil {
 		o.listener.Close()
 	}
+}
+
+// begin makes what is there from the first offer on. o.mu is held.
+func (o *Offers) begin(log *slog.Logger) error {
+	if o.listener != nil {
+		return nil
+	}
+	o.all = map[uint64]offer{}
+	return o.listen(log)
 }
 
 // listen makes the socket. o.mu is held.

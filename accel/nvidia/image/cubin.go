@@ -24,6 +24,7 @@ type Kernel struct {
 type Cubin struct {
 	Kernels   []Kernel
 	Variables []string
+	Memory    uint64 // bytes of the device's that it takes, code and variables
 }
 
 const (
@@ -36,6 +37,7 @@ const (
 
 	sectionSymbols = 2 // SHT_SYMTAB
 	sectionNothing = 8 // SHT_NOBITS
+	sectionLoaded  = 2 // SHF_ALLOC, a flag
 
 	symbolObject   = 1    // STT_OBJECT
 	symbolFunction = 2    // STT_FUNC
@@ -57,6 +59,7 @@ type section struct {
 	name string
 	kind uint32
 	link uint32
+	size uint64 // if it is loaded
 	data []byte
 }
 
@@ -69,6 +72,9 @@ func ReadCubin(image []byte) (*Cubin, error) {
 	c := new(Cubin)
 	infos := map[string][]byte{}
 	for _, s := range all {
+		if c.Memory += s.size; c.Memory < s.size {
+			return nil, fmt.Errorf("%w: its sections are too large", errCubin)
+		}
 		if name, ok := strings.CutPrefix(s.name, ".nv.info."); ok {
 			infos[name] = s.data
 		}
@@ -112,6 +118,9 @@ func sections(image []byte) ([]section, error) {
 		h := headers[i*sectionBytes:]
 		s := &all[i]
 		s.kind, s.link = le.Uint32(h[4:]), le.Uint32(h[40:])
+		if le.Uint64(h[8:])&sectionLoaded != 0 {
+			s.size = le.Uint64(h[32:])
+		}
 		if s.kind == sectionNothing || s.kind == 0 {
 			continue
 		}

@@ -18,7 +18,10 @@ func TestVariables(t *testing.T) {
 		{".global .align 4 .b8 a[12] = {1, 2, 3}; .const .f32 b[2] = {0f3F800000, 1.5}; .global .u8 c;", "a b c"},
 		{".extern .global .attribute(.managed) .s32 m; .weak .global .v4 .f32 v;", "m v"},
 		{"// .global .u32 no;\n/* .global .u32 nor; */ .global .u32 yes;", "yes"},
-		{".visible .entry k(.param .u64 p)\n{\n\t.reg .b64 %rd<2>;\n\tld.global.u32 %r1, [x];\n\t{ .global .u32 inner; }\n}\n.global .u32 after;", "after"},
+		{".visible .entry k(.param .u64 p)\n{\n\t.reg .b64 %rd<2>;\n\tld.global.u32 %r1, [x];\n\t{ .global .u32 inner; }\n}\n.global .u32 after;", "inner after"},
+		{".visible .global .align 8 .b8 a[8], b[100]; .const .f32 c = 1.5, d[2] = {1, 2}, e;", "a b c d e"},
+		{".global .v4 .f32 v<3>; .global .u32 w;", "v0 v1 v2 w"}, {".global .u32 v<3", "v0 v1 v2"}, {".global <3>", ""}, {".global .u32 v<-1>;", "v"},
+		{".visible.global .u32 x; st.volatile.global.u32 [y], %r1;", "x"},
 		{".entry k() .maxntid 32, 1, 1 { ret; } .const .u64 z;", "z"},
 		{".global .texref t; .global .surfref s; .global .samplerref q; .global .b32 r;", "r"},
 		{".global .u32 $odd_name.1;", "$odd_name"},
@@ -26,8 +29,27 @@ func TestVariables(t *testing.T) {
 		{".section .debug_str { .b8 1,2 } .global .u32 d;", "d"},
 		{".global", ""}, {".global .align", ""}, {".global .attribute(", ""}, {".global ;", ""}, {"{{{", ""}, {"/* ", ""}, {"\"", ""},
 	} {
-		if got := strings.Join(Variables([]byte(c.text)), " "); got != c.want {
+		names, _ := Variables([]byte(c.text))
+		if got := strings.Join(names, " "); got != c.want {
 			t.Errorf("%q has %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// What variables take.
+func TestBytesOfVariables(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"":                                      0,
+		".visible .global .align 8 .u64 n = 7;": 8,
+		".global .b8 a[8], b[100000000];":       100000008,
+		".global .v4 .f32 v<1000>; .const .f16x2 h;":                 16001,
+		".global .align 16 .b8 a[3][5] = {{1, 2}, {3}};":             15,
+		".extern .global .b8 a[100]; .weak .global .s16 b;":          2,
+		".global .b64 a[0x10000000000000000];":                       8,
+		".global .b64 a[0xffffffffffffffff], b[0xffffffffffffffff];": mostBytes,
+	} {
+		if _, got := Variables([]byte(text)); got != want {
+			t.Errorf("%q takes %d bytes, want %d", text, got, want)
 		}
 	}
 }
@@ -43,7 +65,8 @@ func TestVariablesOfPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range Variables(text) {
+		names, _ := Variables(text)
+		for _, name := range names {
 			if !strings.Contains(string(text), " "+name) {
 				t.Errorf("%s: %q", path, name)
 			}
@@ -58,10 +81,11 @@ type elf struct {
 }
 
 type part2 struct {
-	name uint32
-	kind uint32
-	link uint32
-	data []byte
+	name  uint32
+	kind  uint32
+	link  uint32
+	data  []byte
+	empty uint64 // bytes, of a section that is loaded and has nothing in the file
 }
 
 func newELF() *elf {
@@ -77,7 +101,7 @@ func (e *elf) name(s string) uint32 {
 }
 
 func (e *elf) add(name string, kind, link uint32, data []byte) uint16 {
-	e.parts = append(e.parts, part2{e.name(name), kind, link, data})
+	e.parts = append(e.parts, part2{name: e.name(name), kind: kind, link: link, data: data})
 	return uint16(len(e.parts) - 1)
 }
 
@@ -97,6 +121,10 @@ func (e *elf) bytes() []byte {
 		le.PutUint32(h[4:], p.kind)
 		le.PutUint64(h[24:], uint64(len(b)))
 		le.PutUint64(h[32:], uint64(len(p.data)))
+		if p.empty != 0 {
+			le.PutUint64(h[8:], sectionLoaded)
+			le.PutUint64(h[32:], p.empty)
+		}
 		le.PutUint32(h[40:], p.link)
 		headers = append(headers, h...)
 		b = append(b, p.data...)
@@ -135,6 +163,7 @@ func sample() []byte {
 	at := func(s string) uint32 { return uint32(strings.Index(string(names), s)) }
 	text := e.add(".text.one", 1, 0, []byte("code"))
 	global := e.add(".nv.global", sectionNothing, 0, nil)
+	e.parts[global].empty = 96 << 20
 	constant := e.add(".nv.constant3", 1, 0, make([]byte, 12))
 	e.add(".nv.info.one", 1, 0, slices.Concat([]byte{3, 0x1b, 0xff, 0}, paramShort(1, 8, 4), []byte{2, 0x4a, 0, 0}, paramShort(0, 0, 8), []byte{4, 0x0a, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8}))
 	e.add(".nv.info.two", 1, 0, paramLong(0, 0, 5000))
@@ -151,6 +180,9 @@ func TestReadCubin(t *testing.T) {
 	c, err := ReadCubin(sample())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if c.Memory != 96<<20 {
+		t.Errorf("it takes %d bytes", c.Memory)
 	}
 	if len(c.Kernels) != 2 || c.Kernels[0].Name != "one" || c.Kernels[1].Name != "two" || strings.Join(c.Variables, " ") != "counter table" {
 		t.Errorf("%+v", c)
@@ -191,9 +223,11 @@ func FuzzReadCubin(f *testing.F) {
 func FuzzVariables(f *testing.F) {
 	f.Add([]byte(".visible .global .align 8 .u64 counter = 7;"))
 	f.Add([]byte(".entry k() { ret; } // x\n.const .f32 b[2] = {0f3F800000};"))
+	f.Add([]byte(".global .u32 a<0><3>, b[3]<2>, c; .global .v2 .u64 d<40>;"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, name := range Variables(text) {
-			if name == "" || name[0] == '.' || !strings.Contains(string(text), name) {
+		names, _ := Variables(text)
+		for _, name := range names {
+			if name == "" || name[0] == '.' || !strings.Contains(string(text), strings.TrimRight(name, "0123456789")) {
 				t.Errorf("%q", name)
 			}
 		}

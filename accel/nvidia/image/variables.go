@@ -1,32 +1,80 @@
 package image
 
-// Variables are the names of the module variables that PTX text declares: those
-// in .global and .const outside of all functions. It knows just so much of PTX,
-// since text that it doesn't know is no mistake; whether there really are such
-// variables only the driver can say.
-func Variables(text []byte) (names []string) {
+import (
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Variables are the names of the variables that PTX text declares in .global and
+// .const, also within functions, and about how many bytes those take that are no
+// other text's. It knows just so much of PTX, since text that it doesn't know is
+// no mistake; whether there really are such variables only the driver can say.
+func Variables(text []byte) (names []string, bytes uint64) {
 	s := scanner{text: text}
-	for w := s.word(); w != ""; w = s.word() {
-		switch w {
-		case "{":
-			s.skipBlock()
-		case ".global", ".const":
-			if name := s.declared(); name != "" {
-				names = append(names, name)
+	for before, w := "", s.word(); w != ""; before, w = w, s.word() {
+		if (w == ".global" || w == ".const") && !s.ofName {
+			var n uint64
+			if names, n = s.declared(names); before != ".extern" {
+				bytes = min(bytes+n, mostBytes)
 			}
 		}
 	}
-	return names
+	return names, bytes
 }
 
-// scanner cuts PTX text into words: names with their dots, and single other characters.
-type scanner struct{ text []byte }
+// mostBytes is what more bytes count as.
+const mostBytes = math.MaxUint64 / 4
+
+func times(a, b uint64) uint64 {
+	high, n := bits.Mul64(a, b)
+	if high != 0 {
+		return mostBytes
+	}
+	return min(n, mostBytes)
+}
+
+// width is how many bytes a type of PTX has, and how many of it a vector: one of them is 1.
+func width(word string) (bytes, lanes uint64) {
+	switch word {
+	case ".v2", ".v4", ".v8":
+		return 1, uint64(word[2] - '0')
+	}
+	if kind := strings.TrimLeft(word, ".busf"); kind != word {
+		if n, err := strconv.ParseUint(kind, 10, 8); err == nil {
+			return n / 8, 1
+		}
+	}
+	return 1, 1
+}
+
+// scanner cuts PTX text into words: names, what follows them with a dot, and single other characters.
+type scanner struct {
+	text   []byte
+	ofName bool // the last word follows a name without space, as in ld.global
+	last   byte // the last character of the last word
+}
 
 func (s *scanner) word() string {
+	before := len(s.text)
 	s.skipSpace()
 	if len(s.text) == 0 {
 		return ""
 	}
+	glued := before == len(s.text) && partOfName(s.last)
+	if !glued {
+		s.ofName = false
+	}
+	w := s.cut()
+	if s.last = w[len(w)-1]; partOfName(w[0]) && w[0] != '.' {
+		s.ofName = true
+	}
+	return w
+}
+
+// cut takes a word off the text, which begins with it.
+func (s *scanner) cut() string {
 	n := 1
 	if partOfName(s.text[0]) {
 		for n < len(s.text) && partOfName(s.text[n]) && s.text[n] != '.' {
@@ -74,37 +122,60 @@ func (s *scanner) skipTo(end string) {
 	s.text = nil
 }
 
-// skipBlock skips to behind the brace that closes one that was read.
-func (s *scanner) skipBlock() {
-	for depth := 1; depth > 0; {
-		switch s.word() {
-		case "{":
-			depth++
-		case "}":
-			depth--
-		case "":
-			return
-		}
-	}
-}
+// mostNumbered is up to how many names are taken from b<n>, which means b0, b1 and so on.
+const mostNumbered = 1 << 20
 
-// declared is the name in a declaration of which the state space was read: the first word that begins with no dot, but
-// for the number after .align. References to textures and surfaces have none.
-func (s *scanner) declared() string {
+// declared adds the names in a declaration of which the state space was read: the first word that begins with no dot, but
+// for the number after .align, and those behind commas. References to textures and surfaces have none.
+func (s *scanner) declared(names []string) (_ []string, bytes uint64) {
+	wanted, depth := true, 0 // a name; and brackets
+	each, one := uint64(1), uint64(0)
+	name := ""
+	done := func() uint64 { return min(bytes+one, mostBytes) }
 	for {
 		switch w := s.word(); w {
 		case "", ";":
-			return ""
+			return names, done()
 		case ".align", ".attribute":
 			s.operand()
 		case ".texref", ".samplerref", ".surfref":
-			return ""
+			return names, 0
+		case "[":
+			if n, err := strconv.ParseUint(s.word(), 0, 64); err == nil && depth == 0 {
+				one = times(one, n)
+			}
+			depth++
+		case "{", "(":
+			depth++
+		case "}", "]", ")":
+			if depth--; depth < 0 {
+				return names, done()
+			}
+		case ",":
+			if depth == 0 {
+				name, wanted = "", true
+			}
+		case "<":
+			n, err := strconv.ParseUint(s.word(), 0, 32)
+			if err != nil || name == "" || depth > 0 {
+				continue
+			}
+			names, one = names[:len(names)-1], times(one, n)
+			for i := uint64(0); i < n && len(names) < mostNumbered; i++ {
+				names = append(names, name+strconv.FormatUint(i, 10))
+			}
+			name = ""
 		default:
-			if w[0] != '.' {
-				if !partOfName(w[0]) {
-					return ""
-				}
-				return w
+			switch {
+			case !wanted || depth > 0:
+			case w[0] == '.':
+				n, lanes := width(w)
+				each = times(times(each, n), lanes)
+			case !partOfName(w[0]):
+				return names, done()
+			default:
+				names, name, wanted = append(names, w), w, false
+				bytes, one = done(), each
 			}
 		}
 	}

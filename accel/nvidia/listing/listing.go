@@ -25,6 +25,7 @@ type Device struct {
 	Capability string `json:"capability"`
 	Units      int    `json:"multiprocessors"`
 	Clock      int    `json:"clock_khz"`
+	Maps       bool   `json:"maps_memory"` // under addresses that can be chosen
 
 	// What NVIDIA's library for tools that watch says, where there is one; else zeros.
 	Link uint64 `json:"link_bytes_per_s,omitempty"` // to or from the host, at most
@@ -63,10 +64,12 @@ func Ask(program, library string) (all []Device, err error) {
 	return all, err
 }
 
-// Switching is what changing between two processes costs on a device, and how much of its memory a process's context takes.
+// Switching is what changing between two processes costs on a device, how much of its memory a process's context takes, and how
+// much nobody had before.
 type Switching struct {
 	Cost    time.Duration `json:"cost_ns"`
 	Context uint64        `json:"context_bytes"`
+	Unused  uint64        `json:"unused_bytes"`
 }
 
 // AskSwitching measures that. Nobody else may be using the device.

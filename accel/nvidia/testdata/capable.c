@@ -25,6 +25,14 @@ static void wrong(const char *what)
 	abort();
 }
 
+/* A file in the folder that PEGASUS_TEST_FAULTS names says what is to go wrong. */
+static int faulty(const char *what)
+{
+	const char *folder = getenv("PEGASUS_TEST_FAULTS");
+	char path[4096];
+	return folder && snprintf(path, sizeof path, "%s/%s", folder, what) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d)
@@ -49,13 +57,15 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *n, const CUmemAllocationPr
 	return NEXT(cuMemGetAllocationGranularity)(n, p, o);
 }
 
-static int reserved;
+static int reserved; /* ranges of addresses: each device of a test has one, and once more for a moment, to see whether there would be room */
 
 EXPORT CUresult cuMemAddressReserve(CUdeviceptr *at, size_t n, size_t align, CUdeviceptr wish, unsigned long long flags)
 {
-	if (n == 0 || n % PAGE || align || flags || reserved++ || wish % PAGE)
-		wrong("addresses reserved twice, or not in pages");
-	return NEXT(cuMemAddressReserve)(at, n, align, wish, flags);
+	if (n == 0 || n % PAGE || align || flags || wish % PAGE || reserved >= (wish ? 4 : 5))
+		wrong("addresses reserved again and again, or not in pages");
+	CUresult r = NEXT(cuMemAddressReserve)(at, n, align, wish, flags);
+	reserved += r == CUDA_SUCCESS;
+	return r;
 }
 
 EXPORT CUresult cuMemAddressFree(CUdeviceptr at, size_t n)
@@ -99,6 +109,8 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUm
 {
 	if (n == 0 || n % PAGE || flags || p->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		wrong("memory that is not of whole pages");
+	if (faulty("create"))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = NEXT(cuMemCreate)(h, n, p, flags);
 	if (r == CUDA_SUCCESS)
 		soil(*h, n, p->location);
@@ -119,6 +131,8 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr at, size_t n, const CUmemAccessDesc *
 
 EXPORT CUresult cuMemUnmap(CUdeviceptr at, size_t n)
 {
+	if (faulty("unmap"))
+		return CUDA_ERROR_NOT_PERMITTED;
 	MUST(NEXT(cuMemUnmap)(at, n));
 	return CUDA_SUCCESS;
 }
@@ -127,6 +141,25 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h)
 {
 	MUST(NEXT(cuMemRelease)(h));
 	return CUDA_SUCCESS;
+}
+
+/* --- linking: outputs go where the options' values were, as long as it lasts --- */
+
+static void **linking, *linkLog;
+
+EXPORT CUresult cuLinkCreate_v2(unsigned n, CUjit_option *o, void **values, CUlinkState *l)
+{
+	CUresult r = NEXT(cuLinkCreate_v2)(n, o, values, l);
+	linking = r == CUDA_SUCCESS && n > 0 ? values : NULL;
+	linkLog = linking ? *linking : NULL;
+	return r;
+}
+
+EXPORT CUresult cuLinkAddData_v2(CUlinkState l, CUjitInputType t, void *data, size_t bytes, const char *name, unsigned n, CUjit_option *o, void **values)
+{
+	if (linking && *(void *volatile *)linking != linkLog)
+		wrong("the values of a link's options are gone before it has ended");
+	return NEXT(cuLinkAddData_v2)(l, t, data, bytes, name, n, o, values);
 }
 
 /* --- registered host memory: copies of it go by way of pinned memory, in the stream's order --- */
@@ -196,6 +229,8 @@ static void *pinned(size_t n)
 
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
 {
+	if (faulty("copy-in"))
+		return CUDA_ERROR_NOT_PERMITTED;
 	if (!ours(from))
 		return NEXT(cuMemcpyHtoDAsync_v2)(to, from, n, s);
 	char *by = pinned(n);
@@ -205,6 +240,8 @@ EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n,
 
 EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s)
 {
+	if (faulty("copy-out"))
+		return CUDA_ERROR_NOT_PERMITTED;
 	if (!ours(to))
 		return NEXT(cuMemcpyDtoHAsync_v2)(to, from, n, s);
 	char *by = pinned(n);

@@ -1,7 +1,7 @@
 /*
- * A driver for tests whose contexts take memory for themselves, as a GPU's do, which is missing to all processes; and that listens,
- * as NVIDIA's does, for descriptors of its own at a socket with a name and no file; and that has clusters, in which it wants grids of 2 and 16
- * blocks to come.
+ * A driver for tests whose contexts take memory for themselves, as a GPU's do, which is missing to all processes; that listens,
+ * as NVIDIA's does, for descriptors of its own at a socket with a name and no file, and gives its threads names; and that has
+ * clusters, in which it wants grids of 2 and 16 blocks to come.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #define _GNU_SOURCE
@@ -9,6 +9,8 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +35,23 @@ static int listens(void)
 	return fd >= 0 && bind(fd, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0 && listen(fd, 16) == 0;
 }
 
+static void *wait(void *data)
+{
+	while (poll(NULL, 0, -1) <= 0)
+		continue;
+	return data;
+}
+
+/* NVIDIA's has threads, and gives them names. */
+static int hasThreads(void)
+{
+	pthread_t t;
+	return pthread_create(&t, NULL, wait, NULL) == 0 && pthread_setname_np(t, "cuda-EvtHandlr") == 0;
+}
+
 EXPORT CUresult cuCtxCreate_v2(CUcontext *c, unsigned flags, CUdevice d)
 {
-	if (!listens())
+	if (!listens() || !hasThreads())
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	CUresult r = NEXT(cuCtxCreate_v2)(c, flags, d);
 	int fd = r == CUDA_SUCCESS && file() ? open(file(), O_WRONLY | O_APPEND) : -1;

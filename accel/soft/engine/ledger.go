@@ -83,10 +83,9 @@ func (l *Ledger) Stash(n uint64) bool {
 // Unstash gives n bytes of the area back.
 func (l *Ledger) Unstash(n uint64) { l.slot().stashed.Add(-n) }
 
-// Free is how many bytes of the device allocations may still take.
-func (l *Ledger) Free() uint64 {
-	return l.page.Capacity() - min(l.page.resident(), l.page.Capacity())
-}
+// Free is how many bytes of the device allocations may still take; less than 0: what domains have of their own was reserved
+// without asking those whose allocations are there.
+func (l *Ledger) Free() int64 { return int64(l.page.Capacity()) - int64(l.page.resident()) }
 
 // Others appends the other workers to a list. From those of its own domain a worker
 // takes nothing that the domain was promised.
@@ -191,6 +190,18 @@ func (l *Ledger) Wake() {
 	wakeParked(&l.slot().parked)
 	l.mover.Nudge(CopyOut)
 }
+
+// Turn waits for the engine for kernels and returns what gives it back, for who holds it only while he asks others for room: nil
+// if stop was set, at which Hurry has it look. One goroutine may call it at a time.
+func (l *Ledger) Turn(stop *atomic.Bool) (over func()) {
+	if _, ok := l.Acquire(Compute, stop); !ok {
+		return nil
+	}
+	return func() { l.Release(Compute) }
+}
+
+// Hurry has a Turn that waits look whether it is to stop.
+func (l *Ledger) Hurry() { l.Nudge(Compute) }
 
 // Carry runs f with the engine for copies to the host held.
 func (l *Ledger) Carry(f func()) {

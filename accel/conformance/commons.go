@@ -1,0 +1,398 @@
+package conformance
+
+import (
+	"bytes"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// commonBytes is no multiple of a device's page.
+const commonBytes = 5<<20 + 4096
+
+// domain is what the processes of one know of a Common that they share.
+type domain struct {
+	*bench
+	file *os.File
+
+	mu              sync.Mutex
+	holders         map[*process]uint32
+	claimed         *process
+	lost, forgotten bool
+	refuse          cuda.Result
+	used            [accel.NumClasses]int64
+	leaves          func() // when a process begins to leave it
+}
+
+// process is one of them, or as good as one: the same device can't tell.
+type process struct {
+	*domain
+	id uint32
+}
+
+const commonAt = 8192 // where in the file
+
+func newDomain(b *bench) *domain {
+	b.Helper()
+	fd, err := unix.MemfdCreate("commons", unix.MFD_CLOEXEC)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := &domain{bench: b, file: os.NewFile(uintptr(fd), "commons"), holders: map[*process]uint32{}}
+	b.Cleanup(func() { d.file.Close() })
+	if err := d.file.Truncate(commonAt + commonBytes + 4096); err != nil {
+		b.Fatal(err)
+	}
+	return d
+}
+
+func (d *domain) process(id uint32) *process { return &process{d, id} }
+
+func (p *process) common() accel.Common {
+	return accel.Common{ID: p.id, Tag: 77, Bytes: commonBytes, File: p.file, Offset: commonAt, Holding: p}
+}
+
+func (p *process) Claim(leaves bool) cuda.Result {
+	if leaves && p.leaves != nil {
+		p.leaves()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.claimed != nil {
+		p.Errorf("process %d claims what process %d has claimed", p.id, p.claimed.id)
+	}
+	if p.refuse == cuda.Success || leaves {
+		p.claimed = p
+		return cuda.Success
+	}
+	return p.refuse
+}
+
+// claims makes sure that what is done is claimed. p.mu is held.
+func (p *process) claims() {
+	if p.claimed != p {
+		p.Errorf("process %d hasn't claimed what it does", p.id)
+	}
+}
+
+func (p *process) Yield() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claims()
+	p.claimed = nil
+}
+
+func (p *process) Holders() (all []uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for other, id := range p.holders {
+		if other != p {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+func (p *process) Hold(id uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claims()
+	p.holders[p] = id
+	p.lost = true
+}
+
+func (p *process) Leave(stored bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claims()
+	delete(p.holders, p)
+	if stored {
+		p.lost = false
+	}
+}
+
+func (p *process) Stored() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.lost
+}
+
+func (p *process) Clear() error {
+	return unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, commonAt, commonBytes)
+}
+
+func (p *process) Wanted() bool { return !p.forgotten }
+
+func (p *process) Used(u accel.Usage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used[u.Class] += u.End - u.Start
+}
+
+// stored is what the file has, and how many bytes it takes for that.
+func (d *domain) stored() (text []byte, takes int64) {
+	d.Helper()
+	text = make([]byte, commonBytes)
+	if _, err := d.file.ReadAt(text, commonAt); err != nil {
+		d.Fatal(err)
+	}
+	st, err := d.file.Stat()
+	if err != nil {
+		d.Fatal(err)
+	}
+	return text, st.Sys().(*syscall.Stat_t).Blocks * 512
+}
+
+// keeper begins a test of what needs the ability to have Commons.
+func (b *bench) keeper() accel.Keeper {
+	b.Helper()
+	b.start(Options{})
+	k, ok := b.dev.(accel.Keeper)
+	if !ok || k.CommonUnit() == 0 {
+		b.Skip("the device passes no memory between processes")
+	}
+	return k
+}
+
+func (b *bench) attach(c accel.Context, p *process) uint64 {
+	b.Helper()
+	at, r := c.(accel.Holder).AttachCommon(p.common())
+	b.want(r, cuda.Success)
+	return at
+}
+
+func (b *bench) detach(c accel.Context, at uint64) {
+	b.Helper()
+	gone := newAnswer()
+	b.want(c.(accel.Holder).Detach(at, func() { gone <- cuda.Success }), cuda.Success)
+	b.wait(gone)
+}
+
+func (b *bench) holds(what string, at uint64, want []byte) {
+	b.Helper()
+	if got := b.download(at, len(want)); !bytes.Equal(got, want) {
+		i := 0
+		for got[i] == want[i] {
+			i++
+		}
+		b.Errorf("%s: byte %d is %#x, want %#x", what, i, got[i], want[i])
+	}
+}
+
+// sparse is bytes that are zeros for the greater part.
+func sparse() []byte {
+	text := make([]byte, commonBytes)
+	copy(text[100:], pattern(5000))
+	copy(text[3<<20-17:], pattern(9000))
+	copy(text[commonBytes-300:], pattern(300))
+	return text
+}
+
+// testCommons says that all who attach a Common find the same bytes, however they come and go, and where they are meanwhile.
+func testCommons(t *testing.T, b *bench) {
+	k := b.keeper()
+	d := newDomain(b)
+	one, other := d.process(1), d.process(2)
+	at := b.attach(b.ctx, one)
+	b.holds("a new one", at, make([]byte, commonBytes))
+	text := sparse()
+	b.upload(at, text)
+	again := b.attach(b.ctx, one)
+	if again < at+commonBytes && at < again+commonBytes {
+		t.Fatalf("it is at %#x and %#x", at, again)
+	}
+	b.holds("another address", again, text)
+	_, r := b.ctx.Alloc(4096)
+	b.want(r, cuda.Success)
+	for _, bad := range []accel.Work{
+		accel.Fill{Address: at + commonBytes - 4, Width: 8, Height: 1, ElementSize: 1}, accel.Fill{Address: at - 4, Width: 8, Height: 1, ElementSize: 1},
+	} {
+		b.want(b.ctx.Submit(b.ctx.DefaultStream(), bad, nil), cuda.ErrorInvalidValue)
+	}
+	b.want(b.ctx.Free(at, nil), cuda.ErrorInvalidValue)
+	b.detach(b.ctx, at)
+	b.want(b.ctx.(accel.Holder).Detach(at, func() {}), cuda.ErrorInvalidValue)
+	if _, takes := d.stored(); takes != 0 || len(d.holders) != 1 {
+		t.Errorf("while it is attached %d bytes of it are in the file, and %d hold it", takes, len(d.holders))
+	}
+	b.do(accel.Fill{Address: again + 70_000, Value: 9, ElementSize: 1, Width: 5, Height: 1})
+	copy(text[70_000:], []byte{9, 9, 9, 9, 9})
+	b.detach(b.ctx, again)
+	got, takes := d.stored()
+	if !bytes.Equal(got, text) || !one.Stored() || len(d.holders) != 0 {
+		t.Errorf("the file hasn't got what nobody holds: %d hold it", len(d.holders))
+	}
+	if takes == 0 || takes > 1<<20 {
+		t.Errorf("the file takes %d bytes for some thousand that are no zeros", takes)
+	}
+	if d.used[accel.CopyOut] == 0 {
+		t.Error("copying to the file is charged to nobody")
+	}
+
+	c := b.context() // that goes, with what it has attached
+	at = b.attach(c, one)
+	b.holds("attached again", at, text)
+	if _, takes := d.stored(); takes != 0 {
+		t.Errorf("the file keeps %d bytes of what is on the device", takes)
+	}
+	if d.used[accel.CopyIn] == 0 {
+		t.Error("copying from the file is charged to nobody")
+	}
+	mine := b.attach(b.ctx, other) // of the first
+	b.holds("as another process has it", mine, text)
+	b.upload(mine+4096, pattern(3000))
+	copy(text[4096:], pattern(3000))
+	b.holds("what the other one wrote", at, text)
+	gone := newAnswer()
+	c.Destroy(func() { gone <- cuda.Success })
+	b.wait(gone)
+	if _, takes := d.stored(); takes != 0 || one.Stored() {
+		t.Errorf("%d bytes were stored of what another one holds", takes)
+	}
+	b.holds("after who made it has gone", mine, text)
+	c = b.context()
+	at = b.attach(c, one)
+	b.holds("attached of who had it of oneself", at, text)
+	b.detach(b.ctx, mine)
+	gone = newAnswer()
+	c.Destroy(func() { gone <- cuda.Success })
+	b.wait(gone)
+	if got, _ := d.stored(); !bytes.Equal(got, text) {
+		t.Error("what a context had that was destroyed isn't stored")
+	}
+
+	at = b.attach(b.ctx, one) // and work runs that doesn't end
+	b.upload(at, pattern(300))
+	copy(text, pattern(300))
+	reached := make(chan func(), 1)
+	b.submit(b.stream(1), accel.HostFunc{Due: func(_ cuda.Result, f func()) { reached <- f }})
+	finished := <-reached
+	released := newAnswer()
+	b.want(b.ctx.(accel.Holder).Detach(at, func() { released <- cuda.Success }), cuda.Success)
+	k.Keep()
+	if got, _ := d.stored(); !bytes.Equal(got, text) || len(d.holders) != 0 {
+		t.Error("a process that ends doesn't store what it holds")
+	}
+	finished()
+	b.wait(released)
+}
+
+// testLeavingCommons says that what a process gives up that is about to end isn't lost, however far it has come with that.
+func testLeavingCommons(t *testing.T, b *bench) {
+	k := b.keeper()
+	c := b.context()
+	all := make([]*domain, 3)
+	var once sync.Once
+	begun, keeping := make(chan struct{}), make(chan struct{})
+	for i := range all {
+		all[i] = newDomain(b)
+		all[i].leaves = func() {
+			once.Do(func() {
+				close(begun)
+				<-keeping
+				time.Sleep(20 * time.Millisecond) // so that it waits for its turn
+			})
+		}
+		p := all[i].process(uint32(i))
+		b.upload(b.attach(c, p), pattern(3000))
+	}
+	gone := newAnswer()
+	c.Destroy(func() { gone <- cuda.Success })
+	<-begun
+	close(keeping)
+	k.Keep()
+	for i, d := range all {
+		if got, _ := d.stored(); !bytes.Equal(got[:3000], pattern(3000)) {
+			t.Errorf("of %d the bytes of number %d are lost", len(all), i)
+		}
+	}
+	b.wait(gone)
+}
+
+// testHastyCommons says that a Common is there for who attaches it again at once, whether it is still held or was stored meanwhile.
+func testHastyCommons(t *testing.T, b *bench) {
+	b.keeper()
+	one := newDomain(b).process(1)
+	all := []accel.Context{b.ctx, b.context()}
+	gone := newAnswer()
+	const rounds = 40
+	for i := range rounds {
+		c := all[i%2]
+		at := b.attach(c, one)
+		want := byte(i)
+		if got := b.download(at+1000, 1); got[0] != want {
+			t.Fatalf("in round %d it has %d, want %d", i, got[0], want)
+		}
+		b.upload(at+1000, []byte{want + 1})
+		b.want(c.(accel.Holder).Detach(at, func() { gone <- cuda.Success }), cuda.Success)
+		if i%5 == 0 {
+			b.wait(gone)
+			gone <- cuda.Success
+		}
+	}
+	for range rounds {
+		b.wait(gone)
+	}
+	if got, _ := one.stored(); got[1000] != rounds {
+		t.Errorf("in the end it has %d, want %d", got[1000], rounds)
+	}
+}
+
+// testLostCommons says what is attached where there is nothing to be attached: zeros, or an error, and never anybody's bytes.
+func testLostCommons(t *testing.T, b *bench) {
+	b.keeper()
+	d := newDomain(b)
+	one, other := d.process(1), d.process(2)
+	none := make([]byte, commonBytes)
+	if _, err := d.file.WriteAt(pattern(9000), commonAt+500); err != nil {
+		t.Fatal(err)
+	}
+	d.lost = true // whoever had them was killed while it stored them
+	at := b.attach(b.ctx, one)
+	b.holds("after a part was stored", at, none)
+	b.upload(at, pattern(9000))
+	d.forgotten = true
+	b.detach(b.ctx, at)
+	if _, takes := d.stored(); takes != 0 || len(d.holders) != 0 {
+		t.Errorf("%d bytes are stored of what nobody wants", takes)
+	}
+	d.forgotten = false
+
+	d.holders[other] = 1 << 31 // nobody listens there: it was killed
+	at = b.attach(b.ctx, one)
+	b.holds("after who held it was killed", at, none)
+	b.upload(at, pattern(9000))
+	b.detach(b.ctx, at)
+	delete(d.holders, other)
+	if got, _ := d.stored(); !bytes.Equal(got[:9000], pattern(9000)) {
+		t.Error("what somebody else held who was killed isn't stored by who holds it")
+	}
+
+	d.refuse = cuda.ErrorTimeout
+	_, r := b.ctx.(accel.Holder).AttachCommon(one.common())
+	b.want(r, cuda.ErrorTimeout)
+	d.refuse = cuda.Success
+	for _, bytes := range []uint64{0, 1 << 60, 1<<64 - 1} {
+		c := one.common()
+		c.Bytes = bytes
+		_, r := b.ctx.(accel.Holder).AttachCommon(c)
+		b.want(r, cuda.ErrorInvalidValue)
+	}
+	small := other.common()
+	at = b.attach(b.ctx, one)
+	small.Bytes -= 4096 // whoever it is had of another one
+	_, r = b.ctx.(accel.Holder).AttachCommon(small)
+	b.want(r, cuda.ErrorInvalidValue)
+	b.holds("after all that", at, append(pattern(9000), make([]byte, 100)...))
+	b.detach(b.ctx, at)
+	if d.claimed != nil || len(d.holders) != 0 {
+		t.Errorf("in the end %d hold it", len(d.holders))
+	}
+}

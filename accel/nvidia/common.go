@@ -1,0 +1,336 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel"
+	"pegasus/accel/nvidia/driver"
+	"pegasus/accel/nvidia/handover"
+	"pegasus/cuda"
+)
+
+// A device segment is memory that one process of a domain created and that the others imported: whoever has it attached has a
+// descriptor of it, and sends that to who comes next. So it is no matter who created it, or whether that process still
+// is. The last to detach it copies its bytes to the domain's file, the next to attach it copies them back; where the file has a
+// hole there are zeros, and nothing to copy.
+
+var (
+	_ accel.Keeper = (*Device)(nil)
+	_ accel.Holder = (*Context)(nil)
+)
+
+// commons are the segments that this process holds.
+type commons struct {
+	mu     sync.Mutex // held while it begins or ends to hold one: across calls of the driver, claims and copies
+	all    map[uint32]*common
+	coming atomic.Int32 // attachments that wait for the mutex, or have it
+}
+
+// common is a segment that this process holds: one piece of memory, however often it is attached.
+type common struct {
+	accel.Common
+	h     driver.Physical
+	fd    int // of the memory
+	whole uint64
+	spans []*span // its attachments, until leave has ended them
+}
+
+// CommonUnit is the page that segments are made of.
+func (d *Device) CommonUnit() uint64 {
+	if d.giver() == nil {
+		return 0
+	}
+	return guestGranule
+}
+
+// holderPatience is how long a process that holds a segment may leave who asks for it without an answer.
+const holderPatience = 10 * time.Second
+
+// AttachCommon maps a segment once more. If there is no room, but attachments that ended wait for work that is on its way, it waits
+// for them.
+func (c *Context) AttachCommon(of accel.Common) (addr uint64, r cuda.Result) {
+	d := c.dev
+	if r := c.Err(); r != cuda.Success {
+		return 0, r
+	}
+	m := d.giver()
+	if m == nil {
+		return 0, cuda.ErrorNotSupported
+	}
+	if of.Bytes == 0 || of.Bytes > d.about.TotalMem {
+		return 0, cuda.ErrorInvalidValue
+	}
+	d.commons.coming.Add(1)
+	defer d.commons.coming.Add(-1)
+	for {
+		before := d.onWay()
+		addr, r := c.tryAttach(m, of)
+		if r != cuda.ErrorOutOfMemory || !d.awaitFree(before) || c.Err() != cuda.Success {
+			return addr, r
+		}
+	}
+}
+
+func (c *Context) tryAttach(m *mapped, of accel.Common) (addr uint64, r cuda.Result) {
+	l := &c.dev.commons
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if own := l.all[of.ID]; own != nil {
+		return c.attach(m, own)
+	}
+	if r := of.Claim(false); r != cuda.Success {
+		return 0, r
+	}
+	defer of.Yield()
+	addr, r = c.begin(m, &common{Common: of, fd: -1, whole: (of.Bytes + guestGranule - 1) / guestGranule * guestGranule})
+	return addr, c.failIfSticky(r)
+}
+
+// begin attaches a segment that this process doesn't hold yet. It is claimed.
+func (c *Context) begin(m *mapped, own *common) (addr uint64, r cuda.Result) {
+	d := c.dev
+	taken, r := d.takeCommon(own)
+	if r == cuda.Success && !taken {
+		r = d.makeCommon(own)
+	}
+	if r != cuda.Success {
+		return 0, r
+	}
+	if addr, r = c.attach(m, own); r != cuda.Success {
+		d.dropCommon(own)
+		return 0, r
+	}
+	if !taken {
+		r = c.load(own, addr)
+	}
+	if r == cuda.Success {
+		r = d.hold(m, own)
+	}
+	if r != cuda.Success {
+		d.mu.Lock()
+		s := d.spans.find(addr)
+		d.spans.drop(s)
+		d.mu.Unlock()
+		d.unmapCommon(s)
+		d.dropCommon(own)
+		return 0, r
+	}
+	if !taken { // what is here now is nowhere else
+		if err := own.Clear(); err != nil {
+			d.log.Error("clear what was stored of a device segment", "bytes", own.Bytes, "err", err)
+		}
+	}
+	return addr, cuda.Success
+}
+
+// takeCommon imports a segment from a process that holds it. It returns false if nobody does.
+func (d *Device) takeCommon(own *common) (taken bool, r cuda.Result) {
+	for until := time.Now().Add(holderPatience); ; {
+		silent := false
+		for _, id := range own.Holders() {
+			g, fd, err := handover.Fetch(accel.Ticket{ID: id, Tag: own.Tag})
+			if errors.Is(err, unix.ECONNREFUSED) { // it has ended, and it only isn't known yet
+				continue
+			}
+			if err != nil {
+				d.log.Info("ask another process for a device segment", "err", err)
+				silent = true
+				continue
+			}
+			if g != (handover.Gift{Whole: own.whole, Bytes: own.Bytes}) {
+				unix.Close(fd)
+				return false, cuda.ErrorInvalidValue
+			}
+			if own.h, r = driver.ImportMemory(nil, fd); r != cuda.Success {
+				unix.Close(fd)
+				return false, r
+			}
+			own.fd = fd
+			return true, cuda.Success
+		}
+		if !silent {
+			return false, cuda.Success
+		}
+		if time.Now().After(until) { // there can't be a second one
+			return false, cuda.ErrorOperatingSystem
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// makeCommon creates the memory of a segment, with whatever is in it.
+func (d *Device) makeCommon(own *common) (r cuda.Result) {
+	if own.h, r = d.createCounted(own.whole); r != cuda.Success {
+		return r
+	}
+	if own.fd, r = driver.ExportMemory(nil, own.h); r != cuda.Success {
+		own.fd = -1
+		driver.ReleaseMemory(nil, own.h)
+	}
+	return r
+}
+
+// hold has other processes get the segment from this one.
+func (d *Device) hold(m *mapped, own *common) cuda.Result {
+	g := handover.Gift{Whole: own.whole, Bytes: own.Bytes}
+	t, err := m.offers.AddTagged(own.Tag, uint64(own.h), g, func() (int, error) { return unix.FcntlInt(uintptr(own.fd), unix.F_DUPFD_CLOEXEC, 0) }, d.log)
+	if err != nil {
+		d.log.Error("offer a device segment to other processes", "err", err)
+		return cuda.ErrorOperatingSystem
+	}
+	if d.commons.all == nil {
+		d.commons.all = map[uint32]*common{}
+	}
+	d.commons.all[own.ID] = own
+	own.Hold(t.ID)
+	return cuda.Success
+}
+
+// attach maps a segment that this process has. d.commons.mu is held.
+func (c *Context) attach(m *mapped, own *common) (addr uint64, r cuda.Result) {
+	d := c.dev
+	b := &block{bytes: own.whole, h: own.h}
+	if r := m.place(d, b); r != cuda.Success {
+		return 0, r
+	}
+	s := &span{at: b.at, bytes: own.Bytes, ctx: c, sort: communal, whole: b, common: own}
+	d.mu.Lock()
+	added := c.destroyed == nil && d.spans.add(s)
+	d.mu.Unlock()
+	if !added {
+		d.unmapCommon(s)
+		return 0, cuda.ErrorUnknown
+	}
+	own.spans = append(own.spans, s)
+	return s.at, cuda.Success
+}
+
+// unmapCommon takes an attachment's mapping away.
+func (d *Device) unmapCommon(s *span) {
+	m := d.store.(*mapped)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := driver.UnmapMemory(nil, s.whole.at, s.whole.bytes); r != cuda.Success {
+		d.log.Error("unmap a device segment", "bytes", s.bytes, "err", r) // its addresses stay taken
+		return
+	}
+	giveHole(&m.free, hole{s.whole.at, s.whole.bytes})
+}
+
+// dropCommon gives up the memory of a segment that is mapped nowhere.
+func (d *Device) dropCommon(own *common) {
+	if r := driver.ReleaseMemory(nil, own.h); r != cuda.Success {
+		d.log.Error("release a device segment", "bytes", own.whole, "err", r)
+	}
+	unix.Close(own.fd)
+}
+
+// leaveLater ends an attachment once all work submitted before has ended.
+func (c *Context) leaveLater(s *span, done func()) {
+	d := c.dev
+	d.mu.Lock()
+	c.freeing++
+	d.mu.Unlock()
+	c.afterAll(func(cuda.Result) {
+		go func() { // it may take long, and others free something, too
+			d.mu.Lock()
+			d.spans.drop(s)
+			d.mu.Unlock()
+			d.leave(c, s)
+			d.mu.Lock()
+			c.freeing--
+			d.changed.Broadcast()
+			d.mu.Unlock()
+			done()
+		}()
+	})
+}
+
+// leave ends an attachment that nothing uses any more; with the last one the process holds the segment no longer.
+func (d *Device) leave(c *Context, s *span) {
+	l, own := &d.commons, s.common
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own.spans = slices.DeleteFunc(own.spans, func(o *span) bool { return o == s })
+	if len(own.spans) > 0 {
+		d.unmapCommon(s)
+		return
+	}
+	if l.all[own.ID] != own { // Keep was quicker
+		d.unmapCommon(s)
+		d.dropCommon(own)
+		return
+	}
+	claimed := own.Claim(true) == cuda.Success
+	stored := claimed && d.rescue(c, own, s.at)
+	d.forgetCommon(own)
+	d.unmapCommon(s)
+	d.dropCommon(own)
+	own.Leave(stored)
+	if claimed {
+		own.Yield()
+	}
+}
+
+// forgetCommon gives a segment to nobody any more.
+func (d *Device) forgetCommon(own *common) {
+	delete(d.commons.all, own.ID)
+	d.store.(*mapped).offers.Forget(uint64(own.h))
+}
+
+// Keep stores the segments that this process alone holds, while it still can.
+func (d *Device) Keep() {
+	l := &d.commons
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, own := range l.all {
+		if own.Claim(true) != cuda.Success {
+			continue
+		}
+		s := own.spans[0]
+		stored := d.rescue(s.ctx, own, s.at)
+		d.forgetCommon(own)
+		own.Leave(stored)
+		own.Yield()
+	}
+}
+
+// rescue stores a segment's bytes if they would be lost without this process. It says whether the file has them then.
+func (d *Device) rescue(c *Context, own *common, at uint64) (stored bool) {
+	if d.commons.coming.Load() == 0 && !own.Wanted() || d.heldElsewhere(own) {
+		return false
+	}
+	if c.save(own, at) == cuda.Success {
+		return true
+	}
+	fresh, r := newContext(d, 0) // that one's own is of no use after an error
+	if r == cuda.Success {
+		r = fresh.save(own, at)
+		gone := make(chan struct{})
+		fresh.Destroy(func() { close(gone) })
+		<-gone
+	}
+	if r != cuda.Success {
+		d.log.Error("store a device segment: it will be zeros", "bytes", own.Bytes, "err", r)
+	}
+	return r == cuda.Success
+}
+
+// heldElsewhere asks the others whether one has the segment.
+func (d *Device) heldElsewhere(own *common) bool {
+	for _, id := range own.Holders() {
+		if _, fd, err := handover.Fetch(accel.Ticket{ID: id, Tag: own.Tag}); err == nil {
+			unix.Close(fd)
+			return true
+		}
+	}
+	return false
+}

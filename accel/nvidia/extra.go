@@ -1,0 +1,96 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"math/bits"
+
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// What a guest makes the driver take of the device without asking for memory counts as its domain's all the same: its modules'
+// variables, the heap and the buffer that kernels have by its limits, and the memory of a kernel's threads.
+
+// Limits (CUlimit) that take memory.
+const (
+	limitStack = 0 // of each thread that can run at once
+	limitPrint = 1
+	limitHeap  = 2
+	numLimits  = 3
+)
+
+// extra is what a context has taken so. Of the poller, but for bytes.
+type extra struct {
+	limits [numLimits]uint64 // that are taken for, the most so far; 0: nobody has asked
+	bytes  uint64            // guarded by the device's mutex
+}
+
+// charge asks for more, or with a negative number gives some back.
+func (e *extra) charge(d *Device, delta int64) bool {
+	q := d.config.Quota
+	if delta == 0 || q == nil {
+		return true
+	}
+	if !q(delta) && delta > 0 {
+		return false
+	}
+	d.mu.Lock()
+	e.bytes += uint64(delta)
+	d.mu.Unlock()
+	return true
+}
+
+// need asks for what a limit takes when it is raised, beyond what the context came with.
+func (c *Context) need(limit uint32, value uint64) cuda.Result {
+	d, e := c.dev, &c.extra
+	if e.limits[limit] == 0 {
+		n, r := driver.Limit(c.ctx, limit)
+		if r != cuda.Success {
+			return r
+		}
+		e.limits[limit] = n
+	}
+	if value <= e.limits[limit] {
+		return cuda.Success
+	}
+	each := uint64(1)
+	if limit == limitStack {
+		a := &d.about.Attributes
+		each = uint64(max(a[cuda.AttributeMultiprocessorCount], 1)) * uint64(max(a[cuda.AttributeMaxThreadsPerMultiprocessor], 1))
+	}
+	high, n := bits.Mul64(value-e.limits[limit], each)
+	if high != 0 || n > d.about.TotalMem || !e.charge(d, int64(n)) {
+		return cuda.ErrorOutOfMemory
+	}
+	e.limits[limit] = value
+	return cuda.Success
+}
+
+// Limits that guests can't change: memory for kernels that launch kernels, and the part of the cache that is kept for somebody, which is
+// the whole device's.
+const (
+	limitSyncDepth  = 3
+	limitPending    = 4
+	limitPersisting = 6
+)
+
+// SetLimit sets a CUlimit and returns the value in force.
+func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
+	if r := c.Err(); r != cuda.Success {
+		return 0, r
+	}
+	switch {
+	case limit < numLimits:
+		if r := c.need(limit, value); r != cuda.Success {
+			return 0, c.failIfSticky(r)
+		}
+	case limit == limitSyncDepth || limit == limitPending || limit == limitPersisting:
+		v, r := driver.Limit(c.ctx, limit)
+		return v, c.failIfSticky(r)
+	case limit > limitPersisting:
+		return 0, cuda.ErrorUnsupportedLimit
+	}
+	v, r := driver.SetLimit(c.ctx, limit, value)
+	return v, c.failIfSticky(r)
+}

@@ -1,0 +1,118 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"pegasus/accel/nvidia/driver"
+	"pegasus/cuda"
+)
+
+// shuttleBytes is how much of what is moved is under way at a time, twice.
+const shuttleBytes = 4 << 20
+
+// shuttle copies between the device and any host memory, by way of two pieces of pinned memory: while the driver
+// copies one, the other is copied here.
+type shuttle struct {
+	ctx   *Context
+	mem   [2][]byte
+	ended [2]driver.Event // nil: nothing is under way
+}
+
+func (c *Context) newShuttle() (s *shuttle, r cuda.Result) {
+	s = &shuttle{ctx: c}
+	for i := range s.mem {
+		if s.mem[i], r = c.takeBuffer(shuttleBytes); r != cuda.Success {
+			return s, s.close(r)
+		}
+	}
+	return s, r
+}
+
+// close waits for what is under way. What may still be in use after an error goes with the context.
+func (s *shuttle) close(r cuda.Result) cuda.Result {
+	for i := range s.mem {
+		if waited := s.await(i); waited != cuda.Success {
+			return waited
+		}
+	}
+	for _, mem := range s.mem {
+		if mem != nil {
+			s.ctx.giveBuffer(mem)
+		}
+	}
+	return r
+}
+
+// send has the driver do one of the two copies.
+func (s *shuttle) send(i int, copy func() cuda.Result) cuda.Result {
+	c := s.ctx
+	e, r := c.newEvent()
+	if r != cuda.Success {
+		return r
+	}
+	if r = copy(); r == cuda.Success {
+		r = driver.Record(c.ctx, e, c.aside)
+	}
+	if r != cuda.Success {
+		c.keep(e)
+		driver.SyncStream(c.ctx, c.aside)
+		return r
+	}
+	s.ended[i] = e
+	return r
+}
+
+func (s *shuttle) await(i int) cuda.Result {
+	e := s.ended[i]
+	if e == nil {
+		return cuda.Success
+	}
+	s.ended[i] = nil
+	_, _, r := driver.Await(s.ctx.ctx, nil, nil, e)
+	s.ctx.keep(e)
+	return r
+}
+
+// copyAway copies device memory to host memory, and waits for that.
+func (c *Context) copyAway(to []byte, at uint64) cuda.Result {
+	s, r := c.newShuttle()
+	if r != cuda.Success {
+		return r
+	}
+	var before []byte // where what is under way belongs
+	for i := 0; r == cuda.Success && (len(to) > 0 || before != nil); i ^= 1 {
+		part := to[:min(len(to), shuttleBytes)]
+		to = to[len(part):]
+		if len(part) > 0 {
+			r = s.send(i, func() cuda.Result { return driver.CopyOut(c.ctx, s.mem[i][:len(part)], at, c.aside) })
+			at += uint64(len(part))
+		} else {
+			part = nil
+		}
+		if r == cuda.Success && before != nil {
+			if r = s.await(i ^ 1); r == cuda.Success {
+				copy(before, s.mem[i^1])
+			}
+		}
+		before = part
+	}
+	return s.close(r)
+}
+
+// copyBack copies host memory to device memory, and waits for that.
+func (c *Context) copyBack(at uint64, from []byte) cuda.Result {
+	s, r := c.newShuttle()
+	if r != cuda.Success {
+		return r
+	}
+	for i := 0; r == cuda.Success && len(from) > 0; i ^= 1 {
+		if r = s.await(i); r != cuda.Success {
+			break
+		}
+		n := copy(s.mem[i], from)
+		to := at
+		r = s.send(i, func() cuda.Result { return driver.CopyIn(c.ctx, to, s.mem[i][:n], c.aside) })
+		at, from = at+uint64(n), from[n:]
+	}
+	return s.close(r)
+}

@@ -1,0 +1,24 @@
+//go:build cgo
+
+package nvidia
+
+import "pegasus/accel/nvidia/driver"
+
+// Seats are how many threads of the host may spin at a time.
+type Seats interface {
+	// TrySpin asks for one; who got one gives it back with EndSpin.
+	TrySpin() bool
+	EndSpin()
+}
+
+// lookFor looks for the end of a piece, before its thread sleeps: a GPU wakes it by an interrupt, which takes longer than many a
+// kernel does. What is known to take longer than that isn't looked for.
+func (p *piece) lookFor() {
+	d := p.ctx.dev
+	seats, most := d.config.Seats, d.config.SpinTime
+	if seats == nil || most <= 0 || p.key != 0 && d.history.Find(p.key) > most || !seats.TrySpin() {
+		return
+	}
+	defer seats.EndSpin()
+	driver.Poll(p.ctx.ctx, p.end, most)
+}

@@ -1,0 +1,51 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"pegasus/accel"
+	"pegasus/cuda"
+)
+
+// seats counts who spins.
+type seats struct{ taken, given atomic.Int64 }
+
+func (s *seats) TrySpin() bool { s.taken.Add(1); return true }
+func (s *seats) EndSpin()      { s.given.Add(1) }
+
+// The end of work is looked for before a thread sleeps, unless it is known to take long; and then no seat is kept.
+func TestLookFor(t *testing.T) {
+	const spin = 50_000
+	var all seats
+	d := openDevice(t, func(c *Config) { c.Seats, c.SpinTime = &all, spin })
+	x, r := d.NewContext(0)
+	if r != cuda.Success {
+		t.Fatal(r)
+	}
+	at, r := x.Alloc(4096)
+	if r != cuda.Success {
+		t.Fatal(r)
+	}
+	for range 20 {
+		ended := make(chan cuda.Result, 1)
+		fill := accel.Fill{Address: at, Width: 4096, Height: 1, Pitch: 4096, Value: 7, ElementSize: 1}
+		if r := x.Submit(x.DefaultStream(), &fill, func(r cuda.Result, _ accel.Usage) { ended <- r }); r != cuda.Success {
+			t.Fatal(r)
+		}
+		if r := <-ended; r != cuda.Success {
+			t.Fatal(r)
+		}
+	}
+	taken, given := all.taken.Load(), all.given.Load()
+	if taken < 20 || taken != given {
+		t.Errorf("%d seats were taken and %d given back", taken, given)
+	}
+	d.history.Learn(1, spin+1)
+	(&piece{ctx: x.(*Context), key: 1}).lookFor()
+	if all.taken.Load() != taken {
+		t.Error("what takes longer is looked for")
+	}
+}

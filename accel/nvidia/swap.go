@@ -1,0 +1,491 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/accel/nvidia/driver"
+	"pegasus/accel/residence"
+	"pegasus/cuda"
+)
+
+// Allocations may leave the device while others need its memory: then their blocks are in host memory, and not mapped; their
+// addresses stay theirs. Package residence decides which, and when. A driver executes what it has been given at any time, and a
+// kernel may reach any allocation; so all that may touch device memory is a kernel to package residence, from before it is
+// given to the driver until it has ended. What the driver has never waits for memory: who waits is the submitter, before it
+// gives the driver anything.
+//
+// That may not be when what the driver has depends on the guest, who may be waiting for the submitter: on a host function, or a word
+// that somebody is to write. Then work is submitted without a thought of who needs memory, since all of it is there; who does passes
+// this process over.
+//
+// Memory that is no allocation (arrays, what the guest maps itself, other processes', the contexts' own) never leaves.
+
+// Swap is what that takes.
+type Swap struct {
+	Seat  Seat
+	Moved residence.Moved
+}
+
+// Seat is this process's place among those that share the device's memory.
+type Seat interface {
+	residence.Ledger
+	// Reserve takes n bytes of what all processes may have, wherever it is.
+	Reserve(n uint64) bool
+	Unreserve(n uint64)
+	// Pin says that n of these never leave the device, if that leaves room for what any one process has.
+	Pin(n uint64) bool
+	Unpin(n uint64)
+	// Turn waits until nobody else asks for room, and returns what lets the next one do so; nil if stop was set, at which Hurry has it look.
+	// One goroutine calls it at a time.
+	Turn(stop *atomic.Bool) (over func())
+	Hurry()
+}
+
+// swap moves allocations, and knows where they are.
+type swap struct {
+	dev   *Device
+	store *mapped
+	seat  Seat
+	set   *residence.Set
+	quota func(int64) bool // the domain's, or nil
+	turns sync.Mutex       // one turn at a time
+	asks  bool             // what is allocated just now may be made room for; of the poller
+}
+
+var _ residence.Store = (*swap)(nil)
+
+// ErrCannotSwap is what a device is not opened for whose driver puts memory where it likes.
+var ErrCannotSwap = errors.New("swap: the driver doesn't map memory under addresses that can be kept: leave swap out")
+
+func (d *Device) startSwapping() error {
+	m, ok := d.store.(*mapped)
+	if !ok {
+		return ErrCannotSwap
+	}
+	m.mu.Lock()
+	m.begin(nil, d.log)
+	ready := m.ready
+	m.mu.Unlock()
+	if !ready {
+		return fmt.Errorf("%w, or see to it that %d bytes of addresses can be had from %#x on", ErrCannotSwap, m.bytes, m.base)
+	}
+	s := &swap{dev: d, store: m, seat: d.config.Swap.Seat, quota: d.config.Quota}
+	s.set = residence.New(s, s.seat, d.config.Swap.Moved)
+	m.swap, d.swap, d.config.Quota = s, s, s.takeFixed
+	return nil
+}
+
+func (d *Device) stopSwapping() {
+	if d.swap != nil {
+		d.swap.set.Close()
+	}
+}
+
+// hurrySwapping has whoever waits look whether it is aborted.
+func (d *Device) hurrySwapping() {
+	if d.swap != nil {
+		d.swap.seat.Hurry()
+		d.swap.set.Look()
+	}
+}
+
+// Evicted is how much of the process's memory is not on the device, in bytes.
+func (d *Device) Evicted() uint64 {
+	if d.swap == nil {
+		return 0
+	}
+	return d.swap.set.Away()
+}
+
+// inTurn runs f when nobody else asks for room. It returns false if the device was aborted.
+func (s *swap) inTurn(f func()) bool {
+	s.turns.Lock()
+	defer s.turns.Unlock()
+	over := s.seat.Turn(&s.dev.aborted)
+	if over == nil {
+		return false
+	}
+	defer over()
+	f()
+	return true
+}
+
+// maxRoomWait is how long work waits for room that others have, whose kernels run.
+const maxRoomWait = time.Minute
+
+// enter brings all that is away back, and keeps it until exit. It is called before a piece is given to the driver, and may block.
+func (c *Context) enter(p *piece) cuda.Result {
+	s := c.dev.swap
+	if s == nil {
+		return cuda.Success
+	}
+	had, r := s.enter(c)
+	p.ctx, p.entered, p.delayed = c, r == cuda.Success, had
+	return r
+}
+
+// exit is when the piece has ended, or will never begin.
+func (p *piece) exit() {
+	if p.entered {
+		p.entered = false
+		p.ctx.dev.swap.set.End(true)
+	}
+}
+
+// withAll runs f, which names allocations to the driver, while all are on the device.
+func (c *Context) withAll(f func() cuda.Result) cuda.Result {
+	s := c.dev.swap
+	if s == nil {
+		return f()
+	}
+	if _, r := s.enter(c); r != cuda.Success {
+		return r
+	}
+	defer s.set.End(true)
+	return f()
+}
+
+// ask runs f, which asks others for room, in turn, and again and again while they use what they have: in between others may ask.
+func (s *swap) ask(f func() error) error {
+	err := residence.ErrInUse
+	for end := time.Now().Add(maxRoomWait); errors.Is(err, residence.ErrInUse) && time.Now().Before(end); {
+		if !s.inTurn(func() { err = f() }) {
+			return residence.ErrNoRoom
+		}
+	}
+	return err
+}
+
+// enter says for how long it had the turn.
+func (s *swap) enter(c *Context) (had int64, r cuda.Result) {
+	d := s.dev
+	if s.set.Wanted() && !d.dependent() {
+		s.set.Yield(d.aborted.Load)
+	}
+	if s.set.TryBegin(true) {
+		return 0, cuda.Success
+	}
+	vain := func() bool { return d.aborted.Load() || c.Err() != cuda.Success } // nobody gives way for what will fail
+	err := s.ask(func() error {
+		from := d.clock()
+		defer func() { had += d.clock() - from }()
+		return s.set.BeginKernel(vain)
+	})
+	switch {
+	case err == nil:
+		return had, cuda.Success
+	case c.Err() != cuda.Success:
+		return 0, c.Err()
+	}
+	d.log.Warn("work refused: its memory can't be brought back to the device", "bytes", d.Evicted(), "reason", err)
+	return 0, cuda.ErrorOutOfMemory
+}
+
+// dependent says whether what the driver has depends on the guest.
+func (d *Device) dependent() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.contexts {
+		for s := range c.active {
+			for p := s.first; p != nil; p = p.next {
+				if p.depends || p.waits != nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// errTurn says that memory has to be there at once, for which others have to make room.
+const errTurn = cuda.ErrorNotReady
+
+// allocating runs f, which allocates, while nothing is moved: again when it is this process's turn, if f has to ask for room. It may block.
+func (d *Device) allocating(f func() cuda.Result) cuda.Result {
+	s := d.swap
+	if s == nil {
+		return f()
+	}
+	r := s.still(f)
+	if r != errTurn {
+		return r
+	}
+	r = cuda.ErrorDeinitialized
+	s.inTurn(func() {
+		s.asks = true
+		r = s.still(f)
+		s.asks = false
+	})
+	return r
+}
+
+func (s *swap) still(f func() cuda.Result) cuda.Result {
+	s.set.Begin()
+	defer s.set.End(false)
+	return f()
+}
+
+// beginOther keeps all where it is until the function that it returns is called.
+func (d *Device) beginOther() (over func()) {
+	s := d.swap
+	if s == nil {
+		return func() {}
+	}
+	s.set.Begin()
+	return func() { s.set.End(false) }
+}
+
+// quotaOfAllocations is what allocations are asked for by what they are; their blocks are counted beside that. May be nil.
+func (d *Device) quotaOfAllocations() func(int64) bool {
+	if d.swap != nil {
+		return d.swap.quota
+	}
+	return d.config.Quota
+}
+
+// domain asks the domain's quota.
+func (s *swap) domain(delta int64) bool { return s.quota == nil || s.quota(delta) }
+
+// takeFixed is the quota of what never leaves the device. It may block while others make room.
+func (s *swap) takeFixed(delta int64) bool {
+	if delta < 0 {
+		n := uint64(-delta)
+		s.seat.Unsettle(n)
+		s.seat.Unpin(n)
+		s.seat.Unreserve(n)
+		return s.domain(delta)
+	}
+	n := uint64(delta)
+	if !s.domain(delta) {
+		return false
+	}
+	if s.seat.Reserve(n) {
+		if s.seat.Pin(n) {
+			if s.claim(n) {
+				return true
+			}
+			s.seat.Unpin(n)
+		}
+		s.seat.Unreserve(n)
+	}
+	s.domain(-delta)
+	return false
+}
+
+func (s *swap) claim(n uint64) bool {
+	if s.seat.Settle(n) {
+		return true
+	}
+	return s.ask(func() error { return s.set.Claim(n, s.dev.aborted.Load) }) == nil
+}
+
+// createCounted makes memory that is counted already, for which others may still have to make room.
+func (d *Device) createCounted(n uint64) (h driver.Physical, r cuda.Result) {
+	h, r = driver.CreateMemory(nil, d.index, n)
+	if s := d.swap; s != nil && r == cuda.ErrorOutOfMemory {
+		s.inTurn(func() {
+			s.set.Claim(0, d.aborted.Load) // not for n: what is counted fits as soon as all do
+			h, r = s.patiently(func() (driver.Physical, cuda.Result) { return driver.CreateMemory(nil, d.index, n) })
+		})
+	}
+	return h, r
+}
+
+// obtain makes a block: one without room on the device begins in host memory. The store's mutex is held, and it is kept that nothing moves.
+func (s *swap) obtain(b *block) (r cuda.Result) {
+	if !s.seat.Reserve(b.bytes) {
+		return cuda.ErrorOutOfMemory
+	}
+	if s.asks {
+		if s.set.Add(b.at, b.bytes, false, s.dev.aborted.Load) != nil {
+			r = cuda.ErrorOutOfMemory
+		}
+	} else if !s.set.TryAdd(b.at, b.bytes) {
+		r = errTurn
+	}
+	if r != cuda.Success {
+		s.seat.Unreserve(b.bytes)
+		return r
+	}
+	if b.away = s.set.Absent(b.at); b.away {
+		return cuda.Success
+	}
+	if b.h, r = s.create(b); r != cuda.Success {
+		s.set.Remove(b.at)
+		s.seat.Unreserve(b.bytes)
+	}
+	return r
+}
+
+// dispose gives up a block. The store's mutex is held, and it is kept that nothing moves.
+func (s *swap) dispose(b *block) cuda.Result {
+	if !b.away {
+		if r := driver.Unmap(nil, b.at, b.bytes, b.h); r != cuda.Success { // not in the context: in one that has failed every call fails
+			return r
+		}
+	}
+	b.drop()
+	s.set.Remove(b.at)
+	s.seat.Unreserve(b.bytes)
+	return cuda.Success
+}
+
+// drop gives back the copy in host memory.
+func (b *block) drop() {
+	if b.copy != nil {
+		unix.Munmap(b.copy)
+		b.copy = nil
+	}
+}
+
+// clearAway clears memory that is not on the device. It returns false if it is.
+func (d *Device) clearAway(s *span) bool {
+	if d.swap == nil {
+		return false
+	}
+	m := d.swap.store
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.blockOf(s.at, s.held)
+	if b == nil || !b.away {
+		return false
+	}
+	if b.copy != nil {
+		clear(b.copy[s.at-b.at:][:s.held])
+	}
+	return true
+}
+
+// createTries is how often the driver is asked for memory that the processes of the device have left: it may be late in
+// taking back what those had that have died, and what is in the area that is set aside takes a moment to leave it.
+const (
+	createTries = 60
+	createPause = 50 * time.Millisecond
+)
+
+// create has the driver make memory for a block, and map it.
+func (s *swap) create(b *block) (driver.Physical, cuda.Result) {
+	return s.patiently(func() (driver.Physical, cuda.Result) { return driver.Map(nil, s.store.index, b.at, b.bytes) })
+}
+
+// patiently asks the driver for memory again and again.
+func (s *swap) patiently(ask func() (driver.Physical, cuda.Result)) (h driver.Physical, r cuda.Result) {
+	for range createTries {
+		if h, r = ask(); r != cuda.ErrorOutOfMemory || s.dev.aborted.Load() {
+			break
+		}
+		time.Sleep(createPause)
+	}
+	return h, r
+}
+
+// mover is a context by which memory is copied; nil: all have failed, or go. It stays as long as no request may begin.
+func (s *swap) mover() *Context {
+	d := s.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.contexts {
+		if c.destroyed == nil && c.Err() == cuda.Success {
+			return c
+		}
+	}
+	return nil
+}
+
+var errNoMover = errors.New("there is no context by which to move memory")
+
+// find is the block at an address. Nobody else has to do with the block meanwhile.
+func (s *swap) find(at uint64) (*block, error) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	b := s.store.blocks[at]
+	if b == nil {
+		return nil, fmt.Errorf("there is no memory at %#x", at)
+	}
+	return b, nil
+}
+
+// put notes where a block is.
+func (s *swap) put(b *block, away bool, h driver.Physical) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	b.away, b.h = away, h
+}
+
+// Evict copies a block to host memory, and gives up what it has of the device. When that fails it is as before.
+func (s *swap) Evict(at, n uint64) error {
+	b, err := s.find(at)
+	if err != nil {
+		return err
+	}
+	c := s.mover()
+	if c != nil { // else nobody can read any more what it holds, while others need the room
+		if err := s.save(c, b); err != nil {
+			return err
+		}
+	}
+	if r := driver.UnmapMemory(nil, at, n); r != cuda.Success { // not in the context, which may have failed
+		if b.drop(); c != nil {
+			c.failIfSticky(r)
+		}
+		s.dev.log.Error("unmap device memory that others need", "bytes", n, "err", r)
+		return r
+	}
+	if r := driver.ReleaseMemory(nil, b.h); r != cuda.Success {
+		s.dev.log.Error("give back device memory that was moved to the host", "bytes", n, "err", r)
+	}
+	s.put(b, true, 0)
+	return nil
+}
+
+// save copies a block to host memory.
+func (s *swap) save(c *Context, b *block) error {
+	mem, err := unix.Mmap(-1, 0, int(b.bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fmt.Errorf("host memory for %d bytes: %w", b.bytes, err)
+	}
+	unix.Madvise(mem, unix.MADV_HUGEPAGE) // which take less time to come by
+	b.copy = mem
+	if r := c.copyAway(mem, b.at); r != cuda.Success {
+		b.drop()
+		s.dev.log.Error("move device memory to the host", "bytes", b.bytes, "err", c.failIfSticky(r))
+		return r
+	}
+	return nil
+}
+
+// Retrieve brings a block back to where it was. When that fails it is as before.
+func (s *swap) Retrieve(at, n uint64) error {
+	b, err := s.find(at)
+	if err != nil {
+		return err
+	}
+	c := s.mover()
+	if c == nil {
+		return errNoMover
+	}
+	h, r := s.create(b)
+	if r != cuda.Success {
+		return fmt.Errorf("the driver doesn't give %d bytes that the processes here have left to it; somebody else uses the device: %w", n, r)
+	}
+	if b.copy != nil {
+		r = c.copyBack(at, b.copy)
+	} else if r = driver.Fill(c.ctx, at, 0, 0, 1, n, 1, c.aside); r == cuda.Success {
+		r = driver.SyncStream(c.ctx, c.aside)
+	}
+	if r != cuda.Success {
+		driver.Unmap(nil, at, n, h)
+		return fmt.Errorf("bring %d bytes back to the device: %w", n, c.failIfSticky(r))
+	}
+	b.drop()
+	s.put(b, false, h)
+	return nil
+}

@@ -1,0 +1,160 @@
+package residence
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// await fails the test unless something becomes true.
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// Who always has a kernel that is executed yields when he is asked, and then gives.
+func TestYield(t *testing.T) {
+	m := newMachine(t, 100, 0, 2)
+	a, b := m.processes[0], m.processes[1]
+	for _, p := range []*process{a, b} {
+		if err := p.set.Add(0, 60, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.set.Wanted() || !a.set.TryBegin(true) {
+		t.Fatal("nobody wants anything yet")
+	}
+	over := make(chan error, 1)
+	go func() { over <- b.set.BeginKernel(nil) }()
+	await(t, "it is wanted", a.set.Wanted)
+	yielded := make(chan struct{})
+	go func() { a.set.Yield(func() bool { return false }); close(yielded) }()
+	a.set.End(true)
+	<-yielded
+	if err := <-over; err != nil || a.set.Away() != 60 || a.set.TryBegin(true) {
+		t.Errorf("%v, %d bytes are away", err, a.set.Away())
+	}
+	b.set.End(true)
+}
+
+// Whoever waits for an end that doesn't come can be stopped, and is asked no longer than anybody waits for his answer.
+func TestAskedInVain(t *testing.T) {
+	m := newMachine(t, 100, 0, 2)
+	a := m.processes[0]
+	if err := a.set.Add(0, 60, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !a.set.TryBegin(true) {
+		t.Fatal("nothing is away")
+	}
+	m.processes[1].Ask(Ask{Owner: 0, Bytes: 10}) // and is never withdrawn: who asked has died
+	await(t, "it is wanted", a.set.Wanted)
+	stop := make(chan struct{})
+	stopped := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
+	over := make(chan error, 1)
+	go func() { over <- a.set.BeginKernel(stopped) }()
+	go a.set.Yield(stopped)
+	close(stop)
+	a.set.Look()
+	if err := <-over; err != nil && !errors.Is(err, ErrNoRoom) {
+		t.Error(err)
+	} else if err == nil {
+		a.set.End(true)
+	}
+	await(t, "it is wanted no more", func() bool { return !a.set.Wanted() })
+	if !a.set.TryBegin(true) || a.set.Away() != 0 {
+		t.Errorf("%d bytes are away", a.set.Away())
+	}
+	a.set.End(true)
+	a.set.End(true)
+}
+
+// Memory beside a kernel that somebody would have to make room for is not added by who doesn't hold the engine.
+func TestTryAdd(t *testing.T) {
+	m := newMachine(t, 100, 0, 2)
+	a, b := m.processes[0], m.processes[1]
+	if !a.set.TryAdd(0, 60) || !b.set.TryAdd(0, 60) || b.set.Away() != 60 {
+		t.Fatalf("%d bytes are away of what there was no room for", b.set.Away())
+	}
+	if !a.set.TryBegin(true) {
+		t.Fatal("nothing is away")
+	}
+	if a.set.TryAdd(1000, 60) || !a.set.TryAdd(1000, 40) || a.set.Away() != 0 {
+		t.Errorf("beside a kernel %d bytes are away", a.set.Away())
+	}
+	a.set.End(true)
+	if a.resident != 100 || b.resident != 0 {
+		t.Errorf("%d and %d bytes are on the device", a.resident, b.resident)
+	}
+}
+
+// Room can be claimed for what is no allocation.
+func TestClaim(t *testing.T) {
+	m := newMachine(t, 100, 0, 2)
+	a, b := m.processes[0], m.processes[1]
+	if err := b.set.Add(0, 80, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.set.Claim(50, nil); err != nil || b.set.Away() != 80 || a.resident != 50 {
+		t.Errorf("%v, %d bytes are away", err, b.set.Away())
+	}
+	a.Unsettle(50)
+}
+
+// Who needs room beside more than there is takes it from those that have more than they were promised, bit by bit, and
+// takes no more than that.
+func TestOvercommitted(t *testing.T) {
+	m := newMachine(t, 100, 0, 3)
+	a, b, c := m.processes[0], m.processes[1], m.processes[2]
+	b.share.Guarantee, b.share.Used = 50, -1
+	for i := range uint64(5) {
+		for _, p := range []*process{a, b} {
+			if err := p.set.Add(i*100, 10, false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.Force(15) // as what domains have of their own, which asks nobody
+	if err := c.set.Claim(0, nil); err != nil || a.set.Away() != 20 || b.set.Away() != 0 {
+		t.Errorf("%v, %d bytes are away, and %d of what was promised", err, a.set.Away(), b.set.Away())
+	}
+	c.Force(15)
+	if err := c.set.Claim(5, nil); err != nil || a.set.Away() != 40 || b.set.Away() != 0 {
+		t.Errorf("%v, %d bytes are away, and %d of what was promised", err, a.set.Away(), b.set.Away())
+	}
+	c.Unsettle(35)
+}
+
+// Who waits for room for new memory beside his kernel can be stopped, while who has it uses it.
+func TestAddStopped(t *testing.T) {
+	m := newMachine(t, 100, 0, 2)
+	a, b := m.processes[0], m.processes[1]
+	for _, p := range []*process{a, b} {
+		if err := p.set.Add(0, 50, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !p.set.TryBegin(true) {
+			t.Fatal("nothing is away")
+		}
+		defer p.set.End(true)
+	}
+	began := time.Now()
+	stop := func() bool { return time.Since(began) > 20*time.Millisecond }
+	if err := a.set.Add(1000, 30, false, stop); !errors.Is(err, ErrNoRoom) || errors.Is(err, ErrInUse) || a.resident != 50 {
+		t.Errorf("%v, %d bytes are on the device", err, a.resident)
+	}
+	if took := time.Since(began); took > patience {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"testing"
+
+	"pegasus/accel/residence"
+)
+
+// nowhere moves nothing: what moves is counted all the same.
+type nowhere struct{}
+
+func (nowhere) Evict(addr, n uint64) error    { return nil }
+func (nowhere) Retrieve(addr, n uint64) error { return nil }
+
+// What a domain has of its own may be more than is free just then: those give way for it that have more than they were promised.
+func TestCommonsBeyondWhatIsFree(t *testing.T) {
+	const mib = 1 << 20
+	p, err := Create(Options{Memory: 200 * mib, Swap: 400 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var ledgers [3]*Ledger
+	var sets [3]*residence.Set
+	for i, guarantee := range []uint64{0, 80 * mib, 0} {
+		w, err := p.Register(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		w.SetShare(DomainNumber(string(rune('a'+i))), guarantee, 0)
+		if ledgers[i], err = NewLedger(w); err != nil {
+			t.Fatal(err)
+		}
+		defer ledgers[i].Close()
+		sets[i] = residence.New(nowhere{}, ledgers[i], nil)
+		defer sets[i].Close()
+	}
+	for _, of := range []struct{ who, count uint64 }{{1, 5}, {0, 6}} { // the promised is what was used the longest ago
+		for k := range of.count {
+			if !ledgers[of.who].Reserve(16*mib) || !sets[of.who].TryAdd(k<<25, 16*mib) {
+				t.Fatal("there is no room")
+			}
+		}
+		ledgers[of.who].Touch()
+	}
+	if !ledgers[2].ReserveCommons(24 * mib) {
+		t.Fatal("there is no room")
+	}
+	if n := ledgers[2].Free(); n != -20*mib {
+		t.Errorf("%d bytes are free", n)
+	}
+	if err := sets[2].Claim(8*mib, nil); err != nil || sets[0].Away() != 32*mib || sets[1].Away() != 0 {
+		t.Errorf("%v; %d bytes are away, and %d of what was promised", err, sets[0].Away(), sets[1].Away())
+	}
+}
