@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,13 +45,7 @@ func (c *call) checkDomUs() []control.Check {
 	}
 	all = append(all, one("XenStore", fine, fmt.Sprintf("it has %d domUs, %d names are attached", len(names), len(attached)), "")...)
 	for _, a := range attached {
-		var ids []uint16
-		for id, name := range names {
-			if name == a.Name {
-				ids = append(ids, id)
-			}
-		}
-		slices.Sort(ids)
+		ids := numbersOf(a.Name, names)
 		agent := len(ids) > 0 && domus.HasAgent(ctx, store, ids[0])
 		all = append(all, judgeDomU(a, ids, agent, config)...)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,5 +51,19 @@ func TestCheckDomUDevices(t *testing.T) {
 	}
 	if got := checkDevice("events", path, "xen-evtchn")[0]; got.State != fine {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A Dom0 that serves domUs alone has no library, and lacks nothing.
+func TestJudgeLibrary(t *testing.T) {
+	missing := errors.New("isn't there")
+	for _, c := range []struct {
+		err  error
+		dom0 bool
+		want string
+	}{{nil, false, fine}, {nil, true, fine}, {missing, false, fail}, {missing, true, warn}} {
+		if got := judgeLibrary("/usr/lib/x", c.err, c.dom0); len(got) != 1 || got[0].State != c.want {
+			t.Errorf("%v in Dom0 %v: %+v", c.err, c.dom0, got)
+		}
 	}
 }

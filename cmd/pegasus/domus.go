@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -175,9 +176,12 @@ func (u *domU) sayWhetherThere() {
 	case !s.DomUs:
 		fmt.Fprintf(u.out, "The daemon that runs, process %d, serves no domUs: %s.\n", s.PID, servesNone)
 	}
-	switch ids, err := numbersOf(u.name); {
+	names, err := domUNames()
+	switch ids := numbersOf(u.name, names); {
 	case err != nil:
 		fmt.Fprintf(u.err, "Whether there is one now isn't known: %v\n", err)
+	case len(ids) == 0 && isCalled(u.name, names) != "": // xl takes both, so who means the number is likely to think so
+		fmt.Fprintf(u.out, "There is none of that name now. Domain %s is called %s: if you mean that, attach %[2]s, and detach %[1]s. A number is another one's after a reboot.\n", u.name, isCalled(u.name, names))
 	case len(ids) == 0:
 		fmt.Fprintln(u.out, "There is none now: it will be served from its start on.")
 	case len(ids) > 1:
@@ -191,15 +195,23 @@ func (u *domU) sayWhetherThere() {
 const servesNone = "when it was started /proc/xen wasn't mounted, or something else was missing: see to that (`pegasus doctor`), then restart it"
 
 // numbersOf are those of the domUs of a name.
-func numbersOf(name string) (ids []uint16, err error) {
-	names, err := domUNames()
+func numbersOf(name string, names map[uint16]string) (ids []uint16) {
 	for id, is := range names {
 		if is == name {
 			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)
-	return ids, err
+	return ids
+}
+
+// isCalled is the name of the domU that has a number; "" if there is none, or it is no number.
+func isCalled(number string, names map[uint16]string) string {
+	id, err := strconv.ParseUint(number, 10, 16)
+	if err != nil {
+		return ""
+	}
+	return names[uint16(id)]
 }
 
 // domUNames are those of all domUs.

@@ -203,6 +203,9 @@ func set(c *call, args []string) error {
 		if !ok || key == "" {
 			return usagef("%q isn't KEY=VALUE, such as credits=512", o)
 		}
+		if was, twice := p.Settings[key]; twice {
+			return usagef("%s is said twice, to be %s and %s", key, was, value)
+		}
 		p.Settings[key] = value
 	}
 	var d control.Domain

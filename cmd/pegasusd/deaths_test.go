@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +93,49 @@ func TestDaemonKilled(t *testing.T) {
 	})
 	if left, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*")); len(left) != 2*3 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// What a worker held is its domain's again, too, if it ended while there was no daemon, or if the next one ended it.
+func TestWorkerEndsWithoutDaemon(t *testing.T) {
+	for name, end := range map[string]func(h *host, worker int){
+		"killed": func(h *host, worker int) {
+			syscall.Kill(worker, syscall.SIGKILL)
+			h.eventually("it is gone", func() bool { return !alive(worker) })
+		},
+		"ended by the next daemon": func(h *host, worker int) { os.Remove(h.record(worker)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, `
+[[accelerator]]
+name = "soft0"
+memory = "256MiB"
+[[domain]]
+name = "a"
+memory = "64MiB"
+host_memory = "12MiB"
+arena = "4MiB"
+`)
+			mate, victim, busy := h.guest("a"), h.guest("a"), h.guest("a")
+			for _, g := range []*guest{mate, victim, busy} {
+				g.must("context")
+			}
+			mate.must("alloc 1048576")
+			victim.must("alloc 50331648")
+			fmt.Fprintln(busy.in, "busy 10m")
+			h.eventually("it has work", func() bool { return h.domain("a").GPU > int64(10*time.Millisecond) })
+			h.crash()
+			end(h, victim.worker)
+			end(h, busy.worker)
+			h.start()
+			h.eventually("one process is left, that does nothing, and what the others used is not forgotten", func() bool {
+				d := h.domain("a")
+				return d.Processes == 1 && d.Memory == 1<<20 && d.HostMemory == 4<<20 && d.State != "running" && d.GPU > int64(10*time.Millisecond)
+			})
+			h.eventually("the memory is there again", func() bool { return mate.tell("alloc 50331648") == "ok" })
+			h.guest("a").must("context") // its arena has room, and so has that of another
+			h.guest("a").must("context")
+		})
 	}
 }
 

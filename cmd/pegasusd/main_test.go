@@ -143,6 +143,20 @@ func (h *host) endSurvivors() {
 	}
 }
 
+// record is where a worker was written down.
+func (h *host) record(worker int) string {
+	h.t.Helper()
+	records, _ := filepath.Glob(filepath.Join(h.dir, "workers", "*.json"))
+	for _, path := range records {
+		var r struct{ PID int }
+		if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &r) == nil && r.PID == worker {
+			return path
+		}
+	}
+	h.t.Fatalf("worker %d is in none of %v", worker, records)
+	return ""
+}
+
 // call asks the daemon.
 func (h *host) call(method string, params, result any) error {
 	h.t.Helper()

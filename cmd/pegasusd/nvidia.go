@@ -24,17 +24,22 @@ func openNVIDIA(c configs.Accelerator, spinners int, files []*os.File) (backend.
 	if err != nil {
 		return nil, fmt.Errorf("type = \"nvidia\": %w", err)
 	}
+	if c.Swap != 0 && !d.Maps {
+		return nil, fmt.Errorf("type = \"nvidia\": swap = %q: the driver of %s doesn't map memory under addresses that can be chosen; leave swap out", c.Swap, d.Name)
+	}
 	if c.Memory == 0 {
 		c.Memory = configs.Size(d.Memory)
 	}
 	c.Memory, c.Cores = min(c.Memory, configs.Size(d.Memory)), max(d.Units, 1)
-	h, err := openPage(c, spinners, files, false)
-	if err != nil {
-		return nil, err
-	}
-	n := &nvidiaHardware{softHardware: h, device: d}
+	n := &nvidiaHardware{device: d}
 	if len(files) == 0 { // nobody uses it yet
 		n.contexts = measureContexts(c)
+	}
+	if has := configs.Size(n.contexts.Unused); c.Swap != 0 && has != 0 { // what there is is all used: there must not be less
+		c.Memory = min(c.Memory, has)
+	}
+	if n.softHardware, err = openPage(c, spinners, files, false); err != nil {
+		return nil, err
 	}
 	return n, nil
 }

@@ -14,11 +14,12 @@ import (
 // agree is whether what runs by Pegasus does what it does without.
 var agree = []step{
 	{"conformance", "what every accelerator must do, on this one", 3 * time.Minute, conformance},
+	{"swapping", "devices that share a memory move it out of each other's way", 3 * time.Minute, swapping},
 	{"cases", "cases of PTX, with the values that the software accelerator gives", 2 * time.Minute, casesOfPTX},
 	{"programs", "programs that check themselves, both ways", 2 * time.Minute, selfChecking},
 	{"semantics", "what programs count on in corners of the API, both ways", 2 * time.Minute, parts("semantics", "primary", "elsewhere", "neighbours", "permission", "farewell", "across",
 		"crowded", "empty-extra", "bereft-of-streams", "few-files", "early", "reborn", "stopwatch", "in-order", "ready")},
-	{"corners", "what the CUDA runtime asks beside, both ways", 2 * time.Minute, parts("corners", "attributes", "questions", "advice", "complete", "clusters", "mipmaps")},
+	{"corners", "what the CUDA runtime asks beside, both ways", 2 * time.Minute, parts("corners", "attributes", "questions", "advice", "complete", "clusters", "mipmaps", "hostly")},
 	{"offload", "programs of GCC's OpenACC and OpenMP, both ways", 2 * time.Minute, offload},
 	{"runtime", "a program of the CUDA runtime, compiled there by nvcc", 2 * time.Minute, ofRuntime},
 	{"bindings", "cuda-bindings: kernels compiled by NVRTC", time.Minute, python("bindings.py")},
@@ -64,8 +65,17 @@ func (v *visit) tests(ctx context.Context, env []string, dir, binary string, arg
 
 // conformance runs the tests of accel/conformance: in a rehearsal with the software accelerator that they start themselves.
 func conformance(ctx context.Context, v *visit) (any, error) {
+	return contract(ctx, v, "^(TestConformance|TestPlaces.*)$")
+}
+
+// swapping runs those of devices whose memory moves: not in a rehearsal, whose driver can't do that.
+func swapping(ctx context.Context, v *visit) (any, error) {
+	return contract(ctx, v, "^TestSwapping.*$")
+}
+
+func contract(ctx context.Context, v *visit, which string) (any, error) {
 	env := v.environment("PEGASUS_BUILD=" + v.folder)
-	args := []string{"-test.run", "^(TestConformance|TestPlaces)$"}
+	args := []string{"-test.run", which}
 	if !v.rehearsal {
 		env = append(env, "PEGASUS_TEST_REAL_DRIVER=1")
 	} else {
