@@ -168,17 +168,23 @@ func TestListNVIDIA(t *testing.T) {
 // hungry is a driver with what GPUs have and our library hasn't (testdata/hungry.c), and what the daemon's environment needs for it.
 func hungry(t testing.TB) (driver, env string) {
 	t.Helper()
-	so, contexts := filepath.Join(t.TempDir(), "hungry.so"), filepath.Join(t.TempDir(), "contexts")
-	lib := filepath.Dir(built(t, "guest/libcuda.so.1"))
-	cmd := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-I../guest/include", "../accel/nvidia/testdata/hungry.c",
-		"-o", so, "-L"+lib, "-Wl,--no-as-needed", "-lcuda", "-ldl", "-Wl,-rpath,"+lib)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	so, contexts := driverOf(t, "hungry"), filepath.Join(t.TempDir(), "contexts")
 	if err := os.WriteFile(contexts, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return so, "PEGASUS_TEST_CONTEXTS=" + contexts
+}
+
+// driverOf builds a driver that stands before our library (accel/nvidia/testdata).
+func driverOf(t testing.TB, name string) string {
+	t.Helper()
+	so, lib := filepath.Join(t.TempDir(), name+".so"), filepath.Dir(built(t, "guest/libcuda.so.1"))
+	cmd := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-pthread", "-I../guest/include", "../accel/nvidia/testdata/"+name+".c",
+		"-o", so, "-L"+lib, "-Wl,--no-as-needed", "-lcuda", "-ldl", "-Wl,-rpath,"+lib)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return so
 }
 
 // A device's clusters reach it, also from graphs, and so do questions for descriptions of tensors.

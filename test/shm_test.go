@@ -3,6 +3,7 @@ package test
 import (
 	"bufio"
 	"io"
+	"syscall"
 	"testing"
 
 	"pegasus/cuda"
@@ -92,7 +93,7 @@ func TestSharedSegmentsMistakes(t *testing.T) {
 	eventually(t, soon, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
 }
 
-// A daemon that takes over finds the segments as they were.
+// A daemon that takes over finds the segments as they were, and removed ones go if who had them attached ended before it came.
 func TestSharedSegmentsOutliveTheDaemon(t *testing.T) {
 	h := startSystemHost(t, sharers)
 	shm := program(t, "shm")
@@ -102,5 +103,15 @@ func TestSharedSegmentsOutliveTheDaemon(t *testing.T) {
 	h.start()
 	succeed(t, h.guest("one", shm, "use", "7", "65536", "11", "12"))
 	eventually(t, soon, "the domain is shown with the segment's memory", func() bool { return h.domains()["one"].Memory == 65536 })
+
+	worker := workerOf(t, h, hold(t, h, "one", "7", "12").Process.Pid)
+	succeed(t, h.guest("one", shm, "remove", "7"))
+	h.kill()
+	syscall.Kill(worker, syscall.SIGKILL)
+	eventually(t, soon, "the worker ends", func() bool { return !running(worker) })
+	h.start()
+	eventually(t, soon, "the segment's memory is free", func() bool {
+		return h.domains()["one"].Memory == 0 && h.accelerators()[0].MemoryUsed == 0
+	})
 	keeper.works()
 }

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "check.h"
 
@@ -414,6 +415,54 @@ static void mipmaps(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayDestroy(m));
 }
 
+/* --- host memory, and the memory of nothing --- */
+
+static void hostly(void)
+{
+	static uint8_t own[3 * 4096];
+	void *p;
+	unsigned flags;
+	int value;
+	CHECK(cuMemFree(0));
+	CHECK(cuMemFreeHost(NULL));
+	CHECK(cuMemHostAlloc(&p, 0, 0));
+	CHECK(cuMemHostAlloc(&p, 100, 0));
+	CHECK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 0));
+	CHECK(cuMemHostGetFlags(&flags, p));
+	CLAIM(!value || flags == CU_MEMHOSTALLOC_DEVICEMAP);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(p));
+	CHECK(cuMemFreeHost(p));
+
+	/* What is registered need not begin with a page, and shares its pages. */
+	CHECK(cuMemHostRegister(own + 100, 5000, 0));
+	EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(own + 4096, 100, 0));
+	CHECK(cuMemHostRegister(own + 5100, 20, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(own + 4096));
+	CHECK(cuMemHostUnregister(own + 100));
+	CHECK(cuMemHostUnregister(own + 5100));
+	EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(own + 100));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(NULL));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemHostRegister(own, sizeof own, CU_MEMHOSTREGISTER_DEVICEMAP));
+	CHECK(cuMemHostRegister(own, sizeof own, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(cuMemHostUnregister(own));
+
+	/* Only what there is can be registered, all of it. */
+	uint8_t *room = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CLAIM(room != MAP_FAILED);
+	CHECK(cuMemHostRegister(room + 1, (64 << 20) - 1, 0));
+	CHECK(cuMemHostUnregister(room + 1));
+	CLAIM(munmap(room + (63 << 20), 4096) == 0);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister(room + 1, (64 << 20) - 1, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister(room + (63 << 20) + 100, 1, 0));
+	CHECK(cuMemHostRegister(room, 63 << 20, 0));
+	CHECK(cuMemHostUnregister(room));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister((void *)(uintptr_t)4096, 4096, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister((void *)(uintptr_t)4096, SIZE_MAX / 2, 0));
+
+	/* A device is no peer of its own, whatever is asked. */
+	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetP2PAttribute(&value, (CUdevice_P2PAttribute)9999, 0, 0));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -421,7 +470,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} parts[] = {
 		{"attributes", attributes}, {"questions", questions}, {"advice", advice}, {"complete", complete}, {"clusters", clusters}, {"clustered", clustered}, {"tensors", tensors},
-		{"mipmaps", mipmaps},
+		{"mipmaps", mipmaps}, {"hostly", hostly},
 	};
 	CHECK(cuInit(0));
 	CHECK(cuCtxCreate(&context, 0, 0));

@@ -106,6 +106,10 @@ static void memory(void)
 		nod();
 		await();
 		for (int i = 0; i < N; i++) {
+			CUdeviceptr again;
+			CHECK(cuIpcOpenMemHandle(&again, h[i], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)); /* is where it is, and to be closed once more */
+			CLAIM(again == at[i]);
+			CHECK(cuIpcCloseMemHandle(again));
 			CLAIM(word(at[i]) == 77);
 			CHECK(cuIpcCloseMemHandle(at[i]));
 			EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(at[i]));
@@ -164,10 +168,14 @@ static void survivor(void)
 	CHECK(cuMemsetD32(at, 6, 1));
 	CLAIM(word(at) == 6);
 	CHECK(cuIpcCloseMemHandle(at));
+	for (int i = 0; i < 500 && cuIpcOpenMemHandle(&at, h, 0) == CUDA_SUCCESS; i++) { /* the host learns of an end a little later */
+		CHECK(cuIpcCloseMemHandle(at));
+		usleep(10000);
+	}
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, h, 0)); /* there is nothing any more that it means */
 	for (int i = 0; i < 500 && used() > before; i++)
 		usleep(10000);
 	CLAIM(used() <= before);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&at, h, 0)); /* there is nothing any more that it means */
 }
 
 /* Other threads go on with memory that is being lent, and what they write isn't lost. */

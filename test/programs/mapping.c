@@ -181,7 +181,19 @@ static void wrong(void)
 	CUmemAccessDesc both = access_of(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	size_t n;
 	begin(&step);
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&at, PAGE + 4096, 0, 0, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&at, PAGE + 1000, 0, 0, 0));
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&at, (size_t)-4096, 0, 0, 0));
+	CHECK(cuMemAddressReserve(&at, PAGE + 4096, 0, 0, 0)); /* whole pages of the host's are enough */
+	CHECK(cuMemAddressReserve(&b, 4096, 0, 0, 0));
+	h = create(2 * PAGE);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(at, 2 * PAGE, 0, h, 0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(b, PAGE, 0, h, 0));
+	CHECK(cuMemMap(at, PAGE, 0, h, 0));
+	CHECK(cuMemUnmap(at, PAGE));
+	CHECK(cuMemRelease(h));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(at, 2 * PAGE));
+	CHECK(cuMemAddressFree(at, PAGE + 4096));
+	CHECK(cuMemAddressFree(b, 4096));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&at, 0, 0, 0, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&at, PAGE, 3, 0, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(NULL, PAGE, 0, 0, 0));

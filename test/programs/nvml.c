@@ -153,6 +153,21 @@ static void fork_first(void)
 	CLAIM(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* What PyTorch and NCCL want to find, whatever it answers: without a name they end, or give up the library. */
+static void missing(void)
+{
+	unsigned n;
+	struct pci pci;
+	const void *table = &n;
+	char id[16] = "";
+	CLAIM(CALL("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, 0, &n) == 3 && CALL("nvmlDeviceGetNvLinkRemotePciInfo_v2", gpu, 0, &pci) == 3);
+	CLAIM(CALL("nvmlDeviceGetNvLinkState", gpu, 0, &n) == 3 && CALL("nvmlDeviceGetNvLinkCapability", gpu, 0, 0, &n) == 3);
+	CLAIM(CALL("nvmlDeviceGetP2PStatus", gpu, gpu, 0, &n) == 3 && CALL("nvmlDeviceGetFieldValues", gpu, 1, &n) == 3);
+	CLAIM(CALL("nvmlDeviceGetGpuFabricInfoV", gpu, &n) == 3 && CALL("nvmlDeviceGetGpuFabricInfoV", NULL, &n) == 2);
+	CLAIM(CALL("nvmlDeviceGetNvLinkState", gpu, 0, NULL) == 2 && CALL("nvmlDeviceGetFieldValues", gpu, 0, &n) == 2);
+	CLAIM(CALL("nvmlInternalGetExportTable", &table, id) == 13 && !table);
+}
+
 int main(int argc, char **argv)
 {
 	library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -170,6 +185,7 @@ int main(int argc, char **argv)
 	fork_first();
 	identify();
 	refuse();
+	missing();
 	use();
 	OK(CALL("nvmlShutdown"));
 	before_init();

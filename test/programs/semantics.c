@@ -56,6 +56,61 @@ static void primary(void)
 	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
 }
 
+/* A primary context has one handle for good: who holds it, on a stack too, goes on with what comes after a reset. */
+static void primary_again(void)
+{
+	CUcontext p, again, current;
+	CUdevice device;
+	CUmodule m;
+	CUfunction step;
+	CUstream s;
+	CUevent e;
+	CUgraph g;
+	CUgraphExec x;
+	CUgraphNode n;
+	CUdeviceptr at;
+	CHECK(cuDevicePrimaryCtxRetain(&p, 0));
+	CHECK(cuCtxSetCurrent(p));
+	for (int i = 0; i < 4; i++) {
+		CHECK(cuModuleLoadData(&m, step_ptx));
+		CHECK(cuModuleGetFunction(&step, m, "step"));
+		CHECK(cuStreamCreate(&s, 0));
+		CHECK(cuEventCreate(&e, 0));
+		CHECK(cuMemAlloc(&at, 4));
+		CHECK(cuMemsetD32Async(at, 1, 1, CU_STREAM_PER_THREAD));
+		launch_step(step, CU_STREAM_PER_THREAD, at, 2, 3);
+		CHECK(cuGraphCreate(&g, 0));
+		CHECK(cuGraphAddEmptyNode(&n, g, NULL, 0));
+		CHECK(cuGraphInstantiate(&x, g, 0));
+		CHECK(cuGraphLaunch(x, s));
+		CHECK(cuCtxSynchronize());
+		unsigned value;
+		CHECK(cuMemcpyDtoH(&value, at, 4));
+		CLAIM(value == 5);
+
+		if (i % 2)
+			CHECK(cuDevicePrimaryCtxReset(0));
+		CHECK(cuDevicePrimaryCtxRelease(0));
+		EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxGetDevice(&device));
+		EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent(p));
+		CHECK(cuDevicePrimaryCtxRetain(&again, 0));
+		CHECK(cuCtxGetCurrent(&current));
+		CLAIM(again == p && current == p);
+		CHECK(cuCtxGetDevice(&device));
+
+		/* It has nothing of what there was in the other. */
+		void *args[] = {&at, &value, &value};
+		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamSynchronize(s));
+		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(e, NULL));
+		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(m));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(at));
+		EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuGraphLaunch(x, NULL));
+		CHECK(cuGraphExecDestroy(x));
+		CHECK(cuCtxSynchronize());
+	}
+}
+
 /* A kernel runs in the current context, whatever its stream. */
 static void elsewhere(void)
 {
@@ -95,6 +150,25 @@ static void neighbours(void)
 	CLAIM(*(unsigned *)(uintptr_t)managed == 7 && *(unsigned *)pinned == 8);
 	CHECK(cuMemFree(managed));
 	CHECK(cuMemFreeHost(pinned));
+}
+
+/* A kernel that fails is known to have failed as soon as the event behind it is complete. */
+static void failed_event(void)
+{
+	for (int i = 0; i < 150; i++) {
+		CUfunction step;
+		CUcontext c = new_context(&step);
+		CUevent e;
+		CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+		launch_fault(step);
+		CUresult r = cuEventRecord(e, NULL); /* which may be too late already */
+		while (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY) {
+			r = cuEventQuery(e);
+			CLAIM(r != CUDA_SUCCESS);
+		}
+		EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, r);
+		CHECK(cuCtxDestroy(c));
+	}
 }
 
 /* --- callbacks --- */
@@ -161,6 +235,48 @@ static void farewell(void)
 	pthread_mutex_unlock(&gate);
 	CLAIM(callbacks == 5);
 	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, status);
+}
+
+static _Atomic int counted, queued, held;
+
+static void CUDA_CB count_one(void *unused)
+{
+	(void)unused;
+	counted++;
+}
+
+/* Keeps the gate shut as long as more goes in. */
+static void *hold_gate(void *unused)
+{
+	int before = -1;
+	pthread_mutex_lock(&gate);
+	held = 1;
+	while (queued != before) {
+		before = queued;
+		usleep(300000);
+	}
+	pthread_mutex_unlock(&gate);
+	return unused;
+}
+
+/* Who queues more callbacks than there is room for waits until some have run. */
+static void throng(void)
+{
+	enum { ALL = 70000 };
+	CUfunction step;
+	CUstream s;
+	pthread_t other;
+	new_context(&step);
+	CHECK(cuStreamCreate(&s, 0));
+	CLAIM(pthread_create(&other, NULL, hold_gate, NULL) == 0);
+	while (!held)
+		usleep(1000);
+	CHECK(cuLaunchHostFunc(s, wait_at_gate, NULL));
+	for (; queued < ALL; queued++)
+		CHECK(cuLaunchHostFunc(s, count_one, NULL));
+	CHECK(cuStreamSynchronize(s));
+	CLAIM(counted == ALL);
+	CLAIM(pthread_join(other, NULL) == 0);
 }
 
 /* Only the stream waits for an event of another context, not its caller. */
@@ -484,7 +600,8 @@ static const struct {
 	{"permission", permission, 0}, {"farewell", farewell, 0},   {"across", across, 0},
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
 	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
-	{"in-order", in_order, 0},     {"ready", ready, 0},
+	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
+	{"failed-event", failed_event, 0}, {"throng", throng, 0},
 };
 
 int main(int argc, char **argv)

@@ -5,6 +5,10 @@
  *	shm use KEY BYTES WAS VALUE  finds it full of WAS and fills it; detaches
  *	shm absent KEY               finds none
  *	shm hold KEY WAS             has it attached until its input ends, and finds it full of WAS then
+ *	shm spin KEY VALUE           fills it, and has a kernel run that doesn't end
+ *	shm fail KEY VALUE           fills it, and then a kernel fails
+ *	shm refused                  is told that there are none
+ *	shm count KEY TIMES FILE     counts in it so often, attaching it each time; FILE, which it locks, says how far all are
  *	shm remove KEY               removes it
  *	shm full KEY BYTES           is refused so many
  *	shm wrong                    makes all mistakes there are
@@ -12,6 +16,8 @@
 #include "check.h"
 
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <cuda_shm.h>
 
@@ -50,6 +56,38 @@ static void fill(CUmodule module, int id, CUdeviceptr at, size_t bytes, unsigned
 	CHECK(cuShmDt(again));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmDt(again));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32(again, 0, 1));
+}
+
+/* Others count, too, and are killed at that: their kernels may come late. But what was counted stays. */
+static void count(CUmodule module, int id, long times, const char *path)
+{
+	CUfunction step;
+	FILE *file = fopen(path, "r+");
+	CLAIM(file != NULL);
+	CHECK(cuModuleGetFunction(&step, module, "step"));
+	while (times-- > 0) {
+		CUdeviceptr at, again = 0;
+		unsigned there, known = 0;
+		CHECK(cuShmAt(&at, id, 0));
+		if (times % 3 == 0)
+			CHECK(cuShmAt(&again, id, 0));
+		CLAIM(flock(fileno(file), LOCK_EX) == 0);
+		CLAIM(pread(fileno(file), &known, sizeof known, 0) >= 0);
+		CHECK(cuMemcpyDtoH(&there, again ? again : at, sizeof there));
+		if (there < known || there > known + 8) {
+			fprintf(stderr, "%u were counted, and the segment says %u\n", known, there);
+			exit(1);
+		}
+		launch_step(step, NULL, at, 1, 1);
+		CHECK(cuCtxSynchronize());
+		there++;
+		CLAIM(pwrite(fileno(file), &there, sizeof there, 0) == sizeof there);
+		CLAIM(flock(fileno(file), LOCK_UN) == 0);
+		if (again)
+			CHECK(cuShmDt(again));
+		CHECK(cuShmDt(at));
+	}
+	fclose(file);
 }
 
 static void wrong(void)
@@ -143,6 +181,38 @@ int main(int argc, char **argv)
 		while (getchar() != EOF)
 			;
 		expect_all(at, info.bytes, (unsigned)number[0]);
+	} else if (strcmp(what, "spin") == 0) {
+		CUfunction spin;
+		void *steps[] = {&(unsigned){0}};
+		CHECK(cuShmGet(&id, key, 0, 0));
+		CHECK(cuShmAt(&at, id, 0));
+		CHECK(cuShmCtl(id, CU_SHM_STAT, &info));
+		CHECK(cuMemsetD32(at, (unsigned)number[0], info.bytes / 4));
+		CHECK(cuCtxSynchronize());
+		CHECK(cuModuleGetFunction(&spin, module, "spin"));
+		CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, steps, NULL));
+		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+		printf("holds\n");
+		fflush(stdout);
+		pause();
+	} else if (strcmp(what, "fail") == 0) {
+		CUfunction step;
+		CHECK(cuShmGet(&id, key, 0, 0));
+		CHECK(cuShmAt(&at, id, 0));
+		CHECK(cuShmCtl(id, CU_SHM_STAT, &info));
+		CHECK(cuMemsetD32(at, (unsigned)number[0], info.bytes / 4));
+		CHECK(cuCtxSynchronize());
+		CHECK(cuModuleGetFunction(&step, module, "step"));
+		launch_step(step, NULL, 64, 1, 1);
+		EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+	} else if (strcmp(what, "refused") == 0) {
+		EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuShmGet(&id, 1, 4096, 0));
+		EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuShmAt(&at, 1, 0));
+		EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuShmCtl(1, CU_SHM_REMOVE, NULL));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmDt(4096));
+	} else if (strcmp(what, "count") == 0) {
+		CHECK(cuShmGet(&id, key, 0, 0));
+		count(module, id, (long)number[0], argv[4]);
 	} else if (strcmp(what, "remove") == 0) {
 		CHECK(cuShmGet(&id, key, 0, 0));
 		CHECK(cuShmCtl(id, CU_SHM_REMOVE, NULL));
