@@ -68,7 +68,7 @@ type Accelerator struct {
 	Library       string        // absolute; the driver (nvidia); empty: as the system finds it
 	Cores         int           // cores of the host that compute (soft); 0: all of them
 	Memory        Size          // device memory; 0: all that there is (nvidia)
-	Swap          Size          // how much more may be allocated, and lies in host memory (soft); 0: no more
+	Swap          Size          // how much more may be allocated, and lies in host memory; 0: no more
 	Policy        string        // who runs next; one of Options.Policies
 	Mode          string        // production, paper
 	Accounts      string        // one for all engines together (sdq), or compute and copies apart (mrq)

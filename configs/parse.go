@@ -125,7 +125,6 @@ func (p *parser) ofItsType(t table, a *Accelerator) {
 		{soft && a.Device != "", "device", `goes with type = "nvidia"`},
 		{soft && a.Library != "", "library", `goes with type = "nvidia"`},
 		{soft && a.Memory == 0, "memory", `must not be 0, which goes with type = "nvidia"`},
-		{!soft && a.Swap != 0, "swap", `goes with type = "soft": what others' devices hold doesn't leave them`},
 	} {
 		if wrong.is {
 			p.fail(t, wrong.key, t.keys[wrong.key], errors.New(wrong.why))

@@ -70,6 +70,9 @@ func (d *Domain) fitsReserve() error {
 	return nil
 }
 
+// HasKey says whether Set knows a key.
+func (d *Domain) HasKey(key string) bool { return slices.Contains(keysOf(d.templateFields()), key) }
+
 // Get returns the value of a key as the file spells it, or nothing for what is no key.
 func (d *Domain) Get(key string) string { return getField(d.templateFields(), key) }
 
