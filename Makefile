@@ -257,7 +257,8 @@ race: | deps-build ## the tests of the Go packages with the race detector
 fuzz: ## fuzz each decoder for FUZZTIME
 	GO=$(GO) scripts/fuzz $(FUZZTIME)
 
-soak: build guest-asan ## the tests that take SOAKTIME each
+soak: build guest-asan ## the tests that take SOAKTIME each, and those of random inputs with others than each time
+	PEGASUS_TEST_SEED=fresh $(GO) test -timeout $(PATIENCE) -count 3 $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./accel/... ./backend/... ./cuda | sed -n '/pegasus\/test\/seeds/s/ .*//p') ./xenstore/...
 	SOAKTIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count 1 -timeout 12h -v ./...
 
 gpu-test: build $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, and try the accelerator on it, if there is one

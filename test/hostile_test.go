@@ -20,6 +20,7 @@ import (
 
 	"pegasus/callbuf"
 	"pegasus/cuda"
+	"pegasus/test/seeds"
 )
 
 // TestMain lets the test's binary be a guest that means harm, in a process of its own.
@@ -55,15 +56,7 @@ func (h *host) socket(domain string) string {
 // seeded is a source whose seed the test's log names.
 func seeded(t testing.TB) *rand.Rand {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("PEGASUS_TEST_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("PEGASUS_TEST_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
+	return rand.New(rand.NewPCG(seeds.Fixed(t), 1))
 }
 
 // raw is a guest without a library between it and the bytes.

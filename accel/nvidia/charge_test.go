@@ -5,6 +5,8 @@ package nvidia
 import (
 	"math/rand/v2"
 	"testing"
+
+	"pegasus/test/seeds"
 )
 
 func TestCharged(t *testing.T) {
@@ -27,7 +29,7 @@ func TestCharged(t *testing.T) {
 
 // What is charged is never more than the time in which anything ran, and exactly that as long as not too much is remembered.
 func TestChargedIsTheUnion(t *testing.T) {
-	seed := rand.Uint64()
+	seed := seeds.Fixed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, spread := range []int64{50, 100_000} {
 		var c charged

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pegasus/accel"
+	"pegasus/test/seeds"
 )
 
 // page is what the model knows of one page of a range.
@@ -94,8 +95,7 @@ func play(t *testing.T, script []byte) {
 }
 
 func TestRandomRanges(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Fixed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	script := make([]byte, 600)
 	for range 2000 {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pegasus/test/seeds"
 )
 
 // machine is a device of some bytes with processes that share it.
@@ -185,8 +187,7 @@ func (p *process) execute(by int) { p.locked(func() { p.executing += by }) }
 // request is executed, every byte is what was written last, the books are right, and
 // everybody comes to an end.
 func TestRandomPrograms(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seeds.Fixed(t)
 	m := newMachine(t, 900, 100, 6)
 	m.processes[1].share.Guarantee = 150
 	m.processes[2].share.Priority = 3

@@ -11,6 +11,7 @@ import (
 	"pegasus/accel"
 	"pegasus/accel/soft/memory"
 	"pegasus/cuda"
+	"pegasus/test/seeds"
 )
 
 // addresses reserves a range for n slabs of device memory.
@@ -155,9 +156,8 @@ func launchOf(m *Module, params ...byte) accel.Launch {
 }
 
 func seed(t *testing.T) *rand.Rand {
-	n := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", n)
-	return rand.New(rand.NewPCG(n, 0))
+	t.Helper()
+	return rand.New(rand.NewPCG(seeds.Fixed(t), 0))
 }
 
 // Two devices on one engine page are one accelerator: their work never overlaps.

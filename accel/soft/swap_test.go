@@ -6,13 +6,13 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
 	"pegasus/accel/soft/engine"
 	"pegasus/cuda"
+	"pegasus/test/seeds"
 )
 
 // swapped opens devices on one engine page whose memory is less than they may have together.
@@ -39,8 +39,7 @@ func swapped(t testing.TB, n int, memory, swap uint64) (*engine.Page, []*Device)
 func TestSwap(t *testing.T) {
 	const memory = 2 << 20
 	page, devices := swapped(t, 4, memory, 2*memory)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seeds.Fixed(t)
 	var all sync.WaitGroup
 	for i, d := range devices {
 		all.Go(func() { programs(t, d, rand.New(rand.NewPCG(seed, uint64(i))), memory/4*3) })

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
+	"pegasus/test/seeds"
 )
 
 // TestMain makes the test binary a worker, whose descriptors 3 and 4 are page and
@@ -146,8 +147,7 @@ func TestQuotaAcrossProcesses(t *testing.T) {
 
 // A worker that is killed at any instruction leaves nothing behind, and nobody stuck.
 func TestKilledWhileReserving(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seeds.Fixed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	p, b, m := fixture(t)
 	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 1 << 60})

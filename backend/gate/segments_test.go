@@ -5,7 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
+
+	"pegasus/test/seeds"
 )
 
 // bank is a Commons of so many bytes, which knows what was cleared.
@@ -56,8 +57,7 @@ func segmented(t *testing.T) (*Page, [2]*Member) {
 // one place, the quota and the accelerator know exactly what there is, and a segment
 // goes when it was removed and nobody has it attached: cleared first.
 func TestRandomSegments(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seeds.Fixed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	p, workers := segmented(t)
 	const quota = 900 << 20

@@ -12,6 +12,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/callbuf"
 	"pegasus/cuda"
+	"pegasus/test/seeds"
 )
 
 // survives says whether a session, after whatever happened to it, still answers
@@ -75,8 +76,7 @@ func FuzzServe(f *testing.F) {
 // TestHostileMemory writes random bytes into every word that host and guest
 // share, while packets are served.
 func TestHostileMemory(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seeds.Fixed(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	rounds := 40
 	if testing.Short() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pegasus/test/events"
+	"pegasus/test/seeds"
 )
 
 // Four machines, two of which have their region as a PCI device, and things happen to them by chance, as many as PEGASUS_TEST_EVENTS says: those of
@@ -19,15 +20,11 @@ import (
 // is printed, and can be given as PEGASUS_TEST_SEED. What had happened up to a failure is printed as
 // a script, which TestEvents plays again.
 func TestSoakEvents(t *testing.T) {
-	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("PEGASUS_TEST_SEED"), strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seed := seeds.Fresh(t)
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("PEGASUS_TEST_EVENTS"), "200"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("PEGASUS_TEST_SEED=%d", seed)
 	sc := events.Script{Machines: []events.Machine{
 		{Name: "one", Credits: 256}, {Name: "two", Credits: 512, More: "ivshmem"}, {Name: "three", Credits: 768}, {Name: "four", Credits: 1024, More: "ivshmem"},
 	}}

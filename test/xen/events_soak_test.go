@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pegasus/test/events"
+	"pegasus/test/seeds"
 )
 
 func readScript(t *testing.T, path string) events.Script {
@@ -38,15 +38,11 @@ func TestSoakXenEvents(t *testing.T) {
 // The same by chance: as many events as PEGASUS_TEST_EVENTS says, of those that the script has, to any domU that can
 // take them so. The seed is printed, and can be given as PEGASUS_TEST_SEED.
 func TestSoakXenChance(t *testing.T) {
-	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("PEGASUS_TEST_SEED"), strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seed := seeds.Fresh(t)
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("PEGASUS_TEST_EVENTS"), "60"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("PEGASUS_TEST_SEED=%d", seed)
 	sc := readScript(t, theScript)
 	from, r := sc.Events, rand.New(rand.NewPCG(seed, 0))
 	sc.Events = nil

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -190,9 +192,7 @@ func TestSame(t *testing.T) {
 	m := memory.New(memory.Options{})
 	t.Cleanup(m.Close)
 	theirs, ours := newParty(t, "Xen's", s.Domain), newParty(t, "ours", m.Domain)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(seed(t), 0))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	outcomes := map[string]int{}
@@ -217,4 +217,22 @@ func TestSame(t *testing.T) {
 		}
 	}
 	t.Log(outcomes)
+}
+
+// seed is of what is random in a test: the same each time, but for PEGASUS_TEST_SEED, a number or "fresh".
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	n := uint64(1)
+	switch s := os.Getenv("PEGASUS_TEST_SEED"); s {
+	case "":
+	case "fresh":
+		n = uint64(time.Now().UnixNano())
+	default:
+		var err error
+		if n, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("PEGASUS_TEST_SEED=%d", n)
+	return n
 }

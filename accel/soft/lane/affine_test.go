@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"pegasus/accel/soft/lane/internal/programs"
+	"pegasus/test/seeds"
 )
 
 // Random programs of thread indices, loop counters and addresses leave what an independent
@@ -16,7 +16,7 @@ import (
 func TestAffine(t *testing.T) { eachLevel(t, testAffine) }
 
 func testAffine(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := seeds.Fixed(t)
 	for n := range uint64(pick(testing.Short(), 400, 40)) {
 		tryAffine(t, seed+n)
 	}

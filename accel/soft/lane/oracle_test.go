@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"pegasus/accel/ptx/cases"
 	"pegasus/accel/soft/lane/internal/programs"
 	"pegasus/accel/soft/lane/internal/reference"
+	"pegasus/test/seeds"
 )
 
 const (
@@ -170,14 +170,6 @@ func (c trial) minimise(p *programs.Program, style programs.Style, shape [3]uint
 // Random programs leave on the engine, however they are written and launched,
 // the bits that an independent interpreter finds.
 func TestOracle(t *testing.T) {
-	if s := os.Getenv("PEGASUS_TEST_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("PEGASUS_TEST_SEED: %v", err)
-		}
-		tryProgram(t, seed)
-		return
-	}
 	eachLevel(t, testOracle)
 }
 
@@ -186,8 +178,7 @@ func testOracle(t *testing.T) {
 	if testing.Short() {
 		n = 4
 	}
-	first := uint64(time.Now().UnixNano())
-	t.Logf("seeds from %d", first)
+	first := seeds.Fixed(t)
 	defined := 0
 	for i := range n {
 		if tryProgram(t, first+uint64(i)) {

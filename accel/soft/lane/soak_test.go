@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"pegasus/test/seeds"
 )
 
 // soakEnd is when each test ends that goes on and on.
@@ -25,8 +27,7 @@ func soakEnd(t *testing.T) time.Time {
 
 // Random programs, two at a time.
 func TestSoakOracle(t *testing.T) {
-	end, first := soakEnd(t), uint64(time.Now().UnixNano())
-	t.Logf("seeds from %d", first)
+	end, first := soakEnd(t), seeds.Fresh(t)
 	var next, defined atomic.Uint64
 	t.Run("programs", func(t *testing.T) {
 		for range 2 {

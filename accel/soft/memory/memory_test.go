@@ -6,10 +6,11 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/test/seeds"
 )
 
 // space reserves addresses for a space of n slabs.
@@ -29,9 +30,8 @@ func space(t testing.TB, n uint64) *Space {
 }
 
 func seed(t *testing.T) *rand.Rand {
-	n := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", n)
-	return rand.New(rand.NewPCG(n, 0))
+	t.Helper()
+	return rand.New(rand.NewPCG(seeds.Fixed(t), 0))
 }
 
 // Random programs against a model: allocations never overlap, are aligned,
