@@ -251,8 +251,9 @@ xen-test: xen-image ## the tests with a real Xen (installs QEMU, and gets Xen an
 # The guest's library is C, which has its own sanitizers.
 RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|test\|test/vm\|test/xen\)$$')
 
+# The tests start hundreds of programs, of which each would sleep a second before it exits.
 race: | deps-build ## the tests of the Go packages with the race detector
-	CGO_ENABLED=1 $(GO) test -race -short -timeout $(PATIENCE) $(LIBVIRT_TAG) $(RACED) ./cmd/pegasus-libvirt $(NVIDIA)
+	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -timeout $(PATIENCE) $(LIBVIRT_TAG) $(RACED) ./cmd/pegasus-libvirt $(NVIDIA)
 
 fuzz: ## fuzz each decoder for FUZZTIME
 	GO=$(GO) scripts/fuzz $(FUZZTIME)

@@ -41,13 +41,16 @@ const (
 	// HeaderBytes is the size of the header page.
 	HeaderBytes = 4096
 
-	SlotBytes      = 128
-	slotBody       = SlotBytes - 8
-	packetHeader   = 24
-	firstPayload   = slotBody - packetHeader
-	lineBody       = 64 - 8 // what a slot's first cache line has of it
-	MaxPacketSlots = 64
-	// MaxPayload is the most that one packet can carry.
+	SlotBytes    = 128
+	slotBody     = SlotBytes - 8
+	packetHeader = 24
+	firstPayload = slotBody - packetHeader
+	lineBody     = 64 - 8 // what a slot's first cache line has of it
+	// MaxPacketSlots is for a launch with 32764 bytes of parameters, the most that a kernel may have.
+	MaxPacketSlots = 274
+	// plainPacketSlots is the most of a packet to a host that doesn't say what it takes.
+	plainPacketSlots = 64
+	// MaxPayload is the most that one packet can carry, in a ring of 2*MaxPacketSlots or more.
 	MaxPayload = firstPayload + (MaxPacketSlots-1)*slotBody
 
 	ReplyBytes   = 256
@@ -89,6 +92,7 @@ const (
 	offContextText      = 0xa00
 	offHeld             = 0xe00
 	offReportTaken      = 0xe40
+	offPacketSlots      = 0xe44
 	offReport           = 0xe80
 	offReportBody       = 0xec0
 )
@@ -103,7 +107,7 @@ const (
 
 // Geometry is what may vary between segments.
 type Geometry struct {
-	RingSlots    uint32 // power of two, at least 2*MaxPacketSlots
+	RingSlots    uint32 // power of two, at least 128; a packet takes half of them at most
 	ReplySlots   uint32 // at most 65536
 	EventWords   uint32 // power of two
 	ReleaseWords uint32
@@ -130,6 +134,9 @@ const (
 	maxArena   = 1 << 40
 )
 
+// packetSlots is the most that one packet takes of a ring.
+func (g Geometry) packetSlots() uint32 { return min(MaxPacketSlots, g.RingSlots/2) }
+
 func powerOfTwo(n uint32) bool { return n != 0 && n&(n-1) == 0 }
 
 func alignUp(n, to uint64) uint64 { return (n + to - 1) &^ (to - 1) }
@@ -137,8 +144,8 @@ func alignUp(n, to uint64) uint64 { return (n + to - 1) &^ (to - 1) }
 // Layout places the parts one after the other, or says which number is wrong.
 func (g Geometry) Layout() (Layout, error) {
 	switch {
-	case !powerOfTwo(g.RingSlots) || g.RingSlots < 2*MaxPacketSlots || g.RingSlots > 1<<20:
-		return Layout{}, fmt.Errorf("ring slots %d: want a power of two in %d..%d", g.RingSlots, 2*MaxPacketSlots, 1<<20)
+	case !powerOfTwo(g.RingSlots) || g.RingSlots < 2*plainPacketSlots || g.RingSlots > 1<<20:
+		return Layout{}, fmt.Errorf("ring slots %d: want a power of two in %d..%d", g.RingSlots, 2*plainPacketSlots, 1<<20)
 	case g.ReplySlots == 0 || g.ReplySlots > 65536:
 		return Layout{}, fmt.Errorf("reply slots %d: want 1..65536", g.ReplySlots)
 	case !powerOfTwo(g.EventWords) || g.EventWords > 1<<24:
@@ -196,7 +203,7 @@ func slotsFor(n int) uint32 {
 var (
 	// ErrProtocol is wrapped by every error that calls for dropping the segment.
 	ErrProtocol = errors.New("call buffer: guest broke the protocol")
-	// ErrTooLarge is a payload above MaxPayload.
+	// ErrTooLarge is a payload above what the host takes, which is MaxPayload at most.
 	ErrTooLarge = errors.New("call buffer: payload too large for a packet")
 	// ErrBesideTaken is a packet beside the ring before the host has taken the last.
 	ErrBesideTaken = errors.New("call buffer: the place beside the ring is taken")

@@ -56,10 +56,30 @@ func pairWith(t testing.TB, g Geometry, features uint64) (*Host, *Guest, []byte)
 
 func living() error { return nil }
 
+// payloadOf is the most that a packet of some slots carries.
+func payloadOf(slots int) int { return firstPayload + (slots-1)*slotBody }
+
 func TestPacketsArriveWholeAndInOrder(t *testing.T) {
-	h, g, _ := pair(t, small())
+	for _, c := range []struct {
+		ring uint32
+		long bool
+		most int // slots
+	}{{128, false, 64}, {128, true, 64}, {256, true, 128}, {1024, false, 64}, {1024, true, MaxPacketSlots}} {
+		t.Run(fmt.Sprintf("%d slots, long packets %v", c.ring, c.long), func(t *testing.T) {
+			geometry := small()
+			geometry.RingSlots = c.ring
+			h, g, _ := pair(t, geometry)
+			if c.long {
+				h.TakeLong()
+			}
+			arriveWhole(t, h, g, payloadOf(c.most))
+		})
+	}
+}
+
+func arriveWhole(t *testing.T, h *Host, g *Guest, most int) {
 	var p Packet
-	for n := 0; n <= MaxPayload; n += 37 {
+	for n := 0; n <= most; n = max(n+1, min(n+37, most)) {
 		want := bytes.Repeat([]byte{byte(n), byte(n >> 8), 0xa5}, n/3+1)[:n]
 		if err := g.Send(Header{Op: uint16(n), Context: 3, Stream: uint64(n) << 32}, want, living); err != nil {
 			t.Fatal(err)
@@ -74,7 +94,7 @@ func TestPacketsArriveWholeAndInOrder(t *testing.T) {
 	if ok, err := h.Next(&p); ok || err != nil {
 		t.Fatalf("a packet out of nothing: %v %v", ok, err)
 	}
-	if err := g.Send(Header{}, make([]byte, MaxPayload+1), living); !errors.Is(err, ErrTooLarge) {
+	if err := g.Send(Header{}, make([]byte, most+1), living); !errors.Is(err, ErrTooLarge) {
 		t.Fatalf("oversized payload: %v", err)
 	}
 }
@@ -247,6 +267,9 @@ func TestHostRefuses(t *testing.T) {
 		errHas string
 	}{
 		{"payload too long", func(mem []byte, l Layout) { le.PutUint16(mem[l.RingOffset+8+2:], MaxPayload+1) }, "payload"},
+		{"payload too long for the ring", func(mem []byte, l Layout) {
+			le.PutUint16(mem[l.RingOffset+8+2:], uint16(payloadOf(int(l.RingSlots/2))+1))
+		}, "payload"},
 		{"missing part", func(mem []byte, l Layout) { le.PutUint16(mem[l.RingOffset+8+2:], 500) }, "part"},
 		{"reply slot", func(mem []byte, l Layout) {
 			le.PutUint16(mem[l.RingOffset+8+4:], FlagReply)
@@ -450,7 +473,10 @@ func FuzzHost(f *testing.F) {
 	f.Add([]byte{0, 10, 2, 0, 2, 0})
 	f.Add([]byte{0, 200, 1, 7, 2, 0, 1, 255, 0, 3, 2, 2})
 	f.Fuzz(func(t *testing.T, steps []byte) {
-		h, g, mem := pair(t, small())
+		geometry := small()
+		geometry.RingSlots = 1024
+		h, g, mem := pair(t, geometry)
+		h.TakeLong()
 		head, tail := word32(mem, offHead), word32(mem, offTail)
 		seed := rand.New(rand.NewPCG(9, uint64(len(steps))))
 		var p Packet
@@ -463,12 +489,12 @@ func FuzzHost(f *testing.F) {
 					tail.Store(h.next)
 				}
 				head.Store(h.next) // or Send would wait for a head that was spoilt
-				n := min(int(arg)*20, MaxPayload)
+				n := min(int(arg)*130, MaxPayload)
 				if tail.Load()-h.next+slotsFor(n) > h.l.RingSlots {
 					continue // no room
 				}
 				err := g.Send(Header{Op: uint16(arg), Flags: uint16(arg & 1), ReplySlot: uint16(arg % 8), ReplyTag: 1}, make([]byte, n), nil)
-				if err != nil {
+				if err != nil && (n <= payloadOf(plainPacketSlots) || !errors.Is(err, ErrTooLarge)) { // it may be spoilt what the host takes
 					t.Fatal(err)
 				}
 			case 1: // anywhere in header, ring and reply slots

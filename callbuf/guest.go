@@ -60,10 +60,10 @@ func (g *Guest) Layout() Layout { return g.l }
 // Send puts a packet into the ring. While the ring is full it waits, asking
 // alive every 100 ms at the latest; alive's error ends the wait.
 func (g *Guest) Send(h Header, payload []byte, alive func() error) error {
-	if len(payload) > MaxPayload {
+	n := slotsFor(len(payload))
+	if n > plainPacketSlots && n > min(word32(g.mem, offPacketSlots).Load(), g.l.packetSlots()) {
 		return ErrTooLarge
 	}
-	n := slotsFor(len(payload))
 	first, err := g.claim(n, alive)
 	if err != nil {
 		return err

@@ -89,6 +89,9 @@ func (h *Host) reported() bool { return word32(h.mem, offReport).Load() == repor
 // that are in it, and Report also while what is in it can't be taken.
 func (h *Host) TakeReports() { word32(h.mem, offReportTaken).Store(1) }
 
+// TakeLong lets the guest send packets of more than 64 slots.
+func (h *Host) TakeLong() { word32(h.mem, offPacketSlots).Store(h.l.packetSlots()) }
+
 // Reports says that the guest puts beside the ring what must not wait for what is in it.
 func (h *Host) Reports() bool { return word32(h.mem, offReport).Load() != 0 }
 
@@ -128,13 +131,13 @@ func (h *Host) Next(p *Packet) (bool, error) {
 	first := h.mem[at : at+SlotBytes : at+SlotBytes]
 	copy(p.body[:lineBody], first[8:])
 	n := int(le.Uint16(p.body[2:]))
-	if n > MaxPayload {
+	slots := slotsFor(n)
+	if slots > h.l.packetSlots() {
 		return false, h.fail("payload of %d bytes in slot %d", n, h.next)
 	}
 	if n > lineBody-packetHeader { // else the second line stays in the producer's cache
 		copy(p.body[lineBody:slotBody], first[8+lineBody:])
 	}
-	slots := slotsFor(n)
 	for i := uint32(1); i < slots; i++ {
 		at := h.slot(h.next + i)
 		if !h.published(h.next + i) {

@@ -193,7 +193,7 @@ func (s *session) prepareCopy(g *guestContext, t *transfer, b box, dst, src plac
 	}
 	if src.kind == cuda.EndInline {
 		t.inline = append(t.inline, data...)
-		s.flow.inline.Add(int64(len(t.inline))) // until recycle
+		s.flow.kept.Add(int64(len(t.inline))) // until recycle
 		src.data = t.inline
 	} else if len(data) != 0 {
 		return cuda.ErrorInvalidValue

@@ -31,11 +31,11 @@ const (
 
 // flow counts what the device has not answered yet.
 type flow struct {
-	n      atomic.Int64  // calls
-	inline atomic.Int64  // bytes of packets that queued copies keep
-	full   atomic.Bool   // the poller waits for room
-	room   chan struct{} // has an element when there may be room
-	stuck  bool          // of the poller: waiting for room was in vain
+	n     atomic.Int64  // calls
+	kept  atomic.Int64  // bytes of packets that queued copies and launches keep
+	full  atomic.Bool   // the poller waits for room
+	room  chan struct{} // has an element when there may be room
+	stuck bool          // of the poller: waiting for room was in vain
 }
 
 func (f *flow) init() { f.room = make(chan struct{}, 1) }
@@ -44,7 +44,7 @@ func (s *session) full() bool {
 	if s.flow.n.Load() >= maxOutstanding {
 		return true
 	}
-	return s.queue != nil && s.queue.Queued()+int(s.flow.inline.Load()>>10) >= maxQueued
+	return s.queue != nil && s.queue.Queued()+int(s.flow.kept.Load()>>10) >= maxQueued
 }
 
 // room waits, and the ring with it, until the device can take more work. What is

@@ -52,11 +52,11 @@ func TestRoomIsWaitedFor(t *testing.T) {
 func TestKeptPacketsCount(t *testing.T) {
 	s, _ := alone(t)
 	s.queue = &fullQueue{}
-	s.flow.inline.Store(maxQueued<<10 - 1)
+	s.flow.kept.Store(maxQueued<<10 - 1)
 	if s.full() {
 		t.Error("full too early")
 	}
-	s.flow.inline.Add(1)
+	s.flow.kept.Add(1)
 	if !s.full() {
 		t.Error("packets that are kept don't count")
 	}

@@ -17,6 +17,9 @@ type module struct {
 	costs []kernelCost // by function
 }
 
+// fewParams are the bytes of parameters that count as nothing beside the launch itself.
+const fewParams = 1 << 10
+
 // launchCooperative is a flag of a launch: its blocks may meet. From the second byte on there are the sides of its clusters.
 const launchCooperative = 1
 
@@ -39,6 +42,10 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	cost := &m.costs[index]
 	sub := s.newSubmission(g)
 	sub.cost, sub.blocks = cost, blockCount(a.Grid)
+	if len(a.Params) > fewParams {
+		sub.params = len(a.Params)
+		s.flow.kept.Add(int64(sub.params))
+	}
 	return s.submitGated(sub, st, w, gate.Compute, s.predict(cost, w))
 }
 
@@ -105,6 +112,7 @@ type submission struct {
 	cost   *kernelCost // of a kernel; nil for a copy or fill
 	blocks uint64
 
+	params int     // bytes of them that flow.kept counts
 	replay *replay // of a graph; else nil
 
 	transfer transfer // of a copy or fill
@@ -124,9 +132,11 @@ func (s *session) newSubmission(g *guestContext) *submission {
 
 func (b *submission) recycle() {
 	t := &b.transfer
-	b.s.flow.inline.Add(-int64(len(t.inline)))
+	if kept := b.params + len(t.inline); kept > 0 {
+		b.s.flow.kept.Add(-int64(kept))
+	}
 	t.inline, t.into, t.release = t.inline[:0], nil, 0
-	b.s, b.g, b.cost, b.replay = nil, nil, nil, nil
+	b.s, b.g, b.cost, b.replay, b.params = nil, nil, nil, nil, 0
 	submissions.Put(b)
 }
 

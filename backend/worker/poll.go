@@ -195,11 +195,11 @@ func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 	if !s.dependent() {
 		return false, 100 * time.Millisecond
 	}
-	var p callbuf.Packet
-	if s.farBehind() && s.report(&p) {
+	p := &s.ahead
+	if s.farBehind() && s.report(p) {
 		s.serve(p.Header, p.Payload)
 	}
-	for !s.farBehind() && s.next(&p) {
+	for !s.farBehind() && s.next(p) {
 		if p.Op == uint16(cuda.OpCallbackWait) {
 			s.serve(p.Header, p.Payload)
 			continue

@@ -115,7 +115,8 @@ type session struct {
 	attached    map[uint64]attachment    // device segments, by address
 	commons     *commons                 // nil if the device can't share memory
 	slept       bool                     // since the poller last had nothing to do
-	behind      []held                   // packets taken from the ring while the gate held one back
+	ahead       callbuf.Packet           // that is taken from the ring while the gate holds one back
+	behind      []held                   // such packets
 	behindBytes int                      // in their payloads
 	costs       costs
 	uncounted   uint64 // calls served that the gate page does not count yet
@@ -153,6 +154,7 @@ func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
 	s.flow.init()
 	s.callbacks.init()
 	h.TakeReports()
+	h.TakeLong()
 	return s
 }
 

@@ -119,6 +119,7 @@ CUresult node_set_kernel(struct graph_node *n, const CUDA_KERNEL_NODE_PARAMS *p)
 	r = launch_pack(f, p->kernelParams, p->extra, &parcel);
 	if (r == CUDA_SUCCESS)
 		r = kernel_set(n, handle, f, &parcel);
+	launch_unpack(&parcel);
 	function_release(f);
 	return r;
 }

@@ -116,6 +116,7 @@ static CUresult check_clusters(const struct function *f, const struct launch_arg
 CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p)
 {
 	CUresult r;
+	p->more = NULL;
 	if (UNLIKELY((r = check_shape(f, p->args.grid, p->args.block)) != CUDA_SUCCESS ||
 		(r = check_shared(f, p->args.sharedBytes)) != CUDA_SUCCESS))
 		return r;
@@ -125,14 +126,28 @@ CUresult launch_pack(const struct function *f, void **values, void **extra, stru
 		return r;
 	if (UNLIKELY(values && extra))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (UNLIKELY(f->facts.paramBytes > (uint32_t)PARAMS_ROOM))
+	if (UNLIKELY(f->facts.paramBytes > (uint32_t)PARAMS_MOST))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	p->args.function = f->wire;
 	p->paramBytes = f->facts.paramBytes;
 	p->params = p->room;
+	if (extra)
+		return find_block(f, extra, &p->params);
+	uint8_t *block = p->room;
+	if (UNLIKELY(p->paramBytes > sizeof p->room)) {
+		p->params = block = p->more = malloc(p->paramBytes);
+		if (!block)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	if (UNLIKELY(f->padded))
-		memset(p->room, 0, p->paramBytes);
-	return extra ? find_block(f, extra, &p->params) : gather(f, values, p->room);
+		memset(block, 0, p->paramBytes);
+	return gather(f, values, block);
+}
+
+void launch_unpack(struct parcel *p)
+{
+	if (UNLIKELY(p->more))
+		free(p->more);
 }
 
 static CUresult post(const struct parcel *parcel)
@@ -155,11 +170,13 @@ static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstr
 	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
 	parcel.args = *shape;
+	parcel.more = NULL;
 	r = check_place(handle, f, &parcel.place);
 	if (LIKELY(r == CUDA_SUCCESS))
 		r = launch_pack(f, values, extra, &parcel);
 	if (LIKELY(r == CUDA_SUCCESS))
 		r = LIKELY(!parcel.place.capturing) ? post(&parcel) : capture_kernel(&parcel, handle, f);
+	launch_unpack(&parcel);
 	function_release(f);
 	return r;
 }

@@ -16,18 +16,24 @@
 /* How many blocks a cluster may have on all devices that have any, and on some where a function is allowed more. */
 enum { CLUSTER_MOST = 8, CLUSTER_MOST_ANYWHERE = 16 };
 /* What one packet can carry beside the fixed part. */
-#define PARAMS_ROOM (PACKET_PAYLOAD - (int)sizeof(struct launch_args))
+#define PARAMS_MOST (PACKET_PAYLOAD_MOST - (int)sizeof(struct launch_args))
+_Static_assert(PARAMS_MOST >= 32764, "a kernel may have so many bytes of parameters");
 
 /* What travels of a launch, taken from the program and from a function that is held. */
 struct parcel {
 	struct place place;
 	struct launch_args args;
-	const void *params; /* the program's, or room */
+	const void *params; /* the program's, or room, or more */
 	uint32_t paramBytes;
-	uint8_t room[PARAMS_ROOM];
+	void *more;
+	uint8_t room[4096]; /* enough for nearly all: a thread's stack may be small */
 };
 
-/* Checks a launch of a function that is held, and gathers its parameters. args has its shape and flags, and gets the rest. */
+/*
+ * Checks a launch of a function that is held, and gathers its parameters. args has its shape and flags, and gets the rest.
+ * Whatever comes of it, launch_unpack must be called.
+ */
 CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p);
+void launch_unpack(struct parcel *p);
 
 #endif

@@ -124,10 +124,22 @@ static CUresult send_beside(const struct packet *p, const struct packet_header *
 	return CUDA_SUCCESS;
 }
 
+/* How many slots a packet may take. */
+static uint32_t most_slots(void)
+{
+	uint32_t most = atomic_load_explicit(&process.header->packetSlots, memory_order_relaxed);
+	if (most > PACKET_SLOTS_MOST)
+		most = PACKET_SLOTS_MOST;
+	if (most > process.ringSlots / 2)
+		most = process.ringSlots / 2;
+	return most;
+}
+
 static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint32_t tag, bool *woke, uint32_t *end)
 {
 	uint32_t payload = p->fixedBytes + p->tailBytes;
-	if (payload > PACKET_PAYLOAD)
+	uint32_t slots = (PACKET_HEADER + payload + SLOT_BODY - 1) / SLOT_BODY;
+	if (UNLIKELY(slots > PACKET_SLOTS && slots > most_slots()))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	struct packet_header head = {
 		.op = p->op, .payloadLength = (uint16_t)payload, .flags = flags, .replySlot = (uint16_t)slot,
@@ -136,7 +148,6 @@ static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint
 	if (UNLIKELY(p->beside) && p->fixedBytes <= sizeof process.header->reportBody - sizeof head &&
 		atomic_load_explicit(&process.header->reportTaken, memory_order_relaxed) != 0)
 		return send_beside(p, &head, woke);
-	uint32_t slots = (PACKET_HEADER + payload + SLOT_BODY - 1) / SLOT_BODY;
 	uint32_t index;
 	CUresult r = claim(slots, &index);
 	if (r != CUDA_SUCCESS)

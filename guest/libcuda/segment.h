@@ -20,8 +20,9 @@ enum {
 	SLOT_BYTES = 128,
 	SLOT_BODY = SLOT_BYTES - 8,
 	PACKET_HEADER = 24,
-	PACKET_SLOTS = 64, /* the most that one packet takes */
-	PACKET_PAYLOAD = PACKET_SLOTS * SLOT_BODY - PACKET_HEADER,
+	PACKET_SLOTS = 64,       /* the most that one packet takes where the host doesn't say */
+	PACKET_SLOTS_MOST = 274, /* and anywhere; a packet takes half of the ring at most */
+	PACKET_PAYLOAD_MOST = PACKET_SLOTS_MOST * SLOT_BODY - PACKET_HEADER,
 	REPLY_BYTES = 256,
 	REPLY_DATA = 240,
 	PACKET_WANTS_REPLY = 1,
@@ -54,6 +55,7 @@ struct segment_header {
 	_Atomic uint32_t contextText[SEGMENT_CONTEXTS]; /* (h) not 0: it has text to fetch */
 	_Alignas(64) _Atomic uint32_t held;             /* (h) not 0: the poller waits with a call that it can't let through yet */
 	_Alignas(64) _Atomic uint32_t reportTaken;      /* (h) not 0: it looks at report */
+	_Atomic uint32_t packetSlots;                   /* (h) the most that it takes in one packet, 0: PACKET_SLOTS */
 	_Alignas(64) _Atomic uint32_t report;           /* 0: nobody would use it, or REPORT_NONE or, until the host takes it, REPORT_MADE */
 	_Alignas(64) uint8_t reportBody[64];            /* the packet beside the ring */
 };

@@ -591,6 +591,129 @@ static void few_files(void)
 	CHECK(cuCtxSynchronize());
 }
 
+/* weigh: *at = *at * 3 + the sum of words, each times its place. */
+static const char weigh_ptx[] =
+	".version 8.1\n.target sm_70\n.address_size 64\n"
+	".visible .entry weigh(.param .u64 at, .param .align 4 .b8 words[%d])\n{\n"
+	"	.reg .u64 %%p, %%q;\n	.reg .u32 %%v, %%i, %%sum;\n	.reg .pred %%more;\n"
+	"	mov.u64 %%q, words;\n	mov.u32 %%i, 0;\n	mov.u32 %%sum, 0;\n"
+	"again:\n	ld.param.u32 %%v, [%%q];\n	add.u64 %%q, %%q, 4;\n	add.u32 %%i, %%i, 1;\n	mad.lo.u32 %%sum, %%v, %%i, %%sum;\n"
+	"	setp.lt.u32 %%more, %%i, %d;\n	@%%more bra again;\n"
+	"	ld.param.u64 %%p, [at];\n	ld.global.u32 %%v, [%%p];\n	mad.lo.u32 %%v, %%v, 3, %%sum;\n	st.global.u32 [%%p], %%v;\n	ret;\n}\n";
+
+enum { WORDS_MOST = 8189 }; /* a kernel may have 32764 bytes of parameters, of which 8 are at */
+static struct {
+	CUcontext context;
+	CUfunction weigh, spin;
+	CUdeviceptr at;
+	uint32_t words, expected;
+	struct {
+		CUdeviceptr at;
+		uint32_t words[WORDS_MOST];
+	} block;
+} heavy;
+
+/* Other words each time. */
+static void draw_words(void)
+{
+	static uint32_t last = 1;
+	heavy.expected *= 3;
+	for (uint32_t i = 0; i < heavy.words; i++) {
+		last = last * 1664525 + 1013904223;
+		heavy.block.words[i] = last;
+		heavy.expected += last * (i + 1);
+	}
+}
+
+static void weigh(CUstream s, int extra)
+{
+	void *values[] = {&heavy.block.at, heavy.block.words};
+	size_t bytes = 8 + 4 * heavy.words;
+	void *block[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &heavy.block, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+	draw_words();
+	CHECK(cuLaunchKernel(heavy.weigh, 1, 1, 1, 1, 1, 1, 0, s, extra ? NULL : values, extra ? block : NULL));
+	memset(heavy.block.words, 0xee, sizeof heavy.block.words); /* they are the program's again */
+}
+
+static void *weigh_elsewhere(void *nothing)
+{
+	CHECK(cuCtxSetCurrent(heavy.context));
+	weigh(NULL, 0);
+	return nothing;
+}
+
+static void weigh_all_ways(void)
+{
+	CUstream s;
+	CUgraph g;
+	CUgraphExec x;
+	CUgraphNode n;
+	pthread_t other;
+	pthread_attr_t modest;
+	unsigned steps = 300000;
+	void *spin[] = {&steps};
+	uint32_t got, zero = 0;
+	heavy.expected = 0;
+	heavy.block.at = heavy.at;
+	CHECK(cuMemcpyHtoD(heavy.at, &zero, 4));
+	CHECK(cuStreamCreate(&s, CU_STREAM_DEFAULT));
+	weigh(NULL, 0);
+	weigh(NULL, 1);
+
+	/* A thread with a small stack. */
+	CLAIM(pthread_attr_init(&modest) == 0 && pthread_attr_setstacksize(&modest, 32 << 10) == 0);
+	CLAIM(pthread_create(&other, &modest, weigh_elsewhere, NULL) == 0);
+	CLAIM(pthread_join(other, NULL) == 0);
+	CHECK(cuCtxSynchronize());
+
+	/* More than a ring is full of, behind something that takes its time. */
+	CHECK(cuLaunchKernel(heavy.spin, 1, 1, 1, 1, 1, 1, 0, s, spin, NULL));
+	for (int i = 0; i < 100; i++)
+		weigh(s, i & 1);
+
+	/* Captured, and changed. */
+	CHECK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	weigh(s, 0);
+	CHECK(cuStreamEndCapture(s, &g));
+	CHECK(cuGraphInstantiateWithFlags(&x, g, 0));
+	CHECK(cuGraphLaunch(x, s));
+	size_t one = 1;
+	CHECK(cuGraphGetNodes(g, &n, &one));
+	draw_words();
+	void *values[] = {&heavy.block.at, heavy.block.words};
+	CUDA_KERNEL_NODE_PARAMS p = {.func = heavy.weigh, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = values};
+	CHECK(cuGraphExecKernelNodeSetParams(x, n, &p));
+	CHECK(cuGraphLaunch(x, s));
+	CHECK(cuStreamSynchronize(s));
+	CHECK(cuMemcpyDtoH(&got, heavy.at, 4));
+	CLAIM(got == heavy.expected);
+	CHECK(cuGraphExecDestroy(x));
+	CHECK(cuGraphDestroy(g));
+	CHECK(cuStreamDestroy(s));
+}
+
+/* Kernels may have many parameters, or large ones: what a packet, a ring's slot or a stack has room for is not the limit. */
+static void many_parameters(void)
+{
+	static const uint32_t sizes[] = {1022, 1023, 1086, 1902, 1903, 8000, WORDS_MOST};
+	char text[sizeof weigh_ptx + 32];
+	CUmodule m;
+	heavy.context = new_context(&heavy.spin);
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&heavy.spin, m, "spin"));
+	CHECK(cuMemAlloc(&heavy.at, 4));
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		heavy.words = sizes[i];
+		snprintf(text, sizeof text, weigh_ptx, 4 * heavy.words, heavy.words);
+		CHECK(cuModuleLoadData(&m, text));
+		CHECK(cuModuleGetFunction(&heavy.weigh, m, "weigh"));
+		weigh_all_ways();
+		CHECK(cuModuleUnload(m));
+	}
+	snprintf(text, sizeof text, weigh_ptx, 4 * WORDS_MOST + 4, WORDS_MOST + 1);
+	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, text));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -601,7 +724,7 @@ static const struct {
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
 	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
-	{"failed-event", failed_event, 0}, {"throng", throng, 0},
+	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
 };
 
 int main(int argc, char **argv)
