@@ -18,7 +18,7 @@ var agree = []step{
 	{"cases", "cases of PTX, with the values that the software accelerator gives", 2 * time.Minute, casesOfPTX},
 	{"programs", "programs that check themselves, both ways", 2 * time.Minute, selfChecking},
 	{"semantics", "what programs count on in corners of the API, both ways", 2 * time.Minute, parts("semantics", "primary", "elsewhere", "neighbours", "permission", "farewell", "across",
-		"crowded", "empty-extra", "bereft-of-streams", "few-files", "early", "reborn", "stopwatch", "in-order", "ready")},
+		"crowded", "empty-extra", "bereft-of-streams", "few-files", "early", "reborn", "stopwatch", "in-order", "ready", "many-parameters")},
 	{"corners", "what the CUDA runtime asks beside, both ways", 2 * time.Minute, parts("corners", "attributes", "questions", "advice", "complete", "clusters", "mipmaps", "hostly")},
 	{"offload", "programs of GCC's OpenACC and OpenMP, both ways", 2 * time.Minute, offload},
 	{"runtime", "a program of the CUDA runtime, compiled there by nvcc", 2 * time.Minute, ofRuntime},

@@ -126,7 +126,7 @@ CUresult launch_pack(const struct function *f, void **values, void **extra, stru
 		return r;
 	if (UNLIKELY(values && extra))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (UNLIKELY(f->facts.paramBytes > (uint32_t)PARAMS_MOST))
+	if (UNLIKELY(f->facts.paramBytes > (uint32_t)PACKET_PARAMS))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	p->args.function = f->wire;
 	p->paramBytes = f->facts.paramBytes;
@@ -312,7 +312,7 @@ CUresult pg_cuParamSetSize(CUfunction handle, unsigned int bytes)
 	CUresult r = old_of(handle, &f, &old);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (bytes > PARAMS_MOST)
+	if (bytes > OLD_PARAMS_MOST)
 		return CUDA_ERROR_INVALID_VALUE;
 	old->paramBytes = bytes;
 	return CUDA_SUCCESS;
@@ -325,7 +325,7 @@ CUresult pg_cuParamSetv(CUfunction handle, int offset, void *value, unsigned int
 	CUresult r = old_of(handle, &f, &old);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!value || offset < 0 || offset > PARAMS_MOST || bytes > PARAMS_MOST - (unsigned)offset)
+	if (!value || offset < 0 || offset > OLD_PARAMS_MOST || bytes > OLD_PARAMS_MOST - (unsigned)offset)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(old->params + offset, value, bytes);
 	return CUDA_SUCCESS;

@@ -16,8 +16,8 @@
 /* How many blocks a cluster may have on all devices that have any, and on some where a function is allowed more. */
 enum { CLUSTER_MOST = 8, CLUSTER_MOST_ANYWHERE = 16 };
 /* What one packet can carry beside the fixed part. */
-#define PARAMS_MOST (PACKET_PAYLOAD_MOST - (int)sizeof(struct launch_args))
-_Static_assert(PARAMS_MOST >= 32764, "a kernel may have so many bytes of parameters");
+#define PACKET_PARAMS (PACKET_PAYLOAD_MOST - (int)sizeof(struct launch_args))
+_Static_assert(PACKET_PARAMS >= 32764, "a kernel may have so many bytes of parameters");
 
 /* What travels of a launch, taken from the program and from a function that is held. */
 struct parcel {

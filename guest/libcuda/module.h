@@ -16,12 +16,12 @@ struct module {
 	_Atomic uint64_t *functions; /* handles given out so far, by index in the layout */
 };
 
-enum { PARAMS_MOST = 4096 };
+enum { OLD_PARAMS_MOST = 4096 };
 
 /* What the old launch interface builds up piece by piece. */
 struct old_launch {
 	uint32_t block[3], sharedBytes, paramBytes;
-	uint8_t params[PARAMS_MOST];
+	uint8_t params[OLD_PARAMS_MOST];
 };
 
 /* What can be set of a function that nothing here follows: programs find what they set. */

@@ -112,3 +112,47 @@ func TestSilent(t *testing.T) {
 	s.mu.Unlock()
 	silent.Close()
 }
+
+// What was a domain's to know isn't another's that gets its number. Xen's server was seen to keep that also where a
+// transaction takes the node away.
+func TestRightsEndWithDomain(t *testing.T) {
+	s := New(Options{})
+	t.Cleanup(s.Close)
+	ctx := t.Context()
+	tools := dial(t, s.Domain(0))
+	first := dial(t, s.Domain(7))
+	for _, path := range []string{"/one", "/two", "/three", "/public"} {
+		if err := tools.Write(ctx, path, nil); err != nil {
+			t.Fatal(err)
+		}
+		perms := []xenstore.Perm{{Dom: 0}, {Dom: 7, Access: xenstore.ReadWrite}}
+		if path == "/public" {
+			perms = []xenstore.Perm{{Dom: 0, Access: xenstore.CanRead}}
+		}
+		if err := tools.SetPerms(ctx, path, perms...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Destroy(7)
+	<-first.Done()
+
+	second := dial(t, s.Domain(7))
+	w, err := second.Watch(ctx, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := w.Next(ctx); err != nil || e.Path != "/" {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if err := errors.Join(
+		tools.Update(ctx, func(tx *xenstore.Tx) error { return tx.Remove(ctx, "/one") }),
+		tools.Update(ctx, func(tx *xenstore.Tx) error { return tx.SetPerms(ctx, "/two", xenstore.Perm{Dom: 0}) }),
+		tools.SetPerms(ctx, "/three", xenstore.Perm{Dom: 0}),
+		tools.Write(ctx, "/public", []byte("news")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := w.Next(ctx); err != nil || e.Path != "/public" {
+		t.Errorf("it learns of %q, %v", e.Path, err)
+	}
+}

@@ -255,7 +255,7 @@ func setPerms(v view, body []byte) ([]byte, error) {
 	if err := v.write(path, changed); err != nil {
 		return nil, err
 	}
-	v.fire(path, nil, false, n.perms)
+	v.fire(path, nil, false, v.s.buried(n).perms)
 	return ok, nil
 }
 

@@ -17,8 +17,9 @@ type tx struct {
 
 // touched is a node in a transaction.
 type touched struct {
-	node     *node // nil when there is none
-	before   *node // what it was when it was read first
+	node     *node  // nil when there is none
+	before   *node  // what it was when it was read first
+	perms    []perm // and who could learn of it then; nil: there was none
 	modified bool
 	fire     bool // there is an event to be sent
 	exact    bool // and to those only who watch this very node
@@ -34,6 +35,9 @@ func (t *tx) touch(v view, path string) (*touched, error) {
 		return nil, syscall.ENOSPC
 	}
 	n := &touched{node: v.s.nodes[path], before: v.s.nodes[path]}
+	if n.node != nil {
+		n.perms = v.s.buried(n.node).perms
+	}
 	t.touched[path] = n
 	t.order = append(t.order, path)
 	return n, nil
@@ -76,11 +80,7 @@ func (t *tx) commit(v view) error {
 			v.s.forget(path)
 		}
 		if n.fire {
-			var old []perm
-			if n.before != nil {
-				old = n.before.perms
-			}
-			v.fire(path, nil, n.exact, old)
+			v.fire(path, nil, n.exact, n.perms)
 		}
 	}
 	return nil
