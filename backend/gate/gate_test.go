@@ -246,6 +246,31 @@ func TestAcquireAtTheLimit(t *testing.T) {
 	}
 }
 
+// What waits for the guest of one worker is no work that is under way: it leaves the others their room.
+func TestDependentLeavesRoom(t *testing.T) {
+	p, b, m := fixture(t)
+	other := member(t, p, b)
+	p.Grant(always)
+	p.SetInFlightLimit(10)
+	acquire := func(m *Member, dependent bool) Ticket {
+		t.Helper()
+		got, err := m.Acquire(Compute, 8, dependent, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	stuck := []Ticket{acquire(m, false), acquire(m, true), acquire(m, true)}
+	first := try(t, other, Compute, 8, Admitted)
+	try(t, other, Compute, 8, Full) // its own counts
+	other.Finish(first, usage(accel.Compute, 1))
+	for _, s := range stuck {
+		m.Finish(s, usage(accel.Compute, 1))
+	}
+	acquire(m, false) // it waits for nobody any more
+	try(t, other, Compute, 8, Full)
+}
+
 // A request that is larger than the limit gets in, though smaller ones of its
 // domain never leave the room that it needs.
 func TestLargeAmongSmall(t *testing.T) {

@@ -150,7 +150,9 @@ type slot struct {
 	holds  atomic.Uint32 // a bit for each segment whose memory it has, which others get of it
 	offers atomic.Uint32 // where they ask for it
 
-	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - 3*4]byte
+	dependent atomic.Uint32 // not 0: what it has in flight may wait for what its guest has yet to do
+
+	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - 4*4]byte
 }
 
 // reel is where a worker notes what it executes, the oldest notes first to go.

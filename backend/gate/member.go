@@ -68,7 +68,7 @@ func (m *Member) Try(c Class, predicted int64, unbounded bool) (t Ticket, v Verd
 	if !h.open(c, now) {
 		return t, Closed
 	}
-	if limit := h.inFlightLimit.Load(); limit > 0 && !unbounded && !m.page.at.fits(c, t.predicted, limit) {
+	if limit := h.inFlightLimit.Load(); limit > 0 && !unbounded && !m.fits(c, t.predicted, limit) {
 		return t, Full
 	}
 	if !h.take(&t, now) {
@@ -115,12 +115,26 @@ func (l *lease) take(t *Ticket, now int64) bool {
 // lost says whether the daemon has been silent for longer than it promised.
 func lost(aliveUntil, now int64) bool { return aliveUntil != 0 && now > aliveUntil }
 
-// fits says whether work may join what is in flight: always, if nothing is.
-func (l *layout) fits(c Class, predicted, limit int64) bool {
+// depends notes whether what is in flight may wait for its guest.
+func (s *slot) depends(yes bool) {
+	v := uint32(0)
+	if yes {
+		v = 1
+	}
+	if s.dependent.Load() != v {
+		s.dependent.Store(v)
+	}
+}
+
+// fits says whether work may join what is in flight: always, if nothing is. What waits for
+// the guests of other workers isn't on the accelerator, and may stay so for long.
+func (m *Member) fits(c Class, predicted, limit int64) bool {
 	var sum int64
-	taken := l.taken()
+	taken := m.page.at.taken()
 	for i := range taken {
-		sum += taken[i].inFlight[c].Load()
+		if s := &taken[i]; s == m.slot || s.dependent.Load() == 0 {
+			sum += s.inFlight[c].Load()
+		}
 	}
 	return sum <= 0 || sum+predicted <= limit
 }
@@ -154,8 +168,10 @@ type About struct {
 
 // Acquire is Try until it succeeds. A closed gate is announced to the daemon
 // once, with what about then says of the request (nil: nothing). It returns
-// ErrStopped after Stop.
+// ErrStopped after Stop. unbounded also says that what is in flight may wait for
+// the worker's guest.
 func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Between, about func() About) (Ticket, error) {
+	m.slot.depends(unbounded)
 	t, v := m.Try(c, predicted, unbounded)
 	if v == Admitted {
 		m.waited(0)
@@ -186,6 +202,7 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 		slice := defaultSlice
 		if between != nil {
 			unbounded, slice = between()
+			m.slot.depends(unbounded)
 		}
 		if v == Closed {
 			full = 0
@@ -234,7 +251,7 @@ func (m *Member) waitEnded(c Class, predicted, since int64, slice time.Duration)
 	defer l.limitWaiters.Add(^uint32(0))
 	seen := l.released.Load()
 	limit := l.inFlightLimit.Load()
-	for l.released.Load() == seen && !l.fits(c, max(predicted, 1), limit) {
+	for l.released.Load() == seen && !m.fits(c, max(predicted, 1), limit) {
 		left := limitPatience - time.Duration(Now()-since)
 		if left <= 0 {
 			return true

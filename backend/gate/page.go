@@ -233,6 +233,7 @@ func (p *Page) Reap(i int) {
 	for k := range s.attached {
 		s.attached[k].Store(0)
 	}
+	s.dependent.Store(0)
 	s.stood.Store(0)
 	s.standing.Store(0)
 	s.calls.Store(0)
