@@ -335,6 +335,10 @@ func (d *Daemon) vacate(dom *domain) {
 	}
 	for slot, pid := range slots {
 		p, err := openProcess(pid)
+		if err != nil && pid != 0 && !errors.Is(err, unix.ESRCH) {
+			d.log.Warn("a worker's slot stays taken", "domain", dom.name, "worker", pid, "err", err)
+			continue
+		}
 		if err != nil || hasExited(p) {
 			closeFile(p)
 			d.reap(dom, slot)
@@ -350,7 +354,9 @@ func (d *Daemon) vacate(dom *domain) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if dom.avcpu == m { // else the page went with the domain's last guest
+				dom.on.hw.Reap(pid)
 				d.reap(dom, slot)
+				d.makeRoom()
 			}
 		})
 	}

@@ -178,6 +178,9 @@ func (c *conn) fail(err error) {
 		return
 	}
 	c.ended, c.err = true, err
+	if c.link.Device {
+		c.ends.Add(1) // for its Close, before anybody waits
+	}
 	pending := c.pending
 	c.pending, c.outbox = nil, nil
 	for _, call := range pending {
@@ -193,7 +196,10 @@ func (c *conn) fail(err error) {
 		}
 	}
 	if c.link.Device {
-		c.ends.Go(func() { c.link.Close() })
+		go func() {
+			defer c.ends.Done()
+			c.link.Close()
+		}()
 	} else {
 		c.link.Close()
 	}

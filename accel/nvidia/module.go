@@ -64,9 +64,6 @@ func (c *Context) LoadModule(img []byte) (accel.Module, string, cuda.Result) {
 		m.unload()
 		return nil, "the driver can't describe the module", c.failIfSticky(r)
 	}
-	if !bytes.HasPrefix(img, []byte(image.ELF)) { // of which only the text was known
-		m.release(m.held - min(m.held, taken))
-	}
 	if log, ok := m.hold(taken); !ok { // nothing of it runs yet
 		m.forgetVariables()
 		m.unload()

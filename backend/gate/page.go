@@ -69,7 +69,7 @@ func Adopt(f *os.File) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.at.daemon.Store(uint32(os.Getpid()))
+	p.succeed()
 	for i := range p.seen {
 		p.look(i)
 	}
@@ -171,8 +171,8 @@ func (p *Page) Watch() { p.at.watch.Store(1) }
 // TakeSlot reserves a slot for a worker that is about to be started.
 func (p *Page) TakeSlot() (int, error) {
 	for i := range p.at.slot {
+		p.at.top.Store(max(p.at.top.Load(), uint32(i)+1)) // first, so that who comes after us finds what we take
 		if p.at.slot[i].state.CompareAndSwap(slotFree, slotTaken) {
-			p.at.top.Store(max(p.at.top.Load(), uint32(i)+1))
 			return i, nil
 		}
 	}

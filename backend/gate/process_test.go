@@ -145,6 +145,42 @@ func TestQuotaAcrossProcesses(t *testing.T) {
 	}
 }
 
+// A daemon that was killed while it held the lock leaves it to the next, also where that has its pid, as in a container.
+func TestDaemonKilledWithLock(t *testing.T) {
+	for _, pid := range []int{0, os.Getpid()} {
+		p, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := p.TakeSlot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.at.daemon.Store(uint32(pid))
+		p.at.lock.Store(daemonHolder)
+		f, err := unix.FcntlInt(p.File().Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := Adopt(os.NewFile(uintptr(f), "page"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			next.Reap(i)
+			close(done)
+		}()
+		select {
+		case <-done:
+			next.Free()
+			p.Free()
+		case <-time.After(10 * time.Second):
+			t.Fatal("the next daemon waits for the lock")
+		}
+	}
+}
+
 // A worker that is killed at any instruction leaves nothing behind, and nobody stuck.
 func TestKilledWhileReserving(t *testing.T) {
 	seed := seeds.Fixed(t)

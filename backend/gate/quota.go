@@ -2,6 +2,8 @@ package gate
 
 import (
 	"errors"
+	"math/rand/v2"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -100,8 +102,19 @@ func (p *Page) SetQuota(k Pool, bytes uint64) { p.at.memory[k].quota.Store(bytes
 // lockSlice is after how long a waiter looks whether the holder still lives.
 const lockSlice = 10 * time.Millisecond
 
-// daemonHolder is the daemon as the holder of the lock.
+// daemonHolder is the daemon as the holder of the lock, and so is all above it.
 const daemonHolder = Slots + 1
+
+// succeed makes this process the daemon. What the one before held is broken here: it has ended, but its
+// pid may be another's by now, and even ours.
+func (p *Page) succeed() {
+	p.at.daemon.Store(uint32(os.Getpid()))
+	heir := daemonHolder + 1 + rand.Uint32N(1<<30) // nobody else, who may be about to break it
+	if holder := p.at.lock.Load(); holder >= daemonHolder && p.at.lock.CompareAndSwap(holder, heir) {
+		p.sum()
+		p.unlock()
+	}
+}
 
 func (m *Member) lock() {
 	m.mu.Lock()
@@ -137,14 +150,13 @@ func (p *Page) unlock() {
 	}
 }
 
-// dead says whether a holder of the lock is gone. A new daemon writes its own
-// pid before it takes any lock, and breaks what the old one held.
+// dead says whether a holder of the lock is gone.
 func (p *Page) dead(holder uint32) bool {
 	var pid uint32
 	switch {
-	case holder == daemonHolder:
+	case holder >= daemonHolder:
 		pid = p.at.daemon.Load()
-	case holder <= Slots:
+	default:
 		pid = p.at.slot[holder-1].pid.Load()
 	}
 	return pid == 0 || errors.Is(unix.Kill(int(pid), 0), unix.ESRCH)

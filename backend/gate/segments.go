@@ -76,7 +76,7 @@ func (m *Member) GetSegment(c Commons, key uint32, bytes uint64) (Segment, error
 	if bytes == 0 {
 		return Segment{}, ErrNoSegment
 	}
-	return p.makeSegment(c, all, key, bytes)
+	return p.makeSegment(c, all, key, bytes, segmentUsed)
 }
 
 // MakeLoose makes a segment that this worker has attached, and that others can attach
@@ -90,7 +90,7 @@ func (m *Member) MakeLoose(c Commons, bytes uint64) (Segment, error) {
 	if n := slices.DeleteFunc(slices.Clone(all), func(s Segment) bool { return !s.Loose }); len(n) >= LooseSegments {
 		return Segment{}, ErrSegments
 	}
-	made, err := p.makeSegment(c, all, 0, bytes)
+	made, err := p.makeSegment(c, all, 0, bytes, segmentUsed|segmentLoose)
 	if err != nil {
 		return made, err
 	}
@@ -98,7 +98,6 @@ func (m *Member) MakeLoose(c Commons, bytes uint64) (Segment, error) {
 	s := &p.at.segments[i]
 	s.setSecret(rand.Uint64())
 	m.slot.attached[i].Add(1)
-	s.state.Store(segmentUsed | segmentLoose)
 	return p.segment(i), nil
 }
 
@@ -131,7 +130,7 @@ func (p *Page) findLoose(id uint32) error {
 	return nil
 }
 
-func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64) (Segment, error) {
+func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64, state uint32) (Segment, error) {
 	offset, ok := findPlace(all, bytes)
 	index := p.freeSegment()
 	if !ok || index < 0 {
@@ -148,7 +147,7 @@ func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64) (
 	s.offset.Store(offset)
 	s.bytes.Store(bytes)
 	p.at.holdings[index].tag.Store(rand.Uint64())
-	s.state.Store(segmentUsed)
+	s.state.Store(state)
 	h.used.Store(used + counts)
 	return p.segment(index), nil
 }

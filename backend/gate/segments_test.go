@@ -53,6 +53,24 @@ func segmented(t *testing.T) (*Page, [2]*Member) {
 	return p, all
 }
 
+// A loose segment whose worker was killed before it had it is nobody's, and goes.
+func TestLooseOfNobody(t *testing.T) {
+	p, workers := segmented(t)
+	b := &bank{room: 1 << 40}
+	m := workers[0]
+	m.lock()
+	_, err := p.makeSegment(b, p.segments(), 0, 1<<20, segmentUsed|segmentLoose)
+	m.unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Reap(0)
+	p.ClearSegments(b)
+	if used, _ := p.Memory(DeviceMemory); used != 0 || len(p.segments()) != 0 {
+		t.Errorf("%d bytes of it count: %+v", used, p.segments())
+	}
+}
+
 // Random workers make, find, attach, remove and detach segments, and die: no two lie in
 // one place, the quota and the accelerator know exactly what there is, and a segment
 // goes when it was removed and nobody has it attached: cleared first.
