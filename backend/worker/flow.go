@@ -63,6 +63,9 @@ func (s *session) room() cuda.Result {
 	if !s.full() || s.early.serving {
 		return cuda.Success
 	}
+	if s.early.writes && s.waits.Load() != 0 && s.roomForWrites() {
+		return cuda.Success // nobody else may be there to make room
+	}
 	f := &s.flow
 	s.early.begin()
 	defer s.early.end()

@@ -221,6 +221,7 @@ func TestWritesPassOtherStreams(t *testing.T) {
 	const a, b, c = cuda.FirstStream, cuda.FirstStream + 1, cuda.FirstStream + 2
 	free := call(cuda.OpMemFree, 0, &cuda.MemFreeArgs{}, 0)
 	synchronize := call(cuda.OpStreamSynchronize, c, nil, callbuf.FlagReply)
+	alloc := call(cuda.OpMemAlloc, 0, &cuda.MemAllocArgs{}, callbuf.FlagReply)
 	legacy := launch(cuda.StreamLegacy)
 	for name, x := range map[string]struct {
 		turn   uint64
@@ -234,7 +235,8 @@ func TestWritesPassOtherStreams(t *testing.T) {
 		"in the stream that waits":    {a, []held{value(a, writeValue)}, 0, 1},
 		"behind a wait of its own":    {a, []held{value(b, 0), value(b, writeValue)}, 0, 2},
 		"behind what frees memory":    {a, []held{free, value(b, writeValue)}, 0, 2},
-		"behind what is waited for":   {a, []held{synchronize, value(b, writeValue)}, 0, 2},
+		"behind what is waited for":   {a, []held{alloc, value(b, writeValue)}, 0, 2},
+		"behind what only waits":      {a, []held{synchronize, value(b, writeValue)}, 0, 1},
 		"behind the legacy stream's":  {a, []held{legacy, value(b, writeValue)}, 0, 2},
 		"where that has its turn":     {cuda.StreamLegacy, []held{value(b, writeValue)}, 0, 1},
 		"where no stream has it":      {0, []held{value(b, writeValue)}, 0, 1},

@@ -98,7 +98,7 @@ func (s *session) serve(h callbuf.Header, payload []byte) {
 		Context: h.Context, Stream: h.Stream,
 	}
 	if !s.early.serving && c.Op != cuda.OpCallbackWait {
-		s.early.turn = c.Stream
+		s.early.next(c.Op, c.Stream, payload)
 	}
 	data, r, ok := cuda.Dispatch(s, c, payload, s.reply[:0])
 	switch {
@@ -199,7 +199,7 @@ func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 	if s.farBehind() && s.report(p) {
 		s.serve(p.Header, p.Payload)
 	}
-	for !s.farBehind() && s.next(p) {
+	for !s.ending.now.Load() && !s.farBehind() && s.next(p) {
 		if p.Op == uint16(cuda.OpCallbackWait) {
 			s.serve(p.Header, p.Payload)
 			continue

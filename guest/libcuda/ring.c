@@ -139,7 +139,7 @@ static CUresult send(const struct packet *p, uint16_t flags, uint32_t slot, uint
 {
 	uint32_t payload = p->fixedBytes + p->tailBytes;
 	uint32_t slots = (PACKET_HEADER + payload + SLOT_BODY - 1) / SLOT_BODY;
-	if (UNLIKELY(slots > PACKET_SLOTS && slots > most_slots()))
+	if (UNLIKELY(payload > PACKET_PAYLOAD_MOST || (slots > PACKET_SLOTS && slots > most_slots())))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	struct packet_header head = {
 		.op = p->op, .payloadLength = (uint16_t)payload, .flags = flags, .replySlot = (uint16_t)slot,

@@ -139,8 +139,22 @@ static void words(void)
 	CLAIM(pthread_create(&t, NULL, write_word, NULL) == 0);
 	CHECK(cuStreamWaitValue32(s, word, 1, CU_STREAM_WAIT_VALUE_EQ));
 	steps(20000);
+	expect_steps(20000); /* who waits for that stands before the write */
 	CLAIM(pthread_join(t, NULL) == 0);
-	expect_steps(20000);
+}
+
+/* The word is written when all that may be queued is, or nearly. */
+static void brim(void)
+{
+	unsigned sum = 0;
+	word = at + 4;
+	for (unsigned n = 8180; n < 8200; n++) {
+		CHECK(cuMemsetD32(word, 0, 1));
+		CHECK(cuStreamWaitValue32(s, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+		steps(n);
+		CHECK(cuStreamWriteValue32(beside, word, 1, 0));
+		expect_steps(sum += n);
+	}
 }
 
 /* One never ends. */
@@ -157,7 +171,7 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } parts[] = {
-	{"slow", slow}, {"late", late}, {"deep", deep}, {"many", many}, {"crowd", crowd}, {"words", words}, {"hung", hung},
+	{"slow", slow}, {"late", late}, {"deep", deep}, {"many", many}, {"crowd", crowd}, {"words", words}, {"brim", brim}, {"hung", hung},
 };
 
 int main(int argc, char **argv)
