@@ -41,30 +41,34 @@ func (e *extra) charge(d *Device, delta int64) bool {
 	return true
 }
 
-// need asks for what a limit takes when it is raised, beyond what the context came with.
-func (c *Context) need(limit uint32, value uint64) cuda.Result {
+// need asks for what a limit takes when it is raised, beyond what the context came with. undo is for when it isn't raised after all.
+func (c *Context) need(limit uint32, value uint64) (undo func(), r cuda.Result) {
 	d, e := c.dev, &c.extra
 	if e.limits[limit] == 0 {
 		n, r := driver.Limit(c.ctx, limit)
 		if r != cuda.Success {
-			return r
+			return nil, r
 		}
 		e.limits[limit] = n
 	}
-	if value <= e.limits[limit] {
-		return cuda.Success
+	before := e.limits[limit]
+	if value <= before {
+		return func() {}, cuda.Success
 	}
 	each := uint64(1)
 	if limit == limitStack {
 		a := &d.about.Attributes
 		each = uint64(max(a[cuda.AttributeMultiprocessorCount], 1)) * uint64(max(a[cuda.AttributeMaxThreadsPerMultiprocessor], 1))
 	}
-	high, n := bits.Mul64(value-e.limits[limit], each)
+	high, n := bits.Mul64(value-before, each)
 	if high != 0 || n > d.about.TotalMem || !e.charge(d, int64(n)) {
-		return cuda.ErrorOutOfMemory
+		return nil, cuda.ErrorOutOfMemory
 	}
 	e.limits[limit] = value
-	return cuda.Success
+	return func() {
+		e.limits[limit] = before
+		e.charge(d, -int64(n))
+	}, cuda.Success
 }
 
 // Limits that guests can't change: memory for kernels that launch kernels, and the part of the cache that is kept for somebody, which is
@@ -80,9 +84,11 @@ func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
 	if r := c.Err(); r != cuda.Success {
 		return 0, r
 	}
+	undo := func() {}
 	switch {
 	case limit < numLimits:
-		if r := c.need(limit, value); r != cuda.Success {
+		var r cuda.Result
+		if undo, r = c.need(limit, value); r != cuda.Success {
 			return 0, c.failIfSticky(r)
 		}
 	case limit == limitSyncDepth || limit == limitPending || limit == limitPersisting:
@@ -92,5 +98,8 @@ func (c *Context) SetLimit(limit uint32, value uint64) (uint64, cuda.Result) {
 		return 0, cuda.ErrorUnsupportedLimit
 	}
 	v, r := driver.SetLimit(c.ctx, limit, value)
-	return v, c.failIfSticky(r)
+	if c.failIfSticky(r) != cuda.Success {
+		undo()
+	}
+	return v, r
 }

@@ -53,6 +53,9 @@ func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.G
 	if r := g.check(); r != cuda.Success {
 		return nil, r
 	}
+	if r := g.needStacks(); r != cuda.Success { // which others may have to make room for: nothing is kept where it is yet
+		return nil, c.failIfSticky(r)
+	}
 	if r := c.withAll(g.make); r != cuda.Success {
 		return nil, c.failIfSticky(r)
 	}
@@ -61,6 +64,21 @@ func (c *Context) NewGraph(nodes []accel.GraphNode, before accel.Graph) (accel.G
 		old.Destroy()
 	}
 	return g, cuda.Success
+}
+
+func (g *Graph) needStacks() cuda.Result {
+	for i := range g.nodes {
+		if w, ok := g.nodes[i].Work.(*accel.Launch); ok {
+			f, r := g.ctx.function(w)
+			if r == cuda.Success {
+				r = f.needStack(g.ctx)
+			}
+			if r != cuda.Success {
+				return r
+			}
+		}
+	}
+	return cuda.Success
 }
 
 // check says whether all that the graph uses is there.

@@ -71,13 +71,19 @@ const portableCluster = 8
 // usualLocal is what threads have at least without anybody asking for it.
 const usualLocal = 1 << 10
 
+// needStack asks for the memory that the kernel's threads need beyond what the context has for those of others.
+func (f *function) needStack(c *Context) (r cuda.Result) {
+	if n := uint64(max(f.layout.LocalBytes, 0)); n > usualLocal && n > c.extra.limits[limitStack] {
+		_, r = c.need(limitStack, n)
+	}
+	return r
+}
+
 // allow lets launches of a function have as much shared memory, and as large clusters, as this one. Guests set that by themselves, and are
 // trusted with it: the driver refuses what the hardware hasn't got.
 func (f *function) allow(c *Context, w *accel.Launch) cuda.Result {
-	if n := uint64(max(f.layout.LocalBytes, 0)); n > usualLocal && n > c.extra.limits[limitStack] {
-		if r := c.need(limitStack, n); r != cuda.Success {
-			return r
-		}
+	if r := f.needStack(c); r != cuda.Success {
+		return r
 	}
 	if n := w.Cluster; !f.large && uint64(n[0])*uint64(n[1])*uint64(n[2]) > portableCluster {
 		if r := driver.SetFunctionAttribute(c.ctx, f.h, functionLargeClusters, 1); r != cuda.Success {

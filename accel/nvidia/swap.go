@@ -57,6 +57,7 @@ type swap struct {
 	set   *residence.Set
 	quota func(int64) bool // the domain's, or nil
 	turns sync.Mutex       // one turn at a time
+	moved atomic.Int64     // ns that bringing blocks back has taken
 	asks  bool             // what is allocated just now may be made room for; of the poller
 }
 
@@ -164,7 +165,7 @@ func (s *swap) ask(f func() error) error {
 	return err
 }
 
-// enter says for how long it had the turn.
+// enter says for how long memory was brought back: that is what it costs, unlike waiting for others.
 func (s *swap) enter(c *Context) (had int64, r cuda.Result) {
 	d := s.dev
 	if s.set.Wanted() && !d.dependent() {
@@ -175,8 +176,8 @@ func (s *swap) enter(c *Context) (had int64, r cuda.Result) {
 	}
 	vain := func() bool { return d.aborted.Load() || c.Err() != cuda.Success } // nobody gives way for what will fail
 	err := s.ask(func() error {
-		from := d.clock()
-		defer func() { had += d.clock() - from }()
+		from := s.moved.Load()
+		defer func() { had += s.moved.Load() - from }()
 		return s.set.BeginKernel(vain)
 	})
 	switch {
@@ -472,6 +473,8 @@ func (s *swap) Retrieve(at, n uint64) error {
 	if c == nil {
 		return errNoMover
 	}
+	from := s.dev.clock()
+	defer func() { s.moved.Add(s.dev.clock() - from) }()
 	h, r := s.create(b)
 	if r != cuda.Success {
 		return fmt.Errorf("the driver doesn't give %d bytes that the processes here have left to it; somebody else uses the device: %w", n, r)

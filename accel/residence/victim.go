@@ -11,6 +11,7 @@ type Owner struct {
 	Domain    uint64 // those of one domain have one guarantee
 	Priority  int    // of its domain; the larger the later it gives way
 	Resident  uint64 // bytes it has on the device
+	Fixed     uint64 // those of them that never leave it
 	Guarantee uint64 // bytes that its domain was promised there
 	Used      int64  // when it last used them
 }
@@ -36,7 +37,7 @@ func Choose(owners []Owner, short uint64, passed func(Ask) bool) (a Ask, ok bool
 		var most uint64
 		for i := range owners {
 			o := &owners[i]
-			n := o.Resident
+			n := o.Resident - min(o.Resident, o.Fixed)
 			if !pressing {
 				n = min(n, Excess(owners, o.Domain))
 			}

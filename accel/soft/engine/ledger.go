@@ -112,7 +112,7 @@ func (p *Page) owners(to []residence.Owner, which func(int) bool) []residence.Ow
 			continue
 		}
 		to = append(to, residence.Owner{
-			ID: i, Domain: s.domain.Load(), Priority: int(s.priority.Load()), Resident: s.resident.of(owner),
+			ID: i, Domain: s.domain.Load(), Priority: int(s.priority.Load()), Resident: s.resident.of(owner), Fixed: s.pinned.of(owner),
 			Guarantee: s.guarantee.Load(), Used: s.used.Load(),
 		})
 	}
