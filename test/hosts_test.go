@@ -10,7 +10,7 @@ import (
 func TestSlowHostFunctions(t *testing.T) {
 	h := startHost(t, oneDomain)
 	hosts := program(t, "hosts")
-	for _, part := range []string{"slow", "late", "deep", "many", "crowd", "words", "brim"} {
+	for _, part := range []string{"slow", "late", "deep", "many", "crowd", "words", "brim", "cancelled"} {
 		t.Run(part, func(t *testing.T) { succeed(t, h.guest("one", hosts, part)) })
 	}
 }

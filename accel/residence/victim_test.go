@@ -35,6 +35,8 @@ func TestChoose(t *testing.T) {
 			owners: []Owner{{ID: 1, Domain: 1, Resident: 2 * MiB, Guarantee: 2 * MiB}, {ID: 2, Domain: 1, Resident: 2 * MiB, Guarantee: 2 * MiB}}},
 		{name: "unless nothing else is left", short: MiB, want: Ask{1, MiB, true},
 			owners: []Owner{{ID: 1, Domain: 1, Resident: 3 * MiB, Guarantee: 3 * MiB}, {ID: 2, Domain: 2, Resident: 0}}},
+		{name: "what never leaves is not asked for", short: 2 * MiB, want: Ask{2, MiB, false},
+			owners: []Owner{{ID: 1, Domain: 1, Resident: 3 * MiB, Fixed: 3 * MiB}, {ID: 2, Domain: 2, Priority: 7, Resident: 3 * MiB, Fixed: 2 * MiB, Used: 9}}},
 		{name: "who did not answer is passed over", short: MiB, want: Ask{2, MiB, false}, passed: []Ask{{Owner: 1}},
 			owners: []Owner{{ID: 1, Domain: 1, Resident: 3 * MiB}, {ID: 2, Domain: 2, Resident: MiB, Used: 4}}},
 	} {

@@ -67,11 +67,13 @@ static void take_over(void *due) { start_thread(((struct callback_wait_result *)
 
 static void serve_on(struct callback_wait_result *due)
 {
+	int deferred;
 	CUresult r;
 	while ((r = wait_for_due(due->callback, due)) == CUDA_SUCCESS) {
 		struct callback *c = handle_find(&callbacks, due->callback);
 		if (c)
 			run(c, process_result((uint32_t)due->status));
+		pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &deferred); /* whatever the program has set: what is due must not go with us */
 	}
 	/* The worker has gone: nothing will be due any more, and who waits for a callback must not wait for ever. */
 	handle_each(&callbacks, run_lost, &r);

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -157,6 +158,37 @@ static void brim(void)
 	}
 }
 
+static _Atomic(pthread_t) host;
+static atomic_uint ran;
+
+static void CUDA_CB careless(void *unused)
+{
+	(void)unused;
+	host = pthread_self();
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+}
+
+static void CUDA_CB count(void *unused)
+{
+	(void)unused;
+	ran++;
+}
+
+/* One leaves its thread so that it can be cancelled anywhere, and it is: the next is due in another. */
+static void cancelled(void)
+{
+	CHECK(cuLaunchHostFunc(s, careless, NULL));
+	CHECK(cuStreamSynchronize(s));
+	usleep(100000);
+	CLAIM(pthread_cancel(host) == 0);
+	usleep(100000);
+	for (unsigned i = 1; i <= 3; i++) {
+		CHECK(cuLaunchHostFunc(s, count, NULL));
+		CHECK(cuStreamSynchronize(s));
+		CLAIM(ran == i);
+	}
+}
+
 /* One never ends. */
 static void hung(void)
 {
@@ -171,7 +203,7 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } parts[] = {
-	{"slow", slow}, {"late", late}, {"deep", deep}, {"many", many}, {"crowd", crowd}, {"words", words}, {"brim", brim}, {"hung", hung},
+	{"slow", slow}, {"late", late}, {"deep", deep}, {"many", many}, {"crowd", crowd}, {"words", words}, {"brim", brim}, {"cancelled", cancelled}, {"hung", hung},
 };
 
 int main(int argc, char **argv)
