@@ -136,6 +136,18 @@ type Handled interface {
 // Work is one of Launch, Copy, Fill (or pointers to these), Record, WaitEvent, HostFunc, Replay.
 type Work interface{ work() }
 
+// Turn tells a device when it may execute what was submitted to it. Any goroutine may call it.
+type Turn interface {
+	// Held reports whether work of a class may hold its engine now.
+	Held(c Class) bool
+	// Await blocks until Held, or until stop returns true.
+	Await(c Class, stop func() bool)
+}
+
+// Spent receives each time that an engine was held for a part of a piece of work, before the engine is given back and, of work
+// that goes on for long, meanwhile. Calls don't overlap. Done's Usage is as long as all of these together.
+type Spent func(u Usage)
+
 // Launch runs a kernel: function is the index in the module's layout. Params is
 // read during Submit only.
 type Launch struct {
@@ -146,6 +158,7 @@ type Launch struct {
 	Cooperative bool      // its blocks may meet
 	Cluster     [3]uint32 // sides of the clusters of blocks that may meet; zeros: none
 	Params      []byte
+	Spent       Spent // may be nil; a device that knows no parts doesn't call it
 }
 
 // End is one end of a copy: host memory (Host, already bounds-checked against
@@ -163,6 +176,7 @@ type End struct {
 type Copy struct {
 	Dst, Src             End
 	Width, Height, Depth uint64
+	Spent                Spent // as of a Launch
 }
 
 // Fill sets Height rows of Width elements, Pitch bytes apart.
@@ -171,6 +185,7 @@ type Fill struct {
 	Width, Height, Pitch uint64
 	Value                uint32
 	ElementSize          uint32
+	Spent                Spent // as of a Launch
 }
 
 // Record completes an event when the work before it in the stream has ended.
@@ -188,10 +203,7 @@ type HostFunc struct {
 // Replay does all that a graph of the context has (see Grapher).
 type Replay struct {
 	Graph Graph
-	// Spent, if not nil, is told of each time that an engine was held for a part of the graph, with the engine's Class,
-	// while it goes on: a graph may take as long as many kernels. Done's Usage has all of these once more. A device that
-	// knows no parts doesn't call it.
-	Spent func(Usage)
+	Spent Spent // as of a Launch, with the Class of the engine that a part held
 }
 
 // ArrayDesc describes an array: elements of Channels × format; zero Height or Depth as in CUDA.

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	inlineBytes = 1 << 20 // up to here the submitter does the work if the engine is idle: waking the executor would take longer
-	copyStep    = 1 << 20 // the Go scheduler and a cancellation get in between steps
+	inlineBytes = 1 << 20   // up to here the submitter does the work if the engine is idle: waking the executor would take longer
+	copyStep    = 256 << 10 // the Go scheduler and a cancellation get in between steps
 )
 
 // plane is one end of a box: its memory from the first byte on, with rows and slices so far apart.
@@ -24,36 +24,57 @@ type plane struct {
 type boxCopy struct {
 	dst, src            plane
 	width, rows, slices uint64
+	x, y, z             uint64 // how far it has come
 }
 
-// run copies until it is done or cancelled.
-func (b *boxCopy) run(cancel *atomic.Bool) {
-	for z := range b.slices {
-		if b.width == b.dst.pitch && b.width == b.src.pitch {
-			b.dst.copyRow(z*b.dst.slice, &b.src, z*b.src.slice, b.width*b.rows, cancel)
-			continue
-		}
-		for y := range b.rows {
-			if y%1024 == 1023 && cancel.Load() {
-				return
+// run copies between memories that the planes' now are. It returns true when that is done or cancelled, and false when due
+// says so before: the next call goes on.
+func (b *boxCopy) run(dst, src []byte, cancel *atomic.Bool, due func() bool) (done bool) {
+	width, rows := b.width, b.rows
+	if width == b.dst.pitch && width == b.src.pitch {
+		width, rows = width*rows, 1
+	}
+	work := work{cancel: cancel, due: due}
+	for ; b.z < b.slices; b.z++ {
+		for ; b.y < rows; b.y++ {
+			to, from := b.z*b.dst.slice+b.y*b.dst.pitch, b.z*b.src.slice+b.y*b.src.pitch
+			for b.x < width {
+				n := min(width-b.x, copyStep)
+				move(dst[to+b.x:to+b.x+n], src[from+b.x:from+b.x+n])
+				b.x += n
+				if over, cancelled := work.did(n); over {
+					return cancelled
+				}
 			}
-			b.dst.copyRow(z*b.dst.slice+y*b.dst.pitch, &b.src, z*b.src.slice+y*b.src.pitch, b.width, cancel)
+			b.x = 0
 		}
-		if cancel.Load() {
-			return
-		}
+		b.y = 0
 	}
+	return true
 }
 
-// copyRow copies n bytes that lie together at both ends.
-func (p *plane) copyRow(to uint64, src *plane, from, n uint64, cancel *atomic.Bool) {
-	for n > copyStep && !cancel.Load() {
-		move(p.mem[to:to+copyStep], src.mem[from:from+copyStep])
-		to, from, n = to+copyStep, from+copyStep, n-copyStep
+// work says when copies and fills look round.
+type work struct {
+	cancel *atomic.Bool
+	due    func() bool
+	bytes  uint64 // since the last look
+}
+
+const (
+	lookBytes = 256 << 10 // take some ten microseconds
+	rowBytes  = 64        // are copied in the time that a row takes however short it is
+)
+
+// did counts a stretch of n bytes. It reports whether the work is over for now, and whether it is so for good.
+func (w *work) did(n uint64) (over, cancelled bool) {
+	if w.bytes += n + rowBytes; w.bytes < lookBytes {
+		return false, false
 	}
-	if n <= copyStep {
-		move(p.mem[to:to+n], src.mem[from:from+n])
+	w.bytes = 0
+	if w.cancel.Load() {
+		return true, true
 	}
+	return w.due(), false
 }
 
 // copy queues a copy.
@@ -68,7 +89,7 @@ func (c *Context) copy(s *Stream, w *accel.Copy, done accel.Done) cuda.Result {
 	d := c.dev
 	d.mu.Lock()
 	n := d.newNode(c, copyNode)
-	n.copy, n.class, n.engine, n.done = b, class, token, done
+	n.copy, n.class, n.engine, n.spent, n.done = b, class, token, w.Spent, done
 	s.append(n)
 	if w.Width*w.Height*w.Depth > inlineBytes || !d.executors[token].inline(n) {
 		d.submit(n)
@@ -83,7 +104,7 @@ func (c *Context) checkCopy(w *accel.Copy) (b boxCopy, class accel.Class, token 
 	if !ok || !ok2 {
 		return b, 0, 0, cuda.ErrorInvalidValue
 	}
-	b = boxCopy{dst, src, w.Width, w.Height, w.Depth}
+	b = boxCopy{dst: dst, src: src, width: w.Width, rows: w.Height, slices: w.Depth}
 	if w.Height == 1 { // one row a slice: the pitch says nothing
 		b.dst.pitch, b.src.pitch = w.Width, w.Width
 	}

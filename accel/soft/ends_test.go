@@ -29,6 +29,14 @@ func TestFaultIsSticky(t *testing.T) {
 	alloc(t, other, 100)
 }
 
+const endlessKernel = header + `
+.visible .entry endless()
+{
+again:
+	bra again;
+}
+`
+
 func TestKernelTimeout(t *testing.T) {
 	told := make(chan struct{}, 1)
 	const limit = 2 * time.Second // a quick kernel has to end within it on a busy machine too
@@ -37,11 +45,7 @@ func TestKernelTimeout(t *testing.T) {
 		c.OnTimeout = func() { told <- struct{}{} }
 	})
 	quick := goModule(c, 0, func(*run) *fault { return nil })
-	endless := goModule(c, 0, func(r *run) *fault {
-		for !r.Cancel.Load() {
-		}
-		return &fault{result: cuda.ErrorLaunchFailed}
-	})
+	endless := load(t, c, endlessKernel)
 	for start := time.Now(); time.Since(start) < limit*3/2; { // none takes so long, all together do
 		for range 100 {
 			submit(t, c, c.DefaultStream(), launchOf(quick))
@@ -58,17 +62,12 @@ func TestKernelTimeout(t *testing.T) {
 // A limit that changes holds for the kernel that runs.
 func TestLimitKernels(t *testing.T) {
 	d, c := open(t, func(c *Config) { c.KernelTimeout = 3600e9 })
-	running := make(chan struct{})
-	endless := goModule(c, 0, func(r *run) *fault {
-		close(running)
-		for !r.Cancel.Load() {
-			runtime.Gosched()
-		}
-		return &fault{result: cuda.ErrorLaunchFailed}
-	})
+	endless := load(t, c, endlessKernel)
 	w := newWaiter()
 	want(t, c.Submit(c.DefaultStream(), launchOf(endless), w.done), cuda.Success)
-	<-running
+	for d.watchdog.since.Load() == 0 {
+		runtime.Gosched()
+	}
 	d.LimitKernels(time.Millisecond)
 	want(t, w.wait(t), cuda.ErrorLaunchTimeout)
 }

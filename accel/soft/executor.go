@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"pegasus/accel"
 	"pegasus/accel/soft/engine"
 	"pegasus/cuda"
 )
@@ -18,8 +17,15 @@ type executor struct {
 	cancel atomic.Bool // ends what is being executed
 	timely atomic.Bool // false: the watchdog has set cancel
 
-	stopped   func() bool // what is being executed is wanted no more
+	stopped  func() bool // what is being executed is wanted no more
+	due      func() bool // the slice of a copy or fill is over
+	sliceEnd int64
+	tile     []byte // of a fill's pattern
+
+	hold
 	kernelRun run         // of the kernel that is being executed
+	mayYield  func() bool // yield and resume; nil if it is always the device's turn
+	mayResume func()
 
 	// guarded by d.mu
 	urgent, queue nodeQueue
@@ -31,6 +37,10 @@ func newExecutor(d *Device, k engine.Token) *executor {
 	e := &executor{dev: d, token: k}
 	e.work.L = &d.mu
 	e.stopped = func() bool { return e.cancel.Load() || d.closing.Load() || d.aborted.Load() }
+	e.due = func() bool { return d.clock() >= e.sliceEnd }
+	if d.config.Turn != nil {
+		e.mayYield, e.mayResume = e.yield, e.resume
+	}
 	return e
 }
 
@@ -70,38 +80,22 @@ func (e *executor) begin(n *node) {
 func (e *executor) run() {
 	debug.SetPanicOnFault(true)
 	for n := e.next(); n != nil; n = e.next() {
-		r, u := e.execute(n)
-		e.over(n, r, u)
+		e.over(n, e.execute(n))
 	}
 }
 
-// over ends what had the engine, or, if that is a batch with more to do, has it wait for another turn.
-func (e *executor) over(n *node, r cuda.Result, u accel.Usage) {
-	if r != cuda.Success || n.place == len(n.batch) {
-		if n.begun != 0 {
-			u.Start, u.End = n.begun, n.begun+n.held+(u.End-u.Start)
-		}
-		e.dev.finish(n, r, u, e)
+// over ends what had the engine, or queues it for another turn if there is more to do.
+func (e *executor) over(n *node, r cuda.Result) {
+	if r != cuda.Success || !n.more {
+		e.dev.finish(n, r, n.usage(), e)
 		return
 	}
-	n.spend(u)
 	d := e.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n.inline = false
+	n.inline, n.more = false, false
 	e.current = nil
 	e.enqueue(n)
-}
-
-// spend notes that an engine was held for a part of a batch.
-func (n *node) spend(u accel.Usage) {
-	if n.begun == 0 {
-		n.begun = u.Start
-	}
-	n.held += u.End - u.Start
-	if n.spent != nil {
-		n.spent(u)
-	}
 }
 
 // next waits for a node to execute. It returns nil when the device is closed.
@@ -140,50 +134,41 @@ func (e *executor) inline(n *node) bool {
 	if n.waits > 0 || e.current != nil || e.queue.head != nil || e.urgent.head != nil {
 		return false
 	}
-	since, ok := d.worker.TryAcquire(e.token)
-	if !ok {
-		return false
-	}
-	if !e.mayEnter(n) {
-		d.worker.Release(e.token)
+	if !e.tryAcquire(n) {
 		return false
 	}
 	n.inline = true
 	e.begin(n)
 	d.mu.Unlock()
 	old := debug.SetPanicOnFault(true)
-	r := e.perform(n, since)
-	u := accel.Usage{Class: n.class, Start: since, End: d.worker.Release(e.token)}
+	r := e.perform(n)
+	e.release(n)
 	debug.SetPanicOnFault(old)
-	e.over(n, r, u)
+	e.over(n, r)
 	return true
 }
 
 // execute takes the token and does n, unless its context has failed.
-func (e *executor) execute(n *node) (cuda.Result, accel.Usage) {
-	u := accel.Usage{Class: n.class}
+func (e *executor) execute(n *node) cuda.Result {
 	if r := n.ctx.Err(); r != cuda.Success {
-		return r, u
+		return r
 	}
-	if turn := e.dev.config.Turn; turn != nil {
-		turn(n.class, e.stopped)
-	}
-	since, ok := e.dev.worker.Acquire(e.token, &e.dev.closing)
-	if !ok {
+	n.prepare()
+	if !e.acquire(n) {
 		n.ctx.fail(cuda.ErrorUnknown)
-		return n.ctx.Err(), u
+		return n.ctx.Err()
 	}
-	r := n.ctx.Err() // it may have failed while we waited
+	r := n.ctx.Err() // it may have failed meanwhile
 	if r == cuda.Success {
-		r = e.perform(n, since)
+		r = e.perform(n)
 	}
-	u.Start, u.End = since, e.dev.worker.Release(e.token)
-	return r, u
+	e.release(n)
+	return r
 }
 
-// perform does n. A fault of the machine (memory of another context that was
+// perform does n, or a part of it. A fault of the machine (memory of another context that was
 // freed meanwhile, no memory left) is the context's error, like a kernel's.
-func (e *executor) perform(n *node, since int64) (r cuda.Result) {
+func (e *executor) perform(n *node) (r cuda.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			r = e.recovered(n, p)
@@ -193,22 +178,18 @@ func (e *executor) perform(n *node, since int64) (r cuda.Result) {
 		return r
 	}
 	defer e.exit(n)
-	return e.carryOut(n, since)
+	return e.carryOut(n, e.since)
 }
 
-// carryOut does n, whose memory is where it looks for it.
+// carryOut does n, whose memory is where it looks for it, with the engine held since then.
 func (e *executor) carryOut(n *node, since int64) cuda.Result {
 	switch n.kind {
 	case batchNode:
 		return e.carryOutAll(n, since)
 	case kernelNode:
 		return e.kernel(n, since)
-	case copyNode:
-		n.copy.dst.mem, n.copy.src.mem = e.dev.home(n.copy.dst.mem), e.dev.home(n.copy.src.mem)
-		n.copy.run(&e.cancel)
-	case fillNode:
-		n.fill.mem = e.dev.home(n.fill.mem)
-		n.fill.run(&e.cancel)
+	case copyNode, fillNode:
+		e.move(n, since)
 	}
 	return n.ctx.Err()
 }

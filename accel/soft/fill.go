@@ -16,6 +16,7 @@ type boxFill struct {
 	rows, pitch   uint64
 	value         uint32
 	elementLength uint32
+	x, y          uint64 // how far it has come
 }
 
 // fill queues a fill.
@@ -30,7 +31,7 @@ func (c *Context) fill(s *Stream, w *accel.Fill, done accel.Done) cuda.Result {
 	d := c.dev
 	d.mu.Lock()
 	x := d.newNode(c, fillNode)
-	x.fill, x.class, x.engine, x.done = b, accel.CopyDevice, engine.Compute, done
+	x.fill, x.class, x.engine, x.spent, x.done = b, accel.CopyDevice, engine.Compute, w.Spent, done
 	s.append(x)
 	if len(b.mem) > inlineBytes || !d.executors[engine.Compute].inline(x) {
 		d.submit(x)
@@ -67,37 +68,37 @@ func (c *Context) checkFill(w *accel.Fill) (b boxFill, r cuda.Result) {
 	return b, cuda.Success
 }
 
-// run fills until it is done or cancelled.
-func (b *boxFill) run(cancel *atomic.Bool) {
-	if b.pitch == b.width {
-		fillRow(b.mem, b.value, b.elementLength, cancel)
-		return
+// tileBytes is how much of its pattern a fill writes at a time.
+const tileBytes = 64 << 10
+
+// run fills the memory that b's now is. It returns as boxCopy.run does. tile has room for tileBytes.
+func (b *boxFill) run(mem, tile []byte, cancel *atomic.Bool, due func() bool) (done bool) {
+	width, rows := b.width, b.rows
+	if width == b.pitch {
+		width, rows = width*rows, 1
 	}
-	for y := range b.rows {
-		if cancel.Load() {
-			return
+	tile = tile[:min(width, tileBytes)]
+	b.draw(tile)
+	work := work{cancel: cancel, due: due}
+	for ; b.y < rows; b.y++ {
+		row := mem[b.y*b.pitch:]
+		for b.x < width {
+			n := uint64(copy(row[b.x:width], tile))
+			b.x += n
+			if over, cancelled := work.did(n); over {
+				return cancelled
+			}
 		}
-		fillRow(b.mem[y*b.pitch:][:b.width], b.value, b.elementLength, cancel)
+		b.x = 0
 	}
+	return true
 }
 
-// fillRow repeats the value over mem: once by hand up to a step, which is then copied.
-func fillRow(mem []byte, value, size uint32, cancel *atomic.Bool) {
-	pattern := value << (32 - 8*size) >> (32 - 8*size)
-	if pattern == 0 {
-		for len(mem) > copyStep && !cancel.Load() {
-			clear(mem[:copyStep])
-			mem = mem[copyStep:]
-		}
-		if len(mem) <= copyStep {
-			clear(mem)
-		}
-		return
-	}
+// draw repeats the value over a tile, whose length is a multiple of an element's.
+func (b *boxFill) draw(tile []byte) {
 	var word [4]byte
-	binary.LittleEndian.PutUint32(word[:], pattern)
-	n := copy(mem, word[:size])
-	for n < len(mem) && !cancel.Load() {
-		n += copy(mem[n:], mem[:min(n, copyStep)])
+	binary.LittleEndian.PutUint32(word[:], b.value)
+	for n := copy(tile, word[:b.elementLength]); n < len(tile); {
+		n += copy(tile[n:], tile[:n])
 	}
 }

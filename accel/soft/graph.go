@@ -1,7 +1,7 @@
 package soft
 
 import (
-	"sync/atomic"
+	"sync"
 
 	"pegasus/accel"
 	"pegasus/accel/soft/engine"
@@ -104,31 +104,33 @@ func (n *graphNode) check(c *Context) (r cuda.Result) {
 // replaying is one replay, while its nodes end.
 type replaying struct {
 	class accel.Class
-	begun atomic.Int64 // when the first engine was held, or 0
-	held  atomic.Int64 // for how long engines were, in sum
-	spent func(accel.Usage)
+	spent accel.Spent
 	done  accel.Done
+
+	mu          sync.Mutex // nodes hold several engines at a time
+	begun, held int64      // as of a node
 }
 
-func (p *replaying) node(_ cuda.Result, u accel.Usage) {
-	if u.End > u.Start {
-		p.begun.CompareAndSwap(0, u.Start)
-		p.held.Add(u.End - u.Start)
-		if p.spent != nil {
-			p.spent(u)
-		}
+func (p *replaying) spend(u accel.Usage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun == 0 {
+		p.begun = u.Start
+	}
+	p.held += max(u.End-u.Start, 0)
+	if p.spent != nil {
+		p.spent(u)
 	}
 }
 
 func (p *replaying) end(r cuda.Result, _ accel.Usage) {
 	if p.done != nil {
-		from := p.begun.Load()
-		p.done(r, accel.Usage{Class: p.class, Start: from, End: from + p.held.Load()})
+		p.done(r, accel.Usage{Class: p.class, Start: p.begun, End: p.begun + p.held})
 	}
 }
 
 // replay queues a graph: as one node if it is brief, and else as many.
-func (c *Context) replay(s *Stream, g *Graph, spent func(accel.Usage), done accel.Done) cuda.Result {
+func (c *Context) replay(s *Stream, g *Graph, spent accel.Spent, done accel.Done) cuda.Result {
 	if r := g.check(); r != cuda.Success {
 		return r
 	}
@@ -172,7 +174,7 @@ func (g *Graph) brief() bool {
 }
 
 // replayBatch queues a brief graph. d.mu is held, and released.
-func (c *Context) replayBatch(s *Stream, g *Graph, spent func(accel.Usage), done accel.Done) {
+func (c *Context) replayBatch(s *Stream, g *Graph, spent accel.Spent, done accel.Done) {
 	d := c.dev
 	if g.last.pending != nil || len(g.batch) != len(g.nodes) {
 		g.batch = make([]node, len(g.nodes)) // whose replay runs has its own
@@ -225,27 +227,28 @@ func (e *executor) carryOutAll(n *node, since int64) (r cuda.Result) {
 				break
 			}
 		}
-		n.place++
-		if r = e.carryOut(m, since); r != cuda.Success {
+		if r = e.carryOut(m, since); r != cuda.Success || m.more {
 			break
 		}
+		n.place++
 	}
+	n.more = n.place < len(n.batch)
 	return r
 }
 
 // replayNodes queues a graph: a node before all of them keeps its place in the stream, and one behind them.
 // d.mu is held, and released.
-func (c *Context) replayNodes(s *Stream, g *Graph, spent func(accel.Usage), done accel.Done) {
+func (c *Context) replayNodes(s *Stream, g *Graph, spent accel.Spent, done accel.Done) {
 	d := c.dev
 	p := &replaying{class: g.class, spent: spent, done: done}
-	nodeDone := p.node
+	spend := accel.Spent(p.spend)
 	before := d.newNode(c, waitNode)
 	s.append(before)
 	before.after(g.last.pending)
 	g.made = g.made[:0]
 	for i := range g.nodes {
 		n := d.newPiece(c, &g.nodes[i])
-		n.urgent, n.done = s.urgent, nodeDone
+		n.urgent, n.spent = s.urgent, spend
 		for _, a := range g.nodes[i].After {
 			n.after(g.made[a])
 		}

@@ -3,6 +3,7 @@ package soft
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"pegasus/accel"
 	"pegasus/accel/soft/engine"
@@ -27,6 +28,8 @@ const (
 
 // code is a kernel that can be run.
 type code interface {
+	// prepare compiles it, unless that was done.
+	prepare()
 	run(*run) *fault
 	// independent says that a launch waits for no other work.
 	independent() bool
@@ -65,7 +68,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	d := c.dev
 	d.mu.Lock()
 	n := d.newKernel(c, f, w)
-	n.done = done
+	n.spent, n.done = w.Spent, done
 	s.append(n)
 	if !d.brief(&n.launch) || !d.executors[engine.Compute].inline(n) {
 		d.submit(n)
@@ -151,31 +154,35 @@ func (f *function) check(w *accel.Launch) cuda.Result {
 	return cuda.Success
 }
 
-// kernel runs a node's kernel with the token held since then.
+// kernel runs a node's kernel with the engine held since then.
 func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d, l := e.dev, &n.launch
 	d.watchdog.begin(since)
+	e.paused = 0
 	p := d.profile.of(l.function)
 	e.kernelRun.Launch = lane.Launch{
 		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Cooperative: l.cooperative, Stack: l.stack, Heap: n.ctx.heap.Load(), Params: l.params,
 		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: &n.ctx.text.stdout, Stderr: &n.ctx.text.stderr, Profile: p.gather(),
+		Yield: e.mayYield, Resume: e.mayResume, Meter: &d.watchdog.meter,
 	}
 	if n.inline {
 		e.kernelRun.Cores = 1
 	}
 	f := l.function.code.run(&e.kernelRun)
-	d.profile.launched(p, d.clock()-since)
+	took := d.clock() - since - e.paused
+	d.profile.launched(p, took)
 	d.watchdog.end()
 	switch {
 	case !e.timely.Load():
-		f = &fault{result: cuda.ErrorLaunchTimeout, message: "ran longer than the kernel timeout"}
+		f = &fault{result: cuda.ErrorLaunchTimeout, message: fmt.Sprintf("it computed for longer than the kernel timeout: for %v, %v of which it held the engine",
+			time.Duration(d.watchdog.meter.Computed()), time.Duration(took))}
 	case n.ctx.destroyedNow():
 		return n.ctx.Err()
 	case d.aborted.Load():
 		n.ctx.fail(cuda.ErrorContextIsDestroyed)
 		return n.ctx.Err()
 	case f == nil:
-		d.history.Learn(l.shape().key(), d.clock()-since)
+		d.history.Learn(l.shape().key(), took)
 		return n.ctx.Err()
 	}
 	n.ctx.fail(f.result)

@@ -177,6 +177,8 @@ func (m *Module) loosen() {
 // laneCode is a kernel of the lane engine.
 type laneCode struct{ kernel *lane.Kernel }
 
+func (k laneCode) prepare() { _ = k.kernel.Compile() } // the launch is told of an error
+
 func (k laneCode) independent() bool { return k.kernel.Independent() }
 
 func (k laneCode) run(r *run) *fault {

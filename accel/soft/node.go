@@ -39,18 +39,20 @@ type node struct {
 	followers []*node
 	telling   atomic.Bool // whoever is to know is being told that it has ended
 
-	launch launch
-	copy   boxCopy
-	fill   boxFill
-	batch  []node // what a batch does, in this order
-	place  int    // of the batch's next piece
-	begun  int64  // when an engine was first held for a batch that has given it back since, or 0
-	held   int64  // and for how long before
-	spent  func(accel.Usage)
-	event  *Event
-	due    func(cuda.Result, func())
-	then   func(cuda.Result)
-	done   accel.Done
+	launch   launch
+	copy     boxCopy
+	fill     boxFill
+	batch    []node // what a batch does, in this order
+	place    int    // of the batch's next piece
+	more     bool   // it gave the engine back before it was complete
+	begun    int64  // when an engine was first held for it, or 0
+	held     int64  // for how long in sum
+	computed int64  // processor time of a copy or fill, but for its first part
+	spent    accel.Spent
+	event    *Event
+	due      func(cuda.Result, func())
+	then     func(cuda.Result)
+	done     accel.Done
 }
 
 // newNode returns an empty node of the context. d.mu is held.
@@ -86,6 +88,22 @@ func (d *Device) recycle(n *node) {
 	*n = node{followers: followers, next: d.spare}
 	n.launch.params = params
 	d.spare = n
+}
+
+// spend notes that an engine was held for a part of the node.
+func (n *node) spend(u accel.Usage) {
+	if n.begun == 0 {
+		n.begun = u.Start
+	}
+	n.held += max(u.End-u.Start, 0)
+	if n.spent != nil {
+		n.spent(u)
+	}
+}
+
+// usage is the sum of all parts, as if they had followed one another.
+func (n *node) usage() accel.Usage {
+	return accel.Usage{Class: n.class, Start: n.begun, End: n.begun + n.held}
 }
 
 // runsKernels says whether kernels run while n is executed.

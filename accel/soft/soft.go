@@ -70,9 +70,9 @@ type Config struct {
 	// Swapped is told of memory that leaves the device or comes back. nil tells nobody.
 	Swapped residence.Moved
 
-	// Turn is called before an engine is taken for queued work; it may wait, until
-	// stop says that there is nothing to wait for any more. nil never waits.
-	Turn func(c accel.Class, stop func() bool)
+	// Turn says when work may hold an engine. Work that goes on for long gives its engine back when the turn is over, and
+	// goes on in the next. nil: it is always its turn.
+	Turn accel.Turn
 
 	Clock func() int64 // CLOCK_MONOTONIC, ns; nil for engine.Now
 	Log   *slog.Logger // a line per fault; nil for none

@@ -6,19 +6,26 @@ import (
 	"time"
 
 	"pegasus/accel/soft/engine"
+	"pegasus/accel/soft/lane"
 )
 
-// watchdog ends kernels that run too long. Its timer is not touched for each
-// kernel: it is armed by the first, and looks, when it fires, since when one runs.
+// watchdog ends kernels that compute for too long. What counts is processor time: a kernel that gets no processor, or waits for
+// its domain's turn, is not endless for that. It is measured from when a kernel has been there for a while on.
+//
+// Its timer is not touched for each kernel: it is armed by the first, and looks, when it fires, since when one runs.
 type watchdog struct {
 	dev   *Device
 	limit atomic.Int64
 	since atomic.Int64 // of the running kernel, 0 if none
+	meter lane.Meter   // of its cores
 	armed atomic.Bool
 
 	mu    sync.Mutex // held from reading limit to setting the timer by it, and to change it
 	timer *time.Timer
 }
+
+// unmeasured is for what part of its limit, one in so many, a kernel runs before it is measured.
+const unmeasured = 16
 
 func (w *watchdog) init(d *Device) {
 	w.dev = d
@@ -44,6 +51,7 @@ func (w *watchdog) begin(now int64) {
 	if w.limit.Load() <= 0 {
 		return
 	}
+	w.meter.Reset()
 	w.since.Store(now)
 	w.arm()
 }
@@ -56,23 +64,26 @@ func (w *watchdog) arm() {
 	}
 }
 
-// sleep sets the timer to when a kernel that has run for so long will have had
-// its time, unless it has had it.
-func (w *watchdog) sleep(ran int64) (late bool) {
+// sleep sets the timer for a kernel of which so much has been measured: to a part of the limit while nothing is, then to when
+// the kernel will have had its time at the earliest. It returns true if the kernel has had its time.
+func (w *watchdog) sleep(computed int64) (late bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	left := w.limit.Load() - ran
-	if left <= 0 {
+	limit := w.limit.Load()
+	if computed >= limit {
 		return true
 	}
-	w.timer.Reset(time.Duration(left))
+	w.timer.Reset(time.Duration(max(min(limit-computed, limit/unmeasured), int64(time.Millisecond))))
 	return false
 }
 
 // look is called when the timer fires.
 func (w *watchdog) look() {
 	if since := w.since.Load(); since != 0 {
-		if w.sleep(w.dev.clock() - since) {
+		if !w.meter.On() && w.dev.clock()-since >= w.limit.Load()/unmeasured {
+			w.meter.Start()
+		}
+		if w.sleep(w.meter.Computed()) {
 			w.expire(since)
 			w.sleep(0)
 		}
@@ -95,7 +106,14 @@ func (w *watchdog) expire(since int64) {
 		e.cancel.Store(true)
 	}
 	d.mu.Unlock()
-	if hit && d.config.OnTimeout != nil {
+	if hit {
+		d.timedOut()
+	}
+}
+
+// timedOut tells that work has to be ended because it computed for too long.
+func (d *Device) timedOut() {
+	if d.config.OnTimeout != nil {
 		d.config.OnTimeout()
 	}
 }

@@ -69,12 +69,13 @@ const (
 	NumClasses
 )
 
-// ClassOf is the gate's class for an engine's.
+// ClassOf returns the class whose gate work passes: that of the engine which the work holds. Fills and copies within the device
+// hold the compute engine.
 func ClassOf(c accel.Class) Class {
-	if c == accel.Compute {
-		return Compute
+	if c == accel.CopyIn || c == accel.CopyOut {
+		return Copy
 	}
-	return Copy
+	return Compute
 }
 
 // Classes is a set of Class.

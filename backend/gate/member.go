@@ -270,18 +270,22 @@ func (m *Member) waitEnded(c Class, predicted, since int64, slice time.Duration)
 // turnSlice bounds each sleep of AwaitTurn, which nobody wakes for its stop.
 const turnSlice = 10 * time.Millisecond
 
-// AwaitTurn is called before admitted work of a class holds an engine, by any
-// goroutine. While the gate is open it returns at once. When it has closed, what
-// was in flight may still run for as long as the in-flight limit; the rest waits
-// for the next lease, for which the daemon sees it wait as it sees a request at the
-// gate. It returns early after Stop and when stop says so.
-func (m *Member) AwaitTurn(c Class, stop func() bool) {
+// HasTurn reports whether admitted work of a class may hold its engine now: while the gate is open, and after it has closed until
+// the domain has used as much as may be in flight. Any goroutine may call it.
+func (m *Member) HasTurn(c Class) bool {
 	h := &m.page.at.header
+	limit := h.inFlightLimit.Load()
+	return h.open(c, Now()) || limit == 0 || h.overrun[c].Load() < limit
+}
+
+// AwaitTurn blocks until HasTurn, Stop, or stop returns true. Any goroutine may call it, before admitted work of a class takes an
+// engine and, where a device can stop what it executes, after that has given the engine back. The daemon sees the work wait as it
+// sees a request at the gate.
+func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	held, since := false, int64(0)
 	for {
-		generation := h.generation.Load()
-		limit := h.inFlightLimit.Load()
-		if h.open(c, Now()) || limit == 0 || h.overrun[c].Load() < limit || m.stop.Load() || stop() {
+		generation := m.page.at.generation.Load()
+		if m.HasTurn(c) || m.stop.Load() || stop() {
 			break
 		}
 		if !held {
@@ -297,8 +301,8 @@ func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	}
 }
 
-// Spend charges what a request has used so far, which may take as long as many: so its domain is charged, and what else it
-// has to do waits for its turn, while it goes on. Any goroutine may call it, before Finish, which is told of all.
+// Spend charges a part of what a request uses, which may take as long as many: so the domain is charged, and what else it has to
+// do waits for its turn, while the request goes on. Any goroutine may call it, before Finish, which receives the sum of all.
 func (m *Member) Spend(t *Ticket, u accel.Usage) {
 	ns := max(u.End-u.Start, 0)
 	m.charge(ClassOf(u.Class), u, ns)
@@ -309,8 +313,8 @@ func (m *Member) Spend(t *Ticket, u accel.Usage) {
 	}
 }
 
-// charge notes what was used. It says whether the gate is open for the class.
-func (m *Member) charge(c Class, u accel.Usage, ns int64) (open bool) {
+// charge notes what was used.
+func (m *Member) charge(c Class, u accel.Usage, ns int64) {
 	h := &m.page.at.header
 	if u.Class < accel.NumClasses {
 		m.slot.used[u.Class].Add(ns)
@@ -318,10 +322,9 @@ func (m *Member) charge(c Class, u accel.Usage, ns int64) (open bool) {
 	if h.noting.Load() != 0 && ns > 0 {
 		m.page.at.reel[m.index].write(u)
 	}
-	if open = h.open(c, Now()); !open {
+	if !h.open(c, Now()) {
 		h.overrun[c].Add(ns)
 	}
-	return open
 }
 
 // Finish ends a request: u says what it used, what Spend was told of included. It returns
@@ -331,11 +334,14 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	measured := max(u.End-u.Start, 0)
 	rest := max(measured-t.spent, 0)
 	u.Start = u.End - rest
-	open := m.charge(t.class, u, rest)
+	h := &m.page.at.header
+	open := h.open(t.class, Now())
+	if rest > 0 {
+		m.charge(t.class, u, rest)
+	}
 	if u.Class < accel.NumClasses {
 		s.ended[u.Class].Add(1)
 	}
-	h := &m.page.at.header
 	if t.budget && h.generation.Load() == t.generation {
 		t.lease.budget.Add(max(t.predicted, t.spent) - measured)
 	}

@@ -131,6 +131,14 @@ type transfer struct {
 	into     []byte                    // the part of reply that does
 }
 
+// class returns the class whose gate it passes: copies and fills within the device hold the compute engine.
+func (t *transfer) class() gate.Class {
+	if direction(t.dst, t.src) == within {
+		return gate.Compute
+	}
+	return gate.Copy
+}
+
 // copy answers with Deferred if the copy was submitted. Whatever becomes of it,
 // the release word is set when its source is needed no more.
 func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data []byte) cuda.Result {
@@ -147,7 +155,8 @@ func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data 
 		s.host.Release(release)
 		return r
 	}
-	r = s.submitGated(sub, st, &s.copying, gate.Copy, s.costs.copy(t.dst, t.src, t.bytes))
+	s.copying.Spent = sub.spent
+	r = s.submitGated(sub, st, &s.copying, t.class(), s.costs.copy(t.dst, t.src, t.bytes))
 	if r != cuda.Success {
 		s.host.Release(release)
 		return r
@@ -219,7 +228,8 @@ func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	t := &sub.transfer
 	t.call, t.dst, t.src, t.bytes = c, cuda.EndDevice, cuda.EndDevice, bytes
 	s.filling = w
-	if r = s.submitGated(sub, st, &s.filling, gate.Copy, s.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
+	s.filling.Spent = sub.spent
+	if r = s.submitGated(sub, st, &s.filling, t.class(), s.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
 		return r
 	}
 	return deferredIf(c.Reply)

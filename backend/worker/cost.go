@@ -39,15 +39,22 @@ func (k *kernelCost) learn(blocks uint64, ns int64) { learn(&k.perBlock, blocks,
 // costs is what a byte of a copy took of late, in 1/1024 ns: in, out, within.
 type costs struct{ perByte [3]atomic.Int64 }
 
+// The directions of a copy.
+const (
+	in = iota
+	out
+	within
+)
+
 func direction(dst, src uint32) int {
 	host := func(kind uint32) bool { return kind == cuda.EndArena || kind == cuda.EndInline }
 	switch {
 	case host(src):
-		return 0
+		return in
 	case host(dst):
-		return 1
+		return out
 	}
-	return 2
+	return within
 }
 
 // copyOverhead is what a copy takes however small it is.

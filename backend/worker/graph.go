@@ -311,7 +311,7 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 		return cuda.Success
 	}
 	b := s.newSubmission(g)
-	b.replay = &replay{s: s, gr: gr, records: records, spent: b.spent}
+	b.replay = &replay{s: s, gr: gr, records: records, charge: b.spent}
 	s.callbacks.expect(gr.hosts)
 	r = s.submitGated(b, st, accel.Replay{Graph: gr.native, Spent: b.spent}, gr.class, gr.predict())
 	if r != cuda.Success {
@@ -337,10 +337,18 @@ type replay struct {
 	// Of nodes that are given one by one.
 	left  atomic.Int64 // nodes that have not ended, and one for giving them
 	bad   atomic.Int32 // the first error
-	begun atomic.Int64
-	held  atomic.Int64
-	spent func(accel.Usage)
-	done  accel.Done
+	begun  atomic.Int64
+	held   atomic.Int64 // by nodes that have ended
+	told   atomic.Int64 // of what was held, to charge
+	charge accel.Spent
+	spent  accel.Spent // spend
+	done   accel.Done
+}
+
+// spend charges a part of a node.
+func (p *replay) spend(u accel.Usage) {
+	p.told.Add(max(u.End-u.Start, 0))
+	p.charge(u)
 }
 
 // submit gives a graph to the device, at once if it can.
@@ -362,7 +370,7 @@ func (p *replay) oneByOne(st accel.Stream, done accel.Done) cuda.Result {
 		}
 		gr.last = e
 	}
-	p.done = done
+	p.done, p.spent = done, p.spend
 	p.left.Store(2)
 	if r := ctx.Submit(st, accel.WaitEvent{Event: gr.last}, p.ended); r != cuda.Success {
 		return r
@@ -413,6 +421,14 @@ func (p *replay) give(st accel.Stream, n *graphNode) cuda.Result {
 	case w == nil:
 		return cuda.Success
 	}
+	switch w := w.(type) {
+	case *accel.Launch:
+		w.Spent = p.spent
+	case *accel.Copy:
+		w.Spent = p.spent
+	case *accel.Fill:
+		w.Spent = p.spent
+	}
 	p.left.Add(1)
 	r := g.ctx.Submit(st, w, done)
 	switch {
@@ -431,8 +447,10 @@ func (p *replay) ended(r cuda.Result, u accel.Usage) {
 	}
 	if u.End > u.Start {
 		p.begun.CompareAndSwap(0, u.Start)
-		p.held.Add(u.End - u.Start)
-		p.spent(u)
+		held := p.held.Add(u.End - u.Start)
+		if untold := held - p.told.Load(); untold > 0 { // of a device that knows no parts
+			p.spend(accel.Usage{Class: u.Class, Start: u.End - untold, End: u.End})
+		}
 	}
 	if p.left.Add(-1) == 0 {
 		from := p.begun.Load()

@@ -41,6 +41,7 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	*w = launchOf(m, a)
 	cost := &m.costs[index]
 	sub := s.newSubmission(g)
+	w.Spent = sub.spent
 	sub.cost, sub.blocks = cost, blockCount(a.Grid)
 	if len(a.Params) > fewParams {
 		sub.params = len(a.Params)
@@ -107,7 +108,7 @@ type submission struct {
 	g      *guestContext
 	ticket gate.Ticket
 	ended  accel.Done // end of this submission
-	spent  func(accel.Usage)
+	spent  accel.Spent
 
 	cost   *kernelCost // of a kernel; nil for a copy or fill
 	blocks uint64
@@ -140,7 +141,7 @@ func (b *submission) recycle() {
 	submissions.Put(b)
 }
 
-// spend charges a part of a graph.
+// spend charges a part of the work.
 func (b *submission) spend(u accel.Usage) { b.s.gate.Spend(&b.ticket, u) }
 
 func (b *submission) end(r cuda.Result, u accel.Usage) {

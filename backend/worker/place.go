@@ -31,9 +31,8 @@ type Place struct {
 	// Swapped is to be told of device memory that leaves the accelerator for others',
 	// or comes back: so many bytes, one of which is 0, and how many are away now.
 	Swapped func(out, in, away uint64)
-	// Turn is to be called before an engine is held for work of a class, by a
-	// device that can wait at that point. stop ends the wait; it may be called from Turn only.
-	Turn func(c accel.Class, stop func() bool)
+	// Turn says when work may hold an engine, to a device that can wait at that point.
+	Turn accel.Turn
 	// OnTimeout is to be called when a kernel runs for too long, before it ends.
 	OnTimeout func()
 }

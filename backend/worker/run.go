@@ -275,7 +275,7 @@ func (w *worker) open() (*session, error) {
 	place.Shared, _ = w.host.Arena(0, w.layout.ArenaBytes)
 	place.Quota = w.quota
 	place.Swapped = w.member.Swapped
-	place.Turn = w.turn
+	place.Turn = turn{w.member}
 	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
 	var d accel.Device
 	err = w.member.Reserve(gate.HostMemory, w.layout.ArenaBytes)
@@ -296,15 +296,12 @@ func (w *worker) open() (*session, error) {
 	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
 }
 
-func (w *worker) turn(c accel.Class, stop func() bool) { w.member.AwaitTurn(gateClass(c), stop) }
+// turn is the domain's turn on the accelerator, as its gate says.
+type turn struct{ member *gate.Member }
 
-// gateClass is the class whose gate work of an engine passes.
-func gateClass(c accel.Class) gate.Class {
-	if c == accel.Compute {
-		return gate.Compute
-	}
-	return gate.Copy
-}
+func (t turn) Held(c accel.Class) bool { return t.member.HasTurn(gate.ClassOf(c)) }
+
+func (t turn) Await(c accel.Class, stop func() bool) { t.member.AwaitTurn(gate.ClassOf(c), stop) }
 
 func (w *worker) quota(delta int64) bool {
 	if delta < 0 {

@@ -10,6 +10,9 @@ import (
 // bulkUnit is what sizes and addresses of bulk copies are multiples of, in bytes.
 const bulkUnit = 16
 
+// bytesAsOne is how many bytes are copied or cleared in the time of a common instruction.
+const bytesAsOne = 512
+
 // bulkCopy is cp.async.bulk or cp.reduce.async.bulk. It is done at once; who waits
 // for it at an mbarrier finds there that its bytes have come.
 type bulkCopy struct {
@@ -81,15 +84,18 @@ func runBulk(g *group, in *instr) {
 		if g.fault != nil {
 			return
 		}
+		cost := n / bytesAsOne
 		switch {
 		case op.op != nil:
+			cost = n / bulkUnit
 			op.op.combine(to, from, g.w.cache[in.cache].share)
 		case op.bytes.kind != nowhere:
+			cost = n / bulkUnit
 			copyMasked(to, from, g.scalar(op.bytes, l))
 		default:
 			copy(to, from)
 		}
-		if op.bar != nil && !g.completed(op.bar, l, int64(n)) {
+		if op.bar != nil && !g.completed(op.bar, l, int64(n)) || g.worked(int(cost)) {
 			return
 		}
 	}
@@ -158,7 +164,7 @@ func runBulkStore(g *group, in *instr) {
 		default:
 			clear(g.stretch(in, n, l))
 		}
-		if g.fault != nil {
+		if g.fault != nil || g.worked(int(n/bytesAsOne)) {
 			return
 		}
 	}

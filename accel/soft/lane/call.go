@@ -87,8 +87,7 @@ func runVprintf(g *group, in *instr) {
 		if !g.act.m.has(l) {
 			continue
 		}
-		if w.run.cancelled() {
-			g.fault = w.timeout()
+		if g.watch() {
 			return
 		}
 		format, args := get64(ap, as, l), &arguments{g: g, op: op, lane: l, at: get64(bp, bs, l)}

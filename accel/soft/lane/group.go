@@ -206,7 +206,7 @@ func (g *group) run(f fragment) {
 			return
 		}
 		b := &p.blocks[f.pc]
-		if g.watched += b.cost; g.watched > watchEvery && g.watch() {
+		if g.worked(b.cost) {
 			return
 		}
 		g.w.turn++
@@ -270,10 +270,17 @@ func (g *group) run(f fragment) {
 	}
 }
 
-// watch ends the launch if it is cancelled.
+// worked counts the cost of what is executed, and looks round when that has come to much. It reports whether the launch is
+// cancelled; then g.fault is set.
+func (g *group) worked(cost int) bool {
+	g.watched += cost
+	return g.watched > watchEvery && g.watch()
+}
+
+// watch ends the launch if it is cancelled, and pauses it if it is to yield.
 func (g *group) watch() bool {
 	g.watched = 0
-	if g.w.run.cancelled() {
+	if g.w.run.look(g.w.watch) {
 		g.fault = g.w.timeout()
 		return true
 	}

@@ -47,13 +47,15 @@ const numSizes = 18
 const (
 	freePage uint8 = numSizes + iota
 	largePage
-	innerPage // of a large object
 )
 
 // NewHeap makes a heap of the size bytes at base, which is a multiple of 16.
 func NewHeap(base, size uint64) *Heap {
 	n := int(size / heapPage)
 	h := &Heap{base: base, size: uint64(n) * heapPage, pages: make([]page, n), free: make([]uint64, (n+63)/64)}
+	for i := range h.pages {
+		h.pages[i].kind = freePage
+	}
 	h.release(0, n)
 	return h
 }
@@ -76,10 +78,7 @@ func (h *Heap) Alloc(size uint64) uint64 {
 		return 0
 	}
 	h.take(first, n)
-	for i := first; i < first+n; i++ {
-		h.pages[i] = page{kind: innerPage}
-	}
-	h.pages[first] = page{kind: largePage, count: int32(n)}
+	h.pages[first] = page{kind: largePage, count: int32(n)} // the others stay as free pages are
 	return h.base + uint64(first)*heapPage
 }
 
@@ -190,19 +189,27 @@ func (h *Heap) find(n int) int {
 }
 
 func (h *Heap) take(first, n int) {
-	for i := first; i < first+n; i++ {
-		h.free[i/64] &^= 1 << (i % 64)
+	eachWord(first, n, func(i int, bits uint64) { h.free[i] &^= bits })
+}
+
+// release makes pages free that were taken together.
+func (h *Heap) release(first, n int) {
+	h.pages[first] = page{kind: freePage}
+	eachWord(first, n, func(i int, bits uint64) { h.free[i] |= bits })
+	h.lowest = min(h.lowest, first/64)
+}
+
+// eachWord calls f for each word of a bitmap that n bits from first on lie in, with these bits.
+func eachWord(first, n int, f func(i int, bits uint64)) {
+	for end := first + n; first < end; {
+		next := min(first|63+1, end)
+		f(first/64, ^uint64(0)>>(64-(next-first))<<(first%64))
+		first = next
 	}
 }
 
-// release makes pages free.
-func (h *Heap) release(first, n int) {
-	for i := first; i < first+n; i++ {
-		h.pages[i] = page{kind: freePage}
-		h.free[i/64] |= 1 << (i % 64)
-	}
-	h.lowest = min(h.lowest, first/64)
-}
+// dearHeap is what an allocation costs, in common instructions: it may look through the heap's pages.
+const dearHeap = 64
 
 // runMalloc executes malloc for one thread after the other.
 func runMalloc(g *group, in *instr) {
@@ -210,6 +217,9 @@ func runMalloc(g *group, in *instr) {
 	d, _ := g.row(in.d)
 	for _, l := range g.lanes() {
 		put64(d, int(l), g.w.run.launch.Heap.Alloc(get64(row, step, int(l))))
+		if g.worked(dearHeap) {
+			return
+		}
 	}
 }
 
@@ -220,6 +230,9 @@ func runFree(g *group, in *instr) {
 		addr := get64(row, step, int(l))
 		if addr != 0 && !g.w.run.launch.Heap.Free(addr) {
 			g.fail(in, int(l), ptx.ErrLaunchFailed, addr, "free of an address that malloc did not return, or that is free")
+			return
+		}
+		if g.worked(dearHeap) {
 			return
 		}
 	}

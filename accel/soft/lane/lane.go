@@ -36,8 +36,13 @@ type Launch struct {
 	Params      []byte // at least the kernel's ParamBytes
 	Cores       int    // goroutines; less than one is one
 	Cancel      *atomic.Bool
-	Memory      Memory
-	Texture     func(handle uint64) *Texture // finds textures and surfaces, also for references; nil: there are none
+	// Yield reports whether the launch is to stop for now. Its cores ask at least once in a millisecond or so, at the same time.
+	// When all have stopped, one of them calls Resume, which returns when they are to go on. nil: the launch is never interrupted.
+	Yield   func() bool
+	Resume  func()
+	Meter   *Meter // of the processor time that the cores take; nil: none
+	Memory  Memory
+	Texture func(handle uint64) *Texture // finds textures and surfaces, also for references; nil: there are none
 	// What vprintf prints, and what __assertfail says, one call to Write each; nil discards.
 	Stdout, Stderr io.Writer
 	Profile        *Profile // to add to; nil: none
@@ -199,8 +204,11 @@ func (k *Kernel) Run(l *Launch) *Fault {
 		return f
 	}
 	r := runs.Get().(*run)
-	*r = run{launch: l, meeting: 8, total: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
-	if fault := k.runOn(r, int(min(uint64(max(l.Cores, 1)), r.total))); fault != nil {
+	*r = run{launch: l, meeting: 8, total: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]), watches: r.watches[:0]}
+	cores := int(min(uint64(max(l.Cores, 1)), r.total))
+	r.watches = append(r.watches, make([]stopwatch, cores)...)
+	r.pause.begin(cores)
+	if fault := k.runOn(r, cores); fault != nil {
 		return fault
 	}
 	r.launch = nil
@@ -275,6 +283,10 @@ type run struct {
 
 	printing sync.Mutex // held while something is written to Stdout or Stderr
 
+	pause   pause
+	watches []stopwatch  // one a core
+	begun   atomic.Int32 // cores that have
+
 	mu     sync.Mutex
 	fault  *Fault // guarded by mu; the first one
 	thrown any    // guarded by mu; a panic
@@ -289,6 +301,22 @@ func (r *run) fail(f *Fault) {
 	r.stop.Store(true) // now that nobody who stops for it can be first
 }
 
+// cancelled reports whether the launch is to end. It blocks while the launch is paused.
 func (r *run) cancelled() bool {
+	if r.pause.due.Load() {
+		r.pause.stop(r.launch.Resume)
+	}
 	return r.stop.Load() || r.launch.Cancel != nil && r.launch.Cancel.Load()
+}
+
+// look is cancelled for those who have computed for a while: it also finds out whether the launch is to pause, and measures.
+func (r *run) look(s *stopwatch) (cancelled bool) {
+	l := r.launch
+	if m := l.Meter; m != nil && m.On() {
+		s.measure(m)
+	}
+	if l.Yield != nil && l.Yield() {
+		r.pause.stop(l.Resume)
+	}
+	return r.cancelled()
 }

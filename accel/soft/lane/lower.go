@@ -98,6 +98,7 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	l.shapes, l.shape = map[int32]seenShape{}, 0
 	l.frames.enter(b)
 	l.resume(index)
+	unwatched := 0 // cost of the code since the block began, or since the latest runWatch
 	for i := b.First; i < b.End; i++ {
 		in := &l.body.Insts[i]
 		l.line, l.temps32, l.temps64, l.tempsPred = in.Line, 0, 0, 0
@@ -111,10 +112,15 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 		if (in.Op == opMul || in.Op == opMad && in.Mods.Has(ptx.Wide) && !in.Mods.Has(ptx.CC)) && in.Args[0].Kind == ptx.Register && l.reads[in.Args[0].Reg] == 0 {
 			continue // it was fused
 		}
+		if unwatched > watchEvery {
+			l.emit(instr{exec: runWatch})
+			unwatched = 0
+		}
 		first := len(l.code)
 		l.lower(in)
 		l.forget(in)
 		out.cost += dear(in)
+		unwatched += dear(in) + len(l.code) - first
 		if in.Guard != ptx.None {
 			l.guard(in, l.code[first:])
 		}
@@ -123,6 +129,9 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 	out.cost += 1 + len(l.code)
 	return l.err
 }
+
+// runWatch looks round in the middle of a long block.
+func runWatch(g *group, _ *instr) { g.watch() }
 
 // target turns labels, which are instructions, into blocks.
 func (l *lowerer) target(blocks []ptx.Block) {

@@ -11,6 +11,7 @@ type residents struct {
 	waiting     int     // how many that are
 	idle        *worker // those whose blocks are over
 	bytes       int     // of all
+	watch       *stopwatch
 }
 
 // Bounds on what is begun at a time. A device says that it holds fewer blocks than that.
@@ -21,7 +22,9 @@ const (
 
 // work runs blocks until none is left.
 func (k *Kernel) work(r *run) {
-	s := residents{kernel: k, run: r}
+	s := residents{kernel: k, run: r, watch: &r.watches[r.begun.Add(1)-1]}
+	defer r.pause.leave()
+	defer s.watch.stop()
 	for w := s.begin(); w != nil; {
 		if r.cancelled() {
 			r.fail(w.timeout())
@@ -105,7 +108,7 @@ func (s *residents) worker() *worker {
 	if !ok {
 		w = &worker{prog: s.kernel.prog, cache: make([]region, s.kernel.prog.caches)}
 	}
-	w.begin(s.run)
+	w.begin(s.run, s.watch)
 	s.bytes += w.bytes()
 	return w
 }

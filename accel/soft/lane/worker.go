@@ -11,6 +11,7 @@ import (
 type worker struct {
 	prog   *program
 	run    *run
+	watch  *stopwatch // of the core that runs it
 	groups []*group
 	dims   [3]uint32
 	ctaid  [3]uint32
@@ -46,8 +47,8 @@ type barrier struct {
 }
 
 // begin readies the worker for a launch.
-func (w *worker) begin(r *run) {
-	w.run = r
+func (w *worker) begin(r *run, watch *stopwatch) {
+	w.run, w.watch = r, watch
 	l := r.launch
 	if w.dims != l.Block {
 		w.dims = l.Block
@@ -101,7 +102,7 @@ func (w *worker) end() {
 	if w.profiler != nil {
 		w.profiler.flush(w.run.launch.Profile, w.prog)
 	}
-	w.run = nil
+	w.run, w.watch = nil, nil
 	clear(w.cache)
 	clear(w.bound)
 	w.texture.t = nil

@@ -1,0 +1,149 @@
+package soft
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"pegasus/accel"
+	"pegasus/accel/soft/lane"
+	"pegasus/cuda"
+)
+
+const (
+	// sliceNs is after how long a copy or fill gives the engine back before it goes on.
+	sliceNs = 2_000_000
+	// spendEvery is after how long what a kernel has used is charged while it goes on.
+	spendEvery = 2_000_000
+)
+
+// hold is an executor's hold of its engine.
+type hold struct {
+	node   *node // that has the engine; nil: the engine is not held
+	paused int64 // for how long its kernel has been interrupted
+
+	spending sync.Mutex // guards since while a kernel runs
+	since    int64      // from when on what was used is yet to be charged
+}
+
+// acquire waits for n's turn and for the engine. It returns false when the device closes, or the engine page is damaged.
+func (e *executor) acquire(n *node) bool {
+	turn, w := e.dev.config.Turn, e.dev.worker
+	for {
+		if turn != nil {
+			turn.Await(n.class, e.stopped)
+		}
+		since, ok := w.Acquire(e.token, &e.dev.closing)
+		if !ok {
+			return false
+		}
+		// The turn may have ended while others of the domain had the engine.
+		if turn == nil || turn.Held(n.class) || e.stopped() {
+			e.node, e.since = n, since
+			return true
+		}
+		w.Release(e.token)
+	}
+}
+
+// tryAcquire takes the engine for its submitter if nothing has to be waited for.
+func (e *executor) tryAcquire(n *node) bool {
+	turn, w := e.dev.config.Turn, e.dev.worker
+	since, ok := w.TryAcquire(e.token)
+	if !ok {
+		return false
+	}
+	if turn != nil && !turn.Held(n.class) || !e.mayEnter(n) {
+		w.Release(e.token)
+		return false
+	}
+	e.node, e.since = n, since
+	return true
+}
+
+// release charges what was used and gives the engine back, if it is held.
+func (e *executor) release(n *node) {
+	if e.node == nil {
+		return
+	}
+	end := e.dev.clock()
+	n.spend(accel.Usage{Class: n.class, Start: e.since, End: end})
+	e.node = nil
+	e.dev.worker.Release(e.token)
+}
+
+// yield reports whether the kernel that runs is to give the engine back, and charges what it has used meanwhile. The kernel's
+// cores call it, at any time.
+func (e *executor) yield() bool {
+	n := e.node
+	if e.spending.TryLock() {
+		if now := e.dev.clock(); now-e.since >= spendEvery {
+			n.spend(accel.Usage{Class: n.class, Start: e.since, End: now})
+			e.since = now
+		}
+		e.spending.Unlock()
+	}
+	return !e.dev.config.Turn.Held(n.class)
+}
+
+// resume gives the engine to others until it is the turn of the kernel again, of which no core runs now. It ends the kernel if the
+// engine is not to be had any more.
+func (e *executor) resume() {
+	n, d := e.node, e.dev
+	from := d.clock()
+	defer func() { e.paused += d.clock() - from }()
+	e.exit(n)
+	e.release(n)
+	for !e.stopped() && e.acquire(n) {
+		if d.residence == nil || d.residence.BeginKernel(e.stopped) == nil {
+			return
+		}
+		e.release(n)
+	}
+	if !e.stopped() {
+		n.ctx.fail(cuda.ErrorUnknown)
+	}
+	e.cancel.Store(true)
+}
+
+// move does a part of a copy or fill, for as long as sliceNs. The parts may take as long as a kernel may.
+func (e *executor) move(n *node, since int64) {
+	d := e.dev
+	e.sliceEnd = since + sliceNs
+	resumed := n.begun != 0
+	if resumed {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		began := lane.ThreadTime()
+		defer func() {
+			n.computed += lane.ThreadTime() - began
+			if limit := d.watchdog.limit.Load(); n.more && limit > 0 && n.computed > limit {
+				d.log.Warn("work ended", "work", n.describe(), "result", cuda.ErrorLaunchTimeout.Name(),
+					"reason", "it computed for longer than the kernel timeout", "computed", time.Duration(n.computed), "held", time.Duration(n.held))
+				n.ctx.fail(cuda.ErrorLaunchTimeout)
+				d.timedOut()
+			}
+		}()
+	}
+	switch n.kind {
+	case copyNode:
+		n.more = !n.copy.run(d.home(n.copy.dst.mem), d.home(n.copy.src.mem), &e.cancel, e.due)
+	case fillNode:
+		if e.tile == nil {
+			e.tile = make([]byte, tileBytes)
+		}
+		n.more = !n.fill.run(d.home(n.fill.mem), e.tile, &e.cancel, e.due)
+	}
+}
+
+// prepare compiles what n is about to run, which takes processor time and no engine.
+func (n *node) prepare() {
+	switch n.kind {
+	case kernelNode:
+		n.launch.function.code.prepare()
+	case batchNode:
+		for i := range n.batch {
+			n.batch[i].prepare()
+		}
+	}
+}
