@@ -335,8 +335,8 @@ type replay struct {
 	records []graphRecord // that are not made yet
 
 	// Of nodes that are given one by one.
-	left  atomic.Int64 // nodes that have not ended, and one for giving them
-	bad   atomic.Int32 // the first error
+	left   atomic.Int64 // nodes that have not ended, and one for giving them
+	bad    atomic.Int32 // the first error
 	begun  atomic.Int64
 	held   atomic.Int64 // by nodes that have ended
 	told   atomic.Int64 // of what was held, to charge
