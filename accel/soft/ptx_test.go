@@ -140,6 +140,7 @@ func TestModuleVariables(t *testing.T) {
 		t.Fatalf("table[2] is %g", v)
 	}
 	want(t, c.Free(g[0].Address, nil), cuda.ErrorInvalidValue)
+	want(t, synchronize(t, c), cuda.Success) // no work ends any more, which unloading would wait for
 	m.Unload()
 	if n := d.MemoryUsed(); n != 0 {
 		t.Fatalf("%d bytes left", n)

@@ -2,10 +2,12 @@ package soft
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -260,5 +262,68 @@ func TestAttach(t *testing.T) {
 	}
 	if !devices[0].ReserveCommons(0) || page.MemoryReserved() != 0 {
 		t.Errorf("%d bytes count", page.MemoryReserved())
+	}
+}
+
+const walkKernel = header + `
+.visible .entry walk(.param .u64 at, .param .u32 n)
+{
+	.reg .pred %p;
+	.reg .b32 %r<6>;
+	.reg .b64 %a<3>;
+	ld.param.u64 %a1, [at];
+	ld.param.u32 %r1, [n];
+	mov.u32 %r2, %tid.x;
+	mul.wide.u32 %a2, %r2, 4;
+	add.u64 %a1, %a1, %a2;
+again:
+	ld.global.u32 %r3, [%a1];
+	add.u32 %r3, %r3, %r2;
+	add.u32 %r3, %r3, 1;
+	st.global.u32 [%a1], %r3;
+	sub.u32 %r1, %r1, 1;
+	setp.ne.u32 %p, %r1, 0;
+	@%p bra again;
+	ret;
+}
+`
+
+// The memory of a kernel that waits for its turn in the middle leaves the device for that of others, and is there again when the
+// kernel goes on.
+func TestPausedKernelIsSwapped(t *testing.T) {
+	const memory, n = 4 << 20, 2_000_000
+	page, devices := swapped(t, 1, memory, 2*memory)
+	turn := newTurns(true)
+	d, c := open(t, func(c *Config) {
+		c.Engine, c.Memory, c.Turn = page, memory, turn
+		c.Share = Share{Domain: "paused"}
+	})
+	a := alloc(t, c, 3<<20)
+	w := newWaiter()
+	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, a), n)
+	launch := launchOf(load(t, c, walkKernel), params...)
+	launch.Block = [3]uint32{256, 1, 1}
+	want(t, c.Submit(c.DefaultStream(), launch, w.done), cuda.Success)
+	for page.Holder(engine.Compute) == 0 {
+		time.Sleep(100 * time.Microsecond)
+	}
+	turn.give(false)
+	turn.awaited(t)
+	other := context(t, devices[0])
+	alloc(t, other, 3<<20)
+	submit(t, other, other.DefaultStream(), launchOf(goModule(other, 0, func(*run) *fault {
+		if d.Evicted() < 3<<20 {
+			t.Errorf("%d bytes of the paused kernel's memory have left the device", d.Evicted())
+		}
+		return nil
+	})))
+	want(t, synchronize(t, other), cuda.Success)
+	turn.give(true)
+	want(t, w.wait(t), cuda.Success)
+	got := download(t, c, a, 4*256)
+	for i := range 256 {
+		if v := binary.LittleEndian.Uint32(got[4*i:]); v != uint32(n*(i+1)) {
+			t.Fatalf("thread %d came to %d, want %d", i, v, uint32(n*(i+1)))
+		}
 	}
 }
