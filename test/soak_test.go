@@ -160,6 +160,9 @@ func TestSoakSharesOnBusyHost(t *testing.T) {
 	t.Run("idle", TestIdleTimeGoesToTheOthers)
 }
 
+// The same for minutes.
+func TestSoakBusyHost(t *testing.T) { busyHost(t, soakTime(t)/8) }
+
 // steal takes a part of a processor's time away from everybody else, in bursts of
 // this mean length.
 func steal(cpu int, part float64, burst time.Duration, stop *atomic.Bool) error {
