@@ -27,7 +27,7 @@ func busyHost(t *testing.T, used time.Duration) {
 	h := startHost(t, config+"[[domain]]\nname = \"late\"\n")
 	for range busy {
 		loop := exec.Command("sh", "-c", "while kill -0 $PPID; do :; done") // ends with the test, however that ends
-		loop.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the kernel may divide processors among sessions first
+		loop.SysProcAttr = &syscall.SysProcAttr{Setsid: true}               // the kernel may divide processors among sessions first
 		background(t, loop)
 	}
 	for _, s := range sharers {
