@@ -242,9 +242,12 @@ func (d *Daemon) adopt(left []*survivor) {
 		for _, dom := range d.domains {
 			if dom.on == a {
 				here = append(here, dom.name)
+			} else if left := a.hw.OpenAccount(dom.name); left != nil { // the daemon before did not come to close it
+				dom.book(left)
 			}
 		}
 		a.hw.KeepCommons(here) // others may have left while nobody watched
+		a.hw.KeepAccounts(here)
 	}
 	for _, dom := range d.domains {
 		d.forgetIfEmpty(dom)
@@ -269,6 +272,9 @@ func (d *Daemon) adoptOne(s *survivor) error {
 		return fmt.Errorf("slot %d, window %d can't be", s.Slot, s.Slice)
 	}
 	if dom.on == nil {
+		if err := dom.openAccount(a); err != nil {
+			return err
+		}
 		page, err := gate.Adopt(s.files.Gate)
 		if err != nil {
 			return err
@@ -276,7 +282,7 @@ func (d *Daemon) adoptOne(s *survivor) error {
 		store := s.files.Store
 		s.files.Gate, s.files.Store = nil, nil
 		setQuotas(page, dom.settings)
-		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store)
+		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
 	} else if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
 		return errors.New("its gate page isn't that of its domain")
 	}
@@ -341,6 +347,7 @@ func (d *Daemon) vacate(dom *domain) {
 		}
 		if err != nil || hasExited(p) {
 			closeFile(p)
+			dom.on.hw.Reap(pid)
 			d.reap(dom, slot)
 			continue
 		}

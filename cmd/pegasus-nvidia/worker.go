@@ -116,7 +116,7 @@ var tokens = [accel.NumClasses]engine.Token{
 	accel.Compute: engine.Compute, accel.CopyIn: engine.CopyIn, accel.CopyOut: engine.CopyOut, accel.CopyDevice: engine.Compute,
 }
 
-func (d *device) used(c accel.Class, ns int64) { d.page.AddBusy(tokens[c], ns) }
+func (d *device) used(c accel.Class, ns int64) { d.worker.Charge(tokens[c], ns) }
 
 // SetShare changes what the domain was promised of the memory.
 func (d *device) SetShare(s worker.Share) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 )
 
@@ -63,10 +64,7 @@ func (a *account) times() (t Times) {
 }
 
 // Account is an open account of a domain.
-type Account struct {
-	p *Page
-	a *account
-}
+type Account struct{ a *account }
 
 // OpenAccount returns the account of a domain, and opens one if there is none. The daemon opens it before the domain's
 // first worker calls SetShare, and is the only process that opens and closes accounts.
@@ -75,7 +73,7 @@ func (p *Page) OpenAccount(domain uint64) (Account, error) {
 	for i := 1; i < MaxAccounts; i++ {
 		switch a := &p.l.accounts[i]; {
 		case a.domain.Load() == domain:
-			return Account{p, a}, nil
+			return Account{a}, nil
 		case free == 0 && a.domain.Load() == 0 && !p.charges(i):
 			free = i
 		}
@@ -95,7 +93,7 @@ func (p *Page) OpenAccount(domain uint64) (Account, error) {
 	p.l.lastOpened.Store(a.opened.Load())
 	raise(&p.l.highAccount, uint32(free+1))
 	a.domain.Store(domain)
-	return Account{p, a}, nil
+	return Account{a}, nil
 }
 
 // charges reports whether a worker that was not reaped charges account i.
@@ -111,6 +109,12 @@ func (p *Page) charges(i int) bool {
 
 // openAccounts is the number of accounts that were ever open, with the first.
 func (p *Page) openAccounts() int { return int(min(max(p.l.highAccount.Load(), 1), MaxAccounts)) }
+
+// Account returns the open account of a domain.
+func (p *Page) Account(domain uint64) (a Account, ok bool) {
+	i := p.accountOf(domain)
+	return Account{p.account(i)}, i != 0
+}
 
 // accountOf is the number of a domain's account, or that of the first.
 func (p *Page) accountOf(domain uint64) uint32 {
@@ -130,10 +134,10 @@ func (p *Page) account(i uint32) *account {
 	return &p.l.accounts[i]
 }
 
-// CloseAccounts closes all accounts but those of these domains.
-func (p *Page) CloseAccounts(but map[uint64]bool) {
+// KeepAccounts closes the accounts of all but these domains.
+func (p *Page) KeepAccounts(domains []uint64) {
 	for i := 1; i < p.openAccounts(); i++ {
-		if a := &p.l.accounts[i]; !but[a.domain.Load()] {
+		if a := &p.l.accounts[i]; !slices.Contains(domains, a.domain.Load()) {
 			a.domain.Store(0)
 		}
 	}

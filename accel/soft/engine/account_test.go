@@ -302,9 +302,9 @@ func TestAccounts(t *testing.T) {
 	}
 	want("charge of the next daemon", again.Charge(), Times{0, 10, 20})
 	want("total", again.Total(), Times{0, 110, 220})
-	c.page.CloseAccounts(map[uint64]bool{7: true})
+	c.page.KeepAccounts([]uint64{7})
 	want("total", a.Total(), Times{0, 110, 220})
-	c.page.CloseAccounts(nil)
+	c.page.KeepAccounts(nil)
 	use(w, 1) // a worker that nobody has reaped yet
 	other, _ := c.page.OpenAccount(8)
 	use(w, 1)
