@@ -45,17 +45,22 @@ type booked struct {
 	Total  EngineTime `json:"total"`
 }
 
-// openAccount opens the domain's account on an accelerator. d.mu is held.
-func (dom *domain) openAccount(a *accelerator) (err error) {
-	dom.closeAccount()
-	dom.account, err = a.hw.Account(dom.name)
+// openAccount opens the domain's account on an accelerator, or goes on with the one that it had there and that wasn't
+// closed yet. d.mu is held.
+func (d *Daemon) openAccount(dom *domain, a *accelerator) error {
+	next, err := a.hw.Account(dom.name)
 	if err != nil {
 		return fmt.Errorf("domain %q: %w", dom.name, err)
 	}
+	if dom.account != nil && dom.account.Opened() != next.Opened() {
+		d.changed = true
+		d.save() // which closes that on another accelerator
+	}
+	dom.account = next
 	return nil
 }
 
-// closeAccount closes the domain's account, if it has one. d.mu is held.
+// closeAccount closes the domain's account, if it has one, after its totals were saved. d.mu is held.
 func (dom *domain) closeAccount() {
 	if dom.account != nil {
 		dom.book(dom.account)

@@ -116,7 +116,7 @@ func (d *Daemon) place(dom *domain) error {
 	if a == nil {
 		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, d.refusals(dom))
 	}
-	if err := dom.openAccount(a); err != nil {
+	if err := d.openAccount(dom, a); err != nil {
 		d.queue.Release(dom.name)
 		return err
 	}
