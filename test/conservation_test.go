@@ -126,7 +126,8 @@ func conservation(t *testing.T, kills int, long time.Duration) {
 				syscall.Kill(workers[random.IntN(len(workers))], syscall.SIGKILL)
 				killed++
 			}
-			h.start()
+			// A child of the dead daemon that has not become a worker yet holds its lock.
+			eventually(t, soon, "the next daemon starts", func() bool { return h.tryToStart() == "ready\n" })
 			daemons++
 		case n < 6:
 			pid := workers[random.IntN(len(workers))]

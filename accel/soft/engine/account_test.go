@@ -26,7 +26,6 @@ func newClockwork(t *testing.T) *clockwork {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.Close() })
 	return &clockwork{t, p, 1000}
 }
 
@@ -113,6 +112,7 @@ func TestDeathWhileHandingOver(t *testing.T) {
 	for first, more := 0, true; more; first++ {
 		for second, again := 0, true; again; second++ {
 			c := newClockwork(t)
+			defer c.page.Close()
 			a, charged := c.worker(1)
 			b, others := c.worker(2)
 			since, _ := a.Acquire(Compute, nil)
@@ -145,61 +145,88 @@ func TestDeathWhileHandingOver(t *testing.T) {
 	}
 }
 
-// A process is stopped before any of its writes while it ends a dead holder's ticket, another process finishes that, and the
-// queue goes on, for so long that the place of the ticket is used again. When the first process goes on it changes nothing.
+// A process is stopped before any of its writes while it ends a dead holder's ticket, perhaps after another one that has begun and
+// died. A third one finishes, the dead worker's slot gets a new worker, and the queue goes on, for so long that the place of the
+// ticket is used again. When the process goes on it changes nothing.
 func TestLateEnder(t *testing.T) {
 	for _, later := range []int{0, 1, 2, slotsPerToken - 1, slotsPerToken, slotsPerToken + 1, 2*slotsPerToken + 1} {
-		for writes, more := 0, true; more; writes++ {
-			c := newClockwork(t)
-			a, accountA := c.worker(1)
-			b, accountB := c.worker(2)
-			d, accountD := c.worker(3)
-			for range 5 { // the tallies are not new
-				for _, w := range []*Worker{a, b, d} {
-					w.Acquire(Compute, nil)
-					c.now += 10
-					w.Release(Compute)
-				}
+		for _, begun := range []int{0, 2, 4} {
+			for writes, more := 0, true; more; writes++ {
+				more = lateEnder(t, later, begun, writes)
 			}
-			a.Acquire(Compute, nil)
-			c.now += 100
-			a.die()
-			var resume func()
-			resume, more = paused(writes, func() { c.page.end(Compute, a.ticket[Compute], c.now) })
-			c.now += 50
-			if c.page.l.tokens[Compute].serving.Load() == a.ticket[Compute] {
-				c.page.recover(Compute, c.now)
-			}
-			for i := range later {
-				w := []*Worker{b, d}[i%2]
-				w.Acquire(Compute, nil)
-				c.now += 7
-				w.Release(Compute)
-			}
-			open := later%2 == 1
-			if open {
-				d.Acquire(Compute, nil)
-			}
-			t0 := c.page.l.tokens[Compute].serving.Load()
-			want := [3]Times{accountA.Total(), accountB.Total(), accountD.Total()}
-			resume()
-			if got := [3]Times{accountA.Total(), accountB.Total(), accountD.Total()}; got != want {
-				t.Errorf("%d tickets later, before write %d: charged are %v, before it went on %v", later, writes, got, want)
-			}
-			if got := c.page.l.tokens[Compute].serving.Load(); got != t0 {
-				t.Errorf("%d tickets later, before write %d: ticket %d is served, before it went on %d", later, writes, got, t0)
-			}
-			if open {
-				before := accountD.Total()
-				c.now += 13
-				d.Release(Compute)
-				if got := accountD.Total().Minus(before)[Compute]; got != 13 {
-					t.Errorf("%d tickets later, before write %d: the holder was charged %d ns of 13", later, writes, got)
-				}
-			}
-			c.balanced(Compute)
-			b.Acquire(Compute, nil)
-			b.Release(Compute)
+		}
+	}
+}
+
+func lateEnder(t *testing.T, later, begun, writes int) (more bool) {
+	c := newClockwork(t)
+	defer c.page.Close()
+	a, accountA := c.worker(1)
+	b, accountB := c.worker(2)
+	d, accountD := c.worker(3)
+	for range 5 { // the tallies are not new
+		for _, w := range []*Worker{a, b, d} {
+			w.Acquire(Compute, nil)
+			c.now += 10
+			w.Release(Compute)
+		}
+	}
+	a.Acquire(Compute, nil)
+	n := a.ticket[Compute]
+	c.now += 100
+	a.die()
+	killed(begun, func() { c.page.end(Compute, n, c.now) })
+	c.now += 50
+	resume, more := paused(writes, func() { c.page.end(Compute, n, c.now) })
+	c.now += 50
+	c.page.recover(Compute, c.now)
+	c.page.Sweep()
+	_, accountE := c.worker(4)
+	for i := range later {
+		w := []*Worker{b, d}[i%2]
+		w.Acquire(Compute, nil)
+		c.now += 7
+		w.Release(Compute)
+	}
+	d.Acquire(Compute, nil)
+	served := c.page.l.tokens[Compute].serving.Load()
+	totals := func() [4]Times {
+		return [4]Times{accountA.Total(), accountB.Total(), accountD.Total(), accountE.Total()}
+	}
+	want := totals()
+	resume()
+	where := fmt.Sprintf("%d tickets later, begun by %d writes, before write %d", later, begun, writes)
+	if got := totals(); got != want {
+		t.Errorf("%s: charged are %v, before it went on %v", where, got, want)
+	}
+	if got := c.page.l.tokens[Compute].serving.Load(); got != served {
+		t.Errorf("%s: ticket %d is served, before it went on %d", where, got, served)
+	}
+	c.now += 13
+	d.Release(Compute)
+	if got := accountD.Total().Minus(want[2])[Compute]; got != 13 {
+		t.Errorf("%s: the holder was charged %d ns of 13", where, got)
+	}
+	c.balanced(Compute)
+	return more
+}
+
+// The worker whose ticket a process ends is reaped meanwhile by another one, which dies. The place of the ticket is free for a
+// later one all the same.
+func TestPlaceIsFreed(t *testing.T) {
+	for writes, more := 0, true; more; writes++ {
+		c := newClockwork(t)
+		defer c.page.Close()
+		a, _ := c.worker(1)
+		a.Acquire(Compute, nil)
+		n := a.ticket[Compute]
+		a.die()
+		var resume func()
+		resume, more = paused(writes, func() { c.page.end(Compute, n, c.now) })
+		killed(0, func() { c.page.dropAll(Compute, a.index, a.epoch) })
+		resume()
+		if w := c.page.l.tokens[Compute].slot(n).word.Load(); w != freeWord(n+slotsPerToken) {
+			t.Errorf("before write %d: the place has word %#x", writes, w)
 		}
 	}
 }
@@ -208,6 +235,7 @@ func TestLateEnder(t *testing.T) {
 // found dead; what passes while no ticket is claimed is nobody's.
 func TestHandOverIsCharged(t *testing.T) {
 	c := newClockwork(t)
+	defer c.page.Close()
 	a, _ := c.worker(1)
 	b, account := c.worker(2)
 	d, _ := c.worker(3)
@@ -231,6 +259,7 @@ func TestHandOverIsCharged(t *testing.T) {
 // The holder may say since when it needs the engine no more.
 func TestReleaseAt(t *testing.T) {
 	c := newClockwork(t)
+	defer c.page.Close()
 	a, mine := c.worker(1)
 	b, next := c.worker(2)
 	a.Acquire(Compute, nil)
@@ -252,6 +281,7 @@ func TestReleaseAt(t *testing.T) {
 // Waiters give up, or die in the queue; each nanosecond is still somebody's.
 func TestAbandonedTickets(t *testing.T) {
 	c := newClockwork(t)
+	defer c.page.Close()
 	a, _ := c.worker(1)
 	since, _ := a.Acquire(Compute, nil)
 	var all []*Worker
@@ -280,6 +310,7 @@ func TestAbandonedTickets(t *testing.T) {
 // it is not given while a worker is left that charges it.
 func TestAccounts(t *testing.T) {
 	c := newClockwork(t)
+	defer c.page.Close()
 	w, a := c.worker(7)
 	use := func(w *Worker, ns int64) {
 		w.Acquire(CopyIn, nil)
@@ -335,6 +366,7 @@ func TestAccounts(t *testing.T) {
 // An engine without a token that does something for a worker that dies is charged up to the reap.
 func TestExecutesAtDeath(t *testing.T) {
 	c := newClockwork(t)
+	defer c.page.Close()
 	w, a := c.worker(1)
 	start := Now()
 	w.Executes(Compute, start)

@@ -43,8 +43,8 @@ func (y *tally) load() (sum, before int64, tickets uint64) {
 	}
 }
 
-// passed is nil, but in tests that end or delay a process before it writes to the page: between what it read and what it
-// makes of that.
+// passed is nil, but in tests that end or delay a process there: between what it has read of the page and what it makes of
+// that, before each of its writes.
 var passed func()
 
 func pass() {

@@ -107,7 +107,9 @@ func (p *Page) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
 func (p *Page) end(k Token, ticket uint64, now int64) {
 	t := &p.l.tokens[k]
 	s := t.slot(ticket)
-	old, before, w := s.end.Load(), t.slot(ticket-1).end.Load(), s.word.Load()
+	old := s.end.Load()
+	pass()
+	before, w := t.slot(ticket-1).end.Load(), s.word.Load()
 	since := p.since(k, ticket, w, now)
 	if t.serving.Load() != ticket { // what was read may belong to later tickets
 		return
