@@ -69,7 +69,7 @@ func (e *executor) release(n *node) {
 	end := e.dev.clock()
 	n.spend(accel.Usage{Class: n.class, Start: e.since, End: end})
 	e.node = nil
-	e.dev.worker.Release(e.token)
+	e.dev.worker.ReleaseAt(e.token, end)
 }
 
 // yield reports whether the kernel that runs is to give the engine back, and charges what it has used meanwhile. The kernel's

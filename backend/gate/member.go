@@ -340,7 +340,7 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 		m.charge(t.class, u, rest)
 	}
 	if u.Class < accel.NumClasses {
-		s.ended[u.Class].Add(1)
+		s.ended[t.class].Add(1)
 	}
 	if t.budget && h.generation.Load() == t.generation {
 		t.lease.budget.Add(max(t.predicted, t.spent) - measured)

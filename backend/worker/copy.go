@@ -131,13 +131,8 @@ type transfer struct {
 	into     []byte                    // the part of reply that does
 }
 
-// class returns the class whose gate it passes: copies and fills within the device hold the compute engine.
-func (t *transfer) class() gate.Class {
-	if direction(t.dst, t.src) == within {
-		return gate.Compute
-	}
-	return gate.Copy
-}
+// class is that of the engine which it holds.
+func (t *transfer) class() gate.Class { return gate.ClassOf(engines[direction(t.dst, t.src)]) }
 
 // copy answers with Deferred if the copy was submitted. Whatever becomes of it,
 // the release word is set when its source is needed no more.
