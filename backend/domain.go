@@ -36,6 +36,7 @@ type domain struct {
 	share    meter  // of the accelerator time that it used
 	stood    meter  // of the time that its requests waited for leave
 	trickle  *trickle
+	logSpent int64 // how far its workers' allowance for the log was spent when the last of them left
 }
 
 // totals is what workers used.

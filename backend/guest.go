@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"pegasus/backend/worker"
@@ -223,9 +224,20 @@ func (g *guest) lastWords() string {
 			return ""
 		}
 		if r.State == worker.Ended && r.Why != "" {
-			return ": " + r.Why
+			return ": " + clip(r.Why)
 		}
 	}
+}
+
+// mostSaid bounds what a worker's reason adds to a line of the log, in bytes.
+const mostSaid = 400
+
+// clip shortens a text that a worker wrote.
+func clip(s string) string {
+	if len(s) <= mostSaid {
+		return s
+	}
+	return strings.ToValidUTF8(s[:mostSaid], "") + "…"
 }
 
 // errTooMany is when a domain has as many processes as it may.

@@ -154,7 +154,7 @@ func (d *Daemon) confine(g *guest, pid int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.cgroup.enter(g.dom.name, pid, g.dom.memoryLimit()); err != nil {
-		d.log.Warn("limit a worker's memory", "domain", g.dom.name, "err", err)
+		d.noteOf(g.dom, "warning", "limit worker %d: %v", pid, err)
 	}
 }
 

@@ -126,6 +126,7 @@ func (d *Daemon) place(dom *domain) error {
 		return err
 	}
 	setQuotas(page, dom.settings)
+	page.SetLogSpent(dom.logSpent)
 	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store)
 	d.pauseIfMachine(dom)
 	d.noteOf(dom, "place", "placed on %s", a.name)
@@ -149,6 +150,10 @@ func (d *Daemon) leave(dom *domain) {
 		return
 	}
 	dom.on.detach(dom.avcpu)
+	dom.logSpent = dom.avcpu.page.LogSpent()
+	if lost := dom.avcpu.page.LogLost(); lost > 0 {
+		d.noteOf(dom, "lost", "%d bytes of its workers' log are left out here", lost)
+	}
 	if err := dom.avcpu.page.Free(); err != nil {
 		d.log.Warn("free gate page", "domain", dom.name, "err", err)
 	}

@@ -166,6 +166,41 @@ func TestFloodOfHellos(t *testing.T) {
 	}
 }
 
+// Callers who connect without end fill the log no more than guests do.
+func TestFloodOfConnections(t *testing.T) {
+	h := newHost(t, twoDomains)
+	path := filepath.Join(h.dir, control.SocketName)
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			c.Close()
+		}
+	}()
+	began, refused := time.Now(), 0
+	for refused < 3000 {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(held) < 256 {
+			held = append(held, c)
+			continue
+		}
+		c.Read(make([]byte, 1)) // until the daemon hangs up
+		c.Close()
+		refused++
+	}
+	took := time.Since(began)
+	log, err := os.ReadFile(filepath.Join(h.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, most := strings.Count(string(log), "too many connections"), brakeBurst+brakeRate*int(1+took/time.Second)
+	if n == 0 || n > most {
+		t.Errorf("%d of %d refusals within %v are in the log, want at most %d", n, refused, took, most)
+	}
+}
+
 func TestWhoMayControl(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("run the tests as root: this one becomes somebody else")
