@@ -10,7 +10,7 @@ import (
 // Groups that nobody is in are swept away, and their daemon doesn't miss them.
 func TestCgroupSweep(t *testing.T) {
 	const apart = 1 << 20 // no daemon has so many
-	own, err := findCgroup(apart)
+	own, err := findCgroup(memoryController, apart)
 	if err != nil {
 		_, v2 := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
 		if _, v1 := os.Stat(filepath.Join(cgroups, "memory")); v1 == nil || v2 == nil {
@@ -19,11 +19,11 @@ func TestCgroupSweep(t *testing.T) {
 		return // a host without cgroups has none to sweep
 	}
 	t.Cleanup(func() { own.close() })
-	used, _ := findCgroup(apart + 1)
+	used, _ := findCgroup(memoryController, apart+1)
 	t.Cleanup(func() { used.close() })
-	left, _ := findCgroup(apart + 2)
+	left, _ := findCgroup(memoryController, apart+2)
 	t.Cleanup(func() { left.close() })
-	if err := os.Mkdir(filepath.Join(left.dir, "web"), 0o755); err != nil {
+	if err := os.Mkdir(left.groupOf("web"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	enter := func(g cgroup) {
@@ -39,7 +39,7 @@ func TestCgroupSweep(t *testing.T) {
 			cmd.Process.Kill()
 			cmd.Wait()
 		})
-		if err := g.enter("web", cmd.Process.Pid, 1<<30); err != nil {
+		if err := g.enter("web", cmd.Process.Pid, limits{memory: 1 << 30}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -161,7 +161,9 @@ func (d *Daemon) leave(dom *domain) {
 	dom.on.hw.SetCommons(dom.name, 0)
 	d.noteOf(dom, "leave", "left %s", dom.on.name)
 	d.queue.Release(dom.name)
-	d.cgroup.leave(dom.name)
+	for _, g := range d.cgroups {
+		g.leave(dom.name)
+	}
 	dom.on, dom.avcpu, dom.cpu = nil, nil, hypervisor.Weight{}
 	d.forgetIfEmpty(dom)
 	d.makeRoom()
