@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pegasus/backend/control"
+	"pegasus/backend/gate"
 )
 
 func TestPlacement(t *testing.T) {
@@ -163,6 +164,36 @@ func TestFloodOfHellos(t *testing.T) {
 	})
 	if err != found {
 		t.Errorf("another domain's event: %v", err)
+	}
+}
+
+// Many processes of a domain write no more into the log than one may.
+func TestFloodOfLines(t *testing.T) {
+	h := newHost(t, strings.Replace(twoDomains, "[[domain]]", "refuse_ptx = \"launch\"\n[[domain]]", 1))
+	began := time.Now()
+	var all []*guest
+	for range 16 {
+		g := h.guest("a")
+		g.must("context")
+		all = append(all, g)
+	}
+	for _, g := range all {
+		fmt.Fprintln(g.in, "complain 500") // all at once
+	}
+	for _, g := range all {
+		if said := g.hear(); said != "ok" {
+			t.Fatalf("the guest says %q", said)
+		}
+	}
+	h.stop()
+	took := time.Since(began)
+	log, err := os.ReadFile(filepath.Join(h.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const others = 64 << 10 // what the daemon itself has to say
+	if n, most := len(log), gate.LogBurst+others+2*gate.LogRate*int(1+took/time.Second); n < gate.LogBurst/2 || n > most {
+		t.Errorf("the log has %d bytes after %v, want at most %d", n, took, most)
 	}
 }
 
