@@ -10,7 +10,7 @@ import (
 // Groups that nobody is in are swept away, and their daemon doesn't miss them.
 func TestCgroupSweep(t *testing.T) {
 	const apart = 1 << 20 // no daemon has so many
-	own, err := findCgroup(apart)
+	own, err := findCgroup(memoryController, apart)
 	if err != nil {
 		_, v2 := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
 		if _, v1 := os.Stat(filepath.Join(cgroups, "memory")); v1 == nil || v2 == nil {
@@ -19,11 +19,11 @@ func TestCgroupSweep(t *testing.T) {
 		return // a host without cgroups has none to sweep
 	}
 	t.Cleanup(func() { own.close() })
-	used, _ := findCgroup(apart + 1)
+	used, _ := findCgroup(memoryController, apart+1)
 	t.Cleanup(func() { used.close() })
-	left, _ := findCgroup(apart + 2)
+	left, _ := findCgroup(memoryController, apart+2)
 	t.Cleanup(func() { left.close() })
-	if err := os.Mkdir(filepath.Join(left.dir, "web"), 0o755); err != nil {
+	if err := os.Mkdir(left.groupOf("web"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	enter := func(g cgroup) {
@@ -39,7 +39,7 @@ func TestCgroupSweep(t *testing.T) {
 			cmd.Process.Kill()
 			cmd.Wait()
 		})
-		if err := g.enter("web", cmd.Process.Pid, 1<<30); err != nil {
+		if err := g.enter("web", cmd.Process.Pid, limits{memory: 1 << 30}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -54,4 +54,36 @@ func TestCgroupSweep(t *testing.T) {
 		}
 	}
 	enter(left)
+}
+
+// What limits look like in the files of both versions of cgroups.
+func TestCgroupFiles(t *testing.T) {
+	all := []limits{{memory: 1 << 30, credits: 256}, {memory: 5, credits: 65535, cpu: 10}, {credits: 1, cpu: 250}}
+	for _, c := range []struct {
+		g    cgroup
+		want []map[string]string
+	}{
+		{cgroup{controller: memoryController, v2: true}, []map[string]string{{"memory.max": "1073741824"}, {"memory.max": "5"}, {"memory.max": "0"}}},
+		{cgroup{controller: memoryController}, []map[string]string{{"memory.limit_in_bytes": "1073741824"}, {"memory.limit_in_bytes": "5"}, {"memory.limit_in_bytes": "0"}}},
+		{cgroup{controller: cpuController, v2: true}, []map[string]string{
+			{"cpu.weight": "100", "cpu.max": "max 10000"}, {"cpu.weight": "10000", "cpu.max": "1000 10000"}, {"cpu.weight": "1", "cpu.max": "25000 10000"}}},
+		{cgroup{controller: cpuController}, []map[string]string{
+			{"cpu.shares": "1024", "cpu.cfs_quota_us": "-1"}, {"cpu.shares": "262140", "cpu.cfs_quota_us": "1000", "cpu.cfs_period_us": "10000"}, {"cpu.shares": "4", "cpu.cfs_quota_us": "25000"}}},
+	} {
+		c.g.dir = t.TempDir()
+		dir := c.g.groupOf("web")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range all {
+			if err := c.g.limit("web", l); err != nil {
+				t.Fatal(err)
+			}
+			for file, want := range c.want[i] {
+				if got, err := os.ReadFile(filepath.Join(dir, file)); string(got) != want {
+					t.Errorf("%+v: %s is %q, %v; want %q", l, file, got, err, want)
+				}
+			}
+		}
+	}
 }

@@ -103,7 +103,7 @@ type Daemon struct {
 	ending       bool
 	changed      bool // since the state was last saved
 	checks       []control.Check
-	cgroup       cgroup
+	cgroups      []cgroup
 
 	follower *follower
 	eyes     sync.Mutex    // is held by whoever asks Options.CPUs
@@ -157,6 +157,9 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	}
 	d.log.Info("ready", said...)
 	d.mu.Lock()
+	if c := d.admission(); c.State != "ok" && !d.opt.Private { // a user's own programs take what that user has
+		d.log.Warn("memory is promised twice", "why", c.Detail, "remedy", c.Fix)
+	}
 	d.restIfIdle()
 	d.mu.Unlock()
 	runtime.GC() // from the first collection on there is one every two minutes; there is garbage for one an hour
@@ -290,7 +293,9 @@ func (d *Daemon) serve(l *control.Listener) {
 	if d.opt.Machines != nil {
 		d.tasks.Go(func() { d.opt.Machines.Watch(d.ctx, d.learn) })
 	}
-	d.tasks.Go(d.cgroup.sweep)
+	for _, g := range d.cgroups {
+		d.tasks.Go(g.sweep)
+	}
 	for _, p := range d.pools {
 		d.tasks.Go(func() { p.run(d.ctx) })
 	}
@@ -328,7 +333,7 @@ func (d *Daemon) close() {
 	for _, p := range d.pools {
 		p.close()
 	}
-	d.leaveCgroup()
+	d.leaveCgroups()
 	d.mu.Lock()
 	d.save()
 	d.mu.Unlock()

@@ -36,7 +36,9 @@ type domain struct {
 	past     totals  // of workers that have ended, and the engine time that is booked
 	share    meter   // of the accelerator time that it used
 	stood    meter   // of the time that its requests waited for leave
+	workers  meter   // of the CPU time that its workers had
 	trickle  *trickle
+	logSpent int64 // how far its workers' allowance for the log was spent when the last of them left
 }
 
 // booked is the part of an account that is in a domain's totals already.
@@ -88,6 +90,7 @@ type totals struct {
 	Waits waits      `json:"waits"`
 	Swap  gate.Swap  `json:"swap"`
 	Stood int64      `json:"stood"` // ns that requests waited for leave
+	CPU   int64      `json:"cpu"`   // ns of the host's CPUs, on engines and else
 }
 
 func (t *totals) add(s *gate.Statistics) {
@@ -111,6 +114,7 @@ func (dom *domain) totals() (t totals, memory uint64) {
 		memory = dom.avcpu.page.SegmentBytes()
 	}
 	for g := range dom.guests {
+		t.CPU += g.cpuTime()
 		if st, ok := dom.avcpu.page.Statistics(g.slot); ok {
 			t.add(&st)
 			t.Swap.Away += st.Swap.Away
@@ -261,6 +265,7 @@ func (d *Daemon) apply(dom *domain, s configs.Domain) {
 		return
 	}
 	setQuotas(dom.avcpu.page, s)
+	d.limitAnew(dom)
 	dom.on.setShares(dom.avcpu, s, dom.cpu.Credits)
 }
 

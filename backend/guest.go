@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"pegasus/backend/worker"
@@ -28,7 +29,7 @@ const (
 const deathGrace = 600 * time.Millisecond
 
 // guest is one guest process that is served: its seat in its domain and its
-// worker process. It doesn't change once worker is set, with the daemon's mu held.
+// worker process. All but ended and cpu doesn't change once worker is set, with the daemon's mu held.
 type guest struct {
 	id    uint64
 	dom   *domain
@@ -44,6 +45,8 @@ type guest struct {
 	cmd       *exec.Cmd     // to be waited for; nil if a daemon before started it
 	gone      chan struct{} // closed when its seat is free
 	doomed    bool          // its worker is to end as soon as there is one
+	ended     bool          // its worker has ended, and cpu is final
+	cpu       int64         // ns that its worker has had of the host's CPUs, as last read
 }
 
 // receive serves a guest process that knocked.
@@ -167,6 +170,7 @@ func (d *Daemon) attend(g *guest) {
 	if err := awaitExit(d.ctx, g.worker); err != nil {
 		return // the daemon ends; the worker goes on
 	}
+	d.lastTime(g)
 	how := g.lastWords() + g.reap()
 	d.unseat(g)
 	d.noteOf(g.dom, "end", "worker %d of %s ended%s", g.workerPID, who(g.pid), how)
@@ -223,9 +227,20 @@ func (g *guest) lastWords() string {
 			return ""
 		}
 		if r.State == worker.Ended && r.Why != "" {
-			return ": " + r.Why
+			return ": " + clip(r.Why)
 		}
 	}
+}
+
+// mostSaid bounds what a worker's reason adds to a line of the log, in bytes.
+const mostSaid = 400
+
+// clip shortens a text that a worker wrote.
+func clip(s string) string {
+	if len(s) <= mostSaid {
+		return s
+	}
+	return strings.ToValidUTF8(s[:mostSaid], "") + "…"
 }
 
 // errTooMany is when a domain has as many processes as it may.
@@ -281,6 +296,7 @@ func (d *Daemon) unseat(g *guest) {
 	dom := g.dom
 	dom.on.hw.Reap(g.workerPID)
 	d.reap(dom, g.slot)
+	dom.past.CPU += g.cpuTime()
 	delete(dom.guests, g)
 	delete(d.guests, g.id)
 	delete(d.slices, g.win)

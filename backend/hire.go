@@ -149,15 +149,6 @@ func newSegment(l callbuf.Layout, generation uint64) (*os.File, error) {
 	return f, nil
 }
 
-// confine limits a worker's memory, where that can be done.
-func (d *Daemon) confine(g *guest, pid int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.cgroup.enter(g.dom.name, pid, g.dom.memoryLimit()); err != nil {
-		d.log.Warn("limit a worker's memory", "domain", g.dom.name, "err", err)
-	}
-}
-
 // listenForSuccessor makes the socket at which the next daemon finds a worker.
 func (d *Daemon) listenForSuccessor(id uint64) (*os.File, error) {
 	path := d.workerSocket(id)

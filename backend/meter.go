@@ -28,6 +28,15 @@ func (m *meter) grown() (total, ns int64) {
 	return m.total[last] - m.total[first], m.at[last] - m.at[first]
 }
 
+// part is by how much the total grew over the window, for each nanosecond of it.
+func (m *meter) part() float64 {
+	total, ns := m.grown()
+	if ns <= 0 {
+		return 0
+	}
+	return float64(total) / float64(ns)
+}
+
 // resting says that nothing grew over the window: another sample would tell nothing new.
 func (m *meter) resting() bool {
 	total, ns := m.grown()

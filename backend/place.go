@@ -130,6 +130,7 @@ func (d *Daemon) place(dom *domain) error {
 		return err
 	}
 	setQuotas(page, dom.settings)
+	page.SetLogSpent(dom.logSpent)
 	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
 	d.pauseIfMachine(dom)
 	d.noteOf(dom, "place", "placed on %s", a.name)
@@ -153,6 +154,10 @@ func (d *Daemon) leave(dom *domain) {
 		return
 	}
 	dom.on.detach(dom.avcpu)
+	dom.logSpent = dom.avcpu.page.LogSpent()
+	if lost := dom.avcpu.page.LogLost(); lost > 0 {
+		d.noteOf(dom, "lost", "%d bytes of its workers' log are left out here", lost)
+	}
 	if err := dom.avcpu.page.Free(); err != nil {
 		d.log.Warn("free gate page", "domain", dom.name, "err", err)
 	}
@@ -161,7 +166,9 @@ func (d *Daemon) leave(dom *domain) {
 	d.changed = true // save closes its account
 	d.noteOf(dom, "leave", "left %s", dom.on.name)
 	d.queue.Release(dom.name)
-	d.cgroup.leave(dom.name)
+	for _, g := range d.cgroups {
+		g.leave(dom.name)
+	}
 	dom.on, dom.avcpu, dom.cpu = nil, nil, hypervisor.Weight{}
 	d.forgetIfEmpty(dom)
 	d.makeRoom()

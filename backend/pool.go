@@ -149,6 +149,9 @@ func (p *pool) start() (*candidate, error) {
 		conn.Close()
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}
+	if err := offerFirst(cmd.Process.Pid); err != nil {
+		p.log.Warn("offer workers first when memory runs out", "err", err)
+	}
 	c := &candidate{cmd: cmd, conn: conn}
 	if c.process, err = processOf(cmd.Process.Pid, pidfd); err != nil {
 		c.discard()

@@ -33,6 +33,7 @@ func (d *Daemon) sample(ctx context.Context) {
 			t, _ := dom.totals()
 			dom.share.sample(now, t.Used.sum())
 			dom.stood.sample(now, t.Stood)
+			dom.workers.sample(now, t.CPU)
 		}
 		for _, a := range d.accelerators {
 			a.load.sample(now, a.hw.BusyTime())
@@ -61,6 +62,8 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		VCPUs: dom.vcpus.VCPUs, VCPURan: int64(dom.vcpus.Ran), VCPUWaited: int64(dom.vcpus.Waited), Steal: dom.stealing(),
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
 		Machine: d.showMachine(dom.name),
+
+		WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.part(),
 	}
 	for g := range dom.guests {
 		if g.pid != 0 { // else it is none of this host's
@@ -233,6 +236,7 @@ func (d *Daemon) reasons(s control.Domain) []string {
 		lines = append(lines, fmt.Sprintf("its %d vCPUs were kept waiting by others on the host's CPUs for %.0f %% of their time lately: a greater CPU weight, or fewer machines on these CPUs, helps",
 			s.VCPUs, 100*s.Steal))
 	}
+	lines = append(lines, workerReason(s))
 	if s.MemoryQuota != 0 && s.Memory >= s.MemoryQuota/10*9 {
 		lines = append(lines, fmt.Sprintf("it holds %d of %d bytes of device memory: `pegasus set %s memory=…` allows more", s.Memory, s.MemoryQuota, s.Name))
 	}
@@ -264,4 +268,14 @@ func (a *accelerator) story(m *avcpu) []string {
 		lines = append(lines, fmt.Sprintf("policy %s: %s", a.settings.Policy, text))
 	}
 	return lines
+}
+
+// workerReason says what a domain's workers take of the host's CPUs.
+func workerReason(s control.Domain) string {
+	limit := "no limit but its weight"
+	if s.WorkerCPULimit != 0 {
+		limit = fmt.Sprintf("at most %d %%", s.WorkerCPULimit)
+	}
+	return fmt.Sprintf("its workers had %v of the host's CPUs, lately %.0f %% of one; %s (`cpu`)",
+		time.Duration(s.WorkerCPU).Round(time.Millisecond), 100*s.WorkerCPULately, limit)
 }

@@ -133,6 +133,7 @@ type Domain struct {
 	HostMemory    Size          // pinned memory and arenas of all its processes
 	Arena         Size          // address space for bulk data, of each process; filled as used
 	Processes     int           // guest processes at once
+	CPU           int           // of the host's CPUs, for all its workers, in % of one; 0: as much as there is
 	SocketOwner   string        // user of the domain's socket; empty: the daemon's
 	SocketGroup   string        // group of the domain's socket; empty: the daemon's
 	SocketMode    fs.FileMode   // permission bits of the domain's socket

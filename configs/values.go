@@ -283,6 +283,25 @@ func shortest(d time.Duration) string {
 	return s
 }
 
+// percent is a whole number of per cent within bounds, or 0 where that means something.
+type percent struct {
+	p      *int
+	lo, hi int
+	zero   string
+}
+
+func (p percent) String() string { return quote(strconv.Itoa(*p.p) + "%") }
+func (p percent) set(v any) error {
+	s, _ := v.(string)
+	number, ok := strings.CutSuffix(s, "%")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || (n < p.lo || n > p.hi) && n != 0 {
+		return mustBe("a string from \"%d%%\" to \"%d%%\", such as \"150%%\" for one and a half CPUs (\"0%%\": %s)", p.lo, p.hi, p.zero)
+	}
+	*p.p = n
+	return nil
+}
+
 // permissions are a file's, as an octal string.
 type permissions struct{ p *fs.FileMode }
 

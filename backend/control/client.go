@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -22,14 +23,28 @@ type Client struct {
 // makes it wait for anything.
 const answerTime = 20 * time.Second
 
-// Dial connects to the control socket at path.
+// Dial connects to the control socket at path, the only way to a daemon. It
+// refuses a directory and a listener of another user with *Stranger, before a
+// byte is sent.
 func Dial(path string) (*Client, error) {
+	if err := CheckOwner(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
 	d := net.Dialer{Timeout: 5 * time.Second}
-	c, err := d.Dial("unix", path)
+	conn, err := d.Dial("unix", path)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{conn: c.(*net.UnixConn), r: bufio.NewReader(c), patience: answerTime}, nil
+	c := &Client{conn: conn.(*net.UnixConn), r: bufio.NewReader(conn), patience: answerTime}
+	peer, err := c.Server()
+	if err == nil && !trusted(peer.UID) {
+		err = &Stranger{What: "the listener at " + path, UID: peer.UID}
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("connect to the daemon: %w", err)
+	}
+	return c, nil
 }
 
 // Close hangs up.

@@ -99,6 +99,10 @@ type Domain struct {
 	SwapIn          uint64 `json:"swap_in_bytes"`    // and that came back
 	SwapOuts        uint64 `json:"swap_outs"`        // how often a piece of memory left it
 	SwapIns         uint64 `json:"swap_ins"`
+
+	WorkerCPU       int64   `json:"worker_cpu_ns"`     // that its workers ever had of the host's CPUs, on engines and else
+	WorkerCPULately float64 `json:"worker_cpu_lately"` // the same of the last seconds, in CPUs
+	WorkerCPULimit  int     `json:"worker_cpu_limit"`  // in % of one CPU; 0: none
 }
 
 // Spent is where a domain's time went, in parts of a window from 0 to 1 that add up to

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,6 +35,37 @@ const maxRuntimeDir = MaxSocketPath - len("/workers/9999999999.sock")
 func CheckRuntimeDir(dir string) error {
 	if len(dir) > maxRuntimeDir {
 		return fmt.Errorf("runtime directory %s: its path has %d bytes; with more than %d the paths of sockets in it are too long", dir, len(dir), maxRuntimeDir)
+	}
+	return nil
+}
+
+// Stranger is the error for a socket or directory of a user that is neither root
+// nor the caller: its owner could pose as the daemon.
+type Stranger struct {
+	What string
+	UID  int
+}
+
+func (s *Stranger) Error() string {
+	return fmt.Sprintf("%s belongs to user %d, not to root or to user %d, the caller; give the --runtime-dir or PEGASUS_RUNTIME_DIR of a daemon of root or of this user",
+		s.What, s.UID, os.Geteuid())
+}
+
+// trusted reports whether a user may be the daemon's: root, or the caller.
+func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+
+// CheckOwner returns *Stranger if another user owns the directory, and nil if the
+// directory doesn't exist.
+func CheckOwner(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusted(int(st.Uid)) {
+		return &Stranger{What: "the directory " + dir, UID: int(st.Uid)}
 	}
 	return nil
 }

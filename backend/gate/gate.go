@@ -26,7 +26,8 @@
 //	  0x140 three leases: for all classes, for compute, for copies; each has its
 //	        kind and deadline, written by the daemon only, and what is left of its
 //	        budget and requests, taken by workers
-//	  then the table of device segments, and who begins or ends to hold one
+//	  then the table of device segments, what the workers may still write to the
+//	  host's log, and who begins or ends to hold a segment
 //	256 slots of 1024 bytes, one per worker, each written by its worker alone
 //	while that lives:
 //	  who, what is in flight and pending, the kind and size of what waits, time used

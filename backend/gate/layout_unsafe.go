@@ -80,7 +80,9 @@ type header struct {
 	segments [Segments]segment
 
 	segmentUnit atomic.Uint64 // that their bytes are counted in; 0: as they are
-	_           [56]byte
+	logged      allowance     // for the host's log, of all workers together
+	logLost     atomic.Uint64 // bytes that it had no room for, not reported yet
+	_           [40]byte
 	holdings    [Segments]holding
 
 	_ [headerBytes - 6*64 - numLeases*64 - Segments*(32+16)]byte

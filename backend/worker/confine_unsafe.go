@@ -143,7 +143,7 @@ func filter(driver bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	program := seccompProgram(arch, driver)
+	program := seccompProgram(arch, driver, os.Getpid())
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	for _, flags := range []uintptr{unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_LOG, unix.SECCOMP_FILTER_FLAG_TSYNC} {
 		_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&p)))

@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("PEGASUS_TEST_PROCESS") {
 	case "worker":
-		os.Exit(Main(Config{Open: func(_ Job, _ []*os.File, p Place, log *slog.Logger) (accel.Device, error) {
+		os.Exit(Main(Config{Driver: os.Getenv("PEGASUS_TEST_DRIVER") != "", Open: func(_ Job, _ []*os.File, p Place, log *slog.Logger) (accel.Device, error) {
 			return &prober{newFake(p), log}, nil
 		}}))
 	case "sleeper":
@@ -56,6 +56,18 @@ func (c *proberContext) SetLimit(limit uint32, v uint64) (uint64, cuda.Result) {
 	return escapes(), cuda.Success
 }
 
+// parent is another process of the same user; a confined worker can't find out its number.
+var parent = os.Getppid()
+
+// attempt makes a system call that the filter should refuse: only EPERM counts as
+// refused, not what the kernel says of the arguments.
+func attempt(number uintptr, a, b, c int) error {
+	if _, _, errno := unix.RawSyscall(number, uintptr(a), uintptr(b), uintptr(c)); errno == unix.EPERM {
+		return errno
+	}
+	return nil
+}
+
 // escapes is a bit for each forbidden thing that was possible.
 func escapes() (found uint64) {
 	for i, try := range []func() error{
@@ -66,13 +78,35 @@ func escapes() (found uint64) {
 			_, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_ANON|unix.MAP_PRIVATE)
 			return err
 		},
-		func() error { return unix.Kill(os.Getppid(), unix.SIGCONT) },
-		func() error { return unix.PtraceAttach(os.Getppid()) },
+		func() error { return unix.Kill(parent, unix.SIGCONT) },
+		func() error { return unix.PtraceAttach(parent) },
 		func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) },
 		func() error { return os.Remove("/tmp/nothing") },
 		func() error { return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 10000, Max: 10000}) },
 		func() error {
 			if os.Getuid() == 0 {
+				return nil
+			}
+			return unix.EPERM
+		},
+		// Signals to another process of the same user, in all the ways that there are.
+		func() error { return attempt(unix.SYS_TGKILL, parent, parent, int(unix.SIGCONT)) },
+		func() error { return attempt(unix.SYS_TKILL, parent, int(unix.SIGCONT), 0) },
+		func() error { return attempt(unix.SYS_RT_SIGQUEUEINFO, parent, int(unix.SIGCONT), 0) },
+		func() error {
+			return attempt(unix.SYS_RT_TGSIGQUEUEINFO, parent, parent, int(unix.SIGCONT))
+		},
+		func() error { return attempt(unix.SYS_PIDFD_SEND_SIGNAL, 0, int(unix.SIGCONT), 0) },
+		func() error { return attempt(unix.SYS_FCNTL, 2, unix.F_SETOWN, parent) },
+		func() error { return attempt(unix.SYS_FCNTL, 2, fSetSig, int(unix.SIGKILL)) },
+		func() error { return attempt(unix.SYS_FCNTL, 2, fSetOwnEx, 0) },
+		func() error { return attempt(unix.SYS_IOCTL, 2, fioSetOwn, 0) },
+		func() error { return attempt(unix.SYS_IOCTL, 2, siocSPGrp, 0) },
+		func() error { return attempt(unix.SYS_PRLIMIT64, parent, unix.RLIMIT_CPU, 0) },
+		func() error { return attempt(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, parent, 19) },
+		// Its own threads it may interrupt, as Go's runtime does.
+		func() error {
+			if err := unix.Tgkill(os.Getpid(), os.Getpid(), unix.SIGURG); err != nil {
 				return nil
 			}
 			return unix.EPERM
@@ -290,6 +324,17 @@ func TestProcess(t *testing.T) {
 	}
 	if r := e.report(Ended); r.Why != "" {
 		t.Errorf("why: %q", r.Why)
+	}
+}
+
+// A worker with a driver may do more, but what it may do reaches no other process.
+func TestDriversWorkerSignalsNobody(t *testing.T) {
+	t.Setenv("PEGASUS_TEST_DRIVER", "1")
+	e := employ(t, nil).serve()
+	e.want(0, cuda.OpContextCreate, 1, &cuda.ContextCreateArgs{})
+	const others = 1<<1 | 1<<4 | 1<<5 | ^uint64(1<<10-1) // programs, tracing and signals
+	if found := le.Uint64(e.want(0, cuda.OpContextSetLimit, 1, &cuda.ContextSetLimitArgs{Limit: 99})) & others; found != 0 {
+		t.Errorf("from inside a worker with a driver these were possible: %b", found)
 	}
 }
 

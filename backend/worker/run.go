@@ -49,9 +49,7 @@ func Main(c Config) int {
 		fmt.Fprintln(c.Log, "worker: descriptor 3 is no socket of a daemon:", err)
 		return 2
 	}
-	err = Run(c, conn)
-	if err != nil && !errors.Is(err, io.EOF) {
-		fmt.Fprintln(c.Log, "worker:", err)
+	if err := Run(c, conn); err != nil && !errors.Is(err, io.EOF) {
 		return 1
 	}
 	return 0
@@ -125,8 +123,12 @@ func Run(c Config, daemon *net.UnixConn) error {
 		return err
 	}
 	defer f.Close()
-	w := &worker{config: c, job: j, files: f, daemon: daemon, log: jobLog(newTrickle(c.Log), &j)}
-	return w.run()
+	lines := &trickle{to: c.Log}
+	w := &worker{config: c, job: j, files: f, daemon: daemon, lines: lines, log: jobLog(lines, &j)}
+	if err = w.run(); err != nil {
+		w.log.Error("end", "err", err)
+	}
+	return err
 }
 
 func jobLog(to io.Writer, j *Job) *slog.Logger {
@@ -141,6 +143,7 @@ type worker struct {
 	config Config
 	job    Job
 	files  Files
+	lines  *trickle // behind log
 	log    *slog.Logger
 
 	layout  callbuf.Layout
@@ -233,6 +236,7 @@ func (w *worker) attach() (err error) {
 	if err != nil {
 		return fmt.Errorf("job: %w", err)
 	}
+	w.lines.use(page.Log())
 	bell, err := gate.OpenBell(w.files.Bell)
 	if err != nil {
 		return fmt.Errorf("job: %w", err)

@@ -6,12 +6,12 @@ import "golang.org/x/sys/unix"
 // futexes, and what works on descriptors that are open already.
 var allowed = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK,
-	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MREMAP, unix.SYS_MINCORE, unix.SYS_BRK,
-	unix.SYS_MEMFD_CREATE, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_FCNTL, unix.SYS_DUP, unix.SYS_DUP3,
+	unix.SYS_MUNMAP, unix.SYS_MADVISE,
+	unix.SYS_MEMFD_CREATE, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE,
 	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_RESTART_SYSCALL, unix.SYS_MEMBARRIER,
-	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL,
-	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETUID, unix.SYS_GETRANDOM, unix.SYS_UNAME,
+	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
+	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETRANDOM,
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ,
 	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2, unix.SYS_PPOLL,
 	unix.SYS_SENDMSG, unix.SYS_RECVMSG, unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SHUTDOWN, unix.SYS_ACCEPT4,
@@ -57,30 +57,55 @@ func onlyIf(number uint32, arg int, bits uint32, set bool) []unix.SockFilter {
 	}
 }
 
-// equals allows a system call if an argument's lower half is v.
-func equals(number uint32, arg int, v uint32) []unix.SockFilter {
-	return []unix.SockFilter{
-		jump(unix.BPF_JEQ, number, 0, 4),
-		load(dataArgs + uint32(arg)*8),
-		jump(unix.BPF_JEQ, v, 0, 1),
-		ret(allow),
-		ret(deny),
+// equals allows a system call if an argument's lower half is one of these. Of the
+// arguments that it is used for, pids and commands, the kernel reads no more.
+func equals(number uint32, arg int, of ...uint32) []unix.SockFilter {
+	return either(number, arg, of, allow, deny)
+}
+
+// differs allows a system call unless an argument's lower half is one of these.
+func differs(number uint32, arg int, of ...uint32) []unix.SockFilter {
+	return either(number, arg, of, deny, allow)
+}
+
+// either gives a system call the verdict yes if an argument's lower half is one of
+// these, else no.
+func either(number uint32, arg int, of []uint32, yes, no uint32) []unix.SockFilter {
+	n := uint8(len(of))
+	p := []unix.SockFilter{jump(unix.BPF_JEQ, number, 0, n+3), load(dataArgs + uint32(arg)*8)}
+	for i, v := range of {
+		p = append(p, jump(unix.BPF_JEQ, v, n-uint8(i), 0))
 	}
+	return append(p, ret(no), ret(yes))
 }
 
 // allowedDriver are those that a driver in this process needs besides: it opens
 // files and devices, asks them, looks round in /proc and /sys, and listens at a socket without a file.
 var allowedDriver = append([]uint32{
-	unix.SYS_IOCTL, unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64,
-	unix.SYS_FSTATFS, unix.SYS_STATFS, unix.SYS_GETCWD, unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MLOCK, unix.SYS_MUNLOCK, unix.SYS_PRCTL, unix.SYS_PRLIMIT64,
+	unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64,
+	unix.SYS_MREMAP, unix.SYS_MINCORE, unix.SYS_BRK, unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_UNAME,
+	unix.SYS_FSTATFS, unix.SYS_STATFS, unix.SYS_GETCWD, unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MLOCK, unix.SYS_MUNLOCK, unix.SYS_PRCTL,
 	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_GETPARAM, unix.SYS_SCHED_GETSCHEDULER, unix.SYS_GETPRIORITY,
-	unix.SYS_SETPRIORITY, unix.SYS_GET_MEMPOLICY, unix.SYS_MBIND, unix.SYS_CLOCK_GETRES, unix.SYS_SYSINFO, unix.SYS_GETRUSAGE, unix.SYS_PIPE2,
-	unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_PREADV, unix.SYS_READV, unix.SYS_SENDMMSG, unix.SYS_TIMERFD_CREATE, unix.SYS_TIMERFD_SETTIME,
+	unix.SYS_GET_MEMPOLICY, unix.SYS_MBIND, unix.SYS_CLOCK_GETRES, unix.SYS_SYSINFO, unix.SYS_GETRUSAGE, unix.SYS_PIPE2,
+	unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_PREADV, unix.SYS_READV, unix.SYS_SENDMMSG, unix.SYS_TIMERFD_CREATE, unix.SYS_TIMERFD_SETTIME,
 }, allowedDriverHere...)
 
-// seccompProgram is the filter. Threads may be made, processes not; memory may
-// be mapped, but not to be executed; kill may only ask whether somebody lives.
-func seccompProgram(arch uint32, driver bool) []unix.SockFilter {
+// ownerCommands have the kernel send a signal to the process that they name when a
+// descriptor becomes ready.
+var ownerCommands = []uint32{unix.F_SETOWN, fSetSig, fSetOwnEx}
+
+// These are the same on all architectures that there is a filter for.
+const (
+	fSetSig   = 10 // F_SETSIG
+	fSetOwnEx = 15 // F_SETOWN_EX
+	fioSetOwn = 0x8901
+	siocSPGrp = 0x8902
+)
+
+// seccompProgram is the filter of the worker with a process id. Threads may be
+// made, processes not; memory may be mapped, but not to be executed; signals reach
+// the worker's own threads, and kill may only ask whether a process lives.
+func seccompProgram(arch uint32, driver bool, pid int) []unix.SockFilter {
 	p := []unix.SockFilter{
 		load(dataArch),
 		jump(unix.BPF_JEQ, arch, 1, 0),
@@ -100,6 +125,12 @@ func seccompProgram(arch uint32, driver bool) []unix.SockFilter {
 	p = append(p, onlyIf(unix.SYS_MMAP, 2, unix.PROT_EXEC, false)...)
 	p = append(p, onlyIf(unix.SYS_MPROTECT, 2, unix.PROT_EXEC, false)...)
 	p = append(p, equals(unix.SYS_KILL, 1, 0)...)
+	p = append(p, equals(unix.SYS_TGKILL, 0, uint32(pid))...) // Go's runtime interrupts threads
+	p = append(p, differs(unix.SYS_FCNTL, 1, ownerCommands...)...)
+	if driver {
+		p = append(p, differs(unix.SYS_IOCTL, 1, fioSetOwn, siocSPGrp)...)
+		p = append(p, equals(unix.SYS_PRLIMIT64, 0, 0, uint32(pid))...)
+	}
 	p = append(p, equals(unix.SYS_PRCTL, 0, unix.PR_SET_VMA)...)
 	return append(p, ret(deny))
 }

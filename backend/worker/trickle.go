@@ -4,52 +4,38 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
+
+	"pegasus/backend/gate"
 )
 
-const (
-	// trickleBurst bytes of a guest's doing get into the host's log at once,
-	trickleBurst = 64 << 10
-	// and trickleRate bytes a second after that.
-	trickleRate = 4 << 10
-)
-
-// trickle lets through only so much that a guest can't fill the host's log, with
-// lines about it. What is left out is counted.
+// trickle lets through what the domain's allowance for the host's log has room for.
+// Lines without room are counted in the gate page; the next line of any of the
+// domain's workers says how many bytes they came to.
 type trickle struct {
 	mu   sync.Mutex
 	to   io.Writer
-	room int       // bytes that may pass
-	at   time.Time // when room was worked out
-	lost int
+	room *gate.LogAllowance // nil before the worker has its gate page: the daemon's doing, not the guest's
 }
 
-func newTrickle(to io.Writer) *trickle {
-	return &trickle{to: to, room: trickleBurst, at: time.Now()}
+// use bounds what is written from here on.
+func (w *trickle) use(room *gate.LogAllowance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.room = room
 }
 
 // Write never fails for what it leaves out.
 func (w *trickle) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.refill(time.Now())
-	if len(b) > w.room {
-		w.lost += len(b)
+	if w.room == nil {
+		return w.to.Write(b)
+	}
+	if !w.room.Take(len(b)) {
 		return len(b), nil
 	}
-	w.room -= len(b)
-	if w.lost > 0 {
-		n, _ := fmt.Fprintf(w.to, "worker: %d bytes of its guest's doing are left out here\n", w.lost)
-		w.room, w.lost = w.room-n, 0
+	if lost := w.room.Lost(); lost > 0 {
+		fmt.Fprintf(w.to, "worker: %d bytes of its domain's doing are left out here\n", lost)
 	}
 	return w.to.Write(b)
-}
-
-// refill adds what has become free since the last time, in whole bytes.
-func (w *trickle) refill(now time.Time) {
-	more := int(min(now.Sub(w.at), time.Hour) * trickleRate / time.Second)
-	if more > 0 {
-		w.at = now
-		w.room = min(w.room+more, trickleBurst)
-	}
 }

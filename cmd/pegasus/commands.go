@@ -49,7 +49,7 @@ With them, switches at once; running programs see nothing but new shares.
 The switch lasts until the daemon ends or reloads a configuration that says otherwise.`},
 		{name: "set", args: "DOMAIN KEY=VALUE… [--json]",
 			short: "change a domain's settings while it runs", run: set, long: `
-Sets credits, slo, bandwidth, group, priority, memory, host_memory, arena, processes
+Sets credits, slo, bandwidth, group, priority, memory, host_memory, arena, processes, cpu
 or accelerator of a domain, spelled as in the configuration. What policies and
 quotas look at holds at once; arena and accelerator for processes and placements
 to come.

@@ -36,6 +36,9 @@ func dial(dir string) (*control.Client, string, error) {
 		if err == nil {
 			return c, control.SystemDir, nil
 		}
+		if errors.As(err, new(*control.Stranger)) { // another user's program in place of the host's daemon is no reason to go on quietly
+			return nil, "", err
+		}
 		if errors.Is(err, fs.ErrPermission) {
 			if c, err := dialPrivate(); err == nil {
 				return c, control.PrivateDir(), nil
@@ -62,21 +65,8 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.cause }
 
-// dialPrivate takes only a daemon that runs as us: its directory may lie in /tmp.
 func dialPrivate() (*control.Client, error) {
-	c, err := control.Dial(filepath.Join(control.PrivateDir(), control.SocketName))
-	if err != nil {
-		return nil, err
-	}
-	peer, err := c.Server()
-	if err == nil && peer.UID != os.Geteuid() && peer.UID != 0 {
-		err = fmt.Errorf("the daemon in %s runs as user %d, not as us; set PEGASUS_RUNTIME_DIR", control.PrivateDir(), peer.UID)
-	}
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
+	return control.Dial(filepath.Join(control.PrivateDir(), control.SocketName))
 }
 
 // noDaemon tells apart nobody there and nobody listening from other trouble.

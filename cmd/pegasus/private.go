@@ -37,8 +37,12 @@ func startPrivate(dir, config string) (*control.Client, error) {
 	}
 	defer unlock()
 	path := filepath.Join(dir, control.SocketName)
-	if client, err := control.Dial(path); err == nil {
-		client, err := reuse(client, config)
+	client, err := control.Dial(path)
+	if errors.As(err, new(*control.Stranger)) {
+		return nil, err
+	}
+	if err == nil {
+		client, err = reuse(client, config)
 		if client != nil || err != nil {
 			return client, err
 		}

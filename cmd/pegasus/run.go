@@ -88,10 +88,12 @@ func (g guestFlags) hold(c *call) (string, error) {
 }
 
 // openDoor is the socket of a domain of the daemon of a directory, if we may use it: one
-// need not control a daemon to be its guest.
+// need not control a daemon to be its guest. A directory of another user has none: its
+// owner could listen in the daemon's place.
 func openDoor(dir, domain string) string {
-	path := filepath.Join(dir, "domains", domain+".sock")
-	if unix.Access(path, unix.W_OK) != nil {
+	doors := filepath.Join(dir, "domains")
+	path := filepath.Join(doors, domain+".sock")
+	if errors.Join(control.CheckOwner(dir), control.CheckOwner(doors)) != nil || unix.Access(path, unix.W_OK) != nil {
 		return ""
 	}
 	return path

@@ -40,7 +40,7 @@ func runHub(args []string, errs io.Writer) int {
 	// What the machine's programs wait for isn't to wait for whoever reads our log.
 	lines := newSink(errs)
 	defer lines.close()
-	log := slog.New(slog.NewTextHandler(lines, nil)).With("domain", *domain)
+	log := slog.New(newBrake(slog.NewTextHandler(lines, nil))).With("domain", *domain)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go raised.Guard(ctx, filepath.Join(*dir, raisedDir), *domain, log, putBack)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pegasus/backend/control"
+	"pegasus/backend/gate"
 )
 
 func TestPlacement(t *testing.T) {
@@ -163,6 +164,71 @@ func TestFloodOfHellos(t *testing.T) {
 	})
 	if err != found {
 		t.Errorf("another domain's event: %v", err)
+	}
+}
+
+// Many processes of a domain write no more into the log than one may.
+func TestFloodOfLines(t *testing.T) {
+	h := newHost(t, strings.Replace(twoDomains, "[[domain]]", "refuse_ptx = \"launch\"\n[[domain]]", 1))
+	began := time.Now()
+	var all []*guest
+	for range 16 {
+		g := h.guest("a")
+		g.must("context")
+		all = append(all, g)
+	}
+	for _, g := range all {
+		fmt.Fprintln(g.in, "complain 500") // all at once
+	}
+	for _, g := range all {
+		if said := g.hear(); said != "ok" {
+			t.Fatalf("the guest says %q", said)
+		}
+	}
+	h.stop()
+	took := time.Since(began)
+	log, err := os.ReadFile(filepath.Join(h.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const others = 64 << 10 // what the daemon itself has to say
+	if n, most := len(log), gate.LogBurst+others+2*gate.LogRate*int(1+took/time.Second); n < gate.LogBurst/2 || n > most {
+		t.Errorf("the log has %d bytes after %v, want at most %d", n, took, most)
+	}
+}
+
+// Callers who connect without end fill the log no more than guests do.
+func TestFloodOfConnections(t *testing.T) {
+	h := newHost(t, twoDomains)
+	path := filepath.Join(h.dir, control.SocketName)
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			c.Close()
+		}
+	}()
+	began, refused := time.Now(), 0
+	for refused < 3000 {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(held) < 256 {
+			held = append(held, c)
+			continue
+		}
+		c.Read(make([]byte, 1)) // until the daemon hangs up
+		c.Close()
+		refused++
+	}
+	took := time.Since(began)
+	log, err := os.ReadFile(filepath.Join(h.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, most := strings.Count(string(log), "too many connections"), brakeBurst+brakeRate*int(1+took/time.Second)
+	if n == 0 || n > most {
+		t.Errorf("%d of %d refusals within %v are in the log, want at most %d", n, refused, took, most)
 	}
 }
 

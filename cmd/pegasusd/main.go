@@ -271,7 +271,7 @@ func serves(dir string) bool {
 func logger(c *configs.Config, w io.Writer, level slog.Leveler) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if strings.EqualFold(c.Daemon.LogFormat, "json") {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(newBrake(slog.NewJSONHandler(w, o)))
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(newBrake(slog.NewTextHandler(w, o)))
 }

@@ -297,6 +297,8 @@ func obey(c *frontend.Client, x **frontend.Context, order []string) (err error) 
 		return err
 	case "busy":
 		return keepBusy(*x, order[1])
+	case "complain":
+		return complain(*x, order[1])
 	default:
 		return fmt.Errorf("unknown order %q", order)
 	}
@@ -337,6 +339,34 @@ func keepBusy(x *frontend.Context, duration string) error {
 		}
 	}
 	return x.Synchronize()
+}
+
+// refused is a program that is refused at each launch, with a line in the log.
+const refused = `.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry k() { nonsense; ret; }
+`
+
+// complain launches a kernel that is refused so often.
+func complain(x *frontend.Context, times string) error {
+	n, err := strconv.Atoi(times)
+	if err != nil {
+		return err
+	}
+	m, _, err := x.LoadModule([]byte(refused))
+	if err != nil {
+		return err
+	}
+	k, err := m.Function("k")
+	if err != nil {
+		return err
+	}
+	for range n {
+		m.Launch(frontend.Stream(0), k, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, nil)
+		x.Synchronize()
+	}
+	return nil
 }
 
 // callOnce asks the daemon one thing, as whoever this process is.

@@ -1,0 +1,101 @@
+package backend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pegasus/backend/control"
+	"pegasus/configs"
+)
+
+// claim is what a domain's workers may come to in the host's memory, by what allows it.
+type claim struct {
+	domain                  string
+	device, host, processes uint64
+	limit                   uint64 // of all of it; 0: none
+}
+
+func (c claim) sum() uint64 {
+	sum := c.device + c.host + c.processes
+	if c.limit != 0 {
+		sum = min(sum, c.limit)
+	}
+	return sum
+}
+
+// claims returns what each domain may come to, the largest first. Memory of a GPU is none
+// of the host's, but what swaps out of it is. d.mu is held.
+func (d *Daemon) claims() (all []claim) {
+	limited := slices.ContainsFunc(d.cgroups, func(g cgroup) bool { return g.controller == memoryController })
+	for _, dom := range d.domains {
+		c := claim{domain: dom.name, host: uint64(dom.settings.HostMemory), processes: uint64(dom.settings.Processes) * workerOverhead}
+		for _, a := range d.accelerators {
+			if dom.on == nil && (dom.settings.Accelerator == "" || dom.settings.Accelerator == a.name) || dom.on == a {
+				c.device = max(c.device, a.hostMemory(dom.settings.Memory))
+			}
+		}
+		if limited {
+			c.limit = dom.memoryLimit()
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b claim) int {
+		return cmp.Or(cmp.Compare(b.sum(), a.sum()), cmp.Compare(a.domain, b.domain))
+	})
+	return all
+}
+
+// hostMemory is how much of the host's memory device memory of a domain may take that
+// has a quota, or none.
+func (a *accelerator) hostMemory(quota configs.Size) uint64 {
+	p := a.hw.Profile()
+	most := p.Swap
+	if a.current().Type == "soft" {
+		most += p.Memory
+	}
+	if quota != 0 {
+		most = min(most, uint64(quota))
+	}
+	return most
+}
+
+// admission compares what all domains may come to with what a host of total bytes has.
+// Device memory counts once for each accelerator, however many domains share it.
+func admission(all []claim, devices, total uint64) control.Check {
+	var sum, device uint64
+	for _, c := range all {
+		device += c.device
+		sum += c.sum()
+	}
+	if device > devices { // the accelerators themselves don't give that much
+		sum -= min(sum, device-devices)
+	}
+	check := control.Check{Name: "admission", State: "ok",
+		Detail: fmt.Sprintf("the limits of %d domains come to %s of the host's %s of memory", len(all), gib(sum), gib(total))}
+	if sum <= total {
+		return check
+	}
+	const named = 3
+	var largest []string
+	for _, c := range all[:min(named, len(all))] {
+		largest = append(largest, fmt.Sprintf("%s %s (device memory %s, host_memory %s, %s for its processes)",
+			c.domain, gib(c.sum()), gib(c.device), gib(c.host), gib(c.processes)))
+	}
+	check.State = "warn"
+	check.Detail += "; the largest: " + strings.Join(largest, ", ")
+	check.Fix = "lower memory, host_memory or processes of domains, or give the host more: when its memory runs out, the kernel ends workers"
+	return check
+}
+
+func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/float64(configs.GiB)) }
+
+// admission checks the domains that there are. d.mu is held.
+func (d *Daemon) admission() control.Check {
+	var devices uint64
+	for _, a := range d.accelerators {
+		devices += a.hostMemory(0)
+	}
+	return admission(d.claims(), devices, hostMemory())
+}

@@ -1,0 +1,80 @@
+package control
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// stranger is a user that is neither root nor the one that runs the tests.
+const stranger = 65534
+
+// listenAs listens at path as another user: the kernel keeps the user that the
+// listening thread had.
+func listenAs(t *testing.T, uid int, path string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: listens as another user")
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and it ends with the goroutine
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			done <- errno
+			return
+		}
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantStranger(t *testing.T, path string) {
+	t.Helper()
+	c, err := Dial(path)
+	if err == nil {
+		c.Close()
+	}
+	var s *Stranger
+	if !errors.As(err, &s) || s.UID != stranger {
+		t.Errorf("dial %s: got %v, want a refusal of user %d", path, err, stranger)
+	}
+}
+
+// A listener of another user isn't taken for the daemon, whether the directory
+// lets everybody in or a link leads there.
+func TestDialRefusesAnotherUsersListener(t *testing.T) {
+	open, home := shortDir(t), shortDir(t)
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	listenAs(t, stranger, filepath.Join(open, SocketName))
+	wantStranger(t, filepath.Join(open, SocketName))
+	if err := os.Symlink(filepath.Join(open, SocketName), filepath.Join(home, SocketName)); err != nil {
+		t.Fatal(err)
+	}
+	wantStranger(t, filepath.Join(home, SocketName))
+}
+
+// A directory of another user is refused, whatever listens there.
+func TestDialRefusesAnotherUsersDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: gives a directory to another user")
+	}
+	dir := shortDir(t)
+	listen(t, dir, "")
+	if err := os.Chown(dir, stranger, -1); err != nil {
+		t.Fatal(err)
+	}
+	wantStranger(t, filepath.Join(dir, SocketName))
+}

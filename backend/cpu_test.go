@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// The CPU time of a process that has ended can be read until it is waited for, and then no more.
+func TestProcessTime(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo; read x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Read(make([]byte, 1))
+	pid := cmd.Process.Pid
+	running, err := processTime(pid)
+	if err != nil || running <= 0 {
+		t.Fatalf("while it runs: %d, %v", running, err)
+	}
+	p, err := openProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	in.Close()
+	if err := awaitExit(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := processTime(pid); err != nil || ended < running {
+		t.Errorf("ended, not waited for: %d, %v; want at least %d", ended, err, running)
+	}
+	want := running
+	cmd.Wait()
+	if used := int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()); used < want*9/10 {
+		t.Errorf("the kernel counts %d, %d were read before", used, want)
+	}
+	if _, err := processTime(pid); err == nil {
+		t.Error("it was waited for, and its time can still be read")
+	}
+}
+
+// No domain's name is that of a file of the kernel's.
+func TestGroupNames(t *testing.T) {
+	g := cgroup{dir: "/sys/fs/cgroup/pegasus"}
+	for _, name := range []string{"cgroup.procs", "memory.max", "cpu.shares", "tasks"} {
+		if dir := g.groupOf(name); dir != "/sys/fs/cgroup/pegasus/domain-"+name {
+			t.Errorf("group of %s: %s", name, dir)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pegasus/backend/control"
+)
+
+// A runtime directory of another user has no daemon and no domain of the host,
+// whichever command looks there.
+func TestStrangersDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: gives a directory to another user")
+	}
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Mkdir(filepath.Join(dir, "domains"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, network := range map[string]string{control.SocketName: "unix", "domains/web.sock": "unixpacket"} {
+		l, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, name), Net: network})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+	}
+	if openDoor(dir, "web") == "" {
+		t.Error("a directory of root has no domain")
+	}
+	if err := os.Chown(dir, 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	if path := openDoor(dir, "web"); path != "" {
+		t.Errorf("another user's directory has the domain %s", path)
+	}
+	library := filepath.Join(dir, "libcuda.so.1")
+	if err := os.WriteFile(library, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PEGASUS_LIBCUDA", library)
+	if _, _, err := dial(dir); !errors.As(err, new(*control.Stranger)) {
+		t.Errorf("dial: got %v, want a refusal", err)
+	}
+	for _, args := range [][]string{
+		{"domains"}, {"accelerators"}, {"why"}, {"events"}, {"stop"}, {"reload"}, {"policy", "fifo"}, {"set", "web", "credits=1"},
+		{"run", "--domain", "web", "--", "true"},
+	} {
+		var said strings.Builder
+		args = append([]string{args[0], "--runtime-dir", dir}, args[1:]...)
+		if status := run(args, &streams{strings.NewReader(""), io.Discard, &said}); status == 0 || !strings.Contains(said.String(), "65534") {
+			t.Errorf("pegasus %v: status %d, %q", args, status, said.String())
+		}
+	}
+}
