@@ -85,8 +85,7 @@ func TestChargedByEngine(t *testing.T) {
 	a := quietAccelerator(t, configs.Accelerator{Name: "x", Policy: "lag", Accounts: "mrq"})
 	page := attachPage(t, a, "a")
 	member := gate.Join(page, a.bell, mustSlot(t, page))
-	a.turn()
-	member.Finish(admitted(t, member), accel.Usage{Class: accel.CopyOut, End: 1e9})
+	member.Spend(new(gate.Ticket), accel.Usage{Class: accel.CopyOut, End: 1e9})
 	m := a.members[0]
 	m.hold(EngineTime{Compute: 7, CopyIn: 20, CopyOut: 300})
 	a.turn()
