@@ -3,8 +3,6 @@ package test
 import (
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -30,49 +28,5 @@ func TestAccounts(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A domain that only fills memory shares the engine for kernels with one that only computes by their credits, also where each
-// engine has accounts of its own: what is charged is the engine that was held.
-func TestFillsAndKernels(t *testing.T) {
-	for _, policy := range []string{"accc", "lag"} {
-		t.Run(policy, func(t *testing.T) {
-			h := startHost(t, oneAccelerator+"policy = \""+policy+"\"\naccounts = \"mrq\"\n[[domain]]\nname = \"fills\"\n[[domain]]\nname = \"computes\"\n")
-			const bytes = 16 << 20
-			var stop atomic.Bool
-			var fillers sync.WaitGroup
-			for range 2 {
-				c := h.dial("fills")
-				x := newContext(t, c)
-				at, err := x.Alloc(bytes)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fillers.Go(func() {
-					for !stop.Load() {
-						for range 4 {
-							if err := x.Fill(0, at, 1, bytes); err != nil {
-								t.Error(err)
-								return
-							}
-						}
-						if err := x.Synchronize(); err != nil {
-							t.Error(err)
-							return
-						}
-					}
-				})
-			}
-			defer fillers.Wait()
-			defer stop.Store(true)
-			background(t, h.bench("computes", "busy", "--seconds", "3600", "--queue", "8", "--no-check"))
-			both := []sharer{{name: "fills"}, {name: "computes"}}
-			h.await(both)
-			checkShares(t, h.over(3*time.Second), equal(both), 10)
-			if d := h.domains()["fills"]; d.Copy != 0 {
-				t.Errorf("fills are charged with %v of copying", time.Duration(d.Copy))
-			}
-		})
 	}
 }
