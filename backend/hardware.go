@@ -18,7 +18,7 @@ type Hardware interface {
 	// BusyTime is how long its engines were held in total, in nanoseconds.
 	BusyTime() int64
 	// Balance returns BusyTime and the part of it that was charged to accounts, closed ones included, as they were at
-	// one moment. A difference is time that the accelerator has lost or charged twice.
+	// one moment. A difference is time that was lost or charged twice.
 	Balance() (held, charged int64)
 	// Account returns the account of a domain's engine time, which it opens if there is none.
 	Account(domain string) (Account, error)

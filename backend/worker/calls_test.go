@@ -255,8 +255,14 @@ func TestCopies(t *testing.T) {
 	if want := []byte{41, 42, 43, 49, 50, 51, 73, 74, 75, 81, 82, 83}; !bytes.Equal(got, want) {
 		t.Errorf("box %v, want %v", got, want)
 	}
-	if st, _ := b.page.Statistics(0); st.Ended[1] != 6 {
-		t.Errorf("%d copies are accounted, want 6", st.Ended[1])
+	if st, _ := b.page.Statistics(0); st.Ended[gate.Copy] != 6 || st.Ended[gate.Compute] != 0 {
+		t.Errorf("accounted are %v, want 6 copies", st.Ended)
+	}
+	// Fills and copies inside the device hold the engine for kernels, and wait for that.
+	b.want(0, cuda.OpCopyLinear, 1, 0, &cuda.CopyLinearArgs{Dst: addr + 100, Src: addr, Length: 10, DstKind: cuda.EndDevice, SrcKind: cuda.EndDevice})
+	b.want(0, cuda.OpFill, 1, 0, &cuda.FillArgs{Dst: addr, ElementSize: 1, Width: 10, Height: 1})
+	if st, _ := b.page.Statistics(0); st.Ended[gate.Copy] != 6 || st.Ended[gate.Compute] != 2 {
+		t.Errorf("accounted are %v, want 6 copies and 2 that passed the gate for kernels", st.Ended)
 	}
 }
 

@@ -87,12 +87,12 @@ func (t *tokenWords) claim(worker int, epoch uint16, onlyIfFree bool) (ticket ui
 	}
 }
 
-// A token is held without a gap while tickets follow each other: a ticket is served from the end of the one before it,
-// or from when its worker asked for the token, if that was later. So the time between two holders, in which the next one
-// does not know of its turn yet, is the next one's.
+// A token is held without a gap while tickets follow each other: a ticket is served from the end of the ticket before it,
+// or from the time at which its worker asked for the token, if that was later. So the time from the hand-over to the
+// moment at which the next holder notices its turn belongs to the next holder.
 
-// since returns since when a ticket is served, as its slot's word and the page say, at the time now or when it ended.
-// serving must be the ticket afterwards, or the result is of no use.
+// since returns the time from which a ticket is served. w is its slot's word, and now the present or, if the ticket has
+// ended, the last nanosecond of it. The result holds only if the ticket is still served afterwards.
 func (p *Page) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
 	asked := now
 	if i, _ := w.worker(); w.claims(ticket) && i < MaxWorkers {
@@ -102,8 +102,8 @@ func (p *Page) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
 }
 
 // end ends the ticket that is being served: it charges the time for which the token was held and hands the token on.
-// Of several processes that do so at once, or one after the death of another, the first decides when the ticket ended,
-// and each step is done once, by whichever process comes to it first. A ticket lasts at least a nanosecond.
+// Several processes may do so at once, or one after the death of another: the first compare-and-swap decides when the
+// ticket ended, and each step takes effect once. A ticket lasts at least a nanosecond.
 func (p *Page) end(k Token, ticket uint64, now int64) {
 	t := &p.l.tokens[k]
 	s := t.slot(ticket)
@@ -111,7 +111,7 @@ func (p *Page) end(k Token, ticket uint64, now int64) {
 	pass()
 	before, w := t.slot(ticket-1).end.Load(), s.word.Load()
 	since := p.since(k, ticket, w, now)
-	if t.serving.Load() != ticket { // what was read may belong to later tickets
+	if t.serving.Load() != ticket { // these words may belong to later tickets
 		return
 	}
 	if old <= before {

@@ -105,7 +105,7 @@ func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
 	return w.got(k, n, now), true
 }
 
-// ask notes when the worker asks for a token, for whichever process ends the ticket that it claims then.
+// ask notes when the worker asks for a token: a process that ends the ticket reads it.
 func (w *Worker) ask(k Token) int64 {
 	now := w.clock()
 	w.page.l.workers[w.index].wants[k].Store(now)
