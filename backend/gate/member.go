@@ -335,7 +335,6 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	rest := max(measured-t.spent, 0)
 	u.Start = u.End - rest
 	h := &m.page.at.header
-	open := h.open(t.class, Now())
 	if rest > 0 {
 		m.charge(t.class, u, rest)
 	}
@@ -352,7 +351,7 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	m.dry(t.class)
 	// The daemon decides anew when what it lent has been used, not at every request
 	// of a run, since waking it takes a processor from who executes them.
-	spent := t.requests && (!open || t.lease.requests.Load() <= 0 && s.requests[t.class].Load() == 0)
+	spent := t.requests && (!h.open(t.class, Now()) || t.lease.requests.Load() <= 0 && s.requests[t.class].Load() == 0)
 	if spent || t.budget && t.lease.budget.Load() <= 0 {
 		m.bell.Ring()
 	}
