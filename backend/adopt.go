@@ -246,9 +246,6 @@ func (d *Daemon) adopt(left []*survivor) {
 		}
 		a.hw.KeepCommons(here) // others may have left while nobody watched
 	}
-	for _, dom := range d.domains {
-		d.forgetIfEmpty(dom)
-	}
 	if d.adopted > 0 {
 		d.note("adopt", "", "took over %d workers", d.adopted)
 	}

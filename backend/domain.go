@@ -3,7 +3,7 @@ package backend
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"time"
 
 	"pegasus/accel"
 	"pegasus/backend/control"
@@ -22,7 +22,10 @@ type domain struct {
 	settings configs.Domain     // in force
 	set      map[string]setting // laid over the configuration by `pegasus set`
 	declared bool
-	door     hypervisor.Door // nil if the configuration doesn't know the domain any more: who is in stays
+	owners
+	removing bool            // no process enters it any more, by an operator's order
+	door     hypervisor.Door // nil while no process may enter it: who is in stays
+	gone     chan struct{}   // closed when the domain isn't any more
 	uid      int             // that its workers run as; 0: the daemon's
 
 	settling int          // guests that wait for a place or a seat
@@ -93,36 +96,62 @@ func (dom *domain) hostMemory() (sum uint64) {
 }
 
 func newDomain(s configs.Domain, declared bool) *domain {
-	return &domain{name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, trickle: newTrickle()}
+	return &domain{name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, trickle: newTrickle(),
+		owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
 }
 
 // domain returns the domain of that name, made from the configuration if it
 // isn't there yet, and may be entered. d.mu is held.
 func (d *Daemon) domain(name string) (*domain, error) {
-	if dom := d.domains[name]; dom != nil && dom.door != nil {
+	dom := d.domains[name]
+	if dom != nil && dom.door != nil {
 		return dom, nil
+	}
+	if dom != nil && !d.admits(dom) {
+		return nil, dom.closed()
 	}
 	settings, err := d.settingsOf(d.config, name)
 	if err != nil {
 		return nil, control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
+	if dom == nil {
+		dom = newDomain(settings, declares(d.config, name))
+	}
+	return dom, d.enter(dom)
+}
+
+// enter opens the door of a domain, and adds it to the others if it is new. d.mu is held.
+func (d *Daemon) enter(dom *domain) (err error) {
 	if d.ending {
-		return nil, errEnding
+		return errEnding
 	}
-	if len(d.domains) >= maxDomains {
-		return nil, tooManyDomains(name)
+	if d.domains[dom.name] == nil && len(d.domains) >= maxDomains {
+		return tooManyDomains(dom.name)
 	}
-	dom := newDomain(settings, declares(d.config, name))
-	if dom.door, err = d.openDoor(dom, settings); err != nil {
-		return nil, err
+	if dom.door, err = d.openDoor(dom, dom.settings); err != nil {
+		return err
 	}
-	d.domains[name] = dom
+	d.domains[dom.name] = dom
 	d.changed = true
-	return dom, nil
+	return nil
 }
 
 func tooManyDomains(name string) error {
 	return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
+}
+
+// admits reports whether a domain may be entered, as far as its configuration goes. d.mu is held.
+func (d *Daemon) admits(dom *domain) bool {
+	_, err := d.settingsOf(d.config, dom.name)
+	return err == nil && !dom.removing
+}
+
+// closed is the error for a process that comes to a domain that doesn't admit any.
+func (dom *domain) closed() error {
+	if dom.removing {
+		return control.Errorf(control.CodeConflict, "domain %q: it is being removed, and %d processes are still in it; try again when they have gone", dom.name, len(dom.guests)+len(dom.programs))
+	}
+	return control.Errorf(control.CodeInvalid, "domain %q: it is not in the configuration any more; declare it, or create it (pegasus create)", dom.name)
 }
 
 // openDoor lets guests knock, who are served once dom.door is set.
@@ -150,17 +179,30 @@ func (d *Daemon) shut(dom *domain) {
 		dom.door = nil
 		d.note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", len(dom.guests))
 	}
-	d.forgetIfEmpty(dom)
 }
 
-// forgetIfEmpty drops a domain that nobody may enter and nobody is in. d.mu is held.
-func (d *Daemon) forgetIfEmpty(dom *domain) {
-	if dom.door != nil || len(dom.guests) != 0 || dom.settling != 0 || d.domains[dom.name] != dom {
-		return
+// retire drops a domain that has no owner any more, and reports whether it did. d.mu is held.
+func (d *Daemon) retire(dom *domain) bool {
+	if d.owner(dom) != "" || d.domains[dom.name] != dom {
+		return false
 	}
+	d.drop(dom)
+	return true
+}
+
+// drop ends a domain without processes. d.mu is held.
+func (d *Daemon) drop(dom *domain) {
+	if dom.door != nil {
+		d.closeDoor(dom.door)
+		dom.door = nil
+	}
+	d.dropLeases(dom)
+	d.dropPrograms(dom)
 	delete(d.domains, dom.name)
 	delete(d.uids, dom.uid)
 	d.changed = true
+	close(dom.gone)
+	d.note("gone", dom.name, "the domain is no more; it used %v of accelerator time in %d calls", time.Duration(dom.past.gpu()), dom.past.Calls)
 }
 
 // socket is where its guests connect, or nothing if nobody may.
@@ -186,6 +228,9 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 	}
 	for k, v := range settings {
 		dom.set[k] = setting{Value: v, File: file.Get(k)}
+		for _, p := range dom.programs {
+			delete(p.Set, k)
+		}
 	}
 	d.apply(dom, next)
 	return nil
@@ -238,5 +283,3 @@ func unlimited(s configs.Size) uint64 {
 	}
 	return uint64(s)
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

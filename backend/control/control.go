@@ -31,6 +31,10 @@ const (
 	MethodTimeline     = "timeline"
 	MethodExplain      = "explain"
 	MethodHold         = "hold"
+	MethodCreate       = "create"
+	MethodRenew        = "renew"
+	MethodRelease      = "release"
+	MethodRemove       = "remove"
 	MethodShutdown     = "shutdown"
 )
 
@@ -90,6 +94,11 @@ type Domain struct {
 	Socket      string  `json:"socket"`
 	Declared    bool    `json:"declared"`
 
+	Owner    string  `json:"owner"`              // why it exists: one of the owners
+	Leases   []Lease `json:"leases,omitempty"`   // of a domain that was created over this socket
+	Programs []int   `json:"programs,omitempty"` // pids of processes that hold it, as `pegasus run` does
+	Removing bool    `json:"removing,omitempty"` // no process enters it any more
+
 	Spent   Spent    `json:"spent"`             // where its time went lately
 	Machine *Machine `json:"machine,omitempty"` // a virtual machine that is attached
 
@@ -99,6 +108,21 @@ type Domain struct {
 	SwapIn          uint64 `json:"swap_in_bytes"`    // and that came back
 	SwapOuts        uint64 `json:"swap_outs"`        // how often a piece of memory left it
 	SwapIns         uint64 `json:"swap_ins"`
+}
+
+// The owners of domains. A domain with several has the first of them.
+const (
+	OwnerDeclared = "declared" // the configuration
+	OwnerMachine  = "machine"  // a virtual machine of that name
+	OwnerHeld     = "held"     // leases, taken by create
+	OwnerGuest    = "guest"    // its own processes: it goes with the last of them
+)
+
+// Lease keeps a domain for a holder, such as an orchestrator's pod, that is no process of this host.
+type Lease struct {
+	Holder  string    `json:"holder"`
+	UID     int       `json:"uid"`              // of the caller that took it
+	Expires time.Time `json:"expires,omitzero"` // zero: it lasts until it is released
 }
 
 // Spent is where a domain's time went, in parts of a window from 0 to 1 that add up to
@@ -224,6 +248,13 @@ type Event struct {
 	Kind   string    `json:"kind"`
 	Domain string    `json:"domain,omitempty"`
 	Text   string    `json:"text"`
+	By     *Caller   `json:"by,omitempty"` // of what was asked for over the control socket
+}
+
+// Caller is the process that asked for something, as the kernel says.
+type Caller struct {
+	UID int `json:"uid"`
+	PID int `json:"pid"`
 }
 
 // Explanation says why a domain does or doesn't run now.
@@ -243,6 +274,35 @@ type HoldResult struct {
 	Domain string `json:"domain"`
 	Socket string `json:"socket"`
 }
+
+// CreateParams makes a domain for a holder, or takes one more lease of a domain that was created
+// with the same settings. Repeated for the same holder it renews the lease.
+type CreateParams struct {
+	Domain   string            `json:"domain"`
+	Settings map[string]string `json:"settings,omitempty"`   // as the configuration spells them
+	Holder   string            `json:"holder,omitempty"`     // empty: the caller's user, as uid-0
+	Expires  int64             `json:"expires_ns,omitempty"` // from now; 0: the lease lasts until it is released
+}
+
+// LeaseParams names a lease; Expires is for renew.
+type LeaseParams struct {
+	Domain  string `json:"domain"`
+	Holder  string `json:"holder,omitempty"`
+	Expires int64  `json:"expires_ns,omitempty"`
+}
+
+// RemoveParams removes a domain.
+type RemoveParams struct {
+	Domain string `json:"domain"`
+	Mode   string `json:"mode,omitempty"` // one of the following; empty: refuse
+}
+
+// The modes of remove, for a domain that is in use.
+const (
+	RemoveRefuse = "refuse" // with an error
+	RemoveWait   = "wait"   // no process enters it any more; the answer comes when the last one has gone
+	RemoveEnd    = "end"    // the same, and its processes lose their accelerator at once
+)
 
 // ShutdownParams ends the daemon; with IfIdle only when nobody uses it.
 type ShutdownParams struct {

@@ -90,7 +90,7 @@ func (g guestFlags) hold(c *call) (string, error) {
 // openDoor is the socket of a domain of the daemon of a directory, if we may use it: one
 // need not control a daemon to be its guest.
 func openDoor(dir, domain string) string {
-	path := filepath.Join(dir, "domains", domain+".sock")
+	path := filepath.Join(dir, "domains", domain, "sock")
 	if unix.Access(path, unix.W_OK) != nil {
 		return ""
 	}

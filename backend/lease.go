@@ -1,0 +1,372 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/configs"
+)
+
+// A lease keeps a created domain for a holder that is no process of this host, such as an
+// orchestrator's pod.
+type lease struct {
+	UID     int       `json:"uid"`              // of the caller that took it
+	Expires time.Time `json:"expires,omitzero"` // zero: it lasts until it is released
+}
+
+// Bounds on what callers of the control socket can make the daemon keep.
+const (
+	maxLeases   = 2 * maxDomains // of all domains
+	mostHolder  = 128            // bytes of a holder's id
+	longestTerm = 366 * 24 * time.Hour
+)
+
+// create makes a domain for a holder, or takes one more lease of it.
+func (d *Daemon) create(p control.Peer, q control.CreateParams) (none control.Domain, err error) {
+	holder, l, err := newLease(p, q.Holder, q.Expires)
+	if err != nil {
+		return none, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	settings, err := d.askFor(q.Domain, q.Settings)
+	if err != nil {
+		return none, err
+	}
+	dom := d.domains[q.Domain]
+	if dom != nil {
+		err = d.mayLease(dom, holder, q.Settings, settings)
+	}
+	if err != nil {
+		return none, err
+	}
+	if _, has := d.leaseOf(q.Domain, holder); !has && d.leases >= maxLeases {
+		return none, control.Errorf(control.CodeConflict, "domain %q: there are %d leases already, the most there can be; release some", q.Domain, maxLeases)
+	}
+	if dom != nil && !dom.created() { // a private daemon's, in which no process is
+		d.drop(dom)
+		dom = nil
+	}
+	fresh := dom == nil
+	if fresh {
+		dom = newDomain(settings, false)
+		dom.asked = asked{}
+		maps.Copy(dom.asked, q.Settings)
+	}
+	if dom.door == nil {
+		if err := d.enter(dom); err != nil {
+			return none, err
+		}
+	}
+	before, had := dom.leases[holder]
+	d.lend(dom, holder, l)
+	if err := d.save(); err != nil { // the next daemon wouldn't know it
+		if had {
+			d.lend(dom, holder, before)
+		} else {
+			d.unlend(dom, holder)
+		}
+		d.retire(dom)
+		return none, control.Errorf(control.CodeInternal, "create domain %q: write the state: %v", q.Domain, err)
+	}
+	switch {
+	case fresh:
+		d.noteBy(&p, "create", dom.name, "created for %s%s", holder, termText(q.Expires))
+	case !had:
+		d.noteBy(&p, "lease", dom.name, "leased by %s, too%s", holder, termText(q.Expires))
+	}
+	return d.show(dom), nil
+}
+
+// newLease checks what a caller says of a lease.
+func newLease(p control.Peer, holder string, term int64) (string, lease, error) {
+	l := lease{UID: p.UID}
+	holder, err := holderOf(p, holder)
+	if err != nil {
+		return "", l, err
+	}
+	if term < 0 || term > int64(longestTerm) {
+		return "", l, control.Errorf(control.CodeInvalid, "lease of %s: expires in %v: must be 0, for never, to %v", holder, time.Duration(term), longestTerm)
+	}
+	if term > 0 {
+		l.Expires = time.Now().Add(time.Duration(term))
+	}
+	return holder, l, nil
+}
+
+// holderOf is the id of a lease's holder: the caller's user if the caller gives none.
+func holderOf(p control.Peer, holder string) (string, error) {
+	if holder == "" {
+		return fmt.Sprintf("uid-%d", p.UID), nil
+	}
+	if len(holder) > mostHolder || strings.ContainsFunc(holder, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", control.Errorf(control.CodeInvalid, "holder %.*q: must be 1 to %d printable ASCII characters without spaces", mostHolder, holder, mostHolder)
+	}
+	return holder, nil
+}
+
+func termText(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", for %v", time.Duration(ns))
+}
+
+// askFor is what a domain would have that is created with some settings. d.mu is held.
+func (d *Daemon) askFor(name string, settings map[string]string) (configs.Domain, error) {
+	s := d.config.Undeclared(name)
+	err := configs.CheckName(name)
+	for _, k := range slices.Sorted(maps.Keys(settings)) {
+		if err == nil {
+			err = s.Give(k, settings[k])
+		}
+	}
+	if err == nil {
+		err = s.Check(d.config)
+	}
+	if err != nil {
+		return s, control.Errorf(control.CodeInvalid, "create domain %q: %v", name, err)
+	}
+	return s, nil
+}
+
+// mayLease refuses a lease of a domain that is somebody else's, or was created otherwise. d.mu is held.
+func (d *Daemon) mayLease(dom *domain, holder string, said map[string]string, settings configs.Domain) error {
+	conflict := func(format string, args ...any) error {
+		return control.Errorf(control.CodeConflict, "create domain %q for %s: %s", dom.name, holder, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case dom.declared:
+		return conflict("the configuration declares it; change it there, or by `pegasus set`, or take another name")
+	case dom.removing || dom.door == nil && !dom.created():
+		return dom.closed()
+	case dom.created() && dom.asked.over(d.config.Undeclared(dom.name)) != settings:
+		return conflict("it was created for %s with %s, not with %s; change it by `pegasus set`, or take another name",
+			orNone(dom.holders()), orDefaults(dom.asked), orDefaults(said))
+	case dom.created():
+		return nil
+	case d.isMachine(dom):
+		return conflict("it is a virtual machine's; take another name")
+	}
+	if uses := dom.inUse(""); len(uses) > 0 {
+		return conflict("%s; take another name, or try again when they have ended", strings.Join(uses, ", "))
+	}
+	return nil
+}
+
+func orDefaults(settings map[string]string) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(settings)) {
+		all = append(all, k+"="+settings[k])
+	}
+	if len(all) == 0 {
+		return "the defaults"
+	}
+	return strings.Join(all, " ")
+}
+
+func (d *Daemon) leaseOf(domain, holder string) (l lease, ok bool) {
+	if dom := d.domains[domain]; dom != nil {
+		l, ok = dom.leases[holder]
+	}
+	return l, ok
+}
+
+// lend gives a holder a lease, or a new term. d.mu is held.
+func (d *Daemon) lend(dom *domain, holder string, l lease) {
+	if _, has := dom.leases[holder]; !has {
+		d.leases++
+	}
+	dom.leases[holder] = l
+	d.awaitTerm(l.Expires)
+	d.changed = true
+}
+
+// unlend takes a lease away. d.mu is held.
+func (d *Daemon) unlend(dom *domain, holder string) {
+	delete(dom.leases, holder)
+	d.leases--
+	d.changed = true
+}
+
+func (d *Daemon) dropLeases(dom *domain) {
+	for holder := range dom.leases {
+		d.unlend(dom, holder)
+	}
+}
+
+// awaitTerm has expire look when a term is over, or, at zero, not. d.mu is held.
+func (d *Daemon) awaitTerm(t time.Time) {
+	if !t.IsZero() && (d.soonest.IsZero() || t.Before(d.soonest)) {
+		d.soonest = t
+	}
+}
+
+// expire ends leases whose term is over, and the waiting for machines. d.mu is held.
+func (d *Daemon) expire(now time.Time) {
+	if d.soonest.IsZero() || now.Before(d.soonest) {
+		return
+	}
+	d.soonest = time.Time{}
+	over := func(t time.Time) bool {
+		if t.IsZero() || now.Before(t) {
+			d.awaitTerm(t)
+			return false
+		}
+		return true
+	}
+	for _, dom := range d.domains {
+		if over(dom.awaited) {
+			dom.awaited = time.Time{}
+		}
+		for holder, l := range dom.leases {
+			if over(l.Expires) {
+				d.unlend(dom, holder)
+				d.note("expire", dom.name, "the lease of %s has expired", holder)
+			}
+		}
+		d.retire(dom)
+	}
+}
+
+// renew gives a lease a new term.
+func (d *Daemon) renew(p control.Peer, q control.LeaseParams) (none control.Domain, err error) {
+	holder, l, err := newLease(p, q.Holder, q.Expires)
+	if err != nil {
+		return none, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dom, err := d.leased(q.Domain, holder)
+	if err != nil {
+		return none, err
+	}
+	d.lend(dom, holder, l)
+	d.saveOrWarn()
+	return d.show(dom), nil
+}
+
+// release ends a lease. The domain goes with the last of them, and with its last process.
+func (d *Daemon) release(p control.Peer, q control.LeaseParams) error {
+	holder, err := holderOf(p, q.Holder)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dom, err := d.leased(q.Domain, holder)
+	if err != nil {
+		return err
+	}
+	d.unlend(dom, holder)
+	d.noteBy(&p, "release", dom.name, "released by %s", holder)
+	d.retire(dom)
+	d.saveOrWarn()
+	return nil
+}
+
+func (d *Daemon) leased(name, holder string) (*domain, error) {
+	dom := d.domains[name]
+	if dom == nil {
+		return nil, d.noDomain(name)
+	}
+	if _, has := dom.leases[holder]; !has {
+		return nil, control.Errorf(control.CodeNotFound, "domain %q: %s has no lease of it; the holders are: %s", name, holder, orNone(dom.holders()))
+	}
+	return dom, nil
+}
+
+// remove ends a domain that the configuration doesn't declare. With a mode that waits, it
+// returns when the domain is gone, or with ctx; the removal goes on without the caller.
+func (d *Daemon) remove(ctx context.Context, p control.Peer, q control.RemoveParams) error {
+	dom, gone, err := d.beginRemoval(p, q)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		return errEnding
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.domains[q.Domain] == dom {
+		return control.Errorf(control.CodeConflict, "remove domain %q: the configuration declares it meanwhile", q.Domain)
+	}
+	return nil
+}
+
+func (d *Daemon) beginRemoval(p control.Peer, q control.RemoveParams) (*domain, <-chan struct{}, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dom := d.domains[q.Domain]
+	if dom == nil {
+		return nil, nil, d.noDomain(q.Domain)
+	}
+	if err := d.mayRemove(dom, p, q.Mode); err != nil {
+		return nil, nil, err
+	}
+	d.noteBy(&p, "remove", dom.name, "removed, with %d guest processes and %d programs in it", len(dom.guests), len(dom.programs))
+	dom.removing = true
+	d.changed = true
+	d.dropLeases(dom)
+	if dom.door != nil {
+		d.closeDoor(dom.door)
+		dom.door = nil
+	}
+	if q.Mode == control.RemoveEnd {
+		d.dropPrograms(dom)
+		d.dismissAll(dom)
+	}
+	d.retire(dom)
+	d.saveOrWarn()
+	return dom, dom.gone, nil
+}
+
+// mayRemove refuses what is not to be removed, with the remedy. d.mu is held.
+func (d *Daemon) mayRemove(dom *domain, p control.Peer, mode string) error {
+	conflict := func(format string, args ...any) error {
+		return control.Errorf(control.CodeConflict, "remove domain %q: %s", dom.name, fmt.Sprintf(format, args...))
+	}
+	switch mode {
+	case "", control.RemoveRefuse, control.RemoveWait, control.RemoveEnd:
+	default:
+		return control.Errorf(control.CodeInvalid, "remove domain %q: mode %.20q: must be %s, %s or %s", dom.name, mode, control.RemoveRefuse, control.RemoveWait, control.RemoveEnd)
+	}
+	switch {
+	case dom.declared:
+		return conflict("%s declares it; take its [[domain]] out of the file, then `pegasus reload`", d.opt.ConfigPath)
+	case d.isMachine(dom):
+		return conflict("it is a virtual machine's; `pegasus detach %s` ends that", dom.name)
+	case mode == control.RemoveWait || mode == control.RemoveEnd:
+		return nil
+	}
+	own, _ := holderOf(p, "")
+	if uses := dom.inUse(own); len(uses) > 0 {
+		return conflict("%s; --wait ends leases and waits for processes, --kill ends also their use of the accelerator", strings.Join(uses, ", "))
+	}
+	return nil
+}
+
+// dismissAll ends the workers of a domain. d.mu is held.
+func (d *Daemon) dismissAll(dom *domain) {
+	for g := range dom.guests {
+		g.doomed = true
+		if g.worker != nil {
+			d.dismiss(g)
+		}
+	}
+}
+
+func (o *owners) showLeases() (all []control.Lease) {
+	for _, holder := range slices.Sorted(maps.Keys(o.leases)) {
+		l := o.leases[holder]
+		all = append(all, control.Lease{Holder: holder, UID: l.UID, Expires: l.Expires})
+	}
+	return all
+}
