@@ -99,6 +99,7 @@ type Daemon struct {
 	arriving     int           // guests that wait for an answer
 	holders      int           // programs that hold domains
 	leases       int           // of all domains
+	mostDoors    int           // of domains that the configuration doesn't declare
 	soonest      time.Time     // when the next lease may expire; zero: none does
 	watched      bool          // somebody reads the timeline
 	adopted      int
@@ -117,15 +118,16 @@ type Daemon struct {
 func New(opt Options) (*Daemon, error) {
 	d := &Daemon{
 		opt: opt, log: opt.Log, config: opt.Config,
-		journal:  newJournal(),
-		domains:  make(map[string]*domain),
-		machines: make(map[string]hypervisor.Machine),
-		guests:   make(map[uint64]*guest),
-		slices:   make(map[int]bool),
-		uids:     make(map[int]bool),
-		freed:    make(chan struct{}),
-		settled:  make(chan struct{}, 1),
-		follower: newFollower(),
+		journal:   newJournal(),
+		mostDoors: mostDoors(),
+		domains:   make(map[string]*domain),
+		machines:  make(map[string]hypervisor.Machine),
+		guests:    make(map[uint64]*guest),
+		slices:    make(map[int]bool),
+		uids:      make(map[int]bool),
+		freed:     make(chan struct{}),
+		settled:   make(chan struct{}, 1),
+		follower:  newFollower(),
 	}
 	for _, dir := range []string{"domains", "workers"} {
 		if err := os.MkdirAll(filepath.Join(opt.RuntimeDir, dir), 0o755); err != nil {

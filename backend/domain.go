@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pegasus/accel"
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
@@ -14,6 +16,16 @@ import (
 
 // maxDomains bounds what callers of the control socket can make the daemon hold.
 const maxDomains = configs.MaxDomains
+
+// mostDoors is how many domains there may be beside those that the configuration declares: doors have half of the
+// descriptors that the daemon may open.
+func mostDoors() int {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return maxDomains
+	}
+	return int(min(maxDomains, l.Cur/2))
+}
 
 // domain is a VM or a named group of processes. All of it but name and trickle
 // is guarded by the daemon's mu.
@@ -127,6 +139,9 @@ func (d *Daemon) enter(dom *domain) (err error) {
 	}
 	if d.domains[dom.name] == nil && len(d.domains) >= maxDomains {
 		return tooManyDomains(dom.name)
+	}
+	if most := d.mostDoors; !dom.declared && d.domains[dom.name] == nil && len(d.domains) >= most {
+		return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, and each takes a descriptor: half of the daemon's RLIMIT_NOFILE is left to processes; raise it (LimitNOFILE= of its unit), or remove domains", dom.name, most)
 	}
 	if dom.door, err = d.openDoor(dom, dom.settings); err != nil {
 		return err
