@@ -192,7 +192,9 @@ func (d *Daemon) shut(dom *domain) {
 	if dom.door != nil {
 		d.closeDoor(dom.door)
 		dom.door = nil
-		d.note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", len(dom.guests))
+		if n := len(dom.guests); n > 0 {
+			d.note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", n)
+		}
 	}
 }
 
