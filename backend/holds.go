@@ -127,7 +127,8 @@ func (d *Daemon) keep(dom *domain, who process, pidfd *os.File, set map[string]s
 	})
 }
 
-// unhold forgets a program that has ended, and what it asked for, if others keep its domain.
+// unhold forgets a program that has ended, and what it asked for. Where only guest processes are
+// left, which it may have started, that stays.
 func (d *Daemon) unhold(dom *domain, who process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,11 +136,17 @@ func (d *Daemon) unhold(dom *domain, who process) {
 	if i < 0 {
 		return
 	}
-	lapsed := dom.programs[i].Set != nil
+	set := dom.programs[i].Set
 	dom.programs = slices.Delete(dom.programs, i, i+1)
 	d.holders--
 	d.changed = true
-	if file, err := d.settingsOf(d.config, dom.name); !d.retire(dom) && lapsed && err == nil && !d.lingers(dom) {
+	gone := d.retire(dom)
+	if file, err := d.settingsOf(d.config, dom.name); !gone && set != nil && err == nil {
+		if len(dom.programs) == 0 && d.owner(dom) == control.OwnerGuest {
+			for k, v := range set {
+				dom.set[k] = setting{Value: v, File: file.Get(k)}
+			}
+		}
 		d.apply(dom, d.planDomain(d.config, dom, file).settings)
 	}
 	d.restIfIdle()

@@ -365,6 +365,32 @@ func TestProgramsSettings(t *testing.T) {
 	credits(100)
 	end(two, 0)
 	d.expect(t, "at the end", "web: declared")
+
+	// What it started may live on, and then so does what it asked for.
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	d.config.Daemon.UndeclaredDomains = true
+	if _, err := d.hold(control.Peer{PID: cmd.Process.Pid}, control.HoldParams{Domain: "guests", Credits: 42}); err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	dom := d.domains["guests"]
+	child := &guest{dom: dom}
+	dom.guests[child] = struct{}{}
+	d.mu.Unlock()
+	end(cmd, 0)
+	d.expect(t, "with a guest", "guests: guest, web: declared")
+	if d.domains["guests"].settings.Credits != 42 || d.domains["guests"].set["credits"].Value != "42" {
+		t.Errorf("%+v", dom.settings)
+	}
+	d.mu.Lock()
+	delete(dom.guests, child)
+	d.retire(dom)
+	d.mu.Unlock()
+	d.expect(t, "without", "web: declared")
 }
 
 // remove refuses what is in use, or isn't its to remove, and says what to do.
@@ -537,7 +563,7 @@ func TestConcurrentLives(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			me := control.Peer{UID: i, PID: os.Getpid()}
-			for n := range 200 {
+			for n := range 50 {
 				q := control.CreateParams{Domain: fmt.Sprint("d", (i+n)%3), Holder: fmt.Sprint("h", n%2), Expires: int64(time.Duration(n%2) * time.Millisecond)}
 				d.create(me, q)
 				d.set(me, control.SetParams{Domain: q.Domain, Settings: settingsFrom(fmt.Sprint("credits=", n+1))})

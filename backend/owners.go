@@ -49,17 +49,11 @@ func (d *Daemon) owner(dom *domain) string {
 		return control.OwnerHeld
 	case len(dom.programs) > 0 || len(dom.guests) > 0 || dom.settling > 0:
 		return control.OwnerGuest
-	case d.lingers(dom):
+	case d.opt.Private && d.admits(dom) && !dom.created(): // it ends soon itself, and is asked about programs that have ended
 		return control.OwnerGuest
 	default:
 		return ""
 	}
-}
-
-// lingers reports whether a domain that programs made stays without them: a private daemon ends soon itself, and is
-// asked about programs that have ended. d.mu is held.
-func (d *Daemon) lingers(dom *domain) bool {
-	return d.opt.Private && d.admits(dom) && !dom.declared && !dom.created() && len(dom.leases)+len(dom.programs)+len(dom.guests) == 0
 }
 
 // isMachine reports whether a domain is a machine's, or may be. d.mu is held.

@@ -4,15 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"pegasus/backend/control"
+	"pegasus/callbuf"
 )
 
 // container is a mount namespace in which a domain's directory is mounted where a container would have it.
@@ -245,21 +249,8 @@ func asynchronously(do func() error) <-chan error {
 func TestManyLives(t *testing.T) { manyLives(t, 1000) }
 
 func manyLives(t *testing.T, domains int) {
-	h := prepareHost(t, "[daemon]\nworker_pool = 0\n[[accelerator]]\nname = \"soft0\"\nmemory = \"64MiB\"\n")
-	log, err := os.Create(filepath.Join(h.dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	ended := make(chan int)
-	go func() { // here, so that its goroutines and memory can be counted
-		ended <- run([]string{"--runtime-dir", h.dir, "--config", filepath.Join(h.dir, "pegasus.toml")}, io.Discard, log)
-	}()
-	h.eventually("the daemon is ready", func() bool { return exists(filepath.Join(h.dir, control.SocketName)) })
-	c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newHostHere(t, "[daemon]\nworker_pool = 0\n[[accelerator]]\nname = \"soft0\"\nmemory = \"64MiB\"\n")
+	c := h.dial()
 	defer c.Close()
 	live := func(n int) {
 		for i := range n {
@@ -302,11 +293,122 @@ func manyLives(t *testing.T, domains int) {
 	if state, err := os.ReadFile(filepath.Join(h.dir, "state.json")); err != nil || strings.Contains(string(state), "pod-") {
 		t.Errorf("the state is %.200s, %v", state, err)
 	}
-	if err := c.Call(control.MethodShutdown, control.ShutdownParams{}, nil); err != nil {
-		t.Error(err)
+}
+
+// newHostHere is newHost with the daemon in this process, where its goroutines and memory can be counted, and
+// the race detector sees it.
+func newHostHere(t *testing.T, config string) *host {
+	t.Helper()
+	h := prepareHost(t, config)
+	log, err := os.Create(filepath.Join(h.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if code := <-ended; code != 0 {
-		t.Errorf("the daemon ended with %d", code)
+	ended := make(chan int)
+	go func() {
+		ended <- run([]string{"--runtime-dir", h.dir, "--config", filepath.Join(h.dir, "pegasus.toml")}, io.Discard, log)
+	}()
+	t.Cleanup(func() {
+		if err := h.call(control.MethodShutdown, control.ShutdownParams{}, nil); err != nil {
+			t.Error(err)
+		}
+		if code := <-ended; code != 0 {
+			t.Errorf("the daemon ended with %d", code)
+		}
+		log.Close()
+	})
+	h.eventually("the daemon is ready", func() bool { return exists(filepath.Join(h.dir, control.SocketName)) })
+	return h
+}
+
+func (h *host) dial() *control.Client {
+	h.t.Helper()
+	c, err := control.Dial(filepath.Join(h.dir, control.SocketName))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return c
+}
+
+// Domains are made and removed while processes connect to them, are served, and leave: no
+// process waits for ever, and nothing is left of any.
+func TestLivesUnderConnections(t *testing.T) {
+	h := newHostHere(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"64MiB\"\n")
+	names := []string{"pod-0", "pod-1", "pod-2"}
+	var owners, guests sync.WaitGroup
+	over := make(chan struct{})
+	for i := range 4 {
+		c := h.dial()
+		owners.Go(func() {
+			defer c.Close()
+			for n := range 25 {
+				name, holder := names[(i+n)%len(names)], fmt.Sprint("holder-", i%2)
+				for _, q := range []struct {
+					method string
+					params any
+				}{
+					{control.MethodCreate, control.CreateParams{Domain: name, Holder: holder}},
+					{control.MethodSet, control.SetParams{Domain: name, Settings: map[string]string{"credits": fmt.Sprint(n + 1)}}},
+					{control.MethodRelease, control.LeaseParams{Domain: name, Holder: holder}},
+					{control.MethodRemove, control.RemoveParams{Domain: name, Mode: control.RemoveEnd}},
+				} {
+					var said *control.Error
+					if err := c.Call(q.method, q.params, nil); err != nil && (!errors.As(err, &said) || said.Code == control.CodeInternal) {
+						t.Errorf("%s %+v: %v", q.method, q.params, err)
+					}
+				}
+			}
+		})
+	}
+	var served atomic.Int64
+	for _, name := range names {
+		guests.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.socket(name), Net: "unixpacket"})
+				if err != nil {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				c.Write(callbuf.Hello{Version: callbuf.Version}.Append(nil))
+				if n%2 == 0 { // else it has gone when it is answered
+					c.SetReadDeadline(time.Now().Add(soon))
+					buf := make([]byte, 512)
+					k, _, _, _, err := c.ReadMsgUnix(buf, nil) // the descriptors are dropped
+					if errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Error("a process that connected hears nothing")
+					} else if w, bad := callbuf.ParseWelcome(buf[:max(k, 0)]); err == nil && bad == nil && w.Result == 0 {
+						served.Add(1)
+					}
+				}
+				c.Close()
+			}
+		})
+	}
+	owners.Wait()
+	close(over)
+	guests.Wait()
+	t.Logf("%d processes were served", served.Load())
+	c := h.dial()
+	defer c.Close()
+	for _, name := range names {
+		var said *control.Error
+		if err := c.Call(control.MethodRemove, control.RemoveParams{Domain: name, Mode: control.RemoveEnd}, nil); err != nil && (!errors.As(err, &said) || said.Code != control.CodeNotFound) {
+			t.Error(err)
+		}
+	}
+	var left []control.Domain
+	if err := c.Call(control.MethodDomains, nil, &left); err != nil || len(left) != 0 {
+		t.Errorf("left: %+v, %v", left, err)
+	}
+	for _, dir := range []string{"domains", "workers"} {
+		if left, _ := os.ReadDir(filepath.Join(h.dir, dir)); len(left) != 0 {
+			t.Errorf("left in %s: %v", dir, left)
+		}
 	}
 }
 
