@@ -37,7 +37,7 @@ type domain struct {
 	owners
 	removing bool            // no process enters it any more, by an operator's order
 	door     hypervisor.Door // nil while no process may enter it: who is in stays
-	gone     chan struct{}   // closed when the domain isn't any more
+	gone     chan struct{}   // closed when the domain isn't any more, or isn't being removed any more
 	uid      int             // that its workers run as; 0: the daemon's
 
 	settling int          // guests that wait for a place or a seat

@@ -473,8 +473,24 @@ func TestRemoveWaits(t *testing.T) {
 	closed("after a reload", d)
 	n := d.next(t, d.config)
 	closed("after a restart", n)
+	overtaken := make(chan error)
+	_, gone, err := n.beginRemoval(operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		overtaken <- n.remove(t.Context(), operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
+	}()
 	if _, err := n.follow(declaring("pod")); err != nil {
 		t.Fatal(err)
+	}
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Fatal("who waits for its end isn't told that the file declares it")
+	}
+	if err := <-overtaken; err == nil || !strings.Contains(err.Error(), "declares it") {
+		t.Errorf("overtaken: %v", err)
 	}
 	if dom := n.domains["pod"]; dom.door == nil || dom.removing || !dom.declared {
 		t.Errorf("declared: %+v", dom)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"pegasus/backend/control"
@@ -71,7 +70,7 @@ func (dom *domain) inUse(but string) (uses []string) {
 		uses = append(uses, fmt.Sprintf("%d programs (pegasus run) hold it", n))
 	}
 	if holders := slices.DeleteFunc(dom.holders(), func(h string) bool { return h == but }); len(holders) > 0 {
-		uses = append(uses, "it is leased by "+strings.Join(holders, ", "))
+		uses = append(uses, "it is leased by "+orNone(holders))
 	}
 	return uses
 }

@@ -209,7 +209,12 @@ func (d *Daemon) carryOut(p *plan) {
 		a.switched = next.switched
 	}
 	for _, e := range p.entries {
-		e.dom.door, e.dom.removing = e.door, false
+		if e.dom.removing { // those that wait for its end hear that there is none
+			e.dom.removing = false
+			close(e.dom.gone)
+			e.dom.gone = make(chan struct{})
+		}
+		e.dom.door = e.door
 		d.domains[e.dom.name] = e.dom
 	}
 	declared := map[string]bool{}

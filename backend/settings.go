@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -109,8 +110,14 @@ func orNone(names []string) string {
 	if len(names) == 0 {
 		return "none yet"
 	}
+	if more := len(names) - mostNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
+	}
 	return strings.Join(names, ", ")
 }
+
+// mostNames bounds a list of names in an error.
+const mostNames = 32
 
 // policy switches policy or mode of one accelerator or all, and returns those meant.
 func (d *Daemon) policy(p control.Peer, q control.PolicyParams) ([]control.Accelerator, error) {

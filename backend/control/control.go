@@ -15,7 +15,7 @@ const Version = 1
 // Bounds on one line, its end included.
 const (
 	MaxRequest = 64 << 10
-	MaxAnswer  = 16 << 20
+	MaxAnswer  = 64 << 20 // of all domains that there can be, with their leases
 )
 
 // The methods.
