@@ -99,8 +99,8 @@ type Daemon struct {
 	arriving     int           // guests that wait for an answer
 	holders      int           // programs that hold domains
 	leases       int           // of all domains
-	mostDoors    int           // of domains that the configuration doesn't declare
-	soonest      time.Time     // when the next lease may expire; zero: none does
+	mostDoors    int           // bound on domains for creating undeclared ones
+	soonest      time.Time     // no lease expires before; zero: no lease has a term
 	watched      bool          // somebody reads the timeline
 	adopted      int
 	ending       bool
@@ -357,7 +357,7 @@ func (d *Daemon) note(kind, domain, format string, args ...any) {
 	d.log.Info(fmt.Sprintf(format, args...), "kind", kind, "domain", domain)
 }
 
-// noteBy is note for what a caller of the control socket asked for; nil: a signal did.
+// noteBy writes an event that a request of the control socket caused; by is nil for a signal.
 func (d *Daemon) noteBy(by *control.Peer, kind, domain, format string, args ...any) {
 	e := control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)}
 	said := []any{"kind", kind, "domain", domain}

@@ -17,7 +17,7 @@ import (
 // maxDomains bounds what callers of the control socket can make the daemon hold.
 const maxDomains = configs.MaxDomains
 
-// mostDoors is how many domains there may be beside those that the configuration declares: doors have half of the
+// mostDoors returns the number of domains from which on undeclared ones are refused: doors use at most half of the
 // descriptors that the daemon may open.
 func mostDoors() int {
 	var l unix.Rlimit
@@ -35,9 +35,9 @@ type domain struct {
 	set      map[string]setting // laid over the configuration by `pegasus set`
 	declared bool
 	owners
-	removing bool            // no process enters it any more, by an operator's order
-	door     hypervisor.Door // nil while no process may enter it: who is in stays
-	gone     chan struct{}   // closed when the domain isn't any more, or isn't being removed any more
+	removing bool            // remove was called: the domain admits no process
+	door     hypervisor.Door // nil while the domain admits no process
+	gone     chan struct{}   // closed when the domain ends, and when a reload revokes its removal
 	uid      int             // that its workers run as; 0: the daemon's
 
 	settling int          // guests that wait for a place or a seat
@@ -132,7 +132,7 @@ func (d *Daemon) domain(name string) (*domain, error) {
 	return dom, d.enter(dom)
 }
 
-// enter opens the door of a domain, and adds it to the others if it is new. d.mu is held.
+// enter opens the door of a domain and adds a new domain to d.domains. d.mu is held.
 func (d *Daemon) enter(dom *domain) (err error) {
 	if d.ending {
 		return errEnding
@@ -141,7 +141,7 @@ func (d *Daemon) enter(dom *domain) (err error) {
 		return tooManyDomains(dom.name)
 	}
 	if most := d.mostDoors; !dom.declared && d.domains[dom.name] == nil && len(d.domains) >= most {
-		return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, and each takes a descriptor: half of the daemon's RLIMIT_NOFILE is left to processes; raise it (LimitNOFILE= of its unit), or remove domains", dom.name, most)
+		return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, and each uses a descriptor, while half of RLIMIT_NOFILE is reserved for processes; raise the limit (LimitNOFILE= of the unit), or remove domains", dom.name, most)
 	}
 	if dom.door, err = d.openDoor(dom, dom.settings); err != nil {
 		return err
@@ -155,18 +155,18 @@ func tooManyDomains(name string) error {
 	return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
 }
 
-// admits reports whether a domain may be entered, as far as its configuration goes. d.mu is held.
+// admits reports whether the configuration and a removal let processes enter a domain. d.mu is held.
 func (d *Daemon) admits(dom *domain) bool {
 	_, err := d.settingsOf(d.config, dom.name)
 	return err == nil && !dom.removing
 }
 
-// closed is the error for a process that comes to a domain that doesn't admit any.
+// closed returns the error of a domain that admits no process.
 func (dom *domain) closed() error {
 	if dom.removing {
-		return control.Errorf(control.CodeConflict, "domain %q: it is being removed, and %d processes are still in it; try again when they have gone", dom.name, len(dom.guests)+len(dom.programs))
+		return control.Errorf(control.CodeConflict, "domain %q: is being removed, with %d processes still in it; try again when they have ended", dom.name, len(dom.guests)+len(dom.programs))
 	}
-	return control.Errorf(control.CodeInvalid, "domain %q: it is not in the configuration any more; declare it, or create it (pegasus create)", dom.name)
+	return control.Errorf(control.CodeInvalid, "domain %q: not in the configuration any more; declare it, or create it (pegasus create)", dom.name)
 }
 
 // openDoor lets guests knock, who are served once dom.door is set.
@@ -198,7 +198,7 @@ func (d *Daemon) shut(dom *domain) {
 	}
 }
 
-// retire drops a domain that has no owner any more, and reports whether it did. d.mu is held.
+// retire ends a domain without an owner and reports whether the domain ended. d.mu is held.
 func (d *Daemon) retire(dom *domain) bool {
 	if d.owner(dom) != "" || d.domains[dom.name] != dom {
 		return false
@@ -207,7 +207,7 @@ func (d *Daemon) retire(dom *domain) bool {
 	return true
 }
 
-// drop ends a domain without processes. d.mu is held.
+// drop ends a domain that no guest process is in. d.mu is held.
 func (d *Daemon) drop(dom *domain) {
 	if dom.door != nil {
 		d.closeDoor(dom.door)
@@ -219,7 +219,7 @@ func (d *Daemon) drop(dom *domain) {
 	delete(d.uids, dom.uid)
 	d.changed = true
 	close(dom.gone)
-	d.note("gone", dom.name, "the domain is no more; it used %v of accelerator time in %d calls", time.Duration(dom.past.gpu()), dom.past.Calls)
+	d.note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.gpu()), dom.past.Calls)
 }
 
 // socket is where its guests connect, or nothing if nobody may.

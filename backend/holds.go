@@ -17,28 +17,28 @@ var errEnding = control.Errorf(control.CodeConflict, "the daemon is ending; try 
 // maxHolds bounds the programs that hold domains at once.
 const maxHolds = 4096
 
-// A process is one of this host's. The pid of another that has ended, given to a new one, is
-// told apart by its start.
+// process identifies a process of this host. The start time distinguishes it from a later process with the
+// same pid.
 type process struct {
 	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // in the kernel's ticks since the host was started
+	Start uint64 `json:"start"` // clock ticks since the host's boot
 }
 
-// A program is a process that holds a domain, with what it asked for as long as it lives.
+// program is a process that holds a domain. Its settings apply as long as it lives.
 type program struct {
 	process
 	Set    map[string]string `json:"settings,omitempty"`
 	cancel context.CancelFunc
 }
 
-// identify opens a process.
+// identify returns the identity of a live process and a pidfd of it, which the caller owns.
 func identify(pid int) (process, *os.File, error) {
 	pidfd, err := openProcess(pid)
 	if err != nil {
 		return process{}, nil, err
 	}
 	start, err := startOf(pid)
-	if err == nil && hasExited(pidfd) { // and start is that of another
+	if err == nil && hasExited(pidfd) { // start may be that of another process then
 		err = fmt.Errorf("process %d has ended", pid)
 	}
 	if err != nil {
@@ -48,13 +48,13 @@ func identify(pid int) (process, *os.File, error) {
 	return process{pid, start}, pidfd, nil
 }
 
-// startOf is when a process was started.
+// startOf returns the start time of a process, in clock ticks since boot.
 func startOf(pid int) (uint64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the program's name may have anything in it
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the program's name may contain spaces and parentheses
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, text)
 	}
@@ -64,17 +64,17 @@ func startOf(pid int) (uint64, error) {
 // hold keeps a domain, and a private daemon, for as long as the caller's
 // process lives, whatever it executes meanwhile.
 func (d *Daemon) hold(p control.Peer, q control.HoldParams) (control.HoldResult, error) {
-	who, pidfd, err := identify(p.PID)
+	id, pidfd, err := identify(p.PID)
 	if err != nil {
 		return control.HoldResult{}, control.Errorf(control.CodeInvalid, "hold: %v", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holdDomain(who, pidfd, q)
+	return d.holdDomain(id, pidfd, q)
 }
 
-// holdDomain has pidfd, which is its own, watched. d.mu is held.
-func (d *Daemon) holdDomain(who process, pidfd *os.File, q control.HoldParams) (none control.HoldResult, err error) {
+// holdDomain takes over pidfd, also after an error. d.mu is held.
+func (d *Daemon) holdDomain(id process, pidfd *os.File, q control.HoldParams) (none control.HoldResult, err error) {
 	defer func() {
 		if err != nil {
 			pidfd.Close()
@@ -90,7 +90,7 @@ func (d *Daemon) holdDomain(who process, pidfd *os.File, q control.HoldParams) (
 	if err != nil {
 		return none, err
 	}
-	defer d.retire(dom) // where it comes to nothing
+	defer d.retire(dom) // a domain that this call made, after an error
 	var set map[string]string
 	if q.Credits != 0 {
 		set = map[string]string{"credits": strconv.Itoa(q.Credits)}
@@ -100,15 +100,15 @@ func (d *Daemon) holdDomain(who process, pidfd *os.File, q control.HoldParams) (
 		}
 		d.apply(dom, next)
 	}
-	d.keep(dom, who, pidfd, set)
+	d.keep(dom, id, pidfd, set)
 	d.saveOrWarn()
 	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
-// keep has a program hold a domain until the process of pidfd, which is its own, ends. d.mu is held.
-func (d *Daemon) keep(dom *domain, who process, pidfd *os.File, set map[string]string) {
+// keep has a process hold a domain until its end, and takes over its pidfd. d.mu is held.
+func (d *Daemon) keep(dom *domain, id process, pidfd *os.File, set map[string]string) {
 	d.changed = true
-	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == who }); i >= 0 {
+	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id }); i >= 0 {
 		pidfd.Close()
 		if set != nil {
 			dom.programs[i].Set = set
@@ -116,23 +116,23 @@ func (d *Daemon) keep(dom *domain, who process, pidfd *os.File, set map[string]s
 		return
 	}
 	ctx, cancel := context.WithCancel(d.ctx)
-	dom.programs = append(dom.programs, program{who, set, cancel})
+	dom.programs = append(dom.programs, program{id, set, cancel})
 	d.holders++
 	d.tasks.Go(func() {
 		defer cancel()
 		defer pidfd.Close()
 		if awaitExit(ctx, pidfd) == nil {
-			d.unhold(dom, who)
+			d.unhold(dom, id)
 		}
 	})
 }
 
-// unhold forgets a program that has ended, and what it asked for. Where only guest processes are
-// left, which it may have started, that stays.
-func (d *Daemon) unhold(dom *domain, who process) {
+// unhold drops a program that has ended, and its settings. If the domain has only guest processes left, which the
+// program may have started, the domain keeps the settings.
+func (d *Daemon) unhold(dom *domain, id process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == who })
+	i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id })
 	if i < 0 {
 		return
 	}
@@ -152,7 +152,7 @@ func (d *Daemon) unhold(dom *domain, who process) {
 	d.restIfIdle()
 }
 
-// dropPrograms ends the holds of a domain, though the programs live on. d.mu is held.
+// dropPrograms ends all holds of a domain, not the programs. d.mu is held.
 func (d *Daemon) dropPrograms(dom *domain) {
 	for _, p := range dom.programs {
 		p.cancel()
@@ -175,7 +175,7 @@ func (d *Daemon) restIfIdle() {
 
 func (d *Daemon) idle() bool { return d.holders == 0 && len(d.guests) == 0 && d.arriving == 0 }
 
-// endIfIdle ends a private daemon, unless somebody came meanwhile.
+// endIfIdle ends a private daemon that is still idle.
 func (d *Daemon) endIfIdle() {
 	d.mu.Lock()
 	idle := d.idle()

@@ -12,11 +12,11 @@ import (
 	"pegasus/configs"
 )
 
-// A lease keeps a created domain for a holder that is no process of this host, such as an
+// lease keeps a created domain for a holder that is not a process of this host, such as an
 // orchestrator's pod.
 type lease struct {
-	UID     int       `json:"uid"`              // of the caller that took it
-	Expires time.Time `json:"expires,omitzero"` // zero: it lasts until it is released
+	UID     int       `json:"uid"`              // of the caller of create
+	Expires time.Time `json:"expires,omitzero"` // zero: the lease has no term
 }
 
 // Bounds on what callers of the control socket can make the daemon keep.
@@ -26,7 +26,7 @@ const (
 	longestTerm = 366 * 24 * time.Hour
 )
 
-// create makes a domain for a holder, or takes one more lease of it.
+// create makes a domain with a lease, or adds a lease to a created domain, or renews the lease.
 func (d *Daemon) create(p control.Peer, q control.CreateParams) (none control.Domain, err error) {
 	holder, l, err := newLease(p, q.Holder, q.Expires)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *Daemon) create(p control.Peer, q control.CreateParams) (none control.Do
 	if _, has := d.leaseOf(q.Domain, holder); !has && d.leases >= maxLeases {
 		return none, control.Errorf(control.CodeConflict, "domain %q: there are %d leases already, the most there can be; release some", q.Domain, maxLeases)
 	}
-	if dom != nil && !dom.created() { // a private daemon's, in which no process is
+	if dom != nil && !dom.created() { // of ended programs, on a private daemon
 		d.drop(dom)
 		dom = nil
 	}
@@ -65,7 +65,7 @@ func (d *Daemon) create(p control.Peer, q control.CreateParams) (none control.Do
 	}
 	before, had := dom.leases[holder]
 	d.lend(dom, holder, l)
-	if err := d.save(); err != nil { // the next daemon wouldn't know it
+	if err := d.save(); err != nil { // else the next daemon would not restore the domain
 		if had {
 			d.lend(dom, holder, before)
 		} else {
@@ -83,7 +83,7 @@ func (d *Daemon) create(p control.Peer, q control.CreateParams) (none control.Do
 	return d.show(dom), nil
 }
 
-// newLease checks what a caller says of a lease.
+// newLease returns the holder and the lease that a request describes.
 func newLease(p control.Peer, holder string, term int64) (string, lease, error) {
 	l := lease{UID: p.UID}
 	holder, err := holderOf(p, holder)
@@ -99,7 +99,7 @@ func newLease(p control.Peer, holder string, term int64) (string, lease, error) 
 	return holder, l, nil
 }
 
-// holderOf is the id of a lease's holder: the caller's user if the caller gives none.
+// holderOf returns the holder of a request: by default the caller's user.
 func holderOf(p control.Peer, holder string) (string, error) {
 	if holder == "" {
 		return fmt.Sprintf("uid-%d", p.UID), nil
@@ -117,7 +117,7 @@ func termText(ns int64) string {
 	return fmt.Sprintf(", for %v", time.Duration(ns))
 }
 
-// askFor is what a domain would have that is created with some settings. d.mu is held.
+// askFor returns the settings of a domain that create would make. d.mu is held.
 func (d *Daemon) askFor(name string, settings map[string]string) (configs.Domain, error) {
 	s := d.config.Undeclared(name)
 	err := configs.CheckName(name)
@@ -135,7 +135,7 @@ func (d *Daemon) askFor(name string, settings map[string]string) (configs.Domain
 	return s, nil
 }
 
-// mayLease refuses a lease of a domain that is somebody else's, or was created otherwise. d.mu is held.
+// mayLease returns an error for a domain that has another owner or was created with other settings. d.mu is held.
 func (d *Daemon) mayLease(dom *domain, holder string, said map[string]string, settings configs.Domain) error {
 	conflict := func(format string, args ...any) error {
 		return control.Errorf(control.CodeConflict, "create domain %q for %s: %s", dom.name, holder, fmt.Sprintf(format, args...))
@@ -177,7 +177,7 @@ func (d *Daemon) leaseOf(domain, holder string) (l lease, ok bool) {
 	return l, ok
 }
 
-// lend gives a holder a lease, or a new term. d.mu is held.
+// lend adds or replaces the lease of a holder. d.mu is held.
 func (d *Daemon) lend(dom *domain, holder string, l lease) {
 	if _, has := dom.leases[holder]; !has {
 		d.leases++
@@ -187,7 +187,7 @@ func (d *Daemon) lend(dom *domain, holder string, l lease) {
 	d.changed = true
 }
 
-// unlend takes a lease away. d.mu is held.
+// unlend deletes the lease of a holder. d.mu is held.
 func (d *Daemon) unlend(dom *domain, holder string) {
 	delete(dom.leases, holder)
 	d.leases--
@@ -200,14 +200,14 @@ func (d *Daemon) dropLeases(dom *domain) {
 	}
 }
 
-// awaitTerm has expire look when a term is over, or, at zero, not. d.mu is held.
+// awaitTerm has expire run at t; zero: no term. d.mu is held.
 func (d *Daemon) awaitTerm(t time.Time) {
 	if !t.IsZero() && (d.soonest.IsZero() || t.Before(d.soonest)) {
 		d.soonest = t
 	}
 }
 
-// expire ends leases whose term is over, and the waiting for machines. d.mu is held.
+// expire deletes leases whose term is over, and ends the wait for machines. d.mu is held.
 func (d *Daemon) expire(now time.Time) {
 	if d.soonest.IsZero() || now.Before(d.soonest) {
 		return
@@ -234,7 +234,7 @@ func (d *Daemon) expire(now time.Time) {
 	}
 }
 
-// renew gives a lease a new term.
+// renew replaces the term of a lease.
 func (d *Daemon) renew(p control.Peer, q control.LeaseParams) (none control.Domain, err error) {
 	holder, l, err := newLease(p, q.Holder, q.Expires)
 	if err != nil {
@@ -251,7 +251,7 @@ func (d *Daemon) renew(p control.Peer, q control.LeaseParams) (none control.Doma
 	return d.show(dom), nil
 }
 
-// release ends a lease. The domain goes with the last of them, and with its last process.
+// release deletes a lease. The domain ends when the last lease and the last process have gone.
 func (d *Daemon) release(p control.Peer, q control.LeaseParams) error {
 	holder, err := holderOf(p, q.Holder)
 	if err != nil {
@@ -281,8 +281,8 @@ func (d *Daemon) leased(name, holder string) (*domain, error) {
 	return dom, nil
 }
 
-// remove ends a domain that the configuration doesn't declare. With a mode that waits, it
-// returns when the domain is gone, or with ctx; the removal goes on without the caller.
+// remove ends an undeclared domain. It blocks until the domain has ended or ctx is done; the end of ctx does not
+// cancel the removal.
 func (d *Daemon) remove(ctx context.Context, p control.Peer, q control.RemoveParams) error {
 	dom, gone, err := d.beginRemoval(p, q)
 	if err != nil {
@@ -296,7 +296,7 @@ func (d *Daemon) remove(ctx context.Context, p control.Peer, q control.RemovePar
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.domains[q.Domain] == dom {
-		return control.Errorf(control.CodeConflict, "remove domain %q: the configuration declares it meanwhile", q.Domain)
+		return control.Errorf(control.CodeConflict, "remove domain %q: a reload declared the domain meanwhile", q.Domain)
 	}
 	return nil
 }
@@ -328,7 +328,7 @@ func (d *Daemon) beginRemoval(p control.Peer, q control.RemoveParams) (*domain, 
 	return dom, dom.gone, nil
 }
 
-// mayRemove refuses what is not to be removed, with the remedy. d.mu is held.
+// mayRemove returns an error for a domain that remove must not end in the mode. d.mu is held.
 func (d *Daemon) mayRemove(dom *domain, p control.Peer, mode string) error {
 	conflict := func(format string, args ...any) error {
 		return control.Errorf(control.CodeConflict, "remove domain %q: %s", dom.name, fmt.Sprintf(format, args...))
@@ -353,7 +353,7 @@ func (d *Daemon) mayRemove(dom *domain, p control.Peer, mode string) error {
 	return nil
 }
 
-// dismissAll ends the workers of a domain. d.mu is held.
+// dismissAll ends all workers of a domain. d.mu is held.
 func (d *Daemon) dismissAll(dom *domain) {
 	for g := range dom.guests {
 		g.doomed = true

@@ -22,7 +22,7 @@ import (
 
 var operator = control.Peer{UID: 7, PID: 4711}
 
-// domains are those that there are, each with its owner and its leases' holders.
+// describe lists all domains, each with its owner and the holders of its leases.
 func (d *Daemon) describe() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +41,7 @@ func (d *Daemon) expect(t *testing.T, what, want string) {
 	}
 }
 
-// next is the daemon that is started in a daemon's directory after that was killed.
+// next returns a daemon that starts in the directory of d after d was killed.
 func (d *Daemon) next(t *testing.T, c *configs.Config) *Daemon {
 	t.Helper()
 	n := newTestDaemon(t, &doors{open: map[string]bool{}})
@@ -84,8 +84,8 @@ func code(err error) string {
 	return fmt.Sprint(err)
 }
 
-// The same create twice is one; with other settings, or of a domain that is another's, it is
-// refused, with both named, and changes nothing.
+// A repeated create changes nothing; with other settings, or of a domain with another owner, create is
+// refused, names both sides, and changes nothing.
 func TestCreate(t *testing.T) {
 	a := &doors{open: map[string]bool{}}
 	d := newTestDaemon(t, a)
@@ -105,7 +105,7 @@ func TestCreate(t *testing.T) {
 	if _, err := d.set(operator, control.SetParams{Domain: "pod", Settings: settingsFrom("credits=600")}); err != nil {
 		t.Fatal(err)
 	}
-	d.mustCreate(t, q)                                                                 // what an operator set since isn't the holder's fault
+	d.mustCreate(t, q)                                                                 // settings of an operator don't count
 	d.learn([]hypervisor.Machine{machine("machine", hypervisor.MachineRunning, 1, 0)}) // it is no domain, with undeclared_domains = false
 	d.expect(t, "before", "declared: declared, pod: held one two")
 	for want, q := range map[string]control.CreateParams{
@@ -154,7 +154,7 @@ func TestCreate(t *testing.T) {
 	d.expect(t, "at the end", "declared: declared, pod: held one two")
 }
 
-// What the next daemon wouldn't know isn't made.
+// A domain that can't be written to the state file isn't created.
 func TestCreateThatCantBeWrittenDown(t *testing.T) {
 	a := &doors{open: map[string]bool{}}
 	d := newTestDaemon(t, a)
@@ -215,8 +215,8 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// What was created, leased, held and set is there for the next daemon, however its predecessor ended, as long as
-// its owner is: not what has been released, or has expired meanwhile, or was held by a process that has ended.
+// The next daemon restores domains, leases, holds and settings, however its predecessor ended; except those that were
+// released, have expired meanwhile, or belong to a process that has ended.
 func TestOwnersOutliveTheDaemon(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	d.mustCreate(t, control.CreateParams{Domain: "kept", Settings: settingsFrom("credits=512", "memory=64MiB"), Holder: "pod"})
@@ -263,7 +263,7 @@ func TestOwnersOutliveTheDaemon(t *testing.T) {
 	}
 }
 
-// A pid that was given to another process since isn't the one that held a domain.
+// A process with the reused pid of an ended program doesn't hold the program's domain.
 func TestReusedPID(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	if _, err := d.hold(control.Peer{PID: os.Getpid()}, control.HoldParams{Domain: "ours"}); err != nil {
@@ -309,7 +309,7 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// What a program asked for holds as long as it lives, and unless an operator says otherwise.
+// The settings of a program last as long as the program, unless an operator overrides them.
 func TestProgramsSettings(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	if _, err := d.follow(declaring("web")); err != nil {
@@ -366,7 +366,7 @@ func TestProgramsSettings(t *testing.T) {
 	end(two, 0)
 	d.expect(t, "at the end", "web: declared")
 
-	// What it started may live on, and then so does what it asked for.
+	// Processes that the program started may live on: the domain keeps the settings for them.
 	cmd := exec.Command("sleep", "600")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -393,7 +393,7 @@ func TestProgramsSettings(t *testing.T) {
 	d.expect(t, "without", "web: declared")
 }
 
-// remove refuses what is in use, or isn't its to remove, and says what to do.
+// remove refuses domains that are in use or have another owner, and names the remedy.
 func TestRemove(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	d.opt.ConfigPath = "/etc/file.toml"
@@ -432,8 +432,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// While a removal waits, no process enters, not after a reload or a restart either; unless the file declares the
-// domain: then it is that one's.
+// While a removal waits, no process enters, also after a reload or a restart. A declaration in the configuration
+// revokes the removal.
 func TestRemoveWaits(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	program := exec.Command("sleep", "600")
@@ -456,7 +456,7 @@ func TestRemoveWaits(t *testing.T) {
 	}
 	closed := func(what string, d *Daemon) {
 		t.Helper()
-		if err := hold(d); err == nil || !strings.Contains(err.Error(), "being removed") {
+		if err := hold(d); err == nil || !strings.Contains(err.Error(), "is being removed") {
 			t.Errorf("%s, hold: %v", what, err)
 		}
 		if _, err := d.create(operator, control.CreateParams{Domain: "pod"}); code(err) != control.CodeConflict {
@@ -487,7 +487,7 @@ func TestRemoveWaits(t *testing.T) {
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
-		t.Fatal("who waits for its end isn't told that the file declares it")
+		t.Fatal("a caller that waits for the removal isn't told of the declaration")
 	}
 	if err := <-overtaken; err == nil || !strings.Contains(err.Error(), "declares it") {
 		t.Errorf("overtaken: %v", err)
@@ -507,7 +507,7 @@ func TestRemoveWaits(t *testing.T) {
 	d.expect(t, "in the end", "")
 }
 
-// Whoever changes something is named in the events, and in the state of leases.
+// Events name the caller of each change.
 func TestCallersAreNamed(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	d.mustCreate(t, control.CreateParams{Domain: "pod"})
@@ -540,7 +540,7 @@ func TestCallersAreNamed(t *testing.T) {
 	}
 }
 
-// A machine's domain with what an operator set waits for its machine to be heard of, for a while.
+// A restored domain of a machine, with its settings, waits a while for the machine to be reported.
 func TestMachineAfterRestart(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	d.opt.Machines = silent{}
@@ -570,8 +570,7 @@ type silent struct{}
 
 func (silent) Watch(context.Context, func([]hypervisor.Machine)) {}
 
-// Callers that make, lease, hold and remove the same domains at once leave nothing behind, and
-// break nothing.
+// Concurrent create, lease, hold and remove of the same domains leave nothing behind.
 func TestConcurrentLives(t *testing.T) {
 	a := &doors{open: map[string]bool{}}
 	d := newTestDaemon(t, a)
@@ -608,7 +607,7 @@ func TestConcurrentLives(t *testing.T) {
 	}
 }
 
-// FuzzState reads whatever stands in the state's file: the daemon begins, within its bounds.
+// FuzzState starts a daemon with any state file: the daemon starts, and all its domains have valid names.
 func FuzzState(f *testing.F) {
 	whole, err := json.Marshal(state{stateVersion, map[string]domainState{"web": {Asked: asked{"credits": "7"}, Leases: map[string]lease{"pod": {}},
 		Programs: []program{{process: process{1, 2}, Set: map[string]string{"credits": "9"}}}, Machine: true}}, nil})

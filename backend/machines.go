@@ -38,8 +38,8 @@ func (d *Daemon) learn(all []hypervisor.Machine) {
 	}
 }
 
-// settingsOf is what holds for a domain: what the configuration says of it, else what it was created
-// with, else the template with the credits of its machine's definition, if it is one. d.mu is held.
+// settingsOf returns the settings that a domain has by its [[domain]], else by create, else by the template
+// with the credits of its machine's definition. d.mu is held.
 func (d *Daemon) settingsOf(c *configs.Config, name string) (configs.Domain, error) {
 	if dom := d.domains[name]; dom != nil && dom.created() && !declares(c, name) {
 		return dom.asked.over(c.Undeclared(name)), nil

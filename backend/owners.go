@@ -10,21 +10,21 @@ import (
 	"pegasus/configs"
 )
 
-// owners are what keeps a domain that the configuration doesn't declare. It goes with the last of
-// them. The daemon's mu guards it.
+// owners are the leases, programs and machines that keep an undeclared domain. The domain ends with the last of
+// them and the last guest process. The daemon's mu guards the fields.
 type owners struct {
-	asked    asked            // settings that it was created with; nil: it wasn't created over the control socket
+	asked    asked            // the settings of create; nil for a domain that create did not make
 	leases   map[string]lease // by holder
-	programs []program        // in the order in which they came
-	// awaited is until when the machine may be heard of that the daemon before knew under this
-	// name; zero: there was none.
+	programs []program        // in order of arrival
+	// awaited is the time until which the domain waits for its machine, which the daemon before
+	// listed, to be reported; zero: the domain does not wait.
 	awaited time.Time
 }
 
-// asked are settings in plain text.
+// asked holds settings in plain text, as create received them.
 type asked map[string]string
 
-// over lays the settings over others. Those that the host or the configuration has outgrown are left out.
+// over returns s with the settings applied. Settings that the host no longer permits are skipped.
 func (a asked) over(s configs.Domain) configs.Domain {
 	for k, v := range a {
 		s.Give(k, v)
@@ -34,10 +34,10 @@ func (a asked) over(s configs.Domain) configs.Domain {
 
 func (o *owners) created() bool { return o.asked != nil }
 
-// machineTime is for how long after its start a daemon keeps domains of machines that it hasn't heard of.
+// machineTime is the time after the daemon's start within which machines of restored domains must be reported.
 const machineTime = time.Minute
 
-// owner says why a domain exists; "": nothing keeps it. d.mu is held.
+// owner returns the first owner of a domain, or "" for a domain that must end. d.mu is held.
 func (d *Daemon) owner(dom *domain) string {
 	switch {
 	case dom.declared:
@@ -48,20 +48,20 @@ func (d *Daemon) owner(dom *domain) string {
 		return control.OwnerHeld
 	case len(dom.programs) > 0 || len(dom.guests) > 0 || dom.settling > 0:
 		return control.OwnerGuest
-	case d.opt.Private && d.admits(dom) && !dom.created(): // it ends soon itself, and is asked about programs that have ended
+	case d.opt.Private && d.admits(dom) && !dom.created(): // the daemon ends soon itself, and reports on ended programs until then
 		return control.OwnerGuest
 	default:
 		return ""
 	}
 }
 
-// isMachine reports whether a domain is a machine's, or may be. d.mu is held.
+// isMachine reports whether a domain belongs to a machine, or waits for one. d.mu is held.
 func (d *Daemon) isMachine(dom *domain) bool {
 	_, known := d.machines[dom.name]
 	return known || !dom.awaited.IsZero()
 }
 
-// inUse says in words what is in a domain, or keeps it, but for the lease of one holder. d.mu is held.
+// inUse describes the processes in a domain and its leases except that of one holder. d.mu is held.
 func (dom *domain) inUse(but string) (uses []string) {
 	if n := len(dom.guests) + dom.settling; n > 0 {
 		uses = append(uses, fmt.Sprintf("%d guest processes are in it", n))

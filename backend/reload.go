@@ -180,8 +180,8 @@ func (d *Daemon) planDomains(p *plan) error {
 	return nil
 }
 
-// planDomain lays over the file what `pegasus set` said and the file has not overtaken, and
-// over that what the programs asked for that hold the domain.
+// planDomain applies to the file's settings those of `pegasus set` that the file has not overtaken, then those
+// of the programs that hold the domain.
 func (d *Daemon) planDomain(c *configs.Config, dom *domain, file configs.Domain) domainPlan {
 	set := standing(dom.set, file.Get)
 	over := values(set)
@@ -209,7 +209,7 @@ func (d *Daemon) carryOut(p *plan) {
 		a.switched = next.switched
 	}
 	for _, e := range p.entries {
-		if e.dom.removing { // those that wait for its end hear that there is none
+		if e.dom.removing { // callers of remove wait for gone
 			e.dom.removing = false
 			close(e.dom.gone)
 			e.dom.gone = make(chan struct{})

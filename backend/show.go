@@ -209,7 +209,7 @@ func (d *Daemon) explain(q control.DomainParams) ([]control.Explanation, error) 
 func (d *Daemon) reasons(s control.Domain) []string {
 	lines := machineReasons(s)
 	if s.Removing {
-		lines = append(lines, fmt.Sprintf("it is being removed: no process enters it, and it goes with the last of %d guest processes and %d programs", s.Processes, len(s.Programs)))
+		lines = append(lines, fmt.Sprintf("it is being removed: it admits no process, and ends with the last of %d guest processes and %d programs", s.Processes, len(s.Programs)))
 	} else if s.Socket == "" {
 		lines = append(lines, "it is not in the configuration any more: nobody may enter it, and it goes with its last process")
 	}

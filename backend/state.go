@@ -14,14 +14,13 @@ import (
 	"pegasus/configs"
 )
 
-// stateVersion is that of the file. Fields may be added without a new one: those that a daemon
-// doesn't know it forgets, those that aren't there are zero.
+// stateVersion is the version of the file. A new field needs no new version: an older daemon ignores the field, and
+// an older file leaves it zero.
 const stateVersion = 1
 
-// state is what a daemon knows that is in no configuration and with no worker:
-// what was created, set and switched while it ran, who keeps domains, and what ended workers used. It is
-// written down for the next daemon. What it says of a domain holds as long as something
-// keeps the domain.
+// state is the part of the daemon's state that neither the configuration nor a worker has: created domains, their
+// owners, changed settings and policies, and the usage of ended workers. The next daemon restores it. The state of
+// a domain lasts as long as the domain.
 type state struct {
 	Version      int                           `json:"version"`
 	Domains      map[string]domainState        `json:"domains"`
@@ -34,7 +33,7 @@ type domainState struct {
 	// InForce is what holds for its guests if the next daemon's configuration
 	// doesn't know it.
 	InForce  configs.Domain   `json:"in_force"`
-	Asked    asked            `json:"created"` // null: it wasn't
+	Asked    asked            `json:"created"` // null: create did not make the domain
 	Leases   map[string]lease `json:"leases,omitempty"`
 	Programs []program        `json:"programs,omitempty"`
 	Machine  bool             `json:"machine,omitempty"`
@@ -62,7 +61,7 @@ func (d *Daemon) save() error {
 	return nil
 }
 
-// saveOrWarn is save where nobody waits for what is written. After an error the next sample tries again. d.mu is held.
+// saveOrWarn is save with errors in the log. The next sample retries after an error. d.mu is held.
 func (d *Daemon) saveOrWarn() {
 	err := d.save()
 	if text := fmt.Sprint(err); err != nil && text != d.unsaved {
@@ -73,15 +72,15 @@ func (d *Daemon) saveOrWarn() {
 	}
 }
 
-// restore takes up what a daemon before wrote down. Domains get no doors here: openRestored opens those that something
-// keeps. d.mu is held.
+// restore reads the state of the daemon before. It opens no doors: openRestored does, when all owners are known.
+// d.mu is held.
 func (d *Daemon) restore() {
 	s, err := d.readState()
 	if err != nil {
 		aside := d.statePath() + ".unread"
-		d.log.Error("read the state that the daemon before wrote; beginning without it", "err", err, "kept", aside)
+		d.log.Error("read the state of the daemon before: failed; starting without it", "err", err, "kept", aside)
 		if err := os.Rename(d.statePath(), aside); err != nil {
-			d.log.Warn("keep that state", "err", err)
+			d.log.Warn("keep the unread state aside", "err", err)
 		}
 		return
 	}
@@ -102,7 +101,7 @@ func (d *Daemon) restore() {
 	d.changed = true
 }
 
-// readState reads the file. One that isn't there is that of a daemon that knew nothing.
+// readState returns the content of the file; a missing file is an empty state.
 func (d *Daemon) readState() (s state, err error) {
 	data, err := os.ReadFile(d.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +116,7 @@ func (d *Daemon) readState() (s state, err error) {
 	return s, err
 }
 
-// restoreDomain makes a domain what it was, or adds that to what its configuration says. d.mu is held.
+// restoreDomain restores a domain and its owners, or adds them to a declared domain. d.mu is held.
 func (d *Daemon) restoreDomain(name string, was domainState) {
 	dom := d.domains[name]
 	if dom == nil {
@@ -150,10 +149,10 @@ func (d *Daemon) restoreDomain(name string, was domainState) {
 	}
 }
 
-// openRestored opens the doors of restored domains, and drops those that nothing keeps: who kept them ended while
-// nobody watched. d.mu is held.
+// openRestored opens the doors of restored domains, and ends domains whose owners ended while no daemon ran.
+// d.mu is held.
 func (d *Daemon) openRestored() {
-	d.soonest = d.started // what has expired meanwhile
+	d.soonest = d.started // leases may have expired meanwhile
 	d.expire(time.Now())
 	for _, dom := range d.domains {
 		if d.retire(dom) || dom.door != nil || !d.admits(dom) {

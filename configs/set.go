@@ -15,7 +15,7 @@ func (d *Domain) Set(key, text string) error {
 	return setField(d.templateFields(), key, text, hot)
 }
 
-// Give is Set for a domain that isn't there yet: it changes also the keys that can't change later.
+// Give is Set for a domain that does not exist yet: it also changes keys that can't change later.
 func (d *Domain) Give(key, text string) error {
 	return setField(d.templateFields(), key, text, restart)
 }
@@ -99,7 +99,7 @@ func (a Accelerator) Following(next Accelerator) Accelerator {
 	return next
 }
 
-// setField refuses keys that take a restart where only those that are hot may change.
+// setField changes a field. With only = hot it refuses keys that take a restart.
 func setField(fields []field, key, text string, only applies) error {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 	if i < 0 {
@@ -121,7 +121,7 @@ func setField(fields []field, key, text string, only applies) error {
 	return nil
 }
 
-// mostValue bounds the text of a value that is set while the daemon runs, and is kept.
+// mostValue bounds the text of a value, which the daemon keeps.
 const mostValue = 256
 
 // guess gives text the type that it would have in a file.

@@ -94,10 +94,10 @@ type Domain struct {
 	Socket      string  `json:"socket"`
 	Declared    bool    `json:"declared"`
 
-	Owner    string  `json:"owner"`              // why it exists: one of the owners
+	Owner    string  `json:"owner"`              // one of the owners below
 	Leases   []Lease `json:"leases,omitempty"`   // of a domain that was created over this socket
-	Programs []int   `json:"programs,omitempty"` // pids of processes that hold it, as `pegasus run` does
-	Removing bool    `json:"removing,omitempty"` // no process enters it any more
+	Programs []int   `json:"programs,omitempty"` // pids of the processes that hold the domain, as `pegasus run` does
+	Removing bool    `json:"removing,omitempty"` // the domain admits no new process
 
 	Spent   Spent    `json:"spent"`             // where its time went lately
 	Machine *Machine `json:"machine,omitempty"` // a virtual machine that is attached
@@ -110,19 +110,19 @@ type Domain struct {
 	SwapIns         uint64 `json:"swap_ins"`
 }
 
-// The owners of domains. A domain with several has the first of them.
+// The owners of domains. A domain with several owners reports the first in this order.
 const (
 	OwnerDeclared = "declared" // the configuration
 	OwnerMachine  = "machine"  // a virtual machine of that name
-	OwnerHeld     = "held"     // leases, taken by create
-	OwnerGuest    = "guest"    // its own processes: it goes with the last of them
+	OwnerHeld     = "held"     // leases of create
+	OwnerGuest    = "guest"    // its own processes; the domain ends with the last of them
 )
 
-// Lease keeps a domain for a holder, such as an orchestrator's pod, that is no process of this host.
+// Lease keeps a domain for a holder that is not a process of this host, such as an orchestrator's pod.
 type Lease struct {
 	Holder  string    `json:"holder"`
-	UID     int       `json:"uid"`              // of the caller that took it
-	Expires time.Time `json:"expires,omitzero"` // zero: it lasts until it is released
+	UID     int       `json:"uid"`              // of the caller of create
+	Expires time.Time `json:"expires,omitzero"` // zero: the lease has no term
 }
 
 // Spent is where a domain's time went, in parts of a window from 0 to 1 that add up to
@@ -248,10 +248,10 @@ type Event struct {
 	Kind   string    `json:"kind"`
 	Domain string    `json:"domain,omitempty"`
 	Text   string    `json:"text"`
-	By     *Caller   `json:"by,omitempty"` // of what was asked for over the control socket
+	By     *Caller   `json:"by,omitempty"` // the caller of the control socket; nil: the daemon acted by itself
 }
 
-// Caller is the process that asked for something, as the kernel says.
+// Caller is the process at the other end of a request, as the kernel reports it.
 type Caller struct {
 	UID int `json:"uid"`
 	PID int `json:"pid"`
@@ -275,13 +275,13 @@ type HoldResult struct {
 	Socket string `json:"socket"`
 }
 
-// CreateParams makes a domain for a holder, or takes one more lease of a domain that was created
-// with the same settings. Repeated for the same holder it renews the lease.
+// CreateParams creates a domain with a lease for the holder, or adds the lease to a domain that was
+// created with the same settings. A second create by the same holder renews the lease.
 type CreateParams struct {
 	Domain   string            `json:"domain"`
 	Settings map[string]string `json:"settings,omitempty"`   // as the configuration spells them
 	Holder   string            `json:"holder,omitempty"`     // empty: the caller's user, as uid-0
-	Expires  int64             `json:"expires_ns,omitempty"` // from now; 0: the lease lasts until it is released
+	Expires  int64             `json:"expires_ns,omitempty"` // from now; 0: the lease has no term
 }
 
 // LeaseParams names a lease; Expires is for renew.
@@ -297,11 +297,11 @@ type RemoveParams struct {
 	Mode   string `json:"mode,omitempty"` // one of the following; empty: refuse
 }
 
-// The modes of remove, for a domain that is in use.
+// The modes of remove. They differ for a domain that is in use.
 const (
-	RemoveRefuse = "refuse" // with an error
-	RemoveWait   = "wait"   // no process enters it any more; the answer comes when the last one has gone
-	RemoveEnd    = "end"    // the same, and its processes lose their accelerator at once
+	RemoveRefuse = "refuse" // returns an error
+	RemoveWait   = "wait"   // closes the domain to new processes and answers when the last process has gone
+	RemoveEnd    = "end"    // like wait, and ends the workers of the processes at once
 )
 
 // ShutdownParams ends the daemon; with IfIdle only when nobody uses it.

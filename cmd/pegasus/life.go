@@ -10,7 +10,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// leaseFlags are those of the commands that are about one lease.
+// leaseFlags are the flags that name a lease and its term.
 type leaseFlags struct {
 	holder string
 	term   time.Duration
@@ -92,7 +92,7 @@ func remove(c *call, args []string) error {
 	return c.askPatiently(control.MethodRemove, p)
 }
 
-// askPatiently is ask for what the daemon may take any time for.
+// askPatiently is ask for a request that the daemon may take any time to answer.
 func (c *call) askPatiently(method string, params any) error {
 	client, err := c.dial()
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *call) askPatiently(method string, params any) error {
 	defer client.Close()
 	err = client.Stream(method, params, func(json.RawMessage, bool) error { return nil })
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("the daemon ended meanwhile; the next one goes on with it: %w", err)
+		err = fmt.Errorf("the daemon ended meanwhile; the next daemon continues the removal: %w", err)
 	}
 	return err
 }

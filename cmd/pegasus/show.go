@@ -76,7 +76,7 @@ func domainTable(domains []control.Domain) *table {
 	return t
 }
 
-// ownerText says why a domain exists, and for how long a lease of it lasts.
+// ownerText describes the owner of a domain, with the holders of its leases.
 func ownerText(d control.Domain) string {
 	switch {
 	case d.Removing:

@@ -99,8 +99,8 @@ func (h *host) mustCreate(q control.CreateParams) {
 	}
 }
 
-// What was created is there after a crash, without any process, and says what it said; what
-// programs made isn't once they have gone.
+// Created domains survive a crash without any process, with their settings; expired leases and
+// released domains don't.
 func TestDomainsWithoutProcesses(t *testing.T) {
 	h := newHost(t, "[[accelerator]]\nname = \"soft0\"\nmemory = \"256MiB\"\n")
 	h.mustCreate(control.CreateParams{Domain: "kept", Settings: map[string]string{"memory": "64MiB", "socket_mode": "0606"}})
@@ -161,7 +161,7 @@ func TestGuestDomainGoes(t *testing.T) {
 	}
 }
 
-// hold makes a domain in a process of its own, as `pegasus run` does, until its standard input ends.
+// holdUntilTold holds a domain, as `pegasus run` does, until standard input ends.
 func holdUntilTold(path, domain string) int {
 	c, err := control.Dial(path)
 	if err == nil {
@@ -245,7 +245,7 @@ func asynchronously(do func() error) <-chan error {
 	return done
 }
 
-// Domains that were made and removed leave nothing: no files, descriptors, goroutines, memory or names.
+// Created and removed domains leave nothing: no files, descriptors, goroutines, memory or names.
 func TestManyLives(t *testing.T) { manyLives(t, 1000) }
 
 func manyLives(t *testing.T, domains int) {
@@ -269,13 +269,13 @@ func manyLives(t *testing.T, domains int) {
 			}
 		}
 	}
-	live(300) // what is kept of the latest events is kept
+	live(300) // the journal of events fills up
 	before := measure(t)
 	start := time.Now()
 	live(domains)
 	took := time.Since(start)
 	var after measured
-	h.eventually("what is left ends", func() bool {
+	h.eventually("goroutines and descriptors end", func() bool {
 		after = measure(t)
 		return after.files <= before.files && after.goroutines <= before.goroutines
 	})
@@ -412,7 +412,7 @@ func TestLivesUnderConnections(t *testing.T) {
 	}
 }
 
-// measured is what this process has.
+// measured is the resource use of this process.
 type measured struct {
 	files, goroutines int
 	heap              uint64

@@ -215,8 +215,7 @@ func TestSettingsAcrossRestart(t *testing.T) {
 	expect(333, 444, "accc", "paper")
 }
 
-// What was set holds also for a daemon that finds no guests, however the one before ended, for as long as the file
-// says what it said.
+// Settings of `pegasus set` last over daemons without guests, until the file changes the key.
 func TestSettingsOutliveTheGuests(t *testing.T) {
 	h := newHost(t, twoDomains)
 	h.mustSet("a", "credits", "777")

@@ -2,13 +2,13 @@
 // socket, and whoever may connect there is that domain.
 //
 // A domain's socket is NAME/sock. The directory NAME lives as long as the domain, over restarts
-// of the daemon, so that a container with a mount of it reaches every socket that later daemons
-// put there. NAME.sock is a link to the socket, for programs that have that older path.
+// of the daemon, so that a container's mount of the directory reaches the socket of every later daemon.
+// NAME.sock is a link to the socket, for programs with the older path.
 //
 // The backend calls it by the hypervisor contract. Who may connect is decided by
 // the socket's owner, group and mode; who did is what SO_PEERCRED says. A container may be able to
-// write into a directory that it mounts, so nothing is made there: sockets are made beside the directories
-// and renamed into them.
+// write into the directory that it mounts, so the adapter creates sockets beside the directories
+// and renames them into place.
 package local
 
 import (
@@ -79,7 +79,7 @@ func (a Adapter) Sweep(keep func(domain string) bool) error {
 		switch {
 		case e.IsDir() && !keep(name):
 			all = append(all, a.place(name).clear())
-		case !e.IsDir() && strings.HasPrefix(name, "."), // what a daemon was making when it was killed
+		case !e.IsDir() && strings.HasPrefix(name, "."), // a killed daemon was creating this
 			!e.IsDir() && strings.HasSuffix(name, linkSuffix) && !keep(strings.TrimSuffix(name, linkSuffix)):
 			all = append(all, os.Remove(filepath.Join(a.Dir, name)))
 		}
@@ -87,12 +87,12 @@ func (a Adapter) Sweep(keep func(domain string) bool) error {
 	return errors.Join(all...)
 }
 
-// place is where the socket of one domain is.
+// place is the paths of one domain.
 type place struct {
-	dir    string // of the domain, what a container mounts
+	dir    string // the domain's directory, which containers mount
 	socket string // in dir
 	link   string // the older path of socket
-	making string // what is made under this name is moved to one of the above; no longer than these
+	making string // a new socket or link before its rename to one of the above; no longer than these
 }
 
 func (a Adapter) place(name string) place {
@@ -100,8 +100,8 @@ func (a Adapter) place(name string) place {
 	return place{dir, Socket(a.Dir, name), dir + linkSuffix, filepath.Join(a.Dir, "."+name)}
 }
 
-// listen makes the socket under a name of its own and moves it into place, so that
-// nobody ever finds it with the wrong owner or mode. A directory that is there stays.
+// listen creates the socket under a temporary name and renames it into place, so that
+// no process finds it with the wrong owner or mode. An existing directory stays.
 func (p place) listen(d hypervisor.Domain) (*net.UnixListener, error) {
 	if len(p.socket) > maxPath {
 		return nil, fmt.Errorf("%s: its path has %d bytes, a socket's may have %d: use a shorter runtime directory or name", p.socket, len(p.socket), maxPath)
@@ -129,8 +129,8 @@ func (p place) listen(d hypervisor.Domain) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// makeDir makes a domain's directory, which everybody may enter: the socket in it says who may
-// connect. It reports whether the directory is new.
+// makeDir creates a domain's directory, which every user may enter: the socket's mode decides about
+// connections. It reports whether the directory is new.
 func makeDir(path string) (fresh bool, err error) {
 	err = os.Mkdir(path, 0o755)
 	if errors.Is(err, fs.ErrExist) {
@@ -152,7 +152,7 @@ func (p place) install(d hypervisor.Domain) error {
 		return err
 	}
 	err := os.Rename(p.making, p.socket)
-	if info, is := os.Lstat(p.socket); err != nil && is == nil && info.IsDir() { // by a container, whose mount lets it write
+	if info, is := os.Lstat(p.socket); err != nil && is == nil && info.IsDir() { // made by a container with a writable mount
 		err = errors.Join(os.RemoveAll(p.socket), os.Rename(p.making, p.socket))
 	}
 	if err != nil {
@@ -168,7 +168,7 @@ func (p place) install(d hypervisor.Domain) error {
 	return os.Rename(p.making, p.link)
 }
 
-// clear removes all of a domain's place. What others put into its directory stays, with the directory.
+// clear removes link, socket and directory. A directory with other files in it stays.
 func (p place) clear() error {
 	return errors.Join(remove(p.link), remove(p.socket), remove(p.dir))
 }

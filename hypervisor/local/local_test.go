@@ -197,8 +197,8 @@ func inode(t *testing.T, path string) uint64 {
 	return st.Ino
 }
 
-// A domain's directory is the same for all daemons, and what is open of it, such as a container's
-// mount, leads to the socket of the latest, as does the older path.
+// A domain's directory keeps its inode over daemons, and a reference to it, such as a container's mount, leads to
+// the socket of the latest daemon, as does the older path.
 func TestDirectoryStays(t *testing.T) {
 	a := adapter(t)
 	link := filepath.Join(a.Dir, "web.sock")
@@ -241,7 +241,7 @@ func TestDirectoryStays(t *testing.T) {
 	}
 }
 
-// openDir returns a path to a directory by its descriptor, which a rename or a removal wouldn't change.
+// openDir returns a path that refers to a directory by its inode.
 func openDir(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
@@ -252,8 +252,8 @@ func openDir(t *testing.T, path string) string {
 	return fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 }
 
-// Whatever a container wrote into its domain's directory, the next daemon's socket gets its place, and nothing
-// that it points to is changed.
+// The next daemon's socket replaces anything that a container wrote in its place, and the target of a planted link
+// stays unchanged.
 func TestSpoiledDirectory(t *testing.T) {
 	precious := filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(precious, nil, 0o600); err != nil {
@@ -286,8 +286,8 @@ func TestSpoiledDirectory(t *testing.T) {
 	}
 }
 
-// What is left of domains that are no more goes, also of a daemon that was killed while it made a
-// socket, and of an older release.
+// Sweep removes the paths of ended domains, unfinished sockets of a killed daemon, and sockets of an older
+// release.
 func TestSweep(t *testing.T) {
 	a := adapter(t)
 	for _, name := range []string{"stays", "goes", "full"} {
@@ -314,7 +314,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A door that can't be opened leaves nothing behind, and says what to do.
+// A failed Open leaves nothing behind and names the remedy.
 func TestNoDescriptors(t *testing.T) {
 	a := adapter(t)
 	f, err := os.Open(a.Dir)
