@@ -267,9 +267,6 @@ func (d *Daemon) adopt(left []*survivor) {
 		a.hw.KeepCommons(here) // others may have left while nobody watched
 		a.hw.KeepAccounts(accounts)
 	}
-	for _, dom := range d.domains {
-		d.forgetIfEmpty(dom)
-	}
 	if d.adopted > 0 {
 		d.note("adopt", "", "took over %d workers", d.adopted)
 	}

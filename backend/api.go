@@ -76,11 +76,11 @@ func (d *Daemon) Handle(ctx context.Context, p control.Peer, q *control.Request,
 	case control.MethodAccelerators:
 		return d.showAccelerators(), nil
 	case control.MethodPolicy:
-		return withParams(q, d.policy)
+		return withParams(q, func(s control.PolicyParams) ([]control.Accelerator, error) { return d.policy(p, s) })
 	case control.MethodSet:
-		return withParams(q, d.set)
+		return withParams(q, func(s control.SetParams) (control.Domain, error) { return d.set(p, s) })
 	case control.MethodReload:
-		return d.reload()
+		return d.reload(&p)
 	case control.MethodEvents:
 		return struct{}{}, d.tellEvents(ctx, emit)
 	case control.MethodTrace:
@@ -92,7 +92,15 @@ func (d *Daemon) Handle(ctx context.Context, p control.Peer, q *control.Request,
 	case control.MethodHold:
 		return withParams(q, func(h control.HoldParams) (control.HoldResult, error) { return d.hold(p, h) })
 	case control.MethodShutdown:
-		return withParams(q, d.shutdown)
+		return withParams(q, func(s control.ShutdownParams) (struct{}, error) { return d.shutdown(p, s) })
+	case control.MethodCreate:
+		return withParams(q, func(s control.CreateParams) (control.Domain, error) { return d.create(p, s) })
+	case control.MethodRenew:
+		return withParams(q, func(s control.LeaseParams) (control.Domain, error) { return d.renew(p, s) })
+	case control.MethodRelease:
+		return withParams(q, func(s control.LeaseParams) (struct{}, error) { return struct{}{}, d.release(p, s) })
+	case control.MethodRemove:
+		return withParams(q, func(s control.RemoveParams) (struct{}, error) { return struct{}{}, d.remove(ctx, p, s) })
 	default:
 		return nil, control.Errorf(control.CodeMethod, "there is no method %q", q.Method)
 	}
@@ -242,14 +250,14 @@ func (d *Daemon) traced(name string) (*accelerator, error) {
 	return nil, control.Errorf(control.CodeInvalid, "accelerator %q: there is none of that name; there are %s", name, strings.Join(names, ", "))
 }
 
-func (d *Daemon) shutdown(q control.ShutdownParams) (struct{}, error) {
+func (d *Daemon) shutdown(p control.Peer, q control.ShutdownParams) (struct{}, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if q.IfIdle && !d.idle() {
 		return struct{}{}, control.Errorf(control.CodeConflict, "the daemon is in use by %d guests and %d programs", len(d.guests), d.holders)
 	}
 	d.ending = true
-	d.log.Info("told to end")
+	d.noteBy(&p, "shutdown", "", "told to end")
 	d.end()
 	return struct{}{}, nil
 }

@@ -74,6 +74,7 @@ type wall struct{}
 
 func (wall) Address() string { return "" }
 func (wall) Close() error    { return nil }
+func (wall) Leave() error    { return nil }
 func (wall) Wait()           {}
 
 // coordinated is a daemon with domains on one accelerator, each with one guest; those

@@ -98,10 +98,14 @@ type Daemon struct {
 	freed        chan struct{} // closed and made anew when room comes free
 	arriving     int           // guests that wait for an answer
 	holders      int           // programs that hold domains
+	leases       int           // of all domains
+	mostDoors    int           // bound on domains for creating undeclared ones
+	soonest      time.Time     // no lease expires before; zero: no lease has a term
 	watched      bool          // somebody reads the timeline
 	adopted      int
 	ending       bool
-	changed      bool // since the state was last saved
+	changed      bool   // since the state was last saved
+	unsaved      string // why it couldn't be
 	checks       []control.Check
 	cgroups      []cgroup
 
@@ -114,15 +118,16 @@ type Daemon struct {
 func New(opt Options) (*Daemon, error) {
 	d := &Daemon{
 		opt: opt, log: opt.Log, config: opt.Config,
-		journal:  newJournal(),
-		domains:  make(map[string]*domain),
-		machines: make(map[string]hypervisor.Machine),
-		guests:   make(map[uint64]*guest),
-		slices:   make(map[int]bool),
-		uids:     make(map[int]bool),
-		freed:    make(chan struct{}),
-		settled:  make(chan struct{}, 1),
-		follower: newFollower(),
+		journal:   newJournal(),
+		mostDoors: mostDoors(),
+		domains:   make(map[string]*domain),
+		machines:  make(map[string]hypervisor.Machine),
+		guests:    make(map[uint64]*guest),
+		slices:    make(map[int]bool),
+		uids:      make(map[int]bool),
+		freed:     make(chan struct{}),
+		settled:   make(chan struct{}, 1),
+		follower:  newFollower(),
 	}
 	for _, dir := range []string{"domains", "workers"} {
 		if err := os.MkdirAll(filepath.Join(opt.RuntimeDir, dir), 0o755); err != nil {
@@ -139,7 +144,7 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	defer d.end()
 	d.started = time.Now()
 	d.makePools()
-	d.rest = time.AfterFunc(time.Hour, d.retire)
+	d.rest = time.AfterFunc(time.Hour, d.endIfIdle)
 	d.rest.Stop()
 	defer d.rest.Stop()
 	control, err := d.open()
@@ -186,13 +191,14 @@ func (d *Daemon) open() (*control.Listener, error) {
 			return nil, err
 		}
 	}
+	d.restore()
 	if len(left) > 0 {
-		d.restore()
 		d.adopt(left)
-	} else {
-		os.Remove(d.statePath())
 	}
-	d.sweepDoors()
+	d.openRestored()
+	if err := d.opt.Adapter.Sweep(func(name string) bool { return d.domains[name] != nil && d.domains[name].door != nil }); err != nil {
+		d.log.Warn("remove old sockets", "err", err)
+	}
 	settings := make([]configs.Accelerator, len(d.accelerators))
 	for i, a := range d.accelerators {
 		settings[i] = a.current()
@@ -202,24 +208,6 @@ func (d *Daemon) open() (*control.Listener, error) {
 	}
 	d.resizePools(d.config.Daemon.WorkerPool)
 	return d.openControl()
-}
-
-// sweepDoors removes what daemons before left of doors that aren't open now. d.mu is held.
-func (d *Daemon) sweepDoors() {
-	open := map[string]bool{}
-	for _, dom := range d.domains {
-		open[dom.socket()] = true
-	}
-	dir := filepath.Join(d.opt.RuntimeDir, "domains")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		d.log.Warn("look for old sockets", "err", err)
-	}
-	for _, e := range entries {
-		if path := filepath.Join(dir, e.Name()); e.Type() == os.ModeSocket && !open[path] {
-			os.Remove(path)
-		}
-	}
 }
 
 func (d *Daemon) openAccelerators(left []*survivor) error {
@@ -280,7 +268,7 @@ func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware
 
 // Reload reads the configuration again; when it is bad the old one stays, and
 // the log says why.
-func (d *Daemon) Reload() { d.reload() }
+func (d *Daemon) Reload() { d.reload(nil) }
 
 // serve starts what runs beside Run.
 func (d *Daemon) serve(l *control.Listener) {
@@ -314,10 +302,15 @@ func (d *Daemon) close() {
 	d.ending = true
 	var doors []hypervisor.Door
 	for _, dom := range d.domains {
-		if dom.door != nil {
-			dom.door.Close()
-			doors = append(doors, dom.door)
+		if dom.door == nil {
+			continue
 		}
+		if d.opt.Private {
+			dom.door.Close()
+		} else {
+			dom.door.Leave()
+		}
+		doors = append(doors, dom.door)
 	}
 	d.mu.Unlock()
 	for _, door := range doors {
@@ -335,7 +328,7 @@ func (d *Daemon) close() {
 	}
 	d.leaveCgroups()
 	d.mu.Lock()
-	d.save()
+	d.saveOrWarn()
 	d.mu.Unlock()
 	for _, a := range d.accelerators {
 		if err := errors.Join(a.hw.Close(), a.bell.Free()); err != nil {
@@ -367,4 +360,16 @@ func (d *Daemon) warn(c *configs.Config) {
 func (d *Daemon) note(kind, domain, format string, args ...any) {
 	d.journal.note(kind, domain, format, args...)
 	d.log.Info(fmt.Sprintf(format, args...), "kind", kind, "domain", domain)
+}
+
+// noteBy writes an event that a request of the control socket caused; by is nil for a signal.
+func (d *Daemon) noteBy(by *control.Peer, kind, domain, format string, args ...any) {
+	e := control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)}
+	said := []any{"kind", kind, "domain", domain}
+	if by != nil {
+		e.By = &control.Caller{UID: by.UID, PID: by.PID}
+		said = append(said, "uid", by.UID, "pid", by.PID)
+	}
+	d.journal.add(e)
+	d.log.Info(e.Text, said...)
 }

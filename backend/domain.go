@@ -3,7 +3,9 @@ package backend
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
@@ -14,6 +16,16 @@ import (
 // maxDomains bounds what callers of the control socket can make the daemon hold.
 const maxDomains = configs.MaxDomains
 
+// mostDoors returns the number of domains from which on undeclared ones are refused: doors use at most half of the
+// descriptors that the daemon may open.
+func mostDoors() int {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return maxDomains
+	}
+	return int(min(maxDomains, l.Cur/2))
+}
+
 // domain is a VM or a named group of processes. All of it but name and trickle
 // is guarded by the daemon's mu.
 type domain struct {
@@ -21,7 +33,10 @@ type domain struct {
 	settings configs.Domain     // in force
 	set      map[string]setting // laid over the configuration by `pegasus set`
 	declared bool
-	door     hypervisor.Door // nil if the configuration doesn't know the domain any more: who is in stays
+	owners
+	removing bool            // remove was called: the domain admits no process
+	door     hypervisor.Door // nil while the domain admits no process
+	gone     chan struct{}   // closed when the domain ends, and when a reload revokes its removal
 	uid      int             // that its workers run as; 0: the daemon's
 
 	settling int          // guests that wait for a place or a seat
@@ -56,7 +71,7 @@ func (d *Daemon) openAccount(dom *domain, a *accelerator) error {
 	}
 	if dom.account != nil && dom.account.Opened() != next.Opened() {
 		d.changed = true
-		d.save() // which closes that on another accelerator
+		d.saveOrWarn() // which closes that on another accelerator
 	}
 	dom.account = next
 	return nil
@@ -133,36 +148,65 @@ func (dom *domain) hostMemory() (sum uint64) {
 }
 
 func newDomain(s configs.Domain, declared bool) *domain {
-	return &domain{name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, trickle: newTrickle()}
+	return &domain{name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, trickle: newTrickle(),
+		owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
 }
 
 // domain returns the domain of that name, made from the configuration if it
 // isn't there yet, and may be entered. d.mu is held.
 func (d *Daemon) domain(name string) (*domain, error) {
-	if dom := d.domains[name]; dom != nil && dom.door != nil {
+	dom := d.domains[name]
+	if dom != nil && dom.door != nil {
 		return dom, nil
+	}
+	if dom != nil && !d.admits(dom) {
+		return nil, dom.closed()
 	}
 	settings, err := d.settingsOf(d.config, name)
 	if err != nil {
 		return nil, control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
+	if dom == nil {
+		dom = newDomain(settings, declares(d.config, name))
+	}
+	return dom, d.enter(dom)
+}
+
+// enter opens the door of a domain and adds a new domain to d.domains. d.mu is held.
+func (d *Daemon) enter(dom *domain) (err error) {
 	if d.ending {
-		return nil, errEnding
+		return errEnding
 	}
-	if len(d.domains) >= maxDomains {
-		return nil, tooManyDomains(name)
+	if d.domains[dom.name] == nil && len(d.domains) >= maxDomains {
+		return tooManyDomains(dom.name)
 	}
-	dom := newDomain(settings, declares(d.config, name))
-	if dom.door, err = d.openDoor(dom, settings); err != nil {
-		return nil, err
+	if most := d.mostDoors; !dom.declared && d.domains[dom.name] == nil && len(d.domains) >= most {
+		return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, and each uses a descriptor, while half of RLIMIT_NOFILE is reserved for processes; raise the limit (LimitNOFILE= of the unit), or remove domains", dom.name, most)
 	}
-	d.domains[name] = dom
+	if dom.door, err = d.openDoor(dom, dom.settings); err != nil {
+		return err
+	}
+	d.domains[dom.name] = dom
 	d.changed = true
-	return dom, nil
+	return nil
 }
 
 func tooManyDomains(name string) error {
 	return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
+}
+
+// admits reports whether the configuration and a removal let processes enter a domain. d.mu is held.
+func (d *Daemon) admits(dom *domain) bool {
+	_, err := d.settingsOf(d.config, dom.name)
+	return err == nil && !dom.removing
+}
+
+// closed returns the error of a domain that admits no process.
+func (dom *domain) closed() error {
+	if dom.removing {
+		return control.Errorf(control.CodeConflict, "domain %q: is being removed, with %d processes still in it; try again when they have ended", dom.name, len(dom.guests)+len(dom.programs))
+	}
+	return control.Errorf(control.CodeInvalid, "domain %q: not in the configuration any more; declare it, or create it (pegasus create)", dom.name)
 }
 
 // openDoor lets guests knock, who are served once dom.door is set.
@@ -188,20 +232,35 @@ func (d *Daemon) shut(dom *domain) {
 	if dom.door != nil {
 		d.closeDoor(dom.door)
 		dom.door = nil
-		d.note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", len(dom.guests))
+		if n := len(dom.guests); n > 0 {
+			d.note("shut", dom.name, "is not in the configuration any more: nobody may enter it, %d processes stay", n)
+		}
 	}
-	d.forgetIfEmpty(dom)
 }
 
-// forgetIfEmpty drops a domain that nobody may enter and nobody is in. d.mu is held.
-func (d *Daemon) forgetIfEmpty(dom *domain) {
-	if dom.door != nil || len(dom.guests) != 0 || dom.settling != 0 || d.domains[dom.name] != dom {
-		return
+// retire ends a domain without an owner and reports whether the domain ended. d.mu is held.
+func (d *Daemon) retire(dom *domain) bool {
+	if d.owner(dom) != "" || d.domains[dom.name] != dom {
+		return false
 	}
+	d.drop(dom)
+	return true
+}
+
+// drop ends a domain that no guest process is in. d.mu is held.
+func (d *Daemon) drop(dom *domain) {
+	if dom.door != nil {
+		d.closeDoor(dom.door)
+		dom.door = nil
+	}
+	d.dropLeases(dom)
+	d.dropPrograms(dom)
 	dom.closeAccount()
 	delete(d.domains, dom.name)
 	delete(d.uids, dom.uid)
 	d.changed = true
+	close(dom.gone)
+	d.note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.sum()), dom.past.Calls)
 }
 
 // socket is where its guests connect, or nothing if nobody may.
@@ -227,6 +286,9 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 	}
 	for k, v := range settings {
 		dom.set[k] = setting{Value: v, File: file.Get(k)}
+		for _, p := range dom.programs {
+			delete(p.Set, k)
+		}
 	}
 	d.apply(dom, next)
 	return nil
@@ -280,5 +342,3 @@ func unlimited(s configs.Size) uint64 {
 	}
 	return uint64(s)
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,6 +1,15 @@
 package backend
 
-import "pegasus/backend/control"
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pegasus/backend/control"
+)
 
 // errEnding is when nothing is begun any more.
 var errEnding = control.Errorf(control.CodeConflict, "the daemon is ending; try again")
@@ -8,29 +17,69 @@ var errEnding = control.Errorf(control.CodeConflict, "the daemon is ending; try 
 // maxHolds bounds the programs that hold domains at once.
 const maxHolds = 4096
 
+// process identifies a process of this host. The start time distinguishes it from a later process with the
+// same pid.
+type process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since the host's boot
+}
+
+// program is a process that holds a domain. Its settings apply as long as it lives.
+type program struct {
+	process
+	Set    map[string]string `json:"settings,omitempty"`
+	cancel context.CancelFunc
+}
+
+// identify returns the identity of a live process and a pidfd of it, which the caller owns.
+func identify(pid int) (process, *os.File, error) {
+	pidfd, err := openProcess(pid)
+	if err != nil {
+		return process{}, nil, err
+	}
+	start, err := startOf(pid)
+	if err == nil && hasExited(pidfd) { // start may be that of another process then
+		err = fmt.Errorf("process %d has ended", pid)
+	}
+	if err != nil {
+		pidfd.Close()
+		return process{}, nil, err
+	}
+	return process{pid, start}, pidfd, nil
+}
+
+// startOf returns the start time of a process, in clock ticks since boot.
+func startOf(pid int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the program's name may contain spaces and parentheses
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, text)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
 // hold keeps a domain, and a private daemon, for as long as the caller's
 // process lives, whatever it executes meanwhile.
 func (d *Daemon) hold(p control.Peer, q control.HoldParams) (control.HoldResult, error) {
-	pidfd, err := openProcess(p.PID)
+	id, pidfd, err := identify(p.PID)
 	if err != nil {
 		return control.HoldResult{}, control.Errorf(control.CodeInvalid, "hold: %v", err)
 	}
-	result, err := d.holdDomain(q)
-	if err != nil {
-		pidfd.Close()
-		return control.HoldResult{}, err
-	}
-	d.tasks.Go(func() {
-		defer pidfd.Close()
-		awaitExit(d.ctx, pidfd)
-		d.unhold()
-	})
-	return result, nil
-}
-
-func (d *Daemon) holdDomain(q control.HoldParams) (none control.HoldResult, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.holdDomain(id, pidfd, q)
+}
+
+// holdDomain takes over pidfd, also after an error. d.mu is held.
+func (d *Daemon) holdDomain(id process, pidfd *os.File, q control.HoldParams) (none control.HoldResult, err error) {
+	defer func() {
+		if err != nil {
+			pidfd.Close()
+		}
+	}()
 	switch {
 	case d.ending:
 		return none, errEnding
@@ -41,20 +90,75 @@ func (d *Daemon) holdDomain(q control.HoldParams) (none control.HoldResult, err 
 	if err != nil {
 		return none, err
 	}
+	defer d.retire(dom) // a domain that this call made, after an error
+	var set map[string]string
 	if q.Credits != 0 {
-		if err := d.setLocked(dom, map[string]string{"credits": itoa(q.Credits)}); err != nil {
+		set = map[string]string{"credits": strconv.Itoa(q.Credits)}
+		next, err := override(d.config, dom.settings, set)
+		if err != nil {
 			return none, err
 		}
+		d.apply(dom, next)
 	}
-	d.holders++
+	d.keep(dom, id, pidfd, set)
+	d.saveOrWarn()
 	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
-func (d *Daemon) unhold() {
+// keep has a process hold a domain until its end, and takes over its pidfd. d.mu is held.
+func (d *Daemon) keep(dom *domain, id process, pidfd *os.File, set map[string]string) {
+	d.changed = true
+	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id }); i >= 0 {
+		pidfd.Close()
+		if set != nil {
+			dom.programs[i].Set = set
+		}
+		return
+	}
+	ctx, cancel := context.WithCancel(d.ctx)
+	dom.programs = append(dom.programs, program{id, set, cancel})
+	d.holders++
+	d.tasks.Go(func() {
+		defer cancel()
+		defer pidfd.Close()
+		if awaitExit(ctx, pidfd) == nil {
+			d.unhold(dom, id)
+		}
+	})
+}
+
+// unhold drops a program that has ended, and its settings. If the domain has only guest processes left, which the
+// program may have started, the domain keeps the settings.
+func (d *Daemon) unhold(dom *domain, id process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id })
+	if i < 0 {
+		return
+	}
+	set := dom.programs[i].Set
+	dom.programs = slices.Delete(dom.programs, i, i+1)
 	d.holders--
+	d.changed = true
+	gone := d.retire(dom)
+	if file, err := d.settingsOf(d.config, dom.name); !gone && set != nil && err == nil {
+		if len(dom.programs) == 0 && d.owner(dom) == control.OwnerGuest {
+			for k, v := range set {
+				dom.set[k] = setting{Value: v, File: file.Get(k)}
+			}
+		}
+		d.apply(dom, d.planDomain(d.config, dom, file).settings)
+	}
 	d.restIfIdle()
+}
+
+// dropPrograms ends all holds of a domain, not the programs. d.mu is held.
+func (d *Daemon) dropPrograms(dom *domain) {
+	for _, p := range dom.programs {
+		p.cancel()
+	}
+	d.holders -= len(dom.programs)
+	dom.programs = nil
 }
 
 // restIfIdle lets a private daemon that nobody uses end after a while. d.mu is held.
@@ -71,8 +175,8 @@ func (d *Daemon) restIfIdle() {
 
 func (d *Daemon) idle() bool { return d.holders == 0 && len(d.guests) == 0 && d.arriving == 0 }
 
-// retire ends a private daemon, unless somebody came meanwhile.
-func (d *Daemon) retire() {
+// endIfIdle ends a private daemon that is still idle.
+func (d *Daemon) endIfIdle() {
 	d.mu.Lock()
 	idle := d.idle()
 	if idle {

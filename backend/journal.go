@@ -25,7 +25,10 @@ func newJournal() *journal {
 
 // note adds an event. A follower that doesn't keep up misses some.
 func (j *journal) note(kind, domain, format string, args ...any) {
-	e := control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)}
+	j.add(control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)})
+}
+
+func (j *journal) add(e control.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.latest) == journalSize {

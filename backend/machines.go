@@ -25,6 +25,9 @@ func (d *Daemon) learn(all []hypervisor.Machine) {
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, ok := next[name]; !ok {
 			d.machineChanged(name, before[name], hypervisor.Machine{Domain: name, State: hypervisor.MachineOff})
+			if dom := d.domains[name]; dom != nil {
+				d.retire(dom)
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(next)) {
@@ -35,9 +38,12 @@ func (d *Daemon) learn(all []hypervisor.Machine) {
 	}
 }
 
-// settingsOf is what holds for a domain: what the configuration says of it, else the
-// template with the credits of its machine's definition, if it is one. d.mu is held.
+// settingsOf returns the settings that a domain has by its [[domain]], else by create, else by the template
+// with the credits of its machine's definition. d.mu is held.
 func (d *Daemon) settingsOf(c *configs.Config, name string) (configs.Domain, error) {
+	if dom := d.domains[name]; dom != nil && dom.created() && !declares(c, name) {
+		return dom.asked.over(c.Undeclared(name)), nil
+	}
 	s, err := c.Domain(name)
 	if m := d.machines[name]; err == nil && m.Credits != 0 && !declares(c, name) {
 		s.Credits = int(m.Credits)

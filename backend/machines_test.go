@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"maps"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +44,7 @@ func TestMachineCredits(t *testing.T) {
 	if all, _ := d.showDomains(control.DomainParams{Domain: "web"}); all[0].Machine == nil || all[0].Machine.State != "running" {
 		t.Errorf("%+v", all[0].Machine)
 	}
-	if _, err := d.set(control.SetParams{Domain: "web", Settings: map[string]string{"credits": "100"}}); err != nil {
+	if _, err := d.set(control.Peer{}, control.SetParams{Domain: "web", Settings: map[string]string{"credits": "100"}}); err != nil {
 		t.Fatal(err)
 	}
 	tell(512)
@@ -60,8 +62,8 @@ func TestMachineCredits(t *testing.T) {
 		t.Errorf("what the definition says since counts for %d", got)
 	}
 	d.learn(nil)
-	if got := credits("web"); got != d.config.Template.Credits {
-		t.Errorf("without its machine it has %d", got)
+	if d.domains["web"] != nil || d.domains["named"] == nil {
+		t.Errorf("without their machines there are %v", slices.Sorted(maps.Keys(d.domains)))
 	}
 }
 

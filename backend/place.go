@@ -84,7 +84,7 @@ func (d *Daemon) giveUp(dom *domain) {
 		d.queue.Release(dom.name)
 		d.makeRoom()
 	}
-	d.forgetIfEmpty(dom)
+	d.retire(dom)
 }
 
 func (d *Daemon) tryToSettle(dom *domain, most uint64) (g *guest, freed <-chan struct{}, err error) {
@@ -94,7 +94,7 @@ func (d *Daemon) tryToSettle(dom *domain, most uint64) (g *guest, freed <-chan s
 		return nil, nil, errEnding
 	}
 	if dom.door == nil {
-		return nil, nil, fmt.Errorf("domain %q is not in the configuration any more", dom.name)
+		return nil, nil, dom.closed()
 	}
 	if err := d.place(dom); err != nil {
 		return nil, d.freed, err
@@ -170,7 +170,7 @@ func (d *Daemon) leave(dom *domain) {
 		g.leave(dom.name)
 	}
 	dom.on, dom.avcpu, dom.cpu = nil, nil, hypervisor.Weight{}
-	d.forgetIfEmpty(dom)
+	d.retire(dom)
 	d.makeRoom()
 }
 

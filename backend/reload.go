@@ -14,7 +14,7 @@ import (
 
 // reload reads the configuration again. When it is bad, or can't be followed,
 // the old one stays.
-func (d *Daemon) reload() (control.ReloadResult, error) {
+func (d *Daemon) reload(by *control.Peer) (control.ReloadResult, error) {
 	r := control.ReloadResult{Config: d.opt.ConfigPath, Changes: []control.Change{}}
 	if d.opt.ConfigPath == "" {
 		return r, nil
@@ -36,6 +36,7 @@ func (d *Daemon) reload() (control.ReloadResult, error) {
 		d.log.Error("configuration refused, the old settings stay", "err", err)
 		return control.ReloadResult{}, control.Errorf(control.CodeInvalid, "the old settings stay:\n%v", err)
 	}
+	d.noteBy(by, "reload", "", "the configuration was read again: %d changes", len(changes))
 	d.warn(next)
 	r.Warnings = next.Warnings
 	for _, c := range changes {
@@ -152,7 +153,7 @@ func (d *Daemon) planDomains(p *plan) error {
 			continue
 		}
 		p.domains[dom] = d.planDomain(p.config, dom, file)
-		if dom.door == nil {
+		if dom.door == nil && (!dom.removing || declares(p.config, name)) {
 			come = append(come, dom)
 		}
 	}
@@ -179,10 +180,15 @@ func (d *Daemon) planDomains(p *plan) error {
 	return nil
 }
 
-// planDomain lays over the file what `pegasus set` said and the file has not overtaken.
+// planDomain applies to the file's settings those of `pegasus set` that the file has not overtaken, then those
+// of the programs that hold the domain.
 func (d *Daemon) planDomain(c *configs.Config, dom *domain, file configs.Domain) domainPlan {
 	set := standing(dom.set, file.Get)
-	settings, err := override(c, file, values(set))
+	over := values(set)
+	for _, p := range dom.programs {
+		maps.Copy(over, p.Set)
+	}
+	settings, err := override(c, file, over)
 	if err != nil {
 		d.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
 		return domainPlan{file, map[string]setting{}}
@@ -203,6 +209,11 @@ func (d *Daemon) carryOut(p *plan) {
 		a.switched = next.switched
 	}
 	for _, e := range p.entries {
+		if e.dom.removing { // callers of remove wait for gone
+			e.dom.removing = false
+			close(e.dom.gone)
+			e.dom.gone = make(chan struct{})
+		}
 		e.dom.door = e.door
 		d.domains[e.dom.name] = e.dom
 	}
@@ -218,6 +229,7 @@ func (d *Daemon) carryOut(p *plan) {
 		} else {
 			d.shut(dom)
 		}
+		d.retire(dom)
 	}
 	d.makeRoom()
 }

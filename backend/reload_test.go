@@ -36,10 +36,13 @@ func (a *doors) Open(_ context.Context, d hypervisor.Domain, _ func(context.Cont
 
 func (d fakeDoor) Address() string { return "/" + d.name }
 func (d fakeDoor) Wait()           {}
+func (d fakeDoor) Leave() error    { return d.Close() }
 func (d fakeDoor) Close() error {
 	delete(d.of.open, d.name)
 	return nil
 }
+
+func (a *doors) Sweep(func(string) bool) error { return nil }
 
 // newTestDaemon is a daemon without accelerators, which doesn't run.
 func newTestDaemon(t *testing.T, a *doors) *Daemon {

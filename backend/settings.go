@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -59,25 +60,25 @@ func acceleratorNames(c *configs.Config) (names []string) {
 }
 
 // set changes a domain's settings while it runs.
-func (d *Daemon) set(q control.SetParams) (control.Domain, error) {
+func (d *Daemon) set(p control.Peer, q control.SetParams) (control.Domain, error) {
 	defer d.tellWorkers() // once d.mu is free
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if q.Domain == "" {
 		return control.Domain{}, control.Errorf(control.CodeInvalid, "set: which domain?")
 	}
-	if d.domains[q.Domain] == nil && !declares(d.config, q.Domain) {
+	dom := d.domains[q.Domain]
+	if dom == nil {
 		return control.Domain{}, d.noDomain(q.Domain)
 	}
-	dom, err := d.domain(q.Domain)
-	if err != nil {
-		return control.Domain{}, err
+	if !d.admits(dom) {
+		return control.Domain{}, dom.closed()
 	}
 	if any, all := tunes(q.Settings); any {
 		if !all {
 			return control.Domain{}, control.Errorf(control.CodeInvalid, "domain %q: weight and cap are set by themselves: they are the hypervisor's", dom.name)
 		}
-		if err := d.tune(dom.name, q.Settings); err != nil {
+		if err := d.tune(p, dom.name, q.Settings); err != nil {
 			return control.Domain{}, err
 		}
 		return d.show(dom), nil
@@ -91,8 +92,9 @@ func (d *Daemon) set(q control.SetParams) (control.Domain, error) {
 		return control.Domain{}, err
 	}
 	for _, k := range slices.Sorted(maps.Keys(q.Settings)) {
-		d.note("set", dom.name, "%s = %s", k, q.Settings[k])
+		d.noteBy(&p, "set", dom.name, "%s = %s", k, q.Settings[k])
 	}
+	d.saveOrWarn()
 	return d.show(dom), nil
 }
 
@@ -108,11 +110,17 @@ func orNone(names []string) string {
 	if len(names) == 0 {
 		return "none yet"
 	}
+	if more := len(names) - mostNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
+	}
 	return strings.Join(names, ", ")
 }
 
+// mostNames bounds a list of names in an error.
+const mostNames = 32
+
 // policy switches policy or mode of one accelerator or all, and returns those meant.
-func (d *Daemon) policy(q control.PolicyParams) ([]control.Accelerator, error) {
+func (d *Daemon) policy(p control.Peer, q control.PolicyParams) ([]control.Accelerator, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var meant []*accelerator
@@ -127,7 +135,7 @@ func (d *Daemon) policy(q control.PolicyParams) ([]control.Accelerator, error) {
 	}
 	all := []control.Accelerator{}
 	for _, a := range meant {
-		if err := d.switchTo(a, q); err != nil {
+		if err := d.switchTo(p, a, q); err != nil {
 			return nil, err
 		}
 		all = append(all, d.showAccelerator(a))
@@ -136,7 +144,7 @@ func (d *Daemon) policy(q control.PolicyParams) ([]control.Accelerator, error) {
 }
 
 // switchTo switches one accelerator. d.mu is held.
-func (d *Daemon) switchTo(a *accelerator, q control.PolicyParams) error {
+func (d *Daemon) switchTo(by control.Peer, a *accelerator, q control.PolicyParams) error {
 	next, switched := a.current(), maps.Clone(a.switched)
 	file := tableOf(d.config, a)
 	for _, s := range [...]struct{ key, value string }{{"policy", q.Name}, {"mode", q.Mode}} {
@@ -158,7 +166,7 @@ func (d *Daemon) switchTo(a *accelerator, q control.PolicyParams) error {
 	a.configure(next, p)
 	a.switched = switched
 	d.changed = true
-	d.note("policy", "", "%s: %s, %s", a.name, next.Policy, next.Mode)
+	d.noteBy(&by, "policy", "", "%s: %s, %s", a.name, next.Policy, next.Mode)
 	return nil
 }
 

@@ -38,7 +38,8 @@ func (d *Daemon) sample(ctx context.Context) {
 		for _, a := range d.accelerators {
 			a.load.sample(now, a.hw.BusyTime())
 		}
-		d.save()
+		d.expire(time.Now())
+		d.saveOrWarn()
 		d.mu.Unlock()
 		select {
 		case <-t.C:
@@ -61,9 +62,11 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		CPUWeight: int(dom.cpu.Credits), CPUCap: dom.cpu.Cap,
 		VCPUs: dom.vcpus.VCPUs, VCPURan: int64(dom.vcpus.Ran), VCPUWaited: int64(dom.vcpus.Waited), Steal: dom.stealing(),
 		Processes: len(dom.guests), PIDs: []int{}, Socket: dom.socket(), Declared: dom.declared,
-		Machine: d.showMachine(dom.name),
-
+		Machine: d.showMachine(dom.name), Owner: d.owner(dom), Leases: dom.showLeases(), Removing: dom.removing,
 		WorkerCPU: t.CPU, WorkerCPULimit: dom.settings.CPU, WorkerCPULately: dom.workers.part(),
+	}
+	for _, p := range dom.programs {
+		out.Programs = append(out.Programs, p.PID)
 	}
 	for g := range dom.guests {
 		if g.pid != 0 { // else it is none of this host's
@@ -207,11 +210,17 @@ func (d *Daemon) explain(q control.DomainParams) ([]control.Explanation, error) 
 
 func (d *Daemon) reasons(s control.Domain) []string {
 	lines := machineReasons(s)
-	if s.Accelerator == "" {
-		return append(lines, "no guest process has called cuInit: it is on no accelerator", "programs reach it through "+s.Socket)
-	}
-	if s.Socket == "" {
+	if s.Removing {
+		lines = append(lines, fmt.Sprintf("it is being removed: it admits no process, and ends with the last of %d guest processes and %d programs", s.Processes, len(s.Programs)))
+	} else if s.Socket == "" {
 		lines = append(lines, "it is not in the configuration any more: nobody may enter it, and it goes with its last process")
+	}
+	if s.Accelerator == "" {
+		lines = append(lines, "no guest process has called cuInit: it is on no accelerator")
+		if s.Socket != "" {
+			lines = append(lines, "programs reach it through "+s.Socket)
+		}
+		return lines
 	}
 	lines = append(lines,
 		fmt.Sprintf("on %s, %s, with %d guest processes", s.Accelerator, s.State, s.Processes),

@@ -3,18 +3,26 @@ package backend
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"pegasus/configs"
 )
 
-// state is what a daemon knows that is in no configuration and with no worker:
-// what was set and switched while it ran, and what ended workers used. It is
-// written down for a daemon that takes over guests; one that finds none begins
-// anew, from its configuration.
+// stateVersion is the version of the file. A new field needs no new version: an older daemon ignores the field, and
+// an older file leaves it zero.
+const stateVersion = 1
+
+// state is the part of the daemon's state that neither the configuration nor a worker has: created domains, their
+// owners, changed settings and policies, and the usage of ended workers. The next daemon restores it. The state of
+// a domain lasts as long as the domain.
 type state struct {
+	Version      int                           `json:"version"`
 	Domains      map[string]domainState        `json:"domains"`
 	Accelerators map[string]map[string]setting `json:"switched"`
 }
@@ -26,55 +34,70 @@ type domainState struct {
 	Booked booked `json:"booked"`
 	// InForce is what holds for its guests if the next daemon's configuration
 	// doesn't know it.
-	InForce configs.Domain `json:"in_force"`
+	InForce  configs.Domain   `json:"in_force"`
+	Asked    asked            `json:"created"` // null: create did not make the domain
+	Leases   map[string]lease `json:"leases,omitempty"`
+	Programs []program        `json:"programs,omitempty"`
+	Machine  bool             `json:"machine,omitempty"`
+	Removing bool             `json:"removing,omitempty"`
 }
 
 func (d *Daemon) statePath() string { return filepath.Join(d.opt.RuntimeDir, "state.json") }
 
 // save writes the state down if it changed, and closes the accounts of domains that have left. d.mu is held.
-func (d *Daemon) save() {
+func (d *Daemon) save() error {
 	if !d.changed {
-		return
+		return nil
+	}
+	if !d.opt.Private {
+		if err := d.writeState(); err != nil {
+			return err
+		}
 	}
 	d.changed = false
-	if !d.opt.Private {
-		d.writeState()
-	}
 	for _, dom := range d.domains {
 		if dom.on == nil {
 			dom.closeAccount()
 		}
 	}
+	return nil
 }
 
-func (d *Daemon) writeState() {
-	s := state{map[string]domainState{}, map[string]map[string]setting{}}
+func (d *Daemon) writeState() error {
+	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}}
 	for name, dom := range d.domains {
 		if dom.account != nil {
 			dom.book(dom.account)
 		}
-		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings}
+		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings, dom.asked, dom.leases, dom.programs, d.isMachine(dom), dom.removing}
 	}
 	for _, a := range d.accelerators {
 		s.Accelerators[a.name] = a.switched
 	}
-	if err := writeJSON(d.statePath(), s); err != nil {
+	return writeJSON(d.statePath(), s)
+}
+
+// saveOrWarn is save with errors in the log. The next sample retries after an error. d.mu is held.
+func (d *Daemon) saveOrWarn() {
+	err := d.save()
+	if text := fmt.Sprint(err); err != nil && text != d.unsaved {
 		d.log.Warn("write down the state", "err", err)
+		d.unsaved = text
+	} else if err == nil {
+		d.unsaved = ""
 	}
 }
 
-// restore takes up what a daemon before wrote down. d.mu is held.
+// restore reads the state of the daemon before. It opens no doors: openRestored does, when all owners are known.
+// d.mu is held.
 func (d *Daemon) restore() {
-	data, err := os.ReadFile(d.statePath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	var s state
-	if err == nil {
-		err = json.Unmarshal(data, &s)
-	}
+	s, err := d.readState()
 	if err != nil {
-		d.log.Warn("what the daemon before knew is lost", "err", err)
+		aside := d.statePath() + ".unread"
+		d.log.Error("read the state of the daemon before: failed; starting without it", "err", err, "kept", aside)
+		if err := os.Rename(d.statePath(), aside); err != nil {
+			d.log.Warn("keep the unread state aside", "err", err)
+		}
 		return
 	}
 	for _, a := range d.accelerators {
@@ -88,21 +111,72 @@ func (d *Daemon) restore() {
 		a.configure(next.settings, next.policy)
 		a.switched = next.switched
 	}
-	for name, was := range s.Domains {
-		file, err := d.settingsOf(d.config, name)
-		if err != nil {
-			dom := d.stranger(name, was.InForce)
-			dom.past, dom.booked = was.Past, was.Booked
-			continue
+	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
+		d.restoreDomain(name, s.Domains[name])
+	}
+	d.changed = true
+}
+
+// readState returns the content of the file; a missing file is an empty state.
+func (d *Daemon) readState() (s state, err error) {
+	data, err := os.ReadFile(d.statePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err == nil && s.Version > stateVersion {
+		err = fmt.Errorf("%s is of version %d, this daemon reads up to %d", d.statePath(), s.Version, stateVersion)
+	}
+	return s, err
+}
+
+// restoreDomain restores a domain and its owners, or adds them to a declared domain. d.mu is held.
+func (d *Daemon) restoreDomain(name string, was domainState) {
+	dom := d.domains[name]
+	if dom == nil {
+		if configs.CheckName(name) != nil {
+			return
 		}
-		dom, err := d.domain(name)
-		if err != nil {
-			continue
+		dom = d.stranger(name, was.InForce)
+		dom.removing = was.Removing
+		if was.Machine && d.opt.Machines != nil {
+			dom.awaited = d.started.Add(machineTime)
+			d.awaitTerm(dom.awaited)
 		}
-		dom.past, dom.booked, dom.set = was.Past, was.Booked, was.Set
+	}
+	dom.past, dom.booked, dom.asked = was.Past, was.Booked, was.Asked
+	for holder, l := range was.Leases {
+		d.lend(dom, holder, l)
+	}
+	for _, p := range was.Programs {
+		if is, pidfd, err := identify(p.PID); err == nil && is == p.process {
+			d.keep(dom, is, pidfd, p.Set)
+		} else if err == nil {
+			pidfd.Close()
+		}
+	}
+	if file, err := d.settingsOf(d.config, name); err == nil {
+		dom.set = was.Set
 		next := d.planDomain(d.config, dom, file)
 		dom.set = next.set
 		d.apply(dom, next.settings)
+	}
+}
+
+// openRestored opens the doors of restored domains, and ends domains whose owners ended while no daemon ran.
+// d.mu is held.
+func (d *Daemon) openRestored() {
+	d.soonest = d.started // leases may have expired meanwhile
+	d.expire(time.Now())
+	for _, dom := range d.domains {
+		if d.retire(dom) || dom.door != nil || !d.admits(dom) {
+			continue
+		}
+		if err := d.enter(dom); err != nil {
+			d.log.Error("a domain can't be entered", "domain", dom.name, "err", err)
+		}
 	}
 }
 

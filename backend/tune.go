@@ -28,7 +28,7 @@ func tunes(settings map[string]string) (any, all bool) {
 }
 
 // tune has the hypervisor change a machine's part of the CPUs. d.mu is held.
-func (d *Daemon) tune(name string, settings map[string]string) error {
+func (d *Daemon) tune(by control.Peer, name string, settings map[string]string) error {
 	m, ok := d.machines[name]
 	switch {
 	case !ok:
@@ -63,7 +63,7 @@ func (d *Daemon) tune(name string, settings map[string]string) error {
 		return control.Errorf(control.CodeInvalid, "domain %q: %v", name, err)
 	}
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
-		d.note("set", name, "%s = %s", k, settings[k])
+		d.noteBy(&by, "set", name, "%s = %s", k, settings[k])
 	}
 	d.weighSoon()
 	return nil

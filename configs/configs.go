@@ -255,9 +255,14 @@ func (c *Config) Domain(name string) (Domain, error) {
 		return Domain{}, fmt.Errorf("domain %q isn't declared, and undeclared_domains is false%s",
 			name, didYouMean(name, c.domainNames()))
 	}
+	return c.Undeclared(name), nil
+}
+
+// Undeclared returns the template under a name, whether or not the daemon takes undeclared domains.
+func (c *Config) Undeclared(name string) Domain {
 	d := c.promised(name)
 	d.Name = name
-	return d, nil
+	return d
 }
 
 func (c *Config) domainNames() []string {

@@ -12,13 +12,18 @@ import (
 // without quotes. Its name can't be changed. Whether all keys together make
 // sense is Check's to say.
 func (d *Domain) Set(key, text string) error {
-	return setField(d.templateFields(), key, text)
+	return setField(d.templateFields(), key, text, hot)
+}
+
+// Give is Set for a domain that does not exist yet: it also changes keys that can't change later.
+func (d *Domain) Give(key, text string) error {
+	return setField(d.templateFields(), key, text, restart)
 }
 
 // Set changes one key of the accelerator from plain text; policy must be one of
 // opt's.
 func (a *Accelerator) Set(key, text string, opt Options) error {
-	return setField(a.fields(opt)[1:], key, text)
+	return setField(a.fields(opt)[1:], key, text, hot)
 }
 
 // Check tells what is wrong with a domain, beside what Set refuses, under a
@@ -94,14 +99,18 @@ func (a Accelerator) Following(next Accelerator) Accelerator {
 	return next
 }
 
-func setField(fields []field, key, text string) error {
+// setField changes a field. With only = hot it refuses keys that take a restart.
+func setField(fields []field, key, text string, only applies) error {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 	if i < 0 {
 		return fmt.Errorf("%s: %w", key, unknown(key, "key", keysOf(fields)))
 	}
 	f := fields[i]
-	if f.when != hot {
+	if f.when == restart && only == hot {
 		return fmt.Errorf("%s: can't change while the daemon runs", key)
+	}
+	if len(text) > mostValue {
+		return fmt.Errorf("%s: must be at most %d bytes", key, mostValue)
 	}
 	if err := f.value.set(guess(text)); err != nil {
 		if f.value.set(text) == nil { // such as a name made of digits
@@ -111,6 +120,9 @@ func setField(fields []field, key, text string) error {
 	}
 	return nil
 }
+
+// mostValue bounds the text of a value, which the daemon keeps.
+const mostValue = 256
 
 // guess gives text the type that it would have in a file.
 func guess(text string) any {

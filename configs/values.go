@@ -31,6 +31,9 @@ func CheckName(name string) error {
 			return mustBe("1 to 63 letters, digits, '.', '_' or '-', the first a letter or digit")
 		}
 	}
+	if strings.HasSuffix(name, ".sock") { // else a domain's directory could have the name of another's socket
+		return mustBe("a name that doesn't end in \".sock\"")
+	}
 	return nil
 }
 

@@ -28,16 +28,22 @@ type Adapter interface {
 	// ends, nobody waits for an answer any more. Who knocks and is no guest is
 	// answered here; away is told why.
 	Open(ctx context.Context, d Domain, serve func(context.Context, Newcomer), away func(error)) (Door, error)
+	// Sweep removes addresses that an earlier daemon left, of domains for which keep reports false. It
+	// returns the errors of all addresses that remain.
+	Sweep(keep func(domain string) bool) error
 }
 
 // Door is where a domain's guests knock.
 type Door interface {
 	// Address is what a guest is told, such as a path.
 	Address() string
-	// Close lets nobody in any more, and ends the waiting of those who knocked. Afterwards the
-	// same domain may be opened again.
+	// Close lets no process in any more, cancels the processes that wait for an answer, and removes the
+	// address. Afterwards the same domain may be opened again.
 	Close() error
-	// Wait returns, after Close, when serve has returned for all.
+	// Leave is Close for a daemon that ends before the domain: the address stays, and a mount of it reaches
+	// the door that the next daemon opens.
+	Leave() error
+	// Wait returns, after Close or Leave, when serve has returned for all.
 	Wait()
 }
 

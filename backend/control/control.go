@@ -15,7 +15,7 @@ const Version = 1
 // Bounds on one line, its end included.
 const (
 	MaxRequest = 64 << 10
-	MaxAnswer  = 16 << 20
+	MaxAnswer  = 64 << 20 // of all domains that there can be, with their leases
 )
 
 // The methods.
@@ -31,6 +31,10 @@ const (
 	MethodTimeline     = "timeline"
 	MethodExplain      = "explain"
 	MethodHold         = "hold"
+	MethodCreate       = "create"
+	MethodRenew        = "renew"
+	MethodRelease      = "release"
+	MethodRemove       = "remove"
 	MethodShutdown     = "shutdown"
 )
 
@@ -90,6 +94,11 @@ type Domain struct {
 	Socket      string  `json:"socket"`
 	Declared    bool    `json:"declared"`
 
+	Owner    string  `json:"owner"`              // one of the owners below
+	Leases   []Lease `json:"leases,omitempty"`   // of a domain that was created over this socket
+	Programs []int   `json:"programs,omitempty"` // pids of the processes that hold the domain, as `pegasus run` does
+	Removing bool    `json:"removing,omitempty"` // the domain admits no new process
+
 	Spent   Spent    `json:"spent"`             // where its time went lately
 	Machine *Machine `json:"machine,omitempty"` // a virtual machine that is attached
 
@@ -103,6 +112,21 @@ type Domain struct {
 	WorkerCPU       int64   `json:"worker_cpu_ns"`     // that its workers ever had of the host's CPUs, on engines and else
 	WorkerCPULately float64 `json:"worker_cpu_lately"` // the same of the last seconds, in CPUs
 	WorkerCPULimit  int     `json:"worker_cpu_limit"`  // in % of one CPU; 0: none
+}
+
+// The owners of domains. A domain with several owners reports the first in this order.
+const (
+	OwnerDeclared = "declared" // the configuration
+	OwnerMachine  = "machine"  // a virtual machine of that name
+	OwnerHeld     = "held"     // leases of create
+	OwnerGuest    = "guest"    // its own processes; the domain ends with the last of them
+)
+
+// Lease keeps a domain for a holder that is not a process of this host, such as an orchestrator's pod.
+type Lease struct {
+	Holder  string    `json:"holder"`
+	UID     int       `json:"uid"`              // of the caller of create
+	Expires time.Time `json:"expires,omitzero"` // zero: the lease has no term
 }
 
 // Spent is where a domain's time went, in parts of a window from 0 to 1 that add up to
@@ -230,6 +254,13 @@ type Event struct {
 	Kind   string    `json:"kind"`
 	Domain string    `json:"domain,omitempty"`
 	Text   string    `json:"text"`
+	By     *Caller   `json:"by,omitempty"` // the caller of the control socket; nil: the daemon acted by itself
+}
+
+// Caller is the process at the other end of a request, as the kernel reports it.
+type Caller struct {
+	UID int `json:"uid"`
+	PID int `json:"pid"`
 }
 
 // Explanation says why a domain does or doesn't run now.
@@ -249,6 +280,35 @@ type HoldResult struct {
 	Domain string `json:"domain"`
 	Socket string `json:"socket"`
 }
+
+// CreateParams creates a domain with a lease for the holder, or adds the lease to a domain that was
+// created with the same settings. A second create by the same holder renews the lease.
+type CreateParams struct {
+	Domain   string            `json:"domain"`
+	Settings map[string]string `json:"settings,omitempty"`   // as the configuration spells them
+	Holder   string            `json:"holder,omitempty"`     // empty: the caller's user, as uid-0
+	Expires  int64             `json:"expires_ns,omitempty"` // from now; 0: the lease has no term
+}
+
+// LeaseParams names a lease; Expires is for renew.
+type LeaseParams struct {
+	Domain  string `json:"domain"`
+	Holder  string `json:"holder,omitempty"`
+	Expires int64  `json:"expires_ns,omitempty"`
+}
+
+// RemoveParams removes a domain.
+type RemoveParams struct {
+	Domain string `json:"domain"`
+	Mode   string `json:"mode,omitempty"` // one of the following; empty: refuse
+}
+
+// The modes of remove. They differ for a domain that is in use.
+const (
+	RemoveRefuse = "refuse" // returns an error
+	RemoveWait   = "wait"   // closes the domain to new processes and answers when the last process has gone
+	RemoveEnd    = "end"    // like wait, and ends the workers of the processes at once
+)
 
 // ShutdownParams ends the daemon; with IfIdle only when nobody uses it.
 type ShutdownParams struct {

@@ -46,13 +46,46 @@ With them, switches at once; running programs see nothing but new shares.
   pegasus policy none --accelerator soft0
   pegasus policy --explain                why each last decided as it did, and what that cost
 
-The switch lasts until the daemon ends or reloads a configuration that says otherwise.`},
+The switch lasts, over restarts of the daemon, until the configuration says something else than now.`},
+		{name: "create", args: "DOMAIN [KEY=VALUE…] [--holder ID] [--expires DURATION] [--json]",
+			short: "make a domain that stays until it is removed", run: create, long: `
+Makes a domain with settings spelled as those of a [[domain]] in the configuration, and prints the
+path of its socket. The domain, its settings and its directory survive restarts of the daemon and
+of all programs in it.
+
+The domain is leased to a holder: without --holder to the caller's user. It goes when all its
+leases have been released or have expired, and no process is in it. Another create with the same settings
+adds a lease for another holder, or renews that of the same; with other settings it is refused.
+
+  pegasus create web credits=512 memory=1GiB
+  pegasus create k8s-7f3a memory=256MiB socket_mode=0666 --holder pod-1 --expires 10m`},
+		{name: "renew", args: "DOMAIN [--holder ID] [--expires DURATION] [--json]",
+			short: "give a lease of a domain a new term", run: renew, long: `
+Lets a lease expire after DURATION from now on, or never.
+
+  pegasus renew k8s-7f3a --holder pod-1 --expires 10m`},
+		{name: "release", args: "DOMAIN [--holder ID]",
+			short: "end a lease of a domain", run: release, long: `
+Ends the lease of a holder. The domain goes with the last lease, once no process is in it.
+
+  pegasus release k8s-7f3a --holder pod-1`},
+		{name: "remove", args: "DOMAIN [--wait | --kill]",
+			short: "remove a domain that was created, or made by a program", run: remove, long: `
+Removes a domain, unless processes are in it or others than the caller have leased it. With --wait or
+--kill it ends all leases, and no process enters the domain any more; pegasus remove then waits until the last
+one has gone, which --kill makes happen: their CUDA calls fail, and they live on.
+
+A domain that the configuration declares is removed there, followed by pegasus reload.
+
+  pegasus remove web
+  pegasus remove web --kill`},
 		{name: "set", args: "DOMAIN KEY=VALUE… [--json]",
 			short: "change a domain's settings while it runs", run: set, long: `
 Sets credits, slo, bandwidth, group, priority, memory, host_memory, arena, processes, cpu
 or accelerator of a domain, spelled as in the configuration. What policies and
 quotas look at holds at once; arena and accelerator for processes and placements
-to come.
+to come. It holds as long as the domain, over restarts of the daemon, and of a declared
+domain until the configuration says something else of that key.
 
 Of a domU of Xen, weight and cap, too: its part of the CPUs, as Xen's scheduler has it (256 is
 what nothing set comes to; a cap is in % of one CPU, 0 for none). slice is for how long a vCPU may run

@@ -1,7 +1,7 @@
 // Pegasus is the operator's and user's command.
 //
 //	pegasus run [--domain NAME] [--credits N] -- PROGRAM ARGS…
-//	pegasus domains | accelerators | policy | set | reload | events | trace | why | doctor | attach | detach | stop | demo | version
+//	pegasus domains | accelerators | policy | create | renew | release | remove | set | reload | events | trace | why | doctor | attach | detach | stop | demo | version
 //
 // It talks to the host's daemon at /run/pegasus if one runs there and lets us,
 // else to the user's own private daemon, which `run` starts. Every command that

@@ -92,7 +92,7 @@ func (g guestFlags) hold(c *call) (string, error) {
 // owner could listen in the daemon's place.
 func openDoor(dir, domain string) string {
 	doors := filepath.Join(dir, "domains")
-	path := filepath.Join(doors, domain+".sock")
+	path := filepath.Join(doors, domain, "sock")
 	if errors.Join(control.CheckOwner(dir), control.CheckOwner(doors)) != nil || unix.Access(path, unix.W_OK) != nil {
 		return ""
 	}

@@ -41,7 +41,7 @@ func listDomains(c *call, args []string) error {
 
 func domainTable(domains []control.Domain) *table {
 	t := &table{head: []string{"DOMAIN", "ACCELERATOR", "STATE", ">CREDITS", ">ENTITLED", ">SHARE", ">GPU TIME",
-		">CALLS", ">WAIT P50", ">WAIT P99", ">MEMORY", ">PROCESSES"}}
+		">CALLS", ">WAIT P50", ">WAIT P99", ">MEMORY", ">PROCESSES", "OWNER"}}
 	swaps := slices.ContainsFunc(domains, func(d control.Domain) bool { return d.Swapped+d.SwapOut > 0 })
 	if swaps {
 		t.head = append(t.head, ">SWAPPED", ">SWAPPED OUT")
@@ -57,7 +57,7 @@ func domainTable(domains []control.Domain) *table {
 	for _, d := range domains {
 		row := []string{d.Name, orDash(d.Accelerator), d.State, strconv.Itoa(d.Credits), percent(d.Entitled), percent(d.Share),
 			short(d.GPU), strconv.FormatUint(d.Calls, 10), short(d.WaitP50), short(d.WaitP99),
-			quota(d.Memory, d.MemoryQuota), strconv.Itoa(d.Processes)}
+			quota(d.Memory, d.MemoryQuota), strconv.Itoa(d.Processes), ownerText(d)}
 		if swaps {
 			row = append(row, bytesText(d.Swapped), bytesText(d.SwapOut))
 		}
@@ -74,6 +74,20 @@ func domainTable(domains []control.Domain) *table {
 		t.add(row...)
 	}
 	return t
+}
+
+// ownerText describes the owner of a domain, with the holders of its leases.
+func ownerText(d control.Domain) string {
+	switch {
+	case d.Removing:
+		return "none: is being removed"
+	case len(d.Leases) == 1:
+		return d.Owner + " by " + d.Leases[0].Holder
+	case len(d.Leases) > 1:
+		return fmt.Sprintf("%s by %d holders", d.Owner, len(d.Leases))
+	default:
+		return orDash(d.Owner)
+	}
 }
 
 // machineText says what a domain's machine does.
@@ -197,16 +211,9 @@ func set(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	p := control.SetParams{Domain: operands[0], Settings: map[string]string{}}
-	for _, o := range operands[1:] {
-		key, value, ok := strings.Cut(o, "=")
-		if !ok || key == "" {
-			return usagef("%q isn't KEY=VALUE, such as credits=512", o)
-		}
-		if was, twice := p.Settings[key]; twice {
-			return usagef("%s is said twice, to be %s and %s", key, was, value)
-		}
-		p.Settings[key] = value
+	p := control.SetParams{Domain: operands[0]}
+	if p.Settings, err = parseSettings(operands[1:]); err != nil {
+		return err
 	}
 	var d control.Domain
 	if err := c.ask(control.MethodSet, p, &d); err != nil {
@@ -217,6 +224,22 @@ func set(c *call, args []string) error {
 	}
 	domainTable([]control.Domain{d}).print(c.out)
 	return nil
+}
+
+// parseSettings reads operands that are KEY=VALUE.
+func parseSettings(operands []string) (map[string]string, error) {
+	settings := map[string]string{}
+	for _, o := range operands {
+		key, value, ok := strings.Cut(o, "=")
+		if !ok || key == "" {
+			return nil, usagef("%q isn't KEY=VALUE, such as credits=512", o)
+		}
+		if was, twice := settings[key]; twice {
+			return nil, usagef("%s is said twice, to be %s and %s", key, was, value)
+		}
+		settings[key] = value
+	}
+	return settings, nil
 }
 
 func reload(c *call, args []string) error {
@@ -269,7 +292,11 @@ func events(c *call, args []string) error {
 		if err := json.Unmarshal(data, &e); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(c.out, "%s  %-10s %-12s %s\n", e.Time.Local().Format("15:04:05.000"), e.Kind, orDash(e.Domain), e.Text)
+		by := ""
+		if e.By != nil {
+			by = fmt.Sprintf(" (by user %d, process %d)", e.By.UID, e.By.PID)
+		}
+		_, err := fmt.Fprintf(c.out, "%s  %-10s %-12s %s%s\n", e.Time.Local().Format("15:04:05.000"), e.Kind, orDash(e.Domain), e.Text, by)
 		return err
 	})
 }

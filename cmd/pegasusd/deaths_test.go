@@ -244,7 +244,7 @@ func TestPrivateDaemonEndsAfterTheLastGuest(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("it goes on")
 	}
-	for _, name := range []string{control.SocketName, "domains/a.sock"} {
+	for _, name := range []string{control.SocketName, "domains/a.sock", "domains/a"} {
 		if _, err := os.Stat(filepath.Join(h.dir, name)); err == nil {
 			t.Errorf("%s is left", name)
 		}

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		os.Exit(runHub(os.Args[1:], os.Stderr))
 	case os.Getenv("BECOME") == "guest":
 		os.Exit(converse(os.Stdin, os.Stdout))
+	case os.Getenv("BECOME") == "holder":
+		os.Exit(holdUntilTold(os.Args[1], os.Args[2]))
 	case os.Getenv("BECOME") == "client":
 		os.Exit(callOnce(os.Args[1], os.Args[2]))
 	}
@@ -202,7 +204,18 @@ type guest struct {
 // guest starts one; it fails the test if it isn't served.
 func (h *host) guest(domain string) *guest {
 	h.t.Helper()
-	g := h.knock(domain)
+	return h.served(exec.Command(os.Args[0]), h.oldSocket(domain))
+}
+
+// oldSocket is the older path of a domain's socket, which programs go on using.
+func (h *host) oldSocket(domain string) string {
+	return filepath.Join(h.dir, "domains", domain+".sock")
+}
+
+// served starts a guest that connects at a path; it fails the test if it isn't served.
+func (h *host) served(cmd *exec.Cmd, socket string) *guest {
+	h.t.Helper()
+	g := h.begin(cmd, socket)
 	said := g.hear()
 	var err error
 	if g.worker, err = strconv.Atoi(strings.TrimPrefix(said, "worker ")); err != nil {
@@ -214,8 +227,13 @@ func (h *host) guest(domain string) *guest {
 // knock starts one that may be refused.
 func (h *host) knock(domain string) *guest {
 	h.t.Helper()
-	g := &guest{t: h.t, cmd: exec.Command(os.Args[0])}
-	g.cmd.Env = append(os.Environ(), "BECOME=guest", "PEGASUS_SOCKET="+filepath.Join(h.dir, "domains", domain+".sock"))
+	return h.begin(exec.Command(os.Args[0]), h.oldSocket(domain))
+}
+
+func (h *host) begin(cmd *exec.Cmd, socket string) *guest {
+	h.t.Helper()
+	g := &guest{t: h.t, cmd: cmd}
+	g.cmd.Env = append(os.Environ(), "BECOME=guest", "PEGASUS_SOCKET="+socket)
 	var err error
 	if g.in, err = g.cmd.StdinPipe(); err != nil {
 		h.t.Fatal(err)

@@ -94,7 +94,7 @@ func (d *daemon) stop() {
 	os.RemoveAll(d.dir)
 }
 
-func (d *daemon) socket(domain string) string { return filepath.Join(d.dir, "domains", domain+".sock") }
+func (d *daemon) socket(domain string) string { return filepath.Join(d.dir, "domains", domain, "sock") }
 
 // guest is a program as a guest of a domain.
 func (d *daemon) guest(ctx context.Context, domain, name string, args ...string) *exec.Cmd {

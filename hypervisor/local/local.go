@@ -1,20 +1,28 @@
 // Package local lets processes of this host be guests: each domain has a unix
 // socket, and whoever may connect there is that domain.
 //
+// A domain's socket is NAME/sock. The directory NAME lives as long as the domain, over restarts
+// of the daemon, so that a container's mount of the directory reaches the socket of every later daemon.
+// NAME.sock is a link to the socket, for programs with the older path.
+//
 // The backend calls it by the hypervisor contract. Who may connect is decided by
-// the socket's owner, group and mode; who did is what SO_PEERCRED says.
+// the socket's owner, group and mode; who did is what SO_PEERCRED says. A container may be able to
+// write into the directory that it mounts, so the adapter creates sockets beside the directories
+// and renames them into place.
 package local
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +31,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// Adapter keeps the sockets of all domains in Dir.
+// Adapter keeps the directories and sockets of all domains in Dir.
 type Adapter struct {
 	Dir string
 	Log *slog.Logger
@@ -35,42 +43,141 @@ const maxPath = 107
 // maxKnocking bounds the processes of one domain that wait for an answer.
 const maxKnocking = 64
 
+const (
+	socketName = "sock"
+	linkSuffix = ".sock"
+)
+
+// Socket returns the path of a domain's socket below the directory of all domains.
+func Socket(dir, domain string) string { return filepath.Join(dir, domain, socketName) }
+
 // Open implements hypervisor.Adapter.
 func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(context.Context, hypervisor.Newcomer), away func(error)) (hypervisor.Door, error) {
-	path := filepath.Join(a.Dir, d.Name+".sock")
-	l, err := listen(path, d)
+	p := a.place(d.Name)
+	l, err := p.listen(d)
+	if errors.Is(err, unix.EMFILE) {
+		err = fmt.Errorf("%w; raise the daemon's RLIMIT_NOFILE (LimitNOFILE= of its unit)", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("socket of domain %q: %w", d.Name, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	door := &door{path: path, l: l, cancel: cancel, serve: serve, away: away, log: a.Log.With("domain", d.Name)}
+	door := &door{place: p, l: l, cancel: cancel, serve: serve, away: away, log: a.Log.With("domain", d.Name)}
 	door.all.Go(func() { door.accept(ctx) })
 	return door, nil
 }
 
-// listen makes the socket under a name of its own and moves it into place, so
-// that nobody ever finds it with the wrong owner or mode.
-func listen(path string, d hypervisor.Domain) (*net.UnixListener, error) {
-	if len(path) > maxPath {
-		return nil, fmt.Errorf("%s: its path has %d bytes, a socket's may have %d: use a shorter runtime directory or name", path, len(path), maxPath)
+// Sweep implements hypervisor.Adapter.
+func (a Adapter) Sweep(keep func(domain string) bool) error {
+	entries, err := os.ReadDir(a.Dir)
+	if err != nil {
+		return err
 	}
-	making := filepath.Join(filepath.Dir(path), "."+d.Name) // no longer than path
-	os.Remove(making)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: making, Net: "unixpacket"})
+	var all []error
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case e.IsDir() && !keep(name):
+			all = append(all, a.place(name).clear())
+		case !e.IsDir() && strings.HasPrefix(name, "."), // a killed daemon was creating this
+			!e.IsDir() && strings.HasSuffix(name, linkSuffix) && !keep(strings.TrimSuffix(name, linkSuffix)):
+			all = append(all, os.Remove(filepath.Join(a.Dir, name)))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// place is the paths of one domain.
+type place struct {
+	dir    string // the domain's directory, which containers mount
+	socket string // in dir
+	link   string // the older path of socket
+	making string // a new socket or link before its rename to one of the above; no longer than these
+}
+
+func (a Adapter) place(name string) place {
+	dir := filepath.Join(a.Dir, name)
+	return place{dir, Socket(a.Dir, name), dir + linkSuffix, filepath.Join(a.Dir, "."+name)}
+}
+
+// listen creates the socket under a temporary name and renames it into place, so that
+// no process finds it with the wrong owner or mode. An existing directory stays.
+func (p place) listen(d hypervisor.Domain) (*net.UnixListener, error) {
+	if len(p.socket) > maxPath {
+		return nil, fmt.Errorf("%s: its path has %d bytes, a socket's may have %d: use a shorter runtime directory or name", p.socket, len(p.socket), maxPath)
+	}
+	fresh, err := makeDir(p.dir)
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false)
-	err = own(making, d)
+	os.Remove(p.making)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: p.making, Net: "unixpacket"})
 	if err == nil {
-		err = os.Rename(making, path)
+		l.SetUnlinkOnClose(false)
+		if err = p.install(d); err != nil {
+			l.Close()
+			os.Remove(p.making)
+			os.Remove(p.socket)
+		}
+	}
+	if err != nil && fresh {
+		os.Remove(p.dir)
 	}
 	if err != nil {
-		l.Close()
-		os.Remove(making)
 		return nil, err
 	}
 	return l, nil
+}
+
+// makeDir creates a domain's directory, which every user may enter: the socket's mode decides about
+// connections. It reports whether the directory is new.
+func makeDir(path string) (fresh bool, err error) {
+	err = os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		info, err := os.Lstat(path)
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is in the way, and is no directory: move it away", path)
+		}
+		return false, err
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, os.Chmod(path, 0o755) // whatever the umask
+}
+
+// install gives the socket its owner and mode, moves it into place, and makes the link.
+func (p place) install(d hypervisor.Domain) error {
+	if err := own(p.making, d); err != nil {
+		return err
+	}
+	err := os.Rename(p.making, p.socket)
+	if info, is := os.Lstat(p.socket); err != nil && is == nil && info.IsDir() { // made by a container with a writable mount
+		err = errors.Join(os.RemoveAll(p.socket), os.Rename(p.making, p.socket))
+	}
+	if err != nil {
+		return err
+	}
+	target := filepath.Join(filepath.Base(p.dir), socketName)
+	if is, err := os.Readlink(p.link); err == nil && is == target {
+		return nil
+	}
+	if err := os.Symlink(target, p.making); err != nil {
+		return err
+	}
+	return os.Rename(p.making, p.link)
+}
+
+// clear removes link, socket and directory. A directory with other files in it stays.
+func (p place) clear() error {
+	return errors.Join(remove(p.link), remove(p.socket), remove(p.dir))
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func own(path string, d hypervisor.Domain) error {
@@ -121,7 +228,7 @@ func lookup(name string, find func(string) (string, error)) (int, error) {
 
 // door is one domain's socket.
 type door struct {
-	path   string
+	place  place
 	l      *net.UnixListener
 	cancel context.CancelFunc
 	serve  func(context.Context, hypervisor.Newcomer)
@@ -130,13 +237,13 @@ type door struct {
 	log    *slog.Logger
 }
 
-func (d *door) Address() string { return d.path }
+func (d *door) Address() string { return d.place.socket }
 
-func (d *door) Close() error {
+func (d *door) Close() error { return errors.Join(d.Leave(), d.place.clear()) }
+
+func (d *door) Leave() error {
 	d.cancel()
-	err := d.l.Close()
-	os.Remove(d.path)
-	return err
+	return d.l.Close()
 }
 
 func (d *door) Wait() { d.all.Wait() }

@@ -2,11 +2,14 @@ package local
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +123,9 @@ func TestSocketBelongsToItsOwner(t *testing.T) {
 	if entries, _ := os.ReadDir(filepath.Dir(door.Address())); len(entries) != 1 {
 		t.Errorf("the directory holds %v", entries)
 	}
+	if info, err := os.Stat(filepath.Dir(door.Address())); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("not everybody may look for the socket: %v, %v", info.Mode(), err)
+	}
 	door.Close()
 	if _, err := os.Stat(door.Address()); !os.IsNotExist(err) {
 		t.Errorf("the socket outlives its door: %v", err)
@@ -154,5 +160,190 @@ func TestLongPath(t *testing.T) {
 	door.Close()
 	if _, err := a.Open(t.Context(), hypervisor.Domain{Name: name + "s", Mode: 0o600}, nil, nil); err == nil || !strings.Contains(err.Error(), "108 bytes") {
 		t.Errorf("a byte more: %v", err)
+	}
+}
+
+// adapter is one of a directory whose sockets' paths are short enough.
+func adapter(t *testing.T) Adapter {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return Adapter{Dir: dir, Log: slog.New(slog.DiscardHandler)}
+}
+
+// opens has a domain's door opened, whose guests are told a number.
+func (a Adapter) opens(t *testing.T, name string, pid uint32) hypervisor.Door {
+	t.Helper()
+	door, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {
+		defer n.Process().Close()
+		n.Admit(callbuf.Welcome{Version: callbuf.Version, WorkerPID: pid}, os.Stdin, os.Stdin)
+	}, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { door.Leave() })
+	return door
+}
+
+func inode(t *testing.T, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
+}
+
+// A domain's directory keeps its inode over daemons, and a reference to it, such as a container's mount, leads to
+// the socket of the latest daemon, as does the older path.
+func TestDirectoryStays(t *testing.T) {
+	a := adapter(t)
+	link := filepath.Join(a.Dir, "web.sock")
+	stale, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: link, Net: "unixpacket"}) // an older release's
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	stale.Close()
+	door := a.opens(t, "web", 1)
+	if err := os.Chmod(filepath.Join(a.Dir, "web"), 0o711); err != nil { // an operator's choice
+		t.Fatal(err)
+	}
+	first, mount := inode(t, filepath.Join(a.Dir, "web")), openDir(t, filepath.Join(a.Dir, "web"))
+	for n := uint32(2); n < 5; n++ {
+		door.Leave()
+		if _, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: mount + "/sock", Net: "unixpacket"}); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("without a daemon: %v", err)
+		}
+		door = a.opens(t, "web", n)
+		for _, path := range []string{mount + "/sock", link, door.Address()} {
+			w, fds := knock(t, path, callbuf.Hello{Version: callbuf.Version}.Append(nil))
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+			if w.WorkerPID != n {
+				t.Errorf("%s leads to daemon %d, want %d", path, w.WorkerPID, n)
+			}
+		}
+	}
+	if now := inode(t, filepath.Join(a.Dir, "web")); now != first {
+		t.Errorf("the directory was inode %d and is %d", first, now)
+	}
+	if target, err := os.Readlink(link); err != nil || target != "web/sock" {
+		t.Errorf("the link leads to %q, %v", target, err)
+	}
+	door.Close()
+	if entries, _ := os.ReadDir(a.Dir); len(entries) != 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// openDir returns a path that refers to a directory by its inode.
+func openDir(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+}
+
+// The next daemon's socket replaces anything that a container wrote in its place, and the target of a planted link
+// stays unchanged.
+func TestSpoiledDirectory(t *testing.T) {
+	precious := filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(socket string) error{
+		"a directory": func(s string) error { return os.MkdirAll(filepath.Join(s, "full", "of"), 0o755) },
+		"a link":      func(s string) error { return os.Symlink(precious, s) },
+		"a file":      func(s string) error { return os.WriteFile(s, []byte("x"), 0o644) },
+		"nothing":     func(string) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := adapter(t)
+			door := a.opens(t, "web", 1)
+			door.Leave()
+			if err := os.Remove(door.Address()); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(door.Address()); err != nil {
+				t.Fatal(err)
+			}
+			_, fds := knock(t, a.opens(t, "web", 2).Address(), callbuf.Hello{Version: callbuf.Version}.Append(nil))
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+			if info, err := os.Stat(precious); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%v, %v", info, err)
+			}
+		})
+	}
+}
+
+// Sweep removes the paths of ended domains, unfinished sockets of a killed daemon, and sockets of an older
+// release.
+func TestSweep(t *testing.T) {
+	a := adapter(t)
+	for _, name := range []string{"stays", "goes", "full"} {
+		a.opens(t, name, 1).Leave()
+	}
+	for _, path := range []string{"full/precious", ".making", "old.sock"} {
+		if err := os.WriteFile(filepath.Join(a.Dir, path), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Sweep(func(name string) bool { return name == "stays" }); err == nil {
+		t.Error("a directory with somebody's file in it was removed")
+	}
+	var left []string
+	entries, err := os.ReadDir(a.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"full", "stays", "stays.sock"}; !slices.Equal(left, want) {
+		t.Errorf("left: %v, want %v", left, want)
+	}
+}
+
+// A failed Open leaves nothing behind and names the remedy.
+func TestNoDescriptors(t *testing.T) {
+	a := adapter(t)
+	f, err := os.Open(a.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	few := was
+	few.Cur = uint64(f.Fd()) + 1
+	f.Close()
+	g, err := os.Open(a.Dir) // takes the last
+	if err == nil {
+		defer g.Close()
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Open(t.Context(), hypervisor.Domain{Name: "web", Mode: 0o600}, nil, nil)
+	if err2 := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err2 != nil {
+		t.Fatal(err2)
+	}
+	if err == nil || !strings.Contains(err.Error(), "LimitNOFILE") {
+		t.Errorf("error %v", err)
+	}
+	if entries, _ := os.ReadDir(a.Dir); len(entries) != 0 {
+		t.Errorf("left behind: %v", entries)
 	}
 }

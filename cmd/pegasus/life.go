@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"pegasus/backend/control"
+)
+
+// leaseFlags are the flags that name a lease and its term.
+type leaseFlags struct {
+	holder string
+	term   time.Duration
+}
+
+func (f *leaseFlags) add(c *call) {
+	c.flags.StringVar(&f.holder, "holder", "", "lease the domain to the holder `id`, such as a pod's, instead of to this user")
+}
+
+func (f *leaseFlags) addTerm(c *call) {
+	f.add(c)
+	c.flags.DurationVar(&f.term, "expires", 0, "let the lease expire after a `duration`, such as 10m, unless it is renewed")
+}
+
+func create(c *call, args []string) error {
+	var f leaseFlags
+	f.addTerm(c)
+	c.jsonFlag()
+	operands, err := c.parse(args, 1, -1)
+	if err != nil {
+		return err
+	}
+	settings, err := parseSettings(operands[1:])
+	if err != nil {
+		return err
+	}
+	var d control.Domain
+	if err := c.ask(control.MethodCreate, control.CreateParams{Domain: operands[0], Settings: settings, Holder: f.holder, Expires: int64(f.term)}, &d); err != nil {
+		return err
+	}
+	if c.json {
+		return printJSON(c.out, d)
+	}
+	fmt.Fprintln(c.out, d.Socket)
+	return nil
+}
+
+func renew(c *call, args []string) error {
+	var f leaseFlags
+	f.addTerm(c)
+	c.jsonFlag()
+	operands, err := c.parse(args, 1, 1)
+	if err != nil {
+		return err
+	}
+	var d control.Domain
+	if err := c.ask(control.MethodRenew, control.LeaseParams{Domain: operands[0], Holder: f.holder, Expires: int64(f.term)}, &d); err != nil || !c.json {
+		return err
+	}
+	return printJSON(c.out, d)
+}
+
+func release(c *call, args []string) error {
+	var f leaseFlags
+	f.add(c)
+	operands, err := c.parse(args, 1, 1)
+	if err != nil {
+		return err
+	}
+	return c.ask(control.MethodRelease, control.LeaseParams{Domain: operands[0], Holder: f.holder}, nil)
+}
+
+func remove(c *call, args []string) error {
+	wait := c.flags.Bool("wait", false, "let no process enter any more, and wait until the last one has gone")
+	kill := c.flags.Bool("kill", false, "the same, and end the processes' use of the accelerator at once")
+	operands, err := c.parse(args, 1, 1)
+	if err != nil {
+		return err
+	}
+	p := control.RemoveParams{Domain: operands[0]}
+	switch {
+	case *wait && *kill:
+		return usagef("--wait and --kill: give one of them")
+	case *wait:
+		p.Mode = control.RemoveWait
+	case *kill:
+		p.Mode = control.RemoveEnd
+	}
+	return c.askPatiently(control.MethodRemove, p)
+}
+
+// askPatiently is ask for a request that the daemon may take any time to answer.
+func (c *call) askPatiently(method string, params any) error {
+	client, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	err = client.Stream(method, params, func(json.RawMessage, bool) error { return nil })
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the daemon ended meanwhile; the next daemon continues the removal: %w", err)
+	}
+	return err
+}
