@@ -23,10 +23,10 @@ func TestStrangersDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Mkdir(filepath.Join(dir, "domains"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "domains", "web"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, network := range map[string]string{control.SocketName: "unix", "domains/web.sock": "unixpacket"} {
+	for name, network := range map[string]string{control.SocketName: "unix", "domains/web/sock": "unixpacket"} {
 		l, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, name), Net: network})
 		if err != nil {
 			t.Fatal(err)
