@@ -45,6 +45,8 @@ type accelerator struct {
 	sched     *policies.Scheduler
 	members   []*avcpu // by id
 	nextID    vcpu.ID
+	ids       map[string]vcpu.ID     // of domains that are here, and of those whose accounts are kept
+	passing   func(name string) bool // reports whether a domain lasts only as long as its processes; needs the daemon's mu
 	decisions uint64
 	costs     costs                 // of the decisions of the policy in force
 	tape      func(policies.Record) // who follows the scheduler; nil: nobody
@@ -88,7 +90,7 @@ func newAccelerator(c configs.Accelerator, hw Hardware, bell *gate.Bell, log *sl
 		return nil, err
 	}
 	return &accelerator{name: c.Name, hw: hw, bell: bell, log: log.With("accelerator", c.Name), silence: aliveFor,
-		switched: map[string]setting{}, settings: c, sched: policies.NewScheduler(p...)}, nil
+		switched: map[string]setting{}, settings: c, ids: map[string]vcpu.ID{}, sched: policies.NewScheduler(p...)}, nil
 }
 
 // newPolicies makes an accelerator's policy; one for each class of engines if they
@@ -381,14 +383,15 @@ func (a *accelerator) find(id vcpu.ID) (int, bool) {
 func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page, store *os.File, account Account) *avcpu {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.nextID++
-	m := &avcpu{id: a.nextID, domain: c.Name, page: page, store: store, hw: a.hw, account: account, shares: sharesOf(a.nextID, c, cpu)}
+	id := a.idOf(c.Name)
+	m := &avcpu{id: id, domain: c.Name, page: page, store: store, hw: a.hw, account: account, shares: sharesOf(id, c, cpu)}
 	now := gate.Now()
 	m.looked = now
 	page.SetInFlightLimit(int64(a.settings.InFlight))
 	page.Tick(now + int64(a.silence))
 	page.Revoke(gate.AllClasses)
-	a.members = append(a.members, m)
+	at, _ := a.find(id)
+	a.members = slices.Insert(a.members, at, m)
 	a.step(now, policies.Event{Kind: policies.Attach, Domain: m.shares})
 	a.wake(now, 0, m, policies.ContextOpened)
 	a.bell.Ring()
@@ -486,8 +489,10 @@ func (a *accelerator) record(tape func(policies.Record)) error {
 func (a *accelerator) named(tape func(policies.Record)) func(policies.Record) {
 	return func(r policies.Record) {
 		if e := r.Event; e != nil && e.Kind == policies.Attach {
-			if i, ok := a.find(e.Domain.ID); ok {
-				r.Name = a.members[i].domain
+			for name, id := range a.ids {
+				if id == e.Domain.ID {
+					r.Name = name
+				}
 			}
 		}
 		tape(r)

@@ -28,6 +28,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/configs"
 	"pegasus/hypervisor"
+	"pegasus/policies"
 )
 
 // Options is what a Daemon is made from.
@@ -104,8 +105,9 @@ type Daemon struct {
 	watched      bool          // somebody reads the timeline
 	adopted      int
 	ending       bool
-	changed      bool   // since the state was last saved
-	unsaved      string // why it couldn't be
+	changed      bool                                    // since the state was last saved
+	unsaved      string                                  // why it couldn't be
+	saved        map[string]map[string]policies.Balances // the accounts as they were saved
 	checks       []control.Check
 	cgroups      []cgroup
 
@@ -225,6 +227,7 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
 		}
 		a.follower = d.follower
+		a.passing = d.passing
 		if d.opt.CPUs != nil {
 			a.see = d.see
 		}

@@ -610,7 +610,7 @@ func TestConcurrentLives(t *testing.T) {
 // FuzzState starts a daemon with any state file: the daemon starts, and all its domains have valid names.
 func FuzzState(f *testing.F) {
 	whole, err := json.Marshal(state{stateVersion, map[string]domainState{"web": {Asked: asked{"credits": "7"}, Leases: map[string]lease{"pod": {}},
-		Programs: []program{{process: process{1, 2}, Set: map[string]string{"credits": "9"}}}, Machine: true}}, nil})
+		Programs: []program{{process: process{1, 2}, Set: map[string]string{"credits": "9"}}}, Machine: true}}, nil, nil})
 	if err != nil {
 		f.Fatal(err)
 	}

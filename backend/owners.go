@@ -55,6 +55,12 @@ func (d *Daemon) owner(dom *domain) string {
 	}
 }
 
+// passing reports whether a domain lasts only as long as its processes, or has ended. d.mu is held.
+func (d *Daemon) passing(name string) bool {
+	dom := d.domains[name]
+	return !declares(d.config, name) && (dom == nil || d.owner(dom) == control.OwnerGuest)
+}
+
 // isMachine reports whether a domain belongs to a machine, or waits for one. d.mu is held.
 func (d *Daemon) isMachine(dom *domain) bool {
 	_, known := d.machines[dom.name]

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pegasus/configs"
+	"pegasus/policies"
 )
 
 // stateVersion is the version of the file. A new field needs no new version: an older daemon ignores the field, and
@@ -25,6 +26,8 @@ type state struct {
 	Version      int                           `json:"version"`
 	Domains      map[string]domainState        `json:"domains"`
 	Accelerators map[string]map[string]setting `json:"switched"`
+	// Accounts are what domains are owed and owe, by accelerator and domain.
+	Accounts map[string]map[string]policies.Balances `json:"accounts,omitempty"`
 }
 
 type domainState struct {
@@ -46,7 +49,7 @@ func (d *Daemon) statePath() string { return filepath.Join(d.opt.RuntimeDir, "st
 
 // save writes the state down if it changed, and closes the accounts of domains that have left. d.mu is held.
 func (d *Daemon) save() error {
-	if !d.changed {
+	if !d.changed && (d.opt.Private || !d.drifted()) {
 		return nil
 	}
 	if !d.opt.Private {
@@ -64,7 +67,8 @@ func (d *Daemon) save() error {
 }
 
 func (d *Daemon) writeState() error {
-	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}}
+	d.saved = d.accounts()
+	s := state{stateVersion, map[string]domainState{}, map[string]map[string]setting{}, d.saved}
 	for name, dom := range d.domains {
 		if dom.account != nil {
 			dom.book(dom.account)
@@ -111,6 +115,7 @@ func (d *Daemon) restore() {
 		a.configure(next.settings, next.policy)
 		a.switched = next.switched
 	}
+	d.restoreAccounts(&s)
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
 		d.restoreDomain(name, s.Domains[name])
 	}

@@ -16,6 +16,9 @@ type Event struct {
 	Signal Signal    `json:"signal,omitzero"` // Wake
 	Since  Time      `json:"since,omitzero"`  // Wake: since when it is so, when that is known and before now
 
+	// Balances, of an Attach of an unknown ID, are what the domain's accounts begin with.
+	Balances Balances `json:"balances,omitzero"`
+
 	Class   Class        `json:"class,omitzero"`   // Head, Charge, Wake: of which class, if it is only of one
 	Request Request      `json:"request,omitzero"` // Head: which waits at the gate now; zero: none
 	Sample  *vcpu.Sample `json:"sample,omitzero"`  // Observe

@@ -16,7 +16,7 @@ import (
 // rise any more, and it is patient for Boost more.
 func newAugC(o Options) Policy {
 	p := newCoordinated("augc", o)
-	p.choose = p.augmented
+	p.choose, p.slack = p.augmented, o.reach()
 	p.patience = func(e *partner) time.Duration {
 		return scaleTime(time.Duration(2+2*o.boost())*o.span(), p.total, e.credits)
 	}

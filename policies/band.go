@@ -16,15 +16,16 @@ func newBand(o Options) Policy {
 // band is the share slot of band.
 type band struct {
 	*credits
-	served *unit // whose requests have just ended
-	held   *unit // is next, at until,
-	until  Time
-	came   *unit // unless this one goes first, which came meanwhile
+	ended *unit // whose requests have just ended
+	held  *unit // is next, at until,
+	until Time
+	came  *unit // unless this one goes first, which came meanwhile
 }
 
 func (b *band) done(now Time, u *unit) {
 	b.settle(now, u)
-	b.served = u
+	b.release(now, u)
+	b.ended = u
 	if b.overdrawn(now, u) {
 		b.toEnd(u)
 	}
@@ -50,8 +51,8 @@ func (b *band) rests(now Time, u *unit) {
 func (b *band) left(now Time, u *unit) {
 	b.credits.left(now, u)
 	b.forget(u)
-	if b.served == u {
-		b.served = nil
+	if b.ended == u {
+		b.ended = nil
 	}
 }
 
@@ -69,7 +70,7 @@ func (b *band) next(now Time) (*unit, int, Time) {
 	u := b.waiting.top()
 	switch {
 	case u == nil:
-		b.served = nil
+		b.ended = nil
 		return nil, 0, Forever
 	case b.held == nil && b.holds(now, u):
 		b.held, b.until = u, now.Add(b.opt.HoldBack)
@@ -81,8 +82,9 @@ func (b *band) next(now Time) (*unit, int, Time) {
 	case b.held != nil:
 		u = b.held
 	}
-	b.served, b.held, b.came = nil, nil, nil
+	b.ended, b.held, b.came = nil, nil, nil
 	b.settle(now, u)
+	b.served = u
 	if b.overdrawn(now, u) {
 		return u, b.little(u), Forever
 	}
@@ -101,7 +103,7 @@ func (b *band) little(u *unit) int {
 // holds says whether a unit is held back: it used more than its part, and another
 // has just been served.
 func (b *band) holds(now Time, u *unit) bool {
-	if b.served == nil || b.served == u {
+	if b.ended == nil || b.ended == u {
 		return false
 	}
 	b.settle(now, u)

@@ -26,7 +26,8 @@ const creditPeriod = 30 * time.Millisecond
 // What one domain uses, or in paper mode the window that it gets, is taken off its
 // balance and given to those who compete, itself among them, in proportion to
 // their credits: those of the CPU, where they are known. So balances are consumed, and what matters of them is only by how
-// much they differ.
+// much they differ. In production mode a debtor without work counts as competing until
+// it is even.
 //
 // A schedule that prefers some could keep others waiting: who has waited for longer
 // than patience allows is next, whatever the schedule says.
@@ -35,11 +36,13 @@ type coordinated struct {
 	opt      Options
 	choose   func(now Time) choice
 	patience func(e *partner) time.Duration // for how long e may be passed over
+	slack    time.Duration                  // debt beyond this makes that longer, in production mode
 
 	members map[ID]*partner
 	line    tournament    // those who compete, but the holder
+	debtors heap[partner] // domains out of the line that owe time, by when it is repaid
 	urgent  heap[partner] // those of them who have work, by when their patience ends
-	total   int64         // credits of those who compete
+	total   int64         // credits of the competing domains and of the debtors
 	places  uint64        // numbers the places in line
 	pot     uint64        // grows by what was used per credit
 	rest    uint64        // of the division that made it
@@ -79,6 +82,8 @@ type partner struct {
 	// balance is what it is owed as of pot, in 1/scale ns.
 	balance int64
 	pot     uint64
+	even    uint64 // value of the pot at which a debtor's balance is 0
+	indebt  int    // position among the debtors
 
 	place  uint64 // in line: the lower the longer it stands there
 	seat   int    // in the tournament
@@ -103,6 +108,12 @@ func newCoordinated(name string, o Options) *coordinated {
 			}
 			return a.place < b.place
 		}},
+		debtors: heap[partner]{at: func(e *partner) *int { return &e.indebt }, less: func(a, b *partner) bool {
+			if a.even != b.even {
+				return int64(a.even-b.even) < 0
+			}
+			return a.id < b.id
+		}},
 		idleEnd: Forever,
 	}
 }
@@ -111,14 +122,19 @@ func newCoordinated(name string, o Options) *coordinated {
 // the hypervisor's period.
 func (o Options) span() time.Duration { return max(o.Tick, creditPeriod) }
 
-// clamp is the most that a domain can be owed, and can owe, in 1/scale ns: more
-// than half of the greatest boost. In production mode it is as much as a kernel can
-// take, so that all that was used is made up for.
+// clamp is the most that a domain can be owed, and can owe, in 1/scale ns. As published
+// it is reach; in production mode all that was used is made up for.
 func (o Options) clamp() int64 {
 	if o.Mode == Production {
 		return int64(maxDebt) << scaleBits
 	}
-	return int64(o.span()+time.Duration(o.boost())*o.span()/2) << scaleBits
+	return int64(o.reach()) << scaleBits
+}
+
+// reach is how far the schedule of the CPUs may move the choice: more than half of the
+// greatest boost.
+func (o Options) reach() time.Duration {
+	return o.span() + time.Duration(o.boost())*o.span()/2
 }
 
 // at is the balance when the pot has this value, at most most.
@@ -132,7 +148,7 @@ func (e *partner) at(pot uint64, most int64) int64 {
 
 // settle brings the balance up to date.
 func (p *coordinated) settle(e *partner) {
-	if e.active {
+	if e.active || p.debtors.has(e) {
 		e.balance = e.at(p.pot, p.line.most)
 	}
 	e.pot = p.pot
@@ -142,25 +158,60 @@ func (p *coordinated) settle(e *partner) {
 func (p *coordinated) spend(e *partner, d time.Duration) {
 	p.settle(e)
 	e.balance -= int64(d) << scaleBits
+	p.reckon(e)
 	p.share(d)
 	p.settle(e)
 	e.balance = max(e.balance, -p.line.most)
 	if p.line.has(e) {
 		p.line.fix(e, p.pot)
 	}
+	p.reckon(e)
 	if p.urgent.has(e) { // it ran on after its window, and waits for longer
 		e.due = e.due.Add(scaleTime(d, p.total, e.credits))
 		p.urgent.fix(e)
 	}
 }
 
+// reckon puts e, whose balance is up to date, among the debtors if it belongs there.
+func (p *coordinated) reckon(e *partner) {
+	owes := !e.active && e.balance < 0 && p.opt.Mode == Production
+	switch has := p.debtors.has(e); {
+	case owes:
+		e.even = p.pot + uint64((-e.balance+e.credits-1)/e.credits)
+		if has {
+			p.debtors.fix(e)
+			return
+		}
+		p.total += e.credits
+		p.debtors.push(e)
+	case has:
+		p.total -= e.credits
+		p.debtors.remove(e)
+	}
+}
+
+// share divides d among the competing domains and the debtors. A debtor takes part
+// until it is even.
 func (p *coordinated) share(d time.Duration) {
 	if p.total == 0 {
 		return
 	}
 	p.rest += uint64(d) << scaleBits
-	p.pot += p.rest / uint64(p.total)
-	p.rest %= uint64(p.total)
+	for p.total > 0 {
+		grows := p.rest / uint64(p.total)
+		e := p.debtors.top()
+		if e == nil || e.even-p.pot > grows {
+			p.pot += grows
+			p.rest %= uint64(p.total)
+			return
+		}
+		grows = e.even - p.pot
+		p.pot += grows
+		p.rest -= grows * uint64(p.total)
+		p.settle(e)
+		p.reckon(e)
+	}
+	p.rest = 0
 }
 
 func (p *coordinated) Attach(_ Time, d Domain) {
@@ -173,26 +224,57 @@ func (p *coordinated) Attach(_ Time, d Domain) {
 		return
 	}
 	p.settle(e)
-	if e.active {
+	if e.active || p.debtors.has(e) {
 		p.total += credits - e.credits
 	}
 	e.credits = credits
 	if p.line.has(e) {
 		p.line.fix(e, p.pot)
 	}
+	p.reckon(e)
 }
 
-func (p *coordinated) Detach(_ Time, id ID) {
+func (p *coordinated) Detach(now Time, id ID) {
+	p.Leave(now, id)
 	e := p.members[id]
-	p.leave(e)
+	if p.debtors.has(e) {
+		p.total -= e.credits
+		p.debtors.remove(e)
+	}
 	p.line.retire(e)
 	delete(p.members, id)
+}
+
+func (p *coordinated) Leave(_ Time, id ID) {
+	e := p.members[id]
+	p.leave(e)
+	e.context, e.busy = false, false
 	if p.holder == e {
 		p.holder = nil
 	}
 	if e.runs {
+		e.runs = false
 		p.running = slices.DeleteFunc(p.running, func(o *partner) bool { return o == e })
 	}
+}
+
+// Keeps is true in production mode.
+func (p *coordinated) Keeps() bool { return p.opt.Mode == Production }
+
+func (p *coordinated) Balance(_ Time, id ID) time.Duration {
+	e := p.members[id]
+	balance := e.balance
+	if e.active || p.debtors.has(e) {
+		balance = e.at(p.pot, p.line.most)
+	}
+	return time.Duration(balance / scale)
+}
+
+func (p *coordinated) Restore(_ Time, id ID, balance time.Duration) {
+	e := p.members[id]
+	p.settle(e)
+	e.balance = int64(min(balance, mostOwed)) << scaleBits
+	p.reckon(e)
 }
 
 func (p *coordinated) Wake(since Time, id ID, s Signal) {
@@ -246,16 +328,27 @@ func (p *coordinated) come(since Time, e *partner) {
 		}
 		p.settle(e)
 		e.active = true
+		p.reckon(e)
 		p.total += e.credits
 		p.queue(e)
 	}
 	switch {
 	case e.busy && !p.urgent.has(e):
-		e.due = since.Add(p.patience(e))
+		e.due = p.dueFrom(since, e)
 		p.urgent.push(e)
 	case !e.busy && p.urgent.has(e):
 		p.urgent.remove(e)
 	}
+}
+
+// dueFrom returns when the patience of e, which waits from now on, ends: later by the time
+// that it takes to repay the part of its debt beyond the slack.
+func (p *coordinated) dueFrom(now Time, e *partner) Time {
+	due := now.Add(p.patience(e))
+	if debt := time.Duration(-e.at(p.pot, p.line.most)>>scaleBits) - p.slack; debt > 0 && p.opt.Mode == Production {
+		due = due.Add(scaleTime(debt, p.total, e.credits))
+	}
+	return due
 }
 
 func (p *coordinated) queue(e *partner) {
@@ -282,6 +375,11 @@ func (p *coordinated) leave(e *partner) {
 	p.total -= e.credits
 	if p.line.has(e) {
 		p.dequeue(e)
+	}
+	p.reckon(e)
+	if most := int64(mostOwed) << scaleBits; e.balance > most && p.opt.Mode == Production {
+		p.share(time.Duration((e.balance - most) >> scaleBits)) // waived
+		e.balance = most
 	}
 }
 
@@ -409,7 +507,7 @@ func (p *coordinated) finish(now Time) {
 	}
 	p.queue(h)
 	if h.busy {
-		h.due = now.Add(p.patience(h))
+		h.due = p.dueFrom(now, h)
 		p.urgent.push(h)
 	}
 }

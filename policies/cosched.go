@@ -17,7 +17,7 @@ const mostSkips = 64
 // always.
 func newCoSched(o Options) Policy {
 	p := newCoordinated("cosched", o)
-	p.choose = p.follow
+	p.choose, p.slack = p.follow, o.RotationCap
 	p.patience = func(e *partner) time.Duration {
 		skips := int64(o.MaxSkip)
 		if o.Mode == Production {
@@ -37,6 +37,9 @@ func (p *coordinated) follow(now Time) choice {
 			continue
 		}
 		x := e.at(p.pot, p.line.most)
+		if p.opt.Mode == Production && x < -int64(p.slack)<<scaleBits { // its debt outweighs that its vCPU runs
+			continue
+		}
 		if best.e == nil || x > most || x == most && e.place < best.e.place {
 			best, most = choice{e: e, why: "the greatest of those whose vCPUs run"}, x
 		}

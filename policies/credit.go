@@ -8,9 +8,10 @@ import (
 
 // newCredit is Gdev's port of Xen's credit scheduler: the first unit in the list
 // that has requests is served, and goes to the end once it has used up its credit.
-// Every period adds a unit's part of it to its credit; whoever is then a whole
-// period ahead or behind begins at 0 again. So a unit is charged for its requests
-// only as far as they are short: see newBand, which mends that.
+// As published every period adds a unit's part of it to its credit; whoever is then a
+// whole period ahead or behind begins at 0 again. So a unit is charged for its requests
+// only as far as they are short: see newBand, which mends that. In production mode
+// nothing is forgotten: see tab.
 // (Kato et al., "Gdev: First-Class GPU Resource Management in the Operating
 // System", USENIX ATC 2012.)
 func newCredit(o Options) Policy {
@@ -20,7 +21,7 @@ func newCredit(o Options) Policy {
 // newBursts is a queue that lends several requests at a time. As published their
 // number is fixed; in production they are no more than fit into a period, and the
 // lease ends when a period was used.
-func newBursts(name string, o Options, s share) Policy {
+func newBursts(name string, o Options, s share) *queue {
 	q := newQueue(name, o, s, o.Order.or(byPriority))
 	if o.Mode == Production {
 		q.longest = o.Period
@@ -31,8 +32,10 @@ func newBursts(name string, o Options, s share) Policy {
 // credits is the share slot of credit: a list of units with their purses.
 type credits struct {
 	*rotation
-	opt Options
-	now Time // as last told
+	opt    Options
+	tab    tab
+	served *unit // which has the lease, or is to get it
+	now    Time  // as last told
 
 	// What the units were promised in ‰ together, and the credits of those to whom
 	// no part was promised: they share what is left.
@@ -47,6 +50,7 @@ type purse struct {
 	income     time.Duration // per period, as of this version of the sums
 	version    int
 	credit     time.Duration
+	line       line // in the tab
 	tick       Time // the beginning of the period that it is of
 
 	// What was used since start, and what of that was known at the last tick.
@@ -62,7 +66,12 @@ type purse struct {
 // however much was promised to the others.
 const leastRest = 10
 
-func newCredits(o Options) *credits { return &credits{rotation: newRotation(), opt: o} }
+func newCredits(o Options) *credits {
+	return &credits{rotation: newRotation(), opt: o, tab: newTab()}
+}
+
+// keeps reports whether credit is counted by the tab.
+func (c *credits) keeps() bool { return c.opt.Mode == Production }
 
 func (c *credits) changed(now Time, u *unit) {
 	p := &u.purse
@@ -77,6 +86,17 @@ func (c *credits) changed(now Time, u *unit) {
 	c.parts += p.bw
 	c.weights += p.weight
 	c.version++
+	if c.keeps() {
+		c.tab.units[u] = true
+		c.reweigh()
+	}
+}
+
+// reweigh passes every unit's new income to the tab.
+func (c *credits) reweigh() {
+	for u := range c.tab.units {
+		c.tab.weigh(u, max(int64(c.income(u)), 1))
+	}
 }
 
 func (c *credits) uncount(u *unit) {
@@ -90,21 +110,51 @@ func (c *credits) uncount(u *unit) {
 func (c *credits) left(now Time, u *unit) {
 	c.rotation.left(now, u)
 	c.uncount(u)
+	if c.keeps() {
+		c.tab.remove(u)
+		c.reweigh()
+	}
 }
 
 func (c *credits) used(now Time, u *unit, d time.Duration) {
 	c.settle(now, u)
 	p := &u.purse
-	p.credit -= d
 	p.busy += d
 	p.recent = min(p.recent+d, 8*c.opt.Period)
+	if !c.keeps() {
+		p.credit -= d
+		return
+	}
+	c.tab.spend(u, d)
+}
+
+func (c *credits) waits(now Time, u *unit) {
+	c.rotation.waits(now, u)
+	if c.keeps() {
+		c.tab.compete(now, u)
+	}
+}
+
+func (c *credits) rests(now Time, u *unit) {
+	c.rotation.rests(now, u)
+	if c.keeps() {
+		c.tab.rest(now, u, u == c.served)
+	}
 }
 
 // done puts a unit without credit at the end of the list.
 func (c *credits) done(now Time, u *unit) {
 	c.settle(now, u)
+	c.release(now, u)
 	if u.purse.credit <= 0 {
 		c.toEnd(u)
+	}
+}
+
+// release notes that a unit's lease has ended.
+func (c *credits) release(now Time, u *unit) {
+	if c.served = nil; c.keeps() && !c.waiting.has(u) {
+		c.tab.rest(now, u, false)
 	}
 }
 
@@ -114,7 +164,14 @@ func (c *credits) next(now Time) (*unit, int, Time) {
 		return nil, 0, Forever
 	}
 	c.settle(now, u)
+	c.served = u
 	return u, c.burst(u), Forever
+}
+
+func (c *credits) balance(u *unit) time.Duration { return c.tab.balance(u) }
+
+func (c *credits) restore(_ Time, u *unit, balance time.Duration) {
+	c.tab.set(u, min(balance, mostOwed))
 }
 
 // burst is how many requests a unit may submit at a time.
@@ -153,12 +210,17 @@ func (c *credits) earns(p *purse) time.Duration {
 func (c *credits) settle(now Time, u *unit) {
 	c.now = max(c.now, now)
 	p := &u.purse
+	if c.keeps() {
+		c.tab.settle(u)
+	}
 	periods := now.Sub(p.tick) / c.opt.Period
 	if periods <= 0 {
 		return
 	}
 	p.tick = p.tick.Add(periods * c.opt.Period)
-	p.credit = refilled(p.credit, c.income(u), c.opt.Period, periods)
+	if !c.keeps() {
+		p.credit = refilled(p.credit, c.income(u), c.opt.Period, periods)
+	}
 	p.look(c.opt.Period, c.opt.Window)
 	if c.opt.Mean > 0 {
 		p.average(c.opt.Period, c.opt.Mean, periods)
@@ -233,6 +295,12 @@ func (c *credits) greedy(now Time, u *unit) bool {
 	return hi > hi2 || hi == hi2 && lo > lo2
 }
 
-func (c *credits) says(u *unit) string { return fmt.Sprintf("credit %v", u.purse.credit) }
+func (c *credits) says(u *unit) string {
+	credit := u.purse.credit
+	if c.keeps() {
+		credit = c.tab.balance(u)
+	}
+	return fmt.Sprintf("credit %v", credit)
+}
 
 func percent(part, of time.Duration) uint64 { return muldiv(uint64(part), 100, uint64(of), false) }

@@ -38,6 +38,9 @@
 // lengthens their windows. augc and cosched are a frame (coordinated.go) with
 // different choices.
 //
+// Accounts of time belong to domains, present or not: see Ledger. The Scheduler keeps a
+// domain that has left and owes something as an absent member.
+//
 // To add a policy, write its file and name its constructor in table.go. What only
 // some policies can or need is an interface of its own, as Explainer is.
 package policies

@@ -100,6 +100,7 @@ func (d *rounds) left(_ Time, u *unit) {
 func (d *rounds) waits(now Time, u *unit) {
 	d.measure(now)
 	r := &u.rounds
+	d.repay(u)
 	if d.rest > 0 && u != d.lent.unit && now.Sub(r.rested) > d.rest {
 		r.left = min(r.left, 0)
 	}
@@ -109,6 +110,48 @@ func (d *rounds) waits(now Time, u *unit) {
 	r.first = max(r.visited+1, d.coming(u))
 	r.round = d.pays(u)
 	d.waiting.push(u)
+}
+
+// repay takes off what a unit overdrew the quanta of the rounds that went by while it
+// had no requests. As published it owes until it has.
+func (d *rounds) repay(u *unit) {
+	r := &u.rounds
+	by := d.coming(u) - 1
+	if d.opt.Mode == Paper || by <= r.visited {
+		return
+	}
+	r.left, r.visited = d.repaid(u), by
+}
+
+// repaid is what a unit has left after the rounds that went by.
+func (d *rounds) repaid(u *unit) time.Duration {
+	r := &u.rounds
+	by := d.coming(u) - 1 - r.visited
+	if r.left >= 0 || by <= 0 || d.opt.Mode == Paper {
+		return r.left
+	}
+	if by > int64(-r.left/r.quantum) {
+		return 0
+	}
+	return r.left + time.Duration(by)*r.quantum
+}
+
+// balance is in relation to a unit that has just come, and is visited in this round. What
+// a unit has left is soon lost.
+func (d *rounds) balance(u *unit) time.Duration {
+	balance := u.rounds.left
+	if !d.waiting.has(u) {
+		balance = d.repaid(u)
+	}
+	if u.rounds.visited >= d.round && d.round > 0 {
+		balance -= u.rounds.quantum
+	}
+	return min(balance, 0)
+}
+
+func (d *rounds) restore(_ Time, u *unit, balance time.Duration) {
+	u.rounds.left, u.rounds.visited = min(balance, 0), d.coming(u)-1
+	d.reckon(u)
 }
 
 // coming is the round in which a unit's next turn comes, from where the rounds are.
@@ -207,7 +250,7 @@ func (d *rounds) used(now Time, u *unit, t time.Duration) {
 	case u == d.lent.unit:
 		d.lent.spent += t
 	default: // of an earlier request
-		u.rounds.left -= t
+		u.rounds.left = max(u.rounds.left-t, -maxDebt)
 		d.reckon(u)
 	}
 }
@@ -228,8 +271,9 @@ func (d *rounds) done(now Time, u *unit) {
 		u.rounds.left -= c.cost
 		d.ended = append(d.ended, c)
 	default:
-		u.rounds.left -= c.spent
-		c.of.rates.learn(c.request, c.spent)
+		if u.rounds.left -= c.spent; c.of.ended {
+			c.of.rates.learn(c.request, c.of.unended)
+		}
 	}
 }
 

@@ -49,12 +49,8 @@ func (e *entry) settle(pot uint64, most time.Duration) {
 	}
 }
 
-// charge takes what was used off the balance.
-func (e *entry) charge(u Usage) {
-	e.spend(min(u.Busy()+u.Idle, 2*maxDebt))
-}
-
-func (e *entry) spend(d time.Duration) { e.balance = max(e.balance-d, -maxDebt) }
+// spend takes d off the balance.
+func (e *entry) spend(d time.Duration) { e.balance = max(e.balance-min(d, 2*maxDebt), -maxDebt) }
 
 // rotations is how many rotations it takes until the balance has reached want,
 // when each adds unit per credit.

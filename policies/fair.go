@@ -7,12 +7,9 @@ import (
 
 // Limits of an account.
 const (
-	// maxDebt is what a domain can owe: no kernel runs longer than the default
-	// kernel timeout.
-	maxDebt = 10 * time.Second
 	// maxCarry is what a domain can keep, beyond one quantum, of windows that were
 	// shortened by what its predecessors had still in flight.
-	maxCarry = 250 * time.Millisecond
+	maxCarry = mostOwed
 	// minWindow is the shortest window worth a switch. A domain that is owed less
 	// waits until it is owed as much.
 	minWindow = time.Millisecond
@@ -112,13 +109,40 @@ func (p *fair) Attach(_ Time, d Domain) {
 	}
 }
 
-func (p *fair) Detach(_ Time, id ID) {
-	e := p.members[id]
-	p.leave(e)
+func (p *fair) Detach(now Time, id ID) {
+	p.Leave(now, id)
 	delete(p.members, id)
+}
+
+func (p *fair) Keeps() bool { return true }
+
+func (p *fair) Leave(_ Time, id ID) {
+	e := p.members[id]
 	if p.holder == e {
+		if p.alone {
+			p.forgive(e)
+		}
 		p.holder = nil
 	}
+	p.leave(e)
+}
+
+// Balance is in relation to a domain that has just come, and has this rotation before it.
+func (p *fair) Balance(_ Time, id ID) time.Duration {
+	e := *p.members[id]
+	p.settle(&e)
+	return min(e.balance-p.begins(&e), 0) // what is left of a rotation is lost with it
+}
+
+func (p *fair) Restore(_ Time, id ID, balance time.Duration) {
+	e := p.members[id]
+	p.settle(e)
+	e.balance, e.rest = max(min(balance, 0)+p.begins(e), -maxDebt), 0
+}
+
+// begins is the balance that e would have if it had just come.
+func (p *fair) begins(e *entry) time.Duration {
+	return min(time.Duration(p.unit*uint64(e.credits)>>scaleBits), max(p.quantum(e), p.least))
 }
 
 func (p *fair) Wake(since Time, id ID, s Signal) {
@@ -150,7 +174,7 @@ func (p *fair) notice(since Time, s Signal) {
 
 func (p *fair) Charge(_ Time, id ID, u Usage) {
 	e := p.members[id]
-	e.charge(u)
+	e.spend(u.Busy() + u.Idle)
 	e.idling.seen += u.Busy() + u.Idle + u.Stalled
 	if e != p.holder {
 		p.others += u.Busy()
@@ -252,7 +276,7 @@ func (p *fair) finish(h *entry, now Time) {
 	window := max(min(now, p.until).Sub(p.start), 0)
 	h.spend(h.idling.ended(window - window/tolerance - p.others))
 	if yields := p.idle && now < p.planned; !yields || h.balance < p.least {
-		h.round = p.round + max(1, h.rotations(p.least, p.unit))
+		h.round = p.due(h)
 	}
 	if p.idle {
 		p.leave(h)
@@ -268,10 +292,10 @@ func (p *fair) next() *entry {
 		if e == nil {
 			return nil
 		}
-		if e.round > p.round {
-			p.advance(e.round)
-		}
 		p.settle(e)
+		if e.round > p.round {
+			p.advance(e)
+		}
 		wait := e.rotations(p.least, p.unit)
 		if wait == 0 {
 			p.turns.remove(e)
@@ -283,19 +307,20 @@ func (p *fair) next() *entry {
 	}
 }
 
-// advance begins a rotation: the poorest active domain is to get a tick, and all
-// together no more than the rotation cap.
-func (p *fair) advance(round int64) {
+// advance begins e's rotation: the poorest active domain is to get a tick in each,
+// and all together no more than the rotation cap. Rotations that e doesn't need are
+// skipped: their number was computed when other domains were active.
+func (p *fair) advance(e *entry) {
 	p.unit = 1
 	if poorest := p.poorest.top(); poorest != nil {
 		tick := scaled(p.opt.Tick) / uint64(poorest.credits)
 		most := scaled(p.opt.RotationCap) / uint64(p.total)
 		p.unit = max(min(tick, most), 1)
 	}
-	// More than what repays the largest debt of the poorest makes no difference.
-	rounds := min(uint64(round-p.round), scaled(2*maxDebt)/p.unit+1)
-	p.pot += rounds * p.unit
-	p.round = round
+	rounds := min(e.round-p.round, max(e.rotations(p.least, p.unit), 1))
+	p.pot += uint64(rounds) * p.unit
+	p.round = e.round
+	p.settle(e)
 }
 
 // forgive lets the pot grow by what the holder used while nobody else wanted the
@@ -315,16 +340,21 @@ func (p *fair) forgive(h *entry) {
 func (p *fair) come(e *entry) {
 	p.count(e)
 	e.fresh = true
-	switch {
-	case p.unit == 0:
-		e.round = p.round + 1
-	case e.round > p.round:
+	if e.round > p.round || p.unit == 0 {
 		p.settle(e)
-		e.round = p.round + max(1, e.rotations(p.least, p.unit))
-	default:
+		e.round = p.due(e)
+	} else {
 		e.round = p.round
 	}
 	p.turns.push(e)
+}
+
+// due returns the rotation in which e's next window may begin.
+func (p *fair) due(e *entry) int64 {
+	if p.unit == 0 { // there was none yet
+		return p.round + 1
+	}
+	return p.round + max(1, e.rotations(p.least, p.unit))
 }
 
 // count makes e active.

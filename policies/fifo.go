@@ -9,7 +9,7 @@ import "time"
 // serve by arrival.)
 //
 // By arrival it serves requests in the order in which they came, whoever's they
-// are.
+// are. Neither keeps an account of time.
 func newFIFO(o Options) Policy {
 	if o.Arrival {
 		return newCommonQueue("fifo", o, func(*tenant) int { return 1 }, o.Order.or(byArrival))

@@ -124,6 +124,9 @@ func (w *watch) step(what, who, how byte) {
 		w.head(d)
 	case what < 192:
 		u := Usage{Compute: time.Duration(how) * time.Duration(how) * time.Duration(what-127) * 1000, Idle: time.Duration(what), Requests: 1, Pauses: int(who % 3), Paused: time.Duration(who) * 50 * time.Microsecond}
+		if who >= 192 { // up to six days
+			u.Compute <<= 17
+		}
 		w.charged += u.Busy()
 		w.sched.Step(w.now, &Event{Kind: Charge, Domain: d, Used: u})
 		w.head(d)
@@ -271,7 +274,7 @@ func (w *watch) lines(q *queue) {
 		if c.waits() && c == q.holder || !c.waits() && c.pending() && c != q.holder {
 			w.t.Fatalf("domain %d: in line: %v", id, c.waits())
 		}
-		if p := &c.unit.purse; p.credit > 30*ms || p.mean > 30*ms {
+		if p := &c.unit.purse; p.credit > 30*ms && !q.Keeps() || p.mean > 30*ms {
 			w.t.Fatalf("domain %d's unit has %v, and used %v per period", id, p.credit, p.mean)
 		}
 		r := c.lane.reserve
@@ -291,10 +294,37 @@ func (w *watch) lines(q *queue) {
 	if q.reserves.taken > max(q.reserves.limit, q.reserves.background.part) {
 		w.t.Fatalf("%d ppm are promised, of %d", q.reserves.taken, q.reserves.limit)
 	}
+	switch s := q.share.(type) {
+	case *credits:
+		w.tab(&s.tab)
+	case *band:
+		w.tab(&s.tab)
+	}
 	for _, u := range q.groups {
-		if len(u.members) == 0 {
+		if len(u.members) == 0 && u.absent == 0 {
 			w.t.Fatalf("group %q has no members", u.name)
 		}
+	}
+}
+
+// tab checks that those count that compete or owe something.
+func (w *watch) tab(t *tab) {
+	var total int64
+	for u := range t.units {
+		l := &u.purse.line
+		credit := t.balance(u)
+		if credit < -maxDebt || credit > maxDebt {
+			w.t.Fatalf("unit %d has a credit of %v", u.id, credit)
+		}
+		if l.counted {
+			total += l.weight
+		}
+		if t.debtors.has(u) != (l.counted && !l.busy) || !l.busy && credit < 0 != l.counted {
+			w.t.Fatalf("unit %d is not where it belongs: %v, %+v", u.id, credit, *l)
+		}
+	}
+	if total != t.total {
+		w.t.Fatalf("those that compete weigh %d, not %d", total, t.total)
 	}
 }
 
@@ -325,12 +355,18 @@ func (w *watch) coordinated(p *coordinated) {
 	var total int64
 	var best *partner
 	for id, e := range p.members {
-		x := e.at(p.pot, p.line.most)
+		x := e.balance
+		if e.active || p.debtors.has(e) {
+			x = e.at(p.pot, p.line.most)
+		}
 		if x < -p.line.most || x > p.line.most {
 			w.t.Fatalf("domain %d has a balance of %d", id, x)
 		}
-		if e.active {
+		if e.active || p.debtors.has(e) {
 			total += e.credits
+		}
+		if p.debtors.has(e) != (!e.active && x < 0 && p.opt.Mode == Production) {
+			w.t.Fatalf("domain %d, with a balance of %d, is not where debtors belong", id, x)
 		}
 		if p.line.has(e) != (e.active && e != p.holder) || p.urgent.has(e) != (p.line.has(e) && e.busy) {
 			w.t.Fatalf("domain %d is not where it belongs", id)

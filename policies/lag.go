@@ -76,6 +76,7 @@ type runner struct {
 	pauses        int
 	rests         int // ‰ of its pauses that were longer than anybody waits, running mean
 	request       time.Duration
+	part          time.Duration // used since a request ended
 
 	inQueued, inDue int
 }
@@ -141,16 +142,37 @@ func (p *lag) Attach(_ Time, d Domain) {
 	r.credits = int64(d.Credits.OrDefault())
 }
 
-func (p *lag) Detach(_ Time, id ID) {
-	r := p.members[id]
-	p.out(r)
+func (p *lag) Detach(now Time, id ID) {
+	p.Leave(now, id)
 	delete(p.members, id)
+}
+
+func (p *lag) Keeps() bool { return true }
+
+func (p *lag) Leave(now Time, id ID) {
+	r := p.members[id]
+	p.raise(now) // while it still takes part: a domain that is alone owes nothing
+	p.out(r)
 	if p.holder == r {
 		p.holder = nil
 	}
 	if p.closing == r {
 		p.closing = nil
 	}
+	if r.work {
+		r.work, r.since = false, now
+	}
+}
+
+func (p *lag) Balance(_ Time, id ID) time.Duration {
+	r := p.members[id]
+	return min(-r.lead(&runner{time: p.raised()}), 0) // what it lags behind is soon lost
+}
+
+func (p *lag) Restore(_ Time, id ID, balance time.Duration) {
+	r := p.members[id]
+	r.time = p.floor
+	r.spend(max(-balance, 0))
 }
 
 // out takes r out of the heaps.
@@ -248,6 +270,11 @@ func (p *lag) raise(now Time) {
 	for b := p.due.top(); b != nil && b.since.Add(p.opt.Wait) <= now; b = p.due.top() {
 		p.due.remove(b)
 	}
+	p.floor = p.raised()
+}
+
+// raised returns the floor, or the least virtual time of the domains that take part if that is more.
+func (p *lag) raised() uint64 {
 	least, any := p.floor, false
 	for _, r := range [...]*runner{p.queued.top(), p.due.top(), p.holder} {
 		if r != nil && (!any || ahead(least, r.time)) {
@@ -255,8 +282,9 @@ func (p *lag) raise(now Time) {
 		}
 	}
 	if any && ahead(least, p.floor) {
-		p.floor = least
+		return least
 	}
+	return p.floor
 }
 
 func (p *lag) Charge(_ Time, id ID, u Usage) {
@@ -265,21 +293,28 @@ func (p *lag) Charge(_ Time, id ID, u Usage) {
 		p.cost += (u.Switch - p.cost) / lagCosts
 	}
 	used := min(u.Busy(), maxDebt)
+	r.part = min(r.part+used, maxDebt)
 	if u.Pauses > 0 && u.Paused/time.Duration(u.Pauses) <= lagIdle {
 		r.learn(u.Paused/time.Duration(u.Pauses), p.opt.Wait)
 	}
 	if u.Requests > 0 {
-		r.request += (used/time.Duration(u.Requests) - r.request) / 8
+		r.request += (r.part/time.Duration(u.Requests) - r.request) / 8
+		r.part = 0
 	}
-	spent := uint64(used)<<scaleBits + r.rest
-	r.time += spent / uint64(r.credits)
-	r.rest = spent % uint64(r.credits)
+	r.spend(used)
 	switch {
 	case p.queued.has(r):
 		p.queued.fix(r)
 	case p.due.has(r):
 		p.due.fix(r)
 	}
+}
+
+// spend lets r's virtual time grow by what it used.
+func (r *runner) spend(used time.Duration) {
+	spent := uint64(used)<<scaleBits + r.rest
+	r.time += spent / uint64(r.credits)
+	r.rest = spent % uint64(r.credits)
 }
 
 // most is what the holder may be ahead of the next domain.

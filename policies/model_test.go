@@ -17,6 +17,8 @@ type model struct {
 	now     Time
 	rng     *rand.Rand
 	blind   bool          // idle time is not measured
+	beat    time.Duration // interval at which the running request's use so far is charged; 0: at its end
+	beats   Time          // when it is next
 	latency time.Duration // from a scheduler's timer to its action
 	domains []*client
 	queue   []*client // owners of submitted requests, in order
@@ -24,6 +26,7 @@ type model struct {
 	rung    bool // a request ended that was lent singly
 	ends    Time // of the running request
 	began   Time
+	booked  Time // up to then what it used is
 	gaps    Time // engine time lost while somebody had work
 	log     []Action
 	record  bool // keep what the scheduler is told in trace
@@ -44,6 +47,10 @@ type client struct {
 	lapse    time.Duration   // of every eighth pause, on average; 0: none is unlike the others
 	burst    int             // requests in a burst
 	from, to Time            // when the program runs
+	pile     int             // requests in flight at most; 0: two
+	claims   time.Duration   // what each is predicted to take; 0: what it takes
+	ends     ending          // of its process, which is followed by another
+	away     time.Duration   // before the next process comes
 
 	open     bool
 	until    Time
@@ -52,6 +59,7 @@ type client struct {
 	allowed  int64 // of which this is left
 	starved  bool  // and that has been told
 	sent     int   // requests submitted
+	came     int   // of them, before the process or context that it has
 	next     int   // kernel
 	left     int   // of the burst
 	inflight int
@@ -65,6 +73,16 @@ type client struct {
 	used     time.Duration
 	mark     time.Duration // used at the beginning of the measurement
 }
+
+// ending is how the processes of a domain that has one at a time end.
+type ending uint8
+
+const (
+	stays   ending = iota
+	leaves         // when all that it submitted has ended
+	dies           // in the middle of a request, whose end that is
+	changes        // its context for another when all has ended; the process stays
+)
 
 // step is one thing told to the scheduler: an event, or to get ready.
 type step struct {
@@ -103,10 +121,7 @@ func (m *model) add(c *client) {
 	}
 	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked = true, c.from, never, c.from, max(c.burst, 1), never
 	m.domains = append(m.domains, c)
-	m.scripts = append(m.scripts, script{c.from, func(m *model) {
-		m.step(Event{Kind: Attach, Domain: c.domain()})
-		m.step(Event{Kind: Wake, Domain: c.domain(), Signal: ContextOpened})
-	}}, script{c.to, func(m *model) {
+	m.scripts = append(m.scripts, script{c.from, m.comes(c)}, script{c.to, func(m *model) {
 		m.step(Event{Kind: Detach, Domain: c.domain()})
 		c.open = false
 	}})
@@ -123,7 +138,7 @@ func (c *client) pending(now Time) bool {
 
 // run lets time pass until end.
 func (m *model) run(end Time) {
-	slices.SortStableFunc(m.scripts, func(a, b script) int { return int(min(max(a.at-b.at, -1), 1)) })
+	slices.SortStableFunc(m.scripts, byTime)
 	for {
 		m.settle()
 		at := m.soonest()
@@ -146,8 +161,14 @@ func (m *model) waits(c *client) bool {
 // soonest is when something happens next.
 func (m *model) soonest() Time {
 	at := m.timer()
+	if m.beat > 0 {
+		at = min(at, m.beats)
+	}
 	if m.running {
 		at = min(at, m.ends)
+		if c := m.queue[0]; c.ends == dies {
+			at = min(at, max(m.now, m.began.Add(m.ends.Sub(m.began)/2)))
+		}
 	}
 	if m.cpus != nil {
 		at = min(at, m.cpus.next)
@@ -176,6 +197,9 @@ func (m *model) timer() Time {
 // settle makes everything happen that is due now.
 func (m *model) settle() {
 	rings := m.now >= m.timer() && m.sched.Next() < Forever
+	if m.beat > 0 && m.now >= m.beats {
+		m.beats, rings = m.now.Add(m.beat), true
+	}
 	for len(m.scripts) > 0 && m.scripts[0].at <= m.now {
 		m.scripts[0].do(m)
 		m.scripts = m.scripts[1:]
@@ -183,6 +207,9 @@ func (m *model) settle() {
 	}
 	if m.running && m.ends <= m.now {
 		m.complete()
+	}
+	for _, c := range m.domains {
+		m.vary(c)
 	}
 	if m.cpus != nil && m.cpus.next <= m.now {
 		m.step(Event{Kind: Observe, Sample: m.cpus.schedule(m)})
@@ -205,9 +232,7 @@ func (m *model) complete() {
 	c := m.queue[0]
 	m.queue = m.queue[1:]
 	m.running = false
-	took := m.now.Sub(m.began)
-	c.used += took
-	c.report.Compute += took
+	m.book(c)
 	c.report.Requests++
 	m.rung = m.rung || c.counted || c.timed && c.allowed <= 0
 	c.inflight--
@@ -220,14 +245,64 @@ func (m *model) complete() {
 	}
 }
 
+// book counts what the running request used.
+func (m *model) book(c *client) {
+	took := m.now.Sub(m.booked)
+	m.booked = m.now
+	c.used += took
+	c.report.Compute += took
+}
+
+// vary ends a process or context with what it did, if that is due.
+func (m *model) vary(c *client) {
+	if c.ends == stays || m.now < c.from || c.sent == c.came {
+		return
+	}
+	middle := c.ends == dies && m.running && m.queue[0] == c && m.now.Sub(m.began) >= m.ends.Sub(m.began)/2
+	if c.inflight > 0 && !middle {
+		return
+	}
+	if middle {
+		m.book(c)
+		m.queue = slices.DeleteFunc(m.queue, func(o *client) bool { return o == c })
+		m.running, c.inflight = false, 0
+	}
+	if c.report != (Usage{}) {
+		m.step(Event{Kind: Charge, Domain: c.domain(), Used: c.report})
+		c.report = Usage{}
+	}
+	c.came = c.sent
+	m.step(Event{Kind: Wake, Domain: c.domain(), Signal: ContextClosed})
+	if c.ends == changes {
+		m.step(Event{Kind: Wake, Domain: c.domain(), Signal: ContextOpened})
+		return
+	}
+	m.step(Event{Kind: Detach, Domain: c.domain()})
+	c.open = false
+	c.from = m.now.Add(c.away)
+	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked, c.since = true, c.from, never, c.from, max(c.burst, 1), never, 0
+	m.scripts = append(m.scripts, script{c.from, m.comes(c)})
+	slices.SortStableFunc(m.scripts, byTime)
+}
+
+func byTime(a, b script) int { return int(min(max(a.at-b.at, -1), 1)) }
+
+// comes attaches a domain.
+func (m *model) comes(c *client) func(*model) {
+	return func(m *model) {
+		m.step(Event{Kind: Attach, Domain: c.domain()})
+		m.step(Event{Kind: Wake, Domain: c.domain(), Signal: ContextOpened})
+	}
+}
+
 // submit sends what the gates let through.
 func (m *model) submit() {
 	for _, c := range m.domains {
-		for c.admits(m.now) && c.inflight < 2 && c.pending(m.now) {
+		for c.admits(m.now) && c.inflight < max(c.pile, 2) && c.pending(m.now) {
 			if c.counted {
 				c.allowed--
 			} else {
-				c.allowed -= int64(c.kernels[c.sent%len(c.kernels)])
+				c.allowed -= int64(c.predicted())
 			}
 			c.sent++
 			if c.think > 0 {
@@ -260,7 +335,7 @@ func (m *model) start() {
 	c := m.queue[0]
 	m.longest[c.id] = max(m.longest[c.id], m.now.Sub(c.asked))
 	c.asked = never
-	m.running, m.began = true, m.now
+	m.running, m.began, m.booked = true, m.now, m.now
 	m.ends = m.now.Add(c.kernels[c.next%len(c.kernels)])
 	c.next++
 }
@@ -293,6 +368,9 @@ func (m *model) look() bool {
 
 // schedule does what the daemon's loop does on being woken.
 func (m *model) schedule() {
+	if m.beat > 0 && m.running {
+		m.book(m.queue[0])
+	}
 	for _, c := range m.domains {
 		if m.now < c.from || m.now >= c.to {
 			continue
@@ -342,7 +420,15 @@ func (c *client) head(now Time) Request {
 	if !c.pending(now) || c.admits(now) {
 		return Request{}
 	}
-	return Request{Seq: uint64(c.sent) + 1, Predicted: c.kernels[c.sent%len(c.kernels)], Known: true}
+	return Request{Seq: uint64(c.sent) + 1, Predicted: c.predicted(), Known: true}
+}
+
+// predicted is what the next request is predicted to take.
+func (c *client) predicted() time.Duration {
+	if c.claims > 0 {
+		return c.claims
+	}
+	return c.kernels[c.sent%len(c.kernels)]
 }
 
 func (m *model) client(id ID) *client {

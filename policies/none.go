@@ -3,7 +3,7 @@ package policies
 import "fmt"
 
 // none lends the accelerator to everyone at once: the order is whatever reaches
-// the driver first. It is the baseline for the others.
+// the driver first. It keeps no account of time. It is the baseline for the others.
 type none struct {
 	fresh []ID // attached, not yet granted; in order of attachment
 	known map[ID]bool

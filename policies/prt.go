@@ -4,7 +4,8 @@ import "time"
 
 // newPRT is TimeGraph's scheduling by priority: one request at a time is on the
 // accelerator, and when it has ended the most urgent of those that wait follows.
-// Domains that were promised throughput are scheduled by HT.
+// Domains that were promised throughput are scheduled by HT. Neither keeps an account
+// of time.
 func newPRT(o Options) Policy {
 	return newRuns("prt", o, func(c *tenant) int {
 		if c.domain.Promise.Throughput {

@@ -27,30 +27,36 @@ type queue struct {
 	// they take.
 	longest time.Duration
 
+	// most is what may be used under a lease while others wait; 0: whatever it takes. A
+	// request that is charged while it goes on, as the software accelerator and graphs
+	// have it, goes on when its domain is in turn again.
+	most time.Duration
 	// patience is for how long nothing may end under a lease while others wait; 0:
 	// for ever.
 	patience time.Duration
 
 	tenants  map[ID]*tenant
 	groups   map[string]*unit
-	common   *unit  // of everybody, where there are no shares; otherwise nil
-	arrivals uint64 // numbers them
-	inLine   int    // tenants with a request
+	books    books        // of a share that keeps accounts; nil: there are none
+	absent   map[ID]*unit // where the accounts of domains are that have left
+	common   *unit        // of everybody, where there are no shares; otherwise nil
+	arrivals uint64       // numbers them
+	inLine   int          // tenants with a request
 
 	holder  *tenant // whose lease is out
 	amount  int     // of requests in that lease
 	key     uint64  // of the only one; 0: there are several, or it is unknown
 	left    int     // those that have not ended
 	spent   time.Duration
-	since   time.Duration // what of it was used since a request ended
-	heard   Time          // when the lease began, or something was last reported of it
-	alone   bool          // the holder's gate is open, since there is nobody else
-	closing *tenant       // its gate has to be closed before another's opens
-	chosen  *tenant       // will get the lease then
-	last    *tenant       // whose lease was out last
-	lapsed  bool          // that lease was not used up: its holder seemed to have no work
-	history int           // keys that a domain's history has room for
-	missed  uint64        // requests that ended after they were due
+	heard   Time    // when the lease began, or something was last reported of it
+	hush    Time    // until then the domain whose lease was taken back is waited for
+	alone   bool    // the holder's gate is open, since there is nobody else
+	closing *tenant // its gate has to be closed before another's opens
+	chosen  *tenant // will get the lease then
+	last    *tenant // whose lease was out last
+	lapsed  bool    // that lease was not used up: its holder seemed to have no work
+	history int     // keys that a domain's history has room for
+	missed  uint64  // requests that ended after they were due
 	why     reason
 }
 
@@ -77,6 +83,12 @@ type share interface {
 	says(u *unit) string
 }
 
+// books is a share that keeps accounts (see Ledger).
+type books interface {
+	balance(u *unit) time.Duration
+	restore(now Time, u *unit, balance time.Duration)
+}
+
 // A lease may last this long in production mode without a sign of life,
 // beyond some times what its first request was expected to take: it may wait for
 // its program, which nobody else is to wait for.
@@ -96,9 +108,11 @@ func newQueue(name string, o Options, s share, before order) *queue {
 		history:  o.History,
 		tenants:  make(map[ID]*tenant),
 		groups:   make(map[string]*unit),
+		absent:   make(map[ID]*unit),
 	}
 	if o.Mode == Production {
-		q.patience = patience
+		q.patience, q.most = patience, o.Tick
+		q.books, _ = s.(books)
 	}
 	return q
 }
@@ -156,9 +170,14 @@ func (q *queue) join(now Time, c *tenant) {
 	if c.unit = q.common; c.unit != nil {
 		return
 	}
-	u := q.groups[c.domain.Promise.Group]
-	if u == nil || c.domain.Promise.Group == "" {
-		u = newUnit(c.domain.Promise.Group, q.before)
+	group := c.domain.Promise.Group
+	was := q.absent[c.domain.ID]
+	u := q.groups[group]
+	switch {
+	case was != nil && was.name == group:
+		u = was
+	case u == nil || group == "":
+		u = newUnit(group, q.before)
 		if u.name != "" {
 			q.groups[u.name] = u
 		}
@@ -166,6 +185,32 @@ func (q *queue) join(now Time, c *tenant) {
 	c.unit = u
 	u.members = append(u.members, c)
 	q.weigh(now, u)
+	if was == nil {
+		return
+	}
+	if u != was { // it is of another group now
+		q.Restore(now, c.domain.ID, q.books.balance(was))
+	}
+	q.close(now, c.domain.ID)
+}
+
+// close ends the account of an absent domain.
+func (q *queue) close(now Time, id ID) {
+	u := q.absent[id]
+	delete(q.absent, id)
+	u.absent--
+	q.dissolve(now, u)
+}
+
+// dissolve forgets a unit that has neither members nor accounts of absent ones.
+func (q *queue) dissolve(now Time, u *unit) {
+	if len(u.members) > 0 || u.absent > 0 {
+		return
+	}
+	if u.name != "" {
+		delete(q.groups, u.name)
+	}
+	q.share.left(now, u)
 }
 
 // weigh computes anew what a unit is entitled to.
@@ -191,12 +236,8 @@ func (q *queue) part(now Time, c *tenant) {
 	u.members = slices.DeleteFunc(u.members, func(o *tenant) bool { return o == c })
 	if len(u.members) > 0 {
 		q.weigh(now, u)
-		return
 	}
-	if u.name != "" {
-		delete(q.groups, u.name)
-	}
-	q.share.left(now, u)
+	q.dissolve(now, u)
 }
 
 // limit puts c under the reserve that it was promised, if any.
@@ -228,7 +269,43 @@ func (q *queue) readmit(now Time) {
 }
 
 func (q *queue) Detach(now Time, id ID) {
+	if q.absent[id] != nil {
+		q.close(now, id)
+		return
+	}
+	q.depart(now, q.tenants[id])
+}
+
+// Keeps is true for the shares that count time, in production mode.
+func (q *queue) Keeps() bool { return q.books != nil }
+
+func (q *queue) Leave(now Time, id ID) {
 	c := q.tenants[id]
+	q.absent[id] = c.unit
+	c.unit.absent++
+	q.depart(now, c)
+}
+
+// Balance is that of the domain's unit.
+func (q *queue) Balance(_ Time, id ID) time.Duration {
+	if c := q.tenants[id]; c != nil {
+		return q.books.balance(c.unit)
+	}
+	return q.books.balance(q.absent[id])
+}
+
+// Restore leaves a unit of several domains what it has, unless it owes more by that.
+func (q *queue) Restore(now Time, id ID, balance time.Duration) {
+	u := q.tenants[id].unit
+	if len(u.members)+u.absent > 1 {
+		balance = min(balance, q.books.balance(u))
+	}
+	q.books.restore(now, u, balance)
+}
+
+// depart takes c out of everything but the accounts.
+func (q *queue) depart(now Time, c *tenant) {
+	id := c.domain.ID
 	c.heads, c.due = [numClasses]Request{}, Forever
 	q.withdraw(now, c)
 	if q.holder == c {
@@ -251,6 +328,7 @@ func (q *queue) Detach(now Time, id ID) {
 // accelerator, its lease had better go on: it is in line again.
 func (q *queue) Wake(since Time, id ID, s Signal) {
 	c := q.tenants[id]
+	c.busy = s == Arrived || c.busy && s == ContextOpened
 	switch {
 	case s == Drained && c == q.holder && !q.alone:
 		q.release(since)
@@ -353,33 +431,33 @@ func (q *queue) place(now Time, l *lane) {
 
 func (q *queue) Charge(now Time, id ID, u Usage) {
 	c := q.tenants[id]
+	if c == nil {
+		q.share.used(now, q.absent[id], u.Busy())
+		return
+	}
 	if r := c.lane.reserve; r != nil && !q.alone {
 		r.debit(now, u.Busy())
 		q.replace(now, r)
 	}
 	q.share.used(now, c.unit, u.Busy())
+	if u.Busy() > 0 || c == q.holder { // of others: the lease's work waits behind theirs
+		q.heard = now
+	}
 	if c != q.holder || q.alone {
 		return
 	}
-	q.heard = now
 	q.left -= u.Requests
 	q.spent += u.Busy()
-	q.since += u.Busy()
-	if u.Requests > 0 {
-		q.since = 0
-	}
 	switch {
 	case q.left <= 0:
 		q.release(now)
-	case q.amount > 1 && q.longest > 0 && q.spent >= q.longest,
-		q.tooLong():
+	case q.amount > 1 && q.longest > 0 && q.spent >= q.longest:
+		q.takeBack(now)
+	case q.most > 0 && q.inLine > 0 && q.spent >= q.most:
+		q.number(now, c) // it goes behind those that came meanwhile
 		q.takeBack(now)
 	}
 }
-
-// tooLong says of a request that is charged while it goes on, as graphs are, that others are not to wait for its end: it has
-// used as much as one may take of which nothing is heard, and goes on when its domain is in turn again.
-func (q *queue) tooLong() bool { return q.patience > 0 && q.inLine > 0 && q.since >= q.forbearance() }
 
 // replace looks anew at the lanes of a reserve whose budget changed.
 func (q *queue) replace(now Time, r *reserve) {
@@ -395,9 +473,14 @@ func (q *queue) release(now Time) {
 	if now > c.due {
 		q.missed++
 	}
+	c.unended += q.spent
+	c.ended = q.left <= 0
 	q.learn(c)
 	q.holder, q.closing, q.alone, q.last, q.lapsed = nil, c, false, c, false
 	q.share.done(now, c.unit)
+	if c.ended {
+		c.unended = 0
+	}
 	if c.pending() {
 		q.line(now, c)
 	}
@@ -406,8 +489,8 @@ func (q *queue) release(now Time) {
 // learn takes in what the holder's request cost, if that is known: it had a lease
 // for itself, and ended under it.
 func (q *queue) learn(c *tenant) {
-	if c.history != nil && q.key != 0 && q.left <= 0 && !q.alone {
-		c.history.Learn(q.key, q.spent, c != q.last)
+	if c.history != nil && q.key != 0 && c.ended && !q.alone {
+		c.history.Learn(q.key, c.unended, c != q.last)
 	}
 	q.key = 0
 }
@@ -424,7 +507,11 @@ func (q *queue) Pick(now Time) (Decision, bool, Time) {
 	}
 	wakeAt := Forever
 	if q.chosen == nil {
-		wakeAt = q.choose(now)
+		if c := q.last; now < q.hush && c != nil && c.busy && !c.waits() {
+			wakeAt = q.hush
+		} else {
+			wakeAt = q.choose(now)
+		}
 	}
 	switch {
 	case q.closing != nil && q.closing != q.chosen:
@@ -463,6 +550,10 @@ func (q *queue) solitude(now Time) (Decision, bool) {
 	return Decision{}, false
 }
 
+// moment is the longest time from closing a domain's gate to the report of a request that
+// waits there. Without that delay another domain would be next, however much it owes.
+const moment = 200 * time.Microsecond
+
 // only is the domain that has the accelerator to itself, if there is one.
 func (q *queue) only() *tenant {
 	if len(q.tenants) != 1 {
@@ -495,7 +586,9 @@ func (q *queue) takeBack(now Time) {
 			c.lent[i]--
 		}
 	}
-	q.release(now)
+	if q.release(now); c.busy && q.patience > 0 {
+		q.hush = now.Add(moment)
+	}
 }
 
 func (q *queue) cuttable() bool { return q.common != nil && q.holder != nil && q.amount > 1 }
@@ -564,7 +657,6 @@ func (q *queue) lend(now Time) Decision {
 	}
 	q.withdraw(now, c)
 	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard = c, nil, nil, q.amount, 0, now
-	q.since = 0
 	for i := range c.heads {
 		c.lent[i] = max(c.lent[i], c.heads[i].Seq)
 	}

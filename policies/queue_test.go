@@ -24,9 +24,17 @@ var perRequest = []struct {
 	{"ht", func(m *model, _ *client, turns time.Duration) time.Duration {
 		return 2*turns + time.Duration(len(m.domains))*10*ms
 	}},
-	// Each may have a credit of a period, and was lent another when it ran out.
+	// Each has its part while the poorest gets what it may use at a time: a period and
+	// what may be in flight then, two requests.
 	{"credit", func(m *model, _ *client, turns time.Duration) time.Duration {
-		return turns + time.Duration(len(m.domains))*60*ms
+		sum, rotation := 0, time.Duration(0)
+		for _, c := range m.domains {
+			sum += c.credits
+		}
+		for _, c := range m.domains {
+			rotation = max(rotation, (30*ms+2*longest(c))*time.Duration(sum)/time.Duration(c.credits))
+		}
+		return turns + rotation
 	}},
 	// Each goes to the end of the list when its window begins anew at the latest.
 	{"band", func(m *model, _ *client, turns time.Duration) time.Duration {

@@ -21,7 +21,9 @@ import (
 type Scheduler struct {
 	accounts []account
 	members  map[ID]*member
-	order    []*member // by ID, for whoever wants them all
+	order    []*member // all, by ID
+	absent   int       // members that have left, and whose accounts are kept
+	sweepAt  Time      // when settled ones among them are looked for
 	actions  []Action
 	last     Time
 	strays   Usage
@@ -68,6 +70,9 @@ type member struct {
 	context bool
 	work    [numClasses]bool // pending or in flight, as last told
 	arrived Time             // since when it waits at a closed gate
+	absent  bool             // it has left: only its account is kept,
+	left    Time             // since then
+	kept    Balances         // for the next policy, while the one in force keeps no account
 }
 
 // NewScheduler returns a Scheduler without domains. Two policies share an
@@ -77,7 +82,8 @@ func NewScheduler(p ...Policy) *Scheduler {
 }
 
 // Step takes in one event. Events of domains that are not attached are ignored,
-// but for what they used, which is booked to nobody. The event stays the caller's.
+// but for the time that they used: it is a stray, and is charged to the domain's
+// account if that is kept. The event stays the caller's.
 func (s *Scheduler) Step(now Time, e *Event) {
 	now = s.clock(now)
 	if s.tape != nil {
@@ -85,7 +91,7 @@ func (s *Scheduler) Step(now Time, e *Event) {
 	}
 	switch e.Kind {
 	case Attach:
-		s.attach(now, e.Domain)
+		s.attach(now, e)
 		return
 	case Observe:
 		s.observe(now, e.Sample)
@@ -95,9 +101,12 @@ func (s *Scheduler) Step(now Time, e *Event) {
 	if e.Class >= numClasses {
 		return
 	}
-	if m == nil {
+	if m == nil || m.absent {
 		if e.Kind == Charge {
-			s.strays.Add(sane(&e.Used))
+			u := sane(&e.Used)
+			if s.strays.Add(u); m != nil {
+				s.charge(now, m, e.Class, u)
+			}
 		}
 		return
 	}
@@ -119,7 +128,7 @@ func (s *Scheduler) Step(now Time, e *Event) {
 func (s *Scheduler) charge(now Time, m *member, c Class, u *Usage) {
 	for i := range s.accounts {
 		a := &s.accounts[i]
-		if !a.concerns(c) {
+		if !a.concerns(c) || m.absent && a.ledger() == nil {
 			continue
 		}
 		part := *u
@@ -137,6 +146,7 @@ func (s *Scheduler) charge(now Time, m *member, c Class, u *Usage) {
 // until the next call.
 func (s *Scheduler) Ready(now Time) []Action {
 	now = s.clock(now)
+	s.sweep(now)
 	for i := range s.accounts {
 		a := &s.accounts[i]
 		for {
@@ -170,24 +180,36 @@ func (s *Scheduler) Next() Time {
 }
 
 // Use replaces the policy, or the policies as for NewScheduler. What the domains
-// have used and what they were doing stays known; open gates close with the next
-// Ready unless the new policy opens them too.
+// have used, are owed and owe, and what they were doing stays known; open gates close
+// with the next Ready unless the new policy opens them too.
 func (s *Scheduler) Use(now Time, p ...Policy) {
 	now = s.clock(now)
+	balances := make([]Balances, len(s.order))
+	for i, m := range s.order {
+		balances[i] = s.balances(m).carried(len(s.accounts), len(p))
+	}
 	s.accounts = accountsOf(p)
-	for _, m := range s.order {
+	s.absent = 0
+	kept := s.order[:0]
+	for at, m := range s.order {
 		s.closeAll(now, m)
 		for i := range s.accounts {
-			s.introduce(now, &s.accounts[i], m)
+			s.introduce(now, i, m, balances[at][i])
+		}
+		if !m.absent || s.leaves(now, m) {
+			kept = append(kept, m)
 		}
 	}
+	clear(s.order[len(kept):])
+	s.order = kept
 	s.observe(now, s.sample)
 }
 
-// introduce tells a new policy all about a domain.
-func (s *Scheduler) introduce(now Time, a *account, m *member) {
-	id := m.stat.Domain.ID
+// introduce attaches a domain to the new policy of the i-th account, with its state.
+func (s *Scheduler) introduce(now Time, i int, m *member, balance time.Duration) {
+	a, id := &s.accounts[i], m.stat.Domain.ID
 	a.policy.Attach(now, m.stat.Domain)
+	s.restore(now, i, m, balance)
 	if m.context {
 		a.policy.Wake(now, id, ContextOpened)
 	}
@@ -264,7 +286,7 @@ func (s *Scheduler) Explain() string {
 // Refusal says which slot of the policy refuses the request that waits at the
 // domain's gate, and why; "": none waits, or the policy does not tell.
 func (s *Scheduler) Refusal(id ID) string {
-	if s.members[id] == nil {
+	if m := s.members[id]; m == nil || m.absent {
 		return ""
 	}
 	var why []string
@@ -283,7 +305,7 @@ func (s *Scheduler) Refusal(id ID) string {
 // Stat returns what is known about a domain.
 func (s *Scheduler) Stat(id ID) (Stat, bool) {
 	m := s.members[id]
-	if m == nil {
+	if m == nil || m.absent {
 		return Stat{}, false
 	}
 	return m.stat, true
@@ -292,7 +314,9 @@ func (s *Scheduler) Stat(id ID) (Stat, bool) {
 // Stats appends what is known about every domain to dst, by ID.
 func (s *Scheduler) Stats(dst []Stat) []Stat {
 	for _, m := range s.order {
-		dst = append(dst, m.stat)
+		if !m.absent {
+			dst = append(dst, m.stat)
+		}
 	}
 	return dst
 }
@@ -306,29 +330,40 @@ func (s *Scheduler) clock(now Time) Time {
 	return s.last
 }
 
-func (s *Scheduler) attach(now Time, d Domain) {
+func (s *Scheduler) attach(now Time, e *Event) {
+	d := e.Domain
 	d.Credits = d.Credits.OrDefault()
 	m := s.members[d.ID]
-	if m == nil {
+	unknown := m == nil
+	switch {
+	case unknown:
 		m = &member{}
 		s.members[d.ID] = m
 		s.order = slices.Insert(s.order, s.index(d.ID), m)
+	case m.absent:
+		s.absent--
+		*m = member{kept: m.kept}
 	}
 	m.stat.Domain = d
+	balances := e.Balances
+	if len(s.accounts) == 1 { // they may be of a scheduler that had two
+		balances = balances.carried(2, 1)
+	}
 	for i := range s.accounts {
 		s.accounts[i].policy.Attach(now, d)
+		if unknown {
+			s.restore(now, i, m, balances[i])
+		}
 	}
 }
 
+// detach takes a domain off. Its account is kept until it is settled.
 func (s *Scheduler) detach(now Time, m *member) {
-	id := m.stat.Domain.ID
 	s.closeAll(now, m)
-	for i := range s.accounts {
-		s.accounts[i].policy.Detach(now, id)
+	at := s.index(m.stat.Domain.ID)
+	if !s.leaves(now, m) {
+		s.order = slices.Delete(s.order, at, at+1)
 	}
-	delete(s.members, id)
-	at := s.index(id)
-	s.order = slices.Delete(s.order, at, at+1)
 }
 
 // index is where a domain is, or belongs, in order.
@@ -419,8 +454,8 @@ func (s *Scheduler) closeAll(now Time, m *member) {
 	}
 }
 
-// sane refuses nonsense from whoever measures: no negative time, none longer than
-// an hour.
+// sane returns u with each time limited to 0 to maxDebt, which no account can exceed,
+// and each count to a million.
 func sane(u *Usage) *Usage {
 	if possible(u.Compute) && possible(u.Copy) && possible(u.Idle) && possible(u.Stalled) && possible(u.Switch) &&
 		several(u.Requests) == u.Requests && several(u.Pauses) == u.Pauses && possible(u.Paused) {
@@ -434,4 +469,4 @@ func possible(d time.Duration) bool { return limit(d) == d }
 
 func several(n int) int { return min(max(n, 0), 1<<20) }
 
-func limit(d time.Duration) time.Duration { return min(max(d, 0), time.Hour) }
+func limit(d time.Duration) time.Duration { return min(max(d, 0), maxDebt) }

@@ -119,12 +119,31 @@ func (p *slaf) watch() {
 
 func (p *slaf) Detach(now Time, id ID) {
 	p.windows.Detach(now, id)
-	o := p.members[id]
-	p.promise(now, o, 0)
+	p.dismiss(now, p.members[id])
 	delete(p.members, id)
+}
+
+// dismiss takes note that a domain is there no more.
+func (p *slaf) dismiss(now Time, o *objective) {
+	p.promise(now, o, 0)
+	o.context, o.working = false, false
 	if p.opened == o {
 		p.opened = nil
 	}
+}
+
+// Keeps is true in production mode: then the windows have accounts.
+func (p *slaf) Keeps() bool { return p.opt.Mode == Production }
+
+func (p *slaf) Leave(now Time, id ID) {
+	p.windows.(Ledger).Leave(now, id)
+	p.dismiss(now, p.members[id])
+}
+
+func (p *slaf) Balance(now Time, id ID) time.Duration { return p.windows.(Ledger).Balance(now, id) }
+
+func (p *slaf) Restore(now Time, id ID, balance time.Duration) {
+	p.windows.(Ledger).Restore(now, id, balance)
 }
 
 func (p *slaf) Wake(since Time, id ID, s Signal) {

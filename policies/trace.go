@@ -63,7 +63,7 @@ func (s *Scheduler) Record(now Time, c Choice, tape func(Record)) error {
 	now = s.clock(now)
 	tape(Record{At: now, Choice: &c})
 	for _, m := range s.order {
-		for _, e := range m.history() {
+		for _, e := range m.history(s.balances(m).carried(len(s.accounts), len(p))) {
 			tape(Record{At: now, Event: &e})
 		}
 	}
@@ -77,9 +77,12 @@ func (s *Scheduler) Record(now Time, c Choice, tape func(Record)) error {
 }
 
 // history is what a new Scheduler has to be told of a domain that is there.
-func (m *member) history() []Event {
+func (m *member) history(b Balances) []Event {
 	id := Domain{ID: m.stat.Domain.ID}
-	all := []Event{{Kind: Attach, Domain: m.stat.Domain}}
+	all := []Event{{Kind: Attach, Domain: m.stat.Domain, Balances: b}}
+	if m.absent {
+		return append(all, Event{Kind: Detach, Domain: id})
+	}
 	if m.context {
 		all = append(all, Event{Kind: Wake, Domain: id, Signal: ContextOpened})
 	}

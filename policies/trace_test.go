@@ -17,6 +17,7 @@ func TestTrace(t *testing.T) {
 			for i := range ID(5) {
 				m.add(&client{id: i, credits: 256 << (i % 3), kernels: []time.Duration{ms << i}, burst: int(i), think: time.Duration(i) * 7 * ms})
 			}
+			m.add(&client{id: 9, credits: 256, kernels: []time.Duration{40 * ms}, ends: leaves, away: 20 * ms})
 			m.run(Time(100 * ms))
 			var trace bytes.Buffer
 			out := json.NewEncoder(&trace)

@@ -1,5 +1,7 @@
 package policies
 
+import "time"
+
 // unit is who gets a share: a domain, or a group of them (Gdev's virtual
 // accelerator).
 type unit struct {
@@ -8,6 +10,7 @@ type unit struct {
 	credits int64 // the sum of its members'
 	bw      int64 // so is this, in ‰; 0: by credits
 	members []*tenant
+	absent  int        // domains that have left, and whose account this is
 	line    heap[lane] // those with a request that may be served, the first in front
 	free    lane       // of those without a reserve
 	waiting int        // those with a request, whether it may be served or not
@@ -35,6 +38,7 @@ type tenant struct {
 	lane    *lane
 	rates   rates
 	history *History // what its requests cost; nil: they are as predicted
+	busy    bool     // it has work, as last told
 	refused bool     // admission control refused the reserve that it was promised
 	heads   [numClasses]Request
 	lent    [numClasses]uint64 // the last request that it was lent
@@ -42,6 +46,9 @@ type tenant struct {
 	since   Time               // when that was
 	due     Time               // by when it is to have ended; Forever: there is no such time
 	at      int                // in its lane
+
+	unended time.Duration // used under leases that were taken back before a request ended
+	ended   bool          // its last lease ended with its last request
 }
 
 func newUnit(name string, before order) *unit {

@@ -185,6 +185,7 @@ func waitBound(name string, o Options, all []Domain, id int) time.Duration {
 		return time.Duration(o.MaxSkip)*o.Tick + others + o.Tick
 	case name == "cosched":
 		skips := min(max(int64(o.MaxSkip), (sum+mine-1)/mine), max(int64(o.MaxSkip), 64))
+		repaid += scaleTime(o.Tick, sum, mine) // and what it owes more than the slack by its last window
 		return time.Duration(skips)*o.Tick + repaid + others + o.Tick
 	case name == "slaf":
 		rotation += others

@@ -19,6 +19,8 @@ type domain struct {
 	threads []*thread
 	chance  *stream
 	gone    bool
+	here    bool    // attached to its scheduler
+	returns bool    // it is to come back after it has left
 	failed  bool    // there was no memory for it
 	object  *object // its memory on the device, if it has any
 

@@ -176,7 +176,9 @@ func (s *Sim) complete(e *engine) {
 	d.inFlight--
 	h := d.host
 	h.touch(d)
-	if d.spent(s.now, r) {
+	if d.gone {
+		s.left(d)
+	} else if d.spent(s.now, r) {
 		s.ring(h)
 	}
 	if s.profile.Notify > 0 {

@@ -22,6 +22,7 @@ type host struct {
 	timer   Time // when a turn is on the agenda
 	holder  *domain
 
+	charged   time.Duration
 	decisions int
 	history   *Recording
 }
@@ -88,6 +89,9 @@ func (s *Sim) timeout(h *host) {
 func (s *Sim) step(h *host, e *policies.Event) {
 	if h.history != nil {
 		h.history.step(s.now, *e)
+	}
+	if e.Kind == policies.Charge {
+		h.charged += e.Used.Busy()
 	}
 	h.sched.Step(s.now, e)
 }
@@ -266,8 +270,14 @@ func (s *Sim) grant(d *domain, l policies.Lease) {
 	d.idleness(s)
 }
 
+// shut closes a gate. A request that waits there is reported at once, since the daemon
+// looks again after it has closed a gate.
 func (s *Sim) shut(d *domain, c policies.Class) {
 	d.leases[c].open = false
+	if d.ring.len() > 0 {
+		d.host.touch(d)
+		s.ring(d.host)
+	}
 	if was := d.open; was {
 		if d.mark(); !d.open && !d.busy {
 			d.idle += s.now.Sub(d.idleTo)

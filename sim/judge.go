@@ -181,7 +181,9 @@ func (sc *Scenario) once(p *Plan, seed uint64) (Metrics, *Sim, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Run()
+	if err := s.Run(); err != nil {
+		return nil, nil, err
+	}
 	return s.measure(sc), s, nil
 }
 

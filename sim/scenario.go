@@ -71,6 +71,7 @@ type Domain struct {
 	From, To    time.Duration
 	FromTo      time.Duration `toml:"from_to"` // it begins by chance between from and this
 	Runs        int           // after so many it leaves; 0: never
+	Away        time.Duration // after each run it leaves, and is back after so long; 0: it stays
 	Memory      Bytes         // that it has on the device while it is there
 	Background  bool          // nobody waits for it, and it isn't owed anything
 

@@ -234,8 +234,9 @@ func (s *Sim) place(d *Domain) (*host, error) {
 }
 
 // Run lets time pass until the scenario's end: for one part after the other, since the
-// little that a part needs stays in the processor's caches.
-func (s *Sim) Run() {
+// little that a part needs stays in the processor's caches. It fails if engine time was
+// not charged.
+func (s *Sim) Run() error {
 	var end Time
 	for _, part := range s.parts() {
 		s.agenda, s.now = part, 0
@@ -244,6 +245,7 @@ func (s *Sim) Run() {
 		end = max(end, s.now)
 	}
 	s.now = end
+	return s.check()
 }
 
 // parts returns the agendas of what knows nothing of each other: of each accelerator,
@@ -336,12 +338,14 @@ func (s *Sim) observe() {
 	s.agenda.add(s.now.Add(cpuPeriod), sampled, 0, 0)
 }
 
-// appear begins a domain.
+// appear begins a domain, or lets it come back.
 func (s *Sim) appear(d *domain) {
 	h := d.host
 	h.members = append(h.members, d)
 	d.looked = s.now
-	if d.threads[0].program.calls() {
+	d.gone, d.returns, d.busy, d.told = false, false, false, Forever
+	d.heads, d.worked, d.rested = [3]uint64{}, [3]bool{}, [3]Time{}
+	if d.here = d.threads[0].program.calls(); d.here {
 		s.step(h, &policies.Event{Kind: policies.Attach, Domain: d.spec.domain(d.id)})
 	}
 	if !h.gpu.memory.allocate(d) {
@@ -359,7 +363,7 @@ func (s *Sim) appear(d *domain) {
 	}
 }
 
-// vanish ends one. What it has in flight runs to its end.
+// vanish ends a domain. Its requests in flight run to their end, and are charged to it.
 func (s *Sim) vanish(d *domain) {
 	if d.gone {
 		return
@@ -371,9 +375,11 @@ func (s *Sim) vanish(d *domain) {
 			break
 		}
 	}
-	s.step(h, &policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: d.id}})
+	s.tellUse(h, d)
+	s.step(h, &policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: d.id}, Signal: policies.ContextClosed})
 	for i := range d.leases {
 		d.leases[i].open = false
+		d.coming[i].gen++
 	}
 	d.mark()
 	d.gone = true
@@ -384,7 +390,41 @@ func (s *Sim) vanish(d *domain) {
 	for d.ring.len() > 0 {
 		d.ring.pop()
 	}
+	s.left(d)
 	s.ring(h)
+}
+
+// left detaches a domain that is gone, once nothing of it is in flight.
+func (s *Sim) left(d *domain) {
+	h := d.host
+	s.tellUse(h, d)
+	if d.inFlight > 0 || !d.here {
+		return
+	}
+	d.here = false
+	s.step(h, &policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: d.id}})
+	if d.returns {
+		s.agenda.add(s.now.Add(d.spec.Away), appeared, d.index, 0)
+	}
+	s.ring(h)
+}
+
+// check returns an error unless the time for which engines were held is the sum of what
+// domains were charged, to the nanosecond.
+func (s *Sim) check() error {
+	for _, h := range s.hosts {
+		var held time.Duration
+		for i := range h.gpu.engines {
+			held += h.gpu.engines[i].busy
+		}
+		for _, d := range h.all { // what ended since the last turn
+			held -= d.used[policies.Compute].Used.Busy() + d.used[policies.Copy].Used.Busy()
+		}
+		if stray := h.sched.Strays(); held != h.charged || stray.Busy() > 0 {
+			return fmt.Errorf("accelerator %q: its engines were held for %v, domains were charged %v, and %v were charged to none", h.gpu.name, held, h.charged, stray.Busy())
+		}
+	}
+	return nil
 }
 
 // Events is how many events there were, Hash what they were.

@@ -50,7 +50,9 @@ func simulate(tb testing.TB, sc *Scenario, plan int, seed uint64) *Sim {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.Run()
+	if err := s.Run(); err != nil {
+		tb.Fatal(err)
+	}
 	return s
 }
 
@@ -89,7 +91,9 @@ func TestReplayDecidesTheSame(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Run()
+			if err := s.Run(); err != nil {
+				t.Fatal(err)
+			}
 			var file bytes.Buffer
 			if err := rec.Write(&file); err != nil {
 				t.Fatal(err)
@@ -640,7 +644,9 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	trace := s.Trace()
-	s.Run()
+	if err := s.Run(); err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
 	if err := trace.Write(&out); err != nil {
 		t.Fatal(err)
@@ -677,6 +683,50 @@ func BenchmarkEvents(b *testing.B) {
 				}
 				b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 			})
+		}
+	}
+}
+
+// What a domain has in flight when it leaves is charged to it, under every policy, also when
+// it comes back. A charge that is missing is an error of the run.
+func TestLeaversAreCharged(t *testing.T) {
+	sc := scenario(t, `
+id = "leavers"
+time = "5s"
+profile = "even"
+accelerator = [{name = "gpu"}]
+domain = [
+  {name = "steady", workload = "short", depth = 4},
+  {name = "quits", workload = "short", depth = 4, away = "3ms"},
+  {name = "dies", workload = "long", depth = 2, to = "1s"},
+]
+plan = [{name = "p", policy = "rr"}]
+[workload.short]
+calls = 3
+ahead = 8
+kernel = "2ms"
+[workload.long]
+calls = 1
+ahead = 2
+kernel = "700ms"
+`)
+	for _, name := range policies.Names() {
+		for _, mode := range []string{"paper", "production"} {
+			plan := Plan{Name: name, Policy: name, Mode: mode}
+			s, err := New(sc, &plan, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Run(); err != nil {
+				t.Errorf("%s, %s: %v", name, mode, err)
+			}
+			if d := s.domains[1]; len(d.runs) < 5 {
+				t.Errorf("%s, %s: the domain that comes back did %d runs", name, mode, len(d.runs))
+			}
+			s.hosts[0].charged--
+			if s.check() == nil {
+				t.Errorf("%s, %s: a nanosecond that is missing isn't noticed", name, mode)
+			}
 		}
 	}
 }

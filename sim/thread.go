@@ -151,6 +151,12 @@ func (s *Sim) finish(t *thread) (waits bool) {
 		s.block(t)
 		return true
 	}
+	if t.domain.spec.Away > 0 {
+		t.domain.returns = true
+		s.agenda.add(s.now, vanished, t.domain.index, 0)
+		s.block(t)
+		return true
+	}
 	if t.program.period > 0 {
 		t.released = t.released.Add(t.program.period)
 		if t.released > s.now {

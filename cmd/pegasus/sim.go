@@ -221,8 +221,8 @@ func observe(c *call, f simFlags, name string) error {
 			return err
 		}
 	}
-	s.Run()
-	if trace != nil {
+	err = s.Run()
+	if err == nil && trace != nil {
 		err = writeFile(f.trace, trace.Write)
 	}
 	if err == nil && recording != nil {

@@ -1,0 +1,136 @@
+package backend
+
+import (
+	"time"
+
+	"pegasus/backend/gate"
+	"pegasus/configs"
+	"pegasus/policies"
+	"pegasus/vcpu"
+)
+
+// An account of accelerator time belongs to a domain, by name: the scheduler keeps it by ID
+// while the domain has no process, and the state file keeps it while no daemon runs.
+
+// accountDrift is how much an account may change before the state is saved again.
+const accountDrift = 100 * time.Millisecond
+
+// idOf returns the scheduler's ID for a domain that comes: the one that it had, if the
+// scheduler still keeps its account. The name of a domain that only its processes own costs
+// nothing, so a new one takes over the ID, and with it the account, of the domain of that kind
+// that left with the largest debt. a.mu is held.
+func (a *accelerator) idOf(name string) vcpu.ID {
+	for n, id := range a.ids {
+		if _, ok := a.sched.Balances(id); !ok {
+			delete(a.ids, n)
+		}
+	}
+	if id, ok := a.ids[name]; ok {
+		return id
+	}
+	id, old := a.largestDebt(name)
+	if id == 0 {
+		a.nextID++
+		id = a.nextID
+	}
+	delete(a.ids, old)
+	a.ids[name] = id
+	return id
+}
+
+// largestDebt returns the account that the new name of a domain takes over that only its processes own; 0: none.
+// a.mu is held.
+func (a *accelerator) largestDebt(name string) (id vcpu.ID, old string) {
+	if a.passing == nil || !a.passing(name) {
+		return 0, ""
+	}
+	names := make(map[vcpu.ID]string, len(a.ids))
+	for n, id := range a.ids {
+		names[id] = n
+	}
+	var most time.Duration
+	for _, absent := range a.sched.Absent(nil) {
+		debt := -(absent.Balances[0] + absent.Balances[1])
+		if n, ok := names[absent.ID]; ok && debt > most && a.passing(n) {
+			id, old, most = absent.ID, n, debt
+		}
+	}
+	return id, old
+}
+
+// balances returns the accounts that matter, by domain.
+func (a *accelerator) balances() map[string]policies.Balances {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[string]policies.Balances{}
+	for name, id := range a.ids {
+		if b, ok := a.sched.Balances(id); ok && b != (policies.Balances{}) {
+			all[name] = b
+		}
+	}
+	return all
+}
+
+// restoreAccount gives a domain that isn't there, and may never be, the account that it
+// had.
+func (a *accelerator) restoreAccount(c configs.Domain, b policies.Balances) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.ids[c.Name]; known {
+		return
+	}
+	a.nextID++
+	a.ids[c.Name] = a.nextID
+	now := gate.Now()
+	a.step(now, policies.Event{Kind: policies.Attach, Domain: sharesOf(a.nextID, c, 0), Balances: b})
+	a.step(now, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: a.nextID}})
+}
+
+// restoreAccounts takes up the accounts that a daemon before wrote down. d.mu is held.
+func (d *Daemon) restoreAccounts(s *state) {
+	for _, a := range d.accelerators {
+		for name, b := range s.Accounts[a.name] {
+			c, err := d.settingsOf(d.config, name)
+			if err != nil { // it may not enter, but what it owes stays
+				c = d.config.Template
+				c.Name = name
+			}
+			a.restoreAccount(c, b)
+		}
+	}
+	d.changed = true
+}
+
+// accounts returns the accounts of all accelerators. d.mu is held.
+func (d *Daemon) accounts() map[string]map[string]policies.Balances {
+	all := map[string]map[string]policies.Balances{}
+	for _, a := range d.accelerators {
+		all[a.name] = a.balances()
+	}
+	return all
+}
+
+// drifted reports whether accounts have changed much since they were saved. d.mu is held.
+func (d *Daemon) drifted() bool {
+	if d.opt.Private {
+		return false
+	}
+	for name, now := range d.accounts() {
+		then := d.saved[name]
+		for domain, b := range now {
+			if apart(b, then[domain]) {
+				return true
+			}
+		}
+		for domain, b := range then {
+			if apart(b, now[domain]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func apart(b, c policies.Balances) bool {
+	return max((b[0]-c[0]).Abs(), (b[1]-c[1]).Abs()) >= accountDrift
+}

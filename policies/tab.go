@@ -1,0 +1,213 @@
+package policies
+
+import (
+	"math/bits"
+	"time"
+)
+
+// tab counts the credit of units in production mode: the time that a unit uses is taken
+// off its credit and divided among the competing units, the user included, in proportion
+// to their incomes. A unit competes while it has requests or a lease, and while it owes
+// time. The sum of all credits stays constant: where one unit is overdrawn, another is
+// owed as much, and stays first in the list until it has used that.
+type tab struct {
+	units map[*unit]bool // all of them
+	total int64          // weights of those that compete
+	pot   uint64         // what was used per weight, in 1/finer ns
+	odd   uint64         // what is left of the division that made it
+
+	debtors heap[unit] // without requests or a lease, by when they owe nothing
+}
+
+// Incomes are great numbers, so the pot is finer than those of other policies, and what
+// is used is divided in parts that its arithmetic can hold.
+const (
+	finerBits = 20
+	finer     = 1 << finerBits
+	mostShare = 1 << 40
+)
+
+// line is a unit's line in the tab.
+type line struct {
+	weight  int64
+	busy    bool   // it has requests or a lease
+	since   Time   // since when it has neither
+	pot     uint64 // up to where its credit is settled
+	rest    uint64 // of that, in 1/finer ns
+	until   uint64 // value of the pot at which a debtor owes nothing
+	indebt  int
+	counted bool // in total
+}
+
+func newTab() tab {
+	sooner := func(a, b *unit) bool {
+		x, y := &a.purse.line, &b.purse.line
+		if x.until != y.until {
+			return int64(x.until-y.until) < 0
+		}
+		return a.place < b.place
+	}
+	return tab{
+		units:   make(map[*unit]bool),
+		debtors: heap[unit]{at: func(u *unit) *int { return &u.purse.line.indebt }, less: sooner},
+	}
+}
+
+// earned is a unit's credit as of now, and the rest of the division.
+func (t *tab) earned(u *unit) (credit time.Duration, rest uint64) {
+	l := &u.purse.line
+	if !l.counted {
+		return u.purse.credit, 0
+	}
+	hi, lo := bits.Mul64(t.pot-l.pot, uint64(l.weight))
+	lo, carry := bits.Add64(lo, l.rest, 0)
+	if hi += carry; hi >= uint64(2*maxDebt)>>(64-finerBits) {
+		return maxDebt, 0
+	}
+	return min(u.purse.credit+time.Duration(hi<<(64-finerBits)|lo>>finerBits), maxDebt), lo % finer
+}
+
+func (t *tab) balance(u *unit) time.Duration {
+	credit, _ := t.earned(u)
+	return credit
+}
+
+// settle brings a unit's credit up to date.
+func (t *tab) settle(u *unit) {
+	l := &u.purse.line
+	u.purse.credit, l.rest = t.earned(u)
+	l.pot = t.pot
+}
+
+// set gives a unit a credit.
+func (t *tab) set(u *unit, credit time.Duration) {
+	t.settle(u)
+	u.purse.credit, u.purse.line.rest = credit, 0
+	t.reckon(u)
+}
+
+// weigh sets a unit's weight from now on.
+func (t *tab) weigh(u *unit, weight int64) {
+	l := &u.purse.line
+	if l.weight == weight {
+		return
+	}
+	t.settle(u)
+	if l.counted {
+		t.total += weight - l.weight
+	}
+	l.weight = weight
+	t.reckon(u)
+}
+
+// reckon puts a settled unit where it belongs.
+func (t *tab) reckon(u *unit) {
+	l := &u.purse.line
+	owes := !l.busy && u.purse.credit < 0
+	switch has := t.debtors.has(u); {
+	case owes:
+		if l.until = t.even(u); has {
+			t.debtors.fix(u)
+		} else {
+			t.debtors.push(u)
+		}
+	case has:
+		t.debtors.remove(u)
+	}
+	if counts := l.busy || owes; counts != l.counted {
+		l.counted = counts
+		if counts {
+			t.total += l.weight
+		} else {
+			t.total -= l.weight
+			l.rest = 0
+		}
+	}
+}
+
+// even is the value of the pot at which a settled unit in debt owes nothing.
+func (t *tab) even(u *unit) uint64 {
+	l := &u.purse.line
+	hi, lo := bits.Mul64(uint64(-u.purse.credit), finer)
+	lo, borrow := bits.Sub64(lo, l.rest, 0)
+	lo, carry := bits.Add64(lo, uint64(l.weight)-1, 0)
+	if hi += carry - borrow; hi >= uint64(l.weight) { // in longer than anything lasts
+		return t.pot + 1<<62
+	}
+	grows, _ := bits.Div64(hi, lo, uint64(l.weight))
+	return t.pot + min(grows, 1<<62)
+}
+
+// spend takes d off a unit's credit and divides it among those that compete.
+func (t *tab) spend(u *unit, d time.Duration) {
+	t.settle(u)
+	u.purse.credit = max(u.purse.credit-d, -maxDebt)
+	t.reckon(u)
+	t.share(d)
+	t.settle(u)
+	t.reckon(u)
+}
+
+// share divides d among those that compete. Debtors do until they owe nothing.
+func (t *tab) share(d time.Duration) {
+	for ; d > mostShare; d -= mostShare {
+		t.share(mostShare)
+	}
+	if t.total == 0 {
+		return
+	}
+	t.odd += uint64(d) << finerBits
+	for t.total > 0 {
+		grows := t.odd / uint64(t.total)
+		u := t.debtors.top()
+		if u == nil || u.purse.line.until-t.pot > grows {
+			t.pot += grows
+			t.odd %= uint64(t.total)
+			return
+		}
+		grows = u.purse.line.until - t.pot
+		t.pot += grows
+		t.odd -= grows * uint64(t.total)
+		t.settle(u)
+		t.reckon(u)
+	}
+	t.odd = 0
+}
+
+// compete notes that a unit has requests. If it had none for more than a moment, the
+// others need not make up for more than a unit may be owed meanwhile.
+func (t *tab) compete(now Time, u *unit) {
+	t.settle(u)
+	l := &u.purse.line
+	over := u.purse.credit - mostOwed
+	if rested := !l.busy && now.Sub(l.since) > roundsRest; rested && over > 0 {
+		u.purse.credit = mostOwed
+		t.share(over)
+	}
+	l.busy = true
+	t.reckon(u)
+}
+
+// rest notes that a unit has no requests, and perhaps a lease.
+func (t *tab) rest(now Time, u *unit, leased bool) {
+	t.settle(u)
+	l := &u.purse.line
+	if l.busy && !leased {
+		l.since = now
+	}
+	l.busy = leased
+	t.reckon(u)
+}
+
+// remove forgets a unit without requests.
+func (t *tab) remove(u *unit) {
+	l := &u.purse.line
+	if t.debtors.has(u) {
+		t.debtors.remove(u)
+	}
+	if l.counted {
+		t.total -= l.weight
+	}
+	l.counted, l.busy = false, false
+	delete(t.units, u)
+}
