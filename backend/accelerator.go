@@ -32,6 +32,9 @@ type accelerator struct {
 	bell *gate.Bell
 	log  *slog.Logger
 
+	// expel has all workers of a domain ended. It is called with mu held, and doesn't wait. nil: nothing is done.
+	expel func(*avcpu)
+
 	silence time.Duration // after so much of it gates count as open: aliveFor, but in tests
 
 	// Guarded by the daemon's mu.
@@ -71,6 +74,7 @@ type avcpu struct {
 	looked  int64                           // when the page was last looked at
 	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
 	busy    bool                            // work was pending or in flight at the last look
+	forged  bool                            // a worker has changed what only the daemon writes
 
 	paused    bool // its gate stays closed
 	withdrawn bool // and the scheduler was told that it needs no turn
@@ -138,6 +142,7 @@ func (a *accelerator) turn() time.Duration {
 	defer a.mu.Unlock()
 	now := gate.Now()
 	for _, m := range a.members {
+		a.guard(m)
 		m.page.Tick(now + int64(a.silence))
 		a.look(now, m)
 	}
@@ -165,6 +170,19 @@ func (a *accelerator) turn() time.Duration {
 		next = a.glances.next(next)
 	}
 	return min(max(next.Sub(vcpu.Time(gate.Now())), 0), beatEvery)
+}
+
+// guard mends a gate page in which a worker has changed what only the daemon writes, and has
+// the domain expelled: its workers may have been computing out of turn.
+func (a *accelerator) guard(m *avcpu) {
+	if m.page.Intact() {
+		return
+	}
+	m.page.Mend()
+	if !m.forged && a.expel != nil {
+		m.forged = true
+		a.expel(m)
+	}
 }
 
 // look tells the scheduler what happened to a domain since the last look.
@@ -427,12 +445,11 @@ func (a *accelerator) setShares(m *avcpu, c configs.Domain, cpu vcpu.Credits) {
 	a.bell.Ring()
 }
 
-// reap frees what a dead worker held here.
+// reap frees what a dead worker held here, but for device segments: see Daemon.clearSegments.
 func (a *accelerator) reap(m *avcpu, slot int) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	m.page.Reap(slot)
-	a.mu.Unlock()
-	m.page.ClearSegments(commons{m}) // which takes half a second for a GiB: the others are served meanwhile
 	a.bell.Ring()
 }
 

@@ -7,8 +7,8 @@
 // as their domain's gate page goes, and nothing that a guest wrote, which it
 // never maps.
 //
-// Locks: Daemon.reloading before Daemon.mu before accelerator.mu. The last two are
-// not held across a wait.
+// Locks: Daemon.reloading and a gate page's own lock before Daemon.mu before accelerator.mu. The
+// last two are not held across a wait, nor while anything is waited for that workers write.
 package backend
 
 import (
@@ -234,6 +234,7 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
 		}
 		a.follower = d.follower
+		a.expel = func(m *avcpu) { d.tasks.Go(func() { d.expel(m) }) }
 		if d.opt.CPUs != nil {
 			a.see = d.see
 		}

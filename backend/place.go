@@ -149,10 +149,13 @@ func (d *Daemon) leave(dom *domain) {
 		return
 	}
 	dom.on.detach(dom.avcpu)
-	if err := dom.avcpu.page.Free(); err != nil {
-		d.log.Warn("free gate page", "domain", dom.name, "err", err)
-	}
-	dom.avcpu.store.Close()
+	name, m := dom.name, dom.avcpu
+	d.tasks.Go(func() { // waits until segments are cleared
+		if err := m.page.Free(); err != nil {
+			d.log.Warn("free gate page", "domain", name, "err", err)
+		}
+		m.store.Close()
+	})
 	dom.on.hw.SetCommons(dom.name, 0)
 	d.noteOf(dom, "leave", "left %s", dom.on.name)
 	d.queue.Release(dom.name)
