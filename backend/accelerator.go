@@ -74,7 +74,7 @@ type avcpu struct {
 	looked  int64                           // when the page was last looked at
 	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
 	busy    bool                            // work was pending or in flight at the last look
-	forged  bool                            // a worker has changed what only the daemon writes
+	forged  bool                            // a worker has changed what only the daemon writes, and the domain is being expelled
 
 	paused    bool // its gate stays closed
 	withdrawn bool // and the scheduler was told that it needs no turn
@@ -183,6 +183,13 @@ func (a *accelerator) guard(m *avcpu) {
 		m.forged = true
 		a.expel(m)
 	}
+}
+
+// expelled notes that the workers of a domain have been ended; those that came since can be, too.
+func (a *accelerator) expelled(m *avcpu) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.forged = false
 }
 
 // look tells the scheduler what happened to a domain since the last look.

@@ -285,6 +285,7 @@ func (d *Daemon) expel(m *avcpu) {
 			kill(g.worker)
 		}
 	}
+	dom.on.expelled(m)
 }
 
 // unseat gives back all that a guest process had, its worker being dead.

@@ -12,7 +12,7 @@ import (
 	"pegasus/backend/gate"
 	"pegasus/configs"
 	"pegasus/policies"
-	"pegasus/test/scribble"
+	"pegasus/test/overwrite"
 	"pegasus/test/seeds"
 )
 
@@ -37,7 +37,7 @@ func hostilePage(t *testing.T, policy, accounts string) {
 	member := gate.Join(good, a.bell, mustSlot(t, good))
 
 	random := rand.New(rand.NewPCG(seeds.Fixed(t), 0))
-	page := scribble.Map(t, bad.File())
+	page := overwrite.Map(t, bad.File())
 	old := append([]byte(nil), page...)
 	var done sync.WaitGroup
 	stop := make(chan struct{})
@@ -48,7 +48,7 @@ func hostilePage(t *testing.T, policy, accounts string) {
 				return
 			default:
 			}
-			scribble.Over(page[:3*4096], old, random, 50)
+			overwrite.Words(page[:3*4096], old, random, 50)
 			time.Sleep(100 * time.Microsecond)
 		}
 	})

@@ -31,11 +31,11 @@ func newStore() (*os.File, error) {
 
 // lockPatience is how long the daemon waits for a worker that holds the lock of its domain's gate
 // page. The worker may be clearing segments, half a second for a GiB.
-const lockPatience = 10 * time.Second
+const lockPatience = 2 * time.Second
 
 // clearSegments frees the device segments that were removed and that only m's dead workers had
 // attached. It waits for what m's workers write, so no lock of the daemon may be held. When a worker
-// keeps the lock, the segments stay the domain's until another worker of it ends or all have left.
+// keeps the lock, the segments stay the domain's until another worker of it ends or changes the table, or all have left.
 func (d *Daemon) clearSegments(dom *domain, m *avcpu) {
 	if err := m.page.ClearSegments(commons{d, dom, m}, lockPatience); err != nil {
 		d.noteOf(dom, "locked", "clear device segments: %v for %v; keeping them", err, lockPatience)

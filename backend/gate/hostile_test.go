@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pegasus/test/scribble"
+	"pegasus/test/overwrite"
 	"pegasus/test/seeds"
 )
 
@@ -91,6 +91,7 @@ func TestWordsOfTheDaemonChanged(t *testing.T) {
 		"deadline":   func() { h.leases[0].deadline.Store(Forever) },
 		"limit":      func() { h.inFlightLimit.Store(0) },
 		"alive":      func() { h.aliveUntil.Store(1) },
+		"version":    func() { h.version++ },
 		"generation": func() { h.generation.Add(7) },
 	} {
 		change()
@@ -119,7 +120,7 @@ func FuzzPage(f *testing.F) {
 			page = p.mem[:headerBytes+2*slotBytes]
 		}
 		for range 20 {
-			scribble.Over(page, nil, random, 100)
+			overwrite.Words(page, nil, random, 100)
 			w := p.Look()
 			for _, sum := range []int64{w.Used[0] + w.Used[1] + w.Used[2] + w.Used[3], w.Idle, w.Paused, w.InFlight, w.Heads[0].Predicted, w.Heads[1].Predicted} {
 				if sum < 0 || sum > maxTime*Slots*4 {

@@ -66,6 +66,7 @@ func New() (*Page, error) {
 		p.at.memory[k].quota.Store(math.MaxUint64)
 	}
 	p.at.daemon.Store(uint32(os.Getpid()))
+	p.wrote = p.words()
 	return p, nil
 }
 
@@ -190,6 +191,9 @@ func (p *Page) SetInFlightLimit(ns int64) {
 
 // words are those of a page that only the daemon's scheduler loop writes.
 type words struct {
+	magic         uint64
+	version       uint32
+	slots         uint32
 	generation    uint32
 	aliveUntil    int64
 	inFlightLimit int64
@@ -199,6 +203,7 @@ type words struct {
 
 func (p *Page) words() (w words) {
 	h := &p.at.header
+	w.magic, w.version, w.slots = h.magic, h.version, h.slots
 	w.generation, w.aliveUntil, w.inFlightLimit = h.generation.Load(), h.aliveUntil.Load(), h.inFlightLimit.Load()
 	for i := range h.leases {
 		w.terms[i], w.deadline[i] = h.leases[i].terms.Load(), h.leases[i].deadline.Load()
@@ -214,6 +219,7 @@ func (p *Page) Intact() bool { return p.words() == p.wrote }
 // Mend writes the words again that only the daemon writes.
 func (p *Page) Mend() {
 	h := &p.at.header
+	h.magic, h.version, h.slots = p.wrote.magic, p.wrote.version, p.wrote.slots
 	h.aliveUntil.Store(p.wrote.aliveUntil)
 	h.inFlightLimit.Store(p.wrote.inFlightLimit)
 	for i := range h.leases {

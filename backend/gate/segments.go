@@ -234,12 +234,13 @@ var ErrLocked = errors.New("gate: a worker holds the lock of the domain's page")
 // then. Any goroutine may call it, also while another one frees the Page; it can take half
 // a second for a GiB, so no lock of the daemon may be held.
 func (p *Page) ClearSegments(c Commons, patience time.Duration) error {
+	until := Now() + int64(patience) // the time that another caller waits counts
 	p.clearing.Lock()
 	defer p.clearing.Unlock()
 	if p.at == nil {
 		return nil
 	}
-	if !p.lock(daemonHolder, Now()+int64(patience)) {
+	if !p.lock(daemonHolder, until) {
 		return ErrLocked
 	}
 	defer p.unlock()

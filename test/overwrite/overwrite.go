@@ -1,14 +1,14 @@
-// Package scribble writes over shared pages as a worker would that hostile code has taken over.
-package scribble
+// Package overwrite writes over shared pages as a worker would that hostile code has taken over.
+package overwrite
 
 import (
 	"encoding/binary"
 	"math/rand/v2"
 )
 
-// Over writes n words into a page: random ones, extreme ones, those of another place of the page, and
+// Words writes n words into a page: random ones, extreme ones, those of another place of the page, and
 // values near the one that is there. Old, if not nil, is an earlier copy of the page that some words are taken from.
-func Over(page []byte, old []byte, r *rand.Rand, n int) {
+func Words(page []byte, old []byte, r *rand.Rand, n int) {
 	for range n {
 		at := r.IntN(len(page)/8) * 8
 		v := binary.LittleEndian.Uint64(page[at:])
@@ -37,3 +37,9 @@ func Over(page []byte, old []byte, r *rand.Rand, n int) {
 }
 
 var extreme = []uint64{0, 1, 2, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1}
+
+// Word writes one word.
+func Word(page []byte, at int, v uint32) { binary.LittleEndian.PutUint32(page[at:], v) }
+
+// At reads one word.
+func At(page []byte, at int) uint32 { return binary.LittleEndian.Uint32(page[at:]) }

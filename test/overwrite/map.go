@@ -1,4 +1,4 @@
-package scribble
+package overwrite
 
 import (
 	"os"
