@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"pegasus/accel"
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
 	"pegasus/configs"
@@ -58,12 +57,13 @@ type accelerator struct {
 // avcpu is a domain on its accelerator. All but its page is guarded by the
 // accelerator's mu.
 type avcpu struct {
-	id     vcpu.ID
-	domain string
-	page   *gate.Page
-	store  *os.File // of the domain's device segments
-	hw     Hardware
-	shares vcpu.Domain // what it is owed
+	id      vcpu.ID
+	domain  string
+	page    *gate.Page
+	store   *os.File // of the domain's device segments
+	hw      Hardware
+	account Account     // of the engine time that the domain has held
+	shares  vcpu.Domain // what it is owed
 
 	leases  gate.Classes                    // for which its gate is open
 	terms   [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
@@ -196,12 +196,12 @@ func (a *accelerator) expelled(m *avcpu) {
 func (a *accelerator) look(now int64, m *avcpu) {
 	w := m.page.Look()
 	if m.paused {
-		w = held(w)
+		w = stopped(w)
 	}
-	used := vcpu.Usage{
-		Compute: time.Duration(w.Used[accel.Compute]),
-		Copy:    time.Duration(w.Used[accel.CopyIn] + w.Used[accel.CopyOut] + w.Used[accel.CopyDevice]),
-	}
+	// After the page, so that all that a domain has used that looks idle is charged: workers release engines before they end
+	// requests.
+	held := m.account.Charge()
+	used := vcpu.Usage{Compute: time.Duration(held.Compute), Copy: time.Duration(held.copies())}
 	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.looked, m.opened), 0))
 		used.Idle = m.patience.spend(min(time.Duration(w.Idle), open), open)
@@ -401,13 +401,13 @@ func (a *accelerator) find(id vcpu.ID) (int, bool) {
 	return slices.BinarySearchFunc(a.members, id, func(m *avcpu, id vcpu.ID) int { return cmp.Compare(m.id, id) })
 }
 
-// attach adds a domain with its store and its page, whose gate is closed or left over from a
+// attach adds a domain with its store, its account and its page, whose gate is closed or left over from a
 // daemon before.
-func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page, store *os.File) *avcpu {
+func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page, store *os.File, account Account) *avcpu {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.nextID++
-	m := &avcpu{id: a.nextID, domain: c.Name, page: page, store: store, hw: a.hw, shares: sharesOf(a.nextID, c, cpu)}
+	m := &avcpu{id: a.nextID, domain: c.Name, page: page, store: store, hw: a.hw, account: account, shares: sharesOf(a.nextID, c, cpu)}
 	now := gate.Now()
 	m.looked = now
 	page.SetInFlightLimit(int64(a.settings.InFlight))

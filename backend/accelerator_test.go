@@ -21,6 +21,7 @@ func TestLookAfterTakingBack(t *testing.T) {
 	first, second := admitted(t, member), admitted(t, member)
 	attachPage(t, a, "b")
 	a.turn()
+	a.members[0].hold(EngineTime{Compute: int64(2 * time.Millisecond)})
 	member.Finish(first, accel.Usage{Class: accel.Compute, End: int64(2 * time.Millisecond)})
 	turn := make(chan struct{})
 	go func() {
@@ -137,7 +138,7 @@ func attachPage(t *testing.T, a *accelerator, name string) *gate.Page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.attach(configs.Domain{Name: name, Credits: 256}, 0, page, nil)
+	a.attach(configs.Domain{Name: name, Credits: 256}, 0, page, nil, new(fakeAccount))
 	return page
 }
 

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,6 +124,11 @@ func (d *Daemon) meet(path string) (*survivor, error) {
 		return nil, os.Remove(path)
 	}
 	if s.conn, err = dialWorker(path); err != nil {
+		if r, err := readRecord(d.recordPath(s.id)); err == nil {
+			if p, err := openProcess(r.PID); err == nil { // it ends just now
+				awaitDeath(p)
+			}
+		}
 		d.strike(s.id)
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -196,15 +202,23 @@ func readRecord(path string) (r record, err error) {
 	return r, nil
 }
 
-// end kills the worker.
+// end kills the worker, and waits until it is dead: what it holds of an accelerator can be taken back then.
 func (s *survivor) end() {
 	if s.PID == 0 {
 		return
 	}
 	if p, err := openProcess(s.PID); err == nil {
 		kill(p)
-		p.Close()
+		awaitDeath(p)
 	}
+}
+
+// awaitDeath waits for a process that ends, but not for long.
+func awaitDeath(p *os.File) {
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), adoptTime)
+	defer cancel()
+	awaitExit(ctx, p)
 }
 
 // shared returns the files of an accelerator that its survivors still use. They
@@ -227,6 +241,9 @@ func (d *Daemon) adopt(left []*survivor) {
 		if err := d.adoptOne(s); err != nil {
 			d.log.Warn("a worker of the daemon before can't be taken over: ending it", "worker", s.PID, "domain", s.Domain, "err", err)
 			s.end()
+			if a := d.accelerator(s.Accelerator); a != nil {
+				a.hw.Reap(s.PID)
+			}
 			s.conn.Close()
 			d.strike(s.id)
 		} else {
@@ -238,13 +255,17 @@ func (d *Daemon) adopt(left []*survivor) {
 		d.vacate(dom)
 	}
 	for _, a := range d.accelerators {
-		var here []string
+		var here, accounts []string
 		for _, dom := range d.domains {
 			if dom.on == a {
-				here = append(here, dom.name)
+				here, accounts = append(here, dom.name), append(accounts, dom.name)
+			} else if left := a.hw.OpenAccount(dom.name); left != nil && dom.account == nil {
+				dom.account, d.changed = left, true // the daemon before did not come to close it: save does
+				accounts = append(accounts, dom.name)
 			}
 		}
 		a.hw.KeepCommons(here) // others may have left while nobody watched
+		a.hw.KeepAccounts(accounts)
 	}
 	for _, dom := range d.domains {
 		d.forgetIfEmpty(dom)
@@ -269,6 +290,9 @@ func (d *Daemon) adoptOne(s *survivor) error {
 		return fmt.Errorf("slot %d, window %d can't be", s.Slot, s.Slice)
 	}
 	if dom.on == nil {
+		if err := d.openAccount(dom, a); err != nil {
+			return err
+		}
 		page, err := gate.Adopt(s.files.Gate)
 		if err != nil {
 			return err
@@ -276,7 +300,7 @@ func (d *Daemon) adoptOne(s *survivor) error {
 		store := s.files.Store
 		s.files.Gate, s.files.Store = nil, nil
 		setQuotas(page, dom.settings)
-		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store)
+		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
 	} else if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
 		return errors.New("its gate page isn't that of its domain")
 	}
@@ -342,6 +366,7 @@ func (d *Daemon) vacate(dom *domain) {
 		}
 		if err != nil || hasExited(p) {
 			closeFile(p)
+			dom.on.hw.Reap(pid)
 			d.reap(dom, slot)
 			freed = true
 			continue

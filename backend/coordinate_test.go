@@ -102,7 +102,7 @@ func coordinated(t *testing.T, policy string, c *cpus, pids map[string]int) *Dae
 		}
 		dom := newDomain(configs.Domain{Name: name, Credits: 256}, true)
 		dom.door = wall{}
-		dom.on, dom.avcpu = a, a.attach(dom.settings, 0, page, nil)
+		dom.on, dom.avcpu = a, a.attach(dom.settings, 0, page, nil, new(fakeAccount))
 		dom.avcpu.busy = true
 		d.domains[name] = dom
 		d.guests[uint64(len(d.guests))] = &guest{dom: dom, pid: pid}

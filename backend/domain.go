@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"pegasus/accel"
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
 	"pegasus/configs"
@@ -32,25 +31,66 @@ type domain struct {
 	vcpus    hypervisor.Spent  // what its vCPUs did, if it is a virtual machine
 	stolen   meter             // of what they waited
 	guests   map[*guest]struct{}
-	past     totals // of workers that have ended
-	share    meter  // of the accelerator time that it used
-	stood    meter  // of the time that its requests waited for leave
+	account  Account // while it is on an accelerator, and until its totals are saved after that
+	booked   booked  // of its account
+	past     totals  // of workers that have ended, and the engine time that is booked
+	share    meter   // of the accelerator time that it used
+	stood    meter   // of the time that its requests waited for leave
 	trickle  *trickle
+}
+
+// booked is the part of an account that is in a domain's totals already.
+type booked struct {
+	Opened int64      `json:"opened"`
+	Total  EngineTime `json:"total"`
+}
+
+// openAccount opens the domain's account on an accelerator, or goes on with the one that it had there and that wasn't
+// closed yet. d.mu is held.
+func (d *Daemon) openAccount(dom *domain, a *accelerator) error {
+	next, err := a.hw.Account(dom.name)
+	if err != nil {
+		return fmt.Errorf("domain %q: %w", dom.name, err)
+	}
+	if dom.account != nil && dom.account.Opened() != next.Opened() {
+		d.changed = true
+		d.save() // which closes that on another accelerator
+	}
+	dom.account = next
+	return nil
+}
+
+// closeAccount closes the domain's account, if it has one, after its totals were saved. d.mu is held.
+func (dom *domain) closeAccount() {
+	if dom.account != nil {
+		dom.book(dom.account)
+		dom.account.Close()
+		dom.account = nil
+	}
+}
+
+// book adds the engine time of an account to the domain's totals, but for the part that they have. Both parts of that are saved
+// together, so that a daemon that is killed at any time loses nothing and counts nothing twice. d.mu is held.
+func (dom *domain) book(a Account) {
+	if dom.booked.Opened != a.Opened() {
+		dom.booked = booked{Opened: a.Opened()}
+	}
+	now := a.Total()
+	dom.past.Used.add(now, 1)
+	dom.past.Used.add(dom.booked.Total, -1)
+	dom.booked.Total = now
 }
 
 // totals is what workers used.
 type totals struct {
-	Used  [accel.NumClasses]int64 `json:"used"`
-	Calls uint64                  `json:"calls"`
-	Waits waits                   `json:"waits"`
-	Swap  gate.Swap               `json:"swap"`
-	Stood int64                   `json:"stood"` // ns that requests waited for leave
+	Used  EngineTime `json:"used"`
+	Calls uint64     `json:"calls"`
+	Waits waits      `json:"waits"`
+	Swap  gate.Swap  `json:"swap"`
+	Stood int64      `json:"stood"` // ns that requests waited for leave
 }
 
 func (t *totals) add(s *gate.Statistics) {
-	for c, ns := range s.Used {
-		t.Used[c] += ns
-	}
 	t.Calls += s.Calls
 	t.Stood += s.Stood
 	t.Swap.OutBytes += s.Swap.OutBytes
@@ -61,15 +101,11 @@ func (t *totals) add(s *gate.Statistics) {
 	t.Waits.add(&w)
 }
 
-func (t *totals) gpu() (sum int64) {
-	for _, ns := range t.Used {
-		sum += ns
-	}
-	return sum
-}
-
-// totals is what all its workers used, those that live included.
+// totals is what all its workers used, those that live included. d.mu is held.
 func (dom *domain) totals() (t totals, memory uint64) {
+	if dom.account != nil {
+		dom.book(dom.account)
+	}
 	t = dom.past
 	if dom.avcpu != nil {
 		memory = dom.avcpu.page.SegmentBytes()
@@ -158,6 +194,7 @@ func (d *Daemon) forgetIfEmpty(dom *domain) {
 	if dom.door != nil || len(dom.guests) != 0 || dom.settling != 0 || d.domains[dom.name] != dom {
 		return
 	}
+	dom.closeAccount()
 	delete(d.domains, dom.name)
 	delete(d.uids, dom.uid)
 	d.changed = true

@@ -31,7 +31,9 @@ func keepLong(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *bu
 			start := gate.Now()
 			time.Sleep(200 * time.Microsecond)
 			b.done.Add(1)
-			member.Spend(&ticket, accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()})
+			u := accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()}
+			b.avcpu.hold(EngineTime{Compute: u.End - u.Start})
+			member.Spend(&ticket, u)
 			engine.Unlock()
 		}
 		member.Finish(ticket, accel.Usage{Class: accel.Compute, Start: begun, End: begun})

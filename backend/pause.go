@@ -37,8 +37,8 @@ func (a *accelerator) unpause(now int64, m *avcpu) {
 	m.page.Watch()
 }
 
-// held is what a paused domain's workers do, without what they wish, such as to go on with what they have begun.
-func held(w gate.Work) gate.Work {
+// stopped is what a paused domain's workers do, without what they wish, such as to go on with what they have begun.
+func stopped(w gate.Work) gate.Work {
 	w.Pending, w.Arrived = 0, false
 	for c, n := range w.Held {
 		w.Flying[c] -= n

@@ -39,7 +39,9 @@ func keepBusy(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *bu
 			// Counted while it is still underway: once it is finished the domain may be
 			// seen to be idle, before this goroutine runs again.
 			b.done.Add(1)
-			member.Finish(ticket, accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()})
+			u := accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()}
+			b.avcpu.hold(EngineTime{Compute: u.End - u.Start})
+			member.Finish(ticket, u)
 			engine.Unlock()
 		}
 	}()

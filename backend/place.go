@@ -116,6 +116,10 @@ func (d *Daemon) place(dom *domain) error {
 	if a == nil {
 		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, d.refusals(dom))
 	}
+	if err := d.openAccount(dom, a); err != nil {
+		d.queue.Release(dom.name)
+		return err
+	}
 	page, err := gate.New()
 	if err != nil {
 		return err
@@ -126,7 +130,7 @@ func (d *Daemon) place(dom *domain) error {
 		return err
 	}
 	setQuotas(page, dom.settings)
-	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store)
+	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
 	d.pauseIfMachine(dom)
 	d.noteOf(dom, "place", "placed on %s", a.name)
 	return nil
@@ -157,6 +161,7 @@ func (d *Daemon) leave(dom *domain) {
 		m.store.Close()
 	})
 	dom.on.hw.SetCommons(dom.name, 0)
+	d.changed = true // save closes its account
 	d.noteOf(dom, "leave", "left %s", dom.on.name)
 	d.queue.Release(dom.name)
 	d.cgroup.leave(dom.name)

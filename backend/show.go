@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"pegasus/accel"
 	"pegasus/backend/control"
 	"pegasus/backend/gate"
 	"pegasus/vcpu"
@@ -32,7 +31,7 @@ func (d *Daemon) sample(ctx context.Context) {
 				continue
 			}
 			t, _ := dom.totals()
-			dom.share.sample(now, t.gpu())
+			dom.share.sample(now, t.Used.sum())
 			dom.stood.sample(now, t.Stood)
 		}
 		for _, a := range d.accelerators {
@@ -53,7 +52,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 	t, memory := dom.totals()
 	out := control.Domain{
 		Name: dom.name, State: "idle", Credits: dom.settings.Credits,
-		GPU: t.gpu(), Compute: t.Used[accel.Compute], Copy: t.gpu() - t.Used[accel.Compute],
+		GPU: t.Used.sum(), Compute: t.Used.Compute, Copy: t.Used.copies(),
 		Calls: t.Calls, WaitP50: t.Waits.quantile(0.5), WaitP99: t.Waits.quantile(0.99),
 		Memory: memory, MemoryQuota: uint64(dom.settings.Memory), MemoryGuarantee: uint64(dom.settings.Guarantee),
 		Swapped: min(t.Swap.Away, memory), SwapOut: t.Swap.OutBytes, SwapIn: t.Swap.InBytes, SwapOuts: t.Swap.Outs, SwapIns: t.Swap.Ins,
@@ -153,9 +152,10 @@ func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
 	p := a.hw.Profile()
 	busy, ns := a.load.grown()
 	d.queue.SetOverloaded(a.name, a.overloaded())
+	held, charged := a.hw.Balance()
 	out := control.Accelerator{
 		Name: a.name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.hw.MemoryUsed(), Swap: p.Swap,
-		MemoryAllocated: a.hw.MemoryReserved(), GPU: a.hw.BusyTime(),
+		MemoryAllocated: a.hw.MemoryReserved(), GPU: held, Charged: charged, Uncharged: held - charged,
 		Weight: d.queue.Weight(a.name), Domains: []string{},
 	}
 	if ns > 0 {

@@ -22,6 +22,8 @@ type state struct {
 type domainState struct {
 	Set  map[string]setting `json:"settings,omitempty"`
 	Past totals             `json:"past"`
+	// Booked is the part of its account that Past has.
+	Booked booked `json:"booked"`
 	// InForce is what holds for its guests if the next daemon's configuration
 	// doesn't know it.
 	InForce configs.Domain `json:"in_force"`
@@ -29,15 +31,29 @@ type domainState struct {
 
 func (d *Daemon) statePath() string { return filepath.Join(d.opt.RuntimeDir, "state.json") }
 
-// save writes the state down if it changed. d.mu is held.
+// save writes the state down if it changed, and closes the accounts of domains that have left. d.mu is held.
 func (d *Daemon) save() {
-	if !d.changed || d.opt.Private {
+	if !d.changed {
 		return
 	}
 	d.changed = false
+	if !d.opt.Private {
+		d.writeState()
+	}
+	for _, dom := range d.domains {
+		if dom.on == nil {
+			dom.closeAccount()
+		}
+	}
+}
+
+func (d *Daemon) writeState() {
 	s := state{map[string]domainState{}, map[string]map[string]setting{}}
 	for name, dom := range d.domains {
-		s.Domains[name] = domainState{dom.set, dom.past, dom.settings}
+		if dom.account != nil {
+			dom.book(dom.account)
+		}
+		s.Domains[name] = domainState{dom.set, dom.past, dom.booked, dom.settings}
 	}
 	for _, a := range d.accelerators {
 		s.Accelerators[a.name] = a.switched
@@ -75,14 +91,15 @@ func (d *Daemon) restore() {
 	for name, was := range s.Domains {
 		file, err := d.settingsOf(d.config, name)
 		if err != nil {
-			d.stranger(name, was.InForce).past = was.Past
+			dom := d.stranger(name, was.InForce)
+			dom.past, dom.booked = was.Past, was.Booked
 			continue
 		}
 		dom, err := d.domain(name)
 		if err != nil {
 			continue
 		}
-		dom.past, dom.set = was.Past, was.Set
+		dom.past, dom.booked, dom.set = was.Past, was.Booked, was.Set
 		next := d.planDomain(d.config, dom, file)
 		dom.set = next.set
 		d.apply(dom, next.settings)

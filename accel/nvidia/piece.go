@@ -3,6 +3,8 @@
 package nvidia
 
 import (
+	"sync/atomic"
+
 	"pegasus/accel"
 	"pegasus/accel/nvidia/driver"
 	"pegasus/cuda"
@@ -21,13 +23,13 @@ type piece struct {
 	event      *Event   // that it records, or nil
 
 	class   accel.Class
-	timed   bool   // it holds an engine
-	key     uint64 // of the launch, for the history
-	kernel  string // its name; "" if it is none
-	kernels int64  // how many it is, each of which may run for as long as is allowed
-	begun   int64  // when it was first seen to have begun; for the watchdog alone
-	finish  func() // what is to be done before the end is told, if it went well
-	settle  func() // and in any case
+	timed   bool         // it holds an engine
+	key     uint64       // of the launch, for the history
+	kernel  string       // its name; "" if it is none
+	kernels int64        // how many it is, each of which may run for as long as is allowed
+	begun   atomic.Int64 // when the watchdog first saw that it had begun
+	finish  func()       // what is to be done before the end is told, if it went well
+	settle  func()       // and in any case
 	due     func(status cuda.Result, finished func())
 	hold    *hold            // what holds the stream until finished is called
 	past    driver.Event     // recorded behind it
@@ -171,6 +173,9 @@ func (c *Context) waited(r cuda.Result) {
 func (p *piece) tell(r cuda.Result, u accel.Usage) {
 	c, s := p.ctx, p.stream
 	d := c.dev
+	if p.begun.Load() != 0 {
+		d.executes(0) // what it did is charged now; the watchdog notes what else runs
+	}
 	if used := d.config.Used; used != nil && u.End > u.Start {
 		used(u.Class, u.End-u.Start-p.delayed) // that is known by the engine that was held meanwhile
 	}

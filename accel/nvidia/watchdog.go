@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pegasus/accel"
 	"pegasus/accel/nvidia/driver"
 	"pegasus/cuda"
 )
@@ -68,8 +69,14 @@ func (w *watchdog) pause() time.Duration {
 func (w *watchdog) look() {
 	w.armed.Store(false)
 	running := w.dev.kernels()
+	var since int64
 	for _, p := range running {
-		if w.late(p) {
+		begun, late := w.late(p)
+		if begun != 0 && (since == 0 || begun < since) {
+			since = begun
+		}
+		if late {
+			w.dev.executes(0)
 			p.ctx.fail(cuda.ErrorLaunchTimeout)
 			p.giveUp(cuda.ErrorLaunchTimeout)
 			w.dev.log.Warn("kernel runs longer than its timeout", "kernel", p.kernel, "timeout", time.Duration(w.limit.Load()))
@@ -79,8 +86,16 @@ func (w *watchdog) look() {
 			return
 		}
 	}
+	w.dev.executes(since)
 	if len(running) > 0 {
 		w.arm()
+	}
+}
+
+// executes tells since when a kernel runs that is charged when it ends, or 0.
+func (d *Device) executes(since int64) {
+	if f := d.config.Executes; f != nil {
+		f(accel.Compute, since)
 	}
 }
 
@@ -112,14 +127,13 @@ func (p *piece) runs() bool {
 	return !over && driver.Query(p.ctx.ctx, p.begin) == cuda.Success
 }
 
-// late says whether a kernel has had its time.
-func (w *watchdog) late(p *piece) bool {
+// late says since when a kernel has been seen to run, 0 if it doesn't, and whether it has had its time.
+func (w *watchdog) late(p *piece) (begun int64, late bool) {
 	if !p.runs() {
-		return false
+		return 0, false
 	}
 	now := w.dev.clock()
-	if p.begun == 0 {
-		p.begun = now
-	}
-	return (now-p.begun)/p.kernels > w.limit.Load()
+	p.begun.CompareAndSwap(0, now)
+	begun = p.begun.Load()
+	return begun, (now-begun)/p.kernels > w.limit.Load()
 }

@@ -134,9 +134,11 @@ type Accelerator struct {
 	Tick       int64    `json:"tick_ns"`
 	Memory     uint64   `json:"memory"`
 	MemoryUsed uint64   `json:"memory_used"`
-	Weight     int      `json:"weight"` // of placement, per mille
-	Busy       float64  `json:"busy"`   // part of the last window that its engines were held, 0 to 1
-	GPU        int64    `json:"gpu_ns"`
+	Weight     int      `json:"weight"`       // of placement, per mille
+	Busy       float64  `json:"busy"`         // part of the last window that its engines were held, 0 to 1
+	GPU        int64    `json:"gpu_ns"`       // that its engines were held
+	Charged    int64    `json:"charged_ns"`   // that was charged to domains, with those that have left
+	Uncharged  int64    `json:"uncharged_ns"` // the difference, which is always 0: nothing is lost or charged twice
 	Domains    []string `json:"domains"`
 	MaxDomains int      `json:"max_domains"`
 	Decisions  uint64   `json:"decisions"`

@@ -1,6 +1,6 @@
 // Package gate decides, without a system call when it is open, whether a worker
-// may submit work to an accelerator now, and carries what was used back to the
-// scheduler.
+// may submit work to an accelerator now, and carries what came and ended back to
+// the scheduler. For how long it held engines is the accelerator's to say.
 //
 // Who calls it: the daemon owns one Page per aVCPU (a domain on an accelerator)
 // and grants and revokes leases on it; every worker of that domain is a Member
@@ -11,7 +11,7 @@
 // Whom it trusts: workers are the host's own processes, but they execute
 // hostile input. A worker that went bad can harm its own domain's Page only. The
 // daemon believes nothing on it that could harm it: indices come from itself and
-// times used are taken as differences that cannot be negative.
+// counts are taken as differences that cannot be negative.
 //
 // What is on a Page, all little-endian (the structs header and slot are the
 // layout, and a test holds their offsets):
@@ -71,10 +71,10 @@ const (
 
 // ClassOf is the gate's class for an engine's.
 func ClassOf(c accel.Class) Class {
-	if c == accel.Compute {
-		return Compute
+	if c == accel.CopyIn || c == accel.CopyOut {
+		return Copy
 	}
-	return Copy
+	return Compute // fills and copies inside the device hold the engine for kernels
 }
 
 // Classes is a set of Class.

@@ -98,11 +98,14 @@ func TestLease(t *testing.T) {
 	p.Revoke(AllClasses)
 	try(t, m, Compute, 1, Closed)
 	w := p.Look()
-	if w.Used != [...]int64{5, 0, 7, 11} || w.Busy() || w.IdleSince == 0 {
+	if w.Ended != [...]uint64{2, 2} || w.Busy() || w.IdleSince == 0 {
 		t.Errorf("work %+v", w)
 	}
-	if w = p.Look(); w.Used != [accel.NumClasses]int64{} {
+	if w = p.Look(); w.Ended != [NumClasses]uint64{} {
 		t.Errorf("looked again: %+v", w)
+	}
+	if st, _ := p.Statistics(m.index); st.Used != [...]int64{5, 0, 7, 11} {
+		t.Errorf("used %v", st.Used)
 	}
 }
 
@@ -530,7 +533,7 @@ func TestReap(t *testing.T) {
 	if used, _ := p.Memory(DeviceMemory); used != 7 {
 		t.Errorf("%d bytes are used, want 7", used)
 	}
-	if w := p.Look(); w.Used[accel.Compute] != 99 || w.InFlight != 1 {
+	if w := p.Look(); w.Ended != [...]uint64{1, 1} || w.InFlight != 1 {
 		t.Errorf("work %+v", w)
 	}
 	if _, ok := p.Statistics(dead.index); ok {
@@ -540,8 +543,8 @@ func TestReap(t *testing.T) {
 	if err != nil || again != dead.index {
 		t.Errorf("next slot %d, %v", again, err)
 	}
-	if w := p.Look(); w.Used != [accel.NumClasses]int64{} {
-		t.Errorf("used again: %+v", w)
+	if w := p.Look(); w.Ended != [NumClasses]uint64{} {
+		t.Errorf("ended again: %+v", w)
 	}
 }
 
@@ -558,12 +561,13 @@ func TestSlotsRunOut(t *testing.T) {
 // A worker that went bad can write anything into its slot.
 func TestLookBelievesNothing(t *testing.T) {
 	p, _, m := fixture(t)
+	m.slot.ended[Compute].Store(5)
 	p.Look()
-	m.slot.used[accel.Compute].Store(-5)
+	m.slot.ended[Compute].Store(4)
 	m.slot.requests[Compute].Store(-1 << 60)
 	m.slot.pending.Store(math.MaxUint32)
 	w := p.Look()
-	if w.Used[accel.Compute] != 0 || w.InFlight != 0 || w.Pending != 1 {
+	if w.Ended[Compute] != 0 || w.InFlight != 0 || w.Pending != 1 {
 		t.Errorf("work %+v", w)
 	}
 	p.at.top.Store(math.MaxUint32)

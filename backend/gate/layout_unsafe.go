@@ -134,7 +134,8 @@ type slot struct {
 	stood    atomic.Int64              // ns that requests waited for leave, up to the last that got it
 
 	used   [accel.NumClasses]atomic.Int64 // ns, only grows
-	ended  [accel.NumClasses]atomic.Uint64
+	ended  [NumClasses]atomic.Uint64
+	_      [16]byte
 	memory [numPools]atomic.Uint64
 	swap   [numSwapCounts]atomic.Uint64
 	held   [NumClasses]atomic.Uint32 // whether admitted work waits for the gate to open again

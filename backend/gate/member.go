@@ -333,7 +333,7 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	u.Start = u.End - rest
 	open := m.charge(t.class, u, rest)
 	if u.Class < accel.NumClasses {
-		s.ended[u.Class].Add(1)
+		s.ended[t.class].Add(1)
 	}
 	h := &m.page.at.header
 	if t.budget && h.generation.Load() == t.generation {

@@ -27,15 +27,13 @@ type Page struct {
 
 	// The daemon's own memory of the slots, so that nothing is counted twice.
 	seen   [Slots]seen
-	looked int64                   // when Look was last called
-	gone   [accel.NumClasses]int64 // used by workers that were reaped since the last Look
-	ended  [NumClasses]uint64      // requests of theirs that ended
-	passed [NumClasses]uint64      // requests of theirs that ever got leave
+	looked int64              // when Look was last called
+	ended  [NumClasses]uint64 // requests that ended of workers that were reaped since the last Look
+	passed [NumClasses]uint64 // requests of theirs that ever got leave
 }
 
 type seen struct {
-	used    [accel.NumClasses]int64
-	ended   [accel.NumClasses]uint64
+	ended   [NumClasses]uint64
 	idle    int64
 	paused  int64
 	pauses  uint64
@@ -260,16 +258,11 @@ func (p *Page) Occupants() map[int]int {
 }
 
 // Reap frees the slot of a worker that is dead: what it had in flight has ended, and the
-// memory it held is its domain's again. What it used is in the next Look.
+// memory it held is its domain's again. What ended is in the next Look.
 func (p *Page) Reap(i int) {
 	s := &p.at.slot[i]
-	last := p.look(i)
-	used := last.Used
-	for c, n := range last.Ended {
+	for c, n := range p.look(i).Ended {
 		p.ended[c] += n
-	}
-	for c, ns := range used {
-		p.gone[c] += ns
 	}
 	for c := range s.admitted {
 		p.passed[c] += s.admitted[c].Swap(0)
@@ -285,6 +278,8 @@ func (p *Page) Reap(i int) {
 	}
 	for c := range s.used {
 		s.used[c].Store(0)
+	}
+	for c := range s.ended {
 		s.ended[c].Store(0)
 	}
 	for b := range s.waits {
@@ -313,14 +308,13 @@ func (p *Page) Reap(i int) {
 
 // Work is what the workers of a Page, or one of them, did and do.
 type Work struct {
-	Used     [accel.NumClasses]int64 // ns since the last Look
-	Ended    [NumClasses]uint64      // requests that ended since the last Look
-	Pending  int                     // workers with a request that waits at the gate
-	Heads    [NumClasses]Head        // the request that waits at the gate
-	InFlight int64                   // requests
-	Flying   [NumClasses]int64       // of each class
-	Held     [NumClasses]int64       // of those, that do nothing before their class's next lease: see Member.AwaitTurn
-	Arrived  bool                    // a request found the gate closed since the last Look
+	Ended    [NumClasses]uint64 // requests that ended since the last Look
+	Pending  int                // workers with a request that waits at the gate
+	Heads    [NumClasses]Head   // the request that waits at the gate
+	InFlight int64              // requests
+	Flying   [NumClasses]int64  // of each class
+	Held     [NumClasses]int64  // of those, that do nothing before their class's next lease: see Member.AwaitTurn
+	Arrived  bool               // a request found the gate closed since the last Look
 	// IdleSince is when the last of them ran out of work; 0 while one has some,
 	// or when there was none yet.
 	IdleSince int64
@@ -362,7 +356,6 @@ func (p *Page) Look() (w Work) {
 	elapsed := now - p.looked
 	p.looked = now
 	joined := int64(0)
-	w.Used, p.gone = p.gone, [accel.NumClasses]int64{}
 	w.Ended, p.ended = p.ended, [NumClasses]uint64{}
 	passed := p.passed
 	for i := range p.top {
@@ -371,9 +364,6 @@ func (p *Page) Look() (w Work) {
 		}
 		joined++
 		one := p.lookAt(i, now)
-		for c, ns := range one.Used {
-			w.Used[c] += ns
-		}
 		for c := range NumClasses {
 			w.Ended[c] += one.Ended[c]
 			w.Flying[c] += one.Flying[c]
@@ -417,8 +407,8 @@ func (p *Page) look(i int) Work { return p.lookAt(i, Now()) }
 
 func (p *Page) lookAt(i int, now int64) (w Work) {
 	s, old := &p.at.slot[i], &p.seen[i]
-	// Order matters: what is in flight is read before what was used, so that a
-	// worker that looks idle here has all its work in Used.
+	// Order matters: what is in flight is read before what ended, so that a
+	// worker that looks idle here has all its work in Ended.
 	for c := range s.requests {
 		w.Flying[c] = within(s.requests[c].Load(), maxRequests)
 		w.InFlight += w.Flying[c]
@@ -438,12 +428,9 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 		}
 	}
 	w.IdleSince = within(s.idleSince.Load(), now)
-	for c := range w.Used {
-		now := s.used[c].Load()
-		w.Used[c] = grown(now, old.used[c])
-		old.used[c] = now
+	for c := range s.ended {
 		ended := s.ended[c].Load()
-		w.Ended[ClassOf(accel.Class(c))] += min(max(ended, old.ended[c])-old.ended[c], maxRequests)
+		w.Ended[c] = min(max(ended, old.ended[c])-old.ended[c], maxRequests)
 		old.ended[c] = ended
 	}
 	if pauses := s.pauses.Load(); pauses > old.pauses {
@@ -471,8 +458,8 @@ func grown(now, before int64) int64 {
 // Statistics is what one worker did since it started.
 type Statistics struct {
 	PID              int
-	Used             [accel.NumClasses]int64
-	Ended            [accel.NumClasses]uint64
+	Used             [accel.NumClasses]int64 // as the worker says
+	Ended            [NumClasses]uint64
 	Calls            uint64
 	Memory, HostUsed uint64
 	Swap             Swap
@@ -489,7 +476,10 @@ func (p *Page) Statistics(i int) (st Statistics, ok bool) {
 	}
 	st.PID = int(s.pid.Load())
 	for c := range st.Used {
-		st.Used[c], st.Ended[c] = within(s.used[c].Load(), Now()), s.ended[c].Load()
+		st.Used[c] = within(s.used[c].Load(), Now())
+	}
+	for c := range st.Ended {
+		st.Ended[c] = s.ended[c].Load()
 	}
 	st.Calls = s.calls.Load()
 	st.Memory, st.HostUsed = s.memory[DeviceMemory].Load(), s.memory[HostMemory].Load()

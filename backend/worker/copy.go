@@ -131,6 +131,9 @@ type transfer struct {
 	into     []byte                    // the part of reply that does
 }
 
+// class is that of the engine which it holds.
+func (t *transfer) class() gate.Class { return gate.ClassOf(engines[direction(t.dst, t.src)]) }
+
 // copy answers with Deferred if the copy was submitted. Whatever becomes of it,
 // the release word is set when its source is needed no more.
 func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data []byte) cuda.Result {
@@ -147,7 +150,7 @@ func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data 
 		s.host.Release(release)
 		return r
 	}
-	r = s.submitGated(sub, st, &s.copying, gate.Copy, s.costs.copy(t.dst, t.src, t.bytes))
+	r = s.submitGated(sub, st, &s.copying, t.class(), s.costs.copy(t.dst, t.src, t.bytes))
 	if r != cuda.Success {
 		s.host.Release(release)
 		return r
@@ -219,7 +222,7 @@ func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	t := &sub.transfer
 	t.call, t.dst, t.src, t.bytes = c, cuda.EndDevice, cuda.EndDevice, bytes
 	s.filling = w
-	if r = s.submitGated(sub, st, &s.filling, gate.Copy, s.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
+	if r = s.submitGated(sub, st, &s.filling, t.class(), s.costs.copy(t.dst, t.src, t.bytes)); r != cuda.Success {
 		return r
 	}
 	return deferredIf(c.Reply)

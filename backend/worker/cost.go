@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"sync/atomic"
 
+	"pegasus/accel"
 	"pegasus/cuda"
 )
 
@@ -38,6 +39,9 @@ func (k *kernelCost) learn(blocks uint64, ns int64) { learn(&k.perBlock, blocks,
 
 // costs is what a byte of a copy took of late, in 1/1024 ns: in, out, within.
 type costs struct{ perByte [3]atomic.Int64 }
+
+// engines are those that copies of each direction hold.
+var engines = [3]accel.Class{accel.CopyIn, accel.CopyOut, accel.CopyDevice}
 
 func direction(dst, src uint32) int {
 	host := func(kind uint32) bool { return kind == cuda.EndArena || kind == cuda.EndInline }

@@ -200,6 +200,16 @@ func wellFormed(is bool) cuda.Result {
 	return cuda.ErrorInvalidValue
 }
 
+// uses notes that a node holds an engine: one node that holds the engine for kernels makes all of them work for it.
+func (gr *graph) uses(c accel.Class) {
+	if gate.ClassOf(c) == gate.Compute {
+		gr.class = gate.Compute
+	}
+	if c == accel.Compute {
+		gr.usage = c
+	}
+}
+
 func (s *session) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Result) {
 	m, r := s.modules.get(a.Function >> 32)
 	if r != cuda.Success {
@@ -210,7 +220,7 @@ func (s *session) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Re
 		return nil, cuda.ErrorInvalidHandle
 	}
 	w := launchOf(m, a)
-	gr.class, gr.usage = gate.Compute, accel.Compute
+	gr.uses(accel.Compute)
 	gr.cost += s.predict(&m.costs[index], &w)
 	return &w, cuda.Success
 }
@@ -233,6 +243,7 @@ func (s *session) graphCopy(gr *graph, a cuda.CopyArgs) (accel.Work, cuda.Result
 	if w.Src, r = s.resolve(src, b, gr.g); r != cuda.Success {
 		return nil, r
 	}
+	gr.uses(engines[direction(dst.kind, src.kind)])
 	gr.cost += s.costs.copy(dst.kind, src.kind, bytes)
 	return w, cuda.Success
 }
@@ -242,6 +253,7 @@ func (s *session) graphFill(gr *graph, a cuda.FillArgs) (accel.Work, cuda.Result
 	if r != cuda.Success || bytes == 0 {
 		return nil, r
 	}
+	gr.uses(accel.CopyDevice)
 	gr.cost += s.costs.copy(cuda.EndDevice, cuda.EndDevice, bytes)
 	return &w, cuda.Success
 }

@@ -189,7 +189,11 @@ func (s *session) about() gate.About {
 	}
 	t := &b.transfer
 	way := direction(t.dst, t.src)
-	return gate.About{Key: mix(uint64(way), t.bytes) >> 1, Known: s.costs.perByte[way].Load() != 0, Size: t.bytes}
+	size := t.bytes
+	if t.class() == gate.Compute {
+		size = 0 // there it counts threads
+	}
+	return gate.About{Key: mix(uint64(way), t.bytes) >> 1, Known: s.costs.perByte[way].Load() != 0, Size: size}
 }
 
 // mix is a hash of what was mixed before and of n.

@@ -296,15 +296,7 @@ func (w *worker) open() (*session, error) {
 	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
 }
 
-func (w *worker) turn(c accel.Class, stop func() bool) { w.member.AwaitTurn(gateClass(c), stop) }
-
-// gateClass is the class whose gate work of an engine passes.
-func gateClass(c accel.Class) gate.Class {
-	if c == accel.Compute {
-		return gate.Compute
-	}
-	return gate.Copy
-}
+func (w *worker) turn(c accel.Class, stop func() bool) { w.member.AwaitTurn(gate.ClassOf(c), stop) }
 
 func (w *worker) quota(delta int64) bool {
 	if delta < 0 {

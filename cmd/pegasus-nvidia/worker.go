@@ -83,7 +83,7 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 		Context: j.Accelerator.Context, KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
 		DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Shared: p.Shared,
-		Quota: quota, Used: d.used, Printed: o.printed, Clock: gate.Now, Log: log,
+		Quota: quota, Used: d.used, Executes: d.executes, Printed: o.printed, Clock: gate.Now, Log: log,
 		Seats: d.worker, SpinTime: int64(j.SpinTime),
 	})
 	if err != nil {
@@ -116,7 +116,9 @@ var tokens = [accel.NumClasses]engine.Token{
 	accel.Compute: engine.Compute, accel.CopyIn: engine.CopyIn, accel.CopyOut: engine.CopyOut, accel.CopyDevice: engine.Compute,
 }
 
-func (d *device) used(c accel.Class, ns int64) { d.page.AddBusy(tokens[c], ns) }
+func (d *device) used(c accel.Class, ns int64) { d.worker.Charge(tokens[c], ns) }
+
+func (d *device) executes(c accel.Class, since int64) { d.worker.Executes(tokens[c], since) }
 
 // SetShare changes what the domain was promised of the memory.
 func (d *device) SetShare(s worker.Share) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,9 @@ type softHardware struct {
 	cores  int
 	page   *engine.Page
 	file   *os.File
+
+	mu      sync.Mutex
+	balance [engine.NumTokens][2]int64 // as it could last be read
 }
 
 func openSoft(c configs.Accelerator, spinners int, files []*os.File) (backend.Hardware, error) {
@@ -96,20 +100,67 @@ func (h *softHardware) SetCommons(domain string, bytes uint64) {
 }
 
 func (h *softHardware) KeepCommons(domains []string) {
-	var numbers []uint64
+	h.page.KeepCommons(numbers(domains))
+}
+
+func numbers(domains []string) (all []uint64) {
 	for _, d := range domains {
-		numbers = append(numbers, engine.DomainNumber(d))
+		all = append(all, engine.DomainNumber(d))
 	}
-	h.page.KeepCommons(numbers)
+	return all
 }
 
 func (h *softHardware) MemoryReserved() uint64 { return h.page.MemoryReserved() }
 
 func (h *softHardware) BusyTime() (sum int64) {
-	for _, t := range []engine.Token{engine.Compute, engine.CopyIn, engine.CopyOut} {
-		sum += h.page.BusyTime(t)
+	for k := range engine.NumTokens {
+		sum += h.page.BusyTime(k)
 	}
 	return sum
+}
+
+// Balance implements backend.Hardware.
+func (h *softHardware) Balance() (held, charged int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k := range engine.NumTokens {
+		if now, of, ok := h.page.Balance(k); ok {
+			h.balance[k] = [2]int64{now, of}
+		}
+		held += h.balance[k][0]
+		charged += h.balance[k][1]
+	}
+	return held, charged
+}
+
+// Account implements backend.Hardware.
+func (h *softHardware) Account(domain string) (backend.Account, error) {
+	a, err := h.page.OpenAccount(engine.DomainNumber(domain))
+	if err != nil {
+		return nil, err
+	}
+	return softAccount{a}, nil
+}
+
+// OpenAccount implements backend.Hardware.
+func (h *softHardware) OpenAccount(domain string) backend.Account {
+	if a, ok := h.page.Account(engine.DomainNumber(domain)); ok {
+		return softAccount{a}
+	}
+	return nil
+}
+
+// KeepAccounts implements backend.Hardware.
+func (h *softHardware) KeepAccounts(domains []string) { h.page.KeepAccounts(numbers(domains)) }
+
+// softAccount is an account as the daemon has it.
+type softAccount struct{ engine.Account }
+
+func (a softAccount) Total() backend.EngineTime  { return engineTime(a.Account.Total()) }
+func (a softAccount) Charge() backend.EngineTime { return engineTime(a.Account.Charge()) }
+
+func engineTime(t engine.Times) backend.EngineTime {
+	return backend.EngineTime{Compute: t[engine.Compute], CopyIn: t[engine.CopyIn], CopyOut: t[engine.CopyOut]}
 }
 
 func (h *softHardware) Files() []*os.File { return []*os.File{h.file} }

@@ -1,7 +1,8 @@
 // Package engine makes the engines of a software accelerator belong to one
 // process at a time. Every worker process of an accelerator maps the same page
-// (a sealed memfd, made by the daemon): it has one token per engine, the memory
-// in use of each worker, and the seats of those who may spin.
+// (a sealed memfd, made by the daemon): it has one token per engine, the time for
+// which each domain held the engines, the memory in use of each worker, and the
+// seats of those who may spin.
 //
 // A token is a first-in-first-out lock across processes. A ticket is claimed
 // together with its owner's name in one atomic step, so that a process may die
@@ -39,7 +40,7 @@ const maxSeats = 64
 
 const (
 	magic   = 0x3130454e49474e45 // "ENGINE01"
-	version = 2
+	version = 3
 )
 
 // ErrFull is returned by Register when all worker slots are taken by live processes.
@@ -70,6 +71,12 @@ type layout struct {
 	commons  [maxCommons]common
 	workers  [MaxWorkers]workerSlot
 	tokens   [NumTokens]tokenWords
+
+	highAccount atomic.Uint32 // accounts that were ever open, with the first; 0: none was
+	_           [4]byte
+	lastOpened  atomic.Int64 // when the latest was opened
+	_           [48]byte
+	accounts    [MaxAccounts]account
 }
 
 // workerSlot belongs to one live process. An owner word is epoch<<32 | pid, and pid 0 means free. The
@@ -90,6 +97,11 @@ type workerSlot struct {
 	priority          atomic.Int32
 	parked            atomic.Uint32 // futex: 1 while the worker sleeps until it is asked
 	_                 [8]byte
+
+	wants    [NumTokens]atomic.Int64 // when it last asked for each token
+	executes [NumTokens]atomic.Int64 // see Executes
+	account  atomic.Uint32           // that it charges
+	_        [12]byte
 }
 
 // counted is epoch<<48 | bytes.
@@ -259,14 +271,18 @@ func (p *Page) sum(of func(*workerSlot) *counted) (sum uint64) {
 
 // Saturated says that a kernel occupies every core: whoever polls should block at once instead of spinning.
 func (p *Page) Saturated() bool {
-	return p.l.allCores != 0 && p.l.tokens[Compute].busy()
+	return p.l.allCores != 0 && p.l.tokens[Compute].taken()
 }
 
-// BusyTime is how long a token has been held in total, in nanoseconds, by those who released it.
-func (p *Page) BusyTime(k Token) int64 { return p.l.tokens[k].busyNs.Load() }
-
-// AddBusy adds to it the time of an engine that is not held by its token.
-func (p *Page) AddBusy(k Token, ns int64) { p.l.tokens[k].busyNs.Add(ns) }
+// BusyTime is how long a token has been held in total, in nanoseconds, by those who released it or died, with what was
+// charged of an engine without one.
+func (p *Page) BusyTime(k Token) int64 {
+	sum, _, _ := p.l.tokens[k].busy.load()
+	for i := range p.openAccounts() {
+		sum += p.l.accounts[i].added[k].Load()
+	}
+	return sum
+}
 
 // Holder is the process that holds a token now, 0 if none.
 func (p *Page) Holder(k Token) int {

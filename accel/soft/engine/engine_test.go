@@ -36,6 +36,9 @@ func workerMain() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	if domain, err := strconv.ParseUint(os.Getenv("ENGINE_TEST_DOMAIN"), 10, 64); err == nil {
+		w.SetShare(domain, 0, 0)
+	}
 	scratch, err := unix.Mmap(4, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		fmt.Println(err)

@@ -19,19 +19,26 @@ func (p *Page) Sweep() {
 	}
 }
 
-// release frees slot i if it still belongs to owner.
+// release frees slot i if it still belongs to owner. The time for which a dead owner held engines is charged up to now.
 func (p *Page) release(i int, owner uint64) {
-	for k := range p.l.tokens {
-		p.l.tokens[k].dropAll(i, ownerEpoch(owner))
+	for k := range NumTokens {
+		p.dropAll(k, i, ownerEpoch(owner))
 	}
 	for k := range p.l.seat {
 		p.l.seat[k].CompareAndSwap(owner, 0)
 	}
-	p.l.workers[i].owner.CompareAndSwap(owner, ownerWord(ownerEpoch(owner)+1, 0))
+	s := &p.l.workers[i]
+	for k := range s.executes {
+		if since := s.executes[k].Load(); since != 0 && s.owner.Load() == owner && s.executes[k].CompareAndSwap(since, 0) {
+			p.account(s.account.Load()).added[k].Add(max(Now()-since, 0))
+		}
+	}
+	s.owner.CompareAndSwap(owner, ownerWord(ownerEpoch(owner)+1, 0))
 }
 
 // dropAll abandons every ticket of a worker, and ends the one that is being served.
-func (t *tokenWords) dropAll(worker int, epoch uint16) {
+func (p *Page) dropAll(k Token, worker int, epoch uint16) {
+	t := &p.l.tokens[k]
 	n, tail := t.serving.Load(), t.tail.Load()
 	if !t.sane() || tail-n > slotsPerToken {
 		return
@@ -39,20 +46,20 @@ func (t *tokenWords) dropAll(worker int, epoch uint16) {
 	for tail++; n != tail; n++ { // one further: claimed, but the tail was not moved yet
 		s := t.slot(n)
 		w := claimWord(n, worker, epoch)
-		if s.word.Load() != w {
+		if s.word.Load()&^abandoned != w {
 			continue
 		}
-		gone := freeWord(n) | abandoned
-		s.word.CompareAndSwap(w, gone)
+		s.word.CompareAndSwap(w, w|abandoned)
 		t.tail.CompareAndSwap(n, n+1)
 		if t.serving.Load() == n {
-			t.end(n, gone, Now())
+			p.end(k, n, Now())
 		}
 	}
 }
 
 // recover hands a token on whose holder died, gave up its ticket, or died while handing it on.
-func (p *Page) recover(t *tokenWords, now int64) {
+func (p *Page) recover(k Token, now int64) {
+	t := &p.l.tokens[k]
 	for range slotsPerToken {
 		n := t.serving.Load()
 		if n == t.tail.Load() {
@@ -62,11 +69,11 @@ func (p *Page) recover(t *tokenWords, now int64) {
 		switch {
 		case t.serving.Load() != n:
 		case w == freeWord(n+slotsPerToken):
-			t.advance(n, now) // ended, but not handed on
+			p.advance(k, n) // ended, but not handed on
 		case w.claims(n) && !w.abandoned() && p.holderLives(w):
 			return
 		default:
-			t.end(n, w, now)
+			p.end(k, n, now)
 		}
 	}
 }

@@ -5,16 +5,15 @@ import "sync/atomic"
 // slotsPerToken is the length of a token's queue: every worker waits for a token at most once at a time.
 const slotsPerToken = 2 * MaxWorkers
 
-// ticketWord names a ticket and who claimed it: ticket<<28 | epoch<<12 | worker+1.
-// Low bits of zero mean that nobody has claimed the ticket yet; allOnes in the
-// worker field means that its claimant has given it up or died.
+// ticketWord names a ticket and who claimed it: ticket<<28 | epoch<<12 | abandoned<<11 | worker+1.
+// Low bits of zero mean that nobody has claimed the ticket yet; abandoned that its claimant has given it up or died.
 type ticketWord uint64
 
 const (
 	ticketBits = 36
 	ticketMask = 1<<ticketBits - 1
-	workerMask = 1<<12 - 1
-	abandoned  = workerMask
+	workerMask = 1<<11 - 1
+	abandoned  = 1 << 11
 )
 
 func freeWord(ticket uint64) ticketWord { return ticketWord(ticket&ticketMask) << 28 }
@@ -27,12 +26,12 @@ func (w ticketWord) claims(ticket uint64) bool {
 	return w>>28 == ticketWord(ticket&ticketMask) && w&workerMask != 0
 }
 func (w ticketWord) worker() (int, uint16) { return int(w&workerMask) - 1, uint16(w >> 12) }
-func (w ticketWord) abandoned() bool       { return w&workerMask == abandoned }
+func (w ticketWord) abandoned() bool       { return w&abandoned != 0 }
 
 // waitSlot is a ticket's place in the queue.
 type waitSlot struct {
 	word   atomicWord
-	since  atomic.Int64  // when the holder got the token, 0 if it has not yet
+	end    atomic.Int64  // when the latest ticket here ended; each ends after all before it
 	parked atomic.Uint32 // futex: 1 while the claimant sleeps
 	_      [44]byte
 }
@@ -45,8 +44,8 @@ type tokenWords struct {
 	_       [56]byte
 	serving atomic.Uint64
 	_       [56]byte
-	busyNs  atomic.Int64
-	_       [56]byte
+	busy    tally // for how long the token was held, by tickets that are over
+	_       [40]byte
 	slots   [slotsPerToken]waitSlot
 }
 
@@ -58,8 +57,8 @@ func (t *tokenWords) init() {
 
 func (t *tokenWords) slot(ticket uint64) *waitSlot { return &t.slots[ticket%slotsPerToken] }
 
-// busy says whether anyone holds or waits for the token.
-func (t *tokenWords) busy() bool { return t.serving.Load() != t.tail.Load() }
+// taken says whether anyone holds or waits for the token.
+func (t *tokenWords) taken() bool { return t.serving.Load() != t.tail.Load() }
 
 // sane says whether the counters can be true. They are not only if somebody
 // scribbled over the page; then Acquire fails instead of waiting for ever.
@@ -88,19 +87,63 @@ func (t *tokenWords) claim(worker int, epoch uint16, onlyIfFree bool) (ticket ui
 	}
 }
 
-// end closes a ticket that is being served and hands the token on. word is what
-// the caller saw in the ticket's slot: of several who try, one succeeds.
-func (t *tokenWords) end(ticket uint64, word ticketWord, now int64) {
-	s := t.slot(ticket)
-	if since := s.since.Swap(0); since != 0 {
-		t.busyNs.Add(max(now-since, 0))
+// A token is held without a gap while tickets follow each other: a ticket is served from the end of the one before it,
+// or from when its worker asked for the token, if that was later. So the time between two holders, in which the next one
+// does not know of its turn yet, is the next one's.
+
+// since returns since when a ticket is served, as its slot's word and the page say, at the time now or when it ended.
+// serving must be the ticket afterwards, or the result is of no use.
+func (p *Page) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
+	asked := now
+	if i, _ := w.worker(); w.claims(ticket) && i < MaxWorkers {
+		asked = p.l.workers[i].wants[k].Load()
 	}
-	s.word.CompareAndSwap(word, freeWord(ticket+slotsPerToken))
-	t.advance(ticket, now)
+	return max(p.l.tokens[k].slot(ticket-1).end.Load(), min(asked, now))
 }
 
-// advance serves the ticket after the given one, and skips those that were abandoned.
-func (t *tokenWords) advance(ticket uint64, now int64) {
+// end ends the ticket that is being served: it charges the time for which the token was held and hands the token on.
+// Of several processes that do so at once, or one after the death of another, the first decides when the ticket ended,
+// and each step is done once, by whichever process comes to it first. A ticket lasts at least a nanosecond.
+func (p *Page) end(k Token, ticket uint64, now int64) {
+	t := &p.l.tokens[k]
+	s := t.slot(ticket)
+	old, before, w := s.end.Load(), t.slot(ticket-1).end.Load(), s.word.Load()
+	since := p.since(k, ticket, w, now)
+	if t.serving.Load() != ticket { // what was read may belong to later tickets
+		return
+	}
+	if old <= before {
+		pass()
+		s.end.CompareAndSwap(old, max(now, since+1))
+	}
+	end := s.end.Load()
+	since = p.since(k, ticket, w, end-1)
+	holder := p.account(0)
+	if i, _ := w.worker(); w.claims(ticket) && i < MaxWorkers {
+		holder = p.account(p.l.workers[i].account.Load())
+	}
+	if t.serving.Load() != ticket {
+		return
+	}
+	t.busy.add(ticket, end-since)
+	holder.held[k].add(ticket, end-since)
+	s.free(ticket)
+	p.advance(k, ticket)
+}
+
+// free makes the place of a ticket that has ended that of a later one.
+func (s *waitSlot) free(ticket uint64) {
+	for w := s.word.Load(); w>>28 == freeWord(ticket)>>28; w = s.word.Load() {
+		pass()
+		s.word.CompareAndSwap(w, freeWord(ticket+slotsPerToken))
+	}
+}
+
+// advance serves the ticket after one that has ended, and skips those that were abandoned.
+func (p *Page) advance(k Token, ticket uint64) {
+	t := &p.l.tokens[k]
+	ended := t.slot(ticket).end.Load()
+	pass()
 	if !t.serving.CompareAndSwap(ticket, ticket+1) {
 		return
 	}
@@ -108,7 +151,7 @@ func (t *tokenWords) advance(ticket uint64, now int64) {
 	s := t.slot(next)
 	w := s.word.Load()
 	if w.claims(next) && w.abandoned() {
-		t.end(next, w, now)
+		p.end(k, next, ended)
 		return
 	}
 	s.wake()

@@ -68,55 +68,70 @@ func (w *Worker) Close() {
 // Page is the page that the worker is registered in.
 func (w *Worker) Page() *Page { return w.page }
 
-// Acquire waits for a token and returns when it was got. It returns false when
-// stop is set (Nudge makes it look at once), or when the page is damaged.
+// Acquire waits for a token and returns when it was got: at once, or when the holder before released it, though
+// this process may not have noticed that for a while. It returns false when stop is set (Nudge makes it look at
+// once), or when the page is damaged.
 func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
 	t := &w.page.l.tokens[k]
+	now := w.ask(k)
 	n, ok := t.claim(w.index, w.epoch, false)
 	for try := 0; !ok; try++ { // not so long as the page is intact
 		if try == 100 || stop != nil && stop.Load() {
 			return 0, false
 		}
 		time.Sleep(time.Millisecond)
-		w.page.recover(t, w.clock())
+		w.page.recover(k, w.clock())
 		n, ok = t.claim(w.index, w.epoch, false)
 	}
 	w.ticket[k] = n
-	if t.serving.Load() != n && !w.wait(t, n, stop) {
+	if t.serving.Load() != n && !w.wait(k, n, stop) {
 		return 0, false
 	}
-	return w.got(t, n), true
+	return w.got(k, n, now), true
 }
 
 // TryAcquire takes a token if nobody holds or waits for it.
 func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
 	t := &w.page.l.tokens[k]
+	if t.taken() {
+		return 0, false
+	}
+	now := w.ask(k)
 	n, ok := t.claim(w.index, w.epoch, true)
 	if !ok {
 		return 0, false
 	}
 	w.ticket[k] = n
-	return w.got(t, n), true
+	return w.got(k, n, now), true
 }
 
-func (w *Worker) got(t *tokenWords, n uint64) int64 {
+// ask notes when the worker asks for a token, for whichever process ends the ticket that it claims then.
+func (w *Worker) ask(k Token) int64 {
 	now := w.clock()
-	t.slot(n).since.Store(now)
+	w.page.l.workers[w.index].wants[k].Store(now)
 	return now
+}
+
+// got returns since when ticket n, which was asked for at a time, is served.
+func (w *Worker) got(k Token, n uint64, asked int64) int64 {
+	return max(w.page.l.tokens[k].slot(n-1).end.Load(), asked)
 }
 
 // Release hands a token on and returns when.
-func (w *Worker) Release(k Token) int64 {
-	t := &w.page.l.tokens[k]
+func (w *Worker) Release(k Token) int64 { return w.ReleaseAt(k, w.clock()) }
+
+// ReleaseAt hands a token on and has it count as held until end, which is not in the future. It returns that time, or
+// a later one if the token was got after it: a token counts as held for a nanosecond at least.
+func (w *Worker) ReleaseAt(k Token, end int64) int64 {
 	n := w.ticket[k]
-	now := w.clock()
-	t.end(n, claimWord(n, w.index, w.epoch), now)
-	return now
+	w.page.end(k, n, end)
+	return w.page.l.tokens[k].slot(n).end.Load()
 }
 
 // wait returns true when ticket n is served, false when it was given up because
 // stop was set, or lost because the page is damaged.
-func (w *Worker) wait(t *tokenWords, n uint64, stop *atomic.Bool) bool {
+func (w *Worker) wait(k Token, n uint64, stop *atomic.Bool) bool {
+	t := &w.page.l.tokens[k]
 	s := t.slot(n)
 	if !w.page.Saturated() && w.TrySpin() {
 		for i := 0; i < spinTurns && t.serving.Load() != n; i++ {
@@ -126,7 +141,7 @@ func (w *Worker) wait(t *tokenWords, n uint64, stop *atomic.Bool) bool {
 	}
 	for t.serving.Load() != n {
 		if stop != nil && stop.Load() {
-			w.abandon(t, n)
+			w.abandon(k, n)
 			return false
 		}
 		s.parked.Store(1)
@@ -134,7 +149,7 @@ func (w *Worker) wait(t *tokenWords, n uint64, stop *atomic.Bool) bool {
 			break
 		}
 		if futexWait(&s.parked, slice) {
-			w.page.recover(t, w.clock())
+			w.page.recover(k, w.clock())
 			if lost := int64(t.serving.Load()-n) > 0; lost || !t.sane() {
 				return false
 			}
@@ -145,13 +160,14 @@ func (w *Worker) wait(t *tokenWords, n uint64, stop *atomic.Bool) bool {
 }
 
 // abandon marks ticket n so that it is skipped, and skips it if its turn has come meanwhile.
-func (w *Worker) abandon(t *tokenWords, n uint64) {
+func (w *Worker) abandon(k Token, n uint64) {
+	t := &w.page.l.tokens[k]
 	s := t.slot(n)
 	s.parked.Store(0)
-	gone := freeWord(n) | abandoned
-	s.word.CompareAndSwap(claimWord(n, w.index, w.epoch), gone)
+	word := claimWord(n, w.index, w.epoch)
+	s.word.CompareAndSwap(word, word|abandoned)
 	if t.serving.Load() == n {
-		t.end(n, gone, w.clock())
+		w.page.end(k, n, w.clock())
 	}
 }
 
@@ -177,6 +193,10 @@ func (s *workerSlot) start(epoch uint16) {
 	s.domain.Store(0)
 	s.guarantee.Store(0)
 	s.priority.Store(0)
+	s.account.Store(0)
+	for k := range s.executes {
+		s.executes[k].Store(0)
+	}
 }
 
 // Reserve adds n bytes to what this process has of the accelerator's memory,
@@ -295,12 +315,25 @@ func (p *Page) domainAt(i int) (domain, guarantee, has uint64) {
 }
 
 // SetShare says which domain the worker belongs to, what that was promised of the
-// device memory, and how much it matters.
+// device memory, and how much it matters. The time for which the worker holds engines is charged to the
+// domain's account if there is one; the worker holds none meanwhile.
 func (w *Worker) SetShare(domain, guarantee uint64, priority int) {
 	s := &w.page.l.workers[w.index]
 	s.domain.Store(domain)
 	s.guarantee.Store(guarantee)
 	s.priority.Store(int32(priority))
+	s.account.Store(w.page.accountOf(domain))
+}
+
+// Charge books time of an engine that is not held by its token.
+func (w *Worker) Charge(k Token, ns int64) {
+	w.page.account(w.page.l.workers[w.index].account.Load()).added[k].Add(ns)
+}
+
+// Executes notes since when an engine that is not held by its token does something for this worker that is not charged
+// yet; 0: it does nothing. If the worker dies, it is charged from then on until it is reaped.
+func (w *Worker) Executes(k Token, since int64) {
+	w.page.l.workers[w.index].executes[k].Store(since)
 }
 
 // Unreserve gives back n bytes.

@@ -1,0 +1,54 @@
+package engine
+
+import "sync/atomic"
+
+// tally is a sum of durations, in nanoseconds, to which each ticket of one token adds at most once, whichever process
+// adds it and however often.
+//
+// mark is (ticket+1)<<1 | the index of the word that counts. Tickets are added in ascending order. A process writes the
+// sum into the other word, and then exchanges mark. The sum of a ticket is a function of the words before it, so a
+// process that takes over from a dead one writes the same value. A process that was stopped between two steps finds that
+// its compare-and-swap fails: mark only grows, and so does each word, since no ticket adds 0.
+type tally struct {
+	mark atomic.Uint64
+	ns   [2]atomic.Int64
+}
+
+// add adds the duration of a ticket, which is more than 0, unless that is done already.
+func (y *tally) add(ticket uint64, ns int64) {
+	mark := y.mark.Load()
+	if mark>>1 > ticket {
+		return
+	}
+	now, next := &y.ns[mark&1], &y.ns[mark&1^1]
+	old, sum := next.Load(), now.Load()+ns
+	if y.mark.Load() != mark { // sum may be that of a later ticket
+		return
+	}
+	pass()
+	next.CompareAndSwap(old, sum)
+	pass()
+	y.mark.CompareAndSwap(mark, (ticket+1)<<1|mark&1^1)
+}
+
+// load returns the sum, the sum before the latest ticket, and how many tickets were served up to the latest one that
+// was added.
+func (y *tally) load() (sum, before int64, tickets uint64) {
+	for {
+		mark := y.mark.Load()
+		sum, before = y.ns[mark&1].Load(), y.ns[mark&1^1].Load()
+		if y.mark.Load() == mark {
+			return sum, before, mark >> 1
+		}
+	}
+}
+
+// passed is nil, but in tests that end or delay a process before it writes to the page: between what it read and what it
+// makes of that.
+var passed func()
+
+func pass() {
+	if passed != nil {
+		passed()
+	}
+}
