@@ -23,6 +23,9 @@ const (
 	beatEvery = 200 * time.Millisecond
 )
 
+// mendEvery is how often the daemon looks for damage in what all workers of an accelerator share.
+const mendEvery = 50 * time.Millisecond
+
 // accelerator is one accelerator and its scheduler loop. The loop takes mu for
 // a turn at a time; others take it to attach and detach domains and to look.
 type accelerator struct {
@@ -133,6 +136,15 @@ func (a *accelerator) run(ctx context.Context) {
 		rung := a.bell.Rung()
 		a.glance()
 		a.bell.Listen(rung, a.turn())
+	}
+}
+
+// mend makes good what hostile workers damage of what all workers share, until ctx ends.
+func (a *accelerator) mend(ctx context.Context) {
+	for pause(ctx, mendEvery) {
+		if n := a.hw.Mend(); n > 0 {
+			a.log.Warn("mend engines: a worker has written over the queues; making them anew", "queues", n)
+		}
 	}
 }
 

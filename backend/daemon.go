@@ -284,6 +284,7 @@ func (d *Daemon) Reload() { d.reload() }
 func (d *Daemon) serve(l *control.Listener) {
 	for _, a := range d.accelerators {
 		d.tasks.Go(func() { a.run(d.ctx) })
+		d.tasks.Go(func() { a.mend(d.ctx) })
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
 	d.tasks.Go(func() { d.coordinate(d.ctx) })
