@@ -136,13 +136,39 @@ func hostilePages(t *testing.T, long time.Duration, names ...string) {
 	}
 }
 
+// dialWithin returns a guest process of a domain, or nil if it isn't served in time.
+func dialWithin(d time.Duration, path string) *frontend.Client {
+	clients := make(chan *frontend.Client)
+	late := make(chan struct{})
+	go func() {
+		c, err := frontend.Dial(path)
+		if err != nil {
+			c = nil
+		}
+		select {
+		case clients <- c:
+		case <-late:
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case c := <-clients:
+		return c
+	case <-time.After(d):
+		close(late)
+		return nil
+	}
+}
+
 // scribbleAsAWorker is a process of the hostile domain and writes over what its worker shares until that is ended.
 func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []string) {
 	h.t.Helper()
 	h.answers(time.Second)
-	c, err := frontend.Dial(h.socket("thief"))
-	if err != nil {
-		return // refused: its domain is being ended
+	c := dialWithin(time.Second, h.socket("thief"))
+	if c == nil {
+		return // refused, since its domain is being ended, or its worker waits for what was written before
 	}
 	defer c.Close()
 	var pages, old [][]byte
