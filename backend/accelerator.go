@@ -23,6 +23,9 @@ const (
 	beatEvery = 200 * time.Millisecond
 )
 
+// mendEvery is how often the daemon looks for damage in what all workers of an accelerator share.
+const mendEvery = 50 * time.Millisecond
+
 // accelerator is one accelerator and its scheduler loop. The loop takes mu for
 // a turn at a time; others take it to attach and detach domains and to look.
 type accelerator struct {
@@ -30,6 +33,9 @@ type accelerator struct {
 	hw   Hardware
 	bell *gate.Bell
 	log  *slog.Logger
+
+	// expel has all workers of a domain ended. It is called with mu held, and doesn't wait. nil: nothing is done.
+	expel func(*avcpu)
 
 	silence time.Duration // after so much of it gates count as open: aliveFor, but in tests
 
@@ -73,6 +79,8 @@ type avcpu struct {
 	looked  int64                           // when the page was last looked at
 	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
 	busy    bool                            // work was pending or in flight at the last look
+	charged [3]int64                        // the time up to which what was charged of each engine comes to, at the earliest
+	forged  bool                            // a worker has changed what only the daemon writes, and the domain is being expelled
 
 	paused    bool // its gate stays closed
 	withdrawn bool // and the scheduler was told that it needs no turn
@@ -134,12 +142,22 @@ func (a *accelerator) run(ctx context.Context) {
 	}
 }
 
+// mend makes good what hostile workers damage of what all workers share, until ctx ends.
+func (a *accelerator) mend(ctx context.Context) {
+	for pause(ctx, mendEvery) {
+		if n := a.hw.Mend(); n > 0 {
+			a.log.Warn("mend engines: a worker has written over the queues; making them anew", "queues", n)
+		}
+	}
+}
+
 // turn does what is due now and returns how long nothing will be.
 func (a *accelerator) turn() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := gate.Now()
 	for _, m := range a.members {
+		a.guard(m)
 		m.page.Tick(now + int64(a.silence))
 		a.look(now, m)
 	}
@@ -169,6 +187,26 @@ func (a *accelerator) turn() time.Duration {
 	return min(max(next.Sub(vcpu.Time(gate.Now())), 0), beatEvery)
 }
 
+// guard mends a gate page in which a worker has changed what only the daemon writes, and has
+// the domain expelled: its workers may have been computing out of turn.
+func (a *accelerator) guard(m *avcpu) {
+	if m.page.Intact() {
+		return
+	}
+	m.page.Mend()
+	if !m.forged && a.expel != nil {
+		m.forged = true
+		a.expel(m)
+	}
+}
+
+// expelled notes that the workers of a domain have been ended; those that came since can be, too.
+func (a *accelerator) expelled(m *avcpu) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.forged = false
+}
+
 // look tells the scheduler what happened to a domain since the last look.
 func (a *accelerator) look(now int64, m *avcpu) {
 	w := m.page.Look()
@@ -177,7 +215,7 @@ func (a *accelerator) look(now int64, m *avcpu) {
 	}
 	// After the page, so that all that a domain has used that looks idle is charged: workers release engines before they end
 	// requests.
-	held := m.account.Charge()
+	held := m.believe(now, m.account.Charge(), max(a.settings.KernelTimeout, leastBurst))
 	used := vcpu.Usage{Compute: time.Duration(held.Compute), Copy: time.Duration(held.copies())}
 	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.looked, m.opened), 0))
@@ -211,6 +249,20 @@ func (a *accelerator) look(now int64, m *avcpu) {
 	if m.leases != 0 && w.Busy() {
 		m.page.Watch()
 	}
+}
+
+// leastBurst is how long an engine can be held at once in any case.
+const leastBurst = time.Minute
+
+// believe cuts what a domain is said to have held engines for to what can be: it holds each engine once at a time, and at
+// most for twice a burst without a look. Any worker of the accelerator can write the accounts.
+func (m *avcpu) believe(now int64, t EngineTime, burst time.Duration) EngineTime {
+	for i, ns := range []*int64{&t.Compute, &t.CopyIn, &t.CopyOut} {
+		m.charged[i] = max(m.charged[i], now-2*int64(burst))
+		*ns = min(max(*ns, 0), max(now-m.charged[i], 0))
+		m.charged[i] += *ns
+	}
+	return t
 }
 
 // requestOf is a policy's word for a request that waits at a gate.
@@ -384,8 +436,8 @@ func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id := a.idOf(c.Name)
-	m := &avcpu{id: id, domain: c.Name, page: page, store: store, hw: a.hw, account: account, shares: sharesOf(id, c, cpu)}
 	now := gate.Now()
+	m := &avcpu{id: id, domain: c.Name, page: page, store: store, hw: a.hw, account: account, shares: sharesOf(id, c, cpu)}
 	m.looked = now
 	page.SetInFlightLimit(int64(a.settings.InFlight))
 	page.Tick(now + int64(a.silence))
@@ -430,12 +482,11 @@ func (a *accelerator) setShares(m *avcpu, c configs.Domain, cpu vcpu.Credits) {
 	a.bell.Ring()
 }
 
-// reap frees what a dead worker held here.
+// reap frees what a dead worker held here, but for device segments: see Daemon.clearSegments.
 func (a *accelerator) reap(m *avcpu, slot int) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	m.page.Reap(slot)
-	a.mu.Unlock()
-	m.page.ClearSegments(commons{m}) // which takes half a second for a GiB: the others are served meanwhile
 	a.bell.Ring()
 }
 

@@ -354,6 +354,7 @@ func (d *Daemon) vacate(dom *domain) {
 	for g := range dom.guests {
 		delete(slots, g.slot)
 	}
+	freed := false
 	for slot, pid := range slots {
 		p, err := openProcess(pid)
 		if err != nil && pid != 0 && !errors.Is(err, unix.ESRCH) {
@@ -364,6 +365,7 @@ func (d *Daemon) vacate(dom *domain) {
 			closeFile(p)
 			dom.on.hw.Reap(pid)
 			d.reap(dom, slot)
+			freed = true
 			continue
 		}
 		// It was ended just now and may still do something there, or couldn't be asked who it is.
@@ -373,15 +375,27 @@ func (d *Daemon) vacate(dom *domain) {
 			if awaitExit(d.ctx, p) != nil {
 				return
 			}
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if dom.avcpu == m { // else the page went with the domain's last guest
-				dom.on.hw.Reap(pid)
-				d.reap(dom, slot)
-				d.makeRoom()
+			if d.reapLate(dom, m, slot, pid) {
+				d.clearSegments(dom, m)
 			}
 		})
 	}
+	if m := dom.avcpu; freed {
+		d.tasks.Go(func() { d.clearSegments(dom, m) })
+	}
+}
+
+// reapLate is reap for a worker of no guest, which also held engines. It returns false when the page
+// went with the domain's last guest before.
+func (d *Daemon) reapLate(dom *domain, m *avcpu, slot, pid int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if dom.avcpu != m {
+		return false
+	}
+	dom.on.hw.Reap(pid)
+	d.reap(dom, slot)
+	return true
 }
 
 func sameFile(a, b *os.File) bool {

@@ -7,8 +7,8 @@
 // as their domain's gate page goes, and nothing that a guest wrote, which it
 // never maps.
 //
-// Locks: Daemon.reloading before Daemon.mu before accelerator.mu. The last two are
-// not held across a wait.
+// Locks: Daemon.reloading and a gate page's own lock before Daemon.mu before accelerator.mu. The
+// last two are not held across a wait, nor while anything is waited for that workers write.
 package backend
 
 import (
@@ -228,6 +228,7 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 		}
 		a.follower = d.follower
 		a.passing = d.passing
+		a.expel = func(m *avcpu) { d.tasks.Go(func() { d.expel(m) }) }
 		if d.opt.CPUs != nil {
 			a.see = d.see
 		}
@@ -277,6 +278,7 @@ func (d *Daemon) Reload() { d.reload(nil) }
 func (d *Daemon) serve(l *control.Listener) {
 	for _, a := range d.accelerators {
 		d.tasks.Go(func() { a.run(d.ctx) })
+		d.tasks.Go(func() { a.mend(d.ctx) })
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
 	d.tasks.Go(func() { d.coordinate(d.ctx) })

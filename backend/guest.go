@@ -186,14 +186,9 @@ func shareOf(s configs.Domain) worker.Share {
 	return worker.Share{Guarantee: uint64(s.Guarantee), Priority: s.Priority}
 }
 
-// orderTime is how long a worker that doesn't listen is waited for.
-const orderTime = 100 * time.Millisecond
-
-// order tells a worker what to do. One that has ended needs no orders.
-func (g *guest) order(o worker.Order) {
-	g.conn.SetWriteDeadline(time.Now().Add(orderTime))
-	worker.SendOrder(g.conn, o)
-}
+// order tells a worker what to do. A worker that has ended needs no orders, and one that leaves a
+// hundred of them unread gets no more.
+func (g *guest) order(o worker.Order) { worker.SendOrder(g.conn, o) }
 
 // dismiss has a worker end, in which it tells its process first why no call succeeds any more: that may live on, where
 // its machine is only served no more. d.mu is held.
@@ -289,8 +284,34 @@ func (d *Daemon) freeSlice() (int, bool) {
 	return 0, false
 }
 
+// expel ends all workers of a domain, of which one has changed what only the daemon writes in the
+// domain's gate page: which one can't be told.
+func (d *Daemon) expel(m *avcpu) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dom := d.domains[m.domain]
+	if dom == nil || dom.avcpu != m {
+		return
+	}
+	d.noteOf(dom, "forged", "a worker has opened its domain's gate itself: ending the domain's %d workers", len(dom.guests))
+	for g := range dom.guests {
+		g.doomed = true
+		if g.worker != nil {
+			kill(g.worker)
+		}
+	}
+	dom.on.expelled(m)
+}
+
 // unseat gives back all that a guest process had, its worker being dead.
 func (d *Daemon) unseat(g *guest) {
+	m := g.dom.avcpu // which stays while g is in the domain
+	d.vacateSeat(g)
+	d.clearSegments(g.dom, m)
+	close(g.gone)
+}
+
+func (d *Daemon) vacateSeat(g *guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := g.dom
@@ -302,13 +323,13 @@ func (d *Daemon) unseat(g *guest) {
 	delete(d.slices, g.win)
 	d.strike(g.id)
 	g.close()
-	close(g.gone)
 	d.leave(dom)
 	d.makeRoom()
 	d.restIfIdle()
 }
 
-// reap frees a slot of a domain's page, whose worker is dead. d.mu is held.
+// reap frees a slot of a domain's page, whose worker is dead. d.mu is held; the caller calls
+// clearSegments without it afterwards.
 func (d *Daemon) reap(dom *domain, slot int) {
 	if st, ok := dom.avcpu.page.Statistics(slot); ok {
 		dom.past.add(&st)

@@ -35,6 +35,9 @@ type Hardware interface {
 	Files() []*os.File
 	// Reap frees what a dead worker held. The time for which it held engines until now is charged to its domain's account.
 	Reap(pid int)
+	// Mend makes good what a hostile worker has damaged for the others, as far as that can be told, and returns how many
+	// times it did. One goroutine calls it, several times a second.
+	Mend() int
 	Close() error
 }
 

@@ -158,10 +158,13 @@ func (d *Daemon) leave(dom *domain) {
 	if lost := dom.avcpu.page.LogLost(); lost > 0 {
 		d.noteOf(dom, "lost", "%d bytes of its workers' log are left out here", lost)
 	}
-	if err := dom.avcpu.page.Free(); err != nil {
-		d.log.Warn("free gate page", "domain", dom.name, "err", err)
-	}
-	dom.avcpu.store.Close()
+	name, m := dom.name, dom.avcpu
+	d.tasks.Go(func() { // waits until segments are cleared
+		if err := m.page.Free(); err != nil {
+			d.log.Warn("free gate page", "domain", name, "err", err)
+		}
+		m.store.Close()
+	})
 	dom.on.hw.SetCommons(dom.name, 0)
 	d.changed = true // save closes its account
 	d.noteOf(dom, "leave", "left %s", dom.on.name)

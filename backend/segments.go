@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,11 +29,38 @@ func newStore() (*os.File, error) {
 	return f, nil
 }
 
+// lockPatience is how long the daemon waits for a worker that holds the lock of its domain's gate
+// page. The worker may be clearing segments, half a second for a GiB.
+const lockPatience = 2 * time.Second
+
+// clearSegments frees the device segments that were removed and that only m's dead workers had
+// attached. It waits for what m's workers write, so no lock of the daemon may be held. When a worker
+// keeps the lock, the segments stay the domain's until another worker of it ends or changes the table, or all have left.
+func (d *Daemon) clearSegments(dom *domain, m *avcpu) {
+	if err := m.page.ClearSegments(commons{d, dom, m}, lockPatience); err != nil {
+		d.noteOf(dom, "locked", "clear device segments: %v for %v; keeping them", err, lockPatience)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.makeRoom()
+}
+
 // commons is a domain's store, for the daemon, who only gives back.
-type commons struct{ m *avcpu }
+type commons struct {
+	d   *Daemon
+	dom *domain
+	m   *avcpu
+}
 
 func (c commons) Resize(bytes uint64) bool {
-	c.m.hw.SetCommons(c.m.domain, bytes)
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	if c.dom.avcpu == c.m { // else the domain has left, and has nothing
+		if quota := uint64(c.dom.settings.Memory); quota != 0 { // workers write the table that the number is the sum of
+			bytes = min(bytes, quota)
+		}
+		c.m.hw.SetCommons(c.dom.name, bytes)
+	}
 	return true
 }
 

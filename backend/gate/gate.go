@@ -21,7 +21,7 @@
 //	  0x040 written by the daemon only: generation (futex word, one more at every
 //	        change), alive until, in-flight limit, whether notes are wanted
 //	  0x080 what was used of each class since its lease ended: overrun
-//	  0x0c0 memory: lock, device and host memory used, and their quotas
+//	  0x0c0 memory: lock, and the quotas of device and host memory
 //	  0x100 waiting: released (futex word), limit waiters, drain watch
 //	  0x140 three leases: for all classes, for compute, for copies; each has its
 //	        kind and deadline, written by the daemon only, and what is left of its

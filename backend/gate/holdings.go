@@ -135,7 +135,7 @@ func (p *Page) Holds(i int) (patience time.Duration) {
 // Holds is that of this worker.
 func (m *Member) Holds() time.Duration { return m.page.Holds(m.index) }
 
-// dropHoldings forgets what a dead worker claimed and held. The caller holds the lock.
+// dropHoldings forgets what a dead worker claimed and held.
 func (p *Page) dropHoldings(i int) {
 	p.at.slot[i].holds.Store(0)
 	for k := range p.at.holdings {

@@ -68,7 +68,7 @@ type header struct {
 	lockWaiters atomic.Uint32
 	memory      [numPools]pool
 	daemon      atomic.Uint32 // pid
-	_           [20]byte
+	_           [36]byte
 
 	released     atomic.Uint32 // futex word: bumped when work ends while somebody waits for the limit
 	limitWaiters atomic.Uint32
@@ -112,8 +112,8 @@ func (s *segment) setSecret(n uint64) {
 	s.lower.Store(uint32(n))
 }
 
-// pool is one kind of memory: what the domain's workers hold, and may hold.
-type pool struct{ used, quota atomic.Uint64 }
+// pool is one kind of memory: how much of it the domain's workers may hold.
+type pool struct{ quota atomic.Uint64 }
 
 type slot struct {
 	state     atomic.Uint32
@@ -228,6 +228,10 @@ func newFile(name string, bytes int64) (*os.File, error) {
 
 func mapFile(f *os.File, bytes int64) ([]byte, error) {
 	if st, err := f.Stat(); err != nil || st.Size() < bytes {
+		return nil, ErrPage
+	}
+	// A file of a worker's own making could shrink later and take the daemon along.
+	if seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0); err != nil || seals&unix.F_SEAL_SHRINK == 0 {
 		return nil, ErrPage
 	}
 	mem, err := unix.Mmap(int(f.Fd()), 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +18,12 @@ type Page struct {
 	file *os.File
 	mem  []byte
 	at   *layout
+
+	clearing sync.Mutex // held while segments are cleared, and by Free
+
+	// The daemon's own copy of words that it alone writes: see Intact.
+	wrote words
+	top   int // slots from here on were never taken; workers can write the page's count
 
 	// The daemon's own memory of the slots, so that nothing is counted twice.
 	seen   [Slots]seen
@@ -57,6 +64,7 @@ func New() (*Page, error) {
 		p.at.memory[k].quota.Store(math.MaxUint64)
 	}
 	p.at.daemon.Store(uint32(os.Getpid()))
+	p.wrote = p.words()
 	return p, nil
 }
 
@@ -68,6 +76,7 @@ func Adopt(f *os.File) (*Page, error) {
 		return nil, err
 	}
 	p.succeed()
+	p.wrote, p.top = p.words(), Slots
 	for i := range p.seen {
 		p.look(i)
 	}
@@ -91,8 +100,11 @@ func Map(f *os.File) (*Page, error) {
 // File is the memfd, to be handed to workers. It stays the Page's.
 func (p *Page) File() *os.File { return p.file }
 
-// Free unmaps the Page in this process.
+// Free unmaps the Page in this process, when ClearSegments has returned.
 func (p *Page) Free() error {
+	p.clearing.Lock()
+	defer p.clearing.Unlock()
+	p.at = nil
 	p.file.Close()
 	return unix.Munmap(p.mem)
 }
@@ -111,10 +123,11 @@ func (p *Page) Grant(t Terms) {
 	mine := leaseOf(t.Classes)
 	for i := range h.leases {
 		if i == mine || i == 0 || mine == 0 {
-			h.leases[i].terms.Store(0) // nobody takes from a mixture of two leases
+			p.setTerms(i, 0) // nobody takes from a mixture of two leases
 		}
 	}
 	l := &h.leases[mine]
+	p.wrote.deadline[mine] = t.Until
 	l.deadline.Store(t.Until)
 	l.budget.Store(t.Budget)
 	l.requests.Store(t.Requests)
@@ -123,8 +136,13 @@ func (p *Page) Grant(t Terms) {
 			h.overrun[c].Store(0)
 		}
 	}
-	l.terms.Store(kind)
+	p.setTerms(mine, kind)
 	p.changed()
+}
+
+func (p *Page) setTerms(lease int, kind uint32) {
+	p.wrote.terms[lease] = kind
+	p.at.leases[lease].terms.Store(kind)
 }
 
 // leaseOf is which lease is for these classes: 0 for all of them.
@@ -141,26 +159,73 @@ func leaseOf(s Classes) int {
 // Revoke closes the gate for these classes. What was submitted runs to its end, if
 // it is not too much: see Member.AwaitTurn.
 func (p *Page) Revoke(s Classes) {
-	p.at.leases[leaseOf(s)].terms.Store(0)
+	p.setTerms(leaseOf(s), 0)
 	if s == AllClasses {
 		for i := range p.at.leases {
-			p.at.leases[i].terms.Store(0)
+			p.setTerms(i, 0)
 		}
 	}
 	p.changed()
 }
 
 func (p *Page) changed() {
-	p.at.generation.Add(1)
+	p.wrote.generation++
+	p.at.generation.Store(p.wrote.generation)
 	callbuf.FutexWake(&p.at.generation, 1<<30)
 }
 
 // Tick promises that the daemon will tick again before aliveUntil
-// (CLOCK_MONOTONIC ns). It may be called from any goroutine.
-func (p *Page) Tick(aliveUntil int64) { p.at.aliveUntil.Store(aliveUntil) }
+// (CLOCK_MONOTONIC ns).
+func (p *Page) Tick(aliveUntil int64) {
+	p.wrote.aliveUntil = aliveUntil
+	p.at.aliveUntil.Store(aliveUntil)
+}
 
 // SetInFlightLimit bounds the predicted nanoseconds in flight per class; 0 is no bound.
-func (p *Page) SetInFlightLimit(ns int64) { p.at.inFlightLimit.Store(ns) }
+func (p *Page) SetInFlightLimit(ns int64) {
+	p.wrote.inFlightLimit = ns
+	p.at.inFlightLimit.Store(ns)
+}
+
+// words are those of a page that only the daemon's scheduler loop writes.
+type words struct {
+	magic         uint64
+	version       uint32
+	slots         uint32
+	generation    uint32
+	aliveUntil    int64
+	inFlightLimit int64
+	terms         [numLeases]uint32
+	deadline      [numLeases]int64
+}
+
+func (p *Page) words() (w words) {
+	h := &p.at.header
+	w.magic, w.version, w.slots = h.magic, h.version, h.slots
+	w.generation, w.aliveUntil, w.inFlightLimit = h.generation.Load(), h.aliveUntil.Load(), h.inFlightLimit.Load()
+	for i := range h.leases {
+		w.terms[i], w.deadline[i] = h.leases[i].terms.Load(), h.leases[i].deadline.Load()
+	}
+	return w
+}
+
+// Intact reports whether the words that only the daemon writes are as it wrote them. They
+// decide when the domain's gate is open, so a worker that changes one is hostile. Mend
+// writes them again.
+func (p *Page) Intact() bool { return p.words() == p.wrote }
+
+// Mend writes the words again that only the daemon writes.
+func (p *Page) Mend() {
+	h := &p.at.header
+	h.magic, h.version, h.slots = p.wrote.magic, p.wrote.version, p.wrote.slots
+	h.aliveUntil.Store(p.wrote.aliveUntil)
+	h.inFlightLimit.Store(p.wrote.inFlightLimit)
+	for i := range h.leases {
+		h.leases[i].deadline.Store(p.wrote.deadline[i])
+		h.leases[i].terms.Store(p.wrote.terms[i])
+	}
+	p.changed()
+}
 
 // Watch asks that the bell be rung when a worker next runs out of work. It is
 // good for one ring, so that short requests do not wake the daemon for nothing.
@@ -169,6 +234,7 @@ func (p *Page) Watch() { p.at.watch.Store(1) }
 // TakeSlot reserves a slot for a worker that is about to be started.
 func (p *Page) TakeSlot() (int, error) {
 	for i := range p.at.slot {
+		p.top = max(p.top, i+1)
 		p.at.top.Store(max(p.at.top.Load(), uint32(i)+1)) // first, so that who comes after us finds what we take
 		if p.at.slot[i].state.CompareAndSwap(slotFree, slotTaken) {
 			return i, nil
@@ -177,13 +243,13 @@ func (p *Page) TakeSlot() (int, error) {
 	return 0, fmt.Errorf("%w: %d workers", ErrFull, Slots)
 }
 
-// taken is the slots that workers may be in.
+// taken is the slots that workers may be in, for workers: the daemon goes by its own count.
 func (l *layout) taken() []slot { return l.slot[:min(l.top.Load(), Slots)] }
 
 // Occupants are the slots that aren't free, with the pids of the workers that joined there; 0: none has.
 func (p *Page) Occupants() map[int]int {
 	all := map[int]int{}
-	for i := range p.at.taken() {
+	for i := range p.top {
 		if s := &p.at.slot[i]; s.state.Load() != slotFree {
 			all[i] = int(s.pid.Load())
 		}
@@ -201,16 +267,13 @@ func (p *Page) Reap(i int) {
 	for c := range s.admitted {
 		p.passed[c] += s.admitted[c].Swap(0)
 	}
-	p.lock(daemonHolder)
 	for k := range s.memory {
 		s.memory[k].Store(0)
 	}
 	p.dropHoldings(i)
-	p.sum()
-	p.unlock()
 	for c := range s.inFlight {
 		s.inFlight[c].Store(0)
-		p.ended[c] += uint64(max(s.requests[c].Swap(0), 0)) // nobody is to wait for them
+		p.ended[c] += uint64(within(s.requests[c].Swap(0), maxRequests)) // nobody is to wait for them
 		s.held[c].Store(0)
 	}
 	for c := range s.used {
@@ -273,8 +336,16 @@ type Head struct {
 	About
 }
 
-// maxSize bounds what a worker says of a request's size.
-const maxSize = 1 << 48
+// What a worker can claim is bounded, so that no sum over workers or domains overflows.
+const (
+	maxSize     = 1 << 48 // of a request
+	maxTime     = 1 << 50 // ns, 13 days: predicted, or used between two Looks
+	maxRequests = 1 << 32 // in flight, or ended between two Looks
+	maxStood    = 1 << 54 // ns that all requests of a worker together waited
+)
+
+// within returns n, or the nearest number from 0 to most.
+func within(n, most int64) int64 { return min(max(n, 0), most) }
 
 // Busy says whether anything is pending or in flight.
 func (w Work) Busy() bool { return w.Pending != 0 || w.InFlight != 0 }
@@ -287,7 +358,7 @@ func (p *Page) Look() (w Work) {
 	joined := int64(0)
 	w.Ended, p.ended = p.ended, [NumClasses]uint64{}
 	passed := p.passed
-	for i := range p.at.taken() {
+	for i := range p.top {
 		if p.at.slot[i].state.Load() != slotJoined {
 			continue
 		}
@@ -339,41 +410,49 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 	// Order matters: what is in flight is read before what ended, so that a
 	// worker that looks idle here has all its work in Ended.
 	for c := range s.requests {
-		w.Flying[c] = max(s.requests[c].Load(), 0)
+		w.Flying[c] = within(s.requests[c].Load(), maxRequests)
 		w.InFlight += w.Flying[c]
 	}
 	if class := min(s.pending.Load(), uint32(NumClasses)); class > 0 {
 		w.Pending = 1
 		like := s.like.Load()
-		w.Heads[class-1] = Head{Predicted: max(s.predicted.Load(), 1), About: About{Key: like >> 1, Known: like&1 != 0, Size: min(s.size.Load(), maxSize)}}
+		w.Heads[class-1] = Head{Predicted: max(within(s.predicted.Load(), maxTime), 1), About: About{Key: like >> 1, Known: like&1 != 0, Size: min(s.size.Load(), maxSize)}}
 	}
 	for c := range s.held {
 		if s.held[c].Load() != 0 && w.Heads[c].Predicted == 0 { // who has leave to wait there may have nothing else to ask for
-			w.Heads[c].Predicted = max(s.inFlight[c].Load()/max(w.Flying[c], 1), 1)
+			w.Heads[c].Predicted = max(within(s.inFlight[c].Load(), maxTime)/max(w.Flying[c], 1), 1)
 		}
 		// Whoever waits may not have seen yet that the gate was opened, and goes on then for as long as the limit.
 		if s.held[c].Load() != 0 && p.at.overrun[c].Load() >= p.at.inFlightLimit.Load() {
 			w.Held[c] = w.Flying[c]
 		}
 	}
-	w.IdleSince = s.idleSince.Load()
+	w.IdleSince = within(s.idleSince.Load(), now)
 	for c := range s.ended {
 		ended := s.ended[c].Load()
-		w.Ended[c] = max(ended, old.ended[c]) - old.ended[c]
+		w.Ended[c] = min(max(ended, old.ended[c])-old.ended[c], maxRequests)
 		old.ended[c] = ended
 	}
 	if pauses := s.pauses.Load(); pauses > old.pauses {
 		paused := s.idle.Load()
-		w.Pauses, w.Paused = pauses-old.pauses, max(paused-old.paused, 0)
+		w.Pauses, w.Paused = min(pauses-old.pauses, maxRequests), grown(paused, old.paused)
 		old.pauses, old.paused = pauses, paused
 	}
 	idle := s.idleUntil(now)
-	w.Idle = max(idle-old.idle, 0)
+	w.Idle = grown(idle, old.idle)
 	old.idle = idle
 	arrived := s.arrived.Load()
 	w.Arrived = arrived != old.arrived
 	old.arrived = arrived
 	return w
+}
+
+// grown returns by how much a worker's count of ns has grown: not less than nothing, nor by more than maxTime.
+func grown(now, before int64) int64 {
+	if now <= before {
+		return 0
+	}
+	return int64(min(uint64(now)-uint64(before), maxTime)) // the difference of two int64 may be none
 }
 
 // Statistics is what one worker did since it started.
@@ -397,7 +476,7 @@ func (p *Page) Statistics(i int) (st Statistics, ok bool) {
 	}
 	st.PID = int(s.pid.Load())
 	for c := range st.Used {
-		st.Used[c] = s.used[c].Load()
+		st.Used[c] = within(s.used[c].Load(), Now())
 	}
 	for c := range st.Ended {
 		st.Ended[c] = s.ended[c].Load()
@@ -408,9 +487,9 @@ func (p *Page) Statistics(i int) (st Statistics, ok bool) {
 	for b := range st.Waits {
 		st.Waits[b] = s.waits[b].Load()
 	}
-	st.Stood = max(s.stood.Load(), 0)
+	st.Stood = within(s.stood.Load(), maxStood)
 	if since := s.standing.Load(); since != 0 {
-		st.Stood += max(Now()-since, 0)
+		st.Stood += grown(Now(), since)
 	}
 	return st, true
 }

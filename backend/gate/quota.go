@@ -20,22 +20,21 @@ const (
 	numPools
 )
 
-// Used and quota change together with the slot of whoever reserves, under a
-// lock that names its holder. So a worker may be killed at any instruction: while
-// it held the lock nobody else changed anything, and the sums can be made again
-// from the slots.
+// What a domain holds is the sum of its workers' slots and of its device segments;
+// no total is kept. A worker compares the sum with the quota and changes its own
+// slot under a lock that names its holder, so a worker may be killed at any
+// instruction, and the daemon clears a dead worker's slot without the lock.
 
 // Reserve takes bytes from a pool, or returns ErrQuota and takes nothing.
 func (m *Member) Reserve(p Pool, bytes uint64) error {
 	m.lock()
 	defer m.unlock()
-	h, mine := &m.page.at.memory[p], &m.slot.memory[p]
-	used, quota := h.used.Load(), h.quota.Load()
+	mine := &m.slot.memory[p]
+	used, quota := m.page.Memory(p)
 	if bytes > quota || used > quota-bytes {
 		return ErrQuota
 	}
 	mine.Store(mine.Load() + bytes)
-	h.used.Store(used + bytes)
 	return nil
 }
 
@@ -44,10 +43,8 @@ func (m *Member) Reserve(p Pool, bytes uint64) error {
 func (m *Member) Return(p Pool, bytes uint64) {
 	m.lock()
 	defer m.unlock()
-	h, mine := &m.page.at.memory[p], &m.slot.memory[p]
-	bytes = min(bytes, mine.Load())
-	mine.Store(mine.Load() - bytes)
-	h.used.Store(h.used.Load() - min(bytes, h.used.Load()))
+	mine := &m.slot.memory[p]
+	mine.Store(mine.Load() - min(bytes, mine.Load()))
 }
 
 // What is counted of device memory that left the accelerator for others.
@@ -91,8 +88,14 @@ func (m *Member) Memory(p Pool) (used, quota uint64) { return m.page.Memory(p) }
 
 // Memory is what the domain holds of a pool and what it may hold.
 func (p *Page) Memory(k Pool) (used, quota uint64) {
-	h := &p.at.memory[k]
-	return h.used.Load(), h.quota.Load()
+	taken := p.at.taken()
+	for i := range taken {
+		used += taken[i].memory[k].Load()
+	}
+	if k == DeviceMemory {
+		used += p.SegmentBytes()
+	}
+	return used, p.at.memory[k].quota.Load()
 }
 
 // SetQuota sets how much a domain may hold. Less than it holds already is
@@ -111,14 +114,13 @@ func (p *Page) succeed() {
 	p.at.daemon.Store(uint32(os.Getpid()))
 	heir := daemonHolder + 1 + rand.Uint32N(1<<30) // nobody else, who may be about to break it
 	if holder := p.at.lock.Load(); holder >= daemonHolder && p.at.lock.CompareAndSwap(holder, heir) {
-		p.sum()
 		p.unlock()
 	}
 }
 
 func (m *Member) lock() {
 	m.mu.Lock()
-	m.page.lock(uint32(m.index) + 1)
+	m.page.lock(uint32(m.index)+1, Forever)
 }
 
 func (m *Member) unlock() {
@@ -126,9 +128,14 @@ func (m *Member) unlock() {
 	m.mu.Unlock()
 }
 
-func (p *Page) lock(me uint32) {
+// lock blocks until the caller holds the lock and reports whether it does: until
+// (CLOCK_MONOTONIC ns) bounds the wait, whatever workers write into the lock word.
+func (p *Page) lock(me uint32, until int64) bool {
 	w := &p.at.lock
 	for !w.CompareAndSwap(0, me) {
+		if Now() >= until {
+			return false
+		}
 		holder := w.Load()
 		if holder == 0 {
 			continue
@@ -137,10 +144,10 @@ func (p *Page) lock(me uint32) {
 		callbuf.FutexWait(w, holder, lockSlice)
 		p.at.lockWaiters.Add(^uint32(0))
 		if w.Load() == holder && p.dead(holder) && w.CompareAndSwap(holder, me) {
-			p.sum()
-			return
+			return true
 		}
 	}
+	return true
 }
 
 func (p *Page) unlock() {
@@ -160,18 +167,4 @@ func (p *Page) dead(holder uint32) bool {
 		pid = p.at.slot[holder-1].pid.Load()
 	}
 	return pid == 0 || errors.Is(unix.Kill(int(pid), 0), unix.ESRCH)
-}
-
-// sum makes the totals again from the slots. The caller holds the lock.
-func (p *Page) sum() {
-	for k := range p.at.memory {
-		var total uint64
-		for i := range p.at.slot {
-			total += p.at.slot[i].memory[k].Load()
-		}
-		if Pool(k) == DeviceMemory {
-			total += p.SegmentBytes()
-		}
-		p.at.memory[k].used.Store(total)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
 // Segments is how many device segments a domain may have, and SegmentStore how many
@@ -49,7 +50,7 @@ type Segment struct {
 }
 
 // The table is changed under the lock of the quotas. What is in it counts against the
-// quota of device memory, and so the sums can be made again from it. A segment that was
+// quota of device memory. A segment that was
 // removed and that nobody has attached stays until it could be cleared.
 
 const (
@@ -136,9 +137,9 @@ func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64, s
 	if !ok || index < 0 {
 		return Segment{}, ErrSegments
 	}
-	h, counts := &p.at.memory[DeviceMemory], p.counted(bytes)
-	used, quota := h.used.Load(), h.quota.Load()
-	if counts > quota || used > quota-counts || !c.Resize(p.bytesOf(all)+counts) {
+	counts := p.counted(bytes)
+	used, quota := p.Memory(DeviceMemory)
+	if counts > quota || used > quota-counts || !c.Resize(p.SegmentBytes()+counts) {
 		return Segment{}, ErrQuota
 	}
 	s := &p.at.segments[index]
@@ -148,7 +149,6 @@ func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64, s
 	s.bytes.Store(bytes)
 	p.at.holdings[index].tag.Store(rand.Uint64())
 	s.state.Store(state)
-	h.used.Store(used + counts)
 	return p.segment(index), nil
 }
 
@@ -176,17 +176,11 @@ func findPlace(all []Segment, bytes uint64) (offset uint64, ok bool) {
 	return offset, bytes <= SegmentStore-offset
 }
 
-// bytesOf is what they count as.
-func (p *Page) bytesOf(all []Segment) (sum uint64) {
-	for _, s := range all {
-		sum += p.counted(s.Bytes)
-	}
-	return sum
-}
-
+// counted returns what so many bytes of segments count as. Both numbers are cut to
+// SegmentStore, because the daemon reports the sum to the accelerator.
 func (p *Page) counted(bytes uint64) uint64 {
-	unit := max(p.at.segmentUnit.Load(), 1)
-	return (bytes + unit - 1) / unit * unit
+	unit := min(max(p.at.segmentUnit.Load(), 1), SegmentStore)
+	return (min(bytes, SegmentStore) + unit - 1) / unit * unit
 }
 
 // AttachSegment counts an attachment by this worker.
@@ -231,18 +225,39 @@ func (m *Member) SegmentOf(id uint32) (Segment, error) {
 	return m.page.find(id)
 }
 
-// ClearSegments frees segments that were removed and that nobody has attached any
-// more, since workers died. It says anew what there is: who was killed just before the
-// table changed, or just after, has left another number.
-func (p *Page) ClearSegments(c Commons) {
-	p.lock(daemonHolder)
+// ErrLocked is returned when a worker holds the page's lock for longer than the daemon waits.
+var ErrLocked = errors.New("gate: a worker holds the lock of the domain's page")
+
+// ClearSegments frees removed segments that no living worker has attached, and reports to c anew
+// how many bytes remain: a worker that was killed just before or after it changed the table has
+// left another number. It waits for the page's lock for at most patience and returns ErrLocked
+// then. Any goroutine may call it, also while another one frees the Page; it can take half
+// a second for a GiB, so no lock of the daemon may be held.
+func (p *Page) ClearSegments(c Commons, patience time.Duration) error {
+	until := Now() + int64(patience) // the time that another caller waits counts
+	p.clearing.Lock()
+	defer p.clearing.Unlock()
+	if p.at == nil {
+		return nil
+	}
+	if !p.lock(daemonHolder, until) {
+		return ErrLocked
+	}
 	defer p.unlock()
 	p.clearSegments(c)
 	c.Resize(p.SegmentBytes())
+	return nil
 }
 
-// SegmentBytes is how many bytes the domain's segments count as.
-func (p *Page) SegmentBytes() uint64 { return p.bytesOf(p.segments()) }
+// SegmentBytes returns how many bytes the domain's segments count as.
+func (p *Page) SegmentBytes() (sum uint64) {
+	for i := range p.at.segments {
+		if s := &p.at.segments[i]; s.state.Load() != 0 {
+			sum += p.counted(s.bytes.Load())
+		}
+	}
+	return sum
+}
 
 func (p *Page) find(id uint32) (Segment, error) {
 	s := p.segment(int(id % Segments))
@@ -285,8 +300,6 @@ func (p *Page) clearSegments(c Commons) {
 			continue
 		}
 		p.at.segments[i].state.Store(0)
-		h := &p.at.memory[DeviceMemory]
-		h.used.Store(h.used.Load() - min(p.counted(s.Bytes), h.used.Load()))
 		c.Resize(p.SegmentBytes())
 	}
 }

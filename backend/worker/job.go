@@ -171,8 +171,27 @@ func ReceiveReport(c *net.UnixConn) (r Report, err error) {
 	return r, err
 }
 
-// SendOrder tells a worker what to do.
-func SendOrder(c *net.UnixConn, o Order) error { return send(c, o, nil) }
+// SendOrder tells a worker what to do. It fails at once when the worker has left so many orders
+// unread that there is no room for another, and so the caller may hold locks.
+func SendOrder(c *net.UnixConn, o Order) error {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Time{}); err != nil {
+		return err
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		sent = unix.Sendto(int(fd), b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
+		return true
+	})
+	return errors.Join(err, sent)
+}
 
 // DialSurvivor connects to a worker's Listener so that the kernel will say who
 // answers: whoever can kill by that number must not take it from a worker.

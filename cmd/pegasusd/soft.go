@@ -165,6 +165,7 @@ func engineTime(t engine.Times) backend.EngineTime {
 
 func (h *softHardware) Files() []*os.File { return []*os.File{h.file} }
 func (h *softHardware) Reap(pid int)      { h.page.Reap(pid) }
+func (h *softHardware) Mend() int         { return h.page.Mend() }
 
 func (h *softHardware) Close() error {
 	h.file.Close()

@@ -54,8 +54,8 @@ type Options struct {
 	Spinners int    // threads that may spin at once, 0 for half of the host's cores
 }
 
-// layout is the page. Words that different processes write are on lines of their own.
-type layout struct {
+// fixed is what a page was made with.
+type fixed struct {
 	magic    uint64
 	version  uint32
 	allCores uint32
@@ -63,6 +63,11 @@ type layout struct {
 	seats    uint32
 	_        [4]byte
 	swap     uint64
+}
+
+// layout is the page. Words that different processes write are on lines of their own.
+type layout struct {
+	fixed
 	answered atomic.Uint32 // futex: 1 while somebody sleeps until any worker has answered what it was asked
 	_        [20]byte
 	high     atomic.Uint32 // worker slots ever used: bounds the loops over them
@@ -118,6 +123,9 @@ func (c *counted) of(owner uint64) uint64 {
 
 // Page is a mapped engine page.
 type Page struct {
+	fixed  fixed             // copied when the page was mapped, since any worker can write over it later
+	damage [NumTokens]damage // as Mend, in the daemon, has seen it
+
 	fd  int
 	mem []byte
 	l   *layout
@@ -146,6 +154,7 @@ func Create(o Options) (*Page, error) {
 	}
 	p.l.version = version
 	p.l.magic = magic
+	p.fixed = p.l.fixed
 	return p, nil
 }
 
@@ -159,9 +168,12 @@ func Open(fd int) (*Page, error) {
 		return nil, err
 	}
 	if p.l.magic != magic || p.l.version != version {
+		err := fmt.Errorf("engine page: magic %#x, version %d", p.l.magic, p.l.version)
 		p.Close()
-		return nil, fmt.Errorf("engine page: magic %#x, version %d", p.l.magic, p.l.version)
+		return nil, err
 	}
+	p.fixed = p.l.fixed
+	p.fixed.seats = min(p.fixed.seats, maxSeats)
 	return p, nil
 }
 
@@ -169,10 +181,10 @@ func Open(fd int) (*Page, error) {
 func (p *Page) FD() int { return p.fd }
 
 // Memory is the size of the device memory.
-func (p *Page) Memory() uint64 { return p.l.memory }
+func (p *Page) Memory() uint64 { return p.fixed.memory }
 
 // Swap is how much more than that all workers together may reserve.
-func (p *Page) Swap() uint64 { return p.l.swap }
+func (p *Page) Swap() uint64 { return p.fixed.swap }
 
 // MemoryReserved is what all workers and domains have reserved, wherever it is.
 func (p *Page) MemoryReserved() uint64 {
@@ -186,7 +198,7 @@ func (p *Page) stays() uint64 {
 
 // MemoryUsed is what of the device memory is in use.
 func (p *Page) MemoryUsed() uint64 {
-	if p.l.swap == 0 {
+	if p.fixed.swap == 0 {
 		return p.MemoryReserved()
 	}
 	return p.resident() + p.sum(func(s *workerSlot) *counted { return &s.stashed })
@@ -271,7 +283,7 @@ func (p *Page) sum(of func(*workerSlot) *counted) (sum uint64) {
 
 // Saturated says that a kernel occupies every core: whoever polls should block at once instead of spinning.
 func (p *Page) Saturated() bool {
-	return p.l.allCores != 0 && p.l.tokens[Compute].taken()
+	return p.fixed.allCores != 0 && p.l.tokens[Compute].taken()
 }
 
 // BusyTime is how long a token has been held in total, in nanoseconds, by those who released it or died, with what was

@@ -34,14 +34,14 @@ const areaPart = 10
 
 // Area is how many bytes of the device are set aside for what leaves it.
 func (p *Page) Area() uint64 {
-	if p.l.swap == 0 {
+	if p.fixed.swap == 0 {
 		return 0
 	}
-	return p.l.memory / areaPart
+	return p.fixed.memory / areaPart
 }
 
 // Capacity is what allocations may take of the device.
-func (p *Page) Capacity() uint64 { return p.l.memory - p.Area() }
+func (p *Page) Capacity() uint64 { return p.fixed.memory - p.Area() }
 
 func (l *Ledger) slot() *workerSlot { return &l.page.l.workers[l.index] }
 

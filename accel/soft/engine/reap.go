@@ -1,10 +1,11 @@
 package engine
 
 // Reap frees all that a dead process held: tokens, places in queues, memory,
-// spinning seats. The daemon calls it when it has seen the process end.
+// spinning seats. The daemon calls it when it has seen the process end. The lock of a slot is asked, too: any
+// worker could have written the process's number into another one's slot.
 func (p *Page) Reap(pid int) {
 	for i := range p.slots() {
-		if o := p.l.workers[i].owner.Load(); ownerPid(o) == pid && pid != 0 {
+		if o := p.l.workers[i].owner.Load(); ownerPid(o) == pid && pid != 0 && !p.alive(i) {
 			p.release(i, o)
 		}
 	}
@@ -69,7 +70,9 @@ func (p *Page) recover(k Token, now int64) {
 		switch {
 		case t.serving.Load() != n:
 		case w == freeWord(n+slotsPerToken):
-			p.advance(k, n) // ended, but not handed on
+			if ended, skip := p.advance(k, n); skip { // ended, but not handed on
+				p.end(k, n+1, ended)
+			}
 		case w.claims(n) && !w.abandoned() && p.holderLives(w):
 			return
 		default:

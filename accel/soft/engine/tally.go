@@ -34,14 +34,19 @@ func (y *tally) add(ticket uint64, ns int64) {
 // load returns the sum, the sum before the latest ticket, and how many tickets were served up to the latest one that
 // was added.
 func (y *tally) load() (sum, before int64, tickets uint64) {
-	for {
+	for range loadTries {
 		mark := y.mark.Load()
-		sum, before = y.ns[mark&1].Load(), y.ns[mark&1^1].Load()
+		sum, before, tickets = y.ns[mark&1].Load(), y.ns[mark&1^1].Load(), mark>>1
 		if y.mark.Load() == mark {
-			return sum, before, mark >> 1
+			break
 		}
 	}
+	return sum, before, tickets
 }
+
+// loadTries bounds how often a sum is read that changes meanwhile; tickets last longer than to read it, unless a worker
+// writes over the page.
+const loadTries = 1000
 
 // passed is nil, but in tests that end or delay a process there: between what it has read of the page and what it makes of
 // that, before each of its writes.

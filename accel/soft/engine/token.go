@@ -101,10 +101,23 @@ func (p *Page) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
 	return max(p.l.tokens[k].slot(ticket-1).end.Load(), min(asked, now))
 }
 
-// end ends the ticket that is being served: it charges the time for which the token was held and hands the token on.
-// Several processes may do so at once, or one after the death of another: the first compare-and-swap decides when the
-// ticket ended, and each step takes effect once. A ticket lasts at least a nanosecond.
+// end ends the ticket that is being served, and those after it that were abandoned. It takes a bounded number of steps,
+// whatever is in the page.
 func (p *Page) end(k Token, ticket uint64, now int64) {
+	for range slotsPerToken {
+		p.endOne(k, ticket, now)
+		ended, skip := p.advance(k, ticket)
+		if !skip {
+			return
+		}
+		ticket, now = ticket+1, ended
+	}
+}
+
+// endOne ends the ticket that is being served: it charges the time for which the token was held; advance hands the token on.
+// Of several processes that do so at once, or one after the death of another, the first decides when the ticket ended,
+// and each step is done once, by whichever process comes to it first. A ticket lasts at least a nanosecond.
+func (p *Page) endOne(k Token, ticket uint64, now int64) {
 	t := &p.l.tokens[k]
 	s := t.slot(ticket)
 	old := s.end.Load()
@@ -130,33 +143,40 @@ func (p *Page) end(k Token, ticket uint64, now int64) {
 	t.busy.add(ticket, end-since)
 	holder.held[k].add(ticket, end-since)
 	s.free(ticket)
-	p.advance(k, ticket)
 }
+
+// freeTries bounds how often free finds that a claimant has abandoned its ticket meanwhile, which happens once.
+const freeTries = 8
 
 // free makes the place of a ticket that has ended that of a later one.
 func (s *waitSlot) free(ticket uint64) {
-	for w := s.word.Load(); w>>28 == freeWord(ticket)>>28; w = s.word.Load() {
+	for range freeTries {
+		w := s.word.Load()
+		if w>>28 != freeWord(ticket)>>28 {
+			return
+		}
 		pass()
 		s.word.CompareAndSwap(w, freeWord(ticket+slotsPerToken))
 	}
 }
 
-// advance serves the ticket after one that has ended, and skips those that were abandoned.
-func (p *Page) advance(k Token, ticket uint64) {
+// advance serves the ticket after one that has ended. It reports whether that was abandoned, so that it is to be ended
+// too, and when the one before it ended.
+func (p *Page) advance(k Token, ticket uint64) (ended int64, skip bool) {
 	t := &p.l.tokens[k]
-	ended := t.slot(ticket).end.Load()
+	ended = t.slot(ticket).end.Load()
 	pass()
 	if !t.serving.CompareAndSwap(ticket, ticket+1) {
-		return
+		return ended, false
 	}
 	next := ticket + 1
 	s := t.slot(next)
 	w := s.word.Load()
 	if w.claims(next) && w.abandoned() {
-		p.end(k, next, ended)
-		return
+		return ended, true
 	}
 	s.wake()
+	return ended, false
 }
 
 func (s *waitSlot) wake() {

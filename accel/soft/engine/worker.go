@@ -70,25 +70,28 @@ func (w *Worker) Page() *Page { return w.page }
 
 // Acquire waits for a token and returns when it was got: at once, or when the holder before released it, though
 // this process may not have noticed that for a while. It returns false when stop is set (Nudge makes it look at
-// once), or when the page is damaged.
+// once), or when the page is damaged and the daemon has not mended it in damageTime. A ticket that was lost with the
+// damage is claimed again.
 func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
 	t := &w.page.l.tokens[k]
 	now := w.ask(k)
-	n, ok := t.claim(w.index, w.epoch, false)
-	for try := 0; !ok; try++ { // not so long as the page is intact
-		if try == 100 || stop != nil && stop.Load() {
+	for try := 0; ; try++ {
+		if n, ok := t.claim(w.index, w.epoch, false); ok {
+			w.ticket[k] = n
+			if t.serving.Load() == n || w.wait(k, n, stop) {
+				return w.got(k, n, now), true
+			}
+		}
+		if stop != nil && stop.Load() || w.clock()-now > damageTime && try > 100 {
 			return 0, false
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // not so long as the page is intact
 		w.page.recover(k, w.clock())
-		n, ok = t.claim(w.index, w.epoch, false)
 	}
-	w.ticket[k] = n
-	if t.serving.Load() != n && !w.wait(k, n, stop) {
-		return 0, false
-	}
-	return w.got(k, n, now), true
 }
+
+// damageTime is how long a worker claims tickets of a damaged page again.
+const damageTime = 1e9
 
 // TryAcquire takes a token if nobody holds or waits for it.
 func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
@@ -108,7 +111,11 @@ func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
 // ask notes when the worker asks for a token: a process that ends the ticket reads it.
 func (w *Worker) ask(k Token) int64 {
 	now := w.clock()
-	w.page.l.workers[w.index].wants[k].Store(now)
+	s := &w.page.l.workers[w.index]
+	s.wants[k].Store(now)
+	if s.owner.Load() != w.me { // the slot is this process's as long as it has the lock: another has written over it
+		s.owner.Store(w.me)
+	}
 	return now
 }
 
@@ -150,13 +157,24 @@ func (w *Worker) wait(k Token, n uint64, stop *atomic.Bool) bool {
 		}
 		if futexWait(&s.parked, slice) {
 			w.page.recover(k, w.clock())
-			if lost := int64(t.serving.Load()-n) > 0; lost || !t.sane() {
+			w.disown(k, n)
+			if mine := claimWord(n, w.index, w.epoch); t.serving.Load() != n && (s.word.Load() != mine || !t.sane()) {
+				w.abandon(k, n)
 				return false
 			}
 		}
 	}
 	s.parked.Store(0)
 	return true
+}
+
+// disown ends the ticket that is being served if it is this worker's and not n, for which it waits: it lost that when the
+// page was damaged, and the others would wait for it.
+func (w *Worker) disown(k Token, n uint64) {
+	t := &w.page.l.tokens[k]
+	if other := t.serving.Load(); other != n && t.slot(other).word.Load() == claimWord(other, w.index, w.epoch) {
+		w.page.end(k, other, w.clock())
+	}
 }
 
 // abandon marks ticket n so that it is skipped, and skips it if its turn has come meanwhile.
@@ -250,7 +268,7 @@ func (p *Page) largest() (most uint64) {
 // stays there: a kernel needs all that its process has.
 func (w *Worker) Pin(n uint64) bool {
 	p, s := w.page, &w.page.l.workers[w.index]
-	if p.l.swap == 0 {
+	if p.fixed.swap == 0 {
 		return true
 	}
 	s.pinned.Add(n) // first counted, then checked
@@ -263,7 +281,7 @@ func (w *Worker) Pin(n uint64) bool {
 
 // Unpin ends that.
 func (w *Worker) Unpin(n uint64) {
-	if w.page.l.swap != 0 {
+	if w.page.fixed.swap != 0 {
 		w.page.l.workers[w.index].pinned.Add(-n)
 	}
 }
@@ -281,8 +299,8 @@ func (w *Worker) Room() int64 {
 			promised += guarantee
 		}
 	}
-	left := int64(p.l.memory+p.l.swap) - int64(all) - int64(unused)
-	if p.l.swap == 0 {
+	left := int64(p.fixed.memory+p.fixed.swap) - int64(all) - int64(unused)
+	if p.fixed.swap == 0 {
 		return left
 	}
 	// What one process has must fit the device, beside what others were promised.
@@ -341,7 +359,7 @@ func (w *Worker) Unreserve(n uint64) { w.page.l.workers[w.index].memory.Add(-n) 
 
 // TrySpin asks for one of the host's seats for spinning threads. Who got one gives it back with EndSpin.
 func (w *Worker) TrySpin() bool {
-	for i := range w.page.l.seats {
+	for i := range w.page.fixed.seats {
 		s := &w.page.l.seat[i%maxSeats]
 		if s.Load() == 0 && s.CompareAndSwap(0, w.me) {
 			return true
@@ -353,7 +371,7 @@ func (w *Worker) TrySpin() bool {
 // EndSpin gives one seat of this process back.
 func (w *Worker) EndSpin() {
 	mine := w.me
-	for i := range w.page.l.seats {
+	for i := range w.page.fixed.seats {
 		if w.page.l.seat[i%maxSeats].CompareAndSwap(mine, 0) {
 			return
 		}

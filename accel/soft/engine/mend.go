@@ -1,0 +1,116 @@
+package engine
+
+// All workers of an accelerator can write all of the page. A worker that hostile code has taken over can so damage the
+// queues of the others; the daemon finds queues that can't be true and makes them anew, and honest workers claim tickets
+// again that they have lost.
+
+// mendAfter is for how long a queue must have been damaged in the same way, in ns, until it is made anew: while workers
+// change it, its words need not agree.
+const mendAfter = 50e6
+
+// damage is what Mend has seen of a queue.
+type damage struct {
+	ticket uint64 // that was served
+	since  int64  // 0: none is seen
+	most   uint64 // the latest ticket that was served in a queue without damage; 0: none was seen
+}
+
+// mostAhead is more than the tickets that can be served between two calls of Mend.
+const mostAhead = 1 << 24
+
+// Mend makes queues anew that have been damaged for a while, and cuts times of the future, and returns how many queues. It is for
+// one goroutine of the daemon, which calls it several times a second.
+func (p *Page) Mend() (mended int) {
+	now := Now()
+	if p.l.fixed != p.fixed {
+		p.l.fixed = p.fixed
+	}
+	for i := range p.l.workers {
+		if ownerPid(p.l.workers[i].owner.Load()) != 0 {
+			raise(&p.l.high, uint32(i+1))
+		}
+	}
+	for k := range NumTokens {
+		t, d := &p.l.tokens[k], &p.damage[k]
+		n := t.serving.Load()
+		// Where the counters can't be true, workers that look for a dead holder may move them on and on.
+		absurd := t.tail.Load()-n > slotsPerToken || d.most != 0 && n-d.most > mostAhead
+		switch {
+		case !absurd && t.intact(n):
+			p.mendTimes(k, n, now)
+			*d = damage{most: n}
+		case d.since == 0 || d.ticket != n && !absurd:
+			d.ticket, d.since = n, now
+		case now-d.since > mendAfter:
+			p.renew(k, d.most, now)
+			*d = damage{most: d.most + 2*slotsPerToken}
+			mended++
+		}
+	}
+	return mended
+}
+
+// intact reports whether a queue can be true in which ticket n is served.
+func (t *tokenWords) intact(n uint64) bool {
+	tail := t.tail.Load()
+	if tail-n > slotsPerToken {
+		return false
+	}
+	for ticket := n; ticket != n+slotsPerToken; ticket++ {
+		w := t.slot(ticket).word.Load()
+		switch i, _ := w.worker(); {
+		case w.claims(ticket) && i < MaxWorkers: // also where the tail was not moved yet
+		case ticket == n && w == freeWord(n+slotsPerToken): // ended, but not handed on
+		case ticket-n >= tail-n && w == freeWord(ticket):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// renew empties a queue. Its next ticket is one that no worker has.
+func (p *Page) renew(k Token, most uint64, now int64) {
+	t := &p.l.tokens[k]
+	first := (most/slotsPerToken + 2) * slotsPerToken
+	for i := range t.slots {
+		t.slots[i].word.Store(freeWord(first + uint64(i)))
+		t.slots[i].end.Store(0)
+	}
+	t.slot(first - 1).end.Store(now)
+	for _, y := range p.tallies(k) {
+		if mark := y.mark.Load(); mark>>1 > first {
+			y.mark.Store(first<<1 | mark&1)
+		}
+	}
+	t.tail.Store(first)
+	t.serving.Store(first)
+	for i := range t.slots {
+		t.slots[i].wake()
+	}
+}
+
+// mendTimes cuts times that are in the future, and marks of tickets that were not served yet: no time would be charged
+// until they come.
+func (p *Page) mendTimes(k Token, serving uint64, now int64) {
+	t := &p.l.tokens[k]
+	for i := range t.slots {
+		if end := t.slots[i].end.Load(); end > now+mendAfter {
+			t.slots[i].end.CompareAndSwap(end, now)
+		}
+	}
+	for _, y := range p.tallies(k) {
+		if mark := y.mark.Load(); mark>>1 > serving+slotsPerToken {
+			y.mark.CompareAndSwap(mark, serving<<1|mark&1)
+		}
+	}
+}
+
+// tallies are the sums that tickets of a token add to.
+func (p *Page) tallies(k Token) []*tally {
+	all := []*tally{&p.l.tokens[k].busy}
+	for i := range p.openAccounts() {
+		all = append(all, &p.l.accounts[i].held[k])
+	}
+	return all
+}

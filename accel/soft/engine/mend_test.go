@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pegasus/test/overwrite"
+	"pegasus/test/seeds"
+)
+
+// scribbled starts a page with honest workers that take turns at a token, over which a hostile one writes n words at
+// once, again and again. The daemon mends it. The returned function ends the writing.
+func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
+	t.Helper()
+	p, err := Create(Options{Memory: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns = new(atomic.Int64)
+	var stop atomic.Bool
+	var honest, hostile sync.WaitGroup
+	for range 4 {
+		w, err := p.Register(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		honest.Go(func() {
+			for !stop.Load() {
+				if _, ok := w.Acquire(Compute, &stop); ok {
+					time.Sleep(100 * time.Microsecond)
+					w.Release(Compute)
+					turns.Add(1)
+				}
+			}
+			unix.Close(w.lock)
+		})
+	}
+	honest.Go(func() { // the daemon
+		for !stop.Load() {
+			p.Mend()
+			p.Sweep()
+			p.Reap(rand.IntN(100))
+			p.BusyTime(Compute)
+			p.Balance(Compute)
+			p.Holder(Compute)
+			p.MemoryUsed()
+			p.KeepCommons(nil)
+			if a, err := p.OpenAccount(7); err == nil {
+				a.Charge()
+				a.Total()
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	calm := make(chan struct{})
+	random := rand.New(rand.NewPCG(seeds.Fixed(t), 0))
+	hostile.Go(func() {
+		page := p.mem[64:] // what the page is was checked when it was mapped
+		for {
+			select {
+			case <-calm:
+				return
+			default:
+				overwrite.Words(page, nil, random, n)
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+	})
+	quiet = sync.OnceFunc(func() { close(calm); hostile.Wait() })
+	t.Cleanup(func() {
+		quiet()
+		stop.Store(true)
+		ended := make(chan struct{})
+		go func() { honest.Wait(); close(ended) }()
+		select {
+		case <-ended:
+			p.Close()
+		case <-time.After(20 * time.Second):
+			t.Error("a worker or the daemon waits for ever")
+		}
+	})
+	return turns, quiet
+}
+
+// Whatever a worker writes over the page, the daemon and the others don't fail, and when it has ended they go on.
+func TestHostilePage(t *testing.T) {
+	for _, words := range []int{1, 100, 10000} {
+		turns, quiet := scribbled(t, words)
+		time.Sleep(300 * time.Millisecond)
+		during := turns.Load()
+		quiet()
+		after := turns.Load()
+		for limit := time.Now().Add(20 * time.Second); turns.Load() < after+100; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("%d words at once: %d turns after it has ended, %d while it went on", words, turns.Load()-after, during)
+			}
+		}
+		t.Logf("%d words at once: %d turns while it went on", words, during)
+	}
+}
+
+// A queue with a ticket that no process claimed, or one of the future, is made anew.
+func TestQueueMadeAnew(t *testing.T) {
+	for name, damage := range map[string]func(q *tokenWords){
+		"tail beyond":     func(q *tokenWords) { q.tail.Store(1 << 40) },
+		"serving beyond":  func(q *tokenWords) { q.serving.Store(1 << 40) },
+		"both far":        func(q *tokenWords) { q.serving.Store(1 << 35); q.tail.Store(1 << 35) },
+		"unclaimed":       func(q *tokenWords) { q.tail.Add(3) },
+		"word of another": func(q *tokenWords) { q.slot(q.tail.Load()).word.Store(12345) },
+		"end to come":     func(q *tokenWords) { q.slot(q.serving.Load() - 1).end.Store(Now() + 1e18) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Create(Options{Memory: 1 << 30})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			w, err := p.Register(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			for range 10 {
+				w.Acquire(Compute, nil)
+				w.Release(Compute)
+			}
+			p.Mend()
+			damage(&p.l.tokens[Compute])
+			for limit := time.Now().Add(20 * time.Second); !p.l.tokens[Compute].intact(p.l.tokens[Compute].serving.Load()) || p.damage[Compute].since != 0; p.Mend() {
+				if time.Now().After(limit) {
+					t.Fatal("the queue stays damaged")
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			p.Mend()
+			before := p.BusyTime(Compute)
+			if _, ok := w.Acquire(Compute, nil); !ok {
+				t.Fatal("the token can't be had")
+			}
+			time.Sleep(2 * time.Millisecond)
+			w.Release(Compute)
+			if held := p.BusyTime(Compute) - before; held < 1e6 {
+				t.Errorf("2 ms count as %d ns", held)
+			}
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pegasus/backend/control"
+	"pegasus/frontend"
+	"pegasus/test/overwrite"
+)
+
+// A worker that keeps the lock of its domain's gate page, while another one of the domain ends, keeps neither
+// the daemon nor other domains waiting.
+func TestWorkerKeepsThePagesLock(t *testing.T) {
+	h := startHost(t, twoDomains)
+	keeper, leaver := h.dial("one"), h.dial("one")
+	load(t, keeper).works()
+	load(t, leaver).works()
+	page := h.workersPage(leaver.WorkerPID(), "pegasus-gate")
+	const lock = 0xc0
+	slot := slices.Index(slots(page), uint32(keeper.WorkerPID()))
+	stop := make(chan struct{})
+	var keeping sync.WaitGroup
+	keeping.Go(func() { // as who has taken the worker over would
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				overwrite.Word(page, lock, uint32(slot)+1)
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
+	defer keeping.Wait()
+	defer close(stop)
+	leaver.Close()
+	eventually(t, soon, "the other worker's seat is free", func() bool {
+		h.answers(time.Second)
+		return h.domains()["one"].Processes == 1
+	})
+	load(t, h.dial("other")).works()
+}
+
+// slots are the pids of the workers of a gate page.
+func slots(page []byte) (pids []uint32) {
+	for at := 4096; at < 4096+256*1024; at += 1024 {
+		pids = append(pids, overwrite.At(page, at+4))
+	}
+	return pids
+}
+
+// workersPage maps a file that a worker shares with others, by its name.
+func (h *host) workersPage(worker int, name string) []byte {
+	h.t.Helper()
+	page, err := openPage(worker, name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer page.Close()
+	return overwrite.Map(h.t, page)
+}
+
+func openPage(worker int, name string) (*os.File, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", worker))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if to, _ := os.Readlink(f); strings.Contains(to, "memfd:"+name+" ") {
+			return os.OpenFile(f, os.O_RDWR, 0)
+		}
+	}
+	return nil, fmt.Errorf("worker %d has no %s", worker, name)
+}
+
+// answers wants the daemon to answer within a time, which begins when it is connected.
+func (h *host) answers(within time.Duration) {
+	h.t.Helper()
+	c, err := control.Dial(h.controlSocket())
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	defer c.Close()
+	start := time.Now()
+	var all []control.Domain
+	if err := c.Call(control.MethodDomains, nil, &all); err != nil {
+		h.t.Error(err)
+	}
+	if took := time.Since(start); took > within {
+		h.t.Errorf("the daemon answers after %v, want %v", took, within)
+	}
+}
+
+// A worker writes anything into its domain's gate page while another domain computes, which keeps its share.
+func TestHostileGatePage(t *testing.T) { hostilePages(t, 4*time.Second, "pegasus-gate") }
+
+// hostilePages has a domain, whose workers come again when they are ended, write over these pages for so long. Beside it two
+// honest domains compute.
+func hostilePages(t *testing.T, long time.Duration, names ...string) {
+	h := startHost(t, fmt.Sprintf(theftConfig, "accc", "", 256, 256)+"[[domain]]\nname = \"other\"\ncredits = 256\n")
+	sharers := []sharer{{"victim", 256, 1}, {"other", 256, 2}}
+	for _, s := range sharers {
+		h.run(s)
+	}
+	h.await(sharers)
+	// What the hostile domain computes, its own worker's doing left aside.
+	end := h.again("thief", 2, built(t, "bench/busy"), "--quiet", "--seconds", "3600", "--queue", "30", "--steps", fmt.Sprint(int(stepsPerMs(t))), "--no-check")
+	defer end()
+	random := seeded(t)
+	before, held := h.domains(), h.accelerators()[0].GPU
+	rounds := 0
+	for limit := time.Now().Add(long); time.Now().Before(limit); rounds++ {
+		h.scribbleAsAWorker(random, limit, names)
+	}
+	held = h.accelerators()[0].GPU - held
+	after := h.domains()
+	t.Logf("%d rounds, engines were held for %v", rounds, time.Duration(held))
+	for _, s := range sharers {
+		got := after[s.name].GPU - before[s.name].GPU
+		t.Logf("%s got %v", s.name, time.Duration(got))
+		if want := held*95/300 - int64(rotation+longest); got < want {
+			t.Errorf("%s got %v of the %v that engines were held, want %v", s.name, time.Duration(got), time.Duration(held), time.Duration(want))
+		}
+		if least := int64(long) / 6; got < least {
+			t.Errorf("%s got %v in %v: the accelerator stood still", s.name, time.Duration(got), long)
+		}
+	}
+}
+
+// dialWithin returns a guest process of a domain, or nil if it isn't served in time.
+func dialWithin(d time.Duration, path string) *frontend.Client {
+	clients := make(chan *frontend.Client)
+	late := make(chan struct{})
+	go func() {
+		c, err := frontend.Dial(path)
+		if err != nil {
+			c = nil
+		}
+		select {
+		case clients <- c:
+		case <-late:
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case c := <-clients:
+		return c
+	case <-time.After(d):
+		close(late)
+		return nil
+	}
+}
+
+// scribbleAsAWorker is a process of the hostile domain and writes over what its worker shares until that is ended.
+func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []string) {
+	h.t.Helper()
+	h.answers(time.Second)
+	c := dialWithin(time.Second, h.socket("thief"))
+	if c == nil {
+		return // refused, since its domain is being ended, or its worker waits for what was written before
+	}
+	defer c.Close()
+	var pages, old [][]byte
+	for _, name := range names {
+		f, err := openPage(c.WorkerPID(), name)
+		if err != nil {
+			return // ended meanwhile
+		}
+		page := overwrite.Map(h.t, f)
+		f.Close()
+		pages, old = append(pages, page), append(old, slices.Clone(page))
+	}
+	for n := 0; time.Now().Before(limit) && running(c.WorkerPID()); n++ {
+		i := n % len(pages)
+		some := len(pages[i])
+		if random.IntN(2) == 0 { // where it is likelier to matter
+			some = min(some, 2<<10<<random.IntN(7))
+		}
+		overwrite.Words(pages[i][:some], old[i], random, 20)
+		if n%100 == 0 {
+			h.answers(time.Second)
+		}
+		time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond)
+	}
+}

@@ -1,0 +1,261 @@
+package test
+
+import (
+	"fmt"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"pegasus/backend/control"
+)
+
+// theft is an attempt of one domain to have more of an accelerator than its share, beside a domain
+// of the same credits that always has kernels queued.
+type theft struct {
+	attack    string
+	args      []string // of programs/thief.c
+	processes int      // that run it at once, each again and again
+	policy    string
+	accounts  string // empty: the default
+	restart   bool   // the daemon is restarted in the middle
+}
+
+func (a theft) String() string {
+	s := fmt.Sprintf("%s/%s", a.attack, a.policy)
+	if a.accounts != "" {
+		s += "/" + a.accounts
+	}
+	if a.restart {
+		s += "/restart"
+	}
+	return s
+}
+
+// The attacks. Some lengths are those of uninterrupted work on a core of about 3 GHz; the judgement doesn't depend on them.
+var (
+	ghost  = theft{attack: "dies while holding the engine", args: []string{"ghost", "20", "0.7"}, processes: 2}
+	outrun = theft{attack: "is ended by the kernel timeout", args: []string{"outrun", "40"}, processes: 1}
+	quit   = theft{attack: "leaves after a long kernel", args: []string{"quit", "3000000"}, processes: 1}
+	pile   = theft{attack: "runs long what is predicted short", args: []string{"pile", "5000000", "3"}, processes: 8}
+	single = theft{attack: "runs long what is predicted short, alone", args: []string{"pile", "3000000", "3"}, processes: 1}
+	many   = theft{attack: "runs long what is predicted short, in 64 processes", args: []string{"pile", "3000000", "3"}, processes: 64}
+	fill   = theft{attack: "fills rows of a byte", args: []string{"fill", "128", "2"}, processes: 1}
+	copied = theft{attack: "copies rows of a byte", args: []string{"copy", "128", "2"}, processes: 1}
+	text   = theft{attack: "launches large kernels for the first time", args: []string{"text", "4", "60000"}, processes: 2}
+	bytes8 = theft{attack: "fills bytes", args: []string{"bytes", "128", "50"}, processes: 2}
+)
+
+func (a theft) under(policy, accounts string) theft {
+	a.policy, a.accounts = policy, accounts
+	return a
+}
+
+func (a theft) restarted() theft {
+	a.restart = true
+	return a
+}
+
+// Whatever a domain does to have more than its share, its victim keeps its own, and the thief
+// is charged for all the time that it held an engine.
+func TestTheft(t *testing.T) {
+	for _, a := range []theft{
+		ghost.under("accc", ""),
+		outrun.under("lag", ""),
+		quit.under("rr", ""),
+		quit.under("accc", "").restarted(),
+		pile.under("accc", ""),
+		fill.under("lag", ""),
+		copied.under("xc", ""),
+		text.under("credit", ""),
+		bytes8.under("accc", "mrq"),
+	} {
+		t.Run(a.String(), func(t *testing.T) { a.try(t, 3*time.Second) })
+	}
+}
+
+const theftConfig = `
+[[accelerator]]
+name = "a0"
+type = "soft"
+cores = 1
+memory = "1GiB"
+kernel_timeout = "2s"
+policy = %q
+%s
+[[domain]]
+name = "victim"
+credits = %d
+[[domain]]
+name = "thief"
+credits = %d
+`
+
+// thieves starts a daemon for a theft.
+func thieves(t *testing.T, policy, accounts string, victim, thief int) *host {
+	t.Helper()
+	if accounts != "" {
+		accounts = fmt.Sprintf("accounts = %q", accounts)
+	}
+	return startSystemHost(t, fmt.Sprintf(theftConfig, policy, accounts, victim, thief))
+}
+
+// What a thief may take too much by at most: one rotation and the longest piece of work that isn't interrupted.
+const (
+	rotation = 100 * time.Millisecond
+	longest  = 50 * time.Millisecond
+)
+
+// try lets the thief try for so long. It returns for how long at most the victim computed nothing.
+func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration) {
+	h := thieves(t, a.policy, a.accounts, 256, 256)
+	thief := program(t, "thief")
+	victim := sharer{"victim", 256, 1}
+	h.run(victim)
+	h.await([]sharer{victim})
+	end := h.again("thief", a.processes, thief, a.args...)
+	defer end()
+	eventually(t, soon, "the thief computes", func() bool { return h.domains()["thief"].Processes > 0 && h.domains()["thief"].Calls > 0 })
+	before := h.accounts()
+	progress := h.progressOf("victim")
+	time.Sleep(long / 2)
+	if a.restart {
+		h.stop()
+		h.start()
+	}
+	time.Sleep(long / 2)
+	gap = progress()
+	end()
+	eventually(t, soon, "the thief's processes end", func() bool { return h.domains()["thief"].Processes == 0 })
+	after := h.accounts() // when the thief holds no engine any more: for how long it did is known only then
+	held, got := after.held-before.held, after.victim-before.victim
+	t.Logf("engines were held for %v: by the victim %v, by the thief %v as charged; the victim's longest gap was %v",
+		held, got, after.thief-before.thief, gap)
+	if want := held*95/200 - rotation - longest; got < want {
+		t.Errorf("the victim got %.1f %% of the %v for which engines were held, want 47.5 %% (within %v)", 100*float64(got)/float64(held), held, rotation+longest)
+	}
+	h.conserves()
+	return gap
+}
+
+// balance is what the domains were charged for, and for how long engines were held.
+type balance struct{ victim, thief, held time.Duration }
+
+func (h *host) accounts() balance {
+	h.t.Helper()
+	held := h.accelerators()[0].GPU // first: what is held meanwhile may be charged already
+	d := h.domains()
+	return balance{time.Duration(d["victim"].GPU), time.Duration(d["thief"].GPU), time.Duration(held)}
+}
+
+// conserves wants all the time that engines were held to be charged, when the thief has ended.
+func (h *host) conserves() {
+	h.t.Helper()
+	var b balance
+	for range 20 { // the victim's kernel is charged a moment after it has let go of the engine
+		if b = h.accounts(); (b.held - b.victim - b.thief).Abs() < 5*time.Millisecond {
+			return
+		}
+	}
+	h.t.Errorf("engines were held for %v, but %v are charged: %v to the victim, %v to the thief", b.held, b.victim+b.thief, b.victim, b.thief)
+}
+
+// again has so many processes of a domain run a program again and again, until the returned function is called.
+func (h *host) again(domain string, processes int, program string, args ...string) (end func()) {
+	var running sync.WaitGroup
+	stop := make(chan struct{})
+	for range processes {
+		running.Go(func() {
+			for {
+				cmd := h.guest(domain, program, args...)
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				runUntil(cmd, stop)
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		close(stop)
+		running.Wait()
+	})
+}
+
+// runUntil runs a command to its end, or kills it when stop is closed. How it ends doesn't matter.
+func runUntil(cmd *exec.Cmd, stop <-chan struct{}) {
+	if cmd.Start() != nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-stop:
+		cmd.Process.Kill()
+		<-ended
+	}
+}
+
+// progressOf follows a domain's account. The returned function returns for how long at most it stood still.
+func (h *host) progressOf(domain string) (gap func() time.Duration) {
+	stop, result := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var most time.Duration
+		var used int64
+		since := time.Now()
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				result <- max(most, time.Since(since))
+				return
+			case <-tick.C:
+			}
+			now, err := h.used(domain)
+			if err != nil { // the daemon is being restarted
+				since = time.Now()
+				continue
+			}
+			if now != used {
+				most, used, since = max(most, time.Since(since)), now, time.Now()
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-result }
+}
+
+// used asks the daemon what a domain was charged for.
+func (h *host) used(domain string) (int64, error) {
+	c, err := control.Dial(h.controlSocket())
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	var all []control.Domain
+	if err := c.Call(control.MethodDomains, nil, &all); err != nil {
+		return 0, err
+	}
+	for _, d := range all {
+		if d.Name == domain {
+			return d.GPU, nil
+		}
+	}
+	return 0, nil
+}
+
+// Two domains of which each runs short jobs in a loop, as pods do, get what their credits say.
+func TestShortJobsKeepTheirShares(t *testing.T) { shortJobs(t, "accc", 8*time.Second, 3) }
+
+func shortJobs(t *testing.T, policy string, long time.Duration, points float64) {
+	h := thieves(t, policy, "", 256, 768)
+	job := program(t, "thief")
+	steps := fmt.Sprint(int(100 * stepsPerMs(t)))
+	for _, domain := range []string{"victim", "thief"} {
+		end := h.again(domain, 4, job, "quit", steps)
+		defer end()
+	}
+	h.await([]sharer{{name: "victim"}, {name: "thief"}})
+	checkShares(t, h.over(long), map[string]float64{"victim": 25, "thief": 75}, points)
+}
