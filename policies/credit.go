@@ -158,6 +158,19 @@ func (c *credits) release(now Time, u *unit) {
 	}
 }
 
+func (c *credits) peek() *unit { return c.waiting.top() }
+
+// betweenCalls is the longest pause of a program that calls again at once.
+const betweenCalls = 100 * time.Microsecond
+
+// waitsFor: if it owes more than a turn, for as long as between two calls. To wait for longer is what BAND adds.
+func (c *credits) waitsFor(u, o *unit) time.Duration {
+	if b := c.balance(u); b < -c.opt.Tick && b < c.balance(o) {
+		return betweenCalls
+	}
+	return 0
+}
+
 func (c *credits) next(now Time) (*unit, int, Time) {
 	u := c.waiting.top()
 	if u == nil {

@@ -207,6 +207,22 @@ func (d *rounds) estimate(c *tenant) time.Duration {
 	return d.opt.Quantum
 }
 
+func (d *rounds) peek() *unit {
+	if u := d.turn; u != nil && d.waiting.has(u) && d.estimate(u.first()) < u.rounds.left {
+		return u
+	}
+	return d.waiting.top()
+}
+
+// waitsFor: what a unit overdrew and the rounds since have not repaid. The rounds that are skipped for it would repay it at once.
+func (d *rounds) waitsFor(u, _ *unit) time.Duration {
+	r := &u.rounds
+	if r.left+time.Duration(max(d.coming(u)-r.first, 0))*r.quantum < 0 {
+		return roundsRest
+	}
+	return 0
+}
+
 func (d *rounds) next(now Time) (*unit, int, Time) {
 	d.measure(now)
 	u := d.turn

@@ -54,6 +54,7 @@ type queue struct {
 	closing *tenant // its gate has to be closed before another's opens
 	chosen  *tenant // will get the lease then
 	last    *tenant // whose lease was out last
+	rested  Time    // when that ended
 	lapsed  bool    // that lease was not used up: its holder seemed to have no work
 	history int     // keys that a domain's history has room for
 	missed  uint64  // requests that ended after they were due
@@ -86,6 +87,10 @@ type share interface {
 // books is a share that keeps accounts (see Ledger).
 type books interface {
 	balance(u *unit) time.Duration
+	// peek returns the unit that is next among those that wait, or nil.
+	peek() *unit
+	// waitsFor returns for how long u waits for o, which has had no requests since, because u owes time.
+	waitsFor(u, o *unit) time.Duration
 	restore(now Time, u *unit, balance time.Duration)
 }
 
@@ -476,7 +481,7 @@ func (q *queue) release(now Time) {
 	c.unended += q.spent
 	c.ended = q.left <= 0
 	q.learn(c)
-	q.holder, q.closing, q.alone, q.last, q.lapsed = nil, c, false, c, false
+	q.holder, q.closing, q.alone, q.last, q.lapsed, q.rested = nil, c, false, c, false, now
 	q.share.done(now, c.unit)
 	if c.ended {
 		c.unended = 0
@@ -503,13 +508,16 @@ func (q *queue) Pick(now Time) (Decision, bool, Time) {
 	q.cut(now)
 	q.stall(now)
 	if q.holder != nil {
-		return Decision{}, false, min(q.cutAt(), q.stallAt())
+		return Decision{}, false, min(q.cutAt(), q.stallAt(), q.usedUpAt(now))
 	}
 	wakeAt := Forever
 	if q.chosen == nil {
-		if c := q.last; now < q.hush && c != nil && c.busy && !c.waits() {
+		switch c := q.last; {
+		case now < q.hush && c != nil && c.busy && !c.waits():
 			wakeAt = q.hush
-		} else {
+		case now < q.heldUntil():
+			wakeAt = q.heldUntil()
+		default:
 			wakeAt = q.choose(now)
 		}
 	}
@@ -522,6 +530,30 @@ func (q *queue) Pick(now Time) (Decision, bool, Time) {
 		return q.lend(now), true, Forever
 	}
 	return Decision{}, false, min(wakeAt, q.reserves.next())
+}
+
+// usedUpAt is when the holder may have used as much as it may while others wait: what it uses need not be reported before.
+func (q *queue) usedUpAt(now Time) Time {
+	if q.most == 0 || q.inLine == 0 {
+		return Forever
+	}
+	return max(q.heard.Add(q.most-q.spent), now.Add(lookEvery))
+}
+
+// lookEvery is how often a lease is looked at that may be used up and isn't, as far as is known.
+const lookEvery = time.Millisecond
+
+// heldUntil is until when the accelerator is kept for the domain that was served last and is expected back, since the domain that
+// waits owes time: pauses between the requests of others don't repay that.
+func (q *queue) heldUntil() Time {
+	if q.books == nil || q.last == nil || q.last.waits() {
+		return 0
+	}
+	next := q.books.peek()
+	if next == nil || next == q.last.unit {
+		return 0
+	}
+	return q.rested.Add(q.books.waitsFor(next, q.last.unit))
 }
 
 // refill adds to the reserves what is due.
