@@ -373,6 +373,12 @@ type Predictor interface {
 	Predict(w Work) int64
 }
 
+// Preparer is the optional ability of a Context to do beforehand what takes processor time and no engine, such as compiling a
+// kernel for its first launch. It may block for as long as that takes.
+type Preparer interface {
+	Prepare(w *Launch)
+}
+
 // Grapher is the optional ability of a Context to keep a graph of work and do it
 // all at once, as one piece: a Replay, which comes after what is in its stream and
 // after the graph's Replay before. Its Usage is of Class Compute if a kernel is in

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,16 +149,19 @@ func (h *host) accounts() balance {
 	return balance{time.Duration(d["victim"].GPU), time.Duration(d["thief"].GPU), time.Duration(held)}
 }
 
-// conserves wants all the time that engines were held to be charged, when the thief has ended.
+// conserves ends the victim's program and wants all the time that engines were held to be charged, to the nanosecond.
 func (h *host) conserves() {
 	h.t.Helper()
-	var b balance
-	for range 20 { // the victim's kernel is charged a moment after it has let go of the engine
-		if b = h.accounts(); (b.held - b.victim - b.thief).Abs() < 5*time.Millisecond {
-			return
+	eventually(h.t, soon, "the victim's program ends", func() bool {
+		d := h.domains()["victim"]
+		for _, pid := range d.PIDs {
+			syscall.Kill(pid, syscall.SIGKILL)
 		}
+		return d.Processes == 0
+	})
+	if b := h.accounts(); b.held != b.victim+b.thief {
+		h.t.Errorf("engines were held for %v, but %v are charged: %v to the victim, %v to the thief", b.held, b.victim+b.thief, b.victim, b.thief)
 	}
-	h.t.Errorf("engines were held for %v, but %v are charged: %v to the victim, %v to the thief", b.held, b.victim+b.thief, b.victim, b.thief)
 }
 
 // again has so many processes of a domain run a program again and again, until the returned function is called.
@@ -251,7 +255,7 @@ func TestShortJobsKeepTheirShares(t *testing.T) { shortJobs(t, "accc", 8*time.Se
 func shortJobs(t *testing.T, policy string, long time.Duration, points float64) {
 	h := thieves(t, policy, "", 256, 768)
 	job := program(t, "thief")
-	steps := fmt.Sprint(int(100 * stepsPerMs(t)))
+	steps := fmt.Sprint(int(10_000 * stepsPerMs(t))) // some 150 ms with one thread: much longer than a process takes to start
 	for _, domain := range []string{"victim", "thief"} {
 		end := h.again(domain, 4, job, "quit", steps)
 		defer end()

@@ -76,6 +76,13 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 	return cuda.Success
 }
 
+// Prepare compiles the kernel of a launch.
+func (c *Context) Prepare(w *accel.Launch) {
+	if m, ok := w.Module.(*Module); ok && w.Function >= 0 && w.Function < len(m.functions) {
+		m.functions[w.Function].code.prepare()
+	}
+}
+
 // checkLaunch finds the function of a launch that may be queued, and gives it what its kernel needs of the context.
 func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 	m, ok := w.Module.(*Module)

@@ -118,6 +118,7 @@ var (
 	_ accel.Aborter   = (*Device)(nil)
 	_ accel.Limiter   = (*Device)(nil)
 	_ accel.Teller    = (*Context)(nil)
+	_ accel.Preparer  = (*Context)(nil)
 	_ accel.Profiler  = (*Device)(nil)
 	_ accel.Sharer    = (*Device)(nil)
 )

@@ -459,6 +459,26 @@ func TestCallbackReportedBehindClosedGate(t *testing.T) {
 	}
 }
 
+// A kernel is compiled before its first launch passes the gate, whose turn others wait for, and only then.
+func TestPreparedBeforeTheGate(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	word := b.context(1)
+	prepared := 0
+	b.dev.prepared = func() {
+		prepared++
+		if w := b.page.Look(); w.InFlight != 0 || w.Pending != 0 {
+			t.Errorf("a launch is at the gate or beyond while its kernel is compiled: %+v", w)
+		}
+	}
+	for range 3 {
+		b.launch(1, 0, 0, word)
+		b.read(1, word)
+	}
+	if prepared != 1 {
+		t.Errorf("the kernel was prepared %d times", prepared)
+	}
+}
+
 func first(r cuda.Result, _ []byte) cuda.Result { return r }
 
 // until waits for something that other goroutines bring about.

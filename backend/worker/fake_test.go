@@ -24,6 +24,8 @@ type fakeDevice struct {
 	live int // contexts
 	last *fakeContext
 	cost int64
+
+	prepared func() // called by Prepare; may be nil
 }
 
 func newFake(p Place) *fakeDevice {
@@ -317,6 +319,12 @@ func (e *fakeEvent) recorded() {
 	e.mu.Unlock()
 	for _, done := range waiting {
 		done(cuda.Success)
+	}
+}
+
+func (c *fakeContext) Prepare(*accel.Launch) {
+	if f := c.d.prepared; f != nil {
+		f()
 	}
 }
 

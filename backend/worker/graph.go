@@ -322,6 +322,9 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 	if len(gr.nodes) == 0 {
 		return cuda.Success
 	}
+	if gr.taken.perBlock.Load() == 0 {
+		gr.prepare()
+	}
 	b := s.newSubmission(g)
 	b.replay = &replay{s: s, gr: gr, records: records, charge: b.spent}
 	s.callbacks.expect(gr.hosts)
@@ -330,6 +333,15 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 		s.callbacks.expect(-gr.hosts)
 	}
 	return r
+}
+
+// prepare has the graph's kernels compiled.
+func (gr *graph) prepare() {
+	for i := range gr.nodes {
+		if w, ok := gr.nodes[i].work.(*accel.Launch); ok {
+			gr.g.prepare(w)
+		}
+	}
 }
 
 // predict says what a launch will take: as long as of late, or as its nodes together.

@@ -42,12 +42,23 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	cost := &m.costs[index]
 	sub := s.newSubmission(g)
 	w.Spent = sub.spent
+	if cost.perBlock.Load() == 0 {
+		g.prepare(w)
+	}
 	sub.cost, sub.blocks = cost, blockCount(a.Grid)
 	if len(a.Params) > fewParams {
 		sub.params = len(a.Params)
 		s.flow.kept.Add(int64(sub.params))
 	}
 	return s.submitGated(sub, st, w, gate.Compute, s.predict(cost, w))
+}
+
+// prepare has a kernel compiled that wasn't launched before. What passes the gate holds its domain's turn: others wait for it, and
+// not for a compiler.
+func (g *guestContext) prepare(w *accel.Launch) {
+	if p, ok := g.ctx.(accel.Preparer); ok {
+		p.Prepare(w)
+	}
 }
 
 // launchOf is what the guest asked for, of a function that the module has.
