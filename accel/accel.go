@@ -145,7 +145,8 @@ type Turn interface {
 }
 
 // Spent receives each time that an engine was held for a part of a piece of work, before the engine is given back and, of work
-// that goes on for long, meanwhile. Calls don't overlap. Done's Usage is as long as all of these together.
+// that goes on for long, meanwhile. Calls don't overlap. Done's Usage is as long as all of these together; of work that is done in
+// one part, Done alone may tell.
 type Spent func(u Usage)
 
 // Launch runs a kernel: function is the index in the module's layout. Params is

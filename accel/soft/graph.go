@@ -248,7 +248,7 @@ func (c *Context) replayNodes(s *Stream, g *Graph, spent accel.Spent, done accel
 	g.made = g.made[:0]
 	for i := range g.nodes {
 		n := d.newPiece(c, &g.nodes[i])
-		n.urgent, n.spent = s.urgent, spend
+		n.urgent, n.spent, n.tells = s.urgent, spend, true
 		for _, a := range g.nodes[i].After {
 			n.after(g.made[a])
 		}

@@ -46,14 +46,14 @@ func (e *executor) acquire(n *node) bool {
 	}
 }
 
-// tryAcquire takes the engine for its submitter if nothing has to be waited for.
+// tryAcquire takes the engine for the submitter, who has just passed the gate, if nothing has to be waited for.
 func (e *executor) tryAcquire(n *node) bool {
-	turn, w := e.dev.config.Turn, e.dev.worker
+	w := e.dev.worker
 	since, ok := w.TryAcquire(e.token)
 	if !ok {
 		return false
 	}
-	if turn != nil && !turn.Held(n.class) || !e.mayEnter(n) {
+	if !e.mayEnter(n) {
 		w.Release(e.token)
 		return false
 	}
@@ -67,7 +67,12 @@ func (e *executor) release(n *node) {
 		return
 	}
 	end := e.dev.clock()
-	n.spend(accel.Usage{Class: n.class, Start: e.since, End: end})
+	u := accel.Usage{Class: n.class, Start: e.since, End: end}
+	if n.tells || n.more {
+		n.tell(u)
+	} else {
+		n.add(u) // which Done tells of
+	}
 	e.node = nil
 	e.dev.worker.ReleaseAt(e.token, end)
 }
@@ -78,7 +83,7 @@ func (e *executor) yield() bool {
 	n := e.node
 	if e.spending.TryLock() {
 		if now := e.dev.clock(); now-e.since >= spendEvery {
-			n.spend(accel.Usage{Class: n.class, Start: e.since, End: now})
+			n.tell(accel.Usage{Class: n.class, Start: e.since, End: now})
 			e.since = now
 		}
 		e.spending.Unlock()
@@ -93,6 +98,7 @@ func (e *executor) resume() {
 	from := d.clock()
 	defer func() { e.paused += d.clock() - from }()
 	e.exit(n)
+	n.tells = true
 	e.release(n)
 	for !e.stopped() && e.acquire(n) {
 		if d.residence == nil || d.residence.BeginKernel(e.stopped) == nil {

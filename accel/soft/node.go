@@ -49,6 +49,7 @@ type node struct {
 	held     int64  // for how long in sum
 	computed int64  // processor time of a copy or fill, but for its first part
 	spent    accel.Spent
+	tells    bool // it is told of parts, so of all
 	event    *Event
 	due      func(cuda.Result, func())
 	then     func(cuda.Result)
@@ -90,13 +91,18 @@ func (d *Device) recycle(n *node) {
 	d.spare = n
 }
 
-// spend notes that an engine was held for a part of the node.
-func (n *node) spend(u accel.Usage) {
+// add notes that an engine was held for a part of the node.
+func (n *node) add(u accel.Usage) {
 	if n.begun == 0 {
 		n.begun = u.Start
 	}
 	n.held += max(u.End-u.Start, 0)
-	if n.spent != nil {
+}
+
+// tell also tells of it, and of all parts that follow.
+func (n *node) tell(u accel.Usage) {
+	n.add(u)
+	if n.tells = true; n.spent != nil {
 		n.spent(u)
 	}
 }

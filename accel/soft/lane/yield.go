@@ -50,6 +50,9 @@ func (p *pause) stop(resume func()) {
 
 // leave takes a core off the launch.
 func (p *pause) leave() {
+	if p.cores == 1 { // nobody waits for it
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cores--
@@ -64,8 +67,10 @@ type Meter struct {
 
 // Reset switches the meter off, for the next launch.
 func (m *Meter) Reset() {
-	m.on.Store(false)
-	m.most.Store(0)
+	if m.on.Load() {
+		m.on.Store(false)
+		m.most.Store(0)
+	}
 }
 
 // Start switches the meter on: each core measures from its next look on, within about a millisecond.
