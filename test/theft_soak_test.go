@@ -7,6 +7,12 @@ import (
 	"time"
 )
 
+// The attacks by one process, and by as many as a domain may have.
+var (
+	single = theft{attack: "runs long what is predicted short, alone", args: []string{"pile", "3000000", "3"}, processes: 1}
+	many   = theft{attack: "runs long what is predicted short, in 64 processes", args: []string{"pile", "3000000", "3"}, processes: 64}
+)
+
 // Every attack under every policy that divides time, for a minute each, with one account or one for each class of engines.
 func TestSoakTheft(t *testing.T) {
 	for _, policy := range []string{"accc", "rr", "lag", "drr", "xc", "slaf", "credit", "band"} {

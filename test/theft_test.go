@@ -39,8 +39,6 @@ var (
 	outrun = theft{attack: "is ended by the kernel timeout", args: []string{"outrun", "40"}, processes: 1}
 	quit   = theft{attack: "leaves after a long kernel", args: []string{"quit", "3000000"}, processes: 1}
 	pile   = theft{attack: "runs long what is predicted short", args: []string{"pile", "5000000", "3"}, processes: 8}
-	single = theft{attack: "runs long what is predicted short, alone", args: []string{"pile", "3000000", "3"}, processes: 1}
-	many   = theft{attack: "runs long what is predicted short, in 64 processes", args: []string{"pile", "3000000", "3"}, processes: 64}
 	fill   = theft{attack: "fills rows of a byte", args: []string{"fill", "128", "2"}, processes: 1}
 	copied = theft{attack: "copies rows of a byte", args: []string{"copy", "128", "2"}, processes: 1}
 	text   = theft{attack: "launches large kernels for the first time", args: []string{"text", "4", "60000"}, processes: 2}

@@ -300,7 +300,7 @@ func TestTimeoutCountsComputing(t *testing.T) {
 		t.Errorf("it was ended after %v of computing", got)
 	}
 
-	d, c = open(t, func(c *Config) { c.KernelTimeout = int64(20 * time.Millisecond) })
+	_, c = open(t, func(c *Config) { c.KernelTimeout = int64(20 * time.Millisecond) })
 	a := alloc(t, c, 200<<20)
 	copied := accel.Copy{Dst: accel.End{Address: a, Pitch: 2}, Src: accel.End{Address: a, Pitch: 2}, Width: 1, Height: 100 << 20, Depth: 1}
 	want(t, c.Submit(c.DefaultStream(), copied, w.done), cuda.Success)
