@@ -308,9 +308,26 @@ func (m *Member) Spend(t *Ticket, u accel.Usage) {
 	m.charge(ClassOf(u.Class), u, ns)
 	h := &m.page.at.header
 	over := atomic.AddInt64(&t.spent, ns) - t.predicted
-	if t.budget && over > 0 && h.generation.Load() == t.generation && t.lease.budget.Add(-min(over, ns)) <= 0 {
+	l, taken := h.budgeted(t.class), ns // the request goes on under the lease in force now, which had nothing reserved for it
+	if h.generation.Load() == t.generation {
+		if !t.budget {
+			return
+		}
+		l, taken = t.lease, min(over, ns)
+	}
+	if l != nil && taken > 0 && l.budget.Add(-taken) <= 0 {
 		m.bell.Ring()
 	}
+}
+
+// budgeted returns the lease with a budget that is in force for a class, or nil.
+func (h *header) budgeted(c Class) *lease {
+	for _, l := range [...]*lease{&h.leases[0], &h.leases[1+c]} {
+		if l.terms.Load()&termBudget != 0 {
+			return l
+		}
+	}
+	return nil
 }
 
 // charge notes what was used.

@@ -60,6 +60,27 @@ func TestSpend(t *testing.T) {
 	}
 }
 
+// A request that outlasts its lease uses the budget of those that follow, and the daemon hears when one is used up.
+func TestSpendOutlastsLease(t *testing.T) {
+	p, b, m := fixture(t)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 10_000})
+	ticket := try(t, m, Compute, 600, Admitted)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 3000})
+	rung := b.Rung()
+	m.Spend(&ticket, usage(accel.Compute, 2000))
+	if left := p.at.leases[0].budget.Load(); left != 1000 || b.Rung() != rung {
+		t.Errorf("%d ns are left of the lease, want 1000; the bell was rung %d times", left, b.Rung()-rung)
+	}
+	m.Spend(&ticket, usage(accel.Compute, 1000))
+	if b.Rung() != rung+1 {
+		t.Error("the daemon does not hear that the budget is used up")
+	}
+	m.Finish(ticket, usage(accel.Compute, 3000))
+	if left := p.at.leases[0].budget.Load(); left != 0 {
+		t.Errorf("%d ns are left of the lease, want 0", left)
+	}
+}
+
 // Who waits between two parts does nothing before the next lease only once what may be used after the last one is used up: until
 // then he may not have seen that there was another, and goes on.
 func TestHeld(t *testing.T) {
