@@ -86,6 +86,25 @@ func (a *accelerator) restoreAccount(c configs.Domain, b policies.Balances) {
 	a.step(now, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: a.nextID}})
 }
 
+// chargeAbsent charges a domain for what it used while no daemon ran, and which has left since.
+func (a *accelerator) chargeAbsent(c configs.Domain, t EngineTime) {
+	if t.sum() == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id, known := a.ids[c.Name]
+	now := gate.Now()
+	if !known {
+		a.nextID++
+		id = a.nextID
+		a.ids[c.Name] = id
+		a.step(now, policies.Event{Kind: policies.Attach, Domain: sharesOf(id, c, 0)})
+		defer a.step(now, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: id}})
+	}
+	a.charge(now, &avcpu{id: id}, vcpu.Usage{Compute: time.Duration(t.Compute), Copy: time.Duration(t.copies())}, [gate.NumClasses]uint64{})
+}
+
 // restoreAccounts takes up the accounts that a daemon before wrote down. d.mu is held.
 func (d *Daemon) restoreAccounts(s *state) {
 	for _, a := range d.accelerators {

@@ -261,6 +261,7 @@ func (d *Daemon) adopt(left []*survivor) {
 				here, accounts = append(here, dom.name), append(accounts, dom.name)
 			} else if left := a.hw.OpenAccount(dom.name); left != nil && dom.account == nil {
 				dom.account, d.changed = left, true // the daemon before did not come to close it: save does
+				a.chargeAbsent(dom.settings, left.Charge())
 				accounts = append(accounts, dom.name)
 			}
 		}
@@ -286,6 +287,21 @@ func (d *Daemon) adoptOne(s *survivor) error {
 	case s.Slot < 0 || s.Slot >= gate.Slots || d.slices[s.Slice]:
 		return fmt.Errorf("slot %d, window %d can't be", s.Slot, s.Slice)
 	}
+	g, err := survivingGuest(dom, s)
+	if err != nil {
+		return err
+	}
+	if err := d.takeOver(a, dom, s); err != nil {
+		g.close()
+		return err
+	}
+	d.resume(g, s)
+	return nil
+}
+
+// takeOver puts a survivor's domain on its accelerator with the gate page that it has, or compares that with the domain's. d.mu
+// is held.
+func (d *Daemon) takeOver(a *accelerator, dom *domain, s *survivor) error {
 	if dom.on == nil {
 		if err := d.openAccount(dom, a); err != nil {
 			return err
@@ -301,7 +317,7 @@ func (d *Daemon) adoptOne(s *survivor) error {
 	} else if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
 		return errors.New("its gate page isn't that of its domain")
 	}
-	return d.resume(dom, s)
+	return nil
 }
 
 // homeOf returns the domain of a survivor, whether or not the configuration
@@ -316,20 +332,26 @@ func (d *Daemon) homeOf(name string) (*domain, error) {
 	return d.domain(name)
 }
 
-// resume makes a guest of a survivor.
-func (d *Daemon) resume(dom *domain, s *survivor) error {
+// survivingGuest makes a guest of a survivor, which may have ended meanwhile.
+func survivingGuest(dom *domain, s *survivor) (*guest, error) {
 	p, err := openProcess(s.PID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	g := &guest{id: s.id, dom: dom, slot: s.Slot, win: s.Slice, pid: s.Guest, arena: s.Arena,
 		worker: p, workerPID: s.PID, conn: s.conn, gone: make(chan struct{})}
 	if s.files.GuestProcess != nil {
 		if g.process, err = dupProcess(s.files.GuestProcess); err != nil {
 			p.Close()
-			return err
+			return nil, err
 		}
 	}
+	return g, nil
+}
+
+// resume serves a guest of before.
+func (d *Daemon) resume(g *guest, s *survivor) {
+	dom := g.dom
 	if s.UID != 0 {
 		dom.uid = s.UID
 		d.uids[s.UID] = true
@@ -340,7 +362,6 @@ func (d *Daemon) resume(dom *domain, s *survivor) error {
 	dom.guests[g] = struct{}{}
 	g.order(g.standing())
 	d.tasks.Go(func() { d.attend(g) })
-	return nil
 }
 
 // vacate frees the slots of a domain's page that none of its guests has. Their workers

@@ -197,6 +197,9 @@ func (d *Daemon) open() (*control.Listener, error) {
 	if len(left) > 0 {
 		d.adopt(left)
 	}
+	for _, a := range d.accelerators {
+		a.passing = d.passing // from now on: survivors have their own accounts
+	}
 	d.openRestored()
 	if err := d.opt.Adapter.Sweep(func(name string) bool { return d.domains[name] != nil && d.domains[name].door != nil }); err != nil {
 		d.log.Warn("remove old sockets", "err", err)
@@ -227,7 +230,6 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 			return errors.Join(fmt.Errorf("accelerator %q: %w", c.Name, err), hw.Close(), bell.Free())
 		}
 		a.follower = d.follower
-		a.passing = d.passing
 		a.expel = func(m *avcpu) { d.tasks.Go(func() { d.expel(m) }) }
 		if d.opt.CPUs != nil {
 			a.see = d.see

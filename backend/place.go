@@ -80,7 +80,7 @@ func (d *Daemon) giveUp(dom *domain) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom.settling--
-	if dom.settling == 0 && dom.on == nil {
+	if dom.settling == 0 && dom.on == nil && d.domains[dom.name] == dom {
 		d.queue.Release(dom.name)
 		d.makeRoom()
 	}

@@ -92,11 +92,19 @@ func (c *credits) changed(now Time, u *unit) {
 	}
 }
 
-// reweigh passes every unit's new income to the tab.
+// reweigh passes every unit's new income to the tab. A unit whose domains have left repays its debt by the income that it had.
 func (c *credits) reweigh() {
 	for u := range c.tab.units {
-		c.tab.weigh(u, max(int64(c.income(u)), 1))
+		if len(u.members) > 0 {
+			c.tab.weigh(u, max(int64(c.income(u)), 1))
+		}
 	}
+}
+
+// vacated takes the unit's part from the incomes of the others.
+func (c *credits) vacated(u *unit) {
+	c.uncount(u)
+	c.reweigh()
 }
 
 func (c *credits) uncount(u *unit) {

@@ -207,6 +207,8 @@ func (d *rounds) estimate(c *tenant) time.Duration {
 	return d.opt.Quantum
 }
 
+func (d *rounds) vacated(*unit) {}
+
 func (d *rounds) peek() *unit {
 	if u := d.turn; u != nil && d.waiting.has(u) && d.estimate(u.first()) < u.rounds.left {
 		return u

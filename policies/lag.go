@@ -330,10 +330,10 @@ func (p *lag) Pick(now Time) (Decision, bool, Time) {
 		lease, keep := p.keep(now)
 		if keep {
 			if lease == p.granted {
-				return Decision{}, false, lease.wake()
+				return Decision{}, false, lease.wake(now)
 			}
 			p.granted = lease
-			return Decision{Grant, lease}, true, lease.wake()
+			return Decision{Grant, lease}, true, lease.wake(now)
 		}
 		p.release(now)
 	}
@@ -349,15 +349,16 @@ func (p *lag) Pick(now Time) (Decision, bool, Time) {
 	p.out(next)
 	p.holder, p.closing, p.granted = next, nil, lease
 	p.why = reason{id: next.id, window: time.Duration(lease.Amount), credits: next.credits, rivals: p.queued.len()}
-	return Decision{Grant, lease}, true, lease.wake()
+	return Decision{Grant, lease}, true, lease.wake(now)
 }
 
-// wake is when to look again at a lease.
-func (l Lease) wake() Time {
+// wake is when to look again at a lease: at its end, or when its budget may have been used. Requests that go on for long report
+// what they use only when they are looked at.
+func (l Lease) wake(now Time) Time {
 	if l.Kind == Window {
 		return l.Until
 	}
-	return Forever
+	return now.Add(max(time.Duration(l.Amount), lookEvery))
 }
 
 // release takes the accelerator from its holder.

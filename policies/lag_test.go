@@ -197,3 +197,19 @@ func TestLittleUseIsNotSavedUp(t *testing.T) {
 		}
 	}
 }
+
+// A lease with a budget is looked at when the budget may be used up: a request that goes on for long reports its use only then.
+func TestLagLooksAtBudgets(t *testing.T) {
+	s := NewScheduler(mustNew(t, "lag", Production))
+	for id := ID(1); id <= 2; id++ {
+		s.Step(0, &Event{Kind: Attach, Domain: Domain{ID: id, Credits: 256}})
+		s.Step(0, &Event{Kind: Wake, Domain: Domain{ID: id}, Signal: Arrived})
+	}
+	actions := s.Ready(0)
+	if len(actions) != 1 || actions[0].Lease.Kind != Budget {
+		t.Fatalf("%+v", actions)
+	}
+	if want := Time(actions[0].Lease.Amount); s.Next() != want {
+		t.Errorf("a lease of %v is looked at after %v", time.Duration(want), time.Duration(s.Next()))
+	}
+}

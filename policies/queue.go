@@ -87,6 +87,8 @@ type share interface {
 // books is a share that keeps accounts (see Ledger).
 type books interface {
 	balance(u *unit) time.Duration
+	// vacated tells that a unit has no domains left, only accounts of absent ones.
+	vacated(u *unit)
 	// peek returns the unit that is next among those that wait, or nil.
 	peek() *unit
 	// waitsFor returns for how long u waits for o, which has had no requests since, because u owes time.
@@ -154,12 +156,19 @@ func (q *queue) Attach(now Time, d Domain) {
 	waits := c.waits()
 	q.withdraw(now, c)
 	q.unlimit(c)
+	var debt time.Duration
 	if moves {
+		if q.books != nil {
+			debt = min(q.books.balance(c.unit), 0)
+		}
 		q.part(now, c)
 	}
 	c.domain = d
 	if moves {
 		q.join(now, c)
+		if debt < 0 {
+			q.Restore(now, d.ID, debt)
+		}
 	} else {
 		q.weigh(now, c.unit)
 	}
@@ -239,8 +248,11 @@ func (q *queue) part(now Time, c *tenant) {
 		return
 	}
 	u.members = slices.DeleteFunc(u.members, func(o *tenant) bool { return o == c })
-	if len(u.members) > 0 {
+	switch {
+	case len(u.members) > 0:
 		q.weigh(now, u)
+	case u.absent > 0:
+		q.books.vacated(u)
 	}
 	q.dissolve(now, u)
 }

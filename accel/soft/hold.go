@@ -19,8 +19,9 @@ const (
 
 // hold is an executor's hold of its engine.
 type hold struct {
-	node   *node // that has the engine; nil: the engine is not held
-	paused int64 // for how long its kernel has been interrupted
+	node    *node // that has the engine; nil: the engine is not held
+	entered bool  // its memory stays where it is, see enter
+	paused  int64 // for how long its kernel has been interrupted
 
 	spending sync.Mutex // guards since while a kernel runs
 	since    int64      // from when on what was used is yet to be charged
@@ -91,8 +92,8 @@ func (e *executor) yield() bool {
 	return !e.dev.config.Turn.Held(n.class)
 }
 
-// resume gives the engine to others until it is the turn of the kernel again, of which no core runs now. It ends the kernel if the
-// engine is not to be had any more.
+// resume gives the engine to others until it is the turn of the kernel again, of which no core runs now. It ends the kernel if
+// the engine, or room for the kernel's memory, is not to be had any more.
 func (e *executor) resume() {
 	n, d := e.node, e.dev
 	from := d.clock()
@@ -100,14 +101,21 @@ func (e *executor) resume() {
 	e.exit(n)
 	n.tells = true
 	e.release(n)
-	for !e.stopped() && e.acquire(n) {
-		if d.residence == nil || d.residence.BeginKernel(e.stopped) == nil {
+	failure := cuda.ErrorUnknown
+	if !e.stopped() && e.acquire(n) {
+		if d.residence == nil {
 			return
 		}
+		err := d.residence.BeginKernel(e.stopped)
+		if e.entered = err == nil; e.entered {
+			return
+		}
+		failure = cuda.ErrorOutOfMemory
 		e.release(n)
 	}
 	if !e.stopped() {
-		n.ctx.fail(cuda.ErrorUnknown)
+		d.log.Warn("kernel ended", "work", n.describe(), "reason", "it could not go on after its turn", "result", failure.Name())
+		n.ctx.fail(failure)
 	}
 	e.cancel.Store(true)
 }

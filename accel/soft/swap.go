@@ -48,7 +48,7 @@ func (d *Device) stopSwapping() {
 func (e *executor) enter(n *node) cuda.Result {
 	r := e.dev.residence
 	switch {
-	case r == nil || n.inline: // see inline
+	case r == nil || e.entered: // see inline
 	case n.runsKernels():
 		if err := r.BeginKernel(e.stopped); err != nil {
 			if r := n.ctx.Err(); r != cuda.Success {
@@ -60,19 +60,22 @@ func (e *executor) enter(n *node) cuda.Result {
 	default:
 		r.Begin()
 	}
+	e.entered = r != nil
 	return cuda.Success
 }
 
 func (e *executor) exit(n *node) {
-	if r := e.dev.residence; r != nil {
-		r.End(n.runsKernels())
+	if e.entered {
+		e.entered = false
+		e.dev.residence.End(n.runsKernels())
 	}
 }
 
 // mayEnter is enter for work that is done by its submitter, if nothing has to be waited for.
 func (e *executor) mayEnter(n *node) bool {
 	r := e.dev.residence
-	return r == nil || r.TryBegin(n.runsKernels())
+	e.entered = r != nil && r.TryBegin(n.runsKernels())
+	return r == nil || e.entered
 }
 
 // home is where memory of an allocation is now. The caller has entered.

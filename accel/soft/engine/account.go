@@ -16,30 +16,6 @@ var ErrAccounts = errors.New("engine page: all accounts are taken")
 // Times are durations in nanoseconds, by the token that was held.
 type Times [NumTokens]int64
 
-// Plus returns the sum of two durations for each token.
-func (t Times) Plus(o Times) Times {
-	for k := range t {
-		t[k] += o[k]
-	}
-	return t
-}
-
-// Minus returns the difference of two durations for each token.
-func (t Times) Minus(o Times) Times {
-	for k := range t {
-		t[k] -= o[k]
-	}
-	return t
-}
-
-// Sum returns the duration for all tokens together.
-func (t Times) Sum() (sum int64) {
-	for _, ns := range t {
-		sum += ns
-	}
-	return sum
-}
-
 // account is the time for which the workers of one domain held each token. The sums are those of the place in the table:
 // they go on when the place is given to another domain, so that the sum over all places is the time of all domains that
 // there ever were. The daemon alone writes domain, opened, base and charged.

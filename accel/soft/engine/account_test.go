@@ -204,7 +204,7 @@ func lateEnder(t *testing.T, later, begun, writes int) (more bool) {
 	}
 	c.now += 13
 	d.Release(Compute)
-	if got := accountD.Total().Minus(want[2])[Compute]; got != 13 {
+	if got := accountD.Total()[Compute] - want[2][Compute]; got != 13 {
 		t.Errorf("%s: the holder was charged %d ns of 13", where, got)
 	}
 	c.balanced(Compute)

@@ -23,6 +23,8 @@ func NewLedger(w *Worker) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
+	workers := &w.page.l.workers
+	workers[mover.index].account.Store(workers[w.index].account.Load()) // moving is its domain's, too
 	return &Ledger{Worker: w, mover: mover}, nil
 }
 

@@ -15,6 +15,7 @@ type pause struct {
 
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond  // with mu: stopped, cores or number changed
+	single  bool       // there is one core
 	cores   int        // that have not left
 	stopped int        // of these, without the leader
 	number  uint64     // of pauses that have ended
@@ -22,7 +23,7 @@ type pause struct {
 
 func (p *pause) begin(cores int) {
 	p.changed.L = &p.mu
-	p.cores = cores
+	p.single, p.cores = cores == 1, cores
 }
 
 // stop blocks a core until the launch goes on.
@@ -41,16 +42,18 @@ func (p *pause) stop(resume func()) {
 	for p.stopped < p.cores-1 {
 		p.changed.Wait()
 	}
+	defer func() { // also if resume panics
+		p.stopped = 0
+		p.number++
+		p.due.Store(false)
+		p.changed.Broadcast()
+	}()
 	resume()
-	p.stopped = 0
-	p.number++
-	p.due.Store(false)
-	p.changed.Broadcast()
 }
 
 // leave takes a core off the launch.
 func (p *pause) leave() {
-	if p.cores == 1 { // nobody waits for it
+	if p.single { // no other core waits for it
 		return
 	}
 	p.mu.Lock()
