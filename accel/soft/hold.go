@@ -21,6 +21,7 @@ const (
 type hold struct {
 	node    *node // that has the engine; nil: the engine is not held
 	entered bool  // its memory stays where it is, see enter
+	settled int64 // until then a kernel keeps the engine whose memory had to be moved first: for as long as moving took
 	paused  int64 // for how long its kernel has been interrupted
 
 	spending sync.Mutex // guards since while a kernel runs
@@ -81,15 +82,17 @@ func (e *executor) release(n *node) {
 // yield reports whether the kernel that runs is to give the engine back, and charges what it has used meanwhile. The kernel's
 // cores call it, at any time.
 func (e *executor) yield() bool {
-	n := e.node
-	if e.spending.TryLock() {
-		if now := e.dev.clock(); now-e.since >= spendEvery {
-			n.tell(accel.Usage{Class: n.class, Start: e.since, End: now})
-			e.since = now
-		}
-		e.spending.Unlock()
+	if !e.spending.TryLock() {
+		return false // another core finds out
 	}
-	return !e.dev.config.Turn.Held(n.class)
+	now := e.dev.clock()
+	if n := e.node; now-e.since >= spendEvery {
+		n.tell(accel.Usage{Class: n.class, Start: e.since, End: now})
+		e.since = now
+	}
+	settles := now < e.settled
+	e.spending.Unlock()
+	return !settles && !e.dev.config.Turn.Held(e.node.class)
 }
 
 // resume gives the engine to others until it is the turn of the kernel again, of which no core runs now. It ends the kernel if
@@ -106,7 +109,7 @@ func (e *executor) resume() {
 		if d.residence == nil {
 			return
 		}
-		err := d.residence.BeginKernel(e.stopped)
+		err := e.moveIn()
 		if e.entered = err == nil; e.entered {
 			return
 		}
@@ -118,6 +121,16 @@ func (e *executor) resume() {
 		n.ctx.fail(failure)
 	}
 	e.cancel.Store(true)
+}
+
+// moveIn brings the memory of a kernel back to the device.
+func (e *executor) moveIn() error {
+	d := e.dev
+	began := d.clock()
+	err := d.residence.BeginKernel(e.stopped)
+	now := d.clock()
+	e.settled = now + now - began
+	return err
 }
 
 // move does a part of a copy or fill, for as long as sliceNs. The parts may take as long as a kernel may.

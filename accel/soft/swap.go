@@ -50,7 +50,7 @@ func (e *executor) enter(n *node) cuda.Result {
 	switch {
 	case r == nil || e.entered: // see inline
 	case n.runsKernels():
-		if err := r.BeginKernel(e.stopped); err != nil {
+		if err := e.moveIn(); err != nil {
 			if r := n.ctx.Err(); r != cuda.Success {
 				return r
 			}
