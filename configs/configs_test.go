@@ -491,3 +491,11 @@ func TestSpecification(t *testing.T) {
 		t.Errorf("throughput beside a reserve of the specification: %v", err)
 	}
 }
+
+// What was measured of an accelerator stays when it follows another configuration.
+func TestFollowingKeepsWhatWasMeasured(t *testing.T) {
+	a := Accelerator{Name: "gpu0", Change: 3, Context: 4 << 20}
+	if got := a.Following(Accelerator{Name: "gpu0"}); got.Change != a.Change || got.Context != a.Context {
+		t.Errorf("change %v, context %v", got.Change, got.Context)
+	}
+}

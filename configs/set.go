@@ -95,7 +95,7 @@ func getField(fields []field, key string) string {
 // Following is next as far as an accelerator that runs can follow it.
 func (a Accelerator) Following(next Accelerator) Accelerator {
 	next.Name, next.Type, next.Device, next.Library = a.Name, a.Type, a.Device, a.Library
-	next.Cores, next.Memory, next.Swap, next.Change = a.Cores, a.Memory, a.Swap, a.Change
+	next.Cores, next.Memory, next.Swap, next.Change, next.Context = a.Cores, a.Memory, a.Swap, a.Change, a.Context
 	return next
 }
 

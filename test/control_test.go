@@ -208,14 +208,14 @@ func TestLogThatNobodyReads(t *testing.T) {
 			break
 		}
 	}
-	h := newHost(t, oneAccelerator)
+	h := newHost(t, oneAccelerator+"[[domain]]\nname = \"web\"\n")
 	h.stderr = w
 	h.start()
 	for range 10 {
 		h.pegasus("reload")
 		succeed(t, h.bench("web", "vectoradd", "--iterations", "1"))
 	}
-	if _, there := h.domains()["web"]; !there {
-		t.Error("no domain")
+	if d, there := h.domains()["web"]; !there || d.Calls == 0 {
+		t.Errorf("the domain is there: %v, with %d calls", there, d.Calls)
 	}
 }
