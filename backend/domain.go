@@ -71,7 +71,8 @@ func (d *Daemon) openAccount(dom *domain, a *accelerator) error {
 	}
 	if dom.account != nil && dom.account.Opened() != next.Opened() {
 		d.changed = true
-		d.saveOrWarn() // which closes that on another accelerator
+		d.saveOrWarn() // which closes that on another accelerator, once its totals are written down
+		dom.closeAccount()
 	}
 	dom.account = next
 	return nil

@@ -116,8 +116,18 @@ func (d *Daemon) place(dom *domain) error {
 	if a == nil {
 		return fmt.Errorf("domain %q: %w: %w", dom.name, errNoRoom, d.refusals(dom))
 	}
-	if err := d.openAccount(dom, a); err != nil {
+	if err := d.attach(dom, a); err != nil {
 		d.queue.Release(dom.name)
+		return err
+	}
+	d.pauseIfMachine(dom)
+	d.noteOf(dom, "place", "placed on %s", a.name)
+	return nil
+}
+
+// attach gives a domain an account, a gate page and a store on the accelerator, and its policy a new member. d.mu is held.
+func (d *Daemon) attach(dom *domain, a *accelerator) error {
+	if err := d.openAccount(dom, a); err != nil {
 		return err
 	}
 	page, err := gate.New()
@@ -132,8 +142,6 @@ func (d *Daemon) place(dom *domain) error {
 	setQuotas(page, dom.settings)
 	page.SetLogSpent(dom.logSpent)
 	dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
-	d.pauseIfMachine(dom)
-	d.noteOf(dom, "place", "placed on %s", a.name)
 	return nil
 }
 
