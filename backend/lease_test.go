@@ -462,6 +462,8 @@ func TestRemoveWaits(t *testing.T) {
 		if _, err := d.create(operator, control.CreateParams{Domain: "pod"}); code(err) != control.CodeConflict {
 			t.Errorf("%s, create: %v", what, err)
 		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		if dom := d.domains["pod"]; dom.door != nil || !dom.removing {
 			t.Errorf("%s: %+v", what, dom)
 		}

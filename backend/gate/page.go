@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +24,7 @@ type Page struct {
 
 	// The daemon's own copy of words that it alone writes: see Intact.
 	wrote words
-	top   int // slots from here on were never taken; workers can write the page's count
+	top   atomic.Int32 // slots from here on were never taken; workers can write the page's count
 
 	// The daemon's own memory of the slots, so that nothing is counted twice.
 	seen   [Slots]seen
@@ -76,7 +77,8 @@ func Adopt(f *os.File) (*Page, error) {
 		return nil, err
 	}
 	p.succeed()
-	p.wrote, p.top = p.words(), Slots
+	p.wrote = p.words()
+	p.top.Store(Slots)
 	for i := range p.seen {
 		p.look(i)
 	}
@@ -231,10 +233,10 @@ func (p *Page) Mend() {
 // good for one ring, so that short requests do not wake the daemon for nothing.
 func (p *Page) Watch() { p.at.watch.Store(1) }
 
-// TakeSlot reserves a slot for a worker that is about to be started.
+// TakeSlot reserves a slot for a worker that is about to be started. One caller at a time.
 func (p *Page) TakeSlot() (int, error) {
 	for i := range p.at.slot {
-		p.top = max(p.top, i+1)
+		p.top.Store(max(p.top.Load(), int32(i)+1))
 		p.at.top.Store(max(p.at.top.Load(), uint32(i)+1)) // first, so that who comes after us finds what we take
 		if p.at.slot[i].state.CompareAndSwap(slotFree, slotTaken) {
 			return i, nil
@@ -249,7 +251,7 @@ func (l *layout) taken() []slot { return l.slot[:min(l.top.Load(), Slots)] }
 // Occupants are the slots that aren't free, with the pids of the workers that joined there; 0: none has.
 func (p *Page) Occupants() map[int]int {
 	all := map[int]int{}
-	for i := range p.top {
+	for i := range int(p.top.Load()) {
 		if s := &p.at.slot[i]; s.state.Load() != slotFree {
 			all[i] = int(s.pid.Load())
 		}
@@ -358,7 +360,7 @@ func (p *Page) Look() (w Work) {
 	joined := int64(0)
 	w.Ended, p.ended = p.ended, [NumClasses]uint64{}
 	passed := p.passed
-	for i := range p.top {
+	for i := range int(p.top.Load()) {
 		if p.at.slot[i].state.Load() != slotJoined {
 			continue
 		}

@@ -27,7 +27,7 @@ type Reader struct {
 // NewReader makes a Reader of notes from now on.
 func NewReader(p *Page) *Reader {
 	r := &Reader{page: p}
-	for i := range p.top {
+	for i := range int(p.top.Load()) {
 		r.next[i] = p.at.reel[i].n.Load()
 	}
 	return r
@@ -36,7 +36,7 @@ func NewReader(p *Page) *Reader {
 // Read tells of what was noted since the last Read, and returns how many notes were
 // lost. Nothing is told that can't be: work that ends before it begins, or in the future.
 func (r *Reader) Read(tell func(Noted)) (lost uint64) {
-	for i := range r.page.top {
+	for i := range int(r.page.top.Load()) {
 		reel, pid := &r.page.at.reel[i], int(r.page.at.slot[i].pid.Load())
 		n := reel.n.Load()
 		switch missed := n - r.next[i]; {

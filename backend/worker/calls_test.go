@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -463,19 +464,20 @@ func TestCallbackReportedBehindClosedGate(t *testing.T) {
 func TestPreparedBeforeTheGate(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
-	prepared := 0
-	b.dev.prepared = func() {
-		prepared++
+	var prepared atomic.Int32
+	count := func() {
+		prepared.Add(1)
 		if w := b.page.Look(); w.InFlight != 0 || w.Pending != 0 {
 			t.Errorf("a launch is at the gate or beyond while its kernel is compiled: %+v", w)
 		}
 	}
+	b.dev.prepared.Store(&count)
 	for range 3 {
 		b.launch(1, 0, 0, word)
 		b.read(1, word)
 	}
-	if prepared != 1 {
-		t.Errorf("the kernel was prepared %d times", prepared)
+	if n := prepared.Load(); n != 1 {
+		t.Errorf("the kernel was prepared %d times", n)
 	}
 }
 

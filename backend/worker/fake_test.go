@@ -25,7 +25,7 @@ type fakeDevice struct {
 	last *fakeContext
 	cost int64
 
-	prepared func() // called by Prepare; may be nil
+	prepared atomic.Pointer[func()] // called by Prepare; may be nil
 }
 
 func newFake(p Place) *fakeDevice {
@@ -323,8 +323,8 @@ func (e *fakeEvent) recorded() {
 }
 
 func (c *fakeContext) Prepare(*accel.Launch) {
-	if f := c.d.prepared; f != nil {
-		f()
+	if f := c.d.prepared.Load(); f != nil {
+		(*f)()
 	}
 }
 
