@@ -36,6 +36,7 @@ for i in 1 2 3 4; do
 	/bench/vectoradd --json & b=$!
 	sleep 0.$i
 	kill -9 $agent
+	wait $agent || true # its lock goes with it, some time after the signal
 	pegasus-guest agent & agent=$!
 	wait $a
 	wait $b
