@@ -19,6 +19,7 @@ type turns struct {
 	given sync.Cond
 	held  bool
 	asked atomic.Int32 // by how many Await is being called
+	let   atomic.Int32 // how many calls of Await have returned
 }
 
 func newTurns(held bool) *turns {
@@ -39,6 +40,7 @@ func (t *turns) Await(_ accel.Class, stop func() bool) {
 	for !t.Held(0) && !stop() {
 		time.Sleep(100 * time.Microsecond)
 	}
+	t.let.Add(1)
 }
 
 func (t *turns) give(yes bool) {
@@ -50,9 +52,14 @@ func (t *turns) give(yes bool) {
 // awaited blocks until work waits for the turn.
 func (t *turns) awaited(tb testing.TB) {
 	tb.Helper()
-	for end := time.Now().Add(30 * time.Second); t.asked.Load() == 0; time.Sleep(100 * time.Microsecond) {
+	happens(tb, "work waits for its turn", func() bool { return t.asked.Load() != 0 })
+}
+
+func happens(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
-			tb.Fatal("no work waits for its turn in 30 s")
+			tb.Fatal("it does not happen within 30 s: ", what)
 		}
 	}
 }
@@ -156,6 +163,7 @@ func TestTurnIsAskedAtTheEngine(t *testing.T) {
 	}
 	var ran atomic.Bool
 	submit(t, second, second.DefaultStream(), launchOf(goModule(second, 0, func(*run) *fault { ran.Store(true); return nil })))
+	happens(t, "the kernel goes to the engine", func() bool { return turn.let.Load() != 0 })
 	turn.give(false)
 	close(gate)
 	turn.awaited(t)
