@@ -146,7 +146,7 @@ func (g cgroup) limit(domain string, l limits) error {
 
 // enter puts a worker into its domain's group, under these limits.
 func (g cgroup) enter(domain string, pid int, l limits) (err error) {
-	for range 3 { // another daemon may just sweep the group away, since nobody is in it yet
+	for range 3 { // another daemon may just sweep the group away, since it is still empty
 		err = g.tryToEnter(domain, pid, l)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 			break
@@ -168,7 +168,7 @@ func (g cgroup) tryToEnter(domain string, pid int, l limits) error {
 	return write(g.groupOf(domain), "cgroup.procs", strconv.Itoa(pid))
 }
 
-// leave removes a domain's group once nobody is in it.
+// leave removes a domain's group once it is empty.
 func (g cgroup) leave(domain string) { os.Remove(g.groupOf(domain)) }
 
 // sweep removes the groups that daemons of other directories have left behind,
@@ -186,7 +186,7 @@ func (g cgroup) sweep() {
 	}
 }
 
-// close removes all groups that nobody is in, and tells whether that is all.
+// close removes all empty groups, and reports whether none is left.
 func (g cgroup) close() bool {
 	entries, _ := os.ReadDir(g.dir)
 	for _, e := range entries {

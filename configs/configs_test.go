@@ -492,7 +492,7 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
-// What was measured of an accelerator stays when it follows another configuration.
+// The measurements of an accelerator stay when it follows another configuration.
 func TestFollowingKeepsWhatWasMeasured(t *testing.T) {
 	a := Accelerator{Name: "gpu0", Change: 3, Context: 4 << 20}
 	if got := a.Following(Accelerator{Name: "gpu0"}); got.Change != a.Change || got.Context != a.Context {

@@ -131,7 +131,7 @@ func (p *fair) Leave(_ Time, id ID) {
 func (p *fair) Balance(_ Time, id ID) time.Duration {
 	e := *p.members[id]
 	p.settle(&e)
-	return min(e.balance-p.begins(&e), 0) // what is left of a rotation is lost with it
+	return min(e.balance-p.begins(&e), 0) // the rest of a rotation is lost with it
 }
 
 func (p *fair) Restore(_ Time, id ID, balance time.Duration) {

@@ -34,7 +34,7 @@ const maxDebt time.Duration = 1 << 50
 // a claim.
 const mostOwed = 10 * time.Second
 
-// Limits of what is kept of domains that have left.
+// Limits of the accounts kept of domains that have left.
 const (
 	// sweepEvery is how often settled accounts of absent domains are looked for.
 	sweepEvery = time.Second

@@ -39,7 +39,7 @@ type queue struct {
 	groups   map[string]*unit
 	books    books        // of a share that keeps accounts; nil: there are none
 	absent   map[ID]*unit // where the accounts of domains are that have left
-	common   *unit        // of everybody, where there are no shares; otherwise nil
+	common   *unit        // of all domains, where there are no shares; otherwise nil
 	arrivals uint64       // numbers them
 	inLine   int          // tenants with a request
 
@@ -50,7 +50,7 @@ type queue struct {
 	spent   time.Duration
 	heard   Time    // when the lease began, or something was last reported of it
 	hush    Time    // until then the domain whose lease was taken back is waited for
-	alone   bool    // the holder's gate is open, since there is nobody else
+	alone   bool    // the holder's gate is open, since there is no other domain
 	closing *tenant // its gate has to be closed before another's opens
 	chosen  *tenant // will get the lease then
 	last    *tenant // whose lease was out last

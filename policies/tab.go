@@ -13,8 +13,8 @@ import (
 type tab struct {
 	units map[*unit]bool // all of them
 	total int64          // weights of those that compete
-	pot   uint64         // what was used per weight, in 1/finer ns
-	odd   uint64         // what is left of the division that made it
+	pot   uint64         // use per weight, in 1/finer ns
+	odd   uint64         // the rest of the division that made it
 
 	debtors heap[unit] // without requests or a lease, by when they owe nothing
 }

@@ -28,7 +28,7 @@ type piece struct {
 	kernel  string       // its name; "" if it is none
 	kernels int64        // how many it is, each of which may run for as long as is allowed
 	begun   atomic.Int64 // when the watchdog first saw that it had begun
-	finish  func()       // what is to be done before the end is told, if it went well
+	finish  func()       // done before the end is told, if the piece went well
 	settle  func()       // and in any case
 	due     func(status cuda.Result, finished func())
 	hold    *hold            // what holds the stream until finished is called

@@ -25,7 +25,7 @@ type hold struct {
 	paused  int64 // for how long its kernel has been interrupted
 
 	spending sync.Mutex // guards since while a kernel runs
-	since    int64      // from when on what was used is yet to be charged
+	since    int64      // from when on use is yet to be charged
 }
 
 // acquire waits for n's turn and for the engine. It returns false when the device closes, or the engine page is damaged.
@@ -48,7 +48,7 @@ func (e *executor) acquire(n *node) bool {
 	}
 }
 
-// tryAcquire takes the engine for the submitter, who has just passed the gate, if nothing has to be waited for.
+// tryAcquire takes the engine for the submitter, which has just passed the gate, if nothing has to be waited for.
 func (e *executor) tryAcquire(n *node) bool {
 	w := e.dev.worker
 	since, ok := w.TryAcquire(e.token)
@@ -63,7 +63,7 @@ func (e *executor) tryAcquire(n *node) bool {
 	return true
 }
 
-// release charges what was used and gives the engine back, if it is held.
+// release charges the use of the engine and gives the engine back, if it is held.
 func (e *executor) release(n *node) {
 	if e.node == nil {
 		return

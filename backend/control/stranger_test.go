@@ -52,7 +52,7 @@ func wantStranger(t *testing.T, path string) {
 }
 
 // A listener of another user isn't taken for the daemon, whether the directory
-// lets everybody in or a link leads there.
+// lets every user in or a link leads there.
 func TestDialRefusesAnotherUsersListener(t *testing.T) {
 	open, home := shortDir(t), shortDir(t)
 	if err := os.Chmod(open, 0o777); err != nil {

@@ -330,7 +330,7 @@ func (h *header) budgeted(c Class) *lease {
 	return nil
 }
 
-// charge notes what was used.
+// charge notes a use of an engine.
 func (m *Member) charge(c Class, u accel.Usage, ns int64) {
 	h := &m.page.at.header
 	if u.Class < accel.NumClasses {

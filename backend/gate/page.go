@@ -125,7 +125,7 @@ func (p *Page) Grant(t Terms) {
 	mine := leaseOf(t.Classes)
 	for i := range h.leases {
 		if i == mine || i == 0 || mine == 0 {
-			p.setTerms(i, 0) // nobody takes from a mixture of two leases
+			p.setTerms(i, 0) // no worker takes from a mixture of two leases
 		}
 	}
 	l := &h.leases[mine]
@@ -275,7 +275,7 @@ func (p *Page) Reap(i int) {
 	p.dropHoldings(i)
 	for c := range s.inFlight {
 		s.inFlight[c].Store(0)
-		p.ended[c] += uint64(within(s.requests[c].Swap(0), maxRequests)) // nobody is to wait for them
+		p.ended[c] += uint64(within(s.requests[c].Swap(0), maxRequests)) // the domain is not to wait for them
 		s.held[c].Store(0)
 	}
 	for c := range s.used {

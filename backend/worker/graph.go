@@ -363,7 +363,7 @@ type replay struct {
 	bad    atomic.Int32 // the first error
 	begun  atomic.Int64
 	held   atomic.Int64 // by nodes that have ended
-	told   atomic.Int64 // of what was held, to charge
+	told   atomic.Int64 // of the hold, to charge
 	charge accel.Spent
 	spent  accel.Spent // spend
 	done   accel.Done

@@ -197,7 +197,7 @@ func TestFloodOfLines(t *testing.T) {
 	}
 }
 
-// Callers who connect without end fill the log no more than guests do.
+// Callers that connect without end fill the log no more than guests do.
 func TestFloodOfConnections(t *testing.T) {
 	h := newHost(t, twoDomains)
 	path := filepath.Join(h.dir, control.SocketName)

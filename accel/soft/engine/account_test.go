@@ -232,7 +232,7 @@ func TestPlaceIsFreed(t *testing.T) {
 }
 
 // What passes between a release and the moment at which the next in the queue notices is the next one's time, also if it is
-// found dead; what passes while no ticket is claimed is nobody's.
+// found dead; what passes while no ticket is claimed belongs to no account.
 func TestHandOverIsCharged(t *testing.T) {
 	c := newClockwork(t)
 	defer c.page.Close()
@@ -278,7 +278,7 @@ func TestReleaseAt(t *testing.T) {
 	c.balanced(Compute)
 }
 
-// Waiters give up, or die in the queue; each nanosecond is still somebody's.
+// Waiters give up, or die in the queue; each nanosecond still belongs to an account.
 func TestAbandonedTickets(t *testing.T) {
 	c := newClockwork(t)
 	defer c.page.Close()
@@ -336,7 +336,7 @@ func TestAccounts(t *testing.T) {
 	c.page.KeepAccounts([]uint64{7})
 	want("total", a.Total(), Times{0, 110, 220})
 	c.page.KeepAccounts(nil)
-	use(w, 1) // a worker that nobody has reaped yet
+	use(w, 1) // a worker that is not reaped yet
 	other, _ := c.page.OpenAccount(8)
 	use(w, 1)
 	want("total of another domain", other.Total(), Times{})

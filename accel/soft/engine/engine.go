@@ -2,7 +2,7 @@
 // process at a time. Every worker process of an accelerator maps the same page
 // (a sealed memfd, made by the daemon): it has one token per engine, the time for
 // which each domain held the engines, the memory in use of each worker, and the
-// seats of those who may spin.
+// seats of those that may spin.
 //
 // A token is a first-in-first-out lock across processes. A ticket is claimed
 // together with its owner's name in one atomic step, so that a process may die
@@ -286,7 +286,7 @@ func (p *Page) Saturated() bool {
 	return p.fixed.allCores != 0 && p.l.tokens[Compute].taken()
 }
 
-// BusyTime is how long a token has been held in total, in nanoseconds, by those who released it or died, with what was
+// BusyTime is how long a token has been held in total, in nanoseconds, by holders that released it or died, with what was
 // charged of an engine without one.
 func (p *Page) BusyTime(k Token) int64 {
 	sum, _, _ := p.l.tokens[k].busy.load()

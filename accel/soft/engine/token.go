@@ -5,8 +5,8 @@ import "sync/atomic"
 // slotsPerToken is the length of a token's queue: every worker waits for a token at most once at a time.
 const slotsPerToken = 2 * MaxWorkers
 
-// ticketWord names a ticket and who claimed it: ticket<<28 | epoch<<12 | abandoned<<11 | worker+1.
-// Low bits of zero mean that nobody has claimed the ticket yet; abandoned that its claimant has given it up or died.
+// ticketWord names a ticket and its claimant: ticket<<28 | epoch<<12 | abandoned<<11 | worker+1.
+// Low bits of zero mean that no worker has claimed the ticket yet; abandoned that its claimant has given it up or died.
 type ticketWord uint64
 
 const (
@@ -57,7 +57,7 @@ func (t *tokenWords) init() {
 
 func (t *tokenWords) slot(ticket uint64) *waitSlot { return &t.slots[ticket%slotsPerToken] }
 
-// taken says whether anyone holds or waits for the token.
+// taken reports whether a worker holds or awaits the token.
 func (t *tokenWords) taken() bool { return t.serving.Load() != t.tail.Load() }
 
 // sane says whether the counters can be true. They are not only if somebody

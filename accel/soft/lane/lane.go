@@ -309,7 +309,7 @@ func (r *run) cancelled() bool {
 	return r.stop.Load() || r.launch.Cancel != nil && r.launch.Cancel.Load()
 }
 
-// look is cancelled for those who have computed for a while: it also finds out whether the launch is to pause, and measures.
+// look is cancelled for cores that have computed for a while: it also finds out whether the launch is to pause, and measures.
 func (r *run) look(s *stopwatch) (cancelled bool) {
 	l := r.launch
 	if m := l.Meter; m != nil && m.On() {
