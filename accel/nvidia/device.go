@@ -69,7 +69,7 @@ type Config struct {
 	// Used is told for how long an engine was held. nil tells nobody.
 	Used func(c accel.Class, ns int64)
 	// Executes is told since when an engine does something for this process that Used is not told of yet, or 0, as far as
-	// the watchdog has seen it: what is to be charged if the process dies now. nil tells nobody.
+	// the watchdog has seen it: the charge if the process dies now. nil: it is not told.
 	Executes func(c accel.Class, since int64)
 
 	// Printed is the other end, not blocking, of this process's standard output, to which the driver writes what kernels

@@ -17,7 +17,7 @@ type executor struct {
 	cancel atomic.Bool // ends what is being executed
 	timely atomic.Bool // false: the watchdog has set cancel
 
-	stopped  func() bool // what is being executed is wanted no more
+	stopped  func() bool // the work that executes is wanted no more
 	due      func() bool // the slice of a copy or fill is over
 	sliceEnd int64
 	tile     []byte // of a fill's pattern
