@@ -56,7 +56,12 @@ func (h *Host) sleepUntilRung(timeout time.Duration) {
 	parked := word32(h.mem, offPollerParked)
 	defer parked.Store(0)
 	for left := timeout; left > 0; left = timeout - time.Since(start) {
-		parked.Store(1)
+		if parked.Load() == 0 { // who takes the announcement back has sent a packet: look first
+			if h.Ready() {
+				return
+			}
+			parked.Store(1)
+		}
 		rung := h.rung.Load()
 		if h.Ready() || h.roused.Load() != 0 {
 			return
