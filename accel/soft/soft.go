@@ -267,4 +267,4 @@ func (d *Device) TrySpin() bool { return d.worker.TrySpin() }
 func (d *Device) EndSpin() { d.worker.EndSpin() }
 
 // Saturated says that a kernel of any worker occupies every core: nobody should spin.
-func (d *Device) Saturated() bool { return d.page.Saturated() }
+func (d *Device) Saturated() bool { return d.worker.Saturated() }

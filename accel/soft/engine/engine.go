@@ -40,7 +40,7 @@ const maxSeats = 64
 
 const (
 	magic   = 0x3130454e49474e45 // "ENGINE01"
-	version = 3
+	version = 4
 )
 
 // ErrFull is returned by Register when all worker slots are taken by live processes.
@@ -69,13 +69,17 @@ type fixed struct {
 type layout struct {
 	fixed
 	answered atomic.Uint32 // futex: 1 while somebody sleeps until any worker has answered what it was asked
-	_        [20]byte
+	bell     atomic.Uint32 // counts what the daemon is to see in the grants of domains' pages
+	_        [16]byte
 	high     atomic.Uint32 // worker slots ever used: bounds the loops over them
 	_        [60]byte
 	seat     [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
 	commons  [maxCommons]common
 	workers  [MaxWorkers]workerSlot
 	tokens   [NumTokens]tokenWords
+	grants   [NumTokens]grant
+	granting atomic.Int64 // until when a daemon grants engines, as far as is known; 0: nobody ever did
+	_        [56]byte
 
 	highAccount atomic.Uint32 // accounts that were ever open, with the first; 0: none was
 	_           [4]byte
@@ -149,8 +153,9 @@ func Create(o Options) (*Page, error) {
 	if o.AllCores {
 		p.l.allCores = 1
 	}
-	for i := range p.l.tokens {
-		p.l.tokens[i].init()
+	for k := range p.l.tokens {
+		p.l.tokens[k].init()
+		p.l.grants[k].word.Store(uint64(granted(nobody)))
 	}
 	p.l.version = version
 	p.l.magic = magic
@@ -281,9 +286,10 @@ func (p *Page) sum(of func(*workerSlot) *counted) (sum uint64) {
 	return sum
 }
 
-// Saturated says that a kernel occupies every core: whoever polls should block at once instead of spinning.
-func (p *Page) Saturated() bool {
-	return p.fixed.allCores != 0 && p.l.tokens[Compute].taken()
+// Saturated says that a kernel occupies every core, or may: whoever polls should block at once instead of spinning.
+func (w *Worker) Saturated() bool {
+	p := w.page
+	return w.memory.page.fixed.allCores != 0 && (p.l.tokens[Compute].taken() || p.l.grants[Compute].load().mode() != present)
 }
 
 // BusyTime is how long a token has been held in total, in nanoseconds, by holders that released it or died, with what was

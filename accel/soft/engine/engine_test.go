@@ -383,11 +383,11 @@ func TestSaturated(t *testing.T) {
 	}
 	defer p.Close()
 	w, _ := p.Register(nil)
-	if p.Saturated() {
+	if w.Saturated() {
 		t.Error("idle, but saturated")
 	}
 	w.Acquire(Compute, nil)
-	if !p.Saturated() {
+	if !w.Saturated() {
 		t.Error("a kernel runs on all cores, but not saturated")
 	}
 	w.Release(Compute)

@@ -23,8 +23,8 @@ func NewLedger(w *Worker) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	workers := &w.page.l.workers
-	workers[mover.index].account.Store(workers[w.index].account.Load()) // moving is its domain's, too
+	mover.bell = w.bell
+	mover.slot().account.Store(w.place.slot().account.Load()) // moving is its domain's, too
 	return &Ledger{Worker: w, mover: mover}, nil
 }
 
@@ -45,7 +45,7 @@ func (p *Page) Area() uint64 {
 // Capacity is what allocations may take of the device.
 func (p *Page) Capacity() uint64 { return p.fixed.memory - p.Area() }
 
-func (l *Ledger) slot() *workerSlot { return &l.page.l.workers[l.index] }
+func (l *Ledger) slot() *workerSlot { return l.memory.slot() }
 
 // resident is what is on the device: domains' own memory never leaves it.
 func (p *Page) resident() uint64 {
@@ -56,11 +56,11 @@ func (p *Page) resident() uint64 {
 func (l *Ledger) Settle(n uint64) bool {
 	for range 2 {
 		l.slot().resident.Add(n) // first counted, then checked: dying in between loses nothing
-		if l.page.resident() <= l.page.Capacity() {
+		if l.memory.page.resident() <= l.memory.page.Capacity() {
 			return true
 		}
 		l.slot().resident.Add(-n)
-		l.page.Sweep()
+		l.memory.page.Sweep()
 	}
 	return false
 }
@@ -74,7 +74,7 @@ func (l *Ledger) Unsettle(n uint64) { l.slot().resident.Add(-n) }
 // Stash makes n settled bytes some of the area, if there is room in it.
 func (l *Ledger) Stash(n uint64) bool {
 	l.slot().stashed.Add(n)
-	if l.page.sum(func(s *workerSlot) *counted { return &s.stashed }) > l.page.Area() {
+	if l.memory.page.sum(func(s *workerSlot) *counted { return &s.stashed }) > l.memory.page.Area() {
 		l.slot().stashed.Add(-n)
 		return false
 	}
@@ -87,12 +87,12 @@ func (l *Ledger) Unstash(n uint64) { l.slot().stashed.Add(-n) }
 
 // Free is how many bytes of the device allocations may still take; less than 0: what domains have of their own was reserved
 // without asking those whose allocations are there.
-func (l *Ledger) Free() int64 { return int64(l.page.Capacity()) - int64(l.page.resident()) }
+func (l *Ledger) Free() int64 { return int64(l.memory.page.Capacity()) - int64(l.memory.page.resident()) }
 
 // Others appends the other workers to a list. From those of its own domain a worker
 // takes nothing that the domain was promised.
 func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
-	to = l.page.owners(to, func(i int) bool { return i != l.index })
+	to = l.memory.page.owners(to, func(i int) bool { return i != l.memory.index })
 	for i := range to {
 		if to[i].Domain == l.slot().domain.Load() {
 			to[i].Guarantee = 0
@@ -103,7 +103,7 @@ func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
 
 // MayGive is what this worker's domain has on the device beyond its guarantee.
 func (l *Ledger) MayGive() uint64 {
-	return residence.Excess(l.page.owners(nil, func(int) bool { return true }), l.slot().domain.Load())
+	return residence.Excess(l.memory.page.owners(nil, func(int) bool { return true }), l.slot().domain.Load())
 }
 
 func (p *Page) owners(to []residence.Owner, which func(int) bool) []residence.Owner {
@@ -128,7 +128,7 @@ const pressing = 1 << 47
 
 // Ask asks another worker to give up memory.
 func (l *Ledger) Ask(a residence.Ask) {
-	s := &l.page.l.workers[a.Owner]
+	s := &l.memory.page.l.workers[a.Owner]
 	owner := s.owner.Load()
 	if ownerPid(owner) == 0 {
 		return
@@ -143,20 +143,20 @@ func (l *Ledger) Ask(a residence.Ask) {
 
 // Asking says whether a worker that lives has not answered yet.
 func (l *Ledger) Asking(i int) bool {
-	s := &l.page.l.workers[i]
+	s := &l.memory.page.l.workers[i]
 	word, owner := s.asked.Load(), s.owner.Load()
 	return word != 0 && ownerPid(owner) != 0 && uint16(word>>48) == ownerEpoch(owner)
 }
 
 // Withdraw asks a worker for nothing any more.
-func (l *Ledger) Withdraw(i int) { l.page.l.workers[i].asked.Store(0) }
+func (l *Ledger) Withdraw(i int) { l.memory.page.l.workers[i].asked.Store(0) }
 
 // missed bounds how late an answer is heard that came between the caller's look and its sleep.
 const missed = time.Millisecond
 
 // AwaitAnswer waits until a worker has answered, at most for d.
 func (l *Ledger) AwaitAnswer(d time.Duration) {
-	w := &l.page.l.answered
+	w := &l.memory.page.l.answered
 	w.Store(1)
 	futexWait(w, int64(min(d, missed)))
 }
@@ -164,16 +164,16 @@ func (l *Ledger) AwaitAnswer(d time.Duration) {
 // Asked is what others ask this worker for.
 func (l *Ledger) Asked() (a residence.Ask, ok bool) {
 	word := l.slot().asked.Load()
-	if word == 0 || uint16(word>>48) != l.epoch {
+	if word == 0 || uint16(word>>48) != l.memory.epoch {
 		return a, false
 	}
-	return residence.Ask{Owner: l.index, Bytes: word & (pressing - 1), Pressing: word&pressing != 0}, true
+	return residence.Ask{Owner: l.memory.index, Bytes: word & (pressing - 1), Pressing: word&pressing != 0}, true
 }
 
 // Answer tells whoever asked that what could be done was done.
 func (l *Ledger) Answer() {
 	l.slot().asked.Store(0)
-	wakeParked(&l.page.l.answered)
+	wakeParked(&l.memory.page.l.answered)
 }
 
 // AwaitAsk waits until this worker is asked for something, or woken, at most for d.

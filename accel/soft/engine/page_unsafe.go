@@ -77,6 +77,13 @@ func futexWait(word *atomic.Uint32, ns int64) (timedOut bool) {
 	return e == unix.ETIMEDOUT
 }
 
+// futexWaitAt sleeps while *word is a value, for at most ns nanoseconds. It may return early.
+func futexWaitAt(word *atomic.Uint32, value uint32, ns int64) {
+	ts := unix.NsecToTimespec(ns)
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0 /* FUTEX_WAIT, shared */, uintptr(value),
+		uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
 // futexWake wakes whoever sleeps on word.
 func futexWake(word *atomic.Uint32) {
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1 /* FUTEX_WAKE, shared */, 1, 0, 0, 0)

@@ -98,20 +98,24 @@ func (p *Page) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
 	if i, _ := w.worker(); w.claims(ticket) && i < MaxWorkers {
 		asked = p.l.workers[i].wants[k].Load()
 	}
-	return max(p.l.tokens[k].slot(ticket-1).end.Load(), min(asked, now))
+	return max(p.l.tokens[k].slot(ticket-1).end.Load(), min(asked, now), p.entered(k, now))
 }
 
 // end ends the ticket that is being served, and those after it that were abandoned. It takes a bounded number of steps,
-// whatever is in the page.
-func (p *Page) end(k Token, ticket uint64, now int64) {
+// whatever is in the page. It returns true if the engine was given back, and the daemon is to be told.
+func (p *Page) end(k Token, ticket uint64, now int64) (gaveBack bool) {
 	for range slotsPerToken {
 		p.endOne(k, ticket, now)
 		ended, skip := p.advance(k, ticket)
+		if p.giveBack(k, ticket, now) {
+			gaveBack = true
+		}
 		if !skip {
-			return
+			break
 		}
 		ticket, now = ticket+1, ended
 	}
+	return gaveBack
 }
 
 // endOne ends the ticket that is being served: it charges the time for which the token was held; advance hands the token on.

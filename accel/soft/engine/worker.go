@@ -14,26 +14,54 @@ const slice = 50e6
 // spinTurns bounds how often a waiter looks before it sleeps, if it may spin at all.
 const spinTurns = 2000
 
-// Worker is this process's place in a page. A token is acquired and released
+// place is what this process has of a page.
+type place struct {
+	page  *Page
+	index int
+	epoch uint16
+	me    uint64 // owner word: of this epoch and process
+	lock  int    // the description whose lock says that we live
+}
+
+// Worker is this process's place in the page of its domain, where it queues for the engines, and in the page of the
+// accelerator, which says who has how much of the memory; the two may be one page. A token is acquired and released
 // by one goroutine at a time; different tokens may be used at the same time.
 type Worker struct {
-	page   *Page
-	index  int
-	epoch  uint16
-	me     uint64 // owner word: of this epoch and process
-	lock   int    // the description whose lock says that we live
+	place         // in the domain's page
+	memory place  // in the accelerator's page
+	bell   *atomic.Uint32 // of the accelerator
 	clock  func() int64
 	ticket [NumTokens]uint64
 }
 
-// Register takes a worker slot for this process. clock reads CLOCK_MONOTONIC in nanoseconds; nil means Now.
-func (p *Page) Register(clock func() int64) (*Worker, error) {
+// Register takes a place for this process in a page that is the accelerator's and the domain's at once. clock reads
+// CLOCK_MONOTONIC in nanoseconds; nil means Now.
+func (p *Page) Register(clock func() int64) (*Worker, error) { return p.RegisterWith(p, clock) }
+
+// RegisterWith takes a place for this process in the page of an accelerator and in that of its domain there.
+func (p *Page) RegisterWith(domain *Page, clock func() int64) (w *Worker, err error) {
 	if clock == nil {
 		clock = Now
 	}
+	w = &Worker{bell: &p.l.bell, clock: clock}
+	if w.place, err = domain.take(); err != nil {
+		return nil, err
+	}
+	w.memory = w.place
+	if domain != p {
+		if w.memory, err = p.take(); err != nil {
+			w.place.leave()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// take takes a place for this process.
+func (p *Page) take() (place, error) {
 	fd, err := p.newDescription()
 	if err != nil {
-		return nil, err
+		return place{}, err
 	}
 	for i := range p.l.workers {
 		if !lockSlot(fd, i) {
@@ -43,30 +71,40 @@ func (p *Page) Register(clock func() int64) (*Worker, error) {
 		if o := s.owner.Load(); ownerPid(o) != 0 {
 			p.release(i, o) // whoever had the slot is dead
 		}
-		w := &Worker{page: p, index: i, epoch: ownerEpoch(s.owner.Load()), lock: fd, clock: clock}
-		w.me = ownerWord(w.epoch, os.Getpid())
-		s.start(w.epoch)
+		at := place{page: p, index: i, epoch: ownerEpoch(s.owner.Load()), lock: fd}
+		at.me = ownerWord(at.epoch, os.Getpid())
+		s.start(at.epoch)
 		raise(&p.l.high, uint32(i+1))
-		s.owner.Store(w.me)
-		return w, nil
+		s.owner.Store(at.me)
+		return at, nil
 	}
 	unix.Close(fd)
-	return nil, ErrFull
+	return place{}, ErrFull
 }
+
+func (at *place) leave() {
+	at.page.release(at.index, at.me)
+	unix.Close(at.lock)
+}
+
+// slot is the place's.
+func (at *place) slot() *workerSlot { return &at.page.l.workers[at.index] }
 
 func raise(v *atomic.Uint32, to uint32) {
 	for n := v.Load(); n < to && !v.CompareAndSwap(n, to); n = v.Load() {
 	}
 }
 
-// Close gives the slot back with all that it reserved. No token may be held.
+// Close gives the places back with all that was reserved. No token may be held.
 func (w *Worker) Close() {
-	w.page.release(w.index, w.me)
-	unix.Close(w.lock)
+	w.place.leave()
+	if w.memory.page != w.page {
+		w.memory.leave()
+	}
 }
 
-// Page is the page that the worker is registered in.
-func (w *Worker) Page() *Page { return w.page }
+// Page is the accelerator's page.
+func (w *Worker) Page() *Page { return w.memory.page }
 
 // Acquire waits for a token and returns when it was got: at once, or when the holder before released it, though
 // this process may not have noticed that for a while. It returns false when stop is set (Nudge makes it look at
@@ -78,7 +116,7 @@ func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
 	for try := 0; ; try++ {
 		if n, ok := t.claim(w.index, w.epoch, false); ok {
 			w.ticket[k] = n
-			if t.serving.Load() == n || w.wait(k, n, stop) {
+			if (t.serving.Load() == n || w.wait(k, n, stop)) && w.enter(k, n, stop) {
 				return w.got(k, n, now), true
 			}
 		}
@@ -96,12 +134,17 @@ const damageTime = 1e9
 // TryAcquire takes a token if nobody holds or waits for it.
 func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
 	t := &w.page.l.tokens[k]
-	if t.taken() {
+	g := &w.page.l.grants[k]
+	if t.taken() || !g.free() {
 		return 0, false
 	}
 	now := w.ask(k)
 	n, ok := t.claim(w.index, w.epoch, true)
 	if !ok {
+		return 0, false
+	}
+	if word := g.load(); word.mode() != present || !g.change(word, word.by(n)) { // the daemon took it just now
+		w.page.end(k, n, now)
 		return 0, false
 	}
 	w.ticket[k] = n
@@ -111,7 +154,7 @@ func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
 // ask notes when the worker asks for a token: a process that ends the ticket reads it.
 func (w *Worker) ask(k Token) int64 {
 	now := w.clock()
-	s := &w.page.l.workers[w.index]
+	s := w.slot()
 	s.wants[k].Store(now)
 	if s.owner.Load() != w.me { // the slot is this process's as long as it has the lock: another has written over it
 		s.owner.Store(w.me)
@@ -121,7 +164,7 @@ func (w *Worker) ask(k Token) int64 {
 
 // got returns since when ticket n, which was asked for at a time, is served.
 func (w *Worker) got(k Token, n uint64, asked int64) int64 {
-	return max(w.page.l.tokens[k].slot(n-1).end.Load(), asked)
+	return max(w.page.l.tokens[k].slot(n-1).end.Load(), asked, w.page.l.grants[k].since.Load())
 }
 
 // Release hands a token on and returns when.
@@ -131,7 +174,9 @@ func (w *Worker) Release(k Token) int64 { return w.ReleaseAt(k, w.clock()) }
 // a later one if the token was got after it: a token counts as held for a nanosecond at least.
 func (w *Worker) ReleaseAt(k Token, end int64) int64 {
 	n := w.ticket[k]
-	w.page.end(k, n, end)
+	if w.page.end(k, n, end) {
+		w.ring()
+	}
 	return w.page.l.tokens[k].slot(n).end.Load()
 }
 
@@ -140,7 +185,7 @@ func (w *Worker) ReleaseAt(k Token, end int64) int64 {
 func (w *Worker) wait(k Token, n uint64, stop *atomic.Bool) bool {
 	t := &w.page.l.tokens[k]
 	s := t.slot(n)
-	if !w.page.Saturated() && w.TrySpin() {
+	if !w.Saturated() && w.TrySpin() {
 		for i := 0; i < spinTurns && t.serving.Load() != n; i++ {
 			pause()
 		}
@@ -184,8 +229,8 @@ func (w *Worker) abandon(k Token, n uint64) {
 	s.parked.Store(0)
 	word := claimWord(n, w.index, w.epoch)
 	s.word.CompareAndSwap(word, word|abandoned)
-	if t.serving.Load() == n {
-		w.page.end(k, n, w.clock())
+	if t.serving.Load() == n && w.page.end(k, n, w.clock()) {
+		w.ring()
 	}
 }
 
@@ -195,6 +240,7 @@ func (w *Worker) Nudge(k Token) {
 	for n, tail := t.serving.Load(), t.tail.Load(); n < tail && tail-n <= slotsPerToken; n++ {
 		if s := t.slot(n); s.word.Load() == claimWord(n, w.index, w.epoch) {
 			s.wake()
+			wakeParked(&w.page.l.grants[k].parked)
 		}
 	}
 }
@@ -220,17 +266,17 @@ func (s *workerSlot) start(epoch uint16) {
 // Reserve adds n bytes to what this process has of the accelerator's memory,
 // unless there is not that much left for it.
 func (w *Worker) Reserve(n uint64) bool {
-	if n > memoryMask/2 || n > w.page.Capacity() {
+	if n > memoryMask/2 || n > w.memory.page.Capacity() {
 		return false
 	}
-	s := &w.page.l.workers[w.index]
+	s := w.memory.slot()
 	for range 2 {
 		s.memory.Add(n) // first counted, then checked: dying in between loses nothing
 		if w.Room() >= 0 {
 			return true
 		}
 		s.memory.Add(-n)
-		w.page.Sweep()
+		w.memory.page.Sweep()
 	}
 	return false
 }
@@ -238,8 +284,8 @@ func (w *Worker) Reserve(n uint64) bool {
 // ReserveCommons says how many bytes this process's domain has of its own now. More than
 // before it gets only if there is room, and if all processes still fit beside it.
 func (w *Worker) ReserveCommons(bytes uint64) bool {
-	p := w.page
-	domain := p.l.workers[w.index].domain.Load()
+	p := w.memory.page
+	domain := w.memory.slot().domain.Load()
 	c := p.commonOf(domain)
 	if c == nil {
 		return bytes == 0
@@ -267,7 +313,7 @@ func (p *Page) largest() (most uint64) {
 // Pin keeps n bytes that this process has reserved on the device for good, if all processes still fit beside what
 // stays there: a kernel needs all that its process has.
 func (w *Worker) Pin(n uint64) bool {
-	p, s := w.page, &w.page.l.workers[w.index]
+	p, s := w.memory.page, w.memory.slot()
 	if p.fixed.swap == 0 {
 		return true
 	}
@@ -281,15 +327,15 @@ func (w *Worker) Pin(n uint64) bool {
 
 // Unpin ends that.
 func (w *Worker) Unpin(n uint64) {
-	if w.page.fixed.swap != 0 {
-		w.page.l.workers[w.index].pinned.Add(-n)
+	if w.memory.page.fixed.swap != 0 {
+		w.memory.slot().pinned.Add(-n)
 	}
 }
 
 // Room is how much more this process may reserve, in bytes; less than 0: it has too much.
 func (w *Worker) Room() int64 {
-	p := w.page
-	me := p.l.workers[w.index].domain.Load()
+	p, s := w.memory.page, w.memory.slot()
+	me := s.domain.Load()
 	all := p.Commons()
 	var unused, promised uint64
 	for i := range p.slots() {
@@ -304,8 +350,8 @@ func (w *Worker) Room() int64 {
 		return left
 	}
 	// What one process has must fit the device, beside what others were promised.
-	s := &p.l.workers[w.index]
-	return min(left, int64(p.Capacity())-int64(s.memory.of(w.me))-int64(promised)-int64(p.stays()-s.pinned.of(w.me)))
+	owner := w.memory.me
+	return min(left, int64(p.Capacity())-int64(s.memory.of(owner))-int64(promised)-int64(p.stays()-s.pinned.of(owner)))
 }
 
 // domainAt is the domain of worker i with its guarantee and what its workers have
@@ -336,32 +382,33 @@ func (p *Page) domainAt(i int) (domain, guarantee, has uint64) {
 // device memory, and how much it matters. The time for which the worker holds engines is charged to the
 // domain's account if there is one; the worker holds none meanwhile.
 func (w *Worker) SetShare(domain, guarantee uint64, priority int) {
-	s := &w.page.l.workers[w.index]
+	s := w.memory.slot()
 	s.domain.Store(domain)
 	s.guarantee.Store(guarantee)
 	s.priority.Store(int32(priority))
-	s.account.Store(w.page.accountOf(domain))
+	w.slot().account.Store(w.page.accountOf(domain))
 }
 
 // Charge books time of an engine that is not held by its token.
 func (w *Worker) Charge(k Token, ns int64) {
-	w.page.account(w.page.l.workers[w.index].account.Load()).added[k].Add(ns)
+	w.page.account(w.slot().account.Load()).added[k].Add(ns)
 }
 
 // Executes notes since when an engine that is not held by its token does something for this worker that is not charged
 // yet; 0: it does nothing. If the worker dies, it is charged from then on until it is reaped.
 func (w *Worker) Executes(k Token, since int64) {
-	w.page.l.workers[w.index].executes[k].Store(since)
+	w.slot().executes[k].Store(since)
 }
 
 // Unreserve gives back n bytes.
-func (w *Worker) Unreserve(n uint64) { w.page.l.workers[w.index].memory.Add(-n) }
+func (w *Worker) Unreserve(n uint64) { w.memory.slot().memory.Add(-n) }
 
 // TrySpin asks for one of the host's seats for spinning threads. Who got one gives it back with EndSpin.
 func (w *Worker) TrySpin() bool {
-	for i := range w.page.fixed.seats {
-		s := &w.page.l.seat[i%maxSeats]
-		if s.Load() == 0 && s.CompareAndSwap(0, w.me) {
+	m := &w.memory
+	for i := range m.page.fixed.seats {
+		s := &m.page.l.seat[i%maxSeats]
+		if s.Load() == 0 && s.CompareAndSwap(0, m.me) {
 			return true
 		}
 	}
@@ -370,9 +417,9 @@ func (w *Worker) TrySpin() bool {
 
 // EndSpin gives one seat of this process back.
 func (w *Worker) EndSpin() {
-	mine := w.me
-	for i := range w.page.fixed.seats {
-		if w.page.l.seat[i%maxSeats].CompareAndSwap(mine, 0) {
+	m := &w.memory
+	for i := range m.page.fixed.seats {
+		if m.page.l.seat[i%maxSeats].CompareAndSwap(m.me, 0) {
 			return
 		}
 	}

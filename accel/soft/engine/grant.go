@@ -1,0 +1,144 @@
+package engine
+
+import "sync/atomic"
+
+// The workers of a domain queue for an engine in a page that only they and the daemon map. Whose domain's turn it is the daemon
+// says: it grants the engine to one domain after another (see Arbiter), in a word of the domain's page. So nothing that a worker
+// writes keeps the engine from another domain, or takes it from one.
+//
+// A domain that was granted an engine keeps it while no other domain wants it, so that its workers enter and leave with one
+// compare-and-swap. Once another one wants it, the daemon says so in the same word, and the worker that leaves gives the
+// engine back, at the latest after quantum.
+
+// quantum is for how long a domain may go on with an engine that another domain wants, in ns, if it is with work that is short.
+const quantum = 500_000
+
+// grantWord says whether an engine is the domain's, and who was the last to enter:
+// ticket<<3 | wanted<<2 | mode.
+type grantWord uint64
+
+const (
+	absent    grantWord = iota // the engine is not the domain's
+	present                    // it is; the ticket's holder uses it if the ticket is still served
+	overtaken                  // as absent, but the ticket's holder did not leave in time
+	modeMask  grantWord = 3
+	wanted    grantWord = 4 // present, and another domain waits
+)
+
+// nobody is the ticket of a grant that nobody has used.
+const nobody = ticketMask
+
+func granted(ticket uint64) grantWord { return grantWord(ticket&ticketMask)<<3 | present }
+
+func (g grantWord) mode() grantWord { return g & modeMask }
+func (g grantWord) ticket() uint64  { return uint64(g >> 3) }
+func (g grantWord) wanted() bool    { return g.mode() == present && g&wanted != 0 }
+
+// by is the word after a ticket's holder has entered.
+func (g grantWord) by(ticket uint64) grantWord { return granted(ticket) | g&wanted }
+
+// grant is what the domain and the daemon say to each other of an engine.
+type grant struct {
+	word     atomic.Uint64 // grantWord
+	since    atomic.Int64  // when the engine was granted
+	wantedAt atomic.Int64  // when another domain was first seen to want it
+	want     atomic.Uint32 // 1: a worker waits for a grant; the daemon makes it 0 with the grant
+	parked   atomic.Uint32 // futex: 1 while that worker sleeps
+	_        [32]byte
+}
+
+func (g *grant) load() grantWord { return grantWord(g.word.Load()) }
+func (g *grant) change(from, to grantWord) bool {
+	return g.word.CompareAndSwap(uint64(from), uint64(to))
+}
+
+// expired reports whether work may begin no more with an engine that another domain wants.
+func (g *grant) expired(now int64) bool { return now-g.wantedAt.Load() >= quantum }
+
+// free reports whether the holder of a ticket could enter at once.
+func (g *grant) free() bool { w := g.load(); return w.mode() == present && w&wanted == 0 }
+
+// enter waits, as the holder of the ticket that is served, until the engine is the domain's. It returns false when stop was
+// set; the ticket has ended then.
+func (w *Worker) enter(k Token, ticket uint64, stop *atomic.Bool) bool {
+	g := &w.page.l.grants[k]
+	for {
+		now := g.load()
+		switch {
+		case now.mode() != present:
+			if !w.await(k, ticket, stop) {
+				return false
+			}
+		case now.wanted() && g.expired(w.clock()):
+			if g.change(now, absent) {
+				w.ring()
+			}
+		default:
+			if g.change(now, now.by(ticket)) {
+				return true
+			}
+		}
+	}
+}
+
+// await waits for a grant. While no daemon grants, domains take engines as they like, as gates are open then.
+func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
+	g := &w.page.l.grants[k]
+	if g.want.Load() == 0 {
+		g.want.Store(1)
+	}
+	w.ring()
+	for g.load().mode() != present {
+		if stop != nil && stop.Load() {
+			w.abandon(k, ticket)
+			return false
+		}
+		if w.page.l.tokens[k].serving.Load() != ticket { // lost, as the page was damaged
+			return false
+		}
+		g.parked.Store(1)
+		if g.load().mode() == present {
+			break
+		}
+		if !futexWait(&g.parked, slice) {
+			continue
+		}
+		if word, now := g.load(), w.clock(); word.mode() != present && now > w.page.l.granting.Load() {
+			g.since.Store(now)
+			g.change(word, granted(nobody))
+		}
+		w.ring() // should it have been missed
+	}
+	g.parked.Store(0)
+	return true
+}
+
+// ring tells the daemon that there is something to see in the grants of a page.
+func (w *Worker) ring() {
+	w.bell.Add(1)
+	futexWake(w.bell)
+}
+
+// giveBack gives an engine back that another domain wants, after the ticket of the latest to enter has ended. It returns true
+// if the daemon is to be told.
+func (p *Page) giveBack(k Token, ticket uint64, now int64) bool {
+	g := &p.l.grants[k]
+	w := g.load()
+	if w.ticket() != ticket&ticketMask || w.mode() == present && !w.wanted() || w.mode() == absent {
+		return false
+	}
+	if w.mode() == present && p.l.tokens[k].taken() && !g.expired(now) {
+		return false
+	}
+	return g.change(w, absent)
+}
+
+// entered returns from when on the time of a ticket that is served is its own: not before the engine was granted, and not yet
+// if it is not.
+func (p *Page) entered(k Token, now int64) int64 {
+	g := &p.l.grants[k]
+	if g.load().mode() == absent {
+		return now
+	}
+	return min(g.since.Load(), now)
+}
