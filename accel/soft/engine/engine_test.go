@@ -16,7 +16,7 @@ import (
 )
 
 // The test binary runs itself as worker processes: a role reads commands from
-// stdin and answers on stdout, with the page on descriptor 3 and scratch memory on 4.
+// stdin and answers on stdout, with the pages on descriptors 3 and 4 and scratch memory on 5.
 func TestMain(m *testing.M) {
 	if os.Getenv("ENGINE_TEST_WORKER") != "" {
 		workerMain()
@@ -26,20 +26,22 @@ func TestMain(m *testing.M) {
 }
 
 func workerMain() {
-	p, err := Open(3)
+	m, err := Open(3)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	w, err := p.Register(nil)
+	e, err := OpenEngines(4)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	if domain, err := strconv.ParseUint(os.Getenv("ENGINE_TEST_DOMAIN"), 10, 64); err == nil {
-		w.SetShare(domain, 0, 0)
+	w, err := m.Register(e, nil)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
 	}
-	scratch, err := unix.Mmap(4, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	scratch, err := unix.Mmap(5, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -103,16 +105,39 @@ func (p *process) kill()              { p.cmd.Process.Kill() }
 
 type fixture struct {
 	t       *testing.T
-	page    *Page
+	memory  *Memory
+	engines *Engines
 	scratch *os.File
 	mem     []byte
 }
 
-func newFixture(t *testing.T, o Options) *fixture {
-	p, err := Create(o)
+// newPages makes the pages of an accelerator and of a domain that has it alone.
+func newPages(t testing.TB, o Options) (*Memory, *Engines) {
+	t.Helper()
+	m, err := Create(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	e, err := CreateEngines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close(); m.Close() })
+	return m, e
+}
+
+// register takes a place in the pages.
+func register(t testing.TB, m *Memory, e *Engines) *Worker {
+	t.Helper()
+	w, err := m.Register(e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func newFixture(t *testing.T, o Options) *fixture {
+	m, e := newPages(t, o)
 	fd, err := newMemfd("scratch", 4096)
 	if err != nil {
 		t.Fatal(err)
@@ -121,22 +146,22 @@ func newFixture(t *testing.T, o Options) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t, p, os.NewFile(uintptr(fd), "scratch"), mem}
-	t.Cleanup(func() { p.Close(); f.scratch.Close(); unix.Munmap(mem) })
+	f := &fixture{t, m, e, os.NewFile(uintptr(fd), "scratch"), mem}
+	t.Cleanup(func() { f.scratch.Close(); unix.Munmap(mem) })
 	return f
 }
 
-func (f *fixture) start() *process {
+func (f *fixture) start() *process { return f.startIn(f.engines) }
+
+// startIn starts a process of the domain whose page is e.
+func (f *fixture) startIn(e *Engines) *process {
 	f.t.Helper()
-	fd, err := unix.Dup(f.page.FD())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	page := os.NewFile(uintptr(fd), "page")
-	defer page.Close()
+	memory, engines := copyOf(f.t, f.memory.FD()), copyOf(f.t, e.FD())
+	defer memory.Close()
+	defer engines.Close()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "ENGINE_TEST_WORKER=1")
-	cmd.ExtraFiles = []*os.File{page, f.scratch}
+	cmd.ExtraFiles = []*os.File{memory, engines, f.scratch}
 	cmd.Stderr = os.Stderr
 	in, _ := cmd.StdinPipe()
 	out, _ := cmd.StdoutPipe()
@@ -149,12 +174,24 @@ func (f *fixture) start() *process {
 	return p
 }
 
+func copyOf(t *testing.T, fd int) *os.File {
+	t.Helper()
+	fd, err := unix.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fd), "page")
+}
+
 // queued waits until n tickets are held or waited for.
 func (f *fixture) queued(n uint64) {
 	f.t.Helper()
-	t := &f.page.l.tokens[Compute]
+	t := &f.engines.l.tokens[Compute]
 	eventually(f.t, fmt.Sprintf("%d tickets", n), func() bool { return t.tail.Load()-t.serving.Load() == n })
 }
+
+func (f *fixture) reap(pid int) { f.memory.Reap(pid); f.engines.Reap(pid) }
+func (f *fixture) sweep()       { f.memory.Sweep(); f.engines.Sweep() }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -167,7 +204,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func TestFirstInFirstOut(t *testing.T) {
 	f := newFixture(t, Options{})
-	w, _ := f.page.Register(nil)
+	w := register(t, f.memory, f.engines)
 	w.Acquire(Compute, nil)
 	var ps []*process
 	for i := range 4 {
@@ -179,13 +216,13 @@ func TestFirstInFirstOut(t *testing.T) {
 	w.Release(Compute)
 	for i, p := range ps {
 		p.expect("held")
-		if h := f.page.Holder(Compute); h != p.pid() {
+		if h := f.engines.Holder(Compute); h != p.pid() {
 			t.Fatalf("holder is %d, want %d", h, p.pid())
 		}
 		f.queued(uint64(len(ps) - i))
 		p.ask("release", "released")
 	}
-	if f.page.Holder(Compute) != 0 {
+	if f.engines.Holder(Compute) != 0 {
 		t.Fatal("held by nobody, they say")
 	}
 }
@@ -205,7 +242,7 @@ func TestStressLosesNothing(t *testing.T) {
 	if n := le(f.mem); n != 8000 {
 		t.Fatalf("%d increments, want 8000", n)
 	}
-	if f.page.BusyTime(Compute) <= 0 {
+	if f.engines.BusyTime(Compute) <= 0 {
 		t.Fatal("no busy time")
 	}
 }
@@ -225,8 +262,8 @@ func TestHolderKilled(t *testing.T) {
 			if reap {
 				a.cmd.Wait()
 				b.cmd.Wait()
-				f.page.Reap(a.pid())
-				f.page.Reap(b.pid())
+				f.reap(a.pid())
+				f.reap(b.pid())
 			}
 			c.expect("held")
 			c.ask("release", "released")
@@ -239,7 +276,7 @@ func TestHolderKilled(t *testing.T) {
 // Processes are killed at random points of acquire and release; one that lives must always go on.
 func TestKilledAnywhere(t *testing.T) {
 	f := newFixture(t, Options{})
-	w, _ := f.page.Register(nil)
+	w := register(t, f.memory, f.engines)
 	rounds := 30
 	if testing.Short() {
 		rounds = 8
@@ -257,7 +294,7 @@ func TestKilledAnywhere(t *testing.T) {
 		a.kill()
 		if i%2 == 0 {
 			a.cmd.Wait()
-			f.page.Reap(a.pid())
+			f.reap(a.pid())
 		}
 		for range 20 {
 			w.Acquire(Compute, nil)
@@ -267,16 +304,16 @@ func TestKilledAnywhere(t *testing.T) {
 		b.cmd.Wait()
 		w.Acquire(Compute, nil)
 		w.Release(Compute)
-		f.page.Sweep()
+		f.sweep()
 	}
-	if n := f.page.slots(); n > 8 {
+	if n := f.memory.used(); n > 8 {
 		t.Errorf("%d worker slots used: dead workers keep theirs", n)
 	}
 }
 
 func TestMemory(t *testing.T) {
 	f := newFixture(t, Options{Memory: 2500, Spinners: 1})
-	w, _ := f.page.Register(nil)
+	w := register(t, f.memory, f.engines)
 	a := f.start()
 	a.ask("reserve", "true")
 	a.ask("spin", "true")
@@ -289,9 +326,9 @@ func TestMemory(t *testing.T) {
 	a.ask("reserve", "false")
 	a.kill()
 	a.cmd.Wait()
-	f.page.Reap(a.pid())
-	f.page.Reap(a.pid())
-	if n := f.page.MemoryUsed(); n != 1500 {
+	f.reap(a.pid())
+	f.reap(a.pid())
+	if n := f.memory.Used(); n != 1500 {
 		t.Fatalf("%d bytes in use, want 1500", n)
 	}
 	if !w.TrySpin() || !w.Reserve(1000) {
@@ -305,7 +342,7 @@ func TestMemory(t *testing.T) {
 
 func TestReserveSweepsTheDead(t *testing.T) {
 	f := newFixture(t, Options{Memory: 1000})
-	w, _ := f.page.Register(nil)
+	w := register(t, f.memory, f.engines)
 	a := f.start()
 	a.ask("reserve", "true")
 	a.kill()
@@ -316,14 +353,10 @@ func TestReserveSweepsTheDead(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	p, err := Create(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	a, _ := p.Register(nil)
-	b, _ := p.Register(nil)
-	c, _ := p.Register(nil)
+	m, e := newPages(t, Options{})
+	a := register(t, m, e)
+	b := register(t, m, e)
+	c := register(t, m, e)
 	a.Acquire(Compute, nil)
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -332,7 +365,7 @@ func TestStop(t *testing.T) {
 			t.Error("b got a token that a holds")
 		}
 	})
-	eventually(t, "b waits", func() bool { return p.l.tokens[Compute].tail.Load() == 2 })
+	eventually(t, "b waits", func() bool { return e.l.tokens[Compute].tail.Load() == 2 })
 	wg.Go(func() {
 		if _, ok := c.Acquire(Compute, &stop); !ok {
 			c.Acquire(Compute, nil)
@@ -342,7 +375,7 @@ func TestStop(t *testing.T) {
 	stop.Store(true)
 	b.Nudge(Compute)
 	c.Nudge(Compute)
-	eventually(t, "b gone", func() bool { return p.l.tokens[Compute].slot(1).word.Load().abandoned() })
+	eventually(t, "b gone", func() bool { return e.l.tokens[Compute].slot(1).word.Load().abandoned() })
 	if _, ok := b.TryAcquire(Compute); ok {
 		t.Error("TryAcquire of a held token")
 	}
@@ -361,28 +394,20 @@ func TestGarbageEnds(t *testing.T) {
 		func(t *tokenWords) { t.slot(0).word.Store(^ticketWord(0)) },
 		func(t *tokenWords) { t.slot(1).word.Store(0x1234567) },
 	} {
-		p, err := Create(Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, _ := p.Register(nil)
-		v, _ := p.Register(nil)
+		m, e := newPages(t, Options{})
+		w := register(t, m, e)
+		v := register(t, m, e)
 		w.Acquire(Compute, nil)
-		scribble(&p.l.tokens[Compute])
+		scribble(&e.l.tokens[Compute])
 		v.Acquire(Compute, nil) // whatever it answers, it does answer
 		w.Release(Compute)
-		p.Reap(os.Getpid())
-		p.Close()
+		e.Reap(os.Getpid())
 	}
 }
 
 func TestSaturated(t *testing.T) {
-	p, err := Create(Options{AllCores: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	w, _ := p.Register(nil)
+	m, e := newPages(t, Options{AllCores: true})
+	w := register(t, m, e)
 	if w.Saturated() {
 		t.Error("idle, but saturated")
 	}
@@ -394,12 +419,8 @@ func TestSaturated(t *testing.T) {
 }
 
 func BenchmarkToken(b *testing.B) {
-	p, err := Create(Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
-	w, _ := p.Register(nil)
+	m, e := newPages(b, Options{})
+	w := register(b, m, e)
 	b.ReportAllocs()
 	for b.Loop() {
 		w.Acquire(Compute, nil)
@@ -409,14 +430,10 @@ func BenchmarkToken(b *testing.B) {
 
 // BenchmarkHandOver has two waiters pass a token back and forth.
 func BenchmarkHandOver(b *testing.B) {
-	p, err := Create(Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
+	m, e := newPages(b, Options{})
 	var wg sync.WaitGroup
 	for range 2 {
-		w, _ := p.Register(nil)
+		w := register(b, m, e)
 		wg.Go(func() {
 			for range b.N / 2 {
 				w.Acquire(Compute, nil)

@@ -61,7 +61,7 @@ func (g *grant) free() bool { w := g.load(); return w.mode() == present && w&wan
 // enter waits, as the holder of the ticket that is served, until the engine is the domain's. It returns false when stop was
 // set; the ticket has ended then.
 func (w *Worker) enter(k Token, ticket uint64, stop *atomic.Bool) bool {
-	g := &w.page.l.grants[k]
+	g := &w.engines.l.grants[k]
 	for {
 		now := g.load()
 		switch {
@@ -83,7 +83,7 @@ func (w *Worker) enter(k Token, ticket uint64, stop *atomic.Bool) bool {
 
 // await waits for a grant. While no daemon grants, domains take engines as they like, as gates are open then.
 func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
-	g := &w.page.l.grants[k]
+	g := &w.engines.l.grants[k]
 	if g.want.Load() == 0 {
 		g.want.Store(1)
 	}
@@ -93,7 +93,7 @@ func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 			w.abandon(k, ticket)
 			return false
 		}
-		if w.page.l.tokens[k].serving.Load() != ticket { // lost, as the page was damaged
+		if w.engines.l.tokens[k].serving.Load() != ticket { // lost, as the page was damaged
 			return false
 		}
 		g.parked.Store(1)
@@ -103,7 +103,7 @@ func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 		if !futexWait(&g.parked, slice) {
 			continue
 		}
-		if word, now := g.load(), w.clock(); word.mode() != present && now > w.page.l.granting.Load() {
+		if word, now := g.load(), w.clock(); word.mode() != present && now > w.engines.l.granting.Load() {
 			g.since.Store(now)
 			g.change(word, granted(nobody))
 		}
@@ -115,19 +115,19 @@ func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 
 // ring tells the daemon that there is something to see in the grants of a page.
 func (w *Worker) ring() {
-	w.bell.Add(1)
-	futexWake(w.bell)
+	w.memory.l.bell.Add(1)
+	futexWake(&w.memory.l.bell)
 }
 
 // giveBack gives an engine back that another domain wants, after the ticket of the latest to enter has ended. It returns true
 // if the daemon is to be told.
-func (p *Page) giveBack(k Token, ticket uint64, now int64) bool {
-	g := &p.l.grants[k]
+func (e *Engines) giveBack(k Token, ticket uint64, now int64) bool {
+	g := &e.l.grants[k]
 	w := g.load()
 	if w.ticket() != ticket&ticketMask || w.mode() == present && !w.wanted() || w.mode() == absent {
 		return false
 	}
-	if w.mode() == present && p.l.tokens[k].taken() && !g.expired(now) {
+	if w.mode() == present && e.l.tokens[k].taken() && !g.expired(now) {
 		return false
 	}
 	return g.change(w, absent)
@@ -135,8 +135,8 @@ func (p *Page) giveBack(k Token, ticket uint64, now int64) bool {
 
 // entered returns from when on the time of a ticket that is served is its own: not before the engine was granted, and not yet
 // if it is not.
-func (p *Page) entered(k Token, now int64) int64 {
-	g := &p.l.grants[k]
+func (e *Engines) entered(k Token, now int64) int64 {
+	g := &e.l.grants[k]
 	if g.load().mode() == absent {
 		return now
 	}

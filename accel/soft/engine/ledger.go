@@ -17,84 +17,80 @@ type Ledger struct {
 
 var _ residence.Ledger = (*Ledger)(nil)
 
-// NewLedger makes the ledger of a worker, which takes a second place in the page.
+// NewLedger makes the ledger of a worker, which takes a second place in the page of its domain.
 func NewLedger(w *Worker) (*Ledger, error) {
-	mover, err := w.page.Register(w.clock)
+	mover, err := queueIn(w.engines, w.memory, w.clock) // moving is its domain's, too
 	if err != nil {
 		return nil, err
 	}
-	mover.bell = w.bell
-	mover.slot().account.Store(w.place.slot().account.Load()) // moving is its domain's, too
 	return &Ledger{Worker: w, mover: mover}, nil
 }
 
 // Close gives the second place back. No method may be in progress.
-func (l *Ledger) Close() { l.mover.Close() }
+func (l *Ledger) Close() { l.mover.engines.leave(l.mover.place) }
 
 // areaPart is which part of the device is set aside for what leaves it.
 const areaPart = 10
 
 // Area is how many bytes of the device are set aside for what leaves it.
-func (p *Page) Area() uint64 {
-	if p.fixed.swap == 0 {
+func (m *Memory) Area() uint64 {
+	if m.fixed.swap == 0 {
 		return 0
 	}
-	return p.fixed.memory / areaPart
+	return m.fixed.memory / areaPart
 }
 
 // Capacity is what allocations may take of the device.
-func (p *Page) Capacity() uint64 { return p.fixed.memory - p.Area() }
-
-func (l *Ledger) slot() *workerSlot { return l.memory.slot() }
+func (m *Memory) Capacity() uint64 { return m.fixed.memory - m.Area() }
 
 // resident is what is on the device: domains' own memory never leaves it.
-func (p *Page) resident() uint64 {
-	return p.sum(func(s *workerSlot) *counted { return &s.resident }) + p.Commons()
+func (m *Memory) resident() uint64 {
+	return m.sum(func(s *reserver) *counted { return &s.resident }) + m.Commons()
 }
 
 // Settle takes n bytes of the device if there are so many.
 func (l *Ledger) Settle(n uint64) bool {
 	for range 2 {
-		l.slot().resident.Add(n) // first counted, then checked: dying in between loses nothing
-		if l.memory.page.resident() <= l.memory.page.Capacity() {
+		l.reserver().resident.Add(n) // first counted, then checked: dying in between loses nothing
+		if l.memory.resident() <= l.memory.Capacity() {
 			return true
 		}
-		l.slot().resident.Add(-n)
-		l.memory.page.Sweep()
+		l.reserver().resident.Add(-n)
+		l.memory.Sweep()
 	}
 	return false
 }
 
 // Force takes n bytes of the device in any case.
-func (l *Ledger) Force(n uint64) { l.slot().resident.Add(n) }
+func (l *Ledger) Force(n uint64) { l.reserver().resident.Add(n) }
 
 // Unsettle gives n bytes of the device back.
-func (l *Ledger) Unsettle(n uint64) { l.slot().resident.Add(-n) }
+func (l *Ledger) Unsettle(n uint64) { l.reserver().resident.Add(-n) }
 
 // Stash makes n settled bytes some of the area, if there is room in it.
 func (l *Ledger) Stash(n uint64) bool {
-	l.slot().stashed.Add(n)
-	if l.memory.page.sum(func(s *workerSlot) *counted { return &s.stashed }) > l.memory.page.Area() {
-		l.slot().stashed.Add(-n)
+	l.reserver().stashed.Add(n)
+	if l.memory.sum(func(s *reserver) *counted { return &s.stashed }) > l.memory.Area() {
+		l.reserver().stashed.Add(-n)
 		return false
 	}
-	l.slot().resident.Add(-n)
+	l.reserver().resident.Add(-n)
 	return true
 }
 
 // Unstash gives n bytes of the area back.
-func (l *Ledger) Unstash(n uint64) { l.slot().stashed.Add(-n) }
+func (l *Ledger) Unstash(n uint64) { l.reserver().stashed.Add(-n) }
 
 // Free is how many bytes of the device allocations may still take; less than 0: what domains have of their own was reserved
 // without asking those whose allocations are there.
-func (l *Ledger) Free() int64 { return int64(l.memory.page.Capacity()) - int64(l.memory.page.resident()) }
+func (l *Ledger) Free() int64 { return int64(l.memory.Capacity()) - int64(l.memory.resident()) }
 
 // Others appends the other workers to a list. From those of its own domain a worker
 // takes nothing that the domain was promised.
 func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
-	to = l.memory.page.owners(to, func(i int) bool { return i != l.memory.index })
+	to = l.memory.owners(to, func(i int) bool { return i != l.at.index })
 	for i := range to {
-		if to[i].Domain == l.slot().domain.Load() {
+		if to[i].Domain == l.reserver().domain.Load() {
 			to[i].Guarantee = 0
 		}
 	}
@@ -103,12 +99,12 @@ func (l *Ledger) Others(to []residence.Owner) []residence.Owner {
 
 // MayGive is what this worker's domain has on the device beyond its guarantee.
 func (l *Ledger) MayGive() uint64 {
-	return residence.Excess(l.memory.page.owners(nil, func(int) bool { return true }), l.slot().domain.Load())
+	return residence.Excess(l.memory.owners(nil, func(int) bool { return true }), l.reserver().domain.Load())
 }
 
-func (p *Page) owners(to []residence.Owner, which func(int) bool) []residence.Owner {
-	for i := range p.slots() {
-		s := &p.l.workers[i]
+func (m *Memory) owners(to []residence.Owner, which func(int) bool) []residence.Owner {
+	for i := range m.used() {
+		s := &m.l.workers[i]
 		owner := s.owner.Load()
 		if ownerPid(owner) == 0 || !which(i) {
 			continue
@@ -122,13 +118,13 @@ func (p *Page) owners(to []residence.Owner, which func(int) bool) []residence.Ow
 }
 
 // Touch notes that the worker has used its memory.
-func (l *Ledger) Touch() { l.slot().used.Store(l.clock()) }
+func (l *Ledger) Touch() { l.reserver().used.Store(l.clock()) }
 
 const pressing = 1 << 47
 
 // Ask asks another worker to give up memory.
 func (l *Ledger) Ask(a residence.Ask) {
-	s := &l.memory.page.l.workers[a.Owner]
+	s := &l.memory.l.workers[a.Owner]
 	owner := s.owner.Load()
 	if ownerPid(owner) == 0 {
 		return
@@ -143,42 +139,42 @@ func (l *Ledger) Ask(a residence.Ask) {
 
 // Asking says whether a worker that lives has not answered yet.
 func (l *Ledger) Asking(i int) bool {
-	s := &l.memory.page.l.workers[i]
+	s := &l.memory.l.workers[i]
 	word, owner := s.asked.Load(), s.owner.Load()
 	return word != 0 && ownerPid(owner) != 0 && uint16(word>>48) == ownerEpoch(owner)
 }
 
 // Withdraw asks a worker for nothing any more.
-func (l *Ledger) Withdraw(i int) { l.memory.page.l.workers[i].asked.Store(0) }
+func (l *Ledger) Withdraw(i int) { l.memory.l.workers[i].asked.Store(0) }
 
 // missed bounds how late an answer is heard that came between the caller's look and its sleep.
 const missed = time.Millisecond
 
 // AwaitAnswer waits until a worker has answered, at most for d.
 func (l *Ledger) AwaitAnswer(d time.Duration) {
-	w := &l.memory.page.l.answered
+	w := &l.memory.l.answered
 	w.Store(1)
 	futexWait(w, int64(min(d, missed)))
 }
 
 // Asked is what others ask this worker for.
 func (l *Ledger) Asked() (a residence.Ask, ok bool) {
-	word := l.slot().asked.Load()
-	if word == 0 || uint16(word>>48) != l.memory.epoch {
+	word := l.reserver().asked.Load()
+	if word == 0 || uint16(word>>48) != l.at.epoch {
 		return a, false
 	}
-	return residence.Ask{Owner: l.memory.index, Bytes: word & (pressing - 1), Pressing: word&pressing != 0}, true
+	return residence.Ask{Owner: l.at.index, Bytes: word & (pressing - 1), Pressing: word&pressing != 0}, true
 }
 
 // Answer tells whoever asked that what could be done was done.
 func (l *Ledger) Answer() {
-	l.slot().asked.Store(0)
-	wakeParked(&l.memory.page.l.answered)
+	l.reserver().asked.Store(0)
+	wakeParked(&l.memory.l.answered)
 }
 
 // AwaitAsk waits until this worker is asked for something, or woken, at most for d.
 func (l *Ledger) AwaitAsk(d time.Duration) {
-	s := l.slot()
+	s := l.reserver()
 	s.parked.Store(1)
 	if s.asked.Load() == 0 && !l.closing.Load() {
 		futexWait(&s.parked, int64(d))
@@ -189,7 +185,7 @@ func (l *Ledger) AwaitAsk(d time.Duration) {
 // Wake ends AwaitAsk and Carry, now and later.
 func (l *Ledger) Wake() {
 	l.closing.Store(true)
-	wakeParked(&l.slot().parked)
+	wakeParked(&l.reserver().parked)
 	l.mover.Nudge(CopyOut)
 }
 

@@ -15,20 +15,14 @@ func (nowhere) Retrieve(addr, n uint64) error { return nil }
 // What a domain has of its own may be more than is free just then: those give way for it that have more than they were promised.
 func TestCommonsBeyondWhatIsFree(t *testing.T) {
 	const mib = 1 << 20
-	p, err := Create(Options{Memory: 200 * mib, Swap: 400 * mib})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	m, e := newPages(t, Options{Memory: 200 * mib, Swap: 400 * mib})
 	var ledgers [3]*Ledger
 	var sets [3]*residence.Set
 	for i, guarantee := range []uint64{0, 80 * mib, 0} {
-		w, err := p.Register(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := register(t, m, e)
 		defer w.Close()
 		w.SetShare(DomainNumber(string(rune('a'+i))), guarantee, 0)
+		var err error
 		if ledgers[i], err = NewLedger(w); err != nil {
 			t.Fatal(err)
 		}

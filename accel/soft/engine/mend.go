@@ -1,7 +1,7 @@
 package engine
 
-// All workers of an accelerator can write all of the page. A worker that hostile code has taken over can so damage the
-// queues of the others; the daemon finds queues that can't be true and makes them anew, and honest workers claim tickets
+// All workers of a domain can write all of its page. A worker that hostile code has taken over can so damage the queues of
+// the others of its domain; the daemon finds queues that can't be true and makes them anew, and honest workers claim tickets
 // again that they have lost.
 
 // mendAfter is for how long a queue must have been damaged in the same way, in ns, until it is made anew: while workers
@@ -20,29 +20,22 @@ const mostAhead = 1 << 24
 
 // Mend makes queues anew that have been damaged for a while, and cuts times of the future, and returns how many queues. It is for
 // one goroutine of the daemon, which calls it several times a second.
-func (p *Page) Mend() (mended int) {
+func (e *Engines) Mend() (mended int) {
 	now := Now()
-	if p.l.fixed != p.fixed {
-		p.l.fixed = p.fixed
-	}
-	for i := range p.l.workers {
-		if ownerPid(p.l.workers[i].owner.Load()) != 0 {
-			raise(&p.l.high, uint32(i+1))
-		}
-	}
+	e.mendHigh()
 	for k := range NumTokens {
-		t, d := &p.l.tokens[k], &p.damage[k]
+		t, d := &e.l.tokens[k], &e.damage[k]
 		n := t.serving.Load()
 		// Where the counters can't be true, workers that look for a dead holder may move them on and on.
 		absurd := t.tail.Load()-n > slotsPerToken || d.most != 0 && n-d.most > mostAhead
 		switch {
 		case !absurd && t.intact(n):
-			p.mendTimes(k, n, now)
+			e.mendTimes(k, n, now)
 			*d = damage{most: n}
 		case d.since == 0 || d.ticket != n && !absurd:
 			d.ticket, d.since = n, now
 		case now-d.since > mendAfter:
-			p.renew(k, d.most, now)
+			e.renew(k, d.most, now)
 			*d = damage{most: d.most + 2*slotsPerToken}
 			mended++
 		}
@@ -59,7 +52,7 @@ func (t *tokenWords) intact(n uint64) bool {
 	for ticket := n; ticket != n+slotsPerToken; ticket++ {
 		w := t.slot(ticket).word.Load()
 		switch i, _ := w.worker(); {
-		case w.claims(ticket) && i < MaxWorkers: // also where the tail was not moved yet
+		case w.claims(ticket) && i < MaxUsers: // also where the tail was not moved yet
 		case ticket == n && w == freeWord(n+slotsPerToken): // ended, but not handed on
 		case ticket-n >= tail-n && w == freeWord(ticket):
 		default:
@@ -70,18 +63,16 @@ func (t *tokenWords) intact(n uint64) bool {
 }
 
 // renew empties a queue. Its next ticket is one that no worker has.
-func (p *Page) renew(k Token, most uint64, now int64) {
-	t := &p.l.tokens[k]
+func (e *Engines) renew(k Token, most uint64, now int64) {
+	t := &e.l.tokens[k]
 	first := (most/slotsPerToken + 2) * slotsPerToken
 	for i := range t.slots {
 		t.slots[i].word.Store(freeWord(first + uint64(i)))
 		t.slots[i].end.Store(0)
 	}
 	t.slot(first - 1).end.Store(now)
-	for _, y := range p.tallies(k) {
-		if mark := y.mark.Load(); mark>>1 > first {
-			y.mark.Store(first<<1 | mark&1)
-		}
+	if mark := t.held.mark.Load(); mark>>1 > first {
+		t.held.mark.Store(first<<1 | mark&1)
 	}
 	t.tail.Store(first)
 	t.serving.Store(first)
@@ -92,25 +83,14 @@ func (p *Page) renew(k Token, most uint64, now int64) {
 
 // mendTimes cuts times that are in the future, and marks of tickets that were not served yet: no time would be charged
 // until they come.
-func (p *Page) mendTimes(k Token, serving uint64, now int64) {
-	t := &p.l.tokens[k]
+func (e *Engines) mendTimes(k Token, serving uint64, now int64) {
+	t := &e.l.tokens[k]
 	for i := range t.slots {
 		if end := t.slots[i].end.Load(); end > now+mendAfter {
 			t.slots[i].end.CompareAndSwap(end, now)
 		}
 	}
-	for _, y := range p.tallies(k) {
-		if mark := y.mark.Load(); mark>>1 > serving+slotsPerToken {
-			y.mark.CompareAndSwap(mark, serving<<1|mark&1)
-		}
+	if mark := t.held.mark.Load(); mark>>1 > serving+slotsPerToken {
+		t.held.mark.CompareAndSwap(mark, serving<<1|mark&1)
 	}
-}
-
-// tallies are the sums that tickets of a token add to.
-func (p *Page) tallies(k Token) []*tally {
-	all := []*tally{&p.l.tokens[k].busy}
-	for i := range p.openAccounts() {
-		all = append(all, &p.l.accounts[i].held[k])
-	}
-	return all
 }

@@ -17,18 +17,12 @@ import (
 // once, again and again. The daemon mends it. The returned function ends the writing.
 func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 	t.Helper()
-	p, err := Create(Options{Memory: 1 << 30})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, e := newPages(t, Options{Memory: 1 << 30})
 	turns = new(atomic.Int64)
 	var stop atomic.Bool
 	var honest, hostile sync.WaitGroup
 	for range 4 {
-		w, err := p.Register(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := register(t, m, e)
 		honest.Go(func() {
 			for !stop.Load() {
 				if _, ok := w.Acquire(Compute, &stop); ok {
@@ -42,31 +36,31 @@ func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 	}
 	honest.Go(func() { // the daemon
 		for !stop.Load() {
-			p.Mend()
-			p.Sweep()
-			p.Reap(rand.IntN(100))
-			p.BusyTime(Compute)
-			p.Balance(Compute)
-			p.Holder(Compute)
-			p.MemoryUsed()
-			p.KeepCommons(nil)
-			if a, err := p.OpenAccount(7); err == nil {
-				a.Charge()
-				a.Total()
-			}
+			e.Mend()
+			m.Mend()
+			e.Sweep()
+			m.Sweep()
+			e.Reap(rand.IntN(100))
+			e.Charge()
+			e.Total()
+			e.Uncharged()
+			e.Holder(Compute)
+			m.Used()
+			m.KeepCommons(nil)
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
 	calm := make(chan struct{})
 	random := rand.New(rand.NewPCG(seeds.Fixed(t), 0))
 	hostile.Go(func() {
-		page := p.mem[64:] // what the page is was checked when it was mapped
+		engines, memory := e.mem[64:], m.mem[64:] // what the pages are was checked when they were mapped
 		for {
 			select {
 			case <-calm:
 				return
 			default:
-				overwrite.Words(page, nil, random, n)
+				overwrite.Words(engines, nil, random, n)
+				overwrite.Words(memory, nil, random, n)
 				time.Sleep(100 * time.Microsecond)
 			}
 		}
@@ -79,7 +73,6 @@ func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 		go func() { honest.Wait(); close(ended) }()
 		select {
 		case <-ended:
-			p.Close()
 		case <-time.After(20 * time.Second):
 			t.Error("a worker or the daemon waits for ever")
 		}
@@ -115,36 +108,29 @@ func TestQueueMadeAnew(t *testing.T) {
 		"end to come":     func(q *tokenWords) { q.slot(q.serving.Load() - 1).end.Store(Now() + 1e18) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := Create(Options{Memory: 1 << 30})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
-			w, err := p.Register(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, e := newPages(t, Options{Memory: 1 << 30})
+			w := register(t, m, e)
 			defer w.Close()
 			for range 10 {
 				w.Acquire(Compute, nil)
 				w.Release(Compute)
 			}
-			p.Mend()
-			damage(&p.l.tokens[Compute])
-			for limit := time.Now().Add(20 * time.Second); !p.l.tokens[Compute].intact(p.l.tokens[Compute].serving.Load()) || p.damage[Compute].since != 0; p.Mend() {
+			e.Mend()
+			damage(&e.l.tokens[Compute])
+			for limit := time.Now().Add(20 * time.Second); !e.l.tokens[Compute].intact(e.l.tokens[Compute].serving.Load()) || e.damage[Compute].since != 0; e.Mend() {
 				if time.Now().After(limit) {
 					t.Fatal("the queue stays damaged")
 				}
 				time.Sleep(5 * time.Millisecond)
 			}
-			p.Mend()
-			before := p.BusyTime(Compute)
+			e.Mend()
+			before := e.BusyTime(Compute)
 			if _, ok := w.Acquire(Compute, nil); !ok {
 				t.Fatal("the token can't be had")
 			}
 			time.Sleep(2 * time.Millisecond)
 			w.Release(Compute)
-			if held := p.BusyTime(Compute) - before; held < 1e6 {
+			if held := e.BusyTime(Compute) - before; held < 1e6 {
 				t.Errorf("2 ms count as %d ns", held)
 			}
 		})

@@ -8,8 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size is the length of a page in bytes.
-const Size = (int(unsafe.Sizeof(layout{})) + 4095) &^ 4095
+// The lengths of the pages in bytes.
+const (
+	enginesSize = (int(unsafe.Sizeof(enginesLayout{})) + 4095) &^ 4095
+	memorySize  = (int(unsafe.Sizeof(memoryLayout{})) + 4095) &^ 4095
+)
 
 // newMemfd makes a zeroed memfd whose length can't change any more.
 func newMemfd(name string, size int) (int, error) {
@@ -43,21 +46,47 @@ func checkMemfd(fd, size int) error {
 	return nil
 }
 
-// mapPage maps fd. The cast is right because the mapping is page-aligned, at
-// least as long as layout, holds no Go pointers, and stays until Close.
-func mapPage(fd int) (*Page, error) {
-	mem, err := unix.Mmap(fd, 0, Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+// mapFile maps fd, or closes it. The mapping is page-aligned, holds no Go pointers, and stays until it is unmapped, so that it may
+// be used as a layout that is not longer.
+func mapFile(fd, size int) ([]byte, error) {
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("map engine page: %w", err)
 	}
-	return &Page{fd: fd, mem: mem, l: (*layout)(unsafe.Pointer(&mem[0]))}, nil
+	return mem, nil
+}
+
+func mapEngines(fd int) (*Engines, error) {
+	mem, err := mapFile(fd, enginesSize)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engines{mem: mem, l: (*enginesLayout)(unsafe.Pointer(&mem[0]))}
+	e.init(fd)
+	return e, nil
+}
+
+func mapMemory(fd int) (*Memory, error) {
+	mem, err := mapFile(fd, memorySize)
+	if err != nil {
+		return nil, err
+	}
+	m := &Memory{mem: mem, l: (*memoryLayout)(unsafe.Pointer(&mem[0]))}
+	m.init(fd)
+	return m, nil
 }
 
 // Close unmaps the page. Nobody may use it, or a Worker of it, any more.
-func (p *Page) Close() error {
-	p.l = nil
-	return firstError(unix.Munmap(p.mem), unix.Close(p.fd))
+func (e *Engines) Close() error {
+	e.l = nil
+	return firstError(unix.Munmap(e.mem), unix.Close(e.fd))
+}
+
+// Close unmaps the page. Nobody may use it, or a Worker of it, any more.
+func (m *Memory) Close() error {
+	m.l = nil
+	return firstError(unix.Munmap(m.mem), unix.Close(m.fd))
 }
 
 func firstError(errs ...error) error {

@@ -31,17 +31,16 @@ func (y *tally) add(ticket uint64, ns int64) {
 	y.mark.CompareAndSwap(mark, (ticket+1)<<1|mark&1^1)
 }
 
-// load returns the sum, the sum before the latest ticket, and how many tickets were served up to the latest one that
-// was added.
-func (y *tally) load() (sum, before int64, tickets uint64) {
+// load returns the sum and how many tickets were served up to the latest one that was added.
+func (y *tally) load() (sum int64, tickets uint64) {
 	for range loadTries {
 		mark := y.mark.Load()
-		sum, before, tickets = y.ns[mark&1].Load(), y.ns[mark&1^1].Load(), mark>>1
+		sum, tickets = y.ns[mark&1].Load(), mark>>1
 		if y.mark.Load() == mark {
 			break
 		}
 	}
-	return sum, before, tickets
+	return sum, tickets
 }
 
 // loadTries bounds how often a sum is read that changes meanwhile; tickets last longer than to read it, unless a worker

@@ -3,7 +3,7 @@ package engine
 import "sync/atomic"
 
 // slotsPerToken is the length of a token's queue: every worker waits for a token at most once at a time.
-const slotsPerToken = 2 * MaxWorkers
+const slotsPerToken = MaxUsers
 
 // ticketWord names a ticket and its claimant: ticket<<28 | epoch<<12 | abandoned<<11 | worker+1.
 // Low bits of zero mean that no worker has claimed the ticket yet; abandoned that its claimant has given it up or died.
@@ -44,7 +44,7 @@ type tokenWords struct {
 	_       [56]byte
 	serving atomic.Uint64
 	_       [56]byte
-	busy    tally // for how long the token was held, by tickets that are over
+	held    tally // for how long the token was held, by tickets that are over
 	_       [40]byte
 	slots   [slotsPerToken]waitSlot
 }
@@ -93,21 +93,21 @@ func (t *tokenWords) claim(worker int, epoch uint16, onlyIfFree bool) (ticket ui
 
 // since returns the time from which a ticket is served. w is its slot's word, and now the present or, if the ticket has
 // ended, the last nanosecond of it. The result holds only if the ticket is still served afterwards.
-func (p *Page) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
+func (e *Engines) since(k Token, ticket uint64, w ticketWord, now int64) int64 {
 	asked := now
-	if i, _ := w.worker(); w.claims(ticket) && i < MaxWorkers {
-		asked = p.l.workers[i].wants[k].Load()
+	if i, _ := w.worker(); w.claims(ticket) && i < MaxUsers {
+		asked = e.l.users[i].wants[k].Load()
 	}
-	return max(p.l.tokens[k].slot(ticket-1).end.Load(), min(asked, now), p.entered(k, now))
+	return max(e.l.tokens[k].slot(ticket-1).end.Load(), min(asked, now), e.entered(k, now))
 }
 
 // end ends the ticket that is being served, and those after it that were abandoned. It takes a bounded number of steps,
 // whatever is in the page. It returns true if the engine was given back, and the daemon is to be told.
-func (p *Page) end(k Token, ticket uint64, now int64) (gaveBack bool) {
+func (e *Engines) end(k Token, ticket uint64, now int64) (gaveBack bool) {
 	for range slotsPerToken {
-		p.endOne(k, ticket, now)
-		ended, skip := p.advance(k, ticket)
-		if p.giveBack(k, ticket, now) {
+		e.endOne(k, ticket, now)
+		ended, skip := e.advance(k, ticket)
+		if e.giveBack(k, ticket, now) {
 			gaveBack = true
 		}
 		if !skip {
@@ -121,13 +121,13 @@ func (p *Page) end(k Token, ticket uint64, now int64) (gaveBack bool) {
 // endOne ends the ticket that is being served: it charges the time for which the token was held; advance hands the token on.
 // Of several processes that do so at once, or one after the death of another, the first decides when the ticket ended,
 // and each step is done once, by whichever process comes to it first. A ticket lasts at least a nanosecond.
-func (p *Page) endOne(k Token, ticket uint64, now int64) {
-	t := &p.l.tokens[k]
+func (e *Engines) endOne(k Token, ticket uint64, now int64) {
+	t := &e.l.tokens[k]
 	s := t.slot(ticket)
 	old := s.end.Load()
 	pass()
 	before, w := t.slot(ticket-1).end.Load(), s.word.Load()
-	since := p.since(k, ticket, w, now)
+	since := e.since(k, ticket, w, now)
 	if t.serving.Load() != ticket { // these words may belong to later tickets
 		return
 	}
@@ -136,16 +136,11 @@ func (p *Page) endOne(k Token, ticket uint64, now int64) {
 		s.end.CompareAndSwap(old, max(now, since+1))
 	}
 	end := s.end.Load()
-	since = p.since(k, ticket, w, end-1)
-	holder := p.account(0)
-	if i, _ := w.worker(); w.claims(ticket) && i < MaxWorkers {
-		holder = p.account(p.l.workers[i].account.Load())
-	}
+	since = e.since(k, ticket, w, end-1)
 	if t.serving.Load() != ticket {
 		return
 	}
-	t.busy.add(ticket, end-since)
-	holder.held[k].add(ticket, end-since)
+	t.held.add(ticket, end-since)
 	s.free(ticket)
 }
 
@@ -166,8 +161,8 @@ func (s *waitSlot) free(ticket uint64) {
 
 // advance serves the ticket after one that has ended. It reports whether that was abandoned, so that it is to be ended
 // too, and when the one before it ended.
-func (p *Page) advance(k Token, ticket uint64) (ended int64, skip bool) {
-	t := &p.l.tokens[k]
+func (e *Engines) advance(k Token, ticket uint64) (ended int64, skip bool) {
+	t := &e.l.tokens[k]
 	ended = t.slot(ticket).end.Load()
 	pass()
 	if !t.serving.CompareAndSwap(ticket, ticket+1) {

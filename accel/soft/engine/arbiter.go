@@ -1,0 +1,289 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Arbiter is the daemon's side of the grants: it grants each engine of an accelerator to one domain at a time, first come, first
+// served, among the domains whose turn it is. It believes a domain's page only what can harm that domain.
+type Arbiter struct {
+	memory *Memory // the accelerator's, whose bell workers ring
+
+	mu       sync.Mutex
+	all      []*Party
+	holders  [NumTokens][]*Party // of each engine; several only where domains took it while no daemon ran
+	waiting  [NumTokens][]*Party // in the order in which they were seen to want it
+	overtook func(*Party, Token)
+}
+
+// Party is a domain at an Arbiter.
+type Party struct {
+	Engines *Engines
+	turn    [NumTokens]atomic.Bool // whether it is the domain's turn
+	limit   atomic.Int64           // for how long a domain may keep an engine in its turn that another one wants, in ns; 0: for ever
+
+	// Guarded by the arbiter's mu.
+	turnOver [NumTokens]int64 // when it was first seen not to have the turn; 0: it has
+	denied   [NumTokens]int64 // since when it keeps an engine that another one wants; 0: it does not
+	seen     [NumTokens]int64 // when it was last seen to do so
+	charged  [NumTokens]int64 // what was charged to it up to denied
+	late     int64            // when it was last overtaken
+	often    int              // how often it was overtaken, each time soon after the time before
+}
+
+const (
+	// grantingFor is for how long grants count as made by a daemon that was not heard of.
+	grantingFor = 1e9
+	// beatEvery is how often the daemon is heard of at least.
+	beatEvery = 200e6
+	// lookEvery is how often it looks at holders who keep others waiting.
+	lookEvery = 2e6
+	// grace is for how long a domain may keep an engine that another one wants after its turn: work gives its engine back within
+	// 2 ms of processor time, for which it may have to wait on a busy host.
+	grace = 50e6
+	// mostGrace divides the grace of a domain that was overtaken time and again, each time within forgiven of the time before.
+	mostGrace = 16
+	forgiven  = 10e9
+	// tolerance is how much less than was seen may be charged.
+	tolerance = 1e6
+)
+
+// NewArbiter makes an Arbiter for the domains of an accelerator, with its page. overtook is told of domains that don't give
+// an engine back; it may be nil, and must not call the arbiter.
+func NewArbiter(m *Memory, overtook func(*Party, Token)) *Arbiter {
+	if overtook == nil {
+		overtook = func(*Party, Token) {}
+	}
+	return &Arbiter{memory: m, overtook: overtook}
+}
+
+// Add makes a domain one among which engines are granted. It has no engine, but for those that its page says it has.
+func (a *Arbiter) Add(e *Engines) *Party {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d := &Party{Engines: e}
+	now := Now()
+	for k := range NumTokens {
+		g := &e.l.grants[k]
+		if w := g.load(); w.mode() == present && e.l.granting.Load() == 0 {
+			g.word.Store(uint64(absent)) // a new page: nobody is there yet
+		} else if w.mode() == present {
+			a.holders[k] = append(a.holders[k], d)
+		}
+	}
+	e.l.granting.Store(now + grantingFor)
+	a.all = append(a.all, d)
+	a.Ring()
+	return d
+}
+
+// Remove takes a domain out that has no worker any more.
+func (a *Arbiter) Remove(d *Party) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	without := func(all []*Party) []*Party {
+		return slices.DeleteFunc(all, func(other *Party) bool { return other == d })
+	}
+	a.all = without(a.all)
+	for k := range NumTokens {
+		a.holders[k], a.waiting[k] = without(a.holders[k]), without(a.waiting[k])
+	}
+	a.Ring()
+}
+
+// SetTurn says for which engines it is the domain's turn.
+func (a *Arbiter) SetTurn(d *Party, compute, copies bool) {
+	changed := d.turn[Compute].Swap(compute) != compute
+	for _, k := range []Token{CopyIn, CopyOut} {
+		if d.turn[k].Swap(copies) != copies {
+			changed = true
+		}
+	}
+	if changed {
+		a.Ring()
+	}
+}
+
+// SetLimit says for how long a domain may keep an engine in its turn that another one wants, in ns; 0: for ever.
+func (d *Party) SetLimit(ns int64) { d.limit.Store(ns) }
+
+// Ring has the arbiter look.
+func (a *Arbiter) Ring() {
+	a.memory.l.bell.Add(1)
+	futexWake(&a.memory.l.bell)
+}
+
+// Run grants until ctx ends.
+func (a *Arbiter) Run(ctx context.Context) {
+	defer context.AfterFunc(ctx, a.Ring)()
+	for ctx.Err() == nil {
+		rung := a.memory.l.bell.Load()
+		if wait := a.step(Now()); ctx.Err() == nil {
+			futexWaitAt(&a.memory.l.bell, rung, wait)
+		}
+	}
+}
+
+// step does what is to be done at a time, and returns for how long there will be nothing to see that nobody rings for.
+func (a *Arbiter) step(now int64) (wait int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait = beatEvery
+	for _, d := range a.all {
+		d.Engines.l.granting.Store(now + grantingFor)
+	}
+	for k := range NumTokens {
+		a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool { return d.gave(k) })
+		for i := range a.all {
+			a.queue(k, a.all[i])
+		}
+		next := a.next(k)
+		switch {
+		case next != nil || len(a.holders[k]) > 1:
+			a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool { return a.take(k, d, now) })
+		case len(a.waiting[k]) > 0: // it is nobody's turn who waits: what was let in before its turn ended
+			next = a.waiting[k][0]
+			a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool { return !d.turn[k].Load() && a.takeIdle(k, d) })
+		}
+		if len(a.holders[k]) == 0 && next != nil {
+			a.grant(k, next, now)
+		}
+		if len(a.waiting[k]) > 0 {
+			wait = lookEvery
+		}
+	}
+	if len(a.all) > 1 { // who comes first in the order of looking changes
+		a.all = append(a.all[1:], a.all[0])
+	}
+	return wait
+}
+
+// queue has a domain wait for an engine that it wants.
+func (a *Arbiter) queue(k Token, d *Party) {
+	if d.Engines.l.grants[k].want.Load() == 1 && !slices.Contains(a.waiting[k], d) && !slices.Contains(a.holders[k], d) {
+		a.waiting[k] = append(a.waiting[k], d)
+	}
+}
+
+// next returns the first that waits for an engine and whose turn it is, or nil.
+func (a *Arbiter) next(k Token) *Party {
+	for _, d := range a.waiting[k] {
+		if d.turn[k].Load() {
+			return d
+		}
+	}
+	return nil
+}
+
+func (a *Arbiter) grant(k Token, d *Party, now int64) {
+	a.waiting[k] = slices.DeleteFunc(a.waiting[k], func(other *Party) bool { return other == d })
+	a.holders[k] = append(a.holders[k], d)
+	d.denied[k] = 0
+	g := &d.Engines.l.grants[k]
+	to := granted(nobody)
+	if w := g.load(); w.mode() == overtaken && w.ticket() == d.Engines.l.tokens[k].serving.Load()&ticketMask {
+		to = granted(w.ticket()) // its holder never left
+	} else {
+		g.since.Store(now)
+	}
+	g.want.Store(0)
+	g.word.Store(uint64(to))
+	wakeParked(&g.parked)
+}
+
+// gave reports whether the domain has given an engine back.
+func (d *Party) gave(k Token) bool {
+	if d.Engines.l.grants[k].load().mode() == present {
+		return false
+	}
+	d.settle(k)
+	return true
+}
+
+// take takes an engine from a domain that doesn't use it, or tells the domain that another one wants it. It returns true if the
+// engine is the domain's no more.
+func (a *Arbiter) take(k Token, d *Party, now int64) bool {
+	g := &d.Engines.l.grants[k]
+	if d.denied[k] == 0 {
+		d.denied[k], d.seen[k], d.charged[k] = now, now, d.Engines.heldUpTo(k, now)
+	}
+	w := g.load()
+	switch {
+	case w.mode() != present:
+		d.settle(k)
+		return true
+	case a.takeIdle(k, d):
+		return true
+	case !w.wanted():
+		g.wantedAt.Store(d.denied[k])
+		g.change(w, w|wanted)
+		if a.takeIdle(k, d) { // its user may have left before it could see that
+			return true
+		}
+	case now-d.denied[k] >= quantum && !d.uses(k, w) && g.change(w, absent): // the next in its queue does not come
+		d.settle(k)
+		return true
+	case now-d.denied[k] >= d.patience(k, now) && g.change(w, overtaken|w&^(wanted|modeMask)):
+		d.seen[k] = now
+		d.settle(k)
+		if d.often++; now-d.late > forgiven {
+			d.often = 1
+		}
+		d.late = now
+		a.overtook(d, k)
+		return true
+	}
+	d.seen[k] = now
+	return false
+}
+
+// takeIdle takes an engine that no worker of the domain uses or waits for.
+func (a *Arbiter) takeIdle(k Token, d *Party) bool {
+	g := &d.Engines.l.grants[k]
+	w := g.load()
+	if w.mode() != present || d.uses(k, w) || d.Engines.l.tokens[k].taken() || !g.change(w, absent) {
+		return false
+	}
+	d.settle(k)
+	return true
+}
+
+// uses reports whether the latest worker to enter an engine has not left.
+func (d *Party) uses(k Token, w grantWord) bool {
+	return w.ticket() == d.Engines.l.tokens[k].serving.Load()&ticketMask
+}
+
+// patience is for how long a domain may keep an engine that another one wants, in ns.
+func (d *Party) patience(k Token, now int64) int64 {
+	if d.turn[k].Load() {
+		d.turnOver[k] = 0
+		if limit := d.limit.Load(); limit > 0 {
+			return limit
+		}
+		return 1<<63 - 1
+	}
+	if d.turnOver[k] == 0 {
+		d.turnOver[k] = now
+	}
+	for_ := int64(grace)
+	if d.often > 0 && now-d.late < forgiven {
+		for_ /= int64(min(1<<min(d.often, 10), mostGrace))
+	}
+	return max(for_, d.turnOver[k]-d.denied[k]+for_)
+}
+
+// settle charges a domain for the time for which it was seen to keep an engine from others, if its page says less.
+func (d *Party) settle(k Token) {
+	if d.denied[k] == 0 {
+		return
+	}
+	seen := d.seen[k] - d.denied[k]
+	said := d.Engines.heldUpTo(k, d.seen[k]) - d.charged[k]
+	if missing := seen - said; missing > tolerance+seen/16 {
+		d.Engines.extra[k].Add(missing)
+	}
+	d.denied[k] = 0
+}

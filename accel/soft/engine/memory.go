@@ -1,0 +1,270 @@
+package engine
+
+import (
+	"fmt"
+	"hash/fnv"
+	"runtime"
+	"slices"
+	"sync/atomic"
+)
+
+const (
+	// MaxWorkers bounds the processes that share one accelerator.
+	MaxWorkers = 1024
+	// maxSeats bounds the spinners that a page can admit.
+	maxSeats = 64
+
+	memoryMagic   = 0x3130454e49474e45 // "ENGINE01"
+	memoryVersion = 4
+)
+
+// Options are fixed when the page of an accelerator is created.
+type Options struct {
+	Memory   uint64 // bytes of device memory
+	Swap     uint64 // bytes that all workers together may reserve beyond Memory; 0: what is reserved stays on the device
+	AllCores bool   // a running kernel occupies every core of the host
+	Spinners int    // threads that may spin at once, 0 for half of the host's cores
+}
+
+// fixed is what a page was made with.
+type fixed struct {
+	kind
+	memory   uint64
+	swap     uint64
+	seats    uint32
+	allCores uint32
+}
+
+// memoryLayout is an accelerator's page. Words that different processes write are on lines of their own.
+type memoryLayout struct {
+	fixed
+	answered atomic.Uint32 // futex: 1 while somebody sleeps until any worker has answered what it was asked
+	bell     atomic.Uint32 // futex: counts what the daemon is to see in the grants of domains' pages
+	_        [16]byte
+	high     atomic.Uint32
+	_        [60]byte
+	seat     [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
+	commons  [maxCommons]common
+	workers  [MaxWorkers]reserver
+}
+
+// reserver is the place of a worker in the page.
+type reserver struct {
+	owner  atomic.Uint64
+	memory counted // reserved
+	pinned counted // what of it never leaves the device, where there is swapping
+	_      [40]byte
+
+	// Where there is swapping: see Ledger.
+	resident, stashed counted
+	asked             atomic.Uint64 // epoch<<48 | pressing<<47 | bytes; 0: nothing
+	used              atomic.Int64
+	domain            atomic.Uint64
+	guarantee         atomic.Uint64
+	priority          atomic.Int32
+	parked            atomic.Uint32 // futex: 1 while the worker sleeps until it is asked
+	_                 [8]byte
+}
+
+// start makes a place that of a new owner, who has nothing yet.
+func (s *reserver) start(epoch uint16) {
+	none := uint64(epoch) << 48
+	s.memory.Store(none)
+	s.pinned.Store(none)
+	s.resident.Store(none)
+	s.stashed.Store(none)
+	s.asked.Store(0)
+	s.used.Store(0)
+	s.domain.Store(0)
+	s.guarantee.Store(0)
+	s.priority.Store(0)
+}
+
+// counted is epoch<<48 | bytes.
+type counted struct{ atomic.Uint64 }
+
+const memoryMask = 1<<48 - 1
+
+// of is the bytes that count for an owner.
+func (c *counted) of(owner uint64) uint64 {
+	v := c.Load()
+	if ownerPid(owner) == 0 || uint16(v>>48) != ownerEpoch(owner) {
+		return 0
+	}
+	return v & memoryMask
+}
+
+// Memory is the mapped page of an accelerator.
+type Memory struct {
+	registry
+	fixed fixed // copied when the page was mapped, since any worker can write over it later
+	mem   []byte
+	l     *memoryLayout
+}
+
+// Create makes the page of an accelerator.
+func Create(o Options) (*Memory, error) {
+	if o.Spinners == 0 {
+		o.Spinners = runtime.NumCPU() / 2
+	}
+	fd, err := newMemfd("pegasus-memory", memorySize)
+	if err != nil {
+		return nil, fmt.Errorf("create an accelerator's page: %w", err)
+	}
+	m, err := mapMemory(fd)
+	if err != nil {
+		return nil, err
+	}
+	m.l.memory, m.l.swap = o.Memory, o.Swap
+	m.l.seats = uint32(min(max(o.Spinners, 0), maxSeats))
+	if o.AllCores {
+		m.l.allCores = 1
+	}
+	m.l.version = memoryVersion
+	m.l.magic = memoryMagic
+	m.fixed = m.l.fixed
+	return m, nil
+}
+
+// Open maps the page of an accelerator that fd refers to and takes the descriptor over.
+func Open(fd int) (*Memory, error) {
+	if err := checkMemfd(fd, memorySize); err != nil {
+		return nil, fmt.Errorf("an accelerator's page: %w", err)
+	}
+	m, err := mapMemory(fd)
+	if err != nil {
+		return nil, err
+	}
+	if m.l.magic != memoryMagic || m.l.version != memoryVersion {
+		err := fmt.Errorf("an accelerator's page: magic %#x, version %d", m.l.magic, m.l.version)
+		m.Close()
+		return nil, err
+	}
+	m.fixed = m.l.fixed
+	m.fixed.seats = min(m.fixed.seats, maxSeats)
+	return m, nil
+}
+
+func (m *Memory) init(fd int) {
+	m.registry = registry{fd: fd, places: MaxWorkers, owner: func(i int) *atomic.Uint64 { return &m.l.workers[i].owner }, release: m.release, high: &m.l.high}
+}
+
+// release frees place i if it still belongs to owner: its memory and spinning seats.
+func (m *Memory) release(i int, owner uint64) {
+	for k := range m.l.seat {
+		m.l.seat[k].CompareAndSwap(owner, 0)
+	}
+	m.l.workers[i].owner.CompareAndSwap(owner, ownerWord(ownerEpoch(owner)+1, 0))
+}
+
+// FD is the page's descriptor, to be passed to workers. It stays the page's.
+func (m *Memory) FD() int { return m.fd }
+
+// Size is the size of the device memory.
+func (m *Memory) Size() uint64 { return m.fixed.memory }
+
+// Swap is how much more than that all workers together may reserve.
+func (m *Memory) Swap() uint64 { return m.fixed.swap }
+
+// Reserved is what all workers and domains have reserved, wherever it is.
+func (m *Memory) Reserved() uint64 {
+	return m.sum(func(s *reserver) *counted { return &s.memory }) + m.Commons()
+}
+
+// stays is what never leaves the device: what domains have of their own, and what workers have pinned.
+func (m *Memory) stays() uint64 {
+	return m.Commons() + m.sum(func(s *reserver) *counted { return &s.pinned })
+}
+
+// Used is what of the device memory is in use.
+func (m *Memory) Used() uint64 {
+	if m.fixed.swap == 0 {
+		return m.Reserved()
+	}
+	return m.resident() + m.sum(func(s *reserver) *counted { return &s.stashed })
+}
+
+// Mend makes good what a worker has damaged for the others, as far as that can be told. The daemon calls it several times a second.
+func (m *Memory) Mend() {
+	if m.l.fixed != m.fixed {
+		m.l.fixed = m.fixed
+	}
+	m.mendHigh()
+}
+
+// DomainNumber is what the workers of an accelerator know a domain by.
+func DomainNumber(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return max(h.Sum64(), 1)
+}
+
+// maxCommons bounds the domains that have memory of their own on an accelerator.
+const maxCommons = 256
+
+// common is memory that belongs to a domain and not to a worker of it. Whoever
+// changes it sees to it that nobody else of the domain does so meanwhile.
+type common struct{ domain, bytes atomic.Uint64 }
+
+// Commons is what all domains have of their own, in bytes.
+func (m *Memory) Commons() (sum uint64) {
+	for i := range m.l.commons {
+		sum += m.l.commons[i].bytes.Load()
+	}
+	return sum
+}
+
+// commonOf is the place of a domain, or a free one, which it takes; nil if there is none.
+func (m *Memory) commonOf(domain uint64) *common {
+	for i := range m.l.commons {
+		if c := &m.l.commons[i]; c.domain.Load() == domain {
+			return c
+		}
+	}
+	for i := range m.l.commons {
+		if c := &m.l.commons[i]; c.domain.CompareAndSwap(0, domain) {
+			return c
+		}
+	}
+	return nil
+}
+
+// SetCommons says how many bytes a domain has of its own, beside what its workers
+// have; 0 is always possible.
+func (m *Memory) SetCommons(domain, bytes uint64) {
+	if c := m.commonOf(domain); c != nil {
+		c.bytes.Store(bytes)
+		if bytes == 0 {
+			c.domain.Store(0)
+		}
+	}
+}
+
+// KeepCommons frees the places of all but these domains.
+func (m *Memory) KeepCommons(domains []uint64) {
+	for i := range m.l.commons {
+		if d := m.l.commons[i].domain.Load(); d != 0 && !slices.Contains(domains, d) {
+			m.SetCommons(d, 0)
+		}
+	}
+}
+
+// commonBytes is what a domain has of its own.
+func (m *Memory) commonBytes(domain uint64) uint64 {
+	for i := range m.l.commons {
+		if m.l.commons[i].domain.Load() == domain {
+			return m.l.commons[i].bytes.Load()
+		}
+	}
+	return 0
+}
+
+// sum adds up a count of all workers that live.
+func (m *Memory) sum(of func(*reserver) *counted) (sum uint64) {
+	for i := range m.used() {
+		s := &m.l.workers[i]
+		c := of(s)
+		sum += c.of(s.owner.Load())
+	}
+	return sum
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrFull is returned when all places of a page are taken by live processes.
+var ErrFull = errors.New("engine page: all places are taken")
+
+// An owner word is epoch<<32 | pid, and pid 0 means free. The epoch changes when a place is freed; words that carry an older
+// epoch count for nothing, so that freeing a dead process's place is one compare-and-swap, and doing it twice does no harm.
+func ownerWord(epoch uint16, pid int) uint64 { return uint64(epoch)<<32 | uint64(uint32(pid)) }
+func ownerPid(o uint64) int                  { return int(uint32(o)) }
+func ownerEpoch(o uint64) uint16             { return uint16(o >> 32) }
+
+// A process has its place in a page as long as it holds a lock on the byte of the page's file that bears the place's number. The
+// lock belongs to an open file description of its own, which the kernel closes when the process ends, however it ends, even if its
+// parent never notices; asking for it needs neither /proc nor a pid, which both a confined worker may not have.
+
+// registry is who has the places of a page.
+type registry struct {
+	fd      int // of the page's file
+	places  int
+	owner   func(i int) *atomic.Uint64
+	release func(i int, owner uint64) // frees place i with all that goes with it if it still belongs to owner
+	high    *atomic.Uint32            // places ever used: bounds the loops over them
+}
+
+// place is what a process has of a page.
+type place struct {
+	index int
+	epoch uint16
+	me    uint64 // owner word: of this epoch and process
+	lock  int    // the description whose lock says that the process lives
+}
+
+// take takes a place for this process. start makes it that of a new owner, who has nothing yet.
+func (r *registry) take(start func(at place)) (place, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", r.fd), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return place{}, fmt.Errorf("open engine page again: %w", err)
+	}
+	for i := range r.places {
+		if !lockPlace(fd, i) {
+			continue
+		}
+		owner := r.owner(i)
+		if o := owner.Load(); ownerPid(o) != 0 {
+			r.release(i, o) // whoever had the place is dead
+		}
+		at := place{index: i, epoch: ownerEpoch(owner.Load()), lock: fd}
+		at.me = ownerWord(at.epoch, os.Getpid())
+		start(at)
+		raise(r.high, uint32(i+1))
+		owner.Store(at.me)
+		return at, nil
+	}
+	unix.Close(fd)
+	return place{}, ErrFull
+}
+
+// leave gives a place of this process back.
+func (r *registry) leave(at place) {
+	r.release(at.index, at.me)
+	unix.Close(at.lock)
+}
+
+// used is the number of places that were ever in use.
+func (r *registry) used() int { return int(min(r.high.Load(), uint32(r.places))) }
+
+// pid is the process that has place i since an epoch, or 0.
+func (r *registry) pid(i int, epoch uint16) int {
+	if i < 0 || i >= r.places {
+		return 0
+	}
+	o := r.owner(i).Load()
+	if ownerEpoch(o) != epoch {
+		return 0
+	}
+	return ownerPid(o)
+}
+
+// lockPlace takes place i's lock, if no living process has it.
+func lockPlace(fd, i int) bool {
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(i), Len: 1}) == nil
+}
+
+// alive says whether place i belongs to a living process.
+func (r *registry) alive(i int) bool {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(i), Len: 1}
+	if err := unix.FcntlFlock(uintptr(r.fd), unix.F_OFD_GETLK, &l); err != nil {
+		return true // not to be told: better wait than have two holders
+	}
+	return l.Type != unix.F_UNLCK
+}
+
+// Reap frees all that a dead process has in the page. The daemon calls it when it has seen the process end. The lock of a place
+// is asked, too: any process that maps the page could have written the number into another one's place.
+func (r *registry) Reap(pid int) {
+	for i := range r.used() {
+		if o := r.owner(i).Load(); ownerPid(o) == pid && pid != 0 && !r.alive(i) {
+			r.release(i, o)
+		}
+	}
+}
+
+// Sweep reaps every process that is found dead.
+func (r *registry) Sweep() {
+	for i := range r.used() {
+		if o := r.owner(i).Load(); ownerPid(o) != 0 && !r.alive(i) {
+			r.release(i, o)
+		}
+	}
+}
+
+// mendHigh has the loops find all places whose owners are there.
+func (r *registry) mendHigh() {
+	for i := range r.places {
+		if ownerPid(r.owner(i).Load()) != 0 {
+			raise(r.high, uint32(i+1))
+		}
+	}
+}
+
+func raise(v *atomic.Uint32, to uint32) {
+	for n := v.Load(); n < to && !v.CompareAndSwap(n, to); n = v.Load() {
+	}
+}
