@@ -28,12 +28,12 @@ func CrowdOf[D interface {
 	accel.Device
 	Evicted() uint64
 }](devices []D, page interface {
-	MemoryUsed() uint64
-	MemoryReserved() uint64
+	Used() uint64
+	Reserved() uint64
 }) Crowd {
 	c := Crowd{
 		Away: func(i int) uint64 { return devices[i].Evicted() },
-		Left: func() (uint64, uint64) { return page.MemoryUsed(), page.MemoryReserved() },
+		Left: func() (uint64, uint64) { return page.Used(), page.Reserved() },
 	}
 	for _, d := range devices {
 		c.Devices = append(c.Devices, d)

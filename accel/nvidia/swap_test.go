@@ -18,8 +18,8 @@ import (
 )
 
 // sit takes a seat of a page for a test.
-func sit(t testing.TB, page *engine.Page, domain string) *Swap {
-	worker, err := page.Register(clock)
+func sit(t testing.TB, page accelerator, domain string) *Swap {
+	worker, err := page.Register(page.engines, clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,20 +32,31 @@ func sit(t testing.TB, page *engine.Page, domain string) *Swap {
 	return &Swap{Seat: ledger}
 }
 
-func newPage(t testing.TB, memory, swap uint64) *engine.Page {
+// accelerator is the pages of an accelerator and of a domain that has it alone.
+type accelerator struct {
+	*engine.Memory
+	engines *engine.Engines
+}
+
+func newPage(t testing.TB, memory, swap uint64) accelerator {
 	if os.Getenv(realDriver)+os.Getenv(capable) == "" {
 		t.Skip("this driver's memory doesn't move: see TestCapable")
 	}
-	page, err := engine.Create(engine.Options{Memory: memory, Swap: swap})
+	shared, err := engine.Create(engine.Options{Memory: memory, Swap: swap})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { page.Close() }) // after the devices
-	return page
+	t.Cleanup(func() { shared.Close() }) // after the devices
+	engines, err := engine.CreateEngines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engines.Close() })
+	return accelerator{shared, engines}
 }
 
 // swapped opens devices that share a page whose memory is less than they may have together.
-func swapped(t testing.TB, n int, memory, swap uint64) (*engine.Page, []*Device) {
+func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) {
 	page := newPage(t, memory, swap)
 	var all []*Device
 	for i := range n {
@@ -72,7 +83,7 @@ func TestSwappingConformance(t *testing.T) {
 	conformance.Run(t, func(t testing.TB, o conformance.Options) accel.Device {
 		page := newPage(t, 256<<20, 256<<20)
 		t.Cleanup(func() {
-			if used, had := page.MemoryUsed(), page.MemoryReserved(); used != 0 || had != 0 {
+			if used, had := page.Used(), page.Reserved(); used != 0 || had != 0 {
 				t.Errorf("%d bytes are in use at the end, of %d that somebody has", used, had)
 			}
 		})
@@ -164,8 +175,8 @@ func TestSwappingFaults(t *testing.T) {
 			t.Errorf("%s: %v", what, r)
 		}
 		over()
-		if devices[0].Evicted() != n || page.MemoryUsed() > 20<<20 {
-			t.Errorf("%s: %d bytes are away, %d are in use", what, devices[0].Evicted(), page.MemoryUsed())
+		if devices[0].Evicted() != n || page.Used() > 20<<20 {
+			t.Errorf("%s: %d bytes are away, %d are in use", what, devices[0].Evicted(), page.Used())
 		}
 	}
 	for range 2 {
@@ -189,8 +200,8 @@ func TestSwappingFaults(t *testing.T) {
 		c.Destroy(func() { close(gone) })
 		<-gone
 	}
-	if page.MemoryUsed() != 0 || page.MemoryReserved() != 0 {
-		t.Errorf("%d bytes are in use at the end, of %d that somebody has", page.MemoryUsed(), page.MemoryReserved())
+	if page.Used() != 0 || page.Reserved() != 0 {
+		t.Errorf("%d bytes are in use at the end, of %d that somebody has", page.Used(), page.Reserved())
 	}
 	if r := all[0].Err(); r != cuda.ErrorContextIsDestroyed {
 		t.Errorf("a context has failed: %v", r)
@@ -350,8 +361,8 @@ func TestSwappingAfterFailure(t *testing.T) {
 	if r := fill(other, at); r != cuda.Success || time.Since(began) > 10*time.Second {
 		t.Errorf("%v after %v", r, time.Since(began))
 	}
-	if got := devices[0].Evicted(); got != n || page.MemoryUsed() > 20<<20 {
-		t.Errorf("%d bytes are away, %d are in use", got, page.MemoryUsed())
+	if got := devices[0].Evicted(); got != n || page.Used() > 20<<20 {
+		t.Errorf("%d bytes are away, %d are in use", got, page.Used())
 	}
 	if r := failed.withAll(func() cuda.Result { return cuda.Success }); r != cuda.ErrorIllegalAddress || devices[0].Evicted() != n || devices[1].Evicted() != 0 {
 		t.Errorf("in a context that has failed: %v, %d and %d bytes are away", r, devices[0].Evicted(), devices[1].Evicted())
@@ -369,7 +380,7 @@ func TestSwappingAfterFailure(t *testing.T) {
 		c.Destroy(func() { close(gone) })
 		<-gone
 	}
-	if page.MemoryUsed() != 0 || page.MemoryReserved() != 0 {
-		t.Errorf("%d bytes are in use at the end, of %d that somebody has", page.MemoryUsed(), page.MemoryReserved())
+	if page.Used() != 0 || page.Reserved() != 0 {
+		t.Errorf("%d bytes are in use at the end, of %d that somebody has", page.Used(), page.Reserved())
 	}
 }

@@ -30,13 +30,9 @@ func chain(t *testing.T, c *Context, m *Module, n uint32) accel.Graph {
 func TestLongBatchTakesTurns(t *testing.T) {
 	for name, busy := range map[string]bool{"where submitted": false, "behind others": true} {
 		t.Run(name, func(t *testing.T) {
-			page, err := engine.Create(engine.Options{Memory: 64 << 20})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { page.Close() })
-			d, c := open(t, func(c *Config) { c.Engine, c.Memory = page, 0 })
-			_, other := open(t, func(c *Config) { c.Engine, c.Memory = page, 0 })
+			page := newPage(t, engine.Options{Memory: 64 << 20})
+			d, c := open(t, page.share)
+			_, other := open(t, page.share)
 			const pieces = 40
 			var ran, seen atomic.Int32
 			others := make(chan struct{})

@@ -28,7 +28,7 @@ type hold struct {
 	since    int64      // from when on use is yet to be charged
 }
 
-// acquire waits for n's turn and for the engine. It returns false when the device closes, or the engine page is damaged.
+// acquire waits for n's turn and for the engine. It returns false when the device closes, or the page of the domain is damaged.
 func (e *executor) acquire(n *node) bool {
 	turn, w := e.dev.config.Turn, e.dev.worker
 	for {

@@ -61,17 +61,13 @@ func TestMemoryLimits(t *testing.T) {
 }
 
 func TestOneAccelerator(t *testing.T) {
-	page, err := engine.Create(engine.Options{Memory: 64 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { page.Close() })
+	page := newPage(t, engine.Options{Memory: 64 << 20})
 	var inside atomic.Int32
 	var mu sync.Mutex
 	var used []accel.Usage
 	var all sync.WaitGroup
 	for range 2 {
-		_, c := open(t, func(c *Config) { c.Engine, c.Memory = page, 0 })
+		_, c := open(t, page.share)
 		m := goModule(c, 0, func(*run) *fault {
 			if inside.Add(1) != 1 {
 				t.Error("two kernels at once")
@@ -95,7 +91,7 @@ func TestOneAccelerator(t *testing.T) {
 	for _, u := range used {
 		sum += u.End - u.Start
 	}
-	if busy := page.BusyTime(engine.Compute); busy < sum*95/100 || busy > sum*105/100+1000 {
+	if busy := page.engines.BusyTime(engine.Compute); busy < sum*95/100 || busy > sum*105/100+1000 {
 		t.Errorf("the token was held for %d ns, %d ns were reported", busy, sum)
 	}
 }

@@ -47,8 +47,8 @@ func TestMappedMemoryLeavesRoom(t *testing.T) {
 	for _, at := range theirs {
 		want(t, other.Free(at, nil), cuda.Success)
 	}
-	if page.MemoryUsed() != 0 || page.MemoryReserved() != 0 {
-		t.Errorf("%d bytes on the device are left, %d in all", page.MemoryUsed(), page.MemoryReserved())
+	if page.Used() != 0 || page.Reserved() != 0 {
+		t.Errorf("%d bytes on the device are left, %d in all", page.Used(), page.Reserved())
 	}
 }
 
@@ -99,7 +99,7 @@ func TestMappedMemoryStays(t *testing.T) {
 	for range 3 {
 		run(c)
 		run(other)
-		if used := page.MemoryUsed(); used > 12*mib {
+		if used := page.Used(); used > 12*mib {
 			t.Errorf("%d bytes are on a device of %d", used, 12*mib)
 		}
 	}
@@ -110,7 +110,7 @@ func TestMappedMemoryStays(t *testing.T) {
 	want(t, d.Unmap(base, 4*mib), cuda.Success)
 	want(t, c.Free(mine, nil), cuda.Success)
 	want(t, other.Free(theirs, nil), cuda.Success)
-	if page.MemoryUsed() != 0 || page.MemoryReserved() != 0 {
-		t.Errorf("%d bytes on the device are left, %d in all", page.MemoryUsed(), page.MemoryReserved())
+	if page.Used() != 0 || page.Reserved() != 0 {
+		t.Errorf("%d bytes on the device are left, %d in all", page.Used(), page.Reserved())
 	}
 }

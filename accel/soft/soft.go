@@ -34,8 +34,8 @@ import (
 type Config struct {
 	Name   string // the accelerator's, from the configuration; names its stable UUID
 	Cores  int    // goroutines that run a kernel; 0 for all cores
-	Memory uint64 // bytes of device memory; 0 for what the engine page says
-	Swap   uint64 // how much more may be allocated; of a private engine page only
+	Memory uint64 // bytes of device memory; 0 for what the page of the accelerator says
+	Swap   uint64 // how much more may be allocated; of a private accelerator only
 
 	// KernelTimeout ends a kernel that has run for so long (ns); 0 never does.
 	// LimitKernels changes it.
@@ -46,9 +46,10 @@ type Config struct {
 	// RefusePTX says when unknown instructions are refused.
 	RefusePTX ptx.When
 
-	// Engine is the page that all workers of the accelerator share; nil makes
-	// a private one. It stays the caller's.
-	Engine *engine.Page
+	// Shared is the page of the accelerator, and Engines that of the domain on it; nil makes
+	// private ones. They stay the caller's.
+	Shared  *engine.Memory
+	Engines *engine.Engines
 
 	// Device memory has addresses in [DeviceBase, +DeviceBytes), multiples of
 	// memory.SlabSize. Reserved says that the range is reserved already (PROT_NONE).
@@ -81,7 +82,7 @@ type Config struct {
 // Device is an open software accelerator.
 type Device struct {
 	config Config
-	page   *engine.Page
+	shared *engine.Memory
 	worker *engine.Worker
 	space  *memory.Space
 	ledger *engine.Ledger // nil, as residence is, if nothing leaves the device
@@ -106,8 +107,8 @@ type Device struct {
 	queued    atomic.Int64 // nodes that have not ended, and waits for them
 	closing   atomic.Bool
 	aborted   atomic.Bool
-	ownedPage bool
-	close     func() error // once
+	private   []interface{ Close() error } // pages that are not shared
+	close     func() error                 // once
 }
 
 var (
@@ -134,7 +135,7 @@ func Open(c Config) (*Device, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Device{config: c, page: c.Engine, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
+	d := &Device{config: c, shared: c.Shared, clock: c.Clock, log: c.Log, contexts: map[*Context]struct{}{}}
 	d.freed.L = &d.mu
 	d.told.L = &d.mu
 	d.close = sync.OnceValue(d.shut)
@@ -149,22 +150,16 @@ func Open(c Config) (*Device, error) {
 	return d, nil
 }
 
-// attach joins the engine page and reserves the addresses.
+// attach joins the pages and reserves the addresses.
 func (d *Device) attach() (err error) {
 	c := &d.config
-	if d.page == nil {
-		if c.Memory == 0 {
-			return errors.New("open software accelerator: neither an engine page nor a memory size")
-		}
-		if d.page, err = engine.Create(engine.Options{Memory: c.Memory, Swap: c.Swap, AllCores: c.Cores >= runtime.NumCPU()}); err != nil {
-			return err
-		}
-		d.ownedPage = true
+	if err := d.makePages(); err != nil {
+		return errors.Join(err, d.detach())
 	}
 	if c.Memory == 0 {
-		c.Memory = d.page.Memory()
+		c.Memory = d.shared.Size()
 	}
-	if d.worker, err = d.page.Register(c.Clock); err != nil {
+	if d.worker, err = d.shared.Register(c.Engines, c.Clock); err != nil {
 		return errors.Join(fmt.Errorf("open software accelerator: %w", err), d.detach())
 	}
 	if d.space, err = memory.New(c.DeviceBase, c.DeviceBytes, c.Reserved); err != nil {
@@ -177,7 +172,28 @@ func (d *Device) attach() (err error) {
 	if err := d.startSwapping(); err != nil {
 		return errors.Join(fmt.Errorf("open software accelerator: %w", err), d.detach())
 	}
-	c.Memory = min(c.Memory, d.page.Capacity())
+	c.Memory = min(c.Memory, d.shared.Capacity())
+	return nil
+}
+
+// makePages makes the pages that are not shared.
+func (d *Device) makePages() (err error) {
+	c := &d.config
+	if d.shared == nil {
+		if c.Memory == 0 {
+			return errors.New("open software accelerator: neither the page of an accelerator nor a memory size")
+		}
+		if d.shared, err = engine.Create(engine.Options{Memory: c.Memory, Swap: c.Swap, AllCores: c.Cores >= runtime.NumCPU()}); err != nil {
+			return err
+		}
+		d.private = append(d.private, d.shared)
+	}
+	if c.Engines == nil {
+		if c.Engines, err = engine.CreateEngines(); err != nil {
+			return err
+		}
+		d.private = append(d.private, c.Engines)
+	}
 	return nil
 }
 
@@ -190,8 +206,8 @@ func (d *Device) detach() error {
 	if d.worker != nil {
 		d.worker.Close()
 	}
-	if d.ownedPage {
-		errs = append(errs, d.page.Close())
+	for _, page := range d.private {
+		errs = append(errs, page.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -252,7 +268,7 @@ func (d *Device) NewContext(flags uint32) (accel.Context, cuda.Result) {
 }
 
 // MemoryUsed is the device memory in use by all workers of the accelerator.
-func (d *Device) MemoryUsed() uint64 { return d.page.MemoryUsed() }
+func (d *Device) MemoryUsed() uint64 { return d.shared.Used() }
 
 // MemoryFree is how much this process may still allocate, if its domain's quota allows it.
 func (d *Device) MemoryFree() uint64 { return uint64(max(d.worker.Room(), 0)) }

@@ -162,7 +162,7 @@ func seed(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seeds.Fixed(t), 0))
 }
 
-// Two devices on one engine page are one accelerator: their work never overlaps.
+// Two devices of one domain on one accelerator are one accelerator: their work never overlaps.
 
 func TestSnapshot(t *testing.T) {
 	d, _ := open(t, nil)

@@ -20,10 +20,10 @@ func (d *Device) SetShare(s Share) {
 	d.worker.SetShare(engine.DomainNumber(s.Domain), s.Guarantee, s.Priority)
 }
 
-// startSwapping lets allocations leave the device, if the engine page says that there
-// may be more than it holds.
+// startSwapping lets allocations leave the device, if the accelerator may have
+// more of them than it holds.
 func (d *Device) startSwapping() error {
-	if d.page.Swap() == 0 {
+	if d.shared.Swap() == 0 {
 		return nil
 	}
 	if err := d.space.Mirror(); err != nil {

@@ -17,17 +17,14 @@ import (
 	"pegasus/test/seeds"
 )
 
-// swapped opens devices on one engine page whose memory is less than they may have together.
-func swapped(t testing.TB, n int, memory, swap uint64) (*engine.Page, []*Device) {
-	page, err := engine.Create(engine.Options{Memory: memory, Swap: swap})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { page.Close() }) // after the devices
+// swapped opens devices on one accelerator whose memory is less than they may have together.
+func swapped(t testing.TB, n int, memory, swap uint64) (accelerator, []*Device) {
+	page := newPage(t, engine.Options{Memory: memory, Swap: swap})
 	var all []*Device
 	for i := range n {
 		d, _ := open(t, func(c *Config) {
-			c.Engine, c.Memory = page, memory
+			page.share(c)
+			c.Memory = memory
 			c.Share = Share{Domain: string(rune('a' + i))}
 		})
 		all = append(all, d)
@@ -47,8 +44,8 @@ func TestSwap(t *testing.T) {
 		all.Go(func() { programs(t, d, rand.New(rand.NewPCG(seed, uint64(i))), memory/4*3) })
 	}
 	all.Wait()
-	if page.MemoryUsed() != 0 || page.MemoryReserved() != 0 {
-		t.Errorf("%d bytes on the device are left, %d in all", page.MemoryUsed(), page.MemoryReserved())
+	if page.Used() != 0 || page.Reserved() != 0 {
+		t.Errorf("%d bytes on the device are left, %d in all", page.Used(), page.Reserved())
 	}
 }
 
@@ -219,8 +216,8 @@ func TestAttach(t *testing.T) {
 	if devices[0].ReserveCommons(65 << 20) {
 		t.Error("more than there is")
 	}
-	if !devices[0].ReserveCommons(5000) || page.MemoryReserved() != 5000 {
-		t.Errorf("%d bytes count", page.MemoryReserved())
+	if !devices[0].ReserveCommons(5000) || page.Reserved() != 5000 {
+		t.Errorf("%d bytes count", page.Reserved())
 	}
 	a, b := context(t, devices[0]), context(t, devices[1])
 	x, r := a.Attach(f, 64<<20, 5000)
@@ -260,8 +257,8 @@ func TestAttach(t *testing.T) {
 	if got := download(t, b, y, len(text)); !bytes.Equal(got, text) {
 		t.Error("it went with another's context")
 	}
-	if !devices[0].ReserveCommons(0) || page.MemoryReserved() != 0 {
-		t.Errorf("%d bytes count", page.MemoryReserved())
+	if !devices[0].ReserveCommons(0) || page.Reserved() != 0 {
+		t.Errorf("%d bytes count", page.Reserved())
 	}
 }
 
@@ -295,7 +292,8 @@ func TestPausedKernelIsSwapped(t *testing.T) {
 	page, devices := swapped(t, 1, memory, 2*memory)
 	turn := newTurns(true)
 	d, c := open(t, func(c *Config) {
-		c.Engine, c.Memory, c.Turn = page, memory, turn
+		page.share(c)
+		c.Memory, c.Turn = memory, turn
 		c.Share = Share{Domain: "paused"}
 	})
 	a := alloc(t, c, 3<<20)

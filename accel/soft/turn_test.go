@@ -64,25 +64,42 @@ func happens(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// sharing opens a device on an engine page that others use, too.
-func sharing(t *testing.T, page *engine.Page, turn accel.Turn) (*Device, *Context) {
+// accelerator is the pages of an accelerator and of a domain that has it alone.
+type accelerator struct {
+	*engine.Memory
+	engines *engine.Engines
+}
+
+// share has a device use the accelerator.
+func (a accelerator) share(c *Config) { c.Shared, c.Engines, c.Memory = a.Memory, a.engines, 0 }
+
+// Holder is the process that has an engine.
+func (a accelerator) Holder(k engine.Token) int { return a.engines.Holder(k) }
+
+// sharing opens a device on an accelerator that others use, too.
+func sharing(t *testing.T, page accelerator, turn accel.Turn) (*Device, *Context) {
 	t.Helper()
 	return open(t, func(c *Config) {
-		c.Engine, c.Memory = page, 0
+		page.share(c)
 		if turn != nil {
 			c.Turn = turn
 		}
 	})
 }
 
-func newPage(t *testing.T, o engine.Options) *engine.Page {
+func newPage(t testing.TB, o engine.Options) accelerator {
 	t.Helper()
-	page, err := engine.Create(o)
+	shared, err := engine.Create(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { page.Close() })
-	return page
+	t.Cleanup(func() { shared.Close() }) // after the devices
+	engines, err := engine.CreateEngines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engines.Close() })
+	return accelerator{shared, engines}
 }
 
 // A kernel without an end gives the engine back when its domain's turn is over, goes on in the next, and is charged for its own
