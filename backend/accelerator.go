@@ -142,11 +142,18 @@ func (a *accelerator) run(ctx context.Context) {
 	}
 }
 
-// mend makes good what hostile workers damage of what all workers share, until ctx ends.
+// mend makes good what hostile workers damage, until ctx ends. A domain's workers alone can write over its queues: they
+// are ended.
 func (a *accelerator) mend(ctx context.Context) {
 	for pause(ctx, mendEvery) {
-		if n := a.hw.Mend(); n > 0 {
-			a.log.Warn("mend engines: a worker has written over the queues; making them anew", "queues", n)
+		if damaged := a.hw.Mend(); len(damaged) > 0 {
+			a.mu.Lock()
+			for _, m := range a.members {
+				if slices.Contains(damaged, m.domain) {
+					a.forged(m)
+				}
+			}
+			a.mu.Unlock()
 		}
 	}
 }
@@ -194,6 +201,11 @@ func (a *accelerator) guard(m *avcpu) {
 		return
 	}
 	m.page.Mend()
+	a.forged(m)
+}
+
+// forged has a domain expelled whose worker has written what none writes. a.mu is held.
+func (a *accelerator) forged(m *avcpu) {
 	if !m.forged && a.expel != nil {
 		m.forged = true
 		a.expel(m)
@@ -255,7 +267,7 @@ func (a *accelerator) look(now int64, m *avcpu) {
 const leastBurst = time.Minute
 
 // believe cuts what a domain is said to have held engines for to what can be: it holds each engine once at a time, and at
-// most for twice a burst without a look. Any worker of the accelerator can write the accounts.
+// most for twice a burst without a look. Any worker of the domain can write its account.
 func (m *avcpu) believe(now int64, t EngineTime, burst time.Duration) EngineTime {
 	for i, ns := range []*int64{&t.Compute, &t.CopyIn, &t.CopyOut} {
 		m.charged[i] = max(m.charged[i], now-2*int64(burst))
@@ -376,6 +388,7 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 		m.terms[act.Lease.Class] = gate.Terms{}
 		m.leases &^= classes(act.Lease.Class)
 		m.page.Revoke(classes(act.Lease.Class))
+		m.turn()
 		m.again = true
 		return
 	}
@@ -387,8 +400,18 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 	if m.paused {
 		return
 	}
+	m.turn()
 	m.page.Grant(m.terms[act.Lease.Class])
 	m.page.Watch()
+}
+
+// turn says for which engines it is the domain's turn.
+func (m *avcpu) turn() {
+	open := m.leases
+	if m.paused {
+		open = 0
+	}
+	m.account.Turn(open.Has(gate.Compute), open.Has(gate.Copy))
 }
 
 // renew grants a budget again under which a request waits though nothing is in flight:

@@ -26,7 +26,14 @@ func (a *fakeAccount) Total() EngineTime {
 	return a.total
 }
 
-func (a *fakeAccount) Close() { a.closed = true }
+func (a *fakeAccount) Charged() EngineTime {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.charged
+}
+
+func (a *fakeAccount) Turn(bool, bool) {}
+func (a *fakeAccount) Close()          { a.closed = true }
 
 func (a *fakeAccount) Charge() EngineTime {
 	a.mu.Lock()

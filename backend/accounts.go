@@ -86,6 +86,22 @@ func (a *accelerator) restoreAccount(c configs.Domain, b policies.Balances) {
 	a.step(now, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: a.nextID}})
 }
 
+// balance returns for how long engines were held by work that has ended, and for how long of that nobody was charged: what
+// passed since the latest look is charged first, so there is none.
+func (a *accelerator) balance() (held, uncharged int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	held = a.hw.BusyTime()
+	now := gate.Now()
+	for _, m := range a.members {
+		total := m.account.Total()
+		a.look(now, m)
+		total.add(m.account.Charged(), -1)
+		uncharged += max(total.Compute, 0) + max(total.CopyIn, 0) + max(total.CopyOut, 0)
+	}
+	return held, uncharged
+}
+
 // chargeAbsent charges a domain for what it used while no daemon ran, and which has left since.
 func (a *accelerator) chargeAbsent(c configs.Domain, t EngineTime) {
 	if t.sum() == 0 {

@@ -221,14 +221,13 @@ func awaitDeath(p *os.File) {
 	awaitExit(ctx, p)
 }
 
-// shared returns the files of an accelerator that its survivors still use. They
-// are the caller's.
+// shared returns the files of an accelerator that its survivors still use. The bell
+// is the caller's.
 func shared(left []*survivor, accelerator string) (hardware []*os.File, bell *os.File) {
 	for _, s := range left {
 		if s.Accelerator == accelerator {
-			hardware, bell = s.files.Hardware, s.files.Bell
-			s.files.Hardware, s.files.Bell = nil, nil
-			return hardware, bell
+			bell, s.files.Bell = s.files.Bell, nil
+			return s.files.Hardware, bell
 		}
 	}
 	return nil, nil
@@ -242,7 +241,7 @@ func (d *Daemon) adopt(left []*survivor) {
 			d.log.Warn("a worker of the daemon before can't be taken over: ending it", "worker", s.PID, "domain", s.Domain, "err", err)
 			s.end()
 			if a := d.accelerator(s.Accelerator); a != nil {
-				a.hw.Reap(s.PID)
+				a.hw.Reap(s.Domain, s.PID)
 			}
 			s.conn.Close()
 			d.strike(s.id)
@@ -306,6 +305,9 @@ func (d *Daemon) takeOver(a *accelerator, dom *domain, s *survivor) error {
 		if err := d.openAccount(dom, a); err != nil {
 			return err
 		}
+		if err := sameHardware(a.hw.Files(dom.name), s.files.Hardware); err != nil {
+			return err
+		}
 		page, err := gate.Adopt(s.files.Gate)
 		if err != nil {
 			return err
@@ -314,8 +316,18 @@ func (d *Daemon) takeOver(a *accelerator, dom *domain, s *survivor) error {
 		s.files.Gate, s.files.Store = nil, nil
 		setQuotas(page, dom.settings)
 		dom.on, dom.avcpu = a, a.attach(dom.settings, dom.cpu.Credits, page, store, dom.account)
-	} else if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
+		return nil
+	}
+	if !sameFile(s.files.Gate, dom.avcpu.page.File()) {
 		return errors.New("its gate page isn't that of its domain")
+	}
+	return sameHardware(a.hw.Files(dom.name), s.files.Hardware)
+}
+
+// sameHardware compares what a worker has of an accelerator with what one of its domain is to have.
+func sameHardware(want, has []*os.File) error {
+	if !slices.EqualFunc(want, has, sameFile) {
+		return errors.New("what it has of the accelerator isn't what one of its domain has")
 	}
 	return nil
 }
@@ -384,7 +396,7 @@ func (d *Daemon) vacate(dom *domain) {
 		}
 		if err != nil || hasExited(p) {
 			closeFile(p)
-			dom.on.hw.Reap(pid)
+			dom.on.hw.Reap(dom.name, pid)
 			d.reap(dom, slot)
 			freed = true
 			continue
@@ -414,7 +426,7 @@ func (d *Daemon) reapLate(dom *domain, m *avcpu, slot, pid int) bool {
 	if dom.avcpu != m {
 		return false
 	}
-	dom.on.hw.Reap(pid)
+	dom.on.hw.Reap(dom.name, pid)
 	d.reap(dom, slot)
 	return true
 }

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -194,9 +195,7 @@ func (d *Daemon) open() (*control.Listener, error) {
 		}
 	}
 	d.restore()
-	if len(left) > 0 {
-		d.adopt(left)
-	}
+	d.adopt(left)
 	for _, a := range d.accelerators {
 		a.passing = d.passing // from now on: survivors have their own accounts
 	}
@@ -216,6 +215,13 @@ func (d *Daemon) open() (*control.Listener, error) {
 }
 
 func (d *Daemon) openAccelerators(left []*survivor) error {
+	dir := filepath.Join(d.opt.RuntimeDir, "engines")
+	there, _ := os.ReadDir(dir)
+	for _, f := range there {
+		if !slices.ContainsFunc(d.config.Accelerators, func(c configs.Accelerator) bool { return c.Name == f.Name() }) {
+			os.RemoveAll(filepath.Join(dir, f.Name()))
+		}
+	}
 	for _, c := range d.config.Accelerators {
 		hw, bell, err := d.openHardware(c, left)
 		if err != nil {
@@ -252,7 +258,14 @@ func (d *Daemon) inventory() string {
 // makes it new.
 func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware, *gate.Bell, error) {
 	files, bellFile := shared(left, c.Name)
-	hw, err := d.opt.Hardware(c, files)
+	dir := ""
+	if !d.opt.Private {
+		dir = filepath.Join(d.opt.RuntimeDir, "engines", c.Name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, nil, err
+		}
+	}
+	hw, err := d.opt.Hardware(c, dir, files)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -281,6 +294,7 @@ func (d *Daemon) serve(l *control.Listener) {
 	for _, a := range d.accelerators {
 		d.tasks.Go(func() { a.run(d.ctx) })
 		d.tasks.Go(func() { a.mend(d.ctx) })
+		d.tasks.Go(func() { a.hw.Serve(d.ctx) })
 	}
 	d.tasks.Go(func() { d.sample(d.ctx) })
 	d.tasks.Go(func() { d.coordinate(d.ctx) })

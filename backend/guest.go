@@ -315,7 +315,7 @@ func (d *Daemon) vacateSeat(g *guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	dom := g.dom
-	dom.on.hw.Reap(g.workerPID)
+	dom.on.hw.Reap(dom.name, g.workerPID)
 	d.reap(dom, g.slot)
 	dom.past.CPU += g.cpuTime()
 	delete(dom.guests, g)

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"os"
 	"time"
 
@@ -15,42 +16,46 @@ type Hardware interface {
 	// workers hold: more, if some of what they hold is elsewhere.
 	MemoryUsed() uint64
 	MemoryReserved() uint64
-	// BusyTime is how long its engines were held in total, in nanoseconds.
+	// BusyTime is how long its engines were held in total, in nanoseconds, by domains that are gone, too.
 	BusyTime() int64
-	// Balance returns BusyTime and the part of it that was charged to accounts, closed ones included, as they were at
-	// one moment. A difference is time that was lost or charged twice.
-	Balance() (held, charged int64)
-	// Account returns the account of a domain's engine time, which it opens if there is none.
+	// Account returns the account of a domain, which it opens if there is none.
 	Account(domain string) (Account, error)
-	// OpenAccount returns the account of a domain, or nil if none is open.
+	// OpenAccount returns the account of a domain, or nil if none is open: no process of the domain need be there.
 	OpenAccount(domain string) Account
-	// KeepAccounts closes the accounts of all but these domains.
+	// KeepAccounts forgets the accounts of all but these domains, which no processes have.
 	KeepAccounts(domains []string)
 	// SetCommons says how many bytes of it a domain has of its own, beside what its workers
 	// have.
 	SetCommons(domain string, bytes uint64)
 	// KeepCommons forgets what all but these domains have of their own.
 	KeepCommons(domains []string)
-	// Files are handed to every worker. They stay the Hardware's.
-	Files() []*os.File
-	// Reap frees what a dead worker held. The time for which it held engines until now is charged to its domain's account.
-	Reap(pid int)
-	// Mend makes good what a hostile worker has damaged for the others, as far as that can be told, and returns how many
-	// times it did. One goroutine calls it, several times a second.
-	Mend() int
+	// Files are handed to the workers of a domain that has an account: those that all workers have come first. They stay the
+	// Hardware's.
+	Files(domain string) []*os.File
+	// Reap frees what a dead worker of a domain held. The time for which it held engines until now is charged to the domain.
+	Reap(domain string, pid int)
+	// Serve gives engines to one domain after another, until ctx ends.
+	Serve(ctx context.Context)
+	// Mend makes good what hostile workers have damaged, as far as that can be told, and returns the domains in whose pages it
+	// found damage. One goroutine calls it, several times a second.
+	Mend() (domains []string)
 	Close() error
 }
 
 // Account is the engine time of a domain on an accelerator: how long its workers held each engine, those that died with it
 // included. It outlives workers and daemon, up to Close.
 type Account interface {
-	// Opened tells the account from all others of the accelerator.
+	// Opened tells the account from others of the domain.
 	Opened() int64
 	// Total returns the time since the account was opened.
 	Total() EngineTime
 	// Charge returns the time that it has not returned before, to this daemon or one before it. It is for the scheduler loop.
 	Charge() EngineTime
-	// Close ends the account. What it has then is still in the Hardware's Balance.
+	// Charged returns the time that Charge has returned so far, to daemons before this one, too.
+	Charged() EngineTime
+	// Turn says for which engines it is the domain's turn.
+	Turn(compute, copies bool)
+	// Close ends the account of a domain without processes. What it has then is still in the Hardware's BusyTime.
 	Close()
 }
 
@@ -85,5 +90,5 @@ type Profile struct {
 }
 
 // Maker makes the hardware of one [[accelerator]] table; files are those of an
-// earlier one that workers still use, or none.
-type Maker func(c configs.Accelerator, files []*os.File) (Hardware, error)
+// earlier one that workers still use, or none. In a directory, it keeps what outlives both daemon and workers; "": nothing does.
+type Maker func(c configs.Accelerator, dir string, files []*os.File) (Hardware, error)

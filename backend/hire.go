@@ -32,7 +32,7 @@ func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 	}
 	var all opened
 	defer all.close()
-	files := worker.Files{Gate: page, Bell: g.dom.on.bell.File(), Store: g.dom.avcpu.store, Hardware: g.dom.on.hw.Files(), GuestProcess: n.Process()}
+	files := worker.Files{Gate: page, Bell: g.dom.on.bell.File(), Store: g.dom.avcpu.store, Hardware: g.dom.on.hw.Files(g.dom.name), GuestProcess: n.Process()}
 	files.Segment = all.add(segmentFor(n, &job, layout))
 	ours, theirs, err := socketPair()
 	files.Guest = all.add(theirs, err)

@@ -158,10 +158,10 @@ func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
 	p := a.hw.Profile()
 	busy, ns := a.load.grown()
 	d.queue.SetOverloaded(a.name, a.overloaded())
-	held, charged := a.hw.Balance()
+	held, uncharged := a.balance()
 	out := control.Accelerator{
 		Name: a.name, Device: p.Device, Memory: p.Memory, MemoryUsed: a.hw.MemoryUsed(), Swap: p.Swap,
-		MemoryAllocated: a.hw.MemoryReserved(), GPU: held, Charged: charged, Uncharged: held - charged,
+		MemoryAllocated: a.hw.MemoryReserved(), GPU: held, Charged: held - uncharged, Uncharged: uncharged,
 		Weight: d.queue.Weight(a.name), Domains: []string{},
 	}
 	if ns > 0 {

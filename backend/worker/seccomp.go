@@ -1,13 +1,18 @@
 package worker
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // allowed are the system calls of a serving worker: the Go runtime's, memory,
-// futexes, and what works on descriptors that are open already.
+// futexes, and what works on descriptors that are open already. None makes a file shorter: the daemon has mapped what the
+// worker has, and would be ended for touching what is there no more.
 var allowed = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE,
-	unix.SYS_MEMFD_CREATE, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE,
+	unix.SYS_MEMFD_CREATE, unix.SYS_FALLOCATE,
 	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_RESTART_SYSCALL, unix.SYS_MEMBARRIER,
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
@@ -82,7 +87,7 @@ func either(number uint32, arg int, of []uint32, yes, no uint32) []unix.SockFilt
 // allowedDriver are those that a driver in this process needs besides: it opens
 // files and devices, asks them, looks round in /proc and /sys, and listens at a socket without a file.
 var allowedDriver = append([]uint32{
-	unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64,
+	unix.SYS_FTRUNCATE, unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64,
 	unix.SYS_MREMAP, unix.SYS_MINCORE, unix.SYS_BRK, unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_UNAME,
 	unix.SYS_FSTATFS, unix.SYS_STATFS, unix.SYS_GETCWD, unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MLOCK, unix.SYS_MUNLOCK, unix.SYS_PRCTL,
 	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_GETPARAM, unix.SYS_SCHED_GETSCHEDULER, unix.SYS_GETPRIORITY,
@@ -93,6 +98,9 @@ var allowedDriver = append([]uint32{
 // ownerCommands have the kernel send a signal to the process that they name when a
 // descriptor becomes ready.
 var ownerCommands = []uint32{unix.F_SETOWN, fSetSig, fSetOwnEx}
+
+// lockCommands take locks: a process could so have all places of the page that all workers of an accelerator share.
+var lockCommands = []uint32{unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_SETLK, unix.F_OFD_SETLKW}
 
 // These are the same on all architectures that there is a filter for.
 const (
@@ -126,7 +134,11 @@ func seccompProgram(arch uint32, driver bool, pid int) []unix.SockFilter {
 	p = append(p, onlyIf(unix.SYS_MPROTECT, 2, unix.PROT_EXEC, false)...)
 	p = append(p, equals(unix.SYS_KILL, 1, 0)...)
 	p = append(p, equals(unix.SYS_TGKILL, 0, uint32(pid))...) // Go's runtime interrupts threads
-	p = append(p, differs(unix.SYS_FCNTL, 1, ownerCommands...)...)
+	commands := ownerCommands
+	if !driver {
+		commands = slices.Concat(lockCommands, ownerCommands)
+	}
+	p = append(p, differs(unix.SYS_FCNTL, 1, commands...)...)
 	if driver {
 		p = append(p, differs(unix.SYS_IOCTL, 1, fioSetOwn, siocSPGrp)...)
 		p = append(p, equals(unix.SYS_PRLIMIT64, 0, 0, uint32(pid))...)

@@ -17,14 +17,14 @@ import (
 )
 
 // device is an NVIDIA device with its seat on the page that all workers of the
-// accelerator share: there is written down how much memory each has, and for how
-// long it held the engines. The driver takes care of the engines themselves.
+// accelerator share, where is written down how much memory each has, and on that of its domain: for how long it held the engines. The driver takes care of the engines themselves.
 type device struct {
 	*nvidia.Device
-	page   *engine.Page
-	worker *engine.Worker
-	ledger *engine.Ledger // nil: what is on the device stays there
-	domain string
+	memory  *engine.Memory
+	engines *engine.Engines
+	worker  *engine.Worker
+	ledger  *engine.Ledger // nil: what is on the device stays there
+	domain  string
 }
 
 // opener opens devices; printed is the other end of this process's standard output, or nil.
@@ -53,25 +53,20 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 	if j.Accelerator.Type != "nvidia" {
 		return nil, fmt.Errorf("accelerator type %q: this worker is for \"nvidia\"", j.Accelerator.Type)
 	}
-	if len(hardware) != 1 {
-		return nil, fmt.Errorf("NVIDIA accelerator with %d files: want the page that its workers share", len(hardware))
-	}
-	fd, err := unix.FcntlInt(hardware[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("shared page: %w", err)
-	}
 	d := &device{domain: j.Domain}
-	if d.page, err = engine.Open(fd); err != nil {
+	var err error
+	if d.memory, d.engines, err = engine.OpenPages(hardware); err != nil {
 		return nil, err
 	}
-	if d.worker, err = d.page.Register(gate.Now); err != nil {
-		d.page.Close()
+	if d.worker, err = d.memory.Register(d.engines, gate.Now); err != nil {
+		d.engines.Close()
+		d.memory.Close()
 		return nil, err
 	}
 	d.SetShare(j.Share)
 	quota := d.quota(p.Quota)
 	var swap *nvidia.Swap
-	if d.page.Swap() != 0 {
+	if d.memory.Swap() != 0 {
 		if d.ledger, err = engine.NewLedger(d.worker); err != nil {
 			d.shut()
 			return nil, fmt.Errorf("swap: %w", err)
@@ -79,7 +74,7 @@ func (o opener) open(j worker.Job, hardware []*os.File, p worker.Place, log *slo
 		quota, swap = p.Quota, &nvidia.Swap{Seat: d.ledger, Moved: p.Swapped}
 	}
 	d.Device, err = nvidia.Open(nvidia.Config{
-		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.page.Capacity(), Swap: swap,
+		Library: j.Accelerator.Library, Device: j.Accelerator.Device, Memory: d.memory.Capacity(), Swap: swap,
 		Context: j.Accelerator.Context, KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
 		DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Shared: p.Shared,
@@ -140,7 +135,7 @@ func (d *device) EndSpin() { d.worker.EndSpin() }
 // Saturated says that every core of the host computes: here they don't.
 func (d *device) Saturated() bool { return false }
 
-// Close closes the device and then the page.
+// Close closes the device and then the pages.
 func (d *device) Close() error {
 	err := d.Device.Close()
 	d.shut()
@@ -152,5 +147,6 @@ func (d *device) shut() {
 		d.ledger.Close()
 	}
 	d.worker.Close()
-	d.page.Close()
+	d.engines.Close()
+	d.memory.Close()
 }

@@ -146,7 +146,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		CPUs:     cpus,
 		Raiser:   cpus.Raiser(weights),
 		Runs:     func() hypervisor.Runs { return linux.NewRuns(log, switches.Load) },
-		Hardware: openHardware(config.Daemon),
+		Hardware: openHardware(config.Daemon, log),
 		Worker:   []string{"/proc/self/exe", "worker"},
 		Workers:  map[string][]string{"nvidia": nvidiaWorker()},
 		Absent:   absentNVIDIA(config, "/dev/nvidiactl"),

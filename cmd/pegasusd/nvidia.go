@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -19,7 +20,7 @@ type nvidiaHardware struct {
 }
 
 // openNVIDIA has pegasus-nvidia ask the driver. The daemon itself never loads it.
-func openNVIDIA(c configs.Accelerator, spinners int, files []*os.File) (backend.Hardware, error) {
+func openNVIDIA(c configs.Accelerator, dir string, spinners int, files []*os.File, log *slog.Logger) (backend.Hardware, error) {
 	d, err := askNVIDIA(c)
 	if err != nil {
 		return nil, fmt.Errorf("type = \"nvidia\": %w", err)
@@ -38,7 +39,7 @@ func openNVIDIA(c configs.Accelerator, spinners int, files []*os.File) (backend.
 	if has := configs.Size(n.contexts.Unused); c.Swap != 0 && has != 0 { // what there is is all used: there must not be less
 		c.Memory = min(c.Memory, has)
 	}
-	if n.softHardware, err = openPage(c, spinners, files, false); err != nil {
+	if n.softHardware, err = openPage(c, dir, spinners, files, false, log); err != nil {
 		return nil, err
 	}
 	return n, nil

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -18,40 +24,45 @@ var acceleratorTypes = []string{"soft", "nvidia"}
 
 // openHardware makes the accelerator of a configuration, or takes over the one
 // whose files workers still use.
-func openHardware(host configs.Daemon) backend.Maker {
-	return func(c configs.Accelerator, files []*os.File) (backend.Hardware, error) {
+func openHardware(host configs.Daemon, log *slog.Logger) backend.Maker {
+	return func(c configs.Accelerator, dir string, files []*os.File) (backend.Hardware, error) {
+		log := log.With("accelerator", c.Name)
 		switch c.Type {
 		case "soft":
-			return openSoft(c, host.SpinThreads, files)
+			return openSoft(c, dir, host.SpinThreads, files, log)
 		case "nvidia":
-			return openNVIDIA(c, host.SpinThreads, files)
+			return openNVIDIA(c, dir, host.SpinThreads, files, log)
 		default:
 			return nil, fmt.Errorf("type = %q: this build has no such accelerators; \"soft\" works everywhere", c.Type)
 		}
 	}
 }
 
-// softHardware is a software accelerator, or what another has in common with it: the page that its workers share.
+// softHardware is a software accelerator, or what another has in common with it: the page that its workers share, and one for
+// each domain, in which the domain's workers queue for its engines.
 type softHardware struct {
-	config configs.Accelerator
-	cores  int
-	page   *engine.Page
-	file   *os.File
+	config  configs.Accelerator
+	cores   int
+	dir     string // of the domains' pages; "": they go with the last process that has them
+	log     *slog.Logger
+	page    *engine.Memory
+	file    *os.File
+	arbiter *engine.Arbiter
 
 	mu      sync.Mutex
-	balance [engine.NumTokens][2]int64 // as it could last be read
+	domains map[string]*softAccount
 }
 
-func openSoft(c configs.Accelerator, spinners int, files []*os.File) (backend.Hardware, error) {
+func openSoft(c configs.Accelerator, dir string, spinners int, files []*os.File, log *slog.Logger) (backend.Hardware, error) {
 	if c.Cores == 0 {
 		c.Cores = runtime.NumCPU()
 	}
-	return openPage(c, spinners, files, c.Cores >= runtime.NumCPU())
+	return openPage(c, dir, spinners, files, c.Cores >= runtime.NumCPU(), log)
 }
 
 // openPage makes the page, or takes over the one that workers use. allCores says that who computes needs all of the host's.
-func openPage(c configs.Accelerator, spinners int, files []*os.File, allCores bool) (h *softHardware, err error) {
-	h = &softHardware{config: c, cores: c.Cores}
+func openPage(c configs.Accelerator, dir string, spinners int, files []*os.File, allCores bool, log *slog.Logger) (h *softHardware, err error) {
+	h = &softHardware{config: c, cores: c.Cores, dir: dir, log: log, domains: map[string]*softAccount{}}
 	if len(files) > 0 {
 		h.page, err = adoptPage(files[0])
 	} else {
@@ -60,18 +71,26 @@ func openPage(c configs.Accelerator, spinners int, files []*os.File, allCores bo
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.FcntlInt(uintptr(h.page.FD()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
+	if h.file, err = fileOf(h.page.FD(), "accelerator"); err != nil {
 		h.page.Close()
+		return nil, err
+	}
+	h.arbiter = engine.NewArbiter(h.page, h.overtook)
+	return h, nil
+}
+
+// fileOf makes a file of a copy of a page's descriptor.
+func fileOf(fd int, name string) (*os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
 		return nil, fmt.Errorf("engine page: %w", err)
 	}
-	h.file = os.NewFile(uintptr(fd), "engine")
-	return h, nil
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // adoptPage maps the page that workers use, and frees what those held that died
 // while nobody watched.
-func adoptPage(f *os.File) (*engine.Page, error) {
+func adoptPage(f *os.File) (*engine.Memory, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("engine page: %w", err)
@@ -87,87 +106,226 @@ func adoptPage(f *os.File) (*engine.Page, error) {
 func (h *softHardware) Profile() backend.Profile {
 	return backend.Profile{
 		Device:     fmt.Sprintf("software, %d cores", h.cores),
-		Memory:     h.page.Memory(),
+		Memory:     h.page.Size(),
 		Swap:       h.page.Swap(),
 		Promisable: h.page.Capacity(),
 		Compute:    uint64(h.cores),
 	}
 }
 
-func (h *softHardware) MemoryUsed() uint64 { return h.page.MemoryUsed() }
+func (h *softHardware) MemoryUsed() uint64     { return h.page.Used() }
+func (h *softHardware) MemoryReserved() uint64 { return h.page.Reserved() }
+
 func (h *softHardware) SetCommons(domain string, bytes uint64) {
 	h.page.SetCommons(engine.DomainNumber(domain), bytes)
 }
 
 func (h *softHardware) KeepCommons(domains []string) {
-	h.page.KeepCommons(numbers(domains))
-}
-
-func numbers(domains []string) (all []uint64) {
+	var numbers []uint64
 	for _, d := range domains {
-		all = append(all, engine.DomainNumber(d))
+		numbers = append(numbers, engine.DomainNumber(d))
 	}
-	return all
+	h.page.KeepCommons(numbers)
 }
 
-func (h *softHardware) MemoryReserved() uint64 { return h.page.MemoryReserved() }
-
-func (h *softHardware) BusyTime() (sum int64) {
-	for k := range engine.NumTokens {
-		sum += h.page.BusyTime(k)
+func (h *softHardware) BusyTime() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum := h.page.Retired()
+	for _, a := range h.domains {
+		sum += a.busyTime()
 	}
 	return sum
 }
 
-// Balance implements backend.Hardware.
-func (h *softHardware) Balance() (held, charged int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for k := range engine.NumTokens {
-		if now, of, ok := h.page.Balance(k); ok {
-			h.balance[k] = [2]int64{now, of}
-		}
-		held += h.balance[k][0]
-		charged += h.balance[k][1]
-	}
-	return held, charged
-}
+// path is where the page of a domain lies.
+func (h *softHardware) path(domain string) string { return filepath.Join(h.dir, pageName(domain)) }
+
+// pageName is the name of the file of a domain's page: any name of a domain makes one.
+func pageName(domain string) string { return fmt.Sprintf("%016x", engine.DomainNumber(domain)) }
 
 // Account implements backend.Hardware.
 func (h *softHardware) Account(domain string) (backend.Account, error) {
-	a, err := h.page.OpenAccount(engine.DomainNumber(domain))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a, err := h.find(domain)
+	if a != nil {
+		return a, nil
+	}
+	if err != nil { // of another version, or damaged
+		h.log.Warn("take over the engine page of a domain: making it anew", "domain", domain, "err", err)
+		os.Remove(h.path(domain))
+	}
+	var e *engine.Engines
+	if h.dir == "" {
+		e, err = engine.CreateEngines()
+	} else {
+		e, err = engine.CreateEnginesAt(h.path(domain))
+	}
 	if err != nil {
 		return nil, err
 	}
-	return softAccount{a}, nil
+	return h.enter(domain, e)
+}
+
+// find returns the account of a domain whose page is there, or nil. h.mu is held.
+func (h *softHardware) find(domain string) (*softAccount, error) {
+	if a := h.domains[domain]; a != nil || h.dir == "" {
+		return a, nil
+	}
+	fd, err := unix.Open(h.path(domain), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", h.path(domain), err)
+	}
+	e, err := engine.OpenEngines(fd)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", h.path(domain), err)
+	}
+	e.Sweep()
+	return h.enter(domain, e)
+}
+
+// enter makes the account of a page. h.mu is held.
+func (h *softHardware) enter(domain string, e *engine.Engines) (*softAccount, error) {
+	f, err := fileOf(e.FD(), "engines of "+domain)
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	a := &softAccount{Engines: e, hardware: h, domain: domain, file: f, party: h.arbiter.Add(e)}
+	a.party.SetLimit(2 * int64(h.config.KernelTimeout))
+	h.domains[domain] = a
+	return a, nil
 }
 
 // OpenAccount implements backend.Hardware.
 func (h *softHardware) OpenAccount(domain string) backend.Account {
-	if a, ok := h.page.Account(engine.DomainNumber(domain)); ok {
-		return softAccount{a}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a, err := h.find(domain)
+	if err != nil {
+		h.log.Warn("take over the engine page of a domain", "domain", domain, "err", err)
 	}
-	return nil
+	if a == nil {
+		return nil
+	}
+	return a
 }
 
 // KeepAccounts implements backend.Hardware.
-func (h *softHardware) KeepAccounts(domains []string) { h.page.KeepAccounts(numbers(domains)) }
+func (h *softHardware) KeepAccounts(domains []string) {
+	if h.dir == "" {
+		return
+	}
+	var names []string
+	for _, d := range domains {
+		names = append(names, pageName(d))
+	}
+	there, err := os.ReadDir(h.dir)
+	for _, f := range there {
+		if !slices.Contains(names, f.Name()) {
+			err = errors.Join(err, os.Remove(filepath.Join(h.dir, f.Name())))
+		}
+	}
+	if err != nil {
+		h.log.Warn("remove the engine pages of domains that are gone", "err", err)
+	}
+}
 
-// softAccount is an account as the daemon has it.
-type softAccount struct{ engine.Account }
+// softAccount is the page of a domain, as the daemon has it.
+type softAccount struct {
+	*engine.Engines
+	hardware *softHardware
+	domain   string
+	file     *os.File
+	party    *engine.Party
+}
 
-func (a softAccount) Total() backend.EngineTime  { return engineTime(a.Account.Total()) }
-func (a softAccount) Charge() backend.EngineTime { return engineTime(a.Account.Charge()) }
+func (a *softAccount) Total() backend.EngineTime   { return engineTime(a.Engines.Total()) }
+func (a *softAccount) Charge() backend.EngineTime  { return engineTime(a.Engines.Charge()) }
+func (a *softAccount) Charged() backend.EngineTime { return engineTime(a.Engines.Charged()) }
+func (a *softAccount) Turn(compute, copies bool) {
+	a.hardware.arbiter.SetTurn(a.party, compute, copies)
+}
+
+// Close implements backend.Account.
+func (a *softAccount) Close() {
+	h := a.hardware
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.domains, a.domain)
+	h.page.Retire(a.busyTime())
+	if h.dir != "" {
+		if err := os.Remove(h.path(a.domain)); err != nil {
+			h.log.Warn("remove the engine page of a domain", "domain", a.domain, "err", err)
+		}
+	}
+	a.unmap()
+}
+
+func (a *softAccount) unmap() error {
+	a.hardware.arbiter.Remove(a.party)
+	return errors.Join(a.file.Close(), a.Engines.Close())
+}
+
+func (a *softAccount) busyTime() (sum int64) {
+	for _, ns := range a.Engines.Total() {
+		sum += ns
+	}
+	return sum
+}
 
 func engineTime(t engine.Times) backend.EngineTime {
 	return backend.EngineTime{Compute: t[engine.Compute], CopyIn: t[engine.CopyIn], CopyOut: t[engine.CopyOut]}
 }
 
-func (h *softHardware) Files() []*os.File { return []*os.File{h.file} }
-func (h *softHardware) Reap(pid int)      { h.page.Reap(pid) }
-func (h *softHardware) Mend() int         { return h.page.Mend() }
+// Files implements backend.Hardware.
+func (h *softHardware) Files(domain string) []*os.File {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return []*os.File{h.file, h.domains[domain].file}
+}
 
+// Reap implements backend.Hardware.
+func (h *softHardware) Reap(domain string, pid int) {
+	h.page.Reap(pid)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.domains[domain]; a != nil {
+		a.Engines.Reap(pid)
+	}
+}
+
+// Serve implements backend.Hardware.
+func (h *softHardware) Serve(ctx context.Context) { h.arbiter.Run(ctx) }
+
+// overtook is told of a domain that doesn't give an engine back.
+func (h *softHardware) overtook(p *engine.Party, k engine.Token) {}
+
+// Mend implements backend.Hardware.
+func (h *softHardware) Mend() (damaged []string) {
+	h.page.Mend()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, a := range h.domains {
+		if a.Engines.Mend() > 0 {
+			damaged = append(damaged, name)
+		}
+	}
+	return damaged
+}
+
+// Close lets go of the pages. Workers go on with them.
 func (h *softHardware) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, a := range h.domains {
+		errs = append(errs, a.unmap())
+	}
 	h.file.Close()
-	return h.page.Close()
+	return errors.Join(append(errs, h.page.Close())...)
 }

@@ -1,11 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-
-	"golang.org/x/sys/unix"
 
 	"pegasus/accel"
 	"pegasus/accel/ptx"
@@ -32,22 +31,16 @@ func openDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Log
 	}
 }
 
-// softDevice is a software accelerator with the engine page that it was opened on.
+// softDevice is a software accelerator with the pages that it was opened on.
 type softDevice struct {
 	*soft.Device
-	page   *engine.Page
-	domain string
+	memory  *engine.Memory
+	engines *engine.Engines
+	domain  string
 }
 
 func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog.Logger) (accel.Device, error) {
-	if len(hardware) != 1 {
-		return nil, fmt.Errorf("software accelerator with %d files: want its engine page", len(hardware))
-	}
-	fd, err := unix.FcntlInt(hardware[0].Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("engine page: %w", err)
-	}
-	page, err := engine.Open(fd)
+	memory, engines, err := engine.OpenPages(hardware)
 	if err != nil {
 		return nil, err
 	}
@@ -55,15 +48,16 @@ func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog
 		Name: j.Accelerator.Name, Cores: j.Accelerator.Cores, Memory: j.Accelerator.Memory,
 		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
 		RefusePTX: ptx.When(j.Accelerator.RefusePTX == "launch"),
-		Engine:    page, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
+		Shared:    memory, Engines: engines, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Quota: p.Quota, Turn: p.Turn, Log: log,
 		Share: softShare(j.Domain, j.Share), Swapped: p.Swapped,
 	})
 	if err != nil {
-		page.Close()
+		engines.Close()
+		memory.Close()
 		return nil, err
 	}
-	return &softDevice{Device: d, page: page, domain: j.Domain}, nil
+	return &softDevice{Device: d, memory: memory, engines: engines, domain: j.Domain}, nil
 }
 
 func softShare(domain string, s worker.Share) soft.Share {
@@ -73,11 +67,7 @@ func softShare(domain string, s worker.Share) soft.Share {
 // SetShare changes what the domain was promised of the memory.
 func (d *softDevice) SetShare(s worker.Share) { d.Device.SetShare(softShare(d.domain, s)) }
 
-// Close closes the device and then the page that it lies on.
+// Close closes the device and then the pages that it lies on.
 func (d *softDevice) Close() error {
-	err := d.Device.Close()
-	if pageErr := d.page.Close(); err == nil {
-		err = pageErr
-	}
-	return err
+	return errors.Join(d.Device.Close(), d.engines.Close(), d.memory.Close())
 }

@@ -30,11 +30,10 @@ func (e *Engines) Charge() (t Times) {
 	return t
 }
 
-// Uncharged returns the time, by tokens that were released, that Charge has not returned yet.
-func (e *Engines) Uncharged() (t Times) {
+// Charged returns the time that Charge has returned so far, to daemons before this one, too.
+func (e *Engines) Charged() (t Times) {
 	for k := range t {
-		sum, _ := e.l.tokens[k].held.load()
-		t[k] = max(sum+e.l.added[k].Load()-e.l.charged[k].Load(), 0) + e.extra[k].Load() - e.told[k]
+		t[k] = e.l.charged[k].Load() + e.told[k]
 	}
 	return t
 }

@@ -305,9 +305,8 @@ func TestAccounts(t *testing.T) {
 		}
 	}
 	use(100)
-	want("uncharged", c.engines.Uncharged(), Times{0, 100, 200})
 	want("charge", c.engines.Charge(), Times{0, 100, 200})
-	want("uncharged", c.engines.Uncharged(), Times{})
+	want("charged", c.engines.Charged(), Times{0, 100, 200})
 	use(10)
 	fd, err := unix.Dup(c.engines.FD())
 	if err != nil {
@@ -412,8 +411,8 @@ func TestConservationUnderKills(t *testing.T) {
 	var held int64
 	for _, e := range pages {
 		held += e.Total()[Compute]
-		if left := e.Uncharged()[Compute]; left != 0 {
-			t.Errorf("%d ns of a domain were not charged", left)
+		if n := e.Charged()[Compute]; n != e.Total()[Compute] {
+			t.Errorf("of %d ns of a domain %d were charged", e.Total()[Compute], n)
 		}
 	}
 	if charged != held || held > elapsed || held == 0 {

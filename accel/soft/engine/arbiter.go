@@ -141,14 +141,18 @@ func (a *Arbiter) step(now int64) (wait int64) {
 			a.queue(k, a.all[i])
 		}
 		next := a.next(k)
-		switch {
-		case next != nil || len(a.holders[k]) > 1:
-			a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool { return a.take(k, d, now) })
-		case len(a.waiting[k]) > 0: // it is nobody's turn who waits: what was let in before its turn ended
-			next = a.waiting[k][0]
-			a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool { return !d.turn[k].Load() && a.takeIdle(k, d) })
-		}
-		if len(a.holders[k]) == 0 && next != nil {
+		contended := next != nil || len(a.holders[k]) > 1
+		a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool {
+			if contended {
+				return a.take(k, d, now)
+			}
+			d.keep(k)
+			return len(a.waiting[k]) > 0 && !d.turn[k].Load() && a.takeIdle(k, d)
+		})
+		if len(a.holders[k]) == 0 && len(a.waiting[k]) > 0 {
+			if next == nil { // nobody who waits has the turn: it is work that was let in before its turn ended
+				next = a.waiting[k][0]
+			}
 			a.grant(k, next, now)
 		}
 		if len(a.waiting[k]) > 0 {
@@ -223,7 +227,7 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 		if a.takeIdle(k, d) { // its user may have left before it could see that
 			return true
 		}
-	case now-d.denied[k] >= quantum && !d.uses(k, w) && g.change(w, absent): // the next in its queue does not come
+	case now-d.denied[k] >= w.idleFor() && !d.uses(k, w) && g.change(w, absent): // the next in its queue does not come
 		d.settle(k)
 		return true
 	case now-d.denied[k] >= d.patience(k, now) && g.change(w, overtaken|w&^(wanted|modeMask)):
@@ -240,6 +244,15 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 	return false
 }
 
+// idleFor is for how long a domain may keep an engine that another one wants and that none of its workers has entered, in ns: one
+// has to wake to use what was just granted.
+func (g grantWord) idleFor() int64 {
+	if g.ticket() == nobody {
+		return grace
+	}
+	return quantum
+}
+
 // takeIdle takes an engine that no worker of the domain uses or waits for.
 func (a *Arbiter) takeIdle(k Token, d *Party) bool {
 	g := &d.Engines.l.grants[k]
@@ -254,6 +267,18 @@ func (a *Arbiter) takeIdle(k Token, d *Party) bool {
 // uses reports whether the latest worker to enter an engine has not left.
 func (d *Party) uses(k Token, w grantWord) bool {
 	return w.ticket() == d.Engines.l.tokens[k].serving.Load()&ticketMask
+}
+
+// keep notes that no other domain wants an engine any more.
+func (d *Party) keep(k Token) {
+	if d.denied[k] == 0 {
+		return
+	}
+	d.settle(k)
+	g := &d.Engines.l.grants[k]
+	if w := g.load(); w.wanted() {
+		g.change(w, w&^wanted)
+	}
 }
 
 // patience is for how long a domain may keep an engine that another one wants, in ns.

@@ -3,8 +3,8 @@
 //
 // The workers of a domain map a page of the domain's, Engines: it has a queue for each engine, and for how long they held each.
 // The daemon maps it, too, and grants each engine to one domain after another (Arbiter). All workers of an accelerator map a
-// further page, Memory: it has what each of them has reserved, and the seats of those that may spin. Both are sealed
-// memfds that the daemon makes; no guest maps them.
+// further page, Memory: it has what each of them has reserved, and the seats of those that may spin. The daemon makes
+// both; no guest maps them.
 //
 // A token is a first-in-first-out lock across processes. A ticket is claimed together with its owner's name in one atomic step, so
 // that a process may die between any two instructions and the others can tell whose turn it was. Waiters look every 50 ms
@@ -14,6 +14,8 @@ package engine
 import (
 	"fmt"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // Token names one engine.
@@ -75,8 +77,13 @@ type Engines struct {
 }
 
 // CreateEngines makes the page of a domain, whose engines are the domain's alone unless it is added to an Arbiter.
-func CreateEngines() (*Engines, error) {
-	fd, err := newMemfd("pegasus-engines", enginesSize)
+func CreateEngines() (*Engines, error) { return newEngines(newMemfd("pegasus-engines", enginesSize)) }
+
+// CreateEnginesAt makes the page of a domain in a new file, so that it outlives all processes that map it. The file must be one
+// that none of them can shorten.
+func CreateEnginesAt(path string) (*Engines, error) { return newEngines(newFile(path, enginesSize)) }
+
+func newEngines(fd int, err error) (*Engines, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a domain's engine page: %w", err)
 	}
@@ -96,7 +103,8 @@ func CreateEngines() (*Engines, error) {
 
 // OpenEngines maps the page that fd refers to and takes the descriptor over.
 func OpenEngines(fd int) (*Engines, error) {
-	if err := checkMemfd(fd, enginesSize); err != nil {
+	if err := checkFile(fd, enginesSize); err != nil {
+		unix.Close(fd)
 		return nil, fmt.Errorf("a domain's engine page: %w", err)
 	}
 	e, err := mapEngines(fd)

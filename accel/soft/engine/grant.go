@@ -69,7 +69,7 @@ func (w *Worker) enter(k Token, ticket uint64, stop *atomic.Bool) bool {
 			if !w.await(k, ticket, stop) {
 				return false
 			}
-		case now.wanted() && g.expired(w.clock()):
+		case now.wanted() && now.ticket() != nobody && g.expired(w.clock()):
 			if g.change(now, absent) {
 				w.ring()
 			}
@@ -84,11 +84,11 @@ func (w *Worker) enter(k Token, ticket uint64, stop *atomic.Bool) bool {
 // await waits for a grant. While no daemon grants, domains take engines as they like, as gates are open then.
 func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 	g := &w.engines.l.grants[k]
-	if g.want.Load() == 0 {
-		g.want.Store(1)
-	}
-	w.ring()
 	for g.load().mode() != present {
+		if g.want.Load() == 0 { // also where the engine was granted and taken back before this process woke
+			g.want.Store(1)
+			w.ring()
+		}
 		if stop != nil && stop.Load() {
 			w.abandon(k, ticket)
 			return false

@@ -3,9 +3,12 @@ package engine
 import (
 	"fmt"
 	"hash/fnv"
+	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -40,7 +43,8 @@ type memoryLayout struct {
 	fixed
 	answered atomic.Uint32 // futex: 1 while somebody sleeps until any worker has answered what it was asked
 	bell     atomic.Uint32 // futex: counts what the daemon is to see in the grants of domains' pages
-	_        [16]byte
+	_        [8]byte
+	retired  atomic.Int64 // for how long domains that are gone held engines; the daemon alone writes it
 	high     atomic.Uint32
 	_        [60]byte
 	seat     [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
@@ -129,6 +133,7 @@ func Create(o Options) (*Memory, error) {
 // Open maps the page of an accelerator that fd refers to and takes the descriptor over.
 func Open(fd int) (*Memory, error) {
 	if err := checkMemfd(fd, memorySize); err != nil {
+		unix.Close(fd)
 		return nil, fmt.Errorf("an accelerator's page: %w", err)
 	}
 	m, err := mapMemory(fd)
@@ -143,6 +148,27 @@ func Open(fd int) (*Memory, error) {
 	m.fixed = m.l.fixed
 	m.fixed.seats = min(m.fixed.seats, maxSeats)
 	return m, nil
+}
+
+// OpenPages maps, in a worker, the pages of its accelerator and of its domain there, whose files stay the caller's.
+func OpenPages(files []*os.File) (m *Memory, e *Engines, err error) {
+	if len(files) != 2 {
+		return nil, nil, fmt.Errorf("an accelerator with %d files: want the pages of the accelerator and of the domain", len(files))
+	}
+	var fds [2]int
+	for i, f := range files {
+		if fds[i], err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			return nil, nil, fmt.Errorf("engine page: %w", err)
+		}
+	}
+	if m, err = Open(fds[0]); err != nil {
+		return nil, nil, err
+	}
+	if e, err = OpenEngines(fds[1]); err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	return m, e, nil
 }
 
 func (m *Memory) init(fd int) {
@@ -183,6 +209,12 @@ func (m *Memory) Used() uint64 {
 	}
 	return m.resident() + m.sum(func(s *reserver) *counted { return &s.stashed })
 }
+
+// Retire notes for how long a domain that is gone held engines.
+func (m *Memory) Retire(ns int64) { m.l.retired.Add(ns) }
+
+// Retired is for how long domains that are gone held engines, in ns.
+func (m *Memory) Retired() int64 { return m.l.retired.Load() }
 
 // Mend makes good what a worker has damaged for the others, as far as that can be told. The daemon calls it several times a second.
 func (m *Memory) Mend() {

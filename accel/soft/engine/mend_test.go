@@ -43,7 +43,7 @@ func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 			e.Reap(rand.IntN(100))
 			e.Charge()
 			e.Total()
-			e.Uncharged()
+			e.Charged()
 			e.Holder(Compute)
 			m.Used()
 			m.KeepCommons(nil)

@@ -30,18 +30,43 @@ func newMemfd(name string, size int) (int, error) {
 	return fd, nil
 }
 
-// checkMemfd makes sure that touching size bytes of fd can't fault later.
-func checkMemfd(fd, size int) error {
+// newFile makes a zeroed file.
+func newFile(path string, size int) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		unix.Close(fd)
+		unix.Unlink(path)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// checkFile makes sure that size bytes of fd are there.
+func checkFile(fd, size int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Size < int64(size) {
+		return fmt.Errorf("%d bytes: want at least %d", st.Size, size)
+	}
+	return nil
+}
+
+// checkMemfd makes sure that touching size bytes of fd can't fault later.
+func checkMemfd(fd, size int) error {
+	if err := checkFile(fd, size); err != nil {
 		return err
 	}
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
 		return err
 	}
-	if st.Size < int64(size) || seals&unix.F_SEAL_SHRINK == 0 {
-		return fmt.Errorf("%d bytes, seals %#x: want at least %d bytes that can't shrink", st.Size, seals, size)
+	if seals&unix.F_SEAL_SHRINK == 0 {
+		return fmt.Errorf("seals %#x: want a file that can't shrink", seals)
 	}
 	return nil
 }

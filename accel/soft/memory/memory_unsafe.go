@@ -41,13 +41,16 @@ func unreserve(base, size uint64) error {
 	return nil
 }
 
-// newFile makes a file of size bytes, which keeps that size.
+// newFile makes a file of size bytes, which keeps that size. A confined worker can't set the size of a file, but write to its end.
 func newFile(name string, size uint64) (fd int, err error) {
 	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, fmt.Errorf("make a file of %d bytes: %w", size, err)
 	}
-	if err = unix.Ftruncate(fd, int64(size)); err == nil {
+	if _, err = unix.Pwrite(fd, []byte{0}, int64(size)-1); err == nil {
+		err = unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(size))
+	}
+	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
