@@ -79,7 +79,6 @@ type avcpu struct {
 	looked  int64                           // when the page was last looked at
 	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
 	busy    bool                            // work was pending or in flight at the last look
-	charged [3]int64                        // the time up to which what was charged of each engine comes to, at the earliest
 	forged  bool                            // a worker has changed what only the daemon writes, and the domain is being expelled
 
 	paused    bool // its gate stays closed
@@ -227,7 +226,7 @@ func (a *accelerator) look(now int64, m *avcpu) {
 	}
 	// After the page, so that all that a domain has used that looks idle is charged: workers release engines before they end
 	// requests.
-	held := m.believe(now, m.account.Charge(), max(a.settings.KernelTimeout, leastBurst))
+	held := m.account.Charge(a.burst())
 	used := vcpu.Usage{Compute: time.Duration(held.Compute), Copy: time.Duration(held.copies())}
 	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.looked, m.opened), 0))
@@ -266,16 +265,8 @@ func (a *accelerator) look(now int64, m *avcpu) {
 // leastBurst is how long an engine can be held at once in any case.
 const leastBurst = time.Minute
 
-// believe cuts what a domain is said to have held engines for to what can be: it holds each engine once at a time, and at
-// most for twice a burst without a look. Any worker of the domain can write its account.
-func (m *avcpu) believe(now int64, t EngineTime, burst time.Duration) EngineTime {
-	for i, ns := range []*int64{&t.Compute, &t.CopyIn, &t.CopyOut} {
-		m.charged[i] = max(m.charged[i], now-2*int64(burst))
-		*ns = min(max(*ns, 0), max(now-m.charged[i], 0))
-		m.charged[i] += *ns
-	}
-	return t
-}
+// burst is for how long a domain may hold an engine at most without being charged. a.mu is held.
+func (a *accelerator) burst() time.Duration { return 2 * max(a.settings.KernelTimeout, leastBurst) }
 
 // requestOf is a policy's word for a request that waits at a gate.
 func requestOf(c gate.Class, h gate.Head) policies.Request {

@@ -3,6 +3,7 @@ package backend
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"pegasus/accel"
 	"pegasus/backend/gate"
@@ -35,7 +36,7 @@ func (a *fakeAccount) Charged() EngineTime {
 func (a *fakeAccount) Turn(bool, bool) {}
 func (a *fakeAccount) Close()          { a.closed = true }
 
-func (a *fakeAccount) Charge() EngineTime {
+func (a *fakeAccount) Charge(time.Duration) EngineTime {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.total

@@ -103,12 +103,13 @@ func (a *accelerator) balance() (held, uncharged int64) {
 }
 
 // chargeAbsent charges a domain for what it used while no daemon ran, and which has left since.
-func (a *accelerator) chargeAbsent(c configs.Domain, t EngineTime) {
+func (a *accelerator) chargeAbsent(c configs.Domain, account Account) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := account.Charge(a.burst())
 	if t.sum() == 0 {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	id, known := a.ids[c.Name]
 	now := gate.Now()
 	if !known {

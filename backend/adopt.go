@@ -260,7 +260,7 @@ func (d *Daemon) adopt(left []*survivor) {
 				here, accounts = append(here, dom.name), append(accounts, dom.name)
 			} else if left := a.hw.OpenAccount(dom.name); left != nil && dom.account == nil {
 				dom.account, d.changed = left, true // the daemon before did not come to close it: save does
-				a.chargeAbsent(dom.settings, left.Charge())
+				a.chargeAbsent(dom.settings, left)
 				accounts = append(accounts, dom.name)
 			}
 		}

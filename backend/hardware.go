@@ -49,8 +49,9 @@ type Account interface {
 	Opened() int64
 	// Total returns the time since the account was opened.
 	Total() EngineTime
-	// Charge returns the time that it has not returned before, to this daemon or one before it. It is for the scheduler loop.
-	Charge() EngineTime
+	// Charge returns the time that it has not returned before, to this daemon or one before it. No engine was held for longer
+	// than burst without being charged. It is for the scheduler loop.
+	Charge(burst time.Duration) EngineTime
 	// Charged returns the time that Charge has returned so far, to daemons before this one, too.
 	Charged() EngineTime
 	// Turn says for which engines it is the domain's turn.

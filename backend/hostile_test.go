@@ -86,16 +86,3 @@ func hostilePage(t *testing.T, policy, accounts string) {
 		t.Errorf("the domain is expelled %d times, want once", expelled)
 	}
 }
-
-// A domain is not charged for more time than has passed, whatever a worker has written into its account.
-func TestChargeCannotBeForged(t *testing.T) {
-	m, now := &avcpu{}, int64(100*time.Hour)
-	long := EngineTime{Compute: 1 << 62, CopyIn: -5, CopyOut: 7}
-	if got, want := m.believe(now, long, time.Minute), (EngineTime{Compute: int64(2 * time.Minute), CopyOut: 7}); got != want {
-		t.Errorf("charged %+v, want %+v", got, want)
-	}
-	now += int64(time.Second)
-	if got := m.believe(now, long, time.Minute).Compute; got != int64(time.Second) {
-		t.Errorf("a second later it is charged %v, want 1s", time.Duration(got))
-	}
-}

@@ -23,7 +23,7 @@ func TestWorkerKeepsThePagesLock(t *testing.T) {
 	keeper, leaver := h.dial("one"), h.dial("one")
 	load(t, keeper).works()
 	load(t, leaver).works()
-	page := h.workersPage(leaver.WorkerPID(), "pegasus-gate")
+	page := h.workersPage(leaver.WorkerPID(), gatePage)
 	const lock = 0xc0
 	slot := slices.Index(slots(page), uint32(keeper.WorkerPID()))
 	stop := make(chan struct{})
@@ -57,7 +57,15 @@ func slots(page []byte) (pids []uint32) {
 	return pids
 }
 
-// workersPage maps a file that a worker shares with others, by its name.
+// The files that a worker shares with others, by what their links have.
+const (
+	gatePage   = "memfd:pegasus-gate "   // with its domain
+	enginePage = "engines"               // with its domain
+	bellPage   = "memfd:pegasus-bell "   // with all of the accelerator
+	memoryPage = "memfd:pegasus-memory " // with all of the accelerator
+)
+
+// workersPage maps a file that a worker shares with others.
 func (h *host) workersPage(worker int, name string) []byte {
 	h.t.Helper()
 	page, err := openPage(worker, name)
@@ -74,7 +82,7 @@ func openPage(worker int, name string) (*os.File, error) {
 		return nil, err
 	}
 	for _, f := range files {
-		if to, _ := os.Readlink(f); strings.Contains(to, "memfd:"+name+" ") {
+		if to, _ := os.Readlink(f); strings.Contains(to, name) {
 			return os.OpenFile(f, os.O_RDWR, 0)
 		}
 	}
@@ -101,7 +109,15 @@ func (h *host) answers(within time.Duration) {
 }
 
 // A worker writes anything into its domain's gate page while another domain computes, which keeps its share.
-func TestHostileGatePage(t *testing.T) { hostilePages(t, 4*time.Second, "pegasus-gate") }
+func TestHostileGatePage(t *testing.T) { hostilePages(t, 4*time.Second, gatePage) }
+
+// As TestHostileGatePage, with the page in which its domain queues for engines.
+func TestHostileEnginePage(t *testing.T) { hostilePages(t, 4*time.Second, enginePage) }
+
+// As TestHostileGatePage, with all that a worker shares with anybody.
+func TestHostilePages(t *testing.T) {
+	hostilePages(t, 4*time.Second, gatePage, enginePage, bellPage, memoryPage)
+}
 
 // hostilePages has a domain, whose workers come again when they are ended, write over these pages for so long. Beside it two
 // honest domains compute.
@@ -175,6 +191,9 @@ func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []str
 	for _, name := range names {
 		f, err := openPage(c.WorkerPID(), name)
 		if err != nil {
+			if running(c.WorkerPID()) {
+				h.t.Error(err)
+			}
 			return // ended meanwhile
 		}
 		page := overwrite.Map(h.t, f)

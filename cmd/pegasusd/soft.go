@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -244,8 +245,11 @@ type softAccount struct {
 	party    *engine.Party
 }
 
-func (a *softAccount) Total() backend.EngineTime   { return engineTime(a.Engines.Total()) }
-func (a *softAccount) Charge() backend.EngineTime  { return engineTime(a.Engines.Charge()) }
+func (a *softAccount) Total() backend.EngineTime { return engineTime(a.Engines.Total()) }
+func (a *softAccount) Charge(burst time.Duration) backend.EngineTime {
+	return engineTime(a.Engines.Charge(int64(burst)))
+}
+
 func (a *softAccount) Charged() backend.EngineTime { return engineTime(a.Engines.Charged()) }
 func (a *softAccount) Turn(compute, copies bool) {
 	a.hardware.arbiter.SetTurn(a.party, compute, copies)

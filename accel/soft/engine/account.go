@@ -1,41 +1,92 @@
 package engine
 
+import "sync"
+
 // Times are durations in nanoseconds, by the token that was held.
 type Times [NumTokens]int64
 
+// account is what the daemon keeps of a page for itself, since any worker of the domain can write over the page.
+type account struct {
+	mu     sync.Mutex
+	opened int64 // when the page was made
+	said   Times // what the page said when the time was last charged
+	past   Times // what was charged so far
+	upTo   Times // the time up to which that comes, at the earliest
+	burst  int64 // see Charge
+	forged bool  // the page said what can't be
+}
+
+// open takes up what a daemon before has charged.
+func (a *account) open(l *enginesLayout) {
+	now := Now()
+	a.opened = min(max(l.opened, 0), now)
+	a.burst = 1 << 62
+	for k := range a.said {
+		a.said[k] = l.charged[k].Load()
+		a.past[k] = min(max(a.said[k], 0), now-a.opened)
+		a.upTo[k] = a.opened + a.past[k]
+	}
+}
+
 // Opened returns the time at which the page was made, which tells it from others.
-func (e *Engines) Opened() int64 { return e.l.opened }
+func (e *Engines) Opened() int64 { return e.account.opened }
 
 // Total returns for how long the domain has held each token since the page was made. A token that is held now counts when it is
-// released.
-func (e *Engines) Total() (t Times) {
+// charged, or released.
+func (e *Engines) Total() Times {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.past
 	for k := range t {
-		t[k] = e.BusyTime(Token(k))
+		sum, _ := e.l.tokens[k].held.load()
+		t[k] += e.believe(Token(k), sum+e.l.added[k].Load()-e.said[k], Now())
 	}
 	return t
 }
 
+// believe returns for how long a token can have been held since the time was last charged, if the page says that it was for ns: it
+// is held by one worker at a time.
+func (a *account) believe(k Token, ns, now int64) int64 {
+	return min(max(ns, 0), max(now-max(a.upTo[k], now-a.burst), 0))
+}
+
+// mayEndEarlier is by how much a ticket may be found to have ended earlier than was charged, in ns.
+const mayEndEarlier = 1e9
+
 // Charge returns the time that no call has returned before, neither in this process nor in an earlier daemon. A token that
-// is held counts up to now: a kernel may go on for long. It is for one goroutine of the daemon.
-func (e *Engines) Charge() (t Times) {
+// is held counts up to now: a kernel may go on for long. No engine was held for longer than burst, in ns, without being charged.
+func (e *Engines) Charge(burst int64) (t Times) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	now := Now()
+	e.burst = burst
 	for k := range t {
-		sum := e.heldUpTo(Token(k), now) + e.l.added[k].Load()
-		before := e.l.charged[k].Load() // may have been charged of a ticket that was then found to have ended a little earlier
-		extra := e.extra[k].Load()
-		t[k] = max(sum-before, 0) + extra - e.told[k]
-		e.l.charged[k].Store(max(sum, before))
-		e.told[k] = extra
+		said := e.heldUpTo(Token(k), now) + e.l.added[k].Load()
+		if e.l.charged[k].Load() != e.said[k] || said < e.said[k]-mayEndEarlier {
+			e.forged, e.said[k] = true, said
+		}
+		t[k] = e.believe(Token(k), said-e.said[k]+e.extra[k].Swap(0), now)
+		e.past[k] += t[k]
+		e.upTo[k] = max(e.upTo[k], now-burst) + t[k]
+		e.said[k] = max(said, e.said[k])
+		e.l.charged[k].Store(e.said[k])
 	}
 	return t
+}
+
+// unforge reports whether the page has said what can't be, since the latest call.
+func (e *Engines) unforge() (was bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was, e.forged = e.forged, false
+	return was
 }
 
 // Charged returns the time that Charge has returned so far, to daemons before this one, too.
-func (e *Engines) Charged() (t Times) {
-	for k := range t {
-		t[k] = e.l.charged[k].Load() + e.told[k]
-	}
-	return t
+func (e *Engines) Charged() Times {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.past
 }
 
 // heldUpTo is for how long a token was held up to now, by whoever holds it, too.

@@ -12,6 +12,9 @@ import (
 	"pegasus/test/seeds"
 )
 
+// burst is more than any test holds an engine at once.
+const burst = 3600e9
+
 // clockwork is a domain whose workers live by a clock that the test sets.
 type clockwork struct {
 	t       *testing.T
@@ -305,7 +308,7 @@ func TestAccounts(t *testing.T) {
 		}
 	}
 	use(100)
-	want("charge", c.engines.Charge(), Times{0, 100, 200})
+	want("charge", c.engines.Charge(burst), Times{0, 100, 200})
 	want("charged", c.engines.Charged(), Times{0, 100, 200})
 	use(10)
 	fd, err := unix.Dup(c.engines.FD())
@@ -317,8 +320,38 @@ func TestAccounts(t *testing.T) {
 		t.Fatal("another account", err)
 	}
 	defer again.Close()
-	want("charge of the next daemon", again.Charge(), Times{0, 10, 20})
+	want("charge of the next daemon", again.Charge(burst), Times{0, 10, 20})
 	want("total", again.Total(), Times{0, 110, 220})
+}
+
+// A domain is not charged for more time than has passed, whatever a worker has written into its page, and for no less than it
+// was seen to hold an engine; the daemon learns of it.
+func TestChargeCannotBeForged(t *testing.T) {
+	_, e := newPages(t, Options{})
+	start := Now()
+	e.Charge(burst)
+	e.l.added[Compute].Store(1 << 62)
+	e.l.added[CopyIn].Store(-5)
+	for range 3 {
+		e.Charge(burst)
+	}
+	if got, most := e.Total(), Now()-e.Opened(); got[Compute] > most || got[CopyIn] != 0 {
+		t.Errorf("charged %v in %d ns", got, most)
+	}
+	if e.unforge() {
+		t.Error("forged, they say") // the time is only much
+	}
+	e.l.charged[CopyOut].Store(1 << 62)
+	e.Charge(burst)
+	if !e.unforge() || e.unforge() {
+		t.Error("that the page was forged is not seen, or twice")
+	}
+	e.extra[CopyOut].Add(1000)
+	for Now() < start+5000 {
+	}
+	if got := e.Charge(burst)[CopyOut]; got != 1000 {
+		t.Errorf("charged %d ns, want the 1000 that were seen", got)
+	}
 }
 
 // What a domain holds is charged while it goes on, and all of it once.
@@ -331,14 +364,14 @@ func TestChargeWhileHeld(t *testing.T) {
 		for range 3 {
 			for start := Now(); Now() < start+1000; {
 			}
-			if ns := e.Charge()[Compute]; ns < 1000 {
+			if ns := e.Charge(burst)[Compute]; ns < 1000 {
 				t.Fatalf("%d ns are charged of a token that was held for 1000", ns)
 			} else {
 				charged += ns
 			}
 		}
 		w.Release(Compute)
-		charged += e.Charge()[Compute]
+		charged += e.Charge(burst)[Compute]
 	}
 	if total := e.Total()[Compute]; total != charged {
 		t.Errorf("%d ns were charged, %d held", charged, total)
@@ -387,7 +420,7 @@ func TestConservationUnderKills(t *testing.T) {
 	var charged int64
 	charge := func() {
 		for _, e := range pages {
-			charged += e.Charge()[Compute]
+			charged += e.Charge(burst)[Compute]
 		}
 	}
 	for i := range rounds {

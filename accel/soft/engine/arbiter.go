@@ -167,7 +167,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 
 // queue has a domain wait for an engine that it wants.
 func (a *Arbiter) queue(k Token, d *Party) {
-	if d.Engines.l.grants[k].want.Load() == 1 && !slices.Contains(a.waiting[k], d) && !slices.Contains(a.holders[k], d) {
+	if d.Engines.l.grants[k].want.Load() != 0 && !slices.Contains(a.waiting[k], d) && !slices.Contains(a.holders[k], d) {
 		a.waiting[k] = append(a.waiting[k], d)
 	}
 }

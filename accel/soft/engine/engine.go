@@ -53,9 +53,11 @@ type enginesLayout struct {
 	tokens   [NumTokens]tokenWords
 	grants   [NumTokens]grant
 	added    [NumTokens]atomic.Int64 // of engines that are not held by a token; see Worker.Charge
-	charged  [NumTokens]atomic.Int64 // the part of the time held that Charge has returned; the daemon alone writes it
 	granting atomic.Int64            // until when a daemon grants engines, as far as is known; 0: nobody ever did
-	opened   int64                   // when the page was made
+
+	// What the daemon writes for the next one.
+	charged [NumTokens]atomic.Int64 // the part of the time held that Charge has returned
+	opened  int64                   // when the page was made
 }
 
 // user is a place in the page.
@@ -72,8 +74,8 @@ type Engines struct {
 	mem    []byte
 	l      *enginesLayout
 	damage [NumTokens]damage       // as Mend, in the daemon, has seen it
-	extra  [NumTokens]atomic.Int64 // what the daemon has seen the domain hold beyond what the page says, in ns
-	told   [NumTokens]int64        // the part of extra that Charge has returned
+	extra  [NumTokens]atomic.Int64 // what the daemon has seen the domain hold beyond what the page says, in ns, to be charged
+	account
 }
 
 // CreateEngines makes the page of a domain, whose engines are the domain's alone unless it is added to an Arbiter.
@@ -98,6 +100,7 @@ func newEngines(fd int, err error) (*Engines, error) {
 	e.l.opened = Now()
 	e.l.version = enginesVersion
 	e.l.magic = enginesMagic
+	e.account.open(e.l)
 	return e, nil
 }
 
@@ -116,6 +119,7 @@ func OpenEngines(fd int) (*Engines, error) {
 		e.Close()
 		return nil, err
 	}
+	e.account.open(e.l)
 	return e, nil
 }
 
@@ -125,13 +129,6 @@ func (e *Engines) init(fd int) {
 
 // FD is the page's descriptor, to be passed to workers. It stays the page's.
 func (e *Engines) FD() int { return e.fd }
-
-// BusyTime is how long a token has been held in total, in nanoseconds, by holders that released it or died, with what was
-// charged of an engine without one.
-func (e *Engines) BusyTime(k Token) int64 {
-	sum, _ := e.l.tokens[k].held.load()
-	return sum + e.l.added[k].Load() + e.extra[k].Load()
-}
 
 // Holder is the process that holds a token now, 0 if none.
 func (e *Engines) Holder(k Token) int {

@@ -18,10 +18,13 @@ type damage struct {
 // mostAhead is more than the tickets that can be served between two calls of Mend.
 const mostAhead = 1 << 24
 
-// Mend makes queues anew that have been damaged for a while, and cuts times of the future, and returns how many queues. It is for
+// Mend makes queues anew that have been damaged for a while, cuts times of the future, and returns how often it found damage, with accounts that can't be. It is for
 // one goroutine of the daemon, which calls it several times a second.
 func (e *Engines) Mend() (mended int) {
 	now := Now()
+	if e.unforge() {
+		mended++
+	}
 	e.mendHigh()
 	for k := range NumTokens {
 		t, d := &e.l.tokens[k], &e.damage[k]

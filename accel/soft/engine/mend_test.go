@@ -17,7 +17,8 @@ import (
 // once, again and again. The daemon mends it. The returned function ends the writing.
 func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 	t.Helper()
-	m, e := newPages(t, Options{Memory: 1 << 30})
+	m, _ := newPages(t, Options{Memory: 1 << 30})
+	e, _ := arbitrate(t, m).domain(t)
 	turns = new(atomic.Int64)
 	var stop atomic.Bool
 	var honest, hostile sync.WaitGroup
@@ -41,7 +42,7 @@ func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 			e.Sweep()
 			m.Sweep()
 			e.Reap(rand.IntN(100))
-			e.Charge()
+			e.Charge(burst)
 			e.Total()
 			e.Charged()
 			e.Holder(Compute)
@@ -124,13 +125,13 @@ func TestQueueMadeAnew(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 			e.Mend()
-			before := e.BusyTime(Compute)
+			before := e.Total()[Compute]
 			if _, ok := w.Acquire(Compute, nil); !ok {
 				t.Fatal("the token can't be had")
 			}
 			time.Sleep(2 * time.Millisecond)
 			w.Release(Compute)
-			if held := e.BusyTime(Compute) - before; held < 1e6 {
+			if held := e.Total()[Compute] - before; held < 1e6 {
 				t.Errorf("2 ms count as %d ns", held)
 			}
 		})
