@@ -132,8 +132,13 @@ func policyOptions(c configs.Accelerator) policies.Options {
 // run is the scheduler loop: look at the gates, decide, sleep until the next
 // decision is due, a worker rings, or a beat is.
 func (a *accelerator) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, a.bell.Ring)
-	defer stop()
+	rang := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { defer close(rang); a.bell.Ring() })
+	defer func() {
+		if !stop() {
+			<-rang // the bell is unmapped later
+		}
+	}()
 	for ctx.Err() == nil {
 		rung := a.bell.Rung()
 		a.glance()

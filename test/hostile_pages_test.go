@@ -132,22 +132,18 @@ func hostilePages(t *testing.T, long time.Duration, names ...string) {
 	end := h.again("thief", 2, built(t, "bench/busy"), "--quiet", "--seconds", "3600", "--queue", "30", "--steps", fmt.Sprint(int(stepsPerMs(t))), "--no-check")
 	defer end()
 	random := seeded(t)
-	before, held := h.domains(), h.accelerators()[0].GPU
+	before, start := h.domains(), time.Now()
 	rounds := 0
-	for limit := time.Now().Add(long); time.Now().Before(limit); rounds++ {
+	for limit := start.Add(long); time.Now().Before(limit); rounds++ {
 		h.scribbleAsAWorker(random, limit, names)
 	}
-	held = h.accelerators()[0].GPU - held
-	after := h.domains()
-	t.Logf("%d rounds, engines were held for %v", rounds, time.Duration(held))
-	for _, s := range sharers {
-		got := after[s.name].GPU - before[s.name].GPU
-		t.Logf("%s got %v", s.name, time.Duration(got))
-		if want := held*95/300 - int64(rotation+longest); got < want {
-			t.Errorf("%s got %v of the %v that engines were held, want %v", s.name, time.Duration(got), time.Duration(held), time.Duration(want))
-		}
-		if least := int64(long) / 6; got < least {
-			t.Errorf("%s got %v in %v: the accelerator stood still", s.name, time.Duration(got), long)
+	after, passed := h.domains(), time.Since(start)
+	t.Logf("%d rounds in %v", rounds, passed)
+	for _, s := range sharers { // the hostile domain's time is what its workers say
+		got := time.Duration(after[s.name].GPU - before[s.name].GPU)
+		t.Logf("%s got %v", s.name, got)
+		if want := passed*95/300 - rotation - longest; got < want {
+			t.Errorf("%s got %v of %v, want %v", s.name, got, passed, want)
 		}
 	}
 }

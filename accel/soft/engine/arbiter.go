@@ -118,7 +118,13 @@ func (a *Arbiter) Ring() {
 
 // Run grants until ctx ends.
 func (a *Arbiter) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, a.Ring)()
+	rang := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { defer close(rang); a.Ring() })
+	defer func() {
+		if !stop() {
+			<-rang // the page is unmapped later
+		}
+	}()
 	for ctx.Err() == nil {
 		rung := a.memory.l.bell.Load()
 		if wait := a.step(Now()); ctx.Err() == nil {

@@ -104,6 +104,7 @@ func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 			continue
 		}
 		if word, now := g.load(), w.clock(); word.mode() != present && now > w.engines.l.granting.Load() {
+			g.want.Store(0)
 			g.since.Store(now)
 			g.change(word, granted(nobody))
 		}
