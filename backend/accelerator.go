@@ -235,8 +235,9 @@ func (a *accelerator) look(now int64, m *avcpu) {
 	used := vcpu.Usage{Compute: time.Duration(held.Compute), Copy: time.Duration(held.copies())}
 	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.looked, m.opened), 0))
-		used.Idle = m.patience.spend(min(time.Duration(w.Idle), open), open)
-		used.Stalled = max(open-used.Busy()-used.Idle, 0)
+		unused := max(open-used.Busy(), 0)
+		used.Idle = m.patience.spend(unused, open)
+		used.Stalled = unused - used.Idle
 	}
 	if a.settings.Accounts != "mrq" {
 		used.Pauses, used.Paused = count(w.Pauses), time.Duration(w.Paused)
@@ -337,9 +338,10 @@ func (a *accelerator) charge(now int64, m *avcpu, u vcpu.Usage, ended [gate.NumC
 // count is a worker's word for how many requests ended, within reason.
 func count(n uint64) int { return int(min(n, 1<<20)) }
 
-// patience is how much idleness in its windows a domain is not charged for: a
+// patience is for how much of its windows in which it held no engine a domain is not charged: a
 // program that keeps little queued runs dry now and then, because a busy host
-// wakes it late, and is backlogged all the same.
+// wakes it, or its worker, late, and is backlogged all the same. Beyond that the turn itself costs: nobody else could
+// use it, and of a worker that hostile code has taken over there is only its word for what it did meanwhile.
 type patience time.Duration
 
 const (
@@ -347,12 +349,12 @@ const (
 	maxPatience    = patience(100 * time.Millisecond)
 )
 
-// spend returns what of idle, during open, is to be charged.
-func (p *patience) spend(idle, open time.Duration) time.Duration {
+// spend returns what of unused, during open, is to be charged.
+func (p *patience) spend(unused, open time.Duration) time.Duration {
 	*p = min(*p+patience(open/patienceGrowth), maxPatience)
-	free := min(idle, time.Duration(*p))
+	free := min(unused, time.Duration(*p))
 	*p -= patience(free)
-	return idle - free
+	return unused - free
 }
 
 func (a *accelerator) step(now int64, e policies.Event) { a.sched.Step(vcpu.Time(now), &e) }

@@ -209,3 +209,34 @@ func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []str
 		time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond)
 	}
 }
+
+// Where a domain's engine page has for how long its workers held the engine for kernels; a test of package engine pins it.
+const heldAt = 33032
+
+// A worker that computes and has its domain's page say that it does not is found out, and until then pays for its turns: its
+// victim keeps most of its share.
+func TestWorkerHidesItsTime(t *testing.T) {
+	for _, policy := range []string{"lag", "band"} {
+		t.Run(policy, func(t *testing.T) {
+			h := startHost(t, fmt.Sprintf(theftConfig, policy, "", 256, 256))
+			sharers := []sharer{{"victim", 256, 1}, {"thief", 256, 2}}
+			h.run(sharers[0])
+			end := h.again("thief", 2, built(t, "bench/busy"), "--quiet", "--seconds", "3600", "--queue", "30", "--steps", fmt.Sprint(int(stepsPerMs(t))), "--no-check")
+			defer end()
+			h.await(sharers)
+			c := h.dial("thief")
+			page := h.workersPage(c.WorkerPID(), enginePage)
+			before, start := h.domains()["victim"].GPU, time.Now()
+			for time.Since(start) < 3*time.Second {
+				overwrite.Word(page, heldAt, 0)
+				overwrite.Word(page, heldAt+8, 0)
+				time.Sleep(50 * time.Microsecond)
+			}
+			got, passed := time.Duration(h.domains()["victim"].GPU-before), time.Since(start)
+			t.Logf("the victim got %v of %v", got, passed)
+			if got < passed*3/10 { // 0 to 4 % where nobody looks
+				t.Errorf("the victim got %v of %v, want half of it, and 30 %% at least", got, passed)
+			}
+		})
+	}
+}

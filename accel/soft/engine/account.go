@@ -13,6 +13,8 @@ type account struct {
 	past   Times // what was charged so far
 	upTo   Times // the time up to which that comes, at the earliest
 	burst  int64 // see Charge
+	lost   int64 // by how much the page went back, less what is forgiven with time
+	at     int64 // when the time was last charged
 	forged bool  // the page said what can't be
 }
 
@@ -50,8 +52,11 @@ func (a *account) believe(k Token, ns, now int64) int64 {
 	return min(max(ns, 0), max(now-max(a.upTo[k], now-a.burst), 0))
 }
 
-// mayEndEarlier is by how much a ticket may be found to have ended earlier than was charged, in ns.
-const mayEndEarlier = 1e9
+// A ticket that was charged while it went on may be found to have ended a little earlier than that.
+const (
+	mayGoBack   = 500e6 // ns
+	forgiveBack = 50    // one part in so many of the time
+)
 
 // Charge returns the time that no call has returned before, neither in this process nor in an earlier daemon. A token that
 // is held counts up to now: a kernel may go on for long. No engine was held for longer than burst, in ns, without being charged.
@@ -60,10 +65,13 @@ func (e *Engines) Charge(burst int64) (t Times) {
 	defer e.mu.Unlock()
 	now := Now()
 	e.burst = burst
+	e.lost = max(e.lost-(now-e.at)/forgiveBack, 0)
+	e.at = now
 	for k := range t {
 		said := e.heldUpTo(Token(k), now) + e.l.added[k].Load()
-		if e.l.charged[k].Load() != e.said[k] || said < e.said[k]-mayEndEarlier {
-			e.forged, e.said[k] = true, said
+		e.lost += min(max(e.said[k]-said, 0), mayGoBack+1)
+		if e.l.charged[k].Load() != e.said[k] || e.lost > mayGoBack {
+			e.forged, e.lost, e.said[k] = true, 0, said
 		}
 		t[k] = e.believe(Token(k), said-e.said[k]+e.extra[k].Swap(0), now)
 		e.past[k] += t[k]
