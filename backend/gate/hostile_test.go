@@ -122,7 +122,7 @@ func FuzzPage(f *testing.F) {
 		for range 20 {
 			overwrite.Words(page, nil, random, 100)
 			w := p.Look()
-			for _, sum := range []int64{w.Idle, w.Paused, w.InFlight, w.Heads[0].Predicted, w.Heads[1].Predicted} {
+			for _, sum := range []int64{w.Paused, w.InFlight, w.Heads[0].Predicted, w.Heads[1].Predicted} {
 				if sum < 0 || sum > maxTime*Slots*4 {
 					t.Fatalf("work %+v", w)
 				}

@@ -385,15 +385,6 @@ func (s *slot) busy(now int64) {
 	}
 }
 
-// idleUntil is for how long, up to now, nothing was pending or in flight.
-func (s *slot) idleUntil(now int64) int64 {
-	idle := s.idle.Load()
-	if since := s.idleSince.Load(); since != 0 {
-		idle += max(now-since, 0)
-	}
-	return idle
-}
-
 // idle notes that nothing is pending or in flight, and tells the daemon if it asked.
 func (m *Member) idle() {
 	s := m.slot

@@ -28,14 +28,12 @@ type Page struct {
 
 	// The daemon's own memory of the slots, so that nothing is counted twice.
 	seen   [Slots]seen
-	looked int64              // when Look was last called
 	ended  [NumClasses]uint64 // requests that ended of workers that were reaped since the last Look
 	passed [NumClasses]uint64 // requests of theirs that ever got leave
 }
 
 type seen struct {
 	ended   [NumClasses]uint64
-	idle    int64
 	paused  int64
 	pauses  uint64
 	arrived uint32
@@ -320,9 +318,6 @@ type Work struct {
 	// IdleSince is when the last of them ran out of work; 0 while one has some,
 	// or when there was none yet.
 	IdleSince int64
-	// Idle is for how long, since the last Look, none of them had anything pending
-	// or in flight: exact for one worker, for several at least so long.
-	Idle int64
 	// Pauses is how often work came to one of them that had none, since the last
 	// Look, and Paused how long it had had none: of several workers, the shortest
 	// mean of these.
@@ -355,16 +350,12 @@ func (w Work) Busy() bool { return w.Pending != 0 || w.InFlight != 0 }
 // Look tells what all workers did since the last Look and what they have now.
 func (p *Page) Look() (w Work) {
 	now := Now()
-	elapsed := now - p.looked
-	p.looked = now
-	joined := int64(0)
 	w.Ended, p.ended = p.ended, [NumClasses]uint64{}
 	passed := p.passed
 	for i := range int(p.top.Load()) {
 		if p.at.slot[i].state.Load() != slotJoined {
 			continue
 		}
-		joined++
 		one := p.lookAt(i, now)
 		for c := range NumClasses {
 			w.Ended[c] += one.Ended[c]
@@ -375,7 +366,6 @@ func (p *Page) Look() (w Work) {
 			}
 			passed[c] += p.at.slot[i].admitted[c].Load()
 		}
-		w.Idle += min(one.Idle, elapsed)
 		w.pause(one)
 		w.Pending += one.Pending
 		w.InFlight += one.InFlight
@@ -387,7 +377,6 @@ func (p *Page) Look() (w Work) {
 			w.Heads[c].Seq = passed[c] + 1
 		}
 	}
-	w.Idle = max(w.Idle-max(joined-1, 0)*elapsed, 0)
 	if w.Busy() {
 		w.IdleSince = 0
 	}
@@ -440,9 +429,6 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 		w.Pauses, w.Paused = min(pauses-old.pauses, maxRequests), grown(paused, old.paused)
 		old.pauses, old.paused = pauses, paused
 	}
-	idle := s.idleUntil(now)
-	w.Idle = grown(idle, old.idle)
-	old.idle = idle
 	arrived := s.arrived.Load()
 	w.Arrived = arrived != old.arrived
 	old.arrived = arrived
