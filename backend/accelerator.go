@@ -72,7 +72,7 @@ type avcpu struct {
 
 	leases  gate.Classes                    // for which its gate is open
 	terms   [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
-	stuck   [1 + gate.NumClasses]bool       // a request waited at the last look, and nothing was in flight
+	stuck   [1 + gate.NumClasses]bool       // at the last look a request waited and nothing was in flight, or all that was waited for its turn
 	window  vcpu.Time                       // until when the CPUs follow, as was told
 	opened  int64                           // when the gate was last opened
 	since   [1 + gate.NumClasses]int64      // its window, by policies.Class, is open and told of up to then; 0: closed, or nobody wants to know
@@ -227,10 +227,12 @@ func (a *accelerator) look(now int64, m *avcpu) {
 	}
 	m.looked = now
 	m.busy = w.Busy()
-	m.stuck[policies.AnyClass] = w.Pending > 0 && w.InFlight == 0
+	waiting := int64(0)
 	for c := range gate.NumClasses {
-		m.stuck[policyClass[c]] = w.Heads[c].Seq != 0 && w.Flying[c] == 0
+		waiting += w.Held[c]
+		m.stuck[policyClass[c]] = w.Heads[c].Seq != 0 && w.Flying[c] == 0 || w.Held[c] > 0 && w.Held[c] == w.Flying[c]
 	}
+	m.stuck[policies.AnyClass] = w.Pending > 0 && w.InFlight == 0 || waiting > 0 && waiting == w.InFlight
 	a.charge(now, m, used, w.Ended)
 	if a.settings.Accounts == "mrq" {
 		a.classes(now, m, w)
@@ -391,13 +393,13 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 	m.page.Watch()
 }
 
-// renew grants a budget again under which a request waits though nothing is in flight:
-// all that was used has been told, and the policy leaves the lease as it is. What was
+// renew grants a budget again under which a request waits though nothing is in flight, or all that is waits for
+// its turn: all that was used has been told, and the policy leaves the lease as it is. What was
 // reserved for requests that were never executed, of a worker that died or under an
 // earlier lease of another class, is not given back otherwise.
 func (m *avcpu) renew() {
 	for c, stuck := range m.stuck {
-		if t := m.terms[c]; stuck && t.Budget > 0 {
+		if t := m.terms[c]; stuck && t.Budget > 0 && !m.paused {
 			m.page.Grant(t)
 		}
 	}
