@@ -77,6 +77,7 @@ type avcpu struct {
 	opened  int64                           // when the gate was last opened
 	since   [1 + gate.NumClasses]int64      // its window, by policies.Class, is open and told of up to then; 0: closed, or nobody wants to know
 	looked  int64                           // when the page was last looked at
+	work    gate.Work                       // at the last look
 	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
 	busy    bool                            // work was pending or in flight at the last look
 	charged [3]int64                        // the time up to which what was charged of each engine comes to, at the earliest
@@ -159,7 +160,10 @@ func (a *accelerator) turn() time.Duration {
 	for _, m := range a.members {
 		a.guard(m)
 		m.page.Tick(now + int64(a.silence))
-		a.look(now, m)
+		m.work = a.settle(now, m)
+	}
+	for _, m := range a.members {
+		a.report(now, m, m.work)
 	}
 	start := gate.Now()
 	decided := a.sched.Ready(vcpu.Time(now))
@@ -208,7 +212,11 @@ func (a *accelerator) expelled(m *avcpu) {
 }
 
 // look tells the scheduler what happened to a domain since the last look.
-func (a *accelerator) look(now int64, m *avcpu) {
+func (a *accelerator) look(now int64, m *avcpu) { a.report(now, m, a.settle(now, m)) }
+
+// settle charges a domain for what it used since the last look, and returns what its workers do now. All domains are charged before
+// the scheduler receives any news of work: what a domain used while no other had work is no other's loss.
+func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	w := m.page.Look()
 	if m.paused {
 		w = stopped(w)
@@ -234,6 +242,11 @@ func (a *accelerator) look(now int64, m *avcpu) {
 	}
 	m.stuck[policies.AnyClass] = w.Pending > 0 && w.InFlight == 0 || waiting > 0 && waiting == w.InFlight
 	a.charge(now, m, used, w.Ended)
+	return w
+}
+
+// report tells the scheduler which work a domain has.
+func (a *accelerator) report(now int64, m *avcpu, w gate.Work) {
 	if a.settings.Accounts == "mrq" {
 		a.classes(now, m, w)
 	} else {
