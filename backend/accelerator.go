@@ -72,11 +72,12 @@ type avcpu struct {
 
 	leases  gate.Classes                    // for which its gate is open
 	terms   [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
-	stuck   [1 + gate.NumClasses]bool       // a request waited at the last look, and nothing was in flight
+	stuck   [1 + gate.NumClasses]bool       // at the last look a request waited and nothing was in flight, or all that was waited for its turn
 	window  vcpu.Time                       // until when the CPUs follow, as was told
 	opened  int64                           // when the gate was last opened
 	since   [1 + gate.NumClasses]int64      // its window, by policies.Class, is open and told of up to then; 0: closed, or nobody wants to know
 	looked  int64                           // when the page was last looked at
+	work    gate.Work                       // at the last look
 	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
 	busy    bool                            // work was pending or in flight at the last look
 	forged  bool                            // a worker has changed what only the daemon writes, and the domain is being expelled
@@ -170,7 +171,10 @@ func (a *accelerator) turn() time.Duration {
 	for _, m := range a.members {
 		a.guard(m)
 		m.page.Tick(now + int64(a.silence))
-		a.look(now, m)
+		m.work = a.settle(now, m)
+	}
+	for _, m := range a.members {
+		a.report(now, m, m.work)
 	}
 	start := gate.Now()
 	decided := a.sched.Ready(vcpu.Time(now))
@@ -224,7 +228,11 @@ func (a *accelerator) expelled(m *avcpu) {
 }
 
 // look tells the scheduler what happened to a domain since the last look.
-func (a *accelerator) look(now int64, m *avcpu) {
+func (a *accelerator) look(now int64, m *avcpu) { a.report(now, m, a.settle(now, m)) }
+
+// settle charges a domain for what it used since the last look, and returns what its workers do now. All domains are charged before
+// the scheduler receives any news of work: what a domain used while no other had work is no other's loss.
+func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	w := m.page.Look()
 	if m.paused {
 		w = stopped(w)
@@ -244,11 +252,18 @@ func (a *accelerator) look(now int64, m *avcpu) {
 	}
 	m.looked = now
 	m.busy = w.Busy()
-	m.stuck[policies.AnyClass] = w.Pending > 0 && w.InFlight == 0
+	waiting := int64(0)
 	for c := range gate.NumClasses {
-		m.stuck[policyClass[c]] = w.Heads[c].Seq != 0 && w.Flying[c] == 0
+		waiting += w.Held[c]
+		m.stuck[policyClass[c]] = w.Heads[c].Seq != 0 && w.Flying[c] == 0 || w.Held[c] > 0 && w.Held[c] == w.Flying[c]
 	}
+	m.stuck[policies.AnyClass] = w.Pending > 0 && w.InFlight == 0 || waiting > 0 && waiting == w.InFlight
 	a.charge(now, m, used, w.Ended)
+	return w
+}
+
+// report tells the scheduler which work a domain has.
+func (a *accelerator) report(now int64, m *avcpu, w gate.Work) {
 	if a.settings.Accounts == "mrq" {
 		a.classes(now, m, w)
 	} else {
@@ -412,13 +427,13 @@ func (m *avcpu) turn() {
 	m.account.Turn(open.Has(gate.Compute), open.Has(gate.Copy))
 }
 
-// renew grants a budget again under which a request waits though nothing is in flight:
-// all that was used has been told, and the policy leaves the lease as it is. What was
+// renew grants a budget again under which a request waits though nothing is in flight, or all that is waits for
+// its turn: all that was used has been told, and the policy leaves the lease as it is. What was
 // reserved for requests that were never executed, of a worker that died or under an
 // earlier lease of another class, is not given back otherwise.
 func (m *avcpu) renew() {
 	for c, stuck := range m.stuck {
-		if t := m.terms[c]; stuck && t.Budget > 0 {
+		if t := m.terms[c]; stuck && t.Budget > 0 && !m.paused {
 			m.page.Grant(t)
 		}
 	}

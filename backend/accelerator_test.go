@@ -132,6 +132,35 @@ func TestBudgetOfTheDead(t *testing.T) {
 	}
 }
 
+// What a domain used while no other had work is charged before the news of the other's work, whichever was attached first: it owes
+// the other none of that.
+func TestAloneIsChargedFirst(t *testing.T) {
+	for _, policy := range []string{"accc", "augc", "cosched", "credit", "band", "drr", "lag"} {
+		a := quietAccelerator(t, configs.Accelerator{Name: "x", Policy: policy})
+		later, page := attachPage(t, a, "later"), attachPage(t, a, "first")
+		first := gate.Join(page, a.bell, mustSlot(t, page))
+		rival := gate.Join(later, a.bell, mustSlot(t, later))
+		got := make(chan gate.Ticket, 1)
+		go acquire(t, first, gate.Compute, got)
+		for !page.Look().Busy() {
+			time.Sleep(time.Millisecond)
+		}
+		a.turn()
+		ticket := <-got
+		a.turn()
+		a.members[1].hold(EngineTime{Compute: int64(200 * time.Millisecond)}) // alone, until the next beat
+		go acquire(t, rival, gate.Compute, make(chan gate.Ticket, 1))
+		for !later.Look().Busy() {
+			time.Sleep(time.Millisecond)
+		}
+		a.turn()
+		if b, _ := a.sched.Balances(a.members[1].id); b[0] < -50*time.Millisecond {
+			t.Errorf("%s: after 200 ms alone the balance is %v", policy, b[0])
+		}
+		first.Finish(ticket, accel.Usage{})
+	}
+}
+
 func attachPage(t *testing.T, a *accelerator, name string) *gate.Page {
 	t.Helper()
 	page, err := gate.New() // not freed: somebody may still wait there

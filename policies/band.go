@@ -1,6 +1,9 @@
 package policies
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // newBand is BAND, Gdev's bandwidth-aware non-preemptive device scheduling: Credit,
 // but a unit goes to the end of the list only when it also used more than its part
@@ -8,7 +11,8 @@ import "fmt"
 // moment, since another, which has just been served, may be back by then.
 //
 // That helps those whose pause between two requests is shorter than HoldBack. For
-// longer pauses, and where nothing is known of the pauses, see lag.
+// longer pauses, and where nothing is known of the pauses, see lag. It has no brief leases:
+// those would go to a unit that is held back.
 func newBand(o Options) Policy {
 	return newBursts("band", o, &band{credits: newCredits(o)})
 }
@@ -30,6 +34,8 @@ func (b *band) done(now Time, u *unit) {
 		b.toEnd(u)
 	}
 }
+
+func (b *band) lasts(Time) time.Duration { return b.opt.Tick }
 
 // overdrawn says whether a unit has neither credit nor time left.
 func (b *band) overdrawn(now Time, u *unit) bool {

@@ -12,6 +12,9 @@ import (
 // creditTime is the CPU time that one of Xen's credits stands for.
 const creditTime = 100 * time.Microsecond
 
+// briefApart is how many times as long as a brief window the others have at least between two of them.
+const briefApart = 2
+
 // patienceMost is the longest that a domain is ever passed over.
 const patienceMost = 1 << 60 // 36 years: it is meant not to overflow
 
@@ -30,7 +33,10 @@ const creditPeriod = 30 * time.Millisecond
 // it is even.
 //
 // A schedule that prefers some could keep others waiting: who has waited for longer
-// than patience allows is next, whatever the schedule says.
+// than patience allows is next, whatever the schedule says. Where no schedule is known, in
+// production mode, a domain that has waited for the others' part of a rotation has a brief
+// window although another is owed more: that one catches up over several rotations. A domain
+// whose own work ran on after its windows, by more than the slack, waits until that is repaid.
 type coordinated struct {
 	name     string
 	opt      Options
@@ -42,6 +48,7 @@ type coordinated struct {
 	line    tournament    // those who compete, but the holder
 	debtors heap[partner] // domains out of the line that owe time, by when it is repaid
 	urgent  heap[partner] // those of them who have work, by when their patience ends
+	passed  heap[partner] // the same, by when each has waited for the others' part of a rotation
 	total   int64         // credits of the competing domains and of the debtors
 	places  uint64        // numbers the places in line
 	pot     uint64        // grows by what was used per credit
@@ -57,6 +64,7 @@ type coordinated struct {
 	settled  Time     // paper mode: until when the holder was charged for it
 	until    Time
 	idleEnd  Time
+	brief    bool          // the window of the holder, or of waiting, is a brief one
 	over     bool          // the holder closed its last context
 	overlaps time.Duration // used by others since start, whose work was still in flight
 
@@ -89,6 +97,12 @@ type partner struct {
 	seat   int    // in the tournament
 	urgent int    // position among the urgent
 	due    Time   // when its patience ends
+	passed int    // position among those that wait
+	since  Time   // since when it waits
+	want   Time   // when it has waited for the others' part of a rotation
+
+	tail  time.Duration // used since its last window ended
+	ranOn time.Duration // what of its debt it used so, beyond a tick each time
 
 	runs      bool          // it is among those whose vCPUs run
 	remaining time.Duration // CPU credit that is left
@@ -105,6 +119,12 @@ func newCoordinated(name string, o Options) *coordinated {
 		urgent: heap[partner]{at: func(e *partner) *int { return &e.urgent }, less: func(a, b *partner) bool {
 			if a.due != b.due {
 				return a.due < b.due
+			}
+			return a.place < b.place
+		}},
+		passed: heap[partner]{at: func(e *partner) *int { return &e.passed }, less: func(a, b *partner) bool {
+			if a.want != b.want {
+				return a.want < b.want
 			}
 			return a.place < b.place
 		}},
@@ -166,11 +186,37 @@ func (p *coordinated) spend(e *partner, d time.Duration) {
 		p.line.fix(e, p.pot)
 	}
 	p.reckon(e)
+	debt := e.debt()
+	e.ranOn = min(e.ranOn, debt)
 	if p.urgent.has(e) { // it ran on after its window, and waits for longer
-		e.due = e.due.Add(scaleTime(d, p.total, e.credits))
+		longer := scaleTime(d, p.total, e.credits)
+		e.due = e.due.Add(longer)
 		p.urgent.fix(e)
+		e.want = p.wantFrom(e)
+		p.passed.fix(e)
 	}
 }
+
+// runsOn notes what e used after its window. What is beyond a tick makes it wait.
+func (p *coordinated) runsOn(e *partner, d time.Duration) {
+	before := max(e.tail-p.opt.Tick, 0)
+	e.tail = min(e.tail+d, maxDebt)
+	e.ranOn = min(e.ranOn+max(e.tail-p.opt.Tick, 0)-before, maxDebt)
+}
+
+// wantFrom returns when e, which waits, has waited for the others' part of a rotation. It is later for a domain whose work runs on for
+// long after its windows, so that brief windows come to no more than half of a share, and for one that owes time for that reason.
+func (p *coordinated) wantFrom(e *partner) Time {
+	span := max(p.opt.Tick, briefApart*(p.opt.brief()+e.tail))
+	at := e.since.Add(e.tail + max(scaleTime(span, max(p.total-e.credits, 0), e.credits), p.opt.Tick))
+	if debt := min(e.ranOn, e.debt()) - p.slack; debt > 0 {
+		at = at.Add(scaleTime(debt, p.total, e.credits))
+	}
+	return at
+}
+
+// debt is what e, whose balance is up to date, owes.
+func (e *partner) debt() time.Duration { return time.Duration(max(-e.balance, 0) >> scaleBits) }
 
 // reckon puts e, whose balance is up to date, among the debtors if it belongs there.
 func (p *coordinated) reckon(e *partner) {
@@ -334,11 +380,25 @@ func (p *coordinated) come(since Time, e *partner) {
 	}
 	switch {
 	case e.busy && !p.urgent.has(e):
-		e.due = p.dueFrom(since, e)
-		p.urgent.push(e)
+		p.wait(since, e)
 	case !e.busy && p.urgent.has(e):
-		p.urgent.remove(e)
+		p.unwait(e)
 	}
+}
+
+// wait notes that e, which has work, waits from now on.
+func (p *coordinated) wait(now Time, e *partner) {
+	e.due = p.dueFrom(now, e)
+	p.urgent.push(e)
+	e.since = now
+	e.want = p.wantFrom(e)
+	p.passed.push(e)
+}
+
+// unwait notes that e waits no more.
+func (p *coordinated) unwait(e *partner) {
+	p.urgent.remove(e)
+	p.passed.remove(e)
 }
 
 // dueFrom returns when the patience of e, which waits from now on, ends: later by the time
@@ -361,7 +421,7 @@ func (p *coordinated) queue(e *partner) {
 func (p *coordinated) dequeue(e *partner) {
 	p.line.remove(e, p.pot)
 	if p.urgent.has(e) {
-		p.urgent.remove(e)
+		p.unwait(e)
 	}
 }
 
@@ -399,12 +459,34 @@ func (p *coordinated) Charge(_ Time, id ID, u Usage) {
 	if p.opt.Mode == Paper {
 		return
 	}
+	if e != p.holder {
+		p.runsOn(e, u.Busy())
+	}
 	p.spend(e, min(u.Busy()+u.Idle, 2*maxDebt))
 	e.idling.seen += u.Busy() + u.Idle + u.Stalled
 	if e != p.holder {
 		p.overlaps += u.Busy()
 	}
 }
+
+// blind reports whether no schedule is known that could keep a domain waiting, in production mode.
+func (p *coordinated) blind(now Time) bool {
+	return p.opt.Mode == Production && len(p.scheduled(now)) == 0
+}
+
+// passedOver returns the domain that has waited for the others' part of a rotation, if no schedule is the reason.
+func (p *coordinated) passedOver(now Time) *partner {
+	if !p.blind(now) {
+		return nil
+	}
+	if e := p.passed.top(); e != nil && e.want <= now {
+		return e
+	}
+	return nil
+}
+
+// brief is the length of a window for a domain that has been passed over, and ought to wait.
+func (o Options) brief() time.Duration { return max(o.Tick/4, min(minWindow, o.Tick)) }
 
 // Observe keeps who runs. A domain that the sample does not know does not run.
 func (p *coordinated) Observe(now Time, s *vcpu.Sample) {
@@ -477,10 +559,17 @@ func (p *coordinated) decide(now Time) (Decision, bool) {
 
 // open gives e a window, which ends after a tick unless nobody else competes.
 func (p *coordinated) open(now Time, e *partner) Decision {
-	p.holder, p.over, p.overlaps = e, false, 0
+	p.holder, p.over, p.overlaps, e.tail = e, false, 0, 0
 	p.start, p.settled, p.until, p.idleEnd = now, now, Forever, Forever
 	if p.line.len() > 0 {
-		p.until = now.Add(e.overrun.begin(p.opt.Tick, p.opt.DebtAF))
+		window := p.opt.Tick
+		if p.brief {
+			window = p.opt.brief()
+		}
+		if o := p.passed.top(); o != nil && p.blind(now) {
+			window = min(window, max(o.want.Sub(now), p.opt.brief()))
+		}
+		p.until = now.Add(e.overrun.begin(window, p.opt.DebtAF))
 	} else {
 		e.overrun.unbound()
 	}
@@ -507,8 +596,7 @@ func (p *coordinated) finish(now Time) {
 	}
 	p.queue(h)
 	if h.busy {
-		h.due = p.dueFrom(now, h)
-		p.urgent.push(h)
+		p.wait(now, h)
 	}
 }
 
@@ -524,6 +612,11 @@ func (p *coordinated) next(now Time) *partner {
 	p.last = choice{e: p.urgent.top(), why: "and has been passed over for too long"}
 	if p.last.e == nil || p.last.e.due > now {
 		p.last = p.choose(now)
+	}
+	p.brief = false
+	if e := p.passedOver(now); e != nil && e != p.last.e {
+		p.last = choice{e: e, why: "and has been passed over for a rotation, so its window is brief"}
+		p.brief = true
 	}
 	e := p.last.e
 	p.balance = time.Duration(e.at(p.pot, p.line.most) >> scaleBits)

@@ -37,6 +37,9 @@ type credits struct {
 	served *unit // which has the lease, or is to get it
 	now    Time  // as last told
 
+	passed heap[unit] // in production mode: those that wait, by when each has waited for the others' part of a rotation
+	brief  bool       // the unit that is served had waited so long, and another was first in the list
+
 	// What the units were promised in ‰ together, and the credits of those to whom
 	// no part was promised: they share what is left.
 	parts   int64
@@ -51,6 +54,7 @@ type purse struct {
 	version    int
 	credit     time.Duration
 	line       line // in the tab
+	turns      turns
 	tick       Time // the beginning of the period that it is of
 
 	// What was used since start, and what of that was known at the last tick.
@@ -66,8 +70,78 @@ type purse struct {
 // however much was promised to the others.
 const leastRest = 10
 
+// turns is how a unit has waited for its turns.
+type turns struct {
+	since Time          // since when it waits
+	want  Time          // when it has waited for the others' part of a rotation
+	at    int           // among those that wait
+	brief bool          // its last lease was a brief one
+	used  time.Duration // since its last lease began
+	tail  time.Duration // of that, beyond what the lease was for
+	ranOn time.Duration // what of its debt it used so, beyond a tick each time
+}
+
 func newCredits(o Options) *credits {
-	return &credits{rotation: newRotation(), opt: o, tab: newTab()}
+	return &credits{rotation: newRotation(), opt: o, tab: newTab(), passed: heap[unit]{
+		at: func(u *unit) *int { return &u.purse.turns.at },
+		less: func(a, b *unit) bool {
+			if x, y := a.purse.turns.want, b.purse.turns.want; x != y {
+				return x < y
+			}
+			return a.place < b.place
+		},
+	}}
+}
+
+// wantFrom returns when u, which waits, has waited for the others' part of a rotation: see coordinated.wantFrom.
+func (c *credits) wantFrom(u *unit) Time {
+	t, weight := &u.purse.turns, u.purse.line.weight
+	span := max(c.opt.Tick, briefApart*(c.opt.brief()+t.tail))
+	at := t.since.Add(t.tail + max(scaleTime(span, max(c.tab.total-weight, 0), weight), c.opt.Tick))
+	if debt := min(t.ranOn, -c.balance(u)) - c.opt.reach(); debt > 0 {
+		at = at.Add(scaleTime(debt, max(c.tab.total, weight), weight))
+	}
+	return at
+}
+
+// passedOver returns the unit that has waited for the others' part of a rotation, or nil.
+func (c *credits) passedOver(now Time) *unit {
+	if u := c.passed.top(); u != nil && u.purse.turns.want <= now {
+		return u
+	}
+	return nil
+}
+
+// serve gives u the next lease.
+func (c *credits) serve(now Time, u *unit, brief bool) {
+	c.settle(now, u)
+	c.served, c.brief = u, brief
+	t := &u.purse.turns
+	t.used, t.tail, t.brief = 0, 0, brief
+}
+
+// spend notes what u used, under its lease or after it. What is beyond the lease makes it wait.
+func (c *credits) spend(t *turns, d time.Duration) {
+	before := max(t.tail-c.opt.Tick, 0)
+	lent := c.opt.Tick
+	if t.brief {
+		lent = c.opt.brief()
+	}
+	t.used = min(t.used+d, maxDebt)
+	t.tail = max(t.used-lent, 0)
+	t.ranOn = min(t.ranOn+max(t.tail-c.opt.Tick, 0)-before, maxDebt)
+}
+
+// lasts ends a brief lease early, and any other when a unit that waits is to have its turn.
+func (c *credits) lasts(now Time) time.Duration {
+	long := c.opt.Tick
+	if c.brief {
+		long = c.opt.brief()
+	}
+	if u := c.passed.top(); u != nil {
+		long = min(long, max(u.purse.turns.want.Sub(now), c.opt.brief()))
+	}
+	return long
 }
 
 // keeps reports whether credit is counted by the tab.
@@ -133,19 +207,30 @@ func (c *credits) used(now Time, u *unit, d time.Duration) {
 		p.credit -= d
 		return
 	}
+	t := &u.purse.turns
+	c.spend(t, d)
 	c.tab.spend(u, d)
+	t.ranOn = min(t.ranOn, max(-c.balance(u), 0))
+	if c.passed.has(u) {
+		t.want = c.wantFrom(u)
+		c.passed.fix(u)
+	}
 }
 
 func (c *credits) waits(now Time, u *unit) {
 	c.rotation.waits(now, u)
 	if c.keeps() {
 		c.tab.compete(now, u)
+		u.purse.turns.since = now
+		u.purse.turns.want = c.wantFrom(u)
+		c.passed.push(u)
 	}
 }
 
 func (c *credits) rests(now Time, u *unit) {
 	c.rotation.rests(now, u)
 	if c.keeps() {
+		c.passed.remove(u)
 		c.tab.rest(now, u, u == c.served)
 	}
 }
@@ -184,9 +269,17 @@ func (c *credits) next(now Time) (*unit, int, Time) {
 	if u == nil {
 		return nil, 0, Forever
 	}
-	c.settle(now, u)
-	c.served = u
+	if o := c.passedOver(now); o != nil && o != u {
+		c.serve(now, o, true)
+		return o, c.few(o), Forever
+	}
+	c.serve(now, u, false)
 	return u, c.burst(u), Forever
+}
+
+// few is how many requests a unit may submit under a brief lease.
+func (c *credits) few(u *unit) int {
+	return atMost(c.opt.Launches, c.opt.brief(), u.first().request().Predicted)
 }
 
 func (c *credits) balance(u *unit) time.Duration { return c.tab.balance(u) }

@@ -209,6 +209,8 @@ func (d *rounds) estimate(c *tenant) time.Duration {
 
 func (d *rounds) vacated(*unit) {}
 
+func (d *rounds) lasts(Time) time.Duration { return maxDebt }
+
 func (d *rounds) peek() *unit {
 	if u := d.turn; u != nil && d.waiting.has(u) && d.estimate(u.first()) < u.rounds.left {
 		return u

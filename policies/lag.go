@@ -19,9 +19,16 @@ const (
 	lagFactor = 8
 	lagLeast  = 2 * time.Millisecond
 	lagMost   = 30 * time.Millisecond
+	// lagRotation is for how long a domain that has work is passed over at most, or for
+	// lagPassed times as long as the others' part of a rotation is in which it has its
+	// shortest turn, if that is longer: then it has a turn although it is ahead.
+	lagRotation = 25 * time.Millisecond
+	lagPassed   = 3
 	// lagCosts is over how many switches their cost is averaged. One may take ten times
 	// as long as another: a shorter mean is mostly chance.
 	lagCosts = 32
+	// lagTurns is over how many longer turns the length of the shortest is forgotten.
+	lagTurns = 16
 	// lagSamples is how many pauses must have been seen before one is foretold.
 	lagSamples = 4
 	// lagPart of a rival's request, one in so many, is always waited for.
@@ -45,16 +52,25 @@ const (
 // serving a long request of another first.
 //
 // A backlogged domain is never ahead of another by more than Ahead and its own
-// longest request, divided by its credits.
+// longest request, divided by its credits. Where a domain is behind by more, since it
+// came back with what it had saved up, or the other's work ran on, it catches up over
+// several rotations: a domain that has been passed over for lagRotation has a short turn,
+// of Ahead, which it pays for like any other. Short turns are so rare that they come to
+// half of a share at most. A domain that is ahead by more than another can save up is in
+// debt, and has none.
 type lag struct {
 	opt     Options
 	members map[ID]*runner
 	queued  heap[runner] // those with work, but the holder
+	passed  heap[runner] // the same, by when each has been passed over for long enough
+	credits int64        // of those
 	due     heap[runner] // those without, who will be back soon
 	floor   uint64       // no domain begins with a smaller virtual time
 
 	holder  *runner
 	granted Lease
+	began   Time          // of its turn
+	short   bool          // the holder was passed over, and is ahead: this turn ends after Ahead
 	closing *runner       // its gate has to be closed before another's opens
 	cost    time.Duration // of a context switch, running mean
 
@@ -78,7 +94,11 @@ type runner struct {
 	request       time.Duration
 	part          time.Duration // used since a request ended
 
-	inQueued, inDue int
+	turn  time.Duration // used since its last turn began
+	least time.Duration // of its shortest turns lately; 0: it had none yet
+	late  Time          // while it is queued: when it has been passed over for long enough
+
+	inQueued, inDue, inPassed int
 }
 
 func newLAG(o Options) Policy {
@@ -93,7 +113,13 @@ func newLAG(o Options) Policy {
 		members: make(map[ID]*runner),
 		queued:  heap[runner]{at: func(r *runner) *int { return &r.inQueued }, less: earlier},
 		due:     heap[runner]{at: func(r *runner) *int { return &r.inDue }, less: earlier},
-		cost:    o.SwitchCost,
+		passed: heap[runner]{at: func(r *runner) *int { return &r.inPassed }, less: func(a, b *runner) bool {
+			if a.late != b.late {
+				return a.late < b.late
+			}
+			return a.id < b.id
+		}},
+		cost: o.SwitchCost,
 	}
 }
 
@@ -139,7 +165,11 @@ func (p *lag) Attach(_ Time, d Domain) {
 		r = &runner{id: d.ID, time: p.floor}
 		p.members[d.ID] = r
 	}
+	was := r.credits
 	r.credits = int64(d.Credits.OrDefault())
+	if p.queued.has(r) {
+		p.credits += r.credits - was
+	}
 }
 
 func (p *lag) Detach(now Time, id ID) {
@@ -175,10 +205,56 @@ func (p *lag) Restore(_ Time, id ID, balance time.Duration) {
 	r.spend(max(-balance, 0))
 }
 
+// line puts r, which has work, in line.
+func (p *lag) line(now Time, r *runner) {
+	p.queued.push(r)
+	p.credits += r.credits
+	r.late = now.Add(p.patience(r))
+	p.passed.push(r)
+}
+
+// patience is for how long r is passed over at most: so long that its short turns come to
+// no more than a part of its share.
+func (p *lag) patience(r *runner) time.Duration {
+	total := p.credits
+	if p.holder != nil {
+		total += p.holder.credits
+	}
+	turn := r.least
+	if turn == 0 {
+		turn = r.request
+	}
+	return max(lagRotation, min(scaleTime(lagPassed*(turn+p.most()), max(total-r.credits, 0), r.credits), maxDebt))
+}
+
+// overdue returns the domain that has been passed over for the longest, if it is due. A domain in debt waits on.
+func (p *lag) overdue(now Time) *runner {
+	for {
+		r := p.passed.top()
+		if r == nil || r.late > now {
+			return nil
+		}
+		q := p.queued.top()
+		if h := p.holder; h != nil && ahead(q.time, h.time) {
+			q = h
+		}
+		if -q.lead(r) <= p.saves(r)+p.most() {
+			return r
+		}
+		r.late = now.Add(p.patience(r))
+		p.passed.fix(r)
+	}
+}
+
+// saves is what a domain may lag behind o when it has work again.
+func (p *lag) saves(o *runner) time.Duration { return max(lagSaved, p.most()) + 2*o.request }
+
 // out takes r out of the heaps.
 func (p *lag) out(r *runner) {
 	if p.queued.has(r) {
 		p.queued.remove(r)
+		p.passed.remove(r)
+		p.credits -= r.credits
 	}
 	if p.due.has(r) {
 		p.due.remove(r)
@@ -207,7 +283,7 @@ func (p *lag) come(now Time, r *runner) {
 	p.out(r)
 	p.bound(r)
 	if r != p.holder {
-		p.queued.push(r)
+		p.line(now, r)
 	}
 }
 
@@ -223,7 +299,7 @@ func (p *lag) bound(r *runner) {
 	if least == nil {
 		return
 	}
-	most := uint64(max(lagSaved, p.most())+2*least.request) << scaleBits / uint64(r.credits)
+	most := uint64(p.saves(least)) << scaleBits / uint64(r.credits)
 	if ahead(least.time-most, r.time) {
 		r.time = least.time - most
 	}
@@ -294,6 +370,7 @@ func (p *lag) Charge(_ Time, id ID, u Usage) {
 	}
 	used := min(u.Busy(), maxDebt)
 	r.part = min(r.part+used, maxDebt)
+	r.turn = min(r.turn+used, maxDebt)
 	if u.Pauses > 0 && u.Paused/time.Duration(u.Pauses) <= lagIdle {
 		r.learn(u.Paused/time.Duration(u.Pauses), p.opt.Wait)
 	}
@@ -330,14 +407,14 @@ func (p *lag) Pick(now Time) (Decision, bool, Time) {
 		lease, keep := p.keep(now)
 		if keep {
 			if lease == p.granted {
-				return Decision{}, false, lease.wake(now)
+				return Decision{}, false, p.wake(now, lease)
 			}
 			p.granted = lease
-			return Decision{Grant, lease}, true, lease.wake(now)
+			return Decision{Grant, lease}, true, p.wake(now, lease)
 		}
 		p.release(now)
 	}
-	next, lease := p.choose(now)
+	next, lease, short := p.choose(now)
 	switch {
 	case p.closing != nil && p.closing != next:
 		d := Decision{Revoke, Lease{Domain: p.closing.id}}
@@ -347,18 +424,34 @@ func (p *lag) Pick(now Time) (Decision, bool, Time) {
 		return Decision{}, false, Forever
 	}
 	p.out(next)
-	p.holder, p.closing, p.granted = next, nil, lease
+	p.begin(next)
+	p.holder, p.closing, p.granted, p.began, p.short = next, nil, lease, now, short
 	p.why = reason{id: next.id, window: time.Duration(lease.Amount), credits: next.credits, rivals: p.queued.len()}
-	return Decision{Grant, lease}, true, lease.wake(now)
+	return Decision{Grant, lease}, true, p.wake(now, lease)
 }
 
-// wake is when to look again at a lease: at its end, or when its budget may have been used. Requests that go on for long report
-// what they use only when they are looked at.
-func (l Lease) wake(now Time) Time {
-	if l.Kind == Window {
-		return l.Until
+// begin notes that a turn of r begins.
+func (p *lag) begin(r *runner) {
+	if r.turn > 0 {
+		if r.least == 0 || r.turn < r.least {
+			r.least = r.turn
+		}
+		r.least += min(r.turn-r.least, r.least) / lagTurns
 	}
-	return now.Add(max(time.Duration(l.Amount), lookEvery))
+	r.turn = 0
+}
+
+// wake is when to look again at a lease: at its end, when its budget may have been used, or when another domain has been passed
+// over for long enough. Requests that go on for long report what they use only when they are looked at.
+func (p *lag) wake(now Time, l Lease) Time {
+	at := l.Until
+	if l.Kind != Window {
+		at = now.Add(max(time.Duration(l.Amount), lookEvery))
+	}
+	if r := p.passed.top(); r != nil {
+		at = min(at, max(r.late, p.safe(), now.Add(lookEvery)))
+	}
+	return at
 }
 
 // release takes the accelerator from its holder.
@@ -366,7 +459,7 @@ func (p *lag) release(now Time) {
 	h := p.holder
 	p.holder, p.closing = nil, h
 	if h.work {
-		p.queued.push(h)
+		p.line(now, h)
 	} else {
 		p.expect(now, h)
 	}
@@ -380,27 +473,48 @@ func (p *lag) keep(now Time) (Lease, bool) {
 	if rival == nil {
 		return Lease{Domain: h.id, Until: Forever}, true
 	}
-	left := p.most() - h.lead(rival)
-	if left <= 0 {
+	left := p.left(h, rival)
+	if left <= 0 || now >= p.safe() && p.overdue(now) != nil {
 		return Lease{}, false
 	}
 	if h.work {
-		return p.budget(h, rival), true
+		return p.budget(h, left), true
 	}
 	at, soon := p.dueAt(h, rival)
 	return Lease{Domain: h.id, Until: at}, soon && at > now && (h.pause <= p.cost || h.behind(rival))
 }
 
-// budget is a lease for what h may still use until it is far enough ahead.
-func (p *lag) budget(h, rival *runner) Lease {
-	return Lease{Domain: h.id, Kind: Budget, Amount: int64(p.most() - h.lead(rival)), Until: Forever}
+// safe is until when the turn of the holder goes on although another domain has been passed over for long enough. A short turn may
+// begin while the other's work runs on.
+func (p *lag) safe() Time {
+	if p.short {
+		return p.began.Add(max(lagRotation, p.most()))
+	}
+	return p.began.Add(p.most())
 }
 
-// choose returns who is next, and on what terms.
-func (p *lag) choose(now Time) (*runner, Lease) {
+// left is what h may still use until it is far enough ahead, or its short turn ends.
+func (p *lag) left(h, rival *runner) time.Duration {
+	left := p.most() - h.lead(rival)
+	if p.short {
+		left = max(left, p.most()-h.turn)
+	}
+	return left
+}
+
+// budget is a lease for what h may still use.
+func (p *lag) budget(h *runner, left time.Duration) Lease {
+	return Lease{Domain: h.id, Kind: Budget, Amount: int64(left), Until: Forever}
+}
+
+// choose returns the domain that is next, on what terms, and whether its turn is short.
+func (p *lag) choose(now Time) (next *runner, l Lease, short bool) {
 	q := p.queued.top()
 	if q == nil {
-		return nil, Lease{}
+		return nil, Lease{}, false
+	}
+	if r := p.overdue(now); r != nil && r != q {
+		return r, p.budget(r, p.most()), true
 	}
 	for b := p.due.top(); b != nil; b = p.due.top() {
 		at, _ := p.dueAt(b, q)
@@ -409,7 +523,7 @@ func (p *lag) choose(now Time) (*runner, Lease) {
 			continue
 		}
 		if b.behind(q) {
-			return b, Lease{Domain: b.id, Until: at}
+			return b, Lease{Domain: b.id, Until: at}, false
 		}
 		break
 	}
@@ -417,9 +531,9 @@ func (p *lag) choose(now Time) (*runner, Lease) {
 	rival := p.queued.top()
 	p.queued.push(q)
 	if rival == nil {
-		return q, Lease{Domain: q.id, Until: Forever}
+		return q, Lease{Domain: q.id, Until: Forever}, false
 	}
-	return q, p.budget(q, rival)
+	return q, p.budget(q, p.most()-q.lead(rival)), false
 }
 
 func (p *lag) Explain() string {

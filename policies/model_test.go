@@ -20,12 +20,12 @@ type model struct {
 	beat    time.Duration // interval at which the running request's use so far is charged; 0: at its end
 	beats   Time          // when it is next
 	latency time.Duration // from a scheduler's timer to its action
+	slice   time.Duration // after which the engine stops a request whose domain's turn is over; 0: it never does
 	domains []*client
 	queue   []*client // owners of submitted requests, in order
 	running bool
 	rung    bool // a request ended that was lent singly
-	ends    Time // of the running request
-	began   Time
+	ends    Time // of the running request, or of the part of it that isn't interrupted
 	booked  Time // up to then what it used is
 	gaps    Time // engine time lost while somebody had work
 	log     []Action
@@ -49,6 +49,8 @@ type client struct {
 	from, to Time            // when the program runs
 	pile     int             // requests in flight at most; 0: two
 	claims   time.Duration   // what each is predicted to take; 0: what it takes
+	greedy   Time            // from then on it is backlogged; 0: it stays as it is
+	whole    Time            // requests that begin before then are never stopped
 	ends     ending          // of its process, which is followed by another
 	away     time.Duration   // before the next process comes
 
@@ -63,8 +65,15 @@ type client struct {
 	next     int   // kernel
 	left     int   // of the burst
 	inflight int
-	asked    Time // since when its next request waits to start; never: none does
-	wakes    Time // end of the pause
+	length   time.Duration // of the request that runs, or was stopped
+	rest     time.Duration // of it, beyond the part that runs
+	lent     time.Duration // the budget of the lease,
+	spent    time.Duration // and what was used since it was granted
+	over     time.Duration // used since the turn ended
+	stopped  Time          // since when it has work and the engine isn't its own; never: it has none
+	gap      time.Duration // longest time from stopped to a start
+	asked    Time          // since when its next request waits to start; never: none does
+	wakes    Time          // end of the pause
 	isIdle   bool
 	since    Time // since when it is idle, or has work
 	told     Time // since, when the scheduler was last told
@@ -119,7 +128,7 @@ func (m *model) add(c *client) {
 	if c.to == 0 {
 		c.to = never
 	}
-	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked = true, c.from, never, c.from, max(c.burst, 1), never
+	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked, c.stopped = true, c.from, never, c.from, max(c.burst, 1), never, never
 	m.domains = append(m.domains, c)
 	m.scripts = append(m.scripts, script{c.from, m.comes(c)}, script{c.to, func(m *model) {
 		m.step(Event{Kind: Detach, Domain: c.domain()})
@@ -167,7 +176,7 @@ func (m *model) soonest() Time {
 	if m.running {
 		at = min(at, m.ends)
 		if c := m.queue[0]; c.ends == dies {
-			at = min(at, max(m.now, m.began.Add(m.ends.Sub(m.began)/2)))
+			at = min(at, m.now.Add(max(c.length/2-m.done(c), 0)))
 		}
 	}
 	if m.cpus != nil {
@@ -206,7 +215,7 @@ func (m *model) settle() {
 		rings = true
 	}
 	if m.running && m.ends <= m.now {
-		m.complete()
+		m.reach()
 	}
 	for _, c := range m.domains {
 		m.vary(c)
@@ -227,11 +236,53 @@ func (m *model) settle() {
 	m.start()
 }
 
+// inFlight is for how long a domain's work may go on after its turn, as the daemon has it by default.
+const inFlight = 4 * ms
+
+// turn reports whether the engine goes on with what c submitted: while its gate is open and its budget isn't used
+// up, and a little longer.
+func (m *model) turn(c *client) bool {
+	return m.slice == 0 || c.inTurn(m.now) || c.over < inFlight
+}
+
+func (c *client) inTurn(now Time) bool {
+	return c.open && now < c.until && (!c.timed || c.spent < c.lent)
+}
+
+// reach is at the end of the running request, or of a part of it: then the request goes on if its domain may.
+func (m *model) reach() {
+	c := m.queue[0]
+	if c.rest == 0 {
+		m.complete()
+		return
+	}
+	m.book(c)
+	m.rung = m.rung || c.timed && c.spent >= c.lent
+	if m.turn(c) {
+		m.begin(c)
+		return
+	}
+	m.running, m.rung, c.stopped = false, true, m.now
+}
+
+// done is how much of c's request, which runs, has been executed.
+func (m *model) done(c *client) time.Duration { return c.length - c.rest - m.ends.Sub(m.now) }
+
+// begin runs what is left of c's request, or a part of that.
+func (m *model) begin(c *client) {
+	long := c.rest
+	if m.slice > 0 && m.now >= c.whole {
+		long = min(long, m.slice)
+	}
+	c.rest -= long
+	m.running, m.booked, m.ends = true, m.now, m.now.Add(long)
+}
+
 // complete ends the running request.
 func (m *model) complete() {
 	c := m.queue[0]
 	m.queue = m.queue[1:]
-	m.running = false
+	m.running, c.stopped = false, m.now
 	m.book(c)
 	c.report.Requests++
 	m.rung = m.rung || c.counted || c.timed && c.allowed <= 0
@@ -251,6 +302,9 @@ func (m *model) book(c *client) {
 	m.booked = m.now
 	c.used += took
 	c.report.Compute += took
+	if c.spent += took; !c.inTurn(m.now) {
+		c.over += took
+	}
 }
 
 // vary ends a process or context with what it did, if that is due.
@@ -258,14 +312,14 @@ func (m *model) vary(c *client) {
 	if c.ends == stays || m.now < c.from || c.sent == c.came {
 		return
 	}
-	middle := c.ends == dies && m.running && m.queue[0] == c && m.now.Sub(m.began) >= m.ends.Sub(m.began)/2
+	middle := c.ends == dies && m.running && m.queue[0] == c && m.done(c) >= c.length/2
 	if c.inflight > 0 && !middle {
 		return
 	}
 	if middle {
 		m.book(c)
 		m.queue = slices.DeleteFunc(m.queue, func(o *client) bool { return o == c })
-		m.running, c.inflight = false, 0
+		m.running, c.inflight, c.rest = false, 0, 0
 	}
 	if c.report != (Usage{}) {
 		m.step(Event{Kind: Charge, Domain: c.domain(), Used: c.report})
@@ -280,7 +334,7 @@ func (m *model) vary(c *client) {
 	m.step(Event{Kind: Detach, Domain: c.domain()})
 	c.open = false
 	c.from = m.now.Add(c.away)
-	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked, c.since = true, c.from, never, c.from, max(c.burst, 1), never, 0
+	c.isIdle, c.idle, c.told, c.wakes, c.left, c.asked, c.stopped, c.since = true, c.from, never, c.from, max(c.burst, 1), never, never, 0
 	m.scripts = append(m.scripts, script{c.from, m.comes(c)})
 	slices.SortStableFunc(m.scripts, byTime)
 }
@@ -329,15 +383,23 @@ func (m *model) start() {
 			c.asked = m.now
 		}
 	}
-	if m.running || len(m.queue) == 0 {
+	at := slices.IndexFunc(m.queue, m.turn)
+	if m.running || at < 0 {
 		return
 	}
-	c := m.queue[0]
+	c := m.queue[at]
+	m.queue = slices.Insert(slices.Delete(m.queue, at, at+1), 0, c)
 	m.longest[c.id] = max(m.longest[c.id], m.now.Sub(c.asked))
 	c.asked = never
-	m.running, m.began, m.booked = true, m.now, m.now
-	m.ends = m.now.Add(c.kernels[c.next%len(c.kernels)])
-	c.next++
+	if c.stopped != never {
+		c.gap = max(c.gap, m.now.Sub(c.stopped))
+	}
+	if c.rest == 0 {
+		c.length = c.kernels[c.next%len(c.kernels)]
+		c.rest = c.length
+		c.next++
+	}
+	m.begin(c)
 }
 
 // look is what the gate pages would ring for: work arrived at a closed gate, and
@@ -353,6 +415,9 @@ func (m *model) look() bool {
 			c.report.Idle += m.now.Sub(c.idle)
 		}
 		if busy == c.isIdle {
+			if c.stopped = m.now; !busy {
+				c.stopped = never
+			}
 			if busy && c.since > 0 {
 				c.report.Pauses++
 				c.report.Paused += m.now.Sub(c.since)
@@ -368,7 +433,7 @@ func (m *model) look() bool {
 
 // schedule does what the daemon's loop does on being woken.
 func (m *model) schedule() {
-	if m.beat > 0 && m.running {
+	if (m.beat > 0 || m.slice > 0) && m.running {
 		m.book(m.queue[0])
 	}
 	for _, c := range m.domains {
@@ -412,12 +477,16 @@ func (m *model) schedule() {
 		c.open, c.until = a.Open, a.Lease.Until
 		c.counted, c.timed, c.allowed = a.Lease.Kind == Requests, a.Lease.Kind == Budget, a.Lease.Amount
 		c.starved = false
+		if c.lent = time.Duration(a.Lease.Amount); a.Open {
+			c.spent, c.over = 0, 0
+		}
 	}
 }
 
 // head is the request at the domain's gate.
 func (c *client) head(now Time) Request {
-	if !c.pending(now) || c.admits(now) {
+	stopped := c.stopped != never && c.rest > 0 && !c.inTurn(now) && c.over >= inFlight // it waits for its turn as at the gate
+	if !stopped && (!c.pending(now) || c.admits(now)) {
 		return Request{}
 	}
 	return Request{Seq: uint64(c.sent) + 1, Predicted: c.predicted(), Known: true}
@@ -440,10 +509,18 @@ func (m *model) client(id ID) *client {
 	panic("no such domain")
 }
 
-// measure begins a measurement of shares; share ends it.
+// gap is the longest time since measure for which c had work and the engine was not its own.
+func (m *model) gap(c *client) time.Duration {
+	if c.stopped == never || m.running && m.queue[0] == c {
+		return c.gap
+	}
+	return max(c.gap, m.now.Sub(c.stopped))
+}
+
+// measure begins a measurement of shares and gaps; shares and gap end it.
 func (m *model) measure() {
 	for _, c := range m.domains {
-		c.mark = c.used
+		c.mark, c.gap = c.used, 0
 	}
 }
 

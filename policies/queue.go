@@ -31,6 +31,7 @@ type queue struct {
 	// request that is charged while it goes on, as the software accelerator and graphs
 	// have it, goes on when its domain is in turn again.
 	most time.Duration
+	cap  time.Duration // the same under the lease in force, which may be a brief one
 	// patience is for how long nothing may end under a lease while others wait; 0:
 	// for ever.
 	patience time.Duration
@@ -94,6 +95,8 @@ type books interface {
 	// waitsFor returns for how long u waits for o, which has had no requests since, because u owes time.
 	waitsFor(u, o *unit) time.Duration
 	restore(now Time, u *unit, balance time.Duration)
+	// lasts returns what the unit that next named may use under its lease while others wait.
+	lasts(now Time) time.Duration
 }
 
 // A lease may last this long in production mode without a sign of life,
@@ -470,7 +473,7 @@ func (q *queue) Charge(now Time, id ID, u Usage) {
 		q.release(now)
 	case q.amount > 1 && q.longest > 0 && q.spent >= q.longest:
 		q.takeBack(now)
-	case q.most > 0 && q.inLine > 0 && q.spent >= q.most:
+	case q.most > 0 && q.inLine > 0 && q.spent >= q.cap:
 		q.number(now, c) // it goes behind those that came meanwhile
 		q.takeBack(now)
 	}
@@ -549,7 +552,7 @@ func (q *queue) usedUpAt(now Time) Time {
 	if q.most == 0 || q.inLine == 0 {
 		return Forever
 	}
-	return max(q.heard.Add(q.most-q.spent), now.Add(lookEvery))
+	return max(q.heard.Add(q.cap-q.spent), now.Add(lookEvery))
 }
 
 // lookEvery is how often a lease is looked at that may be used up and isn't, as far as is known.
@@ -701,6 +704,9 @@ func (q *queue) lend(now Time) Decision {
 	}
 	q.withdraw(now, c)
 	q.holder, q.chosen, q.closing, q.left, q.spent, q.heard = c, nil, nil, q.amount, 0, now
+	if q.cap = q.most; q.books != nil {
+		q.cap = min(q.cap, q.books.lasts(now))
+	}
 	for i := range c.heads {
 		c.lent[i] = max(c.lent[i], c.heads[i].Seq)
 	}

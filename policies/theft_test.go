@@ -71,6 +71,26 @@ func TestNothingIsStolen(t *testing.T) {
 	}
 }
 
+// TestLongKernelsOfQuitters: where a request is charged only when it has ended, as on a GPU, a thief that leaves after each long
+// kernel gets no more than its half.
+func TestLongKernelsOfQuitters(t *testing.T) {
+	for _, name := range shared {
+		for _, kernel := range []time.Duration{50 * ms, 300 * ms} {
+			for _, ends := range []ending{stays, leaves} {
+				m := newModel(mustNew(t, name, Production), 1)
+				v := &client{id: 1, credits: 256, cpu: 256, kernels: of(2 * ms)}
+				c := &client{id: 2, credits: 256, cpu: 256, kernels: of(kernel), ends: ends, away: ms, from: Time(100 * ms)}
+				m.add(v)
+				m.add(c)
+				m.run(Time(60 * time.Second))
+				if v.used < 28*time.Second {
+					t.Errorf("%s, kernels of %v, ending %d: the victim got %v of 30s", name, kernel, ends, v.used)
+				}
+			}
+		}
+	}
+}
+
 // TestBurstsAreRepaid in full, however long: the victim has its half soon after, whether
 // the thief stays or leaves.
 func TestBurstsAreRepaid(t *testing.T) {

@@ -35,14 +35,16 @@ const (
 )
 
 // lease is what one was granted: terms is 0 while there is none. The daemon writes
-// it, workers take from budget and requests.
+// it, workers take from budget and requests, and add to used.
 type lease struct {
 	terms    atomic.Uint32
 	_        [4]byte
 	deadline atomic.Int64
 	budget   atomic.Int64
 	requests atomic.Int64
-	_        [32]byte
+	lent     atomic.Int64 // the budget as granted; 0: there is none
+	used     atomic.Int64 // ns that engines were held since then
+	_        [16]byte
 }
 
 // A page has a lease for all classes together, or one for each.
@@ -61,7 +63,7 @@ type header struct {
 	noting        atomic.Uint32 // not 0: workers note each piece of work when it ends
 	_             [36]byte
 
-	overrun [NumClasses]atomic.Int64 // ns that engines were held by work that ended while the gate was closed
+	overrun [NumClasses]atomic.Int64 // ns that engines were held by work that ended while the gate was closed, or its budget used up
 	_       [48]byte
 
 	lock        atomic.Uint32 // 0, or 1 + the slot that changes the fields below; futex word

@@ -270,12 +270,23 @@ func (m *Member) waitEnded(c Class, predicted, since int64, slice time.Duration)
 // turnSlice bounds each sleep of AwaitTurn, which nobody wakes for its stop.
 const turnSlice = 10 * time.Millisecond
 
-// HasTurn reports whether admitted work of a class may hold its engine now: while the gate is open, and after it has closed until
-// the domain has used as much as may be in flight. Any goroutine may call it.
+// HasTurn reports whether admitted work of a class may hold its engine now: while the gate is open and its budget, if there is one,
+// is not used up, and after that until the domain has used as much as may be in flight. So a turn ends in time even if the daemon
+// is late. Any goroutine may call it.
 func (m *Member) HasTurn(c Class) bool {
 	h := &m.page.at.header
 	limit := h.inFlightLimit.Load()
-	return h.open(c, Now()) || limit == 0 || h.overrun[c].Load() < limit
+	return h.inTurn(c, Now()) || limit == 0 || h.overrun[c].Load() < limit
+}
+
+// inTurn reports whether the gate is open for a class, and the budget of the lease in force is not used up. What is
+// only reserved counts as not used.
+func (h *header) inTurn(c Class, now int64) bool {
+	return lost(h.aliveUntil.Load(), now) || h.leases[0].inTurn(now) || h.leases[1+c].inTurn(now)
+}
+
+func (l *lease) inTurn(now int64) bool {
+	return l.open(now) && (l.terms.Load()&termBudget == 0 || l.used.Load() < l.lent.Load())
 }
 
 // AwaitTurn blocks until HasTurn, Stop, or stop returns true. Any goroutine may call it, before admitted work of a class takes an
@@ -339,8 +350,10 @@ func (m *Member) charge(c Class, u accel.Usage, ns int64) {
 	if h.noting.Load() != 0 && ns > 0 {
 		m.page.at.reel[m.index].write(u)
 	}
-	if !h.open(c, Now()) {
+	if !h.inTurn(c, Now()) {
 		h.overrun[c].Add(ns)
+	} else if l := h.budgeted(c); l != nil {
+		l.used.Add(ns)
 	}
 }
 

@@ -131,6 +131,9 @@ func (p *Page) Grant(t Terms) {
 	l.deadline.Store(t.Until)
 	l.budget.Store(t.Budget)
 	l.requests.Store(t.Requests)
+	p.wrote.lent[mine] = t.Budget
+	l.lent.Store(t.Budget)
+	l.used.Store(0)
 	for c := range NumClasses {
 		if t.Classes.Has(c) {
 			h.overrun[c].Store(0)
@@ -197,6 +200,7 @@ type words struct {
 	inFlightLimit int64
 	terms         [numLeases]uint32
 	deadline      [numLeases]int64
+	lent          [numLeases]int64
 }
 
 func (p *Page) words() (w words) {
@@ -204,7 +208,7 @@ func (p *Page) words() (w words) {
 	w.magic, w.version, w.slots = h.magic, h.version, h.slots
 	w.generation, w.aliveUntil, w.inFlightLimit = h.generation.Load(), h.aliveUntil.Load(), h.inFlightLimit.Load()
 	for i := range h.leases {
-		w.terms[i], w.deadline[i] = h.leases[i].terms.Load(), h.leases[i].deadline.Load()
+		w.terms[i], w.deadline[i], w.lent[i] = h.leases[i].terms.Load(), h.leases[i].deadline.Load(), h.leases[i].lent.Load()
 	}
 	return w
 }
@@ -222,6 +226,7 @@ func (p *Page) Mend() {
 	h.inFlightLimit.Store(p.wrote.inFlightLimit)
 	for i := range h.leases {
 		h.leases[i].deadline.Store(p.wrote.deadline[i])
+		h.leases[i].lent.Store(p.wrote.lent[i])
 		h.leases[i].terms.Store(p.wrote.terms[i])
 	}
 	p.changed()

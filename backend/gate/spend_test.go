@@ -99,3 +99,39 @@ func TestHeld(t *testing.T) {
 	m.slot.held[Compute].Store(0)
 	m.Finish(ticket, usage(accel.Compute, 1000))
 }
+
+// The turn of a lease with a budget ends when as much was used and as may be in flight, though the daemon doesn't revoke the
+// lease: it may be late. What is only reserved counts as not used, and the next lease begins anew.
+func TestBudgetEndsTurn(t *testing.T) {
+	p, _, m := fixture(t)
+	p.SetInFlightLimit(1000)
+	for _, terms := range []Terms{
+		{Classes: AllClasses, Until: Forever, Budget: 5000},
+		{Classes: ComputeOnly, Until: Forever, Budget: 5000},
+	} {
+		p.Grant(terms)
+		ticket := try(t, m, Compute, 20_000, Admitted)
+		for _, c := range []struct {
+			spent int64
+			turn  bool
+		}{{0, true}, {4999, true}, {1, true}, {999, true}, {1, false}} {
+			m.Spend(&ticket, usage(accel.Compute, c.spent))
+			if got := m.HasTurn(Compute); got != c.turn {
+				t.Errorf("%+v: after %d ns more the domain has its turn: %v, want %v", terms, c.spent, got, c.turn)
+			}
+		}
+		p.Grant(terms)
+		if !m.HasTurn(Compute) {
+			t.Errorf("%+v: the domain has no turn under the next lease", terms)
+		}
+		m.Finish(ticket, usage(accel.Compute, 6000))
+		p.Revoke(AllClasses)
+	}
+	p.Grant(Terms{Classes: AllClasses, Until: Forever})
+	ticket := try(t, m, Compute, 600, Admitted)
+	m.Spend(&ticket, usage(accel.Compute, 1_000_000))
+	if !m.HasTurn(Compute) {
+		t.Error("a lease without a budget was used up")
+	}
+	m.Finish(ticket, usage(accel.Compute, 1_000_000))
+}
