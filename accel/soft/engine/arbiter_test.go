@@ -308,15 +308,13 @@ func TestGrantTooLate(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)
 	s.ask(a)
-	g := &a.Engines.l.grants[Compute]
 	s.ask(b)
 	s.after(1)
 	first, second := a, b
 	if b.has() {
 		first, second = b, a
 	}
-	g = &first.Engines.l.grants[Compute]
-	g.word.Store(uint64(absent)) // as take does, before the worker has woken
+	first.Engines.l.grants[Compute].word.Store(uint64(absent)) // as take does, before the worker has woken
 	select {
 	case <-first.got: // it has
 		first.w.Release(Compute)
