@@ -138,6 +138,9 @@ func (a *Arbiter) step(now int64) (wait int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wait = beatEvery
+	if len(a.all) == 0 {
+		wait = 1<<63 - 1
+	}
 	for _, d := range a.all {
 		d.Engines.l.granting.Store(now + grantingFor)
 	}
