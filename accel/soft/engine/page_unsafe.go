@@ -30,13 +30,13 @@ func newMemfd(name string, size int) (int, error) {
 	return fd, nil
 }
 
-// newFile makes a zeroed file.
+// newFile makes a zeroed file with all of its blocks: who touches one that can't be had when its file system is full is ended.
 func newFile(path string, size int) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+	if _, err = unix.Pwrite(fd, make([]byte, size), 0); err != nil {
 		unix.Close(fd)
 		unix.Unlink(path)
 		return -1, err
