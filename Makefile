@@ -238,7 +238,7 @@ unit: build guest-asan ## the tests without the race detector; those of shares h
 	$(GO) test -timeout $(PATIENCE) ./test
 
 unit-go:
-	$(GO) test $(AT_ONCE) -timeout $(PATIENCE) $(addprefix ./,$(FIRST)) $(PACKAGES)
+	$(GO) test $(AT_ONCE) -timeout $(PATIENCE) $(FIRST:%=./%) $(PACKAGES)
 
 unit-nvidia:
 	$(WITH_NVIDIA) $(GO) test -timeout $(PATIENCE) $(NVIDIA)
@@ -263,7 +263,7 @@ RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|test\|test/vm\|te
 
 # The tests start hundreds of programs, of which each would sleep a second before it exits.
 race: | deps-build ## the tests of the Go packages with the race detector
-	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -timeout $(PATIENCE) $(LIBVIRT_TAG) $(RACED) ./cmd/pegasus-libvirt $(NVIDIA)
+	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(filter-out ./guest/tests,$(FIRST:%=./%)) $(RACED) ./cmd/pegasus-libvirt
 
 fuzz: ## fuzz each decoder for FUZZTIME
 	GO=$(GO) scripts/fuzz $(FUZZTIME)
