@@ -35,7 +35,7 @@ BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
 .PHONY: build binaries guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test xen-image xen-test vm-demo test check format vet staticcheck tidy \
-	generate stale unit race fuzz fresh-test deps deps-build deps-run deps-bench clean help FORCE
+	generate stale unit unit-go unit-nvidia race fuzz fresh-test deps deps-build deps-run deps-bench clean help FORCE
 
 build: binaries guest benchmarks recorder ## build everything (the default)
 
@@ -228,10 +228,20 @@ stale:
 
 PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
 
+# The longest first, so that no core is idle at the end. Many tests wait for most of their time: one package more
+# than there are cores keeps these busy.
+FIRST   := guest/tests cmd/pegasusd hypervisor/hub accel/soft accel/soft/lane xenstore/conformance
+AT_ONCE := -p $(shell echo $$(($$(nproc) + 1)))
+
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
-	$(GO) test -timeout $(PATIENCE) $(PACKAGES)
-	$(WITH_NVIDIA) $(GO) test -timeout $(PATIENCE) $(NVIDIA)
+	@$(MAKE) -j 2 -O unit-go unit-nvidia
 	$(GO) test -timeout $(PATIENCE) ./test
+
+unit-go:
+	$(GO) test $(AT_ONCE) -timeout $(PATIENCE) $(FIRST:%=./%) $(PACKAGES)
+
+unit-nvidia:
+	$(WITH_NVIDIA) $(GO) test -timeout $(PATIENCE) $(NVIDIA)
 
 vm-demo: build ## see two machines of a libvirt of their own share an accelerator 1:3 (installs QEMU and libvirt)
 	@scripts/deps $(VM_NEEDS)
@@ -253,7 +263,7 @@ RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|test\|test/vm\|te
 
 # The tests start hundreds of programs, of which each would sleep a second before it exits.
 race: | deps-build ## the tests of the Go packages with the race detector
-	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -timeout $(PATIENCE) $(LIBVIRT_TAG) $(RACED) ./cmd/pegasus-libvirt $(NVIDIA)
+	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(filter-out ./guest/tests,$(FIRST:%=./%)) $(RACED) ./cmd/pegasus-libvirt
 
 fuzz: ## fuzz each decoder for FUZZTIME
 	GO=$(GO) scripts/fuzz $(FUZZTIME)

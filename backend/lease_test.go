@@ -483,6 +483,11 @@ func TestRemoveWaits(t *testing.T) {
 	go func() {
 		overtaken <- n.remove(t.Context(), operator, control.RemoveParams{Domain: "pod", Mode: control.RemoveWait})
 	}()
+	for start := time.Now(); n.removals() < 2; time.Sleep(time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatal("the second removal does not begin")
+		}
+	}
 	if _, err := n.follow(declaring("pod")); err != nil {
 		t.Fatal(err)
 	}
@@ -491,7 +496,7 @@ func TestRemoveWaits(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("a caller that waits for the removal isn't told of the declaration")
 	}
-	if err := <-overtaken; err == nil || !strings.Contains(err.Error(), "declares it") {
+	if err := <-overtaken; err == nil || !strings.Contains(err.Error(), "a reload declared the domain meanwhile") {
 		t.Errorf("overtaken: %v", err)
 	}
 	if dom := n.domains["pod"]; dom.door == nil || dom.removing || !dom.declared {
@@ -507,6 +512,18 @@ func TestRemoveWaits(t *testing.T) {
 		t.Errorf("in the end: %v", err)
 	}
 	d.expect(t, "in the end", "")
+}
+
+// removals returns how many removals have begun, by the journal.
+func (d *Daemon) removals() (n int) {
+	latest, _, stop := d.journal.follow()
+	defer stop()
+	for _, e := range latest {
+		if e.Kind == "remove" {
+			n++
+		}
+	}
+	return n
 }
 
 // Events name the caller of each change.

@@ -69,6 +69,16 @@ var speed struct {
 	steps float64
 }
 
+// inParallel runs a test of shares beside other tests of shares, after the tests that have the machine
+// for themselves. Each test's accelerator computes on one core, and other load on the host lengthens the
+// engine time of all domains of an accelerator alike, so that their shares stay the same. The speed of a
+// core is measured before, while no other test runs.
+func inParallel(t *testing.T) {
+	t.Helper()
+	stepsPerMs(t)
+	t.Parallel()
+}
+
 // await waits until all sharers use the accelerator.
 func (h *host) await(sharers []sharer) {
 	h.t.Helper()
@@ -167,6 +177,7 @@ func equal(sharers []sharer) map[string]float64 {
 // Backlogged domains get accelerator time in proportion to their credits,
 // whatever the lengths of their kernels.
 func TestShares(t *testing.T) {
+	inParallel(t)
 	alike := []sharer{{"d1", 256, 5}, {"d2", 512, 5}, {"d3", 1024, 5}}
 	unlike := []sharer{{"d1", 256, 25}, {"d2", 512, 1}, {"d3", 1024, 5}}
 	crossed := []sharer{{"d1", 256, 1}, {"d2", 512, 5}, {"d3", 1024, 25}}
@@ -181,6 +192,7 @@ func TestShares(t *testing.T) {
 		{"lag", unlike, proportional}, {"lag", crossed, proportional},
 	} {
 		t.Run(fmt.Sprintf("%s/%v", c.policy, c.sharers), func(t *testing.T) {
+			t.Parallel()
 			h := startHost(t, shareConfig(c.policy, "production", c.sharers))
 			for _, s := range c.sharers {
 				h.run(s)
@@ -195,6 +207,7 @@ func TestShares(t *testing.T) {
 // FIFO lets each domain have one request after the other: what it makes equal is
 // their number, not their time.
 func TestRotation(t *testing.T) {
+	inParallel(t)
 	sharers := []sharer{{"d1", 256, 5}, {"d2", 512, 5}, {"d3", 1024, 5}}
 	h := startHost(t, shareConfig("fifo", "production", sharers))
 	for _, s := range sharers {
@@ -222,6 +235,7 @@ func TestRotation(t *testing.T) {
 // In paper mode windows are whole ticks and overruns are kept: with kernels
 // much shorter than a tick the shares are those of the windows.
 func TestPaperModeGivesItsWindows(t *testing.T) {
+	inParallel(t)
 	sharers := []sharer{{"d1", 256, 2}, {"d2", 640, 2}} // floor(640/256) = 2 ticks
 	h := startHost(t, shareConfig("accc", "paper", sharers))
 	for _, s := range sharers {
@@ -234,6 +248,7 @@ func TestPaperModeGivesItsWindows(t *testing.T) {
 
 // A credit that changes shows within two seconds.
 func TestSetCredits(t *testing.T) {
+	inParallel(t)
 	sharers := []sharer{{"d1", 256, 2}, {"d2", 256, 2}}
 	h := startHost(t, shareConfig("accc", "production", sharers))
 	for _, s := range sharers {
@@ -281,6 +296,7 @@ func TestSwitches(t *testing.T) {
 
 // What an idle domain leaves goes to the others, in proportion.
 func TestIdleTimeGoesToTheOthers(t *testing.T) {
+	inParallel(t)
 	sharers := []sharer{{"d1", 256, 3}, {"d2", 512, 3}, {"d3", 1024, 3}}
 	h := startHost(t, shareConfig("accc", "production", sharers))
 	for _, s := range sharers[:2] {
@@ -307,6 +323,7 @@ func TestIdleTimeGoesToTheOthers(t *testing.T) {
 // flight: behind a callback that does not return, or in kernels so long that the
 // limit is lifted for what may wait behind them.
 func TestHoarding(t *testing.T) {
+	inParallel(t)
 	hoard := program(t, "hoard")
 	for _, c := range []struct{ how, steps string }{{"callback", "1000000"}, {"long", "10000000"}} {
 		t.Run(c.how, func(t *testing.T) {

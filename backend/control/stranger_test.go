@@ -19,7 +19,7 @@ const stranger = 65534
 func listenAs(t *testing.T, uid int, path string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: listens as another user")
+		t.Fatal("run the tests as root: this one listens as another user")
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -69,7 +69,7 @@ func TestDialRefusesAnotherUsersListener(t *testing.T) {
 // A directory of another user is refused, whatever listens there.
 func TestDialRefusesAnotherUsersDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: gives a directory to another user")
+		t.Fatal("run the tests as root: this one gives a directory to another user")
 	}
 	dir := shortDir(t)
 	listen(t, dir, "")

@@ -200,7 +200,7 @@ func TestPutBack(t *testing.T) {
 // The same in the kernel's cgroups.
 func TestRaiseInKernel(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("cgroups are root's")
+		t.Fatal("run the tests as root: this one makes a cgroup")
 	}
 	m := machine{Name: "m", VCPUs: 1, Weight: 512}
 	m.start(t)

@@ -15,6 +15,7 @@ const scaling = "-v error -nostdin -init_hw_device cuda=gpu -filter_hw_device gp
 
 // ffmpeg, as Debian has it, scales pictures in a machine as it does outside.
 func TestFFmpeg(t *testing.T) {
+	t.Parallel()
 	disk, err := ffmpegDisk(buildDir(t))
 	if err != nil {
 		t.Fatalf("%v; `make deps` installs what is missing", err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"pegasus/test/image"
 )
@@ -22,9 +23,14 @@ var wantedModules = []string{"virtio_pci", "virtio_console", "virtio_blk", "squa
 // benchmarks are the programs that guests run.
 var benchmarks = []string{"vectoradd", "blackscholes", "reduction", "busy", "srad", "calls", "first"}
 
+// building is held while a file in the build directory is looked for or made: tests run in parallel.
+var building sync.Mutex
+
 // Build makes the image, with a kernel of Debian's, of what is in build, which is the
 // directory that `make build` fills, or finds the one that was made of the same files before.
 func Build(build, kernelPackage string) (*Image, error) {
+	building.Lock()
+	defer building.Unlock()
 	dir := filepath.Join(build, "vm")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

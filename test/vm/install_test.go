@@ -49,6 +49,7 @@ func findings(t *testing.T, out, name string, status int) map[string]control.Che
 // A machine that isn't attached: the agent serves nobody, programs fail with the reason,
 // and the doctor says what is to be done.
 func TestUnattached(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	out := h.launch("one", Machine{Job: waitForSocket + examine + `
 examine unattached
@@ -72,6 +73,7 @@ true
 // What the doctor says in a machine whose programs find an accelerator, and what when
 // something was taken away from it. What was installed can be removed.
 func TestInstalled(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	out := h.boot("one", examine+`
 until pegasus-guest doctor >/dev/null; do sleep 0.1; done

@@ -1,5 +1,8 @@
 // Package vm boots virtual machines for tests: Debian's kernel, a file system in
 // memory, QEMU without a hypervisor's help, so that they run anywhere.
+//
+// A machine's one virtual processor is emulated on one core, so tests of one machine
+// run in parallel. Tests that measure shares or times have the host for themselves.
 package vm
 
 import (

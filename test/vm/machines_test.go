@@ -196,6 +196,7 @@ func TestMachines(t *testing.T) {
 
 // A machine that ends while nobody sees it leaves nothing behind once libvirt is back.
 func TestEndsUnseen(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
 	l.tell()

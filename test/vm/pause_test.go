@@ -10,6 +10,7 @@ import (
 // A machine may stand still for longer than anybody waits for a sign of life: its programs go
 // on afterwards.
 func TestPause(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.boot("one", `
 /bench/busy --seconds 8 --queue 2 --no-check --quiet && echo "went on"

@@ -17,6 +17,7 @@ next() { echo $((boot+1)) >/run/pegasus-guest/region/boots; sync; }
 
 // A machine that loses its power while processes come leaves nothing behind.
 func TestPowerWhileOpening(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.boot("one", `
 for t in $(seq 1000); do # ever longer, for machines in which programs take long to come
@@ -41,6 +42,7 @@ done
 // before in them: the agent of the new boot begins anew, nothing is left of old programs, and
 // new ones work.
 func TestReboot(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.bootMachine("one", Machine{Reboot: true, Job: whichBoot + `
 /bench/vectoradd --json

@@ -10,6 +10,7 @@ import (
 // A machine is put back to what it was, while its hub and its workers run. Their words in its memory
 // aren't theirs any more: programs from then get an error, new ones are served.
 func TestRevert(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.bootMachine("one", Machine{Monitor: true, Job: waitForAgent + `
 /bench/busy --seconds 3600 --queue 2 --no-check --quiet && echo "went on" || echo "lost its worker"
@@ -49,7 +50,7 @@ done
 
 // A machine is saved and restored with its region in the stream. Accelerators aren't saved: what
 // computed gets an error afterwards, which stays, and new programs are served.
-func TestSave(t *testing.T) { save(t, "nvdimm") }
+func TestSave(t *testing.T) { t.Parallel(); save(t, "nvdimm") }
 
 func save(t *testing.T, device string) {
 	h := startHost(t, twoMachines)

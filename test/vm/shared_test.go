@@ -10,6 +10,7 @@ import (
 // CUDA programs compute in a machine whose region is a PCI device, with pinned memory at one address on
 // both sides, whoever runs them; several at once; and nothing is left of them afterwards.
 func TestShared(t *testing.T) {
+	t.Parallel()
 	for _, v := range []Variant{{Machine: "q35"}, {Machine: "pc", Kernel: fullKernel}} {
 		t.Run(v.String(), func(t *testing.T) {
 			h := startHost(t, twoMachines)
@@ -49,7 +50,7 @@ echo left: $(stays)
 }
 
 // Such a machine is saved and restored with its region in the stream, as others are.
-func TestSaveShared(t *testing.T) { save(t, "ivshmem") }
+func TestSaveShared(t *testing.T) { t.Parallel(); save(t, "ivshmem") }
 
 // Programs of such a machine go on while its agent and the daemon are away, and when the hub dies they get an error;
 // the next agent and the next hub serve, and what was given is known still.
@@ -104,6 +105,7 @@ echo left: $(stays)
 
 // A machine that is reset keeps its memory and its hub; the agent of the new boot begins anew.
 func TestResetShared(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.bootMachine("one", Machine{Kind: Variant{Machine: "pc"}, Shared: true, Monitor: true, Reboot: true, Job: waitForShared + `
 /bench/vectoradd --json
@@ -130,6 +132,7 @@ func TestResetShared(t *testing.T) {
 // A machine of libvirt's that runs and has no place for the device is told so, and has it from its next start on, as
 // large as it is if nothing is said.
 func TestSharedAtNextStart(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
 	l.device = "ivshmem"

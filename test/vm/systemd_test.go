@@ -44,6 +44,7 @@ ExecStart=/bin/sh -c 'sh /job >/dev/ttyS0 2>&1; echo "job ended: $?" >/dev/ttyS0
 // In a machine of systemd's, what is installed works from the boot on: programs find
 // the agent's socket, and a new agent when one dies. It can all be removed while it runs.
 func TestSystemd(t *testing.T) {
+	t.Parallel()
 	disk, err := systemdDisk(buildDir(t))
 	if err != nil {
 		t.Fatalf("%v; `make deps` installs what is missing", err)

@@ -9,6 +9,7 @@ import (
 // A machine of libvirt's that runs is given its region, and its agent, which was there before, serves without
 // being started anew. The region is taken out again, but not under a program; and comes again.
 func TestPlug(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	l := startLibvirt(h)
 	dir := h.path("machine-one")

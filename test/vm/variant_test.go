@@ -16,7 +16,7 @@ var variants = []Variant{
 	{Kernel: fullKernel, Machine: "pc", Firmware: "uefi"},
 }
 
-func TestVariants(t *testing.T) { tryVariants(t, variants[:2]) }
+func TestVariants(t *testing.T) { t.Parallel(); tryVariants(t, variants[:2]) }
 
 // tryVariants runs a program in each.
 func tryVariants(t *testing.T, variants []Variant) {

@@ -11,6 +11,7 @@ import (
 // them; several at once, with memory that both sides see at one address, and nothing
 // of them is left afterwards.
 func TestPrograms(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	m := h.boot("one", `
 set -e
@@ -43,6 +44,7 @@ echo left: $(stays)
 
 // A machine that loses its power leaves nothing behind, and another goes on.
 func TestPower(t *testing.T) {
+	t.Parallel()
 	h := startHost(t, twoMachines)
 	const job = "/bench/busy --seconds 3600 --queue 4 --no-check --quiet\n"
 	h.boot("one", job)
