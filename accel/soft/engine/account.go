@@ -9,7 +9,8 @@ type Times [NumTokens]int64
 type account struct {
 	mu     sync.Mutex
 	opened int64 // when the page was made
-	said   Times // what the page said when the time was last charged
+	said   Times // the most that the page said when the time was charged
+	latest Times // what it said when the time was last charged
 	past   Times // what was charged so far
 	upTo   Times // the time up to which that comes, at the earliest
 	burst  int64 // see Charge
@@ -25,6 +26,7 @@ func (a *account) open(l *enginesLayout) {
 	a.burst = 1 << 62
 	for k := range a.said {
 		a.said[k] = l.charged[k].Load()
+		a.latest[k] = a.said[k]
 		a.past[k] = min(max(a.said[k], 0), now-a.opened)
 		a.upTo[k] = a.opened + a.past[k]
 	}
@@ -69,7 +71,8 @@ func (e *Engines) Charge(burst int64) (t Times) {
 	e.at = now
 	for k := range t {
 		said := e.heldUpTo(Token(k), now) + e.l.added[k].Load()
-		e.lost += min(max(e.said[k]-said, 0), mayGoBack+1)
+		e.lost += min(max(e.latest[k]-said, 0), mayGoBack+1)
+		e.latest[k] = said
 		if e.l.charged[k].Load() != e.said[k] || e.lost > mayGoBack {
 			e.forged, e.lost, e.said[k] = true, 0, said
 		}
