@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ const (
 	beatEvery = 200 * time.Millisecond
 )
 
-// mendEvery is how often the daemon looks for damage in what all workers of an accelerator share.
+// mendEvery is how often the daemon looks for damage in what workers share, on average: they don't know when.
 const mendEvery = 50 * time.Millisecond
 
 // accelerator is one accelerator and its scheduler loop. The loop takes mu for
@@ -150,7 +151,7 @@ func (a *accelerator) run(ctx context.Context) {
 // mend makes good what hostile workers damage, until ctx ends. A domain's workers alone can write over its queues: they
 // are ended.
 func (a *accelerator) mend(ctx context.Context) {
-	for pause(ctx, mendEvery) {
+	for pause(ctx, mendEvery/2+rand.N(mendEvery)) {
 		if damaged := a.hw.Mend(); len(damaged) > 0 {
 			a.mu.Lock()
 			for _, m := range a.members {
@@ -243,9 +244,11 @@ func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	used := vcpu.Usage{Compute: time.Duration(held.Compute), Copy: time.Duration(held.copies())}
 	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.looked, m.opened), 0))
-		unused := max(open-used.Busy(), 0)
-		used.Idle = m.patience.spend(unused, open)
-		used.Stalled = unused - used.Idle
+		used.Stalled = max(open-used.Busy(), 0)
+		if wasted := m.patience.spend(used.Stalled, open); a.keepsOut(m) {
+			used.Compute += wasted // no policy has it for nothing
+			used.Stalled -= wasted
+		}
 	}
 	if a.settings.Accounts != "mrq" {
 		used.Pauses, used.Paused = count(w.Pauses), time.Duration(w.Paused)
@@ -281,6 +284,16 @@ func (a *accelerator) report(now int64, m *avcpu, w gate.Work) {
 	if m.leases != 0 && w.Busy() {
 		m.page.Watch()
 	}
+}
+
+// keepsOut reports whether a domain with a turn keeps another one out, which has work. a.mu is held.
+func (a *accelerator) keepsOut(m *avcpu) bool {
+	for _, other := range a.members {
+		if other != m && other.busy && other.leases == 0 && !other.paused {
+			return true
+		}
+	}
+	return false
 }
 
 // leastBurst is how long an engine can be held at once in any case.

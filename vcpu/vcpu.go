@@ -61,13 +61,13 @@ type Domain struct {
 type Usage struct {
 	Compute time.Duration // the compute engine was held
 	Copy    time.Duration // a copy engine was held
-	// Idle is how long the gate stood open while no engine was held, beyond what the
-	// domain is allowed: time that nobody else could use. It is charged like use, and is
+	// Idle is how long the gate stood open while nothing was pending and nothing
+	// in flight: time that nobody else could use. It is charged like use, and is
 	// not accelerator time in any statistics. A caller that does not measure it
 	// leaves it zero.
 	Idle time.Duration
-	// Stalled is the time of that kind that the domain is allowed: the host's own
-	// delays, and others' work that still ran. It is charged to nobody.
+	// Stalled is how long the gate stood open while no engine was held for the domain,
+	// and it is not charged for that: the host's own delays, and others' work that still ran.
 	Stalled time.Duration
 	// Switch is the part of Compute and Copy that the engine needed to change from
 	// another context to this one, where that is known.

@@ -1,6 +1,9 @@
 package engine
 
-import "sync"
+import (
+	"math"
+	"sync"
+)
 
 // Times are durations in nanoseconds, by the token that was held.
 type Times [NumTokens]int64
@@ -10,13 +13,15 @@ type account struct {
 	mu     sync.Mutex
 	opened int64 // when the page was made
 	said   Times // the most that the page said when the time was charged
-	latest Times // what it said when the time was last charged
 	past   Times // what was charged so far
 	upTo   Times // the time up to which that comes, at the earliest
 	burst  int64 // see Charge
-	lost   int64 // by how much the page went back, less what is forgiven with time
-	at     int64 // when the time was last charged
 	forged bool  // the page said what can't be
+
+	// What is seen now and then, against what the page says.
+	seenAt  int64 // when it was last looked at
+	heldBy  Times // what the page said then
+	missing Times // for how much longer tokens were seen to be held than it said, less what is forgotten with time
 }
 
 // open takes up what a daemon before has charged.
@@ -26,7 +31,6 @@ func (a *account) open(l *enginesLayout) {
 	a.burst = 1 << 62
 	for k := range a.said {
 		a.said[k] = l.charged[k].Load()
-		a.latest[k] = a.said[k]
 		a.past[k] = min(max(a.said[k], 0), now-a.opened)
 		a.upTo[k] = a.opened + a.past[k]
 	}
@@ -54,11 +58,39 @@ func (a *account) believe(k Token, ns, now int64) int64 {
 	return min(max(ns, 0), max(now-max(a.upTo[k], now-a.burst), 0))
 }
 
-// A ticket that was charged while it went on may be found to have ended a little earlier than that.
 const (
-	mayGoBack   = 500e6 // ns
-	forgiveBack = 50    // one part in so many of the time
+	// mayMiss is for how much longer tokens may be seen to be held than a page says, in ns: what is seen now and then is not
+	// exact. With looks 50 ms apart it is 250 ms, as a standard deviation.
+	mayMiss = 2e9
+	// forgottenIn is the time after which what was seen counts for half, in ns.
+	forgottenIn = 7e9
 )
+
+// watch looks whether tokens are held, at times that workers don't know beforehand, and compares that with what the page says. A
+// worker that hostile code has taken over can have the page say less.
+func (e *Engines) watch(now int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	passed := now - e.seenAt
+	e.seenAt = now
+	for k := range e.missing {
+		said := e.heldUpTo(Token(k), now)
+		_, held := e.holds(Token(k), now)
+		grown := said - e.heldBy[k]
+		e.heldBy[k] = said
+		if passed <= 0 || passed > mayMiss/2 {
+			continue // the first look, or the host was elsewhere
+		}
+		e.missing[k] -= int64(float64(e.missing[k]) * float64(passed) * math.Ln2 / forgottenIn)
+		if held {
+			e.missing[k] += passed
+		}
+		e.missing[k] = max(e.missing[k]-min(max(grown, -passed), passed), -mayMiss)
+		if e.missing[k] > mayMiss {
+			e.forged, e.missing[k] = true, 0
+		}
+	}
+}
 
 // Charge returns the time that no call has returned before, neither in this process nor in an earlier daemon. A token that
 // is held counts up to now: a kernel may go on for long. No engine was held for longer than burst, in ns, without being charged.
@@ -67,14 +99,10 @@ func (e *Engines) Charge(burst int64) (t Times) {
 	defer e.mu.Unlock()
 	now := Now()
 	e.burst = burst
-	e.lost = max(e.lost-(now-e.at)/forgiveBack, 0)
-	e.at = now
 	for k := range t {
 		said := e.heldUpTo(Token(k), now) + e.l.added[k].Load()
-		e.lost += min(max(e.latest[k]-said, 0), mayGoBack+1)
-		e.latest[k] = said
-		if e.l.charged[k].Load() != e.said[k] || e.lost > mayGoBack {
-			e.forged, e.lost, e.said[k] = true, 0, said
+		if e.l.charged[k].Load() != e.said[k] {
+			e.forged, e.said[k] = true, said
 		}
 		t[k] = e.believe(Token(k), said-e.said[k]+e.extra[k].Swap(0), now)
 		e.past[k] += t[k]
