@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -24,7 +23,7 @@ const (
 	beatEvery = 200 * time.Millisecond
 )
 
-// mendEvery is how often the daemon looks for damage in what workers share, on average: they don't know when.
+// mendEvery is how often the daemon looks for damage in what workers share.
 const mendEvery = 50 * time.Millisecond
 
 // accelerator is one accelerator and its scheduler loop. The loop takes mu for
@@ -151,7 +150,7 @@ func (a *accelerator) run(ctx context.Context) {
 // mend makes good what hostile workers damage, until ctx ends. A domain's workers alone can write over its queues: they
 // are ended.
 func (a *accelerator) mend(ctx context.Context) {
-	for pause(ctx, mendEvery/2+rand.N(mendEvery)) {
+	for pause(ctx, mendEvery) {
 		if damaged := a.hw.Mend(); len(damaged) > 0 {
 			a.mu.Lock()
 			for _, m := range a.members {

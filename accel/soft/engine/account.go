@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"math"
-	"sync"
-)
+import "sync"
 
 // Times are durations in nanoseconds, by the token that was held.
 type Times [NumTokens]int64
@@ -17,11 +14,6 @@ type account struct {
 	upTo   Times // the time up to which that comes, at the earliest
 	burst  int64 // see Charge
 	forged bool  // the page said what can't be
-
-	// What is seen now and then, against what the page says.
-	seenAt  int64 // when it was last looked at
-	heldBy  Times // what the page said then
-	missing Times // for how much longer tokens were seen to be held than it said, less what is forgotten with time
 }
 
 // open takes up what a daemon before has charged.
@@ -56,40 +48,6 @@ func (e *Engines) Total() Times {
 // is held by one worker at a time.
 func (a *account) believe(k Token, ns, now int64) int64 {
 	return min(max(ns, 0), max(now-max(a.upTo[k], now-a.burst), 0))
-}
-
-const (
-	// mayMiss is for how much longer tokens may be seen to be held than a page says, in ns: what is seen now and then is not
-	// exact. With looks 50 ms apart it is 250 ms, as a standard deviation.
-	mayMiss = 2e9
-	// forgottenIn is the time after which what was seen counts for half, in ns.
-	forgottenIn = 7e9
-)
-
-// watch looks whether tokens are held, at times that workers don't know beforehand, and compares that with what the page says. A
-// worker that hostile code has taken over can have the page say less.
-func (e *Engines) watch(now int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	passed := now - e.seenAt
-	e.seenAt = now
-	for k := range e.missing {
-		said := e.heldUpTo(Token(k), now)
-		_, held := e.holds(Token(k), now)
-		grown := said - e.heldBy[k]
-		e.heldBy[k] = said
-		if passed <= 0 || passed > mayMiss/2 {
-			continue // the first look, or the host was elsewhere
-		}
-		e.missing[k] -= int64(float64(e.missing[k]) * float64(passed) * math.Ln2 / forgottenIn)
-		if held {
-			e.missing[k] += passed
-		}
-		e.missing[k] = max(e.missing[k]-min(max(grown, -passed), passed), -mayMiss)
-		if e.missing[k] > mayMiss {
-			e.forged, e.missing[k] = true, 0
-		}
-	}
 }
 
 // Charge returns the time that no call has returned before, neither in this process nor in an earlier daemon. A token that
@@ -145,7 +103,7 @@ func (e *Engines) holds(k Token, now int64) (since int64, ok bool) {
 	n := t.serving.Load()
 	s := t.slot(n)
 	w := s.word.Load()
-	if !w.claims(n) || w.abandoned() {
+	if !w.claims(n) || w.abandoned() || e.l.grants[k].load().mode() == absent {
 		return 0, false
 	}
 	since = e.since(k, n, w, now)

@@ -22,7 +22,6 @@ const mostAhead = 1 << 24
 // one goroutine of the daemon, which calls it several times a second.
 func (e *Engines) Mend() (mended int) {
 	now := Now()
-	e.watch(now)
 	if e.unforge() {
 		mended++
 	}
