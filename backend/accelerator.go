@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -85,11 +86,11 @@ type avcpu struct {
 	paused    bool // its gate stays closed
 	withdrawn bool // and the scheduler was told that it needs no turn
 
-	heads    [gate.NumClasses]gate.Head // as the scheduler was told
-	again    bool                       // its gate closed: what still waits there is told again
-	worked   [gate.NumClasses]bool
-	rested   [gate.NumClasses]int64 // since when a class has no work; 0: it never had
-	patience patience
+	heads  [gate.NumClasses]gate.Head // as the scheduler was told
+	again  bool                       // its gate closed: what still waits there is told again
+	worked [gate.NumClasses]bool
+	rested [gate.NumClasses]int64 // since when a class has no work; 0: it never had
+	turns  turns
 }
 
 func newAccelerator(c configs.Accelerator, hw Hardware, bell *gate.Bell, log *slog.Logger) (*accelerator, error) {
@@ -244,9 +245,10 @@ func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.looked, m.opened), 0))
 		used.Stalled = max(open-used.Busy(), 0)
-		if wasted := m.patience.spend(used.Stalled, open); a.keepsOut(m) {
-			used.Compute += wasted // no policy has it for nothing
-			used.Stalled -= wasted
+		m.turns.add(open, used.Busy())
+		if m.turns.wasted() && a.keepsOut(m) {
+			used.Compute += used.Stalled // no policy has it for nothing
+			used.Stalled = 0
 		}
 	}
 	if a.settings.Accounts != "mrq" {
@@ -365,24 +367,26 @@ func (a *accelerator) charge(now int64, m *avcpu, u vcpu.Usage, ended [gate.NumC
 // count is a worker's word for how many requests ended, within reason.
 func count(n uint64) int { return int(min(n, 1<<20)) }
 
-// patience is for how much of its windows in which it held no engine a domain is not charged: a
-// program that keeps little queued runs dry now and then, because a busy host
-// wakes it, or its worker, late, and is backlogged all the same. Beyond that the turn itself costs: nobody else could
-// use it, and of a worker that hostile code has taken over there is only its word for what it did meanwhile.
-type patience time.Duration
+// turns is for how long a domain had the turn, of late, and for how long of that it held engines. A program that keeps little
+// queued runs dry now and then, because a busy host wakes it, or its worker, late, and is backlogged all the same: unused
+// time is its own to lose. But a domain that keeps others out and leaves most of its turns unused is charged for these, since nobody
+// else could use them. Of a worker that hostile code has taken over there is only its word for what it did meanwhile.
+type turns struct{ had, used float64 } // ns
 
 const (
-	patienceGrowth = 3 // one part in so many of the time that the gate is open
-	maxPatience    = patience(100 * time.Millisecond)
+	// turnsHalf is the turn time after which what was before counts for half.
+	turnsHalf = float64(time.Second)
+	// turnsLeast is the turn time that there must be to judge by.
+	turnsLeast = float64(200 * time.Millisecond)
 )
 
-// spend returns what of unused, during open, is to be charged.
-func (p *patience) spend(unused, open time.Duration) time.Duration {
-	*p = min(*p+patience(open/patienceGrowth), maxPatience)
-	free := min(unused, time.Duration(*p))
-	*p -= patience(free)
-	return unused - free
+func (t *turns) add(had, used time.Duration) {
+	left := math.Exp2(-float64(had) / turnsHalf)
+	t.had, t.used = t.had*left+float64(had), t.used*left+float64(used)
 }
+
+// wasted reports whether most of its turns were unused.
+func (t *turns) wasted() bool { return t.had > turnsLeast && 2*t.used < t.had }
 
 func (a *accelerator) step(now int64, e policies.Event) { a.sched.Step(vcpu.Time(now), &e) }
 

@@ -213,7 +213,7 @@ func (h *host) scribbleAsAWorker(random *rand.Rand, limit time.Time, names []str
 // Where a domain's engine page has for how long its workers held the engine for kernels; a test of package engine pins it.
 const heldAt = 33032
 
-// A worker that computes and has its domain's page say that it does not pays for its turns all the same, but for a third: its
+// A worker that computes and has its domain's page say that it does not pays for its turns all the same: its
 // victim keeps most of its share.
 func TestWorkerHidesItsTime(t *testing.T) {
 	for _, policy := range []string{"lag", "band"} {
