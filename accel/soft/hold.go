@@ -89,6 +89,7 @@ func (e *executor) yield() bool {
 	if n := e.node; now-e.since >= spendEvery {
 		n.tell(accel.Usage{Class: n.class, Start: e.since, End: now})
 		e.since = now
+		e.dev.worker.Computes(now)
 	}
 	settles := now < e.settled
 	e.spending.Unlock()

@@ -416,6 +416,21 @@ func TestSaturated(t *testing.T) {
 		t.Error("a kernel runs on all cores, but not saturated")
 	}
 	w.Release(Compute)
+	other, err := CreateEngines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	v := register(t, m, other)
+	w.Acquire(Compute, nil)
+	w.Computes(Now())
+	if !v.Saturated() {
+		t.Error("a kernel of another domain runs on all cores, but not saturated")
+	}
+	w.Release(Compute)
+	if v.Saturated() {
+		t.Error("it has ended")
+	}
 }
 
 func BenchmarkToken(b *testing.B) {

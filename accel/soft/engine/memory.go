@@ -47,9 +47,12 @@ type memoryLayout struct {
 	retired  atomic.Int64 // for how long domains that are gone held engines; the daemon alone writes it
 	high     atomic.Uint32
 	_        [60]byte
-	seat     [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
-	commons  [maxCommons]common
-	workers  [MaxWorkers]reserver
+	// When a kernel that goes on was last heard of, by whichever worker runs it; 0: it has ended.
+	computing atomic.Int64
+	_         [56]byte
+	seat      [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
+	commons   [maxCommons]common
+	workers   [MaxWorkers]reserver
 }
 
 // reserver is the place of a worker in the page.

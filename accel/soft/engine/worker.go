@@ -21,6 +21,7 @@ type Worker struct {
 	at      place // in the accelerator's page
 	clock   func() int64
 	ticket  [NumTokens]uint64
+	tells   bool // that a kernel of its own goes on
 }
 
 // Register takes a place for this process in the page of an accelerator and in that of its domain there. clock reads
@@ -131,6 +132,10 @@ func (w *Worker) Release(k Token) int64 { return w.ReleaseAt(k, w.clock()) }
 // a later one if the token was got after it: a token counts as held for a nanosecond at least.
 func (w *Worker) ReleaseAt(k Token, end int64) int64 {
 	n := w.ticket[k]
+	if k == Compute && w.tells {
+		w.tells = false
+		w.memory.l.computing.Store(0)
+	}
 	if w.engines.end(k, n, end) {
 		w.ring()
 	}
@@ -202,10 +207,25 @@ func (w *Worker) Nudge(k Token) {
 	}
 }
 
-// Saturated says that a kernel occupies every core, or may: whoever polls should block at once instead of spinning.
+// Saturated says that a kernel occupies every core: whoever polls should block at once instead of spinning.
 func (w *Worker) Saturated() bool {
-	l := w.engines.l
-	return w.memory.fixed.allCores != 0 && (l.tokens[Compute].taken() || l.grants[Compute].load().mode() != present)
+	if w.memory.fixed.allCores == 0 {
+		return false
+	}
+	if w.engines.l.tokens[Compute].taken() {
+		return true
+	}
+	at := w.memory.l.computing.Load() // of another domain
+	return at != 0 && w.clock()-at < computingFor
+}
+
+// computingFor is for how long a kernel counts as going on that was not heard of, in ns.
+const computingFor = 10e6
+
+// Computes tells other domains, now and then, that a kernel of this worker goes on.
+func (w *Worker) Computes(now int64) {
+	w.tells = true
+	w.memory.l.computing.Store(now)
 }
 
 // Charge books time of an engine that is not held by its token.
