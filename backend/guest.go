@@ -284,8 +284,7 @@ func (d *Daemon) freeSlice() (int, bool) {
 	return 0, false
 }
 
-// expel ends all workers of a domain, of which one has changed what only the daemon writes in the
-// domain's gate page: which one can't be told.
+// expel ends all workers of a domain, of which one has written over the domain's pages what none writes: which one can't be told.
 func (d *Daemon) expel(m *avcpu) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -293,7 +292,7 @@ func (d *Daemon) expel(m *avcpu) {
 	if dom == nil || dom.avcpu != m {
 		return
 	}
-	d.noteOf(dom, "forged", "a worker has opened its domain's gate itself: ending the domain's %d workers", len(dom.guests))
+	d.noteOf(dom, "forged", "a worker has written over the pages that the domain's workers share with the daemon: ending the domain's %d workers", len(dom.guests))
 	for g := range dom.guests {
 		g.doomed = true
 		if g.worker != nil {

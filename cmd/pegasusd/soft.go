@@ -196,7 +196,7 @@ func (h *softHardware) enter(domain string, e *engine.Engines) (*softAccount, er
 		e.Close()
 		return nil, err
 	}
-	a := &softAccount{Engines: e, hardware: h, domain: domain, file: f, party: h.arbiter.Add(e)}
+	a := &softAccount{Engines: e, hardware: h, domain: domain, file: f, party: h.arbiter.Add(e, domain)}
 	a.party.SetLimit(2 * int64(h.config.KernelTimeout))
 	h.domains[domain] = a
 	return a, nil
@@ -306,8 +306,13 @@ func (h *softHardware) Reap(domain string, pid int) {
 // Serve implements backend.Hardware.
 func (h *softHardware) Serve(ctx context.Context) { h.arbiter.Run(ctx) }
 
+// engineNames are those of the tokens in the log.
+var engineNames = [engine.NumTokens]string{engine.Compute: "compute", engine.CopyIn: "copies to the device", engine.CopyOut: "copies from the device"}
+
 // overtook is told of a domain that doesn't give an engine back.
-func (h *softHardware) overtook(p *engine.Party, k engine.Token) {}
+func (h *softHardware) overtook(p *engine.Party, k engine.Token) {
+	h.log.Warn("a domain keeps an engine after its turn: others go on, and it is charged", "domain", p.Name, "engine", engineNames[k])
+}
 
 // Mend implements backend.Hardware.
 func (h *softHardware) Mend() (damaged []string) {

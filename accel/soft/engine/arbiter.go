@@ -22,6 +22,7 @@ type Arbiter struct {
 // Party is a domain at an Arbiter.
 type Party struct {
 	Engines *Engines
+	Name    string
 	turn    [NumTokens]atomic.Bool // whether it is the domain's turn
 	limit   atomic.Int64           // for how long a domain may keep an engine in its turn that another one wants, in ns; 0: for ever
 
@@ -32,6 +33,7 @@ type Party struct {
 	charged  [NumTokens]int64 // what was charged to it up to denied
 	late     int64            // when it was last overtaken
 	often    int              // how often it was overtaken, each time soon after the time before
+	told     int64            // when that was last told
 }
 
 const (
@@ -52,7 +54,7 @@ const (
 )
 
 // NewArbiter makes an Arbiter for the domains of an accelerator, with its page. overtook is told of domains that don't give
-// an engine back; it may be nil, and must not call the arbiter.
+// an engine back, now and then; it may be nil, and must not call the arbiter.
 func NewArbiter(m *Memory, overtook func(*Party, Token)) *Arbiter {
 	if overtook == nil {
 		overtook = func(*Party, Token) {}
@@ -61,10 +63,10 @@ func NewArbiter(m *Memory, overtook func(*Party, Token)) *Arbiter {
 }
 
 // Add makes a domain one among which engines are granted. It has no engine, but for those that its page says it has.
-func (a *Arbiter) Add(e *Engines) *Party {
+func (a *Arbiter) Add(e *Engines, name string) *Party {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d := &Party{Engines: e}
+	d := &Party{Engines: e, Name: name}
 	now := Now()
 	for k := range NumTokens {
 		g := &e.l.grants[k]
@@ -246,7 +248,10 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 			d.often = 1
 		}
 		d.late = now
-		a.overtook(d, k)
+		if now-d.told > forgiven || d.told == 0 {
+			d.told = now
+			a.overtook(d, k)
+		}
 		return true
 	}
 	d.seen[k] = now
