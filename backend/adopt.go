@@ -258,9 +258,13 @@ func (d *Daemon) adopt(left []*survivor) {
 		for _, dom := range d.domains {
 			if dom.on == a {
 				here, accounts = append(here, dom.name), append(accounts, dom.name)
-			} else if left := a.hw.OpenAccount(dom.name); left != nil && dom.account == nil {
-				dom.account, d.changed = left, true // the daemon before did not come to close it: save does
+			} else if left := a.hw.OpenAccount(dom.name); left != nil { // the daemon before did not come to close it
 				a.chargeAbsent(dom.settings, left)
+				if dom.account != nil { // on another accelerator
+					left.Close()
+					continue
+				}
+				dom.account, d.changed = left, true // save closes it
 				accounts = append(accounts, dom.name)
 			}
 		}
