@@ -417,7 +417,7 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 		m.terms[act.Lease.Class] = gate.Terms{}
 		m.leases &^= classes(act.Lease.Class)
 		m.page.Revoke(classes(act.Lease.Class))
-		m.turn()
+		a.turnOf(m)
 		m.again = true
 		return
 	}
@@ -429,18 +429,18 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 	if m.paused {
 		return
 	}
-	m.turn()
+	a.turnOf(m)
 	m.page.Grant(m.terms[act.Lease.Class])
 	m.page.Watch()
 }
 
-// turn says for which engines it is the domain's turn.
-func (m *avcpu) turn() {
+// turn says for which engines it is a domain's turn. a.mu is held.
+func (a *accelerator) turnOf(m *avcpu) {
 	open := m.leases
 	if m.paused {
 		open = 0
 	}
-	m.account.Turn(open.Has(gate.Compute), open.Has(gate.Copy))
+	m.account.Turn(open.Has(gate.Compute), open.Has(gate.Copy), a.settings.KernelTimeout)
 }
 
 // renew grants a budget again under which a request waits though nothing is in flight, or all that is waits for
@@ -491,6 +491,7 @@ func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page
 	now := gate.Now()
 	m := &avcpu{id: id, domain: c.Name, page: page, store: store, hw: a.hw, account: account, shares: sharesOf(id, c, cpu)}
 	m.looked = now
+	a.turnOf(m) // it has none yet
 	page.SetInFlightLimit(int64(a.settings.InFlight))
 	page.Tick(now + int64(a.silence))
 	page.Revoke(gate.AllClasses)

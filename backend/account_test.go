@@ -33,8 +33,8 @@ func (a *fakeAccount) Charged() EngineTime {
 	return a.charged
 }
 
-func (a *fakeAccount) Turn(bool, bool) {}
-func (a *fakeAccount) Close()          { a.closed = true }
+func (a *fakeAccount) Turn(bool, bool, time.Duration) {}
+func (a *fakeAccount) Close()                         { a.closed = true }
 
 func (a *fakeAccount) Charge(time.Duration) EngineTime {
 	a.mu.Lock()

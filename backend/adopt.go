@@ -260,7 +260,7 @@ func (d *Daemon) adopt(left []*survivor) {
 				here, accounts = append(here, dom.name), append(accounts, dom.name)
 			} else if left := a.hw.OpenAccount(dom.name); left != nil { // the daemon before did not come to close it
 				a.chargeAbsent(dom.settings, left)
-				if dom.account != nil { // on another accelerator
+				if dom.account != nil && dom.account != left { // on another accelerator
 					left.Close()
 					continue
 				}

@@ -54,8 +54,8 @@ type Account interface {
 	Charge(burst time.Duration) EngineTime
 	// Charged returns the time that Charge has returned so far, to daemons before this one, too.
 	Charged() EngineTime
-	// Turn says for which engines it is the domain's turn.
-	Turn(compute, copies bool)
+	// Turn says for which engines it is the domain's turn, and for how long a kernel may compute; 0: for ever.
+	Turn(compute, copies bool, kernel time.Duration)
 	// Close ends the account of a domain without processes. What it has then is still in the Hardware's BusyTime.
 	Close()
 }

@@ -17,7 +17,7 @@ func (a *accelerator) pause(m *avcpu, yes bool) {
 	m.paused = yes
 	if yes {
 		m.page.Revoke(gate.AllClasses)
-		m.turn()
+		a.turnOf(m)
 	} else {
 		a.unpause(gate.Now(), m)
 	}
@@ -30,7 +30,7 @@ func (a *accelerator) unpause(now int64, m *avcpu) {
 		m.withdrawn = false
 		a.wake(now, 0, m, policies.ContextOpened)
 	}
-	m.turn()
+	a.turnOf(m)
 	for c, t := range m.terms {
 		if classes(policies.Class(c))&m.leases != 0 && t != (gate.Terms{}) {
 			m.page.Grant(t)

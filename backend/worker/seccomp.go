@@ -7,12 +7,12 @@ import (
 )
 
 // allowed are the system calls of a serving worker: the Go runtime's, memory,
-// futexes, and what works on descriptors that are open already. None makes a file shorter: the daemon has mapped what the
-// worker has, and would be ended for touching what is there no more.
+// futexes, and what works on descriptors that are open already. None makes a file shorter that the
+// daemon has mapped: it would be ended for touching what is there no more.
 var allowed = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE,
-	unix.SYS_MEMFD_CREATE, unix.SYS_FALLOCATE,
+	unix.SYS_MEMFD_CREATE,
 	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_RESTART_SYSCALL, unix.SYS_MEMBARRIER,
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
@@ -87,7 +87,7 @@ func either(number uint32, arg int, of []uint32, yes, no uint32) []unix.SockFilt
 // allowedDriver are those that a driver in this process needs besides: it opens
 // files and devices, asks them, looks round in /proc and /sys, and listens at a socket without a file.
 var allowedDriver = append([]uint32{
-	unix.SYS_FTRUNCATE, unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64,
+	unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64,
 	unix.SYS_MREMAP, unix.SYS_MINCORE, unix.SYS_BRK, unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_UNAME,
 	unix.SYS_FSTATFS, unix.SYS_STATFS, unix.SYS_GETCWD, unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MLOCK, unix.SYS_MUNLOCK, unix.SYS_PRCTL,
 	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_GETPARAM, unix.SYS_SCHED_GETSCHEDULER, unix.SYS_GETPRIORITY,
@@ -134,6 +134,7 @@ func seccompProgram(arch uint32, driver bool, pid int) []unix.SockFilter {
 	p = append(p, onlyIf(unix.SYS_MPROTECT, 2, unix.PROT_EXEC, false)...)
 	p = append(p, equals(unix.SYS_KILL, 1, 0)...)
 	p = append(p, equals(unix.SYS_TGKILL, 0, uint32(pid))...) // Go's runtime interrupts threads
+	p = append(p, equals(unix.SYS_FALLOCATE, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)...)
 	commands := ownerCommands
 	if !driver {
 		commands = slices.Concat(lockCommands, ownerCommands)

@@ -142,8 +142,8 @@ func (h *softHardware) BusyTime() int64 {
 // path is where the page of a domain lies.
 func (h *softHardware) path(domain string) string { return filepath.Join(h.dir, pageName(domain)) }
 
-// pageName is the name of the file of a domain's page: any name of a domain makes one.
-func pageName(domain string) string { return fmt.Sprintf("%016x", engine.DomainNumber(domain)) }
+// pageName is the name of the file of a domain's page.
+func pageName(domain string) string { return "domain-" + domain }
 
 // Account implements backend.Hardware.
 func (h *softHardware) Account(domain string) (backend.Account, error) {
@@ -185,19 +185,25 @@ func (h *softHardware) find(domain string) (*softAccount, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", h.path(domain), err)
 	}
-	e.Sweep()
-	return h.enter(domain, e)
+	a, err := h.enter(domain, e)
+	if err == nil {
+		e.Sweep()
+	}
+	return a, err
 }
 
 // enter makes the account of a page. h.mu is held.
 func (h *softHardware) enter(domain string, e *engine.Engines) (*softAccount, error) {
+	if err := e.LockIn(h.page); err != nil {
+		e.Close()
+		return nil, err
+	}
 	f, err := fileOf(e.FD(), "engines of "+domain)
 	if err != nil {
 		e.Close()
 		return nil, err
 	}
 	a := &softAccount{Engines: e, hardware: h, domain: domain, file: f, party: h.arbiter.Add(e, domain)}
-	a.party.SetLimit(2 * int64(h.config.KernelTimeout))
 	h.domains[domain] = a
 	return a, nil
 }
@@ -251,7 +257,8 @@ func (a *softAccount) Charge(burst time.Duration) backend.EngineTime {
 }
 
 func (a *softAccount) Charged() backend.EngineTime { return engineTime(a.Engines.Charged()) }
-func (a *softAccount) Turn(compute, copies bool) {
+func (a *softAccount) Turn(compute, copies bool, kernel time.Duration) {
+	a.party.SetLimit(2 * int64(kernel)) // which counts processor time
 	a.hardware.arbiter.SetTurn(a.party, compute, copies)
 }
 

@@ -56,18 +56,20 @@ func (e *Engines) Charge(burst int64) (t Times) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := Now()
-	e.burst = burst
 	for k := range t {
 		said := e.heldUpTo(Token(k), now) + e.l.added[k].Load()
 		if e.l.charged[k].Load() != e.said[k] {
 			e.forged, e.said[k] = true, said
 		}
-		t[k] = e.believe(Token(k), said-e.said[k]+e.extra[k].Swap(0), now)
+		x := e.extra[k].Swap(0)
+		t[k] = e.believe(Token(k), max(said-e.said[k], 0)+x, now)
 		e.past[k] += t[k]
-		e.upTo[k] = max(e.upTo[k], now-burst) + t[k]
-		e.said[k] = max(said, e.said[k])
+		e.upTo[k] = max(e.upTo[k], now-e.burst) + t[k]
+		e.l.added[k].Add(x) // so that the page says it to the next daemon, too
+		e.said[k] = max(said, e.said[k]) + x
 		e.l.charged[k].Store(e.said[k])
 	}
+	e.burst = burst // up to now it may have been held for longer: no daemon ran
 	return t
 }
 

@@ -354,6 +354,31 @@ func TestChargeCannotBeForged(t *testing.T) {
 	}
 }
 
+// What was seen is charged whatever the page says afterwards, and told to the next daemon; and what was held while no daemon ran is
+// charged, for however long that was.
+func TestSeenIsCharged(t *testing.T) {
+	_, e := newPages(t, Options{})
+	e.Charge(burst)
+	e.l.added[Compute].Store(1 << 60)
+	e.Charge(burst)
+	e.l.added[Compute].Store(0)
+	e.extra[Compute].Add(1000)
+	for start := Now(); Now() < start+5000; {
+	}
+	if got := e.Charge(burst)[Compute]; got != 1000 {
+		t.Errorf("charged %d ns, want the 1000 that were seen", got)
+	}
+	_, e = newPages(t, Options{})
+	e.l.opened -= 500e9
+	e.l.added[CopyIn].Store(400e9)
+	var next Engines
+	next.l = e.l
+	next.account.open(e.l)
+	if got := next.Charge(burst / 60)[CopyIn]; got != 400e9 {
+		t.Errorf("charged %d ns of 400 s that were held without a daemon", got)
+	}
+}
+
 // What a domain holds is charged while it goes on, and all of it once.
 func TestChargeWhileHeld(t *testing.T) {
 	m, e := newPages(t, Options{})

@@ -115,7 +115,7 @@ func (d *Party) SetLimit(ns int64) { d.limit.Store(ns) }
 // Ring has the arbiter look.
 func (a *Arbiter) Ring() {
 	a.memory.l.bell.Add(1)
-	futexWake(&a.memory.l.bell)
+	futexWakeAll(&a.memory.l.bell)
 }
 
 // Run grants until ctx ends.
@@ -149,6 +149,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 	for k := range NumTokens {
 		a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool { return d.gave(k) })
 		for i := range a.all {
+			a.all[i].reclaim(k, slices.Contains(a.holders[k], a.all[i]))
 			a.queue(k, a.all[i])
 		}
 		next := a.next(k)
@@ -174,6 +175,18 @@ func (a *Arbiter) step(now int64) (wait int64) {
 		a.all = append(a.all[1:], a.all[0])
 	}
 	return wait
+}
+
+// reclaim takes an engine back that a domain took while it heard nothing of the daemon.
+func (d *Party) reclaim(k Token, holds bool) {
+	g := &d.Engines.l.grants[k]
+	if w := g.load(); !holds && w.mode() == present {
+		to := absent
+		if d.uses(k, w) {
+			to = overtaken | w&^(wanted|modeMask)
+		}
+		g.change(w, to)
+	}
 }
 
 // queue has a domain wait for an engine that it wants.
@@ -238,16 +251,16 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 		if a.takeIdle(k, d) { // its user may have left before it could see that
 			return true
 		}
-	case now-d.denied[k] >= w.idleFor() && !d.uses(k, w) && g.change(w, absent): // the next in its queue does not come
+	case now-d.denied[k] >= d.idleFor(k, w, now) && !d.uses(k, w) && g.change(w, absent): // the next in its queue does not come
+		if !d.turn[k].Load() && w.ticket() == nobody {
+			d.belated(now)
+		}
 		d.settle(k)
 		return true
 	case now-d.denied[k] >= d.patience(k, now) && g.change(w, overtaken|w&^(wanted|modeMask)):
 		d.seen[k] = now
 		d.settle(k)
-		if d.often++; now-d.late > forgiven {
-			d.often = 1
-		}
-		d.late = now
+		d.belated(now)
 		if now-d.told > forgiven || d.told == 0 {
 			d.told = now
 			a.overtook(d, k)
@@ -260,11 +273,30 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 
 // idleFor is for how long a domain may keep an engine that another one wants and that none of its workers has entered, in ns: one
 // has to wake to use what was just granted.
-func (g grantWord) idleFor() int64 {
-	if g.ticket() == nobody {
+func (d *Party) idleFor(k Token, w grantWord, now int64) int64 {
+	if w.ticket() != nobody {
+		return quantum
+	}
+	if d.turn[k].Load() {
 		return grace
 	}
-	return quantum
+	return d.grace(now)
+}
+
+// belated notes that a domain without the turn kept an engine for as long as it was let.
+func (d *Party) belated(now int64) {
+	if d.often++; now-d.late > forgiven {
+		d.often = 1
+	}
+	d.late = now
+}
+
+// grace is for how long a domain without the turn may keep an engine that another one wants, in ns.
+func (d *Party) grace(now int64) int64 {
+	if d.often > 0 && now-d.late < forgiven {
+		return grace / int64(min(1<<min(d.often, 10), mostGrace))
+	}
+	return grace
 }
 
 // takeIdle takes an engine that no worker of the domain uses or waits for.
@@ -307,11 +339,7 @@ func (d *Party) patience(k Token, now int64) int64 {
 	if d.turnOver[k] == 0 {
 		d.turnOver[k] = now
 	}
-	for_ := int64(grace)
-	if d.often > 0 && now-d.late < forgiven {
-		for_ /= int64(min(1<<min(d.often, 10), mostGrace))
-	}
-	return max(for_, d.turnOver[k]-d.denied[k]+for_)
+	return d.grace(now) + max(d.turnOver[k]-d.denied[k], 0)
 }
 
 // settle charges a domain for the time for which it was seen to keep an engine from others, if its page says less.

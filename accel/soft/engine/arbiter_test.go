@@ -378,3 +378,46 @@ func TestNeverTwoInside(t *testing.T) {
 		t.Fatalf("%d increments, want %d", n, len(ps)*2000)
 	}
 }
+
+// Who is granted an engine without having the turn, and does not come for it, keeps others waiting the less the more often.
+func TestGrantNotUsed(t *testing.T) {
+	s := newStepped(t)
+	h, v := s.tenant(false), s.tenant(false)
+	var lost int64
+	for range 10 {
+		h.Engines.l.grants[Compute].want.Store(1)
+		h.Engines.l.tokens[Compute].tail.Store(h.Engines.l.tokens[Compute].serving.Load() + 1) // as if one waited
+		s.after(1)
+		if !h.has() {
+			t.Fatal("the engine is free, and was not granted")
+		}
+		s.SetTurn(v.Party, true, true)
+		s.ask(v)
+		for s.after(1); !v.has(); s.after(1e6) {
+			lost += 1e6
+		}
+		s.gets(v)
+		v.w.Release(Compute)
+		s.SetTurn(v.Party, false, false)
+		s.after(1)
+	}
+	if lost > 200e6 {
+		t.Errorf("%d ms are lost in ten turns", lost/1e6)
+	}
+}
+
+// A domain that took an engine while it heard nothing of the daemon gives it back when others have it.
+func TestTakenMeanwhile(t *testing.T) {
+	s := newStepped(t)
+	a, b := s.tenant(true), s.tenant(true)
+	a.Engines.l.granting.Store(s.now - 1)
+	a.w.Acquire(Compute, nil) // nobody grants
+	s.ask(b)
+	s.after(1)
+	s.gets(b)
+	if a.has() || len(s.holders[Compute]) != 1 {
+		t.Errorf("%d domains have the engine, and one that was not granted it: %v", len(s.holders[Compute]), a.has())
+	}
+	a.w.Release(Compute)
+	b.w.Release(Compute)
+}

@@ -124,7 +124,19 @@ func OpenEngines(fd int) (*Engines, error) {
 }
 
 func (e *Engines) init(fd int) {
-	e.registry = registry{fd: fd, places: MaxUsers, owner: func(i int) *atomic.Uint64 { return &e.l.users[i].owner }, release: e.release, high: &e.l.high}
+	e.registry = registry{fd: fd, locks: fd, places: MaxUsers, owner: func(i int) *atomic.Uint64 { return &e.l.users[i].owner }, release: e.release, high: &e.l.high}
+}
+
+// LockIn has the locks of those who have places lie in the file of the accelerator's page: a worker that could lock in a page that
+// lies in a file system could also make that larger, and fill the file system. It comes before any place is taken.
+func (e *Engines) LockIn(m *Memory) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(e.fd, &st); err != nil {
+		return fmt.Errorf("a domain's engine page: %w", err)
+	}
+	e.locks = m.fd
+	e.lockAt = 1<<20 + int64(st.Ino&(1<<40-1))*MaxUsers
+	return nil
 }
 
 // FD is the page's descriptor, to be passed to workers. It stays the page's.

@@ -117,7 +117,7 @@ func (w *Worker) await(k Token, ticket uint64, stop *atomic.Bool) bool {
 // ring tells the daemon that there is something to see in the grants of a page.
 func (w *Worker) ring() {
 	w.memory.l.bell.Add(1)
-	futexWake(&w.memory.l.bell)
+	futexWakeAll(&w.memory.l.bell) // a hostile worker may sleep there, too
 }
 
 // giveBack gives an engine back that another domain wants, after the ticket of the latest to enter has ended. It returns true

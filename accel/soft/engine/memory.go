@@ -153,7 +153,8 @@ func Open(fd int) (*Memory, error) {
 	return m, nil
 }
 
-// OpenPages maps, in a worker, the pages of its accelerator and of its domain there, whose files stay the caller's.
+// OpenPages maps, in a worker, the pages of its accelerator and of its domain there, whose files stay the caller's. The file of the
+// domain's page is one for reading after that.
 func OpenPages(files []*os.File) (m *Memory, e *Engines, err error) {
 	if len(files) != 2 {
 		return nil, nil, fmt.Errorf("an accelerator with %d files: want the pages of the accelerator and of the domain", len(files))
@@ -171,11 +172,32 @@ func OpenPages(files []*os.File) (m *Memory, e *Engines, err error) {
 		m.Close()
 		return nil, nil, err
 	}
+	if err := e.onlyMap(m, &files[1]); err != nil {
+		e.Close()
+		m.Close()
+		return nil, nil, err
+	}
 	return m, e, nil
 }
 
+// onlyMap keeps no descriptor of the page by which its file can be changed.
+func (e *Engines) onlyMap(m *Memory, file **os.File) error {
+	if err := e.LockIn(m); err != nil {
+		return err
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", e.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open a domain's engine page for reading: %w", err)
+	}
+	unix.Close(e.fd)
+	e.fd = -1
+	(*file).Close()
+	*file = os.NewFile(uintptr(fd), "engines")
+	return nil
+}
+
 func (m *Memory) init(fd int) {
-	m.registry = registry{fd: fd, places: MaxWorkers, owner: func(i int) *atomic.Uint64 { return &m.l.workers[i].owner }, release: m.release, high: &m.l.high}
+	m.registry = registry{fd: fd, locks: fd, places: MaxWorkers, owner: func(i int) *atomic.Uint64 { return &m.l.workers[i].owner }, release: m.release, high: &m.l.high}
 }
 
 // release frees place i if it still belongs to owner: its memory and spinning seats.

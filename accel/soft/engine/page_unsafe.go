@@ -105,7 +105,11 @@ func mapMemory(fd int) (*Memory, error) {
 // Close unmaps the page. Nobody may use it, or a Worker of it, any more.
 func (e *Engines) Close() error {
 	e.l = nil
-	return firstError(unix.Munmap(e.mem), unix.Close(e.fd))
+	err := unix.Munmap(e.mem)
+	if e.fd >= 0 {
+		err = firstError(err, unix.Close(e.fd))
+	}
+	return err
 }
 
 // Close unmaps the page. Nobody may use it, or a Worker of it, any more.
@@ -138,7 +142,12 @@ func futexWaitAt(word *atomic.Uint32, value uint32, ns int64) {
 		uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
-// futexWake wakes whoever sleeps on word.
+// futexWakeAll wakes all who sleep on word.
+func futexWakeAll(word *atomic.Uint32) {
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1 /* FUTEX_WAKE, shared */, 1<<30, 0, 0, 0)
+}
+
+// futexWake wakes one who sleeps on word.
 func futexWake(word *atomic.Uint32) {
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1 /* FUTEX_WAKE, shared */, 1, 0, 0, 0)
 }

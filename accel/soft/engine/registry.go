@@ -18,13 +18,15 @@ func ownerWord(epoch uint16, pid int) uint64 { return uint64(epoch)<<32 | uint64
 func ownerPid(o uint64) int                  { return int(uint32(o)) }
 func ownerEpoch(o uint64) uint16             { return uint16(o >> 32) }
 
-// A process has its place in a page as long as it holds a lock on the byte of the page's file that bears the place's number. The
+// A process has its place in a page as long as it holds a lock on the byte of a file that bears the place's number. The
 // lock belongs to an open file description of its own, which the kernel closes when the process ends, however it ends, even if its
 // parent never notices; asking for it needs neither /proc nor a pid, which both a confined worker may not have.
 
 // registry is who has the places of a page.
 type registry struct {
-	fd      int // of the page's file
+	fd      int   // of the page's file; -1: it is only mapped
+	locks   int   // of the file on whose bytes the locks lie
+	lockAt  int64 // where they begin
 	places  int
 	owner   func(i int) *atomic.Uint64
 	release func(i int, owner uint64) // frees place i with all that goes with it if it still belongs to owner
@@ -41,12 +43,12 @@ type place struct {
 
 // take takes a place for this process. start makes it that of a new owner, who has nothing yet.
 func (r *registry) take(start func(at place)) (place, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", r.fd), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", r.locks), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return place{}, fmt.Errorf("open engine page again: %w", err)
 	}
 	for i := range r.places {
-		if !lockPlace(fd, i) {
+		if !r.lock(fd, i) {
 			continue
 		}
 		owner := r.owner(i)
@@ -85,15 +87,15 @@ func (r *registry) pid(i int, epoch uint16) int {
 	return ownerPid(o)
 }
 
-// lockPlace takes place i's lock, if no living process has it.
-func lockPlace(fd, i int) bool {
-	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(i), Len: 1}) == nil
+// lock takes place i's lock for a description of the locks' file, if no living process has it.
+func (r *registry) lock(fd, i int) bool {
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: r.lockAt + int64(i), Len: 1}) == nil
 }
 
 // alive says whether place i belongs to a living process.
 func (r *registry) alive(i int) bool {
-	l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(i), Len: 1}
-	if err := unix.FcntlFlock(uintptr(r.fd), unix.F_OFD_GETLK, &l); err != nil {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: r.lockAt + int64(i), Len: 1}
+	if err := unix.FcntlFlock(uintptr(r.locks), unix.F_OFD_GETLK, &l); err != nil {
 		return true // not to be told: better wait than have two holders
 	}
 	return l.Type != unix.F_UNLCK
