@@ -198,12 +198,7 @@ func (h *softHardware) enter(domain string, e *engine.Engines) (*softAccount, er
 		e.Close()
 		return nil, err
 	}
-	f, err := fileOf(e.FD(), "engines of "+domain)
-	if err != nil {
-		e.Close()
-		return nil, err
-	}
-	a := &softAccount{Engines: e, hardware: h, domain: domain, file: f, party: h.arbiter.Add(e, domain)}
+	a := &softAccount{Engines: e, hardware: h, domain: domain, file: e.File(), party: h.arbiter.Add(e, domain)}
 	h.domains[domain] = a
 	return a, nil
 }

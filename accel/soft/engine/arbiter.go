@@ -30,6 +30,7 @@ type Party struct {
 	turnOver [NumTokens]int64 // when it was first seen not to have the turn; 0: it has
 	denied   [NumTokens]int64 // since when it keeps an engine that another one wants; 0: it does not
 	seen     [NumTokens]int64 // when it was last seen to do so
+	waits    [NumTokens]int64 // since when it waits for an engine
 	charged  [NumTokens]int64 // what was charged to it up to denied
 	late     int64            // when it was last overtaken
 	often    int              // how often it was overtaken, each time soon after the time before
@@ -49,6 +50,9 @@ const (
 	// mostGrace divides the grace of a domain that was overtaken time and again, each time within forgiven of the time before.
 	mostGrace = 16
 	forgiven  = 10e9
+	// lendAfter is for how long a domain without the turn waits for an engine until it gets it when it is idle in the turn of another
+	// domain, for what has to be done in any case: moving memory that the other one needs.
+	lendAfter = 5e6
 	// tolerance is how much less than was seen may be charged.
 	tolerance = 1e6
 )
@@ -150,7 +154,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 		a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool { return d.gave(k) })
 		for i := range a.all {
 			a.all[i].reclaim(k, slices.Contains(a.holders[k], a.all[i]))
-			a.queue(k, a.all[i])
+			a.queue(k, a.all[i], now)
 		}
 		next := a.next(k)
 		contended := next != nil || len(a.holders[k]) > 1
@@ -159,7 +163,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 				return a.take(k, d, now)
 			}
 			d.keep(k)
-			return len(a.waiting[k]) > 0 && !d.turn[k].Load() && a.takeIdle(k, d)
+			return len(a.waiting[k]) > 0 && (!d.turn[k].Load() || now-a.waiting[k][0].waits[k] >= lendAfter) && a.takeIdle(k, d)
 		})
 		if len(a.holders[k]) == 0 && len(a.waiting[k]) > 0 {
 			if next == nil { // nobody who waits has the turn: it is work that was let in before its turn ended
@@ -190,9 +194,10 @@ func (d *Party) reclaim(k Token, holds bool) {
 }
 
 // queue has a domain wait for an engine that it wants.
-func (a *Arbiter) queue(k Token, d *Party) {
+func (a *Arbiter) queue(k Token, d *Party, now int64) {
 	if d.Engines.l.grants[k].want.Load() != 0 && !slices.Contains(a.waiting[k], d) && !slices.Contains(a.holders[k], d) {
 		a.waiting[k] = append(a.waiting[k], d)
+		d.waits[k] = now
 	}
 }
 

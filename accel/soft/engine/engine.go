@@ -13,6 +13,7 @@ package engine
 
 import (
 	"fmt"
+	"os"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -141,6 +142,13 @@ func (e *Engines) LockIn(m *Memory) error {
 
 // FD is the page's descriptor, to be passed to workers. It stays the page's.
 func (e *Engines) FD() int { return e.fd }
+
+// File makes a file of the page's descriptor, which is the caller's from then on.
+func (e *Engines) File() *os.File {
+	f := os.NewFile(uintptr(e.fd), "engines")
+	e.fd = -1
+	return f
+}
 
 // Holder is the process that holds a token now, 0 if none.
 func (e *Engines) Holder(k Token) int {

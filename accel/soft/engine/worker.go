@@ -89,11 +89,12 @@ func (w *Worker) Acquire(k Token, stop *atomic.Bool) (since int64, ok bool) {
 // damageTime is how long a worker claims tickets of a damaged page again.
 const damageTime = 1e9
 
-// TryAcquire takes a token if nobody holds or waits for it.
+// TryAcquire takes a token if nobody holds or waits for it. It waits for the engine to be granted, if no worker of its domain has it,
+// but not for long.
 func (w *Worker) TryAcquire(k Token) (since int64, ok bool) {
 	t := &w.engines.l.tokens[k]
 	g := &w.engines.l.grants[k]
-	if t.taken() || !g.free() {
+	if t.taken() || !g.free() && !w.hasten(k) {
 		return 0, false
 	}
 	now := w.ask(k)
