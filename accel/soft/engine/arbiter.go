@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Arbiter is the daemon's side of the grants: it grants each engine of an accelerator to one domain at a time, first come, first
@@ -53,6 +54,9 @@ const (
 	// lendAfter is for how long a domain without the turn waits for an engine until it gets it when it is idle in the turn of another
 	// domain, for what has to be done in any case: moving memory that the other one needs.
 	lendAfter = 5e6
+	// Who rings more often than so many times in so many ns is not honest; it shall not keep a processor busy.
+	rushLooks = 200
+	rushTime  = 10e6
 	// tolerance is how much less than was seen may be charged.
 	tolerance = 1e6
 )
@@ -131,9 +135,17 @@ func (a *Arbiter) Run(ctx context.Context) {
 			<-rang // the page is unmapped later
 		}
 	}()
+	var since int64
+	looks := 0
 	for ctx.Err() == nil {
 		rung := a.memory.l.bell.Load()
-		if wait := a.step(Now()); ctx.Err() == nil {
+		now := Now()
+		if looks++; now-since > rushTime {
+			since, looks = now, 0
+		} else if looks > rushLooks {
+			time.Sleep(time.Millisecond)
+		}
+		if wait := a.step(now); ctx.Err() == nil {
 			futexWaitAt(&a.memory.l.bell, rung, wait)
 		}
 	}
