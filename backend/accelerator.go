@@ -369,13 +369,16 @@ func count(n uint64) int { return int(min(n, 1<<20)) }
 
 // turns is for how long a domain had the turn, of late, and for how long of that it held engines. A program that keeps little
 // queued runs dry now and then, because a busy host wakes it, or its worker, late, and is backlogged all the same: unused
-// time is its own to lose. But a domain that keeps others out and leaves most of its turns unused is charged for these, since nobody
+// time is its own to lose. But a domain that keeps others out and hardly uses its turns is charged for these, since nobody
 // else could use them. Of a worker that hostile code has taken over there is only its word for what it did meanwhile.
 type turns struct{ had, used float64 } // ns
 
 const (
 	// turnsHalf is the turn time after which what was before counts for half.
 	turnsHalf = float64(time.Second)
+	// turnsPart is what part of its turns a domain uses at least, one in so many: less than any honest one on a host whose
+	// processors are taken.
+	turnsPart = 8
 	// turnsLeast is the turn time that there must be to judge by.
 	turnsLeast = float64(200 * time.Millisecond)
 )
@@ -385,8 +388,8 @@ func (t *turns) add(had, used time.Duration) {
 	t.had, t.used = t.had*left+float64(had), t.used*left+float64(used)
 }
 
-// wasted reports whether most of its turns were unused.
-func (t *turns) wasted() bool { return t.had > turnsLeast && 2*t.used < t.had }
+// wasted reports whether its turns were hardly used.
+func (t *turns) wasted() bool { return t.had > turnsLeast && t.used*turnsPart < t.had }
 
 func (a *accelerator) step(now int64, e policies.Event) { a.sched.Step(vcpu.Time(now), &e) }
 
