@@ -25,6 +25,7 @@ type Party struct {
 	Engines *Engines
 	Name    string
 	turn    [NumTokens]atomic.Bool // whether it is the domain's turn
+	fresh   [NumTokens]atomic.Bool // it got the turn just now
 	limit   atomic.Int64           // for how long a domain may keep an engine in its turn that another one wants, in ns; 0: for ever
 
 	// Guarded by the arbiter's mu.
@@ -106,9 +107,10 @@ func (a *Arbiter) Remove(d *Party) {
 
 // SetTurn says for which engines it is the domain's turn.
 func (a *Arbiter) SetTurn(d *Party, compute, copies bool) {
-	changed := d.turn[Compute].Swap(compute) != compute
-	for _, k := range []Token{CopyIn, CopyOut} {
-		if d.turn[k].Swap(copies) != copies {
+	changed := false
+	for k, turn := range [NumTokens]bool{Compute: compute, CopyIn: copies, CopyOut: copies} {
+		if d.turn[k].Swap(turn) != turn {
+			d.fresh[k].Store(turn)
 			changed = true
 		}
 	}
@@ -169,6 +171,9 @@ func (a *Arbiter) step(now int64) (wait int64) {
 			a.queue(k, a.all[i], now)
 		}
 		next := a.next(k)
+		if next == nil {
+			next = a.ahead(k)
+		}
 		contended := next != nil || len(a.holders[k]) > 1
 		a.holders[k] = slices.DeleteFunc(a.holders[k], func(d *Party) bool {
 			if contended {
@@ -177,7 +182,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 			d.keep(k)
 			return len(a.waiting[k]) > 0 && (!d.turn[k].Load() || now-a.waiting[k][0].waits[k] >= lendAfter) && a.takeIdle(k, d)
 		})
-		if len(a.holders[k]) == 0 && len(a.waiting[k]) > 0 {
+		if len(a.holders[k]) == 0 && (next != nil || len(a.waiting[k]) > 0) {
 			if next == nil { // nobody who waits has the turn: it is work that was let in before its turn ended
 				next = a.waiting[k][0]
 			}
@@ -223,7 +228,26 @@ func (a *Arbiter) next(k Token) *Party {
 	return nil
 }
 
+// ahead returns the only domain that has the turn, if it got that just now and has used the engine before: the engine is there when
+// its worker has woken.
+func (a *Arbiter) ahead(k Token) (next *Party) {
+	for _, d := range a.all {
+		if !d.turn[k].Load() {
+			continue
+		}
+		if next != nil {
+			return nil
+		}
+		next = d
+	}
+	if next == nil || !next.fresh[k].Load() || next.Engines.l.tokens[k].serving.Load() == 0 || slices.Contains(a.holders[k], next) {
+		return nil
+	}
+	return next
+}
+
 func (a *Arbiter) grant(k Token, d *Party, now int64) {
+	d.fresh[k].Store(false)
 	a.waiting[k] = slices.DeleteFunc(a.waiting[k], func(other *Party) bool { return other == d })
 	a.holders[k] = append(a.holders[k], d)
 	d.denied[k] = 0

@@ -302,6 +302,34 @@ func TestWithoutTurn(t *testing.T) {
 	a.w.Release(Compute)
 }
 
+// The only domain that has the turn is granted the engine that it has used before, before it asks.
+func TestGrantedAhead(t *testing.T) {
+	s := newStepped(t)
+	a, b := s.tenant(false), s.tenant(true)
+	for _, n := range []*tenant{a, b} {
+		s.ask(n)
+		s.after(quantum)
+		s.after(lendAfter)
+		s.gets(n)
+		n.w.Release(Compute)
+	}
+	s.SetTurn(b.Party, false, false)
+	s.SetTurn(a.Party, true, true)
+	s.after(1)
+	if !a.has() || b.has() {
+		t.Error("the engine is not where the turn is")
+	}
+	s.ask(b)
+	s.after(1)
+	s.after(lendAfter)
+	s.gets(b) // it was idle
+	s.after(1)
+	if !b.has() {
+		t.Error("taken back though nobody asks for it")
+	}
+	b.w.Release(Compute)
+}
+
 // A grant that is not used before it is taken back is asked for again.
 func TestGrantTooLate(t *testing.T) {
 	s := newStepped(t)
