@@ -47,10 +47,29 @@ func startPrivate(dir, config string) (*control.Client, error) {
 			return client, err
 		}
 	}
+	if hosts(dir) {
+		return awaitHosts(dir, path)
+	}
 	if err := launch(dir, config); err != nil {
 		return nil, err
 	}
 	return control.Dial(path)
+}
+
+// hosts reports whether a directory is that of the host's daemon, which keeps its state there: private ones keep none.
+func hosts(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "state.json"))
+	return err == nil
+}
+
+// awaitHosts waits for the host's daemon, which may be about to start again.
+func awaitHosts(dir, path string) (*control.Client, error) {
+	for start := time.Now(); time.Since(start) < startTime; time.Sleep(50 * time.Millisecond) {
+		if client, err := control.Dial(path); err == nil {
+			return client, nil
+		}
+	}
+	return nil, fmt.Errorf("the host's daemon keeps its state in %s, and did not run for %v: start it with `pegasusd --runtime-dir %s`, or give another --runtime-dir", dir, startTime, dir)
 }
 
 // lock holds a file's lock until unlock is called.
