@@ -24,7 +24,7 @@ const (
 	beatEvery = 200 * time.Millisecond
 )
 
-// mendEvery is how often the daemon looks for damage in what workers share.
+// mendEvery is how often the daemon checks workers' shared pages for damage.
 const mendEvery = 50 * time.Millisecond
 
 // accelerator is one accelerator and its scheduler loop. The loop takes mu for
@@ -148,7 +148,7 @@ func (a *accelerator) run(ctx context.Context) {
 	}
 }
 
-// mend makes good what hostile workers damage, until ctx ends. A domain's workers alone can write over its queues: they
+// mend repairs pages that hostile workers damage, until ctx ends. A domain's workers alone can write over its queues: they
 // are ended.
 func (a *accelerator) mend(ctx context.Context) {
 	for pause(ctx, mendEvery) {
@@ -213,7 +213,7 @@ func (a *accelerator) guard(m *avcpu) {
 	a.forged(m)
 }
 
-// forged has a domain expelled whose worker has written what none writes. a.mu is held.
+// forged has a domain expelled of which a worker has written values that no honest worker writes. a.mu is held.
 func (a *accelerator) forged(m *avcpu) {
 	if !m.forged && a.expel != nil {
 		m.forged = true
@@ -231,8 +231,8 @@ func (a *accelerator) expelled(m *avcpu) {
 // look tells the scheduler what happened to a domain since the last look.
 func (a *accelerator) look(now int64, m *avcpu) { a.report(now, m, a.settle(now, m)) }
 
-// settle charges a domain for what it used since the last look, and returns what its workers do now. All domains are charged before
-// the scheduler receives any news of work: what a domain used while no other had work is no other's loss.
+// settle charges a domain for its use since the last look, and returns its workers' present work. All domains are charged before
+// the scheduler receives any news of work: use while no other domain had work is no other domain's loss.
 func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	w := m.page.Look()
 	if m.paused {
@@ -370,13 +370,13 @@ func count(n uint64) int { return int(min(n, 1<<20)) }
 // turns is for how long a domain had the turn, of late, and for how long of that it held engines. A program that keeps little
 // queued runs dry now and then, because a busy host wakes it, or its worker, late, and is backlogged all the same: unused
 // time is its own to lose. But a domain that keeps others out and hardly uses its turns is charged for these, since nobody
-// else could use them. Of a worker that hostile code has taken over there is only its word for what it did meanwhile.
+// else could use them. A worker that hostile code has taken over may report any use of such time.
 type turns struct{ had, used float64 } // ns
 
 const (
-	// turnsHalf is the turn time after which what was before counts for half.
+	// turnsHalf is the turn time after which earlier turns count for half.
 	turnsHalf = float64(time.Second)
-	// turnsPart is what part of its turns a domain uses at least, one in so many: less than any honest one on a host whose
+	// turnsPart is the least part of its turns that a domain uses, one in so many: less than any honest one on a host whose
 	// processors are taken.
 	turnsPart = 8
 	// turnsLeast is the turn time that there must be to judge by.

@@ -132,7 +132,7 @@ func TestBudgetOfTheDead(t *testing.T) {
 	}
 }
 
-// What a domain used while no other had work is charged before the news of the other's work, whichever was attached first: it owes
+// A domain's use while no other had work is charged before the news of the other's work, whichever was attached first: it owes
 // the other none of that.
 func TestAloneIsChargedFirst(t *testing.T) {
 	for _, policy := range []string{"accc", "augc", "cosched", "credit", "band", "drr", "lag"} {

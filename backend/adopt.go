@@ -328,7 +328,7 @@ func (d *Daemon) takeOver(a *accelerator, dom *domain, s *survivor) error {
 	return sameHardware(a.hw.Files(dom.name), s.files.Hardware)
 }
 
-// sameHardware compares what a worker has of an accelerator with what one of its domain is to have.
+// sameHardware returns an error unless a worker's files of an accelerator are those of its domain.
 func sameHardware(want, has []*os.File) error {
 	if !slices.EqualFunc(want, has, sameFile) {
 		return errors.New("what it has of the accelerator isn't what one of its domain has")

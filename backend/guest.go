@@ -284,7 +284,7 @@ func (d *Daemon) freeSlice() (int, bool) {
 	return 0, false
 }
 
-// expel ends all workers of a domain, of which one has written over the domain's pages what none writes: which one can't be told.
+// expel ends all workers of a domain, of which one has written over the domain's pages; which worker did so is unknown.
 func (d *Daemon) expel(m *avcpu) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

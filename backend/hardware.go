@@ -32,11 +32,11 @@ type Hardware interface {
 	// Files are handed to the workers of a domain that has an account: those that all workers have come first. They stay the
 	// Hardware's.
 	Files(domain string) []*os.File
-	// Reap frees what a dead worker of a domain held. The time for which it held engines until now is charged to the domain.
+	// Reap frees the engines and memory of a dead worker of a domain. The time for which it held engines until now is charged to the domain.
 	Reap(domain string, pid int)
 	// Serve gives engines to one domain after another, until ctx ends.
 	Serve(ctx context.Context)
-	// Mend makes good what hostile workers have damaged, as far as that can be told, and returns the domains in whose pages it
+	// Mend repairs damage by hostile workers, as far as it can be detected, and returns the domains in whose pages it
 	// found damage. One goroutine calls it, several times a second.
 	Mend() (domains []string)
 	Close() error
@@ -56,7 +56,7 @@ type Account interface {
 	Charged() EngineTime
 	// Turn says for which engines it is the domain's turn, and for how long a kernel may compute; 0: for ever.
 	Turn(compute, copies bool, kernel time.Duration)
-	// Close ends the account of a domain without processes. What it has then is still in the Hardware's BusyTime.
+	// Close ends the account of a domain without processes. Its time is still in the Hardware's BusyTime.
 	Close()
 }
 
@@ -91,5 +91,5 @@ type Profile struct {
 }
 
 // Maker makes the hardware of one [[accelerator]] table; files are those of an
-// earlier one that workers still use, or none. In a directory, it keeps what outlives both daemon and workers; "": nothing does.
+// earlier one that workers still use, or none. dir is where the hardware keeps files that outlive daemon and workers; "": it keeps none.
 type Maker func(c configs.Accelerator, dir string, files []*os.File) (Hardware, error)

@@ -56,7 +56,7 @@ func (h *Host) sleepUntilRung(timeout time.Duration) {
 	parked := word32(h.mem, offPollerParked)
 	defer parked.Store(0)
 	for left := timeout; left > 0; left = timeout - time.Since(start) {
-		if parked.Load() == 0 { // who takes the announcement back has sent a packet: look first
+		if parked.Load() == 0 { // the guest that cleared the word has sent a packet: look first
 			if h.Ready() {
 				return
 			}

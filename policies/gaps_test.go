@@ -7,13 +7,13 @@ import (
 )
 
 // longestGap is the longest time that a backlogged domain with half of the credits may wait for the engine beside one
-// other domain: 50 ms, less a margin for what the model leaves out.
+// other domain: 50 ms, less a margin for delays that the model leaves out.
 const longestGap = 45 * ms
 
 // prompt are the policies under which that holds, with default options.
 var prompt = []string{"rr", "accc", "xc", "slaf", "augc", "cosched", "credit", "drr", "lag"}
 
-// attackers are what a domain may do beside a backlogged victim. Requests are stopped at the end of a turn, as the software
+// attackers are behaviours of a domain beside a backlogged victim. Requests are stopped at the end of a turn, as the software
 // accelerator does, but for those that begin before the time whole.
 var attackers = []struct {
 	name string

@@ -57,7 +57,7 @@ func slots(page []byte) (pids []uint32) {
 	return pids
 }
 
-// The files that a worker shares with others, by what their links have.
+// The files that a worker shares with others, by a part of their links' targets.
 const (
 	gatePage   = "memfd:pegasus-gate "   // with its domain
 	enginePage = "engines"               // with its domain
@@ -139,7 +139,7 @@ func hostilePages(t *testing.T, long time.Duration, names ...string) {
 	}
 	after, passed := h.domains(), time.Since(start)
 	t.Logf("%d rounds in %v", rounds, passed)
-	for _, s := range sharers { // the hostile domain's time is what its workers say
+	for _, s := range sharers { // the hostile domain's time is its workers' claim
 		got := time.Duration(after[s.name].GPU - before[s.name].GPU)
 		t.Logf("%s got %v", s.name, got)
 		if want := passed*95/300 - rotation - longest; got < want {

@@ -202,7 +202,7 @@ func TestSilentConnections(t *testing.T) {
 		t.Error(err)
 	}
 	before.guests++
-	before.fds += 7 // pidfds of guest and worker, the socket to it, its gate, its queue for engines, and what processes of the domain share
+	before.fds += 7 // pidfds of guest and worker, the socket to it, its gate, its queue for engines, and the domain's device segments
 	before.workers = append(before.workers, 0)
 	h.settled(before)
 	h.sound()

@@ -34,7 +34,7 @@ import (
 type Config struct {
 	Name   string // the accelerator's, from the configuration; names its stable UUID
 	Cores  int    // goroutines that run a kernel; 0 for all cores
-	Memory uint64 // bytes of device memory; 0 for what the page of the accelerator says
+	Memory uint64 // bytes of device memory; 0 for the size in the accelerator's page
 	Swap   uint64 // how much more may be allocated; of a private accelerator only
 
 	// KernelTimeout ends a kernel that has run for so long (ns); 0 never does.

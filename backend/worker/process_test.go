@@ -104,7 +104,7 @@ func escapes() (found uint64) {
 		func() error { return attempt(unix.SYS_IOCTL, 2, siocSPGrp, 0) },
 		func() error { return attempt(unix.SYS_PRLIMIT64, parent, unix.RLIMIT_CPU, 0) },
 		func() error { return attempt(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, parent, 19) },
-		// What others have mapped can't be made shorter, and no more places be locked in what all workers share.
+		// A worker can't shorten files that the daemon has mapped, nor take more locks in files that all workers share.
 		func() error { return attempt(unix.SYS_FTRUNCATE, 2, 0, 0) },
 		func() error { return attempt(unix.SYS_FCNTL, 2, unix.F_OFD_SETLK, 0) },
 		func() error { return attempt(unix.SYS_FCNTL, 2, unix.F_SETLKW, 0) },

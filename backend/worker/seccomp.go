@@ -7,8 +7,8 @@ import (
 )
 
 // allowed are the system calls of a serving worker: the Go runtime's, memory,
-// futexes, and what works on descriptors that are open already. None makes a file shorter that the
-// daemon has mapped: it would be ended for touching what is there no more.
+// futexes, and operations on descriptors that are open already. None makes a file shorter that the
+// daemon has mapped: the daemon would be ended for touching a missing page.
 var allowed = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE,

@@ -23,7 +23,7 @@ type device struct {
 	memory  *engine.Memory
 	engines *engine.Engines
 	worker  *engine.Worker
-	ledger  *engine.Ledger // nil: what is on the device stays there
+	ledger  *engine.Ledger // nil: no memory leaves the device
 	domain  string
 }
 

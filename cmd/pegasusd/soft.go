@@ -39,7 +39,7 @@ func openHardware(host configs.Daemon, log *slog.Logger) backend.Maker {
 	}
 }
 
-// softHardware is a software accelerator, or what another has in common with it: the page that its workers share, and one for
+// softHardware is a software accelerator, or the part that another type has in common with it: the page that its workers share, and one for
 // each domain, in which the domain's workers queue for its engines.
 type softHardware struct {
 	config  configs.Accelerator

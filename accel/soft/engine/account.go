@@ -5,18 +5,18 @@ import "sync"
 // Times are durations in nanoseconds, by the token that was held.
 type Times [NumTokens]int64
 
-// account is what the daemon keeps of a page for itself, since any worker of the domain can write over the page.
+// account is the daemon's own record of a page's times, since any worker of the domain can write over the page.
 type account struct {
 	mu     sync.Mutex
 	opened int64 // when the page was made
 	said   Times // the most that the page said when the time was charged
-	past   Times // what was charged so far
+	past   Times // the sum of all charges so far
 	upTo   Times // the time up to which that comes, at the earliest
 	burst  int64 // see Charge
-	forged bool  // the page said what can't be
+	forged bool  // the page had an impossible value
 }
 
-// open takes up what a daemon before has charged.
+// open takes up the charges of the daemon before.
 func (a *account) open(l *enginesLayout) {
 	now := Now()
 	a.opened = min(max(l.opened, 0), now)
@@ -73,7 +73,7 @@ func (e *Engines) Charge(burst int64) (t Times) {
 	return t
 }
 
-// unforge reports whether the page has said what can't be, since the latest call.
+// unforge reports whether the page had an impossible value since the latest call.
 func (e *Engines) unforge() (was bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,7 +88,7 @@ func (e *Engines) Charged() Times {
 	return e.past
 }
 
-// heldUpTo is for how long a token was held up to now, by whoever holds it, too.
+// heldUpTo returns for how long a token was held up to now, by its present holder, too.
 func (e *Engines) heldUpTo(k Token, now int64) int64 {
 	t := &e.l.tokens[k]
 	sum, tickets := t.held.load()

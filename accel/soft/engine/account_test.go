@@ -324,8 +324,8 @@ func TestAccounts(t *testing.T) {
 	want("total", again.Total(), Times{0, 110, 220})
 }
 
-// A domain is not charged for more time than has passed, whatever a worker has written into its page, and for no less than it
-// was seen to hold an engine; the daemon learns of it.
+// A domain is not charged for more time than has passed, whatever a worker has written into its page, and for no less than the
+// observed time of its holds; the daemon reports the forgery.
 func TestChargeCannotBeForged(t *testing.T) {
 	_, e := newPages(t, Options{})
 	start := Now()
@@ -354,8 +354,8 @@ func TestChargeCannotBeForged(t *testing.T) {
 	}
 }
 
-// What was seen is charged whatever the page says afterwards, and told to the next daemon; and what was held while no daemon ran is
-// charged, for however long that was.
+// Time that the daemon has observed is charged whatever the page has afterwards, and stands in the page for the next daemon. Time held
+// while no daemon ran is charged, however long it is.
 func TestSeenIsCharged(t *testing.T) {
 	_, e := newPages(t, Options{})
 	e.Charge(burst)
@@ -418,8 +418,8 @@ func TestExecutesAtDeath(t *testing.T) {
 	}
 }
 
-// Processes of several domains are killed at random points while engines go from one to the next: what was charged to all domains
-// together is not more than has passed, since no two held an engine at once, and nearly all of it, since there was always one
+// Processes of several domains are killed at random points while engines go from one to the next: the charges of all domains
+// together are not more than the time that has passed, since no two held an engine at once, and nearly all of it, since there was always one
 // that wanted it.
 func TestConservationUnderKills(t *testing.T) {
 	seed := seeds.Fixed(t)

@@ -9,7 +9,7 @@ import (
 )
 
 // Arbiter is the daemon's side of the grants: it grants each engine of an accelerator to one domain at a time, first come, first
-// served, among the domains whose turn it is. It believes a domain's page only what can harm that domain.
+// served, among the domains that have the turn. An Arbiter trusts a domain's page only where a false value harms that domain alone.
 type Arbiter struct {
 	memory *Memory // the accelerator's, whose bell workers ring
 
@@ -33,7 +33,7 @@ type Party struct {
 	denied   [NumTokens]int64 // since when it keeps an engine that another one wants; 0: it does not
 	seen     [NumTokens]int64 // when it was last seen to do so
 	waits    [NumTokens]int64 // since when it waits for an engine
-	charged  [NumTokens]int64 // what was charged to it up to denied
+	charged  [NumTokens]int64 // the domain's charges up to denied
 	late     int64            // when it was last overtaken
 	often    int              // how often it was overtaken, each time soon after the time before
 	told     int64            // when that was last told
@@ -44,7 +44,7 @@ const (
 	grantingFor = 1e9
 	// beatEvery is how often the daemon is heard of at least.
 	beatEvery = 200e6
-	// lookEvery is how often it looks at holders who keep others waiting.
+	// lookEvery is how often the daemon checks holders that keep other domains waiting.
 	lookEvery = 2e6
 	// grace is for how long a domain may keep an engine that another one wants after its turn: work gives its engine back within
 	// 2 ms of processor time, for which it may have to wait on a busy host.
@@ -53,9 +53,9 @@ const (
 	mostGrace = 16
 	forgiven  = 10e9
 	// lendAfter is for how long a domain without the turn waits for an engine until it gets it when it is idle in the turn of another
-	// domain, for what has to be done in any case: moving memory that the other one needs.
+	// domain: work that must not wait, such as moving memory that the other domain needs.
 	lendAfter = 5e6
-	// Who rings more often than so many times in so many ns is not honest; it shall not keep a processor busy.
+	// More than rushLooks rings in rushTime (ns) come from a hostile worker: the arbiter then pauses, lest it keep a processor busy.
 	rushLooks = 200
 	rushTime  = 10e6
 	// tolerance is how much less than was seen may be charged.
@@ -153,7 +153,7 @@ func (a *Arbiter) Run(ctx context.Context) {
 	}
 }
 
-// step does what is to be done at a time, and returns for how long there will be nothing to see that nobody rings for.
+// step grants and revokes as of now, and returns after how many ns the arbiter has to run again if the bell does not ring.
 func (a *Arbiter) step(now int64) (wait int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,7 +183,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 			return len(a.waiting[k]) > 0 && (!d.turn[k].Load() || now-a.waiting[k][0].waits[k] >= lendAfter) && a.takeIdle(k, d)
 		})
 		if len(a.holders[k]) == 0 && (next != nil || len(a.waiting[k]) > 0) {
-			if next == nil { // nobody who waits has the turn: it is work that was let in before its turn ended
+			if next == nil { // no waiting domain has the turn: the work was let in before its domain's turn ended
 				next = a.waiting[k][0]
 			}
 			a.grant(k, next, now)
@@ -192,7 +192,7 @@ func (a *Arbiter) step(now int64) (wait int64) {
 			wait = lookEvery
 		}
 	}
-	if len(a.all) > 1 { // who comes first in the order of looking changes
+	if len(a.all) > 1 { // another domain is checked first the next time
 		a.all = append(a.all[1:], a.all[0])
 	}
 	return wait
@@ -218,7 +218,7 @@ func (a *Arbiter) queue(k Token, d *Party, now int64) {
 	}
 }
 
-// next returns the first that waits for an engine and whose turn it is, or nil.
+// next returns the first waiting domain that has the turn, or nil.
 func (a *Arbiter) next(k Token) *Party {
 	for _, d := range a.waiting[k] {
 		if d.turn[k].Load() {
@@ -313,7 +313,7 @@ func (a *Arbiter) take(k Token, d *Party, now int64) bool {
 }
 
 // idleFor is for how long a domain may keep an engine that another one wants and that none of its workers has entered, in ns: one
-// has to wake to use what was just granted.
+// has to wake to use a new grant.
 func (d *Party) idleFor(k Token, w grantWord, now int64) int64 {
 	if w.ticket() != nobody {
 		return quantum

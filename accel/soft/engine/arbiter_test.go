@@ -44,7 +44,7 @@ type stepped struct {
 	now       int64
 	clock     atomic.Int64 // of the workers
 	overtaken []*Party
-	stop      atomic.Bool // ends what waits
+	stop      atomic.Bool // ends all waits
 	waits     sync.WaitGroup
 }
 
@@ -253,7 +253,7 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// What a domain may keep in its turn has a limit if there is one for its work.
+// The time for which a domain may keep an engine in its turn is bounded where the kernel timeout is.
 func TestLimitOfTurn(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)
@@ -353,7 +353,7 @@ func TestGrantTooLate(t *testing.T) {
 	second.w.Release(Compute)
 }
 
-// Without a daemon domains take engines as they like. The next daemon has them give back what several have.
+// Without a daemon domains take engines as they like. The next daemon revokes an engine that several domains hold.
 func TestNoArbiter(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.tenant(true), s.tenant(true)
@@ -384,7 +384,7 @@ func TestNoArbiter(t *testing.T) {
 	}
 }
 
-// No two processes of any domains are ever inside at once, whoever is killed meanwhile.
+// No two processes of any domains ever hold an engine at once.
 func TestNeverTwoInside(t *testing.T) {
 	f := newFixture(t, Options{})
 	a := arbitrate(t, f.memory)
@@ -406,7 +406,7 @@ func TestNeverTwoInside(t *testing.T) {
 	}
 }
 
-// Who is granted an engine without having the turn, and does not come for it, keeps others waiting the less the more often.
+// A domain without the turn that leaves its grants unused keeps other domains waiting for less time after each.
 func TestGrantNotUsed(t *testing.T) {
 	s := newStepped(t)
 	h, v := s.tenant(false), s.tenant(false)

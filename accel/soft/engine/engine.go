@@ -1,13 +1,13 @@
-// Package engine makes the engines of a software accelerator belong to one process at a time, and its memory to those
-// who reserved it.
+// Package engine makes the engines of a software accelerator belong to one process at a time, and its memory to the
+// workers that reserved it.
 //
 // The workers of a domain map a page of the domain's, Engines: it has a queue for each engine, and for how long they held each.
 // The daemon maps it, too, and grants each engine to one domain after another (Arbiter). All workers of an accelerator map a
-// further page, Memory: it has what each of them has reserved, and the seats of those that may spin. The daemon makes
+// further page, Memory: it has the bytes that each worker has reserved, and the seats of those that may spin. The daemon makes
 // both; no guest maps them.
 //
 // A token is a first-in-first-out lock across processes. A ticket is claimed together with its owner's name in one atomic step, so
-// that a process may die between any two instructions and the others can tell whose turn it was. Waiters look every 50 ms
+// that a process may die between any two instructions and the others can tell which process held the ticket. Waiters look every 50 ms
 // whether the holder lives; the daemon calls Reap as soon as it sees a worker die, and then nobody waits at all.
 package engine
 
@@ -37,7 +37,7 @@ const (
 	enginesVersion = 1
 )
 
-// kind is what a page was made as.
+// kind is the type and version of a page.
 type kind struct {
 	magic   uint64
 	version uint32
@@ -56,7 +56,7 @@ type enginesLayout struct {
 	added    [NumTokens]atomic.Int64 // of engines that are not held by a token; see Worker.Charge
 	granting atomic.Int64            // until when a daemon grants engines, as far as is known; 0: nobody ever did
 
-	// What the daemon writes for the next one.
+	// Written by the daemon for the next daemon.
 	charged [NumTokens]atomic.Int64 // the part of the time held that Charge has returned
 	opened  int64                   // when the page was made
 }
@@ -75,7 +75,7 @@ type Engines struct {
 	mem    []byte
 	l      *enginesLayout
 	damage [NumTokens]damage       // as Mend, in the daemon, has seen it
-	extra  [NumTokens]atomic.Int64 // what the daemon has seen the domain hold beyond what the page says, in ns, to be charged
+	extra  [NumTokens]atomic.Int64 // observed holds that the page leaves out, in ns, to be charged
 	account
 }
 
@@ -128,7 +128,7 @@ func (e *Engines) init(fd int) {
 	e.registry = registry{fd: fd, locks: fd, places: MaxUsers, owner: func(i int) *atomic.Uint64 { return &e.l.users[i].owner }, release: e.release, high: &e.l.high}
 }
 
-// LockIn has the locks of those who have places lie in the file of the accelerator's page: a worker that could lock in a page that
+// LockIn puts the locks of the places into the file of the accelerator's page: a worker that could lock in a page that
 // lies in a file system could also make that larger, and fill the file system. It comes before any place is taken.
 func (e *Engines) LockIn(m *Memory) error {
 	var st unix.Stat_t

@@ -16,7 +16,7 @@ import (
 // quantum is for how long a domain may go on with an engine that another domain wants, in ns, if it is with work that is short.
 const quantum = 500_000
 
-// grantWord says whether an engine is the domain's, and who was the last to enter:
+// grantWord is whether an engine is granted to the domain, and the ticket of the latest worker to enter:
 // ticket<<3 | wanted<<2 | mode.
 type grantWord uint64
 
@@ -40,7 +40,7 @@ func (g grantWord) wanted() bool    { return g.mode() == present && g&wanted != 
 // by is the word after a ticket's holder has entered.
 func (g grantWord) by(ticket uint64) grantWord { return granted(ticket) | g&wanted }
 
-// grant is what the domain and the daemon say to each other of an engine.
+// grant is the state of one engine that domain and daemon share.
 type grant struct {
 	word     atomic.Uint64 // grantWord
 	since    atomic.Int64  // when the engine was granted

@@ -24,12 +24,12 @@ const (
 // Options are fixed when the page of an accelerator is created.
 type Options struct {
 	Memory   uint64 // bytes of device memory
-	Swap     uint64 // bytes that all workers together may reserve beyond Memory; 0: what is reserved stays on the device
+	Swap     uint64 // bytes that all workers together may reserve beyond Memory; 0: reserved memory stays on the device
 	AllCores bool   // a running kernel occupies every core of the host
 	Spinners int    // threads that may spin at once, 0 for half of the host's cores
 }
 
-// fixed is what a page was made with.
+// fixed is the parameters of a page.
 type fixed struct {
 	kind
 	memory   uint64
@@ -41,8 +41,8 @@ type fixed struct {
 // memoryLayout is an accelerator's page. Words that different processes write are on lines of their own.
 type memoryLayout struct {
 	fixed
-	answered atomic.Uint32 // futex: 1 while somebody sleeps until any worker has answered what it was asked
-	bell     atomic.Uint32 // futex: counts what the daemon is to see in the grants of domains' pages
+	answered atomic.Uint32 // futex: 1 while a worker sleeps until any other worker has answered its request
+	bell     atomic.Uint32 // futex: counts changes in domains' grants that the arbiter has to process
 	_        [8]byte
 	retired  atomic.Int64 // for how long domains that are gone held engines; the daemon alone writes it
 	high     atomic.Uint32
@@ -50,7 +50,7 @@ type memoryLayout struct {
 	// When a kernel that goes on was last heard of, by whichever worker runs it; 0: it has ended.
 	computing atomic.Int64
 	_         [56]byte
-	seat      [maxSeats]atomic.Uint64 // owner word of who spins there, 0 = free
+	seat      [maxSeats]atomic.Uint64 // owner word of the spinning worker, 0 = free
 	commons   [maxCommons]common
 	workers   [MaxWorkers]reserver
 }
@@ -59,7 +59,7 @@ type memoryLayout struct {
 type reserver struct {
 	owner  atomic.Uint64
 	memory counted // reserved
-	pinned counted // what of it never leaves the device, where there is swapping
+	pinned counted // the part that never leaves the device, where there is swapping
 	_      [40]byte
 
 	// Where there is swapping: see Ledger.
@@ -73,7 +73,7 @@ type reserver struct {
 	_                 [8]byte
 }
 
-// start makes a place that of a new owner, who has nothing yet.
+// start makes a place that of a new owner without any memory.
 func (s *reserver) start(epoch uint16) {
 	none := uint64(epoch) << 48
 	s.memory.Store(none)
@@ -217,17 +217,17 @@ func (m *Memory) Size() uint64 { return m.fixed.memory }
 // Swap is how much more than that all workers together may reserve.
 func (m *Memory) Swap() uint64 { return m.fixed.swap }
 
-// Reserved is what all workers and domains have reserved, wherever it is.
+// Reserved returns the bytes that all workers and domains have reserved, on the device or off it.
 func (m *Memory) Reserved() uint64 {
 	return m.sum(func(s *reserver) *counted { return &s.memory }) + m.Commons()
 }
 
-// stays is what never leaves the device: what domains have of their own, and what workers have pinned.
+// stays returns the bytes that never leave the device: domains' own memory, and workers' pinned memory.
 func (m *Memory) stays() uint64 {
 	return m.Commons() + m.sum(func(s *reserver) *counted { return &s.pinned })
 }
 
-// Used is what of the device memory is in use.
+// Used returns the bytes of device memory in use.
 func (m *Memory) Used() uint64 {
 	if m.fixed.swap == 0 {
 		return m.Reserved()
@@ -241,7 +241,7 @@ func (m *Memory) Retire(ns int64) { m.l.retired.Add(ns) }
 // Retired is for how long domains that are gone held engines, in ns.
 func (m *Memory) Retired() int64 { return m.l.retired.Load() }
 
-// Mend makes good what a worker has damaged for the others, as far as that can be told. The daemon calls it several times a second.
+// Mend repairs damage that a worker has done to the page, as far as it can be detected. The daemon calls it several times a second.
 func (m *Memory) Mend() {
 	if m.l.fixed != m.fixed {
 		m.l.fixed = m.fixed
@@ -249,7 +249,7 @@ func (m *Memory) Mend() {
 	m.mendHigh()
 }
 
-// DomainNumber is what the workers of an accelerator know a domain by.
+// DomainNumber is a domain's number in the pages of an accelerator.
 func DomainNumber(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -259,11 +259,11 @@ func DomainNumber(name string) uint64 {
 // maxCommons bounds the domains that have memory of their own on an accelerator.
 const maxCommons = 256
 
-// common is memory that belongs to a domain and not to a worker of it. Whoever
-// changes it sees to it that nobody else of the domain does so meanwhile.
+// common is memory that belongs to a domain and not to a worker of it. The caller
+// that changes it excludes other callers of the domain.
 type common struct{ domain, bytes atomic.Uint64 }
 
-// Commons is what all domains have of their own, in bytes.
+// Commons returns the bytes of all domains' own memory.
 func (m *Memory) Commons() (sum uint64) {
 	for i := range m.l.commons {
 		sum += m.l.commons[i].bytes.Load()
@@ -286,8 +286,8 @@ func (m *Memory) commonOf(domain uint64) *common {
 	return nil
 }
 
-// SetCommons says how many bytes a domain has of its own, beside what its workers
-// have; 0 is always possible.
+// SetCommons sets how many bytes a domain has of its own, beside its workers'
+// memory; 0 is always possible.
 func (m *Memory) SetCommons(domain, bytes uint64) {
 	if c := m.commonOf(domain); c != nil {
 		c.bytes.Store(bytes)
@@ -306,7 +306,7 @@ func (m *Memory) KeepCommons(domains []uint64) {
 	}
 }
 
-// commonBytes is what a domain has of its own.
+// commonBytes returns the bytes of a domain's own memory.
 func (m *Memory) commonBytes(domain uint64) uint64 {
 	for i := range m.l.commons {
 		if m.l.commons[i].domain.Load() == domain {

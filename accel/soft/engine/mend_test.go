@@ -54,7 +54,7 @@ func scribbled(t *testing.T, n int) (turns *atomic.Int64, quiet func()) {
 	calm := make(chan struct{})
 	random := rand.New(rand.NewPCG(seeds.Fixed(t), 0))
 	hostile.Go(func() {
-		engines, memory := e.mem[64:], m.mem[64:] // what the pages are was checked when they were mapped
+		engines, memory := e.mem[64:], m.mem[64:] // OpenEngines and Open checked magic and version before
 		for {
 			select {
 			case <-calm:

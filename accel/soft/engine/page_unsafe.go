@@ -30,7 +30,7 @@ func newMemfd(name string, size int) (int, error) {
 	return fd, nil
 }
 
-// newFile makes a zeroed file with all of its blocks: who touches one that can't be had when its file system is full is ended.
+// newFile makes a zeroed file with all of its blocks: a process that touches a missing block of a full file system is ended.
 func newFile(path string, size int) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -142,12 +142,12 @@ func futexWaitAt(word *atomic.Uint32, value uint32, ns int64) {
 		uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
-// futexWakeAll wakes all who sleep on word.
+// futexWakeAll wakes all threads that sleep on word.
 func futexWakeAll(word *atomic.Uint32) {
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1 /* FUTEX_WAKE, shared */, 1<<30, 0, 0, 0)
 }
 
-// futexWake wakes one who sleeps on word.
+// futexWake wakes one thread that sleeps on word.
 func futexWake(word *atomic.Uint32) {
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1 /* FUTEX_WAKE, shared */, 1, 0, 0, 0)
 }

@@ -22,7 +22,7 @@ func ownerEpoch(o uint64) uint16             { return uint16(o >> 32) }
 // lock belongs to an open file description of its own, which the kernel closes when the process ends, however it ends, even if its
 // parent never notices; asking for it needs neither /proc nor a pid, which both a confined worker may not have.
 
-// registry is who has the places of a page.
+// registry is the owners of the places of a page.
 type registry struct {
 	fd      int   // of the page's file; -1: it is only mapped
 	locks   int   // of the file on whose bytes the locks lie
@@ -33,7 +33,7 @@ type registry struct {
 	high    *atomic.Uint32            // places ever used: bounds the loops over them
 }
 
-// place is what a process has of a page.
+// place is a process's place in a page.
 type place struct {
 	index int
 	epoch uint16
@@ -41,7 +41,7 @@ type place struct {
 	lock  int    // the description whose lock says that the process lives
 }
 
-// take takes a place for this process. start makes it that of a new owner, who has nothing yet.
+// take takes a place for this process. start initializes the place for a new owner.
 func (r *registry) take(start func(at place)) (place, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", r.locks), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *registry) take(start func(at place)) (place, error) {
 		}
 		owner := r.owner(i)
 		if o := owner.Load(); ownerPid(o) != 0 {
-			r.release(i, o) // whoever had the place is dead
+			r.release(i, o) // the owner before is dead
 		}
 		at := place{index: i, epoch: ownerEpoch(owner.Load()), lock: fd}
 		at.me = ownerWord(at.epoch, os.Getpid())
@@ -120,7 +120,7 @@ func (r *registry) Sweep() {
 	}
 }
 
-// mendHigh has the loops find all places whose owners are there.
+// mendHigh raises high to cover all places that have owners.
 func (r *registry) mendHigh() {
 	for i := range r.places {
 		if ownerPid(r.owner(i).Load()) != 0 {

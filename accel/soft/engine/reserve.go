@@ -3,7 +3,7 @@ package engine
 // reserver is the worker's place in the accelerator's page.
 func (w *Worker) reserver() *reserver { return &w.memory.l.workers[w.at.index] }
 
-// Reserve adds n bytes to what this process has of the accelerator's memory,
+// Reserve adds n bytes to this process's part of the accelerator's memory,
 // unless there is not that much left for it.
 func (w *Worker) Reserve(n uint64) bool {
 	if n > memoryMask/2 || n > w.memory.Capacity() {
@@ -39,7 +39,7 @@ func (w *Worker) ReserveCommons(bytes uint64) bool {
 	return false
 }
 
-// largest is the most that one worker has reserved beside what never leaves the device.
+// largest is the most that one worker has reserved beside memory that never leaves the device.
 func (m *Memory) largest() (most uint64) {
 	for i := range m.used() {
 		s := &m.l.workers[i]
@@ -50,8 +50,8 @@ func (m *Memory) largest() (most uint64) {
 	return most
 }
 
-// Pin keeps n bytes that this process has reserved on the device for good, if all processes still fit beside what
-// stays there: a kernel needs all that its process has.
+// Pin keeps n bytes that this process has reserved on the device for good, if all processes still fit beside the
+// memory that stays there: a kernel needs all memory of its process.
 func (w *Worker) Pin(n uint64) bool {
 	m, s := w.memory, w.reserver()
 	if m.fixed.swap == 0 {
@@ -89,12 +89,12 @@ func (w *Worker) Room() int64 {
 	if m.fixed.swap == 0 {
 		return left
 	}
-	// What one process has must fit the device, beside what others were promised.
+	// One process's memory must fit the device, beside the guarantees of other domains.
 	owner := w.at.me
 	return min(left, int64(m.Capacity())-int64(s.memory.of(owner))-int64(promised)-int64(m.stays()-s.pinned.of(owner)))
 }
 
-// domainAt is the domain of worker i with its guarantee and what its workers have
+// domainAt returns the domain of worker i with its guarantee and the bytes that its workers have
 // reserved, if i is its first worker; else there is no guarantee.
 func (m *Memory) domainAt(i int) (domain, guarantee, has uint64) {
 	s := &m.l.workers[i]
@@ -118,8 +118,8 @@ func (m *Memory) domainAt(i int) (domain, guarantee, has uint64) {
 	return domain, guarantee, has
 }
 
-// SetShare says which domain the worker belongs to, what that was promised of the
-// device memory, and how much it matters.
+// SetShare sets the worker's domain, the domain's guarantee of
+// device memory, and its priority.
 func (w *Worker) SetShare(domain, guarantee uint64, priority int) {
 	s := w.reserver()
 	s.domain.Store(domain)
@@ -130,7 +130,7 @@ func (w *Worker) SetShare(domain, guarantee uint64, priority int) {
 // Unreserve gives back n bytes.
 func (w *Worker) Unreserve(n uint64) { w.reserver().memory.Add(-n) }
 
-// TrySpin asks for one of the host's seats for spinning threads. Who got one gives it back with EndSpin.
+// TrySpin asks for one of the host's seats for spinning threads. A thread that got a seat gives it back with EndSpin.
 func (w *Worker) TrySpin() bool {
 	for i := range w.memory.fixed.seats {
 		s := &w.memory.l.seat[i%maxSeats]

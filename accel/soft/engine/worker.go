@@ -12,7 +12,7 @@ const slice = 50e6
 const spinTurns = 2000
 
 // Worker is this process's place in the page of its domain, where it queues for the engines, and in the page of the
-// accelerator, which says who has how much of the memory. A token is acquired and released by one goroutine at a time;
+// accelerator, which counts each worker's memory. A token is acquired and released by one goroutine at a time;
 // different tokens may be used at the same time.
 type Worker struct {
 	engines *Engines
@@ -208,7 +208,7 @@ func (w *Worker) Nudge(k Token) {
 	}
 }
 
-// Saturated says that a kernel occupies every core: whoever polls should block at once instead of spinning.
+// Saturated reports whether a kernel occupies every core: a poller should block at once instead of spinning.
 func (w *Worker) Saturated() bool {
 	if w.memory.fixed.allCores == 0 {
 		return false
