@@ -86,8 +86,8 @@ func (a *accelerator) restoreAccount(c configs.Domain, b policies.Balances) {
 	a.step(now, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: a.nextID}})
 }
 
-// balance returns for how long engines were held by work that has ended, and for how long of that nobody was charged: what
-// passed since the latest look is charged first, so there is none.
+// balance returns for how long engines were held by work that has ended, and for how long of that no domain was charged: use
+// since the latest look is charged first, so the second result is 0.
 func (a *accelerator) balance() (held, uncharged int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

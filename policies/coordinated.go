@@ -36,7 +36,7 @@ const creditPeriod = 30 * time.Millisecond
 // than patience allows is next, whatever the schedule says. Where no schedule is known, in
 // production mode, a domain that has waited for the others' part of a rotation has a brief
 // window although another is owed more: that one catches up over several rotations. A domain
-// whose own work ran on after its windows, by more than the slack, waits until that is repaid.
+// whose own work ran on after its windows, by more than the slack, waits until the excess is repaid.
 type coordinated struct {
 	name     string
 	opt      Options
@@ -102,7 +102,7 @@ type partner struct {
 	want   Time   // when it has waited for the others' part of a rotation
 
 	tail  time.Duration // used since its last window ended
-	ranOn time.Duration // what of its debt it used so, beyond a tick each time
+	ranOn time.Duration // the part of its debt from such use, beyond a tick each time
 
 	runs      bool          // it is among those whose vCPUs run
 	remaining time.Duration // CPU credit that is left
@@ -197,7 +197,7 @@ func (p *coordinated) spend(e *partner, d time.Duration) {
 	}
 }
 
-// runsOn notes what e used after its window. What is beyond a tick makes it wait.
+// runsOn adds e's use after its window. Use beyond a tick makes e wait.
 func (p *coordinated) runsOn(e *partner, d time.Duration) {
 	before := max(e.tail-p.opt.Tick, 0)
 	e.tail = min(e.tail+d, maxDebt)
@@ -215,7 +215,7 @@ func (p *coordinated) wantFrom(e *partner) Time {
 	return at
 }
 
-// debt is what e, whose balance is up to date, owes.
+// debt returns the debt of e, whose balance is up to date.
 func (e *partner) debt() time.Duration { return time.Duration(max(-e.balance, 0) >> scaleBits) }
 
 // reckon puts e, whose balance is up to date, among the debtors if it belongs there.

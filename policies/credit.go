@@ -77,8 +77,8 @@ type turns struct {
 	at    int           // among those that wait
 	brief bool          // its last lease was a brief one
 	used  time.Duration // since its last lease began
-	tail  time.Duration // of that, beyond what the lease was for
-	ranOn time.Duration // what of its debt it used so, beyond a tick each time
+	tail  time.Duration // the part of that beyond the lease
+	ranOn time.Duration // the part of its debt from such use, beyond a tick each time
 }
 
 func newCredits(o Options) *credits {
@@ -120,7 +120,7 @@ func (c *credits) serve(now Time, u *unit, brief bool) {
 	t.used, t.tail, t.brief = 0, 0, brief
 }
 
-// spend notes what u used, under its lease or after it. What is beyond the lease makes it wait.
+// spend adds u's use, under its lease or after it. Use beyond the lease makes u wait.
 func (c *credits) spend(t *turns, d time.Duration) {
 	before := max(t.tail-c.opt.Tick, 0)
 	lent := c.opt.Tick

@@ -53,7 +53,7 @@ const (
 //
 // A backlogged domain is never ahead of another by more than Ahead and its own
 // longest request, divided by its credits. Where a domain is behind by more, since it
-// came back with what it had saved up, or the other's work ran on, it catches up over
+// came back with saved time, or the other's work ran on, it catches up over
 // several rotations: a domain that has been passed over for lagRotation has a short turn,
 // of Ahead, which it pays for like any other. Short turns are so rare that they come to
 // half of a share at most. A domain that is ahead by more than another can save up is in
@@ -246,7 +246,7 @@ func (p *lag) overdue(now Time) *runner {
 	}
 }
 
-// saves is what a domain may lag behind o when it has work again.
+// saves returns by how much a domain may lag behind o when it has work again.
 func (p *lag) saves(o *runner) time.Duration { return max(lagSaved, p.most()) + 2*o.request }
 
 // out takes r out of the heaps.
@@ -442,7 +442,7 @@ func (p *lag) begin(r *runner) {
 }
 
 // wake is when to look again at a lease: at its end, when its budget may have been used, or when another domain has been passed
-// over for long enough. Requests that go on for long report what they use only when they are looked at.
+// over for long enough. Requests that go on for long report their use only at a look.
 func (p *lag) wake(now Time, l Lease) Time {
 	at := l.Until
 	if l.Kind != Window {
@@ -493,7 +493,7 @@ func (p *lag) safe() Time {
 	return p.began.Add(p.most())
 }
 
-// left is what h may still use until it is far enough ahead, or its short turn ends.
+// left returns the time that h may still use until it is far enough ahead, or its short turn ends.
 func (p *lag) left(h, rival *runner) time.Duration {
 	left := p.most() - h.lead(rival)
 	if p.short {
@@ -502,7 +502,7 @@ func (p *lag) left(h, rival *runner) time.Duration {
 	return left
 }
 
-// budget is a lease for what h may still use.
+// budget returns a lease for the time that h may still use.
 func (p *lag) budget(h *runner, left time.Duration) Lease {
 	return Lease{Domain: h.id, Kind: Budget, Amount: int64(left), Until: Forever}
 }

@@ -68,7 +68,7 @@ type client struct {
 	length   time.Duration // of the request that runs, or was stopped
 	rest     time.Duration // of it, beyond the part that runs
 	lent     time.Duration // the budget of the lease,
-	spent    time.Duration // and what was used since it was granted
+	spent    time.Duration // and the time used since it was granted
 	over     time.Duration // used since the turn ended
 	stopped  Time          // since when it has work and the engine isn't its own; never: it has none
 	gap      time.Duration // longest time from stopped to a start
@@ -239,7 +239,7 @@ func (m *model) settle() {
 // inFlight is for how long a domain's work may go on after its turn, as the daemon has it by default.
 const inFlight = 4 * ms
 
-// turn reports whether the engine goes on with what c submitted: while its gate is open and its budget isn't used
+// turn reports whether the engine goes on with c's requests: while its gate is open and its budget isn't used
 // up, and a little longer.
 func (m *model) turn(c *client) bool {
 	return m.slice == 0 || c.inTurn(m.now) || c.over < inFlight
@@ -268,7 +268,7 @@ func (m *model) reach() {
 // done is how much of c's request, which runs, has been executed.
 func (m *model) done(c *client) time.Duration { return c.length - c.rest - m.ends.Sub(m.now) }
 
-// begin runs what is left of c's request, or a part of that.
+// begin runs the rest of c's request, or a part of the rest.
 func (m *model) begin(c *client) {
 	long := c.rest
 	if m.slice > 0 && m.now >= c.whole {

@@ -95,7 +95,7 @@ type books interface {
 	// waitsFor returns for how long u waits for o, which has had no requests since, because u owes time.
 	waitsFor(u, o *unit) time.Duration
 	restore(now Time, u *unit, balance time.Duration)
-	// lasts returns what the unit that next named may use under its lease while others wait.
+	// lasts returns the time that the unit named by next may use under its lease while others wait.
 	lasts(now Time) time.Duration
 }
 

@@ -234,7 +234,7 @@ func TestWorkerHidesItsTime(t *testing.T) {
 			}
 			got, passed := time.Duration(h.domains()["victim"].GPU-before), time.Since(start)
 			t.Logf("the victim got %v of %v", got, passed)
-			if got < passed*3/10 { // 0 to 4 % where nobody looks
+			if got < passed*3/10 { // 0 to 4 % without the charge
 				t.Errorf("the victim got %v of %v, want half of it, and 30 %% at least", got, passed)
 			}
 		})
