@@ -23,9 +23,9 @@ type sharer struct {
 
 func (s sharer) String() string { return fmt.Sprintf("%s:%d:%gms", s.name, s.credits, s.kernelMs) }
 
-// queue is how many kernels it keeps queued: two, or some 30 ms of them, so that
-// it stays backlogged on a machine that has other things to do.
-func (s sharer) queue() string { return fmt.Sprint(max(2, int(math.Ceil(30/s.kernelMs)))) }
+// queue returns how many kernels the program keeps queued: two, or 200 ms of them. A host whose processors are taken lets
+// the program wait for up to 150 ms, and a domain without work has no claim to that time.
+func (s sharer) queue() string { return fmt.Sprint(max(2, int(math.Ceil(200/s.kernelMs)))) }
 
 func shareConfig(policy, mode string, sharers []sharer) string {
 	var b strings.Builder
