@@ -1,9 +1,6 @@
 package policies
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // newBand is BAND, Gdev's bandwidth-aware non-preemptive device scheduling: Credit,
 // but a unit goes to the end of the list only when it also used more than its part
@@ -11,8 +8,8 @@ import (
 // moment, since another, which has just been served, may be back by then.
 //
 // That helps those whose pause between two requests is shorter than HoldBack. For
-// longer pauses, and where nothing is known of the pauses, see lag. It has no brief leases:
-// those would go to a unit that is held back.
+// longer pauses, and where nothing is known of the pauses, see lag. A unit that has waited
+// for the others' part of a rotation has its brief lease without being held back.
 func newBand(o Options) Policy {
 	return newBursts("band", o, &band{credits: newCredits(o)})
 }
@@ -34,8 +31,6 @@ func (b *band) done(now Time, u *unit) {
 		b.toEnd(u)
 	}
 }
-
-func (b *band) lasts(Time) time.Duration { return b.opt.Tick }
 
 // overdrawn says whether a unit has neither credit nor time left.
 func (b *band) overdrawn(now Time, u *unit) bool {
@@ -74,10 +69,16 @@ func (b *band) forget(u *unit) {
 
 func (b *band) next(now Time) (*unit, int, Time) {
 	u := b.waiting.top()
-	switch {
-	case u == nil:
+	if u == nil {
 		b.ended = nil
 		return nil, 0, Forever
+	}
+	if o := b.passedOver(now); o != nil && o != u {
+		b.ended, b.held, b.came = nil, nil, nil
+		b.serve(now, o, true)
+		return o, b.few(o), Forever
+	}
+	switch {
 	case b.held == nil && b.holds(now, u):
 		b.held, b.until = u, now.Add(b.opt.HoldBack)
 		return nil, 0, b.until
@@ -89,8 +90,7 @@ func (b *band) next(now Time) (*unit, int, Time) {
 		u = b.held
 	}
 	b.ended, b.held, b.came = nil, nil, nil
-	b.settle(now, u)
-	b.served = u
+	b.serve(now, u, false)
 	if b.overdrawn(now, u) {
 		return u, b.little(u), Forever
 	}

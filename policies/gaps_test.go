@@ -11,7 +11,7 @@ import (
 const longestGap = 45 * ms
 
 // prompt are the policies under which that holds, with default options.
-var prompt = []string{"rr", "accc", "xc", "slaf", "augc", "cosched", "credit", "drr", "lag"}
+var prompt = []string{"rr", "accc", "xc", "slaf", "augc", "cosched", "credit", "band", "drr", "lag"}
 
 // attackers are behaviours of a domain beside a backlogged victim. Requests are stopped at the end of a turn, as the software
 // accelerator does, but for those that begin before the time whole.
