@@ -241,13 +241,16 @@ func (p *fair) take() *entry {
 func (p *fair) open(now Time, e *entry) Decision {
 	p.holder = e
 	p.start, p.others = now, 0
+	window := p.window(e)
 	if p.extra != nil && p.turns.len() > 0 {
-		e.balance += time.Duration(p.extra(e.id)) * p.opt.Tick
+		more := time.Duration(p.extra(e.id)) * p.opt.Tick
+		e.balance += more
+		window += more
 	}
-	p.planned = now.Add(e.balance)
+	p.planned = now.Add(window)
 	p.idle, p.idleEnd = false, Forever
 	p.until = p.end()
-	p.why = reason{e.id, p.round, e.balance, e.credits, p.total, p.turns.len()}
+	p.why = reason{e.id, p.round, window, e.credits, p.total, p.turns.len()}
 	return Decision{Grant, Lease{Domain: e.id, Until: p.until}}
 }
 
@@ -395,6 +398,24 @@ func (p *fair) quantum(e *entry) time.Duration {
 	}
 	most := scaled(p.opt.RotationCap) / uint64(total)
 	return time.Duration(min(p.unit, most) * uint64(e.credits) >> scaleBits)
+}
+
+// window returns how long e's window is to be: its balance. Work that was in flight in earlier windows may have left e, and others
+// in line, windows that they could not use. What they are all owed, in proportion to their credits, comes with the windows that
+// follow, each up to half a window longer, or one would wait until another had caught up.
+func (p *fair) window(e *entry) time.Duration {
+	usual := max(p.quantum(e), p.least) * 3 / 2
+	if e.balance <= usual {
+		return e.balance
+	}
+	most := uint64(0)
+	for _, o := range p.turns.items {
+		p.settle(o)
+		if carry := o.balance - max(p.quantum(o), p.least); carry > 0 {
+			most = max(most, muldiv(uint64(carry), uint64(e.credits), uint64(o.credits), false))
+		}
+	}
+	return max(e.balance-time.Duration(min(most, uint64(maxDebt))), usual)
 }
 
 func scaled(d time.Duration) uint64 { return uint64(d) << scaleBits }

@@ -92,6 +92,28 @@ func TestVictimsGap(t *testing.T) {
 	}
 }
 
+// TestVictimsGapAmongThree: beside two others a victim waits for longestGap for each of them, also when all but the debtor are owed
+// time from a burst that held up their windows.
+func TestVictimsGapAmongThree(t *testing.T) {
+	for _, name := range prompt {
+		for _, a := range attackers {
+			t.Run(name+"/"+a.name, func(t *testing.T) {
+				m, victim, _ := beside(t, name, a.make)
+				m.add(&client{id: 3, credits: 256, cpu: 256, kernels: of(ms), pile: 30})
+				m.run(Time(a.from + 200*ms))
+				m.measure()
+				m.run(Time(a.from + 20*time.Second))
+				if gap := m.gap(victim); gap > 2*longestGap {
+					t.Errorf("the victim waited %v", gap)
+				}
+				if got := m.shares()[1]; got < 33 {
+					t.Errorf("the victim got %.1f %%", got)
+				}
+			})
+		}
+	}
+}
+
 // TestLAGRepaysOverRotations: a kernel of the victim's runs for 100 ms, since its processor was taken away. The other domain gets
 // that back, though not at once: the victim does not wait for as long.
 func TestLAGRepaysOverRotations(t *testing.T) {
