@@ -200,7 +200,9 @@ func runUntil(cmd *exec.Cmd, stop <-chan struct{}) {
 	}
 }
 
-// progressOf follows a domain's account. The returned function returns for how long at most it stood still.
+// progressOf follows the account of a domain on an accelerator of one core. The returned function returns for how long at most the
+// domain computed nothing: the time between two changes of its account, less the time that it was charged for in between, since a busy
+// host wakes the test late, too.
 func (h *host) progressOf(domain string) (gap func() time.Duration) {
 	stop, result := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -216,12 +218,13 @@ func (h *host) progressOf(domain string) (gap func() time.Duration) {
 			case <-tick.C:
 			}
 			now, err := h.used(domain)
-			if err != nil { // the daemon is being restarted
-				since = time.Now()
+			if err != nil || used == 0 { // the daemon is being restarted
+				used, since = now, time.Now()
 				continue
 			}
 			if now != used {
-				most, used, since = max(most, time.Since(since)), now, time.Now()
+				most = max(most, time.Since(since)-time.Duration(now-used))
+				used, since = now, time.Now()
 			}
 		}
 	}()
