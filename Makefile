@@ -114,9 +114,9 @@ $(BUILD)/guest/asan/obj/%.o: $(GUEST)/%.c Makefile | deps-build
 # What tools watch GPUs by. It has libcuda's way to the host in it, but none of its functions.
 NVML      := guest/nvml
 NVML_SRC  := $(wildcard $(NVML)/*.c)
-NVML_LINK := -shared -pthread -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,--gc-sections -Wl,--version-script=$(NVML)/nvml.map
+NVML_LINK := -shared -pthread -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,--gc-sections -Wl,--version-script=$(NVML)/zz_nvml.map
 
-$(BUILD)/guest/libnvidia-ml.so.1: $(NVML_SRC:$(NVML)/%.c=$(BUILD)/guest/obj/nvml/%.o) $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(NVML)/nvml.map
+$(BUILD)/guest/libnvidia-ml.so.1: $(NVML_SRC:$(NVML)/%.c=$(BUILD)/guest/obj/nvml/%.o) $(GUEST_SRC:$(GUEST)/%.c=$(BUILD)/guest/obj/%.o) $(NVML)/zz_nvml.map
 	$(CC) $(filter %.o,$^) $(NVML_LINK) -Wl,-z,defs -o $@
 
 $(BUILD)/guest/obj/nvml/%.o: $(NVML)/%.c Makefile | deps-build

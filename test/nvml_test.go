@@ -2,8 +2,10 @@ package test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -43,6 +45,9 @@ func TestToolsSeeTheirDomain(t *testing.T) {
 			t.Fatalf("%+v, where the quota is 64 MiB", got)
 		}
 		if got.busy >= 30 && len(got.processes) == 1 && strings.HasPrefix(got.processes[0], fmt.Sprint(busy.Process.Pid)+":") {
+			if share := got.processes[0][strings.LastIndex(got.processes[0], ":")+1:]; share != fmt.Sprint(got.busy) {
+				t.Errorf("the only process has %s%% of the time, its domain %d%%", share, got.busy)
+			}
 			break
 		}
 		if time.Now().After(deadline) {
@@ -96,4 +101,92 @@ func (w *watcher) see(t *testing.T) (s seen) {
 	_, list, _ := strings.Cut(line, "processes")
 	s.processes = strings.Fields(list)
 	return s
+}
+
+// Every symbol that NVIDIA's library has exported is there and answers what cuda/spec/nvml.json says, also with nulls, extremes, and no device.
+func TestEverySymbolOfNVML(t *testing.T) {
+	b, err := os.ReadFile("../cuda/spec/nvml.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spec struct {
+		Handles   []string
+		Functions []struct {
+			Name, Body string
+			Out        map[string]int64
+			Params     []struct{ Name, Type string }
+		}
+	}
+	if err := json.Unmarshal(b, &spec); err != nil {
+		t.Fatal(err)
+	}
+	// Begin, end, and one that returns text.
+	special := map[string]bool{"nvmlInit": true, "nvmlInit_v2": true, "nvmlInitWithFlags": true, "nvmlShutdown": true, "nvmlErrorString": true}
+	var lines strings.Builder
+	n := 0
+	for _, f := range spec.Functions {
+		if special[f.Name] {
+			continue
+		}
+		n++
+		body := f.Body
+		if body == "" {
+			body = "refused"
+		}
+		if f.Out != nil {
+			body = "out"
+		}
+		fmt.Fprint(&lines, f.Name, " ", body)
+		for _, p := range f.Params {
+			kind := "number"
+			if value, ok := f.Out[p.Name]; ok {
+				kind = fmt.Sprint("out:", value)
+			} else if p.Type == "nvmlDevice_t" {
+				kind = "device"
+			} else if strings.HasSuffix(p.Type, "*") {
+				kind = "pointer"
+			}
+			fmt.Fprint(&lines, " ", kind)
+		}
+		fmt.Fprintln(&lines)
+	}
+	if n < 430 {
+		t.Errorf("the spec has %d symbols", n)
+	}
+	h := startHost(t, oneDomain)
+	cmd := h.guest("one", program(t, "nvmlall"))
+	cmd.Stdin = strings.NewReader(lines.String())
+	if got, want := string(succeed(t, cmd)), fmt.Sprintf("%d symbols, 0 wrong\n", n); got != want {
+		t.Errorf("got %swant %s", got, want)
+	}
+}
+
+// The driver belongs to the CUDA that programs are told of, whichever of the two is set.
+func TestToldDriver(t *testing.T) {
+	h := startHost(t, oneDomain)
+	tool := program(t, "nvml")
+	for _, c := range []struct{ cuda, driver, want string }{
+		{"", "", "550.54.14 12.550.54.14 12040"},
+		{"13.0", "", "580.65.06 13.580.65.06 13000"},
+		{"12.2", "", "535.54.03 12.535.54.03 12020"},
+		{"11.8", "", "520.61.05 11.520.61.05 11080"},
+		{"", "535.261.03", "535.261.03 12.535.261.03 12020"},
+		{"", "470.42", "470.42 11.470.42 11040"},
+		{"", "600.1", "600.1 13.600.1 13000"},
+		{"12.4", "535.261.03", "535.261.03 12.535.261.03 12040"},
+		{"", "390.157", "550.54.14 12.550.54.14 12040"},
+		{"", "535", "550.54.14 12.550.54.14 12040"},
+		{"", "535.261.03-1", "550.54.14 12.550.54.14 12040"},
+		{"", "535.2.3.4", "550.54.14 12.550.54.14 12040"},
+		{"", "535.0000000000000000000001", "550.54.14 12.550.54.14 12040"},
+		{"", "-535.1", "550.54.14 12.550.54.14 12040"},
+	} {
+		t.Run(c.cuda+" "+c.driver, func(t *testing.T) {
+			cmd := h.guest("one", tool, "versions")
+			cmd.Env = append(cmd.Environ(), "PEGASUS_CUDA="+c.cuda, "PEGASUS_DRIVER="+c.driver)
+			if got := strings.TrimSpace(string(succeed(t, cmd))); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
 }

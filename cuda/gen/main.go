@@ -1,5 +1,5 @@
 // Command gen turns the facts and decisions in cuda/spec into code: the C side
-// of the guest library (exports, resolver, wire records, names, header), the Go
+// of the guest libraries (exports, resolver, wire records, names, header), the Go
 // side of the wire (records, dispatch, enumerations), tests of both, and the
 // coverage page. It is run by go generate in package cuda; its output is
 // committed, and a test holds that it is up to date.
@@ -87,6 +87,8 @@ var emitters = map[string]func(*writer, *spec){
 	"docs/coverage.md":                   emitCoverage,
 	"guest/include/cuda.h":               emitHeader,
 	"guest/libcuda/zz_wire.h":            emitCWire,
+	"guest/nvml/zz_exports.c":            emitNVML,
+	"guest/nvml/zz_nvml.map":             emitNVMLMap,
 	"guest/record/zz_calls.c":            emitRecorder,
 	"guest/record/zz_record.map":         emitRecorderMap,
 }

@@ -23,7 +23,7 @@ func TestNothingStale(t *testing.T) {
 			t.Errorf("%s is stale: run go generate ./cuda", name)
 		}
 	}
-	for _, pattern := range []string{"cuda/zz_*", "cuda/testdata/wire/*.golden", "cuda/testdata/c/zz_*", "guest/libcuda/zz_*"} {
+	for _, pattern := range []string{"cuda/zz_*", "cuda/testdata/wire/*.golden", "cuda/testdata/c/zz_*", "guest/libcuda/zz_*", "guest/nvml/zz_*"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -94,6 +94,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"results.toml", `names = ["cuInit"]`, `names = ["cuInit", "cuMemFree"]`, "cuMemFree: has two rows"},
 		{"results.toml", `"FILE_NOT_FOUND"`, `"FILE_LOST"`, `no result "FILE_LOST"`},
 		{"results.toml", "deferred = true", "late = true", "unknown key"},
+		{"nvml.json", `"nvmlInit_v2","body":"manual"`, `"nvmlInit_v2","body":"magic"`, `nvmlInit_v2: no body "magic"`},
+		{"nvml.json", `"nvmlInit_v2","body"`, `"nvmlInit","body"`, "nvmlInit is there twice"},
+		{"nvml.json", `"out":{"unitCount":0}`, `"out":{"count":0}`, "nvmlUnitGetCount has no output count"},
 		{"wire.toml", "num = 7", "num = 8", "append-only"},
 		{"wire.toml", `"u64 module"`, `"u65 module"`, "unknown type"},
 		{"wire.toml", `class = "wait"`, `class = "later"`, `class "later"`},

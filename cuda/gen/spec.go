@@ -22,6 +22,7 @@ type spec struct {
 	Defines    map[string]int64
 	Structs    map[string]*structure
 	Ops        []*op
+	NVML       *nvmlSpec
 
 	bySymbol map[string]*function
 }
@@ -111,6 +112,9 @@ func loadSpec(dir string) (*spec, error) {
 	s.Enums, s.Defines, s.Structs = enums.Enums, enums.Defines, structs.Structs
 	for _, f := range s.exported() {
 		s.bySymbol[f.Symbol] = f
+	}
+	if s.NVML, err = loadNVML(dir); err != nil {
+		return nil, err
 	}
 	if s.Ops, err = loadWire(filepath.Join(dir, "wire.toml")); err != nil {
 		return nil, err

@@ -1,11 +1,11 @@
 #include "device.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arena.h"
 #include "array.h"
+#include "release.h"
 #include "ring.h"
 #include "zz_impl.h"
 #include "zz_wire.h"
@@ -20,25 +20,10 @@ static struct device_record devices[DEVICES_MOST];
 
 int device_count(void) { return count; }
 
-/* What $PEGASUS_CUDA says, such as 13.0: programs that were built with a newer CUDA refuse to start by an older driver, whatever
- * they use of it. The library has the functions of 13.0, so no more than that. 0: nothing, or nothing that can be. */
-enum { OLDEST_TOLD = 11000, NEWEST_TOLD = 13000 };
-
-static int wanted_version(void)
-{
-	const char *wanted = getenv("PEGASUS_CUDA");
-	int major = 0, minor = 0, rest = 0;
-	if (!wanted || sscanf(wanted, "%2d.%1d%n", &major, &minor, &rest) != 2 || wanted[rest])
-		return 0;
-	int version = 1000 * major + 10 * minor;
-	return version >= OLDEST_TOLD && version <= NEWEST_TOLD ? version : 0;
-}
-
 int device_driver_version(void)
 {
-	int wanted = wanted_version();
 	/* Allowed before cuInit: what the library implements, which the host may lower. */
-	return wanted ? wanted : driverVersion ? driverVersion : CUDA_VERSION;
+	return release_cuda(driverVersion ? driverVersion : CUDA_VERSION);
 }
 
 const struct device_record *device_at(int device) { return &devices[device]; }

@@ -55,6 +55,22 @@ EXPORT nvml nvmlDeviceGetPciInfo(nvml_device handle, struct nvml_pci *pci)
 	return r;
 }
 
+EXPORT nvml nvmlDeviceGetPciInfoExt(nvml_device handle, struct nvml_pci_ext *pci)
+{
+	struct nvml_pci p;
+	nvml r = nvmlDeviceGetPciInfo_v3(handle, pci ? &p : NULL);
+	if (r == NVML_SUCCESS && pci->version != NVML_VERSIONED(*pci, 1))
+		r = NVML_VERSION_MISMATCH;
+	if (r != NVML_SUCCESS)
+		return r;
+	*pci = (struct nvml_pci_ext){
+		.version = pci->version, .domain = p.domain, .bus = p.bus, .device = p.device, .pciDevice = p.pciDevice,
+		.baseClass = 3, .subClass = 2, /* a display controller, for computing */
+	};
+	memcpy(pci->id, p.id, sizeof pci->id);
+	return NVML_SUCCESS;
+}
+
 EXPORT nvml nvmlDeviceGetCudaComputeCapability(nvml_device handle, int *major, int *minor)
 {
 	int d;
@@ -139,7 +155,7 @@ EXPORT nvml nvmlDeviceOnSameBoard(nvml_device one, nvml_device other, int *same)
 	return r;
 }
 
-/* --- what is not there: programs look the names up, and some end if one is missing --- */
+/* --- links, which a device has none of: these look at their outputs before they refuse --- */
 
 static nvml nothing(nvml_device handle, const void *out)
 {
@@ -177,7 +193,8 @@ EXPORT nvml nvmlDeviceGetP2PStatus(nvml_device one, nvml_device other, int index
 
 EXPORT nvml nvmlDeviceGetFieldValues(nvml_device handle, int count, void *values)
 {
-	return count > 0 ? nothing(handle, values) : NVML_INVALID_ARGUMENT;
+	nvml r = nothing(handle, values);
+	return r == NVML_NOT_SUPPORTED && count <= 0 ? NVML_INVALID_ARGUMENT : r;
 }
 
 EXPORT nvml nvmlDeviceGetGpuFabricInfo(nvml_device handle, void *out) { return nothing(handle, out); }

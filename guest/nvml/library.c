@@ -1,7 +1,8 @@
 /*
  * libnvidia-ml.so.1: NVIDIA's library for tools that watch GPUs, as far as one can watch what a domain has. What a tool sees
- * is its domain's: the quota as the device's memory, the domain's use as the device's, the domain's processes. Only
- * what is answered is exported: a tool that looks anything else up doesn't find it, as with an older driver's library.
+ * is its domain's: the quota as the device's memory, the domain's use as the device's, the domain's processes. Every
+ * symbol of cuda/spec/nvml.json is exported, since tools crash or give the device up where one is missing; those without an
+ * implementation here are generated, and answer NVML_NOT_SUPPORTED.
  *
  * It has a connection of its own, by the same code as libcuda.so.1 and with a worker of its own, since programs ask NVML first
  * so that they may fork before they begin with CUDA.
@@ -15,10 +16,8 @@
 #include <string.h>
 
 #include "device.h"
+#include "release.h"
 #include "zz_impl.h"
-
-/* What NVIDIA's driver of that CUDA version was called. Programs compare it with what they need. */
-#define DRIVER "550.54.14"
 
 enum { HANDLES_FROM = 1 };
 
@@ -71,6 +70,15 @@ nvml device_of(nvml_device handle, const void *out, int *device)
 	return NVML_SUCCESS;
 }
 
+nvml refuse(void) { return begun() ? NVML_NOT_SUPPORTED : NVML_UNINITIALIZED; }
+
+nvml refuse_device(nvml_device handle)
+{
+	int d;
+	nvml r = device_of(handle, &d, &d);
+	return r == NVML_SUCCESS ? NVML_NOT_SUPPORTED : r;
+}
+
 nvml give_text(char *out, unsigned int room, const char *text)
 {
 	if (!out)
@@ -88,8 +96,19 @@ static nvml give_system_text(char *out, unsigned int room, const char *text)
 	return begun() ? give_text(out, room, text) : NVML_UNINITIALIZED;
 }
 
-EXPORT nvml nvmlSystemGetDriverVersion(char *out, unsigned int room) { return give_system_text(out, room, DRIVER); }
-EXPORT nvml nvmlSystemGetNVMLVersion(char *out, unsigned int room) { return give_system_text(out, room, "12." DRIVER); }
+EXPORT nvml nvmlSystemGetDriverVersion(char *out, unsigned int room)
+{
+	return give_system_text(out, room, release_driver(device_driver_version()));
+}
+
+/* The library's is the driver's behind the version of its API, which is CUDA's major one. */
+EXPORT nvml nvmlSystemGetNVMLVersion(char *out, unsigned int room)
+{
+	char text[32];
+	int cuda = device_driver_version();
+	snprintf(text, sizeof text, "%d.%s", cuda / 1000, release_driver(cuda));
+	return give_system_text(out, room, text);
+}
 
 EXPORT nvml nvmlSystemGetCudaDriverVersion(int *version)
 {
@@ -127,10 +146,14 @@ EXPORT const char *nvmlErrorString(nvml result)
 {
 	static const struct { nvml result; const char *text; } texts[] = {
 		{NVML_SUCCESS, "Success"}, {NVML_UNINITIALIZED, "Uninitialized"}, {NVML_INVALID_ARGUMENT, "Invalid Argument"},
-		{NVML_NOT_SUPPORTED, "Not Supported"}, {NVML_NO_PERMISSION, "Insufficient Permissions"}, {NVML_NOT_FOUND, "Not Found"},
-		{NVML_INSUFFICIENT_SIZE, "Insufficient Size"}, {NVML_DRIVER_NOT_LOADED, "Driver Not Loaded"},
-		{NVML_FUNCTION_NOT_FOUND, "Function Not Found"}, {NVML_GPU_IS_LOST, "GPU is lost"}, {NVML_MEMORY, "Insufficient Memory"},
-		{NVML_VERSION_MISMATCH, "Argument version mismatch"},
+		{NVML_NOT_SUPPORTED, "Not Supported"}, {NVML_NO_PERMISSION, "Insufficient Permissions"}, {5, "Already Initialized"},
+		{NVML_NOT_FOUND, "Not Found"}, {NVML_INSUFFICIENT_SIZE, "Insufficient Size"}, {8, "Insufficient External Power"},
+		{NVML_DRIVER_NOT_LOADED, "Driver Not Loaded"}, {NVML_TIMEOUT, "Timeout"}, {11, "Interrupt Request Issue"},
+		{12, "NVML Shared Library Not Found"}, {NVML_FUNCTION_NOT_FOUND, "Function Not Found"}, {14, "Corrupted infoROM"},
+		{NVML_GPU_IS_LOST, "GPU is lost"}, {16, "GPU requires reset"}, {17, "GPU access blocked by the operating system"},
+		{18, "Driver/library version mismatch"}, {19, "In use by another client"}, {NVML_MEMORY, "Insufficient Memory"}, {21, "No data"},
+		{22, "vGPU ECC not supported"}, {NVML_INSUFFICIENT_RESOURCES, "Insufficient Resources"}, {24, "Invalid Frequency"},
+		{NVML_VERSION_MISMATCH, "Argument version mismatch"}, {26, "Requested functionality has been deprecated"},
 	};
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		if (texts[i].result == result)
@@ -194,6 +217,26 @@ EXPORT nvml nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device *device)
 		if (give_handle(i, device), nvmlDeviceGetUUID(*device, text, sizeof text) == NVML_SUCCESS && strcmp(text, uuid) == 0)
 			return NVML_SUCCESS;
 	*device = NULL;
+	return NVML_NOT_FOUND;
+}
+
+/* By text or by bytes. */
+EXPORT nvml nvmlDeviceGetHandleByUUIDV(const struct nvml_uuid *uuid, nvml_device *device)
+{
+	char text[sizeof uuid->value.text + 1] = "";
+	if (!begun())
+		return NVML_UNINITIALIZED;
+	if (!uuid || !device)
+		return NVML_INVALID_ARGUMENT;
+	if (uuid->version != NVML_VERSIONED(*uuid, 1))
+		return NVML_VERSION_MISMATCH;
+	if (uuid->type == UUID_TEXT)
+		return memcpy(text, uuid->value.text, sizeof uuid->value.text), nvmlDeviceGetHandleByUUID(text, device);
+	if (uuid->type != UUID_BYTES)
+		return NVML_INVALID_ARGUMENT;
+	for (int i = 0; i < device_count(); i++)
+		if (memcmp(device_at(i)->uuid, uuid->value.bytes, sizeof uuid->value.bytes) == 0)
+			return give_handle(i, device);
 	return NVML_NOT_FOUND;
 }
 

@@ -17,9 +17,11 @@ enum nvml_result {
 	NVML_NOT_FOUND = 6,
 	NVML_INSUFFICIENT_SIZE = 7,
 	NVML_DRIVER_NOT_LOADED = 9,
+	NVML_TIMEOUT = 10,
 	NVML_FUNCTION_NOT_FOUND = 13,
 	NVML_GPU_IS_LOST = 15,
 	NVML_MEMORY = 20,
+	NVML_INSUFFICIENT_RESOURCES = 23,
 	NVML_VERSION_MISMATCH = 25,
 	NVML_UNKNOWN = 999,
 };
@@ -51,16 +53,61 @@ struct nvml_process {
 	unsigned int gpuInstance, computeInstance;
 };
 
+struct nvml_process_use {
+	unsigned int pid;
+	unsigned long long time;
+	unsigned int sm, memory, encoder, decoder;
+};
+struct nvml_process_use_v1 {
+	unsigned long long time;
+	unsigned int pid, sm, memory, encoder, decoder, jpeg, flow;
+};
+struct nvml_processes_use {
+	unsigned int version, count;
+	unsigned long long since;
+	struct nvml_process_use_v1 *list;
+};
+struct nvml_process_detail {
+	unsigned int pid;
+	unsigned long long memory;
+	unsigned int gpuInstance, computeInstance;
+	unsigned long long protectedMemory;
+};
+struct nvml_process_list {
+	unsigned int version, mode, count;
+	struct nvml_process_detail *list;
+};
+struct nvml_pci_ext {
+	unsigned int version, domain, bus, device, pciDevice, pciSubsystem, baseClass, subClass;
+	char id[32];
+};
+struct nvml_uuid {
+	unsigned int version, type;
+	union {
+		char text[41];
+		uint8_t bytes[16];
+	} value;
+};
+enum { UUID_TEXT = 1, UUID_BYTES = 2 };
+enum { MODE_COMPUTE = 0, MODE_GRAPHICS = 1, MODE_MPS = 2 };
+
 #define NVML_VERSIONED(type, version) ((unsigned int)(sizeof(type) | (version) << 24))
 _Static_assert(sizeof(struct nvml_pci) == 68 && offsetof(struct nvml_pci, id) == 36, "nvmlPciInfo_t");
 _Static_assert(sizeof(struct nvml_memory) == 24 && sizeof(struct nvml_memory_v2) == 40, "nvmlMemory_t");
 _Static_assert(sizeof(struct nvml_process_v1) == 16 && sizeof(struct nvml_process) == 24, "nvmlProcessInfo_t");
+_Static_assert(sizeof(struct nvml_process_use) == 32 && sizeof(struct nvml_process_use_v1) == 40, "nvmlProcessUtilizationSample_t");
+_Static_assert(sizeof(struct nvml_processes_use) == 24 && sizeof(struct nvml_process_list) == 24, "nvmlProcessesUtilizationInfo_t");
+_Static_assert(sizeof(struct nvml_process_detail) == 32 && sizeof(struct nvml_pci_ext) == 64, "nvmlProcessDetail_v1_t");
+_Static_assert(sizeof(struct nvml_uuid) == 52, "nvmlUUID_t");
 
 typedef int nvml; /* nvmlReturn_t */
 typedef struct nvml_device *nvml_device; /* index + 1 */
 
 /* The device of a handle, if there are devices at all and this is one. */
 nvml device_of(nvml_device handle, const void *out, int *device);
+/* What a function without an implementation answers: NVML_NOT_SUPPORTED, unless NVML hasn't begun or the handle is no device's. */
+nvml refuse(void);
+nvml refuse_device(nvml_device handle);
 /* Copies text; a buffer that is too small is left alone. */
 nvml give_text(char *out, unsigned int room, const char *text);
 

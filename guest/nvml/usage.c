@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "arena.h"
 #include "device.h"
@@ -72,9 +73,9 @@ EXPORT nvml nvmlDeviceGetMemoryInfo(nvml_device handle, struct nvml_memory *out)
 EXPORT nvml nvmlDeviceGetMemoryInfo_v2(nvml_device handle, struct nvml_memory_v2 *out)
 {
 	struct usage u;
-	if (out && out->version != NVML_VERSIONED(*out, 2))
-		return NVML_VERSION_MISMATCH;
 	nvml r = ask(handle, out, &u);
+	if (r == NVML_SUCCESS && out->version != NVML_VERSIONED(*out, 2))
+		r = NVML_VERSION_MISMATCH;
 	if (r == NVML_SUCCESS)
 		*out = (struct nvml_memory_v2){.version = out->version, .total = u.memoryQuota, .free = left(&u), .used = u.memoryUsed};
 	return r;
@@ -84,21 +85,19 @@ EXPORT nvml nvmlDeviceGetMemoryInfo_v2(nvml_device handle, struct nvml_memory_v2
 
 enum { SAMPLE_NS = 100000000 }; /* over which use is taken, at least */
 
+/* What the last look found, and the shares of the time since the look before it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sample {
 	int64_t now, busy;
 	unsigned int percent;
+	unsigned long long time; /* microseconds since 1970 */
+	uint32_t processes;
+	struct process_sample {
+		uint32_t pid;
+		unsigned int percent;
+		int64_t busy;
+	} process[PROCESSES_MOST];
 } last;
-
-void usage_begin(void)
-{
-	struct usage u;
-	if (usage_ask(&u) != NVML_SUCCESS)
-		return;
-	pthread_mutex_lock(&lock);
-	last = (struct sample){.now = u.now, .busy = u.busy};
-	pthread_mutex_unlock(&lock);
-}
 
 /* A process that ended took its time with it; a kernel's time is known when it ends. */
 static unsigned int percent_of(int64_t busy, int64_t passed)
@@ -108,7 +107,43 @@ static unsigned int percent_of(int64_t busy, int64_t passed)
 	return busy >= passed ? 100 : (unsigned int)((double)busy * 100 / (double)passed + 0.5);
 }
 
-EXPORT nvml nvmlDeviceGetUtilizationRates(nvml_device handle, struct nvml_utilization *out)
+static int64_t busy_before(uint32_t pid)
+{
+	for (uint32_t i = 0; i < last.processes; i++)
+		if (last.process[i].pid == pid)
+			return last.process[i].busy;
+	return 0;
+}
+
+static void sample(const struct usage *u, bool first)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	struct sample s = {
+		.now = u->now, .busy = u->busy, .processes = u->processes,
+		.percent = first ? 0 : percent_of(u->busy - last.busy, u->now - last.now),
+		.time = (unsigned long long)t.tv_sec * 1000000 + (unsigned long long)t.tv_nsec / 1000,
+	};
+	for (uint32_t i = 0; i < u->processes; i++) {
+		const struct usage_process *p = &u->process[i];
+		unsigned int percent = first ? 0 : percent_of(p->busy - busy_before(p->pid), u->now - last.now);
+		s.process[i] = (struct process_sample){.pid = p->pid, .busy = p->busy, .percent = percent};
+	}
+	last = s;
+}
+
+void usage_begin(void)
+{
+	struct usage u;
+	if (usage_ask(&u) != NVML_SUCCESS)
+		return;
+	pthread_mutex_lock(&lock);
+	sample(&u, true);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Copies the latest sample, which is taken anew once the last one is old enough. */
+static nvml look(nvml_device handle, const void *out, struct sample *s)
 {
 	struct usage u;
 	nvml r = ask(handle, out, &u);
@@ -116,11 +151,53 @@ EXPORT nvml nvmlDeviceGetUtilizationRates(nvml_device handle, struct nvml_utiliz
 		return r;
 	pthread_mutex_lock(&lock);
 	if (u.now - last.now >= SAMPLE_NS)
-		last = (struct sample){.now = u.now, .busy = u.busy, .percent = percent_of(u.busy - last.busy, u.now - last.now)};
-	out->gpu = last.percent;
+		sample(&u, last.now == 0);
+	*s = last;
 	pthread_mutex_unlock(&lock);
-	out->memory = 0; /* how busy its bus is: nobody measures that */
 	return NVML_SUCCESS;
+}
+
+EXPORT nvml nvmlDeviceGetUtilizationRates(nvml_device handle, struct nvml_utilization *out)
+{
+	struct sample s;
+	nvml r = look(handle, out, &s);
+	if (r == NVML_SUCCESS)
+		*out = (struct nvml_utilization){.gpu = s.percent}; /* how busy its memory's bus is isn't measured */
+	return r;
+}
+
+/* Reports whether there is room for all processes of a sample that is newer than since. */
+static nvml fits(const struct sample *s, unsigned long long since, unsigned int *count, const void *out)
+{
+	unsigned int room = out ? *count : 0;
+	if (s->processes == 0 || s->time <= since)
+		return NVML_NOT_FOUND;
+	*count = s->processes;
+	return room < s->processes ? NVML_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+EXPORT nvml nvmlDeviceGetProcessUtilization(nvml_device handle, struct nvml_process_use *out, unsigned int *n, unsigned long long since)
+{
+	struct sample s;
+	nvml r = look(handle, n, &s);
+	if (r == NVML_SUCCESS)
+		r = fits(&s, since, n, out);
+	for (uint32_t i = 0; r == NVML_SUCCESS && i < s.processes; i++)
+		out[i] = (struct nvml_process_use){.pid = s.process[i].pid, .time = s.time, .sm = s.process[i].percent};
+	return r;
+}
+
+EXPORT nvml nvmlDeviceGetProcessesUtilizationInfo(nvml_device handle, struct nvml_processes_use *out)
+{
+	struct sample s;
+	nvml r = look(handle, out, &s);
+	if (r == NVML_SUCCESS && out->version != NVML_VERSIONED(*out, 1))
+		r = NVML_VERSION_MISMATCH;
+	if (r == NVML_SUCCESS)
+		r = fits(&s, out->since, &out->count, out->list);
+	for (uint32_t i = 0; r == NVML_SUCCESS && i < s.processes; i++)
+		out->list[i] = (struct nvml_process_use_v1){.pid = s.process[i].pid, .time = s.time, .sm = s.process[i].percent};
+	return r;
 }
 
 /* --- processes --- */
@@ -160,7 +237,26 @@ EXPORT nvml nvmlDeviceGetComputeRunningProcesses(nvml_device handle, unsigned in
 	return r;
 }
 
-/* Nobody draws. */
+EXPORT nvml nvmlDeviceGetRunningProcessDetailList(nvml_device handle, struct nvml_process_list *out)
+{
+	struct usage u;
+	nvml r = ask(handle, out, &u);
+	if (r == NVML_SUCCESS && out->version != NVML_VERSIONED(*out, 1))
+		r = NVML_VERSION_MISMATCH;
+	if (r == NVML_SUCCESS && out->mode > MODE_MPS)
+		r = NVML_INVALID_ARGUMENT;
+	if (r != NVML_SUCCESS)
+		return r;
+	if (out->mode != MODE_COMPUTE)
+		u.processes = 0;
+	r = count(&u, &out->count, out->list);
+	for (uint32_t i = 0; r == NVML_SUCCESS && i < u.processes; i++)
+		out->list[i] = (struct nvml_process_detail){
+			u.process[i].pid, u.process[i].memory, (unsigned int)NO_INSTANCE, (unsigned int)NO_INSTANCE, 0};
+	return r;
+}
+
+/* Programs don't draw here. */
 static nvml none(nvml_device handle, unsigned int *n)
 {
 	int d;

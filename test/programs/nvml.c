@@ -1,6 +1,6 @@
 /*
- * A tool that watches GPUs, as they all do it: it loads NVIDIA's library by name and looks functions up. With "watch" it says
- * what it sees, again and again, until its input ends; else it tries what must hold in any domain.
+ * A tool that watches GPUs, as they all do it: it loads NVIDIA's library by name and looks functions up. With "watch" it prints
+ * what it sees, again and again, until its input ends; with "versions" the versions; else it tries what must hold in any domain.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -15,6 +15,9 @@ typedef struct device *device;
 struct memory { unsigned long long total, free, used; };
 struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
 struct process { unsigned pid; unsigned long long memory; unsigned gpu, compute; };
+struct use { unsigned pid; unsigned long long time; unsigned sm, memory, encoder, decoder; };
+struct detail { unsigned pid; unsigned long long memory; unsigned gpu, compute; unsigned long long protected; };
+struct details { unsigned version, mode, count; struct detail *list; };
 struct pci { char legacy[16]; unsigned domain, bus, device, pci_device, pci_sub; char id[32]; };
 
 static void *library;
@@ -88,11 +91,40 @@ static void refuse(void)
 	unsigned n, more;
 	struct memory_v2 m = {.version = 1};
 	CLAIM(CALL("nvmlDeviceGetMigMode", gpu, &n, &more) == 3);
-	CLAIM(!dlsym(library, "nvmlDeviceGetTemperature") && !dlsym(library, "nvmlDeviceSetComputeMode"));
+	CLAIM(CALL("nvmlDeviceGetTemperature", gpu, 0, &n) == 3 && CALL("nvmlDeviceSetComputeMode", gpu, 0) == 3);
 	CLAIM(CALL("nvmlDeviceGetMemoryInfo_v2", gpu, &m) == 25);
 	CLAIM(CALL("nvmlDeviceGetName", (device)(uintptr_t)99, &m, 8) == 2 && CALL("nvmlDeviceGetMemoryInfo", gpu, NULL) == 2);
 	const char *(*text)(int) = (const char *(*)(int))look("nvmlErrorString");
 	CLAIM(!strcmp(text(0), "Success") && !strcmp(text(3), "Not Supported") && !strcmp(text(12345), "Unknown Error"));
+}
+
+/* Shares of processes: how many first, with no room; then each; then nothing that is newer. */
+static void shares(unsigned pid)
+{
+	struct use all[8];
+	unsigned n = 0;
+	usleep(150000);
+	CLAIM(CALL("nvmlDeviceGetProcessUtilization", gpu, NULL, &n, 0ull) == 7 && n >= 1);
+	n = 8;
+	OK(CALL("nvmlDeviceGetProcessUtilization", gpu, all, &n, 0ull));
+	CLAIM(n >= 1 && n <= 8 && all[n - 1].time > 1ull << 50 && all[n - 1].sm <= 100);
+	unsigned found = 0;
+	for (unsigned i = 0; i < n; i++)
+		found += all[i].pid == pid;
+	CLAIM(found == 1);
+	CLAIM(CALL("nvmlDeviceGetProcessUtilization", gpu, all, &n, ~0ull) == 6);
+}
+
+/* Prints which versions the library says there are. */
+static int versions(void)
+{
+	char driver[80], nvml[80];
+	int cuda;
+	OK(CALL("nvmlSystemGetDriverVersion", driver, sizeof driver));
+	OK(CALL("nvmlSystemGetNVMLVersion", nvml, sizeof nvml));
+	OK(CALL("nvmlSystemGetCudaDriverVersion", &cuda));
+	printf("%s %s %d\n", driver, nvml, cuda);
+	return 0;
 }
 
 /* What a program that calls CUDA adds to what is seen. */
@@ -120,7 +152,29 @@ static void use(void)
 	n = 8;
 	OK(CALL("nvmlDeviceGetComputeRunningProcesses_v3", gpu, &n, all));
 	CLAIM(n == 1 && all[0].pid == (unsigned)getpid() && all[0].memory == 8 << 20);
+	struct detail detail;
+	struct details details = {.version = sizeof details | 1 << 24};
+	CLAIM(CALL("nvmlDeviceGetRunningProcessDetailList", gpu, &details) == 7 && details.count == 1);
+	details.list = &detail;
+	OK(CALL("nvmlDeviceGetRunningProcessDetailList", gpu, &details));
+	CLAIM(details.count == 1 && detail.pid == (unsigned)getpid() && detail.memory == 8 << 20);
+	details.mode = 1;
+	OK(CALL("nvmlDeviceGetRunningProcessDetailList", gpu, &details));
+	CLAIM(details.count == 0);
+	shares((unsigned)getpid());
 	CHECK(cuCtxDestroy(c));
+}
+
+static unsigned share_of(unsigned pid)
+{
+	struct use all[64];
+	unsigned n = 64;
+	if (CALL("nvmlDeviceGetProcessUtilization", gpu, all, &n, 0ull) != 0)
+		return 0;
+	for (unsigned i = 0; i < n; i++)
+		if (all[i].pid == pid)
+			return all[i].sm;
+	return 0;
 }
 
 static int watch(void)
@@ -136,7 +190,7 @@ static int watch(void)
 		OK(CALL("nvmlDeviceGetComputeRunningProcesses_v3", gpu, &n, all));
 		printf("total %llu used %llu busy %u processes", m.total, m.used, busy.gpu);
 		for (unsigned i = 0; i < n; i++)
-			printf(" %u:%llu", all[i].pid, all[i].memory);
+			printf(" %u:%llu:%u", all[i].pid, all[i].memory, share_of(all[i].pid));
 		printf("\n");
 		fflush(stdout);
 	}
@@ -182,6 +236,8 @@ int main(int argc, char **argv)
 	OK(CALL("nvmlDeviceGetHandleByIndex_v2", 0, &gpu));
 	if (argc > 1 && !strcmp(argv[1], "watch"))
 		return watch();
+	if (argc > 1 && !strcmp(argv[1], "versions"))
+		return versions();
 	fork_first();
 	identify();
 	refuse();
