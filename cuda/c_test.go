@@ -107,6 +107,7 @@ func fakeCore(t *testing.T, program string) (dir string) {
 		}
 		write(t, filepath.Join(dir, filepath.Base(path)), string(b))
 	}
+	write(t, filepath.Join(dir, "device.h"), "static inline int device_driver_version(void) { return CUDA_VERSION; }\n")
 	write(t, filepath.Join(dir, "entry.h"), `#include "cuda.h"
 #define ENTER_UNSAFE 1
 extern CUresult entry_result;

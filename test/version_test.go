@@ -22,3 +22,23 @@ func TestToldVersion(t *testing.T) {
 		})
 	}
 }
+
+// A symbol that is newer than the driver that a program is told of isn't in that driver: numba finds it here, and calls it
+// with the arguments of the one before. So it answers as that one does, and writes nothing else.
+func TestNewerSymbols(t *testing.T) {
+	h := startHost(t, oneDomain)
+	newer := program(t, "newer")
+	for _, c := range []struct{ cuda, want string }{
+		{"", "12040: device 0 synchronize 0 stream 0 callback 0 1; named device 0 0 synchronize 0"},
+		{"12.8", "12080: device 0 synchronize 0 stream 0 callback 0 1; named device 0 0 synchronize 0"},
+		{"13.0", "13000: device 201 synchronize 201 stream 0 callback 0 1; named device 0 0 synchronize 0"},
+	} {
+		t.Run(c.cuda, func(t *testing.T) {
+			cmd := h.guest("one", newer)
+			cmd.Env = append(cmd.Environ(), "PEGASUS_CUDA="+c.cuda)
+			if got := strings.TrimSpace(string(succeed(t, cmd))); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}

@@ -44,6 +44,7 @@ func emitExports(w *writer, s *spec) {
 #define PEGASUS_CUDA_ALL
 #include "zz_impl.h"
 
+#include "device.h"
 #include "entry.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -72,9 +73,44 @@ static CUresult stub(const char *symbol)
 	emitConversions(w, s)
 	for _, f := range s.exported() {
 		w.f("EXPORT %s\n{\n", prototype(f, f.Symbol))
+		emitOlder(w, s, f)
 		emitBody(w, s, f)
 		w.f("}\n\n")
 	}
+}
+
+// emitOlder has a symbol that is newer than the driver that programs are told of answer as the
+// earlier symbol of its name does, which takes fewer arguments. Such a driver doesn't export the symbol;
+// a program that finds it here nevertheless calls it as it would call the earlier one, and the
+// arguments behind are whatever registers have.
+func emitOlder(w *writer, s *spec, f *function) {
+	older := f.older(s)
+	if older == nil || f.Since <= headerVersion {
+		return
+	}
+	var names []string
+	for i := range older.Params {
+		names = append(names, f.Params[i].Name)
+	}
+	w.f("\tif (device_driver_version() < %d)\n\t\treturn %s(%s);\n", f.Since, older.Symbol, strings.Join(names, ", "))
+}
+
+// older is the newest symbol before f, of the same name and kind of stream, whose parameters f's begin with.
+func (f *function) older(s *spec) *function {
+	var older *function
+	for _, g := range s.Functions {
+		if g.Name != f.Name || g.Stream != f.Stream || g.Since >= f.Since || len(g.Params) >= len(f.Params) || older != nil && older.Since > g.Since {
+			continue
+		}
+		begins := true
+		for i, p := range g.Params {
+			begins = begins && p.Type == f.Params[i].Type
+		}
+		if begins {
+			older = g
+		}
+	}
+	return older
 }
 
 func emitBody(w *writer, s *spec, f *function) {

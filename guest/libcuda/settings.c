@@ -69,10 +69,12 @@ CUresult pg_cuCtxSetLimit(CUlimit limit, size_t value)
 	return r;
 }
 
-CUresult pg_cuCtxSynchronize(void)
+CUresult pg_cuCtxSynchronize(void) { return pg_cuCtxSynchronize_v2(NULL); }
+
+CUresult pg_cuCtxSynchronize_v2(CUcontext ctx)
 {
 	struct context *c;
-	CUresult r = context_current(&c);
+	CUresult r = context_of(ctx, &c);
 	if (r == CUDA_SUCCESS)
 		r = capture_refuse_context(c->object.id);
 	if (r != CUDA_SUCCESS)
@@ -84,12 +86,14 @@ CUresult pg_cuCtxSynchronize(void)
 	return r;
 }
 
-CUresult pg_cuCtxGetDevice(CUdevice *device)
+CUresult pg_cuCtxGetDevice(CUdevice *device) { return pg_cuCtxGetDevice_v2(device, NULL); }
+
+CUresult pg_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
 	struct context *c;
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = context_current(&c);
+	CUresult r = context_of(ctx, &c);
 	if (r == CUDA_SUCCESS)
 		*device = c->device;
 	return r;

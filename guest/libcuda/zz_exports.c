@@ -4,6 +4,7 @@
 #define PEGASUS_CUDA_ALL
 #include "zz_impl.h"
 
+#include "device.h"
 #include "entry.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -422,12 +423,12 @@ EXPORT CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 
 EXPORT CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
+	if (device_driver_version() < 13000)
+		return cuCtxGetDevice(device);
 	CUresult r = pg_enter(0);
 	if (r)
 		return r;
-	if (ctx)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return pg_cuCtxGetDevice(device);
+	return pg_cuCtxGetDevice_v2(device, ctx);
 }
 
 EXPORT CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
@@ -578,12 +579,12 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 
 EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
 {
+	if (device_driver_version() < 13000)
+		return cuCtxSynchronize();
 	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
-	if (ctx)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return pg_cuCtxSynchronize();
+	return pg_cuCtxSynchronize_v2(ctx);
 }
 
 EXPORT CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
@@ -2300,6 +2301,8 @@ EXPORT CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, voi
 
 EXPORT CUresult CUDAAPI cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
 {
+	if (device_driver_version() < 13020)
+		return cuLaunchHostFunc(hStream, fn, userData);
 	CUresult r = pg_enter(0);
 	if (r)
 		return r;
@@ -4555,6 +4558,8 @@ EXPORT CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
 
 EXPORT CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
+	if (device_driver_version() < 12050)
+		return cuStreamGetCtx(hStream, pCtx);
 	CUresult r = pg_enter(0);
 	if (r)
 		return r;
@@ -4563,6 +4568,8 @@ EXPORT CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUg
 
 EXPORT CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
+	if (device_driver_version() < 12050)
+		return cuStreamGetCtx_ptsz(hStream, pCtx);
 	CUresult r = pg_enter(0);
 	if (r)
 		return r;
