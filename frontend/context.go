@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -64,6 +65,40 @@ func (c *Client) borrow(n uint64, f func(offset uint64, b []byte) error) error {
 	}
 	defer c.space.give(e)
 	return f(e.at, c.Arena()[e.at:e.at+n])
+}
+
+// Devices returns the devices that the process has.
+func (c *Client) Devices() (s cuda.DeviceSnapshot, err error) {
+	const room = 1 << 16
+	err = c.borrow(room, func(offset uint64, b []byte) error {
+		var r cuda.DeviceInfoResult
+		if err := c.ask(callbuf.Header{}, cuda.OpDeviceInfo, &cuda.DeviceInfoArgs{ArenaOffset: offset, Capacity: room}, &r); err != nil {
+			return err
+		}
+		return decoded(cuda.OpDeviceInfo, b, r.Length, &s)
+	})
+	return s, err
+}
+
+// Usage returns what the process's domain has of its accelerator.
+func (c *Client) Usage() (u cuda.DomainUsage, err error) {
+	const room = 1 << 14
+	err = c.borrow(room, func(offset uint64, b []byte) error {
+		var r cuda.DomainUsageResult
+		if err := c.ask(callbuf.Header{}, cuda.OpDomainUsage, &cuda.DomainUsageArgs{ArenaOffset: offset, Capacity: room}, &r); err != nil {
+			return err
+		}
+		return decoded(cuda.OpDomainUsage, b, r.Length, &u)
+	})
+	return u, err
+}
+
+// decoded reads what the host wrote into a block of the arena, which it may go on writing.
+func decoded(op cuda.Op, block []byte, length uint64, r record) error {
+	if length > uint64(len(block)) || !r.Decode(bytes.Clone(block[:length])) {
+		return fmt.Errorf("%v: %d bytes not understood", op, length)
+	}
+	return nil
 }
 
 // Context is a CUDA context. Device memory, modules, streams and events belong to it.

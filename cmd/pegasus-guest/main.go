@@ -5,6 +5,7 @@
 //	pegasus-guest install    set a virtual machine up, as its root
 //	pegasus-guest agent      serve the CUDA programs of a virtual machine, as its root
 //	pegasus-guest doctor     check and explain; exit status 1 if a program would fail
+//	pegasus-guest smi        show what this guest has of its accelerator, as nvidia-smi does
 //	pegasus-guest version    print the version
 package main
 
@@ -24,6 +25,7 @@ const usage = `usage: pegasus-guest COMMAND [ARGUMENTS]
   install   installs the library and the agent in this virtual machine, as root (--help: more)
   agent     serves the CUDA programs of a virtual machine; to be started at boot, as root (--group)
   doctor    says whether a CUDA program here would find Pegasus, and why not (--json)
+  smi       shows name, memory, utilisation and processes, as nvidia-smi does (-L, --query-gpu)
   version   prints the version
 `
 
@@ -37,6 +39,8 @@ func run(args []string, out, errs io.Writer) int {
 		return install(args[1:], out, errs)
 	case "doctor":
 		return doctor(args[1:], out, errs)
+	case "smi":
+		return showDevice(args[1:], out, errs)
 	case "agent":
 		return serve(args[1:], errs)
 	case xen.HoldCommand: // by the agent

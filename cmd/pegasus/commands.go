@@ -130,9 +130,17 @@ Explains where a domain stands: its placement, its gate, its turn in the policy,
 its quotas, and what to do about each.
 
   pegasus why render`},
+		{name: "smi", args: "[-L] [--query-gpu FIELDS [--format csv[,noheader][,nounits]]] [--domain NAME]",
+			short: "what a guest has of its accelerator, as nvidia-smi shows it", run: showDevice, long: `
+Shows name, memory, utilisation and processes of the domain in which it runs, in
+nvidia-smi's columns; outside of guests, of the domain that --domain names.
+
+  pegasus run --domain render -- pegasus smi
+  pegasus smi --query-gpu=memory.used,utilization.gpu --format=csv,noheader`},
 		{name: "doctor", args: "[--json]",
-			short: "what is missing on this host", run: doctor, long: `
-Checks what Pegasus needs here and says how to get what is missing. The exit
+			short: "what is missing on this host, or in this guest", run: doctor, long: `
+Checks what Pegasus needs here and says how to get what is missing, and which
+libraries of NVIDIA's programs won't find (docs/programs.md). In a guest it tries the domain's socket, too. The exit
 status is 1 if something fails that running programs needs.
 
   pegasus doctor`},

@@ -17,8 +17,12 @@ func TestUsageNamesFlags(t *testing.T) {
 			continue
 		}
 		c.flags.VisitAll(func(f *flag.Flag) {
-			if f.Name != "runtime-dir" && !strings.Contains(cmd.args, "--"+f.Name) {
-				t.Errorf("pegasus %s %s: --%s is missing", cmd.name, cmd.args, f.Name)
+			name := "--" + f.Name
+			if len(f.Name) == 1 {
+				name = "-" + f.Name
+			}
+			if f.Name != "runtime-dir" && !strings.Contains(cmd.args, name) {
+				t.Errorf("pegasus %s %s: %s is missing", cmd.name, cmd.args, name)
 			}
 		})
 	}

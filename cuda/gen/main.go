@@ -87,6 +87,8 @@ var emitters = map[string]func(*writer, *spec){
 	"docs/coverage.md":                   emitCoverage,
 	"guest/include/cuda.h":               emitHeader,
 	"guest/libcuda/zz_wire.h":            emitCWire,
+	"guest/libcuda/zz_releases.h":        emitReleases,
+	"cuda/zz_releases.go":                emitGoReleases,
 	"guest/nvml/zz_exports.c":            emitNVML,
 	"guest/nvml/zz_nvml.map":             emitNVMLMap,
 	"guest/record/zz_calls.c":            emitRecorder,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,8 +11,19 @@ import (
 // nvmlSpec is NVML: the functions of libnvidia-ml.so.1.
 type nvmlSpec struct {
 	About, Release string
+	Drivers        []driver
 	Handles        []string
 	Functions      []*nvmlFunction
+}
+
+// driver is NVIDIA's first driver that had a CUDA.
+type driver struct {
+	CUDA int
+	Name string
+}
+
+func (d *driver) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &[]any{&d.CUDA, &d.Name})
 }
 
 // nvmlFunction is one symbol of libnvidia-ml.so.1. Body is "manual" for a function that guest/nvml
@@ -114,4 +126,20 @@ func emitNVMLMap(w *writer, s *spec) {
 		w.f("\t%s;\n", f.Name)
 	}
 	w.f("local:\n\t*;\n};\n")
+}
+
+func emitReleases(w *writer, s *spec) {
+	w.cHeader("Rows of struct release, oldest first.")
+	for _, d := range s.NVML.Drivers {
+		w.f("{%d, \"%s\"},\n", d.CUDA, d.Name)
+	}
+}
+
+func emitGoReleases(w *writer, s *spec) {
+	w.header("//")
+	w.f("\npackage cuda\n\nvar releases = []release{\n")
+	for _, d := range s.NVML.Drivers {
+		w.f("\t{%d, \"%s\"},\n", d.CUDA, d.Name)
+	}
+	w.f("}\n")
 }

@@ -8,15 +8,12 @@
 
 #include "process.h"
 
-/* NVIDIA's drivers: the first of each branch that came with a new CUDA. Newest last; the library has the functions of that CUDA. */
+/* NVIDIA's drivers: the first one that had each CUDA. Newest last; the library has the functions of that CUDA. */
 static const struct release {
 	int cuda;
 	const char *driver;
 } releases[] = {
-	{11000, "450.51.05"}, {11010, "455.23.05"}, {11020, "460.27.04"}, {11030, "465.19.01"}, {11040, "470.42.01"}, {11050, "495.29.05"},
-	{11060, "510.39.01"}, {11070, "515.43.04"}, {11080, "520.61.05"}, {12000, "525.60.13"}, {12010, "530.30.02"}, {12020, "535.54.03"},
-	{12030, "545.23.06"}, {12040, "550.54.14"}, {12050, "555.42.02"}, {12060, "560.28.03"}, {12070, "565.57.01"}, {12080, "570.86.10"},
-	{12090, "575.51.03"}, {13000, "580.65.06"},
+#include "zz_releases.h"
 };
 enum { RELEASES = sizeof releases / sizeof *releases };
 

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"pegasus/guest/smi"
+)
+
+// showDevice shows what this guest has of its accelerator.
+func showDevice(args []string, out, errs io.Writer) int {
+	var o smi.Options
+	flags := flag.NewFlagSet("pegasus-guest smi", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	flags.BoolVar(&o.List, "L", false, "list the devices")
+	flags.StringVar(&o.Query, "query-gpu", "", "print these `fields`, separated by commas")
+	flags.StringVar(&o.Format, "format", "csv", "csv, with noheader and nounits or without")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case flags.NArg() > 0:
+		fmt.Fprintf(errs, "pegasus-guest smi: there is no operand %q\n", flags.Arg(0))
+		return 2
+	}
+	socket := smi.Socket()
+	if socket == "" {
+		fmt.Fprintln(errs, "pegasus-guest smi: no agent at "+smi.AgentSocket+", and PEGASUS_SOCKET isn't set; see pegasus-guest doctor")
+		return 1
+	}
+	if err := smi.Show(out, socket, o); err != nil {
+		fmt.Fprintf(errs, "pegasus-guest smi: %v\n", err)
+		return 1
+	}
+	return 0
+}

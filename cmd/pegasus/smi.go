@@ -1,0 +1,24 @@
+package main
+
+import "pegasus/guest/smi"
+
+// showDevice is `pegasus smi`: as a guest of the domain that this environment is in, else of the one that is named.
+func showDevice(c *call, args []string) error {
+	g := guestFlags{}
+	var o smi.Options
+	c.flags.StringVar(&g.domain, "domain", "default", "outside of guests, show the domain `name`")
+	c.flags.BoolVar(&o.List, "L", false, "list the devices")
+	c.flags.StringVar(&o.Query, "query-gpu", "", "print these `fields`, separated by commas")
+	c.flags.StringVar(&o.Format, "format", "csv", "csv, with noheader and nounits or without")
+	if _, err := c.parse(args, 0, 0); err != nil {
+		return err
+	}
+	socket := smi.Socket()
+	if socket == "" || c.given("domain") {
+		var err error
+		if socket, err = g.hold(c); err != nil {
+			return err
+		}
+	}
+	return smi.Show(c.out, socket, o)
+}

@@ -1,0 +1,248 @@
+// Package smi shows a guest what it has of its accelerator, in the columns and by the flags of nvidia-smi, whose own
+// program asks NVML for functions that are in no manual.
+package smi
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"pegasus/cuda"
+	"pegasus/frontend"
+)
+
+// AgentSocket is where a virtual machine's agent listens.
+const AgentSocket = "/run/pegasus/guest.sock"
+
+// Socket returns the socket by which programs of this environment reach their domain, or "".
+func Socket() string {
+	if path := os.Getenv("PEGASUS_SOCKET"); path != "" {
+		return path
+	}
+	if _, err := os.Stat(AgentSocket); err == nil {
+		return AgentSocket
+	}
+	return ""
+}
+
+// Options are the flags that nvidia-smi has, too.
+type Options struct {
+	List   bool   // -L
+	Query  string // --query-gpu
+	Format string // --format
+}
+
+// state is what is shown of a device.
+type state struct {
+	index   int
+	device  cuda.Device
+	version uint32
+	driver  string
+	usage   cuda.DomainUsage
+	percent int64
+}
+
+// sampled is the time over which utilisation is taken.
+const sampled = 200 * time.Millisecond
+
+// Show writes what the domain of a socket has to out.
+func Show(out io.Writer, socket string, o Options) error {
+	var fields []field
+	if o.Query != "" {
+		var err error
+		if fields, err = parse(o); err != nil {
+			return err
+		}
+	}
+	c, err := frontend.Dial(socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	devices, err := c.Devices()
+	if err != nil {
+		return err
+	}
+	before, err := c.Usage()
+	if err != nil {
+		return err
+	}
+	time.Sleep(sampled)
+	usage, err := c.Usage()
+	if err != nil {
+		return err
+	}
+	var all []state
+	for i, d := range devices.Devices {
+		s := state{index: i, device: d, usage: usage}
+		s.version, s.driver = cuda.Told(devices.DriverVersion, os.Getenv)
+		if passed := usage.Now - before.Now; passed > 0 {
+			s.percent = max(0, min(100, (usage.Busy-before.Busy)*100/passed))
+		}
+		all = append(all, s)
+	}
+	switch {
+	case o.List:
+		for _, s := range all {
+			fmt.Fprintf(out, "GPU %d: %s (UUID: %s)\n", s.index, s.device.Name, s.uuid())
+		}
+	case fields != nil:
+		csv(out, all, fields, o.Format)
+	default:
+		table(out, all)
+	}
+	return nil
+}
+
+func (s *state) uuid() string {
+	u := s.device.UUID
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+func (s *state) bus() string {
+	a := &s.device.Attributes
+	return fmt.Sprintf("%08X:%02X:%02X.0", uint32(a[cuda.AttributePCIDomainID]), a[cuda.AttributePCIBusID], a[cuda.AttributePCIDeviceID])
+}
+
+// field is one that --query-gpu names. A value without a unit has none.
+type field struct {
+	name, unit string
+	value      func(s *state) string
+}
+
+const missing = "[N/A]"
+
+func mib(n uint64) string { return fmt.Sprint(n >> 20) }
+
+var known = []field{
+	{"index", "", func(s *state) string { return fmt.Sprint(s.index) }},
+	{"count", "", func(*state) string { return "1" }},
+	{"name", "", func(s *state) string { return s.device.Name }},
+	{"gpu_name", "", func(s *state) string { return s.device.Name }},
+	{"uuid", "", (*state).uuid},
+	{"gpu_uuid", "", (*state).uuid},
+	{"pci.bus_id", "", (*state).bus},
+	{"gpu_bus_id", "", (*state).bus},
+	{"driver_version", "", func(s *state) string { return s.driver }},
+	{"compute_cap", "", func(s *state) string {
+		a := &s.device.Attributes
+		return fmt.Sprintf("%d.%d", a[cuda.AttributeComputeCapabilityMajor], a[cuda.AttributeComputeCapabilityMinor])
+	}},
+	{"memory.total", "MiB", func(s *state) string { return mib(s.usage.MemoryQuota) }},
+	{"memory.used", "MiB", func(s *state) string { return mib(s.usage.MemoryUsed) }},
+	{"memory.free", "MiB", func(s *state) string {
+		return mib(s.usage.MemoryQuota - min(s.usage.MemoryUsed, s.usage.MemoryQuota))
+	}},
+	{"utilization.gpu", "%", func(s *state) string { return fmt.Sprint(s.percent) }},
+	{"utilization.memory", "%", none}, {"temperature.gpu", "", none}, {"fan.speed", "%", none}, {"power.draw", "W", none}, {"power.limit", "W", none},
+	{"clocks.sm", "MHz", none}, {"clocks.mem", "MHz", none}, {"pstate", "", none}, {"mig.mode.current", "", none}, {"ecc.mode.current", "", none},
+}
+
+func none(*state) string { return missing }
+
+func parse(o Options) (fields []field, err error) {
+	for name := range strings.SplitSeq(o.Query, ",") {
+		name = strings.TrimSpace(name)
+		at := -1
+		for i := range known {
+			if known[i].name == name {
+				at = i
+			}
+		}
+		if at < 0 {
+			return nil, fmt.Errorf("--query-gpu: no field %q", name)
+		}
+		fields = append(fields, known[at])
+	}
+	for i, word := range strings.Split(o.Format, ",") {
+		switch word = strings.TrimSpace(word); {
+		case i == 0 && word == "csv", i > 0 && (word == "noheader" || word == "nounits"):
+		default:
+			return nil, fmt.Errorf("--format %q: must be csv, with noheader and nounits or without", o.Format)
+		}
+	}
+	return fields, nil
+}
+
+func csv(out io.Writer, all []state, fields []field, format string) {
+	units := !strings.Contains(format, "nounits")
+	var line []string
+	for _, f := range fields {
+		if f.unit != "" && units {
+			f.name += " [" + f.unit + "]"
+		}
+		line = append(line, f.name)
+	}
+	if !strings.Contains(format, "noheader") {
+		fmt.Fprintln(out, strings.Join(line, ", "))
+	}
+	for i := range all {
+		line = line[:0]
+		for _, f := range fields {
+			value := f.value(&all[i])
+			if f.unit != "" && units && value != missing {
+				value += " " + f.unit
+			}
+			line = append(line, value)
+		}
+		fmt.Fprintln(out, strings.Join(line, ", "))
+	}
+}
+
+// table has nvidia-smi's columns.
+func table(out io.Writer, all []state) {
+	const (
+		edge   = "+-----------------------------------------------------------------------------------------+"
+		rows   = "|-----------------------------------------+------------------------+----------------------+"
+		double = "|=========================================+========================+======================|"
+		under  = "+-----------------------------------------+------------------------+----------------------+"
+	)
+	driver, version := "N/A", "N/A"
+	if len(all) > 0 {
+		driver, version = all[0].driver, fmt.Sprintf("%d.%d", all[0].version/1000, all[0].version%1000/10)
+	}
+	fmt.Fprintln(out, time.Now().Format(time.ANSIC))
+	fmt.Fprintln(out, edge)
+	fmt.Fprintf(out, "| %-87s |\n", fmt.Sprintf("PEGASUS-SMI%29s%-15s%17s%-14s", "Driver Version: ", driver, "CUDA Version: ", version))
+	fmt.Fprintln(out, rows)
+	fmt.Fprintln(out, "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |")
+	fmt.Fprintln(out, "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |")
+	fmt.Fprintln(out, "|                                         |                        |               MIG M. |")
+	fmt.Fprintln(out, double)
+	for _, s := range all {
+		memory := fmt.Sprintf("%sMiB / %sMiB", mib(s.usage.MemoryUsed), mib(s.usage.MemoryQuota))
+		fmt.Fprintf(out, "| %3d  %-30.30s  On | %16s   Off | %20s |\n", s.index, s.device.Name, s.bus(), "N/A")
+		fmt.Fprintf(out, "| N/A   N/A   N/A              N/A / N/A  | %22s | %7d%%  %10s |\n", memory, s.percent, "Default")
+		fmt.Fprintf(out, "|                                         |                        | %20s |\n", "N/A")
+		fmt.Fprintln(out, under)
+	}
+	fmt.Fprintln(out)
+	fmt.Fprintln(out, edge)
+	fmt.Fprintf(out, "| %-87s |\n", "Processes:")
+	fmt.Fprintf(out, "| %-87s |\n", " GPU   GI   CI        PID   Type   Process name                              GPU Memory")
+	fmt.Fprintf(out, "| %-87s |\n", "       ID   ID                                                               Usage")
+	fmt.Fprintln(out, "|=========================================================================================|")
+	running := 0
+	for _, s := range all {
+		for _, p := range s.usage.Processes {
+			running++
+			fmt.Fprintf(out, "| %4d   N/A  N/A %10d      C   %-37.37s %10sMiB |\n", s.index, p.PID, processName(p.PID), mib(p.Memory))
+		}
+	}
+	if running == 0 {
+		fmt.Fprintf(out, "| %-87s |\n", " No running processes found")
+	}
+	fmt.Fprintln(out, edge)
+}
+
+// processName is what the kernel has on a process, if it runs here and may be seen.
+func processName(pid uint32) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if name, _, _ := bytes.Cut(b, []byte{0}); err == nil && len(name) > 0 {
+		return strings.ToValidUTF8(string(name), "?")
+	}
+	return "-"
+}
