@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pegasus/backend/control"
+	"pegasus/guest/setup"
 )
 
 // What a check may find.
@@ -51,6 +52,7 @@ func doctor(args []string, out, errs io.Writer) int {
 		all = append(all, thisMachine.check()...)
 	}
 	all = append(all, checkLibrary(libraryName, os.Getenv("LD_LIBRARY_PATH")))
+	all = append(all, checkCompanions("/", os.Getenv("LD_LIBRARY_PATH"))...)
 	status := 0
 	for _, f := range all {
 		if f.State == fail {
@@ -70,6 +72,20 @@ func doctor(args []string, out, errs io.Writer) int {
 		}
 	}
 	return status
+}
+
+// checkCompanions tells which libraries beside the driver's programs don't find here. That fails only
+// programs that want them.
+func checkCompanions(root, searchPath string) []control.Check {
+	var all []control.Check
+	for _, c := range setup.Companions() {
+		check := control.Check{Name: c.Name, State: fine}
+		if check.Detail, check.Fix = c.Finding(c.Find(root, searchPath)); check.Fix != "" {
+			check.State = warn
+		}
+		all = append(all, check)
+	}
+	return all
 }
 
 // checkSocket tells whether the daemon of a process guest can be reached.

@@ -13,6 +13,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/guest/agent"
+	"pegasus/guest/setup"
 )
 
 // expect checks a finding: what it says, and that whoever reads of something bad reads of a way out.
@@ -157,8 +158,27 @@ func TestDoctorAsJSON(t *testing.T) {
 		t.Errorf("status %d, %s", code, errs.String())
 	}
 	var all []control.Check
-	if err := json.Unmarshal([]byte(out.String()), &all); err != nil || len(all) != 2 || all[0].Name != "socket" || all[0].State != fail {
+	if err := json.Unmarshal([]byte(out.String()), &all); err != nil || len(all) != 2+len(setup.Companions()) || all[0].Name != "socket" || all[0].State != fail {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// A library that only some programs want is a note, and no failure.
+func TestDoctorNamesCompanions(t *testing.T) {
+	root := t.TempDir()
+	for _, c := range checkCompanions(root, "") {
+		if c.State != warn || c.Fix == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	dir := filepath.Join(root, "lib")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "libnvrtc.so.11.2"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checkCompanions(root, "/lib") {
+		if (c.State == fine) != (c.Name == "compiler") {
+			t.Errorf("%+v", c)
+		}
 	}
 }
 

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +17,7 @@ import (
 	"pegasus/callbuf"
 	"pegasus/configs"
 	"pegasus/cuda"
+	"pegasus/guest/setup"
 	"pegasus/policies"
 )
 
@@ -32,7 +35,7 @@ func doctor(c *call, args []string) error {
 	}
 	var all []control.Check
 	for _, check := range []func() []control.Check{
-		checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, checkBinaries, checkConfig, checkNVIDIA, checkCoverage, c.checkDaemon, c.checkMachines,
+		checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, checkBinaries, checkConfig, checkNVIDIA, checkCoverage, checkCompanions, checkSocket, c.checkDaemon, c.checkMachines,
 	} {
 		all = append(all, check()...)
 	}
@@ -206,6 +209,35 @@ func (c *call) checkDaemon() []control.Check {
 		all = append(all, one("reload", warn, "the last reload was refused: "+first, "mend the file, then `pegasus reload`")...)
 	}
 	return append(all, s.Confinement...)
+}
+
+// checkCompanions names what NVIDIA's driver and toolkit bring along and Pegasus doesn't.
+func checkCompanions() []control.Check {
+	var all []control.Check
+	for _, c := range setup.Companions() {
+		detail, fix := c.Finding(c.Find("/", os.Getenv("LD_LIBRARY_PATH")))
+		state := fine
+		if fix != "" {
+			state = warn
+		}
+		all = append(all, one(c.Name, state, detail, fix)...)
+	}
+	return all
+}
+
+// checkSocket reports whether the domain's socket answers, in a guest: there the host's daemon has no other way in.
+func checkSocket() []control.Check {
+	path := os.Getenv("PEGASUS_SOCKET")
+	if path == "" {
+		return nil
+	}
+	d := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := d.Dial("unixpacket", path)
+	if err != nil {
+		return one("socket", fail, fmt.Sprintf("PEGASUS_SOCKET names %s: %v", path, err), "start pegasusd, or have socket_owner, socket_group or socket_mode of the domain admit this user; or unset PEGASUS_SOCKET")
+	}
+	conn.Close()
+	return one("socket", fine, path+", which PEGASUS_SOCKET names, answers", "")
 }
 
 // checkCoverage says how much of the driver API does something.
