@@ -31,10 +31,14 @@ TEST_NEEDS  := clang-14 g++ gfortran-12 gcc-12-offload-nvptx libgomp-plugin-nvpt
 VM_NEEDS    := qemu-system-x86 ovmf busybox-static e2fsprogs squashfs-tools systemd ffmpeg libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients
 XEN_NEEDS   := qemu-system-x86 busybox-static xz-utils
 REPORT_NEEDS := chromium
+CLIENT_NEEDS := python3-numba python3-blessed python3-psutil python3-six python3-pkg-resources libncursesw6 libsystemd0
+# Of Debian's contrib section, unpacked; and examples of NVIDIA's own for Go.
+CLIENTS     := nvtop gpustat python3-pynvml
+GO_NVML     := v0.12.4-0
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
 .DELETE_ON_ERROR:
-.PHONY: build binaries guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak gpu-test vm-test xen-image xen-test vm-demo test check format vet staticcheck tidy \
+.PHONY: build binaries guest guest-asan recorder benchmarks run sim report-test bench policies-e2e soak clients gpu-test vm-test xen-image xen-test vm-demo test check format vet staticcheck tidy \
 	generate stale unit unit-go unit-nvidia race fuzz fresh-test deps deps-build deps-run deps-bench clean help FORCE
 
 build: binaries guest benchmarks recorder ## build everything (the default)
@@ -202,6 +206,7 @@ format:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags soak ./...
+	$(GO) vet -tags clients ./test
 	$(WITH_LIBVIRT) $(GO) vet $(LIBVIRT_TAG) ./cmd/pegasus-libvirt
 	$(WITH_NVIDIA) $(GO) vet $(NVIDIA)
 
@@ -272,6 +277,12 @@ soak: SEED = $${PEGASUS_TEST_SEED:-fresh}
 soak: build guest-asan ## the tests that take SOAKTIME each, and those of random inputs with others than each time
 	PEGASUS_TEST_SEED=$(SEED) $(GO) test -timeout $(PATIENCE) -count 3 $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./accel/... ./backend/... ./cuda | sed -n '/pegasus\/test\/seeds/s/ .*//p') ./xenstore/...
 	PEGASUS_TEST_SEED=$(SEED) SOAKTIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count 1 -timeout 12h -v ./...
+
+clients: build ## get tools that watch GPUs, and Numba, and try them (installs Debian's packages)
+	@scripts/deps $(CLIENT_NEEDS)
+	@scripts/clients $(BUILD)/clients $(CLIENTS)
+	CGO_ENABLED=1 GOBIN=$(abspath $(BUILD))/clients/bin $(GO) install github.com/NVIDIA/go-nvml/examples/devices@$(GO_NVML) github.com/NVIDIA/go-nvml/examples/compute-processes@$(GO_NVML)
+	$(GO) test -tags clients -run '^TestClients' -count 1 -v -timeout $(PATIENCE) ./test
 
 gpu-test: build $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, and try the accelerator on it, if there is one
 	$(GO) test -tags gpu -run '^TestGPU$$' -count 1 -v ./accel/soft/lane
