@@ -4,7 +4,7 @@
 // program of its own because libvirt's C library is: nobody else needs that, and where it
 // isn't installed only this one says so.
 //
-//	pegasus-libvirt watch [--connect URI] [--regions DIR]
+//	pegasus-libvirt watch [--connect URI] [--regions DIR] [--patience TIME]
 //	pegasus-libvirt list [--connect URI] [--regions DIR]
 //	pegasus-libvirt show [--connect URI] MACHINE
 //	pegasus-libvirt define [--connect URI] <DEFINITION
@@ -13,7 +13,7 @@
 //
 // Watch prints a line of JSON whenever something changes: all machines whose definition
 // has a region in the directory, or why libvirt can't be asked. It ends when its standard
-// input does. List prints which machines have regions, now or from their next start on. Show prints what libvirt has of a machine, as JSON; define gives it a new
+// input does, and when libvirtd doesn't answer for that time. List prints which machines have regions, now or from their next start on. Show prints what libvirt has of a machine, as JSON; define gives it a new
 // definition, and prints the same. Plug gives a machine that runs a device, and unplug takes one from it.
 package main
 
@@ -39,6 +39,7 @@ func run(args []string, in io.Reader, out *json.Encoder) error {
 	f := flag.NewFlagSet("pegasus-libvirt", flag.ContinueOnError)
 	uri := f.String("connect", "qemu:///system", "libvirt's `uri`")
 	regions := f.String("regions", "/dev/shm/pegasus", "`directory` of the machines' shared memory")
+	patience := f.Duration("patience", patience, "how much `time` libvirtd may take to answer a watcher")
 	if len(args) == 0 || f.Parse(args[1:]) != nil {
 		return errUsage
 	}
@@ -48,7 +49,7 @@ func run(args []string, in io.Reader, out *json.Encoder) error {
 			io.Copy(io.Discard, in)
 			os.Exit(0)
 		}()
-		return watch(*uri, *regions, out)
+		return watch(*uri, *regions, *patience, out)
 	case command == "list" && f.NArg() == 0:
 		return list(*uri, *regions, out)
 	case command == "show" && f.NArg() == 1:

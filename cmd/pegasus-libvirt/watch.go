@@ -5,6 +5,8 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -27,13 +29,16 @@ const (
 	twice     = 1500 * time.Millisecond // a reboot is told of twice
 	alive     = 5                       // seconds between questions whether libvirtd is there,
 	aliveMost = 3                       // and how many may be left unanswered
+
+	patience = 30 * time.Second // for all calls of libvirt between two waits of the watcher
 )
 
 // watcher is what is known of one libvirt.
 type watcher struct {
 	uri, regions string
-	threads      threads
+	threads      *report.Threads
 	changed      chan struct{} // holds something when there is a reason to look
+	hung         *time.Timer   // runs while libvirt's library is called
 
 	mu     sync.Mutex
 	resets map[string]reset // by machine
@@ -45,11 +50,12 @@ type reset struct {
 	last  time.Time
 }
 
-// watch reports until the output is closed.
-func watch(uri, regions string, out *json.Encoder) error {
+// watch reports until the output is closed, or until libvirt takes longer than patience: a call of its C
+// library can't be ended otherwise than with the process, of which the daemon starts another.
+func watch(uri, regions string, patience time.Duration, out *json.Encoder) error {
 	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
 		out.Encode(report.Report{Away: reason(err)})
-		time.Sleep(time.Minute) // the library is looked for once in a process's life
+		time.Sleep(report.ReportEvery) // the library is looked for once in a process's life
 		return errors.New(reason(err))
 	}
 	go func() {
@@ -60,9 +66,15 @@ func watch(uri, regions string, out *json.Encoder) error {
 		}
 	}()
 	w := &watcher{uri: uri, regions: filepath.Clean(regions), changed: make(chan struct{}, 1), resets: map[string]reset{}}
-	w.threads.changed = w.kick
+	w.threads = newThreads(uri, w.kick)
+	w.hung = time.AfterFunc(patience, func() {
+		out.Encode(report.Report{Away: fmt.Sprintf("libvirtd hasn't answered within %v", patience)})
+		os.Exit(0)
+	})
 	for {
-		err := w.session(out)
+		w.hung.Reset(patience)
+		err := w.session(out, patience)
+		w.hung.Stop()
 		if err := out.Encode(report.Report{Away: reason(err)}); err != nil {
 			return err
 		}
@@ -90,7 +102,7 @@ func (w *watcher) kick() {
 }
 
 // session watches over one connection.
-func (w *watcher) session(out *json.Encoder) error {
+func (w *watcher) session(out *json.Encoder, patience time.Duration) error {
 	c, err := libvirt.NewConnect(w.uri)
 	if err != nil {
 		return err
@@ -110,25 +122,31 @@ func (w *watcher) session(out *json.Encoder) error {
 	if err != nil {
 		return err
 	}
-	w.threads.forget(nil) // libvirtd may count its machines from the beginning again
-	var said *report.Report
+	w.threads.Forget(nil) // libvirtd may count its machines from the beginning again
+	var said report.Report
+	var last time.Time
 	for {
 		r, err := w.look(c)
 		if err != nil {
 			return err
 		}
-		if said == nil || !reflect.DeepEqual(*said, r) {
+		if time.Since(last) > report.ReportEvery-lookEvery || !reflect.DeepEqual(said, r) {
 			if err := out.Encode(r); err != nil {
 				return err
 			}
-			said = &r
+			said, last = r, time.Now()
 		}
+		w.hung.Stop()
 		select {
 		case <-closed:
-			return errors.New("libvirtd hung up")
+			err = errors.New("libvirtd hung up")
 		case <-time.After(lookEvery):
 		case <-w.changed:
 			time.Sleep(settle)
+		}
+		w.hung.Reset(patience)
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -212,7 +230,7 @@ func (w *watcher) look(c *libvirt.Connect) (report.Report, error) {
 			r.Machines = append(r.Machines, m)
 		}
 	}
-	w.threads.forget(r.Machines)
+	w.threads.Forget(r.Machines)
 	return r, nil
 }
 
@@ -249,7 +267,7 @@ func (w *watcher) machine(d *libvirt.Domain) (m report.Machine, err error) {
 	m.Resets = w.resets[m.Name].count
 	w.mu.Unlock()
 	m.Started = uint64(id)
-	m.PID, m.VCPUs = w.threads.of(w.uri, machineRun{m.Name, id, int(info.NrVirtCpu), m.State})
+	m.PID, m.VCPUs = w.threads.Of(report.MachineRun{Name: m.Name, ID: id, VCPUs: int(info.NrVirtCpu), State: m.State})
 	return m, nil
 }
 

@@ -54,7 +54,8 @@ func (d *door) dial(ctx context.Context, ask func() (string, error)) (*net.UnixC
 				return c, nil
 			}
 			bad = answer
-			if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
+			// EAGAIN: a daemon that is stopped or busy has let others wait.
+			if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EAGAIN) {
 				return nil, err
 			}
 		}

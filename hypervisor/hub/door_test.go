@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A daemon that doesn't answer is asked for one process after the other, and not for those that have gone.
@@ -91,4 +93,44 @@ func TestAskedOnceForAll(t *testing.T) {
 	if n := asked.Load(); n != 2 {
 		t.Errorf("two daemons are asked %d times", n)
 	}
+}
+
+// A daemon that is stopped, with as many processes before its door as may wait there, refuses none: each waits until
+// it goes on.
+func TestStoppedDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "door")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 1)); err != nil {
+		t.Fatal(err)
+	}
+	full := false
+	for range 10 {
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if full = errors.Is(err, unix.EAGAIN); full {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if !full {
+		t.Fatal("more can wait there than were to")
+	}
+	time.AfterFunc(200*time.Millisecond, func() {
+		for range 2 {
+			if c, _, err := unix.Accept(fd); err == nil {
+				unix.Close(c)
+			}
+		}
+	})
+	var d door
+	c, err := d.dial(t.Context(), func() (string, error) { return path, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
 }

@@ -13,11 +13,13 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,10 +32,21 @@ type Machines struct {
 	// Command reports the machines of one: it ends when its standard input does.
 	Command func(uri string) []string
 	Log     *slog.Logger
+
+	silent time.Duration // of tests, instead of silentTime
 }
 
 // startAgain is how long it takes until a program that ended is started again.
 const startAgain = 2 * time.Second
+
+// A program reports at least every ReportEvery, also when nothing has changed. One that reports nothing for
+// silentTime, because it hangs or is stopped, is killed; so is one that hasn't ended endTime after its
+// standard input did.
+const (
+	ReportEvery = 10 * time.Second
+	silentTime  = time.Minute
+	endTime     = 5 * time.Second
+)
 
 // heard is what was heard of one libvirt.
 type heard struct {
@@ -100,10 +113,20 @@ func (m Machines) run(ctx context.Context, uri string, reports chan<- heard, log
 	}
 	stop := context.AfterFunc(ctx, func() { in.Close(); out.Close() })
 	defer stop()
-	err = m.listen(ctx, uri, out, reports, log, said)
+	patience := cmp.Or(m.silent, silentTime)
+	var silent atomic.Bool
+	hung := time.AfterFunc(patience, func() { silent.Store(true); cmd.Process.Kill() })
+	err = m.listen(ctx, uri, out, reports, log, said, func() { hung.Reset(patience) })
+	hung.Stop()
 	in.Close()
 	out.Close()
-	if end := cmd.Wait(); err == nil {
+	cmd.WaitDelay = time.Second // for what it has started itself
+	kill := time.AfterFunc(min(patience, endTime), func() { cmd.Process.Kill() })
+	end := cmd.Wait()
+	kill.Stop()
+	if silent.Load() {
+		err = fmt.Errorf("%s reported nothing for %v and was killed", command[0], patience)
+	} else if err == nil {
 		err = end
 	}
 	if err != nil {
@@ -128,10 +151,11 @@ func (c *complaints) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (m Machines) listen(ctx context.Context, uri string, out io.Reader, reports chan<- heard, log *slog.Logger, said *string) error {
+func (m Machines) listen(ctx context.Context, uri string, out io.Reader, reports chan<- heard, log *slog.Logger, said *string, reported func()) error {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, maxLine)
 	for anew := true; lines.Scan(); {
+		reported()
 		r, err := ParseReport(lines.Bytes())
 		if err != nil {
 			return err

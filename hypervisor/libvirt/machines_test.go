@@ -3,7 +3,10 @@ package libvirt
 import (
 	"context"
 	"log/slog"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,6 +105,66 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A program that hangs, or trickles without ever ending a line, is killed and started again; one that ignores the end
+// of its standard input keeps nothing waiting.
+func TestSilentProgram(t *testing.T) {
+	for what, silent := range map[string]string{
+		"hangs":    "exec sleep 600",
+		"stopped":  "kill -STOP $$",
+		"trickles": "while :; do printf x; sleep .05; done",
+	} {
+		t.Run(what, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			script := `trap "" TERM; echo '{"machines":[{"name":"a","state":"running","started":1}]}'; echo >>$0; ` + silent
+			file := t.TempDir() + "/runs"
+			done := make(chan struct{})
+			var log lines
+			go func() {
+				Machines{
+					URIs: []string{"u"}, Log: slog.New(slog.NewTextHandler(&log, nil)), silent: 300 * time.Millisecond,
+					Command: func(string) []string { return []string{"sh", "-c", script, file} },
+				}.Watch(ctx, func([]hypervisor.Machine) {})
+				close(done)
+			}()
+			for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				if runs, _ := os.ReadFile(file); len(runs) >= 2 {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatal("it isn't started again")
+				}
+			}
+			cancel()
+			select {
+			case <-done:
+			case <-time.After(30 * time.Second):
+				t.Fatal("it keeps the daemon waiting")
+			}
+			if text := log.String(); !strings.Contains(text, "reported nothing for 300ms and was killed") {
+				t.Errorf("log:\n%s", text)
+			}
+		})
+	}
+}
+
+// lines are what was logged.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func FuzzReport(f *testing.F) {

@@ -54,10 +54,14 @@ type Memory struct {
 	store *xenstore.Client
 	log   *slog.Logger
 
+	patience time.Duration // storeTime, but for tests
+
 	channels chan bell.Conn // of the control area that was taken, once
 	closed   chan struct{}
 
-	missed int // of the watch's goroutine: how often XenStore has known nothing of the domU since it did
+	// Of the watch's goroutine.
+	missed int    // how often XenStore has known nothing of the domU since it did
+	said   string // the error that was logged last
 
 	mu      sync.Mutex
 	offered offer  // of the agent that is there
@@ -100,7 +104,7 @@ func open(d DomU, p pages, store *xenstore.Client, log *slog.Logger) *Memory {
 	}
 	d.Arena = min(d.Arena, max(d.Memory, 2*frontBytes)-frontBytes) // so that there is room for one process
 	return &Memory{
-		domU: d, pages: p, store: store, log: log,
+		domU: d, pages: p, store: store, log: log, patience: storeTime,
 		channels: make(chan bell.Conn, 1), closed: make(chan struct{}), segments: map[uint32]*segment{},
 	}
 }

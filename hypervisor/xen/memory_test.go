@@ -3,9 +3,11 @@ package xen
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,6 +107,89 @@ var layout = func() callbuf.Layout {
 }()
 
 var pagesOfSegment = int(layout.SegmentBytes / grant.PageBytes)
+
+// stalled is a link that passes nothing on while its lock is held.
+type stalled struct {
+	io.ReadWriteCloser
+	held *sync.RWMutex
+}
+
+func (l stalled) Read(b []byte) (int, error) {
+	n, err := l.ReadWriteCloser.Read(b)
+	l.held.RLock()
+	defer l.held.RUnlock()
+	return n, err
+}
+
+// A XenStore that hangs keeps neither the hub's start nor its watch waiting without an end: what was known holds, the log
+// gets one line, and when XenStore answers again, changes are seen.
+func TestHungStore(t *testing.T) {
+	server := memory.New(memory.Options{})
+	defer server.Close()
+	var held sync.RWMutex
+	client := func(id xenstore.DomID) *xenstore.Client {
+		c, err := xenstore.Dial(t.Context(), func(ctx context.Context) (xenstore.Link, error) {
+			l, err := server.Domain(id)(ctx)
+			l.ReadWriteCloser = stalled{l.ReadWriteCloser, &held}
+			return l, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	h := &host{fake: newFake(t), tools: client(0)}
+	for _, err := range []error{
+		h.tools.Mkdir(t.Context(), "/local/domain/7/data"),
+		h.tools.SetPerms(t.Context(), "/local/domain/7/data", xenstore.Perm{Dom: domID}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.guest = client(domID)
+	var log buffer
+	h.memory = open(DomU{ID: domID}, h.fake, client(0), slog.New(slog.NewTextHandler(&log, nil)))
+	h.memory.patience = 50 * time.Millisecond
+	defer h.memory.Close()
+	held.Lock()
+	if err := h.memory.Watch(t.Context(), func() {}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("watch: %v", err)
+	}
+	for range 3 {
+		if h.memory.look(t.Context()) {
+			t.Error("it has seen a change")
+		}
+	}
+	if n := strings.Count(log.String(), "ask XenStore"); n != 1 || h.memory.Over() != "" {
+		t.Errorf("%d lines, over because of %q:\n%s", n, h.memory.Over(), log.String())
+	}
+	held.Unlock()
+	h.area(100)
+	h.publish(100, "5")
+	if !h.memory.look(t.Context()) {
+		t.Error("it sees no change when XenStore answers again")
+	}
+}
+
+// buffer is what was logged.
+type buffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
 
 // An agent comes, goes, and comes again; the domU ends.
 func TestRendezvous(t *testing.T) {

@@ -28,15 +28,19 @@ const (
 	// how often when it says nothing.
 	lookEvery  = 100 * time.Millisecond
 	lookAnyway = 5 * time.Second
+	// storeTime is how long XenStore may take to answer.
+	storeTime = 10 * time.Second
 )
 
 // Watch implements hub.Memory: it follows what the XenStore says of the domU.
 func (m *Memory) Watch(ctx context.Context, changed func()) error {
-	agent, err := m.store.Watch(ctx, path.Join(m.dir(), wire.StoreDir))
+	soon, cancel := context.WithTimeout(ctx, m.patience)
+	defer cancel()
+	agent, err := m.store.Watch(soon, path.Join(m.dir(), wire.StoreDir))
 	if err != nil {
 		return err
 	}
-	ends, err := m.store.Watch(ctx, xenstore.ReleaseDomain)
+	ends, err := m.store.Watch(soon, xenstore.ReleaseDomain)
 	if err != nil {
 		return err
 	}
@@ -66,6 +70,8 @@ func (m *Memory) dir() string { return "/local/domain/" + strconv.Itoa(int(m.dom
 // doesn't know a domU that the hypervisor has, what is known holds.
 func (m *Memory) look(ctx context.Context) (news bool) {
 	over := ""
+	ctx, cancel := context.WithTimeout(ctx, m.patience)
+	defer cancel()
 	o, err := readOffer(ctx, m.store, path.Join(m.dir(), wire.StoreDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err = m.store.Read(ctx, m.dir()); errors.Is(err, fs.ErrNotExist) {
@@ -76,11 +82,13 @@ func (m *Memory) look(ctx context.Context) (news bool) {
 		}
 	}
 	if err != nil {
-		if ctx.Err() == nil {
+		if text := err.Error(); !errors.Is(ctx.Err(), context.Canceled) && text != m.said {
+			m.said = text
 			m.log.Warn("ask XenStore of the domU", "err", err)
 		}
 		return false
 	}
+	m.said = ""
 	m.missed = 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
