@@ -21,7 +21,8 @@ type value interface {
 }
 
 // CheckName tells whether name can be a domain's or an accelerator's: it becomes
-// part of a path and of metrics, so it is short and plain.
+// part of a path and of metrics, so it is short and plain. It doesn't begin with a dot: files of
+// Pegasus that lie beside those of domains do.
 func CheckName(name string) error {
 	if name == "" || len(name) > 63 || !alphanumeric(name[0]) {
 		return mustBe("1 to 63 letters, digits, '.', '_' or '-', the first a letter or digit")

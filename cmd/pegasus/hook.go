@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"pegasus/configs"
 	"pegasus/hypervisor/kvm"
 )
 
@@ -74,6 +76,8 @@ func hook(c *call, args []string) error {
 	switch {
 	case !ok:
 		return nil // not one of ours
+	case configs.CheckName(name) != nil:
+		return fmt.Errorf("machine %q can't be a domain of Pegasus: its name %w; rename it (virsh domrename), and attach it again", name, configs.CheckName(name))
 	case a.Region != filepath.Join(*regions, name):
 		return fmt.Errorf("machine %q has the region of another, %s: attach it again", name, a.Region)
 	case what == "release end" && kvm.UsedBy(a.Region) != 0:
@@ -81,7 +85,7 @@ func hook(c *call, args []string) error {
 	case what == "release end":
 		return a.Remove()
 	}
-	return a.Make(qemuGroup())
+	return errors.Join(a.Make(qemuGroup()), d.MakeOldPorts(*regions))
 }
 
 // qemuGroup is the group that QEMU runs in on Debian and elsewhere; -1 without one.

@@ -72,7 +72,7 @@ func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
 		return nil, err
 	}
 	dir := filepath.Dir(a.Region)
-	if is, ok := d.Attached(dir); ok && is == a && d.complete() {
+	if is, ok := d.Attached(dir); ok && is == a && d.complete(a.Region) {
 		return d.text, nil
 	}
 	if len(d.leaving(dir)) > 0 || d.record != nil {
@@ -91,10 +91,10 @@ func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
 }
 
 // complete says whether the machine has all that attaching brings now.
-func (d *Definition) complete() bool {
+func (d *Definition) complete(region string) bool {
 	n := 0
 	for i := range d.all {
-		if v := &d.all[i]; v.ours() && v.tag != "controller" {
+		if v := &d.all[i]; v.ours() && v.tag != "controller" && (v.tag != "channel" || v.path == PortPath(region)) {
 			n++
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -73,7 +72,7 @@ func (k Keeper) look(ctx context.Context, running map[string]bool, ended chan<- 
 	for _, e := range entries {
 		path := filepath.Join(k.Dir, e.Name())
 		k.sweep(path, e)
-		if running[path] || !e.Type().IsRegular() || strings.HasSuffix(e.Name(), unfinished) || k.Valid(e.Name()) != nil || taken(path) {
+		if running[path] || !e.Type().IsRegular() || k.Valid(e.Name()) != nil || taken(path) {
 			continue
 		}
 		cmd, err := k.start(path, e.Name())

@@ -22,7 +22,7 @@ func TestLeftovers(t *testing.T) {
 			Off: func(name string) bool { return off[name] }, Valid: func(string) error { return nil },
 		}
 		put := func(name string) {
-			making := filepath.Join(dir, name+unfinished)
+			making := making(filepath.Join(dir, name))
 			if err := os.WriteFile(making, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -157,9 +156,12 @@ func (m *Memory) Rouses() bool { return true }
 
 // Port implements hub.Memory.
 func (m *Memory) Port() (open func() (bell.Conn, error), reopen bool) {
-	path := PortPath(m.file.Name())
 	return func() (bell.Conn, error) {
-		return net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+		c, err := dialPort(m.file.Name())
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
 	}, true
 }
 

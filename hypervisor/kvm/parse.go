@@ -178,6 +178,8 @@ func (d *Definition) noteDevice(dev *device, path string, e *element) error {
 		dev.on = append(dev.on, pluggedInto(e))
 	case inside == "target":
 		dev.port = e.attribute("name")
+	case path == "channel/source":
+		dev.path = e.attribute("path")
 	case inside == "source/path":
 		dev.path = e.text()
 	case size:

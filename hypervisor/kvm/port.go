@@ -1,14 +1,52 @@
 package kvm
 
-import "path/filepath"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+)
 
-// portsDir is where the sockets of machines' ports lie, in the directory of their regions.
-const portsDir = "ports"
+// portsDir is where the sockets of machines' ports lie, in the directory of their regions. A region has the name of
+// its machine, which is a domain's and so doesn't begin with a dot: files of ours beside regions do.
+const portsDir = ".ports"
+
+// oldPortsDir is where machines have their ports that an earlier release attached, until they are attached again.
+const oldPortsDir = "ports"
 
 // PortPath is the socket by which hub and agent of a region's machine wake each other.
 // QEMU serves it.
 func PortPath(region string) string {
 	return filepath.Join(filepath.Dir(region), portsDir, filepath.Base(region))
+}
+
+func oldPortPath(region string) string {
+	return filepath.Join(filepath.Dir(region), oldPortsDir, filepath.Base(region))
+}
+
+// dialPort connects to the port of a region's machine.
+func dialPort(region string) (*net.UnixConn, error) {
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: PortPath(region), Net: "unix"})
+	if errors.Is(err, fs.ErrNotExist) {
+		if old, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: oldPortPath(region), Net: "unix"}); err == nil {
+			return old, nil
+		}
+	}
+	return c, err
+}
+
+// MakeOldPorts makes the directory of the machine's port, if an earlier release attached it.
+func (d *Definition) MakeOldPorts(regions string) error {
+	old := filepath.Join(regions, oldPortsDir)
+	for i := range d.all {
+		if v := &d.all[i]; v.tag == "channel" && v.ours() && filepath.Dir(v.path) == old {
+			if err := MakeDir(old); err != nil {
+				return fmt.Errorf("its port, as an earlier release made it: %w; attach the machine again", err)
+			}
+		}
+	}
+	return nil
 }
 
 // MakePorts makes the directory of ports' sockets in that of regions. libvirt, as root, makes

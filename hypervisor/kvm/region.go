@@ -15,8 +15,10 @@ import (
 // persistent memory in such pieces.
 const regionUnit = 2 << 20
 
-// unfinished ends the name of a region that is being made.
-const unfinished = ".new"
+// making is the path of a region before its rename, which isn't that of another machine's.
+func making(region string) string {
+	return filepath.Join(filepath.Dir(region), "."+filepath.Base(region)+".new")
+}
 
 // minRegion holds the guest's own bookkeeping and a segment.
 const minRegion = 16 << 20
@@ -36,7 +38,7 @@ func MakeRegion(path string, bytes uint64, group int) (err error) {
 	if err := CheckSize(bytes); err != nil {
 		return fmt.Errorf("region of %d bytes: %w", bytes, err)
 	}
-	making := path + unfinished
+	making := making(path)
 	os.Remove(making)
 	f, err := os.OpenFile(making, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

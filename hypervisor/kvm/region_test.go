@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func TestKeeper(t *testing.T) {
 	k := Keeper{
 		Dir: dir, Log: slog.New(slog.DiscardHandler),
 		Valid: func(name string) error {
-			if name == "bad" {
+			if !canBeDomain(name) {
 				return errors.New("bad")
 			}
 			return nil
@@ -71,12 +72,23 @@ func TestKeeper(t *testing.T) {
 	over := make(chan error)
 	go func() { over <- k.Run(ctx) }()
 	eventually(t, "the directory is there", func() bool { _, err := os.Stat(dir); return err == nil })
-	for _, name := range []string{"web", "bad", "half.new"} {
+	for _, name := range []string{"-bad", ".half.new", ".web.new", "web", "web.new", "ports"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "a hub, and another when it has ended", func() bool { b, _ := os.ReadFile(said); return strings.HasPrefix(string(b), "web\nweb\n") })
+	eventually(t, "hubs, and others when they have ended", func() bool {
+		b, _ := os.ReadFile(said)
+		for _, name := range []string{"web\n", "web.new\n", "ports\n"} {
+			if slices.Index(strings.SplitAfter(string(b), "\n"), name) < 0 || strings.Count("\n"+string(b), "\n"+name) < 2 {
+				return false
+			}
+		}
+		return true
+	})
+	if b, err := os.ReadFile(said); err != nil || strings.Contains(string(b), "bad") || strings.Contains(string(b), "half") || strings.Contains("\n"+string(b), "\n.") {
+		t.Errorf("hubs of %q, %v", b, err)
+	}
 	stop()
 	if err := <-over; err != nil {
 		t.Error(err)

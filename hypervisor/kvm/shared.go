@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A region that is a PCI device, ivshmem-plain, is a file that libvirt wants to lie in sharedDir, by
@@ -42,6 +44,12 @@ func (a Attachment) Make(group int) error {
 	if err := MakePorts(dir); err != nil {
 		return err
 	}
+	if filepath.Base(a.Region) == oldPortsDir && errors.Is(unix.Rmdir(a.Region), unix.ENOTEMPTY) {
+		return fmt.Errorf("%s is a directory of ports of machines that an earlier release attached: attach those again, and shut them down", a.Region)
+	}
+	if pid := UsedBy(sharedPath(a.Region)); a.Device == IVSHMEM && pid != 0 {
+		return fmt.Errorf("%s is the memory of a machine that runs, process %d: rename one of them (virsh domrename), and attach it again", sharedPath(a.Region), pid)
+	}
 	if err := MakeRegion(a.Region, a.Bytes, group); err != nil || a.Device != IVSHMEM {
 		return err
 	}
@@ -54,7 +62,7 @@ func (a Attachment) Make(group int) error {
 // Remove removes it when the machine has ended.
 func (a Attachment) Remove() error {
 	err := RemoveRegion(a.Region)
-	if a.Device == IVSHMEM { // also if somebody has removed the region
+	if a.Device == IVSHMEM && UsedBy(sharedPath(a.Region)) == 0 { // also if somebody has removed the region
 		err = errors.Join(err, remove(sharedPath(a.Region)))
 	}
 	return err
@@ -63,7 +71,7 @@ func (a Attachment) Remove() error {
 // share gives a region the name by which QEMU finds it. Whatever has that name gives way: where it lies
 // everybody may make files.
 func share(region string) error {
-	making := region + unfinished
+	making := making(region)
 	os.Remove(making)
 	err := os.Link(region, making)
 	if err == nil {
@@ -79,7 +87,7 @@ func share(region string) error {
 
 // RemoveRegion removes a region, by all names that it may have, and the socket of its port.
 func RemoveRegion(region string) error {
-	err := errors.Join(removeShared(sharedPath(region), region), remove(region), remove(PortPath(region)))
+	err := errors.Join(removeShared(sharedPath(region), region), remove(region), remove(PortPath(region)), remove(oldPortPath(region)))
 	if err != nil {
 		return fmt.Errorf("remove region: %w", err)
 	}
@@ -99,7 +107,7 @@ func removeShared(shared, region string) error {
 }
 
 func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 		return err
 	}
 	return nil
