@@ -129,7 +129,7 @@ func (d *Definition) fits(as Device) error {
 		return fmt.Errorf("machine %q is an %s: only x86_64 is supported", d.Name, d.arch)
 	case strings.HasPrefix(d.machine, "microvm"), strings.HasPrefix(d.machine, "isapc"):
 		return fmt.Errorf("machine %q is a %s, which has no NVDIMMs and no PCI: use machine='q35' or 'pc'", d.Name, d.machine)
-	case slices.ContainsFunc(d.all, func(v device) bool { return v.tag == "channel" && v.port == bell.Name && !v.ours() }):
+	case slices.ContainsFunc(d.all, func(v device) bool { return v.tag == "channel" && v.port == bell.Name && !d.ours(&v) }):
 		return fmt.Errorf("machine %q has a channel %s of its own, and can't have two: remove it (virsh edit), attaching brings one", d.Name, bell.Name)
 	case d.squatter != "":
 		return fmt.Errorf("machine %q has metadata <%s> of the name space %s, of which libvirt keeps one element: remove it (virsh edit)", d.Name, d.squatter, recordSpace)

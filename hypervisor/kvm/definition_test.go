@@ -2,9 +2,12 @@ package kvm
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 const bare = `<domain type='kvm'>
@@ -77,6 +80,7 @@ var written = map[string]string{
 	"carriage returns":   strings.ReplaceAll(bare, "\n", "\r\n"),
 	"a controller":       strings.Replace(bare, "</emulator>", "</emulator>\n    <controller type='virtio-serial' index='0'/>", 1),
 	"a limit":            strings.Replace(bare, "<memory ", "<maxMemory slots='3' unit='GiB'>8</maxMemory><memory ", 1),
+	"all slots":          strings.Replace(bare, "<memory ", "<maxMemory slots='256' unit='GiB'>8</maxMemory><memory ", 1),
 	"an alias like ours": strings.Replace(bare, "</emulator>", "</emulator>\n    <watchdog model='itco'><alias name='ua-pegasusfan'/></watchdog>", 1),
 	"a low limit":        strings.Replace(bare, "<memory ", "<maxMemory slots='3' unit='MiB'>300</maxMemory><memory ", 1),
 	"full slots": strings.Replace(strings.Replace(with("<cpu><numa><cell id='0' cpus='0-1' memory='256' unit='MiB'/></numa></cpu>"),
@@ -121,9 +125,10 @@ func TestWithRegion(t *testing.T) {
 		"cells":            {[]string{"<cpu><numa><cell id='0' cpus='0' memory='128' unit='MiB'/><cell id='1'"}, []string{"0-1"}},
 		"odd units":        {[]string{"memory='1048576' unit='KiB'"}, nil},
 		"more vCPUs later": {[]string{"cpus='0-3'"}, nil},
-		"a limit":          {[]string{"<maxMemory slots='3' unit='GiB'>8</maxMemory>"}, nil}, // there is room
-		"a low limit":      {[]string{"<maxMemory slots='3' unit='KiB'>1376256</maxMemory>"}, []string{"<maxMemory slots='3' unit='MiB'>"}},
-		"full slots":       {[]string{"<maxMemory slots='2' unit='KiB'>8388608</maxMemory>", "/var/lib/disk"}, nil},
+		"a limit":          {[]string{"<maxMemory slots='4' unit='KiB'>8454144</maxMemory>"}, nil},
+		"a low limit":      {[]string{"<maxMemory slots='4' unit='KiB'>372736</maxMemory>"}, []string{"<maxMemory slots='3' unit='MiB'>"}},
+		"full slots":       {[]string{"<maxMemory slots='2' unit='KiB'>8454144</maxMemory>", "/var/lib/disk"}, nil},
+		"all slots":        {[]string{"<maxMemory slots='256' unit='KiB'>8454144</maxMemory>"}, nil},
 	} {
 		got := attach(t, written[name], web)
 		for _, w := range c.want {
@@ -192,7 +197,7 @@ func TestControllers(t *testing.T) {
 		"<controller type='virtio-serial' index='0'>\n      <address type='pci' bus='0x01' slot='0x00'/>\n    </controller>"
 	on = strings.Replace(on, "<controller type='pci' index='0' model='pcie-root'/>", brought, 1)
 	marked := string(parse(t, on).Added(before))
-	if n := strings.Count(marked, "<alias name='ua-pegasus"); n != 2+len(newDevices(Attachment{})) || strings.Count(marked, "<alias name='ua-pegasus-pci-1'/>") != 1 {
+	if n := strings.Count(marked, "<alias name='ua-pegasus"); n != 2+broughtDevices || strings.Count(marked, "<alias name='ua-pegasus-pci-1'/>") != 1 {
 		t.Errorf("%d aliases:\n%s", n, marked)
 	}
 	if again := string(parse(t, marked).Added(before)); again != marked {
@@ -346,5 +351,53 @@ func tryRegion(t *testing.T, d *Definition, a Attachment) {
 	}
 	if !before && d.record == nil && len(d.leaving(dir)) == 0 && string(off) != string(text) {
 		t.Fatalf("%s\nwas\n%s", off, text)
+	}
+}
+
+// refusal is what the first line of a definition says of it that isn't attached.
+var refusal = regexp.MustCompile(`^<!-- ([a-z, ]+): refused: (.*) -->\n`)
+
+// Definitions as operators have them are attached and detached to the byte, and keep the slots and the addresses that
+// they have for memory of their own; or they are refused with a reason.
+func TestDefinitions(t *testing.T) {
+	all, err := txtar.ParseFile("testdata/definitions.txtar")
+	if err != nil || len(all.Files) < 40 {
+		t.Fatal(err)
+	}
+	for _, f := range all.Files {
+		for _, a := range []Attachment{{web.Region, mib64, 77, NVDIMM}, {web.Region, mib64, 77, IVSHMEM}} {
+			on, err := func() ([]byte, error) {
+				d, err := Parse(f.Data)
+				if err != nil {
+					return nil, err
+				}
+				return d.WithRegion(a)
+			}()
+			if m := refusal.FindSubmatch(f.Data); m != nil && strings.Contains(string(m[1]), string(a.Device)) {
+				if err == nil || !strings.Contains(err.Error(), string(m[2])) {
+					t.Errorf("%s, %s: %v, want %s", f.Name, a.Device, err, m[2])
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s, %s: %v", f.Name, a.Device, err)
+				continue
+			}
+			if again := attach(t, string(on), a); again != string(on) {
+				t.Errorf("%s, %s: attached twice:\n%s\nafter:\n%s", f.Name, a.Device, again, on)
+			}
+			if off := detach(t, string(on)); off != string(f.Data) {
+				t.Errorf("%s, %s: detached:\n%s\nwas:\n%s", f.Name, a.Device, off, f.Data)
+			}
+			was, is := parse(t, string(f.Data)), parse(t, string(on))
+			slots, bytes := is.slots-is.taken(), is.maxMemory.bytes-is.memory.bytes
+			if a.Device == NVDIMM {
+				bytes -= a.Bytes // libvirt counts it as memory
+			}
+			if was.maxMemory.there() && was.slots < maxSlots && (slots != was.slots-was.taken() || bytes != was.maxMemory.bytes-was.memory.bytes) {
+				t.Errorf("%s, %s: %d slots and %d bytes are left for memory, of %d and %d", f.Name, a.Device,
+					slots, bytes, was.slots-was.taken(), was.maxMemory.bytes-was.memory.bytes)
+			}
+		}
 	}
 }

@@ -7,13 +7,49 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"pegasus/callbuf/bell"
 )
 
 // ours begins the aliases of the devices that attaching brings, before a dash: libvirt leaves
-// those that begin with ua- to its users.
+// those that begin with ua- to its users, of whom another may have chosen the same.
 const ours = "ua-pegasus"
 
-func (d *device) ours() bool { return strings.HasPrefix(d.alias, ours+"-") }
+// ours reports whether attaching brought a device: its alias begins so, it is of a kind that attaching brings, and it
+// wasn't there before. A release that kept no record brought channels and NVDIMMs alone.
+func (d *Definition) ours(v *device) bool {
+	if !strings.HasPrefix(v.alias, ours+"-") || d.record != nil && slices.Contains(d.record.theirs, v.alias) {
+		return false
+	}
+	switch v.tag {
+	case "channel":
+		return v.port == bell.Name
+	case "memory":
+		return v.model == "nvdimm"
+	case "shmem", "controller":
+		return d.record != nil
+	}
+	return false
+}
+
+// theirs are the aliases like ours that aren't.
+func (d *Definition) theirs() (aliases []string) {
+	for i := range d.all {
+		if v := &d.all[i]; strings.HasPrefix(v.alias, ours+"-") && !d.ours(v) {
+			aliases = append(aliases, v.alias)
+		}
+	}
+	return aliases
+}
+
+// alias is one for a device of ours that no device has.
+func (d *Definition) alias(what string) string {
+	name := ours + "-" + what
+	for n := 2; slices.ContainsFunc(d.all, func(v device) bool { return v.alias == name }); n++ {
+		name = fmt.Sprintf("%s-%s-%d", ours, what, n)
+	}
+	return name
+}
 
 // Device is what a machine has its region as.
 type Device string
@@ -29,7 +65,7 @@ const (
 // RegionDir is where its region lies, if attaching brought that; else nothing.
 func (d *Definition) RegionDir() string {
 	for i := range d.all {
-		if v := &d.all[i]; v.alias == ours+"-region" && v.path != "" {
+		if v := &d.all[i]; v.tag == "memory" && d.ours(v) {
 			return filepath.Dir(v.path)
 		}
 	}
@@ -37,20 +73,24 @@ func (d *Definition) RegionDir() string {
 }
 
 // newDevices are what an attached machine has. Each has an alias of ours.
-func newDevices(a Attachment) []string {
+func (d *Definition) newDevices(a Attachment) []string {
+	port := channel(a.Region, d.alias("port"))
 	if a.Device == IVSHMEM {
-		return []string{channel(a.Region), ivshmem(a)}
+		return []string{port, ivshmem(a, d.alias("region"))}
 	}
-	return []string{channel(a.Region), nvdimm(a.Region, a.Bytes)}
+	return []string{port, nvdimm(a.Region, a.Bytes, d.alias("region"))}
 }
+
+// broughtDevices is how many newDevices has.
+const broughtDevices = 2
 
 // Plugs are the devices that give a machine its region while it runs. Its port needs a controller
 // that is there: libvirt plugs in none.
 func (d *Definition) Plugs(a Attachment) []string {
 	if slices.ContainsFunc(d.all, func(c device) bool { return c.tag == "controller" && c.kind == "virtio-serial" }) {
-		return newDevices(a)
+		return d.newDevices(a)
 	}
-	return []string{ivshmem(a)}
+	return []string{ivshmem(a, d.alias("region"))}
 }
 
 // Plugged are the aliases of what detaching takes out of a machine that runs, but for controllers. An
@@ -65,15 +105,15 @@ func (d *Definition) Plugged(dir string) (aliases []string) {
 }
 
 // ivshmem is the master of its memory: else the machine couldn't be saved.
-func ivshmem(a Attachment) string {
+func ivshmem(a Attachment, alias string) string {
 	return fmt.Sprintf(`<shmem name='%s' role='master'>
       <model type='ivshmem-plain'/>
       <size unit='M'>%d</size>
-      <alias name='%s-region'/>
-    </shmem>`, escape(sharedName(a.Region)), a.Bytes>>20, ours)
+      <alias name='%s'/>
+    </shmem>`, escape(sharedName(a.Region)), a.Bytes>>20, alias)
 }
 
-func nvdimm(path string, bytes uint64) string {
+func nvdimm(path string, bytes uint64, alias string) string {
 	return fmt.Sprintf(`<memory model='nvdimm' access='shared'>
       <source>
         <path>%s</path>
@@ -82,8 +122,8 @@ func nvdimm(path string, bytes uint64) string {
         <size unit='KiB'>%d</size>
         <node>0</node>
       </target>
-      <alias name='%s-region'/>
-    </memory>`, escape(path), bytes>>10, ours)
+      <alias name='%s'/>
+    </memory>`, escape(path), bytes>>10, alias)
 }
 
 func escape(s string) string {
@@ -98,11 +138,11 @@ func (d *Definition) Added(before *Definition) []byte {
 	var edits []edit
 	for i := range d.all {
 		c := &d.all[i]
-		was := slices.ContainsFunc(before.all, func(o device) bool { return o.tag == "controller" && o.controls() == c.controls() && !o.ours() })
+		was := slices.ContainsFunc(before.all, func(o device) bool { return o.tag == "controller" && o.controls() == c.controls() && !before.ours(&o) })
 		if c.tag != "controller" || was || c.alias != "" {
 			continue
 		}
-		alias := fmt.Sprintf("\n      <alias name='%s-%s-%s'/>", ours, c.kind, c.index)
+		alias := fmt.Sprintf("\n      <alias name='%s'/>", d.alias(c.kind+"-"+c.index))
 		if c.closed() {
 			edits = append(edits, edit{c.end - 2, c.end, ">" + alias + "\n    </controller>"})
 		} else {
@@ -118,7 +158,7 @@ func (d *Definition) leaving(dir string) []*device {
 	var gone []*device
 	for i := range d.all {
 		v := &d.all[i]
-		if _, is := v.region(dir); is || v.ours() && v.tag != "controller" {
+		if _, is := v.region(dir); is || d.ours(v) && v.tag != "controller" {
 			gone = append(gone, v)
 		}
 	}
@@ -126,7 +166,7 @@ func (d *Definition) leaving(dir string) []*device {
 		more = false
 		for i := range d.all {
 			c := &d.all[i]
-			if c.tag == "controller" && c.ours() && !slices.Contains(gone, c) && !d.used(c, gone) {
+			if c.tag == "controller" && d.ours(c) && !slices.Contains(gone, c) && !d.used(c, gone) {
 				gone, more = append(gone, c), true
 			}
 		}

@@ -71,7 +71,7 @@ func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	dir := filepath.Dir(a.Region)
+	dir, theirs := filepath.Dir(a.Region), d.theirs()
 	if is, ok := d.Attached(dir); ok && is == a && d.complete(a.Region) {
 		return d.text, nil
 	}
@@ -87,25 +87,25 @@ func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
 	if err := d.fits(a.Device); err != nil {
 		return nil, err
 	}
-	return d.attach(a), nil
+	return d.attach(a, theirs), nil
 }
 
 // complete says whether the machine has all that attaching brings now.
 func (d *Definition) complete(region string) bool {
 	n := 0
 	for i := range d.all {
-		if v := &d.all[i]; v.ours() && v.tag != "controller" && (v.tag != "channel" || v.path == PortPath(region)) {
+		if v := &d.all[i]; d.ours(v) && v.tag != "controller" && (v.tag != "channel" || v.path == PortPath(region)) {
 			n++
 		}
 	}
-	return d.record != nil && n == len(newDevices(Attachment{}))
+	return d.record != nil && n == broughtDevices
 }
 
-func (d *Definition) attach(a Attachment) []byte {
-	r := &record{credits: a.Credits, memory: d.memory.bytes, taken: uint64(d.taken())}
+func (d *Definition) attach(a Attachment, theirs []string) []byte {
+	r := &record{theirs: theirs, credits: a.Credits, memory: d.memory.bytes, taken: uint64(d.taken())}
 	var edits []edit
 	devices := ""
-	for _, text := range newDevices(a) {
+	for _, text := range d.newDevices(a) {
 		devices += "\n    " + text
 	}
 	edits = append(edits, d.into(d.devices, "devices", devices, r))
@@ -145,14 +145,16 @@ func (d *Definition) behind(at int) int {
 	return at
 }
 
-// makeRoom raises what the machine may have of memory: QEMU wants a slot for the NVDIMM, as
-// many addresses as there is memory, and some to align it.
+// makeRoom raises what the machine may have of memory by what the NVDIMM takes, a slot and as many addresses as it has
+// bytes: the machine's own slots and addresses stay for memory of its own. One that had none has some addresses more,
+// for alignment. A machine that has all slots of QEMU's gives one of them.
 func (d *Definition) makeRoom(edits []edit, size uint64, r *record) []edit {
 	const slack = 1 << 30
-	slots, most := max(d.slots, d.taken()+1), max(d.maxMemory.bytes, d.memory.bytes+size+slack)
-	if d.maxMemory.there() && slots == d.slots && most == d.maxMemory.bytes {
-		return edits
+	slots, most := d.taken()+1, d.memory.bytes+size+slack
+	if d.maxMemory.there() {
+		slots, most = max(d.slots+1, slots), max(d.maxMemory.bytes, d.memory.bytes)+size
 	}
+	slots = min(slots, maxSlots)
 	text := fmt.Sprintf("<maxMemory slots='%d' unit='KiB'>%d</maxMemory>", slots, (most+1<<10-1)>>10)
 	r.newLimit = plain([]byte(text))
 	if !d.maxMemory.there() {
@@ -254,17 +256,31 @@ func (d *Definition) fewerSlots(edits []edit, gone []*device) []edit {
 	return append(edits, edit{d.maxMemory.start, d.maxMemory.end, fmt.Sprintf("<maxMemory slots='%d' unit='KiB'>%d</maxMemory>", n, d.maxMemory.bytes>>10)})
 }
 
-// withoutMemory is how much memory the machine has without its region: libvirt counts that as
-// memory of the machine, whatever somebody has made of its cells since.
-func (d *Definition) withoutMemory(region uint64) uint64 {
+// counted is what the NUMA cells and the devices of memory come to.
+func (d *Definition) counted() uint64 {
 	counted := d.cells
 	for i := range d.all {
 		if v := &d.all[i]; v.tag == "memory" {
 			counted += v.bytes
 		}
 	}
+	return counted
+}
+
+// Memory returns what the definition has as memory, and what its NUMA cells and its devices of memory come to. They
+// differ where the former was edited and not the latter. A machine without cells has nothing to differ.
+func (d *Definition) Memory() (memory, counted uint64) {
+	if d.cells == 0 {
+		return 0, 0
+	}
+	return d.memory.bytes, d.counted()
+}
+
+// withoutMemory is how much memory the machine has without its region: libvirt counts that as
+// memory of the machine, whatever somebody has made of its cells since.
+func (d *Definition) withoutMemory(region uint64) uint64 {
 	switch d.memory.bytes {
-	case d.record.memory + region, counted:
+	case d.record.memory + region, d.counted():
 		return d.memory.bytes - min(region, d.memory.bytes)
 	}
 	return d.memory.bytes

@@ -40,7 +40,7 @@ func dialPort(region string) (*net.UnixConn, error) {
 func (d *Definition) MakeOldPorts(regions string) error {
 	old := filepath.Join(regions, oldPortsDir)
 	for i := range d.all {
-		if v := &d.all[i]; v.tag == "channel" && v.ours() && filepath.Dir(v.path) == old {
+		if v := &d.all[i]; v.tag == "channel" && d.ours(v) && filepath.Dir(v.path) == old {
 			if err := MakeDir(old); err != nil {
 				return fmt.Errorf("its port, as an earlier release made it: %w; attach the machine again", err)
 			}

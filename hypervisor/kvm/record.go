@@ -17,6 +17,7 @@ type record struct {
 
 	made   []string // elements that were not there
 	opened []string // elements that were a single tag
+	theirs []string // aliases of devices that are like ours
 	memory uint64   // bytes that the machine had without its region
 	taken  uint64   // slots for memory that it used without it
 	limit  string   // the machine's <maxMemory>, if there was one and it was changed
@@ -42,7 +43,7 @@ func inOurSpace(open []*element) bool {
 }
 
 func readRecord(e *element) (*record, error) {
-	r := &record{span: e.span, made: strings.Fields(e.attribute("made")), opened: strings.Fields(e.attribute("opened")),
+	r := &record{span: e.span, made: strings.Fields(e.attribute("made")), opened: strings.Fields(e.attribute("opened")), theirs: strings.Fields(e.attribute("theirs")),
 		limit: e.attribute("limit"), newLimit: e.attribute("new-limit"), newNuma: e.attribute("new-numa")}
 	for _, n := range []struct {
 		name string
@@ -59,7 +60,7 @@ func readRecord(e *element) (*record, error) {
 		}
 		v, err := strconv.ParseUint(text, 10, 63)
 		if err != nil || v > n.most {
-			return nil, fmt.Errorf("%s: %s = %q: want a number to %d", e.name, n.name, text, n.most)
+			return nil, fmt.Errorf("%s: %s = %q: want a number to %d; remove that element from the metadata (virsh edit), and attach the machine again", e.name, n.name, text, n.most)
 		}
 		n.set(v)
 	}
@@ -79,6 +80,7 @@ func (r *record) String() string {
 	attribute("taken", strconv.FormatUint(r.taken, 10))
 	attribute("made", strings.Join(r.made, " "))
 	attribute("opened", strings.Join(r.opened, " "))
+	attribute("theirs", strings.Join(r.theirs, " "))
 	attribute("limit", r.limit)
 	attribute("new-limit", r.newLimit)
 	attribute("new-numa", r.newNuma)

@@ -1,0 +1,104 @@
+package vm
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// refusal is what the first line of a definition says of it that isn't attached.
+var refusal = regexp.MustCompile(`^<!-- ([a-z, ]+): refused: (.*) -->\n`)
+
+// Every definition of operators' is attached as both kinds of device, starts if it did before, and is detached to
+// the byte; or it is refused with the reason, and not changed.
+func TestDefinitions(t *testing.T) {
+	all, err := txtar.ParseFile("../../hypervisor/kvm/testdata/definitions.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := startLibvirt(bareHost(t))
+	l.run("mkdir", "-p", "/var/lib/libvirt/qemu/nvram")
+	for i, f := range all.Files {
+		t.Run(f.Name, func(t *testing.T) {
+			l.h.t = t
+			name := fmt.Sprintf("pg-defined-%d", i)
+			file := l.h.path(name + ".xml")
+			if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(f.Data), "NAME", name)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := l.command("virsh", "define", file).CombinedOutput(); err != nil {
+				t.Skipf("this libvirt doesn't take it: %s", out)
+			}
+			defer l.command("virsh", "undefine", "--nvram", name).Run()
+			os.WriteFile(file, []byte(l.dump(name)), 0o644)
+			l.run("virsh", "define", file) // libvirt puts some in another order when it reads what it wrote
+			before := l.dump(name)
+			starts := l.starts(name) == nil
+			for _, device := range []string{"nvdimm", "ivshmem"} {
+				refused := refusal.FindSubmatch(f.Data)
+				args := []string{built(t, "bin/pegasus"), "attach", name, "--regions", l.h.regions, "--memory", "64MiB", "--credits", "77", "--device", device}
+				out, err := l.command(args...).CombinedOutput()
+				if refused != nil && strings.Contains(string(refused[1]), device) {
+					if err == nil || !strings.Contains(string(out), string(refused[2])) {
+						t.Errorf("%s: %v: %s, want %s", device, err, out, refused[2])
+					}
+				} else if err != nil {
+					t.Errorf("%s: %v: %s", device, err, out)
+				} else {
+					l.attach(name, "nothing changes", "--device", device)
+					if err := l.starts(name); starts && err != nil {
+						t.Errorf("%s: it doesn't start any more: %v\n%s", device, err, l.dump(name))
+					}
+					l.run(built(t, "bin/pegasus"), "detach", name, "--regions", l.h.regions)
+				}
+				if after := l.dump(name); after != before {
+					t.Errorf("%s: detached:\n%s\nwas:\n%s", device, after, before)
+				}
+			}
+			t.Logf("it starts: %v", starts)
+		})
+	}
+	l.h.t = t
+}
+
+// starts starts a machine and ends it.
+func (l *libvirt) starts(name string) error {
+	out, err := l.command("virsh", "start", "--paused", name).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	l.run("virsh", "destroy", name)
+	return nil
+}
+
+// A machine that is attached has all slots and addresses for memory that it had: as much is plugged into it while it runs.
+func TestOwnSlots(t *testing.T) {
+	l := startLibvirt(bareHost(t))
+	const name = "pg-slots"
+	file, module := l.h.path("slots.xml"), l.h.path("dimm.xml")
+	text := strings.Replace(definition("q35", "</features>", "</features>"+strings.TrimSuffix(oneCell, "</features>"),
+		"<memory ", "<maxMemory slots='2' unit='MiB'>768</maxMemory><memory "), "NAME", name, 1)
+	for path, text := range map[string]string{
+		file: text, module: "<memory model='dimm'><target><size unit='MiB'>256</size><node>0</node></target></memory>",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.run("virsh", "define", file)
+	defer l.command("virsh", "undefine", name).Run()
+	for _, device := range []string{"", "nvdimm", "ivshmem"} {
+		if device != "" {
+			l.attach(name, "is attached", "--device", device)
+		}
+		l.run("virsh", "start", name)
+		for range 2 {
+			l.run("virsh", "attach-device", name, module, "--live")
+		}
+		l.run("virsh", "destroy", name)
+	}
+}
