@@ -1,4 +1,4 @@
-// Package configs turns pegasus.toml into checked values.
+// Package configs turns pegasus.toml, and the drop-in files beside it, into checked values.
 //
 // The daemon and the commands that start one call it; nothing else does. It
 // trusts nobody: whatever is in the file, the answer is either a Config in which
@@ -11,9 +11,7 @@ package configs
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 )
@@ -223,21 +221,6 @@ func defaultDomain() Domain {
 		Processes:  64,
 		SocketMode: 0o660,
 	}
-}
-
-// Load reads and checks the file at path. What is wrong in the file comes back
-// as Errors; a file that can't be read as the error of reading it.
-func Load(path string, opt Options) (*Config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	return Parse(path, text, opt)
 }
 
 // Domain returns what holds for the domain of that name: its own table, or the

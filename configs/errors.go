@@ -3,6 +3,8 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -60,10 +62,6 @@ func (es Errors) Unwrap() []error {
 	return all
 }
 
-func (es Errors) sort() {
-	slices.SortStableFunc(es, func(a, b *Error) int { return a.Line - b.Line })
-}
-
 // syntaxError is what the TOML parser refuses.
 func syntaxError(file string, err error, opt Options) Errors {
 	e := &Error{File: file, Problem: "not TOML: " + err.Error()}
@@ -80,8 +78,15 @@ func syntaxError(file string, err error, opt Options) Errors {
 	return Errors{e}
 }
 
+// twice is what the TOML parser says of a key or a table that is there already.
+var twice = regexp.MustCompile(`^Key '([a-z_]+)' has already been defined`)
+
 // explain adds what the key takes, where it is the value that isn't TOML.
 func (e *Error) explain(at toml.ParseError, opt Options) {
+	if m := twice.FindStringSubmatch(at.Message); m != nil && slices.Contains(topTables, m[1]) && !strings.HasSuffix(filepath.Dir(e.File), ".d") {
+		e.Problem += fmt.Sprintf(" [%s] stands once in a file: write its keys under the first, or all that is new into a file of its own, %s.d/NAME.toml", m[1], e.File)
+		return
+	}
 	table, key, _ := strings.Cut(at.LastKey, ".")
 	want := allowed(table, key, opt)
 	if want == "" {

@@ -15,25 +15,53 @@ var topTables = []string{"daemon", "default_domain", "accelerator", "domain"}
 
 // Parse checks the text of a file; name stands for it in errors. The error is
 // Errors, with everything that is wrong.
-func Parse(name string, text []byte, opt Options) (*Config, error) {
-	if len(text) > maxFile {
-		return nil, Errors{{File: name, Problem: fmt.Sprintf("longer than %v", Size(maxFile))}}
+func Parse(name string, bytes []byte, opt Options) (*Config, error) {
+	return parseAll([]fileText{{name, bytes}}, opt)
+}
+
+// fileText is that of a file.
+type fileText struct {
+	name  string
+	bytes []byte
+}
+
+// parseAll checks the texts of files that are one configuration.
+func parseAll(texts []fileText, opt Options) (*Config, error) {
+	p := &parser{opt: opt}
+	for _, t := range texts {
+		s, err := readSource(t, opt)
+		if err != nil {
+			p.errs = append(p.errs, err...)
+			continue
+		}
+		p.sources = append(p.sources, s)
 	}
-	plain := strings.TrimPrefix(string(text), "\ufeff") // a byte order mark, as some editors add
-	if line := invalidUTF8(plain); line > 0 {
-		return nil, Errors{{File: name, Line: line, Problem: "not TOML: isn't UTF-8"}}
+	if len(p.errs) > 0 { // what the others refer to may be in that which isn't TOML
+		return nil, p.errs
 	}
-	var tree map[string]any
-	if _, err := toml.Decode(plain, &tree); err != nil {
-		return nil, syntaxError(name, err, opt)
-	}
-	p := &parser{file: name, lines: findLines(plain), opt: opt}
-	c := p.config(tree)
+	c := p.config()
 	if len(p.errs) > 0 {
-		p.errs.sort()
+		p.sort()
 		return nil, p.errs
 	}
 	return c, nil
+}
+
+// readSource decodes a file.
+func readSource(t fileText, opt Options) (*source, Errors) {
+	if len(t.bytes) > maxFile {
+		return nil, Errors{{File: t.name, Problem: fmt.Sprintf("longer than %v", Size(maxFile))}}
+	}
+	plain := strings.TrimPrefix(string(t.bytes), "\ufeff") // a byte order mark, as some editors add
+	if line := invalidUTF8(plain); line > 0 {
+		return nil, Errors{{File: t.name, Line: line, Problem: "not TOML: isn't UTF-8"}}
+	}
+	s := &source{name: t.name}
+	if _, err := toml.Decode(plain, &s.tree); err != nil {
+		return nil, syntaxError(t.name, err, opt)
+	}
+	s.lines = findLines(plain)
+	return s, nil
 }
 
 // invalidUTF8 returns the first line that isn't UTF-8, or 0.
@@ -48,38 +76,52 @@ func invalidUTF8(text string) int {
 	return 0
 }
 
-// parser walks the decoded file and gathers what is wrong with it.
+// parser walks the decoded files and gathers what is wrong with them.
 type parser struct {
-	file  string
-	lines lines
-	opt   Options
-	errs  Errors
+	sources []*source
+	opt     Options
+	errs    Errors
 }
 
-// table is one table of the file on its way into the Config.
+// table is one table of the files on its way into the Config.
 type table struct {
 	path  string // as lines knows it, such as domain[2]
 	label string // as people know it, such as domain "web"
 	keys  map[string]any
+	src   *source            // the file that it stands in; of one that several files have, the first
+	from  map[string]*source // where the keys of such a table stand
 }
 
-func (p *parser) config(tree map[string]any) *Config {
+// source is the file that a key stands in.
+func (t *table) source(key string) *source {
+	if s := t.from[key]; s != nil {
+		return s
+	}
+	return t.src
+}
+
+func (p *parser) config() *Config {
 	c := Default()
-	for _, key := range sortedKeys(tree) {
-		if !slices.Contains(topTables, key) {
-			p.fail(table{}, key, tree[key], unknown(key, "table", topTables))
+	for _, s := range p.sources {
+		for _, key := range sortedKeys(s.tree) {
+			if !slices.Contains(topTables, key) {
+				p.fail(table{src: s}, key, s.tree[key], unknown(key, "table", topTables))
+			}
 		}
 	}
-	daemon := p.one(tree, "daemon")
+	daemon := p.one("daemon")
 	p.fill(daemon, c.Daemon.fields())
 	p.specification(c, daemon)
-	p.fill(p.one(tree, "default_domain"), c.Template.templateFields())
-	accelerators := p.many(tree, "accelerator")
-	if v, ok := tree["accelerator"]; ok && len(elements(v)) == 0 {
-		p.fail(table{}, "accelerator", v, mustBe("one table or more, each written [[accelerator]]; without the key there is one of type \"soft\""))
+	template := p.one("default_domain")
+	p.fill(template, c.Template.templateFields())
+	accelerators := p.many("accelerator")
+	for _, s := range p.sources {
+		if v, ok := s.tree["accelerator"]; ok && len(elements(v)) == 0 {
+			p.fail(table{src: s}, "accelerator", v, mustBe("one table or more, each written [[accelerator]]; without the key there is one of type \"soft\""))
+		}
 	}
 	p.accelerators(c, accelerators)
-	p.domains(c, p.many(tree, "domain"))
+	p.domains(c, template, p.many("domain"))
 	return c
 }
 
@@ -87,8 +129,8 @@ func (p *parser) accelerators(c *Config, tables []table) {
 	if len(tables) > 0 {
 		c.Accelerators = nil
 	}
-	seen := map[string]int{}
-	for i, t := range tables {
+	seen := map[string]table{}
+	for _, t := range tables {
 		a := defaultAccelerator("")
 		p.fill(t, a.fields(p.opt))
 		if a.Mode == "paper" && t.keys["idle_yield"] == nil {
@@ -106,7 +148,7 @@ func (p *parser) accelerators(c *Config, tables []table) {
 			p.fail(t, "type", a.Type, fmt.Errorf("this build has no such accelerators: must be one of %s", quoteAll(p.opt.Types)))
 		}
 		p.ofItsType(t, &a)
-		p.named(t, a.Name, i, seen)
+		p.named(t, "accelerator", a.Name, seen)
 		c.Accelerators = append(c.Accelerators, a)
 	}
 }
@@ -132,19 +174,20 @@ func (p *parser) ofItsType(t table, a *Accelerator) {
 	}
 }
 
-func (p *parser) domains(c *Config, tables []table) {
-	seen := map[string]int{}
-	p.domain(c, table{path: "default_domain", label: "default_domain"}, c.Template)
+func (p *parser) domains(c *Config, template table, tables []table) {
+	seen := map[string]table{}
+	template.path, template.label, template.keys = "default_domain", "default_domain", nil
+	p.domain(c, template, c.Template)
 	if len(tables) > MaxDomains {
 		p.fail(tables[MaxDomains], "", nil, fmt.Errorf("is the [[domain]] after %d others, the most there can be", MaxDomains))
 		return
 	}
-	for i, t := range tables {
+	for _, t := range tables {
 		name, _ := t.keys["name"].(string)
 		d := c.promised(name)
 		p.fill(t, d.fields())
 		p.domain(c, t, d)
-		p.named(t, d.Name, i, seen)
+		p.named(t, "domain", d.Name, seen)
 		c.Domains = append(c.Domains, d)
 	}
 }
@@ -168,8 +211,7 @@ func (p *parser) domain(c *Config, t table, d Domain) {
 }
 
 // named checks that a table has a name of its own.
-func (p *parser) named(t table, name string, i int, seen map[string]int) {
-	kind := t.path[:len(t.path)-len(fmt.Sprintf("[%d]", i))]
+func (p *parser) named(t table, kind, name string, seen map[string]table) {
 	if t.keys["name"] == nil {
 		p.fail(t, "name", nil, fmt.Errorf("is missing: every [[%s]] needs one", kind))
 		return
@@ -178,11 +220,14 @@ func (p *parser) named(t table, name string, i int, seen map[string]int) {
 		return // refused already
 	}
 	if first, ok := seen[name]; ok {
-		line := p.lines.of(element(kind, first), "name")
-		p.fail(t, "name", name, fmt.Errorf("is taken by the [[%s]] of line %d: names must differ", kind, line))
+		where := first.src.at(first.path, "name")
+		if first.src == t.src {
+			where = fmt.Sprintf("line %d", t.src.lines.of(first.path, "name"))
+		}
+		p.fail(t, "name", name, fmt.Errorf("is taken by the [[%s]] of %s: names must differ", kind, where))
 		return
 	}
-	seen[name] = i
+	seen[name] = t
 }
 
 // fill reads the keys of a table into its fields.
@@ -224,37 +269,46 @@ func unknown(key, what string, allowed []string) error {
 	return fmt.Errorf("unknown %s%s; allowed: %s", what, didYouMean(key, allowed), joinPlain(allowed))
 }
 
-// one finds a table that stands once, such as [daemon].
-func (p *parser) one(tree map[string]any, key string) table {
-	v, ok := tree[key]
-	if !ok {
-		return table{}
-	}
-	keys, ok := v.(map[string]any)
-	if !ok {
-		p.fail(table{}, key, v, mustBe("a table, written [%s]", key))
-	}
-	return table{path: key, label: key, keys: keys}
-}
-
-// many finds the tables of an array, such as [[domain]].
-func (p *parser) many(tree map[string]any, key string) []table {
-	v, ok := tree[key]
-	if !ok {
-		return nil
-	}
-	var tables []table
-	for i, v := range elements(v) {
+// one finds a table that stands once in a file, such as [daemon].
+func (p *parser) one(key string) table {
+	var t table
+	for _, s := range p.sources {
+		v, ok := s.tree[key]
+		if !ok {
+			continue
+		}
+		if t.src == nil {
+			t = table{path: key, label: key, src: s}
+		}
 		keys, ok := v.(map[string]any)
 		if !ok {
-			p.fail(table{}, key, v, mustBe("tables, each written [[%s]]", key))
-			return nil
+			p.fail(table{src: s}, key, v, mustBe("a table, written [%s]", key))
 		}
-		t := table{path: element(key, i), label: fmt.Sprintf("%s %d", key, i+1), keys: keys}
-		if s, ok := keys["name"].(string); ok {
-			t.label = key + " " + quote(s)
+		p.merge(&t, keys, s)
+	}
+	return t
+}
+
+// many finds the tables of an array, such as [[domain]], of all files.
+func (p *parser) many(key string) []table {
+	var tables []table
+	for _, s := range p.sources {
+		v, ok := s.tree[key]
+		if !ok {
+			continue
 		}
-		tables = append(tables, t)
+		for i, v := range elements(v) {
+			keys, ok := v.(map[string]any)
+			if !ok {
+				p.fail(table{src: s}, key, v, mustBe("tables, each written [[%s]]", key))
+				break
+			}
+			t := table{path: element(key, i), label: fmt.Sprintf("%s %d", key, i+1), keys: keys, src: s}
+			if name, ok := keys["name"].(string); ok {
+				t.label = key + " " + quote(name)
+			}
+			tables = append(tables, t)
+		}
 	}
 	return tables
 }
@@ -277,9 +331,13 @@ func elements(v any) []any {
 }
 
 func (p *parser) fail(t table, key string, v any, problem error) {
+	s := t.source(key)
+	if s == nil { // a table that no file has: the configuration as a whole
+		s = p.sources[0]
+	}
 	p.errs = append(p.errs, &Error{
-		File:    p.file,
-		Line:    p.lines.of(t.path, key),
+		File:    s.name,
+		Line:    s.lines.of(t.path, key),
 		Table:   t.label,
 		Key:     key,
 		Value:   spell(v),

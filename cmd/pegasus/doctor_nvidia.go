@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"pegasus/accel/nvidia/listing"
@@ -30,7 +29,7 @@ func checkNVIDIA() []control.Check {
 
 // nvidiaTables are the accelerators of that type in the host's configuration.
 func nvidiaTables() (all []configs.Accelerator) {
-	if _, err := os.Stat(configs.Path); err != nil {
+	if !configs.Exists(configs.Path) {
 		return nil
 	}
 	c, err := configs.Load(configs.Path, configs.Options{Policies: policies.Names()})
