@@ -42,28 +42,30 @@ func listed(d *libvirt.Domain, regions string) (m report.Listed, err error) {
 	if m.Runs, err = d.IsActive(); err != nil {
 		return m, err
 	}
-	next, err := regionIn(d, libvirt.DOMAIN_XML_INACTIVE, regions)
+	next, definition, err := regionIn(d, libvirt.DOMAIN_XML_INACTIVE, regions)
 	take(&m, next, &m.Next)
+	if definition != nil {
+		m.Memory, m.Counted = definition.Memory()
+	}
 	if err != nil || !m.Runs {
 		return m, err
 	}
-	now, err := regionIn(d, 0, regions)
+	now, _, err := regionIn(d, 0, regions)
 	take(&m, now, &m.Now)
 	return m, err
 }
 
-// regionIn is a machine's region, if it has one.
-func regionIn(d *libvirt.Domain, which libvirt.DomainXMLFlags, regions string) (a kvm.Attachment, err error) {
+// regionIn is a machine's region, if it has one, and its definition, if it is a machine of QEMU's.
+func regionIn(d *libvirt.Domain, which libvirt.DomainXMLFlags, regions string) (a kvm.Attachment, definition *kvm.Definition, err error) {
 	text, err := d.GetXMLDesc(which)
 	if err != nil {
-		return a, err
+		return a, nil, err
 	}
-	definition, err := kvm.Parse([]byte(text))
-	if err != nil {
-		return a, nil // no machine of QEMU's
+	if definition, err = kvm.Parse([]byte(text)); err != nil {
+		return a, nil, nil
 	}
 	a, _ = definition.Attached(regions)
-	return a, nil
+	return a, definition, nil
 }
 
 // take notes a region in a list, if it is one.

@@ -114,6 +114,9 @@ func attach(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := kvm.CheckRoom(want.Region, want.Bytes); err != nil {
+		return err
+	}
 	if a.dry {
 		return errors.Join(a.print(was, text), a.plug(name, want, was))
 	}

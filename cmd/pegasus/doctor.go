@@ -35,7 +35,7 @@ func doctor(c *call, args []string) error {
 	}
 	var all []control.Check
 	for _, check := range []func() []control.Check{
-		checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, checkBinaries, checkConfig, checkNVIDIA, checkCoverage, checkCompanions, checkSocket, c.checkDaemon, c.checkMachines,
+		checkKernel, checkCores, checkMemory, checkFiles, checkAddresses, c.checkRuntimeDir, checkBinaries, checkConfig, checkNVIDIA, checkCoverage, checkCompanions, checkSocket, c.checkDaemon, c.checkMachines,
 	} {
 		all = append(all, check()...)
 	}
@@ -152,6 +152,40 @@ func judgeAddresses(limit uint64) []control.Check {
 	return one("addresses", fine, text, "")
 }
 
+// checkRuntimeDir looks whether a daemon can write its state and its sockets.
+func (c *call) checkRuntimeDir() []control.Check {
+	dir := c.dir
+	if dir == "" {
+		if dir = control.PrivateDir(); os.Geteuid() == 0 {
+			dir = control.SystemDir
+		}
+	}
+	var fs unix.Statfs_t
+	for at := dir; unix.Statfs(at, &fs) != nil; at = filepath.Dir(at) { // it need not exist yet
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+	return judgeRuntimeDir(dir, &fs)
+}
+
+// minRuntime is more than the state of a daemon with many guests has.
+const minRuntime = 4 << 20
+
+func judgeRuntimeDir(dir string, fs *unix.Statfs_t) []control.Check {
+	room := fs.Bavail * uint64(fs.Bsize)
+	const fix = "remove what fills that file system, or make it larger (mount -o remount,size=…)"
+	switch {
+	case fs.Files != 0 && fs.Ffree == 0:
+		return one("runtime directory", fail, fmt.Sprintf("%s: its file system has no room for another file: no program can begin there", dir), fix)
+	case room == 0:
+		return one("runtime directory", fail, fmt.Sprintf("%s: its file system is full: no program can begin, and the daemon's state isn't written", dir), fix)
+	case room < minRuntime:
+		return one("runtime directory", warn, fmt.Sprintf("%s: its file system has room for %s only", dir, bytesText(room)), fix)
+	}
+	return one("runtime directory", fine, fmt.Sprintf("%s has room for %s more", dir, bytesText(room)), "")
+}
+
 func checkBinaries() []control.Check {
 	var all []control.Check
 	if path, err := findDaemon(); err != nil {
@@ -176,12 +210,15 @@ func judgeLibrary(path string, err error, dom0 bool) []control.Check {
 }
 
 func checkConfig() []control.Check {
-	if _, err := os.Stat(configs.Path); errors.Is(err, os.ErrNotExist) {
+	if !configs.Exists(configs.Path) {
 		return one("configuration", fine, configs.Path+" doesn't exist: the defaults hold", "")
 	}
 	if _, err := configs.Load(configs.Path, configs.Options{Policies: policies.Names()}); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		return one("configuration", fail, first, "mend it; `pegasusd --check` shows everything that is wrong")
+	}
+	if files, _ := configs.DropIns(configs.Path); len(files) > 0 {
+		return one("configuration", fine, fmt.Sprintf("%s, with %d files of %s.d", configs.Path, len(files), configs.Path), "")
 	}
 	return one("configuration", fine, configs.Path, "")
 }

@@ -18,6 +18,7 @@ import (
 
 	"pegasus/backend/control"
 	"pegasus/configs"
+	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/libvirt"
 	"pegasus/policies"
 )
@@ -77,11 +78,29 @@ func checkRegions(dir string) []control.Check {
 	if err := unix.Statfs(dir, &room); err != nil {
 		return one("regions", warn, dir+": "+err.Error(), "")
 	}
-	return one("regions", fine, fmt.Sprintf("%s has room for %s more", dir, bytesText(room.Bavail*uint64(room.Bsize))), "")
+	return judgeRoom(dir, room.Bavail*uint64(room.Bsize))
+}
+
+// judgeRoom is about the room that there is for regions.
+func judgeRoom(dir string, bytes uint64) []control.Check {
+	if kvm.CheckSize(bytes>>21<<21) != nil {
+		return one("regions", warn, fmt.Sprintf("%s is full: it has room for %s, and no machine that is attached starts", dir, bytesText(bytes)),
+			"remove what lies beside the regions, give machines less --memory, or make the file system larger (mount -o remount,size=…)")
+	}
+	return one("regions", fine, fmt.Sprintf("%s has room for %s more", dir, bytesText(bytes)), "")
 }
 
 // checkHook looks whether libvirt will make regions.
 func checkHook(path, regions string) []control.Check {
+	all := judgeHook(path, regions)
+	if all[0].State == fine && unheard(path) {
+		return one("hook", warn, "libvirtd may not know it: it has run since before that was installed", "restart libvirtd once; machines that run aren't disturbed")
+	}
+	return all
+}
+
+// judgeHook is about the hook's file.
+func judgeHook(path, regions string) []control.Check {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return one("hook", warn, path+" isn't there: no machine that is attached starts", "`pegasus attach MACHINE` installs it")
@@ -97,9 +116,6 @@ func checkHook(path, regions string) []control.Check {
 		if st, err := os.Stat(string(m[1])); err != nil || st.Mode()&0o111 == 0 {
 			return one("hook", warn, fmt.Sprintf("%s runs %s, which is gone: no machine that is attached starts", path, m[1]), "`pegasus attach MACHINE`, with any that is attached")
 		}
-	}
-	if unheard(path) {
-		return one("hook", warn, "libvirtd may not know it: it has run since before that was installed", "restart libvirtd once; machines that run aren't disturbed")
 	}
 	return one("hook", fine, path, "")
 }
@@ -204,6 +220,9 @@ func judgeMachine(m libvirt.Listed, there uint64, config *configs.Config) []cont
 		return one(name, fail, "it has the region of another, "+m.Of+": it doesn't start", "pegasus attach "+m.Name)
 	case known != nil:
 		return one(name, warn, known.Error(), fmt.Sprintf("declare it: [[domain]] name = %q", m.Name))
+	case m.Memory != m.Counted:
+		return one(name, warn, fmt.Sprintf("its <memory> has %s, its NUMA cells and memory devices %s: it was edited beside the cells, which are what it gets, or it doesn't start", bytesText(m.Memory), bytesText(m.Counted)),
+			fmt.Sprintf("virsh edit %s: give <cell memory=…> the memory that the machine is to have; libvirt adds the region to <memory>", m.Name))
 	case m.Runs && m.Now == 0:
 		return one(name, warn, "it was attached while it ran, and has no region yet", restart)
 	case m.Runs && m.Next == 0:

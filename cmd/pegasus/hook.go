@@ -34,16 +34,25 @@ func (a *attachment) installHook() (fresh bool, err error) {
 	}
 	path := filepath.Join(a.hooks, "pegasus")
 	text := fmt.Sprintf(hookText, quoted(self), quoted(a.regions), quoted(a.regions+"/"))
-	if was, err := os.ReadFile(path); err == nil && string(was) == text {
-		return a.hooks == hooksDir && unheard(path), os.Chmod(path, 0o755)
+	if was, err := os.ReadFile(path); err == nil && string(was) == text && executable(path) {
+		return a.hooks == hooksDir && unheard(path), nil
 	}
-	if err := os.MkdirAll(a.hooks, 0o755); err != nil {
-		return false, fmt.Errorf("libvirt's hooks: %w", err)
+	err = os.MkdirAll(a.hooks, 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o755)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		return false, fmt.Errorf("libvirt's hook: %w", err)
+	if err == nil {
+		return true, os.Chmod(path, 0o755) // one that was there keeps its mode
 	}
-	return true, os.Chmod(path, 0o755) // one that was there keeps its mode
+	if judgeHook(path, a.regions)[0].State == fine { // of another installation, as root installed it
+		return a.hooks == hooksDir && unheard(path), nil
+	}
+	return false, fmt.Errorf("libvirt's hook: %w; attach one machine as root, which installs it: from then on every user of libvirt can attach", err)
+}
+
+func executable(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode()&0o111 != 0
 }
 
 // quoted is text as one word of the shell's.

@@ -95,6 +95,18 @@ func door(dir, domain string) (string, error) {
 	return r.Socket, err
 }
 
+// claimRegions makes a directory of regions this daemon's, and waits for the one before to end. A directory that can't be
+// used keeps the daemon from serving machines, and not from all else; keepHubs logs that.
+func claimRegions(dir string) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	defer cancel()
+	release, err = kvm.Claim(ctx, dir)
+	if err == nil || errors.Is(err, kvm.ErrServed) {
+		return release, err
+	}
+	return func() {}, nil
+}
+
 // keepHubs starts the hubs of the machines whose regions lie in a directory, beside the daemon.
 func keepHubs(ctx context.Context, regions, dir string, known *overheard, log *slog.Logger) {
 	k := kvm.Keeper{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,4 +105,17 @@ func TestHubDoor(t *testing.T) {
 	if _, err := door(t.TempDir(), "a"); err == nil || errors.As(err, new(*hub.Refusal)) {
 		t.Errorf("without a daemon: %v", err)
 	}
+}
+
+// A second daemon with the same directory of regions is refused, and names the first: both would start hubs there.
+func TestRegionsOfAnother(t *testing.T) {
+	config := twoDomains + fmt.Sprintf("[daemon]\nregions = %q\nlibvirt = []\n", filepath.Join(shortDir(t), "regions"))
+	first := newHost(t, config)
+	second := prepareHost(t, config)
+	if said := second.tryStart(); !strings.Contains(said, fmt.Sprintf("served by another daemon, process %d:", first.cmd.Process.Pid)) {
+		t.Errorf("it says %q", said)
+	}
+	second.stop()
+	first.stop()
+	second.start()
 }

@@ -17,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -62,7 +61,7 @@ func run(args []string, out, errs io.Writer) int {
 	var s settings
 	f := flag.NewFlagSet("pegasusd", flag.ContinueOnError)
 	f.SetOutput(errs)
-	f.StringVar(&s.config, "config", "", "configuration `file` (default "+configs.Path+" if it exists)")
+	f.StringVar(&s.config, "config", "", "configuration `file`, with those of FILE.d beside it (default "+configs.Path+" if it exists)")
 	f.StringVar(&s.dir, "runtime-dir", "", "`directory` of sockets (default runtime_dir of the configuration, else /run/pegasus as root)")
 	f.BoolVar(&s.private, "private", false, "serve one user's programs and end after the last")
 	f.DurationVar(&s.linger, "linger", 3*time.Second, "how long a private daemon waits for the next program")
@@ -166,6 +165,14 @@ func (s *settings) serve(out, errs io.Writer) error {
 		options.Machines = known
 		options.Agent = func(name string) (string, bool) { return kvm.AgentOf(filepath.Join(config.Daemon.Regions, name)) }
 	}
+	serves := config.Daemon.Regions != "" && !dom0
+	if serves {
+		release, err := claimRegions(config.Daemon.Regions)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	d, err := backend.New(options)
 	if err != nil {
 		return err
@@ -179,7 +186,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 		if units != nil {
 			go units.keepHubs(ctx, log)
 		}
-		if config.Daemon.Regions != "" && !dom0 {
+		if serves {
 			go keepHubs(ctx, config.Daemon.Regions, dir, known, log)
 		}
 		go func() {
@@ -201,7 +208,7 @@ func (s *settings) load() (*configs.Config, string, error) {
 			return configs.Default(), "", nil
 		}
 		path = configs.Path
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if !configs.Exists(path) {
 			return configs.Default(), "", nil
 		}
 	}

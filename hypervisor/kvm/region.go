@@ -68,6 +68,33 @@ func MakeRegion(path string, bytes uint64, group int) (err error) {
 	return nil
 }
 
+// CheckRoom returns an error for a region that is larger than the file system it would lie in, whatever else is there.
+// The directory need not exist yet.
+func CheckRoom(region string, bytes uint64) error {
+	var fs unix.Statfs_t
+	dir := filepath.Dir(region)
+	for unix.Statfs(dir, &fs) != nil {
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
+	if all := fs.Blocks * uint64(fs.Bsize); all != 0 && bytes > all { // one without a limit has none
+		return fmt.Errorf("region %s of %d MiB: the file system has %d MiB in all: attach the machine with less --memory, or make it larger (mount -o remount,size=… %s)",
+			region, bytes>>20, all>>20, mountOf(dir))
+	}
+	return nil
+}
+
+// mountOf is where the file system of a directory is mounted.
+func mountOf(dir string) string {
+	var of, parent unix.Stat_t
+	for unix.Lstat(dir, &of) == nil && unix.Lstat(filepath.Dir(dir), &parent) == nil && of.Dev == parent.Dev && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
 // room says how much a directory has.
 func room(dir string) string {
 	var fs unix.Statfs_t

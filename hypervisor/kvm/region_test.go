@@ -103,3 +103,17 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+// A region that is larger than its file system is refused, also before its directory is there.
+func TestCheckRoom(t *testing.T) {
+	region := filepath.Join(t.TempDir(), "none/yet/web")
+	if err := CheckRoom(region, minRegion); err != nil {
+		t.Error(err)
+	}
+	if err := CheckRoom(region, 1<<60); err == nil || !strings.Contains(err.Error(), "MiB in all") {
+		t.Errorf("%v", err)
+	}
+	if got := mountOf("/proc/self/"); got != "/proc" {
+		t.Errorf("mounted at %s", got)
+	}
+}

@@ -99,4 +99,8 @@ type Listed struct {
 	Now  uint64 `json:"now,omitempty"`  // and while it runs
 	// Shared is whether it is a PCI device, whose processes aren't kept apart.
 	Shared bool `json:"shared,omitempty"`
+	// Memory are the bytes of the definition's <memory>, and Counted those that its NUMA cells and memory devices come to;
+	// of a machine without cells both are 0.
+	Memory  uint64 `json:"memory,omitempty"`
+	Counted uint64 `json:"counted,omitempty"`
 }

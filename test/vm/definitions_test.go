@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	report "pegasus/hypervisor/libvirt"
 )
 
 // refusal is what the first line of a definition says of it that isn't attached.
@@ -100,5 +103,43 @@ func TestOwnSlots(t *testing.T) {
 			l.run("virsh", "attach-device", name, module, "--live")
 		}
 		l.run("virsh", "destroy", name)
+	}
+}
+
+// Memory that was edited beside the NUMA cell, which libvirt keeps or drops, is a finding as long as the definition shows it.
+func TestMemoryBesideCell(t *testing.T) {
+	l := startLibvirt(bareHost(t))
+	const name = "pg-memory"
+	file := l.h.path("memory.xml")
+	define := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		l.run("virsh", "define", file)
+	}
+	listed := func() (m report.Listed) {
+		t.Helper()
+		out, err := l.command(built(t, "bin/pegasus-libvirt"), "list", "--regions", l.h.regions).Output()
+		var all []report.Listed
+		if err == nil {
+			err = json.Unmarshal(out, &all)
+		}
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return all[0]
+	}
+	define(strings.Replace(definition("q35"), "NAME", name, 1))
+	defer l.command("virsh", "undefine", name).Run()
+	l.attach(name, "is attached")
+	if m := listed(); m.Counted != 320<<20 || m.Memory != m.Counted {
+		t.Errorf("attached: %+v", m)
+	}
+	for _, edit := range [][2]string{{"327680</memory>", "1048576</memory>"}, {"262144</currentMemory>", "1048576</currentMemory>"}} {
+		text := l.dump(name)
+		define(strings.Replace(text, edit[0], edit[1], 1))
+		t.Logf("%s:\n%s\n%+v, starts: %v", edit[1], l.dump(name), listed(), l.starts(name))
+		define(text)
 	}
 }
