@@ -45,7 +45,7 @@ func listed(d *libvirt.Domain, regions string) (m report.Listed, err error) {
 	next, definition, err := regionIn(d, libvirt.DOMAIN_XML_INACTIVE, regions)
 	take(&m, next, &m.Next)
 	if definition != nil {
-		m.Memory, m.Counted = definition.Memory()
+		m.Memory, m.Counted, _ = definition.BesideCells(regions)
 	}
 	if err != nil || !m.Runs {
 		return m, err

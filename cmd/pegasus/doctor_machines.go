@@ -221,7 +221,7 @@ func judgeMachine(m libvirt.Listed, there uint64, config *configs.Config) []cont
 	case known != nil:
 		return one(name, warn, known.Error(), fmt.Sprintf("declare it: [[domain]] name = %q", m.Name))
 	case m.Memory != m.Counted:
-		return one(name, warn, fmt.Sprintf("its <memory> has %s, its NUMA cells and memory devices %s: it was edited beside the cells, which are what it gets, or it doesn't start", bytesText(m.Memory), bytesText(m.Counted)),
+		return one(name, warn, fmt.Sprintf("its memory was edited to %s beside its NUMA cells, which with its memory devices have %s: that is what it gets, or it doesn't start", bytesText(m.Memory), bytesText(m.Counted)),
 			fmt.Sprintf("virsh edit %s: give <cell memory=…> the memory that the machine is to have; libvirt adds the region to <memory>", m.Name))
 	case m.Runs && m.Now == 0:
 		return one(name, warn, "it was attached while it ran, and has no region yet", restart)

@@ -33,8 +33,7 @@ func TestJudgeMachine(t *testing.T) {
 		{libvirt.Listed{Name: "a", Runs: true, Of: "a", Next: 64 << 20, Now: 64 << 20}, 0, config, fail, "no hook made it"},
 		{libvirt.Listed{Name: "a", Of: "b", Next: 64 << 20}, 0, config, fail, "region of another, b"},
 		{libvirt.Listed{Name: "a", Of: "a", Next: 64 << 20}, 0, strict, warn, "isn't declared"},
-		{libvirt.Listed{Name: "a", Of: "a", Next: 64 << 20, Memory: 320 << 20, Counted: 320 << 20}, 0, config, fine, "off"},
-		{libvirt.Listed{Name: "a", Of: "a", Next: 64 << 20, Memory: 512 << 20, Counted: 320 << 20}, 0, config, warn, "has 512 MiB, its NUMA cells and memory devices 320 MiB"},
+		{libvirt.Listed{Name: "a", Of: "a", Next: 64 << 20, Memory: 512 << 20, Counted: 320 << 20}, 0, config, warn, "edited to 512 MiB beside its NUMA cells, which with its memory devices have 320 MiB"},
 	} {
 		all := judgeMachine(c.m, c.there, c.config)
 		if len(all) != 1 || all[0].State != c.state || !strings.Contains(all[0].Detail, c.want) || (all[0].Fix == "") != (c.state == fine) {

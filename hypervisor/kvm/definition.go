@@ -25,6 +25,7 @@ type Definition struct {
 	name, cpu, numa, devices, metadata span
 
 	memory    quantity
+	current   quantity // of it, as the balloon leaves the machine
 	maxMemory quantity
 	slots     int
 	vcpus     int

@@ -357,6 +357,28 @@ func tryRegion(t *testing.T, d *Definition, a Attachment) {
 // refusal is what the first line of a definition says of it that isn't attached.
 var refusal = regexp.MustCompile(`^<!-- ([a-z, ]+): refused: (.*) -->\n`)
 
+// Memory that was edited beside the NUMA cells, as libvirt leaves it, is seen, and no other change of it.
+func TestBesideCells(t *testing.T) {
+	on := strings.NewReplacer("262144</memory>", "327680</memory>\n  <currentMemory unit='KiB'>262144</currentMemory>").Replace(attach(t, bare, web))
+	for what, c := range map[string]struct {
+		text            string
+		memory, counted uint64 // MiB; 0: no mistake
+	}{
+		"attached":     {on, 0, 0},
+		"not attached": {bare, 0, 0},
+		"a libvirt that doesn't count the region": {strings.Replace(on, "327680</memory>", "262144</memory>", 1), 0, 0},
+		"the cell was edited":                     {strings.NewReplacer("327680<", "589824<", "memory='262144'", "memory='524288'").Replace(on), 0, 0},
+		"less by the balloon":                     {strings.Replace(on, "262144</currentMemory>", "131072</currentMemory>", 1), 0, 0},
+		"edited, and dropped":                     {strings.Replace(on, "262144</currentMemory>", "327680</currentMemory>", 1), 320, 256},
+		"edited, and kept":                        {strings.Replace(on, "327680</memory>", "1048576</memory>", 1), 960, 256},
+	} {
+		memory, counted, ok := parse(t, c.text).BesideCells(dir)
+		if ok != (c.memory != 0) || memory != c.memory<<20 || counted != c.counted<<20 {
+			t.Errorf("%s: %d MiB of %d, %v", what, memory>>20, counted>>20, ok)
+		}
+	}
+}
+
 // Definitions as operators have them are attached and detached to the byte, and keep the slots and the addresses that
 // they have for memory of their own; or they are refused with a reason.
 func TestDefinitions(t *testing.T) {

@@ -267,13 +267,28 @@ func (d *Definition) counted() uint64 {
 	return counted
 }
 
-// Memory returns what the definition has as memory, and what its NUMA cells and its devices of memory come to. They
-// differ where the former was edited and not the latter. A machine without cells has nothing to differ.
-func (d *Definition) Memory() (memory, counted uint64) {
-	if d.cells == 0 {
-		return 0, 0
+// BesideCells returns what a machine has as memory, by mistake, and what its NUMA cells and its devices of memory come
+// to, without its region in a directory: where the former was edited, and not the cells. libvirt drops an edit of
+// <memory>, as a rule, and leaves one of <currentMemory>, which then has a part of the region. ok reports whether there
+// is such a mistake; a machine without cells has none.
+func (d *Definition) BesideCells(dir string) (memory, counted uint64, ok bool) {
+	counted = d.counted()
+	var region uint64
+	for i := range d.all {
+		if _, is := d.all[i].region(dir); is && d.all[i].tag == "memory" {
+			region += d.all[i].bytes
+		}
 	}
-	return d.memory.bytes, d.counted()
+	own := counted - region
+	switch {
+	case d.cells == 0:
+		return 0, 0, false
+	case d.memory.bytes != counted && d.memory.bytes != own: // which a libvirt counts or not
+		return d.memory.bytes - min(region, d.memory.bytes), own, true
+	case d.current.bytes > own:
+		return d.current.bytes, own, true
+	}
+	return 0, 0, false
 }
 
 // withoutMemory is how much memory the machine has without its region: libvirt counts that as

@@ -103,6 +103,8 @@ func (d *Definition) note(path string, open []*element) (err error) {
 		d.sealed = true
 	case "/domain/memory":
 		err = d.memory.read(e)
+	case "/domain/currentMemory":
+		err = d.current.read(e)
 	case "/domain/maxMemory":
 		if err = d.maxMemory.read(e); err == nil {
 			d.slots, err = number(e, e.attribute("slots"))

@@ -99,8 +99,7 @@ type Listed struct {
 	Now  uint64 `json:"now,omitempty"`  // and while it runs
 	// Shared is whether it is a PCI device, whose processes aren't kept apart.
 	Shared bool `json:"shared,omitempty"`
-	// Memory are the bytes of the definition's <memory>, and Counted those that its NUMA cells and memory devices come to;
-	// of a machine without cells both are 0.
+	// Memory and Counted are as of kvm.Definition.BesideCells; 0 where it reports no mistake.
 	Memory  uint64 `json:"memory,omitempty"`
 	Counted uint64 `json:"counted,omitempty"`
 }
