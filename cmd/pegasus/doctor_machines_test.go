@@ -94,7 +94,7 @@ func TestHookOfRoot(t *testing.T) {
 func as(t *testing.T, uid int, do func() error) error {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be another user")
+		t.Fatal("only root can be another user: run the tests as root")
 	}
 	result := make(chan error)
 	go func() {

@@ -16,6 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Programs and procedures of libvirt's remote protocol that the client calls, and fields of packets.
+const (
+	remoteProgram = 0x20008086
+	qemuProgram   = 0x20008087
+
+	procConnectOpen  = 1  // of remoteProgram
+	procLookupByName = 23 // of remoteProgram
+	procAuthList     = 66 // of remoteProgram
+	procAuthPolkit   = 70 // of remoteProgram
+	procMonitor      = 1  // of qemuProgram
+
+	typeReply   = 1
+	statusError = 1
+	authPolkit  = 2
+	headerBytes = 28 // with the length
+)
+
 // libvirtd is a fake that answers a call with the packets of a function, or as the function does on the connection.
 type libvirtd func(c *net.UnixConn, program, procedure, serial uint32, body []byte) bool
 
@@ -99,6 +116,7 @@ func answers(program, procedure, serial uint32, body []byte) []byte {
 		name, _, err := cutText(body)
 		if err != nil || string(name) != "web" {
 			text := appendText([]byte{0, 0, 0, 42, 0, 0, 0, 10, 0, 0, 0, 1}, "Domain not found")
+			text = append(text, 0, 0, 0, 2) // an error's level
 			return packet(program, procedure, typeReply, serial, statusError, text)
 		}
 		return reply(append(appendText(nil, "web"), make([]byte, 16+4)...))
@@ -111,6 +129,24 @@ func answers(program, procedure, serial uint32, body []byte) []byte {
 		}
 	}
 	return packet(program, procedure, typeReply, serial, statusError, nil)
+}
+
+// appendText appends a string in XDR: its length, its bytes, and zeros up to a multiple of four.
+func appendText(b []byte, s string) []byte {
+	b = append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
+	return append(b, make([]byte, -len(s)&3)...)
+}
+
+// cutText returns the string in XDR with which bytes begin.
+func cutText(b []byte) (text, rest []byte, err error) {
+	if len(b) < 4 {
+		return nil, nil, io.ErrUnexpectedEOF
+	}
+	n := uint64(binary.BigEndian.Uint32(b))
+	if uint64(len(b)-4) < n {
+		return nil, nil, io.ErrUnexpectedEOF
+	}
+	return b[4 : 4+n], b[4+min(n+(-n&3), uint64(len(b)-4)):], nil
 }
 
 func spent(t *testing.T) time.Duration {
@@ -176,11 +212,11 @@ func TestQueryThreads(t *testing.T) {
 		"sends a packet too small": {func(c *net.UnixConn, _ []byte) bool {
 			c.Write(make([]byte, headerBytes))
 			return true
-		}, errPacket},
+		}, nil},
 		"sends a packet too large": {func(c *net.UnixConn, reply []byte) bool {
 			c.Write(append([]byte{255, 255, 255, 255}, reply[4:]...))
 			return true
-		}, errPacket},
+		}, nil},
 	} {
 		for _, at := range []uint32{procAuthList, procConnectOpen, procLookupByName, procMonitor | qemuProgram} {
 			socket := libvirtd(func(conn *net.UnixConn, program, procedure, serial uint32, body []byte) bool {
@@ -213,26 +249,11 @@ func TestQueryThreads(t *testing.T) {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		all := make([]byte, 1<<20)
 		all = all[:runtime.Stack(all, true)]
-		if !strings.Contains(string(all), "libvirt.QueryThreads") && !strings.Contains(string(all), "libvirt.(*rpc)") {
+		if !strings.Contains(string(all), "libvirt.QueryThreads") && !strings.Contains(string(all), "go-libvirt") {
 			break
 		}
 		if time.Now().After(end) {
 			t.Fatalf("goroutines are left:\n%s", all)
 		}
 	}
-}
-
-// Whatever libvirtd answers is an answer or an error.
-func FuzzMonitor(f *testing.F) {
-	f.Add(packet(remoteProgram, procAuthList, typeReply, 1, 0, []byte{0, 0, 0, 0}))
-	f.Add(packet(remoteProgram, procAuthList, typeReply, 1, statusError, appendText([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1}, "no")))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		c := struct {
-			io.Reader
-			io.Writer
-		}{strings.NewReader(string(in)), io.Discard}
-		if out, err := monitorCommand(c, "web", "x"); err == nil && len(out) > len(in) {
-			t.Fatalf("%d bytes of %d", len(out), len(in))
-		}
-	})
 }
