@@ -7,7 +7,7 @@ import (
 
 // function reads an entry or a device function, or its declaration.
 func (p *parser) function(linkage Linkage) error {
-	f := &Func{Entry: p.tok.text == ".entry", Linkage: linkage, Line: p.tok.line}
+	f := &Func{Entry: p.tok.text == ".entry", Linkage: linkage, Line: p.tok.line, Target: p.mod.Target}
 	if p.funcs++; p.funcs > maxFuncs {
 		return p.fail("more than %d functions", maxFuncs)
 	}

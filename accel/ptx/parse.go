@@ -227,7 +227,7 @@ func (p *parser) target() error {
 	if err == nil && !targets[t] {
 		return &Error{line, "target " + t + " is not known", ErrNoBinaryForGPU}
 	}
-	p.mod.Target = t
+	p.mod.Target = strings.Clone(t)
 	p.flush = strings.HasPrefix(t, "sm_1") && len(t) == len("sm_1x")
 	for err == nil && p.accept(",") {
 		var option string

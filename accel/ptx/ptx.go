@@ -107,6 +107,7 @@ type Func struct {
 	Params     []Param
 	Returns    []Param
 	ParamBytes int
+	Target     string    // of the object it is in, as "sm_70"; empty if that has none
 	MaxNTid    [3]uint32 // .maxntid, zero if absent
 	ReqNTid    [3]uint32 // .reqntid, zero if absent
 

@@ -1,6 +1,9 @@
 package soft
 
 import (
+	"strconv"
+	"strings"
+
 	"pegasus/accel/ptx"
 	"pegasus/cuda"
 )
@@ -9,7 +12,7 @@ import (
 const binaryVersion = 10*capabilityMajor + capabilityMinor
 
 // layoutFunction describes a kernel, with values as cuFuncGetAttribute wants them.
-func layoutFunction(m *ptx.Module, f *ptx.Func) cuda.FunctionLayout {
+func layoutFunction(f *ptx.Func) cuda.FunctionLayout {
 	l := cuda.FunctionLayout{
 		Name:          f.Name,
 		ParamBytes:    uint32(f.ParamBytes),
@@ -18,7 +21,7 @@ func layoutFunction(m *ptx.Module, f *ptx.Func) cuda.FunctionLayout {
 		ConstBytes:    int32(f.ConstBytes),
 		LocalBytes:    int32(f.LocalBytes),
 		Registers:     int32(min(max(f.NumRegs, 8), maxRegisters)),
-		PTXVersion:    int32(10*m.Version[0] + m.Version[1]),
+		PTXVersion:    virtualArchitecture(f.Target),
 		BinaryVersion: binaryVersion,
 	}
 	l.MaxDynamicShared = max(maxShared-l.StaticShared, 0)
@@ -26,6 +29,17 @@ func layoutFunction(m *ptx.Module, f *ptx.Func) cuda.FunctionLayout {
 		l.Params = append(l.Params, cuda.ParamLayout{Offset: uint32(p.Offset), Size: uint32(p.Size)})
 	}
 	return l
+}
+
+// virtualArchitecture returns the number of the architecture that a .target names: 90 of sm_90a. Text without a .target is
+// for the oldest architecture, sm_10.
+func virtualArchitecture(target string) int32 {
+	n := strings.TrimRight(strings.TrimPrefix(target, "sm_"), "af")
+	v, err := strconv.ParseInt(n, 10, 32)
+	if err != nil {
+		return 10
+	}
+	return int32(v)
 }
 
 // maxThreads is how many threads a block of the kernel may have.

@@ -25,6 +25,35 @@ const (
 	definesG = linkHead + ".visible .func g() { ret; }\n"
 )
 
+// A function's virtual architecture is that of the .target of its object, whatever the .version is.
+func TestVirtualArchitecture(t *testing.T) {
+	_, c := open(t, nil)
+	for _, i := range []struct {
+		version, target string
+		want            int32
+	}{
+		{"6.4", ".target sm_70", 70}, {"8.1", ".target sm_70", 70}, {"9.0", ".target sm_75, texmode_independent", 75},
+		{"7.0", ".target sm_52", 52}, {"1.4", ".target sm_13", 13}, {"8.7", ".target sm_90a", 90}, {"9.0", ".target sm_100f", 100},
+		{"9.0", ".target sm_120", 120}, {"8.0", ".target sm_50 .target sm_70", 70}, {"6.0", "", 10},
+	} {
+		text := ".version " + i.version + "\n" + i.target + "\n.entry k() { ret; }\n"
+		m := load(t, c, text)
+		if got := m.Layout().Functions[0].PTXVersion; got != i.want {
+			t.Errorf("%q: %d, want %d", text, got, i.want)
+		}
+		m.Unload()
+	}
+	m, log, r := c.LoadModule(linkedImage(linked.ToLoad, ".version 8.1\n.target sm_60\n.visible .entry a() { ret; }", ".version 6.4\n.target sm_75\n.visible .entry b() { ret; }"))
+	if r != cuda.Success {
+		t.Fatal(r, log)
+	}
+	for _, f := range m.Layout().Functions {
+		if want := map[string]int32{"a": 60, "b": 75}[f.Name]; f.PTXVersion != want {
+			t.Errorf("%s of a linked image: %d, want %d", f.Name, f.PTXVersion, want)
+		}
+	}
+}
+
 func TestLinkedImages(t *testing.T) {
 	_, c := open(t, nil)
 	for _, test := range []struct {

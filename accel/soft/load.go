@@ -49,7 +49,7 @@ func (d *Device) Inspect(image []byte) (*cuda.ModuleLayout, string, cuda.Result)
 	}
 	l := &cuda.ModuleLayout{}
 	for _, f := range parsed.Kernels {
-		l.Functions = append(l.Functions, layoutFunction(parsed, f))
+		l.Functions = append(l.Functions, layoutFunction(f))
 	}
 	for _, v := range parsed.Globals {
 		l.Globals = append(l.Globals, cuda.GlobalLayout{Name: v.Name, Kind: kinds[v.Opaque], Size: uint64(v.Size)})
@@ -110,7 +110,7 @@ func (m *Module) compile(objects []ptx.Object, p linked.Purpose) (log string, r 
 		if err != nil {
 			return failure(err, cuda.ErrorInvalidPTX)
 		}
-		m.layout.Functions[i] = layoutFunction(parsed, f)
+		m.layout.Functions[i] = layoutFunction(f)
 		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, heap: f.Heap, tells: f.Tells, code: laneCode{k}, image: m.image, refusal: f.Refusal}
 		if f.Refusal != nil && len(log) < maxRefusals {
 			log += fmt.Sprintf("kernel %s can't be launched: %v\n", f.Name, f.Refusal)

@@ -79,7 +79,7 @@ func TestVectorAdd(t *testing.T) {
 	m := load(t, c, vectorAdd+"\x00")
 	f := m.Layout().Functions[0]
 	if f.Name != "vectorAdd" || f.ParamBytes != 28 || len(f.Params) != 4 || f.Params[3] != (cuda.ParamLayout{Offset: 24, Size: 4}) ||
-		f.MaxThreads != 1024 || f.Registers == 0 || f.PTXVersion != 60 || f.BinaryVersion != 75 {
+		f.MaxThreads != 1024 || f.Registers == 0 || f.PTXVersion != 70 || f.BinaryVersion != 75 {
 		t.Errorf("%+v", f)
 	}
 	const n = 100_001

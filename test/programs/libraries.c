@@ -93,7 +93,7 @@ static void early(void)
 	CLAIM(params == 2 && offset == 8 && size == 1);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuKernelGetParamInfo(k, 2, &offset, &size));
 	CHECK(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_PTX_VERSION, k, 0));
-	CLAIM(value == 60);
+	CLAIM(value == 50);
 	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_PTX_VERSION, k, 99));
 	EXPECT(CUDA_ERROR_NOT_FOUND, cuLibraryGetKernel(&k, l, "nothing"));
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuKernelGetFunction(&f, k));
