@@ -27,7 +27,7 @@ func exampleLayout() cuda.ModuleLayout {
 	return cuda.ModuleLayout{
 		Functions: []cuda.FunctionLayout{
 			{Name: "vectorAdd", ParamBytes: 28, Params: []cuda.ParamLayout{{0, 8}, {8, 8}, {16, 8}, {24, 4}},
-				MaxThreads: 1024, Registers: 12, PTXVersion: 75, BinaryVersion: 75, MaxDynamicShared: 48 << 10},
+				MaxThreads: 1024, Registers: 12, PTXVersion: 75, BinaryVersion: 75, MaxDynamicShared: 48 << 10, Refusal: 218, Required: [3]int32{32, 2, 1}},
 			{Name: "nothing", MaxThreads: 256, StaticShared: 1024, ConstBytes: 4, LocalBytes: 8},
 			{Name: "byte", ParamBytes: 1, Params: []cuda.ParamLayout{{0, 1}}},
 		},

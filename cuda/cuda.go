@@ -36,7 +36,14 @@ type FunctionLayout struct {
 	MaxThreads, StaticShared                    int32
 	ConstBytes, LocalBytes, Registers           int32
 	PTXVersion, BinaryVersion, MaxDynamicShared int32
+	// Refusal is the result that every launch of the kernel returns, 0 if it can be launched, or TryFirst.
+	Refusal int32
+	// Required is the only shape of a block that a launch may have, zero for any.
+	Required [3]int32
 }
+
+// TryFirst as the Refusal of a kernel means that the device decides at the first launch, which therefore waits for the answer.
+const TryFirst = -1
 
 // ParamLayout is the place of one kernel parameter in the parameter block.
 type ParamLayout struct{ Offset, Size uint32 }

@@ -13,7 +13,10 @@ import (
 //	u32 paramTotal, 0
 //	per parameter, function after function: u32 offset, size
 //	per global: u32 nameOffset, kind, u64 address, size
-//	names, each ended by a zero byte
+//	names, each ended by a zero byte; zeros up to a multiple of 4
+//	per function: i32 refusal, requiredX, requiredY, requiredZ
+//
+// Guests that know nothing of the last part leave it unread.
 const (
 	layoutVersion  = 1
 	layoutHeader   = 16
@@ -21,6 +24,7 @@ const (
 	paramHeader    = 8
 	paramRecord    = 8
 	globalRecord   = 24
+	limitsRecord   = 16
 )
 
 // Append encodes m after b.
@@ -62,8 +66,17 @@ func (m *ModuleLayout) Append(b []byte) []byte {
 		b = le.AppendUint64(b, g.Size)
 	}
 	le.PutUint32(b[start+12:], uint32(len(names)))
-	return append(b, names...)
+	b = append(append(b, names...), make([]byte, padding(uint64(len(names))))...)
+	for i := range m.Functions {
+		for _, v := range m.Functions[i].limits() {
+			b = le.AppendUint32(b, uint32(*v))
+		}
+	}
+	return b
 }
+
+// padding is how many zeros follow n bytes of names.
+func padding(n uint64) uint64 { return -n & 3 }
 
 // numbers are f's plain numbers in the order of the record.
 func (f *FunctionLayout) numbers() [8]*int32 {
@@ -71,6 +84,11 @@ func (f *FunctionLayout) numbers() [8]*int32 {
 		&f.MaxThreads, &f.StaticShared, &f.ConstBytes, &f.LocalBytes,
 		&f.Registers, &f.PTXVersion, &f.BinaryVersion, &f.MaxDynamicShared,
 	}
+}
+
+// limits are f's numbers in the last part, in their order.
+func (f *FunctionLayout) limits() [4]*int32 {
+	return [...]*int32{&f.Refusal, &f.Required[0], &f.Required[1], &f.Required[2]}
 }
 
 // Decode reads m from b, which may hold anything, and says whether it is a
@@ -89,11 +107,12 @@ func (m *ModuleLayout) Decode(b []byte) bool {
 	functionPart, b := b[:functions*functionRecord], b[functions*functionRecord:]
 	paramTotal := uint64(le.Uint32(b))
 	b = b[paramHeader:]
-	if uint64(len(b)) != paramTotal*paramRecord+globals*globalRecord+stringBytes {
+	if uint64(len(b)) != paramTotal*paramRecord+globals*globalRecord+stringBytes+padding(stringBytes)+functions*limitsRecord {
 		return false
 	}
+	limitsPart := b[uint64(len(b))-functions*limitsRecord:]
 	paramPart, b := b[:paramTotal*paramRecord], b[paramTotal*paramRecord:]
-	globalPart, namePart := b[:globals*globalRecord], b[globals*globalRecord:]
+	globalPart, namePart := b[:globals*globalRecord], b[globals*globalRecord:][:stringBytes]
 	// Names are copied once, however many records point to them.
 	names, params := string(namePart), decodeParams(paramPart)
 	m.Functions, m.Globals = make([]FunctionLayout, functions), make([]GlobalLayout, globals)
@@ -104,6 +123,9 @@ func (m *ModuleLayout) Decode(b []byte) bool {
 			return false
 		}
 		next += len(f.Params)
+		for n, v := range f.limits() {
+			*v = int32(le.Uint32(limitsPart[limitsRecord*i+4*n:]))
+		}
 	}
 	for i := range m.Globals {
 		r := globalPart[i*globalRecord:]

@@ -153,7 +153,6 @@ func (e *executor) execute(n *node) cuda.Result {
 	if r := n.ctx.Err(); r != cuda.Success {
 		return r
 	}
-	n.prepare()
 	if !e.acquire(n) {
 		n.ctx.fail(cuda.ErrorUnknown)
 		return n.ctx.Err()

@@ -163,15 +163,3 @@ func (e *executor) move(n *node, since int64) {
 		n.more = !n.fill.run(d.home(n.fill.mem), e.tile, &e.cancel, e.due)
 	}
 }
-
-// prepare compiles what n is about to run, which takes processor time and no engine.
-func (n *node) prepare() {
-	switch n.kind {
-	case kernelNode:
-		n.launch.function.code.prepare()
-	case batchNode:
-		for i := range n.batch {
-			n.batch[i].prepare()
-		}
-	}
-}

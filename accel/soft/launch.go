@@ -29,7 +29,9 @@ const (
 // code is a kernel that can be run.
 type code interface {
 	// prepare compiles it, unless that was done.
-	prepare()
+	prepare() error
+	// mostThreads is how many a block may have, once it is compiled.
+	mostThreads() int
 	run(*run) *fault
 	// independent says that a launch waits for no other work.
 	independent() bool
@@ -79,7 +81,7 @@ func (c *Context) launch(s *Stream, w *accel.Launch, done accel.Done) cuda.Resul
 // Prepare compiles the kernel of a launch.
 func (c *Context) Prepare(w *accel.Launch) {
 	if m, ok := w.Module.(*Module); ok && w.Function >= 0 && w.Function < len(m.functions) {
-		m.functions[w.Function].code.prepare()
+		_ = m.functions[w.Function].code.prepare() // which the launch returns
 	}
 }
 
@@ -99,6 +101,14 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 	}
 	if r := f.check(w); r != cuda.Success {
 		return nil, r
+	}
+	if err := f.code.prepare(); err != nil {
+		c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", err.Error())
+		_, r := failure(err, cuda.ErrorInvalidPTX)
+		return nil, r
+	}
+	if b := w.Block; int(b[0]*b[1]*b[2]) > f.code.mostThreads() {
+		return nil, cuda.ErrorLaunchOutOfResources
 	}
 	if f.heap {
 		if r := c.makeHeap(); r != cuda.Success {
@@ -146,8 +156,11 @@ func (f *function) check(w *accel.Launch) cuda.Result {
 		b[0] == 0 || b[1] == 0 || b[2] == 0 || b[0] > maxBlockX || b[1] > maxBlockX || b[2] > maxBlockZ {
 		return cuda.ErrorInvalidValue
 	}
-	if b[0]*b[1]*b[2] > uint32(f.layout.MaxThreads) {
+	switch threads := b[0] * b[1] * b[2]; {
+	case threads > maxBlockThreads:
 		return cuda.ErrorInvalidValue
+	case threads > uint32(f.layout.MaxThreads):
+		return cuda.ErrorLaunchOutOfResources
 	}
 	if q := f.required; q[0] != 0 && q != b {
 		return cuda.ErrorInvalidValue

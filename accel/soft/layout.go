@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"pegasus/accel/ptx"
+	"pegasus/accel/soft/lane"
 	"pegasus/cuda"
 )
 
@@ -16,13 +17,17 @@ func layoutFunction(f *ptx.Func) cuda.FunctionLayout {
 	l := cuda.FunctionLayout{
 		Name:          f.Name,
 		ParamBytes:    uint32(f.ParamBytes),
-		MaxThreads:    maxThreads(f),
+		MaxThreads:    min(maxThreads(f), int32(lane.MostThreads(f.LocalBytes))),
 		StaticShared:  int32(f.StaticShared),
 		ConstBytes:    int32(f.ConstBytes),
 		LocalBytes:    int32(f.LocalBytes),
 		Registers:     int32(min(max(f.NumRegs, 8), maxRegisters)),
 		PTXVersion:    virtualArchitecture(f.Target),
 		BinaryVersion: binaryVersion,
+		Required:      [3]int32{int32(f.ReqNTid[0]), int32(f.ReqNTid[1]), int32(f.ReqNTid[2])},
+	}
+	if f.Refusal != nil {
+		l.Refusal = f.Refusal.Result
 	}
 	l.MaxDynamicShared = max(maxShared-l.StaticShared, 0)
 	for _, p := range f.Params {

@@ -110,10 +110,21 @@ func (m *Module) compile(objects []ptx.Object, p linked.Purpose) (log string, r 
 		if err != nil {
 			return failure(err, cuda.ErrorInvalidPTX)
 		}
-		m.layout.Functions[i] = layoutFunction(f)
-		m.functions[i] = function{layout: &m.layout.Functions[i], required: f.ReqNTid, heap: f.Heap, tells: f.Tells, code: laneCode{k}, image: m.image, refusal: f.Refusal}
-		if f.Refusal != nil && len(log) < maxRefusals {
-			log += fmt.Sprintf("kernel %s can't be launched: %v\n", f.Name, f.Refusal)
+		l, refusal := &m.layout.Functions[i], f.Refusal
+		*l = layoutFunction(f)
+		if refusal == nil && (placed.Compiled() || k.MayNotFit()) {
+			if refusal = m.tryKernel(k, l); refusal != nil && m.ctx.dev.config.RefusePTX != ptx.AtLaunch {
+				return refusal.Error(), cuda.Result(refusal.Result)
+			}
+		} else if refusal == nil {
+			l.Refusal = cuda.TryFirst
+		}
+		if f.Heap && l.Refusal == 0 {
+			l.Refusal = cuda.TryFirst // there may be no memory for the heap
+		}
+		m.functions[i] = function{layout: l, required: f.ReqNTid, heap: f.Heap, tells: f.Tells, code: laneCode{k}, image: m.image, refusal: refusal}
+		if refusal != nil && len(log) < maxRefusals {
+			log += fmt.Sprintf("kernel %s can't be launched: %v\n", f.Name, refusal)
 		}
 	}
 	for _, v := range parsed.Globals {
@@ -125,6 +136,22 @@ func (m *Module) compile(objects []ptx.Object, p linked.Purpose) (log string, r 
 		}
 	}
 	return log, cuda.Success
+}
+
+// tryKernel compiles a kernel and completes its layout. It returns why the kernel can't be launched, or nil.
+func (m *Module) tryKernel(k *lane.Kernel, l *cuda.FunctionLayout) *ptx.Error {
+	err := k.Compile()
+	if err == nil {
+		l.MaxThreads = min(l.MaxThreads, int32(k.MostThreads()))
+		return nil
+	}
+	refusal := &ptx.Error{Line: k.Func().Line, Msg: err.Error(), Result: ptx.ErrInvalidPTX}
+	var p *ptx.Error
+	if errors.As(err, &p) {
+		*refusal = *p
+	}
+	l.Refusal = refusal.Result
+	return refusal
 }
 
 // maxRefusals bounds what the log of a module says of kernels that can't be launched.
@@ -177,7 +204,9 @@ func (m *Module) loosen() {
 // laneCode is a kernel of the lane engine.
 type laneCode struct{ kernel *lane.Kernel }
 
-func (k laneCode) prepare() { _ = k.kernel.Compile() } // the launch is told of an error
+func (k laneCode) prepare() error { return k.kernel.Compile() }
+
+func (k laneCode) mostThreads() int { return k.kernel.MostThreads() }
 
 func (k laneCode) independent() bool { return k.kernel.Independent() }
 

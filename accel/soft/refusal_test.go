@@ -2,6 +2,7 @@ package soft
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -53,4 +54,73 @@ func TestRefusalAtLaunch(t *testing.T) {
 	if _, log, r := strict.LoadModule([]byte(text)); r != cuda.ErrorInvalidPTX || !strings.Contains(log, "line 5: unknown instruction wgmma.fence.sync.aligned") {
 		t.Errorf("%v, %q", r, log)
 	}
+}
+
+// crowded is the text of a kernel with so many registers of 64 bits that are alive at a time.
+func crowded(name string, registers int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".visible .entry %s(.param .u64 at) {\n.reg .u64 %%p, %%v, %%r<%d>;\nld.param.u64 %%p, [at];\n", name, registers)
+	for i := range registers {
+		fmt.Fprintf(&b, "ld.global.u64 %%r%d, [%%p];\n", i)
+	}
+	b.WriteString("mov.u64 %v, 0;\n")
+	for i := range registers {
+		fmt.Fprintf(&b, "add.u64 %%v, %%v, %%r%d;\n", i)
+	}
+	b.WriteString("st.global.u64 [%p], %v;\nret;\n}\n")
+	return b.String()
+}
+
+// What only compiling shows is refused when a module is loaded, however large it is.
+func TestRefusedByCompiling(t *testing.T) {
+	text := header + ".visible .entry sound(.param .u64 at) { ret; }\n" + crowded("crowded", 17_000)
+	_, c := open(t, nil)
+	_, log, r := c.LoadModule([]byte(text))
+	if r != cuda.ErrorInvalidPTX || !strings.Contains(log, "ptx line 5: kernel crowded needs too many registers at a time") {
+		t.Errorf("%v, %q", r, log)
+	}
+
+	_, c = open(t, func(c *Config) { c.RefusePTX = ptx.AtLaunch })
+	m, log, r := c.LoadModule([]byte(text))
+	want(t, r, cuda.Success)
+	if !strings.Contains(log, "kernel crowded can't be launched: ptx line 5: ") {
+		t.Errorf("the log is %q", log)
+	}
+	if f := m.Layout().Functions; f[0].Refusal != cuda.TryFirst || f[1].Refusal != int32(cuda.ErrorInvalidPTX) {
+		t.Errorf("refusals %d and %d", f[0].Refusal, f[1].Refusal)
+	}
+	one := [3]uint32{1, 1, 1}
+	want(t, c.Submit(c.DefaultStream(), accel.Launch{Module: m, Function: 1, Grid: one, Block: one, Params: make([]byte, 8)}, nil), cuda.ErrorInvalidPTX)
+	want(t, c.Submit(c.DefaultStream(), accel.Launch{Module: m, Function: 0, Grid: one, Block: one, Params: make([]byte, 8)}, nil), cuda.Success)
+	want(t, synchronize(t, c), cuda.Success)
+}
+
+// A block whose local memory is too large is refused when it is launched, and the context lives. The attributes have the limit.
+func TestLocalMemoryOfBlocks(t *testing.T) {
+	const text = header + `.visible .entry k() { .local .align 8 .b8 m[BYTES]; .reg .b64 %p; mov.u64 %p, m; st.local.u32 [%p], 1; ret; }
+.func below() { .local .align 8 .b8 m[BYTES]; .reg .b64 %p; mov.u64 %p, m; st.local.u32 [%p], 1; ret; }
+.visible .entry calls() { call below; call below; ret; }
+`
+	_, c := open(t, nil)
+	for bytes, most := range map[string]int32{"16": 1024, "65536": 1024, "65544": 1023, "400000": 167, "524288": 128} {
+		m := load(t, c, strings.ReplaceAll(text, "BYTES", bytes))
+		for i, f := range m.Layout().Functions {
+			if f.MaxThreads != most {
+				t.Errorf("%s with %s bytes: %d threads, want %d", f.Name, bytes, f.MaxThreads, most)
+			}
+			for threads, result := range map[int32]cuda.Result{most: cuda.Success, most + 1: cuda.ErrorLaunchOutOfResources} {
+				if threads > maxBlockThreads {
+					continue
+				}
+				w := newWaiter()
+				got := c.Submit(c.DefaultStream(), accel.Launch{Module: m, Function: i, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}}, w.done)
+				want(t, got, result)
+				if got == cuda.Success {
+					want(t, w.wait(t), cuda.Success)
+				}
+			}
+		}
+		m.Unload()
+	}
+	want(t, c.Err(), cuda.Success)
 }

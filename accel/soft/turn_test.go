@@ -297,7 +297,7 @@ type compiledLate struct {
 	compile func()
 }
 
-func (c compiledLate) prepare() { c.compile() }
+func (c compiledLate) prepare() error { c.compile(); return nil }
 
 // A kernel is not ended for time in which it did not compute: here its domain's turn was over for longer than the timeout. One
 // that computes for longer is, and so is a copy.

@@ -95,8 +95,8 @@ func TestDeferredErrors(t *testing.T) {
 	// A live id is not given again, and what it names goes on.
 	b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: 21})
 	b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: 21})
-	b.want(cuda.ErrorInvalidHandle, cuda.OpStreamSynchronize, 1, 21, nil)
 	b.want(cuda.Success, cuda.OpStreamSynchronize, 1, 21, nil)
+	sync(cuda.ErrorInvalidHandle)
 	// Ids that guests may not choose.
 	for _, id := range []uint64{0, 1, 2, 15} {
 		b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: id})
@@ -115,6 +115,67 @@ func TestDeferredErrors(t *testing.T) {
 	b.queue(cuda.OpEventDestroy, 2, 0, &cuda.EventDestroyArgs{Event: 5})
 	sync(cuda.Success)
 	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 2, 0, nil)
+}
+
+// An error that isn't sticky is returned by calls that synchronise its stream, or all: to no other call, and no copy is lost for it.
+func TestErrorsBelongToStreams(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	word := b.context(1)
+	for _, id := range []uint64{20, 21} {
+		b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: id})
+		b.queue(cuda.OpEventCreate, 1, 0, &cuda.EventCreateArgs{Event: id})
+	}
+	copied := func(stream uint64) cuda.Result {
+		r, _ := b.call(cuda.OpCopyLinear, 1, stream, &cuda.CopyLinearArgs{Src: word, Length: 8, DstKind: cuda.EndInline, SrcKind: cuda.EndDevice})
+		return r
+	}
+	synced := func(stream uint64) cuda.Result { r, _ := b.call(cuda.OpStreamSynchronize, 1, stream, nil); return r }
+	event := func(stream uint64) cuda.Result {
+		b.queue(cuda.OpEventRecord, 1, stream, &cuda.EventRecordArgs{Event: 20, Serial: 1})
+		r, _ := b.call(cuda.OpEventSynchronize, 1, 0, &cuda.EventSynchronizeArgs{Event: 20})
+		return r
+	}
+	all := func(uint64) cuda.Result { r, _ := b.call(cuda.OpContextSynchronize, 1, 0, nil); return r }
+	queries := func(stream uint64) cuda.Result { r, _ := b.call(cuda.OpStreamQuery, 1, stream, nil); return r }
+	allocates := func(uint64) cuda.Result {
+		r, _ := b.call(cuda.OpMemAlloc, 1, 0, &cuda.MemAllocArgs{Size: 8})
+		return r
+	}
+	for name, c := range map[string]struct {
+		call   func(stream uint64) cuda.Result
+		stream uint64
+		told   bool
+	}{
+		"its stream": {synced, 20, true}, "a copy in its stream": {copied, 20, true}, "an event of its stream": {event, 20, true},
+		"all": {all, 0, true}, "another stream": {synced, 21, false}, "the default stream": {synced, 0, false},
+		"the legacy stream": {synced, cuda.StreamLegacy, false}, "a copy elsewhere": {copied, 21, false},
+		"a copy in the default stream": {copied, 0, false}, "an event elsewhere": {event, 21, false},
+		"a query": {queries, 21, false}, "an allocation": {allocates, 0, false},
+	} {
+		b.launch(1, 20, 99, word)
+		want := cuda.Success
+		if c.told {
+			want = cuda.ErrorInvalidHandle
+		}
+		if r := c.call(c.stream); r != want {
+			t.Errorf("%s: %v, want %v", name, r, want)
+		}
+		if left := all(0); (left != cuda.Success) == c.told {
+			t.Errorf("%s: then the context returns %v", name, left)
+		}
+	}
+	// The two names of the default stream are one, and each stream has an error of its own.
+	b.launch(1, 0, 99, word)
+	b.queue(cuda.OpLaunch, 1, 21, &cuda.LaunchArgs{Function: cuda.LaunchFunction(1, 0)})
+	if r := synced(cuda.StreamLegacy); r != cuda.ErrorInvalidHandle {
+		t.Errorf("the default stream by its other name: %v", r)
+	}
+	if r := synced(21); r != cuda.ErrorInvalidValue {
+		t.Errorf("the other stream: %v", r)
+	}
+	if r := all(0); r != cuda.Success {
+		t.Errorf("then the context returns %v", r)
+	}
 }
 
 func TestModules(t *testing.T) {

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"pegasus/accel"
@@ -14,28 +16,43 @@ type guestContext struct {
 	s      *session
 	id     uint32
 	ctx    accel.Context
-	owed   atomic.Int32 // first error of queued work that nobody was told of yet
+	debts  debts
 	sticky atomic.Int32
 	gone   atomic.Bool
 	ended  accel.Done // end of this context, made once
 }
 
-// end ends work that nobody waits for.
+// debts are the errors of queued work, not sticky, that no call has returned yet: the first one of each stream.
+type debts struct {
+	mu  sync.Mutex
+	all []debt
+}
+
+type debt struct {
+	stream uint64
+	r      cuda.Result
+}
+
+// maxDebts bounds the streams whose errors a context keeps.
+const maxDebts = 1024
+
+// noStream stands for the stream of work that has none of its own: only calls that synchronise the context return its errors.
+const noStream = ^uint64(0)
+
+// end ends work without a reply.
 func (g *guestContext) end(r cuda.Result, _ accel.Usage) {
-	g.fail(r)
+	g.fail(noStream, r)
 	g.s.ended()
 }
 
-// fail keeps the error of work that nobody waits for: for ever if it is sticky,
-// else for the next call that synchronises. A nil context keeps nothing.
-func (g *guestContext) fail(r cuda.Result) {
+// fail keeps the error of work without a reply: for ever if it is sticky, else for the next call that synchronises
+// its stream. A nil context keeps nothing.
+func (g *guestContext) fail(stream uint64, r cuda.Result) {
 	if g == nil || r == cuda.Success || g.gone.Load() {
 		return
 	}
 	if !r.Sticky() {
-		if g.owed.CompareAndSwap(0, int32(r)) {
-			g.s.host.Owe(g.id, true)
-		}
+		g.owe(stream, r)
 		return
 	}
 	if g.sticky.CompareAndSwap(0, int32(r)) {
@@ -46,19 +63,71 @@ func (g *guestContext) fail(r cuda.Result) {
 	}
 }
 
-// report is what a caller is told of result r: a sticky error also ends the context.
-func (g *guestContext) report(r cuda.Result) cuda.Result {
-	if r.Sticky() {
-		g.fail(r)
+// owe keeps the error of a stream that owes none.
+func (g *guestContext) owe(stream uint64, r cuda.Result) {
+	stream = canonical(stream)
+	d := &g.debts
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.all) < maxDebts && !slices.ContainsFunc(d.all, func(o debt) bool { return o.stream == stream }) {
+		d.all = append(d.all, debt{stream, r})
+		g.s.host.Owe(g.id, true)
+	}
+}
+
+// debtor returns the stream that owes the error of a call without a reply: of what is queued in a stream that stream.
+func debtor(c cuda.Call) uint64 {
+	switch c.Op {
+	case cuda.OpLaunch, cuda.OpGraphLaunch, cuda.OpCopy, cuda.OpCopyLinear, cuda.OpFill, cuda.OpHostCallback,
+		cuda.OpEventRecord, cuda.OpStreamWaitEvent, cuda.OpStreamValue, cuda.OpStreamMark:
+		return c.Stream
+	}
+	return noStream
+}
+
+// canonical returns the number by which the debts of a stream are kept: the default stream has two names.
+func canonical(stream uint64) uint64 {
+	if stream == cuda.StreamNull {
+		return cuda.StreamLegacy
+	}
+	return stream
+}
+
+// settle returns the error that a stream owes, and forgets it; of everyStream the oldest one, and forgets all.
+func (g *guestContext) settle(stream uint64) (r cuda.Result) {
+	stream = canonical(stream)
+	d := &g.debts
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.all, func(o debt) bool { return o.stream == stream || stream == everyStream })
+	if i < 0 {
+		return cuda.Success
+	}
+	r = d.all[i].r
+	if d.all = slices.Delete(d.all, i, i+1); stream == everyStream {
+		d.all = nil
+	}
+	if len(d.all) == 0 {
+		g.s.host.Owe(g.id, false)
 	}
 	return r
 }
 
-// synced is what a synchronising call answers: its own error, or the one owed.
-func (g *guestContext) synced(r cuda.Result) cuda.Result {
+// everyStream stands for all streams of a context.
+const everyStream = noStream - 1
+
+// report is what a caller is told of result r: a sticky error also ends the context.
+func (g *guestContext) report(r cuda.Result) cuda.Result {
+	if r.Sticky() {
+		g.fail(noStream, r)
+	}
+	return r
+}
+
+// synced returns the answer to a call that synchronises a stream, or everyStream: the call's own error, or the one owed.
+func (g *guestContext) synced(stream uint64, r cuda.Result) cuda.Result {
 	if r == cuda.Success {
-		g.s.host.Owe(g.id, false) // first, lest it undo what an error that comes now says
-		return cuda.Result(g.owed.Swap(0))
+		return g.settle(stream)
 	}
 	return g.report(r)
 }
@@ -168,7 +237,7 @@ func (s *session) ContextSynchronize(c cuda.Call) cuda.Result {
 	if r != cuda.Success {
 		return r
 	}
-	return s.whenSynced(c, g, g.ctx.Synchronize)
+	return s.whenSynced(c, g, everyStream, g.ctx.Synchronize)
 }
 
 func (s *session) ContextSetLimit(c cuda.Call, a cuda.ContextSetLimitArgs) (cuda.ContextSetLimitResult, cuda.Result) {

@@ -142,7 +142,7 @@ func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data 
 		s.host.Release(release)
 		return r
 	}
-	sub := s.newSubmission(g)
+	sub := s.newSubmission(g, c.Stream)
 	t := &sub.transfer
 	t.call, t.dst, t.src, t.release = c, dst.kind, src.kind, release
 	if r = s.prepareCopy(g, t, b, dst, src, data); r != cuda.Success {
@@ -173,11 +173,11 @@ func (s *session) transferred(g *guestContext, t *transfer, r cuda.Result, ns in
 	s.costs.copied(t.dst, t.src, t.bytes, ns)
 	switch {
 	case !t.call.Reply:
-		g.fail(r)
+		g.fail(t.call.Stream, r)
 	case r != cuda.Success:
 		s.answer(t.call, g.report(r), nil)
 	default:
-		s.answer(t.call, g.synced(r), t.into)
+		s.answer(t.call, g.synced(t.call.Stream, r), t.into)
 	}
 }
 
@@ -219,7 +219,7 @@ func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	if r != cuda.Success || bytes == 0 {
 		return r
 	}
-	sub := s.newSubmission(g)
+	sub := s.newSubmission(g, c.Stream)
 	t := &sub.transfer
 	t.call, t.dst, t.src, t.bytes = c, cuda.EndDevice, cuda.EndDevice, bytes
 	s.filling = w

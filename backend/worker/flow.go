@@ -125,15 +125,15 @@ func (s *session) submit(g *guestContext, st accel.Stream, w accel.Work, done ac
 	return g.report(r)
 }
 
-// whenSynced answers a call when something is done, with the error owed by then.
-func (s *session) whenSynced(c cuda.Call, g *guestContext, synchronize func(func(cuda.Result))) cuda.Result {
+// whenSynced answers a call when something is done, with the error that the stream, or everyStream, owes by then.
+func (s *session) whenSynced(c cuda.Call, g *guestContext, stream uint64, synchronize func(func(cuda.Result))) cuda.Result {
 	s.begin()
 	w, _ := waits.Get().(*wait)
 	if w == nil {
 		w = new(wait)
 		w.over = w.end
 	}
-	w.s, w.c, w.g = s, c, g
+	w.s, w.c, w.g, w.stream = s, c, g, stream
 	synchronize(w.over)
 	return cuda.Deferred
 }
@@ -141,17 +141,18 @@ func (s *session) whenSynced(c cuda.Call, g *guestContext, synchronize func(func
 // wait is a call that is answered when something is done. They are used again,
 // since a guest may wait a million times a second.
 type wait struct {
-	s    *session
-	c    cuda.Call
-	g    *guestContext
-	over func(cuda.Result) // end of this wait
+	s      *session
+	c      cuda.Call
+	g      *guestContext
+	stream uint64            // whose debt it returns
+	over   func(cuda.Result) // end of this wait
 }
 
 var waits sync.Pool
 
 func (w *wait) end(r cuda.Result) {
 	s := w.s
-	s.answer(w.c, w.g.synced(r), nil)
+	s.answer(w.c, w.g.synced(w.stream, r), nil)
 	w.s, w.g = nil, nil
 	waits.Put(w)
 	s.ended()

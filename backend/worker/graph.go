@@ -263,7 +263,7 @@ func (s *session) graphHost(g *guestContext, id uint64) accel.HostFunc {
 	return accel.HostFunc{Due: func(status cuda.Result, finished func()) {
 		k, r := s.callbacks.add(id, g)
 		if r != cuda.Success {
-			g.fail(r)
+			g.fail(noStream, r)
 			finished()
 			return
 		}
@@ -325,8 +325,8 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 	if gr.taken.perBlock.Load() == 0 {
 		gr.prepare()
 	}
-	b := s.newSubmission(g)
-	b.replay = &replay{s: s, gr: gr, records: records, charge: b.spent}
+	b := s.newSubmission(g, c.Stream)
+	b.replay = &replay{s: s, gr: gr, stream: c.Stream, records: records, charge: b.spent}
 	s.callbacks.expect(gr.hosts)
 	r = s.submitGated(b, st, accel.Replay{Graph: gr.native, Spent: b.spent}, gr.class, gr.predict())
 	if r != cuda.Success {
@@ -356,6 +356,7 @@ func (gr *graph) predict() int64 {
 type replay struct {
 	s       *session
 	gr      *graph
+	stream  uint64
 	records []graphRecord // that are not made yet
 
 	// Of nodes that are given one by one.
@@ -430,6 +431,7 @@ func (p *replay) give(st accel.Stream, n *graphNode) cuda.Result {
 		case e.g != g || rec.event != n.record:
 			return cuda.ErrorInvalidHandle
 		}
+		e.stream = p.stream
 		w, done = e.record, func(r cuda.Result, u accel.Usage) {
 			e.complete(s, rec.event, rec.serial)
 			p.ended(r, u)

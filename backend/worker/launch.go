@@ -40,7 +40,7 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	w := &s.launch
 	*w = launchOf(m, a)
 	cost := &m.costs[index]
-	sub := s.newSubmission(g)
+	sub := s.newSubmission(g, c.Stream)
 	w.Spent = sub.spent
 	if cost.perBlock.Load() == 0 {
 		g.prepare(w)
@@ -117,6 +117,7 @@ func (s *session) submitGated(b *submission, st accel.Stream, w accel.Work, clas
 type submission struct {
 	s      *session
 	g      *guestContext
+	stream uint64
 	ticket gate.Ticket
 	ended  accel.Done // end of this submission
 	spent  accel.Spent
@@ -132,13 +133,13 @@ type submission struct {
 
 var submissions sync.Pool
 
-func (s *session) newSubmission(g *guestContext) *submission {
+func (s *session) newSubmission(g *guestContext, stream uint64) *submission {
 	b, _ := submissions.Get().(*submission)
 	if b == nil {
 		b = new(submission)
 		b.ended, b.spent = b.end, b.spend
 	}
-	b.s, b.g = s, g
+	b.s, b.g, b.stream = s, g, stream
 	return b
 }
 
@@ -163,10 +164,10 @@ func (b *submission) end(r cuda.Result, u accel.Usage) {
 		gr := b.replay.gr
 		s.callbacks.expect(-gr.hosts)
 		gr.taken.learn(1, ns)
-		b.g.fail(r)
+		b.g.fail(b.stream, r)
 	case b.cost != nil:
 		b.cost.learn(b.blocks, ns)
-		b.g.fail(r)
+		b.g.fail(b.stream, r)
 	default:
 		s.transferred(b.g, &b.transfer, r, ns)
 	}

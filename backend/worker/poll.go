@@ -108,7 +108,7 @@ func (s *session) serve(h callbuf.Header, payload []byte) {
 	case c.Reply:
 		s.answer(c, r, data)
 	case r != cuda.Success:
-		s.peek(c).fail(r)
+		s.peek(c).fail(debtor(c), r)
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *session) refuse(c cuda.Call) {
 	if c.Reply {
 		s.answer(c, r, nil)
 	} else {
-		s.peek(c).fail(r)
+		s.peek(c).fail(debtor(c), r)
 	}
 }
 

@@ -20,6 +20,7 @@ type event struct {
 	e accel.Event
 
 	record, wait accel.Work // of e
+	stream       uint64     // of the latest record
 
 	mu      sync.Mutex
 	retired bool
@@ -103,7 +104,7 @@ func (s *session) StreamSynchronize(c cuda.Call) cuda.Result {
 	if r != cuda.Success {
 		return r
 	}
-	return s.whenSynced(c, g, st.Synchronize)
+	return s.whenSynced(c, g, c.Stream, st.Synchronize)
 }
 
 func (s *session) StreamQuery(c cuda.Call) cuda.Result {
@@ -221,6 +222,7 @@ func (s *session) EventRecord(c cuda.Call, a cuda.EventRecordArgs) cuda.Result {
 		e.complete(s, a.Event, a.Serial)
 		return r
 	}
+	e.stream = c.Stream
 	if s.atRest() {
 		if r = g.report(g.ctx.Submit(st, e.record, nil)); e.last <= a.Serial {
 			e.last = a.Serial
@@ -229,7 +231,7 @@ func (s *session) EventRecord(c cuda.Call, a cuda.EventRecordArgs) cuda.Result {
 		return r
 	}
 	rec := newRecording()
-	rec.g, rec.e, rec.id, rec.serial = g, e, a.Event, a.Serial
+	rec.g, rec.e, rec.id, rec.serial, rec.stream = g, e, a.Event, a.Serial, c.Stream
 	if r = s.submit(g, st, e.record, rec.ended); r != cuda.Success {
 		e.complete(s, a.Event, a.Serial)
 	}
@@ -242,6 +244,7 @@ type recording struct {
 	g          *guestContext
 	e          *event
 	id, serial uint64
+	stream     uint64
 	ended      accel.Done // end of this recording
 }
 
@@ -258,7 +261,7 @@ func newRecording() *recording {
 
 func (r *recording) end(result cuda.Result, _ accel.Usage) {
 	g := r.g
-	g.fail(result)
+	g.fail(r.stream, result)
 	r.e.complete(g.s, r.id, r.serial)
 	r.g, r.e = nil, nil
 	recordings.Put(r)
@@ -273,7 +276,7 @@ func (s *session) EventSynchronize(c cuda.Call, a cuda.EventSynchronizeArgs) cud
 	if r != cuda.Success {
 		return r
 	}
-	return s.whenSynced(c, e.g, e.e.Synchronize)
+	return s.whenSynced(c, e.g, e.stream, e.e.Synchronize)
 }
 
 func (s *session) EventElapsed(_ cuda.Call, a cuda.EventElapsedArgs) (out cuda.EventElapsedResult, r cuda.Result) {

@@ -301,9 +301,9 @@ static CUresult put_kernel(struct writer *w, const struct graph_node *n)
 	if (r != CUDA_SUCCESS)
 		return r;
 	args.function = f->wire;
-	bool same = f->facts.paramBytes == n->kernel.bytes;
+	r = f->facts.paramBytes == n->kernel.bytes ? launch_check(f, &args) : CUDA_ERROR_INVALID_VALUE;
 	function_release(f);
-	return same ? put_node(w, OP_LAUNCH, &args, sizeof args, n->kernel.block, n->kernel.bytes) : CUDA_ERROR_INVALID_VALUE;
+	return r == CUDA_SUCCESS ? put_node(w, OP_LAUNCH, &args, sizeof args, n->kernel.block, n->kernel.bytes) : r;
 }
 
 static CUresult put_event(struct writer *w, const struct graph_node *n)

@@ -25,7 +25,12 @@ static CUresult check_shape(const struct function *f, const uint32_t grid[3], co
 	}
 	if (threads > (uint64_t)device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
 		return CUDA_ERROR_INVALID_VALUE;
-	return threads > (uint64_t)f->facts.maxThreads ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
+	if (threads > (uint64_t)f->facts.maxThreads)
+		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+	const int32_t *only = f->limits.required;
+	if (only[0] && ((int32_t)block[0] != only[0] || (int32_t)block[1] != only[1] || (int32_t)block[2] != only[2]))
+		return CUDA_ERROR_INVALID_VALUE;
+	return f->limits.refusal > 0 ? (CUresult)f->limits.refusal : CUDA_SUCCESS;
 }
 
 static CUresult check_shared(const struct function *f, uint32_t bytes)
@@ -113,16 +118,22 @@ static CUresult check_clusters(const struct function *f, const struct launch_arg
 	return has && blocks <= CLUSTER_MOST_ANYWHERE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p)
+CUresult launch_check(const struct function *f, const struct launch_args *shape)
 {
 	CUresult r;
+	if (UNLIKELY((r = check_shape(f, shape->grid, shape->block)) != CUDA_SUCCESS ||
+		(r = check_shared(f, shape->sharedBytes)) != CUDA_SUCCESS))
+		return r;
+	if (UNLIKELY((shape->flags & LAUNCH_CLUSTERED) && (r = check_clusters(f, shape)) != CUDA_SUCCESS))
+		return r;
+	return UNLIKELY(shape->flags & LAUNCH_COOPERATIVE) ? check_cooperative(f, shape) : CUDA_SUCCESS;
+}
+
+CUresult launch_pack(const struct function *f, void **values, void **extra, struct parcel *p)
+{
 	p->more = NULL;
-	if (UNLIKELY((r = check_shape(f, p->args.grid, p->args.block)) != CUDA_SUCCESS ||
-		(r = check_shared(f, p->args.sharedBytes)) != CUDA_SUCCESS))
-		return r;
-	if (UNLIKELY((p->args.flags & LAUNCH_CLUSTERED) && (r = check_clusters(f, &p->args)) != CUDA_SUCCESS))
-		return r;
-	if (UNLIKELY((p->args.flags & LAUNCH_COOPERATIVE) && (r = check_cooperative(f, &p->args)) != CUDA_SUCCESS))
+	CUresult r = launch_check(f, &p->args);
+	if (UNLIKELY(r != CUDA_SUCCESS))
 		return r;
 	if (UNLIKELY(values && extra))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -150,13 +161,19 @@ void launch_unpack(struct parcel *p)
 		free(p->more);
 }
 
-static CUresult post(const struct parcel *parcel)
+/* The first launch of a function may have to wait for what the device says of it. */
+static CUresult post(struct function *f, const struct parcel *parcel)
 {
 	struct packet p = {
 		.op = OP_LAUNCH, .context = parcel->place.context, .stream = parcel->place.stream, .sent = &parcel->place.mark->sent,
 		.fixed = &parcel->args, .fixedBytes = sizeof parcel->args, .tail = parcel->params, .tailBytes = parcel->paramBytes,
 	};
-	return ring_post(&p);
+	if (LIKELY(atomic_load_explicit(&f->tried, memory_order_relaxed)))
+		return ring_post(&p);
+	CUresult r = ring_wait(&p, false);
+	if (r == CUDA_SUCCESS)
+		atomic_store_explicit(&f->tried, true, memory_order_relaxed);
+	return r;
 }
 
 static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
@@ -175,7 +192,7 @@ static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstr
 	if (LIKELY(r == CUDA_SUCCESS))
 		r = launch_pack(f, values, extra, &parcel);
 	if (LIKELY(r == CUDA_SUCCESS))
-		r = LIKELY(!parcel.place.capturing) ? post(&parcel) : capture_kernel(&parcel, handle, f);
+		r = LIKELY(!parcel.place.capturing) ? post(f, &parcel) : capture_kernel(&parcel, handle, f);
 	launch_unpack(&parcel);
 	function_release(f);
 	return r;

@@ -29,6 +29,8 @@ struct parcel {
 	uint8_t room[4096]; /* enough for nearly all: a thread's stack may be small */
 };
 
+/* What a launch of the function with that shape is refused with: all that is known before it travels. */
+CUresult launch_check(const struct function *f, const struct launch_args *shape);
 /*
  * Checks a launch of a function that is held, and gathers its parameters. args has its shape and flags, and gets the rest.
  * Whatever comes of it, launch_unpack must be called.

@@ -87,6 +87,14 @@ static bool parse(struct layout *l, const uint8_t *at, uint64_t left)
 	l->params = take(&at, &left, l->paramCount, sizeof *l->params);
 	l->globals = l->params ? take(&at, &left, l->globalCount, sizeof *l->globals) : NULL;
 	l->strings = l->globals ? take(&at, &left, h->stringBytes, 1) : NULL;
+	uint32_t padding = -h->stringBytes & 3;
+	if (l->strings && left > padding) {
+		at += padding;
+		left -= padding;
+		l->limits = take(&at, &left, h->functionCount, sizeof *l->limits);
+		if (!l->limits)
+			return false;
+	}
 	return l->strings && check(l, h->stringBytes) && index_names(l);
 }
 

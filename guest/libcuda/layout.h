@@ -15,6 +15,15 @@ struct layout_function {
 	int32_t maxThreads, staticShared, constBytes, localBytes, registers, ptxVersion, binaryVersion, maxDynamicShared;
 };
 
+/* As on the wire, too: what a launch has to keep to beside that. */
+struct layout_limits {
+	int32_t refusal;     /* of every launch, LAYOUT_TRY_FIRST, or 0 */
+	int32_t required[3]; /* the only shape of a block, or zeros */
+};
+
+/* The device decides at the first launch. */
+enum { LAYOUT_TRY_FIRST = -1 };
+
 enum layout_kind { LAYOUT_MEMORY, LAYOUT_TEXTURE, LAYOUT_SAMPLER, LAYOUT_SURFACE };
 
 struct layout_global {
@@ -31,6 +40,7 @@ struct layout {
 	const struct layout_global *globals;
 	uint32_t globalCount;
 	const char *strings;
+	const struct layout_limits *limits; /* by index; NULL: a host of old names none */
 	uint32_t *hash; /* function index + 1 by name */
 	uint32_t hashSize;
 };

@@ -21,7 +21,8 @@
 
 #define LOG_ROOM 8192
 enum { HOLD_YIELDS = 1000, HOLD_TRIES = 11000 }; /* how patiently a module's end waits for those who launch its functions */
-#define LAYOUT_ROOM 65536 /* beside as much as the image has: names and parameters are shorter than their text */
+#define LAYOUT_ROOM 65536 /* beside as much as the image has, which is enough unless it has many tiny kernels */
+#define LAYOUT_MOST (64 << 20)
 
 struct table modules = HANDLE_TABLE(HANDLE_MODULE, struct module, 60000);
 struct table functions = HANDLE_TABLE(HANDLE_FUNCTION, struct function, (1u << HANDLE_INDEX_BITS) - 1);
@@ -76,16 +77,13 @@ SAME(logCapacity);
 _Static_assert(sizeof(struct module_load_args) == sizeof(struct module_inspect_args), "arguments");
 _Static_assert(sizeof(struct module_load_result) == sizeof(struct module_inspect_result), "results");
 
-/*
- * Sends the image and reads the answer, all through one piece of the arena: image, layout, log. If the host is content,
- * sound says whether what it answered makes sense.
- */
-static CUresult exchange(uint32_t op, uint32_t context, uint64_t about, const struct image *image, struct jit *jit,
+/* One try with *room for the layout: if the host needs more, *room is what it needs then, and nothing is reported. */
+static CUresult exchange_in(uint64_t *room, uint32_t op, uint32_t context, uint64_t about, const struct image *image, struct jit *jit,
 	struct layout *layout, bool *sound)
 {
 	int64_t began = clock_ns(CLOCK_MONOTONIC);
-	uint64_t layoutAt = (image->length + 63) & ~UINT64_C(63), layoutRoom = layoutAt + LAYOUT_ROOM;
-	uint64_t logAt = layoutAt + layoutRoom;
+	uint64_t layoutAt = (image->length + 63) & ~UINT64_C(63), layoutRoom = *room;
+	uint64_t logAt = layoutAt + ((layoutRoom + 63) & ~UINT64_C(63));
 	struct staging block;
 	CUresult r = arena_borrow(logAt + LOG_ROOM, &block);
 	if (r != CUDA_SUCCESS)
@@ -106,6 +104,11 @@ static CUresult exchange(uint32_t op, uint32_t context, uint64_t about, const st
 		r = call_finish(&call, &answer, sizeof answer, &got);
 	if (got != sizeof answer)
 		answer = (struct module_load_result){0};
+	if (r == CUDA_ERROR_INVALID_VALUE && answer.layoutLength > layoutRoom && answer.layoutLength <= LAYOUT_MOST) {
+		*room = answer.layoutLength;
+		arena_return(&block);
+		return r;
+	}
 	char log[LOG_ROOM];
 	uint64_t logBytes = answer.logLength < LOG_ROOM ? answer.logLength : LOG_ROOM;
 	memcpy(log, arena_at(offset + logAt), logBytes);
@@ -116,6 +119,18 @@ static CUresult exchange(uint32_t op, uint32_t context, uint64_t about, const st
 		layout_parse(arena_at(offset + layoutAt), answer.layoutLength, layout);
 	arena_return(&block);
 	return r;
+}
+
+/*
+ * Sends the image and reads the answer, all through one piece of the arena: image, layout, log. If the host is content,
+ * sound says whether what it answered makes sense.
+ */
+static CUresult exchange(uint32_t op, uint32_t context, uint64_t about, const struct image *image, struct jit *jit,
+	struct layout *layout, bool *sound)
+{
+	uint64_t usual = ((image->length + 63) & ~UINT64_C(63)) + LAYOUT_ROOM, room = usual;
+	CUresult r = exchange_in(&room, op, context, about, image, jit, layout, sound);
+	return room == usual ? r : exchange_in(&room, op, context, about, image, jit, layout, sound);
 }
 
 CUresult module_inspect(const struct image *image, struct jit *jit, struct layout *layout)
@@ -389,6 +404,8 @@ static struct function *make_function(struct module *m, uint32_t index)
 	uint64_t covered = 0;
 	for (uint32_t i = 0; i < f->facts.paramCount; i++)
 		covered += f->params[i].size;
+	f->limits = m->layout.limits ? m->layout.limits[index] : (struct layout_limits){0};
+	f->tried = f->limits.refusal != LAYOUT_TRY_FIRST;
 	f->padded = covered != f->facts.paramBytes;
 	f->maxDynamicShared = f->facts.maxDynamicShared;
 	f->dynamicSet = false;

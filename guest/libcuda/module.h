@@ -36,7 +36,9 @@ struct function {
 	const char *name;
 	const struct layout_param *params;
 	struct layout_function facts;
+	struct layout_limits limits;
 	_Atomic uint32_t holders; /* threads that launch it or read what it has of its module right now */
+	_Atomic bool tried; /* launches need not wait for an answer */
 	bool padded; /* not every byte of the parameter block is a parameter's */
 	_Atomic int32_t maxDynamicShared, hints[HINTS];
 	_Atomic bool dynamicSet, hintSet[HINTS]; /* by cuFuncSetAttribute, whatever is set of its kernel */

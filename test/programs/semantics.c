@@ -714,6 +714,180 @@ static void many_parameters(void)
 	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, text));
 }
 
+/* --- refusals --- */
+
+/* Shapes of launches, and what each kernel's launch returns: big has local memory for 167 threads, and frees needs a heap. */
+static const char refused_ptx[] =
+	".version 7.0\n.target sm_70\n.address_size 64\n"
+	".extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n"
+	".visible .entry exact(.param .u64 at) .reqntid 32, 2, 1 { ret; }\n"
+	".visible .entry flat(.param .u64 at) .reqntid 48 { ret; }\n"
+	".visible .entry most(.param .u64 at) .maxntid 16, 4 { ret; }\n"
+	".visible .entry both(.param .u64 at) .reqntid 8, 8, 1 .maxntid 64 { ret; }\n"
+	".visible .entry any(.param .u64 at) { ret; }\n"
+	".visible .entry big(.param .u64 at) { .local .b8 m[400000]; .reg .u64 %p; .reg .u32 %v;\n"
+	"	mov.u64 %p, m; st.local.u32 [%p+399996], 5; ld.local.u32 %v, [%p+399996];\n"
+	"	ld.param.u64 %p, [at]; st.global.u32 [%p], %v; ret; }\n"
+	".visible .entry frees(.param .u64 at) { .reg .u64 %p;\n"
+	"	{ .param .b64 n; .param .b64 r; st.param.b64 [n], 16; call (r), malloc, (n); ld.param.b64 %p, [r]; }\n"
+	"	{ .param .b64 p; st.param.b64 [p], %p; call free, (p); } ret; }\n";
+
+static const struct refusal {
+	const char *kernel;
+	unsigned grid[3], block[3], shared;
+	int cooperative;
+	CUresult want;
+} refusals[] = {
+	{"exact", {1, 1, 1}, {32, 2, 1}, 0, 0, CUDA_SUCCESS},
+	{"exact", {1, 1, 1}, {64, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"exact", {1, 1, 1}, {32, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"exact", {1, 1, 1}, {1, 2, 32}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"exact", {1, 1, 1}, {32, 2, 1}, 0, 1, CUDA_SUCCESS},
+	{"exact", {1, 1, 1}, {2, 32, 1}, 0, 1, CUDA_ERROR_INVALID_VALUE},
+	{"exact", {1, 1, 1}, {32, 2, 2}, 0, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
+	{"flat", {1, 1, 1}, {48, 1, 1}, 0, 0, CUDA_SUCCESS},
+	{"flat", {1, 1, 1}, {1, 48, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"flat", {1, 1, 1}, {47, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"both", {1, 1, 1}, {8, 8, 1}, 0, 0, CUDA_SUCCESS},
+	{"both", {1, 1, 1}, {64, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"most", {1, 1, 1}, {1, 64, 1}, 0, 0, CUDA_SUCCESS},
+	{"most", {1, 1, 1}, {65, 1, 1}, 0, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
+	{"any", {0, 1, 1}, {1, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"any", {1, 1, 1}, {1025, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"any", {1, 1, 1}, {1, 1, 65}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"any", {1, 65536, 1}, {1, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"any", {1, 1, 1}, {1, 1, 1}, 1 << 20, 0, CUDA_ERROR_INVALID_VALUE},
+	{"any", {1000000, 1, 1}, {64, 1, 1}, 0, 1, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE},
+	{"big", {1, 1, 1}, {167, 1, 1}, 0, 0, CUDA_SUCCESS},
+	{"big", {1, 1, 1}, {168, 1, 1}, 0, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
+	{"big", {3, 1, 1}, {32, 32, 1}, 0, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
+	{"frees", {1, 1, 1}, {1, 1, 1}, 0, 0, CUDA_SUCCESS},
+};
+
+static CUresult plainly(CUfunction f, CUstream s, const struct refusal *c, void **values)
+{
+	return (c->cooperative ? cuLaunchCooperativeKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, s, values)
+	                       : cuLaunchKernel(f, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, s, values, NULL));
+}
+
+static CUresult by_attributes(CUfunction f, CUstream s, const struct refusal *c, void **values)
+{
+	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = c->cooperative};
+	CUlaunchConfig config = {
+		.gridDimX = c->grid[0], .gridDimY = c->grid[1], .gridDimZ = c->grid[2], .blockDimX = c->block[0], .blockDimY = c->block[1],
+		.blockDimZ = c->block[2], .sharedMemBytes = c->shared, .hStream = s, .attrs = &a, .numAttrs = 1,
+	};
+	return cuLaunchKernelEx(&config, f, values, NULL);
+}
+
+/* A capture goes on after a launch that is refused. */
+static CUresult captured(CUfunction f, CUstream s, const struct refusal *c, void **values)
+{
+	CUgraph g;
+	size_t nodes = 7;
+	CHECK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	CUresult r = plainly(f, s, c, values);
+	CHECK(cuStreamEndCapture(s, &g));
+	CHECK(cuGraphGetNodes(g, NULL, &nodes));
+	CLAIM(nodes == (r == CUDA_SUCCESS));
+	CHECK(cuGraphDestroy(g));
+	return r;
+}
+
+/* A node knows of cooperation by an attribute that is set later: then the graph is refused. */
+static CUresult in_graph(CUfunction f, CUstream s, const struct refusal *c, void **values)
+{
+	CUgraph g;
+	CUgraphNode n;
+	CUgraphExec x;
+	CUDA_KERNEL_NODE_PARAMS p = {
+		.func = f, .gridDimX = c->grid[0], .gridDimY = c->grid[1], .gridDimZ = c->grid[2], .blockDimX = c->block[0],
+		.blockDimY = c->block[1], .blockDimZ = c->block[2], .sharedMemBytes = c->shared, .kernelParams = values,
+	};
+	CUkernelNodeAttrValue cooperative = {.cooperative = 1};
+	CHECK(cuGraphCreate(&g, 0));
+	CUresult r = cuGraphAddKernelNode(&n, g, NULL, 0, &p);
+	if (r == CUDA_SUCCESS && c->cooperative)
+		CHECK(cuGraphKernelNodeSetAttribute(n, CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE, &cooperative));
+	if (r == CUDA_SUCCESS && (r = cuGraphInstantiate(&x, g, 0)) == CUDA_SUCCESS) {
+		CHECK(cuGraphLaunch(x, s));
+		CHECK(cuStreamSynchronize(s));
+		CHECK(cuGraphExecDestroy(x));
+	}
+	CHECK(cuGraphDestroy(g));
+	return r;
+}
+
+/* A launch that is refused is refused by the call, in each form of it, and no other call returns that or does less. */
+static void refused(void)
+{
+	static CUresult (*const forms[])(CUfunction, CUstream, const struct refusal *, void **) = {plainly, by_attributes, captured, in_graph};
+	CUfunction step;
+	CUmodule m;
+	CUlibrary l;
+	CUkernel k;
+	CUstream s, t;
+	CUevent e;
+	CUdeviceptr at;
+	unsigned value = 0, turn = 0;
+	new_context(&step);
+	CHECK(cuModuleLoadData(&m, refused_ptx));
+	CHECK(cuLibraryLoadData(&l, refused_ptx, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuStreamCreate(&t, 0));
+	CHECK(cuEventCreate(&e, 0));
+	CHECK(cuMemAlloc(&at, 4));
+	void *values[] = {&at};
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+		for (size_t form = 0; form < sizeof forms / sizeof *forms; form++)
+			for (int library = 0; library < 2; library++) {
+				const struct refusal *c = &refusals[i];
+				CUfunction f;
+				CHECK(cuModuleGetFunction(&f, m, c->kernel));
+				CHECK(cuLibraryGetKernel(&k, l, c->kernel));
+				CUresult r = forms[form](library ? (CUfunction)k : f, s, c, values);
+				if (r != c->want) {
+					dprintf(report, "%s, case %zu, form %zu, library %d: %d, want %d\n", c->kernel, i, form, library, r, c->want);
+					exit(1);
+				}
+				CHECK(cuMemsetD32(at, ++turn, 1));
+				CHECK(cuMemcpyDtoH(&value, at, 4));
+				CHECK(cuEventRecord(e, s));
+				CHECK(cuEventSynchronize(e));
+				CHECK(cuStreamSynchronize(t));
+				CHECK(cuStreamSynchronize(s));
+				CHECK(cuCtxSynchronize());
+				CHECK(cuMemcpyDtoH(&value, at, 4));
+				CLAIM(value == turn || (r == CUDA_SUCCESS && value == 5));
+			}
+	CHECK(cuModuleGetFunction(&step, m, "big"));
+	CHECK(cuFuncGetAttribute((int *)&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, step));
+	CLAIM(value == 167);
+	CHECK(cuFuncSetBlockShape(step, 168, 1, 1));
+	EXPECT(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, cuLaunchGrid(step, 1, 1));
+}
+
+/* What the host says of tiny kernels is longer than their text. */
+static void many_kernels(void)
+{
+	enum { KERNELS = 9000 };
+	char *text = malloc(KERNELS * 24 + 100), *at = text, name[16];
+	CUfunction f;
+	CUmodule m;
+	new_context(&f);
+	at += sprintf(at, ".version 7.0\n.target sm_50\n.address_size 64\n");
+	for (int i = 0; i < KERNELS; i++)
+		at += sprintf(at, ".entry k%d(){ret;}\n", i);
+	CHECK(cuModuleLoadData(&m, text));
+	for (int i = 0; i < KERNELS; i += 1000) {
+		snprintf(name, sizeof name, "k%d", i);
+		CHECK(cuModuleGetFunction(&f, m, name));
+		CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	}
+	CHECK(cuCtxSynchronize());
+	free(text);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -725,6 +899,7 @@ static const struct {
 	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
 	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
+	{"refused", refused, 0}, {"many-kernels", many_kernels, 0},
 };
 
 int main(int argc, char **argv)

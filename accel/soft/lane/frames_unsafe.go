@@ -254,8 +254,8 @@ func (p *program) depth(l *Launch) int {
 	if !p.stacked {
 		return p.local
 	}
-	room := maxLocalBytes / int(l.Block[0]*l.Block[1]*l.Block[2])
-	n := min(p.local+int(min(max(l.Stack, leastStack), maxLocalBytes)), room)
+	room := MaxLocalBytes / int(l.Block[0]*l.Block[1]*l.Block[2])
+	n := min(p.local+int(min(max(l.Stack, leastStack), MaxLocalBytes)), room)
 	// An odd multiple, so that the stacks do not fall into the same cache sets.
 	return max(((n/frameUnit-1)|1)*frameUnit, p.local)
 }

@@ -77,7 +77,8 @@ const (
 const (
 	maxThreads     = 1024
 	maxSharedBytes = 228 << 10
-	maxLocalBytes  = 64 << 20 // of a block
+	// MaxLocalBytes bounds the local memory of a block, which lies in the memory of the host.
+	MaxLocalBytes = 64 << 20
 )
 
 // Image is an instance of a module: its variables have addresses.
@@ -90,6 +91,7 @@ type Image struct {
 	samplers map[uint64]*ptx.Sampler // by address
 	opaque   map[uint64]ptx.Opaque   // what variables of opaque types are, by address
 	consts   []span                  // where constants lie
+	compiled bool                    // all kernels were, when it was loaded
 }
 
 // span is a range of addresses.
@@ -132,13 +134,16 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 		im.kernels[f.Name] = &Kernel{image: im, fn: f}
 		size = min(size+f.Size, ptx.Unbounded)
 	}
-	if size <= compiledAtOnce {
+	if im.compiled = size <= compiledAtOnce; im.compiled {
 		for _, k := range im.kernels {
-			_ = k.Compile() // whoever launches it is told
+			_ = k.Compile() // kept for the caller, who compiles it again
 		}
 	}
 	return im, nil
 }
+
+// Compiled reports whether Load compiled all kernels, so that Compile returns their errors at once.
+func (im *Image) Compiled() bool { return im.compiled }
 
 // compiledAtOnce is up to what size, all together, a module's kernels are compiled
 // when it is loaded, so that first launches need not. Of larger modules few
@@ -185,6 +190,22 @@ func (k *Kernel) Compile() error {
 // Independent says that no thread can be waiting for what other blocks, or other
 // work of the device, will write. It compiles the kernel.
 func (k *Kernel) Independent() bool { return k.Compile() == nil && !k.prog.awaits }
+
+// MostThreads returns how many threads a block may have so that their local memory fits in MaxLocalBytes. It compiles the
+// kernel; one that can't be compiled has no limit.
+func (k *Kernel) MostThreads() int {
+	if k.Compile() != nil {
+		return maxThreads
+	}
+	return MostThreads(k.prog.local)
+}
+
+// MostThreads returns how many threads with so many bytes of local memory each a block may have.
+func MostThreads(local int) int { return min(MaxLocalBytes/max(local, 1), maxThreads) }
+
+// MayNotFit reports whether the kernel has so many registers that the file of a group may have no room for those that are
+// needed at a time, which Compile finds out.
+func (k *Kernel) MayNotFit() bool { return len(k.fn.Regs) > maxRowBytes/(8*maxLanes) }
 
 // Func is the kernel's description.
 func (k *Kernel) Func() *ptx.Func { return k.fn }
@@ -263,7 +284,7 @@ func (k *Kernel) check(l *Launch) *Fault {
 		return bad(ptx.ErrInvalidValue, "too few bytes of parameters")
 	case k.fn.ReqNTid[0] != 0 && k.fn.ReqNTid != l.Block:
 		return bad(ptx.ErrInvalidValue, "block is not of the size that the kernel requires")
-	case threads*uint64(k.prog.local) > maxLocalBytes:
+	case threads*uint64(k.prog.local) > MaxLocalBytes:
 		return bad(ptx.ErrLaunchOutOfResources, "too much local memory")
 	case uint64(l.SharedBytes)+uint64(k.fn.StaticShared) > maxSharedBytes:
 		return bad(ptx.ErrLaunchOutOfResources, "too much shared memory")

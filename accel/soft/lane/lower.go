@@ -41,7 +41,8 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 	l.target(blocks)
 	l.place(blocks)
 	if n := l.prog.rows32*4*maxLanes + l.prog.rows64*8*maxLanes; n > maxRowBytes {
-		l.fail("kernel %s needs too many registers at a time", fn.Name)
+		l.line = int32(fn.Line)
+		l.fail("kernel %s needs too many registers at a time: %d KiB for %d threads, at most %d", fn.Name, n>>10, maxLanes, maxRowBytes>>10)
 	}
 	return l.prog, l.err
 }

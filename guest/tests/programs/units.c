@@ -226,22 +226,30 @@ struct wire {
 	uint32_t params[2];
 	struct layout_param p;
 	struct layout_global g;
-	char names[4];
+	char names[4]; /* three and a pad */
+	struct layout_limits limits;
 };
 
 static void layouts(void)
 {
 	struct wire good = {
-		.head = {1, 1, 1, 4}, .f = {.name = 0, .paramBytes = 8, .paramCount = 1}, .params = {1, 0}, .p = {0, 8},
-		.g = {.name = 2, .address = 5, .size = 4}, .names = "f\0g",
+		.head = {1, 1, 1, 3}, .f = {.name = 0, .paramBytes = 8, .paramCount = 1}, .params = {1, 0}, .p = {0, 8},
+		.g = {.name = 1, .address = 5, .size = 4}, .names = "f\0", .limits = {5, {6, 7, 8}},
 	};
 	struct layout l;
-	size_t n = offsetof(struct wire, names) + 4;
+	size_t old = offsetof(struct wire, names) + 3, n = offsetof(struct wire, limits) + sizeof good.limits;
 	CLAIM(layout_parse((uint8_t *)&good, n, &l));
-	CLAIM(layout_find_function(&l, "f") == 0 && layout_find_function(&l, "g") == -1 && layout_find_global(&l, LAYOUT_MEMORY, "g") == 0);
+	CLAIM(layout_find_function(&l, "f") == 0 && layout_find_function(&l, "g") == -1 && layout_find_global(&l, LAYOUT_MEMORY, "") == 0);
+	CLAIM(l.limits && l.limits[0].refusal == 5 && l.limits[0].required[2] == 8);
 	layout_free(&l);
-	for (size_t cut = 0; cut < n; cut++)
-		CLAIM(!layout_parse((uint8_t *)&good, cut, &l));
+	for (size_t cut = 0; cut < n; cut++) {
+		bool older = cut == old || cut == old + 1; /* of a host that has no limits */
+		CLAIM(layout_parse((uint8_t *)&good, cut, &l) == older);
+		if (older) {
+			CLAIM(!l.limits);
+			layout_free(&l);
+		}
+	}
 	/* Every 32-bit word made absurd: refused, or still harmless. */
 	for (size_t at = 0; at + 4 <= n; at += 4) {
 		struct wire bad = good;
@@ -249,7 +257,7 @@ static void layouts(void)
 		memcpy((uint8_t *)&bad + at, &absurd, 4);
 		if (layout_parse((uint8_t *)&bad, n, &l)) {
 			layout_find_function(&l, "f");
-			layout_find_global(&l, LAYOUT_MEMORY, "g");
+			layout_find_global(&l, LAYOUT_MEMORY, "");
 			layout_free(&l);
 		}
 	}
