@@ -320,7 +320,7 @@ CUresult pg_cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary ha
 {
 	struct library *l;
 	uint64_t module = 0;
-	if (!name || (!address && !bytes))
+	if (!name)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = lock_library(handle, &l);
 	if (r != CUDA_SUCCESS)
@@ -331,10 +331,10 @@ CUresult pg_cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary ha
 	return unlock(r);
 }
 
-static CUresult absent(const void *out, const void *more, CUlibrary handle, const char *name)
+static CUresult absent(CUlibrary handle, const char *name)
 {
 	struct library *l;
-	if (!name || (!out && !more))
+	if (!name)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = lock_library(handle, &l);
 	return r == CUDA_SUCCESS ? unlock(CUDA_ERROR_NOT_FOUND) : r;
@@ -343,13 +343,15 @@ static CUresult absent(const void *out, const void *more, CUlibrary handle, cons
 /* Variables that a program calls managed are the device's own: the host can't reach them, so they are not found here. */
 CUresult pg_cuLibraryGetManaged(CUdeviceptr *address, size_t *bytes, CUlibrary handle, const char *name)
 {
-	return absent(address, bytes, handle, name);
+	(void)address;
+	(void)bytes;
+	return absent(handle, name);
 }
 
 /* No device here shares functions with the host (CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS). */
 CUresult pg_cuLibraryGetUnifiedFunction(void **out, CUlibrary handle, const char *name)
 {
-	return out ? absent(out, NULL, handle, name) : CUDA_ERROR_INVALID_VALUE;
+	return out ? absent(handle, name) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- kernels --- */

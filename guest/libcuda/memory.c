@@ -219,15 +219,15 @@ CUresult pg_cuMemGetInfo_v2(size_t *available, size_t *total)
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!available || !total)
-		return CUDA_ERROR_INVALID_VALUE;
 	struct mem_info_result answer;
 	struct packet p = CONTEXT_PACKET(c, OP_MEM_INFO);
 	r = ring_call(&p, &answer, sizeof answer);
 	if (r != CUDA_SUCCESS)
 		return r;
-	*available = answer.free;
-	*total = answer.total;
+	if (available)
+		*available = answer.free;
+	if (total)
+		*total = answer.total;
 	return CUDA_SUCCESS;
 }
 
@@ -238,8 +238,6 @@ CUresult pg_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr
 	if (r != CUDA_SUCCESS)
 		return r;
 	struct range range;
-	if (!base && !size)
-		return CUDA_ERROR_INVALID_VALUE;
 	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED || (range.kind == RANGE_RESERVED && !vmm_mapping(dptr, &range, NULL)))
 		return CUDA_ERROR_NOT_FOUND;
 	if (base)
@@ -275,8 +273,7 @@ CUresult pg_cuMemHostAlloc(void **pp, size_t bytes, unsigned int flags)
 
 CUresult pg_cuMemAllocHost_v2(void **pp, size_t bytes)
 {
-	/* Under unified addressing all of it is portable and mapped. */
-	return pg_cuMemHostAlloc(pp, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+	return pg_cuMemHostAlloc(pp, bytes, 0);
 }
 
 CUresult pg_cuMemFreeHost(void *p)

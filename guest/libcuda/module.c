@@ -512,7 +512,7 @@ CUresult module_find_global(CUmodule handle, enum layout_kind kind, const char *
 
 CUresult pg_cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule handle, const char *name)
 {
-	if (!name || !*name || (!address && !bytes))
+	if (!name || !*name)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct module *m;
 	struct layout_global g;

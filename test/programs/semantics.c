@@ -888,6 +888,113 @@ static void many_kernels(void)
 	free(text);
 }
 
+/* --- outputs that are left out --- */
+
+static const char offered_ptx[] =
+	".version 7.0\n.target sm_50\n.address_size 64\n.visible .global .align 8 .b8 table[24];\n"
+	".visible .entry k(.param .u32 a, .param .u64 b) { ret; }\n";
+
+/* Whatever the manual calls optional may be null, alone and with the others; what is there is filled in. */
+static void left_out(void)
+{
+	CUfunction step, f;
+	CUmodule m;
+	CUlibrary l;
+	CUkernel k;
+	CUstream s;
+	CUgraph g;
+	CUgraphNode a, b, nodes[2], to[2];
+	CUgraphExec x;
+	CUlinkState link;
+	CUstreamCaptureStatus status;
+	CUdeviceptr at, base = 1;
+	CUcontext current;
+	void *p;
+	size_t size = 1, other = 1, *none = NULL;
+	int value = 77;
+	unsigned flags = 77;
+	cuuint64_t id = 1;
+	new_context(&step);
+	CHECK(cuMemAlloc(&at, 5000));
+	CHECK(cuMemGetInfo(NULL, NULL));
+	CHECK(cuMemGetInfo(&size, NULL));
+	CHECK(cuMemGetInfo(NULL, &other));
+	CLAIM(size > 1 && other >= size);
+	CHECK(cuMemGetAddressRange(NULL, NULL, at + 7));
+	CHECK(cuMemGetAddressRange(&base, NULL, at + 7));
+	CHECK(cuMemGetAddressRange(NULL, &size, at + 7));
+	CLAIM(base == at && size == 5000);
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(NULL, NULL, 12345));
+
+	CHECK(cuModuleLoadData(&m, offered_ptx));
+	CHECK(cuLibraryLoadData(&l, offered_ptx, NULL, NULL, 0, NULL, NULL, 0));
+	for (int library = 0; library < 2; library++) {
+#define GLOBAL(address, bytes, name) (library ? cuLibraryGetGlobal(address, bytes, l, name) : cuModuleGetGlobal(address, bytes, m, name))
+		base = size = 0;
+		CHECK(GLOBAL(NULL, NULL, "table"));
+		CHECK(GLOBAL(&base, NULL, "table"));
+		CHECK(GLOBAL(NULL, &size, "table"));
+		CLAIM(base != 0 && size == 24);
+		EXPECT(CUDA_ERROR_NOT_FOUND, GLOBAL(NULL, NULL, "chair"));
+	}
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuLibraryGetManaged(NULL, NULL, l, "table"));
+	CHECK(cuModuleGetFunction(&f, m, "k"));
+	CHECK(cuLibraryGetKernel(&k, l, "k"));
+	CHECK(cuFuncGetParamInfo(f, 1, &size, NULL));
+	CHECK(cuKernelGetParamInfo(k, 1, &other, NULL));
+	CLAIM(size == 8 && other == 8);
+
+	CHECK(cuCtxGetStreamPriorityRange(NULL, NULL));
+	CHECK(cuCtxGetStreamPriorityRange(&value, NULL));
+	CHECK(cuCtxGetStreamPriorityRange(NULL, &value));
+	CHECK(cuCtxGetCurrent(&current));
+	CHECK(cuCtxPopCurrent(NULL));
+	CHECK(cuCtxSetCurrent(current));
+	CHECK(cuGetProcAddress("cuInit", &p, 12000, 0, NULL));
+
+	CHECK(cuStreamCreate(&s, 0));
+	CHECK(cuStreamGetCtx_v2(s, &current, NULL));
+	for (int capturing = 0; capturing < 2; capturing++) {
+		CHECK(cuStreamGetCaptureInfo(s, &status, NULL, NULL, NULL, NULL));
+		CLAIM(status == (capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE));
+		CHECK(cuStreamGetCaptureInfo(s, &status, &id, NULL, NULL, NULL));
+		CHECK(cuStreamGetCaptureInfo(s, &status, NULL, &g, NULL, none));
+		CHECK(cuStreamGetCaptureInfo_v3(s, &status, NULL, NULL, NULL, NULL, NULL));
+		if (!capturing)
+			CHECK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+	}
+	CHECK(cuStreamEndCapture(s, &g));
+	CHECK(cuGraphAddEmptyNode(&a, g, NULL, 0));
+	CHECK(cuGraphAddEmptyNode(&b, g, &a, 1));
+	CHECK(cuGraphGetNodes(g, NULL, &size));
+	CHECK(cuGraphGetRootNodes(g, NULL, &other));
+	CLAIM(size == 2 && other == 1);
+	CHECK(cuGraphNodeGetDependencies(b, NULL, &size));
+	CHECK(cuGraphNodeGetDependentNodes(a, NULL, &other));
+	CLAIM(size == 1 && other == 1);
+	CHECK(cuGraphNodeGetDependencies_v2(b, nodes, NULL, &size));
+	CHECK(cuGraphNodeGetDependentNodes_v2(a, nodes, NULL, &other));
+	CHECK(cuGraphGetEdges(g, NULL, NULL, &size));
+	CHECK(cuGraphGetEdges_v2(g, nodes, to, NULL, &other));
+	CLAIM(size == 1 && other == 1 && nodes[0] == a && to[0] == b);
+	CHECK(cuGraphInstantiate(&x, g, 0));
+	CHECK(cuGraphExecGetFlags(x, &id));
+
+	CHECK(cuLinkCreate(0, NULL, NULL, &link));
+	CHECK(cuLinkAddData(link, CU_JIT_INPUT_PTX, (void *)offered_ptx, sizeof offered_ptx, NULL, 0, NULL, NULL));
+	CHECK(cuLinkComplete(link, &p, NULL));
+	CHECK(cuModuleLoadData(&m, p));
+	CHECK(cuLinkDestroy(link));
+
+	/* Memory is mapped and not portable, unless that was asked for. */
+	CHECK(cuMemAllocHost(&p, 4096));
+	CHECK(cuMemHostGetFlags(&flags, p));
+	CHECK(cuMemFreeHost(p));
+	CHECK(cuMemFreeHost(NULL));
+	CHECK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 0));
+	CLAIM(!value || flags == CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -899,7 +1006,7 @@ static const struct {
 	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
 	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
-	{"refused", refused, 0}, {"many-kernels", many_kernels, 0},
+	{"refused", refused, 0}, {"many-kernels", many_kernels, 0}, {"left-out", left_out, 0},
 };
 
 int main(int argc, char **argv)
