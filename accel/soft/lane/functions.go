@@ -90,12 +90,12 @@ func abs32(x float32) float32 { return float32(math.Abs(float64(x))) }
 func float64Func(in *ptx.Inst) laneFunc {
 	var f func(x, y, z float64) float64
 	switch name := in.Op.String(); {
-	case in.Mods.Has(ptx.Approx): // only the upper word counts
+	case in.Mods.Has(ptx.Approx): // of operand and result only the upper word counts
 		f = func(x, _, _ float64) float64 {
-			if x = flush64(x); name == "rsqrt" {
+			if x = flush64(upper64(x)); name == "rsqrt" {
 				x = math.Sqrt(x)
 			}
-			return flush64(math.Float64frombits(math.Float64bits(1/x) &^ 0xffffffff))
+			return flush64(upper64(1 / x))
 		}
 	case name == "rcp":
 		div := arithmetic64("div", rounding(in))

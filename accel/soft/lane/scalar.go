@@ -42,6 +42,9 @@ func flush64(x float64) float64 {
 	return x
 }
 
+// upper64 clears the lower word of x.
+func upper64(x float64) float64 { return math.Float64frombits(math.Float64bits(x) &^ 0xffffffff) }
+
 // saturate clamps to [0, 1]; NaN becomes +0.
 func saturate(x float64) float64 {
 	switch {
