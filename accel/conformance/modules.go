@@ -153,7 +153,7 @@ func testBadModules(t *testing.T, b *bench) {
 	}{
 		"nothing":        {"", []cuda.Result{cuda.ErrorInvalidImage}, ""},
 		"noise":          {"\x01\x02\x03\x04\x05", []cuda.Result{cuda.ErrorInvalidImage}, ""},
-		"no PTX":         {"hello, world", []cuda.Result{cuda.ErrorInvalidPTX}, ""},
+		"no PTX":         {"hello, world", []cuda.Result{cuda.ErrorInvalidImage}, ""},
 		"a mistake":      {ptxHead + ".visible .entry k()\n{\n\tfrobnicate.u32 %r1;\n}\n", []cuda.Result{cuda.ErrorInvalidPTX}, "line 6"},
 		"undefined":      {ptxHead + ".extern .func g();\n.visible .entry k() { call g; ret; }\n", []cuda.Result{cuda.ErrorInvalidPTX, cuda.ErrorInvalidImage, cuda.ErrorUnknown}, "g"},
 		"ELF for others": {"\x7fELF" + strings.Repeat("\x02", 60), []cuda.Result{cuda.ErrorInvalidImage, cuda.ErrorNoBinaryForGPU}, ""},

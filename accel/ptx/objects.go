@@ -88,7 +88,7 @@ func (p *parser) object(o *Object) error {
 		text = text[:i]
 	}
 	p.lex, p.mod, p.all, p.flush = lexer{src: string(text), line: 1}, newModule(), nil, false
-	p.registersOfModule = nil
+	p.registersOfModule, p.versioned = nil, false
 	p.join.begin(o.Name)
 	p.advance()
 	err := p.module()
@@ -102,7 +102,11 @@ func (p *parser) object(o *Object) error {
 	if !ok {
 		return err
 	}
-	return &Error{e.Line, inObject(p.join.name, e.Msg), e.Result}
+	result := e.Result
+	if !p.versioned {
+		result = ErrInvalidImage
+	}
+	return &Error{e.Line, inObject(p.join.name, e.Msg), result}
 }
 
 // join is the module that objects are joined to.

@@ -40,6 +40,8 @@ type parser struct {
 	funcs int
 	// flush says that the target is so old that f32 is always flushed.
 	flush bool
+	// versioned says that the current object has begun with .version: what doesn't is no PTX.
+	versioned bool
 	// slab has the operands of the current instruction, stack those of lists that
 	// are being read.
 	stack      []Operand
@@ -132,6 +134,7 @@ func (p *parser) directive() error {
 	}
 	switch head {
 	case ".version":
+		p.versioned = true
 		return p.version()
 	case ".target":
 		return p.target()

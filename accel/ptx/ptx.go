@@ -12,6 +12,7 @@ import "fmt"
 // CUDA results that this package and its engines answer with.
 const (
 	ErrInvalidValue          int32 = 1
+	ErrInvalidImage          int32 = 200
 	ErrNoBinaryForGPU        int32 = 209
 	ErrInvalidPTX            int32 = 218
 	ErrUnsupportedPTXVersion int32 = 222

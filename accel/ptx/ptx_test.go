@@ -83,7 +83,10 @@ func TestMistakes(t *testing.T) {
 		line   int
 		msg    string
 	}{
-		{"", ErrInvalidPTX, 1, "no .version"},
+		{"", ErrInvalidImage, 1, "no .version"},
+		{"// a comment alone", ErrInvalidImage, 1, "no .version"},
+		{"/* no end", ErrInvalidImage, 1, "comment"},
+		{".version x.y\n", ErrInvalidPTX, 1, "where a version is expected"},
 		{".version 9.9\n", ErrUnsupportedPTXVersion, 1, "newer"},
 		{head + ".entry k()\n{ frobnicate.u32 %r1; }", ErrInvalidPTX, 5, "unknown instruction frobnicate.u32"},
 		{head + ".entry k() { .reg .b32 %r<3>;\nadd.approx.u32 %r1, %r1, %r2; }", ErrInvalidPTX, 5, "unknown form add.approx.u32"},
@@ -107,8 +110,8 @@ func TestMistakes(t *testing.T) {
 		{head + ".entry k() { .reg .b32 %r<2000000>; }", ErrInvalidPTX, 4, "524288"},
 		{head + strings.Repeat(".entry k() {", 1) + strings.Repeat("{", 100), ErrInvalidPTX, 4, "nested too deeply"},
 		{head + ".global .u32 x[2] = {1,2,3};", ErrInvalidPTX, 4, "too many"},
-		{"hello world", ErrInvalidPTX, 1, "no PTX text"},
-		{"// a comment\n.target sm_75\n.version 7.0\n", ErrInvalidPTX, 2, ".version is expected"},
+		{"hello world", ErrInvalidImage, 1, "no PTX text"},
+		{"// a comment\n.target sm_75\n.version 7.0\n", ErrInvalidImage, 2, ".version is expected"},
 		{".version 7.0\n.target sm_999\n", ErrNoBinaryForGPU, 2, "target sm_999 is not known"},
 		{".version 7.0\n.target sm_75\n.address_size 32\n", ErrInvalidPTX, 3, ".address_size 32"},
 		{head + ".entry k() { .shared .b8 a[40000];\n.shared .b8 b[40000]; ret; }", ErrInvalidPTX, 4, "kernel k uses 80000 bytes of shared memory, at most 49152"},

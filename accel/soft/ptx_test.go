@@ -58,9 +58,9 @@ func TestImages(t *testing.T) {
 		image, log string
 		result     cuda.Result
 	}{
-		{"hello world\x00", "no PTX text", cuda.ErrorInvalidPTX},
-		{"root:x:0:0:root:/root:/bin/bash\n", "no PTX text", cuda.ErrorInvalidPTX},
-		{".target sm_75\x00", "PTX text begins with it", cuda.ErrorInvalidPTX},
+		{"hello world\x00", "no PTX text", cuda.ErrorInvalidImage},
+		{"root:x:0:0:root:/root:/bin/bash\n", "no PTX text", cuda.ErrorInvalidImage},
+		{".target sm_75\x00", "PTX text begins with it", cuda.ErrorInvalidImage},
 		{"\x7fELF\x02\x01", "machine code", cuda.ErrorNoBinaryForGPU},
 		{"", "neither", cuda.ErrorInvalidImage},
 		{"\x00.version 7.0", "neither", cuda.ErrorInvalidImage},

@@ -125,15 +125,27 @@ static CUresult check_and_append(struct link *l, const struct input *in, struct 
 	return r == CUDA_SUCCESS ? append(l, in) : r;
 }
 
+/* Whether data is of a format that a linker of NVIDIA's takes: an object, an archive of them, a fat binary or LLVM's bitcode. */
+static bool is_known(const void *data, size_t size)
+{
+	static const uint8_t known[][4] = {
+		{0x7f, 'E', 'L', 'F'}, {'!', '<', 'a', 'r'}, {0x50, 0xed, 0x55, 0xba}, {0xb1, 0x43, 0x62, 0x46}, {'B', 'C', 0xc0, 0xde},
+	};
+	for (size_t i = 0; size >= sizeof *known && i < sizeof known / sizeof *known; i++)
+		if (memcmp(data, known[i], sizeof *known) == 0)
+			return true;
+	return false;
+}
+
 /* Finds the PTX in an input of another type than text. */
-static CUresult open_input(struct link *l, CUjitInputType type, const void *data, struct image *image)
+static CUresult open_input(struct link *l, CUjitInputType type, const void *data, size_t size, struct image *image)
 {
 	struct context *c;
 	CUresult r = context_of((CUcontext)(uintptr_t)l->context, &c);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (type != CU_JIT_INPUT_FATBINARY && type != CU_JIT_INPUT_CUBIN)
-		return CUDA_ERROR_NO_BINARY_FOR_GPU;
+		return is_known(data, size) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
 	r = image_choose(data, device_capability(c->device), false, image);
 	if (r == CUDA_SUCCESS && image_is_elf(image)) {
 		image_drop(image);
@@ -145,7 +157,7 @@ static CUresult open_input(struct link *l, CUjitInputType type, const void *data
 static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size, const char *name, struct jit *jit)
 {
 	struct image image = {.bytes = data, .length = size};
-	CUresult r = type == CU_JIT_INPUT_PTX ? CUDA_SUCCESS : open_input(l, type, data, &image);
+	CUresult r = type == CU_JIT_INPUT_PTX ? CUDA_SUCCESS : open_input(l, type, data, size, &image);
 	if (r != CUDA_SUCCESS)
 		return module_refuse(jit, r);
 	struct input in = {.text = image.bytes, .name = name, .bytes = image.length, .count = 1};

@@ -1,4 +1,5 @@
 /* The linker of the driver API, one corner at a time: linking NAME. */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -131,9 +132,43 @@ static void errors(void)
 	CUjit_option two[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
 	void *own_values[] = {own, (void *)sizeof own};
 	CHECK(cuLinkCreate(0, NULL, NULL, &s));
-	EXPECT(CUDA_ERROR_INVALID_PTX, cuLinkAddData(s, CU_JIT_INPUT_PTX, "", 1, NULL, 2, two, own_values));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLinkAddData(s, CU_JIT_INPUT_PTX, "", 1, NULL, 2, two, own_values));
 	CLAIM(strstr(own, ".version"));
 	CHECK(cuLinkDestroy(s));
+}
+
+/* What is neither PTX nor a known image is no image, whatever it is called and whichever call it goes through. */
+static void no_images(void)
+{
+	static const char *const junk[] = {
+		"hello, world: this is no image", "root:x:0:0:root:/root:/bin/bash", ".target sm_52\n.version 6.4\n", "// a comment, no more",
+		"\1\2\3\4\5\6\7\10 noise", "{\"kernels\": []}", "version 6.0", " \t\n ", "BM (a picture)",
+	};
+	static const CUjitInputType types[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_CUBIN, CU_JIT_INPUT_FATBINARY, CU_JIT_INPUT_OBJECT,
+		CU_JIT_INPUT_LIBRARY, CU_JIT_INPUT_NVVM};
+	char name[] = "/tmp/pegasus-junk-XXXXXX";
+	CUlinkState s;
+	CUmodule m;
+	CUlibrary l;
+	int file = mkstemp(name);
+	CLAIM(file >= 0);
+	CHECK(cuLinkCreate(0, NULL, NULL, &s));
+	for (size_t i = 0; i < sizeof junk / sizeof *junk; i++) {
+		size_t bytes = strlen(junk[i]) + 1;
+		CLAIM(pwrite(file, junk[i], bytes, 0) == (ssize_t)bytes && ftruncate(file, (off_t)bytes) == 0);
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, junk[i]));
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoad(&m, name));
+		EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLibraryLoadData(&l, junk[i], NULL, NULL, 0, NULL, NULL, 0));
+		for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+			EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLinkAddData(s, types[t], (void *)junk[i], bytes, NULL, 0, NULL, NULL));
+			EXPECT(CUDA_ERROR_INVALID_IMAGE, cuLinkAddFile(s, types[t], name, 0, NULL, NULL));
+		}
+	}
+	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, HEAD "nonsense"));
+	EXPECT(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, ".version nonsense"));
+	CHECK(cuLinkDestroy(s));
+	close(file);
+	unlink(name);
 }
 
 static void arguments(void)
@@ -190,7 +225,7 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} parts[] = {
-		{"plain", plain}, {"variables", variables}, {"errors", errors}, {"arguments", arguments}, {"files", files},
+		{"plain", plain}, {"variables", variables}, {"errors", errors}, {"arguments", arguments}, {"files", files}, {"no-images", no_images},
 		{"afterwards", afterwards},
 	};
 	CHECK(cuInit(0));
