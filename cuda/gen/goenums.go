@@ -104,7 +104,7 @@ func emitGoResultNames(w *writer, s *spec) {
 	e := s.Enums["cudaError_enum"]
 	w.f("var resultNames = map[Result]resultName{\n")
 	for _, name := range byValue(e.Values) {
-		w.f("%d: {%q, %q},\n", e.Values[name], name, phrase(name))
+		w.f("%d: {%q, %q},\n", e.Values[name], name, s.text(name))
 	}
 	w.f("}\n")
 }

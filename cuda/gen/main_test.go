@@ -97,6 +97,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"nvml.json", `"nvmlInit_v2","body":"manual"`, `"nvmlInit_v2","body":"magic"`, `nvmlInit_v2: no body "magic"`},
 		{"nvml.json", `"nvmlInit_v2","body"`, `"nvmlInit","body"`, "nvmlInit is there twice"},
 		{"nvml.json", `"out":{"unitCount":0}`, `"out":{"count":0}`, "nvmlUnitGetCount has no output count"},
+		{"texts.toml", `NOT_READY = "device not ready"`, "", "CUDA_ERROR_NOT_READY has no text"},
+		{"texts.toml", `NOT_READY =`, "NOT_RIPE = \"a fruit\"\nNOT_READY =", `no result "NOT_RIPE"`},
 		{"wire.toml", "num = 7", "num = 8", "append-only"},
 		{"wire.toml", `"u64 module"`, `"u65 module"`, "unknown type"},
 		{"wire.toml", `class = "wait"`, `class = "later"`, `class "later"`},

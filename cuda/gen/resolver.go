@@ -106,18 +106,18 @@ CUresult pg_cuGetProcAddress_v2(const char *key, void **pfn, int cudaVersion, cu
 `
 
 func emitNames(w *writer, s *spec) {
-	w.cHeader("Names of results, and a few words on each.")
+	w.cHeader("Names of results, and the text of each.")
 	w.f("#include \"zz_impl.h\"\n\n#include <stddef.h>\n\n")
 	e := s.Enums["cudaError_enum"]
 	table := func(function, what string, text func(name string) string) {
 		w.f("static const char *%s(CUresult r)\n{\n\tswitch (r) {\n", function)
 		for _, name := range byValue(e.Values) {
-			w.f("\tcase %s: return \"%s\";\n", name, text(name))
+			w.f("\tcase %s: return %q;\n", name, text(name))
 		}
 		w.f("\tdefault: return NULL;\n\t}\n}\n\n")
 		w.f("CUresult pg_cuGetError%s(CUresult error, const char **pStr)\n{\n\tif (!pStr)\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n", what)
 		w.f("\t*pStr = %s(error);\n\treturn *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;\n}\n\n", function)
 	}
 	table("name", "Name", func(name string) string { return name })
-	table("words", "String", phrase)
+	table("words", "String", s.text)
 }

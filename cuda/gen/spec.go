@@ -23,6 +23,7 @@ type spec struct {
 	Structs    map[string]*structure
 	Ops        []*op
 	NVML       *nvmlSpec
+	Texts      map[string]string // of results, by the name without CUDA_ERROR_
 
 	bySymbol map[string]*function
 }
@@ -120,6 +121,9 @@ func loadSpec(dir string) (*spec, error) {
 		return nil, err
 	}
 	if err := loadOverlay(dir, s); err != nil {
+		return nil, err
+	}
+	if err := loadTexts(dir, s); err != nil {
 		return nil, err
 	}
 	if err := loadResults(dir, s); err != nil {

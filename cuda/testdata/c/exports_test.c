@@ -183,6 +183,13 @@ static void entry(void)
 	CHECK(cuMemFree_v2(1) == CUDA_ERROR_NOT_INITIALIZED && cuProfilerStart() == CUDA_ERROR_NOT_INITIALIZED);
 	CHECK(!cuInit(0) && !cuGetErrorName(CUDA_ERROR_NOT_READY, &text) && !strcmp(text, "CUDA_ERROR_NOT_READY"));
 	CHECK(!cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text) && !strcmp(text, "out of memory"));
+	CHECK(!cuGetErrorString(CUDA_ERROR_ILLEGAL_ADDRESS, &text) && !strcmp(text, "an illegal memory access was encountered"));
+	CHECK(!cuGetErrorString(CUDA_ERROR_NO_BINARY_FOR_GPU, &text) && !strcmp(text, "no kernel image is available for execution on the device"));
+	CHECK(!cuGetErrorString(CUDA_ERROR_LAUNCH_FAILED, &text) && !strcmp(text, "unspecified launch failure"));
+	for (int i = 0; i < 1000; i++) {
+		const char *name = NULL;
+		CHECK(cuGetErrorName((CUresult)i, &name) == cuGetErrorString((CUresult)i, &text) && !name == !text);
+	}
 	CHECK(cuGetErrorString((CUresult)4711, &text) == CUDA_ERROR_INVALID_VALUE && !text);
 	CHECK(cuGetErrorName(CUDA_SUCCESS, NULL) == CUDA_ERROR_INVALID_VALUE);
 	entry_result = CUDA_SUCCESS;
