@@ -103,9 +103,7 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 		return nil, r
 	}
 	if err := f.code.prepare(); err != nil {
-		c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", err.Error())
-		_, r := failure(err, cuda.ErrorInvalidPTX)
-		return nil, r
+		return nil, c.refuse(f, err)
 	}
 	if b := w.Block; int(b[0]*b[1]*b[2]) > f.code.mostThreads() {
 		return nil, cuda.ErrorLaunchOutOfResources
@@ -119,6 +117,18 @@ func (c *Context) checkLaunch(w *accel.Launch) (*function, cuda.Result) {
 		c.makeText()
 	}
 	return f, cuda.Success
+}
+
+// refuse returns the result of a launch whose kernel can't be compiled. The reason goes to the log and, once, to the program's stderr.
+func (c *Context) refuse(f *function, err error) cuda.Result {
+	c.dev.log.Warn("kernel refused", "kernel", f.layout.Name, "reason", err.Error())
+	if !f.told {
+		f.told = true
+		c.makeText()
+		fmt.Fprintf(&c.text.stderr, "pegasus: kernel %s can't be launched: %v\n", f.layout.Name, err)
+	}
+	_, r := failure(err, cuda.ErrorInvalidPTX)
+	return r
 }
 
 // newKernel is a node for a launch that was checked. d.mu is held.

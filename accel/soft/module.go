@@ -28,6 +28,7 @@ type function struct {
 	code     code
 	image    uint64     // number of the module, for the profile
 	refusal  *ptx.Error // why it can't be launched, or nil
+	told     bool       // the program was told why it can't be compiled
 }
 
 // Layout says what the module offers.

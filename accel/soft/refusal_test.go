@@ -124,3 +124,25 @@ func TestLocalMemoryOfBlocks(t *testing.T) {
 	}
 	want(t, c.Err(), cuda.Success)
 }
+
+// What compiling shows at the first launch is the launch's result, with the reason on the program's stderr, once; the context lives.
+func TestRefusedAtFirstLaunch(t *testing.T) {
+	_, c := open(t, nil)
+	m := goModule(c, 0, func(*run) *fault { return nil })
+	m.functions[0].code = uncompilable{}
+	for range 2 {
+		want(t, c.Submit(c.DefaultStream(), launchOf(m), nil), cuda.ErrorNotSupported)
+	}
+	text := make([]byte, 1000)
+	n, file, left := c.ReadText(text)
+	if s := string(text[:n]); file != accel.Stderr || left != 0 || s != "pegasus: kernel kernel can't be launched: ptx line 7: too much\n" {
+		t.Errorf("file %v has %q, and %d bytes are left", file, s, left)
+	}
+	want(t, synchronize(t, c), cuda.Success)
+}
+
+type uncompilable struct{ goCode }
+
+func (uncompilable) prepare() error {
+	return &ptx.Error{Line: 7, Msg: "too much", Result: ptx.ErrNotSupported}
+}

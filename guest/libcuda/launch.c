@@ -11,6 +11,7 @@
 #include "device.h"
 #include "launch.h"
 #include "library.h"
+#include "text.h"
 #include "zz_impl.h"
 
 static CUresult check_shape(const struct function *f, const uint32_t grid[3], const uint32_t block[3])
@@ -173,7 +174,7 @@ static CUresult post(struct function *f, const struct parcel *parcel)
 	CUresult r = ring_wait(&p, false);
 	if (r == CUDA_SUCCESS)
 		atomic_store_explicit(&f->tried, true, memory_order_relaxed);
-	return r;
+	return r == CUDA_SUCCESS ? r : text_shown(p.context, r); /* which says why */
 }
 
 static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstream stream, void **values, void **extra)
