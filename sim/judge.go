@@ -211,8 +211,8 @@ func (r *Row) judge(sc *Scenario, bySeed []map[string]Metrics) Verdict {
 	v := Verdict{Text: r.Text, Value: r.Value, Min: r.Min, Max: r.Max, Verdict: Fails, Least: math.MaxFloat64, Most: -math.MaxFloat64}
 	held := 0
 	for _, plans := range bySeed {
-		sc := scope{plans: plans, let: sc.Let}
-		x, err := sc.value(r.tree)
+		names := scope{let: sc.Let, metricOf: func(plan, domain, metric string) (float64, error) { return sc.measured(plans, plan, domain, metric) }}
+		x, err := names.value(r.tree)
 		if err == nil && (math.IsNaN(x) || math.IsInf(x, 0)) {
 			err = fmt.Errorf("the value is %v", x)
 		}
@@ -233,6 +233,21 @@ func (r *Row) judge(sc *Scenario, bySeed []map[string]Metrics) Verdict {
 		v.Verdict = Holds
 	}
 	return v
+}
+
+// measured returns a metric, or why there is none: the name has been checked.
+func (sc *Scenario) measured(plans map[string]Metrics, plan, domain, metric string) (float64, error) {
+	if v, ok := plans[plan][domain][metric]; ok {
+		return v, nil
+	}
+	of := metric
+	if domain != "" {
+		of += " of " + domain
+	}
+	if slices.Contains(windowed, metric) {
+		return 0, fmt.Errorf("plan %s: %s wasn't measured: no window of %v ended within the run; give a longer time, more runs, or a shorter window", plan, of, sc.Window)
+	}
+	return 0, fmt.Errorf("plan %s: %s wasn't measured: no run or call ended in the time that is measured", plan, of)
 }
 
 // near says whether a mean is within the bounds, but for rounding.

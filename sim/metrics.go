@@ -50,7 +50,7 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 		"wait", "wait_p50", "wait_p99", "wait_max", "share", "compute", "copy"} {
 		var all []float64
 		for _, d := range s.domains {
-			if v := out[d.name][name]; !d.spec.Background && !math.IsNaN(v) {
+			if v, ok := out[d.name][name]; ok && !d.spec.Background && !math.IsNaN(v) {
 				all = append(all, v)
 			}
 		}
@@ -65,8 +65,8 @@ func (s *Sim) measure(sc *Scenario) Metrics {
 				sum, most, n = sum+v, max(most, v), n+1
 			}
 		}
-		all[name] = sum / float64(max(n, 1))
-		if len(name) > 4 && name[len(name)-4:] == "_max" {
+		all[name] = sum / float64(n)
+		if n > 0 && len(name) > 4 && name[len(name)-4:] == "_max" {
 			all[name] = most
 		}
 	}
@@ -137,7 +137,7 @@ func (d *domain) metrics(window time.Duration, first, last int) map[string]float
 		took = append(took, r.ended.Sub(r.began))
 	}
 	m["runs"] = float64(len(took))
-	if window > 0 {
+	if window > 0 && last > first {
 		d.perWindow(m, window, first, last)
 	}
 	slices.Sort(took)

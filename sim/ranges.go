@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/BurntSushi/toml"
+
 	"pegasus/vcpu"
 )
 
@@ -64,6 +66,57 @@ func ranges(what string, v any) error {
 		}
 	}
 	return nil
+}
+
+// positive are keys whose zero would stand for a default: a file that gives 0 means something else.
+var positive = []string{"seeds", "window", "count", "threads", "depth", "credits", "credits_to", "cpu_credits", "calls", "ahead", "work"}
+
+// zeros returns an error if a key that must be positive is given as 0 in what was read from a file.
+func zeros(what string, v any) error {
+	switch v := v.(type) {
+	case []map[string]any:
+		for _, one := range v {
+			if err := zeros(what, one); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, one := range v {
+			if err := zeros(what, one); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		if name, ok := v["name"].(string); ok {
+			what += " " + name
+		}
+		for _, key := range slices.Sorted(keys(v)) {
+			if free(toml.Key{key, ""}) && key != "set" || key == "let" {
+				continue
+			}
+			within := strings.TrimSpace(what + " " + key)
+			if slices.Contains(positive, key) && isZero(v[key]) {
+				return fmt.Errorf("%s = %v: must be more than 0; leave it out for the default", within, v[key])
+			}
+			if err := zeros(within, v[key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func isZero(v any) bool {
+	switch v := v.(type) {
+	case int64:
+		return v == 0
+	case float64:
+		return v == 0
+	case string:
+		d, err := time.ParseDuration(v)
+		return err == nil && d == 0
+	}
+	return false
 }
 
 // sigmas says which spread is too large.

@@ -5,7 +5,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -30,6 +32,9 @@ func (r *Row) check() error {
 	if r.Min == nil && r.Max == nil {
 		return fmt.Errorf("row %q: give min, max or both", r.Text)
 	}
+	if r.Min != nil && r.Max != nil && *r.Min > *r.Max {
+		return fmt.Errorf("row %q: min = %v, max = %v: no value is within them", r.Text, *r.Min, *r.Max)
+	}
 	r.tree = tree
 	return nil
 }
@@ -39,10 +44,10 @@ func (r *Row) holds(v float64) bool {
 	return !math.IsNaN(v) && (r.Min == nil || v >= *r.Min) && (r.Max == nil || v <= *r.Max)
 }
 
-// scope is what names mean: the metrics of each plan, and other numbers.
+// scope is what names mean: metrics of plans, and other numbers.
 type scope struct {
-	plans map[string]Metrics
-	let   map[string]float64
+	metricOf func(plan, domain, metric string) (float64, error)
+	let      map[string]float64
 }
 
 var functions = map[string]func(...float64) float64{
@@ -74,6 +79,9 @@ var functions = map[string]func(...float64) float64{
 	},
 }
 
+// arguments says how many a function has, unless it takes any number.
+var arguments = map[string]int{"abs": 1, "floor": 1, "ceil": 1, "sqrt": 1, "round": 1, "log2": 1, "below": 2}
+
 // value of an expression.
 func (s *scope) value(e ast.Expr) (float64, error) {
 	switch e := e.(type) {
@@ -95,7 +103,7 @@ func (s *scope) value(e ast.Expr) (float64, error) {
 		if v, ok := s.let[e.Name]; ok {
 			return v, nil
 		}
-		return 0, fmt.Errorf("%s isn't a number that the scenario lets", e.Name)
+		return 0, fmt.Errorf("%q isn't a number that the scenario lets%s", e.Name, closest(e.Name, slices.Sorted(maps.Keys(s.let))))
 	case *ast.SelectorExpr:
 		return s.metric(e)
 	}
@@ -129,6 +137,9 @@ func (s *scope) call(e *ast.CallExpr) (float64, error) {
 	if !ok || functions[name.Name] == nil || len(e.Args) == 0 {
 		return 0, fmt.Errorf("only abs, min, max, floor, ceil, sqrt, round, log2 and below can be called, with arguments")
 	}
+	if want, fixed := arguments[name.Name]; fixed && len(e.Args) != want {
+		return 0, fmt.Errorf("%s has %d arguments, not %d", name.Name, want, len(e.Args))
+	}
 	var args []float64
 	for _, a := range e.Args {
 		v, err := s.value(a)
@@ -153,13 +164,5 @@ func (s *scope) metric(e *ast.SelectorExpr) (float64, error) {
 		}
 		plan, domain = p.Name, x.Sel.Name
 	}
-	m, ok := s.plans[plan]
-	if !ok {
-		return 0, fmt.Errorf("there is no plan %q", plan)
-	}
-	v, ok := m[domain][e.Sel.Name]
-	if !ok {
-		return 0, fmt.Errorf("plan %s has no metric %q of %q", plan, e.Sel.Name, domain)
-	}
-	return v, nil
+	return s.metricOf(plan, domain, e.Sel.Name)
 }

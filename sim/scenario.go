@@ -346,6 +346,14 @@ func Parse(name string, text []byte) (*Scenario, error) {
 	if err := decode(text, sc); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	var raw map[string]any
+	err := toml.Unmarshal(text, &raw)
+	if err == nil {
+		err = zeros("", raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, located(text, "", err))
+	}
 	if sc.ID == "" {
 		sc.ID = strings.TrimSuffix(path.Base(name), ".toml")
 	}
@@ -474,7 +482,7 @@ func (sc *Scenario) check() error {
 	}
 	studied := len(sc.Plans) > 0 && !slices.ContainsFunc(sc.Plans, func(p Plan) bool { return p.Study == "" })
 	if sc.Bench != "" || len(sc.Domains) == 0 && len(sc.Plans) == 0 {
-		return nil
+		return sc.references()
 	}
 	if sc.Runs <= 0 && sc.Time <= 0 && !studied && !sc.finite() {
 		return errors.New("say when it ends: runs = N or time = \"10s\"")
@@ -507,7 +515,7 @@ func (sc *Scenario) check() error {
 			return fmt.Errorf("plan %q: %w", p.Name, err)
 		}
 	}
-	return nil
+	return sc.references()
 }
 
 // tried builds a plan once, to see whether it can be.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -411,15 +412,18 @@ plan = [{name = "accc", policy = "accc"}, {name = "lag", policy = "lag"}]
 }
 
 func TestRows(t *testing.T) {
-	s := scope{plans: map[string]Metrics{"A": {"": {"work": 3}, "d": {"work": 2}}}, let: map[string]float64{"k": 4}}
+	sc := Scenario{Window: time.Second}
+	plans := map[string]Metrics{"A": {"": {"work": 3}, "d": {"work": 2}}}
+	s := scope{let: map[string]float64{"k": 4}, metricOf: func(plan, domain, metric string) (float64, error) { return sc.measured(plans, plan, domain, metric) }}
 	for text, want := range map[string]string{
 		"A.work / A.d.work":         "1.5",
 		"max(1, k, -2) * (1 + 2)":   "12",
 		"below(1, 2) + below(2, 1)": "1",
 		"abs(-k) - floor(1.5)":      "3",
-		"B.work":                    `there is no plan "B"`,
-		"A.d.x":                     `plan A has no metric "x" of "d"`,
-		"j":                         "j isn't a number that the scenario lets",
+		"A.d.run":                   "plan A: run of d wasn't measured: no run or call ended in the time that is measured",
+		"A.share":                   "plan A: share wasn't measured: no window of 1s ended within the run; give a longer time, more runs, or a shorter window",
+		"j":                         `"j" isn't a number that the scenario lets; did you mean k?`,
+		"below(1)":                  "below has 2 arguments, not 1",
 		"A.work == 3":               "operator == isn't known",
 	} {
 		one := 1.0
@@ -440,7 +444,7 @@ func TestRows(t *testing.T) {
 
 // A row holds if it does for the mean and for 95 % of the seeds.
 func TestVerdict(t *testing.T) {
-	sc := scenario(t, small+"\n[[row]]\nvalue = \"x.v\"\nmin = 1.0\n")
+	sc := scenario(t, small+"\n[[row]]\nvalue = \"rr.work\"\nmin = 1.0\n")
 	judge := func(low int, v float64) string {
 		var all []map[string]Metrics
 		for i := range 20 {
@@ -448,7 +452,7 @@ func TestVerdict(t *testing.T) {
 			if i < low {
 				x = v
 			}
-			all = append(all, map[string]Metrics{"x": {"": {"v": x}}})
+			all = append(all, map[string]Metrics{"rr": {"": {"work": x}}})
 		}
 		return sc.Rows[0].judge(sc, all).Verdict
 	}
@@ -459,6 +463,40 @@ func TestVerdict(t *testing.T) {
 	}{{0, 0, Holds}, {1, 0.9, Holds}, {2, 0.9, Fails}, {1, -100, Fails}} {
 		if got := judge(c.low, c.v); got != c.want {
 			t.Errorf("%d of 20 seeds at %v: %s", c.low, c.v, got)
+		}
+	}
+}
+
+// row is small with a row about a value.
+func row(value string) string {
+	return small + fmt.Sprintf("\n[[row]]\ntext = \"r\"\nvalue = %q\nmin = 1.0\n", value)
+}
+
+// measure gives the metrics that rows may name, and no others; a metric without a window to be measured in is left out.
+func TestMetricNames(t *testing.T) {
+	sc := scenario(t, strings.Replace(small, `name = "d"`, `name = "d", group = "vm"`, 1))
+	v, err := sc.vocabulary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &sc.Plans[1]
+	m := simulate(t, sc, 1, 1).measure(sc)
+	if got, want := slices.Sorted(maps.Keys(m)), slices.Sorted(maps.Keys(v[plan.Name])); !slices.Equal(got, want) {
+		t.Errorf("metrics of %q, not of %q", got, want)
+	}
+	for of, names := range v[plan.Name] {
+		want := slices.Compact(slices.Sorted(slices.Values(names)))
+		if got := slices.Sorted(maps.Keys(m[of])); !slices.Equal(got, want) {
+			t.Errorf("metrics of %q: %q, not %q", of, got, want)
+		}
+	}
+	sc.Window = time.Hour
+	m = simulate(t, sc, 1, 1).measure(sc)
+	for of := range m {
+		for _, name := range windowed {
+			if x, ok := m[of][name]; ok {
+				t.Errorf("no window ended, and %s of %q is %v", name, of, x)
+			}
 		}
 	}
 }
@@ -506,6 +544,25 @@ func TestBadScenarios(t *testing.T) {
 		"[workload.w]\nin = \"Inf\"":      `"Inf" isn't a size`,
 		"[workload.w]\nin = \"1e300 TB\"": `"1e300 TB" isn't a size`,
 		"":                                "there is nothing to simulate",
+
+		"seeds = 0":               "line 1: seeds = 0: must be more than 0",
+		"window = \"0s\"":         "line 1: window = 0s: must be more than 0",
+		"[workload.w]\ncalls = 0": "line 2: workload w calls = 0: must be more than 0",
+		strings.Replace(small, `credits = 512,`, `credits = 0,`, 1):                                    "domain a credits = 0: must be more than 0; leave it out for the default",
+		strings.Replace(small, `policy = "accc"`, `policy = "accc", set = {b = {cpu_credits = 0}}`, 1): "plan accc set b cpu_credits = 0: must be more than 0",
+		row("rr.a.lattency"):         `plan rr has no metric "lattency" of a; did you mean latency?`,
+		row("rr.zulu.part"):          `line 21: row r: plan rr has no domain or group "zulu"; there are a, b, c, d`,
+		row("acc.a.part"):            `row r: there is no plan "acc"; did you mean accc?`,
+		row("rr.part"):               `row r: plan rr has no metric "part"; did you mean `,
+		row("rr.a"):                  `plan rr has no metric "a": it is a domain or group; write rr.a.METRIC`,
+		row("rr.busy + fac"):         `"fac" isn't a number that the scenario lets`,
+		row("abs(rr.busy, 1)"):       "abs has 1 arguments, not 2",
+		row("rr.busy") + "max = 0.5": "min = 1, max = 0.5: no value is within them",
+		row("rr.b.part") + "[[chart]]\nkind = \"bar\"\nmetric = \"wiat\"":                                                     `there is no metric "wiat"; did you mean wait?`,
+		small + "[[chart]]\nkind = \"time\"\nplans = [\"lag\"]":                                                               `there is no plan "lag"`,
+		small + "[[chart]]\nkind = \"time\"\ndomains = [\"aa\"]":                                                              `there is no domain or group "aa"; did you mean a?`,
+		small + "[[chart]]\nkind = \"beside\"\n[[chart.bar]]\nname = \"x\"\nvalue = \"rr.aa.part\"":                           `bar x: plan rr has no domain or group "aa"`,
+		strings.Replace(small, `name = "b", `, `name = "b", group = "vm", `, 1) + "[[row]]\nvalue = \"rr.b.part\"\nmin = 1.0": `has no metric "part" of b`,
 	} {
 		_, err := Parse("x.toml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "x.toml: ") {
