@@ -213,13 +213,13 @@ run, everywhere. Nothing real is used: no daemon, no accelerator.
 
 A scenario is a TOML file; the smallest:
 
-  runs = 20                          # ends when the domains ran their programs so often, on average
+  time = "10s"
   [[accelerator]]
   name = "gpu"
   [[domain]]
   name = "short"
   workload = "LUD"                   # 1 ms kernels, 0.2 ms apart
-  credits = 512
+  credits = 256                      # the default, which long has
   [[domain]]
   name = "long"
   workload = "mine"
@@ -229,7 +229,7 @@ A scenario is a TOML file; the smallest:
   calls = 50
   [[plan]]
   name = "fair"
-  policy = "accc"
+  policy = "lag"
   [[row]]                            # what you expect
   text = "half of the time"
   value = "fair.short.part"

@@ -35,8 +35,14 @@ func TestMain(m *testing.M) {
 // TestScripts runs the conversations in testdata. Each has a runtime directory of
 // its own, so a private daemon of its own.
 func TestScripts(t *testing.T) {
+	testscript.Run(t, scriptParams(t))
+}
+
+// scriptParams gives each script a runtime directory, a XenStore and the programs that it may run.
+func scriptParams(t *testing.T) testscript.Params {
+	t.Helper()
 	bin := buildDaemon(t)
-	testscript.Run(t, testscript.Params{
+	return testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
 			dir, err := os.MkdirTemp("", "pg") // short: socket paths are at most 107 bytes
@@ -68,7 +74,7 @@ func TestScripts(t *testing.T) {
 			"eventually": eventually,
 			"xenstore":   tellStore,
 		},
-	})
+	}
 }
 
 // left is what there is in /dev/shm of a script's.

@@ -54,6 +54,9 @@ func simulate(c *call, args []string) error {
 	if f.report != "" && len(names) == 0 {
 		names = []string{"all"}
 	}
+	if c.given("seeds") && f.seeds < 1 {
+		return usagef("--seeds %d: must be at least 1", f.seeds)
+	}
 	if err := f.check(names); err != nil {
 		return err
 	}
@@ -79,8 +82,6 @@ func simulate(c *call, args []string) error {
 func (f *simFlags) check(names []string) error {
 	watched := f.trace != "" || f.record != ""
 	switch {
-	case f.seeds < 0:
-		return usagef("--seeds %d: must be at least 1", f.seeds)
 	case (f.list || f.replay != "" || f.judged != "") && (len(names) > 0 || watched):
 		return usagef("--list, --replay and --coordination run nothing: leave out what else is named")
 	case f.list && f.replay+f.judged != "" || f.replay != "" && f.judged != "":

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+const repository = "../.."
+
+// documented is a command that a page or a help text shows.
+type documented struct {
+	where, command string
+}
+
+// pages are what shows commands: the README, docs/ and the help texts.
+func pages(t *testing.T) map[string][]documented {
+	t.Helper()
+	files, err := filepath.Glob(repository + "/docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no docs: %v", err)
+	}
+	all := map[string][]documented{}
+	for _, file := range append(files, repository+"/README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(file)
+		all[name] = commandsIn(name, string(text), "    ")
+	}
+	for _, c := range commands() {
+		all["help"] = append(all["help"], commandsIn("pegasus help "+c.name, c.long, "  ")...)
+	}
+	return all
+}
+
+// commandLine matches an indented line that begins with one of the programs that pages use, or with variables for it.
+var commandLine = regexp.MustCompile(`^((?:export |[A-Z_]+=\S+ )*)((?:build/bin/|\./)?pegasus[a-z-]*|make|go|install|ln|docker|tar|visit/visit|gcc|apt-get|build/\S+|program)( |$)`)
+
+// commandsIn returns the commands of blocks that are indented so far. What stands behind two spaces is a remark.
+func commandsIn(name, text, indent string) (all []documented) {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		line, ok := strings.CutPrefix(lines[i], indent)
+		if !ok || !commandLine.MatchString(line) {
+			continue
+		}
+		where := fmt.Sprintf("%s:%d", name, i+1)
+		for strings.HasSuffix(line, "\\") && i+1 < len(lines) {
+			i++
+			line = strings.TrimSuffix(line, "\\") + strings.TrimSpace(lines[i])
+		}
+		line, _, _ = strings.Cut(line, "  ")
+		line, _, _ = strings.Cut(line, " #")
+		all = append(all, documented{where, strings.TrimSpace(line)})
+	}
+	return all
+}
+
+// elsewhere are the commands that are not run here, by how they begin, with what runs them.
+var elsewhere = []string{
+	"make",                // scripts/fresh-test, and checked below
+	"apt-get",             // scripts/fresh-test
+	"install", "ln", "go", // checked below
+	"docker", "tar", "gcc", // other programs
+	"visit/visit", "pegasus-guest", "./pegasus-guest", // test/vm, cmd/visit
+	"export", "LD_LIBRARY_PATH=build/record", "build/bin/pegasus run -- build/record/replay", "OMP_TARGET_OFFLOAD", // test
+	"PEGASUS_TEST_SCRIPT",
+	"pegasus demo",                                    // make run
+	"pegasus set web weight", "pegasus set web slice", // test/xen
+}
+
+// placeholders are what stands in pages for something of the reader's.
+var placeholders = strings.NewReplacer(
+	"build/bin/pegasus", "pegasus", "ffmpeg -init_hw_device cuda", "true", "./my-cuda-program", "guest", "./bench", "guest",
+	"build/bench/reduction --seconds 1", "guest --seconds 0.2", "PROGRAM", "true", "…", "", "www-data", fmt.Sprint(os.Getuid()))
+
+// optional matches what a page says may be left out.
+var optional = regexp.MustCompile(`\[(--[^]]*)\]`)
+
+// follower matches commands that go on until they are interrupted.
+var follower = regexp.MustCompile(`^pegasus (events|domains --watch|trace --accelerator)`)
+
+// refused are commands that may fail here, with the message.
+var refused = map[string]string{
+	"pegasus doctor":                        "",
+	"pegasus sim P4":                        "scenarios fail", // with one seed
+	"pegasus sim all":                       "scenarios fail", // docs/simulator.md names them
+	"pegasus sim --report DIR":              "scenarios fail",
+	"pegasus sim --coordination both.trace": "nothing can be said", // of programs in no virtual machine
+	"pegasus trace --cpus":                  "nothing can be said",
+	"pegasus stop --if-idle":                "in use",
+}
+
+// before is what makes a command possible that undoes what the ones before it did.
+var before = map[string]string{
+	"pegasus remove web --kill":         "pegasus create web",
+	"pegasus attach web --memory 96MiB": "pegasus detach web --regions $SHM",
+	"pegasus detach web --live":         "pegasus attach web --memory 512MiB --device ivshmem --regions $SHM --hooks $WORK/hooks",
+}
+
+// TestDocumentedCommands runs the commands of README.md, docs/*.md and the help texts, page by page, each page with a daemon of
+// its own and with a domain "render" in use. A scenario runs with one seed, and the file that is read is the one that the page shows.
+func TestDocumentedCommands(t *testing.T) {
+	params := scriptParams(t)
+	params.Dir, params.Files = "", nil
+	params.Cmds["documented"] = runDocumented
+	dir := t.TempDir()
+	machine, err := txtar.ParseFile("testdata/attach.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, all := range pages(t) {
+		script := "exec pegasus run --config laptop.toml --domain render -- sh -c 'while [ ! -e end ]; do sleep 0.1; done' &\neventually render pegasus domains\n"
+		n := 0
+		for _, c := range all {
+			if !slices.ContainsFunc(elsewhere, func(begin string) bool { return strings.HasPrefix(c.command+" ", begin) }) {
+				script += fmt.Sprintf("documented '%s' '%s'\n", c.where, strings.ReplaceAll(c.command, "'", "''"))
+				n++
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		archive := &txtar.Archive{Comment: []byte(script + "exec touch end\nexec pegasus stop\nwait\n")}
+		archive.Files = append(archive.Files, txtar.File{Name: "mine.toml", Data: []byte(exampleScenario(t))})
+		for _, f := range machine.Files {
+			if f.Name == "web.xml" {
+				archive.Files = append(archive.Files, f)
+			}
+		}
+		examples, _ := filepath.Glob(repository + "/configs/examples/*.toml")
+		for _, e := range examples {
+			text, err := os.ReadFile(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			archive.Files = append(archive.Files, txtar.File{Name: filepath.Base(e), Data: text})
+		}
+		file := filepath.Join(dir, strings.TrimSuffix(name, ".md")+".txtar")
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		params.Files = append(params.Files, file)
+	}
+	testscript.Run(t, params)
+}
+
+// runDocumented runs a command of a page as a shell does.
+func runDocumented(ts *testscript.TestScript, _ bool, args []string) {
+	where, command := args[0], placeholders.Replace(args[1])
+	work := ts.Getenv("WORK")
+	command = optional.ReplaceAllString(command, "$1")
+	if _, err := exec.LookPath("jq"); err != nil {
+		command, _, _ = strings.Cut(command, " | jq")
+	}
+	switch {
+	case strings.HasPrefix(command, "pegasus attach"):
+		command += fmt.Sprintf(" --regions %s --hooks %s/hooks", ts.Getenv("SHM"), work)
+	case strings.HasPrefix(command, "pegasus detach"):
+		command += fmt.Sprintf(" --regions %s", ts.Getenv("SHM"))
+	case strings.HasPrefix(command, "pegasus sim P"), command == "pegasus sim all", strings.HasPrefix(command, "pegasus sim --report"):
+		if !strings.Contains(command, "--plan") {
+			command += " --seeds 1"
+		}
+	}
+	if before := before[args[1]]; before != "" {
+		command = os.Expand(before, ts.Getenv) + " && " + command
+	}
+	limit := "120"
+	if follower.MatchString(command) {
+		limit = "1"
+	}
+	err := ts.Exec("timeout", "-k", "10", limit, "sh", "-c", "PATH="+ts.Getenv("PATH")+"; "+command)
+	said := ts.ReadFile("stderr")
+	if err == nil || limit == "1" && strings.Contains(err.Error(), "124") {
+		return
+	}
+	for begin, message := range refused {
+		if strings.HasPrefix(args[1], begin) && strings.Contains(said, message) && strings.Contains(err.Error(), "exit status 1") {
+			return
+		}
+	}
+	ts.Fatalf("%s: %s: %v\n%s", where, command, err, said)
+}
+
+// exampleScenario is the scenario in the help of sim.
+func exampleScenario(t *testing.T) string {
+	t.Helper()
+	_, text, ok := strings.Cut(find("sim").long, "the smallest:\n\n")
+	text, _, ended := strings.Cut(text, "\n\n")
+	if !ok || !ended {
+		t.Fatal("pegasus help sim shows no scenario")
+	}
+	return strings.ReplaceAll(text, "\n  ", "\n") + "\n"
+}
+
+// Of commands that are not run here, the make targets and the files of the repository exist.
+func TestDocumentedFiles(t *testing.T) {
+	makefile, err := os.ReadFile(repository + "/Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, all := range pages(t) {
+		for _, c := range all {
+			words := strings.Fields(c.command)
+			for i, word := range words {
+				target := words[0] == "make" && i > 0 && !strings.Contains(word, "=")
+				if target && !regexp.MustCompile(`(?m)^`+word+`:`).Match(makefile) {
+					t.Errorf("%s: %s: there is no target %s", c.where, c.command, word)
+				}
+				word = strings.TrimPrefix(word, "./")
+				if regexp.MustCompile(`^(cmd|configs|scripts|test)/`).MatchString(word) {
+					if _, err := os.Stat(filepath.Join(repository, word)); err != nil {
+						t.Errorf("%s: %s: %v", c.where, c.command, err)
+					}
+				}
+				if built := os.Getenv("PEGASUS_BUILD"); built != "" && strings.HasPrefix(word, "build/") {
+					if _, err := os.Stat(filepath.Join(built, strings.TrimPrefix(word, "build/"))); err != nil {
+						t.Errorf("%s: %s: %v", c.where, c.command, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Commands within a page's text are those that there are, with flags that there are.
+func TestDocumentedFlags(t *testing.T) {
+	files, _ := filepath.Glob(repository + "/docs/*.md")
+	inline := regexp.MustCompile("`(?:build/bin/)?pegasus ([^`]*)`")
+	for _, file := range append(files, repository+"/README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range inline.FindAllStringSubmatch(string(text), -1) {
+			words := strings.Fields(match[1])
+			if words[0] == "help" {
+				words = words[1:]
+			}
+			cmd := find(words[0])
+			if cmd == nil {
+				t.Errorf("%s: pegasus %s: there is no such command", filepath.Base(file), match[1])
+				continue
+			}
+			c := newCall(cmd, &streams{strings.NewReader(""), io.Discard, io.Discard})
+			if err := cmd.run(c, []string{"--help"}); !errors.Is(err, flag.ErrHelp) {
+				t.Fatalf("%s --help: %v", cmd.name, err)
+			}
+			for _, word := range words[1:] {
+				if word == "--" {
+					break
+				}
+				if name, ok := strings.CutPrefix(strings.Trim(word, "[]"), "--"); ok && c.flags.Lookup(name) == nil {
+					t.Errorf("%s: pegasus %s: there is no flag --%s", filepath.Base(file), match[1], name)
+				}
+			}
+		}
+	}
+}
