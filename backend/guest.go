@@ -167,11 +167,15 @@ func (d *Daemon) attend(g *guest) {
 			}
 		})
 	}
+	said := make(chan string, 1)
+	d.tasks.Go(func() { said <- d.hear(g) })
 	if err := awaitExit(d.ctx, g.worker); err != nil {
-		return // the daemon ends; the worker goes on
+		g.conn.SetReadDeadline(time.Now()) // the daemon ends; the worker goes on
+		return
 	}
 	d.lastTime(g)
-	how := g.lastWords() + g.reap()
+	g.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	how := <-said + g.reap()
 	d.unseat(g)
 	d.noteOf(g.dom, "end", "worker %d of %s ended%s", g.workerPID, who(g.pid), how)
 }
@@ -213,15 +217,22 @@ func (g *guest) reap() string {
 	return fmt.Sprintf(" (%v)", err)
 }
 
-// lastWords is what a worker that has ended said of the reason, if anything.
-func (g *guest) lastWords() string {
-	g.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+// hearEvery is how far apart the reports of a worker are taken.
+const hearEvery = 10 * time.Millisecond
+
+// hear notes the faults that a worker reports, until it ends or the read deadline of its connection passes. It returns the
+// reason that the worker gave for its end, if any.
+func (d *Daemon) hear(g *guest) string {
 	for {
 		r, err := worker.ReceiveReport(g.conn)
 		if err != nil {
 			return ""
 		}
-		if r.State == worker.Ended && r.Why != "" {
+		switch {
+		case r.State == worker.Faulted:
+			d.noteOf(g.dom, "fault", "%s: %s", who(g.pid), clip(r.Why))
+			time.Sleep(hearEvery)
+		case r.State == worker.Ended && r.Why != "":
 			return ": " + clip(r.Why)
 		}
 	}

@@ -150,6 +150,9 @@ func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
 	case st.State == vcpu.Closing && !m.busy:
 		state = "idle"
 	}
+	if !chosen.Owes() {
+		return state, 0
+	}
 	return state, float64(chosen.Share(m.shares)) / float64(sum)
 }
 
@@ -223,9 +226,12 @@ func (d *Daemon) reasons(s control.Domain) []string {
 		return lines
 	}
 	lines = append(lines,
-		fmt.Sprintf("on %s, %s, with %d guest processes", s.Accelerator, s.State, s.Processes),
-		fmt.Sprintf("credits %d: owed %.1f %%, got %.1f %% of the time used in the last %v",
-			s.Credits, 100*s.Entitled, 100*s.Share, (meterBeats-1)*sampleEvery))
+		fmt.Sprintf("on %s, %s, with %d guest processes", s.Accelerator, s.State, s.Processes))
+	owed := fmt.Sprintf("owed %.1f %%", 100*s.Entitled)
+	if s.Entitled == 0 {
+		owed = "owed nothing for certain"
+	}
+	lines = append(lines, fmt.Sprintf("credits %d: %s, got %.1f %% of the time used in the last %v", s.Credits, owed, 100*s.Share, (meterBeats-1)*sampleEvery))
 	if t := s.Spent; t.Window > 0 {
 		vcpus := ""
 		if s.VCPUs > 0 {

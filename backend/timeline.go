@@ -35,7 +35,7 @@ type timeline struct {
 }
 
 // timeline emits what goes on: when engines were held by whom, when gates were open,
-// and when vCPUs ran.
+// and when vCPUs ran. An empty span comes first, when the gathering begins.
 func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
 	if !d.watch(ctx) {
 		return control.Errorf(control.CodeConflict, "somebody watches the timeline already")
@@ -51,6 +51,9 @@ func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
 		a.watch(t.put)
 	}
 	defer t.end(accelerators)
+	if err := emit(control.Span{}); err != nil {
+		return err
+	}
 	gather, windows := time.NewTicker(gatherEvery), time.NewTicker(windowsEvery)
 	defer gather.Stop()
 	defer windows.Stop()

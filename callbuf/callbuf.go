@@ -95,6 +95,8 @@ const (
 	offPacketSlots      = 0xe44
 	offReport           = 0xe80
 	offReportBody       = 0xec0
+	offWordsWait        = 0xf00
+	offWords            = 0xf04
 )
 
 // What the guest says beside the ring, in offReport. The zero of a fresh segment is a guest that doesn't know of it.

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -621,5 +622,25 @@ func TestBesideTheRing(t *testing.T) {
 		if ok, err := h.Next(&p); ok || !errors.Is(err, ErrProtocol) {
 			t.Errorf("%+v: %v %v", c, ok, err)
 		}
+	}
+}
+
+// The host's last words reach the guest once, cut to what there is room for, and the first ones stay until they were taken.
+func TestLastWords(t *testing.T) {
+	h, g, _ := pair(t, small())
+	if got := g.LastWords(); got != "" {
+		t.Errorf("a fresh segment has the words %q", got)
+	}
+	h.LastWords("here")
+	h.LastWords("there")
+	if got := g.LastWords(); got != "here" {
+		t.Errorf("%q, not the first words", got)
+	}
+	if got := g.LastWords(); got != "" {
+		t.Errorf("%q twice", got)
+	}
+	h.LastWords(strings.Repeat("ä", 200))
+	if got := g.LastWords(); !utf8.ValidString(got) || len(got) < 240 || !strings.HasSuffix(got, "ä…") {
+		t.Errorf("long words become %q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package callbuf
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -230,6 +231,15 @@ func (g *Guest) giveSlot(s uint16) {
 	g.free = append(g.free, s)
 	g.mu.Unlock()
 	g.cond.Signal()
+}
+
+// LastWords takes the text that the host has left for the program's stderr, or returns "".
+func (g *Guest) LastWords() string {
+	if !word32(g.mem, offWordsWait).CompareAndSwap(1, 0) {
+		return ""
+	}
+	text, _, _ := bytes.Cut(g.mem[offWords:HeaderBytes], []byte{0})
+	return string(text)
 }
 
 // Poison is the process's sticky result, 0 while all is well.

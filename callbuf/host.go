@@ -2,6 +2,7 @@ package callbuf
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -292,6 +293,22 @@ const resultUnknown = 999
 // has said why itself. It takes the segment's first page.
 func Abandon(header []byte) {
 	word32(header, offProcessPoison).CompareAndSwap(0, resultUnknown)
+}
+
+// LastWords leaves a text for the program's stderr, which the guest prints when a call fails next. A text that waits
+// already stays: it is nearer to the cause.
+func (h *Host) LastWords(text string) {
+	wait := word32(h.mem, offWordsWait)
+	if wait.Load() != 0 {
+		return
+	}
+	room := h.mem[offWords:HeaderBytes]
+	clear(room)
+	if len(text) > len(room)-1 {
+		text = strings.ToValidUTF8(text[:len(room)-4], "") + "…"
+	}
+	copy(room, text)
+	wait.Store(1)
 }
 
 // PoisonContext makes every call of a context return result; 0 clears it.

@@ -87,6 +87,15 @@ func (c Choice) Share(d Domain) Credits {
 	return d.Credits.OrDefault()
 }
 
+// Owes reports whether the policy that was chosen gives domains parts of the accelerator at all.
+func (c Choice) Owes() bool {
+	switch strings.ToLower(c.Policy) {
+	case "none", "fifo", "prt", "ht":
+		return false
+	}
+	return true
+}
+
 // Names lists the policies, the simplest first.
 func Names() []string {
 	var names []string

@@ -52,6 +52,7 @@ func (p *parser) function(linkage Linkage) error {
 	if err = p.body(); err != nil {
 		return err
 	}
+	f.source.first, f.source.last, f.source.files = f.Line, p.tok.line, p.files
 	return p.define(f)
 }
 

@@ -88,7 +88,7 @@ func (p *parser) object(o *Object) error {
 		text = text[:i]
 	}
 	p.lex, p.mod, p.all, p.flush = lexer{src: string(text), line: 1}, newModule(), nil, false
-	p.registersOfModule, p.versioned = nil, false
+	p.registersOfModule, p.versioned, p.files = nil, false, map[int]string{}
 	p.join.begin(o.Name)
 	p.advance()
 	err := p.module()

@@ -48,6 +48,7 @@ type parser struct {
 	slab       []Operand
 	parameters []Param // of the current list of parameters
 	pack       packer
+	files      map[int]string     // of the current object, by number
 	opcodes    map[string]*opcode // read so far, by their text
 	// registersOfModule are declared outside functions in the current object.
 	registersOfModule []registerDecl
@@ -153,13 +154,6 @@ func (p *parser) directive() error {
 	return p.declaration()
 }
 
-// passNumbers passes over up to three numbers.
-func (p *parser) passNumbers() {
-	for i := 0; i < 3 && p.tok.kind == number; i++ {
-		p.advance()
-	}
-}
-
 // split cuts the current word, if it is one, after its first directive, so that
 // the rest is read next.
 func (p *parser) split() {
@@ -249,7 +243,7 @@ func (p *parser) noise() error {
 	line := p.tok.line
 	switch what := p.advance().text; what {
 	case ".loc":
-		p.passNumbers()
+		p.locate(line, p.passNumbers())
 		if !p.tok.is(",") {
 			return nil
 		}
@@ -265,8 +259,10 @@ func (p *parser) noise() error {
 			return nil
 		}
 	case ".file":
-		p.passNumbers()
-		p.advance()
+		n := p.passNumbers()
+		if name := p.advance(); name.kind == str && len(n) > 0 {
+			p.files[n[0]] = strings.Clone(name.text)
+		}
 		for p.accept(",") {
 			p.advance()
 		}

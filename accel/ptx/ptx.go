@@ -102,6 +102,7 @@ type Func struct {
 	Linkage Linkage
 	Object  string // in whose text it is, for messages; may be empty
 	Line    int
+	source  source
 	// Defined is false for a declaration without a body.
 	Defined bool
 

@@ -1,7 +1,9 @@
 package soft
 
 import (
+	"regexp"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -143,5 +145,73 @@ func TestDestroyDuringAlloc(t *testing.T) {
 	}
 	if n := d.MemoryUsed(); n != 0 {
 		t.Fatalf("%d bytes left", n)
+	}
+}
+
+const faultyKernels = header + `
+.file 1 "vec.cu"
+.file 2 "other.cu"
+.visible .entry null()
+{
+	.reg .u64 %a;
+	.loc 1 7 3
+	mov.u64 %a, 16;
+	.loc 1 8 5
+	st.global.u32 [%a], 1;
+	ret;
+}
+.func (.reg .u32 %r) inner(.reg .u64 %a)
+{
+	.loc	2 31 1
+	ld.global.u32 %r, [%a];
+	ret;
+}
+.visible .entry called()
+{
+	.reg .u32 %r;
+	.loc 1 12 1
+	call (%r), inner, (24);
+	ret;
+}
+.visible .entry endless()
+{
+	.reg .u32 %r;
+	.loc 1 20 1
+	mov.u32 %r, 0;
+again:
+	.loc 1 21 9
+	add.u32 %r, %r, 1;
+	bra again;
+}
+.visible .entry bare()
+{
+	trap;
+}
+`
+
+// A fault is told with the kernel, the result, the place in the PTX and, where .loc gives it, in the source.
+func TestFaultSaysWhere(t *testing.T) {
+	for kernel, want := range map[string]string{
+		"null":    `^kernel null: CUDA_ERROR_ILLEGAL_ADDRESS at block 0,0,0, thread 0,0,0, PTX line \d+ \(vec\.cu:8\): .*, address 0x10$`,
+		"called":  `^kernel called: CUDA_ERROR_ILLEGAL_ADDRESS at block 0,0,0, thread 0,0,0, PTX line \d+ \(other\.cu:31\): .*, address 0x18$`,
+		"endless": `^kernel endless: CUDA_ERROR_LAUNCH_TIMEOUT at block 0,0,0, thread 0,0,0, PTX line \d+ \(vec\.cu:2[01]\): it computed for longer`,
+		"bare":    `^kernel bare: CUDA_ERROR_LAUNCH_FAILED at block 0,0,0, thread 0,0,0, PTX line \d+: trap$`,
+	} {
+		told := make(chan string, 2)
+		_, c := open(t, func(c *Config) {
+			c.KernelTimeout = (500 * time.Millisecond).Nanoseconds()
+			c.OnTimeout = func() { told <- "timeout" }
+			c.OnFault = func(_ cuda.Result, text string) { told <- text }
+		})
+		w := newWaiter()
+		l := launchOf(load(t, c, faultyKernels))
+		l.Function = slices.IndexFunc(l.Module.Layout().Functions, func(f cuda.FunctionLayout) bool { return f.Name == kernel })
+		c.Submit(c.DefaultStream(), l, w.done)
+		if r := w.wait(t); !r.Sticky() {
+			t.Errorf("%s: %v", kernel, r)
+		}
+		if got := <-told; !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("%s: %q, not %s", kernel, got, want)
+		}
 	}
 }

@@ -46,8 +46,21 @@ type fault struct {
 	block   [3]uint32
 	thread  [3]uint32
 	address uint64
-	line    int
+	line    int    // of the PTX; 0: unknown
+	source  string // what .loc says of it; may be empty
 	message string
+}
+
+// place says where a fault is.
+func (f *fault) place() string {
+	s := fmt.Sprintf("block %s, thread %s", dim(f.block), dim(f.thread))
+	if f.line > 0 {
+		s += fmt.Sprintf(", PTX line %d", f.line)
+	}
+	if f.source != "" {
+		s += " (" + f.source + ")"
+	}
+	return s
 }
 
 // launch is a checked kernel launch.
@@ -204,7 +217,11 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 	d.watchdog.end()
 	switch {
 	case !e.timely.Load():
-		f = &fault{result: cuda.ErrorLaunchTimeout, message: fmt.Sprintf("it computed for longer than the kernel timeout: for %v, %v of which it held the engine",
+		where := f
+		if where == nil {
+			where = &fault{}
+		}
+		f = &fault{result: cuda.ErrorLaunchTimeout, block: where.block, thread: where.thread, line: where.line, source: where.source, message: fmt.Sprintf("it computed for longer than the kernel timeout: for %v, %v of which it held the engine",
 			time.Duration(d.watchdog.meter.Computed()), time.Duration(took))}
 	case n.ctx.destroyedNow():
 		return n.ctx.Err()
@@ -215,10 +232,30 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 		d.history.Learn(l.shape().key(), took)
 		return n.ctx.Err()
 	}
+	d.tellFault(l.function.layout.Name, f)
 	n.ctx.fail(f.result)
+	if f.result == cuda.ErrorLaunchTimeout {
+		d.timedOut()
+	}
 	d.log.Warn("kernel ended", "kernel", l.function.layout.Name, "result", f.result.Name(), "reason", f.message,
-		"block", dim(f.block), "thread", dim(f.thread), "address", hex(f.address), "line", f.line)
+		"block", dim(f.block), "thread", dim(f.thread), "address", hex(f.address), "line", f.line, "source", f.source)
 	return n.ctx.Err()
+}
+
+// tellFault reports a kernel's fault to the configuration's OnFault: where it is first, since the text may be cut.
+func (d *Device) tellFault(kernel string, f *fault) {
+	if d.config.OnFault == nil {
+		return
+	}
+	const longestName = 60
+	if len(kernel) > longestName {
+		kernel = kernel[:longestName] + "…"
+	}
+	text := fmt.Sprintf("kernel %s: %s at %s: %s", kernel, f.result.Name(), f.place(), f.message)
+	if f.address != 0 {
+		text += fmt.Sprintf(", address %s", hex(f.address))
+	}
+	d.config.OnFault(f.result, text)
 }
 
 func (c *Context) destroyedNow() bool { return c.Err() == cuda.ErrorContextIsDestroyed }

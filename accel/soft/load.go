@@ -215,5 +215,5 @@ func (k laneCode) run(r *run) *fault {
 	if f == nil {
 		return nil
 	}
-	return &fault{result: cuda.Result(f.Result), block: f.Block, thread: f.Thread, address: f.Addr, line: f.Line, message: f.Msg}
+	return &fault{result: cuda.Result(f.Result), block: f.Block, thread: f.Thread, address: f.Addr, line: f.Line, source: k.kernel.Source(f.Line), message: f.Msg}
 }

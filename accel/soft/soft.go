@@ -40,8 +40,10 @@ type Config struct {
 	// KernelTimeout ends a kernel that has run for so long (ns); 0 never does.
 	// LimitKernels changes it.
 	KernelTimeout int64
-	// OnTimeout is called when a kernel has to be ended, before it has ended. It must not block.
+	// OnTimeout is called when a kernel was ended that ran for too long, or when it doesn't end. It must not block.
 	OnTimeout func()
+	// OnFault is called with a description of a kernel's fault, before any call returns its error. It must not block.
+	OnFault func(r cuda.Result, text string)
 
 	// RefusePTX says when unknown instructions are refused.
 	RefusePTX ptx.When

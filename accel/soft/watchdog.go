@@ -106,10 +106,13 @@ func (w *watchdog) expire(since int64) {
 		e.cancel.Store(true)
 	}
 	d.mu.Unlock()
-	if hit {
-		d.timedOut()
+	if hit { // the kernel's end tells where it was; one that doesn't end is no reason to wait
+		time.AfterFunc(endPatience, d.timedOut)
 	}
 }
+
+// endPatience is how long a kernel that was cancelled may take to end.
+const endPatience = 500 * time.Millisecond
 
 // timedOut tells that work has to be ended because it computed for too long.
 func (d *Device) timedOut() {

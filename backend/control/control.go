@@ -71,7 +71,7 @@ type Domain struct {
 	Accelerator string  `json:"accelerator"` // empty while it isn't placed
 	State       string  `json:"state"`       // idle, waiting, running, …
 	Credits     int     `json:"credits"`
-	Entitled    float64 `json:"entitled"`                 // part of its accelerator, 0 to 1
+	Entitled    float64 `json:"entitled"`                 // part of its accelerator, 0 to 1; 0: the policy owes it nothing, or it is on none
 	Share       float64 `json:"share"`                    // part of all accelerator time used lately, 0 to 1
 	CPUWeight   int     `json:"cpu_weight,omitempty"`     // of the host's CPUs; 256 if nothing is set; 0: not known, or nobody asks
 	CPUCap      int     `json:"cpu_cap,omitempty"`        // of CPU time, in % of one CPU; 0: none, or not known

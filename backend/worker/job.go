@@ -127,13 +127,14 @@ type State string
 
 const (
 	Serving State = "serving"
+	Faulted State = "faulted" // a kernel of its guest; the worker goes on
 	Ended   State = "ended"
 )
 
 // Report is what a worker tells its daemon.
 type Report struct {
 	State State
-	Why   string `json:",omitempty"` // it ended
+	Why   string `json:",omitempty"` // it ended, or what the fault is
 }
 
 // Order is what a daemon tells a worker that serves.

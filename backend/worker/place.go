@@ -35,6 +35,8 @@ type Place struct {
 	Turn accel.Turn
 	// OnTimeout is to be called when a kernel runs for too long, before it ends.
 	OnTimeout func()
+	// OnFault is to be called with a description of a kernel's fault, before a call returns its error.
+	OnFault func(r cuda.Result, text string)
 }
 
 // mapTimeout is how long a guest may take to find its places.

@@ -159,7 +159,13 @@ type worker struct {
 
 func (w *worker) run() (err error) {
 	name(&w.job)
-	defer func() { w.report(Ended, err) }()
+	defer func() {
+		r := Report{State: Ended}
+		if err != nil {
+			r.Why = err.Error()
+		}
+		w.report(r)
+	}()
 	if err := w.attach(); err != nil {
 		return err
 	}
@@ -172,7 +178,7 @@ func (w *worker) run() (err error) {
 		s.end(cuda.ErrorSystemNotReady, err.Error())
 		return err
 	}
-	w.report(Serving, nil)
+	w.report(Report{State: Serving})
 	w.serve(s)
 	if why := s.ending.why; why != "" {
 		return errors.New(why)
@@ -204,11 +210,7 @@ func (w *worker) serve(s *session) {
 // tellTime is how long a worker waits for a daemon that does not listen.
 const tellTime = 100 * time.Millisecond
 
-func (w *worker) report(st State, err error) {
-	r := Report{State: st}
-	if err != nil {
-		r.Why = err.Error()
-	}
+func (w *worker) report(r Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.daemon != nil {
@@ -281,6 +283,12 @@ func (w *worker) open() (*session, error) {
 	place.Swapped = w.member.Swapped
 	place.Turn = turn{w.member}
 	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
+	place.OnFault = func(r cuda.Result, text string) {
+		if r != cuda.ErrorAssert { // which has printed what failed
+			w.host.LastWords(text)
+		}
+		w.report(Report{State: Faulted, Why: text})
+	}
 	var d accel.Device
 	err = w.member.Reserve(gate.HostMemory, w.layout.ArenaBytes)
 	if err == nil {

@@ -20,7 +20,7 @@ all later runs of this user; it ends shortly after the last program.
 		{name: "domains", args: "[--watch] [--json]",
 			short: "who is there, what they are owed, what they used", run: listDomains, long: `
 Lists the domains. "entitled" is what a domain's credits come to among those on
-its accelerator; "share" is its part of the accelerator time measured lately;
+its accelerator, or - where the policy owes nothing; "share" is its part of the accelerator time measured lately;
 the waits are how long calls stood at a closed gate.
 
   pegasus domains

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,7 +56,7 @@ func domainTable(domains []control.Domain) *table {
 		t.head = append(t.head, ">STEAL")
 	}
 	for _, d := range domains {
-		row := []string{d.Name, orDash(d.Accelerator), d.State, strconv.Itoa(d.Credits), percent(d.Entitled), percent(d.Share),
+		row := []string{d.Name, orDash(d.Accelerator), d.State, strconv.Itoa(d.Credits), owed(d.Entitled), percent(d.Share),
 			short(d.GPU), strconv.FormatUint(d.Calls, 10), short(d.WaitP50), short(d.WaitP99),
 			quota(d.Memory, d.MemoryQuota), strconv.Itoa(d.Processes), ownerText(d)}
 		if swaps {
@@ -74,6 +75,14 @@ func domainTable(domains []control.Domain) *table {
 		t.add(row...)
 	}
 	return t
+}
+
+// owed is a domain's part of its accelerator, or a dash where none is owed to it.
+func owed(part float64) string {
+	if part == 0 {
+		return "-"
+	}
+	return percent(part)
 }
 
 // ownerText describes the owner of a domain, with the holders of its leases.
@@ -301,16 +310,21 @@ func events(c *call, args []string) error {
 	})
 }
 
-// until does something after so many seconds, or when the user interrupts; 0: only then.
-func until(seconds float64, do func()) (ended context.Context, stop func()) {
-	ended, stop = signal.NotifyContext(context.Background(), os.Interrupt)
-	if seconds > 0 {
-		interrupted, letGo := ended, stop
-		timed, cancel := context.WithTimeout(interrupted, time.Duration(seconds*float64(time.Second)))
-		ended, stop = timed, func() { cancel(); letGo() }
-	}
+// beginTime is how long a recording may take to begin.
+const beginTime = 20 * time.Second
+
+// until does something so many seconds after begin was called first, or when the user interrupts; 0: only then. What doesn't
+// begin ends by beginTime.
+func until(seconds float64, do func()) (ended context.Context, begin, stop func()) {
+	interrupted, letGo := signal.NotifyContext(context.Background(), os.Interrupt)
+	ended, cancel := context.WithCancel(interrupted)
 	context.AfterFunc(ended, do)
-	return ended, stop
+	if seconds == 0 {
+		return ended, func() {}, func() { cancel(); letGo() }
+	}
+	length := time.Duration(seconds * float64(time.Second))
+	timer := time.AfterFunc(beginTime+length, cancel)
+	return ended, sync.OnceFunc(func() { timer.Reset(length) }), func() { timer.Stop(); cancel(); letGo() }
 }
 
 func why(c *call, args []string) error {

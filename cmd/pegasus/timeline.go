@@ -27,7 +27,7 @@ func timeline(c *call, path string, seconds float64) error {
 		return err
 	}
 	defer file.Close()
-	ended, stop := until(seconds, func() { client.Close() })
+	ended, begin, stop := until(seconds, func() { client.Close() })
 	defer stop()
 	if seconds == 0 {
 		fmt.Fprintln(c.err, "recording; Ctrl-C ends it")
@@ -39,6 +39,7 @@ func timeline(c *call, path string, seconds float64) error {
 		if last {
 			return nil
 		}
+		begin()
 		var s control.Span
 		if err := json.Unmarshal(data, &s); err != nil {
 			return err
@@ -58,6 +59,9 @@ func timeline(c *call, path string, seconds float64) error {
 	}
 	if err := file.Close(); err != nil {
 		return err
+	}
+	if len(p.trace.Slices()) == 0 {
+		fmt.Fprintln(c.err, "warning: nothing was recorded: no domain used an accelerator, and no vCPU or thread of one ran")
 	}
 	if p.full {
 		fmt.Fprintf(c.err, "ended early: a picture of more than %d slices can hardly be looked at\n", maxSpans)

@@ -50,7 +50,9 @@ func trace(c *call, args []string) error {
 	if err := r.out.Flush(); err != nil {
 		return err
 	}
-	if *path != "-" {
+	if r.records == 0 {
+		fmt.Fprintln(c.err, "warning: nothing was recorded: the trace can't be played again")
+	} else if *path != "-" {
 		fmt.Fprintf(c.err, "%d records in %s\n", r.records, *path)
 	}
 	return nil
@@ -77,7 +79,7 @@ func (r *recorder) record(c *call, accelerator string, cpus bool, seconds float6
 		}
 		defer beside.Close()
 	}
-	ended, stop := until(seconds, func() { client.Close(); beside.Close() })
+	ended, begin, stop := until(seconds, func() { client.Close(); beside.Close() })
 	defer stop()
 	if cpus {
 		go func() {
@@ -89,6 +91,7 @@ func (r *recorder) record(c *call, accelerator string, cpus bool, seconds float6
 		if last {
 			return nil
 		}
+		begin() // the first record, a choice, comes when the recording begins
 		return r.write(data, true)
 	})
 	if cpus {

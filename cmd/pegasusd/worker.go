@@ -46,7 +46,7 @@ func openSoftDevice(j worker.Job, hardware []*os.File, p worker.Place, log *slog
 	}
 	d, err := soft.Open(soft.Config{
 		Name: j.Accelerator.Name, Cores: j.Accelerator.Cores, Memory: j.Accelerator.Memory,
-		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout,
+		KernelTimeout: int64(j.Accelerator.KernelTimeout), OnTimeout: p.OnTimeout, OnFault: p.OnFault,
 		RefusePTX: ptx.When(j.Accelerator.RefusePTX == "launch"),
 		Shared:    memory, Engines: engines, DeviceBase: p.DeviceBase, DeviceBytes: p.DeviceBytes, Reserved: true,
 		Arena: p.Arena, ArenaBase: p.ArenaBase, Quota: p.Quota, Turn: p.Turn, Log: log,

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,8 +29,25 @@ static pthread_once_t hooksOnce = PTHREAD_ONCE_INIT;
 static pthread_key_t threadKey;
 static bool threadKeyMade;
 
+/* Prints once what the host says about a failure, such as where a kernel has faulted. */
+static void show_last_words(void)
+{
+	char text[sizeof process.header->words];
+	uint32_t waits = 1;
+	if (!process.header || !atomic_compare_exchange_strong_explicit(&process.header->wordsWait, &waits, 0, memory_order_acquire, memory_order_relaxed))
+		return;
+	memcpy(text, process.header->words, sizeof text);
+	text[sizeof text - 1] = 0;
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ')
+			*c = ' ';
+	log_at(LOG_ERROR, "%s", text);
+}
+
 CUresult process_result(uint32_t fromHost)
 {
+	if (UNLIKELY(fromHost != 0))
+		show_last_words();
 	return fromHost <= CUDA_ERROR_UNKNOWN ? (CUresult)fromHost : CUDA_ERROR_UNKNOWN;
 }
 

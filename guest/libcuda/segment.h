@@ -58,6 +58,8 @@ struct segment_header {
 	_Atomic uint32_t packetSlots;                   /* (h) the most that it takes in one packet, 0: PACKET_SLOTS */
 	_Alignas(64) _Atomic uint32_t report;           /* 0: nobody would use it, or REPORT_NONE or, until the host takes it, REPORT_MADE */
 	_Alignas(64) uint8_t reportBody[64];            /* the packet beside the ring */
+	_Alignas(64) _Atomic uint32_t wordsWait;        /* not 0: the host has left words for stderr, until they are printed */
+	char words[252];                                /* (h) why a call fails next; ends with 0 */
 };
 
 struct ring_slot {

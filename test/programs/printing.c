@@ -27,6 +27,8 @@ static const char ptx[] =
 	"	ld.param.u64 %t, [text];\n	ld.param.u64 %p, [stop];\n"
 	"again:\n	call (_), vprintf, (%t, 0);\n	ld.volatile.global.u32 %s, [%p];\n"
 	"	setp.eq.u32 %q, %s, 0;\n	@%q bra again;\n	ret;\n}\n"
+	".file 1 \"vec.cu\"\n.visible .entry wrong(.param .u64 at, .param .u64 b, .param .u32 n)\n{\n	.reg .b64 %p;\n	ld.param.u64 %p, [at];\n"
+	".loc 1 8 5\n	st.global.u32 [%p], 1;\n	ret;\n}\n"
 	".visible .entry claim(.param .u64 text, .param .u64 what, .param .u32 n)\n{\n"
 	"	.reg .b32 %r, %n;\n	.reg .b64 %t, %w, %f;\n	.reg .pred %p;\n"
 	"	ld.param.u64 %t, [text];\n	ld.param.u64 %w, [what];\n	ld.param.u32 %n, [n];\n	mov.u32 %r, %tid.x;\n"
@@ -189,6 +191,19 @@ static void assertion(void)
 	printf("end\n");
 }
 
+/* A kernel's fault is told by the call that returns it first. */
+static void fault(void)
+{
+	begin();
+	CUdeviceptr nowhere = 16;
+	unsigned n = 2;
+	void *args[] = {&nowhere, &nowhere, &n};
+	CHECK(cuLaunchKernel(kernel("wrong"), 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+	printf("end\n");
+}
+
 static void *synchronize(void *context)
 {
 	CHECK(cuCtxSetCurrent(context));
@@ -272,7 +287,7 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } parts[] = {
-	{"points", points}, {"leave", leave}, {"oldest", oldest}, {"nothing", nothing}, {"crowd", crowd}, {"assertion", assertion}, {"flood", flood},
+	{"points", points}, {"leave", leave}, {"oldest", oldest}, {"nothing", nothing}, {"crowd", crowd}, {"assertion", assertion}, {"fault", fault}, {"flood", flood},
 	{"patience", patience}, {"waiting", waiting},
 };
 

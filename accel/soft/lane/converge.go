@@ -70,6 +70,9 @@ func (g *group) awaits(member place) bool {
 // instruction at of its block.
 func (g *group) stop(f *fragment, at int) {
 	if g.fault != parking {
+		if g.fault.Line == 0 {
+			g.stoppedAt(f, &g.w.prog.blocks[f.pc], at)
+		}
 		return
 	}
 	g.fault = nil

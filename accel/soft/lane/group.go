@@ -207,6 +207,7 @@ func (g *group) run(f fragment) {
 		}
 		b := &p.blocks[f.pc]
 		if g.worked(b.cost) {
+			g.stoppedAt(&f, b, at)
 			return
 		}
 		g.w.turn++
@@ -281,10 +282,18 @@ func (g *group) worked(cost int) bool {
 func (g *group) watch() bool {
 	g.watched = 0
 	if g.w.run.look(g.w.watch) {
-		g.fault = g.w.timeout()
+		g.fault = g.w.newFault(ptx.ErrLaunchTimeout, 0, 0, "cancelled")
 		return true
 	}
 	return false
+}
+
+// stoppedAt completes the fault of a launch that was cancelled before the instruction at, of a block, by where that is.
+func (g *group) stoppedAt(f *fragment, b *block, at int) {
+	g.fault.Line = b.lineAt(at)
+	if l := first(&f.m); l < g.threads {
+		g.fault.Thread = [3]uint32{g.tid[0][l], g.tid[1][l], g.tid[2][l]}
+	}
 }
 
 func first(m *mask) int {

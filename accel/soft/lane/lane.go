@@ -55,13 +55,16 @@ type Fault struct {
 	Block  [3]uint32
 	Thread [3]uint32
 	Addr   uint64
-	Line   int // of the PTX
+	Line   int // of the PTX; 0: unknown
 	Msg    string
 }
 
 func (f *Fault) Error() string {
 	return fmt.Sprintf("kernel %s block %v thread %v, ptx line %d: %s (address %#x)", f.Kernel, f.Block, f.Thread, f.Line, f.Msg, f.Addr)
 }
+
+// Source returns the place in the source that .loc gives for a line of the PTX, or "".
+func (k *Kernel) Source(line int) string { return k.fn.Source(line) }
 
 // Windows of the generic address space. Device addresses are below 2^47.
 const (

@@ -84,6 +84,14 @@ type block struct {
 	call   *callOp
 }
 
+// lineAt is the line of the instruction at, or of what the block ends with.
+func (b *block) lineAt(at int) int {
+	if at < len(b.code) {
+		return int(b.code[at].line)
+	}
+	return int(b.line)
+}
+
 // barrierOp is a bar or barrier instruction.
 type barrierOp struct {
 	id      place // uniform over the warp

@@ -185,7 +185,16 @@ func (w *worker) newFault(result int32, addr uint64, line int, msg string) *Faul
 }
 
 func (w *worker) timeout() *Fault {
-	return w.newFault(ptx.ErrLaunchTimeout, 0, 0, "cancelled")
+	f := w.newFault(ptx.ErrLaunchTimeout, 0, 0, "cancelled")
+	for _, g := range w.groups {
+		if n := len(g.frags); n > 0 {
+			last := &g.frags[n-1]
+			g.fault = f
+			g.stoppedAt(last, &w.prog.blocks[last.pc], int(last.at))
+			break
+		}
+	}
+	return f
 }
 
 // ended takes threads off those that barriers wait for.
