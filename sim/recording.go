@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"pegasus/policies"
 )
@@ -36,6 +37,7 @@ type Header struct {
 // policy that was put in force. Each is a line of a file.
 type Entry struct {
 	At      Time              `json:"at"`
+	Name    string            `json:"name,omitempty"` // of the domain that an Attach is about
 	Choice  *policies.Choice  `json:"choice,omitempty"`
 	Event   *policies.Event   `json:"event,omitempty"`
 	Ready   bool              `json:"ready,omitempty"`
@@ -117,15 +119,24 @@ func ReadRecording(in io.Reader) (*Recording, error) {
 type Replayed struct {
 	Policy    string `json:"policy"`
 	Events    int    `json:"events"`
-	Turns     int    `json:"turns"`     // calls of Ready
-	Decisions int    `json:"decisions"` // in the recording
-	Differ    int    `json:"differ"`    // turns that decided otherwise
-	First     string `json:"first,omitempty"`
+	Turns     int    `json:"turns"`           // calls of Ready
+	Decisions int    `json:"decisions"`       // in the recording
+	Differ    int    `json:"differ"`          // turns that decided otherwise
+	First     string `json:"first,omitempty"` // of these, in words
+
+	Recorded string    `json:"recorded"` // the policy that the recording begins with
+	Was      []Outcome `json:"was"`      // what the recorded decisions came to
+	Is       []Outcome `json:"is"`       // and what those of this replay would, at the same events
 }
 
 // Replay plays the events again, with the policies of the recording or, if named,
 // another throughout, and compares the decisions.
-func (r *Recording) Replay(policy string) (*Replayed, error) {
+func (r *Recording) Replay(policy string) (*Replayed, error) { return r.play(policy, true) }
+
+// Decide is Replay without what the decisions come to, for measuring what they cost.
+func (r *Recording) Decide(policy string) (*Replayed, error) { return r.play(policy, false) }
+
+func (r *Recording) play(policy string, follow bool) (*Replayed, error) {
 	plan := Plan{Policy: r.Header.Policy, Copy: r.Header.Copy, Mode: r.Header.Mode, Options: r.Header.Options}
 	if policy != "" {
 		plan = Plan{Policy: policy, Mode: r.Header.Mode}
@@ -137,7 +148,12 @@ func (r *Recording) Replay(policy string) (*Replayed, error) {
 			return nil, err
 		}
 	}
-	out := &Replayed{Policy: plan.Policy}
+	out := &Replayed{Policy: plan.Policy, Recorded: r.Header.Policy}
+	var was, is *ledger
+	if follow {
+		was, is = r.recorded(), newLedger()
+	}
+	other := follow && policy != "" && !strings.EqualFold(policy, r.Header.Policy)
 	for i := range r.Entries {
 		switch e := &r.Entries[i]; {
 		case e.Choice != nil:
@@ -147,18 +163,47 @@ func (r *Recording) Replay(policy string) (*Replayed, error) {
 			}
 		case e.Event != nil:
 			out.Events++
-			sched.Step(e.At, e.Event)
+			told := e.Event
+			if other {
+				told = is.instead(e.At, told, was)
+			}
+			sched.Step(e.At, told)
+			if follow {
+				is.event(e.At, told, e.Name)
+			}
 		default:
 			out.Turns++
 			out.Decisions += len(e.Actions)
-			if got := sched.Ready(e.At); !slices.EqualFunc(got, e.Actions, policies.Action.Same) {
-				if out.Differ++; out.First == "" {
-					out.First = fmt.Sprintf("at %v: %+v, recorded %+v", e.At.Sub(0), got, e.Actions)
+			got := sched.Ready(e.At)
+			if follow {
+				is.decided(e.At, got)
+			}
+			if !slices.EqualFunc(got, e.Actions, policies.Action.Same) {
+				if out.Differ++; out.First == "" && follow {
+					out.First = fmt.Sprintf("after %v: %s; recorded: %s", e.At.Sub(r.Entries[0].At), is.describe(e.At, got, r.Header.Domains), was.describe(e.At, e.Actions, r.Header.Domains))
 				}
 			}
 		}
 	}
+	if !follow {
+		return out, nil
+	}
+	out.Was, out.Is = was.outcomes(r.Header.Domains), is.outcomes(r.Header.Domains)
 	return out, nil
+}
+
+// recorded follows the recorded decisions.
+func (r *Recording) recorded() *ledger {
+	l := newLedger()
+	for i := range r.Entries {
+		switch e := &r.Entries[i]; {
+		case e.Event != nil:
+			l.event(e.At, e.Event, e.Name)
+		case e.Ready:
+			l.decided(e.At, e.Actions)
+		}
+	}
+	return l
 }
 
 // choose puts the policy in force that was chosen, or, if named, another from the

@@ -41,6 +41,9 @@ func drawn(h *host, all []sharer) (wrong error) {
 	lines := map[string][]control.Span{}
 	counted := map[string]int64{}
 	for _, s := range spans {
+		if s == (control.Span{}) { // the gathering begins
+			continue
+		}
 		if s.Lost > 0 {
 			differs("%d pieces of work are missing", s.Lost)
 			continue

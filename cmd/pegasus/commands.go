@@ -208,7 +208,7 @@ run, everywhere. Nothing real is used: no daemon, no accelerator.
   pegasus sim --report DIR           the same, as a page with figures
   pegasus sim P4 --plan XC --trace xc.json      a picture of one run, for Perfetto
   pegasus sim P4 --plan XC --record xc.events   what the scheduler was told
-  pegasus sim --replay xc.events --policy lag   what another policy decides then
+  pegasus sim --replay xc.events --policy lag   shares and waits that another policy comes to then
   pegasus sim --coordination both.trace         what pegasus trace --cpus wrote: did the chosen ones' vCPUs run?
 
 A scenario is a TOML file; the smallest:
@@ -236,8 +236,8 @@ A scenario is a TOML file; the smallest:
   min = 49.0
   max = 51.0
 
-In JSON: scenario, seed, metrics (by plan and domain), rows (each with its values
-and a verdict), and verdict, "holds" or "fails". The exit status is 1 if it fails.
+In JSON, always an array: of each scenario its seed, metrics (by plan and domain), rows (each with
+its values and a verdict), and verdict, "holds" or "fails". The exit status is 1 if one fails.
 docs/simulator.md has the model, the keys and the metrics.`},
 		{name: "version", args: "[--json]", short: "versions of this command and the daemon", run: version, long: `
 Prints the version of this command, and the daemon's if one runs.`},

@@ -180,9 +180,7 @@ func runScenarios(c *call, f simFlags, names []string) error {
 			return err
 		}
 	}
-	if c.json && len(all) == 1 {
-		err = printJSON(c.out, results[0])
-	} else if c.json {
+	if c.json {
 		err = printJSON(c.out, results)
 	}
 	if err == nil && failed > 0 {
@@ -230,7 +228,7 @@ func observe(c *call, f simFlags, name string) error {
 		err = writeFile(f.record, recording.Write)
 	}
 	if err == nil && c.json {
-		return printJSON(c.out, map[string]any{"scenario": sc.ID, "plan": sc.Plans[at].Name, "seed": f.seed, "events": s.Events(), "hash": fmt.Sprintf("%016x", s.Hash())})
+		return printJSON(c.out, []map[string]any{{"scenario": sc.ID, "plan": sc.Plans[at].Name, "seed": f.seed, "events": s.Events(), "hash": fmt.Sprintf("%016x", s.Hash())}})
 	}
 	if err == nil {
 		fmt.Fprintf(c.out, "%s, %s, seed %d: %d events in %v, hash %016x\n", sc.ID, sc.Plans[at].Name, f.seed, s.Events(), s.Now().Round(time.Millisecond), s.Hash())
@@ -272,12 +270,14 @@ func replay(c *call, f simFlags) error {
 		}
 	}
 	if c.json {
-		err = printJSON(c.out, out)
+		err = printJSON(c.out, []replayed{out})
 	} else {
 		fmt.Fprintf(c.out, "%s: %d events, %d turns, %d decisions; %d turns decide otherwise\n", r.Policy, r.Events, r.Turns, r.Decisions, r.Differ)
 		if r.First != "" {
 			fmt.Fprintf(c.out, "first %s\n", r.First)
 		}
+		fmt.Fprintln(c.out)
+		outcomeTable(r).print(c.out)
 		if out.Cost != nil {
 			fmt.Fprintf(c.out, "with what is told before it, a turn takes %s and %.2f allocations\n", short(int64(out.Cost.Nanos)), out.Cost.Allocations)
 		}
@@ -286,6 +286,25 @@ func replay(c *call, f simFlags) error {
 		return fmt.Errorf("the recorded policy decides otherwise than it did: it has changed since, or the file has")
 	}
 	return err
+}
+
+// outcomeTable shows what the recorded decisions came to and, if others were made, what those would at the same events.
+func outcomeTable(r *sim.Replayed) *table {
+	t := &table{head: []string{"POLICY", "DOMAIN", ">SHARE", ">DIFFERENCE", ">WITH WORK", ">WAITS", ">MEAN WAIT", ">LONGEST", ">USED"}}
+	add := func(policy string, all []sim.Outcome, other []sim.Outcome) {
+		for i, o := range all {
+			difference := "-"
+			if other != nil {
+				difference = fmt.Sprintf("%+.1f", 100*(o.Share-other[i].Share))
+			}
+			t.add(policy, o.Domain, percent(o.Share), difference, short(o.Work), fmt.Sprint(o.Waits), short(o.Wait), short(o.Longest), short(o.Used))
+		}
+	}
+	add(r.Recorded+", recorded", r.Was, nil)
+	if r.Differ > 0 {
+		add(r.Policy, r.Is, r.Was)
+	}
+	return t
 }
 
 // replayed is what came of a replay, and of trying how long it takes.
@@ -327,7 +346,7 @@ func playCost(rec *sim.Recording, policy string) (c turnCost, turns int, err err
 	runtime.ReadMemStats(&before)
 	for end := time.Now().Add(enough); n == 0 || time.Now().Before(end); n++ {
 		began := time.Now()
-		r, err := rec.Replay(policy)
+		r, err := rec.Decide(policy)
 		if err != nil {
 			return c, 0, err
 		}

@@ -153,7 +153,7 @@ func judgeCoordination(c *call, path string) error {
 	}
 	v := coordination.Judge(all)
 	if c.json {
-		return printJSON(c.out, v)
+		return printJSON(c.out, []coordination.Verdict{v})
 	}
 	if v.Decisions == 0 {
 		return fmt.Errorf("%s: nothing can be said: it has no decision between domains of which it is known when their vCPUs ran (pegasus trace --cpus --out FILE, while several compute)", path)

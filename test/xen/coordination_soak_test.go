@@ -28,10 +28,11 @@ func TestSoakXenCoordination(t *testing.T) {
 		h.Run("pegasus trace --cpus --seconds " + cmp.Or(os.Getenv("PEGASUS_SECONDS"), "20") + " --out /tmp/trace")
 		out := h.Run("pegasus sim --coordination /tmp/trace; pegasus sim --replay /tmp/trace --cost; pegasus policy --explain")
 		t.Logf("%s, ticks of %s, slices of 200ms\n%s", c.policy, c.tick, out)
-		var v coordination.Verdict
-		if err := json.Unmarshal([]byte(h.Run("pegasus sim --coordination /tmp/trace --json")), &v); err != nil {
+		var all [1]coordination.Verdict
+		if err := json.Unmarshal([]byte(h.Run("pegasus sim --coordination /tmp/trace --json")), &all); err != nil {
 			t.Fatal(err)
 		}
+		v := all[0]
 		if dir := os.Getenv("PEGASUS_RECORD"); dir != "" {
 			fetch(h, "/tmp/trace", filepath.Join(dir, c.policy+"-"+c.tick+".trace.gz"))
 		}
