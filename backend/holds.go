@@ -12,7 +12,7 @@ import (
 )
 
 // errEnding is when nothing is begun any more.
-var errEnding = control.Errorf(control.CodeConflict, "the daemon is ending; try again")
+var errEnding = control.Errorf(control.CodeEnding, "the daemon is ending; try again")
 
 // maxHolds bounds the programs that hold domains at once.
 const maxHolds = 4096

@@ -35,6 +35,7 @@ const (
 	CodeInvalid   = "invalid"   // a value is out of range
 	CodeNotFound  = "not_found" // no such domain, accelerator, …
 	CodeConflict  = "conflict"  // can't be done now
+	CodeEnding    = "ending"    // the daemon is about to end: the next one can be asked
 	CodeInternal  = "internal"
 )
 

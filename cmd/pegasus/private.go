@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,8 +54,14 @@ func startPrivate(dir, config string) (*control.Client, error) {
 	if err := launch(dir, config); err != nil {
 		return nil, err
 	}
-	return control.Dial(path)
+	if client, err = control.Dial(path); errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", errVanished, err)
+	}
+	return client, err
 }
+
+// errVanished is when a daemon that was ready has ended before it was asked anything.
+var errVanished = errors.New("the private daemon has ended")
 
 // hosts reports whether a directory is that of the host's daemon, which keeps its state there: private ones keep none.
 func hosts(dir string) bool {

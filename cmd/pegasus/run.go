@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -69,6 +71,37 @@ func lookProgram(name string) (string, error) {
 // hold makes the domain exist for as long as this process, whatever it
 // executes, and returns its socket.
 func (g guestFlags) hold(c *call) (string, error) {
+	for end := time.Now().Add(startTime); ; time.Sleep(retryEvery) {
+		socket, err := g.holdOnce(c)
+		if !ending(err) {
+			return socket, err
+		}
+		if time.Now().After(end) {
+			return "", fmt.Errorf("no daemon served the program in %v, the last one ended: %w", startTime, err)
+		}
+	}
+}
+
+// retryEvery is how long a program waits after a daemon that ended before it asks the next one.
+const retryEvery = 20 * time.Millisecond
+
+// ending reports whether an error comes of a daemon that ends or has just ended, so that another one can be found or
+// started. The requests of run may be repeated.
+func ending(err error) bool {
+	var refused *control.Error
+	if errors.As(err, &refused) {
+		return refused.Code == control.CodeEnding
+	}
+	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET, syscall.ECONNREFUSED, errVanished} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdOnce is hold with the daemon that is there now.
+func (g guestFlags) holdOnce(c *call) (string, error) {
 	client, err := g.daemon(c)
 	if err != nil {
 		if path := openDoor(cmp.Or(c.dir, control.SystemDir), g.domain); errors.Is(err, fs.ErrPermission) && g == (guestFlags{domain: g.domain}) && path != "" {

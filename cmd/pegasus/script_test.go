@@ -67,6 +67,7 @@ func scriptParams(t *testing.T) testscript.Params {
 			}
 			e.Setenv("PEGASUS_RUNTIME_DIR", dir)
 			e.Setenv("PEGASUS_LIBCUDA", lib)
+			e.Setenv("DAEMON", filepath.Join(bin, "built"))
 			e.Setenv("PATH", bin+":"+e.Getenv("PATH"))
 			return nil
 		},
