@@ -136,8 +136,12 @@ func openDoor(dir, domain string) string {
 func (g guestFlags) daemon(c *call) (*control.Client, error) {
 	if g.config == "" {
 		client, _, err := dial(c.dir)
-		if err == nil || !errors.Is(err, errNoDaemon) {
+		refused := c.dir == "" && errors.As(err, new(*refusal)) && openDoor(control.SystemDir, g.domain) == ""
+		if err == nil || !errors.Is(err, errNoDaemon) && !refused {
 			return client, err
+		}
+		if refused {
+			fmt.Fprintf(c.err, "pegasus run: the host's daemon doesn't admit this user to domain %q (its socket_group, or the daemon's control_group): a private daemon serves the program\n", g.domain)
 		}
 	}
 	dir := c.dir

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -12,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"pegasus/backend/control"
 )
@@ -114,28 +118,39 @@ func machineText(m *control.Machine) string {
 	}
 }
 
+// watchDomains prints the domains every second until it is interrupted. A daemon that goes is waited for. What isn't a terminal
+// gets one table after the other, without escapes.
 func (c *call) watchDomains() error {
 	client, err := c.dial()
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer func() { client.Close() }()
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	there := true
 	for {
 		domains := []control.Domain{}
-		if err := client.Call(control.MethodDomains, nil, &domains); err != nil {
-			return err
-		}
-		if c.json {
-			if err := json.NewEncoder(c.out).Encode(domains); err != nil {
+		switch err := client.Call(control.MethodDomains, nil, &domains); {
+		case err == nil:
+			there = true
+			if err := c.showDomains(domains); err != nil {
 				return err
 			}
-		} else {
-			fmt.Fprint(c.out, "\x1b[H\x1b[2J")
-			domainTable(domains).print(c.out)
+		case errors.As(err, new(*control.Error)):
+			return err
+		default:
+			if there {
+				fmt.Fprintf(c.err, "%v; waiting for the next daemon\n", err)
+			}
+			there = false
+			if next, err := c.dial(); err == nil {
+				client.Close()
+				client = next
+				continue
+			}
 		}
 		select {
 		case <-tick.C:
@@ -143,6 +158,34 @@ func (c *call) watchDomains() error {
 			return nil
 		}
 	}
+}
+
+// showDomains prints what domains --watch shows of one moment.
+func (c *call) showDomains(domains []control.Domain) error {
+	if c.json {
+		return json.NewEncoder(c.out).Encode(domains)
+	}
+	if isTerminal(c.out) {
+		fmt.Fprint(c.out, "\x1b[H\x1b[2J")
+	}
+	domainTable(domains).print(c.out)
+	if p, ok := c.out.(*printed); ok {
+		return p.err
+	}
+	return nil
+}
+
+// isTerminal reports whether w is one.
+func isTerminal(w io.Writer) bool {
+	if p, ok := w.(*printed); ok {
+		w = p.Writer
+	}
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	return err == nil
 }
 
 func listAccelerators(c *call, args []string) error {

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pegasus/sim"
 	"pegasus/sim/report"
 )
@@ -374,11 +372,7 @@ func chosen(names []string) ([]*sim.Scenario, error) {
 
 // progress shows on a terminal how far it is, after two seconds.
 func progress(c *call, id string) func(done, of int) {
-	file, ok := c.err.(*os.File)
-	if !ok {
-		return nil
-	}
-	if _, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err != nil {
+	if !isTerminal(c.err) {
 		return nil
 	}
 	begun := time.Now()
