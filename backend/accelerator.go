@@ -496,6 +496,9 @@ func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page
 	m.looked = now
 	a.turnOf(m) // it has none yet
 	page.SetInFlightLimit(int64(a.settings.InFlight))
+	if a.hw != nil { // tests of the loop have none
+		page.SetStops(a.hw.Profile().Stops)
+	}
 	page.Tick(now + int64(a.silence))
 	page.Revoke(gate.AllClasses)
 	at, _ := a.find(id)

@@ -88,6 +88,7 @@ type Profile struct {
 	Bandwidth  uint64        // to and from the host; 0 if unknown
 	Change     time.Duration // of contexts: what one costs, as was measured; 0 if unknown
 	Context    uint64        // bytes of Memory that one takes for itself, as was measured; 0 if unknown
+	Stops      bool          // work stops at the end of its domain's turn, and goes on in the next
 }
 
 // Maker makes the hardware of one [[accelerator]] table; files are those of an

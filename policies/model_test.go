@@ -49,6 +49,7 @@ type client struct {
 	from, to Time            // when the program runs
 	pile     int             // requests in flight at most; 0: two
 	claims   time.Duration   // what each is predicted to take; 0: what it takes
+	lone     bool            // it asks for the next request when the one before has ended
 	greedy   Time            // from then on it is backlogged; 0: it stays as it is
 	whole    Time            // requests that begin before then are never stopped
 	ends     ending          // of its process, which is followed by another
@@ -142,7 +143,7 @@ func (c *client) domain() Domain {
 
 // pending is whether the program has a request to submit.
 func (c *client) pending(now Time) bool {
-	return now >= c.from && now < c.to && now >= c.wakes && c.left > 0
+	return now >= c.from && now < c.to && now >= c.wakes && c.left > 0 && !(c.lone && c.inflight > 0)
 }
 
 // run lets time pass until end.
@@ -462,7 +463,7 @@ func (m *model) schedule() {
 	}
 	for _, c := range m.domains {
 		if m.now >= c.from && m.now < c.to {
-			m.step(Event{Kind: Head, Domain: c.domain(), Class: Compute, Request: c.head(m.now)})
+			m.step(Event{Kind: Head, Domain: c.domain(), Class: Compute, Request: m.head(c)})
 		}
 	}
 	if m.record {
@@ -483,10 +484,10 @@ func (m *model) schedule() {
 	}
 }
 
-// head is the request at the domain's gate.
-func (c *client) head(now Time) Request {
-	stopped := c.stopped != never && c.rest > 0 && !c.inTurn(now) && c.over >= inFlight // it waits for its turn as at the gate
-	if !stopped && (!c.pending(now) || c.admits(now)) {
+// head returns the request at the domain's gate, or behind it: work that the engine stops waits for its turn in either place.
+func (m *model) head(c *client) Request {
+	behind := m.slice > 0 && c.inflight > 0 && !c.inTurn(m.now)
+	if !behind && (!c.pending(m.now) || c.admits(m.now)) {
 		return Request{}
 	}
 	return Request{Seq: uint64(c.sent) + 1, Predicted: c.predicted(), Known: true}

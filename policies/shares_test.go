@@ -196,3 +196,23 @@ func TestAloneOwesNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestLongKernelsGetShares: programs that submit a kernel when the one before has ended get their shares, also where each kernel takes
+// several turns: what is left of it waits for a turn as a new one does.
+func TestLongKernelsGetShares(t *testing.T) {
+	for name, most := range map[string]float64{"accc": 0.5, "lag": 0.5, "credit": 2, "band": 2, "drr": 9} { // drr saves up for whole kernels
+		t.Run(name, func(t *testing.T) {
+			m := newModel(mustNew(t, name, Production), 1)
+			m.slice, m.beat = 2*ms, 10*ms
+			for id, credits := range []int{256, 768} {
+				m.add(&client{id: ID(id + 1), credits: credits, cpu: 256, kernels: of(150 * ms), lone: true})
+			}
+			m.run(Time(time.Second))
+			m.measure()
+			m.run(Time(31 * time.Second))
+			if got := m.shares()[1]; math.Abs(got-25) > most {
+				t.Errorf("the domain with a quarter of the credits got %.1f %%, want 25 ± %g", got, most)
+			}
+		})
+	}
+}

@@ -601,3 +601,25 @@ func TestReapEndsRequests(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// TestSetStops: on an accelerator that stops work, work that was let in waits for a lease while there is none.
+func TestSetStops(t *testing.T) {
+	p, _, m := fixture(t)
+	p.Grant(Terms{Classes: AllClasses, Until: Forever})
+	ticket := try(t, m, Compute, 600, Admitted)
+	for _, c := range []struct {
+		stops, leased, waits bool
+	}{{false, false, false}, {true, false, true}, {true, true, false}} {
+		p.SetStops(c.stops)
+		if p.Revoke(AllClasses); c.leased {
+			p.Grant(Terms{Classes: ComputeOnly, Until: Forever})
+		}
+		if h := p.Look().Heads[Compute]; (h.Seq == 2 && h.Predicted == 600) != c.waits || (h.Seq == 0) == c.waits {
+			t.Errorf("stops %v, leased %v: %+v waits", c.stops, c.leased, h)
+		}
+	}
+	m.Finish(ticket, usage(accel.Compute, 600))
+	if p.Revoke(AllClasses); p.Look().Heads[Compute].Seq != 0 {
+		t.Error("work that has ended waits")
+	}
+}

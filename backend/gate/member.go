@@ -88,6 +88,11 @@ func (h *header) open(c Class, now int64) bool {
 
 func (l *lease) open(now int64) bool { return l.terms.Load() != 0 && now < l.deadline.Load() }
 
+// leased reports whether the domain has a lease for a class.
+func (h *header) leased(c Class, now int64) bool {
+	return h.leases[0].open(now) || h.leases[1+c].open(now)
+}
+
 // take takes a request off the lease that it is for, if there is enough left.
 func (h *header) take(t *Ticket, now int64) bool {
 	return h.leases[0].take(t, now) || h.leases[1+t.class].take(t, now) || lost(h.aliveUntil.Load(), now)

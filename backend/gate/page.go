@@ -24,6 +24,7 @@ type Page struct {
 
 	// The daemon's own copy of words that it alone writes: see Intact.
 	wrote words
+	stops bool         // see SetStops
 	top   atomic.Int32 // slots from here on were never taken; workers can write the page's count
 
 	// The daemon's own memory of the slots, so that nothing is counted twice.
@@ -183,6 +184,10 @@ func (p *Page) Tick(aliveUntil int64) {
 	p.wrote.aliveUntil = aliveUntil
 	p.at.aliveUntil.Store(aliveUntil)
 }
+
+// SetStops tells whether the accelerator stops work at the end of its domain's turn, to go on with it in the next one. If so, work that was
+// let in counts as waiting for a lease while its domain has none, whether it has begun or waits for the engine behind another domain's.
+func (p *Page) SetStops(stops bool) { p.stops = stops }
 
 // SetInFlightLimit bounds the predicted nanoseconds in flight per class; 0 is no bound.
 func (p *Page) SetInFlightLimit(ns int64) {
@@ -415,7 +420,8 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 		w.Heads[class-1] = Head{Predicted: max(within(s.predicted.Load(), maxTime), 1), About: About{Key: like >> 1, Known: like&1 != 0, Size: min(s.size.Load(), maxSize)}}
 	}
 	for c := range s.held {
-		if s.held[c].Load() != 0 && w.Heads[c].Predicted == 0 { // who has leave to wait there may have nothing else to ask for
+		waits := s.held[c].Load() != 0 || p.stops && w.Flying[c] > 0 && !p.at.header.leased(Class(c), now)
+		if waits && w.Heads[c].Predicted == 0 { // the worker may have no other request
 			w.Heads[c].Predicted = max(within(s.inFlight[c].Load(), maxTime)/max(w.Flying[c], 1), 1)
 		}
 		// Whoever waits may not have seen yet that the gate was opened, and goes on then for as long as the limit.

@@ -111,6 +111,7 @@ func (h *softHardware) Profile() backend.Profile {
 		Swap:       h.page.Swap(),
 		Promisable: h.page.Capacity(),
 		Compute:    uint64(h.cores),
+		Stops:      true,
 	}
 }
 
