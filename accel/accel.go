@@ -142,6 +142,8 @@ type Turn interface {
 	Held(c Class) bool
 	// Await blocks until Held, or until stop returns true.
 	Await(c Class, stop func() bool)
+	// Queued notes that work of a class waits for its engine behind other work, with 1, and with -1 that it no longer does.
+	Queued(c Class, by int)
 }
 
 // Spent receives each time that an engine was held for a part of a piece of work, before the engine is given back and, of work

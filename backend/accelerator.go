@@ -242,6 +242,7 @@ func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	// requests.
 	held := m.account.Charge(a.burst())
 	used := vcpu.Usage{Compute: time.Duration(held.Compute), Copy: time.Duration(held.copies())}
+	m.page.Ran(used.Compute > 0, used.Copy > 0)
 	if m.leases != 0 {
 		open := time.Duration(max(now-max(m.looked, m.opened), 0))
 		used.Stalled = max(open-used.Busy(), 0)

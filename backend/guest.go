@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
+	"unicode"
 
 	"pegasus/backend/worker"
 	"pegasus/callbuf"
@@ -167,12 +169,13 @@ func (d *Daemon) attend(g *guest) {
 			}
 		})
 	}
-	said := make(chan string, 1)
-	d.tasks.Go(func() { said <- d.hear(g) })
+	said, gone := make(chan string, 1), make(chan struct{})
+	d.tasks.Go(func() { said <- d.hear(g, gone) })
 	if err := awaitExit(d.ctx, g.worker); err != nil {
 		g.conn.SetReadDeadline(time.Now()) // the daemon ends; the worker goes on
 		return
 	}
+	close(gone)
 	d.lastTime(g)
 	g.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	how := <-said + g.reap()
@@ -217,23 +220,27 @@ func (g *guest) reap() string {
 	return fmt.Sprintf(" (%v)", err)
 }
 
-// hearEvery is how far apart the reports of a worker are taken.
+// hearEvery is how far apart the reports of a living worker are taken.
 const hearEvery = 10 * time.Millisecond
 
 // hear notes the faults that a worker reports, until it ends or the read deadline of its connection passes. It returns the
-// reason that the worker gave for its end, if any.
-func (d *Daemon) hear(g *guest) string {
+// reason that the worker gave for its end, if any. gone is closed when the worker has ended.
+func (d *Daemon) hear(g *guest, gone <-chan struct{}) string {
 	for {
 		r, err := worker.ReceiveReport(g.conn)
-		if err != nil {
-			return ""
-		}
+		var closed *net.OpError
 		switch {
+		case errors.Is(err, io.EOF), errors.As(err, &closed):
+			return ""
+		case err != nil: // what it sent is no report
 		case r.State == worker.Faulted:
 			d.noteOf(g.dom, "fault", "%s: %s", who(g.pid), clip(r.Why))
-			time.Sleep(hearEvery)
 		case r.State == worker.Ended && r.Why != "":
 			return ": " + clip(r.Why)
+		}
+		select {
+		case <-gone:
+		case <-time.After(hearEvery):
 		}
 	}
 }
@@ -241,12 +248,18 @@ func (d *Daemon) hear(g *guest) string {
 // mostSaid bounds what a worker's reason adds to a line of the log, in bytes.
 const mostSaid = 400
 
-// clip shortens a text that a worker wrote.
+// clip shortens a text that a worker wrote, which a guest may have chosen, and leaves what is printable on one line.
 func clip(s string) string {
-	if len(s) <= mostSaid {
-		return s
+	more := ""
+	if len(s) > mostSaid {
+		s, more = strings.ToValidUTF8(s[:mostSaid], ""), "…"
 	}
-	return strings.ToValidUTF8(s[:mostSaid], "") + "…"
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s) + more
 }
 
 // errTooMany is when a domain has as many processes as it may.

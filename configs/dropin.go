@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // source is one of the files that a configuration consists of.
@@ -38,6 +39,9 @@ func DropIns(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := trusted(dir); err != nil {
+		return nil, err
+	}
 	var files []string
 	for _, e := range entries {
 		if name := e.Name(); strings.HasSuffix(name, ".toml") && !strings.HasPrefix(name, ".") {
@@ -45,6 +49,19 @@ func DropIns(path string) ([]string, error) {
 		}
 	}
 	return files, nil
+}
+
+// trusted returns an error if other users than root and this one can put files into a directory.
+func trusted(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || s.Uid != 0 && int(s.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s: users other than root and the daemon's can write there; chown and chmod it (0755), or give a configuration elsewhere", dir)
+	}
+	return nil
 }
 
 // Exists reports whether there is a configuration at path: the file, or a drop-in.
@@ -66,7 +83,7 @@ func Load(path string, opt Options) (*Config, error) {
 	}
 	var texts []fileText
 	for i, file := range append([]string{path}, dropIns...) {
-		bytes, err := readConfig(file)
+		bytes, err := readConfig(file, i > 0)
 		if i == 0 && len(dropIns) > 0 && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -78,8 +95,11 @@ func Load(path string, opt Options) (*Config, error) {
 	return parseAll(texts, opt)
 }
 
-// readConfig reads a file as far as Parse takes one.
-func readConfig(path string) ([]byte, error) {
+// readConfig reads a file as far as Parse takes one. A drop-in is a regular file: anything else may never end.
+func readConfig(path string, dropIn bool) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && dropIn && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 //	names, each ended by a zero byte; zeros up to a multiple of 4
 //	per function: i32 refusal, requiredX, requiredY, requiredZ
 //
-// Guests that know nothing of the last part leave it unread.
+// The last part is missing in what hosts of earlier releases send, and libcuda.so.1 of those releases leaves it unread.
 const (
 	layoutVersion  = 1
 	layoutHeader   = 16
@@ -107,10 +107,14 @@ func (m *ModuleLayout) Decode(b []byte) bool {
 	functionPart, b := b[:functions*functionRecord], b[functions*functionRecord:]
 	paramTotal := uint64(le.Uint32(b))
 	b = b[paramHeader:]
-	if uint64(len(b)) != paramTotal*paramRecord+globals*globalRecord+stringBytes+padding(stringBytes)+functions*limitsRecord {
+	var limitsPart []byte // none from hosts of earlier releases
+	switch named := paramTotal*paramRecord + globals*globalRecord + stringBytes; uint64(len(b)) {
+	case named:
+	case named + padding(stringBytes) + functions*limitsRecord:
+		limitsPart = b[named+padding(stringBytes):]
+	default:
 		return false
 	}
-	limitsPart := b[uint64(len(b))-functions*limitsRecord:]
 	paramPart, b := b[:paramTotal*paramRecord], b[paramTotal*paramRecord:]
 	globalPart, namePart := b[:globals*globalRecord], b[globals*globalRecord:][:stringBytes]
 	// Names are copied once, however many records point to them.
@@ -124,7 +128,9 @@ func (m *ModuleLayout) Decode(b []byte) bool {
 		}
 		next += len(f.Params)
 		for n, v := range f.limits() {
-			*v = int32(le.Uint32(limitsPart[limitsRecord*i+4*n:]))
+			if *v = 0; limitsPart != nil {
+				*v = int32(le.Uint32(limitsPart[limitsRecord*i+4*n:]))
+			}
 		}
 	}
 	for i := range m.Globals {

@@ -207,8 +207,7 @@ func (h *host) progressOf(domain string) (gap func() time.Duration) {
 	stop, result := make(chan struct{}), make(chan time.Duration)
 	go func() {
 		var most time.Duration
-		var used int64
-		since := time.Now()
+		used, since := int64(-1), time.Now() // -1: unknown
 		for tick := time.NewTicker(10 * time.Millisecond); ; {
 			select {
 			case <-stop:
@@ -218,9 +217,12 @@ func (h *host) progressOf(domain string) (gap func() time.Duration) {
 			case <-tick.C:
 			}
 			now, err := h.used(domain)
-			if err != nil || used == 0 { // the daemon is being restarted
-				used, since = now, time.Now()
+			switch {
+			case err != nil: // the daemon is being restarted
+				used, since = -1, time.Now()
 				continue
+			case used < 0:
+				used, since = now, time.Now()
 			}
 			if now != used {
 				most = max(most, time.Since(since)-time.Duration(now-used))

@@ -210,7 +210,11 @@ func TestFaultSaysWhere(t *testing.T) {
 		if r := w.wait(t); !r.Sticky() {
 			t.Errorf("%s: %v", kernel, r)
 		}
-		if got := <-told; !regexp.MustCompile(want).MatchString(got) {
+		got := <-told
+		if got == "timeout" { // a busy host ends the kernel late
+			got = <-told
+		}
+		if !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s: %q, not %s", kernel, got, want)
 		}
 	}

@@ -31,6 +31,10 @@ type hold struct {
 // acquire waits for n's turn and for the engine. It returns false when the device closes, or the page of the domain is damaged.
 func (e *executor) acquire(n *node) bool {
 	turn, w := e.dev.config.Turn, e.dev.worker
+	if turn != nil {
+		turn.Queued(n.class, 1)
+		defer turn.Queued(n.class, -1)
+	}
 	for {
 		if turn != nil {
 			turn.Await(n.class, e.stopped)

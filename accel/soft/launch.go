@@ -3,6 +3,7 @@ package soft
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"pegasus/accel"
@@ -247,13 +248,16 @@ func (d *Device) tellFault(kernel string, f *fault) {
 	if d.config.OnFault == nil {
 		return
 	}
-	const longestName = 60
+	const longestName, longestText = 60, 400
 	if len(kernel) > longestName {
 		kernel = kernel[:longestName] + "…"
 	}
 	text := fmt.Sprintf("kernel %s: %s at %s: %s", kernel, f.result.Name(), f.place(), f.message)
 	if f.address != 0 {
 		text += fmt.Sprintf(", address %s", hex(f.address))
+	}
+	if len(text) > longestText { // the name of the source's file, and what an assertion says, are of any length
+		text = strings.ToValidUTF8(text[:longestText], "") + "…"
 	}
 	d.config.OnFault(f.result, text)
 }

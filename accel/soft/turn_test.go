@@ -28,6 +28,8 @@ func newTurns(held bool) *turns {
 	return t
 }
 
+func (t *turns) Queued(accel.Class, int) {}
+
 func (t *turns) Held(accel.Class) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,6 +200,7 @@ func TestTurnIsAskedAtTheEngine(t *testing.T) {
 // flipping is a turn that ends each time that it has been asked about often enough.
 type flipping struct{ n atomic.Int32 }
 
+func (f *flipping) Queued(accel.Class, int)        {}
 func (f *flipping) Held(accel.Class) bool          { return f.n.Add(1)%3 != 0 }
 func (f *flipping) Await(accel.Class, func() bool) {}
 func (f *flipping) clock(tick time.Duration) func() int64 {

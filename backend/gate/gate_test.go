@@ -608,14 +608,24 @@ func TestSetStops(t *testing.T) {
 	p.Grant(Terms{Classes: AllClasses, Until: Forever})
 	ticket := try(t, m, Compute, 600, Admitted)
 	for _, c := range []struct {
-		stops, leased, waits bool
-	}{{false, false, false}, {true, false, true}, {true, true, false}} {
+		stops, leased, ran, queued, waits bool
+	}{
+		{false, false, true, true, false}, {true, false, true, false, true}, {true, false, false, true, true},
+		{true, false, false, false, false}, {true, true, true, true, false},
+	} {
 		p.SetStops(c.stops)
+		p.Ran(c.ran, !c.ran)
+		if c.queued {
+			m.Queued(Compute, 1)
+		}
 		if p.Revoke(AllClasses); c.leased {
 			p.Grant(Terms{Classes: ComputeOnly, Until: Forever})
 		}
 		if h := p.Look().Heads[Compute]; (h.Seq == 2 && h.Predicted == 600) != c.waits || (h.Seq == 0) == c.waits {
-			t.Errorf("stops %v, leased %v: %+v waits", c.stops, c.leased, h)
+			t.Errorf("%+v: %+v waits", c, h)
+		}
+		if c.queued {
+			m.Queued(Compute, -1)
 		}
 	}
 	m.Finish(ticket, usage(accel.Compute, 600))

@@ -157,7 +157,9 @@ type slot struct {
 
 	dependent atomic.Uint32 // not 0: what it has in flight may wait for what its guest has yet to do
 
-	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - 4*4]byte
+	queued [NumClasses]atomic.Uint32 // pieces of admitted work that wait for their engine behind other work
+
+	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - 4*4 - NumClasses*4]byte
 }
 
 // reel is where a worker notes what it executes, the oldest notes first to go.

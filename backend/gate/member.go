@@ -317,6 +317,9 @@ func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	}
 }
 
+// Queued notes that admitted work of a class waits for its engine behind other work, with 1, and with -1 that it no longer does.
+func (m *Member) Queued(c Class, by int) { m.slot.queued[c].Add(uint32(by)) }
+
 // Spend charges a part of what a request uses, which may take as long as many: so the domain is charged, and what else it has to
 // do waits for its turn, while the request goes on. Any goroutine may call it, before Finish, which receives the sum of all.
 func (m *Member) Spend(t *Ticket, u accel.Usage) {

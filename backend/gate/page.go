@@ -24,8 +24,9 @@ type Page struct {
 
 	// The daemon's own copy of words that it alone writes: see Intact.
 	wrote words
-	stops bool         // see SetStops
-	top   atomic.Int32 // slots from here on were never taken; workers can write the page's count
+	stops bool             // see SetStops
+	ran   [NumClasses]bool // see Ran
+	top   atomic.Int32     // slots from here on were never taken; workers can write the page's count
 
 	// The daemon's own memory of the slots, so that nothing is counted twice.
 	seen   [Slots]seen
@@ -186,8 +187,12 @@ func (p *Page) Tick(aliveUntil int64) {
 }
 
 // SetStops tells whether the accelerator stops work at the end of its domain's turn, to go on with it in the next one. If so, work that was
-// let in counts as waiting for a lease while its domain has none, whether it has begun or waits for the engine behind another domain's.
+// let in counts as waiting for a lease while its domain has none, whether it still computes or waits for the engine behind another
+// domain's. Work that waits for anything else, such as its guest, doesn't.
 func (p *Page) SetStops(stops bool) { p.stops = stops }
+
+// Ran notes of each class whether the domain has held an engine since the last Look.
+func (p *Page) Ran(compute, copies bool) { p.ran = [NumClasses]bool{Compute: compute, Copy: copies} }
 
 // SetInFlightLimit bounds the predicted nanoseconds in flight per class; 0 is no bound.
 func (p *Page) SetInFlightLimit(ns int64) {
@@ -285,6 +290,7 @@ func (p *Page) Reap(i int) {
 		s.inFlight[c].Store(0)
 		p.ended[c] += uint64(within(s.requests[c].Swap(0), maxRequests)) // the domain is not to wait for them
 		s.held[c].Store(0)
+		s.queued[c].Store(0)
 	}
 	for c := range s.used {
 		s.used[c].Store(0)
@@ -420,7 +426,8 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 		w.Heads[class-1] = Head{Predicted: max(within(s.predicted.Load(), maxTime), 1), About: About{Key: like >> 1, Known: like&1 != 0, Size: min(s.size.Load(), maxSize)}}
 	}
 	for c := range s.held {
-		waits := s.held[c].Load() != 0 || p.stops && w.Flying[c] > 0 && !p.at.header.leased(Class(c), now)
+		goesOn := p.stops && w.Flying[c] > 0 && (p.ran[c] || s.queued[c].Load() != 0)
+		waits := s.held[c].Load() != 0 || goesOn && !p.at.header.leased(Class(c), now)
 		if waits && w.Heads[c].Predicted == 0 { // the worker may have no other request
 			w.Heads[c].Predicted = max(within(s.inFlight[c].Load(), maxTime)/max(w.Flying[c], 1), 1)
 		}

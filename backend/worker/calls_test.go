@@ -164,6 +164,15 @@ func TestErrorsBelongToStreams(t *testing.T) {
 			t.Errorf("%s: then the context returns %v", name, left)
 		}
 	}
+	// A stream that is destroyed leaves its error to the context.
+	b.launch(1, 20, 99, word)
+	b.queue(cuda.OpStreamDestroy, 1, 0, &cuda.StreamDestroyArgs{Stream: 20})
+	if r := synced(21); r != cuda.Success {
+		t.Errorf("another stream after one was destroyed: %v", r)
+	}
+	if r := all(0); r != cuda.ErrorInvalidHandle {
+		t.Errorf("the context after a stream with an error was destroyed: %v", r)
+	}
 	// The two names of the default stream are one, and each stream has an error of its own.
 	b.launch(1, 0, 99, word)
 	b.queue(cuda.OpLaunch, 1, 21, &cuda.LaunchArgs{Function: cuda.LaunchFunction(1, 0)})

@@ -33,7 +33,7 @@ type debt struct {
 	r      cuda.Result
 }
 
-// maxDebts bounds the streams whose errors a context keeps.
+// maxDebts bounds the streams whose errors a context keeps apart.
 const maxDebts = 1024
 
 // noStream stands for the stream of work that has none of its own: only calls that synchronise the context return its errors.
@@ -63,15 +63,37 @@ func (g *guestContext) fail(stream uint64, r cuda.Result) {
 	}
 }
 
-// owe keeps the error of a stream that owes none.
+// owe keeps the error of a stream that owes none; of streams beyond maxDebts, one for all that synchronise the context.
 func (g *guestContext) owe(stream uint64, r cuda.Result) {
-	stream = canonical(stream)
 	d := &g.debts
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.all) < maxDebts && !slices.ContainsFunc(d.all, func(o debt) bool { return o.stream == stream }) {
+	if stream = canonical(stream); len(d.all) >= maxDebts {
+		stream = noStream
+	}
+	if !d.has(stream) {
 		d.all = append(d.all, debt{stream, r})
 		g.s.host.Owe(g.id, true)
+	}
+}
+
+// has reports whether a stream owes an error. d.mu is held.
+func (d *debts) has(stream uint64) bool {
+	return slices.ContainsFunc(d.all, func(o debt) bool { return o.stream == stream })
+}
+
+// orphan has the context owe what a stream that is destroyed owes, unless the context owes an error already.
+func (g *guestContext) orphan(stream uint64) {
+	d := &g.debts
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.all, func(o debt) bool { return o.stream == stream })
+	switch {
+	case i < 0:
+	case d.has(noStream):
+		d.all = slices.Delete(d.all, i, i+1)
+	default:
+		d.all[i].stream = noStream
 	}
 }
 

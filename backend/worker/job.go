@@ -174,8 +174,11 @@ func ReceiveReport(c *net.UnixConn) (r Report, err error) {
 
 // SendOrder tells a worker what to do. It fails at once when the worker has left so many orders
 // unread that there is no room for another, and so the caller may hold locks.
-func SendOrder(c *net.UnixConn, o Order) error {
-	b, err := json.Marshal(o)
+func SendOrder(c *net.UnixConn, o Order) error { return sendNow(c, o) }
+
+// sendNow sends a message if there is room for it.
+func sendNow(c *net.UnixConn, message any) error {
+	b, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}

@@ -219,6 +219,15 @@ func (w *worker) report(r Report) {
 	}
 }
 
+// reportFault reports a kernel's fault, while the kernel's engine is held: a report for which there is no room is left out.
+func (w *worker) reportFault(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.daemon != nil {
+		sendNow(w.daemon, Report{State: Faulted, Why: text})
+	}
+}
+
 // attach maps what the job came with.
 func (w *worker) attach() (err error) {
 	if w.layout, err = w.job.Geometry.Layout(); err != nil {
@@ -287,7 +296,7 @@ func (w *worker) open() (*session, error) {
 		if r != cuda.ErrorAssert { // which has printed what failed
 			w.host.LastWords(text)
 		}
-		w.report(Report{State: Faulted, Why: text})
+		w.reportFault(text)
 	}
 	var d accel.Device
 	err = w.member.Reserve(gate.HostMemory, w.layout.ArenaBytes)
@@ -314,6 +323,8 @@ type turn struct{ member *gate.Member }
 func (t turn) Held(c accel.Class) bool { return t.member.HasTurn(gate.ClassOf(c)) }
 
 func (t turn) Await(c accel.Class, stop func() bool) { t.member.AwaitTurn(gate.ClassOf(c), stop) }
+
+func (t turn) Queued(c accel.Class, by int) { t.member.Queued(gate.ClassOf(c), by) }
 
 func (w *worker) quota(delta int64) bool {
 	if delta < 0 {

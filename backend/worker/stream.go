@@ -95,6 +95,7 @@ func (s *session) StreamDestroy(_ cuda.Call, a cuda.StreamDestroyArgs) cuda.Resu
 	t, r := s.streams.take(a.Stream)
 	if r == cuda.Success {
 		t.s.Destroy()
+		t.g.orphan(a.Stream)
 	}
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"pegasus/cuda"
 	"pegasus/frontend"
@@ -238,11 +239,24 @@ func table(out io.Writer, all []state) {
 	fmt.Fprintln(out, edge)
 }
 
-// processName is what the kernel has on a process, if it runs here and may be seen.
+// firstNamespace is how the kernel names the namespace of PIDs that it began with. Containers have others, in which the PID of a
+// process of the host is another process's.
+const firstNamespace = "pid:[4026531836]"
+
+// processName returns the name by which a process was started, as far as it is printable; "-" if the process can't be seen from here.
 func processName(pid uint32) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if name, _, _ := bytes.Cut(b, []byte{0}); err == nil && len(name) > 0 {
-		return strings.ToValidUTF8(string(name), "?")
+	if own, err := os.Readlink("/proc/self/ns/pid"); err != nil || own != firstNamespace {
+		return "-"
 	}
-	return "-"
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	name, _, _ := bytes.Cut(b, []byte{0})
+	if err != nil || len(name) == 0 {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, string(name))
 }

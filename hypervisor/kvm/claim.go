@@ -25,8 +25,12 @@ func Claim(ctx context.Context, dir string) (release func(), err error) {
 	if err := MakeDir(dir); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, claimName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, claimName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(0o600); err != nil { // any user that can read the file can lock it
+		f.Close()
 		return nil, err
 	}
 	for {

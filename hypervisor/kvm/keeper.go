@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -72,7 +73,7 @@ func (k Keeper) look(ctx context.Context, running map[string]bool, ended chan<- 
 	for _, e := range entries {
 		path := filepath.Join(k.Dir, e.Name())
 		k.sweep(path, e)
-		if running[path] || !e.Type().IsRegular() || k.Valid(e.Name()) != nil || taken(path) {
+		if running[path] || !e.Type().IsRegular() || k.Valid(e.Name()) != nil || unfinished(e) || taken(path) {
 			continue
 		}
 		cmd, err := k.start(path, e.Name())
@@ -91,6 +92,12 @@ func (k Keeper) look(ctx context.Context, running map[string]bool, ended chan<- 
 			}
 		}()
 	}
+}
+
+// unfinished reports whether a file is a region in the making of an earlier release, which called it NAME.new.
+func unfinished(e os.DirEntry) bool {
+	info, err := e.Info()
+	return strings.HasSuffix(e.Name(), ".new") && (err != nil || info.Mode().Perm() == 0o600)
 }
 
 func (k Keeper) start(path, domain string) (*exec.Cmd, error) {

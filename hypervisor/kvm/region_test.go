@@ -73,9 +73,12 @@ func TestKeeper(t *testing.T) {
 	go func() { over <- k.Run(ctx) }()
 	eventually(t, "the directory is there", func() bool { _, err := os.Stat(dir); return err == nil })
 	for _, name := range []string{"-bad", ".half.new", ".web.new", "web", "web.new", "ports"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o640); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "half.new"), nil, 0o600); err != nil { // of an earlier release, which hadn't finished it
+		t.Fatal(err)
 	}
 	eventually(t, "hubs, and others when they have ended", func() bool {
 		b, _ := os.ReadFile(said)
