@@ -218,7 +218,11 @@ func TestQueryThreads(t *testing.T) {
 			return true
 		}, nil},
 	} {
-		for _, at := range []uint32{procAuthList, procConnectOpen, procLookupByName, procMonitor | qemuProgram} {
+		steps := []uint32{procAuthList, procConnectOpen, procLookupByName, procMonitor | qemuProgram}
+		if raced { // go-libvirt races with itself for a channel that isn't used here, if its connection ends while it connects
+			steps = steps[2:]
+		}
+		for _, at := range steps {
 			socket := libvirtd(func(conn *net.UnixConn, program, procedure, serial uint32, body []byte) bool {
 				reply := answers(program, procedure, serial, body)
 				if program == qemuProgram {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package libvirt
+
+const raced = false
