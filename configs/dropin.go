@@ -74,7 +74,7 @@ func Exists(path string) bool {
 }
 
 // Load reads and checks the file at path and its drop-ins, which together are one configuration. The file may be
-// missing if there are drop-ins. What is wrong in the files comes back as Errors; a file that can't be read as
+// missing if there are drop-ins. Mistakes in the files come back as Errors; a file that can't be read as
 // the error of reading it.
 func Load(path string, opt Options) (*Config, error) {
 	dropIns, err := DropIns(path)
@@ -125,7 +125,7 @@ func (p *parser) merge(t *table, keys map[string]any, from *source) {
 	}
 }
 
-// sort orders what is wrong by file and line.
+// sort orders the mistakes by file and line.
 func (p *parser) sort() {
 	order := map[string]int{}
 	for i, s := range p.sources {

@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Each file has those of a configuration, and as "want" what is wrong with them, or lines of what they mean.
+// Each file has those of a configuration, and as "want" their mistakes, or lines of their meaning.
 func TestDropIns(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.files") {
 		t.Run(filepath.Base(file), func(t *testing.T) {

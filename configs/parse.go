@@ -76,7 +76,7 @@ func invalidUTF8(text string) int {
 	return 0
 }
 
-// parser walks the decoded files and gathers what is wrong with them.
+// parser walks the decoded files and gathers their mistakes.
 type parser struct {
 	sources []*source
 	opt     Options

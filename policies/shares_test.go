@@ -198,7 +198,7 @@ func TestAloneOwesNobody(t *testing.T) {
 }
 
 // TestLongKernelsGetShares: programs that submit a kernel when the one before has ended get their shares, also where each kernel takes
-// several turns: what is left of it waits for a turn as a new one does.
+// several turns: the rest of a kernel waits for a turn as a new one does.
 func TestLongKernelsGetShares(t *testing.T) {
 	for name, most := range map[string]float64{"accc": 0.5, "lag": 0.5, "credit": 2, "band": 2, "drr": 9} { // drr saves up for whole kernels
 		t.Run(name, func(t *testing.T) {

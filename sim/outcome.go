@@ -197,7 +197,7 @@ func (l *ledger) outcomes(names map[string]string) []Outcome {
 	return all
 }
 
-// describe says in words what was decided.
+// describe returns a decision in words.
 func (l *ledger) describe(now Time, actions []policies.Action, names map[string]string) string {
 	if len(actions) == 0 {
 		return "nothing changes"

@@ -97,7 +97,7 @@ func (g *guestContext) orphan(stream uint64) {
 	}
 }
 
-// debtor returns the stream that owes the error of a call without a reply: of what is queued in a stream that stream.
+// debtor returns the stream that owes the error of a call without a reply: for work queued in a stream, that stream.
 func debtor(c cuda.Call) uint64 {
 	switch c.Op {
 	case cuda.OpLaunch, cuda.OpGraphLaunch, cuda.OpCopy, cuda.OpCopyLinear, cuda.OpFill, cuda.OpHostCallback,

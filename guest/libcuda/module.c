@@ -123,7 +123,7 @@ static CUresult exchange_in(uint64_t *room, uint32_t op, uint32_t context, uint6
 
 /*
  * Sends the image and reads the answer, all through one piece of the arena: image, layout, log. If the host is content,
- * sound says whether what it answered makes sense.
+ * sound reports whether an answer makes sense.
  */
 static CUresult exchange(uint32_t op, uint32_t context, uint64_t about, const struct image *image, struct jit *jit,
 	struct layout *layout, bool *sound)

@@ -36,7 +36,7 @@ type Options struct {
 	Format string // --format
 }
 
-// state is what is shown of a device.
+// state is the shown state of a device.
 type state struct {
 	index   int
 	device  cuda.Device

@@ -292,7 +292,7 @@ func (d *Definition) BesideCells(dir string) (memory, counted uint64, ok bool) {
 }
 
 // withoutMemory is how much memory the machine has without its region: libvirt counts that as
-// memory of the machine, whatever somebody has made of its cells since.
+// memory of the machine, however its cells were edited since.
 func (d *Definition) withoutMemory(region uint64) uint64 {
 	switch d.memory.bytes {
 	case d.record.memory + region, d.counted():

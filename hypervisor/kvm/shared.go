@@ -62,7 +62,7 @@ func (a Attachment) Make(group int) error {
 // Remove removes it when the machine has ended.
 func (a Attachment) Remove() error {
 	err := RemoveRegion(a.Region)
-	if a.Device == IVSHMEM && UsedBy(sharedPath(a.Region)) == 0 { // also if somebody has removed the region
+	if a.Device == IVSHMEM && UsedBy(sharedPath(a.Region)) == 0 { // also if the region has been removed
 		err = errors.Join(err, remove(sharedPath(a.Region)))
 	}
 	return err

@@ -149,7 +149,7 @@ func TestSilentProgram(t *testing.T) {
 	}
 }
 
-// lines are what was logged.
+// lines are the logged lines.
 type lines struct {
 	mu sync.Mutex
 	b  strings.Builder

@@ -173,7 +173,7 @@ func TestHungStore(t *testing.T) {
 	}
 }
 
-// buffer is what was logged.
+// buffer holds the logged text.
 type buffer struct {
 	mu sync.Mutex
 	b  strings.Builder

@@ -139,7 +139,7 @@ func Load(m *ptx.Module, alloc func(size, align uint64) (addr uint64, mem []byte
 	}
 	if im.compiled = size <= compiledAtOnce; im.compiled {
 		for _, k := range im.kernels {
-			_ = k.Compile() // kept for the caller, who compiles it again
+			_ = k.Compile() // the caller compiles it again and gets the error
 		}
 	}
 	return im, nil
