@@ -20,7 +20,7 @@ type pool struct {
 	cpus   CPUSet
 	count  int
 	claims []*claim      // those limited to just this set
-	within []*pool       // those whose sets are in it, itself included
+	within []*pool       // those whose sets are in it, itself included, the smallest first
 	spent  time.Duration // of its time, by those that are settled
 	level  level
 	done   bool
@@ -62,13 +62,13 @@ func divide(claims []*claim, period time.Duration) {
 			return
 		}
 		tightest.fill(period)
-		got := tightest.settle()
+		got := tightest.settle(period)
 		for _, p := range pools {
 			shared := p.cpus.common(&tightest.cpus)
 			if p.done || shared == 0 {
 				continue
 			}
-			p.spent += scale(got, int64(shared), int64(tightest.count))
+			p.spent += scaleUp(got, int64(shared), int64(tightest.count))
 			p.level = p.fill(period)
 		}
 	}
@@ -91,21 +91,32 @@ func poolsOf(claims []*claim) (pools []*pool) {
 				p.within = append(p.within, q)
 			}
 		}
+		slices.SortStableFunc(p.within, func(a, b *pool) int { return a.count - b.count })
 	}
 	return pools
 }
 
-// settle makes the claims in the pool final, and returns what they get.
-func (p *pool) settle() (got time.Duration) {
-	for _, q := range p.within {
-		if !q.done {
-			q.done = true
-			for _, c := range q.claims {
-				got += c.gets
+// settle makes the claims in the pool final, and returns the time that they get.
+// A pool in it that is as tight gets no nanosecond of rounding beyond its own CPUs' time.
+func (p *pool) settle(period time.Duration) (all time.Duration) {
+	for i, q := range p.within {
+		if q.done {
+			continue
+		}
+		q.done = true
+		got, left := time.Duration(0), max(period*time.Duration(q.count)-q.spent, 0)
+		for _, c := range q.claims {
+			c.gets = min(c.gets, left-got)
+			got += c.gets
+		}
+		all += got
+		for _, outer := range p.within[i+1:] {
+			if outer.cpus.common(&q.cpus) == q.count {
+				outer.spent += got
 			}
 		}
 	}
-	return got
+	return all
 }
 
 // fill divides the pool's time among all claims in it that are not settled yet.
@@ -151,5 +162,13 @@ func (p *pool) fill(period time.Duration) level {
 func scale(d time.Duration, part, whole int64) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), uint64(part))
 	q, _ := bits.Div64(hi, lo, uint64(whole))
+	return time.Duration(q)
+}
+
+// scaleUp is scale, rounded up.
+func scaleUp(d time.Duration, part, whole int64) time.Duration {
+	hi, lo := bits.Mul64(uint64(d), uint64(part))
+	lo, carry := bits.Add64(lo, uint64(whole)-1, 0)
+	q, _ := bits.Div64(hi+carry, lo, uint64(whole))
 	return time.Duration(q)
 }
