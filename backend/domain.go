@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -335,6 +336,7 @@ func (d *Daemon) apply(dom *domain, s configs.Domain) {
 func setQuotas(p *gate.Page, s configs.Domain) {
 	p.SetQuota(gate.DeviceMemory, unlimited(s.Memory))
 	p.SetQuota(gate.HostMemory, unlimited(s.HostMemory))
+	p.SetPreparers(runtime.NumCPU() / 4) // a quarter of the processors
 }
 
 func unlimited(s configs.Size) uint64 {

@@ -87,7 +87,12 @@ type header struct {
 	_           [40]byte
 	holdings    [Segments]holding
 
-	_ [headerBytes - 6*64 - numLeases*64 - Segments*(32+16)]byte
+	preparing        [maxPreparers]atomic.Uint32 // 1 + the slot that prepares work; futex words
+	preparers        atomic.Uint32               // how many of them there are; 0: an older daemon doesn't say
+	preparersWaiting atomic.Uint32
+	_                [56]byte
+
+	_ [headerBytes - 8*64 - numLeases*64 - Segments*(32+16)]byte
 }
 
 // segment is device memory that the domain's workers share. It changes under the lock.

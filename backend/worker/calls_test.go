@@ -551,6 +551,52 @@ func TestPreparedBeforeTheGate(t *testing.T) {
 	}
 }
 
+// A module is loaded, and a kernel compiled, when few enough other workers of the domain do the like.
+func TestPreparesInItsTurn(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	b.page.SetPreparers(1)
+	slot, err := b.page.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := gate.Join(b.page, b.bell, slot)
+	var word uint64
+	for _, c := range []struct {
+		what string
+		call func()
+	}{
+		{"load a module", func() { word = b.context(1) }},
+		{"launch a kernel", func() {
+			b.launch(1, 0, 0, word)
+			b.read(1, word)
+		}},
+		{"launch a graph", func() {
+			b.createGraph(0, 7, kernelNode(1, 0, word))
+			b.launchGraph(7)
+			b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
+		}},
+	} {
+		began, end := make(chan struct{}), make(chan struct{})
+		go other.Prepare(func() {
+			close(began)
+			<-end
+		})
+		<-began
+		done := make(chan struct{})
+		go func() {
+			c.call()
+			close(done)
+		}()
+		select {
+		case <-done:
+			t.Errorf("%s: not in its turn", c.what)
+		case <-time.After(20 * time.Millisecond):
+		}
+		close(end)
+		<-done
+	}
+}
+
 func first(r cuda.Result, _ []byte) cuda.Result { return r }
 
 // until waits for something that other goroutines bring about.

@@ -323,7 +323,7 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 		return cuda.Success
 	}
 	if gr.taken.perBlock.Load() == 0 {
-		gr.prepare()
+		s.gate.Prepare(gr.prepare)
 	}
 	b := s.newSubmission(g, c.Stream)
 	b.replay = &replay{s: s, gr: gr, stream: c.Stream, records: records, charge: b.spent}

@@ -43,7 +43,7 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	sub := s.newSubmission(g, c.Stream)
 	w.Spent = sub.spent
 	if cost.perBlock.Load() == 0 {
-		g.prepare(w)
+		s.gate.Prepare(func() { g.prepare(w) })
 	}
 	sub.cost, sub.blocks = cost, blockCount(a.Grid)
 	if len(a.Params) > fewParams {
@@ -248,7 +248,9 @@ func (s *session) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.Modul
 	if r != cuda.Success {
 		return out, r
 	}
-	m, text, r := g.ctx.LoadModule(image)
+	var m accel.Module
+	var text string
+	s.gate.Prepare(func() { m, text, r = g.ctx.LoadModule(image) })
 	out.LogLength = uint64(copy(x.log, text))
 	if r != cuda.Success {
 		return out, r

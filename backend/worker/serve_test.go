@@ -20,6 +20,7 @@ type bench struct {
 	s      *session
 	dev    *fakeDevice
 	page   *gate.Page
+	bell   *gate.Bell
 	g      *callbuf.Guest
 	h      *callbuf.Host
 	mem    []byte
@@ -54,7 +55,7 @@ func newBench(t testing.TB, geometry callbuf.Geometry) *bench {
 	must(err)
 	page.Grant(gate.Terms{Classes: gate.AllClasses, Until: gate.Forever})
 	m := gate.Join(page, bell, slot)
-	b := &bench{t: t, page: page, g: g, h: h, mem: mem, served: make(chan struct{})}
+	b := &bench{t: t, page: page, bell: bell, g: g, h: h, mem: mem, served: make(chan struct{})}
 	b.s = newSession(h, m, slog.New(slog.NewTextHandler(testWriter{t}, nil)))
 	b.s.spinTime = 50 * time.Microsecond
 	b.dev = newFake(Place{OnTimeout: func() { b.s.end(cuda.ErrorLaunchTimeout, "timeout") }, Quota: func(d int64) bool {
