@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,18 +28,19 @@ const (
 	cpuController    = "cpu"
 )
 
-// cgroup is the group of this daemon under one controller, with a group for each
-// domain below. Under version 2 both controllers have the same directory.
+// cgroup is how this daemon's groups under one controller are called: one for each domain, and one for workers without a job. All are
+// at the top: while processes compute and start in a group within a group, Linux (6.18) lets a process outside wait for up to 100 ms
+// for a processor. Under version 2 both controllers have the same groups.
 type cgroup struct {
-	dir        string
+	dir        string // what their paths begin with
 	controller string
 	v2         bool
 }
 
 const cgroups = "/sys/fs/cgroup"
 
-// cgroupName is what the groups of daemons are called.
-var cgroupName = regexp.MustCompile(`^pegasus(-[0-9]+)?$`)
+// cgroupName is what the groups of daemons are called, and that of earlier releases, which had the others within it.
+var cgroupName = regexp.MustCompile(`^(pegasus(?:-[0-9]+)?)(\.spare|\.domain-.*)?$`)
 
 // findCgroup returns the daemon's group under a controller, version 2 first, or why
 // there is none.
@@ -56,38 +56,23 @@ func findCgroup(controller string, apart int) (cgroup, error) {
 		if err := handOut(cgroups, controller); err != nil {
 			return cgroup{}, err
 		}
-		g := cgroup{filepath.Join(cgroups, name), controller, true}
-		return g, g.make()
+		return cgroup{filepath.Join(cgroups, name), controller, true}, nil
 	}
 	top := filepath.Join(cgroups, controller)
 	if _, err := os.Stat(filepath.Join(top, "cgroup.procs")); err != nil {
 		return cgroup{}, fmt.Errorf("no %s controller is mounted at %s", controller, cgroups)
 	}
 	g := cgroup{filepath.Join(top, name), controller, false}
-	return g, g.make()
+	if err := mkdir(g.spares()); err != nil { // as it will be for each worker
+		return cgroup{}, err
+	}
+	return g, nil
 }
 
 // handOut lets the groups below a version 2 group have limits.
 func handOut(dir, controller string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
 		return fmt.Errorf("hand out the %s controller: %w", controller, err)
-	}
-	return nil
-}
-
-// make makes the group of the daemon if it isn't there.
-func (g cgroup) make() error {
-	if err := mkdir(g.dir); err != nil {
-		return err
-	}
-	switch {
-	case g.v2:
-		return handOut(g.dir, g.controller)
-	case g.controller == cpuController:
-		// At the top of version 1 each process weighs as much as a whole group. The
-		// workers of all domains weigh what as many busy processes as there are CPUs do,
-		// which is what they come to without a group.
-		return write(g.dir, "cpu.shares", strconv.Itoa(cpuShares(defaultCredits)*runtime.NumCPU()))
 	}
 	return nil
 }
@@ -105,7 +90,10 @@ func write(dir, file, text string) error {
 
 // groupOf is the directory of a domain's group. No file of the kernel's has such a
 // name, whatever the domain is called.
-func (g cgroup) groupOf(domain string) string { return filepath.Join(g.dir, "domain-"+domain) }
+func (g cgroup) groupOf(domain string) string { return g.dir + ".domain-" + domain }
+
+// spares is the group of workers without a job. It weighs what a process does.
+func (g cgroup) spares() string { return g.dir + ".spare" }
 
 // defaultCredits weigh what a process weighs whose weight was never set.
 const defaultCredits = 256
@@ -145,27 +133,27 @@ func (g cgroup) limit(domain string, l limits) error {
 }
 
 // enter puts a worker into its domain's group, under these limits.
-func (g cgroup) enter(domain string, pid int, l limits) (err error) {
+func (g cgroup) enter(domain string, pid int, l limits) error {
+	return g.join(g.groupOf(domain), pid, func() error { return g.limit(domain, l) })
+}
+
+// park puts a worker into the group of those without a job.
+func (g cgroup) park(pid int) error { return g.join(g.spares(), pid, func() error { return nil }) }
+
+// join puts a process into a group, which it makes if need be.
+func (g cgroup) join(dir string, pid int, limit func() error) (err error) {
 	for range 3 { // another daemon may just sweep the group away, since it is still empty
-		err = g.tryToEnter(domain, pid, l)
+		if err = mkdir(dir); err != nil {
+			return err
+		}
+		if err = limit(); err == nil {
+			err = write(dir, "cgroup.procs", strconv.Itoa(pid))
+		}
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 			break
 		}
 	}
 	return err
-}
-
-func (g cgroup) tryToEnter(domain string, pid int, l limits) error {
-	if err := g.make(); err != nil {
-		return err
-	}
-	if err := mkdir(g.groupOf(domain)); err != nil {
-		return err
-	}
-	if err := g.limit(domain, l); err != nil {
-		return err
-	}
-	return write(g.groupOf(domain), "cgroup.procs", strconv.Itoa(pid))
 }
 
 // leave removes a domain's group once it is empty.
@@ -174,26 +162,40 @@ func (g cgroup) leave(domain string) { os.Remove(g.groupOf(domain)) }
 // sweep removes the groups that daemons of other directories have left behind,
 // having been killed. Those that run make theirs anew when they need it.
 func (g cgroup) sweep() {
-	top := filepath.Dir(g.dir)
-	entries, err := os.ReadDir(top)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if dir := filepath.Join(top, e.Name()); dir != g.dir && cgroupName.MatchString(e.Name()) {
-			cgroup{dir: dir}.close()
-		}
+	for _, dir := range g.all(func(daemon string) bool { return daemon != filepath.Base(g.dir) }) {
+		removeTree(dir)
 	}
 }
 
-// close removes all empty groups, and reports whether none is left.
+// close removes all empty groups of the daemon, and reports whether none is left.
 func (g cgroup) close() bool {
-	entries, _ := os.ReadDir(g.dir)
+	none := true
+	for _, dir := range g.all(func(daemon string) bool { return daemon == filepath.Base(g.dir) }) {
+		none = removeTree(dir) && none
+	}
+	return none
+}
+
+// all returns the groups whose daemon is one of these.
+func (g cgroup) all(of func(daemon string) bool) (dirs []string) {
+	top := filepath.Dir(g.dir)
+	entries, _ := os.ReadDir(top)
 	for _, e := range entries {
-		if e.IsDir() {
-			os.Remove(filepath.Join(g.dir, e.Name()))
+		if name := cgroupName.FindStringSubmatch(e.Name()); name != nil && of(name[1]) {
+			dirs = append(dirs, filepath.Join(top, e.Name()))
 		}
 	}
-	err := os.Remove(g.dir)
+	return dirs
+}
+
+// removeTree removes a group, and those of earlier releases within it, if all are empty.
+func removeTree(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+	err := os.Remove(dir)
 	return err == nil || errors.Is(err, fs.ErrNotExist)
 }

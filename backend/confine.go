@@ -72,6 +72,19 @@ func (d *Daemon) confine(g *guest, pid int) {
 	}
 }
 
+// park has a worker without a job weigh on the host's CPUs as a domain does, together with all others that have none: guests
+// have workers started.
+func (d *Daemon) park(pid int) {
+	for _, c := range d.cgroups {
+		if c.controller != cpuController {
+			continue
+		}
+		if err := c.park(pid); err != nil {
+			d.log.Warn("limit the CPUs of workers that have no job", "worker", pid, "err", err)
+		}
+	}
+}
+
 // limitAnew puts a domain's limits into force for the workers that it has. d.mu is held.
 func (d *Daemon) limitAnew(dom *domain) {
 	for _, c := range d.cgroups {
@@ -134,7 +147,7 @@ func (d *Daemon) confinement() []control.Check {
 			continue
 		}
 		d.cgroups = append(d.cgroups, g)
-		all = append(all, control.Check{Name: c.name, State: "ok", Detail: c.what + g.dir})
+		all = append(all, control.Check{Name: c.name, State: "ok", Detail: c.what + g.groupOf("NAME")})
 	}
 	if _, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil {
 		all = append(all, control.Check{Name: "seccomp", State: "warn", Detail: "the kernel can't filter system calls",

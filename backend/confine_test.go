@@ -26,6 +26,10 @@ func TestCgroupSweep(t *testing.T) {
 	if err := os.Mkdir(left.groupOf("web"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	former := left.dir // with groups within it, of an earlier release
+	if err := os.MkdirAll(filepath.Join(former, "domain-web"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	enter := func(g cgroup) {
 		t.Helper()
 		cmd := exec.Command("cat")
@@ -46,11 +50,11 @@ func TestCgroupSweep(t *testing.T) {
 	enter(used)
 	own.sweep()
 	for _, c := range []struct {
-		g    cgroup
+		dir  string
 		want bool
-	}{{own, true}, {used, true}, {left, false}} {
-		if _, err := os.Stat(c.g.dir); (err == nil) != c.want {
-			t.Errorf("%s: %v", c.g.dir, err)
+	}{{own.spares(), true}, {used.groupOf("web"), true}, {left.groupOf("web"), false}, {left.spares(), false}, {former, false}} {
+		if _, err := os.Stat(c.dir); (err == nil) != c.want {
+			t.Errorf("%s: %v", c.dir, err)
 		}
 	}
 	enter(left)

@@ -194,7 +194,12 @@ func TestWorkerThatCantBeWrittenDown(t *testing.T) {
 	h.guest("a").must("ping")
 }
 
-// cgroup is where the daemon limits its workers' memory, empty if nowhere.
+// groupOf is the group of a domain that a finding names.
+func groupOf(c control.Check, domain string) string {
+	return strings.TrimSuffix(c.Detail[strings.LastIndexByte(c.Detail, ' ')+1:], "NAME") + domain
+}
+
+// cgroup is where the daemon limits the memory of domain a's workers, empty if nowhere.
 func (h *host) cgroup() string {
 	h.t.Helper()
 	var s control.Status
@@ -202,8 +207,8 @@ func (h *host) cgroup() string {
 		h.t.Fatal(err)
 	}
 	for _, c := range s.Confinement {
-		if i := strings.LastIndexByte(c.Detail, ' '); c.Name == "cgroup" && c.State == "ok" {
-			return c.Detail[i+1:]
+		if c.Name == "cgroup" && c.State == "ok" {
+			return groupOf(c, "a")
 		}
 	}
 	return ""

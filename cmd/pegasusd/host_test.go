@@ -79,7 +79,7 @@ func TestCPUWeightAndLimit(t *testing.T) {
 		}
 		t.Fatalf("run the tests as root where cgroups can be written: %s", c.Detail)
 	}
-	dir := filepath.Join(s.Confinement[i].Detail[strings.LastIndexByte(s.Confinement[i].Detail, ' ')+1:], "domain-a")
+	dir := groupOf(s.Confinement[i], "a")
 	g := h.guest("a")
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil || !slices.Contains(strings.Fields(string(procs)), strconv.Itoa(g.worker)) {
