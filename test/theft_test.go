@@ -3,6 +3,7 @@ package test
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -201,36 +202,74 @@ func runUntil(cmd *exec.Cmd, stop <-chan struct{}) {
 }
 
 // progressOf follows the account of a domain on an accelerator of one core. The returned function returns for how long at most the
-// domain computed nothing: the time between two changes of its account, less the time that it was charged for in between, since a busy
-// host wakes the test late, too.
+// domain computed nothing.
 func (h *host) progressOf(domain string) (gap func() time.Duration) {
 	stop, result := make(chan struct{}), make(chan time.Duration)
 	go func() {
 		var most time.Duration
-		used, since := int64(-1), time.Now() // -1: unknown
-		for tick := time.NewTicker(10 * time.Millisecond); ; {
+		var seen []reading
+		began := time.Now()
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
 			select {
 			case <-stop:
 				tick.Stop()
-				result <- max(most, time.Since(since))
+				result <- max(most, longestGap(seen))
 				return
 			case <-tick.C:
 			}
-			now, err := h.used(domain)
-			switch {
-			case err != nil: // the daemon is being restarted
-				used, since = -1, time.Now()
+			charged, err := h.used(domain)
+			if err != nil { // the daemon is being restarted
+				most, seen = max(most, longestGap(seen)), nil
 				continue
-			case used < 0:
-				used, since = now, time.Now()
 			}
-			if now != used {
-				most = max(most, time.Since(since)-time.Duration(now-used))
-				used, since = now, time.Now()
-			}
+			seen = append(seen, reading{time.Since(began), time.Duration(charged)})
 		}
 	}()
 	return func() time.Duration { close(stop); return <-result }
+}
+
+// reading is what a domain had been charged for at a time, or later than it was: the daemon charges at its ticks, and a busy host wakes
+// the daemon and the test late.
+type reading struct{ at, charged time.Duration }
+
+// longestGap returns for how long at most a domain was charged for nothing. How long it has waited never falls, so what it had waited for
+// at a reading is no more than any later reading says.
+func longestGap(seen []reading) (most time.Duration) {
+	if len(seen) == 0 {
+		return 0
+	}
+	last := seen[len(seen)-1]
+	waited := last.at - last.charged
+	for i, r := range slices.Backward(seen) {
+		waited = min(waited, r.at-r.charged)
+		if used := r.at - waited; used != last.charged || i == 0 {
+			most = max(most, last.at-r.at-(last.charged-used))
+			last = reading{r.at, used}
+		}
+	}
+	return most
+}
+
+// The time that a domain has waited for is right also where its account is late, and the test.
+func TestLongestGap(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name string
+		seen []reading
+		want time.Duration
+	}{
+		{"computes all the time", []reading{{0, 0}, {10 * ms, 10 * ms}, {20 * ms, 20 * ms}}, 0},
+		{"waits in the middle", []reading{{0, 0}, {10 * ms, 10 * ms}, {20 * ms, 10 * ms}, {30 * ms, 10 * ms}, {40 * ms, 15 * ms}}, 25 * ms},
+		{"waits at the end", []reading{{0, 0}, {10 * ms, 10 * ms}, {50 * ms, 10 * ms}}, 40 * ms},
+		{"waits twice", []reading{{0, 0}, {20 * ms, 0}, {21 * ms, 1 * ms}, {51 * ms, 1 * ms}, {52 * ms, 2 * ms}}, 30 * ms},
+		{"is charged late", []reading{{0, 0}, {10 * ms, 0}, {20 * ms, 0}, {30 * ms, 30 * ms}, {40 * ms, 40 * ms}}, 0},
+		{"is read late", []reading{{0, 0}, {30 * ms, 10 * ms}, {31 * ms, 31 * ms}}, 0},
+		{"is never read", nil, 0},
+	} {
+		if got := longestGap(c.seen); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
 }
 
 // used asks the daemon what a domain was charged for.
