@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"math"
 	"os/exec"
 	"slices"
 	"sync"
@@ -235,16 +236,15 @@ type reading struct{ at, charged time.Duration }
 // longestGap returns for how long at most a domain was charged for nothing. How long it has waited never falls, so what it had waited for
 // at a reading is no more than any later reading says.
 func longestGap(seen []reading) (most time.Duration) {
-	if len(seen) == 0 {
-		return 0
-	}
-	last := seen[len(seen)-1]
-	waited := last.at - last.charged
+	waited := time.Duration(math.MaxInt64)
 	for i, r := range slices.Backward(seen) {
 		waited = min(waited, r.at-r.charged)
-		if used := r.at - waited; used != last.charged || i == 0 {
-			most = max(most, last.at-r.at-(last.charged-used))
-			last = reading{r.at, used}
+		seen[i].charged = r.at - waited
+	}
+	for i, last := 1, 0; i < len(seen); i++ {
+		if used := seen[i].charged - seen[last].charged; used != 0 || i == len(seen)-1 {
+			most = max(most, seen[i].at-seen[last].at-used)
+			last = i
 		}
 	}
 	return most
