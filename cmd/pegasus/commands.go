@@ -5,18 +5,22 @@ import "sync"
 // commands is the table; a function, since help refers back to it.
 var commands = sync.OnceValue(func() []command {
 	return []command{
-		{name: "run", args: "[--domain NAME] [--credits N] [--policy NAME] [--config FILE] [--] PROGRAM [ARGS…]", greedy: true,
+		{name: "run", args: "[--domain NAME] [--credits N] [--policy NAME] [--config FILE] [--private] [--] PROGRAM [ARGS…]", greedy: true,
 			short: "run a program as a guest of a domain", run: runProgram, long: `
 Runs PROGRAM unmodified, with Pegasus' libcuda.so.1 in place of the driver's, as
 a process of the domain. The program takes over this process: its exit status,
 signals and terminal are its own.
 
 If the host has no daemon that lets us, a private daemon is started, shared by
-all later runs of this user; it ends shortly after the last program.
+all later runs of this user; it ends shortly after the last program. With --private
+the program has a daemon of its own, whatever other daemons run: it has its own accelerators,
+domains and configuration, serves what PROGRAM starts, too, and ends with the last of these.
 
   pegasus run -- ffmpeg -init_hw_device cuda …       in domain "default"
   pegasus run --domain render --credits 512 -- ./bench
-  pegasus run --config laptop.toml -- ./bench        the private daemon's configuration`},
+  pegasus run --config laptop.toml -- ./bench        the private daemon's configuration
+  pegasus run --private -- ./bench                   alone, beside other runs and the host's daemon
+  pegasus run --private -- sh                        a shell whose pegasus commands talk to its own daemon`},
 		{name: "domains", args: "[--watch] [--json]",
 			short: "who is there, what they are owed, what they used", run: listDomains, long: `
 Lists the domains. "entitled" is what a domain's credits come to among those on

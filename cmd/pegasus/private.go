@@ -54,10 +54,53 @@ func startPrivate(dir, config string) (*control.Client, error) {
 	if err := launch(dir, config); err != nil {
 		return nil, err
 	}
-	if client, err = control.Dial(path); errors.Is(err, fs.ErrNotExist) {
+	return dialStarted(path)
+}
+
+// dialStarted connects to a daemon that has just been ready.
+func dialStarted(path string) (*control.Client, error) {
+	client, err := control.Dial(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", errVanished, err)
 	}
 	return client, err
+}
+
+// ownLinger is how long a program's own daemon waits for that program.
+const ownLinger = "3s"
+
+// startOwn starts a daemon in a new runtime directory below the user's. The daemon ends after the last program and
+// removes the directory.
+func startOwn(config string) (client *control.Client, dir string, err error) {
+	if config != "" {
+		if config, err = filepath.Abs(config); err != nil {
+			return nil, "", err
+		}
+	}
+	base, err := filepath.Abs(control.PrivateDir())
+	if err != nil {
+		return nil, "", err
+	}
+	if hosts(base) {
+		return nil, "", fmt.Errorf("--private: %s is the directory of the host's daemon; unset PEGASUS_RUNTIME_DIR, or name a directory of this user", base)
+	}
+	if err := control.MakeRuntimeDir(base, 0o700); err != nil {
+		return nil, "", err
+	}
+	if dir, err = os.MkdirTemp(base, "own-"); err != nil {
+		return nil, "", err
+	}
+	if err = control.CheckRuntimeDir(dir); err == nil {
+		err = launch(dir, config, "--once", "--linger", ownLinger)
+	}
+	if err != nil {
+		if !errors.Is(err, errSilent) { // else the error names the log there
+			os.RemoveAll(dir)
+		}
+		return nil, "", err
+	}
+	client, err = dialStarted(filepath.Join(dir, control.SocketName))
+	return client, dir, err
 }
 
 // errVanished is when a daemon that was ready has ended before it was asked anything.
@@ -125,7 +168,7 @@ func reuse(client *control.Client, config string) (*control.Client, error) {
 
 // launch starts the daemon apart from this process' session and waits until it
 // is ready, or has said why it can't be.
-func launch(dir, config string) error {
+func launch(dir, config string, more ...string) error {
 	daemon, err := findDaemon()
 	if err != nil {
 		return err
@@ -142,7 +185,7 @@ func launch(dir, config string) error {
 		return err
 	}
 	defer log.Close()
-	args := []string{"--private", "--runtime-dir", dir, "--ready-fd", "3"}
+	args := append([]string{"--private", "--runtime-dir", dir, "--ready-fd", "3"}, more...)
 	if config != "" {
 		args = append(args, "--config", config)
 	}
@@ -160,6 +203,9 @@ func launch(dir, config string) error {
 	return awaitReady(r, logPath)
 }
 
+// errSilent is a private daemon that failed to start without giving the cause.
+var errSilent = errors.New("the private daemon")
+
 func awaitReady(r *os.File, logPath string) error {
 	r.SetReadDeadline(time.Now().Add(startTime))
 	text, err := io.ReadAll(bufio.NewReader(io.LimitReader(r, 64<<10)))
@@ -168,9 +214,9 @@ func awaitReady(r *os.File, logPath string) error {
 	case said == "ready":
 		return nil
 	case err != nil:
-		return fmt.Errorf("the private daemon wasn't ready in %v; its log is %s", startTime, logPath)
+		return fmt.Errorf("%w: not ready in %v; its log is %s", errSilent, startTime, logPath)
 	case said == "":
-		return fmt.Errorf("the private daemon ended at once; its log is %s", logPath)
+		return fmt.Errorf("%w: ended at once; its log is %s", errSilent, logPath)
 	default:
 		return errors.New(said)
 	}

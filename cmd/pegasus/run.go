@@ -22,6 +22,7 @@ import (
 type guestFlags struct {
 	domain, config, policy string
 	credits                int
+	private                bool
 }
 
 func runProgram(c *call, args []string) error {
@@ -30,12 +31,16 @@ func runProgram(c *call, args []string) error {
 	c.flags.IntVar(&g.credits, "credits", 0, "give the domain `n` credits, 1 to 65535")
 	c.flags.StringVar(&g.config, "config", "", "the private daemon's configuration `file`")
 	c.flags.StringVar(&g.policy, "policy", "", "switch the daemon's accelerators to the policy `name`")
+	c.flags.BoolVar(&g.private, "private", false, "start a daemon for this program alone")
 	operands, err := c.parse(args, 1, -1)
 	if err != nil {
 		return err
 	}
 	if g.credits < 0 || g.credits > 65535 || (g.credits == 0 && c.given("credits")) {
 		return usagef("--credits %d: must be 1 to 65535", g.credits)
+	}
+	if g.private && c.dir != "" {
+		return usagef("--private: the daemon's runtime directory is a new one; leave out --runtime-dir")
 	}
 	program, err := lookProgram(operands[0])
 	if err != nil {
@@ -45,11 +50,11 @@ func runProgram(c *call, args []string) error {
 	if err != nil {
 		return err
 	}
-	socket, err := g.hold(c)
+	h, err := g.hold(c)
 	if err != nil {
 		return err
 	}
-	err = syscall.Exec(program, operands, guestEnvironment(os.Environ(), socket, library))
+	err = syscall.Exec(program, operands, guestEnvironment(os.Environ(), h, library))
 	return &exit{exitNotRun, fmt.Errorf("run %s: %w", program, err)}
 }
 
@@ -68,16 +73,21 @@ func lookProgram(name string) (string, error) {
 	}
 }
 
-// hold makes the domain exist for as long as this process, whatever it
-// executes, and returns its socket.
-func (g guestFlags) hold(c *call) (string, error) {
+// held is what a program finds its domain by.
+type held struct {
+	socket string // of the domain
+	own    string // the runtime directory of the program's own daemon; empty: the daemon serves others, too
+}
+
+// hold makes the domain exist for as long as this process, whatever it executes.
+func (g guestFlags) hold(c *call) (held, error) {
 	for end := time.Now().Add(startTime); ; time.Sleep(retryEvery) {
-		socket, err := g.holdOnce(c)
+		h, err := g.holdOnce(c)
 		if !ending(err) {
-			return socket, err
+			return h, err
 		}
 		if time.Now().After(end) {
-			return "", fmt.Errorf("no daemon served the program in %v, the last one ended: %w", startTime, err)
+			return held{}, fmt.Errorf("no daemon served the program in %v, the last one ended: %w", startTime, err)
 		}
 	}
 }
@@ -101,23 +111,23 @@ func ending(err error) bool {
 }
 
 // holdOnce is hold with the daemon that is there now.
-func (g guestFlags) holdOnce(c *call) (string, error) {
-	client, err := g.daemon(c)
+func (g guestFlags) holdOnce(c *call) (held, error) {
+	client, own, err := g.daemon(c)
 	if err != nil {
 		if path := openDoor(cmp.Or(c.dir, control.SystemDir), g.domain); errors.Is(err, fs.ErrPermission) && g == (guestFlags{domain: g.domain}) && path != "" {
-			return path, nil
+			return held{socket: path}, nil
 		}
-		return "", err
+		return held{}, err
 	}
 	defer client.Close()
 	if g.policy != "" {
 		if err := client.Call(control.MethodPolicy, control.PolicyParams{Name: g.policy}, nil); err != nil {
-			return "", err
+			return held{}, err
 		}
 	}
 	var h control.HoldResult
 	err = client.Call(control.MethodHold, control.HoldParams{Domain: g.domain, Credits: g.credits}, &h)
-	return h.Socket, err
+	return held{h.Socket, own}, err
 }
 
 // openDoor is the socket of a domain of the daemon of a directory, if we may use it: one
@@ -132,8 +142,18 @@ func openDoor(dir, domain string) string {
 	return path
 }
 
-// daemon finds the daemon to be a guest of, and starts a private one if there is none.
-func (g guestFlags) daemon(c *call) (*control.Client, error) {
+// daemon finds the daemon to be a guest of, and starts a private one if there is none. own is the runtime directory
+// of a daemon that serves nothing but this program.
+func (g guestFlags) daemon(c *call) (client *control.Client, own string, err error) {
+	if g.private {
+		return startOwn(g.config)
+	}
+	client, err = g.sharedDaemon(c)
+	return client, "", err
+}
+
+// sharedDaemon is daemon for a program that shares its daemon with others.
+func (g guestFlags) sharedDaemon(c *call) (*control.Client, error) {
 	if g.config == "" {
 		client, _, err := dial(c.dir)
 		refused := c.dir == "" && errors.As(err, new(*refusal)) && openDoor(control.SystemDir, g.domain) == ""
@@ -151,15 +171,19 @@ func (g guestFlags) daemon(c *call) (*control.Client, error) {
 	return startPrivate(dir, g.config)
 }
 
-// guestEnvironment is env with what our libcuda.so.1 needs to be found and to
-// find its domain.
-func guestEnvironment(env []string, socket, library string) []string {
-	const search = "LD_LIBRARY_PATH="
-	out := []string{"PEGASUS_SOCKET=" + socket}
+// guestEnvironment is env with what our libcuda.so.1 needs to be found and to find its domain, and with the runtime
+// directory of the program's own daemon, so that `pegasus` in the program finds that daemon.
+func guestEnvironment(env []string, h held, library string) []string {
+	const search, socket, runtime = "LD_LIBRARY_PATH=", "PEGASUS_SOCKET=", "PEGASUS_RUNTIME_DIR="
+	out := []string{socket + h.socket}
+	if h.own != "" {
+		out = append(out, runtime+h.own)
+	}
 	path := filepath.Dir(library)
 	for _, e := range env {
 		switch {
-		case strings.HasPrefix(e, "PEGASUS_SOCKET="):
+		case strings.HasPrefix(e, socket):
+		case h.own != "" && strings.HasPrefix(e, runtime):
 		case strings.HasPrefix(e, search):
 			if rest := strings.TrimPrefix(e, search); rest != "" {
 				path += ":" + rest

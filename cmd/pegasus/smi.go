@@ -15,10 +15,11 @@ func showDevice(c *call, args []string) error {
 	}
 	socket := smi.Socket()
 	if socket == "" || c.given("domain") {
-		var err error
-		if socket, err = g.hold(c); err != nil {
+		h, err := g.hold(c)
+		if err != nil {
 			return err
 		}
+		socket = h.socket
 	}
 	return smi.Show(c.out, socket, o)
 }

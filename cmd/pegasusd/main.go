@@ -1,6 +1,6 @@
 // Pegasusd is the daemon that shares the host's accelerators between domains.
 //
-//	pegasusd [--config FILE] [--runtime-dir DIR] [--private]
+//	pegasusd [--config FILE] [--runtime-dir DIR] [--private [--once]]
 //
 // As root it serves the host at /run/pegasus, with /etc/pegasus/pegasus.toml if
 // that exists. SIGHUP reloads the configuration, SIGTERM ends the daemon; its
@@ -52,6 +52,7 @@ func main() {
 type settings struct {
 	config, dir string
 	private     bool
+	once        bool
 	linger      time.Duration
 	readyFD     int
 	check       bool
@@ -64,6 +65,7 @@ func run(args []string, out, errs io.Writer) int {
 	f.StringVar(&s.config, "config", "", "configuration `file`, with those of FILE.d beside it (default "+configs.Path+" if it exists)")
 	f.StringVar(&s.dir, "runtime-dir", "", "`directory` of sockets (default runtime_dir of the configuration, else /run/pegasus as root)")
 	f.BoolVar(&s.private, "private", false, "serve one user's programs and end after the last")
+	f.BoolVar(&s.once, "once", false, "with --private: remove the runtime directory at the end")
 	f.DurationVar(&s.linger, "linger", 3*time.Second, "how long a private daemon waits for the next program")
 	f.IntVar(&s.readyFD, "ready-fd", -1, "write \"ready\", or why not, to this descriptor")
 	f.BoolVar(&s.check, "check", false, "check the configuration and exit")
@@ -80,6 +82,9 @@ func run(args []string, out, errs io.Writer) int {
 		return 0
 	case f.NArg() > 0:
 		fmt.Fprintf(errs, "pegasusd: unexpected argument %q\n", f.Arg(0))
+		return 2
+	case s.once && (!s.private || s.dir == ""):
+		fmt.Fprintln(errs, "pegasusd: --once takes --private and --runtime-dir")
 		return 2
 	}
 	if err := s.serve(out, errs); err != nil {
@@ -128,6 +133,9 @@ func (s *settings) serve(out, errs io.Writer) error {
 		return err
 	}
 	defer unlock()
+	if s.once {
+		defer os.RemoveAll(dir)
+	}
 	level := &slog.LevelVar{}
 	setLevel := func(text string) { level.UnmarshalText([]byte(text)) }
 	setLevel(config.Daemon.LogLevel)
