@@ -73,7 +73,7 @@ func TestOverride(t *testing.T) {
 		`[[accelerator]]: "soft0"`:    {"accelerator": "soft9"},
 		"at most host_memory":         {"host_memory": "1MiB"},
 		"a multiple of":               {"arena": "1048577"},
-		"while the daemon runs":       {"socket_mode": "0600"},
+		"socket_mode":                 {"socket_mode": "1777"},
 	} {
 		if got, err := override(c, base, bad); err == nil || !strings.Contains(err.Error(), want) || got != base {
 			t.Errorf("%v: %+v, %v", bad, got, err)

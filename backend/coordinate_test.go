@@ -77,6 +77,8 @@ func (wall) Close() error    { return nil }
 func (wall) Leave() error    { return nil }
 func (wall) Wait()           {}
 
+func (wall) Guard(hypervisor.Domain) error { return nil }
+
 // coordinated is a daemon with domains on one accelerator, each with one guest; those
 // without a PID have one in a machine.
 func coordinated(t *testing.T, policy string, c *cpus, pids map[string]int) *Daemon {

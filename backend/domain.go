@@ -213,14 +213,25 @@ func (dom *domain) closed() error {
 
 // openDoor lets guests knock, who are served once dom.door is set.
 func (d *Daemon) openDoor(dom *domain, s configs.Domain) (hypervisor.Door, error) {
-	door, err := d.opt.Adapter.Open(d.ctx, hypervisor.Domain{
-		Name: dom.name, Owner: s.SocketOwner, Group: s.SocketGroup, Mode: s.SocketMode,
-	}, func(ctx context.Context, n hypervisor.Newcomer) { d.receive(ctx, dom, n) },
+	door, err := d.opt.Adapter.Open(d.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { d.receive(ctx, dom, n) },
 		func(err error) { d.noteOf(dom, "refused", "%v", err) })
 	if err != nil {
 		return nil, fmt.Errorf("domain %q: %w", dom.name, err)
 	}
 	return door, nil
+}
+
+// guardOf is by which owner, group and mode processes are let in.
+func guardOf(s configs.Domain) hypervisor.Domain {
+	return hypervisor.Domain{Name: s.Name, Owner: s.SocketOwner, Group: s.SocketGroup, Mode: s.SocketMode}
+}
+
+// guard changes by whom a domain may be entered, as far as settings differ from those in force. d.mu is held.
+func (d *Daemon) guard(dom *domain, s configs.Domain) error {
+	if dom.door == nil || guardOf(dom.settings) == guardOf(s) {
+		return nil
+	}
+	return dom.door.Guard(guardOf(s))
 }
 
 // closeDoor lets nobody in any more. d.mu is held.
@@ -286,6 +297,9 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 	if err := d.canPromise(map[*domain]configs.Domain{dom: next}); err != nil {
 		return err
 	}
+	if err := d.guard(dom, next); err != nil {
+		return control.Errorf(control.CodeInvalid, "%v", err)
+	}
 	for k, v := range settings {
 		dom.set[k] = setting{Value: v, File: file.Get(k)}
 		for _, p := range dom.programs {
@@ -324,6 +338,9 @@ func (d *Daemon) canPromise(next map[*domain]configs.Domain) error {
 // apply puts settings into force. d.mu is held.
 func (d *Daemon) apply(dom *domain, s configs.Domain) {
 	d.changed = true
+	if err := d.guard(dom, s); err != nil { // reload and set have done this, and returned the error
+		d.note("refused", dom.name, "owner, group and mode of the socket stay: %v", err)
+	}
 	dom.settings = s
 	if dom.on == nil {
 		return

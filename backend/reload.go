@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -58,6 +59,9 @@ func (d *Daemon) follow(next *configs.Config) ([]configs.Change, error) {
 				d.closeDoor(e.door)
 			}
 		}
+		for _, dom := range p.guarded {
+			err = errors.Join(err, dom.door.Guard(guardOf(dom.settings)))
+		}
 		return nil, err
 	}
 	changes := configs.Diff(d.config, next)
@@ -76,6 +80,7 @@ type plan struct {
 	queue        *placement.Queue
 	domains      map[*domain]domainPlan // those that may be entered
 	entries      []entry
+	guarded      []*domain // whose doors let in other processes than before
 }
 
 type acceleratorPlan struct {
@@ -111,6 +116,15 @@ func (d *Daemon) prepare(p *plan) error {
 	}
 	if err := d.planDomains(p); err != nil {
 		return err
+	}
+	for dom, next := range p.domains {
+		if dom.door == nil || guardOf(dom.settings) == guardOf(next.settings) {
+			continue
+		}
+		if err := d.guard(dom, next.settings); err != nil {
+			return err
+		}
+		p.guarded = append(p.guarded, dom)
 	}
 	var err error
 	p.queue, err = d.lineUp(settings, func(dom *domain) configs.Domain {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -18,7 +19,9 @@ import (
 // doors is an adapter that writes down what is opened and closed.
 type doors struct {
 	broken string // the domain whose door doesn't open
+	firm   string // the domain whose door can't be guarded otherwise
 	open   map[string]bool
+	guards map[string]hypervisor.Domain // by domain; as they were opened, and changed
 }
 
 type fakeDoor struct {
@@ -31,12 +34,24 @@ func (a *doors) Open(_ context.Context, d hypervisor.Domain, _ func(context.Cont
 		return nil, errors.New("stuck")
 	}
 	a.open[d.Name] = true
+	if a.guards == nil {
+		a.guards = map[string]hypervisor.Domain{}
+	}
+	a.guards[d.Name] = d
 	return fakeDoor{a, d.Name}, nil
 }
 
 func (d fakeDoor) Address() string { return "/" + d.name }
-func (d fakeDoor) Wait()           {}
-func (d fakeDoor) Leave() error    { return d.Close() }
+func (d fakeDoor) Guard(to hypervisor.Domain) error {
+	if d.name == d.of.firm {
+		return errors.New("firm")
+	}
+	d.of.guards[d.name] = to
+	return nil
+}
+
+func (d fakeDoor) Wait()        {}
+func (d fakeDoor) Leave() error { return d.Close() }
 func (d fakeDoor) Close() error {
 	delete(d.of.open, d.name)
 	return nil
@@ -132,4 +147,49 @@ func TestControlGroupWaitsForRestart(t *testing.T) {
 			t.Errorf("a member of group %d: %v", gid, err)
 		}
 	}
+}
+
+// A reload and a set change by whom domains may be entered, all of them or, where one can't be changed, none.
+func TestGuards(t *testing.T) {
+	a := &doors{open: map[string]bool{}}
+	d := newTestDaemon(t, a)
+	config := func(mode fs.FileMode) *configs.Config {
+		c := declaring("x", "y", "z")
+		for i := range c.Domains {
+			c.Domains[i].SocketMode = mode
+		}
+		return c
+	}
+	expect := func(what string, want fs.FileMode) {
+		t.Helper()
+		for _, name := range []string{"x", "y", "z"} {
+			if got, said := a.guards[name].Mode, d.domains[name].settings.SocketMode; got != want || said != want {
+				t.Errorf("%s: the socket of %s has mode %v and is said to have %v, want %v", what, name, got, said, want)
+			}
+		}
+	}
+	follow := func(c *configs.Config) error { _, err := d.follow(c); return err }
+	if err := follow(config(0o660)); err != nil {
+		t.Fatal(err)
+	}
+	if err := follow(config(0o606)); err != nil {
+		t.Fatal(err)
+	}
+	expect("after a reload", 0o606)
+	a.firm = "y"
+	if err := follow(config(0o600)); err == nil {
+		t.Error("a door that can't be guarded is no error")
+	}
+	expect("after a reload that failed", 0o606)
+	if _, err := d.set(control.Peer{}, control.SetParams{Domain: "y", Settings: map[string]string{"socket_mode": "0600", "credits": "7"}}); err == nil {
+		t.Error("a door that can't be guarded is no error of set")
+	}
+	expect("after a set that failed", 0o606)
+	a.firm = ""
+	for _, name := range []string{"x", "y", "z"} {
+		if _, err := d.set(control.Peer{}, control.SetParams{Domain: name, Settings: map[string]string{"socket_mode": "0666"}}); err != nil {
+			t.Error(err)
+		}
+	}
+	expect("after a set", 0o666)
 }

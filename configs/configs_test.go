@@ -293,7 +293,7 @@ func TestSet(t *testing.T) {
 		{"name", "x", `name: unknown key`},
 		{"credit", "1", `did you mean "credits"?`},
 		{"arena", "1048577", `a multiple of "4KiB"`},
-		{"socket_mode", "0600", `can't change while the daemon runs`},
+		{"socket_mode", "rw", `socket_mode = "rw": must be`},
 	} {
 		if err := d.Set(s[0], s[1]); err == nil || !strings.Contains(err.Error(), s[2]) {
 			t.Errorf("%s=%s: got %v, want …%s…", s[0], s[1], err, s[2])

@@ -129,9 +129,9 @@ func (d *Domain) fields() []field {
 		{"arena", bytes{&d.Arena, MiB, 16 * GiB, 4 * KiB, ""}, hot},
 		{"processes", whole{&d.Processes, 1, 65536, ""}, hot},
 		{"cpu", percent{&d.CPU, 10, 100 * 4096, "as much as there is"}, hot},
-		{"socket_owner", account{&d.SocketOwner, "user", findUser}, restart},
-		{"socket_group", account{&d.SocketGroup, "group", findGroup}, restart},
-		{"socket_mode", permissions{&d.SocketMode}, restart},
+		{"socket_owner", account{&d.SocketOwner, "user", findUser}, hot},
+		{"socket_group", account{&d.SocketGroup, "group", findGroup}, hot},
+		{"socket_mode", permissions{&d.SocketMode}, hot},
 	}
 }
 

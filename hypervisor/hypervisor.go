@@ -37,6 +37,9 @@ type Adapter interface {
 type Door interface {
 	// Address is what a guest is told, such as a path.
 	Address() string
+	// Guard changes by which owner, group and mode processes are let in from now on. Processes that are in stay.
+	// After an error the earlier ones hold.
+	Guard(d Domain) error
 	// Close lets no process in any more, cancels the processes that wait for an answer, and removes the
 	// address. Afterwards the same domain may be opened again.
 	Close() error

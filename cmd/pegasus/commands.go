@@ -85,9 +85,9 @@ A domain that the configuration declares is removed there, followed by pegasus r
   pegasus remove web --kill`},
 		{name: "set", args: "DOMAIN KEY=VALUE… [--json]",
 			short: "change a domain's settings while it runs", run: set, long: `
-Sets credits, slo, bandwidth, group, priority, memory, host_memory, arena, processes, cpu
-or accelerator of a domain, spelled as in the configuration. What policies and
-quotas look at holds at once; arena and accelerator for processes and placements
+Sets credits, slo, bandwidth, group, priority, memory, host_memory, arena, processes, cpu,
+accelerator, socket_owner, socket_group or socket_mode of a domain, spelled as in the configuration. What
+policies and quotas look at holds at once; arena, accelerator and the socket's three for processes and placements
 to come. It holds as long as the domain, over restarts of the daemon, and of a declared
 domain until the configuration says something else of that key.
 
@@ -97,6 +97,7 @@ under the credit scheduler before others of its CPU pool have their turn; it hol
 
   pegasus set render credits=1024
   pegasus set render memory=512MiB processes=8
+  pegasus set render socket_group=video socket_mode=0660
   pegasus set web weight=512 cap=50
   pegasus set web slice=5ms`},
 		{name: "reload", args: "[--json]",

@@ -54,7 +54,7 @@ func Socket(dir, domain string) string { return filepath.Join(dir, domain, socke
 // Open implements hypervisor.Adapter.
 func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(context.Context, hypervisor.Newcomer), away func(error)) (hypervisor.Door, error) {
 	p := a.place(d.Name)
-	l, err := p.listen(d)
+	l, id, err := p.listen(d)
 	if errors.Is(err, unix.EMFILE) {
 		err = fmt.Errorf("%w; raise the daemon's RLIMIT_NOFILE (LimitNOFILE= of its unit)", err)
 	}
@@ -62,7 +62,7 @@ func (a Adapter) Open(ctx context.Context, d hypervisor.Domain, serve func(conte
 		return nil, fmt.Errorf("socket of domain %q: %w", d.Name, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	door := &door{place: p, l: l, cancel: cancel, serve: serve, away: away, log: a.Log.With("domain", d.Name)}
+	door := &door{place: p, l: l, id: id, guard: d, cancel: cancel, serve: serve, away: away, log: a.Log.With("domain", d.Name)}
 	door.all.Go(func() { door.accept(ctx) })
 	return door, nil
 }
@@ -102,19 +102,23 @@ func (a Adapter) place(name string) place {
 
 // listen creates the socket under a temporary name and renames it into place, so that
 // no process finds it with the wrong owner or mode. An existing directory stays.
-func (p place) listen(d hypervisor.Domain) (*net.UnixListener, error) {
+func (p place) listen(d hypervisor.Domain) (*net.UnixListener, identity, error) {
+	var id identity
 	if len(p.socket) > maxPath {
-		return nil, fmt.Errorf("%s: its path has %d bytes, a socket's may have %d: use a shorter runtime directory or name", p.socket, len(p.socket), maxPath)
+		return nil, id, fmt.Errorf("%s: its path has %d bytes, a socket's may have %d: use a shorter runtime directory or name", p.socket, len(p.socket), maxPath)
 	}
 	fresh, err := makeDir(p.dir)
 	if err != nil {
-		return nil, err
+		return nil, id, err
 	}
 	os.Remove(p.making)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: p.making, Net: "unixpacket"})
 	if err == nil {
 		l.SetUnlinkOnClose(false)
-		if err = p.install(d); err != nil {
+		if id, err = identify(unix.AT_FDCWD, p.making); err == nil {
+			err = p.install(d)
+		}
+		if err != nil {
 			l.Close()
 			os.Remove(p.making)
 			os.Remove(p.socket)
@@ -124,10 +128,27 @@ func (p place) listen(d hypervisor.Domain) (*net.UnixListener, error) {
 		os.Remove(p.dir)
 	}
 	if err != nil {
-		return nil, err
+		return nil, id, err
 	}
-	return l, nil
+	return l, id, nil
 }
+
+// identity distinguishes a socket from every other file, whatever its name.
+type identity struct{ device, inode uint64 }
+
+// identify returns the identity of the socket at a path, or of a descriptor if the path is empty.
+func identify(fd int, path string) (identity, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(fd, path, &st, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return identity{}, fmt.Errorf("stat the socket: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return identity{}, errNoSocket
+	}
+	return identity{st.Dev, st.Ino}, nil
+}
+
+var errNoSocket = errors.New("the file is no socket")
 
 // makeDir creates a domain's directory, which every user may enter: the socket's mode decides about
 // connections. It reports whether the directory is new.
@@ -148,7 +169,7 @@ func makeDir(path string) (fresh bool, err error) {
 
 // install gives the socket its owner and mode, moves it into place, and makes the link.
 func (p place) install(d hypervisor.Domain) error {
-	if err := own(p.making, d); err != nil {
+	if err := own(p.making, d, 0); err != nil {
 		return err
 	}
 	err := os.Rename(p.making, p.socket)
@@ -180,8 +201,9 @@ func remove(path string) error {
 	return nil
 }
 
-func own(path string, d hypervisor.Domain) error {
-	if err := os.Chmod(path, 0); err != nil {
+// own gives a socket its owner, group and mode; until it has all, it has the mode meanwhile.
+func own(path string, d hypervisor.Domain, meanwhile fs.FileMode) error {
+	if err := os.Chmod(path, meanwhile.Perm()); err != nil {
 		return err
 	}
 	uid, err := lookup(d.Owner, func(name string) (string, error) {
@@ -230,14 +252,45 @@ func lookup(name string, find func(string) (string, error)) (int, error) {
 type door struct {
 	place  place
 	l      *net.UnixListener
+	id     identity
 	cancel context.CancelFunc
 	serve  func(context.Context, hypervisor.Newcomer)
 	away   func(error)
 	all    sync.WaitGroup
 	log    *slog.Logger
+
+	mu    sync.Mutex
+	guard hypervisor.Domain // by which processes are let in
 }
 
 func (d *door) Address() string { return d.place.socket }
+
+// Guard changes the socket itself, so that mounts of it and processes that wait for an answer see no gap. The
+// socket is found by its identity: a container may have put another file in its place.
+func (d *door) Guard(to hypervisor.Domain) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fd, err := unix.Open(d.place.socket, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("socket of domain %q: %w", to.Name, err)
+	}
+	defer unix.Close(fd)
+	if id, err := identify(fd, ""); err != nil || id != d.id {
+		return fmt.Errorf("socket of domain %q: another file is in its place, %s; restart the daemon", to.Name, d.place.socket)
+	}
+	if to.Owner == "" {
+		to.Owner = strconv.Itoa(os.Geteuid())
+	}
+	if to.Group == "" {
+		to.Group = strconv.Itoa(os.Getegid())
+	}
+	path := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err := own(path, to, d.guard.Mode&to.Mode); err != nil {
+		return errors.Join(fmt.Errorf("socket of domain %q: %w", to.Name, err), os.Chmod(path, d.guard.Mode.Perm()))
+	}
+	d.guard = to
+	return nil
+}
 
 func (d *door) Close() error { return errors.Join(d.Leave(), d.place.clear()) }
 

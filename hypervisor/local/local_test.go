@@ -241,6 +241,63 @@ func TestDirectoryStays(t *testing.T) {
 	}
 }
 
+// Owner, group and mode of a socket change in place, by its identity: what a container puts in its place, and what a
+// link there leads to, keep theirs.
+func TestGuard(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("run the tests as root: this one gives a socket to another user")
+	}
+	a := adapter(t)
+	door := a.opens(t, "web", 1)
+	mount := openDir(t, filepath.Join(a.Dir, "web")) + "/sock"
+	before := inode(t, mount)
+	look := func() (uid, gid, mode uint32) {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Lstat(mount, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Uid, st.Gid, st.Mode & 0o7777
+	}
+	for _, c := range []struct {
+		to             hypervisor.Domain
+		uid, gid, mode uint32
+	}{
+		{hypervisor.Domain{Name: "web", Owner: "1234", Group: "4321", Mode: 0o660}, 1234, 4321, 0o660},
+		{hypervisor.Domain{Name: "web", Group: "4321", Mode: 0o666}, 0, 4321, 0o666},
+		{hypervisor.Domain{Name: "web", Owner: "no-such-user", Mode: 0o600}, 0, 4321, 0o666},
+		{hypervisor.Domain{Name: "web", Mode: 0o600}, 0, 0, 0o600},
+	} {
+		err := door.Guard(c.to)
+		if uid, gid, mode := look(); uid != c.uid || gid != c.gid || mode != c.mode || (err != nil) != (c.to.Owner == "no-such-user") {
+			t.Errorf("%+v: %d:%d %o, %v; want %d:%d %o", c.to, uid, gid, mode, err, c.uid, c.gid, c.mode)
+		}
+	}
+	if now := inode(t, mount); now != before {
+		t.Errorf("the socket was inode %d and is %d", before, now)
+	}
+	precious := filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func() error{
+		"a link":         func() error { return os.Symlink(precious, door.Address()) },
+		"another's link": func() error { return os.Link(precious, door.Address()) },
+		"nothing":        func() error { return nil },
+	} {
+		os.Remove(door.Address())
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if err := door.Guard(hypervisor.Domain{Name: "web", Owner: "1234", Mode: 0o666}); err == nil {
+			t.Errorf("%s in the socket's place: no error", name)
+		}
+		if info, err := os.Stat(precious); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s in the socket's place: %v, %v", name, info, err)
+		}
+	}
+}
+
 // openDir returns a path that refers to a directory by its inode.
 func openDir(t *testing.T, path string) string {
 	t.Helper()
