@@ -16,16 +16,32 @@ const SystemDir = "/run/pegasus"
 // SocketName is the control socket within a runtime directory.
 const SocketName = "control.sock"
 
-// PrivateDir is the runtime directory of this user's own daemon:
-// $PEGASUS_RUNTIME_DIR, else $XDG_RUNTIME_DIR/pegasus, else /tmp/pegasus-UID.
-func PrivateDir() string {
-	if dir := os.Getenv("PEGASUS_RUNTIME_DIR"); dir != "" {
-		return dir
+// RuntimeVariable is the environment variable that names the runtime directory of a user's own daemon.
+const RuntimeVariable = "PEGASUS_RUNTIME_DIR"
+
+// PrivateDir returns the runtime directory of this user's own daemon: $PEGASUS_RUNTIME_DIR, else
+// $XDG_RUNTIME_DIR/pegasus, else /tmp/pegasus-UID. It returns an error for a value of PEGASUS_RUNTIME_DIR that can be no
+// runtime directory.
+func PrivateDir() (string, error) {
+	if dir := os.Getenv(RuntimeVariable); dir != "" {
+		return dir, checkVariable(dir)
 	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return filepath.Join(dir, "pegasus")
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) { // another one doesn't count, as its specification has it
+		return filepath.Join(dir, "pegasus"), nil
 	}
-	return filepath.Join("/tmp", "pegasus-"+strconv.Itoa(os.Getuid()))
+	return filepath.Join("/tmp", "pegasus-"+strconv.Itoa(os.Getuid())), nil
+}
+
+// checkVariable returns an error for a value of RuntimeVariable that can be no runtime directory. A directory that
+// doesn't exist can: it is made.
+func checkVariable(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case !filepath.IsAbs(dir) || len(dir) > maxRuntimeDir || err == nil && !info.IsDir():
+		return fmt.Errorf("%s=%.*q: want the absolute path of a directory, of at most %d bytes", RuntimeVariable, 2*maxRuntimeDir, dir, maxRuntimeDir)
+	default:
+		return nil
+	}
 }
 
 // maxRuntimeDir leaves room for the names of sockets below it.

@@ -31,7 +31,11 @@ func dial(dir string) (*control.Client, string, error) {
 		}
 		return c, dir, nil
 	}
-	if os.Getenv("PEGASUS_RUNTIME_DIR") == "" {
+	private, err := control.PrivateDir()
+	if err != nil {
+		return nil, "", err
+	}
+	if os.Getenv(control.RuntimeVariable) == "" {
 		c, err := control.Dial(filepath.Join(control.SystemDir, control.SocketName))
 		if err == nil {
 			return c, control.SystemDir, nil
@@ -40,17 +44,17 @@ func dial(dir string) (*control.Client, string, error) {
 			return nil, "", err
 		}
 		if errors.Is(err, fs.ErrPermission) {
-			if c, err := dialPrivate(); err == nil {
-				return c, control.PrivateDir(), nil
+			if c, err := dialPrivate(private); err == nil {
+				return c, private, nil
 			}
 			return nil, "", &refusal{control.SystemDir, err}
 		}
 	}
-	c, err := dialPrivate()
+	c, err := dialPrivate(private)
 	if err != nil {
-		return nil, "", noDaemon(control.PrivateDir(), err)
+		return nil, "", noDaemon(private, err)
 	}
-	return c, control.PrivateDir(), nil
+	return c, private, nil
 }
 
 // refusal is when the daemon of a directory doesn't let us control it.
@@ -65,8 +69,8 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.cause }
 
-func dialPrivate() (*control.Client, error) {
-	return control.Dial(filepath.Join(control.PrivateDir(), control.SocketName))
+func dialPrivate(dir string) (*control.Client, error) {
+	return control.Dial(filepath.Join(dir, control.SocketName))
 }
 
 // noDaemon tells apart nobody there and nobody listening from other trouble.

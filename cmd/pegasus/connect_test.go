@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pegasus/backend/control"
 )
@@ -60,4 +61,32 @@ func TestStrangersDirectory(t *testing.T) {
 			t.Errorf("pegasus %v: status %d, %q", args, status, said.String())
 		}
 	}
+}
+
+// A process that is stopped while it starts the private daemon keeps others waiting for so long, who are told its name.
+func TestStoppedStarter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "start.lock")
+	unlock, err := lock(path, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := lock(path, 50*time.Millisecond)
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "is it stopped?") {
+			t.Errorf("beside one that is stopped: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it waits without an end")
+	}
+	time.AfterFunc(50*time.Millisecond, unlock)
+	again, err := lock(path, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
 }

@@ -156,7 +156,11 @@ func judgeAddresses(limit uint64) []control.Check {
 func (c *call) checkRuntimeDir() []control.Check {
 	dir := c.dir
 	if dir == "" {
-		if dir = control.PrivateDir(); os.Geteuid() == 0 {
+		var err error
+		if dir, err = control.PrivateDir(); err != nil {
+			return one("runtime directory", fail, err.Error(), "correct the variable, or unset it")
+		}
+		if os.Geteuid() == 0 {
 			dir = control.SystemDir
 		}
 	}

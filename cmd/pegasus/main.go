@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"pegasus/backend/control"
@@ -230,6 +231,13 @@ func (c *call) parse(args []string, min, max int) ([]string, error) {
 			break
 		}
 		operands, args = append(operands, rest[0]), rest[1:]
+	}
+	if c.dir != "" { // a private daemon has another working directory
+		dir, err := filepath.Abs(c.dir)
+		if err != nil {
+			return nil, err
+		}
+		c.dir = dir
 	}
 	switch {
 	case len(operands) < min:

@@ -32,7 +32,7 @@ func startPrivate(dir, config string) (*control.Client, error) {
 	if err := control.MakeRuntimeDir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(filepath.Join(dir, "start.lock"))
+	unlock, err := lock(filepath.Join(dir, "start.lock"), 3*startTime)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func startOwn(config string) (client *control.Client, dir string, err error) {
 			return nil, "", err
 		}
 	}
-	base, err := filepath.Abs(control.PrivateDir())
+	base, err := control.PrivateDir()
 	if err != nil {
 		return nil, "", err
 	}
@@ -122,17 +122,24 @@ func awaitHosts(dir, path string) (*control.Client, error) {
 	return nil, fmt.Errorf("the host's daemon keeps its state in %s, and did not run for %v: start it with `pegasusd --runtime-dir %s`, or give another --runtime-dir", dir, startTime, dir)
 }
 
-// lock holds a file's lock until unlock is called.
-func lock(path string) (unlock func(), err error) {
+// lock holds a file's lock until unlock is called. A process that starts a daemon has it for startTime at most; one that
+// is stopped has it for longer.
+func lock(path string, patience time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EWOULDBLOCK) && time.Now().Before(end):
+			continue
+		}
 		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, fmt.Errorf("lock %s: %w: another process has been starting the private daemon for %v; is it stopped? (fuser %s)", path, err, patience, path)
 	}
-	return func() { f.Close() }, nil
 }
 
 // reuse makes the running daemon follow config. It returns nil and no error if

@@ -166,7 +166,10 @@ func (g guestFlags) sharedDaemon(c *call) (*control.Client, error) {
 	}
 	dir := c.dir
 	if dir == "" {
-		dir = control.PrivateDir()
+		var err error
+		if dir, err = control.PrivateDir(); err != nil {
+			return nil, err
+		}
 	}
 	return startPrivate(dir, g.config)
 }

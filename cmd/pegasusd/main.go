@@ -230,6 +230,7 @@ func (s *settings) load() (*configs.Config, string, error) {
 
 func (s *settings) runtimeDir(c *configs.Config) (string, error) {
 	dir, mode := s.dir, os.FileMode(0o755)
+	var err error
 	switch {
 	case dir != "":
 	case c.Daemon.RuntimeDir != "":
@@ -237,13 +238,15 @@ func (s *settings) runtimeDir(c *configs.Config) (string, error) {
 	case os.Geteuid() == 0 && !s.private:
 		dir = control.SystemDir
 	default:
-		dir = control.PrivateDir()
+		dir, err = control.PrivateDir()
+	}
+	if err != nil {
+		return "", err
 	}
 	if s.private || os.Geteuid() != 0 {
 		mode = 0o700
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+	if dir, err = filepath.Abs(dir); err != nil {
 		return "", err
 	}
 	return dir, control.MakeRuntimeDir(dir, mode)

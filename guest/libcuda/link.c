@@ -19,6 +19,7 @@
 #include "futex.h"
 #include "profile.h"
 #include "rejoin.h"
+#include "release.h"
 #include "ring.h"
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -72,12 +73,38 @@ static bool directory_exists(const char *path)
 	return stat(directory, &s) == 0;
 }
 
+static bool is_other_file(const char *path)
+{
+	struct stat s;
+	return stat(path, &s) == 0 && !S_ISSOCK(s.st_mode);
+}
+
+/* Prints once that PEGASUS_SOCKET is no socket's path. */
+static void log_no_socket(const char *path)
+{
+	static atomic_flag logged = ATOMIC_FLAG_INIT;
+	if (!atomic_flag_test_and_set(&logged))
+		log_at(LOG_ERROR, "PEGASUS_SOCKET=%.128s: want the path of a domain's socket, of at most %zu bytes, as pegasus run sets it", path,
+			sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+}
+
+/* Prints why there is no connection. One that isn't permitted says nothing about whether a daemon runs. */
+static void log_unreachable(const char *path, int why)
+{
+	if (why == EACCES || why == EPERM)
+		log_at(LOG_ERROR, "%s: %s: socket_owner, socket_group and socket_mode of the domain, and the directories above, admit users", path, strerror(why));
+	else if (why == ENOTDIR || is_other_file(path))
+		log_no_socket(path);
+	else
+		log_at(LOG_ERROR, "no Pegasus daemon at %s: %s", path, strerror(why));
+}
+
 /* Connects to the daemon. While it is away (refused, or its socket gone) it may be restarting. */
 static int connect_daemon(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	if (strlen(path) >= sizeof address.sun_path) {
-		log_at(LOG_ERROR, "PEGASUS_SOCKET: path too long: %s", path);
+		log_no_socket(path);
 		return -1;
 	}
 	strcpy(address.sun_path, path);
@@ -92,9 +119,9 @@ static int connect_daemon(const char *path)
 			return fd;
 		int why = errno;
 		close(fd);
-		bool away = why == ECONNREFUSED || why == EAGAIN || why == EINTR || (why == ENOENT && directory_exists(path));
+		bool away = (why == ECONNREFUSED && !is_other_file(path)) || why == EAGAIN || why == EINTR || (why == ENOENT && directory_exists(path));
 		if (!away || !has_patience(&patience)) {
-			log_at(LOG_ERROR, "no Pegasus daemon at %s: %s", path, strerror(why));
+			log_unreachable(path, why);
 			return -1;
 		}
 		struct timespec pause = {.tv_nsec = 20000000};
@@ -461,6 +488,7 @@ static CUresult come(const char *path, uint64_t features, bool *cutOff)
 CUresult link_open(void)
 {
 	const char *path = find_socket();
+	release_cuda(0); /* checks its variables, which a program that asks for no version may have, too */
 	if (!path) {
 		log_at(LOG_INFO, "PEGASUS_SOCKET is not set, and there is no " AGENT_SOCKET ": no device");
 		return CUDA_ERROR_NO_DEVICE;

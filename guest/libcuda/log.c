@@ -19,13 +19,21 @@ static int level(void)
 	int known = atomic_load_explicit(&threshold, memory_order_relaxed);
 	if (known >= 0)
 		return known;
-	known = LOG_ERROR;
+	int unknown = -1, at = LOG_OFF;
 	const char *want = getenv("PEGASUS_LOG");
-	for (int i = LOG_OFF; want && i <= LOG_DEBUG; i++)
-		if (strcmp(want, names[i]) == 0)
-			known = i;
-	atomic_store_explicit(&threshold, known, memory_order_relaxed);
+	known = LOG_ERROR;
+	while (want && *want && at <= LOG_DEBUG && strcmp(want, names[at]) != 0)
+		at++;
+	if (want && *want && at <= LOG_DEBUG)
+		known = at;
+	if (atomic_compare_exchange_strong_explicit(&threshold, &unknown, known, memory_order_relaxed, memory_order_relaxed) && at > LOG_DEBUG)
+		setting_ignored("PEGASUS_LOG", want, "off, error, info or debug");
 	return known;
+}
+
+void setting_ignored(const char *name, const char *value, const char *wanted)
+{
+	log_at(LOG_ERROR, "%s=%.128s: want %s; ignored", name, value, wanted);
 }
 
 /* One write per line, so that threads do not mix; no stdio, which a program may have closed. */

@@ -42,8 +42,12 @@ void profile_begin(void)
 {
 	const char *wanted = getenv("PEGASUS_SOFT_PROFILE");
 	uint64_t none;
-	if (!wanted || strcmp(wanted, "1") != 0)
+	if (!wanted || !*wanted || strcmp(wanted, "0") == 0)
 		return;
+	if (strcmp(wanted, "1") != 0) {
+		setting_ignored("PEGASUS_SOFT_PROFILE", wanted, "1, or 0 for none");
+		return;
+	}
 	CUresult r = ask(BEGIN, NULL, &none);
 	if (r == CUDA_SUCCESS)
 		atexit(report);

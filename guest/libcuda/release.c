@@ -55,14 +55,14 @@ static void read_wanted(void)
 {
 	const char *cuda = getenv("PEGASUS_CUDA"), *driver = getenv("PEGASUS_DRIVER");
 	if (cuda && *cuda && !(wanted.cuda = named_cuda(cuda)))
-		log_at(LOG_ERROR, "PEGASUS_CUDA=%s: no CUDA from 11.0 to 13.0; ignored", cuda);
+		setting_ignored("PEGASUS_CUDA", cuda, "a CUDA from 11.0 to 13.0");
 	if (!driver || !*driver)
 		return;
 	wanted.driverCuda = cuda_of(driver);
 	if (wanted.driverCuda)
 		snprintf(wanted.driver, sizeof wanted.driver, "%s", driver);
 	else
-		log_at(LOG_ERROR, "PEGASUS_DRIVER=%s: no driver from 450 on, such as 535.54.03; ignored", driver);
+		setting_ignored("PEGASUS_DRIVER", driver, "a driver from 450 on, such as 535.54.03");
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
