@@ -27,6 +27,14 @@ type xenHost struct {
 	readers *trace.Company // of Xen's trace
 }
 
+// xenCapabilities is where the kernel reports whether this is Dom0; tests report it elsewhere.
+var xenCapabilities = domus.CapabilitiesPath
+
+// attachments are the domUs that are served.
+func attachments(c configs.Daemon) domus.Files {
+	return domus.Files{Dir: c.Machines, Valid: configs.CheckName}
+}
+
 // openHypervisor finds out how to talk to Xen.
 func openHypervisor() (*control.Xen, *privcmd.Hypercalls, error) {
 	calls, err := privcmd.Open()
@@ -65,7 +73,7 @@ func openXen(c configs.Daemon, dir string, log *slog.Logger) (*xenHost, error) {
 		}
 	}
 	h := &xenHost{readers: &trace.Company{}, units: &domus.DomUs{
-		Files: domus.Files{Dir: c.Machines, Valid: configs.CheckName},
+		Files: attachments(c),
 		Dial:  xenstore.Local(), List: both[0].Domains, Log: log,
 	}}
 	h.cpus = cpus.NewCPUs(both[1], log)

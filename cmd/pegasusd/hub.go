@@ -16,6 +16,7 @@ import (
 	"pegasus/backend/control"
 	"pegasus/callbuf/grant"
 	"pegasus/configs"
+	"pegasus/hypervisor"
 	"pegasus/hypervisor/hub"
 	"pegasus/hypervisor/kvm"
 	"pegasus/hypervisor/raised"
@@ -95,13 +96,13 @@ func door(dir, domain string) (string, error) {
 	return r.Socket, err
 }
 
-// claimRegions makes a directory of regions this daemon's, and waits for the one before to end. A directory that can't be
-// used keeps the daemon from serving machines, and not from all else; keepHubs logs that.
-func claimRegions(dir string) (release func(), err error) {
+// claimMachines makes a directory of machines this daemon's, and waits for the one before to end. A directory that can't be
+// used keeps the daemon from serving machines, and not from all else; whichever part reads the directory logs that.
+func claimMachines(claim func(context.Context) (release func(), err error)) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 	defer cancel()
-	release, err = kvm.Claim(ctx, dir)
-	if err == nil || errors.Is(err, kvm.ErrServed) {
+	release, err = claim(ctx)
+	if err == nil || errors.Is(err, hypervisor.ErrServed) {
 		return release, err
 	}
 	return func() {}, nil

@@ -119,3 +119,21 @@ func TestRegionsOfAnother(t *testing.T) {
 	first.stop()
 	second.start()
 }
+
+// Under Xen a second daemon with the same directory of attachments is refused, and names the first.
+func TestMachinesOfAnother(t *testing.T) {
+	capabilities := filepath.Join(t.TempDir(), "capabilities")
+	if err := os.WriteFile(capabilities, []byte("control_d\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XEN_CAPABILITIES", capabilities)
+	config := twoDomains + fmt.Sprintf("[daemon]\nmachines = %q\n", filepath.Join(shortDir(t), "machines"))
+	first := newHost(t, config)
+	second := prepareHost(t, config)
+	if said := second.tryStart(); !strings.Contains(said, fmt.Sprintf("served by another daemon, process %d:", first.cmd.Process.Pid)) {
+		t.Errorf("it says %q", said)
+	}
+	second.stop()
+	first.stop()
+	second.start()
+}

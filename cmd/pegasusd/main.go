@@ -161,8 +161,13 @@ func (s *settings) serve(out, errs io.Writer) error {
 	}
 	var known *overheard
 	var units *xenHost
-	dom0 := !s.private && domus.IsDom0(domus.CapabilitiesPath)
+	dom0 := !s.private && domus.IsDom0(xenCapabilities)
 	if dom0 {
+		release, err := claimMachines(attachments(config.Daemon).Claim)
+		if err != nil {
+			return err
+		}
+		defer release()
 		if units, err = openXen(config.Daemon, dir, log); err != nil {
 			log.Error("domUs can't be served; pegasus doctor says what is missing", "err", err)
 		} else {
@@ -175,7 +180,7 @@ func (s *settings) serve(out, errs io.Writer) error {
 	}
 	serves := config.Daemon.Regions != "" && !dom0
 	if serves {
-		release, err := claimRegions(config.Daemon.Regions)
+		release, err := claimMachines(func(ctx context.Context) (func(), error) { return kvm.Claim(ctx, config.Daemon.Regions) })
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == "worker":
 		os.Exit(work())
 	case os.Getenv("BECOME") == "daemon":
+		xenCapabilities = cmp.Or(os.Getenv("XEN_CAPABILITIES"), xenCapabilities)
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	case os.Getenv("BECOME") == "hub":
 		os.Exit(runHub(os.Args[1:], os.Stderr))

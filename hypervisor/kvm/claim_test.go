@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pegasus/hypervisor"
 )
 
 // A directory of regions has one daemon at a time; the one that is refused names it.
@@ -23,7 +25,7 @@ func TestClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Claim(soon(50*time.Millisecond), dir); !errors.Is(err, ErrServed) || !strings.Contains(err.Error(), fmt.Sprintf("process %d:", os.Getpid())) {
+	if _, err := Claim(soon(50*time.Millisecond), dir); !errors.Is(err, hypervisor.ErrServed) || !strings.Contains(err.Error(), fmt.Sprintf("process %d:", os.Getpid())) {
 		t.Errorf("claimed twice: %v", err)
 	}
 	time.AfterFunc(50*time.Millisecond, release) // one that ends is waited for
@@ -35,7 +37,7 @@ func TestClaim(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Claim(soon(time.Minute), dir); err == nil || errors.Is(err, ErrServed) {
+	if _, err := Claim(soon(time.Minute), dir); err == nil || errors.Is(err, hypervisor.ErrServed) {
 		t.Errorf("a directory of all users: %v", err)
 	}
 }

@@ -2,6 +2,8 @@ package domus
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pegasus/hypervisor"
 	"pegasus/vcpu"
 )
 
@@ -73,6 +76,8 @@ type Files struct {
 	Dir string
 	// Valid says whether a name can be a domain's.
 	Valid func(name string) error
+	// Patience is how long another process that attaches may take; 0: lockTime.
+	Patience time.Duration
 }
 
 // unfinished ends the name of a file that is being written. No domain's name begins with a dot.
@@ -111,14 +116,11 @@ func (f Files) Write(a Attachment) error {
 	if err := f.private(); err != nil {
 		return err
 	}
-	dir, err := os.Open(f.Dir)
+	unlock, err := f.lock() // another process that attaches at the same time uses the same file
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil { // who attaches at the same time has the same file for it
-		return err
-	}
+	defer unlock()
 	making := filepath.Join(f.Dir, "."+a.Name+unfinished)
 	file, err := os.OpenFile(making, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
@@ -132,6 +134,41 @@ func (f Files) Write(a Attachment) error {
 		os.Remove(making)
 	}
 	return err
+}
+
+// lockTime is how long another process that attaches may take.
+const lockTime = 10 * time.Second
+
+// lock has no other process attach until unlock is called. Only this user can open, and so lock, the file.
+func (f Files) lock() (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(f.Dir, ".lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(f.patience()); ; time.Sleep(5 * time.Millisecond) {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w: another `pegasus attach` is at it; is that one stopped?", file.Name(), err)
+		}
+	}
+}
+
+func (f Files) patience() time.Duration { return cmp.Or(f.Patience, lockTime) }
+
+// Claim makes the directory this process's until release is called or the process ends: two daemons would start hubs
+// for the same domUs. While another has it, Claim tries again until ctx ends, and returns hypervisor.ErrServed then.
+func (f Files) Claim(ctx context.Context) (release func(), err error) {
+	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := f.private(); err != nil {
+		return nil, err
+	}
+	return hypervisor.Claim(ctx, f.Dir, "machines")
 }
 
 // Remove detaches.

@@ -2,14 +2,19 @@ package domus
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"pegasus/hypervisor"
 	"pegasus/vcpu"
 )
 
@@ -112,8 +117,50 @@ func TestWriteAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if left, err := os.ReadDir(f.Dir); len(left) != 1 || err != nil {
+	if left, err := filepath.Glob(f.Dir + "/[!.]*"); len(left) != 1 || err != nil {
 		t.Errorf("there are %v, %v", left, err)
+	}
+	if left, err := filepath.Glob(f.Dir + "/.*" + unfinished); len(left) != 0 || err != nil {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A process that is stopped while it attaches keeps others waiting for so long, and no other user's process keeps them.
+func TestStoppedWriter(t *testing.T) {
+	f := files(t)
+	f.Patience = 50 * time.Millisecond
+	web := Attachment{"web", 0, DefaultMemory}
+	unlock, err := f.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- f.Write(web) }()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "is that one stopped?") {
+			t.Errorf("beside one that is stopped: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it waits without an end")
+	}
+	unlock()
+	dir, err := os.Open(f.Dir) // which every user can
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	go func() { failed <- f.Write(web) }()
+	select {
+	case err := <-failed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("any user's lock of the directory keeps it")
 	}
 }
 
@@ -154,5 +201,39 @@ func TestReader(t *testing.T) {
 	os.Remove(f.Path("web"))
 	if all := again(); len(all) != 0 {
 		t.Errorf("%v", all)
+	}
+}
+
+// A directory of attachments has one daemon at a time, and its lock is no attachment.
+func TestClaim(t *testing.T) {
+	f := files(t)
+	if err := f.Write(Attachment{Name: "web", Memory: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	soon := func(d time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	release, err := f.Claim(soon(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Claim(soon(50 * time.Millisecond)); !errors.Is(err, hypervisor.ErrServed) || !strings.Contains(err.Error(), "(machines in [daemon])") {
+		t.Errorf("claimed twice: %v", err)
+	}
+	if all, err := f.List(); err != nil || len(all) != 1 || all[0].Name != "web" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	release()
+	if release, err = f.Claim(soon(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := os.Chmod(f.Dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Claim(soon(time.Minute)); err == nil || errors.Is(err, hypervisor.ErrServed) {
+		t.Errorf("a directory of all users: %v", err)
 	}
 }
