@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -78,6 +79,10 @@ func inherit() (s *Shelf, sockets []*os.File) {
 // notify tells systemd how we are; sd_notify(3). Who else started us doesn't ask.
 func notify(state string) { notifyWith(state, nil) }
 
+// notifyTime is how long systemd may take to receive a message while others wait before it. A message that it doesn't
+// receive is lost.
+const notifyTime = time.Second
+
 func notifyWith(state string, rights []byte) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -88,5 +93,9 @@ func notifyWith(state string, rights []byte) error {
 		return err
 	}
 	defer unix.Close(fd)
+	limit := unix.NsecToTimeval(notifyTime.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
+		return err
+	}
 	return unix.Sendmsg(fd, []byte(state), rights, &unix.SockaddrUnix{Name: path}, unix.MSG_NOSIGNAL)
 }

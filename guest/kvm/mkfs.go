@@ -4,10 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"pegasus/guest/agent"
 )
+
+// mkfsTime is how long mkfs.ext4 may take, which writes some MiB.
+var mkfsTime = time.Minute
 
 // SystemDirs are where mkfs.ext4 may be, whatever PATH says.
 var SystemDirs = []string{"/sbin", "/usr/sbin", "/usr/local/sbin", "/bin", "/usr/bin"}
@@ -17,7 +22,7 @@ func mkfs(device string, blocks uint64) error {
 	args := []string{"-q", "-F", "-b", "4096", "-m", "0", "-I", "128", "-O", "^has_journal,^resize_inode",
 		"-E", "nodiscard,lazy_itable_init=0", device, fmt.Sprint(blocks)}
 	for _, dir := range SystemDirs {
-		out, err := exec.Command(filepath.Join(dir, "mkfs.ext4"), args...).CombinedOutput()
+		out, err := agent.Command(mkfsTime, filepath.Join(dir, "mkfs.ext4"), args...)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -59,7 +58,7 @@ func openDevice() (*device, error) {
 
 // loadModules has the kernel look for NVDIMMs, where nothing did so at boot. What it has
 // built in, or doesn't have, is no error here.
-var loadModules = sync.OnceFunc(func() { exec.Command("modprobe", "-a", "-q", "nfit", "nd_pmem").Run() })
+var loadModules = sync.OnceFunc(func() { agent.Command(agent.ModulesTime, "modprobe", "-a", "-q", "nfit", "nd_pmem") })
 
 func tryNamespace(name string) (*device, error) {
 	holder := holderOf(name)

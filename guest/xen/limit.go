@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,7 +38,7 @@ func loadModules() error {
 		if time.Now().After(end) {
 			return lacking(lacks, modules[len(modules)-len(lacks):])
 		}
-		exec.Command("modprobe", append([]string{"-a", "-q"}, modules...)...).Run() // what it has built in is no error
+		agent.Command(agent.ModulesTime, "modprobe", append([]string{"-a", "-q"}, modules...)...) // what it has built in is no error
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -82,6 +83,49 @@ func TestAdmit(t *testing.T) {
 	}
 	for _, fd := range fds {
 		unix.Close(fd)
+	}
+}
+
+// Processes that say nothing, hang up at each step or read no answer hold their own connections for a limited time, and
+// another one that comes beside them is let in.
+func TestKnockersThatHang(t *testing.T) {
+	hello := callbuf.Hello{Version: callbuf.Version}.Append(nil)
+	door := open(t, hypervisor.Domain{Name: "web", Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {
+		defer n.Process().Close()
+		n.Admit(callbuf.Welcome{Version: callbuf.Version, WorkerPID: 42}, os.Stdin, os.Stdin)
+	})
+	var silent []*net.UnixConn
+	for range maxKnocking / 8 {
+		for name, behave := range map[string]func(*net.UnixConn){
+			"says nothing":     func(*net.UnixConn) {},
+			"hangs up":         func(c *net.UnixConn) { c.Close() },
+			"says no more":     func(c *net.UnixConn) { c.CloseWrite() },
+			"reads nothing":    func(c *net.UnixConn) { c.CloseRead(); c.Write(hello) },
+			"trickles":         func(c *net.UnixConn) { c.Write(hello[:1]); c.Write(hello[1:]) },
+			"hangs up on that": func(c *net.UnixConn) { c.Write(hello); c.Close() },
+		} {
+			c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: door.Address(), Net: "unixpacket"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			if behave(c); name == "says nothing" {
+				silent = append(silent, c)
+			}
+		}
+	}
+	w, fds := knock(t, door.Address(), hello)
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	if w.WorkerPID != 42 {
+		t.Errorf("beside them: %+v", w)
+	}
+	for _, c := range silent {
+		c.SetReadDeadline(time.Now().Add(10 * helloTime))
+		if n, err := c.Read(make([]byte, 1)); n > 0 || os.IsTimeout(err) {
+			t.Fatalf("one that says nothing is waited for without an end: %v", err)
+		}
 	}
 }
 

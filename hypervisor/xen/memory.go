@@ -88,7 +88,9 @@ type segment struct {
 
 // Open begins to look what a domU's agent offers. It may not be there yet.
 func Open(ctx context.Context, d DomU, dial xenstore.Dialer, log *slog.Logger) (*Memory, error) {
-	store, err := xenstore.DialAgain(ctx, dial)
+	soon, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	store, err := xenstore.DialAgain(soon, dial)
 	if err != nil {
 		return nil, err
 	}

@@ -173,6 +173,20 @@ func TestHungStore(t *testing.T) {
 	}
 }
 
+// A XenStore that takes no connection keeps a hub's start for a limited time.
+func TestOpenEnds(t *testing.T) {
+	ended := errors.New("ended")
+	_, err := Open(t.Context(), DomU{ID: domID}, func(ctx context.Context) (xenstore.Link, error) {
+		if _, limited := ctx.Deadline(); !limited {
+			t.Error("it waits without an end")
+		}
+		return xenstore.Link{}, ended
+	}, slog.New(slog.DiscardHandler))
+	if !errors.Is(err, ended) {
+		t.Error(err)
+	}
+}
+
 // buffer holds the logged text.
 type buffer struct {
 	mu sync.Mutex

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -366,6 +367,27 @@ func TestStoreLate(t *testing.T) {
 	}
 	h.await("web:running:3")
 	h.awaitSaid("the hypervisor answers again")
+}
+
+// A XenStore that takes no connection is complained of, and asked again when it does.
+func TestStoreHangs(t *testing.T) {
+	h := newHost(t)
+	h.attach("web")
+	h.create(3, "web")
+	var hangs atomic.Bool
+	hangs.Store(true)
+	dial := h.units.Dial
+	h.units.Dial = func(ctx context.Context) (xenstore.Link, error) {
+		if hangs.Load() {
+			<-ctx.Done()
+			return xenstore.Link{}, ctx.Err()
+		}
+		return dial(ctx)
+	}
+	h.watch()
+	h.awaitSaid("XenStore doesn't answer")
+	hangs.Store(false)
+	h.await("web:running:3")
 }
 
 // An agent says itself that it is there.

@@ -37,7 +37,9 @@ func (d *DomUs) followNames(ctx context.Context, tell chan<- map[uint16]string) 
 
 // followStore does, as long as there is a client.
 func (d *DomUs) followStore(ctx context.Context, tell chan<- map[uint16]string, store *complaint) error {
-	c, err := xenstore.DialAgain(ctx, d.Dial)
+	soon, cancel := context.WithTimeout(ctx, readTime)
+	c, err := xenstore.DialAgain(soon, d.Dial)
+	cancel()
 	if err != nil {
 		return err
 	}
