@@ -3,12 +3,18 @@
  * guest process, started when the first is queued, asks for those that are due
  * and runs them.
  */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "capture.h"
+#include "futex.h"
 #include "ring.h"
 #include "stream.h"
 #include "zz_impl.h"
@@ -27,7 +33,10 @@ struct callback {
 static struct table callbacks = HANDLE_TABLE(HANDLE_CALLBACK, struct callback, 60000);
 static _Atomic uint32_t passing; /* callbacks that go when they have run */
 static pthread_mutex_t startLock = PTHREAD_MUTEX_INITIALIZER;
-static bool started;
+static _Atomic bool started;
+static _Atomic pid_t runner;     /* the thread that runs callbacks that are due, while it does; else 0 */
+static _Atomic uint64_t running; /* the context, by its serial, of the one that it runs */
+static _Atomic uint32_t runs;    /* callbacks that it has begun */
 
 static void run(struct callback *c, CUresult status)
 {
@@ -44,6 +53,16 @@ static void run(struct callback *c, CUresult status)
 	else if (status == CUDA_SUCCESS)
 		mine.plain(mine.userData);
 	thread.inCallback = false;
+}
+
+static void run_due(struct callback *c, CUresult status)
+{
+	atomic_store(&running, c->context); /* before the table forgets it, see callback_await */
+	atomic_store(&runner, (pid_t)syscall(SYS_gettid));
+	atomic_fetch_add(&runs, 1);
+	run(c, status);
+	atomic_store(&runner, 0);
+	atomic_store(&running, 0);
 }
 
 static void run_lost(void *object, void *status) { run(object, *(CUresult *)status); }
@@ -63,7 +82,12 @@ static CUresult wait_for_due(uint64_t done, struct callback_wait_result *due)
 static CUresult start_thread(uint64_t done);
 
 /* A callback of the program ended the thread that ran it: another one goes on, or the stream would be held for ever. */
-static void take_over(void *due) { start_thread(((struct callback_wait_result *)due)->callback); }
+static void take_over(void *due)
+{
+	atomic_store(&runner, 0);
+	atomic_store(&running, 0);
+	start_thread(((struct callback_wait_result *)due)->callback);
+}
 
 static void serve_on(struct callback_wait_result *due)
 {
@@ -72,7 +96,7 @@ static void serve_on(struct callback_wait_result *due)
 	while ((r = wait_for_due(due->callback, due)) == CUDA_SUCCESS) {
 		struct callback *c = handle_find(&callbacks, due->callback);
 		if (c)
-			run(c, process_result((uint32_t)due->status));
+			run_due(c, process_result((uint32_t)due->status));
 		pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &deferred); /* whatever the program has set: what is due must not go with us */
 	}
 	/* The worker has gone: nothing will be due any more, and who waits for a callback must not wait for ever. */
@@ -96,6 +120,61 @@ static void run_of_context(void *object, void *serial)
 }
 
 void callback_context_gone(uint64_t serial) { handle_each(&callbacks, run_of_context, &serial); }
+
+struct left {
+	uint64_t serial;
+	bool any;
+};
+
+static void look_whether_left(void *object, void *left)
+{
+	struct left *l = left;
+	l->any |= ((struct callback *)object)->context == l->serial;
+}
+
+static bool any_left(uint64_t serial)
+{
+	struct left l = {.serial = serial};
+	handle_each(&callbacks, look_whether_left, &l);
+	return l.any || atomic_load(&running) == serial;
+}
+
+/* Whether the kernel has a thread sleep. One that only gets no processor counts as running. */
+static bool sleeps(pid_t id)
+{
+	char path[64], stat[256];
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)id);
+	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true; /* without /proc nothing is known */
+	long n = syscall(SYS_read, fd, stat, sizeof stat - 1);
+	syscall(SYS_close, fd);
+	stat[n > 0 ? n : 0] = 0;
+	const char *name = strrchr(stat, ')');
+	return !name || !name[1] || name[2] != 'R';
+}
+
+/* A callback counts as blocked when it was found asleep at each of so many looks. */
+enum { ASLEEP_LOOKS = 30 };
+#define LOOK_NS 10000000
+
+void callback_await(uint64_t serial, uint32_t wire)
+{
+	int saved = errno;
+	long nap = FIRST_NAP_NS;
+	uint32_t seen = atomic_load(&runs);
+	if (!started || thread.inCallback || atomic_load_explicit(&memopWaits, memory_order_relaxed))
+		return;
+	for (int asleep = 0; asleep < ASLEEP_LOOKS && any_left(serial) && process_look() == CUDA_SUCCESS && context_error(wire) == CUDA_SUCCESS;) {
+		syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = nap}, NULL);
+		nap = nap < LOOK_NS / 2 ? 2 * nap : LOOK_NS;
+		pid_t id = atomic_load(&runner);
+		uint32_t now = atomic_load(&runs);
+		asleep = nap == LOOK_NS && id != 0 && now == seen && sleeps(id) ? asleep + 1 : 0;
+		seen = now;
+	}
+	errno = saved;
+}
 
 /* The program's signals are not for this thread. It says first that a callback is done, if not 0. */
 static CUresult start_thread(uint64_t done)

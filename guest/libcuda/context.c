@@ -202,6 +202,7 @@ static CUresult end(uint64_t handle, uint64_t serial)
 {
 	struct context *c = handle_find(&contexts, handle);
 	if (c && c->serial == serial) {
+		callback_await(serial, c->wire);
 		export_context_ends((CUcontext)(uintptr_t)handle);
 		text_show_last(c->wire);
 	}

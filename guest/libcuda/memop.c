@@ -30,8 +30,12 @@ static CUresult check(const struct operation *o, const struct place *place)
 	return o->address % o->bytes ? CUDA_ERROR_INVALID_VALUE : end_linear(o->address, o->bytes, true, &end);
 }
 
+_Atomic bool memopWaits;
+
 static CUresult post(const struct operation *o, const struct place *place)
 {
+	if (o->action != ACTION_WRITE)
+		atomic_store_explicit(&memopWaits, true, memory_order_relaxed);
 	struct stream_value_args args = {.address = o->address, .value = o->value, .action = o->action, .bytes = o->bytes};
 	struct packet p = {
 		.op = OP_STREAM_VALUE, .context = place->context, .stream = place->stream, .sent = &place->mark->sent, .fixed = &args,

@@ -45,6 +45,13 @@ void stream_release_thread(void);
 void stream_context_gone(uint64_t context);
 /* A context has ended: its callbacks will not be due any more, and run now, with an error. Takes no lock with it. */
 void callback_context_gone(uint64_t serial);
+/*
+ * Waits until the callbacks of a context that is about to end have run, however long its work takes: programs that end free by
+ * them what the work used. Returns early when the context or the worker has failed, when a callback that runs is blocked, since it
+ * may wait for the caller, and in a program whose streams wait for words, since these may never be written.
+ */
+void callback_await(uint64_t serial, uint32_t wire);
+extern _Atomic bool memopWaits; /* a stream was ever told to wait for a word */
 /* A callback of a graph, which the host may have run again and again until it is dropped. Errors it doesn't hear of. */
 CUresult callback_keep(CUhostFn function, void *userData, uint64_t *id);
 void callback_drop(uint64_t id);

@@ -237,6 +237,41 @@ static void farewell(void)
 	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, status);
 }
 
+static void CUDA_CB late(CUstream s, CUresult r, void *work)
+{
+	(void)s;
+	CHECK(r);
+	*(volatile int *)work += 1;
+}
+
+/*
+ * A program that ends without waiting, as OpenACC's do: its streams, and then the context, are destroyed while kernels run. The
+ * callbacks behind them, by which it frees what they use, are told of no error, however late the kernels get a processor.
+ */
+static void leaving(void)
+{
+	for (int round = 0; round < 3; round++) {
+		CUfunction step;
+		CUcontext c = new_context(&step);
+		CUstream s[4];
+		int done[4] = {0};
+		CUdeviceptr at;
+		CHECK(cuMemAlloc(&at, 4096));
+		for (int i = 0; i < 4; i++) {
+			CHECK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+			for (int k = 0; k < 40; k++) {
+				launch_step(step, s[i], at + 4 * (unsigned)i, 1, 1);
+				CHECK(cuStreamAddCallback(s[i], late, &done[i], 0));
+			}
+		}
+		for (int i = 0; i < 4; i++)
+			CHECK(cuStreamDestroy(s[i]));
+		CHECK(cuCtxDestroy(c));
+		for (int i = 0; i < 4; i++)
+			CLAIM(done[i] == 40);
+	}
+}
+
 static _Atomic int counted, queued, held;
 
 static void CUDA_CB count_one(void *unused)
@@ -1001,7 +1036,7 @@ static const struct {
 	int uninitialized;
 } parts[] = {
 	{"primary", primary, 0},       {"elsewhere", elsewhere, 0}, {"neighbours", neighbours, 0},
-	{"permission", permission, 0}, {"farewell", farewell, 0},   {"across", across, 0},
+	{"permission", permission, 0}, {"farewell", farewell, 0},   {"leaving", leaving, 0},   {"across", across, 0},
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
 	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
