@@ -163,7 +163,7 @@ func (t *timeline) read(dom *domain, r *gate.Reader) {
 	lost := r.Read(func(n gate.Noted) {
 		t.put(control.Span{
 			Line: control.LineEngine, Accelerator: dom.on.name, Domain: dom.name, Class: engineNames[n.Class], Process: n.PID,
-			From: n.Start, To: n.End,
+			Name: n.Name, From: n.Start, To: n.End,
 		})
 	})
 	if lost > 0 {

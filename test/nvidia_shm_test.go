@@ -135,8 +135,8 @@ func TestSharedSegmentsOnNVIDIA(t *testing.T) {
 
 // Whoever uses the calls wrongly is told so.
 func TestSharedSegmentsMistakesOnNVIDIA(t *testing.T) {
-	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"one\"\nmemory = \"70MiB\"\n")
-	succeed(t, h.guest("one", program(t, "shm"), "wrong"))
+	h := startNVIDIA(t, "[[accelerator]]\nname = \"gpu0\"\nmemory = \"256MiB\"\n[[domain]]\nname = \"one\"\nmemory = \"67MiB\"\n")
+	succeed(t, h.guest("one", program(t, "shm"), "wrong", "32")) // as many pages as fit
 	eventually(t, soon, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
 }
 

@@ -89,7 +89,14 @@ func TestSharedSegments(t *testing.T) {
 // Whoever uses the calls wrongly is told so.
 func TestSharedSegmentsMistakes(t *testing.T) {
 	h := startHost(t, sharers)
-	succeed(t, h.guest("one", program(t, "shm"), "wrong"))
+	succeed(t, h.guest("one", program(t, "shm"), "wrong", "512"))
+	eventually(t, soon, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
+}
+
+// Programs written for Gdev find its keys, commands and number of segments.
+func TestSharedSegmentsAsGdev(t *testing.T) {
+	h := startHost(t, sharers)
+	succeed(t, h.guest("one", program(t, "shm"), "gdev"))
 	eventually(t, soon, "the memory is free again", func() bool { return h.accelerators()[0].MemoryUsed == 0 })
 }
 

@@ -52,6 +52,9 @@ func drawn(h *host, all []sharer) (wrong error) {
 			t.Fatalf("%+v", s)
 		}
 		lines[s.Line] = append(lines[s.Line], s)
+		if kernel := s.Line == control.LineEngine && s.Class == "compute"; kernel != (s.Name != "") {
+			t.Fatalf("%+v has the name %q", s, s.Name)
+		}
 		if s.Line != control.LineGate {
 			counted[s.Line+" "+s.Domain] += s.To - s.From
 		}

@@ -220,6 +220,7 @@ type Span struct {
 	Domain      string `json:"domain,omitempty"`
 	Class       string `json:"class,omitempty"`   // of an engine or gate: which
 	Process     int    `json:"process,omitempty"` // of an engine: the worker that had it
+	Name        string `json:"name,omitempty"`    // of an engine: the kernel, or a graph's kernels
 	CPU         int    `json:"cpu"`               // of a cpu; -1: unknown
 	VCPU        int    `json:"vcpu"`
 	From        int64  `json:"from_ns"` // CLOCK_MONOTONIC

@@ -16,7 +16,7 @@
 // What is on a Page, all little-endian (the structs header and slot are the
 // layout, and a test holds their offsets):
 //
-//	header, 4096 bytes, a line of 64 bytes each for
+//	header, 28672 bytes, a line of 64 bytes each for
 //	  0x000 what it is: magic, version, number of slots
 //	  0x040 written by the daemon only: generation (futex word, one more at every
 //	        change), alive until, in-flight limit, whether notes are wanted
@@ -28,12 +28,12 @@
 //	        budget and requests, taken by workers
 //	  then the table of device segments, what the workers may still write to the
 //	  host's log, and who begins or ends to hold a segment
-//	256 slots of 1024 bytes, one per worker, each written by its worker alone
+//	256 slots of 3072 bytes, one per worker, each written by its worker alone
 //	while that lives:
 //	  who, what is in flight and pending, the kind and size of what waits, time used
 //	  per class, calls, memory, how long requests waited (64 buckets, each twice as wide as the last)
-//	256 reels of 4160 bytes, on which each worker notes when it executed what, while the
-//	  daemon asks for it; the oldest notes go first
+//	256 reels of 16448 bytes, on which each worker notes when it executed what, with a kernel's
+//	  name, while the daemon asks for it; the oldest notes go first
 //
 // A lease says until when the gate is open for its classes, and optionally for how
 // much predicted time or how many requests. When these have been used, the bell

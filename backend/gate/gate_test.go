@@ -63,16 +63,16 @@ func TestLayout(t *testing.T) {
 		"leases":      {uintptr(unsafe.Pointer(&h.leases)), 0x140},
 		"copy lease":  {uintptr(unsafe.Pointer(&h.leases[2])), 0x1c0},
 		"budget":      {uintptr(unsafe.Pointer(&h.leases[0].budget)), 0x150},
-		"admitted":    {uintptr(unsafe.Pointer(&s.admitted)), 0x1460},
+		"admitted":    {uintptr(unsafe.Pointer(&s.admitted)), 0x7c60},
 		"lock":        {uintptr(unsafe.Pointer(&h.lock)), 0xc0},
 		"memory":      {uintptr(unsafe.Pointer(&h.memory)), 0xc8},
 		"released":    {uintptr(unsafe.Pointer(&h.released)), 0x100},
-		"slot":        {uintptr(unsafe.Pointer(s)), 0x1400},
-		"in flight":   {uintptr(unsafe.Pointer(&s.inFlight)), 0x1440},
-		"used":        {uintptr(unsafe.Pointer(&s.used)), 0x1480},
-		"like":        {uintptr(unsafe.Pointer(&s.like)), 0x1430},
-		"size":        {uintptr(unsafe.Pointer(&s.size)), 0x1438},
-		"waits":       {uintptr(unsafe.Pointer(&s.waits)), 0x1500},
+		"slot":        {uintptr(unsafe.Pointer(s)), 0x7c00},
+		"in flight":   {uintptr(unsafe.Pointer(&s.inFlight)), 0x7c40},
+		"used":        {uintptr(unsafe.Pointer(&s.used)), 0x7c80},
+		"like":        {uintptr(unsafe.Pointer(&s.like)), 0x7c30},
+		"size":        {uintptr(unsafe.Pointer(&s.size)), 0x7c38},
+		"waits":       {uintptr(unsafe.Pointer(&s.waits)), 0x7d00},
 	} {
 		if c.at-base != c.want {
 			t.Errorf("%s is at %#x, want %#x", name, c.at-base, c.want)

@@ -77,7 +77,7 @@ func (m *Member) SegmentHolders(id uint32) (all []uint32) {
 	defer m.unlock()
 	for i := range m.page.at.taken() {
 		s := &m.page.at.slot[i]
-		if i != m.index && s.state.Load() == slotJoined && s.holds.Load()>>(id%Segments)&1 != 0 && lives(s.pid.Load()) {
+		if i != m.index && s.state.Load() == slotJoined && s.has(id%Segments) && lives(s.pid.Load()) {
 			all = append(all, s.offers.Load())
 		}
 	}
@@ -103,7 +103,7 @@ func (m *Member) HoldSegment(id, there uint32) {
 	defer m.unlock()
 	state := &m.page.at.segments[id%Segments].state
 	m.slot.offers.Store(there)
-	m.slot.holds.Store(m.slot.holds.Load() | 1<<(id%Segments))
+	m.slot.hold(id%Segments, true)
 	state.Store(state.Load() | segmentAway)
 }
 
@@ -111,21 +111,39 @@ func (m *Member) HoldSegment(id, there uint32) {
 func (m *Member) LeaveSegment(id uint32, stored bool) {
 	m.lock()
 	defer m.unlock()
-	m.slot.holds.Store(m.slot.holds.Load() &^ (1 << (id % Segments)))
+	m.slot.hold(id%Segments, false)
 	if state := &m.page.at.segments[id%Segments].state; stored {
 		state.Store(state.Load() &^ segmentAway)
 	}
 }
 
+// has reports whether the worker has the memory of the segment in a place of the table.
+func (s *slot) has(place uint32) bool { return s.holds[place/64].Load()>>(place%64)&1 != 0 }
+
+// hold notes that. The caller holds the lock.
+func (s *slot) hold(place uint32, yes bool) {
+	word := &s.holds[place/64]
+	held := word.Load() &^ (1 << (place % 64))
+	if yes {
+		held |= 1 << (place % 64)
+	}
+	word.Store(held)
+}
+
+func (s *slot) dropHolds() {
+	for i := range s.holds {
+		s.holds[i].Store(0)
+	}
+}
+
 // Charge charges what was used beside requests.
-func (m *Member) Charge(u accel.Usage) { m.charge(ClassOf(u.Class), u, max(u.End-u.Start, 0)) }
+func (m *Member) Charge(u accel.Usage) { m.charge(ClassOf(u.Class), u, max(u.End-u.Start, 0), "") }
 
 // Holds is how long a worker may take to store the segments that it holds, whose bytes might go with it; 0 if it holds none. Any
 // goroutine may ask.
 func (p *Page) Holds(i int) (patience time.Duration) {
-	held := p.at.slot[i].holds.Load()
-	for k := range p.at.segments {
-		if held>>k&1 != 0 {
+	for k := range p.made() {
+		if p.at.slot[i].has(uint32(k)) {
 			patience += KeepTime(min(p.at.segments[k].bytes.Load(), SegmentStore))
 		}
 	}
@@ -137,7 +155,7 @@ func (m *Member) Holds() time.Duration { return m.page.Holds(m.index) }
 
 // dropHoldings forgets what a dead worker claimed and held.
 func (p *Page) dropHoldings(i int) {
-	p.at.slot[i].holds.Store(0)
+	p.at.slot[i].dropHolds()
 	for k := range p.at.holdings {
 		if h := &p.at.holdings[k]; h.claim.CompareAndSwap(uint32(i)+1, 0) {
 			callbuf.FutexWake(&h.claim, 1<<30)

@@ -166,7 +166,7 @@ func TestHoldSegment(t *testing.T) {
 	if i, err := p.TakeSlot(); i != 1 || err != nil {
 		t.Fatal(i, err)
 	}
-	p.at.slot[1].holds.Store(^uint32(0)) // of a worker that an older daemon has reaped
+	p.at.slot[1].hold(s.ID%Segments, true) // of a worker that an older daemon has reaped
 	Join(p, other.bell, 1)
 	if got := one.SegmentHolders(s.ID); len(got) != 0 {
 		t.Errorf("a worker that has come holds it: %v", got)

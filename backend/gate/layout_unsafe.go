@@ -13,14 +13,18 @@ import (
 
 const (
 	pageMagic   = 0x0031_5445_4147_4550 // "PEGATE1\0"
-	pageVersion = 6
-	headerBytes = 4096
-	slotBytes   = 1024
-	reelBytes   = 64 + reelNotes*32
+	pageVersion = 7
+	headerBytes = 28672
+	slotBytes   = 3072
+	reelBytes   = 64 + reelNotes*noteBytes
+	noteBytes   = 128
 	pageBytes   = headerBytes + Slots*(slotBytes+reelBytes)
 
 	// reelNotes is how many notes a worker keeps of what it executed last.
 	reelNotes = 128
+
+	// nameWords is how many words of a kernel's name a note has room for.
+	nameWords = 12
 
 	// WaitBuckets is the number of buckets of a wait histogram: bucket 0 counts
 	// requests that did not wait, bucket n those that waited less than 2^n ns.
@@ -84,7 +88,8 @@ type header struct {
 	segmentUnit atomic.Uint64 // that their bytes are counted in; 0: as they are
 	logged      allowance     // for the host's log, of all workers together
 	logLost     atomic.Uint64 // bytes that it had no room for, not reported yet
-	_           [40]byte
+	segmentsTop atomic.Uint32 // segments from here on were never made
+	_           [36]byte
 	holdings    [Segments]holding
 
 	preparing        [maxPreparers]atomic.Uint32 // 1 + the slot that prepares work; futex words
@@ -155,16 +160,17 @@ type slot struct {
 
 	standing atomic.Int64 // since when a request waits for leave; 0: none does
 
+	holds [Segments / 64]atomic.Uint64 // a bit for each segment whose memory it has, which others get of it
+
 	guest atomic.Uint32 // pid of the process that the worker serves; 0: none of this host
 
-	holds  atomic.Uint32 // a bit for each segment whose memory it has, which others get of it
-	offers atomic.Uint32 // where they ask for it
+	offers atomic.Uint32 // where others ask for those
 
 	dependent atomic.Uint32 // not 0: what it has in flight may wait for what its guest has yet to do
 
 	queued [NumClasses]atomic.Uint32 // pieces of admitted work that wait for their engine behind other work
 
-	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - 4*4 - NumClasses*4]byte
+	_ [slotBytes - 4*64 - WaitBuckets*8 - Segments*4 - 8 - Segments/8 - 3*4 - NumClasses*4]byte
 }
 
 // reel is where a worker notes what it executes, the oldest notes first to go.
@@ -179,7 +185,8 @@ type note struct {
 	seq        atomic.Uint64
 	start, end atomic.Int64
 	class      atomic.Uint32
-	_          [4]byte
+	length     atomic.Uint32 // of the name
+	name       [nameWords]atomic.Uint64
 }
 
 type layout struct {
@@ -208,6 +215,7 @@ var (
 	_ [headerBytes]byte = [unsafe.Sizeof(header{})]byte{}
 	_ [slotBytes]byte   = [unsafe.Sizeof(slot{})]byte{}
 	_ [reelBytes]byte   = [unsafe.Sizeof(reel{})]byte{}
+	_ [noteBytes]byte   = [unsafe.Sizeof(note{})]byte{}
 )
 
 // pageAt and bellAt overlay a mapping. That is right because a mapping is

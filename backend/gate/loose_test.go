@@ -12,7 +12,7 @@ func TestLooseSegments(t *testing.T) {
 	b := &bank{room: 80 << 20}
 	m, other := workers[0], workers[1]
 	s, err := m.MakeLoose(b, 64<<20)
-	if err != nil || !s.Loose || s.Attached != 1 || s.Key != 0 || b.held != 64<<20 {
+	if err != nil || !s.Loose || s.Attached != 1 || s.Key != PrivateKey || b.held != 64<<20 {
 		t.Fatalf("%+v, %v; the bank holds %d", s, err, b.held)
 	}
 	secret, err := m.LooseSecret(s.ID)
@@ -61,7 +61,9 @@ func TestLooseSegments(t *testing.T) {
 	if n, _ := m.LooseSecret(again.ID); n == secret || again.ID == s.ID {
 		t.Error("another one has its name")
 	}
-	for i := 1; i < LooseSegments; i++ { // a half is left to those with keys
+	p.SetQuota(DeviceMemory, LooseSegments<<21)
+	b.room = LooseSegments << 21
+	for i := 1; i < LooseSegments; i++ { // the others are left to those with keys
 		if _, err := other.MakeLoose(b, 1<<20); err != nil {
 			t.Fatalf("loose segment %d: %v", i, err)
 		}

@@ -26,7 +26,7 @@ type Member struct {
 // Join makes this process the worker of a slot.
 func Join(p *Page, b *Bell, index int) *Member {
 	m := &Member{page: p, bell: b, index: index, slot: &p.at.slot[index]}
-	m.slot.holds.Store(0)
+	m.slot.dropHolds()
 	m.slot.pid.Store(uint32(os.Getpid()))
 	m.slot.idleSince.Store(Now())
 	m.slot.state.Store(slotJoined)
@@ -42,6 +42,8 @@ type Ticket struct {
 	requests   bool
 	predicted  int64
 	spent      int64 // what Spend was told of; atomic until Finish
+
+	Name string // of the kernel, for notes; the caller sets it before Spend and Finish
 }
 
 // Verdict is what Try found.
@@ -324,7 +326,7 @@ func (m *Member) Queued(c Class, by int) { m.slot.queued[c].Add(uint32(by)) }
 // do waits for its turn, while the request goes on. Any goroutine may call it, before Finish, which receives the sum of all.
 func (m *Member) Spend(t *Ticket, u accel.Usage) {
 	ns := max(u.End-u.Start, 0)
-	m.charge(ClassOf(u.Class), u, ns)
+	m.charge(ClassOf(u.Class), u, ns, t.Name)
 	h := &m.page.at.header
 	over := atomic.AddInt64(&t.spent, ns) - t.predicted
 	l, taken := h.budgeted(t.class), ns // the request goes on under the lease in force now, which had nothing reserved for it
@@ -349,14 +351,14 @@ func (h *header) budgeted(c Class) *lease {
 	return nil
 }
 
-// charge notes a use of an engine.
-func (m *Member) charge(c Class, u accel.Usage, ns int64) {
+// charge notes a use of an engine, by the kernel of a name if it has one.
+func (m *Member) charge(c Class, u accel.Usage, ns int64, name string) {
 	h := &m.page.at.header
 	if u.Class < accel.NumClasses {
 		m.slot.used[u.Class].Add(ns)
 	}
 	if h.noting.Load() != 0 && ns > 0 {
-		m.page.at.reel[m.index].write(u)
+		m.page.at.reel[m.index].write(u, name)
 	}
 	if !h.inTurn(c, Now()) {
 		h.overrun[c].Add(ns)
@@ -374,7 +376,7 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	u.Start = u.End - rest
 	h := &m.page.at.header
 	if rest > 0 {
-		m.charge(t.class, u, rest)
+		m.charge(t.class, u, rest, t.Name)
 	}
 	if u.Class < accel.NumClasses {
 		s.ended[t.class].Add(1)

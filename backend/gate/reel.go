@@ -1,6 +1,13 @@
 package gate
 
-import "pegasus/accel"
+import (
+	"encoding/binary"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"pegasus/accel"
+)
 
 // Note asks workers to note, or not any more, when they executed what. It may be
 // called from any goroutine.
@@ -15,7 +22,8 @@ func (p *Page) Note(yes bool) {
 // Noted is a piece of work that a worker executed.
 type Noted struct {
 	accel.Usage
-	PID int // of the worker
+	PID  int    // of the worker
+	Name string // of a kernel, as far as there is room for it; empty for other work
 }
 
 // Reader reads the notes of a Page's workers. It is for one goroutine.
@@ -47,7 +55,7 @@ func (r *Reader) Read(tell func(Noted)) (lost uint64) {
 			r.next[i] = n - reelNotes
 		}
 		for ; r.next[i] < n; r.next[i]++ {
-			u, ok := reel.read(r.next[i])
+			u, name, ok := reel.read(r.next[i])
 			if !ok && reel.note[r.next[i]%reelNotes].seq.Load() == 0 && n-r.next[i] < reelNotes/2 {
 				break // it is being written
 			}
@@ -55,7 +63,7 @@ func (r *Reader) Read(tell func(Noted)) (lost uint64) {
 			case !ok:
 				lost++
 			case u.Class < accel.NumClasses && u.Start < u.End && u.End <= Now():
-				tell(Noted{u, pid})
+				tell(Noted{u, pid, printable(name)})
 			}
 		}
 	}
@@ -63,22 +71,60 @@ func (r *Reader) Read(tell func(Noted)) (lost uint64) {
 }
 
 // write notes a piece of work. Any goroutine of the worker may.
-func (r *reel) write(u accel.Usage) {
+func (r *reel) write(u accel.Usage, name string) {
 	i := r.n.Add(1) - 1
 	e := &r.note[i%reelNotes]
 	e.seq.Store(0)
 	e.start.Store(u.Start)
 	e.end.Store(u.End)
 	e.class.Store(uint32(u.Class))
+	e.setName(name)
 	e.seq.Store(i + 1)
 }
 
+// maxName is how many bytes of a name a note has room for.
+const maxName = 8 * nameWords
+
+// setName stores the beginning of a name, in whole characters.
+func (e *note) setName(name string) {
+	n := min(len(name), maxName)
+	for n > 0 && n < len(name) && !utf8.RuneStart(name[n]) {
+		n--
+	}
+	e.length.Store(uint32(n))
+	for i := 0; i < n; i += 8 {
+		var word [8]byte
+		copy(word[:], name[i:n])
+		e.name[i/8].Store(binary.LittleEndian.Uint64(word[:]))
+	}
+}
+
+func (e *note) getName() string {
+	n := int(min(e.length.Load(), maxName))
+	var name [maxName]byte
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(name[i:], e.name[i/8].Load())
+	}
+	return string(name[:n])
+}
+
+// printable replaces what can't be printed in a name that a worker wrote, which a guest may have chosen.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, name)
+}
+
 // read reads the note of that number, if it is whole and still there.
-func (r *reel) read(i uint64) (u accel.Usage, ok bool) {
+func (r *reel) read(i uint64) (u accel.Usage, name string, ok bool) {
 	e := &r.note[i%reelNotes]
 	if e.seq.Load() != i+1 {
-		return u, false
+		return u, "", false
 	}
 	u = accel.Usage{Class: accel.Class(min(e.class.Load(), uint32(accel.NumClasses))), Start: e.start.Load(), End: e.end.Load()}
-	return u, e.seq.Load() == i+1
+	name = e.getName()
+	return u, name, e.seq.Load() == i+1
 }

@@ -2,8 +2,11 @@ package gate
 
 import (
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"pegasus/accel"
 )
@@ -25,9 +28,26 @@ func TestNotes(t *testing.T) {
 	p.Note(true)
 	finish(7)
 	finish(9)
-	if lost := read(); lost != 0 || len(got) != 2 || got[0].End-got[0].Start != 7 || got[1].Class != accel.CopyIn || got[1].PID == 0 {
+	if lost := read(); lost != 0 || len(got) != 2 || got[0].End-got[0].Start != 7 || got[1].Class != accel.CopyIn || got[1].PID == 0 || got[1].Name != "" {
 		t.Errorf("%v, %d lost", got, lost)
 	}
+	for name, want := range map[string]string{
+		"":                            "",
+		"_Z9vectorAddPKfS0_Pfi":       "_Z9vectorAddPKfS0_Pfi",
+		strings.Repeat("n", maxName):  strings.Repeat("n", maxName),
+		strings.Repeat("ü", maxName):  strings.Repeat("ü", maxName/2),
+		"x" + strings.Repeat("ü", 99): "x" + strings.Repeat("ü", (maxName-1)/2),
+		"a\nb\x1b[2J\xff":             "a\ufffdb\ufffd[2J\ufffd",
+	} {
+		now := Now()
+		m.Spend(&Ticket{Name: name}, accel.Usage{Start: now - 4, End: now - 2})
+		m.Finish(Ticket{Name: name, spent: 2}, accel.Usage{Start: now - 4, End: now})
+		got = nil
+		if read(); len(got) != 2 || got[0].Name != want || got[1].Name != want {
+			t.Errorf("of %q came %+v, want %q", name, got, want)
+		}
+	}
+	got = nil
 	for range reelNotes + 10 {
 		finish(1)
 	}
@@ -52,10 +72,14 @@ func TestForgedNotes(t *testing.T) {
 			e.start.Store(int64(random.Uint64()))
 			e.end.Store(int64(random.Uint64()))
 			e.class.Store(random.Uint32N(8))
+			e.length.Store(random.Uint32())
+			for j := range e.name {
+				e.name[j].Store(random.Uint64())
+			}
 		}
 		told := 0
 		r.Read(func(n Noted) {
-			if told++; n.Class >= accel.NumClasses || n.Start >= n.End || n.End > Now() {
+			if told++; n.Class >= accel.NumClasses || n.Start >= n.End || n.End > Now() || !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, unicode.IsControl) {
 				t.Fatalf("%+v", n)
 			}
 		})

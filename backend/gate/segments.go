@@ -11,13 +11,16 @@ import (
 // Segments is how many device segments a domain may have, and SegmentStore how many
 // bytes they may take together, each a multiple of SegmentUnit.
 const (
-	Segments     = 32
+	Segments     = 512 // as Gdev has
 	SegmentStore = 64 << 30
 	SegmentUnit  = 64 << 20
 
 	// LooseSegments is how many of them may be loose.
-	LooseSegments = Segments / 2
+	LooseSegments = 16
 )
+
+// PrivateKey is the key of segments that are found by none.
+const PrivateKey = 1<<32 - 1
 
 var (
 	// ErrNoSegment is returned for what is no segment of the domain, or was removed.
@@ -41,7 +44,7 @@ type Commons interface {
 // Segment is device memory that the processes of a domain share.
 type Segment struct {
 	ID       uint32 // never used again for another, within a long time
-	Key      uint32 // 0: none
+	Key      uint32 // PrivateKey: none
 	Offset   uint64 // in the file
 	Bytes    uint64
 	Attached int // how often, by all workers
@@ -60,7 +63,7 @@ const (
 	segmentAway    = 8 // its bytes are where workers hold it, and not in the file
 )
 
-// GetSegment finds the segment with a key, or makes one of that many bytes; key 0
+// GetSegment finds the segment with a key, or makes one of that many bytes; PrivateKey
 // makes one in any case, and 0 bytes none.
 func (m *Member) GetSegment(c Commons, key uint32, bytes uint64) (Segment, error) {
 	m.lock()
@@ -68,7 +71,7 @@ func (m *Member) GetSegment(c Commons, key uint32, bytes uint64) (Segment, error
 	p := m.page
 	p.clearSegments(c)
 	all := p.segments()
-	if i := slices.IndexFunc(all, func(s Segment) bool { return key != 0 && s.Key == key && !s.Removed && !s.Loose }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s Segment) bool { return key != PrivateKey && s.Key == key && !s.Removed && !s.Loose }); i >= 0 {
 		if bytes > all[i].Bytes {
 			return Segment{}, ErrSegmentSize
 		}
@@ -91,7 +94,7 @@ func (m *Member) MakeLoose(c Commons, bytes uint64) (Segment, error) {
 	if n := slices.DeleteFunc(slices.Clone(all), func(s Segment) bool { return !s.Loose }); len(n) >= LooseSegments {
 		return Segment{}, ErrSegments
 	}
-	made, err := p.makeSegment(c, all, 0, bytes, segmentUsed|segmentLoose)
+	made, err := p.makeSegment(c, all, PrivateKey, bytes, segmentUsed|segmentLoose)
 	if err != nil {
 		return made, err
 	}
@@ -155,11 +158,15 @@ func (p *Page) makeSegment(c Commons, all []Segment, key uint32, bytes uint64, s
 func (p *Page) freeSegment() int {
 	for i := range p.at.segments {
 		if p.at.segments[i].state.Load() == 0 {
+			p.at.segmentsTop.Store(max(p.at.segmentsTop.Load(), uint32(i+1)))
 			return i
 		}
 	}
 	return -1
 }
+
+// made returns the places of the table that may hold segments.
+func (p *Page) made() []segment { return p.at.segments[:min(p.at.segmentsTop.Load(), Segments)] }
 
 // findPlace returns where in the file there is room: the lowest place.
 func findPlace(all []Segment, bytes uint64) (offset uint64, ok bool) {
@@ -251,8 +258,9 @@ func (p *Page) ClearSegments(c Commons, patience time.Duration) error {
 
 // SegmentBytes returns how many bytes the domain's segments count as.
 func (p *Page) SegmentBytes() (sum uint64) {
-	for i := range p.at.segments {
-		if s := &p.at.segments[i]; s.state.Load() != 0 {
+	made := p.made()
+	for i := range made {
+		if s := &made[i]; s.state.Load() != 0 {
 			sum += p.counted(s.bytes.Load())
 		}
 	}
@@ -269,7 +277,7 @@ func (p *Page) find(id uint32) (Segment, error) {
 
 // segments are those that there are, the removed ones included.
 func (p *Page) segments() (all []Segment) {
-	for i := range p.at.segments {
+	for i := range p.made() {
 		if p.at.segments[i].state.Load() != 0 {
 			all = append(all, p.segment(i))
 		}
@@ -284,7 +292,7 @@ func (p *Page) segment(i int) Segment {
 		Removed: s.state.Load()&segmentRemoved != 0, Loose: s.state.Load()&segmentLoose != 0,
 	}
 	if out.Loose {
-		out.Key = 0
+		out.Key = PrivateKey
 	}
 	for k := range p.at.taken() {
 		out.Attached += int(p.at.slot[k].attached[i].Load())
@@ -294,7 +302,10 @@ func (p *Page) segment(i int) Segment {
 
 // clearSegments frees what was removed and is attached nowhere. The caller holds the lock.
 func (p *Page) clearSegments(c Commons) {
-	for i := range p.at.segments {
+	for i := range p.made() {
+		if p.at.segments[i].state.Load() == 0 {
+			continue
+		}
 		s := p.segment(i)
 		if !s.Removed && !s.Loose || s.Attached > 0 || c.Clear(s.Offset, s.Bytes) != nil {
 			continue

@@ -60,7 +60,7 @@ func TestLooseOfNobody(t *testing.T) {
 	b := &bank{room: 1 << 40}
 	m := workers[0]
 	m.lock()
-	_, err := p.makeSegment(b, p.segments(), 0, 1<<20, segmentUsed|segmentLoose)
+	_, err := p.makeSegment(b, p.segments(), PrivateKey, 1<<20, segmentUsed|segmentLoose)
 	m.unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -101,10 +101,10 @@ func TestRandomSegments(t *testing.T) {
 		gone := !there || removed[some]
 		switch r.IntN(6) {
 		case 0, 1:
-			key := uint32(r.IntN(20))
+			key := uint32(r.IntN(20)) - 1 // PrivateKey among them, and 0
 			s, err := m.GetSegment(b, key, r.Uint64N(200)<<20)
 			if err == nil {
-				if k, old := known[s.ID]; old && k.Key != key || !old && s.Key != key || removed[s.ID] {
+				if k, old := known[s.ID]; old && (k.Key != key || key == PrivateKey) || !old && s.Key != key || removed[s.ID] {
 					t.Fatalf("key %d: %+v", key, s)
 				}
 				known[s.ID] = s

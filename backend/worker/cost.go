@@ -18,6 +18,7 @@ const firstGuess = 1_000_000 // ns
 type kernelCost struct {
 	perBlock atomic.Int64
 	identity uint64 // the same for a kernel of that name in a module of that size
+	name     string
 }
 
 // identity is a number for a kernel's name.

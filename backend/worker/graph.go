@@ -2,6 +2,8 @@ package worker
 
 import (
 	"encoding/binary"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"pegasus/accel"
@@ -31,6 +33,7 @@ type graph struct {
 	last    accel.Event // then recorded behind the latest launch
 	cost    int64       // predicted (ns), of work that was not launched yet
 	taken   *kernelCost // what launches took of late
+	name    string      // of its kernels, each once, in the order of their nodes
 }
 
 // graphNode is a node: work, or an event that it records or waits for.
@@ -210,6 +213,19 @@ func (gr *graph) uses(c accel.Class) {
 	}
 }
 
+// mostNamed is the length from which on a graph's name gets no further kernels.
+const mostNamed = 128
+
+// mention adds a kernel to the graph's name.
+func (gr *graph) mention(kernel string) {
+	switch {
+	case gr.name == "":
+		gr.name = kernel
+	case len(gr.name) < mostNamed && !slices.Contains(strings.Split(gr.name, ", "), kernel):
+		gr.name += ", " + kernel
+	}
+}
+
 func (s *session) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Result) {
 	m, r := s.modules.get(a.Function >> 32)
 	if r != cuda.Success {
@@ -220,6 +236,7 @@ func (s *session) graphLaunch(gr *graph, a cuda.LaunchArgs) (accel.Work, cuda.Re
 		return nil, cuda.ErrorInvalidHandle
 	}
 	w := launchOf(m, a)
+	gr.mention(m.costs[index].name)
 	gr.uses(accel.Compute)
 	gr.cost += s.predict(&m.costs[index], &w)
 	return &w, cuda.Success

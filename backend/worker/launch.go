@@ -97,6 +97,7 @@ func (s *session) submitGated(b *submission, st accel.Stream, w accel.Work, clas
 	}
 	g := b.g
 	b.ticket = t
+	b.ticket.Name = b.name()
 	var r cuda.Result
 	if b.replay == nil {
 		r = g.ctx.Submit(st, w, b.ended)
@@ -151,6 +152,18 @@ func (b *submission) recycle() {
 	t.inline, t.into, t.release = t.inline[:0], nil, 0
 	b.s, b.g, b.cost, b.replay, b.params = nil, nil, nil, nil, 0
 	submissions.Put(b)
+}
+
+// name returns the name of the kernel, or of a graph's kernels.
+func (b *submission) name() string {
+	switch {
+	case b.replay != nil:
+		return b.replay.gr.name
+	case b.cost != nil:
+		return b.cost.name
+	default:
+		return ""
+	}
 }
 
 // spend charges a part of the work.
@@ -263,7 +276,8 @@ func (s *session) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.Modul
 	s.imageBytes += a.ImageLength
 	costs := make([]kernelCost, len(layout.Functions))
 	for i := range costs {
-		costs[i].identity = mix(identity(layout.Functions[i].Name), a.ImageLength)
+		costs[i].name = layout.Functions[i].Name
+		costs[i].identity = mix(identity(costs[i].name), a.ImageLength)
 	}
 	s.modules.put(a.Module, &module{g: g, m: m, bytes: a.ImageLength, costs: costs})
 	return out, cuda.Success

@@ -103,7 +103,11 @@ func (p *picture) add(s control.Span) {
 	switch s.Line {
 	case control.LineEngine:
 		slice.Line = s.Accelerator + " " + s.Class
-		slice.Args = map[string]any{"worker": s.Process}
+		slice.Args = map[string]any{"worker": s.Process, "domain": s.Domain}
+		if s.Name != "" {
+			slice.Name += ": " + s.Name
+			slice.Args["kernel"] = s.Name
+		}
 		p.trace.Add(slice)
 	case control.LineGate:
 		slice.Group, slice.Line = gateGroup, s.Accelerator+" "+s.Domain

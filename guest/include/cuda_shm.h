@@ -1,5 +1,5 @@
 /*
- * Device memory that several processes share: an extension of libcuda.so.1, after
+ * Device memory that several processes share: an extension of libcuda.so.1, as Gdev has it, after
  * shmget, shmat, shmdt and shmctl. Include it after cuda.h; link with -lcuda, or ask
  * cuGetProcAddress for the names.
  *
@@ -19,14 +19,19 @@
 extern "C" {
 #endif
 
-/* A key that no segment is found by: cuShmGet makes a new one. */
-#define CU_SHM_PRIVATE 0
+/* A key that no segment is found by: cuShmGet makes a new one. Gdev refuses it; all others, 0 too, are keys. */
+#define CU_SHM_PRIVATE (-1)
 
-/* Commands of cuShmCtl. */
+/* Commands of cuShmCtl, with Gdev's numbers. */
 enum {
-	CU_SHM_REMOVE = 0, /* no more is attached; the memory goes with the last that is */
-	CU_SHM_STAT = 2,   /* fills a CUshminfo */
+	CU_SHM_STAT = 1,   /* fills a CUshminfo */
+	CU_SHM_REMOVE = 3, /* no more is attached; the memory goes with the last that is */
 };
+
+/* And Gdev's names of them. */
+#define GDEV_IPC_STAT 1
+#define GDEV_IPC_SET 2 /* CUDA_ERROR_INVALID_VALUE */
+#define GDEV_IPC_RMID 3
 
 typedef struct CUshminfo_st {
 	size_t bytes;
@@ -37,7 +42,7 @@ typedef struct CUshminfo_st {
 /*
  * Finds the segment with the key, or makes it. Of one that is there already bytesize
  * must not be more than its size; with 0 none is made: CUDA_ERROR_NOT_FOUND.
- * CUDA_ERROR_OUT_OF_MEMORY: of the quota, of the device, or of the 32 segments that a
+ * CUDA_ERROR_OUT_OF_MEMORY: of the quota, of the device, or of the 512 segments that a
  * domain may have. flags: 0.
  */
 CUresult CUDAAPI cuShmGet(int *id, int key, size_t bytesize, unsigned int flags);
@@ -48,7 +53,7 @@ CUresult CUDAAPI cuShmGet(int *id, int key, size_t bytesize, unsigned int flags)
 CUresult CUDAAPI cuShmAt(CUdeviceptr *dptr, int id, unsigned int flags);
 /* Ends that, once the work queued before has ended. */
 CUresult CUDAAPI cuShmDt(CUdeviceptr dptr);
-/* argument: a CUshminfo * with CU_SHM_STAT, else NULL. */
+/* argument: a CUshminfo * with CU_SHM_STAT; CU_SHM_REMOVE ignores it. */
 CUresult CUDAAPI cuShmCtl(int id, int command, void *argument);
 
 #ifdef __cplusplus

@@ -76,7 +76,7 @@ CUresult pg_cuShmCtl(int id, int command, void *argument)
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if ((command != CU_SHM_REMOVE && command != CU_SHM_STAT) || (command == CU_SHM_STAT) != (argument != NULL))
+	if (command != CU_SHM_REMOVE && (command != CU_SHM_STAT || !argument))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct segment_control_args args = {
 		.segment = (uint32_t)id, .action = command == CU_SHM_REMOVE ? ACTION_REMOVE : ACTION_TELL,
@@ -84,7 +84,7 @@ CUresult pg_cuShmCtl(int id, int command, void *argument)
 	struct segment_control_result answer;
 	struct packet p = {.op = OP_SEGMENT_CONTROL, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
 	r = ring_call(&p, &answer, sizeof answer);
-	if (r == CUDA_SUCCESS && argument)
+	if (r == CUDA_SUCCESS && command == CU_SHM_STAT)
 		*(CUshminfo *)argument = (CUshminfo){answer.bytes, (int)answer.key, answer.attached};
 	return r;
 }

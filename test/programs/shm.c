@@ -11,7 +11,8 @@
  *	shm count KEY TIMES FILE     counts in it so often, attaching it each time; FILE, which it locks, says how far all are
  *	shm remove KEY               removes it
  *	shm full KEY BYTES           is refused so many
- *	shm wrong                    makes all mistakes there are
+ *	shm wrong MOST               makes all mistakes there are; MOST segments fit
+ *	shm gdev                     does as Gdev's programs do: keys from 0 on, and GDEV_IPC_RMID
  */
 #include "check.h"
 
@@ -19,7 +20,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <cuda_shm.h>
+#include <gdev_api.h>
 
 static CUresult (*shm_get)(int *, int, size_t, unsigned int);
 
@@ -90,7 +91,7 @@ static void count(CUmodule module, int id, long times, const char *path)
 	fclose(file);
 }
 
-static void wrong(void)
+static void wrong(int most)
 {
 	CUdeviceptr at, plain;
 	CUshminfo info;
@@ -105,6 +106,7 @@ static void wrong(void)
 		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmAt(&at, i, 0));
 		EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmCtl(i, CU_SHM_REMOVE, NULL));
 	}
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuShmGet(&id, 0, 0, 0));
 	CHECK(cuShmGet(&id, CU_SHM_PRIVATE, 100, 0));
 	CHECK(cuShmGet(&other, CU_SHM_PRIVATE, 100, 0));
 	CLAIM(id != other);
@@ -112,8 +114,10 @@ static void wrong(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmAt(&at, other, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmAt(NULL, id, 0));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmAt(&at, id, 7));
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmCtl(id, 1, NULL));
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmCtl(id, CU_SHM_STAT, NULL));
+	for (int command = -1; command < 70; command++)
+		if (command != CU_SHM_REMOVE)
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmCtl(id, command, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmCtl(id, GDEV_IPC_SET, &info));
 	CHECK(cuMemAlloc(&plain, 100));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmDt(plain));
 	CHECK(cuShmAt(&at, id, 0));
@@ -123,17 +127,58 @@ static void wrong(void)
 	CHECK(cuShmCtl(id, CU_SHM_REMOVE, NULL));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuShmCtl(id, CU_SHM_STAT, &info));
 	CHECK(cuMemsetD32(at, 5, 25)); /* stays until it is detached */
-	for (int i = 0; i < 31; i++)
+	for (int i = 0; i < most - 1; i++)
 		CHECK(cuShmGet(&other, 100 + i, 4096, 0));
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuShmGet(&other, 99, 4096, 0));
 	CHECK(cuShmDt(at));
 	CHECK(cuShmGet(&other, 99, 4096, 0));
 	CLAIM(other != id);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuShmGet(&other, 99, 4097, 0));
-	for (int i = -1; i < 31; i++) {
+	for (int i = -1; i < most - 1; i++) {
 		CHECK(cuShmGet(&other, 100 + i, 0, 0));
 		CHECK(cuShmCtl(other, CU_SHM_REMOVE, NULL));
 	}
+}
+
+/* A tree of sums as in Gdev's dataflow benchmarks: each node has a context and a segment of its own, by the next key. */
+static void gdev(void)
+{
+	enum { LEAVES = 256, WORDS = 64 }; /* 511 segments */
+	unsigned words[WORDS];
+	int keys[2 * LEAVES], next = 0, removed, id, all = 0;
+	CUdeviceptr at, from;
+	for (int i = 0; i < WORDS; i++)
+		words[i] = 1;
+	for (; next < LEAVES; next++) {
+		keys[next] = next;
+		CHECK(cuShmGet(&id, next, sizeof words, 0));
+		CHECK(cuShmAt(&at, id, 0));
+		CHECK(cuMemcpyHtoD(at, words, sizeof words));
+		CHECK(cuShmDt(at));
+	}
+	for (int a = 0; next < 2 * LEAVES - 1; a += 2, next++) {
+		keys[next] = next;
+		CHECK(cuShmGet(&id, next, sizeof words, 0));
+		CHECK(cuShmAt(&at, id, 0));
+		memset(words, 0, sizeof words);
+		for (int i = a; i < a + 2; i++) {
+			unsigned of[WORDS];
+			CHECK(cuShmGet(&removed, keys[i], sizeof words, 0));
+			CHECK(cuShmAt(&from, removed, 0));
+			CHECK(cuMemcpyDtoH(of, from, sizeof of));
+			CHECK(cuShmDt(from));
+			for (int k = 0; k < WORDS; k++)
+				words[k] += of[k];
+		}
+		CHECK(cuMemcpyHtoD(at, words, sizeof words));
+		CHECK(cuShmDt(at));
+	}
+	CLAIM(words[0] == LEAVES && words[WORDS - 1] == LEAVES);
+	for (int i = 0; i < next; i++) {
+		CHECK(cuShmGet(&id, keys[i], sizeof words, 0));
+		CHECK(cuShmCtl(id, GDEV_IPC_RMID, i % 2 ? &all : NULL));
+	}
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuShmGet(&id, 0, 0, 0));
 }
 
 int main(int argc, char **argv)
@@ -219,7 +264,9 @@ int main(int argc, char **argv)
 	} else if (strcmp(what, "full") == 0) {
 		EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuShmGet(&id, key, number[0], 0));
 	} else if (strcmp(what, "wrong") == 0) {
-		wrong();
+		wrong(key);
+	} else if (strcmp(what, "gdev") == 0) {
+		gdev();
 	} else {
 		return 2;
 	}
