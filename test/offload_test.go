@@ -29,7 +29,7 @@ func TestOffload(t *testing.T) {
 		sources            []string
 	}{
 		{"-fopenacc", "ACC_DEVICE_TYPE=host", "ACC_DEVICE_TYPE=nvidia",
-			[]string{"loops.c", "histogram.c", "gradient.c", "nbody.cpp", "stencil.f90"}},
+			[]string{"loops.c", "histogram.c", "gradient.c", "leaving.c", "nbody.cpp", "stencil.f90"}},
 		{"-fopenmp", "OMP_TARGET_OFFLOAD=disabled", "OMP_TARGET_OFFLOAD=mandatory",
 			[]string{"teams.c", "bodies.cpp", "plate.f90", "printing.c"}},
 	} {
