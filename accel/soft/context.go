@@ -243,7 +243,7 @@ func (c *Context) take(size uint64, of sort) (uint64, cuda.Result) {
 		return 0, cuda.ErrorOutOfMemory
 	}
 	for {
-		addr, r := d.tryTake(memory.RoundUp(size), of)
+		addr, r := d.tryTake(size, of)
 		if r == cuda.Success {
 			return addr, c.keep(addr, memory.RoundUp(size))
 		}
@@ -268,13 +268,14 @@ func (c *Context) keep(addr, n uint64) cuda.Result {
 	return cuda.Success
 }
 
-// tryTake accounts for n bytes, then allocates them.
-func (d *Device) tryTake(n uint64, of sort) (uint64, cuda.Result) {
+// tryTake accounts for an allocation of so many bytes, then makes it.
+func (d *Device) tryTake(size uint64, of sort) (uint64, cuda.Result) {
+	n := memory.RoundUp(size)
 	if q := d.config.Quota; q != nil && !q(int64(n)) {
 		return 0, cuda.ErrorOutOfMemory
 	}
 	if d.worker.Reserve(n) {
-		addr, err := d.space.Alloc(n, of.visible())
+		addr, err := d.space.Alloc(size, of.visible())
 		if err == nil {
 			if d.residence == nil {
 				return addr, cuda.Success

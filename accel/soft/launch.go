@@ -256,6 +256,11 @@ func (d *Device) tellFault(kernel string, f *fault) {
 	if f.address != 0 {
 		text += fmt.Sprintf(", address %s", hex(f.address))
 	}
+	if f.result == cuda.ErrorIllegalAddress {
+		if where := d.space.Describe(f.address); where != "" {
+			text += ", " + where
+		}
+	}
 	if len(text) > longestText { // the name of the source's file, and what an assertion says, are of any length
 		text = strings.ToValidUTF8(text[:longestText], "") + "…"
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pegasus/accel"
+	"pegasus/accel/soft/memory"
 	"pegasus/cuda"
 )
 
@@ -106,11 +107,12 @@ func TestVectorAdd(t *testing.T) {
 	m.Unload()
 	want(t, c.Submit(c.DefaultStream(), launchOf(m, params...), nil), cuda.ErrorInvalidHandle)
 
-	// One thread more than the allocation has elements: 4·n is rounded up to 512 bytes, so go well past.
+	// More threads than the allocation has elements: beyond what may be accessed beside it.
 	m = load(t, c, vectorAdd)
-	binary.LittleEndian.PutUint32(params[24:], n+1024)
+	const more = memory.Margin / 2
+	binary.LittleEndian.PutUint32(params[24:], n+more)
 	w := newWaiter()
-	want(t, c.Submit(c.DefaultStream(), &accel.Launch{Module: m, Grid: [3]uint32{n/256 + 5, 1, 1}, Block: [3]uint32{256, 1, 1}, Params: params}, w.done), cuda.Success)
+	want(t, c.Submit(c.DefaultStream(), &accel.Launch{Module: m, Grid: [3]uint32{(n+more)/256 + 1, 1, 1}, Block: [3]uint32{256, 1, 1}, Params: params}, w.done), cuda.Success)
 	want(t, w.wait(t), cuda.ErrorIllegalAddress)
 	want(t, c.Err(), cuda.ErrorIllegalAddress)
 }

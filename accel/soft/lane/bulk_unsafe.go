@@ -129,7 +129,13 @@ func (g *group) stretch(view *instr, n uint64, lane int) []byte {
 		return nil
 	}
 	unit := view.aux.(*access).size
-	if c := &g.w.cache[view.cache]; n-unit >= c.size-(addr-c.base) {
+	c := &g.w.cache[view.cache]
+	if !c.has(addr) { // it is beside an allocation, where only one unit was found
+		if n > unit {
+			g.fail(view, lane, ptx.ErrIllegalAddress, addr, "illegal address")
+			return nil
+		}
+	} else if n-unit >= c.size-(addr-c.base) {
 		g.fail(view, lane, ptx.ErrIllegalAddress, c.base+c.size+unit-1, "illegal address")
 		return nil
 	}

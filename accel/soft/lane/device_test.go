@@ -34,6 +34,8 @@ func (d *device) Region(addr uint64) (uint64, []byte) {
 	return 0, nil
 }
 
+func (d *device) Beside(uint64, uint64) []byte { return nil }
+
 // alloc gives memory with a gap behind it. It is aligned as a device's is.
 func (d *device) alloc(size, _ uint64) (uint64, []byte, error) {
 	words := make([]uint64, (size+7)/8+1)

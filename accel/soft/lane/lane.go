@@ -24,6 +24,9 @@ type Memory interface {
 	// bytes, nil if there is none. The bytes stay valid during the launch.
 	// It may be called from several goroutines.
 	Region(addr uint64) (base uint64, mem []byte)
+	// Beside is the memory of an access of n bytes at an address that is in no
+	// allocation, nil if the access is a fault. It counts for this access alone.
+	Beside(addr, n uint64) []byte
 }
 
 // Launch is one execution of a kernel.

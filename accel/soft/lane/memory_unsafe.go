@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"fmt"
 	"sync/atomic"
 	"unsafe"
 
@@ -53,14 +54,20 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 		base, mem = gridWindow, unsafe.Slice((*byte)(unsafe.Pointer(&w.run.meeting)), unsafe.Sizeof(w.run.meeting))
 		share = true
 	case addr&windowMask == 0:
-		base, mem = w.run.launch.Memory.Region(addr)
+		if base, mem = w.run.launch.Memory.Region(addr); mem == nil {
+			return g.findBeside(in, addr, lane)
+		}
 		share = true
 	case addr <= paramWindow|^uint64(windowMask):
 		g.fail(in, lane, ptx.ErrInvalidAddressSpace, addr, "address of the wrong space")
 		return nil
 	}
 	if n := uint64(len(mem)); n < a.size || addr < base || addr-base > n-a.size {
-		g.fail(in, lane, ptx.ErrIllegalAddress, addr, "illegal address")
+		msg := "illegal address"
+		if addr >= base && addr-base < n {
+			msg = fmt.Sprintf("illegal address: an access of %d bytes, of which only the first %d are there", a.size, n-(addr-base))
+		}
+		g.fail(in, lane, ptx.ErrIllegalAddress, addr, msg)
 		return nil
 	}
 	if addr&(a.size-1) != 0 {
@@ -69,6 +76,23 @@ func (g *group) find(in *instr, addr uint64, lane int) unsafe.Pointer {
 	}
 	*c = region{base: base, size: uint64(len(mem)) - a.size + 1, mem: unsafe.Pointer(&mem[0]), share: share}
 	return unsafe.Add(c.mem, addr-base)
+}
+
+// findBeside is find for an address that is in no allocation. The instruction's region
+// does not hold what it returns: an allocation may come to be there.
+func (g *group) findBeside(in *instr, addr uint64, lane int) unsafe.Pointer {
+	n := in.aux.(*access).size
+	mem := g.w.run.launch.Memory.Beside(addr, n)
+	if mem == nil {
+		g.fail(in, lane, ptx.ErrIllegalAddress, addr, "illegal address")
+		return nil
+	}
+	if addr&(n-1) != 0 {
+		g.fail(in, lane, ptx.ErrMisalignedAddress, addr, "misaligned address")
+		return nil
+	}
+	g.w.cache[in.cache] = region{share: true}
+	return unsafe.Pointer(&mem[0])
 }
 
 // once says whether lanes that store to one place store once, the last one: who

@@ -39,7 +39,7 @@ func (s *Space) Lend(addr uint64, find func(bytes uint64) (*Loan, error)) (to *L
 		}
 		l.lent = to
 	}
-	return l.lent, addr - l.run.start, x.size, nil
+	return l.lent, addr - l.run.start, RoundUp(x.bytes), nil
 }
 
 // move puts a slab's bytes elsewhere, where its addresses then lead.

@@ -41,9 +41,14 @@ func (l *slab) unpacked(w uint64) Span {
 }
 
 // Region returns the visible allocation that contains addr: its address and its
-// memory, nil if there is none. Any goroutine may call it.
+// memory, nil if there is none. With Strict the memory has no byte more than the
+// allocation was made with. Any goroutine may call it.
 func (s *Space) Region(addr uint64) (base uint64, mem []byte) {
 	sp, ok := s.Find(addr)
+	if ok && s.strict.Load() {
+		sp.End = sp.Start + s.exact(sp)
+		ok = addr < sp.End
+	}
 	if !ok {
 		return 0, nil
 	}

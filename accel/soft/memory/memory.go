@@ -53,6 +53,9 @@ type Space struct {
 	empty int      // slabs of one unit without an allocation
 
 	physicals map[*Physical]struct{}
+
+	strict atomic.Bool // see Strict
+	margin []byte      // see Beside
 }
 
 // slab is a mapped memfd.
@@ -64,6 +67,7 @@ type slab struct {
 	count  int
 	shared bool                     // of other processes, too: its file stays as it is
 	first  uint64                   // of what was attached: where it begins
+	bytes  uint64                   // and how long it is
 	offset uint64                   // in the file
 	lent   *Loan                    // its memory was moved to; nil: none
 	ranged *ranges.Range[*Physical] // of a range of reserved addresses; nil of others
@@ -87,10 +91,18 @@ func New(base, size uint64, reserved bool) (*Space, error) {
 	if err := reserve(base, size, reserved); err != nil {
 		return nil, fmt.Errorf("reserve %d bytes of addresses at %#x: %w", size, base, err)
 	}
+	margin, err := mapMargin()
+	if err != nil {
+		if !reserved {
+			err = errors.Join(err, unreserve(base, size))
+		}
+		return nil, err
+	}
 	return &Space{
 		base: base, size: size, reserved: reserved,
-		slabs: make([]atomic.Pointer[slab], size/SlabSize),
-		runs:  newExtents(base, size, SlabSize),
+		slabs:  make([]atomic.Pointer[slab], size/SlabSize),
+		runs:   newExtents(base, size, SlabSize),
+		margin: margin,
 	}, nil
 }
 
@@ -106,35 +118,39 @@ func (s *Space) Alloc(n uint64, visible bool) (uint64, error) {
 	if n == 0 || n > s.size || n > maxBytes {
 		return 0, unix.ENOMEM
 	}
-	n = RoundUp(n)
+	room := RoundUp(n)
+	if s.strict.Load() {
+		room += zone
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.order) - 1; i >= 0; i-- {
-		if x := s.order[i].inside.alloc(n); x != nil {
-			s.order[i].took(s, x, visible)
+		if x := s.order[i].inside.alloc(room); x != nil {
+			s.order[i].took(s, x, n, visible)
 			return x.start, nil
 		}
 	}
-	l, err := s.newSlab(n)
+	l, err := s.newSlab(room)
 	if err != nil {
 		return 0, err
 	}
-	x := l.inside.alloc(n)
-	l.took(s, x, visible)
+	x := l.inside.alloc(room)
+	l.took(s, x, n, visible)
 	return x.start, nil
 }
 
 // RoundUp is the size that an allocation of n bytes is accounted with.
 func RoundUp(n uint64) uint64 { return (n + Granule - 1) &^ (Granule - 1) }
 
-// took accounts a new extent of the slab.
-func (l *slab) took(s *Space, x *extent, visible bool) {
+// took accounts a new extent of the slab, for an allocation of n bytes.
+func (l *slab) took(s *Space, x *extent, n uint64, visible bool) {
 	if l.count == 0 && l.run.size == SlabSize {
 		s.empty--
 	}
 	l.count++
+	x.bytes = n
 	if x.visible = visible; visible {
-		l.show(Span{x.start, x.start + x.size})
+		l.show(Span{x.start, x.start + RoundUp(n)})
 	}
 }
 
@@ -172,7 +188,7 @@ func (s *Space) Free(addr uint64) (uint64, error) {
 		s.mu.Unlock()
 		return 0, ErrAddress
 	}
-	n := x.size
+	n := RoundUp(x.bytes)
 	if x.visible {
 		l.hide(Span{addr, addr + n})
 	}
@@ -249,8 +265,8 @@ func (s *Space) Close() error {
 	}
 	s.order, s.physicals = nil, nil
 	clear(s.slabs)
-	err := s.mirror.close()
-	s.mirror = mirror{}
+	err := errors.Join(s.mirror.close(), unix.Munmap(s.margin))
+	s.mirror, s.margin = mirror{}, nil
 	if s.reserved {
 		return errors.Join(err, reserve(s.base, s.size, true))
 	}

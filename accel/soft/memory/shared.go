@@ -30,7 +30,7 @@ func (s *Space) Attach(fd int, offset, n uint64) (addr uint64, err error) {
 		unix.Close(own)
 		return 0, fmt.Errorf("attach device memory: %w", err)
 	}
-	l := &slab{run: run, fd: own, mem: mem, shared: true, first: run.start + within, count: 1}
+	l := &slab{run: run, fd: own, mem: mem, shared: true, first: run.start + within, bytes: n, count: 1}
 	l.chunks = make([]chunk, run.size/chunkSize)
 	l.show(Span{l.first, l.first + RoundUp(n)})
 	for a := run.start; a < run.start+run.size; a += SlabSize {
