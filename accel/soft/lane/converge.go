@@ -69,6 +69,12 @@ func (g *group) awaits(member place) bool {
 // stop sets the fragment aside, unless there is a fault, that was to execute
 // instruction at of its block.
 func (g *group) stop(f *fragment, at int) {
+	if g.fault == yielding {
+		g.fault = nil
+		f.at = int32(at) + 1
+		g.postpone(*f)
+		return
+	}
 	if g.fault != parking {
 		if g.fault.Line == 0 {
 			g.stoppedAt(f, &g.w.prog.blocks[f.pc], at)

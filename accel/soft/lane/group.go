@@ -52,6 +52,8 @@ type group struct {
 	// as spinning tends to come back.
 	patience, limit int
 	spun            bool // a lock or a flag was looked at
+	fresh           int  // before so many stores more do threads let others go on; see runHold
+	held            int  // fragments that have, in this step
 }
 
 // fragment is a set of threads at the same place.
@@ -128,6 +130,7 @@ func (g *group) begin(dims [3]uint32) {
 	}
 	g.fault, g.patience, g.limit = nil, initialPatience, initialPatience
 	g.parked = 0
+	g.begun()
 }
 
 // fail records a fault of a lane; the first one counts.
@@ -142,6 +145,7 @@ func (g *group) fail(in *instr, lane int, result int32, addr uint64, msg string)
 
 // step runs fragments until none can go on, or a turn is over. It says whether anything ran.
 func (g *group) step() (ran bool) {
+	g.held = 0
 	for range turnsPerStep {
 		if g.settle(); g.fault != nil {
 			return true
@@ -162,7 +166,7 @@ func (g *group) step() (ran bool) {
 		if g.run(f); g.fault != nil {
 			return true
 		}
-		if g.fuel < 0 {
+		if g.fuel < 0 || g.held > 0 && g.held >= g.runnables() {
 			return true
 		}
 	}
@@ -170,8 +174,21 @@ func (g *group) step() (ran bool) {
 	return ran
 }
 
-// pick is the latest fragment that can go on, or -1.
+// runnables is how many fragments can go on.
+func (g *group) runnables() (n int) {
+	for i := range g.frags {
+		if g.frags[i].bar == runnable {
+			n++
+		}
+	}
+	return n
+}
+
+// pick is the latest fragment that can go on, or -1; any of them if the order is random.
 func (g *group) pick() int {
+	if g.w.order.random {
+		return g.pickAny()
+	}
 	for i := len(g.frags) - 1; i >= 0; i-- {
 		if g.frags[i].bar == runnable {
 			return i
@@ -397,16 +414,16 @@ func (g *group) exit(f *fragment, b *block) bool {
 // rest puts the fragment behind all others that can go on. Its turn counts for
 // a part of a round of them.
 func (g *group) rest(f fragment) {
-	turns := 1
-	for i := range g.frags {
-		if g.frags[i].bar == runnable {
-			turns++
-		}
-	}
+	turns := 1 + g.runnables()
+	g.postpone(f)
+	g.impatient(fuelPerTurn / turns)
+}
+
+// postpone puts the fragment behind all others that can go on.
+func (g *group) postpone(f fragment) {
 	g.frags = append(g.frags, fragment{})
 	copy(g.frags[1:], g.frags)
 	g.frags[0] = f
-	g.impatient(fuelPerTurn / turns)
 }
 
 // impatient counts turns. The threads that go on may be waiting for others

@@ -49,6 +49,7 @@ type Launch struct {
 	// What vprintf prints, and what __assertfail says, one call to Write each; nil discards.
 	Stdout, Stderr io.Writer
 	Profile        *Profile // to add to; nil: none
+	Random         uint64   // chooses an order of a block's warps; 0: the one that is most like a GPU's
 }
 
 // Fault is what ended a launch early.

@@ -19,7 +19,8 @@ func compile(im *Image, fn *ptx.Func) (*program, error) {
 	slots := body.Allocate(blocks)
 	l := &lowerer{
 		image: im, body: body, slots: slots, reads: countReads(body), polling: polls(body, blocks), constants: map[uint64]int32{},
-		frames: newFrames(body),
+		barriers: slices.ContainsFunc(body.Insts, func(in ptx.Inst) bool { return in.Op == opBar || in.Op == opBarrier }),
+		frames:   newFrames(body),
 		prog: &program{fn: fn, samplers: im.samplers, shared: int(body.Shared),
 			uniforms: make([]uint64, slots.Uniforms),
 			affine:   slots.Count[ptx.File32] - slots.FirstAffine[ptx.File32] + slots.Count[ptx.File64] - slots.FirstAffine[ptx.File64],
@@ -70,6 +71,7 @@ type lowerer struct {
 	slots     *ptx.Slots
 	reads     []int32            // how many instructions read a register
 	polling   map[*ptx.Inst]bool // see polls
+	barriers  bool               // the kernel has some of blocks
 	prog      *program
 	constants map[uint64]int32
 	carry     place // row of the condition code
@@ -116,6 +118,9 @@ func (l *lowerer) block(b *ptx.Block, index int) error {
 		if unwatched > watchEvery {
 			l.emit(instr{exec: runWatch})
 			unwatched = 0
+		}
+		if l.barriers && reveals(in) {
+			l.emit(instr{exec: runHold})
 		}
 		first := len(l.code)
 		l.lower(in)

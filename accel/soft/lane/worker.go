@@ -2,6 +2,7 @@ package lane
 
 import (
 	"math/bits"
+	"slices"
 
 	"pegasus/accel/ptx"
 )
@@ -24,9 +25,11 @@ type worker struct {
 	shapes    []*shape
 	turn      uint64 // counts executions of blocks of code
 	bars      [16]barrier
-	waiting   bool               // some barrier has been used
-	clustered bool               // that of the cluster has been used
-	spun      bool               // a group looked at a lock or a flag for all its turn
+	waiting   bool // some barrier has been used
+	clustered bool // that of the cluster has been used
+	spun      bool // a group looked at a lock or a flag for all its turn
+	held      bool // a group let others go on before it stores
+	order     warpOrder
 	bound     map[uint64]binding // textures and surfaces that the launch has used
 	texture   struct {           // the last of them
 		handle uint64
@@ -57,6 +60,7 @@ func (w *worker) begin(r *run, watch *stopwatch) {
 		for first := 0; first < threads; first += maxLanes {
 			w.groups = append(w.groups, newGroup(w, first, min(maxLanes, threads-first)))
 		}
+		w.order.turns = slices.Clone(w.groups)
 		w.depth = -1
 	}
 	if depth := w.prog.depth(l); w.depth != depth {
@@ -119,6 +123,7 @@ func (w *worker) start(n uint64) {
 	}
 	w.clustered = false
 	clear(w.shared)
+	w.order.begin(w.groups, l.Random, n)
 	for _, g := range w.groups {
 		g.begin(l.Block)
 	}
@@ -126,13 +131,13 @@ func (w *worker) start(n uint64) {
 
 // proceed runs the block until it is over, or has had a long turn.
 func (w *worker) proceed() (over bool, f *Fault) {
-	for turn := 0; w.live > 0; turn++ {
+	for turn, held := 0, 0; w.live > 0; turn++ {
 		if turn > roundsPerTurn {
 			return false, nil
 		}
 		ran := false
-		w.spun = false
-		for _, g := range w.groups {
+		w.spun, w.held = false, false
+		for _, g := range w.order.next() {
 			if g.step() {
 				ran = true
 			}
@@ -148,6 +153,11 @@ func (w *worker) proceed() (over bool, f *Fault) {
 		}
 		if w.spun {
 			turn += spinWeight
+		}
+		if w.held { // of such rounds, as many as there may be behind a barrier count as one
+			if held++; held%heldStores != 0 {
+				turn--
+			}
 		}
 	}
 	return true, nil
@@ -325,6 +335,7 @@ func (w *worker) open(id int32) {
 }
 
 func (g *group) leave(id int32, bar *barrier) {
+	defer g.begun()
 	if len(g.frags) == 1 && g.frags[0].bar >= 0 && g.frags[0].id == id { // all of its threads
 		f := &g.frags[0]
 		g.reduce(f, bar)

@@ -1,0 +1,135 @@
+package lane
+
+import (
+	"math/rand/v2"
+
+	"pegasus/accel/ptx"
+)
+
+// Warps that leave a barrier execute at about the same pace on a GPU: what one of them stores a few instructions later, the
+// others don't read by a load that comes before. Compilers rely on that (GCC's broadcasts to the workers of a gang), though by
+// PTX's rules it is a race. So threads that have left a barrier, or begun their block, let all other threads of their block go on
+// before each of their first stores.
+
+// heldStores is before how many stores behind a barrier.
+const heldStores = 8
+
+// yielding stands for a fault where a fragment is to go on behind the others.
+var yielding = new(Fault)
+
+// begun notes that threads of the group have left a barrier, or begin.
+func (g *group) begun() {
+	g.fresh = heldStores
+	if g.w.order.random {
+		g.partWarps()
+	}
+}
+
+// runHold stands before an instruction that changes what other warps may read.
+func runHold(g *group, _ *instr) {
+	if g.fresh == 0 && !g.w.order.random || !g.accompanied() {
+		return
+	}
+	if g.w.order.random {
+		if g.w.order.chance.Uint64()%4 != 0 {
+			return
+		}
+	} else {
+		g.fresh--
+	}
+	g.held++
+	g.w.held = true
+	g.fault = yielding
+}
+
+// accompanied reports whether there are threads of the block beside those of the running fragment that may go on.
+func (g *group) accompanied() bool { return len(g.w.groups) > 1 || g.runnables() > 0 }
+
+// reveals reports whether an instruction changes memory that other warps may read.
+func reveals(in *ptx.Inst) bool {
+	o := 0
+	switch in.Op {
+	case opSt, opRed, opCp, opStmatrix:
+	case opAtom:
+		o = 1
+	default:
+		return false
+	}
+	space := in.Mods.Space()
+	if o < len(in.Args) && in.Args[o].Var != nil {
+		space = in.Args[o].Var.Space
+	}
+	return space != ptx.Local && space != ptx.ParamSpace
+}
+
+var opBar, opBarrier, opCp = ptx.OpOf("bar"), ptx.OpOf("barrier"), ptx.OpOf("cp")
+
+// warpOrder is the order in which the groups of a block have their turns.
+type warpOrder struct {
+	turns  []*group
+	random bool
+	chance rand.PCG
+}
+
+// begin chooses the order for block n of a launch.
+func (o *warpOrder) begin(groups []*group, random, n uint64) {
+	if o.random {
+		copy(o.turns, groups)
+	}
+	if o.random = random != 0; o.random {
+		o.chance.Seed(random, n)
+	}
+}
+
+// next returns the groups in the order of the next round.
+func (o *warpOrder) next() []*group {
+	if o.random {
+		for i := len(o.turns) - 1; i > 0; i-- {
+			k := int(o.chance.Uint64() % uint64(i+1))
+			o.turns[i], o.turns[k] = o.turns[k], o.turns[i]
+		}
+	}
+	return o.turns
+}
+
+// pickAny is one of the fragments that can go on, or -1.
+func (g *group) pickAny() int {
+	n := g.runnables()
+	if n == 0 {
+		return -1
+	}
+	k := int(g.w.order.chance.Uint64() % uint64(n))
+	for i := range g.frags {
+		if g.frags[i].bar == runnable {
+			if k == 0 {
+				return i
+			}
+			k--
+		}
+	}
+	return -1
+}
+
+// partWarps makes fragments of single warps of those that can go on.
+func (g *group) partWarps() {
+	for i := range g.frags {
+		if g.frags[i].bar != runnable {
+			continue
+		}
+		all := g.frags[i].m
+		for w, first := 0, true; w < maxLanes/warpLanes; w++ {
+			part := all.warp(w)
+			if part == 0 {
+				continue
+			}
+			f := g.frags[i]
+			f.m = mask{}
+			f.m.setWarp(w, part)
+			if first {
+				g.frags[i], first = f, false
+			} else {
+				g.frags = append(g.frags, f)
+			}
+		}
+	}
+}
