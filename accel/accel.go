@@ -342,6 +342,19 @@ type Profiler interface {
 	Report() string
 }
 
+// Checks are what a Checker looks for.
+type Checks struct {
+	Bounds bool   // accesses beside allocations, by single bytes
+	Order  bool   // warps of a block that need a barrier: they run in an order that Seed chooses
+	Seed   uint64 // the same seed gives the same order
+}
+
+// Checker is the optional ability of a Device to find mistakes of kernels that have no consequences on most devices.
+type Checker interface {
+	// Check begins with that, for what is allocated and launched from now on. What was begun before goes on.
+	Check(c Checks)
+}
+
 // Binder is the optional ability of a Module to have references to textures and surfaces.
 type Binder interface {
 	// Bind makes the reference at an address of the module stand for a texture or surface, or for nothing, in what is

@@ -129,10 +129,12 @@ const (
 	OpMemBorrow Op = 71
 	// OpTensorMap: Describes a tensor in device memory as the device's kernels want it (CUtensorMap). form 0: by tiles, 1: by columns of pixels, 2: as old does, at another address.
 	OpTensorMap Op = 72
+	// OpCheck: Has kernels fail, from now on, by mistakes that have no consequences on most devices. checks 1: accesses beside allocations; 2: warps of a block without the barrier that they need, by an order that seed chooses. CUDA_ERROR_NOT_SUPPORTED: the device has none of them.
+	OpCheck Op = 73
 )
 
 // NumOps is one more than the largest operation.
-const NumOps = 73
+const NumOps = 74
 
 var ops = [NumOps]opInfo{
 	OpNop:                {"Nop", ClassControl, ReplyEither},
@@ -195,6 +197,7 @@ var ops = [NumOps]opInfo{
 	OpMemLend:            {"MemLend", ClassControl, ReplyAlways},
 	OpMemBorrow:          {"MemBorrow", ClassControl, ReplyAlways},
 	OpTensorMap:          {"TensorMap", ClassControl, ReplyAlways},
+	OpCheck:              {"Check", ClassControl, ReplyAlways},
 }
 
 // DeviceInfoArgs is the arguments of DeviceInfo: 16 bytes.
@@ -2267,6 +2270,32 @@ func (a *TensorMapResult) Append(b []byte) []byte {
 	return b
 }
 
+// CheckArgs is the arguments of Check: 16 bytes.
+type CheckArgs struct {
+	Checks   uint32
+	Reserved uint32
+	Seed     uint64
+}
+
+// Decode reads a from b and says whether b has the right length.
+func (a *CheckArgs) Decode(b []byte) bool {
+	if len(b) != 16 {
+		return false
+	}
+	a.Checks = binary.LittleEndian.Uint32(b[0:])
+	a.Reserved = binary.LittleEndian.Uint32(b[4:])
+	a.Seed = binary.LittleEndian.Uint64(b[8:])
+	return true
+}
+
+// Append encodes a after b.
+func (a *CheckArgs) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, a.Checks)
+	b = binary.LittleEndian.AppendUint32(b, a.Reserved)
+	b = binary.LittleEndian.AppendUint64(b, a.Seed)
+	return b
+}
+
 // Handler carries out operations: one method each. A method that cannot answer
 // yet returns Deferred and sees to the reply itself.
 type Handler interface {
@@ -2330,6 +2359,7 @@ type Handler interface {
 	MemLend(c Call, a MemLendArgs) (MemLendResult, Result)
 	MemBorrow(c Call, a MemBorrowArgs) (MemBorrowResult, Result)
 	TensorMap(c Call, a TensorMapArgs) (TensorMapResult, Result)
+	Check(c Call, a CheckArgs) Result
 }
 
 // Dispatch decodes a payload, calls h and appends what the call answers, if not
@@ -2786,6 +2816,12 @@ func Dispatch(h Handler, c Call, payload, reply []byte) ([]byte, Result, bool) {
 			reply = out.Append(reply)
 		}
 		return reply, r, true
+	case OpCheck:
+		var a CheckArgs
+		if !a.Decode(payload) {
+			return reply, 0, false
+		}
+		return reply, h.Check(c, a), true
 	}
 	return reply, 0, false
 }

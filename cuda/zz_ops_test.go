@@ -382,6 +382,11 @@ var goldenRecords = []goldenRecord{
 	{"TensorMapResult", 128, false, func() record { return new(cuda.TensorMapResult) }, &cuda.TensorMapResult{
 		Map: [16]uint64{0x807060504030201, 0x100f0e0d0c0b0a09, 0x1817161514131211, 0x201f1e1d1c1b1a19, 0x2827262524232221, 0x302f2e2d2c2b2a29, 0x3837363534333231, 0x403f3e3d3c3b3a39, 0x4847464544434241, 0x504f4e4d4c4b4a49, 0x5857565554535251, 0x605f5e5d5c5b5a59, 0x6867666564636261, 0x706f6e6d6c6b6a69, 0x7877767574737271, 0x807f7e7d7c7b7a79},
 	}},
+	{"CheckArgs", 16, false, func() record { return new(cuda.CheckArgs) }, &cuda.CheckArgs{
+		Checks:   0x4030201,
+		Reserved: 0x8070605,
+		Seed:     0x100f0e0d0c0b0a09,
+	}},
 }
 
 // recorder is a handler that keeps the arguments of the latest call.
@@ -742,4 +747,10 @@ func (h *recorder) TensorMap(c cuda.Call, a cuda.TensorMapArgs) (cuda.TensorMapR
 	h.call = c
 	h.args = &a
 	return cuda.TensorMapResult{}, h.result
+}
+
+func (h *recorder) Check(c cuda.Call, a cuda.CheckArgs) cuda.Result {
+	h.call = c
+	h.args = &a
+	return h.result
 }

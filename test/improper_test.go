@@ -62,6 +62,7 @@ var argumentsOf = map[cuda.Op]func() arguments{
 	cuda.OpReferenceBind:    func() arguments { return new(cuda.ReferenceBindArgs) },
 	cuda.OpTextRead:         func() arguments { return new(cuda.TextReadArgs) },
 	cuda.OpProfile:          func() arguments { return new(cuda.ProfileArgs) },
+	cuda.OpCheck:            func() arguments { return new(cuda.CheckArgs) },
 	cuda.OpStreamMark:       func() arguments { return new(cuda.StreamMarkArgs) },
 	cuda.OpTextureCreate:    func() arguments { return new(cuda.TextureCreateArgs) },
 	cuda.OpTextureDestroy:   func() arguments { return new(cuda.TextureDestroyArgs) },

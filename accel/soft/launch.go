@@ -207,7 +207,7 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 	e.kernelRun.Launch = lane.Launch{
 		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Cooperative: l.cooperative, Stack: l.stack, Heap: n.ctx.heap.Load(), Params: l.params,
 		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: &n.ctx.text.stdout, Stderr: &n.ctx.text.stderr, Profile: p.gather(),
-		Yield: e.mayYield, Resume: e.mayResume, Meter: &d.watchdog.meter,
+		Yield: e.mayYield, Resume: e.mayResume, Meter: &d.watchdog.meter, Random: d.random(),
 	}
 	if n.inline {
 		e.kernelRun.Cores = 1

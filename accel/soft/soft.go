@@ -98,6 +98,7 @@ type Device struct {
 	watchdog  watchdog
 	history   history.Table
 	profile   profile
+	checks    checks
 	values    values
 
 	mu        sync.Mutex // guards what follows, contexts, streams, events and nodes

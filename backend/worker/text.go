@@ -76,3 +76,21 @@ func (s *session) Profile(_ cuda.Call, a cuda.ProfileArgs) (out cuda.ProfileResu
 	}
 	return out, cuda.Success
 }
+
+// What Check is asked for.
+const (
+	checkBounds = 1 << iota
+	checkOrder
+)
+
+func (s *session) Check(_ cuda.Call, a cuda.CheckArgs) cuda.Result {
+	if a.Checks == 0 || a.Checks&^(checkBounds|checkOrder) != 0 {
+		return cuda.ErrorInvalidValue
+	}
+	c, ok := s.device.(accel.Checker)
+	if !ok {
+		return cuda.ErrorNotSupported
+	}
+	c.Check(accel.Checks{Bounds: a.Checks&checkBounds != 0, Order: a.Checks&checkOrder != 0, Seed: a.Seed})
+	return cuda.Success
+}

@@ -12,6 +12,14 @@ func TestProfile(t *testing.T) {
 	b.want(cuda.ErrorNotSupported, cuda.OpProfile, 0, 0, &cuda.ProfileArgs{Action: 1}) // by the fake
 }
 
+func TestCheck(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	for _, checks := range []uint32{0, 4, ^uint32(0)} {
+		b.want(cuda.ErrorInvalidValue, cuda.OpCheck, 0, 0, &cuda.CheckArgs{Checks: checks})
+	}
+	b.want(cuda.ErrorNotSupported, cuda.OpCheck, 0, 0, &cuda.CheckArgs{Checks: checkBounds | checkOrder, Seed: 1}) // by the fake
+}
+
 func TestTextRead(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)

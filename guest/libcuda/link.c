@@ -15,6 +15,7 @@
 #include <sys/un.h>
 
 #include "arena.h"
+#include "check.h"
 #include "device.h"
 #include "futex.h"
 #include "profile.h"
@@ -441,11 +442,13 @@ static CUresult first_calls(void)
 		return r;
 	atomic_store_explicit(&process.state, PROCESS_READY, memory_order_release);
 	r = device_snapshot();
-	if (r != CUDA_SUCCESS)
+	if (r != CUDA_SUCCESS) {
 		atomic_store_explicit(&process.state, PROCESS_NEW, memory_order_release);
-	else
-		profile_begin();
-	return r;
+		return r;
+	}
+	profile_begin();
+	check_begin();
+	return CUDA_SUCCESS;
 }
 
 /* Where a VM's agent listens, for programs that nobody has told of another place. */

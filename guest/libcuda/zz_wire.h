@@ -70,6 +70,7 @@ enum op {
 	OP_MEM_LEND = 70,
 	OP_MEM_BORROW = 71,
 	OP_TENSOR_MAP = 72,
+	OP_CHECK = 73,
 };
 
 /* Endpoint kinds of OP_COPY and OP_COPY_LINEAR. */
@@ -848,5 +849,16 @@ struct tensor_map_result {
 };
 WIRE_FIELD(tensor_map_result, map, 0);
 WIRE_SIZE(tensor_map_result, 128);
+
+/* Check (control, reply always): Has kernels fail, from now on, by mistakes that have no consequences on most devices. checks 1: accesses beside allocations; 2: warps of a block without the barrier that they need, by an order that seed chooses. CUDA_ERROR_NOT_SUPPORTED: the device has none of them. */
+struct check_args {
+	uint32_t checks;
+	uint32_t reserved;
+	uint64_t seed;
+};
+WIRE_FIELD(check_args, checks, 0);
+WIRE_FIELD(check_args, reserved, 4);
+WIRE_FIELD(check_args, seed, 8);
+WIRE_SIZE(check_args, 16);
 
 #endif

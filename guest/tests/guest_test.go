@@ -409,6 +409,8 @@ func (g *guest) MemLend(cuda.Call, cuda.MemLendArgs) (out cuda.MemLendResult, r 
 	return out, cuda.ErrorNotSupported
 }
 
+func (g *guest) Check(cuda.Call, cuda.CheckArgs) cuda.Result { return cuda.ErrorNotSupported }
+
 func (g *guest) TensorMap(cuda.Call, cuda.TensorMapArgs) (out cuda.TensorMapResult, r cuda.Result) {
 	return out, cuda.ErrorNotSupported
 }

@@ -811,6 +811,16 @@ static void dump_tensor_map_result(void)
 	dump("TensorMapResult", &r, sizeof r);
 }
 
+static void dump_check_args(void)
+{
+	struct check_args r;
+	memset(&r, 0, sizeof r);
+	r.checks = (uint32_t)UINT64_C(0x4030201);
+	r.reserved = (uint32_t)UINT64_C(0x8070605);
+	r.seed = (uint64_t)UINT64_C(0x100f0e0d0c0b0a09);
+	dump("CheckArgs", &r, sizeof r);
+}
+
 int main(void)
 {
 	dump_device_info_args();
@@ -887,5 +897,6 @@ int main(void)
 	dump_mem_borrow_result();
 	dump_tensor_map_args();
 	dump_tensor_map_result();
+	dump_check_args();
 	return 0;
 }

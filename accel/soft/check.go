@@ -1,0 +1,36 @@
+package soft
+
+import (
+	"sync/atomic"
+
+	"pegasus/accel"
+)
+
+// checks are what is looked for in kernels beyond what a device does.
+type checks struct {
+	seed     atomic.Uint64 // of the order of warps; 0: the usual order
+	launches atomic.Uint64 // in a random order
+}
+
+var _ accel.Checker = (*Device)(nil)
+
+// Check begins with checks, for what is allocated and launched from now on.
+func (d *Device) Check(c accel.Checks) {
+	if c.Bounds {
+		d.space.Strict()
+	}
+	if c.Order {
+		d.checks.seed.Store(max(c.Seed, 1))
+	}
+}
+
+// random returns what chooses the order of the warps of a launch: the launches of a program that makes them one after the other
+// have the same orders with the same seed.
+func (d *Device) random() uint64 {
+	seed := d.checks.seed.Load()
+	if seed == 0 {
+		return 0
+	}
+	const odd = 0x9e3779b97f4a7c15
+	return max((seed+d.checks.launches.Add(1)*odd)*odd, 1)
+}
