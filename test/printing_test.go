@@ -50,6 +50,7 @@ func TestPrinting(t *testing.T) {
 		{"assertion", "hello\nend\n", "f.cu:17: f.cu: block: [0,0,0], thread: [2,0,0] Assertion `tid < n` failed.\n" +
 			"f.cu:17: f.cu: block: [0,0,0], thread: [3,0,0] Assertion `tid < n` failed.\n"},
 		{"fault", "end\n", "pegasus: kernel wrong: CUDA_ERROR_ILLEGAL_ADDRESS at block 0,0,0, thread 0,0,0, PTX line 60 (vec.cu:8): illegal address, address 0x10\n"},
+		{"quits", "begin\ndevice 0 0\n", "pegasus: kernel wrong: CUDA_ERROR_ILLEGAL_ADDRESS at block 0,0,0, thread 0,0,0, PTX line 60 (vec.cu:8): illegal address, address 0x10\n"},
 	} {
 		t.Run(c.part, func(t *testing.T) {
 			if out, err := printed(t, h, p, c.part); out != c.out || err != c.err {

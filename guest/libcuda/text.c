@@ -25,11 +25,19 @@ static void print(const void *text, uint64_t bytes, uint32_t file)
 	errno = saved;
 }
 
+/* A program that the next error ends by abort or _exit writes no buffer; the text explains the error. */
+static void flush(void)
+{
+	int saved = errno;
+	fflush(stdout);
+	errno = saved;
+}
+
 #define TEXT_PACKET(context_, args_) \
 	{.op = OP_TEXT_READ, .context = (context_), .anyway = true, .fixed = &(args_), .fixedBytes = sizeof(args_)}
 
-/* Prints as much as there was at the first look: a kernel may go on printing for ever. */
-static void fetch_into(const struct staging *block, uint32_t context)
+/* Prints as much as there was at the first look: a kernel may go on printing for ever. Returns whether there was any. */
+static bool fetch_into(const struct staging *block, uint32_t context)
 {
 	struct text_read_args args = {.arenaOffset = block->offset, .capacity = ROOM};
 	struct packet p = TEXT_PACKET(context, args);
@@ -37,12 +45,13 @@ static void fetch_into(const struct staging *block, uint32_t context)
 	uint64_t printed = 0, there = 0;
 	do {
 		if (ring_call(&p, &got, sizeof got) != CUDA_SUCCESS || got.length == 0 || got.length > ROOM)
-			return;
+			break;
 		print(arena_at(block->offset), got.length, got.file);
 		if (printed == 0)
 			there = got.length + got.left;
 		printed += got.length;
 	} while (got.left > 0 && printed < there);
+	return printed > 0;
 }
 
 /* Who prints may be stuck because nobody reads what the program writes: whoever waits here may be the one who does. */
@@ -68,7 +77,8 @@ static void fetch(uint32_t context, bool last)
 	if (take_turn(last)) {
 		atomic_store_explicit(&textUnderWay, context, memory_order_relaxed);
 		if (arena_borrow(ROOM, &block) == CUDA_SUCCESS) {
-			fetch_into(&block, context);
+			if (fetch_into(&block, context))
+				flush();
 			arena_return(&block);
 		}
 		atomic_store_explicit(&textUnderWay, 0, memory_order_release);

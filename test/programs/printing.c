@@ -204,6 +204,20 @@ static void fault(void)
 	printf("end\n");
 }
 
+/* The program ends by an error, without writing the C library's buffers. */
+static void quits(void)
+{
+	begin();
+	CUdeviceptr nowhere = 16;
+	unsigned n = 2;
+	void *args[] = {&nowhere, &nowhere, &n};
+	printf("begin\n");
+	say(text("device %d %d\n"), 1, 1, NULL);
+	CHECK(cuLaunchKernel(kernel("wrong"), 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+	_exit(0);
+}
+
 static void *synchronize(void *context)
 {
 	CHECK(cuCtxSetCurrent(context));
@@ -288,7 +302,7 @@ static const struct {
 	void (*run)(void);
 } parts[] = {
 	{"points", points}, {"leave", leave}, {"oldest", oldest}, {"nothing", nothing}, {"crowd", crowd}, {"assertion", assertion}, {"fault", fault}, {"flood", flood},
-	{"patience", patience}, {"waiting", waiting},
+	{"patience", patience}, {"waiting", waiting}, {"quits", quits},
 };
 
 int main(int argc, char **argv)
