@@ -39,6 +39,9 @@ func (c *Context) record(s *Stream, e *Event, done accel.Done) cuda.Result {
 	}
 	n := d.newNode(c, recordNode)
 	n.event, n.done = e, done
+	if e.timed {
+		n.since = d.clock() // it isn't recorded before, even if what it waits for has ended by now
+	}
 	s.append(n)
 	e.pending = n
 	d.submit(n)

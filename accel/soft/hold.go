@@ -79,7 +79,7 @@ func (e *executor) release(n *node) {
 	} else {
 		n.add(u) // which Done tells of
 	}
-	e.node = nil
+	e.node, n.ended = nil, end
 	e.dev.worker.ReleaseAt(e.token, end)
 }
 

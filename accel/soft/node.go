@@ -36,6 +36,8 @@ type node struct {
 	next   *node   // in a queue, or spare
 
 	waits     int
+	since     int64 // when the latest of what it waited for ended; 0: it has waited for nothing
+	ended     int64 // when it ended, if not since; see endedAt
 	followers []*node
 	telling   atomic.Bool // whoever is to know is being told that it has ended
 
@@ -190,13 +192,22 @@ func (d *Device) finish(n *node, r cuda.Result, u accel.Usage, e *executor) {
 	}
 }
 
+// endedAt returns when n ended: an engine's work when it gave the engine back, and work that only waited when the last of what
+// it waited for ended. So the times of events depend on the order of work, not on when goroutines come to it.
+func (d *Device) endedAt(n *node) int64 {
+	switch {
+	case n.ended != 0:
+		return n.ended
+	case n.kind != hostNode && n.since != 0:
+		return n.since
+	}
+	return d.clock()
+}
+
 // end tells who is to know that n has ended, then lets its followers go: so
 // whoever hears of a later piece of work has heard of the earlier.
 func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *nodeQueue) {
-	var at int64
-	if n.kind == recordNode {
-		at = d.clock()
-	}
+	at := d.endedAt(n)
 	n.telling.Store(true)
 	if n.done != nil {
 		n.done(r, u)
@@ -213,6 +224,7 @@ func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *
 		n.ctx.active.remove(n.stream)
 	}
 	for _, f := range n.followers {
+		f.since = max(f.since, at)
 		if f.waits--; f.waits == 0 {
 			d.ready(f, ready)
 		}
