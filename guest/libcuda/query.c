@@ -111,6 +111,31 @@ CUresult pg_cuStreamQuery(CUstream stream)
 	return failed != CUDA_SUCCESS ? failed : r;
 }
 
+bool mark_ended(const struct place *place, uint64_t *sent)
+{
+	pthread_mutex_lock(&lock);
+	*sent = sent_before(place);
+	bool ended = *sent == place->mark->ended;
+	pthread_mutex_unlock(&lock);
+	return ended;
+}
+
+/* While the call waited, the stream may have gone, and another may have its place. */
+static bool is_there(const struct place *place)
+{
+	if (place->stream == WIRE_LEGACY)
+		return handle_find(&contexts, place->contextHandle);
+	return handle_find(&streams, place->stream);
+}
+
+void mark_waited(const struct place *place, uint64_t sent)
+{
+	pthread_mutex_lock(&lock);
+	if (is_there(place) && place->mark->ended < sent)
+		place->mark->ended = sent;
+	pthread_mutex_unlock(&lock);
+}
+
 bool mark_retire(struct stream *s)
 {
 	pthread_mutex_lock(&lock);

@@ -162,10 +162,19 @@ CUresult stream_place(CUstream handle, struct place *place)
 	return context_error(s->wireContext);
 }
 
+/* Nothing is sent if there is nothing to wait for: so two events with such a call between them have nothing else between them. */
 CUresult stream_wait(const struct place *place)
 {
 	struct packet p = {.op = OP_STREAM_SYNCHRONIZE, .context = place->context, .stream = place->stream};
-	return ring_wait(&p, stream_sleeps(place));
+	uint64_t sent;
+	if (mark_ended(place, &sent)) {
+		CUresult r = process_look();
+		return r == CUDA_SUCCESS ? context_error(place->context) : r;
+	}
+	CUresult r = ring_wait(&p, stream_sleeps(place));
+	if (r == CUDA_SUCCESS)
+		mark_waited(place, sent);
+	return r;
 }
 
 void stream_release_thread(void)

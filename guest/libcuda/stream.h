@@ -36,6 +36,10 @@ CUresult stream_create(struct context *c, uint32_t flags, struct stream **create
 /* A stream was created: it comes after what the context has waited for. */
 CUresult stream_joins(struct context *c, struct stream *s);
 
+/* Whether all that was sent to a place has ended, as far as calls that waited for it know; *sent is how much that was. */
+bool mark_ended(const struct place *place, uint64_t *sent);
+/* A call that waited for the place, after so much was sent, found that all of it has ended. */
+void mark_waited(const struct place *place, uint64_t sent);
 /* A stream goes, and so does its mark: nobody finds it any more. True for the one caller who did it. */
 bool mark_retire(struct stream *stream);
 

@@ -1,6 +1,6 @@
 /*
  * The host's gate is closed: it took a fill and waits with it, until the file
- * exists that the argument names. Whether a stream has work can be asked all the same.
+ * exists that the argument names. Whether a stream has work can be asked all the same, and calls that have nothing to wait for return.
  */
 #include <stdint.h>
 #include <unistd.h>
@@ -12,7 +12,8 @@ int main(int argc, char **argv)
 	CUdevice device;
 	CUcontext context;
 	CUdeviceptr d;
-	CUstream busy, idle, fresh;
+	CUstream busy, idle, fresh, unused, done;
+	CUevent event;
 	CLAIM(argc == 2);
 	alarm(100);
 	OK(cuInit(0));
@@ -22,6 +23,11 @@ int main(int argc, char **argv)
 	OK(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamCreate(&idle, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamCreate(&fresh, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&unused, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&done, CU_STREAM_NON_BLOCKING));
+	OK(cuEventCreate(&event, 0));
+	OK(cuEventRecord(event, done));
+	OK(cuStreamSynchronize(done));
 	OK(cuStreamQuery(busy));
 	OK(cuStreamQuery(idle));
 	OK(cuStreamQuery(NULL));
@@ -31,6 +37,8 @@ int main(int argc, char **argv)
 		OK(cuStreamQuery(idle)); /* as it was found to be */
 		OK(cuStreamQuery(NULL));
 		EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(fresh)); /* nobody knows */
+		OK(cuStreamSynchronize(unused)); /* there is nothing to wait for */
+		OK(cuStreamSynchronize(done));
 	}
 	fclose(fopen(argv[1], "w"));
 	while (cuStreamQuery(busy) == CUDA_ERROR_NOT_READY || cuStreamQuery(fresh) == CUDA_ERROR_NOT_READY)
