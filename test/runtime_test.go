@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -25,7 +26,9 @@ func TestRuntimeComesUp(t *testing.T) {
 			}
 			cmd := h.guest("one", plain, fmt.Sprint(version))
 			cmd.Stdin = strings.NewReader(lookups)
-			t.Logf("%s", succeed(t, cmd))
+			out, said := outputs(t, cmd)
+			t.Logf("%s", out)
+			wantRefusal(t, said, "needs the component guest/tables, which this build of libcuda.so.1 lacks; make RUNTIME_TABLES=1 RUNTIME_KEY=FILE, see docs/runtime.md")
 			cmd = h.guest("one", careful, fmt.Sprint(version))
 			cmd.Stdin = strings.NewReader(lookups)
 			cmd.Env = append(os.Environ(), sanitizedEnv(t)...)
@@ -54,13 +57,40 @@ func TestRuntimeGetsItsTables(t *testing.T) {
 				cmd := h.guest("one", path, fmt.Sprint(version), build.key)
 				cmd.Stdin = strings.NewReader(runtimeLookups(t, min(version, 12040)))
 				cmd.Env = append(os.Environ(), "PEGASUS_LIBCUDA="+dir, "ASAN_OPTIONS=detect_leaks=0", "UBSAN_OPTIONS=halt_on_error=1")
-				said := succeed(t, cmd)
-				if version >= 12000 && build.key == "key" {
-					checkIntegrity(t, version, string(said))
+				out, said := outputs(t, cmd)
+				if build.key == "key" {
+					wantRefusal(t, said, "")
+					checkIntegrity(t, version, out)
+				} else {
+					wantRefusal(t, said, "the component guest/tables has no key for it; make RUNTIME_TABLES=1 RUNTIME_KEY=FILE, see docs/runtime.md")
 				}
 			})
 		}
 	}
+}
+
+// wantRefusal checks that a program's stderr has the reason once for which a runtime gets nowhere; "": not at all.
+func wantRefusal(t *testing.T, stderr, reason string) {
+	t.Helper()
+	n := strings.Count(stderr, "pegasus: cuGetExportTable: ")
+	if reason == "" && n == 0 {
+		return
+	}
+	if n != 1 || reason == "" || !strings.Contains(stderr, reason) {
+		t.Errorf("%d lines about tables, want one with %q\n%s", n, reason, stderr)
+	}
+}
+
+// outputs runs a program that has to succeed.
+func outputs(t *testing.T, cmd *exec.Cmd) (stdout, stderr string) {
+	t.Helper()
+	var b bytes.Buffer
+	cmd.Stderr = &b
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(cmd.Args, " "), err, out, tail(b.Bytes(), 30))
+	}
+	return string(out), b.String()
 }
 
 // withTables is the directory of a library with the optional component, with a key of our own or without any.

@@ -138,7 +138,7 @@ static void devices(void)
 	for (int a = 1; a < ATTRIBUTES; a++)
 		answered += !CALL("cuDeviceGetAttribute", cuDeviceGetAttribute, &value, (CUdevice_attribute)a, device);
 	CLAIM(answered == ATTRIBUTES - 1);
-	if (known && version >= 12000)
+	if (known)
 		check_integrity(version, driver_version);
 }
 
