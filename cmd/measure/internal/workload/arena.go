@@ -61,6 +61,9 @@ func (a *Arena) Region(addr uint64) (base uint64, mem []byte) {
 	return 0, nil
 }
 
+// Beside returns nothing: the workload's kernels access no memory beside their buffers.
+func (a *Arena) Beside(uint64, uint64) []byte { return nil }
+
 // alloc gives memory on pages of its own.
 func (a *Arena) alloc(size, _ uint64) (addr uint64, mem []byte, err error) {
 	at := a.next
