@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var graphParts = []string{"build", "edges", "pageable", "capture", "refusals", "update", "child", "events", "order", "objects", "kept", "crowd", "gone"}
+var graphParts = []string{"build", "edges", "pageable", "capture", "refusals", "update", "child", "events", "order", "objects", "kept", "crowd", "gone", "memory", "memorycapture"}
 
 // Graphs and captures, each part in a process of its own.
 func TestGraphs(t *testing.T) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "graphmem.h"
 #include "zz_impl.h"
 #include "zz_wire.h"
 
@@ -201,11 +202,35 @@ CUresult capture_host(const struct place *place, CUhostFn function, void *data)
 	return added(m, n, CUDA_SUCCESS);
 }
 
+CUresult capture_alloc(const struct place *place, CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	GRAPHS_LOCKED;
+	struct capturing *m;
+	struct graph_node *n;
+	const struct context *c = handle_find(&contexts, place->contextHandle);
+	CUresult r = c ? begin_node(place, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &m, &n) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return r == CUDA_SUCCESS ? added(m, n, graph_memory_allocate(n, c, p)) : r;
+}
+
+CUresult capture_free(const struct place *place, CUdeviceptr address)
+{
+	GRAPHS_LOCKED;
+	struct capturing *m;
+	struct graph_node *n;
+	CUresult r = begin_node(place, CU_GRAPH_NODE_TYPE_MEM_FREE, &m, &n);
+	return r == CUDA_SUCCESS ? added(m, n, graph_memory_let_go(n, address)) : r;
+}
+
 CUresult capture_graph(const struct place *place, const struct graph *g)
 {
 	struct capturing *m;
 	struct graph_node *n;
 	CUresult r = begin_node(place, CU_GRAPH_NODE_TYPE_GRAPH, &m, &n);
+	if (r == CUDA_SUCCESS && g->allocates) {
+		node_remove(n);
+		invalidate(m->capture);
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
 	return r == CUDA_SUCCESS ? added(m, n, node_set_child(n, g)) : r;
 }
 

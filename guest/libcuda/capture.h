@@ -29,6 +29,8 @@ CUresult capture_kernel(const struct parcel *p, CUfunction handle, const struct 
 CUresult capture_copy(const struct place *place, const struct box *box);
 CUresult capture_fill(const struct place *place, const struct fill_args *args);
 CUresult capture_host(const struct place *place, CUhostFn function, void *data);
+CUresult capture_alloc(const struct place *place, CUDA_MEM_ALLOC_NODE_PARAMS *p);
+CUresult capture_free(const struct place *place, CUdeviceptr address);
 CUresult capture_record(const struct place *place, struct event *e, bool external);
 /* The graphs' lock is held. */
 CUresult capture_graph(const struct place *place, const struct graph *g);

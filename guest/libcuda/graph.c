@@ -42,7 +42,8 @@ struct graph *graph_new(void)
 	g->count = g->room = g->locals = 0;
 	g->id = ++ids;
 	g->origin = 0;
-	g->inner = g->capturing = false;
+	g->inner = g->capturing = g->allocates = false;
+	g->executable = 0;
 	g->kept = NULL;
 	return g;
 }
@@ -165,6 +166,7 @@ CUresult graph_copy(const struct graph *g, bool inner, struct graph **copied)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	c->inner = inner;
 	c->origin = g->object.id;
+	c->allocates = g->allocates;
 	CUresult r = fill_copy(g, c);
 	if (r != CUDA_SUCCESS) {
 		graph_free(c);
@@ -293,7 +295,7 @@ CUresult pg_cuGraphClone(CUgraph *out, CUgraph original)
 	struct graph *g = graph_of(original), *c;
 	if (!out || !g)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = graph_copy(g, false, &c);
+	CUresult r = g->allocates ? CUDA_ERROR_NOT_SUPPORTED : graph_copy(g, false, &c);
 	if (r == CUDA_SUCCESS)
 		*out = HANDLE_OF(CUgraph, c);
 	return r;
@@ -351,7 +353,7 @@ CUresult pg_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode
 	free(before);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = node_set(n, p);
+	r = node_set_new(n, p);
 	if (r != CUDA_SUCCESS) {
 		node_remove(n);
 		return r;
@@ -366,6 +368,8 @@ CUresult pg_cuGraphDestroyNode(CUgraphNode node)
 	struct graph_node *n = node_of(node);
 	if (!n || n->graph->capturing)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (n->graph->allocates)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	node_remove(n);
 	return CUDA_SUCCESS;
 }
@@ -405,6 +409,8 @@ CUresult pg_cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
 	struct graph *g = graph_of(graph);
 	if (!g || (count && (!from || !to)) || !edges_plain(edges, count))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (g->allocates && count)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	for (size_t i = 0; i < count; i++) {
 		struct graph_node *a = node_of(from[i]), *b = node_of(to[i]);
 		if (!a || !b || a->graph != g || b->graph != g || !unlink_before(b, a))

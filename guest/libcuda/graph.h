@@ -25,6 +25,7 @@ struct kernel_work {
 };
 
 struct graph;
+struct graph_memory;
 
 struct graph_node {
 	struct object object;
@@ -44,6 +45,10 @@ struct graph_node {
 		CUDA_HOST_NODE_PARAMS host;
 		struct graph *child;
 		CUevent event;
+		struct {
+			struct graph_memory *of; /* what it allocates or frees: see graphmem.h */
+			bool within;             /* of an executable graph: that does both */
+		} memory;
 	};
 };
 
@@ -57,6 +62,8 @@ struct graph {
 	uint64_t origin; /* handle of the graph that it is a copy of, or 0 */
 	bool inner;      /* part of a node or of an executable graph, and goes with it */
 	bool capturing;  /* a capture adds to it */
+	bool allocates;  /* has nodes that allocate or free: nodes and edges stay, and it has one executable graph at a time */
+	uint64_t executable; /* the handle of that, or of one that has gone; 0: none */
 	struct keep *kept; /* user objects */
 };
 
@@ -100,6 +107,8 @@ CUresult node_set_host(struct graph_node *n, const CUDA_HOST_NODE_PARAMS *p);
 CUresult node_set_event(struct graph_node *n, CUevent event);
 CUresult node_set_child(struct graph_node *n, const struct graph *child);
 CUresult node_set(struct graph_node *n, const CUgraphNodeParams *p);
+/* The same for a node that was just added: nodes that allocate or free do so for good, and write the address into p. */
+CUresult node_set_new(struct graph_node *n, CUgraphNodeParams *p);
 
 /* User objects that go with a graph; its list of them. */
 CUresult keeps_copy(struct graph *to, const struct graph *from);

@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "graph.h"
+#include "graphmem.h"
 #include "zz_impl.h"
 
 static const char *const names[] = {
-	"KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT", "EVENT_RECORD",
+	"KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT", "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC",
+	"MEM_FREE",
 };
 
 static void print_kernel(FILE *f, const struct graph_node *n)
@@ -19,6 +20,13 @@ static void print_kernel(FILE *f, const struct graph_node *n)
 		s->block[2], s->sharedBytes);
 	if (k)
 		function_release(k);
+}
+
+static void print_allocation(FILE *f, const struct graph_node *n)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p;
+	graph_memory_describe(n->memory.of, &p);
+	fprintf(f, "\\n%zu bytes at 0x%llx", p.bytesize, (unsigned long long)p.dptr);
 }
 
 static void print_node(FILE *f, const struct graph_node *n, unsigned flags)
@@ -33,6 +41,10 @@ static void print_node(FILE *f, const struct graph_node *n, unsigned flags)
 		fprintf(f, "\\n%zu x %zu of %u bytes, value %u", n->fill.width, n->fill.height, n->fill.elementSize, n->fill.value);
 	if (n->type == CU_GRAPH_NODE_TYPE_HOST && (all || (flags & CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS)))
 		fprintf(f, "\\n%p(%p)", (void *)(uintptr_t)n->host.fn, n->host.userData);
+	if (n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && (all || (flags & CU_GRAPH_DEBUG_DOT_FLAGS_MEM_ALLOC_NODE_PARAMS)))
+		print_allocation(f, n);
+	if (n->type == CU_GRAPH_NODE_TYPE_MEM_FREE && (all || (flags & CU_GRAPH_DEBUG_DOT_FLAGS_MEM_FREE_NODE_PARAMS)))
+		fprintf(f, "\\n0x%llx", (unsigned long long)graph_memory_address(n->memory.of));
 	if (all || (flags & CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES))
 		fprintf(f, "\\nhandle 0x%llx", (unsigned long long)n->object.id);
 	fprintf(f, "\"];\n");

@@ -17,6 +17,7 @@
 #include "context.h"
 #include "copy.h"
 #include "event.h"
+#include "graphmem.h"
 #include "library.h"
 #include "moment.h"
 #include "ring.h"
@@ -113,6 +114,7 @@ void stocks_context_ended(uint64_t context)
 	for (struct stock *s = left; s; s = s->next)
 		s->over = s->over || s->context == context;
 	handle_each(&graph_execs, mark_over, &context);
+	graph_memory_context_ended(context);
 	graphs_leave();
 }
 
@@ -533,7 +535,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, CUDA_GRAPH_INSTANT
 	uint64_t context = 0;
 	if (!out || !g || (p->flags & ~(cuuint64_t)EXEC_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
+	if ((p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) || handle_find(&graph_execs, g->executable))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!one_context(g, &context)) {
 		p->result_out = CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED;
@@ -556,6 +558,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, CUDA_GRAPH_INSTANT
 		return r;
 	}
 	handle_retire(e->graph); /* the program doesn't see it */
+	graph_memory_match(e->graph);
 	e->id = e->graph->id;
 	r = upload(e, &bad);
 	p->result_out = why(r);
@@ -565,6 +568,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, CUDA_GRAPH_INSTANT
 		return r;
 	}
 	handle_publish(e);
+	g->executable = g->allocates ? e->object.id : 0;
 	*out = HANDLE_OF(CUgraphExec, e);
 	return CUDA_SUCCESS;
 }
@@ -686,8 +690,12 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool *settles)
 		r = upload(e, NULL);
 	if (r == CUDA_SUCCESS)
 		r = prepare_end(e);
+	if (r == CUDA_SUCCESS && e->graph->allocates)
+		r = graph_memory_check(e->graph, &place, e->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
 	if (r == CUDA_SUCCESS)
 		r = post_launch(e, &place, settles);
+	if (r == CUDA_SUCCESS && e->graph->allocates)
+		graph_memory_launched(e->graph, &place);
 	return r == CUDA_SUCCESS ? mark_end(e, &place) : r;
 }
 
@@ -930,6 +938,9 @@ static bool graphs_differ(const struct graph *mine, const struct graph *other, s
 		for (uint32_t k = 0; k < o->count; k++)
 			if (m->before[k]->place != o->before[k]->place && !comes_after(m, o->before[k]->place))
 				return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, o, o->before[k]);
+		bool memory = m->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || m->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+		if (memory && m->memory.of != o->memory.of)
+			return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, o, NULL);
 		if (m->context != o->context)
 			return differ(d, m->type == CU_GRAPH_NODE_TYPE_KERNEL ? CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE
 			                                                     : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, o, NULL);
@@ -1014,36 +1025,4 @@ CUresult pg_cuGraphExecChildGraphNodeSetParams(CUgraphExec handle, CUgraphNode n
 	struct graph *g = graph_of(child);
 	CUresult r = find_typed(handle, node, CU_GRAPH_NODE_TYPE_GRAPH, g, &e, &n);
 	return r == CUDA_SUCCESS ? changed(e, n, take_child(e, n, g)) : r;
-}
-
-/* --- memory of graphs: there are no nodes that allocate --- */
-
-CUresult pg_cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
-{
-	int count;
-	CUresult r = pg_cuDeviceGetCount(&count);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (device < 0 || device >= count)
-		return CUDA_ERROR_INVALID_DEVICE;
-	if (!value || (unsigned)attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-		return CUDA_ERROR_INVALID_VALUE;
-	*(cuuint64_t *)value = 0;
-	return CUDA_SUCCESS;
-}
-
-CUresult pg_cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
-{
-	cuuint64_t now;
-	bool peak = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
-	CUresult r = pg_cuDeviceGetGraphMemAttribute(device, attribute, &now);
-	if (r == CUDA_SUCCESS && (!value || !peak || *(cuuint64_t *)value != 0))
-		r = CUDA_ERROR_INVALID_VALUE;
-	return r;
-}
-
-CUresult pg_cuDeviceGraphMemTrim(CUdevice device)
-{
-	cuuint64_t none;
-	return pg_cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &none);
 }

@@ -8,6 +8,7 @@
 #include "context.h"
 #include "copy.h"
 #include "graph.h"
+#include "graphmem.h"
 #include "library.h"
 #include "zz_impl.h"
 
@@ -26,8 +27,15 @@ static void kernel_free(struct kernel_work *k)
 	free(k->values);
 }
 
+static bool has_memory(const struct graph_node *n)
+{
+	return (n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || n->type == CU_GRAPH_NODE_TYPE_MEM_FREE) && n->memory.of;
+}
+
 void node_clear(struct graph_node *n)
 {
+	if (has_memory(n))
+		graph_memory_release(n->memory.of);
 	if (n->type == CU_GRAPH_NODE_TYPE_KERNEL)
 		kernel_free(&n->kernel);
 	if (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->child)
@@ -71,7 +79,12 @@ CUresult node_take(struct graph_node *n, const struct graph_node *from)
 		n->fill = from->fill;
 	else if (n->type == CU_GRAPH_NODE_TYPE_HOST)
 		n->host = from->host;
-	else
+	else if (has_memory(from)) {
+		graph_memory_hold(from->memory.of);
+		if (has_memory(n))
+			graph_memory_release(n->memory.of);
+		n->memory.of = from->memory.of;
+	} else
 		n->event = from->event;
 	return CUDA_SUCCESS;
 }
@@ -188,7 +201,7 @@ CUresult node_set_event(struct graph_node *n, CUevent event)
 CUresult node_set_child(struct graph_node *n, const struct graph *child)
 {
 	struct graph *copy;
-	CUresult r = graph_copy(child, true, &copy);
+	CUresult r = child->allocates ? CUDA_ERROR_NOT_SUPPORTED : graph_copy(child, true, &copy);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (n->child)
@@ -250,8 +263,29 @@ CUresult node_set(struct graph_node *n, const CUgraphNodeParams *p)
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
 		return node_set_event(n, p->eventRecord.event);
-	default: /* external semaphores, memory, conditions: refused */
+	default: /* external semaphores, conditions: refused; what nodes allocate or free stays as it is */
 		return (unsigned)p->type <= CU_GRAPH_NODE_TYPE_CONDITIONAL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CUresult node_set_new(struct graph_node *n, CUgraphNodeParams *p)
+{
+	struct context *c;
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+	CUresult r;
+	switch ((unsigned)p->type) {
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+		memcpy(&alloc, &p->alloc, sizeof alloc); /* they have the same members */
+		r = context_current(&c);
+		if (r == CUDA_SUCCESS)
+			r = graph_memory_allocate(n, c, &alloc);
+		if (r == CUDA_SUCCESS)
+			p->alloc.dptr = alloc.dptr;
+		return r;
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+		return graph_memory_let_go(n, p->free.dptr);
+	default:
+		return node_set(n, p);
 	}
 }
 
@@ -329,6 +363,25 @@ CUresult pg_cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph graph, const CUgra
 {
 	CUgraphNodeParams all = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
 	all.eventWait.event = event;
+	return pg_cuGraphAddNode_v2(out, graph, after, NULL, count, &all);
+}
+
+CUresult pg_cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	if (!p)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUgraphNodeParams all = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+	memcpy(&all.alloc, p, sizeof *p);
+	CUresult r = pg_cuGraphAddNode_v2(out, graph, after, NULL, count, &all);
+	if (r == CUDA_SUCCESS)
+		p->dptr = all.alloc.dptr;
+	return r;
+}
+
+CUresult pg_cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr address)
+{
+	CUgraphNodeParams all = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
+	all.free.dptr = address;
 	return pg_cuGraphAddNode_v2(out, graph, after, NULL, count, &all);
 }
 
@@ -445,6 +498,26 @@ CUresult pg_cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
 	return r;
 }
 
+CUresult pg_cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	GRAPHS_LOCKED;
+	struct graph_node *n;
+	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_MEM_ALLOC, p, &n);
+	if (r == CUDA_SUCCESS)
+		graph_memory_describe(n->memory.of, p);
+	return r;
+}
+
+CUresult pg_cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *address)
+{
+	GRAPHS_LOCKED;
+	struct graph_node *n;
+	CUresult r = node_of_type(node, CU_GRAPH_NODE_TYPE_MEM_FREE, address, &n);
+	if (r == CUDA_SUCCESS)
+		*address = graph_memory_address(n->memory.of);
+	return r;
+}
+
 static CUresult get_event(CUgraphNode node, CUgraphNodeType type, CUevent *event)
 {
 	GRAPHS_LOCKED;
@@ -480,6 +553,7 @@ CUresult pg_cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams *p)
 	GRAPHS_LOCKED;
 	struct graph_node *n = node_of(node);
 	CUDA_KERNEL_NODE_PARAMS kernel;
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc;
 	if (!n || !p)
 		return CUDA_ERROR_INVALID_VALUE;
 	memset(p, 0, sizeof *p);
@@ -507,6 +581,13 @@ CUresult pg_cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams *p)
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
 		p->eventRecord.event = n->event;
+		break;
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+		graph_memory_describe(n->memory.of, &alloc);
+		memcpy(&p->alloc, &alloc, sizeof alloc);
+		break;
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+		p->free.dptr = graph_memory_address(n->memory.of);
 		break;
 	}
 	return CUDA_SUCCESS;

@@ -14,6 +14,7 @@
 #include "arena.h"
 #include "context.h"
 #include "device.h"
+#include "graphmem.h"
 #include "moment.h"
 #include "pool.h"
 #include "ring.h"
@@ -208,6 +209,8 @@ CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
 	if (range_find(dptr, &range) && range.kind == RANGE_POOL && range.base == dptr) {
 		r = memory_drain();
 		CUresult given = pool_give(dptr, NULL);
+		if (given == CUDA_ERROR_NOT_PERMITTED)
+			given = graph_memory_free(dptr, NULL);
 		return given == CUDA_SUCCESS ? r : given;
 	}
 	return memory_free(dptr);

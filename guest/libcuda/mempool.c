@@ -1,6 +1,8 @@
 /* The calls about memory pools. What memory of a pool is used again for, and when, is in pool.c. */
+#include "capture.h"
 #include "context.h"
 #include "device.h"
+#include "graphmem.h"
 #include "memory.h"
 #include "moment.h"
 #include "pool.h"
@@ -86,10 +88,8 @@ CUresult pg_cuMemSetMemPool(CUmemLocation *where, CUmemAllocationType type, CUme
 	return r == CUDA_SUCCESS ? pg_cuDeviceSetMemPool(where->id, pool) : r;
 }
 
-CUresult pg_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+CUresult pool_check_props(const CUmemPoolProps *props)
 {
-	if (!out || !props)
-		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = check_kind(&props->location, props->allocType);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -99,6 +99,16 @@ CUresult pg_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says that other processes can't have a part in a pool. */
 	if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->usage != 0)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+{
+	if (!out || !props)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = pool_check_props(props);
+	if (r != CUDA_SUCCESS)
+		return r;
 	pthread_mutex_lock(&momentLock);
 	struct pool *p = pool_new(props->location.id, props->maxSize);
 	if (p)
@@ -238,20 +248,23 @@ CUresult pg_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute what,
 
 /* --- access: a pool's own device has it, and devices have none to each other's memory --- */
 
-CUresult pg_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
+CUresult pool_check_access(int device, const CUmemAccessDesc *access, size_t count)
 {
-	struct pool *p = find(handle);
-	if (!p || !access || count == 0)
-		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++) {
 		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_exists(access[i].location.id))
 			return CUDA_ERROR_INVALID_DEVICE;
-		if (access[i].location.id != p->device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+		if (access[i].location.id != device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
 			return CUDA_ERROR_INVALID_DEVICE;
-		if (access[i].location.id == p->device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+		if (access[i].location.id == device && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
 	return CUDA_SUCCESS;
+}
+
+CUresult pg_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
+{
+	struct pool *p = find(handle);
+	return p && access && count ? pool_check_access(p->device, access, count) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pg_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *where)
@@ -277,15 +290,30 @@ static CUresult take(CUdeviceptr *out, size_t bytes, struct pool *p, const struc
 	return r;
 }
 
+/* In a stream that captures, the graph owns the allocation, and of the pool only its device counts. */
+static CUresult take_captured(CUdeviceptr *out, size_t bytes, int device, const struct place *place)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
+		.bytesize = bytes,
+	};
+	CUresult r = out ? capture_alloc(place, &p) : CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*out = p.dptr;
+	return r;
+}
+
 CUresult pg_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
 	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve_any(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
 	const struct context *c = handle_find(&contexts, place.contextHandle);
 	if (!c)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (UNLIKELY(place.capturing))
+		return take_captured(out, bytes, c->device, &place);
 	pthread_mutex_lock(&momentLock);
 	struct pool *p = current_pool(c->device);
 	r = p ? take(out, bytes, p, &place) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -296,7 +324,7 @@ CUresult pg_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream)
 CUresult pg_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream)
 {
 	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve_any(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
 	const struct context *c = handle_find(&contexts, place.contextHandle);
@@ -304,19 +332,25 @@ CUresult pg_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool
 	struct pool *p = find(handle);
 	if (!p)
 		r = CUDA_ERROR_INVALID_VALUE;
-	else
-		r = c && p->device != c->device ? CUDA_ERROR_INVALID_DEVICE : take(out, bytes, p, &place);
+	else if (c && p->device != c->device)
+		r = CUDA_ERROR_INVALID_DEVICE;
+	else if (!place.capturing)
+		r = take(out, bytes, p, &place);
 	pthread_mutex_unlock(&momentLock);
-	return r;
+	return r == CUDA_SUCCESS && UNLIKELY(place.capturing) ? take_captured(out, bytes, c ? c->device : 0, &place) : r;
 }
 
 /* Of memory that is no pool's the host lets go when all work before has ended. */
 CUresult pg_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
 	struct place place;
-	CUresult r = stream_resolve(stream, &place);
+	CUresult r = stream_resolve_any(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (UNLIKELY(place.capturing))
+		return capture_free(&place, address);
 	r = pool_give(address, &place);
+	if (r == CUDA_ERROR_NOT_PERMITTED)
+		return graph_memory_free(address, &place);
 	return r == CUDA_ERROR_INVALID_VALUE ? memory_free(address) : r;
 }

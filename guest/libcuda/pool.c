@@ -18,6 +18,7 @@ struct block {
 	struct block *previous, *next; /* in a bin, or the list of spare ones */
 	bool free;
 	struct moment since; /* free ones: work that came before that used it */
+	struct graph_piece *graph; /* of graphs' memory: what has it, or NULL */
 };
 
 struct chunk {
@@ -148,6 +149,12 @@ static bool fits(const struct block *b, uint64_t bytes, const struct place *plac
 	return b->bytes >= bytes && b->chunk->context == place->contextHandle;
 }
 
+/* Whether work of a place, or of any place if there is no mark, comes after the work that used a free block. */
+static bool ready(const struct block *b, const struct pool *p, const struct place *place)
+{
+	return place->mark ? moment_before(&b->since, place, p->followEvents) : !b->since.tail;
+}
+
 /* The smallest in the first bin that has one that can be used without waiting. */
 static struct block *find(struct pool *p, const struct place *place, uint64_t bytes)
 {
@@ -155,7 +162,7 @@ static struct block *find(struct pool *p, const struct place *place, uint64_t by
 	for (int bin = bin_of(bytes); bin < POOL_BINS && !best; bin++) {
 		int looked = 0;
 		for (struct block *b = p->bins[bin]; b && looked < LOOK_MOST; b = b->next, looked++)
-			if (fits(b, bytes, place) && (!best || b->bytes < best->bytes) && moment_before(&b->since, place, p->followEvents))
+			if (fits(b, bytes, place) && (!best || b->bytes < best->bytes) && ready(b, p, place))
 				best = b;
 	}
 	return best;
@@ -405,7 +412,7 @@ static struct block *obtain(struct pool *p, const struct place *place, uint64_t 
 	return b;
 }
 
-CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address)
+static CUresult take_for(struct pool *p, const struct place *place, uint64_t bytes, struct graph_piece *graph, uint64_t *address)
 {
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 	uint64_t whole = round_up(bytes, GRANULE);
@@ -414,6 +421,7 @@ CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, ui
 	struct block *b = obtain(p, place, whole, &r);
 	if (b) {
 		take(b, whole);
+		b->graph = graph;
 		struct range range = {
 			.base = b->at, .size = bytes, .kind = RANGE_POOL, .context = place->contextHandle, .owner = (uint64_t)(uintptr_t)b,
 		};
@@ -426,10 +434,51 @@ CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, ui
 	return r;
 }
 
+CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address)
+{
+	return take_for(p, place, bytes, NULL, address);
+}
+
+CUresult pool_take_for_graph(struct pool *p, uint64_t context, uint64_t bytes, struct graph_piece *piece, uint64_t *address)
+{
+	const struct place anywhere = {.contextHandle = context};
+	return take_for(p, &anywhere, bytes, piece, address);
+}
+
+/* The block in use that begins at an address, or NULL. */
+static struct block *in_use(uint64_t address)
+{
+	struct range range;
+	bool ours = range_find(address, &range) && range.kind == RANGE_POOL && range.base == address;
+	return ours ? (struct block *)(uintptr_t)range.owner : NULL;
+}
+
+struct graph_piece *pool_graph_piece(uint64_t address)
+{
+	const struct block *b = in_use(address);
+	return b ? b->graph : NULL;
+}
+
+void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const struct moment *since)
+{
+	struct range range;
+	struct block *b = in_use(address);
+	if (!b || b->graph != piece) /* its context has ended */
+		return;
+	range_remove(address, RANGE_POOL, &range);
+	b->graph = NULL;
+	b->since = *since;
+	let_go(b);
+}
+
 CUresult pool_give(uint64_t address, const struct place *place)
 {
 	struct range range;
 	pthread_mutex_lock(&momentLock);
+	if (pool_graph_piece(address)) {
+		pthread_mutex_unlock(&momentLock);
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
 	bool ours = range_remove(address, RANGE_POOL, &range);
 	if (ours) {
 		struct block *b = (struct block *)(uintptr_t)range.owner;
@@ -475,8 +524,10 @@ uint64_t pool_of(uint64_t address)
 	struct range range;
 	uint64_t handle = 0;
 	pthread_mutex_lock(&momentLock);
-	if (range_find(address, &range) && range.kind == RANGE_POOL)
-		handle = ((struct block *)(uintptr_t)range.owner)->chunk->pool->object.id;
+	if (range_find(address, &range) && range.kind == RANGE_POOL) {
+		const struct block *b = (const struct block *)(uintptr_t)range.owner;
+		handle = b->graph ? 0 : b->chunk->pool->object.id;
+	}
 	pthread_mutex_unlock(&momentLock);
 	return handle;
 }

@@ -9,6 +9,7 @@
 
 struct block;
 struct chunk;
+struct graph_piece;
 
 enum { POOL_BINS = 48 };
 
@@ -36,16 +37,31 @@ struct pool *pool_new(int device, uint64_t most);
 void pool_end(struct pool *p);
 /* Memory of a pool for work that is queued to a place from now on. Called with the lock held, which is let go of while the host is asked. */
 CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, uint64_t *address);
-/* The reverse, of work so far: CUDA_ERROR_INVALID_VALUE if no pool's memory begins there. place NULL: all work that used it has ended. */
+/*
+ * The reverse, of work so far: CUDA_ERROR_INVALID_VALUE if no pool's memory begins there, CUDA_ERROR_NOT_PERMITTED for memory of
+ * graphs. place NULL: all work that used it has ended.
+ */
 CUresult pool_give(uint64_t address, const struct place *place);
 /* Gives unused memory back to the host, as long as the pool keeps so much. Called with the lock held; true if it gave any. */
 bool pool_trim(struct pool *p, uint64_t keep);
-/* The handle of the pool that memory in use is of, or 0. */
+/*
+ * Memory of a pool that no queued work uses, for work of any stream of a context. Called with the lock held, as what follows;
+ * it is let go of while the host is asked.
+ */
+CUresult pool_take_for_graph(struct pool *p, uint64_t context, uint64_t bytes, struct graph_piece *piece, uint64_t *address);
+/* The piece that memory was taken for that begins at an address, or NULL. */
+struct graph_piece *pool_graph_piece(uint64_t address);
+/* Returns memory of a piece to its pool, free since that moment. Does nothing if it went with its context. */
+void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const struct moment *since);
+/* The handle of the pool that memory in use is of; 0 for memory of graphs, and for memory that is no pool's. */
 uint64_t pool_of(uint64_t address);
 /* All pools give back what is unused: somebody else needs memory. True if there was any. */
 bool pools_trim(void);
 /* The program has synchronised: pools give back what is beyond their thresholds. */
 void pools_synchronised(void);
+/* Whether a program may have a pool, or a graph's memory, of these properties, and give devices such access to it. */
+CUresult pool_check_props(const CUmemPoolProps *props);
+CUresult pool_check_access(int device, const CUmemAccessDesc *access, size_t count);
 /* A context ends, and with it the chunks that were taken in it. */
 void pool_context_ends(uint64_t context);
 

@@ -734,7 +734,6 @@ static void test_gone(void)
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuGraphInstantiate(&never, g, 0));
 	CHECK(cuGraphExecDestroy(e));
 	CUdeviceptr p;
-	CUgraph never_made;
 	CHECK(cuMemAlloc(&p, 1 << 20));
 	CHECK(cuGraphDestroy(g));
 	CHECK(cuGraphCreate(&g, 0));
@@ -747,21 +746,10 @@ static void test_gone(void)
 	CHECK(cuGraphLaunch(e, stream));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamSynchronize(stream));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate(&never, g, 0));
-	CUgraphNodeParams alloc = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
-	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&n, g, NULL, 0, &alloc));
 	CUgraphNodeParams condition = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
 	CUgraphConditionalHandle decides;
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&n, g, NULL, 0, &condition));
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphConditionalHandleCreate(&decides, g, context, 0, 0));
-	/* what a stream that captures would allocate or free would be nodes, too */
-	CHECK(cuMemAllocAsync(&p, 4096, stream));
-	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemFreeAsync(p, stream));
-	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &never_made));
-	CHECK(cuMemFreeAsync(p, stream));
-	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAllocAsync(&p, 4096, stream));
-	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &never_made));
 	/* and so may the context, with a graph that has things of its own */
 	uint32_t word = 0;
 	CUDA_HOST_NODE_PARAMS h = {.fn = add_three, .userData = &word};
@@ -778,6 +766,271 @@ static void test_gone(void)
 	CHECK(cuGraphExecDestroy(e));
 	CHECK(cuGraphDestroy(k));
 	CHECK(cuGraphDestroy(g));
+}
+
+static CUDA_MEM_ALLOC_NODE_PARAMS of_bytes(size_t bytes)
+{
+	return (CUDA_MEM_ALLOC_NODE_PARAMS){
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+		.bytesize = bytes,
+	};
+}
+
+static CUdeviceptr add_alloc(CUgraph g, const CUgraphNode *after, size_t n, size_t bytes, CUgraphNode *node)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = of_bytes(bytes);
+	CHECK(cuGraphAddMemAllocNode(node, g, after, n, &p));
+	CLAIM(p.dptr);
+	return p.dptr;
+}
+
+static CUgraphNode add_fill(CUgraph g, const CUgraphNode *after, size_t n, CUdeviceptr p, unsigned v, size_t words)
+{
+	CUgraphNode node;
+	CUDA_MEMSET_NODE_PARAMS m = {.dst = p, .value = v, .elementSize = 4, .width = words, .height = 1};
+	CHECK(cuGraphAddMemsetNode(&node, g, after, n, &m, context));
+	return node;
+}
+
+static CUgraphNode add_copy(CUgraph g, CUgraphNode after, CUdeviceptr to, CUdeviceptr from)
+{
+	CUgraphNode node;
+	CUDA_MEMCPY3D c = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = from, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = to, .WidthInBytes = 4,
+		.Height = 1, .Depth = 1,
+	};
+	CHECK(cuGraphAddMemcpyNode(&node, g, &after, 1, &c, context));
+	return node;
+}
+
+static uint64_t graph_memory(CUgraphMem_attribute what)
+{
+	cuuint64_t n;
+	CHECK(cuDeviceGetGraphMemAttribute(0, what, &n));
+	return n;
+}
+
+static uint32_t word_at(CUdeviceptr p)
+{
+	uint32_t v;
+	CHECK(cuStreamSynchronize(stream));
+	CHECK(cuMemcpyDtoH(&v, p, 4));
+	return v;
+}
+
+/* Nodes that allocate and free: by hand, each rule of the manual's. */
+static void test_memory(void)
+{
+	enum { Bytes = 1 << 20, Words = Bytes / 4 };
+	CUgraph g, h;
+	CUgraphExec e, f, never;
+	CUgraphNode alloc, filled, copied, freed, again, n;
+	CHECK(cuGraphCreate(&g, 0));
+	CUdeviceptr p = add_alloc(g, NULL, 0, Bytes, &alloc), q;
+	filled = add_fill(g, &alloc, 1, p, 42, Words);
+	copied = add_copy(g, filled, at(0), p);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, g, &copied, 1, cell)); /* no graph's */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, g, &copied, 1, p + 512));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&freed, g, &copied, 1, 0));
+	CHECK(cuGraphAddMemFreeNode(&freed, g, &copied, 1, p));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&n, g, &copied, 1, p)); /* twice */
+	/* What comes after the free node has the memory again; what doesn't has memory of its own. */
+	q = add_alloc(g, &freed, 1, Bytes, &again);
+	CLAIM(q == p);
+	n = add_copy(g, add_fill(g, &again, 1, q, 7, Words), at(1), q);
+	CHECK(cuGraphAddMemFreeNode(&n, g, &n, 1, q));
+	q = add_alloc(g, &alloc, 1, Bytes, &again);
+	CLAIM(q >= p + Bytes || q + Bytes <= p);
+	n = add_copy(g, add_fill(g, &again, 1, q, 9, Words), at(2), q);
+	CHECK(cuGraphAddMemFreeNode(&n, g, &n, 1, q));
+
+	CUDA_MEM_ALLOC_NODE_PARAMS params;
+	CUdeviceptr address;
+	CUgraphNodeType type;
+	CHECK(cuGraphMemAllocNodeGetParams(alloc, &params));
+	CLAIM(params.dptr == p && params.bytesize == Bytes && params.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+	CLAIM(params.poolProps.allocType == CU_MEM_ALLOCATION_TYPE_PINNED && params.accessDescCount == 0);
+	CHECK(cuGraphMemFreeNodeGetParams(freed, &address));
+	CLAIM(address == p);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphMemAllocNodeGetParams(freed, &params));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphMemFreeNodeGetParams(freed, NULL));
+	CHECK(cuGraphNodeGetType(alloc, &type));
+	CLAIM(type == CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+	CHECK(cuGraphNodeGetType(freed, &type));
+	CLAIM(type == CU_GRAPH_NODE_TYPE_MEM_FREE);
+	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 2 * Bytes);
+	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) >= 2 * Bytes);
+
+	/* Such a graph stays as it is, and is executable once. */
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&h, g));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphDestroyNode(filled));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphRemoveDependencies(g, &alloc, &filled, 1));
+	CHECK(cuGraphCreate(&h, 0));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddChildGraphNode(&n, h, NULL, 0, g));
+	CHECK(cuGraphDestroy(h));
+	e = executable(g);
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiate(&never, g, 0));
+	for (int i = 0; i < 3; i++) {
+		CHECK(cuMemsetD32(cell, 0, 3));
+		run(e, 1);
+		CLAIM(value(0) == 42 && value(1) == 7 && value(2) == 9);
+	}
+	run(e, 5);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(p)); /* the graph frees it */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p, stream));
+	CUgraphExecUpdateResultInfo info;
+	CHECK(cuGraphExecUpdate(e, g, &info)); /* with itself */
+	CHECK(cuGraphExecDestroy(e));
+	e = executable(g); /* now that the other has gone */
+	run(e, 1);
+	CHECK(cuGraphExecDestroy(e));
+	CHECK(cuGraphDestroy(g));
+	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 0);
+	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) == 2 * Bytes);
+	cuuint64_t zero = 0, one = 1;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &one));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &zero));
+	CHECK(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero));
+	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) == 0);
+	CHECK(cuDeviceGraphMemTrim(0));
+	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) == 0);
+	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGraphMemTrim(99));
+
+	/* What a graph doesn't free lives until it is freed, and until then the graph can't run again. */
+	CHECK(cuGraphCreate(&g, 0));
+	p = add_alloc(g, NULL, 0, Bytes, &alloc);
+	add_fill(g, &alloc, 1, p, 5, Words);
+	e = executable(g);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(p)); /* isn't there yet */
+	run(e, 1);
+	CLAIM(word_at(p + Bytes - 4) == 5);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(e, stream));
+	CHECK(cuMemFreeAsync(p, stream));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p, stream));
+	run(e, 1);
+	CHECK(cuMemFree(p));
+	run(e, 1);
+	/* Another graph may free it, but then this one can't any more. */
+	CHECK(cuGraphCreate(&h, 0));
+	n = add_copy(h, add_fill(h, NULL, 0, at(3), 0, 1), at(4), p);
+	CHECK(cuGraphAddMemFreeNode(&freed, h, &n, 1, p));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&n, h, NULL, 0, p));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemFreeNode(&n, g, &alloc, 1, p));
+	f = executable(h);
+	run(f, 1);
+	CLAIM(value(4) == 5);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(f, stream)); /* there is nothing to be freed */
+	run(e, 1);
+	/* It outlives the graphs. */
+	CHECK(cuGraphExecDestroy(f));
+	CHECK(cuGraphDestroy(h));
+	CHECK(cuGraphExecDestroy(e));
+	CHECK(cuGraphDestroy(g));
+	CLAIM(word_at(p) == 5 && graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == Bytes);
+	CHECK(cuMemFreeAsync(p, stream));
+	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 0);
+
+	/* Launches may free what earlier ones left. */
+	CHECK(cuGraphCreate(&g, 0));
+	p = add_alloc(g, NULL, 0, Bytes, &alloc);
+	add_step(g, (CUgraphNode[]){add_fill(g, &alloc, 1, p, 5, Words)}, 1, 0, 1, 1);
+	CHECK(cuMemsetD32(cell, 0, 1));
+	CHECK(cuGraphInstantiate(&e, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+	run(e, 4);
+	CLAIM(value(0) == 4 && word_at(p) == 5);
+	CHECK(cuMemFree(p));
+	run(e, 1);
+	/* A graph with allocations of its own does not replace another. */
+	CHECK(cuGraphCreate(&h, 0));
+	q = add_alloc(h, NULL, 0, Bytes, &alloc);
+	add_step(h, (CUgraphNode[]){add_fill(h, &alloc, 1, q, 5, Words)}, 1, 0, 1, 1);
+	EXPECT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(e, h, &info));
+	CLAIM(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED && info.errorNode == alloc);
+
+	CUDA_MEM_ALLOC_NODE_PARAMS bad = of_bytes(0);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemAllocNode(&n, h, NULL, 0, &bad));
+	bad = of_bytes((size_t)1 << 60);
+	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuGraphAddMemAllocNode(&n, h, NULL, 0, &bad));
+	bad = of_bytes(4096);
+	bad.poolProps.location.id = 99;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemAllocNode(&n, h, NULL, 0, &bad));
+	bad = of_bytes(4096);
+	bad.accessDescCount = 1;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphAddMemAllocNode(&n, h, NULL, 0, &bad));
+	CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	bad.accessDescs = &access;
+	CHECK(cuGraphAddMemAllocNode(&n, h, NULL, 0, &bad));
+	CHECK(cuGraphMemAllocNodeGetParams(n, &params));
+	CLAIM(params.accessDescCount == 1 && params.accessDescs != &access && params.accessDescs->flags == access.flags);
+	/* All of it goes with the context. */
+	run(e, 1);
+	CHECK(cuCtxDestroy(context));
+	CHECK(cuCtxCreate(&context, 0, 0));
+	CHECK(cuGraphExecDestroy(e));
+	CHECK(cuGraphDestroy(g));
+	CHECK(cuGraphDestroy(h));
+	CLAIM(graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 0 && graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) == 0);
+}
+
+/* The same by capture, as programs do it most. */
+static void test_memorycapture(void)
+{
+	CUgraph g;
+	CUgraphExec e;
+	CUdeviceptr p, q, outside;
+	CUevent fork, join;
+	CUmemoryPool pool;
+	size_t count;
+	CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuMemAllocAsync(&outside, 4096, stream));
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK(cuMemAllocAsync(&p, 4096, stream));
+	CHECK(cuMemsetD32Async(p, 3, 1024, stream));
+	CHECK(cuEventRecord(fork, stream));
+	CHECK(cuStreamWaitEvent(other, fork, 0));
+	launch_step(step, other, p, 5, 1); /* 16 */
+	CHECK(cuEventRecord(join, other));
+	CHECK(cuStreamWaitEvent(stream, join, 0));
+	CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
+	CHECK(cuMemAllocFromPoolAsync(&q, 8192, pool, stream));
+	launch_move(move, stream, q, p);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(outside, stream)); /* no graph's */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocAsync(&p, 0, stream));
+	CHECK(cuMemFreeAsync(p, stream));
+	CHECK(cuStreamEndCapture(stream, &g));
+	CHECK(cuMemFreeAsync(outside, stream));
+	CHECK(cuGraphGetNodes(g, NULL, &count));
+	CLAIM(count == 6);
+	e = executable(g);
+	for (int i = 0; i < 10; i++) {
+		run(e, 1);
+		CLAIM(word_at(q) == 16);
+		CUmemoryPool of = (CUmemoryPool)1;
+		CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, q));
+		CLAIM(of == NULL); /* the graph owns it */
+		CHECK(cuMemFreeAsync(q, i % 2 ? stream : other));
+		CHECK(cuStreamSynchronize(other));
+	}
+	/* A graph of them can't be captured into another. */
+	CHECK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuGraphLaunch(e, other));
+	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(other, &g));
+	/* Many, one after the other: the memory is used again. */
+	CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CUdeviceptr first = 0;
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK(cuMemAllocAsync(&p, 1 << 20, stream));
+		CLAIM(i == 0 || p == first);
+		first = p;
+		CHECK(cuMemsetD32Async(p, i, 1 << 18, stream));
+		launch_move(move, stream, at(i), p);
+		CHECK(cuMemFreeAsync(p, stream));
+	}
+	CHECK(cuStreamEndCapture(stream, &g));
+	run(executable(g), 2);
+	for (unsigned i = 0; i < 100; i++)
+		CLAIM(value(i) == i);
 }
 
 static void test_dot(const char *path)
@@ -925,6 +1178,10 @@ int main(int argc, char **argv)
 		test_crowd();
 	else if (!strcmp(part, "gone"))
 		test_gone();
+	else if (!strcmp(part, "memory"))
+		test_memory();
+	else if (!strcmp(part, "memorycapture"))
+		test_memorycapture();
 	else if (!strcmp(part, "long"))
 		run_long();
 	else if (!strcmp(part, "dot"))

@@ -269,6 +269,14 @@ static const struct field fields_CUDA_MEMSET_NODE_PARAMS_st[] = {
 	{32, 8, KIND_NUMBER}, /* height */
 };
 
+static const struct field fields_CUDA_MEM_ALLOC_NODE_PARAMS_v1_st[] = {
+	{0, 88, KIND_NUMBER}, /* poolProps */
+	{88, 8, KIND_MEMORY}, /* accessDescs */
+	{96, 8, KIND_NUMBER}, /* accessDescCount */
+	{104, 8, KIND_NUMBER}, /* bytesize */
+	{112, 8, KIND_ADDRESS}, /* dptr */
+};
+
 static const struct field fields_CUDA_RESOURCE_DESC_st[] = {
 	{0, 4, KIND_NUMBER}, /* resType */
 	{8, 8, KIND_ARRAY}, /* res.array.hArray */
@@ -4708,7 +4716,7 @@ static const struct call calls[] = {
 	{"cuDeviceGetDefaultMemPool", call_cuDeviceGetDefaultMemPool, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuDeviceGetDevResource", call_cuDeviceGetDevResource, false, false, 3, {ARGUMENT(DEVICE), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
 	{"cuDeviceGetExecAffinitySupport", call_cuDeviceGetExecAffinitySupport, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
-	{"cuDeviceGetGraphMemAttribute", call_cuDeviceGetGraphMemAttribute, true, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 101, 201, 709}},
+	{"cuDeviceGetGraphMemAttribute", call_cuDeviceGetGraphMemAttribute, true, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 8, {0, 1, 2, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetHostAtomicCapabilities", call_cuDeviceGetHostAtomicCapabilities, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(DEVICE), }, 3, {3, 4, 801}},
 	{"cuDeviceGetLuid", call_cuDeviceGetLuid, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 8, {0, 1, 3, 4, 101, 201, 709, 801}},
 	{"cuDeviceGetMemPool", call_cuDeviceGetMemPool, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
@@ -4721,7 +4729,7 @@ static const struct call calls[] = {
 	{"cuDeviceGetTexture1DLinearMaxWidth", call_cuDeviceGetTexture1DLinearMaxWidth, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(COUNT), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetUuid", call_cuDeviceGetUuid, true, false, 2, {STRUCTURE(CUuuid_st, 16), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceGetUuid_v2", call_cuDeviceGetUuid_v2, true, false, 2, {STRUCTURE(CUuuid_st, 16), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
-	{"cuDeviceGraphMemTrim", call_cuDeviceGraphMemTrim, true, false, 1, {ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
+	{"cuDeviceGraphMemTrim", call_cuDeviceGraphMemTrim, true, false, 1, {ARGUMENT(DEVICE), }, 8, {0, 1, 2, 3, 4, 101, 201, 709}},
 	{"cuDevicePrimaryCtxGetState", call_cuDevicePrimaryCtxGetState, true, false, 3, {ARGUMENT(DEVICE), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDevicePrimaryCtxRelease", call_cuDevicePrimaryCtxRelease, true, false, 1, {ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDevicePrimaryCtxRelease_v2", call_cuDevicePrimaryCtxRelease_v2, true, false, 1, {ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
@@ -4731,7 +4739,7 @@ static const struct call calls[] = {
 	{"cuDevicePrimaryCtxSetFlags", call_cuDevicePrimaryCtxSetFlags, true, false, 2, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 101, 201, 708, 709}},
 	{"cuDevicePrimaryCtxSetFlags_v2", call_cuDevicePrimaryCtxSetFlags_v2, true, false, 2, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), }, 8, {0, 1, 3, 4, 101, 201, 708, 709}},
 	{"cuDeviceRegisterAsyncNotification", call_cuDeviceRegisterAsyncNotification, false, false, 4, {ARGUMENT(DEVICE), ARGUMENT(CALLBACK), ARGUMENT(MEMORY), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
-	{"cuDeviceSetGraphMemAttribute", call_cuDeviceSetGraphMemAttribute, true, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 101, 201, 709}},
+	{"cuDeviceSetGraphMemAttribute", call_cuDeviceSetGraphMemAttribute, true, false, 3, {ARGUMENT(DEVICE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 8, {0, 1, 2, 3, 4, 101, 201, 709}},
 	{"cuDeviceSetMemPool", call_cuDeviceSetMemPool, true, false, 2, {ARGUMENT(DEVICE), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 101, 201, 400, 709, 801}},
 	{"cuDeviceTotalMem", call_cuDeviceTotalMem, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
 	{"cuDeviceTotalMem_v2", call_cuDeviceTotalMem_v2, true, false, 2, {ARGUMENT(MEMORY), ARGUMENT(DEVICE), }, 7, {0, 1, 3, 4, 101, 201, 709}},
@@ -4809,9 +4817,9 @@ static const struct call calls[] = {
 	{"cuGraphAddHostNode", call_cuGraphAddHostNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_HOST_NODE_PARAMS_st, 16), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddKernelNode", call_cuGraphAddKernelNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_st, 56), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddKernelNode_v2", call_cuGraphAddKernelNode_v2, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_v2_st, 72), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
-	{"cuGraphAddMemAllocNode", call_cuGraphAddMemAllocNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuGraphAddMemAllocNode", call_cuGraphAddMemAllocNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, 120), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddMemcpyNode", call_cuGraphAddMemcpyNode, true, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_MEMCPY3D_st, 200), ARGUMENT(CONTEXT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
-	{"cuGraphAddMemFreeNode", call_cuGraphAddMemFreeNode, false, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
+	{"cuGraphAddMemFreeNode", call_cuGraphAddMemFreeNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(ADDRESS), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddMemsetNode", call_cuGraphAddMemsetNode, true, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUDA_MEMSET_NODE_PARAMS_st, 40), ARGUMENT(CONTEXT), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddNode", call_cuGraphAddNode, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), ARGUMENT(COUNT), STRUCTURE(CUgraphNodeParams_st, 256), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphAddNode_v2", call_cuGraphAddNode_v2, true, false, 6, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), STRUCTURE(CUgraphEdgeData_st, 8), ARGUMENT(COUNT), STRUCTURE(CUgraphNodeParams_st, 256), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
@@ -4887,10 +4895,10 @@ static const struct call calls[] = {
 	{"cuGraphKernelNodeSetParams_v2", call_cuGraphKernelNodeSetParams_v2, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_KERNEL_NODE_PARAMS_v2_st, 72), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphLaunch", call_cuGraphLaunch, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 900, 901}},
 	{"cuGraphLaunch_ptsz", call_cuGraphLaunch_ptsz, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(STREAM), }, 21, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 900, 901}},
-	{"cuGraphMemAllocNodeGetParams", call_cuGraphMemAllocNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuGraphMemAllocNodeGetParams", call_cuGraphMemAllocNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, 120), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphMemcpyNodeGetParams", call_cuGraphMemcpyNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMCPY3D_st, 200), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphMemcpyNodeSetParams", call_cuGraphMemcpyNodeSetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMCPY3D_st, 200), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
-	{"cuGraphMemFreeNodeGetParams", call_cuGraphMemFreeNodeGetParams, false, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuGraphMemFreeNodeGetParams", call_cuGraphMemFreeNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphMemsetNodeGetParams", call_cuGraphMemsetNodeGetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMSET_NODE_PARAMS_st, 40), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphMemsetNodeSetParams", call_cuGraphMemsetNodeSetParams, true, false, 2, {ARGUMENT(HANDLE), STRUCTURE(CUDA_MEMSET_NODE_PARAMS_st, 40), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
 	{"cuGraphNodeFindInClone", call_cuGraphNodeFindInClone, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(HANDLE), }, 10, {0, 1, 2, 3, 4, 201, 304, 400, 709, 801}},
