@@ -42,6 +42,11 @@ static CUresult read_snapshot(const uint8_t *bytes, uint64_t length)
 		devices[i].name[sizeof devices[i].name - 1] = 0;
 		devices[i].pciBusId[sizeof devices[i].pciBusId - 1] = 0;
 		devices[i].attribute[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1; /* they are ours: see pool.h */
+		/* Registered memory has an address of its own for devices: see hostmap.h. */
+		bool mapped = devices[i].attribute[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY];
+		devices[i].attribute[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED] = mapped;
+		devices[i].attribute[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] = mapped;
+		devices[i].attribute[CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] = 0;
 	}
 	count = (int)head.deviceCount;
 	driverVersion = (int)head.driverVersion;

@@ -6,6 +6,7 @@
 #include "array.h"
 #include "context.h"
 #include "copy.h"
+#include "hostmap.h"
 #include "zz_impl.h"
 
 /* When a copy returns, beyond what copy_box always holds to. */
@@ -25,9 +26,26 @@ static void read_now(struct end *src)
 	src->where = AT_HOST;
 }
 
+/* Registered memory that devices reach: they do the copy in its turn, as they may have changed the memory until then. */
+static void find_in_arena(struct end *e, const struct box *box)
+{
+	uint64_t bytes, offset;
+	if (e->where != AT_HOST || box->width == 0 || box->height == 0 || box->depth == 0)
+		return;
+	bytes = ((box->depth - 1) * e->height + box->height - 1) * e->pitch + box->width;
+	if (LIKELY(!hostmap_find(e->address, bytes, &offset)))
+		return;
+	e->where = AT_ARENA;
+	e->address = offset;
+}
+
 /* Does it. A source that only the worker reaches has been read when the copy is complete. In a capture nothing is read yet. */
 static CUresult copy_until(const struct place *place, struct box *box, enum until until, bool within)
 {
+	if (!place->capturing) {
+		find_in_arena(&box->dst, box);
+		find_in_arena(&box->src, box);
+	}
 	if (until != UNTIL_READ || place->capturing)
 		return copy_box(place, box, until == UNTIL_COMPLETE && (!within || syncs(place, box)));
 	read_now(&box->src);

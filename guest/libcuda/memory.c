@@ -15,6 +15,7 @@
 #include "context.h"
 #include "device.h"
 #include "graphmem.h"
+#include "hostmap.h"
 #include "moment.h"
 #include "pool.h"
 #include "ring.h"
@@ -112,6 +113,10 @@ CUresult memory_drain(void)
 
 static void give_pinned(const struct range *range)
 {
+	if (range->kind == RANGE_MAPPED) {
+		hostmap_drop(range->base);
+		return;
+	}
 	if (range->kind == RANGE_MANAGED)
 		advice_forget(range->base);
 	arena_give(arena_offset(range->base), range->size);
@@ -311,8 +316,8 @@ static bool is_mapped(uint64_t at, uint64_t end)
 }
 
 /*
- * The worker cannot see foreign pages: they are remembered as registered, and copied like any others. Devices say that they
- * don't have such memory (CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED is 0): who wants it mapped hears of it now.
+ * The worker cannot see the program's pages: registered ones are copied like any others, until a device address is wanted for
+ * them, here or later. The worker has no way to memory of another device (CU_MEMHOSTREGISTER_IOMEMORY).
  */
 CUresult pg_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
@@ -325,14 +330,20 @@ CUresult pg_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 	uint64_t end;
 	if (!p || bytes == 0 || (flags & ~known) || __builtin_add_overflow((uint64_t)(uintptr_t)p, bytes, &end))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (flags & (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!is_mapped((uint64_t)(uintptr_t)p, end))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct range range = {
 		.base = (uint64_t)(uintptr_t)p, .size = bytes, .kind = RANGE_REGISTERED, .context = c->object.id, .flags = flags,
 	};
-	return range_add(&range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	if (!range_add(&range))
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	uint64_t address;
+	r = flags & CU_MEMHOSTREGISTER_DEVICEMAP ? hostmap_device(&range, &address) : CUDA_SUCCESS;
+	if (r != CUDA_SUCCESS)
+		range_remove(range.base, RANGE_REGISTERED, &range);
+	return r;
 }
 
 CUresult pg_cuMemHostUnregister(void *p)
@@ -344,8 +355,13 @@ CUresult pg_cuMemHostUnregister(void *p)
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct range range;
-	if (range_remove((uint64_t)(uintptr_t)p, RANGE_REGISTERED, &range))
-		return CUDA_SUCCESS;
+	if (range_remove((uint64_t)(uintptr_t)p, RANGE_REGISTERED, &range)) {
+		if (!range.owner)
+			return CUDA_SUCCESS;
+		r = memory_drain();
+		hostmap_drop(range.owner);
+		return r;
+	}
 	bool known = range_find((uint64_t)(uintptr_t)p, &range); /* but not where it begins, or not as registered */
 	return known && (range.kind == RANGE_REGISTERED || range.kind == RANGE_PINNED) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
@@ -359,8 +375,13 @@ CUresult pg_cuMemHostGetDevicePointer_v2(CUdeviceptr *dptr, void *p, unsigned in
 	struct range range;
 	if (!dptr || flags != 0 || !range_find((uint64_t)(uintptr_t)p, &range))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (range.kind == RANGE_REGISTERED)
-		return CUDA_ERROR_NOT_SUPPORTED;
+	if (range.kind == RANGE_REGISTERED) {
+		uint64_t address;
+		r = hostmap_device(&range, &address);
+		if (r == CUDA_SUCCESS)
+			*dptr = address + ((uint64_t)(uintptr_t)p - range.base);
+		return r;
+	}
 	if (range.kind != RANGE_PINNED && range.kind != RANGE_MANAGED)
 		return CUDA_ERROR_INVALID_VALUE;
 	*dptr = (CUdeviceptr)(uintptr_t)p;

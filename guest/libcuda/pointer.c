@@ -24,7 +24,7 @@ struct found {
 
 static CUmemorytype memory_type(const struct range *r)
 {
-	return r->kind == RANGE_PINNED || r->kind == RANGE_REGISTERED ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+	return r->kind == RANGE_PINNED || r->kind == RANGE_REGISTERED || r->kind == RANGE_MAPPED ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
 static int ordinal_of(const struct range *r)
@@ -37,7 +37,8 @@ static int ordinal_of(const struct range *r)
 static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint64_t address, struct answer *a)
 {
 	const struct range *r = &f->range;
-	bool onHost = !range_on_device(r), onDevice = r->kind != RANGE_REGISTERED;
+	bool onHost = !range_on_device(r), onDevice = r->kind != RANGE_REGISTERED || r->owner;
+	uint64_t onThere = r->owner + (address - r->base); /* where the other side finds registered memory */
 	switch ((unsigned)what) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		*a = (struct answer){r->context, sizeof(CUcontext)};
@@ -46,10 +47,10 @@ static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint
 		*a = (struct answer){(uint64_t)memory_type(r), sizeof(unsigned int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		*a = (struct answer){address, sizeof(CUdeviceptr)};
+		*a = (struct answer){r->kind == RANGE_REGISTERED ? onThere : address, sizeof(CUdeviceptr)};
 		return onDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*a = (struct answer){address, sizeof(void *)};
+		*a = (struct answer){r->kind == RANGE_MAPPED ? onThere : address, sizeof(void *)};
 		return onHost ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 		*a = (struct answer){r->sync, sizeof(unsigned int)};

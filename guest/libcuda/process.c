@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "futex.h"
+#include "hostmap.h"
 #include "link.h"
 #include "rejoin.h"
 #include "ring.h"
@@ -137,10 +138,21 @@ static void forked_child(void)
 	process.socket = -1;
 }
 
-static void before_fork(void) { pthread_mutex_lock(&startLock); }
-static void after_fork_parent(void) { pthread_mutex_unlock(&startLock); }
+static void before_fork(void)
+{
+	pthread_mutex_lock(&startLock);
+	hostmap_before_fork();
+}
+
+static void after_fork_parent(void)
+{
+	hostmap_after_fork(false);
+	pthread_mutex_unlock(&startLock);
+}
+
 static void after_fork_child(void)
 {
+	hostmap_after_fork(true);
 	pthread_mutex_init(&startLock, NULL);
 	forked_child();
 }

@@ -147,6 +147,17 @@ bool range_set_sync(uint64_t address, bool sync)
 	return inside;
 }
 
+bool range_set_owner(uint64_t base, enum range_kind kind, uint64_t owner)
+{
+	pthread_mutex_lock(&lock);
+	struct node *n = floor_of(base);
+	bool there = n && n->range.base == base && n->range.kind == kind;
+	if (there)
+		n->range.owner = owner;
+	pthread_mutex_unlock(&lock);
+	return there;
+}
+
 bool range_remove(uint64_t base, enum range_kind kind, struct range *removed)
 {
 	pthread_mutex_lock(&lock);

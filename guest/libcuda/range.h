@@ -9,7 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum range_kind { RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED, RANGE_SEGMENT, RANGE_POOL, RANGE_RESERVED, RANGE_BORROWED };
+enum range_kind {
+	RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED,
+	RANGE_MAPPED, /* addresses of registered memory for devices: see hostmap.h */
+	RANGE_SEGMENT, RANGE_POOL, RANGE_RESERVED, RANGE_BORROWED,
+};
 
 struct range {
 	uint64_t base, size;
@@ -17,12 +21,15 @@ struct range {
 	uint64_t context; /* handle of the context it belongs to */
 	uint32_t flags;   /* as given at allocation */
 	uint64_t serial;  /* unique among all ranges ever */
-	uint64_t owner;   /* module handle for globals, block for memory of a pool */
+	uint64_t owner;   /* module handle for globals, block for memory of a pool; of registered memory its device address, and the reverse */
 	bool sync;        /* synchronous copies and fills of it wait until they are complete */
 };
 
-/* Pinned and managed memory lie in the arena. */
-static inline bool range_in_arena(const struct range *r) { return r->kind == RANGE_PINNED || r->kind == RANGE_MANAGED; }
+/* Pinned and managed memory lie in the arena, and so does registered memory that devices reach. */
+static inline bool range_in_arena(const struct range *r)
+{
+	return r->kind == RANGE_PINNED || r->kind == RANGE_MANAGED || r->kind == RANGE_MAPPED;
+}
 
 /* Memory of the device's own, which it has given an address, or addresses where there may be some: see vmm.h. */
 static inline bool range_on_device(const struct range *r)
@@ -41,11 +48,13 @@ bool range_add_fresh(const struct range *r);
 bool range_find(uint64_t address, struct range *found);
 /* Changes sync of the range that address lies in. */
 bool range_set_sync(uint64_t address, bool sync);
+/* Changes the owner of the range of that kind that begins at base. */
+bool range_set_owner(uint64_t base, enum range_kind kind, uint64_t owner);
 /* Removes the range that begins at base if it is of that kind. */
 bool range_remove(uint64_t base, enum range_kind kind, struct range *removed);
 /*
  * Removes one range of a context, if there is one: called until it says false.
- * arena: only pinned and managed memory, else only the rest.
+ * arena: only what lies there, else only the rest.
  */
 bool range_remove_context(uint64_t context, bool arena, struct range *removed);
 /* Forgets the variables of a module. */

@@ -1,0 +1,413 @@
+#define _GNU_SOURCE
+#include "hostmap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "arena.h"
+#include "device.h"
+#include "object.h"
+#include "zz_impl.h"
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+#ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+#define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
+#endif
+
+#define PAGE UINT64_C(4096)
+
+/* Whole pages of the program's that lie in the arena. */
+struct hostmap {
+	uint64_t at, bytes, offset;
+	uint64_t device; /* the address of what is registered there; 0: no more, but they could not be moved out */
+	struct hostmap *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; held round forks */
+static struct hostmap *maps;
+static _Atomic bool any;
+
+static void *pointer(uint64_t address) { return (void *)(uintptr_t)address; }
+
+/* Sanitizers report reads of bytes between allocations, which whole pages contain. */
+#define UNCHECKED __attribute__((no_sanitize_address, no_sanitize_thread, noinline))
+
+static UNCHECKED void copy_pages(void *to, const void *from, uint64_t bytes)
+{
+	volatile uint64_t *t = to;
+	const volatile uint64_t *f = from;
+	for (uint64_t i = 0; i < bytes / sizeof *t; i++)
+		t[i] = f[i];
+}
+
+/* Has pages be there: only those can be protected. */
+static UNCHECKED void touch_pages(const void *at, uint64_t bytes)
+{
+	for (uint64_t i = 0; i < bytes; i += PAGE)
+		(void)((const volatile uint8_t *)at)[i];
+}
+
+/* --- what the kernel has mapped --- */
+
+struct area {
+	uint64_t begin, end;
+	bool readable, writable, shared, executable;
+	bool plain; /* memory of the process or a file, nothing of the kernel's */
+	dev_t device;
+	ino_t inode;
+};
+
+static bool read_area(FILE *f, struct area *a)
+{
+	char line[512], perms[5];
+	unsigned long long begin, end, offset, inode;
+	unsigned major, minor;
+	int name = 0;
+	if (!fgets(line, sizeof line, f) ||
+		sscanf(line, "%llx-%llx %4s %llx %x:%x %llu %n", &begin, &end, perms, &offset, &major, &minor, &inode, &name) < 7)
+		return false;
+	bool special = name && line[name] == '[' && strncmp(line + name, "[heap]", 6) != 0 && strncmp(line + name, "[anon", 5) != 0;
+	*a = (struct area){
+		.begin = begin, .end = end, .readable = perms[0] == 'r', .writable = perms[1] == 'w', .executable = perms[2] == 'x',
+		.shared = perms[3] == 's', .plain = !special, .device = (dev_t)major << 32 | minor, .inode = inode,
+	};
+	while (!strchr(line, '\n') && fgets(line, sizeof line, f))
+		;
+	return true;
+}
+
+/* The areas that have bytes of a range, in order, to be freed; NULL for none. */
+static struct area *areas_of(uint64_t at, uint64_t end, size_t *count)
+{
+	struct area *all = NULL, a;
+	size_t room = 0;
+	FILE *f = fopen("/proc/self/maps", "re");
+	*count = 0;
+	while (f && read_area(f, &a)) {
+		if (a.end <= at || a.begin >= end)
+			continue;
+		if (*count == room) {
+			room = room ? 2 * room : 8;
+			struct area *larger = realloc(all, room * sizeof *all);
+			if (!larger)
+				break;
+			all = larger;
+		}
+		a.begin = a.begin < at ? at : a.begin;
+		a.end = a.end > end ? end : a.end;
+		all[(*count)++] = a;
+	}
+	if (f)
+		fclose(f);
+	return all;
+}
+
+/* Whether an area has what the calling thread writes while it moves pages. */
+static bool in_use(const struct area *a)
+{
+	const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0), own = (uint64_t)(uintptr_t)pthread_self(),
+		number = (uint64_t)(uintptr_t)&errno;
+	bool stack = frame + 2 * PAGE > a->begin && frame - 16 * PAGE < a->end;
+	return stack || (own + PAGE > a->begin && own < a->end) || (number >= a->begin && number < a->end);
+}
+
+static CUresult check_areas(const struct area *all, size_t count, uint64_t at, uint64_t end, bool readOnly)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct area *a = &all[i];
+		if (a->begin != at)
+			break;
+		if (!a->readable || (!a->writable && !readOnly))
+			return CUDA_ERROR_INVALID_VALUE;
+		if (a->shared || a->executable || !a->plain || in_use(a))
+			return CUDA_ERROR_NOT_SUPPORTED;
+		at = a->end;
+	}
+	return at == end ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* --- moving --- */
+
+/* Keeps other threads from changing pages while they are moved: a write blocks until the guard ends. */
+struct guard {
+	int fd; /* -1: there is no other thread */
+	sigset_t before;
+};
+
+static bool alone(void)
+{
+	struct stat s;
+	return stat("/proc/self/task", &s) == 0 && s.st_nlink == 3;
+}
+
+static bool protect(int fd, const struct area *all, size_t count)
+{
+	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP};
+	if (all[0].shared)
+		api.features |= UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+	if (ioctl(fd, UFFDIO_API, &api) != 0)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		struct uffdio_range range = {.start = all[i].begin, .len = all[i].end - all[i].begin};
+		struct uffdio_register watch = {.range = range, .mode = UFFDIO_REGISTER_MODE_WP};
+		struct uffdio_writeprotect hold = {.range = range, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
+		if (!all[i].writable)
+			continue;
+		touch_pages(pointer(range.start), range.len);
+		if (ioctl(fd, UFFDIO_REGISTER, &watch) != 0 || ioctl(fd, UFFDIO_WRITEPROTECT, &hold) != 0)
+			return false;
+	}
+	return true;
+}
+
+static void guard_end(struct guard *g, const struct area *all, size_t count)
+{
+	struct uffdio_range range = {.start = all[0].begin, .len = all[count - 1].end - all[0].begin};
+	if (g->fd >= 0) {
+		ioctl(g->fd, UFFDIO_WAKE, &range);
+		close(g->fd);
+	}
+	pthread_sigmask(SIG_SETMASK, &g->before, NULL);
+}
+
+/*
+ * Nothing that the calling thread does until the guard ends may write to the areas, so signals wait. Where only a privileged
+ * process may have the kernel wait, too, a system call of another thread that writes there fails meanwhile.
+ */
+static bool guard_begin(struct guard *g, const struct area *all, size_t count)
+{
+	sigset_t every;
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &g->before);
+	g->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (g->fd < 0)
+		g->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+	if (g->fd >= 0 && protect(g->fd, all, count))
+		return true;
+	if (g->fd >= 0)
+		close(g->fd);
+	g->fd = -1;
+	if (alone())
+		return true;
+	pthread_sigmask(SIG_SETMASK, &g->before, NULL);
+	return false;
+}
+
+/* Puts pages that are mapped somewhere else into the place of others, with the same bytes. */
+static void put_in_place(void *from, uint64_t at, uint64_t bytes)
+{
+	if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(at)) != MAP_FAILED)
+		return;
+	/* The kernel may have unmapped what was there. */
+	if (mmap(pointer(at), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+		copy_pages(pointer(at), from, bytes);
+	munmap(from, bytes);
+}
+
+/* Each area as it was, but for where its pages are. */
+static void keep_access(const struct area *all, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!all[i].writable)
+			mprotect(pointer(all[i].begin), all[i].end - all[i].begin, PROT_READ);
+}
+
+static CUresult move_in(const struct hostmap *m, const struct area *all, size_t count)
+{
+	struct guard g;
+	/* The arena's pages once more: a view of a virtual machine's device may not be had twice. */
+	void *again = mremap(arena_at(m->offset), 0, m->bytes, MREMAP_MAYMOVE);
+	if (again == MAP_FAILED)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (madvise(again, m->bytes, MADV_DOFORK) != 0 || !guard_begin(&g, all, count)) {
+		munmap(again, m->bytes);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	copy_pages(again, pointer(m->at), m->bytes);
+	put_in_place(again, m->at, m->bytes);
+	keep_access(all, count);
+	guard_end(&g, all, count);
+	return CUDA_SUCCESS;
+}
+
+/* False if the pages have to stay in the arena. */
+static bool move_out_area(const struct area *a)
+{
+	struct guard g;
+	uint64_t bytes = a->end - a->begin;
+	void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (own == MAP_FAILED)
+		return false;
+	if (in_use(a) || !guard_begin(&g, a, 1)) {
+		munmap(own, bytes);
+		return false;
+	}
+	copy_pages(own, pointer(a->begin), bytes);
+	put_in_place(own, a->begin, bytes);
+	keep_access(a, 1);
+	guard_end(&g, a, 1);
+	return true;
+}
+
+/* Whether an area is of the same file as another. */
+static bool same_file(const struct area *a, const struct area *b)
+{
+	return a->shared && b->shared && a->device == b->device && a->inode == b->inode;
+}
+
+/* The program may have unmapped some of it meanwhile, and have something else there. */
+static bool move_out(const struct hostmap *m)
+{
+	size_t count, arenas;
+	uint64_t there = (uint64_t)(uintptr_t)arena_at(m->offset);
+	struct area *all = areas_of(m->at, m->at + m->bytes, &count), *arena = areas_of(there, there + 1, &arenas);
+	bool out = arenas == 1;
+	for (size_t i = 0; i < count && arenas == 1; i++)
+		if (same_file(&all[i], arena))
+			out = move_out_area(&all[i]) && out;
+	free(all);
+	free(arena);
+	return out;
+}
+
+/* --- what is mapped --- */
+
+static bool overlaps(uint64_t at, uint64_t end)
+{
+	for (const struct hostmap *m = maps; m; m = m->next)
+		if (m->at < end && at < m->at + m->bytes)
+			return true;
+	return false;
+}
+
+/* Gives registered memory a place in the arena, and a range of its own there. */
+static CUresult add(struct hostmap *m, const struct range *r)
+{
+	size_t count;
+	struct range gone;
+	const struct context *c = handle_find(&contexts, r->context);
+	if (!process.arenaShared || !c || !device_attribute(c->device, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) || overlaps(m->at, m->at + m->bytes))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	struct area *all = areas_of(m->at, m->at + m->bytes, &count);
+	CUresult result = all ? check_areas(all, count, m->at, m->at + m->bytes, r->flags & CU_MEMHOSTREGISTER_READ_ONLY) : CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS)
+		result = arena_take(m->bytes, &m->offset);
+	if (result != CUDA_SUCCESS) {
+		free(all);
+		return result;
+	}
+	m->device = (uint64_t)(uintptr_t)arena_at(m->offset) + (r->base - m->at);
+	const struct range device = {
+		.base = m->device, .size = r->size, .kind = RANGE_MAPPED, .context = r->context, .flags = r->flags, .owner = r->base,
+	};
+	result = range_add(&device) ? move_in(m, all, count) : CUDA_ERROR_OUT_OF_MEMORY;
+	free(all);
+	if (result != CUDA_SUCCESS) {
+		range_remove(m->device, RANGE_MAPPED, &gone);
+		arena_give(m->offset, m->bytes);
+	}
+	return result;
+}
+
+CUresult hostmap_device(const struct range *r, uint64_t *address)
+{
+	struct hostmap *m = malloc(sizeof *m);
+	struct range now;
+	int saved = errno;
+	if (!m)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	m->at = r->base & ~(PAGE - 1);
+	m->bytes = ((r->base + r->size + PAGE - 1) & ~(PAGE - 1)) - m->at;
+	pthread_mutex_lock(&lock);
+	CUresult result = CUDA_SUCCESS;
+	bool there = range_find(r->base, &now) && now.kind == RANGE_REGISTERED && now.owner, gone = false;
+	if (there)
+		*address = now.owner;
+	else
+		result = add(m, r);
+	bool added = !there && result == CUDA_SUCCESS;
+	if (added) {
+		*address = m->device;
+		m->next = maps;
+		maps = m;
+		any = true;
+		gone = !range_set_owner(r->base, RANGE_REGISTERED, m->device); /* another thread has unregistered it */
+	}
+	pthread_mutex_unlock(&lock);
+	if (gone) {
+		hostmap_drop(*address);
+		result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	}
+	if (!added)
+		free(m);
+	errno = saved;
+	return result;
+}
+
+void hostmap_drop(uint64_t device)
+{
+	struct range gone;
+	int saved = errno;
+	range_remove(device, RANGE_MAPPED, &gone); /* unless it has gone with its context */
+	pthread_mutex_lock(&lock);
+	struct hostmap **at = &maps, *m;
+	while ((m = *at) && m->device != device)
+		at = &m->next;
+	if (m && move_out(m)) {
+		*at = m->next;
+		arena_give(m->offset, m->bytes);
+		free(m);
+	} else if (m)
+		m->device = 0;
+	any = maps != NULL;
+	pthread_mutex_unlock(&lock);
+	errno = saved;
+}
+
+bool hostmap_find(uint64_t address, uint64_t bytes, uint64_t *offset)
+{
+	if (LIKELY(!atomic_load_explicit(&any, memory_order_acquire)))
+		return false;
+	pthread_mutex_lock(&lock);
+	const struct hostmap *m = maps;
+	while (m && (address - m->at >= m->bytes || bytes > m->bytes - (address - m->at)))
+		m = m->next;
+	if (m)
+		*offset = m->offset + (address - m->at);
+	pthread_mutex_unlock(&lock);
+	return m != NULL;
+}
+
+/* --- forks --- */
+
+void hostmap_before_fork(void) { pthread_mutex_lock(&lock); }
+
+/* The child's only thread: nothing of the library's works there, so memory and mappings are all that there is to do. */
+void hostmap_after_fork(bool child)
+{
+	for (const struct hostmap *m = child ? maps : NULL; m; m = m->next) {
+		void *own = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (own == MAP_FAILED)
+			continue;
+		copy_pages(own, pointer(m->at), m->bytes);
+		put_in_place(own, m->at, m->bytes);
+	}
+	if (child) {
+		maps = NULL;
+		any = false;
+		pthread_mutex_init(&lock, NULL);
+	} else
+		pthread_mutex_unlock(&lock);
+}
