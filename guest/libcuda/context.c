@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coredump.h"
 #include "device.h"
 #include "export.h"
 #include "graphexec.h"
@@ -162,6 +163,7 @@ static CUresult create(int device, uint32_t flags, bool primary, struct context 
 	c->sharedConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 	for (size_t i = 0; i < sizeof c->limits / sizeof *c->limits; i++)
 		c->limits[i] = context_default_limit((CUlimit)i);
+	coredump_context_begins(c->serial, flags);
 	handle_publish(c);
 	*created = c;
 	return CUDA_SUCCESS;
@@ -187,6 +189,7 @@ static CUresult destroy(struct context *c)
 		r = call_finish(&call, NULL, 0, NULL);
 	memory_context_ended(handle);
 	stocks_context_ended(handle);
+	coredump_context_gone(c->serial);
 	export_context_ended((CUcontext)(uintptr_t)handle);
 	if (!c->primary)
 		handle_free(&contexts, c);

@@ -270,12 +270,18 @@ EXPORT CUresult CUDAAPI cuCoredumpDeregisterStartCallback(CUcoredumpCallbackHand
 
 EXPORT CUresult CUDAAPI cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-	return stub("cuCoredumpGetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuCoredumpGetAttribute(attrib, value, size);
 }
 
 EXPORT CUresult CUDAAPI cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-	return stub("cuCoredumpGetAttributeGlobal");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuCoredumpGetAttributeGlobal(attrib, value, size);
 }
 
 EXPORT CUresult CUDAAPI cuCoredumpRegisterCompleteCallback(CUcoredumpStatusCallback callback, void *userData, CUcoredumpCallbackHandle *callbackOut)
@@ -290,12 +296,18 @@ EXPORT CUresult CUDAAPI cuCoredumpRegisterStartCallback(CUcoredumpStatusCallback
 
 EXPORT CUresult CUDAAPI cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-	return stub("cuCoredumpSetAttribute");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuCoredumpSetAttribute(attrib, value, size);
 }
 
 EXPORT CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-	return stub("cuCoredumpSetAttributeGlobal");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuCoredumpSetAttributeGlobal(attrib, value, size);
 }
 
 EXPORT CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)

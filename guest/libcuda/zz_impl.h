@@ -23,6 +23,10 @@ CUresult pg_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAll
 CUresult pg_cuArrayDestroy(CUarray hArray);
 CUresult pg_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray);
 CUresult pg_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx);
+CUresult pg_cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult pg_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult pg_cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult pg_cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
 CUresult pg_cuCtxAttach(CUcontext *pctx, unsigned int flags);
 CUresult pg_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
 CUresult pg_cuCtxDestroy_v2(CUcontext ctx);

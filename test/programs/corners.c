@@ -1,8 +1,11 @@
 /* What the CUDA runtime asks of streams, memory and arrays beside using them, one corner at a time: corners PART. */
+#define _GNU_SOURCE
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -463,6 +466,80 @@ static void hostly(void)
 	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetP2PAttribute(&value, (CUdevice_P2PAttribute)9999, 0, 0));
 }
 
+static void flag_is(bool want, CUresult (*ask)(CUcoredumpSettings, void *, size_t *), CUcoredumpSettings what)
+{
+	bool got = !want;
+	size_t size = sizeof got;
+	CHECK(ask(what, &got, &size));
+	CLAIM(got == want);
+}
+
+/* Settings of core dumps belong to a context, which begins with the process's. */
+static void coredumps(void)
+{
+	char name[1024], expected[1024], host[256], longer[2000];
+	size_t size = 0;
+	bool on = true, off = false;
+	int flags = -1;
+	CUcontext second;
+	flag_is(false, cuCoredumpGetAttribute, CU_COREDUMP_ENABLE_ON_EXCEPTION);
+	flag_is(true, cuCoredumpGetAttribute, CU_COREDUMP_TRIGGER_HOST);
+	flag_is(false, cuCoredumpGetAttribute, CU_COREDUMP_LIGHTWEIGHT);
+	flag_is(false, cuCoredumpGetAttributeGlobal, CU_COREDUMP_ENABLE_USER_TRIGGER);
+	CHECK(cuCoredumpGetAttribute(CU_COREDUMP_LIGHTWEIGHT, NULL, &size));
+	CLAIM(size == sizeof(bool));
+	CHECK(cuCoredumpGetAttribute(CU_COREDUMP_FILE, NULL, &size));
+	CLAIM(size == sizeof name && gethostname(host, sizeof host) == 0);
+	CHECK(cuCoredumpGetAttribute(CU_COREDUMP_FILE, name, &size));
+	snprintf(expected, sizeof expected, "core.cuda.%.200s.%ld", host, (long)getpid());
+	CLAIM(strcmp(name, expected) == 0);
+	CHECK(cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, name, &size));
+	snprintf(expected, sizeof expected, "corepipe.cuda.%.200s.%ld", host, (long)getpid());
+	CLAIM(strcmp(name, expected) == 0);
+	size = 4;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCoredumpGetAttribute(CU_COREDUMP_FILE, name, &size));
+	CHECK(cuCoredumpGetAttribute(CU_COREDUMP_GENERATION_FLAGS, &flags, &size));
+	CLAIM(flags == CU_COREDUMP_DEFAULT_FLAGS);
+
+	size = sizeof on;
+	CHECK(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size));
+	flag_is(true, cuCoredumpGetAttribute, CU_COREDUMP_ENABLE_ON_EXCEPTION);
+	flag_is(false, cuCoredumpGetAttributeGlobal, CU_COREDUMP_ENABLE_ON_EXCEPTION);
+	CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &on, &size));
+	flag_is(false, cuCoredumpGetAttribute, CU_COREDUMP_LIGHTWEIGHT);
+	size = sizeof "/tmp/dump.%p";
+	CHECK(cuCoredumpSetAttribute(CU_COREDUMP_FILE, "/tmp/dump.%p", &size));
+	size = sizeof name;
+	CHECK(cuCoredumpGetAttribute(CU_COREDUMP_FILE, name, &size));
+	CLAIM(strcmp(name, "/tmp/dump.%p") == 0);
+	CHECK(cuCtxCreate(&second, CU_CTX_COREDUMP_ENABLE, 0));
+	flag_is(true, cuCoredumpGetAttribute, CU_COREDUMP_ENABLE_ON_EXCEPTION);
+	flag_is(true, cuCoredumpGetAttribute, CU_COREDUMP_LIGHTWEIGHT);
+	CHECK(cuCtxDestroy(second));
+
+	memset(longer, 'x', sizeof longer);
+	size = sizeof longer;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCoredumpSetAttribute(CU_COREDUMP_FILE, longer, &size));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCoredumpSetAttribute(CU_COREDUMP_FILE, NULL, &size));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCoredumpSetAttribute((CUcoredumpSettings)99, &on, &size));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCoredumpGetAttribute((CUcoredumpSettings)99, &on, &size));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCoredumpGetAttribute(CU_COREDUMP_LIGHTWEIGHT, &on, NULL));
+	flags = 1 << 20;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuCoredumpSetAttribute(CU_COREDUMP_GENERATION_FLAGS, &flags, &size));
+	flags = CU_COREDUMP_SKIP_LOCAL_MEMORY | CU_COREDUMP_SKIP_ABORT;
+	CHECK(cuCoredumpSetAttribute(CU_COREDUMP_GENERATION_FLAGS, &flags, &size));
+	/* The pipe is the process's: only for all, and as long as nothing waits for it. */
+	size = sizeof on;
+	EXPECT(CUDA_ERROR_NOT_PERMITTED, cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_USER_TRIGGER, &on, &size));
+	EXPECT(CUDA_ERROR_NOT_PERMITTED, cuCoredumpSetAttribute(CU_COREDUMP_PIPE, "p", &size));
+	CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, "p", &size));
+	CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_USER_TRIGGER, &on, &size));
+	EXPECT(CUDA_ERROR_NOT_PERMITTED, cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, "q", &size));
+	flag_is(true, cuCoredumpGetAttribute, CU_COREDUMP_ENABLE_USER_TRIGGER);
+	CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_TRIGGER_HOST, &off, &size));
+	flag_is(false, cuCoredumpGetAttributeGlobal, CU_COREDUMP_TRIGGER_HOST);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -470,7 +547,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} parts[] = {
 		{"attributes", attributes}, {"questions", questions}, {"advice", advice}, {"complete", complete}, {"clusters", clusters}, {"clustered", clustered}, {"tensors", tensors},
-		{"mipmaps", mipmaps}, {"hostly", hostly},
+		{"mipmaps", mipmaps}, {"hostly", hostly}, {"coredumps", coredumps},
 	};
 	CHECK(cuInit(0));
 	CHECK(cuCtxCreate(&context, 0, 0));
