@@ -13,6 +13,7 @@
 #include "context.h"
 #include "event.h"
 #include "memory.h"
+#include "poolshare.h"
 #include "range.h"
 #include "ring.h"
 #include "zz_impl.h"
@@ -60,6 +61,19 @@ static CUresult read_ticket(struct ticket *t, const void *handle, uint64_t magic
 }
 
 /* The host lends memory while nothing uses any, and doesn't wait for what may depend on this process. */
+CUresult ipc_lend(uint64_t address, struct mem_lend_result *loan)
+{
+	struct mem_lend_args args = {.address = address};
+	struct packet p = {.op = OP_MEM_LEND, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r;
+	for (int i = 0; (r = ring_call(&p, loan, sizeof *loan)) == CUDA_ERROR_NOT_READY; i++) {
+		if (i == TRIES)
+			return CUDA_ERROR_MAP_FAILED;
+		memory_drain();
+	}
+	return r;
+}
+
 CUresult pg_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
 	struct context *c;
@@ -70,19 +84,13 @@ CUresult pg_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 		return r;
 	if (!handle || !range_find(dptr, &range) || range.kind != RANGE_DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct mem_lend_args args = {.address = range.base};
-	struct packet p = {.op = OP_MEM_LEND, .fixed = &args, .fixedBytes = sizeof args};
-	for (int i = 0; (r = ring_call(&p, &answer, sizeof answer)) == CUDA_ERROR_NOT_READY; i++) {
-		if (i == TRIES)
-			return CUDA_ERROR_MAP_FAILED;
-		memory_drain();
-	}
+	r = ipc_lend(range.base, &answer);
 	if (r == CUDA_SUCCESS)
 		write_ticket(handle, MEMORY_MAGIC, &answer);
 	return r;
 }
 
-static CUresult give_back(struct context *c, uint64_t address)
+CUresult ipc_give_back(const struct context *c, uint64_t address)
 {
 	struct segment_detach_args args = {.address = address};
 	struct packet p = {.op = OP_SEGMENT_DETACH, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
@@ -134,31 +142,40 @@ static bool note_open(const struct context *c, const struct mem_lend_result *mem
 	return true;
 }
 
-static CUresult open_memory(struct context *c, const struct mem_lend_result *memory, uint64_t *address)
+CUresult ipc_borrow(const struct context *c, const struct mem_lend_result *loan, uint64_t *address)
 {
 	struct mem_borrow_result answer;
+	struct mem_borrow_args args = {.tag = loan->tag, .offset = loan->offset, .bytes = loan->bytes, .segment = loan->segment};
+	struct packet p = {.op = OP_MEM_BORROW, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
+	CUresult r = ring_call(&p, &answer, sizeof answer);
+	if (r == CUDA_SUCCESS)
+		*address = answer.address;
+	return r;
+}
+
+static CUresult open_memory(struct context *c, const struct mem_lend_result *memory, uint64_t *address)
+{
+	uint64_t fresh;
 	struct opened *o = find_open(c, memory);
 	if (o && o->times < UINT32_MAX) {
 		o->times++;
 		*address = o->address;
 		return CUDA_SUCCESS;
 	}
-	struct mem_borrow_args args = {.tag = memory->tag, .offset = memory->offset, .bytes = memory->bytes, .segment = memory->segment};
-	struct packet p = {.op = OP_MEM_BORROW, .context = c->wire, .fixed = &args, .fixedBytes = sizeof args};
-	CUresult r = ring_call(&p, &answer, sizeof answer);
+	CUresult r = ipc_borrow(c, memory, &fresh);
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct range range = {.base = answer.address, .size = memory->bytes, .kind = RANGE_BORROWED, .context = c->object.id};
+	struct range range = {.base = fresh, .size = memory->bytes, .kind = RANGE_BORROWED, .context = c->object.id};
 	if (!range_add_fresh(&range)) {
-		give_back(c, answer.address);
+		ipc_give_back(c, fresh);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (!note_open(c, memory, answer.address)) {
-		range_remove(answer.address, RANGE_BORROWED, &range);
-		give_back(c, answer.address);
+	if (!note_open(c, memory, fresh)) {
+		range_remove(fresh, RANGE_BORROWED, &range);
+		ipc_give_back(c, fresh);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*address = answer.address;
+	*address = fresh;
 	return CUDA_SUCCESS;
 }
 
@@ -213,7 +230,7 @@ CUresult pg_cuIpcCloseMemHandle(CUdeviceptr dptr)
 	if (!range_remove(dptr, RANGE_BORROWED, &range))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct context *owner = handle_find(&contexts, range.context);
-	return owner ? give_back(owner, dptr) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return owner ? ipc_give_back(owner, dptr) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* --- events --- */

@@ -18,6 +18,7 @@
 #include "hostmap.h"
 #include "moment.h"
 #include "pool.h"
+#include "poolshare.h"
 #include "ring.h"
 #include "vmm.h"
 #include "zz_impl.h"
@@ -135,6 +136,7 @@ void memory_context_ends(uint64_t context)
 	while (range_remove_context(context, false, &gone))
 		;
 	pool_context_ends(context);
+	imports_context_ends(context);
 }
 
 void memory_context_ended(uint64_t context)
@@ -216,6 +218,11 @@ CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
 		CUresult given = pool_give(dptr, NULL);
 		if (given == CUDA_ERROR_NOT_PERMITTED)
 			given = graph_memory_free(dptr, NULL);
+		return given == CUDA_SUCCESS ? r : given;
+	}
+	if (range_find(dptr, &range) && range.kind == RANGE_IMPORTED && range.base == dptr) {
+		r = memory_drain();
+		CUresult given = import_free(dptr, NULL);
 		return given == CUDA_SUCCESS ? r : given;
 	}
 	return memory_free(dptr);

@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "moment.h"
 #include "pool.h"
+#include "poolshare.h"
 #include "zz_impl.h"
 
 /* Handles of each device's own pool, made when it is first wanted, and of the one that it uses. Guarded by momentLock. */
@@ -53,7 +54,7 @@ CUresult pg_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&momentLock);
 	struct pool *p = find(handle);
-	bool ok = p && p->device == device;
+	bool ok = p && p->device == device && !p->imported;
 	if (ok)
 		ofDevice[device].current = p->object.id;
 	pthread_mutex_unlock(&momentLock);
@@ -96,8 +97,9 @@ CUresult pool_check_props(const CUmemPoolProps *props)
 	for (size_t i = 0; i < sizeof props->reserved; i++)
 		if (props->reserved[i])
 			return CUDA_ERROR_INVALID_VALUE;
-	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says that other processes can't have a part in a pool. */
-	if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->usage != 0)
+	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says whether other processes can have a part in a pool, and how. */
+	unsigned supported = (unsigned)device_attribute(props->location.id, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
+	if (((unsigned)props->handleTypes & ~supported) || props->usage != 0)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return CUDA_SUCCESS;
 }
@@ -111,8 +113,10 @@ CUresult pg_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 		return r;
 	pthread_mutex_lock(&momentLock);
 	struct pool *p = pool_new(props->location.id, props->maxSize);
-	if (p)
+	if (p) {
+		p->handleTypes = props->handleTypes;
 		*out = HANDLE_OF(CUmemoryPool, p);
+	}
 	pthread_mutex_unlock(&momentLock);
 	return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -125,6 +129,8 @@ CUresult pg_cuMemPoolDestroy(CUmemoryPool handle)
 	if (ok)
 		pool_end(p); /* where it is a device's current one, nobody finds it any more */
 	pthread_mutex_unlock(&momentLock);
+	if (ok)
+		imports_end((uint64_t)(uintptr_t)handle);
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -188,7 +194,7 @@ static CUresult get(struct pool *p, CUmemPool_attribute what, void *value)
 			*(CUmemAllocationType *)value = CU_MEM_ALLOCATION_TYPE_PINNED;
 			break;
 		case CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES:
-			*(CUmemAllocationHandleType *)value = CU_MEM_HANDLE_TYPE_NONE;
+			*(CUmemAllocationHandleType *)value = p->handleTypes;
 			break;
 		case CU_MEMPOOL_ATTR_LOCATION_ID:
 			*(int *)value = p->device;
@@ -330,7 +336,7 @@ CUresult pg_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool
 	const struct context *c = handle_find(&contexts, place.contextHandle);
 	pthread_mutex_lock(&momentLock);
 	struct pool *p = find(handle);
-	if (!p)
+	if (!p || p->imported)
 		r = CUDA_ERROR_INVALID_VALUE;
 	else if (c && p->device != c->device)
 		r = CUDA_ERROR_INVALID_DEVICE;
@@ -352,5 +358,7 @@ CUresult pg_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	r = pool_give(address, &place);
 	if (r == CUDA_ERROR_NOT_PERMITTED)
 		return graph_memory_free(address, &place);
+	if (r == CUDA_ERROR_INVALID_VALUE)
+		r = import_free(address, &place);
 	return r == CUDA_ERROR_INVALID_VALUE ? memory_free(address) : r;
 }

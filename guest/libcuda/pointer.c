@@ -93,7 +93,7 @@ static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint
 		*a = (struct answer){f->access, sizeof(int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*a = (struct answer){r->kind == RANGE_POOL ? pool_of(address) : 0, sizeof(void *)};
+		*a = (struct answer){r->kind == RANGE_POOL ? pool_of(address) : r->kind == RANGE_IMPORTED ? r->owner : 0, sizeof(void *)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
 		*a = (struct answer){r->serial, sizeof(unsigned long long)};

@@ -8,6 +8,7 @@
 #include "futex.h"
 #include "memory.h"
 #include "moment.h"
+#include "poolshare.h"
 #include "range.h"
 
 /* A piece of a chunk. Neighbours in a chunk are linked by address, and free ones of about one size in a bin. */
@@ -510,6 +511,7 @@ bool pools_trim(void)
 
 void pools_synchronised(void)
 {
+	imports_settle();
 	if (LIKELY(!atomic_load_explicit(&used, memory_order_acquire)))
 		return;
 	pthread_mutex_lock(&momentLock);
@@ -517,6 +519,19 @@ void pools_synchronised(void)
 		if (p->reserved > p->threshold && p->reserved > p->used)
 			trim(p, p->threshold, 0, releasable);
 	pthread_mutex_unlock(&momentLock);
+}
+
+CUresult pool_locate(uint64_t address, struct pool_place *place)
+{
+	struct range range;
+	pthread_mutex_lock(&momentLock);
+	bool ours = range_find(address, &range) && range.kind == RANGE_POOL;
+	const struct block *b = ours ? (const struct block *)(uintptr_t)range.owner : NULL;
+	bool shared = b && b->chunk->pool->name;
+	if (shared)
+		*place = (struct pool_place){b->chunk->pool->name, b->chunk->at, b->at - b->chunk->at, range.size};
+	pthread_mutex_unlock(&momentLock);
+	return shared ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 uint64_t pool_of(uint64_t address)

@@ -17,6 +17,9 @@ enum { POOL_BINS = 48 };
 struct pool {
 	struct object object;
 	int device;
+	bool imported;    /* another process's: allocates nothing */
+	CUmemAllocationHandleType handleTypes;
+	uint64_t name;    /* by which processes know it that share it, or 0 */
 	bool ends;        /* was destroyed: goes when nothing of it is in use */
 	uint32_t growing; /* threads that ask the host for memory, or wait for one that does */
 	uint64_t coming;  /* what they ask for */
@@ -53,6 +56,13 @@ CUresult pool_take_for_graph(struct pool *p, uint64_t context, uint64_t bytes, s
 struct graph_piece *pool_graph_piece(uint64_t address);
 /* Returns memory of a piece to its pool, free since that moment. Does nothing if it went with its context. */
 void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const struct moment *since);
+/* Where memory of a pool lies that other processes may have a part in. Takes the lock itself. */
+struct pool_place {
+	uint64_t name;          /* the pool's */
+	uint64_t chunk;         /* address of what the host knows as an allocation */
+	uint64_t offset, bytes; /* within that */
+};
+CUresult pool_locate(uint64_t address, struct pool_place *place);
 /* The handle of the pool that memory in use is of; 0 for memory of graphs, and for memory that is no pool's. */
 uint64_t pool_of(uint64_t address);
 /* All pools give back what is unused: somebody else needs memory. True if there was any. */

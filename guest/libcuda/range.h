@@ -13,6 +13,7 @@ enum range_kind {
 	RANGE_DEVICE, RANGE_PINNED, RANGE_MANAGED, RANGE_GLOBAL, RANGE_REGISTERED,
 	RANGE_MAPPED, /* addresses of registered memory for devices: see hostmap.h */
 	RANGE_SEGMENT, RANGE_POOL, RANGE_RESERVED, RANGE_BORROWED,
+	RANGE_IMPORTED, /* of another process's pool: see poolshare.h */
 };
 
 struct range {
@@ -21,7 +22,7 @@ struct range {
 	uint64_t context; /* handle of the context it belongs to */
 	uint32_t flags;   /* as given at allocation */
 	uint64_t serial;  /* unique among all ranges ever */
-	uint64_t owner;   /* module handle for globals, block for memory of a pool; of registered memory its device address, and the reverse */
+	uint64_t owner;   /* module handle for globals, block or handle for memory of a pool; of registered memory its device address, and the reverse */
 	bool sync;        /* synchronous copies and fills of it wait until they are complete */
 };
 

@@ -434,12 +434,12 @@ struct ticket {
 	uint32_t segment, reserved;
 };
 
-static CUresult write_ticket(const struct ticket *t, int *out)
+CUresult sealed_file(const void *bytes, size_t count, int *out)
 {
 	int fd = (int)syscall(SYS_memfd_create, "pegasus-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	if (write(fd, t, sizeof *t) != (ssize_t)sizeof *t || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
+	if (write(fd, bytes, count) != (ssize_t)count || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
 		close(fd);
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
@@ -463,7 +463,7 @@ CUresult pg_cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle
 	if (r != CUDA_SUCCESS)
 		return r;
 	const struct ticket t = {.magic = TICKET_MAGIC, .secret = answer.secret, .segment = answer.segment};
-	return write_ticket(&t, out);
+	return sealed_file(&t, sizeof t, out);
 }
 
 CUresult pg_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *osHandle, CUmemAllocationHandleType type)

@@ -3574,12 +3574,18 @@ EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 
 EXPORT CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
-	return stub("cuMemPoolExportPointer");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolExportPointer(shareData_out, ptr);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-	return stub("cuMemPoolExportToShareableHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
@@ -3600,12 +3606,18 @@ EXPORT CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attri
 
 EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-	return stub("cuMemPoolImportFromShareableHandle");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
-	return stub("cuMemPoolImportPointer");
+	CUresult r = pg_enter(0);
+	if (r)
+		return r;
+	return pg_cuMemPoolImportPointer(ptr_out, pool, shareData);
 }
 
 EXPORT CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)

@@ -395,6 +395,200 @@ static void wrong(void)
 	end();
 }
 
+/* --- pools --- */
+
+static void tell_fd(int fd)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {{0}};
+	struct iovec data = {"", 1};
+	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(h), &fd, sizeof fd);
+	CLAIM(sendmsg(other, &m, 0) == 1);
+}
+
+static int hear_fd(void)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	char c;
+	int fd;
+	struct iovec data = {&c, 1};
+	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+	CLAIM(recvmsg(other, &m, 0) == 1 && CMSG_FIRSTHDR(&m));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+	return fd;
+}
+
+static CUresult make_pool(CUmemoryPool *pool, CUmemAllocationHandleType type)
+{
+	CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .handleTypes = type, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+	};
+	return cuMemPoolCreate(pool, &props);
+}
+
+enum { FILE_DESCRIPTOR = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR };
+
+static CUmemoryPool import_pool(int fd)
+{
+	CUmemoryPool pool;
+	CHECK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	return pool;
+}
+
+/* Allocations of one pool, several of them in a chunk: each is passed on by itself, and kernels of both use it. */
+static void pools(void)
+{
+	static const size_t sizes[] = {512, 1000, 5 * MIB, 40 * MIB, 4096};
+	enum { N = sizeof sizes / sizeof *sizes };
+	CUmemPoolPtrExportData data[N], wrong;
+	CUdeviceptr at[N], base, none;
+	CUmemoryPool pool, of;
+	CUstream stream;
+	CUmemAllocationHandleType types;
+	size_t size;
+	int supported, fd;
+	two();
+	CUfunction step = begin();
+	CHECK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0));
+	CLAIM(supported == FILE_DESCRIPTOR);
+	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	if (child) {
+		pool = import_pool(hear_fd());
+		hear(data, sizeof data);
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&none, 512, pool, stream)); /* it is another process's */
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceSetMemPool(0, pool));
+		for (int i = 0; i < N; i++) {
+			CHECK(cuMemPoolImportPointer(&at[i], pool, &data[i]));
+			CHECK(cuMemGetAddressRange(&base, &size, at[i] + 100));
+			CLAIM(base == at[i] && size == sizes[i]);
+			CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at[i]));
+			CLAIM(of == pool && word(at[i]) == (unsigned)i + 10 && word(at[i] + sizes[i] - 4) == (unsigned)i + 20);
+			launch_step(step, stream, at[i] + sizes[i] - 4, 2, 1);
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &data[i])); /* has it already */
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&wrong, at[i])); /* it isn't ours to pass on */
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(at[i]));
+		}
+		for (size_t i = 0; i < sizeof wrong; i++) {
+			wrong = data[1];
+			wrong.reserved[i] ^= 1;
+			if (i < 44) /* what names the chunk; a process that has the chunk may use any place in it */
+				EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&none, pool, &wrong));
+		}
+		CHECK(cuStreamSynchronize(stream));
+		nod();
+		await();
+		for (int i = 0; i < N; i++) {
+			CLAIM(word(at[i]) == 77);
+			if (i % 2)
+				CHECK(cuMemFree(at[i]));
+			else
+				CHECK(cuMemFreeAsync(at[i], stream));
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(at[i]));
+			EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32(at[i], 0, 1));
+		}
+		CHECK(cuStreamSynchronize(stream));
+		CHECK(cuMemPoolImportPointer(&at[0], pool, &data[0])); /* once more */
+		CLAIM(word(at[0]) == 77);
+		CHECK(cuMemFree(at[0]));
+		CHECK(cuMemPoolDestroy(pool));
+		nod();
+		end();
+	}
+	CHECK(make_pool(&of, CU_MEM_HANDLE_TYPE_NONE));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&fd, of, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, make_pool(&of, CU_MEM_HANDLE_TYPE_WIN32));
+	CHECK(cuMemAllocFromPoolAsync(&none, 512, of, stream));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&wrong, none));
+	CHECK(make_pool(&pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES, &types));
+	CLAIM(types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	for (int i = 0; i < N; i++) {
+		CHECK(cuMemAllocFromPoolAsync(&at[i], sizes[i], pool, stream));
+		CHECK(cuMemsetD32Async(at[i], (unsigned)i + 10, 1, stream));
+		CHECK(cuMemsetD32Async(at[i] + sizes[i] - 4, (unsigned)i + 20, 1, stream));
+	}
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&wrong, at[0])); /* of a pool that was not exported */
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1));
+	CHECK(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	tell_fd(fd);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportFromShareableHandle(&of, (void *)(intptr_t)other, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	for (int i = 0; i < N; i++)
+		CHECK(cuMemPoolExportPointer(&data[i], at[i]));
+	CHECK(cuStreamSynchronize(stream));
+	tell(data, sizeof data);
+	await();
+	for (int i = 0; i < N; i++) {
+		CLAIM(word(at[i] + sizes[i] - 4) == 2 * ((unsigned)i + 20) + 1);
+		CHECK(cuMemsetD32(at[i], 77, 1));
+	}
+	CHECK(cuCtxSynchronize());
+	nod();
+	await();
+	for (int i = 0; i < N; i++)
+		CHECK(cuMemFreeAsync(at[i], stream));
+	CHECK(cuMemPoolDestroy(pool));
+	CHECK(cuCtxSynchronize());
+	end();
+}
+
+/* Memory that another process has a part in comes back when both have let go of it. */
+static void poolends(void)
+{
+	CUmemPoolPtrExportData data;
+	CUmemoryPool pool;
+	CUdeviceptr at;
+	int fd;
+	two();
+	begin();
+	if (child) {
+		for (int i = 0; i < 8; i++) {
+			pool = import_pool(fd = hear_fd());
+			close(fd);
+			hear(&data, sizeof data);
+			CHECK(cuMemPoolImportPointer(&at, pool, &data));
+			CLAIM(word(at) == (unsigned)i);
+			if (i == 7)
+				_exit(0); /* with it */
+			CHECK(cuMemFreeAsync(at, NULL));
+			CHECK(cuCtxSynchronize());
+			CHECK(cuMemPoolDestroy(pool));
+			nod();
+		}
+	}
+	size_t before = used();
+	for (int i = 0; i < 8; i++) {
+		CHECK(make_pool(&pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+		CHECK(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		CHECK(cuMemAllocFromPoolAsync(&at, 40 * MIB, pool, NULL));
+		CHECK(cuMemsetD32(at, (unsigned)i, 10 * MIB));
+		CHECK(cuMemPoolExportPointer(&data, at));
+		CHECK(cuCtxSynchronize());
+		tell_fd(fd);
+		close(fd);
+		tell(&data, sizeof data);
+		if (i == 7)
+			end();
+		else
+			await();
+		CHECK(cuMemFreeAsync(at, NULL));
+		CHECK(cuMemPoolDestroy(pool));
+		CHECK(cuCtxSynchronize());
+		for (int k = 0; used() > before && k < 1000; k++)
+			usleep(10000);
+		CLAIM(used() <= before);
+	}
+}
+
 /* Where it can't be done that is said: events need nothing of the device. */
 static void refused(void)
 {
@@ -403,7 +597,12 @@ static void refused(void)
 	CUdeviceptr at;
 	CUevent e;
 	begin();
+	int types;
+	CUmemoryPool pool;
 	CHECK(cuMemAlloc(&at, 4096));
+	CHECK(cuDeviceGetAttribute(&types, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0));
+	CLAIM(types == CU_MEM_HANDLE_TYPE_NONE);
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, make_pool(&pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle(&h, at));
 	CLAIM(!capable(at));
 	CHECK(cuEventCreate(&e, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
@@ -414,7 +613,7 @@ static void refused(void)
 
 static const struct { const char *name; void (*run)(void); } parts[] = {
 	{"memory", memory}, {"survivor", survivor}, {"busy", busy}, {"function", function}, {"events", events}, {"graphs", graphs},
-	{"wrong", wrong}, {"refused", refused},
+	{"wrong", wrong}, {"refused", refused}, {"pools", pools}, {"poolends", poolends},
 };
 
 int main(int argc, char **argv)

@@ -344,7 +344,7 @@ static void wrong(void)
 	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 7}};
 	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemPoolCreate(&p, &props));
 	props.location.id = 0;
-	props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	props.handleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&p, &props));
 	props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
 	props.location.type = CU_MEM_LOCATION_TYPE_HOST;

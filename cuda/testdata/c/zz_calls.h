@@ -458,6 +458,10 @@ static const struct field fields_CUmemPoolProps_st[] = {
 	{34, 54, KIND_NUMBER}, /* reserved */
 };
 
+static const struct field fields_CUmemPoolPtrExportData_st[] = {
+	{0, 64, KIND_NUMBER}, /* reserved */
+};
+
 static const struct field fields_CUmemcpyAttributes_st[] = {
 	{0, 4, KIND_NUMBER}, /* srcAccessOrder */
 	{4, 8, KIND_NUMBER}, /* srcLocHint */
@@ -5107,12 +5111,12 @@ static const struct call calls[] = {
 	{"cuMemMapArrayAsync_ptsz", call_cuMemMapArrayAsync_ptsz, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuMemPoolCreate", call_cuMemPoolCreate, true, false, 2, {ARGUMENT(MEMORY), STRUCTURE(CUmemPoolProps_st, 88), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuMemPoolDestroy", call_cuMemPoolDestroy, true, false, 1, {ARGUMENT(HANDLE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
-	{"cuMemPoolExportPointer", call_cuMemPoolExportPointer, false, false, 2, {ARGUMENT(MEMORY), ARGUMENT(ADDRESS), }, 3, {3, 4, 801}},
-	{"cuMemPoolExportToShareableHandle", call_cuMemPoolExportToShareableHandle, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
+	{"cuMemPoolExportPointer", call_cuMemPoolExportPointer, true, false, 2, {STRUCTURE(CUmemPoolPtrExportData_st, 64), ARGUMENT(ADDRESS), }, 10, {0, 1, 2, 3, 4, 201, 205, 304, 709, 801}},
+	{"cuMemPoolExportToShareableHandle", call_cuMemPoolExportToShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 11, {0, 1, 2, 3, 4, 201, 205, 304, 400, 709, 801}},
 	{"cuMemPoolGetAccess", call_cuMemPoolGetAccess, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), STRUCTURE(CUmemLocation_st, 8), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuMemPoolGetAttribute", call_cuMemPoolGetAttribute, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 201, 400, 709}},
-	{"cuMemPoolImportFromShareableHandle", call_cuMemPoolImportFromShareableHandle, false, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 3, {3, 4, 801}},
-	{"cuMemPoolImportPointer", call_cuMemPoolImportPointer, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(MEMORY), }, 3, {3, 4, 801}},
+	{"cuMemPoolImportFromShareableHandle", call_cuMemPoolImportFromShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 205, 304, 709, 801}},
+	{"cuMemPoolImportPointer", call_cuMemPoolImportPointer, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), STRUCTURE(CUmemPoolPtrExportData_st, 64), }, 11, {0, 1, 2, 3, 4, 201, 205, 304, 400, 709, 801}},
 	{"cuMemPoolSetAccess", call_cuMemPoolSetAccess, true, false, 3, {ARGUMENT(HANDLE), STRUCTURE(CUmemAccessDesc_st, 12), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 400, 709, 801}},
 	{"cuMemPoolSetAttribute", call_cuMemPoolSetAttribute, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuMemPoolTrimTo", call_cuMemPoolTrimTo, true, false, 2, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 7, {0, 1, 3, 4, 201, 400, 709}},
