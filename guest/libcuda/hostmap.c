@@ -28,10 +28,15 @@
 
 #define PAGE UINT64_C(4096)
 
-/* Whole pages of the program's that lie in the arena. */
+/*
+ * Whole pages of the program's that lie in the arena. None of them holds anything but what is registered, or the head and the rest
+ * of its chunk of malloc's: a forked child has the pages in common with its parent until its first handler runs, and the C library
+ * writes to its heap before that.
+ */
 struct hostmap {
 	uint64_t at, bytes, offset;
 	uint64_t device; /* the address of what is registered there; 0: no more, but they could not be moved out */
+	bool intact;     /* while it forks: the program has not unmapped the pages */
 	struct hostmap *next;
 };
 
@@ -62,7 +67,7 @@ static UNCHECKED void touch_pages(const void *at, uint64_t bytes)
 /* --- what the kernel has mapped --- */
 
 struct area {
-	uint64_t begin, end;
+	uint64_t begin, end, offset; /* in its file */
 	bool readable, writable, shared, executable;
 	bool plain; /* memory of the process or a file, nothing of the kernel's */
 	dev_t device;
@@ -80,7 +85,7 @@ static bool read_area(FILE *f, struct area *a)
 		return false;
 	bool special = name && line[name] == '[' && strncmp(line + name, "[heap]", 6) != 0 && strncmp(line + name, "[anon", 5) != 0;
 	*a = (struct area){
-		.begin = begin, .end = end, .readable = perms[0] == 'r', .writable = perms[1] == 'w', .executable = perms[2] == 'x',
+		.begin = begin, .end = end, .offset = offset, .readable = perms[0] == 'r', .writable = perms[1] == 'w', .executable = perms[2] == 'x',
 		.shared = perms[3] == 's', .plain = !special, .device = (dev_t)major << 32 | minor, .inode = inode,
 	};
 	while (!strchr(line, '\n') && fgets(line, sizeof line, f))
@@ -105,6 +110,7 @@ static struct area *areas_of(uint64_t at, uint64_t end, size_t *count)
 				break;
 			all = larger;
 		}
+		a.offset += a.begin < at ? at - a.begin : 0;
 		a.begin = a.begin < at ? at : a.begin;
 		a.end = a.end > end ? end : a.end;
 		all[(*count)++] = a;
@@ -119,8 +125,9 @@ static bool in_use(const struct area *a)
 {
 	const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0), own = (uint64_t)(uintptr_t)pthread_self(),
 		number = (uint64_t)(uintptr_t)&errno;
-	bool stack = frame + 2 * PAGE > a->begin && frame - 16 * PAGE < a->end;
-	return stack || (own + PAGE > a->begin && own < a->end) || (number >= a->begin && number < a->end);
+	enum { ABOVE = 1024, DESCRIPTOR = 2304 }; /* frames that are a little older than this one; what glibc keeps of a thread */
+	bool stack = frame + ABOVE > a->begin && frame - 16 * PAGE < a->end;
+	return stack || (own + DESCRIPTOR > a->begin && own < a->end) || (number >= a->begin && number < a->end);
 }
 
 static CUresult check_areas(const struct area *all, size_t count, uint64_t at, uint64_t end, bool readOnly)
@@ -224,14 +231,25 @@ static void keep_access(const struct area *all, size_t count)
 			mprotect(pointer(all[i].begin), all[i].end - all[i].begin, PROT_READ);
 }
 
+/* The arena's pages once more, or NULL: a view of a virtual machine's device may not be had twice. */
+static void *arena_again(uint64_t offset, uint64_t bytes)
+{
+	void *again = mremap(arena_at(offset), 0, bytes, MREMAP_MAYMOVE);
+	if (again == MAP_FAILED)
+		return NULL;
+	if (madvise(again, bytes, MADV_DOFORK) == 0)
+		return again;
+	munmap(again, bytes);
+	return NULL;
+}
+
 static CUresult move_in(const struct hostmap *m, const struct area *all, size_t count)
 {
 	struct guard g;
-	/* The arena's pages once more: a view of a virtual machine's device may not be had twice. */
-	void *again = mremap(arena_at(m->offset), 0, m->bytes, MREMAP_MAYMOVE);
-	if (again == MAP_FAILED)
+	void *again = arena_again(m->offset, m->bytes);
+	if (!again)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (madvise(again, m->bytes, MADV_DOFORK) != 0 || !guard_begin(&g, all, count)) {
+	if (!guard_begin(&g, all, count)) {
 		munmap(again, m->bytes);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -261,10 +279,11 @@ static bool move_out_area(const struct area *a)
 	return true;
 }
 
-/* Whether an area is of the same file as another. */
-static bool same_file(const struct area *a, const struct area *b)
+/* Whether an area shows the arena where a map has it, of which arena is the first page. */
+static bool shows(const struct area *a, const struct hostmap *m, const struct area *arena)
 {
-	return a->shared && b->shared && a->device == b->device && a->inode == b->inode;
+	return a->shared && arena->shared && a->device == arena->device && a->inode == arena->inode &&
+		a->offset - arena->offset == a->begin - m->at;
 }
 
 /* The program may have unmapped some of it meanwhile, and have something else there. */
@@ -275,7 +294,7 @@ static bool move_out(const struct hostmap *m)
 	struct area *all = areas_of(m->at, m->at + m->bytes, &count), *arena = areas_of(there, there + 1, &arenas);
 	bool out = arenas == 1;
 	for (size_t i = 0; i < count && arenas == 1; i++)
-		if (same_file(&all[i], arena))
+		if (shows(&all[i], m, arena))
 			out = move_out_area(&all[i]) && out;
 	free(all);
 	free(arena);
@@ -292,6 +311,33 @@ static bool overlaps(uint64_t at, uint64_t end)
 	return false;
 }
 
+/*
+ * Whether glibc's malloc has mapped a chunk for memory that begins at an address, which then has its pages alone. The words before
+ * it are the distance to the chunk's begin and its size, with a bit that says so.
+ */
+static bool has_own_pages(uint64_t address, const struct hostmap *m)
+{
+	enum { MMAPPED = 2, BITS = 7 };
+	uint64_t head[2];
+	size_t count;
+	if (address % 16 || address < 2 * PAGE)
+		return false;
+	struct area *all = areas_of(address - sizeof head, m->at + m->bytes, &count);
+	bool there = count == 1 && all->begin == address - sizeof head && all->readable && !all->inode;
+	free(all);
+	if (!there)
+		return false;
+	copy_pages(head, pointer(address - sizeof head), sizeof head);
+	uint64_t begin = address - sizeof head - head[0], size = head[1] & ~(uint64_t)BITS;
+	return (head[1] & BITS) == MMAPPED && head[0] < address && begin % PAGE == 0 && (head[0] + size) % PAGE == 0 && begin <= m->at &&
+		size <= UINT64_MAX - address && address - sizeof head + size >= m->at + m->bytes;
+}
+
+static bool is_whole(const struct hostmap *m, const struct range *r)
+{
+	return (r->base == m->at && r->size == m->bytes) || has_own_pages(r->base, m);
+}
+
 /* Gives registered memory a place in the arena, and a range of its own there. */
 static CUresult add(struct hostmap *m, const struct range *r)
 {
@@ -302,6 +348,8 @@ static CUresult add(struct hostmap *m, const struct range *r)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	struct area *all = areas_of(m->at, m->at + m->bytes, &count);
 	CUresult result = all ? check_areas(all, count, m->at, m->at + m->bytes, r->flags & CU_MEMHOSTREGISTER_READ_ONLY) : CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS)
+		result = is_whole(m, r) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 	if (result == CUDA_SUCCESS)
 		result = arena_take(m->bytes, &m->offset);
 	if (result != CUDA_SUCCESS) {
@@ -323,7 +371,7 @@ static CUresult add(struct hostmap *m, const struct range *r)
 
 CUresult hostmap_device(const struct range *r, uint64_t *address)
 {
-	struct hostmap *m = malloc(sizeof *m);
+	struct hostmap *m = calloc(1, sizeof *m);
 	struct range now;
 	int saved = errno;
 	if (!m)
@@ -392,13 +440,33 @@ bool hostmap_find(uint64_t address, uint64_t bytes, uint64_t *offset)
 
 /* --- forks --- */
 
-void hostmap_before_fork(void) { pthread_mutex_lock(&lock); }
+static bool is_intact(const struct hostmap *m)
+{
+	size_t count, arenas;
+	uint64_t there = (uint64_t)(uintptr_t)arena_at(m->offset), at = m->at;
+	struct area *all = areas_of(m->at, m->at + m->bytes, &count), *arena = areas_of(there, there + 1, &arenas);
+	for (size_t i = 0; i < count && arenas == 1 && all[i].begin == at && shows(&all[i], m, arena); i++)
+		at = all[i].end;
+	free(all);
+	free(arena);
+	return at == m->at + m->bytes;
+}
 
-/* The child's only thread: nothing of the library's works there, so memory and mappings are all that there is to do. */
+void hostmap_before_fork(void)
+{
+	int saved = errno;
+	pthread_mutex_lock(&lock);
+	for (struct hostmap *m = maps; m; m = m->next)
+		m->intact = is_intact(m);
+	errno = saved;
+}
+
+/* Nothing else of the library works in the child. */
 void hostmap_after_fork(bool child)
 {
+	int saved = errno;
 	for (const struct hostmap *m = child ? maps : NULL; m; m = m->next) {
-		void *own = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *own = m->intact ? mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
 		if (own == MAP_FAILED)
 			continue;
 		copy_pages(own, pointer(m->at), m->bytes);
@@ -410,4 +478,5 @@ void hostmap_after_fork(bool child)
 		pthread_mutex_init(&lock, NULL);
 	} else
 		pthread_mutex_unlock(&lock);
+	errno = saved;
 }
