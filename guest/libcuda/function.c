@@ -62,7 +62,7 @@ CUresult pg_cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfun
 	struct function *f;
 	if (!value)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = function_of(handle, &f);
+	CUresult r = function_only(handle, &f);
 	enum hint hint = function_hint(attribute);
 	if (r != CUDA_SUCCESS || hint == NO_HINT)
 		return r == CUDA_SUCCESS ? function_attribute(&f->facts, attribute, f->maxDynamicShared, value) : r;
@@ -96,7 +96,7 @@ CUresult function_check_attribute(const struct layout_function *facts, int devic
 CUresult pg_cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
 {
 	struct function *f;
-	CUresult r = function_of(handle, &f);
+	CUresult r = function_only(handle, &f);
 	if (r != CUDA_SUCCESS || (r = function_check_attribute(&f->facts, f->device, attribute, value)) != CUDA_SUCCESS)
 		return r;
 	enum hint hint = function_hint(attribute);
@@ -113,7 +113,7 @@ CUresult pg_cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute
 CUresult pg_cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 {
 	struct function *f;
-	CUresult r = function_of(handle, &f);
+	CUresult r = function_only(handle, &f);
 	if (r != CUDA_SUCCESS)
 		return r;
 	return (unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -122,7 +122,7 @@ CUresult pg_cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 CUresult pg_cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
 {
 	struct function *f;
-	CUresult r = function_of(handle, &f);
+	CUresult r = function_only(handle, &f);
 	if (r != CUDA_SUCCESS)
 		return r;
 	return (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -133,7 +133,7 @@ CUresult pg_cuFuncGetModule(CUmodule *module, CUfunction handle)
 	if (!module)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct function *f;
-	CUresult r = function_of(handle, &f);
+	CUresult r = function_only(handle, &f);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*module = (CUmodule)(uintptr_t)f->module;
@@ -146,7 +146,7 @@ CUresult pg_cuFuncGetName(const char **name, CUfunction handle)
 	if (!name || !handle)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct function *f;
-	CUresult r = function_of(handle, &f);
+	CUresult r = function_only(handle, &f);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*name = f->name;
@@ -158,9 +158,9 @@ CUresult pg_cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, 
 	if (!offset)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct function *f;
-	CUresult r = function_take(handle, 0, &f);
-	if (r != CUDA_SUCCESS)
-		return r;
+	if (!(f = function_hold(handle)))
+		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = context_error(f->wireContext);
 	bool there = index < f->facts.paramCount;
 	if (there) {
 		*offset = f->params[index].offset;
@@ -168,7 +168,7 @@ CUresult pg_cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, 
 			*size = f->params[index].size;
 	}
 	function_release(f);
-	return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return r != CUDA_SUCCESS || there ? r : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pg_cuFuncGetParamCount(CUfunction handle, size_t *count)
@@ -176,7 +176,7 @@ CUresult pg_cuFuncGetParamCount(CUfunction handle, size_t *count)
 	struct function *f;
 	if (!count)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = function_of(handle, &f);
+	CUresult r = function_only(handle, &f);
 	if (r == CUDA_SUCCESS)
 		*count = f->facts.paramCount;
 	return r;

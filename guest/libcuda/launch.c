@@ -280,7 +280,7 @@ CUresult pg_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **
 
 static CUresult old_of(CUfunction handle, struct function **f, struct old_launch **old)
 {
-	CUresult r = function_of(handle, f);
+	CUresult r = function_only(handle, f);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*old = atomic_load_explicit(&(*f)->old, memory_order_acquire);

@@ -322,8 +322,6 @@ static void attributes(void)
 	CHECK(cuKernelGetFunction(&f, k));
 	CHECK(cuFuncGetAttribute(&value, dynamic, f));
 	CLAIM(value == 1000);
-	CHECK(cuFuncGetAttribute(&value, dynamic, (CUfunction)k));
-	CLAIM(value == 1000);
 	CHECK(cuKernelSetAttribute(carveout, 50, k, 0));
 	CHECK(cuFuncGetAttribute(&value, carveout, f));
 	CLAIM(value == 50);
@@ -333,10 +331,28 @@ static void attributes(void)
 	CLAIM(value == 2000);
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 2001, NULL, NULL, NULL));
 	context_new();
-	CHECK(cuFuncGetAttribute(&value, dynamic, (CUfunction)k));
+	CHECK(cuKernelGetFunction(&f, k));
+	CHECK(cuFuncGetAttribute(&value, dynamic, f));
 	CLAIM(value == 3000);
 
-	/* Wherever a function is asked for, a kernel will do. */
+	/* Where kernels have calls of their own, those for functions don't take them. */
+	CUfunction cast = (CUfunction)k;
+	CUmodule m;
+	const char *name;
+	size_t offset;
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetAttribute(&value, dynamic, cast));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncSetAttribute(cast, dynamic, 1000));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncSetCacheConfig(cast, CU_FUNC_CACHE_PREFER_L1));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncSetSharedMemConfig(cast, CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetModule(&m, cast));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetName(&name, cast));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetParamInfo(cast, 0, &offset, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncGetParamCount(cast, &offset));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuFuncSetBlockShape(cast, 1, 1, 1));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuParamSetSize(cast, 0));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunch(cast));
+
+	/* Elsewhere a kernel will do in place of a function. */
 	CHECK(cuFuncIsLoaded(&state, (CUfunction)k));
 	CLAIM(state == CU_FUNCTION_LOADING_STATE_LOADED);
 	CHECK(cuFuncLoad((CUfunction)k));
