@@ -107,10 +107,11 @@ static void tidy(void)
 static CUresult find_part(CUdeviceptr address, size_t bytes, struct part *part)
 {
 	struct range range;
+	struct context *c;
 	if (bytes == 0 || !range_find(address, &range) || range.kind != RANGE_MANAGED || range.size - (address - range.base) < bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	*part = (struct part){address & ~(PAGE - 1), (address + bytes + PAGE - 1) & ~(PAGE - 1), range.base};
-	return CUDA_SUCCESS;
+	return context_of((CUcontext)(uintptr_t)range.context, &c);
 }
 
 static CUresult change(const struct part *part, void (*how)(struct advice *, CUmemLocation), CUmemLocation where)
@@ -330,9 +331,11 @@ CUresult pg_cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_range_attr
 	CUdeviceptr address, size_t bytes)
 {
 	struct part part;
-	CUresult r = find_part(address, bytes, &part);
-	if (r != CUDA_SUCCESS || !data || !sizes || !attributes || count == 0)
+	if (!data || !sizes || !attributes || count == 0)
 		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = find_part(address, bytes, &part);
+	if (r != CUDA_SUCCESS)
+		return r;
 	struct advice a = common(&part);
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; i++)
 		r = answer(&a, attributes[i], data[i], sizes[i]);

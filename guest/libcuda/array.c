@@ -120,11 +120,14 @@ CUresult pg_cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d)
 CUresult pg_cuArrayDestroy(CUarray handle)
 {
 	struct array *a = array_find(handle);
-	if (!a || a->mipmapped || !handle_retire(a))
+	CUresult r = a ? context_error(a->wireContext) : CUDA_ERROR_INVALID_HANDLE;
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (a->mipmapped || !handle_retire(a))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct array_destroy_args args = {.array = a->object.id};
 	struct packet p = {.op = OP_ARRAY_DESTROY, .context = a->wireContext, .fixed = &args, .fixedBytes = sizeof args};
-	CUresult r = ring_post(&p);
+	r = ring_post(&p);
 	handle_free(&arrays, a);
 	return r;
 }

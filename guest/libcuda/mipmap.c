@@ -93,7 +93,11 @@ CUresult pg_cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray handle, unsi
 CUresult pg_cuMipmappedArrayDestroy(CUmipmappedArray handle)
 {
 	struct mipmap *m = mipmap_find(handle);
-	if (!m || !handle_retire(m))
+	struct context *c = m ? handle_find(&contexts, m->context) : NULL;
+	CUresult r = c ? context_error(c->wire) : CUDA_ERROR_INVALID_HANDLE;
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!handle_retire(m))
 		return CUDA_ERROR_INVALID_HANDLE;
 	destroy_levels(m);
 	handle_free(&mipmaps, m);

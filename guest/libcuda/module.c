@@ -369,10 +369,14 @@ CUresult module_unload(uint64_t handle)
 CUresult pg_cuModuleUnload(CUmodule handle)
 {
 	struct module *m = module_find(handle);
-	if (m && m->library)
+	if (!m)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (m->library)
 		return CUDA_ERROR_NOT_PERMITTED;
-	uint32_t context = m ? m->wireContext : 0;
-	CUresult r = module_unload((uint64_t)(uintptr_t)handle);
+	uint32_t context = m->wireContext;
+	CUresult r = context_error(context); /* as with streams */
+	if (r == CUDA_SUCCESS)
+		r = module_unload((uint64_t)(uintptr_t)handle);
 	return r == CUDA_SUCCESS ? text_shown(context, r) : r;
 }
 
@@ -450,7 +454,9 @@ static CUresult lock_module(CUmodule handle, struct module **m)
 {
 	pthread_mutex_lock(&functionLock);
 	*m = module_find(handle);
-	CUresult r = *m ? load_now(*m) : CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = *m ? context_error((*m)->wireContext) : CUDA_ERROR_INVALID_HANDLE;
+	if (r == CUDA_SUCCESS)
+		r = load_now(*m);
 	if (r != CUDA_SUCCESS)
 		pthread_mutex_unlock(&functionLock);
 	return r;

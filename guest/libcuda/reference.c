@@ -445,12 +445,36 @@ CUresult pg_cuTexRefGetMaxAnisotropy(int *most, CUtexref handle)
 	return give(CUDA_SUCCESS);
 }
 
+/* References are to arrays and linear memory, which have one level. */
+static CUresult set_mipmap(CUtexref handle, bool valid)
+{
+	struct reference *r;
+	if (!valid)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = take(handle, false, &r);
+	return result == CUDA_SUCCESS ? give(context_error(r->wireContext)) : result;
+}
+
+CUresult pg_cuTexRefSetMipmapFilterMode(CUtexref handle, CUfilter_mode mode) { return set_mipmap(handle, (unsigned)mode <= CU_TR_FILTER_MODE_LINEAR); }
+
+CUresult pg_cuTexRefSetMipmapLevelBias(CUtexref handle, float bias)
+{
+	(void)bias;
+	return set_mipmap(handle, true);
+}
+
+CUresult pg_cuTexRefSetMipmapLevelClamp(CUtexref handle, float least, float most)
+{
+	(void)least, (void)most;
+	return set_mipmap(handle, true);
+}
+
 /* Every function of a module has all its references. */
 CUresult pg_cuParamSetTexRef(CUfunction function, int unit, CUtexref handle)
 {
 	struct reference *r;
 	struct function *f;
-	CUresult result = function_of(function, &f);
+	CUresult result = function_only(function, &f);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (unit != CU_PARAM_TR_DEFAULT)

@@ -283,7 +283,7 @@ CUresult stream_look_up(CUstream handle, const void *out, struct stream **s, str
 	if (!*s)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*c = handle_find(&contexts, (*s)->context);
-	return *c ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return *c ? context_error((*c)->wire) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult pg_cuStreamGetFlags(CUstream stream, unsigned int *flags)

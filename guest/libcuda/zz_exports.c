@@ -5251,7 +5251,7 @@ EXPORT CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_m
 	CUresult r = pg_enter(0);
 	if (r)
 		return r;
-	return CUDA_SUCCESS;
+	return pg_cuTexRefSetMipmapFilterMode(hTexRef, fm);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
@@ -5259,7 +5259,7 @@ EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
 	CUresult r = pg_enter(0);
 	if (r)
 		return r;
-	return CUDA_SUCCESS;
+	return pg_cuTexRefSetMipmapLevelBias(hTexRef, bias);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
@@ -5267,7 +5267,7 @@ EXPORT CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minM
 	CUresult r = pg_enter(0);
 	if (r)
 		return r;
-	return CUDA_SUCCESS;
+	return pg_cuTexRefSetMipmapLevelClamp(hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp);
 }
 
 EXPORT CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
