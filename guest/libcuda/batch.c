@@ -1,5 +1,6 @@
 /* Calls that are many of another: copies with attributes, prefetches, and what happens to managed memory that is not needed. */
 #include "array.h"
+#include "capture.h"
 #include "context.h"
 #include "copy.h"
 #include "range.h"
@@ -32,12 +33,19 @@ static CUresult check_indices(const size_t *index, size_t n, size_t count)
 	return CUDA_SUCCESS;
 }
 
-/* Batches have no order among themselves, which the legacy stream could not keep to. */
+/*
+ * Batches have no order among themselves, which the legacy stream could not keep to; nor is there a node for them. As
+ * in NVIDIA's driver, the refusal leaves the capture valid.
+ */
 static CUresult check_stream(CUstream stream)
 {
 	struct place place;
-	CUresult r = stream_resolve(stream, &place);
-	return r == CUDA_SUCCESS && place.stream == WIRE_LEGACY ? CUDA_ERROR_INVALID_VALUE : r;
+	CUresult r = stream_resolve_any(stream, &place);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (UNLIKELY(place.capturing))
+		return capture_refuse_only(place.capturing);
+	return place.stream == WIRE_LEGACY ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult copy_all(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes, size_t *indices,

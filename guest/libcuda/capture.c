@@ -54,6 +54,8 @@ static struct capture *find_capture(uint64_t id)
 
 static void invalidate(struct capture *c) { c->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED; }
 
+static bool is_active(const struct capture *c) { return c->status == CU_STREAM_CAPTURE_STATUS_ACTIVE; }
+
 static void member_free(struct capturing *m)
 {
 	atomic_store(&m->stream->capturing, NULL);
@@ -291,8 +293,8 @@ CUresult capture_wait(const struct place *place, struct event *e, bool external)
 	}
 	if (!c)
 		return CUDA_ERROR_CAPTURED_EVENT; /* in a capture that has ended: it will never happen */
-	if (c->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (!is_active(c)) /* a stream in no capture can't join one that is invalid */
+		return m ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_INVALID_VALUE;
 	if (m && m->capture != c) {
 		invalidate(m->capture);
 		invalidate(c);
@@ -318,14 +320,12 @@ static bool keeps_order(const struct capture *c)
 	return false;
 }
 
-static bool is_active(const struct capture *c) { return c->status == CU_STREAM_CAPTURE_STATUS_ACTIVE; }
-
 CUresult capture_implies(uint64_t context)
 {
 	GRAPHS_LOCKED;
 	CUresult r = CUDA_SUCCESS;
 	for (struct capture *c = running; c; c = c->next)
-		if (is_active(c) && c->context == context && keeps_order(c)) {
+		if (c->context == context && keeps_order(c)) {
 			invalidate(c);
 			r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 		}
@@ -346,16 +346,20 @@ CUresult capture_refuse_context(uint64_t context)
 	return r;
 }
 
-CUresult capture_refuse(struct stream *s)
+static CUresult refuse(struct stream *s, bool stays)
 {
 	GRAPHS_LOCKED;
 	struct capturing *m = atomic_load(&s->capturing);
 	if (!m)
 		return CUDA_ERROR_ILLEGAL_STATE;
 	bool active = is_active(m->capture);
-	invalidate(m->capture);
+	if (!stays)
+		invalidate(m->capture);
 	return active ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
+
+CUresult capture_refuse(struct stream *s) { return refuse(s, false); }
+CUresult capture_refuse_only(struct stream *s) { return refuse(s, true); }
 
 CUresult capture_refuse_event(struct event *e)
 {
@@ -367,14 +371,14 @@ CUresult capture_refuse_event(struct event *e)
 	return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-CUresult capture_permits(void)
+CUresult capture_forbids(void)
 {
 	GRAPHS_LOCKED;
 	CUresult r = CUDA_SUCCESS;
 	for (struct capture *c = running; c && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED; c = c->next) {
 		bool mine = c->thread == &thread && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 		bool all = c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-		if (is_active(c) && (mine || all)) {
+		if (mine || all) { /* also while it is invalid, until it ends */
 			invalidate(c);
 			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
@@ -547,7 +551,7 @@ static CUresult look_up(CUstream stream, const void *out, struct capturing **m)
 	if (r != CUDA_SUCCESS)
 		return r;
 	for (const struct capture *c = running; c && place.stream == WIRE_LEGACY; c = c->next)
-		if (is_active(c) && c->context == place.contextHandle && keeps_order(c))
+		if (c->context == place.contextHandle && keeps_order(c))
 			return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	*m = place.capturing ? atomic_load(&place.capturing->capturing) : NULL;
 	return CUDA_SUCCESS;

@@ -22,6 +22,8 @@ CUresult capture_implies(uint64_t context);
 CUresult capture_refuse_context(uint64_t context);
 /* Refuses what can't be captured, or depends on what has not happened. */
 CUresult capture_refuse(struct stream *s);
+/* The same, but the capture stays valid. */
+CUresult capture_refuse_only(struct stream *s);
 CUresult capture_refuse_event(struct event *e);
 
 /* A node of what was to be submitted to a place that captures. */

@@ -9,7 +9,10 @@
 
 /* Streams that capture, and what that forbids the calling thread: see capture.h. */
 extern _Atomic uint32_t captures_running;
-CUresult capture_permits(void);
+CUresult capture_forbids(void);
+
+/* STREAM_CAPTURE_UNSUPPORTED, and the capture is invalid, where the modes of a capture and of the calling thread forbid unsafe calls. */
+static inline CUresult capture_permits(void) { return LIKELY(captures_running == 0) ? CUDA_SUCCESS : capture_forbids(); }
 
 /*
  * Success, or what the caller of any API function gets: not initialised, poisoned, worker gone, or
@@ -20,9 +23,7 @@ static inline CUresult pg_enter(int flags)
 	CUresult r = process_enter();
 	if (UNLIKELY(thread.inCallback) && r == CUDA_SUCCESS)
 		return CUDA_ERROR_NOT_PERMITTED;
-	if ((flags & ENTER_UNSAFE) && UNLIKELY(captures_running != 0) && r == CUDA_SUCCESS)
-		return capture_permits();
-	return r;
+	return (flags & ENTER_UNSAFE) && r == CUDA_SUCCESS ? capture_permits() : r;
 }
 
 /* Answers for a symbol that has no implementation; each is logged once by name. */

@@ -6,6 +6,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "entry.h"
 #include "graphexec.h"
 #include "moment.h"
 #include "pool.h"
@@ -169,8 +170,8 @@ CUresult pg_cuEventQuery(CUevent handle)
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
 	CUresult r = context_error(e->wireContext);
-	if (r == CUDA_SUCCESS && UNLIKELY(e->captured))
-		r = capture_refuse_event(e);
+	if (r == CUDA_SUCCESS)
+		r = UNLIKELY(e->captured) ? capture_refuse_event(e) : capture_permits();
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (is_complete(e))
@@ -179,18 +180,14 @@ CUresult pg_cuEventQuery(CUevent handle)
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 }
 
-CUresult event_settle(struct event *e) { return pg_cuEventSynchronize(HANDLE_OF(CUevent, e)); }
-
-CUresult pg_cuEventSynchronize(CUevent handle)
+/* Waits until the latest record of an event, which has this id, has completed. */
+static CUresult settle(struct event *e, uint64_t id)
 {
-	struct event *e = event_find(handle);
-	if (!e)
-		return CUDA_ERROR_INVALID_HANDLE;
 	if (UNLIKELY(e->captured))
 		return capture_refuse_event(e);
 	bool sleeps = (e->flags & CU_EVENT_BLOCKING_SYNC) || context_sleeps(handle_find(&contexts, e->context));
 	/* Read now: while we wait, the event may be destroyed and another have its place. */
-	struct event_synchronize_args args = {.event = (uint64_t)(uintptr_t)handle};
+	struct event_synchronize_args args = {.event = id};
 	struct packet p = {.op = OP_EVENT_SYNCHRONIZE, .context = e->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	if (atomic_load_explicit(&e->used, memory_order_acquire)) {
 		/* At the event's word, not in the ring, where the wait would come behind calls that the gate holds back. */
@@ -209,6 +206,17 @@ CUresult pg_cuEventSynchronize(CUevent handle)
 	pools_synchronised();
 	stocks_synchronised();
 	return r;
+}
+
+CUresult event_settle(struct event *e) { return settle(e, e->object.id); }
+
+CUresult pg_cuEventSynchronize(CUevent handle)
+{
+	struct event *e = event_find(handle);
+	if (!e)
+		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = UNLIKELY(e->captured) ? CUDA_SUCCESS : capture_permits();
+	return r == CUDA_SUCCESS ? settle(e, (uint64_t)(uintptr_t)handle) : r;
 }
 
 CUresult pg_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)

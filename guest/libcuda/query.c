@@ -8,6 +8,7 @@
  * keep order with it, and theirs is work of the legacy stream.
  */
 #include "context.h"
+#include "entry.h"
 #include "event.h"
 #include "ring.h"
 #include "stream.h"
@@ -102,6 +103,8 @@ CUresult pg_cuStreamQuery(CUstream stream)
 {
 	struct place place;
 	CUresult r = stream_resolve(stream, &place);
+	if (r == CUDA_SUCCESS)
+		r = capture_permits();
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&lock);

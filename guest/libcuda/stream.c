@@ -8,6 +8,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "entry.h"
 #include "graphexec.h"
 #include "moment.h"
 #include "pool.h"
@@ -264,6 +265,8 @@ CUresult pg_cuStreamSynchronize(CUstream stream)
 {
 	struct place place;
 	CUresult r = stream_resolve(stream, &place);
+	if (r == CUDA_SUCCESS)
+		r = capture_permits();
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = text_shown(place.context, stream_wait(&place));

@@ -122,7 +122,7 @@ static void narrow_CUDA_ARRAY3D_DESCRIPTOR(const CUDA_ARRAY3D_DESCRIPTOR *from, 
 
 EXPORT CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	if (!pAllocateArray)
@@ -133,7 +133,7 @@ EXPORT CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DES
 
 EXPORT CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuArray3DCreate_v2(pHandle, pAllocateArray);
@@ -163,7 +163,7 @@ EXPORT CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArra
 
 EXPORT CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	if (!pAllocateArray)
@@ -174,7 +174,7 @@ EXPORT CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIP
 
 EXPORT CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuArrayCreate_v2(pHandle, pAllocateArray);
@@ -182,7 +182,7 @@ EXPORT CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESC
 
 EXPORT CUresult CUDAAPI cuArrayDestroy(CUarray hArray)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuArrayDestroy(hArray);
@@ -1008,7 +1008,7 @@ EXPORT CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hSta
 
 EXPORT CUresult CUDAAPI cuEventQuery(CUevent hEvent)
 {
-	CUresult r = pg_enter(ENTER_UNSAFE);
+	CUresult r = pg_enter(0);
 	if (r)
 		return r;
 	return pg_cuEventQuery(hEvent);
@@ -1048,7 +1048,7 @@ EXPORT CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hSt
 
 EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
 {
-	CUresult r = pg_enter(ENTER_UNSAFE);
+	CUresult r = pg_enter(0);
 	if (r)
 		return r;
 	return pg_cuEventSynchronize(hEvent);
@@ -2152,7 +2152,7 @@ EXPORT CUresult CUDAAPI cuInit(unsigned int Flags)
 
 EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuIpcCloseMemHandle(dptr);
@@ -2184,7 +2184,7 @@ EXPORT CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle 
 
 EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
@@ -2192,7 +2192,7 @@ EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle ha
 
 EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
@@ -2445,7 +2445,7 @@ EXPORT CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fi
 
 EXPORT CUresult CUDAAPI cuLibraryUnload(CUlibrary library)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuLibraryUnload(library);
@@ -2542,7 +2542,7 @@ EXPORT CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
 
 EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemAddressFree(ptr, size);
@@ -2550,7 +2550,7 @@ EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
 
 EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemAddressReserve(ptr, size, alignment, addr, flags);
@@ -3289,7 +3289,7 @@ EXPORT CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr
 
 EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemCreate(handle, size, prop, flags);
@@ -3532,7 +3532,7 @@ EXPORT CUresult CUDAAPI cuMemHostUnregister(void *p)
 
 EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
@@ -3540,7 +3540,7 @@ EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHan
 
 EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemMap(ptr, size, offset, handle, flags);
@@ -3558,7 +3558,7 @@ EXPORT CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, uns
 
 EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolCreate(pool, poolProps);
@@ -3566,7 +3566,7 @@ EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps
 
 EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolDestroy(pool);
@@ -3590,7 +3590,7 @@ EXPORT CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmem
 
 EXPORT CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolGetAccess(flags, memPool, location);
@@ -3598,7 +3598,7 @@ EXPORT CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPoo
 
 EXPORT CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolGetAttribute(pool, attr, value);
@@ -3622,7 +3622,7 @@ EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPoo
 
 EXPORT CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolSetAccess(pool, map, count);
@@ -3630,7 +3630,7 @@ EXPORT CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessD
 
 EXPORT CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolSetAttribute(pool, attr, value);
@@ -3638,7 +3638,7 @@ EXPORT CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attri
 
 EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolTrimTo(pool, minBytesToKeep);
@@ -3710,7 +3710,7 @@ EXPORT CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, 
 
 EXPORT CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemRelease(handle);
@@ -3726,7 +3726,7 @@ EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle
 
 EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemSetAccess(ptr, size, desc, count);
@@ -3982,7 +3982,7 @@ EXPORT CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocation
 
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemUnmap(ptr, size);
@@ -3990,7 +3990,7 @@ EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
 
 EXPORT CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
@@ -3998,7 +3998,7 @@ EXPORT CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const 
 
 EXPORT CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMipmappedArrayDestroy(hMipmappedArray);
@@ -4129,7 +4129,7 @@ EXPORT CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *module, const void *fatC
 
 EXPORT CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuModuleUnload(hmod);
@@ -4461,7 +4461,7 @@ EXPORT CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 
 EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuStreamCreate(phStream, Flags);
@@ -4469,7 +4469,7 @@ EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
 
 EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuStreamCreateWithPriority(phStream, flags, priority);
@@ -4704,7 +4704,7 @@ EXPORT CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptu
 
 EXPORT CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
-	CUresult r = pg_enter(ENTER_UNSAFE);
+	CUresult r = pg_enter(0);
 	if (r)
 		return r;
 	return pg_cuStreamQuery(hStream);
@@ -4712,7 +4712,7 @@ EXPORT CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream)
 {
-	CUresult r = pg_enter(ENTER_UNSAFE);
+	CUresult r = pg_enter(0);
 	if (r)
 		return r;
 	return pg_cuStreamQuery(own_stream(hStream));
@@ -4736,7 +4736,7 @@ EXPORT CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttr
 
 EXPORT CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
-	CUresult r = pg_enter(ENTER_UNSAFE);
+	CUresult r = pg_enter(0);
 	if (r)
 		return r;
 	return pg_cuStreamSynchronize(hStream);
@@ -4744,7 +4744,7 @@ EXPORT CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 
 EXPORT CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
 {
-	CUresult r = pg_enter(ENTER_UNSAFE);
+	CUresult r = pg_enter(0);
 	if (r)
 		return r;
 	return pg_cuStreamSynchronize(own_stream(hStream));

@@ -198,12 +198,14 @@ static CUresult clean(bool waits)
 	CUcontext context = current ? current : (CUcontext)live[KIND_CONTEXT];
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture that the call began forbids nothing to who says so */
 	CUresult r;
+	cuThreadExchangeStreamCaptureMode(&mode);
 	if (library)
 		cuLibraryUnload(library); /* of no context */
 	library = NULL;
-	if (!state->context || cuCtxSetCurrent(context)) /* destroyed */
+	if (!state->context || cuCtxSetCurrent(context)) { /* destroyed */
+		cuThreadExchangeStreamCaptureMode(&mode);
 		return CUDA_SUCCESS;
-	cuThreadExchangeStreamCaptureMode(&mode);
+	}
 	r = waits ? CUDA_SUCCESS : cuCtxSynchronize();
 	if (pinned && !waits) /* else it goes with the context */
 		cuMemFreeHost(pinned);
