@@ -771,6 +771,14 @@ static bool tried(enum kind k, bool ones)
 	return k != KIND_FLOAT && k != KIND_VALUE && !(ones && pointer);
 }
 
+static bool documented(const struct call *c, int result)
+{
+	for (int i = 0; i < c->resultCount; i++)
+		if (c->results[i] == result)
+			return true;
+	return false;
+}
+
 static CUresult with_extreme(const struct row *r, const struct call *c, int i, bool ones)
 {
 	uint64_t a[PARAMETERS + 1] = {0};
@@ -793,6 +801,8 @@ static void extreme(const struct row *r, const struct call *c, const struct extr
 		snprintf(what, sizeof what, "argument %d %s", i + 1, ones ? "all ones" : "0");
 		if (x && got != must)
 			fail("nulls", c, what, got, must);
+		else if (got != NO && !documented(c, got))
+			fail("nulls, not documented", c, what, got, must);
 		else if (!x && got == NO)
 			printf(i ? ", NO" : "NO");
 		else if (!x)
