@@ -307,7 +307,7 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* Right calls that don't succeed: what is passed by value is zeros here; tables, peers and views that there are not. */
+/* Right calls that don't succeed: structures by value are zeros here, and there are no such tables, peers and views. */
 static const struct {
 	const char *symbol;
 	CUresult want;
@@ -703,12 +703,14 @@ static const struct reporter {
 enum { REPORTERS = sizeof reporters / sizeof *reporters };
 
 /* The kernel's stream keeps order with the legacy one. The first call that waits for it returns the error, no copy succeeds, and every later call returns the error. */
-static void late(const struct kind_of_fault *kind, const struct reporter *first)
+static void late(const struct kind_of_fault *kind, const struct reporter *first, bool inGraph)
 {
 	CUmodule m;
 	CUfunction f;
 	void *at[] = {&memory};
 	CUresult got;
+	CUgraph g = NULL;
+	CUgraphExec x = NULL;
 	make(CU_STREAM_DEFAULT);
 	memset(outputOf[0], 0x55, 64);
 	told = CUDA_SUCCESS;
@@ -716,7 +718,14 @@ static void late(const struct kind_of_fault *kind, const struct reporter *first)
 	CHECK(cuModuleLoadData(&m, faulty));
 	CHECK(cuModuleGetFunction(&f, m, kind->kernel));
 	CHECK(cuEventCreate(&behind, 0));
-	CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, at, NULL));
+	if (inGraph) {
+		CHECK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+		CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, at, NULL));
+		CHECK(cuStreamEndCapture(s, &g));
+		CHECK(cuGraphInstantiateWithFlags(&x, g, 0));
+		CHECK(cuGraphLaunch(x, s));
+	} else
+		CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, at, NULL));
 	got = cuEventRecord(behind, s); /* which may be too late already */
 	if (got == CUDA_SUCCESS)
 		got = cuStreamAddCallback(s, hear, NULL, 0);
@@ -737,6 +746,10 @@ static void late(const struct kind_of_fault *kind, const struct reporter *first)
 			printf("late: %s, %s: something was copied\n", kind->kernel, first->name);
 			break;
 		}
+	if (x) {
+		cuGraphExecDestroy(x);
+		cuGraphDestroy(g);
+	}
 	unmake();
 	if (told != kind->result && told != CUDA_ERROR_CONTEXT_IS_DESTROYED && told != CUDA_SUCCESS) { /* the end of the context may run it */
 		failures++;
@@ -749,7 +762,7 @@ static void each_late(void)
 	for (size_t k = 0; k < sizeof faults / sizeof *faults; k++)
 		for (int i = 0; i < REPORTERS; i++)
 			if (!only || !strcmp(only, reporters[i].name))
-				late(&faults[k], &reporters[i]);
+				late(&faults[k], &reporters[i], false), late(&faults[k], &reporters[i], true);
 }
 
 /* --- with one argument that makes no sense --- */

@@ -16,7 +16,7 @@
  * LEGACY   STREAM_CAPTURE_IMPLICIT while a stream captures that keeps order with the legacy stream
  * SHOWN    likewise, but the capture goes on: the legacy stream's status
  * EVENT    CAPTURED_EVENT of an event that was recorded in the capture
- * ISOLATED STREAM_CAPTURE_ISOLATION: a wait for what isn't in the capture
+ * ISOLATED STREAM_CAPTURE_ISOLATION: a wait for an event outside of the capture
  * OWN      the capture's own calls
  *
  * After a fault: FAILS, with the context's error, if it is work of the context, or about something that the context has; or
@@ -90,7 +90,7 @@ ROW(cuCtxDisablePeerAccess, FREE, LIVES, A(context))
 ROW(cuProfilerStart, FREE, LIVES)
 ROW(cuProfilerStop, FREE, LIVES)
 
-/* Modules and functions. What is unloaded may be what a capture has; loading is allowed since CUDA 12.3. */
+/* Modules and functions. An unloaded module may have a captured kernel; loading is allowed since CUDA 12.3. */
 ROW(cuModuleLoad, FREE, FAILS, OUT, A(ptxFile))
 ROW(cuModuleLoadData, FREE, FAILS, OUT, A(ptx))
 ROW(cuModuleLoadDataEx, FREE, FAILS, OUT, A(ptx), 0, 0, 0)
