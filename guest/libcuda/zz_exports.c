@@ -3574,7 +3574,7 @@ EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 
 EXPORT CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolExportPointer(shareData_out, ptr);
@@ -3582,7 +3582,7 @@ EXPORT CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData
 
 EXPORT CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags);
@@ -3606,7 +3606,7 @@ EXPORT CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attri
 
 EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
@@ -3614,7 +3614,7 @@ EXPORT CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_ou
 
 EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
-	CUresult r = pg_enter(0);
+	CUresult r = pg_enter(ENTER_UNSAFE);
 	if (r)
 		return r;
 	return pg_cuMemPoolImportPointer(ptr_out, pool, shareData);
