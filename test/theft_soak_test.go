@@ -10,6 +10,7 @@ import (
 // The attacks by one process, and by as many as a domain may have.
 var (
 	single = theft{attack: "runs long what is predicted short, alone", args: []string{"pile", "3000000", "3"}, processes: 1}
+	texts  = theft{attack: "launches large kernels for the first time, in 16 processes", args: []string{"text", "4", "60000"}, processes: 16}
 	many   = theft{attack: "runs long what is predicted short, in 64 processes", args: []string{"pile", "3000000", "3"}, processes: 64}
 )
 
@@ -17,11 +18,15 @@ var (
 func TestSoakTheft(t *testing.T) {
 	for _, policy := range []string{"accc", "rr", "lag", "drr", "xc", "slaf", "credit", "band"} {
 		for _, accounts := range []string{"", "mrq"} {
-			for _, a := range []theft{ghost, outrun, quit, single, pile, many, fill, copied, text, bytes8, quit.restarted(), pile.restarted()} {
+			for _, a := range []theft{ghost, outrun, quit, single, pile, many, fill, copied, text, texts, bytes8, quit.restarted(), pile.restarted()} {
 				a := a.under(policy, accounts)
 				t.Run(a.String(), func(t *testing.T) {
-					if gap := a.try(t, min(time.Minute, soakTime(t))); gap > rotation+longest && !a.restart {
+					gap, part := a.try(t, min(time.Minute, soakTime(t)))
+					if gap > rotation+longest && !a.restart {
 						t.Errorf("the victim computed nothing for %v, want less than %v", gap, rotation+longest)
+					}
+					if part < 0.475 && !a.restart { // of the time itself, also where the thief takes processors and no engine
+						t.Errorf("the victim computed for %.1f %% of the time, want 47.5 %%", 100*part)
 					}
 				})
 			}

@@ -107,8 +107,8 @@ const (
 	longest  = 50 * time.Millisecond
 )
 
-// try lets the thief try for so long. It returns for how long at most the victim computed nothing.
-func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration) {
+// try lets the thief try for so long. It returns for how long at most the victim computed nothing, and the part of the time for which it did.
+func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration, part float64) {
 	h := thieves(t, a.policy, a.accounts, 256, 256)
 	thief := program(t, "thief")
 	victim := sharer{"victim", 256, 1}
@@ -117,7 +117,7 @@ func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration) {
 	end := h.again("thief", a.processes, thief, a.args...)
 	defer end()
 	eventually(t, soon, "the thief computes", func() bool { return h.domains()["thief"].Processes > 0 && h.domains()["thief"].Calls > 0 })
-	before := h.accounts()
+	before, began := h.accounts(), time.Now()
 	progress := h.progressOf("victim")
 	time.Sleep(long / 2)
 	if a.restart {
@@ -126,6 +126,7 @@ func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration) {
 	}
 	time.Sleep(long / 2)
 	gap = progress()
+	part = float64(h.accounts().victim-before.victim) / float64(time.Since(began))
 	end()
 	eventually(t, soon, "the thief's processes end", func() bool { return h.domains()["thief"].Processes == 0 })
 	after := h.accounts() // when the thief holds no engine any more: for how long it did is known only then
@@ -136,7 +137,7 @@ func (a theft) try(t *testing.T, long time.Duration) (gap time.Duration) {
 		t.Errorf("the victim got %.1f %% of the %v for which engines were held, want 47.5 %% (within %v)", 100*float64(got)/float64(held), held, rotation+longest)
 	}
 	h.conserves()
-	return gap
+	return gap, part
 }
 
 // balance is what the domains were charged for, and for how long engines were held.
