@@ -10,7 +10,7 @@ import (
 func TestCorners(t *testing.T) {
 	h := startHost(t, oneDomain)
 	plain, careful := program(t, "corners"), sanitized(t, "corners")
-	for _, part := range []string{"attributes", "questions", "advice", "complete", "clusters", "mipmaps", "hostly", "coredumps"} {
+	for _, part := range []string{"attributes", "questions", "advice", "complete", "clusters", "mipmaps", "hostly", "homeless", "coredumps"} {
 		t.Run(part, func(t *testing.T) {
 			succeed(t, h.guest("one", plain, part))
 			cmd := h.guest("one", careful, part)

@@ -202,10 +202,20 @@ CUresult pg_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flag
 }
 
 /* Frees are queued: the host lets go of the memory once the work before has ended. */
-CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
+/* Whether an allocation may be freed. Its own context counts where none is current: Numba frees when it has popped its context. */
+static CUresult may_free(uint64_t address)
 {
 	struct context *c;
-	CUresult r = context_current(&c);
+	struct range range;
+	if (context_top() || !range_find(address, &range) || range.base != address)
+		return context_current(&c);
+	c = handle_find(&contexts, range.context);
+	return c ? context_error(c->wire) : CUDA_SUCCESS; /* a pool's memory is its device's */
+}
+
+CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
+{
+	CUresult r = may_free(dptr);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!dptr)
@@ -293,8 +303,7 @@ CUresult pg_cuMemAllocHost_v2(void **pp, size_t bytes)
 
 CUresult pg_cuMemFreeHost(void *p)
 {
-	struct context *c;
-	CUresult r = context_current(&c);
+	CUresult r = may_free((uint64_t)(uintptr_t)p);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!p)

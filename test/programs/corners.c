@@ -466,6 +466,31 @@ static void hostly(void)
 	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetP2PAttribute(&value, (CUdevice_P2PAttribute)9999, 0, 0));
 }
 
+/* Memory is freed in its own context also where none is current; other calls need one that is. */
+static void homeless(void)
+{
+	CUdeviceptr plain, pooled, managed, more;
+	CUdevice device;
+	CUcontext popped;
+	void *pinned;
+	CHECK(cuMemAlloc(&plain, 100));
+	CHECK(cuMemAllocAsync(&pooled, 100, NULL));
+	CHECK(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
+	CHECK(cuMemHostAlloc(&pinned, 100, 0));
+	CHECK(cuCtxPopCurrent(&popped));
+	CHECK(cuMemFree(plain));
+	CHECK(cuMemFree(pooled));
+	CHECK(cuMemFree(managed));
+	CHECK(cuMemFreeHost(pinned));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemFree(plain));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemFreeHost(pinned));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc(&more, 100));
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetDevice(&device));
+	CHECK(cuCtxPushCurrent(popped));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(plain));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pinned));
+}
+
 static void flag_is(bool want, CUresult (*ask)(CUcoredumpSettings, void *, size_t *), CUcoredumpSettings what)
 {
 	bool got = !want;
@@ -547,7 +572,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} parts[] = {
 		{"attributes", attributes}, {"questions", questions}, {"advice", advice}, {"complete", complete}, {"clusters", clusters}, {"clustered", clustered}, {"tensors", tensors},
-		{"mipmaps", mipmaps}, {"hostly", hostly}, {"coredumps", coredumps},
+		{"mipmaps", mipmaps}, {"hostly", hostly}, {"homeless", homeless}, {"coredumps", coredumps},
 	};
 	CHECK(cuInit(0));
 	CHECK(cuCtxCreate(&context, 0, 0));
