@@ -32,8 +32,9 @@ VM_NEEDS    := qemu-system-x86 ovmf busybox-static e2fsprogs squashfs-tools syst
 XEN_NEEDS   := qemu-system-x86 busybox-static xz-utils
 REPORT_NEEDS := chromium
 CLIENT_NEEDS := python3-numba python3-blessed python3-psutil python3-six python3-pkg-resources libncursesw6 libsystemd0
-# Of Debian's contrib section, unpacked; and examples of NVIDIA's own for Go.
-CLIENTS     := nvtop gpustat python3-pynvml
+# Unpacked: of Debian's contrib section, what these need, and cuRAND, which PyCUDA is linked with; and examples of NVIDIA's own for Go.
+CLIENTS     := nvtop gpustat python3-pynvml hwloc libhwloc15 libhwloc-contrib-plugins libltdl7 libpciaccess0 \
+               python3-pycuda python3-pytools python3-appdirs python3-decorator python3-mako libboost-python1.74.0 libboost-thread1.74.0 libcurand10
 GO_NVML     := v0.12.4-0
 BENCH_NEEDS := pocl-opencl-icd ocl-icd-opencl-dev
 
@@ -278,11 +279,11 @@ soak: build guest-asan ## the tests that take SOAKTIME each, and those of random
 	PEGASUS_TEST_SEED=$(SEED) $(GO) test -timeout $(PATIENCE) -count 3 $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./accel/... ./backend/... ./cuda | sed -n '/pegasus\/test\/seeds/s/ .*//p') ./xenstore/...
 	PEGASUS_TEST_SEED=$(SEED) SOAKTIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count 1 -timeout 12h -v ./...
 
-clients: build ## get tools that watch GPUs, and Numba, and try them (installs Debian's packages)
+clients: build ## get tools that watch GPUs, Numba, PyCUDA and hwloc, and try them (installs Debian's packages)
 	@scripts/deps $(CLIENT_NEEDS)
 	@scripts/clients $(BUILD)/clients $(CLIENTS)
 	CGO_ENABLED=1 GOBIN=$(abspath $(BUILD))/clients/bin $(GO) install github.com/NVIDIA/go-nvml/examples/devices@$(GO_NVML) github.com/NVIDIA/go-nvml/examples/compute-processes@$(GO_NVML)
-	$(GO) test -tags clients -run '^TestClients' -count 1 -v -timeout $(PATIENCE) ./test
+	$(GO) test -tags clients -run '^TestClients|^TestFFmpeg.*s$$' -count 1 -v -timeout $(PATIENCE) ./test
 
 gpu-test: build $(BUILD)/gpu/cases ## compare the cases of PTX with a real GPU, and try the accelerator on it, if there is one
 	$(GO) test -tags gpu -run '^TestGPU$$' -count 1 -v ./accel/soft/lane

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -105,6 +106,94 @@ cuda.synchronize()
 	t.Logf("%s", out)
 	if want := fmt.Sprint("True True ", 64<<20); !strings.Contains(out, want) {
 		t.Errorf("nothing like %q", want)
+	}
+}
+
+// Numba's own tests of its layer over the driver API pass, but for those that need NVIDIA's compiler, and what the
+// software accelerator refuses for a reason that docs/programs.md says.
+func TestClientsNumbaDriver(t *testing.T) {
+	h := startHost(t, "[[accelerator]]\nname = \"a0\"\ntype = \"soft\"\nmemory = \"2GiB\"\n[[domain]]\nname = \"one\"\n")
+	out, _ := h.python(t, "one", "-m", "numba.runtests", "-v", "numba.cuda.tests.cudadrv").CombinedOutput()
+	passed := strings.Count(string(out), "... ok\n")
+	refused := []string{
+		"NvvmSupportError", "libdevice", // no libNVVM
+		"cuMemHostRegister results in CUDA_ERROR_NOT_SUPPORTED", // memory of glibc's heap
+		"cuMemAllocManaged results in CUDA_ERROR_OUT_OF_MEMORY", // half of the device, in an arena of 256 MiB
+	}
+	for _, failure := range strings.Split(string(out), "======================================================================\n")[1:] {
+		if !slices.ContainsFunc(refused, func(reason string) bool { return strings.Contains(failure, reason) }) {
+			t.Errorf("%s", failure)
+		}
+	}
+	if t.Logf("%d tests pass", passed); passed < 150 {
+		t.Errorf("%d tests pass, want 150 or more\n%s", passed, tail(out, 20))
+	}
+}
+
+// PyCUDA's modules, memory, pools, streams, events and arrays, with PTX in place of its compiler.
+func TestClientsPyCUDA(t *testing.T) {
+	h := startHost(t, watchedDomains)
+	cmd := h.python(t, "one", "-c", `
+import numpy as np, pycuda.driver as d
+from pycuda.tools import DeviceMemoryPool, PageLockedMemoryPool
+d.init()
+context = d.Device(0).make_context()
+twice = d.module_from_buffer(b""".version 6.0
+.target sm_50
+.address_size 64
+.visible .entry twice(.param .u64 a)
+{
+	.reg .u64 %p, %o; .reg .u32 %t; .reg .f32 %f;
+	ld.param.u64 %p, [a]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.u64 %p, %p, %o;
+	ld.global.f32 %f, [%p]; add.f32 %f, %f, %f; st.global.f32 [%p], %f; ret;
+}
+""").get_function("twice")
+a = np.arange(256, dtype=np.float32)
+device, b = d.mem_alloc(a.nbytes), np.empty_like(a)
+d.memcpy_htod(device, a)
+twice(device, block=(256, 1, 1), grid=(1, 1))
+d.memcpy_dtoh(b, device)
+assert (b == 2 * a).all()
+twice.prepare("P")
+twice.prepared_call((1, 1), (256, 1, 1), int(device))
+stream, first, last = d.Stream(), d.Event(), d.Event()
+pinned = d.pagelocked_empty(256, np.float32)
+context.synchronize()
+first.record(stream)
+d.memcpy_dtoh_async(pinned, device, stream)
+last.record(stream)
+stream.synchronize()
+assert (pinned == 4 * a).all() and last.time_since(first) >= 0
+for pool in DeviceMemoryPool(), PageLockedMemoryPool():
+	part = pool.allocate(1024) if isinstance(pool, DeviceMemoryPool) else pool.allocate((256,), np.float32)
+	del part
+	pool.free_held()
+assert d.matrix_to_array(np.zeros((3, 4), np.float32), "C").get_descriptor().width == 4
+try:
+	d.mem_alloc(1 << 40)
+except d.MemoryError as e:
+	print(e)
+print(d.get_driver_version(), twice.max_threads_per_block)
+context.pop()
+`)
+	cmd.Env = append(cmd.Environ(), "LD_LIBRARY_PATH="+built(t, "clients/root/usr/lib/x86_64-linux-gnu"))
+	out := string(succeed(t, cmd))
+	for _, want := range []string{"out of memory", "12040 1024"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing like %q in %q", want, out)
+		}
+	}
+}
+
+// hwloc's plugin for NVML finds the device.
+func TestClientsHwloc(t *testing.T) {
+	h := startHost(t, watchedDomains)
+	cmd := h.guest("one", built(t, "clients/root/usr/bin/lstopo-no-graphics"), "--of", "console", "--whole-io", "-v")
+	libraries := built(t, "clients/root/usr/lib/x86_64-linux-gnu")
+	cmd.Env = append(cmd.Environ(), "LD_LIBRARY_PATH="+libraries, "HWLOC_PLUGINS_PATH="+libraries+"/hwloc", "HWLOC_COMPONENTS=-gl,-opencl,-cuda")
+	out := string(succeed(t, cmd))
+	if want := regexp.MustCompile(`GPU\(NVML\).*GPUModel="Pegasus Software Accelerator.*"nvml0"`); !want.MatchString(out) {
+		t.Errorf("nothing like %v in\n%s", want, out)
 	}
 }
 
