@@ -529,7 +529,7 @@ CUresult pool_locate(uint64_t address, struct pool_place *place)
 	const struct block *b = ours ? (const struct block *)(uintptr_t)range.owner : NULL;
 	bool shared = b && b->chunk->pool->name;
 	if (shared)
-		*place = (struct pool_place){b->chunk->pool->name, b->chunk->at, b->at - b->chunk->at, range.size};
+		*place = (struct pool_place){b->chunk->pool->name, b->chunk->context, b->chunk->at, b->at - b->chunk->at, range.size};
 	pthread_mutex_unlock(&momentLock);
 	return shared ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

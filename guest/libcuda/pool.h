@@ -59,6 +59,7 @@ void pool_give_of_graph(uint64_t address, const struct graph_piece *piece, const
 /* Where memory of a pool lies that other processes may have a part in. Takes the lock itself. */
 struct pool_place {
 	uint64_t name;          /* the pool's */
+	uint64_t context;       /* handle */
 	uint64_t chunk;         /* address of what the host knows as an allocation */
 	uint64_t offset, bytes; /* within that */
 };

@@ -74,9 +74,12 @@ CUresult pg_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr addr
 {
 	struct allocation_ticket t = {.magic = ALLOCATION_MAGIC};
 	struct pool_place place;
+	struct context *c;
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = pool_locate(address, &place);
+	if (r == CUDA_SUCCESS)
+		r = context_of((CUcontext)(uintptr_t)place.context, &c);
 	if (r == CUDA_SUCCESS)
 		r = ipc_lend(place.chunk, &t.chunk);
 	if (r != CUDA_SUCCESS)
@@ -94,7 +97,7 @@ CUresult pg_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, 
 {
 	struct context *c;
 	struct pool_ticket t;
-	if (!out || flags != 0)
+	if (!out || flags != 0 || type == CU_MEM_HANDLE_TYPE_NONE)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_NOT_SUPPORTED;
