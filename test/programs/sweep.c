@@ -40,19 +40,20 @@ static CUkernel kernel;
 static CUlinkState linking;
 static CUstream s, t, spareStream;
 static CUevent done, within, fresh, shared;
-static CUdeviceptr memory, more, spare, managed, pooled, reserved, mapped;
+static CUdeviceptr memory, more, spare, managed, pooled, sharedPooled, kept, reserved, mapped;
 static CUmemGenericAllocationHandle piece, shareable;
-static uint64_t exported;
-static CUmemoryPool pool, sparePool;
+static uint64_t exported, exportedPool;
+static CUmemoryPool pool, sparePool, sharedPool, importedPool;
+static CUmemPoolPtrExportData exportedPointer;
 static CUarray array, array2, spareArray;
 static CUmipmappedArray mipmap, spareMipmap;
 static CUtexObject texture, spareTexture;
 static CUsurfObject surface, spareSurface;
 static CUtexref texref;
 static CUsurfref surfref;
-static CUgraph graph, inner, clone, emptyGraph;
-static CUgraphNode emptyNode, kernelNode, copyNode, fillNode, hostNode, childNode, recordNode, waitNode;
-static CUgraphExec exec, spareExec;
+static CUgraph graph, inner, clone, emptyGraph, allocGraph;
+static CUgraphNode emptyNode, kernelNode, copyNode, fillNode, hostNode, childNode, recordNode, waitNode, allocNode, freeNode;
+static CUgraphExec exec, spareExec, allocExec;
 static CUuserObject userObject, graphsObject;
 static void *pinned, *sparePinned;
 static uint8_t *pages, *registered;
@@ -83,6 +84,7 @@ static CUDA_KERNEL_NODE_PARAMS_v1 kernelParams1;
 static CUDA_KERNEL_NODE_PARAMS kernelParams;
 static CUDA_MEMSET_NODE_PARAMS fillParams;
 static CUDA_HOST_NODE_PARAMS hostParams;
+static CUDA_MEM_ALLOC_NODE_PARAMS allocParams;
 static CUgraphNodeParams nodeParams;
 static CUDA_GRAPH_INSTANTIATE_PARAMS instantiateParams;
 static CUlaunchConfig config;
@@ -122,6 +124,20 @@ static void make_memory(void)
 	CHECK(cuMemCreate(&shareable, PAGE, &passed, 0));
 	CHECK(cuMemExportToShareableHandle(&fd, shareable, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	exported = (uint64_t)fd;
+}
+
+/* A pool with an allocation, exported, and imported into the same process, but for the allocation. */
+static void make_shared_pool(void)
+{
+	CUmemPoolProps passed = poolProps;
+	passed.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	int fd;
+	CHECK(cuMemPoolCreate(&sharedPool, &passed));
+	CHECK(cuMemPoolExportToShareableHandle(&fd, sharedPool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	exportedPool = (uint64_t)fd;
+	CHECK(cuMemAllocFromPoolAsync(&sharedPooled, BYTES, sharedPool, t));
+	CHECK(cuMemPoolExportPointer(&exportedPointer, sharedPooled));
+	CHECK(cuMemPoolImportFromShareableHandle(&importedPool, (void *)(uintptr_t)exportedPool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 }
 
 static void make_arrays(void)
@@ -178,6 +194,7 @@ static void describe(void)
 	nodeParams = (CUgraphNodeParams){
 		.type = CU_GRAPH_NODE_TYPE_KERNEL, .kernel = {.func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = values},
 	};
+	allocParams = (CUDA_MEM_ALLOC_NODE_PARAMS){.poolProps = poolProps, .bytesize = BYTES};
 	instantiateParams = (CUDA_GRAPH_INSTANTIATE_PARAMS){0};
 	config = (CUlaunchConfig){.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .hStream = s};
 }
@@ -203,6 +220,19 @@ static void make_graphs(void)
 	CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	CHECK(cuGraphInstantiateWithFlags(&spareExec, graph, 0));
 	count[0] = 8;
+}
+
+/* A graph, launched once, that keeps one allocation and frees another. */
+static void make_allocations(void)
+{
+	CUgraphNode freed;
+	CHECK(cuGraphCreate(&allocGraph, 0));
+	CHECK(cuGraphAddMemAllocNode(&allocNode, allocGraph, NULL, 0, &allocParams));
+	kept = allocParams.dptr;
+	CHECK(cuGraphAddMemAllocNode(&freed, allocGraph, NULL, 0, &allocParams));
+	CHECK(cuGraphAddMemFreeNode(&freeNode, allocGraph, &freed, 1, allocParams.dptr));
+	CHECK(cuGraphInstantiateWithFlags(&allocExec, allocGraph, 0));
+	CHECK(cuGraphLaunch(allocExec, t));
 }
 
 /* Makes all of that, in a new context. */
@@ -235,9 +265,11 @@ static void make(unsigned streamFlags)
 	CHECK(cuEventRecord(done, t));
 	CHECK(cuEventRecord(within, t));
 	make_memory();
+	make_shared_pool();
 	make_arrays();
 	describe();
 	make_graphs();
+	make_allocations();
 	CHECK(cuCtxSynchronize());
 }
 
@@ -254,14 +286,19 @@ static void unmake(void)
 	cuMemAddressFree(mapped, PAGE);
 	cuMemAddressFree(reserved, PAGE);
 	close((int)exported);
+	close((int)exportedPool);
 	cuMemPoolDestroy(pool);
 	cuMemPoolDestroy(sparePool);
+	cuMemPoolDestroy(importedPool);
+	cuMemPoolDestroy(sharedPool);
 	cuGraphExecDestroy(exec);
 	cuGraphExecDestroy(spareExec);
+	cuGraphExecDestroy(allocExec);
 	cuGraphDestroy(graph);
 	cuGraphDestroy(inner);
 	cuGraphDestroy(clone);
 	cuGraphDestroy(emptyGraph);
+	cuGraphDestroy(allocGraph);
 	cuUserObjectRelease(userObject, 2);
 	cuUserObjectRelease(graphsObject, 1);
 	cuLinkDestroy(linking);
@@ -318,7 +355,8 @@ static const struct {
 	{"cuLibraryGetManaged", CUDA_ERROR_NOT_FOUND}, {"cuLibraryGetUnifiedFunction", CUDA_ERROR_NOT_FOUND},
 	{"cuIpcOpenMemHandle_v2", CUDA_ERROR_INVALID_VALUE}, {"cuIpcCloseMemHandle", CUDA_ERROR_INVALID_VALUE},
 	{"cuIpcOpenEventHandle", CUDA_ERROR_INVALID_VALUE}, {"cuMemExportToShareableHandle", CUDA_ERROR_NOT_SUPPORTED},
-	{"cuMemImportFromShareableHandle", CUDA_ERROR_NOT_SUPPORTED}, {"cuArrayGetPlane", CUDA_ERROR_INVALID_VALUE},
+	{"cuMemImportFromShareableHandle", CUDA_ERROR_NOT_SUPPORTED}, {"cuMemPoolExportToShareableHandle", CUDA_ERROR_INVALID_VALUE},
+	{"cuMemPoolImportFromShareableHandle", CUDA_ERROR_INVALID_VALUE}, {"cuArrayGetPlane", CUDA_ERROR_INVALID_VALUE},
 	{"cuTexObjectGetResourceViewDesc", CUDA_ERROR_INVALID_VALUE}, {"cuTexRefGetAddress_v2", CUDA_ERROR_INVALID_VALUE},
 	{"cuTensorMapEncodeTiled", CUDA_ERROR_NOT_SUPPORTED}, {"cuTensorMapEncodeIm2col", CUDA_ERROR_NOT_SUPPORTED},
 	{"cuTensorMapReplaceAddress", CUDA_ERROR_NOT_SUPPORTED},

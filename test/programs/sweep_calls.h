@@ -9,7 +9,7 @@
  * FREE     has no part in the capture: returns its usual result, and the capture goes on
  * NODE     becomes a node of the graph of the stream s, which captures
  * UNSAFE   STREAM_CAPTURE_UNSUPPORTED, by the modes of capture and thread: allocates, frees or maps memory, queries or waits for
- *          work, reads or writes attributes of pools, creates streams, unloads modules
+ *          work, reads or writes attributes of pools, shares pools, creates streams, unloads modules
  * STREAM   STREAM_CAPTURE_UNSUPPORTED of a stream that captures, in every mode
  * KEPT     likewise, but the capture goes on: copies in batches
  * CONTEXT  STREAM_CAPTURE_UNSUPPORTED while any stream of the context captures, in every mode
@@ -87,6 +87,10 @@ ROW(cuCtxWaitEvent, CONTEXT, FAILS, 0, A(done))
 ROW(cuCtxResetPersistingL2Cache, FREE, LIVES)
 ROW(cuCtxEnablePeerAccess, FREE, LIVES, A(context), 0)
 ROW(cuCtxDisablePeerAccess, FREE, LIVES, A(context))
+ROW(cuCoredumpGetAttribute, FREE, FAILS, CU_COREDUMP_LIGHTWEIGHT, OUT, A(count))
+ROW(cuCoredumpGetAttributeGlobal, FREE, LIVES, CU_COREDUMP_LIGHTWEIGHT, OUT, A(count))
+ROW(cuCoredumpSetAttribute, FREE, FAILS, CU_COREDUMP_LIGHTWEIGHT, A(scratch), A(count))
+ROW(cuCoredumpSetAttributeGlobal, FREE, LIVES, CU_COREDUMP_LIGHTWEIGHT, A(scratch), A(count))
 ROW(cuProfilerStart, FREE, LIVES)
 ROW(cuProfilerStop, FREE, LIVES)
 
@@ -193,12 +197,15 @@ ROW(cuMemDiscardBatchAsync, STREAM, FAILS, A(managedOf), A(sizes), 1, 0, A(s))
 ROW(cuMemDiscardAndPrefetchBatchAsync, STREAM, FAILS, A(managedOf), A(sizes), 1, A(&here), A(zeros), 1, 0, A(s))
 ROW(cuStreamAttachMemAsync, STREAM, FAILS, A(s), managed, 0, CU_MEM_ATTACH_GLOBAL)
 
-/* Pools: allocation nodes are not there. */
-ROW(cuMemAllocAsync, STREAM, FAILS, OUT, 512, A(s))
-ROW(cuMemAllocFromPoolAsync, STREAM, FAILS, OUT, 512, A(pool), A(s))
-ROW(cuMemFreeAsync, STREAM, FAILS, pooled, A(s))
+/* Pools. A captured free needs the allocation of a graph. */
+ROW(cuMemAllocAsync, NODE, FAILS, OUT, 512, A(s))
+ROW(cuMemAllocFromPoolAsync, NODE, FAILS, OUT, 512, A(pool), A(s))
+ROW(cuMemFreeAsync, NODE, FAILS, kept, A(s))
 ROW(cuMemAllocAsync, FREE, FAILS, OUT, 512, A(t))
+ROW(cuMemAllocFromPoolAsync, FREE, FAILS, OUT, 512, A(pool), A(t))
+ROW(cuMemFreeAsync, FREE, FAILS, pooled, A(t))
 ROW(cuMemAllocAsync, LEGACY, FAILS, OUT, 512, 0)
+ROW(cuMemAllocFromPoolAsync, LEGACY, FAILS, OUT, 512, A(pool), 0)
 ROW(cuMemFreeAsync, LEGACY, FAILS, pooled, 0)
 ROW(cuMemGetDefaultMemPool, FREE, LIVES, OUT, A(&here), CU_MEM_ALLOCATION_TYPE_PINNED)
 ROW(cuMemGetMemPool, FREE, LIVES, OUT, A(&here), CU_MEM_ALLOCATION_TYPE_PINNED)
@@ -210,6 +217,10 @@ ROW(cuMemPoolGetAttribute, UNSAFE, LIVES, A(pool), CU_MEMPOOL_ATTR_RELEASE_THRES
 ROW(cuMemPoolSetAttribute, UNSAFE, LIVES, A(pool), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, A(scratch))
 ROW(cuMemPoolGetAccess, UNSAFE, LIVES, OUT, A(pool), A(&here))
 ROW(cuMemPoolSetAccess, UNSAFE, LIVES, A(pool), A(allowed), 1)
+ROW(cuMemPoolExportToShareableHandle, UNSAFE, LIVES, OUT, A(sharedPool), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+ROW(cuMemPoolImportFromShareableHandle, UNSAFE, LIVES, OUT, exportedPool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+ROW(cuMemPoolExportPointer, UNSAFE, FAILS, OUT, sharedPooled)
+ROW(cuMemPoolImportPointer, UNSAFE, FAILS, OUT, A(importedPool), A(&exportedPointer))
 
 /* Memory that is mapped. */
 ROW(cuMemAddressReserve, UNSAFE, LIVES, OUT, PAGE, 0, 0, 0)
@@ -353,6 +364,8 @@ ROW(cuGraphAddHostNode, FREE, LIVES, OUT, A(emptyGraph), 0, 0, A(&hostParams))
 ROW(cuGraphAddChildGraphNode, FREE, LIVES, OUT, A(emptyGraph), 0, 0, A(graph))
 ROW(cuGraphAddEventRecordNode, FREE, LIVES, OUT, A(emptyGraph), 0, 0, A(fresh))
 ROW(cuGraphAddEventWaitNode, FREE, LIVES, OUT, A(emptyGraph), 0, 0, A(fresh))
+ROW(cuGraphAddMemAllocNode, FREE, FAILS, OUT, A(emptyGraph), 0, 0, A(&allocParams))
+ROW(cuGraphAddMemFreeNode, FREE, LIVES, OUT, A(emptyGraph), 0, 0, kept)
 ROW(cuGraphAddDependencies, FREE, LIVES, A(graph), A(&kernelNode), A(&copyNode), 1)
 ROW(cuGraphAddDependencies_v2, FREE, LIVES, A(graph), A(&kernelNode), A(&copyNode), 0, 1)
 ROW(cuGraphRemoveDependencies, FREE, LIVES, A(graph), A(&emptyNode), A(&kernelNode), 1)
@@ -387,6 +400,8 @@ ROW(cuGraphEventRecordNodeGetEvent, FREE, LIVES, A(recordNode), OUT)
 ROW(cuGraphEventRecordNodeSetEvent, FREE, LIVES, A(recordNode), A(done))
 ROW(cuGraphEventWaitNodeGetEvent, FREE, LIVES, A(waitNode), OUT)
 ROW(cuGraphEventWaitNodeSetEvent, FREE, LIVES, A(waitNode), A(done))
+ROW(cuGraphMemAllocNodeGetParams, FREE, LIVES, A(allocNode), OUT)
+ROW(cuGraphMemFreeNodeGetParams, FREE, LIVES, A(freeNode), OUT)
 ROW(cuGraphInstantiate_v2, FREE, FAILS, OUT, A(graph), 0, 0, 0)
 ROW(cuGraphInstantiateWithFlags, FREE, FAILS, OUT, A(graph), 0)
 ROW(cuGraphInstantiateWithParams, FREE, FAILS, OUT, A(graph), A(&instantiateParams))
