@@ -93,14 +93,20 @@ CUresult pg_cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr addr
 
 /* --- importing --- */
 
+/* Whether a type is of handles of other systems, or between machines. */
+static bool elsewhere(CUmemAllocationHandleType type)
+{
+	return type == CU_MEM_HANDLE_TYPE_WIN32 || type == CU_MEM_HANDLE_TYPE_WIN32_KMT || type == CU_MEM_HANDLE_TYPE_FABRIC;
+}
+
 CUresult pg_cuMemPoolImportFromShareableHandle(CUmemoryPool *out, void *handle, CUmemAllocationHandleType type, unsigned long long flags)
 {
 	struct context *c;
 	struct pool_ticket t;
-	if (!out || flags != 0 || type == CU_MEM_HANDLE_TYPE_NONE)
+	if (!out || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return elsewhere(type) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 	if (pread((int)(intptr_t)handle, &t, sizeof t, 0) != (ssize_t)sizeof t || t.magic != POOL_MAGIC)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&momentLock);
