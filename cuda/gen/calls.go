@@ -14,7 +14,7 @@ func emitCalls(w *writer, s *spec) {
 		emitFields(w, tag, s.Structs[tag])
 	}
 	for _, f := range s.Functions {
-		w.f("static CUresult call_%s(const uint64_t *a)\n{\n\t(void)a;\n\treturn %s(%s);\n}\n\n", f.Symbol, f.Symbol, callArguments(f))
+		w.f("static CUresult call_%s(const uint64_t *a)\n{\n\t(void)a;\n\treturn %s(%s);\n}\n\n", f.Symbol, f.Symbol, callArguments(s, f))
 	}
 	w.f("static const struct call calls[] = {\n")
 	for _, f := range s.Functions {
@@ -158,11 +158,25 @@ func kindOf(name, ctype, class string) string {
 	return "NUMBER"
 }
 
-func callArguments(f *function) string {
+// isStructure reports whether a function gets a structure by value. The data
+// has the class "struct" for parameters of some enumerations, too.
+func isStructure(s *spec, p param) bool {
+	if p.Class != "struct" {
+		return false
+	}
+	for _, e := range s.Enums {
+		if e.Typedef == p.Type {
+			return false
+		}
+	}
+	return true
+}
+
+func callArguments(s *spec, f *function) string {
 	var args []string
 	for i, p := range f.Params {
 		switch {
-		case p.Class == "struct":
+		case isStructure(s, p):
 			args = append(args, fmt.Sprintf("(%s){0}", p.Type))
 		case p.Type == "float":
 			args = append(args, fmt.Sprintf("(float)a[%d]", i))
@@ -180,7 +194,11 @@ func emitCallRow(w *writer, s *spec, f *function) {
 			w.f("STRUCTURE(%s, %d), ", tag, s.Structs[tag].Size)
 			continue
 		}
-		w.f("ARGUMENT(%s), ", kindOf(p.Name, p.Type, p.Class))
+		class := p.Class
+		if class == "struct" && !isStructure(s, p) {
+			class = "enum"
+		}
+		w.f("ARGUMENT(%s), ", kindOf(p.Name, p.Type, class))
 	}
 	w.f("}, %d, {", len(f.results))
 	for i, n := range f.results {

@@ -3106,7 +3106,7 @@ static CUresult call_cuMemDiscardBatchAsync_ptsz(const uint64_t *a)
 static CUresult call_cuMemExportToShareableHandle(const uint64_t *a)
 {
 	(void)a;
-	return cuMemExportToShareableHandle((void *)(uintptr_t)a[0], (CUmemGenericAllocationHandle)(uintptr_t)a[1], (CUmemAllocationHandleType){0}, (unsigned long long)(uintptr_t)a[3]);
+	return cuMemExportToShareableHandle((void *)(uintptr_t)a[0], (CUmemGenericAllocationHandle)(uintptr_t)a[1], (CUmemAllocationHandleType)(uintptr_t)a[2], (unsigned long long)(uintptr_t)a[3]);
 }
 
 static CUresult call_cuMemFree(const uint64_t *a)
@@ -3244,7 +3244,7 @@ static CUresult call_cuMemHostUnregister(const uint64_t *a)
 static CUresult call_cuMemImportFromShareableHandle(const uint64_t *a)
 {
 	(void)a;
-	return cuMemImportFromShareableHandle((CUmemGenericAllocationHandle *)(uintptr_t)a[0], (void *)(uintptr_t)a[1], (CUmemAllocationHandleType){0});
+	return cuMemImportFromShareableHandle((CUmemGenericAllocationHandle *)(uintptr_t)a[0], (void *)(uintptr_t)a[1], (CUmemAllocationHandleType)(uintptr_t)a[2]);
 }
 
 static CUresult call_cuMemMap(const uint64_t *a)
@@ -3286,7 +3286,7 @@ static CUresult call_cuMemPoolExportPointer(const uint64_t *a)
 static CUresult call_cuMemPoolExportToShareableHandle(const uint64_t *a)
 {
 	(void)a;
-	return cuMemPoolExportToShareableHandle((void *)(uintptr_t)a[0], (CUmemoryPool)(uintptr_t)a[1], (CUmemAllocationHandleType){0}, (unsigned long long)(uintptr_t)a[3]);
+	return cuMemPoolExportToShareableHandle((void *)(uintptr_t)a[0], (CUmemoryPool)(uintptr_t)a[1], (CUmemAllocationHandleType)(uintptr_t)a[2], (unsigned long long)(uintptr_t)a[3]);
 }
 
 static CUresult call_cuMemPoolGetAccess(const uint64_t *a)
@@ -3304,7 +3304,7 @@ static CUresult call_cuMemPoolGetAttribute(const uint64_t *a)
 static CUresult call_cuMemPoolImportFromShareableHandle(const uint64_t *a)
 {
 	(void)a;
-	return cuMemPoolImportFromShareableHandle((CUmemoryPool *)(uintptr_t)a[0], (void *)(uintptr_t)a[1], (CUmemAllocationHandleType){0}, (unsigned long long)(uintptr_t)a[3]);
+	return cuMemPoolImportFromShareableHandle((CUmemoryPool *)(uintptr_t)a[0], (void *)(uintptr_t)a[1], (CUmemAllocationHandleType)(uintptr_t)a[2], (unsigned long long)(uintptr_t)a[3]);
 }
 
 static CUresult call_cuMemPoolImportPointer(const uint64_t *a)
@@ -5082,7 +5082,7 @@ static const struct call calls[] = {
 	{"cuMemDiscardAndPrefetchBatchAsync_ptsz", call_cuMemDiscardAndPrefetchBatchAsync_ptsz, true, false, 8, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), STRUCTURE(CUmemLocation_st, 8), ARGUMENT(MEMORY), ARGUMENT(COUNT), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
 	{"cuMemDiscardBatchAsync", call_cuMemDiscardBatchAsync, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
 	{"cuMemDiscardBatchAsync_ptsz", call_cuMemDiscardBatchAsync_ptsz, true, false, 5, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 8, {0, 1, 3, 4, 101, 201, 400, 709}},
-	{"cuMemExportToShareableHandle", call_cuMemExportToShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 11, {0, 1, 2, 3, 4, 101, 201, 304, 400, 709, 801}},
+	{"cuMemExportToShareableHandle", call_cuMemExportToShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 11, {0, 1, 2, 3, 4, 101, 201, 304, 400, 709, 801}},
 	{"cuMemFree", call_cuMemFree, true, false, 1, {ARGUMENT(ADDRESS), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemFree_v2", call_cuMemFree_v2, true, false, 1, {ARGUMENT(ADDRESS), }, 17, {0, 1, 3, 4, 201, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
 	{"cuMemFreeAsync", call_cuMemFreeAsync, true, false, 2, {ARGUMENT(ADDRESS), ARGUMENT(STREAM), }, 20, {0, 1, 2, 3, 4, 201, 400, 700, 701, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 801}},
@@ -5105,17 +5105,17 @@ static const struct call calls[] = {
 	{"cuMemHostRegister", call_cuMemHostRegister, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 709, 712, 800, 801}},
 	{"cuMemHostRegister_v2", call_cuMemHostRegister_v2, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 709, 712, 800, 801}},
 	{"cuMemHostUnregister", call_cuMemHostUnregister, true, false, 1, {ARGUMENT(MEMORY), }, 8, {0, 1, 2, 3, 4, 201, 709, 713}},
-	{"cuMemImportFromShareableHandle", call_cuMemImportFromShareableHandle, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(VALUE), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
+	{"cuMemImportFromShareableHandle", call_cuMemImportFromShareableHandle, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 304, 709, 801}},
 	{"cuMemMap", call_cuMemMap, true, false, 5, {ARGUMENT(ADDRESS), ARGUMENT(NUMBER), ARGUMENT(NUMBER), ARGUMENT(HANDLE), ARGUMENT(NUMBER), }, 11, {0, 1, 2, 3, 4, 101, 201, 304, 400, 709, 801}},
 	{"cuMemMapArrayAsync", call_cuMemMapArrayAsync, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuMemMapArrayAsync_ptsz", call_cuMemMapArrayAsync_ptsz, false, false, 3, {ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(STREAM), }, 3, {3, 4, 801}},
 	{"cuMemPoolCreate", call_cuMemPoolCreate, true, false, 2, {ARGUMENT(MEMORY), STRUCTURE(CUmemPoolProps_st, 88), }, 9, {0, 1, 2, 3, 4, 101, 201, 709, 801}},
 	{"cuMemPoolDestroy", call_cuMemPoolDestroy, true, false, 1, {ARGUMENT(HANDLE), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuMemPoolExportPointer", call_cuMemPoolExportPointer, true, false, 2, {STRUCTURE(CUmemPoolPtrExportData_st, 64), ARGUMENT(ADDRESS), }, 10, {0, 1, 2, 3, 4, 201, 205, 304, 709, 801}},
-	{"cuMemPoolExportToShareableHandle", call_cuMemPoolExportToShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 11, {0, 1, 2, 3, 4, 201, 205, 304, 400, 709, 801}},
+	{"cuMemPoolExportToShareableHandle", call_cuMemPoolExportToShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 11, {0, 1, 2, 3, 4, 201, 205, 304, 400, 709, 801}},
 	{"cuMemPoolGetAccess", call_cuMemPoolGetAccess, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), STRUCTURE(CUmemLocation_st, 8), }, 7, {0, 1, 3, 4, 201, 400, 709}},
 	{"cuMemPoolGetAttribute", call_cuMemPoolGetAttribute, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 201, 400, 709}},
-	{"cuMemPoolImportFromShareableHandle", call_cuMemPoolImportFromShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(VALUE), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 205, 304, 709, 801}},
+	{"cuMemPoolImportFromShareableHandle", call_cuMemPoolImportFromShareableHandle, true, false, 4, {ARGUMENT(MEMORY), ARGUMENT(MEMORY), ARGUMENT(NUMBER), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 201, 205, 304, 709, 801}},
 	{"cuMemPoolImportPointer", call_cuMemPoolImportPointer, true, false, 3, {ARGUMENT(MEMORY), ARGUMENT(HANDLE), STRUCTURE(CUmemPoolPtrExportData_st, 64), }, 11, {0, 1, 2, 3, 4, 201, 205, 304, 400, 709, 801}},
 	{"cuMemPoolSetAccess", call_cuMemPoolSetAccess, true, false, 3, {ARGUMENT(HANDLE), STRUCTURE(CUmemAccessDesc_st, 12), ARGUMENT(NUMBER), }, 10, {0, 1, 2, 3, 4, 101, 201, 400, 709, 801}},
 	{"cuMemPoolSetAttribute", call_cuMemPoolSetAttribute, true, false, 3, {ARGUMENT(HANDLE), ARGUMENT(NUMBER), ARGUMENT(MEMORY), }, 7, {0, 1, 3, 4, 201, 400, 709}},
