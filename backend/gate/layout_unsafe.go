@@ -92,10 +92,11 @@ type header struct {
 	_           [36]byte
 	holdings    [Segments]holding
 
-	preparing        [maxPreparers]atomic.Uint32 // 1 + the slot that prepares work; futex words
+	preparing        [maxPreparers]atomic.Uint32 // 1 + the slot that prepares work
 	preparers        atomic.Uint32               // how many of them there are; 0: an older daemon doesn't say
 	preparersWaiting atomic.Uint32
-	_                [56]byte
+	prepared         atomic.Uint32 // futex word: one more whenever a place is free again
+	_                [52]byte
 
 	_ [headerBytes - 8*64 - numLeases*64 - Segments*(32+16)]byte
 }

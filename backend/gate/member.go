@@ -445,11 +445,12 @@ func (l *layout) wakeLimitWaiters() {
 	}
 }
 
-// Stop calls off a wait that Acquire is in, and every later one.
+// Stop calls off a wait that Acquire or Prepare is in, and every later one.
 func (m *Member) Stop() {
 	m.stop.Store(true)
 	callbuf.FutexWake(&m.page.at.generation, 1<<30)
 	callbuf.FutexWake(&m.page.at.released, 1<<30)
+	callbuf.FutexWake(&m.page.at.prepared, 1<<30)
 }
 
 // Calls counts calls of the guest.

@@ -286,6 +286,7 @@ func (p *Page) Reap(i int) {
 		s.memory[k].Store(0)
 	}
 	p.dropHoldings(i)
+	p.dropPlaces(i)
 	for c := range s.inFlight {
 		s.inFlight[c].Store(0)
 		p.ended[c] += uint64(within(s.requests[c].Swap(0), maxRequests)) // the domain is not to wait for them

@@ -11,7 +11,7 @@ import (
 const maxPreparers = 16
 
 const (
-	// prepareSlice is after how long a worker that waits for a place looks whether the worker in it still lives.
+	// prepareSlice is after how long a worker that waits for a place looks whether the workers in all of them still live.
 	prepareSlice = 100 * time.Millisecond
 	// preparePatience is after how long it goes on without: hostile code may have taken over a worker, which keeps all places.
 	preparePatience = 10 * time.Second
@@ -22,44 +22,53 @@ func (p *Page) SetPreparers(n int) { p.at.preparers.Store(uint32(min(max(n, 1), 
 
 // Prepare calls f, which takes processor time and no engine, such as parsing and compiling. It waits while as many workers
 // of the domain prepare as may: a domain of many processes would take the processors from those of others, which kernels run on.
+// After Stop it doesn't wait.
 func (m *Member) Prepare(f func()) {
-	at := m.page.at
-	n := min(at.preparers.Load(), maxPreparers)
-	if n == 0 { // the daemon is older, and doesn't limit it
-		f()
-		return
-	}
-	if place := m.takePlace(at.preparing[:n], preparePatience); place != nil {
-		defer func() {
-			place.Store(0)
-			if at.preparersWaiting.Load() != 0 {
-				callbuf.FutexWake(place, 1)
-			}
-		}()
+	n := min(m.page.at.preparers.Load(), maxPreparers) // 0: the daemon is older, and doesn't limit it
+	if place := m.takePlace(n, preparePatience, prepareSlice); place != nil {
+		defer m.page.leavePlace(place, uint32(m.index)+1)
 	}
 	f()
 }
 
-// takePlace returns the place that the worker has, or nil if it waited in vain.
-func (m *Member) takePlace(places []atomic.Uint32, patience time.Duration) *atomic.Uint32 {
-	me := uint32(m.index) + 1
-	for until := Now() + patience.Nanoseconds(); Now() < until; {
-		for i := range places {
-			if places[i].CompareAndSwap(0, me) {
-				return &places[i]
+// takePlace returns the place that the worker has, of the first n, or nil if there is none or it waited in vain.
+func (m *Member) takePlace(n uint32, patience, slice time.Duration) *atomic.Uint32 {
+	at, me := m.page.at, uint32(m.index)+1
+	if n == 0 {
+		return nil
+	}
+	for until := Now() + patience.Nanoseconds(); Now() < until && !m.stop.Load(); {
+		seen := at.prepared.Load()
+		for i := range at.preparing[:n] {
+			place := &at.preparing[i]
+			if holder := place.Load(); (holder == 0 || m.page.gone(holder)) && place.CompareAndSwap(holder, me) {
+				return place
 			}
 		}
-		mine := &places[m.index%len(places)]
-		holder := mine.Load()
-		if holder == 0 {
-			continue
-		}
-		m.page.at.preparersWaiting.Add(1)
-		callbuf.FutexWait(mine, holder, prepareSlice)
-		m.page.at.preparersWaiting.Add(^uint32(0))
-		if mine.Load() == holder && (holder > Slots || m.page.dead(holder)) && mine.CompareAndSwap(holder, me) {
-			return mine
-		}
+		at.preparersWaiting.Add(1)
+		callbuf.FutexWait(&at.prepared, seen, slice)
+		at.preparersWaiting.Add(^uint32(0))
 	}
 	return nil
+}
+
+// gone reports whether the holder of a place is no worker that lives.
+func (p *Page) gone(holder uint32) bool { return holder > Slots || p.dead(holder) }
+
+// leavePlace makes a place free again if it is its holder's, and lets a worker that waits have it.
+func (p *Page) leavePlace(place *atomic.Uint32, holder uint32) {
+	if !place.CompareAndSwap(holder, 0) {
+		return
+	}
+	p.at.prepared.Add(1)
+	if p.at.preparersWaiting.Load() != 0 {
+		callbuf.FutexWake(&p.at.prepared, 1)
+	}
+}
+
+// dropPlaces makes the places of a dead worker free again, before another worker has its slot.
+func (p *Page) dropPlaces(i int) {
+	for k := range p.at.preparing {
+		p.leavePlace(&p.at.preparing[k], uint32(i)+1)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -60,7 +61,7 @@ func TestPlaceKept(t *testing.T) {
 	} {
 		other.slot.pid.Store(kept.pid)
 		p.at.preparing[0].Store(kept.holder)
-		if place := m.takePlace(p.at.preparing[:1], 10*time.Millisecond); (place != nil) != kept.want {
+		if place := m.takePlace(1, 10*time.Millisecond, time.Millisecond); (place != nil) != kept.want {
 			t.Errorf("the place of %#x (process %d) is free: %v, want %v", kept.holder, kept.pid, place != nil, kept.want)
 		}
 	}
@@ -81,4 +82,76 @@ func TestPreparersNotLimited(t *testing.T) {
 	if !ran {
 		t.Error("nothing was prepared")
 	}
+}
+
+// The place of a worker that was killed is free again when the next worker has its slot, for that worker and for others.
+func TestPlaceOfSlotReused(t *testing.T) {
+	p, b, m := fixture(t)
+	p.SetPreparers(1)
+	killed := member(t, p, b)
+	killed.takePlace(1, time.Second, time.Second)
+	p.Reap(killed.index)
+	next := member(t, p, b)
+	if next.index != killed.index {
+		t.Fatalf("it has slot %d, want %d", next.index, killed.index)
+	}
+	for name, m := range map[string]*Member{"the next worker": next, "another worker": m} {
+		place := m.takePlace(1, 10*time.Millisecond, time.Millisecond)
+		if place == nil {
+			t.Errorf("%s got no place", name)
+			continue
+		}
+		p.leavePlace(place, uint32(m.index)+1)
+	}
+}
+
+// A worker that waits begins when any place is free again, and not only at its next look.
+func TestPlaceFreeAgain(t *testing.T) {
+	const most = 2
+	p, b, first := fixture(t)
+	members := []*Member{first, member(t, p, b), member(t, p, b)}
+	for i := range most {
+		ours := make([]*atomic.Uint32, most)
+		for k := range ours {
+			ours[k] = members[k].takePlace(most, time.Hour, time.Hour)
+		}
+		got := make(chan *atomic.Uint32)
+		go func() { got <- members[most].takePlace(most, time.Hour, time.Hour) }()
+		for p.at.preparersWaiting.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		p.leavePlace(ours[i], uint32(members[i].index)+1)
+		select {
+		case place := <-got:
+			p.leavePlace(place, uint32(members[most].index)+1)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("place %d is free, and the worker still waits", i)
+		}
+		p.leavePlace(ours[1-i], uint32(members[1-i].index)+1)
+	}
+}
+
+// A worker that comes to its end waits for no place.
+func TestStoppedWaitingForPlace(t *testing.T) {
+	p, b, m := fixture(t)
+	if other := member(t, p, b); other.takePlace(1, time.Hour, time.Hour) == nil {
+		t.Fatal("no place")
+	}
+	over := make(chan *atomic.Uint32)
+	go func() { over <- m.takePlace(1, time.Hour, time.Hour) }()
+	for p.at.preparersWaiting.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 100 { // the worker may be just about to sleep
+		m.Stop()
+		select {
+		case place := <-over:
+			if place != nil {
+				t.Error("it has the place of another worker")
+			}
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	t.Error("it still waits")
 }
