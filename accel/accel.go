@@ -393,6 +393,8 @@ type Predictor interface {
 // kernel for its first launch. It may block for as long as that takes.
 type Preparer interface {
 	Prepare(w *Launch)
+	// Prepared reports whether Prepare has nothing to do.
+	Prepared(w *Launch) bool
 }
 
 // Grapher is the optional ability of a Context to keep a graph of work and do it

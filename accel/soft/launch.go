@@ -31,6 +31,8 @@ const (
 type code interface {
 	// prepare compiles it, unless that was done.
 	prepare() error
+	// prepared reports whether that was done.
+	prepared() bool
 	// mostThreads is how many a block may have, once it is compiled.
 	mostThreads() int
 	run(*run) *fault
@@ -97,6 +99,12 @@ func (c *Context) Prepare(w *accel.Launch) {
 	if m, ok := w.Module.(*Module); ok && w.Function >= 0 && w.Function < len(m.functions) {
 		_ = m.functions[w.Function].code.prepare() // which the launch returns
 	}
+}
+
+// Prepared implements accel.Preparer.
+func (c *Context) Prepared(w *accel.Launch) bool {
+	m, ok := w.Module.(*Module)
+	return !ok || w.Function < 0 || w.Function >= len(m.functions) || m.functions[w.Function].code.prepared()
 }
 
 // checkLaunch finds the function of a launch that may be queued, and gives it what its kernel needs of the context.

@@ -206,6 +206,8 @@ type laneCode struct{ kernel *lane.Kernel }
 
 func (k laneCode) prepare() error { return k.kernel.Compile() }
 
+func (k laneCode) prepared() bool { return k.kernel.Compiled() }
+
 func (k laneCode) mostThreads() int { return k.kernel.MostThreads() }
 
 func (k laneCode) independent() bool { return k.kernel.Independent() }

@@ -140,6 +140,7 @@ func download(t testing.TB, c *Context, addr uint64, n int) []byte {
 type goCode func(*run) *fault
 
 func (f goCode) prepare() error   { return nil }
+func (f goCode) prepared() bool   { return true }
 func (f goCode) mostThreads() int { return maxBlockThreads }
 
 func (f goCode) run(r *run) *fault { return f(r) }

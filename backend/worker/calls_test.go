@@ -597,6 +597,34 @@ func TestPreparesInItsTurn(t *testing.T) {
 	}
 }
 
+// A first launch of a kernel that is compiled waits for no worker that compiles.
+func TestNothingToPrepare(t *testing.T) {
+	b := newBench(t, smallGeometry())
+	b.page.SetPreparers(1)
+	slot, err := b.page.TakeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	word := b.context(1)
+	b.dev.ready.Store(true)
+	b.createGraph(0, 7, kernelNode(1, 0, word))
+	began, end := make(chan struct{}), make(chan struct{})
+	go gate.Join(b.page, b.bell, slot).Prepare(func() {
+		close(began)
+		<-end
+	})
+	defer close(end)
+	<-began
+	called := time.Now()
+	b.launch(1, 0, 0, word)
+	b.read(1, word)
+	b.launchGraph(7)
+	b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
+	if d := time.Since(called); d > 5*time.Second {
+		t.Errorf("the launches took %v", d)
+	}
+}
+
 func first(r cuda.Result, _ []byte) cuda.Result { return r }
 
 // until waits for something that other goroutines bring about.

@@ -26,6 +26,7 @@ type fakeDevice struct {
 	cost int64
 
 	prepared atomic.Pointer[func()] // called by Prepare; may be nil
+	ready    atomic.Bool            // Prepare has nothing to do
 }
 
 func newFake(p Place) *fakeDevice {
@@ -327,6 +328,8 @@ func (c *fakeContext) Prepare(*accel.Launch) {
 		(*f)()
 	}
 }
+
+func (c *fakeContext) Prepared(*accel.Launch) bool { return c.d.ready.Load() }
 
 func (c *fakeContext) Submit(st accel.Stream, w accel.Work, done accel.Done) cuda.Result {
 	s := st.(*fakeStream)

@@ -339,7 +339,7 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 	if len(gr.nodes) == 0 {
 		return cuda.Success
 	}
-	if gr.taken.perBlock.Load() == 0 {
+	if gr.taken.perBlock.Load() == 0 && !gr.prepared() {
 		s.gate.Prepare(gr.prepare)
 	}
 	b := s.newSubmission(g, c.Stream)
@@ -359,6 +359,14 @@ func (gr *graph) prepare() {
 			gr.g.prepare(w)
 		}
 	}
+}
+
+// prepared reports whether prepare has nothing to do.
+func (gr *graph) prepared() bool {
+	return !slices.ContainsFunc(gr.nodes, func(n graphNode) bool {
+		w, ok := n.work.(*accel.Launch)
+		return ok && !gr.g.prepared(w)
+	})
 }
 
 // predict says what a launch will take: as long as of late, or as its nodes together.

@@ -42,7 +42,7 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	cost := &m.costs[index]
 	sub := s.newSubmission(g, c.Stream)
 	w.Spent = sub.spent
-	if cost.perBlock.Load() == 0 {
+	if cost.perBlock.Load() == 0 && !g.prepared(w) {
 		s.gate.Prepare(func() { g.prepare(w) })
 	}
 	sub.cost, sub.blocks = cost, blockCount(a.Grid)
@@ -59,6 +59,12 @@ func (g *guestContext) prepare(w *accel.Launch) {
 	if p, ok := g.ctx.(accel.Preparer); ok {
 		p.Prepare(w)
 	}
+}
+
+// prepared reports whether prepare has nothing to do, so that a launch need not wait until few enough others prepare.
+func (g *guestContext) prepared(w *accel.Launch) bool {
+	p, ok := g.ctx.(accel.Preparer)
+	return !ok || p.Prepared(w)
 }
 
 // launchOf is what the guest asked for, of a function that the module has.

@@ -180,6 +180,7 @@ type Kernel struct {
 	image *Image
 	fn    *ptx.Func
 	once  sync.Once
+	done  atomic.Bool // once has ended
 	prog  *program
 	err   error
 
@@ -190,9 +191,15 @@ type Kernel struct {
 
 // Compile compiles the kernel now, rather than at its first launch.
 func (k *Kernel) Compile() error {
-	k.once.Do(func() { k.prog, k.err = compile(k.image, k.fn) })
+	k.once.Do(func() {
+		k.prog, k.err = compile(k.image, k.fn)
+		k.done.Store(true)
+	})
 	return k.err
 }
+
+// Compiled reports whether Compile returns at once.
+func (k *Kernel) Compiled() bool { return k.done.Load() }
 
 // Independent says that no thread can be waiting for what other blocks, or other
 // work of the device, will write. It compiles the kernel.
