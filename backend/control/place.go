@@ -16,6 +16,12 @@ const SystemDir = "/run/pegasus"
 // SocketName is the control socket within a runtime directory.
 const SocketName = "control.sock"
 
+// OnceMark is a file in the runtime directory of a daemon that removes that directory, with all in it, when it ends.
+const OnceMark = "once"
+
+// PrivateLog is the log of a private daemon, within its runtime directory.
+const PrivateLog = "pegasusd.log"
+
 // RuntimeVariable is the environment variable that names the runtime directory of a user's own daemon.
 const RuntimeVariable = "PEGASUS_RUNTIME_DIR"
 

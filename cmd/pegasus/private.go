@@ -81,6 +81,9 @@ func startOwn(config string) (client *control.Client, dir string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
+	if _, err := os.Lstat(filepath.Join(base, control.OnceMark)); err == nil { // it is removed when another program ends
+		base = filepath.Dir(filepath.Clean(base))
+	}
 	if hosts(base) {
 		return nil, "", fmt.Errorf("--private: %s is the directory of the host's daemon; unset PEGASUS_RUNTIME_DIR, or name a directory of this user", base)
 	}
@@ -185,7 +188,7 @@ func launch(dir, config string, more ...string) error {
 		return err
 	}
 	defer r.Close()
-	logPath := filepath.Join(dir, "pegasusd.log")
+	logPath := filepath.Join(dir, control.PrivateLog)
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		w.Close()

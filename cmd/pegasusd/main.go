@@ -65,7 +65,7 @@ func run(args []string, out, errs io.Writer) int {
 	f.StringVar(&s.config, "config", "", "configuration `file`, with those of FILE.d beside it (default "+configs.Path+" if it exists)")
 	f.StringVar(&s.dir, "runtime-dir", "", "`directory` of sockets (default runtime_dir of the configuration, else /run/pegasus as root)")
 	f.BoolVar(&s.private, "private", false, "serve one user's programs and end after the last")
-	f.BoolVar(&s.once, "once", false, "with --private: remove the runtime directory at the end")
+	f.BoolVar(&s.once, "once", false, "with --private: remove the runtime directory, an empty one, at the end")
 	f.DurationVar(&s.linger, "linger", 3*time.Second, "how long a private daemon waits for the next program")
 	f.IntVar(&s.readyFD, "ready-fd", -1, "write \"ready\", or why not, to this descriptor")
 	f.BoolVar(&s.check, "check", false, "check the configuration and exit")
@@ -127,6 +127,11 @@ func (s *settings) serve(out, errs io.Writer) error {
 	dir, err := s.runtimeDir(config)
 	if err != nil {
 		return err
+	}
+	if s.once {
+		if err := markOnce(dir); err != nil {
+			return err
+		}
 	}
 	unlock, err := lock(dir)
 	if err != nil {
@@ -278,6 +283,21 @@ func lock(dir string) (unlock func(), err error) {
 			return nil, fmt.Errorf("%s has a daemon already (%w); end it with `pegasus stop`, or give another --runtime-dir", dir, err)
 		}
 	}
+}
+
+// markOnce marks a runtime directory as one that is removed at the end. It returns an error for one that has other files than
+// the log, which would go with it.
+func markOnce(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.Name() != control.PrivateLog {
+			return fmt.Errorf("--once: the runtime directory %s would be removed at the end, and has %s in it; give an empty one", dir, f.Name())
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, control.OnceMark), nil, 0o600)
 }
 
 // serves tells whether the daemon of a directory answers, rather than ends.
