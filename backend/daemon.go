@@ -189,15 +189,16 @@ func (d *Daemon) open() (*control.Listener, error) {
 	d.checks = d.confinement()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range d.config.Domains {
-		if _, err := d.domain(c.Name); err != nil {
-			return nil, err
-		}
+	if err := d.declare(); err != nil {
+		return nil, err
 	}
 	d.restore()
 	d.adopt(left)
 	for _, a := range d.accelerators {
 		a.passing = d.passing // from now on: survivors have their own accounts
+	}
+	if err := d.openDeclared(); err != nil {
+		return nil, err
 	}
 	d.openRestored()
 	if err := d.opt.Adapter.Sweep(func(name string) bool { return d.domains[name] != nil && d.domains[name].door != nil }); err != nil {

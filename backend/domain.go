@@ -174,6 +174,32 @@ func (d *Daemon) domain(name string) (*domain, error) {
 	return dom, d.enter(dom)
 }
 
+// declare adds the domains of the configuration. Their doors are opened by openDeclared: processes that `pegasus set`
+// excludes are not to enter before restore. d.mu is held.
+func (d *Daemon) declare() error {
+	for _, c := range d.config.Domains {
+		settings, err := d.settingsOf(d.config, c.Name)
+		if err != nil {
+			return err
+		}
+		if len(d.domains) >= maxDomains {
+			return tooManyDomains(c.Name)
+		}
+		d.domains[c.Name] = newDomain(settings, true)
+	}
+	return nil
+}
+
+// openDeclared opens the doors of the configuration's domains. d.mu is held.
+func (d *Daemon) openDeclared() error {
+	for _, c := range d.config.Domains {
+		if _, err := d.domain(c.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // enter opens the door of a domain and adds a new domain to d.domains. d.mu is held.
 func (d *Daemon) enter(dom *domain) (err error) {
 	if d.ending {

@@ -48,12 +48,13 @@ func (d *Daemon) next(t *testing.T, c *configs.Config) *Daemon {
 	n.opt.RuntimeDir, n.opt.Config, n.config, n.started = d.opt.RuntimeDir, c, c, time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, s := range c.Domains {
-		if _, err := n.domain(s.Name); err != nil {
-			t.Fatal(err)
-		}
+	if err := n.declare(); err != nil {
+		t.Fatal(err)
 	}
 	n.restore()
+	if err := n.openDeclared(); err != nil {
+		t.Fatal(err)
+	}
 	n.openRestored()
 	return n
 }

@@ -22,6 +22,7 @@ type doors struct {
 	firm   string // the domain whose door can't be guarded otherwise
 	open   map[string]bool
 	guards map[string]hypervisor.Domain // by domain; as they were opened, and changed
+	opened map[string]hypervisor.Domain // by domain; as they were opened
 }
 
 type fakeDoor struct {
@@ -38,6 +39,10 @@ func (a *doors) Open(_ context.Context, d hypervisor.Domain, _ func(context.Cont
 		a.guards = map[string]hypervisor.Domain{}
 	}
 	a.guards[d.Name] = d
+	if a.opened == nil {
+		a.opened = map[string]hypervisor.Domain{}
+	}
+	a.opened[d.Name] = d
 	return fakeDoor{a, d.Name}, nil
 }
 
@@ -192,4 +197,22 @@ func TestGuards(t *testing.T) {
 		}
 	}
 	expect("after a set", 0o666)
+}
+
+// The next daemon opens the door of a declared domain to those only whom a set lets in, and at no time to those of the file.
+func TestGuardsAfterRestart(t *testing.T) {
+	c := declaring("x")
+	c.Domains[0].SocketMode = 0o666
+	d := newTestDaemon(t, &doors{open: map[string]bool{}})
+	if _, err := d.follow(c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.set(control.Peer{}, control.SetParams{Domain: "x", Settings: map[string]string{"socket_mode": "0600"}}); err != nil {
+		t.Fatal(err)
+	}
+	n := d.next(t, c)
+	a := n.opt.Adapter.(*doors)
+	if got, said := a.opened["x"].Mode, n.domains["x"].settings.SocketMode; got != 0o600 || said != 0o600 {
+		t.Errorf("the socket was opened with mode %v and is said to have %v, want 0600", got, said)
+	}
 }
