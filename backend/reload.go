@@ -203,10 +203,21 @@ func (d *Daemon) planDomain(c *configs.Config, dom *domain, file configs.Domain)
 		maps.Copy(over, p.Set)
 	}
 	settings, err := override(c, file, over)
-	if err != nil {
-		d.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
-		return domainPlan{file, map[string]setting{}}
+	if err == nil {
+		return domainPlan{settings, set}
 	}
+	d.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
+	settings = file
+	for fits := true; fits; { // the others stay: one may keep processes out, and one may fit only after another
+		fits = false
+		for _, k := range slices.Sorted(maps.Keys(over)) {
+			if next, err := override(c, settings, map[string]string{k: over[k]}); err == nil {
+				settings, fits = next, true
+				delete(over, k)
+			}
+		}
+	}
+	maps.DeleteFunc(set, func(k string, _ setting) bool { _, left := over[k]; return left })
 	return domainPlan{settings, set}
 }
 

@@ -1,12 +1,14 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 
@@ -214,5 +216,35 @@ func TestGuardsAfterRestart(t *testing.T) {
 	a := n.opt.Adapter.(*doors)
 	if got, said := a.opened["x"].Mode, n.domains["x"].settings.SocketMode; got != 0o600 || said != 0o600 {
 		t.Errorf("the socket was opened with mode %v and is said to have %v, want 0600", got, said)
+	}
+}
+
+// A setting of `pegasus set` that fits no more, such as a user who was removed, takes no other setting along.
+func TestSettingThatFitsNoMore(t *testing.T) {
+	c := declaring("x")
+	c.Domains[0].SocketMode, c.Domains[0].Memory, c.Domains[0].Guarantee = 0o666, 2<<30, 1<<30
+	d := newTestDaemon(t, &doors{open: map[string]bool{}})
+	if _, err := d.follow(c); err != nil {
+		t.Fatal(err)
+	}
+	settings := settingsFrom("socket_mode=0600", "socket_owner=root", "memory=512MiB", "memory_guarantee=256MiB")
+	if _, err := d.set(control.Peer{}, control.SetParams{Domain: "x", Settings: settings}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(d.statePath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.statePath(), bytes.ReplaceAll(text, []byte(`"root"`), []byte(`"no-such-user"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dom := d.next(t, c).domains["x"]
+	want := c.Domains[0]
+	want.SocketMode, want.Memory, want.Guarantee = 0o600, 512<<20, 256<<20
+	if dom.settings != want {
+		t.Errorf("in force is %+v, want %+v", dom.settings, want)
+	}
+	if _, is := dom.set["socket_owner"]; is || len(dom.set) != 3 {
+		t.Errorf("set are %v", dom.set)
 	}
 }
