@@ -19,6 +19,9 @@
 #include "object.h"
 #include "zz_impl.h"
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
@@ -35,14 +38,39 @@
  */
 struct hostmap {
 	uint64_t at, bytes, offset;
-	uint64_t device; /* the address of what is registered there; 0: no more, but they could not be moved out */
-	bool intact;     /* while it forks: the program has not unmapped the pages */
+	uint64_t device;    /* the address of what is registered there; 0: no more, but they could not be moved out */
+	struct area *areas; /* while the process forks: the access that the program has to the pages, */
+	size_t count;       /* in so many areas, */
+	void *copy;         /* and a copy of them for the child; NULL: the program has unmapped pages of them */
 	struct hostmap *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; held round forks */
+/*
+ * Changes of the list need both locks, in this order. Forks hold the first one; the second one is never held during a call that
+ * can wait, so copies go on while handlers of the program's wait for threads that copy.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t listLock = PTHREAD_MUTEX_INITIALIZER;
 static struct hostmap *maps;
 static _Atomic bool any;
+
+/* What a thread that holds the lock must not do: be cancelled. Its errno stays as it was. */
+struct calm {
+	int cancelable, number;
+};
+
+static struct calm calm_begin(void)
+{
+	struct calm c = {.number = errno};
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &c.cancelable);
+	return c;
+}
+
+static void calm_end(const struct calm *c)
+{
+	pthread_setcancelstate(c->cancelable, NULL);
+	errno = c->number;
+}
 
 static void *pointer(uint64_t address) { return (void *)(uintptr_t)address; }
 
@@ -130,6 +158,12 @@ static bool in_use(const struct area *a)
 	return stack || (own + DESCRIPTOR > a->begin && own < a->end) || (number >= a->begin && number < a->end);
 }
 
+/* Whether an area has pages behind the end of its file, where accesses raise SIGBUS. Kernels before 5.14 do not report it. */
+static bool ends_early(const struct area *a)
+{
+	return madvise(pointer(a->begin), a->end - a->begin, MADV_POPULATE_READ) != 0 && errno == EFAULT;
+}
+
 static CUresult check_areas(const struct area *all, size_t count, uint64_t at, uint64_t end, bool readOnly)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -140,6 +174,8 @@ static CUresult check_areas(const struct area *all, size_t count, uint64_t at, u
 			return CUDA_ERROR_INVALID_VALUE;
 		if (a->shared || a->executable || !a->plain || in_use(a))
 			return CUDA_ERROR_NOT_SUPPORTED;
+		if (a->inode && ends_early(a))
+			return CUDA_ERROR_INVALID_VALUE;
 		at = a->end;
 	}
 	return at == end ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -161,9 +197,8 @@ static bool alone(void)
 
 static bool protect(int fd, const struct area *all, size_t count)
 {
-	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP};
-	if (all[0].shared)
-		api.features |= UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+	/* A kernel without the second one could hold writes while pages move in, but not while they move out. */
+	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM};
 	if (ioctl(fd, UFFDIO_API, &api) != 0)
 		return false;
 	for (size_t i = 0; i < count; i++) {
@@ -212,23 +247,43 @@ static bool guard_begin(struct guard *g, const struct area *all, size_t count)
 	return false;
 }
 
-/* Puts pages that are mapped somewhere else into the place of others, with the same bytes. */
-static void put_in_place(void *from, uint64_t at, uint64_t bytes)
+/*
+ * Puts pages that are mapped somewhere else into the place of others, with the same bytes. Where the process has as many mappings as
+ * it may have, the kernel refuses to, and may have unmapped the others by then: then new pages of the process's own get the bytes.
+ */
+enum placed { PLACED_NOT, PLACED_COPY, PLACED };
+
+static enum placed put_in_place(void *from, uint64_t at, uint64_t bytes)
 {
 	if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(at)) != MAP_FAILED)
-		return;
-	/* The kernel may have unmapped what was there. */
-	if (mmap(pointer(at), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+		return PLACED;
+	bool own = mmap(pointer(at), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+	if (own)
 		copy_pages(pointer(at), from, bytes);
 	munmap(from, bytes);
+	return own ? PLACED_COPY : PLACED_NOT;
 }
 
 /* Each area as it was, but for where its pages are. */
 static void keep_access(const struct area *all, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		if (!all[i].writable)
-			mprotect(pointer(all[i].begin), all[i].end - all[i].begin, PROT_READ);
+		if (!all[i].readable || !all[i].writable)
+			mprotect(pointer(all[i].begin), all[i].end - all[i].begin,
+				(all[i].readable ? PROT_READ : 0) | (all[i].writable ? PROT_WRITE : 0));
+}
+
+/* Copies areas of which the program may have no access to some, one behind the other. */
+static void copy_areas(void *to, const struct area *all, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint64_t bytes = all[i].end - all[i].begin;
+		if (!all[i].readable)
+			mprotect(pointer(all[i].begin), bytes, PROT_READ | (all[i].writable ? PROT_WRITE : 0));
+		copy_pages((uint8_t *)to + (all[i].begin - all[0].begin), pointer(all[i].begin), bytes);
+		if (!all[i].readable)
+			keep_access(&all[i], 1);
+	}
 }
 
 /* The arena's pages once more, or NULL: a view of a virtual machine's device may not be had twice. */
@@ -254,10 +309,10 @@ static CUresult move_in(const struct hostmap *m, const struct area *all, size_t 
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	copy_pages(again, pointer(m->at), m->bytes);
-	put_in_place(again, m->at, m->bytes);
+	bool moved = put_in_place(again, m->at, m->bytes) == PLACED;
 	keep_access(all, count);
 	guard_end(&g, all, count);
-	return CUDA_SUCCESS;
+	return moved ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* False if the pages have to stay in the arena. */
@@ -272,11 +327,11 @@ static bool move_out_area(const struct area *a)
 		munmap(own, bytes);
 		return false;
 	}
-	copy_pages(own, pointer(a->begin), bytes);
-	put_in_place(own, a->begin, bytes);
+	copy_areas(own, a, 1);
+	bool moved = put_in_place(own, a->begin, bytes) != PLACED_NOT;
 	keep_access(a, 1);
 	guard_end(&g, a, 1);
-	return true;
+	return moved;
 }
 
 /* Whether an area shows the arena where a map has it, of which arena is the first page. */
@@ -302,6 +357,41 @@ static bool move_out(const struct hostmap *m)
 }
 
 /* --- what is mapped --- */
+
+static void add_to_list(struct hostmap *m)
+{
+	pthread_mutex_lock(&listLock);
+	m->next = maps;
+	maps = m;
+	any = true;
+	pthread_mutex_unlock(&listLock);
+}
+
+/* Gives a map's pages back to the program, or remembers that they could not be moved. */
+static bool release(struct hostmap **at)
+{
+	struct hostmap *m = *at;
+	bool out = move_out(m);
+	pthread_mutex_lock(&listLock);
+	m->device = 0;
+	if (out)
+		*at = m->next;
+	any = maps != NULL;
+	pthread_mutex_unlock(&listLock);
+	if (out) {
+		arena_give(m->offset, m->bytes);
+		free(m);
+	}
+	return out;
+}
+
+/* Tries once more what could not be moved out: the program may have unmapped it since, or have fewer threads. */
+static void release_rest(void)
+{
+	for (struct hostmap **at = &maps; *at;)
+		if ((*at)->device || !release(at))
+			at = &(*at)->next;
+}
 
 static bool overlaps(uint64_t at, uint64_t end)
 {
@@ -344,6 +434,7 @@ static CUresult add(struct hostmap *m, const struct range *r)
 	size_t count;
 	struct range gone;
 	const struct context *c = handle_find(&contexts, r->context);
+	release_rest();
 	if (!process.arenaShared || !c || !device_attribute(c->device, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) || overlaps(m->at, m->at + m->bytes))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	struct area *all = areas_of(m->at, m->at + m->bytes, &count);
@@ -373,9 +464,9 @@ CUresult hostmap_device(const struct range *r, uint64_t *address)
 {
 	struct hostmap *m = calloc(1, sizeof *m);
 	struct range now;
-	int saved = errno;
 	if (!m)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	const struct calm calm = calm_begin();
 	m->at = r->base & ~(PAGE - 1);
 	m->bytes = ((r->base + r->size + PAGE - 1) & ~(PAGE - 1)) - m->at;
 	pthread_mutex_lock(&lock);
@@ -388,9 +479,7 @@ CUresult hostmap_device(const struct range *r, uint64_t *address)
 	bool added = !there && result == CUDA_SUCCESS;
 	if (added) {
 		*address = m->device;
-		m->next = maps;
-		maps = m;
-		any = true;
+		add_to_list(m);
 		gone = !range_set_owner(r->base, RANGE_REGISTERED, m->device); /* another thread has unregistered it */
 	}
 	pthread_mutex_unlock(&lock);
@@ -400,41 +489,37 @@ CUresult hostmap_device(const struct range *r, uint64_t *address)
 	}
 	if (!added)
 		free(m);
-	errno = saved;
+	calm_end(&calm);
 	return result;
 }
 
 void hostmap_drop(uint64_t device)
 {
 	struct range gone;
-	int saved = errno;
+	const struct calm calm = calm_begin();
 	range_remove(device, RANGE_MAPPED, &gone); /* unless it has gone with its context */
 	pthread_mutex_lock(&lock);
-	struct hostmap **at = &maps, *m;
-	while ((m = *at) && m->device != device)
-		at = &m->next;
-	if (m && move_out(m)) {
-		*at = m->next;
-		arena_give(m->offset, m->bytes);
-		free(m);
-	} else if (m)
-		m->device = 0;
-	any = maps != NULL;
+	struct hostmap **at = &maps;
+	while (*at && (*at)->device != device)
+		at = &(*at)->next;
+	if (*at)
+		release(at);
 	pthread_mutex_unlock(&lock);
-	errno = saved;
+	calm_end(&calm);
 }
 
+/* Pages that are no more registered are found where the program has them, as others: it may have unmapped them. */
 bool hostmap_find(uint64_t address, uint64_t bytes, uint64_t *offset)
 {
 	if (LIKELY(!atomic_load_explicit(&any, memory_order_acquire)))
 		return false;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&listLock);
 	const struct hostmap *m = maps;
-	while (m && (address - m->at >= m->bytes || bytes > m->bytes - (address - m->at)))
+	while (m && (!m->device || address - m->at >= m->bytes || bytes > m->bytes - (address - m->at)))
 		m = m->next;
 	if (m)
 		*offset = m->offset + (address - m->at);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&listLock);
 	return m != NULL;
 }
 
@@ -442,40 +527,53 @@ bool hostmap_find(uint64_t address, uint64_t bytes, uint64_t *offset)
 
 static bool is_intact(const struct hostmap *m)
 {
-	size_t count, arenas;
+	size_t arenas, i = 0;
 	uint64_t there = (uint64_t)(uintptr_t)arena_at(m->offset), at = m->at;
-	struct area *all = areas_of(m->at, m->at + m->bytes, &count), *arena = areas_of(there, there + 1, &arenas);
-	for (size_t i = 0; i < count && arenas == 1 && all[i].begin == at && shows(&all[i], m, arena); i++)
-		at = all[i].end;
-	free(all);
+	struct area *arena = areas_of(there, there + 1, &arenas);
+	for (; i < m->count && arenas == 1 && m->areas[i].begin == at && shows(&m->areas[i], m, arena); i++)
+		at = m->areas[i].end;
 	free(arena);
-	return at == m->at + m->bytes;
+	return i == m->count && at == m->at + m->bytes;
 }
 
+/* The copies are made before the fork: the parent may change its pages while the child begins. */
 void hostmap_before_fork(void)
 {
-	int saved = errno;
+	const struct calm calm = calm_begin();
 	pthread_mutex_lock(&lock);
-	for (struct hostmap *m = maps; m; m = m->next)
-		m->intact = is_intact(m);
-	errno = saved;
+	for (struct hostmap *m = maps; m; m = m->next) {
+		m->areas = areas_of(m->at, m->at + m->bytes, &m->count);
+		void *own = is_intact(m) ? mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+		m->copy = own == MAP_FAILED ? NULL : own;
+		if (m->copy)
+			copy_areas(m->copy, m->areas, m->count);
+	}
+	calm_end(&calm);
+}
+
+static void end_fork(struct hostmap *m, bool child)
+{
+	if (m->copy && child) {
+		put_in_place(m->copy, m->at, m->bytes);
+		keep_access(m->areas, m->count);
+	} else if (m->copy)
+		munmap(m->copy, m->bytes);
+	free(m->areas);
+	m->areas = NULL;
+	m->copy = NULL;
 }
 
 /* Nothing else of the library works in the child. */
 void hostmap_after_fork(bool child)
 {
 	int saved = errno;
-	for (const struct hostmap *m = child ? maps : NULL; m; m = m->next) {
-		void *own = m->intact ? mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
-		if (own == MAP_FAILED)
-			continue;
-		copy_pages(own, pointer(m->at), m->bytes);
-		put_in_place(own, m->at, m->bytes);
-	}
+	for (struct hostmap *m = maps; m; m = m->next)
+		end_fork(m, child);
 	if (child) {
 		maps = NULL;
 		any = false;
 		pthread_mutex_init(&lock, NULL);
+		pthread_mutex_init(&listLock, NULL);
 	} else
 		pthread_mutex_unlock(&lock);
 	errno = saved;

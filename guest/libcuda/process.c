@@ -171,9 +171,17 @@ static void thread_ended(void *unused)
 	thread.depth = thread.capacity = 0;
 }
 
-static void install_hooks(void)
+/*
+ * Of handlers that a program installs later, those before a fork run before ours, and those of the child behind: the program takes
+ * its locks in the order in which its threads take them that call us, and its child has its memory for itself.
+ */
+__attribute__((constructor)) static void install_fork_hooks(void)
 {
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static void install_hooks(void)
+{
 	threadKeyMade = pthread_key_create(&threadKey, thread_ended) == 0;
 }
 

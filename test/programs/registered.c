@@ -1,11 +1,17 @@
 /* Host memory that programs register, and have kernels use where it lies: registered PART. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -310,6 +316,175 @@ static void refused(void)
 	CHECK(cuMemHostUnregister(p));
 }
 
+/* A child has the bytes of the moment of the fork, and the access that its parent had, whatever the parent does next. */
+static void snapshot(void)
+{
+	size_t bytes = 32 * MIB;
+	uint8_t *p = own_pages(bytes);
+	int status;
+	memset(p, 1, bytes);
+	CHECK(cuMemHostRegister(p, bytes, CU_MEMHOSTREGISTER_DEVICEMAP));
+	CLAIM(mprotect(p + PAGE, PAGE, PROT_NONE) == 0);
+	for (int i = 0; i < 5; i++) {
+		p[0] = p[bytes - 1] = 1;
+		pid_t child = fork();
+		CLAIM(child >= 0);
+		if (child == 0) {
+			bool good = p[0] == 1 && p[bytes - 1] == 1;
+			int ends[2];
+			CLAIM(pipe(ends) == 0);
+			good = good && write(ends[1], p + PAGE, 1) == -1; /* no access */
+			CLAIM(mprotect(p + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
+			p[PAGE]++;
+			_exit(good && p[PAGE] == 2 ? 0 : 1);
+		}
+		p[0] = p[bytes - 1] = 2;
+		CLAIM(waitpid(child, &status, 0) == child && status == 0);
+	}
+	CHECK(cuMemHostUnregister(p)); /* also what the program has no access to moves */
+	CLAIM(mprotect(p + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
+	CLAIM(p[PAGE] == 1 && p[2 * PAGE] == 1 && p[0] == 2);
+	CLAIM(munmap(p, bytes) == 0);
+}
+
+/* Handlers of forks take locks that other threads hold round copies. */
+static pthread_mutex_t programs = PTHREAD_MUTEX_INITIALIZER;
+static CUdeviceptr target;
+
+static void take_lock(void) { pthread_mutex_lock(&programs); }
+static void let_lock_go(void) { pthread_mutex_unlock(&programs); }
+
+static void *copy_with_lock(void *unused)
+{
+	uint32_t v = 1;
+	CHECK(cuCtxSetCurrent(context));
+	while (!stop) {
+		take_lock();
+		CHECK(cuMemcpyHtoD(target, &v, 4));
+		let_lock_go();
+	}
+	return unused;
+}
+
+/* A thread that ends in the middle of the call keeps no lock. */
+static void *be_cancelled(void *p)
+{
+	CHECK(cuCtxSetCurrent(context));
+	pthread_cancel(pthread_self());
+	CHECK(cuMemHostRegister(p, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP));
+	CHECK(cuMemHostUnregister(p));
+	pthread_testcancel();
+	return NULL;
+}
+
+static void locks(void)
+{
+	pthread_t thread;
+	void *p = own_pages(PAGE), *result;
+	CHECK(cuMemAlloc(&target, 4096));
+	CLAIM(pthread_create(&thread, NULL, be_cancelled, p) == 0 && pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+	CHECK(cuMemHostRegister(p, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP));
+	CLAIM(pthread_atfork(take_lock, let_lock_go, let_lock_go) == 0);
+	CLAIM(pthread_create(&thread, NULL, copy_with_lock, NULL) == 0);
+	for (int i = 0; i < 100; i++) {
+		pid_t child = fork();
+		CLAIM(child >= 0);
+		if (child == 0)
+			_exit(0);
+		CLAIM(waitpid(child, NULL, 0) == child);
+	}
+	stop = true;
+	pthread_join(thread, NULL);
+}
+
+static void forbid_userfaultfd(void)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = 4, .filter = rules};
+	CLAIM(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static void *stay(void *unused)
+{
+	while (!stop)
+		usleep(1000);
+	return unused;
+}
+
+/* Pages that can't be moved back, and whose addresses the program has for other pages then. */
+static void left(void)
+{
+	uint32_t *p = own_pages(MIB), got = 0;
+	pthread_t thread;
+	bool checked = dlsym(RTLD_DEFAULT, "__asan_init") != NULL; /* its own thread may be there */
+	forbid_userfaultfd();
+	CHECK(cuMemAlloc(&target, 4096));
+	memset(p, 1, MIB);
+	CUresult r = cuMemHostRegister(p, MIB, CU_MEMHOSTREGISTER_DEVICEMAP);
+	if (checked && r == CUDA_ERROR_NOT_SUPPORTED)
+		return;
+	CHECK(r);
+	CLAIM(pthread_create(&thread, NULL, stay, NULL) == 0);
+	CHECK(cuMemHostUnregister(p));
+	CLAIM(p[0] == 0x01010101 && munmap(p, MIB) == 0);
+	uint32_t *q = mmap(p, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	CLAIM(q == p);
+	q[0] = 7;
+	CHECK(cuMemcpyHtoD(target, q, 4));
+	CHECK(cuMemcpyDtoH(&got, target, 4));
+	CLAIM(got == 7);
+	CHECK(cuMemsetD32(target, 9, 1));
+	CHECK(cuMemcpyDtoH(q, target, 4));
+	CLAIM(q[0] == 9);
+	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemHostRegister(q, MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
+	stop = true;
+	pthread_join(thread, NULL);
+	/* Whatever was left of the arena is there again. */
+	for (int i = 0; i < 3; i++) {
+		CHECK(cuMemHostRegister(q, MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
+		CLAIM(q[0] == 9);
+		use(q, device_of(q));
+		q[0] = 9;
+		CHECK(cuMemHostUnregister(q));
+	}
+}
+
+/* Where a process has as many mappings as it may have, memory is mapped for kernels, or the call returns an error. */
+static void crowded(void)
+{
+	enum { Most = 70000 };
+	int fd = memfd_create("short", 0);
+	CLAIM(fd >= 0 && ftruncate(fd, (off_t)PAGE) == 0);
+	void *behind = pages(2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd);
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister(behind, 2 * PAGE, CU_MEMHOSTREGISTER_DEVICEMAP)); /* the second has no file */
+	if (dlsym(RTLD_DEFAULT, "__asan_init"))
+		return;
+	uint8_t *many = pages(Most * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+	uint32_t *p = (uint32_t *)(own_pages(3 * PAGE) + PAGE);
+	p[0] = p[PAGE / 4 - 1] = 5;
+	size_t at = 0, mapped = 0;
+	while (at < Most && mprotect(many + at * PAGE, PAGE, PROT_READ) == 0)
+		at += 2;
+	for (int i = 0; i < 16 && at > 0; i++, at -= 2) {
+		CUresult r = cuMemHostRegister(p, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP);
+		CLAIM(p[PAGE / 4 - 1] == 5);
+		if (r == CUDA_SUCCESS) {
+			use(p, device_of(p));
+			CHECK(cuMemHostUnregister(p));
+			mapped++;
+		}
+		CLAIM(mprotect(many + (at - 2) * PAGE, PAGE, PROT_NONE) == 0);
+	}
+	CLAIM(munmap(many, Most * PAGE) == 0 && mapped > 0);
+	CHECK(cuMemHostRegister(p, PAGE, CU_MEMHOSTREGISTER_DEVICEMAP));
+	use(p, device_of(p));
+}
+
 /* Where devices reach no host memory, they say so, and memory can be registered all the same. */
 static void absent(void)
 {
@@ -328,7 +503,10 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = {{"mapped", mapped}, {"written", written}, {"forked", forked}, {"refused", refused}, {"absent", absent}};
+	} parts[] = {
+		{"mapped", mapped}, {"written", written}, {"forked", forked}, {"refused", refused}, {"snapshot", snapshot}, {"locks", locks},
+		{"left", left}, {"crowded", crowded}, {"absent", absent},
+	};
 	start();
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (argc == 2 && strcmp(argv[1], parts[i].name) == 0) {
