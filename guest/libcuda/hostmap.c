@@ -39,9 +39,9 @@
 struct hostmap {
 	uint64_t at, bytes, offset;
 	uint64_t device;    /* the address of what is registered there; 0: no more, but they could not be moved out */
-	struct area *areas; /* while the process forks: the access that the program has to the pages, */
-	size_t count;       /* in so many areas, */
-	void *copy;         /* and a copy of them for the child; NULL: the program has unmapped pages of them */
+	struct area *areas; /* while the process forks: those of the pages that the program has not unmapped, with its access, */
+	size_t count;       /* how many, */
+	void *copy;         /* and a copy of the pages for the child, or NULL */
 	struct hostmap *next;
 };
 
@@ -273,17 +273,15 @@ static void keep_access(const struct area *all, size_t count)
 				(all[i].readable ? PROT_READ : 0) | (all[i].writable ? PROT_WRITE : 0));
 }
 
-/* Copies areas of which the program may have no access to some, one behind the other. */
-static void copy_areas(void *to, const struct area *all, size_t count)
+/* Copies an area to which the program may have no access. */
+static void copy_area(void *to, const struct area *a)
 {
-	for (size_t i = 0; i < count; i++) {
-		uint64_t bytes = all[i].end - all[i].begin;
-		if (!all[i].readable)
-			mprotect(pointer(all[i].begin), bytes, PROT_READ | (all[i].writable ? PROT_WRITE : 0));
-		copy_pages((uint8_t *)to + (all[i].begin - all[0].begin), pointer(all[i].begin), bytes);
-		if (!all[i].readable)
-			keep_access(&all[i], 1);
-	}
+	uint64_t bytes = a->end - a->begin;
+	if (!a->readable)
+		mprotect(pointer(a->begin), bytes, PROT_READ | (a->writable ? PROT_WRITE : 0));
+	copy_pages(to, pointer(a->begin), bytes);
+	if (!a->readable)
+		keep_access(a, 1);
 }
 
 /* The arena's pages once more, or NULL: a view of a virtual machine's device may not be had twice. */
@@ -327,7 +325,7 @@ static bool move_out_area(const struct area *a)
 		munmap(own, bytes);
 		return false;
 	}
-	copy_areas(own, a, 1);
+	copy_area(own, a);
 	bool moved = put_in_place(own, a->begin, bytes) != PLACED_NOT;
 	keep_access(a, 1);
 	guard_end(&g, a, 1);
@@ -525,15 +523,17 @@ bool hostmap_find(uint64_t address, uint64_t bytes, uint64_t *offset)
 
 /* --- forks --- */
 
-static bool is_intact(const struct hostmap *m)
+static void find_shown(struct hostmap *m)
 {
-	size_t arenas, i = 0;
-	uint64_t there = (uint64_t)(uintptr_t)arena_at(m->offset), at = m->at;
+	size_t arenas, count = 0;
+	uint64_t there = (uint64_t)(uintptr_t)arena_at(m->offset);
 	struct area *arena = areas_of(there, there + 1, &arenas);
-	for (; i < m->count && arenas == 1 && m->areas[i].begin == at && shows(&m->areas[i], m, arena); i++)
-		at = m->areas[i].end;
+	m->areas = areas_of(m->at, m->at + m->bytes, &m->count);
+	for (size_t i = 0; i < m->count && arenas == 1; i++)
+		if (shows(&m->areas[i], m, arena))
+			m->areas[count++] = m->areas[i];
+	m->count = count;
 	free(arena);
-	return i == m->count && at == m->at + m->bytes;
 }
 
 /* The copies are made before the fork: the parent may change its pages while the child begins. */
@@ -542,22 +542,24 @@ void hostmap_before_fork(void)
 	const struct calm calm = calm_begin();
 	pthread_mutex_lock(&lock);
 	for (struct hostmap *m = maps; m; m = m->next) {
-		m->areas = areas_of(m->at, m->at + m->bytes, &m->count);
-		void *own = is_intact(m) ? mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+		find_shown(m);
+		void *own = m->count ? mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
 		m->copy = own == MAP_FAILED ? NULL : own;
-		if (m->copy)
-			copy_areas(m->copy, m->areas, m->count);
+		for (size_t i = 0; m->copy && i < m->count; i++)
+			copy_area((uint8_t *)own + (m->areas[i].begin - m->at), &m->areas[i]);
 	}
 	calm_end(&calm);
 }
 
 static void end_fork(struct hostmap *m, bool child)
 {
-	if (m->copy && child) {
-		put_in_place(m->copy, m->at, m->bytes);
-		keep_access(m->areas, m->count);
-	} else if (m->copy)
-		munmap(m->copy, m->bytes);
+	for (size_t i = 0; m->copy && child && i < m->count; i++) {
+		const struct area *a = &m->areas[i];
+		put_in_place((uint8_t *)m->copy + (a->begin - m->at), a->begin, a->end - a->begin);
+		keep_access(a, 1);
+	}
+	if (m->copy)
+		munmap(m->copy, m->bytes); /* what is left of it in the child */
 	free(m->areas);
 	m->areas = NULL;
 	m->copy = NULL;

@@ -341,6 +341,16 @@ static void snapshot(void)
 		p[0] = p[bytes - 1] = 2;
 		CLAIM(waitpid(child, &status, 0) == child && status == 0);
 	}
+	/* So it is with what is left where the program has unmapped some. */
+	CLAIM(munmap(p + 4 * PAGE, PAGE) == 0);
+	pid_t child = fork();
+	CLAIM(child >= 0);
+	if (child == 0) {
+		p[0]++;
+		p[bytes - 1]++;
+		_exit(p[0] == 3 && p[bytes - 1] == 3 ? 0 : 1);
+	}
+	CLAIM(waitpid(child, &status, 0) == child && status == 0 && p[0] == 2 && p[bytes - 1] == 2);
 	CHECK(cuMemHostUnregister(p)); /* also what the program has no access to moves */
 	CLAIM(mprotect(p + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
 	CLAIM(p[PAGE] == 1 && p[2 * PAGE] == 1 && p[0] == 2);
