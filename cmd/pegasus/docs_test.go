@@ -179,7 +179,7 @@ func runDocumented(ts *testscript.TestScript, _ bool, args []string) {
 	if before := before[args[1]]; before != "" {
 		command = os.Expand(before, ts.Getenv) + " && " + command
 	}
-	limit := "120"
+	limit := "600" // the reports of all scenarios take minutes on a busy host under the race detector
 	if follower.MatchString(command) {
 		limit = "1"
 	}
