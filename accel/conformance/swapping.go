@@ -180,11 +180,17 @@ func testContents(t *testing.T, c Crowd) {
 	t.Logf("seed %d", seed)
 	var all sync.WaitGroup
 	most := make([]uint64, len(c.Devices))
+	// Each begins with memory of which there isn't enough for all, also where one program ends before the next begins.
+	const enough = 12 << 20
+	users, begins := make([]*user, len(c.Devices)), make([]*piece, len(c.Devices))
 	for i := range c.Devices {
-		u := c.user(t, i)
+		users[i] = c.user(t, i)
+		begins[i] = &piece{at: users[i].alloc(t, enough), want: make([]byte, enough)}
+	}
+	for i, u := range users {
 		all.Go(func() {
 			defer u.destroy()
-			if err := u.program(rand.New(rand.NewPCG(seed, uint64(i))), func() { most[i] = max(most[i], c.Away(i)) }); err != nil {
+			if err := u.program(rand.New(rand.NewPCG(seed, uint64(i))), begins[i], func() { most[i] = max(most[i], c.Away(i)) }); err != nil {
 				t.Errorf("device %d: %v", i, err)
 			}
 		})
@@ -198,9 +204,8 @@ func testContents(t *testing.T, c Crowd) {
 // whole is how much of the memory an allocation may take.
 func whole(n int) int { return (n + 2<<20 - 1) &^ (2<<20 - 1) }
 
-func (u *user) program(r *rand.Rand, look func()) error {
-	var live []*piece
-	total := 0
+func (u *user) program(r *rand.Rand, begins *piece, look func()) error {
+	live, total := []*piece{begins}, whole(len(begins.want))
 	var flight []answer
 	settle := func() error {
 		for _, a := range flight {
