@@ -560,6 +560,8 @@ func TestPreparesInItsTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := gate.Join(b.page, b.bell, slot)
+	var all sync.WaitGroup
+	defer all.Wait()
 	var word uint64
 	for _, c := range []struct {
 		what string
@@ -577,9 +579,11 @@ func TestPreparesInItsTurn(t *testing.T) {
 		}},
 	} {
 		began, end := make(chan struct{}), make(chan struct{})
-		go other.Prepare(func() {
-			close(began)
-			<-end
+		all.Go(func() {
+			other.Prepare(func() {
+				close(began)
+				<-end
+			})
 		})
 		<-began
 		done := make(chan struct{})
@@ -609,10 +613,14 @@ func TestNothingToPrepare(t *testing.T) {
 	b.dev.ready.Store(true)
 	b.createGraph(0, 7, kernelNode(1, 0, word))
 	began, end := make(chan struct{}), make(chan struct{})
-	go gate.Join(b.page, b.bell, slot).Prepare(func() {
-		close(began)
-		<-end
+	var other sync.WaitGroup
+	other.Go(func() {
+		gate.Join(b.page, b.bell, slot).Prepare(func() {
+			close(began)
+			<-end
+		})
 	})
+	defer other.Wait()
 	defer close(end)
 	<-began
 	called := time.Now()
