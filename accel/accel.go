@@ -351,7 +351,7 @@ type Checks struct {
 
 // Checker is the optional ability of a Device to find mistakes of kernels that have no consequences on most devices.
 type Checker interface {
-	// Check begins with that, for what is allocated and launched from now on. What was begun before goes on.
+	// Check begins with these checks, for later allocations and launches. Earlier ones go on without them.
 	Check(c Checks)
 }
 

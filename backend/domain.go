@@ -252,7 +252,7 @@ func guardOf(s configs.Domain) hypervisor.Domain {
 	return hypervisor.Domain{Name: s.Name, Owner: s.SocketOwner, Group: s.SocketGroup, Mode: s.SocketMode}
 }
 
-// guard changes by whom a domain may be entered, as far as settings differ from those in force. d.mu is held.
+// guard changes which users may enter a domain, as far as settings differ from those in force. d.mu is held.
 func (d *Daemon) guard(dom *domain, s configs.Domain) error {
 	if dom.door == nil || guardOf(dom.settings) == guardOf(s) {
 		return nil

@@ -31,7 +31,7 @@ var broadcasts = map[string]string{
 	// Warps that store something else first are at the load when warp 0 is.
 	"later": `setp.eq.u32 %p1, %t, 0; @%p1 st.shared.u32 [s], 1; bar.sync 0;
 		st.shared.u32 [s+64], %t; st.shared.u32 [s+68], %t; ld.shared.u32 %r2, [s]; setp.lt.u32 %p2, %t, 32; @%p2 st.shared.u32 [s], 2; st.global.u32 [%a0], %r2;`,
-	// One more time, for what is left of the barrier before.
+	// One more time, for the stores that the barrier before still counts.
 	"twice": `setp.eq.u32 %p1, %t, 0; mov.u32 %r1, 20;
 		again: @%p1 st.shared.u32 [s], 1; bar.sync 0; ld.shared.u32 %r2, [s]; setp.lt.u32 %p2, %t, 32; @%p2 st.shared.u32 [s], 2; bar.sync 0;
 		sub.u32 %r1, %r1, 1; setp.ne.u32 %p3, %r1, 0; @%p3 bra again; st.global.u32 [%a0], %r2;`,

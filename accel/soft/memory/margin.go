@@ -11,7 +11,7 @@ const (
 	Margin = 64 << 10
 
 	marginBytes = 4 << 20  // of the memory that all margins have together
-	zone        = 64 << 10 // with Strict, what is left free behind an allocation
+	zone        = 64 << 10 // with Strict, free addresses behind an allocation
 
 	// described is how far from an allocation an address is still described by it.
 	described = 1 << 20

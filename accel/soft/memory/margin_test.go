@@ -68,7 +68,7 @@ func TestBeside(t *testing.T) {
 		t.Error("freed memory has a margin")
 	}
 
-	// Mappings consist of whole pages, what is attached doesn't.
+	// Mappings consist of whole pages, attached memory doesn't.
 	at, err := s.Reserve(2*MapGranule, 0, 0)
 	if err != nil {
 		t.Fatal(err)
