@@ -156,7 +156,7 @@ func TestControlGroupWaitsForRestart(t *testing.T) {
 	}
 }
 
-// A reload and a set change by whom domains may be entered, all of them or, where one can't be changed, none.
+// A reload and a set change which users may enter domains, for all of them or, where one can't be changed, for none.
 func TestGuards(t *testing.T) {
 	a := &doors{open: map[string]bool{}}
 	d := newTestDaemon(t, a)
@@ -201,7 +201,7 @@ func TestGuards(t *testing.T) {
 	expect("after a set", 0o666)
 }
 
-// The next daemon opens the door of a declared domain to those only whom a set lets in, and at no time to those of the file.
+// The next daemon opens the door of a declared domain to the users of a set only, and at no time to those of the file.
 func TestGuardsAfterRestart(t *testing.T) {
 	c := declaring("x")
 	c.Domains[0].SocketMode = 0o666
@@ -219,7 +219,7 @@ func TestGuardsAfterRestart(t *testing.T) {
 	}
 }
 
-// A setting of `pegasus set` that fits no more, such as a user who was removed, takes no other setting along.
+// A setting of `pegasus set` that fits no more, such as a removed user, takes no other setting along.
 func TestSettingThatFitsNoMore(t *testing.T) {
 	c := declaring("x")
 	c.Domains[0].SocketMode, c.Domains[0].Memory, c.Domains[0].Guarantee = 0o666, 2<<30, 1<<30

@@ -108,7 +108,7 @@ func (e *note) getName() string {
 	return string(name[:n])
 }
 
-// printable replaces what can't be printed in a name that a worker wrote, which a guest may have chosen.
+// printable replaces unprintable characters in a name that a worker wrote and a guest may have chosen.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

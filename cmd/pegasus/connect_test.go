@@ -63,7 +63,7 @@ func TestStrangersDirectory(t *testing.T) {
 	}
 }
 
-// A process that is stopped while it starts the private daemon keeps others waiting for so long, who are told its name.
+// A process that is stopped while it starts the private daemon keeps others waiting for so long; they report its name.
 func TestStoppedStarter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "start.lock")
 	unlock, err := lock(path, time.Minute)

@@ -107,9 +107,9 @@ func TestHubDoor(t *testing.T) {
 	}
 }
 
-// A second daemon with the same directory of regions is refused, and names the first: both would start hubs there.
-func TestRegionsOfAnother(t *testing.T) {
-	config := twoDomains + fmt.Sprintf("[daemon]\nregions = %q\nlibvirt = []\n", filepath.Join(shortDir(t), "regions"))
+// oneAtATime wants a second daemon with a configuration to be refused while the first runs, and to start after it.
+func oneAtATime(t *testing.T, config string) {
+	t.Helper()
 	first := newHost(t, config)
 	second := prepareHost(t, config)
 	if said := second.tryStart(); !strings.Contains(said, fmt.Sprintf("served by another daemon, process %d:", first.cmd.Process.Pid)) {
@@ -120,6 +120,12 @@ func TestRegionsOfAnother(t *testing.T) {
 	second.start()
 }
 
+// A second daemon with the same directory of regions is refused, and names the first: both would start hubs there.
+func TestRegionsOfAnother(t *testing.T) {
+	config := twoDomains + fmt.Sprintf("[daemon]\nregions = %q\nlibvirt = []\n", filepath.Join(shortDir(t), "regions"))
+	oneAtATime(t, config)
+}
+
 // Under Xen a second daemon with the same directory of attachments is refused, and names the first.
 func TestMachinesOfAnother(t *testing.T) {
 	capabilities := filepath.Join(t.TempDir(), "capabilities")
@@ -128,12 +134,5 @@ func TestMachinesOfAnother(t *testing.T) {
 	}
 	t.Setenv("XEN_CAPABILITIES", capabilities)
 	config := twoDomains + fmt.Sprintf("[daemon]\nmachines = %q\n", filepath.Join(shortDir(t), "machines"))
-	first := newHost(t, config)
-	second := prepareHost(t, config)
-	if said := second.tryStart(); !strings.Contains(said, fmt.Sprintf("served by another daemon, process %d:", first.cmd.Process.Pid)) {
-		t.Errorf("it says %q", said)
-	}
-	second.stop()
-	first.stop()
-	second.start()
+	oneAtATime(t, config)
 }

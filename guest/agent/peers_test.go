@@ -108,7 +108,7 @@ func TestHostHangs(t *testing.T) {
 		s.begin()
 		return s, hub
 	}
-	await := func(s *session, until time.Duration) { // does what is to be done until then
+	await := func(s *session, until time.Duration) { // does all work that is due until then
 		for end := time.After(until); ; {
 			select {
 			case do := <-s.events:

@@ -32,13 +32,13 @@
 #define PAGE UINT64_C(4096)
 
 /*
- * Whole pages of the program's that lie in the arena. None of them holds anything but what is registered, or the head and the rest
+ * Whole pages of the program's that lie in the arena. None of them holds anything but registered memory, or the head and the rest
  * of its chunk of malloc's: a forked child has the pages in common with its parent until its first handler runs, and the C library
  * writes to its heap before that.
  */
 struct hostmap {
 	uint64_t at, bytes, offset;
-	uint64_t device;    /* the address of what is registered there; 0: no more, but they could not be moved out */
+	uint64_t device;    /* the address of the registered memory; 0: no more, but they could not be moved out */
 	struct area *areas; /* while the process forks: those of the pages that the program has not unmapped, with its access, */
 	size_t count;       /* how many, */
 	void *copy;         /* and a copy of the pages for the child, or NULL */
@@ -354,7 +354,7 @@ static bool move_out(const struct hostmap *m)
 	return out;
 }
 
-/* --- what is mapped --- */
+/* --- mappings --- */
 
 static void add_to_list(struct hostmap *m)
 {
@@ -559,7 +559,7 @@ static void end_fork(struct hostmap *m, bool child)
 		keep_access(a, 1);
 	}
 	if (m->copy)
-		munmap(m->copy, m->bytes); /* what is left of it in the child */
+		munmap(m->copy, m->bytes); /* the rest of it in the child */
 	free(m->areas);
 	m->areas = NULL;
 	m->copy = NULL;

@@ -10,7 +10,7 @@
 
 struct mem_lend_result;
 
-/* Lends the allocation that begins at an address, as often as asked: others may map it by what is returned. */
+/* Lends the allocation that begins at an address, as often as asked: other processes may map it by the returned ticket. */
 CUresult ipc_lend(uint64_t address, struct mem_lend_result *loan);
 /* Maps such memory, and ends that. The table of ranges does not get to know of it. */
 CUresult ipc_borrow(const struct context *c, const struct mem_lend_result *loan, uint64_t *address);

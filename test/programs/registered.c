@@ -341,7 +341,7 @@ static void snapshot(void)
 		p[0] = p[bytes - 1] = 2;
 		CLAIM(waitpid(child, &status, 0) == child && status == 0);
 	}
-	/* So it is with what is left where the program has unmapped some. */
+	/* So it is with the rest where the program has unmapped some. */
 	CLAIM(munmap(p + 4 * PAGE, PAGE) == 0);
 	pid_t child = fork();
 	CLAIM(child >= 0);

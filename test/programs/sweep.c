@@ -604,7 +604,7 @@ static void each_captured(void)
 			one_captured(r, named(r->symbol), &situations[i], false);
 		variants(r, &situations[0]);
 	}
-	for (int i = 0; i < CALLS; i++) { /* stubs disturb no capture */
+	for (int i = 0; i < CALLS; i++) { /* calls that the library doesn't implement disturb no capture */
 		uint64_t a[PARAMETERS] = {0};
 		CUgraph g;
 		if (calls[i].implemented || only)
