@@ -3,6 +3,10 @@
 package conformance
 
 import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +29,7 @@ type Opener func(t testing.TB, o Options) accel.Device
 type Traits struct {
 	Cancels bool // a kernel that runs can be ended
 	Exact   bool // what ended well just before a fault is told so, and not of the fault
+	Fatal   bool // a kernel's fault is that of all contexts that its process has or makes: each test has a process of its own
 }
 
 // Run tries an accelerator. Shared is host memory to be used for that, 1 MiB at least.
@@ -44,9 +49,34 @@ func Run(t *testing.T, open Opener, shared []byte, traits Traits) {
 		{"Timeout", testTimeout}, {"CloseInFlight", testCloseInFlight},
 	} {
 		t.Run(part.name, func(t *testing.T) {
+			if traits.Fatal && os.Getenv(apart) == "" {
+				t.Parallel()
+				runApart(t)
+				return
+			}
 			clear(shared)
 			part.test(t, &bench{T: t, open: open, shared: shared, traits: traits})
 		})
+	}
+}
+
+// apart is set in a process that is there for one test.
+const apart = "PEGASUS_TEST_APART"
+
+// runApart runs a test once more, in a process of its own.
+func runApart(t *testing.T) {
+	args := []string{"-test.v", "-test.run", "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"}
+	if testing.Short() {
+		args = append(args, "-test.short")
+	}
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), apart+"=1")
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Errorf("%v\n%s", err, out)
+	case bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
+		t.Skipf("%s", out)
 	}
 }
 

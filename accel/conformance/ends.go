@@ -147,6 +147,10 @@ func testStickyErrors(t *testing.T, b *bench) {
 	b.ctx.Destroy(func() { close(gone) })
 	b.until(gone)
 	b.ctx = other
+	if b.traits.Fatal {
+		b.want(b.sync(), cuda.ErrorIllegalAddress)
+		return
+	}
 	q := b.alloc(64)
 	b.upload(q, []byte("fine"))
 	if got := b.download(q, 4); string(got) != "fine" {

@@ -30,6 +30,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pegasus/accel"
 	"pegasus/accel/history"
 	"pegasus/accel/nvidia/driver"
@@ -50,7 +52,7 @@ type Config struct {
 	OnTimeout func()
 
 	// Device memory has addresses in [DeviceBase, +DeviceBytes) where the driver can do that. Reserved says that the
-	// range is reserved (PROT_NONE); that is given up right before the driver reserves it.
+	// range is reserved (PROT_NONE); that is given up while the driver starts, and right before the driver reserves it.
 	DeviceBase, DeviceBytes uint64
 	Reserved                bool
 
@@ -138,7 +140,9 @@ func Open(c Config) (*Device, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.giveUp() // NVIDIA's driver never grants what it finds mapped when it starts
 	all, err := List(c.Library)
+	c.reserve()
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +184,23 @@ func Open(c Config) (*Device, error) {
 	d.watchdog.init(d)
 	d.reaper.init()
 	return d, nil
+}
+
+// giveUp gives the reserved addresses of device memory up.
+func (c *Config) giveUp() {
+	if c.Reserved {
+		unix.Syscall(unix.SYS_MUNMAP, uintptr(c.DeviceBase), uintptr(c.DeviceBytes), 0)
+	}
+}
+
+// reserve takes them again, unless something is there by now.
+func (c *Config) reserve() {
+	if !c.Reserved {
+		return
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(c.DeviceBase), uintptr(c.DeviceBytes), unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED_NOREPLACE, ^uintptr(0), 0)
+	c.Reserved = errno == 0
 }
 
 // List says which devices there are.

@@ -86,10 +86,10 @@ func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 		m.bytes /= 2
 		at, r = driver.ReserveAddresses(c, m.base, m.bytes)
 	}
-	if r == cuda.Success && at != m.base && m.bytes >= 1<<30 && !roomy(c, m.bytes/8) {
+	if r == cuda.Success && m.bytes >= 1<<30 && !roomy(c, m.bytes/8) {
 		driver.FreeAddresses(c, at, m.bytes)
 		m.bytes /= 2
-		at, r = driver.ReserveAddresses(c, 0, m.bytes)
+		at, r = driver.ReserveAddresses(c, at, m.bytes)
 	}
 	if r != cuda.Success {
 		m.refused = true

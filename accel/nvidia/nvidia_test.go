@@ -178,7 +178,12 @@ func opener(t testing.TB, o conformance.Options) accel.Device {
 }
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, opener, shared(t), conformance.Traits{})
+	conformance.Run(t, opener, shared(t), traits())
+}
+
+// traits are what the driver does otherwise than our library.
+func traits() conformance.Traits {
+	return conformance.Traits{Fatal: os.Getenv(realDriver) != ""}
 }
 
 // reserve keeps addresses free, as workers do.
@@ -263,6 +268,9 @@ func TestPlaces(t *testing.T) {
 		return
 	}
 	const mib = 1 << 20
+	if m.size(c, 1); os.Getenv(realDriver) != "" && m.base != d.config.DeviceBase {
+		t.Errorf("the driver gave addresses from %#x on, not from %#x, which were kept free", m.base, d.config.DeviceBase)
+	}
 	var all []uint64
 	for _, n := range []uint64{1, 600, 5 * mib, 900 << 10, 900 << 10, 900 << 10, mib - 1, 512} {
 		at, r := c.Alloc(n)

@@ -92,7 +92,7 @@ func TestSwappingConformance(t *testing.T) {
 			c.Swap = seat
 			c.Shared, c.Quota, c.KernelTimeout, c.OnTimeout = o.Shared, o.Quota, o.KernelTimeout.Nanoseconds(), o.OnTimeout
 		})
-	}, shared(t), conformance.Traits{})
+	}, shared(t), traits())
 }
 
 // fault has the driver fail until the function that it returns is called.

@@ -7,7 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -136,28 +139,44 @@ var benchmarks = []string{"vectoradd", "matmul", "reduction", "histogram", "wals
 
 func selfChecking(ctx context.Context, v *visit) (any, error) {
 	return v.ways(func(w way) map[string]error {
-		all := map[string]error{}
-		for _, name := range benchmarks {
-			all[name] = w.start(ctx, v.in("bench", name), "--iterations", "3", "--queue", "2", "--quiet")
-		}
-		return all
+		return each(benchmarks, func(name string) error {
+			return w.start(ctx, v.in("bench", name), "--iterations", "3", "--queue", "2", "--quiet")
+		})
 	})
+}
+
+// each tries several things, some at once: most of their time goes into starting the driver.
+func each(names []string, try func(name string) error) map[string]error {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	said := map[string]error{}
+	places := make(chan struct{}, max(1, runtime.NumCPU()/2))
+	for _, name := range names {
+		places <- struct{}{}
+		all.Go(func() {
+			err := try(name)
+			mu.Lock()
+			said[name] = err
+			mu.Unlock()
+			<-places
+		})
+	}
+	all.Wait()
+	return said
 }
 
 // parts is a step that runs the parts of a program of tests, each by itself.
 func parts(program string, names ...string) func(context.Context, *visit) (any, error) {
 	return func(ctx context.Context, v *visit) (any, error) {
+		if v.rehearsal { // its kernels use pinned memory, which our library can't register for others
+			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "neighbours" })
+		}
 		return v.ways(func(w way) map[string]error {
-			all := map[string]error{}
-			for _, name := range names {
-				if v.rehearsal && name == "neighbours" {
-					continue // its kernels use pinned memory, which our library can't register for others
-				}
+			return each(names, func(name string) error {
 				inTime, cancel := context.WithTimeout(ctx, v.patience(10*time.Second))
-				all[name] = w.start(inTime, v.in("programs", program), name)
-				cancel()
-			}
-			return all
+				defer cancel()
+				return w.start(inTime, v.in("programs", program), name)
+			})
 		})
 	}
 }
@@ -171,11 +190,7 @@ func offload(ctx context.Context, v *visit) (any, error) {
 	v.libraries = v.in("libgomp")
 	defer func() { v.libraries = "" }()
 	return v.ways(func(w way) map[string]error {
-		all := map[string]error{}
-		for _, p := range programs {
-			all[filepath.Base(p)] = w.start(ctx, p)
-		}
-		return all
+		return each(programs, func(p string) error { return w.start(ctx, p) })
 	})
 }
 

@@ -66,8 +66,8 @@ func (v *visit) program(ctx context.Context, env []string, name string, args ...
 // output runs a program and returns what it prints, which is logged as it comes.
 func (v *visit) output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	fmt.Fprintf(v.log, "$ %s\n", strings.Join(cmd.Args, " "))
-	var out bytes.Buffer
-	cmd.Stdout = io.MultiWriter(&out, v.log)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, v.log), io.MultiWriter(&said, v.log)
 	err := cmd.Run()
 	var end *exec.ExitError
 	switch {
@@ -76,7 +76,7 @@ func (v *visit) output(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	case errors.As(err, &end) && end.ExitCode() == notHere:
 		err = errSkip(last(out.Bytes()))
 	case err != nil:
-		err = fmt.Errorf("%s: %w", filepath.Base(cmd.Args[0]), err)
+		err = fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Args[0]), err, last(said.Bytes()))
 	}
 	return out.Bytes(), err
 }

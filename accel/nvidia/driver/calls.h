@@ -90,6 +90,7 @@
 	X(cuModuleEnumerateFunctions, (CUcontext c, CUfunction *f, unsigned n, CUmodule m), (f, n, m)) \
 	X(cuModuleGetFunction, (CUcontext c, CUfunction *f, CUmodule m, const char *name), (f, m, name)) \
 	X(cuModuleGetGlobal_v2, (CUcontext c, CUdeviceptr *at, size_t *bytes, CUmodule m, const char *name), (at, bytes, m, name)) \
+	X(cuFuncLoad, (CUcontext c, CUfunction f), (f)) \
 	X(cuFuncGetName, (CUcontext c, const char **name, CUfunction f), (name, f)) \
 	X(cuFuncGetParamInfo, (CUcontext c, CUfunction f, size_t i, size_t *offset, size_t *bytes), (f, i, offset, bytes)) \
 	X(cuFuncGetAttribute, (CUcontext c, int *value, CUfunction_attribute a, CUfunction f), (value, a, f)) \

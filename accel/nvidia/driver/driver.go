@@ -427,7 +427,8 @@ func add(c Context, l C.CUlinkState, o Object) cuda.Result {
 // UnloadModule releases a module.
 func UnloadModule(c Context, m Module) cuda.Result { return result(C.call_cuModuleUnload(c, m)) }
 
-// Functions are a module's kernels, with their names.
+// Functions are a module's kernels, with their names. They are loaded: of one that isn't a driver that loads lazily tells no limit of
+// threads, and nothing of its memory.
 func Functions(c Context, m Module) (all []Function, names []string, r cuda.Result) {
 	var n C.uint
 	if r := result(C.call_cuModuleGetFunctionCount(c, &n, m)); r != cuda.Success || n == 0 {
@@ -444,6 +445,9 @@ func Functions(c Context, m Module) (all []Function, names []string, r cuda.Resu
 			return nil, nil, r
 		}
 		names[i] = C.GoString(name)
+		if r := result(C.call_cuFuncLoad(c, f)); r != cuda.Success && r != cuda.ErrorNotSupported {
+			return nil, nil, r
+		}
 	}
 	return all, names, cuda.Success
 }

@@ -57,12 +57,72 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *n, const CUmemAllocationPr
 	return NEXT(cuMemGetAllocationGranularity)(n, p, o);
 }
 
+static struct { unsigned long long from, to; } mapped_before[4096];
+static int mapped_count;
+
+EXPORT CUresult cuInit(unsigned flags)
+{
+	FILE *f = mapped_count ? NULL : fopen("/proc/self/maps", "re");
+	char line[4096];
+	while (f && mapped_count < 4096 && fgets(line, sizeof line, f))
+		if (sscanf(line, "%llx-%llx", &mapped_before[mapped_count].from, &mapped_before[mapped_count].to) == 2)
+			mapped_count++;
+	if (f)
+		fclose(f);
+	return NEXT(cuInit)(flags);
+}
+
+static int was_mapped(CUdeviceptr at, size_t n)
+{
+	for (int i = 0; i < mapped_count; i++)
+		if (at < mapped_before[i].to && mapped_before[i].from < at + n)
+			return 1;
+	return 0;
+}
+
+/* Functions are loaded when they are first wanted: till then nobody knows how many threads they may have, or which memory they take. */
+static CUfunction loaded[4096];
+
+static CUfunction *loaded_place(CUfunction f)
+{
+	size_t i = ((size_t)f >> 4) % 4096;
+	while (loaded[i] && loaded[i] != f)
+		i = (i + 1) % 4096;
+	return &loaded[i];
+}
+
+EXPORT CUresult cuFuncLoad(CUfunction f)
+{
+	pthread_mutex_lock(&lock);
+	*loaded_place(f) = f;
+	pthread_mutex_unlock(&lock);
+	return NEXT(cuFuncLoad)(f);
+}
+
+EXPORT CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
+{
+	CUresult r = NEXT(cuModuleGetFunction)(f, m, name);
+	return r == CUDA_SUCCESS ? cuFuncLoad(*f) : r;
+}
+
+EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute a, CUfunction f)
+{
+	pthread_mutex_lock(&lock);
+	int is = *loaded_place(f) == f;
+	pthread_mutex_unlock(&lock);
+	if (!is && (a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK || a == CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES || a == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES))
+		return CUDA_ERROR_FUNCTION_NOT_LOADED;
+	return NEXT(cuFuncGetAttribute)(value, a, f);
+}
+
 static int reserved; /* ranges of addresses: each device of a test has one, and once more for a moment, to see whether there would be room */
 
 EXPORT CUresult cuMemAddressReserve(CUdeviceptr *at, size_t n, size_t align, CUdeviceptr wish, unsigned long long flags)
 {
 	if (n == 0 || n % PAGE || align || flags || wish % PAGE || reserved >= (wish ? 4 : 5))
 		wrong("addresses reserved again and again, or not in pages");
+	if (was_mapped(wish, n))
+		wrong("NVIDIA's driver never grants addresses that were mapped when it started");
 	CUresult r = NEXT(cuMemAddressReserve)(at, n, align, wish, flags);
 	reserved += r == CUDA_SUCCESS;
 	return r;

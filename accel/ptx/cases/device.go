@@ -97,13 +97,17 @@ type Comparison struct {
 // refusals are what a driver answers to PTX that it, or the GPU, is too old for.
 var refusals = []int{209, 218, 222}
 
-// Compare runs cases on a GPU, as PTX of its own target.
-func (d *Device) Compare(list []Case) (r Comparison, err error) {
+// Compare runs cases on a GPU, as PTX of its own target. A case that the program doesn't survive is wrong, and again starts another for the rest.
+func (d *Device) Compare(list []Case, again func() (*Device, error)) (r Comparison, err error) {
 	for i := range list {
 		c := &list[i]
 		result, buffers, err := d.Run(c, c.Text(ptxOf(d.CUDA), fmt.Sprintf("sm_%d%d", d.Major, d.Minor)))
 		if err != nil {
-			return r, err
+			r.Wrong = append(r.Wrong, errors.Join(err, d.Close()))
+			if d, err = again(); err != nil {
+				return r, err
+			}
+			continue
 		}
 		wrong := error(nil)
 		if result == 0 {

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+import traceback
 
 VISITING = os.environ.get("PEGASUS_VISIT") == "1"  # else a rehearsal, which is to be short
 MEASURE = "--measure" in sys.argv
@@ -28,6 +29,7 @@ def need(name):
     try:
         return importlib.import_module(name)
     except Exception as e:  # some fail in other ways than ImportError
+        traceback.print_exc()
         skip(f"no {name}: {type(e).__name__}: {e}")
 
 
