@@ -19,6 +19,7 @@ import (
 // than a program's cuInit should.
 type pool struct {
 	command []string
+	lazy    bool          // its workers' threads have the timer slack
 	park    func(pid int) // called for each worker that is started
 	log     *slog.Logger
 
@@ -36,8 +37,8 @@ type candidate struct {
 	process *os.File      // pidfd
 }
 
-func newPool(command []string, park func(pid int), log *slog.Logger) *pool {
-	return &pool{command: command, park: park, log: log, short: make(chan struct{}, 1)}
+func newPool(command []string, lazy bool, park func(pid int), log *slog.Logger) *pool {
+	return &pool{command: command, lazy: lazy, park: park, log: log, short: make(chan struct{}, 1)}
 }
 
 // take returns a ready worker, or starts one.
@@ -147,7 +148,11 @@ func (p *pool) start() (*candidate, error) {
 	cmd.Dir = "/"
 	pidfd := -1
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
-	if err := startLazily(cmd); err != nil {
+	start := cmd.Start
+	if p.lazy {
+		start = func() error { return startLazily(cmd) }
+	}
+	if err := start(); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}
@@ -164,7 +169,8 @@ func (p *pool) start() (*candidate, error) {
 }
 
 // timerSlack is how late the kernel may wake a thread of a worker that sleeps for a time. The monitor of Go's runtime sleeps for 20 µs
-// a time while there is work, and each of its wakes takes the processor from a thread that computes.
+// a time while there is work, and each of its wakes takes the processor from a thread that computes. A GPU's worker computes nothing, and
+// is to be quick: Go's runtime sleeps for 3 µs where one thread takes over another's work.
 const timerSlack = 500 * time.Microsecond
 
 // startLazily starts a process whose threads have the timer slack. Threads inherit it, also from the thread that starts the process.
@@ -236,7 +242,7 @@ func (d *Daemon) makePools() {
 		if t != "" {
 			command = d.opt.Workers[t]
 		}
-		d.pools[t] = newPool(command, d.park, d.log)
+		d.pools[t] = newPool(command, t == "", d.park, d.log)
 	}
 }
 

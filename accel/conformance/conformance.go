@@ -29,6 +29,7 @@ type Opener func(t testing.TB, o Options) accel.Device
 type Traits struct {
 	Cancels bool // a kernel that runs can be ended
 	Exact   bool // what ended well just before a fault is told so, and not of the fault
+	Whole   bool // memory can be mapped as a whole only
 	Fatal   bool // a kernel's fault is that of all contexts that its process has or makes: each test has a process of its own
 }
 

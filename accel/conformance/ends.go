@@ -148,7 +148,8 @@ func testStickyErrors(t *testing.T, b *bench) {
 	b.until(gone)
 	b.ctx = other
 	if b.traits.Fatal {
-		b.want(b.sync(), cuda.ErrorIllegalAddress)
+		_, r := b.dev.NewContext(0)
+		b.want(r, cuda.ErrorIllegalAddress)
 		return
 	}
 	q := b.alloc(64)

@@ -42,8 +42,12 @@ func testMapping(t *testing.T, b *bench) {
 	m := b.mapper()
 	g := m.MapGranule()
 	base := b.reserved(m, 8*g)
-	one, two := b.created(m, 2*g), b.created(m, g)
-	b.want(m.Map(base+g, g, g, one), cuda.Success)
+	size, offset := 2*g, g // its second half
+	if b.traits.Whole {
+		size, offset = g, 0
+	}
+	one, two := b.created(m, size), b.created(m, g)
+	b.want(m.Map(base+g, g, offset, one), cuda.Success)
 	b.want(m.Map(base+2*g, g, 0, two), cuda.Success)
 	b.want(m.SetAccess(base+g, 2*g, accel.ReadWrite), cuda.Success)
 	if !bytes.Equal(b.download(base+g, int(2*g)), make([]byte, 2*g)) {
@@ -170,16 +174,23 @@ func testMappingQuota(t *testing.T, b *bench) {
 	if _, r := m.CreateMemory((16 << 20) / g * g); r != cuda.ErrorOutOfMemory {
 		t.Errorf("more than the quota has: %v", r)
 	}
-	b.want(m.Map(base, g, 0, mem), cuda.Success)
-	b.want(m.Map(base+g, g, g, mem), cuda.Success)
-	mem.Release()
-	b.want(m.Unmap(base, g), cuda.Success)
-	if n := used.Load() - before; n != int64(2*g) {
-		t.Errorf("while a half is mapped, %d bytes count", n)
+	if b.traits.Whole {
+		b.want(m.Map(base, g, 0, mem), cuda.ErrorNotSupported)
+		b.want(m.Map(base, 2*g, 0, mem), cuda.Success)
+		mem.Release()
+		b.want(m.Unmap(base, 2*g), cuda.Success)
+	} else {
+		b.want(m.Map(base, g, 0, mem), cuda.Success)
+		b.want(m.Map(base+g, g, g, mem), cuda.Success)
+		mem.Release()
+		b.want(m.Unmap(base, g), cuda.Success)
+		if n := used.Load() - before; n != int64(2*g) {
+			t.Errorf("while a half is mapped, %d bytes count", n)
+		}
+		b.want(m.SetAccess(base+g, g, accel.ReadWrite), cuda.Success)
+		b.upload(base+g, pattern(4096))
+		b.want(m.Unmap(base+g, g), cuda.Success)
 	}
-	b.want(m.SetAccess(base+g, g, accel.ReadWrite), cuda.Success)
-	b.upload(base+g, pattern(4096))
-	b.want(m.Unmap(base+g, g), cuda.Success)
 	if n := used.Load() - before; n != 0 {
 		t.Errorf("when it has gone, %d bytes count", n)
 	}

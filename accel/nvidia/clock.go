@@ -129,7 +129,10 @@ func (t *timeline) await(p *piece) (began, ended int64, r cuda.Result) {
 		return 0, 0, r
 	}
 	began, ended = b.at+ns(from), b.at+ns(to)
-	if p.begin == nil {
+	switch {
+	case p.follows != nil:
+		began = p.follows.ended
+	case p.begin == nil:
 		began = ended
 	}
 	p.ended = ended
@@ -137,9 +140,13 @@ func (t *timeline) await(p *piece) (began, ended int64, r cuda.Result) {
 	now := d.clock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p.timed {
+	if p.timed && p.follows == nil {
 		t.offset = max(t.offset, p.submitted-began)
 	}
 	t.offset = min(t.offset, now-ended)
-	return began + t.offset, max(began, ended) + t.offset, cuda.Success
+	began, ended = began+t.offset, max(began, ended)+t.offset
+	if p.follows != nil {
+		began = min(max(began, p.submitted), ended)
+	}
+	return began, ended, cuda.Success
 }

@@ -183,7 +183,8 @@ func TestConformance(t *testing.T) {
 
 // traits are what the driver does otherwise than our library.
 func traits() conformance.Traits {
-	return conformance.Traits{Fatal: os.Getenv(realDriver) != ""}
+	real := os.Getenv(realDriver) != ""
+	return conformance.Traits{Whole: real, Fatal: real}
 }
 
 // reserve keeps addresses free, as workers do.

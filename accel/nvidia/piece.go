@@ -17,6 +17,7 @@ type piece struct {
 	next   *piece // in the stream
 
 	begin, end driver.Event // recorded round it; nil where nothing is to be waited for or measured
+	follows    *piece       // in the stream, at whose end it began unless it was submitted later: it has no event begin then
 	base       *base        // that they are measured by
 	submitted  int64
 	behind     []*piece // of other streams, that are told before
@@ -207,7 +208,7 @@ func (p *piece) tell(r cuda.Result, u accel.Usage) {
 	}
 	c.live--
 	ended := int64(1 + len(p.behind) + len(p.followers))
-	p.behind, p.followers, p.next = nil, nil, nil
+	p.behind, p.followers, p.next, p.follows = nil, nil, nil, nil
 	d.changed.Broadcast()
 	d.mu.Unlock()
 	for _, b := range free {
@@ -222,10 +223,9 @@ func (p *piece) giveUp(r cuda.Result) {
 	c := p.ctx
 	d := c.dev
 	u := accel.Usage{Class: p.class}
-	p.base.settle(c)
-	if _, ms, r := driver.Await(c.ctx, p.base.event, nil, p.begin); r == cuda.Success {
+	if at, ok := p.began(); ok {
 		d.mu.Lock()
-		from := max(p.base.at+ns(ms)+c.time.offset, p.submitted)
+		from := max(at+c.time.offset, p.submitted)
 		d.mu.Unlock()
 		u.Start, u.End = d.charge(p.class, from, d.clock())
 	}
@@ -240,6 +240,37 @@ func (p *piece) giveUp(r cuda.Result) {
 		used(u.Class, u.End-u.Start)
 	}
 	done(r, u)
+}
+
+// began is when a piece that runs began, on the context's timeline.
+func (p *piece) began() (at int64, ok bool) {
+	p.base.settle(p.ctx)
+	if p.begin == nil {
+		d := p.ctx.dev
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if before := p.follows; before != nil && before.telling {
+			return before.ended, true
+		}
+		return p.base.at, true // its submission is later than that
+	}
+	_, ms, r := driver.Await(p.ctx.ctx, p.base.event, nil, p.begin)
+	return p.base.at + ns(ms), r == cuda.Success
+}
+
+// has says whether all that comes before a piece has ended, so that it has begun.
+func (p *piece) has() bool {
+	d := p.ctx.dev
+	d.mu.Lock()
+	e, before := p.begin, p.follows
+	if before != nil {
+		e = before.end // if it is told of meanwhile, and another has that event, the answer is too careful once
+		if before.telling {
+			e = nil
+		}
+	}
+	d.mu.Unlock()
+	return e == nil || driver.Query(p.ctx.ctx, e) == cuda.Success
 }
 
 // newEvent is an event of the driver that nobody uses.
@@ -287,8 +318,10 @@ func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 	if r = s.prepare(p); r != cuda.Success {
 		return s.ctx.forget(p, r)
 	}
-	if p.begin, r = s.recorded(); r != cuda.Success {
-		return s.ctx.forget(p, r)
+	if p.follows = s.predecessor(); p.follows == nil {
+		if p.begin, r = s.recorded(); r != cuda.Success {
+			return s.ctx.forget(p, r)
+		}
 	}
 	if r = give(); r != cuda.Success {
 		return s.ctx.forget(p, r)
@@ -299,10 +332,23 @@ func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 			return r
 		}
 		// The driver took it, and it has failed already, or what was before it: that is told as its end.
-		p.begin, p.end, p.base, p.kernel, p.timed, p.key = nil, nil, nil, "", false, 0
+		p.begin, p.end, p.base, p.follows, p.kernel, p.timed, p.key = nil, nil, nil, nil, "", false, 0
 	}
 	s.append(p)
 	return cuda.Success
+}
+
+// predecessor is the piece that what is submitted now comes right behind, at the event at its end: what comes next begins there, so that no
+// second event is needed. nil: there is none.
+func (s *Stream) predecessor() *piece {
+	d := s.ctx.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := s.last
+	if p == nil || p.telling || !p.timed || p.end == nil || p.hold != nil || len(s.behind()) > 0 {
+		return nil
+	}
+	return p
 }
 
 // prepare notes when a piece is submitted.

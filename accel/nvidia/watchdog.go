@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"pegasus/accel"
-	"pegasus/accel/nvidia/driver"
 	"pegasus/cuda"
 )
 
@@ -124,7 +123,7 @@ func (p *piece) runs() bool {
 	p.ctx.dev.mu.Lock()
 	over := p.telling
 	p.ctx.dev.mu.Unlock()
-	return !over && driver.Query(p.ctx.ctx, p.begin) == cuda.Success
+	return !over && p.has()
 }
 
 // late says since when a kernel has been seen to run, 0 if it doesn't, and whether it has had its time.

@@ -118,7 +118,7 @@ static void copy(const char *name, size_t bytes, void *host, CUdeviceptr device,
 
 static void copies(void)
 {
-	size_t sizes[] = {4 * KIB, 64 * KIB, MIB, 16 * MIB, visiting() ? 256 * MIB : 32 * MIB}, most = sizes[4];
+	size_t sizes[] = {4 * KIB, 64 * KIB, MIB, 16 * MIB, visiting() ? 128 * MIB : 32 * MIB}, most = sizes[4];
 	void *pinned, *pageable = malloc(most);
 	CUdeviceptr device;
 	MUST(cuMemAlloc_v2, &device, most);

@@ -62,7 +62,8 @@ CUresult poll_event(CUcontext c, CUevent e, long long ns)
 	CUresult r;
 	long long end = now() + ns;
 	while ((r = call_cuEventQuery(c, e)) == CUDA_ERROR_NOT_READY && now() < end)
-		__builtin_ia32_pause();
+		for (int i = 0; i < 20; i++) /* asking keeps a lock of the driver from who submits */
+			__builtin_ia32_pause();
 	return r;
 }
 
