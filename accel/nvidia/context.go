@@ -4,6 +4,7 @@ package nvidia
 
 import (
 	"sync/atomic"
+	"time"
 
 	"pegasus/accel"
 	"pegasus/accel/nvidia/driver"
@@ -50,6 +51,7 @@ func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
 	if q := d.config.Quota; q != nil && d.config.Context > 0 && !q(int64(d.config.Context)) {
 		return nil, cuda.ErrorOutOfMemory
 	}
+	began := d.clock()
 	// However the guest wants to wait: here nobody may spin.
 	ctx, r := driver.NewContext(d.index, flags&contextFlags|schedBlockingSync)
 	if r != cuda.Success {
@@ -66,7 +68,9 @@ func newContext(d *Device, flags uint32) (*Context, cuda.Result) {
 		d.uncharge()
 		return nil, r
 	}
+	created := d.clock()
 	c.pin()
+	d.log.Debug("a context", "create", time.Duration(created-began), "pin", time.Duration(d.clock()-created))
 	return c, cuda.Success
 }
 

@@ -141,7 +141,9 @@ func Open(c Config) (*Device, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.giveUp() // NVIDIA's driver never grants what it finds mapped when it starts
+	began := c.Clock()
 	all, err := List(c.Library)
+	c.Log.Debug("the driver started", "took", time.Duration(c.Clock()-began))
 	c.reserve()
 	if err != nil {
 		return nil, err

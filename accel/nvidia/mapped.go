@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +75,7 @@ func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 	if m.ready || m.refused {
 		return
 	}
+	began := time.Now()
 	page, r := driver.Granularity(c, m.index)
 	at := uint64(0)
 	if r == cuda.Success {
@@ -99,6 +101,7 @@ func (m *mapped) begin(c driver.Context, log *slog.Logger) {
 	if at != m.base {
 		log.Warn("device memory gets other addresses than the guest keeps free", "wanted", m.base, "got", at)
 	}
+	log.Debug("addresses of device memory", "from", at, "bytes", m.bytes, "took", time.Since(began))
 	m.base, m.page, m.ready = at, max(page, granule), true
 	m.free = []hole{{at, m.bytes / m.page * m.page}}
 }

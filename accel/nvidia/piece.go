@@ -83,6 +83,7 @@ func (s *Stream) append(p *piece) {
 		s.first = p
 	}
 	s.last = p
+	s.pending.Add(1)
 	c.active[s] = struct{}{}
 	c.live++
 	d.queued.Add(1 + int64(len(p.behind)))
@@ -103,22 +104,32 @@ func (s *Stream) append(p *piece) {
 	}
 }
 
-// tell waits for the ends of the stream's pieces and tells them, until there are no more.
+// tell waits for the ends of the stream's pieces and tells them, until there have been no more for a while.
 func (s *Stream) tell() {
-	for p := s.head(); p != nil; p = s.head() {
-		r, u := p.await()
-		p.tell(r, u)
+	for last := false; ; {
+		p := s.head(last)
+		switch {
+		case p != nil:
+			r, u := p.await()
+			p.tell(r, u)
+			last = false
+		case last:
+			return
+		default:
+			s.linger()
+			last = true
+		}
 	}
 }
 
-// head is the stream's first piece, once all that it comes behind was told.
-func (s *Stream) head() *piece {
+// head is the stream's first piece, once all that it comes behind was told. last says that nobody waits for more if there is none.
+func (s *Stream) head(last bool) *piece {
 	d := s.ctx.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := s.first
 	if p == nil {
-		s.telling = false
+		s.telling = !last
 		return nil
 	}
 	for _, b := range p.behind {
@@ -188,6 +199,7 @@ func (p *piece) tell(r cuda.Result, u accel.Usage) {
 	tellEnd(done, r, u)
 	d.mu.Lock()
 	p.told = true
+	s.pending.Add(-1)
 	if s.first = p.next; s.first == nil {
 		s.last = nil
 		delete(c.active, s)

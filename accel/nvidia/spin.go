@@ -22,3 +22,15 @@ func (p *piece) lookFor() {
 	defer seats.EndSpin()
 	driver.Poll(p.ctx.ctx, p.end, most)
 }
+
+// linger looks whether a stream without work gets more, before its thread sleeps: waking that takes longer than many a kernel does.
+func (s *Stream) linger() {
+	d := s.ctx.dev
+	seats, most := d.config.Seats, d.config.SpinTime
+	if seats == nil || most <= 0 || !seats.TrySpin() {
+		return
+	}
+	defer seats.EndSpin()
+	for end := d.clock() + most; s.pending.Load() == 0 && d.clock() < end; {
+	}
+}

@@ -3,6 +3,8 @@
 package nvidia
 
 import (
+	"sync/atomic"
+
 	"pegasus/accel"
 	"pegasus/accel/nvidia/driver"
 	"pegasus/cuda"
@@ -16,8 +18,9 @@ type Stream struct {
 	legacy    bool
 	destroyed bool
 
-	first, last *piece // that have not ended
-	telling     bool   // a goroutine waits for them
+	first, last *piece       // that have not ended
+	telling     bool         // a goroutine waits for them
+	pending     atomic.Int32 // how many there are
 }
 
 var _ accel.Stream = (*Stream)(nil)

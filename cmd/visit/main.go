@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("usage: visit list, or visit facts|agree|measure [--out FOLDER] [--driver FILE] [--rehearse] [--only STEP,…] [--budget TIME]")
+var errUsage = errors.New("usage: visit list, or visit facts|agree|measure [--out FOLDER] [--driver FILE] [--rehearse] [--only STEP,…] [--policies NAME,…] [--budget TIME]")
 
 func run(ctx context.Context, args []string, say io.Writer) error {
 	if len(args) == 1 && args[0] == "list" {
@@ -60,6 +60,7 @@ func run(ctx context.Context, args []string, say io.Writer) error {
 	f.StringVar(&v.out, "out", ".", "write to this `folder`")
 	f.StringVar(&v.driver, "driver", "", "NVIDIA's libcuda.so.1, a `file` (default where the system has it)")
 	f.BoolVar(&v.rehearsal, "rehearse", false, "with the software accelerator as the device")
+	policies := f.String("policies", "none,accc,lag,ht", "which `policies` shares and latency are measured under")
 	only := f.String("only", "", "only these `steps`, separated by commas")
 	budget := f.Duration("budget", 9*time.Minute, "begin nothing that can't end within this `time`")
 	if err := f.Parse(args[1:]); err != nil {
@@ -76,7 +77,7 @@ func run(ctx context.Context, args []string, say io.Writer) error {
 	if err != nil {
 		return err
 	}
-	v.folder = filepath.Dir(self)
+	v.folder, v.policies = filepath.Dir(self), strings.Split(*policies, ",")
 	if err := v.begin(); err != nil {
 		return err
 	}

@@ -16,16 +16,13 @@ type sharer struct {
 	credits int
 }
 
-// policies are those that are tried.
-var policies = []string{"none", "accc", "lag", "ht"}
-
 func shares(ctx context.Context, v *visit) (any, error) {
 	f := findings{Other: "of all credits"}
 	for _, domains := range [][]sharer{
 		{{"one", 256}, {"three", 768}},
 		{{"one", 128}, {"two", 256}, {"four", 512}, {"eight", 1024}},
 	} {
-		for _, p := range policies {
+		for _, p := range v.policies {
 			if err := v.share(ctx, p, domains, &f); err != nil {
 				return f, fmt.Errorf("%s: %w", p, err)
 			}
@@ -144,7 +141,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // latency is how long requests take beside a domain with long kernels.
 func latency(ctx context.Context, v *visit) (any, error) {
 	var f findings
-	for _, p := range append([]string{"alone"}, policies...) {
+	for _, p := range append([]string{"alone"}, v.policies...) {
 		if err := v.latency(ctx, p, &f); err != nil {
 			return f, fmt.Errorf("%s: %w", p, err)
 		}

@@ -29,6 +29,7 @@ type visit struct {
 	cuda      int    // the newest that the driver knows
 	libraries string // a folder of others that the step's programs need
 	rehearsal bool
+	policies  []string // that are compared
 	say       io.Writer
 
 	record *record
