@@ -28,8 +28,10 @@ import (
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "worker" {
 		// A stream that waits holds up others that the driver has put behind it, by default from the ninth on. It reads
-		// this when it is loaded.
-		os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+		// this when it is loaded. Each makes a context slower to create.
+		if _, set := os.LookupEnv("CUDA_DEVICE_MAX_CONNECTIONS"); !set {
+			os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+		}
 		printed, err := catch()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "worker:", err) // without what kernels print
