@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -19,7 +18,6 @@ import (
 // than a program's cuInit should.
 type pool struct {
 	command []string
-	lazy    bool          // its workers' threads have the timer slack
 	park    func(pid int) // called for each worker that is started
 	log     *slog.Logger
 
@@ -37,8 +35,8 @@ type candidate struct {
 	process *os.File      // pidfd
 }
 
-func newPool(command []string, lazy bool, park func(pid int), log *slog.Logger) *pool {
-	return &pool{command: command, lazy: lazy, park: park, log: log, short: make(chan struct{}, 1)}
+func newPool(command []string, park func(pid int), log *slog.Logger) *pool {
+	return &pool{command: command, park: park, log: log, short: make(chan struct{}, 1)}
 }
 
 // take returns a ready worker, or starts one.
@@ -148,11 +146,7 @@ func (p *pool) start() (*candidate, error) {
 	cmd.Dir = "/"
 	pidfd := -1
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
-	start := cmd.Start
-	if p.lazy {
-		start = func() error { return startLazily(cmd) }
-	}
-	if err := start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}
@@ -166,24 +160,6 @@ func (p *pool) start() (*candidate, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// timerSlack is how late the kernel may wake a thread of a worker that sleeps for a time. The monitor of Go's runtime sleeps for 20 µs
-// a time while there is work, and each of its wakes takes the processor from a thread that computes. A GPU's worker computes nothing, and
-// is to be quick: Go's runtime sleeps for 3 µs where one thread takes over another's work.
-const timerSlack = 500 * time.Microsecond
-
-// startLazily starts a process whose threads have the timer slack. Threads inherit it, also from the thread that starts the process.
-func startLazily(cmd *exec.Cmd) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-	if err != nil {
-		return cmd.Start()
-	}
-	unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack), 0, 0, 0)
-	defer unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(was), 0, 0, 0)
-	return cmd.Start()
 }
 
 // processOf makes a file of the pidfd that came with the start, or opens one
@@ -242,7 +218,7 @@ func (d *Daemon) makePools() {
 		if t != "" {
 			command = d.opt.Workers[t]
 		}
-		d.pools[t] = newPool(command, t == "", d.park, d.log)
+		d.pools[t] = newPool(command, d.park, d.log)
 	}
 }
 

@@ -21,6 +21,7 @@ type Module struct {
 
 // function is one kernel of a module.
 type function struct {
+	number   uint64 // of all that were loaded
 	layout   *cuda.FunctionLayout
 	required [3]uint32 // .reqntid, zero if absent
 	heap     bool      // allocates or frees memory

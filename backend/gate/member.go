@@ -326,7 +326,7 @@ func (m *Member) Queued(c Class, by int) { m.slot.queued[c].Add(uint32(by)) }
 // do waits for its turn, while the request goes on. Any goroutine may call it, before Finish, which receives the sum of all.
 func (m *Member) Spend(t *Ticket, u accel.Usage) {
 	ns := max(u.End-u.Start, 0)
-	m.charge(ClassOf(u.Class), u, ns, t.Name)
+	m.charge(ClassOf(u.Class), u, ns, Now(), t.Name)
 	h := &m.page.at.header
 	over := atomic.AddInt64(&t.spent, ns) - t.predicted
 	l, taken := h.budgeted(t.class), ns // the request goes on under the lease in force now, which had nothing reserved for it
@@ -352,7 +352,7 @@ func (h *header) budgeted(c Class) *lease {
 }
 
 // charge notes a use of an engine, by the kernel of a name if it has one.
-func (m *Member) charge(c Class, u accel.Usage, ns int64, name string) {
+func (m *Member) charge(c Class, u accel.Usage, ns, now int64, name string) {
 	h := &m.page.at.header
 	if u.Class < accel.NumClasses {
 		m.slot.used[u.Class].Add(ns)
@@ -360,7 +360,7 @@ func (m *Member) charge(c Class, u accel.Usage, ns int64, name string) {
 	if h.noting.Load() != 0 && ns > 0 {
 		m.page.at.reel[m.index].write(u, name)
 	}
-	if !h.inTurn(c, Now()) {
+	if !h.inTurn(c, now) {
 		h.overrun[c].Add(ns)
 	} else if l := h.budgeted(c); l != nil {
 		l.used.Add(ns)
@@ -374,9 +374,9 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	measured := max(u.End-u.Start, 0)
 	rest := max(measured-t.spent, 0)
 	u.Start = u.End - rest
-	h := &m.page.at.header
+	h, now := &m.page.at.header, Now()
 	if rest > 0 {
-		m.charge(t.class, u, rest, t.Name)
+		m.charge(t.class, u, rest, now, t.Name)
 	}
 	if u.Class < accel.NumClasses {
 		s.ended[t.class].Add(1)
@@ -387,11 +387,11 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	s.inFlight[t.class].Add(-t.predicted)
 	s.requests[t.class].Add(-1)
 	m.page.at.wakeLimitWaiters()
-	m.idle()
+	m.idle(now)
 	m.dry(t.class)
 	// The daemon decides anew when what it lent has been used, not at every request
 	// of a run, since waking it takes a processor from who executes them.
-	spent := t.requests && (!h.open(t.class, Now()) || t.lease.requests.Load() <= 0 && s.requests[t.class].Load() == 0)
+	spent := t.requests && (!h.open(t.class, now) || t.lease.requests.Load() <= 0 && s.requests[t.class].Load() == 0)
 	if spent || t.budget && t.lease.budget.Load() <= 0 {
 		m.bell.Ring()
 	}
@@ -408,13 +408,12 @@ func (s *slot) busy(now int64) {
 	}
 }
 
-// idle notes that nothing is pending or in flight, and tells the daemon if it asked.
-func (m *Member) idle() {
+// idle notes that nothing is pending or in flight since then, and tells the daemon if it asked.
+func (m *Member) idle(since int64) {
 	s := m.slot
 	if s.requests[Compute].Load() != 0 || s.requests[Copy].Load() != 0 || s.pending.Load() != 0 {
 		return
 	}
-	since := Now()
 	s.idleSince.Store(since)
 	if s.requests[Compute].Load() != 0 || s.requests[Copy].Load() != 0 || s.pending.Load() != 0 {
 		s.idleSince.CompareAndSwap(since, 0) // the poller was quicker

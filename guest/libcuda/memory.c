@@ -201,7 +201,6 @@ CUresult pg_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flag
 	return r;
 }
 
-/* Frees are queued: the host lets go of the memory once the work before has ended. */
 /* Whether an allocation may be freed. Its own context counts where none is current: Numba frees when it has popped its context. */
 static CUresult may_free(uint64_t address)
 {
@@ -223,19 +222,13 @@ CUresult pg_cuMemFree_v2(CUdeviceptr dptr)
 	struct range range;
 	if (range_remove(dptr, RANGE_MANAGED, &range))
 		return unpin(&range);
-	if (range_find(dptr, &range) && range.kind == RANGE_POOL && range.base == dptr) {
-		r = memory_drain();
-		CUresult given = pool_give(dptr, NULL);
-		if (given == CUDA_ERROR_NOT_PERMITTED)
-			given = graph_memory_free(dptr, NULL);
-		return given == CUDA_SUCCESS ? r : given;
-	}
-	if (range_find(dptr, &range) && range.kind == RANGE_IMPORTED && range.base == dptr) {
-		r = memory_drain();
-		CUresult given = import_free(dptr, NULL);
-		return given == CUDA_SUCCESS ? r : given;
-	}
-	return memory_free(dptr);
+	if (LIKELY(!range_find(dptr, &range) || range.base != dptr || (range.kind != RANGE_POOL && range.kind != RANGE_IMPORTED)))
+		return memory_free(dptr);
+	r = memory_drain();
+	CUresult given = range.kind == RANGE_POOL ? pool_give(dptr, NULL) : import_free(dptr, NULL);
+	if (given == CUDA_ERROR_NOT_PERMITTED)
+		given = graph_memory_free(dptr, NULL);
+	return given == CUDA_SUCCESS ? r : given;
 }
 
 CUresult pg_cuMemGetInfo_v2(size_t *available, size_t *total)

@@ -440,9 +440,12 @@ CUresult pool_take(struct pool *p, const struct place *place, uint64_t bytes, ui
 	return take_for(p, place, bytes, NULL, address);
 }
 
+static bool graphsHave; /* memory, or had some once; guarded by the lock */
+
 CUresult pool_take_for_graph(struct pool *p, uint64_t context, uint64_t bytes, struct graph_piece *piece, uint64_t *address)
 {
 	const struct place anywhere = {.contextHandle = context};
+	graphsHave = true;
 	return take_for(p, &anywhere, bytes, piece, address);
 }
 
@@ -476,7 +479,7 @@ CUresult pool_give(uint64_t address, const struct place *place)
 {
 	struct range range;
 	pthread_mutex_lock(&momentLock);
-	if (pool_graph_piece(address)) {
+	if (UNLIKELY(graphsHave) && pool_graph_piece(address)) {
 		pthread_mutex_unlock(&momentLock);
 		return CUDA_ERROR_NOT_PERMITTED;
 	}

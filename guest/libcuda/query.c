@@ -114,12 +114,16 @@ CUresult pg_cuStreamQuery(CUstream stream)
 	return failed != CUDA_SUCCESS ? failed : r;
 }
 
+/* Only what stands behind the legacy stream's mark needs the lock: it is a sum of streams that may go. */
 bool mark_ended(const struct place *place, uint64_t *sent)
 {
-	pthread_mutex_lock(&lock);
+	bool sums = place->stream == WIRE_LEGACY;
+	if (sums)
+		pthread_mutex_lock(&lock);
 	*sent = sent_before(place);
-	bool ended = *sent == place->mark->ended;
-	pthread_mutex_unlock(&lock);
+	bool ended = *sent == atomic_load_explicit(&place->mark->ended, memory_order_acquire);
+	if (sums)
+		pthread_mutex_unlock(&lock);
 	return ended;
 }
 
@@ -134,8 +138,8 @@ static bool is_there(const struct place *place)
 void mark_waited(const struct place *place, uint64_t sent)
 {
 	pthread_mutex_lock(&lock);
-	if (is_there(place) && place->mark->ended < sent)
-		place->mark->ended = sent;
+	if (is_there(place) && atomic_load_explicit(&place->mark->ended, memory_order_relaxed) < sent)
+		atomic_store_explicit(&place->mark->ended, sent, memory_order_release);
 	pthread_mutex_unlock(&lock);
 }
 
