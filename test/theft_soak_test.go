@@ -31,6 +31,10 @@ func TestSoakTheft(t *testing.T) {
 				})
 			}
 		}
+		for _, a := range []theft{quit, pile, fill} {
+			a := a.under(policy, "")
+			t.Run("several/"+a.String(), func(t *testing.T) { a.onSeveral(t, min(time.Minute, soakTime(t))) })
+		}
 		t.Run("short jobs/"+policy, func(t *testing.T) { shortJobs(t, policy, min(time.Minute, soakTime(t)), 3) })
 	}
 }

@@ -92,6 +92,69 @@ name = "thief"
 credits = %d
 `
 
+const severalConfig = `
+[[accelerator]]
+name = "a0"
+type = "soft"
+cores = 1
+memory = "1GiB"
+kernel_timeout = "2s"
+policy = %q
+[[accelerator]]
+name = "a1"
+type = "soft"
+cores = 1
+memory = "1GiB"
+kernel_timeout = "2s"
+policy = %[1]q
+[[domain]]
+name = "victim0"
+accelerator = "a0"
+[[domain]]
+name = "victim1"
+accelerator = "a1"
+[[domain]]
+name = "thief"
+`
+
+// A thief that goes from accelerator to accelerator takes no more of either than its share.
+func TestTheftOnSeveral(t *testing.T) {
+	for _, a := range []theft{quit.under("accc", ""), pile.under("lag", "")} {
+		t.Run(a.String(), func(t *testing.T) { a.onSeveral(t, 3*time.Second) })
+	}
+}
+
+// onSeveral lets the thief try for so long beside a victim on each of two accelerators.
+func (a theft) onSeveral(t *testing.T, long time.Duration) {
+	h := startSystemHost(t, fmt.Sprintf(severalConfig, a.policy))
+	victims := []sharer{{"victim0", 256, 1}, {"victim1", 256, 1}}
+	for _, v := range victims {
+		h.run(v)
+	}
+	h.await(victims)
+	thief := program(t, "thief")
+	defer h.again("thief", a.processes, thief, a.args...)()
+	eventually(t, soon, "the thief computes", func() bool { return h.domains()["thief"].Calls > 0 })
+	type state struct{ held, got [2]int64 }
+	look := func() (s state) {
+		all, domains := h.accelerators(), h.domains()
+		for i, v := range victims {
+			s.held[i], s.got[i] = all[i].GPU, domains[v.name].GPU
+		}
+		return s
+	}
+	before := look()
+	time.Sleep(long)
+	after := look()
+	for i, v := range victims {
+		held, got := time.Duration(after.held[i]-before.held[i]), time.Duration(after.got[i]-before.got[i])
+		t.Logf("%s got %v of %v", v.name, got, held)
+		if got < held*95/200-rotation-longest {
+			t.Errorf("%s got %.1f %% of the %v for which its accelerator was held, want 47.5 %%", v.name, 100*float64(got)/float64(held), held)
+		}
+	}
+}
+
 // thieves starts a daemon for a theft.
 func thieves(t *testing.T, policy, accounts string, victim, thief int) *host {
 	t.Helper()
