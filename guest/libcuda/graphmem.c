@@ -213,6 +213,8 @@ CUresult graph_memory_let_go(struct graph_node *n, CUdeviceptr address)
 {
 	struct graph_memory *m = memory_at(address);
 	const uint64_t graph = n->graph->object.id;
+	if (m && !handle_find(&graphs, m->freed)) /* that graph was destroyed */
+		m->freed = 0;
 	if (!m || (m->freed && (m->graph == graph || m->freed == m->graph || frees(n->graph, m))))
 		return CUDA_ERROR_INVALID_VALUE;
 	m->freed = graph;

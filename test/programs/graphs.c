@@ -924,6 +924,7 @@ static void test_memory(void)
 	/* It outlives the graphs. */
 	CHECK(cuGraphExecDestroy(f));
 	CHECK(cuGraphDestroy(h));
+	CHECK(cuGraphAddMemFreeNode(&n, g, &alloc, 1, p)); /* the other that did is no more */
 	CHECK(cuGraphExecDestroy(e));
 	CHECK(cuGraphDestroy(g));
 	CLAIM(word_at(p) == 5 && graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == Bytes);
