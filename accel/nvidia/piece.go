@@ -122,7 +122,7 @@ func (s *Stream) tell() {
 	}
 }
 
-// head is the stream's first piece, once all that it comes behind was told. last says that nobody waits for more if there is none.
+// head is the stream's first piece, once all that it comes behind was told. last: the goroutine ends if there is none.
 func (s *Stream) head(last bool) *piece {
 	d := s.ctx.dev
 	d.mu.Lock()
@@ -350,8 +350,8 @@ func (s *Stream) perform(p *piece, give func() cuda.Result) (r cuda.Result) {
 	return cuda.Success
 }
 
-// predecessor is the piece that what is submitted now comes right behind, at the event at its end: what comes next begins there, so that no
-// second event is needed. nil: there is none.
+// predecessor is the piece right before the next one, which begins at the event at its end: so that one needs no event of its own at the
+// beginning. nil: there is none.
 func (s *Stream) predecessor() *piece {
 	d := s.ctx.dev
 	d.mu.Lock()

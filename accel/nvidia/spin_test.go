@@ -51,7 +51,7 @@ func TestLookFor(t *testing.T) {
 	if taken < 20 {
 		t.Errorf("%d seats were taken", taken)
 	}
-	for all.taken.Load() != all.given.Load() || x.(*Context).legacy.lingers() { // who waits for more gives its seat back
+	for all.taken.Load() != all.given.Load() || x.(*Context).legacy.lingers() { // a stream that waits for more gives its seat back
 		time.Sleep(time.Millisecond)
 	}
 	taken = all.taken.Load()

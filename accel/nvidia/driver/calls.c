@@ -62,7 +62,7 @@ CUresult poll_event(CUcontext c, CUevent e, long long ns)
 	CUresult r;
 	long long end = now() + ns;
 	while ((r = call_cuEventQuery(c, e)) == CUDA_ERROR_NOT_READY && now() < end)
-		for (int i = 0; i < 20; i++) /* asking keeps a lock of the driver from who submits */
+		for (int i = 0; i < 20; i++) /* a question keeps a lock of the driver from threads that submit */
 			__builtin_ia32_pause();
 	return r;
 }

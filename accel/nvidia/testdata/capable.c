@@ -80,7 +80,7 @@ static int was_mapped(CUdeviceptr at, size_t n)
 	return 0;
 }
 
-/* Functions are loaded when they are first wanted: till then nobody knows how many threads they may have, or which memory they take. */
+/* Functions are loaded when they are first wanted: till then the driver tells no limit of threads, constants or local memory. */
 static CUfunction loaded[4096];
 
 static CUfunction *loaded_place(CUfunction f)
