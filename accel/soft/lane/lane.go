@@ -239,9 +239,10 @@ func (k *Kernel) Run(l *Launch) *Fault {
 		return f
 	}
 	r := runs.Get().(*run)
-	*r = run{launch: l, meeting: 8, total: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]), watches: r.watches[:0]}
+	r.launch, r.total, r.meeting = l, uint64(l.Grid[0])*uint64(l.Grid[1])*uint64(l.Grid[2]), 8
+	r.next, r.begun = atomic.Uint64{}, atomic.Int32{}
 	cores := int(min(uint64(max(l.Cores, 1)), r.total))
-	r.watches = append(r.watches, make([]stopwatch, cores)...)
+	r.watches = append(r.watches[:0], make([]stopwatch, cores)...)
 	r.pause.begin(cores)
 	if fault := k.runOn(r, cores); fault != nil {
 		return fault
@@ -251,7 +252,7 @@ func (k *Kernel) Run(l *Launch) *Fault {
 	return nil
 }
 
-// runs are used again: a launch may be brief.
+// runs are used again: a launch may be brief. Those are that ended well, so all but what Run sets is as it was.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
 func (k *Kernel) runOn(r *run, cores int) *Fault {
