@@ -22,7 +22,7 @@ type Case struct {
 	Tested string
 
 	text string // all but the first directives
-	// open says that PTX leaves the result open, so devices may differ.
+	// open marks a case whose result PTX leaves open, so that devices may differ.
 	open bool
 }
 

@@ -16,9 +16,12 @@ func TestCases(t *testing.T) {
 		!slices.Equal(c.Buffers[0].After[:16], append(words(5, 1), 0, 0, 0, 0, 0, 0, 0, 0)) {
 		t.Errorf("%+v", c)
 	}
-	kernels, err := Kernels("== first\nthreads 2\nmemory 7\nmodule .global .u32 x;\nadd.u32 %r1, %t, 1;\n= %r1 1 2\n= memory 8 9\n== second\n= %p1 1\n")
+	kernels, err := Kernels("== first\nthreads 2\nmemory 7\nmodule .global .u32 x;\nadd.u32 %r1, %t, 1;\n= %r1 1 2\n= memory 8 9\n== second\nopen\n= %p1 1\n")
 	if err != nil || len(kernels) != 2 {
 		t.Fatal(kernels, err)
+	}
+	if kernels[0].mayDiffer() || !kernels[1].mayDiffer() {
+		t.Error("want the second kernel open, and the first not")
 	}
 	c := &kernels[0]
 	if c.Name != "line 1: first" || c.Threads != 2 || !slices.Equal(c.Buffers[0].After, longs(1, 2)) || c.Buffers[1].Before[0] != 7 ||
@@ -33,6 +36,25 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// Only an open case may end otherwise on a GPU, and an approximation may have other bits.
+func TestComparison(t *testing.T) {
+	list, err := Kernels("== firm\nadd.u32 %r1, 1, 2;\n= %r1 3\n== approximate\nsin.approx.f32 %r1, 0f00000000;\n= %r1 0\n== open\nopen\nadd.u32 %r1, 1, 2;\n= %r1 3\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Comparison
+	for i := range list {
+		right := [][]byte{list[i].Buffers[0].After, nil}
+		r.add(&list[i], 0, right)
+		r.add(&list[i], 0, [][]byte{longs(9), nil})
+		r.add(&list[i], 715, right)
+		r.add(&list[i], 218, right)
+	}
+	if r.Same != 3 || len(r.Unknown) != 3 || !slices.Equal(r.Free, []string{list[1].Name, list[2].Name, list[2].Name}) || len(r.Wrong) != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"\nadd.u32 r r:1 r:2": "line 2", "add.u32 = 1": "line 1", "add.u32 r r:x = 1": "line 1", "add.u32 r - = 1": "line 1", "add.u32 r r:1 =": "line 1",
@@ -41,7 +63,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	for _, text := range []string{"ret;", "== a\nthreads x", "== a\n= %r1 g", "== a\nmemory 100000000"} {
+	for _, text := range []string{"ret;", "== a\nthreads x", "== a\n= %r1 g", "== a\nmemory 100000000", "== a\nopen\n= %r1 x"} {
 		if _, err := Kernels(text); err == nil || !strings.Contains(err.Error(), "line ") {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -17,6 +17,7 @@ type kernel struct {
 	before  []uint32 // memory
 	after   []uint32
 	results map[string][]uint64 // by register: one value for all threads, or one for each
+	open    bool
 }
 
 // memoryWords is how much memory a kernel has.
@@ -50,6 +51,8 @@ func (k *kernel) read(line string) (err error) {
 	switch {
 	case words[0] == "threads" && len(words) == 2:
 		k.threads, err = strconv.Atoi(words[1])
+	case words[0] == "open" && len(words) == 1:
+		k.open = true
 	case words[0] == "module":
 		k.module = append(k.module, strings.TrimPrefix(line, "module "))
 	case words[0] == "memory":
@@ -124,5 +127,6 @@ func (k *kernel) result() Case {
 		Values:  words(1, 2, 3, 4),
 		Tested:  strings.Join(slices.Concat(k.module, k.body), "\n"),
 		text:    k.text(),
+		open:    k.open,
 	}
 }

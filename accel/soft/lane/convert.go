@@ -141,7 +141,9 @@ func (l *lowerer) wholeRows(in *ptx.Inst, d, s place, regTo int) bool {
 	return true
 }
 
-// floatRows converts between f32 and f64, or rounds to whole numbers.
+// floatRows converts between f32 and f64, or rounds to whole numbers. The processor's
+// conversion between the two keeps the sign of a NaN and the upper bits of its payload, and
+// makes it quiet, as a GPU's does.
 func (l *lowerer) floatRows(in *ptx.Inst, d, s place) {
 	to, from := in.Type, in.Type2
 	flushed := in.Mods.Has(ptx.FTZ)
@@ -207,6 +209,9 @@ func convert(in *ptx.Inst) func(uint64) uint64 {
 	mode := rounding(in)
 	return func(x uint64) uint64 {
 		v := load(x, from, flushed)
+		if v != v && from == ptx.F64 && to == ptx.F32 && !sat {
+			return bits32(float32(v))
+		}
 		if to == ptx.F32 {
 			v = float64(round32(v, 0, mode))
 		}

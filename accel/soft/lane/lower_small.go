@@ -26,9 +26,14 @@ func init() {
 	}
 }
 
-// createpolicy lowers createpolicy: there is no cache that could have one.
+// createpolicy lowers createpolicy: there is no cache that could have a policy, so each is 0. The
+// form cvt returns its operand, as a GPU does.
 func (l *lowerer) createpolicy(in *ptx.Inst) {
-	l.op("movU64", l.dst(&in.Args[0], true), l.constant(0))
+	s := l.constant(0)
+	if in.Mods.Has(ptx.ConvertPolicy) {
+		s = l.src(&in.Args[1], ptx.B64)
+	}
+	l.op("movU64", l.dst(&in.Args[0], true), s)
 }
 
 // lowersSmall lowers an instruction on small formats, and says whether it is one.

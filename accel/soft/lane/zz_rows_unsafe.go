@@ -3779,7 +3779,7 @@ func cvtF32F64(d, a, _, _ unsafe.Pointer, n int, scalars int) {
 	ds := unsafe.Slice((*float32)(d), n)
 	for i := range ds {
 		x := *(*float64)(unsafe.Add(a, i*as))
-		ds[i] = canonF32(float32(x))
+		ds[i] = float32(x)
 	}
 }
 

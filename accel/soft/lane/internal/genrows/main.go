@@ -205,7 +205,7 @@ func conversionRows() (t []operation) {
 		}
 	}
 	add("cvtF64F32", "float32", "float64", "float64(x)")
-	add("cvtF32F64", "float64", "float32", "canonF32(float32(x))")
+	add("cvtF32F64", "float64", "float32", "float32(x)")
 	add("clampU16", "int32", "uint32", "uint32(max(min(x, 0xffff), 0))")
 	add("clampS16", "int32", "int32", "max(min(x, 0x7fff), -0x8000)")
 	add("clampU8", "int32", "uint32", "uint32(max(min(x, 0xff), 0))")

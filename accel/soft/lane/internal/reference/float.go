@@ -363,6 +363,10 @@ func (w *warp) convert(in *inst, t *thread) {
 			r = formatOf(to).round(exact().SetInt(z), in.mode())
 		}
 		r = finish(in, r)
+	case formatOf(to) == single && formatOf(from) == double && double.isNaN(v) && !in.mods["sat"]:
+		r = v>>32&single.sign() | 0x7fc00000 | v>>29&0x3fffff
+	case formatOf(to) == double && formatOf(from) == single && single.isNaN(v) && !in.mods["sat"]:
+		r = v&single.sign()<<32 | 0x7ff8000000000000 | v&0x3fffff<<29
 	default:
 		r = finish(in, toFloat(in, v))
 	}
