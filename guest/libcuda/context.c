@@ -31,6 +31,14 @@ static struct primary {
 
 #define FLAGS_KNOWN 0xffu
 
+CUresult context_any(void)
+{
+	uint64_t top = context_top();
+	if (UNLIKELY(top == 0))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return LIKELY(handle_find(&contexts, top)) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 CUresult context_current(struct context **context)
 {
 	uint64_t top = context_top();

@@ -78,14 +78,20 @@ static CUresult find_block(const struct function *f, void **extra, const void **
 	return CUDA_SUCCESS;
 }
 
-/* The function and the stream have to be of the current context; a kernel only needs a stream. */
+/*
+ * The function and the stream have to be of one context. The thread needs a current context, but which one it is doesn't matter,
+ * as with NVIDIA's driver, nor whether it has failed. A kernel only needs a stream.
+ */
 static CUresult check_place(CUfunction handle, const struct function *f, const struct place *place)
 {
 	struct context *current;
-	if (LIKELY(place->contextHandle == f->context && context_top() == f->context))
+	bool together = LIKELY(place->contextHandle == f->context);
+	if (LIKELY(together && context_top() == f->context))
 		return CUDA_SUCCESS;
 	if ((uint64_t)(uintptr_t)handle != f->object.id)
 		return CUDA_SUCCESS;
+	if (together)
+		return context_any();
 	CUresult r = context_current(&current);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
 }

@@ -354,11 +354,10 @@ CUDA_MEMCPY3D copy_of(const struct box *b)
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, enum until until)
 {
-	struct context *current;
-	CUresult r = context_current(&current);
+	struct place place;
+	CUresult r = context_any();
 	if (r != CUDA_SUCCESS)
 		return r;
-	struct place place;
 	r = stream_resolve_any(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;

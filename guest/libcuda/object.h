@@ -109,6 +109,8 @@ extern struct table contexts, streams, events, arrays, mipmaps, textures, surfac
 
 /* The calling thread's current context: 201 without one, 709 when it was destroyed meanwhile, or its sticky error. */
 CUresult context_current(struct context **context);
+/* CUDA_SUCCESS if the calling thread has a current context, whether that has failed or not. */
+CUresult context_any(void);
 /* The same by handle; NULL means the current one. */
 CUresult context_of(CUcontext handle, struct context **context);
 /* Whether threads that wait for a context are to sleep, by its flags. */

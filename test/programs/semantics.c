@@ -111,25 +111,82 @@ static void primary_again(void)
 	}
 }
 
-/* A kernel runs in the current context, whatever its stream. */
+static void CUDA_CB increment(void *number) { ++*(unsigned *)number; }
+
+/*
+ * A stream carries its context: NVIDIA's driver (580, on an H200) launches a context's function in a stream of the same context
+ * while another one is current. A function and a stream of two contexts are refused.
+ */
 static void elsewhere(void)
 {
 	CUfunction step, other;
 	CUcontext a = new_context(&step), b;
-	CUstream s;
+	CUstream s, foreign;
+	CUevent event, strange;
 	CUdeviceptr at;
-	CHECK(cuStreamCreate(&s, 0));
+	unsigned one = 1, two = 2, value = 7, called = 0;
+	void *args[] = {&at, &two, &one};
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuEventCreate(&event, 0));
 	CHECK(cuMemAlloc(&at, 4));
-	unsigned one = 1;
-	void *args[] = {&at, &one, &one};
 	b = new_context(&other);
-	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	CHECK(cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING));
+	CHECK(cuEventCreate(&strange, 0));
+	CUlaunchConfig config = {
+		.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .hStream = s,
+	};
+
+	CHECK(cuMemcpyHtoDAsync(at, &value, 4, s));
+	CHECK(cuMemsetD32Async(at, 1, 1, s));
+	CHECK(cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	CHECK(cuLaunchKernelEx(&config, step, args, NULL));
+	CHECK(cuLaunchCooperativeKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args));
+	CHECK(cuMemcpyDtoHAsync(&value, at, 4, s));
+	CHECK(cuLaunchHostFunc(s, increment, &called));
+	CHECK(cuEventRecord(event, s));
+	CHECK(cuStreamWaitEvent(foreign, event, 0));
+	CHECK(cuStreamSynchronize(foreign));
+	CHECK(cuStreamSynchronize(s));
+	CHECK(cuStreamQuery(s));
+	CLAIM(value == 15 && called == 1);
+
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(other, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchCooperativeKernel(other, 1, 1, 1, 1, 1, 1, 0, s, args));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernelEx(&config, other, args, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL)); /* the current context's */
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, foreign, args, NULL));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(strange, s));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(event, foreign));
+	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(event, NULL));
 	CHECK(cuCtxDestroy(b));
 	CHECK(cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
 	CHECK(cuCtxPopCurrent(&b));
 	CLAIM(b == a);
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+}
+
+/* A context's work goes on while the current one, which it has nothing of, has failed. */
+static void healthy(void)
+{
+	CUfunction step, other;
+	CUstream s;
+	CUdeviceptr at;
+	unsigned value;
+	new_context(&step);
+	CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	CHECK(cuMemAlloc(&at, 4));
+	new_context(&other);
+	launch_fault(other);
+	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+	CHECK(cuMemsetD32Async(at, 1, 1, s));
+	launch_step(step, s, at, 2, 3);
+	CUDA_MEMCPY2D box = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at, .srcPitch = 4, .dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = &value, .dstPitch = 4, .WidthInBytes = 4, .Height = 1,
+	};
+	CHECK(cuMemcpy2DAsync(&box, s));
+	CHECK(cuStreamSynchronize(s));
+	CLAIM(value == 5);
 }
 
 /* One context's failure is not another's. */
@@ -1041,6 +1098,7 @@ static const struct {
 	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
 	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
+	{"healthy", healthy, 0},
 	{"refused", refused, 0}, {"many-kernels", many_kernels, 0}, {"left-out", left_out, 0},
 };
 
