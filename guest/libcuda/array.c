@@ -123,7 +123,9 @@ CUresult pg_cuArrayDestroy(CUarray handle)
 	CUresult r = a ? context_error(a->wireContext) : CUDA_ERROR_INVALID_HANDLE;
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (a->mipmapped || !handle_retire(a))
+	if (a->mipmapped) /* a level lives as long as its mipmapped array; NVIDIA's driver 580 returns success, too */
+		return CUDA_SUCCESS;
+	if (!handle_retire(a))
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct array_destroy_args args = {.array = a->object.id};
 	struct packet p = {.op = OP_ARRAY_DESTROY, .context = a->wireContext, .fixed = &args, .fixedBytes = sizeof args};

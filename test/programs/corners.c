@@ -384,7 +384,6 @@ static void mipmaps(void)
 		.dstPitch = 40, .WidthInBytes = 40, .Height = 3};
 	CHECK(cuMemcpy2D(&c));
 	CLAIM(memcmp(up, down, sizeof up) == 0);
-	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(level));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuArrayGetPlane(&plane, level, 0));
 
 	CUtexObject t;
@@ -398,6 +397,12 @@ static void mipmaps(void)
 	r = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = level};
 	CHECK(cuTexObjectCreate(&t, &r, &how, NULL));
 	CHECK(cuTexObjectDestroy(t));
+	/* On an H200 this returned success. Here the level goes on, until its mipmapped array ends. */
+	CHECK(cuArrayDestroy(level));
+	CHECK(cuArrayDestroy(level));
+	memset(down, 0, sizeof down);
+	CHECK(cuMemcpy2D(&c));
+	CLAIM(memcmp(up, down, sizeof up) == 0);
 	CHECK(cuMipmappedArrayDestroy(m));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayDestroy(m));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMipmappedArrayGetLevel(&level, m, 0));

@@ -94,6 +94,15 @@ static void open_driver(void)
 	CLAIM(get == dlsym(driver, version < 12000 ? "cuGetProcAddress" : "cuGetProcAddress_v2"));
 }
 
+/* What no runtime requests is an invalid value: so an H200's driver has it. */
+static void unknown_table(void)
+{
+	const CUuuid id = {{1}};
+	const void *table = &id;
+	EXPECT(CUDA_ERROR_INVALID_VALUE, get_table(&table, &id));
+	CLAIM(!table);
+}
+
 /* A runtime without its interface says that nothing is supported, and asks no further: for others it would end the process. */
 static void no_tables(void)
 {
@@ -101,6 +110,7 @@ static void no_tables(void)
 		EXPECT(CUDA_ERROR_NOT_FOUND, ask_table(which));
 		CLAIM(!tables_of[which]);
 	}
+	unknown_table();
 }
 
 /* Those that it looks for before it has devices. */
@@ -113,6 +123,7 @@ static void tables(void)
 	need_table(STORAGE);
 	check_tools();
 	need_table(CHECKS);
+	unknown_table();
 	if (known)
 		need_table(INTEGRITY);
 	else

@@ -349,7 +349,7 @@ static const struct {
 	const char *symbol;
 	CUresult want;
 } others[] = {
-	{"cuGetExportTable", CUDA_ERROR_NOT_FOUND}, {"cuDeviceGetLuid", CUDA_ERROR_NOT_SUPPORTED},
+	{"cuGetExportTable", CUDA_ERROR_INVALID_VALUE}, {"cuDeviceGetLuid", CUDA_ERROR_NOT_SUPPORTED},
 	{"cuDeviceGetP2PAttribute", CUDA_ERROR_INVALID_DEVICE}, {"cuCtxEnablePeerAccess", CUDA_ERROR_PEER_ACCESS_UNSUPPORTED},
 	{"cuCtxDisablePeerAccess", CUDA_ERROR_PEER_ACCESS_NOT_ENABLED},
 	{"cuLibraryGetManaged", CUDA_ERROR_NOT_FOUND}, {"cuLibraryGetUnifiedFunction", CUDA_ERROR_NOT_FOUND},
