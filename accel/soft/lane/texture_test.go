@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -444,6 +446,52 @@ func TestTextureFiltering(t *testing.T) {
 				if d := int32(out[i][k] - want); d != 0 && (!tex.float() || d > 1 || d < -1) {
 					t.Fatalf("seed %d, texture %d, %+v at %v: channel %d is %#x, want %#x", seed, n, tex, at, k, out[i][k], want)
 				}
+			}
+		}
+	}
+}
+
+// Integers are filtered as an H200 filters them: testdata/linear.txt explains itself.
+func TestTextureAsOnAGPU(t *testing.T) {
+	text, err := os.ReadFile("testdata/linear.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") {
+			rows = append(rows, line)
+		}
+	}
+	for i, format := range []Format{U8, U16} {
+		texture := &Texture{Width: 64, Height: 1, Format: format, Channels: 1, Linear: true, Address: [3]AddressMode{Clamp, Clamp, Clamp}}
+		for k := range 64 {
+			v := (64 - k) / 3
+			if k%2 != 0 {
+				v = k * []int{4, 1031}[i]
+			}
+			texture.Data = append(texture.Data, []byte{byte(v), byte(v >> 8)}[:1+i]...)
+		}
+		texture.PitchBytes = len(texture.Data)
+		var want []uint32
+		for _, w := range strings.Fields(rows[i]) {
+			v, times := uint32(0), 1
+			if n, err := fmt.Sscanf(w, "%d*%d", &v, &times); n == 0 {
+				t.Fatal(w, err)
+			}
+			want = append(want, slices.Repeat([]uint32{v}, times)...)
+		}
+		var in [][4]uint32
+		for k := range want {
+			in = append(in, floats(0.25+float32(k)*17/1024, 0.5))
+		}
+		out, fault := reads(t, reader("", "tex.2d.v4.u32.f32 {%r5, %r6, %r7, %r8}, [%tex, {%r1, %r2}];"), map[uint64]*Texture{1: texture}, in)
+		if fault != nil || len(want) != 1024 {
+			t.Fatal(fault, len(want))
+		}
+		for k := range want {
+			if out[k][0] != want[k] {
+				t.Errorf("%d bits, point %d: %d, want %d", 8+8*i, k, out[k][0], want[k])
 			}
 		}
 	}
