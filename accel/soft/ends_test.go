@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pegasus/accel"
+	"pegasus/accel/soft/engine"
 	"pegasus/cuda"
 )
 
@@ -61,13 +62,25 @@ func TestKernelTimeout(t *testing.T) {
 	want(t, c.Err(), cuda.ErrorLaunchTimeout)
 }
 
+// watches reports whether the watchdog knows of a kernel that runs, and computed for how long one has computed.
+func watches(d *Device) bool { _, any := d.watchdog.measure(); return any }
+
+func computed(d *Device) (most int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.executors[engine.Compute].members {
+		most = max(most, m.watched.meter.Computed())
+	}
+	return most
+}
+
 // A limit that changes holds for the kernel that runs.
 func TestLimitKernels(t *testing.T) {
 	d, c := open(t, func(c *Config) { c.KernelTimeout = 3600e9 })
 	endless := load(t, c, endlessKernel)
 	w := newWaiter()
 	want(t, c.Submit(c.DefaultStream(), launchOf(endless), w.done), cuda.Success)
-	for d.watchdog.since.Load() == 0 {
+	for !watches(d) {
 		runtime.Gosched()
 	}
 	d.LimitKernels(time.Millisecond)

@@ -9,40 +9,80 @@ import (
 	"pegasus/cuda"
 )
 
-// executor does the work of one engine, one piece after the other.
+// executor does the work of one engine: one piece after the other, but a crew of kernels at the same time. Its members execute;
+// each piece of work either leads, when no member executes, and acquires the engine, or joins the kernels that hold it.
 type executor struct {
 	dev    *Device
 	token  engine.Token
+	most   int         // how many pieces are executed at a time
 	work   sync.Cond   // with d.mu: the queue is not empty, or the device is closing
-	cancel atomic.Bool // ends what is being executed
-	timely atomic.Bool // false: the watchdog has set cancel
+	waited atomic.Bool // the next node could not join the crew
 
-	stopped  func() bool // the work that executes is wanted no more
-	due      func() bool // the slice of a copy or fill is over
+	overdue  func() bool // the slice of a copy or fill is over
 	sliceEnd int64
 	tile     []byte // of a fill's pattern
 
 	hold
-	kernelRun run         // of the kernel that is being executed
-	mayYield  func() bool // yield and resume; nil if it is always the device's turn
-	mayResume func()
 
 	// guarded by d.mu
 	urgent, queue nodeQueue
-	current       *node // being executed, by run or on the submitter's goroutine
-	idle          bool  // run sleeps
+	members       []*member // the first one executes on the goroutines of submitters
+	active        int       // members that have a node
+	idle, awake   int       // members without a node: those that sleep, and those that are about to look into the queue
+}
+
+// member executes one node after the other on a goroutine, and has what belongs to the node that it executes.
+type member struct {
+	e         *executor
+	cancel    atomic.Bool // ends the node
+	timely    atomic.Bool // false: the watchdog has set cancel
+	stopped   func() bool // the node is wanted no more
+	mayYield  func() bool // yield and resume; nil if it is always the device's turn
+	mayResume func()
+
+	kernelRun run
+	watched   watched
+	paused    int64 // for how long the kernel has been interrupted
+
+	node *node // guarded by d.mu; in the crew it stays
+
+	// guarded by e.mu
+	began  int64 // when it joined
+	cores  int   // of its kernel
+	stands bool  // its kernel's cores have stopped
 }
 
 func newExecutor(d *Device, k engine.Token) *executor {
-	e := &executor{dev: d, token: k}
-	e.work.L = &d.mu
-	e.stopped = func() bool { return e.cancel.Load() || d.closing.Load() || d.aborted.Load() }
-	e.due = func() bool { return d.clock() >= e.sliceEnd }
-	if d.config.Turn != nil {
-		e.mayYield, e.mayResume = e.yield, e.resume
+	e := &executor{dev: d, token: k, most: 1}
+	if k == engine.Compute {
+		e.most = d.config.Cores
 	}
+	e.work.L, e.changed.L = &d.mu, &e.mu
+	e.overdue = func() bool { return d.clock() >= e.sliceEnd }
+	e.newMember()
 	return e
 }
+
+func (e *executor) newMember() *member {
+	d := e.dev
+	m := &member{e: e}
+	m.stopped = func() bool { return m.cancel.Load() || d.closing.Load() || d.aborted.Load() }
+	if d.config.Turn != nil {
+		m.mayYield, m.mayResume = m.yield, m.resume
+	}
+	e.members = append(e.members, m)
+	return m
+}
+
+// start adds a member with a goroutine of its own. d.mu is held, or the device is being opened.
+func (e *executor) start() {
+	m := e.newMember()
+	e.awake++
+	e.dev.running.Go(func() { e.run(m) })
+}
+
+// inlined is the member that executes on submitters' goroutines.
+func (e *executor) inlined() *member { return e.members[0] }
 
 // enqueue adds a node that waits for nothing. d.mu is held.
 func (e *executor) enqueue(n *node) {
@@ -51,144 +91,181 @@ func (e *executor) enqueue(n *node) {
 	} else {
 		e.queue.push(n)
 	}
-	if e.idle && e.current == nil {
-		e.idle = false
+	e.rouse()
+}
+
+// head returns the queue that the next node comes from.
+func (e *executor) head() *nodeQueue {
+	if e.urgent.head != nil {
+		return &e.urgent
+	}
+	return &e.queue
+}
+
+// rouse has a member look into the queue if the next node can begin and no member is about to look. d.mu is held.
+func (e *executor) rouse() {
+	n := e.head().head
+	if n == nil || e.awake > 0 || e.active > 0 && !e.joinable(n) {
+		return
+	}
+	switch {
+	case e.idle > 0:
+		e.idle--
+		e.awake++
 		e.work.Signal()
+	case len(e.members) <= e.most:
+		e.start()
 	}
 }
 
-// take returns the next node to execute, or nil. d.mu is held.
-func (e *executor) take() *node {
-	n := e.urgent.pop()
-	if n == nil {
-		n = e.queue.pop()
+// take gives the next node to a member if it can begin, as the leader or in the crew. d.mu is held.
+func (e *executor) take(m *member) *node {
+	q := e.head()
+	n := q.head
+	if n == nil || e.active > 0 && !e.join(m, n) {
+		return nil
 	}
-	if n != nil {
-		e.begin(n)
+	q.pop()
+	e.awake--
+	e.begin(m, n)
+	if e.most > 1 {
+		e.rouse()
 	}
 	return n
 }
 
-// begin makes n the node that is executed. d.mu is held.
-func (e *executor) begin(n *node) {
-	e.current = n
-	e.timely.Store(true)
-	e.cancel.Store(n.ctx.destroyed != nil || e.dev.aborted.Load())
+// begin makes n the node that a member executes. d.mu is held.
+func (e *executor) begin(m *member, n *node) {
+	m.node = n
+	e.active++
+	m.timely.Store(true)
+	m.cancel.Store(n.ctx.destroyed != nil || e.dev.aborted.Load())
 }
 
 // run executes until the device is closed.
-func (e *executor) run() {
+func (e *executor) run(m *member) {
 	debug.SetPanicOnFault(true)
-	for n := e.next(); n != nil; n = e.next() {
-		e.over(n, e.execute(n))
+	for n := e.next(m); n != nil; n = e.next(m) {
+		e.over(m, n, e.execute(m, n))
 	}
 }
 
-// over ends what had the engine, or queues it for another turn if there is more to do.
-func (e *executor) over(n *node, r cuda.Result) {
+// over ends a member's node, or queues it for another turn if there is more to do.
+func (e *executor) over(m *member, n *node, r cuda.Result) {
 	if r != cuda.Success || !n.more {
-		e.dev.finish(n, r, n.usage(), e)
+		e.dev.finish(n, r, n.usage(), m)
 		return
 	}
 	d := e.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n.inline, n.more = false, false
-	e.current = nil
+	e.ended(m)
 	e.enqueue(n)
 }
 
-// next waits for a node to execute. It returns nil when the device is closed.
-func (e *executor) next() *node {
+// next blocks until there is a node for a member to execute. It returns nil when the device is closed.
+func (e *executor) next(m *member) *node {
 	d := e.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
-		if e.current == nil {
-			if n := e.take(); n != nil {
-				return n
-			}
+		if n := e.take(m); n != nil {
+			return n
 		}
 		if d.closing.Load() && len(d.contexts) == 0 {
 			return nil
 		}
-		e.idle = true
-		e.work.Wait()
-		e.idle = false
+		e.awake--
+		e.idle++
+		e.work.Wait() // the goroutine that signals counts
 	}
 }
 
-// ended notes that nothing is being executed. d.mu is held.
-func (e *executor) ended() {
-	e.current = nil
-	if e.idle && (e.queue.head != nil || e.urgent.head != nil) {
-		e.idle = false
-		e.work.Signal()
+// close has all members look whether the device is closed. d.mu is held.
+func (e *executor) close() {
+	e.awake += e.idle
+	e.idle = 0
+	e.work.Broadcast()
+}
+
+// ended notes that a member has no node any more. d.mu is held.
+func (e *executor) ended(m *member) {
+	m.node = nil
+	e.active--
+	if m != e.inlined() {
+		e.awake++
 	}
+	e.rouse()
 }
 
 // inline executes a small piece of work on the submitter's goroutine if the
 // engine is idle and its token free. d.mu is held; if inline returns true, it was released.
 func (e *executor) inline(n *node) bool {
 	d := e.dev
-	if n.waits > 0 || e.current != nil || e.queue.head != nil || e.urgent.head != nil {
+	if n.waits > 0 || e.active > 0 || e.queue.head != nil || e.urgent.head != nil {
 		return false
 	}
-	if !e.tryAcquire(n) {
+	m := e.inlined()
+	if !e.tryAcquire(m, n) {
 		return false
 	}
 	n.inline = true
-	e.begin(n)
+	e.begin(m, n)
 	d.mu.Unlock()
 	old := debug.SetPanicOnFault(true)
-	r := e.perform(n)
-	e.release(n)
+	r := e.perform(m, n)
+	e.leave(m, n)
 	debug.SetPanicOnFault(old)
-	e.over(n, r)
+	e.over(m, n, r)
 	return true
 }
 
-// execute takes the token and does n, unless its context has failed.
-func (e *executor) execute(n *node) cuda.Result {
-	if r := n.ctx.Err(); r != cuda.Success {
-		return r
-	}
-	if !e.acquire(n) {
-		n.ctx.fail(cuda.ErrorUnknown)
-		return n.ctx.Err()
+// execute does n, which has joined the crew or leads it, unless its context has failed.
+func (e *executor) execute(m *member, n *node) cuda.Result {
+	if !n.joined {
+		if r := n.ctx.Err(); r != cuda.Success {
+			return r
+		}
+		if !e.lead(m, n) {
+			n.ctx.fail(cuda.ErrorUnknown)
+			return n.ctx.Err()
+		}
 	}
 	r := n.ctx.Err() // it may have failed meanwhile
 	if r == cuda.Success {
-		r = e.perform(n)
+		r = e.perform(m, n)
 	}
-	e.release(n)
+	e.leave(m, n)
 	return r
 }
 
 // perform does n, or a part of it. A fault of the machine (memory of another context that was
 // freed meanwhile, no memory left) is the context's error, like a kernel's.
-func (e *executor) perform(n *node) (r cuda.Result) {
+func (e *executor) perform(m *member, n *node) (r cuda.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			r = e.recovered(n, p)
 		}
 	}()
-	if r := e.enter(n); r != cuda.Success {
-		return r
+	if !n.joined {
+		if r := e.enter(m, n); r != cuda.Success {
+			return r
+		}
+		e.admit(n)
 	}
-	defer e.exit(n)
-	return e.carryOut(n, e.since)
+	return e.carryOut(m, n, m.began)
 }
 
 // carryOut does n, whose memory is where it looks for it, with the engine held since then.
-func (e *executor) carryOut(n *node, since int64) cuda.Result {
+func (e *executor) carryOut(m *member, n *node, since int64) cuda.Result {
 	switch n.kind {
 	case batchNode:
-		return e.carryOutAll(n, since)
+		return e.carryOutAll(m, n, since)
 	case kernelNode:
-		return e.kernel(n, since)
+		return e.kernel(m, n, since)
 	case copyNode, fillNode:
-		e.move(n, since)
+		e.move(m, n, since)
 	}
 	return n.ctx.Err()
 }
@@ -221,9 +298,12 @@ func (n *node) describe() string {
 	return "work"
 }
 
-// cancelContext ends what is being executed if it belongs to c. d.mu is held.
+// cancelContext ends what is being executed of a context; nil: of all. d.mu is held.
 func (e *executor) cancelContext(c *Context) {
-	if e.current != nil && e.current.ctx == c {
-		e.cancel.Store(true)
+	for _, m := range e.members {
+		if m.node != nil && (c == nil || m.node.ctx == c) {
+			m.cancel.Store(true)
+		}
 	}
+	e.alert()
 }

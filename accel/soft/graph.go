@@ -217,17 +217,17 @@ const (
 )
 
 // carryOutAll does what a batch has from n.place on, until something goes wrong, or it has had the engine for long.
-func (e *executor) carryOutAll(n *node, since int64) (r cuda.Result) {
+func (e *executor) carryOutAll(m *member, n *node, since int64) (r cuda.Result) {
 	begun, first := since, n.place
 	for n.place < len(n.batch) {
-		m := &n.batch[n.place]
-		m.inline = n.inline
-		if n.place > first && (m.kind == kernelNode || n.place%batchLook == 0) {
+		piece := &n.batch[n.place]
+		piece.inline = n.inline
+		if n.place > first && (piece.kind == kernelNode || n.place%batchLook == 0) {
 			if since = e.dev.clock(); since-begun > batchTurnNs {
 				break
 			}
 		}
-		if r = e.carryOut(m, since); r != cuda.Success || m.more {
+		if r = e.carryOut(m, piece, since); r != cuda.Success || piece.more {
 			break
 		}
 		n.place++

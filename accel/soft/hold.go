@@ -1,8 +1,11 @@
 package soft
 
 import (
+	"fmt"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pegasus/accel"
@@ -17,19 +20,66 @@ const (
 	spendEvery = 2_000_000
 )
 
-// hold is an executor's hold of its engine.
+// hold is an executor's hold of its engine, and the crew of members that share it. The crew holds one ticket: the first member
+// acquires the engine, and the last one to leave releases it. The first of those that are there pays: all time of the hold is
+// charged to one member or another. mu is taken after d.mu, if both.
 type hold struct {
-	node    *node // that has the engine; nil: the engine is not held
-	entered bool  // its memory stays where it is, see enter
-	settled int64 // until then a kernel keeps the engine whose memory had to be moved first: for as long as moving took
-	paused  int64 // for how long its kernel has been interrupted
+	open atomic.Uint32 // closed, lone or shared
+	due  atomic.Bool   // the turn of the crew is over: its kernels are to stop
 
-	spending sync.Mutex // guards since while a kernel runs
-	since    int64      // from when on use is yet to be charged
+	mu      sync.Mutex // guards what follows; unless the crew is shared, the leader alone uses it while none of its cores runs
+	crew    []*member  // in the order in which they joined
+	leader  *member    // the member for which the engine was acquired; nil: it has left
+	held    bool       // the engine is held
+	entered bool       // memory stays where it is, see enter
+	got     int64      // when the engine was acquired
+	since   int64      // from when on use is yet to be charged
+	settled int64      // until then kernels keep the engine whose memory had to be moved first: for as long as moving took
+
+	changed sync.Cond // members stand, leave or are cancelled, or a pause has ended
+	handing bool      // a member that stands hands the engine on, or acquires it
+	pauses  uint64    // that have ended
 }
 
-// acquire waits for n's turn and for the engine. It returns false when the device closes, or the page of the domain is damaged.
-func (e *executor) acquire(n *node) bool {
+// Whether kernels may join a crew.
+const (
+	closed uint32 = iota
+	lone          // they may, and none has tried
+	shared        // they may, and one has tried
+)
+
+// lead acquires the engine for a node, whose member is then the crew. It returns false when the device closes, or the page of the
+// domain is damaged.
+func (e *executor) lead(m *member, n *node) bool {
+	since, ok := e.acquire(m, n, false)
+	if ok {
+		e.form(m, n, since)
+	}
+	return ok
+}
+
+// form makes a member the crew that has held the engine since then.
+func (e *executor) form(m *member, n *node, since int64) {
+	m.began, m.cores, m.stands = since, e.coresOf(n), false
+	e.crew, e.leader = append(e.crew[:0], m), m
+	e.held, e.got, e.since = true, since, since
+	if e.due.Load() {
+		e.due.Store(false)
+	}
+}
+
+// coresOf returns how many cores a node has use for.
+func (e *executor) coresOf(n *node) int {
+	if n.kind != kernelNode {
+		return 1
+	}
+	g := n.launch.grid
+	return int(min(uint64(e.dev.config.Cores), uint64(g[0])*uint64(g[1])*uint64(g[2])))
+}
+
+// acquire waits for n's turn and for the engine, and returns from when on that was held. It returns false when the device closes,
+// or the page of the domain is damaged; a member that resumes, also when it is to end.
+func (e *executor) acquire(m *member, n *node, resumes bool) (since int64, ok bool) {
 	turn, w := e.dev.config.Turn, e.dev.worker
 	if turn != nil {
 		turn.Queued(n.class, 1)
@@ -37,109 +87,308 @@ func (e *executor) acquire(n *node) bool {
 	}
 	for {
 		if turn != nil {
-			turn.Await(n.class, e.stopped)
+			turn.Await(n.class, m.stopped)
 		}
-		since, ok := w.Acquire(e.token, &e.dev.closing)
-		if !ok {
-			return false
+		if resumes && m.stopped() {
+			return 0, false
+		}
+		if since, ok = w.Acquire(e.token, &e.dev.closing); !ok {
+			return 0, false
 		}
 		// The turn may have ended while others of the domain had the engine.
-		if turn == nil || turn.Held(n.class) || e.stopped() {
-			e.node, e.since = n, since
-			return true
+		if turn == nil || turn.Held(n.class) || m.stopped() {
+			return since, true
 		}
-		w.Release(e.token)
+		e.giveBack(n, since)
 	}
 }
 
+// giveBack releases an engine that has been held since then for nothing but to find that out, and charges n for it.
+func (e *executor) giveBack(n *node, since int64) {
+	end := max(e.dev.clock(), since+1)
+	n.tell(accel.Usage{Class: n.class, Start: since, End: end})
+	e.dev.worker.ReleaseAt(e.token, end)
+}
+
 // tryAcquire takes the engine for the submitter, which has just passed the gate, if nothing has to be waited for.
-func (e *executor) tryAcquire(n *node) bool {
-	w := e.dev.worker
-	since, ok := w.TryAcquire(e.token)
+func (e *executor) tryAcquire(m *member, n *node) bool {
+	since, ok := e.dev.worker.TryAcquire(e.token)
 	if !ok {
 		return false
 	}
 	if !e.mayEnter(n) {
-		w.Release(e.token)
+		e.giveBack(n, since)
 		return false
 	}
-	e.node, e.since = n, since
+	e.form(m, n, since)
 	return true
 }
 
-// release charges the use of the engine and gives the engine back, if it is held.
-func (e *executor) release(n *node) {
-	if e.node == nil {
+// admit lets kernels join a kernel whose memory is where it looks for it.
+func (e *executor) admit(n *node) {
+	if n.kind != kernelNode || n.inline || e.most == 1 {
 		return
 	}
-	end := e.dev.clock()
-	u := accel.Usage{Class: n.class, Start: e.since, End: end}
-	if n.tells || n.more {
+	e.open.Store(lone)
+	e.recruit()
+}
+
+// recruit has a member look into the queue, if anything has waited there for kernels to be able to join.
+func (e *executor) recruit() {
+	if e.waited.Load() {
+		e.dev.mu.Lock()
+		e.waited.Store(false)
+		e.rouse()
+		e.dev.mu.Unlock()
+	}
+}
+
+// free returns how many cores no kernel of the crew has, 0 while no kernel may join. mu is held.
+func (e *executor) free() int {
+	if e.open.Load() != shared || e.due.Load() {
+		return 0
+	}
+	n := e.dev.config.Cores
+	for _, m := range e.crew {
+		n -= m.cores
+	}
+	return n
+}
+
+// joins reports whether a kernel may join the crew now. There has to be a core. Once the leader has left, and another worker
+// waits for the engine or for room on the device, none joins any more: so a crew that others wait for ends. mu is held.
+func (e *executor) joins(n *node) bool {
+	d := e.dev
+	turn := d.config.Turn
+	if n.launch.cooperative || e.free() <= 0 || turn != nil && !turn.Held(n.class) {
+		return false
+	}
+	return e.leader != nil || !d.worker.Awaited(e.token) && (d.residence == nil || !d.residence.Wanted())
+}
+
+// joinable reports whether a node may join the crew now. d.mu is held.
+func (e *executor) joinable(n *node) bool { return e.join(nil, n) }
+
+// join adds a member, unless it is nil, to the crew, to execute n, and reports whether that may join. d.mu is held.
+func (e *executor) join(m *member, n *node) bool {
+	if n.kind != kernelNode {
+		return false
+	}
+	e.waited.Store(true)
+	if !e.open.CompareAndSwap(lone, shared) && e.open.Load() != shared {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.joins(n) {
+		return false
+	}
+	if m != nil {
+		n.joined = true
+		m.began, m.cores, m.stands = e.dev.clock(), min(e.free(), e.coresOf(n)), false
+		e.crew = append(e.crew, m)
+	}
+	return true
+}
+
+// leave takes a member off the crew, whose node has ended for now. The last one gives the engine back.
+func (e *executor) leave(m *member, n *node) {
+	if open := e.open.Load(); open == shared || open == lone && !e.open.CompareAndSwap(lone, closed) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+	}
+	if len(e.crew) > 1 {
+		e.leaveOthers(m, n)
+		return
+	}
+	if e.held {
+		n.ended = e.release(false)
+	} else { // cancelled while it waited for its turn
+		n.ended = e.dev.clock()
+	}
+	if n.begun == 0 { // others paid
+		n.begun = n.ended
+	}
+	e.crew = e.crew[:0]
+	if e.open.Load() != closed {
+		e.open.Store(closed)
+	}
+}
+
+// leaveOthers is leave while others are there. mu is held.
+func (e *executor) leaveOthers(m *member, n *node) {
+	n.ended = e.dev.clock()
+	if e.held && e.crew[0] == m {
+		e.pay(n.ended, false)
+	}
+	if n.begun == 0 {
+		n.begun = n.ended
+	}
+	i := slices.Index(e.crew, m)
+	e.crew = slices.Delete(e.crew, i, i+1)
+	if e.leader == m {
+		e.leader = nil
+	}
+	e.changed.Broadcast()
+}
+
+// pay charges the use of the engine up to now to the first of the crew. mu is held.
+func (e *executor) pay(now int64, part bool) {
+	n := e.crew[0].node
+	u := accel.Usage{Class: n.class, Start: e.since, End: now}
+	if part || n.tells || n.more {
 		n.tell(u)
 	} else {
 		n.add(u) // which Done tells of
 	}
-	e.node, n.ended = nil, end
-	e.dev.worker.ReleaseAt(e.token, end)
+	e.since = now
 }
 
-// yield reports whether the kernel that runs is to give the engine back, and charges what it has used meanwhile. The kernel's
-// cores call it, at any time.
-func (e *executor) yield() bool {
-	if !e.spending.TryLock() {
-		return false // another core finds out
+// release charges the use of the engine and gives the engine back. It returns when.
+func (e *executor) release(part bool) int64 {
+	e.exit(e.crew[0].node)
+	end := max(e.dev.clock(), e.got+1) // as the engine counts
+	e.pay(end, part)
+	e.held = false
+	e.dev.worker.ReleaseAt(e.token, end)
+	return end
+}
+
+// alert has members whose kernels stand look whether these are cancelled.
+func (e *executor) alert() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.changed.Broadcast()
+}
+
+// yield reports whether a kernel of the crew is to stop, and charges what the crew has used meanwhile. The kernels' cores call
+// it, at any time.
+func (m *member) yield() bool {
+	e := m.e
+	if e.due.Load() {
+		return true
+	}
+	if !e.mu.TryLock() {
+		return false // another core finds out, or this one does soon
 	}
 	now := e.dev.clock()
-	if n := e.node; now-e.since >= spendEvery {
-		n.tell(accel.Usage{Class: n.class, Start: e.since, End: now})
-		e.since = now
+	spends := now-e.since >= spendEvery
+	if spends && e.held {
+		e.pay(now, true)
 		e.dev.worker.Computes(now)
 	}
 	settles := now < e.settled
-	e.spending.Unlock()
-	return !settles && !e.dev.config.Turn.Held(e.node.class)
+	e.mu.Unlock()
+	if !settles && !e.dev.config.Turn.Held(accel.Compute) {
+		e.due.Store(true) // the pause at the end of the turn can't be over: this core has not stopped
+		return true
+	}
+	if spends { // what kept kernels from joining may be over
+		e.recruit()
+	}
+	return false
 }
 
-// resume gives the engine to others until it is the turn of the kernel again, of which no core runs now. It ends the kernel if
-// the engine, or room for the kernel's memory, is not to be had any more.
-func (e *executor) resume() {
-	n, d := e.node, e.dev
-	from := d.clock()
-	defer func() { e.paused += d.clock() - from }()
-	e.exit(n)
-	n.tells = true
-	e.release(n)
+// resume blocks a member, of whose kernel no core runs now, until all kernels of the crew have stopped and it is their turn again,
+// or until the kernel is to end.
+func (m *member) resume() {
+	from := m.e.dev.clock()
+	m.stand()
+	m.paused += m.e.dev.clock() - from
+	m.e.recruit()
+}
+
+// stand is resume. One of the members that stand gives the engine back and acquires it again.
+func (m *member) stand() {
+	e := m.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.stands = true
+	e.changed.Broadcast()
+	for mine := e.pauses; e.pauses == mine && !m.stopped(); {
+		if e.handing || !e.allStand() {
+			e.changed.Wait()
+			continue
+		}
+		if e.handOn(m) {
+			e.pauses++
+			e.due.Store(false)
+			for _, other := range e.crew {
+				other.stands = false
+			}
+		}
+		e.changed.Broadcast()
+	}
+	m.stands = false
+}
+
+// allStand reports whether all kernels of the crew have stopped. mu is held.
+func (e *executor) allStand() bool {
+	for _, m := range e.crew {
+		if !m.stands {
+			return false
+		}
+	}
+	return true
+}
+
+// handOn gives the engine to others, if the crew still has it, until it is the crew's turn again. It returns false if m is to end,
+// which it also is if the engine, or room for the memory of kernels, is not to be had any more. mu is held, but not meanwhile.
+func (e *executor) handOn(m *member) bool {
+	n, d := m.node, e.dev
+	if e.held {
+		e.release(true)
+	}
+	e.handing = true
+	defer func() { e.handing = false }()
 	failure := cuda.ErrorUnknown
-	if !e.stopped() && e.acquire(n) {
-		if d.residence == nil {
-			return
+	since, ok := int64(0), false
+	e.unlocked(func() { since, ok = e.acquire(m, n, true) })
+	if ok {
+		e.held, e.got, e.since, e.leader = true, since, since, e.crew[0]
+		var err error
+		if e.unlocked(func() { err = e.moveIn(m) }); err == nil {
+			return true
 		}
-		err := e.moveIn()
-		if e.entered = err == nil; e.entered {
-			return
-		}
+		e.release(true)
 		failure = cuda.ErrorOutOfMemory
-		e.release(n)
 	}
-	if !e.stopped() {
+	if !m.stopped() {
 		d.log.Warn("kernel ended", "work", n.describe(), "reason", "it could not go on after its turn", "result", failure.Name())
+		if d.config.OnFault != nil {
+			d.config.OnFault(failure, fmt.Sprintf("%s: %s: it could not go on after its turn", n.describe(), failure.Name()))
+		}
 		n.ctx.fail(failure)
+		m.cancel.Store(true)
 	}
-	e.cancel.Store(true)
+	return false
 }
 
-// moveIn brings the memory of a kernel back to the device.
-func (e *executor) moveIn() error {
+// unlocked calls f without mu, which is held.
+func (e *executor) unlocked(f func()) {
+	e.mu.Unlock()
+	defer e.mu.Lock()
+	f()
+}
+
+// moveIn brings the memory of kernels back to the device, if there is memory that leaves it.
+func (e *executor) moveIn(m *member) error {
 	d := e.dev
+	if d.residence == nil {
+		return nil
+	}
 	began := d.clock()
-	err := d.residence.BeginKernel(e.stopped)
+	err := d.residence.BeginKernel(m.stopped)
 	now := d.clock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.settled = now + now - began
+	e.entered = err == nil
 	return err
 }
 
 // move does a part of a copy or fill, for as long as sliceNs. The parts may take as long as a kernel may.
-func (e *executor) move(n *node, since int64) {
+func (e *executor) move(m *member, n *node, since int64) {
 	d := e.dev
 	e.sliceEnd = since + sliceNs
 	resumed := n.begun != 0
@@ -159,11 +408,11 @@ func (e *executor) move(n *node, since int64) {
 	}
 	switch n.kind {
 	case copyNode:
-		n.more = !n.copy.run(d.home(n.copy.dst.mem), d.home(n.copy.src.mem), &e.cancel, e.due)
+		n.more = !n.copy.run(d.home(n.copy.dst.mem), d.home(n.copy.src.mem), &m.cancel, e.overdue)
 	case fillNode:
 		if e.tile == nil {
 			e.tile = make([]byte, tileBytes)
 		}
-		n.more = !n.fill.run(d.home(n.fill.mem), e.tile, &e.cancel, e.due)
+		n.more = !n.fill.run(d.home(n.fill.mem), e.tile, &m.cancel, e.overdue)
 	}
 }

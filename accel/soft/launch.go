@@ -206,32 +206,35 @@ func (f *function) check(w *accel.Launch) cuda.Result {
 	return cuda.Success
 }
 
-// kernel runs a node's kernel with the engine held since then.
-func (e *executor) kernel(n *node, since int64) cuda.Result {
+// kernel runs a node's kernel, which has had its cores since then.
+func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	d, l := e.dev, &n.launch
-	d.watchdog.begin(since)
-	e.paused = 0
+	d.watchdog.begin(&m.watched, since)
+	m.paused = 0
 	p := d.profile.of(l.function)
-	e.kernelRun.Launch = lane.Launch{
+	m.kernelRun.Launch = lane.Launch{
 		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Cooperative: l.cooperative, Stack: l.stack, Heap: n.ctx.heap.Load(), Params: l.params,
-		Cores: d.config.Cores, Cancel: &e.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: &n.ctx.text.stdout, Stderr: &n.ctx.text.stderr, Profile: p.gather(),
-		Yield: e.mayYield, Resume: e.mayResume, Meter: &d.watchdog.meter, Random: d.random(),
+		Cores: d.config.Cores, Cancel: &m.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: &n.ctx.text.stdout, Stderr: &n.ctx.text.stderr, Profile: p.gather(),
+		Yield: m.mayYield, Resume: m.mayResume, Meter: &m.watched.meter, Random: d.random(),
 	}
-	if n.inline {
-		e.kernelRun.Cores = 1
-	}
-	f := l.function.code.run(&e.kernelRun)
-	took := d.clock() - since - e.paused
-	d.profile.launched(p, took)
-	d.watchdog.end()
 	switch {
-	case !e.timely.Load():
+	case n.inline:
+		m.kernelRun.Cores = 1
+	case n.joined:
+		m.kernelRun.Cores = m.cores
+	}
+	f := l.function.code.run(&m.kernelRun)
+	took := d.clock() - since - m.paused
+	d.profile.launched(p, took)
+	m.watched.end()
+	switch {
+	case !m.timely.Load():
 		where := f
 		if where == nil {
 			where = &fault{}
 		}
 		f = &fault{result: cuda.ErrorLaunchTimeout, block: where.block, thread: where.thread, line: where.line, source: where.source, message: fmt.Sprintf("it computed for longer than the kernel timeout: for %v, %v of which it held the engine",
-			time.Duration(d.watchdog.meter.Computed()), time.Duration(took))}
+			time.Duration(m.watched.meter.Computed()), time.Duration(took))}
 	case n.ctx.destroyedNow():
 		return n.ctx.Err()
 	case d.aborted.Load():
@@ -239,6 +242,8 @@ func (e *executor) kernel(n *node, since int64) cuda.Result {
 		return n.ctx.Err()
 	case f == nil:
 		d.history.Learn(l.shape().key(), took)
+		return n.ctx.Err()
+	case m.cancel.Load() && n.ctx.Err() != cuda.Success: // a kernel of the context beside it failed, or it could not go on after its turn
 		return n.ctx.Err()
 	}
 	d.tellFault(l.function.layout.Name, f)

@@ -31,6 +31,7 @@ type node struct {
 	engine engine.Token
 	urgent bool // of a stream with high priority
 	inline bool // executed by its submitter
+	joined bool // it did not acquire the engine itself, but joined kernels that held it
 	ctx    *Context
 	stream *Stream // nil: holds nothing back by itself
 	next   *node   // in a queue, or spare
@@ -183,10 +184,10 @@ func (d *Device) settle(n *node, ready *nodeQueue) {
 	}
 }
 
-// finish ends a node that an executor (or, with nil, a host function) has done.
-func (d *Device) finish(n *node, r cuda.Result, u accel.Usage, e *executor) {
+// finish ends a node that a member of an executor (or, with nil, a host function) has done.
+func (d *Device) finish(n *node, r cuda.Result, u accel.Usage, m *member) {
 	var ready nodeQueue
-	d.end(n, r, u, e, &ready)
+	d.end(n, r, u, m, &ready)
 	if ready.head != nil {
 		d.settle(ready.pop(), &ready)
 	}
@@ -206,7 +207,7 @@ func (d *Device) endedAt(n *node) int64 {
 
 // end tells who is to know that n has ended, then lets its followers go: so
 // whoever hears of a later piece of work has heard of the earlier.
-func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *nodeQueue) {
+func (d *Device) end(n *node, r cuda.Result, u accel.Usage, m *member, ready *nodeQueue) {
 	at := d.endedAt(n)
 	n.telling.Store(true)
 	if n.done != nil {
@@ -216,6 +217,12 @@ func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *
 		n.then(r)
 	}
 	d.mu.Lock()
+	if m != nil {
+		if m.e.active > 1 && n.ctx.Err() != cuda.Success {
+			m.e.cancelContext(n.ctx)
+		}
+		m.e.ended(m)
+	}
 	if n.event != nil {
 		n.event.completed(n, at)
 	}
@@ -228,9 +235,6 @@ func (d *Device) end(n *node, r cuda.Result, u accel.Usage, e *executor, ready *
 		if f.waits--; f.waits == 0 {
 			d.ready(f, ready)
 		}
-	}
-	if e != nil {
-		e.ended()
 	}
 	c := n.ctx
 	d.queued.Add(-1 - int64(len(n.followers)))

@@ -148,7 +148,7 @@ func Open(c Config) (*Device, error) {
 	d.watchdog.init(d)
 	for k := range d.executors {
 		d.executors[k] = newExecutor(d, engine.Token(k))
-		d.running.Go(d.executors[k].run)
+		d.executors[k].start()
 	}
 	return d, nil
 }
@@ -231,13 +231,14 @@ func (d *Device) shut() error {
 		c.Destroy(gone.Done)
 	}
 	d.closing.Store(true)
-	for k := range d.executors {
+	for k, e := range d.executors {
 		d.worker.Nudge(engine.Token(k))
+		e.alert()
 	}
 	gone.Wait()
 	d.mu.Lock()
 	for _, e := range d.executors {
-		e.work.Signal()
+		e.close()
 	}
 	d.mu.Unlock()
 	d.running.Wait()
@@ -252,9 +253,7 @@ func (d *Device) Abort() {
 	defer d.mu.Unlock()
 	d.aborted.Store(true)
 	for _, e := range d.executors {
-		if e.current != nil {
-			e.cancel.Store(true)
-		}
+		e.cancelContext(nil)
 	}
 }
 

@@ -44,13 +44,13 @@ func (d *Device) stopSwapping() {
 	}
 }
 
-// enter makes sure that the memory that n uses is where n will look for it, until exit.
-func (e *executor) enter(n *node) cuda.Result {
+// enter makes sure that the memory that n uses is where n will look for it, until the crew that n leads is gone, or pauses.
+func (e *executor) enter(m *member, n *node) cuda.Result {
 	r := e.dev.residence
 	switch {
-	case r == nil || e.entered: // see inline
+	case r == nil || n.inline: // see tryAcquire
 	case n.runsKernels():
-		if err := e.moveIn(); err != nil {
+		if err := e.moveIn(m); err != nil {
 			if r := n.ctx.Err(); r != cuda.Success {
 				return r
 			}
@@ -59,11 +59,14 @@ func (e *executor) enter(n *node) cuda.Result {
 		}
 	default:
 		r.Begin()
+		e.mu.Lock()
+		e.entered = true
+		e.mu.Unlock()
 	}
-	e.entered = r != nil
 	return cuda.Success
 }
 
+// exit ends that. mu is held.
 func (e *executor) exit(n *node) {
 	if e.entered {
 		e.entered = false
@@ -71,7 +74,7 @@ func (e *executor) exit(n *node) {
 	}
 }
 
-// mayEnter is enter for work that is done by its submitter, if nothing has to be waited for.
+// mayEnter is enter for work that is done by its submitter, if nothing has to be waited for. mu is held.
 func (e *executor) mayEnter(n *node) bool {
 	r := e.dev.residence
 	e.entered = r != nil && r.TryBegin(n.runsKernels())

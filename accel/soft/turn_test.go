@@ -284,7 +284,7 @@ func TestCompiledWithoutEngine(t *testing.T) {
 		if holder := page.Holder(engine.Compute); holder != 0 {
 			t.Errorf("process %d holds the engine meanwhile", holder)
 		}
-		if d.watchdog.since.Load() != 0 {
+		if watches(d) {
 			t.Error("the kernel's time counts already")
 		}
 	}}
@@ -313,7 +313,7 @@ func TestTimeoutCountsComputing(t *testing.T) {
 	})
 	w := newWaiter()
 	want(t, c.Submit(c.DefaultStream(), launchOf(load(t, c, endlessKernel)), w.done), cuda.Success)
-	for d.watchdog.since.Load() == 0 {
+	for !watches(d) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	turn.give(false)
@@ -324,7 +324,7 @@ func TestTimeoutCountsComputing(t *testing.T) {
 	}
 	turn.give(true)
 	want(t, w.wait(t), cuda.ErrorLaunchTimeout)
-	if got := time.Duration(d.watchdog.meter.Computed()); got < limit {
+	if got := time.Duration(computed(d)); got < limit {
 		t.Errorf("it was ended after %v of computing", got)
 	}
 

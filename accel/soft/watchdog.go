@@ -16,12 +16,16 @@ import (
 type watchdog struct {
 	dev   *Device
 	limit atomic.Int64
-	since atomic.Int64 // of the running kernel, 0 if none
-	meter lane.Meter   // of its cores
 	armed atomic.Bool
 
 	mu    sync.Mutex // held from reading limit to setting the timer by it, and to change it
 	timer *time.Timer
+}
+
+// watched is a member's kernel as the watchdog knows it.
+type watched struct {
+	since atomic.Int64 // when it began, 0 if none runs
+	meter lane.Meter   // of its cores
 }
 
 // unmeasured is for what part of its limit, one in so many, a kernel runs before it is measured.
@@ -47,16 +51,16 @@ func (d *Device) LimitKernels(limit time.Duration) {
 
 func (w *watchdog) stop() { w.timer.Stop() }
 
-func (w *watchdog) begin(now int64) {
+func (w *watchdog) begin(k *watched, now int64) {
 	if w.limit.Load() <= 0 {
 		return
 	}
-	w.meter.Reset()
-	w.since.Store(now)
+	k.meter.Reset()
+	k.since.Store(now)
 	w.arm()
 }
 
-func (w *watchdog) end() { w.since.Store(0) }
+func (k *watched) end() { k.since.Store(0) }
 
 func (w *watchdog) arm() {
 	if !w.armed.Load() && w.armed.CompareAndSwap(false, true) {
@@ -64,8 +68,8 @@ func (w *watchdog) arm() {
 	}
 }
 
-// sleep sets the timer for a kernel of which so much has been measured: to a part of the limit while nothing is, then to when
-// the kernel will have had its time at the earliest. It returns true if the kernel has had its time.
+// sleep sets the timer, while as much has been measured of a kernel as of no other: to a part of the limit while nothing is, then
+// to when the kernel will have had its time at the earliest. It returns true if the kernel has had its time.
 func (w *watchdog) sleep(computed int64) (late bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,34 +83,59 @@ func (w *watchdog) sleep(computed int64) (late bool) {
 
 // look is called when the timer fires.
 func (w *watchdog) look() {
-	if since := w.since.Load(); since != 0 {
-		if !w.meter.On() && w.dev.clock()-since >= w.limit.Load()/unmeasured {
-			w.meter.Start()
-		}
-		if w.sleep(w.meter.Computed()) {
-			w.expire(since)
+	if computed, any := w.measure(); any {
+		if w.sleep(computed) {
+			w.expire()
 			w.sleep(0)
 		}
 		return
 	}
 	w.armed.Store(false)
-	if w.since.Load() != 0 { // it began meanwhile, and saw the timer armed
+	if _, any := w.measure(); any { // one began meanwhile, and saw the timer armed
 		w.arm()
 	}
 }
 
-// expire cancels the kernel that has been running since then, if it still is.
-func (w *watchdog) expire(since int64) {
+// measure begins to measure kernels that have been there for a while. It returns the most that one has computed, and whether
+// there is any.
+func (w *watchdog) measure() (most int64, any bool) {
+	d := w.dev
+	now := d.clock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.executors[engine.Compute].members {
+		k := &m.watched
+		since := k.since.Load()
+		if since == 0 {
+			continue
+		}
+		any = true
+		if !k.meter.On() && now-since >= w.limit.Load()/unmeasured {
+			k.meter.Start()
+		}
+		most = max(most, k.meter.Computed())
+	}
+	return most, any
+}
+
+// expire cancels the kernels that have computed for too long, if they still run.
+func (w *watchdog) expire() {
 	d := w.dev
 	e := d.executors[engine.Compute]
+	hit := false
 	d.mu.Lock()
-	hit := e.current != nil && w.since.CompareAndSwap(since, 0)
-	if hit {
-		e.timely.Store(false)
-		e.cancel.Store(true)
+	for _, m := range e.members {
+		k := &m.watched
+		since := k.since.Load()
+		if m.node != nil && since != 0 && k.meter.Computed() >= w.limit.Load() && k.since.CompareAndSwap(since, 0) {
+			hit = true
+			m.timely.Store(false)
+			m.cancel.Store(true)
+		}
 	}
 	d.mu.Unlock()
-	if hit { // the kernel's end tells where it was; one that doesn't end is no reason to wait
+	if hit { // a kernel's end tells where it was; one that doesn't end is no reason to wait
+		e.alert()
 		time.AfterFunc(endPatience, d.timedOut)
 	}
 }

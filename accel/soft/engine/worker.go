@@ -143,6 +143,12 @@ func (w *Worker) ReleaseAt(k Token, end int64) int64 {
 	return w.engines.l.tokens[k].slot(n).end.Load()
 }
 
+// Awaited reports whether another worker, of this domain or another, waits for an engine that this worker holds.
+func (w *Worker) Awaited(k Token) bool {
+	t := &w.engines.l.tokens[k]
+	return t.tail.Load()-t.serving.Load() > 1 || w.engines.l.grants[k].load().wanted()
+}
+
 // wait returns true when ticket n is served, false when it was given up because
 // stop was set, or lost because the page is damaged.
 func (w *Worker) wait(k Token, n uint64, stop *atomic.Bool) bool {
