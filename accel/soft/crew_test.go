@@ -340,6 +340,40 @@ func TestChargesAddUp(t *testing.T) {
 	}
 }
 
+// A kernel that joins with fewer cores than it has use for gets those that another one leaves.
+func TestCoresOfThoseThatLeave(t *testing.T) {
+	d, c := open(t, func(c *Config) { c.Cores = 3 })
+	gate := make(chan struct{})
+	first := launchOf(goModule(c, 0, func(*run) *fault { <-gate; return nil }))
+	first.Grid[0] = 2
+	w := newWaiter()
+	want(t, c.Submit(stream(t, c, 1), first, w.done), cuda.Success)
+	wide := launchOf(load(t, c, endlessKernel))
+	wide.Grid[0] = 100
+	submit(t, c, stream(t, c, 1), wide)
+	has := func() (n int) {
+		e := d.executors[engine.Compute]
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.open.Load() != shared { // the leader alone uses it
+			return 0
+		}
+		for _, m := range e.crew {
+			if e.leader != m {
+				n += m.has
+			}
+		}
+		return n
+	}
+	happens(t, "the wide kernel has the core that is left", func() bool { return has() == 1 })
+	close(gate)
+	want(t, w.wait(t), cuda.Success)
+	happens(t, "it has all cores", func() bool { return has() == 3 })
+	gone := newWaiter()
+	c.Destroy(func() { gone <- 0 })
+	gone.wait(t)
+}
+
 // Two kernels in PTX that wait for each other's word in memory end.
 func TestKernelsMeet(t *testing.T) {
 	_, c := open(t, func(c *Config) { c.Cores = 2 })

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"pegasus/accel/soft/engine"
+	"pegasus/accel/soft/lane"
 	"pegasus/cuda"
 )
 
@@ -41,14 +42,16 @@ type member struct {
 	mayResume func()
 
 	kernelRun run
+	growth    lane.Growth // of a kernel that joined with fewer cores than it has use for
 	watched   watched
 	paused    int64 // for how long the kernel has been interrupted
+	cores     int   // with which the kernel joined others
 
 	node *node // guarded by d.mu; in the crew it stays
 
 	// guarded by e.mu
 	began  int64 // when it joined
-	cores  int   // of its kernel
+	has    int   // cores of its kernel now
 	stands bool  // its kernel's cores have stopped
 }
 
@@ -178,6 +181,7 @@ func (e *executor) next(m *member) *node {
 		}
 		e.awake--
 		e.idle++
+		e.spread()
 		e.work.Wait() // the goroutine that signals counts
 	}
 }

@@ -60,7 +60,7 @@ func (e *executor) lead(m *member, n *node) bool {
 
 // form makes a member the crew that has held the engine since then.
 func (e *executor) form(m *member, n *node, since int64) {
-	m.began, m.cores, m.stands = since, e.coresOf(n), false
+	m.began, m.has, m.stands = since, e.coresOf(n), false
 	e.crew, e.leader = append(e.crew[:0], m), m
 	e.held, e.got, e.since = true, since, since
 	if e.due.Load() {
@@ -133,13 +133,32 @@ func (e *executor) admit(n *node) {
 	e.recruit()
 }
 
-// recruit has a member look into the queue, if anything has waited there for kernels to be able to join.
+// recruit has a member look into the queue, if anything has waited there for kernels to be able to join, and spreads cores.
 func (e *executor) recruit() {
-	if e.waited.Load() {
+	if e.waited.Load() || e.open.Load() == shared {
 		e.dev.mu.Lock()
 		e.waited.Store(false)
 		e.rouse()
+		e.spread()
 		e.dev.mu.Unlock()
+	}
+}
+
+// spread gives cores that no kernel has, and none that waits can get, to the kernels that joined with too few. d.mu is held.
+func (e *executor) spread() {
+	if e.awake > 0 || e.open.Load() != shared {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	free := e.free()
+	for _, m := range e.crew {
+		if free <= 0 {
+			return
+		}
+		added := m.growth.Add(free)
+		m.has += added
+		free -= added
 	}
 }
 
@@ -150,7 +169,7 @@ func (e *executor) free() int {
 	}
 	n := e.dev.config.Cores
 	for _, m := range e.crew {
-		n -= m.cores
+		n -= m.has
 	}
 	return n
 }
@@ -185,7 +204,8 @@ func (e *executor) join(m *member, n *node) bool {
 	}
 	if m != nil {
 		n.joined = true
-		m.began, m.cores, m.stands = e.dev.clock(), min(e.free(), e.coresOf(n)), false
+		m.cores = min(e.free(), e.coresOf(n))
+		m.began, m.has, m.stands = e.dev.clock(), m.cores, false
 		e.crew = append(e.crew, m)
 	}
 	return true

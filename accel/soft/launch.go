@@ -221,7 +221,7 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	case n.inline:
 		m.kernelRun.Cores = 1
 	case n.joined:
-		m.kernelRun.Cores = m.cores
+		m.kernelRun.Cores, m.kernelRun.MostCores, m.kernelRun.Growth = m.cores, d.config.Cores, &m.growth
 	}
 	f := l.function.code.run(&m.kernelRun)
 	took := d.clock() - since - m.paused

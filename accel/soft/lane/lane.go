@@ -38,6 +38,8 @@ type Launch struct {
 	Heap        *Heap  // of malloc and free; nil: there is none
 	Params      []byte // at least the kernel's ParamBytes
 	Cores       int    // goroutines; less than one is one
+	MostCores   int    // to how many of them Growth may add
+	Growth      *Growth
 	Cancel      *atomic.Bool
 	// Yield reports whether the launch is to stop for now. Its cores ask at least once in a millisecond or so, at the same time.
 	// When all have stopped, one of them calls Resume, which returns when they are to go on. nil: the launch is never interrupted.
@@ -242,9 +244,13 @@ func (k *Kernel) Run(l *Launch) *Fault {
 	r.launch, r.total, r.meeting = l, uint64(l.Grid[0])*uint64(l.Grid[1])*uint64(l.Grid[2]), 8
 	r.next, r.begun = atomic.Uint64{}, atomic.Int32{}
 	cores := int(min(uint64(max(l.Cores, 1)), r.total))
-	r.watches = append(r.watches[:0], make([]stopwatch, cores)...)
-	r.pause.begin(cores)
-	if fault := k.runOn(r, cores); fault != nil {
+	most := cores
+	if l.Growth != nil {
+		most = max(cores, int(min(uint64(max(l.MostCores, 1)), r.total)))
+	}
+	r.watches = append(r.watches[:0], make([]stopwatch, most)...)
+	r.pause.begin(cores, most)
+	if fault := k.runOn(r, cores, most); fault != nil {
 		return fault
 	}
 	r.launch = nil
@@ -255,8 +261,8 @@ func (k *Kernel) Run(l *Launch) *Fault {
 // runs are used again: a launch may be brief. Those are that ended well, so all but what Run sets is as it was.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
-func (k *Kernel) runOn(r *run, cores int) *Fault {
-	if cores == 1 {
+func (k *Kernel) runOn(r *run, cores, most int) *Fault {
+	if most == 1 {
 		k.work(r)
 		return r.fault
 	}
@@ -264,7 +270,14 @@ func (k *Kernel) runOn(r *run, cores int) *Fault {
 	for range cores - 1 {
 		wg.Go(func() { k.guarded(r) })
 	}
-	k.guarded(r)
+	g := r.launch.Growth
+	if grows := most > cores; grows {
+		g.begin(k, r, most-cores)
+		k.guarded(r)
+		g.end()
+	} else {
+		k.guarded(r)
+	}
 	wg.Wait()
 	if r.thrown != nil {
 		panic(r.thrown)

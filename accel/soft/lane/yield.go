@@ -15,15 +15,26 @@ type pause struct {
 
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond  // with mu: stopped, cores or number changed
-	single  bool       // there is one core
+	single  bool       // there is one core for good
 	cores   int        // that have not left
 	stopped int        // of these, without the leader
 	number  uint64     // of pauses that have ended
 }
 
-func (p *pause) begin(cores int) {
+// begin readies the pause for a launch on so many cores of at most that many.
+func (p *pause) begin(cores, most int) {
 	p.changed.L = &p.mu
-	p.single, p.cores = cores == 1, cores
+	p.single, p.cores = most == 1, cores
+}
+
+// tryEnter adds a core to the launch, unless that has to be waited for.
+func (p *pause) tryEnter() bool {
+	if !p.mu.TryLock() {
+		return false
+	}
+	defer p.mu.Unlock()
+	p.cores++
+	return true
 }
 
 // stop blocks a core until the launch goes on.
