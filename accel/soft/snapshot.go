@@ -65,7 +65,7 @@ func attributes(cores int, mapped bool) (a [cuda.NumAttributes]int32) {
 		cuda.AttributeKernelExecTimeout:         1,
 		cuda.AttributeCanMapHostMemory:          bit(mapped),
 		cuda.AttributeSurfaceAlignment:          textureAlign,
-		cuda.AttributeConcurrentKernels:         0,         // each has all cores
+		cuda.AttributeConcurrentKernels:         bit(cores > 1),
 		cuda.AttributeMemoryClockRate:           1_000_000, // kHz
 		cuda.AttributeGlobalMemoryBusWidth:      128,
 		cuda.AttributeL2CacheSize:               1 << 20,

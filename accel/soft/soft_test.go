@@ -172,10 +172,13 @@ func TestSnapshot(t *testing.T) {
 	if s != Describe("A0", 2, 256<<20, false) || s.UUID == Describe("A1", 2, 256<<20, false).UUID {
 		t.Fatal("the description does not follow from the name")
 	}
-	for n, v := range map[int]int32{10: 32, 14: 512, 1: 1024, 75: 7, 76: 5, 83: 0, 88: 0, 89: 0, 100: 0, 101: 0, 102: 1, 103: 1, 92: 1, 122: 1, 115: 0, 119: 0, 41: 0, 16: 2} {
+	for n, v := range map[int]int32{10: 32, 14: 512, 1: 1024, 75: 7, 76: 5, 83: 0, 88: 0, 89: 0, 100: 0, 101: 0, 102: 1, 103: 1, 92: 1, 122: 1, 115: 0, 119: 0, 41: 0, 16: 2, 31: 1} {
 		if s.Attributes[n] != v {
 			t.Errorf("attribute %d is %d, want %d", n, s.Attributes[n], v)
 		}
+	}
+	if a := Describe("A0", 1, 1, false).Attributes; a[31] != 0 {
+		t.Error("kernels at the same time on one core")
 	}
 	if a := Describe("A0", 2, 1, true).Attributes; a[41] != 1 || a[83] != 1 {
 		t.Error("no unified addressing with an arena, or no managed memory")

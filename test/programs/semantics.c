@@ -1087,6 +1087,51 @@ static void left_out(void)
 	CLAIM(!value || flags == CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
+/* --- kernels at the same time --- */
+
+/* meet: notes that it is there, and waits until its neighbour is: the one whose number differs in the last bit. */
+static const char meet_ptx[] =
+	".version 6.0\n.target sm_50\n.address_size 64\n"
+	".visible .entry meet(.param .u64 words, .param .u32 mine)\n{\n"
+	"	.reg .u64 %w, %a, %b;\n	.reg .u32 %i, %j, %v;\n	.reg .pred %p;\n"
+	"	ld.param.u64 %w, [words];\n	ld.param.u32 %i, [mine];\n	xor.b32 %j, %i, 1;\n"
+	"	mad.wide.u32 %a, %i, 4, %w;\n	mad.wide.u32 %b, %j, 4, %w;\n"
+	"	st.volatile.global.u32 [%a], 1;\n"
+	"again:\n	ld.volatile.global.u32 %v, [%b];\n	setp.eq.u32 %p, %v, 0;\n	@%p bra again;\n	ret;\n}\n";
+
+/* Ten kernels of one block on ten streams wait for each other in pairs. So two of them have to run at the same time. */
+static void overlap(void)
+{
+	enum { KERNELS = 10, TIMES = 4 };
+	CUfunction step, meet;
+	CUmodule m;
+	CUstream s[KERNELS];
+	CUdeviceptr words;
+	unsigned seen[KERNELS];
+	int processors;
+	CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	if (processors < 2)
+		return; /* none overlap */
+	new_context(&step);
+	CHECK(cuModuleLoadData(&m, meet_ptx));
+	CHECK(cuModuleGetFunction(&meet, m, "meet"));
+	CHECK(cuMemAlloc(&words, sizeof seen));
+	for (int i = 0; i < KERNELS; i++)
+		CHECK(cuStreamCreate(&s[i], i % 3 ? CU_STREAM_NON_BLOCKING : 0));
+	for (int n = 0; n < TIMES; n++) {
+		CHECK(cuMemsetD32(words, 0, KERNELS));
+		for (unsigned i = 0; i < KERNELS; i++) {
+			void *args[] = { &words, &i };
+			CHECK(cuLaunchKernel(meet, 1, 1, 1, 1, 1, 1, 0, s[i], args, NULL));
+		}
+		for (int i = KERNELS - 1; i >= 0; i--)
+			CHECK(cuStreamSynchronize(s[i]));
+		CHECK(cuMemcpyDtoH(seen, words, sizeof seen));
+		for (int i = 0; i < KERNELS; i++)
+			CLAIM(seen[i] == 1);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -1100,6 +1145,7 @@ static const struct {
 	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
 	{"healthy", healthy, 0},
 	{"refused", refused, 0}, {"many-kernels", many_kernels, 0}, {"left-out", left_out, 0},
+	{"overlap", overlap, 0},
 };
 
 int main(int argc, char **argv)
