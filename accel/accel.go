@@ -25,7 +25,8 @@ const (
 	NumClasses
 )
 
-// Usage is the accelerator time that one piece of work held an engine for.
+// Usage is the accelerator time that one piece of work held an engine for. Of work that shares an engine at the same time, one
+// piece is charged.
 type Usage struct {
 	Class      Class
 	Start, End int64 // CLOCK_MONOTONIC nanoseconds; equal if no engine was held
@@ -147,7 +148,7 @@ type Turn interface {
 }
 
 // Spent receives each time that an engine was held for a part of a piece of work, before the engine is given back and, of work
-// that goes on for long, meanwhile. Calls don't overlap. Done's Usage is as long as all of these together; of work that is done in
+// that goes on for long, meanwhile. Calls don't overlap; it must not block or call the device. Done's Usage is as long as all of these together; of work that is done in
 // one part, Done alone may tell.
 type Spent func(u Usage)
 

@@ -4,10 +4,10 @@
 //
 // All workers of an accelerator share its engines (package engine): "one
 // accelerator" means one, whatever the number of processes. A Device has one
-// executor per engine; each takes the engine's token round every piece of work,
-// and reports the time that the token was held. Kernels, fills and copies inside
-// the device use the compute engine, since all of them are made of the same cores;
-// copies to and from host memory use an engine each.
+// executor per engine; each holds the engine's token round what it executes, one piece
+// of work or several kernels at the same time, and reports the time that the token was
+// held. Kernels, fills and copies inside the device use the compute engine, since all of
+// them are made of the same cores; copies to and from host memory use an engine each.
 //
 // What the guest asks for is checked here when it is submitted; its kernels'
 // accesses are checked by the lane engine, against the allocations.
@@ -33,7 +33,7 @@ import (
 // Config says what device to open, and whom to ask and tell.
 type Config struct {
 	Name   string // the accelerator's, from the configuration; names its stable UUID
-	Cores  int    // goroutines that run a kernel; 0 for all cores
+	Cores  int    // goroutines that run kernels, all together; 0 for all cores
 	Memory uint64 // bytes of device memory; 0 for the size in the accelerator's page
 	Swap   uint64 // how much more may be allocated; of a private accelerator only
 

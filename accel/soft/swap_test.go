@@ -285,8 +285,8 @@ again:
 }
 `
 
-// The memory of a kernel that waits for its turn in the middle leaves the device for that of others, and is there again when the
-// kernel goes on.
+// The memory of kernels that wait for their turn in the middle leaves the device for that of others, and is there again when the
+// kernels go on, which share the device.
 func TestPausedKernelIsSwapped(t *testing.T) {
 	const memory, n = 4 << 20, 2_000_000
 	page, devices := swapped(t, 1, memory, 2*memory)
@@ -296,12 +296,13 @@ func TestPausedKernelIsSwapped(t *testing.T) {
 		c.Memory, c.Turn = memory, turn
 		c.Share = Share{Domain: "paused"}
 	})
-	a := alloc(t, c, 3<<20)
-	w := newWaiter()
-	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, a), n)
-	launch := launchOf(load(t, c, walkKernel), params...)
-	launch.Block = [3]uint32{256, 1, 1}
-	want(t, c.Submit(c.DefaultStream(), launch, w.done), cuda.Success)
+	at := []uint64{alloc(t, c, 3<<20), alloc(t, c, 4096)}
+	m, w := load(t, c, walkKernel), newWaiter()
+	for _, a := range at {
+		launch := launchOf(m, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, a), n)...)
+		launch.Block = [3]uint32{256, 1, 1}
+		want(t, c.Submit(stream(t, c, 1), launch, w.done), cuda.Success)
+	}
 	for page.Holder(engine.Compute) == 0 {
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -317,11 +318,15 @@ func TestPausedKernelIsSwapped(t *testing.T) {
 	})))
 	want(t, synchronize(t, other), cuda.Success)
 	turn.give(true)
-	want(t, w.wait(t), cuda.Success)
-	got := download(t, c, a, 4*256)
-	for i := range 256 {
-		if v := binary.LittleEndian.Uint32(got[4*i:]); v != uint32(n*(i+1)) {
-			t.Fatalf("thread %d came to %d, want %d", i, v, uint32(n*(i+1)))
+	for range at {
+		want(t, w.wait(t), cuda.Success)
+	}
+	for _, a := range at {
+		got := download(t, c, a, 4*256)
+		for i := range 256 {
+			if v := binary.LittleEndian.Uint32(got[4*i:]); v != uint32(n*(i+1)) {
+				t.Fatalf("thread %d came to %d, want %d", i, v, uint32(n*(i+1)))
+			}
 		}
 	}
 }
