@@ -34,17 +34,16 @@ type executor struct {
 
 // member executes one node after the other on a goroutine, and has what belongs to the node that it executes.
 type member struct {
-	e         *executor
-	cancel    atomic.Bool // ends the node
-	timely    atomic.Bool // false: the watchdog has set cancel
-	stopped   func() bool // the node is wanted no more
-	mayYield  func() bool // yield and resume; nil if it is always the device's turn
-	mayResume func()
+	e       *executor
+	cancel  atomic.Bool // ends the node
+	timely  atomic.Bool // false: the watchdog has set cancel
+	stopped func() bool // the node is wanted no more
 
 	kernelRun run
 	growth    lane.Growth // of a kernel that joined with fewer cores than it has use for
 	watched   watched
 	paused    int64 // for how long the kernel has been interrupted
+	ran       int64 // when it had run, 0 until then
 	cores     int   // with which the kernel joined others
 
 	node *node // guarded by d.mu; in the crew it stays
@@ -71,8 +70,9 @@ func (e *executor) newMember() *member {
 	m := &member{e: e}
 	m.stopped = func() bool { return m.cancel.Load() || d.closing.Load() || d.aborted.Load() }
 	if d.config.Turn != nil {
-		m.mayYield, m.mayResume = m.yield, m.resume
+		m.kernelRun.Yield, m.kernelRun.Resume = m.yield, m.resume
 	}
+	m.kernelRun.Cancel, m.kernelRun.Meter = &m.cancel, &m.watched.meter
 	e.members = append(e.members, m)
 	return m
 }
@@ -139,10 +139,14 @@ func (e *executor) take(m *member) *node {
 
 // begin makes n the node that a member executes. d.mu is held.
 func (e *executor) begin(m *member, n *node) {
-	m.node = n
+	m.node, m.ran = n, 0
 	e.active++
-	m.timely.Store(true)
-	m.cancel.Store(n.ctx.destroyed != nil || e.dev.aborted.Load())
+	if !m.timely.Load() { // storing what is there takes longer than looking
+		m.timely.Store(true)
+	}
+	if ends := n.ctx.destroyed != nil || e.dev.aborted.Load(); m.cancel.Load() != ends {
+		m.cancel.Store(ends)
+	}
 }
 
 // run executes until the device is closed.

@@ -222,7 +222,11 @@ func (e *executor) leave(m *member, n *node) {
 		return
 	}
 	if e.held {
-		n.ended = e.release(false)
+		end := int64(0)
+		if n.kind == kernelNode {
+			end = m.ran
+		}
+		n.ended = e.release(end, false)
 	} else { // cancelled while it waited for its turn
 		n.ended = e.dev.clock()
 	}
@@ -264,10 +268,13 @@ func (e *executor) pay(now int64, part bool) {
 	e.since = now
 }
 
-// release charges the use of the engine and gives the engine back. It returns when.
-func (e *executor) release(part bool) int64 {
+// release charges the use of the engine, up to end if that is known (else 0), and gives the engine back. It returns when.
+func (e *executor) release(end int64, part bool) int64 {
 	e.exit(e.crew[0].node)
-	end := max(e.dev.clock(), e.got+1) // as the engine counts
+	if end <= e.since { // or another member has paid up to later
+		end = e.dev.clock()
+	}
+	end = max(end, e.got+1) // as the engine counts
 	e.pay(end, part)
 	e.held = false
 	e.dev.worker.ReleaseAt(e.token, end)
@@ -357,7 +364,7 @@ func (e *executor) allStand() bool {
 func (e *executor) handOn(m *member) bool {
 	n, d := m.node, e.dev
 	if e.held {
-		e.release(true)
+		e.release(0, true)
 	}
 	e.handing = true
 	defer func() { e.handing = false }()
@@ -370,7 +377,7 @@ func (e *executor) handOn(m *member) bool {
 		if e.unlocked(func() { err = e.moveIn(m) }); err == nil {
 			return true
 		}
-		e.release(true)
+		e.release(0, true)
 		failure = cuda.ErrorOutOfMemory
 	}
 	if !m.stopped() {

@@ -212,19 +212,20 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 	d.watchdog.begin(&m.watched, since)
 	m.paused = 0
 	p := d.profile.of(l.function)
-	m.kernelRun.Launch = lane.Launch{
-		Grid: l.grid, Block: l.block, SharedBytes: l.shared, Cooperative: l.cooperative, Stack: l.stack, Heap: n.ctx.heap.Load(), Params: l.params,
-		Cores: d.config.Cores, Cancel: &m.cancel, Memory: d.space, Texture: l.textures(n.ctx), Stdout: &n.ctx.text.stdout, Stderr: &n.ctx.text.stderr, Profile: p.gather(),
-		Yield: m.mayYield, Resume: m.mayResume, Meter: &m.watched.meter, Random: d.random(),
-	}
+	k := &m.kernelRun // field by field: a literal would be copied while it is being written
+	k.Grid, k.Block, k.SharedBytes, k.Cooperative = l.grid, l.block, l.shared, l.cooperative
+	k.Stack, k.Heap, k.Params, k.Memory, k.Texture = l.stack, n.ctx.heap.Load(), l.params, d.space, l.textures(n.ctx)
+	k.Stdout, k.Stderr, k.Profile, k.Random = &n.ctx.text.stdout, &n.ctx.text.stderr, p.gather(), d.random()
+	k.Cores, k.MostCores, k.Growth = d.config.Cores, 0, nil
 	switch {
 	case n.inline:
-		m.kernelRun.Cores = 1
+		k.Cores = 1
 	case n.joined:
-		m.kernelRun.Cores, m.kernelRun.MostCores, m.kernelRun.Growth = m.cores, d.config.Cores, &m.growth
+		k.Cores, k.MostCores, k.Growth = m.cores, d.config.Cores, &m.growth
 	}
-	f := l.function.code.run(&m.kernelRun)
-	took := d.clock() - since - m.paused
+	f := l.function.code.run(k)
+	m.ran = d.clock()
+	took := m.ran - since - m.paused
 	d.profile.launched(p, took)
 	m.watched.end()
 	switch {
