@@ -75,6 +75,7 @@ type launch struct {
 	params      []byte // the node's own copy
 	bound       map[uint64]*Texture
 	cooperative bool
+	key         uint64 // of its shape
 }
 
 // launch queues a kernel.
@@ -169,6 +170,7 @@ func (n *node) becomeKernel(f *function, w *accel.Launch) {
 	l.bound, l.cooperative = w.Module.(*Module).bound, w.Cooperative
 	l.params = append(l.params[:0], w.Params[:f.layout.ParamBytes]...)
 	l.stack = n.ctx.limits[limitStack]
+	l.key = l.shape().key()
 }
 
 // briefNs is up to when the submitter runs a kernel itself if the engine is
@@ -177,7 +179,7 @@ const briefNs = 25_000
 
 // brief says whether a launch is expected to take less than briefNs, and needs nobody else to end.
 func (d *Device) brief(l *launch) bool {
-	ns := d.history.Find(l.shape().key())
+	ns := d.history.Find(l.key)
 	return ns > 0 && ns <= briefNs && l.function.code.independent()
 }
 
@@ -242,7 +244,7 @@ func (e *executor) kernel(m *member, n *node, since int64) cuda.Result {
 		n.ctx.fail(cuda.ErrorContextIsDestroyed)
 		return n.ctx.Err()
 	case f == nil:
-		d.history.Learn(l.shape().key(), took)
+		d.history.Learn(l.key, took)
 		return n.ctx.Err()
 	case m.cancel.Load() && n.ctx.Err() != cuda.Success: // a kernel of the context beside it failed, or it could not go on after its turn
 		return n.ctx.Err()

@@ -137,7 +137,9 @@ func (s *slot) dropHolds() {
 }
 
 // Charge charges what was used beside requests.
-func (m *Member) Charge(u accel.Usage) { m.charge(ClassOf(u.Class), u, max(u.End-u.Start, 0), Now(), "") }
+func (m *Member) Charge(u accel.Usage) {
+	m.charge(ClassOf(u.Class), u, max(u.End-u.Start, 0), Now(), "")
+}
 
 // Holds is how long a worker may take to store the segments that it holds, whose bytes might go with it; 0 if it holds none. Any
 // goroutine may ask.

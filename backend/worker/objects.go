@@ -4,7 +4,12 @@ import "pegasus/cuda"
 
 // table maps the ids that a guest chose for one kind of object. An id whose
 // creation failed answers that error until it is destroyed.
-type table[T any] struct{ m map[uint64]entry[T] }
+type table[T any] struct {
+	m map[uint64]entry[T]
+
+	lastID uint64 // of the object that was looked up last: most calls are for one stream and one module; 0: none
+	last   T
+}
 
 type entry[T any] struct {
 	object T
@@ -27,7 +32,16 @@ func (t *table[T]) free(id uint64) cuda.Result {
 	return cuda.Success
 }
 
-func (t *table[T]) put(id uint64, o T) { t.m[id] = entry[T]{object: o} }
+func (t *table[T]) put(id uint64, o T) {
+	t.forget()
+	t.m[id] = entry[T]{object: o}
+}
+
+// forget forgets the object that was looked up last.
+func (t *table[T]) forget() {
+	var none T
+	t.lastID, t.last = 0, none
+}
 
 // poison remembers why the object with this id could not be made. It returns
 // the reason, and leaves a live object of that id alone.
@@ -39,9 +53,15 @@ func (t *table[T]) poison(id uint64, r cuda.Result) cuda.Result {
 }
 
 func (t *table[T]) get(id uint64) (T, cuda.Result) {
+	if id == t.lastID && id != 0 {
+		return t.last, cuda.Success
+	}
 	e, ok := t.m[id]
 	if !ok {
 		return e.object, cuda.ErrorInvalidHandle
+	}
+	if e.bad == cuda.Success {
+		t.lastID, t.last = id, e.object
 	}
 	return e.object, e.bad
 }
@@ -50,11 +70,13 @@ func (t *table[T]) get(id uint64) (T, cuda.Result) {
 func (t *table[T]) take(id uint64) (T, cuda.Result) {
 	o, r := t.get(id)
 	delete(t.m, id)
+	t.forget()
 	return o, r
 }
 
 // drop removes all objects that which chooses.
 func (t *table[T]) drop(which func(T) bool) {
+	t.forget()
 	for id, e := range t.m {
 		if e.bad == cuda.Success && which(e.object) {
 			delete(t.m, id)

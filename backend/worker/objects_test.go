@@ -1,0 +1,40 @@
+package worker
+
+import (
+	"testing"
+
+	"pegasus/cuda"
+)
+
+// A lookup says what the table holds now, also right after a lookup of the same id.
+func TestTable(t *testing.T) {
+	var all table[string]
+	all.init()
+	want := func(id uint64, name string, result cuda.Result) {
+		t.Helper()
+		for range 2 {
+			if got, r := all.get(id); got != name || r != result {
+				t.Errorf("%d is %q, %v; want %q, %v", id, got, r, name, result)
+			}
+		}
+	}
+	want(0, "", cuda.ErrorInvalidHandle)
+	want(1, "", cuda.ErrorInvalidHandle)
+	all.put(1, "one")
+	all.put(2, "two")
+	all.poison(3, cuda.ErrorOutOfMemory)
+	want(1, "one", cuda.Success)
+	want(2, "two", cuda.Success)
+	want(3, "", cuda.ErrorOutOfMemory)
+	want(2, "two", cuda.Success)
+	if got, r := all.take(2); got != "two" || r != cuda.Success {
+		t.Errorf("%q, %v", got, r)
+	}
+	want(2, "", cuda.ErrorInvalidHandle)
+	all.put(2, "another two")
+	want(2, "another two", cuda.Success)
+	want(1, "one", cuda.Success)
+	all.drop(func(name string) bool { return name == "one" })
+	want(1, "", cuda.ErrorInvalidHandle)
+	want(2, "another two", cuda.Success)
+}
