@@ -19,6 +19,9 @@ const SocketName = "control.sock"
 // OnceMark is a file in the runtime directory of a daemon that removes that directory, with all in it, when it ends.
 const OnceMark = "once"
 
+// DaemonLock is a file in the runtime directory whose lock (flock) the daemon of that directory holds until it ends.
+const DaemonLock = "daemon.lock"
+
 // PrivateLog is the log of a private daemon, within its runtime directory.
 const PrivateLog = "pegasusd.log"
 

@@ -51,6 +51,7 @@ func startPrivate(dir, config string) (*control.Client, error) {
 	if hosts(dir) {
 		return awaitHosts(dir, path)
 	}
+	sweepOwn(dir)
 	if err := launch(dir, config); err != nil {
 		return nil, err
 	}
@@ -68,6 +69,9 @@ func dialStarted(path string) (*control.Client, error) {
 
 // ownLinger is how long a program's own daemon waits for that program.
 const ownLinger = "3s"
+
+// ownPrefix begins the names of the runtime directories of programs' own daemons.
+const ownPrefix = "own-"
 
 // startOwn starts a daemon in a new runtime directory below the user's. The daemon ends after the last program and
 // removes the directory.
@@ -90,7 +94,8 @@ func startOwn(config string) (client *control.Client, dir string, err error) {
 	if err := control.MakeRuntimeDir(base, 0o700); err != nil {
 		return nil, "", err
 	}
-	if dir, err = os.MkdirTemp(base, "own-"); err != nil {
+	sweepOwn(base)
+	if dir, err = os.MkdirTemp(base, ownPrefix); err != nil {
 		return nil, "", err
 	}
 	if err = control.CheckRuntimeDir(dir); err == nil {
@@ -104,6 +109,37 @@ func startOwn(config string) (client *control.Client, dir string, err error) {
 	}
 	client, err = dialStarted(filepath.Join(dir, control.SocketName))
 	return client, dir, err
+}
+
+// sweepOwn removes the runtime directories below base that daemons of programs' own left behind because they were killed.
+func sweepOwn(base string) {
+	entries, _ := os.ReadDir(base)
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), ownPrefix) {
+			removeAbandoned(filepath.Join(base, e.Name()))
+		}
+	}
+}
+
+// removeAbandoned removes a runtime directory of this user's whose daemon has gone: the lock of DaemonLock is free. It
+// keeps a directory that changed within startTime, because a daemon makes that file just before it takes the lock, and
+// a directory without that file or without OnceMark.
+func removeAbandoned(dir string) {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < startTime || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		return
+	}
+	if _, err := os.Lstat(filepath.Join(dir, control.OnceMark)); err != nil {
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(dir, control.DaemonLock), os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		os.RemoveAll(dir)
+	}
 }
 
 // errVanished is when a daemon that was ready has ended before it was asked anything.

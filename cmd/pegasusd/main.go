@@ -267,7 +267,7 @@ const lockTime = 10 * time.Second
 
 // lock makes sure that a runtime directory has one daemon.
 func lock(dir string) (unlock func(), err error) {
-	path := filepath.Join(dir, "daemon.lock")
+	path := filepath.Join(dir, control.DaemonLock)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
