@@ -18,6 +18,8 @@ export PEGASUS_BUILD = $(abspath $(BUILD))
 
 DEMO        ?=
 FUZZTIME    ?= 5s
+# Inputs after which a fuzz target ends earlier; none if FUZZTIME is given.
+FUZZINPUTS  ?= $(if $(filter file,$(origin FUZZTIME)),100000)
 SOAKTIME    ?= 10m
 # How long a package's tests may take, on a machine that is slow and has other things to do.
 PATIENCE    ?= 90m
@@ -194,7 +196,7 @@ test: deps ## set up and run all tests
 	@scripts/step 'Tests with Xen' $(MAKE) xen-test
 	@scripts/step 'Rehearsal of a visit to a GPU' $(MAKE) gpu-rehearsal
 	@scripts/step 'Tests with the race detector' $(MAKE) race
-	@scripts/step 'Fuzz each decoder for $(FUZZTIME)' $(MAKE) fuzz
+	@scripts/step 'Fuzz each decoder for $(FUZZTIME)$(FUZZINPUTS:%= or % inputs)' $(MAKE) fuzz
 	@echo 'All tests passed.'
 
 check: build guest-asan format vet staticcheck tidy stale ## the fast part of the tests
@@ -271,8 +273,8 @@ RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|test\|test/vm\|te
 race: | deps-build ## the tests of the Go packages with the race detector
 	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(filter-out ./guest/tests,$(FIRST:%=./%)) $(RACED) ./cmd/pegasus-libvirt
 
-fuzz: ## fuzz each decoder for FUZZTIME
-	GO=$(GO) scripts/fuzz $(FUZZTIME)
+fuzz: ## fuzz each decoder for FUZZTIME, by default for 5s or 100000 inputs
+	GO=$(GO) scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)
 
 soak: SEED = $${PEGASUS_TEST_SEED:-fresh}
 soak: build guest-asan ## the tests that take SOAKTIME each, and those of random inputs with others than each time
