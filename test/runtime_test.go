@@ -42,14 +42,14 @@ func TestRuntimeComesUp(t *testing.T) {
 func TestRuntimeGetsItsTables(t *testing.T) {
 	h := startHost(t, oneDomain)
 	for _, build := range []struct {
-		name, key string
-		flags     []string
+		name, key, objects string
+		flags              []string
 	}{
-		{"plain", "key", []string{"-O2"}},
-		{"keyless", "tables", []string{"-O1"}},
-		{"sanitized", "key", []string{"-O1", "-g", "-fsanitize=address,undefined"}},
+		{"plain", "key", "guest/obj", []string{"-O2"}},
+		{"keyless", "tables", "guest/obj", []string{"-O1"}},
+		{"sanitized", "key", "guest/asan/obj", []string{"-O1", "-g", "-fsanitize=address,undefined"}},
 	} {
-		dir := withTables(t, build.key == "key", build.flags)
+		dir := withTables(t, build.key == "key", build.objects, build.flags)
 		path := filepath.Join(t.TempDir(), "runtime")
 		compile(t, path, append(build.flags, "programs/runtime.c", "-L"+dir, "-l:libcuda.so.1"))
 		for _, version := range []int{11080, 12010, 12080, 13000} {
@@ -93,16 +93,19 @@ func outputs(t *testing.T, cmd *exec.Cmd) (stdout, stderr string) {
 	return string(out), b.String()
 }
 
-// withTables is the directory of a library with the optional component, with a key of our own or without any.
-func withTables(t *testing.T, key bool, flags []string) string {
+// withTables returns the directory of a library with the optional component, with a key of the test's own or without a
+// key. It links the library's objects that the build made in the folder: the component is a matter of linking.
+func withTables(t *testing.T, key bool, objects string, flags []string) string {
 	t.Helper()
 	dir := t.TempDir()
 	args := append(slices.Clone(flags), "-shared", "-fPIC", "-fvisibility=hidden", "-I../guest/libcuda", "-Wl,-soname,libcuda.so.1",
 		"-Wl,-z,nodelete", "-Wl,--version-script=../guest/libcuda/zz_libcuda.map")
-	for _, pattern := range []string{"../guest/libcuda/*.c", "../guest/tables/*.c"} {
-		found, _ := filepath.Glob(pattern)
-		args = append(args, found...)
+	sources, _ := filepath.Glob("../guest/libcuda/*.c")
+	for _, source := range sources {
+		args = append(args, built(t, filepath.Join(objects, strings.TrimSuffix(filepath.Base(source), ".c")+".o")))
 	}
+	tables, _ := filepath.Glob("../guest/tables/*.c")
+	args = append(args, tables...)
 	if key {
 		args = append(args, "-I"+dir)
 		writeKey(t, filepath.Join(dir, "runtime_key.h"))
