@@ -266,12 +266,15 @@ xen-image: build ## what xen-test boots: Xen, Dom0 and domUs, kept in build/vm (
 xen-test: xen-image ## the tests with a real Xen (installs QEMU, and gets Xen and its tools from Debian)
 	$(GO) test -timeout $(PATIENCE) -count 1 -v ./test/xen
 
+# Their order with the race detector, which slows computing down most.
+FIRST_RACED := policies cmd/pegasus cmd/pegasusd accel/soft/lane accel/soft accel/ptx hypervisor/hub xenstore/conformance hypervisor/xen/domus
+
 # The guest's library is C, which has its own sanitizers.
 RACED = $$($(GO) list ./... | grep -v '^pegasus/\(guest/tests\|test\|test/vm\|test/xen\)$$')
 
 # The tests start hundreds of programs, of which each would sleep a second before it exits.
-race: | deps-build ## the tests of the Go packages with the race detector
-	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(filter-out ./guest/tests,$(FIRST:%=./%)) $(RACED) ./cmd/pegasus-libvirt
+race: | deps-build ## the tests of the Go packages with the race detector; make vet has vetted them
+	GORACE=atexit_sleep_ms=10 CGO_ENABLED=1 $(GO) test -race -short -vet=off $(AT_ONCE) -timeout $(PATIENCE) $(LIBVIRT_TAG) $(NVIDIA) $(FIRST_RACED:%=./%) $(RACED) ./cmd/pegasus-libvirt
 
 fuzz: ## fuzz each decoder for FUZZTIME, by default for 5s or 100000 inputs
 	GO=$(GO) scripts/fuzz $(FUZZTIME) $(FUZZINPUTS)
