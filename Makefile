@@ -240,10 +240,11 @@ PACKAGES = $$($(GO) list ./... | grep -v '^pegasus/test\(/vm\|/xen\)\?$$')
 # than there are cores keeps these busy.
 FIRST   := guest/tests cmd/pegasusd hypervisor/hub accel/soft accel/soft/lane xenstore/conformance
 AT_ONCE := -p $(shell echo $$(($$(nproc) + 1)))
+TESTS_AT_ONCE := $(AT_ONCE:-p%=-parallel%)
 
 unit: build guest-asan ## the tests without the race detector; those of shares have the machine for themselves
 	@$(MAKE) -j 2 -O unit-go unit-nvidia
-	$(GO) test -timeout $(PATIENCE) ./test
+	$(GO) test -timeout $(PATIENCE) $(TESTS_AT_ONCE) ./test
 
 unit-go:
 	$(GO) test $(AT_ONCE) -timeout $(PATIENCE) $(FIRST:%=./%) $(PACKAGES)

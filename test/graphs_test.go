@@ -45,8 +45,10 @@ func TestGraphsOnNVIDIA(t *testing.T) {
 // A domain whose work is one long graph has its share and no more; and where one request goes after another, others don't wait
 // for the graph's end.
 func TestLongGraphsShare(t *testing.T) {
+	inParallel(t)
 	for policy, least := range map[string]float64{"accc": 60, "prt": 0.05} {
 		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
 			sharers := []sharer{{"long", 256, 0}, {"large", 1024, 5}}
 			h := startHost(t, shareConfig(policy, "production", sharers))
 			background(t, h.guest("long", program(t, "graphs"), "long"))

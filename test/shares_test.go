@@ -270,6 +270,7 @@ func TestSetCredits(t *testing.T) {
 // Policies and credits that change while programs run show at once, also
 // between domains of several processes.
 func TestSwitches(t *testing.T) {
+	inParallel(t)
 	sharers := []sharer{{"d1", 256, 1}, {"d2", 512, 1}, {"d3", 1024, 1}}
 	h := startHost(t, shareConfig("none", "production", sharers))
 	for _, s := range sharers {
