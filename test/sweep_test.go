@@ -27,6 +27,7 @@ func TestSweepSanitized(t *testing.T) {
 	sweep := sanitized(t, "sweep")
 	for _, part := range []string{"capture", "fault", "nulls"} {
 		t.Run(part, func(t *testing.T) {
+			t.Parallel()
 			cmd := h.guest("one", sweep, part)
 			cmd.Env = append(append(os.Environ(), "PEGASUS_LOG=off"), sanitizedEnv(t)...)
 			succeed(t, cmd)

@@ -16,7 +16,10 @@ import (
 
 // The policy of a running accelerator changes all the time; no call is lost,
 // overtaken or stuck, and the shares are those of the last policy soon after.
-func TestSwitching(t *testing.T) { switching(t, 8*time.Second) }
+func TestSwitching(t *testing.T) {
+	inParallel(t)
+	switching(t, 8*time.Second)
+}
 
 // switching lets programs that check their results run in three domains while
 // the policy changes every 200 ms, and every 2 s whether copies have an account of
