@@ -537,9 +537,12 @@ static void early(void)
 	CUdeviceptr nowhere = 16;
 	CUfunction step;
 	CHECK(cuModuleGetFunction(&step, m, "step"));
+	pthread_mutex_lock(&gate); /* until the event is recorded: a call after the failure fails */
+	CHECK(cuLaunchHostFunc(NULL, wait_at_gate, NULL));
 	launch_spin(spin, 1u << 20);
 	launch_step(step, NULL, nowhere, 1, 1);
 	CHECK(cuEventRecord(between, NULL));
+	pthread_mutex_unlock(&gate);
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuEventSynchronize(between));
 }
 
