@@ -19,7 +19,7 @@ export PEGASUS_BUILD = $(abspath $(BUILD))
 DEMO        ?=
 FUZZTIME    ?= 5s
 # Inputs after which a fuzz target ends earlier; none if FUZZTIME is given.
-FUZZINPUTS  ?= $(if $(filter file,$(origin FUZZTIME)),100000)
+FUZZINPUTS  ?= $(if $(filter file,$(origin FUZZTIME)),200000)
 SOAKTIME    ?= 10m
 # How long a package's tests may take, on a machine that is slow and has other things to do.
 PATIENCE    ?= 90m

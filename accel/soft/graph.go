@@ -155,10 +155,11 @@ func (g *Graph) brief() bool {
 		switch n := &g.nodes[i]; w := n.Work.(type) {
 		case *accel.Launch:
 			l := launch{function: n.function, grid: w.Grid, block: w.Block, shared: w.SharedBytes}
+			l.key = l.shape().key()
 			if !d.brief(&l) {
 				return false
 			}
-			ns += d.history.Find(l.shape().key())
+			ns += d.history.Find(l.key)
 		case *accel.Copy:
 			if n.copy.width != 0 && n.engine != engine.Compute {
 				return false
