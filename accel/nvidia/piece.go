@@ -270,7 +270,7 @@ func (p *piece) began() (at int64, ok bool) {
 	return p.base.at + ns(ms), r == cuda.Success
 }
 
-// has says whether all that comes before a piece has ended, so that it has begun.
+// has says whether the piece has begun: whether the pieces before it have ended.
 func (p *piece) has() bool {
 	d := p.ctx.dev
 	d.mu.Lock()
