@@ -270,8 +270,8 @@ func (p *piece) began() (at int64, ok bool) {
 	return p.base.at + ns(ms), r == cuda.Success
 }
 
-// has says whether the piece has begun: whether the pieces before it have ended.
-func (p *piece) has() bool {
+// hasBegun reports whether the piece has begun: whether the pieces before it have ended.
+func (p *piece) hasBegun() bool {
 	d := p.ctx.dev
 	d.mu.Lock()
 	e, before := p.begin, p.follows

@@ -17,7 +17,7 @@ type seats struct{ taken, given atomic.Int64 }
 func (s *seats) TrySpin() bool { s.taken.Add(1); return true }
 func (s *seats) EndSpin()      { s.given.Add(1) }
 
-// lingers says whether a stream's goroutine is there.
+// lingers reports whether a stream's goroutine still runs.
 func (s *Stream) lingers() bool {
 	s.ctx.dev.mu.Lock()
 	defer s.ctx.dev.mu.Unlock()

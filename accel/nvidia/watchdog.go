@@ -123,7 +123,7 @@ func (p *piece) runs() bool {
 	p.ctx.dev.mu.Lock()
 	over := p.telling
 	p.ctx.dev.mu.Unlock()
-	return !over && p.has()
+	return !over && p.hasBegun()
 }
 
 // late says since when a kernel has been seen to run, 0 if it doesn't, and whether it has had its time.

@@ -108,7 +108,7 @@ func TestKernelsThatDoNotJoin(t *testing.T) {
 	}
 }
 
-// What is queued is begun in order: a fill waits until no kernel runs, and a kernel behind it for the fill.
+// Queued work begins in order: a fill waits until no kernel runs, and a kernel behind it for the fill.
 func TestNothingOvertakes(t *testing.T) {
 	d, c := open(t, func(c *Config) { c.Cores = 4 })
 	at := alloc(t, c, 4)

@@ -141,7 +141,7 @@ func (e *executor) take(m *member) *node {
 func (e *executor) begin(m *member, n *node) {
 	m.node, m.ran = n, 0
 	e.active++
-	if !m.timely.Load() { // storing what is there takes longer than looking
+	if !m.timely.Load() { // a store takes longer than a load
 		m.timely.Store(true)
 	}
 	if ends := n.ctx.destroyed != nil || e.dev.aborted.Load(); m.cancel.Load() != ends {
@@ -306,7 +306,7 @@ func (n *node) describe() string {
 	return "work"
 }
 
-// cancelContext ends what is being executed of a context; nil: of all. d.mu is held.
+// cancelContext ends the nodes of a context that members execute; nil: of all contexts. d.mu is held.
 func (e *executor) cancelContext(c *Context) {
 	for _, m := range e.members {
 		if m.node != nil && (c == nil || m.node.ctx == c) {

@@ -15,7 +15,7 @@ struct mark {
 	_Atomic uint64_t sent; /* packets that brought work to the stream */
 	uint64_t event;        /* handle of an event that nobody else knows, or 0 */
 	uint64_t at;           /* what had been sent when the stream was last marked, or NO_MARK */
-	_Atomic uint64_t ended; /* of what was sent: a call that waited found that all of it has ended */
+	_Atomic uint64_t ended; /* packets up to here have ended, as a call that waited found */
 	uint32_t end;          /* of the mark's packet in the ring */
 	bool taken;            /* by the host */
 };
