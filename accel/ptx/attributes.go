@@ -28,6 +28,9 @@ func (p *parser) attributes(f *Func) error {
 		default:
 			return nil // of the module, after a declaration
 		}
+		if err == nil && f.MaxNTid[0] != 0 && f.ReqNTid[0] != 0 {
+			err = p.fail(".maxntid and .reqntid can't both be given")
+		}
 		if err != nil {
 			return err
 		}

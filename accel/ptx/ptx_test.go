@@ -93,6 +93,7 @@ func TestMistakes(t *testing.T) {
 		{head + ".entry k() { .reg .b32 %r<3>;\nwgmma.sync %r1; }", ErrInvalidPTX, 5, "wgmma"},
 		{head + ".entry k() { .reg .b32 %r<3>; .reg .b64 %a<3>;\nadd.u32 %r1, %r1, %a1; }", ErrInvalidPTX, 5, "operand 3"},
 		{head + ".entry k() { .reg .b32 %r<3>;\nadd.u32 %r1, %r1, %r3; }", ErrInvalidPTX, 5, "%r3 is not declared"},
+		{head + ".entry k() .maxntid 64\n.reqntid 8, 8 { ret; }", ErrInvalidPTX, 5, "can't both be given"},
 		{head + ".entry k() {\nbra nowhere; }", ErrInvalidPTX, 5, "no label nowhere"},
 		{head + ".entry k() { { x: ret; }\nbra x; }", ErrInvalidPTX, 5, "no label x"},
 		{head + ".entry k() { .reg .b64 %a; mov.u64 %a, k; ret; }", ErrInvalidPTX, 0, "address of kernel k"},

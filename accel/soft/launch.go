@@ -191,7 +191,7 @@ func (f *function) check(w *accel.Launch) cuda.Result {
 		return cuda.ErrorInvalidValue
 	}
 	switch threads := b[0] * b[1] * b[2]; {
-	case threads > maxBlockThreads:
+	case threads > maxBlockThreads || threads > uint32(f.declared):
 		return cuda.ErrorInvalidValue
 	case threads > uint32(f.layout.MaxThreads):
 		return cuda.ErrorLaunchOutOfResources

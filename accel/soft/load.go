@@ -122,7 +122,7 @@ func (m *Module) compile(objects []ptx.Object, p linked.Purpose) (log string, r 
 		if f.Heap && l.Refusal == 0 {
 			l.Refusal = cuda.TryFirst // there may be no memory for the heap
 		}
-		m.functions[i] = function{number: functionNumber.Add(1), layout: l, required: f.ReqNTid, heap: f.Heap, tells: f.Tells, code: laneCode{k}, image: m.image, refusal: refusal}
+		m.functions[i] = function{number: functionNumber.Add(1), layout: l, required: f.ReqNTid, declared: maxThreads(f), heap: f.Heap, tells: f.Tells, code: laneCode{k}, image: m.image, refusal: refusal}
 		if refusal != nil && len(log) < maxRefusals {
 			log += fmt.Sprintf("kernel %s can't be launched: %v\n", f.Name, refusal)
 		}

@@ -24,6 +24,7 @@ type function struct {
 	number   uint64 // of all that were loaded
 	layout   *cuda.FunctionLayout
 	required [3]uint32 // .reqntid, zero if absent
+	declared int32     // how many threads a block may have by .maxntid and .reqntid
 	heap     bool      // allocates or frees memory
 	tells    bool      // prints or asserts
 	code     code

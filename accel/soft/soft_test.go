@@ -151,7 +151,7 @@ func (f goCode) independent() bool { return false }
 func goModule(c *Context, paramBytes uint32, f goCode) *Module {
 	m := &Module{ctx: c}
 	m.layout.Functions = []cuda.FunctionLayout{{Name: "kernel", ParamBytes: paramBytes, MaxThreads: 1024}}
-	m.functions = []function{{layout: &m.layout.Functions[0], code: f}}
+	m.functions = []function{{layout: &m.layout.Functions[0], declared: maxBlockThreads, code: f}}
 	return m
 }
 

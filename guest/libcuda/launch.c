@@ -14,6 +14,18 @@
 #include "text.h"
 #include "zz_impl.h"
 
+/* The software accelerator's, for a block: docs/software-accelerator.md. */
+enum { MOST_LOCAL = 64 << 20 };
+
+/* More threads than the kernel declares (.maxntid, .reqntid) are a wrong value; more than registers or local memory are there
+ * for are too many resources: as an H200 answers. */
+static CUresult too_many(const struct function *f, uint64_t threads)
+{
+	uint64_t registers = threads * (uint64_t)f->facts.registers, local = threads * (uint64_t)f->facts.localBytes;
+	bool scarce = registers > (uint64_t)device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK) || local > MOST_LOCAL;
+	return scarce ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult check_shape(const struct function *f, const uint32_t grid[3], const uint32_t block[3])
 {
 	uint64_t threads = 1;
@@ -27,7 +39,7 @@ static CUresult check_shape(const struct function *f, const uint32_t grid[3], co
 	if (threads > (uint64_t)device_attribute(f->device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (threads > (uint64_t)f->facts.maxThreads)
-		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+		return too_many(f, threads);
 	const int32_t *only = f->limits.required;
 	if (only[0] && ((int32_t)block[0] != only[0] || (int32_t)block[1] != only[1] || (int32_t)block[2] != only[2]))
 		return CUDA_ERROR_INVALID_VALUE;

@@ -818,7 +818,6 @@ static const char refused_ptx[] =
 	".visible .entry exact(.param .u64 at) .reqntid 32, 2, 1 { ret; }\n"
 	".visible .entry flat(.param .u64 at) .reqntid 48 { ret; }\n"
 	".visible .entry most(.param .u64 at) .maxntid 16, 4 { ret; }\n"
-	".visible .entry both(.param .u64 at) .reqntid 8, 8, 1 .maxntid 64 { ret; }\n"
 	".visible .entry any(.param .u64 at) { ret; }\n"
 	".visible .entry big(.param .u64 at) { .local .b8 m[400000]; .reg .u64 %p; .reg .u32 %v;\n"
 	"	mov.u64 %p, m; st.local.u32 [%p+399996], 5; ld.local.u32 %v, [%p+399996];\n"
@@ -839,14 +838,13 @@ static const struct refusal {
 	{"exact", {1, 1, 1}, {1, 2, 32}, 0, 0, CUDA_ERROR_INVALID_VALUE},
 	{"exact", {1, 1, 1}, {32, 2, 1}, 0, 1, CUDA_SUCCESS},
 	{"exact", {1, 1, 1}, {2, 32, 1}, 0, 1, CUDA_ERROR_INVALID_VALUE},
-	{"exact", {1, 1, 1}, {32, 2, 2}, 0, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
+	{"exact", {1, 1, 1}, {32, 2, 2}, 0, 0, CUDA_ERROR_INVALID_VALUE},
 	{"flat", {1, 1, 1}, {48, 1, 1}, 0, 0, CUDA_SUCCESS},
 	{"flat", {1, 1, 1}, {1, 48, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
 	{"flat", {1, 1, 1}, {47, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
-	{"both", {1, 1, 1}, {8, 8, 1}, 0, 0, CUDA_SUCCESS},
-	{"both", {1, 1, 1}, {64, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
+	{"flat", {1, 1, 1}, {49, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
 	{"most", {1, 1, 1}, {1, 64, 1}, 0, 0, CUDA_SUCCESS},
-	{"most", {1, 1, 1}, {65, 1, 1}, 0, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
+	{"most", {1, 1, 1}, {65, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
 	{"any", {0, 1, 1}, {1, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
 	{"any", {1, 1, 1}, {1025, 1, 1}, 0, 0, CUDA_ERROR_INVALID_VALUE},
 	{"any", {1, 1, 1}, {1, 1, 65}, 0, 0, CUDA_ERROR_INVALID_VALUE},

@@ -13,6 +13,7 @@ type kernel struct {
 	name    string
 	threads int
 	module  []string // what stands before the kernel
+	about   string   // directives of the kernel
 	body    []string
 	before  []uint32 // memory
 	after   []uint32
@@ -55,6 +56,8 @@ func (k *kernel) read(line string) (err error) {
 		k.open = true
 	case words[0] == "module":
 		k.module = append(k.module, strings.TrimPrefix(line, "module "))
+	case words[0] == "kernel":
+		k.about = strings.TrimPrefix(line, "kernel ")
 	case words[0] == "memory":
 		k.before, err = numbers[uint32](words[1:])
 	case words[0] == "=" && len(words) > 2 && words[1] == "memory":
@@ -91,7 +94,7 @@ func (k *kernel) text() string {
 	var b strings.Builder
 	b.WriteString(".global .align 16 .b32 word = 7;\n.const .align 16 .b32 fixed[4] = {11, 12, 13, 14};\n")
 	b.WriteString(strings.Join(k.module, "\n"))
-	b.WriteString("\n.visible .entry k(.param .u64 out, .param .u64 m, .param .align 16 .b32 many[4])\n{\n")
+	b.WriteString("\n.visible .entry k(.param .u64 out, .param .u64 m, .param .align 16 .b32 many[4]) " + k.about + "\n{\n")
 	b.WriteString(".reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<16>; .reg .b64 %l<8>; .reg .b64 %out, %m; .reg .b32 %t; .reg .pred %store;\n")
 	b.WriteString(".shared .align 32 .b8 s[128]; .local .align 32 .b8 own[64];\n")
 	b.WriteString("ld.param.u64 %out, [out]; ld.param.u64 %m, [m]; mov.u32 %t, %tid.x; mul.wide.u32 %l7, %t, 8; add.u64 %out, %out, %l7; mov.b64 %l7, 0;\n")

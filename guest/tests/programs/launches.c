@@ -91,7 +91,7 @@ static void shapes(CUfunction none, CUfunction small)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(none, 1, 1, 1, 1, 1, 65, 0, NULL, NULL, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(none, 1, 1, 1, 1024, 2, 1, 0, NULL, NULL, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(none, 1, 1, 1, 1, 1, 1, (48 << 10) + 1, NULL, NULL, NULL));
-	EXPECT(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, cuLaunchKernel(small, 1, 1, 1, 129, 1, 1, 0, NULL, NULL, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(small, 1, 1, 1, 129, 1, 1, 0, NULL, NULL, NULL));
 	OK(cuLaunchKernel(small, 1, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(none, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x1234567, NULL, NULL));
