@@ -355,7 +355,7 @@ func survivingGuest(dom *domain, s *survivor) (*guest, error) {
 		return nil, err
 	}
 	g := &guest{id: s.id, dom: dom, slot: s.Slot, win: s.Slice, pid: s.Guest, arena: s.Arena,
-		worker: p, workerPID: s.PID, conn: s.conn, gone: make(chan struct{})}
+		worker: p, workerPID: s.PID, conn: s.conn, serving: make(chan struct{}), gone: make(chan struct{})}
 	if s.files.GuestProcess != nil {
 		if g.process, err = dupProcess(s.files.GuestProcess); err != nil {
 			p.Close()

@@ -41,6 +41,7 @@ type domain struct {
 	uid      int             // that its workers run as; 0: the daemon's
 
 	settling int          // guests that wait for a place or a seat
+	starts   starts       // of its workers
 	on       *accelerator // where it is placed; nil while it has no guests
 	avcpu    *avcpu
 	cpu      hypervisor.Weight // of the host's CPUs, while somebody wants to know it
@@ -151,7 +152,7 @@ func (dom *domain) hostMemory() (sum uint64) {
 
 func newDomain(s configs.Domain, declared bool) *domain {
 	return &domain{name: s.Name, settings: s, declared: declared, set: map[string]setting{}, guests: map[*guest]struct{}{}, trickle: newTrickle(),
-		owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
+		starts: newStarts(mostStarting()), owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
 }
 
 // domain returns the domain of that name, made from the configuration if it

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -45,6 +46,7 @@ type guest struct {
 	workerPID int           //
 	conn      *net.UnixConn // to the worker's descriptor 3
 	cmd       *exec.Cmd     // to be waited for; nil if a daemon before started it
+	serving   chan struct{} // closed when the worker serves
 	gone      chan struct{} // closed when its seat is free
 	doomed    bool          // its worker is to end as soon as there is one
 	ended     bool          // its worker has ended, and cpu is final
@@ -99,11 +101,23 @@ func (d *Daemon) admit(ctx context.Context, dom *domain, n hypervisor.Newcomer) 
 		return nil, err
 	}
 	d.introduce(g, n.PID())
-	if err := d.employ(g, n); err != nil {
+	if err := d.startWorker(ctx, g, n); err != nil {
 		d.unseat(g)
 		return nil, err
 	}
 	return g, nil
+}
+
+// startWorker gives a seat its worker, when few enough of its domain are starting.
+func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcomer) error {
+	if g.dom.on.current().Type != "soft" { // whose kernels need no processor of the host
+		return d.employ(g, n)
+	}
+	if err := g.dom.starts.enter(ctx); err != nil {
+		return err
+	}
+	d.tasks.Go(func() { g.dom.starts.leaveAfter(g.serving, g.gone) })
+	return d.employ(g, n)
 }
 
 // introduce notes whose seat it is, which tells more of its domain's CPU side.
@@ -226,6 +240,7 @@ const hearEvery = 10 * time.Millisecond
 // hear notes the faults that a worker reports, until it ends or the read deadline of its connection passes. It returns the
 // reason that the worker gave for its end, if any. gone is closed when the worker has ended.
 func (d *Daemon) hear(g *guest, gone <-chan struct{}) string {
+	serves := sync.OnceFunc(func() { close(g.serving) })
 	for {
 		r, err := worker.ReceiveReport(g.conn)
 		var closed *net.OpError
@@ -233,6 +248,8 @@ func (d *Daemon) hear(g *guest, gone <-chan struct{}) string {
 		case errors.Is(err, io.EOF), errors.As(err, &closed):
 			return ""
 		case err != nil: // what it sent is no report
+		case r.State == worker.Serving:
+			serves()
 		case r.State == worker.Faulted:
 			d.noteOf(g.dom, "fault", "%s: %s", who(g.pid), clip(r.Why))
 		case r.State == worker.Ended && r.Why != "":
@@ -292,7 +309,7 @@ func (d *Daemon) seat(dom *domain, most uint64) (*guest, error) {
 	}
 	d.takeUID(dom)
 	d.nextGuest++
-	g := &guest{id: d.nextGuest, dom: dom, slot: slot, win: win, arena: arena, gone: make(chan struct{})}
+	g := &guest{id: d.nextGuest, dom: dom, slot: slot, win: win, arena: arena, serving: make(chan struct{}), gone: make(chan struct{})}
 	d.slices[win] = true
 	dom.guests[g] = struct{}{}
 	d.guests[g.id] = g
