@@ -51,7 +51,7 @@ func (c *Context) NewTexture(handle uint64, d accel.TextureDesc) (accel.Texture,
 // check refuses descriptions that make no sense, so that sizes can be multiplied later.
 func (t *Texture) check() cuda.Result {
 	d := &t.desc
-	if d.Surface && (t.array == nil || t.array.desc.Flags&arraySurface == 0) {
+	if d.Surface && t.array == nil {
 		return cuda.ErrorInvalidValue
 	}
 	if t.size == 0 || d.Width == 0 || d.FilterMode > 1 || d.AddressMode[0] > 3 || d.AddressMode[1] > 3 || d.AddressMode[2] > 3 {

@@ -331,11 +331,12 @@ CUresult pg_cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *resour
 	return give_handle(&textures, c, t, out);
 }
 
+/* A handle of no texture, 0 among them, is no error: NVIDIA's driver (580, on an H200) returns success. */
 CUresult pg_cuTexObjectDestroy(CUtexObject handle)
 {
 	struct texture *t = find(&textures, handle);
 	if (!t || !handle_retire(t))
-		return CUDA_ERROR_INVALID_HANDLE;
+		return CUDA_SUCCESS;
 	struct texture_destroy_args args = {.texture = t->object.id};
 	struct packet p = {.op = OP_TEXTURE_DESTROY, .context = t->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	CUresult r = ring_post(&p);
@@ -346,10 +347,8 @@ CUresult pg_cuTexObjectDestroy(CUtexObject handle)
 CUresult pg_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUtexObject handle)
 {
 	struct texture *t = find(&textures, handle);
-	if (!out)
+	if (!out || !t)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!t)
-		return CUDA_ERROR_INVALID_HANDLE;
 	*out = t->resource;
 	return CUDA_SUCCESS;
 }
@@ -357,10 +356,8 @@ CUresult pg_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUtexObject hand
 CUresult pg_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *out, CUtexObject handle)
 {
 	struct texture *t = find(&textures, handle);
-	if (!out)
+	if (!out || !t)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!t)
-		return CUDA_ERROR_INVALID_HANDLE;
 	*out = t->texture;
 	return CUDA_SUCCESS;
 }
@@ -368,9 +365,9 @@ CUresult pg_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *out, CUtexObject handle
 /* No texture here has a view. */
 CUresult pg_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *out, CUtexObject handle)
 {
-	if (!out)
-		return CUDA_ERROR_INVALID_VALUE;
-	return find(&textures, handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+	(void)out;
+	(void)handle;
+	return CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- surface objects --- */
@@ -384,6 +381,7 @@ CUresult check_surface(CUarray handle, uint64_t *id)
 	return a->flags & CUDA_ARRAY3D_SURFACE_LDST ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Also of an array without CUDA_ARRAY3D_SURFACE_LDST, as NVIDIA's driver (580, on an H200) does; a surface reference refuses that one. */
 CUresult pg_cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *resource)
 {
 	struct context *c;
@@ -392,9 +390,10 @@ CUresult pg_cuSurfObjectCreate(CUsurfObject *out, const CUDA_RESOURCE_DESC *reso
 		return r;
 	if (!out || !resource || resource->resType != CU_RESOURCE_TYPE_ARRAY || resource->flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct surface_create_args args = {0};
-	if ((r = check_surface(resource->res.array.hArray, &args.array)) != CUDA_SUCCESS)
-		return r;
+	struct array *a = array_find(resource->res.array.hArray);
+	if (!a)
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct surface_create_args args = {.array = a->object.id};
 	struct texture *s = handle_new(&surfaces);
 	if (!s)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -415,7 +414,7 @@ CUresult pg_cuSurfObjectDestroy(CUsurfObject handle)
 {
 	struct texture *s = find(&surfaces, handle);
 	if (!s || !handle_retire(s))
-		return CUDA_ERROR_INVALID_HANDLE;
+		return CUDA_SUCCESS;
 	struct texture_destroy_args args = {.texture = s->object.id};
 	struct packet p = {.op = OP_TEXTURE_DESTROY, .context = s->wireContext, .fixed = &args, .fixedBytes = sizeof args};
 	CUresult r = ring_post(&p);
@@ -426,10 +425,8 @@ CUresult pg_cuSurfObjectDestroy(CUsurfObject handle)
 CUresult pg_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *out, CUsurfObject handle)
 {
 	struct texture *s = find(&surfaces, handle);
-	if (!out)
+	if (!out || !s)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!s)
-		return CUDA_ERROR_INVALID_HANDLE;
 	*out = s->resource;
 	return CUDA_SUCCESS;
 }

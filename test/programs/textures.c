@@ -271,20 +271,32 @@ static void shapes(void)
 
 static void surface_objects(void)
 {
-	CUarray solid = numbered(4, 3, 2, CUDA_ARRAY3D_SURFACE_LDST), deaf = numbered(4, 3, 2, 0);
-	CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = deaf};
-	CUsurfObject s, none;
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuSurfObjectCreate(&none, &r));
+	CUarray solid = numbered(4, 3, 2, CUDA_ARRAY3D_SURFACE_LDST), undeclared = numbered(4, 3, 2, 0);
+	CUDA_RESOURCE_DESC r;
+	CUsurfObject s = surface_of(undeclared); /* without CUDA_ARRAY3D_SURFACE_LDST */
+	CLAIM(read_at("surface_at", s, 12, 2, 1, 0) == 123);
+	CHECK(cuSurfObjectDestroy(s));
 	s = surface_of(solid);
 	CLAIM(read_at("surface_at", s, 12, 2, 1, 0) == 123);
-	CLAIM(read_at("surface_at", s, 99, 99, 99, 0) == 123);
+	CLAIM(read_at("surface_at", s, 96, 99, 99, 0) == 123);
 	read_at("surface_set", s, 4, 1, 0, bits(7.5f));
 	CLAIM(read_at("solid_at", texture_of(solid, CU_TR_FILTER_MODE_POINT), bits(1), bits(1), bits(0), 0) == 7.5f);
 	CLAIM(bits(read_at("wide", s, 0, 0, 0, 0)) == 4);
 	CHECK(cuSurfObjectDestroy(s));
-	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuSurfObjectDestroy(s));
+	CHECK(cuSurfObjectDestroy(s));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuSurfObjectGetResourceDesc(&r, s));
+	float answer;
+	uint32_t at[4] = {99, 2, 1, 0};
+	EXPECT(CUDA_ERROR_MISALIGNED_ADDRESS, ask("surface_at", surface_of(solid), at, &answer)); /* also where it is clamped */
+}
+
+static void surface_gone(void)
+{
+	CUsurfObject s = surface_of(numbered(4, 3, 2, CUDA_ARRAY3D_SURFACE_LDST));
 	float answer;
 	uint32_t at[4] = {0};
+	CLAIM(bits(read_at("wide", s, 0, 0, 0, 0)) == 4);
+	CHECK(cuSurfObjectDestroy(s));
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, ask("wide", s, at, &answer));
 }
 
@@ -305,9 +317,13 @@ static void handles(void)
 	CHECK(cuTexObjectDestroy(t[0]));
 	t[0] = texture_of(a[0], CU_TR_FILTER_MODE_POINT);
 	CHECK(cuTexObjectDestroy(t[3]));
-	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexObjectDestroy(t[3]));
-	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexObjectGetResourceDesc(&r, t[3]));
-	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexObjectDestroy(0));
+	CUDA_TEXTURE_DESC how;
+	CUDA_RESOURCE_VIEW_DESC view;
+	CHECK(cuTexObjectDestroy(t[3]));
+	CHECK(cuTexObjectDestroy(0));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectGetResourceDesc(&r, t[3]));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectGetTextureDesc(&how, t[3]));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectGetResourceViewDesc(&view, t[3]));
 	for (int i = 0; i < MANY; i++) {
 		if (i == 3)
 			continue;
@@ -339,7 +355,7 @@ static void refused(void)
 	CLAIM(read_at("solid_at", other, bits(99), bits(0), bits(0), 0) == 4);
 	CHECK(cuTexObjectDestroy(t));
 	CLAIM(read_at("solid_at", other, bits(99), bits(0), bits(0), 0) == 4);
-	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuTexObjectDestroy(t));
+	CHECK(cuTexObjectDestroy(t));
 	CHECK(cuTexObjectDestroy(other));
 }
 
@@ -360,7 +376,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} parts[] = {
 		{"linear", linear}, {"array", array}, {"rebound", rebound}, {"surface-reference", surface_reference}, {"names", names},
-		{"unbound", unbound}, {"shapes", shapes}, {"surface-objects", surface_objects}, {"gone", gone}, {"handles", handles}, {"refused", refused},
+		{"unbound", unbound}, {"shapes", shapes}, {"surface-objects", surface_objects}, {"surface-gone", surface_gone}, {"gone", gone}, {"handles", handles}, {"refused", refused},
 	};
 	CUcontext c;
 	CHECK(cuInit(0));

@@ -46,7 +46,9 @@ func surfaceLoads() []surfaceLoad {
 		{"suld.b.1d.b32.trap %r5, [%tex, {%r1}];", line, [4]uint32{2}, [4]uint32{}, ptx.ErrMisalignedAddress},
 		{"suld.b.1d.b32.zero %r5, [%tex, {%r1}];", line, [4]uint32{8}, [4]uint32{}, 0},
 		{"suld.b.1d.b32.clamp %r5, [%tex, {%r1}];", line, [4]uint32{80}, [4]uint32{0x07060504}, 0},
-		{"suld.b.1d.b32.clamp %r5, [%tex, {%r1}];", line, [4]uint32{minus}, [4]uint32{0x03020100}, 0},
+		{"suld.b.1d.b32.clamp %r5, [%tex, {%r1}];", line, [4]uint32{minus - 3}, [4]uint32{0x03020100}, 0},
+		{"suld.b.1d.b32.clamp %r5, [%tex, {%r1}];", line, [4]uint32{99}, [4]uint32{}, ptx.ErrMisalignedAddress},
+		{"suld.b.1d.b32.clamp %r5, [%tex, {%r1}];", line, [4]uint32{minus}, [4]uint32{}, ptx.ErrMisalignedAddress},
 		{"suld.b.1d.v4.b32.clamp {%r5, %r6, %r7, %r8}, [%tex, {%r1}];", line, [4]uint32{}, [4]uint32{}, 0}, // wider than the surface
 		{"suld.b.1d.b8.trap %h1, [%tex, {%r1}]; cvt.u32.u16 %r5, %h1;", line, [4]uint32{5}, [4]uint32{5}, 0},
 		{"suld.b.1d.b16.trap %h1, [%tex, {%r1}]; cvt.u32.u16 %r5, %h1;", line, [4]uint32{6}, [4]uint32{0x0706}, 0},
@@ -95,7 +97,7 @@ func surfaceStores() []surfaceStore {
 	return []surfaceStore{
 		{"sust.b.1d.b8.trap [%tex, {%r1}], %h1;", surface(8, 0, 0, U8, 1), [4]uint32{3, 0x1fe}, 3, []byte{0xfe}},
 		{"sust.b.1d.b16.trap [%tex, {%r1}], %h1;", surface(8, 0, 0, U8, 1), [4]uint32{2, 0xabcd}, 2, []byte{0xcd, 0xab}},
-		{"sust.b.1d.b32.clamp [%tex, {%r1}], %r2;", surface(8, 0, 0, U8, 1), [4]uint32{99, 0xaabbccdd}, 4, []byte{0xdd, 0xcc, 0xbb, 0xaa}},
+		{"sust.b.1d.b32.clamp [%tex, {%r1}], %r2;", surface(8, 0, 0, U8, 1), [4]uint32{100, 0xaabbccdd}, 4, []byte{0xdd, 0xcc, 0xbb, 0xaa}},
 		{"sust.b.1d.b32.zero [%tex, {%r1}], %r2;", surface(8, 0, 0, U8, 1), [4]uint32{8, 0xaabbccdd}, 0, nil},
 		{"sust.b.2d.v2.b32.trap [%tex, {%r1, %r2}], {%r3, %r4};", surface(4, 3, 0, F32, 1), [4]uint32{8, 1, 0xa3a2a1a0, 0xb3b2b1b0}, 24, []byte{0xa0, 0xa1, 0xa2, 0xa3, 0xb0, 0xb1, 0xb2, 0xb3}},
 		{"sust.b.3d.v2.b64.zero [%tex, {%r1, %r2, %r3, %r4}], {%a3, 5};", surface(4, 3, 2, F32, 1), [4]uint32{0, 0, 1, 0}, 48, []byte{15: 0, 8: 5}},

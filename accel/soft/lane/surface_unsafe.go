@@ -119,6 +119,9 @@ func (op *surfOp) element(t *Texture, at [3]int32, layer int32) (raw []byte, fau
 		if op.beyond == ptx.Zeros || last[d] < 0 {
 			return nil, 0
 		}
+		if d == 0 && x%n != 0 {
+			return nil, ptx.ErrMisalignedAddress // clamped or not, as an H200 reports it
+		}
 		if place[d] = max(min(place[d], last[d]), 0); d == 0 {
 			place[d] -= place[d] % n
 		}
