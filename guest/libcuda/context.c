@@ -83,9 +83,22 @@ static CUresult push(uint64_t handle)
 	return CUDA_SUCCESS;
 }
 
+struct context *context_kept(uint64_t handle)
+{
+	struct context *kept = handle_find(&contexts, handle);
+	if (LIKELY(kept))
+		return kept;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < DEVICES_MOST && !kept; i++)
+		if (primaries[i].context && primaries[i].context->object.id == handle)
+			kept = primaries[i].context;
+	pthread_mutex_unlock(&lock);
+	return kept;
+}
+
 CUresult pg_cuCtxPushCurrent_v2(CUcontext ctx)
 {
-	if (UNLIKELY(!handle_find(&contexts, (uint64_t)(uintptr_t)ctx)))
+	if (UNLIKELY(!context_kept((uint64_t)(uintptr_t)ctx)))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return push((uint64_t)(uintptr_t)ctx);
 }
@@ -107,7 +120,7 @@ CUresult pg_cuCtxSetCurrent(CUcontext ctx)
 			thread.depth--;
 		return CUDA_SUCCESS;
 	}
-	if (UNLIKELY(!handle_find(&contexts, (uint64_t)(uintptr_t)ctx)))
+	if (UNLIKELY(!context_kept((uint64_t)(uintptr_t)ctx)))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (thread.depth == 0)
 		return push((uint64_t)(uintptr_t)ctx);

@@ -91,19 +91,14 @@ static CUresult find_block(const struct function *f, void **extra, const void **
 }
 
 /*
- * The function and the stream have to be of one context. The thread needs a current context, but which one it is doesn't matter,
- * as with NVIDIA's driver, nor whether it has failed. A kernel only needs a stream.
+ * The function and the stream have to be of one context. Which context is current doesn't matter, as with NVIDIA's driver (580,
+ * on an H200), nor whether one is, nor whether that has failed. A kernel only needs a stream.
  */
 static CUresult check_place(CUfunction handle, const struct function *f, const struct place *place)
 {
 	struct context *current;
-	bool together = LIKELY(place->contextHandle == f->context);
-	if (LIKELY(together && context_top() == f->context))
+	if (LIKELY(place->contextHandle == f->context) || (uint64_t)(uintptr_t)handle != f->object.id)
 		return CUDA_SUCCESS;
-	if ((uint64_t)(uintptr_t)handle != f->object.id)
-		return CUDA_SUCCESS;
-	if (together)
-		return context_any();
 	CUresult r = context_current(&current);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
 }

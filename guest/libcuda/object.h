@@ -111,7 +111,12 @@ extern struct table contexts, streams, events, arrays, mipmaps, textures, surfac
 CUresult context_current(struct context **context);
 /* CUDA_SUCCESS if the calling thread has a current context, whether that has failed or not. */
 CUresult context_any(void);
-/* The same by handle; NULL means the current one. */
+/*
+ * The context of a handle, or NULL: a primary context also between its end and its next use, for its handle stays valid. Of one
+ * that has ended only the device may be read.
+ */
+struct context *context_kept(uint64_t handle);
+/* As context_current, by handle; NULL means the current one. */
 CUresult context_of(CUcontext handle, struct context **context);
 /* Whether threads that wait for a context are to sleep, by its flags. */
 static inline bool context_sleeps(const struct context *c)

@@ -88,12 +88,15 @@ CUresult pg_cuCtxSynchronize_v2(CUcontext ctx)
 
 CUresult pg_cuCtxGetDevice(CUdevice *device) { return pg_cuCtxGetDevice_v2(device, NULL); }
 
+/* Also of a primary context that has ended, as NVIDIA's driver (580, on an H200) does. */
 CUresult pg_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
 	struct context *c;
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = context_of(ctx, &c);
+	if (r == CUDA_ERROR_CONTEXT_IS_DESTROYED && (c = context_kept(context_top())))
+		r = CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
 		*device = c->device;
 	return r;

@@ -487,8 +487,8 @@ static void homeless(void)
 	CHECK(cuMemFree(pooled));
 	CHECK(cuMemFree(managed));
 	CHECK(cuMemFreeHost(pinned));
-	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemFree(plain));
-	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemFreeHost(pinned));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(plain));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pinned));
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc(&more, 100));
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetDevice(&device));
 	CHECK(cuCtxPushCurrent(popped));

@@ -91,8 +91,15 @@ static void primary_again(void)
 		if (i % 2)
 			CHECK(cuDevicePrimaryCtxReset(0));
 		CHECK(cuDevicePrimaryCtxRelease(0));
-		EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxGetDevice(&device));
-		EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent(p));
+		/* Until then it can be current, but there is no more to it than its device. */
+		device = -1;
+		CHECK(cuCtxGetDevice(&device));
+		CLAIM(device == 0);
+		CHECK(cuCtxPushCurrent(p));
+		EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxSynchronize());
+		CHECK(cuCtxPopCurrent(&current));
+		CLAIM(current == p);
+		CHECK(cuCtxSetCurrent(p));
 		CHECK(cuDevicePrimaryCtxRetain(&again, 0));
 		CHECK(cuCtxGetCurrent(&current));
 		CLAIM(again == p && current == p);
@@ -115,7 +122,7 @@ static void CUDA_CB increment(void *number) { ++*(unsigned *)number; }
 
 /*
  * A stream carries its context: NVIDIA's driver (580, on an H200) launches a context's function in a stream of the same context
- * while another one is current. A function and a stream of two contexts are refused.
+ * while another one is current, or none is. A function and a stream of two contexts are refused.
  */
 static void elsewhere(void)
 {
@@ -162,7 +169,14 @@ static void elsewhere(void)
 	CHECK(cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
 	CHECK(cuCtxPopCurrent(&b));
 	CLAIM(b == a);
-	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	CHECK(cuMemsetD32Async(at, 1, 1, s));
+	CHECK(cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+	CHECK(cuLaunchKernelEx(&config, step, args, NULL));
+	CHECK(cuLaunchCooperativeKernel(step, 1, 1, 1, 1, 1, 1, 0, s, args));
+	CHECK(cuMemcpyDtoHAsync(&value, at, 4, s));
+	CHECK(cuStreamSynchronize(s));
+	CLAIM(value == 15);
+	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
 }
 
 /* A context's work goes on while the current one, which it has nothing of, has failed. */
