@@ -320,7 +320,7 @@ CUresult pg_cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary ha
 {
 	struct library *l;
 	uint64_t module = 0;
-	if (!name)
+	if (!name || (!address && !bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = lock_library(handle, &l);
 	if (r != CUDA_SUCCESS)
@@ -343,9 +343,7 @@ static CUresult absent(CUlibrary handle, const char *name)
 /* Variables that a program calls managed are the device's own: the host can't reach them, so they are not found here. */
 CUresult pg_cuLibraryGetManaged(CUdeviceptr *address, size_t *bytes, CUlibrary handle, const char *name)
 {
-	(void)address;
-	(void)bytes;
-	return absent(handle, name);
+	return address || bytes ? absent(handle, name) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* No device here shares functions with the host (CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS). */

@@ -260,6 +260,8 @@ CUresult pg_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (!base && !size)
+		return CUDA_SUCCESS; /* of any address, as NVIDIA's driver (580, on an H200) returns */
 	struct range range;
 	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED || (range.kind == RANGE_RESERVED && !vmm_mapping(dptr, &range, NULL)))
 		return CUDA_ERROR_NOT_FOUND;

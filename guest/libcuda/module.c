@@ -518,11 +518,14 @@ CUresult module_find_global(CUmodule handle, enum layout_kind kind, const char *
 
 CUresult pg_cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule handle, const char *name)
 {
-	if (!name || !*name)
+	if (!name || !*name || (!address && !bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct module *m;
 	struct layout_global g;
 	CUresult r = module_find_global(handle, LAYOUT_MEMORY, name, &g, &m);
+	for (int kind = LAYOUT_TEXTURE; r == CUDA_ERROR_NOT_FOUND && kind <= LAYOUT_SURFACE; kind++)
+		if (module_find_global(handle, (enum layout_kind)kind, name, &g, &m) == CUDA_SUCCESS)
+			return CUDA_ERROR_INVALID_VALUE; /* a reference is there, but no memory */
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (address)

@@ -1033,20 +1033,23 @@ static void left_out(void)
 	CHECK(cuMemGetAddressRange(&base, NULL, at + 7));
 	CHECK(cuMemGetAddressRange(NULL, &size, at + 7));
 	CLAIM(base == at && size == 5000);
-	EXPECT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(NULL, NULL, 12345));
+	CHECK(cuMemGetAddressRange(NULL, NULL, 12345)); /* nothing is asked */
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, NULL, 12345));
 
 	CHECK(cuModuleLoadData(&m, offered_ptx));
 	CHECK(cuLibraryLoadData(&l, offered_ptx, NULL, NULL, 0, NULL, NULL, 0));
 	for (int library = 0; library < 2; library++) {
 #define GLOBAL(address, bytes, name) (library ? cuLibraryGetGlobal(address, bytes, l, name) : cuModuleGetGlobal(address, bytes, m, name))
 		base = size = 0;
-		CHECK(GLOBAL(NULL, NULL, "table"));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, GLOBAL(NULL, NULL, "table")); /* one of them has to be there */
 		CHECK(GLOBAL(&base, NULL, "table"));
 		CHECK(GLOBAL(NULL, &size, "table"));
 		CLAIM(base != 0 && size == 24);
-		EXPECT(CUDA_ERROR_NOT_FOUND, GLOBAL(NULL, NULL, "chair"));
+		EXPECT(CUDA_ERROR_INVALID_VALUE, GLOBAL(NULL, NULL, "chair"));
+		EXPECT(CUDA_ERROR_NOT_FOUND, GLOBAL(NULL, &size, "chair"));
 	}
-	EXPECT(CUDA_ERROR_NOT_FOUND, cuLibraryGetManaged(NULL, NULL, l, "table"));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuLibraryGetManaged(NULL, NULL, l, "table"));
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuLibraryGetManaged(&base, NULL, l, "table"));
 	CHECK(cuModuleGetFunction(&f, m, "k"));
 	CHECK(cuLibraryGetKernel(&k, l, "k"));
 	CHECK(cuFuncGetParamInfo(f, 1, &size, NULL));

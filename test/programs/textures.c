@@ -236,7 +236,9 @@ static void names(void)
 	EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetTexRef(&t, module, "board"));
 	EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetTexRef(&t, module, "plain"));
 	EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetSurfRef(&s, module, "line"));
-	EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&address, &bytes, module, "line"));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuModuleGetGlobal(&address, &bytes, module, "line"));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuModuleGetGlobal(&address, &bytes, module, "board"));
+	EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetGlobal(&address, &bytes, module, "nothing"));
 	CHECK(cuModuleGetGlobal(&address, &bytes, module, "plain"));
 	CLAIM(bytes == 4);
 	CHECK(cuModuleGetTexRef(&t, module, "line"));
