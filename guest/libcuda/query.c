@@ -4,8 +4,9 @@
  * last time, and an event's word says whether the mark has been reached: a mark
  * that the host has not come to yet, or that has not been reached, means work.
  *
- * As for cuStreamSynchronize, work of the legacy stream is also work of those that
- * keep order with it, and theirs is work of the legacy stream.
+ * Work of streams that keep order with the legacy stream is also work of the legacy stream. The reverse holds for
+ * cuStreamSynchronize, but not for queries: NVIDIA's driver (580, on an H200) reports a stream without work of its own as
+ * ready, whatever runs in the legacy stream.
  */
 #include "context.h"
 #include "entry.h"
@@ -58,7 +59,7 @@ static uint64_t sent_before(const struct place *place)
 static CUresult mark(const struct place *place, struct event *e)
 {
 	struct mark *m = place->mark;
-	uint64_t sent = sent_before(place);
+	uint64_t sent = place->stream == WIRE_LEGACY ? sent_before(place) : sent_to(m);
 	if (m->at == sent)
 		return CUDA_SUCCESS;
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
