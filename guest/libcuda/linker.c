@@ -19,6 +19,7 @@
 struct link {
 	struct object object;
 	uint64_t context; /* handle */
+	int device;
 	struct jit jit;
 	bool complete;
 	CUresult result; /* of completing */
@@ -112,6 +113,9 @@ static CUresult append(struct link *l, const struct input *in)
 	return r;
 }
 
+/* A link state outlives its context: inputs are then collected unchecked, as NVIDIA's driver (580, on an H200) takes them. */
+static bool has_context(const struct link *l) { return handle_find(&contexts, l->context); }
+
 static CUresult check_and_append(struct link *l, const struct input *in, struct jit *jit)
 {
 	uint64_t bytes;
@@ -120,7 +124,7 @@ static CUresult check_and_append(struct link *l, const struct input *in, struct 
 		return module_refuse(jit, CUDA_ERROR_OUT_OF_MEMORY);
 	begin(image, &bytes, LINKED_TO_COMPILE);
 	put(image, &bytes, in);
-	CUresult r = check(l, image, bytes, jit);
+	CUresult r = has_context(l) ? check(l, image, bytes, jit) : CUDA_SUCCESS;
 	free(image);
 	return r == CUDA_SUCCESS ? append(l, in) : r;
 }
@@ -141,12 +145,12 @@ static bool is_known(const void *data, size_t size)
 static CUresult open_input(struct link *l, CUjitInputType type, const void *data, size_t size, struct image *image)
 {
 	struct context *c;
-	CUresult r = context_of((CUcontext)(uintptr_t)l->context, &c);
+	CUresult r = has_context(l) ? context_of((CUcontext)(uintptr_t)l->context, &c) : CUDA_SUCCESS;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (type != CU_JIT_INPUT_FATBINARY && type != CU_JIT_INPUT_CUBIN)
 		return is_known(data, size) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
-	r = image_choose(data, device_capability(c->device), false, image);
+	r = image_choose(data, device_capability(l->device), false, image);
 	if (r == CUDA_SUCCESS && image_is_elf(image)) {
 		image_drop(image);
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -196,6 +200,7 @@ CUresult pg_cuLinkCreate_v2(unsigned int count, CUjit_option *options, void **va
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	l->context = c->object.id;
+	l->device = c->device;
 	l->jit = jit;
 	l->complete = false;
 	l->image = image;
@@ -240,7 +245,10 @@ CUresult pg_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char 
 	return r;
 }
 
-/* The image belongs to the link state. */
+/*
+ * The image belongs to the link state. As with NVIDIA's driver (580, on an H200), a state is completed once, and inputs that are
+ * right each, but not together, are an unknown error, which the log explains.
+ */
 CUresult pg_cuLinkComplete(CUlinkState state, void **image, size_t *size)
 {
 	struct link *l = link_find(state);
@@ -257,9 +265,13 @@ CUresult pg_cuLinkComplete(CUlinkState state, void **image, size_t *size)
 		h->purpose = LINKED_TO_LINK;
 		l->result = check(l, l->image, l->bytes, &l->jit);
 		h->purpose = LINKED_TO_LOAD;
+		if (l->result == CUDA_ERROR_INVALID_PTX)
+			l->result = CUDA_ERROR_UNKNOWN;
 	}
 	if (l->result != CUDA_SUCCESS)
 		return l->result;
+	if (again)
+		return CUDA_ERROR_INVALID_HANDLE;
 	*image = l->image;
 	if (size)
 		*size = l->bytes;
