@@ -512,6 +512,7 @@ static CUresult all_joined(const struct capture *c, const struct capturing *orig
 	return CUDA_SUCCESS;
 }
 
+/* In a thread that may not end the capture, the call fails, but does end it, as with NVIDIA's driver (580, on an H200). */
 CUresult pg_cuStreamEndCapture(CUstream stream, CUgraph *out)
 {
 	GRAPHS_LOCKED;
@@ -529,10 +530,11 @@ CUresult pg_cuStreamEndCapture(CUstream stream, CUgraph *out)
 		invalidate(c);
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	}
-	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != &thread)
-		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	bool joined = true;
-	r = is_active(c) ? all_joined(c, m, &joined) : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != &thread)
+		r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+	else
+		r = is_active(c) ? all_joined(c, m, &joined) : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	if (r == CUDA_SUCCESS && !joined)
 		r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 	*out = r == CUDA_SUCCESS ? HANDLE_OF(CUgraph, c->graph) : NULL;

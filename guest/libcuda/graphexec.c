@@ -308,11 +308,12 @@ static CUresult put_kernel(struct writer *w, const struct graph_node *n)
 	return r == CUDA_SUCCESS ? put_node(w, OP_LAUNCH, &args, sizeof args, n->kernel.block, n->kernel.bytes) : r;
 }
 
+/* The record of an event that is gone has no effect, as with NVIDIA's driver (580, on an H200). */
 static CUresult put_event(struct writer *w, const struct graph_node *n)
 {
 	struct event *e = handle_find(&events, (uint64_t)(uintptr_t)n->event);
 	if (!e)
-		return CUDA_ERROR_INVALID_HANDLE;
+		return n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? put_nothing(w) : CUDA_ERROR_INVALID_HANDLE;
 	if (n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
 		struct stream_wait_event_args args = {.event = e->object.id};
 		return put_node(w, OP_STREAM_WAIT_EVENT, &args, sizeof args, NULL, 0);
@@ -650,6 +651,15 @@ static CUresult mark_end(struct graph_exec *e, const struct place *place)
 	return r;
 }
 
+/* Whether an event went that the host still has a record of in the graph. */
+static bool records_gone(const struct graph_exec *e)
+{
+	for (uint32_t i = 0; i < e->recordCount; i++)
+		if (!handle_find(&events, e->records[i]))
+			return true;
+	return false;
+}
+
 static CUresult post_launch(const struct graph_exec *e, const struct place *place, bool *settles)
 {
 	struct event_record_args records[GRAPH_RECORDS_MOST];
@@ -686,7 +696,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool *settles)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (UNLIKELY(place.capturing))
 		return capture_graph(&place, e->graph);
-	if (e->stale)
+	if (e->stale || records_gone(e))
 		r = upload(e, NULL);
 	if (r == CUDA_SUCCESS)
 		r = prepare_end(e);
@@ -922,8 +932,7 @@ static bool comes_after(const struct graph_node *n, uint32_t place)
 	return false;
 }
 
-/* Nodes are taken for each other by the order in which they were added. */
-static bool graphs_differ(const struct graph *mine, const struct graph *other, struct difference *d)
+static bool topologies_differ(const struct graph *mine, const struct graph *other, struct difference *d)
 {
 	if (mine->count != other->count)
 		return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, NULL, NULL);
@@ -931,13 +940,24 @@ static bool graphs_differ(const struct graph *mine, const struct graph *other, s
 		mine->nodes[i]->place = other->nodes[i]->place = i;
 	for (uint32_t i = 0; i < mine->count; i++) {
 		const struct graph_node *m = mine->nodes[i], *o = other->nodes[i];
-		if (m->type != o->type)
-			return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, o, NULL);
 		if (m->count != o->count)
 			return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, o, NULL);
 		for (uint32_t k = 0; k < o->count; k++)
 			if (m->before[k]->place != o->before[k]->place && !comes_after(m, o->before[k]->place))
 				return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, o, o->before[k]);
+	}
+	return false;
+}
+
+/* Nodes are taken for each other by the order in which they were added. A difference of topology comes before one of types. */
+static bool graphs_differ(const struct graph *mine, const struct graph *other, struct difference *d)
+{
+	if (topologies_differ(mine, other, d))
+		return true;
+	for (uint32_t i = 0; i < mine->count; i++) {
+		const struct graph_node *m = mine->nodes[i], *o = other->nodes[i];
+		if (m->type != o->type)
+			return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, o, NULL);
 		bool memory = m->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || m->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 		if (memory && m->memory.of != o->memory.of)
 			return differ(d, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, o, NULL);
@@ -981,9 +1001,9 @@ static CUresult adopt(struct graph_exec *e, struct graph *mine, const struct gra
 static CUresult take_child(struct graph_exec *e, struct graph_node *n, const struct graph *child)
 {
 	struct difference d;
-	if (!child || !n->child || graphs_differ(n->child, child, &d))
+	if (!child || !n->child)
 		return CUDA_ERROR_INVALID_VALUE;
-	return adopt(e, n->child, child);
+	return graphs_differ(n->child, child, &d) ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : adopt(e, n->child, child);
 }
 
 CUresult pg_cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResultInfo *info)
