@@ -1,6 +1,7 @@
 /*
  * Attributes of streams. How threads wait for a stream is followed; what would tune the caches and the order of memory of a
- * device that has such things is remembered and no more; the priority is that of the stream's creation.
+ * device that has such things is remembered and no more. So is a priority that is set later: the host orders work by that of the
+ * stream's creation.
  */
 #include "context.h"
 #include "device.h"
@@ -69,7 +70,7 @@ static bool valid_window(const CUaccessPolicyWindow *w)
 	return w->hitRatio >= 0 && w->hitRatio <= 1 && (unsigned)w->hitProp <= CU_ACCESS_PROPERTY_PERSISTING && misses;
 }
 
-static CUresult set(struct manner *m, const struct stream *s, CUstreamAttrID what, const CUstreamAttrValue *value)
+static CUresult set(struct manner *m, struct stream *s, CUstreamAttrID what, const CUstreamAttrValue *value)
 {
 	bool good;
 	switch ((unsigned)what) {
@@ -84,7 +85,10 @@ static CUresult set(struct manner *m, const struct stream *s, CUstreamAttrID wha
 			m->policy = value->syncPolicy;
 		break;
 	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-		return value->priority == (s ? s->priority : 0) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+		if (!s)
+			return value->priority == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+		s->priority = stream_priority(value->priority);
+		return CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP: /* there is one domain */
 		good = value->memSyncDomainMap.default_ == 0 && value->memSyncDomainMap.remote == 0;
 		break;
@@ -127,7 +131,7 @@ CUresult pg_cuStreamSetAttribute(CUstream handle, CUstreamAttrID what, const CUs
 	return r;
 }
 
-/* Not the priority, which can't change. */
+/* Not the priority. */
 CUresult pg_cuStreamCopyAttributes(CUstream to, CUstream from)
 {
 	struct found mine, others;

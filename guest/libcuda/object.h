@@ -59,7 +59,7 @@ struct stream {
 	struct object object;
 	uint64_t context; /* handle */
 	uint32_t wireContext, flags;
-	int priority;
+	_Atomic int priority;
 	_Atomic(struct capturing *) capturing; /* its part in a capture, or NULL: see capture.h */
 	struct mark mark;
 	uint64_t tail; /* see moment.h */

@@ -54,6 +54,11 @@ static CUresult create(struct context *c, uint32_t flags, int priority, struct s
 	return CUDA_SUCCESS;
 }
 
+int stream_priority(int wanted)
+{
+	return wanted > PRIORITY_LEAST ? PRIORITY_LEAST : wanted < PRIORITY_GREATEST ? PRIORITY_GREATEST : wanted;
+}
+
 CUresult stream_create(struct context *c, uint32_t flags, struct stream **created) { return create(c, flags, PRIORITY_LEAST, created); }
 
 /* In a context that has failed everything stays as it is, until the context goes. */
@@ -237,12 +242,8 @@ CUresult pg_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int
 		return r;
 	if (!stream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (priority > PRIORITY_LEAST)
-		priority = PRIORITY_LEAST;
-	if (priority < PRIORITY_GREATEST)
-		priority = PRIORITY_GREATEST;
 	struct stream *s;
-	r = create(c, flags, priority, &s);
+	r = create(c, flags, stream_priority(priority), &s);
 	if (r == CUDA_SUCCESS)
 		r = stream_joins(c, s);
 	if (r == CUDA_SUCCESS)

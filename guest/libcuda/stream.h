@@ -31,6 +31,8 @@ bool stream_sleeps(const struct place *place);
 /* Waits for all work queued to a place. */
 CUresult stream_wait(const struct place *place);
 
+/* The nearest priority that there is. */
+int stream_priority(int wanted);
 /* A stream of a context, in which nothing is queued. */
 CUresult stream_create(struct context *c, uint32_t flags, struct stream **created);
 /* A stream was created: it comes after what the context has waited for. */

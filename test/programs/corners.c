@@ -38,8 +38,13 @@ static void attributes(void)
 	CHECK(cuStreamGetAttribute(s, PRIORITY, &got));
 	CLAIM(got.priority == -1);
 	CHECK(cuStreamSetAttribute(s, PRIORITY, &got));
+	int priority = 0;
 	got.priority = -2;
-	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuStreamSetAttribute(s, PRIORITY, &got));
+	CHECK(cuStreamSetAttribute(s, PRIORITY, &got));
+	got.priority = 0;
+	CHECK(cuStreamGetAttribute(s, PRIORITY, &got));
+	CHECK(cuStreamGetPriority(s, &priority));
+	CLAIM(got.priority == -2 && priority == -2);
 	v.accessPolicyWindow.hitRatio = 1.5f;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamSetAttribute(s, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
 	v.syncPolicy = (CUsynchronizationPolicy)9;
