@@ -124,10 +124,8 @@ CUresult pg_cuCtxWaitEvent(CUcontext context, CUevent handle)
 	struct context *c;
 	struct event *e;
 	CUresult r = find_both(context, handle, &c, &e);
-	if (r == CUDA_SUCCESS && UNLIKELY(e->captured)) {
-		capture_refuse_event(e);
-		r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	}
+	if (r == CUDA_SUCCESS && UNLIKELY(e->captured))
+		r = capture_refuse_event(e);
 	if (r == CUDA_SUCCESS)
 		r = capture_refuse_context(c->object.id);
 	if (r != CUDA_SUCCESS || !e->used)

@@ -263,7 +263,11 @@ CUresult pg_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr
 	if (!base && !size)
 		return CUDA_SUCCESS; /* of any address, as NVIDIA's driver (580, on an H200) returns */
 	struct range range;
-	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED || (range.kind == RANGE_RESERVED && !vmm_mapping(dptr, &range, NULL)))
+	uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	if (!range_find(dptr, &range) || range.kind == RANGE_REGISTERED)
+		return CUDA_ERROR_NOT_FOUND;
+	/* Mapped memory counts once a device may access it. */
+	if (range.kind == RANGE_RESERVED && (!vmm_mapping(dptr, &range, &access) || access == CU_MEM_ACCESS_FLAGS_PROT_NONE))
 		return CUDA_ERROR_NOT_FOUND;
 	if (base)
 		*base = range.base;

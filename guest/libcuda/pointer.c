@@ -3,6 +3,7 @@
 
 #include "context.h"
 #include "device.h"
+#include "hostmap.h"
 #include "pool.h"
 #include "range.h"
 #include "vmm.h"
@@ -18,7 +19,6 @@ struct answer {
 struct found {
 	struct range range;
 	struct range piece; /* the same, or of a reserved range what is mapped there */
-	bool backed;        /* something is */
 	uint32_t access;    /* CU_POINTER_ATTRIBUTE_ACCESS_FLAG_… */
 };
 
@@ -84,7 +84,7 @@ static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint
 		*a = (struct answer){f->piece.size, sizeof(size_t)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*a = (struct answer){f->backed && onDevice, sizeof(int)};
+		*a = (struct answer){onDevice, sizeof(int)};
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		*a = (struct answer){r->kind == RANGE_RESERVED ? f->piece.flags : 0, sizeof(uint64_t)};
@@ -103,34 +103,27 @@ static CUresult answer_for(const struct found *f, CUpointer_attribute what, uint
 	}
 }
 
-/* Of reserved addresses where nothing is mapped there is little to be said. */
-static CUresult answer(const struct found *f, CUpointer_attribute what, uint64_t address, struct answer *a)
-{
-	CUresult r = answer_for(f, what, address, a);
-	bool always = what == CU_POINTER_ATTRIBUTE_MAPPED || what == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
-		what == CU_POINTER_ATTRIBUTE_RANGE_SIZE || what == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS;
-	return f->backed || always || r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
-}
-
+/* False for addresses of no allocation, among them reserved ones where nothing is mapped. */
 static bool find(uint64_t address, struct found *f)
 {
 	if (!range_find(address, &f->range))
 		return false;
 	f->piece = f->range;
 	f->access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
-	f->backed = f->range.kind != RANGE_RESERVED || vmm_mapping(address, &f->piece, &f->access);
-	if (!f->backed)
-		f->access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
-	return true;
+	return f->range.kind != RANGE_RESERVED || vmm_mapping(address, &f->piece, &f->access);
 }
 
 CUresult pg_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	struct found found;
 	struct answer a;
+	uint64_t device;
 	if (!data || !find(ptr, &found))
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = answer(&found, attribute, ptr, &a);
+	if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && found.range.kind == RANGE_REGISTERED && !found.range.owner &&
+		hostmap_device(&found.range, &device) == CUDA_SUCCESS)
+		found.range.owner = device; /* it gets one by the first question, as by cuMemHostGetDevicePointer */
+	CUresult r = answer_for(&found, attribute, ptr, &a);
 	if (r == CUDA_SUCCESS)
 		memcpy(data, &a.bits, a.bytes); /* little-endian: the low bytes come first */
 	return r;
@@ -139,18 +132,18 @@ CUresult pg_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUd
 /* This one takes any address: for what CUDA does not know, the values are null. */
 CUresult pg_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
-	struct found found, any = {.range = {.kind = RANGE_PINNED}, .backed = true};
+	struct found found, any = {.range = {.kind = RANGE_PINNED}};
 	if (count == 0 || !attributes || !data || count > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
 	bool known = find(ptr, &found);
 	for (unsigned int i = 0; i < count; i++) {
 		struct answer a = {0};
-		CUresult r = answer(known ? &found : &any, attributes[i], ptr, &a);
+		CUresult r = answer_for(known ? &found : &any, attributes[i], ptr, &a);
 		if (!data[i] || (r != CUDA_SUCCESS && a.bytes == 0))
 			return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : r;
 		if (!known || r != CUDA_SUCCESS)
 			a.bits = 0;
-		if ((!known || !found.backed) && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+		if (!known && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 			a.bits = (uint64_t)CU_DEVICE_INVALID;
 		memcpy(data[i], &a.bits, a.bytes);
 	}
