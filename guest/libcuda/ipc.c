@@ -52,11 +52,13 @@ static void write_ticket(void *handle, uint64_t magic, const struct mem_lend_res
 	memcpy(handle, &t, sizeof t);
 }
 
+/* Bytes of a handle that mean nothing are 0. */
 static CUresult read_ticket(struct ticket *t, const void *handle, uint64_t magic)
 {
+	static const uint8_t zeros[sizeof(CUipcMemHandle) - sizeof *t];
 	memcpy(t, handle, sizeof *t);
-	if (t->magic != magic)
-		return CUDA_ERROR_INVALID_VALUE;
+	if (t->magic != magic || t->memory.reserved || memcmp((const uint8_t *)handle + sizeof *t, zeros, sizeof zeros) != 0)
+		return magic == EVENT_MAGIC ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_INVALID_VALUE;
 	return t->process == own_number() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS; /* for others only */
 }
 
@@ -187,7 +189,7 @@ CUresult pg_cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsig
 	CUresult r = context_current(&c);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!out || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+	if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = read_ticket(&t, &handle, MEMORY_MAGIC);
 	if (r != CUDA_SUCCESS)

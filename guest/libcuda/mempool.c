@@ -68,7 +68,7 @@ static CUresult check_kind(const CUmemLocation *where, CUmemAllocationType type)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (where->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return (unsigned)type > CU_MEM_ALLOCATION_TYPE_MANAGED || !type ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-	return device_exists(where->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return device_exists(where->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pg_cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *where, CUmemAllocationType type)
@@ -97,6 +97,9 @@ CUresult pool_check_props(const CUmemPoolProps *props)
 	for (size_t i = 0; i < sizeof props->reserved; i++)
 		if (props->reserved[i])
 			return CUDA_ERROR_INVALID_VALUE;
+	const unsigned exist = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC; /* on Linux */
+	if ((unsigned)props->handleTypes & ~exist)
+		return CUDA_ERROR_INVALID_VALUE;
 	/* CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says whether other processes can have a part in a pool, and how. */
 	unsigned supported = (unsigned)device_attribute(props->location.id, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
 	if (((unsigned)props->handleTypes & ~supported) || props->usage != 0)
@@ -144,7 +147,7 @@ CUresult pg_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 	return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* --- attributes: three switches, which are ints, and numbers --- */
+/* --- attributes: three switches, which are ints, and numbers. Those from CU_MEMPOOL_ATTR_ALLOCATION_TYPE on came after CUDA 13.0. --- */
 
 static bool *switch_of(struct pool *p, CUmemPool_attribute what)
 {
@@ -173,8 +176,6 @@ static uint64_t *number_of(struct pool *p, CUmemPool_attribute what)
 		return &p->used;
 	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
 		return &p->usedHigh;
-	case CU_MEMPOOL_ATTR_MAX_POOL_SIZE:
-		return &p->most;
 	default:
 		return NULL;
 	}
@@ -188,27 +189,7 @@ static CUresult get(struct pool *p, CUmemPool_attribute what, void *value)
 		*(int *)value = *flag;
 	else if (number)
 		*(cuuint64_t *)value = *number;
-	else
-		switch ((unsigned)what) {
-		case CU_MEMPOOL_ATTR_ALLOCATION_TYPE:
-			*(CUmemAllocationType *)value = CU_MEM_ALLOCATION_TYPE_PINNED;
-			break;
-		case CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES:
-			*(CUmemAllocationHandleType *)value = p->handleTypes;
-			break;
-		case CU_MEMPOOL_ATTR_LOCATION_ID:
-			*(int *)value = p->device;
-			break;
-		case CU_MEMPOOL_ATTR_LOCATION_TYPE:
-			*(CUmemLocationType *)value = CU_MEM_LOCATION_TYPE_DEVICE;
-			break;
-		case CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED:
-			*(int *)value = 0;
-			break;
-		default:
-			return CUDA_ERROR_INVALID_VALUE;
-		}
-	return CUDA_SUCCESS;
+	return flag || number ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* The highest values so far can only be forgotten. */
@@ -284,12 +265,21 @@ CUresult pg_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CU
 
 /* --- allocating and freeing --- */
 
+/* An allocation of no bytes has the null address, which any call frees. It needs no memory of a pool and no node of a graph. */
+static CUresult take_nothing(CUdeviceptr *out)
+{
+	*out = 0;
+	return CUDA_SUCCESS;
+}
+
 /* Takes from a pool that was found under the lock, which it is still under: another thread might destroy it. */
 static CUresult take(CUdeviceptr *out, size_t bytes, struct pool *p, const struct place *place)
 {
 	uint64_t address;
-	if (!out || bytes == 0)
+	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (bytes == 0)
+		return take_nothing(out);
 	CUresult r = pool_take(p, place, bytes, &address);
 	if (r == CUDA_SUCCESS)
 		*out = address;
@@ -303,7 +293,11 @@ static CUresult take_captured(CUdeviceptr *out, size_t bytes, int device, const 
 		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
 		.bytesize = bytes,
 	};
-	CUresult r = out ? capture_alloc(place, &p) : CUDA_ERROR_INVALID_VALUE;
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (bytes == 0)
+		return take_nothing(out);
+	CUresult r = capture_alloc(place, &p);
 	if (r == CUDA_SUCCESS)
 		*out = p.dptr;
 	return r;
@@ -353,6 +347,8 @@ CUresult pg_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	CUresult r = stream_resolve_any(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (!address)
+		return CUDA_SUCCESS; /* as cuMemFree does */
 	if (UNLIKELY(place.capturing))
 		return capture_free(&place, address);
 	r = pool_give(address, &place);

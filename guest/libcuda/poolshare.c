@@ -34,7 +34,7 @@ struct import {
 	uint64_t context; /* handle */
 	struct mem_lend_result chunk;
 	uint64_t address, pool; /* the pool's handle */
-	uint32_t times;         /* allocations that were imported, and not freed */
+	uint32_t times;         /* allocations that were imported, and not freed as often */
 	struct moment since;    /* work before that may use it */
 	struct import *next;
 };
@@ -194,6 +194,14 @@ static void unmap_all(struct import *unused)
 	}
 }
 
+/* An allocation that is imported again is where it is, and to be freed once more. */
+static bool import_again(const struct range *range)
+{
+	struct range there;
+	return range_find(range->base, &there) && there.kind == RANGE_IMPORTED && there.base == range->base && there.size == range->size &&
+		there.owner == range->owner && range_set_flags(range->base, RANGE_IMPORTED, there.flags + 1);
+}
+
 static CUresult import(CUdeviceptr *out, const struct context *c, uint64_t pool, const struct allocation_ticket *t)
 {
 	struct import *i;
@@ -202,8 +210,12 @@ static CUresult import(CUdeviceptr *out, const struct context *c, uint64_t pool,
 		return r;
 	const struct range range = {.base = i->address + t->offset, .size = t->bytes, .kind = RANGE_IMPORTED, .context = c->object.id, .owner = pool};
 	/* As long as nothing of the chunk is in use, what the table has there is stale. */
+	if (i->times && import_again(&range)) {
+		*out = range.base;
+		return CUDA_SUCCESS;
+	}
 	if (!(i->times ? range_add(&range) : range_add_fresh(&range)))
-		return CUDA_ERROR_INVALID_VALUE; /* is imported already */
+		return CUDA_ERROR_INVALID_VALUE; /* part of it is imported as something else */
 	i->times++;
 	*out = range.base;
 	return CUDA_SUCCESS;
@@ -221,8 +233,8 @@ CUresult pg_cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemP
 	memcpy(&t, data, sizeof t);
 	pthread_mutex_lock(&momentLock);
 	const struct pool *p = find(handle);
-	bool good = p && p->imported && t.magic == ALLOCATION_MAGIC && t.pool == p->name && t.bytes != 0 && t.offset < t.chunk.bytes &&
-		t.bytes <= t.chunk.bytes - t.offset;
+	bool good = p && p->imported && t.magic == ALLOCATION_MAGIC && t.pool == p->name && !t.chunk.reserved && t.bytes != 0 &&
+		t.offset < t.chunk.bytes && t.bytes <= t.chunk.bytes - t.offset;
 	pthread_mutex_unlock(&momentLock);
 	if (!good)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -240,14 +252,16 @@ CUresult import_free(uint64_t address, const struct place *place)
 	struct import *unused = NULL;
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&importLock);
-	if (range_remove(address, RANGE_IMPORTED, &range)) {
+	bool known = range_find(address, &range) && range.kind == RANGE_IMPORTED && range.base == address;
+	bool more = known && range.flags && range_set_flags(address, RANGE_IMPORTED, range.flags - 1);
+	if (more || (known && range_remove(address, RANGE_IMPORTED, &range))) {
 		struct import *i = *import_at(address);
 		r = CUDA_SUCCESS;
 		pthread_mutex_lock(&momentLock);
 		if (i && place && !moment_now(place, &i->since))
 			i->since = (struct moment){0}; /* the host waits for it */
 		pthread_mutex_unlock(&momentLock);
-		if (i)
+		if (i && !more)
 			i->times--;
 		if (!place)
 			take_unused(&unused, 0);

@@ -147,15 +147,31 @@ bool range_set_sync(uint64_t address, bool sync)
 	return inside;
 }
 
+/* The range of a kind that begins at base, or NULL. Called with the lock held. */
+static struct range *range_at(uint64_t base, enum range_kind kind)
+{
+	struct node *n = floor_of(base);
+	return n && n->range.base == base && n->range.kind == kind ? &n->range : NULL;
+}
+
 bool range_set_owner(uint64_t base, enum range_kind kind, uint64_t owner)
 {
 	pthread_mutex_lock(&lock);
-	struct node *n = floor_of(base);
-	bool there = n && n->range.base == base && n->range.kind == kind;
-	if (there)
-		n->range.owner = owner;
+	struct range *r = range_at(base, kind);
+	if (r)
+		r->owner = owner;
 	pthread_mutex_unlock(&lock);
-	return there;
+	return r != NULL;
+}
+
+bool range_set_flags(uint64_t base, enum range_kind kind, uint32_t flags)
+{
+	pthread_mutex_lock(&lock);
+	struct range *r = range_at(base, kind);
+	if (r)
+		r->flags = flags;
+	pthread_mutex_unlock(&lock);
+	return r != NULL;
 }
 
 bool range_remove(uint64_t base, enum range_kind kind, struct range *removed)

@@ -20,7 +20,7 @@ struct range {
 	uint64_t base, size;
 	enum range_kind kind;
 	uint64_t context; /* handle of the context it belongs to */
-	uint32_t flags;   /* as given at allocation */
+	uint32_t flags;   /* as given at allocation; of imported memory how often it was imported once more */
 	uint64_t serial;  /* unique among all ranges ever */
 	uint64_t owner;   /* module handle for globals, block or handle for memory of a pool; of registered memory its device address, and the reverse */
 	bool sync;        /* synchronous copies and fills of it wait until they are complete */
@@ -51,6 +51,8 @@ bool range_find(uint64_t address, struct range *found);
 bool range_set_sync(uint64_t address, bool sync);
 /* Changes the owner of the range of that kind that begins at base. */
 bool range_set_owner(uint64_t base, enum range_kind kind, uint64_t owner);
+/* Changes the flags of the range of that kind that begins at base. */
+bool range_set_flags(uint64_t base, enum range_kind kind, uint32_t flags);
 /* Removes the range that begins at base if it is of that kind. */
 bool range_remove(uint64_t base, enum range_kind kind, struct range *removed);
 /*

@@ -154,7 +154,6 @@ static void dependencies(void)
 	two = aside();
 	other = aside();
 	CHECK(cuMemPoolCreate(&p, &props));
-	CLAIM(number(p, CU_MEMPOOL_ATTR_MAX_POOL_SIZE) == 4 * MIB);
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&a, 5 * MIB, p, one));
 	CHECK(cuMemAllocFromPoolAsync(&a, 2 * MIB, p, one));
 	CHECK(cuMemAllocFromPoolAsync(&b, 2 * MIB, p, two));
@@ -342,15 +341,29 @@ static void wrong(void)
 	CHECK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0));
 	CLAIM(supported == 1);
 	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 7}};
-	EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemPoolCreate(&p, &props));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolCreate(&p, &props));
 	props.location.id = 0;
 	props.handleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&p, &props));
+	static const unsigned elsewhere[] = {CU_MEM_HANDLE_TYPE_WIN32, CU_MEM_HANDLE_TYPE_WIN32_KMT, 16}; /* the last one nowhere */
+	for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+		props.handleTypes = (CUmemAllocationHandleType)elsewhere[i];
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolCreate(&p, &props));
+	}
 	props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
 	props.location.type = CU_MEM_LOCATION_TYPE_HOST;
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&p, &props));
 	p = new_pool();
-	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&a, 0, p, NULL));
+	a = 1;
+	CHECK(cuMemAllocFromPoolAsync(&a, 0, p, NULL));
+	CLAIM(a == 0 && number(p, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+	CHECK(cuMemFreeAsync(a, NULL));
+	a = 1;
+	CHECK(cuMemAllocAsync(&a, 0, NULL));
+	CLAIM(a == 0);
+	CHECK(cuMemFree(a));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(NULL, 0, p, NULL));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&a, 0, none, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(NULL, 1, p, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&a, 1, none, NULL));
 	EXPECT(CUDA_ERROR_INVALID_HANDLE, cuMemAllocFromPoolAsync(&a, 1, p, (CUstream)(uintptr_t)0x77));
@@ -358,6 +371,10 @@ static void wrong(void)
 	EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&a, (size_t)1 << 50, p, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(4096, NULL));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolGetAttribute(p, 99, &on));
+	for (unsigned what = CU_MEMPOOL_ATTR_ALLOCATION_TYPE; what <= CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED; what++) { /* of later CUDA */
+		cuuint64_t later;
+		EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolGetAttribute(p, (CUmemPool_attribute)what, &later));
+	}
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemPoolGetAttribute(none, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &on));
 	CHECK(cuMemPoolGetAttribute(p, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &on));
 	CLAIM(on == 1);

@@ -354,7 +354,7 @@ static const struct {
 	{"cuCtxDisablePeerAccess", CUDA_ERROR_PEER_ACCESS_NOT_ENABLED},
 	{"cuLibraryGetManaged", CUDA_ERROR_NOT_FOUND}, {"cuLibraryGetUnifiedFunction", CUDA_ERROR_NOT_FOUND},
 	{"cuIpcOpenMemHandle_v2", CUDA_ERROR_INVALID_VALUE}, {"cuIpcCloseMemHandle", CUDA_ERROR_INVALID_VALUE},
-	{"cuIpcOpenEventHandle", CUDA_ERROR_INVALID_VALUE}, {"cuArrayGetPlane", CUDA_ERROR_INVALID_VALUE},
+	{"cuIpcOpenEventHandle", CUDA_ERROR_MAP_FAILED}, {"cuArrayGetPlane", CUDA_ERROR_INVALID_VALUE},
 	{"cuTexObjectGetResourceViewDesc", CUDA_ERROR_INVALID_VALUE}, {"cuTexRefGetAddress_v2", CUDA_ERROR_INVALID_VALUE},
 	{"cuTensorMapEncodeTiled", CUDA_ERROR_NOT_SUPPORTED}, {"cuTensorMapEncodeIm2col", CUDA_ERROR_NOT_SUPPORTED},
 	{"cuTensorMapReplaceAddress", CUDA_ERROR_NOT_SUPPORTED},
