@@ -10,7 +10,7 @@ import (
 func TestRegisteredMemory(t *testing.T) {
 	h := startHost(t, oneDomain)
 	plain, careful := program(t, "registered"), sanitized(t, "registered")
-	for _, part := range []string{"mapped", "written", "forked", "refused", "snapshot", "locks", "left", "crowded"} {
+	for _, part := range []string{"mapped", "written", "forked", "refused", "snapshot", "locks", "left", "leaving", "crowded"} {
 		t.Run(part, func(t *testing.T) {
 			succeed(t, h.guest("one", plain, part))
 			cmd := h.guest("one", careful, part)

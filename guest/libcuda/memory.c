@@ -336,6 +336,52 @@ static bool is_mapped(uint64_t at, uint64_t end)
 }
 
 /*
+ * Registered memory whose pages cuMemHostUnregister is moving back, of all threads. It counts as registered until the call returns.
+ * The lock is held during no call that can wait.
+ */
+struct leaving {
+	uint64_t begin, end;
+	struct leaving *next;
+};
+static struct leaving *leavers;
+static pthread_mutex_t leavingLock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Adds registered memory, unless it overlaps other memory that is registered still. */
+static bool add_registered(const struct range *range, uint64_t end)
+{
+	pthread_mutex_lock(&leavingLock);
+	const struct leaving *l = leavers;
+	while (l && (l->end <= range->base || end <= l->begin))
+		l = l->next;
+	bool added = !l && range_add(range);
+	pthread_mutex_unlock(&leavingLock);
+	return added;
+}
+
+/* Removes the registered memory that begins at an address. If devices reach it, leaving notes it until end_leaving. */
+static bool begin_leaving(uint64_t address, struct range *range, struct leaving *leaving)
+{
+	pthread_mutex_lock(&leavingLock);
+	bool removed = range_remove(address, RANGE_REGISTERED, range);
+	if (removed && range->owner) {
+		*leaving = (struct leaving){.begin = address, .end = address + range->size, .next = leavers};
+		leavers = leaving;
+	}
+	pthread_mutex_unlock(&leavingLock);
+	return removed;
+}
+
+static void end_leaving(const struct leaving *leaving)
+{
+	pthread_mutex_lock(&leavingLock);
+	struct leaving **at = &leavers;
+	while (*at != leaving)
+		at = &(*at)->next;
+	*at = leaving->next;
+	pthread_mutex_unlock(&leavingLock);
+}
+
+/*
  * The worker cannot see the program's pages: registered ones are copied like any others, until a device address is wanted for
  * them, here or later. The worker has no way to memory of another device (CU_MEMHOSTREGISTER_IOMEMORY).
  */
@@ -357,7 +403,7 @@ CUresult pg_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 	struct range range = {
 		.base = (uint64_t)(uintptr_t)p, .size = bytes, .kind = RANGE_REGISTERED, .context = c->object.id, .flags = flags,
 	};
-	if (!range_add(&range))
+	if (!add_registered(&range, end))
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	uint64_t address;
 	r = flags & CU_MEMHOSTREGISTER_DEVICEMAP ? hostmap_device(&range, &address) : CUDA_SUCCESS;
@@ -375,13 +421,18 @@ CUresult pg_cuMemHostUnregister(void *p)
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct range range;
-	if (range_remove((uint64_t)(uintptr_t)p, RANGE_REGISTERED, &range)) {
-		if (!range.owner)
-			return CUDA_SUCCESS;
+	struct leaving leaving; /* on the stack of a thread that cannot be cancelled */
+	int cancelable;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	bool removed = begin_leaving((uint64_t)(uintptr_t)p, &range, &leaving);
+	if (removed && range.owner) {
 		r = memory_drain();
 		hostmap_drop(range.owner);
-		return r;
+		end_leaving(&leaving);
 	}
+	pthread_setcancelstate(cancelable, NULL);
+	if (removed)
+		return r;
 	bool known = range_find((uint64_t)(uintptr_t)p, &range); /* but not where it begins, or not as registered */
 	return known && (range.kind == RANGE_REGISTERED || range.kind == RANGE_PINNED) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

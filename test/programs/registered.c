@@ -465,6 +465,49 @@ static void left(void)
 	}
 }
 
+/* Memory is registered until the call that unregisters it returns. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_at_gate(void *unused)
+{
+	(void)unused;
+	pthread_mutex_lock(&gate);
+	pthread_mutex_unlock(&gate);
+}
+
+static void *unregister(void *p)
+{
+	CHECK(cuCtxSetCurrent(context));
+	CHECK(cuMemHostUnregister(p));
+	return NULL;
+}
+
+static void leaving(void)
+{
+	static const unsigned flags[] = {0, CU_MEMHOSTREGISTER_DEVICEMAP};
+	uint8_t *p = own_pages(3 * MIB);
+	pthread_t thread;
+	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+		CHECK(cuMemHostRegister(p + MIB, MIB, CU_MEMHOSTREGISTER_DEVICEMAP));
+		pthread_mutex_lock(&gate);
+		CHECK(cuLaunchHostFunc(stream, wait_at_gate, NULL)); /* the work that the other thread waits for */
+		CLAIM(pthread_create(&thread, NULL, unregister, p + MIB) == 0);
+		CUdeviceptr d;
+		while (cuMemHostGetDevicePointer(&d, p + MIB, 0) == CUDA_SUCCESS)
+			usleep(1000);
+		EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(p + MIB, MIB, flags[i]));
+		EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(p + 2 * MIB - PAGE, 2 * PAGE, flags[i]));
+		CHECK(cuMemHostRegister(p + 2 * MIB, MIB, flags[i])); /* beside it */
+		EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(p + MIB)); /* the other thread does */
+		pthread_mutex_unlock(&gate);
+		pthread_join(thread, NULL);
+		CHECK(cuMemHostUnregister(p + 2 * MIB));
+		CHECK(cuMemHostRegister(p + MIB, MIB, flags[i]));
+		use((uint32_t *)(p + MIB), device_of(p + MIB));
+		CHECK(cuMemHostUnregister(p + MIB));
+	}
+}
+
 /* Where a process has as many mappings as it may have, memory is mapped for kernels, or the call returns an error. */
 static void crowded(void)
 {
@@ -516,7 +559,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} parts[] = {
 		{"mapped", mapped}, {"written", written}, {"forked", forked}, {"refused", refused}, {"snapshot", snapshot}, {"locks", locks},
-		{"left", left}, {"crowded", crowded}, {"absent", absent},
+		{"left", left}, {"leaving", leaving}, {"crowded", crowded}, {"absent", absent},
 	};
 	start();
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
