@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pegasus/backend/control"
 )
 
 // limits are what all workers of a domain may take of the host together.
@@ -39,16 +42,22 @@ type cgroup struct {
 
 const cgroups = "/sys/fs/cgroup"
 
-// cgroupName is what the groups of daemons are called, and that of earlier releases, which had the others within it.
-var cgroupName = regexp.MustCompile(`^(pegasus(?:-[0-9]+)?)(\.spare|\.domain-.*)?$`)
+// cgroupName matches the groups of daemons, also of earlier releases, which had numbers, or the other groups within one.
+var cgroupName = regexp.MustCompile(`^(pegasus(?:-[0-9]+|-[0-9a-f]{16})?)(\.spare|\.domain-.*)?$`)
 
-// findCgroup returns the daemon's group under a controller, version 2 first, or why
-// there is none.
-func findCgroup(controller string, apart int) (cgroup, error) {
-	name := "pegasus"
-	if apart != 0 {
-		name += "-" + strconv.Itoa(apart)
+// groupsOf returns the name that the groups of the daemon with a runtime directory begin with. Directories other than the
+// host daemon's give different names: the number that takes the users of two daemons apart is too small for that.
+func groupsOf(dir string) string {
+	if dir == control.SystemDir {
+		return "pegasus"
 	}
+	sum := sha256.Sum256([]byte(dir))
+	return fmt.Sprintf("pegasus-%x", sum[:8])
+}
+
+// findCgroup returns the group of that name under a controller, version 2 first, or why
+// there is none.
+func findCgroup(controller, name string) (cgroup, error) {
 	if text, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers")); err == nil {
 		if !slices.Contains(strings.Fields(string(text)), controller) {
 			return cgroup{}, fmt.Errorf("the cgroup version 2 hierarchy has no %s controller", controller)

@@ -22,8 +22,8 @@ const (
 	maxUIDs  = maxDomains
 )
 
-// apart is 0 for the host's daemon and differs between others, so that users and
-// groups of two daemons don't mix.
+// apart returns 0 for the host's daemon and one of 8191 numbers for others, so that the users of two daemons seldom
+// mix. Their groups never do: see groupsOf.
 func (d *Daemon) apart() int {
 	if d.opt.RuntimeDir == control.SystemDir {
 		return 0
@@ -139,7 +139,7 @@ func (d *Daemon) confinement() []control.Check {
 		{memoryController, "cgroup", "the memory of each domain's workers is limited in "},
 		{cpuController, "cpu", "each domain's workers weigh on the host's CPUs by credits, and have at most what its cpu says, in "},
 	} {
-		g, err := findCgroup(c.controller, d.apart())
+		g, err := findCgroup(c.controller, groupsOf(d.opt.RuntimeDir))
 		if err != nil {
 			all = append(all, control.Check{Name: c.name, State: "warn",
 				Detail: fmt.Sprintf("the %s of workers isn't limited: %v", c.controller, err),

@@ -1,16 +1,18 @@
 package backend
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"pegasus/backend/control"
 )
 
 // Groups that nobody is in are swept away, and their daemon doesn't miss them.
 func TestCgroupSweep(t *testing.T) {
-	const apart = 1 << 20 // no daemon has so many
-	own, err := findCgroup(memoryController, apart)
+	own, err := findCgroup(memoryController, groupsOf(t.TempDir()))
 	if err != nil {
 		_, v2 := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
 		if _, v1 := os.Stat(filepath.Join(cgroups, "memory")); v1 == nil || v2 == nil {
@@ -19,9 +21,9 @@ func TestCgroupSweep(t *testing.T) {
 		return // a host without cgroups has none to sweep
 	}
 	t.Cleanup(func() { own.close() })
-	used, _ := findCgroup(memoryController, apart+1)
+	used, _ := findCgroup(memoryController, groupsOf(t.TempDir()))
 	t.Cleanup(func() { used.close() })
-	left, _ := findCgroup(memoryController, apart+2)
+	left, _ := findCgroup(memoryController, groupsOf(t.TempDir()))
 	t.Cleanup(func() { left.close() })
 	if err := os.Mkdir(left.groupOf("web"), 0o755); err != nil {
 		t.Fatal(err)
@@ -58,6 +60,27 @@ func TestCgroupSweep(t *testing.T) {
 		}
 	}
 	enter(left)
+}
+
+// The groups of two daemons have different names, and sweeps find them.
+func TestGroupsOfDaemons(t *testing.T) {
+	if got := groupsOf(control.SystemDir); got != "pegasus" {
+		t.Errorf("groups of the host's daemon: %s, want pegasus", got)
+	}
+	owner := make(map[string]string)
+	for i := range 20_000 {
+		dir := fmt.Sprintf("/run/user/%d/pegasus", i)
+		name := groupsOf(dir)
+		if other, taken := owner[name]; taken {
+			t.Fatalf("groups of %s and of %s: both %s", dir, other, name)
+		}
+		owner[name] = dir
+		for _, of := range []string{"", ".spare", ".domain-web"} {
+			if found := cgroupName.FindStringSubmatch(name + of); found == nil || found[1] != name {
+				t.Fatalf("group %s: found as %q, want %s", name+of, found, name)
+			}
+		}
+	}
 }
 
 // What limits look like in the files of both versions of cgroups.
