@@ -171,7 +171,7 @@ func parts(program string, names ...string) func(context.Context, *visit) (any, 
 			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "neighbours" })
 		}
 		return v.ways(names, func(w way, name string) error {
-			inTime, cancel := context.WithTimeout(ctx, v.patience(6*time.Second))
+			inTime, cancel := context.WithTimeout(ctx, v.patience(30*time.Second))
 			defer cancel()
 			return w.start(inTime, v.in("programs", program), name)
 		})

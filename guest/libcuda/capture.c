@@ -223,19 +223,6 @@ CUresult capture_free(const struct place *place, CUdeviceptr address)
 	return r == CUDA_SUCCESS ? added(m, n, graph_memory_let_go(n, address)) : r;
 }
 
-CUresult capture_graph(const struct place *place, const struct graph *g)
-{
-	struct capturing *m;
-	struct graph_node *n;
-	CUresult r = begin_node(place, CU_GRAPH_NODE_TYPE_GRAPH, &m, &n);
-	if (r == CUDA_SUCCESS && g->allocates) {
-		node_remove(n);
-		invalidate(m->capture);
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	}
-	return r == CUDA_SUCCESS ? added(m, n, node_set_child(n, g)) : r;
-}
-
 static CUresult add_event(struct capturing *m, CUgraphNodeType type, const struct event *e)
 {
 	struct graph_node *n;

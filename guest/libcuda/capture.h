@@ -34,8 +34,6 @@ CUresult capture_host(const struct place *place, CUhostFn function, void *data);
 CUresult capture_alloc(const struct place *place, CUDA_MEM_ALLOC_NODE_PARAMS *p);
 CUresult capture_free(const struct place *place, CUdeviceptr address);
 CUresult capture_record(const struct place *place, struct event *e, bool external);
-/* The graphs' lock is held. */
-CUresult capture_graph(const struct place *place, const struct graph *g);
 
 /* A place waits for an event, one of which is in a capture. */
 CUresult capture_wait(const struct place *place, struct event *e, bool external);

@@ -688,14 +688,14 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool *settles)
 	CUresult r = stream_resolve_any(stream, &place);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (UNLIKELY(place.capturing))
+		return capture_refuse(place.capturing); /* in any mode, as NVIDIA's driver (580, on an H200) does */
 	GRAPHS_LOCKED;
 	struct graph_exec *e = exec_of(handle);
 	if (!e)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (place.contextHandle != e->context)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (UNLIKELY(place.capturing))
-		return capture_graph(&place, e->graph);
 	if (e->stale || records_gone(e))
 		r = upload(e, NULL);
 	if (r == CUDA_SUCCESS)

@@ -207,6 +207,8 @@ static CUresult launch(CUfunction handle, const struct launch_args *shape, CUstr
 		r = launch_pack(f, values, extra, &parcel);
 	if (LIKELY(r == CUDA_SUCCESS))
 		r = LIKELY(!parcel.place.capturing) ? post(f, &parcel) : capture_kernel(&parcel, handle, f);
+	else if (parcel.place.capturing)
+		capture_refuse(parcel.place.capturing); /* a launch that is refused ends what is captured, as with an H200 */
 	launch_unpack(&parcel);
 	function_release(f);
 	return r;

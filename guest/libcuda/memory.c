@@ -203,14 +203,17 @@ CUresult pg_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flag
 
 /*
  * Whether an allocation may be freed. Its own context counts where none is current: Numba frees when it has popped its context.
- * Without a current context, too, an address of no allocation is INVALID_VALUE, as NVIDIA's driver (580, on an H200) returns.
+ * Without a current context, too, an address of no allocation is INVALID_VALUE, and null is none, as NVIDIA's driver (580, on an
+ * H200) returns.
  */
 static CUresult may_free(uint64_t address)
 {
 	struct context *c;
 	struct range range;
-	if (context_top() || !address)
+	if (context_top())
 		return context_current(&c);
+	if (!address)
+		return CUDA_SUCCESS;
 	if (!range_find(address, &range) || range.base != address)
 		return CUDA_ERROR_INVALID_VALUE;
 	c = handle_find(&contexts, range.context);

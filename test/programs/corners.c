@@ -504,6 +504,8 @@ static void homeless(void)
 	CHECK(cuMemFreeHost(pinned));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(plain));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pinned));
+	CHECK(cuMemFree(0));
+	CHECK(cuMemFreeHost(NULL));
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc(&more, 100));
 	EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetDevice(&device));
 	CHECK(cuCtxPushCurrent(popped));
