@@ -88,10 +88,10 @@ func (b *Body) Allocate(blocks []Block) *Slots {
 		}
 	}
 	s.Affine = b.affine(s.Uniform)
-	l := &liveness{body: b, blocks: blocks, uniform: s.Uniform}
-	in := l.intervals()
+	l := &liveness{body: b, blocks: blocks, uniform: s.Uniform, bits: maxLiveBits, words: maxLiveWords}
+	l.intervals()
 	l.assign(s)
-	s.Across = l.across(in)
+	s.Across = l.across()
 	return s
 }
 
@@ -100,50 +100,84 @@ type liveness struct {
 	body       *Body
 	blocks     []Block
 	uniform    []bool
-	first, end []int32 // by register
-	wide       []int32 // registers alive across blocks
-	index      []int32 // of a register in wide, or None
+	first, end []int32  // by register
+	index      []int32  // of a register in its region's wide, or None
+	regions    []region // by unit
+	bits       int      // that sets may still take
+	words      int      // that may still be looked at
+}
+
+// region is a unit's part of the flow. Units share no registers, so each is solved for itself: sets of all registers at all
+// blocks would grow with the square of the number of functions.
+type region struct {
+	from, to int      // blocks
+	wide     []int32  // registers alive across blocks
+	in       []uint64 // which of wide are alive at the start of each block; nil if that takes too long to compute
 }
 
 // Bounds on the sets, and on the words looked at to solve them; beyond, registers
-// alive across blocks share nothing.
+// alive across blocks share nothing within their unit.
 const (
 	maxLiveBits  = 1 << 26
 	maxLiveWords = 1 << 28
 )
+
+// rowWords returns the length of a set.
+func (r *region) rowWords() int { return (len(r.wide) + 63) / 64 }
+
+// row is the set of a block, by its number in the body.
+func (r *region) row(block int) []uint64 {
+	n := r.rowWords()
+	return r.in[(block-r.from)*n : (block-r.from+1)*n]
+}
+
+// within reports whether a block belongs to the region.
+func (r *region) within(block int) bool { return r.from <= block && block < r.to }
 
 func (l *liveness) extend(r int32, at int) {
 	l.first[r] = min(l.first[r], int32(at))
 	l.end[r] = max(l.end[r], int32(at))
 }
 
-// intervals finds the stretches. It returns which wide registers are alive at the
-// start of each block, or nil if that takes too long to say.
-func (l *liveness) intervals() (in []uint64) {
+// intervals finds the stretches, and what is alive at the start of each block.
+func (l *liveness) intervals() {
 	n := len(l.body.Regs)
 	l.first, l.end, l.index = make([]int32, n), make([]int32, n), make([]int32, n)
 	for r := range n {
 		l.first[r], l.end[r], l.index[r] = 1<<30, -1, None
 	}
+	l.divide()
 	l.local()
-	words := (len(l.wide) + 63) / 64
-	if len(l.wide)*len(l.blocks) <= maxLiveBits {
-		in = l.solve(words)
-	}
-	if in == nil {
-		for _, r := range l.wide {
-			l.first[r], l.end[r] = 0, int32(len(l.body.Insts))
+	for i := range l.regions {
+		r := &l.regions[i]
+		l.solve(r)
+		if r.in == nil {
+			for _, w := range r.wide {
+				l.first[w], l.end[w] = int32(l.blocks[r.from].First), int32(l.blocks[r.to-1].End)
+			}
+			continue
 		}
-		return nil
+		for k := r.from; k < r.to; k++ {
+			blk := &l.blocks[k]
+			l.spread(r, k, blk.First)
+			for _, s := range blk.Succs {
+				if r.within(s) {
+					l.spread(r, s, blk.End-1)
+				}
+			}
+		}
 	}
+}
+
+// divide makes a region of each unit.
+func (l *liveness) divide() {
+	units := l.body.Units
 	for k := range l.blocks {
-		blk := &l.blocks[k]
-		l.spread(in[k*words:(k+1)*words], blk.First)
-		for _, s := range blk.Succs {
-			l.spread(in[s*words:(s+1)*words], blk.End-1)
+		if i := len(l.regions); i == 0 || i < len(units) && l.blocks[k].First == units[i].First {
+			l.regions = append(l.regions, region{from: k})
 		}
+		l.regions[len(l.regions)-1].to = k + 1
 	}
-	return in
 }
 
 // maxAcross bounds the registers that are alive across calls, all calls together.
@@ -151,35 +185,38 @@ const maxAcross = 1 << 21
 
 // across lists the registers that are alive across each call: those that are
 // alive where it returns to.
-func (l *liveness) across(in []uint64) map[int][]int32 {
+func (l *liveness) across() map[int][]int32 {
 	all := map[int][]int32{}
-	words, total := (len(l.wide)+63)/64, 0
-	for k := range l.blocks {
-		if !l.body.Insts[l.blocks[k].End-1].Transfers() {
-			continue
-		}
-		list := l.wide
-		if in != nil {
-			list = nil
-			for w, m := range in[(k+1)*words : (k+2)*words] {
-				for ; m != 0; m &= m - 1 {
-					list = append(list, l.wide[w*64+bits.TrailingZeros64(m)])
+	total := 0
+	for i := range l.regions {
+		r := &l.regions[i]
+		for k := r.from; k < r.to; k++ {
+			if !l.body.Insts[l.blocks[k].End-1].Transfers() {
+				continue
+			}
+			list := r.wide
+			if r.in != nil && r.within(k+1) {
+				list = nil
+				for w, m := range r.row(k + 1) {
+					for ; m != 0; m &= m - 1 {
+						list = append(list, r.wide[w*64+bits.TrailingZeros64(m)])
+					}
 				}
 			}
+			if total += len(list); total > maxAcross {
+				return nil
+			}
+			all[k] = list
 		}
-		if total += len(list); total > maxAcross {
-			return nil
-		}
-		all[k] = list
 	}
 	return all
 }
 
-// spread extends the registers of a set to a place.
-func (l *liveness) spread(set []uint64, at int) {
-	for w, m := range set {
+// spread extends the registers of a block's set to a place.
+func (l *liveness) spread(r *region, block, at int) {
+	for w, m := range r.row(block) {
 		for ; m != 0; m &= m - 1 {
-			l.extend(l.wide[w*64+bits.TrailingZeros64(m)], at)
+			l.extend(r.wide[w*64+bits.TrailingZeros64(m)], at)
 		}
 	}
 }
@@ -188,40 +225,50 @@ func (l *liveness) spread(set []uint64, at int) {
 // block before the block has surely written them.
 func (l *liveness) local() {
 	written := make([]int32, len(l.body.Regs)) // 1 + the last block that surely wrote it
-	for k := range l.blocks {
-		for i := l.blocks[k].First; i < l.blocks[k].End; i++ {
-			in := &l.body.Insts[i]
-			in.Visit(func(r int32, w bool) {
-				if l.uniform[r] {
-					return
-				}
-				l.extend(r, i)
-				switch {
-				case w && in.Guard == None:
-					written[r] = int32(k) + 1
-				case written[r] != int32(k)+1 && l.index[r] == None:
-					// Read first; or written under a guard, where the old value may stay.
-					l.index[r] = int32(len(l.wide))
-					l.wide = append(l.wide, r)
-				}
-			})
+	for i := range l.regions {
+		g := &l.regions[i]
+		for k := g.from; k < g.to; k++ {
+			for i := l.blocks[k].First; i < l.blocks[k].End; i++ {
+				in := &l.body.Insts[i]
+				in.Visit(func(r int32, w bool) {
+					if l.uniform[r] {
+						return
+					}
+					l.extend(r, i)
+					switch {
+					case w && in.Guard == None:
+						written[r] = int32(k) + 1
+					case written[r] != int32(k)+1 && l.index[r] == None:
+						// Read first; or written under a guard, where the old value may stay.
+						l.index[r] = int32(len(g.wide))
+						g.wide = append(g.wide, r)
+					}
+				})
+			}
 		}
 	}
 }
 
-// solve computes which wide registers are alive at the start of each block. It
-// returns nil if that takes too long.
-func (l *liveness) solve(words int) (in []uint64) {
-	n := len(l.blocks)
-	in = make([]uint64, n*words)
+// solve computes which wide registers are alive at the start of each block of a region, unless that takes too long.
+func (l *liveness) solve(g *region) {
+	n, words := g.to-g.from, g.rowWords()
+	if l.bits -= n * len(g.wide); l.bits < 0 {
+		l.bits += n * len(g.wide)
+		return
+	}
+	in := make([]uint64, n*words)
 	kill := make([]uint64, n*words)
 	preds := make([][]int, n)
-	for k := range l.blocks {
+	succs := func(k int) []int { return l.blocks[g.from+k].Succs }
+	for k := range n {
 		gen, kl := in[k*words:(k+1)*words], kill[k*words:(k+1)*words]
-		for _, s := range l.blocks[k].Succs {
-			preds[s] = append(preds[s], k)
+		for _, s := range succs(k) {
+			if g.within(s) {
+				preds[s-g.from] = append(preds[s-g.from], k)
+			}
 		}
-		for i := l.blocks[k].First; i < l.blocks[k].End; i++ {
+		blk := &l.blocks[g.from+k]
+		for i := blk.First; i < blk.End; i++ {
 			inst := &l.body.Insts[i]
 			inst.Visit(func(r int32, w bool) {
 				x := l.index[r]
@@ -243,16 +290,20 @@ func (l *liveness) solve(words int) (in []uint64) {
 	for k := range work {
 		work[k], queued[k] = k, true
 	}
-	for looked := 0; len(work) > 0; {
-		if looked += 1 + words*len(l.blocks[work[len(work)-1]].Succs); looked > maxLiveWords {
-			return nil
-		}
+	for len(work) > 0 {
 		k := work[len(work)-1]
+		if l.words -= 1 + words*len(succs(k)); l.words < 0 {
+			return
+		}
 		work = work[:len(work)-1]
 		queued[k] = false
 		mine := in[k*words : (k+1)*words]
 		changed := false
-		for _, s := range l.blocks[k].Succs {
+		for _, s := range succs(k) {
+			if !g.within(s) {
+				continue
+			}
+			s -= g.from
 			for w, m := range in[s*words : (s+1)*words] {
 				if add := m &^ kill[k*words+w] &^ mine[w]; add != 0 {
 					mine[w] |= add
@@ -270,7 +321,7 @@ func (l *liveness) solve(words int) (in []uint64) {
 			}
 		}
 	}
-	return in
+	g.in = in
 }
 
 // assign gives slots to stretches in the order of their beginnings.

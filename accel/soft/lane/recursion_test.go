@@ -80,6 +80,50 @@ func TestFibonacci(t *testing.T) {
 	expect(t, got, func(i int) uint32 { return want[i%11] })
 }
 
+// A kernel that calls a thousand functions, each with registers that are alive across a call of itself: every call keeps those of
+// its own function alone.
+func TestManyFunctions(t *testing.T) {
+	const functions, sums, rounds = 1000, 12, 2
+	var text, body strings.Builder
+	body.WriteString("rem.u32 %r1, %t, 3; mov.u32 %r3, 0;\n")
+	for i := range functions {
+		fmt.Fprintf(&text, ".func (.param .b32 r) f%d(.param .b32 n) { .reg .pred %%p, %%q; .reg .b32 %%n, %%k, %%m, %%s<%d>; ld.param.u32 %%n, [n]; mov.u32 %%k, 0;\n", i, sums)
+		for j := range sums {
+			fmt.Fprintf(&text, "add.u32 %%s%d, %%n, %d; ", j, i+j)
+		}
+		fmt.Fprintf(&text, "\nloop: setp.eq.u32 %%p, %%n, 0; @%%p bra skip; sub.u32 %%m, %%n, 1; call (%%m), f%d, (%%m); add.u32 %%s0, %%s0, %%m;\nskip: ", i)
+		for j := range sums - 1 {
+			fmt.Fprintf(&text, "add.u32 %%s%d, %%s%d, %%s%d; ", j+1, j+1, j)
+		}
+		fmt.Fprintf(&text, "add.u32 %%k, %%k, 1; setp.lt.u32 %%q, %%k, %d; @%%q bra loop; st.param.u32 [r], %%s%d; ret; }\n", rounds, sums-1)
+		fmt.Fprintf(&body, "call (%%r2), f%d, (%%r1); add.u32 %%r3, %%r3, %%r2;\n", i)
+	}
+	body.WriteString("st.global.u32 [%a0], %r3;")
+	var f func(i, n uint32) uint32
+	f = func(i, n uint32) uint32 {
+		var s [sums]uint32
+		for j := range s {
+			s[j] = n + i + uint32(j)
+		}
+		for range rounds {
+			if n > 0 {
+				s[0] += f(i, n-1)
+			}
+			for j := range sums - 1 {
+				s[j+1] += s[j]
+			}
+		}
+		return s[sums-1]
+	}
+	var want [3]uint32
+	for i := range uint32(functions) {
+		for n := range want {
+			want[n] += f(i, uint32(n))
+		}
+	}
+	expect(t, called(t, 70, text.String(), body.String()), func(i int) uint32 { return want[i%3] })
+}
+
 func TestAckermann(t *testing.T) {
 	got := called(t, 70, `
 .func (.param .b32 r) ack(.param .b32 m, .param .b32 n) { .reg .pred %p, %q; .reg .b32 %m, %n, %k;
