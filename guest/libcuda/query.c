@@ -76,14 +76,26 @@ static CUresult mark(const struct place *place, struct event *e)
 	return r;
 }
 
+/* Notes that the packets before a place's mark have ended. */
+static void note(struct mark *m)
+{
+	if (atomic_load_explicit(&m->ended, memory_order_relaxed) < m->at)
+		atomic_store_explicit(&m->ended, m->at, memory_order_release);
+}
+
 static bool reached(const struct event *e)
 {
 	return event_reached(event_word_of(e), atomic_load_explicit(&e->recorded, memory_order_relaxed));
 }
 
-/* Called with the lock held. */
+/*
+ * Called with the lock held. A stream whose work is known to have ended is not
+ * marked: the mark would stand behind what other streams have at the host's gate.
+ */
 static CUresult look(const struct place *place)
 {
+	if (sent_before(place) == atomic_load_explicit(&place->mark->ended, memory_order_relaxed))
+		return process_look();
 	struct event *e = event_of(place->mark);
 	if (!e) {
 		struct context *c = handle_find(&contexts, place->contextHandle);
@@ -91,13 +103,17 @@ static CUresult look(const struct place *place)
 			return ask(place);
 		place->mark->event = e->object.id;
 	}
-	CUresult r = mark(place, e);
-	if (r != CUDA_SUCCESS || reached(e))
-		return r;
 	struct mark *m = place->mark;
-	r = m->taken ? process_look() : ring_taken(m->end); /* a loop of queries has to end if the worker does */
-	m->taken = r == CUDA_SUCCESS;
-	return r == CUDA_SUCCESS && !reached(e) ? CUDA_ERROR_NOT_READY : r;
+	CUresult r = mark(place, e);
+	if (r == CUDA_SUCCESS && !reached(e)) {
+		r = m->taken ? process_look() : ring_taken(m->end); /* a loop of queries has to end if the worker does */
+		m->taken = r == CUDA_SUCCESS;
+		if (r == CUDA_SUCCESS && !reached(e))
+			r = CUDA_ERROR_NOT_READY;
+	}
+	if (r == CUDA_SUCCESS)
+		note(m);
+	return r;
 }
 
 CUresult pg_cuStreamQuery(CUstream stream)

@@ -490,6 +490,37 @@ static void *wait_for(void *event)
 	return NULL;
 }
 
+/* A stream without work is ready, although kernels of another stream wait at the host's gate. */
+static void ready_beside(void)
+{
+	CUfunction spin;
+	CUcontext c;
+	CUmodule m;
+	CUstream busy, idle;
+	CHECK(cuCtxCreate(&c, 0, 0));
+	CHECK(cuModuleLoadData(&m, step_ptx));
+	CHECK(cuModuleGetFunction(&spin, m, "spin"));
+	CHECK(cuStreamCreate(&busy, CU_STREAM_DEFAULT));
+	/* Kernels of some 10 ms: of such only one is let in at a time. */
+	unsigned steps = 1u << 10;
+	void *args[] = { &steps };
+	for (int64_t took = 0; took < 10000000; steps *= 2) {
+		int64_t begin = now();
+		CHECK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, busy, args, NULL));
+		CHECK(cuStreamSynchronize(busy));
+		took = now() - begin;
+	}
+	for (int tries = 0; tries < 5; tries++) {
+		CHECK(cuStreamCreate(&idle, CU_STREAM_DEFAULT));
+		for (int i = 0; i < 4; i++)
+			CHECK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, busy, args, NULL));
+		CHECK(cuStreamQuery(idle));
+		CHECK(cuStreamSynchronize(busy));
+		CHECK(cuStreamQuery(busy));
+		CHECK(cuStreamDestroy(idle));
+	}
+}
+
 /* Whoever waits for an event learns that it has completed, although work that was
  * queued later has not even begun: that is how programs keep two buffers going. */
 static void early(void)
@@ -1162,7 +1193,7 @@ static const struct {
 	{"primary", primary, 0},       {"elsewhere", elsewhere, 0}, {"neighbours", neighbours, 0},
 	{"permission", permission, 0}, {"farewell", farewell, 0},   {"leaving", leaving, 0},   {"across", across, 0},
 	{"crowded", crowded, 0},       {"empty-extra", empty_extra, 0}, {"bereft-of-streams", bereft_of_streams, 1}, {"few-files", few_files, 1},
-	{"early", early, 0},           {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
+	{"early", early, 0},           {"ready-beside", ready_beside, 0}, {"reborn", reborn, 0},       {"stopwatch", stopwatch, 0},
 	{"in-order", in_order, 0},     {"ready", ready, 0},         {"primary-again", primary_again, 0},
 	{"failed-event", failed_event, 0}, {"throng", throng, 0},       {"many-parameters", many_parameters, 0},
 	{"healthy", healthy, 0},
