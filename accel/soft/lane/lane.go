@@ -177,14 +177,19 @@ func (im *Image) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// Kernel is an entry of an image. It is compiled when it is first needed, if not before.
+// Kernel is an entry of an image. It is compiled when it is first needed, if not before, and again if its program was dropped
+// meanwhile.
 type Kernel struct {
-	image *Image
-	fn    *ptx.Func
-	once  sync.Once
-	done  atomic.Bool // once has ended
-	prog  *program
-	err   error
+	image  *Image
+	fn     *ptx.Func
+	prog   atomic.Pointer[program] // nil: not compiled, or dropped
+	known  atomic.Bool             // the kernel was compiled, or can't be: err, local and awaits are set
+	recent atomic.Bool             // it was launched since dropping it was last considered
+
+	mu     sync.Mutex // held while it is compiled
+	err    error
+	local  int  // bytes of local memory a thread
+	awaits bool // see program
 
 	// idle has workers for later launches. As a pool it lets those of kernels
 	// that aren't launched any more be collected: each may hold megabytes.
@@ -193,27 +198,59 @@ type Kernel struct {
 
 // Compile compiles the kernel now, rather than at its first launch.
 func (k *Kernel) Compile() error {
-	k.once.Do(func() {
-		k.prog, k.err = compile(k.image, k.fn)
-		k.done.Store(true)
-	})
-	return k.err
+	_, err := k.program()
+	return err
+}
+
+// program returns what the kernel is compiled to, and compiles it if need be.
+func (k *Kernel) program() (*program, error) {
+	if p := k.prog.Load(); p != nil {
+		return p, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.prog.Load(); p != nil || k.err != nil {
+		return p, k.err
+	}
+	p, err := compile(k.image, k.fn)
+	if err != nil {
+		k.err = err
+		k.known.Store(true)
+		return nil, err
+	}
+	if !k.known.Load() {
+		k.local, k.awaits = p.local, p.awaits
+		k.known.Store(true)
+	}
+	k.prog.Store(p)
+	compiledNow.keep(k, p.bytes())
+	return p, nil
+}
+
+// facts compiles the kernel unless that was done before, and reports whether it can be compiled.
+func (k *Kernel) facts() bool {
+	if !k.known.Load() {
+		return k.Compile() == nil
+	}
+	return k.err == nil
 }
 
 // Compiled reports whether Compile returns at once.
-func (k *Kernel) Compiled() bool { return k.done.Load() }
+func (k *Kernel) Compiled() bool {
+	return k.prog.Load() != nil || k.known.Load() && k.err != nil
+}
 
 // Independent says that no thread can be waiting for what other blocks, or other
 // work of the device, will write. It compiles the kernel.
-func (k *Kernel) Independent() bool { return k.Compile() == nil && !k.prog.awaits }
+func (k *Kernel) Independent() bool { return k.facts() && !k.awaits }
 
 // MostThreads returns how many threads a block may have so that their local memory fits in MaxLocalBytes. It compiles the
 // kernel; one that can't be compiled has no limit.
 func (k *Kernel) MostThreads() int {
-	if k.Compile() != nil {
+	if !k.facts() {
 		return maxThreads
 	}
-	return MostThreads(k.prog.local)
+	return MostThreads(k.local)
 }
 
 // MostThreads returns how many threads with so many bytes of local memory each a block may have.
@@ -230,7 +267,8 @@ func (k *Kernel) Func() *ptx.Func { return k.fn }
 // ended it early. After Cancel is set it returns within about a millisecond,
 // with ptx.ErrLaunchTimeout.
 func (k *Kernel) Run(l *Launch) *Fault {
-	if err := k.Compile(); err != nil {
+	prog, err := k.program()
+	if err != nil {
 		f := &Fault{Result: ptx.ErrInvalidPTX, Kernel: k.fn.Name, Msg: err.Error()}
 		if e, ok := err.(*ptx.Error); ok {
 			f.Result, f.Line, f.Msg = e.Result, e.Line, e.Msg
@@ -240,7 +278,11 @@ func (k *Kernel) Run(l *Launch) *Fault {
 	if f := k.check(l); f != nil {
 		return f
 	}
+	if !k.recent.Load() {
+		k.recent.Store(true)
+	}
 	r := runs.Get().(*run)
+	r.prog = prog
 	r.launch, r.total, r.meeting = l, uint64(l.Grid[0])*uint64(l.Grid[1])*uint64(l.Grid[2]), 8
 	r.next, r.begun = atomic.Uint64{}, atomic.Int32{}
 	cores := int(min(uint64(max(l.Cores, 1)), r.total))
@@ -253,7 +295,7 @@ func (k *Kernel) Run(l *Launch) *Fault {
 	if fault := k.runOn(r, cores, most); fault != nil {
 		return fault
 	}
-	r.launch = nil
+	r.launch, r.prog = nil, nil
 	runs.Put(r)
 	return nil
 }
@@ -312,7 +354,7 @@ func (k *Kernel) check(l *Launch) *Fault {
 		return bad(ptx.ErrInvalidValue, "too few bytes of parameters")
 	case k.fn.ReqNTid[0] != 0 && k.fn.ReqNTid != l.Block:
 		return bad(ptx.ErrInvalidValue, "block is not of the size that the kernel requires")
-	case threads*uint64(k.prog.local) > MaxLocalBytes:
+	case threads*uint64(k.local) > MaxLocalBytes:
 		return bad(ptx.ErrLaunchOutOfResources, "too much local memory")
 	case uint64(l.SharedBytes)+uint64(k.fn.StaticShared) > maxSharedBytes:
 		return bad(ptx.ErrLaunchOutOfResources, "too much shared memory")
@@ -323,6 +365,7 @@ func (k *Kernel) check(l *Launch) *Fault {
 // run is what the workers of a launch share.
 type run struct {
 	launch *Launch
+	prog   *program
 	total  uint64
 	next   atomic.Uint64 // block to run next
 	stop   atomic.Bool   // after a fault

@@ -36,7 +36,7 @@ func TestCompiledAtOnce(t *testing.T) {
 		{"by address", head + ".func f() { ret; }\n.entry k() { .reg .b64 %a; p: .callprototype _; mov.b64 %a, f; call %a, p; ret; }", false},
 	} {
 		d := newDevice(t)
-		if k := d.kernel(d.load([]byte(c.text)), "k"); (k.prog != nil) != c.want {
+		if k := d.kernel(d.load([]byte(c.text)), "k"); (k.prog.Load() != nil) != c.want {
 			t.Errorf("%s: compiled at once: %v, want %v", c.name, !c.want, c.want)
 		}
 	}

@@ -106,7 +106,7 @@ func (s *residents) worker() *worker {
 	}
 	w, ok := s.kernel.idle.Get().(*worker)
 	if !ok {
-		w = &worker{prog: s.kernel.prog, cache: make([]region, s.kernel.prog.caches)}
+		w = &worker{prog: s.run.prog, cache: make([]region, s.run.prog.caches)}
 	}
 	w.begin(s.run, s.watch)
 	s.bytes += w.bytes()

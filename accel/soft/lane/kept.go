@@ -1,0 +1,60 @@
+package lane
+
+import (
+	"sync"
+	"weak"
+)
+
+// maxKept bounds the bytes of compiled programs that are kept for later launches. A kernel that calls functions by their
+// addresses is compiled with all functions whose address is taken, so a module's programs together may be hundreds of times
+// as large as its text.
+const maxKept = 1 << 30
+
+// instrBytes is roughly what an instruction takes.
+const instrBytes = 512
+
+// bytes returns roughly what a program takes.
+func (p *program) bytes() int {
+	n := 0
+	for i := range p.blocks {
+		n += 1 + len(p.blocks[i].code)
+	}
+	return n * instrBytes
+}
+
+// keeper drops programs when all together take too much, the oldest first. Kernels launched since their turn came last are
+// passed over once. A launch that executes a dropped program goes on; the next one compiles it again.
+type keeper struct {
+	mu    sync.Mutex
+	most  int
+	bytes int
+	kept  []kept // in the order in which they were compiled, or passed over
+}
+
+// kept is a program that is kept.
+type kept struct {
+	kernel weak.Pointer[Kernel] // whose module may have gone
+	bytes  int
+}
+
+var compiledNow = keeper{most: maxKept}
+
+// keep adds the program that a kernel was just compiled to.
+func (c *keeper) keep(k *Kernel, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += bytes
+	for over := 2 * len(c.kept); c.bytes > c.most && len(c.kept) > 0; over-- {
+		e := c.kept[0]
+		c.kept = c.kept[1:]
+		if old := e.kernel.Value(); old != nil {
+			if old.recent.Swap(false) && over > 0 {
+				c.kept = append(c.kept, e)
+				continue
+			}
+			old.prog.Store(nil)
+		}
+		c.bytes -= e.bytes
+	}
+	c.kept = append(c.kept, kept{weak.Make(k), bytes})
+}
