@@ -56,10 +56,16 @@ static uint64_t sent_before(const struct place *place)
 	return s && c && keeps_order(s) ? sum.sent + sent_to(&c->mark) : sum.sent;
 }
 
+/* Packets whose work a query of a place asks about. */
+static uint64_t sent_asked(const struct place *place)
+{
+	return place->stream == WIRE_LEGACY ? sent_before(place) : sent_to(place->mark);
+}
+
 static CUresult mark(const struct place *place, struct event *e)
 {
 	struct mark *m = place->mark;
-	uint64_t sent = place->stream == WIRE_LEGACY ? sent_before(place) : sent_to(m);
+	uint64_t sent = sent_asked(place);
 	if (m->at == sent)
 		return CUDA_SUCCESS;
 	uint64_t serial = atomic_load_explicit(&e->recorded, memory_order_relaxed) + 1;
@@ -94,7 +100,7 @@ static bool reached(const struct event *e)
  */
 static CUresult look(const struct place *place)
 {
-	if (sent_before(place) == atomic_load_explicit(&place->mark->ended, memory_order_relaxed))
+	if (sent_asked(place) == 0 || sent_before(place) == atomic_load_explicit(&place->mark->ended, memory_order_relaxed))
 		return process_look();
 	struct event *e = event_of(place->mark);
 	if (!e) {
