@@ -113,10 +113,13 @@ func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcome
 	if g.dom.on.current().Type != "soft" { // whose kernels need no processor of the host
 		return d.employ(g, n)
 	}
-	if err := g.dom.starts.enter(ctx); err != nil {
+	took, err := g.dom.starts.enter(ctx)
+	if err != nil {
 		return err
 	}
-	d.tasks.Go(func() { g.dom.starts.leaveAfter(g.serving, g.gone) })
+	if took {
+		d.tasks.Go(func() { g.dom.starts.leaveAfter(g.serving, g.gone) })
+	}
 	return d.employ(g, n)
 }
 

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +21,8 @@ func TestStarts(t *testing.T) {
 		}
 		for i := range started {
 			go func() {
-				if err := s.enter(t.Context()); err != nil {
-					t.Error(err)
+				if took, err := s.enter(t.Context()); !took || err != nil {
+					t.Errorf("worker %d: place %v, %v", i, took, err)
 				}
 				started[i] = time.Since(began)
 				s.leaveAfter(serving[i], gone[i])
@@ -48,15 +49,48 @@ func TestStarts(t *testing.T) {
 	})
 }
 
-// A process that goes away while it waits takes no place.
+// A process whose domain closes while it waits takes no place.
 func TestStartsGivenUp(t *testing.T) {
-	s, why := newStarts(0), errors.New("gone")
-	if err := s.enter(t.Context()); err != nil {
-		t.Fatal(err)
+	s, why := newStarts(0), errors.New("closed")
+	if took, err := s.enter(t.Context()); !took || err != nil {
+		t.Fatal(took, err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	if err := s.enter(ctx); !errors.Is(err, why) {
-		t.Errorf("%v, want %v", err, why)
+	if took, err := s.enter(ctx); took || !errors.Is(err, why) {
+		t.Errorf("place %v, %v; want %v", took, err, why)
 	}
+}
+
+// However many processes stop before their workers serve, each other process gets its worker before it gives up.
+func TestStartsBehindStopped(t *testing.T) {
+	const stopped, answer = 40, 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		s := newStarts(1)
+		never := make(chan struct{})
+		var all sync.WaitGroup
+		start := func() {
+			if took, err := s.enter(t.Context()); err != nil {
+				t.Error(err)
+			} else if took {
+				s.leaveAfter(never, never)
+			}
+		}
+		for range stopped {
+			all.Go(start)
+		}
+		synctest.Wait()
+		began := time.Now()
+		took, err := s.enter(t.Context())
+		if waited := time.Since(began); err != nil || waited > answer/2 {
+			t.Errorf("%v after %v", err, waited)
+		}
+		if took {
+			s.leaveAfter(never, never)
+		}
+		all.Wait()
+		if len(s.places) != 0 {
+			t.Errorf("%d places are taken at the end", len(s.places))
+		}
+	})
 }
