@@ -65,6 +65,9 @@ func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer
 		d.noteOf(dom, "guest", "%s is served by worker %d", who(g.pid), g.workerPID)
 		return
 	}
+	if d.ctx.Err() != nil { // its connection ends without an answer, and it comes to the next daemon
+		return
+	}
 	d.noteOf(dom, "refused", "%s: %v", who(n.PID()), err)
 	result := int32(resultSystemNotReady)
 	if errors.Is(err, errNoRoom) || errors.Is(err, errTooMany) {

@@ -3,10 +3,14 @@ package backend
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pegasus/configs"
+	"pegasus/hypervisor"
 )
 
 // No more workers of a domain start at once than may, and each makes room when it serves, ends, or takes too long.
@@ -93,4 +97,27 @@ func TestStartsBehindStopped(t *testing.T) {
 			t.Errorf("%d places are taken at the end", len(s.places))
 		}
 	})
+}
+
+// arrival is a process that counts how often it was refused.
+type arrival struct {
+	hypervisor.Newcomer
+	refused int
+}
+
+func (a *arrival) PID() int                   { return 0 }
+func (a *arrival) Process() *os.File          { return nil }
+func (a *arrival) Refuse(int32, string) error { a.refused++; return nil }
+
+// A process that waits when the daemon ends is not refused: it comes to the next daemon.
+func TestNotRefusedAtTheEnd(t *testing.T) {
+	d := newTestDaemon(t, &doors{})
+	dom, a := newDomain(configs.Domain{Name: "x"}, true), &arrival{}
+	if d.receive(d.ctx, dom, a); a.refused != 1 {
+		t.Fatalf("refused %d times, want once", a.refused)
+	}
+	d.end()
+	if d.receive(d.ctx, dom, a); a.refused != 1 {
+		t.Error("refused by a daemon that ends")
+	}
 }
