@@ -123,6 +123,9 @@ func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcome
 	if took {
 		d.tasks.Go(func() { g.dom.starts.leaveAfter(g.serving, g.gone) })
 	}
+	if p := n.Process(); p != nil && hasExited(p) {
+		return errors.New("the process has ended")
+	}
 	return d.employ(g, n)
 }
 
