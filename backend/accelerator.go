@@ -17,8 +17,8 @@ import (
 	"pegasus/vcpu"
 )
 
-// The heartbeat: gates count as open when no beat came for aliveFor, and beats
-// come at least every beatEvery.
+// Heartbeat periods. Workers treat a gate as open when the daemon has sent no heartbeat for aliveFor; the loop sends
+// one at least every beatEvery.
 const (
 	aliveFor  = time.Second
 	beatEvery = 200 * time.Millisecond
@@ -27,69 +27,69 @@ const (
 // mendEvery is how often the daemon checks workers' shared pages for damage.
 const mendEvery = 50 * time.Millisecond
 
-// accelerator is one accelerator and its scheduler loop. The loop takes mu for
-// a turn at a time; others take it to attach and detach domains and to look.
+// accelerator is one accelerator with its scheduler loop. The loop holds mu for one turn at a time; other goroutines
+// hold it to attach and detach domains and to read state.
 type accelerator struct {
 	name string
 	hw   Hardware
 	bell *gate.Bell
 	log  *slog.Logger
 
-	// expel has all workers of a domain ended. It is called with mu held, and doesn't wait. nil: nothing is done.
+	// expel ends all workers of a domain. The caller holds mu; expel does not wait for the workers. If nil, no worker
+	// is ended.
 	expel func(*avcpu)
 
-	silence time.Duration // after so much of it gates count as open: aliveFor, but in tests
+	silence time.Duration // heartbeat age at which gates count as open: aliveFor, except in tests
 
 	// Guarded by the daemon's mu.
-	load     meter              // of the time that its engines were held
-	switched map[string]setting // laid over the configuration by `pegasus policy`
+	load     meter              // share of time in which its engines were held
+	switched map[string]setting // settings that `pegasus policy` laid over the configuration
 
 	mu        sync.Mutex
 	settings  configs.Accelerator
-	follower  *follower                // of its windows, if the settings want one
-	see       func(time.Duration) bool // has policies told what the CPUs do, now; nil: nobody knows
-	glances   glances                  // that were made for its decisions
+	follower  *follower                // mirrors its windows to the CPUs; nil unless the settings enable it
+	see       func(time.Duration) bool // samples vCPU state and passes it to policies; nil: no sampler
+	glances   glances                  // pre-decision sampling
 	sched     *policies.Scheduler
 	members   []*avcpu // by id
 	nextID    vcpu.ID
-	ids       map[string]vcpu.ID     // of domains that are here, and of those whose accounts are kept
-	passing   func(name string) bool // reports whether a domain lasts only as long as its processes; needs the daemon's mu
+	ids       map[string]vcpu.ID     // by name: attached domains, and detached ones with a kept account
+	passing   func(name string) bool // reports whether a domain exists only while its processes do; needs the daemon's mu
 	decisions uint64
 	costs     costs                 // of the decisions of the policy in force
-	tape      func(policies.Record) // who follows the scheduler; nil: nobody
-	windows   func(control.Span)    // who wants to know when gates were open
+	tape      func(policies.Record) // receives the scheduler's events and decisions; nil: no recording
+	windows   func(control.Span)    // receives the spans in which gates were open; nil: not wanted
 }
 
-// avcpu is a domain on its accelerator. All but its page is guarded by the
-// accelerator's mu.
+// avcpu is a domain's attachment to an accelerator. The accelerator's mu guards every field except page.
 type avcpu struct {
 	id      vcpu.ID
 	domain  string
 	page    *gate.Page
-	store   *os.File // of the domain's device segments
+	store   *os.File // holds the domain's device segments
 	hw      Hardware
-	account Account     // of the engine time that the domain has held
-	shares  vcpu.Domain // what it is owed
+	account Account     // engine time that the domain has held
+	shares  vcpu.Domain // its credits and guarantees
 
-	leases  gate.Classes                    // for which its gate is open
+	leases  gate.Classes                    // classes for which its gate is open
 	terms   [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
-	stuck   [1 + gate.NumClasses]bool       // at the last look a request waited and nothing was in flight, or all that was waited for its turn
-	window  vcpu.Time                       // until when the CPUs follow, as was told
-	opened  int64                           // when the gate was last opened
-	since   [1 + gate.NumClasses]int64      // its window, by policies.Class, is open and told of up to then; 0: closed, or nobody wants to know
-	looked  int64                           // when the page was last looked at
-	work    gate.Work                       // at the last look
-	drained int64                           // since when it has no work, as the scheduler was told; 0 after it was told of some
-	busy    bool                            // work was pending or in flight at the last look
-	forged  bool                            // a worker has changed what only the daemon writes, and the domain is being expelled
+	stuck   [1 + gate.NumClasses]bool       // by policies.Class: at the last sample a request waited with nothing in flight, or all in-flight work awaited its turn
+	window  vcpu.Time                       // end of the window that the CPU follower was last given
+	opened  int64                           // when the gate last opened
+	since   [1 + gate.NumClasses]int64      // by policies.Class: start of the part of the open window that is not yet reported; 0: closed or not wanted
+	looked  int64                           // when the page was last sampled
+	work    gate.Work                       // at the last sample
+	drained int64                           // start of the idle period reported to the scheduler; 0 after work was reported
+	busy    bool                            // work was pending or in flight at the last sample
+	forged  bool                            // a worker changed a field that only the daemon writes, and the domain is being expelled
 
 	paused    bool // its gate stays closed
-	withdrawn bool // and the scheduler was told that it needs no turn
+	withdrawn bool // and the scheduler was notified that it needs no turn
 
-	heads  [gate.NumClasses]gate.Head // as the scheduler was told
-	again  bool                       // its gate closed: what still waits there is told again
+	heads  [gate.NumClasses]gate.Head // as last reported to the scheduler
+	again  bool                       // its gate closed: requests still waiting there are reported again
 	worked [gate.NumClasses]bool
-	rested [gate.NumClasses]int64 // since when a class has no work; 0: it never had
+	rested [gate.NumClasses]int64 // when a class last ran out of work; 0: it never had any
 	turns  turns
 }
 
@@ -102,8 +102,7 @@ func newAccelerator(c configs.Accelerator, hw Hardware, bell *gate.Bell, log *sl
 		switched: map[string]setting{}, settings: c, ids: map[string]vcpu.ID{}, sched: policies.NewScheduler(p...)}, nil
 }
 
-// newPolicies makes an accelerator's policy; one for each class of engines if they
-// are accounted apart.
+// newPolicies returns an accelerator's policy, or one policy per engine class if the classes are accounted separately.
 func newPolicies(c configs.Accelerator) ([]policies.Policy, error) {
 	return choice(c).New()
 }
@@ -131,8 +130,8 @@ func policyOptions(c configs.Accelerator) policies.Options {
 	return o
 }
 
-// run is the scheduler loop: look at the gates, decide, sleep until the next
-// decision is due, a worker rings, or a beat is.
+// run is the scheduler loop. Each iteration samples the gates, decides, and sleeps until the next decision or heartbeat
+// is due or a worker rings the doorbell. It returns when ctx ends.
 func (a *accelerator) run(ctx context.Context) {
 	rang := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { defer close(rang); a.bell.Ring() })
@@ -148,8 +147,8 @@ func (a *accelerator) run(ctx context.Context) {
 	}
 }
 
-// mend repairs pages that hostile workers damage, until ctx ends. A domain's workers alone can write over its queues: they
-// are ended.
+// mend repairs shared pages that hostile workers have damaged, until ctx ends. Only a domain's own workers can
+// overwrite its queues, so mend expels the domain.
 func (a *accelerator) mend(ctx context.Context) {
 	for pause(ctx, mendEvery) {
 		if damaged := a.hw.Mend(); len(damaged) > 0 {
@@ -164,7 +163,7 @@ func (a *accelerator) mend(ctx context.Context) {
 	}
 }
 
-// turn does what is due now and returns how long nothing will be.
+// turn performs all work that is due now and returns the time until the next work is due.
 func (a *accelerator) turn() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -190,7 +189,7 @@ func (a *accelerator) turn() time.Duration {
 	for _, m := range a.members {
 		m.renew()
 	}
-	if slices.Contains(closed[:], true) { // nobody got what was taken away: what waits there is told with the next look, for which nobody rings
+	if slices.Contains(closed[:], true) { // no domain received the revoked lease; the requests waiting there are reported at the next sample, and no doorbell announces it
 		return 0
 	}
 	next := a.sched.Next()
@@ -203,8 +202,8 @@ func (a *accelerator) turn() time.Duration {
 	return min(max(next.Sub(vcpu.Time(gate.Now())), 0), beatEvery)
 }
 
-// guard mends a gate page in which a worker has changed what only the daemon writes, and has
-// the domain expelled: its workers may have been computing out of turn.
+// guard repairs a gate page if a worker has changed a field that only the daemon writes, and expels the domain, whose
+// workers may have computed out of turn. a.mu is held.
 func (a *accelerator) guard(m *avcpu) {
 	if m.page.Intact() {
 		return
@@ -213,7 +212,7 @@ func (a *accelerator) guard(m *avcpu) {
 	a.forged(m)
 }
 
-// forged has a domain expelled of which a worker has written values that no honest worker writes. a.mu is held.
+// forged expels a domain after one of its workers wrote values that no honest worker writes. a.mu is held.
 func (a *accelerator) forged(m *avcpu) {
 	if !m.forged && a.expel != nil {
 		m.forged = true
@@ -221,25 +220,26 @@ func (a *accelerator) forged(m *avcpu) {
 	}
 }
 
-// expelled notes that the workers of a domain have been ended; those that came since can be, too.
+// expelled records that a domain's workers have been ended, so that a later worker of the domain can be expelled again.
 func (a *accelerator) expelled(m *avcpu) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m.forged = false
 }
 
-// look tells the scheduler what happened to a domain since the last look.
+// look reports to the scheduler the domain's use and work since the last sample. a.mu is held.
 func (a *accelerator) look(now int64, m *avcpu) { a.report(now, m, a.settle(now, m)) }
 
-// settle charges a domain for its use since the last look, and returns its workers' present work. All domains are charged before
-// the scheduler receives any news of work: use while no other domain had work is no other domain's loss.
+// settle charges a domain for its use since the last sample and returns its workers' current work. All domains are
+// charged before any new work is reported to the scheduler: use in a period in which no other domain had work costs no
+// other domain anything.
 func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	w := m.page.Look()
 	if m.paused {
 		w = stopped(w)
 	}
-	// After the page, so that all that a domain has used that looks idle is charged: workers release engines before they end
-	// requests.
+	// Read after the page, so that all use of a domain that looks idle is charged: workers release engines before they
+	// end requests.
 	held := m.account.Charge(a.burst())
 	used := vcpu.Usage{Compute: time.Duration(held.Compute), Copy: time.Duration(held.copies())}
 	m.page.Ran(used.Compute > 0, used.Copy > 0)
@@ -248,7 +248,7 @@ func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 		used.Stalled = max(open-used.Busy(), 0)
 		m.turns.add(open, used.Busy())
 		if m.turns.wasted() && a.keepsOut(m) {
-			used.Compute += used.Stalled // no policy has it for nothing
+			used.Compute += used.Stalled // no policy waives it
 			used.Stalled = 0
 		}
 	}
@@ -267,7 +267,7 @@ func (a *accelerator) settle(now int64, m *avcpu) gate.Work {
 	return w
 }
 
-// report tells the scheduler which work a domain has.
+// report passes to the scheduler the work that a domain has.
 func (a *accelerator) report(now int64, m *avcpu, w gate.Work) {
 	if a.settings.Accounts == "mrq" {
 		a.classes(now, m, w)
@@ -288,7 +288,7 @@ func (a *accelerator) report(now int64, m *avcpu, w gate.Work) {
 	}
 }
 
-// keepsOut reports whether a domain with a turn keeps another one out, which has work. a.mu is held.
+// keepsOut reports whether a domain with a turn blocks another domain that has work. a.mu is held.
 func (a *accelerator) keepsOut(m *avcpu) bool {
 	for _, other := range a.members {
 		if other != m && other.busy && other.leases == 0 && !other.paused {
@@ -298,13 +298,13 @@ func (a *accelerator) keepsOut(m *avcpu) bool {
 	return false
 }
 
-// leastBurst is how long an engine can be held at once in any case.
+// leastBurst is the least upper bound on one uninterrupted hold of an engine, whatever the kernel timeout.
 const leastBurst = time.Minute
 
-// burst is for how long a domain may hold an engine at most without being charged. a.mu is held.
+// burst returns the longest time for which a domain may hold an engine before it is charged. a.mu is held.
 func (a *accelerator) burst() time.Duration { return 2 * max(a.settings.KernelTimeout, leastBurst) }
 
-// requestOf is a policy's word for a request that waits at a gate.
+// requestOf returns the policy's representation of a request that waits at a gate.
 func requestOf(c gate.Class, h gate.Head) policies.Request {
 	r := policies.Request{Seq: h.Seq, Predicted: time.Duration(h.Predicted), Known: h.Known, Key: h.Key}
 	if c == gate.Copy {
@@ -315,7 +315,7 @@ func requestOf(c gate.Class, h gate.Head) policies.Request {
 	return r
 }
 
-// signal tells whether a domain has work.
+// signal reports to the scheduler whether a domain has work. a.mu is held.
 func (a *accelerator) signal(now int64, m *avcpu, w gate.Work) {
 	switch {
 	case w.Busy():
@@ -327,7 +327,7 @@ func (a *accelerator) signal(now int64, m *avcpu, w gate.Work) {
 	}
 }
 
-// classes tells of each class of engines whether a domain has work for it.
+// classes reports to the scheduler, for each engine class, whether a domain has work for it. a.mu is held.
 func (a *accelerator) classes(now int64, m *avcpu, w gate.Work) {
 	for c := range gate.NumClasses {
 		busy := w.Flying[c] > 0 || w.Heads[c].Seq != 0
@@ -349,10 +349,10 @@ func (a *accelerator) classes(now int64, m *avcpu, w gate.Work) {
 	}
 }
 
-// policyClass is a policy's word for a gate's class.
+// policyClass maps a gate's class to the policy's.
 var policyClass = [gate.NumClasses]policies.Class{gate.Compute: policies.Compute, gate.Copy: policies.Copy}
 
-// charge tells the scheduler what a domain used, of each class by itself.
+// charge passes to the scheduler the time that a domain used, each class separately. a.mu is held.
 func (a *accelerator) charge(now int64, m *avcpu, u vcpu.Usage, ended [gate.NumClasses]uint64) {
 	e := policies.Event{Kind: policies.Charge, Domain: policies.Domain{ID: m.id}, Class: policies.Compute}
 	e.Used = vcpu.Usage{Compute: u.Compute, Idle: u.Idle, Stalled: u.Stalled, Requests: count(ended[gate.Compute]), Pauses: u.Pauses, Paused: u.Paused}
@@ -365,22 +365,23 @@ func (a *accelerator) charge(now int64, m *avcpu, u vcpu.Usage, ended [gate.NumC
 	}
 }
 
-// count is a worker's word for how many requests ended, within reason.
+// count converts a worker-supplied request count, bounding it to 2^20.
 func count(n uint64) int { return int(min(n, 1<<20)) }
 
-// turns is for how long a domain had the turn, of late, and for how long of that it held engines. A program that keeps little
-// queued runs dry now and then, because a busy host wakes it, or its worker, late, and is backlogged all the same: unused
-// time is its own to lose. But a domain that keeps others out and hardly uses its turns is charged for these, since nobody
-// else could use them. A worker that hostile code has taken over may report any use of such time.
+// turns tracks how long a domain recently had the turn, and for how much of that time it held engines. A program that
+// queues little runs dry now and then because a busy host wakes the program or its worker late, though it is
+// backlogged: its unused time is its own loss. A domain that blocks others and hardly uses its turns is charged for
+// them, since no other domain could use them. A worker that hostile code has taken over may report any use of such
+// time.
 type turns struct{ had, used float64 } // ns
 
 const (
-	// turnsHalf is the turn time after which earlier turns count for half.
+	// turnsHalf is the turn time after which the weight of earlier turns has halved.
 	turnsHalf = float64(time.Second)
-	// turnsPart is the least part of its turns that a domain uses, one in so many: less than any honest one on a host whose
-	// processors are taken.
+	// turnsPart is the reciprocal of the least share of its turns that a domain uses: less than an honest domain uses
+	// on a host whose processors are taken.
 	turnsPart = 8
-	// turnsLeast is the turn time that there must be to judge by.
+	// turnsLeast is the least turn time on which wasted decides.
 	turnsLeast = float64(200 * time.Millisecond)
 )
 
@@ -389,12 +390,12 @@ func (t *turns) add(had, used time.Duration) {
 	t.had, t.used = t.had*left+float64(had), t.used*left+float64(used)
 }
 
-// wasted reports whether its turns were hardly used.
+// wasted reports whether the domain hardly used its turns.
 func (t *turns) wasted() bool { return t.had > turnsLeast && t.used*turnsPart < t.had }
 
 func (a *accelerator) step(now int64, e policies.Event) { a.sched.Step(vcpu.Time(now), &e) }
 
-// wake tells what happened to a domain, and since when if that is known.
+// wake passes a domain's signal to the scheduler, with the time since when it holds, or 0 if that is unknown.
 func (a *accelerator) wake(now, since int64, m *avcpu, s policies.Signal) {
 	a.step(now, policies.Event{Kind: policies.Wake, Domain: policies.Domain{ID: m.id}, Signal: s, Since: vcpu.Time(since)})
 }
@@ -438,7 +439,7 @@ func (a *accelerator) apply(now int64, act policies.Action) {
 	m.page.Watch()
 }
 
-// turn says for which engines it is a domain's turn. a.mu is held.
+// turnOf sets the engines for which it is a domain's turn. a.mu is held.
 func (a *accelerator) turnOf(m *avcpu) {
 	open := m.leases
 	if m.paused {
@@ -447,10 +448,9 @@ func (a *accelerator) turnOf(m *avcpu) {
 	m.account.Turn(open.Has(gate.Compute), open.Has(gate.Copy), a.settings.KernelTimeout)
 }
 
-// renew grants a budget again under which a request waits though nothing is in flight, or all that is waits for
-// its turn: all that was used has been told, and the policy leaves the lease as it is. What was
-// reserved for requests that were never executed, of a worker that died or under an
-// earlier lease of another class, is not given back otherwise.
+// renew grants a budget again if a request waits under it while nothing is in flight, or while all in-flight work
+// awaits its turn: all use has been reported, and the policy leaves the lease unchanged. Budget reserved for requests
+// that never executed, because the worker died or the lease of another class preceded, is not returned otherwise.
 func (m *avcpu) renew() {
 	for c, stuck := range m.stuck {
 		if t := m.terms[c]; stuck && t.Budget > 0 && !m.paused {
@@ -471,7 +471,7 @@ func terms(l policies.Lease) gate.Terms {
 	return t
 }
 
-// classes is the gate's word for a policy's class.
+// classes maps a policy's class to the gate's.
 func classes(c policies.Class) gate.Classes {
 	switch c {
 	case policies.Compute:
@@ -486,8 +486,8 @@ func (a *accelerator) find(id vcpu.ID) (int, bool) {
 	return slices.BinarySearchFunc(a.members, id, func(m *avcpu, id vcpu.ID) int { return cmp.Compare(m.id, id) })
 }
 
-// attach adds a domain with its store, its account and its page, whose gate is closed or left over from a
-// daemon before.
+// attach adds a domain with its store, its account and its page, whose gate is closed or left over from the previous
+// daemon.
 func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page, store *os.File, account Account) *avcpu {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -495,9 +495,9 @@ func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page
 	now := gate.Now()
 	m := &avcpu{id: id, domain: c.Name, page: page, store: store, hw: a.hw, account: account, shares: sharesOf(id, c, cpu)}
 	m.looked = now
-	a.turnOf(m) // it has none yet
+	a.turnOf(m) // it has no turn yet
 	page.SetInFlightLimit(int64(a.settings.InFlight))
-	if a.hw != nil { // tests of the loop have none
+	if a.hw != nil { // tests of the loop have no hardware
 		page.SetStops(a.hw.Profile().Stops)
 	}
 	page.Tick(now + int64(a.silence))
@@ -510,7 +510,7 @@ func (a *accelerator) attach(c configs.Domain, cpu vcpu.Credits, page *gate.Page
 	return m
 }
 
-// detach takes a domain off. Nobody uses its page any more.
+// detach removes a domain. Its page must no longer be in use.
 func (a *accelerator) detach(m *avcpu) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -524,12 +524,12 @@ func (a *accelerator) detach(m *avcpu) {
 	a.bell.Ring()
 }
 
-// sharesOf is what a domain is owed, in a policy's words.
+// sharesOf returns a domain's credits and guarantees in the policy's form.
 func sharesOf(id vcpu.ID, c configs.Domain, cpu vcpu.Credits) vcpu.Domain {
 	return vcpu.Domain{ID: id, Credits: vcpu.Credits(c.Credits), CPU: cpu, Promise: promiseOf(c)}
 }
 
-// setShares changes what a domain is owed.
+// setShares changes a domain's credits and guarantees.
 func (a *accelerator) setShares(m *avcpu, c configs.Domain, cpu vcpu.Credits) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -542,7 +542,7 @@ func (a *accelerator) setShares(m *avcpu, c configs.Domain, cpu vcpu.Credits) {
 	a.bell.Ring()
 }
 
-// reap frees what a dead worker held here, but for device segments: see Daemon.clearSegments.
+// reap frees everything that a dead worker held on the page, except device segments: see Daemon.clearSegments.
 func (a *accelerator) reap(m *avcpu, slot int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -550,8 +550,8 @@ func (a *accelerator) reap(m *avcpu, slot int) {
 	a.bell.Ring()
 }
 
-// configure takes up new settings, with their policy p if they ask for another.
-// Nothing is lost: who is attached, what they used and what they wait for stays.
+// configure applies new settings and, if they choose another policy, the policies p. The attached domains, their use
+// and their waiting requests are kept.
 func (a *accelerator) configure(c configs.Accelerator, p []policies.Policy) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -564,7 +564,7 @@ func (a *accelerator) configure(c configs.Accelerator, p []policies.Policy) {
 		now := gate.Now()
 		for _, m := range a.members {
 			a.look(now, m)
-			if c.Accounts != old.Accounts { // from now on work is told otherwise
+			if c.Accounts != old.Accounts { // work is reported in another form from now on
 				a.wake(now, 0, m, policies.Drained)
 				m.drained, m.worked = 0, [gate.NumClasses]bool{}
 			}
@@ -579,8 +579,8 @@ func (a *accelerator) configure(c configs.Accelerator, p []policies.Policy) {
 	a.bell.Ring()
 }
 
-// record has tape told all that the scheduler is told and decides, which begins
-// anew with the same policy; nil ends that. It fails while somebody else records.
+// record passes to tape every event and decision of the scheduler, which restarts with the same policy; a nil tape ends
+// the recording. It fails while another recording is active.
 func (a *accelerator) record(tape func(policies.Record)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -596,7 +596,8 @@ func (a *accelerator) record(tape func(policies.Record)) error {
 	return err
 }
 
-// named has tape told what domains are called, which a scheduler doesn't know. a.mu is held whenever it is.
+// named returns a tape that adds to attach events the domain's name, which the scheduler does not have. The caller
+// holds a.mu when it calls either tape.
 func (a *accelerator) named(tape func(policies.Record)) func(policies.Record) {
 	return func(r policies.Record) {
 		if e := r.Event; e != nil && e.Kind == policies.Attach {

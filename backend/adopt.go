@@ -25,11 +25,11 @@ import (
 	"pegasus/configs"
 )
 
-// adoptTime is how long a worker may take to say who it is.
+// adoptTime bounds the time in which a worker must identify itself.
 const adoptTime = 2 * time.Second
 
-// A record is what a daemon writes down of a worker, for the next daemon: that
-// one believes it more than the worker, which has executed what guests sent.
+// record is the description of a worker that a daemon saves for the next one. The next daemon trusts it more than the
+// worker, which has executed guests' input.
 type record struct {
 	Domain      string `json:"domain"`
 	Accelerator string `json:"accelerator"`
@@ -45,7 +45,7 @@ func (d *Daemon) recordPath(id uint64) string {
 	return filepath.Join(d.opt.RuntimeDir, "workers", fmt.Sprintf("%d.json", id))
 }
 
-// writeDown records who is going to serve a guest.
+// writeDown saves the record of the worker that is about to serve a guest.
 func (d *Daemon) writeDown(g *guest, worker int) error {
 	if d.opt.Private {
 		return nil
@@ -59,7 +59,7 @@ func (d *Daemon) writeDown(g *guest, worker int) error {
 	return nil
 }
 
-// writeJSON replaces a file of ours as a whole or not at all.
+// writeJSON replaces a file of the daemon atomically.
 func writeJSON(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -75,7 +75,7 @@ func writeJSON(path string, v any) error {
 	return err
 }
 
-// survivor is a worker that a daemon before left behind.
+// survivor is a worker that a previous daemon left running.
 type survivor struct {
 	id    uint64
 	conn  *net.UnixConn
@@ -83,7 +83,7 @@ type survivor struct {
 	record
 }
 
-// survivors finds the workers that live and cleans up behind the others.
+// survivors returns the workers that are alive, and removes the files of the others.
 func (d *Daemon) survivors() ([]*survivor, error) {
 	sockets, err := filepath.Glob(filepath.Join(d.opt.RuntimeDir, "workers", "*.sock"))
 	if err != nil {
@@ -115,8 +115,8 @@ func (d *Daemon) survivors() ([]*survivor, error) {
 	return left, nil
 }
 
-// meet asks the worker at a socket who it is. A worker that is dead comes back
-// as nil, one that isn't what was written down is ended.
+// meet connects to the worker at a socket and identifies it. It returns nil for a dead worker, and ends a worker that
+// does not match its record.
 func (d *Daemon) meet(path string) (*survivor, error) {
 	s := &survivor{}
 	var err error
@@ -125,7 +125,7 @@ func (d *Daemon) meet(path string) (*survivor, error) {
 	}
 	if s.conn, err = dialWorker(path); err != nil {
 		if r, err := readRecord(d.recordPath(s.id)); err == nil {
-			if p, err := openProcess(r.PID); err == nil { // it ends just now
+			if p, err := openProcess(r.PID); err == nil { // it may be ending
 				awaitDeath(p)
 			}
 		}
@@ -145,14 +145,14 @@ func (d *Daemon) meet(path string) (*survivor, error) {
 	return s, nil
 }
 
-// strike forgets a worker that is gone. The next daemon finds workers by their
-// sockets: one that is left without a record, by a daemon that was killed here, goes then.
+// strike removes the files of a worker that has ended. A next daemon finds workers by their sockets: a socket left
+// without a record, by a daemon killed between the two removals, is removed then.
 func (d *Daemon) strike(id uint64) {
 	os.Remove(d.recordPath(id))
 	os.Remove(d.workerSocket(id))
 }
 
-// dialWorker connects, if the socket was made by root or by us.
+// dialWorker connects to a worker's socket if root or the daemon's user made it.
 func dialWorker(path string) (*net.UnixConn, error) {
 	c, err := worker.DialSurvivor(path)
 	if err != nil {
@@ -169,8 +169,8 @@ func dialWorker(path string) (*net.UnixConn, error) {
 	return c, nil
 }
 
-// identify compares what the worker says with what was written down. When they
-// don't agree, or one is missing, there is at least its PID, for end.
+// identify compares the worker's description with its record. If they differ, or one is missing, it still sets the PID
+// for end.
 func (s *survivor) identify(path string) error {
 	written, err := readRecord(path)
 	s.conn.SetDeadline(time.Now().Add(adoptTime))
@@ -202,7 +202,7 @@ func readRecord(path string) (r record, err error) {
 	return r, nil
 }
 
-// end kills the worker, and waits until it is dead: what it holds of an accelerator can be taken back then.
+// end kills the worker and blocks until it is dead, so that its resources on an accelerator can be reclaimed.
 func (s *survivor) end() {
 	if s.PID == 0 {
 		return
@@ -213,7 +213,7 @@ func (s *survivor) end() {
 	}
 }
 
-// awaitDeath waits for a process that ends, but not for long.
+// awaitDeath blocks until a process ends, for at most adoptTime. It closes p.
 func awaitDeath(p *os.File) {
 	defer p.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), adoptTime)
@@ -221,8 +221,7 @@ func awaitDeath(p *os.File) {
 	awaitExit(ctx, p)
 }
 
-// shared returns the files of an accelerator that its survivors still use. The bell
-// is the caller's.
+// shared returns the files of an accelerator that its survivors still use. The caller owns the bell.
 func shared(left []*survivor, accelerator string) (hardware []*os.File, bell *os.File) {
 	for _, s := range left {
 		if s.Accelerator == accelerator {
@@ -233,8 +232,7 @@ func shared(left []*survivor, accelerator string) (hardware []*os.File, bell *os
 	return nil, nil
 }
 
-// adopt takes over the survivors: their domains are where they were, with what
-// they had and used. d.mu is held.
+// adopt takes over the survivors: their domains keep their accelerator, memory and accounts. d.mu is held.
 func (d *Daemon) adopt(left []*survivor) {
 	for _, s := range left {
 		if err := d.adoptOne(s); err != nil {
@@ -258,9 +256,9 @@ func (d *Daemon) adopt(left []*survivor) {
 		for _, dom := range d.domains {
 			if dom.on == a {
 				here, accounts = append(here, dom.name), append(accounts, dom.name)
-			} else if left := a.hw.OpenAccount(dom.name); left != nil { // the daemon before did not come to close it
+			} else if left := a.hw.OpenAccount(dom.name); left != nil { // the previous daemon ended before it closed it
 				a.chargeAbsent(dom.settings, left)
-				if dom.account != nil && dom.account != left { // on another accelerator
+				if dom.account != nil && dom.account != left { // the domain has one on another accelerator
 					left.Close()
 					continue
 				}
@@ -268,7 +266,7 @@ func (d *Daemon) adopt(left []*survivor) {
 				accounts = append(accounts, dom.name)
 			}
 		}
-		a.hw.KeepCommons(here) // others may have left while nobody watched
+		a.hw.KeepCommons(here) // other domains may have left while no daemon ran
 		a.hw.KeepAccounts(accounts)
 	}
 	if d.adopted > 0 {
@@ -302,8 +300,8 @@ func (d *Daemon) adoptOne(s *survivor) error {
 	return nil
 }
 
-// takeOver puts a survivor's domain on its accelerator with the gate page that it has, or compares that with the domain's. d.mu
-// is held.
+// takeOver attaches a survivor's domain to its accelerator with the survivor's gate page, or, if the domain is attached
+// already, checks that both have the same page. d.mu is held.
 func (d *Daemon) takeOver(a *accelerator, dom *domain, s *survivor) error {
 	if dom.on == nil {
 		if err := d.openAccount(dom, a); err != nil {
@@ -328,7 +326,7 @@ func (d *Daemon) takeOver(a *accelerator, dom *domain, s *survivor) error {
 	return sameHardware(a.hw.Files(dom.name), s.files.Hardware)
 }
 
-// sameHardware returns an error unless a worker's files of an accelerator are those of its domain.
+// sameHardware returns an error unless a worker's accelerator files are those of its domain.
 func sameHardware(want, has []*os.File) error {
 	if !slices.EqualFunc(want, has, sameFile) {
 		return errors.New("what it has of the accelerator isn't what one of its domain has")
@@ -336,8 +334,7 @@ func sameHardware(want, has []*os.File) error {
 	return nil
 }
 
-// homeOf returns the domain of a survivor, whether or not the configuration
-// knows it. d.mu is held.
+// homeOf returns a survivor's domain, whether or not the configuration declares it. d.mu is held.
 func (d *Daemon) homeOf(name string) (*domain, error) {
 	if dom := d.domains[name]; dom != nil {
 		return dom, nil
@@ -348,7 +345,7 @@ func (d *Daemon) homeOf(name string) (*domain, error) {
 	return d.domain(name)
 }
 
-// survivingGuest makes a guest of a survivor, which may have ended meanwhile.
+// survivingGuest returns a guest for a survivor, or an error if that has ended meanwhile.
 func survivingGuest(dom *domain, s *survivor) (*guest, error) {
 	p, err := openProcess(s.PID)
 	if err != nil {
@@ -365,7 +362,7 @@ func survivingGuest(dom *domain, s *survivor) (*guest, error) {
 	return g, nil
 }
 
-// resume serves a guest of before.
+// resume serves a guest of the previous daemon. d.mu is held.
 func (d *Daemon) resume(g *guest, s *survivor) {
 	dom := g.dom
 	if s.UID != 0 {
@@ -380,9 +377,8 @@ func (d *Daemon) resume(g *guest, s *survivor) {
 	d.tasks.Go(func() { d.attend(g) })
 }
 
-// vacate frees the slots of a domain's page that none of its guests has. Their workers
-// ended while nobody watched, or never came, and what they held would count until the
-// domain's last process ends. d.mu is held.
+// vacate frees the slots of a domain's page that no guest of the domain has. Their workers ended while no daemon ran,
+// or never joined, and their resources would count until the domain's last process ends. d.mu is held.
 func (d *Daemon) vacate(dom *domain) {
 	if dom.on == nil {
 		return
@@ -405,7 +401,7 @@ func (d *Daemon) vacate(dom *domain) {
 			freed = true
 			continue
 		}
-		// It was ended just now and may still do something there, or couldn't be asked who it is.
+		// It was ended just now and may still write to the page, or could not be identified.
 		m := dom.avcpu
 		d.tasks.Go(func() {
 			defer p.Close()
@@ -422,8 +418,8 @@ func (d *Daemon) vacate(dom *domain) {
 	}
 }
 
-// reapLate is reap for a worker of no guest, which also held engines. It returns false when the page
-// went with the domain's last guest before.
+// reapLate is reap for a worker without a guest that also held engines. It returns false if the page was freed with the
+// domain's last guest before.
 func (d *Daemon) reapLate(dom *domain, m *avcpu, slot, pid int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"pegasus/policies"
 )
 
-// openControl listens: root and this user, and the control group if there is one.
+// openControl listens on the control socket, accessible to root, to the daemon's user, and to the control group if one
+// is configured.
 func (d *Daemon) openControl() (*control.Listener, error) {
 	l, err := control.Listen(d.opt.RuntimeDir, d.config.Daemon.ControlSocket)
 	if err != nil {
@@ -52,13 +53,13 @@ func groupID(name string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// Authorize implements control.Handler: root, the daemon's own user, and the
-// control group may do everything; nobody else anything.
+// Authorize implements control.Handler: root, the daemon's own user, and the control group may call every method; other
+// users none.
 func (d *Daemon) Authorize(p control.Peer, method string) error {
 	if p.UID == 0 || p.UID == os.Geteuid() {
 		return nil
 	}
-	if group := d.opt.Config.Daemon.ControlGroup; group != "" { // the socket's group is of the start too
+	if group := d.opt.Config.Daemon.ControlGroup; group != "" { // as for the socket, the group configured at the start counts
 		if gid, err := groupID(group); err == nil && p.Member(gid) {
 			return nil
 		}
@@ -106,7 +107,7 @@ func (d *Daemon) Handle(ctx context.Context, p control.Peer, q *control.Request,
 	}
 }
 
-// withParams decodes a request's parameters for the function that takes them.
+// withParams decodes a request's parameters and calls do with them.
 func withParams[P, R any](q *control.Request, do func(P) (R, error)) (any, error) {
 	var p P
 	if err := q.Decode(&p); err != nil {
@@ -174,14 +175,14 @@ func (d *Daemon) tellEvents(ctx context.Context, emit func(v any) error) error {
 }
 
 const (
-	// traceBacklog is how many records may wait for their reader.
+	// traceBacklog bounds the records that wait for their reader.
 	traceBacklog = 1 << 16
-	// traceEvery is how often they go out, together: who watches the scheduler wakes
-	// nobody for each of its steps, which would change what it sees.
+	// traceEvery is the period at which records are sent in batches: waking the client at every step of the scheduler
+	// would change what the trace measures.
 	traceEvery = 100 * time.Millisecond
 )
 
-// trace emits what the scheduler of an accelerator is told and decides.
+// trace emits the events and decisions of an accelerator's scheduler.
 func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v any) error) error {
 	a, err := d.traced(q.Accelerator)
 	if err != nil {
@@ -196,7 +197,7 @@ func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v a
 		select {
 		case records <- r:
 		default:
-			late() // a trace with a gap is none
+			late() // a trace with a gap is useless
 		}
 	})
 	if err != nil {
@@ -221,8 +222,7 @@ func (d *Daemon) trace(ctx context.Context, q control.TraceParams, emit func(v a
 	}
 }
 
-// aboutUse says whether a record is needed to know who used what: what the trace
-// begins with, who came, and charges for work.
+// aboutUse reports whether a record is needed to attribute use: the trace's header, attachments, and charges for work.
 func aboutUse(r policies.Record) bool {
 	switch e := r.Event; {
 	case r.Choice != nil:
@@ -236,7 +236,7 @@ func aboutUse(r policies.Record) bool {
 	}
 }
 
-// traced finds the accelerator of that name, or the only one.
+// traced returns the accelerator of that name, or the only one if name is empty.
 func (d *Daemon) traced(name string) (*accelerator, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

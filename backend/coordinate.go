@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	weighEvery  = time.Second            // domains' weights are read so often
-	leastPeriod = 10 * time.Millisecond  // the schedule is, once a tick, but no oftener
-	askEvery    = 250 * time.Millisecond // and so often it is seen whether anybody wants to know
-	settleTime  = 20 * time.Millisecond  // guests that come together are weighed together
+	weighEvery  = time.Second            // period at which domains' CPU weights are read
+	leastPeriod = 10 * time.Millisecond  // least period between samples of the schedule, otherwise sampled once a tick
+	askEvery    = 250 * time.Millisecond // longest time until the policies' needs are checked again
+	settleTime  = 20 * time.Millisecond  // guests that arrive within this time are weighed together
 )
 
-// coordinate tells policies of the CPU side of their domains, as far as they follow
-// it, until ctx ends. It has a goroutine of its own, since what it reads may be slow.
+// coordinate passes CPU weights and samples of vCPU state to the policies that use them, until ctx ends. It has a
+// goroutine of its own because its reads may be slow.
 func (d *Daemon) coordinate(ctx context.Context) {
 	if d.opt.CPUs == nil {
 		return
@@ -59,7 +59,7 @@ func (d *Daemon) coordinate(ctx context.Context) {
 	}
 }
 
-// weighSoon has the domains weighed anew, since who is in them has changed.
+// weighSoon requests that coordinate read the domains' weights again, because their processes have changed.
 func (d *Daemon) weighSoon() {
 	select {
 	case d.settled <- struct{}{}:
@@ -74,11 +74,11 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// following is what the policies in force want to know of the CPU side.
+// following describes the CPU data that the policies in force use.
 type following struct {
 	weights, schedule bool
-	look              bool          // at the schedule, now: somebody has to wait for an accelerator
-	period            time.Duration // until they are asked again
+	look              bool          // sample the schedule now: a domain waits for an accelerator
+	period            time.Duration // until the policies' needs are checked again
 }
 
 func (d *Daemon) follows() following {
@@ -98,15 +98,15 @@ func (d *Daemon) follows() following {
 	return f
 }
 
-// contended says whether several domains want the accelerator, or did when it was
-// last looked at: else its policy has nothing to decide.
+// contended reports whether several domains had work for the accelerator when it was last sampled; otherwise its policy
+// has nothing to decide.
 func (a *accelerator) contended() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.rivals()
 }
 
-// rivals is contended for who holds a.mu.
+// rivals is contended for callers that hold a.mu.
 func (a *accelerator) rivals() bool {
 	busy := 0
 	for _, m := range a.members {
@@ -117,7 +117,7 @@ func (a *accelerator) rivals() bool {
 	return busy > 1
 }
 
-// weigh fills in the domains' CPU credits.
+// weigh reads the domains' CPU credits.
 func (d *Daemon) weigh() {
 	guests := d.guestsByDomain()
 	d.eyes.Lock()
@@ -137,13 +137,13 @@ func (d *Daemon) weighed(name string, w hypervisor.Weight) {
 	}
 }
 
-// guestsByDomain are the processes of all domains that have some, by name. Those of a
-// virtual machine are its emulator's, if it has one; what runs within isn't this host's.
+// guestsByDomain returns the processes of all domains that have some, by name. The processes of a virtual machine are
+// its emulator's, if it has one; processes inside it are not this host's.
 func (d *Daemon) guestsByDomain() []hypervisor.Guests {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	found := make(map[string]hypervisor.Guests)
-	for _, g := range d.guests { // of which there are fewer than there may be domains
+	for _, g := range d.guests { // there are fewer guests than possible domains
 		name := g.dom.name
 		if g.dom.on == nil {
 			continue
@@ -164,14 +164,13 @@ func (d *Daemon) guestsByDomain() []hypervisor.Guests {
 	return all
 }
 
-// machineGuests is what can be seen of a domain's machine, if it has one that isn't off.
-// d.mu is held.
+// machineGuests returns the observable processes of a domain's machine, if it has one that is not off. d.mu is held.
 func (d *Daemon) machineGuests(domain string) (hypervisor.Guests, bool) {
 	m := d.machines[domain]
 	return m.Guests()
 }
 
-// steal measures how long the vCPUs of virtual machines had to wait.
+// steal samples the steal time of virtual machines' vCPUs.
 func (d *Daemon) steal() {
 	var all []hypervisor.Guests
 	d.mu.Lock()
@@ -193,7 +192,7 @@ func (d *Daemon) steal() {
 	defer d.mu.Unlock()
 	for i, g := range all {
 		if dom := d.domains[g.Domain]; dom != nil {
-			if spent[i].Ran < dom.vcpus.Ran { // it began anew
+			if spent[i].Ran < dom.vcpus.Ran { // the counter started again
 				dom.stolen = meter{}
 			}
 			dom.vcpus = spent[i]
@@ -202,7 +201,8 @@ func (d *Daemon) steal() {
 	}
 }
 
-// stealing is the part of its vCPUs' time, lately, in which the host kept them waiting.
+// stealing returns the recent part of its vCPUs' time in which they waited for a CPU of the host. The daemon's mu is
+// held.
 func (dom *domain) stealing() float64 {
 	waited, ns := dom.stolen.grown()
 	if ns <= 0 || dom.vcpus.VCPUs == 0 {
@@ -211,15 +211,15 @@ func (dom *domain) stealing() float64 {
 	return min(max(float64(waited)/float64(ns)/float64(dom.vcpus.VCPUs), 0), 1)
 }
 
-// blink lets go of what looking needs.
+// blink releases the sampler's resources.
 func (d *Daemon) blink() {
 	d.eyes.Lock()
 	defer d.eyes.Unlock()
 	d.opt.CPUs.Close()
 }
 
-// see is observe for a decision that is due. It does nothing if that would have to wait for somebody else who
-// looks, or reads what takes longer.
+// see is observe before a decision that is due. It does nothing and returns false if another goroutine is sampling, or
+// reads slower data.
 func (d *Daemon) see(period time.Duration) bool {
 	if !d.eyes.TryLock() {
 		return false
@@ -229,7 +229,7 @@ func (d *Daemon) see(period time.Duration) bool {
 	return true
 }
 
-// observe tells policies that look at it what the CPUs do. d.eyes is held.
+// observe samples vCPU state and passes it to the policies that use it. d.eyes is held.
 func (d *Daemon) observe(period time.Duration) {
 	guests := d.guestsByDomain()
 	now := vcpu.Time(gate.Now())
@@ -258,8 +258,8 @@ func (d *Daemon) observe(period time.Duration) {
 	}
 }
 
-// observe tells the policy of a sample, in which domains that wait for the
-// accelerator are told from those that rest.
+// observe passes a sample to the policy, with the blocked vCPUs of domains that have work marked as blocked on the
+// accelerator.
 func (a *accelerator) observe(s *vcpu.Sample) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,14 +1,13 @@
-// Package backend is the daemon: it lets guests in, gives each guest process a
-// worker process, places domains on accelerators, opens and closes their gates
-// as the policy says, and answers the control socket.
+// Package backend is the daemon: it admits guests, starts a worker process for each guest process, places domains on
+// accelerators, opens and closes their gates as the policy decides, and answers the control socket.
 //
-// cmd/pegasusd wires it: which adapters let guests in and what accelerators are
-// made of is handed to New. It trusts the host's kernel, its own workers as far
-// as their domain's gate page goes, and nothing that a guest wrote, which it
-// never maps.
+// Callers: cmd/pegasusd, which passes to New the adapters that admit guests and the implementations of accelerators.
 //
-// Locks: Daemon.reloading and a gate page's own lock before Daemon.mu before accelerator.mu. The
-// last two are not held across a wait, nor while anything is waited for that workers write.
+// Trust boundary: the daemon trusts the host's kernel, and its own workers within their domain's gate page. It trusts
+// nothing that a guest wrote, and never maps it.
+//
+// Locks: Daemon.reloading and a gate page's own lock before Daemon.mu before accelerator.mu. The last two are not held
+// across a wait, nor while waiting for a value that workers write.
 package backend
 
 import (
@@ -32,47 +31,45 @@ import (
 	"pegasus/policies"
 )
 
-// Options is what a Daemon is made from.
+// Options configures a Daemon.
 type Options struct {
 	Config     *configs.Config
-	ConfigPath string // empty: built-in defaults, nothing to reload
+	ConfigPath string // empty: built-in defaults, and Reload has nothing to read
 	Accept     configs.Options
 	RuntimeDir string
-	// Private daemons belong to one user, end Linger after the last guest, and
-	// take their workers with them.
+	// A private daemon belongs to one user, ends Linger after its last guest, and ends its workers with itself.
 	Private bool
 	Linger  time.Duration
 
 	Adapter hypervisor.Adapter
-	// CPUs is the CPU side of the domains; nil: nothing is known of it.
+	// CPUs is the CPU side of the domains; nil: there is no data on it.
 	CPUs hypervisor.CPUs
-	// Runs makes what looks at the CPUs for a timeline; nil: timelines have none.
+	// Runs returns a sampler of the CPUs for a timeline; nil: timelines have no CPU lines.
 	Runs func() hypervisor.Runs
-	// Raiser changes the CPU weights of machines, where the CPUs follow the accelerator;
-	// nil: nobody may.
+	// Raiser changes the CPU weights of machines where the CPUs follow the accelerator; nil: no weight is changed.
 	Raiser hypervisor.Raiser
-	// Machines are the host's virtual machines; nil: nothing is known of any.
+	// Machines are the host's virtual machines; nil: there is no data on any.
 	Machines hypervisor.Machines
-	// DomUs says that Machines are Xen's.
+	// DomUs reports that Machines are Xen's.
 	DomUs bool
-	// Tuner sets machines' part of the CPUs; nil: their hypervisor lets nobody.
+	// Tuner sets machines' share of the CPUs; nil: their hypervisor does not allow it.
 	Tuner hypervisor.Tuner
-	// Agent says whether the agent of a domain's machine has come since the machine was
-	// started, and which build it is; nil: that isn't known.
+	// Agent reports whether the agent of a domain's machine has connected since the machine was started, and the
+	// agent's build; nil: there is no data on agents.
 	Agent    func(domain string) (release string, came bool)
 	Hardware Maker
-	// Worker is the command that becomes a worker process.
+	// Worker is the command of a worker process.
 	Worker []string
-	// Workers are those of types of accelerators that have a program of their own.
+	// Workers has the commands for the accelerator types with a program of their own.
 	Workers map[string][]string
-	// Absent says, in a line, which accelerators there could be and aren't, and why; empty: none.
+	// Absent lists in one line the accelerators that could exist and do not, with the reasons; empty: none.
 	Absent string
 
 	Log         *slog.Logger
 	SetLogLevel func(level string)
 }
 
-// Daemon is the running system.
+// Daemon is the running daemon.
 type Daemon struct {
 	opt     Options
 	log     *slog.Logger
@@ -82,42 +79,42 @@ type Daemon struct {
 	ctx     context.Context  // ends when the daemon does
 	end     context.CancelFunc
 	tasks   sync.WaitGroup
-	rest    *time.Timer // private: runs when nobody has been here for a while
+	rest    *time.Timer // private daemon: fires after a period without use
 
 	reloading sync.Mutex // held for a whole reload; before mu
 
 	mu           sync.Mutex
 	config       *configs.Config
-	configError  string // why the last reload was refused
+	configError  string // why the last reload was rejected
 	accelerators []*accelerator
 	queue        *placement.Queue
 	domains      map[string]*domain
-	machines     map[string]hypervisor.Machine // by domain, as last heard of
+	machines     map[string]hypervisor.Machine // by domain, as last reported
 	guests       map[uint64]*guest             // by worker id
 	nextGuest    uint64
 	slices       map[int]bool  // device windows in use
 	uids         map[int]bool  // users in use by domains
-	freed        chan struct{} // closed and made anew when room comes free
+	freed        chan struct{} // closed and replaced when room becomes free
 	arriving     int           // guests that wait for an answer
 	holders      int           // programs that hold domains
 	leases       int           // of all domains
 	mostDoors    int           // bound on domains for creating undeclared ones
-	soonest      time.Time     // no lease expires before; zero: no lease has a term
-	watched      bool          // somebody reads the timeline
+	soonest      time.Time     // lower bound on the next expiry; zero: no lease has a term
+	watched      bool          // a client reads the timeline
 	adopted      int
 	ending       bool
 	changed      bool                                    // since the state was last saved
-	unsaved      string                                  // why it couldn't be
-	saved        map[string]map[string]policies.Balances // the accounts as they were saved
+	unsaved      string                                  // why the state could not be saved
+	saved        map[string]map[string]policies.Balances // the accounts as last saved
 	checks       []control.Check
 	cgroups      []cgroup
 
 	follower *follower
-	eyes     sync.Mutex    // is held by whoever asks Options.CPUs
-	settled  chan struct{} // holds something when guests came since their domains were weighed
+	eyes     sync.Mutex    // held during every call on Options.CPUs
+	settled  chan struct{} // has an element when guests arrived since their domains were last weighed
 }
 
-// New makes a daemon; nothing runs yet.
+// New returns a daemon that Run starts.
 func New(opt Options) (*Daemon, error) {
 	d := &Daemon{
 		opt: opt, log: opt.Log, config: opt.Config,
@@ -140,8 +137,7 @@ func New(opt Options) (*Daemon, error) {
 	return d, nil
 }
 
-// Run serves until ctx ends or the daemon is told to end. ready is called once
-// when guests can come.
+// Run serves until ctx ends or the daemon is shut down. It calls ready once, when guests can connect.
 func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	d.ctx, d.end = context.WithCancel(ctx)
 	defer d.end()
@@ -165,19 +161,19 @@ func (d *Daemon) Run(ctx context.Context, ready func()) error {
 	}
 	d.log.Info("ready", said...)
 	d.mu.Lock()
-	if c := d.admission(); c.State != "ok" && !d.opt.Private { // a user's own programs take what that user has
+	if c := d.admission(); c.State != "ok" && !d.opt.Private { // a user's own programs take all that the user has
 		d.log.Warn("memory is promised twice", "why", c.Detail, "remedy", c.Fix)
 	}
 	d.restIfIdle()
 	d.mu.Unlock()
-	runtime.GC() // from the first collection on there is one every two minutes; there is garbage for one an hour
+	runtime.GC() // after the first collection the runtime collects every two minutes, though one an hour would do
 	<-d.ctx.Done()
 	d.close()
 	return nil
 }
 
-// open makes everything ready to serve: accelerators, the guests that a daemon
-// before left behind, sockets.
+// open prepares the daemon to serve: it opens accelerators, takes over the guests of a previous daemon, and opens
+// sockets.
 func (d *Daemon) open() (*control.Listener, error) {
 	left, err := d.survivors()
 	if err != nil {
@@ -246,7 +242,7 @@ func (d *Daemon) openAccelerators(left []*survivor) error {
 	return nil
 }
 
-// inventory names the accelerators that there are.
+// inventory returns a list of the accelerators, for people.
 func (d *Daemon) inventory() string {
 	var all []string
 	for _, a := range d.accelerators {
@@ -255,8 +251,8 @@ func (d *Daemon) inventory() string {
 	return strings.Join(all, ", ")
 }
 
-// openHardware takes over what the workers of a daemon before still use, else
-// makes it new.
+// openHardware takes over the files that a previous daemon's workers still use, or opens the accelerator anew if there
+// are none.
 func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware, *gate.Bell, error) {
 	files, bellFile := shared(left, c.Name)
 	dir := ""
@@ -286,11 +282,10 @@ func (d *Daemon) openHardware(c configs.Accelerator, left []*survivor) (Hardware
 	return hw, bell, nil
 }
 
-// Reload reads the configuration again; when it is bad the old one stays, and
-// the log says why.
+// Reload reads the configuration again. If it is invalid the old one stays in force, and the log has the cause.
 func (d *Daemon) Reload() { d.reload(nil) }
 
-// serve starts what runs beside Run.
+// serve starts the goroutines beside Run.
 func (d *Daemon) serve(l *control.Listener) {
 	for _, a := range d.accelerators {
 		d.tasks.Go(func() { a.run(d.ctx) })
@@ -317,8 +312,8 @@ func (d *Daemon) serve(l *control.Listener) {
 	})
 }
 
-// close lets go of everything. Workers of the host's daemon go on and wait for
-// the next one; a private daemon's end with it.
+// close releases all resources. Workers of the host's daemon continue and wait for the next daemon; a private daemon's
+// workers end with it.
 func (d *Daemon) close() {
 	d.mu.Lock()
 	d.ending = true
@@ -360,7 +355,7 @@ func (d *Daemon) close() {
 	d.log.Info("ended")
 }
 
-// noteOf is note for what the guests of a domain cause: they can't fill the log with it.
+// noteOf is note for events that a domain's guests cause. It limits their rate, so that guests cannot fill the log.
 func (d *Daemon) noteOf(dom *domain, kind, format string, args ...any) {
 	ok, lost := dom.trickle.pass(time.Now())
 	if lost > 0 {
@@ -371,7 +366,7 @@ func (d *Daemon) noteOf(dom *domain, kind, format string, args ...any) {
 	}
 }
 
-// warn tells what is wrong with a configuration that holds all the same.
+// warn logs the warnings of a valid configuration.
 func (d *Daemon) warn(c *configs.Config) {
 	for _, w := range c.Warnings {
 		d.note("warning", "", "%s", w)
@@ -384,7 +379,7 @@ func (d *Daemon) note(kind, domain, format string, args ...any) {
 	d.log.Info(fmt.Sprintf(format, args...), "kind", kind, "domain", domain)
 }
 
-// noteBy writes an event that a request of the control socket caused; by is nil for a signal.
+// noteBy writes an event caused by a request of the control socket; by is nil for a signal.
 func (d *Daemon) noteBy(by *control.Peer, kind, domain, format string, args ...any) {
 	e := control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)}
 	said := []any{"kind", kind, "domain", domain}

@@ -14,11 +14,11 @@ import (
 	"pegasus/hypervisor"
 )
 
-// maxDomains bounds what callers of the control socket can make the daemon hold.
+// maxDomains bounds the domains, which callers of the control socket can create.
 const maxDomains = configs.MaxDomains
 
-// mostDoors returns the number of domains from which on undeclared ones are refused: doors use at most half of the
-// descriptors that the daemon may open.
+// mostDoors returns the number of domains at which the daemon rejects further undeclared ones, so that doors use at
+// most half of the descriptors that it may open.
 func mostDoors() int {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -27,8 +27,7 @@ func mostDoors() int {
 	return int(min(maxDomains, l.Cur/2))
 }
 
-// domain is a VM or a named group of processes. All of it but name and trickle
-// is guarded by the daemon's mu.
+// domain is a VM or a named group of processes. The daemon's mu guards every field except name and trickle.
 type domain struct {
 	name     string
 	settings configs.Domain     // in force
@@ -38,34 +37,33 @@ type domain struct {
 	removing bool            // remove was called: the domain admits no process
 	door     hypervisor.Door // nil while the domain admits no process
 	gone     chan struct{}   // closed when the domain ends, and when a reload revokes its removal
-	uid      int             // that its workers run as; 0: the daemon's
+	uid      int             // of its workers; 0: the daemon's
 
-	settling int          // guests that wait for a place or a seat
+	settling int          // guests that wait for an accelerator or a seat
 	starts   starts       // of its workers
-	on       *accelerator // where it is placed; nil while it has no guests
+	on       *accelerator // its accelerator; nil while it has no guests
 	avcpu    *avcpu
-	cpu      hypervisor.Weight // of the host's CPUs, while somebody wants to know it
-	vcpus    hypervisor.Spent  // what its vCPUs did, if it is a virtual machine
-	stolen   meter             // of what they waited
+	cpu      hypervisor.Weight // of the host's CPUs; zero unless a policy uses it
+	vcpus    hypervisor.Spent  // run and wait time of its vCPUs, if it is a virtual machine
+	stolen   meter             // of their wait time
 	guests   map[*guest]struct{}
-	account  Account // while it is on an accelerator, and until its totals are saved after that
-	booked   booked  // of its account
-	past     totals  // of workers that have ended, and the engine time that is booked
+	account  Account // while it is on an accelerator, and after that until its totals are saved
+	booked   booked  // the part of its account that past includes
+	past     totals  // of ended workers, and the booked engine time
 	share    meter   // of the accelerator time that it used
-	stood    meter   // of the time that its requests waited for leave
-	workers  meter   // of the CPU time that its workers had
+	stood    meter   // of the time that its requests waited for admission
+	workers  meter   // of its workers' CPU time
 	trickle  *trickle
-	logSpent int64 // how far its workers' allowance for the log was spent when the last of them left
+	logSpent int64 // time up to which its workers' log allowance was spent when the last of them left
 }
 
-// booked is the part of an account that is in a domain's totals already.
+// booked is the part of an account that a domain's totals include already.
 type booked struct {
 	Opened int64      `json:"opened"`
 	Total  EngineTime `json:"total"`
 }
 
-// openAccount opens the domain's account on an accelerator, or goes on with the one that it had there and that wasn't
-// closed yet. d.mu is held.
+// openAccount opens the domain's account on an accelerator, or continues the domain's open account there. d.mu is held.
 func (d *Daemon) openAccount(dom *domain, a *accelerator) error {
 	next, err := a.hw.Account(dom.name)
 	if err != nil {
@@ -73,7 +71,7 @@ func (d *Daemon) openAccount(dom *domain, a *accelerator) error {
 	}
 	if dom.account != nil && dom.account.Opened() != next.Opened() {
 		d.changed = true
-		d.saveOrWarn() // which closes that on another accelerator, once its totals are written down
+		d.saveOrWarn() // saves the totals, then closes the account on the other accelerator
 		dom.closeAccount()
 	}
 	dom.account = next
@@ -89,8 +87,8 @@ func (dom *domain) closeAccount() {
 	}
 }
 
-// book adds the engine time of an account to the domain's totals, but for the part that they have. Both parts of that are saved
-// together, so that a daemon that is killed at any time loses nothing and counts nothing twice. d.mu is held.
+// book adds an account's engine time to the domain's totals, except the part booked already. Totals and booked part are
+// saved together, so that a daemon killed at any time loses nothing and counts nothing twice. d.mu is held.
 func (dom *domain) book(a Account) {
 	if dom.booked.Opened != a.Opened() {
 		dom.booked = booked{Opened: a.Opened()}
@@ -101,14 +99,14 @@ func (dom *domain) book(a Account) {
 	dom.booked.Total = now
 }
 
-// totals is what workers used.
+// totals is the use of workers.
 type totals struct {
 	Used  EngineTime `json:"used"`
 	Calls uint64     `json:"calls"`
 	Waits waits      `json:"waits"`
 	Swap  gate.Swap  `json:"swap"`
-	Stood int64      `json:"stood"` // ns that requests waited for leave
-	CPU   int64      `json:"cpu"`   // ns of the host's CPUs, on engines and else
+	Stood int64      `json:"stood"` // ns that requests waited for admission
+	CPU   int64      `json:"cpu"`   // ns on the host's CPUs, on engines and otherwise
 }
 
 func (t *totals) add(s *gate.Statistics) {
@@ -122,7 +120,8 @@ func (t *totals) add(s *gate.Statistics) {
 	t.Waits.add(&w)
 }
 
-// totals is what all its workers used, those that live included. d.mu is held.
+// totals returns the use of all workers of the domain, including the running ones, and its device memory in bytes. d.mu
+// is held.
 func (dom *domain) totals() (t totals, memory uint64) {
 	if dom.account != nil {
 		dom.book(dom.account)
@@ -142,7 +141,7 @@ func (dom *domain) totals() (t totals, memory uint64) {
 	return t, memory
 }
 
-// hostMemory is what the arenas of its guest processes come to.
+// hostMemory returns the sum of its guest processes' arenas, in bytes.
 func (dom *domain) hostMemory() (sum uint64) {
 	for g := range dom.guests {
 		sum += g.arena
@@ -155,8 +154,8 @@ func newDomain(s configs.Domain, declared bool) *domain {
 		starts: newStarts(mostStarting()), owners: owners{leases: map[string]lease{}}, gone: make(chan struct{})}
 }
 
-// domain returns the domain of that name, made from the configuration if it
-// isn't there yet, and may be entered. d.mu is held.
+// domain returns the domain of that name, with an open door; it creates the domain from the configuration if there is
+// none. d.mu is held.
 func (d *Daemon) domain(name string) (*domain, error) {
 	dom := d.domains[name]
 	if dom != nil && dom.door != nil {
@@ -175,8 +174,8 @@ func (d *Daemon) domain(name string) (*domain, error) {
 	return dom, d.enter(dom)
 }
 
-// declare adds the domains of the configuration. Their doors are opened by openDeclared: processes that `pegasus set`
-// excludes are not to enter before restore. d.mu is held.
+// declare adds the domains of the configuration. openDeclared opens their doors later: processes that `pegasus set`
+// excludes must not enter before restore. d.mu is held.
 func (d *Daemon) declare() error {
 	for _, c := range d.config.Domains {
 		settings, err := d.settingsOf(d.config, c.Name)
@@ -224,7 +223,7 @@ func tooManyDomains(name string) error {
 	return control.Errorf(control.CodeConflict, "domain %q: there are %d domains already, the most there can be", name, maxDomains)
 }
 
-// admits reports whether the configuration and a removal let processes enter a domain. d.mu is held.
+// admits reports whether the configuration allows processes in a domain and no removal prevents it. d.mu is held.
 func (d *Daemon) admits(dom *domain) bool {
 	_, err := d.settingsOf(d.config, dom.name)
 	return err == nil && !dom.removing
@@ -238,7 +237,7 @@ func (dom *domain) closed() error {
 	return control.Errorf(control.CodeInvalid, "domain %q: not in the configuration any more; declare it, or create it (pegasus create)", dom.name)
 }
 
-// openDoor lets guests knock, who are served once dom.door is set.
+// openDoor opens a door for guests; they are admitted once dom.door is set.
 func (d *Daemon) openDoor(dom *domain, s configs.Domain) (hypervisor.Door, error) {
 	door, err := d.opt.Adapter.Open(d.ctx, guardOf(s), func(ctx context.Context, n hypervisor.Newcomer) { d.receive(ctx, dom, n) },
 		func(err error) { d.noteOf(dom, "refused", "%v", err) })
@@ -248,12 +247,12 @@ func (d *Daemon) openDoor(dom *domain, s configs.Domain) (hypervisor.Door, error
 	return door, nil
 }
 
-// guardOf is by which owner, group and mode processes are let in.
+// guardOf returns the owner, group and mode of the socket, which decide which processes may connect.
 func guardOf(s configs.Domain) hypervisor.Domain {
 	return hypervisor.Domain{Name: s.Name, Owner: s.SocketOwner, Group: s.SocketGroup, Mode: s.SocketMode}
 }
 
-// guard changes which users may enter a domain, as far as settings differ from those in force. d.mu is held.
+// guard changes which users may enter a domain, if the settings differ from those in force. d.mu is held.
 func (d *Daemon) guard(dom *domain, s configs.Domain) error {
 	if dom.door == nil || guardOf(dom.settings) == guardOf(s) {
 		return nil
@@ -261,13 +260,13 @@ func (d *Daemon) guard(dom *domain, s configs.Domain) error {
 	return dom.door.Guard(guardOf(s))
 }
 
-// closeDoor lets nobody in any more. d.mu is held.
+// closeDoor closes a door to new processes. d.mu is held.
 func (d *Daemon) closeDoor(door hypervisor.Door) {
 	door.Close()
 	d.tasks.Go(door.Wait)
 }
 
-// shut closes a domain that the configuration doesn't know any more. d.mu is held.
+// shut closes a domain that the configuration no longer declares. d.mu is held.
 func (d *Daemon) shut(dom *domain) {
 	if dom.door != nil {
 		d.closeDoor(dom.door)
@@ -287,7 +286,7 @@ func (d *Daemon) retire(dom *domain) bool {
 	return true
 }
 
-// drop ends a domain that no guest process is in. d.mu is held.
+// drop ends a domain without guest processes. d.mu is held.
 func (d *Daemon) drop(dom *domain) {
 	if dom.door != nil {
 		d.closeDoor(dom.door)
@@ -303,7 +302,7 @@ func (d *Daemon) drop(dom *domain) {
 	d.note("gone", dom.name, "domain ended: used %v of accelerator time in %d calls", time.Duration(dom.past.Used.sum()), dom.past.Calls)
 }
 
-// socket is where its guests connect, or nothing if nobody may.
+// socket returns the address to which the domain's guests connect; empty: the domain admits none.
 func (dom *domain) socket() string {
 	if dom.door == nil {
 		return ""
@@ -337,8 +336,8 @@ func (d *Daemon) setLocked(dom *domain, settings map[string]string) error {
 	return nil
 }
 
-// canPromise refuses settings that guarantee more of an accelerator's memory to the
-// domains on it than there is, unless they guarantee nobody more than now. d.mu is held.
+// canPromise returns an error for settings that guarantee more of an accelerator's memory to its domains than it has,
+// unless they raise no domain's guarantee. d.mu is held.
 func (d *Daemon) canPromise(next map[*domain]configs.Domain) error {
 	for _, a := range d.accelerators {
 		var sum uint64
@@ -365,7 +364,7 @@ func (d *Daemon) canPromise(next map[*domain]configs.Domain) error {
 // apply puts settings into force. d.mu is held.
 func (d *Daemon) apply(dom *domain, s configs.Domain) {
 	d.changed = true
-	if err := d.guard(dom, s); err != nil { // reload and set have done this, and returned the error
+	if err := d.guard(dom, s); err != nil { // reload and set have called it before and returned the error
 		d.note("refused", dom.name, "owner, group and mode of the socket stay: %v", err)
 	}
 	dom.settings = s

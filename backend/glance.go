@@ -8,31 +8,31 @@ import (
 	"pegasus/vcpu"
 )
 
-// A policy that goes by what the CPUs do is told once a tick, by coordinate. That is too old when it decides: a
-// hypervisor's slice is as long as a tick, so who ran a tick ago is most likely who doesn't run now. So the loop
-// that decides looks itself, a moment before.
+// coordinate samples vCPU state for the policies once a tick. That sample is too old for a decision: a hypervisor's
+// time slice is as long as a tick, so the vCPU that ran a tick ago is probably not running now. The scheduler loop
+// therefore samples vCPU state itself, shortly before it decides.
 
-// glances are an accelerator's looks at the CPUs before its decisions.
+// glances schedules an accelerator's samples of vCPU state before its decisions. The accelerator's mu guards it.
 type glances struct {
-	at   vcpu.Time     // the last one began
-	of   vcpu.Time     // when the decision was due that it was for
-	took time.Duration // it, or the one before if that took less: once a host stops anybody for long
-	last time.Duration // it took
-	lead time.Duration // what one takes, lately, at worst
+	at   vcpu.Time     // start of the last sample
+	of   vcpu.Time     // due time of the decision that it was for
+	took time.Duration // the shorter of the last two durations: a host delays single samples for long
+	last time.Duration // duration of the last sample
+	lead time.Duration // recent worst-case duration of a sample
 }
 
 const (
-	leastGap  = time.Millisecond // between glances: what is younger is new enough
-	gapPart   = 10               // they take one part in so many of the time at most
-	leadDecay = 8                // one part in so many of the worst is forgotten with each
+	leastGap  = time.Millisecond // between samples: a younger one is recent enough
+	gapPart   = 10               // reciprocal of the largest share of time that samples take
+	leadDecay = 8                // reciprocal of the part by which the worst case decays with each sample
 )
 
-// from is from when on to glance for a decision.
+// from returns the time from which a sample for a decision may be taken.
 func (g *glances) from(due vcpu.Time) vcpu.Time {
 	return max(due.Add(-g.lead), g.at.Add(max(leastGap, gapPart*g.took)))
 }
 
-// next is when to wake up for a decision, or to glance for it.
+// next returns the time to wake up, for a decision or for the sample before it.
 func (g *glances) next(due vcpu.Time) vcpu.Time {
 	if due == g.of {
 		return due
@@ -40,19 +40,19 @@ func (g *glances) next(due vcpu.Time) vcpu.Time {
 	return min(g.from(due), due)
 }
 
-// wanted says whether to glance now.
+// wanted reports whether to take a sample now.
 func (g *glances) wanted(now, due vcpu.Time) bool {
 	return due != vcpu.Forever && due != g.of && now >= g.from(due)
 }
 
-// made tells of one.
+// made records a sample.
 func (g *glances) made(began, ended vcpu.Time, tick time.Duration) {
 	took := ended.Sub(began)
 	g.at, g.took, g.last = began, min(took, g.last), took
 	g.lead = min(max(took, g.lead-g.lead/leadDecay), tick/gapPart)
 }
 
-// glance has the policy told what the CPUs do, if that matters to a decision that is about to be made.
+// glance samples vCPU state for the policy, if an imminent decision depends on it.
 func (a *accelerator) glance() {
 	a.mu.Lock()
 	now, due, tick := vcpu.Time(gate.Now()), a.sched.Next(), a.settings.Tick
@@ -69,7 +69,7 @@ func (a *accelerator) glance() {
 	}
 }
 
-// coordinates says whether its next decision goes by what the CPUs do. a.mu is held.
+// coordinates reports whether the accelerator's next decision depends on vCPU state. a.mu is held.
 func (a *accelerator) coordinates() bool {
 	return a.see != nil && choice(a.settings).Follows() == policies.Schedules && a.rivals()
 }

@@ -20,7 +20,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// The CUresults that a guest is refused with.
+// CUresults with which guests are rejected.
 const (
 	resultOutOfMemory        = 2
 	resultDeinitialized      = 4
@@ -28,32 +28,32 @@ const (
 	resultSystemNotReady     = 802
 )
 
-// deathGrace is how long a worker may take to end after its guest process has.
+// deathGrace is how long a worker may take to end after its guest process has ended.
 const deathGrace = 600 * time.Millisecond
 
-// guest is one guest process that is served: its seat in its domain and its
-// worker process. All but ended and cpu doesn't change once worker is set, with the daemon's mu held.
+// guest is one served guest process: its seat in its domain and its worker process. Once worker is set, only ended and
+// cpu change, with the daemon's mu held.
 type guest struct {
 	id    uint64
 	dom   *domain
 	slot  int // in the gate page
 	win   int // slice of the device window
 	arena uint64
-	pid   int // of the guest process, 0 if it is none of this host
+	pid   int // of the guest process; 0 if that is not on this host
 
-	process   *os.File      // pidfd of the guest process; nil if it is none of this host
+	process   *os.File      // pidfd of the guest process; nil if that is not on this host
 	worker    *os.File      // pidfd of the worker
 	workerPID int           //
 	conn      *net.UnixConn // to the worker's descriptor 3
-	cmd       *exec.Cmd     // to be waited for; nil if a daemon before started it
+	cmd       *exec.Cmd     // for Wait; nil if a previous daemon started the worker
 	serving   chan struct{} // closed when the worker serves
 	gone      chan struct{} // closed when its seat is free
-	doomed    bool          // its worker is to end as soon as there is one
+	doomed    bool          // its worker must end as soon as it exists
 	ended     bool          // its worker has ended, and cpu is final
-	cpu       int64         // ns that its worker has had of the host's CPUs, as last read
+	cpu       int64         // ns of its worker on the host's CPUs, as last read
 }
 
-// receive serves a guest process that knocked.
+// receive admits or rejects a guest process that connected.
 func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer) {
 	d.count(&d.arriving, 1)
 	defer d.count(&d.arriving, -1)
@@ -65,7 +65,7 @@ func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer
 		d.noteOf(dom, "guest", "%s is served by worker %d", who(g.pid), g.workerPID)
 		return
 	}
-	if d.ctx.Err() != nil { // its connection ends without an answer, and it comes to the next daemon
+	if d.ctx.Err() != nil { // its connection closes without an answer, and it connects to the next daemon
 		return
 	}
 	d.noteOf(dom, "refused", "%s: %v", who(n.PID()), err)
@@ -78,7 +78,7 @@ func (d *Daemon) receive(ctx context.Context, dom *domain, n hypervisor.Newcomer
 	}
 }
 
-// who names a guest process for people.
+// who returns the name of a guest process for log lines.
 func who(pid int) string {
 	if pid == 0 {
 		return "a process of its machine"
@@ -93,7 +93,7 @@ func (d *Daemon) count(n *int, by int) {
 	d.restIfIdle()
 }
 
-// admit finds a seat, starts a worker in it and tells the guest.
+// admit takes a seat, starts a worker for it and sends the guest its welcome.
 func (d *Daemon) admit(ctx context.Context, dom *domain, n hypervisor.Newcomer) (*guest, error) {
 	arena := uint64(math.MaxUint64)
 	if l, ok := n.(hypervisor.Lender); ok && l.MostBytes() != 0 {
@@ -111,9 +111,9 @@ func (d *Daemon) admit(ctx context.Context, dom *domain, n hypervisor.Newcomer) 
 	return g, nil
 }
 
-// startWorker gives a seat its worker, when few enough of its domain are starting.
+// startWorker starts a seat's worker, after a wait while too many workers of its domain are starting.
 func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcomer) error {
-	if g.dom.on.current().Type != "soft" { // whose kernels need no processor of the host
+	if g.dom.on.current().Type != "soft" { // other types' kernels need no processor of the host
 		return d.employ(g, n)
 	}
 	took, err := g.dom.starts.enter(ctx)
@@ -129,7 +129,7 @@ func (d *Daemon) startWorker(ctx context.Context, g *guest, n hypervisor.Newcome
 	return d.employ(g, n)
 }
 
-// introduce notes whose seat it is, which tells more of its domain's CPU side.
+// introduce sets the pid of the seat's guest process, which identifies the domain's CPU side.
 func (d *Daemon) introduce(g *guest, pid int) {
 	d.mu.Lock()
 	g.pid = pid
@@ -137,7 +137,7 @@ func (d *Daemon) introduce(g *guest, pid int) {
 	d.weighSoon()
 }
 
-// employ gives a seat its worker. When it fails nothing of it is left but the seat.
+// employ starts a seat's worker. After an error only the seat is left.
 func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 	if p := n.Process(); p != nil {
 		var err error
@@ -157,7 +157,7 @@ func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 		closeFile(g.process)
 		return err
 	}
-	// From here on the end of the worker process is what frees the seat.
+	// From here on the end of the worker process frees the seat.
 	d.tasks.Go(func() { d.attend(g) })
 	if err != nil {
 		d.noteOf(g.dom, "refused", "%s left before it was served: %v", who(g.pid), err)
@@ -165,7 +165,7 @@ func (d *Daemon) employ(g *guest, n hypervisor.Newcomer) error {
 	return nil
 }
 
-// offer is what a guest is welcomed with.
+// offer holds the parts of a guest's welcome.
 type offer struct {
 	welcome         callbuf.Welcome
 	segment, socket *os.File
@@ -176,8 +176,7 @@ func (o *offer) close() {
 	o.socket.Close()
 }
 
-// attend waits for the end of a worker and cleans up behind it. A worker that
-// outlives its guest process is ended.
+// attend waits for the end of a worker and releases its resources. It ends a worker that outlives its guest process.
 func (d *Daemon) attend(g *guest) {
 	ctx, done := context.WithCancel(d.ctx)
 	defer done()
@@ -195,7 +194,7 @@ func (d *Daemon) attend(g *guest) {
 	said, gone := make(chan string, 1), make(chan struct{})
 	d.tasks.Go(func() { said <- d.hear(g, gone) })
 	if err := awaitExit(d.ctx, g.worker); err != nil {
-		g.conn.SetReadDeadline(time.Now()) // the daemon ends; the worker goes on
+		g.conn.SetReadDeadline(time.Now()) // the daemon ends; the worker continues
 		return
 	}
 	close(gone)
@@ -206,7 +205,7 @@ func (d *Daemon) attend(g *guest) {
 	d.noteOf(g.dom, "end", "worker %d of %s ended%s", g.workerPID, who(g.pid), how)
 }
 
-// standing is what a worker is told that may change while it runs. d.mu is held.
+// standing returns the order with the worker's settings that may change while it runs. d.mu is held.
 func (g *guest) standing() worker.Order {
 	share := shareOf(g.dom.settings)
 	return worker.Order{KernelTimeout: g.dom.on.current().KernelTimeout, Share: &share}
@@ -216,22 +215,22 @@ func shareOf(s configs.Domain) worker.Share {
 	return worker.Share{Guarantee: uint64(s.Guarantee), Priority: s.Priority}
 }
 
-// order tells a worker what to do. A worker that has ended needs no orders, and one that leaves a
-// hundred of them unread gets no more.
+// order sends a worker an order. An ended worker needs none, and a worker that leaves a hundred orders unread receives
+// no more.
 func (g *guest) order(o worker.Order) { worker.SendOrder(g.conn, o) }
 
-// dismiss has a worker end, in which it tells its process first why no call succeeds any more: that may live on, where
-// its machine is only served no more. d.mu is held.
+// dismiss orders a worker to end. The worker first publishes the error for all later calls of its process, which may
+// live on if only the service for its machine has ended. d.mu is held.
 func (d *Daemon) dismiss(g *guest) {
 	g.order(worker.Order{End: resultDeinitialized})
 	d.tasks.Go(func() {
-		if d.outlives(d.ctx, g) || d.storing(g) == 0 { // or the daemon ends, and nobody would see to it later
+		if d.outlives(d.ctx, g) || d.storing(g) == 0 { // or the daemon ends, and could not kill it later
 			kill(g.worker)
 		}
 	})
 }
 
-// reap collects the exit status of a worker that has ended, if it is a child of ours.
+// reap collects the exit status of an ended worker, if it is a child of this daemon.
 func (g *guest) reap() string {
 	if g.cmd == nil {
 		return ""
@@ -243,11 +242,11 @@ func (g *guest) reap() string {
 	return fmt.Sprintf(" (%v)", err)
 }
 
-// hearEvery is how far apart the reports of a living worker are taken.
+// hearEvery is the least interval between two reports of a living worker.
 const hearEvery = 10 * time.Millisecond
 
-// hear notes the faults that a worker reports, until it ends or the read deadline of its connection passes. It returns the
-// reason that the worker gave for its end, if any. gone is closed when the worker has ended.
+// hear logs the faults that a worker reports, until it ends or the read deadline of its connection passes. It returns
+// the worker's reason for its end, if any. gone is closed when the worker has ended.
 func (d *Daemon) hear(g *guest, gone <-chan struct{}) string {
 	serves := sync.OnceFunc(func() { close(g.serving) })
 	for {
@@ -256,7 +255,7 @@ func (d *Daemon) hear(g *guest, gone <-chan struct{}) string {
 		switch {
 		case errors.Is(err, io.EOF), errors.As(err, &closed):
 			return ""
-		case err != nil: // what it sent is no report
+		case err != nil: // the message is no report
 		case r.State == worker.Serving:
 			serves()
 		case r.State == worker.Faulted:
@@ -271,10 +270,11 @@ func (d *Daemon) hear(g *guest, gone <-chan struct{}) string {
 	}
 }
 
-// mostSaid bounds what a worker's reason adds to a line of the log, in bytes.
+// mostSaid bounds the bytes of a worker's reason in a log line.
 const mostSaid = 400
 
-// clip shortens a text that a worker wrote, which a guest may have chosen, and leaves what is printable on one line.
+// clip shortens a text that a worker wrote, which a guest may have chosen, and replaces unprintable characters so that
+// it stays on one line.
 func clip(s string) string {
 	more := ""
 	if len(s) > mostSaid {
@@ -288,14 +288,14 @@ func clip(s string) string {
 	}, s) + more
 }
 
-// errTooMany is when a domain has as many processes as it may.
+// errTooMany reports that a domain has as many processes as it may.
 var errTooMany = errors.New("too many processes")
 
-// leastArena is what an arena has at least, as configs has it.
+// leastArena is the least size of an arena, as in configs.
 const leastArena = uint64(configs.MiB)
 
-// seat reserves what one more guest process needs, with an arena of most bytes at most. d.mu is
-// held, the domain placed.
+// seat reserves the resources of one more guest process, with an arena of at most most bytes. d.mu is held, and the
+// domain is placed.
 func (d *Daemon) seat(dom *domain, most uint64) (*guest, error) {
 	if len(dom.guests) >= dom.settings.Processes {
 		return nil, fmt.Errorf("domain %q: %w: %d, and processes = %d is its limit", dom.name, errTooMany, len(dom.guests), dom.settings.Processes)
@@ -334,7 +334,8 @@ func (d *Daemon) freeSlice() (int, bool) {
 	return 0, false
 }
 
-// expel ends all workers of a domain, of which one has written over the domain's pages; which worker did so is unknown.
+// expel ends all workers of a domain after one of them has overwritten the domain's pages; the daemon cannot determine
+// which one.
 func (d *Daemon) expel(m *avcpu) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -352,7 +353,7 @@ func (d *Daemon) expel(m *avcpu) {
 	dom.on.expelled(m)
 }
 
-// unseat gives back all that a guest process had, its worker being dead.
+// unseat releases all resources of a guest process after its worker's death.
 func (d *Daemon) unseat(g *guest) {
 	m := g.dom.avcpu // which stays while g is in the domain
 	d.vacateSeat(g)
@@ -377,8 +378,8 @@ func (d *Daemon) vacateSeat(g *guest) {
 	d.restIfIdle()
 }
 
-// reap frees a slot of a domain's page, whose worker is dead. d.mu is held; the caller calls
-// clearSegments without it afterwards.
+// reap frees the slot of a dead worker in a domain's page. d.mu is held; the caller calls clearSegments afterwards,
+// without it.
 func (d *Daemon) reap(dom *domain, slot int) {
 	if st, ok := dom.avcpu.page.Statistics(slot); ok {
 		dom.past.add(&st)
@@ -401,7 +402,7 @@ func closeFile(f *os.File) {
 	}
 }
 
-// endGuests ends all workers, with their guests' CUDA.
+// endGuests kills all workers, and with them their guests' CUDA contexts.
 func (d *Daemon) endGuests() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -412,8 +413,7 @@ func (d *Daemon) endGuests() {
 	}
 }
 
-// reapGuests waits until the workers that endGuests ended are gone. Nobody
-// attends to them any more.
+// reapGuests blocks until the workers that endGuests killed are gone. No attend goroutine runs any more.
 func (d *Daemon) reapGuests() {
 	for _, g := range d.guests {
 		g.reap()

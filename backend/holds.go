@@ -11,7 +11,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// errEnding is when nothing is begun any more.
+// errEnding rejects requests while the daemon ends.
 var errEnding = control.Errorf(control.CodeEnding, "the daemon is ending; try again")
 
 // maxHolds bounds the programs that hold domains at once.
@@ -38,7 +38,7 @@ func identify(pid int) (process, *os.File, error) {
 		return process{}, nil, err
 	}
 	start, err := startOf(pid)
-	if err == nil && hasExited(pidfd) { // start may be that of another process then
+	if err == nil && hasExited(pidfd) { // start may belong to another process then
 		err = fmt.Errorf("process %d has ended", pid)
 	}
 	if err != nil {
@@ -61,8 +61,7 @@ func startOf(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// hold keeps a domain, and a private daemon, for as long as the caller's
-// process lives, whatever it executes meanwhile.
+// hold keeps a domain, and a private daemon, for as long as the caller's process lives, whatever it executes meanwhile.
 func (d *Daemon) hold(p control.Peer, q control.HoldParams) (control.HoldResult, error) {
 	id, pidfd, err := identify(p.PID)
 	if err != nil {
@@ -73,7 +72,7 @@ func (d *Daemon) hold(p control.Peer, q control.HoldParams) (control.HoldResult,
 	return d.holdDomain(id, pidfd, q)
 }
 
-// holdDomain takes over pidfd, also after an error. d.mu is held.
+// holdDomain takes ownership of pidfd, also after an error. d.mu is held.
 func (d *Daemon) holdDomain(id process, pidfd *os.File, q control.HoldParams) (none control.HoldResult, err error) {
 	defer func() {
 		if err != nil {
@@ -105,7 +104,7 @@ func (d *Daemon) holdDomain(id process, pidfd *os.File, q control.HoldParams) (n
 	return control.HoldResult{Domain: dom.name, Socket: dom.socket()}, nil
 }
 
-// keep has a process hold a domain until its end, and takes over its pidfd. d.mu is held.
+// keep makes a process hold a domain until the process ends, and takes ownership of its pidfd. d.mu is held.
 func (d *Daemon) keep(dom *domain, id process, pidfd *os.File, set map[string]string) {
 	d.changed = true
 	if i := slices.IndexFunc(dom.programs, func(p program) bool { return p.process == id }); i >= 0 {
@@ -161,7 +160,7 @@ func (d *Daemon) dropPrograms(dom *domain) {
 	dom.programs = nil
 }
 
-// restIfIdle lets a private daemon that nobody uses end after a while. d.mu is held.
+// restIfIdle starts the timer that ends an unused private daemon, or stops it if the daemon is in use. d.mu is held.
 func (d *Daemon) restIfIdle() {
 	if !d.opt.Private {
 		return

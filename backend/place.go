@@ -14,14 +14,14 @@ import (
 	"pegasus/hypervisor"
 )
 
-// placeTime is how long a guest waits for room on an accelerator.
+// placeTime bounds a guest's wait for room on an accelerator.
 const placeTime = 5 * time.Second
 
-// errNoRoom is when no accelerator that may take a domain has room for it.
+// errNoRoom reports that no accelerator that may serve a domain has room for it.
 var errNoRoom = errors.New("no accelerator has room")
 
-// settle waits until a guest's domain is placed and a seat in it is free, and takes the seat, with
-// an arena of most bytes at most.
+// settle blocks until a guest's domain is placed and a seat in it is free, and takes the seat, with an arena of at most
+// most bytes.
 func (d *Daemon) settle(ctx context.Context, dom *domain, most uint64) (*guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeTime)
 	defer cancel()
@@ -41,12 +41,11 @@ func (d *Daemon) settle(ctx context.Context, dom *domain, most uint64) (*guest, 
 	}
 }
 
-// awaitLeavers waits for workers whose processes have ended already: of the domain, and
-// those with device memory of others. So seat and memory of a program are there for one
-// that is started after it. It takes little more than deathGrace, since who comes to that later is
-// not waited for.
+// awaitLeavers blocks until the workers whose guest processes have ended are gone: the domain's workers, and other
+// domains' workers with device memory. A program's seat and memory are then free for a program started after it. It
+// waits little more than deathGrace: it does not wait for processes that end later.
 func (d *Daemon) awaitLeavers(ctx context.Context, dom *domain) {
-	over := time.After(2 * deathGrace) // who stores what its domain shares may take longer
+	over := time.After(2 * deathGrace) // a worker that stores its domain's shared segments may take longer
 	for _, g := range d.leavers(dom) {
 		select {
 		case <-g.gone:
@@ -58,7 +57,7 @@ func (d *Daemon) awaitLeavers(ctx context.Context, dom *domain) {
 	}
 }
 
-// holdsMemory says whether it has device memory. d.mu is held.
+// holdsMemory reports whether the guest has device memory. d.mu is held.
 func (g *guest) holdsMemory() bool {
 	st, ok := g.dom.avcpu.page.Statistics(g.slot)
 	return ok && st.Memory > 0
@@ -75,7 +74,7 @@ func (d *Daemon) leavers(dom *domain) (all []*guest) {
 	return all
 }
 
-// giveUp leaves the queue with the last guest of a domain that found no place.
+// giveUp removes a domain from the queue after the last of its guests found no place.
 func (d *Daemon) giveUp(dom *domain) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +124,8 @@ func (d *Daemon) place(dom *domain) error {
 	return nil
 }
 
-// attach gives a domain an account, a gate page and a store on the accelerator, and its policy a new member. d.mu is held.
+// attach opens an account, a gate page and a store for a domain on the accelerator, and adds it to the accelerator's
+// policy. d.mu is held.
 func (d *Daemon) attach(dom *domain, a *accelerator) error {
 	if err := d.openAccount(dom, a); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (d *Daemon) attach(dom *domain, a *accelerator) error {
 	return nil
 }
 
-// refusals says why no accelerator takes a domain. d.mu is held.
+// refusals returns the reasons why no accelerator takes a domain. d.mu is held.
 func (d *Daemon) refusals(dom *domain) error {
 	var all []error
 	for _, a := range d.accelerators {
@@ -156,7 +156,7 @@ func (d *Daemon) refusals(dom *domain) error {
 	return errors.Join(all...)
 }
 
-// leave takes a domain without guests off its accelerator. d.mu is held.
+// leave removes a domain without guests from its accelerator. d.mu is held.
 func (d *Daemon) leave(dom *domain) {
 	if dom.on == nil || len(dom.guests) != 0 {
 		return
@@ -167,7 +167,7 @@ func (d *Daemon) leave(dom *domain) {
 		d.noteOf(dom, "lost", "%d bytes of its workers' log are left out here", lost)
 	}
 	name, m := dom.name, dom.avcpu
-	d.tasks.Go(func() { // waits until segments are cleared
+	d.tasks.Go(func() { // blocks until ClearSegments has returned
 		if err := m.page.Free(); err != nil {
 			d.log.Warn("free gate page", "domain", name, "err", err)
 		}
@@ -185,13 +185,13 @@ func (d *Daemon) leave(dom *domain) {
 	d.makeRoom()
 }
 
-// makeRoom tells those who wait that something came free. d.mu is held.
+// makeRoom wakes the waiting guests after resources became free. d.mu is held.
 func (d *Daemon) makeRoom() {
 	close(d.freed)
 	d.freed = make(chan struct{})
 }
 
-// choose asks the queue for the domain's accelerator; nil if it must wait. d.mu is held.
+// choose returns the accelerator that the queue assigns to the domain, or nil if the domain must wait. d.mu is held.
 func (d *Daemon) choose(dom *domain) *accelerator {
 	d.gauge()
 	name, ok := d.queue.Place(request(dom.settings))
@@ -201,7 +201,7 @@ func (d *Daemon) choose(dom *domain) *accelerator {
 	return d.accelerator(name)
 }
 
-// gauge tells the queue how accelerators are used. d.mu is held.
+// gauge updates the queue's view of the accelerators' use. d.mu is held.
 func (d *Daemon) gauge() {
 	for _, a := range d.accelerators {
 		d.queue.SetAllocated(a.name, a.hw.MemoryReserved())
@@ -209,14 +209,14 @@ func (d *Daemon) gauge() {
 	}
 }
 
-// overloaded says that the policy doesn't keep its promises.
+// overloaded reports that the policy cannot keep its guarantees.
 func (a *accelerator) overloaded() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sched.Overloaded()
 }
 
-// request is a domain as the queue knows it.
+// request returns the placement request for a domain.
 func request(s configs.Domain) placement.Domain {
 	return placement.Domain{Name: s.Name, Weight: s.Credits, Memory: uint64(max(s.Memory, s.Guarantee)), Only: s.Accelerator,
 		Guarantee: uint64(s.Guarantee)}
@@ -231,8 +231,8 @@ func (d *Daemon) accelerator(name string) *accelerator {
 	return nil
 }
 
-// lineUp makes the queue of the accelerators, under settings for each and for
-// the domains, with everybody where they are. d.mu is held.
+// lineUp returns a placement queue of the accelerators, under the given settings for them and for the domains, with
+// each placed domain where it is. d.mu is held.
 func (d *Daemon) lineUp(settings []configs.Accelerator, of func(*domain) configs.Domain) (*placement.Queue, error) {
 	q := placement.NewQueue(placementOrder(settings))
 	for i, a := range d.accelerators {
@@ -255,8 +255,8 @@ func (d *Daemon) lineUp(settings []configs.Accelerator, of func(*domain) configs
 	return q, nil
 }
 
-// placementOrder goes with the policies: where none schedules, domains are
-// spread in turn.
+// placementOrder returns the order for the policies: round robin if no accelerator has a scheduling policy, else by
+// weight.
 func placementOrder(settings []configs.Accelerator) placement.Order {
 	for _, s := range settings {
 		if s.Policy != "none" {

@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// gatherEvery is how often workers' notes and CPUs are looked at for a timeline: so
-	// seldom that it costs little, so often that no notes are lost.
+	// gatherEvery is the period at which a timeline samples workers' trace records and the CPUs: long enough to cost
+	// little, short enough to lose no records.
 	gatherEvery = 2 * time.Millisecond
-	// windowsEvery is how often windows that are still open are told of.
+	// windowsEvery is the period at which windows that are still open are reported.
 	windowsEvery = 50 * time.Millisecond
-	// watcherGone is within what time it is seen that one who watched has hung up.
+	// watcherGone bounds the time in which the daemon notices that a timeline's client has hung up.
 	watcherGone = 2 * time.Second
-	// spanBacklog is how many spans may wait for their reader.
+	// spanBacklog bounds the spans that wait for their reader.
 	spanBacklog = 1 << 16
 )
 
-// timeline gathers what goes on for one who wants a picture of it. It is for one
-// goroutine but for gates, which its scheduler calls.
+// timeline collects spans for one client. One goroutine uses it, except for put, which the scheduler loops call.
 type timeline struct {
 	d       *Daemon
 	spans   chan control.Span
@@ -34,8 +33,8 @@ type timeline struct {
 	runs    hypervisor.Runs
 }
 
-// timeline emits what goes on: when engines were held by whom, when gates were open,
-// and when vCPUs ran. An empty span comes first, when the gathering begins.
+// timeline emits the spans in which domains held engines, gates were open, and vCPUs ran. The first span is empty and
+// marks the start of the collection.
 func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
 	if !d.watch(ctx) {
 		return control.Errorf(control.CodeConflict, "somebody watches the timeline already")
@@ -79,7 +78,8 @@ func (d *Daemon) timeline(ctx context.Context, emit func(v any) error) error {
 	}
 }
 
-// watch makes the caller the one who watches, unless somebody does and goes on. Who has just hung up may not have been missed yet.
+// watch makes the caller the timeline's client and reports whether it did: it fails if another client is connected. It
+// waits up to watcherGone for a client that has hung up.
 func (d *Daemon) watch(ctx context.Context) bool {
 	for end := time.Now().Add(watcherGone); ; sleep(ctx, gatherEvery) {
 		d.mu.Lock()
@@ -109,7 +109,7 @@ func (t *timeline) end(accelerators []*accelerator) {
 	}
 }
 
-// put hands a span to the reader; one that finds no room ends the timeline.
+// put queues a span for the client; a full queue ends the timeline.
 func (t *timeline) put(s control.Span) {
 	select {
 	case t.spans <- s:
@@ -117,11 +117,11 @@ func (t *timeline) put(s control.Span) {
 	}
 }
 
-// gather reads what was noted since the last time.
+// gather collects the records since the last call.
 func (t *timeline) gather() {
 	t.d.mu.Lock()
 	readers := t.readers
-	t.readers = make(map[*gate.Page]*gate.Reader, len(readers)) // the pages of domains that left are gone
+	t.readers = make(map[*gate.Page]*gate.Reader, len(readers)) // the pages of detached domains are gone
 	for _, dom := range t.d.domains {
 		if dom.on != nil {
 			t.read(dom, readers[dom.avcpu.page])
@@ -136,8 +136,8 @@ func (t *timeline) gather() {
 	})
 }
 
-// guestsToDraw are those of guestsByDomain, and of machines in which nobody computes: who else has the CPUs is
-// what one looks for in a picture.
+// guestsToDraw returns the result of guestsByDomain and the machines without guest processes: a timeline also shows
+// which other machines had the CPUs.
 func (d *Daemon) guestsToDraw() []hypervisor.Guests {
 	all := d.guestsByDomain()
 	d.mu.Lock()
@@ -152,7 +152,7 @@ func (d *Daemon) guestsToDraw() []hypervisor.Guests {
 	return all
 }
 
-// read reads a domain's notes. The daemon's mu is held: the page stays mapped.
+// read collects a domain's trace records. The daemon's mu is held: the page stays mapped.
 func (t *timeline) read(dom *domain, r *gate.Reader) {
 	page := dom.avcpu.page
 	if r == nil {
@@ -172,13 +172,13 @@ func (t *timeline) read(dom *domain, r *gate.Reader) {
 	}
 }
 
-// engineNames are the engines' classes, for people.
+// engineNames are the display names of the engine classes.
 var engineNames = [accel.NumClasses]string{accel.Compute: "compute", accel.CopyIn: "copy in", accel.CopyOut: "copy out", accel.CopyDevice: "copy within"}
 
-// windowNames are what a lease is for.
+// windowNames are the display names of a lease's classes.
 var windowNames = [1 + gate.NumClasses]string{policies.AnyClass: "all", policies.Compute: "compute", policies.Copy: "copy"}
 
-// watch has tell called with every window that a gate was open; nil ends that.
+// watch passes to tell every window in which a gate was open; nil ends that.
 func (a *accelerator) watch(tell func(control.Span)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,7 +194,7 @@ func (a *accelerator) watch(tell func(control.Span)) {
 	}
 }
 
-// tellWindows tells of the windows that are open, up to now.
+// tellWindows reports the open windows, up to now.
 func (a *accelerator) tellWindows() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -208,7 +208,7 @@ func (a *accelerator) tellWindows() {
 	}
 }
 
-// window tells of a domain's window up to now. a.mu is held.
+// window reports a domain's window, up to now. a.mu is held.
 func (a *accelerator) window(now int64, m *avcpu, c policies.Class) {
 	if since := m.since[c]; a.windows != nil && since != 0 && since < now {
 		a.windows(control.Span{Line: control.LineGate, Accelerator: a.name, Domain: m.domain, Class: windowNames[c], From: since, To: now})

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Client is one connection to a daemon. It is not for concurrent use.
+// Client is one connection to a daemon. It is not safe for concurrent use.
 type Client struct {
 	conn     *net.UnixConn
 	r        *bufio.Reader
@@ -19,13 +19,11 @@ type Client struct {
 	patience time.Duration // of Call
 }
 
-// answerTime is how long a daemon may take to answer; nothing that it is asked
-// makes it wait for anything.
+// answerTime is how long a daemon may take to answer; no request makes it wait for anything.
 const answerTime = 20 * time.Second
 
-// Dial connects to the control socket at path, the only way to a daemon. It
-// refuses a directory and a listener of another user with *Stranger, before a
-// byte is sent.
+// Dial connects to the control socket at path, the only way to a daemon. It rejects a directory and a listener of
+// another user with *Stranger, before it sends a byte.
 func Dial(path string) (*Client, error) {
 	if err := CheckOwner(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -47,15 +45,14 @@ func Dial(path string) (*Client, error) {
 	return c, nil
 }
 
-// Close hangs up.
+// Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Server is who answers, as the kernel says.
+// Server returns the daemon's process, as the kernel reports it.
 func (c *Client) Server() (Peer, error) { return PeerOf(c.conn) }
 
-// Call asks and waits for the answer, which goes into result unless that is nil.
-// A daemon's refusal comes back as *Error. After any other error the connection
-// is of no more use.
+// Call sends a request and blocks until the answer, which it decodes into result unless that is nil. A daemon's refusal
+// is returned as *Error. After any other error the connection is unusable.
 func (c *Client) Call(method string, params, result any) error {
 	c.conn.SetDeadline(time.Now().Add(c.patience))
 	defer c.conn.SetDeadline(time.Time{})
@@ -72,8 +69,7 @@ func (c *Client) Call(method string, params, result any) error {
 	return err
 }
 
-// Stream asks and calls each for every value of the answer, the last included,
-// however long they are in coming.
+// Stream sends a request and calls each for every value of the answer, including the last, without a time limit.
 func (c *Client) Stream(method string, params any, each func(v json.RawMessage, last bool) error) error {
 	c.next++
 	q := Request{Version: Version, ID: c.next, Method: method}

@@ -26,20 +26,20 @@ type Answer struct {
 	More    bool            `json:"more,omitempty"`
 }
 
-// The codes of an Error, for programs; its message is for people.
+// Codes of an Error, for programs; its message is for people.
 const (
 	CodeMalformed = "malformed" // not a request
 	CodeVersion   = "version"   // a request of another version
 	CodeMethod    = "method"    // no such method
-	CodeDenied    = "denied"    // the caller may not
+	CodeDenied    = "denied"    // the caller lacks the permission
 	CodeInvalid   = "invalid"   // a value is out of range
 	CodeNotFound  = "not_found" // no such domain, accelerator, …
-	CodeConflict  = "conflict"  // can't be done now
-	CodeEnding    = "ending"    // the daemon is about to end: the next one can be asked
+	CodeConflict  = "conflict"  // impossible at present
+	CodeEnding    = "ending"    // the daemon is about to end; retry with the next one
 	CodeInternal  = "internal"
 )
 
-// Error is why a request failed.
+// Error is the cause of a request's failure.
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -47,14 +47,14 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Errorf makes an Error.
+// Errorf returns an Error.
 func Errorf(code, format string, args ...any) *Error {
 	return &Error{code, fmt.Sprintf(format, args...)}
 }
 
 var errTooLong = errors.New("line too long")
 
-// readLine returns the next line without its end, at most limit bytes with it.
+// readLine returns the next line without its end, of at most limit bytes with it.
 func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
@@ -76,8 +76,8 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// DecodeRequest reads one request line. Its error is fit to be sent back; the
-// request then holds as much as was understood, so that its ID can be echoed.
+// DecodeRequest decodes one request line. Its error can be sent back; the request then has all fields that were
+// decoded, so that its ID can be echoed.
 func DecodeRequest(line []byte) (Request, *Error) {
 	var q Request
 	if len(line)+1 > MaxRequest {
@@ -92,8 +92,7 @@ func DecodeRequest(line []byte) (Request, *Error) {
 	return q, nil
 }
 
-// Decode reads the parameters into v, refusing what it doesn't know. No
-// parameters leave v as it is.
+// Decode decodes the parameters into v and rejects unknown fields. Without parameters v is unchanged.
 func (q *Request) Decode(v any) error {
 	if len(q.Params) == 0 {
 		return nil

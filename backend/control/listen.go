@@ -10,22 +10,21 @@ import (
 	"syscall"
 )
 
-// MaxSocketPath is how long the kernel lets a socket's path be, in bytes.
+// MaxSocketPath is the kernel's limit on a socket's path, in bytes.
 const MaxSocketPath = 107
 
-// Listener is where a daemon answers: a socket, and a link to it in the runtime
-// directory, where the command looks, if it isn't there itself.
+// Listener is a daemon's control socket, with a link to it in the runtime directory, where the command expects it, if
+// the socket is elsewhere.
 type Listener struct {
 	*net.UnixListener
 	link string // empty if there is none
 }
 
-// Listen makes the control socket of a runtime directory, at path or, if that is
-// empty, in the directory. It takes the place of a socket that nobody listens
-// at, as a killed daemon leaves behind, and of nothing else.
+// Listen makes the control socket of a runtime directory, at path or, if that is empty, in the directory. It replaces a
+// socket without a listener, which a killed daemon leaves behind, and no other file.
 func Listen(dir, path string) (*Listener, error) {
 	home := filepath.Join(dir, SocketName)
-	if _, err := os.Readlink(home); err == nil { // a daemon's before; the directory is ours
+	if _, err := os.Readlink(home); err == nil { // left by a previous daemon; the directory is this daemon's
 		os.Remove(home)
 	}
 	if path == "" {
@@ -56,7 +55,7 @@ func Listen(dir, path string) (*Listener, error) {
 	return l, nil
 }
 
-// Close removes socket and link.
+// Close closes the socket and removes it and its link.
 func (l *Listener) Close() error {
 	err := l.UnixListener.Close()
 	if err == nil && l.link != "" {
@@ -65,7 +64,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// vacate removes the socket at a path if nobody listens there.
+// vacate removes the socket at a path if it has no listener.
 func vacate(path string) error {
 	info, err := os.Lstat(path)
 	switch {

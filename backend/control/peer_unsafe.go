@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is who the kernel says is at the other end of a unix socket.
+// Peer identifies the process at the other end of a unix socket, as the kernel reports it.
 type Peer struct {
 	PID      int
 	UID, GID int
 	Groups   []int // supplementary
 }
 
-// PeerOf asks the kernel.
+// PeerOf returns the kernel's credentials of the connection's peer.
 func PeerOf(c *net.UnixConn) (Peer, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -39,7 +39,7 @@ func peerOfFD(fd int) (Peer, error) {
 	return p, err
 }
 
-// Member tells whether the peer has the group, as primary or supplementary.
+// Member reports whether the peer has the group, as primary or supplementary.
 func (p Peer) Member(gid int) bool {
 	if p.GID == gid {
 		return true
@@ -52,8 +52,7 @@ func (p Peer) Member(gid int) bool {
 	return false
 }
 
-// peerGroups asks for SO_PEERGROUPS, an array of gid_t whose length the kernel
-// tells by ERANGE.
+// peerGroups reads SO_PEERGROUPS, an array of gid_t whose length the kernel reports with ERANGE.
 func peerGroups(fd int) ([]int, error) {
 	buf := make([]byte, 4*64)
 	for {

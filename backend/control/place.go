@@ -29,20 +29,20 @@ const PrivateLog = "pegasusd.log"
 const RuntimeVariable = "PEGASUS_RUNTIME_DIR"
 
 // PrivateDir returns the runtime directory of this user's own daemon: $PEGASUS_RUNTIME_DIR, else
-// $XDG_RUNTIME_DIR/pegasus, else /tmp/pegasus-UID. It returns an error for a value of PEGASUS_RUNTIME_DIR that can be no
-// runtime directory.
+// $XDG_RUNTIME_DIR/pegasus, else /tmp/pegasus-UID. It returns an error for a value of PEGASUS_RUNTIME_DIR that cannot
+// be a runtime directory.
 func PrivateDir() (string, error) {
 	if dir := os.Getenv(RuntimeVariable); dir != "" {
 		return dir, checkVariable(dir)
 	}
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) { // another one doesn't count, as its specification has it
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) { // its specification ignores a relative path
 		return filepath.Join(dir, "pegasus"), nil
 	}
 	return filepath.Join("/tmp", "pegasus-"+strconv.Itoa(os.Getuid())), nil
 }
 
-// checkVariable returns an error for a value of RuntimeVariable that can be no runtime directory. A directory that
-// doesn't exist can: it is made.
+// checkVariable returns an error for a value of RuntimeVariable that cannot be a runtime directory. A directory that
+// does not exist is valid: the daemon makes it.
 func checkVariable(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -56,7 +56,7 @@ func checkVariable(dir string) error {
 // maxRuntimeDir leaves room for the names of sockets below it.
 const maxRuntimeDir = MaxSocketPath - len("/workers/9999999999.sock")
 
-// CheckRuntimeDir refuses a directory whose sockets' paths would be too long.
+// CheckRuntimeDir returns an error for a directory whose sockets' paths would be too long.
 func CheckRuntimeDir(dir string) error {
 	if len(dir) > maxRuntimeDir {
 		return fmt.Errorf("runtime directory %s: its path has %d bytes; with more than %d the paths of sockets in it are too long", dir, len(dir), maxRuntimeDir)
@@ -76,7 +76,7 @@ func (s *Stranger) Error() string {
 		s.What, s.UID, os.Geteuid())
 }
 
-// trusted reports whether a user may be the daemon's: root, or the caller.
+// trusted reports whether the daemon may run as this user: root, or the caller's.
 func trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 
 // CheckOwner returns *Stranger if another user owns the directory, and nil if the
@@ -95,8 +95,8 @@ func CheckOwner(dir string) error {
 	return nil
 }
 
-// MakeRuntimeDir makes dir if need be, and refuses one that somebody else could
-// have prepared: a runtime directory in /tmp must be ours, and no link.
+// MakeRuntimeDir makes dir if it does not exist, and rejects one that another user could have prepared: the runtime
+// directory must belong to the daemon's user and be no link, even in /tmp.
 func MakeRuntimeDir(dir string, mode os.FileMode) error {
 	if err := CheckRuntimeDir(dir); err != nil {
 		return err

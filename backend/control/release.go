@@ -2,12 +2,11 @@ package control
 
 import "runtime/debug"
 
-// release is what the Makefile calls this build.
+// release is the build name that the Makefile sets.
 var release string
 
-// Release names the build of this binary, so that those of one build know each
-// other: as the Makefile did, else the module's version if it has one, else the
-// commit that it was built from.
+// Release returns the name of this binary's build, so that binaries of one build can recognize each other: the
+// Makefile's name, else the module's version if it has one, else the commit that it was built from.
 func Release() string {
 	if release != "" {
 		return release

@@ -16,26 +16,25 @@ import (
 type Handler interface {
 	// Authorize returns nil if the peer may use the method.
 	Authorize(p Peer, method string) error
-	// Handle does what the request asks and returns the value to answer with.
-	// Each emit sends a value ahead of it; emit fails when the caller has gone.
-	// ctx ends when the server does, or the caller hangs up.
+	// Handle executes the request and returns the value of the answer. Each emit sends a value before it; emit fails
+	// when the caller has hung up. ctx ends when the server does, or the caller hangs up.
 	Handle(ctx context.Context, p Peer, q *Request, emit func(v any) error) (any, error)
 }
 
-// maxConnections bounds what callers can make the daemon hold.
+// maxConnections bounds the callers' connections, and with them the daemon's resources.
 const maxConnections = 256
 
-// idleLimit ends connections that ask nothing.
+// idleLimit is how long a connection may go without a request before the server closes it.
 const idleLimit = 5 * time.Minute
 
-// server is one daemon's.
+// server serves one daemon's control socket.
 type server struct {
 	h    Handler
 	log  *slog.Logger
-	idle time.Duration // ends connections that ask nothing
+	idle time.Duration // closes connections without requests
 }
 
-// Serve answers on l until ctx ends, closes it, and waits for the handlers that run.
+// Serve answers requests on l until ctx ends, closes l, and waits for the running handlers.
 func Serve(ctx context.Context, l *Listener, h Handler, log *slog.Logger) error {
 	s := &server{h, log, idleLimit}
 	return s.serve(ctx, l)
@@ -61,7 +60,7 @@ func (s *server) serve(ctx context.Context, l *Listener) error {
 			}
 			s.log.Warn("control socket: accept", "err", err)
 			select {
-			case <-time.After(100 * time.Millisecond): // out of descriptors, say
+			case <-time.After(100 * time.Millisecond): // such as EMFILE
 			case <-ctx.Done():
 			}
 			continue
@@ -80,8 +79,7 @@ func (s *server) serve(ctx context.Context, l *Listener) error {
 	}
 }
 
-// serveConn answers one caller. When ctx ends it takes no more requests, but an
-// answer that is on its way goes out.
+// serveConn answers one caller. When ctx ends it takes no more requests, but a started answer is sent.
 func (s *server) serveConn(ctx context.Context, c *net.UnixConn) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,8 +104,8 @@ func (s *server) serveConn(ctx context.Context, c *net.UnixConn) {
 	}
 }
 
-// readLines reads ahead by one line, so that a caller who hangs up during a
-// long answer is noticed and cancelled. It ends with ctx or the connection.
+// readLines returns a channel of lines, read ahead by one, so that a caller that hangs up during a long answer is
+// noticed and cancelled. It ends with ctx or the connection.
 func readLines(ctx context.Context, cancel func(), c *net.UnixConn) <-chan []byte {
 	lines := make(chan []byte)
 	go func() {
@@ -131,7 +129,7 @@ func readLines(ctx context.Context, cancel func(), c *net.UnixConn) <-chan []byt
 	return lines
 }
 
-// serveLine answers one request and tells whether the connection goes on.
+// serveLine answers one request and reports whether the connection continues.
 func (s *server) serveLine(ctx context.Context, c net.Conn, p Peer, line []byte) bool {
 	q, bad := DecodeRequest(line)
 	if bad != nil {

@@ -10,14 +10,14 @@ import (
 	"pegasus/callbuf"
 )
 
-// Bell is how the workers of one accelerator wake its scheduler loop.
+// Bell is the doorbell by which the workers of one accelerator wake its scheduler loop.
 type Bell struct {
 	file *os.File
 	mem  []byte
 	at   *bellLayout
 }
 
-// NewBell makes a Bell.
+// NewBell allocates a Bell.
 func NewBell() (*Bell, error) {
 	f, err := newFile("pegasus-bell", bellBytes)
 	if err != nil {
@@ -33,7 +33,7 @@ func NewBell() (*Bell, error) {
 	return b, nil
 }
 
-// OpenBell maps a Bell that another process made, and takes the file over.
+// OpenBell maps a Bell that another process allocated, and takes ownership of the file.
 func OpenBell(f *os.File) (*Bell, error) {
 	mem, err := mapFile(f, bellBytes)
 	if err != nil {
@@ -46,7 +46,7 @@ func OpenBell(f *os.File) (*Bell, error) {
 	return b, nil
 }
 
-// File is the memfd, to be handed to workers. It stays the Bell's.
+// File returns the memfd, to be passed to workers. The Bell keeps ownership.
 func (b *Bell) File() *os.File { return b.file }
 
 // Free unmaps the Bell in this process.
@@ -55,18 +55,16 @@ func (b *Bell) Free() error {
 	return unix.Munmap(b.mem)
 }
 
-// Ring wakes whoever listens.
+// Ring wakes the goroutine in Listen, in any process.
 func (b *Bell) Ring() {
 	b.at.rung.Add(1)
 	callbuf.FutexWake(&b.at.rung, 1<<30)
 }
 
-// Rung is how often it was rung. Take it before looking at the Pages, and
-// Listen with it after.
+// Rung returns the number of rings. A caller reads it before it samples the Pages, and passes it to Listen after.
 func (b *Bell) Rung() uint32 { return b.at.rung.Load() }
 
-// Listen sleeps until the bell has been rung more often than seen, or timeout
-// has passed; it may return early.
+// Listen blocks until the bell has been rung since Rung returned seen, or timeout has passed; it may return early.
 func (b *Bell) Listen(seen uint32, timeout time.Duration) {
 	if b.at.rung.Load() == seen && timeout > 0 {
 		callbuf.FutexWait(&b.at.rung, seen, timeout)

@@ -1,55 +1,47 @@
-// Package gate decides, without a system call when it is open, whether a worker
-// may submit work to an accelerator now, and carries what came and ended back to
-// the scheduler. For how long it held engines is the accelerator's to say.
+// Package gate decides, without a system call while the gate is open, whether a worker may submit work to an
+// accelerator now, and reports arrived and ended work to the scheduler. The accelerator measures how long that work
+// held engines.
 //
-// Who calls it: the daemon owns one Page per aVCPU (a domain on an accelerator)
-// and grants and revokes leases on it; every worker of that domain is a Member
-// of the Page through a slot of its own. Page and Bell are memfds that both
-// sides map, so they outlive the daemon, and a new daemon finds everything in
-// place.
+// Callers: the daemon owns one Page per aVCPU (a domain on an accelerator) and grants and revokes leases on it; every
+// worker of that domain is a Member of the Page through a slot of its own. Page and Bell are memfds that both sides
+// map, so they outlive the daemon, and a new daemon finds all state in place.
 //
-// Whom it trusts: workers are the host's own processes, but they execute
-// hostile input. A worker that went bad can harm its own domain's Page only. The
-// daemon believes nothing on it that could harm it: indices come from itself and
-// counts are taken as differences that cannot be negative.
+// Trust boundary: workers are the host's own processes, but they execute hostile input. A compromised worker can harm
+// its own domain's Page only. The daemon uses no value on it that could harm the daemon: indices come from the daemon
+// itself, and counts are taken as differences that cannot be negative.
 //
-// What is on a Page, all little-endian (the structs header and slot are the
-// layout, and a test holds their offsets):
+// A Page's layout, all little-endian (the structs header and slot define it, and a test checks their offsets):
 //
 //	header, 28672 bytes, a line of 64 bytes each for
-//	  0x000 what it is: magic, version, number of slots
-//	  0x040 written by the daemon only: generation (futex word, one more at every
-//	        change), alive until, in-flight limit, whether notes are wanted
-//	  0x080 what was used of each class since its lease ended: overrun
+//	  0x000 identification: magic, version, number of slots
+//	  0x040 written by the daemon only: generation (futex word, incremented at every
+//	        change), alive until, in-flight limit, whether tracing is on
+//	  0x080 time used of each class since its lease ended: overrun
 //	  0x0c0 memory: lock, and the quotas of device and host memory
 //	  0x100 waiting: released (futex word), limit waiters, drain watch
 //	  0x140 three leases: for all classes, for compute, for copies; each has its
-//	        kind and deadline, written by the daemon only, and what is left of its
-//	        budget and requests, taken by workers
-//	  then the table of device segments, what the workers may still write to the
-//	  host's log, and who begins or ends to hold a segment
+//	        kind and deadline, written by the daemon only, and the remaining
+//	        budget and requests, which workers decrement
+//	  then the table of device segments, the workers' remaining allowance for the
+//	  host's log, and the claims of workers that begin or end to hold a segment
 //	256 slots of 3072 bytes, one per worker, each written by its worker alone
 //	while that lives:
-//	  who, what is in flight and pending, the kind and size of what waits, time used
+//	  pid, work in flight and pending, kind and size of the waiting request, time used
 //	  per class, calls, memory, how long requests waited (64 buckets, each twice as wide as the last)
-//	256 reels of 16448 bytes, on which each worker notes when it executed what, with a kernel's
-//	  name, while the daemon asks for it; the oldest notes go first
+//	256 trace rings of 16448 bytes, in which each worker records when it executed which
+//	  kernel or copy while the daemon has tracing on; the oldest records are overwritten
 //
-// A lease says until when the gate is open for its classes, and optionally for how
-// much predicted time or how many requests. When these have been used, the bell
-// rings. Workers enforce all of it
-// from their own clock. When the daemon has not been heard of since aliveUntil,
-// gates count as open; the in-flight limit and the quotas still hold.
+// A lease gives the time until which the gate is open for its classes, and optionally a limit of predicted time or of
+// requests. When the limit is used up, the worker rings the doorbell. Workers enforce leases from their own clock.
+// After aliveUntil without a heartbeat of the daemon, gates count as open; the in-flight limit and the quotas still
+// hold.
 //
-// Work in flight is bounded per class and aVCPU by its predicted time, since
-// accelerators do not preempt; one request is always allowed. The bound is looked
-// at, not locked: workers that submit at the same instant may exceed it by one
-// request each. Nor can it hold for everything: what is in flight may be waiting
-// for a callback of the guest, or for a copy that comes later in the ring, so
-// requests beyond the limit are let in when nothing ends. Lest a domain pile up
-// work that way, which runs on when its gate is closed, devices that can ask
-// again before they execute (Member.AwaitTurn): after a gate has closed, no more
-// is begun once as much was used as may be in flight.
+// Work in flight is bounded per class and aVCPU by its predicted time, since accelerators do not preempt; one request
+// is always allowed. The bound is read without a lock: workers that submit at the same instant may exceed it by one
+// request each. The limit is also soft: in-flight work may depend on a guest callback or on a copy later in the ring,
+// so requests beyond the limit are admitted when no request completes. To keep a domain from accumulating work that
+// way, which would run on after its gate has closed, devices that can check again before they execute call
+// Member.AwaitTurn: after a gate has closed, they begin no more once the domain has used as much as may be in flight.
 package gate
 
 import (
@@ -70,7 +62,7 @@ const (
 	NumClasses
 )
 
-// ClassOf is the gate's class for an engine's.
+// ClassOf maps an engine's class to the gate's.
 func ClassOf(c accel.Class) Class {
 	if c == accel.CopyIn || c == accel.CopyOut {
 		return Copy
@@ -87,16 +79,16 @@ const (
 	AllClasses          = ComputeOnly | CopyOnly
 )
 
-// Has says whether the set holds a class.
+// Has reports whether the set contains a class.
 func (s Classes) Has(c Class) bool { return s>>c&1 != 0 }
 
-// Forever as a deadline never comes.
+// Forever is a deadline that never comes.
 const Forever = int64(1<<63 - 1)
 
 // Slots bounds the workers of one aVCPU.
 const Slots = 256
 
-// Terms are what a lease allows.
+// Terms are the conditions of a lease.
 type Terms struct {
 	Classes Classes
 	// Until is when the lease ends (CLOCK_MONOTONIC ns); Forever for never.
@@ -109,18 +101,18 @@ type Terms struct {
 }
 
 var (
-	// ErrPage is a file that is not a page of this version.
+	// ErrPage reports a file that is not a page of this version.
 	ErrPage = errors.New("gate: not a page of this version")
-	// ErrFull is a Page or Bell without a free slot.
+	// ErrFull reports a Page or Bell without a free slot.
 	ErrFull = errors.New("gate: no free slot")
-	// ErrQuota is a reservation beyond a quota.
+	// ErrQuota reports a reservation beyond a quota.
 	ErrQuota = errors.New("gate: over quota")
-	// ErrStopped is a wait at the gate that was called off.
+	// ErrStopped reports a wait at the gate that Stop ended.
 	ErrStopped = errors.New("gate: wait called off")
 )
 
-// The clocks of Go and of the accelerators are the same one; this is where Go's
-// starts. Reading it through time.Since needs no system call.
+// Go's clock and the accelerators' clock are the same; clockBase is where Go's starts. Reading it through time.Since
+// needs no system call.
 var (
 	clockStart = time.Now()
 	clockBase  = monotonic()
@@ -134,6 +126,5 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// Now is CLOCK_MONOTONIC in nanoseconds, to within the microsecond in which the
-// process started.
+// Now returns CLOCK_MONOTONIC in nanoseconds, to within the microsecond in which the process started.
 func Now() int64 { return clockBase + int64(time.Since(clockStart)) }

@@ -11,21 +11,24 @@ import (
 	"pegasus/callbuf"
 )
 
-// Where device memory is a driver's, a segment is memory that one worker made and that others got of it: who has it holds it, and gives
-// it to whoever asks. While nobody holds it its bytes are in the domain's file. Beginning and ending to hold it take as long as
-// the driver does, so who does one of them claims the segment meanwhile, and not the lock of the quotas. The dead claim and
-// hold nothing.
+// Where a driver owns the device memory, a segment is memory that one worker allocated and exported to other workers. A
+// worker that has the memory is a holder, and exports it to each worker that requests it. While there is no holder, the
+// segment's bytes are in the domain's file. Acquiring and releasing the memory take as long as the driver's calls, so
+// the worker claims the segment for that time instead of holding the lock of the quotas. The claims and holds of dead
+// workers are void.
 
-// KeepTime is how long a worker may take to begin or end to hold so many bytes.
+// KeepTime returns how long a worker may take to acquire or release a segment of that many bytes.
 func KeepTime(bytes uint64) time.Duration {
 	return 10*time.Second + time.Duration(bytes>>28)*time.Second
 }
 
-// CountSegmentsIn says that segments count in whole multiples of that many bytes. All workers of a domain say the same.
+// CountSegmentsIn sets the unit in bytes to whose multiples segments are rounded up in the accounts. All workers of a
+// domain set the same unit.
 func (m *Member) CountSegmentsIn(unit uint64) { m.page.at.segmentUnit.Store(unit) }
 
-// ClaimSegment has nobody else begin or end to hold a segment, until YieldSegment. It waits for who does that now, for as long as
-// patience, or until stop says so, and returns false then. One goroutine of a worker may claim a segment at a time.
+// ClaimSegment claims a segment: no other worker acquires or releases it until YieldSegment. It blocks while another
+// live worker has the claim, and returns false after patience or when stop returns true. One goroutine of a worker may
+// claim a segment at a time.
 func (m *Member) ClaimSegment(id uint32, patience time.Duration, stop func() bool) bool {
 	h := &m.page.at.holdings[id%Segments]
 	for until := Now() + int64(patience); ; {
@@ -40,7 +43,7 @@ func (m *Member) ClaimSegment(id uint32, patience time.Duration, stop func() boo
 	}
 }
 
-// take claims a segment if nobody does who lives, or says who does.
+// take claims the segment unless another live worker holds the claim; then it returns that worker's slot, plus 1.
 func (h *holding) take(m *Member) (by uint32, mine bool) {
 	m.lock()
 	defer m.unlock()
@@ -48,19 +51,19 @@ func (h *holding) take(m *Member) (by uint32, mine bool) {
 	if by = h.claim.Load(); by != 0 && by != me && m.page.claims(by, h.claimer.Load()) {
 		return by, false
 	}
-	h.claimer.Store(uint32(os.Getpid())) // first, so that nobody else's is taken for this one's
+	h.claimer.Store(uint32(os.Getpid())) // first, so that another worker's claim is not taken for this one's
 	h.claim.Store(me)
 	return me, true
 }
 
-// claims says whether a worker lives that claims something.
+// claims reports whether the worker that holds a claim is alive.
 func (p *Page) claims(by, pid uint32) bool {
 	return by <= Slots && p.at.slot[by-1].pid.Load() == pid && lives(pid)
 }
 
 func lives(pid uint32) bool { return pid != 0 && !errors.Is(unix.Kill(int(pid), 0), unix.ESRCH) }
 
-// YieldSegment ends that.
+// YieldSegment releases this worker's claim on a segment.
 func (m *Member) YieldSegment(id uint32) {
 	h := &m.page.at.holdings[id%Segments]
 	if h.claim.CompareAndSwap(uint32(m.index)+1, 0) {
@@ -68,10 +71,10 @@ func (m *Member) YieldSegment(id uint32) {
 	}
 }
 
-// SegmentTag is by which workers ask each other for a segment.
+// SegmentTag returns the tag by which workers request a segment from each other.
 func (m *Member) SegmentTag(id uint32) uint64 { return m.page.at.holdings[id%Segments].tag.Load() }
 
-// SegmentHolders is where to ask for a segment: at those other workers that hold it.
+// SegmentHolders returns the export addresses of the other live workers that hold a segment.
 func (m *Member) SegmentHolders(id uint32) (all []uint32) {
 	m.lock()
 	defer m.unlock()
@@ -84,12 +87,13 @@ func (m *Member) SegmentHolders(id uint32) (all []uint32) {
 	return all
 }
 
-// SegmentStored says whether the bytes of a segment are in the domain's file. Where they aren't and nobody holds it they are lost.
+// SegmentStored reports whether a segment's bytes are in the domain's file. If they are not and no worker holds the
+// segment, they are lost.
 func (m *Member) SegmentStored(id uint32) bool {
 	return m.page.at.segments[id%Segments].state.Load()&segmentAway == 0
 }
 
-// SegmentWanted says whether anybody but this worker can still get at a segment's bytes.
+// SegmentWanted reports whether any process but this worker can still reach a segment's bytes.
 func (m *Member) SegmentWanted(id uint32) bool {
 	m.lock()
 	defer m.unlock()
@@ -97,7 +101,7 @@ func (m *Member) SegmentWanted(id uint32) bool {
 	return s.ID == id && (!s.Removed || s.Attached > int(m.slot.attached[id%Segments].Load()))
 }
 
-// HoldSegment notes that this worker holds a segment, for which others may ask it there.
+// HoldSegment records that this worker holds a segment, and the address at which other workers request it.
 func (m *Member) HoldSegment(id, there uint32) {
 	m.lock()
 	defer m.unlock()
@@ -107,7 +111,7 @@ func (m *Member) HoldSegment(id, there uint32) {
 	state.Store(state.Load() | segmentAway)
 }
 
-// LeaveSegment ends that; stored: all of its bytes are in the file.
+// LeaveSegment records that this worker no longer holds a segment; stored: all of its bytes are in the file.
 func (m *Member) LeaveSegment(id uint32, stored bool) {
 	m.lock()
 	defer m.unlock()
@@ -117,10 +121,10 @@ func (m *Member) LeaveSegment(id uint32, stored bool) {
 	}
 }
 
-// has reports whether the worker has the memory of the segment in a place of the table.
+// has reports whether the worker holds the segment at an index of the table.
 func (s *slot) has(place uint32) bool { return s.holds[place/64].Load()>>(place%64)&1 != 0 }
 
-// hold notes that. The caller holds the lock.
+// hold records whether the worker holds the segment at an index of the table. The caller holds the lock.
 func (s *slot) hold(place uint32, yes bool) {
 	word := &s.holds[place/64]
 	held := word.Load() &^ (1 << (place % 64))
@@ -136,13 +140,13 @@ func (s *slot) dropHolds() {
 	}
 }
 
-// Charge charges what was used beside requests.
+// Charge charges engine use outside requests.
 func (m *Member) Charge(u accel.Usage) {
 	m.charge(ClassOf(u.Class), u, max(u.End-u.Start, 0), Now(), "")
 }
 
-// Holds is how long a worker may take to store the segments that it holds, whose bytes might go with it; 0 if it holds none. Any
-// goroutine may ask.
+// Holds returns how long worker i may take to store the segments that it holds, whose bytes could be lost with it; 0 if
+// it holds none. Any goroutine may call it.
 func (p *Page) Holds(i int) (patience time.Duration) {
 	for k := range p.made() {
 		if p.at.slot[i].has(uint32(k)) {
@@ -152,10 +156,10 @@ func (p *Page) Holds(i int) (patience time.Duration) {
 	return min(patience, KeepTime(SegmentStore))
 }
 
-// Holds is that of this worker.
+// Holds returns Page.Holds of this worker.
 func (m *Member) Holds() time.Duration { return m.page.Holds(m.index) }
 
-// dropHoldings forgets what a dead worker claimed and held.
+// dropHoldings clears a dead worker's claims and holds.
 func (p *Page) dropHoldings(i int) {
 	p.at.slot[i].dropHolds()
 	for k := range p.at.holdings {

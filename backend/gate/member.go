@@ -11,8 +11,8 @@ import (
 	"pegasus/callbuf"
 )
 
-// Member is a worker's side of a Page. Try, Acquire and Calls are for one
-// goroutine, the poller; Finish and the memory methods for any.
+// Member is a worker's side of a Page. One goroutine, the poller, calls Try, Acquire and Calls; any goroutine may call
+// Finish and the memory methods.
 type Member struct {
 	page  *Page
 	bell  *Bell
@@ -20,10 +20,10 @@ type Member struct {
 	slot  *slot
 	stop  atomic.Bool
 
-	mu sync.Mutex // held with the Page's lock, which names a slot and not a goroutine
+	mu sync.Mutex // held with the Page's lock, which identifies a slot and not a goroutine
 }
 
-// Join makes this process the worker of a slot.
+// Join makes this process the worker of a slot and returns its Member.
 func Join(p *Page, b *Bell, index int) *Member {
 	m := &Member{page: p, bell: b, index: index, slot: &p.at.slot[index]}
 	m.slot.dropHolds()
@@ -33,36 +33,34 @@ func Join(p *Page, b *Bell, index int) *Member {
 	return m
 }
 
-// Ticket is a request's leave to be submitted; give it to Finish.
+// Ticket is the admission of one request. The worker passes it to Finish when the request ends.
 type Ticket struct {
 	class      Class
 	generation uint32
-	lease      *lease // that it was taken from; nil: nothing was counted
+	lease      *lease // that the request was charged to; nil: none
 	budget     bool
 	requests   bool
 	predicted  int64
-	spent      int64 // what Spend was told of; atomic until Finish
+	spent      int64 // sum of the Spend calls; atomic until Finish
 
-	Name string // of the kernel, for notes; the caller sets it before Spend and Finish
+	Name string // of the kernel, for trace records; the caller sets it before Spend and Finish
 }
 
-// Verdict is what Try found.
+// Verdict is the result of Try.
 type Verdict uint8
 
 const (
 	Admitted Verdict = iota
-	Closed           // no lease for the class, or it is used up
-	Full             // enough is in flight
+	Closed           // no lease for the class, or the lease is used up
+	Full             // the in-flight limit is reached
 )
 
-// limitPatience is how long a request waits for room among others of its domain:
-// they may be waiting for what comes after it, and smaller ones fit in before it
-// again and again.
+// limitPatience bounds the time that a request waits for room below the in-flight limit: the in-flight requests may
+// depend on a later one, and smaller requests of the domain may be admitted ahead of it repeatedly.
 const limitPatience = 50 * time.Millisecond
 
-// Try takes leave to submit one request of a class that will hold its engine for
-// predicted ns, if there is any to be had now. unbounded leaves the in-flight
-// limit out.
+// Try admits one request of a class, predicted to hold its engine for that many ns, if the gate and the in-flight limit
+// allow it now. unbounded skips the in-flight limit.
 func (m *Member) Try(c Class, predicted int64, unbounded bool) (t Ticket, v Verdict) {
 	h := &m.page.at.header
 	t = Ticket{class: c, generation: h.generation.Load(), predicted: max(predicted, 1)}
@@ -83,7 +81,7 @@ func (m *Member) Try(c Class, predicted int64, unbounded bool) (t Ticket, v Verd
 	return t, Admitted
 }
 
-// open says whether the gate is open for a class; its lease may be used up.
+// open reports whether the gate is open for a class; its lease may be used up.
 func (h *header) open(c Class, now int64) bool {
 	return h.leases[0].open(now) || h.leases[1+c].open(now) || lost(h.aliveUntil.Load(), now)
 }
@@ -95,7 +93,7 @@ func (h *header) leased(c Class, now int64) bool {
 	return h.leases[0].open(now) || h.leases[1+c].open(now)
 }
 
-// take takes a request off the lease that it is for, if there is enough left.
+// take charges a request to the lease for its class and reports whether enough was left.
 func (h *header) take(t *Ticket, now int64) bool {
 	return h.leases[0].take(t, now) || h.leases[1+t.class].take(t, now) || lost(h.aliveUntil.Load(), now)
 }
@@ -119,10 +117,10 @@ func (l *lease) take(t *Ticket, now int64) bool {
 	return true
 }
 
-// lost says whether the daemon has been silent for longer than it promised.
+// lost reports whether the daemon has missed its promised heartbeat.
 func lost(aliveUntil, now int64) bool { return aliveUntil != 0 && now > aliveUntil }
 
-// depends notes whether what is in flight may wait for its guest.
+// depends records whether the work in flight may depend on its guest.
 func (s *slot) depends(yes bool) {
 	v := uint32(0)
 	if yes {
@@ -133,8 +131,8 @@ func (s *slot) depends(yes bool) {
 	}
 }
 
-// fits says whether work may join what is in flight: always, if nothing is. What waits for
-// the guests of other workers isn't on the accelerator, and may stay so for long.
+// fits reports whether work may join the work in flight; it always may if none is in flight. Work of other workers that
+// depends on their guests does not count: it is not on the accelerator, and may stay off it for long.
 func (m *Member) fits(c Class, predicted, limit int64) bool {
 	var sum int64
 	taken := m.page.at.taken()
@@ -146,7 +144,7 @@ func (m *Member) fits(c Class, predicted, limit int64) bool {
 	return sum <= 0 || sum+predicted <= limit
 }
 
-// take takes n from what is left, if anything is.
+// take subtracts n from left if left is positive, and reports whether it did.
 func take(left *atomic.Int64, n int64) bool {
 	for {
 		have := left.Load()
@@ -159,24 +157,23 @@ func take(left *atomic.Int64, n int64) bool {
 	}
 }
 
-// defaultSlice bounds each sleep of a request that waits.
+// defaultSlice bounds each sleep of a waiting request.
 const defaultSlice = 100 * time.Millisecond
 
-// Between is what a waiting request's owner does before each sleep. It returns
-// unbounded as for Try, and how long to sleep at most.
+// Between is called before each sleep of a waiting request. It returns unbounded as for Try, and the bound on the
+// sleep.
 type Between func() (unbounded bool, slice time.Duration)
 
-// About is what is known of a request besides its class and how long it will take.
+// About holds the properties of a request besides its class and predicted time.
 type About struct {
-	Key   uint64 // of 63 bits: the same for requests that cost about the same; 0: unknown
-	Known bool   // the like was measured before
+	Key   uint64 // 63 bits: equal for requests of about equal cost; 0: unknown
+	Known bool   // a similar request was measured before
 	Size  uint64 // bytes that it copies, or threads that it starts; 0: unknown
 }
 
-// Acquire is Try until it succeeds. A closed gate is announced to the daemon
-// once, with what about then says of the request (nil: nothing). It returns
-// ErrStopped after Stop. unbounded also says that what is in flight may wait for
-// the worker's guest.
+// Acquire blocks until the request is admitted, as by Try. It announces a closed gate to the daemon once, with the
+// properties that about returns at that time (nil: none). It returns ErrStopped after Stop. unbounded also marks the
+// work in flight as possibly dependent on the worker's guest.
 func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Between, about func() About) (Ticket, error) {
 	m.slot.depends(unbounded)
 	t, v := m.Try(c, predicted, unbounded)
@@ -195,7 +192,7 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 	}()
 	m.slot.busy(start)
 	announced := false
-	var full int64 // since when there has been no room; 0: there was, or the gate was closed
+	var full int64 // since when the domain has been at its in-flight limit; 0: it is below, or the gate was closed
 	for {
 		if m.stop.Load() {
 			m.slot.idleSince.CompareAndSwap(0, Now())
@@ -227,7 +224,7 @@ func (m *Member) Acquire(c Class, predicted int64, unbounded bool, between Betwe
 	}
 }
 
-// tell writes down what is known of the request that is going to wait.
+// tell publishes the properties of the request that is about to wait.
 func (s *slot) tell(predicted int64, about func() About) {
 	var a About
 	if about != nil {
@@ -242,7 +239,7 @@ func (s *slot) tell(predicted int64, about func() About) {
 	s.size.Store(a.Size)
 }
 
-// waitOpen sleeps until the lease changes, the daemon is lost, or a slice is over.
+// waitOpen blocks until the lease changes, the daemon is lost, or slice has passed.
 func (m *Member) waitOpen(generation uint32, slice time.Duration) {
 	if alive := m.page.at.aliveUntil.Load(); alive != 0 {
 		slice = min(slice, max(time.Duration(alive-Now())+time.Millisecond, 0))
@@ -250,8 +247,8 @@ func (m *Member) waitOpen(generation uint32, slice time.Duration) {
 	callbuf.FutexWait(&m.page.at.generation, generation, slice)
 }
 
-// waitEnded sleeps until work of the domain ends. It says whether there has been
-// no room since a time so long ago that it should be waited for no more.
+// waitEnded blocks until work of the domain ends or slice has passed. It reports whether the limit has been reached for
+// limitPatience since the time since, so that the request waits no more.
 func (m *Member) waitEnded(c Class, predicted, since int64, slice time.Duration) (enough bool) {
 	l := m.page.at
 	l.limitWaiters.Add(1)
@@ -274,20 +271,20 @@ func (m *Member) waitEnded(c Class, predicted, since int64, slice time.Duration)
 	return false
 }
 
-// turnSlice bounds each sleep of AwaitTurn, which nobody wakes for its stop.
+// turnSlice bounds each sleep of AwaitTurn: no wake-up announces that its stop returns true.
 const turnSlice = 10 * time.Millisecond
 
-// HasTurn reports whether admitted work of a class may hold its engine now: while the gate is open and its budget, if there is one,
-// is not used up, and after that until the domain has used as much as may be in flight. So a turn ends in time even if the daemon
-// is late. Any goroutine may call it.
+// HasTurn reports whether admitted work of a class may hold its engine now: while the gate is open and the lease's
+// budget, if any, is not used up, and after that until the domain has used the in-flight limit. A turn therefore ends
+// in time even if the daemon is late. Any goroutine may call it.
 func (m *Member) HasTurn(c Class) bool {
 	h := &m.page.at.header
 	limit := h.inFlightLimit.Load()
 	return h.inTurn(c, Now()) || limit == 0 || h.overrun[c].Load() < limit
 }
 
-// inTurn reports whether the gate is open for a class, and the budget of the lease in force is not used up. What is
-// only reserved counts as not used.
+// inTurn reports whether the gate is open for a class and the budget of the lease in force is not used up. Reserved
+// budget counts as unused.
 func (h *header) inTurn(c Class, now int64) bool {
 	return lost(h.aliveUntil.Load(), now) || h.leases[0].inTurn(now) || h.leases[1+c].inTurn(now)
 }
@@ -296,9 +293,9 @@ func (l *lease) inTurn(now int64) bool {
 	return l.open(now) && (l.terms.Load()&termBudget == 0 || l.used.Load() < l.lent.Load())
 }
 
-// AwaitTurn blocks until HasTurn, Stop, or stop returns true. Any goroutine may call it, before admitted work of a class takes an
-// engine and, where a device can stop what it executes, after that has given the engine back. The daemon sees the work wait as it
-// sees a request at the gate.
+// AwaitTurn blocks until HasTurn, Stop, or stop returns true. It is called before admitted work of a class takes an
+// engine and, where a device can preempt work, after preempted work has released the engine. The daemon counts the work
+// as waiting, like a request at the gate. Any goroutine may call it.
 func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	held, since := false, int64(0)
 	for {
@@ -319,17 +316,19 @@ func (m *Member) AwaitTurn(c Class, stop func() bool) {
 	}
 }
 
-// Queued notes that admitted work of a class waits for its engine behind other work, with 1, and with -1 that it no longer does.
+// Queued adds by to the number of admitted requests of a class that wait for their engine behind other work: 1 when one
+// begins to wait, -1 when it ends waiting.
 func (m *Member) Queued(c Class, by int) { m.slot.queued[c].Add(uint32(by)) }
 
-// Spend charges a part of what a request uses, which may take as long as many: so the domain is charged, and what else it has to
-// do waits for its turn, while the request goes on. Any goroutine may call it, before Finish, which receives the sum of all.
+// Spend charges a part of a request's use while the request continues: one request may take as long as many, and its
+// domain's other work then waits for its turn meanwhile. Any goroutine may call it, before Finish, which receives the
+// sum of all parts.
 func (m *Member) Spend(t *Ticket, u accel.Usage) {
 	ns := max(u.End-u.Start, 0)
 	m.charge(ClassOf(u.Class), u, ns, Now(), t.Name)
 	h := &m.page.at.header
 	over := atomic.AddInt64(&t.spent, ns) - t.predicted
-	l, taken := h.budgeted(t.class), ns // the request goes on under the lease in force now, which had nothing reserved for it
+	l, taken := h.budgeted(t.class), ns // the request continues under the lease in force now, which reserved nothing for it
 	if h.generation.Load() == t.generation {
 		if !t.budget {
 			return
@@ -351,7 +350,7 @@ func (h *header) budgeted(c Class) *lease {
 	return nil
 }
 
-// charge notes a use of an engine, by the kernel of a name if it has one.
+// charge records a use of an engine, with the kernel's name if it has one.
 func (m *Member) charge(c Class, u accel.Usage, ns, now int64, name string) {
 	h := &m.page.at.header
 	if u.Class < accel.NumClasses {
@@ -367,8 +366,8 @@ func (m *Member) charge(c Class, u accel.Usage, ns, now int64, name string) {
 	}
 }
 
-// Finish ends a request: u says what it used, what Spend was told of included. It returns
-// what was reserved for it and wakes whoever waits for room.
+// Finish ends a request. u is the request's total use, with the parts charged by Spend. Finish returns the unused
+// reservation to the lease and wakes the requests that wait for room.
 func (m *Member) Finish(t Ticket, u accel.Usage) {
 	s := m.slot
 	measured := max(u.End-u.Start, 0)
@@ -389,15 +388,15 @@ func (m *Member) Finish(t Ticket, u accel.Usage) {
 	m.page.at.wakeLimitWaiters()
 	m.idle(now)
 	m.dry(t.class)
-	// The daemon decides anew when what it lent has been used, not at every request
-	// of a run, since waking it takes a processor from who executes them.
+	// The daemon decides again when a lease is used up, not at every request of a series: waking it takes a processor
+	// from the workers that execute the requests.
 	spent := t.requests && (!h.open(t.class, now) || t.lease.requests.Load() <= 0 && s.requests[t.class].Load() == 0)
 	if spent || t.budget && t.lease.budget.Load() <= 0 {
 		m.bell.Ring()
 	}
 }
 
-// busy notes that something is pending or in flight.
+// busy records that work is pending or in flight.
 func (s *slot) busy(now int64) {
 	if s.idleSince.Load() == 0 {
 		return
@@ -408,7 +407,7 @@ func (s *slot) busy(now int64) {
 	}
 }
 
-// idle notes that nothing is pending or in flight since then, and tells the daemon if it asked.
+// idle records that no work is pending or in flight since that time, and notifies the daemon if it set the drain watch.
 func (m *Member) idle(since int64) {
 	s := m.slot
 	if s.requests[Compute].Load() != 0 || s.requests[Copy].Load() != 0 || s.pending.Load() != 0 {
@@ -416,7 +415,7 @@ func (m *Member) idle(since int64) {
 	}
 	s.idleSince.Store(since)
 	if s.requests[Compute].Load() != 0 || s.requests[Copy].Load() != 0 || s.pending.Load() != 0 {
-		s.idleSince.CompareAndSwap(since, 0) // the poller was quicker
+		s.idleSince.CompareAndSwap(since, 0) // the poller submitted work meanwhile
 		return
 	}
 	if w := &m.page.at.watch; w.Load() != 0 && w.CompareAndSwap(1, 0) {
@@ -424,9 +423,8 @@ func (m *Member) idle(since int64) {
 	}
 }
 
-// dry tells the daemon, if it asked, that nothing of a class is pending or in flight,
-// where the class has a lease to itself: others could have its engines now, whatever
-// the other class still does.
+// dry notifies the daemon, if it set the drain watch, that no work of a class is pending or in flight and the class has
+// a lease of its own: other domains could use its engines now, whatever the other class still executes.
 func (m *Member) dry(c Class) {
 	s, h := m.slot, &m.page.at.header
 	if s.requests[c].Load() != 0 || s.pending.Load() == 1+uint32(c) || h.leases[1+c].terms.Load() == 0 {
@@ -444,7 +442,7 @@ func (l *layout) wakeLimitWaiters() {
 	}
 }
 
-// Stop calls off a wait that Acquire or Prepare is in, and every later one.
+// Stop ends a wait in Acquire, AwaitTurn or Prepare, and every later one.
 func (m *Member) Stop() {
 	m.stop.Store(true)
 	callbuf.FutexWake(&m.page.at.generation, 1<<30)
@@ -452,10 +450,10 @@ func (m *Member) Stop() {
 	callbuf.FutexWake(&m.page.at.prepared, 1<<30)
 }
 
-// Calls counts calls of the guest.
+// Calls adds n to the guest's call count.
 func (m *Member) Calls(n uint64) { m.slot.calls.Add(n) }
 
-// Called is how many calls were counted. Any goroutine may ask.
+// Called returns the guest's call count. Any goroutine may call it.
 func (m *Member) Called() uint64 { return m.slot.calls.Load() }
 
 func (m *Member) waited(ns int64) {

@@ -13,8 +13,8 @@ import (
 	"pegasus/callbuf"
 )
 
-// Page is the gate of one aVCPU. The daemon's methods are for one goroutine,
-// the accelerator's scheduler loop, but for those that say otherwise.
+// Page is the gate of one aVCPU. The accelerator's scheduler loop calls the daemon's methods from one goroutine, except
+// the methods that document otherwise.
 type Page struct {
 	file *os.File
 	mem  []byte
@@ -22,16 +22,16 @@ type Page struct {
 
 	clearing sync.Mutex // held while segments are cleared, and by Free
 
-	// The daemon's own copy of words that it alone writes: see Intact.
+	// The daemon's own copy of the words that it alone writes: see Intact.
 	wrote words
 	stops bool             // see SetStops
 	ran   [NumClasses]bool // see Ran
-	top   atomic.Int32     // slots from here on were never taken; workers can write the page's count
+	top   atomic.Int32     // slots from here on were never taken; workers can overwrite the page's count
 
-	// The daemon's own memory of the slots, so that nothing is counted twice.
+	// The daemon's own record of the slots, so that no use is counted twice.
 	seen   [Slots]seen
-	ended  [NumClasses]uint64 // requests that ended of workers that were reaped since the last Look
-	passed [NumClasses]uint64 // requests of theirs that ever got leave
+	ended  [NumClasses]uint64 // requests ended by workers reaped since the last Look
+	passed [NumClasses]uint64 // requests of reaped workers ever admitted
 }
 
 type seen struct {
@@ -41,14 +41,14 @@ type seen struct {
 	arrived uint32
 }
 
-// The states of a slot.
+// States of a slot.
 const (
 	slotFree  = iota
-	slotTaken // given to a worker that is on its way
+	slotTaken // assigned to a worker that has not joined yet
 	slotJoined
 )
 
-// New makes a Page with a closed gate and no memory quota.
+// New allocates a Page with a closed gate and no memory quota.
 func New() (*Page, error) {
 	f, err := newFile("pegasus-gate", pageBytes)
 	if err != nil {
@@ -69,8 +69,8 @@ func New() (*Page, error) {
 	return p, nil
 }
 
-// Adopt maps a Page that a daemon before this one made, and takes it and the
-// file over. What was used before counts as seen.
+// Adopt maps a Page of a previous daemon and takes ownership of it and of the file. Earlier use counts as already
+// reported.
 func Adopt(f *os.File) (*Page, error) {
 	p, err := Map(f)
 	if err != nil {
@@ -85,7 +85,7 @@ func Adopt(f *os.File) (*Page, error) {
 	return p, nil
 }
 
-// Map maps a Page that another process made, and takes the file over.
+// Map maps a Page that another process allocated, and takes ownership of the file.
 func Map(f *os.File) (*Page, error) {
 	mem, err := mapFile(f, pageBytes)
 	if err != nil {
@@ -99,10 +99,10 @@ func Map(f *os.File) (*Page, error) {
 	return p, nil
 }
 
-// File is the memfd, to be handed to workers. It stays the Page's.
+// File returns the memfd, to be passed to workers. The Page keeps ownership.
 func (p *Page) File() *os.File { return p.file }
 
-// Free unmaps the Page in this process, when ClearSegments has returned.
+// Free unmaps the Page in this process. It blocks until ClearSegments has returned.
 func (p *Page) Free() error {
 	p.clearing.Lock()
 	defer p.clearing.Unlock()
@@ -111,8 +111,8 @@ func (p *Page) Free() error {
 	return unix.Munmap(p.mem)
 }
 
-// Grant opens the gate under these terms, or replaces those in force for these
-// classes. There is a lease for all classes together, or one for each.
+// Grant opens the gate under these terms, or replaces the terms in force for these classes. There is one lease for all
+// classes together, or one for each.
 func (p *Page) Grant(t Terms) {
 	h := &p.at.header
 	kind := uint32(termOpen)
@@ -150,7 +150,7 @@ func (p *Page) setTerms(lease int, kind uint32) {
 	p.at.leases[lease].terms.Store(kind)
 }
 
-// leaseOf is which lease is for these classes: 0 for all of them.
+// leaseOf returns the index of the lease for these classes: 0 for all of them.
 func leaseOf(s Classes) int {
 	switch s {
 	case ComputeOnly:
@@ -161,8 +161,7 @@ func leaseOf(s Classes) int {
 	return 0
 }
 
-// Revoke closes the gate for these classes. What was submitted runs to its end, if
-// it is not too much: see Member.AwaitTurn.
+// Revoke closes the gate for these classes. Submitted work runs to its end, within the limit of Member.AwaitTurn.
 func (p *Page) Revoke(s Classes) {
 	p.setTerms(leaseOf(s), 0)
 	if s == AllClasses {
@@ -179,19 +178,18 @@ func (p *Page) changed() {
 	callbuf.FutexWake(&p.at.generation, 1<<30)
 }
 
-// Tick promises that the daemon will tick again before aliveUntil
-// (CLOCK_MONOTONIC ns).
+// Tick promises another Tick of the daemon before aliveUntil (CLOCK_MONOTONIC ns).
 func (p *Page) Tick(aliveUntil int64) {
 	p.wrote.aliveUntil = aliveUntil
 	p.at.aliveUntil.Store(aliveUntil)
 }
 
-// SetStops tells whether the accelerator stops work at the end of its domain's turn, to go on with it in the next one. If so, work that was
-// let in counts as waiting for a lease while its domain has none, whether it still computes or waits for the engine behind another
-// domain's. Work that waits for anything else, such as its guest, doesn't.
+// SetStops sets whether the accelerator preempts work at the end of its domain's turn, to resume it in the next one. If
+// so, admitted work counts as waiting for a lease while its domain has none, whether it still computes or waits for the
+// engine behind another domain's work. Work that waits for anything else, such as its guest, does not count.
 func (p *Page) SetStops(stops bool) { p.stops = stops }
 
-// Ran notes of each class whether the domain has held an engine since the last Look.
+// Ran records for each class whether the domain has held an engine since the last Look.
 func (p *Page) Ran(compute, copies bool) { p.ran = [NumClasses]bool{Compute: compute, Copy: copies} }
 
 // SetInFlightLimit bounds the predicted nanoseconds in flight per class; 0 is no bound.
@@ -200,7 +198,7 @@ func (p *Page) SetInFlightLimit(ns int64) {
 	p.at.inFlightLimit.Store(ns)
 }
 
-// words are those of a page that only the daemon's scheduler loop writes.
+// words are the words of a page that only the daemon's scheduler loop writes.
 type words struct {
 	magic         uint64
 	version       uint32
@@ -223,12 +221,11 @@ func (p *Page) words() (w words) {
 	return w
 }
 
-// Intact reports whether the words that only the daemon writes are as it wrote them. They
-// decide when the domain's gate is open, so a worker that changes one is hostile. Mend
-// writes them again.
+// Intact reports whether the words that only the daemon writes have the values that it wrote. They decide when the
+// domain's gate is open, so a worker that changes one is hostile. Mend restores them.
 func (p *Page) Intact() bool { return p.words() == p.wrote }
 
-// Mend writes the words again that only the daemon writes.
+// Mend restores the words that only the daemon writes.
 func (p *Page) Mend() {
 	h := &p.at.header
 	h.magic, h.version, h.slots = p.wrote.magic, p.wrote.version, p.wrote.slots
@@ -242,15 +239,15 @@ func (p *Page) Mend() {
 	p.changed()
 }
 
-// Watch asks that the bell be rung when a worker next runs out of work. It is
-// good for one ring, so that short requests do not wake the daemon for nothing.
+// Watch sets the drain watch: the next worker that runs out of work rings the doorbell. One Watch allows one ring, so
+// that short requests do not wake the daemon needlessly.
 func (p *Page) Watch() { p.at.watch.Store(1) }
 
-// TakeSlot reserves a slot for a worker that is about to be started. One caller at a time.
+// TakeSlot reserves a slot for a worker that is about to be started. Calls must not be concurrent.
 func (p *Page) TakeSlot() (int, error) {
 	for i := range p.at.slot {
 		p.top.Store(max(p.top.Load(), int32(i)+1))
-		p.at.top.Store(max(p.at.top.Load(), uint32(i)+1)) // first, so that who comes after us finds what we take
+		p.at.top.Store(max(p.at.top.Load(), uint32(i)+1)) // first, so that a later reader of top finds the slot taken here
 		if p.at.slot[i].state.CompareAndSwap(slotFree, slotTaken) {
 			return i, nil
 		}
@@ -258,10 +255,10 @@ func (p *Page) TakeSlot() (int, error) {
 	return 0, fmt.Errorf("%w: %d workers", ErrFull, Slots)
 }
 
-// taken is the slots that workers may be in, for workers: the daemon goes by its own count.
+// taken returns the slots that may have workers. Workers call it: the daemon uses its own count.
 func (l *layout) taken() []slot { return l.slot[:min(l.top.Load(), Slots)] }
 
-// Occupants are the slots that aren't free, with the pids of the workers that joined there; 0: none has.
+// Occupants returns the slots that are not free, each with the pid of the worker that joined there, or 0 if none has.
 func (p *Page) Occupants() map[int]int {
 	all := map[int]int{}
 	for i := range int(p.top.Load()) {
@@ -272,8 +269,8 @@ func (p *Page) Occupants() map[int]int {
 	return all
 }
 
-// Reap frees the slot of a worker that is dead: what it had in flight has ended, and the
-// memory it held is its domain's again. What ended is in the next Look.
+// Reap frees the slot of a dead worker: its work in flight counts as ended, and its memory returns to the domain's
+// quota. The next Look reports the ended requests.
 func (p *Page) Reap(i int) {
 	s := &p.at.slot[i]
 	for c, n := range p.look(i).Ended {
@@ -289,7 +286,7 @@ func (p *Page) Reap(i int) {
 	p.dropPlaces(i)
 	for c := range s.inFlight {
 		s.inFlight[c].Store(0)
-		p.ended[c] += uint64(within(s.requests[c].Swap(0), maxRequests)) // the domain is not to wait for them
+		p.ended[c] += uint64(within(s.requests[c].Swap(0), maxRequests)) // the domain must not wait for them
 		s.held[c].Store(0)
 		s.queued[c].Store(0)
 	}
@@ -323,34 +320,32 @@ func (p *Page) Reap(i int) {
 	p.at.wakeLimitWaiters()
 }
 
-// Work is what the workers of a Page, or one of them, did and do.
+// Work is the past and current work of a Page's workers, or of one of them.
 type Work struct {
 	Ended    [NumClasses]uint64 // requests that ended since the last Look
 	Pending  int                // workers with a request that waits at the gate
 	Heads    [NumClasses]Head   // the request that waits at the gate
 	InFlight int64              // requests
-	Flying   [NumClasses]int64  // of each class
-	Held     [NumClasses]int64  // of those, that do nothing before their class's next lease: see Member.AwaitTurn
+	Flying   [NumClasses]int64  // requests in flight of each class
+	Held     [NumClasses]int64  // requests among them that make no progress before their class's next lease: see Member.AwaitTurn
 	Arrived  bool               // a request found the gate closed since the last Look
-	// IdleSince is when the last of them ran out of work; 0 while one has some,
-	// or when there was none yet.
+	// IdleSince is when the last worker ran out of work; 0 while one has work, or when there was none yet.
 	IdleSince int64
-	// Pauses is how often work came to one of them that had none, since the last
-	// Look, and Paused how long it had had none: of several workers, the shortest
-	// mean of these.
+	// Pauses is how many times work arrived at an idle worker since the last Look, and Paused the sum of those idle
+	// times: of several workers, the pair with the shortest mean.
 	Pauses uint64
 	Paused int64 // ns
 }
 
-// Head is a request that waits at the gate, or for its turn behind it. Seq numbers a class's requests of a
-// domain, in the order in which they get leave, from 1; 0: none waits.
+// Head is a request that waits at the gate, or for its turn behind it. Seq numbers a domain's requests of a class in
+// the order of admission, from 1; 0: none waits.
 type Head struct {
 	Seq       uint64
 	Predicted int64 // ns
 	About
 }
 
-// What a worker can claim is bounded, so that no sum over workers or domains overflows.
+// Bounds on a worker's reports, so that no sum over workers or domains overflows.
 const (
 	maxSize     = 1 << 48 // of a request
 	maxTime     = 1 << 50 // ns, 13 days: predicted, or used between two Looks
@@ -358,13 +353,13 @@ const (
 	maxStood    = 1 << 54 // ns that all requests of a worker together waited
 )
 
-// within returns n, or the nearest number from 0 to most.
+// within returns n clamped to 0..most.
 func within(n, most int64) int64 { return min(max(n, 0), most) }
 
-// Busy says whether anything is pending or in flight.
+// Busy reports whether work is pending or in flight.
 func (w Work) Busy() bool { return w.Pending != 0 || w.InFlight != 0 }
 
-// Look tells what all workers did since the last Look and what they have now.
+// Look returns the work of all workers since the last Look, and their current work.
 func (p *Page) Look() (w Work) {
 	now := Now()
 	w.Ended, p.ended = p.ended, [NumClasses]uint64{}
@@ -400,8 +395,8 @@ func (p *Page) Look() (w Work) {
 	return w
 }
 
-// pause takes in the pauses of one worker. Where others work meanwhile it is none of
-// the domain's.
+// pause merges the pauses of one worker. The shortest mean counts: while other workers of the domain work, a long pause
+// of one is no pause of the domain.
 func (w *Work) pause(one Work) {
 	if one.Pauses == 0 {
 		return
@@ -415,8 +410,8 @@ func (p *Page) look(i int) Work { return p.lookAt(i, Now()) }
 
 func (p *Page) lookAt(i int, now int64) (w Work) {
 	s, old := &p.at.slot[i], &p.seen[i]
-	// Order matters: what is in flight is read before what ended, so that a
-	// worker that looks idle here has all its work in Ended.
+	// Order matters: the count in flight is read before the count ended, so that all work of a worker that looks idle
+	// here is in Ended.
 	for c := range s.requests {
 		w.Flying[c] = within(s.requests[c].Load(), maxRequests)
 		w.InFlight += w.Flying[c]
@@ -432,7 +427,7 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 		if waits && w.Heads[c].Predicted == 0 { // the worker may have no other request
 			w.Heads[c].Predicted = max(within(s.inFlight[c].Load(), maxTime)/max(w.Flying[c], 1), 1)
 		}
-		// Whoever waits may not have seen yet that the gate was opened, and goes on then for as long as the limit.
+		// A waiting worker may not have observed yet that the gate opened; it then continues up to the in-flight limit.
 		if s.held[c].Load() != 0 && p.at.overrun[c].Load() >= p.at.inFlightLimit.Load() {
 			w.Held[c] = w.Flying[c]
 		}
@@ -454,28 +449,27 @@ func (p *Page) lookAt(i int, now int64) (w Work) {
 	return w
 }
 
-// grown returns by how much a worker's count of ns has grown: not less than nothing, nor by more than maxTime.
+// grown returns the growth of a worker's count of ns, clamped to 0..maxTime.
 func grown(now, before int64) int64 {
 	if now <= before {
 		return 0
 	}
-	return int64(min(uint64(now)-uint64(before), maxTime)) // the difference of two int64 may be none
+	return int64(min(uint64(now)-uint64(before), maxTime)) // the difference of two int64 may overflow int64
 }
 
-// Statistics is what one worker did since it started.
+// Statistics are one worker's totals since it started.
 type Statistics struct {
 	PID              int
-	Used             [accel.NumClasses]int64 // as the worker says
+	Used             [accel.NumClasses]int64 // as the worker reports
 	Ended            [NumClasses]uint64
 	Calls            uint64
 	Memory, HostUsed uint64
 	Swap             Swap
 	Waits            [WaitBuckets]uint64
-	Stood            int64 // ns that requests waited for leave, that which waits now included
+	Stood            int64 // ns that requests waited for admission, including the one that waits now
 }
 
-// Statistics reads a slot, or says that no worker has joined there. It may be
-// called from any goroutine.
+// Statistics returns a slot's totals, and whether a worker has joined there. Any goroutine may call it.
 func (p *Page) Statistics(i int) (st Statistics, ok bool) {
 	s := &p.at.slot[i]
 	if s.state.Load() != slotJoined {

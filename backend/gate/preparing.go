@@ -7,31 +7,34 @@ import (
 	"pegasus/callbuf"
 )
 
-// maxPreparers is how many workers of a domain may prepare work at once at most.
+// maxPreparers bounds the number of a domain's workers that prepare work at once.
 const maxPreparers = 16
 
 const (
-	// prepareSlice is after how long a worker that waits for a place looks whether the workers in all of them still live.
+	// prepareSlice is the period at which a worker that waits for a preparation slot checks that the slots' holders are
+	// alive.
 	prepareSlice = 100 * time.Millisecond
-	// preparePatience is after how long it goes on without: hostile code may have taken over a worker, which keeps all places.
+	// preparePatience bounds that wait: hostile code may have taken over a worker and keep all slots. The worker then
+	// prepares without one.
 	preparePatience = 10 * time.Second
 )
 
-// SetPreparers limits how many workers of the domain prepare work at once.
+// SetPreparers limits how many of the domain's workers prepare work at once.
 func (p *Page) SetPreparers(n int) { p.at.preparers.Store(uint32(min(max(n, 1), maxPreparers))) }
 
-// Prepare calls f, which takes processor time and no engine, such as parsing and compiling. It waits while as many workers
-// of the domain prepare as may: a domain of many processes would take the processors from those of others, which kernels run on.
-// After Stop it doesn't wait.
+// Prepare calls f, which uses processor time and no engine, such as parsing and compiling. It blocks first while the
+// permitted number of the domain's workers prepare work: otherwise a domain with many processes would take the
+// processors from those of other domains, on which kernels run. After Stop it does not block.
 func (m *Member) Prepare(f func()) {
-	n := min(m.page.at.preparers.Load(), maxPreparers) // 0: the daemon is older, and doesn't limit it
+	n := min(m.page.at.preparers.Load(), maxPreparers) // 0: set by an older daemon, which has no limit
 	if place := m.takePlace(n, preparePatience, prepareSlice); place != nil {
 		defer m.page.leavePlace(place, uint32(m.index)+1)
 	}
 	f()
 }
 
-// takePlace returns the place that the worker has, of the first n, or nil if there is none or it waited in vain.
+// takePlace returns the preparation slot that the worker took, among the first n, or nil if n is 0 or the wait ended
+// without one.
 func (m *Member) takePlace(n uint32, patience, slice time.Duration) *atomic.Uint32 {
 	at, me := m.page.at, uint32(m.index)+1
 	if n == 0 {
@@ -52,10 +55,10 @@ func (m *Member) takePlace(n uint32, patience, slice time.Duration) *atomic.Uint
 	return nil
 }
 
-// gone reports whether the holder of a place is no worker that lives.
+// gone reports whether the holder of a preparation slot is no live worker.
 func (p *Page) gone(holder uint32) bool { return holder > Slots || p.dead(holder) }
 
-// leavePlace makes a place free again if it is its holder's, and lets a worker that waits have it.
+// leavePlace releases a preparation slot if holder has it, and wakes one waiting worker.
 func (p *Page) leavePlace(place *atomic.Uint32, holder uint32) {
 	if !place.CompareAndSwap(holder, 0) {
 		return
@@ -66,7 +69,7 @@ func (p *Page) leavePlace(place *atomic.Uint32, holder uint32) {
 	}
 }
 
-// dropPlaces makes the places of a dead worker free again, before another worker has its slot.
+// dropPlaces releases the preparation slots of a dead worker, before another worker gets its page slot.
 func (p *Page) dropPlaces(i int) {
 	for k := range p.at.preparing {
 		p.leavePlace(&p.at.preparing[k], uint32(i)+1)

@@ -11,7 +11,7 @@ import (
 	"pegasus/callbuf"
 )
 
-// Pool is a kind of memory that has a quota.
+// Pool is a kind of memory with a quota.
 type Pool int
 
 const (
@@ -20,9 +20,8 @@ const (
 	numPools
 )
 
-// What a domain holds is the sum of its workers' slots and of its device segments;
-// no total is kept. A worker compares the sum with the quota and changes its own
-// slot under a lock that names its holder, so a worker may be killed at any
+// A domain's use is the sum of its workers' slots and of its device segments; no total is kept. A worker compares the
+// sum with the quota and changes its own slot under a lock that identifies its holder, so a worker may be killed at any
 // instruction, and the daemon clears a dead worker's slot without the lock.
 
 // Reserve takes bytes from a pool, or returns ErrQuota and takes nothing.
@@ -38,8 +37,7 @@ func (m *Member) Reserve(p Pool, bytes uint64) error {
 	return nil
 }
 
-// Return gives bytes back to a pool. More than was reserved is our bug, and is
-// cut to what was.
+// Return gives bytes back to a pool, at most the bytes reserved: more is a bug of the worker.
 func (m *Member) Return(p Pool, bytes uint64) {
 	m.lock()
 	defer m.unlock()
@@ -47,25 +45,24 @@ func (m *Member) Return(p Pool, bytes uint64) {
 	mine.Store(mine.Load() - min(bytes, mine.Load()))
 }
 
-// What is counted of device memory that left the accelerator for others.
+// Indices of the counts of device memory evicted for other workers.
 const (
-	swapAway     = iota // bytes that are not on it now
-	swapOutBytes        // that ever left it
-	swapInBytes         // that ever came back
-	swapOuts            // how often something left it
+	swapAway     = iota // bytes evicted now
+	swapOutBytes        // bytes ever evicted
+	swapInBytes         // bytes ever restored
+	swapOuts            // number of evictions
 	swapIns
 	numSwapCounts
 )
 
-// Swap is device memory of a worker that left the accelerator for that of others.
+// Swap counts a worker's device memory that was evicted for other workers.
 type Swap struct {
-	Away              uint64 // bytes that are not on it now
-	OutBytes, InBytes uint64 // that ever left it, and came back
-	Outs, Ins         uint64 // how many pieces of memory that were
+	Away              uint64 // bytes evicted now
+	OutBytes, InBytes uint64 // bytes ever evicted and ever restored
+	Outs, Ins         uint64 // number of evictions and restorations
 }
 
-// Swapped counts device memory that left the accelerator, or came back, and notes how
-// much is away from it. Any goroutine may call it.
+// Swapped adds evicted and restored bytes to the counts and sets the bytes now evicted. Any goroutine may call it.
 func (m *Member) Swapped(out, in, away uint64) {
 	s := &m.slot.swap
 	s[swapAway].Store(away)
@@ -83,10 +80,10 @@ func (s *slot) swapped() Swap {
 	return Swap{s.swap[swapAway].Load(), s.swap[swapOutBytes].Load(), s.swap[swapInBytes].Load(), s.swap[swapOuts].Load(), s.swap[swapIns].Load()}
 }
 
-// Memory is what the domain holds of a pool and what it may hold.
+// Memory returns the domain's use of a pool and its quota, in bytes.
 func (m *Member) Memory(p Pool) (used, quota uint64) { return m.page.Memory(p) }
 
-// Memory is what the domain holds of a pool and what it may hold.
+// Memory returns the domain's use of a pool and its quota, in bytes.
 func (p *Page) Memory(k Pool) (used, quota uint64) {
 	taken := p.at.taken()
 	for i := range taken {
@@ -98,21 +95,21 @@ func (p *Page) Memory(k Pool) (used, quota uint64) {
 	return used, p.at.memory[k].quota.Load()
 }
 
-// SetQuota sets how much a domain may hold. Less than it holds already is
-// allowed: it gets nothing new until it has given enough back.
+// SetQuota sets a pool's quota. A quota below the current use is allowed: reservations then fail until the domain has
+// returned enough.
 func (p *Page) SetQuota(k Pool, bytes uint64) { p.at.memory[k].quota.Store(bytes) }
 
-// lockSlice is after how long a waiter looks whether the holder still lives.
+// lockSlice is the period at which a waiter checks that the holder is alive.
 const lockSlice = 10 * time.Millisecond
 
-// daemonHolder is the daemon as the holder of the lock, and so is all above it.
+// daemonHolder and all higher values mark the daemon as the holder of the lock.
 const daemonHolder = Slots + 1
 
-// succeed makes this process the daemon. What the one before held is broken here: it has ended, but its
-// pid may be another's by now, and even ours.
+// succeed makes this process the daemon and breaks a lock held by the previous daemon: that process has ended, but its
+// pid may belong to another process by now, or to this one.
 func (p *Page) succeed() {
 	p.at.daemon.Store(uint32(os.Getpid()))
-	heir := daemonHolder + 1 + rand.Uint32N(1<<30) // nobody else, who may be about to break it
+	heir := daemonHolder + 1 + rand.Uint32N(1<<30) // a value of its own, distinct from a waiter that is about to break the lock
 	if holder := p.at.lock.Load(); holder >= daemonHolder && p.at.lock.CompareAndSwap(holder, heir) {
 		p.unlock()
 	}
@@ -128,8 +125,8 @@ func (m *Member) unlock() {
 	m.mu.Unlock()
 }
 
-// lock blocks until the caller holds the lock and reports whether it does: until
-// (CLOCK_MONOTONIC ns) bounds the wait, whatever workers write into the lock word.
+// lock acquires the lock and reports whether it did; until (CLOCK_MONOTONIC ns) bounds the wait, whatever workers write
+// into the lock word.
 func (p *Page) lock(me uint32, until int64) bool {
 	w := &p.at.lock
 	for !w.CompareAndSwap(0, me) {
@@ -157,7 +154,7 @@ func (p *Page) unlock() {
 	}
 }
 
-// dead says whether a holder of the lock is gone.
+// dead reports whether a holder of the lock has ended.
 func (p *Page) dead(holder uint32) bool {
 	var pid uint32
 	switch {

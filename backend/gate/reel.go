@@ -9,8 +9,8 @@ import (
 	"pegasus/accel"
 )
 
-// Note asks workers to note, or not any more, when they executed what. It may be
-// called from any goroutine.
+// Note turns tracing on or off: while it is on, workers record which work they executed and when. Any goroutine may
+// call it.
 func (p *Page) Note(yes bool) {
 	var word uint32
 	if yes {
@@ -19,20 +19,20 @@ func (p *Page) Note(yes bool) {
 	p.at.noting.Store(word)
 }
 
-// Noted is a piece of work that a worker executed.
+// Noted is a trace record: work that a worker executed.
 type Noted struct {
 	accel.Usage
 	PID  int    // of the worker
-	Name string // of a kernel, as far as there is room for it; empty for other work
+	Name string // of a kernel, possibly truncated; empty for other work
 }
 
-// Reader reads the notes of a Page's workers. It is for one goroutine.
+// Reader reads the trace records of a Page's workers. One goroutine uses it.
 type Reader struct {
 	page *Page
 	next [Slots]uint64
 }
 
-// NewReader makes a Reader of notes from now on.
+// NewReader returns a Reader of the records from now on.
 func NewReader(p *Page) *Reader {
 	r := &Reader{page: p}
 	for i := range int(p.top.Load()) {
@@ -41,15 +41,15 @@ func NewReader(p *Page) *Reader {
 	return r
 }
 
-// Read tells of what was noted since the last Read, and returns how many notes were
-// lost. Nothing is told that can't be: work that ends before it begins, or in the future.
+// Read passes to tell the records since the last Read, and returns how many were lost. It drops impossible records:
+// work that ends before it begins, or in the future.
 func (r *Reader) Read(tell func(Noted)) (lost uint64) {
 	for i := range int(r.page.top.Load()) {
 		reel, pid := &r.page.at.reel[i], int(r.page.at.slot[i].pid.Load())
 		n := reel.n.Load()
 		switch missed := n - r.next[i]; {
 		case n < r.next[i]:
-			r.next[i] = n // a worker that went bad
+			r.next[i] = n // the worker is compromised
 		case missed > reelNotes:
 			lost += missed - reelNotes
 			r.next[i] = n - reelNotes
@@ -57,7 +57,7 @@ func (r *Reader) Read(tell func(Noted)) (lost uint64) {
 		for ; r.next[i] < n; r.next[i]++ {
 			u, name, ok := reel.read(r.next[i])
 			if !ok && reel.note[r.next[i]%reelNotes].seq.Load() == 0 && n-r.next[i] < reelNotes/2 {
-				break // it is being written
+				break // the worker is writing it
 			}
 			switch {
 			case !ok:
@@ -70,7 +70,7 @@ func (r *Reader) Read(tell func(Noted)) (lost uint64) {
 	return lost
 }
 
-// write notes a piece of work. Any goroutine of the worker may.
+// write records a piece of work. Any goroutine of the worker may call it.
 func (r *reel) write(u accel.Usage, name string) {
 	i := r.n.Add(1) - 1
 	e := &r.note[i%reelNotes]
@@ -82,10 +82,10 @@ func (r *reel) write(u accel.Usage, name string) {
 	e.seq.Store(i + 1)
 }
 
-// maxName is how many bytes of a name a note has room for.
+// maxName is the number of bytes of a name that a record holds.
 const maxName = 8 * nameWords
 
-// setName stores the beginning of a name, in whole characters.
+// setName stores the beginning of a name, cut at a character.
 func (e *note) setName(name string) {
 	n := min(len(name), maxName)
 	for n > 0 && n < len(name) && !utf8.RuneStart(name[n]) {
@@ -118,7 +118,7 @@ func printable(name string) string {
 	}, name)
 }
 
-// read reads the note of that number, if it is whole and still there.
+// read returns record number i, if it is complete and not yet overwritten.
 func (r *reel) read(i uint64) (u accel.Usage, name string, ok bool) {
 	e := &r.note[i%reelNotes]
 	if e.seq.Load() != i+1 {

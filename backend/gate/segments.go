@@ -8,63 +8,61 @@ import (
 	"time"
 )
 
-// Segments is how many device segments a domain may have, and SegmentStore how many
-// bytes they may take together, each a multiple of SegmentUnit.
+// Segments bounds the device segments of a domain, and SegmentStore their total bytes, each rounded up to a multiple of
+// SegmentUnit.
 const (
 	Segments     = 512 // as Gdev has
 	SegmentStore = 64 << 30
 	SegmentUnit  = 64 << 20
 
-	// LooseSegments is how many of them may be loose.
+	// LooseSegments bounds the loose ones among them.
 	LooseSegments = 16
 )
 
-// PrivateKey is the key of segments that are found by none.
+// PrivateKey is the key of segments that GetSegment does not find.
 const PrivateKey = 1<<32 - 1
 
 var (
-	// ErrNoSegment is returned for what is no segment of the domain, or was removed.
+	// ErrNoSegment reports an identifier that is no segment of the domain, or one that was removed.
 	ErrNoSegment = errors.New("no such device segment")
-	// ErrSegments is returned when there is no room for another segment.
+	// ErrSegments reports that there is no room for another segment.
 	ErrSegments = errors.New("too many device segments")
-	// ErrSegmentSize is returned when a segment is smaller than its user expects.
+	// ErrSegmentSize reports a segment smaller than its user expects.
 	ErrSegmentSize = errors.New("the device segment is smaller")
 )
 
-// Commons is where a domain's segments lie: a file of SegmentStore bytes, whose bytes
-// count as the accelerator's.
+// Commons is the store of a domain's segments: a file of SegmentStore bytes that count as the accelerator's memory.
 type Commons interface {
-	// Resize says how many bytes all segments of the domain take now. It returns false,
-	// and changes nothing, if that is more than before and there is no room.
+	// Resize sets how many bytes all segments of the domain take. It returns false and changes nothing if that is more
+	// than before and there is no room.
 	Resize(bytes uint64) bool
-	// Clear makes a part of the file zeros.
+	// Clear zeroes a part of the file.
 	Clear(offset, bytes uint64) error
 }
 
 // Segment is device memory that the processes of a domain share.
 type Segment struct {
-	ID       uint32 // never used again for another, within a long time
+	ID       uint32 // not reused for another segment within a long time
 	Key      uint32 // PrivateKey: none
 	Offset   uint64 // in the file
 	Bytes    uint64
-	Attached int // how often, by all workers
+	Attached int // number of attachments, by all workers
 	Removed  bool
-	Loose    bool // it has a secret instead of a key, and goes with its last attachment
+	Loose    bool // it has a secret instead of a key, and ends with its last attachment
 }
 
-// The table is changed under the lock of the quotas. What is in it counts against the
-// quota of device memory. A segment that was
-// removed and that nobody has attached stays until it could be cleared.
+// The segment table is changed under the lock of the quotas. Its segments count against the quota of device memory. A
+// removed segment without attachments stays until it has been cleared.
 
 const (
 	segmentUsed    = 1
 	segmentRemoved = 2
 	segmentLoose   = 4
-	segmentAway    = 8 // its bytes are where workers hold it, and not in the file
+	segmentAway    = 8 // its bytes are in its holders' device memory, and not in the file
 )
 
-// GetSegment finds the segment with a key, or makes one of that many bytes; PrivateKey
-// makes one in any case, and 0 bytes none.
+// GetSegment returns the segment with a key, or makes one of that many bytes. PrivateKey always makes a segment; 0
+// bytes never does.
 func (m *Member) GetSegment(c Commons, key uint32, bytes uint64) (Segment, error) {
 	m.lock()
 	defer m.unlock()
@@ -83,8 +81,8 @@ func (m *Member) GetSegment(c Commons, key uint32, bytes uint64) (Segment, error
 	return p.makeSegment(c, all, key, bytes, segmentUsed)
 }
 
-// MakeLoose makes a segment that this worker has attached, and that others can attach
-// who know its secret. It goes with its last attachment.
+// MakeLoose makes a segment that this worker has attached, and that other workers can attach with its secret. It ends
+// with its last attachment.
 func (m *Member) MakeLoose(c Commons, bytes uint64) (Segment, error) {
 	m.lock()
 	defer m.unlock()
@@ -105,7 +103,7 @@ func (m *Member) MakeLoose(c Commons, bytes uint64) (Segment, error) {
 	return p.segment(i), nil
 }
 
-// AttachLoose counts an attachment of such a segment by this worker.
+// AttachLoose adds an attachment of a loose segment by this worker.
 func (m *Member) AttachLoose(id uint32, secret uint64) (Segment, error) {
 	m.lock()
 	defer m.unlock()
@@ -119,7 +117,7 @@ func (m *Member) AttachLoose(id uint32, secret uint64) (Segment, error) {
 	return m.page.segment(int(id % Segments)), nil
 }
 
-// LooseSecret is by what such a segment can be attached.
+// LooseSecret returns the secret with which a loose segment can be attached.
 func (m *Member) LooseSecret(id uint32) (uint64, error) {
 	m.lock()
 	defer m.unlock()
@@ -165,10 +163,10 @@ func (p *Page) freeSegment() int {
 	return -1
 }
 
-// made returns the places of the table that may hold segments.
+// made returns the part of the table that may have segments.
 func (p *Page) made() []segment { return p.at.segments[:min(p.at.segmentsTop.Load(), Segments)] }
 
-// findPlace returns where in the file there is room: the lowest place.
+// findPlace returns the lowest offset in the file with room for bytes.
 func findPlace(all []Segment, bytes uint64) (offset uint64, ok bool) {
 	if bytes > SegmentStore {
 		return 0, false
@@ -183,14 +181,14 @@ func findPlace(all []Segment, bytes uint64) (offset uint64, ok bool) {
 	return offset, bytes <= SegmentStore-offset
 }
 
-// counted returns what so many bytes of segments count as. Both numbers are cut to
-// SegmentStore, because the daemon reports the sum to the accelerator.
+// counted returns bytes rounded up to the segment unit. Both numbers are cut to SegmentStore, because the daemon
+// reports the sum to the accelerator.
 func (p *Page) counted(bytes uint64) uint64 {
 	unit := min(max(p.at.segmentUnit.Load(), 1), SegmentStore)
 	return (min(bytes, SegmentStore) + unit - 1) / unit * unit
 }
 
-// AttachSegment counts an attachment by this worker.
+// AttachSegment adds an attachment by this worker.
 func (m *Member) AttachSegment(id uint32) (Segment, error) {
 	m.lock()
 	defer m.unlock()
@@ -202,7 +200,7 @@ func (m *Member) AttachSegment(id uint32) (Segment, error) {
 	return m.page.segment(int(id % Segments)), nil
 }
 
-// DetachSegment takes an attachment back.
+// DetachSegment removes an attachment by this worker.
 func (m *Member) DetachSegment(c Commons, id uint32) {
 	m.lock()
 	defer m.unlock()
@@ -212,7 +210,7 @@ func (m *Member) DetachSegment(c Commons, id uint32) {
 	m.page.clearSegments(c)
 }
 
-// RemoveSegment lets nobody attach a segment any more. It goes with its last attachment.
+// RemoveSegment prevents further attachments of a segment. It ends with its last attachment.
 func (m *Member) RemoveSegment(c Commons, id uint32) (Segment, error) {
 	m.lock()
 	defer m.unlock()
@@ -225,23 +223,22 @@ func (m *Member) RemoveSegment(c Commons, id uint32) (Segment, error) {
 	return s, err
 }
 
-// SegmentOf is what is known of a segment.
+// SegmentOf returns a segment's description.
 func (m *Member) SegmentOf(id uint32) (Segment, error) {
 	m.lock()
 	defer m.unlock()
 	return m.page.find(id)
 }
 
-// ErrLocked is returned when a worker holds the page's lock for longer than the daemon waits.
+// ErrLocked reports that a worker held the page's lock for longer than the daemon waits.
 var ErrLocked = errors.New("gate: a worker holds the lock of the domain's page")
 
-// ClearSegments frees removed segments that no living worker has attached, and reports to c anew
-// how many bytes remain: a worker that was killed just before or after it changed the table has
-// left another number. It waits for the page's lock for at most patience and returns ErrLocked
-// then. Any goroutine may call it, also while another one frees the Page; it can take half
-// a second for a GiB, so no lock of the daemon may be held.
+// ClearSegments frees removed segments that no living worker has attached, and reports the remaining bytes to c again:
+// a worker that was killed just before or after it changed the table has left another number. It waits at most patience
+// for the page's lock, and then returns ErrLocked. Any goroutine may call it, also while another one frees the Page. It
+// can take half a second for a GiB, so the caller must hold no lock of the daemon.
 func (p *Page) ClearSegments(c Commons, patience time.Duration) error {
-	until := Now() + int64(patience) // the time that another caller waits counts
+	until := Now() + int64(patience) // the wait for another caller counts
 	p.clearing.Lock()
 	defer p.clearing.Unlock()
 	if p.at == nil {
@@ -256,7 +253,7 @@ func (p *Page) ClearSegments(c Commons, patience time.Duration) error {
 	return nil
 }
 
-// SegmentBytes returns how many bytes the domain's segments count as.
+// SegmentBytes returns the accounted bytes of the domain's segments.
 func (p *Page) SegmentBytes() (sum uint64) {
 	made := p.made()
 	for i := range made {
@@ -275,7 +272,7 @@ func (p *Page) find(id uint32) (Segment, error) {
 	return s, nil
 }
 
-// segments are those that there are, the removed ones included.
+// segments returns all segments, including the removed ones.
 func (p *Page) segments() (all []Segment) {
 	for i := range p.made() {
 		if p.at.segments[i].state.Load() != 0 {
@@ -300,7 +297,7 @@ func (p *Page) segment(i int) Segment {
 	return out
 }
 
-// clearSegments frees what was removed and is attached nowhere. The caller holds the lock.
+// clearSegments frees removed segments that have no attachment. The caller holds the lock.
 func (p *Page) clearSegments(c Commons) {
 	for i := range p.made() {
 		if p.at.segments[i].state.Load() == 0 {

@@ -4,16 +4,17 @@ import "pegasus/accel"
 
 // Occupant is a guest process of the domain that has used the accelerator.
 type Occupant struct {
-	PID    uint32 // 0: not known
+	PID    uint32 // 0: unknown
 	Memory uint64 // device memory that it holds
-	Busy   int64  // ns that it has computed
+	Busy   int64  // ns of compute time that it has used
 }
 
-// Serves notes which process of this host the worker serves, for the others of its domain.
+// Serves records the pid, on this host, of the guest process that the worker serves; the domain's other workers read
+// it.
 func (m *Member) Serves(pid int) { m.slot.guest.Store(uint32(pid)) }
 
-// Occupants are the domain's processes that have used the accelerator and still run. The page
-// is the domain's own, so there are no others.
+// Occupants returns the domain's running processes that have used the accelerator. The page belongs to one domain, so
+// it lists no other domain's.
 func (m *Member) Occupants() []Occupant {
 	var all []Occupant
 	taken := m.page.at.taken()
