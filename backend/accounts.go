@@ -9,16 +9,15 @@ import (
 	"pegasus/vcpu"
 )
 
-// An account of accelerator time belongs to a domain, by name: the scheduler keeps it by ID
-// while the domain has no process, and the state file keeps it while no daemon runs.
+// An account of accelerator time belongs to a domain, by name: the scheduler keeps it by ID while the domain has no
+// process, and the state file keeps it while no daemon runs.
 
-// accountDrift is how much an account may change before the state is saved again.
+// accountDrift is the change of an account after which the state is saved again.
 const accountDrift = 100 * time.Millisecond
 
-// idOf returns the scheduler's ID for a domain that comes: the one that it had, if the
-// scheduler still keeps its account. The name of a domain that only its processes own costs
-// nothing, so a new one takes over the ID, and with it the account, of the domain of that kind
-// that left with the largest debt. a.mu is held.
+// idOf returns the scheduler's ID for a domain that attaches: its previous ID, if the scheduler still keeps its
+// account. A new name costs nothing for a domain that only its processes own, so such a domain takes over the ID, and
+// with it the account, of the detached domain of that kind with the largest debt. a.mu is held.
 func (a *accelerator) idOf(name string) vcpu.ID {
 	for n, id := range a.ids {
 		if _, ok := a.sched.Balances(id); !ok {
@@ -38,8 +37,8 @@ func (a *accelerator) idOf(name string) vcpu.ID {
 	return id
 }
 
-// largestDebt returns the account that the new name of a domain takes over that only its processes own; 0: none.
-// a.mu is held.
+// largestDebt returns the account that a new name takes over, of a domain that only its processes own; 0: none. a.mu is
+// held.
 func (a *accelerator) largestDebt(name string) (id vcpu.ID, old string) {
 	if a.passing == nil || !a.passing(name) {
 		return 0, ""
@@ -58,7 +57,7 @@ func (a *accelerator) largestDebt(name string) (id vcpu.ID, old string) {
 	return id, old
 }
 
-// balances returns the accounts that matter, by domain.
+// balances returns the nonzero accounts, by domain.
 func (a *accelerator) balances() map[string]policies.Balances {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,8 +70,7 @@ func (a *accelerator) balances() map[string]policies.Balances {
 	return all
 }
 
-// restoreAccount gives a domain that isn't there, and may never be, the account that it
-// had.
+// restoreAccount restores the account of a domain that is not attached, and may never be.
 func (a *accelerator) restoreAccount(c configs.Domain, b policies.Balances) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,8 +84,8 @@ func (a *accelerator) restoreAccount(c configs.Domain, b policies.Balances) {
 	a.step(now, policies.Event{Kind: policies.Detach, Domain: policies.Domain{ID: a.nextID}})
 }
 
-// balance returns for how long engines were held by work that has ended, and for how long of that no domain was charged: use
-// since the latest look is charged first, so the second result is 0.
+// balance returns for how long engines were held by ended work, and for how long of that no domain was charged. It
+// first charges the use since the latest sample, so the second result is 0.
 func (a *accelerator) balance() (held, uncharged int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +100,7 @@ func (a *accelerator) balance() (held, uncharged int64) {
 	return held, uncharged
 }
 
-// chargeAbsent charges a domain for what it used while no daemon ran, and which has left since.
+// chargeAbsent charges a domain for its use while no daemon ran, after the domain has left.
 func (a *accelerator) chargeAbsent(c configs.Domain, account Account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,12 +120,12 @@ func (a *accelerator) chargeAbsent(c configs.Domain, account Account) {
 	a.charge(now, &avcpu{id: id}, vcpu.Usage{Compute: time.Duration(t.Compute), Copy: time.Duration(t.copies())}, [gate.NumClasses]uint64{})
 }
 
-// restoreAccounts takes up the accounts that a daemon before wrote down. d.mu is held.
+// restoreAccounts restores the accounts that the previous daemon saved. d.mu is held.
 func (d *Daemon) restoreAccounts(s *state) {
 	for _, a := range d.accelerators {
 		for name, b := range s.Accounts[a.name] {
 			c, err := d.settingsOf(d.config, name)
-			if err != nil { // it may not enter, but what it owes stays
+			if err != nil { // it admits no process, but its debt stays
 				c = d.config.Template
 				c.Name = name
 			}
@@ -146,7 +144,7 @@ func (d *Daemon) accounts() map[string]map[string]policies.Balances {
 	return all
 }
 
-// drifted reports whether accounts have changed much since they were saved. d.mu is held.
+// drifted reports whether accounts have changed by accountDrift since they were saved. d.mu is held.
 func (d *Daemon) drifted() bool {
 	if d.opt.Private {
 		return false

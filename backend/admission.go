@@ -10,11 +10,11 @@ import (
 	"pegasus/configs"
 )
 
-// claim is what a domain's workers may come to in the host's memory, by what allows it.
+// claim is the greatest use of the host's memory by a domain's workers, by the limit that allows it.
 type claim struct {
 	domain                  string
 	device, host, processes uint64
-	limit                   uint64 // of all of it; 0: none
+	limit                   uint64 // of the sum; 0: none
 }
 
 func (c claim) sum() uint64 {
@@ -25,8 +25,8 @@ func (c claim) sum() uint64 {
 	return sum
 }
 
-// claims returns what each domain may come to, the largest first. Memory of a GPU is none
-// of the host's, but what swaps out of it is. d.mu is held.
+// claims returns each domain's claim, the largest first. A GPU's memory is not the host's, but memory swapped out of it
+// is. d.mu is held.
 func (d *Daemon) claims() (all []claim) {
 	limited := slices.ContainsFunc(d.cgroups, func(g cgroup) bool { return g.controller == memoryController })
 	for _, dom := range d.domains {
@@ -47,8 +47,7 @@ func (d *Daemon) claims() (all []claim) {
 	return all
 }
 
-// hostMemory is how much of the host's memory device memory of a domain may take that
-// has a quota, or none.
+// hostMemory returns how much of the host's memory a domain's device memory may use, with a quota, or 0 for none.
 func (a *accelerator) hostMemory(quota configs.Size) uint64 {
 	p := a.hw.Profile()
 	most := p.Swap
@@ -61,15 +60,15 @@ func (a *accelerator) hostMemory(quota configs.Size) uint64 {
 	return most
 }
 
-// admission compares what all domains may come to with what a host of total bytes has.
-// Device memory counts once for each accelerator, however many domains share it.
+// admission compares all domains' claims with the memory of a host of total bytes. Device memory counts once for each
+// accelerator, however many domains share it.
 func admission(all []claim, devices, total uint64) control.Check {
 	var sum, device uint64
 	for _, c := range all {
 		device += c.device
 		sum += c.sum()
 	}
-	if device > devices { // the accelerators themselves don't give that much
+	if device > devices { // the accelerators themselves have no more
 		sum -= min(sum, device-devices)
 	}
 	check := control.Check{Name: "admission", State: "ok",
@@ -91,7 +90,7 @@ func admission(all []claim, devices, total uint64) control.Check {
 
 func gib(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/float64(configs.GiB)) }
 
-// admission checks the domains that there are. d.mu is held.
+// admission checks the claims of the existing domains. d.mu is held.
 func (d *Daemon) admission() control.Check {
 	var devices uint64
 	for _, a := range d.accelerators {

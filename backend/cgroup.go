@@ -18,35 +18,36 @@ import (
 	"pegasus/backend/control"
 )
 
-// limits are what all workers of a domain may take of the host together.
+// limits bound the use of the host by all workers of a domain together.
 type limits struct {
 	memory  uint64 // bytes
 	credits int    // their weight on the CPUs
-	cpu     int    // in % of one CPU; 0: as much as there is
+	cpu     int    // in % of one CPU; 0: no limit
 }
 
-// The controllers of cgroups that workers are put under.
+// The cgroup controllers for workers.
 const (
 	memoryController = "memory"
 	cpuController    = "cpu"
 )
 
-// cgroup is how this daemon's groups under one controller are called: one for each domain, and one for workers without a job. All are
-// at the top: while processes compute and start in a group within a group, Linux (6.18) lets a process outside wait for up to 100 ms
-// for a processor. Under version 2 both controllers have the same groups.
+// cgroup describes this daemon's groups under one controller: one for each domain, and one for workers without a job.
+// All are at the top level: while processes compute and start in a nested group, Linux (6.18) makes a process outside
+// wait for up to 100 ms for a processor. Under version 2 both controllers have the same groups.
 type cgroup struct {
-	dir        string // what their paths begin with
+	dir        string // prefix of their paths
 	controller string
 	v2         bool
 }
 
 const cgroups = "/sys/fs/cgroup"
 
-// cgroupName matches the groups of daemons, also of earlier releases, which had numbers, or the other groups within one.
+// cgroupName matches the groups of daemons, including earlier releases, which used numbers, or nested the other groups
+// in one.
 var cgroupName = regexp.MustCompile(`^(pegasus(?:-[0-9]+|-[0-9a-f]{16})?)(\.spare|\.domain-.*)?$`)
 
-// groupsOf returns the name that the groups of the daemon with a runtime directory begin with. Directories other than the
-// host daemon's give different names: the number that takes the users of two daemons apart is too small for that.
+// groupsOf returns the prefix of the groups of the daemon with a runtime directory. Each directory has its own prefix:
+// the number that separates the users of two daemons is too small for that.
 func groupsOf(dir string) string {
 	if dir == control.SystemDir {
 		return "pegasus"
@@ -55,8 +56,7 @@ func groupsOf(dir string) string {
 	return fmt.Sprintf("pegasus-%x", sum[:8])
 }
 
-// findCgroup returns the group of that name under a controller, version 2 first, or why
-// there is none.
+// findCgroup returns the groups of that name under a controller, version 2 first, or an error.
 func findCgroup(controller, name string) (cgroup, error) {
 	if text, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers")); err == nil {
 		if !slices.Contains(strings.Fields(string(text)), controller) {
@@ -72,13 +72,13 @@ func findCgroup(controller, name string) (cgroup, error) {
 		return cgroup{}, fmt.Errorf("no %s controller is mounted at %s", controller, cgroups)
 	}
 	g := cgroup{filepath.Join(top, name), controller, false}
-	if err := mkdir(g.spares()); err != nil { // as it will be for each worker
+	if err := mkdir(g.spares()); err != nil { // as for each worker later
 		return cgroup{}, err
 	}
 	return g, nil
 }
 
-// handOut lets the groups below a version 2 group have limits.
+// handOut enables a controller for the groups below a version 2 group.
 func handOut(dir, controller string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
 		return fmt.Errorf("hand out the %s controller: %w", controller, err)
@@ -97,25 +97,25 @@ func write(dir, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644)
 }
 
-// groupOf is the directory of a domain's group. No file of the kernel's has such a
-// name, whatever the domain is called.
+// groupOf returns the directory of a domain's group. No file of the kernel has such a name, whatever the domain's name
+// is.
 func (g cgroup) groupOf(domain string) string { return g.dir + ".domain-" + domain }
 
-// spares is the group of workers without a job. It weighs what a process does.
+// spares returns the directory of the group of workers without a job. Its weight is that of one process.
 func (g cgroup) spares() string { return g.dir + ".spare" }
 
-// defaultCredits weigh what a process weighs whose weight was never set.
+// defaultCredits give the weight of a process whose weight was never set.
 const defaultCredits = 256
 
-// cpuWeight and cpuShares are credits in the units of version 2 and 1.
+// cpuWeight and cpuShares return credits in the units of version 2 and 1.
 func cpuWeight(credits int) int { return min(max(credits*100/defaultCredits, 1), 10_000) }
 func cpuShares(credits int) int { return min(max(credits*1024/defaultCredits, 2), 262_144) }
 
-// cpuPeriod is short, since a domain that has used up its part of one may hold an
-// engine of a software accelerator until the next begins.
+// cpuPeriod is short, since a domain that has used up its part of one may hold an engine of a software accelerator
+// until the next begins.
 const cpuPeriod = 10 * time.Millisecond
 
-// limit puts limits on a domain's group.
+// limit applies limits to a domain's group.
 func (g cgroup) limit(domain string, l limits) error {
 	dir := g.groupOf(domain)
 	quota := cpuPeriod.Microseconds() * int64(l.cpu) / 100
@@ -136,7 +136,7 @@ func (g cgroup) limit(domain string, l limits) error {
 			quota = -1
 		}
 		return errors.Join(write(dir, "cpu.shares", strconv.Itoa(cpuShares(l.credits))),
-			write(dir, "cpu.cfs_quota_us", "-1"), // a shorter period must fit the quota of before
+			write(dir, "cpu.cfs_quota_us", "-1"), // a shorter period must fit the previous quota
 			write(dir, "cpu.cfs_period_us", period), write(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)))
 	}
 }
@@ -149,9 +149,9 @@ func (g cgroup) enter(domain string, pid int, l limits) error {
 // park puts a worker into the group of those without a job.
 func (g cgroup) park(pid int) error { return g.join(g.spares(), pid, func() error { return nil }) }
 
-// join puts a process into a group, which it makes if need be.
+// join puts a process into a group, and makes the group if necessary.
 func (g cgroup) join(dir string, pid int, limit func() error) (err error) {
-	for range 3 { // another daemon may just sweep the group away, since it is still empty
+	for range 3 { // another daemon may remove the group meanwhile, while it is empty
 		if err = mkdir(dir); err != nil {
 			return err
 		}
@@ -168,15 +168,15 @@ func (g cgroup) join(dir string, pid int, limit func() error) (err error) {
 // leave removes a domain's group once it is empty.
 func (g cgroup) leave(domain string) { os.Remove(g.groupOf(domain)) }
 
-// sweep removes the groups that daemons of other directories have left behind,
-// having been killed. Those that run make theirs anew when they need it.
+// sweep removes the groups that killed daemons of other directories have left behind. Running daemons make theirs again
+// when needed.
 func (g cgroup) sweep() {
 	for _, dir := range g.all(func(daemon string) bool { return daemon != filepath.Base(g.dir) }) {
 		removeTree(dir)
 	}
 }
 
-// close removes all empty groups of the daemon, and reports whether none is left.
+// close removes all empty groups of the daemon, and reports whether all were removed.
 func (g cgroup) close() bool {
 	none := true
 	for _, dir := range g.all(func(daemon string) bool { return daemon == filepath.Base(g.dir) }) {
@@ -185,7 +185,7 @@ func (g cgroup) close() bool {
 	return none
 }
 
-// all returns the groups whose daemon is one of these.
+// all returns the groups of the daemons that of selects.
 func (g cgroup) all(of func(daemon string) bool) (dirs []string) {
 	top := filepath.Dir(g.dir)
 	entries, _ := os.ReadDir(top)
@@ -197,7 +197,8 @@ func (g cgroup) all(of func(daemon string) bool) (dirs []string) {
 	return dirs
 }
 
-// removeTree removes a group, and those of earlier releases within it, if all are empty.
+// removeTree removes a group, and those of earlier releases within it, if all are empty, and reports whether the group
+// is gone.
 func removeTree(dir string) bool {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

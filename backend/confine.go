@@ -14,16 +14,15 @@ import (
 	"pegasus/backend/control"
 )
 
-// Workers execute hostile input. As root, each domain's run as a user of their
-// own, from a range that no system hands out, and in cgroups of their own where there
-// are some to be had.
+// Workers execute hostile input. Under root, each domain's workers run as a user of their own, from a range that no
+// system assigns, and in cgroups of their own where cgroups are available.
 const (
 	firstUID = 1_600_000_000
 	maxUIDs  = maxDomains
 )
 
-// apart returns 0 for the host's daemon and one of 8191 numbers for others, so that the users of two daemons seldom
-// mix. Their groups never do: see groupsOf.
+// apart returns 0 for the host's daemon and one of 8191 numbers for others, so that two daemons seldom use the same
+// users. Their groups always differ: see groupsOf.
 func (d *Daemon) apart() int {
 	if d.opt.RuntimeDir == control.SystemDir {
 		return 0
@@ -33,7 +32,7 @@ func (d *Daemon) apart() int {
 	return 1 + int(h.Sum32()%8191)
 }
 
-// takeUID gives a domain's workers a user. d.mu is held.
+// takeUID assigns a user to a domain's workers. d.mu is held.
 func (d *Daemon) takeUID(dom *domain) {
 	if dom.uid != 0 || os.Geteuid() != 0 {
 		return
@@ -47,11 +46,11 @@ func (d *Daemon) takeUID(dom *domain) {
 	}
 }
 
-// workerOverhead is what a worker needs beside what its guest asks for.
+// workerOverhead is a worker's need of memory beside its guest's requests, in bytes.
 const workerOverhead = 256 << 20
 
-// leaveCgroups gives up the groups. When no worker is left, none of them is: the
-// kernel takes a moment to let go of processes that have ended.
+// leaveCgroups removes the groups. For a private daemon, whose workers have ended, it retries: the kernel takes a
+// moment to release ended processes.
 func (d *Daemon) leaveCgroups() {
 	end := time.Now().Add(deathGrace)
 	for _, g := range d.cgroups {
@@ -61,7 +60,7 @@ func (d *Daemon) leaveCgroups() {
 	}
 }
 
-// confine limits what a worker may take of the host, where that can be done.
+// confine puts a worker into its domain's cgroups, where available.
 func (d *Daemon) confine(g *guest, pid int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,8 +71,8 @@ func (d *Daemon) confine(g *guest, pid int) {
 	}
 }
 
-// park has a worker without a job weigh on the host's CPUs as a domain does, together with all others that have none: guests
-// have workers started.
+// park puts a worker without a job into a CPU group that weighs as much as a domain's, together with all other such
+// workers: guests cause the start of workers.
 func (d *Daemon) park(pid int) {
 	for _, c := range d.cgroups {
 		if c.controller != cpuController {
@@ -85,10 +84,10 @@ func (d *Daemon) park(pid int) {
 	}
 }
 
-// limitAnew puts a domain's limits into force for the workers that it has. d.mu is held.
+// limitAnew applies a domain's limits to its existing workers. d.mu is held.
 func (d *Daemon) limitAnew(dom *domain) {
 	for _, c := range d.cgroups {
-		if err := c.limit(dom.name, dom.limits()); err != nil && !errors.Is(err, fs.ErrNotExist) { // the first worker is yet to come
+		if err := c.limit(dom.name, dom.limits()); err != nil && !errors.Is(err, fs.ErrNotExist) { // the first worker has not started yet
 			d.noteOf(dom, "warning", "limit the %s of its workers: %v", c.controller, err)
 		}
 	}
@@ -98,7 +97,7 @@ func (dom *domain) limits() limits {
 	return limits{memory: dom.memoryLimit(), credits: dom.settings.Credits, cpu: dom.settings.CPU}
 }
 
-// wants is what all workers of a domain may come to as it is configured.
+// wants returns the memory that all workers of a domain may use by its configuration, in bytes.
 func (dom *domain) wants() uint64 {
 	device := uint64(dom.settings.Memory)
 	if device == 0 && dom.on != nil {
@@ -108,14 +107,14 @@ func (dom *domain) wants() uint64 {
 	return device + uint64(dom.settings.HostMemory) + uint64(dom.settings.Processes)*workerOverhead
 }
 
-// memoryLimit is what all workers of a domain may use together. It leaves an eighth
-// of the host to others: a domain that would take more loses workers of its own.
+// memoryLimit returns the limit on the memory of all workers of a domain together. It leaves an eighth of the host to
+// others: the kernel ends workers of a domain that exceeds it.
 func (dom *domain) memoryLimit() uint64 {
 	total := hostMemory()
 	return min(dom.wants(), total-total/8)
 }
 
-// hostMemory is how many bytes of memory the host has.
+// hostMemory returns the host's memory in bytes.
 func hostMemory() uint64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -124,7 +123,7 @@ func hostMemory() uint64 {
 	return uint64(info.Totalram) * uint64(info.Unit)
 }
 
-// confinement finds out how far workers can be confined here.
+// confinement finds the cgroups, and reports how far workers can be confined on this host.
 func (d *Daemon) confinement() []control.Check {
 	var all []control.Check
 	if os.Geteuid() == 0 {

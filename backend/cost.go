@@ -2,18 +2,18 @@ package backend
 
 import "math/bits"
 
-// costs counts decisions by how long they took: four buckets for each doubling.
+// costs counts decisions by their duration: four buckets for each doubling.
 type costs struct {
 	buckets [costBuckets]uint64
 	n       uint64
 }
 
 const (
-	costBits    = 2 // of a time below its leading one that tell buckets apart
+	costBits    = 2 // bits of a duration below its leading one that select the bucket
 	costBuckets = 64 << costBits
 )
 
-// add counts n decisions that took so many ns each.
+// add counts n decisions of that many ns each.
 func (c *costs) add(ns int64, n uint64) {
 	c.buckets[costBucket(uint64(max(ns, 0)))] += n
 	c.n += n
@@ -27,7 +27,7 @@ func costBucket(ns uint64) int {
 	return octave<<costBits + int(ns>>(octave-1)&(1<<costBits-1))
 }
 
-// most is the greatest time that a bucket counts.
+// most returns the longest duration that a bucket counts, in ns.
 func most(bucket int) int64 {
 	octave, part := bucket>>costBits, uint64(bucket&(1<<costBits-1))
 	if octave == 0 {
@@ -36,8 +36,8 @@ func most(bucket int) int64 {
 	return int64((1<<costBits+part+1)<<(octave-1) - 1)
 }
 
-// quantile is what a part p of the decisions took at most, to within a quarter
-// above; 0 if there were none.
+// quantile returns the duration that a part p of the decisions did not exceed, in ns, to within a quarter above; 0 if
+// there were none.
 func (c *costs) quantile(p float64) int64 {
 	var below uint64
 	for i, n := range c.buckets {

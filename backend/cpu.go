@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processTime returns for how many nanoseconds a process, which may have ended but
-// must not have been waited for, has had CPUs of the host.
+// processTime returns the time that a process had on the host's CPUs, in nanoseconds. The process may have ended but
+// must not have been waited for.
 func processTime(pid int) (int64, error) {
-	const scheduled = 2 // of the clocks of a process, the one that counts what it was scheduled for
+	const scheduled = 2 // CPUCLOCK_SCHED: of the clocks of a process, the time for which it was scheduled
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &ts); err != nil {
 		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
@@ -20,20 +20,19 @@ func processTime(pid int) (int64, error) {
 	return ts.Nano(), nil
 }
 
-// cpuTime returns what a worker has had of the host's CPUs, as far as that can still be
-// read. d.mu is held.
+// cpuTime returns a worker's time on the host's CPUs in nanoseconds, as last readable. d.mu is held.
 func (g *guest) cpuTime() int64 {
 	if g.worker == nil || g.ended {
 		return g.cpu
 	}
 	ns, err := processTime(g.workerPID)
-	if err == nil && (g.cmd != nil || !hasExited(g.worker)) { // a child keeps its number until it is waited for
+	if err == nil && (g.cmd != nil || !hasExited(g.worker)) { // a child keeps its pid until it is waited for
 		g.cpu = max(g.cpu, ns)
 	}
 	return g.cpu
 }
 
-// lastTime reads the CPU time of a worker that has ended.
+// lastTime reads the CPU time of an ended worker, which is final.
 func (d *Daemon) lastTime(g *guest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,11 +40,10 @@ func (d *Daemon) lastTime(g *guest) {
 	g.ended = true
 }
 
-// sacrifice is by how much more readily the kernel ends a worker than its daemon when
-// the host has no memory left, of 1000.
+// sacrifice is how much higher a worker's oom_score_adj is than its daemon's, of 1000.
 const sacrifice = 500
 
-// offerFirst makes a worker go before the daemon when the host has no memory left.
+// offerFirst makes the kernel end a worker before the daemon when the host runs out of memory.
 func offerFirst(pid int) error {
 	own, err := os.ReadFile("/proc/self/oom_score_adj")
 	if err != nil {

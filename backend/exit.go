@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openProcess returns a pidfd that awaitExit can wait for without a thread.
+// openProcess returns a pidfd, nonblocking so that awaitExit uses no thread.
 func openProcess(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -18,7 +18,7 @@ func openProcess(pid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), fmt.Sprintf("pidfd:%d", pid)), nil
 }
 
-// dupProcess makes a pidfd of ours from somebody else's, to be waited for.
+// dupProcess returns a nonblocking duplicate of a pidfd, for awaitExit. The caller owns it.
 func dupProcess(f *os.File) (*os.File, error) {
 	var fd int
 	err := withFD(f, func(from int) (err error) {
@@ -34,7 +34,7 @@ func dupProcess(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// awaitExit returns nil when the process of a pidfd has ended, or ctx's error.
+// awaitExit blocks until the process of a pidfd has ended and returns nil, or returns ctx's error.
 func awaitExit(ctx context.Context, pidfd *os.File) error {
 	stop := context.AfterFunc(ctx, func() { pidfd.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -60,14 +60,14 @@ func hasExited(pidfd *os.File) (is bool) {
 	return is
 }
 
-// kill ends the process of a pidfd.
+// kill sends SIGKILL to the process of a pidfd.
 func kill(pidfd *os.File) error {
 	return withFD(pidfd, func(fd int) error {
 		return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	})
 }
 
-// withFD runs f on a file's descriptor without making it blocking, as Fd would.
+// withFD calls do with a file's descriptor without making it blocking, as Fd would.
 func withFD(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

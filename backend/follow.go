@@ -14,11 +14,11 @@ import (
 	"pegasus/vcpu"
 )
 
-// follower has the CPU weights of virtual machines follow the windows of accelerators
-// that want it. It hears of windows from their scheduler loops, which never wait for it.
+// follower makes the CPU weights of virtual machines follow the windows of the accelerators that enable it. Their
+// scheduler loops report windows to it and never wait for it.
 type follower struct {
 	mu   sync.Mutex
-	news map[string]vcpu.Time // by domain: when its window ends; 0: it is over
+	news map[string]vcpu.Time // by domain: when its window ends; 0: it has ended
 	poke chan struct{}
 }
 
@@ -26,7 +26,7 @@ func newFollower() *follower {
 	return &follower{news: make(map[string]vcpu.Time), poke: make(chan struct{}, 1)}
 }
 
-// window tells that a domain has its accelerator until then; 0: not any more.
+// window records that a domain has its accelerator until then; 0: no longer.
 func (f *follower) window(domain string, until vcpu.Time) {
 	f.mu.Lock()
 	f.news[domain] = until
@@ -37,11 +37,11 @@ func (f *follower) window(domain string, until vcpu.Time) {
 	}
 }
 
-// hear passes the news on.
+// hear passes the recorded windows to b.
 func (f *follower) hear(now vcpu.Time, b *boost.Boosts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for domain, until := range f.news { // in any order: each is another machine's
+	for domain, until := range f.news { // in any order: each belongs to another machine
 		if until > now {
 			b.Open(now, domain, until.Sub(now))
 		} else {
@@ -51,7 +51,7 @@ func (f *follower) hear(now vcpu.Time, b *boost.Boosts) {
 	clear(f.news)
 }
 
-// tell has the follower know what a decision means for a machine's CPUs.
+// tell reports to the follower a decision's effect on a machine's CPUs.
 func (m *avcpu) tell(now int64, f *follower, act policies.Action) {
 	if until := boost.Window(vcpu.Time(now), &act); until != m.window {
 		m.window = until
@@ -59,7 +59,7 @@ func (m *avcpu) tell(now int64, f *follower, act policies.Action) {
 	}
 }
 
-// followWindows raises and lowers CPU weights until ctx ends; then all are as they were set.
+// followWindows raises and lowers CPU weights until ctx ends; then it restores all.
 func (d *Daemon) followWindows(ctx context.Context) {
 	if d.opt.Raiser == nil {
 		return
@@ -92,7 +92,7 @@ func (d *Daemon) followWindows(ctx context.Context) {
 	}
 }
 
-// followers are the machines on accelerators that want it, by name.
+// followers returns the machines on accelerators that enable following, by name.
 func (d *Daemon) followers() []hypervisor.Guests {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *Daemon) followers() []hypervisor.Guests {
 	return all
 }
 
-// poolsOf are the groups by where they share the CPUs.
+// poolsOf returns the groups by the parent in which they share the CPUs.
 func poolsOf(groups []hypervisor.Group) (all []boost.Pool) {
 	for _, g := range groups {
 		i := slices.IndexFunc(all, func(p boost.Pool) bool { return p.Name == g.Parent })

@@ -15,15 +15,15 @@ import (
 	"pegasus/hypervisor"
 )
 
-// setUpTime is how long a worker may take to receive its job.
+// setUpTime bounds the time in which a worker must receive its job.
 const setUpTime = 10 * time.Second
 
 func (d *Daemon) workerSocket(id uint64) string {
 	return filepath.Join(d.opt.RuntimeDir, "workers", fmt.Sprintf("%d.sock", id))
 }
 
-// hire makes a worker serve a seat and returns what its guest is to be told.
-// Once g.worker is set the worker's end has to be awaited, also after an error.
+// hire starts a worker for a seat and returns the guest's welcome. Once g.worker is set, the caller must await the
+// worker's end, also after an error.
 func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 	job, page := d.job(g)
 	layout, err := job.Geometry.Layout()
@@ -55,7 +55,7 @@ func (d *Daemon) hire(g *guest, n hypervisor.Newcomer) (*offer, error) {
 	return o, nil
 }
 
-// job describes a seat to its worker.
+// job returns the job of a seat's worker, and the domain's gate page.
 func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,8 +73,8 @@ func (d *Daemon) job(g *guest) (worker.Job, *os.File) {
 	}, dom.avcpu.page.File()
 }
 
-// windowBytes is how many addresses a worker gets for device memory. Programs reserve addresses in proportion to what a GPU has,
-// once for each stream (PyTorch) or by dozens of gigabytes (llama.cpp), and some GPUs have hundreds.
+// windowBytes returns the size of a worker's address window for device memory. Programs reserve addresses in proportion
+// to a GPU's memory, once for each stream (PyTorch) or by dozens of gigabytes (llama.cpp), and some GPUs have hundreds.
 func windowBytes(kind string) uint64 {
 	if kind == "soft" {
 		return callbuf.DeviceSliceBytes
@@ -82,8 +82,7 @@ func windowBytes(kind string) uint64 {
 	return callbuf.WideSliceBytes
 }
 
-// employWorker gives a ready worker its job. One that died while it was idle is
-// replaced once.
+// employWorker sends a ready worker its job. A worker that died while it was idle is replaced once.
 func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) error {
 	var err error
 	for range 2 {
@@ -92,7 +91,7 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 			return err
 		}
 		d.confine(g, c.pid())
-		if err := d.writeDown(g, c.pid()); err != nil { // the next daemon couldn't take it over, nor end it
+		if err := d.writeDown(g, c.pid()); err != nil { // the next daemon could neither take it over nor end it
 			c.discard()
 			return err
 		}
@@ -104,7 +103,7 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 			if g.doomed {
 				kill(g.worker)
 			}
-			if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share { // it changed meanwhile
+			if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share { // the settings changed meanwhile
 				g.order(o)
 			}
 			return nil
@@ -114,8 +113,8 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 	return fmt.Errorf("give a worker its job: %w", err)
 }
 
-// segmentFor makes the segment of a newcomer, or borrows it from one that lends. A job
-// learns where it lies.
+// segmentFor makes the segment of a newcomer, or borrows it from a newcomer that lends, and sets the segment's location
+// in the job.
 func segmentFor(n hypervisor.Newcomer, job *worker.Job, l callbuf.Layout) (*os.File, error) {
 	lender, ok := n.(hypervisor.Lender)
 	if !ok {
@@ -130,8 +129,8 @@ func segmentFor(n hypervisor.Newcomer, job *worker.Job, l callbuf.Layout) (*os.F
 	return f, nil
 }
 
-// newSegment makes a segment with its header written, so that guest and worker
-// may map it in any order. Nobody else has it yet; the daemon keeps no mapping.
+// newSegment makes a segment with its header written, so that guest and worker may map it in any order. No other
+// process has it yet; the daemon keeps no mapping.
 func newSegment(l callbuf.Layout, generation uint64) (*os.File, error) {
 	f, err := callbuf.NewFile(l)
 	if err != nil {
@@ -173,7 +172,7 @@ func socketPair() (a, b *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "guest"), os.NewFile(uintptr(fds[1]), "worker"), nil
 }
 
-// opened is files to be closed, but for those kept, and the first error.
+// opened holds files to close, except those kept, and the errors of opening them.
 type opened struct {
 	files []*os.File
 	err   error

@@ -2,8 +2,8 @@ package backend
 
 import "pegasus/backend/gate"
 
-// waits counts requests by how long they waited at the gate: bucket 0 those that
-// didn't, bucket n those that waited less than 2^n ns and at least half of that.
+// waits counts requests by their wait at the gate: bucket 0 those without a wait, bucket n those that waited less than
+// 2^n ns and at least half of that.
 type waits [gate.WaitBuckets]uint64
 
 func (w *waits) add(v *waits) {
@@ -12,8 +12,8 @@ func (w *waits) add(v *waits) {
 	}
 }
 
-// quantile is the wait that a part p of the requests did not exceed, taken
-// linearly within its bucket; 0 if there were none.
+// quantile returns the wait that a part p of the requests did not exceed, in ns, interpolated linearly within its
+// bucket; 0 if there were none.
 func (w *waits) quantile(p float64) int64 {
 	var total uint64
 	for _, n := range w {

@@ -9,10 +9,10 @@ import (
 	"pegasus/backend/control"
 )
 
-// journalSize is how many events are kept for those who ask later.
+// journalSize is how many events are kept for later requests.
 const journalSize = 256
 
-// journal remembers the latest events and tells them to those who follow.
+// journal keeps the latest events and sends new ones to its followers.
 type journal struct {
 	mu        sync.Mutex
 	latest    []control.Event
@@ -23,7 +23,7 @@ func newJournal() *journal {
 	return &journal{followers: make(map[chan control.Event]struct{})}
 }
 
-// note adds an event. A follower that doesn't keep up misses some.
+// note adds an event. A slow follower misses some.
 func (j *journal) note(kind, domain, format string, args ...any) {
 	j.add(control.Event{Time: time.Now(), Kind: kind, Domain: domain, Text: fmt.Sprintf(format, args...)})
 }
@@ -43,8 +43,8 @@ func (j *journal) add(e control.Event) {
 	}
 }
 
-// forget drops the oldest event of the domain that has most of them, so that
-// none pushes out what others did.
+// forget drops the oldest event of the domain with the most events, so that one domain does not displace the others'
+// events.
 func (j *journal) forget() {
 	most, count := j.latest[0].Domain, map[string]int{}
 	for _, e := range j.latest {
@@ -56,7 +56,7 @@ func (j *journal) forget() {
 	j.latest = slices.Delete(j.latest, oldest, oldest+1)
 }
 
-// follow returns the latest events and a channel of those to come.
+// follow returns the latest events, a channel of later ones, and a function that closes the subscription.
 func (j *journal) follow() (latest []control.Event, next <-chan control.Event, stop func()) {
 	ch := make(chan control.Event, journalSize)
 	j.mu.Lock()

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// keepSlice is how often a worker is looked at that stores what its domain shares.
+// keepSlice is the period at which a worker that stores shared segments is checked.
 const keepSlice = 20 * time.Millisecond
 
-// outlives waits for as long as a worker may take to end after its process has: deathGrace, and longer if it stores device segments that
-// nobody else holds. It returns false when ctx is done.
+// outlives blocks for as long as a worker may take to end after its process has: deathGrace, and longer if it stores
+// device segments that no other worker holds. It returns false when ctx is done.
 func (d *Daemon) outlives(ctx context.Context, g *guest) bool {
 	if !pause(ctx, deathGrace) {
 		return false
@@ -26,7 +26,7 @@ func (d *Daemon) outlives(ctx context.Context, g *guest) bool {
 	return pause(ctx, deathGrace)
 }
 
-// pause returns false when ctx is done before.
+// pause blocks for d, or until ctx is done; then it returns false.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -36,11 +36,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// storing is how long a worker may take to store what it holds.
+// storing returns how long a worker may take to store the segments that it holds.
 func (d *Daemon) storing(g *guest) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.guests[g.id] != g { // its seat is free already, and maybe its domain's page
+	if d.guests[g.id] != g { // its seat is free already, and possibly its domain's page
 		return 0
 	}
 	return g.dom.avcpu.page.Holds(g.slot)

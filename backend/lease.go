@@ -19,7 +19,7 @@ type lease struct {
 	Expires time.Time `json:"expires,omitzero"` // zero: the lease has no term
 }
 
-// Bounds on what callers of the control socket can make the daemon keep.
+// Bounds on the state that callers of the control socket can create.
 const (
 	maxLeases   = 2 * maxDomains // of all domains
 	mostHolder  = 128            // bytes of a holder's id
@@ -48,7 +48,7 @@ func (d *Daemon) create(p control.Peer, q control.CreateParams) (none control.Do
 	if _, has := d.leaseOf(q.Domain, holder); !has && d.leases >= maxLeases {
 		return none, control.Errorf(control.CodeConflict, "domain %q: there are %d leases already, the most there can be; release some", q.Domain, maxLeases)
 	}
-	if dom != nil && !dom.created() { // of ended programs, on a private daemon
+	if dom != nil && !dom.created() { // a domain of ended programs, on a private daemon
 		d.drop(dom)
 		dom = nil
 	}

@@ -10,8 +10,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// learn takes down what is known of the host's virtual machines now, and does what
-// follows from it for their domains.
+// learn records the current state of the host's virtual machines, and applies the changes to their domains.
 func (d *Daemon) learn(all []hypervisor.Machine) {
 	next := make(map[string]hypervisor.Machine, len(all))
 	for _, m := range all {
@@ -31,15 +30,15 @@ func (d *Daemon) learn(all []hypervisor.Machine) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(next)) {
-		if _, err := d.domain(name); err != nil { // it may be entered as soon as the machine runs
+		if _, err := d.domain(name); err != nil { // the domain admits processes as soon as the machine runs
 			d.log.Debug("a machine can't be a domain", "domain", name, "err", err)
 		}
 		d.machineChanged(name, before[name], next[name])
 	}
 }
 
-// settingsOf returns the settings that a domain has by its [[domain]], else by create, else by the template
-// with the credits of its machine's definition. d.mu is held.
+// settingsOf returns a domain's settings: those of its [[domain]] table, else of create, else of the template with the
+// credits of its machine's definition. d.mu is held.
 func (d *Daemon) settingsOf(c *configs.Config, name string) (configs.Domain, error) {
 	if dom := d.domains[name]; dom != nil && dom.created() && !declares(c, name) {
 		return dom.asked.over(c.Undeclared(name)), nil
@@ -51,8 +50,8 @@ func (d *Daemon) settingsOf(c *configs.Config, name string) (configs.Domain, err
 	return s, err
 }
 
-// machineChanged follows a machine's state. A machine that was not known before may have
-// been as it is all along. d.mu is held.
+// machineChanged applies a change of a machine's state to its domain. A machine reported for the first time may have
+// been in its state for long. d.mu is held.
 func (d *Daemon) machineChanged(name string, was, is hypervisor.Machine) {
 	dom := d.domains[name]
 	if dom == nil {
@@ -73,8 +72,8 @@ func (d *Daemon) machineChanged(name string, was, is hypervisor.Machine) {
 	d.pauseIfMachine(dom)
 }
 
-// lendCredits gives a domain that isn't declared the credits that its machine's definition
-// asks for now. d.mu is held.
+// lendCredits applies the credits of a machine's definition to its domain, unless the configuration declares the
+// domain. d.mu is held.
 func (d *Daemon) lendCredits(dom *domain) {
 	file, err := d.settingsOf(d.config, dom.name)
 	if err != nil || dom.declared {
@@ -85,7 +84,7 @@ func (d *Daemon) lendCredits(dom *domain) {
 	d.apply(dom, plan.settings)
 }
 
-// endMachine ends the workers of a machine's processes, which aren't any more, or are served no more. d.mu is held.
+// endMachine ends the workers of a machine's processes, which have ended or are no longer served. d.mu is held.
 func (d *Daemon) endMachine(dom *domain, why string) {
 	n := 0
 	for g := range dom.guests {
@@ -103,14 +102,14 @@ func (d *Daemon) endMachine(dom *domain, why string) {
 	}
 }
 
-// pauseIfMachine holds back what a domain wants while its machine is paused. d.mu is held.
+// pauseIfMachine pauses a domain while its machine is paused. d.mu is held.
 func (d *Daemon) pauseIfMachine(dom *domain) {
 	if dom.on != nil {
 		dom.on.pause(dom.avcpu, d.machines[dom.name].State == hypervisor.MachinePaused)
 	}
 }
 
-// showMachine describes a domain's machine, if it is one. d.mu is held.
+// showMachine describes a domain's machine, or returns nil if the domain is none. d.mu is held.
 func (d *Daemon) showMachine(name string) *control.Machine {
 	m, ok := d.machines[name]
 	if !ok {
@@ -127,7 +126,7 @@ func declares(c *configs.Config, name string) bool {
 	return slices.ContainsFunc(c.Domains, func(d configs.Domain) bool { return d.Name == name })
 }
 
-// machineReasons says what of a domain's machine keeps it from running.
+// machineReasons returns the reasons why a domain's machine does not run work.
 func machineReasons(s control.Domain) []string {
 	if s.Machine == nil {
 		return nil

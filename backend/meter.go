@@ -1,7 +1,6 @@
 package backend
 
-// A meter remembers a growing total at the latest beats, to tell how much it
-// grew lately.
+// A meter keeps a growing total at the latest samples, to compute its recent growth.
 type meter struct {
 	at, total [meterBeats]int64
 	n         int // samples ever taken

@@ -16,8 +16,8 @@ type owners struct {
 	asked    asked            // the settings of create; nil for a domain that create did not make
 	leases   map[string]lease // by holder
 	programs []program        // in order of arrival
-	// awaited is the time until which the domain waits for its machine, which the daemon before
-	// listed, to be reported; zero: the domain does not wait.
+	// awaited is the time until which the domain waits for a report of its machine, which the previous daemon listed;
+	// zero: the domain does not wait.
 	awaited time.Time
 }
 
@@ -48,7 +48,7 @@ func (d *Daemon) owner(dom *domain) string {
 		return control.OwnerHeld
 	case len(dom.programs) > 0 || len(dom.guests) > 0 || dom.settling > 0:
 		return control.OwnerGuest
-	case d.opt.Private && d.admits(dom) && !dom.created(): // the daemon ends soon itself, and reports on ended programs until then
+	case d.opt.Private && d.admits(dom) && !dom.created(): // the daemon itself ends soon, and reports on ended programs until then
 		return control.OwnerGuest
 	default:
 		return ""

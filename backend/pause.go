@@ -5,9 +5,9 @@ import (
 	"pegasus/policies"
 )
 
-// pause closes a domain's gate until it is called with false: what is submitted drains,
-// and what waits is nobody's wish meanwhile, so that the policy gives the time to others.
-// Whoever has it stays in its place with all that it has.
+// pause closes a domain's gate until it is called with false. Submitted work drains, and waiting requests are hidden
+// from the policy meanwhile, so that it gives the time to other domains. The domain stays on its accelerator with all
+// its memory.
 func (a *accelerator) pause(m *avcpu, yes bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -24,7 +24,7 @@ func (a *accelerator) pause(m *avcpu, yes bool) {
 	a.bell.Ring()
 }
 
-// unpause opens the gate for the leases that are still out: the pause was short.
+// unpause opens the gate for the leases that are still in force after a short pause. a.mu is held.
 func (a *accelerator) unpause(now int64, m *avcpu) {
 	if m.withdrawn {
 		m.withdrawn = false
@@ -39,7 +39,7 @@ func (a *accelerator) unpause(now int64, m *avcpu) {
 	m.page.Watch()
 }
 
-// stopped is what a paused domain's workers do, without what they wish, such as to go on with what they have begun.
+// stopped returns a paused domain's work without the parts that need a turn, such as preempted work that would resume.
 func stopped(w gate.Work) gate.Work {
 	w.Pending, w.Arrived = 0, false
 	for c, n := range w.Held {
@@ -50,8 +50,8 @@ func stopped(w gate.Work) gate.Work {
 	return w
 }
 
-// withdraw tells the scheduler that a paused domain needs no turn, when all that it had
-// submitted has drained.
+// withdraw notifies the scheduler that a paused domain needs no turn, once its submitted work has drained. a.mu is
+// held.
 func (a *accelerator) withdraw(now int64, m *avcpu, w gate.Work) {
 	if m.paused && !m.withdrawn && !w.Busy() {
 		m.withdrawn = true

@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pool keeps worker processes started and ready, since starting one takes longer
-// than a program's cuInit should.
+// pool keeps worker processes started and ready, since starting one takes longer than a program's cuInit should.
 type pool struct {
 	command []string
-	park    func(pid int) // called for each worker that is started
+	park    func(pid int) // called for each started worker
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -66,7 +65,7 @@ func (p *pool) refill() {
 	}
 }
 
-// resize sets how many are kept ready.
+// resize sets the number of ready workers to keep.
 func (p *pool) resize(want int) {
 	p.mu.Lock()
 	p.want = want
@@ -127,8 +126,8 @@ func (p *pool) close() {
 	p.spare = nil
 }
 
-// start makes a worker process in a session of its own, so that nothing meant
-// for the daemon's terminal or process group reaches it.
+// start starts a worker process in a session of its own, so that signals to the daemon's terminal or process group do
+// not reach it.
 func (p *pool) start() (*candidate, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -162,8 +161,7 @@ func (p *pool) start() (*candidate, error) {
 	return c, nil
 }
 
-// processOf makes a file of the pidfd that came with the start, or opens one
-// where the kernel gave none.
+// processOf returns a file for the pidfd from the start, or opens a pidfd where the kernel returned none.
 func processOf(pid, pidfd int) (*os.File, error) {
 	if pidfd < 0 {
 		return openProcess(pid)
@@ -175,7 +173,7 @@ func processOf(pid, pidfd int) (*os.File, error) {
 	return os.NewFile(uintptr(pidfd), fmt.Sprintf("pidfd:%d", pid)), nil
 }
 
-// connOf makes a connection of a socket, which it takes over.
+// connOf returns a connection for a socket, and takes ownership of the descriptor.
 func connOf(fd int) (*net.UnixConn, error) {
 	f := os.NewFile(uintptr(fd), "socket")
 	defer f.Close()
@@ -195,7 +193,7 @@ func (c *candidate) pid() int { return c.cmd.Process.Pid }
 
 func (c *candidate) dead() bool { return hasExited(c.process) }
 
-// discard ends a worker that has no job.
+// discard ends a worker without a job.
 func (c *candidate) discard() {
 	c.conn.Close()
 	c.cmd.Process.Kill()
@@ -205,8 +203,8 @@ func (c *candidate) discard() {
 	}
 }
 
-// makePools makes a pool for the types of accelerators that have workers in common,
-// under "", and one for each other type that there is.
+// makePools makes one pool, under "", for the accelerator types with common workers, and one for each other configured
+// type.
 func (d *Daemon) makePools() {
 	d.pools = map[string]*pool{}
 	for _, c := range d.config.Accelerators {
@@ -222,7 +220,7 @@ func (d *Daemon) makePools() {
 	}
 }
 
-// workersOf is the type of accelerators that one of a type has its workers in common with.
+// workersOf returns the key of the pool for an accelerator type.
 func (d *Daemon) workersOf(t string) string {
 	if d.opt.Workers[t] == nil {
 		return ""

@@ -19,7 +19,7 @@ var (
 	}
 )
 
-// requestOptions are an accelerator's settings of policies that lend requests.
+// requestOptions returns an accelerator's settings for policies that lease requests.
 func requestOptions(c configs.Accelerator) policies.RequestOptions {
 	return policies.RequestOptions{
 		Accounts: accounts[c.Accounts], Order: orders[c.Order], Arrival: c.ByArrival,
@@ -30,7 +30,7 @@ func requestOptions(c configs.Accelerator) policies.RequestOptions {
 	}
 }
 
-// Specification reads TimeGraph's entries for configs.Options.
+// Specification parses TimeGraph's entries for configs.Options.
 func Specification(text string) (map[string]configs.Promise, []error) {
 	entries, wrong := policies.ParseSpecification(text)
 	promises := make(map[string]configs.Promise, len(entries))
@@ -48,7 +48,7 @@ func Specification(text string) (map[string]configs.Promise, []error) {
 	return promises, errs
 }
 
-// reserveName is how a configuration spells a kind of reserve.
+// reserveName returns the configuration's name of a kind of reserve.
 func reserveName(kind vcpu.ReserveKind) string {
 	for _, name := range slices.Sorted(maps.Keys(reserves)) {
 		if reserves[name] == kind {
@@ -58,7 +58,7 @@ func reserveName(kind vcpu.ReserveKind) string {
 	return "none"
 }
 
-// promiseOf is what a domain was promised beyond its credits.
+// promiseOf returns a domain's guarantees beyond its credits.
 func promiseOf(c configs.Domain) vcpu.Promise {
 	return vcpu.Promise{
 		SLO: c.SLO, Bandwidth: c.Bandwidth, Group: c.Group, Priority: c.Priority,

@@ -13,8 +13,7 @@ import (
 	"pegasus/policies"
 )
 
-// reload reads the configuration again. When it is bad, or can't be followed,
-// the old one stays.
+// reload reads the configuration again. If it is invalid or cannot be put into force, the old one stays.
 func (d *Daemon) reload(by *control.Peer) (control.ReloadResult, error) {
 	r := control.ReloadResult{Config: d.opt.ConfigPath, Changes: []control.Change{}}
 	if d.opt.ConfigPath == "" {
@@ -47,8 +46,8 @@ func (d *Daemon) reload(by *control.Peer) (control.ReloadResult, error) {
 	return r, nil
 }
 
-// follow puts a configuration into force, as far as a running daemon can, and
-// returns what is new in it; or it does nothing and says why.
+// follow puts a configuration into force, as far as a running daemon can, and returns its changes. After an error
+// nothing has changed.
 func (d *Daemon) follow(next *configs.Config) ([]configs.Change, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,15 +71,15 @@ func (d *Daemon) follow(next *configs.Config) ([]configs.Change, error) {
 	return changes, nil
 }
 
-// A plan is what a configuration comes to, made before anything of it is put
-// into force: all that can fail has succeeded.
+// A plan is the complete effect of a configuration, computed before any of it is put into force: every step that can
+// fail has succeeded.
 type plan struct {
 	config       *configs.Config
 	accelerators []acceleratorPlan // one for each of the daemon's
 	queue        *placement.Queue
-	domains      map[*domain]domainPlan // those that may be entered
+	domains      map[*domain]domainPlan // the domains that admit processes
 	entries      []entry
-	guarded      []*domain // whose doors let in other processes than before
+	guarded      []*domain // domains whose doors admit other users than before
 }
 
 type acceleratorPlan struct {
@@ -94,13 +93,13 @@ type domainPlan struct {
 	set      map[string]setting
 }
 
-// entry is a domain that may be entered from now on.
+// entry is a domain that admits processes from now on.
 type entry struct {
 	dom  *domain
 	door hypervisor.Door
 }
 
-// prepare fills in a plan. After an error its doors have to be closed. d.mu is held.
+// prepare fills in a plan. After an error the caller must close its doors. d.mu is held.
 func (d *Daemon) prepare(p *plan) error {
 	if d.ending {
 		return errEnding
@@ -136,8 +135,8 @@ func (d *Daemon) prepare(p *plan) error {
 	return err
 }
 
-// planAccelerator takes what the file says, but what `pegasus policy` switched
-// stays unless the file says something else of it now.
+// planAccelerator returns the file's settings with those of `pegasus policy`, except where the file has changed the
+// same key since.
 func (d *Daemon) planAccelerator(c *configs.Config, a *accelerator) (acceleratorPlan, error) {
 	next := acceleratorPlan{settings: tableOf(c, a)}
 	next.switched = standing(a.switched, next.settings.Get)
@@ -151,7 +150,7 @@ func (d *Daemon) planAccelerator(c *configs.Config, a *accelerator) (accelerator
 	return next, err
 }
 
-// planDomains opens the doors of domains that come. d.mu is held.
+// planDomains plans all domains and opens the doors of new ones. d.mu is held.
 func (d *Daemon) planDomains(p *plan) error {
 	p.domains = map[*domain]domainPlan{}
 	var come []*domain
@@ -194,8 +193,8 @@ func (d *Daemon) planDomains(p *plan) error {
 	return nil
 }
 
-// planDomain applies to the file's settings those of `pegasus set` that the file has not overtaken, then those
-// of the programs that hold the domain.
+// planDomain applies to the file's settings those of `pegasus set`, except where the file has changed the same key
+// since, then those of the programs that hold the domain.
 func (d *Daemon) planDomain(c *configs.Config, dom *domain, file configs.Domain) domainPlan {
 	set := standing(dom.set, file.Get)
 	over := values(set)
@@ -208,7 +207,7 @@ func (d *Daemon) planDomain(c *configs.Config, dom *domain, file configs.Domain)
 	}
 	d.log.Warn("settings no longer fit the configuration", "domain", dom.name, "err", err)
 	settings = file
-	for fits := true; fits; { // the others stay: one may keep processes out, and one may fit only after another
+	for fits := true; fits; { // the others stay: one may exclude processes, and one may fit only after another
 		fits = false
 		for _, k := range slices.Sorted(maps.Keys(over)) {
 			if next, err := override(c, settings, map[string]string{k: over[k]}); err == nil {
@@ -259,8 +258,7 @@ func (d *Daemon) carryOut(p *plan) {
 	d.makeRoom()
 }
 
-// tellWorkers tells all workers what holds now. Those that start meanwhile hear it
-// when they have their job.
+// tellWorkers sends all workers their changed settings. Workers that start meanwhile receive them after their job.
 func (d *Daemon) tellWorkers() {
 	d.mu.Lock()
 	orders := map[*guest]worker.Order{}

@@ -10,8 +10,7 @@ import (
 	"pegasus/backend/gate"
 )
 
-// newStore makes the file where a domain's device segments lie. It is empty until
-// there are some.
+// newStore makes the file for a domain's device segments. It uses no memory until there are some.
 func newStore() (*os.File, error) {
 	fd, err := unix.MemfdCreate("pegasus-commons", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -29,13 +28,13 @@ func newStore() (*os.File, error) {
 	return f, nil
 }
 
-// lockPatience is how long the daemon waits for a worker that holds the lock of its domain's gate
-// page. The worker may be clearing segments, half a second for a GiB.
+// lockPatience bounds the daemon's wait for a worker that holds the lock of its domain's gate page. The worker may be
+// clearing segments, half a second for a GiB.
 const lockPatience = 2 * time.Second
 
-// clearSegments frees the device segments that were removed and that only m's dead workers had
-// attached. It waits for what m's workers write, so no lock of the daemon may be held. When a worker
-// keeps the lock, the segments stay the domain's until another worker of it ends or changes the table, or all have left.
+// clearSegments frees the removed device segments that only m's dead workers had attached. It waits for a lock word
+// that m's workers write, so the caller must hold no lock of the daemon. If a worker keeps the lock, the segments stay
+// the domain's until another of its workers ends or changes the table, or all have left.
 func (d *Daemon) clearSegments(dom *domain, m *avcpu) {
 	if err := m.page.ClearSegments(commons{d, dom, m}, lockPatience); err != nil {
 		d.noteOf(dom, "locked", "clear device segments: %v for %v; keeping them", err, lockPatience)
@@ -45,7 +44,7 @@ func (d *Daemon) clearSegments(dom *domain, m *avcpu) {
 	d.makeRoom()
 }
 
-// commons is a domain's store, for the daemon, who only gives back.
+// commons is a domain's store for the daemon, which only releases segments.
 type commons struct {
 	d   *Daemon
 	dom *domain
@@ -55,8 +54,8 @@ type commons struct {
 func (c commons) Resize(bytes uint64) bool {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
-	if c.dom.avcpu == c.m { // else the domain has left, and has nothing
-		if quota := uint64(c.dom.settings.Memory); quota != 0 { // workers write the table that the number is the sum of
+	if c.dom.avcpu == c.m { // else the domain has left, and has none
+		if quota := uint64(c.dom.settings.Memory); quota != 0 { // workers write the table from which the sum is computed
 			bytes = min(bytes, quota)
 		}
 		c.m.hw.SetCommons(c.dom.name, bytes)

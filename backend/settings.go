@@ -11,14 +11,14 @@ import (
 	"pegasus/hypervisor"
 )
 
-// A setting is what an operator gave a key while the daemon ran. It holds for as
-// long as the configuration says of the key what it said then.
+// A setting is an operator's value for a key, given while the daemon runs. It stays in force until the configuration
+// changes the same key.
 type setting struct {
 	Value string `json:"value"`
 	File  string `json:"file"` // as TOML spells it
 }
 
-// standing are the settings that the configuration, which get tells, has not overtaken.
+// standing returns the settings whose keys the configuration, read by get, has not changed since.
 func standing(all map[string]setting, get func(key string) string) map[string]setting {
 	left := map[string]setting{}
 	for k, s := range all {
@@ -37,8 +37,7 @@ func values(all map[string]setting) map[string]string {
 	return v
 }
 
-// override is base with settings, in plain text, laid over it. All are applied
-// or none.
+// override returns base with settings, in plain text, applied. All are applied or none.
 func override(c *configs.Config, base configs.Domain, settings map[string]string) (configs.Domain, error) {
 	next := base
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
@@ -119,7 +118,7 @@ func orNone(names []string) string {
 // mostNames bounds a list of names in an error.
 const mostNames = 32
 
-// policy switches policy or mode of one accelerator or all, and returns those meant.
+// policy switches policy or mode of one accelerator or all, and returns the descriptions of these.
 func (d *Daemon) policy(p control.Peer, q control.PolicyParams) ([]control.Accelerator, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,8 +169,8 @@ func (d *Daemon) switchTo(by control.Peer, a *accelerator, q control.PolicyParam
 	return nil
 }
 
-// tableOf is what a configuration says of an accelerator that runs; one that it
-// doesn't name any more stays as it is.
+// tableOf returns a configuration's settings of a running accelerator, or its current settings if the configuration no
+// longer lists it.
 func tableOf(c *configs.Config, a *accelerator) configs.Accelerator {
 	for _, t := range c.Accelerators {
 		if t.Name == a.name {

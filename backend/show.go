@@ -13,13 +13,13 @@ import (
 	"pegasus/vcpu"
 )
 
-// sampleEvery is how often shares are measured.
+// sampleEvery is the period at which shares are sampled.
 const sampleEvery = 250 * time.Millisecond
 
-// stealToTell is what part of a machine's time its vCPUs wait before that is a reason.
+// stealToTell is the steal time, as a part of a machine's time, from which explain reports it.
 const stealToTell = 0.05
 
-// sample measures how much everybody used lately, until ctx ends.
+// sample samples the use of all domains and accelerators, until ctx ends. It also expires leases and saves the state.
 func (d *Daemon) sample(ctx context.Context) {
 	t := time.NewTicker(sampleEvery)
 	defer t.Stop()
@@ -49,7 +49,7 @@ func (d *Daemon) sample(ctx context.Context) {
 	}
 }
 
-// show describes a domain. d.mu is held.
+// show returns a domain's description. d.mu is held.
 func (d *Daemon) show(dom *domain) control.Domain {
 	t, memory := dom.totals()
 	out := control.Domain{
@@ -69,7 +69,7 @@ func (d *Daemon) show(dom *domain) control.Domain {
 		out.Programs = append(out.Programs, p.PID)
 	}
 	for g := range dom.guests {
-		if g.pid != 0 { // else it is none of this host's
+		if g.pid != 0 { // else the process is not on this host
 			out.PIDs = append(out.PIDs, g.pid)
 		}
 	}
@@ -85,9 +85,9 @@ func (d *Daemon) show(dom *domain) control.Domain {
 	return out
 }
 
-// spent is where a domain's time went lately. What goes on at once counts where it
-// matters most: on the accelerator before waiting for it, and that before its vCPUs' waiting
-// for a CPU, of which only the sum is known: it may have been meanwhile.
+// spent returns where a domain's recent time went. Concurrent activities count once: time on the accelerator first,
+// then waiting for it, then the vCPUs' waiting for a CPU, of which only the sum is available: it may overlap the
+// others.
 func (dom *domain) spent() control.Spent {
 	used, ns := dom.share.grown()
 	stood, _ := dom.stood.grown()
@@ -107,8 +107,7 @@ func (dom *domain) spent() control.Spent {
 	return s
 }
 
-// measured is a domain's part of the time that all domains of its accelerator
-// used lately.
+// measured returns a domain's part of the recent time used by all domains of its accelerator.
 func (d *Daemon) measured(dom *domain) float64 {
 	mine, _ := dom.share.grown()
 	var all int64
@@ -124,8 +123,8 @@ func (d *Daemon) measured(dom *domain) float64 {
 	return float64(mine) / float64(all)
 }
 
-// standing is what an aVCPU does now and which part of the accelerator it is
-// owed among those attached: by what credits its policy goes by.
+// standing returns the state of an aVCPU, and its entitled part of the accelerator among the attached domains, by the
+// credits that its policy uses.
 func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,7 +155,7 @@ func (a *accelerator) standing(m *avcpu) (state string, entitled float64) {
 	return state, float64(chosen.Share(m.shares)) / float64(sum)
 }
 
-// showAccelerator describes an accelerator. d.mu is held.
+// showAccelerator returns an accelerator's description. d.mu is held.
 func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
 	p := a.hw.Profile()
 	busy, ns := a.load.grown()
@@ -183,11 +182,10 @@ func (d *Daemon) showAccelerator(a *accelerator) control.Accelerator {
 	return out
 }
 
-// byNumber is how a policy writes a domain.
+// byNumber matches a domain in a policy's text.
 var byNumber = regexp.MustCompile(`\bdomain ([0-9]+)`)
 
-// explanation is why the policy last decided as it did, with domains by name. a.mu
-// is held.
+// explanation returns the policy's reason for its last decision, with domains by name. a.mu is held.
 func (a *accelerator) explanation() string {
 	return byNumber.ReplaceAllStringFunc(a.sched.Explain(), func(text string) string {
 		id, err := strconv.ParseUint(text[len("domain "):], 10, 32)
@@ -198,7 +196,7 @@ func (a *accelerator) explanation() string {
 	})
 }
 
-// explain says in plain words where a domain stands, or all of them.
+// explain returns the reasons for the state of one domain, or of all.
 func (d *Daemon) explain(q control.DomainParams) ([]control.Explanation, error) {
 	shown, err := d.showDomains(q)
 	if err != nil {
@@ -270,7 +268,7 @@ func (d *Daemon) reasons(s control.Domain) []string {
 	return lines
 }
 
-// story is what the policy says.
+// story returns the policy's explanation for a domain.
 func (a *accelerator) story(m *avcpu) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -285,7 +283,7 @@ func (a *accelerator) story(m *avcpu) []string {
 	return lines
 }
 
-// workerReason says what a domain's workers take of the host's CPUs.
+// workerReason describes the CPU use of a domain's workers.
 func workerReason(s control.Domain) string {
 	limit := "no limit but its weight"
 	if s.WorkerCPULimit != 0 {

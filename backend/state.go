@@ -26,17 +26,16 @@ type state struct {
 	Version      int                           `json:"version"`
 	Domains      map[string]domainState        `json:"domains"`
 	Accelerators map[string]map[string]setting `json:"switched"`
-	// Accounts are what domains are owed and owe, by accelerator and domain.
+	// Accounts are the balances of domains, by accelerator and domain.
 	Accounts map[string]map[string]policies.Balances `json:"accounts,omitempty"`
 }
 
 type domainState struct {
 	Set  map[string]setting `json:"settings,omitempty"`
 	Past totals             `json:"past"`
-	// Booked is the part of its account that Past has.
+	// Booked is the part of its account that Past includes.
 	Booked booked `json:"booked"`
-	// InForce is what holds for its guests if the next daemon's configuration
-	// doesn't know it.
+	// InForce are its settings, used for its guests if the next daemon's configuration does not declare it.
 	InForce  configs.Domain   `json:"in_force"`
 	Asked    asked            `json:"created"` // null: create did not make the domain
 	Leases   map[string]lease `json:"leases,omitempty"`
@@ -47,7 +46,7 @@ type domainState struct {
 
 func (d *Daemon) statePath() string { return filepath.Join(d.opt.RuntimeDir, "state.json") }
 
-// save writes the state down if it changed, and closes the accounts of domains that have left. d.mu is held.
+// save writes the state if it changed, and closes the accounts of detached domains. d.mu is held.
 func (d *Daemon) save() error {
 	if !d.changed && (d.opt.Private || !d.drifted()) {
 		return nil
@@ -92,8 +91,8 @@ func (d *Daemon) saveOrWarn() {
 	}
 }
 
-// restore reads the state of the daemon before. It opens no doors: openRestored does, when all owners are known.
-// d.mu is held.
+// restore reads the state of the previous daemon. It opens no doors: openRestored does, when all owners are known. d.mu
+// is held.
 func (d *Daemon) restore() {
 	s, err := d.readState()
 	if err != nil {
@@ -185,10 +184,9 @@ func (d *Daemon) openRestored() {
 	}
 }
 
-// stranger makes a domain that the configuration doesn't know, for the guests
-// that it may have from before. d.mu is held.
+// stranger makes a domain that the configuration does not declare, for its guests of the previous daemon. d.mu is held.
 func (d *Daemon) stranger(name string, s configs.Domain) *domain {
-	if s.Name != name { // nobody wrote them down
+	if s.Name != name { // no state has its settings
 		s = d.config.Template
 		s.Name = name
 	}

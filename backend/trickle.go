@@ -6,24 +6,24 @@ import (
 )
 
 const (
-	// trickleBurst events that a domain's guests cause get into log and journal at once,
+	// trickleBurst bounds the events caused by a domain's guests that are logged at once,
 	trickleBurst = 256
-	// and trickleRate a second after that.
+	// and trickleRate the events a second after that.
 	trickleRate = 16
 )
 
-// trickle lets through only so many events that guests can't fill the host's log
-// by coming and going. What is left out is counted.
+// trickle is a rate limiter for events: guests that connect and disconnect repeatedly cannot fill the host's log. It
+// counts the dropped events.
 type trickle struct {
 	mu   sync.Mutex
 	room int       // events that may pass
-	at   time.Time // when room was worked out
+	at   time.Time // when room was last updated
 	lost int
 }
 
 func newTrickle() *trickle { return &trickle{room: trickleBurst, at: time.Now()} }
 
-// pass tells whether an event may pass; if so, also how many before it couldn't.
+// pass reports whether an event may pass; if so, it also returns the number of events dropped before it.
 func (t *trickle) pass(now time.Time) (ok bool, lost int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,8 +32,8 @@ func (t *trickle) pass(now time.Time) (ok bool, lost int) {
 		t.at = t.at.Add(more * each)
 		t.room = int(min(time.Duration(t.room)+more, trickleBurst))
 	}
-	// Once something was left out the rest comes a second's worth at a time, so that
-	// it isn't said of each how many it follows.
+	// After a drop the next events pass a second's worth at a time, so that not every event reports a count of dropped
+	// ones.
 	if t.room == 0 || t.lost > 0 && t.room < trickleRate {
 		t.lost++
 		return false, 0

@@ -10,14 +10,14 @@ import (
 	"pegasus/hypervisor"
 )
 
-// What of a machine the hypervisor's scheduler can be told, beside the settings of domains.
+// Settings of a machine that belong to the hypervisor's scheduler, beside the settings of domains.
 const (
 	keyWeight = "weight"
 	keyCap    = "cap"
 	keySlice  = "slice"
 )
 
-// tunes says whether settings are for the hypervisor, and all of them are.
+// tunes reports whether any settings, and whether all, belong to the hypervisor.
 func tunes(settings map[string]string) (any, all bool) {
 	all = true
 	for k := range settings {
@@ -27,7 +27,7 @@ func tunes(settings map[string]string) (any, all bool) {
 	return any, all
 }
 
-// tune has the hypervisor change a machine's part of the CPUs. d.mu is held.
+// tune changes a machine's share of the CPUs in the hypervisor. d.mu is held.
 func (d *Daemon) tune(by control.Peer, name string, settings map[string]string) error {
 	m, ok := d.machines[name]
 	switch {
@@ -69,12 +69,12 @@ func (d *Daemon) tune(by control.Peer, name string, settings map[string]string) 
 	return nil
 }
 
-// showTuned fills in what the hypervisor has of a machine's part of the CPUs. d.mu is held.
+// showTuned fills in a machine's CPU weight and cap from the hypervisor. d.mu is held.
 func (d *Daemon) showTuned(out *control.Domain) {
 	if d.opt.Tuner == nil || d.machines[out.Name].Xen == 0 {
 		return
 	}
-	if w, err := d.opt.Tuner.Tuned(out.Name); err == nil { // else it has just ended
+	if w, err := d.opt.Tuner.Tuned(out.Name); err == nil { // else the machine has just ended
 		out.CPUWeight, out.CPUCap = int(w.Credits), w.Cap
 	}
 }

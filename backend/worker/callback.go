@@ -9,17 +9,17 @@ import (
 	"pegasus/cuda"
 )
 
-// callbacks are the host functions that the guest's own threads run. A stream
-// whose callback is due is held until the guest reports it done.
+// callbacks are the host functions that the guest's own threads run. A stream whose callback is due is blocked until
+// the guest reports the callback as done.
 type callbacks struct {
-	count atomic.Int32 // len(queued)+expected, for those who only ask
+	count atomic.Int32 // len(queued)+expected, readable without mu
 	given atomic.Int32 // len(queued)
 
 	mu       sync.Mutex
-	expected int                  // nodes of graphs that were launched
+	expected int                  // host callback nodes of launched graphs
 	queued   map[uint64]*callback // from HostCallback until reported done
-	due      []uint64             // not yet told to the guest, in order
-	waiting  []cuda.Call          // CallbackWait calls that nothing was due for
+	due      []uint64             // not yet passed to the guest, in order
+	waiting  []cuda.Call          // CallbackWait calls without a due callback
 }
 
 type callback struct {
@@ -34,10 +34,10 @@ const maxCallbackThreads = 64
 
 func (b *callbacks) init() { b.queued = make(map[uint64]*callback) }
 
-// any says whether work in flight may be waiting for the guest, or come to that.
+// any reports whether work in flight depends on the guest or may come to.
 func (b *callbacks) any() bool { return b.count.Load() != 0 }
 
-// outstanding is any without those of graphs that are not due yet: what comes before them ends by itself.
+// outstanding is any without the callbacks of graphs that are not due yet: work before those completes on its own.
 func (b *callbacks) outstanding() bool { return b.given.Load() != 0 }
 
 func (b *callbacks) add(id uint64, g *guestContext) (*callback, cuda.Result) {
@@ -58,8 +58,8 @@ func (b *callbacks) add(id uint64, g *guestContext) (*callback, cuda.Result) {
 	return k, cuda.Success
 }
 
-// remove forgets a callback whose place in the stream is past: the guest
-// reported it, or it will never be due. Its id may be another's by now.
+// remove drops a callback that its stream has passed: the guest reported it, or it will never be due. Its id may belong
+// to another callback by now.
 func (b *callbacks) remove(id uint64, k *callback) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,7 @@ func (b *callbacks) counted() {
 	b.given.Store(int32(len(b.queued)))
 }
 
-// expect says that n more callbacks than before will be due, or less.
+// expect adds n to the number of expected callbacks; n may be negative.
 func (b *callbacks) expect(n int) {
 	if n == 0 {
 		return
@@ -98,8 +98,7 @@ func (b *callbacks) next() (out cuda.CallbackWaitResult, ok bool) {
 	return out, false
 }
 
-// drop forgets the callbacks of a context that is being destroyed, and holds its
-// streams no longer.
+// drop removes the callbacks of a context that is being destroyed, and unblocks its streams.
 func (b *callbacks) drop(g *guestContext) {
 	var held []func()
 	b.mu.Lock()
@@ -140,14 +139,13 @@ func (s *session) HostCallback(c cuda.Call, a cuda.HostCallbackArgs) cuda.Result
 	return r
 }
 
-// callbackDue hands a callback to a guest thread that waits, or keeps it for the
-// next one.
+// callbackDue passes a callback to a waiting guest thread, or keeps it for the next one.
 func (s *session) callbackDue(id uint64, k *callback, status cuda.Result, finished func()) {
 	b := &s.callbacks
 	b.mu.Lock()
 	if b.queued[id] != k {
 		b.mu.Unlock()
-		finished() // its context is going
+		finished() // its context is being destroyed
 		return
 	}
 	k.status, k.finished = status, finished

@@ -14,17 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine gives up what a worker does not need once everything is open: it
-// executes what a hostile guest sends. It cannot be undone. A driver needs more:
-// it opens devices and files, maps what it finds there, also code, and how much
-// memory of its own it takes nobody knows beforehand.
+// confine gives up the privileges that a worker does not need once everything is open, because it executes a hostile
+// guest's input. It cannot be undone. A driver needs more: it opens devices and files, maps them, also as code, and its
+// memory use cannot be predicted.
 func confine(j *Job, driver bool) error {
-	_ = time.Now().Local().Format(time.RFC3339) // reads the time zone, while that can be read
+	_ = time.Now().Local().Format(time.RFC3339) // loads the time zone while its file is readable
 	private, err := privateMemory()
 	if err != nil {
 		return fmt.Errorf("confine: %w", err)
 	}
-	debug.SetMemoryLimit(maxPrivate * 3 / 4) // from where on garbage is collected harder
+	debug.SetMemoryLimit(maxPrivate * 3 / 4) // from there on garbage is collected more often
 	limits := []struct {
 		which int
 		most  uint64
@@ -52,12 +51,12 @@ func confine(j *Job, driver bool) error {
 // maxOpenFiles leaves room for the memfds of device memory.
 const maxOpenFiles = 4096
 
-// maxPrivate bounds the memory of a worker beside what is shared: device memory,
-// arena and rings, which have limits of their own. A worker that needs more ends.
+// maxPrivate bounds a worker's memory except the shared device memory, arena and rings, which have limits of their own.
+// A worker that exceeds it ends.
 const maxPrivate = 4 << 30
 
-// privateMemory is what counts against that already: little, but with the race
-// detector all that it reserves.
+// privateMemory returns the bytes that already count against that limit: few, but with the race detector all that it
+// reserves.
 func privateMemory() (uint64, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -80,7 +79,7 @@ func lower(which int, most uint64) error {
 	return unix.Setrlimit(which, &unix.Rlimit{Cur: most, Max: most})
 }
 
-// become changes user and group on all threads.
+// become changes the user and group of all threads.
 func become(uid, gid int) error {
 	if gid != 0 {
 		if err := syscall.Setgroups(nil); err != nil {
@@ -99,16 +98,15 @@ func become(uid, gid int) error {
 	return nil
 }
 
-// name lets ps and top say what this process is.
+// name sets the names that ps and top show for this process.
 func name(j *Job) {
 	os.WriteFile("/proc/self/task/"+strconv.Itoa(os.Getpid())+"/comm", []byte("pegasus-worker"), 0)
 	title("pegasusd worker " + j.Domain)
 }
 
-// title overwrites the command line with text, as far as it has room. That is
-// right because the strings of os.Args lie one after the other, each with a zero
-// byte behind it, in memory that the kernel made for us to write to and reads
-// when it is asked for the command line; nobody needs them any more.
+// title overwrites the command line with text, within its length. That is safe because the strings of os.Args are
+// contiguous, each followed by a zero byte, in writable memory that the kernel allocated and reads for
+// /proc/PID/cmdline; the worker reads them no more.
 func title(text string) {
 	if len(os.Args) == 0 {
 		return
@@ -126,18 +124,18 @@ func title(text string) {
 	copy(area[:max(room-1, 0)], text)
 }
 
-// architectures of the system calls that filter knows.
+// architectures are the audit values of the architectures that filter supports.
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// filter lets all threads call only what a serving worker needs. Anything else
-// fails with EPERM and is logged by the kernel's audit.
+// filter restricts all threads to the system calls of a serving worker. Other calls fail with EPERM and are logged by
+// the kernel's audit.
 func filter(driver bool) error {
 	arch, known := architectures[runtime.GOARCH]
 	if !known {
 		return nil
 	}
-	// no_new_privs is a thread's: the one that sets it must install the filter,
-	// which then takes it to the others.
+	// no_new_privs belongs to a thread: the thread that sets it must install the filter, which then applies it to the
+	// other threads.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

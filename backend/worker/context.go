@@ -10,8 +10,7 @@ import (
 	"pegasus/cuda"
 )
 
-// guestContext is a context of the guest. The poller owns it, but for its
-// errors, which callbacks of the device report.
+// guestContext is a context of the guest. The poller owns it, except its errors, which callbacks of the device report.
 type guestContext struct {
 	s      *session
 	id     uint32
@@ -19,10 +18,10 @@ type guestContext struct {
 	debts  debts
 	sticky atomic.Int32
 	gone   atomic.Bool
-	ended  accel.Done // end of this context, made once
+	ended  accel.Done // the method value g.end, made once
 }
 
-// debts are the errors of queued work, not sticky, that no call has returned yet: the first one of each stream.
+// debts are the nonsticky errors of queued work that no call has returned yet: the first one of each stream.
 type debts struct {
 	mu  sync.Mutex
 	all []debt
@@ -33,20 +32,21 @@ type debt struct {
 	r      cuda.Result
 }
 
-// maxDebts bounds the streams whose errors a context keeps apart.
+// maxDebts bounds the streams whose errors a context keeps separately.
 const maxDebts = 1024
 
-// noStream stands for the stream of work that has none of its own: only calls that synchronise the context return its errors.
+// noStream stands for the stream of work without one of its own: only calls that synchronise the context return its
+// errors.
 const noStream = ^uint64(0)
 
-// end ends work without a reply.
+// end completes work without a reply.
 func (g *guestContext) end(r cuda.Result, _ accel.Usage) {
 	g.fail(noStream, r)
 	g.s.ended()
 }
 
-// fail keeps the error of work without a reply: for ever if it is sticky, else for the next call that synchronises
-// its stream. A nil context keeps nothing.
+// fail keeps the error of work without a reply: for ever if it is sticky, else for the next call that synchronises its
+// stream. It does nothing for a nil context.
 func (g *guestContext) fail(stream uint64, r cuda.Result) {
 	if g == nil || r == cuda.Success || g.gone.Load() {
 		return
@@ -63,7 +63,8 @@ func (g *guestContext) fail(stream uint64, r cuda.Result) {
 	}
 }
 
-// owe keeps the error of a stream that owes none; of streams beyond maxDebts, one for all that synchronise the context.
+// owe keeps the error of a stream without a pending one; for streams beyond maxDebts, one for all calls that
+// synchronise the context.
 func (g *guestContext) owe(stream uint64, r cuda.Result) {
 	d := &g.debts
 	d.mu.Lock()
@@ -77,12 +78,12 @@ func (g *guestContext) owe(stream uint64, r cuda.Result) {
 	}
 }
 
-// has reports whether a stream owes an error. d.mu is held.
+// has reports whether a stream has a pending error. d.mu is held.
 func (d *debts) has(stream uint64) bool {
 	return slices.ContainsFunc(d.all, func(o debt) bool { return o.stream == stream })
 }
 
-// orphan has the context owe what a stream that is destroyed owes, unless the context owes an error already.
+// orphan moves the pending error of a destroyed stream to the context, unless the context has one already.
 func (g *guestContext) orphan(stream uint64) {
 	d := &g.debts
 	d.mu.Lock()
@@ -97,7 +98,8 @@ func (g *guestContext) orphan(stream uint64) {
 	}
 }
 
-// debtor returns the stream that owes the error of a call without a reply: for work queued in a stream, that stream.
+// debtor returns the stream whose pending errors get the error of a call without a reply: for work queued in a stream,
+// that stream.
 func debtor(c cuda.Call) uint64 {
 	switch c.Op {
 	case cuda.OpLaunch, cuda.OpGraphLaunch, cuda.OpCopy, cuda.OpCopyLinear, cuda.OpFill, cuda.OpHostCallback,
@@ -107,7 +109,7 @@ func debtor(c cuda.Call) uint64 {
 	return noStream
 }
 
-// canonical returns the number by which the debts of a stream are kept: the default stream has two names.
+// canonical returns the number under which a stream's errors are kept: the default stream has two names.
 func canonical(stream uint64) uint64 {
 	if stream == cuda.StreamNull {
 		return cuda.StreamLegacy
@@ -115,7 +117,7 @@ func canonical(stream uint64) uint64 {
 	return stream
 }
 
-// settle returns the error that a stream owes, and forgets it; of everyStream the oldest one, and forgets all.
+// settle returns and clears a stream's pending error; of everyStream, it returns the oldest one and clears all.
 func (g *guestContext) settle(stream uint64) (r cuda.Result) {
 	stream = canonical(stream)
 	d := &g.debts
@@ -138,7 +140,7 @@ func (g *guestContext) settle(stream uint64) (r cuda.Result) {
 // everyStream stands for all streams of a context.
 const everyStream = noStream - 1
 
-// report is what a caller is told of result r: a sticky error also ends the context.
+// report returns r for the caller; a sticky error also ends the context.
 func (g *guestContext) report(r cuda.Result) cuda.Result {
 	if r.Sticky() {
 		g.fail(noStream, r)
@@ -146,7 +148,8 @@ func (g *guestContext) report(r cuda.Result) cuda.Result {
 	return r
 }
 
-// synced returns the answer to a call that synchronises a stream, or everyStream: the call's own error, or the one owed.
+// synced returns the result of a call that synchronises a stream, or everyStream: the call's own error, or the pending
+// one.
 func (g *guestContext) synced(stream uint64, r cuda.Result) cuda.Result {
 	if r == cuda.Success {
 		return g.settle(stream)
@@ -154,7 +157,7 @@ func (g *guestContext) synced(stream uint64, r cuda.Result) cuda.Result {
 	return g.report(r)
 }
 
-// context finds the context that a call names.
+// context returns the context that a call names.
 func (s *session) context(c cuda.Call) (*guestContext, cuda.Result) {
 	if c.Context >= callbuf.MaxContexts || s.contexts[c.Context] == nil {
 		return nil, cuda.ErrorInvalidContext
@@ -162,7 +165,7 @@ func (s *session) context(c cuda.Call) (*guestContext, cuda.Result) {
 	return s.contexts[c.Context], cuda.Success
 }
 
-// roomyContext is context for a call that leaves something queued.
+// roomyContext is context for a call that queues work.
 func (s *session) roomyContext(c cuda.Call) (*guestContext, cuda.Result) {
 	g, r := s.context(c)
 	if r == cuda.Success {
@@ -171,7 +174,7 @@ func (s *session) roomyContext(c cuda.Call) (*guestContext, cuda.Result) {
 	return g, r
 }
 
-// peek is context without complaint.
+// peek is context without an error: it returns nil for none.
 func (s *session) peek(c cuda.Call) *guestContext {
 	g, _ := s.context(c)
 	return g
@@ -214,7 +217,7 @@ func (s *session) ContextDestroy(c cuda.Call) cuda.Result {
 	return cuda.Deferred
 }
 
-// forget drops a context with all that it owns, and calls done when it is gone.
+// forget removes a context with all its objects, and calls done after its destruction.
 func (s *session) forget(g *guestContext, done func()) {
 	s.going.Add(1)
 	g.gone.Store(true)
@@ -271,7 +274,7 @@ func (s *session) ContextSetLimit(c cuda.Call, a cuda.ContextSetLimitArgs) (cuda
 	return cuda.ContextSetLimitResult{Value: v}, r
 }
 
-// Goodbye ends the session. Whatever the guest still needs it has waited for.
+// Goodbye ends the session. The guest has waited for all results that it needs.
 func (s *session) Goodbye(cuda.Call) cuda.Result {
 	s.end(cuda.ErrorDeinitialized, "")
 	return cuda.Success

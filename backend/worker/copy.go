@@ -11,7 +11,7 @@ import (
 // box is the shape of a copy.
 type box struct{ width, height, depth uint64 }
 
-// place is one end of a copy as the guest describes it.
+// place is a copy endpoint as the guest describes it.
 type place struct {
 	kind          uint32
 	at            uint64
@@ -20,9 +20,8 @@ type place struct {
 	data          []byte // inline bytes
 }
 
-// span works out where in linear memory a box begins, counted from the place's
-// start, and how many bytes from there on it touches. A pitch or height that has
-// no meaning for this box is set to the smallest that has. It is false if the
+// span returns where in linear memory a box begins, counted from the place's start, and how many bytes from there it
+// covers. It sets a pitch or height without a meaning for this box to the smallest valid value. ok is false if the
 // numbers overflow or rows overlap.
 func (p *place) span(b box) (begin, length uint64, ok bool) {
 	m := checked{ok: true}
@@ -44,7 +43,7 @@ func (p *place) span(b box) (begin, length uint64, ok bool) {
 	return begin, length, m.ok
 }
 
-// checked is arithmetic that remembers whether it overflowed.
+// checked is arithmetic that records an overflow.
 type checked struct{ ok bool }
 
 func (m *checked) add(a, b uint64) uint64 {
@@ -59,8 +58,7 @@ func (m *checked) mul(a, b uint64) uint64 {
 	return low
 }
 
-// resolve turns a place into one that the device can use, or says what is wrong
-// with it.
+// resolve returns the device's endpoint for a place, or the error of an invalid place.
 func (s *session) resolve(p place, b box, g *guestContext) (accel.End, cuda.Result) {
 	if p.kind == cuda.EndArray {
 		arr, r := s.arrays.get(p.at)
@@ -103,7 +101,7 @@ func (s *session) Copy(c cuda.Call, a cuda.CopyArgs) (out cuda.CopyResult, r cud
 	return out, s.copy(c, b, dst, src, a.Release, a.Data)
 }
 
-// endsOf is a copy's shape and its ends.
+// endsOf returns a copy's shape and its endpoints.
 func endsOf(a cuda.CopyArgs) (b box, dst, src place) {
 	b = box{a.Width, a.Height, a.Depth}
 	dst = place{kind: a.DstKind, at: a.Dst, x: a.DstX, y: a.DstY, z: a.DstZ, pitch: a.DstPitch, height: a.DstHeight}
@@ -120,22 +118,22 @@ func (s *session) CopyLinear(c cuda.Call, a cuda.CopyLinearArgs) (out cuda.CopyL
 	return out, s.copy(c, box{a.Length, 1, 1}, dst, src, a.Release, a.Data)
 }
 
-// transfer is what the end of a copy or fill has to know.
+// transfer is the data for the end of a copy or fill.
 type transfer struct {
 	call     cuda.Call
-	dst, src uint32 // kinds of its ends
+	dst, src uint32 // kinds of its endpoints
 	bytes    uint64
 	release  uint32                    // release word of its source, or 0
-	inline   []byte                    // what came in the packet, which the poller uses again
-	reply    [cuda.MaxInlineReply]byte // what goes in the reply
-	into     []byte                    // the part of reply that does
+	inline   []byte                    // copied from the packet, whose buffer the poller reuses
+	reply    [cuda.MaxInlineReply]byte // data of the reply
+	into     []byte                    // the part of reply that the copy fills
 }
 
-// class is that of the engine which it holds.
+// class returns the gate class of its engine.
 func (t *transfer) class() gate.Class { return gate.ClassOf(engines[direction(t.dst, t.src)]) }
 
-// copy answers with Deferred if the copy was submitted. Whatever becomes of it,
-// the release word is set when its source is needed no more.
+// copy returns Deferred if it submitted a copy with a reply. In every case the release word is set when the source is
+// needed no more.
 func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data []byte) cuda.Result {
 	g, st, r := s.stream(c)
 	if r != cuda.Success || b.width == 0 || b.height == 0 || b.depth == 0 {
@@ -159,7 +157,7 @@ func (s *session) copy(c cuda.Call, b box, dst, src place, release uint32, data 
 	return deferredIf(c.Reply)
 }
 
-// deferredIf is the result of a call that was submitted.
+// deferredIf returns the result of a submitted call.
 func deferredIf(reply bool) cuda.Result {
 	if reply {
 		return cuda.Deferred
@@ -167,7 +165,7 @@ func deferredIf(reply bool) cuda.Result {
 	return cuda.Success
 }
 
-// transferred ends a copy or fill that was submitted.
+// transferred completes a submitted copy or fill.
 func (s *session) transferred(g *guestContext, t *transfer, r cuda.Result, ns int64) {
 	s.host.Release(t.release)
 	s.costs.copied(t.dst, t.src, t.bytes, ns)
@@ -181,7 +179,7 @@ func (s *session) transferred(g *guestContext, t *transfer, r cuda.Result, ns in
 	}
 }
 
-// prepareCopy checks a copy of something and describes it to the device in s.copying.
+// prepareCopy checks a copy and describes it to the device in s.copying.
 func (s *session) prepareCopy(g *guestContext, t *transfer, b box, dst, src place, data []byte) (r cuda.Result) {
 	m := checked{ok: true}
 	t.bytes = m.mul(m.mul(b.width, b.height), b.depth)
@@ -192,7 +190,7 @@ func (s *session) prepareCopy(g *guestContext, t *transfer, b box, dst, src plac
 		if src.kind == cuda.EndInline || !t.call.Reply || t.bytes > cuda.MaxInlineReply {
 			return cuda.ErrorInvalidValue
 		}
-		clear(t.reply[:]) // rows with gaps leave some of it as it is
+		clear(t.reply[:]) // rows with gaps leave some bytes unwritten
 		dst.data, t.into = t.reply[:], t.reply[:t.bytes]
 	}
 	if src.kind == cuda.EndInline {
@@ -230,7 +228,7 @@ func (s *session) Fill(c cuda.Call, a cuda.FillArgs) cuda.Result {
 	return deferredIf(c.Reply)
 }
 
-// fillOf checks what the guest asked for, and says how many bytes that are.
+// fillOf returns the guest's fill after a check, and its number of bytes.
 func fillOf(a cuda.FillArgs) (w accel.Fill, bytes uint64, r cuda.Result) {
 	if a.ElementSize != 1 && a.ElementSize != 2 && a.ElementSize != 4 {
 		return w, 0, cuda.ErrorInvalidValue

@@ -8,20 +8,20 @@ import (
 	"pegasus/cuda"
 )
 
-// What is submitted is bounded by how long it will take, so that must be
-// guessed: from how long the like took before, in proportion to its size.
+// Work in flight is bounded by its predicted time, estimated from the time of earlier work of the same kind in
+// proportion to its size.
 
-// firstGuess is for work of a kind that was not seen before.
+// firstGuess is the prediction for work of a new kind.
 const firstGuess = 1_000_000 // ns
 
-// kernelCost is what a block of a kernel took of late, in 1/1024 ns.
+// kernelCost is the recent time of a block of a kernel, in 1/1024 ns.
 type kernelCost struct {
 	perBlock atomic.Int64
-	identity uint64 // the same for a kernel of that name in a module of that size
+	identity uint64 // equal for kernels of the same name in modules of the same size
 	name     string
 }
 
-// identity is a number for a kernel's name.
+// identity returns a hash of a kernel's name.
 func identity(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -38,10 +38,10 @@ func (k *kernelCost) predict(blocks uint64) int64 {
 
 func (k *kernelCost) learn(blocks uint64, ns int64) { learn(&k.perBlock, blocks, ns) }
 
-// costs is what a byte of a copy took of late, in 1/1024 ns: in, out, within.
+// costs are the recent times of a byte of a copy, in 1/1024 ns: in, out, within the device.
 type costs struct{ perByte [3]atomic.Int64 }
 
-// engines are those that copies of each direction hold.
+// engines are the engines that copies of each direction hold.
 var engines = [3]accel.Class{accel.CopyIn, accel.CopyOut, accel.CopyDevice}
 
 func direction(dst, src uint32) int {
@@ -55,7 +55,7 @@ func direction(dst, src uint32) int {
 	return 2
 }
 
-// copyOverhead is what a copy takes however small it is.
+// copyOverhead is the time of a copy apart from its bytes.
 const copyOverhead = 2000 // ns
 
 func (k *costs) copy(dst, src uint32, bytes uint64) int64 {
@@ -79,8 +79,8 @@ func scale(per int64, n uint64) int64 {
 	return max(per*int64(n)>>10, 1)
 }
 
-// learn moves a running mean by a quarter of the way. What ran at the same time
-// may overwrite it: it is a guess.
+// learn moves a running mean by a quarter of the difference. Concurrent updates may overwrite each other: the mean is
+// an estimate.
 func learn(mean *atomic.Int64, n uint64, ns int64) {
 	if n == 0 || ns <= 0 {
 		return

@@ -7,21 +7,20 @@ import (
 	"pegasus/cuda"
 )
 
-// early finds what may be carried out before its turn while a call waits for room: that
-// streams write a word, which others may be waiting for with all that fills the queue.
-// Between streams there is no order but what calls for both of them make, and for the legacy
-// stream, so a write may pass what was called for other streams. It doesn't pass any
-// call that isn't queued in a stream, nor one that somebody waits for; but those that only wait or ask.
+// early reorders calls while one waits for room: it executes a stream's write of a word ahead of its turn, since
+// streams with all the queued work may be waiting for that word. Streams are ordered only by calls that name both and
+// by the legacy stream, so a write may pass calls for other streams. It passes no call that is not queued in a stream,
+// and no call with a reply, except calls that only wait or query.
 type early struct {
-	turn    uint64              // the stream of the call whose turn it is
-	asks    bool                // that only waits or asks
-	writes  bool                // or writes a word itself
-	passed  map[uint64]struct{} // streams that have something before behind[looked]
+	turn    uint64              // stream of the current call
+	asks    bool                // the current call only waits or queries
+	writes  bool                // the current call writes a word
+	passed  map[uint64]struct{} // streams with a call before behind[looked]
 	looked  int
 	serving bool
 }
 
-// next is the call whose turn it is.
+// next sets the current call.
 func (e *early) next(op cuda.Op, stream uint64, payload []byte) {
 	e.turn, e.asks, e.writes = stream, onlyAsks(op), writesWord(op, payload)
 }
@@ -32,7 +31,7 @@ func (e *early) begin() {
 
 func (e *early) end() { e.passed = nil }
 
-// serveEarly carries out what is found behind the call that waits for room.
+// serveEarly executes eligible writes behind the call that waits for room.
 func (s *session) serveEarly() {
 	e := &s.early
 	if s.waits.Load() == 0 || e.turn < cuda.FirstStream && !e.asks {
@@ -41,10 +40,10 @@ func (s *session) serveEarly() {
 	for ; e.looked < len(s.behind) && s.roomForWrites(); e.looked++ {
 		h := &s.behind[e.looked]
 		if onlyAsks(cuda.Op(h.Op)) {
-			continue // what comes behind it is another thread's
+			continue // calls behind it belong to another thread
 		}
 		if h.Stream < cuda.FirstStream || h.Flags&callbuf.FlagReply != 0 {
-			return // nothing passes it
+			return // no call passes it
 		}
 		if _, passed := e.passed[h.Stream]; passed || !writesWord(cuda.Op(h.Op), h.payload) {
 			e.passed[h.Stream] = struct{}{}
@@ -60,7 +59,7 @@ func (s *session) serveEarly() {
 	}
 }
 
-// roomForWrites says whether one more write may be carried out though all is full.
+// roomForWrites reports whether one more write may be executed although the queue is full.
 func (s *session) roomForWrites() bool { return s.flow.n.Load() < maxOutstanding+maxEarly }
 
 func writesWord(op cuda.Op, payload []byte) bool {
@@ -71,7 +70,7 @@ func writesWord(op cuda.Op, payload []byte) bool {
 	return a.Decode(payload) && a.Action == writeValue
 }
 
-// onlyAsks says whether a call does nothing but wait for an answer.
+// onlyAsks reports whether a call only waits for or queries a result.
 func onlyAsks(op cuda.Op) bool {
 	switch op {
 	case cuda.OpContextSynchronize, cuda.OpStreamSynchronize, cuda.OpEventSynchronize, cuda.OpStreamQuery, cuda.OpEventElapsed, cuda.OpMemInfo:

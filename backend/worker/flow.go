@@ -9,33 +9,30 @@ import (
 	"pegasus/cuda"
 )
 
-// A guest that queues without end waits, as on any device, instead of filling
-// the host's memory.
+// Backpressure: a guest that queues without end waits, as on any device, instead of filling the host's memory.
 const (
-	// maxOutstanding bounds the calls of a guest process that the device has not
-	// answered yet.
+	// maxOutstanding bounds the calls of a guest process that the device has not completed.
 	maxOutstanding = 8192
-	// maxQueued bounds what the device says that it keeps for them: pieces of work,
-	// and waits of one for another. KiB of packets count too.
+	// maxQueued bounds the device's own count of queued entries for them: work, and dependencies between work. A KiB of
+	// kept packets counts as one.
 	maxQueued = 64 << 10
-	// maxEarly is how many of them may be more, of writes that streams wait for.
+	// maxEarly is the number of additional calls allowed for writes for which streams wait.
 	maxEarly = 256
-	// roomPatience is how long a call waits for room where the report that would make
-	// it can't reach us.
+	// roomPatience is how long a call waits for room when the report that would make room cannot reach the worker.
 	roomPatience = 2 * time.Second
-	// roomSlice is how often the poller looks for a callback's report at first, and
-	// roomSlices how often once it has waited for long.
+	// roomSlice is the poller's initial interval for checking callback reports, and roomSlices its interval after a
+	// long wait.
 	roomSlice  = time.Millisecond
 	roomSlices = 10 * time.Millisecond
 )
 
-// flow counts what the device has not answered yet.
+// flow counts the work that the device has not completed.
 type flow struct {
 	n     atomic.Int64  // calls
-	kept  atomic.Int64  // bytes of packets that queued copies and launches keep
+	kept  atomic.Int64  // bytes of packets kept for queued copies and launches
 	full  atomic.Bool   // the poller waits for room
 	room  chan struct{} // has an element when there may be room
-	stuck bool          // of the poller: waiting for room was in vain
+	stuck bool          // of the poller: the last wait for room failed
 }
 
 func (f *flow) init() { f.room = make(chan struct{}, 1) }
@@ -47,24 +44,21 @@ func (s *session) full() bool {
 	return s.queue != nil && s.queue.Queued()+int(s.flow.kept.Load()>>10) >= maxQueued
 }
 
-// room waits, and the ring with it, until the device can take more work. What is
-// queued ends by itself, or when the guest has reported a host callback, which may
-// take it any time: reports are looked for meanwhile, and a call lost in between
-// would be lost without a word. Whoever never reports one holds up nobody but
-// itself: what waits here has not been let in by the gate, and the session can be
-// ended all the while.
+// room blocks the poller until the device's queue has room. Queued work completes on its own or when the guest reports
+// a host callback as finished, which may take any time, so callback reports are still processed while room blocks;
+// calls in the ring are kept. A guest that never reports a callback stalls only itself: its blocked work has not passed
+// the gate, and its session can still be ended.
 //
-// A guest that knows no place beside the ring for its reports can fill the ring, and
-// what is read ahead of it, so that they don't get in. There calls fail after a
-// while, until there is room again.
+// A guest that cannot put reports beside the ring can fill the ring, and the deferred packets, so that its reports do
+// not arrive. Its calls then fail after roomPatience, until there is room again.
 //
-// What streams wait for may be a word that a call behind this one writes: see early.
+// A stream may wait for a word that a call behind this one writes: see early.
 func (s *session) room() cuda.Result {
 	if !s.full() || s.early.serving {
 		return cuda.Success
 	}
 	if s.early.writes && s.waits.Load() != 0 && s.roomForWrites() {
-		return cuda.Success // nobody else may be there to make room
+		return cuda.Success // possibly no other call makes room
 	}
 	f := &s.flow
 	s.early.begin()
@@ -96,12 +90,11 @@ func (s *session) room() cuda.Result {
 	return cuda.Success
 }
 
-// atRest says that the device has nothing to do: then no callback runs or comes,
-// and what needs no engine ends while it is submitted.
+// atRest reports whether the device has no work: then no callback runs or becomes due, and work without an engine
+// completes during its submission.
 func (s *session) atRest() bool { return s.queue != nil && s.queue.Queued() == 0 }
 
-// begin counts a call that the device is to answer. Every begin has its ended,
-// also when nothing comes of it.
+// begin counts a call that the device is to complete. Every begin has one ended, also after an error.
 func (s *session) begin() { s.flow.n.Add(1) }
 
 func (s *session) ended() {
@@ -114,8 +107,7 @@ func (s *session) ended() {
 	}
 }
 
-// submit gives work to the device that the gate has nothing to do with. done is
-// the context's ended, or calls it.
+// submit submits work that needs no admission to the device. done is the context's ended, or calls it.
 func (s *session) submit(g *guestContext, st accel.Stream, w accel.Work, done accel.Done) cuda.Result {
 	s.begin()
 	r := g.ctx.Submit(st, w, done)
@@ -125,7 +117,7 @@ func (s *session) submit(g *guestContext, st accel.Stream, w accel.Work, done ac
 	return g.report(r)
 }
 
-// whenSynced answers a call when something is done, with the error that the stream, or everyStream, owes by then.
+// whenSynced replies to a call when synchronize completes, with the error that the stream, or everyStream, has by then.
 func (s *session) whenSynced(c cuda.Call, g *guestContext, stream uint64, synchronize func(func(cuda.Result))) cuda.Result {
 	s.begin()
 	w, _ := waits.Get().(*wait)
@@ -138,14 +130,13 @@ func (s *session) whenSynced(c cuda.Call, g *guestContext, stream uint64, synchr
 	return cuda.Deferred
 }
 
-// wait is a call that is answered when something is done. They are used again,
-// since a guest may wait a million times a second.
+// wait is a call with a deferred reply. Waits are pooled, since a guest may wait a million times a second.
 type wait struct {
 	s      *session
 	c      cuda.Call
 	g      *guestContext
-	stream uint64            // whose debt it returns
-	over   func(cuda.Result) // end of this wait
+	stream uint64            // whose pending error the reply returns
+	over   func(cuda.Result) // the method value w.end
 }
 
 var waits sync.Pool

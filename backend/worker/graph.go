@@ -12,37 +12,37 @@ import (
 )
 
 const (
-	// maxGraphBytes bounds what the graphs of a guest process take, together: what they say, and
-	// graphNodeBytes for what is made of each node, here and by the device.
+	// maxGraphBytes bounds the total size of a guest process's graphs: their descriptions, plus graphNodeBytes for the
+	// state of each node, in the worker and in the device.
 	maxGraphBytes  = 256 << 20
 	graphNodeBytes = 256
-	// maxGraphRecords bounds the nodes of a graph that record events: what they need travels with each launch.
+	// maxGraphRecords bounds a graph's nodes that record events: each launch carries data for each of them.
 	maxGraphRecords = 256
 )
 
 // graph is an executable graph of the guest.
 type graph struct {
 	g       *guestContext
-	bytes   uint64 // that it counts as
+	bytes   uint64 // counted against maxGraphBytes
 	nodes   []graphNode
-	records int // nodes that record events
-	hosts   int // nodes that are host callbacks
+	records int // number of nodes that record events
+	hosts   int // number of nodes that are host callbacks
 	class   gate.Class
-	usage   accel.Class // of all of it
-	native  accel.Graph // nil: the device takes its nodes one by one
-	last    accel.Event // then recorded behind the latest launch
-	cost    int64       // predicted (ns), of work that was not launched yet
-	taken   *kernelCost // what launches took of late
-	name    string      // of its kernels, each once, in the order of their nodes
+	usage   accel.Class // of the whole graph
+	native  accel.Graph // nil: the nodes are submitted one by one
+	last    accel.Event // for submission one by one: recorded after the latest launch
+	cost    int64       // predicted ns, used before the first launch
+	taken   *kernelCost // measured cost of recent launches
+	name    string      // names of its kernels, each once, in the order of their nodes
 }
 
 // graphNode is a node: work, or an event that it records or waits for.
 type graphNode struct {
-	work         accel.Work // nil: nothing
+	work         accel.Work // nil: none
 	record, wait uint64     // an event's id, or 0
 }
 
-// GraphCreate answers with an error of the context, if it has one, since the device was asked.
+// GraphCreate replies with a pending error of the context, if there is one, since it calls the device.
 func (s *session) GraphCreate(c cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
 	g, r := s.context(c)
 	if r != cuda.Success {
@@ -81,7 +81,7 @@ func (s *session) GraphCreate(c cuda.Call, a cuda.GraphCreateArgs) cuda.Result {
 		made.taken = old.taken
 		made.last, old.last = old.last, nil
 		if made.native != nil {
-			old.native = nil // it has gone into the new one
+			old.native = nil // the new graph owns it
 		}
 		s.graphs.take(a.Graph)
 		s.destroyGraph(old)
@@ -109,7 +109,7 @@ func (s *session) destroyGraph(gr *graph) {
 	}
 }
 
-// newGraph makes a graph of what the guest says, after checking it. It takes the place of old, if not nil.
+// newGraph checks the guest's description and returns a graph. It replaces old, if not nil.
 func (s *session) newGraph(g *guestContext, described []cuda.GraphNode, old *graph) (*graph, cuda.Result) {
 	gr := &graph{g: g, class: gate.Copy, usage: accel.CopyDevice, taken: &kernelCost{}, nodes: make([]graphNode, len(described))}
 	whole := make([]accel.GraphNode, len(described))
@@ -147,7 +147,7 @@ func (gr *graph) hasEvents() bool {
 	return false
 }
 
-// newGraphNode makes the work of a node.
+// newGraphNode returns a checked node.
 func (s *session) newGraphNode(gr *graph, d cuda.GraphNode) (n graphNode, r cuda.Result) {
 	switch d.Op {
 	case cuda.OpNop:
@@ -203,7 +203,8 @@ func wellFormed(is bool) cuda.Result {
 	return cuda.ErrorInvalidValue
 }
 
-// uses notes that a node holds an engine: one node that holds the engine for kernels makes all of them work for it.
+// uses records that a node holds an engine. If one node holds the engine for kernels, the whole graph counts as compute
+// work.
 func (gr *graph) uses(c accel.Class) {
 	if gate.ClassOf(c) == gate.Compute {
 		gr.class = gate.Compute
@@ -213,7 +214,7 @@ func (gr *graph) uses(c accel.Class) {
 	}
 }
 
-// mostNamed is the length from which on a graph's name gets no further kernels.
+// mostNamed is the length of a graph's name from which no further kernels are added.
 const mostNamed = 128
 
 // mention adds a kernel to the graph's name.
@@ -275,7 +276,8 @@ func (s *session) graphFill(gr *graph, a cuda.FillArgs) (accel.Work, cuda.Result
 	return &w, cuda.Success
 }
 
-// graphHost is a host callback that is due again at each launch, so it is known by its id only while it is.
+// graphHost returns the work of a host callback in a graph. The callback becomes due at each launch, so its id is
+// registered only while it is due.
 func (s *session) graphHost(g *guestContext, id uint64) accel.HostFunc {
 	return accel.HostFunc{Due: func(status cuda.Result, finished func()) {
 		k, r := s.callbacks.add(id, g)
@@ -288,7 +290,7 @@ func (s *session) graphHost(g *guestContext, id uint64) accel.HostFunc {
 	}}
 }
 
-// graphRecord is what a launch says of a node that records an event.
+// graphRecord is a launch's data for a node that records an event.
 type graphRecord struct{ event, serial uint64 }
 
 const graphRecordBytes = 16
@@ -300,7 +302,7 @@ func readRecords(b []byte) (records []graphRecord) {
 	return records
 }
 
-// GraphLaunch completes the records' serials also when it fails, as EventRecord does.
+// GraphLaunch completes the records' serials also when it fails, like EventRecord.
 func (s *session) GraphLaunch(c cuda.Call, a cuda.GraphLaunchArgs) cuda.Result {
 	records := readRecords(a.Records)
 	r := s.launchGraph(c, a, records)
@@ -312,7 +314,7 @@ func (s *session) GraphLaunch(c cuda.Call, a cuda.GraphLaunchArgs) cuda.Result {
 	return r
 }
 
-// completeRecord stores the serial of a record that will not be made, or is the event's no more.
+// completeRecord stores the serial of a record that will not be made, or whose event is gone.
 func (s *session) completeRecord(rec graphRecord) {
 	if e, r := s.events.get(rec.event); r == cuda.Success {
 		e.complete(s, rec.event, rec.serial)
@@ -352,7 +354,7 @@ func (s *session) launchGraph(c cuda.Call, a cuda.GraphLaunchArgs, records []gra
 	return r
 }
 
-// prepare has the graph's kernels compiled.
+// prepare compiles the graph's kernels.
 func (gr *graph) prepare() {
 	for i := range gr.nodes {
 		if w, ok := gr.nodes[i].work.(*accel.Launch); ok {
@@ -369,7 +371,7 @@ func (gr *graph) prepared() bool {
 	})
 }
 
-// predict says what a launch will take: as long as of late, or as its nodes together.
+// predict returns a launch's predicted time in ns: that of recent launches, or the sum of its nodes'.
 func (gr *graph) predict() int64 {
 	if gr.taken.perBlock.Load() != 0 {
 		return gr.taken.predict(1)
@@ -382,26 +384,26 @@ type replay struct {
 	s       *session
 	gr      *graph
 	stream  uint64
-	records []graphRecord // that are not made yet
+	records []graphRecord // not made yet
 
-	// Of nodes that are given one by one.
-	left   atomic.Int64 // nodes that have not ended, and one for giving them
+	// For nodes that are submitted one by one.
+	left   atomic.Int64 // nodes that have not ended, plus one for the submission
 	bad    atomic.Int32 // the first error
 	begun  atomic.Int64
-	held   atomic.Int64 // by nodes that have ended
-	told   atomic.Int64 // of the hold, to charge
+	held   atomic.Int64 // ns for which ended nodes held engines
+	told   atomic.Int64 // ns of these that were charged
 	charge accel.Spent
-	spent  accel.Spent // spend
+	spent  accel.Spent // the method value p.spend
 	done   accel.Done
 }
 
-// spend charges a part of a node.
+// spend charges a part of a node's use.
 func (p *replay) spend(u accel.Usage) {
 	p.told.Add(max(u.End-u.Start, 0))
 	p.charge(u)
 }
 
-// submit gives a graph to the device, at once if it can.
+// submit submits a graph to the device, as a whole if the device supports it.
 func (p *replay) submit(st accel.Stream, w accel.Work, done accel.Done) cuda.Result {
 	if p.gr.native != nil {
 		return p.gr.g.ctx.Submit(st, w, done)
@@ -409,8 +411,8 @@ func (p *replay) submit(st accel.Stream, w accel.Work, done accel.Done) cuda.Res
 	return p.oneByOne(st, done)
 }
 
-// oneByOne gives the nodes to the device in their order, in the launch's stream: so each comes after those that
-// it has to come after. Of a launch of the graph in another stream they wait for the end. A node that is refused is the last one.
+// oneByOne submits the nodes in their order to the launch's stream, so that each follows its dependencies. They wait
+// for the end of a launch of the graph in another stream. It stops at the first node that the device rejects.
 func (p *replay) oneByOne(st accel.Stream, done accel.Done) cuda.Result {
 	gr, ctx := p.gr, p.gr.g.ctx
 	if gr.last == nil {
@@ -491,7 +493,7 @@ func (p *replay) give(st accel.Stream, n *graphNode) cuda.Result {
 	return r
 }
 
-// ended counts a node that has ended, and after the last one tells of all.
+// ended counts an ended node, and reports the launch's result and use after the last one.
 func (p *replay) ended(r cuda.Result, u accel.Usage) {
 	if r != cuda.Success {
 		p.bad.CompareAndSwap(0, int32(r))
@@ -499,7 +501,7 @@ func (p *replay) ended(r cuda.Result, u accel.Usage) {
 	if u.End > u.Start {
 		p.begun.CompareAndSwap(0, u.Start)
 		held := p.held.Add(u.End - u.Start)
-		if untold := held - p.told.Load(); untold > 0 { // of a device that knows no parts
+		if untold := held - p.told.Load(); untold > 0 { // of a device that does not report parts
 			p.spend(accel.Usage{Class: u.Class, Start: u.End - untold, End: u.End})
 		}
 	}

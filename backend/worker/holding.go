@@ -9,10 +9,10 @@ import (
 	"pegasus/cuda"
 )
 
-// Where devices have memory of their own, device segments are held by workers, which pass each other their memory. Who holds which stands in
-// the gate page.
+// Where devices have memory of their own, workers hold device segments in it and pass each other this memory. The gate
+// page records the holders.
 
-// shareMemory has the session share device memory if its device can, in the store of its domain.
+// shareMemory enables sharing of device memory in the domain's store, if the device supports it.
 func (s *session) shareMemory(store *os.File) {
 	c, ok := s.device.(accel.Commoner)
 	if !ok {
@@ -28,14 +28,14 @@ func (s *session) shareMemory(store *os.File) {
 	s.commons = &commons{file: store, device: c}
 }
 
-// common is a segment that the worker has attached, as its device knows it.
+// common describes an attached segment to the device.
 func (s *session) common(seg gate.Segment) accel.Common {
 	return accel.Common{
 		ID: seg.ID, Tag: s.gate.SegmentTag(seg.ID), Bytes: seg.Bytes, File: s.commons.file, Offset: seg.Offset, Holding: holding{s, seg},
 	}
 }
 
-// holding is what the gate page says of a segment.
+// holding implements accel.Holding for a segment with the gate page.
 type holding struct {
 	s   *session
 	seg gate.Segment
@@ -61,8 +61,8 @@ func (h holding) Clear() error       { return h.s.commons.Clear(h.seg.Offset, h.
 func (h holding) Wanted() bool       { return h.s.gate.SegmentWanted(h.seg.ID) }
 func (h holding) Used(u accel.Usage) { h.s.gate.Charge(u) }
 
-// keep has the device store what would be lost with this process, of which work may still run. It returns false if there is nothing,
-// or if that doesn't end.
+// keep stores the segments that would be lost with this process, while work may still run. It returns false if there
+// are none, or if the time for it is over.
 func (s *session) keep() bool {
 	k, ok := s.device.(accel.Keeper)
 	patience := s.gate.Holds()

@@ -14,34 +14,32 @@ import (
 	"pegasus/callbuf"
 )
 
-// The daemon and a worker speak in packets of JSON over a SOCK_SEQPACKET socket,
-// which is the worker's descriptor 3. The daemon sends one Job with its files.
-// The worker reports Serving when guest and worker have agreed on addresses and
-// the device is open, and Ended, with the reason, before it ends. The daemon may send Orders. If the daemon
-// goes, the worker goes on, and a new daemon finds it at its Listener: who
-// connects there and is root, or the worker's own user, is sent the Job and the
-// files that a daemon needs, and then has the place of the old daemon.
+// The daemon and a worker exchange packets of JSON over a SOCK_SEQPACKET socket, which is the worker's descriptor 3.
+// The daemon sends one Job with its files. The worker reports Serving when guest and worker have agreed on addresses
+// and the device is open, and Ended, with the reason, before it ends. The daemon may send Orders. If the daemon ends,
+// the worker continues, and a new daemon finds it at its Listener: a process of root or of the worker's own user that
+// connects there receives the Job and the files that a daemon needs, and then replaces the old daemon.
 
-// Accelerator says what to open; it comes from the configuration.
+// Accelerator describes the device to open, as configured.
 type Accelerator struct {
 	Name          string
 	Type          string
 	Cores         int
 	Memory        uint64
 	KernelTimeout time.Duration
-	RefusePTX     string // as of configs.Accelerator
-	Device        string `json:",omitempty"` // which of the driver's
-	Library       string `json:",omitempty"` // the driver
-	Context       uint64 `json:",omitempty"` // bytes of memory that a context of the driver's takes for itself
+	RefusePTX     string // as in configs.Accelerator
+	Device        string `json:",omitempty"` // name of one of the driver's devices
+	Library       string `json:",omitempty"` // path of the driver
+	Context       uint64 `json:",omitempty"` // bytes of memory that a context of the driver occupies itself
 }
 
-// Share is what a domain was promised of its accelerator's memory.
+// Share is a domain's share of its accelerator's memory.
 type Share struct {
-	Guarantee uint64 // bytes that others can't take; 0: none
-	Priority  int    // the larger the later its memory leaves the accelerator
+	Guarantee uint64 // bytes that other domains cannot take; 0: none
+	Priority  int    // memory of a higher priority is evicted later
 }
 
-// Job is what a worker is told to do.
+// Job describes a worker's task.
 type Job struct {
 	ID          uint64 // of the worker, unique on this host
 	Domain      string
@@ -50,21 +48,21 @@ type Job struct {
 	Generation  uint64 // of the segment
 	Features    uint64 // of the segment
 	Geometry    callbuf.Geometry
-	Parts       callbuf.Extents `json:",omitempty"` // of the file Segment that it is; none: its beginning
+	Parts       callbuf.Extents `json:",omitempty"` // the segment's extents in the file Segment; none: the file's beginning
 	Slot        int             // in the gate page
 	Slice       int             // of the device window
 	DeviceBytes uint64          // of the slice
 	GuestPID    int             // 0 if the guest is no process of this host
-	UID, GID    int             // whom to become after the set-up; 0 for nobody else
-	LogLevel    string          // as of slog
-	SpinTime    time.Duration   // how long it and its guest may look for what is to come before they sleep; 0: not at all
+	UID, GID    int             // identity to assume after the set-up; 0: none
+	LogLevel    string          // as in slog
+	SpinTime    time.Duration   // how long the worker and its guest may poll before they sleep; 0: not at all
 
-	// Which of the files come with it, in the order of Files; filled in by Send.
+	// The optional files that come with it, in the order of Files; Send fills them in.
 	HasGuestProcess, HasListener bool
 	Hardware                     int
 }
 
-// parts are those of its segment's file that it is.
+// parts returns the segment's extents in its file.
 func (j *Job) parts(l callbuf.Layout) callbuf.Extents {
 	if len(j.Parts) == 0 {
 		return callbuf.Whole(l.SegmentBytes)
@@ -72,15 +70,15 @@ func (j *Job) parts(l callbuf.Layout) callbuf.Extents {
 	return j.Parts
 }
 
-// Files are what a Job works with. They travel in this order.
+// Files are the descriptors of a Job. They are sent in this order.
 type Files struct {
-	Segment      *os.File   // its header is written already
+	Segment      *os.File   // its header is already written
 	Guest        *os.File   // the worker's end of the guest process's socket
 	Gate, Bell   *os.File   //
-	Store        *os.File   // where the domain's device segments lie: gate.SegmentStore bytes
-	GuestProcess *os.File   // pidfd; nil if the guest is no process of this host
-	Listener     *os.File   // where a new daemon finds the worker; nil for nowhere
-	Hardware     []*os.File // what the accelerator's workers share
+	Store        *os.File   // file of the domain's device segments, gate.SegmentStore bytes
+	GuestProcess *os.File   // pidfd; nil if the guest is not a process of this host
+	Listener     *os.File   // socket at which a new daemon finds the worker; nil: none
+	Hardware     []*os.File // shared by the accelerator's workers
 }
 
 func (f *Files) list() []*os.File {
@@ -93,7 +91,7 @@ func (f *Files) list() []*os.File {
 	return append(l, f.Hardware...)
 }
 
-// sort distributes files that came with a Job.
+// sort assigns the files received with a Job.
 func (f *Files) sort(j *Job, l []*os.File) error {
 	want := 5 + j.Hardware
 	places := []**os.File{&f.Segment, &f.Guest, &f.Gate, &f.Bell, &f.Store}
@@ -113,7 +111,7 @@ func (f *Files) sort(j *Job, l []*os.File) error {
 	return nil
 }
 
-// Close closes what there is.
+// Close closes all files that are set.
 func (f *Files) Close() {
 	for _, o := range append([]*os.File{f.Segment, f.Guest, f.Gate, f.Bell, f.Store, f.GuestProcess, f.Listener}, f.Hardware...) {
 		if o != nil {
@@ -122,36 +120,34 @@ func (f *Files) Close() {
 	}
 }
 
-// State is how far a worker has come.
+// State is a worker's stage.
 type State string
 
 const (
 	Serving State = "serving"
-	Faulted State = "faulted" // a kernel of its guest; the worker goes on
+	Faulted State = "faulted" // a kernel of its guest faulted; the worker continues
 	Ended   State = "ended"
 )
 
-// Report is what a worker tells its daemon.
+// Report is a message of a worker to its daemon.
 type Report struct {
 	State State
-	Why   string `json:",omitempty"` // it ended, or what the fault is
+	Why   string `json:",omitempty"` // reason of the end, or description of the fault
 }
 
-// Order is what a daemon tells a worker that serves.
+// Order is a message of a daemon to a serving worker.
 type Order struct {
-	// End, if not 0, is the CUresult that all further calls of the guest process
-	// return; the worker ends.
+	// End, if not 0, is the CUresult that all further calls of the guest process return; the worker ends.
 	End int32
 	Why string
-	// KernelTimeout, if not 0, takes the place of the Job's, as does Share, if there is one.
+	// KernelTimeout, if not 0, replaces the Job's, as does Share, if not nil.
 	KernelTimeout time.Duration
 	Share         *Share `json:",omitempty"`
 }
 
-// Survivor is what a worker tells a daemon that it has not known. Of the Files
-// there are Gate, Bell, Store, GuestProcess and Hardware.
+// Survivor is a worker's message to a new daemon. Of the Files it carries Gate, Bell, Store, GuestProcess and Hardware.
 type Survivor struct {
-	PID int `json:"-"` // of the worker, as the kernel says
+	PID int `json:"-"` // of the worker, as the kernel reports it
 	Job Job
 }
 
@@ -160,23 +156,23 @@ const (
 	maxFiles   = 16
 )
 
-// SendJob hands a job to a worker. The files stay the caller's.
+// SendJob sends a job to a worker. The caller keeps ownership of the files.
 func SendJob(c *net.UnixConn, j Job, f Files) error {
 	j.HasGuestProcess, j.HasListener, j.Hardware = f.GuestProcess != nil, f.Listener != nil, len(f.Hardware)
 	return send(c, j, f.list())
 }
 
-// ReceiveReport waits for what a worker has to tell. io.EOF means that it is gone.
+// ReceiveReport blocks until a worker's next report. io.EOF means that the worker has ended.
 func ReceiveReport(c *net.UnixConn) (r Report, err error) {
 	_, err = receive(c, &r)
 	return r, err
 }
 
-// SendOrder tells a worker what to do. It fails at once when the worker has left so many orders
-// unread that there is no room for another, and so the caller may hold locks.
+// SendOrder sends a worker an order. It does not block: it fails if the worker has left so many orders unread that
+// there is no room for another. The caller may therefore hold locks.
 func SendOrder(c *net.UnixConn, o Order) error { return sendNow(c, o) }
 
-// sendNow sends a message if there is room for it.
+// sendNow sends a message if there is room for it, and does not block.
 func sendNow(c *net.UnixConn, message any) error {
 	b, err := json.Marshal(message)
 	if err != nil {
@@ -197,8 +193,8 @@ func sendNow(c *net.UnixConn, message any) error {
 	return errors.Join(err, sent)
 }
 
-// DialSurvivor connects to a worker's Listener so that the kernel will say who
-// answers: whoever can kill by that number must not take it from a worker.
+// DialSurvivor connects to a worker's Listener with SO_PASSCRED, so that the kernel reports the sender's pid: the
+// daemon kills by that number, so it must not come from a worker.
 func DialSurvivor(path string) (*net.UnixConn, error) {
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
 		var inner error
@@ -212,8 +208,8 @@ func DialSurvivor(path string) (*net.UnixConn, error) {
 	return c.(*net.UnixConn), nil
 }
 
-// ReceiveSurvivor asks a worker, to which DialSurvivor has connected, who it is.
-// The files are the caller's. There is a PID once it has said anything at all.
+// ReceiveSurvivor receives the description of the worker to which DialSurvivor has connected. The caller owns the
+// files. The PID is set once the worker has sent a message, even an invalid one.
 func ReceiveSurvivor(c *net.UnixConn) (s Survivor, f Files, err error) {
 	l, err := receiveFrom(c, &s, &s.PID)
 	if err != nil {
@@ -267,14 +263,14 @@ func send(c *net.UnixConn, message any, files []*os.File) error {
 	return err
 }
 
-// errTruncated is a message, or its files, that did not arrive whole.
+// errTruncated reports a message, or its files, that arrived incomplete.
 var errTruncated = errors.New("message truncated")
 
 func receive(c *net.UnixConn, message any) ([]*os.File, error) {
 	return receiveFrom(c, message, new(int))
 }
 
-// receiveFrom also sets the sender's pid, if the socket was made to tell it.
+// receiveFrom also sets the sender's pid, if the socket has SO_PASSCRED.
 func receiveFrom(c *net.UnixConn, message any, pid *int) ([]*os.File, error) {
 	b := make([]byte, maxMessage)
 	oob := make([]byte, unix.CmsgSpace(4*maxFiles)+unix.CmsgSpace(unix.SizeofUcred))
@@ -296,7 +292,7 @@ func receiveFrom(c *net.UnixConn, message any, pid *int) ([]*os.File, error) {
 	return files, nil
 }
 
-// ancillary takes descriptors and the sender's pid out of control messages.
+// ancillary returns the descriptors and sets the sender's pid from control messages.
 func ancillary(oob []byte, pid *int) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {

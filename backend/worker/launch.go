@@ -9,7 +9,7 @@ import (
 	"pegasus/cuda"
 )
 
-// module is a loaded module with what its kernels were seen to cost.
+// module is a loaded module with its kernels' measured costs.
 type module struct {
 	g     *guestContext
 	m     accel.Module
@@ -17,13 +17,14 @@ type module struct {
 	costs []kernelCost // by function
 }
 
-// fewParams are the bytes of parameters that count as nothing beside the launch itself.
+// fewParams is the number of parameter bytes up to which a launch's parameters are not counted in flow.kept.
 const fewParams = 1 << 10
 
-// launchCooperative is a flag of a launch: its blocks may meet. From the second byte on there are the sides of its clusters.
+// launchCooperative is a flag of a launch: its blocks can synchronize with each other. The second to fourth byte hold
+// the cluster's dimensions.
 const launchCooperative = 1
 
-// Launch answers when the kernel is queued. Its parameters are read by then.
+// Launch replies when the kernel is queued. The device has read its parameters by then.
 func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	g, st, r := s.stream(c)
 	if r != cuda.Success {
@@ -53,21 +54,21 @@ func (s *session) Launch(c cuda.Call, a cuda.LaunchArgs) cuda.Result {
 	return s.submitGated(sub, st, w, gate.Compute, s.predict(cost, w))
 }
 
-// prepare has a kernel compiled that wasn't launched before. What passes the gate holds its domain's turn: others wait for it, and
-// not for a compiler.
+// prepare compiles a kernel before its first launch. Admitted work holds its domain's turn: other domains wait for it,
+// and should not wait for a compiler.
 func (g *guestContext) prepare(w *accel.Launch) {
 	if p, ok := g.ctx.(accel.Preparer); ok {
 		p.Prepare(w)
 	}
 }
 
-// prepared reports whether prepare has nothing to do, so that a launch need not wait until few enough others prepare.
+// prepared reports whether prepare has nothing to do, so that a launch need not wait for a preparation slot.
 func (g *guestContext) prepared(w *accel.Launch) bool {
 	p, ok := g.ctx.(accel.Preparer)
 	return !ok || p.Prepared(w)
 }
 
-// launchOf is what the guest asked for, of a function that the module has.
+// launchOf returns the guest's launch. The module has the function.
 func launchOf(m *module, a cuda.LaunchArgs) accel.Launch {
 	return accel.Launch{
 		Module: m.m, Function: int(uint32(a.Function)), Grid: a.Grid, Block: a.Block, SharedBytes: a.SharedBytes, Params: a.Params,
@@ -75,7 +76,7 @@ func launchOf(m *module, a cuda.LaunchArgs) accel.Launch {
 	}
 }
 
-// predict says how long a launch will take, by what the device knows, or else by its kernel's cost.
+// predict returns a launch's predicted time in ns, from the device, or else from the kernel's measured cost.
 func (s *session) predict(cost *kernelCost, w *accel.Launch) int64 {
 	if s.predictor != nil {
 		if ns := s.predictor.Predict(w); ns > 0 {
@@ -85,13 +86,12 @@ func (s *session) predict(cost *kernelCost, w *accel.Launch) int64 {
 	return cost.predict(blockCount(w.Grid))
 }
 
-// blockCount is the size of a grid; a grid too large for the number is refused
-// by the device.
+// blockCount returns the number of blocks of a grid; the device rejects a grid too large for it.
 func blockCount(grid [3]uint32) uint64 {
 	return uint64(grid[0]) * uint64(grid[1]&0xffff) * uint64(grid[2]&0xffff)
 }
 
-// submitGated waits for the gate and gives work to the device. It takes b over.
+// submitGated waits for admission and submits work to the device. It takes ownership of b.
 func (s *session) submitGated(b *submission, st accel.Stream, w accel.Work, class gate.Class, predicted int64) cuda.Result {
 	s.begin()
 	s.asking.b, s.asking.w = b, w
@@ -99,7 +99,7 @@ func (s *session) submitGated(b *submission, st accel.Stream, w accel.Work, clas
 	if err != nil {
 		b.recycle()
 		s.ended()
-		return cuda.ErrorDeinitialized // nobody is left to hear it
+		return cuda.ErrorDeinitialized // the reply reaches no guest
 	}
 	g := b.g
 	b.ticket = t
@@ -119,20 +119,20 @@ func (s *session) submitGated(b *submission, st accel.Stream, w accel.Work, clas
 	return cuda.Success
 }
 
-// submission is work that is given to the device, and what is to be done when it
-// ends. They are used again, since a guest may submit hundreds of thousands a second.
+// submission is work submitted to the device, with the steps at its end. Submissions are pooled, since a guest may
+// submit hundreds of thousands a second.
 type submission struct {
 	s      *session
 	g      *guestContext
 	stream uint64
 	ticket gate.Ticket
-	ended  accel.Done // end of this submission
+	ended  accel.Done // the method value b.end
 	spent  accel.Spent
 
 	cost   *kernelCost // of a kernel; nil for a copy or fill
 	blocks uint64
 
-	params int     // bytes of them that flow.kept counts
+	params int     // parameter bytes counted in flow.kept
 	replay *replay // of a graph; else nil
 
 	transfer transfer // of a copy or fill
@@ -172,7 +172,7 @@ func (b *submission) name() string {
 	}
 }
 
-// spend charges a part of the work.
+// spend charges a part of the work's use.
 func (b *submission) spend(u accel.Usage) { b.s.gate.Spend(&b.ticket, u) }
 
 func (b *submission) end(r cuda.Result, u accel.Usage) {
@@ -194,16 +194,16 @@ func (b *submission) end(r cuda.Result, u accel.Usage) {
 	s.ended()
 }
 
-// admit waits for the gate. While work in flight may be waiting for the guest the
-// in-flight limit does not apply, and the ring is looked at for reports of callbacks.
+// admit blocks until the gate admits a request. While work in flight may depend on the guest, the in-flight limit does
+// not apply, and callback reports are taken from the ring.
 func (s *session) admit(class gate.Class, predicted int64) (gate.Ticket, error) {
 	t, err := s.gate.Acquire(class, predicted, s.dependent(), s.whileHeld, s.about)
 	s.hold(false)
 	return t, err
 }
 
-// about says what policies that estimate costs want to know of what is being
-// submitted: only of what has to wait, so that nothing else pays for it.
+// about returns the properties of the work being submitted, for policies that estimate costs. Only waiting work pays
+// for it.
 func (s *session) about() gate.About {
 	b := s.asking.b
 	if p := b.replay; p != nil {
@@ -228,13 +228,13 @@ func (s *session) about() gate.About {
 	return gate.About{Key: mix(uint64(way), t.bytes) >> 1, Known: s.costs.perByte[way].Load() != 0, Size: size}
 }
 
-// mix is a hash of what was mixed before and of n.
+// mix returns a hash of a previous hash and n.
 func mix(hash, n uint64) uint64 {
 	hi, lo := bits.Mul64(hash^0x9e37_79b9_7f4a_7c15, n^0xbf58_476d_1ce4_e5b9)
 	return hi ^ lo
 }
 
-// hold tells the guest whether a call is held back.
+// hold publishes to the guest whether a call waits at the gate.
 func (s *session) hold(held bool) {
 	if held != s.held {
 		s.held = held
@@ -245,7 +245,7 @@ func (s *session) hold(held bool) {
 func (s *session) ModuleLoad(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.ModuleLoadResult, r cuda.Result) {
 	out, r = s.loadModule(c, a)
 	if r != cuda.Success {
-		// The log explains the error, so its length travels with it.
+		// The log explains the error, so its length is sent with it.
 		s.answer(c, s.peek(c).report(r), out.Append(nil))
 		return out, cuda.Deferred
 	}
@@ -289,10 +289,10 @@ func (s *session) loadModule(c cuda.Call, a cuda.ModuleLoadArgs) (out cuda.Modul
 	return out, cuda.Success
 }
 
-// exchange is where the guest wants to read what there is to say of an image.
+// exchange is the guest's buffers for an image's layout and log.
 type exchange struct{ layout, log []byte }
 
-// exchange finds the parts of the arena, and copies the image, since the guest may write to it while it is read.
+// exchange returns the parts of the arena, and a copy of the image, since the guest may write to it meanwhile.
 func (s *session) exchange(image, imageLength, layout, layoutCapacity, log, logCapacity uint64) (x exchange, copied []byte, r cuda.Result) {
 	shared, ok := s.host.Arena(image, imageLength)
 	layoutTo, ok2 := s.host.Arena(layout, layoutCapacity)
@@ -306,7 +306,7 @@ func (s *session) exchange(image, imageLength, layout, layoutCapacity, log, logC
 	return exchange{layoutTo, logTo}, append([]byte(nil), shared...), cuda.Success
 }
 
-// mostImages bounds the images of all modules together.
+// mostImages returns the bound on the total bytes of all modules' images.
 func (s *session) mostImages() uint64 {
 	if h, ok := s.device.(Habitual); ok && h.Habits()&cuda.TakesMachineCode != 0 {
 		return maxMachineCode
@@ -314,7 +314,7 @@ func (s *session) mostImages() uint64 {
 	return maxImages
 }
 
-// put writes a layout, all or nothing, and says how long it is.
+// put writes a layout completely or not at all, and returns its length.
 func (x exchange) put(l *cuda.ModuleLayout) (length uint64, r cuda.Result) {
 	blob := l.Append(nil)
 	if len(blob) > len(x.layout) {
@@ -323,11 +323,11 @@ func (x exchange) put(l *cuda.ModuleLayout) (length uint64, r cuda.Result) {
 	return uint64(copy(x.layout, blob)), cuda.Success
 }
 
-// ModuleInspect is for libraries, which programs may look into before they have a context.
+// ModuleInspect serves libraries, which programs may inspect before they have a context.
 func (s *session) ModuleInspect(c cuda.Call, a cuda.ModuleInspectArgs) (out cuda.ModuleInspectResult, r cuda.Result) {
 	out, r = s.inspectModule(a)
 	if r != cuda.Success {
-		s.answer(c, r, out.Append(nil)) // with the log, as ModuleLoad
+		s.answer(c, r, out.Append(nil)) // with the log, as for ModuleLoad
 		return out, cuda.Deferred
 	}
 	return out, r
@@ -358,10 +358,10 @@ func (s *session) ModuleUnload(_ cuda.Call, a cuda.ModuleUnloadArgs) cuda.Result
 	return r
 }
 
-// driverVersion is what cuDriverGetVersion tells at most: CUDA 12.4.
+// driverVersion is the highest version that cuDriverGetVersion returns: CUDA 12.4.
 const driverVersion = 12040
 
-// DeviceInfo describes the one device that the process sees.
+// DeviceInfo describes the one device that is visible to the process.
 func (s *session) DeviceInfo(_ cuda.Call, a cuda.DeviceInfoArgs) (out cuda.DeviceInfoResult, r cuda.Result) {
 	to, ok := s.host.Arena(a.ArenaOffset, a.Capacity)
 	if !ok {

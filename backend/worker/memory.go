@@ -16,8 +16,8 @@ type texture struct {
 	t accel.Texture
 }
 
-// MemAlloc leaves quotas to the device, which asks for them (Place.Quota), since it
-// alone knows when memory is free again.
+// MemAlloc leaves quotas to the device, which requests them (Place.Quota), since only the device can determine when
+// memory is free again.
 func (s *session) MemAlloc(c cuda.Call, a cuda.MemAllocArgs) (out cuda.MemAllocResult, r cuda.Result) {
 	g, r := s.roomyContext(c)
 	if r != cuda.Success {
@@ -126,7 +126,8 @@ func (s *session) newTexture(g *guestContext, id uint64, d accel.TextureDesc) cu
 	return cuda.Success
 }
 
-// refuseTexture keeps why a texture or surface could not be made. Who asks for its handle is told that then.
+// refuseTexture records the error of a texture or surface that could not be made. The request for its handle returns
+// that error.
 func (s *session) refuseTexture(id uint64, r cuda.Result) cuda.Result {
 	r = s.textures.poison(id, r)
 	if h, ok := s.device.(Habitual); ok && h.Habits()&cuda.GivesHandles != 0 {
@@ -135,7 +136,7 @@ func (s *session) refuseTexture(id uint64, r cuda.Result) cuda.Result {
 	return r
 }
 
-// TextureHandle tells what the device called a texture or surface, or what was wrong with it: then there is none.
+// TextureHandle returns the device's handle of a texture or surface, or the error of its creation.
 func (s *session) TextureHandle(_ cuda.Call, a cuda.TextureHandleArgs) (out cuda.TextureHandleResult, r cuda.Result) {
 	t, r := s.textures.get(a.Texture)
 	if r != cuda.Success {
@@ -149,7 +150,7 @@ func (s *session) TextureHandle(_ cuda.Call, a cuda.TextureHandleArgs) (out cuda
 	return cuda.TextureHandleResult{Handle: h.Handle()}, cuda.Success
 }
 
-// arrayOf finds an array of a context.
+// arrayOf returns an array of a context.
 func (s *session) arrayOf(g *guestContext, id uint64) (accel.Array, cuda.Result) {
 	arr, r := s.arrays.get(id)
 	if r != cuda.Success {
@@ -161,7 +162,7 @@ func (s *session) arrayOf(g *guestContext, id uint64) (accel.Array, cuda.Result)
 	return arr.a, cuda.Success
 }
 
-// SurfaceCreate makes what a kernel finds as a texture is found, so they share the table.
+// SurfaceCreate makes a surface. Kernels find surfaces as they find textures, so both share a table.
 func (s *session) SurfaceCreate(c cuda.Call, a cuda.SurfaceCreateArgs) cuda.Result {
 	g, r := s.roomyContext(c)
 	if r != cuda.Success {

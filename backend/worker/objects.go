@@ -2,12 +2,12 @@ package worker
 
 import "pegasus/cuda"
 
-// table maps the ids that a guest chose for one kind of object. An id whose
-// creation failed answers that error until it is destroyed.
+// table maps the ids that a guest chose for one kind of object. An id whose creation failed returns that error until it
+// is destroyed.
 type table[T any] struct {
 	m map[uint64]entry[T]
 
-	lastID uint64 // of the object that was looked up last: most calls are for one stream and one module; 0: none
+	lastID uint64 // id of the latest lookup: most calls are for one stream and one module; 0: none
 	last   T
 }
 
@@ -18,7 +18,7 @@ type entry[T any] struct {
 
 func (t *table[T]) init() { t.m = make(map[uint64]entry[T]) }
 
-// free says whether an object may be made under id.
+// free reports whether an object may be made under id.
 func (t *table[T]) free(id uint64) cuda.Result {
 	if id == 0 {
 		return cuda.ErrorInvalidHandle
@@ -37,14 +37,13 @@ func (t *table[T]) put(id uint64, o T) {
 	t.m[id] = entry[T]{object: o}
 }
 
-// forget forgets the object that was looked up last.
+// forget clears the cached lookup.
 func (t *table[T]) forget() {
 	var none T
 	t.lastID, t.last = 0, none
 }
 
-// poison remembers why the object with this id could not be made. It returns
-// the reason, and leaves a live object of that id alone.
+// poison records and returns the error of the creation of the object with this id. It does not change a live object.
 func (t *table[T]) poison(id uint64, r cuda.Result) cuda.Result {
 	if _, known := t.m[id]; !known && id != 0 && len(t.m) < maxObjects {
 		t.m[id] = entry[T]{bad: r}
@@ -66,7 +65,7 @@ func (t *table[T]) get(id uint64) (T, cuda.Result) {
 	return e.object, e.bad
 }
 
-// take removes id and returns what it named.
+// take removes id and returns its object.
 func (t *table[T]) take(id uint64) (T, cuda.Result) {
 	o, r := t.get(id)
 	delete(t.m, id)

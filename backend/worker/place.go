@@ -14,36 +14,36 @@ import (
 	"pegasus/cuda"
 )
 
-// Place is where a device is opened: the addresses that guest and worker share.
+// Place describes the address layout with which a device is opened, and the device's callbacks into the worker.
 type Place struct {
-	// Device memory has addresses in [DeviceBase, +DeviceBytes), reserved here
-	// (PROT_NONE) for the device to map over.
+	// Device memory has addresses in [DeviceBase, +DeviceBytes), reserved in the worker (PROT_NONE) for the device to
+	// map over.
 	DeviceBase, DeviceBytes uint64
-	// The arena, which lies at ArenaBase in guest and worker. ArenaBase is 0 if there was
-	// no such place; host memory is then known by arena offsets only.
+	// The arena, at ArenaBase in guest and worker. ArenaBase is 0 if no common address was found; host memory is then
+	// addressed by arena offsets only.
 	Arena     []byte
 	ArenaBase uint64
-	// Shared is the arena as ends of copies have it, wherever that is here.
+	// Shared is the arena in the form that copy endpoints use, wherever it is mapped.
 	Shared []byte
-	// Quota is to be asked before device memory is taken (delta > 0), and told
-	// when it is given back.
+	// Quota is called before device memory is taken (delta > 0), and reports whether the quota allows it; and when
+	// memory is returned (delta < 0).
 	Quota func(delta int64) bool
-	// Swapped is to be told of device memory that leaves the accelerator for others',
-	// or comes back: so many bytes, one of which is 0, and how many are away now.
+	// Swapped is called when device memory is evicted for other processes or restored: bytes out and in, one of which
+	// is 0, and bytes now evicted.
 	Swapped func(out, in, away uint64)
-	// Turn says when work may hold an engine, to a device that can wait at that point.
+	// Turn decides when work may hold an engine, for a device that can wait at that point.
 	Turn accel.Turn
-	// OnTimeout is to be called when a kernel runs for too long, before it ends.
+	// OnTimeout is called when a kernel exceeds its timeout, before the kernel ends.
 	OnTimeout func()
-	// OnFault is to be called with a description of a kernel's fault, before a call returns its error.
+	// OnFault is called with a description of a kernel's fault, before a call returns its error.
 	OnFault func(r cuda.Result, text string)
 }
 
-// mapTimeout is how long a guest may take to find its places.
+// mapTimeout bounds the time in which a guest must find its addresses.
 const mapTimeout = 10 * time.Second
 
-// agree answers the guest's proposals on the worker socket until both windows are
-// settled, or the guest has no more to propose.
+// agree replies to the guest's proposals on the worker socket until both windows are settled, or the guest has no
+// further proposals.
 func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Place, last callbuf.MapRequest, err error) {
 	conn.SetReadDeadline(time.Now().Add(mapTimeout))
 	defer conn.SetReadDeadline(time.Time{})
@@ -58,9 +58,9 @@ func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Pl
 		}
 		arena, device := p.mapArena(segment, l, j, m.Arena), p.reserve(j, m.Device)
 		if arena && device {
-			return p, m, p.mapAnywhere(segment, l, j) // answered when the device is open
+			return p, m, p.mapAnywhere(segment, l, j) // the reply is sent when the device is open
 		}
-		if !device && m.Device == callbuf.NoWindow { // the guest has no more to propose
+		if !device && m.Device == callbuf.NoWindow { // the guest has no further proposals
 			answerMap(conn, cuda.ErrorSystemNotReady, arena, false)
 			return p, last, fmt.Errorf("no room for device memory, %d bytes of addresses: is this process limited (ulimit -v)?", j.DeviceBytes)
 		}
@@ -71,8 +71,8 @@ func agree(conn *net.UnixConn, segment *os.File, l callbuf.Layout, j *Job) (p Pl
 	return p, last, fmt.Errorf("guest proposed too many places")
 }
 
-// proposal reads what the guest proposes. A hub that was rung doesn't know by whom, and rings at the
-// workers of all its processes: also at one that isn't so far yet.
+// proposal reads the guest's next proposal. It skips rings: a hub cannot determine which process rang it and rings the
+// workers of all its processes, including one that is still in this phase.
 func proposal(conn *net.UnixConn) ([]byte, error) {
 	b := make([]byte, callbuf.MapBytes+1)
 	for {
@@ -82,7 +82,7 @@ func proposal(conn *net.UnixConn) ([]byte, error) {
 	}
 }
 
-// ringBytes is what a ring has, which says nothing more.
+// ringBytes is the length of a ring message, which has no content.
 const ringBytes = 1
 
 func answerMap(conn *net.UnixConn, r cuda.Result, arena, device bool) error {
@@ -90,8 +90,8 @@ func answerMap(conn *net.UnixConn, r cuda.Result, arena, device bool) error {
 	return err
 }
 
-// mapArena tries to map the arena at a candidate; to have none is fine too. Where it was mapped
-// it stays: what a domain of Xen grants can be mapped only once.
+// mapArena tries to map the arena at a candidate and reports success; a guest without an arena also succeeds. A mapped
+// arena stays where it is: Xen grants can be mapped only once.
 func (p *Place) mapArena(segment *os.File, l callbuf.Layout, j *Job, i uint32) bool {
 	switch {
 	case i == callbuf.NoWindow || l.ArenaBytes == 0:
@@ -113,7 +113,7 @@ func (p *Place) mapArena(segment *os.File, l callbuf.Layout, j *Job, i uint32) b
 	return ok
 }
 
-// mapAnywhere maps an arena that has no address of its own.
+// mapAnywhere maps an arena that has no common address.
 func (p *Place) mapAnywhere(segment *os.File, l callbuf.Layout, j *Job) (err error) {
 	if p.Arena != nil || l.ArenaBytes == 0 {
 		return nil
@@ -126,8 +126,8 @@ func (p *Place) mapAnywhere(segment *os.File, l callbuf.Layout, j *Job) (err err
 	return err
 }
 
-// reserve tries to reserve the device window at a candidate. A guest that could
-// map none still gets a device: at the first place that fits here.
+// reserve tries to reserve the device window at a candidate. For a guest that could map none it reserves the first
+// candidate that is free in the worker.
 func (p *Place) reserve(j *Job, i uint32) bool {
 	bases := callbuf.DeviceBases(j.Slice)
 	if i == callbuf.NoWindow {
@@ -155,14 +155,14 @@ func (p *Place) reserve(j *Job, i uint32) bool {
 	return true
 }
 
-// reserveAt reserves a range of addresses, unless something is there already.
+// reserveAt reserves a range of addresses, unless a part is in use, and reports success.
 func reserveAt(base, bytes uint64) bool {
 	at, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(base), uintptr(bytes), unix.PROT_NONE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED_NOREPLACE, ^uintptr(0), 0)
 	if errno != 0 {
 		return false
 	}
-	if uint64(at) != base { // a kernel before 4.17 took the flag for a hint
+	if uint64(at) != base { // kernels before 4.17 ignore the flag and treat the address as a hint
 		unix.Syscall(unix.SYS_MUNMAP, at, uintptr(bytes), 0)
 		return false
 	}

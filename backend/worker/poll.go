@@ -13,15 +13,14 @@ import (
 	"pegasus/cuda"
 )
 
-// held is a packet that was taken from the ring before its turn.
+// held is a deferred packet: it was read from the ring ahead of its turn.
 type held struct {
 	callbuf.Header
 	payload []byte
 }
 
-// maxBehind bounds the packets looked at behind one that is held back, and
-// maxBehindBytes what they hold. That many, so that behind a long queue a callback's
-// report is found, and a write that streams wait for.
+// maxBehind bounds the number of deferred packets, and maxBehindBytes their payloads. The bounds are large enough to
+// find, behind a long queue, a callback's report and a write for which streams wait.
 const (
 	maxBehind      = 64 << 10
 	maxBehindBytes = 64 << 20
@@ -50,14 +49,14 @@ func (s *session) poll() {
 	}
 }
 
-// next takes a packet from the ring, or one that was put beside it: a callback's report,
-// which is all that may come before its turn. A guest that breaks the protocol has had its session.
+// next takes a packet from the ring, or one that was put beside it: only a callback's report may come ahead of its
+// turn. It ends the session of a guest that violates the protocol.
 func (s *session) next(p *callbuf.Packet) bool {
 	ok, err := s.host.Next(p)
 	return s.proper(p, ok, err)
 }
 
-// report takes a packet that was put beside the ring only.
+// report takes a packet only from beside the ring.
 func (s *session) report(p *callbuf.Packet) bool {
 	ok, err := s.host.Report(p)
 	return s.proper(p, ok, err)
@@ -73,7 +72,7 @@ func (s *session) proper(p *callbuf.Packet, ok bool, err error) bool {
 	return ok
 }
 
-// serveBehind serves the first of the packets that were taken early.
+// serveBehind serves the first deferred packet and reports whether there was one.
 func (s *session) serveBehind() bool {
 	if len(s.behind) == 0 {
 		return false
@@ -88,7 +87,7 @@ func (s *session) serveBehind() bool {
 	return true
 }
 
-// serve carries out one call.
+// serve executes one call.
 func (s *session) serve(h callbuf.Header, payload []byte) {
 	if s.uncounted++; s.uncounted == 64 {
 		s.count()
@@ -112,7 +111,7 @@ func (s *session) serve(h callbuf.Header, payload []byte) {
 	}
 }
 
-// count adds the calls served since the last time to what the daemon sees.
+// count adds the calls served since the last count to the gate page.
 func (s *session) count() {
 	if s.uncounted != 0 {
 		s.gate.Calls(s.uncounted)
@@ -120,7 +119,7 @@ func (s *session) count() {
 	}
 }
 
-// refuse answers a packet that is not a call.
+// refuse replies to a packet that is not a valid call.
 func (s *session) refuse(c cuda.Call) {
 	r := cuda.ErrorInvalidValue
 	if !c.Op.Known() {
@@ -133,13 +132,12 @@ func (s *session) refuse(c cuda.Call) {
 	}
 }
 
-// idle waits for the next packet: looking for a short while, if there is a seat
-// for that; then asleep, which costs nothing.
+// idle waits for the next packet: it polls for a short while, if a seat is free, and then sleeps.
 func (s *session) idle() {
 	s.count()
 	if s.slept {
 		s.slept = false
-		callbuf.Yield() // who woke us is often on this very processor, and waits for it
+		callbuf.Yield() // the thread that woke the poller is often on this processor, and waits for it
 	}
 	if s.pollFor(s.spinTime) {
 		return
@@ -150,7 +148,7 @@ func (s *session) idle() {
 	}
 }
 
-// pollFor looks at the ring for a while, and says whether there is something to do.
+// pollFor polls the ring for a while and reports whether there is work.
 func (s *session) pollFor(d time.Duration) bool {
 	if s.spin == nil {
 		return callbuf.Spin(s.alone(d), s.look)
@@ -164,7 +162,7 @@ func (s *session) pollFor(d time.Duration) bool {
 	return callbuf.Spin(d, s.look)
 }
 
-// letGuestSpin tells the guest's threads whether they may poll for replies.
+// letGuestSpin publishes to the guest's threads whether they may poll for replies.
 func (s *session) letGuestSpin(may bool) {
 	if may == s.guestSpins {
 		return
@@ -177,7 +175,7 @@ func (s *session) letGuestSpin(may bool) {
 	}
 }
 
-// alone is d, but nothing on a host where whoever we wait for could not run meanwhile.
+// alone returns d, or 0 on a host with one CPU, where the awaited process could not run meanwhile.
 func (s *session) alone(d time.Duration) time.Duration {
 	if runtime.NumCPU() == 1 {
 		return 0
@@ -187,7 +185,7 @@ func (s *session) alone(d time.Duration) time.Duration {
 
 func (s *session) look() bool { return s.host.Ready() || s.ending.now.Load() }
 
-// whileHeld is what the poller does while the gate holds a call back. See admit.
+// whileHeld is the poller's step while a call waits at the gate. See admit.
 func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 	s.count()
 	s.host.Publish()
@@ -210,25 +208,24 @@ func (s *session) whileHeld() (unbounded bool, slice time.Duration) {
 	return true, time.Millisecond
 }
 
-// farBehind says that no more is read ahead.
+// farBehind reports whether the limit on deferred packets is reached.
 func (s *session) farBehind() bool {
 	return len(s.behind) >= maxBehind || s.behindBytes >= maxBehindBytes
 }
 
-// dependent says that work in flight may be waiting for what the guest has yet to do: to report a callback, or
-// to have a word written, maybe by what comes later in the ring.
+// dependent reports whether work in flight may depend on the guest: on the report of a callback, or on the write of a
+// word, possibly by a call later in the ring.
 func (s *session) dependent() bool { return s.callbacks.any() || s.waits.Load() != 0 }
 
-// ending is how a session comes to its end, once.
+// ending is the end of a session, which happens once.
 type ending struct {
 	once   sync.Once
 	now    atomic.Bool
 	why    string
-	result cuda.Result // of every call from then on; set before now is
+	result cuda.Result // of every later call; set before now
 }
 
-// end makes every further call of the guest process return r and stops the
-// poller. It may be called from any goroutine.
+// end makes every further call of the guest process return r and stops the poller. Any goroutine may call it.
 func (s *session) end(r cuda.Result, why string) {
 	s.ending.once.Do(func() {
 		s.ending.why, s.ending.result = why, r
@@ -239,14 +236,14 @@ func (s *session) end(r cuda.Result, why string) {
 		s.ending.now.Store(true)
 		s.gate.Stop()
 		if d, ok := s.device.(accel.Aborter); ok {
-			d.Abort() // the poller itself may be executing
+			d.Abort() // the poller itself may be executing work
 		}
 		s.host.Unpark()
 	})
 }
 
-// close destroys what the guest left behind. The poller has returned. It waits
-// for a bounded time and says whether everything was gone by then.
+// close destroys the guest's objects after the poller has returned. It waits for a bounded time and reports whether all
+// were destroyed.
 func (s *session) close() bool {
 	gone := make(chan struct{})
 	go func() {
@@ -267,7 +264,7 @@ func (s *session) close() bool {
 		return false
 	}
 	select {
-	case <-gone: // it only took long to store what was attached
+	case <-gone: // only storing the attached segments took long
 		return true
 	case <-time.After(keptGrace):
 		return false

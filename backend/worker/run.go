@@ -22,15 +22,15 @@ import (
 	"pegasus/cuda"
 )
 
-// Config is what a worker's main gives it.
+// Config is a worker program's configuration.
 type Config struct {
-	// Open opens the device of a job; hardware are the Job's files for it, which
-	// stay the worker's: the next daemon wants them.
+	// Open opens the device of a job. The worker keeps ownership of hardware, the Job's files for the device, which the
+	// next daemon needs.
 	Open func(j Job, hardware []*os.File, p Place, log *slog.Logger) (accel.Device, error)
-	// Driver says that devices are driven by a library of somebody else's, in this
-	// process: it opens files of its own, talks to the kernel and maps code.
+	// Driver reports that a third-party library in this process drives the devices: it opens files of its own, issues
+	// ioctls and maps code.
 	Driver bool
-	// Log is where log lines go; os.Stderr if nil.
+	// Log receives the log lines; nil: os.Stderr.
 	Log io.Writer
 }
 
@@ -40,9 +40,9 @@ func Main(c Config) int {
 	if c.Log == nil {
 		c.Log = os.Stderr
 	}
-	signal.Ignore(syscall.SIGPIPE) // whoever reads our log may go before us
-	runtime.MemProfileRate = 0     // nobody asks
-	debug.SetGCPercent(25)         // there are many workers, each with little that lives: a heap of 1 MiB, not 4
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before the worker
+	runtime.MemProfileRate = 0     // no heap profile is read
+	debug.SetGCPercent(25)         // there are many workers, each with a small live heap: 1 MiB instead of 4
 	go settle()
 	conn, err := connOf(os.NewFile(3, "daemon"))
 	if err != nil {
@@ -55,18 +55,17 @@ func Main(c Config) int {
 	return 0
 }
 
-// A worker tidies up often in its first two minutes, since loading modules leaves
-// much, and the runtime finds what it needs for its own lists one collection at a
-// time; then more rarely, and only if it had something to do.
+// A worker collects garbage often in its first two minutes, since loading modules leaves much, and the runtime grows
+// its own lists one collection at a time; after that less often, and only after calls.
 const (
 	firstTidies = 60
 	firstTidy   = 2 * time.Second
 	tidyEvery   = 10 * time.Second
 )
 
-// tidy collects garbage and gives its memory back while the session lasts. Left
-// to itself the heap of a process that makes little garbage is collected every
-// two minutes, creeps upward between, and keeps what it grew to; there are many workers.
+// tidy collects garbage and returns memory to the host while the session lasts. By default the runtime collects the
+// heap of a process with little garbage every two minutes, lets it grow between, and keeps its size; there are many
+// workers.
 func (s *session) tidy(over <-chan struct{}) {
 	called, pause := uint64(0), firstTidy
 	for tidied := 0; ; {
@@ -86,15 +85,15 @@ func (s *session) tidy(over <-chan struct{}) {
 	}
 }
 
-// settle lets the runtime take what it needs for collecting garbage while the
-// worker waits for its job, not in the two minutes after it.
+// settle makes the runtime allocate its memory for garbage collection while the worker waits for its job, and not in
+// the two minutes after.
 func settle() {
 	for range 3 {
 		runtime.GC()
 	}
 }
 
-// connOf makes a connection of a socket and takes the file over.
+// connOf returns a connection for a socket and closes the file.
 func connOf(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -109,8 +108,8 @@ func connOf(f *os.File) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// Run waits for a job and does it. It returns when the guest process has gone,
-// and io.EOF if the daemon went before it had a job.
+// Run receives a job and executes it. It returns when the guest process has ended, and io.EOF if the daemon ended
+// before it sent a job.
 func Run(c Config, daemon *net.UnixConn) error {
 	var j Job
 	l, err := receive(daemon, &j)
@@ -143,7 +142,7 @@ type worker struct {
 	config Config
 	job    Job
 	files  Files
-	lines  *trickle // behind log
+	lines  *trickle // writes log's lines
 	log    *slog.Logger
 
 	layout  callbuf.Layout
@@ -151,7 +150,7 @@ type worker struct {
 	member  *gate.Member
 	guest   *net.UnixConn
 	guestFD int               // of guest, valid until serve returns
-	door    *net.UnixListener // for daemons to come; nil if there is none
+	door    *net.UnixListener // for future daemons; nil if there is none
 
 	mu     sync.Mutex
 	daemon *net.UnixConn // nil while there is none
@@ -186,8 +185,7 @@ func (w *worker) run() (err error) {
 	return nil
 }
 
-// serve serves until the session has ended and nothing of it is left, or no more
-// can be waited for.
+// serve serves until the session has ended and its contexts are destroyed, or the time for that is over.
 func (w *worker) serve(s *session) {
 	var watching sync.WaitGroup
 	watching.Go(func() { w.watchGuest(s) })
@@ -201,13 +199,13 @@ func (w *worker) serve(s *session) {
 	} else {
 		w.log.Warn("work that does not end is left to the kernel")
 	}
-	unix.Shutdown(w.guestFD, unix.SHUT_RDWR) // ends watchGuest, and tells the guest
+	unix.Shutdown(w.guestFD, unix.SHUT_RDWR) // ends watchGuest, and signals the guest
 	w.hangUp()
 	watching.Wait()
 	w.guest.Close()
 }
 
-// tellTime is how long a worker waits for a daemon that does not listen.
+// tellTime bounds the wait for a daemon that does not read.
 const tellTime = 100 * time.Millisecond
 
 func (w *worker) report(r Report) {
@@ -215,11 +213,11 @@ func (w *worker) report(r Report) {
 	defer w.mu.Unlock()
 	if w.daemon != nil {
 		w.daemon.SetWriteDeadline(time.Now().Add(tellTime))
-		send(w.daemon, r, nil) // a daemon that is gone need not know
+		send(w.daemon, r, nil) // an ended daemon does not need it
 	}
 }
 
-// reportFault reports a kernel's fault, while the kernel's engine is held: a report for which there is no room is left out.
+// reportFault reports a kernel's fault. The kernel's engine is held meanwhile, so a report that would block is dropped.
 func (w *worker) reportFault(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,7 +226,7 @@ func (w *worker) reportFault(text string) {
 	}
 }
 
-// attach maps what the job came with.
+// attach maps and opens the job's files.
 func (w *worker) attach() (err error) {
 	if w.layout, err = w.job.Geometry.Layout(); err != nil {
 		return fmt.Errorf("job: %w", err)
@@ -276,14 +274,14 @@ func (w *worker) attach() (err error) {
 	return raw.Control(func(fd uintptr) { w.guestFD = int(fd) })
 }
 
-// open agrees with the guest on places, opens the device there, and tells the guest.
+// open agrees with the guest on addresses, opens the device there, and replies to the guest.
 func (w *worker) open() (*session, error) {
 	place, last, err := agree(w.guest, w.files.Segment, w.layout, &w.job)
 	if err != nil {
 		return nil, err
 	}
 	w.host.UseArena(place.Arena)
-	w.files.Segment.Close() // all that is needed of it is mapped
+	w.files.Segment.Close() // all parts in use are mapped
 	w.files.Segment = nil
 	s := newSession(w.host, w.member, w.log)
 	s.spinTime = w.job.SpinTime
@@ -293,7 +291,7 @@ func (w *worker) open() (*session, error) {
 	place.Turn = turn{w.member}
 	place.OnTimeout = func() { s.end(cuda.ErrorLaunchTimeout, "a kernel ran for longer than its timeout") }
 	place.OnFault = func(r cuda.Result, text string) {
-		if r != cuda.ErrorAssert { // which has printed what failed
+		if r != cuda.ErrorAssert { // assert has printed the failed expression
 			w.host.LastWords(text)
 		}
 		w.reportFault(text)
@@ -317,7 +315,7 @@ func (w *worker) open() (*session, error) {
 	return s, answerMap(w.guest, cuda.Success, last.Arena != callbuf.NoWindow, ok)
 }
 
-// turn is the domain's turn on the accelerator, as its gate says.
+// turn implements accel.Turn with the domain's gate.
 type turn struct{ member *gate.Member }
 
 func (t turn) Held(c accel.Class) bool { return t.member.HasTurn(gate.ClassOf(c)) }

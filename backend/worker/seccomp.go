@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed are the system calls of a serving worker: the Go runtime's, memory,
-// futexes, and operations on descriptors that are open already. None makes a file shorter that the
-// daemon has mapped: the daemon would be ended for touching a missing page.
+// allowed are the system calls of a serving worker: the Go runtime's, memory, futexes, and operations on open
+// descriptors. None shrinks a file that the daemon has mapped: access to a missing page would end the daemon with
+// SIGBUS.
 var allowed = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE,
@@ -41,13 +41,12 @@ func ret(verdict uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
 }
 
-// jump skips yes or no instructions, as the accumulator compares to k.
+// jump skips yes instructions if the accumulator compares to k, else no.
 func jump(how uint16, k uint32, yes, no uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | how | unix.BPF_K, Jt: yes, Jf: no, K: k}
 }
 
-// onlyIf allows a system call if argument arg has, or has not, some of these bits
-// set in its lower half.
+// onlyIf allows a system call if argument arg has some of these bits set in its lower half, or, for set = false, none.
 func onlyIf(number uint32, arg int, bits uint32, set bool) []unix.SockFilter {
 	yes, no := deny, uint32(allow)
 	if set {
@@ -62,8 +61,8 @@ func onlyIf(number uint32, arg int, bits uint32, set bool) []unix.SockFilter {
 	}
 }
 
-// equals allows a system call if an argument's lower half is one of these. Of the
-// arguments that it is used for, pids and commands, the kernel reads no more.
+// equals allows a system call if an argument's lower half is one of these. The kernel reads only that half of the
+// arguments for which it is used, pids and commands.
 func equals(number uint32, arg int, of ...uint32) []unix.SockFilter {
 	return either(number, arg, of, allow, deny)
 }
@@ -73,8 +72,7 @@ func differs(number uint32, arg int, of ...uint32) []unix.SockFilter {
 	return either(number, arg, of, deny, allow)
 }
 
-// either gives a system call the verdict yes if an argument's lower half is one of
-// these, else no.
+// either returns the verdict yes for a system call if an argument's lower half is one of these, else no.
 func either(number uint32, arg int, of []uint32, yes, no uint32) []unix.SockFilter {
 	n := uint8(len(of))
 	p := []unix.SockFilter{jump(unix.BPF_JEQ, number, 0, n+3), load(dataArgs + uint32(arg)*8)}
@@ -84,8 +82,8 @@ func either(number uint32, arg int, of []uint32, yes, no uint32) []unix.SockFilt
 	return append(p, ret(no), ret(yes))
 }
 
-// allowedDriver are those that a driver in this process needs besides: it opens
-// files and devices, asks them, looks round in /proc and /sys, and listens at a socket without a file.
+// allowedDriver are the additional system calls of a driver in this process: it opens files and devices, issues ioctls,
+// reads /proc and /sys, and listens at a socket without a file.
 var allowedDriver = append([]uint32{
 	unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_GETDENTS64,
 	unix.SYS_MREMAP, unix.SYS_MINCORE, unix.SYS_BRK, unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_UNAME,
@@ -95,14 +93,13 @@ var allowedDriver = append([]uint32{
 	unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_PREADV, unix.SYS_READV, unix.SYS_SENDMMSG, unix.SYS_TIMERFD_CREATE, unix.SYS_TIMERFD_SETTIME,
 }, allowedDriverHere...)
 
-// ownerCommands have the kernel send a signal to the process that they name when a
-// descriptor becomes ready.
+// ownerCommands make the kernel send a signal to the named process when a descriptor becomes ready.
 var ownerCommands = []uint32{unix.F_SETOWN, fSetSig, fSetOwnEx}
 
-// lockCommands take locks: a process could so have all places of the page that all workers of an accelerator share.
+// lockCommands take file locks: a process could take all slots of the page that all workers of an accelerator share.
 var lockCommands = []uint32{unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_SETLK, unix.F_OFD_SETLKW}
 
-// These are the same on all architectures that there is a filter for.
+// These are the same on all architectures with a filter.
 const (
 	fSetSig   = 10 // F_SETSIG
 	fSetOwnEx = 15 // F_SETOWN_EX
@@ -110,9 +107,8 @@ const (
 	siocSPGrp = 0x8902
 )
 
-// seccompProgram is the filter of the worker with a process id. Threads may be
-// made, processes not; memory may be mapped, but not to be executed; signals reach
-// the worker's own threads, and kill may only ask whether a process lives.
+// seccompProgram returns the filter of the worker with a process id. It allows new threads but no new processes;
+// mappings that are not executable; signals to the worker's own threads, and kill only with signal 0.
 func seccompProgram(arch uint32, driver bool, pid int) []unix.SockFilter {
 	p := []unix.SockFilter{
 		load(dataArch),
@@ -127,7 +123,7 @@ func seccompProgram(arch uint32, driver bool, pid int) []unix.SockFilter {
 	for _, n := range all {
 		p = append(p, jump(unix.BPF_JEQ, n, 0, 1), ret(allow))
 	}
-	// A C library that is told of no clone3 takes clone, whose flags can be seen.
+	// A C library that gets ENOSYS from clone3 uses clone, whose flags the filter can read.
 	p = append(p, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
 	p = append(p, onlyIf(unix.SYS_CLONE, 0, unix.CLONE_THREAD, true)...)
 	p = append(p, onlyIf(unix.SYS_MMAP, 2, unix.PROT_EXEC, false)...)

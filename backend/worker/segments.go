@@ -11,16 +11,16 @@ import (
 	"pegasus/cuda"
 )
 
-// Device segments are kept in the domain's gate page, which all its workers have, and
-// lie in its store. So they need no daemon, and none of another domain can be named.
+// Device segments are described in the domain's gate page, which all its workers map, and stored in its store. They
+// therefore need no daemon, and a worker cannot name another domain's segments.
 
-// attachment is a segment that a context uses, or memory that another process lends.
+// attachment is a segment that a context uses, or memory that another process exports.
 type attachment struct {
 	g  *guestContext
 	by interface {
 		Detach(addr uint64, done func()) cuda.Result
 	}
-	gone func() // to be called when it is used no more
+	gone func() // called when it is no longer used
 }
 
 // commons is the store of the domain's segments.
@@ -35,7 +35,7 @@ func (c *commons) Clear(offset, bytes uint64) error {
 	return unix.Fallocate(int(c.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(offset), int64(bytes))
 }
 
-// segmentResults are what a guest is told of errors.
+// segmentResults maps errors to the results that a guest receives.
 var segmentResults = []struct {
 	err error
 	r   cuda.Result
@@ -58,7 +58,7 @@ func segmentResult(err error) cuda.Result {
 	return cuda.ErrorUnknown
 }
 
-// shares says whether the device can share memory, for a call that names a context.
+// shares returns the context that a call names, or an error if the device cannot share memory.
 func (s *session) shares(c cuda.Call) (*guestContext, cuda.Result) {
 	g, r := s.roomyContext(c)
 	if r == cuda.Success && s.commons == nil {
@@ -81,7 +81,7 @@ func (s *session) SegmentGet(c cuda.Call, a cuda.SegmentGetArgs) (out cuda.Segme
 	return cuda.SegmentGetResult{Segment: seg.ID}, segmentResult(err)
 }
 
-// segmentGranule is what sizes of segments are rounded up to.
+// segmentGranule is the unit to which segment sizes are rounded up, in bytes.
 const segmentGranule = 4096
 
 func (s *session) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda.SegmentAttachResult, r cuda.Result) {
@@ -115,8 +115,7 @@ func (s *session) SegmentAttach(c cuda.Call, a cuda.SegmentAttachArgs) (out cuda
 	return out, cuda.Success
 }
 
-// SegmentDetach gives the attachment back when nothing uses it any more: then the
-// segment may go.
+// SegmentDetach releases the attachment when no work uses it any more: then the segment may be freed.
 func (s *session) SegmentDetach(c cuda.Call, a cuda.SegmentDetachArgs) cuda.Result {
 	at, ok := s.attached[a.Address]
 	if !ok {
@@ -136,8 +135,8 @@ func (s *session) SegmentDetach(c cuda.Call, a cuda.SegmentDetachArgs) cuda.Resu
 	return cuda.Deferred
 }
 
-// takeAttachments forgets those of a context, and returns what gives them back when
-// the context is gone.
+// takeAttachments removes a context's attachments, and returns the function that releases them after the context's
+// destruction.
 func (s *session) takeAttachments(g *guestContext) (giveBack func()) {
 	var all []func()
 	for addr, at := range s.attached {
@@ -153,7 +152,7 @@ func (s *session) takeAttachments(g *guestContext) (giveBack func()) {
 	}
 }
 
-// What SegmentControl does.
+// Actions of SegmentControl.
 const (
 	removeSegment = 1
 	tellOfSegment = 2

@@ -13,13 +13,13 @@ type stream struct {
 	s accel.Stream
 }
 
-// event is an event of the guest. Completions come from other goroutines; mu
-// keeps them from touching the event's word after a new event has taken it over.
+// event is an event of the guest. Completions come from other goroutines; mu keeps them from writing the event's word
+// after a new event has taken it over.
 type event struct {
 	g *guestContext
 	e accel.Event
 
-	record, wait accel.Work // of e
+	record, wait accel.Work // on e
 	stream       uint64     // of the latest record
 
 	mu      sync.Mutex
@@ -27,7 +27,7 @@ type event struct {
 	last    uint64
 }
 
-// complete stores the serial of a record that has completed.
+// complete stores the serial of a completed record.
 func (e *event) complete(s *session, id, serial uint64) {
 	e.mu.Lock()
 	if !e.retired && serial >= e.last {
@@ -43,8 +43,7 @@ func (e *event) retire() {
 	e.mu.Unlock()
 }
 
-// stream finds a context and the stream that a call names in it, in which there
-// is room for more work.
+// stream returns the context and the stream that a call names, after a wait for room for more work.
 func (s *session) stream(c cuda.Call) (*guestContext, accel.Stream, cuda.Result) {
 	g, st, r := s.streamAsIs(c)
 	if r == cuda.Success {
@@ -53,7 +52,7 @@ func (s *session) stream(c cuda.Call) (*guestContext, accel.Stream, cuda.Result)
 	return g, st, r
 }
 
-// streamAsIs is stream without regard to room.
+// streamAsIs is stream without the wait for room.
 func (s *session) streamAsIs(c cuda.Call) (*guestContext, accel.Stream, cuda.Result) {
 	g, r := s.context(c)
 	if r != cuda.Success {
@@ -116,7 +115,7 @@ func (s *session) StreamQuery(c cuda.Call) cuda.Result {
 	return g.report(st.Query())
 }
 
-// StreamMark completes the event's serial also when it fails, as EventRecord does.
+// StreamMark completes the event's serial also when it fails, like EventRecord.
 func (s *session) StreamMark(c cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
 	e, r := s.events.get(a.Event)
 	if r != cuda.Success {
@@ -126,7 +125,7 @@ func (s *session) StreamMark(c cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
 	g, st, r := s.streamAsIs(c)
 	if r == cuda.Success {
 		if q := st.Query(); q != cuda.ErrorNotReady {
-			g.report(q) // before the guest looks
+			g.report(q) // before the guest can observe the completion
 			e.complete(s, a.Event, a.Serial)
 			return cuda.Success
 		}
@@ -145,8 +144,8 @@ func (s *session) StreamMark(c cuda.Call, a cuda.StreamMarkArgs) cuda.Result {
 	return cuda.Success
 }
 
-// StreamWaitEvent may wait for an event of another context: the stream is then
-// held by a host function until that event's record, as it is now, completes.
+// StreamWaitEvent also waits for an event of another context: a host function then blocks the stream until that event's
+// present record completes.
 func (s *session) StreamWaitEvent(c cuda.Call, a cuda.StreamWaitEventArgs) cuda.Result {
 	g, st, r := s.stream(c)
 	if r != cuda.Success {
@@ -165,8 +164,8 @@ func (s *session) StreamWaitEvent(c cuda.Call, a cuda.StreamWaitEventArgs) cuda.
 	return s.submit(g, st, waitElsewhere(e.e), g.ended)
 }
 
-// waitElsewhere holds a stream until the present record of an event completes.
-// Whichever comes second, the stream's turn or the event, lets it go.
+// waitElsewhere returns work that blocks a stream until the present record of an event completes. The second of the
+// stream's turn and the event's completion unblocks it.
 func waitElsewhere(e accel.Event) accel.HostFunc {
 	var steps atomic.Int32
 	var finish atomic.Value
@@ -207,11 +206,11 @@ func (s *session) EventDestroy(_ cuda.Call, a cuda.EventDestroyArgs) cuda.Result
 	return r
 }
 
-// EventRecord stores the serial also when the record fails: whoever polls the
-// word must not do so for ever, and learns of the error from the context.
+// EventRecord stores the serial also when the record fails: a thread that polls the word must not do so for ever, and
+// gets the error from the context.
 func (s *session) EventRecord(c cuda.Call, a cuda.EventRecordArgs) cuda.Result {
 	e, r := s.events.get(a.Event)
-	if r != cuda.Success { // it could not be made, or is gone; whoever gets its word next records later serials there
+	if r != cuda.Success { // its creation failed, or it was destroyed; the next event with its word records later serials there
 		s.host.CompleteEvent(a.Event, a.Serial)
 		return r
 	}
@@ -239,14 +238,13 @@ func (s *session) EventRecord(c cuda.Call, a cuda.EventRecordArgs) cuda.Result {
 	return r
 }
 
-// recording is a record that was submitted. They are used again, since a guest
-// may record millions of events a second.
+// recording is a submitted record. Recordings are pooled, since a guest may record millions of events a second.
 type recording struct {
 	g          *guestContext
 	e          *event
 	id, serial uint64
 	stream     uint64
-	ended      accel.Done // end of this recording
+	ended      accel.Done // the method value r.end
 }
 
 var recordings sync.Pool

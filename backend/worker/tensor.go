@@ -5,7 +5,7 @@ import (
 	"pegasus/cuda"
 )
 
-// TensorMap is for devices whose kernels copy tiles of tensors.
+// TensorMap serves devices whose kernels copy tiles of tensors.
 func (s *session) TensorMap(c cuda.Call, a cuda.TensorMapArgs) (out cuda.TensorMapResult, r cuda.Result) {
 	g, r := s.context(c)
 	if r != cuda.Success {

@@ -8,7 +8,7 @@ import (
 // textAfterAll is the flag of TextRead that waits for the context's work.
 const textAfterAll = 1
 
-// hear lets the guest know when a context has text for it.
+// hear publishes to the guest whether a context has text for it.
 func (g *guestContext) hear() {
 	g.s.host.TextWaits(g.id, false)
 	if t, ok := g.ctx.(accel.Teller); ok {
@@ -16,8 +16,8 @@ func (g *guestContext) hear() {
 	}
 }
 
-// TextRead also serves a context that has failed: an assertion says why. It does not
-// wait for work that may wait for the guest, and so for whoever asks.
+// TextRead also serves a failed context, since an assertion's message is there. It does not wait for work that may
+// depend on the guest, and so on the caller.
 func (s *session) TextRead(c cuda.Call, a cuda.TextReadArgs) (out cuda.TextReadResult, r cuda.Result) {
 	g, r := s.context(c)
 	if r != cuda.Success {
@@ -51,7 +51,7 @@ func readText(t accel.Teller, to []byte) cuda.TextReadResult {
 	return cuda.TextReadResult{Length: uint64(n), Left: left, File: uint32(of)}
 }
 
-// What Profile is asked for.
+// Actions of Profile.
 const (
 	profileBegin  = 1
 	profileReport = 2
@@ -77,7 +77,7 @@ func (s *session) Profile(_ cuda.Call, a cuda.ProfileArgs) (out cuda.ProfileResu
 	return out, cuda.Success
 }
 
-// What Check is asked for.
+// Flags of Check.
 const (
 	checkBounds = 1 << iota
 	checkOrder

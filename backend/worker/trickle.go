@@ -8,23 +8,22 @@ import (
 	"pegasus/backend/gate"
 )
 
-// trickle lets through what the domain's allowance for the host's log has room for.
-// Lines without room are counted in the gate page; the next line of any of the
-// domain's workers says how many bytes they came to.
+// trickle limits the worker's log lines to the domain's allowance for the host's log. Dropped lines are counted in the
+// gate page; the next line of any of the domain's workers reports their bytes.
 type trickle struct {
 	mu   sync.Mutex
 	to   io.Writer
-	room *gate.LogAllowance // nil before the worker has its gate page: the daemon's doing, not the guest's
+	room *gate.LogAllowance // nil before the worker has its gate page: such lines come from the daemon's input, not the guest's
 }
 
-// use bounds what is written from here on.
+// use sets the allowance for all later writes.
 func (w *trickle) use(room *gate.LogAllowance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.room = room
 }
 
-// Write never fails for what it leaves out.
+// Write returns no error for dropped lines.
 func (w *trickle) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

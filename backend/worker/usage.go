@@ -5,7 +5,7 @@ import (
 	"pegasus/cuda"
 )
 
-// DomainUsage tells a process of its domain, and of nobody else: it is all in the domain's gate page.
+// DomainUsage returns the usage of the process's domain, from the domain's gate page, which has no other domain's.
 func (s *session) DomainUsage(_ cuda.Call, a cuda.DomainUsageArgs) (out cuda.DomainUsageResult, r cuda.Result) {
 	to, ok := s.host.Arena(a.ArenaOffset, a.Capacity)
 	if !ok {

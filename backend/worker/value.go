@@ -5,10 +5,10 @@ import (
 	"pegasus/cuda"
 )
 
-// writeValue is the action of StreamValue that writes; smaller ones are conditions.
+// writeValue is the action of StreamValue that writes; lower values are conditions.
 const writeValue = 16
 
-// StreamValue passes the gate as events do: a word takes no engine's time worth speaking of.
+// StreamValue needs no admission at the gate, like events: a word takes a negligible time of an engine.
 func (s *session) StreamValue(c cuda.Call, a cuda.StreamValueArgs) cuda.Result {
 	g, st, r := s.stream(c)
 	if r != cuda.Success {

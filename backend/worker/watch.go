@@ -14,8 +14,8 @@ import (
 	"pegasus/cuda"
 )
 
-// watchGuest waits for the end of the guest process: it hangs up, or its pidfd
-// says so. It ends the session then. Until then a guest may ring.
+// watchGuest blocks until the guest process ends, seen by its hang-up or its pidfd, and then ends the session. Until
+// then it processes the guest's rings.
 func (w *worker) watchGuest(s *session) {
 	fds := []unix.PollFd{{Fd: int32(w.guestFD), Events: unix.POLLRDHUP}}
 	if w.job.Features&callbuf.FeatureBell != 0 {
@@ -41,8 +41,8 @@ func (w *worker) watchGuest(s *session) {
 	}
 }
 
-// hearRing wakes the poller, and takes a message off. What it says doesn't matter: the
-// packet that it may announce is in the ring by now.
+// hearRing wakes the poller and discards one message. Its content is irrelevant: the packet that it may announce is in
+// the ring already.
 func (w *worker) hearRing() {
 	w.host.Rung()
 	var b [1]byte
@@ -50,7 +50,7 @@ func (w *worker) hearRing() {
 	time.Sleep(callbuf.RingPause)
 }
 
-// serveDaemons obeys the daemon, and takes in new ones.
+// serveDaemons executes the daemon's orders, and accepts new daemons.
 func (w *worker) serveDaemons(s *session) {
 	w.mu.Lock()
 	first := w.daemon
@@ -78,8 +78,8 @@ func (w *worker) serveDaemons(s *session) {
 
 var errStranger = errors.New("whoever connected is neither root nor this worker's user")
 
-// welcome makes a connection the one to the daemon, if root or our own user has
-// made it, and tells it all about us.
+// welcome makes a connection the one to the daemon, if root or the worker's own user made it, and sends the worker's
+// description.
 func (w *worker) welcome(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -110,11 +110,11 @@ func (w *worker) welcome(c *net.UnixConn) error {
 	return nil
 }
 
-// startUID is who started the worker, before it became its domain's user.
+// startUID is the user that started the worker, before the worker became its domain's user.
 var startUID = uint32(os.Getuid())
 
-// obey carries out a daemon's orders until it hangs up. Then the worker goes on
-// alone, if there is a door at which the next daemon can find it; else it ends.
+// obey executes a daemon's orders until it hangs up. Then the worker continues alone, if it has a door at which the
+// next daemon can find it; else it ends.
 func (w *worker) obey(c *net.UnixConn, s *session) {
 	for {
 		var o Order
@@ -147,7 +147,7 @@ func (w *worker) obey(c *net.UnixConn, s *session) {
 	}
 }
 
-// hangUp ends serveDaemons. The daemon's connection stays, for the last report.
+// hangUp ends serveDaemons. The daemon's connection stays open for the last report.
 func (w *worker) hangUp() {
 	if w.door != nil {
 		w.door.Close()

@@ -1,28 +1,23 @@
-// Package worker serves one guest process: it takes the calls out of the
-// process's segment, checks them, waits for the gate, gives the work to an
-// accelerator and answers. It runs as a process of its own, started by the daemon
-// and independent of it afterwards, so that whatever a guest process brings down
-// is what it would have brought down on a machine of its own.
+// Package worker serves one guest process: it takes the calls from the process's segment, checks them, waits for
+// admission at the gate, submits the work to an accelerator and replies. A worker is a process of its own, started by
+// the daemon and independent of it afterwards, so that a guest process can crash only what it could crash on a machine
+// of its own.
 //
-// Who calls it: cmd/pegasusd, with the function that opens a device. The daemon
-// speaks to it over one socket (job.go).
+// Callers: cmd/pegasusd, with the function that opens a device. The daemon communicates with the worker over one socket
+// (job.go).
 //
-// Whom it trusts: the daemon, the device, and nobody in the guest. All that comes
-// out of the segment is copied into private memory once, checked there and used
-// from there; sizes and places are known privately. What a guest process made
-// hangs on its contexts and goes with them.
+// Trust boundary: the worker trusts the daemon and the device, and nothing in the guest. It copies all input from the
+// segment into private memory once, and checks and uses the copy; sizes and offsets are kept privately. A guest
+// process's objects belong to its contexts and are destroyed with them.
 //
-// One goroutine, the poller, takes the packets in their order and calls the
-// device. What takes time ends in callbacks of the device, on other goroutines;
-// they answer the guest, return what was reserved at the gate and keep errors for
-// later. What both touch is atomic or has a mutex above it, and no lock is held
-// across a call of the device. A call that the gate holds back holds back those
-// behind it; only reports of finished host callbacks are looked for behind it,
-// since work in flight may be waiting for them.
+// One goroutine, the poller, takes the packets in their order and calls the device. Longer work completes in callbacks
+// of the device, on other goroutines; they reply to the guest, return the reservation at the gate and keep errors for
+// later. State that both access is atomic or has a mutex above it, and no lock is held across a call of the device. A
+// call that waits at the gate blocks the calls behind it; only reports of finished host callbacks are processed ahead
+// of it, since work in flight may depend on them.
 //
-// A segment whose guest breaks the protocol is dropped: its calls all return
-// CUDA_ERROR_LAUNCH_FAILED from then on. After a kernel ran past its timeout that
-// is CUDA_ERROR_LAUNCH_TIMEOUT, and after a bug of ours CUDA_ERROR_UNKNOWN.
+// A segment whose guest violates the protocol is dropped: all its calls return CUDA_ERROR_LAUNCH_FAILED from then on,
+// after a kernel exceeded its timeout CUDA_ERROR_LAUNCH_TIMEOUT, and after a bug of the worker CUDA_ERROR_UNKNOWN.
 package worker
 
 import (
@@ -37,48 +32,48 @@ import (
 	"pegasus/cuda"
 )
 
-// Spinner is what a device may offer besides accel.Device: seats for those who
-// poll instead of sleeping, counted for the whole host.
+// Spinner is an optional interface of a device: it counts, for the whole host, the seats of threads that poll instead
+// of sleeping.
 type Spinner interface {
-	// TrySpin asks for a seat; who got one gives it back with EndSpin.
+	// TrySpin takes a seat and reports whether there was one; EndSpin returns it.
 	TrySpin() bool
 	EndSpin()
-	// Saturated says that every core is computing: nobody should poll.
+	// Saturated reports whether every core is computing, so that no thread should poll.
 	Saturated() bool
 }
 
-// Versioned is what a device may offer besides accel.Device: to say which CUDA it
-// does, if that is less than what calls are carried out here.
+// Versioned is an optional interface of a device: it reports the CUDA version that the device supports, if that is
+// lower than the worker's.
 type Versioned interface {
 	// Version is 1000*major + 10*minor.
 	Version() uint32
 }
 
-// Habitual is what a device may offer besides accel.Device: to say which of cuda's habits it has.
+// Habitual is an optional interface of a device: it reports which of package cuda's habits the device has.
 type Habitual interface {
 	Habits() int32
 }
 
-// Sharing is what a device may offer besides accel.Device: to keep what domains
-// were promised of its memory.
+// Sharing is an optional interface of a device: it enforces domains' shares of its memory.
 type Sharing interface {
-	// SetShare changes what the worker's domain was promised. Any goroutine may call it.
+	// SetShare changes the share of the worker's domain. Any goroutine may call it.
 	SetShare(Share)
 }
 
 const (
-	// parkSlice bounds the poller's sleeps, against lost wake-ups.
+	// parkSlice bounds the poller's sleeps, in case a wake-up is lost.
 	parkSlice = 500 * time.Millisecond
 	// maxObjects bounds the live objects of each kind in a guest process.
 	maxObjects = 65536
-	// maxImages bounds the images of all modules of a guest process together. What
-	// the accelerator makes of them is some twenty times as large.
+	// maxImages bounds the total bytes of the images of a guest process's modules. The accelerator's compiled form is
+	// some twenty times as large.
 	maxImages = 128 << 20
-	// maxMachineCode is that where they are machine code, which is taken as it is: libraries for GPUs have a lot of it.
+	// maxMachineCode is that bound for a device that takes machine code, which needs no compilation: GPU libraries
+	// contain much of it.
 	maxMachineCode = 4 << 30
-	// endGrace is how long the contexts of a guest process that ended may take to go.
+	// endGrace is how long the destruction of an ended guest process's contexts may take.
 	endGrace = 700 * time.Millisecond
-	// keptGrace is that once what they share with others was stored.
+	// keptGrace is how long it may take after shared segments were stored.
 	keptGrace = 200 * time.Millisecond
 )
 
@@ -87,18 +82,17 @@ type session struct {
 	host   *callbuf.Host
 	gate   *gate.Member
 	device accel.Device
-	total  uint64  // the device's memory
+	total  uint64  // the device's memory in bytes
 	spin   Spinner // nil if the device counts no seats
 
-	// spinTime is how long the poller looks at an empty ring, and a guest thread
-	// at its reply slot, before it sleeps.
+	// spinTime is how long the poller polls an empty ring, and a guest thread its reply slot, before it sleeps.
 	spinTime time.Duration
 
-	predictor accel.Predictor // nil if it predicts nothing
-	queue     accel.Queue     // nil if it counts nothing
+	predictor accel.Predictor // nil if the device predicts nothing
+	queue     accel.Queue     // nil if the device counts nothing
 	log       *slog.Logger
 
-	// Of the poller.
+	// The poller's fields.
 	contexts    [callbuf.MaxContexts]*guestContext
 	going       sync.WaitGroup // contexts that are being destroyed
 	modules     table[*module]
@@ -110,18 +104,18 @@ type session struct {
 	memories    table[*memory]
 	ranges      map[uint64]struct{} // reserved addresses
 	graphs      table[*graph]
-	graphBytes  uint64                   // that they count as
-	allocs      map[uint64]*guestContext // who holds the device memory at an address
+	graphBytes  uint64                   // counted against maxGraphBytes
+	allocs      map[uint64]*guestContext // context of the device memory at an address
 	attached    map[uint64]attachment    // device segments, by address
-	commons     *commons                 // nil if the device can't share memory
-	slept       bool                     // since the poller last had nothing to do
-	ahead       callbuf.Packet           // that is taken from the ring while the gate holds one back
-	behind      []held                   // such packets
+	commons     *commons                 // nil if the device cannot share memory
+	slept       bool                     // the poller has slept and served no packet since
+	ahead       callbuf.Packet           // the packet read from the ring during a wait for admission
+	behind      []held                   // deferred packets, read ahead during such waits
 	behindBytes int                      // in their payloads
 	costs       costs
-	uncounted   uint64 // calls served that the gate page does not count yet
+	uncounted   uint64 // served calls not yet added to the gate page
 
-	// What is being submitted.
+	// The work that is being submitted.
 	asking struct {
 		b *submission
 		w accel.Work
@@ -131,17 +125,17 @@ type session struct {
 	filling accel.Fill
 
 	guestSpins bool
-	held       bool // the guest was told that a call is held back
+	held       bool // the held flag, visible to the guest, is set
 	reply      [callbuf.MaxReplyData]byte
 
 	flow      flow
 	early     early
 	callbacks callbacks
-	waits     atomic.Int32 // streams that wait for a word
+	waits     atomic.Int32 // streams that wait for a memory word
 	ending    ending
 }
 
-// newSession is a session without a device, which can be ended but not served.
+// newSession returns a session without a device, which can be ended but not served.
 func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
 	s := &session{host: h, gate: m, log: log, allocs: make(map[uint64]*guestContext), attached: make(map[uint64]attachment), ranges: make(map[uint64]struct{})}
 	s.modules.init()
@@ -158,7 +152,7 @@ func newSession(h *callbuf.Host, m *gate.Member, log *slog.Logger) *session {
 	return s
 }
 
-// use gives the session its device, before it polls.
+// use sets the session's device. The caller calls it before poll.
 func (s *session) use(d accel.Device) {
 	s.device = d
 	s.total = d.Snapshot().TotalMem
@@ -168,8 +162,7 @@ func (s *session) use(d accel.Device) {
 	s.queue, _ = d.(accel.Queue)
 }
 
-// answer writes a reply. A call whose context goes because the session ends is
-// told why that does.
+// answer writes a reply. If a call's context is destroyed because the session ends, the reply has the session's result.
 func (s *session) answer(c cuda.Call, r cuda.Result, data []byte) {
 	if r == cuda.ErrorContextIsDestroyed && s.ending.now.Load() {
 		r = s.ending.result
