@@ -10,9 +10,9 @@ import (
 	"pegasus/configs"
 )
 
-// A domain that is lent one request has work of before that was held back. When that has
-// used up the lease, its next request waits under the number of the one that was told:
-// it is told again as soon as the gate has closed, not with the next beat.
+// A domain with a lease for one request has earlier deferred work. When that has used up the lease, its next request
+// waits under the sequence number that was reported before: it is reported again as soon as the gate has closed,
+// without waiting for the next heartbeat.
 func TestLookAfterTakingBack(t *testing.T) {
 	a := quietAccelerator(t, configs.Accelerator{Name: "x", Policy: "fifo", InFlight: time.Millisecond})
 	page := attachPage(t, a, "a")
@@ -50,7 +50,7 @@ func TestLookAfterTakingBack(t *testing.T) {
 		a.runWithoutBeats(ended)
 	}()
 	defer func() { close(ended); a.bell.Ring(); <-ran }()
-	time.Sleep(10 * time.Millisecond) // it sleeps until somebody rings
+	time.Sleep(10 * time.Millisecond) // it sleeps until the doorbell rings
 	member.Finish(last, accel.Usage{Class: accel.CopyIn, End: 1})
 	select {
 	case ticket := <-next:
@@ -61,10 +61,10 @@ func TestLookAfterTakingBack(t *testing.T) {
 	member.Finish(second, accel.Usage{})
 }
 
-// quietAccelerator is one whose gates don't open because nobody has looked at them for a while.
+// quietAccelerator returns an accelerator whose gates do not open because of an old heartbeat.
 func quietAccelerator(t *testing.T, c configs.Accelerator) *accelerator {
 	t.Helper()
-	bell, err := gate.NewBell() // not freed: it may be rung after the loop has ended
+	bell, err := gate.NewBell() // not freed: a worker may ring it after the loop has ended
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func quietAccelerator(t *testing.T, c configs.Accelerator) *accelerator {
 	return a
 }
 
-// runWithoutBeats is the scheduler loop for whom no beat comes to help.
+// runWithoutBeats is the scheduler loop without heartbeats to wake it.
 func (a *accelerator) runWithoutBeats(ended <-chan struct{}) {
 	for {
 		rung := a.bell.Rung()
@@ -93,8 +93,8 @@ func (a *accelerator) runWithoutBeats(ended <-chan struct{}) {
 	}
 }
 
-// A budget that a worker had reserved when it died is not lost to its domain: nobody would
-// be served any more, as long as the others wait for it, too.
+// A budget that a worker had reserved when it died is returned to its domain: otherwise no domain would be served any
+// more while the others wait, too.
 func TestBudgetOfTheDead(t *testing.T) {
 	a := quietAccelerator(t, configs.Accelerator{Name: "x", Policy: "lag"})
 	page, other := attachPage(t, a, "a"), attachPage(t, a, "b")
@@ -113,7 +113,7 @@ func TestBudgetOfTheDead(t *testing.T) {
 	for !other.Look().Busy() {
 		time.Sleep(time.Millisecond)
 	}
-	a.turn() // it has a budget from now on
+	a.turn() // its leases have a budget from now on
 	if _, v := dies.Try(gate.Compute, int64(time.Second), false); v != gate.Admitted {
 		t.Fatalf("verdict %v", v)
 	}
@@ -132,8 +132,8 @@ func TestBudgetOfTheDead(t *testing.T) {
 	}
 }
 
-// A domain's use while no other had work is charged before the news of the other's work, whichever was attached first: it owes
-// the other none of that.
+// A domain's use while no other had work is charged before the other's work is reported, whichever was attached first:
+// it owes the other none of that.
 func TestAloneIsChargedFirst(t *testing.T) {
 	for _, policy := range []string{"accc", "augc", "cosched", "credit", "band", "drr", "lag"} {
 		a := quietAccelerator(t, configs.Accelerator{Name: "x", Policy: policy})
@@ -148,7 +148,7 @@ func TestAloneIsChargedFirst(t *testing.T) {
 		a.turn()
 		ticket := <-got
 		a.turn()
-		a.members[1].hold(EngineTime{Compute: int64(200 * time.Millisecond)}) // alone, until the next beat
+		a.members[1].hold(EngineTime{Compute: int64(200 * time.Millisecond)}) // alone, until the next heartbeat
 		go acquire(t, rival, gate.Compute, make(chan gate.Ticket, 1))
 		for !later.Look().Busy() {
 			time.Sleep(time.Millisecond)
@@ -163,7 +163,7 @@ func TestAloneIsChargedFirst(t *testing.T) {
 
 func attachPage(t *testing.T, a *accelerator, name string) *gate.Page {
 	t.Helper()
-	page, err := gate.New() // not freed: somebody may still wait there
+	page, err := gate.New() // not freed: a goroutine may still wait there
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,8 @@ func (a *fakeAccount) hold(t EngineTime) {
 // hold charges a test's domain.
 func (m *avcpu) hold(t EngineTime) { m.account.(*fakeAccount).hold(t) }
 
-// A domain's totals take each part of its accounts once: over a restart of the daemon, which finds them as they were last saved, and
-// from one account to the next.
+// A domain's totals include each part of its accounts once: over a restart of the daemon, which restores the last saved
+// totals, and from one account to the next.
 func TestTotalsTakeAccountsOnce(t *testing.T) {
 	first, second := &fakeAccount{opened: 5}, &fakeAccount{opened: 6}
 	dom := newDomain(configs.Domain{Name: "a"}, true)
@@ -88,7 +88,7 @@ func TestTotalsTakeAccountsOnce(t *testing.T) {
 	want(1111)
 }
 
-// Policies are charged by the engine that was held, whatever workers report.
+// Policies are charged by the measured hold of each engine, whatever workers report.
 func TestChargedByEngine(t *testing.T) {
 	a := quietAccelerator(t, configs.Accelerator{Name: "x", Policy: "lag", Accounts: "mrq"})
 	page := attachPage(t, a, "a")

@@ -11,8 +11,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// victimAndThief is a daemon with a domain that always has work, called victim, and one
-// called thief, on an accelerator.
+// victimAndThief returns a daemon with two domains on an accelerator: victim, which always has work, and thief.
 func victimAndThief(t *testing.T) (*Daemon, *accelerator) {
 	d := coordinated(t, "accc", &cpus{}, map[string]int{"victim": 1, "thief": 2})
 	a := d.accelerators[0]
@@ -43,7 +42,7 @@ func member(a *accelerator, name string) *avcpu {
 	return nil
 }
 
-// A domain whose last process has left continues its account when another comes.
+// A domain whose last process has left continues its account when another process arrives.
 func TestAccountStays(t *testing.T) {
 	_, a := victimAndThief(t)
 	id := a.ids["thief"]
@@ -62,8 +61,8 @@ func TestAccountStays(t *testing.T) {
 	}
 }
 
-// A thief that changes its name for each process gets no more than one that keeps it: a new
-// name that the configuration doesn't declare takes over the largest debt of its like.
+// A thief that changes its name for each process gets no more than one that keeps it: a new name that the configuration
+// does not declare takes over the largest debt among such names.
 func TestNewNameOldDebt(t *testing.T) {
 	_, a := victimAndThief(t)
 	for _, name := range []string{"new0", "new1", "declared", "new2"} {
@@ -87,7 +86,7 @@ func TestNewNameOldDebt(t *testing.T) {
 	}
 }
 
-// What domains owe is known to the next daemon, whether they have processes then or not.
+// The next daemon restores domains' debts, whether or not they have processes then.
 func TestAccountsOutliveTheDaemon(t *testing.T) {
 	d, a := victimAndThief(t)
 	uses(a, "thief", time.Minute)
@@ -120,7 +119,7 @@ func TestAccountsOutliveTheDaemon(t *testing.T) {
 	}
 }
 
-// With several accounts each is kept, and changed settings between make one of two.
+// With several accounts each is kept, and a change of settings merges two into one.
 func TestAccountsOfEngines(t *testing.T) {
 	_, a := victimAndThief(t)
 	a.restoreAccount(configs.Domain{Name: "left", Credits: 256}, policies.Balances{-time.Second, -2 * time.Second})

@@ -8,7 +8,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// A trace of use has what shares are computed from, and nothing else.
+// A trace of use has the data from which shares are computed, and nothing else.
 func TestAboutUse(t *testing.T) {
 	event := func(k policies.EventKind, u vcpu.Usage) policies.Record {
 		return policies.Record{Event: &policies.Event{Kind: k, Used: u}}

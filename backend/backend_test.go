@@ -104,7 +104,7 @@ func TestJournal(t *testing.T) {
 	var slow []control.Event
 	slow, next, stop = j.follow()
 	defer stop()
-	for range 3 * journalSize { // a follower that doesn't read holds nobody up
+	for range 3 * journalSize { // a follower that does not read blocks no writer
 		j.note("flood", "", "x")
 	}
 	if len(slow) != journalSize || len(next) == 0 {
@@ -112,7 +112,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// A domain whose guests come and go all day doesn't push out what others did.
+// A domain whose guests connect and disconnect all day does not displace the events of other domains.
 func TestJournalIsFair(t *testing.T) {
 	j := newJournal()
 	j.note("policy", "", "rr")

@@ -7,7 +7,7 @@ import (
 	"pegasus/configs"
 )
 
-// What a change of contexts costs is what was measured, unless somebody says otherwise.
+// The cost of a context switch is the measured one, unless it is configured.
 func TestMeasuredChange(t *testing.T) {
 	for _, c := range []struct{ said, measured, want time.Duration }{
 		{configs.SwitchCost, 0, configs.SwitchCost},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a worker wrote stays on one line and within its length, and no terminal takes a part of it for a command.
+// A worker's text stays on one line and within its length, and contains no terminal control sequence.
 func TestClip(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"at vec.cu:12", "at vec.cu:12"},

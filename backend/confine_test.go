@@ -10,7 +10,7 @@ import (
 	"pegasus/backend/control"
 )
 
-// Groups that nobody is in are swept away, and their daemon doesn't miss them.
+// Empty groups are swept away, and their daemon makes them again when needed.
 func TestCgroupSweep(t *testing.T) {
 	own, err := findCgroup(memoryController, groupsOf(t.TempDir()))
 	if err != nil {
@@ -28,7 +28,7 @@ func TestCgroupSweep(t *testing.T) {
 	if err := os.Mkdir(left.groupOf("web"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	former := left.dir // with groups within it, of an earlier release
+	former := left.dir // with nested groups, of an earlier release
 	if err := os.MkdirAll(filepath.Join(former, "domain-web"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestGroupsOfDaemons(t *testing.T) {
 	}
 }
 
-// What limits look like in the files of both versions of cgroups.
+// The limits as written to the files of both versions of cgroups.
 func TestCgroupFiles(t *testing.T) {
 	all := []limits{{memory: 1 << 30, credits: 256}, {memory: 5, credits: 65535, cpu: 10}, {credits: 1, cpu: 250}}
 	for _, c := range []struct {

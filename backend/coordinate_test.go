@@ -17,7 +17,7 @@ import (
 // cpus is a CPU side on which each vCPU has waited as long as it ran.
 type cpus struct {
 	mu     sync.Mutex
-	asked  []hypervisor.Guests // at the last look
+	asked  []hypervisor.Guests // at the last sample
 	looks  int
 	closed bool
 	ran    time.Duration
@@ -55,7 +55,7 @@ func (c *cpus) is(ok func() bool) bool {
 	return ok()
 }
 
-// someMachines are those there are at first; what changes later is sent.
+// someMachines holds the machines at the start; later changes are sent.
 type someMachines chan []hypervisor.Machine
 
 func (m someMachines) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
@@ -69,7 +69,7 @@ func (m someMachines) Watch(ctx context.Context, tell func([]hypervisor.Machine)
 	}
 }
 
-// wall is a door that nobody knocks at.
+// wall is a door to which no process connects.
 type wall struct{}
 
 func (wall) Address() string { return "" }
@@ -79,8 +79,8 @@ func (wall) Wait()           {}
 
 func (wall) Guard(hypervisor.Domain) error { return nil }
 
-// coordinated is a daemon with domains on one accelerator, each with one guest; those
-// without a PID have one in a machine.
+// coordinated returns a daemon with domains on one accelerator, each with one guest; the guest of a domain without a
+// PID is in a machine.
 func coordinated(t *testing.T, policy string, c *cpus, pids map[string]int) *Daemon {
 	t.Helper()
 	bell, err := gate.NewBell()
@@ -113,9 +113,8 @@ func coordinated(t *testing.T, policy string, c *cpus, pids map[string]int) *Dae
 	return d
 }
 
-// The CPU side of a virtual machine is its emulator's vCPUs, as its hypervisor tells
-// them; what process of it computes, and whether a process of the host is in its domain,
-// too, doesn't matter.
+// The CPU side of a virtual machine is its emulator's vCPUs, as its hypervisor reports them, whichever of its processes
+// computes, and whether or not a process of the host is in its domain, too.
 func TestGuestsByDomain(t *testing.T) {
 	d := coordinated(t, "cosched", &cpus{}, map[string]int{"a": 100, "vm": 0, "off": 0, "unknown": 0, "xen": 0})
 	d.guests[99] = &guest{dom: d.domains["vm"], pid: 101}
@@ -133,14 +132,14 @@ func TestGuestsByDomain(t *testing.T) {
 	if xen := all[2]; xen.Domain != "xen" || !xen.VM || xen.Xen != 3 || len(xen.Processes) != 0 {
 		t.Errorf("%+v", xen)
 	}
-	// A picture shows a machine in which nobody computes as well.
+	// A timeline also shows a machine in which no process computes.
 	d.machines["spins"] = hypervisor.Machine{Domain: "spins", State: hypervisor.MachineRunning, Xen: 4}
 	if all = d.guestsToDraw(); len(all) != 5 || all[1].Domain != "idle" || all[2].Xen != 4 || all[3].Domain != "vm" || all[4].Domain != "xen" {
 		t.Errorf("drawn are %+v", all)
 	}
 }
 
-// The schedule is looked at as long as a policy follows it; then all is let go of.
+// The schedule is sampled as long as a policy uses it; then the sampler's resources are released.
 func TestLooksWhileFollowed(t *testing.T) {
 	c := &cpus{}
 	d := coordinated(t, "cosched", c, map[string]int{"one": 0, "two": 0})
@@ -173,8 +172,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// What a machine's vCPUs waited is told as their guest would see it, and begins anew
-// with the machine.
+// Steal time of a machine's vCPUs is reported as in its guest, and restarts with the machine.
 func TestSteal(t *testing.T) {
 	c := &cpus{}
 	d := coordinated(t, "accc", c, map[string]int{"vm": 0, "plain": 100})

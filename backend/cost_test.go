@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Quantiles are never less than the truth, and at most a quarter more.
+// Quantiles are never less than the true value, and at most a quarter more.
 func TestCosts(t *testing.T) {
 	var c costs
 	if c.quantile(0.99) != 0 {

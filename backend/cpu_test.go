@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The CPU time of a process that has ended can be read until it is waited for, and then no more.
+// The CPU time of an ended process can be read until it is waited for, and not after that.
 func TestProcessTime(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo; read x")
 	in, err := cmd.StdinPipe()
@@ -47,7 +47,7 @@ func TestProcessTime(t *testing.T) {
 	}
 }
 
-// No domain's name is that of a file of the kernel's.
+// No domain's group has the name of a kernel file.
 func TestGroupNames(t *testing.T) {
 	g := cgroup{dir: "/sys/fs/cgroup/pegasus"}
 	for _, name := range []string{"cgroup.procs", "memory.max", "cpu.shares", "tasks"} {

@@ -76,7 +76,7 @@ func (d *Daemon) followWindows(ctx context.Context) {
 		d.follower.hear(now, &b)
 		for _, w := range b.Writes(now) {
 			if changed, err := d.opt.Raiser.Raise(w.Domain, w.Weight); err != nil || changed {
-				looked = time.Time{} // something has changed: all are looked at again
+				looked = time.Time{} // a weight has changed: all groups are read again
 			}
 		}
 		wait := min(max(b.Next().Sub(vcpu.Time(gate.Now())), 0), weighEvery)

@@ -19,7 +19,7 @@ import (
 type weights struct {
 	mu     sync.Mutex
 	has    map[string]int64
-	had    []int64 // what was written for "one", since somebody has forgotten it
+	had    []int64 // weights written for "one", since the last match of written
 	writes int
 	broken bool
 }
@@ -63,7 +63,7 @@ func (w *weights) is(want map[string]int64) bool {
 	return maps.Equal(w.has, want)
 }
 
-// asSet says whether a domain has what is set.
+// asSet reports whether a domain has its configured weight.
 func (w *weights) asSet(domain string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *weights) asSet(domain string) bool {
 	return !written || has == 100
 }
 
-// written says whether these were for "one", in this order, and forgets all if they were.
+// written reports whether these weights were written for "one", in this order, and clears the record if so.
 func (w *weights) written(want ...int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,8 +87,8 @@ func (w *weights) written(want ...int64) bool {
 	return true
 }
 
-// A machine's weight goes up with its window and down after it, back to what it was,
-// where the accelerator wants that, and not where it doesn't.
+// A machine's weight rises with its window and returns to its configured value after it, on an accelerator that enables
+// this, and not on another.
 func TestCPUFollowsAccelerator(t *testing.T) {
 	d := coordinated(t, "rr", nil, map[string]int{"one": 0, "two": 0, "plain": 100})
 	d.machines["one"] = hypervisor.Machine{Domain: "one", PID: 7}
@@ -121,12 +121,12 @@ func TestCPUFollowsAccelerator(t *testing.T) {
 		d.follower.window("one", end)
 		d.follower.window("plain", end)
 	}
-	// What it has for a moment only may not be seen: what was written is. "two" may owe "one" something
-	// after that, and be lowered in turn.
+	// A brief value may not be observable: the record of writes is. "two" may owe "one" a boost after that, and be
+	// lowered in turn.
 	eventually(t, "a window raises, its end lowers, and then it is as set", func() bool {
 		window()
 		for began := time.Now(); time.Since(began) < 100*time.Millisecond || !w.asSet("one") && time.Since(began) < 20*time.Second; {
-			time.Sleep(time.Millisecond) // it takes its course
+			time.Sleep(time.Millisecond) // the boost runs its course
 		}
 		return w.written(400, 25, 100)
 	})
@@ -143,7 +143,7 @@ func TestCPUFollowsAccelerator(t *testing.T) {
 	}
 }
 
-// A weight that can't be written is not tried all the time.
+// A weight that cannot be written is not retried continuously.
 func TestBrokenRaiser(t *testing.T) {
 	d := coordinated(t, "rr", nil, map[string]int{"one": 0, "two": 0})
 	d.machines["one"] = hypervisor.Machine{Domain: "one", PID: 7}
@@ -170,12 +170,12 @@ func TestBrokenRaiser(t *testing.T) {
 	}
 	cancel()
 	tasks.Wait()
-	if most := 3 + 2*int(time.Since(began)/time.Second); tried() > most { // once a second each of both
+	if most := 3 + 2*int(time.Since(began)/time.Second); tried() > most { // once a second for each of both
 		t.Errorf("it was tried %d times", w.writes)
 	}
 }
 
-// What a lease is for the CPUs: only windows and budgets that last, but not for ever.
+// The follower uses only windows and budgets that last for a while, and not without end.
 func TestLeasesThatCPUsFollow(t *testing.T) {
 	now := int64(time.Second)
 	in := func(d time.Duration) vcpu.Time { return vcpu.Time(now).Add(d) }
@@ -205,7 +205,7 @@ func TestLeasesThatCPUsFollow(t *testing.T) {
 	}
 }
 
-// The scheduler loop tells of its windows.
+// The scheduler loop reports its windows.
 func TestWindowsAreTold(t *testing.T) {
 	d := coordinated(t, "rr", nil, map[string]int{"one": 0, "two": 0})
 	a := d.accelerators[0]

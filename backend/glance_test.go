@@ -9,19 +9,19 @@ import (
 	"pegasus/vcpu"
 )
 
-// It is glanced before each decision, once, by as much as that took lately, and never so often that it takes
-// a large part of the time.
+// One sample precedes each decision, by the recent duration of a sample, and samples never take a large part of the
+// time.
 func TestGlances(t *testing.T) {
 	const ms, tick = time.Millisecond, 30 * time.Millisecond
 	at := func(d time.Duration) vcpu.Time { return vcpu.Time(time.Hour).Add(d) }
 	var g glances
 	for _, c := range []struct{ due, from, took time.Duration }{
-		{30 * ms, 30 * ms, 1 * ms},  // nobody knows how long it takes
-		{60 * ms, 59 * ms, 2 * ms},  // as long as the last time
-		{90 * ms, 88 * ms, ms / 10}, // once it took so long
+		{30 * ms, 30 * ms, 1 * ms},  // the duration is unknown
+		{60 * ms, 59 * ms, 2 * ms},  // as long as the last sample took
+		{90 * ms, 88 * ms, ms / 10}, // a sample took that long once
 		{92 * ms, 90250 * time.Microsecond, ms / 10},
 		{92100 * time.Microsecond, 91250 * time.Microsecond, 9 * ms}, // not sooner than a millisecond after the last one
-		{190 * ms, 187 * ms, ms},                                     // no more than a part of a tick
+		{190 * ms, 187 * ms, ms},                                     // at most a part of a tick
 	} {
 		if is := g.next(at(c.due)); is != at(c.from) || g.wanted(at(c.from)-1, at(c.due)) || !g.wanted(at(c.from), at(c.due)) {
 			t.Errorf("before %v it is glanced at %v, not %v", c.due, is.Sub(at(0)), c.from)
@@ -40,7 +40,7 @@ func TestGlances(t *testing.T) {
 		t.Errorf("it is glanced at %v, which takes more than a tenth of the time", is.Sub(at(0)))
 	}
 	g = glances{took: ms, last: ms}
-	g.made(at(0), at(200*ms), tick) // somebody has stopped us
+	g.made(at(0), at(200*ms), tick) // the process was stopped meanwhile
 	if !g.wanted(at(30*ms), at(30*ms)) {
 		t.Error("a look that took long once is the last one for long")
 	}
@@ -50,7 +50,7 @@ func TestGlances(t *testing.T) {
 	}
 }
 
-// The loop of an accelerator looks at the CPUs for a decision that goes by them, and for no other.
+// An accelerator's loop samples the CPUs before a decision that depends on them, and before no other.
 func TestLoopGlances(t *testing.T) {
 	for policy, want := range map[string]int{"cosched": 1, "augc": 1, "xc": 0} {
 		d := coordinated(t, policy, &cpus{}, map[string]int{"one": 0, "two": 0})
@@ -80,7 +80,7 @@ func TestLoopGlances(t *testing.T) {
 	}
 }
 
-// Who reads the CPU side for something else isn't waited for.
+// A sample before a decision does not wait for another reader of the CPU side.
 func TestGlanceDoesNotWait(t *testing.T) {
 	c := &cpus{}
 	d := coordinated(t, "cosched", c, map[string]int{"one": 0})

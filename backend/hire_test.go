@@ -6,7 +6,7 @@ import (
 	"pegasus/callbuf"
 )
 
-// Whatever slice a worker has, its window lies between the others, of which at least one is far from it.
+// Whichever slice a worker has, its window is between the others, at least one of which is far from it.
 func TestWindows(t *testing.T) {
 	if n := windowBytes("nvidia"); n < 1<<40 {
 		t.Errorf("a GPU's worker has %d bytes of addresses, which is no room for what programs reserve", n)

@@ -16,8 +16,8 @@ import (
 	"pegasus/test/seeds"
 )
 
-// Whatever a worker writes into its domain's gate page, under every policy the scheduler loop's turns end
-// at once and the other domain is served.
+// Whatever a worker writes into its domain's gate page, under every policy the scheduler loop's turns end at once and
+// the other domain is served.
 func TestTurnsWithAHostilePage(t *testing.T) {
 	for _, policy := range policies.Names() {
 		for _, accounts := range []string{"sdq", "mrq"} {
@@ -33,7 +33,7 @@ func hostilePage(t *testing.T, policy, accounts string) {
 	a.expel = func(*avcpu) { expelled++ }
 	bad, good := attachPage(t, a, "bad"), attachPage(t, a, "good")
 	gate.Join(bad, a.bell, mustSlot(t, bad))
-	mustSlot(t, bad) // one that is on its way
+	mustSlot(t, bad) // a worker that has not joined yet
 	member := gate.Join(good, a.bell, mustSlot(t, good))
 
 	random := rand.New(rand.NewPCG(seeds.Fixed(t), 0))

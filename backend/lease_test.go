@@ -85,8 +85,8 @@ func code(err error) string {
 	return fmt.Sprint(err)
 }
 
-// A repeated create changes nothing; with other settings, or of a domain with another owner, create is
-// refused, names both sides, and changes nothing.
+// A repeated create changes nothing. With other settings, or for a domain with another owner, create returns an error
+// that names both sides, and changes nothing.
 func TestCreate(t *testing.T) {
 	a := &doors{open: map[string]bool{}}
 	d := newTestDaemon(t, a)
@@ -99,14 +99,14 @@ func TestCreate(t *testing.T) {
 	if made.Credits != 512 || made.MemoryQuota != 1<<30 || made.Owner != control.OwnerHeld || made.Socket == "" {
 		t.Errorf("%+v", made)
 	}
-	q.Settings = settingsFrom("memory=1024MiB", "credits=512", "socket_mode=0666", "priority=0") // the same in other words
+	q.Settings = settingsFrom("memory=1024MiB", "credits=512", "socket_mode=0666", "priority=0") // the same settings in other spellings
 	d.mustCreate(t, q)
 	q.Holder = "two"
 	d.mustCreate(t, q)
 	if _, err := d.set(operator, control.SetParams{Domain: "pod", Settings: settingsFrom("credits=600")}); err != nil {
 		t.Fatal(err)
 	}
-	d.mustCreate(t, q)                                                                 // settings of an operator don't count
+	d.mustCreate(t, q)                                                                 // an operator's settings do not count
 	d.learn([]hypervisor.Machine{machine("machine", hypervisor.MachineRunning, 1, 0)}) // it is no domain, with undeclared_domains = false
 	d.expect(t, "before", "declared: declared, pod: held one two")
 	for want, q := range map[string]control.CreateParams{
@@ -155,7 +155,7 @@ func TestCreate(t *testing.T) {
 	d.expect(t, "at the end", "declared: declared, pod: held one two")
 }
 
-// A domain that can't be written to the state file isn't created.
+// A domain that cannot be written to the state file is not created.
 func TestCreateThatCantBeWrittenDown(t *testing.T) {
 	a := &doors{open: map[string]bool{}}
 	d := newTestDaemon(t, a)
@@ -171,7 +171,7 @@ func TestCreateThatCantBeWrittenDown(t *testing.T) {
 	}
 }
 
-// A created domain lives until its last lease has been released, or has expired.
+// A created domain lives until its last lease has been released or has expired.
 func TestLeases(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	began := time.Now()
@@ -203,7 +203,7 @@ func TestLeases(t *testing.T) {
 			t.Errorf("release: %v, want %q", err, want)
 		}
 	}
-	d.mustCreate(t, term("two", 5*time.Hour)) // that renews, too
+	d.mustCreate(t, term("two", 5*time.Hour)) // create also renews
 	at(4*time.Hour + time.Minute)
 	d.expect(t, "when create has renewed", "pod: held two")
 	at(6 * time.Hour)
@@ -256,7 +256,7 @@ func TestOwnersOutliveTheDaemon(t *testing.T) {
 		t.Errorf("%+v; %d leases, %d holders", got, n.leases, n.holders)
 	}
 	n.mustCreate(t, control.CreateParams{Domain: "kept", Settings: settingsFrom("memory=64MiB", "credits=512"), Holder: "pod"})
-	c = declaring("kept") // and no domains that the file doesn't name
+	c = declaring("kept") // and without domains that the file does not name
 	n = n.next(t, c)
 	n.expect(t, "where the file names one", "kept: declared pod, ours: guest, set: held uid-7")
 	if n.domains["kept"].settings.Credits != 256 || n.domains["ours"].door != nil || n.domains["set"].door == nil {
@@ -281,7 +281,7 @@ func TestReusedPID(t *testing.T) {
 	d.next(t, configs.Default()).expect(t, "after", "")
 }
 
-// A state that can't be read is kept aside, and the daemon begins without it.
+// An unreadable state is kept aside, and the daemon starts without it.
 func TestDamagedState(t *testing.T) {
 	for name, text := range map[string]string{
 		"half":            `{"version":1,"domains":{"we`,
@@ -301,7 +301,7 @@ func TestDamagedState(t *testing.T) {
 			}
 		})
 	}
-	d := newTestDaemon(t, &doors{open: map[string]bool{}}) // the release before this one had no versions
+	d := newTestDaemon(t, &doors{open: map[string]bool{}}) // a state of an earlier release, without a version
 	if err := os.WriteFile(d.statePath(), []byte(`{"domains":{"declared":{"settings":{"credits":{"value":"7","file":"256"}},"past":{}}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestProgramsSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-		for range 2 { // asking twice is asking once
+		for range 2 { // a second request changes nothing
 			if _, err := d.hold(control.Peer{PID: cmd.Process.Pid}, control.HoldParams{Domain: "web", Credits: credits}); err != nil {
 				t.Fatal(err)
 			}
@@ -367,7 +367,7 @@ func TestProgramsSettings(t *testing.T) {
 	end(two, 0)
 	d.expect(t, "at the end", "web: declared")
 
-	// Processes that the program started may live on: the domain keeps the settings for them.
+	// Processes started by the program may live on: the domain keeps the settings for them.
 	cmd := exec.Command("sleep", "600")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -394,7 +394,7 @@ func TestProgramsSettings(t *testing.T) {
 	d.expect(t, "without", "web: declared")
 }
 
-// remove refuses domains that are in use or have another owner, and names the remedy.
+// remove rejects domains that are in use or have another owner, and names the remedy.
 func TestRemove(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	d.opt.ConfigPath = "/etc/file.toml"
@@ -509,7 +509,7 @@ func TestRemoveWaits(t *testing.T) {
 	}()
 	program.Process.Kill()
 	program.Wait()
-	if err := <-waits; err != nil && code(err) != control.CodeNotFound { // which it is if the program was faster
+	if err := <-waits; err != nil && code(err) != control.CodeNotFound { // as it is if the program was faster
 		t.Errorf("in the end: %v", err)
 	}
 	d.expect(t, "in the end", "")

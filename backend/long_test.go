@@ -12,7 +12,7 @@ import (
 	"pegasus/policies"
 )
 
-// keepLong has a domain carry out one request that never ends, a part after the other, as a graph of many kernels.
+// keepLong makes a domain execute one endless request, part by part, like a graph of many kernels.
 func keepLong(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *busyDomain {
 	page := attachPage(t, a, name)
 	member := gate.Join(page, a.bell, mustSlot(t, page))
@@ -46,8 +46,8 @@ func keepLong(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *bu
 	return b
 }
 
-// A request that goes on for ever has its domain's turns and no others: other domains go on, under every policy that doesn't
-// wait for single requests' ends as published, and so they do while its domain is paused.
+// An endless request has its domain's turns and no others: other domains make progress under every policy that does not
+// wait for the end of single requests as published, also while its domain is paused.
 func TestLongRequest(t *testing.T) {
 	for _, name := range policies.Names() {
 		for _, accounts := range []string{"sdq", "mrq"} {

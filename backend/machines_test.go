@@ -20,8 +20,8 @@ func machine(name string, state hypervisor.MachineState, boot uint64, credits vc
 	return hypervisor.Machine{Domain: name, Host: "u", State: state, Boot: boot, Credits: credits}
 }
 
-// A machine is a domain as soon as it is known, with the credits of its definition, unless
-// the configuration names it or an operator says otherwise.
+// A machine is a domain as soon as it is reported, with the credits of its definition, unless the configuration
+// declares it or an operator sets other credits.
 func TestMachineCredits(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	d.config.Domains = append(d.config.Domains, d.config.Template)
@@ -67,8 +67,8 @@ func TestMachineCredits(t *testing.T) {
 	}
 }
 
-// The workers of a machine's processes end when it begins anew or is off, and no others: not
-// those of the host's processes in its domain, nor any because a daemon hears of it first.
+// The workers of a machine's processes end when it restarts or is off, and no others: not those of the host's processes
+// in its domain, and none when a daemon receives the machine's first report.
 func TestMachineBegins(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	dom, err := d.domain("web")

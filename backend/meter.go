@@ -6,7 +6,7 @@ type meter struct {
 	n         int // samples ever taken
 }
 
-// meterBeats samples, sampleEvery apart, are the window that shares are told of.
+// meterBeats is the number of samples, sampleEvery apart, in the window of reported shares.
 const meterBeats = 9
 
 func (m *meter) sample(now, total int64) {
@@ -15,7 +15,7 @@ func (m *meter) sample(now, total int64) {
 	m.n++
 }
 
-// grown is by how much the total grew over the window, and how long that is.
+// grown returns the growth of the total over the window, and the window's length in ns.
 func (m *meter) grown() (total, ns int64) {
 	if m.n < 2 {
 		return 0, 0
@@ -27,7 +27,7 @@ func (m *meter) grown() (total, ns int64) {
 	return m.total[last] - m.total[first], m.at[last] - m.at[first]
 }
 
-// part is by how much the total grew over the window, for each nanosecond of it.
+// part returns the growth of the total over the window, per nanosecond.
 func (m *meter) part() float64 {
 	total, ns := m.grown()
 	if ns <= 0 {
@@ -36,7 +36,7 @@ func (m *meter) part() float64 {
 	return float64(total) / float64(ns)
 }
 
-// resting says that nothing grew over the window: another sample would tell nothing new.
+// resting reports that the total did not grow over the window, so that another sample changes no result.
 func (m *meter) resting() bool {
 	total, ns := m.grown()
 	return m.n > meterBeats && total == 0 && ns > 0

@@ -14,14 +14,14 @@ import (
 	"pegasus/policies"
 )
 
-// busyDomain is one that never runs out of work.
+// busyDomain is a domain that never runs out of work.
 type busyDomain struct {
 	avcpu *avcpu
 	done  atomic.Int64
 	stop  atomic.Bool
 }
 
-// keepBusy has a domain ask for one request after another; engine is the accelerator's.
+// keepBusy makes a domain submit one request after another; engine is the accelerator's.
 func keepBusy(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *busyDomain {
 	page := attachPage(t, a, name)
 	member := gate.Join(page, a.bell, mustSlot(t, page))
@@ -37,8 +37,8 @@ func keepBusy(t *testing.T, a *accelerator, name string, engine *sync.Mutex) *bu
 			engine.Lock()
 			start := gate.Now()
 			time.Sleep(200 * time.Microsecond)
-			// Counted while it is still underway: once it is finished the domain may be
-			// seen to be idle, before this goroutine runs again.
+			// Counted while still in flight: once the request is finished, the domain may look idle before this
+			// goroutine runs again.
 			b.done.Add(1)
 			u := accel.Usage{Class: accel.Compute, Start: start, End: gate.Now()}
 			b.avcpu.hold(EngineTime{Compute: u.End - u.Start})
@@ -64,8 +64,8 @@ func (b *busyDomain) goesOn() bool {
 	return false
 }
 
-// A domain that is paused gets nothing, whatever it wishes, and the others all of it;
-// afterwards it goes on: under every policy, in every mode, with every account.
+// A paused domain gets no time, whatever it requests, and the others get all of it; afterwards it continues: under
+// every policy, in every mode, with every account.
 func TestPause(t *testing.T) {
 	for _, name := range policies.Names() {
 		for _, mode := range []string{"production", "paper"} {

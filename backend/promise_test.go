@@ -12,8 +12,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// TestPromises: what a configuration says is what policies are told, and every
-// policy takes what a configuration says by default.
+// TestPromises: policies receive the configured values, and every policy accepts the configuration's defaults.
 func TestPromises(t *testing.T) {
 	c := configs.Default()
 	for _, name := range policies.Names() {
@@ -63,7 +62,7 @@ deadline = "16ms"
 	}
 }
 
-// What a specification's entry says arrives at a policy.
+// A policy receives the values of a specification's entry.
 func TestSpecification(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.spec")
 	entries := "# players\n<game:PRT:AE@players:*:5000:25000>\n<game:HT:none:7:0:0>\n<X:HT:none:100:0:0>\n<odd:PRT:XE:1:1:1>\n"

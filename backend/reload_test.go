@@ -18,13 +18,13 @@ import (
 	"pegasus/hypervisor"
 )
 
-// doors is an adapter that writes down what is opened and closed.
+// doors is an adapter that records the opened and closed doors.
 type doors struct {
-	broken string // the domain whose door doesn't open
-	firm   string // the domain whose door can't be guarded otherwise
+	broken string // the domain whose door fails to open
+	firm   string // the domain whose door fails to change its guard
 	open   map[string]bool
-	guards map[string]hypervisor.Domain // by domain; as they were opened, and changed
-	opened map[string]hypervisor.Domain // by domain; as they were opened
+	guards map[string]hypervisor.Domain // by domain; as opened and changed
+	opened map[string]hypervisor.Domain // by domain; as opened
 }
 
 type fakeDoor struct {
@@ -66,7 +66,7 @@ func (d fakeDoor) Close() error {
 
 func (a *doors) Sweep(func(string) bool) error { return nil }
 
-// newTestDaemon is a daemon without accelerators, which doesn't run.
+// newTestDaemon returns a daemon without accelerators that does not run.
 func newTestDaemon(t *testing.T, a *doors) *Daemon {
 	t.Helper()
 	d, err := New(Options{Config: configs.Default(), RuntimeDir: t.TempDir(), Adapter: a, Log: slog.New(slog.DiscardHandler)})
@@ -126,7 +126,7 @@ func TestFollow(t *testing.T) {
 		t.Error("too many domains are no error")
 	}
 	expect("too many", "y", "z")
-	if err := follow(declaring(names[1:]...)); err != nil { // as many as can be, in the place of others
+	if err := follow(declaring(names[1:]...)); err != nil { // the maximum number, in the place of others
 		t.Error(err)
 	}
 	if err := follow(declaring("y")); err != nil {
@@ -140,7 +140,7 @@ func TestFollow(t *testing.T) {
 	expect("at the end", "y")
 }
 
-// What takes a restart waits for it.
+// Changes that need a restart take effect with it.
 func TestControlGroupWaitsForRestart(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	d.opt.Config.Daemon.ControlGroup = "54321"
@@ -156,7 +156,7 @@ func TestControlGroupWaitsForRestart(t *testing.T) {
 	}
 }
 
-// A reload and a set change which users may enter domains, for all of them or, where one can't be changed, for none.
+// A reload and a set change which users may enter domains, for all of them or, if one cannot be changed, for none.
 func TestGuards(t *testing.T) {
 	a := &doors{open: map[string]bool{}}
 	d := newTestDaemon(t, a)
@@ -219,7 +219,7 @@ func TestGuardsAfterRestart(t *testing.T) {
 	}
 }
 
-// A setting of `pegasus set` that fits no more, such as a removed user, takes no other setting along.
+// A setting of `pegasus set` that no longer fits, such as a removed user, does not affect the other settings.
 func TestSettingThatFitsNoMore(t *testing.T) {
 	c := declaring("x")
 	c.Domains[0].SocketMode, c.Domains[0].Memory, c.Domains[0].Guarantee = 0o666, 2<<30, 1<<30

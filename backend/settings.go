@@ -15,7 +15,7 @@ import (
 // changes the same key.
 type setting struct {
 	Value string `json:"value"`
-	File  string `json:"file"` // as TOML spells it
+	File  string `json:"file"` // the configuration's value then, in TOML
 }
 
 // standing returns the settings whose keys the configuration, read by get, has not changed since.

@@ -13,7 +13,8 @@ import (
 	"pegasus/hypervisor"
 )
 
-// No more workers of a domain start at once than may, and each makes room when it serves, ends, or takes too long.
+// The number of a domain's workers that start at once is bounded, and each makes room when it serves, ends, or takes
+// too long.
 func TestStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStarts(2)
@@ -53,7 +54,7 @@ func TestStarts(t *testing.T) {
 	})
 }
 
-// A process whose domain closes while it waits takes no place.
+// A process whose domain closes while it waits takes no slot.
 func TestStartsGivenUp(t *testing.T) {
 	s, why := newStarts(0), errors.New("closed")
 	if took, err := s.enter(t.Context()); !took || err != nil {
@@ -66,7 +67,7 @@ func TestStartsGivenUp(t *testing.T) {
 	}
 }
 
-// However many processes stop before their workers serve, each other process gets its worker before it gives up.
+// However many processes stop before their workers serve, each other process gets its worker before its own timeout.
 func TestStartsBehindStopped(t *testing.T) {
 	const stopped, answer = 40, 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestStartsBehindStopped(t *testing.T) {
 	})
 }
 
-// arrival is a process that counts how often it was refused.
+// arrival is a process that counts its rejections.
 type arrival struct {
 	hypervisor.Newcomer
 	refused int
@@ -109,7 +110,7 @@ func (a *arrival) PID() int                   { return 0 }
 func (a *arrival) Process() *os.File          { return nil }
 func (a *arrival) Refuse(int32, string) error { a.refused++; return nil }
 
-// A process that waits when the daemon ends is not refused: it comes to the next daemon.
+// A process that waits when the daemon ends is not rejected: it connects to the next daemon.
 func TestNotRefusedAtTheEnd(t *testing.T) {
 	d := newTestDaemon(t, &doors{})
 	dom, a := newDomain(configs.Domain{Name: "x"}, true), &arrival{}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Who comes when the one before has just hung up watches the timeline; who comes while somebody goes on doesn't.
+// A client that connects just after the previous one has hung up gets the timeline; a client that connects while
+// another stays does not.
 func TestOneWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Daemon{}

@@ -36,7 +36,8 @@ func (t *tuner) Tune(_ string, set hypervisor.Tuning) error {
 	return nil
 }
 
-// What is the hypervisor's goes there, and nowhere else; whoever can't have it is told what to do instead.
+// Settings of the hypervisor are passed to it, and to nothing else; for a domain without them the error names the
+// alternative.
 func TestTune(t *testing.T) {
 	d := newTestDaemon(t, &doors{open: map[string]bool{}})
 	if _, err := d.domain("plain"); err != nil {

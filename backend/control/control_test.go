@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// echo answers with what it was asked, after two values more if that is "stream".
+// echo returns its request as the answer, after two more values for "stream".
 type echo struct {
-	idle    time.Duration // how long a connection may be idle, if not as ever
+	idle    time.Duration // how long a connection may be idle, unless it is the default
 	denied  string
 	blocked chan struct{} // closed when a "block" was cancelled
 }
@@ -49,7 +49,7 @@ func (e *echo) Handle(ctx context.Context, p Peer, q *Request, emit func(any) er
 			}
 		}
 		return 2, nil
-	case "slow": // two values, longer apart than a connection may be idle
+	case "slow": // two values, with more time between them than a connection may be idle
 		for i := range 2 {
 			if err := emit(i); err != nil {
 				return nil, err
@@ -149,9 +149,9 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// A connection ends when nothing is asked, not while an answer is under way.
+// A connection without requests is closed, but not while an answer is under way.
 func TestIdle(t *testing.T) {
-	path := serveEcho(t, &echo{idle: 2 * time.Second}) // longer than it takes us to ask
+	path := serveEcho(t, &echo{idle: 2 * time.Second}) // longer than the test's requests take
 	c := dialTest(t, path)
 	values := 0
 	if err := c.Stream("slow", nil, func(json.RawMessage, bool) error { values++; return nil }); err != nil || values != 3 {
@@ -163,7 +163,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A daemon that doesn't answer, because it is stopped, is given up.
+// A call to a daemon that does not answer, because it is stopped, times out.
 func TestNoAnswer(t *testing.T) {
 	l := listen(t, shortDir(t), "")
 	c := dialTest(t, l.Addr().String())
@@ -189,7 +189,7 @@ func TestHangUpCancels(t *testing.T) {
 	}
 }
 
-// What isn't a request is answered and ends the connection.
+// An invalid request is answered with an error and ends the connection.
 func TestNonsense(t *testing.T) {
 	path := serveEcho(t, &echo{})
 	for name, c := range map[string]struct{ line, code string }{

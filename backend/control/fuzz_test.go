@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzRequests reads whatever came over the socket, line by line: every line is
-// a request of this version or has an error to be sent back.
+// FuzzRequests decodes arbitrary input line by line: every line is a request of this version or has an error that can
+// be sent back.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte(`{"v":1,"id":7,"method":"set","params":{"domain":"web","settings":{"credits":"512"}}}` + "\n"))
 	f.Add([]byte(`{"v":1,"id":8,"method":"hold","params":{"domain":"web","credits":3}}` + "\n" + `{"v":2}` + "\n"))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// shortDir is a directory whose sockets' paths are short enough.
+// shortDir returns a directory whose sockets' paths are short enough.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg")
@@ -29,7 +29,7 @@ func listen(t *testing.T, dir, path string) *Listener {
 	return l
 }
 
-// leave makes a socket at path that nobody listens at.
+// leave makes a socket at path without a listener.
 func leave(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -52,8 +52,7 @@ func entries(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// Wherever the socket is, the command finds it in the runtime directory, and
-// nothing is left when it closes.
+// Wherever the socket is, the command finds it in the runtime directory, and both are removed when it closes.
 func TestListen(t *testing.T) {
 	for name, place := range map[string]func(dir, other string) string{
 		"in the directory":           func(dir, _ string) string { return "" },
@@ -95,7 +94,7 @@ func TestListenAfterKilledDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen(t, dir, path).Close()
-	leave(t, filepath.Join(dir, SocketName)) // one that was configured otherwise
+	leave(t, filepath.Join(dir, SocketName)) // of a daemon with another configuration
 	listen(t, dir, path).Close()
 	leave(t, path)
 	if err := os.Symlink(path, filepath.Join(dir, SocketName)); err != nil {
@@ -107,7 +106,7 @@ func TestListenAfterKilledDaemon(t *testing.T) {
 	}
 }
 
-// What isn't a dead socket is nobody's to remove.
+// Listen removes nothing but a socket without a listener.
 func TestListenTakesNothingAway(t *testing.T) {
 	dir, other := shortDir(t), shortDir(t)
 	used, file, folder := filepath.Join(other, "used"), filepath.Join(other, "file"), filepath.Join(other, "folder")

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stranger is a user that is neither root nor the one that runs the tests.
+// stranger is a user that is neither root nor the tests' own.
 const stranger = 65534
 
-// listenAs listens at path as another user: the kernel keeps the user that the
-// listening thread had.
+// listenAs listens at path as another user: the kernel keeps the user of the listening thread.
 func listenAs(t *testing.T, uid int, path string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -51,8 +50,8 @@ func wantStranger(t *testing.T, path string) {
 	}
 }
 
-// A listener of another user isn't taken for the daemon, whether the directory
-// lets every user in or a link leads there.
+// A listener of another user is rejected as the daemon, whether the directory is writable for every user or a link
+// leads there.
 func TestDialRefusesAnotherUsersListener(t *testing.T) {
 	open, home := shortDir(t), shortDir(t)
 	if err := os.Chmod(open, 0o777); err != nil {
@@ -66,7 +65,7 @@ func TestDialRefusesAnotherUsersListener(t *testing.T) {
 	wantStranger(t, filepath.Join(home, SocketName))
 }
 
-// A directory of another user is refused, whatever listens there.
+// A directory of another user is rejected, whatever listens there.
 func TestDialRefusesAnotherUsersDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: this one gives a directory to another user")

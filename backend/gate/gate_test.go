@@ -11,7 +11,7 @@ import (
 	"pegasus/accel"
 )
 
-// fixture is a Page with its Bell and one Member in this process.
+// fixture returns a Page with its Bell and one Member in this process.
 func fixture(t testing.TB) (*Page, *Bell, *Member) {
 	t.Helper()
 	p, err := New()
@@ -50,7 +50,7 @@ func try(t *testing.T, m *Member, c Class, predicted int64, want Verdict) Ticket
 	return ticket
 }
 
-// The offsets are the format: a worker of another version reads them too.
+// The offsets are the format: a worker of another version reads them, too.
 func TestLayout(t *testing.T) {
 	var l layout
 	h, s := &l.header, &l.slot[1]
@@ -87,7 +87,7 @@ func TestLease(t *testing.T) {
 	m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 5))
 	try(t, m, Copy, 1, Closed)
 	p.Grant(Terms{Classes: CopyOnly, Until: Forever})
-	m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 0)) // each class has its own
+	m.Finish(try(t, m, Compute, 1, Admitted), usage(accel.Compute, 0)) // each class has its own lease
 	p.Revoke(ComputeOnly)
 	try(t, m, Compute, 1, Closed)
 	m.Finish(try(t, m, Copy, 1, Admitted), usage(accel.CopyOut, 7))
@@ -121,7 +121,7 @@ func TestBudget(t *testing.T) {
 	}
 	try(t, m, Compute, 60, Admitted)
 	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 5})
-	m.Finish(b, usage(accel.Compute, 1)) // of the lease before
+	m.Finish(b, usage(accel.Compute, 1)) // of the previous lease
 	if left := p.at.leases[0].budget.Load(); left != 5 {
 		t.Errorf("budget of the new lease %d, want 5", left)
 	}
@@ -147,9 +147,9 @@ func TestInFlightLimit(t *testing.T) {
 	other := member(t, p, b)
 	p.Grant(always)
 	p.SetInFlightLimit(100)
-	large := try(t, m, Compute, 1000, Admitted) // one always may
+	large := try(t, m, Compute, 1000, Admitted) // one request is always admitted
 	try(t, m, Compute, 1, Full)
-	try(t, other, Compute, 1, Full) // of the whole domain
+	try(t, other, Compute, 1, Full) // by the limit of the whole domain
 	c := try(t, other, Copy, 50, Admitted)
 	d := try(t, m, Copy, 50, Admitted)
 	try(t, m, Copy, 1, Full)
@@ -239,7 +239,7 @@ func TestAcquireAtTheLimit(t *testing.T) {
 	<-waiting
 	m.Finish(first, usage(accel.Compute, 1))
 	<-got
-	// Nothing ends any more: after a while the next one is let through.
+	// No request ends any more: after a while the next one is admitted.
 	start := Now()
 	if _, err := m.Acquire(Compute, 10, false, nil, nil); err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func TestAcquireAtTheLimit(t *testing.T) {
 	}
 }
 
-// What waits for the guest of one worker is no work that is under way: it leaves the others their room.
+// Work of one worker that depends on its guest is not on the accelerator: the room for the others remains.
 func TestDependentLeavesRoom(t *testing.T) {
 	p, b, m := fixture(t)
 	other := member(t, p, b)
@@ -265,17 +265,16 @@ func TestDependentLeavesRoom(t *testing.T) {
 	}
 	stuck := []Ticket{acquire(m, false), acquire(m, true), acquire(m, true)}
 	first := try(t, other, Compute, 8, Admitted)
-	try(t, other, Compute, 8, Full) // its own counts
+	try(t, other, Compute, 8, Full) // the worker's own work counts
 	other.Finish(first, usage(accel.Compute, 1))
 	for _, s := range stuck {
 		m.Finish(s, usage(accel.Compute, 1))
 	}
-	acquire(m, false) // it waits for nobody any more
+	acquire(m, false) // it depends on no guest any more
 	try(t, other, Compute, 8, Full)
 }
 
-// A request that is larger than the limit gets in, though smaller ones of its
-// domain never leave the room that it needs.
+// A request larger than the limit is admitted although smaller ones of its domain never leave the room that it needs.
 func TestLargeAmongSmall(t *testing.T) {
 	p, b, m := fixture(t)
 	other := member(t, p, b)
@@ -289,7 +288,7 @@ func TestLargeAmongSmall(t *testing.T) {
 	}()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		next, v := m.Try(Compute, 5, false)
-		if v != Admitted { // for want of room: the large one is in
+		if v != Admitted { // no room: the large request is admitted
 			if err := <-got; err != nil {
 				t.Error(err)
 			}
@@ -302,8 +301,7 @@ func TestLargeAmongSmall(t *testing.T) {
 	t.Errorf("it still waits: %v", <-got)
 }
 
-// What is in flight when the gate closes runs on within the limit; the rest
-// waits for the next lease.
+// Work in flight when the gate closes continues within the limit; the rest waits for the next lease.
 func TestAwaitTurn(t *testing.T) {
 	p, _, m := fixture(t)
 	p.SetInFlightLimit(1000)
@@ -337,7 +335,7 @@ func TestAwaitTurn(t *testing.T) {
 		t.Fatal("1200 ns were used, the limit is 1000, and more runs")
 	case <-time.After(30 * time.Millisecond):
 	}
-	// It counts as what waits at the gate, where nothing else does.
+	// Without requests at the gate, it counts as one that waits there.
 	w := p.Look()
 	for end := time.Now().Add(20 * time.Second); w.Heads[Compute].Seq == 0 && time.Now().Before(end); w = p.Look() {
 		time.Sleep(time.Millisecond) // until it waits
@@ -352,7 +350,7 @@ func TestAwaitTurn(t *testing.T) {
 	case <-time.After(30 * time.Millisecond):
 	}
 	p.Grant(Terms{Classes: ComputeOnly, Until: Now()})
-	<-third // however brief, a lease begins the count anew
+	<-third // however brief, a lease restarts the count
 	if w = p.Look(); w.Heads[Compute].Seq != 0 {
 		t.Errorf("%+v", w)
 	}
@@ -400,8 +398,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Where each class has a lease of its own, the end of one's work is told although there
-// is work of the other: a kernel's engine doesn't stay with who copies.
+// Where each class has a lease of its own, the end of one class's work is reported although there is work of the other:
+// a domain that copies does not keep the engine for kernels.
 func TestWatchClasses(t *testing.T) {
 	p, b, m := fixture(t)
 	for _, c := range []Classes{ComputeOnly, CopyOnly} {
@@ -426,8 +424,8 @@ func TestWatchClasses(t *testing.T) {
 	}
 }
 
-// Pauses are counted by the worker, so that they are known exactly however seldom
-// anybody looks. Those of a worker beside others are not the domain's.
+// The worker counts pauses, so that the counts are exact however seldom they are read. Pauses of a worker beside busy
+// ones are not the domain's.
 func TestPauses(t *testing.T) {
 	p, b, m := fixture(t)
 	p.Grant(Terms{Classes: AllClasses, Until: Forever})
@@ -458,15 +456,15 @@ func TestPauses(t *testing.T) {
 	if w := p.Look(); w.Pauses != 2 || w.Paused > most {
 		t.Errorf("%d pauses of %v in all, want the shorter ones, of %v at most", w.Pauses, time.Duration(w.Paused), time.Duration(most))
 	}
-	m.slot.pauses.Store(0) // a worker's word is not believed
+	m.slot.pauses.Store(0) // the daemon does not trust a worker's count
 	m.slot.idle.Store(math.MinInt64)
 	if w := p.Look(); w.Pauses != 0 || w.Paused < 0 {
 		t.Errorf("work %+v", w)
 	}
 }
 
-// The daemon hears of the end of a run of requests, not of each of them; of each, if
-// it has closed the gate since, for it may wait for that.
+// The daemon is notified at the end of a series of requests, not at the end of each; of each, if it has closed the gate
+// since, because it may wait for that.
 func TestRunsRingOnce(t *testing.T) {
 	p, b, m := fixture(t)
 	rung := b.Rung()
@@ -511,7 +509,7 @@ func TestQuota(t *testing.T) {
 	if err := other.Reserve(DeviceMemory, 1); !errors.Is(err, ErrQuota) {
 		t.Errorf("over the new quota: %v", err)
 	}
-	m.Return(DeviceMemory, 1000) // more than it had
+	m.Return(DeviceMemory, 1000) // more than it held
 	if used, quota := m.Memory(DeviceMemory); used != 0 || quota != 50 {
 		t.Errorf("used %d of %d", used, quota)
 	}
@@ -558,7 +556,7 @@ func TestSlotsRunOut(t *testing.T) {
 	}
 }
 
-// A worker that went bad can write anything into its slot.
+// A compromised worker can write any value into its slot.
 func TestLookBelievesNothing(t *testing.T) {
 	p, _, m := fixture(t)
 	m.slot.ended[Compute].Store(5)
@@ -584,7 +582,7 @@ func BenchmarkTry(b *testing.B) {
 	}
 }
 
-// What a dead worker had in flight has ended: who lent it a request does not wait for it.
+// A dead worker's requests in flight count as ended: the policy that leased it a request does not wait for it.
 func TestReapEndsRequests(t *testing.T) {
 	p, b, _ := fixture(t)
 	p.Grant(Terms{Classes: AllClasses, Until: Forever})
@@ -602,7 +600,7 @@ func TestReapEndsRequests(t *testing.T) {
 	}
 }
 
-// TestSetStops: on an accelerator that stops work, work that was let in waits for a lease while there is none.
+// TestSetStops: on an accelerator that preempts work, admitted work waits for a lease while there is none.
 func TestSetStops(t *testing.T) {
 	p, _, m := fixture(t)
 	p.Grant(Terms{Classes: AllClasses, Until: Forever})

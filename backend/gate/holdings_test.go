@@ -12,7 +12,7 @@ import (
 
 func never() bool { return false }
 
-// dead is the pid of a process that was.
+// dead returns the pid of an ended process.
 func dead(t *testing.T) uint32 {
 	t.Helper()
 	c := exec.Command("true")
@@ -34,8 +34,8 @@ func made(t *testing.T, m *Member) Segment {
 	return s
 }
 
-// One worker at a time has a segment claimed. Who waits for one gives up in the end, or when it is told to, and takes over from the dead,
-// whoever has their slot by then.
+// One worker at a time has the claim on a segment. A waiting worker gives up after its patience or when its stop
+// returns true, and takes over the claim of a dead worker, whichever worker has that slot by then.
 func TestClaimSegment(t *testing.T) {
 	p, workers := segmented(t)
 	one, other := workers[0], workers[1]
@@ -50,7 +50,7 @@ func TestClaimSegment(t *testing.T) {
 	if other.ClaimSegment(s.ID, time.Hour, func() bool { return time.Since(began) > 2*lockSlice }) {
 		t.Error("two have claimed it")
 	}
-	other.YieldSegment(s.ID) // which isn't its
+	other.YieldSegment(s.ID) // which has no claim
 	if other.ClaimSegment(s.ID, 0, never) {
 		t.Error("another one yields what one has claimed")
 	}
@@ -82,13 +82,13 @@ func TestClaimSegment(t *testing.T) {
 	if !one.ClaimSegment(s.ID, 0, never) {
 		t.Error("a worker that was reaped keeps a claim")
 	}
-	p.at.holdings[s.ID%Segments].claim.Store(Slots + 9) // nonsense
+	p.at.holdings[s.ID%Segments].claim.Store(Slots + 9) // an invalid value
 	if !one.ClaimSegment(s.ID, 0, never) {
 		t.Error("nobody can claim what nobody has claimed")
 	}
 }
 
-// Claims exclude each other, however many want one.
+// Claims exclude each other, however many workers compete.
 func TestClaimsExclude(t *testing.T) {
 	p, workers := segmented(t)
 	for range 6 {
@@ -119,7 +119,7 @@ func TestClaimsExclude(t *testing.T) {
 	all.Wait()
 }
 
-// Who holds a segment is asked for it, while he lives; its bytes are in the file when the last one says so.
+// The live holders of a segment are listed; its bytes are in the file when the last holder has stored them.
 func TestHoldSegment(t *testing.T) {
 	p, workers := segmented(t)
 	one, other := workers[0], workers[1]
@@ -173,7 +173,7 @@ func TestHoldSegment(t *testing.T) {
 	}
 }
 
-// Segments count in whole multiples of the unit, in the quota, for the accelerator, and in sums that are made again.
+// Segments count in whole multiples of the unit: in the quota, for the accelerator, and in recomputed sums.
 func TestSegmentUnit(t *testing.T) {
 	const page = 2 << 20
 	p, workers := segmented(t)

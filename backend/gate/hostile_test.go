@@ -14,8 +14,8 @@ import (
 	"pegasus/test/seeds"
 )
 
-// A worker that keeps the page's lock delays neither the reaping of another worker nor,
-// beyond its patience, the clearing of segments.
+// A worker that keeps the page's lock delays neither the reaping of another worker nor, beyond the daemon's patience,
+// the clearing of segments.
 func TestLockKeptByALivingWorker(t *testing.T) {
 	p, b, m := fixture(t)
 	dead := member(t, p, b)
@@ -74,7 +74,7 @@ func TestLockWordRewritten(t *testing.T) {
 	<-stopped
 }
 
-// What a worker wrote over the words that open gates is reported, and mended.
+// A worker's changes of the words that open gates are reported and repaired.
 func TestWordsOfTheDaemonChanged(t *testing.T) {
 	p, _, m := fixture(t)
 	p.SetInFlightLimit(5)
@@ -106,7 +106,7 @@ func TestWordsOfTheDaemonChanged(t *testing.T) {
 	}
 }
 
-// Whatever is on a page, the daemon's methods return, and with figures that can be added up.
+// Whatever a page contains, the daemon's methods return, and their figures can be summed without overflow.
 func FuzzPage(f *testing.F) {
 	f.Add(uint64(1), true)
 	f.Add(uint64(2), false)
@@ -149,7 +149,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// A file that can shrink is no page: the daemon would die of it.
+// A file that can shrink is rejected as a page: it could crash the daemon.
 func TestFileThatCanShrink(t *testing.T) {
 	fd, err := unix.MemfdCreate("page", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -17,7 +17,7 @@ func newPage(t *testing.T) *Page {
 	return p
 }
 
-// write has workers write lines in turn until none gets through, and returns the bytes.
+// write makes workers write lines in turn until all are dropped, and returns the bytes written.
 func write(workers []*LogAllowance) (sum int) {
 	const line = 100
 	for refused := false; !refused; {
@@ -39,7 +39,7 @@ func workersOf(p *Page, n int) (all []*LogAllowance) {
 	return all
 }
 
-// Any number of workers, also ones that come one after the other, write what one may.
+// Any number of workers, including successive ones, together write as much as one may.
 func TestLogAllowanceIsTheDomains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPage(t)
@@ -69,8 +69,8 @@ func TestLogAllowanceIsTheDomains(t *testing.T) {
 	})
 }
 
-// A worker that writes nonsense into the page gets others no more than a worker's
-// allowance, and takes from them no more than down to their share.
+// A worker that writes an invalid value into the page gains for others at most one worker's allowance, and reduces
+// theirs at most to their share.
 func TestLogAllowanceOfASpoiledPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPage(t)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A loose segment is attached by who knows its secret, found by no key or id, and goes with its last attachment: cleared.
+// A loose segment is attached only with its secret, not found by any key or id, and cleared and freed with its last
+// attachment.
 func TestLooseSegments(t *testing.T) {
 	p, workers := segmented(t)
 	p.SetQuota(DeviceMemory, 100<<20)
@@ -22,7 +23,7 @@ func TestLooseSegments(t *testing.T) {
 	if _, err := m.MakeLoose(b, 64<<20); !errors.Is(err, ErrQuota) {
 		t.Errorf("more than the quota has: %v", err)
 	}
-	for _, key := range []uint32{uint32(secret >> 32), uint32(secret)} { // where the key of others is
+	for _, key := range []uint32{uint32(secret >> 32), uint32(secret)} { // where other segments have their key
 		if got, err := other.GetSegment(b, key, 0); err == nil {
 			t.Errorf("by a key there is %+v", got)
 		}
@@ -63,7 +64,7 @@ func TestLooseSegments(t *testing.T) {
 	}
 	p.SetQuota(DeviceMemory, LooseSegments<<21)
 	b.room = LooseSegments << 21
-	for i := 1; i < LooseSegments; i++ { // the others are left to those with keys
+	for i := 1; i < LooseSegments; i++ { // the other segments are left to those with keys
 		if _, err := other.MakeLoose(b, 1<<20); err != nil {
 			t.Fatalf("loose segment %d: %v", i, err)
 		}

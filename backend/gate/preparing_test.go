@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Only so many workers of a domain prepare work at once, and the next one begins when one of them ends.
+// A bounded number of a domain's workers prepare work at once, and the next one begins when one of them ends.
 func TestPreparersAtOnce(t *testing.T) {
 	const most = 2
 	p, b, first := fixture(t)
@@ -41,7 +41,7 @@ func TestPreparersAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// A place is free again when the worker that had it is dead, and a worker that keeps all places holds others up for a time only.
+// The slot of a dead worker is free again, and a worker that keeps all slots delays others only for a bounded time.
 func TestPlaceKept(t *testing.T) {
 	p, b, m := fixture(t)
 	p.SetPreparers(1)
@@ -56,7 +56,7 @@ func TestPlaceKept(t *testing.T) {
 	}{
 		{uint32(other.index) + 1, uint32(gone.Process.Pid), true},
 		{uint32(other.index) + 1, uint32(os.Getpid()), false},
-		{Slots + 1, 0, true}, // no slot
+		{Slots + 1, 0, true}, // no page slot
 		{1 << 31, 0, true},
 	} {
 		other.slot.pid.Store(kept.pid)
@@ -73,7 +73,7 @@ func TestPlaceKept(t *testing.T) {
 	}
 }
 
-// A daemon of an earlier release doesn't say how many may prepare work.
+// A daemon of an earlier release sets no limit on preparing workers.
 func TestPreparersNotLimited(t *testing.T) {
 	p, b, m := fixture(t)
 	other := member(t, p, b)
@@ -84,7 +84,8 @@ func TestPreparersNotLimited(t *testing.T) {
 	}
 }
 
-// The place of a worker that was killed is free again when the next worker has its slot, for that worker and for others.
+// The preparation slot of a killed worker is free again when the next worker has its page slot, for that worker and for
+// others.
 func TestPlaceOfSlotReused(t *testing.T) {
 	p, b, m := fixture(t)
 	p.SetPreparers(1)
@@ -105,7 +106,7 @@ func TestPlaceOfSlotReused(t *testing.T) {
 	}
 }
 
-// A worker that waits begins when any place is free again, and not only at its next look.
+// A waiting worker begins when any slot becomes free, without waiting for its next check.
 func TestPlaceFreeAgain(t *testing.T) {
 	const most = 2
 	p, b, first := fixture(t)
@@ -131,7 +132,7 @@ func TestPlaceFreeAgain(t *testing.T) {
 	}
 }
 
-// A worker that comes to its end waits for no place.
+// A worker that ends waits for no slot.
 func TestStoppedWaitingForPlace(t *testing.T) {
 	p, b, m := fixture(t)
 	if other := member(t, p, b); other.takePlace(1, time.Hour, time.Hour) == nil {
@@ -142,7 +143,7 @@ func TestStoppedWaitingForPlace(t *testing.T) {
 	for p.at.preparersWaiting.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	for range 100 { // the worker may be just about to sleep
+	for range 100 { // the worker may be about to sleep
 		m.Stop()
 		select {
 		case place := <-over:

@@ -19,8 +19,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// TestMain makes the test binary a worker, whose descriptors 3 and 4 are page and
-// bell, when it is started as one.
+// TestMain makes the test binary a worker when it is started as one; descriptors 3 and 4 are then page and bell.
 func TestMain(m *testing.M) {
 	role := os.Getenv("PEGASUS_TEST_PROCESS")
 	if role == "" {
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 var roles = map[string]func(m *Member){
-	// greedy takes as much memory as it gets, in small pieces, and tells how much.
+	// greedy reserves all the memory that it gets, in small pieces, and reports how much.
 	"greedy": func(m *Member) {
 		total := 0
 		for m.Reserve(DeviceMemory, 3) == nil {
@@ -48,7 +47,7 @@ var roles = map[string]func(m *Member){
 		fmt.Println(total)
 		io.Copy(io.Discard, os.Stdin)
 	},
-	// restless takes and returns memory, and submits and finishes, for ever.
+	// restless takes and returns memory, and submits and finishes requests, for ever.
 	"restless": func(m *Member) {
 		fmt.Println("ready")
 		for n := uint64(1); ; n = n*5%1009 + 1 {
@@ -60,7 +59,7 @@ var roles = map[string]func(m *Member){
 			}
 		}
 	},
-	// waiter waits at the gate, and tells when it got through.
+	// waiter waits at the gate, and reports its admission.
 	"waiter": func(m *Member) {
 		fmt.Println("ready")
 		if _, err := m.Acquire(Compute, 1, false, nil, nil); err != nil {
@@ -150,7 +149,8 @@ func TestQuotaAcrossProcesses(t *testing.T) {
 	}
 }
 
-// A daemon that was killed while it held the lock leaves it to the next, also where that has its pid, as in a container.
+// A daemon that was killed while it held the lock leaves it to the next, even if that has the same pid, as in a
+// container.
 func TestDaemonKilledWithLock(t *testing.T) {
 	for _, pid := range []int{0, os.Getpid()} {
 		p, err := New()
@@ -182,7 +182,7 @@ func TestDaemonKilledWithLock(t *testing.T) {
 	}
 }
 
-// A worker that is killed at any instruction leaves nothing behind, and nobody stuck.
+// A worker killed at any instruction leaves no reservation behind, and blocks no other worker.
 func TestKilledWhileReserving(t *testing.T) {
 	seed := seeds.Fixed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -205,7 +205,7 @@ func TestKilledWhileReserving(t *testing.T) {
 		p.Reap(w.slot)
 	}
 	survivor.kill()
-	// Without a daemon too, the living free the lock of the dead.
+	// Without a daemon, too, living workers break the lock of a dead one.
 	if err := m.Reserve(DeviceMemory, 1); err != nil {
 		t.Error(err)
 	}
@@ -218,7 +218,7 @@ func TestKilledWhileReserving(t *testing.T) {
 	}
 }
 
-// The lock of a holder that died is broken by whoever wants it next.
+// The lock of a dead holder is broken by the next caller of lock.
 func TestLockOfTheDead(t *testing.T) {
 	p, b, m := fixture(t)
 	w := start(t, "waiter", p, b)
@@ -280,7 +280,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// A new daemon finds the slots of workers that ended while nobody watched, and of those that never came.
+// A new daemon finds the slots of workers that ended while no daemon ran, and of workers that never joined.
 func TestOccupants(t *testing.T) {
 	p, b, m := fixture(t)
 	p.SetQuota(DeviceMemory, 30)

@@ -11,7 +11,7 @@ import (
 	"pegasus/accel"
 )
 
-// What workers note is read once, in order, and only while it is asked for.
+// Workers' trace records are read once, in order, and only while tracing is on.
 func TestNotes(t *testing.T) {
 	p, _, m := fixture(t)
 	finish := func(ns int64) {
@@ -57,7 +57,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Nothing that a worker writes gets the reader to tell what can't be, or to read for ever.
+// No value that a worker writes makes the reader report impossible records, or read for ever.
 func TestForgedNotes(t *testing.T) {
 	p, _, _ := fixture(t)
 	p.Note(true)
@@ -89,7 +89,7 @@ func TestForgedNotes(t *testing.T) {
 	}
 }
 
-// Several goroutines of a worker note at once while another process reads.
+// Several goroutines of a worker write records at once while another process reads.
 func TestNotesAtOnce(t *testing.T) {
 	p, _, m := fixture(t)
 	p.Note(true)

@@ -10,7 +10,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// bank is a Commons of so many bytes, which knows what was cleared.
+// bank is a Commons of so many bytes that records the cleared offsets.
 type bank struct {
 	room, held uint64
 	cleared    []uint64 // offsets
@@ -33,7 +33,7 @@ func (b *bank) Clear(offset, bytes uint64) error {
 	return nil
 }
 
-// segmented is a page with two workers.
+// segmented returns a page with two workers.
 func segmented(t *testing.T) (*Page, [2]*Member) {
 	p, err := New()
 	if err != nil {
@@ -54,7 +54,7 @@ func segmented(t *testing.T) (*Page, [2]*Member) {
 	return p, all
 }
 
-// A loose segment whose worker was killed before it had it is nobody's, and goes.
+// A loose segment whose worker was killed before it attached it belongs to no worker, and is freed.
 func TestLooseOfNobody(t *testing.T) {
 	p, workers := segmented(t)
 	b := &bank{room: 1 << 40}
@@ -72,9 +72,8 @@ func TestLooseOfNobody(t *testing.T) {
 	}
 }
 
-// Random workers make, find, attach, remove and detach segments, and die: no two lie in
-// one place, the quota and the accelerator know exactly what there is, and a segment
-// goes when it was removed and nobody has it attached: cleared first.
+// Random workers make, find, attach, remove and detach segments, and die: no two segments overlap, the quota and the
+// accelerator count exactly the existing segments, and a removed segment without attachments is cleared and freed.
 func TestRandomSegments(t *testing.T) {
 	seed := seeds.Fixed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -134,7 +133,7 @@ func TestRandomSegments(t *testing.T) {
 			if r.IntN(10) > 0 {
 				continue
 			}
-			for id, a := range attached { // the worker dies, another comes
+			for id, a := range attached { // the worker dies, another joins
 				a[w] = 0
 				attached[id] = a
 			}
@@ -176,7 +175,7 @@ func checkSegments(t *testing.T, p *Page, b *bank, known map[uint32]Segment, att
 	}
 }
 
-// What can't be cleared stays, and counts.
+// A segment that cannot be cleared stays, and counts.
 func TestSegmentsThatCantBeCleared(t *testing.T) {
 	p, workers := segmented(t)
 	b := &bank{room: 1 << 30, fails: true}
@@ -199,8 +198,8 @@ func TestSegmentsThatCantBeCleared(t *testing.T) {
 	}
 }
 
-// A worker may be killed after it changed what the accelerator counts and before the table says so, or
-// the other way round: what is counted is what is there, when the daemon has seen it end.
+// A worker may be killed after it changed the accelerator's count and before it changed the table, or the other way
+// round: after the daemon has reaped it, the count matches the table.
 func TestKilledBetweenCountingAndTable(t *testing.T) {
 	p, workers := segmented(t)
 	b := &bank{room: 1 << 30}
@@ -230,7 +229,7 @@ func TestKilledBetweenCountingAndTable(t *testing.T) {
 	}
 }
 
-// mortal is a bank whose caller dies when it says how much there is.
+// mortal is a bank whose caller dies when it reports the size.
 type mortal struct {
 	*bank
 	counts bool // before it dies

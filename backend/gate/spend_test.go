@@ -7,7 +7,8 @@ import (
 	"pegasus/accel"
 )
 
-// What a long request has used is charged while it goes on, and counts as used after the gate has closed; all of it is charged once.
+// A long request's use is charged while it continues, and counts as used after the gate has closed; each part is
+// charged once.
 func TestSpend(t *testing.T) {
 	p, _, m := fixture(t)
 	p.SetInFlightLimit(1000)
@@ -21,7 +22,7 @@ func TestSpend(t *testing.T) {
 	}
 	left(9400)
 	m.Spend(&ticket, usage(accel.Compute, 500))
-	left(9400) // as was reserved
+	left(9400) // as reserved
 	m.Spend(&ticket, usage(accel.CopyIn, 300))
 	left(9200)
 	used := func(want ...int64) {
@@ -43,12 +44,12 @@ func TestSpend(t *testing.T) {
 	if c, o := p.at.overrun[Compute].Load(), p.at.overrun[Copy].Load(); c != 1000 || o != 400 {
 		t.Errorf("%d and %d ns were used since the gate closed, want 1000 and 400", c, o)
 	}
-	m.Finish(ticket, usage(accel.Compute, 2250)) // and 50 ns that nobody has told of
+	m.Finish(ticket, usage(accel.Compute, 2250)) // and 50 ns that Spend was not called for
 	used(1550, 300, 400, 0)
 	if w := p.Look(); w.Ended[Compute] != 1 || w.InFlight != 0 {
 		t.Errorf("%+v", w)
 	}
-	// A lease that is still the same gets back what was reserved too much, or gives what was used too much, once.
+	// An unchanged lease gets back the unused reservation, or is charged the excess, once.
 	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 10_000})
 	for _, c := range []struct{ spent, all, want int64 }{{0, 100, 9900}, {400, 400, 9500}, {800, 900, 8600}, {700, 700, 7900}} {
 		ticket := try(t, m, Compute, 600, Admitted)
@@ -60,7 +61,8 @@ func TestSpend(t *testing.T) {
 	}
 }
 
-// A request that outlasts its lease uses the budget of those that follow, and the daemon hears when one is used up.
+// A request that outlasts its lease uses the budget of the following ones, and the daemon is notified when one is used
+// up.
 func TestSpendOutlastsLease(t *testing.T) {
 	p, b, m := fixture(t)
 	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 10_000})
@@ -81,15 +83,15 @@ func TestSpendOutlastsLease(t *testing.T) {
 	}
 }
 
-// Who waits between two parts does nothing before the next lease only once what may be used after the last one is used up: until
-// then he may not have seen that there was another, and goes on.
+// A worker that waits between two parts counts as blocked until the next lease only once the time allowed after the
+// last one is used up: until then it may not have observed that there was another lease, and continues.
 func TestHeld(t *testing.T) {
 	p, _, m := fixture(t)
 	p.SetInFlightLimit(1000)
 	p.Grant(Terms{Classes: AllClasses, Until: Forever, Budget: 10_000})
 	ticket := try(t, m, Compute, 600, Admitted)
 	p.Revoke(AllClasses)
-	m.slot.held[Compute].Store(1) // he has woken up for the lease, and not yet seen it
+	m.slot.held[Compute].Store(1) // it has woken up for the lease, and not yet observed it
 	for _, c := range []struct{ spent, held int64 }{{0, 0}, {999, 0}, {1, 1}} {
 		m.Spend(&ticket, usage(accel.Compute, c.spent))
 		if w := p.Look(); w.Held[Compute] != c.held {
@@ -100,8 +102,8 @@ func TestHeld(t *testing.T) {
 	m.Finish(ticket, usage(accel.Compute, 1000))
 }
 
-// The turn of a lease with a budget ends when as much was used and as may be in flight, though the daemon doesn't revoke the
-// lease: it may be late. What is only reserved counts as not used, and the next lease begins anew.
+// The turn of a lease with a budget ends when the budget and the in-flight limit are used up, even if the daemon, which
+// may be late, does not revoke the lease. Reserved time counts as unused, and the next lease starts anew.
 func TestBudgetEndsTurn(t *testing.T) {
 	p, _, m := fixture(t)
 	p.SetInFlightLimit(1000)

@@ -8,13 +8,12 @@ import (
 	"pegasus/cuda"
 )
 
-// employWithBell is a worker for a process of a virtual machine, which has a bell.
+// employWithBell starts a worker for a process of a virtual machine, which has a bell.
 func employWithBell(t *testing.T) *employed {
 	return employ(t, func(j *Job, _ *Files) { j.Features = callbuf.FeatureApart | callbuf.FeatureBell }).serve()
 }
 
-// A worker that has been idle is woken by a message over its socket, by every one, and
-// still learns when its guest hangs up.
+// Every message over its socket wakes an idle worker, and the worker still notices its guest's hang-up.
 func TestBell(t *testing.T) {
 	e := employWithBell(t)
 	rings := 0
@@ -35,7 +34,7 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// Rings that get lost cost a slice each, and no more.
+// A lost ring costs one slice of delay, and no more.
 func TestBellLost(t *testing.T) {
 	e := employWithBell(t)
 	e.g.RingBy(func() {})
@@ -45,7 +44,7 @@ func TestBellLost(t *testing.T) {
 	}
 }
 
-// A guest that rings all the time is heard now and then: it can't keep a processor busy.
+// A guest that rings continuously is served at intervals: it cannot keep a processor busy.
 func TestRungWithoutEnd(t *testing.T) {
 	e := employWithBell(t)
 	taken := 0
@@ -55,7 +54,7 @@ func TestRungWithoutEnd(t *testing.T) {
 			break
 		}
 	}
-	const queued = 2000 // as many as a socket holds, and more
+	const queued = 2000 // as many as a socket's queue holds, and more
 	if most := int(time.Second/callbuf.RingPause) + queued; taken > most {
 		t.Errorf("it took %d rings in a second, more than %d", taken, most)
 	}

@@ -82,7 +82,7 @@ func TestDeferredErrors(t *testing.T) {
 		t.Helper()
 		b.want(want, cuda.OpContextSynchronize, 1, 0, nil)
 	}
-	// The first one is told, once.
+	// The first error is returned, once.
 	b.queue(cuda.OpStreamDestroy, 1, 0, &cuda.StreamDestroyArgs{Stream: 77})
 	b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: 20, Flags: 5})
 	sync(cuda.ErrorInvalidHandle)
@@ -92,7 +92,7 @@ func TestDeferredErrors(t *testing.T) {
 	b.queue(cuda.OpStreamDestroy, 1, 0, &cuda.StreamDestroyArgs{Stream: 20})
 	sync(cuda.ErrorInvalidValue)
 	b.want(cuda.ErrorInvalidHandle, cuda.OpStreamSynchronize, 1, 20, nil)
-	// A live id is not given again, and what it names goes on.
+	// A live id is rejected for a new object, and its object remains.
 	b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: 21})
 	b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: 21})
 	b.want(cuda.Success, cuda.OpStreamSynchronize, 1, 21, nil)
@@ -110,14 +110,15 @@ func TestDeferredErrors(t *testing.T) {
 	sync(cuda.ErrorInvalidValue)
 	b.queue(cuda.OpLaunch, 1, 0, &cuda.LaunchArgs{Function: cuda.LaunchFunction(3, 0)})
 	sync(cuda.ErrorInvalidHandle)
-	// Another context's error is its own.
+	// A context's error does not affect another context.
 	b.context(2)
 	b.queue(cuda.OpEventDestroy, 2, 0, &cuda.EventDestroyArgs{Event: 5})
 	sync(cuda.Success)
 	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 2, 0, nil)
 }
 
-// An error that isn't sticky is returned by calls that synchronise its stream, or all: to no other call, and no copy is lost for it.
+// A nonsticky error is returned by calls that synchronise its stream, or all: by no other call, and no copy is lost for
+// it.
 func TestErrorsBelongToStreams(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -164,7 +165,7 @@ func TestErrorsBelongToStreams(t *testing.T) {
 			t.Errorf("%s: then the context returns %v", name, left)
 		}
 	}
-	// A stream that is destroyed leaves its error to the context.
+	// A destroyed stream leaves its error to the context.
 	b.launch(1, 20, 99, word)
 	b.queue(cuda.OpStreamDestroy, 1, 0, &cuda.StreamDestroyArgs{Stream: 20})
 	if r := synced(21); r != cuda.Success {
@@ -232,7 +233,7 @@ func TestModules(t *testing.T) {
 	b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
 }
 
-// What an image offers can be asked without a context, and takes nothing.
+// An image can be inspected without a context, and the inspection takes no memory.
 func TestInspectedModules(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	copy(b.g.Arena(), "fake")
@@ -374,7 +375,7 @@ func TestBadCopiesFail(t *testing.T) {
 		}
 	}
 	b.queue(cuda.OpCopy, 1, 0, &cuda.CopyArgs{DstKind: 4, SrcKind: 1, Src: addr, Width: 8, Height: 1, Depth: 1})
-	b.want(cuda.ErrorInvalidValue, cuda.OpContextSynchronize, 1, 0, nil) // nobody waits for the bytes
+	b.want(cuda.ErrorInvalidValue, cuda.OpContextSynchronize, 1, 0, nil) // no call waits for the bytes
 	b.want(0, cuda.OpCopy, 1, 0, &cuda.CopyArgs{DstKind: 1, SrcKind: 2, Dst: 1, Width: 0, Height: 1, Depth: 1})
 	b.want(cuda.ErrorInvalidValue, cuda.OpFill, 1, 0, &cuda.FillArgs{Dst: addr, Width: 1, Height: 1, ElementSize: 3})
 	b.want(cuda.ErrorInvalidValue, cuda.OpFill, 1, 0, &cuda.FillArgs{Dst: addr, Width: huge, Height: 1, ElementSize: 4})
@@ -420,8 +421,7 @@ func TestEvents(t *testing.T) {
 	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 2, 0, nil)
 }
 
-// A record of an event that is not there fails, but whoever waits for it must not
-// do so for ever.
+// A record of a missing event fails, but a thread that waits for it must not do so for ever.
 func TestRecordOfNothing(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	b.context(1)
@@ -432,8 +432,7 @@ func TestRecordOfNothing(t *testing.T) {
 	}
 }
 
-// A record of an event that was destroyed must not be seen in the word by the
-// event that has it now.
+// A record of a destroyed event must not become visible in the word to the event that has it now.
 func TestEventWordsAreNotMixedUp(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -503,8 +502,8 @@ func equal(a, b []uint64) bool {
 	return true
 }
 
-// While the gate holds a launch back, the report of a host callback behind it
-// must be heard: what is in flight waits for it.
+// While a launch waits at the gate, the report of a host callback behind it must be processed: the work in flight
+// depends on it.
 func TestCallbackReportedBehindClosedGate(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -514,7 +513,7 @@ func TestCallbackReportedBehindClosedGate(t *testing.T) {
 	b.launch(1, 0, 0, word) // in flight, behind the callback
 	b.launch(1, 0, 0, word) // beyond the limit
 	b.page.Revoke(gate.AllClasses)
-	b.launch(1, 0, 0, word) // held back
+	b.launch(1, 0, 0, word) // waits at the gate
 	r := make(chan cuda.Result)
 	go func() {
 		r <- cuda.Result(first(b.call(cuda.OpCallbackWait, 0, 0, &cuda.CallbackWaitArgs{Done: 1})))
@@ -530,7 +529,7 @@ func TestCallbackReportedBehindClosedGate(t *testing.T) {
 	}
 }
 
-// A kernel is compiled before its first launch passes the gate, whose turn others wait for, and only then.
+// A kernel is compiled before its first launch passes the gate, for whose turn other domains wait, and only then.
 func TestPreparedBeforeTheGate(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -551,7 +550,7 @@ func TestPreparedBeforeTheGate(t *testing.T) {
 	}
 }
 
-// A module is loaded, and a kernel compiled, when few enough other workers of the domain do the like.
+// A module is loaded, and a kernel compiled, when few enough other workers of the domain prepare work.
 func TestPreparesInItsTurn(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	b.page.SetPreparers(1)
@@ -601,7 +600,7 @@ func TestPreparesInItsTurn(t *testing.T) {
 	}
 }
 
-// A first launch of a kernel that is compiled waits for no worker that compiles.
+// The first launch of a compiled kernel waits for no worker that compiles.
 func TestNothingToPrepare(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	b.page.SetPreparers(1)
@@ -635,7 +634,7 @@ func TestNothingToPrepare(t *testing.T) {
 
 func first(r cuda.Result, _ []byte) cuda.Result { return r }
 
-// until waits for something that other goroutines bring about.
+// until blocks until ok returns true, which depends on other goroutines.
 func (b *bench) until(ok func() bool) {
 	b.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
@@ -686,21 +685,21 @@ func TestBadPackets(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	b.context(1)
 	b.want(cuda.ErrorNotSupported, cuda.Op(999), 1, 0, nil)
-	b.want(cuda.ErrorInvalidValue, cuda.OpMemAlloc, 1, 0, &cuda.ContextSetLimitArgs{}) // of another length
+	b.want(cuda.ErrorInvalidValue, cuda.OpMemAlloc, 1, 0, &cuda.ContextSetLimitArgs{}) // arguments of another length
 	b.queue(cuda.OpMemAlloc, 1, 0, &cuda.MemAllocArgs{Size: 8})                        // must have a reply
 	b.want(cuda.ErrorInvalidValue, cuda.OpContextSynchronize, 1, 0, nil)
 	b.want(cuda.ErrorInvalidValue, cuda.OpStreamDestroy, 1, 0, &cuda.StreamDestroyArgs{}) // must have none
 	b.queue(cuda.Op(0), 1, 0, nil)
 	b.want(cuda.ErrorNotSupported, cuda.OpContextSynchronize, 1, 0, nil)
-	b.queue(cuda.Op(77), 9, 0, nil) // of no context: nobody to tell
+	b.queue(cuda.Op(77), 9, 0, nil) // no context to report to
 	b.want(0, cuda.OpNop, 1, 0, nil)
 }
 
-// A guest that queues without end is held back, and goes on when there is room.
+// A guest that queues without end is blocked, and continues when there is room.
 func TestQueueIsBounded(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
-	b.launch(1, 0, 1, word) // waits for leave
+	b.launch(1, 0, 1, word) // waits for the test's permission
 	b.queue(cuda.OpEventCreate, 1, 0, &cuda.EventCreateArgs{Event: 1})
 	var guest sync.WaitGroup
 	guest.Go(func() {

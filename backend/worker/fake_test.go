@@ -11,9 +11,9 @@ import (
 	"pegasus/cuda"
 )
 
-// fakeDevice does what accel.Device says, on memory of its own, each stream in a
-// goroutine. Its modules have four kernels: 0 adds 1 to a 64-bit word, 1 waits for
-// the test's leave and adds 1, 2 faults, 3 runs into the kernel's timeout.
+// fakeDevice implements accel.Device on memory of its own, with a goroutine for each stream. Its modules have four
+// kernels: 0 adds 1 to a 64-bit word, 1 waits for the test's permission and adds 1, 2 faults, 3 exceeds the kernel
+// timeout.
 type fakeDevice struct {
 	place Place
 	leave chan struct{} // kernel 1 takes one for each run
@@ -39,7 +39,7 @@ func newFake(p Place) *fakeDevice {
 	return &fakeDevice{place: p, leave: make(chan struct{}, 1000), next: p.DeviceBase, mem: map[uint64][]byte{}, cost: 1000}
 }
 
-// LimitKernels is as if a kernel had run for so long already.
+// LimitKernels behaves as if a kernel had exceeded the timeout already.
 func (d *fakeDevice) LimitKernels(time.Duration) { d.place.OnTimeout() }
 
 const fakeMemory = 1 << 30
@@ -67,7 +67,7 @@ func (d *fakeDevice) NewContext(uint32) (accel.Context, cuda.Result) {
 	return c, cuda.Success
 }
 
-// at finds size bytes at an address. d.mu is held.
+// at returns size bytes at an address. d.mu is held.
 func (d *fakeDevice) at(addr, size uint64) []byte {
 	for base, m := range d.mem {
 		if addr >= base && addr-base <= uint64(len(m)) && size <= uint64(len(m))-(addr-base) {
@@ -99,7 +99,7 @@ func (c *fakeContext) OnText(f func(waits bool)) {
 
 func (c *fakeContext) MayTell() bool { return true }
 
-// tell is what a kernel would do that prints.
+// tell does the work of a printing kernel.
 func (c *fakeContext) tell(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +225,7 @@ func (c *fakeContext) NewTexture(uint64, accel.TextureDesc) (accel.Texture, cuda
 	return fakeArray{}, cuda.Success
 }
 
-// panicLimit is a limit that shows a bug of the device.
+// panicLimit is a limit that triggers a bug of the device.
 const panicLimit = 666
 
 func (c *fakeContext) SetLimit(limit uint32, v uint64) (uint64, cuda.Result) {
@@ -336,7 +336,7 @@ func (c *fakeContext) Submit(st accel.Stream, w accel.Work, done accel.Done) cud
 	if r := c.Err(); r != cuda.Success {
 		return r
 	}
-	switch p := w.(type) { // what is pointed to is the caller's again after Submit
+	switch p := w.(type) { // pointed-to values belong to the caller again after Submit
 	case *accel.Launch:
 		l := *p
 		if l.Grid[0] == 0 {
@@ -355,7 +355,7 @@ func (c *fakeContext) Submit(st accel.Stream, w accel.Work, done accel.Done) cud
 		e.pending++
 		e.mu.Unlock()
 	}
-	var ready chan struct{} // when a wait is over, which is for the record as it is now
+	var ready chan struct{} // the condition for the end of a wait, which is that of the present record
 	if w, ok := w.(accel.WaitEvent); ok {
 		ready = make(chan struct{})
 		w.Event.Synchronize(func(cuda.Result) { close(ready) })
@@ -371,7 +371,7 @@ func (c *fakeContext) Submit(st accel.Stream, w accel.Work, done accel.Done) cud
 		}
 		s.pending.Add(-1)
 		done(r, c.usage(w))
-		if rec, ok := w.(accel.Record); ok { // who hears of the event has heard of its record
+		if rec, ok := w.(accel.Record); ok { // observers of the event have observed its record
 			rec.Event.(*fakeEvent).recorded()
 		}
 	}

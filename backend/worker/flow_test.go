@@ -11,12 +11,12 @@ import (
 	"pegasus/cuda"
 )
 
-// fullQueue is a device's queue with so much in it.
+// fullQueue is a device's queue with that many entries.
 type fullQueue struct{ atomic.Int64 }
 
 func (q *fullQueue) Queued() int { return int(q.Load()) }
 
-// alone is a session that nobody polls, with its guest's side.
+// alone returns a session without a poller, with its guest's side.
 func alone(t *testing.T) (*session, *bench) {
 	t.Helper()
 	b := newBench(t, smallGeometry())
@@ -62,7 +62,7 @@ func TestKeptPacketsCount(t *testing.T) {
 	}
 }
 
-// A callback may take its time; its report makes room, in the ring or beside it.
+// A callback may take long; its report makes room, in the ring or beside it.
 func TestRoomBehindCallbacks(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		s, b := alone(t)
@@ -79,7 +79,7 @@ func roomBehindCallbacks(t *testing.T, s *session, b *bench, beside bool) {
 	if r != cuda.Success {
 		t.Fatal(r)
 	}
-	if beside { // nothing is read from the ring any more
+	if beside { // the ring is not read any more
 		s.behindBytes = maxBehindBytes
 	}
 	send := func(slot uint16, done uint64) {
@@ -96,14 +96,14 @@ func roomBehindCallbacks(t *testing.T, s *session, b *bench, beside bool) {
 	}
 	s.callbackDue(5, k, cuda.Success, func() { q.Store(0) })
 	start := time.Now()
-	time.AfterFunc(time.Second, func() { send(0, 0) }) // is told of the callback
+	time.AfterFunc(time.Second, func() { send(0, 0) }) // receives the callback
 	time.AfterFunc(time.Minute, func() { send(1, 5) }) // has run it
 	if r := s.room(); r != cuda.Success || time.Since(start) < time.Minute {
 		t.Fatalf("%v after %v", r, time.Since(start))
 	}
 }
 
-// A session that ends does so also while a callback is waited for.
+// A session also ends while a call waits for a callback.
 func TestRoomEndsWithTheSession(t *testing.T) {
 	s, _ := alone(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestRoomEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// A guest that knows the ring only, and has filled it and what is read ahead, can't report anything.
+// A guest that uses only the ring, and has filled it and the deferred packets, cannot report anything.
 func TestRoomForTheDeaf(t *testing.T) {
 	s, _ := alone(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestRoomForTheDeaf(t *testing.T) {
 	})
 }
 
-// Only reports come beside the ring.
+// Only reports are accepted beside the ring.
 func TestCallsBesideTheRing(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	if err := b.g.SendBeside(callbuf.Header{Op: uint16(cuda.OpNop)}, nil); err != nil {
@@ -159,7 +159,7 @@ func TestCallsBesideTheRing(t *testing.T) {
 	}
 }
 
-// What comes before a callback of a graph ends by itself, however long it takes.
+// Work before a callback of a graph completes on its own, however long it takes.
 func TestRoomBehindGraphs(t *testing.T) {
 	s, _ := alone(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestRoomBehindGraphs(t *testing.T) {
 	})
 }
 
-// Callbacks that went with their context are not kept for the next to ask.
+// Callbacks of a destroyed context are not kept for the next CallbackWait.
 func TestCallbacksGoWithTheirContext(t *testing.T) {
 	s, _ := alone(t)
 	g := &guestContext{s: s}
@@ -193,7 +193,7 @@ func TestCallbacksGoWithTheirContext(t *testing.T) {
 	}
 }
 
-// Who waits while the session ends is told why it does, not that its context went with it.
+// A call that waits while the session ends returns the session's result, and not that its context was destroyed.
 func TestWaitersLearnWhySessionsEnd(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	b.s.end(cuda.ErrorLaunchTimeout, "a kernel ran for too long")
@@ -205,7 +205,7 @@ func TestWaitersLearnWhySessionsEnd(t *testing.T) {
 	}
 }
 
-// A write that streams may be waiting for passes what is queued in other streams, and nothing else.
+// A write for which streams may be waiting passes the work queued in other streams, and nothing else.
 func TestWritesPassOtherStreams(t *testing.T) {
 	call := func(op cuda.Op, stream uint64, a interface{ Append([]byte) []byte }, flags uint16) held {
 		h := held{Header: callbuf.Header{Op: uint16(op), Stream: stream, Context: 1, Flags: flags}}

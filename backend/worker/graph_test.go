@@ -12,7 +12,7 @@ import (
 
 const graphAt = 64 << 10 // in the arena
 
-// node is one of a graph's description.
+// node returns a node of a graph's description.
 func node(op cuda.Op, a appender, after ...uint32) cuda.GraphNode {
 	return cuda.GraphNode{Op: op, After: after, Payload: payload(a)}
 }
@@ -39,7 +39,7 @@ func (b *bench) launchGraph(id uint64, records ...uint64) {
 	b.queue(cuda.OpGraphLaunch, 1, 0, &a)
 }
 
-// A device that takes no graphs gets their nodes one by one, and the gate sees one piece of work.
+// On a device without graphs, nodes are submitted one by one, and the gate counts one request.
 func TestGraph(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -54,7 +54,7 @@ func TestGraph(t *testing.T) {
 	if d, _ := b.page.Statistics(0); d.Used[accel.Compute] != 30*b.dev.cost || d.Ended[accel.Compute] != 10 {
 		t.Errorf("charged are %d ns of %d pieces", d.Used[accel.Compute], d.Ended[accel.Compute])
 	}
-	// Another version under the same id, for launches from now on.
+	// Another version under the same id, for later launches.
 	b.createGraph(0, 7, kernelNode(1, 0, word))
 	b.launchGraph(7)
 	b.queue(cuda.OpGraphDestroy, 1, 0, &cuda.GraphDestroyArgs{Graph: 7})
@@ -65,7 +65,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// What the nodes of a graph have used is charged while it goes on: it may take as long as many kernels.
+// The use of a graph's nodes is charged while the graph runs: it may take as long as many kernels.
 func TestGraphIsChargedAsItGoes(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -91,7 +91,7 @@ func TestGraphIsChargedAsItGoes(t *testing.T) {
 	}
 }
 
-// A graph's records complete with the serials that came with the launch, whatever becomes of it.
+// A graph's records complete with the serials of the launch, whatever its result.
 func TestGraphEvents(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -125,7 +125,7 @@ func TestGraphEvents(t *testing.T) {
 	reached(21, 7)
 }
 
-// A host callback of a graph is due at each launch, and holds back what comes after it.
+// A host callback of a graph is due at each launch, and blocks the nodes after it.
 func TestGraphCallback(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -203,7 +203,7 @@ func TestGraphsRefused(t *testing.T) {
 	b.want(cuda.ErrorInvalidHandle, cuda.OpGraphCreate, 2, 0, &cuda.GraphCreateArgs{Graph: 7, ArenaOffset: graphAt, Length: 8}) // another context's id
 	b.want(cuda.ErrorInvalidValue, cuda.OpGraphCreate, 1, 0, &cuda.GraphCreateArgs{Graph: 8, ArenaOffset: 1 << 40, Length: 8})
 	b.want(cuda.ErrorInvalidValue, cuda.OpGraphCreate, 1, 0, &cuda.GraphCreateArgs{Graph: 8, Length: 1 << 62})
-	large := make([]cuda.GraphNode, 59000) // what doesn't fit is refused, until others go
+	large := make([]cuda.GraphNode, 59000) // a graph that does not fit is rejected, until others are destroyed
 	for i := range large {
 		large[i].Op = cuda.OpNop
 	}
@@ -216,7 +216,7 @@ func TestGraphsRefused(t *testing.T) {
 		b.queue(cuda.OpGraphDestroy, 1, 0, &cuda.GraphDestroyArgs{Graph: 100 + id})
 	}
 	b.createGraph(0, 99, large...)
-	// An error in the middle ends a launch, and is told later.
+	// An error in the middle ends a launch, and is returned later.
 	b.createGraph(0, 9, kernelNode(1, 0, word), launch(func(a *cuda.LaunchArgs) { a.Grid[0] = 0 }), kernelNode(1, 0, word))
 	b.launchGraph(9)
 	b.want(cuda.ErrorInvalidValue, cuda.OpContextSynchronize, 1, 0, nil)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A graph's name has each of its kernels once, in their order, and doesn't grow with the number of nodes.
+// A graph's name has each of its kernels once, in their order, and does not grow with the number of nodes.
 func TestGraphName(t *testing.T) {
 	gr := &graph{}
 	for range 3 {

@@ -15,8 +15,7 @@ import (
 	"pegasus/test/seeds"
 )
 
-// survives says whether a session, after whatever happened to it, still answers
-// or has ended properly.
+// survives checks that a session still replies, or has ended properly.
 func (b *bench) survives() {
 	b.t.Helper()
 	err := b.ping(20 * time.Second)
@@ -118,12 +117,12 @@ func hostileRound(t *testing.T, random *rand.Rand) {
 		}
 		h := callbuf.Header{Op: uint16(random.IntN(34)), Flags: uint16(random.IntN(2)), Context: 1, ReplySlot: uint16(random.IntN(64))}
 		if b.g.Send(h, payload[:random.IntN(len(payload))], alive) != nil {
-			break // the guest has destroyed its own way in
+			break // the guest has destroyed its own access
 		}
 	}
 	stop.Store(true)
 	scribblers.Wait()
-	// Whatever the guest destroyed of its own, the worker has not crashed and ends.
+	// Whatever state the guest destroyed, the worker has not crashed and ends.
 	b.s.end(cuda.ErrorDeinitialized, "")
 	select {
 	case <-b.served:
@@ -133,7 +132,7 @@ func hostileRound(t *testing.T, random *rand.Rand) {
 	if why := b.s.ending.why; strings.Contains(why, "bug:") {
 		t.Fatalf("the worker stumbled: %s", why)
 	}
-	// The poller may have ended without waiting for a context that was slow to go.
+	// The poller may have ended without waiting for the slow destruction of a context.
 	b.until(func() bool {
 		used, _ := b.page.Memory(gate.DeviceMemory)
 		return used == 0

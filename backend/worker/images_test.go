@@ -11,7 +11,7 @@ type machine struct{ *fakeDevice }
 
 func (machine) Habits() int32 { return cuda.TakesMachineCode }
 
-// Libraries for GPUs have more machine code than any program has text.
+// GPU libraries have more machine code than any program has PTX text.
 func TestMostImages(t *testing.T) {
 	text, code := &session{device: &fakeDevice{}}, &session{device: machine{&fakeDevice{}}}
 	if text.mostImages() != 128<<20 || code.mostImages() != 4<<30 {

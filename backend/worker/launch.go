@@ -223,7 +223,7 @@ func (s *session) about() gate.About {
 	way := direction(t.dst, t.src)
 	size := t.bytes
 	if t.class() == gate.Compute {
-		size = 0 // there it counts threads
+		size = 0 // for compute, Size counts threads
 	}
 	return gate.About{Key: mix(uint64(way), t.bytes) >> 1, Known: s.costs.perByte[way].Load() != 0, Size: size}
 }

@@ -9,11 +9,12 @@ import (
 	"pegasus/cuda"
 )
 
-// What processes of a domain lend each other lies in the store of its segments, unless their devices pass it by themselves: a device puts the
-// memory round an allocation there, as a loose segment. Who has the name of the allocation gets that part of the segment and no more, since its tag can be made of the segment's
-// secret alone, which workers know and no guest.
+// Exported memory of a domain's processes is in the store of its segments, unless the devices pass it to each other:
+// the device puts the memory around an allocation there, as a loose segment. The name of an allocation gives access to
+// its part of the segment and no more, since its tag can be computed only from the segment's secret, which workers have
+// and no guest.
 
-// tagOf is the tag of a part of a segment.
+// tagOf returns the tag of a part of a segment.
 func tagOf(secret, offset, bytes uint64) uint64 {
 	var text [24]byte
 	binary.LittleEndian.PutUint64(text[:], secret)
@@ -23,7 +24,7 @@ func tagOf(secret, offset, bytes uint64) uint64 {
 	return binary.LittleEndian.Uint64(sum[:])
 }
 
-// MemLend waits until nothing uses the process's memory, which its next calls come behind.
+// MemLend waits until no work uses the process's memory; the process's later calls queue behind it.
 func (s *session) MemLend(_ cuda.Call, a cuda.MemLendArgs) (out cuda.MemLendResult, r cuda.Result) {
 	if s.allocs[a.Address] == nil {
 		return out, cuda.ErrorInvalidValue
@@ -85,7 +86,7 @@ func (s *session) MemBorrow(c cuda.Call, a cuda.MemBorrowArgs) (out cuda.MemBorr
 	return out, cuda.Success
 }
 
-// borrow is MemBorrow where devices pass each other memory by themselves.
+// borrow is MemBorrow for devices that pass memory to each other.
 func (s *session) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs) (out cuda.MemBorrowResult, r cuda.Result) {
 	if len(s.attached) >= maxObjects {
 		return out, cuda.ErrorOutOfMemory
@@ -97,7 +98,7 @@ func (s *session) borrow(g *guestContext, b accel.Borrower, a cuda.MemBorrowArgs
 	if r != cuda.Success {
 		return out, g.report(r)
 	}
-	if bytes != a.Bytes { // the guest would think that it has more, or less
+	if bytes != a.Bytes { // the guest would assume more memory, or less
 		b.Detach(addr, func() {})
 		return out, cuda.ErrorInvalidValue
 	}

@@ -8,17 +8,17 @@ import (
 	"pegasus/cuda"
 )
 
-// memory is memory without an address, of a guest that may have it mapped.
+// memory is device memory without an address, which the guest can map.
 type memory struct {
 	m       accel.Memory
 	shared  bool
 	segment uint32 // if it is shared
 }
 
-// maxRanges bounds the ranges of addresses that a guest process has reserved.
+// maxRanges bounds the address ranges that a guest process has reserved.
 const maxRanges = 4096
 
-// mapper is the device's ability to map memory, for calls that name no context: neither addresses nor memory belong to one.
+// mapper returns the device's mapping interface. Its calls name no context: neither addresses nor memory belong to one.
 func (s *session) mapper() (accel.Mapper, cuda.Result) {
 	if m, ok := s.device.(accel.Mapper); ok && m.MapGranule() != 0 {
 		return m, cuda.Success
@@ -51,7 +51,7 @@ func (s *session) RangeFree(_ cuda.Call, a cuda.RangeFreeArgs) cuda.Result {
 	return r
 }
 
-// MemoryCreate waits for memory that is being freed, as MemAlloc does, but not for what may never be.
+// MemoryCreate waits for memory that is being freed, like MemAlloc, but not for memory that may never be freed.
 func (s *session) MemoryCreate(_ cuda.Call, a cuda.MemoryCreateArgs) cuda.Result {
 	m, r := s.mapper()
 	if r != cuda.Success {
@@ -87,9 +87,9 @@ func (s *session) createMemory(m accel.Mapper, a cuda.MemoryCreateArgs) cuda.Res
 	return r
 }
 
-// createShared makes memory that others can have a part in. It is false where that can't be, since the device shares none or
-// the domain has enough such memory: programs ask for it long before they know that they need it, and most never do. So
-// they get other memory then, and hear of it when they export that.
+// createShared makes memory that other processes can import. ok is false if that is impossible because the device
+// shares no memory or the domain has enough loose segments: programs request such memory long before they need it, and
+// most never do. They then get other memory, and an error when they export it.
 func (s *session) createShared(a cuda.MemoryCreateArgs) (r cuda.Result, ok bool) {
 	if _, ok := s.device.(accel.Importer); !ok || s.commons == nil {
 		return 0, false
@@ -104,7 +104,7 @@ func (s *session) createShared(a cuda.MemoryCreateArgs) (r cuda.Result, ok bool)
 	return s.adopt(a.Memory, seg.ID, seg.Offset, seg.Bytes), true
 }
 
-// adopt makes a segment that is attached already the memory with an id.
+// adopt gives an attached segment an id as the guest's memory.
 func (s *session) adopt(id uint64, segment uint32, offset, bytes uint64) cuda.Result {
 	mem, r := s.device.(accel.Importer).ImportMemory(s.commons.file, offset, bytes, func() { s.gate.DetachSegment(s.commons, segment) })
 	if r != cuda.Success {

@@ -7,8 +7,8 @@ import (
 	"pegasus/cuda"
 )
 
-// A mark is reached when what was queued before it has ended, and the guest knows
-// when the gate holds a call back, and the mark behind it.
+// A mark is reached when the work queued before it has ended, and the guest is notified when a call, and the mark
+// behind it, wait at the gate.
 func TestStreamMark(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
@@ -19,7 +19,7 @@ func TestStreamMark(t *testing.T) {
 	if n := b.g.EventSerial(5); n != 1 || b.g.Held() {
 		t.Fatalf("serial %d of an idle stream, held: %v", n, b.g.Held())
 	}
-	b.launch(1, 0, 1, word) // waits for leave
+	b.launch(1, 0, 1, word) // waits for the test's permission
 	mark(2)
 	b.want(0, cuda.OpNop, 1, 0, nil)
 	if n := b.g.EventSerial(5); n != 1 {
@@ -38,7 +38,7 @@ func TestStreamMark(t *testing.T) {
 	b.page.Grant(gate.Terms{Classes: gate.AllClasses, Until: gate.Forever})
 	b.until(func() bool { return b.g.EventSerial(5) == 3 && !b.g.Held() })
 
-	// A stream without work is told from others although the device takes no more.
+	// An idle stream is recognized although the device accepts no more work.
 	b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: 20})
 	b.queue(cuda.OpEventCreate, 1, 0, &cuda.EventCreateArgs{Event: 7})
 	for range maxOutstanding {
@@ -51,7 +51,7 @@ func TestStreamMark(t *testing.T) {
 	}
 	b.want(0, cuda.OpContextSynchronize, 1, 0, nil)
 
-	// What can't be marked leaves nobody waiting.
+	// A failed mark leaves no thread waiting.
 	b.queue(cuda.OpStreamMark, 1, 0, &cuda.StreamMarkArgs{Event: 6, Serial: 9})
 	b.queue(cuda.OpStreamMark, 2, 0, &cuda.StreamMarkArgs{Event: 5, Serial: 4})
 	b.want(cuda.ErrorInvalidHandle, cuda.OpContextSynchronize, 1, 0, nil)
@@ -59,11 +59,11 @@ func TestStreamMark(t *testing.T) {
 		t.Errorf("serials %d and %d", b.g.EventSerial(6), b.g.EventSerial(5))
 	}
 
-	// The guest learns that a kernel failed not later than that it ended.
+	// A kernel's failure becomes visible to the guest no later than its end.
 	b.dev.mu.Lock()
 	ctx := b.dev.last
 	b.dev.mu.Unlock()
-	ctx.fail(cuda.ErrorIllegalAddress) // nobody was told yet
+	ctx.fail(cuda.ErrorIllegalAddress) // not reported yet
 	mark(10)
 	b.until(func() bool { return b.g.EventSerial(5) == 10 })
 	if r := b.g.ContextPoison(1); r != int32(cuda.ErrorIllegalAddress) {

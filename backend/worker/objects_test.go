@@ -6,7 +6,7 @@ import (
 	"pegasus/cuda"
 )
 
-// A lookup says what the table holds now, also right after a lookup of the same id.
+// A lookup returns the table's present content, also right after a lookup of the same id.
 func TestTable(t *testing.T) {
 	var all table[string]
 	all.init()

@@ -22,14 +22,14 @@ func TestOrderLimitsKernels(t *testing.T) {
 	}
 }
 
-// spinWord is where the segment's header says how long a guest's threads may spin.
+// spinWord is the offset in the segment's header of the time for which a guest's threads may spin.
 const spinWord = 0x1c0
 
 func TestSpinTime(t *testing.T) {
 	for _, spin := range []time.Duration{0, 70 * time.Microsecond} {
 		want := spin
 		if runtime.NumCPU() == 1 {
-			want = 0 // whom they wait for could not run meanwhile
+			want = 0 // the awaited process could not run meanwhile
 		}
 		e := employ(t, func(j *Job, _ *Files) { j.SpinTime = spin }).serve()
 		e.want(0, cuda.OpContextCreate, 1, &cuda.ContextCreateArgs{})

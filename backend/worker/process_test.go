@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// prober is a fake device that tries, from within a confined worker, what a
-// hostile guest might make it do, when a guest sets limit 99.
+// prober is a fake device that, when a guest sets limit 99, attempts from within a confined worker the system calls of
+// a hostile guest.
 type prober struct {
 	*fakeDevice
 	log *slog.Logger
@@ -56,11 +56,11 @@ func (c *proberContext) SetLimit(limit uint32, v uint64) (uint64, cuda.Result) {
 	return escapes(), cuda.Success
 }
 
-// parent is another process of the same user; a confined worker can't find out its number.
+// parent is another process of the same user; a confined worker cannot read its pid itself.
 var parent = os.Getppid()
 
-// attempt makes a system call that the filter should refuse: only EPERM counts as
-// refused, not what the kernel says of the arguments.
+// attempt makes a system call that the filter should reject: only EPERM counts as rejected, not an error about the
+// arguments.
 func attempt(number uintptr, a, b, c int) error {
 	if _, _, errno := unix.RawSyscall(number, uintptr(a), uintptr(b), uintptr(c)); errno == unix.EPERM {
 		return errno
@@ -68,7 +68,7 @@ func attempt(number uintptr, a, b, c int) error {
 	return nil
 }
 
-// escapes is a bit for each forbidden thing that was possible.
+// escapes returns a bit for each forbidden operation that succeeded.
 func escapes() (found uint64) {
 	for i, try := range []func() error{
 		func() error { _, err := os.Open("/etc/passwd"); return err },
@@ -89,7 +89,7 @@ func escapes() (found uint64) {
 			}
 			return unix.EPERM
 		},
-		// Signals to another process of the same user, in all the ways that there are.
+		// Signals to another process of the same user, by every system call for them.
 		func() error { return attempt(unix.SYS_TGKILL, parent, parent, int(unix.SIGCONT)) },
 		func() error { return attempt(unix.SYS_TKILL, parent, int(unix.SIGCONT), 0) },
 		func() error { return attempt(unix.SYS_RT_SIGQUEUEINFO, parent, int(unix.SIGCONT), 0) },
@@ -104,11 +104,12 @@ func escapes() (found uint64) {
 		func() error { return attempt(unix.SYS_IOCTL, 2, siocSPGrp, 0) },
 		func() error { return attempt(unix.SYS_PRLIMIT64, parent, unix.RLIMIT_CPU, 0) },
 		func() error { return attempt(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, parent, 19) },
-		// A worker can't shorten files that the daemon has mapped, nor take more locks in files that all workers share.
+		// A worker can neither shrink files that the daemon has mapped, nor take more locks in files that all workers
+		// share.
 		func() error { return attempt(unix.SYS_FTRUNCATE, 2, 0, 0) },
 		func() error { return attempt(unix.SYS_FCNTL, 2, unix.F_OFD_SETLK, 0) },
 		func() error { return attempt(unix.SYS_FCNTL, 2, unix.F_SETLKW, 0) },
-		// Its own threads it may interrupt, as Go's runtime does.
+		// It may interrupt its own threads, as Go's runtime does.
 		func() error {
 			if err := unix.Tgkill(os.Getpid(), os.Getpid(), unix.SIGURG); err != nil {
 				return nil
@@ -123,7 +124,7 @@ func escapes() (found uint64) {
 	return found
 }
 
-// employed is a worker process with its daemon and guest, which the test is.
+// employed is a worker process with its daemon and guest, both played by the test.
 type employed struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -135,12 +136,12 @@ type employed struct {
 	g      *callbuf.Guest
 	door   string
 	slot   int
-	ended  chan struct{} // closed when the process is gone
-	status error         // then: how it ended
+	ended  chan struct{} // closed when the process has ended
+	status error         // then: the process's exit status
 }
 
-// promptly is within what time a worker ends that has to end by itself: much sooner, but on a
-// machine that is slow and has other things to do.
+// promptly bounds the time in which a worker must end on its own: usually much less, but the machine may be slow and
+// busy.
 const promptly = 20 * time.Second
 
 func employ(t testing.TB, change func(*Job, *Files)) *employed {
@@ -259,7 +260,7 @@ func (e *employed) serve() *employed {
 	return e
 }
 
-// call is like bench.call, but an error is one of the result.
+// call is like bench.call, but returns an error as part of the result.
 func (e *employed) call(op cuda.Op, ctx uint32, a appender) (cuda.Result, []byte) {
 	e.t.Helper()
 	alive := patience()
@@ -288,7 +289,7 @@ func (e *employed) want(want cuda.Result, op cuda.Op, ctx uint32, a appender) []
 	return data
 }
 
-// end waits for the worker to end, which it must soon, and says how it did.
+// end waits for the worker's prompt end, and returns its exit status.
 func (e *employed) end() error {
 	e.t.Helper()
 	select {
@@ -313,7 +314,7 @@ func TestProcess(t *testing.T) {
 	var l cuda.ContextSetLimitResult
 	l.Decode(data)
 	if os.Getuid() == 0 {
-		l.Value &^= 1 << 9 // no user to become was given
+		l.Value &^= 1 << 9 // no user to assume was given
 	}
 	if l.Value != 0 {
 		t.Errorf("from inside a worker these were possible: %b", l.Value)
@@ -331,7 +332,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// A worker with a driver may do more, but what it may do reaches no other process.
+// A worker with a driver may do more, but none of it reaches another process.
 func TestDriversWorkerSignalsNobody(t *testing.T) {
 	t.Setenv("PEGASUS_TEST_DRIVER", "1")
 	e := employ(t, nil).serve()
@@ -356,7 +357,7 @@ func TestBecomesAnotherUser(t *testing.T) {
 
 func TestArenaElsewhere(t *testing.T) {
 	e := employ(t, nil)
-	e.guest.Write([]byte{0}) // a ring for another
+	e.guest.Write([]byte{0}) // a ring meant for another worker
 	if m := e.propose(9, 0); m.ArenaOK || !m.DevOK {
 		t.Errorf("candidate 9: %+v", m)
 	}
@@ -367,8 +368,8 @@ func TestArenaElsewhere(t *testing.T) {
 	e.want(0, cuda.OpNop, 0, nil)
 }
 
-// Where the arena was mapped it stays, though the guest would have it elsewhere: there is memory
-// that can be mapped but once. The worker keeps no way to map more.
+// A mapped arena stays where it is, though the guest proposes another address: some memory can be mapped only once. The
+// worker keeps no way to map more.
 func TestArenaStays(t *testing.T) {
 	e := employ(t, nil)
 	if m := e.propose(1, 9); !m.ArenaOK || m.DevOK {

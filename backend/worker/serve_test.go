@@ -91,7 +91,7 @@ func smallGeometry() callbuf.Geometry {
 
 var errStuck = errors.New("no answer")
 
-// patience is an alive function that gives up after a while.
+// patience returns an alive function that fails after a while.
 func patience() func() error {
 	until := time.Now().Add(20 * time.Second)
 	return func() error {
@@ -183,7 +183,7 @@ func TestLaunchAndRead(t *testing.T) {
 	}
 	var st gate.Statistics
 	var ok bool
-	b.until(func() bool { // counted by 64, or when the poller has nothing to do
+	b.until(func() bool { // counted in batches of 64, or when the poller is idle
 		st, ok = b.page.Statistics(0)
 		return st.Calls >= 1000
 	})
@@ -196,7 +196,7 @@ func TestBlockingCallsDoNotHoldUpOthers(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)
 	b.queue(cuda.OpStreamCreate, 1, 0, &cuda.StreamCreateArgs{Stream: 16})
-	b.launch(1, 16, 1, word) // waits for leave
+	b.launch(1, 16, 1, word) // waits for the test's permission
 	var done sync.WaitGroup
 	done.Go(func() { b.call(cuda.OpStreamSynchronize, 1, 16, nil) })
 	for range 100 {

@@ -49,8 +49,8 @@ func TestTextRead(t *testing.T) {
 	}
 	b.want(cuda.ErrorInvalidContext, cuda.OpTextRead, 2, 0, &cuda.TextReadArgs{})
 
-	// With the flag, what is queued ends first, and nobody else is held up.
-	b.launch(1, 0, 1, word) // waits for leave
+	// With the flag, queued work ends first, and no other call is blocked.
+	b.launch(1, 0, 1, word) // waits for the test's permission
 	done := make(chan string)
 	go func() {
 		_, text := read(cuda.TextReadArgs{Capacity: 100, Flags: textAfterAll})
@@ -62,12 +62,12 @@ func TestTextRead(t *testing.T) {
 	if text := <-done; text != "last" {
 		t.Errorf("%q after all work", text)
 	}
-	// But not what may wait for a host function.
+	// It does not wait for work that may depend on a host function.
 	b.queue(cuda.OpHostCallback, 1, 0, &cuda.HostCallbackArgs{Callback: 9})
 	if out, _ := read(cuda.TextReadArgs{Capacity: 100, Flags: textAfterAll}); out.Length != 0 {
 		t.Errorf("%+v", out)
 	}
-	// A context that is made anew has nothing to say.
+	// A new context under the same id has no text.
 	ctx.tell("lost")
 	b.want(0, cuda.OpContextDestroy, 1, 0, nil)
 	b.want(0, cuda.OpContextCreate, 1, 0, &cuda.ContextCreateArgs{})

@@ -6,7 +6,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Where guests choose handles, there is none to be told; and what isn't there has none.
+// Where guests choose handles, the device returns none; a missing texture has none either.
 func TestTextureHandle(t *testing.T) {
 	b := newBench(t, smallGeometry())
 	word := b.context(1)

@@ -10,8 +10,8 @@ import (
 	"pegasus/backend/gate"
 )
 
-// What a domain's workers write is bounded by their gate page, and the next line
-// that gets through says what was left out, whichever worker it is of.
+// Workers' log output is bounded by their domain's gate page, and the next line that passes reports the dropped bytes,
+// whichever worker writes it.
 func TestTrickle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page, err := gate.New()
