@@ -114,7 +114,7 @@ type segment struct {
 // holding describes how workers pass each other a segment whose bytes are in a driver's memory and not in the domain's
 // file.
 type holding struct {
-	tag     atomic.Uint64 // by which one asks another for it
+	tag     atomic.Uint64 // by which one worker requests it from another
 	claim   atomic.Uint32 // 1 + the slot of the worker that acquires or releases it; 0: none; futex word
 	claimer atomic.Uint32 // that worker's pid
 }
