@@ -73,15 +73,15 @@ type avcpu struct {
 
 	leases  gate.Classes                    // classes for which its gate is open
 	terms   [1 + gate.NumClasses]gate.Terms // of its leases, by policies.Class
-	stuck   [1 + gate.NumClasses]bool       // by policies.Class: at the last sample a request waited with nothing in flight, or all in-flight work awaited its turn
+	stuck   [1 + gate.NumClasses]bool       // by policies.Class: at the last sample work waited, and none could progress
 	window  vcpu.Time                       // end of the window that the CPU follower was last given
 	opened  int64                           // when the gate last opened
-	since   [1 + gate.NumClasses]int64      // by policies.Class: start of the part of the open window that is not yet reported; 0: closed or not wanted
+	since   [1 + gate.NumClasses]int64      // by policies.Class: start of the unreported part of the open window; 0: none
 	looked  int64                           // when the page was last sampled
 	work    gate.Work                       // at the last sample
 	drained int64                           // start of the idle period reported to the scheduler; 0 after work was reported
 	busy    bool                            // work was pending or in flight at the last sample
-	forged  bool                            // a worker changed a field that only the daemon writes, and the domain is being expelled
+	forged  bool                            // a worker wrote a field of the daemon, and the domain is being expelled
 
 	paused    bool // its gate stays closed
 	withdrawn bool // and the scheduler was notified that it needs no turn
@@ -189,7 +189,9 @@ func (a *accelerator) turn() time.Duration {
 	for _, m := range a.members {
 		m.renew()
 	}
-	if slices.Contains(closed[:], true) { // no domain received the revoked lease; the requests waiting there are reported at the next sample, and no doorbell announces it
+	// No domain received the revoked lease: the requests that wait there are reported at the next sample, which no doorbell
+	// announces.
+	if slices.Contains(closed[:], true) {
 		return 0
 	}
 	next := a.sched.Next()

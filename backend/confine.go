@@ -87,7 +87,7 @@ func (d *Daemon) park(pid int) {
 // limitAnew applies a domain's limits to its existing workers. d.mu is held.
 func (d *Daemon) limitAnew(dom *domain) {
 	for _, c := range d.cgroups {
-		if err := c.limit(dom.name, dom.limits()); err != nil && !errors.Is(err, fs.ErrNotExist) { // the first worker has not started yet
+		if err := c.limit(dom.name, dom.limits()); err != nil && !errors.Is(err, fs.ErrNotExist) { // no worker has started yet
 			d.noteOf(dom, "warning", "limit the %s of its workers: %v", c.controller, err)
 		}
 	}

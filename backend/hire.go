@@ -103,7 +103,7 @@ func (d *Daemon) employWorker(g *guest, job worker.Job, files worker.Files) erro
 			if g.doomed {
 				kill(g.worker)
 			}
-			if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share { // the settings changed meanwhile
+			if o := g.standing(); o.KernelTimeout != job.Accelerator.KernelTimeout || *o.Share != job.Share { // changed meanwhile
 				g.order(o)
 			}
 			return nil

@@ -54,7 +54,7 @@ func startOf(pid int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the program's name may contain spaces and parentheses
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the name may contain spaces and parentheses
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, text)
 	}

@@ -72,7 +72,7 @@ type Domain struct {
 	Accelerator string  `json:"accelerator"` // empty while the domain is not placed
 	State       string  `json:"state"`       // idle, waiting, running, …
 	Credits     int     `json:"credits"`
-	Entitled    float64 `json:"entitled"`                 // part of its accelerator, 0 to 1; 0: the policy owes it nothing, or it is on none
+	Entitled    float64 `json:"entitled"`                 // part of its accelerator, 0 to 1; 0: no entitlement, or on none
 	Share       float64 `json:"share"`                    // part of all accelerator time used recently, 0 to 1
 	CPUWeight   int     `json:"cpu_weight,omitempty"`     // of the host's CPUs; 256 if none is set; 0: unknown, or not queried
 	CPUCap      int     `json:"cpu_cap,omitempty"`        // of CPU time, in % of one CPU; 0: none, or unknown

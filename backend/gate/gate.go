@@ -23,7 +23,7 @@
 //	        kind and deadline, written by the daemon only, and the remaining
 //	        budget and requests, which workers decrement
 //	  then the table of device segments, the workers' remaining allowance for the
-//	  host's log, and the claims of workers that begin or end to hold a segment
+//	  host's log, and the claims of workers that acquire or release a segment
 //	256 slots of 3072 bytes, one per worker, each written by its worker alone
 //	while that lives:
 //	  pid, work in flight and pending, kind and size of the waiting request, time used

@@ -67,7 +67,7 @@ type header struct {
 	noting        atomic.Uint32 // not 0: workers record each piece of work when it ends
 	_             [36]byte
 
-	overrun [NumClasses]atomic.Int64 // ns for which engines were held by work that ended while the gate was closed, or its budget used up
+	overrun [NumClasses]atomic.Int64 // engine ns of work that ended with the gate closed or the budget used up
 	_       [48]byte
 
 	lock        atomic.Uint32 // 0, or 1 + the slot whose worker changes the fields below; futex word

@@ -45,9 +45,9 @@ func (s *session) full() bool {
 }
 
 // room blocks the poller until the device's queue has room. Queued work completes on its own or when the guest reports
-// a host callback as finished, which may take any time, so callback reports are still processed while room blocks;
-// calls in the ring are kept. A guest that never reports a callback stalls only itself: its blocked work has not passed
-// the gate, and its session can still be ended.
+// a host callback as finished, which may take any time, so callback reports are still processed while room blocks, and
+// other calls are deferred: a dropped call without a reply would be lost without an error. A guest that never reports a
+// callback stalls only itself: its blocked work has not passed the gate, and its session can still be ended.
 //
 // A guest that cannot put reports beside the ring can fill the ring, and the deferred packets, so that its reports do
 // not arrive. Its calls then fail after roomPatience, until there is room again.

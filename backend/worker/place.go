@@ -14,7 +14,7 @@ import (
 	"pegasus/cuda"
 )
 
-// Place describes the address layout with which a device is opened, and the device's callbacks into the worker.
+// Place describes the address layout with which a device is opened, and the worker's functions that the device calls.
 type Place struct {
 	// Device memory has addresses in [DeviceBase, +DeviceBytes), reserved in the worker (PROT_NONE) for the device to
 	// map over.
@@ -25,17 +25,17 @@ type Place struct {
 	ArenaBase uint64
 	// Shared is the arena in the form that copy endpoints use, wherever it is mapped.
 	Shared []byte
-	// Quota is called before device memory is taken (delta > 0), and reports whether the quota allows it; and when
-	// memory is returned (delta < 0).
+	// The device calls Quota before it takes device memory (delta > 0), and takes it only if Quota returns true; and
+	// when it returns memory (delta < 0).
 	Quota func(delta int64) bool
-	// Swapped is called when device memory is evicted for other processes or restored: bytes out and in, one of which
+	// The device calls Swapped when it evicts memory for other processes or restores it: bytes out and in, one of which
 	// is 0, and bytes now evicted.
 	Swapped func(out, in, away uint64)
 	// Turn decides when work may hold an engine, for a device that can wait at that point.
 	Turn accel.Turn
-	// OnTimeout is called when a kernel exceeds its timeout, before the kernel ends.
+	// The device calls OnTimeout when a kernel exceeds its timeout, before the kernel ends.
 	OnTimeout func()
-	// OnFault is called with a description of a kernel's fault, before a call returns its error.
+	// The device calls OnFault with a description of a kernel's fault, before a call returns its error.
 	OnFault func(r cuda.Result, text string)
 }
 

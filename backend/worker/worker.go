@@ -108,7 +108,7 @@ type session struct {
 	allocs      map[uint64]*guestContext // context of the device memory at an address
 	attached    map[uint64]attachment    // device segments, by address
 	commons     *commons                 // nil if the device cannot share memory
-	slept       bool                     // the poller has slept and served no packet since
+	slept       bool                     // the last call of idle slept
 	ahead       callbuf.Packet           // the packet read from the ring during a wait for admission
 	behind      []held                   // deferred packets, read ahead during such waits
 	behindBytes int                      // in their payloads
