@@ -300,7 +300,7 @@ func (a *accelerator) keepsOut(m *avcpu) bool {
 	return false
 }
 
-// leastBurst is the least upper bound on one uninterrupted hold of an engine, whatever the kernel timeout.
+// leastBurst is the shortest bound on one hold of an engine, whatever the kernel timeout.
 const leastBurst = time.Minute
 
 // burst returns the longest time for which a domain may hold an engine before it is charged. a.mu is held.

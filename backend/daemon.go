@@ -50,7 +50,7 @@ type Options struct {
 	Raiser hypervisor.Raiser
 	// Machines are the host's virtual machines; nil: there is no data on any.
 	Machines hypervisor.Machines
-	// DomUs reports that Machines are Xen's.
+	// DomUs reports whether Machines are Xen's.
 	DomUs bool
 	// Tuner sets machines' share of the CPUs; nil: their hypervisor does not allow it.
 	Tuner hypervisor.Tuner

@@ -49,7 +49,7 @@ type Account interface {
 	// Total returns the time since the account was opened.
 	Total() EngineTime
 	// Charge returns the time that no earlier call returned, to this daemon or a previous one. No engine was held for
-	// longer than burst without being charged. Only the scheduler loop calls it.
+	// longer than burst without being charged. Calls must not be concurrent.
 	Charge(burst time.Duration) EngineTime
 	// Charged returns the time that Charge has returned so far, including to previous daemons.
 	Charged() EngineTime

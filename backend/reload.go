@@ -82,12 +82,14 @@ type plan struct {
 	guarded      []*domain // domains whose doors admit other users than before
 }
 
+// acceleratorPlan holds an accelerator's next settings, their policies, and the settings of `pegasus policy` that stay.
 type acceleratorPlan struct {
 	settings configs.Accelerator
 	policy   []policies.Policy
 	switched map[string]setting
 }
 
+// domainPlan holds a domain's next settings, and the settings of `pegasus set` that stay.
 type domainPlan struct {
 	settings configs.Domain
 	set      map[string]setting

@@ -30,6 +30,7 @@ type state struct {
 	Accounts map[string]map[string]policies.Balances `json:"accounts,omitempty"`
 }
 
+// domainState is a domain's part of the state.
 type domainState struct {
 	Set  map[string]setting `json:"settings,omitempty"`
 	Past totals             `json:"past"`

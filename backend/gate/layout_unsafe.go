@@ -54,6 +54,7 @@ type lease struct {
 // A page has one lease for all classes together, or one for each.
 const numLeases = 1 + int(NumClasses)
 
+// header is the part of a page that all workers and the daemon share: see the package comment for its writers.
 type header struct {
 	magic   uint64
 	version uint32
@@ -129,6 +130,7 @@ func (s *segment) setSecret(n uint64) {
 // pool is one kind of memory, with the domain's quota in bytes.
 type pool struct{ quota atomic.Uint64 }
 
+// slot belongs to one worker, which alone writes it while it lives.
 type slot struct {
 	state     atomic.Uint32
 	pid       atomic.Uint32
@@ -191,6 +193,7 @@ type note struct {
 	name       [nameWords]atomic.Uint64
 }
 
+// layout is a whole page.
 type layout struct {
 	header
 	slot [Slots]slot
@@ -203,6 +206,7 @@ const (
 	bellBytes   = 4096
 )
 
+// bellLayout is the content of a Bell's memfd.
 type bellLayout struct {
 	magic   uint64
 	version uint32

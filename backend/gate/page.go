@@ -34,6 +34,7 @@ type Page struct {
 	passed [NumClasses]uint64 // requests of reaped workers ever admitted
 }
 
+// seen holds a slot's counts at the last Look.
 type seen struct {
 	ended   [NumClasses]uint64
 	paused  int64

@@ -22,6 +22,7 @@ type callbacks struct {
 	waiting  []cuda.Call          // CallbackWait calls without a due callback
 }
 
+// callback is one host function. The callbacks' mu guards it; finished unblocks its stream.
 type callback struct {
 	g        *guestContext
 	status   cuda.Result

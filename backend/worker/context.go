@@ -27,6 +27,7 @@ type debts struct {
 	all []debt
 }
 
+// debt is the pending error of one stream.
 type debt struct {
 	stream uint64
 	r      cuda.Result

@@ -6,11 +6,13 @@ import (
 	"pegasus/cuda"
 )
 
+// array is a CUDA array of the guest, in its context.
 type array struct {
 	g *guestContext
 	a accel.Array
 }
 
+// texture is a texture or surface of the guest, in its context.
 type texture struct {
 	g *guestContext
 	t accel.Texture

@@ -11,6 +11,7 @@ type table[T any] struct {
 	last   T
 }
 
+// entry is an object, or the error of its creation.
 type entry[T any] struct {
 	object T
 	bad    cuda.Result

@@ -8,6 +8,7 @@ import (
 	"pegasus/cuda"
 )
 
+// stream is a stream of the guest, in its context.
 type stream struct {
 	g *guestContext
 	s accel.Stream
