@@ -99,8 +99,8 @@ func (g *guestContext) orphan(stream uint64) {
 	}
 }
 
-// debtor returns the stream whose pending errors get the error of a call without a reply: for work queued in a stream,
-// that stream.
+// debtor returns the stream under which the error of a call without a reply is kept: that of the call for work queued in
+// a stream, else noStream.
 func debtor(c cuda.Call) uint64 {
 	switch c.Op {
 	case cuda.OpLaunch, cuda.OpGraphLaunch, cuda.OpCopy, cuda.OpCopyLinear, cuda.OpFill, cuda.OpHostCallback,

@@ -57,7 +57,7 @@ type Job struct {
 	LogLevel    string          // as in slog
 	SpinTime    time.Duration   // how long the worker and its guest may poll before they sleep; 0: not at all
 
-	// The optional files that come with it, in the order of Files; Send fills them in.
+	// The optional files that come with it, in the order of Files; SendJob fills them in.
 	HasGuestProcess, HasListener bool
 	Hardware                     int
 }

@@ -16,8 +16,9 @@
 // call that waits at the gate blocks the calls behind it; only reports of finished host callbacks are processed ahead
 // of it, since work in flight may depend on them.
 //
-// A segment whose guest violates the protocol is dropped: all its calls return CUDA_ERROR_LAUNCH_FAILED from then on,
-// after a kernel exceeded its timeout CUDA_ERROR_LAUNCH_TIMEOUT, and after a bug of the worker CUDA_ERROR_UNKNOWN.
+// A segment whose guest violates the protocol is dropped: all its later calls return CUDA_ERROR_LAUNCH_FAILED. After a
+// kernel has exceeded its timeout they return CUDA_ERROR_LAUNCH_TIMEOUT, and after a bug of the worker
+// CUDA_ERROR_UNKNOWN.
 package worker
 
 import (
