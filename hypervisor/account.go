@@ -6,35 +6,34 @@ import (
 	"pegasus/vcpu"
 )
 
-// Account is a vCPU's shadow credit: what CPU time it would have left if the host
-// counted as Xen does, computed from what it did. A positive credit is owed to it.
+// Account is a vCPU's shadow credit: the CPU time it would have left if the host accounted as Xen does, computed from
+// its observed running and waiting. A positive credit is owed to the vCPU.
 type Account struct {
 	Weight      int64         // relative to the other accounts; at least 1
-	CPUs        CPUSet        // where it may run
-	Most        int           // of a CPU's time that it may run, in ‰; at least 1; its quota, if less than 1000
+	CPUs        CPUSet        // the CPUs on which it may run
+	Most        int           // limit on its part of a CPU's time, in ‰; at least 1; its quota, if less than 1000
 	Ran, Waited time.Duration // in the period that ends
 	Bound       time.Duration // Credit stays within ± that; 0: within ± the period
 	Credit      time.Duration
 	Earned      time.Duration // in the period that ended last
 
-	State vcpu.VCPUState // what it does as the period ends
+	State vcpu.VCPUState // its state as the period ends
 	CPU   int            // where it runs, waits or ran last; -1: nowhere yet
-	Next  int            // how much of the coming period it will run, in ‰
+	Next  int            // prediction: the part of the coming period that it runs, in ‰
 
-	rests    bool          // was owed as much as can be, and has not run since
-	wants    time.Duration // to run in a period that it begins asleep, as it was lately
-	leaves   time.Duration // of one that it begins awake
-	began    bool          // awake, this period
-	foretold time.Duration // to run in this period by weight, if told
-	off      time.Duration // how much more it ran lately than was foretold
+	rests    bool          // reached the bound of its credit, and has not run since
+	wants    time.Duration // average of the time it wants in a period that it begins asleep
+	leaves   time.Duration // average of the time it leaves unused in a period that it begins awake
+	began    bool          // awake at the beginning of this period
+	foretold time.Duration // time predicted for this period by weight; valid if told
+	off      time.Duration // average excess of its running time over the prediction
 	told     bool
-	past     [10]doing // that ended, the last one first
+	past     [10]doing // ended periods, latest first
 }
 
-// Settle brings accounts up to date at the end of a period. Those that ran or waited
-// earn their parts of the time of their CPUs by weight, each a whole CPU's at most;
-// what these leave goes to the others. Who is owed as much as can be doesn't want it:
-// its credit is halved, and it earns nothing more until it runs.
+// Settle updates accounts at the end of a period. Accounts that ran or waited earn their parts of the time of their
+// CPUs by weight, each at most a whole CPU's; the remainder goes to the others. An account at the bound of its credit
+// counts as idle: its credit is halved, and it earns nothing more until it runs.
 func Settle(all []*Account, period time.Duration) {
 	var claims []*claim
 	for _, a := range all {
@@ -63,7 +62,7 @@ func Settle(all []*Account, period time.Duration) {
 	}
 }
 
-// most is the most that the vCPU may run in a period.
+// most returns the longest time that the vCPU may run in a period.
 func (a *Account) most(period time.Duration) time.Duration {
 	return scale(period, int64(min(a.Most, 1000)), 1000)
 }

@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// claimName is the file in a directory of machines that the daemon which serves them has locked. It has that daemon's PID.
+// claimName is the lock file in a directory of machines. The daemon that serves the directory holds the lock and
+// writes its PID there.
 const claimName = ".daemon"
 
-// ErrServed is when another daemon serves a directory of machines: both would start hubs for them.
+// ErrServed reports that another daemon serves a directory of machines: both would start hubs for them.
 var ErrServed = errors.New("it is served by another daemon")
 
-// Claim makes a directory of machines this process's until release is called or the process ends. While another has it,
-// Claim tries again until ctx ends. The key is the configuration's name of the directory. The caller has checked that no
-// other user can write there.
+// Claim locks a directory of machines for this process until release is called or the process ends. While another
+// process holds the lock, Claim retries until ctx ends. The key is the directory's name in the configuration. The
+// caller has checked that no other user can write there.
 func Claim(ctx context.Context, dir, key string) (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, claimName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -6,64 +6,60 @@ import (
 	"pegasus/vcpu"
 )
 
-// CPUs is the CPU side of domains: what part of the host's CPUs each was given, and
-// what its vCPUs do with it. Policies that coordinate the accelerator with the CPUs
-// follow it. Its methods are called by one goroutine at a time. Look is called by those who
-// decide, too, just before they do; the others may be slow, since nobody waits for them.
+// CPUs is the CPU side of domains: each domain's part of the host's CPUs, and the state of its vCPUs. Policies that
+// coordinate the accelerator with the CPUs use it. Its methods are called by one goroutine at a time. The scheduler
+// loop calls Look just before a decision, so Look is fast; no caller of the other methods is time-critical.
 type CPUs interface {
-	// Weights returns what is set for each of the domains, in their order.
+	// Weights returns the configured weight of each domain, in their order.
 	Weights(of []Guests) []Weight
-	// Look returns what the vCPUs of each of the domains do at now and will in the
-	// coming period, in their order, the IDs not filled in. A domain whose CPU side
-	// can't be seen has no vCPUs there. It is meant to be called once a period, or oftener; the
-	// first call, and one after a long pause, knows what runs but not what is owed.
-	// Weights may be those that were last asked for.
+	// Look returns the state of each domain's vCPUs at now and the prediction for the coming period, in the domains'
+	// order, with the IDs left empty. A domain whose CPU side is not observable has no vCPUs there. It is to be
+	// called at least once a period; the first call, and one after a long pause, returns states but no credits.
+	// Weights may be those of the last call of Weights.
 	Look(now vcpu.Time, period time.Duration, of []Guests) ([]vcpu.Schedule, vcpu.Quality)
-	// Spent returns what the vCPUs of each of the domains did ever since they began, in
-	// their order.
+	// Spent returns the totals of each domain's vCPUs since they began, in the domains' order.
 	Spent(of []Guests) []Spent
-	// Close lets go of what looking needs, as long as nobody wants to: the next look
-	// begins anew.
+	// Close releases the resources of sampling until the next Look, which acquires them again.
 	Close()
 }
 
-// Spent is what a domain's vCPUs did, together.
+// Spent is the sum over a domain's vCPUs.
 type Spent struct {
-	VCPUs  int           // that there are now
+	VCPUs  int           // current number of vCPUs
 	Ran    time.Duration // on a CPU
-	Waited time.Duration // for one, with something to do: what their guest calls steal
+	Waited time.Duration // runnable without a CPU: the guest's steal time
 }
 
-// Guests are a domain's processes on this host, by PID; none for a domain whose
-// processes are not this host's.
+// Guests are a domain's processes on this host, by PID; none for a domain that does not run as processes of this
+// host.
 type Guests struct {
 	Domain    string
 	Processes []int
-	// VM says that the processes are emulators of a virtual machine, of whose threads
-	// only some are vCPUs: VCPUs, by vCPU number, where the emulator told which, such
-	// as by QMP's query-cpus-fast; else those named as QEMU names them.
+	// VM: the processes are emulators of a virtual machine, and only some of their threads are vCPUs: VCPUs, by vCPU
+	// number, where the emulator reported them, such as by QMP's query-cpus-fast; else the threads that have QEMU's
+	// names for vCPUs.
 	VM    bool
 	VCPUs []int
-	// Xen is a machine's number, if Xen runs it and not processes of this host; else 0.
+	// Xen is the domain number of a machine that Xen runs without a process of this host; else 0.
 	Xen uint16
 }
 
-// Weight is what a domain may have of the CPUs.
+// Weight is a domain's entitlement to the CPUs.
 type Weight struct {
-	Credits vcpu.Credits // in proportion to the others; 256 is what nothing set comes to; 0: unknown
+	Credits vcpu.Credits // in proportion to the others; 256 is the default; 0: unknown
 	Cap     int          // in % of one CPU; 0: none
 }
 
-// Runs is when the vCPUs of domains run, looked at often, for a picture of it. Its
-// methods are called by one goroutine.
+// Runs samples at short intervals when the vCPUs of domains run, for a timeline. Its methods are called by one
+// goroutine.
 type Runs interface {
-	// Look tells of what ran since the last Look, each run by itself where that can be
-	// known. One that goes on is told in pieces.
+	// Look calls tell with the runs since the last Look, each by itself where the source separates them. A run in
+	// progress is reported in pieces.
 	Look(of []Guests, tell func(Run))
 	Close()
 }
 
-// Run is a time during which a vCPU ran.
+// Run is an interval during which a vCPU ran.
 type Run struct {
 	Domain   string
 	VCPU     int   // its number; of a process guest, the thread's

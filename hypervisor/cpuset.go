@@ -5,10 +5,10 @@ import "math/bits"
 // CPUSet is a set of the host's CPUs.
 type CPUSet [16]uint64
 
-// MaxCPUs is how many CPUs a set can tell apart.
+// MaxCPUs is the number of CPUs that a set distinguishes.
 const MaxCPUs = 16 * 64
 
-// FirstCPUs is the set of the first n CPUs.
+// FirstCPUs returns the set of the first n CPUs.
 func FirstCPUs(n int) (s CPUSet) {
 	for i := range min(n, MaxCPUs) {
 		s.Add(i)
@@ -16,13 +16,13 @@ func FirstCPUs(n int) (s CPUSet) {
 	return s
 }
 
-// Add adds a CPU; those that a set cannot tell apart count as its last.
+// Add adds a CPU; a CPU beyond MaxCPUs counts as the last one.
 func (s *CPUSet) Add(cpu int) {
 	cpu = min(max(cpu, 0), MaxCPUs-1)
 	s[cpu/64] |= 1 << (cpu % 64)
 }
 
-// Len is how many CPUs are in the set.
+// Len returns the number of CPUs in the set.
 func (s *CPUSet) Len() (n int) {
 	for _, w := range s {
 		n += bits.OnesCount64(w)
@@ -30,7 +30,7 @@ func (s *CPUSet) Len() (n int) {
 	return n
 }
 
-// common is how many CPUs are in both sets.
+// common returns the number of CPUs in both sets.
 func (s *CPUSet) common(o *CPUSet) (n int) {
 	for i, w := range s {
 		if w &= o[i]; w != 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// claim is what an account may have of a period.
+// claim is an account's claim to a part of a period.
 type claim struct {
 	account *Account
 	weight  int64
@@ -15,19 +15,18 @@ type claim struct {
 	gets    time.Duration
 }
 
-// pool is a set of CPUs that some claims are limited to.
+// pool is a set of CPUs and the claims limited to it.
 type pool struct {
 	cpus   CPUSet
 	count  int
-	claims []*claim      // those limited to just this set
-	within []*pool       // those whose sets are in it, itself included, the smallest first
-	spent  time.Duration // of its time, by those that are settled
+	claims []*claim      // limited to exactly this set
+	within []*pool       // pools whose sets are subsets of it, itself included, the smallest first
+	spent  time.Duration // time of its CPUs given to final claims
 	level  level
 	done   bool
 }
 
-// level is what a weight of one gets in a pool, a fraction; infinite, with weight 0,
-// where everybody gets all it wants.
+// level is the time per weight in a pool, a fraction; infinite, with weight 0, where all claims get their most.
 type level struct {
 	time   time.Duration
 	weight int64
@@ -42,10 +41,9 @@ func (l level) below(m level) bool {
 	return hi < hi2 || hi == hi2 && lo < lo2
 }
 
-// divide divides the CPUs' time by weight, as far as claims allow and are allowed to.
-// The pool in which there is least for a weight is divided first: nobody in it can
-// do better elsewhere. What its members leave is for the larger pools round it. It is exact
-// where of any two pools that have CPUs in common one contains the other.
+// divide divides the CPUs' time by weight, within the limits of the claims. The pool with the lowest level is divided
+// first: no claim in it can get more elsewhere. The time that its claims leave is for the larger pools that contain
+// it. The result is exact where of any two overlapping pools one contains the other.
 func divide(claims []*claim, period time.Duration) {
 	pools := poolsOf(claims)
 	for _, p := range pools {
@@ -96,8 +94,8 @@ func poolsOf(claims []*claim) (pools []*pool) {
 	return pools
 }
 
-// settle makes the claims in the pool final, and returns the time that they get.
-// A pool in it that is as tight gets no nanosecond of rounding beyond its own CPUs' time.
+// settle makes the claims in the pool final, and returns the time that they get. A contained pool with the same level
+// gets no nanosecond of rounding beyond its own CPUs' time.
 func (p *pool) settle(period time.Duration) (all time.Duration) {
 	for i, q := range p.within {
 		if q.done {
@@ -119,7 +117,7 @@ func (p *pool) settle(period time.Duration) (all time.Duration) {
 	return all
 }
 
-// fill divides the pool's time among all claims in it that are not settled yet.
+// fill divides the pool's time among all its claims that are not final, and returns the level.
 func (p *pool) fill(period time.Duration) level {
 	var claims []*claim
 	weights := int64(0)
@@ -131,8 +129,8 @@ func (p *pool) fill(period time.Duration) level {
 			}
 		}
 	}
-	// Those that want least for their weight come first, so that what they leave is
-	// divided among the others.
+	// Claims with the smallest limit for their weight come first, so that the time they leave is divided among the
+	// others.
 	slices.SortStableFunc(claims, func(a, b *claim) int {
 		hi, lo := bits.Mul64(uint64(a.most), uint64(b.weight))
 		hi2, lo2 := bits.Mul64(uint64(b.most), uint64(a.weight))
@@ -158,14 +156,14 @@ func (p *pool) fill(period time.Duration) level {
 	return l
 }
 
-// scale is d·part/whole, for a part that is no more than the whole.
+// scale returns d·part/whole, for a part that is no more than the whole.
 func scale(d time.Duration, part, whole int64) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), uint64(part))
 	q, _ := bits.Div64(hi, lo, uint64(whole))
 	return time.Duration(q)
 }
 
-// scaleUp is scale, rounded up.
+// scaleUp returns scale, rounded up.
 func scaleUp(d time.Duration, part, whole int64) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), uint64(part))
 	lo, carry := bits.Add64(lo, uint64(whole)-1, 0)

@@ -6,13 +6,12 @@ import (
 	"pegasus/vcpu"
 )
 
-// Foretell says of each account how much of the coming period its vCPU will run, in
-// Next. Who is awake is taken to want what it wanted lately when a period found it
-// awake, which is all of it unless it rests now and then, and who sleeps what it wanted
-// when one found it asleep; they share the CPU that each is on by weight. What that was off
-// lately is added: so it is learned what else wants the CPUs, and who was moved where.
+// Foretell sets Next of each account: the predicted part of the coming period that its vCPU runs. A vCPU that is
+// awake is predicted to want the average of recent periods that it began awake, which is all of the period unless it
+// rests now and then; a sleeping vCPU, the average of those that it began asleep. The vCPUs on one CPU share it by
+// weight. The recent average error is added, which accounts for other load on the CPUs and for migrations.
 //
-// Every period this comes after Settle, which sees how well it was foretold.
+// It is called every period after Settle, which measures the error.
 func Foretell(all []*Account, period time.Duration) {
 	var claims []*claim
 	for _, a := range all {
@@ -35,8 +34,8 @@ func (a *Account) awake() bool {
 	return a.State != vcpu.Blocked && a.State != vcpu.BlockedOnAccelerator
 }
 
-// expected is how much of a period the vCPU will want. Who is held back by a quota
-// doesn't wait, so what it didn't run is no rest.
+// expected returns the time that the vCPU is predicted to want in a period. A vCPU held back by a quota doesn't wait,
+// so the time that it didn't run is no rest.
 func (a *Account) expected(period time.Duration) time.Duration {
 	switch {
 	case !a.awake():
@@ -47,7 +46,7 @@ func (a *Account) expected(period time.Duration) time.Duration {
 	return max(period-a.leaves, 0)
 }
 
-// where is the CPU whose time it will share.
+// where returns the CPU whose time the vCPU shares.
 func (a *Account) where() CPUSet {
 	if a.CPU < 0 {
 		return a.CPUs
@@ -57,15 +56,15 @@ func (a *Account) where() CPUSet {
 	return on
 }
 
-// doing is how long a vCPU ran in a period.
+// doing is a vCPU's running time in a period.
 type doing struct{ ran, period time.Duration }
 
-// quotaPeriod is the time of which a quota is a part, where nobody set another. A
-// vCPU may run as long as that is not used up, and then not until it is over.
+// quotaPeriod is the default period of a quota. A vCPU may run until its quota is used up, and then not until the
+// quota's period is over.
 const quotaPeriod = 100 * time.Millisecond
 
-// budget is what the quota leaves to the vCPU in the coming period. When the kernel's
-// own periods begin isn't known; so it is what is left of one that ends with ours.
+// budget returns the quota's remainder for the coming period. The phase of the kernel's own periods is unknown; so
+// budget assumes one that ends with ours.
 func (a *Account) budget(period time.Duration) time.Duration {
 	if a.Most >= 1000 || period >= quotaPeriod {
 		return a.most(period)
@@ -81,11 +80,10 @@ func (a *Account) budget(period time.Duration) time.Duration {
 	return min(max(left, 0), period)
 }
 
-// memory is how many periods, about, that means look back which an account keeps.
+// memory is the approximate number of periods in an account's averages.
 const memory = 4
 
-// learn has the account see a period that is over: what was wanted in it, and how
-// well that was foretold.
+// learn updates the account's averages by the period that ended: the time wanted, and the prediction's error.
 func (a *Account) learn(period time.Duration) {
 	copy(a.past[1:], a.past[:])
 	a.past[0] = doing{a.Ran, period}

@@ -1,9 +1,8 @@
-// Package hypervisor says how guests reach the daemon: where a domain's guest
-// processes knock, who the host says they are, and how they are answered.
+// Package hypervisor defines how guests reach the daemon: the address to which a domain's guest processes connect,
+// their identity as the host reports it, and the answer they receive.
 //
-// The backend calls it and knows no adapter. Adapters fulfil it: local for
-// processes of this host. What a guest says about itself is not believed; all
-// of a Newcomer but Features comes from the host.
+// The backend calls it and is independent of the adapters. Adapters implement it: local for processes of this host. A
+// guest's own statements are not trusted: all of a Newcomer except Features comes from the host.
 package hypervisor
 
 import (
@@ -14,51 +13,50 @@ import (
 	"pegasus/callbuf"
 )
 
-// Domain is what an adapter needs to know of a domain to let its guests in.
+// Domain is the description of a domain with which an adapter opens its door.
 type Domain struct {
 	Name         string
 	Owner, Group string // of its door; empty: the daemon's own
 	Mode         fs.FileMode
 }
 
-// Adapter opens doors.
+// Adapter opens doors, one for each domain.
 type Adapter interface {
-	// Open lets guests of a domain knock until the Door is closed. Every guest
-	// process that does is given to serve, in a goroutine of its own; when ctx
-	// ends, nobody waits for an answer any more. Who knocks and is no guest is
-	// answered here; away is told why.
+	// Open accepts connections of a domain's guests until the Door is closed. It calls serve for each connecting
+	// guest process in a goroutine of its own; when ctx ends, no process waits for an answer any more. Open itself
+	// rejects connections from processes that are not guests and passes the reason to away.
 	Open(ctx context.Context, d Domain, serve func(context.Context, Newcomer), away func(error)) (Door, error)
 	// Sweep removes addresses that an earlier daemon left, of domains for which keep reports false. It
 	// returns the errors of all addresses that remain.
 	Sweep(keep func(domain string) bool) error
 }
 
-// Door is where a domain's guests knock.
+// Door accepts the connections of a domain's guests.
 type Door interface {
-	// Address is what a guest is told, such as a path.
+	// Address returns the address that the guest is configured with, such as a path.
 	Address() string
 	// Guard changes by which owner, group and mode processes are let in from now on. Processes that are in stay.
 	// After an error the earlier ones hold.
 	Guard(d Domain) error
-	// Close lets no process in any more, cancels the processes that wait for an answer, and removes the
-	// address. Afterwards the same domain may be opened again.
+	// Close stops accepting processes, cancels the processes that wait for an answer, and removes the address.
+	// Afterwards the same domain may be opened again.
 	Close() error
 	// Leave is Close for a daemon that ends before the domain: the address stays, and a mount of it reaches
 	// the door that the next daemon opens.
 	Leave() error
-	// Wait returns, after Close or Leave, when serve has returned for all.
+	// Wait blocks, after Close or Leave, until all calls of serve have returned.
 	Wait()
 }
 
 // Newcomer is one guest process that waits for an answer.
 type Newcomer interface {
-	// PID, and a pidfd of the same process that is the caller's to close.
-	// Zero and nil for a guest that is no process of this host.
+	// PID returns the process's ID; Process returns a pidfd of it, which the caller closes. Zero and nil for a guest
+	// that is no process of this host.
 	PID() int
 	Process() *os.File
 	Features() uint64
 	// Admit answers with the terms, the segment and the worker's socket.
 	Admit(w callbuf.Welcome, segment, worker *os.File) error
-	// Refuse answers with a CUresult and a reason for people.
+	// Refuse answers with a CUresult and a human-readable reason.
 	Refuse(result int32, why string) error
 }

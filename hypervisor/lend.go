@@ -6,27 +6,26 @@ import (
 	"pegasus/callbuf"
 )
 
-// Lender is a Newcomer whose segment doesn't come from the daemon: it speaks for a
-// process of a virtual machine, and lends a part of the memory that it shares with
-// the machine. Its Hello has callbuf.FeatureApart.
+// Lender is a Newcomer whose segment doesn't come from the daemon: it represents a process of a virtual machine, and
+// provides a part of the memory that it shares with the machine. Its Hello has callbuf.FeatureApart.
 type Lender interface {
 	Newcomer
-	// MostBytes is the largest arena that the machine has memory for; 0: it doesn't say.
+	// MostBytes returns the largest arena that the machine has memory for; 0: unknown.
 	MostBytes() uint64
-	// Lend asks for the memory of a segment. Its header is written. The file is the
-	// caller's to close; what the machine does with the memory, nobody knows.
+	// Lend requests the memory of a segment from the machine. The segment's header is written. The caller closes the
+	// file; the machine may change the memory at any time.
 	Lend(t Terms) (*os.File, Loan, error)
 }
 
-// Terms is what a segment has to be like.
+// Terms are the required properties of a segment.
 type Terms struct {
 	Geometry callbuf.Geometry
 	Features uint64 // that it may have, beside callbuf.FeatureApart
 }
 
-// Loan says where it lies in the file that comes along.
+// Loan is the position of the segment in the file returned with it.
 type Loan struct {
 	Generation uint64
-	Features   uint64 // that it has of those
+	Features   uint64 // those of Terms.Features that it has
 	Parts      callbuf.Extents
 }

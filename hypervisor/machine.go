@@ -6,41 +6,38 @@ import (
 	"pegasus/vcpu"
 )
 
-// Machines knows the virtual machines of this host that were attached, as their
-// hypervisors have them.
+// Machines provides the attached virtual machines of this host, as their hypervisors report them.
 type Machines interface {
-	// Watch tells of all of them at once, at first and then whenever something of them
-	// has changed, until ctx ends. tell is called by one goroutine.
+	// Watch calls tell with all machines at first and then after each change, until ctx ends. All calls come from one
+	// goroutine.
 	Watch(ctx context.Context, tell func([]Machine))
 }
 
-// Machine is a virtual machine as its hypervisor has it.
+// Machine is a virtual machine as its hypervisor reports it.
 type Machine struct {
 	Domain string // its name, which is its domain's, too
-	Host   string // who has it: libvirt's URI, or XenHost
+	Host   string // its hypervisor: libvirt's URI, or XenHost
 	State  MachineState
-	// Boot changes whenever the machine begins anew: by a start, a reboot in place, or
-	// because its memory was put back to what it once was. 0 while it is off.
+	// Boot changes whenever the machine starts anew: by a start, a reboot in place, or a restored snapshot of its
+	// memory. 0 while it is off.
 	Boot uint64
-	// PID is its emulator's, VCPUs the threads of its vCPUs by number. 0 and none
-	// while it is off.
+	// PID is the emulator's, VCPUs are the threads of its vCPUs by number. 0 and none while the machine is off.
 	PID   int
 	VCPUs []int
-	// Xen is the number that Xen gave it, where no process of the host runs it. 0 while it
-	// is off, and elsewhere: this is Dom0's.
+	// Xen is the machine's Xen domain number, where no process of the host runs it. 0 while it is off, and on other
+	// hypervisors: 0 is Dom0's.
 	Xen uint16
-	// Memory is how many bytes of its own it may share with this host, where that is said of it and
-	// not made for it; else 0.
+	// Memory is the number of bytes of its own memory that the machine may share with this host, where its definition
+	// has a size; else 0.
 	Memory uint64
-	// Credits of the accelerator that its definition asks for; 0: it asks for none.
+	// Credits of the accelerator that its definition requests; 0: none.
 	Credits vcpu.Credits
 }
 
-// XenHost is the Host of Xen's machines, which are known by name to its tools.
+// XenHost is the Host of Xen's machines, which Xen's tools address by name.
 const XenHost = "xen"
 
-// Guests is what the host can see of the machine's CPUs; false where that is nothing, as
-// while it is off.
+// Guests returns the machine as CPUs takes it; false where the host has no view of its CPUs, as while it is off.
 func (m *Machine) Guests() (Guests, bool) {
 	switch {
 	case m.Xen != 0:
@@ -51,11 +48,11 @@ func (m *Machine) Guests() (Guests, bool) {
 	return Guests{}, false
 }
 
-// MachineState is whether a machine runs.
+// MachineState is a machine's run state.
 type MachineState string
 
 const (
 	MachineOff     MachineState = "off"
 	MachineRunning MachineState = "running"
-	MachinePaused  MachineState = "paused" // its vCPUs don't run, whatever they have to do
+	MachinePaused  MachineState = "paused" // its vCPUs don't run, whatever work they have
 )

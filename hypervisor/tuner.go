@@ -2,18 +2,19 @@ package hypervisor
 
 import "time"
 
-// Tuner is a hypervisor that schedules machines' vCPUs itself, and lets their part of the
-// CPUs be set. Its methods are called by many goroutines.
+// Tuner is a hypervisor that schedules machines' vCPUs itself, and has settings for their part of the CPUs. Its
+// methods are safe for concurrent use.
 type Tuner interface {
-	// Tuned is what is set for a machine.
+	// Tuned returns a machine's settings.
 	Tuned(domain string) (Weight, error)
-	// Tune sets what isn't nil. What the machine can't have is refused, and then nothing is set.
+	// Tune changes the fields of t that are not nil. If one is invalid for the machine, Tune returns an error and
+	// changes nothing.
 	Tune(domain string, t Tuning) error
 }
 
-// Tuning is what of a machine's part of the CPUs is to be set.
+// Tuning are changes of a machine's part of the CPUs.
 type Tuning struct {
 	Weight *int
 	Cap    *int           // in % of one CPU; 0 for none
-	Slice  *time.Duration // for how long a vCPU may run before others of its pool have their turn: of all machines there
+	Slice  *time.Duration // longest time that a vCPU runs before others of its pool: of all machines in the pool
 }

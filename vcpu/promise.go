@@ -2,24 +2,22 @@ package vcpu
 
 import "time"
 
-// Promise is what a domain was promised beyond its credits. Zero values promise
-// nothing; a policy that knows nothing of a field leaves it alone.
+// Promise are a domain's guarantees beyond its credits. Zero values guarantee nothing; a policy ignores the fields
+// that it doesn't implement.
 type Promise struct {
-	// SLO is the least part of the accelerator that it expects, in ‰.
+	// SLO is the least part of the accelerator that the domain expects, in ‰.
 	SLO int
 	// Bandwidth is its part of the accelerator in ‰, for policies that count in
 	// parts and not in credits; 0: by credits.
 	Bandwidth int
-	// Group names the virtual accelerator that it shares with the others of that
-	// group; "": one of its own.
+	// Group names the virtual accelerator that the domain shares with the others of that group; "": one of its own.
 	Group string
-	// Priority within its group, or among all where there are no groups: the
-	// larger the more urgent.
+	// Priority within its group, or among all where there are no groups; a larger value is more urgent.
 	Priority int
-	// Interactive says that a person is waiting for it now.
+	// Interactive: a user is waiting for the domain now.
 	Interactive bool
-	// Throughput lets requests follow each other without asking, as long as nobody
-	// more urgent waits (TimeGraph's HT; otherwise PRT).
+	// Throughput lets requests follow each other without a new scheduling decision, as long as no more urgent domain
+	// waits (TimeGraph's HT; otherwise PRT).
 	Throughput bool
 	Reserve    Reserve
 	// Period is how often it releases a job, Deadline how long a job may take from
@@ -36,12 +34,12 @@ type Reserve struct {
 	Period time.Duration
 }
 
-// ReserveKind is when a reserve is looked at.
+// ReserveKind is the time at which a reserve is enforced.
 type ReserveKind uint8
 
 const (
 	NoReserve  ReserveKind = iota
 	Posterior              // enforced after the cost is known (PE)
 	Apriori                // enforced by the predicted cost (AE)
-	Background             // the one for all without a promise, at the lowest priority
+	Background             // the one for all domains without a promise, at the lowest priority
 )

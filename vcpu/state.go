@@ -2,11 +2,11 @@ package vcpu
 
 import "fmt"
 
-// State is what an aVCPU is doing, as far as its gate is concerned.
+// State is the state of an aVCPU's gate.
 type State uint8
 
 const (
-	Idle    State = iota // gate closed, no work known
+	Idle    State = iota // gate closed, no work reported
 	Waiting              // gate closed, work pending
 	Open                 // gate open
 	Closing              // gate closed, submitted work may still be running
@@ -21,7 +21,7 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// moves has, for each state, the states that may follow.
+// moves holds, for each state, the states that may follow.
 var moves = [...][4]bool{
 	Idle:    {Waiting: true, Open: true},
 	Waiting: {Idle: true, Open: true},

@@ -1,15 +1,14 @@
-// Package vcpu names the things that are scheduled: the share of an
-// accelerator that belongs to a domain (its aVCPU), who it is, what it is
-// entitled to, what it has used and what it is doing.
+// Package vcpu defines the entities that are scheduled: a domain's share of an accelerator (its aVCPU), its identity,
+// its entitlement, its usage and its state.
 //
-// It is pure data: time is passed in, nothing here blocks or reads a clock. The
-// policies, the daemon and the simulator all speak in these types.
+// It is pure data: time is passed in, nothing here blocks or reads a clock. The policies, the daemon and the
+// simulator share these types.
 package vcpu
 
 import "time"
 
-// Time is an instant in nanoseconds on the monotonic clock of whoever drives
-// the scheduler. Only differences mean anything.
+// Time is an instant in nanoseconds on the monotonic clock of the scheduler's caller. Only differences are
+// meaningful.
 type Time int64
 
 // Forever is later than any instant that is ever reached.
@@ -26,15 +25,15 @@ func (t Time) Add(d time.Duration) Time {
 // Sub returns t-u.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// ID names an aVCPU on one accelerator. The caller of the scheduler chooses it;
-// among domains that are equal in every other way the lower one goes first.
+// ID identifies an aVCPU on one accelerator. The caller of the scheduler chooses it; among domains that are equal in
+// every other way the lower one goes first.
 type ID uint32
 
-// Credits is a domain's weight: what it is entitled to in proportion to the
-// credits of the others. Zero stands for DefaultCredits.
+// Credits is a domain's weight: its entitlement in proportion to the credits of the others. Zero stands for
+// DefaultCredits.
 type Credits uint16
 
-// Xen's default, and the range that a configuration may use.
+// Xen's default, and the range allowed in a configuration.
 const (
 	DefaultCredits Credits = 256
 	MinCredits     Credits = 1
@@ -49,7 +48,7 @@ func (c Credits) OrDefault() Credits {
 	return c
 }
 
-// Domain is what a policy is told about an aVCPU: who it is and what it is owed.
+// Domain is a policy's view of an aVCPU: its identity and its entitlement.
 type Domain struct {
 	ID      ID
 	Credits Credits // accelerator credits
@@ -61,22 +60,21 @@ type Domain struct {
 type Usage struct {
 	Compute time.Duration // the compute engine was held
 	Copy    time.Duration // a copy engine was held
-	// Idle is how long the gate stood open while nothing was pending and nothing
-	// in flight: time that nobody else could use. It is charged like use, and is
-	// not accelerator time in any statistics. A caller that does not measure it
-	// leaves it zero.
+	// Idle is how long the gate was open while nothing was pending and nothing in flight: time that no other domain
+	// could use. It is charged like use, and is not accelerator time in any statistics. A caller that does not
+	// measure it leaves it zero.
 	Idle time.Duration
-	// Stalled is how long the gate stood open while no engine was held for the domain,
-	// and it is not charged for that: the host's own delays, and others' work that still ran.
+	// Stalled is how long the gate was open while no engine was held for the domain, for which the domain is not
+	// charged: the host's own delays, and others' work that still ran.
 	Stalled time.Duration
-	// Switch is the part of Compute and Copy that the engine needed to change from
-	// another context to this one, where that is known.
+	// Switch is the part of Compute and Copy that the engine needed to change from another context to this one, where
+	// it is measured.
 	Switch time.Duration
-	// Requests is how many requests ended.
+	// Requests is the number of requests that ended.
 	Requests int
-	// Pauses is how often work came after nothing had been pending and nothing in
-	// flight, and Paused for how long that had been, in all. Several may have ended
-	// since the last report: work that finds its gate open is not announced.
+	// Pauses is the number of times that work arrived after nothing had been pending and nothing in flight, and
+	// Paused the total length of those times. Several may have ended since the last report: work that finds its gate
+	// open is not announced.
 	Pauses int
 	Paused time.Duration
 }
@@ -84,7 +82,7 @@ type Usage struct {
 // Busy returns the accelerator time in u.
 func (u Usage) Busy() time.Duration { return u.Compute + u.Copy }
 
-// Zero says whether there is nothing in u.
+// Zero reports whether u is empty.
 func (u *Usage) Zero() bool {
 	return u.Compute == 0 && u.Copy == 0 && u.Idle == 0 && u.Stalled == 0 && u.Switch == 0 && u.Requests == 0 && u.Pauses == 0 && u.Paused == 0
 }

@@ -1,8 +1,7 @@
-// Package raised changes the CPU weights of machines for moments, writes down what it changed, and
-// says who puts that back when a daemon has died: a machine's hub, which outlives it, or the next
-// daemon.
+// Package raised changes the CPU weights of machines temporarily, records each change on disk, and restores the
+// weights when a daemon has died: in a machine's hub, which outlives the daemon, or in the next daemon.
 //
-// Raisers call it, under Linux and under Xen. How a weight is read and written they know.
+// Callers: Raisers, under Linux and under Xen. They provide reading and writing of a weight.
 package raised
 
 import (
@@ -21,23 +20,23 @@ import (
 	"time"
 )
 
-// Record is of one machine.
+// Record is the journal entry of one machine.
 type Record struct {
 	PID     int     `json:"pid"`             // of the daemon that changes it,
-	Started uint64  `json:"started"`         // which began then, in the kernel's ticks
-	File    string  `json:"file,omitempty"`  // of its cgroup,
-	Xen     uint16  `json:"domid,omitempty"` // or Xen's number of it
-	Set     int64   `json:"set"`             // by others
-	Ours    []int64 `json:"ours"`            // what we may have written since; none: nothing is written down
+	Started uint64  `json:"started"`         // and that daemon's start time, in the kernel's ticks
+	File    string  `json:"file,omitempty"`  // the weight's cgroup,
+	Xen     uint16  `json:"domid,omitempty"` // or Xen's domain number
+	Set     int64   `json:"set"`             // the configured weight
+	Ours    []int64 `json:"ours"`            // weights that we may have written since; none: no entry on disk
 }
 
-// MaxWeight is the greatest weight that there can be.
+// MaxWeight is the greatest valid weight.
 const MaxWeight = 1 << 18
 
-// Put writes back what was set, if the machine still has what we wrote, and says whether it did.
+// Put restores the configured weight, if the machine still has one that we wrote, and reports whether it did.
 type Put func(r Record) (put bool, err error)
 
-// Note writes down that the machine of a record, for which set is set, may get a weight.
+// Note records on disk that weight may be written for a machine whose configured weight is set.
 func (r *Record) Note(dir, domain string, set, weight int64) error {
 	if slices.Contains(r.Ours, weight) {
 		return nil
@@ -68,7 +67,7 @@ func (r *Record) Note(dir, domain string, set, weight int64) error {
 	return nil
 }
 
-// Erase removes what was written down.
+// Erase removes the entry from disk.
 func (r *Record) Erase(dir, domain string) {
 	if len(r.Ours) > 0 {
 		os.Remove(pathOf(dir, domain))
@@ -80,7 +79,7 @@ const recordEnd = ".json"
 
 func pathOf(dir, domain string) string { return filepath.Join(dir, domain+recordEnd) }
 
-// maxRecord bounds what is read of a record.
+// maxRecord bounds the bytes read of a record.
 const maxRecord = 1 << 16
 
 func read(path string) (Record, error) {
@@ -104,8 +103,8 @@ func parse(text []byte) (r Record, err error) {
 	return r, nil
 }
 
-// Sweep puts back what daemons before have left, whose records are in dir. There is no
-// other daemon now. The record of what can't be put back stays.
+// Sweep restores the weights that earlier daemons left changed, whose records are in dir. No other daemon runs now.
+// Records of weights that can't be restored remain.
 func Sweep(dir string, log *slog.Logger, put Put) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +124,7 @@ func Sweep(dir string, log *slog.Logger, put Put) {
 	}
 }
 
-// sweep carries out a record; done says that there is no more to it.
+// sweep carries out a record; done reports that the record is no longer needed.
 func sweep(path string, log *slog.Logger, put Put) (done bool, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -133,17 +132,17 @@ func sweep(path string, log *slog.Logger, put Put) (done bool, err error) {
 	}
 	r, err := parse(text)
 	if err != nil {
-		return true, err // nor will it make sense to anybody else
+		return true, err // the record is invalid for every reader
 	}
 	err = r.restore(log, put)
 	return err == nil, err
 }
 
-// guardEvery is how often it is looked whether a daemon still lives.
+// guardEvery is the interval of the checks whether a daemon lives.
 const guardEvery = 500 * time.Millisecond
 
-// Guard puts back a domain's weight when the daemon that changes it has died, until ctx
-// ends. Each machine's hub does that.
+// Guard restores a domain's weight when the daemon that changes it has died; it blocks until ctx ends. Each machine's
+// hub runs it.
 func Guard(ctx context.Context, dir, domain string, log *slog.Logger, put Put) {
 	var done Record
 	path, told := pathOf(dir, domain), ""
@@ -151,7 +150,7 @@ func Guard(ctx context.Context, dir, domain string, log *slog.Logger, put Put) {
 		r, err := read(path)
 		if err == nil && !r.held() && !r.of(done) {
 			if err := r.restore(log, put); err == nil {
-				done = r // what it has from now on somebody else has set
+				done = r // a later weight was set by another program
 				r.carriedOut(path)
 			} else if err.Error() != told {
 				told = err.Error()
@@ -166,18 +165,18 @@ func Guard(ctx context.Context, dir, domain string, log *slog.Logger, put Put) {
 	}
 }
 
-// carriedOut removes a record, so that nobody carries it out again. The next daemon may have written
-// down its own there meanwhile.
+// carriedOut removes a record, so that it is not carried out again. The next daemon may meanwhile have written its
+// own record there, which stays.
 func (r *Record) carriedOut(path string) {
 	if now, err := read(path); err == nil && now.of(*r) {
 		os.Remove(path)
 	}
 }
 
-// of says whether a record is of the same daemon as another one.
+// of reports whether a record is of the same daemon as another one.
 func (r *Record) of(o Record) bool { return r.PID == o.PID && r.Started == o.Started }
 
-// held says whether the daemon of a record lives.
+// held reports whether the daemon of a record lives.
 func (r *Record) held() bool {
 	started, ok := startOf(r.PID)
 	return ok && started == r.Started
@@ -191,13 +190,13 @@ func (r *Record) restore(log *slog.Logger, put Put) error {
 	return err
 }
 
-// What of a process's stat comes behind its name, which may contain anything.
+// Indexes of the fields of /proc/PID/stat behind the process's name, which may contain any bytes.
 const (
 	statState = 0
 	statStart = 22 - 3
 )
 
-// startOf is when a process began that hasn't ended.
+// startOf returns the start time of a process that hasn't ended.
 func startOf(pid int) (uint64, bool) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

@@ -8,45 +8,46 @@ import (
 	"time"
 )
 
-// Weight is one that others set, too, such as a cgroup's, or that of a domain of Xen's.
+// Weight is a weight that other programs set, too, such as a cgroup's, or that of a Xen domain.
 type Weight interface {
-	Get() (int64, error) // ErrOff: there is none any more
+	Get() (int64, error) // ErrOff: the machine is off
 	Put(weight int64) error
 }
 
-// ErrOff is what is wrong with the weight of a machine that is off.
+// ErrOff reports that a machine is off and has no weight.
 var ErrOff = errors.New("the machine is off")
 
-// Weights are those of machines that a daemon changes for moments. What of them others set stays
-// what is set: it is known what we wrote.
+// Weights are the weights of machines that a daemon changes temporarily. A weight that another program sets becomes
+// the configured one: Weights records its own writes to tell them apart.
 //
-// Before a weight is changed for the first time it is written down in a directory what is set, and
-// which daemon changes it: if that dies, the machine's hub or the next daemon puts it back.
+// Before a weight is changed for the first time, the configured weight and the daemon's identity are recorded in a
+// directory: if the daemon dies, the machine's hub or the next daemon restores the weight. Not safe for concurrent
+// use.
 type Weights struct {
 	dir   string
-	what  string // a machine is called
+	what  string // the kind of machine, for messages
 	log   *slog.Logger
 	known map[string]*weight // by domain
-	told  map[string]string  // by domain: why it can't be changed, as was logged
+	told  map[string]string  // by domain: the logged reason why it can't be changed
 }
 
-// weight is one that we may change.
+// weight is the state of one weight.
 type weight struct {
 	Weight
-	set   int64 // by others
-	wrote int64 // by us, last; 0: nothing since set was read
-	stuck bool  // it couldn't be changed when it was to be
+	set   int64 // the configured weight
+	wrote int64 // our last write; 0: none since set was read
+	stuck bool  // the last write failed
 	note  Record
 }
 
-// NewWeights writes down what it changes in a directory. What says what a machine is called, such
-// as "a machine".
+// NewWeights returns Weights that keep their records in dir. what names the kind of machine in messages, such as "a
+// machine".
 func NewWeights(dir, what string, log *slog.Logger) *Weights {
 	return &Weights{dir: dir, what: what, log: log, known: make(map[string]*weight), told: make(map[string]string)}
 }
 
-// See sees what is set for a machine, and what it has for the moment; its weight is where a
-// record says. What couldn't be put back before is put back first.
+// See returns the configured and the current weight of a machine; where identifies the weight. A restore that failed
+// before is retried first.
 func (w *Weights) See(domain string, where Record, is Weight) (set, has int64, err error) {
 	known := w.known[domain]
 	if known == nil || !known.note.same(where) {
@@ -62,7 +63,7 @@ func (w *Weights) See(domain string, where Record, is Weight) (set, has int64, e
 	if err := w.read(domain, known); err != nil {
 		return 0, 0, err
 	}
-	if known.stuck && known.wrote != 0 { // whoever wants it changed believes that it was
+	if known.stuck && known.wrote != 0 { // the caller assumes that its last change was written
 		if err := known.put(0, known.set); err != nil {
 			return 0, 0, err
 		}
@@ -73,11 +74,12 @@ func (w *Weights) See(domain string, where Record, is Weight) (set, has int64, e
 	return known.set, known.wrote, nil
 }
 
-// inherit puts back what a daemon before has left, if Sweep couldn't: else it would be taken for what is set.
+// inherit restores a weight that an earlier daemon left changed, if Sweep couldn't: else it would be taken for the
+// configured one.
 func (w *Weights) inherit(domain string, where Record, is Weight) error {
 	left, err := read(pathOf(w.dir, domain))
 	if err != nil || !left.same(where) {
-		return nil // there is nothing, or it is of a machine that is off: this one has begun since
+		return nil // there is no record, or it is of a machine that is off: this one has begun since
 	}
 	has, err := is.Get()
 	if err == nil && slices.Contains(left.Ours, has) {
@@ -89,10 +91,10 @@ func (w *Weights) inherit(domain string, where Record, is Weight) error {
 	return err
 }
 
-// same says whether another record is of the same weight.
+// same reports whether another record is of the same weight.
 func (r *Record) same(o Record) bool { return r.File == o.File && r.Xen == o.Xen }
 
-// Complain says once why a machine's weight isn't changed.
+// Complain logs once why a machine's weight isn't changed.
 func (w *Weights) Complain(domain string, err error) {
 	if w.told[domain] != err.Error() {
 		w.told[domain] = err.Error()
@@ -100,8 +102,8 @@ func (w *Weights) Complain(domain string, err error) {
 	}
 }
 
-// Keep forgets machines but those. One that has what we gave it is known until Raise puts that back;
-// where Raise couldn't, it is tried again here.
+// Keep removes all machines for which is reports false. A machine that has a weight of ours stays until Raise
+// restores it; where Raise failed, Keep retries.
 func (w *Weights) Keep(is func(domain string) bool) {
 	for domain, known := range w.known {
 		if is(domain) || known.wrote != 0 && !known.stuck {
@@ -113,8 +115,8 @@ func (w *Weights) Keep(is func(domain string) bool) {
 	}
 }
 
-// read sees what is set: what there is, unless we wrote that. What we wrote down before, if that was
-// something else, doesn't hold any more.
+// read updates the configured weight: the current one, unless we wrote that. A record of another configured weight is
+// erased.
 func (w *Weights) read(domain string, known *weight) error {
 	has, err := known.Get()
 	if err == nil && has != known.wrote {
@@ -126,8 +128,8 @@ func (w *Weights) read(domain string, known *weight) error {
 	return err
 }
 
-// Raise gives a machine that was seen another weight; changed says that it had another than we gave
-// it, which stays.
+// Raise sets another weight for a machine that See has seen; changed reports that the machine had a weight that we
+// didn't write, which stays.
 func (w *Weights) Raise(domain string, to int64) (changed bool, err error) {
 	if changed, err = w.raise(domain, to); err != nil {
 		w.Complain(domain, err)
@@ -161,8 +163,7 @@ func (w *Weights) raise(domain string, to int64) (changed bool, err error) {
 	return false, known.put(to, to)
 }
 
-// put writes a weight, which is ours unless wrote is 0. While that fails it has what it had, and that
-// is as much ours as it was.
+// put writes a weight, which is ours unless wrote is 0. If the write fails, the previous weight and its origin stay.
 func (k *weight) put(wrote, to int64) error {
 	err := k.Put(to)
 	if k.stuck = err != nil; !k.stuck {
@@ -171,8 +172,8 @@ func (k *weight) put(wrote, to int64) error {
 	return err
 }
 
-// Restore gives all machines what is set for them. Of those for which that fails there is a record
-// for the hub, or the next daemon.
+// Restore restores the configured weights of all machines. A failed restore leaves its record to the hub, or the next
+// daemon.
 func (w *Weights) Restore() {
 	for domain := range w.known {
 		if err := w.forget(domain); err != nil {
@@ -181,8 +182,8 @@ func (w *Weights) Restore() {
 	}
 }
 
-// forget gives a machine back what is set for it. While that fails, the machine is known and what is
-// set written down.
+// forget restores a machine's configured weight and removes the machine. If the restore fails, the machine and its
+// record stay.
 func (w *Weights) forget(domain string) error {
 	known := w.known[domain]
 	if known == nil {
@@ -202,7 +203,7 @@ func (w *Weights) forget(domain string) error {
 	return nil
 }
 
-// Plain is what is set where there is a weight. We may have written something else since.
+// Plain returns the configured weight where the current one is has, which we may have written.
 func (w *Weights) Plain(where Record, has int64) int64 {
 	if w == nil {
 		return has
@@ -215,7 +216,7 @@ func (w *Weights) Plain(where Record, has int64) int64 {
 	return has
 }
 
-// Yield takes a weight that is given for one that is set, even if it is one of ours.
+// Yield makes a weight that is given the configured one, even if it equals one of ours.
 func (w *Weights) Yield(where Record, set int64) {
 	if w == nil {
 		return
@@ -228,8 +229,7 @@ func (w *Weights) Yield(where Record, set int64) {
 	}
 }
 
-// Use tells those that want CPUs from those that rest, by the CPU time that they had used when they
-// were looked at.
+// Use distinguishes busy from idle consumers of CPU time, by their CPU time at the previous and the current sample.
 type Use[K comparable] struct{ now, before map[K]used }
 
 type used struct {
@@ -237,10 +237,10 @@ type used struct {
 	at   time.Time
 }
 
-// Next begins another look at all.
+// Next begins the next sample of all consumers.
 func (u *Use[K]) Next() { u.before, u.now = u.now, make(map[K]used) }
 
-// Busy looks at one of them, which has used so much: it does if that is at least 1 % of what passed.
+// Busy adds a consumer's CPU time, and reports whether it used at least 1 % of the time since the previous sample.
 func (u *Use[K]) Busy(who K, time time.Duration, at time.Time) bool {
 	const some = 100
 	u.now[who] = used{time, at}

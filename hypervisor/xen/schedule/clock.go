@@ -1,36 +1,36 @@
 package schedule
 
-// clock is the time at which Credit hands out credits: a period after it did so last, by a timer
-// of one CPU's. What is known is between when it was the last time.
+// clock estimates the time at which Credit hands out credits: one period after the last hand-out, by a timer of one
+// CPU. It keeps bounds on the time of the last hand-out.
 //
-// A timer is always a little late, by about as much as that CPU's ticks are. It is late by more
-// where its CPU is kept from its timers; but then a tick is late, too: while one is due that was
-// to come first nothing is handed out, and what was due meanwhile is handed out when it comes.
+// Timers fire slightly late, by about as much as that CPU's ticks do. They fire later where the CPU is kept from its
+// timers; but then a tick is late, too: while a tick is overdue that was to come before the hand-out, nothing is
+// handed out, and the overdue hand-out happens with the tick.
 type clock struct {
 	period      int64
-	early, late int64 // no earlier than, and no later than that credits were handed out last
+	early, late int64 // bounds on the time of the last hand-out
 	begun       bool
-	cpu         int   // the one that does it
-	due         int64 // when its next tick is; 0: nobody knows
-	usual       int64 // how late a tick is, usually
-	from, held  int64 // when it was last kept from its timers
-	round       int   // how often credits were handed out to anybody
+	cpu         int   // the CPU whose timer it is
+	due         int64 // time of its next tick; 0: unknown
+	usual       int64 // usual lateness of a tick
+	from, held  int64 // the interval in which it was last kept from its timers
+	round       int   // hand-outs that had recipients
 }
 
-// In ns: how late timers are taken to be at first; and by how much more than usual one has to be
-// late for its CPU to have been kept from it.
+// In ns: the assumed lateness of timers at first; and the lateness beyond the usual at which the CPU counts as kept
+// from its timers.
 const (
 	usualLate = 30000
 	muchLate  = 200000
-	slack     = 10000   // by which that is not known better
-	mostGap   = 1000    // periods of which nothing was told, after which all begins anew
-	doubt     = 1000000 // how far it may be from where it was shown not to be
+	slack     = 10000   // uncertainty of that
+	mostGap   = 1000    // periods without records after which the estimate starts anew
+	doubt     = 1000000 // width of the bounds after they were shown to be wrong
 )
 
-// handed is when credits were handed out last, as far as is known.
+// handed returns the estimated time of the last hand-out.
 func (c *clock) handed() int64 { return c.early + (c.late-c.early)/2 }
 
-// comes is the next time, if that is no later than another.
+// comes returns the estimated time of the next hand-out; ok reports whether it is no later than at.
 func (c *clock) comes(at int64) (next int64, ok bool) {
 	if !c.begun || at-c.late > mostGap*c.period {
 		c.begun, c.early, c.late, c.usual = true, at-c.period, at, usualLate
@@ -45,7 +45,7 @@ func (c *clock) comes(at int64) (next int64, ok bool) {
 	return next, next <= at
 }
 
-// hands: they are handed out.
+// hands advances the estimate by one hand-out; any reports whether it had recipients.
 func (c *clock) hands(at int64, any bool) {
 	if any {
 		c.round++
@@ -60,20 +60,20 @@ func (c *clock) hands(at int64, any bool) {
 	}
 }
 
-// told: it is known that they are handed out at this instant, by this CPU.
+// told sets the time of the last hand-out, and its CPU, from a record.
 func (c *clock) told(cpu int, at int64) {
 	c.by(cpu)
 	c.early, c.late = at, at
 }
 
-// by: it is this CPU that does it.
+// by sets the CPU whose timer it is.
 func (c *clock) by(cpu int) {
 	if cpu != c.cpu {
 		c.cpu, c.due = cpu, 0
 	}
 }
 
-// tick: a CPU ticked, and looked at all its timers. It says whether something may be due.
+// tick applies a tick, at which the CPU runs all its timers. It reports whether a hand-out may be due.
 func (c *clock) tick(cpu int, at int64) bool {
 	if cpu != c.cpu {
 		return false
@@ -82,7 +82,7 @@ func (c *clock) tick(cpu int, at int64) bool {
 		late := at - c.due
 		if late > c.usual+muchLate {
 			c.from, c.held = c.due, at
-			if c.late > c.due { // it may have been due as well
+			if c.late > c.due { // the hand-out may have been due as well
 				c.late = at
 			}
 		}
@@ -93,21 +93,21 @@ func (c *clock) tick(cpu int, at int64) bool {
 	return true
 }
 
-// ticked has the next tick be due.
+// ticked sets the time of the next tick.
 func (c *clock) ticked(cpu int, at int64) {
 	if cpu == c.cpu {
 		c.due = at + c.period/ticks
 	}
 }
 
-// rests: a CPU has nothing to run, or has something again; then ticks come at other times.
+// rests applies a CPU's change between idle and busy, which changes the times of its ticks.
 func (c *clock) rests(cpu int) {
 	if cpu == c.cpu {
 		c.due = 0
 	}
 }
 
-// printed: at an instant credits had been handed out so many times more than was known.
+// printed corrects the estimate: by the instant at, more hand-outs had happened than estimated.
 func (c *clock) printed(at int64, more int) {
 	switch more {
 	case 0:
@@ -119,7 +119,7 @@ func (c *clock) printed(at int64, more int) {
 	default:
 		c.early, c.late = at-c.period, at
 	}
-	if c.early > c.late { // it was later than is usual, or we thought it was
+	if c.early > c.late { // the hand-out was later than usual, or estimated so
 		if more == 1 {
 			c.early = c.late - doubt
 		} else {

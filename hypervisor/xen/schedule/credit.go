@@ -6,10 +6,10 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// leastCredit is the least that there is under Credit2: who runs on loses no more.
+// leastCredit is the lowest credit under Credit2: a vCPU that runs on loses no more.
 const leastCredit = -10000000
 
-// credit takes a record of one of the schedulers.
+// credit applies a record of a scheduler.
 func (h *History) credit(at int64, r *trace.Record) {
 	switch {
 	case r.Event == trace.CreditBurn && r.N >= 4:
@@ -37,7 +37,7 @@ func (h *History) credit(at int64, r *trace.Record) {
 	}
 }
 
-// Left is what credit a vCPU has left under Credit2, in ns of one of the largest weight.
+// Left returns a vCPU's remaining credit under Credit2, in ns of a vCPU of the largest weight.
 func (v *VCPU) Left(now int64) (credit int64, ok bool) {
 	if !v.Told {
 		return 0, false
@@ -49,7 +49,7 @@ func (v *VCPU) Left(now int64) (credit int64, ok bool) {
 	return max(credit, leastCredit), true
 }
 
-// of is what goes in so many ns; one for one, as long as nobody knows better.
+// of returns the credit used in ns; one for one while the rate is unknown.
 func (r rate) of(ns int64) int64 {
 	if ns <= 0 || r.ns <= 0 {
 		return max(ns, 0)

@@ -1,90 +1,91 @@
-// Package schedule makes of the hypervisor Xen's trace what was scheduled: which vCPU ran on which
-// CPU, from when to when, who waited, and what credit is left; and foretells from that who
-// will run next. It is pure: records and times go in.
+// Package schedule reconstructs vCPU scheduling from the hypervisor Xen's trace: which vCPU ran on which CPU, from
+// when to when, which vCPUs waited, and how much credit each has left. It predicts from that which vCPU runs next. It
+// is pure: trace records and times are its only input.
 //
-// Who calls it: those who show when vCPUs ran, and those who want to know who will. What it
-// is told is the hypervisor's, but records may be missing, or be any bytes at all.
+// Callers: code that displays when vCPUs ran, and code that needs predictions of it. Trust boundary: records come
+// from the hypervisor, but records may be missing, or contain arbitrary bytes.
 package schedule
 
 import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Run is a time during which a vCPU ran on a CPU.
+// Run is an interval during which a vCPU ran on a CPU.
 type Run struct {
 	VCPU     trace.VCPU
 	CPU      int
 	From, To int64 // ns
 }
 
-// History is what records told, one after the other.
+// History is the scheduling state reconstructed from the records taken so far.
 type History struct {
 	now   int64
 	vcpus map[trace.VCPU]*VCPU
-	order []*VCPU // as they were first told of
-	cpus  []*CPU  // by number
+	order []*VCPU // in the order of their first records
+	cpus  []*CPU  // indexed by CPU number
 	tell  func(Run)
 }
 
-// VCPU is what is known of one. Times are of the History's clock.
+// VCPU is the reconstructed state of one vCPU. Times are of the History's clock.
 type VCPU struct {
 	ID    trace.VCPU
-	Known bool           // what it does
-	State trace.Runstate // this
-	Since int64          // since then
-	CPU   int            // where it runs, waits or ran last; -1: nobody knows
-	Ran   int64          // ns that it did so, as far as was told and up to Since
+	Known bool           // State is valid
+	State trace.Runstate // its runstate
+	Since int64          // State began
+	CPU   int            // where it runs, waits or ran last; -1: unknown
+	Ran   int64          // ns spent running, as far as recorded, up to Since
 	Waits int64
 	Slept int64
-	Gaps  int // how often it wasn't known any more what it does
+	Gaps  int // how often its state became unknown
 
-	burst   habit // how long it runs, after it woke, until it sleeps
+	burst   habit // how long it runs after a wakeup until it sleeps
 	nap     habit // how long it sleeps
-	burning int64 // ns that it has run since it woke, up to Since
+	burning int64 // ns it has run since its last wakeup, up to Since
 
-	Boosted bool // Credit: it woke with credit left, so that it comes before others
-	Earns   bool // Credit: it is among those that get credit
+	Boosted bool // Credit: it woke with credit left and has boost priority
+	Earns   bool // Credit: it is active, so it receives credit
 
-	Told    bool  // Credit2: its credit is known:
-	Credit  int64 // as accounted at
-	Burnt   int64 // this time
-	perNano rate  // what it loses while it runs
+	Told    bool  // Credit2: Credit and Burnt are valid
+	Credit  int64 // its credit, as accounted
+	Burnt   int64 // at this time
+	perNano rate  // credit consumption while it runs
 }
 
-// rate is how much credit goes, for how many ns: a fraction.
+// rate is a credit consumption as a fraction: credit per ns.
 type rate struct{ credit, ns int64 }
 
-// CPU is what is known of one.
+// CPU is the reconstructed state of one CPU.
 type CPU struct {
 	number  int
-	Known   bool // who runs there
+	Known   bool // Running is valid
 	Running trace.VCPU
 	Since   int64
-	Slice   int64 // for which who runs may run on, from
-	Granted int64 // this time; 0: nobody knows
+	Slice   int64 // the time slice of the running vCPU, which begins
+	Granted int64 // at this time; 0: unknown
 	grantee trace.VCPU
-	decided int64 // when it was decided last that who runs does
-	told    int64 // up to when runs there were told
+	decided int64 // time of the last scheduling decision that the running vCPU keeps the CPU
+	told    int64 // end of the last interval reported for this CPU
 }
 
-// NewHistory knows nothing yet. It tells of runs when they end, and when Flush is called.
+// NewHistory returns an empty History. It calls tell for each run when the run ends and when Flush is called.
 func NewHistory(tell func(Run)) *History {
 	return &History{vcpus: make(map[trace.VCPU]*VCPU), tell: tell}
 }
 
-// Now is the time up to which it knows.
+// Now returns the time of the latest record.
 func (h *History) Now() int64 { return h.now }
 
-// VCPU is what is known of one, up to now; nil, if it was never told of.
+// VCPU returns the state of a vCPU up to Now; nil if no record named it.
 func (h *History) VCPU(id trace.VCPU) *VCPU { return h.vcpus[id] }
 
-// VCPUs are all that were told of but the idle ones, in the order of that.
+// VCPUs returns all vCPUs that records named, without the idle ones, in the order of their first records.
 func (h *History) VCPUs() []*VCPU { return h.order }
 
-// CPUs are all that were told of, by number.
+// CPUs returns all CPUs that records named, by number.
 func (h *History) CPUs() []*CPU { return h.cpus }
 
-// SliceLeft is for how long who runs on a CPU may run on if nothing happens.
+// SliceLeft returns the remaining time slice of the running vCPU, if no event preempts it. ok is false if it is
+// unknown.
 func (c *CPU) SliceLeft(now int64) (ns int64, ok bool) {
 	if !c.Known || c.Granted == 0 || c.Slice <= 0 {
 		return 0, false
@@ -92,8 +93,8 @@ func (c *CPU) SliceLeft(now int64) (ns int64, ok bool) {
 	return max(c.Granted+c.Slice-now, 0), true
 }
 
-// ends is when it is decided again who runs there: when the slice of who does is over, which is so long
-// if nobody knows.
+// ends returns the time of the next scheduling decision on the CPU: the end of the running vCPU's slice, whose length
+// is the argument slice if it is unknown.
 func (c *CPU) ends(slice int64) int64 {
 	if c.Granted != 0 && c.Slice > 0 {
 		return c.Granted + c.Slice
@@ -101,7 +102,7 @@ func (c *CPU) ends(slice int64) int64 {
 	return c.decided + slice
 }
 
-// Did is how long a vCPU has run, waited and slept, as far as was told, up to now.
+// Did returns for how many ns a vCPU has run, waited and slept up to now, as far as recorded.
 func (v *VCPU) Did(now int64) (ran, waited, slept int64) {
 	ran, waited, slept = v.Ran, v.Waits, v.Slept
 	v.add(now-v.Since, &ran, &waited, &slept)
@@ -120,7 +121,7 @@ func (v *VCPU) add(ns int64, ran, waited, slept *int64) {
 	}
 }
 
-// maxCPUs and maxVCPUs are how many of them are known of; what else records name is nonsense.
+// maxCPUs and maxVCPUs bound the CPUs and vCPUs of a History; records that name others are invalid.
 const (
 	maxCPUs  = 4096
 	maxVCPUs = 1 << 16
@@ -148,10 +149,10 @@ func (h *History) vcpu(id trace.VCPU) *VCPU {
 	return v
 }
 
-// Forget forgets a domain's vCPUs: another may get its number.
+// Forget removes a domain's vCPUs: Xen can reuse its number for another domain.
 func (h *History) Forget(domain uint16) { h.Keep(func(id uint16) bool { return id != domain }) }
 
-// Keep forgets the vCPUs of all domains but those.
+// Keep removes the vCPUs of all domains for which is reports false, and ends their runs.
 func (h *History) Keep(is func(domain uint16) bool) {
 	for _, c := range h.cpus {
 		if c.Known && c.Running.Domain != trace.Idle && !is(c.Running.Domain) {
@@ -161,8 +162,8 @@ func (h *History) Keep(is func(domain uint16) bool) {
 	h.keep(func(v *VCPU) bool { return is(v.ID.Domain) })
 }
 
-// Trim forgets the vCPUs of all domains but those, unless they run: of one that goes on it may never be told
-// again that it does.
+// Trim removes the vCPUs of all domains for which is reports false, except running ones: Xen may record no further
+// event for a vCPU that keeps running.
 func (h *History) Trim(is func(domain uint16) bool) {
 	h.keep(func(v *VCPU) bool { return v.Known && v.State == trace.Runs || is(v.ID.Domain) })
 }
@@ -180,8 +181,7 @@ func (h *History) keep(is func(*VCPU) bool) {
 	h.order = kept
 }
 
-// Take takes a record, of a time that is no earlier than those before; else it counts as of
-// theirs.
+// Take applies a record. Times must not decrease; an earlier time counts as that of the latest record.
 func (h *History) Take(at int64, r *trace.Record) {
 	if r.CPU < 0 || r.CPU >= maxCPUs {
 		return
@@ -209,8 +209,8 @@ func (h *History) Take(at int64, r *trace.Record) {
 	}
 }
 
-// Lose has what happens on a CPU be unknown, up to its next switch; others may have done there
-// what nobody knows.
+// Lose marks the state of a CPU as unknown up to its next switch, and that of all vCPUs, which may have run there
+// unrecorded.
 func (h *History) Lose(cpu int, at int64) {
 	h.end(h.cpu(cpu), at)
 	for _, v := range h.order {
@@ -221,7 +221,7 @@ func (h *History) Lose(cpu int, at int64) {
 	}
 }
 
-// change has a vCPU's state change.
+// change applies a vCPU's transition between two runstates.
 func (h *History) change(at int64, cpu int, v *VCPU, from, to trace.Runstate) {
 	v.learn(at, from, to)
 	if v.Known && v.State == from {
@@ -237,10 +237,10 @@ func (h *History) change(at int64, cpu int, v *VCPU, from, to trace.Runstate) {
 	}
 }
 
-// habit is how long something lasts, lately.
+// habit is a moving average of a duration.
 type habit struct{ typical int64 }
 
-const habits = 4 // about so many times are looked back
+const habits = 4 // the weight of the average: about so many durations
 
 func (b *habit) add(ns int64) {
 	if b.typical == 0 {
@@ -250,7 +250,7 @@ func (b *habit) add(ns int64) {
 	b.typical += (ns - b.typical) / habits
 }
 
-// left is for how much longer it lasts, after so long: what is older than usual lasts as long again.
+// left returns the expected remaining time after ns; a duration longer than average is expected to double.
 func (b *habit) left(ns int64) int64 {
 	if b.typical == 0 || ns >= b.typical {
 		return max(ns, 1)
@@ -258,7 +258,7 @@ func (b *habit) left(ns int64) int64 {
 	return b.typical - ns
 }
 
-// learn has what a vCPU does be known for longer.
+// learn updates the burst and nap averages of a vCPU at a transition.
 func (v *VCPU) learn(at int64, from, to trace.Runstate) {
 	asleep := func(s trace.Runstate) bool { return s == trace.Blocked || s == trace.Offline }
 	if !v.Known || v.State != from {
@@ -277,7 +277,7 @@ func (v *VCPU) learn(at int64, from, to trace.Runstate) {
 	}
 }
 
-// runs: a vCPU goes on to run, which may be the first that is told of it.
+// runs applies a record that a vCPU keeps running, which may be the first record of the vCPU.
 func (h *History) runs(at int64, cpu int, v *VCPU) {
 	c := h.cpu(cpu)
 	if c.Known && c.Running == v.ID {
@@ -292,8 +292,8 @@ func (h *History) runs(at int64, cpu int, v *VCPU) {
 	h.begin(c, cpu, v.ID, at)
 }
 
-// leaves: a vCPU doesn't run any more where it was known to, or on the CPU that told of it; of that nothing may
-// have been told.
+// leaves ends the run of a vCPU on its last known CPU and on the recording CPU; records of its end may have been
+// lost.
 func (h *History) leaves(v *VCPU, cpu int, at int64) {
 	for _, n := range [2]int{v.CPU, cpu} {
 		if n < 0 {
@@ -306,20 +306,20 @@ func (h *History) leaves(v *VCPU, cpu int, at int64) {
 }
 
 func (h *History) begin(c *CPU, cpu int, id trace.VCPU, at int64) {
-	h.end(c, at) // whose end wasn't told
+	h.end(c, at) // a run of which no end was recorded
 	if c.grantee != id {
 		c.Granted, c.Slice = 0, 0
 	}
 	c.Known, c.Running, c.Since, c.decided, c.told = true, id, at, at, at
 }
 
-// end ends what runs on a CPU, and tells of it.
+// end ends the run on a CPU and reports it.
 func (h *History) end(c *CPU, at int64) {
 	h.flush(c, at)
 	c.Known = false
 }
 
-// Flush tells of what runs now, up to now.
+// Flush reports the runs in progress, up to Now.
 func (h *History) Flush() {
 	for _, c := range h.cpus {
 		h.flush(c, h.now)
@@ -336,7 +336,7 @@ func (h *History) flush(c *CPU, at int64) {
 	c.told = at
 }
 
-// grant has who runs on a CPU, or will in a moment, run for a slice.
+// grant sets the time slice of the vCPU that runs on a CPU or is about to.
 func (h *History) grant(at int64, r *trace.Record) {
 	c := h.cpu(r.CPU)
 	c.Granted, c.Slice, c.grantee = at, int64(int32(r.Words[3])), r.Named(0)

@@ -6,20 +6,20 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Verdict is how good predictions were.
+// Verdict is the accuracy of predictions.
 type Verdict struct {
-	Asked, Hits int     // CPUs, and those of which it was right who ran at the middle of a period
+	Asked, Hits int     // predictions of the CPUs' vCPUs at the middle of a period, and correct ones
 	Error       float64 // mean difference of the part of a period that a vCPU ran, 0 to 1
 	vcpus       int
 }
 
-// Rate is the part of hits.
+// Rate returns the fraction of correct predictions.
 func (v *Verdict) Rate() float64 { return float64(v.Hits) / float64(max(v.Asked, 1)) }
 
-// Foreteller makes predictions from what is known now.
+// Foreteller returns a prediction from the current history.
 type Foreteller func(h *History, period int64) Prediction
 
-// AsNow foretells that whoever runs now goes on to: what others have to be better than.
+// AsNow predicts that each running vCPU keeps running: the baseline of the comparison.
 func AsNow(h *History, period int64) Prediction {
 	p := Prediction{Runs: make(map[trace.VCPU]int64)}
 	for n, c := range h.CPUs() {
@@ -33,9 +33,8 @@ func AsNow(h *History, period int64) Prediction {
 	return p
 }
 
-// Judge has predictions made of each period of a recorded trace but the first ones, by what was
-// recorded before it, and looks what happened then. Each is asked from the same history;
-// before is called with it at each record.
+// Judge evaluates predictions of each period of a recorded trace except the first ones. All Foretellers predict from
+// the same history, of the records before the period; before is called with it at each record.
 func Judge(records []trace.Record, c *trace.Clock, period int64, first int, before func(*History), of ...Foreteller) []Verdict {
 	var past []Run
 	whole := NewHistory(func(r Run) { past = append(past, r) })
@@ -62,7 +61,7 @@ func Judge(records []trace.Record, c *trace.Clock, period int64, first int, befo
 }
 
 func (v *Verdict) take(p Prediction, vcpus []*VCPU, past []Run, at, period int64) {
-	from, _ := slices.BinarySearchFunc(past, at, func(r Run, at int64) int { return int(r.To - at) }) // they are in the order of their ends
+	from, _ := slices.BinarySearchFunc(past, at, func(r Run, at int64) int { return int(r.To - at) }) // sorted by their ends
 	ran := make(map[trace.VCPU]int64)
 	middle := make(map[int]trace.VCPU)
 	for _, r := range past[from:] {

@@ -5,38 +5,38 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Rules are what a prediction goes by.
+// Rules are the scheduler's parameters for a prediction.
 type Rules struct {
 	Credit2 bool
-	Slice   int64 // for how long a vCPU may run at once, ns
-	Least   int64 // for how long it does at least
-	// Priority is, under Credit, what it is said to be in dump.VCPU; nil: all have credit left.
+	Slice   int64 // maximum time that a vCPU runs at once, ns
+	Least   int64 // minimum of that, ns
+	// Priority returns, under Credit, a vCPU's priority as in dump.VCPU; nil: all have credit left.
 	Priority func(id trace.VCPU) int
-	// Gets is, under Credit, what credit a vCPU will have when it is handed out next, at Hands, if it
-	// doesn't run until then, in ns.
+	// Gets returns, under Credit, the credit in ns that a vCPU has after the next hand-out, at Hands, if it doesn't
+	// run until then.
 	Gets  func(id trace.VCPU) int64
 	Hands int64
-	// May says whether a vCPU may run on a CPU; nil: all may on all.
+	// May reports whether a vCPU may run on a CPU; nil: all may on all.
 	May func(id trace.VCPU, cpu int) bool
-	// Wakes: who sleeps is expected to wake when it usually does.
+	// Wakes: sleeping vCPUs are predicted to wake after their average sleep.
 	Wakes bool
 }
 
-// Prediction is what may happen in a period.
+// Prediction is the predicted scheduling of a period.
 type Prediction struct {
-	Middle []trace.VCPU         // who runs on each CPU at the middle of the period; of domain trace.Idle: nobody
-	Runs   map[trace.VCPU]int64 // for how long each vCPU runs in it, ns
+	Middle []trace.VCPU         // the vCPU on each CPU at the middle of the period; domain trace.Idle: none
+	Runs   map[trace.VCPU]int64 // predicted running time of each vCPU, ns
 }
 
-// Predict foretells the period that begins now. The hypervisor itself decides later, at each
-// event: this is what it would do if vCPUs went on to do what they usually do.
+// Predict predicts the period that begins now. The hypervisor decides later, at each event: the prediction assumes
+// that vCPUs keep their average behaviour.
 func (h *History) Predict(r Rules, period int64) Prediction {
 	m := model{rules: r, at: h.now}
 	for n, c := range h.cpus {
 		s := slot{id: n}
 		if v := h.vcpus[c.Running]; c.Known && v != nil && c.Running.Domain != trace.Idle {
 			s.runs, s.until = m.unit(h, v), c.ends(r.Slice)
-			if late := h.now - s.until; late > 0 { // it is kept from deciding, and as long again
+			if late := h.now - s.until; late > 0 { // the decision is late; assume the same delay again
 				s.until = h.now + late
 			}
 		}
@@ -61,8 +61,8 @@ func (h *History) Predict(r Rules, period int64) Prediction {
 	return m.play(period)
 }
 
-// expire has those who run do so, under Credit2, until they have no more credit than the next one,
-// where it isn't known for how long they may.
+// expire sets, under Credit2, the end of each run whose slice is unknown: when the vCPU has no more credit than the
+// next one.
 func (m *model) expire(h *History) {
 	for i := range m.cpus {
 		s := &m.cpus[i]
@@ -75,7 +75,7 @@ func (m *model) expire(h *History) {
 	}
 }
 
-// model is what happens when vCPUs only run and wait.
+// model simulates the scheduling of vCPUs that only run, wait and sleep.
 type model struct {
 	rules Rules
 	at    int64
@@ -83,26 +83,26 @@ type model struct {
 	waits []*unit
 	sleep []*unit
 
-	handed bool // credits were handed out
+	handed bool // the hand-out of credits is done
 }
 
 // slot is a CPU.
 type slot struct {
 	id    int
-	runs  *unit // nil: nobody
+	runs  *unit // nil: idle
 	until int64
 }
 
 // unit is a vCPU.
 type unit struct {
 	id     trace.VCPU
-	cpu    int   // in whose queue it is
-	class  int   // Credit: a higher one goes first
-	since  int64 // it waits
+	cpu    int   // the CPU whose run queue it is in
+	class  int   // Credit: its priority; a higher one goes first
+	since  int64 // start of its wait
 	credit int64 // Credit2; Credit: see Rules.Gets
 	rate   rate
-	left   int64 // for how long it will run until it sleeps
-	ends   int64 // when it wakes
+	left   int64 // running time until it sleeps
+	ends   int64 // time at which it wakes
 	ran    int64
 }
 
@@ -150,7 +150,7 @@ func (m *model) play(period int64) Prediction {
 	return p
 }
 
-// run has all that run do so until something happens, or to a time.
+// run advances the model to the next event, at most to a time.
 func (m *model) run(to int64, runs map[trace.VCPU]int64) {
 	for i := range m.cpus {
 		if s := &m.cpus[i]; s.runs != nil {
@@ -190,7 +190,7 @@ func (m *model) running() (all []trace.VCPU) {
 	return all
 }
 
-// hand has credits be handed out, if it is time: who has some left comes before who has none.
+// hand hands out credits when they are due: vCPUs with credit left come before those without.
 func (m *model) hand() {
 	if m.rules.Gets == nil || m.rules.Hands > m.at || m.handed {
 		return
@@ -213,7 +213,7 @@ func (m *model) hand() {
 	}
 }
 
-// wake has those wake whose time has come. Who comes before one that runs takes its CPU.
+// wake wakes the vCPUs whose sleep has ended. A woken vCPU preempts one with lower priority.
 func (m *model) wake() {
 	kept := m.sleep[:0]
 	for _, u := range m.sleep {
@@ -233,7 +233,7 @@ func (m *model) wake() {
 	m.sleep = kept
 }
 
-// weakest is the CPU that one who wakes takes.
+// weakest returns the CPU that a woken vCPU preempts; nil: none.
 func (m *model) weakest(u *unit) (worst *slot) {
 	for i := range m.cpus {
 		s := &m.cpus[i]
@@ -256,12 +256,12 @@ func (m *model) weakest(u *unit) (worst *slot) {
 
 func (m *model) may(u *unit, cpu int) bool { return m.rules.May == nil || m.rules.May(u.id, cpu) }
 
-// next has a CPU take the next one.
+// next selects the next vCPU of a CPU.
 func (m *model) next(s *slot) {
 	if u := s.runs; u != nil {
 		s.runs = nil
 		if u.left > 0 {
-			if u.class == dump.Boost { // which ends at the scheduler's next tick
+			if u.class == dump.Boost { // a boost ends at the scheduler's next tick
 				u.class = dump.Under
 			}
 			u.cpu, u.since = s.id, m.at
@@ -282,8 +282,8 @@ func (m *model) next(s *slot) {
 	s.until = m.at + max(m.slice(s), m.rules.Least, 1)
 }
 
-// before says whether a CPU takes u rather than v. Under Credit those in its own queue come first,
-// and those of others where all that are in it have no credit left.
+// before reports whether a CPU selects u before v. Under Credit the vCPUs in its own queue come first, and those of
+// other queues only when no vCPU in its own has credit left.
 func (m *model) before(cpu int, u, v *unit) bool {
 	if m.rules.Credit2 {
 		return u.credit > v.credit
@@ -300,8 +300,8 @@ func (m *model) before(cpu int, u, v *unit) bool {
 	return u.since < v.since
 }
 
-// slice is for how long who has a CPU now may run: under Credit2, until it has no more credit than the
-// next one, and no more than there is; if it has none, all that share the CPU get some.
+// slice returns the time that the selected vCPU may run: under Credit2, until it has no more credit than the next
+// one, at most until its credit is used up; if it has none, all vCPUs that share the CPU are reset.
 func (m *model) slice(s *slot) int64 {
 	if !m.rules.Credit2 {
 		return m.rules.Slice
@@ -323,7 +323,7 @@ func (m *model) slice(s *slot) int64 {
 	return m.alone(s, m.at)
 }
 
-// reset gives a vCPU credit, of which it keeps a little more than all get, at most.
+// reset adds credit to a vCPU, up to a limit slightly above the amount added.
 func (m *model) reset(s *slot, u *unit, some int64) {
 	const more = 500000
 	if m.may(u, s.id) {
@@ -331,8 +331,8 @@ func (m *model) reset(s *slot, u *unit, some int64) {
 	}
 }
 
-// alone is for how long who has a CPU has more credit than those that waited for it when that was
-// decided. Who ran there before isn't among them: Xen puts it back later, but for releases from 4.21 on.
+// alone returns for how long the running vCPU has more credit than those that waited for its CPU at the decision. The
+// vCPU that ran there before is not among them: Xen before 4.21 requeues it later.
 func (m *model) alone(s *slot, decided int64) int64 {
 	most := s.runs.credit
 	for _, w := range m.waits {
@@ -343,7 +343,7 @@ func (m *model) alone(s *slot, decided int64) int64 {
 	return min(s.runs.rate.time(max(most, 0)), m.rules.Slice)
 }
 
-// time is how long it takes until so much credit is gone.
+// time returns for how many ns a vCPU runs until the credit is used up.
 func (r rate) time(credit int64) int64 {
 	if r.credit <= 0 {
 		return credit

@@ -5,11 +5,11 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Printed corrects what is known by what the hypervisor printed between two times; the records up
-// to the later one were taken.
+// Printed corrects the credits by a dump that the hypervisor printed between two times; the records up to the later
+// one have been taken.
 //
-// When in between it printed a line isn't known. So a credit that the vCPU was thought to have
-// at any time in it is right, and of one that it wasn't, the least difference is made up for.
+// The time of each printed line within that interval is unknown. So a printed credit is consistent if the vCPU had it
+// at any time in the interval; otherwise the smallest difference is corrected.
 func (s *Shadow) Printed(d *dump.Dump, pool int, from, to int64) {
 	p, ok := d.Pool(pool)
 	if !ok {
@@ -27,7 +27,7 @@ func (s *Shadow) Printed(d *dump.Dump, pool int, from, to int64) {
 	if !s.told || more > 1 || more < -1 {
 		s.told, s.counted = true, p.Handed-s.clock.round
 	}
-	if more < 0 { // which was too early, so that it had been before
+	if more < 0 { // the hand-out was estimated too early
 		from = min(from, s.clock.handed()-s.period/ticks)
 	}
 	calm := s.clock.handed() < from
@@ -50,7 +50,7 @@ func (s *Shadow) Printed(d *dump.Dump, pool int, from, to int64) {
 			s.stop(u.changed, u)
 		}
 	}
-	for i := range d.CPUs { // who runs since before anything was noted
+	for i := range d.CPUs { // vCPUs that have run since before the first record
 		if u := s.of(d.CPUs[i].Running); u != nil && u.from == 0 {
 			u.begin(from, d.CPUs[i].Number)
 		}
@@ -60,13 +60,13 @@ func (s *Shadow) Printed(d *dump.Dump, pool int, from, to int64) {
 	}
 }
 
-// Told says whether the hypervisor has printed what there is.
+// Told reports whether a dump has been applied since records were last lost.
 func (s *Shadow) Told() bool { return s.told }
 
-// Hands is when credits will be handed out next, as far as is known.
+// Hands returns the estimated time of the next hand-out of credits.
 func (s *Shadow) Hands() int64 { return s.clock.handed() + s.clock.period + s.clock.usual }
 
-// Gets is what credit a vCPU will have then, in ns, if it doesn't run until then; now is this instant.
+// Gets returns the credit in ns that a vCPU has after the next hand-out, if it doesn't run between now and then.
 func (s *Shadow) Gets(id trace.VCPU, now int64) int64 {
 	u := s.units[id]
 	if u == nil {
@@ -82,8 +82,8 @@ func (s *Shadow) Gets(id trace.VCPU, now int64) int64 {
 	return left
 }
 
-// Unsure is by how much the time differs at which credits may have been handed out, if now is one
-// of those; else what was handed out is known.
+// Unsure returns the width of the interval in which the last hand-out may have happened, if now is in such an
+// interval; otherwise 0, as the credits are certain.
 func (s *Shadow) Unsure(now int64) int64 {
 	c := &s.clock
 	if now < c.early || (now-c.early)%c.period > c.late-c.early {
@@ -92,7 +92,7 @@ func (s *Shadow) Unsure(now int64) int64 {
 	return c.late - c.early
 }
 
-// off is how far a credit is from what the vCPU had between two times.
+// off returns the smallest difference of a credit from the vCPU's credits between two times.
 func (u *earner) off(credit, from, to int64) (least int64) {
 	least = credit - u.credit
 	for i := len(u.past) - 1; i >= 0; i-- {

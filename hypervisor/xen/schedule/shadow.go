@@ -8,76 +8,75 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Shadow is the credit that vCPUs of a pool have left under Credit, which the hypervisor doesn't
-// tell in its trace: computed again, from the records of what it did.
+// Shadow computes the credit that the vCPUs of a pool have left under the Credit scheduler, which the hypervisor does
+// not record in its trace, from the recorded scheduling events.
 //
-// Xen takes off what a vCPU burns at each of its CPU's ticks and whenever it decides who runs
-// there; both are in the trace, so that is exact. It hands out credits, by weight, to those that
-// were found running at a tick, once in a period of 30 ms. When, isn't told, unless one has so
-// much that it is to get no more: so the shadow keeps the time in between, and is set right
-// whenever it is told, or by what the hypervisor prints (see Printed).
+// Xen subtracts the credit that a vCPU burns at each of its CPU's ticks and at each scheduling decision there; the
+// trace has both, so this part is exact. Xen hands out credits, by weight, once in a period of 30 ms to the vCPUs
+// that were found running at a tick. The trace has the time of that only if a vCPU's credit exceeds the limit, so
+// that it gets no more: in between, Shadow estimates the time, and corrects it by such records or by what the
+// hypervisor prints (see Printed). Not safe for concurrent use.
 type Shadow struct {
 	cpus   int
 	period int64
 	shares map[uint16]Share
 
 	units   map[trace.VCPU]*earner
-	active  []*fund // domains with vCPUs that earn; the first one gets first
-	balance int64   // what all that earn had together, as last handed out
+	active  []*fund // domains with active vCPUs; the first one gets credit first
+	balance int64   // sum of the credits of all active vCPUs after the last hand-out
 	clock   clock
-	counted int // how often credits were handed out before all that is known of
+	counted int // hand-outs before the first one observed
 	told    bool
 }
 
-// Share is what a domain may have: more than another in proportion to its weight, and so many
-// percent of one CPU; no cap is 0.
+// Share is a domain's entitlement: a weight relative to the other domains, and a cap in % of one CPU; 0: no cap.
 type Share struct{ Weight, Cap int }
 
-// fund is what a domain's vCPUs share.
+// fund is the set of active vCPUs of one domain, which share its credit.
 type fund struct {
 	domain uint16
 	earn   []*earner
 }
 
-// earner is a vCPU.
+// earner is the credit account of a vCPU.
 type earner struct {
 	id       trace.VCPU
-	credit   int64 // of 100 µs
-	peak     int64 // what it had when it was last given some, if nobody has too much
-	gets     int64 // what it was given last
+	credit   int64 // in units of 100 µs
+	peak     int64 // its credit after the last hand-out, before the limit is applied
+	gets     int64 // the credit of the last hand-out
 	priority int
 	earns    bool
-	changed  int64 // when earns did
+	changed  int64 // time of the last change of earns
 	runs     bool
 	cpu      int
-	from     int64 // since when what it runs isn't taken off; while it doesn't run, how much that was
-	rest     int64 // what of that is less than a credit; see burn
-	past     []had // what it had, the last one last
+	from     int64 // start of the running time that is not subtracted yet; while it doesn't run, minus the length of that
+	rest     int64 // the part of that below one credit; see burn
+	past     []had // earlier values, oldest first
 }
 
-// had is a credit since a time.
+// had is a credit value and the time at which it began.
 type had struct{ at, credit int64 }
 
 const (
-	perCredit  = 100000 // ns that one stands for
-	mostPast   = 32     // of what vCPUs had that is known, and
-	somePast   = 8      // what is kept when there is more
-	ticks      = 3      // in a period
+	perCredit  = 100000 // ns that one credit stands for
+	mostPast   = 32     // bound on the values in past,
+	somePast   = 8      // and the values that remain when it is reached
+	ticks      = 3      // per period
 	usualShare = 256
 )
 
-// NewShadow is that of a pool with so many CPUs, in whose period of so many ns credits are handed
-// out. Nobody has any at first.
+// NewShadow returns the Shadow of a pool of cpus CPUs that hands out credits every period ns. All credits are 0 at
+// first.
 func NewShadow(cpus int, period int64) *Shadow {
 	s := &Shadow{cpus: cpus, period: max(period, ticks*perCredit), shares: make(map[uint16]Share), units: make(map[trace.VCPU]*earner)}
 	s.clock.period = s.period
 	return s
 }
 
-// Share says what a domain may have: those that it wasn't said of aren't the pool's.
+// Share sets a domain's entitlement. Domains without one are not of the pool.
 func (s *Shadow) Share(domain uint16, is Share) { s.shares[domain] = is }
 
-// Forget forgets a domain: it has gone, or is another pool's.
+// Forget removes a domain that has ended or moved to another pool.
 func (s *Shadow) Forget(domain uint16) {
 	delete(s.shares, domain)
 	for id, u := range s.units {
@@ -100,7 +99,7 @@ func (s *Shadow) of(id trace.VCPU) *earner {
 	return u
 }
 
-// Credit is what a vCPU has, of 100 µs each, as Xen accounted for it last, and where it stands.
+// Credit returns a vCPU's credit, in units of 100 µs, as Xen accounted for it last, and its priority.
 func (s *Shadow) Credit(id trace.VCPU) (credit int64, priority int, ok bool) {
 	u := s.units[id]
 	if u == nil {
@@ -109,7 +108,7 @@ func (s *Shadow) Credit(id trace.VCPU) (credit int64, priority int, ok bool) {
 	return u.credit, u.priority, true
 }
 
-// Take takes a record of a time that is no earlier than those before.
+// Take applies a record. Times must not decrease.
 func (s *Shadow) Take(at int64, r *trace.Record) {
 	s.Until(at)
 	switch r.Kind() {
@@ -124,7 +123,7 @@ func (s *Shadow) Take(at int64, r *trace.Record) {
 			u.begin(at, r.CPU)
 			u.burn(at)
 		}
-	case trace.PickedCPU, trace.AccountStart: // which a tick does with whoever it finds running
+	case trace.PickedCPU, trace.AccountStart: // a tick records these for the vCPU it finds running
 		if u := s.named(r); u != nil && u.runs && u.cpu == r.CPU {
 			s.tick(at, r, u)
 		}
@@ -143,7 +142,7 @@ func (s *Shadow) Take(at int64, r *trace.Record) {
 	}
 }
 
-// named is the vCPU that a record is of, if it is one of ours.
+// named returns the account of the vCPU that a record names; nil if it is not of this pool.
 func (s *Shadow) named(r *trace.Record) *earner {
 	if r.N < 2 {
 		return nil
@@ -151,7 +150,7 @@ func (s *Shadow) named(r *trace.Record) *earner {
 	return s.of(r.Named(0))
 }
 
-// lose has nobody know what ran on a CPU meanwhile, and so what credit there is, until it is printed.
+// lose marks the CPU's running vCPU as unknown, and the credits as unreliable until the hypervisor prints them.
 func (s *Shadow) lose(cpu int) {
 	for _, u := range s.units {
 		if u.runs && u.cpu == cpu {
@@ -182,7 +181,7 @@ func (s *Shadow) change(at int64, r *trace.Record, id trace.VCPU) {
 	}
 }
 
-// tick has a CPU find a vCPU running.
+// tick applies a scheduler tick on a CPU that found a vCPU running.
 func (s *Shadow) tick(at int64, r *trace.Record, u *earner) {
 	if s.clock.tick(r.CPU, at) {
 		s.Until(at)
@@ -192,11 +191,11 @@ func (s *Shadow) tick(at int64, r *trace.Record, u *earner) {
 	if u.priority == dump.Boost {
 		u.priority = dump.Under
 	}
-	s.start(at, u) // else it would not have looked for another CPU for it
+	s.start(at, u) // Xen looks for another CPU only for an active vCPU
 }
 
-// stopped: the hypervisor told that a vCPU earns no more, which it does as it hands out credits
-// and this one would have more than a period's.
+// stopped applies a record that a vCPU became inactive, which Xen writes while it hands out credits if the vCPU would
+// have more than a period's.
 func (s *Shadow) stopped(at int64, cpu int, u *earner) {
 	if at-s.clock.handed() > s.period/2 {
 		s.hand(at)
@@ -208,10 +207,10 @@ func (s *Shadow) stopped(at int64, cpu int, u *earner) {
 	}
 }
 
-// most are the credits of a period.
+// most returns the credits of one CPU in a period.
 func (s *Shadow) most() int64 { return s.period / perCredit }
 
-// Until has credits handed out whose time has come.
+// Until hands out all credits that are due by at.
 func (s *Shadow) Until(at int64) {
 	for {
 		next, ok := s.clock.comes(at)
@@ -229,8 +228,8 @@ func (u *earner) begin(at int64, cpu int) {
 	u.runs, u.cpu = true, cpu
 }
 
-// burn takes off what it ran. Whatever is less than a credit Xen counts twice: it stays in the
-// time that isn't taken off yet, and is added to the next.
+// burn subtracts the running time up to at. Xen counts the part below one credit twice: it stays in the time that is
+// not subtracted yet, and is added to the next.
 func (u *earner) burn(at int64) {
 	ran := at - u.from
 	if ran <= 0 {
@@ -253,7 +252,7 @@ func (u *earner) set(at, credit int64) {
 	u.past = append(u.past, had{at, credit})
 }
 
-// start has a vCPU earn.
+// start makes a vCPU active.
 func (s *Shadow) start(at int64, u *earner) {
 	if u.earns {
 		return
@@ -268,7 +267,7 @@ func (s *Shadow) start(at int64, u *earner) {
 	s.active = slices.Insert(s.active, 0, &fund{u.id.Domain, []*earner{u}})
 }
 
-// stop has it earn no more.
+// stop makes a vCPU inactive.
 func (s *Shadow) stop(at int64, u *earner) {
 	if !u.earns {
 		return
@@ -285,12 +284,12 @@ func (s *Shadow) stop(at int64, u *earner) {
 	}
 }
 
-// up divides, upwards.
+// up returns a/by, rounded up.
 func up(a, by int64) int64 { return (a + by - 1) / by }
 
-// hand hands out the credits of a period as Xen does: to each domain by its vCPUs' weights, at most
-// a CPU's for each vCPU, and no more than its cap; what that leaves is for those that come next.
-// What all lack together is made up for.
+// hand hands out the credits of a period by Xen's algorithm: to each domain by its vCPUs' weights, at most one CPU's
+// for each vCPU, and no more than its cap; the remainder goes to the domains that follow. A negative sum of credits
+// is replenished.
 func (s *Shadow) hand(at int64) {
 	weights := int64(0)
 	for _, f := range s.active {
@@ -327,13 +326,13 @@ func (s *Shadow) hand(at int64) {
 	}
 }
 
-// first has a domain get first from now on.
+// first moves a domain to the front of the hand-out order.
 func (s *Shadow) first(f *fund) {
 	i := slices.Index(s.active, f)
 	s.active = slices.Insert(slices.Delete(s.active, i, i+1), 0, f)
 }
 
-// earn gives a vCPU its part of what its domain gets.
+// earn adds a vCPU's part of its domain's credit.
 func (s *Shadow) earn(at int64, u *earner, fair int64) {
 	u.gets = fair
 	credit := u.credit + fair
@@ -344,7 +343,7 @@ func (s *Shadow) earn(at int64, u *earner, fair int64) {
 	}
 	u.priority = dump.Under
 	u.peak = credit
-	u.set(at, min(credit, s.most())) // more would have been told
+	u.set(at, min(credit, s.most())) // Xen records a vCPU that exceeds the limit
 }
 
 func (s *Shadow) weight(f *fund) int64 {

@@ -6,32 +6,32 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Tally counts how often it came true who was foretold to run on a CPU at an instant, beside the
-// plainest of forecasts: that all goes on as now.
+// Tally counts how often the vCPU predicted to run on a CPU at an instant did, beside the simplest prediction: that
+// the current vCPU keeps running.
 type Tally struct {
 	Asked, Hits, AsNow int
 	open               []forecast
-	lead               int // how many more came true lately than if all had gone on as it was
+	lead               int // recent hits minus recent hits of the simplest prediction
 }
 
-// Better says whether forecasts are better lately than that all goes on as it is.
+// Better reports whether recent predictions are at least as good as the simplest one.
 func (t *Tally) Better() bool { return t.lead >= 0 }
 
-// mostLead is how much of a lead is remembered.
+// mostLead bounds lead.
 const mostLead = 200
 
-// forecast is one of a CPU.
+// forecast is the prediction for one CPU.
 type forecast struct {
 	at         int64
 	cpu        int
 	said, now  trace.VCPU
-	ran, asNow bool // who was foretold to did
+	ran, asNow bool // the prediction was right
 }
 
-// mostOpen is how many forecasts may wait for their time.
+// mostOpen bounds the predictions whose time has not come.
 const mostOpen = 1 << 14
 
-// Foretold: so it is foretold of some CPUs for an instant, and so it was when that was said.
+// Foretold adds predictions of some CPUs for the time at; now are the vCPUs running when they were made.
 func (t *Tally) Foretold(at int64, cpus []int, said, now []trace.VCPU) {
 	for _, cpu := range cpus {
 		if cpu < len(said) && cpu < len(now) && len(t.open) < mostOpen {
@@ -40,7 +40,7 @@ func (t *Tally) Foretold(at int64, cpus []int, said, now []trace.VCPU) {
 	}
 }
 
-// Ran: a vCPU ran.
+// Ran compares a run with the predictions.
 func (t *Tally) Ran(r Run) {
 	for i := range t.open {
 		f := &t.open[i]
@@ -51,18 +51,18 @@ func (t *Tally) Ran(r Run) {
 	}
 }
 
-// busy is the domain of nobody's: somebody did run.
+// busy is a domain number that no run has: it marks a CPU that was not idle.
 const busy = trace.Idle + 1
 
-// Lose has it be unknown what ran on a CPU from a time on: what was foretold of that is neither right nor wrong.
+// Lose drops the predictions for a CPU from a time on, of which the running vCPU is unknown.
 func (t *Tally) Lose(cpu int, at int64) {
 	t.open = slices.DeleteFunc(t.open, func(f forecast) bool { return f.cpu == cpu && f.at >= at })
 }
 
-// Drop forgets what was foretold and isn't known to have come true, or not.
+// Drop drops all predictions that have not been evaluated.
 func (t *Tally) Drop() { t.open = nil }
 
-// Until: all runs up to a time were told.
+// Until evaluates the predictions before now; all runs up to now have been passed to Ran.
 func (t *Tally) Until(now int64) {
 	kept := t.open[:0]
 	for _, f := range t.open {
