@@ -2,22 +2,21 @@ package vcpu
 
 import "time"
 
-// Sample is what is known of a hypervisor's schedule at one instant. Whoever made
-// it does not change it any more.
+// Sample is the hypervisor's schedule at one instant. It is immutable once made.
 type Sample struct {
 	At      Time
-	Period  time.Duration // the scheduling period that Next in VCPU speaks of
+	Period  time.Duration // the scheduling period of VCPU.Next
 	Quality Quality
 	Domains []Schedule // those on this accelerator, by ID
 }
 
-// Quality is how a Sample came about.
+// Quality is the origin of a Sample.
 type Quality uint8
 
 const (
-	Unknown Quality = iota // there is no hypervisor, or it says nothing
-	Shadow                 // computed again from what the vCPUs did
-	Exact                  // told by the hypervisor
+	Unknown Quality = iota // there is no hypervisor, or it reports nothing
+	Shadow                 // computed from the vCPUs' observed running and waiting
+	Exact                  // reported by the hypervisor
 )
 
 // Schedule is a domain's CPU side.
@@ -25,8 +24,8 @@ type Schedule struct {
 	ID     ID
 	Weight Credits // CPU credits; 0: unknown
 	Cap    int     // of CPU time, in % of one CPU; 0: none
-	// Remaining is the CPU credit that is left, in tenths of a millisecond of CPU
-	// time, which is Xen's credit; the most that any of its vCPUs has.
+	// Remaining is the CPU credit left, in tenths of a millisecond of CPU time, which is the unit of Xen's credit;
+	// the largest of any of its vCPUs.
 	Remaining int64
 	VCPUs     []VCPU
 }
@@ -36,10 +35,10 @@ type VCPU struct {
 	ID    int
 	PCPU  int // where it runs or ran last; -1: nowhere yet
 	State VCPUState
-	Next  int // how much of the coming period it will run, in ‰
+	Next  int // the predicted part of the coming period that it runs, in ‰
 }
 
-// VCPUState is what a vCPU is doing.
+// VCPUState is a vCPU's state.
 type VCPUState uint8
 
 const (
@@ -49,16 +48,16 @@ const (
 	Running
 )
 
-// Parts of the coming period, in ‰: with soon of it, at least, a vCPU is one that runs in it, and with less than
-// hardly it is none.
+// Parts of the coming period, in ‰: with at least soon of it a vCPU counts as running in it, with less than hardly as
+// not.
 const (
 	soon   = 500
 	hardly = 250
 )
 
-// Scheduled says whether a vCPU of the sample's i-th domain runs in the coming period: it has most of that, or
-// runs now. Whose slice is about to end does run now, but not when it matters: it isn't, if another domain has
-// most of the period on its CPU.
+// Scheduled reports whether a vCPU of the sample's i-th domain runs in the coming period: it has most of that, or
+// runs now. A vCPU whose slice is about to end doesn't count as running if another domain has most of the period on
+// its CPU.
 func (s *Sample) Scheduled(i int) bool {
 	for _, v := range s.Domains[i].VCPUs {
 		if v.Next >= soon || v.State == Running && (v.Next >= hardly || !s.follows(i, v.PCPU)) {
@@ -68,7 +67,7 @@ func (s *Sample) Scheduled(i int) bool {
 	return false
 }
 
-// follows says whether a CPU goes to somebody else than the i-th domain for most of the coming period.
+// follows reports whether a CPU goes to another domain than the i-th for most of the coming period.
 func (s *Sample) follows(i, pcpu int) bool {
 	for n := range s.Domains {
 		for _, v := range s.Domains[n].VCPUs {

@@ -13,41 +13,41 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// conn is one connection. One goroutine reads it and one writes it; neither waits for
-// anybody but the link, so a server that waits for us to read is always read.
+// conn is one connection. One goroutine reads it and one writes it; neither blocks on anything but the link, so the
+// client keeps reading while the server waits for it to read.
 type conn struct {
 	link  Link
 	event func(path, token string)
 	wake  chan struct{} // the outbox has something
 	dead  chan struct{} // closed when err is set
 	ends  sync.WaitGroup
-	err   error // why it ended; see dead
+	err   error // why the connection ended; see dead
 
 	mu      sync.Mutex
 	ended   bool
-	last    uint32           // the id used last; 0 isn't used
-	pending map[uint32]*call // what has no answer yet, sent or not
-	outbox  []*call          // what isn't sent yet; never more than pending
+	last    uint32           // the last id; 0 isn't used
+	pending map[uint32]*call // calls without an answer, sent or not
+	outbox  []*call          // unsent calls, a subset of pending
 }
 
-// call is a request on its way.
+// call is a request in flight.
 type call struct {
 	packet wire.Packet
 	path   string              // for errors
-	undo   func(*conn, []byte) // takes back what nobody waited for; may be nil
-	did    func()              // is told that it was done, by the reader before all else; may be nil
+	undo   func(*conn, []byte) // undoes an abandoned request; may be nil
+	did    func()              // called by the reader on success, before the outcome is published; may be nil
 
 	// Under the connection's lock, until there is an outcome.
 	sent     bool
-	answered bool // the outcome is about to come
-	gone     bool // nobody waits for it
+	answered bool // the outcome is about to be set
+	gone     bool // abandoned by its caller
 
 	done  chan struct{} // closed when there is an outcome
 	reply []byte
 	err   error
 }
 
-// connect starts to serve a link.
+// connect starts the goroutines that serve a link.
 func connect(link Link, event func(path, token string)) *conn {
 	c := &conn{
 		link: link, event: event, wake: make(chan struct{}, 1), dead: make(chan struct{}),
@@ -58,11 +58,11 @@ func connect(link Link, event func(path, token string)) *conn {
 	return c
 }
 
-// patience is how long a device is waited for that is closed.
+// patience bounds the wait for a closed device.
 const patience = 100 * time.Millisecond
 
-// wait returns when all goroutines have ended, which they do after fail. Only a device's may take longer, which are within
-// the kernel until XenStore answers: for those it doesn't wait, and nothing of theirs is anybody's any more.
+// wait blocks until all goroutines have ended, which they do after fail. Only a device's may take longer, as they can
+// be within the kernel until XenStore answers: wait abandons those after patience, and nothing else uses their state.
 func (c *conn) wait() {
 	if !c.link.Device {
 		c.ends.Wait()
@@ -79,8 +79,8 @@ func (c *conn) wait() {
 	}
 }
 
-// do asks and waits for the answer. When ctx ends first, a request that wasn't sent won't
-// be, and one that was is undone when its answer comes.
+// do sends a request and blocks until the answer. When ctx ends first, an unsent request is dropped, and a sent one
+// is undone when its answer comes.
 func (c *conn) do(ctx context.Context, call *call) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, call.wrap(err)
@@ -88,7 +88,7 @@ func (c *conn) do(ctx context.Context, call *call) ([]byte, error) {
 	if why := c.unable(call.packet); why != "" {
 		return nil, call.wrap(fmt.Errorf("%w: %s", syscall.ENOTSUP, why))
 	}
-	call.done, call.sent, call.answered = make(chan struct{}), false, false // it may have been asked on a connection before
+	call.done, call.sent, call.answered = make(chan struct{}), false, false // the call may have been made on an earlier connection
 	c.send(call)
 	select {
 	case <-call.done:
@@ -101,7 +101,7 @@ func (c *conn) do(ctx context.Context, call *call) ([]byte, error) {
 	return call.reply, call.wrap(call.err)
 }
 
-// unable is why a device can't be asked that, which would do something else; "" if it can.
+// unable returns why a device doesn't support a request that would have another effect there; "" if it does.
 func (c *conn) unable(p wire.Packet) string {
 	switch {
 	case !c.link.Device:
@@ -113,7 +113,7 @@ func (c *conn) unable(p wire.Packet) string {
 	return ""
 }
 
-// post asks and lets the answer go.
+// post sends a request and ignores the answer.
 func (c *conn) post(typ wire.Type, tx uint32, body []byte) {
 	c.send(&call{packet: wire.Packet{Type: typ, Tx: tx, Body: body}, done: make(chan struct{}), gone: true})
 }
@@ -138,7 +138,7 @@ func (c *conn) send(call *call) {
 	}
 }
 
-// leave says that nobody waits for a call any more, unless it has just been answered.
+// leave abandons a call, and reports false if it has just been answered.
 func (c *conn) leave(call *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *conn) leave(call *call) bool {
 		return false
 	}
 	call.gone = true
-	if !call.sent { // a server that is stuck must not have us keep what nobody waits for
+	if !call.sent { // a stuck server must not make the client keep abandoned calls
 		delete(c.pending, call.packet.ID)
 		if i := slices.Index(c.outbox, call); i >= 0 {
 			c.outbox = slices.Delete(c.outbox, i, i+1)
@@ -155,13 +155,13 @@ func (c *conn) leave(call *call) bool {
 	return true
 }
 
-// finish is an outcome. It is called once, by whoever took the call out of pending.
+// finish sets the outcome. It is called once, by the goroutine that took the call out of pending.
 func (call *call) finish(reply []byte, err error) {
 	call.reply, call.err = reply, err
 	close(call.done)
 }
 
-// wrap says what an error is about.
+// wrap adds the request to an error.
 func (call *call) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -169,8 +169,8 @@ func (call *call) wrap(err error) error {
 	return &Error{call.packet.Type, call.path, err}
 }
 
-// fail ends the connection, if it hasn't ended yet, and all its calls. These come first: to close a device takes as long as a
-// Write that is within the kernel.
+// fail ends the connection, if it hasn't ended yet, and all its calls. The calls end first: closing a device takes as
+// long as a Write that is within the kernel.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	if c.ended {
@@ -205,7 +205,7 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// take takes calls out of the outbox, which count as sent then: all, or of a device's one.
+// take removes calls from the outbox, which count as sent then: all of them, or one for a device.
 func (c *conn) take() []*call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +221,7 @@ func (c *conn) take() []*call {
 	return calls
 }
 
-// write sends what the outbox has.
+// write sends the calls in the outbox.
 func (c *conn) write() {
 	for {
 		select {
@@ -249,11 +249,11 @@ func (c *conn) writeAll(calls []*call) {
 	}
 }
 
-// deviceMax is the longest packet that a kernel's device takes, header and all.
+// deviceMax is the longest packet that a kernel's device accepts, header included.
 const deviceMax = 4096
 
-// writeDevice sends one packet and waits for its answer. Linux keeps a packet's body in one place for all
-// of a file's, and passes it on when it finds the time: another one before the answer would spoil it.
+// writeDevice sends one packet and blocks until its answer. Linux keeps the packet of a file in one buffer until it
+// is passed on: another packet before the answer would overwrite it.
 func (c *conn) writeDevice(call *call) {
 	b := call.packet.Append(nil)
 	if len(b) > deviceMax {
@@ -267,8 +267,8 @@ func (c *conn) writeDevice(call *call) {
 	}
 }
 
-// refused is a packet that the device didn't take. An errno is its answer to the packet,
-// which it has forgotten then; anything else is the device's own end.
+// refused handles a packet that the device rejected. An errno is the answer to the packet, which the device has
+// dropped; any other error is the end of the device itself.
 func (c *conn) refused(call *call, err error) {
 	var errno syscall.Errno
 	if errors.Is(err, os.ErrClosed) || !errors.As(err, &errno) {
@@ -278,7 +278,7 @@ func (c *conn) refused(call *call, err error) {
 	c.give(call, errno)
 }
 
-// give gives a call its outcome, if it has none yet.
+// give sets a call's outcome, if it has none yet.
 func (c *conn) give(call *call, err error) {
 	c.mu.Lock()
 	mine := c.pending[call.packet.ID] == call
@@ -291,13 +291,13 @@ func (c *conn) give(call *call, err error) {
 	}
 }
 
-// settle takes a call out of pending, whose outcome the caller, who has the lock, knows.
+// settle takes a call out of pending. The caller holds the lock and sets the outcome.
 func (c *conn) settle(call *call) {
 	call.answered = true
 	delete(c.pending, call.packet.ID)
 }
 
-// read takes in answers and events.
+// read receives answers and events.
 func (c *conn) read() {
 	var parser wire.Parser
 	b := make([]byte, 2*wire.BodyMax)
@@ -324,9 +324,9 @@ func (c *conn) read() {
 	}
 }
 
-// receive finds who waits for a packet.
+// receive dispatches a packet to its call or watch.
 func (c *conn) receive(p wire.Packet) error {
-	if p.Type == wire.WatchEvent { // whose other numbers mean nothing
+	if p.Type == wire.WatchEvent { // its other header fields are undefined
 		parts := wire.Split(p.Body)
 		if len(parts) < 2 {
 			return fmt.Errorf("an event of %q", p.Body)
@@ -373,8 +373,8 @@ func (c *conn) match(p wire.Packet) (*call, error) {
 	return call, nil
 }
 
-// oldest is the one of a type that was sent first. Older kernels answer requests for watches
-// themselves, in their order and without their id.
+// oldest returns the pending call of a type that was sent first. Older kernels answer requests for watches
+// themselves, in order and without their id.
 func (c *conn) oldest(typ wire.Type) (first *call) {
 	for _, call := range c.pending {
 		if call.sent && call.packet.Type == typ && (first == nil || int32(call.packet.ID-first.packet.ID) < 0) {

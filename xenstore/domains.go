@@ -16,7 +16,7 @@ func (c *Client) DomainPath(ctx context.Context, dom DomID) (string, error) {
 	return wire.Text(body), err
 }
 
-// IsIntroduced says whether the server speaks with a domain.
+// IsIntroduced reports whether the server serves a domain.
 func (c *Client) IsIntroduced(ctx context.Context, dom DomID) (bool, error) {
 	body, err := c.about(ctx, wire.IsDomainIntroduced, dom)
 	if err != nil {
@@ -32,69 +32,69 @@ func (c *Client) IsIntroduced(ctx context.Context, dom DomID) (bool, error) {
 	}
 }
 
-// Introduce has the server speak with a domain: over the page at frame gfn of the domain, ringing
-// at its event channel port. Only domain 0 may, as with the four that follow.
+// Introduce makes the server serve a domain: over the page at frame gfn of the domain, with notifications at its
+// event channel port. Only domain 0 may call it and the four methods that follow.
 func (c *Client) Introduce(ctx context.Context, dom DomID, gfn int64, port uint32) error {
 	_, err := c.send(ctx, wire.Introduce, dom.String(),
 		wire.Join(dom.String(), strconv.FormatInt(gfn, 10), strconv.FormatUint(uint64(port), 10)))
 	return err
 }
 
-// Release has the server speak with a domain no more, and forget the nodes that it owns.
+// Release makes the server stop serving a domain, and removes the nodes that the domain owns.
 func (c *Client) Release(ctx context.Context, dom DomID) error {
 	_, err := c.about(ctx, wire.Release, dom)
 	return err
 }
 
-// Resume has the server notice again when a domain shuts down, that had done so and was resumed.
+// Resume makes the server notice the next shutdown of a domain that had shut down and was resumed.
 func (c *Client) Resume(ctx context.Context, dom DomID) error {
 	_, err := c.about(ctx, wire.Resume, dom)
 	return err
 }
 
-// SetTarget lets a domain do what another one may: its device model.
+// SetTarget gives a domain the permissions of another one: of a device model for its guest.
 func (c *Client) SetTarget(ctx context.Context, dom, target DomID) error {
 	_, err := c.send(ctx, wire.SetTarget, dom.String(), wire.Join(dom.String(), target.String()))
 	return err
 }
 
-// Control gives the server a command of its own, such as "help" or "check". What there is
-// differs between servers and their versions.
+// Control sends the server a command of its own, such as "help" or "check". The commands differ between servers and
+// their versions.
 func (c *Client) Control(ctx context.Context, command string, args ...string) (string, error) {
 	body, err := c.words(ctx, wire.Control, append([]string{command}, args...)...)
 	return wire.Text(body), err
 }
 
-// What a server can do, as bits of Features.
+// A server's features, as bits of Features.
 const (
-	FeatureReconnect  = 1 << iota // a domain can begin anew on its ring
-	FeatureError                  // it says on the ring why it speaks no more
+	FeatureReconnect  = 1 << iota // a domain can reconnect on its ring
+	FeatureError                  // it reports on the ring why it stopped serving
 	FeatureWatchDepth             // WatchDepth
 )
 
-// Features returns what the server can do for this domain, as bits (Xen 4.22).
+// Features returns the server's features for this domain, as bits (Xen 4.22).
 func (c *Client) Features(ctx context.Context) (uint32, error) {
 	return c.number(ctx, wire.GetFeature)
 }
 
-// FeaturesOf returns what the server shows another domain that it can do.
+// FeaturesOf returns the features that the server shows another domain.
 func (c *Client) FeaturesOf(ctx context.Context, dom DomID) (uint32, error) {
 	return c.number(ctx, wire.GetFeature, dom.String())
 }
 
-// SetFeatures says what the server shows a domain that it can do, before it is introduced.
+// SetFeatures sets the features that the server shows a domain, before it is introduced.
 func (c *Client) SetFeatures(ctx context.Context, dom DomID, bits uint32) error {
 	_, err := c.words(ctx, wire.SetFeature, dom.String(), strconv.FormatUint(uint64(bits), 10))
 	return err
 }
 
-// Quotas returns the names of what the server can limit (Xen 4.22).
+// Quotas returns the names of the server's limits (Xen 4.22).
 func (c *Client) Quotas(ctx context.Context) ([]string, error) {
 	body, err := c.words(ctx, wire.GetQuota)
 	return strings.Fields(wire.Text(body)), err
 }
 
-// Quota returns a limit of new domains; 0 is none.
+// Quota returns a limit of new domains; 0: no limit.
 func (c *Client) Quota(ctx context.Context, name string) (uint32, error) {
 	return c.number(ctx, wire.GetQuota, name)
 }
@@ -116,12 +116,12 @@ func (c *Client) SetQuotaOf(ctx context.Context, dom DomID, name string, value u
 	return err
 }
 
-// about sends what has a domain and nothing else.
+// about sends a request whose body is a domain.
 func (c *Client) about(ctx context.Context, op wire.Type, dom DomID) ([]byte, error) {
 	return c.send(ctx, op, dom.String(), wire.Join(dom.String()))
 }
 
-// words sends any words.
+// words sends a request whose body is words.
 func (c *Client) words(ctx context.Context, op wire.Type, words ...string) ([]byte, error) {
 	for _, w := range words {
 		if strings.Contains(w, "\x00") {
@@ -131,7 +131,7 @@ func (c *Client) words(ctx context.Context, op wire.Type, words ...string) ([]by
 	return c.send(ctx, op, strings.Join(words, " "), wire.Join(words...))
 }
 
-// number is what the server answers to words.
+// number sends words and returns the number in the answer.
 func (c *Client) number(ctx context.Context, op wire.Type, words ...string) (uint32, error) {
 	body, err := c.words(ctx, op, words...)
 	if err != nil {

@@ -8,36 +8,36 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// Why a call fails that the server hasn't answered.
+// Errors of calls that the server hasn't answered.
 var (
-	// ErrLost is a connection that ended by itself. What was asked may have been done.
+	// ErrLost reports a connection that ended without Close. The request may have been carried out.
 	ErrLost = errors.New("the connection to XenStore is lost")
-	// ErrClosed is a client that was closed.
+	// ErrClosed reports a closed client.
 	ErrClosed = errors.New("the XenStore client is closed")
-	// ErrEnded is a transaction that was committed or aborted, or a watch that was closed.
+	// ErrEnded reports a transaction that was committed or aborted, or a watch that was closed.
 	ErrEnded = errors.New("it has ended already")
 )
 
-// ErrQuota is what errors.Is finds in an error of a domain that has used up what it may
-// have: nodes, bytes in a node, transactions (ENOSPC, EDQUOT), watches (E2BIG of WATCH).
+// ErrQuota is what errors.Is matches in an error of a domain that has reached a limit of nodes, bytes in a node,
+// transactions (ENOSPC, EDQUOT) or watches (E2BIG of WATCH).
 var ErrQuota = errors.New("a XenStore quota is used up")
 
-// ErrTooLong is a request that no packet has room for, whoever asks, so it isn't sent. E2BIG is beside it.
+// ErrTooLong reports a request that doesn't fit into a packet and isn't sent. E2BIG is joined to it.
 var ErrTooLong = errors.New("it is too long for a packet")
 
-// tooLong is a request of so many bytes, where most is what a packet has room for.
+// tooLong returns the error of a request of so many bytes, where most fit into a packet.
 func tooLong(bytes, most int) error {
 	return fmt.Errorf("%w: %d bytes, where %d is the most (%w)", ErrTooLong, bytes, most, syscall.E2BIG)
 }
 
-// errUnsent is beside ErrLost when the request didn't leave.
+// errUnsent is joined to ErrLost when the request wasn't sent.
 var errUnsent = errors.New("it wasn't sent")
 
-// Error is what came of a request, when that was bad: the server's answer, or what the
-// client found wrong with the arguments before it asked.
+// Error is the failure of a request: the server's answer, or an invalid argument that the client found before
+// sending.
 type Error struct {
 	Op   wire.Type
-	Path string // or what else the request is about; may be empty
+	Path string // or another subject of the request; may be empty
 	Err  error  // a syscall.Errno as a rule
 }
 
@@ -48,11 +48,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("xenstore: %s %s: %v", e.Op, e.Path, e.Err)
 }
 
-// Unwrap is the error without what it is about.
+// Unwrap returns the error without the request.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is finds ErrQuota. E2BIG is a quota's only where servers answer it to one more than there may be; else something doesn't
-// fit into a packet.
+// Is matches ErrQuota. E2BIG is a quota's only in the answer to WATCH; else something doesn't fit into a packet.
 func (e *Error) Is(target error) bool {
 	var errno syscall.Errno
 	if target != ErrQuota || errors.Is(e.Err, ErrTooLong) || !errors.As(e.Err, &errno) {
@@ -61,7 +60,7 @@ func (e *Error) Is(target error) bool {
 	return errno == syscall.ENOSPC || errno == syscall.EDQUOT || errno == syscall.E2BIG && e.Op == wire.Watch
 }
 
-// invalid is an argument that is never sent.
+// invalid returns the error of an argument that is never sent.
 func invalid(op wire.Type, path string, why error) error {
 	return &Error{op, path, fmt.Errorf("%w: %w", syscall.EINVAL, why)}
 }

@@ -16,29 +16,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link is what packets travel on. Each Write is one packet or several whole ones;
-// Close ends a Read that waits.
+// Link transports packets. Each Write is one packet or several whole ones; Close ends a Read that blocks.
 type Link struct {
 	io.ReadWriteCloser
-	// Device says that it is the kernel's device, which does some things by itself: it
-	// takes one packet a Write, of 4096 bytes with its header, and no other before it has
-	// answered; answers by the Write's error when that fails; and has watches of its own in the server, all of which
-	// RESET_WATCHES would remove. A Write may be within the kernel until the server answers, whatever is closed, and
-	// Close with it.
+	// Device marks the kernel's device, which acts by itself in part: it accepts one packet a Write, of 4096 bytes
+	// with its header, and no other before it has answered; reports a failed request by the Write's error; and has
+	// watches of its own in the server, all of which RESET_WATCHES would remove. A Write, and Close with it, may
+	// block within the kernel until the server answers.
 	Device bool
 }
 
-// Dialer makes a connection.
+// Dialer opens a connection.
 type Dialer func(context.Context) (Link, error)
 
-// Where servers and kernels put them.
+// The paths used by servers and kernels.
 const (
 	SocketPath    = "/var/run/xenstored/socket"
 	DevicePath    = "/dev/xen/xenbus"
 	OldDevicePath = "/proc/xen/xenbus"
 )
 
-// Socket dials the server's unix socket. While more wait there than the server lets wait, which is one or two, it tries again.
+// Socket dials the server's unix socket. While the server's backlog, of one or two connections, is full, it retries.
 func Socket(path string) Dialer {
 	return func(ctx context.Context) (Link, error) {
 		var d net.Dialer
@@ -50,7 +48,7 @@ func Socket(path string) Dialer {
 				return Link{ReadWriteCloser: c}, nil
 			case errors.Is(err, syscall.EAGAIN):
 				busy = err
-			case busy != nil: // and ctx has ended as a rule, before the dialer got as far as the socket
+			case busy != nil: // ctx has ended as a rule, before the dialer reached the socket
 				return Link{}, fmt.Errorf("%w: %w", err, busy)
 			default:
 				return Link{}, err
@@ -64,10 +62,10 @@ func Socket(path string) Dialer {
 	}
 }
 
-// Device opens the kernel's way to the server.
+// Device opens the kernel's device.
 func Device(path string) Dialer {
 	return func(context.Context) (Link, error) {
-		// Without waiting, so that Go waits for it together with all else, and Close ends that.
+		// Non-blocking, so that Go's poller waits for it, and Close ends that.
 		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return Link{}, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -76,18 +74,18 @@ func Device(path string) Dialer {
 	}
 }
 
-// Local finds the server of this machine much as Xen's own programs do: XENSTORED_PATH, a
-// socket or a device, goes before all; then come the server's socket (in the directory
-// XENSTORED_RUNDIR, if that is set) and the devices.
+// Local finds the server of this machine much as Xen's own programs do: XENSTORED_PATH, a socket or a device, has
+// precedence; then come the server's socket (in the directory XENSTORED_RUNDIR, if that is set) and the devices.
 //
-// Unlike these programs it leaves the devices alone where the server has its socket, also while that is away: whoever dials
-// again gets to it when it is back. Dom0 has the devices, too, but all they do is pass on to that same server; and while there is none
-// a watch waits within the kernel for its answer, which nothing ends, not even SIGKILL. So a device is opened only if there is no socket's
-// file, and this isn't Dom0 (control_d in /proc/xen/capabilities) or Xen's tools have written that XenStore is in a domain
-// of its own. Where something else has started such a domain, XENSTORED_PATH has to say so.
+// Unlike these programs it doesn't use the devices where the server has its socket, even while the server is down: a
+// client that dials again reaches it when it is back. Dom0 has the devices, too, but they only forward to that same
+// server; and while it is down a watch waits within the kernel for its answer, uninterruptibly, even by SIGKILL. So a
+// device is opened only if no socket file exists, and either this isn't Dom0 (control_d in /proc/xen/capabilities) or
+// Xen's tools have recorded that XenStore is in a domain of its own. Where another program has started such a domain,
+// XENSTORED_PATH has to be set.
 func Local() Dialer { return local("/") }
 
-// local does that in the machine at root.
+// local is Local for the machine at root.
 func local(root string) Dialer {
 	return func(ctx context.Context) (Link, error) {
 		if path := os.Getenv("XENSTORED_PATH"); path != "" {
@@ -101,7 +99,7 @@ func local(root string) Dialer {
 		switch {
 		case err == nil:
 			return link, nil
-		case !errors.Is(err, fs.ErrNotExist): // there is a socket, so there is or was a server, and will be
+		case !errors.Is(err, fs.ErrNotExist): // a socket exists, so a server did or will
 			return Link{}, fmt.Errorf("XenStore's server doesn't take us: %w", err)
 		case serves(root):
 			return Link{}, fmt.Errorf("XenStore's server isn't there (set XENSTORED_PATH to %s if it is in a domain of its own): %w", DevicePath, err)
@@ -118,8 +116,8 @@ func local(root string) Dialer {
 	}
 }
 
-// serves says whether the server is a program of the machine at root, or will be when it is started. Whoever starts it in a
-// domain of its own writes that domain's number where the program's would be.
+// serves reports whether the server is a program of the machine at root, now or once started. Xen's tools, when they
+// start it in a domain of its own, write that domain's number in place of the program's.
 func serves(root string) bool {
 	able, _ := os.ReadFile(filepath.Join(root, "proc/xen/capabilities"))
 	who, _ := os.ReadFile(filepath.Join(root, "var/run/xen/xenstored.pid"))

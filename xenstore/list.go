@@ -10,15 +10,14 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// listTries is how often a directory that changes all the time is read from its
-// beginning before we give up.
+// listTries bounds the attempts to read a directory that keeps changing.
 const listTries = 1000
 
-// listBytes is how much of names is read at most, lest a server that never comes to an end fill our memory.
+// listBytes bounds the bytes of names read, so that a server that never ends a list can't fill our memory.
 const listBytes = 16 << 20
 
-// List returns the names of a node's children, in the server's order. One that is too long for a
-// packet is read in parts, again if it has changed meanwhile: the list is one that was true at some time.
+// List returns the names of a node's children, in the server's order. A list that is too long for a packet is read in
+// parts, from the beginning if it has changed meanwhile: the result existed at one time.
 func (n Nodes) List(ctx context.Context, path string) ([]string, error) {
 	body, err := n.ask(ctx, wire.Directory, path, nil)
 	if !errors.Is(err, syscall.E2BIG) {
@@ -33,7 +32,7 @@ func (n Nodes) List(ctx context.Context, path string) ([]string, error) {
 	return nil, &Error{wire.DirectoryPart, path, fmt.Errorf("%w: it changed each of %d times that it was read; try in a transaction", syscall.EAGAIN, listTries)}
 }
 
-// listParts reads a directory in parts. It isn't whole if it changed between them.
+// listParts reads a directory in parts. whole is false if it changed between them.
 func (n Nodes) listParts(ctx context.Context, path string) (names []string, whole bool, err error) {
 	first := ""
 	for offset := 0; ; {
@@ -52,7 +51,7 @@ func (n Nodes) listParts(ctx context.Context, path string) (names []string, whol
 			return nil, false, nil
 		}
 		for _, name := range part[1:] {
-			if name == "" { // behind the last
+			if name == "" { // the end of the list
 				return names, true, nil
 			}
 			names = append(names, name)

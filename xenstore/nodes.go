@@ -7,7 +7,7 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// Nodes is what can be done with nodes, by themselves (Client) or in a transaction (Tx).
+// Nodes are the operations on nodes, outside (Client) or inside a transaction (Tx).
 //
 // A path that begins with a slash is absolute; others are below the domain's own
 // directory, /local/domain/N. A node has a value, which may be empty, and children.
@@ -16,12 +16,12 @@ type Nodes struct {
 	tx uint32
 }
 
-// asker is who carries a request: a client, or the connection of a transaction.
+// asker sends a request: a client, or the connection of a transaction.
 type asker interface {
 	do(context.Context, *call) ([]byte, error)
 }
 
-// ask sends one request about path. What follows the path in the body is rest.
+// ask sends one request about path, with rest after the path in the body.
 func (n Nodes) ask(ctx context.Context, op wire.Type, path string, rest []byte) ([]byte, error) {
 	if err := wire.CheckPath(path); err != nil {
 		return nil, invalid(op, path, err)
@@ -29,7 +29,7 @@ func (n Nodes) ask(ctx context.Context, op wire.Type, path string, rest []byte) 
 	return n.send(ctx, op, path, append(wire.Join(path), rest...))
 }
 
-// send sends any body.
+// send sends a request with any body.
 func (n Nodes) send(ctx context.Context, op wire.Type, about string, body []byte) ([]byte, error) {
 	if len(body) > wire.BodyMax {
 		return nil, &Error{op, about, tooLong(len(body), wire.BodyMax)}
@@ -37,8 +37,8 @@ func (n Nodes) send(ctx context.Context, op wire.Type, about string, body []byte
 	return n.on.do(ctx, &call{packet: wire.Packet{Type: op, Tx: n.tx, Body: body}, path: about})
 }
 
-// Request sends any request and returns the answer's body: for what has no method here. A watch
-// that is set like this has events that nobody gets.
+// Request sends any request and returns the answer's body, for requests without a method here. The events of a watch
+// set like this are dropped.
 func (n Nodes) Request(ctx context.Context, op wire.Type, body []byte) ([]byte, error) {
 	return n.send(ctx, op, "", body)
 }
@@ -48,26 +48,25 @@ func (n Nodes) Read(ctx context.Context, path string) ([]byte, error) {
 	return n.ask(ctx, wire.Read, path, nil)
 }
 
-// Write gives a node a value, and makes the node and what is missing above it.
+// Write sets a node's value, and creates the node and its missing ancestors.
 func (n Nodes) Write(ctx context.Context, path string, value []byte) error {
 	_, err := n.ask(ctx, wire.Write, path, value)
 	return err
 }
 
-// Mkdir makes a node without a value, and what is missing above it. One that is there stays as it is.
+// Mkdir creates a node without a value, and its missing ancestors. An existing node is unchanged.
 func (n Nodes) Mkdir(ctx context.Context, path string) error {
 	_, err := n.ask(ctx, wire.Mkdir, path, nil)
 	return err
 }
 
-// Remove takes away a node and all below it. It is no error if there is none, as long as there
-// is one above it.
+// Remove removes a node and all below it. A missing node is no error, as long as its parent exists.
 func (n Nodes) Remove(ctx context.Context, path string) error {
 	_, err := n.ask(ctx, wire.Rm, path, nil)
 	return err
 }
 
-// Perms returns who may do what to a node; see Perm.
+// Perms returns a node's permissions; see Perm.
 func (n Nodes) Perms(ctx context.Context, path string) ([]Perm, error) {
 	body, err := n.ask(ctx, wire.GetPerms, path, nil)
 	if err != nil {
@@ -80,13 +79,14 @@ func (n Nodes) Perms(ctx context.Context, path string) ([]Perm, error) {
 	return perms, nil
 }
 
-// SetPerms says who may do what to a node. The first one names the owner, and what those may who
-// aren't named. The path may be IntroduceDomain or ReleaseDomain, which others may then watch.
+// SetPerms sets a node's permissions. The first one names the owner and the access of all domains without a
+// permission of their own. The path may be IntroduceDomain or ReleaseDomain, which the domains with read access may
+// then watch.
 func (n Nodes) SetPerms(ctx context.Context, path string, perms ...Perm) error {
 	if len(perms) == 0 {
 		return invalid(wire.SetPerms, path, fmt.Errorf("no permissions: the first names the owner"))
 	}
-	// Other special paths some servers don't even answer.
+	// Some servers don't even answer for other special paths.
 	if err := wire.CheckPath(path); err != nil && path != IntroduceDomain && path != ReleaseDomain {
 		return invalid(wire.SetPerms, path, err)
 	}

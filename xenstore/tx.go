@@ -13,23 +13,23 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// Tx is a transaction: what is done through it others see all at once when it is
-// committed, or never. It belongs to one connection and ends with that.
+// Tx is a transaction: its changes become visible to others all at once when it is committed, or never. It belongs to
+// one connection and ends with that.
 type Tx struct {
 	Nodes
 	conn  *conn
 	ended atomic.Bool
 }
 
-// Update does f in a transaction and commits it. If others have changed meanwhile what f read
-// or wrote, all of it is done again, so f should change nothing else. When f fails, or
-// panics, nothing has been changed, and it isn't done again.
+// Update runs f in a transaction and commits it. If another client has meanwhile changed a node that f read or wrote,
+// all of it is run again, so f should change nothing else. When f fails, or panics, nothing has been changed, and f
+// isn't run again.
 //
-// That others have changed something is found out in the end: until then f may see one node as
-// it was before, and another as it was after. It shouldn't take that for an error.
+// Conflicts are detected at the commit: until then f may see one node from before another client's change, and
+// another from after it. f shouldn't treat that as an error.
 //
-// A client of DialAgain does all of it again on the next connection, too, if one is lost before the commit was sent: ErrLost says that
-// nobody knows whether it was carried out.
+// A client of DialAgain also runs all of it again on the next connection if one is lost before the commit was sent:
+// ErrLost means that the outcome of the commit is unknown.
 func (c *Client) Update(ctx context.Context, f func(*Tx) error) error {
 	for try := 0; ; try++ {
 		again, err := c.attempt(ctx, f)
@@ -42,7 +42,7 @@ func (c *Client) Update(ctx context.Context, f func(*Tx) error) error {
 	}
 }
 
-// attempt says besides whether nothing has been changed because of what may be otherwise the next time.
+// attempt runs f once; again reports whether nothing was changed and another attempt may succeed.
 func (c *Client) attempt(ctx context.Context, f func(*Tx) error) (again bool, err error) {
 	lost := func(err error) bool { return c.dial != nil && errors.Is(err, ErrLost) }
 	tx, err := c.Begin(ctx)
@@ -51,15 +51,14 @@ func (c *Client) attempt(ctx context.Context, f func(*Tx) error) (again bool, er
 	}
 	defer tx.Abort()
 	if err := f(tx); err != nil {
-		// It may have come from elsewhere, or of a commit by f.
+		// The error may come from another connection, or f has committed.
 		return lost(err) && tx.conn.failed() && !tx.ended.Load(), err
 	}
 	sent, err := tx.commit(ctx)
 	return errors.Is(err, syscall.EAGAIN) || !sent && lost(err), err
 }
 
-// yield lets others go before us, after some attempts for a moment that grows: the quick must not
-// keep the slow from ever getting through.
+// yield backs off after some attempts, for a random time that grows, so that fast clients don't starve slow ones.
 func yield(ctx context.Context, try int) error {
 	if try < 3 {
 		return ctx.Err()
@@ -72,7 +71,7 @@ func yield(ctx context.Context, try int) error {
 	}
 }
 
-// Begin starts a transaction, which the caller has to Commit or Abort. Update does all that.
+// Begin starts a transaction, which the caller has to Commit or Abort. Update does both.
 func (c *Client) Begin(ctx context.Context) (*Tx, error) {
 	start := &call{
 		packet: wire.Packet{Type: wire.TransactionStart, Body: wire.Join("")},
@@ -103,7 +102,7 @@ func parseTx(body []byte) (uint32, error) {
 	return uint32(id), nil
 }
 
-// do is what Nodes asks with.
+// do implements asker.
 func (tx *Tx) do(ctx context.Context, call *call) ([]byte, error) {
 	if tx.ended.Load() {
 		return nil, call.wrap(ErrEnded)
@@ -111,14 +110,14 @@ func (tx *Tx) do(ctx context.Context, call *call) ([]byte, error) {
 	return tx.conn.do(ctx, call)
 }
 
-// Commit makes the changes true, or fails and there are none. EAGAIN says that others have changed
-// meanwhile what was read or written. If ctx ends before the answer comes, nobody knows.
+// Commit makes the changes visible, or fails and discards them. EAGAIN reports that another client has meanwhile
+// changed a node that was read or written. If ctx ends before the answer comes, the outcome is unknown.
 func (tx *Tx) Commit(ctx context.Context) error {
 	_, err := tx.commit(ctx)
 	return err
 }
 
-// commit says besides whether it was sent.
+// commit is Commit; sent reports whether the request was sent.
 func (tx *Tx) commit(ctx context.Context) (sent bool, err error) {
 	end := &call{packet: wire.Packet{Type: wire.TransactionEnd, Tx: tx.tx, Body: wire.Join("T")}}
 	if tx.ended.Swap(true) {
@@ -131,21 +130,21 @@ func (tx *Tx) commit(ctx context.Context) (sent bool, err error) {
 	return sent, err
 }
 
-// Abort drops the changes. It doesn't wait, and after Commit does nothing, so it can be deferred.
+// Abort discards the changes. It doesn't block, and after Commit does nothing, so it can be deferred.
 func (tx *Tx) Abort() {
 	if !tx.ended.Swap(true) {
 		tx.conn.post(wire.TransactionEnd, tx.tx, wire.Join("F"))
 	}
 }
 
-// was says whether a call was sent.
+// was reports whether a call was sent.
 func (c *conn) was(call *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return call.sent
 }
 
-// failed says whether the connection has ended.
+// failed reports whether the connection has ended.
 func (c *conn) failed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,44 +11,42 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// pathsHeld is how many different paths a watch remembers for a reader who doesn't take them.
+// pathsHeld is the number of different paths that a watch holds for a reader that doesn't take them.
 const pathsHeld = 1024
 
-// Event says that something has changed at Path: look there.
+// Event reports a change at Path; the reader reads the new value itself.
 type Event struct {
 	Path string
-	// Many says that more has changed than is remembered: look at all below Path, which is
-	// the watch's own then.
+	// Many reports that more paths have changed than are held: read all below Path, which is the watch's own then.
 	Many bool
 }
 
-// Watch tells of changes at a node and below. Its first event, of the path itself,
-// comes when it is set, and again whenever the connection was a new one. Events of one path that
-// haven't been taken are one.
+// Watch reports changes at a node and below. Its first event, of the path itself, comes when it is set, and again on
+// each new connection. Pending events of one path are merged into one.
 type Watch struct {
 	client *Client
 	path   string
 	token  string
 	body   []byte
-	set    bool // the server knows it, so the next one has to; under the client's lock
+	set    bool // set in the server, so to be set on the next connection; under the client's lock
 
 	mu      sync.Mutex
 	pending []Event
 	known   map[string]bool // the paths in pending
-	ready   chan struct{}   // holds something when there is something to take
+	ready   chan struct{}   // has a token when an event is pending
 	err     error
 	ended   chan struct{} // closed when err is set
 }
 
-// Watch watches a node, which need not exist, and all below it; or IntroduceDomain or
-// ReleaseDomain. Paths of events are relative where path is. Close it in the end.
+// Watch watches a node, which need not exist, and all below it; or IntroduceDomain or ReleaseDomain. Paths of events
+// are relative where path is. The caller closes the Watch.
 func (c *Client) Watch(ctx context.Context, path string) (*Watch, error) {
 	return c.watch(ctx, path)
 }
 
 // WatchDepth watches only so many levels below a node: 0 is the node itself. With 1, events of IntroduceDomain and
-// ReleaseDomain say which domain: @releaseDomain/7. Servers since Xen 4.22 can (FeatureWatchDepth); the kernel's device
-// can't, which doesn't pass the depth on.
+// ReleaseDomain name the domain: @releaseDomain/7. It needs a server since Xen 4.22 (FeatureWatchDepth); the kernel's
+// device doesn't pass the depth on.
 func (c *Client) WatchDepth(ctx context.Context, path string, depth uint) (*Watch, error) {
 	return c.watch(ctx, path, strconv.FormatUint(uint64(depth), 10))
 }
@@ -74,7 +72,7 @@ func (c *Client) watch(ctx context.Context, path string, rest ...string) (*Watch
 		c.remove(w)
 		return nil, err
 	}
-	if !c.has(w) { // as with ResetWatches, which the server may have heard of first
+	if !c.has(w) { // as with ResetWatches, which the server may have received first
 		c.post(wire.Unwatch, w.name())
 		<-w.ended
 		return nil, &Error{wire.Watch, path, w.err}
@@ -82,8 +80,7 @@ func (c *Client) watch(ctx context.Context, path string, rest ...string) (*Watch
 	return w, nil
 }
 
-// add gives a watch its token, by which its events are known. It is there before
-// the first one comes.
+// add registers a watch under a new token, which identifies its events, before the first one can come.
 func (c *Client) add(w *Watch, rest []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +94,7 @@ func (c *Client) add(w *Watch, rest []string) error {
 	return nil
 }
 
-// remove has a watch set on no further connection, and returns the one that it may be set on now.
+// remove unregisters a watch, and returns the connection that it may be set on.
 func (c *Client) remove(w *Watch) *conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +108,7 @@ func (c *Client) has(w *Watch) bool {
 	return c.watches[w.token] == w
 }
 
-// event is what the connection's reader calls. It never waits; events of watches that are
-// gone are nobody's.
+// event is called by the connection's reader. It never blocks; events of removed watches are dropped.
 func (c *Client) event(path, token string) {
 	c.mu.Lock()
 	w := c.watches[token]
@@ -122,8 +118,8 @@ func (c *Client) event(path, token string) {
 	}
 }
 
-// rearm sets all watches on a new connection, and returns those that are set. One that is refused fails. One that
-// wasn't set yet is its caller's, who waits for the connection or gives up.
+// rearm sets all watches on a new connection, and returns those that are set. A watch that the server rejects fails.
+// A watch that wasn't set yet is left to its caller, which waits for the connection or gives up.
 func (c *Client) rearm(conn *conn) (set []*Watch, ok bool) {
 	c.mu.Lock()
 	calls := map[*Watch]*call{}
@@ -156,11 +152,11 @@ func (c *Client) rearm(conn *conn) (set []*Watch, ok bool) {
 	return set, true
 }
 
-// Path is what is watched.
+// Path returns the watched path.
 func (w *Watch) Path() string { return w.path }
 
-// Next waits for an event and takes it. It fails with ErrEnded when the watch is closed, and
-// with what ended the client.
+// Next blocks until an event and takes it. It fails with ErrEnded when the watch is closed, and with the client's
+// error when that ends.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
 	for {
 		w.mu.Lock()
@@ -170,7 +166,7 @@ func (w *Watch) Next(ctx context.Context) (Event, error) {
 			delete(w.known, e.Path)
 			more := len(w.pending) > 0
 			w.mu.Unlock()
-			if more { // for others who wait
+			if more { // for other callers of Next
 				w.signal()
 			}
 			return e, nil
@@ -182,21 +178,20 @@ func (w *Watch) Next(ctx context.Context) (Event, error) {
 		}
 		select {
 		case <-w.ready:
-		case <-w.ended: // before which something may have come
+		case <-w.ended: // an event may have come before
 		case <-ctx.Done():
 			return Event{}, &Error{wire.Watch, w.path, ctx.Err()}
 		}
 	}
 }
 
-// Ready is for those who wait for several things: something may be received from it when there
-// may be something for Take.
+// Ready returns a channel for select: it has a token when Take may return events.
 func (w *Watch) Ready() <-chan struct{} { return w.ready }
 
-// Ended is closed when no events will come any more.
+// Ended is closed when no more events will come.
 func (w *Watch) Ended() <-chan struct{} { return w.ended }
 
-// Take takes all events that are there, without waiting.
+// Take takes all pending events, without blocking.
 func (w *Watch) Take() []Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,7 +225,7 @@ func (w *Watch) signal() {
 	}
 }
 
-// fail ends a watch. What it has told already can still be taken.
+// fail ends a watch. Its pending events can still be taken.
 func (w *Watch) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,8 +235,8 @@ func (w *Watch) fail(err error) {
 	}
 }
 
-// ResetWatches has the server drop all watches and transactions of this connection. The watches that there
-// are when it is called end. The kernel's device can't: the kernel's own would go, too.
+// ResetWatches makes the server drop all watches and transactions of this connection. The watches registered at the
+// call end. The kernel's device doesn't support it: it would remove the kernel's own watches, too.
 func (c *Client) ResetWatches(ctx context.Context) error {
 	c.mu.Lock()
 	watches := maps.Clone(c.watches)
@@ -256,7 +251,7 @@ func (c *Client) ResetWatches(ctx context.Context) error {
 	return nil
 }
 
-// post asks for something, if there is a connection, and does not wait.
+// post sends a request without waiting, if there is a connection.
 func (c *Client) post(op wire.Type, body []byte) {
 	c.mu.Lock()
 	on := c.conn
@@ -266,11 +261,11 @@ func (c *Client) post(op wire.Type, body []byte) {
 	}
 }
 
-// name is what a watch is removed by.
+// name returns the body of the request that removes a watch.
 func (w *Watch) name() []byte { return wire.Join(w.path, w.token) }
 
-// Close has the server send no more events; if ctx ends before it has said so, it does all the same. Without
-// a connection there is nothing to say. A second time it does nothing.
+// Close makes the server send no more events; if ctx ends before the answer, the server still will. Without a
+// connection no request is sent. Further calls do nothing.
 func (w *Watch) Close(ctx context.Context) error {
 	on := w.client.remove(w)
 	select {
@@ -279,14 +274,14 @@ func (w *Watch) Close(ctx context.Context) error {
 	default:
 	}
 	w.fail(ErrEnded)
-	if on == nil { // the next connection isn't given it, or gives it back: see use
+	if on == nil { // the next connection doesn't set the watch, or removes it: see use
 		return nil
 	}
 	_, err := on.do(ctx, &call{packet: wire.Packet{Type: wire.Unwatch, Body: w.name()}, path: w.path})
 	switch {
-	case errors.Is(err, syscall.ENOENT), errors.Is(err, ErrClosed), errors.Is(err, ErrLost): // it is gone already
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, ErrClosed), errors.Is(err, ErrLost): // the watch has ended already
 		return nil
-	case ctx.Err() != nil: // it may not have been sent; twice does no harm
+	case ctx.Err() != nil: // the request may not have been sent; a second one is harmless
 		on.post(wire.Unwatch, 0, w.name())
 	}
 	return err

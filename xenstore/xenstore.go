@@ -1,35 +1,32 @@
-// Package xenstore speaks to XenStore, the small database by which the domains of a Xen
-// host tell each other what they are and have.
+// Package xenstore is a client of XenStore, the small database in which the domains of a Xen host publish their
+// configuration and state.
 //
 //	c, err := xenstore.Dial(ctx, xenstore.Local())
 //	…
 //	name, err := c.Read(ctx, "name")               // of this domain: /local/domain/N/name
 //	err = c.Write(ctx, "data/greeting", []byte("hello"))
 //
-// A Client serves any number of goroutines; what they ask is under way at the same time.
-// Every call takes a context, and returns when that ends: a request that was sent is then
-// carried out or not, but its answer never becomes another call's.
+// A Client is safe for concurrent use; concurrent requests are in flight at the same time. Every call takes a
+// context, and returns when that ends: a request that was sent is then carried out or not, but its answer never
+// becomes another call's.
 //
-// Errors of the server are an *Error round a syscall.Errno, so that
-// errors.Is(err, syscall.ENOENT) and errors.Is(err, fs.ErrNotExist) say what they should;
-// errors.Is(err, ErrQuota) says that the domain has used up what it may have.
+// Errors of the server are an *Error round a syscall.Errno, so that errors.Is(err, syscall.ENOENT) and errors.Is(err,
+// fs.ErrNotExist) match; errors.Is(err, ErrQuota) reports that the domain has reached a limit.
 //
-// Changes that belong together are made in a transaction (Update). What others change is
-// learnt by watching (Watch). A watch says that something has changed, not what to: look,
-// when it tells. It begins with an event, so a reader needs no first look of its own.
+// Changes that belong together are made in a transaction (Update). Changes by others are observed by a watch (Watch).
+// An event names the changed path, not the new value: the reader reads that. A watch begins with an event, so a
+// reader needs no separate first read.
 //
-// Links. The server's socket (Socket) is there in the domain where it runs, as a rule
-// domain 0; every other domain has a device (Device). Local finds what there is. A
-// connection that ends takes along all calls and watches, with ErrLost; a Client
-// of DialAgain makes a new one and sets the watches again.
+// Links. The server's socket (Socket) exists in the domain where it runs, as a rule domain 0; every other domain has
+// a device (Device). Local selects the one that exists. A connection that ends fails all its calls and watches with
+// ErrLost; a Client of DialAgain opens a new one and sets the watches again.
 //
-// Who calls it: whoever needs XenStore; it knows nothing of the rest of this project.
-// Package memory is a server for the tests of such programs, package conformance what
-// tells whether a server and this client understand each other.
+// Callers: any program that needs XenStore; the package is independent of the rest of this project. Package memory is
+// a server for the tests of such programs, package conformance tests whether a server and this client are compatible.
 //
-// Whom it trusts: the server to be XenStore, as far as its answers' meaning goes. Answers
-// that break the protocol end the connection, and nothing that a server sends makes the
-// client hold more than bounds allow.
+// Trust boundary: the server is trusted to be XenStore, as far as the meaning of its answers goes. Answers that break
+// the protocol end the connection, and nothing that a server sends makes the client hold more than
+// bounds allow.
 package xenstore
 
 import (
@@ -42,14 +39,14 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// What a permission is made of, and the numbers of domains: see package wire.
+// The parts of a permission, and the numbers of domains: see package wire.
 type (
 	Perm   = wire.Perm
 	Access = wire.Access
 	DomID  = wire.DomID
 )
 
-// What a domain may do to a node.
+// A domain's access to a node.
 const (
 	None      = wire.None
 	CanRead   = wire.CanRead
@@ -57,35 +54,34 @@ const (
 	ReadWrite = wire.ReadWrite
 )
 
-// What can be watched besides nodes.
+// Special paths that can be watched besides nodes.
 const (
 	IntroduceDomain = wire.IntroduceDomain
 	ReleaseDomain   = wire.ReleaseDomain
 )
 
-// Client is a connection to a server, or with DialAgain one after the other.
+// Client is a connection to a server, or with DialAgain a sequence of them.
 type Client struct {
 	Nodes
 
-	dial  Dialer // nil when a lost connection is the end
+	dial  Dialer // nil: a lost connection ends the client
 	ctx   context.Context
 	close context.CancelFunc
 	done  chan struct{} // closed when all goroutines have ended
 
 	mu      sync.Mutex
 	conn    *conn         // nil while there is none
-	changed chan struct{} // closed when conn is another
-	err     error         // why there will be none any more
+	changed chan struct{} // closed when conn changes
+	err     error         // why there will be no further connection
 	watches map[string]*Watch
 	tokens  uint64
 }
 
-// Dial connects. When the connection is lost, the client is of no use any more.
+// Dial connects. When the connection is lost, the client fails for good.
 func Dial(ctx context.Context, dial Dialer) (*Client, error) { return open(ctx, dial, nil) }
 
-// DialAgain connects, and again whenever the connection is lost. A call that was under
-// way then fails with ErrLost, because nobody can say whether it was carried out; one that
-// begins while there is no connection waits for the next. Watches are set again and
+// DialAgain connects, and again whenever the connection is lost. A call in flight then fails with ErrLost, because
+// its outcome is unknown; one that begins while there is no connection waits for the next. Watches are set again and
 // report an event then.
 func DialAgain(ctx context.Context, dial Dialer) (*Client, error) { return open(ctx, dial, dial) }
 
@@ -102,24 +98,24 @@ func open(ctx context.Context, dial, again Dialer) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection, and with ErrClosed all calls and watches.
+// Close ends the connection, and all calls and watches with ErrClosed.
 func (c *Client) Close() error {
 	c.close()
 	<-c.done
 	return nil
 }
 
-// Done is closed when the client is of no use any more. Err says why.
+// Done is closed when the client has ended. Err returns the cause.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err is nil until Done is closed.
+// Err returns nil until Done is closed.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// keep has a connection at hand until there won't be one any more.
+// keep maintains a connection until the client ends.
 func (c *Client) keep() {
 	defer close(c.done)
 	for conn := c.conn; conn != nil; {
@@ -162,8 +158,8 @@ func (c *Client) again() (*conn, []*Watch) {
 	}
 }
 
-// use makes conn the one that calls go to. Of the watches that were set on it, those that have been given up
-// meanwhile are taken back first: whoever gives up another one from now on does so on conn.
+// use makes conn the current connection. Of the watches that were set on it, those removed meanwhile are unset first:
+// a later removal uses conn itself.
 func (c *Client) use(conn *conn, set []*Watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +173,7 @@ func (c *Client) use(conn *conn, set []*Watch) {
 	c.changed = make(chan struct{})
 }
 
-// end has all calls and watches fail from now on.
+// end makes all calls and watches fail from now on.
 func (c *Client) end(err error) {
 	if c.ctx.Err() != nil {
 		err = ErrClosed
@@ -194,7 +190,7 @@ func (c *Client) end(err error) {
 	}
 }
 
-// next waits for a connection that isn't last.
+// next blocks until there is a connection other than last.
 func (c *Client) next(ctx context.Context, last *conn) (*conn, error) {
 	for {
 		c.mu.Lock()
@@ -214,7 +210,7 @@ func (c *Client) next(ctx context.Context, last *conn) (*conn, error) {
 	}
 }
 
-// ask asks over whatever connection there is, which it returns, and again if the request wasn't sent.
+// ask sends a call over the current connection, which it returns, and again if the request wasn't sent.
 func (c *Client) ask(ctx context.Context, call *call) (body []byte, on *conn, err error) {
 	for {
 		if on, err = c.next(ctx, on); err != nil {
@@ -226,7 +222,7 @@ func (c *Client) ask(ctx context.Context, call *call) (body []byte, on *conn, er
 	}
 }
 
-// do is what Nodes asks with.
+// do implements asker.
 func (c *Client) do(ctx context.Context, call *call) ([]byte, error) {
 	body, _, err := c.ask(ctx, call)
 	return body, err

@@ -12,10 +12,9 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// Device puts a kernel's device before a server, with what such a device does by itself:
-// it takes one whole packet a Write, and no other before it has answered; sets watches itself, and refuses one by the Write's error;
-// and knows which transactions are its own. An old one answers requests for watches without
-// their id.
+// Device simulates a kernel's device in front of a server: it accepts one whole packet a Write, and no other before
+// it has answered; sets watches itself, and rejects one by the Write's error; and tracks its own transactions. An old
+// one answers requests for watches without their id.
 func Device(dial xenstore.Dialer, old bool) xenstore.Dialer {
 	return func(ctx context.Context) (xenstore.Link, error) {
 		link, err := dial(ctx)
@@ -44,16 +43,16 @@ type device struct {
 	last    uint32
 	asked   map[uint32]question
 	txs     map[uint32]bool
-	watches map[string]wire.Packet // what was asked for, by our own token
+	watches map[string]wire.Packet // the requests, by our own token
 }
 
-// question is a request on its way: whose answer to pass on, or to give to answer.
+// question is a request in flight, whose answer goes to the reader, or to answer.
 type question struct {
 	wire.Packet
 	answer chan wire.Packet
 }
 
-// Read gives what has come.
+// Read returns received bytes.
 func (d *device) Read(b []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +67,7 @@ func (d *device) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Write takes a packet.
+// Write accepts a packet.
 func (d *device) Write(b []byte) (int, error) {
 	d.writes.Lock()
 	defer d.writes.Unlock()
@@ -78,7 +77,7 @@ func (d *device) Write(b []byte) (int, error) {
 	if len(b) > 4096 || !whole || err != nil || len(b) != wire.HeaderBytes+len(p.Body) {
 		return 0, syscall.EINVAL
 	}
-	if d.busy() { // a kernel would mix them up
+	if d.busy() { // a kernel would mix up the packets
 		return 0, syscall.EBUSY
 	}
 	switch p.Type {
@@ -95,14 +94,14 @@ func (d *device) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// busy says whether a packet has no answer yet.
+// busy reports whether a packet has no answer yet.
 func (d *device) busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.asked) > 0
 }
 
-// ask sends a request under a number of our own.
+// ask sends a request under an id of our own.
 func (d *device) ask(q question) error {
 	d.mu.Lock()
 	d.last++
@@ -127,7 +126,7 @@ func (d *device) pass(p wire.Packet) error {
 	return d.ask(question{Packet: p})
 }
 
-// wait asks for something of our own.
+// wait sends a request of our own and blocks until its answer.
 func (d *device) wait(p wire.Packet) error {
 	answer := make(chan wire.Packet, 1)
 	if err := d.ask(question{p, answer}); err != nil {
@@ -181,7 +180,7 @@ func (d *device) unwatch(p wire.Packet) error {
 	return nil
 }
 
-// synthesise answers what the server wasn't asked.
+// synthesise answers a request without the server.
 func (d *device) synthesise(p wire.Packet) {
 	p.Body = wire.Join("OK")
 	if d.old {
@@ -190,7 +189,7 @@ func (d *device) synthesise(p wire.Packet) {
 	d.tell(p)
 }
 
-// tell gives a packet to who reads.
+// tell passes a packet to the reader.
 func (d *device) tell(p wire.Packet) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,7 +197,7 @@ func (d *device) tell(p wire.Packet) {
 	d.came.Broadcast()
 }
 
-// hear passes on what the server says.
+// hear passes on the server's packets.
 func (d *device) hear() {
 	var parser wire.Parser
 	b := make([]byte, 2*wire.BodyMax)
@@ -221,7 +220,7 @@ func (d *device) answered(p wire.Packet) {
 		d.mu.Lock()
 		w, known := d.watches[args[1]]
 		d.mu.Unlock()
-		if known { // with whatever there was in the numbers
+		if known { // the header fields of an event are undefined
 			d.tell(wire.Packet{Type: wire.WatchEvent, ID: 0xdead, Tx: 0xbeef, Body: wire.Join(args[0], wire.Split(w.Body)[1])})
 		}
 		return
@@ -245,7 +244,7 @@ func (d *device) answered(p wire.Packet) {
 	d.tell(p)
 }
 
-// end has everybody know that the server is gone.
+// end ends all waiting calls when the server is gone.
 func (d *device) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -259,5 +258,5 @@ func (d *device) end() {
 	d.came.Broadcast()
 }
 
-// Close ends it all.
+// Close closes the connection to the server.
 func (d *device) Close() error { return d.server.Close() }

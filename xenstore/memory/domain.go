@@ -8,15 +8,15 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// domain is one that the server knows: it was introduced, or a permission names it.
+// domain is a domain that was introduced or that a permission names.
 type domain struct {
 	introduced bool
-	down       bool // it has shut down, as was noticed
+	down       bool // its shutdown was noticed
 	target     *wire.DomID
-	since      uint64 // the generation when it became known
+	since      uint64 // the generation when it was added
 }
 
-// know makes a domain known, if the hypervisor has it.
+// know returns a domain's state, which it adds if the hypervisor has the domain.
 func (s *Server) know(dom wire.DomID) *domain {
 	d := s.domains[dom]
 	if d == nil && s.exists(dom) {
@@ -26,7 +26,7 @@ func (s *Server) know(dom wire.DomID) *domain {
 	return d
 }
 
-// introduce has the server speak with a domain.
+// introduce makes the server serve a domain.
 func (s *Server) introduce(dom wire.DomID) error {
 	d := s.know(dom)
 	if d == nil {
@@ -39,7 +39,7 @@ func (s *Server) introduce(dom wire.DomID) error {
 	return nil
 }
 
-// introduced finds a domain that the server speaks with.
+// introduced returns a domain that the server serves.
 func (s *Server) introduced(dom wire.DomID) (*domain, error) {
 	if d := s.domains[dom]; d != nil && d.introduced {
 		return d, nil
@@ -47,7 +47,7 @@ func (s *Server) introduced(dom wire.DomID) (*domain, error) {
 	return nil, syscall.ENOENT
 }
 
-// release forgets a domain: its connections, its nodes, and what it may do.
+// release removes a domain: its connections, its nodes, and its permissions.
 func (s *Server) release(dom wire.DomID) {
 	for _, p := range slices.Clone(s.peers) {
 		if p.dom == dom {
@@ -78,7 +78,7 @@ func (v view) removeOwned(path string, dom wire.DomID) {
 	}
 }
 
-// Destroy is what happens when the hypervisor destroys a domain.
+// Destroy simulates that the hypervisor destroys a domain.
 func (s *Server) Destroy(dom wire.DomID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Server) Destroy(dom wire.DomID) {
 	}
 }
 
-// Shutdown is what happens when a domain shuts down.
+// Shutdown simulates that a domain shuts down.
 func (s *Server) Shutdown(dom wire.DomID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

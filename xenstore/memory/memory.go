@@ -1,18 +1,17 @@
-// Package memory is a XenStore server within a program, for tests: of whoever uses
-// package xenstore, without Xen and on any machine.
+// Package memory is a XenStore server within a program, for tests of users of package xenstore, without Xen and on
+// any machine.
 //
-// It does what the server of Xen 4.17 does, which the suite in package conformance
-// compares: transactions and their conflicts, permissions as each domain sees them,
-// watches, quotas, and domains that come and go. What it hasn't: live update, limits on a
-// domain's memory and on how fast it writes, and commands of CONTROL but a few.
+// It behaves as the server of Xen 4.17, which the suite in package conformance verifies: transactions and their
+// conflicts, permissions for each domain, watches, quotas, and domains that come and go. It lacks: live update,
+// limits on a domain's memory and on its write rate, and all but a few commands of CONTROL.
 //
 //	s := memory.New(memory.Options{})
 //	tools, err := xenstore.Dial(ctx, s.Domain(0))
 //	guest, err := xenstore.Dial(ctx, s.Domain(7))
 //
-// Who calls it: tests.
+// Callers: tests.
 //
-// Whom it trusts: nobody who is connected. Requests may be anything.
+// Trust boundary: no client is trusted. Requests may contain any bytes.
 package memory
 
 import (
@@ -26,14 +25,14 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// Options is what a server can be told. Its zero value is Xen's own settings.
+// Options are a server's settings. The zero value is Xen's defaults.
 type Options struct {
 	Quota Quota
-	// Exists says whether the hypervisor has a domain; nil says so of all.
+	// Exists reports whether the hypervisor has a domain; nil: all exist.
 	Exists func(wire.DomID) bool
 }
 
-// Server is a store, and who is connected to it.
+// Server is a store and its connections. mu guards all fields below it. Safe for concurrent use.
 type Server struct {
 	quota  Quota
 	exists func(wire.DomID) bool
@@ -43,13 +42,13 @@ type Server struct {
 	serving    sync.WaitGroup
 	nodes      map[string]*node
 	generation uint64             // of the last change
-	owned      map[wire.DomID]int // how many nodes each domain has
+	owned      map[wire.DomID]int // the number of nodes of each domain
 	domains    map[wire.DomID]*domain
-	special    map[string][]perm // of the events that aren't nodes
-	peers      []*peer           // in the order in which they came
+	special    map[string][]perm // permissions of the special paths
+	peers      []*peer           // in the order of their connection
 }
 
-// New makes a server with the nodes that each has in the beginning.
+// New returns a server with the initial nodes of every server.
 func New(o Options) *Server {
 	s := &Server{
 		quota:   o.Quota.orDefault(),
@@ -68,12 +67,11 @@ func New(o Options) *Server {
 	return s
 }
 
-// errClosed is a server that was closed.
+// errClosed reports a closed server.
 var errClosed = errors.New("the server in memory is closed")
 
-// Domain dials as a domain, which is introduced if it wasn't. Domain 0 may do everything.
-// Unlike with Xen, a domain may have several connections, as its processes do that share
-// the kernel's device.
+// Domain returns a Dialer that connects as a domain, which it introduces if necessary. Domain 0 has all permissions.
+// Unlike with Xen, a domain may have several connections, like its processes that share the kernel's device.
 func (s *Server) Domain(dom wire.DomID) xenstore.Dialer {
 	return func(context.Context) (xenstore.Link, error) {
 		s.mu.Lock()
@@ -88,7 +86,7 @@ func (s *Server) Domain(dom wire.DomID) xenstore.Dialer {
 	}
 }
 
-// Serve takes connections, as domain 0, until l is closed.
+// Serve accepts connections, as domain 0, until l is closed.
 func (s *Server) Serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()
@@ -106,7 +104,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// Disconnect ends all connections, as a server's death would, but keeps what is stored.
+// Disconnect ends all connections, as the server's death would, but keeps the store.
 func (s *Server) Disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +113,7 @@ func (s *Server) Disconnect() {
 	}
 }
 
-// Close ends all connections and takes no more.
+// Close ends all connections and accepts no more.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -124,7 +122,7 @@ func (s *Server) Close() {
 	s.serving.Wait()
 }
 
-// join makes a peer of a domain.
+// join adds a connection of a domain.
 func (s *Server) join(dom wire.DomID) *peer {
 	p := &peer{server: s, dom: dom, txs: map[uint32]*tx{}, nextTx: 1}
 	p.room = sync.NewCond(&s.mu)
@@ -132,7 +130,7 @@ func (s *Server) join(dom wire.DomID) *peer {
 	return p
 }
 
-// drop forgets a peer, with its watches and transactions.
+// drop removes a peer, with its watches and transactions.
 func (s *Server) drop(p *peer) {
 	if i := slices.Index(s.peers, p); i >= 0 {
 		s.peers = slices.Delete(s.peers, i, i+1)

@@ -6,23 +6,23 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// node is one at some time. It is never changed: a change is another node.
+// node is an immutable version of a node: a change makes another one.
 type node struct {
 	value      []byte
 	perms      []perm // the first one's domain owns it
 	children   []string
-	generation uint64 // when it became what it is; 0 is never
+	generation uint64 // of its last change; 0: never
 }
 
-// perm is what a domain may do, if it is still that domain.
+// perm is a domain's access, valid as long as the domain's number isn't reused.
 type perm struct {
 	wire.Perm
-	dead bool // the domain was gone when the node was written
+	dead bool // the domain had ended when the node was written
 }
 
 func (n *node) owner() wire.DomID { return n.perms[0].Dom }
 
-// listBytes is how long the list of children is.
+// listBytes returns the length of the list of children.
 func (n *node) listBytes() (sum int) {
 	for _, c := range n.children {
 		sum += len(c) + 1
@@ -30,7 +30,7 @@ func (n *node) listBytes() (sum int) {
 	return sum
 }
 
-// bytes is how much counts against a quota: what Xen's server would store.
+// bytes returns the size that counts against a quota: that of Xen's server.
 func (n *node) bytes() int { return 24 + 8*len(n.perms) + len(n.value) + n.listBytes() }
 
 func (n *node) withValue(value []byte) *node {
@@ -57,7 +57,7 @@ func (n *node) withoutChild(name string) *node {
 	return &c
 }
 
-// access is what a peer may do to what has these permissions, and whether that is all.
+// access returns a peer's access by these permissions, and whether it is the owner's.
 func (s *Server) access(p *peer, perms []perm, generation uint64) (may wire.Access, owner bool) {
 	mine := func(d wire.DomID) bool {
 		own := s.domains[p.dom]
@@ -74,13 +74,13 @@ func (s *Server) access(p *peer, perms []perm, generation uint64) (may wire.Acce
 	return perms[0].Access, false
 }
 
-// dead says whether a permission is that of a domain which is gone: another may have its number now.
+// dead reports whether a permission's domain has ended: another domain may have its number now.
 func (s *Server) dead(p perm, generation uint64) bool {
 	d := s.domains[p.Dom]
 	return p.dead || d == nil || d.since > generation
 }
 
-// buried marks the permissions of domains which are gone.
+// buried marks the permissions of domains that have ended.
 func (s *Server) buried(n *node) *node {
 	perms := slices.Clone(n.perms)
 	for i := range perms[1:] {
@@ -89,7 +89,7 @@ func (s *Server) buried(n *node) *node {
 	return n.withPerms(perms)
 }
 
-// set makes a node what it is for everybody.
+// set makes n the node's version outside transactions.
 func (s *Server) set(path string, n *node) {
 	s.forget(path)
 	s.generation++
@@ -99,7 +99,7 @@ func (s *Server) set(path string, n *node) {
 	s.owned[c.owner()]++
 }
 
-// forget removes a node for everybody.
+// forget removes a node outside transactions.
 func (s *Server) forget(path string) {
 	if old := s.nodes[path]; old != nil {
 		s.owned[old.owner()]--

@@ -8,8 +8,7 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// peer is a connection: of a domain, or of a tool of domain 0. All of it is under the
-// server's lock.
+// peer is a connection: of a domain, or of a tool of domain 0. The server's lock guards all of it.
 type peer struct {
 	server *Server
 	dom    wire.DomID
@@ -19,15 +18,15 @@ type peer struct {
 	txs     map[uint32]*tx
 	nextTx  uint32
 
-	out  []wire.Packet // what it hasn't been told yet
-	room *sync.Cond    // out or gone has changed
+	out  []wire.Packet // unsent packets
+	room *sync.Cond    // signals a change of out or gone
 	gone bool
 }
 
-// outMax is how much may wait for a peer that doesn't read, before it isn't heard any more.
+// outMax bounds the packets queued for a peer that doesn't read; at the bound its requests wait.
 const outMax = 256
 
-// serve speaks with a peer over a link, until that ends.
+// serve starts to serve a peer over a link, until that ends.
 func (s *Server) serve(link io.ReadWriteCloser, dom wire.DomID) {
 	p := s.join(dom)
 	p.link = link
@@ -50,7 +49,7 @@ func (p *peer) read() {
 	p.server.drop(p)
 }
 
-// hear does what was asked, as long as the answers are read.
+// hear carries out requests, while the peer reads the answers.
 func (p *peer) hear(parser *wire.Parser) error {
 	p.server.mu.Lock()
 	defer p.server.mu.Unlock()
@@ -85,18 +84,18 @@ func (p *peer) write() {
 			b = packet.Append(b)
 		}
 		if _, err := p.link.Write(b); err != nil {
-			return // the reader sees it, too
+			return // the reader gets the error, too
 		}
 	}
 }
 
-// send puts a packet into the queue.
+// send enqueues a packet.
 func (p *peer) send(packet wire.Packet) {
 	p.out = append(p.out, packet)
 	p.room.Broadcast()
 }
 
-// tell sends an event, unless the same is waiting already.
+// tell enqueues an event, unless the same one is queued.
 func (p *peer) tell(path, token string) {
 	event := wire.Packet{Type: wire.WatchEvent, Body: wire.Join(path, token)}
 	if len(event.Body) > wire.BodyMax {
@@ -112,16 +111,16 @@ func (p *peer) tell(path, token string) {
 	p.send(event)
 }
 
-// reset drops watches and transactions.
+// reset removes all watches and transactions.
 func (p *peer) reset() {
 	p.watches = nil
 	clear(p.txs)
 }
 
-// privileged is who may do everything.
+// privileged reports whether the peer has all permissions.
 func (p *peer) privileged() bool { return p.dom == 0 }
 
-// path makes a path absolute.
+// path returns the absolute path.
 func (p *peer) path(path string) string {
 	if path != "" && (path[0] == '/' || path[0] == '@') {
 		return path
@@ -129,5 +128,5 @@ func (p *peer) path(path string) string {
 	return p.home() + "/" + path
 }
 
-// home is what relative paths are relative to.
+// home returns the directory of relative paths.
 func (p *peer) home() string { return "/local/domain/" + p.dom.String() }

@@ -2,14 +2,14 @@ package memory
 
 import "cmp"
 
-// Quota is how much a domain other than 0 may have; 0 stands for Xen's own limit.
+// Quota are the limits of a domain other than 0; 0 stands for Xen's default.
 type Quota struct {
-	Nodes            int // that it owns
+	Nodes            int // owned by the domain
 	NodeBytes        int // of a node: its value, permissions and the names of its children
-	Watches          int // one more is let through, as Xen does
-	Transactions     int // at once; one more is let through
+	Watches          int // Xen's server admits one more
+	Transactions     int // open at once; Xen's server admits one more
 	Perms            int // of a node
-	TransactionNodes int // that a transaction touches
+	TransactionNodes int // touched by a transaction
 }
 
 func (q Quota) orDefault() Quota {

@@ -10,11 +10,11 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// request is what a type of packet asks for. It returns the answer, or a syscall.Errno.
+// request is the handler of a packet type. do returns the answer, or a syscall.Errno.
 type request struct {
 	do         func(v view, body []byte) ([]byte, error)
 	privileged bool // domain 0 only
-	anyTx      bool // the transaction doesn't matter
+	anyTx      bool // the transaction is ignored
 }
 
 var requests = map[wire.Type]request{
@@ -41,7 +41,7 @@ var requests = map[wire.Type]request{
 
 var ok = wire.Join("OK")
 
-// handle does what a packet asks for, and sends the one answer, before all events.
+// handle carries out a request, and sends the one answer, before all events.
 func (p *peer) handle(q wire.Packet) {
 	first := len(p.out)
 	body, err := p.serve(q)
@@ -52,7 +52,7 @@ func (p *peer) handle(q wire.Packet) {
 	if err != nil {
 		answer.Type, answer.Body = wire.Error, wire.Join(wire.ErrnoName(err.(syscall.Errno)))
 	}
-	if q.Type == wire.Watch && err == nil { // its first event comes behind the answer
+	if q.Type == wire.Watch && err == nil { // the watch's first event follows the answer
 		p.out = slices.Insert(p.out, first, answer)
 		p.room.Broadcast()
 		return
@@ -80,7 +80,7 @@ func (p *peer) serve(q wire.Packet) ([]byte, error) {
 	return r.do(v, q.Body)
 }
 
-// one is a body that is one string.
+// one returns a body that is one string.
 func one(body []byte) (string, error) {
 	if i := bytes.IndexByte(body, 0); i < 0 || i != len(body)-1 {
 		return "", syscall.EINVAL
@@ -88,12 +88,12 @@ func one(body []byte) (string, error) {
 	return string(body[:len(body)-1]), nil
 }
 
-// several are the strings of a body that end in a NUL. What follows the last is left out.
+// several returns the strings of a body that end in a NUL. Bytes after the last NUL are ignored.
 func several(body []byte) []string {
 	return wire.Split(body[:bytes.LastIndexByte(body, 0)+1])
 }
 
-// number reads as many digits as there are, as Xen does.
+// number parses the leading digits, as Xen does.
 func number(s string) (n int) {
 	s, negative := strings.CutPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "-")
 	if !negative {
@@ -111,7 +111,7 @@ func number(s string) (n int) {
 	return n
 }
 
-// one finds the node that a body of one string names.
+// one returns the node that a body of one string names.
 func (v view) one(body []byte, need wire.Access) (string, *node, error) {
 	path, err := one(body)
 	if err != nil {
@@ -251,7 +251,7 @@ func setPerms(v view, body []byte) ([]byte, error) {
 		return nil, syscall.EPERM
 	}
 	changed := n.withPerms(perms)
-	changed.generation = v.s.generation + 1 // by which permissions of domains that are there hold
+	changed.generation = v.s.generation + 1 // permissions of existing domains are valid by this
 	if err := v.write(path, changed); err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func setPerms(v view, body []byte) ([]byte, error) {
 	return ok, nil
 }
 
-// setSpecial says who may learn of domains that come or go.
+// setSpecial sets which domains may watch domains come and go.
 func (v view) setSpecial(name string, perms []perm) ([]byte, error) {
 	old, known := v.s.special[name]
 	if !known {
@@ -338,7 +338,7 @@ func introduce(v view, body []byte) ([]byte, error) {
 	return ok, nil
 }
 
-// domain finds the domain that a body names, which isn't 0.
+// domain returns the domain that a body names, which isn't 0.
 func (v view) domain(body []byte) (wire.DomID, *domain, error) {
 	arg, err := one(body)
 	dom := wire.DomID(number(arg))

@@ -6,26 +6,26 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// tx is a transaction: what it has touched, as it sees it. It is committed if what it has read
-// is still the same; what it has not touched doesn't matter.
+// tx is a transaction: the nodes that it has touched, as it sees them. It is committed if the nodes that it has read
+// are unchanged; other nodes don't matter.
 type tx struct {
 	touched map[string]*touched
 	order   []string // of touched
-	created bool     // some node was
+	created bool     // it created a node
 	failed  bool     // it can't be committed
 }
 
 // touched is a node in a transaction.
 type touched struct {
 	node     *node  // nil when there is none
-	before   *node  // what it was when it was read first
-	perms    []perm // and who could learn of it then; nil: there was none
+	before   *node  // the version that was read first
+	perms    []perm // the permissions then, for events; nil: no node
 	modified bool
-	fire     bool // there is an event to be sent
-	exact    bool // and to those only who watch this very node
+	fire     bool // an event is due
+	exact    bool // and only for watches of exactly this node
 }
 
-// touch finds a node in a transaction, which knows it from then on.
+// touch returns a node's state in a transaction, and adds it to the transaction.
 func (t *tx) touch(v view, path string) (*touched, error) {
 	if n := t.touched[path]; n != nil {
 		return n, nil
@@ -51,13 +51,13 @@ func (p *peer) begin() (uint32, error) {
 	for p.nextTx == 0 || p.txs[p.nextTx] != nil {
 		p.nextTx++
 	}
-	p.server.generation++ // by which it is also seen which domain is newer than a permission
+	p.server.generation++ // also orders domains and permissions by age
 	p.txs[p.nextTx] = &tx{touched: map[string]*touched{}}
 	p.nextTx++
 	return p.nextTx - 1, nil
 }
 
-// commit makes a transaction true for everybody, or says why not.
+// commit makes a transaction's changes visible, or returns why not.
 func (t *tx) commit(v view) error {
 	if t.failed {
 		return syscall.ENOMEM
@@ -86,7 +86,7 @@ func (t *tx) commit(v view) error {
 	return nil
 }
 
-// counted checks the quota of nodes as it will be.
+// counted checks the quota of nodes after the commit.
 func (t *tx) counted(v view) error {
 	if !t.created || v.p.privileged() {
 		return nil

@@ -8,15 +8,14 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// view is the store as a request sees it: of a peer, perhaps in a transaction. That of
-// nobody is the server's own.
+// view is the store as a request sees it: of a peer, perhaps in a transaction. The server's own view has no peer.
 type view struct {
 	s  *Server
 	p  *peer // may be nil
 	tx *tx   // may be nil
 }
 
-// read finds a node, or nil if there is none. A transaction keeps what it has read.
+// read returns a node, or nil if there is none. A transaction records the read.
 func (v view) read(path string) (*node, error) {
 	if v.tx == nil {
 		return v.s.nodes[path], nil
@@ -28,7 +27,7 @@ func (v view) read(path string) (*node, error) {
 	return t.node, nil
 }
 
-// put makes a node what it is. It has been read before, in the same transaction.
+// put sets a node's version. The node has been read before, in the same transaction.
 func (v view) put(path string, n *node) error {
 	n = v.s.buried(n)
 	if v.tx == nil {
@@ -45,7 +44,7 @@ func (v view) put(path string, n *node) error {
 	return nil
 }
 
-// write is put by somebody who has a quota.
+// write is put with a check of the peer's quota.
 func (v view) write(path string, n *node) error {
 	if !v.p.privileged() && n.bytes() >= v.s.quota.NodeBytes {
 		if v.tx != nil {
@@ -56,7 +55,7 @@ func (v view) write(path string, n *node) error {
 	return v.put(path, n)
 }
 
-// remove takes a node away.
+// remove removes a node.
 func (v view) remove(path string) error {
 	if v.tx == nil {
 		v.s.forget(path)
@@ -71,8 +70,8 @@ func (v view) remove(path string) error {
 	return nil
 }
 
-// get finds a node for a peer who needs that access to it. Who may not know is told
-// EACCES, whether there is one or not.
+// get returns a node if the peer has the needed access to it. A peer without that access to the nearest existing
+// ancestor gets EACCES, whether the node exists or not.
 func (v view) get(path string, need wire.Access, owning bool) (*node, error) {
 	if !valid(path) {
 		return nil, syscall.EINVAL
@@ -86,7 +85,7 @@ func (v view) get(path string, need wire.Access, owning bool) (*node, error) {
 			return n, nil
 		}
 	}
-	above, err := v.above(path) // which a transaction has read then, in any case
+	above, err := v.above(path) // read in any case, for the transaction's record
 	switch {
 	case err != nil:
 		return nil, err
@@ -99,7 +98,7 @@ func (v view) get(path string, need wire.Access, owning bool) (*node, error) {
 	return nil, syscall.ENOENT
 }
 
-// above is the nearest node above one.
+// above returns the nearest existing ancestor.
 func (v view) above(path string) (*node, error) {
 	for {
 		path = wire.Parent(path)
@@ -109,7 +108,7 @@ func (v view) above(path string) (*node, error) {
 	}
 }
 
-// create makes a node, and all that are missing above it.
+// create creates a node, and its missing ancestors.
 func (v view) create(path string, value []byte) error {
 	if v.tx != nil {
 		v.tx.created = true
@@ -139,14 +138,14 @@ func (v view) create(path string, value []byte) error {
 	return v.writeAll(append(missing, wire.Parent(path)), changed)
 }
 
-// writeAll writes new nodes, and last the one that was there, or none of them.
+// writeAll writes new nodes, and last the one that existed, or none of them.
 func (v view) writeAll(order []string, changed map[string]*node) error {
 	if !v.p.privileged() {
 		for i, path := range order {
 			isNew := i < len(order)-1
 			full := isNew && v.s.owned[v.p.dom]+v.added(i) >= v.s.quota.Nodes
 			long := changed[path].bytes() >= v.s.quota.NodeBytes
-			if v.tx != nil && (i > 0 && full || long) { // what Xen has written by then it can't take back
+			if v.tx != nil && (i > 0 && full || long) { // Xen can't undo its writes up to here
 				v.tx.failed = true
 			}
 			if full || long {
@@ -162,8 +161,7 @@ func (v view) writeAll(order []string, changed map[string]*node) error {
 	return nil
 }
 
-// added is how many of the nodes before count already: those of a transaction do when it
-// is committed.
+// added returns how many of the nodes before count against the quota: those of a transaction count at its commit.
 func (v view) added(before int) int {
 	if v.tx != nil {
 		return 0
@@ -171,8 +169,8 @@ func (v view) added(before int) int {
 	return before
 }
 
-// removeTree takes away a node and all below it. Watches below are told of their own node only. It fails where
-// a transaction has seen what never was at one time: that can't be committed anyway.
+// removeTree removes a node and all below it. Watches below get an event of their own node only. It fails where a
+// transaction has seen an inconsistent state: that can't be committed anyway.
 func (v view) removeTree(root string) error {
 	if parent, err := v.read(wire.Parent(root)); err != nil {
 		return err
@@ -194,7 +192,7 @@ func (v view) removeTree(root string) error {
 
 func (v view) removeBelow(path, root string) error {
 	n, err := v.read(path)
-	if err != nil || n == nil { // no room for it in the transaction, or it isn't there though its parent has it
+	if err != nil || n == nil { // no room in the transaction, or a node that its parent lists is missing
 		return syscall.EIO
 	}
 	for _, c := range n.children {
@@ -209,8 +207,8 @@ func (v view) removeBelow(path, root string) error {
 	return nil
 }
 
-// valid says whether an absolute path can be a node's. Xen allows 2048 bytes, and before them a
-// domain's directory.
+// valid reports whether an absolute path is valid for a node. Xen allows 2048 bytes, plus a domain's directory before
+// them.
 func valid(path string) bool {
 	if path == "" || path[0] != '/' || wire.CheckPath(path[:min(len(path), wire.AbsoluteMax)]) != nil {
 		return false

@@ -8,14 +8,14 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// watch is one of a peer.
+// watch is a watch of a peer.
 type watch struct {
 	path  string // absolute
 	token string
-	home  string // what its paths are relative to, or ""
+	home  string // the directory of its relative paths, or ""
 }
 
-// shown is a path as the watcher wrote his.
+// shown returns a path in the form, absolute or relative, of the watch's own.
 func (w *watch) shown(path string) string {
 	if w.home == "" {
 		return path
@@ -58,8 +58,8 @@ func (p *peer) find(path, token string) int {
 	return slices.IndexFunc(p.watches, func(w *watch) bool { return w.path == path && w.token == token })
 }
 
-// fire tells who watches that a node has changed, or has gone; n is the node if it isn't in the store any
-// more, and old its permissions if those have changed. In a transaction that waits for its end.
+// fire sends events to the watches of a node that has changed or was removed; n is the node if it isn't in the store
+// any more, and old its permissions if those have changed. In a transaction the events wait for its commit.
 func (v view) fire(path string, n *node, exact bool, old []perm) {
 	if v.tx != nil {
 		t := v.tx.touched[path]
@@ -79,7 +79,7 @@ func (v view) fire(path string, n *node, exact bool, old []perm) {
 	}
 }
 
-// mayKnow says whether a peer may learn of a node: it can read that, or could, or its parent.
+// mayKnow reports whether a peer may get an event of a node: it can read the node or its parent, or could before.
 func (s *Server) mayKnow(p *peer, path string, n *node, old []perm) bool {
 	reads := func(perms []perm, generation uint64) bool {
 		may, _ := s.access(p, perms, generation)

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Errors travel by name: "ENOENT". Errno is the error of a name: the syscall.Errno, or
-// for a name that this system hasn't, a Name.
+// Errno returns the error of a name, as errors are sent by name ("ENOENT"): the syscall.Errno, or a Name for a name
+// unknown to this system.
 func Errno(name string) error {
 	if e, ok := errnos[name]; ok {
 		return e
@@ -20,7 +20,7 @@ type Name string
 
 func (n Name) Error() string { return "the server says " + string(n) }
 
-// errnos has the names of this system, and the one that oxenstored made up.
+// errnos has the names of this system, and oxenstored's own one.
 var errnos = func() map[string]syscall.Errno {
 	all := map[string]syscall.Errno{"EQUOTA": syscall.EDQUOT}
 	for e := syscall.Errno(1); e < 256; e++ {
@@ -31,7 +31,7 @@ var errnos = func() map[string]syscall.Errno {
 	return all
 }()
 
-// known are the errors that xs_wire.h lists. A server answers others with EINVAL.
+// known are the errors that xs_wire.h lists. A server sends others as EINVAL.
 var known = map[syscall.Errno]bool{
 	syscall.EINVAL: true, syscall.EACCES: true, syscall.EEXIST: true, syscall.EISDIR: true,
 	syscall.ENOENT: true, syscall.ENOMEM: true, syscall.ENOSPC: true, syscall.EIO: true,
@@ -39,7 +39,7 @@ var known = map[syscall.Errno]bool{
 	syscall.EAGAIN: true, syscall.EISCONN: true, syscall.E2BIG: true, syscall.EPERM: true,
 }
 
-// ErrnoName is the name by which a server sends an error.
+// ErrnoName returns the name by which a server sends an error.
 func ErrnoName(e syscall.Errno) string {
 	if !known[e] {
 		e = syscall.EINVAL

@@ -1,14 +1,12 @@
-// Package wire is the protocol that clients and servers of XenStore speak: packets of
-// a header and a body, the names of errors, permissions, and what a path may be.
-// Bytes go in and packets come out; it knows neither sockets nor rings.
+// Package wire implements the XenStore protocol: packets of a header and a body, the names of errors, permissions,
+// and the syntax of paths. Its input are bytes and its output packets; it uses neither sockets nor rings.
 //
-// Who calls it: the client (package xenstore) and the server for tests (package
-// xenstore/memory).
+// Callers: the client (package xenstore) and the server for tests (package xenstore/memory).
 //
-// Whom it trusts: nobody. Whatever the bytes are, a Parser answers with packets within
-// bounds or fails for good, since a stream that is out of step can't be found again.
+// Trust boundary: no input is trusted. For any bytes, a Parser returns packets within bounds or fails for good, since
+// packet boundaries can't be recovered in a corrupt stream.
 //
-// The law is xen/include/public/io/xs_wire.h and docs/misc/xenstore.txt of Xen:
+// The specification is xen/include/public/io/xs_wire.h and docs/misc/xenstore.txt of Xen:
 //
 //	0   Type, what is asked, or Error, or WatchEvent
 //	4   ID, chosen by who asks, repeated in the answer
@@ -28,7 +26,7 @@ import (
 // Sizes of a packet.
 const (
 	HeaderBytes = 16
-	// BodyMax is how long a body may be. A server ends the connection of who sends more.
+	// BodyMax is the longest body. A server ends the connection of a client that sends more.
 	BodyMax = 4096
 )
 
@@ -54,25 +52,25 @@ func (p Packet) Append(b []byte) []byte {
 	return append(b, p.Body...)
 }
 
-// Parser takes a stream of bytes apart, however it is cut. Its zero value is ready.
+// Parser splits a stream of bytes into packets, however it is cut. Its zero value is ready to use.
 type Parser struct {
 	held []byte
 	err  error
 }
 
-// ErrTooLong is a header that promises more than BodyMax.
+// ErrTooLong reports a header that announces more than BodyMax.
 var ErrTooLong = errors.New("wire: a body longer than the protocol allows")
 
-// Feed adds what came. Take the packets out with Next before feeding more: what isn't
-// taken is held.
+// Feed adds received bytes. The caller takes the packets out with Next before it feeds more: remaining bytes are
+// held.
 func (p *Parser) Feed(b []byte) {
 	if p.err == nil {
 		p.held = append(p.held, b...)
 	}
 }
 
-// Need says how many more bytes the next packet needs, as far as is known: 0 when one is
-// complete, and of one without a header yet what the header needs.
+// Need returns how many more bytes the next packet needs: 0 when one is complete, and without a complete header the
+// rest of the header.
 func (p *Parser) Need() int {
 	if len(p.held) < HeaderBytes {
 		return HeaderBytes - len(p.held)
@@ -80,8 +78,8 @@ func (p *Parser) Need() int {
 	return max(0, HeaderBytes+int(min(le.Uint32(p.held[12:]), BodyMax))-len(p.held))
 }
 
-// Next takes out a packet, whose body is the caller's. Without a complete one it says
-// false; once it has failed it goes on failing.
+// Next takes out a packet, whose body the caller owns. It returns false without a complete packet; once it has failed
+// it keeps failing.
 func (p *Parser) Next() (Packet, bool, error) {
 	if p.err != nil || len(p.held) < HeaderBytes {
 		return Packet{}, false, p.err

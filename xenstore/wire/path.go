@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// How long paths may be. A server may draw the line closer: that of Xen allows 2048
-// bytes behind /local/domain/N/ as well as anywhere else.
+// Longest paths. A server may have lower limits: Xen's allows 2048 bytes behind /local/domain/N/ as well as anywhere
+// else.
 const (
 	AbsoluteMax = 3072
 	RelativeMax = 2048
 )
 
-// pathBytes is what a path may consist of.
+// pathBytes are the bytes allowed in a path.
 var pathBytes = func() (ok [256]bool) {
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-/_@" {
 		ok[c] = true
@@ -21,8 +21,8 @@ var pathBytes = func() (ok [256]bool) {
 	return
 }()
 
-// CheckPath says what is wrong with a node's path. One that doesn't begin with a slash is
-// relative to the domain's own directory, /local/domain/N.
+// CheckPath returns an error for an invalid node path. A path that doesn't begin with a slash is relative to the
+// domain's own directory, /local/domain/N.
 func CheckPath(path string) error {
 	switch {
 	case path == "":
@@ -46,13 +46,13 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// Special are what can be watched without being a node.
+// Special paths that can be watched without being a node.
 const (
-	IntroduceDomain = "@introduceDomain" // a domain has come
-	ReleaseDomain   = "@releaseDomain"   // a domain has gone, or has shut down
+	IntroduceDomain = "@introduceDomain" // a domain was introduced
+	ReleaseDomain   = "@releaseDomain"   // a domain was released, or has shut down
 )
 
-// CheckWatchPath says what is wrong with a path to be watched. What follows an @ may be anything.
+// CheckWatchPath returns an error for an invalid path to watch. Any text may follow an @.
 func CheckWatchPath(path string) error {
 	if !strings.HasPrefix(path, "@") {
 		return CheckPath(path)
@@ -66,15 +66,15 @@ func CheckWatchPath(path string) error {
 	return nil
 }
 
-// Parent is the path above. That of "/" is "/" itself.
+// Parent returns the path of the parent. That of "/" is "/" itself.
 func Parent(path string) string {
 	return path[:max(1, strings.LastIndexByte(path, '/'))]
 }
 
-// Base is a path's last part.
+// Base returns a path's last part.
 func Base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// Below says whether path is at or below dir.
+// Below reports whether path is at or below dir.
 func Below(path, dir string) bool {
 	if dir == "/" {
 		return true

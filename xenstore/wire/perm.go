@@ -9,10 +9,10 @@ import (
 // DomID is the number of a domain.
 type DomID uint16
 
-// Self is, to a hypervisor, the domain that asks.
+// Self is the calling domain's number in hypercalls.
 const Self DomID = 0x7ff0
 
-// ParseDomID reads a number from 0 to 65535.
+// ParseDomID parses a number from 0 to 65535.
 func ParseDomID(s string) (DomID, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil {
@@ -21,13 +21,13 @@ func ParseDomID(s string) (DomID, error) {
 	return DomID(n), nil
 }
 
-// String is the number.
+// String returns the number.
 func (d DomID) String() string { return strconv.Itoa(int(d)) }
 
-// Access is what a domain may do to a node.
+// Access is a domain's access to a node.
 type Access uint8
 
-// These may be put together with |.
+// The values combine with |.
 const (
 	None      Access = 0
 	CanRead   Access = 1
@@ -48,7 +48,7 @@ type Perm struct {
 // String is, for example, "r12": domain 12 may read.
 func (p Perm) String() string { return accessLetters[p.Access&3:][:1] + p.Dom.String() }
 
-// ParsePerm reads what String writes.
+// ParsePerm parses the result of String.
 func ParsePerm(s string) (Perm, error) {
 	if s == "" || !strings.Contains(accessLetters, s[:1]) {
 		return Perm{}, fmt.Errorf("%q is no permission: it wants n, r, w or b and a domain, as in r12", s)
@@ -60,7 +60,7 @@ func ParsePerm(s string) (Perm, error) {
 	return Perm{Access(strings.Index(accessLetters, s[:1])), dom}, nil
 }
 
-// ParsePerms reads several, as they are in a body.
+// ParsePerms parses the permissions in a body.
 func ParsePerms(parts []string) ([]Perm, error) {
 	perms := make([]Perm, 0, len(parts))
 	for _, s := range parts {

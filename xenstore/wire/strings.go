@@ -2,8 +2,7 @@ package wire
 
 import "bytes"
 
-// Join makes a body of strings, each with the NUL that ends it. Who calls it has
-// checked that there is none within.
+// Join returns a body of strings, each terminated by a NUL. The caller has checked that none contains one.
 func Join(parts ...string) []byte {
 	var b []byte
 	for _, s := range parts {
@@ -13,8 +12,7 @@ func Join(parts ...string) []byte {
 	return b
 }
 
-// Split takes a body of strings apart. What is behind the last NUL is a string, too: some
-// servers leave that NUL out.
+// Split splits a body into its strings. Bytes behind the last NUL are a string, too: some servers leave that NUL out.
 func Split(body []byte) []string {
 	if len(body) == 0 {
 		return nil
@@ -26,5 +24,5 @@ func Split(body []byte) []string {
 	return parts
 }
 
-// Text is a body that is one string, with or without its NUL.
+// Text returns a body that is one string, without its NUL if it has one.
 func Text(body []byte) string { return string(bytes.TrimSuffix(body, []byte{0})) }

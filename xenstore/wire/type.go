@@ -2,10 +2,10 @@ package wire
 
 import "fmt"
 
-// Type is what a packet is. A request and its answer have the same.
+// Type is a packet's type. A request and its answer have the same.
 type Type uint32
 
-// The types of xs_wire.h. RESTRICT (20) is no more.
+// The types of xs_wire.h. RESTRICT (20) has been removed.
 const (
 	Control Type = iota
 	Directory
@@ -68,7 +68,7 @@ var typeNames = map[Type]string{
 	SetQuota:           "SET_QUOTA",
 }
 
-// String is the name that Xen's documents use.
+// String returns the name used in Xen's documents.
 func (t Type) String() string {
 	if name, ok := typeNames[t]; ok {
 		return name

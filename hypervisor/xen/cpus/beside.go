@@ -7,19 +7,19 @@ import (
 	"pegasus/vcpu"
 )
 
-// Beside is the CPU side of all that a daemon in Dom0 serves: of Xen's domains, and of Dom0's own
-// processes, which share what Xen gives to Dom0.
+// Beside is the CPU side of all guests of a daemon in Dom0: of Xen's domains, and of Dom0's own processes, which
+// share Dom0's part of the CPUs.
 type Beside struct {
 	sides [2]hypervisor.CPUs
-	looks [2]bool // whether it was looked at last time
+	looks [2]bool // the side was used by the last Look
 }
 
-// NewBeside puts the two side by side.
+// NewBeside returns the combination of both sides.
 func NewBeside(xen, processes hypervisor.CPUs) *Beside {
 	return &Beside{sides: [2]hypervisor.CPUs{xen, processes}}
 }
 
-// split tells on which side guests are, and where in of they were.
+// split divides guests by their side, and returns their indexes in of.
 func split(of []hypervisor.Guests) (guests [2][]hypervisor.Guests, places [2][]int) {
 	for i, g := range of {
 		side := 0
@@ -31,7 +31,7 @@ func split(of []hypervisor.Guests) (guests [2][]hypervisor.Guests, places [2][]i
 	return guests, places
 }
 
-// each asks both sides for their own, if they have any, and puts together what they say.
+// each calls ask for both sides that have guests, and merges the results in the order of the guests.
 func each[T any](b *Beside, of []hypervisor.Guests, ask func(side int, of []hypervisor.Guests) []T) []T {
 	all := make([]T, len(of))
 	guests, places := split(of)
@@ -56,8 +56,8 @@ func (b *Beside) Spent(of []hypervisor.Guests) []hypervisor.Spent {
 	return each(b, of, func(side int, of []hypervisor.Guests) []hypervisor.Spent { return b.sides[side].Spent(of) })
 }
 
-// Look implements hypervisor.CPUs. What is known of all is what is known of those of whom
-// the least is, unless it is nothing.
+// Look implements hypervisor.CPUs. It reports the lowest quality of the two sources, ignoring a source that reports
+// Unknown.
 func (b *Beside) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
 	quality, looks := vcpu.Unknown, [2]bool{}
 	all := each(b, of, func(side int, of []hypervisor.Guests) []vcpu.Schedule {
@@ -69,7 +69,7 @@ func (b *Beside) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guest
 		return seen
 	})
 	for side, c := range b.sides {
-		if b.looks[side] && !looks[side] { // its last guest has gone
+		if b.looks[side] && !looks[side] { // the side's last guest has gone
 			c.Close()
 		}
 	}

@@ -1,10 +1,9 @@
-// Package cpus is the CPU side of Xen's domains, for a daemon in Dom0: what part of the
-// host's CPUs each was given, and when their vCPUs run.
+// Package cpus is the CPU side of Xen's domains, for a daemon in Dom0: each domain's part of the host's CPUs, and
+// when their vCPUs run.
 //
-// The backend calls it by the hypervisor contract. It believes the hypervisor, which it asks
-// by hypercalls: what each vCPU does at the moment and ran so far. What credit is left isn't
-// told, so it is computed again, for all domains of a pool, since all have their part in
-// it.
+// Callers: the backend, by the hypervisor contract. Trust boundary: the hypervisor is trusted; hypercalls return each
+// vCPU's current state and total running time. Xen doesn't report the credit left, so it is computed, for all domains
+// of a pool, since they share its CPUs.
 package cpus
 
 import (
@@ -21,7 +20,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// Xen is what is asked of the hypervisor, as control.Xen answers.
+// Xen are the hypercalls used, as control.Xen implements them.
 type Xen interface {
 	Domains() ([]control.Domain, error)
 	Pools() ([]control.Pool, error)
@@ -33,8 +32,8 @@ type Xen interface {
 	SetCap(s control.Scheduler, domain, percent uint16, vcpus int) error
 }
 
-// CPUs is the CPU side of domains, as Xen tells it. It is looked for by their numbers:
-// Guests that have none aren't Xen's.
+// CPUs is the CPU side of domains under Xen, addressed by domain number: Guests without one aren't Xen's. Safe for
+// concurrent use.
 type CPUs struct {
 	log   *slog.Logger
 	clock func() time.Time
@@ -42,29 +41,28 @@ type CPUs struct {
 
 	mu      sync.Mutex
 	x       Xen
-	raiser  *Raiser // nil: nobody changes weights for moments
+	raiser  *Raiser // nil: no temporary weights
 	pools   map[uint32]*pool
 	domains map[uint16]*domain
-	vcpus   int       // of all domains
-	seen    time.Time // when the domains were
-	told    string    // the last complaint
-	traced  *traced   // nil: the hypervisor's trace isn't looked at
+	vcpus   int       // vCPUs of all domains
+	seen    time.Time // when domains was read
+	told    string    // the last logged error
+	traced  *traced   // nil: the hypervisor's trace isn't used
 
 	looks  int
 	looked vcpu.Time
 }
 
 const (
-	// maxVCPUs is how many vCPUs are looked at in all.
+	// maxVCPUs bounds the vCPUs sampled in all.
 	maxVCPUs = 1024
-	// readEvery is how many looks at a domain pass until it is asked for its weight and cap again.
+	// readEvery is the number of looks at a domain between reads of its weight and cap.
 	readEvery = 16
-	// longPause is how many periods may pass between two looks, before what happened since
-	// the last one says nothing any more.
+	// longPause is the number of periods between two looks after which the time between them isn't accounted for.
 	longPause = 8
 )
 
-// NewCPUs returns the CPU side of a host's domains. Nobody else may use x.
+// NewCPUs returns the CPU side of a host's domains. It owns x from then on.
 func NewCPUs(x Xen, log *slog.Logger) *CPUs {
 	return &CPUs{x: x, log: log, clock: time.Now, mine: thisCPU, domains: make(map[uint16]*domain)}
 }
@@ -91,8 +89,8 @@ func (c *CPUs) Weights(of []hypervisor.Guests) []hypervisor.Weight {
 	return all
 }
 
-// Look implements hypervisor.CPUs. The one who asks displaces somebody by asking: of those
-// who wait for its CPU, the one that is owed most counts as running.
+// Look implements hypervisor.CPUs. The calling vCPU displaces another one by the call: of the vCPUs that wait for its
+// CPU, the one with most credit counts as running.
 func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +121,7 @@ func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests)
 	return all, quality
 }
 
-// giveWay has the vCPU that was displaced by the looking run.
+// giveWay marks the vCPU displaced by the caller as running.
 func (c *CPUs) giveWay() {
 	d := c.domains[0]
 	if d == nil {
@@ -139,8 +137,8 @@ func (c *CPUs) giveWay() {
 	}
 }
 
-// Spent implements hypervisor.CPUs. How long vCPUs waited isn't told by Xen but to
-// themselves: it is put together of how often, when they didn't run, they were seen to wait.
+// Spent implements hypervisor.CPUs. Xen reports waiting times only to the domains themselves: they are estimated from
+// how often a vCPU that didn't run was seen waiting.
 func (c *CPUs) Spent(of []hypervisor.Guests) []hypervisor.Spent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +162,7 @@ func (c *CPUs) Spent(of []hypervisor.Guests) []hypervisor.Spent {
 	return all
 }
 
-// Close implements hypervisor.CPUs. How long vCPUs have waited is remembered.
+// Close implements hypervisor.CPUs. The waiting times of vCPUs are kept.
 func (c *CPUs) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +170,7 @@ func (c *CPUs) Close() {
 	c.closeTrace()
 }
 
-// complain says once what is wrong.
+// complain logs an error once, until it changes.
 func (c *CPUs) complain(err error) {
 	text := ""
 	if err != nil {
@@ -184,7 +182,7 @@ func (c *CPUs) complain(err error) {
 	c.told = text
 }
 
-// read takes down what there is now, with what vCPUs do if that is wanted.
+// read updates the domains, and with vcpus their vCPUs' states.
 func (c *CPUs) read(vcpus bool) bool {
 	err := c.tryRead(vcpus)
 	c.complain(err)
@@ -207,7 +205,7 @@ func (c *CPUs) tryRead(vcpus bool) error {
 	here := make(map[uint16]bool, len(all))
 	for _, info := range all {
 		p := c.pools[info.Pool]
-		if p == nil { // it has just changed pools: next time
+		if p == nil { // it has just changed pools: the next look has it
 			continue
 		}
 		d := c.domains[info.ID]
@@ -241,7 +239,7 @@ func (c *CPUs) tryRead(vcpus bool) error {
 	return nil
 }
 
-// readPools takes down what pools there are, if some domain's isn't known.
+// readPools updates the pools, if some domain's is unknown.
 func (c *CPUs) readPools(all []control.Domain) error {
 	missing := len(c.pools) == 0
 	for _, d := range all {
@@ -261,7 +259,7 @@ func (c *CPUs) readPools(all []control.Domain) error {
 			p = &pool{}
 		}
 		p.info = info
-		if info.Scheduler.Known() { // of others no parameters are
+		if info.Scheduler.Known() { // other schedulers' parameters are not supported
 			if p.slice, _, err = c.x.Slice(info); err != nil {
 				return err
 			}
@@ -276,7 +274,7 @@ func (c *CPUs) readPools(all []control.Domain) error {
 	return nil
 }
 
-// weigh asks for a domain's weight and cap. Under a scheduler that isn't known here it has none.
+// weigh reads a domain's weight and cap. Under an unsupported scheduler it has none.
 func (c *CPUs) weigh(d *domain) error {
 	if !d.pool.info.Scheduler.Known() {
 		d.has, d.set, d.read = control.Params{}, control.Params{}, 0
@@ -292,7 +290,7 @@ func (c *CPUs) weigh(d *domain) error {
 	return nil
 }
 
-// readVCPUs takes down what a domain's vCPUs do, after so long.
+// readVCPUs updates the states of a domain's vCPUs, passed after the last time.
 func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
 	if d.read++; d.read >= readEvery {
 		if err := c.weigh(d); gone(err) {
@@ -302,7 +300,7 @@ func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
 		}
 	}
 	var online []*unit
-	others := false // than before are online
+	others := false // the set of online vCPUs has changed
 	for n := 0; n <= d.info.MaxVCPU; n++ {
 		v, err := c.x.VCPU(d.id, uint32(n))
 		if err != nil && !gone(err) {
@@ -333,13 +331,12 @@ func (c *CPUs) readVCPUs(d *domain, passed time.Duration) error {
 	return nil
 }
 
-// gone says that a domain or vCPU isn't there any more, has never been made, or is in another
-// pool by now.
+// gone reports whether a domain or vCPU has ended, was never created, or has moved to another pool.
 func gone(err error) bool {
 	return errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EINVAL)
 }
 
-// forget forgets a domain.
+// forget removes a domain.
 func (c *CPUs) forget(id uint16) {
 	d := c.domains[id]
 	if d == nil {

@@ -7,12 +7,10 @@ import (
 	"pegasus/vcpu"
 )
 
-// left is the credit that the hypervisor would say the vCPU has left, as far as that can be
-// known.
+// left returns the vCPU's remaining credit as the hypervisor would account it, as far as that can be estimated.
 //
-// Credit hands out credits once a slice, for the slice that is over. When, isn't told. What an
-// account has is up to date at all times; so of what it earned lately the hypervisor still
-// keeps half a slice's worth, on average.
+// Credit hands out credits once a slice, for the slice that is over, at an unreported time. The account is always up
+// to date; so of the recent earnings the hypervisor still keeps back half a slice's worth, on average.
 func (u *unit) left() time.Duration {
 	if u.exact {
 		return u.has
@@ -23,9 +21,9 @@ func (u *unit) left() time.Duration {
 	return u.account.Credit - u.account.Earned/2
 }
 
-// believe corrects what was computed by what was chosen. When a slice is over, Credit lets
-// another run that has credit left, if there is one. So where a vCPU has run for longer than a slice, those
-// that wait for its CPU have nothing left, and what they were thought to have is its.
+// believe corrects the computed credits by the scheduler's decisions. When a slice is over, Credit selects another
+// vCPU that has credit left, if there is one. So where a vCPU has run for longer than a slice, the vCPUs that wait
+// for its CPU have no credit left, and their computed credit is moved to it.
 func (p *pool) believe(passed time.Duration) {
 	for _, d := range p.domains {
 		for _, u := range d.vcpus {
@@ -46,17 +44,16 @@ func (p *pool) believe(passed time.Duration) {
 	}
 }
 
-// What Credit2 goes by: all get so much when the one that would be next has none left, and
-// keep no more than that of what they had.
+// Credit2's parameters: when the next vCPU has no credit left, all get credit2Init, and keep at most credit2Keep of
+// their previous credit.
 const (
 	credit2Init = 10 * time.Millisecond
 	credit2Keep = 500 * time.Microsecond
 )
 
-// burn takes what vCPUs ran off what Credit2 gave them: the less the more their weight is,
-// compared with the largest of the pool. Whoever wants to run and has most left is next. If
-// that is nothing, all get something. Nobody's credit is far below nothing for long: who has
-// less than the others isn't chosen.
+// burn subtracts the vCPUs' running time from their Credit2 credit: less for a larger weight, relative to the pool's
+// largest. The runnable vCPU with most credit is next. If it has none, all are reset. No credit is far below zero for
+// long: a vCPU with less than the others isn't selected.
 func (p *pool) burn() {
 	largest := uint16(1)
 	for _, d := range p.domains {

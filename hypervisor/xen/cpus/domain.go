@@ -8,16 +8,16 @@ import (
 	"pegasus/vcpu"
 )
 
-// domain is one that Xen has.
+// domain is the state of a Xen domain.
 type domain struct {
 	id    uint16
 	info  control.Domain
 	pool  *pool
-	has   control.Params // that it is scheduled by,
-	set   control.Params // and that were set: a weight may be another for moments
-	read  int            // looks since has was
-	vcpus []*unit        // those online, by number
-	off   []*unit        // those that were, and may be again
+	has   control.Params // the effective parameters,
+	set   control.Params // and the configured ones: a weight may be raised temporarily
+	read  int            // looks since has was read
+	vcpus []*unit        // the online ones, by number
+	off   []*unit        // those that were online, and may be again
 }
 
 // unit is a vCPU.
@@ -25,29 +25,29 @@ type unit struct {
 	domain *domain
 	number int
 	state  vcpu.VCPUState
-	rested vcpu.VCPUState // what it was when it was last seen not to run
+	rested vcpu.VCPUState // its state when it was last seen not to run
 	cpu    int
-	next   int // how much of the coming period it will run, in ‰
+	next   int // the predicted part of the coming period that it runs, in ‰
 
-	ran     time.Duration // ever
-	waited  time.Duration // since it was first seen, about
-	before  doings        // at the last look at the schedule
+	ran     time.Duration // in total
+	waited  time.Duration // since it was first seen, estimated
+	before  doings        // at the last Look
 	account hypervisor.Account
-	goes    time.Duration // for so long it has run without a break
-	credit  time.Duration // that Credit2 would say it has left
-	noted   *noted        // how long it waited, by the trace; nil: nobody knows
-	exact   bool          // it is known by the trace what it has:
+	goes    time.Duration // for how long it has run without a break
+	credit  time.Duration // computed Credit2 credit
+	noted   *noted        // its waiting time by the trace; nil: unknown
+	exact   bool          // has is valid, by the trace:
 	has     time.Duration
 }
 
-// doings is what a vCPU did, ever.
+// doings are a vCPU's totals.
 type doings struct{ ran, waited time.Duration }
 
 func (d *domain) weight() hypervisor.Weight {
 	return hypervisor.Weight{Credits: vcpu.Credits(d.set.Weight), Cap: int(d.set.Cap)}
 }
 
-// schedule is the domain's as the contract has it.
+// schedule returns the domain's schedule in the contract's form.
 func (d *domain) schedule() vcpu.Schedule {
 	w := d.weight()
 	s := vcpu.Schedule{Weight: w.Credits, Cap: w.Cap, VCPUs: make([]vcpu.VCPU, len(d.vcpus))}
@@ -60,7 +60,7 @@ func (d *domain) schedule() vcpu.Schedule {
 	return s
 }
 
-// creditTime is what one of Xen's credits stands for.
+// creditTime is the CPU time of one Xen credit.
 const creditTime = 100 * time.Microsecond
 
 func find(units []*unit, number int) *unit {
@@ -72,8 +72,8 @@ func find(units []*unit, number int) *unit {
 	return nil
 }
 
-// see takes down what the hypervisor says of the vCPU, after so long. While it didn't run,
-// it did what it was seen to do at both ends, half the time each.
+// see applies the hypervisor's report of the vCPU, passed after the last one. A time in which it didn't run counts
+// half for the state at its beginning and half for that at its end.
 func (u *unit) see(v control.VCPU, of control.Domain, passed time.Duration) {
 	was := u.rested
 	switch {

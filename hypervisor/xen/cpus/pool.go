@@ -10,17 +10,17 @@ import (
 	"pegasus/vcpu"
 )
 
-// pool is a part of the host's CPUs, whose domains have them to themselves.
+// pool is a CPU pool of Xen: a part of the host's CPUs exclusive to its domains.
 type pool struct {
 	info    control.Pool
 	slice   time.Duration // of Credit
 	cpus    hypervisor.CPUSet
-	domains []*domain // that there are, in the order in which they came
+	domains []*domain // in the order of their first sight
 
 	accounts []*hypervisor.Account
 
-	shadow      *schedule.Shadow // of Credit, by the hypervisor's trace; nil: there is none
-	shadowed    int              // CPUs that it is of
+	shadow      *schedule.Shadow // Credit's credits, by the hypervisor's trace; nil: unknown
+	shadowed    int              // number of CPUs that shadow was made for,
 	shadowSlice time.Duration    // and the period
 }
 
@@ -28,11 +28,11 @@ func (p *pool) remove(d *domain) {
 	p.domains = slices.DeleteFunc(p.domains, func(o *domain) bool { return o == d })
 }
 
-// defaultSlice is Credit's, where it isn't told.
+// defaultSlice is Credit's default.
 const defaultSlice = 30 * time.Millisecond
 
-// settle brings the vCPUs' credits up to date after a time in which they did what was read,
-// if that is known. A weight is each vCPU's, a cap all of a domain's together.
+// settle updates the vCPUs' credits after a time; known reports whether their activity in that time was read. A
+// weight is each vCPU's, a cap that of all of a domain's vCPUs together.
 func (p *pool) settle(passed time.Duration, known bool) {
 	p.accounts = p.accounts[:0]
 	for _, d := range p.domains {
@@ -66,7 +66,7 @@ func (p *pool) settle(passed time.Duration, known bool) {
 	}
 }
 
-// period is that for which Credit hands out credits at once.
+// period returns the period of Credit's hand-outs.
 func (p *pool) period() time.Duration {
 	if p.slice > 0 {
 		return p.slice
@@ -74,8 +74,7 @@ func (p *pool) period() time.Duration {
 	return defaultSlice
 }
 
-// spend tells the account what the vCPU did since the last look, if it is known when. Who is
-// awake and did not run has waited.
+// spend sets the account's times since the last look, if known. A runnable vCPU that didn't run has waited.
 func (u *unit) spend(known bool) {
 	a := &u.account
 	a.Ran, a.Waited = 0, 0
@@ -88,7 +87,7 @@ func (u *unit) spend(known bool) {
 	u.before = doings{u.ran, u.waited}
 }
 
-// foretell says of each vCPU what part of the coming period it will run.
+// foretell sets each vCPU's predicted part of the coming period.
 func (p *pool) foretell(period time.Duration) {
 	hypervisor.Foretell(p.accounts, period)
 	for _, d := range p.domains {
@@ -98,7 +97,7 @@ func (p *pool) foretell(period time.Duration) {
 	}
 }
 
-// waiting are those who wait for a CPU.
+// waiting returns the vCPUs that wait for a CPU.
 func (p *pool) waiting(cpu int) (all []*unit) {
 	for _, d := range p.domains {
 		for _, u := range d.vcpus {
@@ -110,7 +109,7 @@ func (p *pool) waiting(cpu int) (all []*unit) {
 	return all
 }
 
-// next is, of those who wait for a CPU, the one that is owed most.
+// next returns the vCPU with most credit among those that wait for a CPU.
 func (p *pool) next(cpu int) (first *unit) {
 	for _, u := range p.waiting(cpu) {
 		if first == nil || u.left() > first.left() {

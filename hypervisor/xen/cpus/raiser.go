@@ -11,18 +11,17 @@ import (
 	"pegasus/hypervisor/xen/control"
 )
 
-// Raiser implements hypervisor.Raiser with the weights of Xen's domains, which share the CPUs of
-// their pool.
+// Raiser implements hypervisor.Raiser with the weights of Xen's domains, which share the CPUs of their pool.
 type Raiser struct {
 	cpus *CPUs
 
 	// Under the lock of cpus:
 	weights *raised.Weights
-	use     raised.Use[uint16] // by Xen's number
+	use     raised.Use[uint16] // by domain number
 }
 
-// Raiser returns the one of this host, which writes down what it changes in dir. From
-// now on domains' weights are what is set for them, whatever they have.
+// Raiser returns the Raiser of this host, which keeps its records in dir. From then on c reports the configured
+// weights of domains, not the effective ones.
 func (c *CPUs) Raiser(dir string) *Raiser {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +58,7 @@ func (r *Raiser) Groups(of []hypervisor.Guests) (all []hypervisor.Group) {
 
 func (p *pool) name() string { return fmt.Sprintf("CPU pool %d", p.info.ID) }
 
-// find is the group of a machine, with what is set for it now.
+// find returns the group of a machine, with its configured weight.
 func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, err error) {
 	w := domainWeight{r.cpus, of.Xen}
 	g = hypervisor.Group{Domain: of.Domain, Least: 1, Most: control.MaxWeight}
@@ -96,7 +95,7 @@ func (w domainWeight) off() error {
 	return fmt.Errorf("domain %d: Xen has none of that number: %w", w.id, raised.ErrOff)
 }
 
-// unknown is why a domain isn't among those that were seen last.
+// unknown returns why a domain isn't among those read last.
 func (w domainWeight) unknown() error {
 	all, err := w.cpus.x.Domains()
 	if err != nil {
@@ -140,7 +139,7 @@ func (r *Raiser) Restore() {
 	r.weights.Restore()
 }
 
-// plain is what is set for a domain that has a weight.
+// plain returns a domain's configured weight where the effective one is has.
 func (r *Raiser) plain(id, has uint16) uint16 {
 	if r == nil {
 		return has
@@ -148,15 +147,14 @@ func (r *Raiser) plain(id, has uint16) uint16 {
 	return uint16(r.weights.Plain(raised.Record{Xen: id}, int64(has)))
 }
 
-// yield takes a weight that a domain was given for one that is set, even if it is one of ours.
+// yield makes a weight that was given to a domain the configured one, even if it equals one of ours.
 func (r *Raiser) yield(id uint16, weight int64) {
 	if r != nil {
 		r.weights.Yield(raised.Record{Xen: id}, weight)
 	}
 }
 
-// weighOthers adds up the weights of those in each pool, by its name, that aren't ours and want
-// the CPUs.
+// weighOthers returns, by pool name, the sum of the weights of the other domains that use CPUs.
 func (r *Raiser) weighOthers(mine map[uint16]bool) map[string]int64 {
 	r.use.Next()
 	sums := make(map[string]int64)

@@ -9,8 +9,7 @@ import (
 	"pegasus/hypervisor/xen/control"
 )
 
-// PutBack gives a domain the weight that was set for it, if it still has what a daemon wrote
-// that has died.
+// PutBack restores a domain's configured weight, if it still has a weight that a dead daemon wrote.
 func PutBack(x Xen, r raised.Record) (put bool, err error) {
 	if r.Set > control.MaxWeight {
 		return false, nil
@@ -21,7 +20,7 @@ func PutBack(x Xen, r raised.Record) (put bool, err error) {
 	}
 	p, err := x.Params(s, r.Xen)
 	switch {
-	case errors.Is(err, syscall.ESRCH): // it is off
+	case errors.Is(err, syscall.ESRCH): // the domain is off
 		return false, nil
 	case err != nil:
 		return false, err
@@ -31,7 +30,7 @@ func PutBack(x Xen, r raised.Record) (put bool, err error) {
 	return true, x.SetWeight(s, r.Xen, uint16(r.Set))
 }
 
-// schedulerOf is that of a domain's pool; of one that there isn't, of any.
+// schedulerOf returns the scheduler of a domain's pool; for a domain that has ended, any pool's.
 func schedulerOf(x Xen, id uint16) (control.Scheduler, error) {
 	all, err := x.Domains()
 	if err != nil {

@@ -10,59 +10,59 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// TraceEvents are the classes of the hypervisor's events that are looked at here: who runs and who
-// waits, and what its schedulers do with credits. Half of what it can note of its scheduling isn't in them.
+// TraceEvents are the classes of hypervisor events used here: running and waiting vCPUs, and the schedulers'
+// accounting of credits. Half of Xen's scheduling events are in other classes.
 const TraceEvents = 0x00023000
 
-// traced is what is known by the hypervisor's trace: exactly what vCPUs did; under Credit2, what
-// credit they have; under Credit, what that comes to. What Credit's were to begin with, and when
-// it hands out more, is asked of what the hypervisor prints of it.
+// traced is the state from the hypervisor's trace: the exact activity of vCPUs; under Credit2, their credit; under
+// Credit, the credit computed from both. Credit's initial credits, and the times of its hand-outs, come from the
+// hypervisor's printed dump.
 type traced struct {
 	follower *trace.Follower
 	history  *schedule.History
 	tally    schedule.Tally
-	until    int64 // all up to here is known; 0: nothing is
+	until    int64 // records up to here are complete; 0: none
 
-	printer *dump.Printer // nil: it isn't asked to print
-	printed *printed      // what it did, and isn't taken yet
+	printer *dump.Printer // nil: no dumps are requested
+	printed *printed      // the last dump, until it is applied
 	asks    int
-	asked   int64 // when it was last
-	took    int64 // how long that took
+	asked   int64 // time of the last request
+	took    int64 // its duration
 
-	compare *printed // with which what is known is to be compared, too
+	compare *printed // a dump to compare with, as well
 	agreed  Agreement
 }
 
-// Agreement is how well what is known of vCPUs' credits agrees with what the hypervisor printed.
+// Agreement is the accuracy of the computed credits of vCPUs, compared with the hypervisor's dumps.
 type Agreement struct {
-	VCPUs int           // so many were compared
-	Signs int           // and of so many of them it agreed whether they had credit left
-	Off   time.Duration // the sum of differences
+	VCPUs int           // compared vCPUs
+	Signs int           // those of which both agree whether they have credit left
+	Off   time.Duration // sum of the differences
 }
 
-// printed is what was printed between two times.
+// printed is a dump printed between two times.
 type printed struct {
 	*dump.Dump
 	from, to int64
 }
 
-// Trace has the CPU side go by the hypervisor's trace as well.
+// Trace makes c use the hypervisor's trace, too.
 func (c *CPUs) Trace(f *trace.Follower) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.traced = &traced{follower: f}
 }
 
-// Print lets the hypervisor be asked to print its schedule, beside the trace: when Credit hands out
-// credits is known better then. It prints to its console, for whose readers that displaces what is older.
+// Print makes c request dumps of the hypervisor's schedule, beside the trace, for better times of Credit's hand-outs.
+// The hypervisor prints to its console, where that displaces older output.
 func (c *CPUs) Print(x dump.Xen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.traced.printer = dump.NewPrinter(x)
 }
 
-// Compare has what is known of an instant be compared with what the hypervisor printed then, once
-// the trace has come so far, and returns how well all agreed that were before.
+// Compare compares the computed credits of the instant at with a dump of that time, once the trace has come so far,
+// and returns the agreement of all earlier comparisons.
 func (c *CPUs) Compare(d *dump.Dump, at int64) Agreement {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *CPUs) Compare(d *dump.Dump, at int64) Agreement {
 	return c.traced.agreed
 }
 
-// agree compares, if it is time.
+// agree compares, if the trace has reached the dump's time.
 func (c *CPUs) agree(at int64) {
 	t := c.traced
 	if t.compare == nil || t.compare.to > at {
@@ -102,8 +102,8 @@ func (c *CPUs) agree(at int64) {
 	t.compare = nil
 }
 
-// Foretold is how often it was right, of so many times, who was foretold to run on a CPU; and how
-// often that all goes on as it was.
+// Foretold returns how many predictions of the vCPU on a CPU there were, how many were right, and how many would have
+// been right if no vCPU had changed.
 func (c *CPUs) Foretold() (asked, right, asNow int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *CPUs) Foretold() (asked, right, asNow int) {
 	return t.Asked, t.Hits, t.AsNow
 }
 
-// follow takes what the trace has that is new.
+// follow takes the new records of the trace.
 func (c *CPUs) follow() {
 	t := c.traced
 	if t == nil {
@@ -143,13 +143,13 @@ func (c *CPUs) follow() {
 		c.log.Warn("Xen's trace can't be read, so that what credit vCPUs have is known less well", "err", err)
 	}
 	if !ok {
-		if t.until != 0 { // what comes is of another trace
+		if t.until != 0 { // the records that follow are of another trace
 			c.unlearn()
 		}
 		return
 	}
 	t.until = until
-	t.history.Keep(func(domain uint16) bool { return c.domains[domain] != nil }) // who has died has left records
+	t.history.Keep(func(domain uint16) bool { return c.domains[domain] != nil }) // ended domains have left records
 	t.history.Flush()
 	t.tally.Until(t.history.Now())
 	c.agree(until)
@@ -167,7 +167,7 @@ func (c *CPUs) follow() {
 	c.ask()
 }
 
-// correct takes what was printed, once all is taken that was recorded meanwhile.
+// correct applies the last dump, once all records up to its end are taken.
 func (c *CPUs) correct(at int64) {
 	said := c.traced.printed
 	if said == nil || said.to > at {
@@ -181,7 +181,7 @@ func (c *CPUs) correct(at int64) {
 	}
 }
 
-// follow has the pool's shadow be for what the pool is now.
+// follow adapts the pool's shadow to the pool's current scheduler, CPUs and period.
 func (p *pool) follow() {
 	if p.info.Scheduler != control.Credit {
 		p.shadow = nil
@@ -196,21 +196,21 @@ func (p *pool) follow() {
 	}
 }
 
-// noted is what the trace tells of a vCPU without a gap, which had waited for so long before.
+// noted is a vCPU's state in the trace without a gap, and the time that it had waited before.
 type noted struct {
 	of     *schedule.VCPU
 	gaps   int
 	before time.Duration
 }
 
-// recorded takes down what the trace says of a vCPU.
+// recorded updates a vCPU from the trace.
 func (u *unit) recorded(t *traced) {
 	id := trace.VCPU{Domain: u.domain.id, Number: uint16(u.number)}
 	u.exact = false
 	v := t.history.VCPU(id)
 	if v != nil {
 		_, waited, _ := v.Did(t.history.Now())
-		// What the trace doesn't tell goes by how the vCPU was seen.
+		// The states seen by looks cover the gaps in the trace.
 		if u.noted == nil || u.noted.of != v || u.noted.gaps != v.Gaps || !v.Known {
 			u.noted = &noted{v, v.Gaps, u.waited - time.Duration(waited)}
 		}
@@ -225,21 +225,20 @@ func (u *unit) recorded(t *traced) {
 	}
 }
 
-// What is asked of how the hypervisor prints.
+// Limits on dumps.
 const (
-	// printPart is what part of the time may be spent with printing, while which all CPUs may have
-	// to wait: 1 %.
+	// printPart bounds the time spent printing, during which all CPUs may have to wait, to 1 %.
 	printPart = 100
-	// Where it isn't sure whether credits were handed out it may be asked soon, the first times, and
-	// then not as soon; else hardly ever, for what it prints displaces what else is on its console. (On a
-	// processor that isn't emulated timers are so exact that it is sure for all but a moment in a minute.)
+	// Where the time of a hand-out is uncertain a dump is requested soon, the first times, and then less soon; else
+	// rarely, as it displaces other output on the console. (On real processors timers are so exact that the time is
+	// certain for all but a moment in a minute.)
 	askSoon, askThen, askLate = int64(100 * time.Millisecond), int64(200 * time.Millisecond), int64(time.Minute)
 	soon                      = 10 // times
-	// sure is how well it is known when credits are handed out, at best.
+	// sure is the best precision of the times of hand-outs.
 	sure = int64(time.Millisecond)
 )
 
-// ask has the hypervisor print what credits there are, if that isn't known well enough.
+// ask requests a dump, if the credits are too uncertain.
 func (c *CPUs) ask() {
 	t := c.traced
 	if t.printer == nil || t.printed != nil {
@@ -276,7 +275,7 @@ func (c *CPUs) ask() {
 	t.printer = nil
 }
 
-// credit says whether some pool's scheduler is Credit, which is the one that tells no credits.
+// credit reports whether some pool's scheduler is Credit, whose trace has no credits.
 func (c *CPUs) credit() bool {
 	for _, p := range c.pools {
 		if p.shadow != nil {
@@ -286,7 +285,7 @@ func (c *CPUs) credit() bool {
 	return false
 }
 
-// predict foretells by the trace what the pool's vCPUs do in the coming period.
+// predict predicts the activity of the pool's vCPUs in the coming period, by the trace.
 func (p *pool) predict(t *traced, period time.Duration) {
 	if t == nil || t.until == 0 {
 		return
@@ -305,7 +304,7 @@ func (p *pool) predict(t *traced, period time.Duration) {
 		rules.Gets = func(id trace.VCPU) int64 { return p.shadow.Gets(id, t.history.Now()) }
 	}
 	said, asNow := t.history.Predict(rules, int64(period)), schedule.AsNow(t.history, int64(period))
-	known := slices.DeleteFunc(slices.Clone(p.info.CPUs), func(cpu int) bool { // else it couldn't be said how it is now
+	known := slices.DeleteFunc(slices.Clone(p.info.CPUs), func(cpu int) bool { // for the others the current vCPU is unknown
 		all := t.history.CPUs()
 		return cpu >= len(all) || !all[cpu].Known
 	})
@@ -329,7 +328,7 @@ func (p *pool) domain(id uint16) *domain {
 	return nil
 }
 
-// forget forgets a domain: another may get its number.
+// forget removes a domain: Xen can reuse its number for another domain.
 func (t *traced) forget(d *domain) {
 	if t == nil {
 		return
@@ -342,7 +341,7 @@ func (t *traced) forget(d *domain) {
 	}
 }
 
-// closeTrace lets go of the trace; what was known is out of date when it is looked at again.
+// closeTrace closes the trace and drops the state, which is out of date when the trace is opened again.
 func (c *CPUs) closeTrace() {
 	t := c.traced
 	if t == nil || t.history == nil {
@@ -357,7 +356,7 @@ func (c *CPUs) closeTrace() {
 	c.unlearn()
 }
 
-// unlearn forgets what was known by the trace.
+// unlearn drops the state from the trace.
 func (c *CPUs) unlearn() {
 	t := c.traced
 	t.tally.Drop()

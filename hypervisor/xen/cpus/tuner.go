@@ -8,16 +8,16 @@ import (
 	"pegasus/hypervisor/xen/control"
 )
 
-// Tuner sets domUs' part of the CPUs, in the scheduler of their pool. It fulfils hypervisor.Tuner.
+// Tuner sets domUs' parts of the CPUs, in the scheduler of their pool. It implements hypervisor.Tuner.
 type Tuner struct {
 	cpus *CPUs
 	id   func(name string) (uint16, bool)
 }
 
-// Tuner is for domUs whose number id tells.
+// Tuner returns the Tuner of the domUs whose numbers id returns.
 func (c *CPUs) Tuner(id func(name string) (uint16, bool)) *Tuner { return &Tuner{cpus: c, id: id} }
 
-// Tuned fulfils hypervisor.Tuner. A weight that is raised for a moment isn't what is set.
+// Tuned implements hypervisor.Tuner. It ignores a temporarily raised weight.
 func (t *Tuner) Tuned(name string) (hypervisor.Weight, error) {
 	t.cpus.mu.Lock()
 	defer t.cpus.mu.Unlock()
@@ -28,7 +28,7 @@ func (t *Tuner) Tuned(name string) (hypervisor.Weight, error) {
 	return d.weight(), nil
 }
 
-// Tune fulfils hypervisor.Tuner. Xen itself takes anything, so all is checked here before anything is set.
+// Tune implements hypervisor.Tuner. Xen itself accepts any value, so all are checked here before any is set.
 func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 	c := t.cpus
 	c.mu.Lock()
@@ -37,7 +37,7 @@ func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 	if err != nil {
 		return err
 	}
-	vcpus, weight, percent := d.info.MaxVCPU+1, set.Weight, set.Cap // as Xen's own tools count, those that aren't online, too
+	vcpus, weight, percent := d.info.MaxVCPU+1, set.Weight, set.Cap // Xen's own tools count offline ones, too
 	if (weight != nil || percent != nil) && !d.pool.info.Scheduler.Known() {
 		return fmt.Errorf("it is in %s, of scheduler %v, which has no weights and caps: credit and credit2 have (xl cpupool-migrate)", d.pool.name(), d.pool.info.Scheduler)
 	}
@@ -47,7 +47,7 @@ func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 	if percent != nil && (*percent < 0 || *percent > mostCap(vcpus)) {
 		return fmt.Errorf("cap = %d: must be from 1 to %d, in %% of one CPU, for its %d vCPUs, or 0 for none", *percent, mostCap(vcpus), vcpus)
 	}
-	if set.Slice != nil { // which is checked where it is set, so that is done first
+	if set.Slice != nil { // SetSlice checks the value, so it comes first
 		if err := c.x.SetSlice(d.pool.info, *set.Slice); err != nil {
 			return err
 		}
@@ -66,11 +66,11 @@ func (t *Tuner) Tune(name string, set hypervisor.Tuning) error {
 	return nil
 }
 
-// mostCap is the greatest cap of so many vCPUs. What Xen's parameter has room for, but for the value that leaves it
-// as it is, is less than very many may have.
+// mostCap returns the greatest cap of so many vCPUs. For very many vCPUs it is limited by the width of Xen's
+// parameter, whose greatest value means no change.
 func mostCap(vcpus int) int { return min(100*vcpus, math.MaxUint16-1) }
 
-// find is a domU, as it is now.
+// find returns a domU's current state.
 func (t *Tuner) find(name string) (*domain, error) {
 	c := t.cpus
 	id, ok := t.id(name)

@@ -22,14 +22,14 @@ import (
 	"pegasus/vcpu"
 )
 
-// Attachment says that domUs of a name are served, now and whenever there is one.
+// Attachment makes the daemon serve the domU of a name, now and whenever there is one.
 type Attachment struct {
 	Name    string       `json:"-"`
-	Credits vcpu.Credits `json:"credits,omitempty"` // of the accelerator; 0: as the configuration says
-	Memory  uint64       `json:"memory"`            // bytes that it may share with us, at most
+	Credits vcpu.Credits `json:"credits,omitempty"` // of the accelerator; 0: as configured
+	Memory  uint64       `json:"memory"`            // maximum number of bytes that it shares with the daemon
 }
 
-// What a domU may share, by default and at all.
+// The default and the limits of a domU's shared memory.
 const (
 	DefaultMemory = 64 << 20
 	minMemory     = 8 << 20
@@ -37,7 +37,7 @@ const (
 	memoryUnit    = 4096
 )
 
-// CheckMemory says why a domU can't share so much.
+// CheckMemory returns an error for an invalid size of shared memory.
 func CheckMemory(bytes uint64) error {
 	if bytes < minMemory || bytes > maxMemory || bytes%memoryUnit != 0 {
 		return fmt.Errorf("want a multiple of 4 KiB, from %d MiB to %d GiB", minMemory>>20, maxMemory>>30)
@@ -45,7 +45,7 @@ func CheckMemory(bytes uint64) error {
 	return nil
 }
 
-// Parse decodes the file of a name.
+// Parse decodes the attachment file of a name.
 func Parse(name string, text []byte) (Attachment, error) {
 	a := Attachment{Name: name}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -62,34 +62,34 @@ func Parse(name string, text []byte) (Attachment, error) {
 	return a, nil
 }
 
-// Text is what its file has.
+// Text returns the content of the attachment's file.
 func (a Attachment) Text() []byte {
 	text, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
-		panic(err) // numbers can always be written
+		panic(err) // marshalling numbers can't fail
 	}
 	return append(text, '\n')
 }
 
-// Files are the attachments of a directory, a file for each name.
+// Files are the attachments in a directory, a file for each name.
 type Files struct {
 	Dir string
-	// Valid says whether a name can be a domain's.
+	// Valid returns an error for an invalid domain name.
 	Valid func(name string) error
-	// Patience is how long another process that attaches may take; 0: lockTime.
+	// Patience bounds the wait for another attaching process; 0: lockTime.
 	Patience time.Duration
 }
 
-// unfinished ends the name of a file that is being written. No domain's name begins with a dot.
+// unfinished is the suffix of a file that is being written. No domain's name begins with a dot.
 const unfinished = ".new"
 
-// maxFile is more than a file of ours has.
+// maxFile is above the size of every attachment's file.
 const maxFile = 4096
 
-// Path is where the file of a name is.
+// Path returns the path of a name's file.
 func (f Files) Path(name string) string { return filepath.Join(f.Dir, name) }
 
-// Read returns the attachment of a name; fs.ErrNotExist says that there is none.
+// Read returns the attachment of a name; fs.ErrNotExist if there is none.
 func (f Files) Read(name string) (Attachment, error) {
 	file, err := os.OpenFile(f.Path(name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -107,8 +107,7 @@ func (f Files) Read(name string) (Attachment, error) {
 	return a, nil
 }
 
-// Write attaches: who reads at the same time finds what was, or all that is. Where nobody would believe it
-// nothing is written.
+// Write attaches a name. The file is replaced atomically. Nothing is written where the daemon would ignore it.
 func (f Files) Write(a Attachment) error {
 	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (f Files) Write(a Attachment) error {
 	if err := f.private(); err != nil {
 		return err
 	}
-	unlock, err := f.lock() // another process that attaches at the same time uses the same file
+	unlock, err := f.lock() // another attaching process uses the same temporary file
 	if err != nil {
 		return err
 	}
@@ -136,10 +135,10 @@ func (f Files) Write(a Attachment) error {
 	return err
 }
 
-// lockTime is how long another process that attaches may take.
+// lockTime bounds the wait for another attaching process.
 const lockTime = 10 * time.Second
 
-// lock has no other process attach until unlock is called. Only this user can open, and so lock, the file.
+// lock excludes other attaching processes until unlock is called. Only this user can open, and so lock, the file.
 func (f Files) lock() (unlock func(), err error) {
 	file, err := os.OpenFile(filepath.Join(f.Dir, ".lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -159,8 +158,9 @@ func (f Files) lock() (unlock func(), err error) {
 
 func (f Files) patience() time.Duration { return cmp.Or(f.Patience, lockTime) }
 
-// Claim makes the directory this process's until release is called or the process ends: two daemons would start hubs
-// for the same domUs. While another has it, Claim tries again until ctx ends, and returns hypervisor.ErrServed then.
+// Claim locks the directory for this process until release is called or the process ends: two daemons would start
+// hubs for the same domUs. While another process holds the lock, Claim retries until ctx ends, and then returns
+// hypervisor.ErrServed.
 func (f Files) Claim(ctx context.Context) (release func(), err error) {
 	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
 		return nil, err
@@ -171,10 +171,10 @@ func (f Files) Claim(ctx context.Context) (release func(), err error) {
 	return hypervisor.Claim(ctx, f.Dir, "machines")
 }
 
-// Remove detaches.
+// Remove detaches a name.
 func (f Files) Remove(name string) error { return os.Remove(f.Path(name)) }
 
-// List returns all that can be read, by name, and what is wrong with the others.
+// List returns all readable attachments, by name, and the errors of the others.
 func (f Files) List() (all []Attachment, wrong error) {
 	names, err := f.names()
 	for _, name := range names {
@@ -182,14 +182,14 @@ func (f Files) List() (all []Attachment, wrong error) {
 		switch {
 		case bad == nil:
 			all = append(all, a)
-		case !errors.Is(bad, fs.ErrNotExist): // it has just been removed
+		case !errors.Is(bad, fs.ErrNotExist): // else it has just been removed
 			err = errors.Join(err, bad)
 		}
 	}
 	return all, err
 }
 
-// private says why others could put files into the directory, if it is there.
+// private returns an error if other users could put files into the directory.
 func (f Files) private() error {
 	var st unix.Stat_t
 	if err := unix.Stat(f.Dir, &st); err == nil && (st.Uid != 0 && int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0) {
@@ -198,7 +198,7 @@ func (f Files) private() error {
 	return nil
 }
 
-// names are those that have a file, in a directory where nobody else could have put it.
+// names returns the names with a file, in a directory that no other user can write to.
 func (f Files) names() (all []string, err error) {
 	if err := f.private(); err != nil {
 		return nil, err
@@ -223,13 +223,13 @@ func (f Files) names() (all []string, err error) {
 	return all, err
 }
 
-// reader reads them again and again.
+// reader reads the attachments repeatedly.
 type reader struct {
 	files   Files
 	wrong   complaint
 	last    map[string]Attachment
-	at      time.Time // when they were read last
-	changed time.Time // the directory, as of then
+	at      time.Time // time of the last read
+	changed time.Time // modification time of the directory then
 	held    []Attachment
 }
 
@@ -237,8 +237,8 @@ func (f Files) reader(log *slog.Logger) *reader {
 	return &reader{files: f, wrong: complaint{log: log, what: "some domUs' attachments can't be read: what isn't known is taken to be as it was", over: "all attachments can be read again"}}
 }
 
-// read returns what there is. A file that can't be read says what it last said: who makes a mistake in one
-// doesn't end anybody's programs.
+// read returns the current attachments. A file that can't be read counts as its last valid content, so that a mistake
+// in it ends no programs.
 func (r *reader) read() []Attachment {
 	var changed time.Time
 	if st, err := os.Stat(r.files.Dir); err == nil {

@@ -10,26 +10,26 @@ import (
 	"pegasus/hypervisor/xen/control"
 )
 
-// book is what is known of all domUs.
+// book is the state of all domUs.
 type book struct {
 	log    *slog.Logger
 	named  bool                 // XenStore has answered
-	names  map[uint16]string    // of those that the hypervisor has, as XenStore said last
-	missed map[uint16]time.Time // since when XenStore has said nothing of one; zero: and that was said
-	last   map[string]entry     // of those that were there, by name
-	served map[string]uint16    // which domUs have had hubs since a daemon before, by name
-	twins  map[string]bool      // names that several have, as was said
+	names  map[uint16]string    // XenStore's last names of the hypervisor's domUs
+	missed map[uint16]time.Time // since when XenStore lacks a domU's name; zero: and that was logged
+	last   map[string]entry     // those reported last, by name
+	served map[string]uint16    // domUs that had hubs of an earlier daemon, by name
+	twins  map[string]bool      // names of several domUs, as logged
 	boots  uint64
 }
 
-// entry is a domU as it was last told of.
+// entry is a domU as last reported.
 type entry struct {
 	id   uint16
 	boot uint64
 }
 
-// newBook begins with who is served already: what they are called as long as XenStore doesn't say, and which of several
-// of one name that name means.
+// newBook begins with the domUs that have hubs already: their names until XenStore has them, and which domU a name
+// means if several have it.
 func newBook(served map[uint16]string, log *slog.Logger) *book {
 	b := &book{log: log, names: map[uint16]string{}, missed: map[uint16]time.Time{}, last: map[string]entry{}, served: map[string]uint16{}, twins: map[string]bool{}}
 	for id, name := range served {
@@ -38,11 +38,11 @@ func newBook(served map[uint16]string, log *slog.Logger) *book {
 	return b
 }
 
-// endTime is how long XenStore may know nothing of a domU that the hypervisor has: one that ends is gone there first.
+// endTime is how long XenStore may lack a domU that the hypervisor has: an ending domU is removed there first.
 const endTime = 2 * readEvery
 
-// name takes down what XenStore has. Of whom it says nothing keeps its name for as long as the
-// hypervisor has it: a server that was started anew knows nobody.
+// name applies the names in XenStore. A domU that is missing there keeps its name for as long as the hypervisor has
+// it: a restarted server has lost all of them.
 func (b *book) name(all map[uint16]string, now time.Time) {
 	b.named = true
 	for id, name := range b.names {
@@ -62,7 +62,7 @@ func (b *book) name(all map[uint16]string, now time.Time) {
 	maps.Copy(b.names, all)
 }
 
-// enter takes down what the hypervisor has, and returns what all comes to: the attached machines, by name.
+// enter applies the hypervisor's domains, and returns the attached machines, by name.
 func (b *book) enter(attached []Attachment, domains []control.Domain) []hypervisor.Machine {
 	alive := map[uint16]control.Domain{}
 	of := map[string][]control.Domain{}
@@ -73,7 +73,7 @@ func (b *book) enter(attached []Attachment, domains []control.Domain) []hypervis
 		}
 	}
 	for id := range b.names {
-		if _, ok := alive[id]; !ok { // its number may become another's
+		if _, ok := alive[id]; !ok { // its number may be reused
 			delete(b.names, id)
 			delete(b.missed, id)
 		}
@@ -95,14 +95,14 @@ func (b *book) enter(attached []Attachment, domains []control.Domain) []hypervis
 	return all
 }
 
-// choose finds the domU that a name means: that which had it, also for a daemon before, else the one that was there
-// first. One that has shut down is only there to be looked at.
+// choose returns the domU that a name means: the one that had it before, also under an earlier daemon, else the
+// oldest. A domU that has shut down counts only if it is the only one.
 func (b *book) choose(name string, of []control.Domain) (control.Domain, bool) {
 	had := b.last[name].id
 	if had == 0 {
 		had = b.served[name]
 	}
-	delete(b.served, name) // from now on it is in last
+	delete(b.served, name) // from now on the name is in last
 	if len(of) == 0 {
 		return control.Domain{}, false
 	}
@@ -124,7 +124,7 @@ func (b *book) choose(name string, of []control.Domain) (control.Domain, bool) {
 	return of[0], true
 }
 
-// renamed says so when a domU that was served has another name now.
+// renamed logs that a served domU has another name now.
 func (b *book) renamed(name string) {
 	id := b.last[name].id
 	if is := b.names[id]; id != 0 && is != "" && is != name {
@@ -132,7 +132,7 @@ func (b *book) renamed(name string) {
 	}
 }
 
-// boot gives a machine another number whenever it is another domain, or was off.
+// boot returns a machine's boot number, a new one whenever it is another domain, or was off.
 func (b *book) boot(m hypervisor.Machine) uint64 {
 	if m.State == hypervisor.MachineOff {
 		delete(b.last, m.Domain)
@@ -147,7 +147,7 @@ func (b *book) boot(m hypervisor.Machine) uint64 {
 	return e.boot
 }
 
-// forget forgets those that aren't attached any more.
+// forget removes the domUs that aren't attached any more.
 func (b *book) forget(attached []Attachment) {
 	still := map[string]bool{}
 	for _, a := range attached {
@@ -157,10 +157,10 @@ func (b *book) forget(attached []Attachment) {
 	maps.DeleteFunc(b.twins, func(name string, _ bool) bool { return !still[name] })
 }
 
-// shutdownSuspend is why a domain has shut down that is being saved, or moved: it may go on.
+// shutdownSuspend is the shutdown reason of a domain that is being saved or migrated: it may resume.
 const shutdownSuspend = 2
 
-// stateOf is what a domain that isn't dying does.
+// stateOf returns the state of a domain that isn't dying.
 func stateOf(d control.Domain) hypervisor.MachineState {
 	const reasonShift, reasonMask = 16, 0xff
 	switch {

@@ -1,14 +1,13 @@
-// Package domus tells the daemon of Xen's guests, which are called domUs: which of those that are
-// attached there are now, under which number, and whether they run.
+// Package domus provides Xen's guests, called domUs, to the daemon: which of the attached ones exist now, under which
+// domain number, and whether they run.
 //
-// Three are asked. What is attached stands in files, one for each name, that `pegasus attach`
-// writes: Xen's own tools keep no list of definitions. Which number a name has, XenStore says. And
-// whether a domU is there and runs, the hypervisor itself does: that is what counts, so a XenStore
-// that is slow, or dead, or has forgotten everything takes no machine away.
+// It combines three sources. The attachments are files, one for each name, written by `pegasus attach`: Xen's own
+// tools keep no list of definitions. XenStore has the number of a name. The hypervisor reports whether a domU exists
+// and runs: it is authoritative, so a XenStore that is slow, or dead, or has lost its data removes no machine.
 //
-// Who calls it: the daemon in Dom0, and `pegasus attach` for the files. Whom it trusts: the hypervisor,
-// XenStore, and root, whose files they are. What a domU may write in XenStore isn't looked at, but for
-// whether its agent says that it is there.
+// Callers: the daemon in Dom0, and `pegasus attach` for the files. Trust boundary: the hypervisor, XenStore, and
+// root, which owns the files, are trusted. Of a domU's own entries in XenStore only the presence of its agent is
+// read.
 package domus
 
 import (
@@ -25,41 +24,40 @@ import (
 	"pegasus/xenstore"
 )
 
-// CapabilitiesPath is where a kernel under Xen says what it may do.
+// CapabilitiesPath is the file in which a kernel under Xen lists its capabilities.
 const CapabilitiesPath = "/proc/xen/capabilities"
 
-// IsDom0 says whether this system controls a Xen host, by what is at CapabilitiesPath.
+// IsDom0 reports whether this system controls a Xen host, by the file at CapabilitiesPath.
 func IsDom0(path string) bool {
 	text, err := os.ReadFile(path)
 	return err == nil && strings.Contains(string(text), "control_d")
 }
 
-// DomUs are a host's.
+// DomUs are the domUs of a host.
 type DomUs struct {
 	Files Files
 	Dial  xenstore.Dialer
-	// List is what the hypervisor has.
+	// List returns the hypervisor's domains.
 	List func() ([]control.Domain, error)
-	// Served are the domUs that are served already, since a daemon before, and by which names: what they are called
-	// if XenStore has forgotten them, and who is meant by a name that several have. It may be nil.
+	// Served returns the domUs with hubs of an earlier daemon, and their names: these hold if XenStore has lost them,
+	// and decide which domU a name means if several have it. It may be nil.
 	Served func() map[uint16]string
 	Log    *slog.Logger
 
 	mu   sync.Mutex
 	told map[string]hypervisor.Machine
-	here map[uint16]bool // whose agent says that it is there
+	here map[uint16]bool // domUs whose agent reports its presence
 }
 
 const (
-	// lookEvery is how often the hypervisor is asked, and the directory looked at: nothing tells
-	// that a domU was paused.
+	// lookEvery is the interval of polling the hypervisor and the directory: no event reports that a domU was paused.
 	lookEvery = 500 * time.Millisecond
-	// readEvery is how often all is read again, whatever was missed.
+	// readEvery is the interval of reading everything again, in case an event was lost.
 	readEvery = 3 * time.Second
 )
 
-// Watch fulfils hypervisor.Machines. Nothing is told before XenStore has answered once: a machine
-// of which nothing is known isn't off.
+// Watch implements hypervisor.Machines. It reports nothing before XenStore has answered once: a machine of unknown
+// state isn't off.
 func (d *DomUs) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	names, done := make(chan map[uint16]string), make(chan struct{})
 	go func() {
@@ -119,7 +117,7 @@ func byName(all []hypervisor.Machine) map[string]hypervisor.Machine {
 	return m
 }
 
-// ID is the number that an attached domU has now, if there is one.
+// ID returns the current domain number of an attached domU, if it exists.
 func (d *DomUs) ID(name string) (id uint16, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,7 +125,7 @@ func (d *DomUs) ID(name string) (id uint16, ok bool) {
 	return m.Xen, m.Xen != 0
 }
 
-// Agent says whether a domU's agent is there, by what that itself says.
+// Agent reports whether a domU's agent is present, by the agent's own entry in XenStore.
 func (d *DomUs) Agent(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +133,7 @@ func (d *DomUs) Agent(name string) bool {
 	return m.Xen != 0 && d.here[m.Xen]
 }
 
-// complaint is said when it begins and when it is over, and not again and again.
+// complaint logs when a condition begins and ends, and not in between.
 type complaint struct {
 	log        *slog.Logger
 	what, over string

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// domainsDir has a directory for each domain, by number. What a domU writes below its own tells
-	// all who watch this, so it isn't watched itself, but the names in it, which only Dom0 writes.
+	// domainsDir has a directory for each domain, by number. A watch on it would report every write of a domU below
+	// its own directory, so only the names in it are watched, which only Dom0 writes.
 	domainsDir = "/local/domain"
-	// readTime is how long XenStore may take to tell them all.
+	// readTime bounds a read of all names.
 	readTime = 5 * time.Second
-	// settleTime is how long it takes until a change that comes in several is all there.
+	// settleTime is the time in which all parts of a change arrive.
 	settleTime = 20 * time.Millisecond
-	// dialAgain is how long it takes until XenStore is looked for again.
+	// dialAgain is the pause before XenStore is dialled again.
 	dialAgain = time.Second
 )
 
-// followNames tells of all domains' names, at first and whenever one may have changed, until ctx ends.
+// followNames sends all domains' names, at first and whenever one may have changed, until ctx ends.
 func (d *DomUs) followNames(ctx context.Context, tell chan<- map[uint16]string) {
 	store := complaint{log: d.Log, what: "XenStore doesn't answer: domUs keep the names that they had, and new ones aren't seen", over: "XenStore answers again"}
 	for ctx.Err() == nil {
@@ -35,7 +35,7 @@ func (d *DomUs) followNames(ctx context.Context, tell chan<- map[uint16]string) 
 	}
 }
 
-// followStore does, as long as there is a client.
+// followStore is followNames over one client.
 func (d *DomUs) followStore(ctx context.Context, tell chan<- map[uint16]string, store *complaint) error {
 	soon, cancel := context.WithTimeout(ctx, readTime)
 	c, err := xenstore.DialAgain(soon, d.Dial)
@@ -76,7 +76,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// attached are the numbers of the domUs that are.
+// attached returns the numbers of the attached domUs.
 func (d *DomUs) attached() map[uint16]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,18 +93,18 @@ func (d *DomUs) setHere(here map[uint16]bool) {
 	d.here = here
 }
 
-// naming reads names.
+// naming reads and watches names.
 type naming struct {
 	client  *xenstore.Client
 	changed chan struct{}
-	general []*xenstore.Watch          // of domains that come and go
-	watched map[uint16]*xenstore.Watch // of their names
+	general []*xenstore.Watch          // watches of domains that come and go
+	watched map[uint16]*xenstore.Watch // watches of the domains' names
 
 	names map[uint16]string
 	here  map[uint16]bool
 }
 
-// read reads all names, and of those in agents whether they have one.
+// read reads all names, and for the domains in agents whether their agent is present.
 func (n *naming) read(ctx context.Context, agents map[uint16]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -143,13 +143,13 @@ func (n *naming) read(ctx context.Context, agents map[uint16]bool) error {
 
 var events = [...]string{xenstore.IntroduceDomain, xenstore.ReleaseDomain}
 
-// watch has changed told of what is watched.
+// watch watches a path and signals changed at each event.
 func (n *naming) watch(ctx context.Context, path string) (*xenstore.Watch, error) {
 	w, err := n.client.Watch(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	go func() { // ends with the watch, and so with the client
+	go func() { // it ends with the watch, and so with the client
 		for {
 			if _, err := w.Next(context.Background()); err != nil {
 				return
@@ -163,7 +163,7 @@ func (n *naming) watch(ctx context.Context, path string) (*xenstore.Watch, error
 	return w, nil
 }
 
-// HasAgent says whether a domU says that its agent is there.
+// HasAgent reports whether a domU's agent has announced its presence.
 func HasAgent(ctx context.Context, c *xenstore.Client, id uint16) bool {
 	text, err := c.Read(ctx, dirOf(id)+"/"+region.StoreDir+"/"+region.StoreState)
 	return err == nil && string(text) == region.StoreReady
@@ -173,7 +173,7 @@ func dirOf(id uint16) string { return domainsDir + "/" + strconv.Itoa(int(id)) }
 
 func namePath(id uint16) string { return dirOf(id) + "/name" }
 
-// Names are those of all domains that XenStore has, but Dom0's.
+// Names returns the names of all domains in XenStore, except Dom0's.
 func Names(ctx context.Context, c *xenstore.Client) (map[uint16]string, error) {
 	ids, err := c.List(ctx, domainsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +186,7 @@ func Names(ctx context.Context, c *xenstore.Client) (map[uint16]string, error) {
 			continue
 		}
 		name, err := c.Read(ctx, namePath(uint16(id)))
-		if errors.Is(err, fs.ErrNotExist) { // it has just gone, or only just comes
+		if errors.Is(err, fs.ErrNotExist) { // the domain has just ended, or is just being created
 			continue
 		}
 		if err != nil {

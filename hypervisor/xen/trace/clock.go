@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Instant is a time by a record's clock, the CPU's time-stamp counter, and by ours.
+// Instant is a time on both clocks: the CPU's time-stamp counter, as in records, and ours.
 type Instant struct {
 	Ticks uint64
 	Nanos int64
 }
 
-// Now is this instant, by CLOCK_MONOTONIC. Between looks at one clock and the other a vCPU may be kept
-// from running for milliseconds, so the closest of some pairs counts.
+// Now returns this instant, by CLOCK_MONOTONIC. Between reading one clock and the other a vCPU may be preempted for
+// milliseconds, so the closest of some pairs is used.
 func Now() (i Instant) {
 	const tries = 5
 	closest := ^uint64(0)
@@ -29,11 +29,11 @@ func Now() (i Instant) {
 	return i
 }
 
-// Clock tells a record's time by ours. It goes by the instant that it was last set to, and by how
-// fast one clock went on the other since the first.
+// Clock converts times of records into our time, from the instant last set and the ratio of the clocks' rates since
+// the first.
 type Clock struct{ first, last Instant }
 
-// NewClock goes by two instants; the further apart they are, the better it goes.
+// NewClock returns a Clock from two instants; it is more precise the further apart they are.
 func NewClock(first, last Instant) (*Clock, error) {
 	if last.Ticks <= first.Ticks || last.Nanos <= first.Nanos {
 		return nil, errors.New("the CPU's time-stamp counter doesn't go on")
@@ -41,14 +41,14 @@ func NewClock(first, last Instant) (*Clock, error) {
 	return &Clock{first, last}, nil
 }
 
-// Set tells it an instant that is later than all before; one that isn't says nothing.
+// Set adds an instant, which is ignored unless it is later than all before.
 func (c *Clock) Set(i Instant) {
 	if i.Ticks > c.last.Ticks && i.Nanos > c.last.Nanos {
 		c.last = i
 	}
 }
 
-// Nanos is when a record's time was.
+// Nanos returns a record's time in our ns.
 func (c *Clock) Nanos(ticks uint64) int64 {
 	if ticks < c.last.Ticks {
 		return c.last.Nanos - c.span(c.last.Ticks-ticks)
@@ -56,7 +56,7 @@ func (c *Clock) Nanos(ticks uint64) int64 {
 	return c.last.Nanos + c.span(ticks-c.last.Ticks)
 }
 
-// longest is the most that two times can differ by: a time of another clock is nonsense.
+// longest bounds a difference of times: one of another clock can have any value.
 const longest = 1 << 62
 
 func (c *Clock) span(ticks uint64) int64 {
@@ -69,16 +69,16 @@ func (c *Clock) span(ticks uint64) int64 {
 	return int64(min(ns, longest))
 }
 
-// Calibrate finds out from records themselves how fast their clock goes, by what they say of how
-// long vCPUs ran; our time begins with the first record.
+// Calibrate returns a Clock whose rate it estimates from the records' own running times of vCPUs; our time begins
+// with the first record.
 func Calibrate(records []Record) (*Clock, error) {
 	type stint struct {
 		who  VCPU
 		from uint64
 	}
 	const (
-		leastRun  = 1000000 // ns; what is shorter says little
-		mostTicks = 1 << 31 // else the number of ns, which has 32 bits, may be another's
+		leastRun  = 1000000 // ns; shorter runs are imprecise
+		mostTicks = 1 << 31 // else the 32-bit number of ns may have wrapped
 	)
 	running := make(map[int]stint)
 	var ticks, ns uint64
@@ -102,7 +102,7 @@ func Calibrate(records []Record) (*Clock, error) {
 	return NewClock(first, Instant{first.Ticks + ticks, int64(ns)})
 }
 
-// Ticks is how many of a record's clock there are in a time.
+// Ticks returns the ticks of the records' clock in a time.
 func (c *Clock) Ticks(ns int64) uint64 {
 	hi, lo := bits.Mul64(uint64(max(ns, 0)), c.last.Ticks-c.first.Ticks)
 	by := uint64(c.last.Nanos - c.first.Nanos)

@@ -6,26 +6,26 @@ import (
 	"pegasus/hypervisor/xen/control"
 )
 
-// Company are the readers of one process, who know of each other: that one of them takes records doesn't
-// look to the others like somebody else's taking, and Xen is told to note no more when the last one goes, not
-// the first. Its zero value is of nobody yet.
+// Company is the set of readers in one process that share Xen's trace buffers: a reader doesn't mistake another's
+// consumption for that of a foreign program, and tracing is restored when the last reader closes, not the first. The
+// zero value is empty and ready to use. Safe for concurrent use.
 type Company struct {
-	mu     sync.Mutex // held while one of them takes
+	mu     sync.Mutex // held while a reader consumes records
 	size   int
-	was    control.Tracing // before the first came
-	events uint32          // that Xen notes for them; 0: nothing was changed
-	shared bool            // one that has gone has seen somebody else take
+	was    control.Tracing // before the first reader
+	events uint32          // enabled in Xen for the readers; 0: not changed
+	shared bool            // a closed reader has seen a foreign consumer
 	moves  []*move         // by CPU
 }
 
-// move is where the first word of a CPU's buffer was moved last by one of the company.
+// move is the last change of a CPU's consumer index by a reader of the company.
 type move struct {
 	to   uint32
 	made bool
-	full bool // as it was before
+	full bool // the buffer was full before
 }
 
-// Open is for one reader more; see the function of that name.
+// Open adds a reader; see the function Open.
 func (c *Company) Open(x Xen, m Mapper, events uint32, pages int) (b *Buffers, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +36,7 @@ func (c *Company) Open(x Xen, m Mapper, events uint32, pages int) (b *Buffers, e
 	switch {
 	case c.size == 0:
 		c.was, c.events, c.shared, c.moves = b.was, 0, false, nil
-	case b.was.Events != c.events: // somebody else has other wishes since
+	case b.was.Events != c.events: // a foreign program has changed the events since
 		c.was.Events = b.was.Events
 	}
 	c.size++
@@ -50,7 +50,7 @@ func (c *Company) Open(x Xen, m Mapper, events uint32, pages int) (b *Buffers, e
 	if b.was.Frame != 0 && b.was.Events != everything {
 		c.events |= b.was.Events
 	}
-	// Before there are buffers, since making them begins to fill them.
+	// Before the buffers are created, since that begins to fill them.
 	if err := x.TraceEvents(c.events); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (c *Company) Open(x Xen, m Mapper, events uint32, pages int) (b *Buffers, e
 	return b, nil
 }
 
-// move is a CPU's.
+// move returns a CPU's move.
 func (c *Company) move(cpu int) *move {
 	for len(c.moves) <= cpu {
 		c.moves = append(c.moves, &move{})
@@ -82,7 +82,7 @@ func (c *Company) move(cpu int) *move {
 	return c.moves[cpu]
 }
 
-// close lets go of a reader's buffers. The company's lock is held.
+// close releases a reader's buffers. The caller holds the company's lock.
 func (b *Buffers) close() error {
 	c := b.company
 	if b.closed {
@@ -97,7 +97,7 @@ func (b *Buffers) close() error {
 	if c.size--; c.size > 0 || c.events == 0 {
 		return nil
 	}
-	if now, err := b.xen.Tracing(); err != nil || now.Frame == 0 || now.Events != c.events { // somebody has other wishes since
+	if now, err := b.xen.Tracing(); err != nil || now.Frame == 0 || now.Events != c.events { // a foreign program has changed the events since
 		return err
 	}
 	if !c.shared {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// WriteTo writes a CPU's records as xentrace does to its files, which its tools read.
+// WriteTo writes a CPU's records in the file format of xentrace.
 func WriteTo(w io.Writer, cpu int, records []byte) error {
 	var header [12]byte
 	le.PutUint32(header[:], cpuChange|2<<wordsShift)
@@ -19,10 +19,10 @@ func WriteTo(w io.Writer, cpu int, records []byte) error {
 	return err
 }
 
-// Parse reads such a file: all records, in the order of their times.
+// Parse returns all records of such a file, in the order of their times.
 func Parse(file []byte) (all []Record, err error) {
 	var last Record
-	at := make(map[int]uint64) // of each CPU's last record
+	at := make(map[int]uint64) // time of each CPU's last record
 	for pos := 0; pos < len(file); {
 		used := 0
 		if len(file)-pos >= 12 {
@@ -55,13 +55,13 @@ func byTime(a, b Record) int {
 	return 0
 }
 
-// Merger puts records of several CPUs into the order of their times.
+// Merger merges the records of several CPUs in the order of their times.
 type Merger struct{ pending []Record }
 
-// Add takes a record. Those of one CPU are in order.
+// Add adds a record. Those of one CPU are in order.
 func (m *Merger) Add(r *Record) { m.pending = append(m.pending, *r) }
 
-// Until tells of all records before a time, of which no more come.
+// Until calls tell with all records before a time, up to which Add has been called with all.
 func (m *Merger) Until(ticks uint64, tell func(*Record)) {
 	slices.SortStableFunc(m.pending, byTime)
 	n := 0
@@ -72,7 +72,7 @@ func (m *Merger) Until(ticks uint64, tell func(*Record)) {
 	m.pending = slices.Delete(m.pending, 0, n)
 }
 
-// Drop drops the records of a time and later, after Until: no such time has come, so they are none.
+// Drop drops the records of a time or later, after Until: that time is in the future, so they are invalid.
 func (m *Merger) Drop(ticks uint64) {
 	n := len(m.pending)
 	for n > 0 && m.pending[n-1].At >= ticks {

@@ -5,14 +5,13 @@ import (
 	"io"
 )
 
-// Source is where CPUs' records come from, such as Buffers.
+// Source is a source of CPUs' records, such as Buffers.
 type Source interface {
 	Read(tell func(cpu int, records []byte, lost bool))
 	io.Closer
 }
 
-// Follower tells of the records of all CPUs in the order of their times, by our clock. One
-// goroutine uses it.
+// Follower returns the records of all CPUs in the order of their times, by our clock. Not safe for concurrent use.
 type Follower struct {
 	now    func() Instant
 	open   func() (Source, error)
@@ -20,29 +19,29 @@ type Follower struct {
 	failed bool
 	began  Instant
 	clock  *Clock
-	heard  int64 // when something was noted last, or could have been first
-	told   bool  // that nothing is any more, or by another clock
+	heard  int64 // time of the last record, or of the opening
+	told   bool  // the pause or change of clock was reported
 	merger Merger
-	last   []uint64 // each CPU's last record's time
+	last   []uint64 // time of each CPU's last record
 }
 
-// Follow follows a source, which is opened at the first look; now is Now, but for tests.
+// Follow returns a Follower of a source, which the first Look opens; now is Now, except in tests.
 func Follow(now func() Instant, open func() (Source, error)) *Follower {
 	return &Follower{now: now, open: open}
 }
 
-// Now is this instant, by our clock.
+// Now returns this instant, by our clock.
 func (f *Follower) Now() int64 { return f.now().Nanos }
 
-// settle is how long after its time a record may still be on its way to us, in ns: what is
-// younger waits for the next look.
+// settle is the longest delay between a record's time and its visibility, in ns: younger records wait for the next
+// look.
 const settle = 200000
 
 const (
-	// silent is for how long, in ns, no CPU notes anything only if tracing was switched off: who
-	// looks has woken up to do so, which would have been noted.
+	// silent is the time, in ns, without any record after which tracing counts as switched off: the caller's own
+	// wakeups would have been recorded.
 	silent = 2000000000
-	// ahead is how far, in ns, the time of a record may be ahead that is one.
+	// ahead is how far, in ns, a valid record's time may be ahead.
 	ahead = 60000000000
 )
 
@@ -51,12 +50,12 @@ var (
 	errClock  = errors.New("the CPU's time-stamp counter has gone back: this host was suspended")
 )
 
-// Look tells of the records since the last Look, up to a time that is a moment ago. It takes two
-// looks until that is known; it isn't any more, and two looks later is again, where tracing was switched
-// off by others, or the CPUs' clock set back: then what was told before says nothing of what comes. That is an
-// error the first time. A source that can't be opened is told of once, and not tried again.
+// Look calls tell with the records since the last Look, up to a time shortly before now. ok is false at the first
+// look, which calibrates the clock, and again for two looks after another program has switched tracing off or the
+// CPUs' clock was set back: earlier records then have no connection to later ones. Look returns an error the first
+// time of that. A source that can't be opened is reported once, and not retried.
 func (f *Follower) Look(tell func(at int64, r *Record)) (until int64, ok bool, err error) {
-	now := f.now() // before the reading: all up to here, but for what is on its way, is there
+	now := f.now() // before the reading: all records up to here, except delayed ones, are visible
 	if ok, err = f.ready(now); !ok {
 		return 0, false, err
 	}
@@ -87,7 +86,7 @@ func (f *Follower) Look(tell func(at int64, r *Record)) (until int64, ok bool, e
 	return f.clock.Nanos(old), true, nil
 }
 
-// ready says whether there is a source, and a clock, for which it takes two looks.
+// ready reports whether the source is open and the clock calibrated, which takes two looks.
 func (f *Follower) ready(now Instant) (ok bool, err error) {
 	switch {
 	case f.failed:
@@ -111,7 +110,7 @@ func (f *Follower) ready(now Instant) (ok bool, err error) {
 	return true, nil
 }
 
-// again begins anew with the next look, and says why, once.
+// again restarts with the next look, and returns the reason, once.
 func (f *Follower) again(why error) error {
 	told := f.told
 	if err := f.Close(); err != nil {
@@ -123,7 +122,7 @@ func (f *Follower) again(why error) error {
 	return why
 }
 
-// Close closes the source; the next look opens it again.
+// Close closes the source; the next Look opens it again.
 func (f *Follower) Close() error {
 	var err error
 	if f.source != nil {

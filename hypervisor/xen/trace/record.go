@@ -2,22 +2,22 @@ package trace
 
 import "encoding/binary"
 
-// Record is an event that a CPU noted.
+// Record is an event that a CPU recorded.
 type Record struct {
 	CPU   int
 	Event uint32 // its number; see the constants
 	At    uint64 // the CPU's time-stamp counter
-	N     int    // how many words there are
+	N     int    // number of valid words
 	Words [7]uint32
 }
 
 // Events. A number's upper bits are its class, so that whole classes can be chosen.
 const (
-	AllSchedule = 0x0002f000 // the class of all that are looked at here, for Buffers
+	AllSchedule = 0x0002f000 // all classes used here, for Buffers
 
 	Lost      = 0x0001f001 // {number, domain and vCPU, first lost one's time in two words}
 	wrap      = 0x0001f002 // fills the end of a buffer
-	cpuChange = 0x0001f003 // {CPU, bytes}, in files: whose records follow
+	cpuChange = 0x0001f003 // {CPU, bytes}, in files: the CPU of the records that follow
 
 	Running   = 0x00021001 // {vCPU | domain<<16}; the old state is in bits 8 and 9, the new one in 4 and 5
 	Continues = 0x00021002 // {vCPU | domain<<16}
@@ -41,12 +41,12 @@ const (
 )
 
 const (
-	runstateBits = 0x330 // where old and new state are in the number of Running
+	runstateBits = 0x330 // the bits of the old and the new state in the number of Running
 
 	hasTime      = 1 << 31
 	wordsShift   = 28
 	eventBits    = 1<<wordsShift - 1
-	unlimited    = 1<<32 - 1 // of a time that an idle CPU may run
+	unlimited    = 1<<32 - 1 // as the time that an idle CPU may run
 	headerBytes  = 4
 	timeBytes    = 8
 	maxWordCount = 7
@@ -54,9 +54,8 @@ const (
 
 var le = binary.LittleEndian
 
-// Decode tells of the records in a CPU's bytes, which begin with one, and returns how many bytes
-// those were that were whole. A record without a time has that of the one before, or the
-// given one.
+// Decode calls tell with the records in a CPU's bytes, which begin with a whole record, and returns the number of
+// bytes of whole records. A record without a time has that of the one before, or at.
 func Decode(cpu int, at uint64, b []byte, tell func(*Record)) (used int) {
 	var r Record
 	for len(b)-used >= headerBytes {
@@ -77,7 +76,7 @@ func Decode(cpu int, at uint64, b []byte, tell func(*Record)) (used int) {
 			r.Words[i] = le.Uint32(b[next+4*i:])
 		}
 		used = next + 4*r.N
-		if r.Event == wrap { // whose time is none, if it has one
+		if r.Event == wrap { // its time, if any, is invalid
 			continue
 		}
 		at = r.At
@@ -86,8 +85,8 @@ func Decode(cpu int, at uint64, b []byte, tell func(*Record)) (used int) {
 	return used
 }
 
-// decode is Decode, but that lost records are told of twice: as of the time when the first one was, from
-// which on nothing is known of that CPU, and when it had room again and noted that.
+// decode is Decode, but reports lost records twice: at the time of the first one, from which the CPU's state is
+// unknown, and when the buffer had room again.
 func decode(cpu int, at uint64, b []byte, tell func(*Record)) {
 	Decode(cpu, at, b, func(r *Record) {
 		if since := uint64(r.Words[2]) | uint64(r.Words[3])<<32; r.Event == Lost && r.N >= 4 && at < since && since < r.At {
@@ -100,16 +99,16 @@ func decode(cpu int, at uint64, b []byte, tell func(*Record)) {
 	})
 }
 
-// VCPU names one. Those of idle CPUs belong to domain Idle.
+// VCPU identifies a vCPU. Those of idle CPUs belong to domain Idle.
 type VCPU struct{ Domain, Number uint16 }
 
-// Idle is the domain of the vCPUs that run where nothing else does.
+// Idle is the domain of the vCPUs of idle CPUs.
 const Idle = 0x7fff
 
-// A Runstate is what a vCPU does.
+// A Runstate is a vCPU's runstate.
 type Runstate uint8
 
-// As the hypervisor numbers them.
+// The hypervisor's values.
 const (
 	Runs Runstate = iota
 	Waits
@@ -117,12 +116,12 @@ const (
 	Offline
 )
 
-// Runstates takes apart a record of Running.
+// Runstates returns the states in a record of Running.
 func (r *Record) Runstates() (from, to Runstate) {
 	return Runstate(r.Event >> 8 & 3), Runstate(r.Event >> 4 & 3)
 }
 
-// Kind is the event's number without what is put into it.
+// Kind returns the event's number without the runstates in it.
 func (r *Record) Kind() uint32 {
 	if r.Event&^runstateBits == Running {
 		return Running
@@ -130,15 +129,15 @@ func (r *Record) Kind() uint32 {
 	return r.Event
 }
 
-// Packed is the vCPU that a word names.
+// Packed returns the vCPU in one word.
 func Packed(word uint32) VCPU { return VCPU{Domain: uint16(word >> 16), Number: uint16(word)} }
 
-// Named is the vCPU that two words name, from the given one on.
+// Named returns the vCPU in two words, from the given one on.
 func (r *Record) Named(from int) VCPU {
 	return VCPU{Domain: uint16(r.Words[from]), Number: uint16(r.Words[from+1])}
 }
 
-// Append appends a record as the hypervisor writes it, with its time.
+// Append appends a record in the hypervisor's format, with its time.
 func Append(b []byte, r *Record) []byte {
 	b = le.AppendUint32(b, r.Event&eventBits|uint32(r.N)<<wordsShift|hasTime)
 	b = le.AppendUint64(b, r.At)

@@ -1,32 +1,32 @@
 package trace
 
-// Ring is a CPU's buffer: a word up to where its records were taken, one up to where there are
-// some, and the records. Both words count to twice the size of what is behind them.
+// Ring is a CPU's trace buffer: a consumer index, a producer index, and the records. Both indexes count to twice the
+// size of the records' area.
 //
-// It may have other readers. Whoever takes records moves the first word, and the hypervisor
-// writes no further than that allows. So we keep a place of our own, leave the word to
-// others who move it, and move it ourselves when they leave half of the buffer full.
+// It may have other readers. Each reader that consumes records advances the consumer index, and the hypervisor writes
+// no further than that allows. So Ring keeps a position of its own, leaves the index to other readers while they
+// advance it, and advances it itself when they leave half of the buffer full.
 type Ring struct {
 	mem    []byte
 	data   []byte
-	next   uint32 // where we read on
-	left   uint32 // where the first word was last
-	ours   bool   // we move it
-	shared bool   // somebody else than the company has moved it, ever
-	moved  *move  // where one of the company did last
-	full   bool   // so that there may have been no room for what came behind what was read last
-	buf    []byte // what was read last
+	next   uint32 // our position
+	left   uint32 // the consumer index when last read
+	ours   bool   // we advance the consumer index
+	shared bool   // a reader outside the company has advanced it, ever
+	moved  *move  // the company's last change of it
+	full   bool   // records after those read last may have found no room
+	buf    []byte // a copy of the records read last
 }
 
 const (
-	consumed   = 0 // where the words are
+	consumed   = 0 // offsets of the indexes
 	produced   = 4
 	ringHeader = 8
-	// mostRecord is how far behind its word the hypervisor may be writing.
+	// mostRecord is how far past its index the hypervisor may be writing.
 	mostRecord = 128
 )
 
-// NewRing is the ring in a mapped buffer: from its beginning if it is fresh, else from now on.
+// NewRing returns the Ring of a mapped buffer: from its beginning if it is fresh, else from now on.
 func NewRing(mem []byte, fresh bool) *Ring {
 	r := &Ring{mem: mem, data: mem[ringHeader:], ours: fresh, moved: &move{}}
 	if !fresh {
@@ -35,8 +35,8 @@ func NewRing(mem []byte, fresh bool) *Ring {
 	return r
 }
 
-// distance is how far it is from one place to another, if both are places and no more than the
-// buffer lies between.
+// distance returns the number of bytes between two positions; ok is false unless both are valid and at most the
+// buffer's size apart.
 func (r *Ring) distance(from, to uint32) (n uint32, ok bool) {
 	size := uint32(len(r.data))
 	if from >= 2*size || to >= 2*size {
@@ -48,8 +48,7 @@ func (r *Ring) distance(from, to uint32) (n uint32, ok bool) {
 	return n, n <= size
 }
 
-// Read returns the records since the last Read, which are valid until the next; lost says that
-// there were some that it doesn't return.
+// Read returns the records since the last Read, which are valid until the next; lost reports that some are missing.
 func (r *Ring) Read() (records []byte, lost bool) {
 	to := word(r.mem, produced).Load()
 	n, ok := r.distance(r.next, to)
@@ -58,7 +57,7 @@ func (r *Ring) Read() (records []byte, lost bool) {
 		ok = r.ours && word(r.mem, consumed).Load() == r.left || r.intact()
 	}
 	held, fits := r.distance(word(r.mem, consumed).Load(), to)
-	// Where another one of the company has given room since, nothing has been written into that yet.
+	// Room freed since by another reader of the company has not been written to yet.
 	r.full = n > 0 && (fits && held+mostRecord > uint32(len(r.data)) || r.moved.full && r.moved.to == to)
 	r.next = to
 	r.take(to)
@@ -77,14 +76,14 @@ func (r *Ring) copyOut(from, n uint32) {
 	}
 }
 
-// intact says that what was copied can't have been overwritten before, which it can where others
-// give room.
+// intact reports that the copied records can't have been overwritten before the copy, which is possible where other
+// readers free room.
 func (r *Ring) intact() bool {
 	n, ok := r.distance(r.next, word(r.mem, produced).Load())
 	return ok && n+mostRecord <= uint32(len(r.data))
 }
 
-// take gives room for records up to a place, unless somebody else does.
+// take frees room up to a position, unless another reader does.
 func (r *Ring) take(to uint32) {
 	if now := word(r.mem, consumed).Load(); now != r.left {
 		r.left, r.ours = now, false

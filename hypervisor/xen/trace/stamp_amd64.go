@@ -1,4 +1,4 @@
 package trace
 
-// stamp is the CPU's time-stamp counter, which Dom0 reads as the hypervisor does.
+// stamp returns the CPU's time-stamp counter, which Dom0 reads as the hypervisor does.
 func stamp() uint64

@@ -2,5 +2,5 @@
 
 package trace
 
-// stamp isn't known of other machines; Xen is looked at on this one alone.
+// stamp isn't implemented on other machines; only amd64 is supported under Xen.
 func stamp() uint64 { return 0 }

@@ -1,12 +1,11 @@
-// Package trace reads what the hypervisor Xen notes of its scheduling, in Dom0: who ran on which
-// CPU, and for how long it may; who woke, and who waits; under Credit2, what credit is left.
+// Package trace reads the scheduling events of the hypervisor Xen, in Dom0: which vCPU ran on which CPU, and its time
+// slice; wakeups and waiting vCPUs; under Credit2, the credit left.
 //
-// Xen writes records into a buffer for each CPU, which is memory that Dom0 maps: to read it
-// costs no system calls. The decoding (Decode, Info, Ring) is pure, bytes in and records
-// out, so that it works on what xentrace has written to a file as well.
+// Xen writes records into a buffer for each CPU, which is memory that Dom0 maps: reading costs no system calls. The
+// decoding (Decode, Info, Ring) is pure, from bytes to records, so that it applies to files of xentrace as well.
 //
-// Who calls it: the daemon's picture of when vCPUs ran, and its look at what they will do.
-// It trusts the hypervisor, but no number it finds in memory: others may write there, too.
+// Callers: the daemon's timeline of vCPUs, and its predictions. Trust boundary: the hypervisor is trusted, but no
+// number in the shared memory is: other programs may write there, too.
 package trace
 
 import (
@@ -16,7 +15,7 @@ import (
 	"pegasus/hypervisor/xen/control"
 )
 
-// Xen is what is asked of the hypervisor, such as of control.Xen.
+// Xen are the hypercalls used, as control.Xen implements them.
 type Xen interface {
 	Tracing() (control.Tracing, error)
 	TraceEvents(mask uint32) error
@@ -31,34 +30,34 @@ type Mapper interface {
 	Unmap(mem []byte) error
 }
 
-// hypervisor is whom the buffers belong to.
+// hypervisor is the domain number that owns the buffers.
 const hypervisor = 0x7ff2
 
-// Buffers are the trace buffers of all CPUs. One goroutine uses them.
+// Buffers are the trace buffers of all CPUs. Not safe for concurrent use.
 type Buffers struct {
 	xen     Xen
 	mapper  Mapper
 	company *Company
-	was     control.Tracing // before
+	was     control.Tracing // the state before Open
 	mapped  [][]byte
 	rings   []*Ring
 	closed  bool
 }
 
-// everything is what Xen would note if nobody had said what to.
+// everything is the event mask of a Xen whose mask was never set.
 const everything = 0x0ffff000
 
-// Open has events of the given classes noted, and maps the buffers. There may be some already,
-// since they can be made once only and are never removed: then they have another size, and
-// who else uses them goes on to get the events that it asked for, unless that was everything.
+// Open enables events of the given classes, and maps the buffers. Buffers may exist already, since they can be
+// created only once and are never removed: then they keep their size, and their other readers keep getting the events
+// that they enabled, unless that was everything.
 func Open(x Xen, m Mapper, events uint32, pages int) (*Buffers, error) {
 	return new(Company).Open(x, m, events, pages)
 }
 
-// Existed says that there were buffers before: this host's trace was, or is, somebody else's, too.
+// Existed reports that the buffers existed before: other programs used, or use, this host's trace.
 func (b *Buffers) Existed() bool { return b.was.Frame != 0 }
 
-// Shared says that somebody else than the company has taken records from the buffers meanwhile.
+// Shared reports that a program outside the company has consumed records meanwhile.
 func (b *Buffers) Shared() bool {
 	b.company.mu.Lock()
 	defer b.company.mu.Unlock()
@@ -98,7 +97,7 @@ func (b *Buffers) mapAll(t control.Tracing) error {
 		return err
 	}
 	for cpu, frames := range buffers {
-		if frames == nil { // which isn't online
+		if frames == nil { // an offline CPU
 			b.rings = append(b.rings, nil)
 			continue
 		}
@@ -114,13 +113,13 @@ func (b *Buffers) mapAll(t control.Tracing) error {
 	return nil
 }
 
-// CPUs is one more than the number of the last CPU with a buffer.
+// CPUs returns the number of the last CPU with a buffer, plus one.
 func (b *Buffers) CPUs() int { return len(b.rings) }
 
-// Read tells of the records since the last Read, of one CPU after the other, as bytes that are
-// used no more when tell returns. If lost, some of a CPU's before these were overwritten or not readable;
-// where none come with it, some behind those before may not have found room. (That they didn't, Xen notes
-// itself, but not before the next event.)
+// Read calls tell with the records since the last Read, of one CPU after the other, as bytes that are valid until
+// tell returns. lost: some of the CPU's records before these were overwritten or not readable; if it comes without
+// records, some after the previous ones may have found no room. (Xen records that, too, but not before the next
+// event.)
 func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
 	for cpu, r := range b.rings {
 		if r == nil {
@@ -138,17 +137,17 @@ func (b *Buffers) Read(tell func(cpu int, records []byte, lost bool)) {
 	}
 }
 
-// Close lets go of the buffers. If nobody else of the company has them, events are noted as they were before;
-// no more, if nobody else was seen to read them.
+// Close releases the buffers. If no other reader of the company has them, the previous event mask is restored;
+// tracing is switched off if no foreign reader was seen.
 func (b *Buffers) Close() error {
 	b.company.mu.Lock()
 	defer b.company.mu.Unlock()
 	return b.close()
 }
 
-// Info reads the table of trace buffers: which frames each CPU's is made of, none for a CPU that
-// isn't there. (Xen's public/trace.h has the layout: how many pages each has, where in the
-// table each CPU's list of frames is, and the lists.)
+// Info returns the frames of each CPU's buffer from the table of trace buffers; none for a missing CPU. (Xen's
+// public/trace.h has the layout: the number of pages of each buffer, the place of each CPU's list of frames in the
+// table, and the lists.)
 func Info(table []byte) (frames [][]uint64, err error) {
 	if len(table) < 4 {
 		return nil, fmt.Errorf("a table of trace buffers has %d bytes", len(table))

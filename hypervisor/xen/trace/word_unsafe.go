@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// word is a word of shared memory, which is mapped and aligned to pages, so all words at
-// multiples of four are aligned.
+// word returns a word of shared memory. The memory is mapped and page-aligned, so all words at multiples of four are
+// aligned.
 func word(mem []byte, at int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&mem[at : at+4][0]))
 }
