@@ -11,21 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// door is where the domain's guests knock, as the daemon last said.
+// door is the address of the domain's door, as the daemon last reported it.
 type door struct {
 	mu      sync.Mutex
 	path    string
-	answers int // of daemons so far; path is the last
+	answers int // answers of daemons so far; path is the last
 }
 
-// find returns the last answer, and which one it is, or asks for another. A daemon that came after
-// the one that was asked may not have the door: then that answer and those before are no good any more.
-// One answer is for all that wait, though it may read as the one before: with each, the daemon holds
-// the domain once more.
+// find returns the last answer and its number, or asks for another if that is at most bad. A daemon that replaced the
+// one that answered may lack the door: then that answer and those before are invalid. One answer serves all waiting
+// callers, even if it equals the one before: with each answer, the daemon holds the domain once more.
 func (d *door) find(ctx context.Context, ask func() (string, error), bad int) (path string, answer int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ctx.Err() != nil { // a daemon that doesn't answer isn't asked for all that wait, one after the other
+	if ctx.Err() != nil { // a daemon that doesn't answer isn't asked once for each waiting caller
 		return "", 0, errAway
 	}
 	if d.answers > bad {
@@ -38,12 +37,12 @@ func (d *door) find(ctx context.Context, ask func() (string, error), bad int) (p
 	return path, d.answers, err
 }
 
-// Refusal is the answer of a daemon that is there, and lets nobody into the domain.
+// Refusal is the answer of a running daemon that lets no process into the domain.
 type Refusal struct{ Err error }
 
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// dial connects to the daemon, which may be on its way back.
+// dial connects to the daemon, which may be restarting.
 func (d *door) dial(ctx context.Context, ask func() (string, error)) (*net.UnixConn, error) {
 	bad := 0
 	for deadline := time.Now().Add(daemonTime); ; {
@@ -54,7 +53,7 @@ func (d *door) dial(ctx context.Context, ask func() (string, error)) (*net.UnixC
 				return c, nil
 			}
 			bad = answer
-			// EAGAIN: a daemon that is stopped or busy has let others wait.
+			// EAGAIN: the backlog of a stopped or busy daemon is full.
 			if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EAGAIN) {
 				return nil, err
 			}

@@ -1,19 +1,17 @@
 // Package hub is the process between the processes of one virtual machine and the daemon.
 //
-// A machine shares memory with the host, a Memory: a region under QEMU (hypervisor/kvm),
-// pages that it grants under Xen (hypervisor/xen). Inside, an agent gives each process of the
-// machine a part of it, which is the process's segment. The agent and the hub speak
-// through a control area in that memory (callbuf/region). For each process of the machine the
-// hub knocks at the domain's door as a process of the host would, but lends the segment
-// instead of getting one; then it passes on the few messages between process and worker, and
-// each one's end to the other. Calls don't come through it.
+// A machine shares memory with the host, a Memory: a region under QEMU (hypervisor/kvm), pages that it grants under
+// Xen (hypervisor/xen). Inside, an agent gives each process of the machine a part of it, which is the process's
+// segment. The agent and the hub communicate through a control area in that memory (callbuf/region). For each process
+// of the machine the hub connects to the domain's door as a process of the host would, but provides the segment
+// instead of getting one; then it forwards the few messages between process and worker, and each one's end to the
+// other. Calls don't pass through it.
 //
-// Who calls it: `pegasusd hub`, a process of its own for each machine, so that memory
-// which its machine spoils ends nobody else.
+// Callers: `pegasusd hub`, a process of its own for each machine, so that memory which its machine corrupts ends no
+// other machine's hub.
 //
-// Whom it trusts: the daemon. The machine may write anything anywhere at any time:
-// what it says is copied once, checked, and used from the copy, and no part of the
-// memory is ever lent twice.
+// Trust boundary: the daemon is trusted. The machine may write anything anywhere at any time: its input is copied
+// once, checked, and used from the copy, and no part of the memory is ever lent twice.
 package hub
 
 import (
@@ -28,36 +26,36 @@ import (
 	"pegasus/hypervisor"
 )
 
-// Hub is what a hub is made of.
+// Hub is the configuration of a hub.
 type Hub struct {
 	Memory Memory
-	// Door asks the daemon for the domain's socket. A *Refusal says that there won't be one.
+	// Door asks the daemon for the domain's socket. A *Refusal means that there won't be one.
 	Door    func() (string, error)
-	Release string // which build it is
+	Release string // the hub's build
 	Log     *slog.Logger
 
-	patience time.Duration // of tests, instead of lendTime
+	patience time.Duration // set by tests, instead of lendTime
 }
 
-// maxProcesses bounds what a machine can make its hub hold. The domain's own limit is
-// smaller, as a rule. An agent that doesn't take what it is told is not heard any more.
+// maxProcesses bounds the processes that a machine can make its hub hold. The domain's own limit is smaller, as a
+// rule. While maxOutbox messages wait for an agent, the hub reads none of its messages.
 const (
 	maxProcesses = wire.MaxProcesses
 	maxOutbox    = 4 * maxProcesses
 )
 
-// inARow is after how many messages the hub takes a nap in any case: a machine that speaks
-// without end gets a part of a processor, not all of it.
+// inARow is the number of messages after which the hub naps in any case, so that a machine that sends without end
+// gets a part of a processor, not all of it.
 const inARow = wire.Slots
 
-// sessionEvery is how often a machine may begin a session: whatever it does to its memory, it
-// keeps neither us busy nor the log.
+// sessionEvery is the shortest interval between sessions of a machine, which bounds the hub's work and log against
+// any content of its memory.
 const sessionEvery = time.Second
 
-// openEvery is how often processes may come in the long run.
+// openEvery is the shortest average interval between new processes.
 const openEvery = 5 * time.Millisecond
 
-// Run serves a machine until ctx ends or the machine is over. The memory is closed then.
+// Run serves a machine until ctx ends or the machine is over. It closes the memory then.
 func (h Hub) Run(ctx context.Context) error {
 	defer h.Memory.Close()
 	ctx, end := context.WithCancel(ctx)
@@ -95,7 +93,7 @@ func (h Hub) Run(ctx context.Context) error {
 	return nil
 }
 
-// post has the session's goroutine do something.
+// post runs do in the session's goroutine.
 func (s *session) post(ctx context.Context, do func()) {
 	select {
 	case s.events <- do:
@@ -103,8 +101,8 @@ func (s *session) post(ctx context.Context, do func()) {
 	}
 }
 
-// session is a machine that is served. One goroutine, Run's, has all of it; those of
-// its processes hand it what is to be done as events.
+// session is the hub's state of its machine. The goroutine of Run owns it; the goroutines of its processes send
+// events to it.
 type session struct {
 	hub     Hub
 	port    *bell.Port
@@ -112,20 +110,20 @@ type session struct {
 
 	control    *wire.Host // nil while the machine has no control area
 	generation uint64
-	began      time.Time // when a session last did
-	paced      time.Time // until then the machine isn't heard, if that is to come; see pace
-	refused    uint64    // the boot number of a session that was dropped for what it said
+	began      time.Time // start of the last session
+	paced      time.Time // the machine's messages wait until then, if that is in the future; see pace
+	refused    uint64    // boot number of a session that was dropped for an invalid message
 
 	processes map[uint32]*process
-	outbox    []wire.Message // for the agent, when its ring has room
+	outbox    []wire.Message // messages for the agent, which wait for room in its ring
 	door      door
 	events    chan func()
 
-	complained time.Time // when it was last said why a process isn't served
-	unsaid     int       // of how many it wasn't since
+	complained time.Time // time of the last log line about a process that isn't served
+	unsaid     int       // failures since then without a line
 }
 
-// step does what there is to do, and says whether there was something.
+// step does all pending work, and reports whether there was any.
 func (s *session) step() bool {
 	s.find()
 	if s.control == nil {
@@ -161,7 +159,7 @@ func (s *session) step() bool {
 	return sent || ok
 }
 
-// find looks where the control area is.
+// find looks for the control area in the memory.
 func (s *session) find() {
 	if s.control != nil {
 		if !s.hub.Memory.Same() {
@@ -178,11 +176,11 @@ func (s *session) find() {
 		return
 	}
 	s.control = wire.NewHost(area)
-	s.port.Ring() // who had a session with a hub before has lost it
+	s.port.Ring() // an agent that had a session with an earlier hub has lost it
 	s.control.SetRelease(s.hub.Release)
 }
 
-// begin begins what the agent asks for, once nothing is left of what was before.
+// begin begins the session that the agent requests, once nothing is left of the previous one.
 func (s *session) begin(boot uint64) bool {
 	if s.control.Session() != 0 {
 		s.drop("the agent begins anew")
@@ -200,7 +198,7 @@ func (s *session) begin(boot uint64) bool {
 	return true
 }
 
-// drop ends the processes of a session, as far as we have to do with them.
+// drop ends a session and its processes' connections.
 func (s *session) drop(why string) {
 	if s.control == nil || s.control.Session() == 0 {
 		return
@@ -214,7 +212,7 @@ func (s *session) drop(why string) {
 	}
 }
 
-// tell puts a message where the agent finds it. There are at most a few for each process.
+// tell enqueues a message to the agent. There are at most a few for each process.
 func (s *session) tell(m wire.Message) {
 	if s.control != nil && s.control.Session() != 0 {
 		s.outbox = append(s.outbox, m)
@@ -238,7 +236,7 @@ var (
 	errTalk    = errors.New("the agent says what it may not say now")
 )
 
-// obey carries out a message. An error is one that no honest agent makes.
+// obey carries out a message. It returns an error for one that no honest agent sends.
 func (s *session) obey(m wire.Message) error {
 	p := s.processes[m.Process]
 	switch m.Kind {
@@ -257,7 +255,7 @@ func (s *session) obey(m wire.Message) error {
 		return nil
 	case wire.Lend, wire.Grant:
 		if p == nil {
-			return nil // it went meanwhile
+			return nil // the process has ended meanwhile
 		}
 		if !p.asked {
 			return errTalk
@@ -275,7 +273,7 @@ func (s *session) obey(m wire.Message) error {
 	case wire.Close:
 		if p != nil {
 			p.hangUp()
-		} else { // an agent that has come since may not have heard it
+		} else { // an agent that has started since may not have received it
 			s.tell(wire.Message{Kind: wire.Gone, Process: m.Process})
 		}
 		return nil
@@ -284,8 +282,8 @@ func (s *session) obey(m wire.Message) error {
 	}
 }
 
-// pace counts a process that came: as many as there may be at once may come at once, then
-// one each openEvery. A machine that is over that isn't heard for a while.
+// pace counts a new process: up to the maximum number may come at once, then one each openEvery. A machine beyond
+// that has to wait.
 func (s *session) pace(now time.Time) {
 	if earliest := now.Add(-maxProcesses * openEvery); s.paced.Before(earliest) {
 		s.paced = earliest
@@ -293,7 +291,7 @@ func (s *session) pace(now time.Time) {
 	s.paced = s.paced.Add(openEvery)
 }
 
-// lend takes what the machine lends for a process's segment, and makes it one.
+// lend takes the machine's memory for a process's segment, and prepares the segment.
 func (s *session) lend(p *process, m wire.Message) error {
 	seg, err := s.hub.Memory.Lend(p.number, p.layout, m)
 	var host *HostError

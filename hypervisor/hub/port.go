@@ -8,7 +8,7 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// listen has the agent wake the hub, if the machine has a port, and the other way round.
+// listen lets the agent and the hub wake each other, if the machine has a port.
 func (h Hub) listen(ctx context.Context) *bell.Port {
 	open, reopen := h.Memory.Port()
 	return bell.Listen(ctx, open, reopen, func(err error) {
@@ -20,7 +20,7 @@ func (h Hub) listen(ctx context.Context) *bell.Port {
 	})
 }
 
-// words are those of the control area, if there is one.
+// words returns the doorbell words of the control area, if there is one.
 func (s *session) words() bell.Words {
 	if s.control == nil {
 		return nil
@@ -28,8 +28,8 @@ func (s *session) words() bell.Words {
 	return s.control
 }
 
-// features are those that a process's segment has beside callbuf.FeatureApart: what it,
-// its worker and its agent know to do.
+// features returns the features of a process's segment beside callbuf.FeatureApart: those common to the process, its
+// worker and its agent.
 func (s *session) features(p *process, terms uint64) uint64 {
 	if !s.port.Live() || s.control == nil || s.control.Bell() == wire.NoBell {
 		return 0
@@ -43,8 +43,8 @@ func (s *session) features(p *process, terms uint64) uint64 {
 	return callbuf.FeatureBell | callbuf.FeatureRouse&terms
 }
 
-// rouse wakes the workers whose guests have rung. That a guest has is in its segment; whose it was
-// the port doesn't say. A worker that sleeps elsewhere is sent a message.
+// rouse wakes the workers whose guests have rung. The port doesn't identify the guest; the flag in its segment does.
+// A worker that sleeps elsewhere gets a message.
 func (s *session) rouse() {
 	for _, p := range s.processes {
 		switch {
@@ -57,5 +57,5 @@ func (s *session) rouse() {
 	}
 }
 
-// ring is what a process says to its worker when there is a packet.
+// ring is a process's message to its worker when there is a packet.
 var ring = []byte{0}

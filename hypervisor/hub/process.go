@@ -20,50 +20,50 @@ import (
 	"pegasus/hypervisor"
 )
 
-// process is a process of the machine. Its goroutine speaks with daemon and worker.
+// process is a process of the machine. Its goroutine communicates with daemon and worker.
 type process struct {
 	number uint32
-	pid    uint32 // in the machine, for people
+	pid    uint32 // in the machine, for messages
 	hello  callbuf.Hello
 	end    context.CancelFunc
-	lent   chan lent // its segment, once, or why it gets none
+	lent   chan lent // its segment, once, or an error
 
-	// Of the session.
-	asked    bool           // the agent was asked for its segment
+	// Owned by the session's goroutine.
+	asked    bool           // the agent was asked for the segment
 	layout   callbuf.Layout // of the segment
-	features uint64         // and which it has beside callbuf.FeatureApart
+	features uint64         // of the segment beside callbuf.FeatureApart
 	header   []byte         // of the segment; nil before it is lent
 
 	mu     sync.Mutex
 	worker *net.UnixConn // nil before there is one
 }
 
-// lent is a segment with what the daemon is told of it, or why there is none.
+// lent is a segment with its description for the daemon, or an error.
 type lent struct {
 	Segment
 	loan hypervisor.Loan
 	err  error
 }
 
-// errAway is when the process, or the machine's session, has ended.
+// errAway reports that the process, or the machine's session, has ended.
 var errAway = errors.New("the process has gone")
 
-// daemonTime is how long a daemon may be away, and how long it may think; and lendTime
-// how long the machine may take to find room, which the daemon waits for a little longer.
+// daemonTime is how long a daemon may be away, and answerTime how long it may take to answer; lendTime is how long
+// the machine may take to provide memory, for which the daemon waits a little longer.
 const (
 	daemonTime = 5 * time.Second
 	answerTime = 30 * time.Second
 	lendTime   = 20 * time.Second
 )
 
-// errPaused is when the machine doesn't lend what it was asked for. It may have been paused: its
-// process isn't refused, but gone, and comes again when the machine goes on.
+// errPaused reports that the machine didn't provide the requested memory. It may be paused: its process isn't
+// refused, but ended, and tries again when the machine resumes.
 var errPaused = errors.New("the machine took too long to lend memory: is it paused?")
 
-// errCutOff is when the daemon has ended while it was asked. The next one can be asked: the process comes again, too.
+// errCutOff reports that the daemon ended during the request. The process tries again, too, with the next daemon.
 var errCutOff = errors.New("the daemon has ended while it was asked")
 
-// answered tells a daemon that has ended from one that doesn't answer as it should.
+// answered distinguishes a daemon that has ended from one with an invalid answer.
 func answered(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
 		return errCutOff
@@ -71,7 +71,7 @@ func answered(err error) error {
 	return fmt.Errorf("the daemon gave no answer: %w", err)
 }
 
-// start begins to serve a process.
+// start starts to serve a process.
 func (s *session) start(number uint32, hello callbuf.Hello, pid uint32) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{number: number, pid: pid, hello: hello, end: cancel, lent: make(chan lent, 1)}
@@ -82,7 +82,7 @@ func (s *session) start(number uint32, hello callbuf.Hello, pid uint32) *process
 	return p
 }
 
-// finish forgets a process, which nothing on the host uses any more.
+// finish removes a process, which nothing on the host uses any more.
 func (s *session) finish(p *process, err error) {
 	p.end()
 	if err != nil && !errors.Is(err, errAway) {
@@ -96,7 +96,8 @@ func (s *session) finish(p *process, err error) {
 	s.tell(wire.Message{Kind: wire.Gone, Process: p.number})
 }
 
-// complainEvery is how often it is said why a process isn't served: a machine can have hundreds each second that aren't.
+// complainEvery is the shortest interval between log lines about processes that aren't served: a machine can cause
+// hundreds of failures each second.
 const complainEvery = time.Second
 
 func (s *session) complain(p *process, err error) {
@@ -119,8 +120,8 @@ func (p *process) hangUp() {
 	}
 }
 
-// pass hands the worker what the process said, unless the worker has so much of it
-// unread that this can only be one more ring.
+// pass forwards the process's message to the worker, unless the worker has so many unread that this can only be
+// another ring.
 func (p *process) pass(data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +136,7 @@ func (p *process) pass(data []byte) {
 	}
 }
 
-// serve does all for one process, and returns when it has gone with its worker.
+// serve does all work for one process, and returns when the process and its worker have ended.
 func (p *process) serve(ctx context.Context, s *session) error {
 	welcome, worker, err := p.enter(ctx, s)
 	if err != nil {
@@ -144,7 +145,7 @@ func (p *process) serve(ctx context.Context, s *session) error {
 		}
 		return err
 	}
-	if worker == nil { // refused; the daemon's log has why
+	if worker == nil { // refused; the daemon's log has the reason
 		s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: welcome.Append(nil)}) }
 		return nil
 	}
@@ -168,7 +169,7 @@ func (p *process) serve(ctx context.Context, s *session) error {
 	return nil
 }
 
-// relay passes on what the worker says, until it hangs up.
+// relay forwards the worker's messages until it hangs up.
 func (p *process) relay(s *session, worker *net.UnixConn) {
 	buf := make([]byte, wire.MaxData)
 	for {
@@ -181,11 +182,11 @@ func (p *process) relay(s *session, worker *net.UnixConn) {
 	}
 }
 
-// maxUnsent is how much of what a worker says waits for an agent that doesn't take it. No worker of ours
-// says that much, but what one executes comes from the machine.
+// maxUnsent bounds the worker's messages that wait for an agent that doesn't read. Pegasus's worker sends fewer, but
+// the code that it executes comes from the machine.
 const maxUnsent = 16
 
-// passBack tells a process what its worker says.
+// passBack forwards a message of its worker to a process.
 func (s *session) passBack(p *process, body []byte) {
 	unsent := 0
 	for _, m := range s.outbox {
@@ -198,8 +199,7 @@ func (s *session) passBack(p *process, body []byte) {
 	}
 }
 
-// What a process is told that isn't served for a reason of the hub's:
-// CUDA_ERROR_SYSTEM_NOT_READY.
+// The result for a process that the hub can't serve: CUDA_ERROR_SYSTEM_NOT_READY.
 const resultSystemNotReady = 802
 
 func (p *process) refuse(s *session, err error) {
@@ -207,8 +207,8 @@ func (p *process) refuse(s *session, err error) {
 	s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: w.Append(nil)}) }
 }
 
-// enter asks the daemon for a worker, and the machine for a segment in between. There
-// is no worker if the daemon refuses: the welcome says why.
+// enter asks the daemon for a worker, and the machine for a segment in between. The worker is nil if the daemon
+// refuses: the welcome has the reason.
 func (p *process) enter(ctx context.Context, s *session) (w callbuf.Welcome, worker *net.UnixConn, err error) {
 	daemon, err := s.door.dial(ctx, s.hub.Door)
 	if err != nil {
@@ -280,7 +280,7 @@ func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, te
 	return nil
 }
 
-// receiveWelcome takes the daemon's answer and of its descriptors the worker's.
+// receiveWelcome receives the daemon's answer and the worker's descriptors.
 func receiveWelcome(daemon *net.UnixConn) (w callbuf.Welcome, worker *net.UnixConn, err error) {
 	buf, oob := make([]byte, callbuf.WelcomeBytes+1), make([]byte, unix.CmsgSpace(4*4))
 	n, oobn, _, _, err := daemon.ReadMsgUnix(buf, oob)
@@ -329,7 +329,7 @@ func received(oob []byte) (files []*os.File) {
 	return files
 }
 
-// openProcess opens a process that is known by its number, for awaitEnd.
+// openProcess opens a pidfd for awaitEnd.
 func openProcess(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -338,11 +338,11 @@ func openProcess(pid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "worker"), nil
 }
 
-// endTime is how long a worker that was hung up on may take to end.
+// endTime is how long a worker may take to end after its connection was closed.
 const endTime = 3 * time.Second
 
-// awaitEnd waits for a worker's end: as long as it lives it may write into its
-// segment, which nobody else must have then. One that doesn't end is ended.
+// awaitEnd blocks until a worker's end: as long as it lives it may write into its segment, which no other process may
+// have then. After endTime the worker is killed.
 func awaitEnd(process *os.File) {
 	for patience := endTime; ; patience = time.Hour {
 		p := []unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}

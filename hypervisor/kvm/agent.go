@@ -9,9 +9,8 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// AgentOf says whether a machine's agent has come since the machine was started, as its hub
-// noted it in the region, and which build it says that it is. The machine can write there,
-// too: it is for people to see.
+// AgentOf reports whether a machine's agent has come since the machine was started, as its hub recorded it in the
+// region, and its release. The machine can write there, too: the result is for display only.
 func AgentOf(region string) (release string, came bool) {
 	f, err := os.OpenFile(region, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"pegasus/callbuf/bell"
 )
 
-// channel is the port by which hub and agent of a region's machine wake each other, as libvirt
-// calls it.
+// channel returns libvirt's XML of the port by which hub and agent of a region's machine wake each other.
 func channel(region, alias string) string {
 	return fmt.Sprintf(`<channel type='unix'>
       <source mode='bind' path='%s'/>

@@ -6,8 +6,8 @@ import (
 	"pegasus/hypervisor"
 )
 
-// Claim makes a directory of regions this process's until release is called or the process ends. While another has it,
-// Claim tries again until ctx ends, and returns hypervisor.ErrServed then.
+// Claim locks a directory of regions for this process until release is called or the process ends. While another
+// process holds the lock, Claim retries until ctx ends, and then returns hypervisor.ErrServed.
 func Claim(ctx context.Context, dir string) (release func(), err error) {
 	if err := MakeDir(dir); err != nil {
 		return nil, err

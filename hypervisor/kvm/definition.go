@@ -12,58 +12,58 @@ import (
 	"pegasus/vcpu"
 )
 
-// A Definition is a machine as libvirt has it in XML, with what of it matters to us. It
-// is changed as text: all that we don't understand stays as it is.
+// A Definition is a machine's XML definition from libvirt, with the parts that matter here parsed. It is edited as
+// text: unknown parts stay unchanged.
 type Definition struct {
 	Name string
 	text []byte
 
-	kind, arch, machine string // who runs it, what it is like
+	kind, arch, machine string // the hypervisor, and the kind of machine
 	acpi                bool
 	sealed              bool // its memory is encrypted against the host
 
 	name, cpu, numa, devices, metadata span
 
 	memory    quantity
-	current   quantity // of it, as the balloon leaves the machine
+	current   quantity // the part of memory that the balloon leaves the machine
 	maxMemory quantity
 	slots     int
 	vcpus     int
-	cells     uint64 // bytes of memory that its NUMA cells have
+	cells     uint64 // bytes of memory in its NUMA cells
 	all       []device
 	record    *record
-	squatter  string // metadata in our name space that isn't our record
+	squatter  string // metadata in our namespace that isn't our record
 }
 
-// span is an element's place in the text; the whole of it, and what is between its tags.
-// end is 0 if there is no such element.
+// span is an element's place in the text: the whole element, and the text between its tags. end is 0 if the element
+// is missing.
 type span struct{ start, inner, innerEnd, end int }
 
 func (s span) there() bool { return s.end != 0 }
 
-// closed says whether it is a single tag, such as <devices/>.
+// closed reports whether it is a single tag, such as <devices/>.
 func (s span) closed() bool { return s.inner == s.end }
 
-// quantity is an element that holds so many bytes.
+// quantity is an element that holds a number of bytes.
 type quantity struct {
 	span
 	bytes, unit uint64
 }
 
-// device is one of a machine's.
+// device is a device of a machine.
 type device struct {
 	span
 	tag, model  string
 	kind, index string // of a controller
 	alias       string
-	on          []string // the controllers that it is plugged into
+	on          []string // the controllers it is plugged into
 	port        string   // of a channel: its name in the machine
 	path        string   // of a memory device: its file
-	name        string   // of shared memory: what its file is called
+	name        string   // of shared memory: the name of its file
 	bytes       uint64   // and its size
 }
 
-// controls names a controller as those name it that are plugged into it.
+// controls returns a controller's name as the devices plugged into it refer to it.
 func (d *device) controls() string {
 	if d.tag != "controller" {
 		return ""
@@ -71,12 +71,12 @@ func (d *device) controls() string {
 	return d.kind + " " + d.index
 }
 
-// slotted says whether it takes one of the machine's slots for memory.
+// slotted reports whether the device takes one of the machine's memory slots.
 func (d *device) slotted() bool {
 	return d.tag == "memory" && (d.model == "dimm" || d.model == "nvdimm")
 }
 
-// Parse reads a definition.
+// Parse parses a definition.
 func Parse(text []byte) (*Definition, error) {
 	d := &Definition{text: text}
 	err := d.read()
@@ -89,10 +89,10 @@ func Parse(text []byte) (*Definition, error) {
 	return d, nil
 }
 
-// Is says whether it is the same as a text.
+// Is reports whether the definition is the same as a text.
 func (d *Definition) Is(text []byte) bool { return bytes.Equal(d.text, text) }
 
-// Region is the machine's region in a directory, if it has one.
+// Region returns the machine's region in a directory, if it has one.
 func (d *Definition) Region(dir string) (path string, bytes uint64, ok bool) {
 	for i := range d.all {
 		if path, ok := d.all[i].region(dir); ok {
@@ -102,7 +102,7 @@ func (d *Definition) Region(dir string) (path string, bytes uint64, ok bool) {
 	return "", 0, false
 }
 
-// region is the file of a device that is a region in a directory.
+// region returns the file of a device that is a region in a directory.
 func (d *device) region(dir string) (path string, ok bool) {
 	switch {
 	case d.tag == "memory" && d.model == "nvdimm":
@@ -113,7 +113,7 @@ func (d *device) region(dir string) (path string, ok bool) {
 	return "", false
 }
 
-// Credits are those of the accelerator that it asks for; 0: none.
+// Credits returns the credits of the accelerator that the definition requests; 0: none.
 func (d *Definition) Credits() vcpu.Credits {
 	if d.record == nil {
 		return 0
@@ -121,7 +121,7 @@ func (d *Definition) Credits() vcpu.Credits {
 	return d.record.credits
 }
 
-// fits says why a machine can't have a region of that kind.
+// fits returns an error if a machine can't have a region of that kind.
 func (d *Definition) fits(as Device) error {
 	switch {
 	case d.kind != "kvm" && d.kind != "qemu":
@@ -148,13 +148,13 @@ func (d *Definition) fits(as Device) error {
 	return nil
 }
 
-// old begins the names of QEMU's machines that have no slots for memory.
+// old are the prefixes of the QEMU machine types without memory slots.
 var old = []string{"pc-i440fx-1.", "pc-i440fx-2.0", "pc-0.", "pc-1."}
 
-// maxSlots is how many slots QEMU gives a machine.
+// maxSlots is QEMU's maximum of memory slots.
 const maxSlots = 256
 
-// taken is how many slots for memory are used.
+// taken returns the number of used memory slots.
 func (d *Definition) taken() (n int) {
 	for i := range d.all {
 		if d.all[i].slotted() {
@@ -164,7 +164,7 @@ func (d *Definition) taken() (n int) {
 	return n
 }
 
-// plain is XML without what doesn't matter between elements.
+// plain returns XML without its insignificant white space and quoting.
 func plain(text []byte) string {
 	return strings.Join(strings.Fields(string(bytes.ReplaceAll(text, []byte{'"'}, []byte{'\''}))), "")
 }

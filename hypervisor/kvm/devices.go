@@ -11,12 +11,12 @@ import (
 	"pegasus/callbuf/bell"
 )
 
-// ours begins the aliases of the devices that attaching brings, before a dash: libvirt leaves
-// those that begin with ua- to its users, of whom another may have chosen the same.
+// ours is the prefix, before a dash, of the aliases of the devices that attaching adds: libvirt leaves aliases that
+// begin with ua- to its users, of whom another may have chosen the same.
 const ours = "ua-pegasus"
 
-// ours reports whether attaching brought a device: its alias begins so, it is of a kind that attaching brings, and it
-// wasn't there before. A release that kept no record brought channels and NVDIMMs alone.
+// ours reports whether attaching added a device: its alias has the prefix, its kind is one that attaching adds, and
+// it wasn't there before. A release without a record added only channels and NVDIMMs.
 func (d *Definition) ours(v *device) bool {
 	if !strings.HasPrefix(v.alias, ours+"-") || d.record != nil && slices.Contains(d.record.theirs, v.alias) {
 		return false
@@ -32,7 +32,7 @@ func (d *Definition) ours(v *device) bool {
 	return false
 }
 
-// theirs are the aliases like ours that aren't.
+// theirs returns the aliases with our prefix of devices that aren't ours.
 func (d *Definition) theirs() (aliases []string) {
 	for i := range d.all {
 		if v := &d.all[i]; strings.HasPrefix(v.alias, ours+"-") && !d.ours(v) {
@@ -42,7 +42,7 @@ func (d *Definition) theirs() (aliases []string) {
 	return aliases
 }
 
-// alias is one for a device of ours that no device has.
+// alias returns an unused alias for a device of ours.
 func (d *Definition) alias(what string) string {
 	name := ours + "-" + what
 	for n := 2; slices.ContainsFunc(d.all, func(v device) bool { return v.alias == name }); n++ {
@@ -51,18 +51,18 @@ func (d *Definition) alias(what string) string {
 	return name
 }
 
-// Device is what a machine has its region as.
+// Device is the kind of device of a machine's region.
 type Device string
 
 const (
-	// NVDIMM is persistent memory, on which the machine has a file system: it keeps its processes apart.
+	// NVDIMM is persistent memory, on which the machine has a file system: it isolates its processes.
 	NVDIMM Device = "nvdimm"
-	// IVSHMEM is a PCI device: simple, and can be plugged into a machine that runs, but whoever has a part of it
-	// can get at all.
+	// IVSHMEM is a PCI device: simple, and can be plugged into a running machine, but a process with access to a part
+	// of it has access to all.
 	IVSHMEM Device = "ivshmem"
 )
 
-// RegionDir is where its region lies, if attaching brought that; else nothing.
+// RegionDir returns the directory of the machine's region, if attaching added that; else "".
 func (d *Definition) RegionDir() string {
 	for i := range d.all {
 		if v := &d.all[i]; v.tag == "memory" && d.ours(v) {
@@ -72,7 +72,7 @@ func (d *Definition) RegionDir() string {
 	return ""
 }
 
-// newDevices are what an attached machine has. Each has an alias of ours.
+// newDevices returns the devices of an attached machine. Each has an alias of ours.
 func (d *Definition) newDevices(a Attachment) []string {
 	port := channel(a.Region, d.alias("port"))
 	if a.Device == IVSHMEM {
@@ -81,11 +81,11 @@ func (d *Definition) newDevices(a Attachment) []string {
 	return []string{port, nvdimm(a.Region, a.Bytes, d.alias("region"))}
 }
 
-// broughtDevices is how many newDevices has.
+// broughtDevices is the length of newDevices.
 const broughtDevices = 2
 
-// Plugs are the devices that give a machine its region while it runs. Its port needs a controller
-// that is there: libvirt plugs in none.
+// Plugs returns the devices that give a running machine its region. Its port needs an existing controller: libvirt
+// doesn't plug one in.
 func (d *Definition) Plugs(a Attachment) []string {
 	if slices.ContainsFunc(d.all, func(c device) bool { return c.tag == "controller" && c.kind == "virtio-serial" }) {
 		return d.newDevices(a)
@@ -93,8 +93,8 @@ func (d *Definition) Plugs(a Attachment) []string {
 	return []string{ivshmem(a, d.alias("region"))}
 }
 
-// Plugged are the aliases of what detaching takes out of a machine that runs, but for controllers. An
-// NVDIMM can't be.
+// Plugged returns the aliases of the devices that detaching unplugs from a running machine, except controllers. An
+// NVDIMM can't be unplugged.
 func (d *Definition) Plugged(dir string) (aliases []string) {
 	for _, v := range d.leaving(dir) {
 		if v.tag != "controller" && v.tag != "memory" && v.alias != "" {
@@ -104,7 +104,7 @@ func (d *Definition) Plugged(dir string) (aliases []string) {
 	return aliases
 }
 
-// ivshmem is the master of its memory: else the machine couldn't be saved.
+// ivshmem returns the device as the master of its memory: else the machine couldn't be saved.
 func ivshmem(a Attachment, alias string) string {
 	return fmt.Sprintf(`<shmem name='%s' role='master'>
       <model type='ivshmem-plain'/>
@@ -132,8 +132,8 @@ func escape(s string) string {
 	return b.String()
 }
 
-// Added is the definition with an alias of ours for each controller that libvirt brought
-// for our devices: those that were not there before. It is the same text if there is none.
+// Added returns the definition with an alias of ours for each controller that libvirt added for our devices: those
+// missing before. The text is unchanged if there is none.
 func (d *Definition) Added(before *Definition) []byte {
 	var edits []edit
 	for i := range d.all {
@@ -152,8 +152,8 @@ func (d *Definition) Added(before *Definition) []byte {
 	return apply(d.text, edits)
 }
 
-// leaving are the devices that detaching takes away: the regions in a directory and what
-// came with them. A controller stays if anything else is plugged into it by now.
+// leaving returns the devices that detaching removes: the regions in a directory and the devices added with them. A
+// controller stays if another device is plugged into it by now.
 func (d *Definition) leaving(dir string) []*device {
 	var gone []*device
 	for i := range d.all {
@@ -174,7 +174,7 @@ func (d *Definition) leaving(dir string) []*device {
 	return gone
 }
 
-// used says whether a device is plugged into a controller, but for those that go.
+// used reports whether a device other than the removed ones is plugged into a controller.
 func (d *Definition) used(c *device, gone []*device) bool {
 	for i := range d.all {
 		if v := &d.all[i]; !slices.Contains(gone, v) && slices.Contains(v.on, c.controls()) {

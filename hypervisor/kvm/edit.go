@@ -26,15 +26,15 @@ func apply(text []byte, edits []edit) []byte {
 	return text
 }
 
-// Attachment is what a machine is given.
+// Attachment describes the region of a machine.
 type Attachment struct {
 	Region  string // the file
 	Bytes   uint64
-	Credits vcpu.Credits // of the accelerator, that go with the machine; 0: none
-	Device  Device       // what the machine has it as
+	Credits vcpu.Credits // of the accelerator; 0: none requested
+	Device  Device       // the kind of device
 }
 
-// Attached is the machine's in a directory, if it has one.
+// Attached returns the machine's attachment in a directory, if it has one.
 func (d *Definition) Attached(dir string) (Attachment, bool) {
 	for i := range d.all {
 		path, ok := d.all[i].region(dir)
@@ -48,7 +48,7 @@ func (d *Definition) Attached(dir string) (Attachment, bool) {
 	return Attachment{Credits: d.Credits()}, false
 }
 
-// check refuses what can't be given to any machine.
+// check returns an error for an attachment that is invalid for every machine.
 func (a *Attachment) check() error {
 	if err := CheckSize(a.Bytes); err != nil {
 		return fmt.Errorf("region of %d bytes: %w", a.Bytes, err)
@@ -64,9 +64,9 @@ func (a *Attachment) check() error {
 	return nil
 }
 
-// WithRegion is the definition with a region: the device, and in the metadata what was changed
-// for that. An NVDIMM takes a slot, addresses, and a NUMA cell that it has to belong to.
-// One that it has in the directory is replaced; the text is the same if nothing changes.
+// WithRegion returns the definition with a region: the device, and in the metadata a record of the changes. An NVDIMM
+// takes a slot, addresses, and a NUMA cell that it has to belong to. An existing region in the directory is replaced;
+// the text is the same if nothing changes.
 func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (d *Definition) WithRegion(a Attachment) ([]byte, error) {
 	return d.attach(a, theirs), nil
 }
 
-// complete says whether the machine has all that attaching brings now.
+// complete reports whether the machine has all that attaching adds now.
 func (d *Definition) complete(region string) bool {
 	n := 0
 	for i := range d.all {
@@ -127,7 +127,7 @@ func (d *Definition) attach(a Attachment, theirs []string) []byte {
 	return apply(d.text, edits)
 }
 
-// into puts text behind all that is in an element.
+// into returns the edit that appends text to an element's content.
 func (d *Definition) into(s span, name, text string, r *record) edit {
 	if s.closed() {
 		r.opened = append(r.opened, name)
@@ -137,7 +137,7 @@ func (d *Definition) into(s span, name, text string, r *record) edit {
 	return edit{at, at, text}
 }
 
-// behind is where what comes before a place ends, white space left out.
+// behind returns the end of the text before a position, without white space.
 func (d *Definition) behind(at int) int {
 	for at > 0 && (d.text[at-1] == ' ' || d.text[at-1] == '\t' || d.text[at-1] == '\n' || d.text[at-1] == '\r') {
 		at--
@@ -145,9 +145,9 @@ func (d *Definition) behind(at int) int {
 	return at
 }
 
-// makeRoom raises what the machine may have of memory by what the NVDIMM takes, a slot and as many addresses as it has
-// bytes: the machine's own slots and addresses stay for memory of its own. One that had none has some addresses more,
-// for alignment. A machine that has all slots of QEMU's gives one of them.
+// makeRoom raises the machine's limit of memory by the needs of the NVDIMM, a slot and as many addresses as it has
+// bytes: the machine's own slots and addresses stay for memory of its own. A machine without a limit gets some more
+// addresses, for alignment. A machine with all slots of QEMU gives up one of them.
 func (d *Definition) makeRoom(edits []edit, size uint64, r *record) []edit {
 	const slack = 1 << 30
 	slots, most := d.taken()+1, d.memory.bytes+size+slack
@@ -178,7 +178,7 @@ func (d *Definition) cell(r *record) edit {
 	return d.into(d.cpu, "cpu", "\n    "+numa, r)
 }
 
-// oneCell is a NUMA cell of all vCPUs, and so much memory.
+// oneCell returns a NUMA cell of all vCPUs and the given memory.
 func (d *Definition) oneCell(memory uint64) string {
 	cpus := "0"
 	if d.vcpus > 1 {
@@ -187,11 +187,11 @@ func (d *Definition) oneCell(memory uint64) string {
 	return fmt.Sprintf("<numa>\n      <cell id='0' cpus='%s' memory='%d' unit='KiB'/>\n    </numa>", cpus, memory>>10)
 }
 
-// ErrDetached is when there is nothing to take away.
+// ErrDetached reports that there is no region to remove.
 var ErrDetached = errors.New("the machine has no region")
 
-// WithoutRegion is the definition without its regions in a directory, and as it was before
-// it got them, but for what somebody changed since.
+// WithoutRegion returns the definition without its regions in a directory, with the changes of attaching undone,
+// except where the definition was edited since.
 func (d *Definition) WithoutRegion(dir string) ([]byte, error) {
 	gone := d.leaving(dir)
 	if len(gone) == 0 && d.record == nil {
@@ -207,7 +207,7 @@ func (d *Definition) WithoutRegion(dir string) ([]byte, error) {
 		}
 		edits = append(edits, d.without(v.span))
 	}
-	if d.record == nil { // a release that kept no record attached it
+	if d.record == nil { // attached by a release without a record
 		return apply(d.text, d.fewerSlots(edits, gone)), nil
 	}
 	r := d.record
@@ -216,16 +216,16 @@ func (d *Definition) WithoutRegion(dir string) ([]byte, error) {
 	}
 	left := d.taken() - slots
 	edits = d.restoreLimit(d.restoreMemory(edits, bytes), left)
-	if left <= int(r.taken) { // memory that was put in slots since needs cells
+	if left <= int(r.taken) { // memory put in slots since needs cells
 		edits = d.restoreCell(edits, d.withoutMemory(bytes))
 	}
 	return apply(d.text, d.restoreMetadata(edits)), nil
 }
 
-// without takes an element away, and the white space before it.
+// without returns the edit that removes an element and the white space before it.
 func (d *Definition) without(s span) edit { return edit{d.behind(s.start), s.end, ""} }
 
-// onlySpace says whether edits leave nothing of what is in an element.
+// onlySpace reports whether edits leave only white space in an element.
 func (d *Definition) onlySpace(s span, edits []edit) bool {
 	left := s.innerEnd - s.inner
 	for at := s.inner; at < s.innerEnd; at++ {
@@ -237,12 +237,12 @@ func (d *Definition) onlySpace(s span, edits []edit) bool {
 	return left == 0
 }
 
-// dropInside leaves out the edits inside of an element.
+// dropInside drops the edits inside an element.
 func dropInside(edits []edit, s span) []edit {
 	return slices.DeleteFunc(edits, func(e edit) bool { return e.from >= s.inner-1 && e.to <= s.end })
 }
 
-// fewerSlots takes back the slots of devices that go.
+// fewerSlots removes the slots of removed devices.
 func (d *Definition) fewerSlots(edits []edit, gone []*device) []edit {
 	n := d.slots
 	for _, v := range gone {
@@ -256,7 +256,7 @@ func (d *Definition) fewerSlots(edits []edit, gone []*device) []edit {
 	return append(edits, edit{d.maxMemory.start, d.maxMemory.end, fmt.Sprintf("<maxMemory slots='%d' unit='KiB'>%d</maxMemory>", n, d.maxMemory.bytes>>10)})
 }
 
-// counted is what the NUMA cells and the devices of memory come to.
+// counted returns the sum of the NUMA cells and the memory devices.
 func (d *Definition) counted() uint64 {
 	counted := d.cells
 	for i := range d.all {
@@ -267,10 +267,10 @@ func (d *Definition) counted() uint64 {
 	return counted
 }
 
-// BesideCells returns what a machine has as memory, by mistake, and what its NUMA cells and its devices of memory come
-// to, without its region in a directory: where the former was edited, and not the cells. libvirt drops an edit of
-// <memory>, as a rule, and leaves one of <currentMemory>, which then has a part of the region. ok reports whether there
-// is such a mistake; a machine without cells has none.
+// BesideCells returns the memory that a machine has, by mistake, and the sum of its NUMA cells and memory devices,
+// both without its region in a directory: where the memory was edited, and not the cells. libvirt drops an edit of
+// <memory>, as a rule, and keeps one of <currentMemory>, which then has a part of the region. ok reports whether
+// there is such a mistake; a machine without cells has none.
 func (d *Definition) BesideCells(dir string) (memory, counted uint64, ok bool) {
 	counted = d.counted()
 	var region uint64
@@ -283,7 +283,7 @@ func (d *Definition) BesideCells(dir string) (memory, counted uint64, ok bool) {
 	switch {
 	case d.cells == 0:
 		return 0, 0, false
-	case d.memory.bytes != counted && d.memory.bytes != own: // which a libvirt counts or not
+	case d.memory.bytes != counted && d.memory.bytes != own: // libvirt counts the region or not
 		return d.memory.bytes - min(region, d.memory.bytes), own, true
 	case d.current.bytes > own:
 		return d.current.bytes, own, true
@@ -291,8 +291,8 @@ func (d *Definition) BesideCells(dir string) (memory, counted uint64, ok bool) {
 	return 0, 0, false
 }
 
-// withoutMemory is how much memory the machine has without its region: libvirt counts that as
-// memory of the machine, however its cells were edited since.
+// withoutMemory returns the machine's memory without its region, which libvirt counts as memory of the machine,
+// however its cells were edited since.
 func (d *Definition) withoutMemory(region uint64) uint64 {
 	switch d.memory.bytes {
 	case d.record.memory + region, d.counted():
@@ -301,7 +301,7 @@ func (d *Definition) withoutMemory(region uint64) uint64 {
 	return d.memory.bytes
 }
 
-// restoreMemory puts back the size.
+// restoreMemory restores the size.
 func (d *Definition) restoreMemory(edits []edit, region uint64) []edit {
 	left := d.withoutMemory(region)
 	if left == d.memory.bytes {
@@ -313,8 +313,7 @@ func (d *Definition) restoreMemory(edits []edit, region uint64) []edit {
 	return append(edits, edit{d.memory.start, d.memory.end, fmt.Sprintf("<memory unit='KiB'>%d</memory>", left>>10)})
 }
 
-// restoreLimit puts back what the machine might have of memory, if that is enough for the
-// devices that are left.
+// restoreLimit restores the machine's limit of memory, if that is enough for the remaining devices.
 func (d *Definition) restoreLimit(edits []edit, left int) []edit {
 	r := d.record
 	var was struct {
@@ -332,8 +331,8 @@ func (d *Definition) restoreLimit(edits []edit, left int) []edit {
 	return append(edits, edit{d.maxMemory.start, d.maxMemory.end, r.limit})
 }
 
-// restoreCell takes away the NUMA cell that was made, with what was made for it. libvirt puts into
-// it the vCPUs that the machine gets since; who changes its memory has to change the cell's, too.
+// restoreCell removes the added NUMA cell, and the elements added for it. libvirt adds later vCPUs of the machine to
+// it; an edit of the machine's memory has to change the cell's, too.
 func (d *Definition) restoreCell(edits []edit, memory uint64) []edit {
 	r := d.record
 	if r.newNuma == "" || !d.numa.there() {
@@ -352,7 +351,7 @@ func (d *Definition) restoreCell(edits []edit, memory uint64) []edit {
 	return append(edits, numa)
 }
 
-// restoreMetadata takes the record away.
+// restoreMetadata removes the record.
 func (d *Definition) restoreMetadata(edits []edit) []edit {
 	r := d.record
 	record := d.without(r.span)

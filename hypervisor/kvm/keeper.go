@@ -14,32 +14,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keeper sees to it that every region in a directory has a hub. A region is made
-// before its machine starts, and removed after its end; its name is its domain's.
-// Hubs outlive the daemon that started them: the next one's Keeper finds their regions taken.
+// Keeper ensures that every region in a directory has a hub. A region is created before its machine starts, and
+// removed after its end; its name is its domain's. Hubs outlive the daemon that started them: the next daemon's
+// Keeper finds their regions locked.
 type Keeper struct {
 	Dir string
-	// Hub is the command that becomes the hub of a region: the file and its domain follow.
+	// Hub returns the command that becomes the hub of a region with the given file and domain.
 	Hub func(region, domain string) []string
-	// Valid says whether a name can be a domain's.
+	// Valid returns an error for an invalid domain name.
 	Valid func(domain string) error
-	// Off says whether a machine is known to be off. What is left of the region of one is
-	// removed, if its end was missed. Nil: nothing is known.
+	// Off reports whether a machine is known to be off. A region whose removal at the machine's end was missed is
+	// then removed. Nil: no state is known.
 	Off func(domain string) bool
 	Log *slog.Logger
 
 	left map[string]leftover // by path
 }
 
-// lookEvery is how often regions are looked at when nothing tells of a change: a hub of
-// another daemon may have died. One of ours is followed after a pause, so that a region
-// which can't be served isn't tried without end.
+// lookEvery is the interval of checks without an event: a hub of another daemon may have died. A hub started here is
+// restarted after startAgain, which bounds the attempts for a region that can't be served.
 const (
 	lookEvery  = 2 * time.Second
 	startAgain = 500 * time.Millisecond
 )
 
-// Run keeps hubs until ctx ends. The hubs go on.
+// Run starts hubs until ctx ends. The hubs continue.
 func (k Keeper) Run(ctx context.Context) error {
 	if err := MakeDir(k.Dir); err != nil {
 		return err
@@ -63,7 +62,7 @@ func (k Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// look starts the hubs that are missing.
+// look starts the missing hubs.
 func (k Keeper) look(ctx context.Context, running map[string]bool, ended chan<- string) {
 	entries, err := os.ReadDir(k.Dir)
 	if err != nil {
@@ -94,7 +93,7 @@ func (k Keeper) look(ctx context.Context, running map[string]bool, ended chan<- 
 	}
 }
 
-// unfinished reports whether a file is a region in the making of an earlier release, which called it NAME.new.
+// unfinished reports whether a file is an unfinished region of an earlier release, which called it NAME.new.
 func unfinished(e os.DirEntry) bool {
 	info, err := e.Info()
 	return strings.HasSuffix(e.Name(), ".new") && (err != nil || info.Mode().Perm() == 0o600)
@@ -109,7 +108,7 @@ func (k Keeper) start(path, domain string) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// taken says whether a region has a hub, or is gone.
+// taken reports whether a region has a hub, or is gone.
 func taken(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -119,7 +118,7 @@ func taken(path string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// watch tells of changes to a directory's entries.
+// watch returns a channel of changes to a directory's entries.
 func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 // leftover is a region whose machine is off.
 type leftover struct {
 	inode uint64
-	since time.Time // when that was first seen
+	since time.Time // when the machine was first seen off
 }
 
-// leftTime is for how long a machine has to be off until its region is taken for left
-// behind. Who starts a machine makes its region anew, and begins that time, too.
+// leftTime is how long a machine has to be off until its region counts as left behind. A start of the machine creates
+// its region anew, and so restarts that time.
 const leftTime = 10 * time.Second
 
-// sweep removes the region of a machine that has been off for long: the hook that would
-// have was away. Its hub sees that, and ends what it serves.
+// sweep removes the region of a machine that has been off for leftTime: the hook that removes it was missed. The
+// region's hub notices, and ends.
 func (k Keeper) sweep(path string, e fs.DirEntry) {
 	var st unix.Stat_t
 	if k.Off == nil || k.Valid(e.Name()) != nil || !k.Off(e.Name()) || unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -33,7 +33,7 @@ func (k Keeper) sweep(path string, e fs.DirEntry) {
 	}
 	delete(k.left, path)
 	if UsedBy(path) != 0 {
-		return // a machine of that name, of whom we don't know
+		return // another machine of that name, of which we have no report
 	}
 	k.Log.Warn("removing what was left of a machine that is off", "region", path)
 	if err := RemoveRegion(path); err != nil {

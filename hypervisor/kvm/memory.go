@@ -15,7 +15,7 @@ import (
 	"pegasus/hypervisor/hub"
 )
 
-// Memory is a region as its hub has it: a hub.Memory.
+// Memory is a mapped region. It implements hub.Memory.
 type Memory struct {
 	file *os.File
 	mem  []byte
@@ -27,9 +27,8 @@ var _ hub.Memory = (*Memory)(nil)
 
 var errTaken = errors.New("it has a hub already")
 
-// Open maps a region. A region has one hub: it locks the file. The workers that it
-// is lent to have the same open file, and so the same lock: after the death of a hub there
-// is no other before they have all gone.
+// Open maps a region. A region has one hub, which locks the file. The workers that it is lent to share the open file,
+// and so the lock: after the death of a hub there is no other before they have all ended.
 func Open(path string) (m *Memory, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -65,25 +64,25 @@ func Open(path string) (m *Memory, err error) {
 	return m, nil
 }
 
-// Close gives the region back.
+// Close releases the region.
 func (m *Memory) Close() {
 	callbuf.Unmap(m.mem)
 	m.file.Close()
 }
 
-// Bytes is its size.
+// Bytes returns its size.
 func (m *Memory) Bytes() uint64 { return uint64(len(m.mem)) }
 
 func (m *Memory) lastPage() []byte { return m.mem[len(m.mem)-wire.PageBytes:] }
 
-// pointer is what the guest says of its control area now.
+// pointer returns the guest's current pointer to its control area.
 func (m *Memory) pointer() (wire.Pointer, error) {
 	var b [wire.SectorBytes]byte
 	copy(b[:], m.lastPage()[wire.PointerOffset:])
 	return wire.ParsePointer(b[:], m.Bytes())
 }
 
-// setUsed tells the agent whether anything of the region is used.
+// setUsed records for the agent whether the region is in use.
 func (m *Memory) setUsed(yes bool) {
 	var word [8]byte
 	if yes {
@@ -101,12 +100,12 @@ func (m *Memory) Take() []byte {
 	}
 	m.at, m.lent = p, table{limit: m.Bytes() - wire.PageBytes}
 	if err := m.lent.add(nobody, callbuf.Extents{{Offset: p.Offset, Bytes: wire.ControlBytes}}); err != nil {
-		return nil // which it can't be: a pointer was checked
+		return nil // unreachable: the pointer was checked
 	}
 	return m.mem[p.Offset : p.Offset+wire.ControlBytes]
 }
 
-// nobody has the number of no process.
+// nobody is an invalid process number, for the control area.
 const nobody = 0
 
 // Same implements hub.Memory.
@@ -148,7 +147,7 @@ func (m *Memory) NoRoom(bytes uint64) error {
 	return fmt.Errorf("the machine's region has no room for a call buffer of %d bytes: give it a larger one, or its domain a smaller arena", bytes)
 }
 
-// MostArena implements hub.Memory: the region's size is bound enough.
+// MostArena implements hub.Memory: the region's size is the only limit.
 func (m *Memory) MostArena() uint64 { return 0 }
 
 // Rouses implements hub.Memory.
@@ -192,8 +191,8 @@ func (m *Memory) Over() string {
 	return ""
 }
 
-// deserted says whether the region's file is gone by name, or is another's: the machine was stopped.
-// It may have another name still, by which QEMU has it.
+// deserted reports whether the region's path is missing, or another file: the machine was stopped. The file may still
+// have another name, which QEMU uses.
 func (m *Memory) deserted() bool {
 	var ours, there unix.Stat_t
 	if unix.Fstat(int(m.file.Fd()), &ours) != nil {

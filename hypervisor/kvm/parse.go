@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// element is one that is open.
+// element is an open XML element.
 type element struct {
 	name string // with the prefix of its namespace, if it has one
 	span
@@ -28,7 +28,7 @@ func (e *element) attribute(name string) string {
 	return ""
 }
 
-// text is what it holds.
+// text returns the element's text.
 func (e *element) text() string { return strings.TrimSpace(e.chars.String()) }
 
 func nameOf(n xml.Name) string {
@@ -38,7 +38,7 @@ func nameOf(n xml.Name) string {
 	return n.Space + ":" + n.Local
 }
 
-// read walks through the elements.
+// read parses all elements.
 func (d *Definition) read() error {
 	dec := xml.NewDecoder(bytes.NewReader(d.text))
 	var open []*element
@@ -86,7 +86,7 @@ func pathOf(open []*element) string {
 	return b.String()
 }
 
-// note takes down the last of the elements that are open, which has ended.
+// note records the innermost open element, which has ended.
 func (d *Definition) note(path string, open []*element) (err error) {
 	e := open[len(open)-1]
 	switch path {
@@ -141,7 +141,7 @@ func (d *Definition) note(path string, open []*element) (err error) {
 	return err
 }
 
-// once takes down the only element of its kind.
+// once records the only element of its kind.
 func once(s *span, e *element) error {
 	if s.there() {
 		return fmt.Errorf("there are two <%s>", e.name)
@@ -158,7 +158,7 @@ func number(e *element, text string) (int, error) {
 	return int(n), nil
 }
 
-// noteDevice takes down what is inside of a device, and then the device, which ends last.
+// noteDevice records an element inside a device, and at its end the device.
 func (d *Definition) noteDevice(dev *device, path string, e *element) error {
 	inside := path
 	if i := strings.IndexByte(path, '/'); i >= 0 {
@@ -194,7 +194,7 @@ func (d *Definition) noteDevice(dev *device, path string, e *element) error {
 	return nil
 }
 
-// pluggedInto names the controller of an address.
+// pluggedInto returns the controller of an address.
 func pluggedInto(e *element) string {
 	at := e.attribute("controller")
 	if e.attribute("type") == "pci" {
@@ -206,7 +206,7 @@ func pluggedInto(e *element) string {
 	return e.attribute("type") + " " + at
 }
 
-// unit is how many bytes libvirt means by one.
+// unit returns the number of bytes of one of libvirt's units.
 func unit(name string) (uint64, bool) {
 	name = strings.ToLower(name)
 	base := uint64(1 << 10)
@@ -227,7 +227,7 @@ func unit(name string) (uint64, bool) {
 	return n, n > 1
 }
 
-// size is how many bytes a number of an element's units is.
+// size returns the bytes of a number in an element's units.
 func size(e *element, text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	scale, ok := unit(e.attribute("unit"))

@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// portsDir is where the sockets of machines' ports lie, in the directory of their regions. A region has the name of
-// its machine, which is a domain's and so doesn't begin with a dot: files of ours beside regions do.
+// portsDir is the directory of the sockets of machines' ports, in that of their regions. A region has the name of its
+// machine, which is a domain's and so doesn't begin with a dot; files of ours beside regions do.
 const portsDir = ".ports"
 
-// oldPortsDir is where machines have their ports that an earlier release attached, until they are attached again.
+// oldPortsDir has the ports of machines that an earlier release attached, until they are attached again.
 const oldPortsDir = "ports"
 
-// PortPath is the socket by which hub and agent of a region's machine wake each other.
-// QEMU serves it.
+// PortPath returns the path of the socket by which hub and agent of a region's machine wake each other. QEMU serves
+// it.
 func PortPath(region string) string {
 	return filepath.Join(filepath.Dir(region), portsDir, filepath.Base(region))
 }
@@ -36,7 +36,7 @@ func dialPort(region string) (*net.UnixConn, error) {
 	return c, err
 }
 
-// MakeOldPorts makes the directory of the machine's port, if an earlier release attached it.
+// MakeOldPorts creates the directory of the machine's port, if an earlier release attached it.
 func (d *Definition) MakeOldPorts(regions string) error {
 	old := filepath.Join(regions, oldPortsDir)
 	for i := range d.all {
@@ -49,6 +49,6 @@ func (d *Definition) MakeOldPorts(regions string) error {
 	return nil
 }
 
-// MakePorts makes the directory of ports' sockets in that of regions. libvirt, as root, makes
-// the sockets for QEMU, so nobody else has to write there.
+// MakePorts creates the directory of ports' sockets in that of regions. libvirt creates the sockets for QEMU as root,
+// so no other user needs to write there.
 func MakePorts(regions string) error { return MakeDir(filepath.Join(regions, portsDir)) }

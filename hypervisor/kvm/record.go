@@ -9,27 +9,27 @@ import (
 	"pegasus/vcpu"
 )
 
-// record is what we keep in a definition's metadata: what the machine asks for, and what
-// attaching it changed, so that detaching can put it back.
+// record is the record in a definition's metadata: the credits that the machine requests, and the changes of
+// attaching, so that detaching can undo them.
 type record struct {
 	span
 	credits vcpu.Credits
 
-	made   []string // elements that were not there
+	made   []string // elements that were missing
 	opened []string // elements that were a single tag
-	theirs []string // aliases of devices that are like ours
-	memory uint64   // bytes that the machine had without its region
-	taken  uint64   // slots for memory that it used without it
-	limit  string   // the machine's <maxMemory>, if there was one and it was changed
-	// What was made of it, and of its NUMA cells: who has changed that since wants it to stay.
+	theirs []string // aliases of devices with our prefix that aren't ours
+	memory uint64   // bytes without the region
+	taken  uint64   // memory slots used without the region
+	limit  string   // the machine's <maxMemory> before it was changed, if it had one
+	// Our changes of it and of its NUMA cells: if they were edited since, the edit stays.
 	newLimit, newNuma string
 }
 
-// recordSpace is the namespace that our metadata are in.
+// recordSpace is the namespace of our metadata.
 const recordSpace = "urn:pegasus:machine"
 
-// inOurSpace says whether the last of the elements that are open is of our name space. What its
-// prefix means may be said by any of them: libvirt says it but once.
+// inOurSpace reports whether the innermost open element is of our namespace. Any open element may declare its prefix:
+// libvirt declares it only once.
 func inOurSpace(open []*element) bool {
 	prefix, _, ok := strings.Cut(open[len(open)-1].name, ":")
 	for _, e := range slices.Backward(open) {

@@ -11,11 +11,10 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// regionUnit is what a region's size is a multiple of: the guest's kernel maps
-// persistent memory in such pieces.
+// regionUnit divides a region's size: the guest's kernel maps persistent memory in such pieces.
 const regionUnit = 2 << 20
 
-// making is the path of a region before its rename, which isn't that of another machine's.
+// making returns the temporary path of a region before its rename, which differs from every other machine's.
 func making(region string) string {
 	return filepath.Join(filepath.Dir(region), "."+filepath.Base(region)+".new")
 }
@@ -23,7 +22,7 @@ func making(region string) string {
 // minRegion holds the guest's own bookkeeping and a segment.
 const minRegion = 16 << 20
 
-// CheckSize says why a region can't have a size.
+// CheckSize returns an error for an invalid region size.
 func CheckSize(bytes uint64) error {
 	if bytes < minRegion || bytes%regionUnit != 0 {
 		return errors.New("want a multiple of 2 MiB, from 16 MiB on")
@@ -31,9 +30,9 @@ func CheckSize(bytes uint64) error {
 	return nil
 }
 
-// MakeRegion makes the file that becomes a machine's NVDIMM. All of its memory is
-// taken at once: a guest that found none left later would be killed by a bus error.
-// The file's group may write to it, for QEMU; -1 leaves the group as it is.
+// MakeRegion creates the file that becomes a machine's NVDIMM. All of its memory is allocated at once: a guest that
+// found none left later would be killed by a bus error. The file's group may write to it, for QEMU; -1 keeps the
+// group.
 func MakeRegion(path string, bytes uint64, group int) (err error) {
 	if err := CheckSize(bytes); err != nil {
 		return fmt.Errorf("region of %d bytes: %w", bytes, err)
@@ -68,8 +67,8 @@ func MakeRegion(path string, bytes uint64, group int) (err error) {
 	return nil
 }
 
-// CheckRoom returns an error for a region that is larger than the file system it would lie in, whatever else is there.
-// The directory need not exist yet.
+// CheckRoom returns an error for a region that is larger than its whole file system. The directory need not exist
+// yet.
 func CheckRoom(region string, bytes uint64) error {
 	var fs unix.Statfs_t
 	dir := filepath.Dir(region)
@@ -79,14 +78,14 @@ func CheckRoom(region string, bytes uint64) error {
 		}
 		dir = filepath.Dir(dir)
 	}
-	if all := fs.Blocks * uint64(fs.Bsize); all != 0 && bytes > all { // one without a limit has none
+	if all := fs.Blocks * uint64(fs.Bsize); all != 0 && bytes > all { // a file system without a limit has none
 		return fmt.Errorf("region %s of %d MiB: the file system has %d MiB in all: attach the machine with less --memory, or make it larger (mount -o remount,size=… %s)",
 			region, bytes>>20, all>>20, mountOf(dir))
 	}
 	return nil
 }
 
-// mountOf is where the file system of a directory is mounted.
+// mountOf returns the mount point of a directory's file system.
 func mountOf(dir string) string {
 	var of, parent unix.Stat_t
 	for unix.Lstat(dir, &of) == nil && unix.Lstat(filepath.Dir(dir), &parent) == nil && of.Dev == parent.Dev && dir != filepath.Dir(dir) {
@@ -95,7 +94,7 @@ func mountOf(dir string) string {
 	return dir
 }
 
-// room says how much a directory has.
+// room returns a message with a directory's free space.
 func room(dir string) string {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {
@@ -104,8 +103,8 @@ func room(dir string) string {
 	return fmt.Sprintf(": there is room for %d MiB; attach the machine with less --memory, or mount more there", fs.Bavail*uint64(fs.Bsize)>>20)
 }
 
-// MakeDir makes the directory of regions, and refuses one in which somebody else could
-// put files: it may lie where all may write, and a file there is taken for a machine.
+// MakeDir creates the directory of regions, and rejects one in which another user could create files: its parent may
+// be writable for all, and a file in it counts as a machine.
 func MakeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

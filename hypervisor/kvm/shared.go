@@ -11,28 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A region that is a PCI device, ivshmem-plain, is a file that libvirt wants to lie in sharedDir, by
-// a name without directories. So it has two: the one where the daemon looks for regions, as all
-// regions have, and this.
+// sharedDir is the directory in which libvirt expects the file of an ivshmem-plain device, by a name without
+// directories. So a region that is one has two paths: that in the daemon's directory of regions, as all regions have,
+// and this.
 const sharedDir = "/dev/shm"
 
-// sharedName is what libvirt calls such a region, in a directory of sharedDir: it is its directory's
-// name and its own.
+// sharedName returns the name of such a region in sharedDir: its directory's name and its own.
 func sharedName(region string) string {
 	return filepath.Base(filepath.Dir(region)) + "-" + filepath.Base(region)
 }
 
-// sharedPath is where its other name is.
+// sharedPath returns the second path of a region.
 func sharedPath(region string) string { return filepath.Join(sharedDir, sharedName(region)) }
 
-// regionNamed is the region in a directory that libvirt calls so.
+// regionNamed returns the region in a directory whose sharedName is given.
 func regionNamed(name, dir string) (region string, ok bool) {
 	machine, ok := strings.CutPrefix(name, filepath.Base(dir)+"-")
 	region = filepath.Join(dir, machine)
 	return region, ok && filepath.Base(region) == machine && filepath.Dir(region) == filepath.Clean(dir)
 }
 
-// Make makes the region of a machine that starts, and what goes with it. Its group is QEMU's.
+// Make creates the region of a starting machine, and the files with it. group is QEMU's.
 func (a Attachment) Make(group int) error {
 	dir := filepath.Dir(a.Region)
 	if pid := UsedBy(a.Region); pid != 0 {
@@ -59,17 +58,17 @@ func (a Attachment) Make(group int) error {
 	return nil
 }
 
-// Remove removes it when the machine has ended.
+// Remove removes the region and its files after the machine's end.
 func (a Attachment) Remove() error {
 	err := RemoveRegion(a.Region)
-	if a.Device == IVSHMEM && UsedBy(sharedPath(a.Region)) == 0 { // also if the region has been removed
+	if a.Device == IVSHMEM && UsedBy(sharedPath(a.Region)) == 0 { // even if the region has been removed
 		err = errors.Join(err, remove(sharedPath(a.Region)))
 	}
 	return err
 }
 
-// share gives a region the name by which QEMU finds it. Whatever has that name gives way: where it lies
-// everybody may make files.
+// share creates the path by which QEMU finds a region. It replaces any file there: all users may create files in
+// sharedDir.
 func share(region string) error {
 	making := making(region)
 	os.Remove(making)
@@ -85,7 +84,7 @@ func share(region string) error {
 	return nil
 }
 
-// RemoveRegion removes a region, by all names that it may have, and the socket of its port.
+// RemoveRegion removes a region, by all its paths, and the socket of its port.
 func RemoveRegion(region string) error {
 	err := errors.Join(removeShared(sharedPath(region), region), remove(region), remove(PortPath(region)), remove(oldPortPath(region)))
 	if err != nil {
@@ -94,7 +93,7 @@ func RemoveRegion(region string) error {
 	return nil
 }
 
-// removeShared removes the other name of a region's file, if it is one.
+// removeShared removes the second path of a region's file, if it is one.
 func removeShared(shared, region string) error {
 	one, err := os.Lstat(shared)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"pegasus/callbuf"
 )
 
-// table knows which parts of a region are lent. The guest says where its segments
-// lie; that no byte is in two of them is what keeps its processes' workers apart.
+// table records the lent parts of a region. The guest chooses the place of its segments; that no byte is in two of
+// them isolates its processes' workers.
 type table struct {
-	limit uint64 // what lies behind is nobody's
+	limit uint64 // end of the memory that can be lent
 	lent  []loan // by offset, none overlaps another
 }
 
@@ -23,7 +23,7 @@ type loan struct {
 
 var errOverlap = errors.New("it overlaps another")
 
-// add lends extents that Extents.Check has seen, all of them or none.
+// add lends extents that Extents.Check has accepted, all of them or none.
 func (t *table) add(to uint32, parts callbuf.Extents) error {
 	for i, p := range parts {
 		if err := t.addOne(to, p); err != nil {
@@ -51,7 +51,7 @@ func (t *table) addOne(to uint32, p callbuf.Extent) error {
 	return nil
 }
 
-// takeBack ends what was lent to one.
+// takeBack ends the loans to a process.
 func (t *table) takeBack(to uint32) { t.remove(func(l loan) bool { return l.to == to }) }
 
 func (t *table) remove(which func(loan) bool) { t.lent = slices.DeleteFunc(t.lent, which) }

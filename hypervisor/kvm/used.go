@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UsedBy is the process of QEMU's that has a region's file as its memory; 0: none has. A machine of
-// the same name may run, of another libvirt: whoever made the region anew would take it from that.
+// UsedBy returns the QEMU process that has mapped a region's file as its memory; 0: none. A machine of the same name
+// may run under another libvirt: a new region would take it from that.
 func UsedBy(path string) int {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil {
@@ -33,7 +33,7 @@ func UsedBy(path string) int {
 	return 0
 }
 
-// hasMapped says whether a process has a mapping of a file.
+// hasMapped reports whether a process has mapped a file.
 func hasMapped(process, file string) bool {
 	f, err := os.Open(filepath.Join(process, "maps"))
 	if err != nil {

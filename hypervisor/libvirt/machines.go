@@ -1,12 +1,12 @@
-// Package libvirt tells the daemon of the machines that libvirt has: which are attached,
-// whether they run, and which threads their vCPUs are.
+// Package libvirt provides libvirt's machines to the daemon: which are attached, whether they run, and which threads
+// their vCPUs are.
 //
-// libvirt is spoken to by a program of its own, pegasus-libvirt, for that takes libvirt's
-// C library: nothing of it is in the daemon, and a host without it lacks nothing else.
-// There is one for each of libvirt's URIs; it says in lines of JSON what it sees.
+// A separate program, pegasus-libvirt, connects to libvirt, for that takes libvirt's C library: the daemon doesn't
+// link it, and needs it only for this. One process runs for each of libvirt's URIs; it writes its reports as lines of
+// JSON.
 //
-// Who calls it: the daemon. Whom it trusts: libvirt, and pegasus-libvirt as far as it
-// says what can be.
+// Callers: the daemon. Trust boundary: libvirt is trusted; pegasus-libvirt's reports are checked for bounds and
+// consistency.
 package libvirt
 
 import (
@@ -26,17 +26,17 @@ import (
 	"pegasus/hypervisor"
 )
 
-// Machines are those of several libvirts.
+// Machines are the machines of several libvirts. It implements hypervisor.Machines.
 type Machines struct {
 	URIs []string
-	// Command reports the machines of one: it ends when its standard input does.
+	// Command returns the command that reports the machines of one: it ends when its standard input does.
 	Command func(uri string) []string
 	Log     *slog.Logger
 
-	silent time.Duration // of tests, instead of silentTime
+	silent time.Duration // set by tests, instead of silentTime
 }
 
-// startAgain is how long it takes until a program that ended is started again.
+// startAgain is the pause before a program that ended is started again.
 const startAgain = 2 * time.Second
 
 // A program reports at least every ReportEvery, also when nothing has changed. One that reports nothing for
@@ -48,14 +48,14 @@ const (
 	endTime     = 5 * time.Second
 )
 
-// heard is what was heard of one libvirt.
+// heard is a report of one libvirt.
 type heard struct {
 	uri    string
-	anew   bool // by a program that has only just begun to count
+	anew   bool // from a program that has only just begun to count resets
 	report Report
 }
 
-// Watch fulfils hypervisor.Machines.
+// Watch implements hypervisor.Machines.
 func (m Machines) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	reports, ended := make(chan heard), make(chan struct{})
 	for _, uri := range m.URIs {
@@ -77,10 +77,10 @@ func (m Machines) Watch(ctx context.Context, tell func([]hypervisor.Machine)) {
 	}
 }
 
-// follow keeps a program that reports of one libvirt.
+// follow keeps a program running that reports one libvirt's machines.
 func (m Machines) follow(ctx context.Context, uri string, reports chan<- heard) {
 	log := m.Log.With("libvirt", uri)
-	said := "" // why it is away, not to be said again and again
+	said := "" // the last logged reason, which isn't repeated
 	for ctx.Err() == nil {
 		if why := m.run(ctx, uri, reports, log, &said); why != "" && why != said && ctx.Err() == nil {
 			said = why
@@ -93,7 +93,7 @@ func (m Machines) follow(ctx context.Context, uri string, reports chan<- heard) 
 	}
 }
 
-// run starts the program and passes on what it says, until it ends.
+// run starts the program and forwards its reports until it ends.
 func (m Machines) run(ctx context.Context, uri string, reports chan<- heard, log *slog.Logger, said *string) (why string) {
 	command := m.Command(uri)
 	cmd := exec.Command(command[0], command[1:]...)
@@ -120,7 +120,7 @@ func (m Machines) run(ctx context.Context, uri string, reports chan<- heard, log
 	hung.Stop()
 	in.Close()
 	out.Close()
-	cmd.WaitDelay = time.Second // for what it has started itself
+	cmd.WaitDelay = time.Second // for its own child processes
 	kill := time.AfterFunc(min(patience, endTime), func() { cmd.Process.Kill() })
 	end := cmd.Wait()
 	kill.Stop()
@@ -135,7 +135,7 @@ func (m Machines) run(ctx context.Context, uri string, reports chan<- heard, log
 	return ""
 }
 
-// complaints are what the program says on its standard error.
+// complaints logs the program's standard error.
 type complaints struct {
 	log  *slog.Logger
 	last string
@@ -180,33 +180,33 @@ func (m Machines) listen(ctx context.Context, uri string, out io.Reader, reports
 	return lines.Err()
 }
 
-// book is what is known of all machines.
+// book is the state of all machines.
 type book struct {
 	uris  []string
 	last  map[string]Report // by URI
 	known map[string]entry  // by URI and name
 	boots uint64
 	told  []hypervisor.Machine
-	first bool // nothing was told yet
+	first bool // nothing was reported yet
 }
 
-// entry is a machine as it was last heard of.
+// entry is a machine as last reported.
 type entry struct {
 	boot, started, resets uint64
-	pid                   int // 0: not known yet
+	pid                   int // 0: unknown
 }
 
 func newBook(uris []string) *book {
 	return &book{uris: uris, last: map[string]Report{}, known: map[string]entry{}, first: true}
 }
 
-// enter takes a report down, and returns what all reports come to if that has changed.
+// enter applies a report, and returns the machines of all reports if they have changed.
 func (b *book) enter(h heard) ([]hypervisor.Machine, bool) {
 	for _, m := range h.report.Machines {
 		b.number(h, m)
 	}
 	b.last[h.uri] = h.report
-	// A domain is one machine's: one that is on, if there is one, of the libvirt named first.
+	// A domain is one machine's: a running one, if there is one, of the libvirt named first.
 	var all []hypervisor.Machine
 	seen := map[string]bool{}
 	for _, off := range []bool{false, true} {
@@ -237,8 +237,8 @@ func same(x, y hypervisor.Machine) bool {
 
 func key(uri, name string) string { return uri + " " + name }
 
-// number gives a machine that began anew another number. A program that has just begun
-// to watch has counted no resets yet: those before aren't held against it.
+// number gives a restarted machine another boot number. A program that has just begun to watch counts resets from 0:
+// that is no restart.
 func (b *book) number(h heard, m Machine) {
 	k := key(h.uri, m.Name)
 	was, ok := b.known[k]

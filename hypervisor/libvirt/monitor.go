@@ -41,15 +41,15 @@ func monitorCommand(conn net.Conn, machine, command string) ([]byte, error) {
 	return m.Run([]byte(command))
 }
 
-// ending is a connection whose client, go-libvirt, ends with it: go-libvirt reads on for ever after a
-// deadline, and allocates whatever length a packet has.
+// ending is a connection that closes for its client, go-libvirt, too: go-libvirt reads on for ever after a deadline,
+// and allocates any packet length.
 type ending struct {
 	net.Conn
-	word []byte // what the client has not read yet of the length of a packet,
-	rest uint32 // and how much of the packet
+	word []byte // the unread part of a packet's length field,
+	rest uint32 // and the unread bytes of the packet
 }
 
-// Limits of the length of a packet: its header with the length, and what libvirt allows.
+// Limits of a packet's length: its header with the length, and libvirt's maximum.
 const (
 	leastPacket = 28
 	mostPacket  = 32 << 20

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// vcpuOf is one of QEMU's answer to query-cpus-fast.
+// vcpuOf is one vCPU in QEMU's answer to query-cpus-fast.
 type vcpuOf struct {
 	Index  int `json:"cpu-index"`
 	Thread int `json:"thread-id"`
 }
 
-// ParseThreads reads QEMU's answer to query-cpus-fast: the threads of its vCPUs.
+// ParseThreads returns the vCPU threads in QEMU's answer to query-cpus-fast, by vCPU index.
 func ParseThreads(out []byte) ([]int, error) {
 	var r struct {
 		Return []vcpuOf `json:"return"`
@@ -40,7 +40,7 @@ func ParseThreads(out []byte) ([]int, error) {
 	return ids, nil
 }
 
-// SocketOf is where a libvirt of this host listens.
+// SocketOf returns the socket of a libvirt of this host.
 func SocketOf(uri string) string {
 	if u, err := url.Parse(uri); err == nil {
 		if s := u.Query().Get("socket"); s != "" {
@@ -55,8 +55,8 @@ func SocketOf(uri string) string {
 	return "/run/libvirt/libvirt-sock"
 }
 
-// ProcessOf is the process of a machine's threads. QEMU isn't trusted with the numbers of
-// others: all must be of one process, which was started for that machine.
+// ProcessOf returns the process of a machine's threads. QEMU isn't trusted to report only its own: all must be of one
+// process, which was started for that machine.
 func ProcessOf(name string, ids []int) (pid int, err error) {
 	for _, id := range ids {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))

@@ -9,19 +9,18 @@ import (
 	"pegasus/vcpu"
 )
 
-// Report is a line of what `pegasus-libvirt watch` says: all machines that are attached,
-// or why it doesn't know them now.
+// Report is a line of `pegasus-libvirt watch`: all attached machines, or why they are unknown now.
 type Report struct {
 	Machines []Machine `json:"machines,omitempty"`
 	Away     string    `json:"away,omitempty"`
 }
 
-// Machine is one of a report.
+// Machine is a machine in a report.
 type Machine struct {
 	Name  string                  `json:"name"`
 	State hypervisor.MachineState `json:"state"`
-	// Started tells one emulator from the next. Resets counts how often the machine began
-	// anew in the same one, as far as whoever reports has seen.
+	// Started distinguishes an emulator from the next. Resets counts how often the machine restarted in the same one,
+	// as far as the reporting program has seen.
 	Started uint64       `json:"started,omitempty"`
 	Resets  uint64       `json:"resets,omitempty"`
 	PID     int          `json:"pid,omitempty"`
@@ -29,7 +28,7 @@ type Machine struct {
 	Credits vcpu.Credits `json:"credits,omitempty"`
 }
 
-// Bounds of what a report may say.
+// Bounds of a report.
 const (
 	maxLine     = 1 << 20
 	maxMachines = 4096
@@ -38,7 +37,7 @@ const (
 
 var errTooMany = errors.New("it has more machines than there can be")
 
-// ParseReport reads a line.
+// ParseReport parses and checks a line.
 func ParseReport(line []byte) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -81,23 +80,23 @@ func (m Machine) check() error {
 	return nil
 }
 
-// Shown is what `pegasus-libvirt show` and `define` print of a machine.
+// Shown is the output of `pegasus-libvirt show` and `define` for a machine.
 type Shown struct {
-	Lasting    bool   `json:"lasting"` // false: it is forgotten when it ends
+	Lasting    bool   `json:"lasting"` // false: libvirt forgets it when it ends
 	Runs       bool   `json:"runs"`
-	Saved      bool   `json:"saved,omitempty"` // it has a state to which its next start puts it back
+	Saved      bool   `json:"saved,omitempty"` // its next start restores a saved state
 	Definition string `json:"definition"`      // from its next start on
 	Live       string `json:"live,omitempty"`  // while it runs
 }
 
-// Listed is one machine of what `pegasus-libvirt list` prints.
+// Listed is one machine in the output of `pegasus-libvirt list`.
 type Listed struct {
 	Name string `json:"name"`
 	Runs bool   `json:"runs"`
 	Of   string `json:"of"`             // the name of its region, which should be its own
 	Next uint64 `json:"next,omitempty"` // bytes of its region from its next start on; 0: none
 	Now  uint64 `json:"now,omitempty"`  // and while it runs
-	// Shared is whether it is a PCI device, whose processes aren't kept apart.
+	// Shared reports whether the region is a PCI device, which doesn't isolate the machine's processes.
 	Shared bool `json:"shared,omitempty"`
 	// Memory and Counted are as of kvm.Definition.BesideCells; 0 where it reports no mistake.
 	Memory  uint64 `json:"memory,omitempty"`

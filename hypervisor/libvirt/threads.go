@@ -10,7 +10,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// MachineRun identifies for what the vCPU threads of a machine stay the same.
+// MachineRun identifies a run of a machine, in which its vCPU threads stay the same.
 type MachineRun struct {
 	Name  string
 	ID    uint // of the emulator
@@ -68,7 +68,7 @@ func (t *Threads) Of(run MachineRun) (pid int, vcpus []int) {
 	a := t.known[run.Name]
 	if a == nil || a.run != run {
 		next := &answer{}
-		if a != nil && a.run.ID == run.ID { // known until better is, and queried no sooner
+		if a != nil && a.run.ID == run.ID { // valid until the next answer, and queried no sooner
 			*next = *a
 		}
 		next.run, next.done = run, false
@@ -93,12 +93,12 @@ func (t *Threads) query(a *answer) {
 	if line != "" && current {
 		t.Log(line)
 	}
-	if err == nil || !current { // one that has changed since waits for its turn
+	if err == nil || !current { // a run that has changed since waits for its turn
 		t.Changed()
 	}
 }
 
-// end notes how a query ended, and returns the line to log.
+// end records the outcome of a query, and returns the line to log.
 func (a *answer) end(pid int, vcpus []int, err error) string {
 	if err == nil {
 		a.pid, a.vcpus, a.done = pid, vcpus, true
@@ -121,7 +121,7 @@ func (a *answer) end(pid int, vcpus []int, err error) string {
 	return fmt.Sprintf("query the vCPU threads of %s: %v; querying again in %v, then in pauses of up to %v", a.run.Name, err, pause, longestPause)
 }
 
-// Forget drops all machines but those that are there and on.
+// Forget drops all machines except the running ones in there.
 func (t *Threads) Forget(there []Machine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

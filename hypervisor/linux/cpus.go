@@ -1,9 +1,8 @@
-// Package linux is the CPU side of domains on a Linux host: what part of its CPUs
-// each was given, and when their vCPUs run.
+// Package linux is the CPU side of domains on a Linux host: each domain's part of its CPUs, and when their vCPUs run.
 //
-// The backend calls it by the hypervisor contract; process guests and virtual
-// machines are looked at together, since they share the CPUs. It believes the
-// kernel, and takes from a guest only what bounds the guest itself.
+// Callers: the backend, by the hypervisor contract; process guests and virtual machines are sampled together, since
+// they share the CPUs. Trust boundary: the kernel is trusted; of a guest's own settings only those that restrict the
+// guest itself are used.
 package linux
 
 import (
@@ -25,58 +24,53 @@ import (
 	"pegasus/vcpu"
 )
 
-// CPUs is the CPU side of domains, as Linux tells it in /proc and /sys/fs/cgroup. The
-// vCPUs of a domain are the threads of its processes; of a virtual machine, those of
-// its emulator that run the guest. What credit each has left is computed from what it
-// ran and waited for. The kernel writes that down where we may load BPF programs;
-// else it is read from schedstat, which lags by up to a tick.
+// CPUs is the CPU side of domains, as Linux reports it in /proc and /sys/fs/cgroup. The vCPUs of a domain are the
+// threads of its processes; of a virtual machine, those of its emulator that run the guest. Each one's remaining
+// credit is computed from its running and waiting times. The kernel records these where we may load BPF programs;
+// else they are read from schedstat, which lags by up to a tick. One goroutine at a time uses it.
 type CPUs struct {
-	proc, cgroups string                          // where these file systems are
-	load          func() (*switches.Table, error) // asked at the first look; nil: not wanted
-	allowed       func(tid int) hypervisor.CPUSet // where a thread may run
+	proc, cgroups string                          // mount points of these file systems
+	load          func() (*switches.Table, error) // called at the first look; nil: not wanted
+	allowed       func(tid int) hypervisor.CPUSet // returns the CPUs of a thread's affinity
 	log           *slog.Logger
 
 	table  *switches.Table // nil: schedstat
-	raiser *Raiser         // nil: nobody changes weights for moments
+	raiser *Raiser         // nil: no temporary weights
 
 	weights   map[string]hypervisor.Weight // as last read
-	processes map[int]*process             // those looked at, by PID
+	processes map[int]*process             // the sampled ones, by PID
 	threads   int                          // in all of them
 	looked    vcpu.Time
 	looks     int
-	blind     sync.Once // it was said that there is no schedstat
+	blind     sync.Once // the lack of schedstat was logged
 	accounts  []*hypervisor.Account
 	buf       [1024]byte
 }
 
 const (
-	// maxThreads is how many threads of a domain count, maxWatched how many of all:
-	// each keeps two files open.
+	// maxThreads bounds the threads counted of a domain, maxWatched those of all: each keeps two files open.
 	maxThreads = 64
 	maxWatched = 512
-	// listEvery is how many looks pass until it is looked for new threads of a
-	// process that is known.
+	// listEvery is the number of looks between searches for new threads of a process.
 	listEvery = 8
-	// longPause is how many periods may pass between two looks, before what
-	// happened since the last one says nothing any more.
+	// longPause is the number of periods between two looks after which the time between them isn't accounted for.
 	longPause = 8
 )
 
-// process is a guest process whose threads are looked at.
+// process is a guest process whose threads are sampled.
 type process struct {
 	threads []*thread // by TID
-	listed  int       // at which look
-	wanted  bool      // at this one
+	listed  int       // number of the look at which threads was listed
+	wanted  bool      // in use at the current look
 }
 
-// NewCPUs returns the CPU side of this host's guests. When somebody first wants to
-// know when they run, load is asked for a table of thread switches: switches.Load, or
-// what a privileged process hands over. With nil, or where it fails, /proc is read.
+// NewCPUs returns the CPU side of this host's guests. The first Look calls load for a table of thread switches:
+// switches.Load, or one from a privileged process. With nil, or where it fails, /proc is read.
 func NewCPUs(log *slog.Logger, load func() (*switches.Table, error)) *CPUs {
 	return &CPUs{proc: "/proc", cgroups: "/sys/fs/cgroup", load: load, allowed: allowedCPUs, log: log, processes: make(map[int]*process)}
 }
 
-// everywhere is where a thread of which nothing is known may run.
+// everywhere is the affinity of a thread whose own is unknown.
 var everywhere = hypervisor.FirstCPUs(runtime.NumCPU())
 
 func allowedCPUs(tid int) hypervisor.CPUSet {
@@ -92,8 +86,8 @@ func allowedCPUs(tid int) hypervisor.CPUSet {
 	return cpus
 }
 
-// Look implements hypervisor.CPUs. Of the threads on one CPU, if none was seen to run,
-// the one that is owed most counts as running.
+// Look implements hypervisor.CPUs. Of the threads on one CPU, if none was seen to run, the one with most credit
+// counts as running.
 func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
 	passed := now.Sub(c.looked)
 	known := c.looks > 0 && passed > 0 && passed <= longPause*period
@@ -123,7 +117,7 @@ func (c *CPUs) Look(now vcpu.Time, period time.Duration, of []hypervisor.Guests)
 	return all, quality
 }
 
-// begin decides from where it is read what threads do.
+// begin selects the source of the threads' states.
 func (c *CPUs) begin() {
 	why := error(errUnwanted)
 	if c.load != nil {
@@ -138,7 +132,7 @@ func (c *CPUs) begin() {
 
 var errUnwanted = errors.New("eBPF was not asked for")
 
-// remembered are the domains' weights as they were last read; of all, if one is new.
+// remembered returns the domains' weights as last read; it reads all if a domain is new.
 func (c *CPUs) remembered(of []hypervisor.Guests) []hypervisor.Weight {
 	weights := make([]hypervisor.Weight, len(of))
 	for i, g := range of {
@@ -151,7 +145,7 @@ func (c *CPUs) remembered(of []hypervisor.Guests) []hypervisor.Weight {
 	return weights
 }
 
-// visit reads what all threads of the domains did, at most maxThreads of each.
+// visit samples all threads of the domains, at most maxThreads of each.
 func (c *CPUs) visit(of []hypervisor.Guests) [][]*thread {
 	for _, p := range c.processes {
 		p.wanted = false
@@ -189,7 +183,7 @@ func (c *CPUs) visit(of []hypervisor.Guests) [][]*thread {
 	return seen
 }
 
-// Close implements hypervisor.CPUs: it lets go of what is kept open, and of the kernel's notes.
+// Close implements hypervisor.CPUs: it closes the open files and the kernel's table.
 func (c *CPUs) Close() {
 	for _, p := range c.processes {
 		c.drop(p)
@@ -216,7 +210,7 @@ func (c *CPUs) close(t *thread) {
 	c.threads--
 }
 
-// see looks at a thread: in the table, or in /proc as long as that says nothing of it.
+// see samples a thread: from the table, or from /proc as long as that has no state of it.
 func (c *CPUs) see(t *thread, clock int64) bool {
 	if t.watched {
 		if e, ok := c.table.Read(t.place); ok && e.State != switches.Unknown {
@@ -232,11 +226,10 @@ func monotonic() int64 {
 	return now.Nano()
 }
 
-// list looks for threads that are new, as long as there are no more than most, for
-// those that have ended unnoticed, and where the others may run by now.
+// list adds new threads, up to most, removes those that have ended unnoticed, and updates the affinity of the others.
 func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
 	p.threads = slices.DeleteFunc(p.threads, func(t *thread) bool {
-		gone := t.exact && t.vcpu.State == vcpu.Blocked && !t.there(c.buf[:]) // the kernel may not have noted its end
+		gone := t.exact && t.vcpu.State == vcpu.Blocked && !t.there(c.buf[:]) // the kernel may not have recorded its end
 		if gone {
 			c.close(t)
 		}
@@ -275,9 +268,8 @@ func (c *CPUs) list(pid int, p *process, most int, vcpus threads) {
 	}
 }
 
-// settle brings the threads' credits up to date after a time in which they did what
-// was read, if that is known. A domain's weight is divided among those of its
-// threads that wanted to run.
+// settle updates the threads' credits after a time; known reports whether their activity in that time was sampled. A
+// domain's weight is divided among those of its threads that wanted to run.
 func (c *CPUs) settle(seen [][]*thread, weights []hypervisor.Weight, passed time.Duration, known bool) {
 	c.accounts = c.accounts[:0]
 	for i, threads := range seen {
@@ -303,9 +295,8 @@ func (c *CPUs) settle(seen [][]*thread, weights []hypervisor.Weight, passed time
 	}
 }
 
-// first says whether t rather than u counts as running, of those on one CPU: the one
-// that was seen to run, or else, since only the looking may have displaced it, the
-// one that is owed most.
+// first reports whether t rather than u counts as running, of those on one CPU: the one that was seen to run, or
+// else, since only the sampling may have displaced it, the one with most credit.
 func first(t, u *thread) bool {
 	if u == nil {
 		return true
@@ -316,7 +307,7 @@ func first(t, u *thread) bool {
 	return t.account.Credit > u.account.Credit
 }
 
-// foretell says of each thread what it does, and will in the coming period.
+// foretell sets each thread's state and its predicted part of the coming period.
 func (c *CPUs) foretell(seen [][]*thread, period time.Duration) {
 	hypervisor.Foretell(c.accounts, period)
 	running := make(map[int]*thread) // by CPU

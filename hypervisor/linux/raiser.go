@@ -17,7 +17,7 @@ import (
 
 // Raiser implements hypervisor.Raiser with cpu.weight, or cpu.shares of version 1.
 type Raiser struct {
-	host *CPUs // where groups are
+	host *CPUs // provides the groups
 
 	mu      sync.Mutex
 	weights *raised.Weights
@@ -25,14 +25,14 @@ type Raiser struct {
 	use raised.Use[string] // by sibling's directory
 }
 
-// The weights that there can be.
+// The valid weights.
 const (
 	leastWeight, mostWeight = 1, 10000
 	leastShares, mostShares = 2, 1 << 18
 )
 
-// Raiser returns the one of this host, which writes down what it changes in dir. From
-// now on the host's weights are what is set for machines, whatever they have.
+// Raiser returns the Raiser of this host, which keeps its records in dir. From then on c reports the configured
+// weights of machines, not the effective ones.
 func (c *CPUs) Raiser(dir string) *Raiser {
 	c.raiser = &Raiser{host: c, weights: raised.NewWeights(dir, "a machine", c.log)}
 	return c.raiser
@@ -71,7 +71,7 @@ var (
 	errIdle      = errors.New("its cgroup has no weight: somebody has set it idle")
 )
 
-// find is the group of a machine, with what is set for it now, in a file.
+// find returns the group of a machine, with its configured weight, and the weight's file.
 func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, file string, err error) {
 	if !of.VM || len(of.Processes) == 0 {
 		return g, "", errNoMachine
@@ -95,7 +95,7 @@ func (r *Raiser) find(of hypervisor.Guests) (g hypervisor.Group, file string, er
 	return g, file, nil
 }
 
-// groupWeight is the weight of a cgroup, by its file.
+// groupWeight is the weight of a cgroup: the path of its file.
 type groupWeight string
 
 // Get implements raised.Weight.
@@ -115,7 +115,7 @@ func (w groupWeight) Get() (int64, error) {
 	return n, nil
 }
 
-// absent is why there is no such weight that could be read.
+// absent returns why the weight can't be read.
 func (w groupWeight) absent() error {
 	if _, err := os.Stat(string(w)); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s can't be read", w)
@@ -133,7 +133,7 @@ func (w groupWeight) Put(weight int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// machineGroup is the directory of the cgroup that a machine has to itself.
+// machineGroup returns the directory of the cgroup that a machine has to itself.
 func (c *CPUs) machineGroup(pid int) (dir string, v1 bool, err error) {
 	path, v1, ok := c.pathOf(pid)
 	if !ok || strings.HasPrefix(path, "/..") {
@@ -147,7 +147,7 @@ func (c *CPUs) machineGroup(pid int) (dir string, v1 bool, err error) {
 	if ofThread.MatchString(filepath.Base(path)) {
 		path = filepath.Dir(path)
 		if scope := filepath.Dir(path); filepath.Base(path) == "libvirt" && strings.HasSuffix(scope, ".scope") {
-			path = scope // what is below is alone in there
+			path = scope // the groups below are the machine's only ones
 		}
 		if path == "/" {
 			return "", v1, errNoGroup
@@ -176,7 +176,7 @@ func (r *Raiser) Restore() {
 	r.weights.Restore()
 }
 
-// plain is what is set for the group of a file that said text.
+// plain returns a group's configured weight where its file has text.
 func (r *Raiser) plain(file, text string) string {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if r == nil || err != nil {
@@ -190,7 +190,7 @@ func (r *Raiser) plain(file, text string) string {
 	return text
 }
 
-// weighOthers fills in what else wants the CPUs beside the groups.
+// weighOthers sets the weights of the other CPU consumers beside the groups.
 func (r *Raiser) weighOthers(all []hypervisor.Group, mine map[string]bool) {
 	now := time.Now()
 	r.use.Next()
@@ -217,7 +217,7 @@ func (r *Raiser) weighOthers(all []hypervisor.Group, mine map[string]bool) {
 	}
 }
 
-// weightOf is what a group has, in the terms of its version.
+// weightOf returns a group's weight, in the terms of its cgroup version.
 func weightOf(dir string) (int64, bool) {
 	for _, name := range []string{"cpu.weight", "cpu.shares"} {
 		if text, there, _ := setting(filepath.Join(dir, name)); there {
@@ -228,7 +228,7 @@ func weightOf(dir string) (int64, bool) {
 	return 0, false
 }
 
-// usageOf is the CPU time that a group has used. Version 1 counts it in a hierarchy of its own.
+// usageOf returns the CPU time that a group has used. Version 1 counts it in a hierarchy of its own.
 func (c *CPUs) usageOf(dir string) (time.Duration, bool) {
 	if path, err := filepath.Rel(filepath.Join(c.cgroups, "cpu"), dir); err == nil && filepath.IsLocal(path) {
 		text, _, _ := setting(filepath.Join(c.cgroups, "cpuacct", path, "cpuacct.usage"))

@@ -7,14 +7,13 @@ import (
 	"pegasus/hypervisor/raised"
 )
 
-// PutBack writes into a cgroup what was set for it, if it still has what a daemon wrote
-// that has died.
+// PutBack restores a cgroup's configured weight, if it still has a weight that a dead daemon wrote.
 func PutBack(r raised.Record) (put bool, err error) {
 	w := groupWeight(r.File)
 	has, err := w.Get()
 	switch {
 	case errors.Is(err, raised.ErrOff), errors.Is(err, errGuests), errors.Is(err, errIdle):
-		return false, nil // it has none any more, or what others have set
+		return false, nil // it has no weight any more, or one that another program set
 	case err != nil:
 		return false, err
 	case !slices.Contains(r.Ours, has):

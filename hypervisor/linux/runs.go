@@ -8,17 +8,15 @@ import (
 	"pegasus/vcpu"
 )
 
-// Runs is when vCPUs run, one Look after another. Where the kernel notes switches, the
-// last one of each thread is exact, and those before it since the last Look are put
-// together; else it is known how long a thread ran, but hardly when.
+// Runs samples when vCPUs run. Where the kernel records switches, the last run of each thread is exact, and those
+// before it since the last Look are merged; else only the length of the runs is known, and hardly their times.
 type Runs struct {
 	cpus *CPUs
 	last int64
 	was  map[*thread]bool // ran at the last look
 }
 
-// NewRuns returns the runs of this host's guests. load is as for NewCPUs; the table is
-// one of its own.
+// NewRuns returns the Runs of this host's guests. load is as for NewCPUs; the table is not shared.
 func NewRuns(log *slog.Logger, load func() (*switches.Table, error)) *Runs {
 	return &Runs{cpus: NewCPUs(log, load), was: make(map[*thread]bool)}
 }
@@ -46,16 +44,16 @@ func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 // Close implements hypervisor.Runs.
 func (r *Runs) Close() { r.cpus.Close() }
 
-// piece is a time.
+// piece is an interval.
 type piece struct{ from, to int64 }
 
-// pieces is when a thread ran after last, up to now, by what was seen of it at both.
+// pieces returns when a thread ran between last and now, from its samples at both.
 func (t *thread) pieces(last, now int64, was bool) (all []piece) {
 	ran := min(int64(t.done.ran), now-last)
 	if last == 0 || ran <= 0 {
 		return nil
 	}
-	if !t.exact { // when is not known: as late as can be
+	if !t.exact { // the times are unknown: as late as possible
 		return []piece{{now - ran, now}}
 	}
 	since := min(max(t.since, last), now)

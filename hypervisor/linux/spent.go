@@ -8,7 +8,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// Spent implements hypervisor.CPUs. It keeps nothing open, since it is asked seldom.
+// Spent implements hypervisor.CPUs. It keeps no files open, since calls are rare.
 func (c *CPUs) Spent(of []hypervisor.Guests) []hypervisor.Spent {
 	all := make([]hypervisor.Spent, len(of))
 	for i, g := range of {
@@ -34,7 +34,7 @@ func (c *CPUs) Spent(of []hypervisor.Guests) []hypervisor.Spent {
 	return all
 }
 
-// candidates are the threads of a process, whose directory is dir, that may be vCPUs.
+// candidates returns the threads of a process, whose directory is dir, that may be vCPUs.
 func (v threads) candidates(dir string) (tids []int) {
 	if len(v.known) > 0 {
 		return v.known

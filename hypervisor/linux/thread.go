@@ -19,23 +19,22 @@ import (
 type thread struct {
 	tid             int
 	vcpu            vcpu.VCPU
-	exact           bool  // vcpu's state was noted by the kernel, and is no guess
-	since           int64 // then: CLOCK_MONOTONIC ns
+	exact           bool  // vcpu's state is the kernel's record, not an estimate
+	since           int64 // start of that state: CLOCK_MONOTONIC ns
 	account         hypervisor.Account
 	place           switches.Place // in the table, if it is watched there
 	watched         bool
 	schedstat, stat int           // descriptors
-	ran, waited     time.Duration // ever, by whom it was read from last
+	ran, waited     time.Duration // totals, by the source read last
 	done            doings        // since the last look
 	said            [80]byte      // its schedstat, as last read
-	length          int           // of that; 0: it was not read last time
+	length          int           // length of that; 0: it was not read last time
 }
 
-// doings are what a thread did between two looks.
+// doings are a thread's times between two looks.
 type doings struct{ ran, waited time.Duration }
 
-// openThread opens what the kernel says of a thread, which stays the same thread's
-// even if its number is given away.
+// openThread opens the files of a thread, which stay the same thread's even if its number is reused.
 func openThread(dir string, tid, id int) (*thread, error) {
 	schedstat, err := openFile(filepath.Join(dir, "schedstat"))
 	if err != nil {
@@ -49,7 +48,7 @@ func openThread(dir string, tid, id int) (*thread, error) {
 	return &thread{tid: tid, vcpu: vcpu.VCPU{ID: id, PCPU: -1}, schedstat: schedstat, stat: stat}, nil
 }
 
-// openFile opens a file that is read so often that os.File's share of it counts.
+// openFile opens a file that is read so often that os.File's overhead matters.
 func openFile(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -63,7 +62,7 @@ func (t *thread) close() {
 	unix.Close(t.stat)
 }
 
-// take is look for what the kernel noted of the thread up to a moment of its clock.
+// take is look with the kernel's record of the thread, at the time clock.
 func (t *thread) take(e switches.Entry, clock int64) bool {
 	ran, waited := time.Duration(e.Ran), time.Duration(e.Waited)
 	state, passed := vcpu.Blocked, time.Duration(max(clock-e.Since, 0))
@@ -84,13 +83,13 @@ func (t *thread) take(e switches.Entry, clock int64) bool {
 	return true
 }
 
-// there says whether the thread has not ended.
+// there reports whether the thread exists.
 func (t *thread) there(buf []byte) bool {
 	n, _ := unix.Pread(t.schedstat, buf, 0)
 	return n > 0
 }
 
-// look reads what the thread did since the last look and does now; false: it has ended.
+// look samples the thread's times since the last look and its state; false: it has ended.
 func (t *thread) look(buf []byte) bool {
 	t.exact = false
 	n, _ := unix.Pread(t.schedstat, buf, 0)
@@ -101,13 +100,13 @@ func (t *thread) look(buf []byte) bool {
 		if !ok {
 			return false
 		}
-		if t.length > 0 { // what it did before it was found counts for nothing
+		if t.length > 0 { // its times before it was found don't count
 			t.done = doings{max(ran-t.ran, 0), max(waited-t.waited, 0)}
 		}
 		t.ran, t.waited = ran, waited
 		t.length = copy(t.said[:], text)
 	} else if t.vcpu.State == vcpu.Blocked {
-		return len(text) > 0 // most threads sleep most of the time, and this is cheaper to see
+		return len(text) > 0 // most threads sleep most of the time, and this check is cheaper
 	}
 	n, _ = unix.Pread(t.stat, buf, 0)
 	s, ok := parseStat(buf[:max(n, 0)])
@@ -118,14 +117,14 @@ func (t *thread) look(buf []byte) bool {
 	t.vcpu.State = vcpu.Blocked
 	if s.state == 'R' {
 		t.vcpu.State = vcpu.Runnable
-		if t.done.ran == 0 { // the kernel counts a wait when it is over
+		if t.done.ran == 0 { // the kernel counts a wait only at its end
 			t.done.waited = max(t.done.waited, 1)
 		}
 	}
 	return true
 }
 
-// spend tells the account what the thread did, if it is known when.
+// spend sets the account's times since the last look, if known.
 func (t *thread) spend(known bool) {
 	t.account.Ran, t.account.Waited = 0, 0
 	if known {
@@ -133,7 +132,7 @@ func (t *thread) spend(known bool) {
 	}
 }
 
-// parseSchedstat reads a thread's schedstat: ns that it ran, and waited for a CPU.
+// parseSchedstat parses a thread's schedstat: ns that it ran, and waited for a CPU.
 func parseSchedstat(text []byte) (ran, waited time.Duration, ok bool) {
 	fields := bytes.Fields(text)
 	if len(fields) < 2 {
@@ -144,7 +143,7 @@ func parseSchedstat(text []byte) (ran, waited time.Duration, ok bool) {
 	return time.Duration(r), time.Duration(w), errors.Join(err, err2) == nil
 }
 
-// stat is what matters here of a process's or thread's stat.
+// stat has the used fields of a process's or thread's stat.
 type stat struct {
 	state byte // R: runs or waits for a CPU
 	nice  int
@@ -159,8 +158,7 @@ func readStat(path string) (stat, bool) {
 	return parseStat(text)
 }
 
-// The fields of stat that follow the name, which may contain anything; the first of
-// them is number 3 in proc(5).
+// The indexes of stat's fields after the name, which may contain any bytes; the first of them is number 3 in proc(5).
 const (
 	statState = 0
 	statNice  = 19 - 3

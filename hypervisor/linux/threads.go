@@ -10,14 +10,14 @@ import (
 	"pegasus/hypervisor"
 )
 
-// threads are those of a process that are vCPUs.
+// threads selects the threads of a process that are vCPUs.
 type threads struct {
 	vm    bool
 	known []int // by vCPU number; none: by name
 }
 
-// vcpusOf are the vCPUs of a domain's nth process. What an emulator told of its
-// threads is about the first.
+// vcpusOf returns the vCPUs of a domain's nth process. The emulator's report of its threads is about the first
+// process.
 func vcpusOf(g hypervisor.Guests, n int) threads {
 	of := threads{vm: g.VM}
 	if n == 0 {
@@ -26,10 +26,10 @@ func vcpusOf(g hypervisor.Guests, n int) threads {
 	return of
 }
 
-// maxEmulator is how many threads of an emulator are looked through for its vCPUs.
+// maxEmulator bounds the threads of an emulator that are searched for its vCPUs.
 const maxEmulator = 1024
 
-// among is how many threads are looked through.
+// among returns the bound of threads searched.
 func (v threads) among() int {
 	if v.vm {
 		return maxEmulator
@@ -37,7 +37,7 @@ func (v threads) among() int {
 	return maxThreads
 }
 
-// number is a thread's vCPU number, if it is a vCPU; of a process guest each thread is.
+// number returns a thread's vCPU number, if it is a vCPU; of a process guest each thread is.
 func (v threads) number(dir string, tid int) (int, bool) {
 	switch {
 	case !v.vm:
@@ -53,7 +53,7 @@ func (v threads) number(dir string, tid int) (int, bool) {
 	return parseName(strings.TrimSuffix(string(name), "\n"))
 }
 
-// parseName reads the number of a vCPU from its thread's name, as QEMU gives it.
+// parseName returns the number of a vCPU from its thread's name, as QEMU sets it.
 func parseName(name string) (int, bool) {
 	rest, ok := strings.CutPrefix(name, "CPU ")
 	number, accelerator, cut := strings.Cut(rest, "/")

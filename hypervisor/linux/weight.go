@@ -14,8 +14,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// niceWeights are what the kernel's fair scheduler weighs threads by, from nice -20
-// to 19.
+// niceWeights are the weights of threads in the kernel's fair scheduler, from nice -20 to 19.
 var niceWeights = [40]float64{
 	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
 	9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
@@ -29,32 +28,29 @@ func NiceCredits(nice int) vcpu.Credits {
 	return vcpu.Credits(math.Round(niceWeights[nice+20] / niceWeights[20] * float64(vcpu.DefaultCredits)))
 }
 
-// What the kernel weighs a cgroup by if nothing is set: cpu.weight of version 2,
-// cpu.shares of version 1.
+// The kernel's default weights of a cgroup: cpu.weight of version 2, cpu.shares of version 1.
 const (
 	plainWeight = 100
 	plainShares = 1024
 )
 
-// The most of a process's cgroups, and of a domain's processes, that are looked at.
+// Bounds of the depth of a process's cgroups, and of a domain's processes, that are read.
 const (
 	maxDepth     = 32
 	maxProcesses = 64
 )
 
-// cgroup is what is set for a group of processes, with all groups above it.
+// cgroup has the settings of a group of processes, with those of all groups above it.
 type cgroup struct {
 	path   string  // the lowest that counts
-	weight float64 // relative to one in which nothing is set
+	weight float64 // relative to the default
 	cap    int     // in % of one CPU; 0: none
 }
 
-// Weights implements hypervisor.CPUs. A domain's weight is that of its processes'
-// cgroup: the product of cpu.weight (or cpu.shares) on the way down to it, so that
-// it does not matter at which level it was set. Within a cgroup that several
-// domains are in, what counts is how nice they are. Of several processes the
-// heaviest is the domain's. A virtual machine's is the group of all its threads, as
-// libvirt makes it, and not those of single threads within.
+// Weights implements hypervisor.CPUs. A domain's weight is that of its processes' cgroup: the product of cpu.weight
+// (or cpu.shares) on the way down to it, so that the level at which it was set does not matter. Among several domains
+// in one cgroup, their niceness counts. Of several processes the heaviest is the domain's. A virtual machine's group
+// is that of all its threads, as libvirt creates it, and not those of single threads within.
 func (c *CPUs) Weights(of []hypervisor.Guests) []hypervisor.Weight {
 	type place struct {
 		path string // as the process has it
@@ -114,7 +110,7 @@ func (c *CPUs) Weights(of []hypervisor.Guests) []hypervisor.Weight {
 	return weights
 }
 
-// pathOf is the cgroup that shares out CPU time to a process.
+// pathOf returns the cgroup of a process for CPU time.
 func (c *CPUs) pathOf(pid int) (path string, v1, ok bool) {
 	text, err := os.ReadFile(filepath.Join(c.proc, strconv.Itoa(pid), "cgroup"))
 	if err != nil {
@@ -129,7 +125,7 @@ func (c *CPUs) pathOf(pid int) (path string, v1, ok bool) {
 			path, ok = at, true
 		default:
 			for name := range strings.SplitSeq(controllers, ",") {
-				if name == "cpu" { // no such line is there if version 2 has the controller
+				if name == "cpu" { // no such line exists if version 2 has the controller
 					return at, true, true
 				}
 			}
@@ -138,8 +134,8 @@ func (c *CPUs) pathOf(pid int) (path string, v1, ok bool) {
 	return path, false, ok
 }
 
-// group reads what is set on the way down to a cgroup; for that of a virtual machine's
-// thread, to the group of the machine.
+// group reads the settings on the way down to a cgroup; for a virtual machine's thread, down to the group of the
+// machine.
 func (c *CPUs) group(path string, v1, vm bool) cgroup {
 	g := cgroup{path: "/", weight: 1}
 	dir, file, plain := c.cgroups, "cpu.weight", float64(plainWeight)
@@ -148,7 +144,7 @@ func (c *CPUs) group(path string, v1, vm bool) cgroup {
 	}
 	at := "/"
 	if strings.HasPrefix(path, "/..") {
-		path = "/" // above what this daemon sees
+		path = "/" // outside this daemon's cgroup namespace
 	}
 	names := strings.Split(strings.Trim(filepath.Clean("/"+path), "/"), "/")
 	machine := vm && ofThread.MatchString(names[len(names)-1])
@@ -160,7 +156,7 @@ func (c *CPUs) group(path string, v1, vm bool) cgroup {
 		weight, there, ours := setting(filepath.Join(dir, at, file))
 		weight = c.raiser.plain(filepath.Join(dir, at, file), weight)
 		if there && !ours {
-			break // whoever may write this could be the guest
+			break // the guest may be able to write this
 		}
 		g.path = at
 		if n, err := strconv.ParseFloat(weight, 64); err == nil && n > 0 {
@@ -178,11 +174,11 @@ func (c *CPUs) group(path string, v1, vm bool) cgroup {
 	return g
 }
 
-// ofThread are the groups that libvirt makes for single threads of a machine.
+// ofThread matches the groups that libvirt creates for single threads of a machine.
 var ofThread = regexp.MustCompile(`^(emulator|vcpu[0-9]+|iothread[0-9]+)$`)
 
-// capOfVCPUs is the CPU time that a machine's vCPUs may have together by the groups that
-// each has to itself, which is where libvirt sets vcpu_quota; 0: as much as there is.
+// capOfVCPUs returns the limit of CPU time of a machine's vCPUs together, by their groups, which is where libvirt
+// sets vcpu_quota; 0: none.
 func capOfVCPUs(dir string, v1 bool) (sum int) {
 	groups, _ := filepath.Glob(filepath.Join(dir, "vcpu[0-9]*"))
 	for _, g := range groups {
@@ -195,7 +191,7 @@ func capOfVCPUs(dir string, v1 bool) (sum int) {
 	return sum
 }
 
-// capOf is the CPU time that a cgroup may have, in % of one CPU; 0: as much as there is.
+// capOf returns the limit of CPU time of a cgroup, in % of one CPU; 0: none.
 func capOf(dir string, v1 bool) int {
 	var quota, period string
 	if v1 {
@@ -213,8 +209,7 @@ func capOf(dir string, v1 bool) int {
 	return int(min(max(math.Ceil(100*q/p), 1), math.MaxInt32))
 }
 
-// setting reads a file of one line. ours says that only the host, or whoever runs
-// this daemon, could have written it.
+// setting reads a file of one line. ours reports that only the host, or this daemon's user, could have written it.
 func setting(path string) (text string, there, ours bool) {
 	f, err := os.Open(path)
 	if err != nil {

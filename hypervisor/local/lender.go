@@ -13,14 +13,14 @@ import (
 	"pegasus/hypervisor"
 )
 
-// lendTime is how long a machine may take to find room for a segment and clear it.
+// lendTime is how long a machine may take to provide a segment and clear it.
 const lendTime = 30 * time.Second
 
-// lender is a hub that speaks for a process of its virtual machine.
+// lender is a hub that connects for a process of its virtual machine.
 type lender struct{ *newcomer }
 
-// newLender believes root and the daemon's own user. Everybody else could lend memory,
-// too, without harm to others; but nobody else has a reason to.
+// newLender accepts root and the daemon's own user. Other users could lend memory, too, without harm to others, but
+// have no reason to.
 func newLender(n *newcomer) (*lender, error) {
 	n.process.Close()
 	n.process = nil
@@ -29,14 +29,14 @@ func newLender(n *newcomer) (*lender, error) {
 		n.Refuse(resultNotPermitted, err.Error())
 		return nil, err
 	}
-	n.pid = 0 // the hub's, not the process's
+	n.pid = 0 // the PID is the hub's, not the process's
 	return &lender{n}, nil
 }
 
 // resultNotPermitted is CUDA_ERROR_NOT_PERMITTED.
 const resultNotPermitted = 800
 
-// MostBytes bounds a segment by the memory of a machine, which is for its hub to say.
+// MostBytes returns the hub's bound of a segment, from the machine's memory.
 func (l *lender) MostBytes() uint64 { return l.hello.MostBytes }
 
 func (l *lender) Lend(t hypervisor.Terms) (*os.File, hypervisor.Loan, error) {
@@ -96,5 +96,5 @@ func checkLoan(f *os.File, t hypervisor.Terms, loan hypervisor.Loan) error {
 
 var _ hypervisor.Lender = (*lender)(nil)
 
-// speaksForAnother says whether a Hello is a hub's.
+// speaksForAnother reports whether a Hello is a hub's.
 func speaksForAnother(h callbuf.Hello) bool { return h.Features&callbuf.FeatureApart != 0 }

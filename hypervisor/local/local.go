@@ -1,14 +1,13 @@
-// Package local lets processes of this host be guests: each domain has a unix
-// socket, and whoever may connect there is that domain.
+// Package local lets processes of this host be guests: each domain has a unix socket, and a process that may connect
+// there is a guest of that domain.
 //
-// A domain's socket is NAME/sock. The directory NAME lives as long as the domain, over restarts
-// of the daemon, so that a container's mount of the directory reaches the socket of every later daemon.
-// NAME.sock is a link to the socket, for programs with the older path.
+// A domain's socket is NAME/sock. The directory NAME lives as long as the domain, over restarts of the daemon, so
+// that a container's mount of the directory reaches the socket of every later daemon. NAME.sock is a link to the
+// socket, for programs with the older path.
 //
-// The backend calls it by the hypervisor contract. Who may connect is decided by
-// the socket's owner, group and mode; who did is what SO_PEERCRED says. A container may be able to
-// write into the directory that it mounts, so the adapter creates sockets beside the directories
-// and renames them into place.
+// Callers: the backend, by the hypervisor contract. The socket's owner, group and mode control access; SO_PEERCRED
+// identifies the process. A container may be able to write into the directory that it mounts, so the adapter creates
+// sockets beside the directories and renames them into place.
 package local
 
 import (
@@ -37,7 +36,7 @@ type Adapter struct {
 	Log *slog.Logger
 }
 
-// maxPath is how long the kernel lets a socket's path be, in bytes.
+// maxPath is the kernel's limit of a socket's path, in bytes.
 const maxPath = 107
 
 // maxKnocking bounds the processes of one domain that wait for an answer.
@@ -232,8 +231,7 @@ func own(path string, d hypervisor.Domain, meanwhile fs.FileMode) error {
 	return os.Chmod(path, d.Mode.Perm())
 }
 
-// lookup turns a name or number into an id; -1, which chown takes as "leave
-// it", for none.
+// lookup returns the id of a name or number; -1, with which chown makes no change, for none.
 func lookup(name string, find func(string) (string, error)) (int, error) {
 	if name == "" {
 		return -1, nil
@@ -260,7 +258,7 @@ type door struct {
 	log    *slog.Logger
 
 	mu    sync.Mutex
-	guard hypervisor.Domain // by which processes are let in
+	guard hypervisor.Domain // the current access settings
 }
 
 func (d *door) Address() string { return d.place.socket }
@@ -366,7 +364,7 @@ func control(c *net.UnixConn, f func(fd int) error) error {
 	return inner
 }
 
-// peer asks the kernel who connected, and opens a pidfd of exactly that process.
+// peer returns the connected process from the kernel, with a pidfd of exactly that process.
 func peer(c *net.UnixConn) (pid, uid int, process *os.File, err error) {
 	err = control(c, func(fd int) error {
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -383,8 +381,7 @@ func peer(c *net.UnixConn) (pid, uid int, process *os.File, err error) {
 	return pid, uid, process, err
 }
 
-// openProcess prefers SO_PEERPIDFD (Linux 6.5), which can't be fooled by a
-// reused pid.
+// openProcess prefers SO_PEERPIDFD (Linux 6.5), which is safe against a reused pid.
 func openProcess(fd, pid int) (*os.File, error) {
 	p, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	if err != nil {

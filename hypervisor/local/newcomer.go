@@ -12,13 +12,13 @@ import (
 	"pegasus/callbuf"
 )
 
-// helloTime is how long a connected process may take to say hello.
+// helloTime is how long a connected process may take to send its hello.
 const helloTime = 5 * time.Second
 
-// errSilent is a connection that closed without a word: a probe.
+// errSilent reports a connection that closed without data: a probe.
 var errSilent = errors.New("the peer hung up")
 
-// newcomer is a process that has said hello.
+// newcomer is a process that has sent its hello.
 type newcomer struct {
 	conn    *net.UnixConn
 	pid     int
@@ -27,8 +27,7 @@ type newcomer struct {
 	hello   callbuf.Hello
 }
 
-// meet reads the hello. A hello that isn't one gets an answer too, so that the
-// program's error says what happened.
+// meet reads the hello. An invalid hello gets an answer too, so that the program reports the cause.
 func meet(c *net.UnixConn) (*newcomer, error) {
 	n := &newcomer{conn: c}
 	c.SetDeadline(time.Now().Add(helloTime))

@@ -16,12 +16,12 @@ import (
 	"pegasus/hypervisor"
 )
 
-// Keeper sees to it that every attached domU that runs has a hub, and that no other has. Hubs outlive
-// the daemon that started them: the next one's Keeper finds them by their places.
+// Keeper ensures that every attached running domU has a hub, and that no other domU has one. Hubs outlive the daemon
+// that started them: the next daemon's Keeper finds them by their places.
 type Keeper struct {
-	// Dir is where hubs take their places.
+	// Dir is the directory of hubs' places.
 	Dir string
-	// Hub is the command that becomes the hub of a domU; it is to take the place.
+	// Hub returns the command that becomes the hub of a domU and takes the place.
 	Hub func(domain string, d DomU, place string) []string
 	Log *slog.Logger
 
@@ -29,8 +29,8 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	want    map[grant.Domain]hypervisor.Machine
-	running map[grant.Domain]child // those that were started here
-	ending  map[int]time.Time      // since when processes that are still there have been told to end
+	running map[grant.Domain]child // those started here
+	ending  map[int]time.Time      // when the hub processes that still exist were told to end
 	changed chan struct{}
 }
 
@@ -38,26 +38,26 @@ type Keeper struct {
 type child struct {
 	domain  string
 	process *os.Process
-	ended   bool // another is started soon
+	ended   bool // a successor is started soon
 }
 
-// NewKeeper is one that keeps no hubs yet.
+// NewKeeper returns a Keeper without hubs.
 func NewKeeper(dir string, hub func(domain string, d DomU, place string) []string, log *slog.Logger) *Keeper {
 	return &Keeper{Dir: dir, Hub: hub, Log: log, patience: endTime, running: map[grant.Domain]child{}, changed: make(chan struct{}, 1)}
 }
 
-// lookEach is how often places are looked at when nothing tells of a change: a hub of another daemon
-// may have died. One of ours is followed after a pause.
+// lookEach is the interval of checks without an event: a hub of another daemon may have died. A hub started here is
+// restarted after startAgain.
 const (
 	lookEach   = 2 * time.Second
 	startAgain = 500 * time.Millisecond
 )
 
-// endTime is how long a hub may take to end, which its workers have to before it: some seconds. As long as one
-// lives its domU doesn't quite die.
+// endTime is how long a hub may take to end, after its workers: some seconds. As long as one lives its domU can't be
+// destroyed completely.
 const endTime = 10 * time.Second
 
-// Keep says which machines there are: all of them. Hubs of others are told to end at once.
+// Keep sets all existing machines. Hubs of other domUs are told to end at once.
 func (k *Keeper) Keep(all []hypervisor.Machine) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,10 +71,10 @@ func (k *Keeper) Keep(all []hypervisor.Machine) {
 	k.hint()
 }
 
-// Served are the domUs that have a hub, whichever daemon has started it, and the domains that these serve.
+// Served returns the domUs that have a hub, of this daemon or an earlier one, and the domains that these serve.
 func (k *Keeper) Served() map[uint16]string {
 	served := map[uint16]string{}
-	entries, _ := os.ReadDir(k.Dir) // there is none before the first hub
+	entries, _ := os.ReadDir(k.Dir) // missing before the first hub
 	for _, e := range entries {
 		id, err := strconv.ParseUint(e.Name(), 10, 16)
 		if err != nil {
@@ -94,7 +94,7 @@ func (k *Keeper) hint() {
 	}
 }
 
-// Run keeps hubs until ctx ends. The hubs go on.
+// Run starts and ends hubs until ctx ends. The hubs continue.
 func (k *Keeper) Run(ctx context.Context) error {
 	if err := os.MkdirAll(k.Dir, 0o700); err != nil {
 		return err
@@ -110,8 +110,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// look starts the hubs that are missing. Before anybody has said which machines there are none is
-// started or ended.
+// look starts the missing hubs. Before the first Keep no hub is started or ended.
 func (k *Keeper) look(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,8 +155,8 @@ func (k *Keeper) await(ctx context.Context, id grant.Domain, domain string, cmd 
 	k.hint()
 }
 
-// endOthers ends the hubs of domUs that aren't wanted, or were when they had another name, and
-// removes what is left of others. k.mu is held.
+// endOthers ends the hubs of domUs that aren't wanted, or were wanted under another name, and removes the places of
+// dead ones. The caller holds k.mu.
 func (k *Keeper) endOthers() {
 	before := k.ending
 	k.ending = map[int]time.Time{}
@@ -168,7 +167,7 @@ func (k *Keeper) endOthers() {
 	}
 	entries, err := os.ReadDir(k.Dir)
 	if err != nil {
-		return // which look will say
+		return // look logs the error
 	}
 	for _, e := range entries {
 		id, err := strconv.ParseUint(e.Name(), 10, 16)
@@ -189,7 +188,7 @@ func (k *Keeper) endOthers() {
 	}
 }
 
-// end ends a hub: it is told to, and if that is in vain, killed. before are those that were told before.
+// end ends a hub by SIGTERM, and kills it after the patience. before are the hubs told to end at earlier looks.
 func (k *Keeper) end(domain string, id grant.Domain, pid int, before map[int]time.Time, send func(syscall.Signal) error) {
 	since, told := before[pid]
 	signal := syscall.SIGTERM

@@ -1,16 +1,15 @@
-// Package xen is the host's side of a domU: the pages that it grants to Dom0, as the memory that
-// its hub (hypervisor/hub) lends to the workers of its processes, and the Keeper of such hubs.
+// Package xen is the host's side of a domU: the pages that it grants to Dom0, as the memory that its hub
+// (hypervisor/hub) lends to the workers of its processes, and the Keeper of such hubs.
 //
-// In the domU an agent (guest/xen) grants a control area, and says in the XenStore which pages
-// that is and at which event channel it hears; see callbuf/region. For each process of the domU it
-// grants a segment, of which the hub finds the pages by tables. They go into a device's file of
-// their own, which the worker maps: it can reach no other process's.
+// In the domU an agent (guest/xen) grants a control area, and publishes its first page and its event channel in
+// XenStore; see callbuf/region. For each process of the domU it grants a segment, whose pages the hub finds by
+// tables. They go into a device's file of their own, which the worker maps: it can reach no other process's.
 //
-// Who calls it: `pegasusd hub`, a process of its own for each domU, and the daemon as Keeper.
+// Callers: `pegasusd hub`, a process of its own for each domU, and the daemon as Keeper.
 //
-// Whom it trusts: hypervisor, XenStore and kernel of Dom0. The domU may write what it likes into
-// its pages and its part of the XenStore, as fast as it can. That it grants a page twice under two
-// numbers nobody can see: it would then be its own processes that share it.
+// Trust boundary: hypervisor, XenStore and kernel of Dom0 are trusted. The domU may write anything into its pages and
+// its part of XenStore, as fast as it can. That it grants a page twice under two numbers can't be detected: then its
+// own processes share the page.
 package xen
 
 import (
@@ -29,64 +28,64 @@ import (
 	"pegasus/xenstore"
 )
 
-// DomU is what a hub is to serve, and how much it may have.
+// DomU identifies a hub's domU, and its limits.
 type DomU struct {
 	ID     grant.Domain
 	Memory uint64 // bytes of all segments together; 0: DefaultMemory
 	Arena  uint64 // bytes of the arena of each, as far as Memory goes; 0: DefaultArena
-	// Lives asks the hypervisor whether there is such a domain, that isn't dying. It is asked when XenStore
-	// knows of none: that may have been started anew, and have forgotten all. nil: XenStore is believed.
+	// Lives reports whether the hypervisor has the domain, and it isn't dying. It is called when XenStore lacks the
+	// domain: XenStore may have been restarted, and have lost its data. nil: XenStore is trusted.
 	Lives func() (bool, error)
 }
 
-// What a domU may share: an arena for each of three processes.
+// A domU's defaults: an arena for each of three processes.
 const (
 	DefaultMemory = 64 << 20
 	DefaultArena  = 16 << 20
 
-	frontBytes = 4 << 20 // more than a segment has before its arena
+	frontBytes = 4 << 20 // more than the part of a segment before its arena
 )
 
-// Memory is the pages that a domU grants: a hub.Memory.
+// Memory is the pages that a domU grants. It implements hub.Memory.
 type Memory struct {
 	domU  DomU
 	pages pages
 	store *xenstore.Client
 	log   *slog.Logger
 
-	patience time.Duration // storeTime, but for tests
+	patience time.Duration // storeTime, except in tests
 
 	channels chan bell.Conn // of the control area that was taken, once
 	closed   chan struct{}
 
-	// Of the watch's goroutine.
-	missed int    // how often XenStore has known nothing of the domU since it did
-	said   string // the error that was logged last
+	// Owned by the watch's goroutine.
+	missed int    // consecutive looks at which XenStore lacked the domU
+	said   string // the last logged error
 
 	mu      sync.Mutex
-	offered offer  // of the agent that is there
-	over    string // why the domU is to be served no more
+	offered offer  // by the current agent
+	over    string // why the domU is not to be served any more
 
-	// Of the hub's goroutine.
-	tried    time.Time // when a control area was last to be taken
-	taken    offer     // what area is of; none: it is nil
+	// Owned by the hub's goroutine.
+	tried    time.Time // time of the last attempt to take a control area
+	taken    offer     // the offer of area; none: area is nil
 	area     []byte
 	channel  bell.Conn
 	unmap    func()
-	held     map[grant.Ref]bool // all numbers that are in use
+	held     map[grant.Ref]bool // all pages in use
 	segments map[uint32]*segment
 	lent     int // pages
 }
 
 var _ hub.Memory = (*Memory)(nil)
 
-// segment is what a process has.
+// segment is a process's segment.
 type segment struct {
 	refs  []grant.Ref
 	close func()
 }
 
-// Open begins to look what a domU's agent offers. It may not be there yet.
+// Open starts to watch the offer of a domU's agent, which may not exist yet.
 func Open(ctx context.Context, d DomU, dial xenstore.Dialer, log *slog.Logger) (*Memory, error) {
 	soon, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
@@ -111,8 +110,8 @@ func open(d DomU, p pages, store *xenstore.Client, log *slog.Logger) *Memory {
 	}
 }
 
-// tryEvery is how often a control area is taken: whatever a domU offers, it keeps neither us busy
-// nor the log.
+// tryEvery is the shortest interval between attempts to take a control area, which bounds the hub's work and log
+// against any offers.
 const tryEvery = time.Second
 
 // Take implements hub.Memory.
@@ -130,7 +129,7 @@ func (m *Memory) Take() []byte {
 	return m.area
 }
 
-// enter maps a control area, and has the agent hear when that ends.
+// enter maps a control area, and binds the channel that notifies the agent when that ends.
 func (m *Memory) enter(o offer) (err error) {
 	refs, err := controlPages(m.pages, o.control)
 	if err != nil {
@@ -148,7 +147,7 @@ func (m *Memory) enter(o offer) (err error) {
 	return nil
 }
 
-// leave gives back what was taken, of which nothing is used any more.
+// leave releases the control area, which is not used any more.
 func (m *Memory) leave() {
 	if m.area == nil {
 		return
@@ -165,7 +164,7 @@ func (m *Memory) leave() {
 // Same implements hub.Memory.
 func (m *Memory) Same() bool { return m.offer() == m.taken }
 
-// hold takes down that pages are in use: all of them, or none.
+// hold marks pages as in use: all of them, or none.
 func (m *Memory) hold(refs []grant.Ref) error {
 	for i, r := range refs {
 		if m.held[r] {
@@ -183,7 +182,7 @@ func (m *Memory) free(refs []grant.Ref) {
 	}
 }
 
-// Lend implements hub.Memory. Whether all its pages are granted shows when the worker maps them.
+// Lend implements hub.Memory. An invalid grant is detected when the pages are mapped.
 func (m *Memory) Lend(to uint32, l callbuf.Layout, answer wire.Message) (none hub.Segment, err error) {
 	if answer.Kind != wire.Grant || m.segments[to] != nil {
 		return none, fmt.Errorf("the agent says %v to process %d, where pages are granted, once", answer.Kind, to)
@@ -238,7 +237,7 @@ func (m *Memory) Rouses() bool { return false }
 
 var errClosed = errors.New("the hub ends")
 
-// Port implements hub.Memory. An event channel is as good as its control area.
+// Port implements hub.Memory. An event channel is valid as long as its control area.
 func (m *Memory) Port() (open func() (bell.Conn, error), reopen bool) {
 	return func() (bell.Conn, error) {
 		select {

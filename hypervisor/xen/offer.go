@@ -14,25 +14,25 @@ import (
 	"pegasus/xenstore"
 )
 
-// offer is what an agent says in the XenStore: where its control area is, and at which port it hears.
+// offer is an agent's entry in XenStore: its control area, and the port of its event channel.
 type offer struct {
 	control grant.Ref
 	port    grant.Port
 }
 
-// none says that there is no agent: no page has the number 0.
+// none reports that there is no agent: no page has the number 0.
 func (o offer) none() bool { return o.control == 0 }
 
 const (
-	// lookEvery is how often the XenStore is asked at most, whatever the domU writes there; lookAnyway
-	// how often when it says nothing.
+	// lookEvery is the shortest interval between reads of XenStore, whatever the domU writes there; lookAnyway the
+	// longest, without events.
 	lookEvery  = 100 * time.Millisecond
 	lookAnyway = 5 * time.Second
 	// storeTime is how long XenStore may take to answer.
 	storeTime = 10 * time.Second
 )
 
-// Watch implements hub.Memory: it follows what the XenStore says of the domU.
+// Watch implements hub.Memory: it follows the domU's entries in XenStore.
 func (m *Memory) Watch(ctx context.Context, changed func()) error {
 	soon, cancel := context.WithTimeout(ctx, m.patience)
 	defer cancel()
@@ -63,11 +63,11 @@ func (m *Memory) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// dir is the domU's part of the XenStore.
+// dir returns the domU's directory in XenStore.
 func (m *Memory) dir() string { return "/local/domain/" + strconv.Itoa(int(m.domU.ID)) }
 
-// look asks the XenStore once, and says whether it says something else. While it says nothing, or
-// doesn't know a domU that the hypervisor has, what is known holds.
+// look reads XenStore once, and reports whether the offer changed. While XenStore doesn't answer, or lacks a domU
+// that the hypervisor has, the last state stays.
 func (m *Memory) look(ctx context.Context) (news bool) {
 	over := ""
 	ctx, cancel := context.WithTimeout(ctx, m.patience)
@@ -100,7 +100,7 @@ func (m *Memory) look(ctx context.Context) (news bool) {
 	return news
 }
 
-// lives says whether the hypervisor has the domU, of which XenStore knows nothing.
+// lives reports whether the hypervisor has the domU, which XenStore lacks.
 func (m *Memory) lives() bool {
 	if m.domU.Lives == nil {
 		return false
@@ -110,15 +110,15 @@ func (m *Memory) lives() bool {
 		m.log.Warn("XenStore doesn't know the domU, and the hypervisor doesn't say whether there is one: it is taken to be gone", "err", err)
 		return false
 	}
-	if m.missed++; lives && m.missed == 2 { // once is what it looks like when one ends
+	if m.missed++; lives && m.missed == 2 { // a single time also occurs when a domU ends
 		m.log.Warn("XenStore doesn't know the domU any more that the hypervisor has: it is taken to be as it was")
 	}
 	return lives
 }
 
-// readOffer reads what an agent has written. That it writes all at once isn't relied on: what is half
-// of one and half of another is followed by an event. Anything but an offer of our version
-// is none; fs.ErrNotExist says that there isn't even a directory, or not all of it.
+// readOffer reads an agent's entries. They need not be written atomically: a mix of two offers is followed by an
+// event. Anything but an offer of our version is none; fs.ErrNotExist means that the directory is missing, or
+// incomplete.
 func readOffer(ctx context.Context, c *xenstore.Client, dir string) (offer, error) {
 	var texts [4]string
 	for i, name := range [...]string{wire.StoreState, wire.StoreVersion, wire.StoreControl, wire.StorePort} {
@@ -135,7 +135,7 @@ func readOffer(ctx context.Context, c *xenstore.Client, dir string) (offer, erro
 	return o, nil
 }
 
-// parseOffer decodes an offer.
+// parseOffer parses an offer.
 func parseOffer(state, version, control, port string) (o offer, err error) {
 	if state != wire.StoreReady || version != wire.StoreVersion1 {
 		return o, fmt.Errorf("an agent of version %q is %q", version, state)

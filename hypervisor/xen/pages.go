@@ -13,17 +13,17 @@ import (
 	"pegasus/hypervisor/hub"
 )
 
-// pages is what can be done with pages that a domain grants.
+// pages are the operations on pages that a domain grants.
 type pages interface {
 	reader
-	// Control maps a control area, and binds the channel at a port of the domain's, at which it hears
-	// when unmap is called, or this process ends. The channel is the caller's, too.
+	// Control maps a control area, and binds the channel at a port of the domain, which is notified when unmap is
+	// called, or this process ends. The caller owns the channel, too.
 	Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.Conn, unmap func(), err error)
-	// Segment makes a file of pages: of the first front of them, and of the rest. end takes it back.
+	// Segment returns a segment of pages: of the first front of them, and of the rest. end releases it.
 	Segment(refs []grant.Ref, front int) (s hub.Segment, end func(), err error)
 }
 
-// domain is the pages that a real one grants.
+// domain implements pages for a real domain.
 type domain grant.Domain
 
 func (d domain) Read(r grant.Ref) ([]byte, error) {
@@ -45,7 +45,7 @@ func (d domain) Control(refs []grant.Ref, port grant.Port) (area []byte, c bell.
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	defer m.Close() // what is mapped stays
+	defer m.Close() // the mapping stays
 	at, err := m.Add(grant.Domain(d), refs)
 	if err != nil {
 		return nil, nil, nil, err
@@ -67,8 +67,8 @@ func (d domain) Segment(refs []grant.Ref, front int) (s hub.Segment, end func(),
 	return s, end, whose(err)
 }
 
-// whose says of an error in mapping pages that it is Dom0's, unless the domU doesn't grant them: the kernel needs memory
-// of Dom0's for each.
+// whose adds to an error in mapping pages the remedy in Dom0, unless the domU doesn't grant them: the kernel needs
+// memory of Dom0's for each.
 func whose(err error) error {
 	switch {
 	case err == nil, errors.Is(err, grant.ErrNotGranted):

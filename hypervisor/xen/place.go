@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place is a file by which it is known that a domU has a hub: who locks it is, and the file says
-// which domain it serves. The kernel says whose the lock is, and takes it back when that process ends.
+// A place is a file that marks that a domU has a hub: the hub holds its lock, and the file has the domain that it
+// serves. The kernel identifies the lock's holder, and releases the lock when that process ends.
 
-// errTaken is of a domU that has a hub.
+// errTaken reports that a domU has a hub already.
 var errTaken = errors.New("the domU has a hub already")
 
-// TakePlace makes this process the hub at a place. The file is to stay open.
+// TakePlace makes this process the hub at a place. The caller keeps the file open.
 func TakePlace(path, domain string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -35,8 +35,7 @@ func TakePlace(path, domain string) (*os.File, error) {
 	return f, nil
 }
 
-// stillThere says whether a file that is locked has its name still: it is removed if nobody seems to
-// have it.
+// stillThere returns an error if a locked file has lost its name: a place without a holder is removed.
 func stillThere(f *os.File) error {
 	ours, err := f.Stat()
 	if err != nil {
@@ -49,13 +48,13 @@ func stillThere(f *os.File) error {
 	return err
 }
 
-// holder is the process that holds a place; 0: none does.
+// holder returns the process that holds a place; 0: none.
 func holder(path string) int {
 	_, pid := occupant(path)
 	return pid
 }
 
-// occupant is the process that holds a place, and the domain that it serves, "" if it hasn't said yet.
+// occupant returns the process that holds a place, and the domain that it serves, "" if that isn't written yet.
 func occupant(path string) (domain string, pid int) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -71,8 +70,8 @@ func occupant(path string) (domain string, pid int) {
 	return string(b[:n]), int(lock.Pid)
 }
 
-// tell sends a signal to the process that holds a place. It is asked twice who that is: one that ended meanwhile has
-// given its number back.
+// tell sends a signal to the process that holds a place. It checks the holder again after opening the pidfd: if the
+// process ended meanwhile its number may be reused.
 func tell(path string, pid int, s unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {

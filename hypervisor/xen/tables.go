@@ -8,13 +8,13 @@ import (
 	wire "pegasus/callbuf/region"
 )
 
-// reader reads pages of a domain's.
+// reader reads a domain's pages.
 type reader interface {
 	// Read returns a copy of a page.
 	Read(grant.Ref) ([]byte, error)
 }
 
-// controlPages are those of the control area whose first page is known.
+// controlPages returns the pages of the control area with the given first page.
 func controlPages(from reader, first grant.Ref) ([]grant.Ref, error) {
 	page, err := from.Read(first)
 	if err != nil {
@@ -30,8 +30,8 @@ func controlPages(from reader, first grant.Ref) ([]grant.Ref, error) {
 	return append([]grant.Ref{first}, references(rest)...), nil
 }
 
-// segmentPages follows a chain of tables, which has so many pages and not one more. No table is read
-// twice, and no more tables than that takes.
+// segmentPages follows a chain of tables with exactly the given number of pages. No table is read twice, and no more
+// tables than that takes.
 func segmentPages(from reader, first grant.Ref, pages int) (all []grant.Ref, err error) {
 	next := uint32(first)
 	for range wire.Tables(pages) {
@@ -61,7 +61,7 @@ func references(numbers []uint32) []grant.Ref {
 	return refs
 }
 
-// copyPage reads a page by mapping it.
+// copyPage returns a copy of a page, which it maps for that.
 func copyPage(of grant.Domain, r grant.Ref) ([]byte, error) {
 	mem, unmap, err := grant.Map(of, []grant.Ref{r}, false)
 	if err != nil {

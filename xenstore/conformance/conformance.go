@@ -1,9 +1,8 @@
-// Package conformance tells whether a XenStore server and package xenstore understand each
-// other. The same cases run against Xen's own server, on a host without Xen and inside
-// domains, and against the one in memory: so that what passes with the latter can be
-// believed.
+// Package conformance tests whether a XenStore server and package xenstore are compatible. The same cases run against
+// Xen's own server, on a host without Xen and inside domains, and against the one in memory, which validates the
+// tests that use the latter.
 //
-// Who calls it: tests, and the program in cmd.
+// Callers: tests, and the program in cmd.
 package conformance
 
 import (
@@ -19,42 +18,42 @@ import (
 	"pegasus/xenstore"
 )
 
-// Target is a server, and what can be done with it.
+// Target is a server, and the operations available on it.
 type Target struct {
 	Dial   xenstore.Dialer
-	Dom    xenstore.DomID // who Dial is; 0 may do everything
+	Dom    xenstore.DomID // the domain of Dial; 0 has all permissions
 	Device bool           // Dial is a kernel's device
 	Single bool           // Dial makes one connection at a time: a domain's ring
-	// As dials as another domain, which needn't be real; nil where that can't be. A
-	// domain has one connection.
+	// As returns a Dialer as another domain, which needn't be real; nil where that is impossible. A domain has one
+	// connection.
 	As func(xenstore.DomID) xenstore.Dialer
 	// Shutdown and Destroy do that to a domain of As.
 	Shutdown, Destroy func(xenstore.DomID) error
-	// Quotas says that the limits of domains are those that Xen's server has by itself.
+	// Quotas: the limits of domains are the defaults of Xen's server.
 	Quotas bool
-	// Requests is how many the largest case makes, to which others are in proportion; 0 is 10,000.
+	// Requests is the number of requests of the largest case, which scales the others; 0: 10,000.
 	Requests int
-	// Base is a path where nobody else is.
+	// Base is a path that no other program uses.
 	Base string
 }
 
-// Case is something that has to be true.
+// Case is a test case.
 type Case struct {
 	Name  string
-	Needs string // which targets it is for, in words; empty for all
+	Needs string // a description of its targets; empty for all
 	fits  func(Target) bool
 	check func(*env)
 }
 
-// Fits says whether a case is for a target.
+// Fits reports whether a case is for a target.
 func (c Case) Fits(t Target) bool { return c.fits == nil || c.fits(t) }
 
-// Cases are all there are.
+// Cases returns all cases.
 func Cases() []Case {
 	return slices.Concat(valueCases, treeCases, pathCases, permCases, txCases, watchCases, domainCases, quotaCases, protocolCases, crowdCases)
 }
 
-// The needs of cases.
+// The requirements of cases.
 var (
 	needsAs     = func(c Case) Case { return c.need("can be other domains", func(t Target) bool { return t.As != nil }) }
 	needsTools  = func(c Case) Case { return c.need("is domain 0", func(t Target) bool { return t.Dom == 0 }) }
@@ -77,10 +76,10 @@ func (c Case) need(words string, fits func(Target) bool) Case {
 
 const manyRequests = 10_000
 
-// patience is how long a case may take.
+// patience bounds the time of a case.
 const patience = 3 * time.Minute
 
-// Run tries a case, and says what is wrong.
+// Run runs a case, and returns its failures.
 func (c Case) Run(ctx context.Context, t Target) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -102,7 +101,7 @@ func (c Case) Run(ctx context.Context, t Target) (err error) {
 	return nil
 }
 
-// plain leaves of a name what a path may have.
+// plain maps the characters of a case's name to those allowed in a path.
 func plain(r rune) rune {
 	switch {
 	case r == ' ':
@@ -113,10 +112,10 @@ func plain(r rune) rune {
 	return r
 }
 
-// stop is thrown by Fatalf.
+// stop is the value of Fatalf's panic.
 type stop struct{}
 
-// env is what a case has: a connection, and a directory.
+// env is the environment of a case: a connection, and a directory.
 type env struct {
 	Target
 	ctx   context.Context
@@ -128,7 +127,7 @@ type env struct {
 	wrong []string
 }
 
-// Errorf says what is wrong; only so much is kept.
+// Errorf records a failure; further ones beyond a bound are dropped.
 func (e *env) Errorf(format string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,13 +136,13 @@ func (e *env) Errorf(format string, args ...any) {
 	}
 }
 
-// Fatalf says what is wrong, after which nothing is right.
+// Fatalf records a failure and ends the case.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Errorf(format, args...)
 	panic(stop{})
 }
 
-// later is done in the end, the last first.
+// later registers a clean-up, run in reverse order.
 func (e *env) later(f func()) { e.after = append(e.after, f) }
 
 func (e *env) clean() {

@@ -13,7 +13,7 @@ import (
 	"pegasus/xenstore"
 )
 
-// How large a crowd is.
+// The size of the crowd.
 const (
 	crowdCallers = 64
 	crowdWatches = 100
@@ -46,14 +46,14 @@ var crowdCases = []Case{
 	}}),
 }
 
-// crowd has many callers ask at once, each of whom knows what the answers must be, and watches whose
-// readers must have seen the last value in the end.
+// crowd runs many concurrent callers, each of which checks its answers, and watches whose readers must have seen the
+// last value in the end.
 func crowd(e *env) {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	defer cancel(nil)
 	var asked atomic.Int64
-	few := make(chan struct{}, 8)         // transactions at once: a guest may have 11
-	final := make([]string, crowdWatches) // what each watched node is in the end
+	few := make(chan struct{}, 8)         // concurrent transactions: a guest may have 11
+	final := make([]string, crowdWatches) // the last value of each watched node
 	var callers, readers sync.WaitGroup
 	for i := range crowdWatches {
 		final[i] = fmt.Sprintf("last of %d", i)
@@ -88,7 +88,7 @@ func crowd(e *env) {
 	}
 }
 
-// until reads what is watched whenever something has changed, until it has its last value.
+// until reads a watched node after each event, until it has its last value.
 func until(ctx context.Context, c *xenstore.Client, w *xenstore.Watch, last string) error {
 	for {
 		event, err := w.Next(ctx)
@@ -104,10 +104,10 @@ func until(ctx context.Context, c *xenstore.Client, w *xenstore.Watch, last stri
 	}
 }
 
-// caller asks for what is its own, and changes what is watched.
+// caller reads and writes nodes of its own, and writes watched ones.
 func caller(ctx context.Context, e *env, me int, final []string, asked *atomic.Int64) error {
 	own := e.path(fmt.Sprint("c", me))
-	var most int64 = 2000 // of values, so that packets differ in length
+	var most int64 = 2000 // bytes of values, so that packets differ in length
 	if e.Dom != 0 {
 		most = 1000
 	}
@@ -127,7 +127,7 @@ func caller(ctx context.Context, e *env, me int, final []string, asked *atomic.I
 			return fmt.Errorf("path %q, %w", got, err)
 		}
 		watched := (me + n*crowdCallers) % len(final)
-		if watched%crowdCallers == me { // so that it has one writer
+		if watched%crowdCallers == me { // so that each watched node has one writer
 			if err := e.c.Write(ctx, e.path(fmt.Sprint("w", watched)), []byte(value)); err != nil {
 				return err
 			}
@@ -143,7 +143,7 @@ func caller(ctx context.Context, e *env, me int, final []string, asked *atomic.I
 	return nil
 }
 
-// cancelled has calls that end early: the answers of those that don't are theirs all the same.
+// cancelled makes calls that end early: the answers of the others must still be their own.
 func cancelled(e *env) {
 	var all sync.WaitGroup
 	for i := range 16 {
@@ -170,7 +170,7 @@ func cancelled(e *env) {
 	all.Wait()
 }
 
-// cancelledSoon gives f a context that ends about when an answer comes.
+// cancelledSoon calls f with a context that ends about when an answer comes.
 func cancelledSoon(ctx context.Context, f func(context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, rand.N(200*time.Microsecond))
 	defer cancel()

@@ -28,7 +28,7 @@ var domainCases = []Case{
 		e.write(g, "data/v", "")
 		home, err := e.c.DomainPath(e.ctx, guest)
 		e.ok(err)
-		e.write(e.c, home+"/tools", "")         // theirs, since it is made in their home
+		e.write(e.c, home+"/tools", "")         // the guest's, since it is created in its home
 		e.ok(e.c.Introduce(e.ctx, guest, 1, 1)) // again: no event
 		e.ok(e.c.Release(e.ctx, guest))
 		e.sees(gone, xenstore.ReleaseDomain)
@@ -91,7 +91,8 @@ var domainCases = []Case{
 		e.ok(e.c.Release(e.ctx, other))
 		e.ok(e.c.Introduce(e.ctx, other, 1, 1))
 		e.sees(w, xenstore.IntroduceDomain)
-		// What a guest may not set, or nobody can, isn't tried: Xen 4.17's server fails to answer, and ends.
+		// Features that a guest may not set, or that don't exist, aren't tested: Xen 4.17's server fails to answer,
+		// and ends.
 	}}),
 	needsAs(Case{Name: "a new domain has nothing of the one before", check: func(e *env) {
 		before := e.as(guest)
@@ -118,7 +119,7 @@ var domainCases = []Case{
 	}}),
 }
 
-// introduced wants the server to speak with a domain or not.
+// introduced checks whether the server serves a domain.
 func (e *env) introduced(dom xenstore.DomID, want bool) {
 	got, err := e.c.IsIntroduced(e.ctx, dom)
 	e.ok(err)
@@ -127,7 +128,7 @@ func (e *env) introduced(dom xenstore.DomID, want bool) {
 	}
 }
 
-// The quotas that Xen's server has by itself. Some let one more through.
+// The default quotas of Xen's server. Some admit one more.
 var quotaCases = []Case{
 	needsQuotas(Case{Name: "how long a guest's node may be", check: func(e *env) {
 		g := e.as(guest)
@@ -205,7 +206,7 @@ var quotaCases = []Case{
 	}}),
 }
 
-// exhausted wants an error of a quota.
+// exhausted expects an error of a quota.
 func (e *env) exhausted(err, want error) {
 	e.fails(err, want)
 	e.fails(err, xenstore.ErrQuota)

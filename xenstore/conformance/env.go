@@ -18,7 +18,7 @@ func (e *env) dial(d xenstore.Dialer) *xenstore.Client {
 	return c
 }
 
-// The domains that cases are. Nobody else may be.
+// The domains used by cases. No other program may use them.
 const (
 	guest xenstore.DomID = 30171
 	other xenstore.DomID = 30172
@@ -42,17 +42,17 @@ func (e *env) as(dom xenstore.DomID) *xenstore.Client {
 	return c
 }
 
-// path is one of the case's own.
+// path returns a path of the case's own.
 func (e *env) path(name string) string { return e.base + "/" + name }
 
-// ok wants no error.
+// ok expects no error.
 func (e *env) ok(err error) {
 	if err != nil {
 		e.Fatalf("%v", err)
 	}
 }
 
-// fails wants this error.
+// fails expects the given error.
 func (e *env) fails(err, want error) {
 	if !errors.Is(err, want) {
 		e.Fatalf("%v, wanted %v", err, want)
@@ -68,7 +68,7 @@ type nodes interface {
 
 func (e *env) write(n nodes, path, value string) { e.ok(n.Write(e.ctx, path, []byte(value))) }
 
-// reads wants this value.
+// reads expects the given value.
 func (e *env) reads(n nodes, path, want string) {
 	got, err := n.Read(e.ctx, path)
 	e.ok(err)
@@ -77,7 +77,7 @@ func (e *env) reads(n nodes, path, want string) {
 	}
 }
 
-// lists wants these children, in this order.
+// lists expects the given children, in this order.
 func (e *env) lists(n nodes, path string, want ...string) {
 	got, err := n.List(e.ctx, path)
 	e.ok(err)
@@ -86,7 +86,7 @@ func (e *env) lists(n nodes, path string, want ...string) {
 	}
 }
 
-// none wants no such node.
+// none expects no such node.
 func (e *env) none(n nodes, path string) {
 	_, err := n.Read(e.ctx, path)
 	e.fails(err, syscall.ENOENT)
@@ -100,7 +100,7 @@ func (e *env) watch(c *xenstore.Client, path string) *xenstore.Watch {
 	return w
 }
 
-// sees wants this event next.
+// sees expects this event next.
 func (e *env) sees(w *xenstore.Watch, path string) {
 	got, err := w.Next(e.ctx)
 	e.ok(err)
@@ -109,7 +109,7 @@ func (e *env) sees(w *xenstore.Watch, path string) {
 	}
 }
 
-// quiet wants no event: none before that of something else, which is done now. Events come in order.
+// quiet expects no event before that of a new watch, as events come in order.
 func (e *env) quiet(c *xenstore.Client, w *xenstore.Watch) {
 	mark, err := c.Watch(e.ctx, e.path("mark"))
 	e.ok(err)
@@ -130,7 +130,7 @@ func (e *env) removeLater(path string) {
 	})
 }
 
-// afterwards is the time to clean up, when that of the case may be over.
+// afterwards returns a context for the clean-up, when that of the case may have ended.
 func afterwards() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 30*time.Second)
 }

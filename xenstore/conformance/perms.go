@@ -9,17 +9,17 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// perms reads "b0 r7".
+// perms parses "b0 r7".
 func perms(e *env, words ...string) []xenstore.Perm {
 	all, err := wire.ParsePerms(words)
 	e.ok(err)
 	return all
 }
 
-// letters is an access and a domain, as permissions are written.
+// letters returns a permission in its text form.
 func letters(access string, dom xenstore.DomID) string { return fmt.Sprint(access, dom) }
 
-// hasPerms wants these.
+// hasPerms expects the given permissions.
 func (e *env) hasPerms(c *xenstore.Client, path string, want ...string) {
 	got, err := c.Perms(e.ctx, path)
 	e.ok(err)
@@ -144,7 +144,7 @@ var permCases = []Case{
 	}}),
 }
 
-// allowed wants success or EACCES.
+// allowed expects success or EACCES.
 func (e *env) allowed(words []string, what string, err error, want bool) {
 	switch {
 	case want && err != nil:

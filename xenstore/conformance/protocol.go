@@ -24,7 +24,7 @@ func (e *env) raw() *link {
 	return &link{Link: l}
 }
 
-// next is the packet that comes next. A server that says nothing is cut off.
+// next returns the next packet. The connection is closed if the server sends nothing.
 func (l *link) next() (wire.Packet, error) {
 	timer := time.AfterFunc(30*time.Second, func() { l.Close() })
 	defer timer.Stop()
@@ -42,7 +42,7 @@ func (l *link) next() (wire.Packet, error) {
 	}
 }
 
-// answers asks and wants this answer.
+// answers sends a request and expects the given answer.
 func (e *env) answers(l *link, q wire.Packet, typ wire.Type, body string) {
 	_, err := l.Write(q.Append(nil))
 	e.ok(err)
@@ -62,8 +62,8 @@ var protocolCases = []Case{
 		e.answers(l, wire.Packet{Type: wire.Read, ID: 1, Body: wire.Join(e.base)}, wire.Read, "")
 	}}),
 	needsMany(Case{Name: "bodies that are not right", check: func(e *env) {
-		// Those of READ and others that take just a path aren't tried: Xen 4.17's server fails to
-		// answer, and ends.
+		// Invalid bodies of READ and others that take just a path aren't tested: Xen 4.17's server fails to answer,
+		// and ends.
 		l := e.raw()
 		for i, p := range []wire.Packet{
 			{Type: wire.Write}, {Type: wire.Write, Body: []byte("/x")},

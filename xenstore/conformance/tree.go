@@ -132,7 +132,7 @@ var treeCases = []Case{
 	}}),
 }
 
-// fill makes so many children of a directory, each of which takes 100 bytes of its list.
+// fill creates count children of a directory, each of which takes 100 bytes of its list.
 func fill(e *env, dir string, count int) (names []string) {
 	e.ok(e.c.Update(e.ctx, func(tx *xenstore.Tx) error {
 		names = nil
@@ -153,14 +153,14 @@ var pathCases = []Case{
 			"", "/", "x/", "x//y", "x y", "x.y", "x\xffy", "ä", "x:y", "@x", "x\ny", "x\\y",
 		} {
 			path = e.base + "/" + path
-			if path == e.base+"/@x" { // which is fine there
+			if path == e.base+"/@x" { // valid as a special path
 				path = "@x"
 			}
 			_, err := e.c.Request(e.ctx, wire.Read, wire.Join(path))
 			e.fails(err, syscall.EINVAL)
 			_, err = e.c.Request(e.ctx, wire.Write, wire.Join(path))
 			e.fails(err, syscall.EINVAL)
-			e.fails(e.c.Write(e.ctx, path, nil), syscall.EINVAL) // without asking
+			e.fails(e.c.Write(e.ctx, path, nil), syscall.EINVAL) // rejected before sending
 		}
 		e.fails(e.c.Write(e.ctx, e.path("x\x00y"), nil), syscall.EINVAL)
 		e.none(e.c, e.path("x"))

@@ -152,11 +152,11 @@ var watchCases = []Case{
 		e.write(e.c, e.path("v"), "")
 		e.write(e.c, e.path("v/child"), "")
 		e.quietAs(g, w)
-		e.setPerms(e.c, e.path("v"), "r0") // of which it is told
+		e.setPerms(e.c, e.path("v"), "r0") // the guest gets an event of this
 		e.sees(w, e.path("v"))
-		e.write(e.c, e.path("v/child"), "") // whose parent it can read
+		e.write(e.c, e.path("v/child"), "") // the guest can read the parent
 		e.sees(w, e.path("v/child"))
-		e.setPerms(e.c, e.path("v"), "n0") // for it could read that
+		e.setPerms(e.c, e.path("v"), "n0") // the guest could read the node before
 		e.sees(w, e.path("v"))
 		e.write(e.c, e.path("v/child"), "")
 		e.quietAs(g, w)
@@ -179,7 +179,7 @@ var watchCases = []Case{
 	}}),
 }
 
-// seesAll wants these events, in any order, and no others.
+// seesAll expects these events, in any order, and no others.
 func (e *env) seesAll(w *xenstore.Watch, paths ...string) {
 	var got []string
 	for range paths {
@@ -194,7 +194,7 @@ func (e *env) seesAll(w *xenstore.Watch, paths ...string) {
 	e.quiet(e.c, w)
 }
 
-// quietAs is quiet of a guest, whose mark is its own.
+// quietAs is quiet for a guest, with a mark of its own.
 func (e *env) quietAs(g *xenstore.Client, w *xenstore.Watch) {
 	mark, err := g.Watch(e.ctx, "data/mark")
 	e.ok(err)

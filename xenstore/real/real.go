@@ -1,11 +1,10 @@
-// Package real runs Xen's own server, xenstored, on a machine without Xen, so that
-// tests can speak with the real one: as a tool of domain 0, over its socket, and as
-// any domain, over a page of shared memory.
+// Package real runs Xen's own server, xenstored, on a machine without Xen, for tests against the real server: as a
+// tool of domain 0, over its socket, and as any domain, over a page of shared memory.
 //
-// What the server wants of a hypervisor a small library answers, which is built when it is
-// needed (shim/shim.c; it takes gcc). The server itself is what Debian installs.
+// A small library answers the server's hypervisor calls; it is built when needed (shim/shim.c; it takes gcc). The
+// server itself is Debian's.
 //
-// Who calls it: tests.
+// Callers: tests.
 package real
 
 import (
@@ -29,13 +28,13 @@ import (
 //go:embed shim/shim.c
 var shim []byte
 
-// binaries is where Debian puts the server, of each version of Xen.
+// binaries is Debian's path of the server, of each version of Xen.
 const binaries = "/usr/lib/xen-*/bin/xenstored"
 
-// virqPort is at which the hypervisor says that some domain has changed.
+// virqPort is the port of the hypervisor's event that some domain has changed.
 const virqPort = 70000
 
-// Server is a xenstored that runs.
+// Server is a running xenstored.
 type Server struct {
 	Version string // of Xen: "4.17"
 
@@ -47,8 +46,8 @@ type Server struct {
 	said   bytes.Buffer
 }
 
-// Start starts a server, with more arguments if need be, whose files are in dir. The name of
-// dir has to be short, since a socket's may have 108 bytes. Stop it in the end.
+// Start starts a server, with further arguments, whose files are in dir. The name of dir has to be short, since a
+// socket's may have 108 bytes. The caller stops the server.
 func Start(dir string, args ...string) (*Server, error) {
 	found, _ := filepath.Glob(binaries)
 	if len(found) == 0 {
@@ -66,7 +65,7 @@ func Start(dir string, args ...string) (*Server, error) {
 	return s, nil
 }
 
-// prepare builds the library and makes the files of a host without guests.
+// prepare builds the library and creates the files of a host without guests.
 func (s *Server) prepare() error {
 	source := s.path("shim.c")
 	if err := os.WriteFile(source, shim, 0o600); err != nil {
@@ -85,7 +84,7 @@ func (s *Server) prepare() error {
 	return unix.Mkfifo(s.path("events"), 0o600)
 }
 
-// run starts the program and waits until it takes connections.
+// run starts the program and blocks until it accepts connections.
 func (s *Server) run() error {
 	s.cmd = exec.Command(s.binary, append([]string{"--no-fork"}, s.args...)...)
 	s.cmd.Env = []string{"LD_PRELOAD=" + s.path("shim.so"), "XENSHIM=" + s.dir, "XENSTORED_RUNDIR=" + s.dir}
@@ -117,23 +116,23 @@ func (s *Server) run() error {
 	}
 }
 
-// Stop kills the server. What it had stored is gone.
+// Stop kills the server. Its store is lost.
 func (s *Server) Stop() {
 	s.cmd.Process.Kill()
 	<-s.ended
 }
 
-// Restart starts it anew after Stop, as a host's reboot would.
+// Restart starts it again after Stop, as a host's reboot would.
 func (s *Server) Restart() error {
 	os.Remove(s.path("socket"))
 	return s.run()
 }
 
-// Socket dials the server as a tool of domain 0 does.
+// Socket returns a Dialer as a tool of domain 0.
 func (s *Server) Socket() xenstore.Dialer { return xenstore.Socket(s.path("socket")) }
 
-// Domain dials as a domain: introduces it, and speaks over its page. A domain has one
-// connection; a new one takes the place of the one before.
+// Domain returns a Dialer as a domain: it introduces the domain, and communicates over its page. A domain has one
+// connection; a new one replaces the previous one.
 func (s *Server) Domain(dom xenstore.DomID) xenstore.Dialer {
 	return func(ctx context.Context) (xenstore.Link, error) {
 		r, err := s.openRing(dom)
@@ -157,8 +156,8 @@ func (s *Server) introduce(ctx context.Context, dom xenstore.DomID) error {
 	return tools.Introduce(ctx, dom, 1, 1)
 }
 
-// Destroy has a domain be gone, and Shutdown that it has shut down, as the server learns from
-// the hypervisor.
+// Destroy simulates that a domain was destroyed, and Shutdown that it has shut down, as the hypervisor reports it to
+// the server.
 func (s *Server) Destroy(dom xenstore.DomID) error { return s.change("gone-", dom) }
 
 // Shutdown: see Destroy.
@@ -182,10 +181,10 @@ func (s *Server) ring(port uint32) error {
 	return err
 }
 
-// path is a file of the server's, by a name that the shim knows.
+// path returns a file of the server, by a name used by the shim.
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
 
-// bellOf makes the FIFO that wakes a domain.
+// bellOf creates the FIFO that wakes a domain.
 func (s *Server) bellOf(dom xenstore.DomID) (*os.File, error) {
 	name := s.path("bell-" + strconv.Itoa(int(dom)))
 	if err := unix.Mkfifo(name, 0o600); err != nil && !errors.Is(err, unix.EEXIST) {

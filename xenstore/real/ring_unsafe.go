@@ -11,7 +11,7 @@ import (
 	"pegasus/xenstore"
 )
 
-// Where things lie in a domain's page (struct xenstore_domain_interface).
+// Offsets in a domain's page (struct xenstore_domain_interface).
 const (
 	pageBytes   = 4096
 	ringBytes   = 1024
@@ -23,7 +23,7 @@ const (
 	ansProducer = reqConsumer + 12
 )
 
-// ring is a domain's half of its page: two rings of bytes.
+// ring is a domain's end of its page: two rings of bytes.
 type ring struct {
 	server *Server
 	port   uint32
@@ -59,13 +59,13 @@ func (s *Server) openRing(dom xenstore.DomID) (*ring, error) {
 	return r, nil
 }
 
-// word is an index in the page, which the server may change at any time. The offset is one of
-// ours: aligned, and within the page, which is mapped while mu is held and page isn't nil.
+// word returns an index in the page, which the server may change at any time. The offset is one of ours: aligned, and
+// within the page, which is mapped while mu is held and page isn't nil.
 func (r *ring) word(offset int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.page[offset]))
 }
 
-// hear passes on the bell to whoever waits.
+// hear forwards the server's notifications to the waiting calls.
 func (r *ring) hear() {
 	b := make([]byte, 64)
 	for {
@@ -79,10 +79,10 @@ func (r *ring) hear() {
 	}
 }
 
-// Read waits until there is something.
+// Read blocks until there are bytes.
 func (r *ring) Read(b []byte) (int, error) { return r.wait(b, r.take) }
 
-// Write waits until all of b is in the ring.
+// Write blocks until all of b is in the ring.
 func (r *ring) Write(b []byte) (done int, err error) {
 	for done < len(b) && err == nil {
 		var n int
@@ -92,7 +92,7 @@ func (r *ring) Write(b []byte) (done int, err error) {
 	return done, err
 }
 
-// wait moves what it can, as soon as that is something, and rings.
+// wait blocks until move moves some bytes, and notifies the server.
 func (r *ring) wait(b []byte, move func([]byte) int) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *ring) put(b []byte) int {
 	return n
 }
 
-// Close ends Reads and Writes that wait. The server isn't told.
+// Close ends waiting Reads and Writes. The server isn't notified.
 func (r *ring) Close() error {
 	r.mu.Lock()
 	if r.page == nil {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileCount is how many files make a table: itself and two programs at work.
+// fileCount is the number of files of a table: itself and two attached programs.
 const fileCount = 3
 
-// Send hands a table to the process at the other end of a socket, with one byte. The
-// sender may end afterwards.
+// Send sends a table's files to the process at the other end of a socket, with one byte. The sender may end
+// afterwards.
 func Send(to *net.UnixConn, t *Table) error {
 	fds := make([]int, len(t.files))
 	for i, f := range t.files {
@@ -25,8 +25,7 @@ func Send(to *net.UnixConn, t *Table) error {
 	return nil
 }
 
-// Receive takes the files of a table, for Open, from whom this process trusts to have
-// loaded it.
+// Receive receives the files of a table, for Open. The caller trusts the sender to have loaded it.
 func Receive(from *net.UnixConn) ([]*os.File, error) {
 	var text [1]byte
 	rights := make([]byte, unix.CmsgSpace(4*fileCount))

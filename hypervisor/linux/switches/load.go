@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Load has the kernel write down what threads do. The error says in one line why it
-// doesn't.
+// Load makes the kernel record the states of threads. The error is one line.
 func Load() (*Table, error) {
 	files, err := load()
 	if err != nil {
@@ -69,7 +68,7 @@ func load() (files []*os.File, err error) {
 	return files, nil
 }
 
-// attach has a program run at a tracepoint for as long as the file is open that it adds.
+// attach runs a program at a tracepoint for as long as the added file is open.
 func attach(files []*os.File, table *ebpf.Map, event string, code asm.Instructions) ([]*os.File, error) {
 	if err := code.AssociateMap(tableName, table); err != nil {
 		return files, err
@@ -80,7 +79,7 @@ func attach(files []*os.File, table *ebpf.Map, event string, code asm.Instructio
 		AttachType:   ebpf.AttachTraceRawTp,
 		AttachTo:     event,
 		Instructions: code,
-		License:      "GPL", // the tracepoints' arguments are for such programs only
+		License:      "GPL", // the tracepoints' arguments are available to GPL programs only
 	})
 	if err != nil {
 		return files, err
@@ -98,7 +97,7 @@ func attach(files []*os.File, table *ebpf.Map, event string, code asm.Instructio
 	return keep(files, held.FD(), event)
 }
 
-// keep adds a descriptor of our own of what fd is.
+// keep adds a duplicate of a descriptor.
 func keep(files []*os.File, fd int, name string) ([]*os.File, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -116,7 +115,7 @@ func closeAll(files []*os.File) {
 // hostNamespace is the first PID namespace's inode, PROC_PID_INIT_INO.
 const hostNamespace = "pid:[4026531836]"
 
-// inHostNamespace says whether we number threads as the kernel itself does.
+// inHostNamespace returns an error unless our thread numbers are the kernel's own.
 func inHostNamespace() error {
 	if ns, err := os.Readlink("/proc/self/ns/pid"); err != nil || ns != hostNamespace {
 		return fmt.Errorf("this process is in a PID namespace of its own (%s)", ns)
@@ -124,7 +123,7 @@ func inHostNamespace() error {
 	return nil
 }
 
-// findOffsets asks the kernel's description of itself where fields lie.
+// findOffsets returns the offsets of fields from the kernel's BTF.
 func findOffsets() (at offsets, err error) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -155,8 +154,8 @@ func findOffsets() (at offsets, err error) {
 	return at, nil
 }
 
-// checkArguments makes sure that sched_switch tells why a thread stops, as it does
-// since Linux 5.18; there BPF's memory is no longer limited by RLIMIT_MEMLOCK, either.
+// checkArguments verifies that sched_switch has the state of the stopping thread, as since Linux 5.18; there BPF's
+// memory is no longer limited by RLIMIT_MEMLOCK, either.
 func checkArguments(kernel *btf.Spec) error {
 	var t *btf.Typedef
 	if err := kernel.TypeByName("btf_trace_sched_switch", &t); err != nil {
@@ -170,7 +169,7 @@ func checkArguments(kernel *btf.Spec) error {
 	return errors.New("sched_switch of this kernel has other arguments than those of Linux 5.18 and later")
 }
 
-// offset is where a field of so many bytes lies in a struct.
+// offset returns the offset of a field of the given size in a struct.
 func offset(in *btf.Struct, bytes int, path ...string) (int16, error) {
 	for _, m := range in.Members {
 		if m.Name != path[0] {

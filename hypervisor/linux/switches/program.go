@@ -8,14 +8,14 @@ const (
 	switchPreempted = 0  // bool
 	switchPrevious  = 8  // struct task_struct *
 	switchNext      = 16 // struct task_struct *
-	switchState     = 24 // unsigned int: why the previous one stops; 0: it wants to go on
+	switchState     = 24 // unsigned int: why the previous one stops; 0: it stays runnable
 	wakeupTask      = 0  // struct task_struct *
 )
 
 // taskDead is TASK_DEAD of the kernel's sched.h: the thread's last switch.
 const taskDead = 0x80
 
-// offsets are where fields lie in the kernel's task_struct.
+// offsets are the offsets of fields in the kernel's task_struct.
 type offsets struct {
 	pid, cpu            int16 // 32 bits
 	ran, waited, chosen int16 // 64 bits
@@ -26,11 +26,11 @@ const (
 	context = asm.R6
 	thread  = asm.R7 // number of the thread
 	slot    = asm.R8
-	now     = asm.R9 // 0: not asked yet
+	now     = asm.R9 // 0: not read yet
 )
 
-// onSwitch is the program at sched_switch. A thread that nobody watches costs the
-// look at one line of the index.
+// onSwitch returns the program at sched_switch. A thread that isn't watched costs a read of one cache line of the
+// index.
 func onSwitch(at offsets) asm.Instructions {
 	var p asm.Instructions
 	p = append(p,
@@ -61,7 +61,7 @@ func onSwitch(at offsets) asm.Instructions {
 	p = append(p, find("following", "done")...)
 	p = append(p, begin("following", asm.JEq.Imm(asm.R1, int32(Ended), "done"))...)
 	p = append(p, count(at, switchNext)...)
-	p = append(p, // the kernel counts the wait that ends, and this turn, only now
+	p = append(p, // the kernel counts the wait that ends, and this run, only now
 		asm.LoadMem(asm.R2, slot, slotTimes, asm.DWord),
 		asm.Add.Imm(asm.R2, 1),
 		asm.StoreMem(slot, slotTimes, asm.R2, asm.DWord),
@@ -81,8 +81,7 @@ func onSwitch(at offsets) asm.Instructions {
 		asm.Return())
 }
 
-// onWakeup is the program at sched_wakeup, which may also be told of threads that
-// have not stopped yet.
+// onWakeup returns the program at sched_wakeup, which may also fire for threads that have not stopped yet.
 func onWakeup(at offsets) asm.Instructions {
 	var p asm.Instructions
 	p = append(p,
@@ -103,12 +102,12 @@ func onWakeup(at offsets) asm.Instructions {
 		asm.Return())
 }
 
-// find looks for the thread in the index: slot and, in R0, its key; or it jumps to
-// where it is not watched. All of it reads one line of 32 bytes.
+// find looks up the thread in the index and sets slot and, in R0, its key; it jumps to missing if the thread isn't
+// watched. All of it reads one line of 32 bytes.
 func find(name, missing string) asm.Instructions {
 	found := name + ", found"
 	p := asm.Instructions{
-		asm.JEq.Imm(thread, 0, missing), // an idle processor's, and an empty place of the index
+		asm.JEq.Imm(thread, 0, missing), // an idle processor's thread, and an empty place of the index
 		asm.Mov.Reg(asm.R1, thread),
 		asm.And.Imm(asm.R1, buckets-1),
 		asm.LSh.Imm(asm.R1, bucketShift),
@@ -132,9 +131,8 @@ func find(name, missing string) asm.Instructions {
 		asm.Add.Reg(slot, asm.R1))
 }
 
-// begin begins a change of the slot that find found: R1 is what the thread did so
-// far. unless looks at R1 and jumps away if there is nothing to change; that is not
-// asked when the slot was somebody else's, who left it as it is.
+// begin begins a change of the slot that find found: R1 is the thread's state so far. unless tests R1 and jumps away
+// if there is nothing to change; that is skipped when the slot still has the state of an earlier thread.
 func begin(name string, unless asm.Instruction) asm.Instructions {
 	known, ours := name+", known", name+", ours"
 	return asm.Instructions{
@@ -160,9 +158,8 @@ func begin(name string, unless asm.Instruction) asm.Instructions {
 	}
 }
 
-// count copies what the kernel itself counts of a thread, an argument of the
-// tracepoint, which stays in R4. Sums of our own would be off for ever by each event
-// that isn't told; one of some hundred switches was not.
+// count copies the kernel's own counters of a thread, an argument of the tracepoint, which stays in R4. Sums of our
+// own would keep the error of each missed event; one of some hundred switches was missed.
 func count(at offsets, argument int16) asm.Instructions {
 	p := asm.Instructions{asm.LoadMem(asm.R4, context, argument, asm.DWord)}
 	for _, c := range []struct{ from, to int16 }{{at.ran, slotRan}, {at.waited, slotWaited}, {at.chosen, slotTimes}} {
@@ -171,7 +168,7 @@ func count(at offsets, argument int16) asm.Instructions {
 	return p
 }
 
-// end ends a change: the thread does R1 from now on.
+// end ends a change: R1 is the thread's state from now on.
 func end(label string) asm.Instructions {
 	return asm.Instructions{
 		asm.StoreMem(slot, slotState, asm.R1, asm.Word).WithSymbol(label),
@@ -181,7 +178,7 @@ func end(label string) asm.Instructions {
 	}
 }
 
-// tableAt is a pointer into the table, which the loader fills in.
+// tableAt loads a pointer into the table, which the loader relocates.
 func tableAt(r asm.Register, offset uint32) asm.Instruction {
 	return asm.LoadMapValue(r, 0, offset).WithReference(tableName)
 }

@@ -1,11 +1,9 @@
-// Package switches lets the kernel write down what threads do: when each of those
-// that are watched ran, waited for a processor and slept, to the nanosecond. Two BPF
-// programs at the scheduler's tracepoints keep a table, which is read as memory:
-// watching and looking enter the kernel no more.
+// Package switches makes the kernel record the states of threads: when each of the watched ones ran, waited for a
+// processor and slept, to the nanosecond. Two BPF programs at the scheduler's tracepoints maintain a table, which is
+// read as memory: watching and reading make no system calls.
 //
-// Package linux calls it. Loading needs CAP_BPF and CAP_PERFMON; the files of what was
-// loaded may be handed to a process that has neither. The table is believed, since
-// only the kernel and its holders can write there.
+// Callers: package linux. Loading needs CAP_BPF and CAP_PERFMON; the files of the loaded objects may be passed to a
+// process that has neither. The table is trusted, since only the kernel and its holders can write there.
 package switches
 
 import (
@@ -17,31 +15,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// State is what a thread does.
+// State is a thread's state.
 type State uint32
 
 const (
-	Unknown  State = iota // it neither started nor stopped since it is watched
+	Unknown  State = iota // no start or stop since it is watched
 	Blocked               // sleeps
 	Runnable              // waits for a processor
 	Running
-	Ended // if the kernel told it, which it doesn't always
+	Ended // if the kernel recorded it, which it doesn't always
 )
 
-// Entry is what is known of a thread. Ran, Waited and Times are as schedstat counts
-// them, up to Since.
+// Entry is the state of a thread. Ran, Waited and Times are as schedstat counts them, up to Since.
 type Entry struct {
 	State       State
 	CPU         int   // where it runs or ran last, or waits since it woke
 	Since       int64 // when its state began, on the clock CLOCK_MONOTONIC
 	Ran, Waited int64
-	Times       uint64 // that it began to run
+	Times       uint64 // number of runs
 }
 
-// The table: an index of keys, in buckets by thread number, and for each place of
-// the index a slot. Readers write the index only, the kernel the slots only. A key
-// is a thread's number and, above it, a count of those that were ever watched, so a
-// slot tells whom it speaks of.
+// The table: an index of keys, in buckets by thread number, and for each place of the index a slot. Readers write the
+// index only, the kernel the slots only. A key is a thread's number and, above it, a count of the threads ever
+// watched, so a slot identifies its thread.
 const (
 	tableName   = "threads"
 	ways        = 4
@@ -55,7 +51,7 @@ const (
 	tableBytes  = indexBytes + buckets*ways*slotBytes
 )
 
-// What lies in a slot.
+// Offsets in a slot.
 const (
 	slotSequence = 0 // 32 bits: odd while it changes
 	slotState    = 4 // 32 bits
@@ -67,14 +63,14 @@ const (
 	slotCPU      = 48 // 32 bits
 )
 
-// Table is what the kernel writes down. Watch and Forget are called by one goroutine.
+// Table is the table that the kernel maintains. Watch and Forget are called by one goroutine.
 type Table struct {
-	files   []*os.File // the table itself and what keeps it up to date
+	files   []*os.File // the table itself and the attached programs
 	mem     []byte
 	watched uint32 // ever
 }
 
-// Open takes over what Files returned, in this or another process.
+// Open opens the table of the result of Files, in this or another process.
 func Open(files []*os.File) (*Table, error) {
 	if len(files) == 0 {
 		return nil, errors.New("no files of a table of threads")
@@ -86,11 +82,11 @@ func Open(files []*os.File) (*Table, error) {
 	return &Table{files: files, mem: mem}, nil
 }
 
-// Files are what another process needs to Open the table: the table comes first. The
-// kernel writes as long as any process has all of them. They stay the Table's.
+// Files returns the files that another process needs to Open the table: the table comes first. The kernel updates the
+// table as long as any process has all of them. The Table owns them.
 func (t *Table) Files() []*os.File { return t.files }
 
-// Close lets go of the table. Nothing is read from it afterwards.
+// Close releases the table. Nothing is read from it afterwards.
 func (t *Table) Close() {
 	unix.Munmap(t.mem)
 	for _, f := range t.files {
@@ -104,9 +100,8 @@ type Place struct {
 	key uint64
 }
 
-// Watch has a thread of this host watched, by its number. Whoever may hold that
-// number later is meant as well until it is forgotten: make sure, afterwards, that it
-// is still the right one's. False: there is no room.
+// Watch watches a thread of this host, by its number. A later thread of the same number is watched as well, until
+// Forget: the caller verifies afterwards that the number is still the intended thread's. False: there is no room.
 func (t *Table) Watch(tid int) (Place, bool) {
 	first := (tid & (buckets - 1)) * ways
 	free := -1
@@ -126,14 +121,14 @@ func (t *Table) Watch(tid int) (Place, bool) {
 	return p, true
 }
 
-// Forget has a thread watched no more.
+// Forget stops watching a thread.
 func (t *Table) Forget(p Place) { atomic.StoreUint64(t.key(p.at), 0) }
 
-// maxTries is how often a slot is read that changes meanwhile. It changes for some
-// nanoseconds, unless the processor that changes it is a virtual one that stands.
+// maxTries bounds the reads of a slot that changes meanwhile. A change takes some nanoseconds, unless the processor
+// is a virtual one that is preempted.
 const maxTries = 100
 
-// Read returns what a watched thread did and does; false: that can't be told now.
+// Read returns the state of a watched thread; false: it is unknown now.
 func (t *Table) Read(p Place) (e Entry, ok bool) {
 	s := t.slot(p.at)
 	for range maxTries {

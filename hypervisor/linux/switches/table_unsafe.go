@@ -2,7 +2,7 @@ package switches
 
 import "unsafe"
 
-// slotLayout is a slot; a test holds it to the offsets that the programs use.
+// slotLayout is a slot; a test compares it with the offsets that the programs use.
 type slotLayout struct {
 	sequence, state           uint32
 	key                       uint64
@@ -11,14 +11,12 @@ type slotLayout struct {
 	_                         [12]byte
 }
 
-// key is a place of the index. The mapping is page aligned, and at is checked by
-// slicing.
+// key returns the key at a place of the index. The mapping is page aligned, and slicing checks at.
 func (t *Table) key(at int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&t.mem[at<<keyShift : at<<keyShift+keyBytes][0]))
 }
 
-// slot is what the kernel writes of the thread in a place of the index. The same
-// makes it right.
+// slot returns the slot of a place of the index. It is aligned and checked in the same way.
 func (t *Table) slot(at int) *slotLayout {
 	from := indexBytes + at<<slotShift
 	return (*slotLayout)(unsafe.Pointer(&t.mem[from : from+slotBytes][0]))

@@ -2,8 +2,8 @@ package control
 
 import "fmt"
 
-// Press has the hypervisor do what it does when keys are pressed on its console: `r` prints
-// what is scheduled. It has been done when the call returns.
+// Press triggers the hypervisor's console keys: `r` prints the schedule. The output is complete when the call
+// returns.
 func (x *Xen) Press(keys string) error {
 	const sysctlDebugKeys = 7
 	mem, at := x.behind()
@@ -16,9 +16,9 @@ func (x *Xen) Press(keys string) error {
 	return nil
 }
 
-// Console is what the hypervisor has printed from an index on, or of that what it still has,
-// and the index behind. An index is one that was returned here, or 0; what is printed once
-// may take several calls to read, until one returns nothing. Others read the same.
+// Console returns the hypervisor's console output from an index on, as far as it is still in the buffer, and the
+// index after it. An index is one that was returned here, or 0; reading a long output takes several calls, until one
+// returns nothing. Other readers get the same output.
 func (x *Xen) Console(from uint32) (text []byte, next uint32, err error) {
 	const sysctlReadConsole = 1
 	mem, at := x.behind()

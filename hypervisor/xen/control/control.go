@@ -1,10 +1,9 @@
-// Package control asks the hypervisor Xen, from Dom0, what domains and their vCPUs do, and
-// how they are scheduled, and changes that.
+// Package control reads and changes, from Dom0, the state and scheduling parameters of domains and their vCPUs in the
+// hypervisor Xen.
 //
-// The calls are Xen's sysctl and domctl, whose layout is that of Xen's public headers. They
-// are versioned: every release of Xen has its own numbers and refuses others'. So they are
-// found out at first; a release that isn't known here is refused, since its layout may
-// differ.
+// The calls are Xen's sysctl and domctl, whose layout is that of Xen's public headers. They are versioned: every
+// release of Xen has its own numbers and rejects others'. So New detects the version; an unknown release is rejected,
+// since its layout may differ.
 package control
 
 import (
@@ -15,15 +14,15 @@ import (
 	"time"
 )
 
-// Caller calls the hypervisor, such as privcmd.Hypercalls. Memory is what it can reach, at
-// Address: a page for the argument, and more behind for what that points to.
+// Caller calls the hypervisor, such as privcmd.Hypercalls. Memory is memory accessible to it, at Address: a page for
+// the argument, and more behind for the argument's pointers.
 type Caller interface {
 	Call(op uint64, args ...uint64) (int64, error)
 	Memory() []byte
 	Address() uint64
 }
 
-// Xen is a hypervisor. One goroutine uses it.
+// Xen is a connection to the hypervisor. Not safe for concurrent use.
 type Xen struct {
 	c      Caller
 	layout layout
@@ -31,13 +30,13 @@ type Xen struct {
 	Minor  int
 }
 
-// layout is what differs between releases.
+// layout has the differences between releases.
 type layout struct {
 	sysctl, domctl  uint32 // interface versions
 	domainInfoBytes int
 }
 
-// layouts are the releases whose public headers were compared: 4.11 to 4.22.
+// layouts are those of the releases whose public headers were compared: 4.11 to 4.22.
 var layouts = []layout{
 	{0x16, 0x18, 112}, // 4.22
 	{0x16, 0x17, 112}, // 4.21
@@ -58,7 +57,7 @@ const (
 	opDomctl  = 36
 )
 
-// New finds out how to talk to the hypervisor.
+// New returns a Xen for the hypervisor's release.
 func New(c Caller) (*Xen, error) {
 	v, err := c.Call(opVersion, 0)
 	if err != nil {
@@ -70,21 +69,21 @@ func New(c Caller) (*Xen, error) {
 		if err == nil {
 			_, err = x.VCPU(0, 0)
 		}
-		if !errors.Is(err, syscall.EACCES) { // which it says to another version
+		if !errors.Is(err, syscall.EACCES) { // the error for another interface version
 			return x, err
 		}
 	}
 	return nil, fmt.Errorf("Xen %d.%d has another interface than releases 4.11 to 4.22: this program is too old or too new for it", x.Major, x.Minor)
 }
 
-// argument is the page that a call's argument is on, cleared.
+// argument returns the argument's page, cleared.
 func (x *Xen) argument() []byte {
 	page := x.c.Memory()[:4096]
 	clear(page)
 	return page
 }
 
-// behind is the memory behind the argument, for what a call returns more of, and where it is.
+// behind returns the memory behind the argument, for further results of a call, and its address.
 func (x *Xen) behind() (mem []byte, at uint64) { return x.c.Memory()[4096:], x.c.Address() + 4096 }
 
 var le = binary.LittleEndian
@@ -104,22 +103,22 @@ func (x *Xen) domctl(cmd uint32, domain uint16, arg []byte) error {
 	return err
 }
 
-// Where the parts of sysctl's and domctl's arguments begin that depend on the command.
+// Offsets of the command's part in the arguments of sysctl and domctl.
 const (
 	sysctlBody = 8
 	domctlBody = 16
 )
 
-// A Scheduler is one of Xen's.
+// A Scheduler is one of Xen's schedulers.
 type Scheduler uint32
 
-// The schedulers whose parameters are known here.
+// The schedulers whose parameters are supported.
 const (
 	Credit  Scheduler = 5
 	Credit2 Scheduler = 6
 )
 
-// schedulers are the names of all that Xen has.
+// schedulers are the names of all schedulers of Xen.
 var schedulers = map[Scheduler]string{Credit: "credit", Credit2: "credit2", 7: "arinc653", 8: "rtds", 9: "null"}
 
 func (s Scheduler) String() string {
@@ -129,10 +128,10 @@ func (s Scheduler) String() string {
 	return fmt.Sprintf("scheduler %d", uint32(s))
 }
 
-// Known says whether its parameters are: those of others have another layout, or there are none.
+// Known reports whether its parameters are supported: others have another layout, or none.
 func (s Scheduler) Known() bool { return s == Credit || s == Credit2 }
 
-// Scheduler is the one that runs.
+// Scheduler returns the hypervisor's default scheduler.
 func (x *Xen) Scheduler() (Scheduler, error) {
 	const sysctlSchedID = 4
 	arg := x.argument()
@@ -142,17 +141,17 @@ func (x *Xen) Scheduler() (Scheduler, error) {
 	return Scheduler(le.Uint32(arg[sysctlBody:])), nil
 }
 
-// Domain is what the hypervisor knows of one.
+// Domain is the hypervisor's state of a domain.
 type Domain struct {
 	ID      uint16
 	Flags   uint32
-	CPUTime time.Duration // of all its vCPUs, ever
+	CPUTime time.Duration // of all its vCPUs, total
 	VCPUs   int           // online
-	MaxVCPU int           // the highest vCPU's number; -1: it has none, as while it is made
+	MaxVCPU int           // the highest vCPU's number; -1: it has none, as during its creation
 	Pool    uint32
 }
 
-// What a domain is.
+// Flags of a domain.
 const (
 	DomainDying    = 1 << 0
 	DomainShutdown = 1 << 2
@@ -161,7 +160,7 @@ const (
 	DomainRunning  = 1 << 5
 )
 
-// Domains are all that there are, by number.
+// Domains returns all domains, by number.
 func (x *Xen) Domains() (all []Domain, err error) {
 	const sysctlGetDomainInfoList = 6
 	mem, at := x.behind()
@@ -197,16 +196,16 @@ func parseDomain(b []byte) Domain {
 	}
 }
 
-// VCPU is what one does now. Of one that doesn't run, CPU is where it last did or waits.
+// VCPU is a vCPU's current state. CPU is where it runs, or last ran or waits.
 type VCPU struct {
 	Online  bool
 	Blocked bool
 	Running bool
-	CPUTime time.Duration // that it ran, ever
+	CPUTime time.Duration // total running time
 	CPU     int
 }
 
-// VCPU asks for one of a domain's. Several are not of one instant.
+// VCPU returns the state of a domain's vCPU. The states of several are not of one instant.
 func (x *Xen) VCPU(domain uint16, number uint32) (VCPU, error) {
 	const domctlGetVCPUInfo = 14
 	arg := x.argument()
@@ -221,14 +220,14 @@ func (x *Xen) VCPU(domain uint16, number uint32) (VCPU, error) {
 	}, nil
 }
 
-// Params are how a domain is scheduled: by its weight relative to others', and for at most so
-// many percent of one CPU; no cap is 0.
+// Params are a domain's scheduling parameters: its weight relative to others', and its cap in percent of one CPU; 0:
+// none.
 type Params struct {
 	Weight uint16
 	Cap    uint16
 }
 
-// What Xen's tools allow of a domain.
+// The limits of Xen's tools.
 const (
 	MaxWeight = 65535
 	capBusy   = 100 // percent of a CPU for each vCPU
@@ -238,11 +237,11 @@ const (
 	domctlScheduler  = 16
 	schedulerPut     = 0
 	schedulerGet     = 1
-	schedulerNoCap   = 0xffff // leaves the cap as it is
-	schedulerNothing = 0      // of a weight: leaves it
+	schedulerNoCap   = 0xffff // keeps the cap
+	schedulerNothing = 0      // as a weight: keeps it
 )
 
-// Params are a domain's under the scheduler that runs.
+// Params returns a domain's parameters under its scheduler.
 func (x *Xen) Params(s Scheduler, domain uint16) (Params, error) {
 	arg := x.argument()
 	body := arg[domctlBody:]
@@ -254,7 +253,7 @@ func (x *Xen) Params(s Scheduler, domain uint16) (Params, error) {
 	return Params{Weight: le.Uint16(body[8:]), Cap: le.Uint16(body[10:])}, nil
 }
 
-// SetWeight changes a domain's weight, and leaves its cap. Xen itself takes anything.
+// SetWeight sets a domain's weight, and keeps its cap. Xen itself accepts any value.
 func (x *Xen) SetWeight(s Scheduler, domain, weight uint16) error {
 	if weight == 0 {
 		return fmt.Errorf("weight 0 of domain %d: want 1 to %d", domain, MaxWeight)
@@ -262,7 +261,7 @@ func (x *Xen) SetWeight(s Scheduler, domain, weight uint16) error {
 	return x.put(s, domain, weight, schedulerNoCap)
 }
 
-// SetCap changes a domain's cap, who may have so many vCPUs, and leaves its weight.
+// SetCap sets the cap of a domain with so many vCPUs, and keeps its weight.
 func (x *Xen) SetCap(s Scheduler, domain, percent uint16, vcpus int) error {
 	if percent == schedulerNoCap || int(percent) > capBusy*vcpus {
 		return fmt.Errorf("cap %d %% of domain %d: want at most %d %%, for %d vCPUs", percent, domain, capBusy*vcpus, vcpus)

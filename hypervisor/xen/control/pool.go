@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// Pool is a part of the host's CPUs, with a scheduler and domains of its own. Nothing of it
-// is shared with other pools.
+// Pool is a part of the host's CPUs, with a scheduler and domains of its own. It shares nothing with other pools.
 type Pool struct {
 	ID        uint32
 	Scheduler Scheduler
 	CPUs      []int
 }
 
-// maxCPUs is how many a host may have.
+// maxCPUs is the supported number of a host's CPUs.
 const maxCPUs = 4096
 
-// Pools are all that there are, by number.
+// Pools returns all pools, by number.
 func (x *Xen) Pools() (all []Pool, err error) {
 	const sysctlPool, poolInfo = 18, 3
 	mem, at := x.behind()
@@ -32,7 +31,7 @@ func (x *Xen) Pools() (all []Pool, err error) {
 		le.PutUint64(body[24:], at)
 		le.PutUint32(body[32:], maxCPUs)
 		err := x.sysctl(sysctlPool, arg)
-		if errors.Is(err, syscall.ENOENT) { // there is none of that number or a higher one
+		if errors.Is(err, syscall.ENOENT) { // no pool has that number or a higher one
 			return all, nil
 		}
 		if err != nil {
@@ -56,26 +55,24 @@ func (x *Xen) Pools() (all []Pool, err error) {
 
 const (
 	sysctlScheduler = 19
-	// MaxSlice is the longest that Credit takes; the shortest is a millisecond.
+	// MaxSlice is Credit's longest slice; the shortest is a millisecond.
 	MaxSlice = time.Second
 )
 
-// Slice is for how long a vCPU may run in the pool under Credit, and for how long it does at
-// least under both schedulers.
+// Slice returns the time slice of the pool's vCPUs under Credit, and their least running time under both schedulers.
 func (x *Xen) Slice(p Pool) (slice, least time.Duration, err error) {
 	arg, err := x.scheduling(p)
 	if err != nil {
 		return 0, 0, err
 	}
 	body := arg[sysctlBody:]
-	if p.Scheduler == Credit2 { // which has the least time alone
+	if p.Scheduler == Credit2 { // Credit2 has only the least time
 		return 0, time.Duration(le.Uint32(body[16:])) * time.Microsecond, nil
 	}
 	return time.Duration(le.Uint32(body[16:])) * time.Millisecond, time.Duration(le.Uint32(body[20:])) * time.Microsecond, nil
 }
 
-// SetSlice changes for how long a vCPU may run in the pool, whole milliseconds, and leaves all
-// else. Only Credit has that.
+// SetSlice sets the pool's time slice, in whole milliseconds, and keeps its other parameters. Only Credit has one.
 func (x *Xen) SetSlice(p Pool, slice time.Duration) error {
 	if p.Scheduler != Credit {
 		return fmt.Errorf("CPU pool %d is of %v, which has no slice: it lets vCPUs run as it sees fit", p.ID, p.Scheduler)
@@ -100,7 +97,7 @@ func (x *Xen) SetSlice(p Pool, slice time.Duration) error {
 	return nil
 }
 
-// scheduling asks for the parameters of a pool's scheduler, which are in its argument's body from byte 16 on.
+// scheduling reads the parameters of a pool's scheduler, which are in its argument's body from byte 16 on.
 func (x *Xen) scheduling(p Pool) (arg []byte, err error) {
 	arg = x.argument()
 	body := arg[sysctlBody:]

@@ -2,12 +2,12 @@ package control
 
 import "fmt"
 
-// Tracing is what the hypervisor says of its trace buffers, which it has one of for each CPU
-// once somebody has asked for them.
+// Tracing is the state of the hypervisor's trace buffers, of which it has one for each CPU once a program has
+// requested them.
 type Tracing struct {
-	Events    uint32 // the classes of events that are noted
-	Frame     uint64 // where the table of buffers begins, a page's number; 0: there are none
-	InfoBytes int    // of that table
+	Events    uint32 // the enabled classes of events
+	Frame     uint64 // first frame of the table of buffers; 0: there are none
+	InfoBytes int    // size of that table
 }
 
 const (
@@ -25,7 +25,7 @@ func (x *Xen) tracing(cmd uint32, arg []byte) error {
 	return x.sysctl(sysctlTraceBuffers, arg)
 }
 
-// Tracing asks what there is.
+// Tracing returns the current state.
 func (x *Xen) Tracing() (Tracing, error) {
 	arg := x.argument()
 	if err := x.tracing(tracingInfo, arg); err != nil {
@@ -35,7 +35,7 @@ func (x *Xen) Tracing() (Tracing, error) {
 	return Tracing{Events: le.Uint32(body[24:]), Frame: le.Uint64(body[32:]), InfoBytes: int(le.Uint32(body[40:]))}, nil
 }
 
-// TraceEvents sets which classes of events are noted.
+// TraceEvents sets the enabled classes of events.
 func (x *Xen) TraceEvents(mask uint32) error {
 	arg := x.argument()
 	le.PutUint32(arg[sysctlBody+24:], mask)
@@ -45,7 +45,7 @@ func (x *Xen) TraceEvents(mask uint32) error {
 	return nil
 }
 
-// TraceCPUs has the events of all CPUs noted.
+// TraceCPUs enables tracing on all CPUs.
 func (x *Xen) TraceCPUs() error {
 	const cpus = 4096
 	mem, at := x.behind()
@@ -61,8 +61,8 @@ func (x *Xen) TraceCPUs() error {
 	return nil
 }
 
-// TraceSize makes trace buffers of so many pages for each CPU, and begins to note events.
-// It can be done once until the host boots again.
+// TraceSize creates trace buffers of so many pages for each CPU, and starts tracing. It works once until the host
+// boots again.
 func (x *Xen) TraceSize(pages int) error {
 	arg := x.argument()
 	le.PutUint32(arg[sysctlBody+40:], uint32(pages))
@@ -72,7 +72,7 @@ func (x *Xen) TraceSize(pages int) error {
 	return nil
 }
 
-// Trace begins or ends that events are noted. There have to be buffers.
+// Trace starts or stops tracing. The buffers have to exist.
 func (x *Xen) Trace(on bool) error {
 	cmd := uint32(tracingOff)
 	if on {

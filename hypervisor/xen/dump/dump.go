@@ -1,12 +1,11 @@
-// Package dump reads what the hypervisor Xen prints of its schedulers when the key `r` is pressed
-// on its console: the only source of what credit is left under Credit, and of who is next in
-// each CPU's queue.
+// Package dump parses the hypervisor Xen's print of its schedulers' state, triggered by the key `r` on its console:
+// the only source of the credit left under Credit, and of the next vCPU in each CPU's queue.
 //
-// It is text for people, of a debugging aid: releases may change it, and while it is printed
-// the schedulers are locked, for milliseconds where the console is a serial port. So nobody
-// should ask more than a few times a second, and whoever asks has to do without as well.
+// It is text for people, of a debugging aid: releases may change it, and while it is printed the schedulers are
+// locked, for milliseconds where the console is a serial port. So callers should request it at most a few times a
+// second, and have to work without it as well.
 //
-// Who calls it: those who predict what the hypervisor will do, and tests of them, in Dom0.
+// Callers: predictions of the hypervisor's scheduling, and tests of them, in Dom0.
 package dump
 
 import (
@@ -18,24 +17,24 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Dump is what was printed.
+// Dump is a parsed print.
 type Dump struct {
-	Now       int64  // ns since the hypervisor began, as the printing did
+	Now       int64  // ns since the hypervisor's boot, at the beginning of the print
 	Scheduler string // the first pool's, by its short name, such as credit2
-	VCPUs     []VCPU // those that were printed, as they were last
+	VCPUs     []VCPU // the printed ones, in their last state
 	Pools     []Pool
 	CPUs      []CPU
-	Queues    []Queue // of Credit2; Credit has them by CPU
+	Queues    []Queue // of Credit2; Credit has queues by CPU
 }
 
-// VCPU is one. Credit prints only those that earn credit, run or wait, Credit2 all.
+// VCPU is a vCPU's state. Credit prints only vCPUs that are active, run or wait, Credit2 all.
 type VCPU struct {
 	ID       trace.VCPU
 	Priority int // of Credit, one of the constants
 	Flags    uint32
 	Earns    bool  // Credit
 	CPU      int   // where it runs, waits or ran last
-	Credit   int64 // Credit: of 100 µs; Credit2: of 1 ns, for a vCPU of the largest weight. As last accounted
+	Credit   int64 // Credit: in 100 µs; Credit2: in ns, for a vCPU of the largest weight. As last accounted
 	Weight   int
 	Cap      int
 }
@@ -51,11 +50,11 @@ const (
 type Pool struct {
 	Number  int
 	Master  int   // Credit: the CPU that hands out credits
-	Balance int64 // Credit: what all that earn credit had together, as it was last handed out
-	Handed  int   // Credit: how often it was
+	Balance int64 // Credit: sum of the active vCPUs' credits after the last hand-out
+	Handed  int   // Credit: number of hand-outs
 }
 
-// Pool looks for one.
+// Pool returns a pool by its number.
 func (d *Dump) Pool(number int) (*Pool, bool) {
 	for i := range d.Pools {
 		if d.Pools[i].Number == number {
@@ -65,22 +64,22 @@ func (d *Dump) Pool(number int) (*Pool, bool) {
 	return nil, false
 }
 
-// CPU is what one does.
+// CPU is a CPU's state.
 type CPU struct {
 	Number  int
-	Running trace.VCPU   // of domain trace.Idle, if nothing does
+	Running trace.VCPU   // of domain trace.Idle if the CPU is idle
 	Waiting []trace.VCPU // Credit: the first one is next
-	Queue   int          // Credit2: whose
+	Queue   int          // Credit2: its run queue
 }
 
-// Queue is one of Credit2's, for several CPUs.
+// Queue is a run queue of Credit2, for several CPUs.
 type Queue struct {
 	Number    int
 	MaxWeight int
 	Waiting   []trace.VCPU // the first one is next
 }
 
-// VCPU looks for one.
+// VCPU returns a vCPU by its ID.
 func (d *Dump) VCPU(id trace.VCPU) (*VCPU, bool) {
 	for i := range d.VCPUs {
 		if d.VCPUs[i].ID == id {
@@ -90,11 +89,10 @@ func (d *Dump) VCPU(id trace.VCPU) (*VCPU, bool) {
 	return nil, false
 }
 
-// guestText begins what a guest has printed, which may be in the midst of a line of Xen's: that is printed in
-// several parts.
+// guestText is the prefix of a guest's output, which may interrupt a line of Xen's: that is printed in several parts.
 var guestText = regexp.MustCompile(`\(d\d+\) `)
 
-// What lines say. Others are of no interest, or of somebody else who printed meanwhile.
+// The lines used. Others are ignored, or come from other output printed meanwhile.
 var (
 	nowLine       = regexp.MustCompile(`NOW=(\d+)`)
 	schedulerLine = regexp.MustCompile(`Scheduler: .*\((\w+)\)`)
@@ -111,7 +109,7 @@ var (
 	vcpuLine      = regexp.MustCompile(`(run|\d+): \[(\d+)\.(\d+)\](?: pri=(-?\d+))? flags=([0-9a-f]+) cpu=(\d+)(?: credit=(-?\d+) \[w=(\d+)(?:,cap=(\d+))?\])?`)
 )
 
-// Parse reads what was printed. Of several dumps it is the last one that counts.
+// Parse parses console output. Of several dumps the last one counts.
 func Parse(text string) (*Dump, error) {
 	p := parser{queue: -1}
 	for line := range strings.Lines(text) {
@@ -126,18 +124,18 @@ func Parse(text string) (*Dump, error) {
 	return &p.Dump, nil
 }
 
-// parser is where the reading is: which CPU's or queue's lines follow.
+// parser is the position in the output: the CPU or queue whose lines follow.
 type parser struct {
 	Dump
 	caps  map[uint16]int      // by domain
-	some  map[trace.VCPU]bool // that earn credit, as far as was told
+	some  map[trace.VCPU]bool // the active ones, as far as printed
 	cpu   *CPU
 	queue int // in Queues; -1: none
 	waits bool
 	earns bool
 }
 
-// number is one that matched, of 32 bits with a sign or without; nonsense, which is too large, is 0.
+// number parses a match of 32 bits with a sign or without; 0 if it is too large.
 func number(s string) int {
 	n, err := strconv.ParseInt(s, 10, 33)
 	if err != nil {
@@ -182,7 +180,7 @@ func (p *parser) line(line string) {
 	}
 }
 
-// poolLine is one that says something of a pool.
+// poolLine parses a line of a pool.
 func (p *parser) poolLine(pool *Pool, line string) bool {
 	if m := masterLine.FindStringSubmatch(line); m != nil {
 		pool.Master = number(m[1])
@@ -196,7 +194,7 @@ func (p *parser) poolLine(pool *Pool, line string) bool {
 	return true
 }
 
-// atQueue: what follows is of a queue, which is told of twice.
+// atQueue selects the queue of the following lines; each queue is printed twice.
 func (p *parser) atQueue(n int) {
 	p.cpu, p.waits = nil, false
 	for p.queue = range p.Queues {
@@ -231,7 +229,7 @@ func (p *parser) vcpu(m []string) {
 	if p.earns {
 		p.some[id] = true
 	}
-	if m[7] == "" { // somebody else printed before its credit
+	if m[7] == "" { // other output interrupted the line before its credit
 		return
 	}
 	v.Earns = p.some[id]

@@ -2,24 +2,24 @@ package dump
 
 import "fmt"
 
-// Xen is what is asked of the hypervisor, such as of control.Xen.
+// Xen are the hypercalls used, as control.Xen implements them.
 type Xen interface {
 	Press(keys string) error
 	Console(from uint32) (text []byte, next uint32, err error)
 }
 
-// Printer has the hypervisor print. One goroutine uses it.
+// Printer triggers prints and reads them. Not safe for concurrent use.
 type Printer struct {
 	xen  Xen
-	next uint32 // where the console was read up to
+	next uint32 // the console index read so far
 }
 
-// NewPrinter is that of a hypervisor.
+// NewPrinter returns a Printer of a hypervisor.
 func NewPrinter(x Xen) *Printer { return &Printer{xen: x} }
 
-// Take has the hypervisor print what it schedules, and returns that.
+// Take triggers a print of the schedule and returns it.
 func (p *Printer) Take() (text string, err error) {
-	if _, p.next, err = console(p.xen, p.next); err != nil { // what was there before
+	if _, p.next, err = console(p.xen, p.next); err != nil { // skip earlier output
 		return "", err
 	}
 	if err := p.xen.Press("r"); err != nil {
@@ -29,10 +29,10 @@ func (p *Printer) Take() (text string, err error) {
 	return text, err
 }
 
-// maxReads is how many parts the console may come in; who prints all the time has no end.
+// maxReads bounds the parts of the console's output, which is endless if a domain prints all the time.
 const maxReads = 64
 
-// console is all of the console from an index on.
+// console returns all console output from an index on.
 func console(x Xen, from uint32) (text string, next uint32, err error) {
 	for next = from; ; {
 		part, to, err := x.Console(next)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ioctl is one, without anything that the Go runtime does to file and poller.
+// ioctl calls ioctl without the Go runtime's changes to file and poller.
 func ioctl(f *os.File, request uintptr, argument *[6]uint64) (result uintptr, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -23,5 +23,5 @@ func ioctl(f *os.File, request uintptr, argument *[6]uint64) (result uintptr, er
 	return result, err
 }
 
-// addressOf is where memory is that isn't Go's, which moves.
+// addressOf returns the address of memory outside Go's heap, which doesn't move.
 func addressOf(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&mem[0]))) }

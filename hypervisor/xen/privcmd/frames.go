@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hypervisor is whom memory belongs to that is Xen's own.
+// Hypervisor is the domain number that owns Xen's own memory.
 const Hypervisor = 0x7ff2
 
 const ioctlMapFrames = 0x00205004 // MMAPBATCH_V2
 
-// maxFrames is how many frames' numbers and results the memory for calls has room for.
+// maxFrames is the number of frames' numbers and results that fit into the memory for calls.
 const maxFrames = (callMemory - 4096) / 12
 
-// Map maps a domain's frames, one behind the other. Who doesn't need them any more calls Unmap.
+// Map maps a domain's frames, one behind the other. The caller ends the mapping by Unmap.
 func (h *Hypercalls) Map(domain uint16, frames []uint64, write bool) ([]byte, error) {
 	if len(frames) == 0 || len(frames) > maxFrames {
 		return nil, fmt.Errorf("map %d frames of domain %d: want 1 to %d", len(frames), domain, maxFrames)
@@ -45,7 +45,7 @@ func (h *Hypercalls) Map(domain uint16, frames []uint64, write bool) ([]byte, er
 	return mem, nil
 }
 
-// firstError is the first of the results that isn't 0.
+// firstError returns the first of the results that isn't 0.
 func firstError(results []byte, n int) error {
 	for i := range n {
 		if r := int32(binary.LittleEndian.Uint32(results[4*i:])); r != 0 {

@@ -1,8 +1,6 @@
-// Package privcmd calls the hypervisor Xen from Dom0, by the device that Linux has for that. It
-// decides nothing.
+// Package privcmd calls the hypervisor Xen from Dom0, through Linux's privcmd device. It checks nothing.
 //
-// Who calls it: the daemon, as root of Dom0, through hypervisor/xen/control and others that know
-// what to say.
+// Callers: the daemon, as root of Dom0, through hypervisor/xen/control and others that build the calls.
 package privcmd
 
 import (
@@ -12,17 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hypercalls is how root of Dom0 calls the hypervisor. One goroutine uses it.
+// Hypercalls calls the hypervisor as root of Dom0. Not safe for concurrent use.
 type Hypercalls struct {
 	calls, memory *os.File
 	mem           []byte
 }
 
-// callMemory is the memory that a call can hand over: its argument on the first page, and what it
-// points to behind.
+// callMemory is the memory of a call: its argument on the first page, and the targets of its pointers behind.
 const callMemory = 17 * 4096
 
-// Open is for calls.
+// Open opens the devices and maps the memory for calls.
 func Open() (*Hypercalls, error) {
 	calls, err := open("/dev/xen/privcmd")
 	if err != nil {
@@ -42,22 +39,22 @@ func Open() (*Hypercalls, error) {
 	return h, nil
 }
 
-// Close ends it.
+// Close closes the devices and unmaps the memory.
 func (h *Hypercalls) Close() error {
 	h.calls.Close()
 	h.memory.Close()
 	return unix.Munmap(h.mem)
 }
 
-// Memory is what the hypervisor can reach: it doesn't move, and stays present.
+// Memory returns the memory accessible to the hypervisor: it doesn't move, and stays present.
 func (h *Hypercalls) Memory() []byte { return h.mem }
 
-// Address is where Memory is.
+// Address returns the address of Memory.
 func (h *Hypercalls) Address() uint64 { return addressOf(h.mem) }
 
 const ioctlHypercall = 0x00305000
 
-// Call calls the hypervisor. The result is what it returns, or its error.
+// Call calls the hypervisor, and returns its result or error.
 func (h *Hypercalls) Call(op uint64, args ...uint64) (int64, error) {
 	var a [6]uint64
 	a[0] = op

@@ -2,11 +2,10 @@ package runs
 
 import "pegasus/hypervisor"
 
-// Both are the runs of domUs, and of Dom0's own process guests.
+// Both combines the runs of domUs and of Dom0's own process guests.
 type Both struct{ DomUs, Dom0 hypervisor.Runs }
 
-// Look implements hypervisor.Runs. Dom0's CPUs are vCPUs, themselves, of which nobody knows
-// on which CPU they ran.
+// Look implements hypervisor.Runs. Dom0's CPUs are vCPUs themselves, whose physical CPU is unknown.
 func (b Both) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 	var units, own []hypervisor.Guests
 	for _, g := range of {
@@ -17,7 +16,7 @@ func (b Both) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 		}
 	}
 	b.DomUs.Look(units, tell)
-	if len(own) == 0 { // else the first look would load BPF programs, which takes a while, for nobody
+	if len(own) == 0 { // else the first look would load BPF programs for no guest, which takes a while
 		return
 	}
 	b.Dom0.Look(own, func(r hypervisor.Run) {

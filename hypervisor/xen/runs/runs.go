@@ -1,7 +1,7 @@
-// Package runs tells when the vCPUs of Xen's domUs ran, for a picture of it: from the hypervisor's
-// trace, so each run by itself and exactly.
+// Package runs reports when the vCPUs of Xen's domUs ran, for a timeline: from the hypervisor's trace, so each run by
+// itself and exactly.
 //
-// Who calls it: the backend, by the hypervisor contract, in Dom0. Whom it trusts: the hypervisor.
+// Callers: the backend, by the hypervisor contract, in Dom0. Trust boundary: the hypervisor is trusted.
 package runs
 
 import (
@@ -12,23 +12,22 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Runs fulfils hypervisor.Runs for domUs.
+// Runs implements hypervisor.Runs for domUs.
 type Runs struct {
 	follower *trace.Follower
-	looked   int64 // when something was last told, ns; 0: never
+	looked   int64 // time of the last report, ns; 0: never
 	log      *slog.Logger
 	history  *schedule.History
 	ran      []schedule.Run
 }
 
-// New returns the runs of this host's domUs. The source is opened when somebody first looks; now
-// is trace.Now, but for tests.
+// New returns the runs of this host's domUs. The first Look opens the source; now is trace.Now, except in tests.
 func New(log *slog.Logger, now func() trace.Instant, open func() (trace.Source, error)) *Runs {
 	return &Runs{follower: trace.Follow(now, open), log: log}
 }
 
-// often is how often Xen's trace is read at most, in ns: it forgets nothing for several times as
-// long, and each reading has its price.
+// often is the shortest interval between reads of Xen's trace, in ns: it loses nothing for several times as long, and
+// each reading has a cost.
 const often = 10000000
 
 // Look implements hypervisor.Runs.
@@ -44,7 +43,7 @@ func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 	if err != nil {
 		r.log.Warn("can't see when domUs run", "err", err)
 	}
-	if !ok { // what was told before says nothing of what comes
+	if !ok { // earlier records have no connection to later ones
 		r.history = nil
 		return
 	}
@@ -62,7 +61,7 @@ func (r *Runs) Look(of []hypervisor.Guests, tell func(hypervisor.Run)) {
 		}
 	}
 	r.ran = r.ran[:0]
-	r.history.Trim(func(domain uint16) bool { return names[domain] != "" }) // others come and go, for as long as somebody looks
+	r.history.Trim(func(domain uint16) bool { return names[domain] != "" }) // other domains come and go while the trace is open
 }
 
 // Close implements hypervisor.Runs.

@@ -32,7 +32,7 @@ import (
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// way is one by which the server can be reached.
+// way is a link to the server.
 type way struct {
 	name, path string
 	dial       xenstore.Dialer
@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 
 type tally struct{ ok, failed, none int }
 
-// try tries what fits, one after the other.
+// try runs the cases that fit, one after the other.
 func try(ctx context.Context, name string, target conformance.Target, names *regexp.Regexp, count *tally, out io.Writer) {
 	for _, c := range conformance.Cases() {
 		if !names.MatchString(c.Name) {
@@ -100,7 +100,7 @@ func try(ctx context.Context, name string, target conformance.Target, names *reg
 	}
 }
 
-// ways are those that were named, or else those that are there.
+// ways returns the named links, or else the existing ones.
 func ways(socket, device string) []way {
 	named := socket != "" || device != ""
 	if !named {
@@ -118,7 +118,7 @@ func ways(socket, device string) []way {
 	return all
 }
 
-// target finds out who this is.
+// target returns the conformance target, with the domain that this program runs in.
 func (w way) target(ctx context.Context, dom, base string) (conformance.Target, error) {
 	t := conformance.Target{Dial: w.dial, Device: w.device, Base: base}
 	c, err := xenstore.Dial(ctx, w.dial)
