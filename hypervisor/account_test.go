@@ -7,7 +7,7 @@ import (
 
 const ms = time.Millisecond
 
-// did is a period of an account.
+// did is the activity of an account in a period, and its credit after that.
 type did struct{ ran, waited, credit time.Duration }
 
 func settle(t *testing.T, accounts []*Account, cpus int, all ...did) {
@@ -30,11 +30,11 @@ func TestShadowCredit(t *testing.T) {
 	a, b := &Account{Weight: 256}, &Account{Weight: 256}
 	equal := []*Account{a, b}
 	settle(t, equal, 1, did{30 * ms, 0, -15 * ms}, did{0, 30 * ms, 15 * ms})
-	// b is owed a whole period, does not want it, and earns nothing until it runs.
+	// b is owed a whole period, reaches its bound, and earns nothing until it runs.
 	settle(t, equal, 1, did{30 * ms, 0, -30 * ms}, did{0, 30 * ms, 15 * ms})
 	settle(t, equal, 1, did{30 * ms, 0, -30 * ms}, did{0, 30 * ms, 15 * ms})
 	settle(t, equal, 1, did{15 * ms, 15 * ms, -30 * ms}, did{15 * ms, 15 * ms, 15 * ms})
-	// Who sleeps earns nothing, and all is the other's.
+	// A sleeping account earns nothing; the other one gets all.
 	settle(t, equal, 1, did{30 * ms, 0, -30 * ms}, did{0, 0, 15 * ms})
 
 	// The heavy one can't use more than a CPU; the rest is the others'.
@@ -43,7 +43,7 @@ func TestShadowCredit(t *testing.T) {
 	settle(t, []*Account{light, heavy}, 1, did{15 * ms, 15 * ms, -7500 * time.Microsecond}, did{15 * ms, 15 * ms, 7500 * time.Microsecond})
 }
 
-// The greatest weights there can be do not overflow.
+// The greatest possible weights do not overflow.
 func TestShadowCreditOfManyHeavyOnes(t *testing.T) {
 	var all []*Account
 	for range 512 {
@@ -57,7 +57,7 @@ func TestShadowCreditOfManyHeavyOnes(t *testing.T) {
 	}
 }
 
-// Where credit has bounds of its own, how often it is settled doesn't matter to them.
+// With bounds of their own, credits don't depend on the number of Settle calls.
 func TestShadowCreditBound(t *testing.T) {
 	spins, waits := &Account{Weight: 256, Bound: 30 * ms}, &Account{Weight: 256, Bound: 30 * ms}
 	for i := range 12 {

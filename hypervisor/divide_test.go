@@ -11,7 +11,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// cpus is the set of CPUs with these numbers.
+// cpus returns the set of CPUs with these numbers.
 func cpus(numbers ...int) (s CPUSet) {
 	for _, n := range numbers {
 		s.Add(n)
@@ -64,8 +64,8 @@ func TestCPUSet(t *testing.T) {
 	}
 }
 
-// Whatever vCPUs do: credits stay within a period, nobody is given or promised what
-// is not there, and the same comes out when it is done again.
+// Whatever vCPUs do: credits stay within a period, no more time is earned or predicted than exists, and the result is
+// deterministic.
 func FuzzAccounts(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21})
 	f.Add([]byte("two are pinned to a CPU, and a third is not; one has a quota, too, and rests now and then"))
@@ -77,11 +77,11 @@ func FuzzAccounts(f *testing.F) {
 	})
 }
 
-// nested are sets of which any two have nothing in common, or one is in the other.
+// nested are sets of which any two are disjoint, or one contains the other.
 var nested = []CPUSet{cpus(0), cpus(1), cpus(2), cpus(3), cpus(0, 1), cpus(2, 3), cpus(0, 1, 2, 3)}
 
-// run plays a script: three bytes set up each of at most eight accounts on four CPUs,
-// and then each three say what one does in a period.
+// run plays a script: three bytes set up each of at most eight accounts on four CPUs, and then each three are one
+// account's activity in a period.
 func run(t *testing.T, script []byte) (all string) {
 	const period = 30 * ms
 	var accounts []*Account

@@ -7,14 +7,14 @@ import (
 	"pegasus/vcpu"
 )
 
-// What is foretold of a vCPU, period after period, against what it then does.
+// The predictions of a vCPU, period after period, against its activity then.
 func TestForetell(t *testing.T) {
 	const w, r, s = vcpu.Runnable, vcpu.Running, vcpu.Blocked
 	type period struct {
 		states [2]vcpu.VCPUState // at its end
 		cpus   [2]int
 		ran    [2]int // in it, ms of 30
-		next   [2]int // foretold at its end
+		next   [2]int // predicted at its end
 	}
 	for name, c := range map[string]struct {
 		weights [2]int64
@@ -27,8 +27,8 @@ func TestForetell(t *testing.T) {
 			{[2]vcpu.VCPUState{r, r}, [2]int{0, 1}, [2]int{}, [2]int{1000, 1000}}}},
 		"nowhere yet": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
 			{[2]vcpu.VCPUState{w, r}, [2]int{-1, 1}, [2]int{}, [2]int{1000, 1000}}}},
-		// 20 ms of 100, which it may use at once, if it gets the CPU for half of the time;
-		// when it has had 18 of them, 2 are left, until those are longer ago.
+		// 20 ms of 100, which the vCPU may use at once, if it gets the CPU for half of the time; after 18 of them, 2
+		// are left, until the 18 are longer ago.
 		"a quota": {[2]int64{256, 256}, [2]int{1000, 200}, []period{
 			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{}, [2]int{500, 500}},
 			{[2]vcpu.VCPUState{w, r}, [2]int{1, 1}, [2]int{12, 18}, [2]int{908, 66}},
@@ -38,12 +38,12 @@ func TestForetell(t *testing.T) {
 		"sleeps, as it did": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
 			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}},
 			{[2]vcpu.VCPUState{r, vcpu.BlockedOnAccelerator}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}}}},
-		// It wanted 12 ms of 30, of which it keeps a quarter in mind, and it surprised
-		// by as much; the other one lost them.
+		// It wanted 12 ms of 30, a quarter of which stays in its average, and the prediction was off by as much; the
+		// other one lost them.
 		"sleeps after it ran": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
 			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{30, 0}, [2]int{1000, 0}},
 			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{18, 12}, [2]int{800, 200}}}},
-		// Somebody who is not known here takes half of the CPU.
+		// An unknown thread takes half of the CPU.
 		"an outsider": {[2]int64{256, 256}, [2]int{1000, 1000}, []period{
 			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{15, 0}, [2]int{1000, 0}},
 			{[2]vcpu.VCPUState{r, s}, [2]int{1, 1}, [2]int{15, 0}, [2]int{875, 0}},
@@ -56,7 +56,7 @@ func TestForetell(t *testing.T) {
 				for i, a := range all {
 					a.Weight, a.Most, a.CPUs = c.weights[i], c.most[i], FirstCPUs(2)
 					a.Ran, a.State, a.CPU = time.Duration(p.ran[i])*ms, p.states[i], p.cpus[i]
-					if a.Waited = 0; a.awake() && a.Most == 1000 { // it was, all the time
+					if a.Waited = 0; a.awake() && a.Most == 1000 { // it was awake all the time
 						a.Waited = 30*ms - a.Ran
 					}
 				}
@@ -72,7 +72,8 @@ func TestForetell(t *testing.T) {
 	}
 }
 
-// Who computes for 10 ms in every second period, alone, is told apart from who always does.
+// The predictions distinguish a vCPU that computes for 10 ms in every second period, alone, from one that always
+// does.
 func TestForetellsWhoRests(t *testing.T) {
 	a := &Account{Weight: 256, Most: 1000, CPUs: FirstCPUs(1)}
 	for n := range 60 {

@@ -15,7 +15,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// recorded is a period of a real run: what each vCPU did in it, and does at its end.
+// recorded is a period of a real run: each vCPU's activity in it, and state at its end.
 type recorded struct {
 	period time.Duration
 	vcpus  []recordedVCPU
@@ -26,7 +26,7 @@ type recordedVCPU struct {
 	id          int
 	weight, cap int
 	cpus        uint64
-	noted, read recordedDoing // by the kernel's notes, and by schedstat
+	noted, read recordedDoing // from the kernel's records, and from schedstat
 }
 
 type recordedDoing struct {
@@ -35,7 +35,7 @@ type recordedDoing struct {
 	ran, waited time.Duration
 }
 
-// recordings are those in testdata, by name: hypervisor/linux writes them.
+// recordings returns those in testdata, by name: hypervisor/linux writes them.
 func recordings(t *testing.T) map[string][]recorded {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.txt")
@@ -99,7 +99,7 @@ func (m micros) Scan(s fmt.ScanState, _ rune) error {
 // books are the accounts of all vCPUs of a recording.
 type books []*Account
 
-// settle brings them up to date by one of the two sources.
+// settle updates the accounts from one of the two sources.
 func (b *books) settle(r recorded, by func(recordedVCPU) recordedDoing) {
 	active := map[string]int64{}
 	for i, v := range r.vcpus {
@@ -125,8 +125,8 @@ func (b *books) settle(r recorded, by func(recordedVCPU) recordedDoing) {
 
 func byNotes(v recordedVCPU) recordedDoing { return v.noted }
 
-// Who is awake and did not run has waited, though schedstat counts a wait when it is
-// over: as hypervisor/linux takes it, by a nanosecond, which a recording does not keep.
+// A vCPU that is awake and did not run has waited, though schedstat counts a wait only at its end: as
+// hypervisor/linux does, by a nanosecond, which a recording does not keep.
 func byReading(v recordedVCPU) recordedDoing {
 	d := v.read
 	if d.state != vcpu.Blocked && d.ran == 0 {
@@ -135,16 +135,14 @@ func byReading(v recordedVCPU) recordedDoing {
 	return d
 }
 
-// settled is how many periods pass in a recording before it counts: accounts begin
-// without a past.
+// settled is the number of periods of a recording that don't count: accounts start without a history.
 const settled = 10
 
-// What is foretold of real runs is near what came, by either source.
+// The predictions of real runs are close to the actual activity, with either source.
 func TestForetellsWhatCame(t *testing.T) {
-	// Competition for one CPU is the case that it is made for. In the mean of all 0.1 is
-	// what it has to keep. Of those that rest and wake at moments of their own, of what
-	// the kernel gives a machine on each of several CPUs, and of unpinned ones that it
-	// moves, less is known; nor of when a quota's periods begin.
+	// The predictions are made for competition for one CPU. The mean over all has to stay below 0.1. They are less
+	// precise for vCPUs that rest and wake at times of their own, for the kernel's division among a machine's several
+	// CPUs, for unpinned vCPUs, and for the phase of a quota's periods.
 	most := map[string]float64{"weights": 0.06, "two": 0.07, "qemu": 0.06, "pairs": 0.15, "floating": 0.1, "bursts": 0.09, "mixed": 0.16, "rests": 0.14, "quota": 0.1}
 	all := recordings(t)
 	for _, source := range []struct {
@@ -178,10 +176,10 @@ func TestForetellsWhatCame(t *testing.T) {
 	}
 }
 
-// Credits computed from what schedstat says have the sign of those computed from what
-// the kernel noted at every switch, wherever that is more than one tick's worth.
+// Credits computed from schedstat have the sign of those computed from the kernel's records of every switch, wherever
+// the latter exceed one tick.
 func TestCreditsBySchedstat(t *testing.T) {
-	const tick = 4 * ms // of the kernel that was recorded: by so much schedstat may lag
+	const tick = 4 * ms // of the recorded kernel: schedstat may lag by as much
 	agree, defined, near, n := 0, 0, time.Duration(0), 0
 	all := recordings(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -179,7 +179,7 @@ func (c *conn) fail(err error) {
 	}
 	c.ended, c.err = true, err
 	if c.link.Device {
-		c.ends.Add(1) // for its Close, before anybody waits
+		c.ends.Add(1) // for its Close, before any call of wait
 	}
 	pending := c.pending
 	c.pending, c.outbox = nil, nil

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A daemon that doesn't answer is asked for one process after the other, and not for those that have gone.
+// A daemon that doesn't answer gets one request at a time, and none for processes that have ended.
 func TestGoneBeforeAsked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -37,7 +37,7 @@ func TestGoneBeforeAsked(t *testing.T) {
 	}
 }
 
-// A daemon that won't have the domain isn't away, nor asked again.
+// A daemon that refuses the domain doesn't count as away, and isn't asked again.
 func TestRefusal(t *testing.T) {
 	no := &Refusal{errors.New("the domain isn't declared")}
 	var d door
@@ -48,8 +48,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// A daemon that comes back is asked once for all processes that wait for it, though it is where the one
-// before was: each time it holds the domain once more.
+// A daemon that restarts gets one request for all waiting processes, though its address is the previous one's: with
+// each answer it holds the domain once more.
 func TestAskedOnceForAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "door")
 	var asked atomic.Int32
@@ -86,7 +86,7 @@ func TestAskedOnceForAll(t *testing.T) {
 	for range 100 {
 		all.Go(dial)
 	}
-	time.Sleep(20 * time.Millisecond) // they find nobody there
+	time.Sleep(20 * time.Millisecond) // they find no daemon there
 	defer listen().Close()
 	up.Store(true)
 	all.Wait()
@@ -95,8 +95,7 @@ func TestAskedOnceForAll(t *testing.T) {
 	}
 }
 
-// A daemon that is stopped, with as many processes before its door as may wait there, refuses none: each waits until
-// it goes on.
+// A stopped daemon with a full backlog of processes refuses none: each waits until it continues.
 func TestStoppedDaemon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "door")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

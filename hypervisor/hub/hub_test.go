@@ -31,24 +31,24 @@ const (
 
 var geometry = callbuf.Geometry{RingSlots: 128, ReplySlots: 16, EventWords: 64, ReleaseWords: 16, ArenaBytes: 64 << 10}
 
-// soon is how long what has to happen may take on a slow machine that has other things to do.
+// soon bounds the waits on a slow and loaded machine.
 const soon = 20 * time.Second
 
-// machine plays a virtual machine with its agent, a hub that serves it, and a daemon.
+// machine simulates a virtual machine with its agent, a hub that serves it, and a daemon.
 type machine struct {
 	t       *testing.T
 	path    string
 	mem     []byte
 	agent   *wire.Guest
 	boot    uint64
-	may     uint64 // features that its processes and the daemon's workers know
+	may     uint64 // features of its processes and the daemon's workers
 	daemon  *net.UnixListener
 	stop    context.CancelFunc
 	stopped chan error
 
 	patience time.Duration // of the hub
 	memory   func(hub.Memory) hub.Memory
-	log      strings.Builder // which says this
+	log      strings.Builder // the hub's log
 }
 
 func newMachine(t *testing.T) *machine {
@@ -121,7 +121,7 @@ func (m *machine) eventually(what string, ok func() bool) {
 	}
 }
 
-// begin is an agent that comes.
+// begin starts an agent.
 func (m *machine) begin() {
 	m.t.Helper()
 	m.boot++
@@ -153,7 +153,7 @@ func (m *machine) expect(k wire.Kind, process uint32) []byte {
 	return got.Body
 }
 
-// dropped waits until the hub wants no more of this session.
+// dropped waits until the hub has dropped this session.
 func (m *machine) dropped() {
 	m.t.Helper()
 	m.eventually("the session is dropped", m.agent.Over)
@@ -172,7 +172,7 @@ func lend(parts ...callbuf.Extent) []byte {
 	return b
 }
 
-// knock is the daemon's side of a process that comes, up to the terms.
+// knock is the daemon's side of a connecting process, up to the terms.
 func (m *machine) knock() *net.UnixConn {
 	m.t.Helper()
 	m.daemon.SetDeadline(time.Now().Add(soon))
@@ -197,7 +197,8 @@ func (m *machine) knock() *net.UnixConn {
 	return c
 }
 
-// forgetKnocks hangs up on processes of a session before, which have all come when another has begun.
+// forgetKnocks closes the connections of a previous session's processes, which have all connected when another
+// session has begun.
 func (m *machine) forgetKnocks() {
 	m.t.Helper()
 	raw, err := m.daemon.SyscallConn()
@@ -232,19 +233,19 @@ func (m *machine) loan(c *net.UnixConn) hypervisor.Loan {
 	return l
 }
 
-// servant is a process that stands for a worker: the hub waits for its end.
+// servant is a process in place of a worker: the hub waits for its end.
 type servant struct {
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when it has ended
 }
 
-// end ends it as a worker ends that nobody needs.
+// end ends it as an unneeded worker ends.
 func (s *servant) end() {
 	s.cmd.Process.Kill()
 	<-s.gone
 }
 
-// lives says whether it hasn't ended: dead, and not yet waited for, is gone, too.
+// lives reports whether it hasn't ended: a zombie has ended, too.
 func (s *servant) lives() bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
@@ -279,7 +280,7 @@ func (m *machine) worker(c *net.UnixConn) (*net.UnixConn, *servant) {
 
 var segment = []callbuf.Extent{{Offset: segmentAt + 4<<20, Bytes: 1 << 20}, {Offset: segmentAt, Bytes: segmentBytes - 1<<20 - 4096}, {Offset: 0, Bytes: 4096}}
 
-// serve brings a process to where it has a worker.
+// serve takes a process to the point where it has a worker.
 func (m *machine) serve(process uint32) (*net.UnixConn, *servant) {
 	m.t.Helper()
 	m.open(process)
@@ -298,7 +299,7 @@ func (m *machine) serve(process uint32) (*net.UnixConn, *servant) {
 	return worker, s
 }
 
-// The whole way of a process, with its end.
+// The whole life of a process.
 func TestProcess(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -322,7 +323,7 @@ func TestProcess(t *testing.T) {
 	m.serve(2) // its memory is free again
 }
 
-// checkHeader looks whether the segment is ready for its process.
+// checkHeader checks that the segment is ready for its process.
 func (m *machine) checkHeader() {
 	m.t.Helper()
 	f, err := os.OpenFile(m.path, os.O_RDWR, 0)
@@ -340,7 +341,7 @@ func (m *machine) checkHeader() {
 	}
 }
 
-// A worker that doesn't end is ended: what it can still write to isn't given to another.
+// A worker that doesn't end is killed: memory that it can still write isn't given to another.
 func TestWorkerThatStays(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -355,7 +356,7 @@ func TestWorkerThatStays(t *testing.T) {
 	}
 }
 
-// What no honest agent says ends the session, and not the hub: the next one is served.
+// A message that no honest agent sends ends the session, and not the hub: the next session is served.
 func TestLies(t *testing.T) {
 	whole := func(at uint64) []byte { return lend(callbuf.Extent{Offset: at, Bytes: segmentBytes}) }
 	asked := func(m *machine) { m.open(1); m.knock(); m.expect(wire.Need, 1) }
@@ -393,7 +394,7 @@ func twice() []callbuf.Extent {
 	return []callbuf.Extent{half, half}
 }
 
-// A machine without room says so; its process is told why it isn't served.
+// A machine reports a lack of memory; its process gets the reason.
 func TestNoRoom(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -407,7 +408,7 @@ func TestNoRoom(t *testing.T) {
 	m.expect(wire.Gone, 1)
 }
 
-// What the daemon refuses, the process is told as it would be on the host.
+// A process gets the daemon's refusal as on the host.
 func TestRefused(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -424,7 +425,7 @@ func TestRefused(t *testing.T) {
 	m.expect(wire.Gone, 1)
 }
 
-// A daemon that ends while it is asked refuses nobody: the process has gone, for its agent to let it come again.
+// A daemon that ends during a request refuses no process: the process ends, for its agent to let it try again.
 func TestDaemonGoes(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -451,8 +452,8 @@ func TestDaemonGoes(t *testing.T) {
 	m.serve(4)
 }
 
-// A new agent, and a new hub, each begin anew: with a new generation, and after the
-// workers of the old one have gone.
+// A new agent, and a new hub, each start a new session: with a new generation, and after the workers of the old one
+// have ended.
 func TestAnew(t *testing.T) {
 	m := newMachine(t)
 	m.begin()

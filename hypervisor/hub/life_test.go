@@ -11,8 +11,8 @@ import (
 	"pegasus/hypervisor/hub"
 )
 
-// An agent that takes over a session goes on with what lies in the rings. What it has to say
-// of processes that the hub doesn't know any more is answered.
+// An agent that takes over a session continues with the messages in the rings. Its messages about processes unknown
+// to the hub get an answer.
 func TestAnotherAgent(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -34,7 +34,7 @@ func TestAnotherAgent(t *testing.T) {
 	}
 	m.agent = next
 	m.send(wire.Close, 2, nil)
-	m.expect(wire.Need, 2) // the agent before didn't take it
+	m.expect(wire.Need, 2) // the previous agent didn't read it
 	m.expect(wire.Gone, 2)
 	m.send(wire.Close, 2, nil)
 	m.expect(wire.Gone, 2)
@@ -57,8 +57,7 @@ func (m *machine) poison() int32 {
 	return int32(m.mem[at]) | int32(m.mem[at+1])<<8
 }
 
-// A machine that is put back to what it was once has its old session dropped, wherever that was,
-// and begins a new one.
+// A machine that is restored to an earlier state has its old session dropped, at any point, and begins a new one.
 func TestPutBack(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -74,7 +73,7 @@ func TestPutBack(t *testing.T) {
 	}
 	m.forgetKnocks()
 	_, servant = m.serve(1)
-	copy(m.mem, saved) // with the session before the last
+	copy(m.mem, saved) // with the session before the last one
 	servant.end()
 	m.eventually("the session is dropped", func() bool { return le64(m.mem[controlAt+0x80:]) != m.boot })
 	m.begin()
@@ -88,7 +87,7 @@ func le64(b []byte) (n uint64) {
 	return n
 }
 
-// The memory of a machine that is restored comes after its hub, page by page.
+// The memory of a restored machine is filled after its hub has started, page by page.
 func TestRestored(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -111,7 +110,7 @@ func TestRestored(t *testing.T) {
 	m.serve(1)
 }
 
-// Who opens and closes without end, and takes nothing that it is told, is told nothing more.
+// An agent that opens and closes processes without end, and reads no messages, gets no more messages.
 func TestDeaf(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -130,10 +129,10 @@ func TestDeaf(t *testing.T) {
 	}
 }
 
-// A machine that doesn't lend for long may be paused: its process isn't refused.
+// A machine that doesn't provide memory for long may be paused: its process isn't refused.
 func TestPausedWhileOpening(t *testing.T) {
 	t.Parallel()                                   // it mostly sleeps
-	m := &machine{t: t, patience: 2 * time.Second} // in which the other process has to be lent to
+	m := &machine{t: t, patience: 2 * time.Second} // in which the other process gets its memory
 	m.start()
 	m.begin()
 	m.open(1)
@@ -144,8 +143,8 @@ func TestPausedWhileOpening(t *testing.T) {
 	m.serve(2)
 }
 
-// What is written into the control area at random costs the machine its session, and the
-// hub little: it begins a session each second at most.
+// Random writes into the control area cost the machine its session, and the hub little: it begins at most one session
+// each second.
 func TestScribbles(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -167,7 +166,7 @@ func TestScribbles(t *testing.T) {
 	m.serve(1)
 }
 
-// An agent whose end its kernel tells, and after which nobody comes, has no session any more.
+// An agent whose end its kernel reports, without a successor, loses its session.
 func TestDeserted(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -180,11 +179,11 @@ func TestDeserted(t *testing.T) {
 	}
 	servant.end()
 	m.dropped()
-	m.begin() // another one
+	m.begin() // another agent
 	m.serve(1)
 }
 
-// A machine whose processes can't be served, one after the other, doesn't fill the log.
+// A machine with many processes that can't be served doesn't fill the log.
 func TestRefusedWithoutEnd(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -203,7 +202,7 @@ func TestRefusedWithoutEnd(t *testing.T) {
 	}
 }
 
-// What a worker says without end to a machine that doesn't listen isn't kept.
+// Endless messages of a worker to a machine that doesn't read are not kept.
 func TestTalkativeWorker(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -213,7 +212,7 @@ func TestTalkativeWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m.open(2) // which is heard nevertheless
+	m.open(2) // which is served nevertheless
 	m.knock()
 	said := 0
 	m.eventually("the hub asks for the next one's segment", func() bool {

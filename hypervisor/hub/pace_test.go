@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// As many processes as there may be come at once, then so many a second.
+// The maximum number of processes may come at once, then a limited number each second.
 func TestPace(t *testing.T) {
 	s, came := session{}, 0
 	begin := time.Now()

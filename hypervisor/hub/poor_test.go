@@ -11,7 +11,7 @@ import (
 	"pegasus/hypervisor/hub"
 )
 
-// poor is memory of which the host can take nothing more for one process.
+// poor is memory for which the host has no resources left for one process.
 type poor struct {
 	hub.Memory
 	process uint32
@@ -24,8 +24,8 @@ func (p poor) Lend(to uint32, l callbuf.Layout, answer wire.Message) (hub.Segmen
 	return p.Memory.Lend(to, l, answer)
 }
 
-// A host that has no memory left for one process refuses that one, and says why. The machine hasn't lied: its other
-// programs go on.
+// A host that has no memory left for one process refuses that one, with the reason. The machine hasn't misbehaved:
+// its other programs continue.
 func TestPoorHost(t *testing.T) {
 	m := &machine{t: t, memory: func(m hub.Memory) hub.Memory { return poor{m, 2} }}
 	m.start()

@@ -13,7 +13,7 @@ import (
 	"pegasus/hypervisor/kvm"
 )
 
-// plug gives the machine a port, as QEMU does, and returns its end when the hub has the other.
+// plug gives the machine a port, as QEMU does, and returns its end once the hub has the other.
 func (m *machine) plug() *net.UnixConn {
 	m.t.Helper()
 	path := kvm.PortPath(m.path)
@@ -41,7 +41,7 @@ func (m *machine) hubIs(b wire.Bell) {
 	m.eventually("the hub's way of waiting", func() bool { return m.agent.Bell() == b })
 }
 
-// looks is how often the hub looks within a time.
+// looks returns how often the hub polls within a time.
 func (m *machine) looks(within time.Duration) (n int) {
 	for end := time.Now().Add(within); time.Now().Before(end); {
 		if m.agent.Beat() {
@@ -51,7 +51,7 @@ func (m *machine) looks(within time.Duration) (n int) {
 	return n
 }
 
-// clearRings takes off what the hub has rung so far.
+// clearRings reads the hub's rings so far.
 func clearRings(t *testing.T, c *net.UnixConn) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
@@ -63,7 +63,7 @@ func clearRings(t *testing.T, c *net.UnixConn) {
 	}
 }
 
-// A hub with a port sleeps until it is rung, if the agent knows how to; and rings it if that sleeps.
+// A hub with a port sleeps until it is rung, if the agent supports that; and rings the agent when that sleeps.
 func TestHubSleeps(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -88,7 +88,7 @@ func TestHubSleeps(t *testing.T) {
 		m.expect(wire.Need, i)
 		m.hubIs(wire.Asleep)
 	}
-	m.open(9) // a ring that gets lost costs a second
+	m.open(9) // a lost ring costs a second
 	m.knock()
 	port.Close()
 	m.hubIs(wire.NoBell)
@@ -96,12 +96,12 @@ func TestHubSleeps(t *testing.T) {
 	m.hubIs(wire.Asleep)
 	clearRings(t, port)
 	m.stopHub()
-	if _, err := port.Read(make([]byte, 1)); err != nil && err != io.EOF { // to close the port wakes, too
+	if _, err := port.Read(make([]byte, 1)); err != nil && err != io.EOF { // closing the port wakes, too
 		t.Errorf("an agent that sleeps isn't told that its hub ends: %v", err)
 	}
 }
 
-// A machine that rings without end is heard now and then.
+// A machine that rings without end is served now and then.
 func TestHubIsRungWithoutEnd(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -120,8 +120,8 @@ func TestHubIsRungWithoutEnd(t *testing.T) {
 	}
 }
 
-// A segment has a bell if all that it takes is there: the process, the worker and the agent know
-// how, and the machine has a port. Then a ring gets to the worker.
+// A segment has a doorbell if process, worker and agent support it, and the machine has a port. Then a ring reaches
+// the worker.
 func TestBellOfSegment(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -162,7 +162,7 @@ func TestBellOfSegment(t *testing.T) {
 	serve(7, callbuf.FeatureBell|callbuf.FeatureRouse)
 }
 
-// lendBell brings a process to where it has a worker, and a segment with a bell that rings the port.
+// lendBell takes a process to the point where it has a worker, and a segment with a doorbell that rings the port.
 func (m *machine) lendBell(port *net.UnixConn, features uint64) (*callbuf.Guest, []byte, *net.UnixConn) {
 	m.t.Helper()
 	m.may = features
@@ -201,7 +201,7 @@ func say(t *testing.T, g *callbuf.Guest) {
 	}
 }
 
-// A ring at the port is enough to wake the worker of whoever has rung.
+// A ring at the port is enough to wake the worker of the process that has rung.
 func TestHubRouses(t *testing.T) {
 	m := newMachine(t)
 	m.begin()
@@ -214,7 +214,7 @@ func TestHubRouses(t *testing.T) {
 	const features = callbuf.FeatureBell | callbuf.FeatureRouse
 	g, mem, _ := m.lendBell(port, features)
 	host := callbuf.NewHost(mem, g.Layout(), callbuf.FeatureApart|features)
-	for quickly, end := false, time.Now().Add(soon); !quickly; { // a worker that isn't woken looks every 100 ms
+	for quickly, end := false, time.Now().Add(soon); !quickly; { // a worker that isn't woken polls every 100 ms
 		var p callbuf.Packet
 		woken := make(chan time.Time)
 		go func() {
@@ -251,7 +251,7 @@ func TestHubRousesByMessage(t *testing.T) {
 	}
 }
 
-// A worker that doesn't read holds nobody up.
+// A worker that doesn't read blocks no other process.
 func TestRingsUnread(t *testing.T) {
 	m := newMachine(t)
 	m.begin()

@@ -13,7 +13,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// A directory of regions has one daemon at a time; the one that is refused names it.
+// A directory of regions has one daemon at a time; the refused daemon names the directory.
 func TestClaim(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "regions")
 	soon := func(d time.Duration) context.Context {
@@ -28,7 +28,7 @@ func TestClaim(t *testing.T) {
 	if _, err := Claim(soon(50*time.Millisecond), dir); !errors.Is(err, hypervisor.ErrServed) || !strings.Contains(err.Error(), fmt.Sprintf("process %d:", os.Getpid())) {
 		t.Errorf("claimed twice: %v", err)
 	}
-	time.AfterFunc(50*time.Millisecond, release) // one that ends is waited for
+	time.AfterFunc(50*time.Millisecond, release) // Claim waits for one that is ending
 	second, err := Claim(soon(time.Minute), dir)
 	if err != nil {
 		t.Fatal(err)

@@ -59,12 +59,12 @@ var (
 	shared = Attachment{Region: dir + "/web", Bytes: mib64, Device: IVSHMEM}
 )
 
-// with is bare with something put before its devices.
+// with returns bare with a text before its devices.
 func with(text string) string {
 	return strings.Replace(bare, "<devices>\n", text+"\n  <devices>\n", 1)
 }
 
-// written are definitions as people write them.
+// written are definitions as users write them.
 var written = map[string]string{
 	"nothing there":      bare,
 	"a cpu":              with("<cpu mode='custom'>\n    <model>qemu64</model>\n  </cpu>"),
@@ -144,7 +144,7 @@ func TestWithRegion(t *testing.T) {
 	}
 }
 
-// What libvirt makes of a definition, detaching undoes, too; what somebody changed since stays.
+// Detaching undoes libvirt's own changes of a definition, too; later edits by others stay.
 func TestChangedSince(t *testing.T) {
 	on := attach(t, bare, web)
 	libvirts := strings.Replace(on, "<memory unit='KiB'>262144<", "<memory unit='KiB'>327680<", 1)
@@ -156,7 +156,7 @@ func TestChangedSince(t *testing.T) {
 	if off := detach(t, strings.Replace(libvirts, "<memory unit='KiB'>3", kept+"3", 1)); off != strings.Replace(bare, "<memory unit='KiB'>", kept, 1) {
 		t.Errorf("detached from a machine whose memory isn't to be dumped:\n%s", off)
 	}
-	// What the prefix means may be said elsewhere: libvirt says it once.
+	// The prefix may be declared elsewhere: libvirt declares it once.
 	said := with("<metadata xmlns:pegasus='urn:pegasus:machine'><x:y xmlns:x='z'/></metadata>")
 	on = strings.Replace(attach(t, said, web), "<pegasus:machine xmlns:pegasus='urn:pegasus:machine'", "<pegasus:machine", 1)
 	if off := detach(t, on); off != said {
@@ -188,8 +188,7 @@ func TestChangedSince(t *testing.T) {
 	}
 }
 
-// A controller that libvirt brought for our devices goes with them, unless somebody else
-// uses it by then.
+// A controller that libvirt added for our devices is removed with them, unless another device uses it by then.
 func TestControllers(t *testing.T) {
 	before := parse(t, strings.Replace(bare, "</emulator>", "</emulator>\n    <controller type='pci' index='0' model='pcie-root'/>", 1))
 	on := attach(t, string(before.text), web)
@@ -212,7 +211,7 @@ func TestControllers(t *testing.T) {
 	}
 }
 
-// A machine that an earlier release attached is detached, too.
+// A machine attached by an earlier release can be detached.
 func TestWithoutRecord(t *testing.T) {
 	on := attach(t, bare, web)
 	from, to := strings.Index(on, "\n  <metadata>"), strings.Index(on, "</metadata>")+len("</metadata>")
@@ -231,7 +230,7 @@ func TestWithoutRecord(t *testing.T) {
 	}
 }
 
-// A PCI device takes nothing of the machine's memory.
+// A PCI device takes no part of the machine's memory.
 func TestShared(t *testing.T) {
 	on := attach(t, bare, shared)
 	for _, want := range []string{"<shmem name='pegasus-web' role='master'>", "<model type='ivshmem-plain'/>", "<size unit='M'>64</size>", "org.pegasus.0"} {
@@ -354,10 +353,10 @@ func tryRegion(t *testing.T, d *Definition, a Attachment) {
 	}
 }
 
-// refusal is what the first line of a definition says of it that isn't attached.
+// refusal matches the first line of a definition that is expected to be refused.
 var refusal = regexp.MustCompile(`^<!-- ([a-z, ]+): refused: (.*) -->\n`)
 
-// Memory that was edited beside the NUMA cells, as libvirt leaves it, is seen, and no other change of it.
+// BesideCells detects memory that was edited beside the NUMA cells, as libvirt leaves it, and no other change.
 func TestBesideCells(t *testing.T) {
 	on := strings.NewReplacer("262144</memory>", "327680</memory>\n  <currentMemory unit='KiB'>262144</currentMemory>").Replace(attach(t, bare, web))
 	for what, c := range map[string]struct {
@@ -379,8 +378,8 @@ func TestBesideCells(t *testing.T) {
 	}
 }
 
-// Definitions as operators have them are attached and detached to the byte, and keep the slots and the addresses that
-// they have for memory of their own; or they are refused with a reason.
+// Definitions as operators have them are attached and detached to the byte, and keep their slots and addresses for
+// memory of their own; or they are refused with a reason.
 func TestDefinitions(t *testing.T) {
 	all, err := txtar.ParseFile("testdata/definitions.txtar")
 	if err != nil || len(all.Files) < 40 {

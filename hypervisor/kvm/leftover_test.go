@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The region of a machine that stays off is removed, but neither one that is made anew
-// meanwhile nor one of which nothing is known, nor one that a QEMU has all the same.
+// The region of a machine that stays off is removed, but neither one that is created anew meanwhile nor one of a
+// machine in unknown state, nor one that a QEMU uses all the same.
 func TestLeftovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// names are machines' that libvirt and xl accept, of the kinds that files have beside regions.
+// names are machine names that libvirt and xl accept, similar to those of files beside regions.
 var names = []string{
 	"a", "b", "a.new", "a.new.new", "new", "ports", "ports.new", "a.ports", "shared", "pegasus", "pegasus-a", "x-a", "a-b", "A", "a.b", "a_b", "a..b", "a.", "0", "a.sock.new",
 	"a.json", "domain-a", "a~", strings.Repeat("n", 63), strings.Repeat("n", 59) + ".new",
-	// These can be no domains.
+	// These are no valid domain names.
 	".a.new", ".ports", ".", "..", ".new", "a b", "ä", "-a", "_a", "a\tb", "a'b", `a"b`, "a&b", "a;b", "$a", strings.Repeat("n", 64), "a.sock", "a\\b", "a:b", "a,b",
 }
 
-// domains are those of names that can be domains, by the rule that matters here: the first character is a letter or a
-// digit. Configs has all of it.
+// domains returns the names that are valid for domains, by the rule that matters here: the first character is a
+// letter or a digit. Configs has the whole rule.
 func domains() []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !canBeDomain(n) })
 }
@@ -31,12 +31,12 @@ func canBeDomain(name string) bool {
 	})
 }
 
-// pathsOf are all that are made for a region.
+// pathsOf returns all paths created for a region.
 func pathsOf(region string) []string {
 	return []string{region, making(region), PortPath(region), sharedPath(region), filepath.Dir(PortPath(region))}
 }
 
-// No file of one machine's has the name of another's, nor of a directory of ours, whatever the machines are called.
+// No file of one machine has the name of another machine's, nor of a directory of ours, for any machine names.
 func FuzzNames(f *testing.F) {
 	for i, a := range names {
 		f.Add(a, names[(i+1)%len(names)])
@@ -57,7 +57,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// A machine's region is made, found and removed while that of any other is there, which stays what it was.
+// A machine's region is created, found and removed while that of any other exists, which stays unchanged.
 func TestNames(t *testing.T) {
 	regions, err := os.MkdirTemp(sharedDir, "pegasus-test-names")
 	if err != nil {
@@ -119,8 +119,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The memory of machine a-b in one directory and that of b in another, which ends in -a, have one name as PCI devices:
-// the machine that runs keeps it.
+// The region of machine a-b in one directory and that of b in another, which ends in -a, have one name as PCI
+// devices: the running machine keeps it.
 func TestSharedTwice(t *testing.T) {
 	regions, err := os.MkdirTemp(sharedDir, "pegasus-test-twice")
 	if err != nil {
@@ -157,7 +157,7 @@ func TestSharedTwice(t *testing.T) {
 	}
 }
 
-// A machine that an earlier release attached has its port where that put it, until it is attached again.
+// A machine attached by an earlier release keeps that release's path of its port, until it is attached again.
 func TestOldPort(t *testing.T) {
 	regions := filepath.Join(t.TempDir(), "regions")
 	a := Attachment{Region: filepath.Join(regions, "web"), Bytes: mib64, Device: NVDIMM}

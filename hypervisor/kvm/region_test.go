@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A file that nobody marked isn't taken for a region.
+// An unmarked file doesn't count as a region.
 func TestNoRegion(t *testing.T) {
 	const bytes = 16 << 20
 	path := filepath.Join(t.TempDir(), "disk")
@@ -29,7 +29,7 @@ func TestNoRegion(t *testing.T) {
 	}
 }
 
-// Regions lie in a directory where nobody else can put any.
+// Regions lie in a directory in which no other user can create files.
 func TestDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "regions")
 	for range 2 {
@@ -52,7 +52,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// A keeper starts a hub for each region, once, and another when it has died.
+// A keeper starts a hub for each region, once, and another when that has died.
 func TestKeeper(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "regions")
 	said := filepath.Join(t.TempDir(), "said")
@@ -107,7 +107,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A region that is larger than its file system is refused, also before its directory is there.
+// A region that is larger than its file system is refused, even before its directory exists.
 func TestCheckRoom(t *testing.T) {
 	region := filepath.Join(t.TempDir(), "none/yet/web")
 	if err := CheckRoom(region, minRegion); err != nil {

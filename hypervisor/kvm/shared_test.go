@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A region that is a PCI device is found by both who look for it, and gone by both names; what
-// else has such a name is only touched when its machine starts.
+// A region that is a PCI device has both paths, and loses both; another file of such a name is only replaced when its
+// machine starts.
 func TestShare(t *testing.T) {
 	regions, err := os.MkdirTemp(sharedDir, "pegasus-test-share")
 	if err != nil {

@@ -44,7 +44,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Whatever is asked for, no page is ever lent twice.
+// No sequence of requests lends a page twice.
 func TestTableAtRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	tab := table{limit: 64 * 4096}

@@ -8,7 +8,7 @@ import (
 	"pegasus/callbuf"
 )
 
-// A region is used while a QEMU has it mapped, and not for being left behind, or a hub's.
+// A region is in use while a QEMU has it mapped, and not because it is left behind, or a hub's.
 func TestUsedBy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web")
 	if pid := UsedBy(path); pid != 0 {
@@ -46,7 +46,7 @@ func mapIt(t *testing.T, path string) (letGo func()) {
 	return func() { callbuf.Unmap(mem) }
 }
 
-// becomeQEMU calls this process by its name until the test's end.
+// becomeQEMU renames this process to QEMU's name until the test's end.
 func becomeQEMU(t *testing.T) {
 	t.Helper()
 	const name = "/proc/self/comm"

@@ -17,7 +17,7 @@ func running(name string, started, resets uint64, pid int) Machine {
 	return Machine{Name: name, State: hypervisor.MachineRunning, Started: started, Resets: resets, PID: pid, VCPUs: []int{pid + 1}}
 }
 
-// A machine has another number whenever it began anew, and only then.
+// A machine has another boot number whenever it restarted, and only then.
 func TestBoots(t *testing.T) {
 	b := newBook([]string{"u"})
 	was := uint64(0)
@@ -51,7 +51,7 @@ func TestBoots(t *testing.T) {
 	}
 }
 
-// Who is told of machines is told of those of all libvirts, once for each change.
+// A subscriber receives each machine's changes once, whichever libvirt connection reports them.
 func TestSeveral(t *testing.T) {
 	b := newBook([]string{"u", "v"})
 	all, changed := b.enter(heard{"v", true, Report{Machines: []Machine{running("a", 1, 0, 10), running("c", 1, 0, 20)}}})
@@ -65,14 +65,14 @@ func TestSeveral(t *testing.T) {
 	if _, changed = b.enter(heard{"u", false, Report{Machines: []Machine{running("a", 1, 0, 40), running("b", 1, 0, 30)}}}); changed {
 		t.Error("told of no change")
 	}
-	// One that is off is no reason to take another's machine of that name for off.
+	// A machine that is off at one libvirt doesn't hide another's machine of that name.
 	all, _ = b.enter(heard{"u", false, Report{Machines: []Machine{{Name: "a", State: hypervisor.MachineOff}}}})
 	if len(all) != 2 || all[0].Host != "v" || all[0].State != hypervisor.MachineRunning {
 		t.Errorf("%+v", all)
 	}
 }
 
-// A program that ends is started again, and one that says why it knows nothing changes nothing.
+// A program that ends is started again, and one that reports why the machines are unknown changes nothing.
 func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	const script = `echo '{"machines":[{"name":"a","state":"running","started":1,"pid":5,"vcpus":[6]}]}'

@@ -33,7 +33,7 @@ const (
 	headerBytes = 28 // with the length
 )
 
-// libvirtd is a fake that answers a call with the packets of a function, or as the function does on the connection.
+// libvirtd is a fake that answers a call by a function of the connection.
 type libvirtd func(c *net.UnixConn, program, procedure, serial uint32, body []byte) bool
 
 // serve serves the fake on a socket for the length of a test.
@@ -101,7 +101,7 @@ func packet(program, procedure, kind, serial, status uint32, body []byte) []byte
 
 const twoCPUs = `{"return":[{"cpu-index":0,"thread-id":71},{"cpu-index":1,"thread-id":72}],"id":"libvirt-9"}`
 
-// answers returns what a libvirtd answers that has a machine called web, whose QEMU answers.
+// answers returns the answers of a libvirtd with a machine called web and a working QEMU.
 func answers(program, procedure, serial uint32, body []byte) []byte {
 	reply := func(b []byte) []byte { return packet(program, procedure, typeReply, serial, 0, b) }
 	switch {
@@ -219,7 +219,7 @@ func TestQueryThreads(t *testing.T) {
 		}, nil},
 	} {
 		steps := []uint32{procAuthList, procConnectOpen, procLookupByName, procMonitor | qemuProgram}
-		if raced { // go-libvirt races with itself for a channel that isn't used here, if its connection ends while it connects
+		if raced { // go-libvirt has a race on an unused channel of its own if its connection ends while it connects
 			steps = steps[2:]
 		}
 		for _, at := range steps {

@@ -20,9 +20,9 @@ func TestParseThreads(t *testing.T) {
 	}
 }
 
-// QEMU can't name threads of others: they are of a process that was started for its machine.
+// QEMU can't report threads of others: they are of a process that was started for its machine.
 func TestProcessOf(t *testing.T) {
-	qemu := exec.Command("sh", "-c", "echo here; read line", "guest=web,debug-threads=on") // as libvirt starts one, as far as it matters
+	qemu := exec.Command("sh", "-c", "echo here; read line", "guest=web,debug-threads=on") // as libvirt starts one, in the relevant arguments
 	in, err := qemu.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestProcessOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer qemu.Wait()
-	if _, err := out.Read(make([]byte, 1)); err != nil { // only then it surely has its arguments
+	if _, err := out.Read(make([]byte, 1)); err != nil { // only then its arguments are certainly set
 		t.Fatal(err)
 	}
 	defer in.Close()

@@ -14,7 +14,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// threadsOf are Threads whose QEMUs answer as a function says, with the lines that were logged.
+// threadsOf returns Threads whose queries a function answers, and the logged lines.
 func threadsOf(query func(ctx context.Context, machine string) error) (t *Threads, lines func() []string) {
 	var mu sync.Mutex
 	var all []string
@@ -31,8 +31,8 @@ func threadsOf(query func(ctx context.Context, machine string) error) (t *Thread
 	return t, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(all) }
 }
 
-// A QEMU that doesn't answer is queried one query at a time, ever more seldom, and logged once; when it answers
-// again, so is that.
+// A QEMU that doesn't answer gets one query at a time, at growing intervals, and one log line; its recovery is
+// logged, too.
 func TestSilentQEMU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queries, inFlight, most int
@@ -56,7 +56,7 @@ func TestSilentQEMU(t *testing.T) {
 		look := func(d time.Duration) (pid int) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 				run.State = hypervisor.MachineRunning
-				if time.Now().Second()%7 == 0 { // libvirt reports changes: it isn't queried more for that
+				if time.Now().Second()%7 == 0 { // libvirt reports changes: they cause no additional queries
 					run.State = hypervisor.MachinePaused
 				}
 				pid, _ = threads.Of(run)
@@ -86,7 +86,7 @@ func TestSilentQEMU(t *testing.T) {
 	})
 }
 
-// Pauses between queries that fail grow to a minute, and begin anew with another emulator.
+// Pauses between failed queries grow to a minute, and start anew with another emulator.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
@@ -113,8 +113,8 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// Many QEMUs that don't answer don't take all of libvirtd's threads, and none keeps a healthy one from being queried
-// for long.
+// Many QEMUs that don't answer don't occupy all of libvirtd's threads, and don't delay the query of a healthy one for
+// long.
 func TestManySilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -20,7 +20,7 @@ import (
 	"pegasus/hypervisor/linux/switches"
 )
 
-// machine is a process with threads that are named as QEMU names a guest's vCPUs.
+// machine is a process with threads named like QEMU's vCPU threads.
 type machine struct {
 	Name   string
 	VCPUs  int
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// burn is what the process does until its input ends.
+// burn is the process's work until its input ends.
 func (m *machine) burn() {
 	ready := make(chan error)
 	for n := range m.VCPUs {
@@ -110,7 +110,7 @@ func (m *machine) start(t *testing.T) {
 	}
 }
 
-// confine moves the process into a cgroup of version 1 or 2, whichever shares out the CPUs here.
+// confine moves the process into a cgroup of version 1 or 2, whichever has the CPU controller here.
 func (m *machine) confine(t *testing.T) {
 	t.Helper()
 	root, v1 := "/sys/fs/cgroup/cpu", true
@@ -150,8 +150,8 @@ func (m *machine) guests() hypervisor.Guests {
 	return hypervisor.Guests{Domain: m.Name, Processes: []int{m.pid}, VM: true}
 }
 
-// A machine of this host, whose vCPUs are found by their names, and their work and
-// their group's weight and quota are seen.
+// The vCPUs of a machine on this host are found by their names; their work and their group's weight and quota are
+// reported.
 func TestMachineOfThisHost(t *testing.T) {
 	for name, load := range map[string]func() (*switches.Table, error){"noted": switches.Load, "read": nil} {
 		t.Run(name, func(t *testing.T) {

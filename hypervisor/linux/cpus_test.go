@@ -22,7 +22,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// kernel is /proc and /sys/fs/cgroup of a test's own.
+// kernel is a fake /proc and /sys/fs/cgroup.
 type kernel struct {
 	t   *testing.T
 	dir string
@@ -59,7 +59,7 @@ func (k kernel) thread(pid, tid int, state byte, cpu int, ran, waited time.Durat
 	k.write(dir+"stat", statLine(state, 0, cpu))
 }
 
-// statLine is a line of stat, with a name that is there to deceive.
+// statLine returns a line of stat, with a misleading name.
 func statLine(state byte, nice, cpu int) string {
 	fields := strings.Fields(strings.Repeat("0 ", 50))
 	fields[statState], fields[statNice], fields[statCPU] = string(state), fmt.Sprint(nice), fmt.Sprint(cpu)
@@ -90,11 +90,11 @@ func TestWeights(t *testing.T) {
 	k.process(1, 0, "0::/\n")
 	k.process(2, 5, "0::/\n")
 	k.process(3, -20, "0::/\n")
-	k.process(4, 19, "0::/gold/inner\n") // the only domain there, so that niceness changes nothing
+	k.process(4, 19, "0::/gold/inner\n") // the only domain there, so that niceness has no effect
 	k.process(5, 0, "0::/tiny\n")
-	k.process(6, 0, "0::/lent/mine/deeper\n") // below what the guest may write
+	k.process(6, 0, "0::/lent/mine/deeper\n") // below a group that the guest may write
 	k.process(7, 0, "0::/elsewhere\n3:cpu,cpuacct:/old\n")
-	k.process(8, 0, "0::/../../gold\n") // not the one that can be seen
+	k.process(8, 0, "0::/../../gold\n") // not the visible one
 	want := []hypervisor.Weight{{Credits: 256}, {Credits: 84}, {Credits: 22190}, {Credits: 2048, Cap: 150}, {Credits: 3},
 		{Credits: 128}, {Credits: 512, Cap: 20}, {Credits: 256}, {}}
 	got := k.cpus(1).Weights(guests(1, 2, 3, 4, 5, 6, 7, 8, 99))
@@ -115,7 +115,7 @@ const ms = time.Millisecond
 
 var discard = slog.New(slog.DiscardHandler)
 
-// look is a look after a period of 30 ms.
+// look calls Look after a period of 30 ms.
 func look(c *CPUs, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Quality) {
 	return c.Look(c.looked.Add(30*ms), 30*ms, of)
 }
@@ -140,7 +140,7 @@ func TestSchedule(t *testing.T) {
 		remaining int64
 		state     vcpu.VCPUState
 		next      int
-	}{{-150, vcpu.Runnable, 625}, {150, vcpu.Running, 375}, {0, vcpu.Blocked, 0}} // each was foretold 500, and one had all
+	}{{-150, vcpu.Runnable, 625}, {150, vcpu.Running, 375}, {0, vcpu.Blocked, 0}} // 500 was predicted for each, and one had all
 	for i, w := range want {
 		s := all[i]
 		if s.Weight != 256 || s.Remaining != w.remaining || len(s.VCPUs) != 1 {
@@ -156,7 +156,7 @@ func TestSchedule(t *testing.T) {
 	if v := all[2].VCPUs[0]; v.State != vcpu.Running || v.Next != 1000 || v.PCPU != 1 {
 		t.Errorf("awake: %+v", v)
 	}
-	k.write("proc/3/task/31/schedstat", "") // as reading what has ended
+	k.write("proc/3/task/31/schedstat", "") // as a read of an ended thread
 	all, _ = look(c, of)
 	if len(all[2].VCPUs) != 0 || len(all[1].VCPUs) != 1 {
 		t.Errorf("after one ended: %+v", all)
@@ -170,7 +170,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A domain can't have more credit by having more threads.
+// More threads don't give a domain more credit.
 func TestThreadsShareTheirDomainsWeight(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	k.process(1, 0, "0::/\n")
@@ -193,7 +193,7 @@ func TestThreadsShareTheirDomainsWeight(t *testing.T) {
 	}
 }
 
-// What happened during a long pause says nothing.
+// A long pause is not accounted for.
 func TestScheduleAfterAPause(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	k.process(1, 0, "0::/\n")
@@ -207,7 +207,7 @@ func TestScheduleAfterAPause(t *testing.T) {
 	}
 }
 
-// What is read is bounded, whatever a guest does.
+// The reads are bounded, whatever a guest does.
 func TestManyThreads(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	k.process(1, 0, "0::/\n")
@@ -222,8 +222,8 @@ func TestManyThreads(t *testing.T) {
 	}
 }
 
-// This process, as this host's kernel tells it: by the table where that can be
-// loaded, and by /proc where it can't or is not wanted.
+// This process on this host's kernel: by the table where it can be loaded, and by /proc where it can't or is not
+// wanted.
 func TestThisHost(t *testing.T) {
 	refused := func() (*switches.Table, error) { return nil, errors.New("not today") }
 	for name, load := range map[string]func() (*switches.Table, error){"noted": switches.Load, "read": nil, "refused": refused} {
@@ -245,7 +245,7 @@ func TestThisHost(t *testing.T) {
 			if noted := name == "noted" && err == nil; noted != (c.table != nil) {
 				t.Errorf("loading ends with %v, and the table is %v", err, c.table)
 			}
-			c.Close() // as when nobody wants to know any more
+			c.Close() // as when no policy uses it any more
 			if c.table != nil || c.threads != 0 {
 				t.Errorf("closed, it keeps %v and %d threads", c.table, c.threads)
 			}
@@ -254,7 +254,7 @@ func TestThisHost(t *testing.T) {
 	}
 }
 
-// Where the kernel takes no BPF programs from us, /proc is read.
+// Where the kernel rejects our BPF programs, /proc is read.
 func TestThisHostAsNobody(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("run the tests as root: this one becomes another user")
@@ -319,7 +319,7 @@ func TestVirtualMachine(t *testing.T) {
 			t.Errorf("told %v: %+v", told, v)
 		}
 	}
-	// What was told goes, whatever the names say.
+	// The reported threads have precedence over the names.
 	all, _ := look(k.cpus(1), []hypervisor.Guests{{Domain: "d", Processes: []int{1}, VM: true, VCPUs: []int{8}}})
 	if v := all[0].VCPUs; len(v) != 1 || v[0].ID != 0 {
 		t.Errorf("%+v", v)
@@ -357,13 +357,13 @@ func TestWeightsOfVirtualMachines(t *testing.T) {
 			t.Errorf("machine %d has %+v, want %+v", i+1, w, want[i])
 		}
 	}
-	k.write(v1+"vcpu1/cpu.cfs_quota_us", "-1\n") // one may have all, so that there is no limit
+	k.write(v1+"vcpu1/cpu.cfs_quota_us", "-1\n") // one has no limit, so that the machine has none
 	if w := k.cpus(2).Weights(of[:1])[0]; w.Cap != 0 {
 		t.Errorf("%+v", w)
 	}
 }
 
-// A thread that is said to sleep for ever, since its end was not noted, is dropped.
+// A thread recorded as sleeping, whose end was not recorded, is dropped.
 func TestEndUnnoticed(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	k.process(1, 0, "0::/\n")
@@ -375,7 +375,7 @@ func TestEndUnnoticed(t *testing.T) {
 	for _, u := range p.threads {
 		u.take(switches.Entry{State: switches.Blocked}, 0)
 	}
-	k.write("proc/1/task/11/schedstat", "") // as reading what has ended
+	k.write("proc/1/task/11/schedstat", "") // as a read of an ended thread
 	if err := os.Rename(filepath.Join(k.dir, "proc/1/task/11"), filepath.Join(k.dir, "ended")); err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestEndUnnoticed(t *testing.T) {
 	}
 }
 
-// What the kernel notes is counted to the moment of the look, and from the first one.
+// The kernel's records count up to the time of the look, and from the first one.
 func TestNoted(t *testing.T) {
 	u := &thread{}
 	for i, c := range []struct {
@@ -409,7 +409,7 @@ func TestNoted(t *testing.T) {
 	}
 }
 
-// Where a thread may run is asked of the kernel.
+// A thread's affinity comes from the kernel.
 func TestAllowedCPUs(t *testing.T) {
 	done := make(chan hypervisor.CPUSet)
 	go func() {
@@ -466,8 +466,8 @@ func benchmarkLook(b *testing.B, load func() (*switches.Table, error)) {
 	b.ReportMetric(float64(c.threads), "threads")
 }
 
-// What vCPUs did ever is that of the threads the emulator told, or of those named as
-// vCPUs, and of nobody else.
+// The totals of vCPUs are those of the threads that the emulator reported, or of those named as vCPUs, and of no
+// others.
 func TestSpent(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	for tid, name := range map[int]string{10: "qemu-system-x86", 11: "CPU 0/KVM", 12: "CPU 1/KVM", 13: "vhost"} {

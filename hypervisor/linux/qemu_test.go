@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boot sectors of guests: one computes for ever, one sleeps but for its timer.
+// Boot sectors of guests: one computes for ever, one sleeps except for its timer.
 var (
 	spins = []byte{0xeb, 0xfe}             // jmp $
 	halts = []byte{0xfb, 0xf4, 0xeb, 0xfc} // sti; hlt; jmp
 )
 
-// boot starts QEMU without KVM on a boot sector, and has its vCPU on one CPU.
+// boot starts QEMU without KVM on a boot sector, with its vCPU on one CPU.
 func (m *machine) boot(t *testing.T, code []byte) {
 	t.Helper()
 	sector := make([]byte, 512)
@@ -58,7 +58,7 @@ func (m *machine) boot(t *testing.T, code []byte) {
 	m.confine(t)
 }
 
-// vcpu0 is the thread of an emulator's first vCPU.
+// vcpu0 returns the thread of an emulator's first vCPU.
 func vcpu0(pid int) int {
 	names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, dir := range names {

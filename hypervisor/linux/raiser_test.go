@@ -12,7 +12,7 @@ import (
 	"pegasus/hypervisor/raised"
 )
 
-// group makes a cgroup, and its process if it is given one.
+// group creates a cgroup, with the given processes.
 func (k kernel) group(path, file string, weight int, pids ...int) {
 	k.t.Helper()
 	k.write(path+"/"+file, fmt.Sprintln(weight))
@@ -42,8 +42,8 @@ func vm(domain string, pid int) hypervisor.Guests {
 	return hypervisor.Guests{Domain: domain, Processes: []int{pid}, VM: true}
 }
 
-// Where machines have groups of their own: as libvirt makes them, with systemd and
-// without, of both versions, and as systemd-run does.
+// The groups that machines have to themselves: as libvirt creates them, with systemd and without, of both versions,
+// and as systemd-run does.
 func TestMachineGroups(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	const scope = "machine.slice/machine-qemu\\x2d1\\x2dv2.scope"
@@ -67,7 +67,7 @@ func TestMachineGroups(t *testing.T) {
 	os.Chmod(filepath.Join(k.dir, "cgroup/given.scope/cpu.weight"), 0o666)
 	k.process(5, 0, "0::/given.scope\n")
 	k.process(6, 0, "0::/\n")
-	k.process(7, 0, "0::/run.scope\n") // as its record says, while another is in there
+	k.process(7, 0, "0::/run.scope\n") // of the one process that its record has, while another one is in there
 	k.write("cgroup/idle.scope/cgroup.procs", "8\n")
 	k.process(8, 0, "0::/idle.scope\n") // without the controller
 
@@ -89,7 +89,7 @@ func TestMachineGroups(t *testing.T) {
 	}
 }
 
-// A weight that is ours is never taken for one that is set; one that isn't stays.
+// A weight of ours never counts as the configured one; another program's weight stays.
 func TestRaise(t *testing.T) {
 	for version, file := range map[string]string{"cgroup/one": "cpu.weight", "cgroup/cpu/one": "cpu.shares"} {
 		k := kernel{t, t.TempDir()}
@@ -132,7 +132,7 @@ func TestRaise(t *testing.T) {
 		if k.records() != 1 {
 			t.Errorf("%d records", k.records())
 		}
-		k.write(path, "300\n") // somebody sets that
+		k.write(path, "300\n") // another program sets that
 		raise(100, true)
 		k.has(path, 300)
 		set(300)
@@ -156,7 +156,7 @@ func TestRaise(t *testing.T) {
 		}
 		set(77)
 		raise(308, false)
-		os.RemoveAll(filepath.Join(k.dir, version)) // it is switched off
+		os.RemoveAll(filepath.Join(k.dir, version)) // the machine is switched off
 		if _, err := r.Raise("one", 77); err == nil {
 			t.Error("a group that is gone can be raised")
 		}
@@ -170,8 +170,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// What a daemon that has died left behind is put back; nothing that somebody else has set
-// since.
+// A weight that a dead daemon left changed is restored; one that another program has set since stays.
 func TestPutBack(t *testing.T) {
 	k := kernel{t, t.TempDir()}
 	const path = "cgroup/one/cpu.weight"
@@ -197,7 +196,7 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// The same in the kernel's cgroups.
+// The same with the kernel's cgroups.
 func TestRaiseInKernel(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("run the tests as root: this one makes a cgroup")
@@ -224,7 +223,7 @@ func TestRaiseInKernel(t *testing.T) {
 	}
 }
 
-// BenchmarkRaise is the cost of another weight.
+// BenchmarkRaise measures a change of weight.
 func BenchmarkRaise(b *testing.B) {
 	dir := filepath.Join("/sys/fs/cgroup/cpu", fmt.Sprintf("pegasus-bench-%d", os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil {

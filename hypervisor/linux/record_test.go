@@ -18,9 +18,9 @@ import (
 	"pegasus/vcpu"
 )
 
-// TestSoakRecord records what machines under different loads did, period by period, by
-// the kernel's notes and by schedstat, to the folder PEGASUS_RECORD. What is in
-// hypervisor/testdata was made by it. The figures it prints are those of docs/results.
+// TestSoakRecord records the activity of machines under different loads, period by period, from the kernel's records
+// and from schedstat, to the folder PEGASUS_RECORD. It wrote hypervisor/testdata. The figures it prints are those of
+// docs/results.
 func TestSoakRecord(t *testing.T) {
 	dir := os.Getenv("PEGASUS_RECORD")
 	if dir == "" {
@@ -59,9 +59,8 @@ func TestSoakRecord(t *testing.T) {
 	})
 }
 
-// A line begins a period, or says of a vCPU: its machine, number, weight within the
-// machine's credits, quota and CPUs; then state, CPU, time run and waited in µs, as the
-// kernel noted it and as it was read.
+// A line begins a period, or describes a vCPU: its machine, number, weight within the machine's credits, quota and
+// CPUs; then state, CPU, time run and waited in µs, from the kernel's records and from schedstat.
 func record(t *testing.T, path string, all []machine) {
 	const periods, period = 150, 30 * ms
 	var of []hypervisor.Guests
@@ -88,7 +87,7 @@ func record(t *testing.T, path string, all []machine) {
 		if noted.table == nil {
 			t.Fatal("the kernel notes nothing here: the recording needs BPF")
 		}
-		if i >= 10 { // the machines have found their pace
+		if i >= 10 { // the machines have reached a steady state
 			fmt.Fprintf(w, "period %d\n", now.Sub(last)/time.Microsecond)
 			for n := range all {
 				a, b := noted.processes[all[n].pid].threads, read.processes[all[n].pid].threads
@@ -105,9 +104,8 @@ func record(t *testing.T, path string, all []machine) {
 	}
 }
 
-// TestSoakCost prints what it costs to look at 64 vCPUs that do something between any
-// two looks, every 30 ms, in processor time of the looking thread; and holds it to half
-// a percent of a core.
+// TestSoakCost prints the cost of sampling 64 vCPUs that are active between any two looks, every 30 ms, in processor
+// time of the sampling thread; and limits it to half a percent of a core.
 func TestSoakCost(t *testing.T) {
 	m := machine{Name: "m", VCPUs: 64, Run: 200 * time.Microsecond, Rest: 25 * ms}
 	m.start(t)
@@ -140,7 +138,7 @@ func TestSoakCost(t *testing.T) {
 			}
 			percent := 100 * spent.Seconds() / (looks * 30 * ms).Seconds()
 			t.Logf("a look at 64 vCPUs, of which %d did something: %v, which every 30 ms is %.2f %% of a core", active, spent/looks, percent)
-			if percent > 0.5 && c.table != nil { // what /proc takes is what there is without the kernel's notes
+			if percent > 0.5 && c.table != nil { // without the kernel's records the cost is that of /proc
 				t.Errorf("looking takes %.2f %% of a core", percent)
 			}
 		})

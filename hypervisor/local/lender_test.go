@@ -15,7 +15,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// A hub lends the segment of a process that it speaks for; what it lends is looked at first.
+// A hub lends the segment of its machine's process; the daemon checks the loan first.
 func TestLender(t *testing.T) {
 	terms := hypervisor.Terms{Geometry: callbuf.Geometry{RingSlots: 128, ReplySlots: 8, EventWords: 16, ReleaseWords: 16, ArenaBytes: 4096}}
 	l, err := terms.Geometry.Layout()
@@ -61,7 +61,7 @@ func TestLender(t *testing.T) {
 	}
 }
 
-// lend plays the hub.
+// lend simulates the hub.
 func lend(t *testing.T, path string, want hypervisor.Terms, loan hypervisor.Loan, bytes uint64) {
 	t.Helper()
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})

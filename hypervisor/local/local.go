@@ -163,7 +163,7 @@ func makeDir(path string) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return true, os.Chmod(path, 0o755) // whatever the umask
+	return true, os.Chmod(path, 0o755) // independent of the umask
 }
 
 // install gives the socket its owner and mode, moves it into place, and makes the link.

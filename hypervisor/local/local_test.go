@@ -86,8 +86,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// Processes that say nothing, hang up at each step or read no answer hold their own connections for a limited time, and
-// another one that comes beside them is let in.
+// Processes that send nothing, hang up at each step or read no answer hold their own connections for a limited time,
+// and another process is let in meanwhile.
 func TestKnockersThatHang(t *testing.T) {
 	hello := callbuf.Hello{Version: callbuf.Version}.Append(nil)
 	door := open(t, hypervisor.Domain{Name: "web", Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {
@@ -184,7 +184,7 @@ func TestUnknownOwnerIsNamed(t *testing.T) {
 	}
 }
 
-// A path of the greatest length serves; a longer one is refused in words.
+// A path of the maximum length works; a longer one is refused with a message.
 func TestLongPath(t *testing.T) {
 	base, err := os.MkdirTemp("", "pg")
 	if err != nil {
@@ -207,7 +207,7 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
-// adapter is one of a directory whose sockets' paths are short enough.
+// adapter returns an Adapter of a directory with a short enough path.
 func adapter(t *testing.T) Adapter {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg")
@@ -218,7 +218,7 @@ func adapter(t *testing.T) Adapter {
 	return Adapter{Dir: dir, Log: slog.New(slog.DiscardHandler)}
 }
 
-// opens has a domain's door opened, whose guests are told a number.
+// opens opens a domain's door, whose guests receive the given worker PID.
 func (a Adapter) opens(t *testing.T, name string, pid uint32) hypervisor.Door {
 	t.Helper()
 	door, err := a.Open(t.Context(), hypervisor.Domain{Name: name, Mode: 0o600}, func(_ context.Context, n hypervisor.Newcomer) {

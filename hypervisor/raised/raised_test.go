@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// machine is what has a weight.
+// machine implements Weight.
 type machine struct {
 	mu    sync.Mutex
 	has   int64
-	wrong error // with reading it
-	stuck error // with writing it
+	wrong error // error of Get
+	stuck error // error of Put
 }
 
 // Get implements Weight.
@@ -64,14 +64,14 @@ func (m *machine) is(want int64) bool {
 	return m.has == want
 }
 
-// set is by somebody else.
+// set sets the weight as another program does.
 func (m *machine) set(weight int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.has = weight
 }
 
-// left is what a daemon left, which is that process, of a machine that has 400 or 25 instead of 100.
+// left writes the record of a daemon, the given process, for a machine that got 400 or 25 instead of 100.
 func left(t *testing.T, dir string, pid int) {
 	t.Helper()
 	started, _ := startOf(pid)
@@ -84,7 +84,7 @@ func left(t *testing.T, dir string, pid int) {
 	}
 }
 
-// deadDaemon is the number of a process that has ended.
+// deadDaemon returns the number of a process that has ended.
 func deadDaemon(t *testing.T) int {
 	t.Helper()
 	dead := exec.Command("true")
@@ -114,7 +114,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 var log = slog.New(slog.DiscardHandler)
 
-// guard has a machine's hub look after it, until the end of the test.
+// guard runs the machine's hub's Guard until the end of the test.
 func (m *machine) guard(t *testing.T, dir string) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -122,8 +122,8 @@ func (m *machine) guard(t *testing.T, dir string) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-// What a daemon that has died left behind is put back, once, by whoever comes to it
-// first; nothing that somebody else has set since.
+// A weight that a dead daemon left changed is restored, once, by its first finder; one that another program has set
+// since stays.
 func TestPutBack(t *testing.T) {
 	dead := deadDaemon(t)
 	for name, c := range map[string]struct {
@@ -146,7 +146,7 @@ func TestPutBack(t *testing.T) {
 				return
 			}
 			eventually(t, "it has what was set, and nothing is written down", func() bool { return m.is(c.want) && records(t, dir) == 0 })
-			m.set(25) // that is somebody else's
+			m.set(25) // as another program
 			time.Sleep(guardEvery + guardEvery/2)
 			Sweep(dir, log, m.put)
 			if !m.is(25) {
@@ -163,8 +163,8 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// What can't be put back is written down until it is: for the next daemon, for the hub, and for whoever
-// asks what is set.
+// A weight that can't be restored stays recorded until it is: for the next daemon, for the hub, and for reads of the
+// configured weight.
 func TestPutBackLater(t *testing.T) {
 	once := errors.New("try again")
 	dead := deadDaemon(t)
@@ -215,8 +215,7 @@ func TestPutBackLater(t *testing.T) {
 	})
 }
 
-// What is noted is there before the weight is changed, of this process, and gone when it is
-// as it was.
+// The record exists before the weight is changed, names this process, and is removed when the weight is restored.
 func TestNote(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "raised")
 	r := Record{Xen: 3}
@@ -236,7 +235,7 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// Whatever a record says, it is of one machine, and a weight.
+// Every valid record is of one machine, and has a weight.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"pid":1,"started":2,"file":"/sys/fs/cgroup/x/cpu.weight","set":100,"ours":[400,25]}`))
 	f.Add([]byte(`{"pid":1,"started":2,"domid":7,"set":256,"ours":[1024]}`))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A call that fails loses nothing: what we wrote isn't taken for what is set, and what is set is written
-// down until the machine has it again, or is off.
+// A failed call loses nothing: our weight doesn't count as the configured one, and the configured one stays recorded
+// until the machine has it again, or is off.
 func TestCallsThatFail(t *testing.T) {
 	once := errors.New("try again")
 	begin := func(t *testing.T) (*Weights, *machine, string) {
@@ -37,7 +37,7 @@ func TestCallsThatFail(t *testing.T) {
 				t.Errorf("while it can't be written: %v, with %d records", err, records(t, dir))
 			}
 			m.fails(nil, nil)
-			seen(t, w, m, Record{Xen: 3}) // nobody else lowers it
+			seen(t, w, m, Record{Xen: 3}) // no other program lowers it
 			w.Restore()
 			if !m.is(100) || records(t, dir) > 0 {
 				t.Errorf("it has %d, with %d records", m.has, records(t, dir))
@@ -47,7 +47,7 @@ func TestCallsThatFail(t *testing.T) {
 	t.Run("lowered at last", func(t *testing.T) {
 		w, m, dir := begin(t)
 		nobody := func(string) bool { return false }
-		w.Keep(nobody) // it is still to be lowered
+		w.Keep(nobody) // it has still to be lowered
 		m.fails(nil, once)
 		w.Raise("one", 100)
 		w.Keep(nobody)

@@ -93,7 +93,7 @@ func (m *Memory) look(ctx context.Context) (news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.over != "" {
-		return false // another one has its number
+		return false // another domU has its number
 	}
 	news = o != m.offered || over != ""
 	m.offered, m.over = o, over

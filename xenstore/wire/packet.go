@@ -8,10 +8,10 @@
 //
 // The specification is xen/include/public/io/xs_wire.h and docs/misc/xenstore.txt of Xen:
 //
-//	0   Type, what is asked, or Error, or WatchEvent
-//	4   ID, chosen by who asks, repeated in the answer
+//	0   Type, of the request, or Error, or WatchEvent
+//	4   ID, chosen by the client, repeated in the answer
 //	8   Tx, the transaction, or 0
-//	12  how many bytes of body follow, 4096 at most
+//	12  number of bytes of the body that follows, 4096 at most
 //
 // All four are 32 bits in the byte order of the machine that both run on, which is
 // little-endian wherever Xen runs.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programs are the table's programs, by the kernel's list of them.
+// programs returns the table's programs, from the kernel's list.
 func programs(t testing.TB, table *Table) (all []*ebpf.Program) {
 	t.Helper()
 	for _, f := range table.files[1:] {
@@ -36,8 +36,8 @@ func programs(t testing.TB, table *Table) (all []*ebpf.Program) {
 	return all
 }
 
-// TestCost prints what the programs cost each time, as the kernel counts it, for
-// threads that nobody watches and for two that are and take turns.
+// TestCost prints the cost of each run of the programs, as the kernel measures it, for unwatched threads and for two
+// watched ones that take turns.
 func TestCost(t *testing.T) {
 	table := loaded(t)
 	if table == nil {
@@ -76,7 +76,7 @@ func TestCost(t *testing.T) {
 	measure("watched")
 }
 
-// turns has two threads on one processor wake each other many times.
+// turns makes two threads on one processor wake each other many times.
 func turns(t *testing.T, table *Table, watch bool) {
 	t.Helper()
 	const times = 50000
@@ -101,7 +101,7 @@ func turns(t *testing.T, table *Table, watch bool) {
 	}
 }
 
-var watching = make(chan struct{}, 1) // Watch is for one at a time
+var watching = make(chan struct{}, 1) // Watch is not safe for concurrent use
 
 func turn(table *Table, watch bool, cpu, times, from, to int) error {
 	pin(cpu)
@@ -130,7 +130,7 @@ func turn(table *Table, watch bool, cpu, times, from, to int) error {
 	return nil
 }
 
-// pin ties the caller to a processor, with a thread of its own that ends with it.
+// pin binds the caller to a processor, with a thread of its own that ends with it.
 func pin(cpu int) error {
 	runtime.LockOSThread()
 	var set unix.CPUSet
@@ -138,7 +138,7 @@ func pin(cpu int) error {
 	return unix.SchedSetaffinity(0, &set)
 }
 
-// BenchmarkRead is the cost of looking at one thread.
+// BenchmarkRead measures a read of one thread's state.
 func BenchmarkRead(b *testing.B) {
 	table := loaded(b)
 	if table == nil {

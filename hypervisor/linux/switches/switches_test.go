@@ -22,8 +22,7 @@ import (
 
 const ms = time.Millisecond
 
-// allowed says whether this machine lets us load BPF programs, found out without the
-// code under test.
+// allowed reports whether this machine lets us load BPF programs, determined without the code under test.
 func allowed() (bool, string) {
 	var caps [2]unix.CapUserData
 	unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &caps[0])
@@ -45,7 +44,7 @@ func allowed() (bool, string) {
 	return true, ""
 }
 
-// loaded is a table, or nil where BPF is not allowed. Where it is, it has to work.
+// loaded returns a table, or nil where BPF is not allowed. Where it is, loading has to work.
 func loaded(t testing.TB) *Table {
 	t.Helper()
 	table, err := Load()
@@ -67,7 +66,7 @@ func loaded(t testing.TB) *Table {
 	return table
 }
 
-// burner is a thread that computes, on one processor, while it is told to.
+// burner is a thread that computes, on one processor, while it is on.
 type burner struct {
 	tid  int
 	on   atomic.Bool
@@ -108,7 +107,7 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// until reads an entry until it is as wanted.
+// until reads an entry until it satisfies wanted.
 func until(t *testing.T, table *Table, p Place, what string, wanted func(Entry) bool) Entry {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(ms) {
@@ -122,7 +121,7 @@ func until(t *testing.T, table *Table, p Place, what string, wanted func(Entry) 
 	}
 }
 
-// last is a processor that tests keep busy; they themselves prefer the others.
+// last returns a processor that tests keep busy; they themselves prefer the others.
 func last(t testing.TB) int {
 	t.Helper()
 	var set unix.CPUSet
@@ -180,7 +179,7 @@ func TestStates(t *testing.T) {
 	until(t, table, p, "waits for the other", func(e Entry) bool { return e.State == Runnable && e.Waited > 0 })
 	until(t, table, q, "waits for the other", func(e Entry) bool { return e.State == Runnable && e.Waited > 0 })
 
-	// One processor's time is all they have.
+	// The two threads share one processor's time.
 	ran := func() (both, at int64) {
 		for {
 			at = monotonic()
@@ -190,7 +189,7 @@ func TestStates(t *testing.T) {
 					both += max(at-e.Since, 0)
 				}
 			}
-			if monotonic()-at < int64(ms) { // or else it was not one moment
+			if monotonic()-at < int64(ms) { // else the reads were too far apart
 				return both, at
 			}
 			both = 0
@@ -207,8 +206,8 @@ func TestStates(t *testing.T) {
 	ended(t, table)
 }
 
-// ended ends threads until the kernel notes that one has: it may miss an event, so
-// whoever watches threads must see to their end in another way, too.
+// ended ends threads until the kernel records one's end: it may miss an event, so users of a table have to detect
+// ends in another way, too.
 func ended(t *testing.T, table *Table) {
 	t.Helper()
 	for range 5 {
@@ -235,7 +234,7 @@ func forget(t *testing.T, table *Table, p Place) {
 	}
 }
 
-// Of a thread that waits it is known what schedstat says.
+// The entry of a waiting thread equals its schedstat.
 func TestAgreesWithSchedstat(t *testing.T) {
 	table := loaded(t)
 	if table == nil {
@@ -258,7 +257,7 @@ func TestAgreesWithSchedstat(t *testing.T) {
 				t.Fatal(err)
 			}
 			fmt.Sscan(string(text), &ran, &waited)
-			// Both count up to the same moment only when the thread waits all the while.
+			// Both count up to the same time only when the thread waits all the while.
 			if after, _ := table.Read(p); e.State == Runnable && after == e {
 				return e, ran, waited
 			}
@@ -274,7 +273,7 @@ func TestAgreesWithSchedstat(t *testing.T) {
 	}
 }
 
-// A thread that gets the number and place of another begins anew.
+// A thread that gets the number and place of another starts anew.
 func TestPlaceIsGivenAway(t *testing.T) {
 	table := loaded(t)
 	if table == nil {
@@ -331,8 +330,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// adopt is a process without privileges that is handed a table over a socket, and
-// watches itself.
+// adopt is a process without privileges that receives a table over a socket, and watches itself.
 func adopt() error {
 	f := os.NewFile(3, "socket")
 	c, err := net.FileConn(f)
@@ -348,7 +346,7 @@ func adopt() error {
 		return err
 	}
 	fmt.Println("open")
-	bufio.NewReader(c).ReadByte() // until whoever loaded it has let go of it
+	bufio.NewReader(c).ReadByte() // until the loader has closed the table
 	runtime.LockOSThread()
 	p, ok := table.Watch(unix.Gettid())
 	if !ok {
@@ -365,7 +363,7 @@ func adopt() error {
 	return fmt.Errorf("this thread is said to be %+v", e)
 }
 
-// The table is handed to a process of nobody's, and works on when the loader has let go.
+// The table is passed to an unprivileged process, and works on when the loader has closed it.
 func TestHandedOver(t *testing.T) {
 	table := loaded(t)
 	if table == nil {

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// console is a hypervisor that has a console and trace buffers.
+// console is a fake hypervisor with a console and trace buffers.
 type console struct {
 	*fake
 	text    string
-	begins  uint32 // the index of what is left of the text
+	begins  uint32 // the index of the remaining text
 	pressed string
-	says    uint32 // of how many bytes it says that it wrote them, if not 0
+	says    uint32 // the number of bytes that it claims to have written, if not 0
 	tracing Tracing
 	cpus    uint32
 	on      bool

@@ -133,7 +133,7 @@ func (f *fake) doDomctl(cmd uint32, id uint16, b []byte) (int64, error) {
 	return 0, nil
 }
 
-// Every known release is found out, and what it says of its domains is read, however many these are.
+// Every known release is detected, and any number of its domains is read.
 func TestReleases(t *testing.T) {
 	for _, l := range layouts {
 		f := newFake(l, 1500)
@@ -165,7 +165,7 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// A slice is set alone, and only where Xen's scheduler has one.
+// A slice is set without other changes, and only where Xen's scheduler has one.
 func TestSlice(t *testing.T) {
 	f := newFake(layouts[4], 2)
 	x, err := New(f)
@@ -188,7 +188,7 @@ func TestSlice(t *testing.T) {
 	}
 }
 
-// Xen takes any weight; we don't.
+// Xen accepts any weight; we don't.
 func TestParams(t *testing.T) {
 	f := newFake(layouts[4], 2)
 	x, err := New(f)
@@ -226,7 +226,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// A hypervisor that says nonsense isn't believed.
+// A hypervisor with invalid answers is rejected.
 type liar struct{ *fake }
 
 func (l liar) Call(op uint64, args ...uint64) (int64, error) {
@@ -247,8 +247,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// A domain that is only just made, or is dying, has no vCPUs: its highest one's number is what Xen writes for that,
-// and nobody may ask for four billion of them.
+// A domain that is being created, or is dying, has no vCPUs: Xen writes a special number as its highest one, which
+// must not cause four billion requests.
 func TestDomainWithoutVCPUs(t *testing.T) {
 	b := make([]byte, 112)
 	le.PutUint32(b[68:], 0xffffffff)

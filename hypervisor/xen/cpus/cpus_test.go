@@ -19,7 +19,7 @@ const (
 	period = 30 * ms
 )
 
-// pass has time go by, in which vCPUs run or don't, as their states are.
+// pass advances the time, in which vCPUs run as their states say.
 func (f *fake) pass(d time.Duration) {
 	f.now = f.now.Add(d)
 	for _, all := range f.vcpus {
@@ -31,7 +31,7 @@ func (f *fake) pass(d time.Duration) {
 	}
 }
 
-// runs, waits and rests are states of vCPUs.
+// runs, waits and rests set states of vCPUs.
 func (f *fake) runs(id uint16, n, cpu int) {
 	v := &f.vcpus[id][n]
 	v.Running, v.Blocked, v.CPU = true, false, cpu
@@ -49,8 +49,8 @@ func (f *fake) look(c *CPUs, of []hypervisor.Guests) ([]vcpu.Schedule, vcpu.Qual
 	return c.Look(vcpu.Time(f.now.UnixNano()), period, of)
 }
 
-// What vCPUs do, and what they will, is what the hypervisor says: of those that run, wait and
-// rest, of a domain that is paused, and of one that there isn't.
+// The states and predictions of vCPUs follow the hypervisor's reports: of running, waiting and resting ones, of a
+// paused domain, and of a missing one.
 func TestLook(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0, 1)
@@ -102,8 +102,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Who waits is owed, and who runs owes, by weight; and nobody that is in another pool has
-// a part in it.
+// Waiting vCPUs gain credit, and running ones lose it, by weight; vCPUs in another pool have no part in it.
 func TestCredit(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -118,12 +117,12 @@ func TestCredit(t *testing.T) {
 	f.look(c, of)
 	f.pass(period)
 	seen, _ := f.look(c, of)
-	// The light one has earned a quarter of 300 credits, the other one three, and burnt all. Half
-	// of what they earned isn't handed out yet.
+	// The light one has earned a quarter of 300 credits, the other one three, and burnt all. Half of the earnings
+	// isn't handed out yet.
 	if seen[0].Remaining != 37 || seen[1].Remaining != -187 {
 		t.Errorf("%d and %d are left", seen[0].Remaining, seen[1].Remaining)
 	}
-	// If the other one goes on nevertheless, the hypervisor has counted otherwise.
+	// If the other one still runs on, the hypervisor's accounts differ.
 	for range 9 {
 		f.pass(period)
 		seen, _ = f.look(c, of)
@@ -132,13 +131,13 @@ func TestCredit(t *testing.T) {
 		t.Errorf("%d and %d are left", seen[0].Remaining, seen[1].Remaining)
 	}
 	c.Close()
-	f.pass(time.Minute) // of which nothing is said
+	f.pass(time.Minute) // without samples
 	before := c.domains[2].vcpus[0].account.Credit
 	f.look(c, of)
 	if after := c.domains[2].vcpus[0].account.Credit; after != before {
 		t.Errorf("a pause made %v of %v", after, before)
 	}
-	f.pools[1].Scheduler = control.Credit2 // made anew
+	f.pools[1].Scheduler = control.Credit2 // created anew
 	f.domains[1].Pool, f.domains[2].Pool = 1, 1
 	for range 2 * readEvery {
 		f.pass(ms)
@@ -149,8 +148,7 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// Under Credit2 who has most left is next, the light one burns faster, and all get more when
-// nobody has any.
+// Under Credit2 the vCPU with most credit is next, the light one burns faster, and all are reset when none has any.
 func TestCredit2(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit2, 0)
@@ -182,7 +180,7 @@ func TestCredit2(t *testing.T) {
 	}
 }
 
-// The one that waits for the CPU on which it is asked would run otherwise.
+// The vCPU that waits for the CPU of the calling one would run without the call.
 func TestAskerGivesWay(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0, 1)
@@ -209,7 +207,7 @@ func TestAskerGivesWay(t *testing.T) {
 	}
 }
 
-// What vCPUs ran is told exactly, what they waited as it was seen.
+// Running times are exact, waiting times estimated from samples.
 func TestSpent(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -250,7 +248,7 @@ func TestSpent(t *testing.T) {
 	}
 }
 
-// What a domain's vCPUs did stays, when some are taken away from it, and isn't counted twice when they are back.
+// The totals of a domain's vCPUs stay when some are unplugged, and aren't counted twice when they are back.
 func TestSpentUnplugged(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -277,7 +275,7 @@ func TestSpentUnplugged(t *testing.T) {
 	}
 }
 
-// More vCPUs than are looked at do no harm.
+// More vCPUs than the bound do no harm.
 func TestManyVCPUs(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -294,7 +292,7 @@ func TestManyVCPUs(t *testing.T) {
 	}
 }
 
-// BenchmarkLook is what a look costs beside the hypercalls, of which there are one for each vCPU and one more.
+// BenchmarkLook measures a look without the hypercalls, of which there are one for each vCPU and one more.
 func BenchmarkLook(b *testing.B) {
 	for _, n := range []int{2, 8, 64} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -316,7 +314,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// A vCPU of which the hypervisor doesn't tell for a while isn't one more each time.
+// A vCPU that the hypervisor doesn't report for a while isn't added again each time.
 func TestMuteVCPU(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -336,7 +334,7 @@ func TestMuteVCPU(t *testing.T) {
 	}
 }
 
-// A pool whose scheduler has no weights takes nothing from what is known of others.
+// A pool whose scheduler has no weights doesn't affect the others.
 func TestOtherSchedulers(t *testing.T) {
 	const null = control.Scheduler(9)
 	f := newFake()

@@ -22,7 +22,7 @@ func records(t *testing.T, dir string) int {
 	return len(all)
 }
 
-// A weight that is ours is never taken for one that is set; one that isn't stays.
+// A weight of ours never counts as the configured one; another program's weight stays.
 func TestRaise(t *testing.T) {
 	f, dir := newFake(), t.TempDir()
 	f.pool(control.Credit, 0)
@@ -65,7 +65,7 @@ func TestRaise(t *testing.T) {
 	if records(t, dir) != 1 {
 		t.Errorf("%d records", records(t, dir))
 	}
-	f.SetWeight(control.Credit2, 1, 300) // somebody sets that
+	f.SetWeight(control.Credit2, 1, 300) // another program sets that
 	raise(256, true)
 	has(300)
 	set(300, 300)
@@ -104,7 +104,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// Those who want the CPUs of a pool count there, and those who rest nowhere.
+// Domains that use the CPUs of a pool count there, and idle ones nowhere.
 func TestOthers(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -126,7 +126,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// What a daemon that has died left behind is put back; nothing that somebody else has set since.
+// A weight that a dead daemon left changed is restored; one that another program has set since stays.
 func TestPutBack(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -146,7 +146,7 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// What isn't known of a domain doesn't make it one that is off.
+// A domain in an unknown state doesn't count as off.
 func TestOff(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -171,7 +171,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// side is the CPU side of guests that all have the same weight.
+// side is the CPU side of guests with equal weights.
 type side struct {
 	weight  int
 	quality vcpu.Quality
@@ -203,7 +203,7 @@ func (s *side) Look(_ vcpu.Time, _ time.Duration, of []hypervisor.Guests) (all [
 
 func (s *side) Close() { s.closed++ }
 
-// Each guest is looked for where it is, and comes back in its place.
+// Each guest is passed to its side, and its result has its index.
 func TestBeside(t *testing.T) {
 	xen, linux := &side{weight: 1, quality: vcpu.Exact}, &side{weight: 2, quality: vcpu.Shadow}
 	b := NewBeside(xen, linux)
@@ -225,7 +225,7 @@ func TestBeside(t *testing.T) {
 	if _, quality = b.Look(0, period, of[1:2]); quality != vcpu.Exact || linux.closed != 1 || linux.looks != 1 || xen.closed != 0 {
 		t.Errorf("%v, and the one without guests is closed %d times", quality, linux.closed)
 	}
-	linux.quality = vcpu.Unknown // it sees nothing
+	linux.quality = vcpu.Unknown // it has no data
 	if _, quality = b.Look(0, period, of); quality != vcpu.Exact {
 		t.Errorf("%v", quality)
 	}

@@ -16,7 +16,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// fake is a hypervisor that says what a test has it say.
+// fake is a hypervisor with the answers of a test.
 type fake struct {
 	pools   []control.Pool
 	domains []control.Domain
@@ -25,7 +25,7 @@ type fake struct {
 	slice   time.Duration
 	now     time.Time
 	broken  error
-	mute    map[uint32]error // what it says of vCPUs of that number
+	mute    map[uint32]error // errors for vCPUs of that number
 	calls   int
 }
 
@@ -33,12 +33,12 @@ func newFake() *fake {
 	return &fake{slice: 30 * time.Millisecond, params: make(map[uint16]control.Params), vcpus: make(map[uint16][]control.VCPU), now: time.Unix(1000, 0)}
 }
 
-// pool adds one.
+// pool adds a pool.
 func (f *fake) pool(s control.Scheduler, cpus ...int) {
 	f.pools = append(f.pools, control.Pool{ID: uint32(len(f.pools)), Scheduler: s, CPUs: cpus})
 }
 
-// domain adds one in a pool, with idle vCPUs.
+// domain adds a domain in a pool, with idle vCPUs.
 func (f *fake) domain(id uint16, pool uint32, weight uint16, vcpus int) {
 	f.domains = append(f.domains, control.Domain{ID: id, Pool: pool, VCPUs: vcpus, MaxVCPU: vcpus - 1})
 	f.params[id] = control.Params{Weight: weight}
@@ -89,7 +89,7 @@ func (f *fake) VCPU(domain uint16, number uint32) (control.VCPU, error) {
 	return all[number], errors.Join(f.broken, f.mute[number])
 }
 
-// scheduled says whether a domain has parameters of the scheduler.
+// scheduled returns an error unless a domain has parameters of the scheduler.
 func (f *fake) scheduled(s control.Scheduler, id uint16) error {
 	f.calls++
 	for _, d := range f.domains {
@@ -142,8 +142,8 @@ func guests(ids ...uint16) (all []hypervisor.Guests) {
 	return all
 }
 
-// replay has a hypervisor say what was recorded, and tells of each line of credits that were
-// left, with what was seen just before.
+// replay plays a recording of a hypervisor, and calls left for each of its lines of remaining credits, with the
+// schedule sampled just before.
 func replay(t *testing.T, name string, f *fake, c *CPUs, of []hypervisor.Guests, left func(credits map[string]int64, seen []vcpu.Schedule)) {
 	t.Helper()
 	text, err := os.Open("testdata/" + name)
@@ -189,9 +189,8 @@ func replay(t *testing.T, name string, f *fake, c *CPUs, of []hypervisor.Guests,
 	}
 }
 
-// What is computed of credit agrees with what a real Xen, pressed for it, says: in sign where
-// that is more than what a vCPU burns from one tick of Xen's to the next, by which the
-// hypervisor's own figure is out of date.
+// Computed credits agree with those that a real Xen, asked by a key press, printed: in sign where they exceed the
+// credit that a vCPU burns between two ticks of Xen, by which the hypervisor's own figure is out of date.
 func TestCreditsOfARealXen(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -202,7 +201,7 @@ func TestCreditsOfARealXen(t *testing.T) {
 	const tick = 100 // in Xen's credits
 	agree, n, beyond, agreeBeyond, off, dumps := 0, 0, 0, 0, int64(0), 0
 	replay(t, "two.txt", f, f.cpus(), guests(1, 2), func(credits map[string]int64, seen []vcpu.Schedule) {
-		if dumps++; dumps <= 3 { // accounts begin without a past
+		if dumps++; dumps <= 3 { // accounts start without a history
 			return
 		}
 		for i, s := range seen {

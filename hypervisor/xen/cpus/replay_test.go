@@ -15,7 +15,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// reel is a recorded trace, which is told up to a time.
+// reel is a recorded trace, played up to a time.
 type reel struct {
 	all   []trace.Record
 	clock *trace.Clock
@@ -39,7 +39,7 @@ func (r *reel) instant() trace.Instant {
 	return trace.Instant{Ticks: r.now, Nanos: r.clock.Nanos(r.now)}
 }
 
-// recording is a trace, and what the hypervisor printed meanwhile, of those that schedule has.
+// recording returns a trace, and the hypervisor's prints during it, from schedule's testdata.
 func recording(t *testing.T, name string) (*reel, []printed) {
 	t.Helper()
 	read := func(part string) []byte {
@@ -79,13 +79,13 @@ func recording(t *testing.T, name string) (*reel, []printed) {
 	return r, dumps
 }
 
-// What the daemon would have known of credits, had it looked every period while it was recorded, agrees
-// with what the hypervisor printed; and it foretells who runs better than that all goes on as now.
+// The credits that the daemon would have computed, with a look every period of the recording, agree with the
+// hypervisor's prints; and its predictions of running vCPUs are better than that nothing changes.
 func TestRecordedTraces(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		every int     // one in so many of what was printed sets right what is known
-		signs float64 // that have to agree
+		every int     // one in so many prints corrects the credits
+		signs float64 // required fraction of equal signs
 		off   time.Duration
 	}{
 		{"credit-mixed", 1, 0.95, 2 * time.Millisecond}, {"credit-mixed", 1000, 0.95, 2 * time.Millisecond},

@@ -4,15 +4,15 @@
 //
 //	CGO_ENABLED=0 go build -o xenstore-conformance ./xenstore/conformance/cmd
 //
-// It prints a line for each case, which begins with "ok", "FAIL" or "none" for one that isn't for this
-// machine, and in the end a summary; it exits with 1 if a case failed, and with 2 if none could be tried.
+// It prints a line for each case, which begins with "ok", "FAIL" or "none" for one that isn't for this machine, and
+// at the end a summary; it exits with 1 if a case failed, and with 2 if none could be run.
 //
 //	--socket PATH   try this socket
 //	--device PATH   try this device
-//	--dom N         who this is; what "domid" in the store says, if it isn't given
-//	--base PATH     where nobody else is; it is removed
-//	--requests N    how many the largest case makes; fewer where everything is slow
-//	--run REGEXP    try only cases whose names match
+//	--dom N         the domain that runs it; by default the value of "domid" in the store
+//	--base PATH     a path that no other program uses; it is removed
+//	--requests N    requests of the largest case; fewer where everything is slow
+//	--run REGEXP    run only the cases with matching names
 package main
 
 import (
