@@ -12,7 +12,7 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// another is a client that dials again, and the servers' ends of its connections.
+// another returns a client that dials again, and the servers' ends of its connections.
 func another(t *testing.T) (*Client, <-chan net.Conn) {
 	servers := make(chan net.Conn, 8)
 	c, err := DialAgain(t.Context(), func(context.Context) (Link, error) {
@@ -28,7 +28,7 @@ func another(t *testing.T) (*Client, <-chan net.Conn) {
 	return c, servers
 }
 
-// unsent loses the first connection with a request in the outbox, which goes to the next one.
+// unsent loses the first connection with a request in the outbox, which is sent on the next one.
 func unsent(t *testing.T, c *Client, server net.Conn, ask func()) {
 	go c.Read(t.Context(), "/first")
 	if _, err := server.Read(make([]byte, 1)); err != nil { // of the first, which is being written from now on
@@ -43,7 +43,7 @@ func unsent(t *testing.T, c *Client, server net.Conn, ask func()) {
 	server.Close()
 }
 
-// asked is the next request at a server.
+// asked returns the next request at a server.
 func asked(t *testing.T, server net.Conn) wire.Packet {
 	t.Helper()
 	var parser wire.Parser
@@ -63,7 +63,7 @@ func asked(t *testing.T, server net.Conn) wire.Packet {
 	}
 }
 
-// A call that goes to the next connection, since the one before ended before it was sent, ends with its context
+// A call that moves to the next connection, since the previous one ended before it was sent, ends with its context
 // there, too.
 func TestUnsentGoesOn(t *testing.T) {
 	c, servers := another(t)
@@ -87,7 +87,7 @@ func TestUnsentGoesOn(t *testing.T) {
 	}
 }
 
-// answer says that what was asked is done.
+// answer answers a request with success.
 func answer(t *testing.T, server net.Conn, q wire.Packet) {
 	t.Helper()
 	q.Body = wire.Join("OK")
@@ -96,7 +96,7 @@ func answer(t *testing.T, server net.Conn, q wire.Packet) {
 	}
 }
 
-// A watch that goes to the next connection is set there once: a kernel's device would have it twice, and one of them
+// A watch that moves to the next connection is set there once: a kernel's device would have it twice, and one of them
 // for ever.
 func TestWatchUnsentGoesOn(t *testing.T) {
 	c, servers := another(t)
@@ -122,7 +122,7 @@ func TestWatchUnsentGoesOn(t *testing.T) {
 	}
 }
 
-// watched is a watch that the client has, and its server's end.
+// watched sets a watch, with the answer of the given server.
 func watched(t *testing.T, c *Client, server net.Conn) *Watch {
 	t.Helper()
 	watch := make(chan *Watch, 1)
@@ -137,7 +137,7 @@ func watched(t *testing.T, c *Client, server net.Conn) *Watch {
 	return <-watch
 }
 
-// closes wants a watch to be given up without an answer.
+// closes expects Close of a watch to succeed without an answer.
 func closes(t *testing.T, w *Watch) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -147,7 +147,7 @@ func closes(t *testing.T, w *Watch) {
 	}
 }
 
-// A watch that is given up while the next connection is given all watches is taken back from that. Nobody waits for it.
+// A watch that is closed while the next connection sets all watches is removed there. Close doesn't wait for it.
 func TestClosedMeanwhile(t *testing.T) {
 	c, servers := another(t)
 	server := <-servers
@@ -166,8 +166,8 @@ func TestClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// A watch is given up without waiting for a connection, whether it is known yet that the last one is lost or not, and
-// the next isn't given it.
+// Close of a watch doesn't wait for a connection, whether the loss of the last one is known yet or not, and the next
+// connection doesn't set it.
 func TestClosedWithout(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		var away atomic.Bool
@@ -210,7 +210,7 @@ func TestClosedWithout(t *testing.T) {
 	}
 }
 
-// An update whose connection is lost is done again as long as its commit wasn't sent, for until then nothing can have
+// An update whose connection is lost is run again as long as its commit wasn't sent, for until then nothing can have
 // been changed.
 func TestUpdateAgain(t *testing.T) {
 	c, servers := another(t)
@@ -240,18 +240,18 @@ func TestUpdateAgain(t *testing.T) {
 		return server
 	}
 	server := <-servers
-	asked(t, server) // to begin
+	asked(t, server) // TRANSACTION_START
 	server.Close()
 	server = begin()
-	asked(t, server) // to write
+	asked(t, server) // WRITE
 	server.Close()
-	begin().Close() // before it is to end
+	begin().Close() // before the commit
 	server = begin()
 	answer(t, server, asked(t, server))
 	if q := asked(t, server); q.Type != wire.TransactionEnd {
 		t.Fatalf("asked %s", q.Type)
 	}
-	server.Close() // which may have carried it out
+	server.Close() // the server may have carried it out
 	select {
 	case err := <-updated:
 		if !errors.Is(err, ErrLost) || calls != 3 {

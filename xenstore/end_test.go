@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a watch has told before it ends isn't kept from who waits for it at that moment.
+// An event just before the end of a watch reaches a Next that waits at that moment.
 func TestLastEvent(t *testing.T) {
 	for i := range 50_000 {
 		w := &Watch{path: "/v", known: map[string]bool{}, ready: make(chan struct{}, 1), ended: make(chan struct{})}

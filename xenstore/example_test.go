@@ -12,7 +12,7 @@ import (
 	"pegasus/xenstore/memory"
 )
 
-// store is what the examples speak with: on a Xen host that would be xenstore.Local().
+// store returns the examples' server: on a Xen host that would be xenstore.Local().
 func store() xenstore.Dialer { return memory.New(memory.Options{}).Domain(0) }
 
 func Example() {
@@ -35,7 +35,7 @@ func Example() {
 	// xenstore: READ /local/domain/8/name: no such file or directory true
 }
 
-// Whoever reads before it writes does so in a transaction.
+// A read followed by a write belongs in a transaction.
 func ExampleClient_Update() {
 	ctx := context.Background()
 	c, err := xenstore.Dial(ctx, store())
@@ -70,7 +70,7 @@ func ExampleClient_Update() {
 	// 3 <nil>
 }
 
-// A watch says where to look. Since it begins with an event, this is all that is needed to follow a value.
+// An event names the changed path. Since a watch begins with an event, this is all that is needed to follow a value.
 func ExampleClient_Watch() {
 	ctx := context.Background()
 	c, err := xenstore.Dial(ctx, store())
@@ -103,7 +103,7 @@ func ExampleClient_Watch() {
 	// step 2
 }
 
-// Domain 0 gives a domain a directory of its own, in which that may do as it likes.
+// Domain 0 gives a domain a directory of its own, with all permissions in it.
 func ExampleNodes_SetPerms() {
 	ctx := context.Background()
 	s := memory.New(memory.Options{})

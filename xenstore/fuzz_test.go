@@ -9,7 +9,7 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// fed is a server that says what it was going to say, once it was asked so much.
+// fed is a server that sends prepared bytes once it has received enough requests.
 type fed struct {
 	says   []byte
 	least  int
@@ -51,7 +51,8 @@ func (f *fed) Close() error {
 	return nil
 }
 
-// FuzzClient has a server say anything: whoever asked gets an answer or an error, and what is held is bounded.
+// FuzzClient runs a client against any bytes of a server: each call gets an answer or an error, and the held memory
+// is bounded.
 func FuzzClient(f *testing.F) {
 	answer := func(typ wire.Type, id uint32, body string) []byte {
 		return wire.Packet{Type: typ, ID: id, Body: []byte(body)}.Append(nil)
@@ -89,7 +90,7 @@ func FuzzClient(f *testing.F) {
 			func(c *Client) { c.IsIntroduced(ctx, 3) },
 		}
 		server := &fed{says: says, least: len(asks), asked: make(chan struct{}, len(asks)), enough: make(chan struct{}), closed: make(chan struct{})}
-		if device { // which is asked one thing after the other
+		if device { // which gets one request at a time
 			server.least = 1
 		}
 		c, err := Dial(ctx, func(context.Context) (Link, error) { return Link{server, device}, nil })

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server lets one or two wait to be heard, as xenstored does: who else comes at the same time waits, too, for as long as it
-// likes to.
+// A server's backlog is one or two connections, as xenstored's: further clients wait, too, for as long as their
+// contexts allow.
 func TestSocketsQueueIsFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listen, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -55,7 +55,7 @@ func TestSocketsQueueIsFull(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	for range 3 { // of whom not all find room
+	for range 3 { // not all of them find room
 		link, bad := Socket(path)(ctx)
 		if bad == nil {
 			defer link.Close()
@@ -67,12 +67,12 @@ func TestSocketsQueueIsFull(t *testing.T) {
 	}
 }
 
-// A device leads to the same server as the socket, but a process that has a watch set there while no server answers can't be
-// killed: where the server has its socket, now or when it is started, it is the only way.
+// A device leads to the same server as the socket, but a process that sets a watch there while no server answers
+// can't be killed: where the server has its socket, now or once started, only that is used.
 func TestLocalDevice(t *testing.T) {
 	t.Setenv("XENSTORED_PATH", "")
 	t.Setenv("XENSTORED_RUNDIR", "")
-	bound := func(root string) { // and nobody listens, as behind a server that was killed
+	bound := func(root string) { // without a listener, as after a server was killed
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(root, SocketPath)})
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func TestLocalDevice(t *testing.T) {
 	}
 }
 
-// Who dials again comes back to the server's socket, though there is a device all the time.
+// A client that dials again reaches the server's socket, though there is a device all the time.
 func TestLocalAgain(t *testing.T) {
 	root := short(t)
 	t.Setenv("XENSTORED_PATH", "")
@@ -156,14 +156,14 @@ func TestLocalAgain(t *testing.T) {
 	}
 	defer c.Close()
 	comes(l)
-	for dials.Load() < 2 { // while nobody listens
+	for dials.Load() < 2 { // while there is no listener
 		time.Sleep(time.Millisecond)
 	}
 	os.Remove(path)
 	comes(listen())
 }
 
-// short is a directory whose name leaves room for a socket's below it.
+// short returns a directory whose name leaves room for a socket's below it.
 func short(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"pegasus/xenstore"
 )
 
-// Every call ends by its context with a server that hangs, before or within an answer, succeeds with one that trickles,
-// and fails with one that hangs up within an answer. Close doesn't wait for any of them.
+// With a server that hangs, before or within an answer, every call ends by its context; with one that trickles it
+// succeeds, and with one that hangs up within an answer it fails. Close doesn't wait for any of them.
 func TestServersThatHang(t *testing.T) {
 	calls := map[string]func(context.Context, *xenstore.Client) error{
 		"read":  func(ctx context.Context, c *xenstore.Client) error { _, err := c.Read(ctx, "/a"); return err },

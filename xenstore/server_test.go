@@ -34,7 +34,7 @@ func play(t *testing.T) (*xenstore.Client, *scripted) {
 	return c, s
 }
 
-// asked is the next request.
+// asked returns the next request.
 func (s *scripted) asked() wire.Packet {
 	p, err := s.next()
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *scripted) asked() wire.Packet {
 	return p
 }
 
-// next is the next request, if there is one.
+// next returns the next request, or an error.
 func (s *scripted) next() (wire.Packet, error) {
 	b := make([]byte, 64)
 	for {
@@ -59,7 +59,7 @@ func (s *scripted) next() (wire.Packet, error) {
 	}
 }
 
-// say sends a packet, whose connection may be gone.
+// say sends a packet; the connection may have ended.
 func (s *scripted) say(p wire.Packet) { s.Write(p.Append(nil)) }
 
 // answer answers with a body.
@@ -68,7 +68,7 @@ func (s *scripted) answer(q wire.Packet, body string) {
 	s.say(q)
 }
 
-// later asks in another goroutine.
+// later calls ask in another goroutine.
 func later[T any](ask func() (T, error)) func() (T, error) {
 	type outcome struct {
 		value T
@@ -105,7 +105,7 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// The answer to a call that was cancelled isn't taken for another's.
+// The late answer to a cancelled call isn't taken for another's.
 func TestLateAnswer(t *testing.T) {
 	c, s := play(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -127,7 +127,7 @@ func TestLateAnswer(t *testing.T) {
 func TestUnsent(t *testing.T) {
 	c, s := play(t)
 	first := later(func() ([]byte, error) { return c.Read(t.Context(), "/first") })
-	one := make([]byte, 1) // of the first: the rest waits for us
+	one := make([]byte, 1) // of the first: the rest blocks until we read
 	if _, err := s.Read(one); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestUnsent(t *testing.T) {
 	}
 }
 
-// What was begun for nobody is taken back.
+// An abandoned start of a transaction or watch is undone.
 func TestUndone(t *testing.T) {
 	c, s := play(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -176,7 +176,7 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// A watch that is closed by somebody in a hurry is removed all the same.
+// A watch that is closed with an expired context is removed all the same.
 func TestCloseInAHurry(t *testing.T) {
 	c, s := play(t)
 	wait := later(func() (*xenstore.Watch, error) { return c.Watch(t.Context(), "/v") })
@@ -192,7 +192,7 @@ func TestCloseInAHurry(t *testing.T) {
 	}
 }
 
-// A server that breaks the protocol isn't spoken with any more, and the error says what it did.
+// A connection to a server that breaks the protocol ends, and the error describes the violation.
 func TestBroken(t *testing.T) {
 	for want, bad := range map[string]func(*scripted, wire.Packet){
 		"nothing that was asked": func(s *scripted, q wire.Packet) { q.ID++; s.answer(q, "") },
@@ -213,7 +213,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// Answers that make no sense are errors of their calls only.
+// Invalid answers are errors of their calls only.
 func TestNonsense(t *testing.T) {
 	c, s := play(t)
 	ctx := t.Context()
@@ -287,7 +287,7 @@ func TestListWithoutEnd(t *testing.T) {
 	}
 }
 
-// What servers can do since Xen 4.22.
+// Features of servers since Xen 4.22.
 func TestNewer(t *testing.T) {
 	c, s := play(t)
 	ctx := t.Context()
@@ -334,7 +334,7 @@ func TestNewer(t *testing.T) {
 	fails(t, err, syscall.ENOSYS)
 }
 
-// A watch that is set after all were reset isn't taken for one of those.
+// A watch that is set after a reset doesn't count as one of the reset ones.
 func TestSetAfterReset(t *testing.T) {
 	c, s := play(t)
 	old := later(func() (*xenstore.Watch, error) { return c.Watch(t.Context(), "/old") })

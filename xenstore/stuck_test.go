@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// stuck is a server that takes nothing and says nothing.
+// stuck is a server that accepts and sends nothing.
 type stuck struct{ closed chan struct{} }
 
 func (s stuck) Read([]byte) (int, error)  { <-s.closed; return 0, io.EOF }
 func (s stuck) Write([]byte) (int, error) { <-s.closed; return 0, io.ErrClosedPipe }
 func (s stuck) Close() error              { close(s.closed); return nil }
 
-// Of requests that nobody waits for any more nothing is kept that wasn't sent, however long the server is stuck.
+// Abandoned unsent requests are dropped, however long the server is stuck.
 func TestStuckServer(t *testing.T) {
 	c, err := Dial(t.Context(), func(context.Context) (Link, error) {
 		return Link{ReadWriteCloser: stuck{make(chan struct{})}}, nil
@@ -40,10 +40,11 @@ func TestStuckServer(t *testing.T) {
 	}
 }
 
-// within is a kernel's device whose server is away: who sets a watch is within the kernel, and so is who closes it then.
+// within is a kernel's device whose server is away: a Write that sets a watch blocks within the kernel, and so does a
+// Close then.
 type within struct {
 	closed, back chan struct{}
-	in           chan struct{} // holds something when a Write has begun
+	in           chan struct{} // has a token when a Write has begun
 	writes       *sync.WaitGroup
 }
 
@@ -56,7 +57,7 @@ func (w within) Write(b []byte) (int, error) {
 }
 func (w within) Close() error { close(w.closed); w.writes.Wait(); return nil }
 
-// What waits in the kernel doesn't keep calls, nor Close, nor the next connection.
+// A Write blocked within the kernel blocks neither calls, nor Close, nor the next connection.
 func TestStuckDevice(t *testing.T) {
 	links := make(chan within, 8)
 	c, err := DialAgain(t.Context(), func(context.Context) (Link, error) {

@@ -20,8 +20,8 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// What clients and servers do together is in package conformance. Here a client has to do with
-// connections that end, and with servers that do what they shouldn't.
+// Package conformance covers clients and servers together. These tests cover connections that end, and servers that
+// misbehave.
 
 func server(t *testing.T) *memory.Server {
 	s := memory.New(memory.Options{})
@@ -80,7 +80,8 @@ func TestErrors(t *testing.T) {
 	fails(t, err, syscall.EINVAL)
 }
 
-// What doesn't fit into a packet says so, with how much would, and isn't taken for a domain's quota.
+// A request that doesn't fit into a packet fails with the limit in the error, which doesn't count as a domain's
+// quota.
 func TestTooLong(t *testing.T) {
 	tooLong := func(err error) {
 		t.Helper()
@@ -142,7 +143,7 @@ func TestLost(t *testing.T) {
 	ok(t, w.Close(t.Context()))
 }
 
-// Close ends all that waits, and leaves no goroutine: it has waited for them.
+// Close ends all waiting calls, and blocks until all goroutines have ended.
 func TestClose(t *testing.T) {
 	c := dial(t, mute(t))
 	ended := make(chan error)
@@ -161,7 +162,7 @@ func TestClose(t *testing.T) {
 	c.Close()
 }
 
-// mute is a server that takes everything and says nothing.
+// mute is a server that accepts everything and sends nothing.
 func mute(t *testing.T) xenstore.Dialer {
 	return script(t, func(l net.Conn) {
 		b := make([]byte, 4096)
@@ -183,7 +184,7 @@ func script(t *testing.T, serve func(net.Conn)) xenstore.Dialer {
 	}
 }
 
-// A client that dials again goes on where the server was gone for a while; what was under way fails.
+// A client that dials again continues after the server was away for a while; calls in flight fail.
 func TestDialAgain(t *testing.T) {
 	s := server(t)
 	var up atomic.Bool
@@ -235,8 +236,8 @@ func TestDialAgain(t *testing.T) {
 	}
 }
 
-// Connections that end at any time, under many callers: each call succeeds or says that the connection
-// was lost, none hangs, and watches see the last value in the end.
+// With connections that end at any time, under many callers: each call succeeds or returns ErrLost, none hangs, and
+// watches see the last value in the end.
 func TestDialAgainOften(t *testing.T) {
 	s := server(t)
 	c, err := xenstore.DialAgain(t.Context(), s.Domain(0))
@@ -252,7 +253,7 @@ func TestDialAgainOften(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(2 * time.Millisecond):
-				// Not before somebody has got on: a slow machine takes longer to go on where it was.
+				// Not before a watch has made progress: a slow machine takes longer to resume.
 				if now := seen.Load(); now != last {
 					last = now
 					s.Disconnect()
@@ -306,7 +307,7 @@ func TestDialAgainOften(t *testing.T) {
 	}
 }
 
-// A watch that the next server refuses says so.
+// A watch that the next server refuses returns the error.
 func TestRefusedAgain(t *testing.T) {
 	s := memory.New(memory.Options{})
 	small := memory.New(memory.Options{Quota: memory.Quota{Watches: 1}})
@@ -344,7 +345,7 @@ func TestRefusedAgain(t *testing.T) {
 	c.Close()
 }
 
-// However many changes nobody takes, few are held, and it says that there were more.
+// Of any number of untaken changes, few are held, and Many reports that there were more.
 func TestSlowWatch(t *testing.T) {
 	c := dial(t, server(t).Domain(0))
 	ctx := t.Context()
@@ -376,7 +377,7 @@ func TestSlowWatch(t *testing.T) {
 	}
 }
 
-// Several who wait for one watch all get on.
+// Several readers of one watch all make progress.
 func TestSharedWatch(t *testing.T) {
 	c := dial(t, server(t).Domain(0))
 	ctx := t.Context()
@@ -390,7 +391,7 @@ func TestSharedWatch(t *testing.T) {
 			}
 		})
 	}
-	for i := range 19 { // and the first event of all
+	for i := range 19 { // and the initial event
 		ok(t, c.Write(ctx, fmt.Sprint("/w/", i), nil))
 	}
 	all.Wait()

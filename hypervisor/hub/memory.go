@@ -19,9 +19,9 @@ type Memory interface {
 	Take() []byte
 	// Same reports whether the machine still has the control area that was taken.
 	Same() bool
-	// Lend takes for a process what the machine has answered to wire.Need. A segment is never one
-	// in part that is lent already. ErrNoRoom: the machine has no memory for it; a *HostError: the host
-	// can't take it; any other error is of an answer that no honest agent gives.
+	// Lend returns a process's segment from the machine's answer to wire.Need. It never returns a segment that
+	// overlaps a lent one. ErrNoRoom: the machine has no memory for it; a *HostError: the host can't map it; any
+	// other error is of an answer that no honest agent gives.
 	Lend(to uint32, l callbuf.Layout, answer wire.Message) (Segment, error)
 	// TakeBack ends the loan to a process, if there is one.
 	TakeBack(to uint32)

@@ -16,16 +16,16 @@ import (
 	"pegasus/hypervisor/hub"
 )
 
-// fake is a domU's memory, a file: the page with a number is granted, if it was.
+// fake is a domU's memory in a file, with its granted pages.
 type fake struct {
 	t       testing.TB
 	file    *os.File
 	mem     []byte
 	granted map[grant.Ref]bool
-	reads   int             // pages that were read
+	reads   int             // number of pages read
 	ends    []*net.UnixConn // of event channels
-	open    int             // segments and control areas that nobody has given back
-	broken  error           // why the host can't map segments
+	open    int             // segments and control areas that are not released
+	broken  error           // the host's error in mapping segments
 }
 
 const fakePages = 4096
@@ -48,7 +48,7 @@ func newFake(t testing.TB) *fake {
 	return f
 }
 
-// grant grants pages from one on, and returns their numbers.
+// grant grants n pages, and returns their numbers.
 func (f *fake) grant(from grant.Ref, n int) (refs []uint32) {
 	for i := range n {
 		r := from + grant.Ref(i)
@@ -135,14 +135,14 @@ func (f *fake) Segment(refs []grant.Ref, front int) (s hub.Segment, end func(), 
 	}, nil
 }
 
-// area makes a control area of pages from one on.
+// area creates a control area of granted pages.
 func (f *fake) area(from grant.Ref) {
 	refs := f.grant(from, wire.ControlPages)
 	clear(f.mem[int(from)*grant.PageBytes:][:wire.ControlBytes])
 	wire.PutTable(f.page(from)[wire.ControlTable:], refs[1:], 0)
 }
 
-// tables puts the numbers of pages into tables from a page on, and returns what the agent says.
+// tables writes the numbers of pages into tables, and returns the agent's message.
 func (f *fake) tables(at grant.Ref, refs []uint32) wire.Message {
 	first := at
 	for len(refs) > 0 {

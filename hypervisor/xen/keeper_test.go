@@ -16,7 +16,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// A process of this test is a hub: it takes its place, and ends when it is told to.
+// A process of this test is a hub: it takes its place, and ends at SIGTERM.
 func TestMain(m *testing.M) {
 	if place := os.Getenv("PEGASUS_TEST_PLACE"); place != "" {
 		end := make(chan os.Signal, 1)
@@ -39,7 +39,7 @@ type keeperTest struct {
 	k   *Keeper
 }
 
-// start is a daemon with a keeper; stop is its end.
+// start starts a daemon with a keeper; stop ends it.
 func (t *keeperTest) start() (stop func()) {
 	t.k = NewKeeper(t.dir, func(domain string, d DomU, place string) []string {
 		return []string{"env", "PEGASUS_TEST_PLACE=" + place, "PEGASUS_TEST_DOMAIN=" + domain, os.Args[0]}
@@ -55,7 +55,7 @@ func (t *keeperTest) start() (stop func()) {
 	}
 }
 
-// serves is which domain the hub of a domU serves, and its process.
+// serves returns the domain that the hub of a domU serves, and its process.
 func (t *keeperTest) serves(id string) (string, int) { return occupant(filepath.Join(t.dir, id)) }
 
 func (t *keeperTest) eventually(what string, ok func() bool) {
@@ -81,8 +81,7 @@ func machine(name string, id uint16) hypervisor.Machine {
 	return hypervisor.Machine{Domain: name, Xen: id, State: hypervisor.MachineRunning}
 }
 
-// DomUs that are wanted have a hub, also when it has died; others have none. A daemon that comes after
-// finds the hubs that there are.
+// Wanted domUs have a hub, also after its death; others have none. A restarted daemon finds the existing hubs.
 func TestKeeper(tt *testing.T) {
 	t := &keeperTest{T: tt, dir: filepath.Join(tt.TempDir(), "hubs")}
 	stop := t.start()
@@ -130,7 +129,7 @@ func TestKeeper(tt *testing.T) {
 	}
 }
 
-// A hub that doesn't end when it is told to is killed, whoever has started it.
+// A hub that doesn't end at SIGTERM is killed, whichever daemon has started it.
 func TestHubStays(tt *testing.T) {
 	t := &keeperTest{T: tt, dir: filepath.Join(tt.TempDir(), "hubs")}
 	for _, another := range []bool{false, true} {
@@ -151,7 +150,7 @@ func TestHubStays(tt *testing.T) {
 	}
 }
 
-// A place that is removed before it is locked isn't taken.
+// TakePlace fails for a place that is removed before it is locked.
 func TestPlaceRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "1")
 	f, err := os.Create(path)

@@ -73,7 +73,7 @@ func (h *host) write(name, value string) {
 	}
 }
 
-// publish is an agent that comes.
+// publish is an agent's start.
 func (h *host) publish(control grant.Ref, port string) {
 	h.t.Helper()
 	h.write(wire.StoreVersion, wire.StoreVersion1)
@@ -91,7 +91,7 @@ func (h *host) eventually(what string, ok func() bool) {
 	}
 }
 
-// take takes the control area that is to come.
+// take takes the control area once it is offered.
 func (h *host) take() (area []byte) {
 	h.t.Helper()
 	h.eventually("a control area", func() bool { area = h.memory.Take(); return area != nil })
@@ -108,7 +108,7 @@ var layout = func() callbuf.Layout {
 
 var pagesOfSegment = int(layout.SegmentBytes / grant.PageBytes)
 
-// stalled is a link that passes nothing on while its lock is held.
+// stalled is a link that transfers nothing while its lock is held.
 type stalled struct {
 	io.ReadWriteCloser
 	held *sync.RWMutex
@@ -121,7 +121,7 @@ func (l stalled) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A XenStore that hangs keeps neither the hub's start nor its watch waiting without an end: what was known holds, the log
+// A XenStore that hangs blocks neither the hub's start nor its watch without an end: the last state stays, the log
 // gets one line, and when XenStore answers again, changes are seen.
 func TestHungStore(t *testing.T) {
 	server := memory.New(memory.Options{})
@@ -173,7 +173,7 @@ func TestHungStore(t *testing.T) {
 	}
 }
 
-// A XenStore that takes no connection keeps a hub's start for a limited time.
+// A XenStore that accepts no connection blocks a hub's start for a limited time.
 func TestOpenEnds(t *testing.T) {
 	ended := errors.New("ended")
 	_, err := Open(t.Context(), DomU{ID: domID}, func(ctx context.Context) (xenstore.Link, error) {
@@ -205,7 +205,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// An agent comes, goes, and comes again; the domU ends.
+// An agent starts, ends, and starts again; the domU ends.
 func TestRendezvous(t *testing.T) {
 	h := newHost(t, DomU{})
 	if h.memory.Take() != nil {
@@ -242,7 +242,7 @@ func TestRendezvous(t *testing.T) {
 	h.eventually("the domU's end is seen", func() bool { return h.memory.Over() != "" })
 }
 
-// A XenStore that was started anew knows of no domU. What the hypervisor has goes on, until that says that it ends.
+// A restarted XenStore lacks all domUs. Those that the hypervisor has stay, until the hypervisor reports their end.
 func TestForgotten(t *testing.T) {
 	var lives atomic.Bool
 	lives.Store(true)
@@ -268,14 +268,14 @@ func TestForgotten(t *testing.T) {
 		t.Errorf("it is over (%q), or has another control area", h.memory.Over())
 	}
 	lives.Store(false)
-	if err := h.tools.Mkdir(t.Context(), "/local/domain/7/data/pegasus"); err != nil { // of which there is an event
+	if err := h.tools.Mkdir(t.Context(), "/local/domain/7/data/pegasus"); err != nil { // which causes an event
 		t.Fatal(err)
 	}
 	forget()
 	h.eventually("the domU's end is seen", func() bool { return h.memory.Over() != "" })
 }
 
-// Whatever a domU offers is a control area or nothing.
+// An invalid offer yields no control area.
 func TestBadOffers(t *testing.T) {
 	for name, spoil := range map[string]func(h *host){
 		"not granted": func(h *host) { delete(h.granted, 100) },
@@ -309,8 +309,7 @@ func TestBadOffers(t *testing.T) {
 	}
 }
 
-// A domU that writes into the XenStore all the time, and offers ever another control area, costs a
-// look now and then.
+// A domU that writes into XenStore all the time, and offers ever another control area, costs a read now and then.
 func TestOffersWithoutEnd(t *testing.T) {
 	h := newHost(t, DomU{})
 	h.area(100)
@@ -334,7 +333,7 @@ func TestOffersWithoutEnd(t *testing.T) {
 	}
 }
 
-// Pages are lent as the agent says, and free when they are taken back.
+// Lend uses the pages of the agent's message, and they are free after TakeBack.
 func TestLend(t *testing.T) {
 	h := newHost(t, DomU{Memory: 3 * layout.SegmentBytes})
 	h.area(100)
@@ -369,7 +368,7 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// One process has room in whatever a domU may share.
+// Any limit of a domU's memory has room for one process.
 func TestMostArena(t *testing.T) {
 	for _, c := range []struct{ memory, arena, want uint64 }{
 		{0, 0, 16 << 20}, {64 << 20, 32 << 20, 32 << 20}, {8 << 20, 0, 4 << 20}, {16 << 20, 0, 12 << 20}, {1 << 20, 0, 4 << 20}, {1 << 40, 0, 16 << 20},
@@ -386,7 +385,7 @@ func TestMostArena(t *testing.T) {
 	}
 }
 
-// What no honest agent grants ends its session, and leaves nothing.
+// A grant that no honest agent sends ends its session, and leaves nothing mapped.
 func TestBadGrants(t *testing.T) {
 	h := newHost(t, DomU{})
 	h.area(100)
@@ -424,7 +423,7 @@ func TestBadGrants(t *testing.T) {
 	h.memory.TakeBack(1)
 }
 
-// loop has a table's next be another.
+// loop sets the next table of a table.
 func loop(h *host, at, next grant.Ref) {
 	refs, _, err := wire.ParseTable(h.page(at))
 	if err != nil {
@@ -443,7 +442,7 @@ func (f *fake) dribble(at grant.Ref, refs []uint32) wire.Message {
 	return wire.Message{Kind: wire.Grant, Body: wire.GrantBody(uint32(at))}
 }
 
-// Whatever stands in the tables, the pages are as many as were needed, and reading them ends.
+// For any content of the tables, the pages are as many as needed, and reading the tables ends.
 func FuzzTables(f *testing.F) {
 	table := make([]byte, grant.PageBytes)
 	wire.PutTable(table, []uint32{5, 6, 7}, 0)
@@ -471,7 +470,7 @@ func FuzzTables(f *testing.F) {
 	})
 }
 
-// bytesReader has the pages of a text, from number 1 on and over again.
+// bytesReader has the pages of a text, from number 1 on and repeated.
 type bytesReader struct {
 	mem   []byte
 	reads int
@@ -486,7 +485,7 @@ func (r *bytesReader) Read(ref grant.Ref) ([]byte, error) {
 	return page, nil
 }
 
-// Whatever stands in the XenStore is an offer within bounds, or none.
+// Any entry in XenStore is an offer within bounds, or none.
 func FuzzOffer(f *testing.F) {
 	f.Add("ready", "1", "8", "5")
 	f.Add("ready", "1", "99999999999999999999", "-0")

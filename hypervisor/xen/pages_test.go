@@ -13,7 +13,7 @@ import (
 	"pegasus/hypervisor/hub"
 )
 
-// What Dom0 hasn't got isn't the domU's fault, and what the domU doesn't grant isn't Dom0's.
+// A lack of resources in Dom0 isn't reported as the domU's fault, and a missing grant isn't Dom0's.
 func TestWhose(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -46,7 +46,7 @@ func TestWhose(t *testing.T) {
 	}
 }
 
-// What the host can't map takes nothing of the domU's, and it can be lent again.
+// A segment that the host can't map uses none of the domU's pages, and can be lent again.
 func TestHostCantMap(t *testing.T) {
 	h := newHost(t, DomU{Memory: layout.SegmentBytes})
 	h.area(100)

@@ -13,8 +13,8 @@ import (
 	"pegasus/xenstore/real"
 )
 
-// hurried has callers whose time ends anywhere in what they do. Afterwards the domain still has all of its quotas: no
-// watch and no transaction that nobody knows is left at the server.
+// hurried runs callers whose contexts end at any point of their calls. Afterwards the domain still has all of its
+// quotas: no abandoned watch or transaction is left at the server.
 func hurried(t *testing.T, c *xenstore.Client, q memory.Quota) {
 	var all sync.WaitGroup
 	for i := range 3 {

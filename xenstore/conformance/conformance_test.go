@@ -9,7 +9,7 @@ import (
 	"pegasus/xenstore/real"
 )
 
-// try runs all cases that are for a target.
+// try runs all cases for a target.
 func try(t *testing.T, target Target) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -23,12 +23,12 @@ func try(t *testing.T, target Target) {
 	}
 }
 
-// tools is how both servers are seen from domain 0.
+// tools returns the target of a server as domain 0.
 func tools(dial xenstore.Dialer, as func(xenstore.DomID) xenstore.Dialer) Target {
 	return Target{Dial: dial, As: as, Quotas: true, Base: "/conformance"}
 }
 
-// asGuest is how they are seen from a domain with a home.
+// asGuest returns the target as a domain with a home.
 func asGuest(t *testing.T, tools, guest xenstore.Dialer, dom xenstore.DomID) Target {
 	c, err := xenstore.Dial(t.Context(), tools)
 	if err != nil {
@@ -85,7 +85,7 @@ func TestReal(t *testing.T) {
 	})
 }
 
-// A case that fails says what is wrong, and one that panics, too.
+// A failing case returns its failures, and a panicking one, too.
 func TestFailures(t *testing.T) {
 	s := memory.New(memory.Options{})
 	t.Cleanup(s.Close)

@@ -16,18 +16,18 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// store is a server, and who speaks with it in packets: domains 0, guest and other, by their place in partyDoms.
+// store is a server, and its connections in packets: of domains 0, guest and other, by their index in partyDoms.
 type store struct {
 	name    string
 	dial    func(xenstore.DomID) xenstore.Dialer
 	destroy func(xenstore.DomID) error
-	back    func(xenstore.DomID) error // a domain that was destroyed may come again
+	back    func(xenstore.DomID) error // makes a destroyed domain possible again
 	links   [3]*link
 	open    [3][]uint32 // transactions
-	said    []string    // events that domain 0 had meanwhile
+	said    []string    // events that domain 0 received meanwhile
 }
 
-// connect has a domain speak, anew if it did before.
+// connect connects a domain, again if it was connected before.
 func (s *store) connect(t *testing.T, who int) {
 	if l := s.links[who]; l != nil {
 		l.Close()
@@ -63,7 +63,7 @@ func (s *store) say(t *testing.T, who int, q wire.Packet) (answer wire.Packet, e
 	}
 }
 
-// told are the events that everybody has had, each once: the same one isn't sent again while it waits to be read.
+// told returns the events of all domains, each once: the same one isn't sent again while it waits to be read.
 func (s *store) told(t *testing.T, first [3][]string) string {
 	var b strings.Builder
 	first[0] = append(first[0], s.said...)
@@ -77,7 +77,7 @@ func (s *store) told(t *testing.T, first [3][]string) string {
 	return b.String()
 }
 
-// bodies makes what packets say.
+// bodies generates packets' bodies.
 type bodies struct{ *rand.Rand }
 
 func (r bodies) of(all ...string) string { return all[r.IntN(len(all))] }
@@ -101,7 +101,7 @@ func (r bodies) path() string {
 	return path
 }
 
-// perm is one without what only C's strtoul takes for a domain.
+// perm returns a permission, but none that only C's strtoul parses as a domain.
 func (r bodies) perm() string {
 	if r.IntN(15) > 0 {
 		return r.of("n", "r", "w", "b") + r.of("0", "30171", "30172")
@@ -117,10 +117,11 @@ func (r bodies) value() string {
 	return strings.Repeat(r.of("v", "\x00", "ü", "\xff"), r.IntN(r.IntN(300)+1))
 }
 
-// packet is one of any type. Where just a path is wanted it has one, since Xen 4.17's server doesn't survive others.
+// packet returns a packet of any type. Where just a path is expected it has one, since Xen 4.17's server doesn't
+// survive others.
 func (r bodies) packet() wire.Packet {
 	p := wire.Packet{Type: wire.Type(r.IntN(24)), ID: r.Uint32()}
-	if r.IntN(4) > 0 { // what is asked most
+	if r.IntN(4) > 0 { // the most frequent types
 		often := []wire.Type{wire.Read, wire.Write, wire.Write, wire.Write, wire.Mkdir, wire.Mkdir, wire.Rm, wire.Directory, wire.DirectoryPart, wire.GetPerms, wire.SetPerms, wire.SetPerms, wire.Watch, wire.TransactionStart, wire.TransactionEnd, wire.TransactionEnd}
 		p.Type = often[r.IntN(len(often))]
 	} else if p.Type == wire.ResetWatches && r.IntN(10) > 0 {
@@ -132,7 +133,7 @@ func (r bodies) packet() wire.Packet {
 	case wire.Write:
 		p.Body = append(wire.Join(r.path()), r.value()...)
 	case wire.SetPerms:
-		// Neither does it survive what isn't special after all, or that the owner of the root goes.
+		// Nor does it survive an unknown special path, or a change of the root's owner.
 		path := r.path()
 		for strings.HasPrefix(path, "@") && path != wire.ReleaseDomain && path != wire.IntroduceDomain {
 			path = r.path()
@@ -153,7 +154,7 @@ func (r bodies) packet() wire.Packet {
 	case wire.DirectoryPart:
 		p.Body = wire.Join(r.path(), r.of("0", "0", "1", "2", "100", "-1", "", "x", "2x"))
 	case wire.SetTarget:
-		p.Body = wire.Join(r.dom(), "1") // which isn't there: Xen 4.17's server doesn't quite release whom another one has for a target
+		p.Body = wire.Join(r.dom(), "1") // which doesn't exist: Xen 4.17's server doesn't quite release a domain that is another one's target
 	case wire.Introduce:
 		p.Body = wire.Join(r.of("0", "30171", "30172", "30173", "x"), r.of("1", "x"), r.of("1", "0", "-1", "x", "7")) // a page, a port
 	default:
@@ -176,10 +177,11 @@ func (r bodies) packet() wire.Packet {
 	return p
 }
 
-// quotas are small ones, that are reached, but for nodes: Xen 4.17 counts those of transactions that fail, and of domains that go, in its own way.
+// quotas are small ones, that are reached, except for nodes: Xen 4.17 counts those of failed transactions, and of
+// ended domains, in its own way.
 var quotas = memory.Quota{Nodes: 100000, NodeBytes: 150, Watches: 5, Transactions: 3, Perms: 3, TransactionNodes: 9}
 
-// quotaArgs tells Xen's server of them.
+// quotaArgs returns Xen's server's arguments for them.
 func quotaArgs(q memory.Quota) []string {
 	return []string{
 		"--entry-nb", fmt.Sprint(q.Nodes), "--entry-size", fmt.Sprint(q.NodeBytes), "--watch-nb", fmt.Sprint(q.Watches),
@@ -187,8 +189,8 @@ func quotaArgs(q memory.Quota) []string {
 	}
 }
 
-// Whatever packets three domains send, right ones and others, with quotas that are used up, and with domains that
-// are introduced, released and destroyed: the server in memory says what Xen's own does, to everybody.
+// For any packets of three domains, valid and invalid ones, with exhausted quotas, and with domains that are
+// introduced, released and destroyed: the server in memory sends the same as Xen's own, to all.
 func TestSamePackets(t *testing.T) {
 	steps := 20_000
 	if testing.Short() {
@@ -220,13 +222,13 @@ func TestSamePackets(t *testing.T) {
 	var done []string
 	for i := range steps {
 		who, q := r.IntN(3), r.packet()
-		tx := 0 // the first, second … that it has; 0: none
+		tx := 0 // index of the transaction from 1; 0: none
 		if open := len(theirs.open[who]); open > 0 && r.IntN(3) > 0 {
 			tx = 1 + r.IntN(open)
 		} else if r.IntN(40) == 0 {
 			tx = 77
 		}
-		if q.Type == wire.SetPerms && bytes.HasPrefix(q.Body, []byte("@")) { // of which Xen 4.17's server may forget the error
+		if q.Type == wire.SetPerms && bytes.HasPrefix(q.Body, []byte("@")) { // Xen 4.17's server may lose the error of this
 			who = 0
 		}
 		done = append(done, fmt.Sprintf("%d: %s tx %d %.200q", who, q.Type, tx, q.Body))
@@ -256,14 +258,14 @@ func TestSamePackets(t *testing.T) {
 				_, p.Body, _ = bytes.Cut(p.Body, []byte{0})
 			case p.Type == wire.TransactionStart:
 				p.Body = nil
-			case p.Type == wire.Error && q.Type == wire.SetPerms && bytes.HasPrefix(q.Body, []byte("@")): // Xen 4.17's is what an error was before
+			case p.Type == wire.Error && q.Type == wire.SetPerms && bytes.HasPrefix(q.Body, []byte("@")): // Xen 4.17's server sends the error of an earlier request
 				p.Body = nil
 			}
 			said[k] = fmt.Sprintf("%s %.300q\n", p.Type, p.Body)
 			switch text := wire.Text(p.Body); {
 			case p.Type != wire.Error && q.Type == wire.Release:
 				s.reconnect(t, q.Body)
-			case p.Type == wire.Error && q.Tx != 0 && (text == "ENOSPC" || text == "EIO"): // what it holds now can't be committed anyway
+			case p.Type == wire.Error && q.Tx != 0 && (text == "ENOSPC" || text == "EIO"): // such a transaction can't be committed anyway
 				end := wire.Packet{Type: wire.TransactionEnd, Tx: q.Tx, Body: wire.Join("F")}
 				p, events := s.say(t, who, end)
 				first[who] = append(first[who], events...)
@@ -283,7 +285,7 @@ func TestSamePackets(t *testing.T) {
 	t.Log(outcomes)
 }
 
-// number is that of a transaction by its place.
+// number returns a transaction's number by its index.
 func (s *store) number(who, tx int) uint32 {
 	if tx > 0 && tx <= len(s.open[who]) {
 		return s.open[who][tx-1]
@@ -291,7 +293,7 @@ func (s *store) number(who, tx int) uint32 {
 	return 1000 * uint32(tx)
 }
 
-// follow takes down which transactions there are.
+// follow updates the open transactions.
 func (s *store) follow(who int, q, p wire.Packet) {
 	switch {
 	case q.Type == wire.TransactionEnd && (p.Type == q.Type || wire.Text(p.Body) != "EINVAL"):
@@ -305,7 +307,7 @@ func (s *store) follow(who int, q, p wire.Packet) {
 	}
 }
 
-// reconnect connects those anew who were released.
+// reconnect connects released domains again.
 func (s *store) reconnect(t *testing.T, body []byte) {
 	for who, dom := range partyDoms {
 		if who > 0 && strings.HasPrefix(strings.TrimSpace(wire.Text(body)), dom.String()) {
@@ -314,7 +316,7 @@ func (s *store) reconnect(t *testing.T, body []byte) {
 	}
 }
 
-// end has the hypervisor destroy a domain, which comes again.
+// end destroys a domain, and creates it again.
 func (s *store) end(t *testing.T, who int) string {
 	dom := partyDoms[who]
 	if err := s.destroy(dom); err != nil {

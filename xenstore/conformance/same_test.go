@@ -18,7 +18,7 @@ import (
 	"pegasus/xenstore/real"
 )
 
-// party is one server, and the same three who are connected to each: tools and two guests.
+// party is one server with the same three clients connected: tools and two guests.
 type party struct {
 	name    string
 	clients []*xenstore.Client
@@ -49,7 +49,7 @@ func newParty(t *testing.T, name string, as func(xenstore.DomID) xenstore.Dialer
 	return p
 }
 
-// step is something that somebody does, the same at each server.
+// step is an operation of a client, the same at each server.
 type step struct {
 	who   int
 	what  string
@@ -58,7 +58,7 @@ type step struct {
 	perms []xenstore.Perm
 }
 
-// as is another step of the same.
+// as returns a copy of the step with another operation.
 func (s step) as(what string) step {
 	s.what = what
 	return s
@@ -80,12 +80,12 @@ func randomStep(r *rand.Rand) step {
 		s.perms = append(s.perms, xenstore.Perm{Access: xenstore.Access(r.IntN(4)), Dom: partyDoms[r.IntN(3)]})
 	}
 	if s.what == "remove" && len(s.path) < 4 {
-		s.what = "list" // else little would be left
+		s.what = "list" // else few nodes would remain
 	}
 	return s
 }
 
-// do does a step and says what came of it. Somebody with a transaction does it there, as a rule.
+// do runs a step and returns its outcome. A client with a transaction uses that, as a rule.
 func (p *party) do(ctx context.Context, s step) string {
 	c := p.clients[s.who]
 	n, tx := c.Nodes, p.txs[s.who]
@@ -142,7 +142,7 @@ func (p *party) do(ctx context.Context, s step) string {
 	return fmt.Sprint(got, " ", err)
 }
 
-// told is what all watches have told since, and all there is.
+// told returns all watches' events since the last call, and the whole store.
 func (p *party) told(ctx context.Context) string {
 	var b strings.Builder
 	for i, c := range p.clients {
@@ -177,8 +177,8 @@ func (p *party) tree(ctx context.Context, b *strings.Builder, path string) {
 	}
 }
 
-// Whatever tools and guests do, alone and in transactions, the server in memory answers, stores and
-// tells what Xen's own does.
+// For any operations of tools and guests, alone and in transactions, the server in memory answers, stores and sends
+// the same as Xen's own.
 func TestSame(t *testing.T) {
 	steps := 6000
 	if testing.Short() {
@@ -204,7 +204,7 @@ func TestSame(t *testing.T) {
 		if got != want {
 			t.Fatalf("step %d, %+v: Xen's server says %s, ours %s\nbefore that: %+v", i, step, want, got, done[max(0, len(done)-20):])
 		}
-		if strings.HasSuffix(want, syscall.EIO.Error()) || strings.HasSuffix(want, syscall.EINVAL.Error()) { // a transaction that sees what never was can't be committed
+		if strings.HasSuffix(want, syscall.EIO.Error()) || strings.HasSuffix(want, syscall.EINVAL.Error()) { // a transaction that has seen an inconsistent state can't be committed
 			for _, p := range []*party{theirs, ours} {
 				p.do(ctx, step.as("abort"))
 			}
@@ -219,7 +219,7 @@ func TestSame(t *testing.T) {
 	t.Log(outcomes)
 }
 
-// seed is of what is random in a test: the same each time, but for PEGASUS_TEST_SEED, a number or "fresh".
+// seed returns the seed of a test: a constant, unless PEGASUS_TEST_SEED is a number or "fresh".
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	n := uint64(1)

@@ -14,7 +14,7 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// crowd is a server and some who are connected, without links.
+// crowd is a server and some peers, without links.
 type crowd struct {
 	*Server
 	parsers map[*peer]*wire.Parser
@@ -33,7 +33,7 @@ func newCrowd() *crowd {
 	return c
 }
 
-// say gives bytes of a peer to the server; false when they broke the protocol.
+// say passes bytes of a peer to the server; false when they broke the protocol.
 func (c *crowd) say(p *peer, b []byte) bool {
 	parser := c.parsers[p]
 	parser.Feed(b)
@@ -52,7 +52,7 @@ func (c *crowd) say(p *peer, b []byte) bool {
 	}
 }
 
-// answered wants an answer to each request, in order, and whatever is sent to be well formed.
+// answered expects an answer to each request, in order, and well-formed packets.
 func (c *crowd) answered(t *testing.T) {
 	for p := range c.parsers {
 		var ids []uint32
@@ -73,7 +73,7 @@ func (c *crowd) answered(t *testing.T) {
 	}
 }
 
-// whole wants a tree: all children are there, nothing else is, and the sums are right.
+// whole expects a tree: all children exist, nothing else does, and the sums are right.
 func (c *crowd) whole(t *testing.T) {
 	owned, seen := map[wire.DomID]int{}, 0
 	var walk func(path string)
@@ -113,7 +113,7 @@ func (c *crowd) whole(t *testing.T) {
 	}
 }
 
-// FuzzServer has anybody send anything: whoever is still connected is answered, and the store is whole.
+// FuzzServer passes any bytes of any peer to a server: connected peers get answers, and the store stays consistent.
 func FuzzServer(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
@@ -148,7 +148,7 @@ var (
 	someWords = []string{"T", "F", "0", "1", "2", "3", "", "token", "n0", "r1", "b2", "n1", "65535", "-1", "help", "check", "4095"}
 )
 
-// randomPacket is one that has a chance to mean something.
+// randomPacket returns a packet that is likely to be valid.
 func randomPacket(r *rand.Rand) wire.Packet {
 	p := wire.Packet{Type: wire.Type(r.IntN(24)), ID: r.Uint32(), Tx: uint32(max(0, r.IntN(8)-4))}
 	if r.IntN(3) > 0 {
@@ -175,8 +175,8 @@ func randomPacket(r *rand.Rand) wire.Packet {
 	return p
 }
 
-// A million packets that are likely to mean something, of three domains at once, through parser and server. Now
-// and then a connection breaks the protocol and another takes its place.
+// A million packets that are likely to be valid, of three domains at once, through parser and server. Now and then a
+// connection breaks the protocol and another replaces it.
 func TestMillionPackets(t *testing.T) {
 	count := 1_000_000
 	if testing.Short() {
@@ -207,7 +207,7 @@ func TestMillionPackets(t *testing.T) {
 			}
 			c.answered(t)
 		}
-		if p.gone { // broke the protocol, or its domain was released
+		if p.gone { // it broke the protocol, or its domain was released
 			delete(c.parsers, p)
 			delete(c.asked, p)
 			c.introduce(p.dom)
@@ -219,7 +219,7 @@ func TestMillionPackets(t *testing.T) {
 		}
 	}
 	c.whole(t)
-	if testing.Short() { // too few to meet all kinds
+	if testing.Short() { // too few to cover all kinds
 		return
 	}
 	for _, typ := range []wire.Type{wire.Error, wire.WatchEvent, wire.TransactionEnd, wire.Rm, wire.Release, wire.SetTarget} {
@@ -229,7 +229,7 @@ func TestMillionPackets(t *testing.T) {
 	}
 }
 
-// seed is of what is random in a test: the same each time, but for PEGASUS_TEST_SEED, a number or "fresh".
+// seed returns the seed of a test: a constant, unless PEGASUS_TEST_SEED is a number or "fresh".
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	n := uint64(1)

@@ -20,7 +20,7 @@ func dial(t *testing.T, d xenstore.Dialer) *xenstore.Client {
 	return c
 }
 
-// What the server does right is in package conformance; these are its own ways.
+// Package conformance covers a server's behaviour; this tests the extensions of this one.
 func TestServer(t *testing.T) {
 	s := New(Options{Quota: Quota{NodeBytes: 100}, Exists: func(d xenstore.DomID) bool { return d < 10 }})
 	t.Cleanup(s.Close)
@@ -60,7 +60,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// It can be served at a socket, as Xen's is.
+// Serve works on a socket, as Xen's server does.
 func TestServe(t *testing.T) {
 	s := New(Options{})
 	path := filepath.Join(t.TempDir(), "socket")
@@ -80,7 +80,7 @@ func TestServe(t *testing.T) {
 	<-c.Done()
 }
 
-// A peer that doesn't read is not heard for long, and holds nobody else up.
+// The requests of a peer that doesn't read stop being handled, and other peers aren't blocked.
 func TestSilent(t *testing.T) {
 	s := New(Options{})
 	t.Cleanup(s.Close)
@@ -113,8 +113,8 @@ func TestSilent(t *testing.T) {
 	silent.Close()
 }
 
-// What was a domain's to know isn't another's that gets its number. Xen's server was seen to keep that also where a
-// transaction takes the node away.
+// A domain's permissions don't pass to the next domain of its number. Xen's server was seen to ensure that also where
+// a transaction removes the node.
 func TestRightsEndWithDomain(t *testing.T) {
 	s := New(Options{})
 	t.Cleanup(s.Close)

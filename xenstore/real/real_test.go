@@ -29,7 +29,7 @@ func dial(t *testing.T, d xenstore.Dialer) *xenstore.Client {
 	return c
 }
 
-// The server speaks with tools and with domains, and learns of domains that go.
+// The server serves tools and domains, and notices ended domains.
 func TestServer(t *testing.T) {
 	s := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -65,8 +65,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A client that dials again finds the server that took the place of the one before, which knows nothing,
-// and watches there what it watched.
+// A client that dials again finds the restarted server, whose store is empty, and sets its watches there again.
 func TestRestart(t *testing.T) {
 	s := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -95,7 +94,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := c.Read(ctx, "/v")
-		for errors.Is(err, xenstore.ErrLost) { // it may be asked before the end is noticed
+		for errors.Is(err, xenstore.ErrLost) { // a call may precede the detection of the end
 			_, err = c.Read(ctx, "/v")
 		}
 		if !errors.Is(err, syscall.ENOENT) {

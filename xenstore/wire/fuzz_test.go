@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// However a stream is cut, the same packets come out, which encode to the same bytes; and what isn't
-// taken out is what is needed for the next.
+// However a stream is cut, the parser returns the same packets, which encode to the same bytes; and the held rest is
+// the prefix of the next packet.
 func FuzzParser(f *testing.F) {
 	f.Add(Packet{Read, 1, 0, Join("/a")}.Append(Packet{Type: WatchEvent, Body: Join("/a", "t")}.Append(nil)), uint8(3))
 	f.Add(bytes.Repeat([]byte{0xff}, 40), uint8(16))
@@ -25,7 +25,7 @@ func FuzzParser(f *testing.F) {
 	})
 }
 
-// parse feeds a stream in pieces and encodes what comes out.
+// parse feeds a stream in pieces and encodes the resulting packets.
 func parse(stream []byte, piece int) (again []byte, err error) {
 	var parser Parser
 	for len(stream) > 0 && err == nil {
@@ -43,7 +43,7 @@ func parse(stream []byte, piece int) (again []byte, err error) {
 	return again, err
 }
 
-// Bodies decode to what encodes to the same.
+// Bodies decode to values that encode to the same bytes.
 func FuzzBody(f *testing.F) {
 	f.Add([]byte("r0\x00b12\x00"))
 	f.Add([]byte("ENOENT\x00"))

@@ -40,7 +40,7 @@ func TestPacket(t *testing.T) {
 	}
 }
 
-// A body may have so many bytes; a header that promises more ends the stream.
+// A body may have BodyMax bytes; a header that announces more ends the stream.
 func TestTooLong(t *testing.T) {
 	var parser Parser
 	parser.Feed(Packet{Type: Write, Body: make([]byte, BodyMax)}.Append(nil))

@@ -13,7 +13,7 @@ import (
 	"pegasus/vcpu"
 )
 
-// tape is what a hypervisor with one CPU notes, and its clock, of which a tick is 1 ns.
+// tape is the trace of a hypervisor with one CPU, and its clock, of which a tick is 1 ns.
 type tape struct {
 	now     int64
 	records []byte
@@ -40,12 +40,12 @@ func (p *tape) note(at time.Duration, event uint32, words ...uint32) {
 	p.records = trace.Append(p.records, &r)
 }
 
-// state has a domain's vCPU change its state.
+// state records a transition of a domain's vCPU.
 func (p *tape) state(at time.Duration, domain uint32, from, to trace.Runstate) {
 	p.note(at, trace.Running|uint32(from)<<8|uint32(to)<<4, domain<<16)
 }
 
-// printing is a hypervisor that prints, too.
+// printing is a hypervisor that prints dumps, too.
 type printing struct {
 	*fake
 	text   string
@@ -82,7 +82,7 @@ const creditPrints = `(XEN) NOW=100
 (XEN) 	run: [1.0] pri=-1 flags=0 cpu=0 credit=120 [w=256,cap=0]
 `
 
-// look looks at two domains at a time.
+// lookAt calls Look for two domains at a time.
 func (f *fake) lookAt(t *testing.T, c *CPUs, p *tape, at time.Duration) []vcpu.Schedule {
 	t.Helper()
 	p.now, f.now = int64(at), time.Unix(1000, 0).Add(at)
@@ -90,8 +90,8 @@ func (f *fake) lookAt(t *testing.T, c *CPUs, p *tape, at time.Duration) []vcpu.S
 	return seen
 }
 
-// By the trace, credit is what the hypervisor said there was, less what was burnt since; it is asked
-// as long as it may have handed out more, and not all the time.
+// By the trace, the credit is the one in the hypervisor's dump, less the credit burnt since; dumps are requested as
+// long as a hand-out may have been missed, and not all the time.
 func TestTracedCredit(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -106,7 +106,7 @@ func TestTracedCredit(t *testing.T) {
 	const ms = time.Millisecond
 	f.lookAt(t, c, &p, 100*ms)
 	p.state(101*ms, 1, trace.Waits, trace.Runs)
-	f.lookAt(t, c, &p, 105*ms) // which asks
+	f.lookAt(t, c, &p, 105*ms) // this look requests a dump
 	if x.prints != 1 {
 		t.Fatalf("it is asked %d times", x.prints)
 	}
@@ -132,7 +132,7 @@ func TestTracedCredit(t *testing.T) {
 	}
 }
 
-// Under Credit2 it is what is noted, and nobody is asked.
+// Under Credit2 the trace has the credits, and no dump is requested.
 func TestTracedCredit2(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit2, 0)
@@ -160,7 +160,7 @@ func TestTracedCredit2(t *testing.T) {
 	p.state(118*ms, 1, trace.Runs, trace.Waits)
 	p.state(118*ms, 2, trace.Waits, trace.Runs)
 	f.lookAt(t, c, &p, 130*ms)
-	// It waited from what was known at 110 ms, which is up to 102, until 118.
+	// From the last known time at 110 ms, which is 102, it waited until 118.
 	if waited := c.Spent(guests(2))[0].Waited - was; waited != 16*ms {
 		t.Errorf("it waited for %v more", waited)
 	}
@@ -169,7 +169,7 @@ func TestTracedCredit2(t *testing.T) {
 	}
 }
 
-// Where there is no trace, or nothing is printed, all goes on by accounts.
+// Without a trace, or without dumps, the accounts are used.
 func TestWithoutTrace(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -192,8 +192,8 @@ func TestWithoutTrace(t *testing.T) {
 	}
 }
 
-// Where somebody has switched tracing off, or the CPUs' clock was set back, what was known says nothing any
-// more; the trace is looked at anew, and that is said once.
+// When another program has switched tracing off, or the CPUs' clock was set back, the earlier state is dropped; the
+// trace is started anew, and that is logged once.
 func TestTraceThatStops(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit2, 0)
@@ -239,7 +239,7 @@ func TestTraceThatStops(t *testing.T) {
 	}
 }
 
-// Who dies leaves records behind, by which it isn't known for ever.
+// The records of an ended domain don't keep it known for ever.
 func TestTraceOfTheDead(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit2, 0)
@@ -265,8 +265,8 @@ func TestTraceOfTheDead(t *testing.T) {
 	}
 }
 
-// Who ran while nobody knows is no hit, nor a miss, of a forecast: neither where it isn't known yet who runs, nor where records
-// were lost since.
+// A prediction for an unknown vCPU is neither a hit nor a miss: neither where the running vCPU isn't known yet, nor
+// where records were lost since.
 func TestForetoldUnknown(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit2, 0)
@@ -285,12 +285,12 @@ func TestForetoldUnknown(t *testing.T) {
 	}
 	f.lookAt(t, c, &p, 100*ms)
 	for at := 110 * ms; at < 200*ms; at += 10 * ms {
-		p.note(at-ms, trace.Wake, 1, 0) // it isn't told who runs
+		p.note(at-ms, trace.Wake, 1, 0) // the running vCPU isn't recorded
 		f.lookAt(t, c, &p, at)
 	}
 	foretold(0)
 	p.state(201*ms, 1, trace.Waits, trace.Runs)
-	f.lookAt(t, c, &p, 210*ms) // of 206 ms, by what is known of 201
+	f.lookAt(t, c, &p, 210*ms) // predicts 206 ms, from the state at 201
 	p.note(205*ms, trace.Lost, 5, 0, uint32(205*ms), 0)
 	p.note(219*ms, trace.Wake, 1, 0)
 	f.lookAt(t, c, &p, 220*ms)
@@ -304,7 +304,7 @@ func TestForetoldUnknown(t *testing.T) {
 	foretold(1)
 }
 
-// Where nobody looks for long, so that records are lost, vCPUs have waited as they were seen to meanwhile.
+// After a long time without a look, in which records are lost, waiting times are estimated from samples.
 func TestWaitedInAGap(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit2, 0)

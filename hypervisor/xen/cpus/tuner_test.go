@@ -9,8 +9,8 @@ import (
 	"pegasus/hypervisor/xen/control"
 )
 
-// What Xen takes without complaint, but no tool of its own lets through, is refused, and then nothing is
-// set. The domain's pool, which has another scheduler than the first one, is who is told.
+// Settings that Xen accepts, but none of its own tools, are refused, and then nothing is set. The scheduler is that
+// of the domain's pool, which differs from the first pool's.
 func TestTuner(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -22,7 +22,7 @@ func TestTuner(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		weight, cap *int
-		want        string // of the error
+		want        string // part of the error
 		has         control.Params
 	}{
 		{"web", n(512), nil, "", control.Params{Weight: 512}},
@@ -60,8 +60,7 @@ func TestTuner(t *testing.T) {
 	}
 }
 
-// A weight that is set stays, even if it is the one that was raised for a moment; until then it
-// is told as it was set.
+// A configured weight stays, even if it equals the raised one; until then Tuned returns the earlier configured one.
 func TestTuneRaised(t *testing.T) {
 	f, dir := newFake(), t.TempDir()
 	f.pool(control.Credit, 0)
@@ -88,7 +87,7 @@ func TestTuneRaised(t *testing.T) {
 	}
 }
 
-// A domU whose vCPUs aren't all online, or none yet, may be given the cap that it needs when they are: xl does.
+// A domU with offline vCPUs, or none online yet, may have the cap for all of them: xl allows it.
 func TestCapOfOffline(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)
@@ -106,7 +105,7 @@ func TestCapOfOffline(t *testing.T) {
 	}
 }
 
-// A cap that Xen's parameter has no room for isn't taken for another one.
+// A cap that exceeds Xen's parameter is refused, not truncated.
 func TestGreatestCap(t *testing.T) {
 	f := newFake()
 	f.pool(control.Credit, 0)

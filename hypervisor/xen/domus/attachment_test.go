@@ -101,7 +101,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Who attaches one domU several times at once gets no error, and who reads meanwhile finds all of one of them.
+// Concurrent writes of one domU's attachment return no error, and a concurrent read returns all of one of them.
 func TestWriteAtOnce(t *testing.T) {
 	f := files(t)
 	var all sync.WaitGroup
@@ -125,7 +125,8 @@ func TestWriteAtOnce(t *testing.T) {
 	}
 }
 
-// A process that is stopped while it attaches keeps others waiting for so long, and no other user's process keeps them.
+// A process that is stopped while it attaches blocks others for a limited time, and another user's process can't
+// block them.
 func TestStoppedWriter(t *testing.T) {
 	f := files(t)
 	f.Patience = 50 * time.Millisecond
@@ -145,7 +146,7 @@ func TestStoppedWriter(t *testing.T) {
 		t.Fatal("it waits without an end")
 	}
 	unlock()
-	dir, err := os.Open(f.Dir) // which every user can
+	dir, err := os.Open(f.Dir) // which is readable for every user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestStoppedWriter(t *testing.T) {
 	}
 }
 
-// A mistake in a file holds nobody up, and ends nothing.
+// A mistake in a file blocks nothing, and ends no domU's service.
 func TestReader(t *testing.T) {
 	f := files(t)
 	var said bytes.Buffer

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// XenStore forgets a domU that ends before the hypervisor does, and is read several times meanwhile: that is nothing to
-// be told of. One that it forgets for longer is, once.
+// XenStore removes an ending domU before the hypervisor does, and is read several times meanwhile: that is not
+// logged. A domU that is missing for longer is, once.
 func TestForgotten(t *testing.T) {
 	var said strings.Builder
 	b := newBook(nil, slog.New(slog.NewTextHandler(&said, nil)))

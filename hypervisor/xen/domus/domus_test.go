@@ -23,7 +23,7 @@ import (
 	"pegasus/xenstore/wire"
 )
 
-// A host has a XenStore and a hypervisor that agree as far as the test has them.
+// host has a XenStore and a hypervisor that agree as far as the test makes them.
 type host struct {
 	t     *testing.T
 	store *memory.Server
@@ -33,7 +33,7 @@ type host struct {
 
 	mu      sync.Mutex
 	domains map[uint16]uint32 // flags
-	broken  error             // what the hypervisor says
+	broken  error             // the hypervisor's error
 	told    []hypervisor.Machine
 	times   int
 	said    bytes.Buffer
@@ -60,7 +60,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// writer keeps what is logged.
+// writer appends to the host's log.
 type writer struct{ h *host }
 
 func (w writer) Write(b []byte) (int, error) {
@@ -90,7 +90,7 @@ func (h *host) watch() {
 func (h *host) list() (all []control.Domain, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(h.domains)) { // as the hypervisor has them
+	for _, id := range slices.Sorted(maps.Keys(h.domains)) { // in the hypervisor's order
 		all = append(all, control.Domain{ID: id, Flags: h.domains[id]})
 	}
 	return all, h.broken
@@ -109,7 +109,7 @@ func (h *host) flags(id uint16, flags uint32) {
 	h.domains[id] = flags
 }
 
-// create is what the tool stack does for a domU.
+// create simulates the tool stack's creation of a domU.
 func (h *host) create(id uint16, name string) {
 	h.t.Helper()
 	h.flags(id, control.DomainPaused)
@@ -123,7 +123,7 @@ func (h *host) create(id uint16, name string) {
 func (h *host) name(id uint16, name string) {
 	h.t.Helper()
 	err := errors.New("not tried")
-	for i := 0; err != nil; i++ { // what was under way when a connection was lost failed
+	for i := 0; err != nil; i++ { // calls in flight at the loss of a connection fail
 		if err = h.tools.Write(h.t.Context(), namePath(id), []byte(name)); err != nil && i == 3 {
 			h.t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func (h *host) destroy(id uint16) {
 	h.store.Destroy(wire.DomID(id))
 }
 
-// await waits until what was told last reads like that: "name:state:id …", in order.
+// await waits until the machines reported last are "name:state:id …", in order.
 func (h *host) await(want string) {
 	h.t.Helper()
 	var is string
@@ -188,7 +188,7 @@ func (h *host) boot(name string) uint64 {
 	return 0
 }
 
-// What happens to domUs is told, whoever it is that knows.
+// All changes of domUs are reported, whichever source has them.
 func TestLife(t *testing.T) {
 	h := newHost(t)
 	h.create(3, "web")
@@ -209,7 +209,7 @@ func TestLife(t *testing.T) {
 	h.await("db:off:0 web:paused:3")
 	h.flags(3, control.DomainBlocked)
 	h.await("db:off:0 web:running:3")
-	h.flags(3, control.DomainShutdown|shutdownSuspend<<16) // it is being saved
+	h.flags(3, control.DomainShutdown|shutdownSuspend<<16) // the domU is being saved
 	h.await("db:off:0 web:paused:3")
 	h.flags(3, control.DomainBlocked)
 	h.await("db:off:0 web:running:3")
@@ -218,7 +218,7 @@ func TestLife(t *testing.T) {
 	}
 
 	const crashed = 3
-	h.flags(3, control.DomainShutdown|crashed<<16) // and kept, to be looked at
+	h.flags(3, control.DomainShutdown|crashed<<16) // and kept for inspection
 	h.await("db:off:0 web:off:0")
 	h.create(4, "db")
 	h.create(5, "web")
@@ -237,7 +237,7 @@ func TestLife(t *testing.T) {
 	h.await("web:off:0")
 }
 
-// A name is one domU's: that which has had it, else the first.
+// A name means one domU: the one that had it, else the first.
 func TestNames(t *testing.T) {
 	h := newHost(t)
 	h.attach("web")
@@ -253,12 +253,12 @@ func TestNames(t *testing.T) {
 	h.name(7, "shop")
 	h.await("shop:running:7 web:running:5")
 	h.awaitSaid("a domU was renamed")
-	h.name(8, "web") // is younger
+	h.name(8, "web") // this one is younger
 	h.destroy(5)
 	h.await("shop:running:7 web:running:8")
 }
 
-// A daemon that comes after XenStore has lost everything knows those by whom they are served, and no others.
+// A daemon that starts after XenStore has lost its data identifies the domUs with hubs by these, and no others.
 func TestStoreEmpty(t *testing.T) {
 	h := newHost(t)
 	h.attach("web")
@@ -277,7 +277,7 @@ func TestStoreEmpty(t *testing.T) {
 	h.await("db:off:0 web:off:0")
 }
 
-// Of several domUs of one name a daemon that comes after goes on serving the one that is served, not the first.
+// Of several domUs of one name a restarted daemon keeps serving the one with a hub, not the first.
 func TestTwinServed(t *testing.T) {
 	h := newHost(t)
 	h.attach("web")
@@ -291,7 +291,7 @@ func TestTwinServed(t *testing.T) {
 	h.await("web:running:5")
 }
 
-// A domain without a name is watched as others are, not again and again.
+// A domain without a name is watched once, as others are.
 func TestNoName(t *testing.T) {
 	h := newHost(t)
 	h.create(6, "")
@@ -305,7 +305,7 @@ func TestNoName(t *testing.T) {
 	}
 }
 
-// A XenStore that has lost everything, or is away, ends nobody.
+// A XenStore that has lost its data, or is away, ends no domU's service.
 func TestStoreAway(t *testing.T) {
 	h := newHost(t)
 	h.attach("web")
@@ -320,7 +320,7 @@ func TestStoreAway(t *testing.T) {
 	h.await("db:off:0 web:running:3")
 	h.flags(3, control.DomainPaused)
 	h.await("db:off:0 web:paused:3")
-	h.store.Disconnect() // and whoever was connected connects again
+	h.store.Disconnect() // and all clients connect again
 	h.create(4, "db")
 	h.await("db:running:4 web:paused:3")
 	h.store.Close()
@@ -331,7 +331,7 @@ func TestStoreAway(t *testing.T) {
 	h.await("db:running:4 web:off:0")
 }
 
-// Before XenStore has answered nothing is told: a daemon that has just been started would end what goes on.
+// Before XenStore has answered nothing is reported: a restarted daemon would end running hubs.
 func TestStoreLate(t *testing.T) {
 	h := newHost(t)
 	h.attach("web")
@@ -369,7 +369,7 @@ func TestStoreLate(t *testing.T) {
 	h.awaitSaid("the hypervisor answers again")
 }
 
-// A XenStore that takes no connection is complained of, and asked again when it does.
+// A XenStore that accepts no connection is logged, and dialled again.
 func TestStoreHangs(t *testing.T) {
 	h := newHost(t)
 	h.attach("web")
@@ -390,7 +390,7 @@ func TestStoreHangs(t *testing.T) {
 	h.await("web:running:3")
 }
 
-// An agent says itself that it is there.
+// An agent announces its presence itself.
 func TestAgent(t *testing.T) {
 	h := newHost(t)
 	h.attach("web")

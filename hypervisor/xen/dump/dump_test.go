@@ -21,7 +21,7 @@ func recorded(t testing.TB, name string) string {
 	return string(text)
 }
 
-// What Xen 4.17 printed is read.
+// The dumps of Xen 4.17 are parsed.
 func TestCredit(t *testing.T) {
 	d, err := Parse(recorded(t, "credit"))
 	if err != nil {
@@ -54,8 +54,8 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// Xen prints a line in parts, and others in between: a credit that stands elsewhere isn't 0, and what a guest says isn't
-// Xen's. How often credits were handed out takes two years to fill 31 bits.
+// Xen prints a line in parts, with other output in between: a credit on another line isn't 0, and a guest's output
+// isn't Xen's. The number of hand-outs takes two years to fill 31 bits.
 func TestTorn(t *testing.T) {
 	whole := recorded(t, "credit")
 	want, err := Parse(whole)
@@ -146,7 +146,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// hyper prints in parts, after what was there.
+// hyper prints in parts, after earlier output.
 type hyper struct {
 	ring  string
 	print string
@@ -167,7 +167,7 @@ func (h *hyper) Console(from uint32) ([]byte, uint32, error) {
 func TestTake(t *testing.T) {
 	h := &hyper{ring: recorded(t, "credit2"), print: recorded(t, "credit")}
 	p := NewPrinter(h)
-	for range 2 { // each time only what is new
+	for range 2 { // each time only the new output
 		if text, err := p.Take(); err != nil || text != h.print {
 			t.Errorf("%q, %v", text, err)
 		}

@@ -12,7 +12,7 @@ import (
 
 const ms = 1000000
 
-// source has records for one CPU. Its clock goes twice as fast as ours.
+// source has records for one CPU. Its clock runs twice as fast as ours.
 type source struct {
 	records []byte
 	lost    bool
@@ -29,14 +29,14 @@ func (s *source) Close() error {
 	return nil
 }
 
-// runs notes that a domain's vCPU 1 begins or ends to run at a time, ns.
+// note records a transition of a domain's vCPU 1 at a time, ns.
 func (s *source) note(at int64, domain uint16, from, to trace.Runstate) {
 	r := trace.Record{Event: trace.Running | uint32(from)<<8 | uint32(to)<<4, At: uint64(2 * at), N: 1}
 	r.Words[0] = uint32(domain)<<16 | 1
 	s.records = trace.Append(s.records, &r)
 }
 
-// Each run of a domain that is asked for is told, what goes on in pieces, and none twice.
+// Each run of a requested domain is reported, a run in progress in pieces, and none twice.
 func TestRuns(t *testing.T) {
 	var s source
 	now := int64(0)
@@ -58,12 +58,12 @@ func TestRuns(t *testing.T) {
 	look(1 * ms)
 	s.note(2*ms, 3, trace.Waits, trace.Runs)
 	s.note(4*ms, 3, trace.Runs, trace.Blocked)
-	s.note(4*ms, 7, trace.Waits, trace.Runs) // whom nobody asked for
+	s.note(4*ms, 7, trace.Waits, trace.Runs) // a domain that isn't requested
 	s.note(8*ms, 7, trace.Runs, trace.Waits)
 	s.note(8*ms, 3, trace.Blocked, trace.Runs)
 	s.note(9900000, 3, trace.Runs, trace.Waits) // may not be the last one of its time
 	look(10*ms, run(2, 4))
-	look(12 * ms) // so soon the source isn't read again
+	look(12 * ms) // the source isn't read again so soon
 	look(20*ms, hypervisor.Run{Domain: "web", VCPU: 1, From: 8 * ms, To: 9900000})
 	s.note(21*ms, 3, trace.Waits, trace.Runs)
 	s.note(25*ms, 9, trace.Offline, trace.Blocked)
@@ -82,7 +82,7 @@ func TestRuns(t *testing.T) {
 	r.Close()
 }
 
-// Of domains that nobody asked for, which come and go, nothing is remembered.
+// State of other domains, which come and go, is dropped.
 func TestComeAndGo(t *testing.T) {
 	var s source
 	now := int64(0)
@@ -100,7 +100,7 @@ func TestComeAndGo(t *testing.T) {
 	}
 }
 
-// Where there are no buffers, that is said once, and nothing else happens.
+// Missing buffers are logged once, and have no other effect.
 func TestWithoutTrace(t *testing.T) {
 	asked := 0
 	r := New(slog.New(slog.DiscardHandler), trace.Now, func() (trace.Source, error) {
@@ -116,7 +116,7 @@ func TestWithoutTrace(t *testing.T) {
 	}
 }
 
-// Domains of Dom0 itself and domUs are each asked for where they are known.
+// Domains of Dom0 itself and domUs are each passed to their own source.
 func TestBoth(t *testing.T) {
 	var units, own fixed
 	b := Both{&units, &own}

@@ -10,7 +10,7 @@ import (
 
 func id(domain uint16) trace.VCPU { return trace.VCPU{Domain: domain} }
 
-// state has a domain's vCPU change its state.
+// state adds a transition of a domain's vCPU.
 func state(h *History, at int64, cpu int, domain uint16, from, to trace.Runstate) {
 	r := trace.Record{CPU: cpu, Event: trace.Running | uint32(from)<<8 | uint32(to)<<4, N: 1}
 	r.Words[0] = uint32(domain) << 16
@@ -21,7 +21,7 @@ func grant(h *History, at int64, cpu int, domain uint16, slice int64) {
 	h.Take(at, &trace.Record{CPU: cpu, Event: trace.SwitchNext, N: 4, Words: [7]uint32{uint32(domain), 0, 0, uint32(slice)}})
 }
 
-// A CPU's queue goes in turn: who has credit before who has none, else who waits longest.
+// A CPU's queue is in order: vCPUs with credit before those without, then by waiting time.
 func TestQueue(t *testing.T) {
 	h := NewHistory(nil)
 	for d := uint16(1); d <= 3; d++ {
@@ -47,7 +47,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// For how long a vCPU may run is noted a moment before it does.
+// A slice is recorded just before the vCPU runs.
 func TestSliceLeft(t *testing.T) {
 	h := NewHistory(nil)
 	grant(h, 10*ms, 0, 4, 30*ms)
@@ -61,8 +61,7 @@ func TestSliceLeft(t *testing.T) {
 	}
 }
 
-// Under Credit2, where it isn't noted for how long who runs may, that is until it has no more credit
-// than who waits.
+// Under Credit2, without a recorded slice, a vCPU runs until it has no more credit than the waiting one.
 func TestCreditExpires(t *testing.T) {
 	h := NewHistory(nil)
 	burn := func(at int64, domain uint16, credit int32) {
@@ -78,7 +77,7 @@ func TestCreditExpires(t *testing.T) {
 	}
 }
 
-// An idle CPU takes who waits for another.
+// An idle CPU takes a vCPU that waits for another.
 func TestStealing(t *testing.T) {
 	h := NewHistory(nil)
 	state(h, 0, 1, trace.Idle, trace.Waits, trace.Runs)
@@ -92,7 +91,7 @@ func TestStealing(t *testing.T) {
 	}
 }
 
-// What is lost isn't made up: nobody is said to have run from then on, until it is told who does.
+// Lost runs aren't invented: the running vCPU is unknown from then on, until the next record.
 func TestLost(t *testing.T) {
 	var runs []Run
 	h := NewHistory(func(r Run) { runs = append(runs, r) })
@@ -114,8 +113,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Whatever records there are: runs don't overlap, nobody did more than there was time for, and
-// predictions end.
+// For any records: runs don't overlap, no vCPU's time exceeds the total, and predictions end.
 func FuzzHistory(f *testing.F) {
 	f.Add(unpack(f, "credit2.trace")[:4000])
 	f.Add(unpack(f, "credit.trace")[:4000])
@@ -160,7 +158,7 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// A vCPU that goes on to run on another CPU, of which it wasn't told that it got there, has ended where it was.
+// A vCPU that continues on another CPU, without a record of its move, has ended where it was.
 func TestGoesOnElsewhere(t *testing.T) {
 	var runs []Run
 	h := NewHistory(func(r Run) { runs = append(runs, r) })
@@ -176,7 +174,7 @@ func TestGoesOnElsewhere(t *testing.T) {
 	}
 }
 
-// Of more vCPUs than are known it is told as well where they ran.
+// Runs of vCPUs beyond the bound are reported as well.
 func TestManyDomains(t *testing.T) {
 	var last Run
 	h := NewHistory(func(r Run) { last = r })

@@ -72,7 +72,7 @@ func load(t testing.TB, name string) *recording {
 	return &r
 }
 
-// play has a history take all records, and calls each with the time of each record, before it.
+// play makes a history take all records, and calls each with the time of each record, before it.
 func (r *recording) play(h *History, each func(at int64)) {
 	for i := range r.records {
 		at := r.clock.Nanos(r.records[i].At)
@@ -81,7 +81,7 @@ func (r *recording) play(h *History, each func(at int64)) {
 	}
 }
 
-// A CPU runs one vCPU at once, a vCPU runs on one CPU at once, and all that each did adds up.
+// A CPU runs one vCPU at once, a vCPU runs on one CPU at once, and each one's times add up.
 func TestHistory(t *testing.T) {
 	for _, name := range []string{"credit", "credit2", "credit-mixed", "credit-capped"} {
 		r := load(t, name)
@@ -123,8 +123,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// What the hypervisor says of how long a vCPU ran is what we say: it looks at its clock some time
-// before it notes what it does, which now and then is long where it is emulated itself.
+// Running times in the hypervisor's records equal ours: it reads its clock some time before it writes a record, which
+// takes long now and then where it is emulated itself.
 func TestRunsAgree(t *testing.T) {
 	for _, name := range []string{"credit", "credit2"} {
 		r := load(t, name)
@@ -152,8 +152,8 @@ func TestRunsAgree(t *testing.T) {
 	}
 }
 
-// Under Credit2 the trace's credits are those that the hypervisor prints: that takes it a while, so
-// one that the vCPU had meanwhile.
+// Under Credit2 the trace's credits are those that the hypervisor prints: printing takes a while, so a credit that
+// the vCPU had meanwhile.
 func TestCreditIsWhatIsPrinted(t *testing.T) {
 	r := load(t, "credit2")
 	h := NewHistory(nil)
@@ -175,7 +175,7 @@ func TestCreditIsWhatIsPrinted(t *testing.T) {
 	})
 	for i, d := range r.dumps {
 		for _, v := range d.VCPUs {
-			if len(had[i][v.ID]) == 0 { // nothing was told of it yet
+			if len(had[i][v.ID]) == 0 { // no record of it yet
 				continue
 			}
 			if compared++; slices.Contains(had[i][v.ID], v.Credit) {
@@ -189,9 +189,8 @@ func TestCreditIsWhatIsPrinted(t *testing.T) {
 	}
 }
 
-// Between records, a credit goes by the time that the vCPU runs: at its next record it is what is
-// noted then, but for the time that passes, where all is emulated, between the hypervisor's
-// looks at its clock.
+// Between records, a credit follows the vCPU's running time: at its next record it equals the recorded one, except
+// for the time that passes, under emulation, between the hypervisor's reads of its clock.
 func TestCreditBetweenRecords(t *testing.T) {
 	r := load(t, "credit2")
 	h := NewHistory(nil)
@@ -217,13 +216,12 @@ func TestCreditBetweenRecords(t *testing.T) {
 	}
 }
 
-// Predictions are made from recorded traces, beside the plainest one there is. How good they are is
-// printed; what is asked of them is that the same comes out again, that they add up, and that
-// they aren't worse than that all goes on as now.
+// Predictions from recorded traces, beside the simplest one. Their accuracy is printed; required is that they are
+// deterministic, that they add up, and that they aren't worse than that nothing changes.
 func TestPredict(t *testing.T) {
 	for _, s := range []struct {
 		name  string
-		worse float64 // by how much a hit rate may be than that of all going on as now
+		worse float64 // by how much the hit rate may be below that of no change
 	}{
 		{"credit", 1}, {"credit-mixed", 0}, {"credit-capped", 0}, {"credit-pair", 0}, {"credit2", 1}, {"credit2-pair", 0},
 	} {
@@ -272,7 +270,7 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// BenchmarkHistory is what a record costs, decoded and taken. (A switch comes to about five.)
+// BenchmarkHistory measures the decoding and taking of a record. (A switch has about five.)
 func BenchmarkHistory(b *testing.B) {
 	r := load(b, "credit")
 	var raw []byte

@@ -8,7 +8,7 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// part is the pool of a recording that is looked at, with its domains' shares: of a pair, theirs.
+// part is the pool of a recording that a test uses, with its domains' shares: of a pair, theirs.
 type part struct {
 	pool   int
 	cpus   []int
@@ -41,13 +41,13 @@ func (p part) shadow() *Shadow {
 	return s
 }
 
-// may: a pool's domains stay on its CPUs.
+// may reports whether a vCPU may run on a CPU: a pool's domains stay on its CPUs.
 func (p part) may(id trace.VCPU, cpu int) bool {
 	_, ours := p.shares[id.Domain]
 	return ours == (cpu >= p.cpus[0])
 }
 
-// agreement is how well credits agree with what was printed.
+// agreement is the agreement of credits with the printed ones.
 type agreement struct {
 	n, signs int
 	off      int64
@@ -63,18 +63,18 @@ func (a *agreement) add(ours, printed int64) {
 
 func (a *agreement) rate() float64 { return float64(a.signs) / float64(max(a.n, 1)) }
 
-// What is computed of credit agrees with what the hypervisor prints, in sign, where it was told so
-// once, at the beginning. What it prints is compared with what was thought before it did.
+// Computed credits agree with the printed ones, in sign, after one print at the beginning. A print is compared with
+// the credits computed before it.
 func TestShadowOfRecordings(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		seeds int     // what is printed corrects the first ones
-		signs float64 // that have to agree
+		seeds int     // number of prints that correct the credits
+		signs float64 // required fraction of equal signs
 		off   int64   // the most, in credits of 100 µs
 	}{
 		{"credit-mixed", 1, 0.95, 20}, {"credit-mixed", 100, 0.95, 20},
 		{"credit-capped", 1, 0.8, 65}, {"credit-capped", 100, 0.95, 30},
-		// Of a pair nobody ever has so much credit that Xen tells when it hands out more.
+		// In a pair no vCPU ever has so much credit that Xen records a hand-out.
 		{"credit-pair", 1, 0.8, 50}, {"credit-pair", 100, 0.9, 30},
 	} {
 		r := load(t, c.name)
@@ -111,7 +111,7 @@ func TestShadowOfRecordings(t *testing.T) {
 	}
 }
 
-// shadowed is the shadow of a recording, with what has it follow a history.
+// shadowed returns the shadow of a recording, and the function that makes it follow a history.
 func (r *recording) shadowed(p part) (*Shadow, func(*History)) {
 	s, dumps, next := p.shadow(), r.dumps, 0
 	return s, func(h *History) {
@@ -125,8 +125,7 @@ func (r *recording) shadowed(p part) (*Shadow, func(*History)) {
 	}
 }
 
-// A time that is nonsense doesn't have credits handed out for ever, and a pool of which nothing is known
-// is told of by what is printed.
+// An invalid time doesn't cause endless hand-outs, and a print starts a pool without state.
 func TestShadowBegins(t *testing.T) {
 	s := NewShadow(1, 30*ms)
 	s.Share(1, Share{Weight: 256})
@@ -149,7 +148,7 @@ func TestShadowBegins(t *testing.T) {
 	if unsure := s.Unsure(115 * ms); unsure < 15*ms {
 		t.Errorf("it is sure to %d ns", unsure)
 	}
-	// It has been found running, and told when credits are handed out.
+	// It has been found running, and the hand-out was recorded.
 	s.Take(110*ms, &trace.Record{Event: trace.PickedCPU, N: 3, Words: [7]uint32{1}})
 	s.Take(112*ms, &trace.Record{Event: trace.AccountStop, N: 3, Words: [7]uint32{1}})
 	if credit, priority, _ := s.Credit(id(1)); credit != 150 || priority != dump.Under {
@@ -164,7 +163,7 @@ func TestShadowBegins(t *testing.T) {
 	}
 }
 
-// What ran while records were lost isn't taken off, and what credit there is isn't known until it is printed again.
+// Running time in a gap of records isn't subtracted, and credits are unknown until the next print.
 func TestShadowOfLostRecords(t *testing.T) {
 	s := NewShadow(1, 30*ms)
 	s.Share(1, Share{Weight: 256})

@@ -6,7 +6,7 @@ import (
 	"pegasus/hypervisor/xen/trace"
 )
 
-// Who ran at the instant that was spoken of is who counts; nobody, where nobody ran.
+// Predictions are compared with the vCPU that ran at the predicted instant, or with idle.
 func TestTally(t *testing.T) {
 	idle := trace.VCPU{Domain: trace.Idle, Number: 1}
 	var l Tally

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// overflow has a CPU note until there is no room.
+// overflow writes a CPU's records until its buffer is full.
 func overflow(mem []byte, at uint64) (last uint64) {
 	for note(mem, &Record{Event: Wake, At: at, N: 2}) {
 		at++
@@ -13,8 +13,8 @@ func overflow(mem []byte, at uint64) (last uint64) {
 	return at - 1
 }
 
-// Where a buffer was full, what came behind isn't known, though the CPU can't say so before its next event. Who looks
-// meanwhile is told, behind the last that there is.
+// After a full buffer, the records that follow are lost, though the CPU can't record the loss before its next event.
+// A reader meanwhile gets lost, behind the last record.
 func TestFull(t *testing.T) {
 	f := newFake(false)
 	b := open(t, f)
@@ -34,7 +34,7 @@ func TestFull(t *testing.T) {
 	look(1)
 	look(100_000_000)
 	last := int64(overflow(f.memory[1], 101_000_000))
-	f.note(21, 150_000_000) // of another CPU, which has room
+	f.note(21, 150_000_000) // of another CPU, with room
 	all := look(200_000_000)
 	if n := len(all); n < 100 || !slices.Equal(all[n-3:], []told{{last, Wake}, {last, Lost}, {150_000_000, Wake}}) {
 		t.Errorf("%d records, the last ones %v", n, all[max(n-3, 0):])
@@ -45,7 +45,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Both readers of one process are told, though the first of them gives room.
+// Both readers of one process get the loss, though the first of them frees the buffer.
 func TestFullForAll(t *testing.T) {
 	f := newFake(true)
 	var c Company
@@ -76,12 +76,12 @@ func TestFullForAll(t *testing.T) {
 	}
 }
 
-// note has a CPU note something.
+// note writes a CPU's record.
 func (f *fake) note(frame uint64, at uint64) {
 	note(f.memory[frame], &Record{Event: Wake, At: at, N: 2})
 }
 
-// Of what Xen says that it lost, it is told as well when the first one was: from then on nothing is known.
+// A loss recorded by Xen is also reported at the time of the first lost record: the state is unknown from then on.
 func TestLostSince(t *testing.T) {
 	wake := Record{CPU: 3, Event: Wake, At: 20, N: 2}
 	lost := Record{CPU: 3, Event: Lost, At: 90, N: 4, Words: [7]uint32{5, 1 << 16, 30, 0}}

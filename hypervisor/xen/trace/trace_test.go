@@ -119,8 +119,7 @@ func read(b *Buffers) (all []Record, lost int) {
 	return all, lost
 }
 
-// What is noted is read, each record once, however often the buffer begins anew; and nothing is
-// left on behind us.
+// Each record is read once, however often the buffer wraps; and nothing stays enabled afterwards.
 func TestBuffers(t *testing.T) {
 	f := newFake(false)
 	b := open(t, f)
@@ -152,8 +151,8 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// Another program that reads the buffers loses nothing by us: what it asked for is still noted, and
-// what it takes is its business, as long as it takes anything.
+// Another program that reads the buffers loses nothing by us: its events stay enabled, and it consumes records at its
+// own pace, as long as it consumes any.
 func TestBesideXentrace(t *testing.T) {
 	const others = 0x00801000
 	f := newFake(true)
@@ -173,7 +172,7 @@ func TestBesideXentrace(t *testing.T) {
 		if got, lost := read(b); lost != 0 || len(got) != 1 || got[0] != r {
 			t.Fatalf("%v, %d lost", got, lost)
 		}
-		if i%10 == 9 { // the other takes all that there is
+		if i%10 == 9 { // the other consumes all records
 			if word(mem, consumed).Load() == word(mem, produced).Load() {
 				t.Fatal("we have taken it")
 			}
@@ -183,7 +182,7 @@ func TestBesideXentrace(t *testing.T) {
 	if !b.Shared() {
 		t.Error("the other isn't noticed")
 	}
-	for i := range 1000 { // it has ended
+	for i := range 1000 { // the other has ended
 		if r := (Record{Event: Wake, At: uint64(i + 1000), N: 2}); !note(mem, &r) {
 			t.Fatalf("no room for record %d: nobody takes them", i)
 		}
@@ -196,8 +195,8 @@ func TestBesideXentrace(t *testing.T) {
 	}
 }
 
-// Readers of one process aren't others to each other: who goes leaves tracing on for who stays, and the
-// last one has it be as it was.
+// Readers of one process don't count as foreign to each other: closing one leaves tracing on for the others, and the
+// last one restores the previous state.
 func TestCompany(t *testing.T) {
 	f := newFake(true)
 	f.says.Events = 0
@@ -249,7 +248,7 @@ func TestCompany(t *testing.T) {
 	one = join(AllSchedule)
 	two = join(AllSchedule)
 	note(mem, &Record{Event: Wake, At: at})
-	word(mem, consumed).Store(word(mem, produced).Load()) // somebody else takes
+	word(mem, consumed).Store(word(mem, produced).Load()) // a foreign program consumes
 	read(one)
 	read(two)
 	goOn(one, two)
@@ -258,7 +257,7 @@ func TestCompany(t *testing.T) {
 	}
 	const others = 0x00801000
 	one = join(AllSchedule)
-	f.says.Events = others // as somebody else wishes
+	f.says.Events = others // set by a foreign program
 	two = join(AllSchedule)
 	if f.says.Events != others|AllSchedule {
 		t.Errorf("noted are %#x", f.says.Events)
@@ -268,7 +267,7 @@ func TestCompany(t *testing.T) {
 	}
 }
 
-// Where others give room, records that are overwritten are lost to us, and said to be.
+// Where others free the buffer, overwritten records are lost to us, and reported as lost.
 func TestOverwritten(t *testing.T) {
 	f := newFake(true)
 	b, mem := open(t, f), f.memory[1]
@@ -333,7 +332,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// nonsense is a source of records whose times don't come.
+// nonsense is a source of records with times in the far future.
 type nonsense struct{ at uint64 }
 
 func (n *nonsense) Read(tell func(cpu int, records []byte, lost bool)) {
@@ -346,7 +345,7 @@ func (n *nonsense) Read(tell func(cpu int, records []byte, lost bool)) {
 }
 func (n *nonsense) Close() error { return nil }
 
-// What can't be a time isn't waited for.
+// A record with an invalid time isn't waited for.
 func TestNonsense(t *testing.T) {
 	now := int64(0)
 	f := Follow(func() Instant { now += 1000000; return Instant{uint64(now), now} }, func() (Source, error) { return &nonsense{}, nil })
@@ -380,7 +379,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Whatever is in the words of a buffer, what is read lies in it.
+// For any index values in a buffer, the records read lie within it.
 func FuzzRing(f *testing.F) {
 	f.Add(uint32(0), uint32(40), uint32(80), uint32(200), true, []byte("some records"))
 	f.Add(uint32(1<<32-1), uint32(5000), uint32(9), uint32(1<<31), false, []byte{})

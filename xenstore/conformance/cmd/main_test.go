@@ -11,7 +11,7 @@ import (
 	"pegasus/xenstore/memory"
 )
 
-// It says of each case what came of it, and how many there were.
+// The program prints each case's outcome, and their numbers.
 func TestRun(t *testing.T) {
 	s := memory.New(memory.Options{})
 	t.Cleanup(s.Close)
@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 	}{
 		{[]string{"--socket", socket, "--dom", "0"}, 0, []string{"ok socket: a value is any bytes (", "none socket: a guest has its home (for who can be other domains)", "end: "}},
 		{[]string{"--socket", socket, "--dom", "0", "--run", "^counters"}, 0, []string{"ok socket: counters lose nothing", "end: 1 ok, 0 failed, 0 not"}},
-		{[]string{"--socket", socket, "--dom", "7", "--run", "come in the order"}, 0, []string{"end: 1 ok"}}, // though it isn't 7
+		{[]string{"--socket", socket, "--dom", "7", "--run", "come in the order"}, 0, []string{"end: 1 ok"}}, // though the domain isn't 7
 		{[]string{"--socket", socket, "--dom", "7", "--run", "^relative paths"}, 1, []string{"FAIL socket: relative paths: ", "end: 0 ok, 1 failed"}},
 		{[]string{"--socket", socket, "--run", "x"}, 2, []string{"say --dom N"}},
 		{[]string{"--socket", socket, "--dom", "0", "--run", "no such case"}, 2, []string{"nothing was tried"}},
