@@ -147,8 +147,8 @@ func check(t *testing.T, accounts []*Account, period time.Duration) {
 	}
 }
 
-// Claims of equal weights and wants make pools that are equally tight, where rounding could take a nanosecond
-// that a smaller pool doesn't have.
+// Claims of equal weights and limits make pools with equal levels, where rounding could take a nanosecond that a
+// smaller pool doesn't have.
 func TestDivideNoMoreThanThereIs(t *testing.T) {
 	const period = 30 * ms
 	random := rand.New(rand.NewPCG(seeds.Fixed(t), 0))

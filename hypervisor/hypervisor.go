@@ -26,8 +26,8 @@ type Adapter interface {
 	// guest process in a goroutine of its own; when ctx ends, no process waits for an answer any more. Open itself
 	// rejects connections from processes that are not guests and passes the reason to away.
 	Open(ctx context.Context, d Domain, serve func(context.Context, Newcomer), away func(error)) (Door, error)
-	// Sweep removes addresses that an earlier daemon left, of domains for which keep reports false. It
-	// returns the errors of all addresses that remain.
+	// Sweep removes the addresses that an earlier daemon left, of domains for which keep reports false. It returns
+	// the errors of all addresses that remain.
 	Sweep(keep func(domain string) bool) error
 }
 
@@ -35,8 +35,8 @@ type Adapter interface {
 type Door interface {
 	// Address returns the address that the guest is configured with, such as a path.
 	Address() string
-	// Guard changes by which owner, group and mode processes are let in from now on. Processes that are in stay.
-	// After an error the earlier ones hold.
+	// Guard changes the owner, group and mode that control access from now on. Processes that are in stay. After an
+	// error the earlier settings hold.
 	Guard(d Domain) error
 	// Close stops accepting processes, cancels the processes that wait for an answer, and removes the address.
 	// Afterwards the same domain may be opened again.

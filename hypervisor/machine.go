@@ -27,8 +27,8 @@ type Machine struct {
 	// Xen is the machine's Xen domain number, where no process of the host runs it. 0 while it is off, and on other
 	// hypervisors: 0 is Dom0's.
 	Xen uint16
-	// Memory is the number of bytes of its own memory that the machine may share with this host, where its definition
-	// has a size; else 0.
+	// Memory is the number of bytes of its own memory that the machine may share with this host, where its attachment
+	// sets a limit and no region is made for it; else 0.
 	Memory uint64
 	// Credits of the accelerator that its definition requests; 0: none.
 	Credits vcpu.Credits

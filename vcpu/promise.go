@@ -7,8 +7,8 @@ import "time"
 type Promise struct {
 	// SLO is the least part of the accelerator that the domain expects, in ‰.
 	SLO int
-	// Bandwidth is its part of the accelerator in ‰, for policies that count in
-	// parts and not in credits; 0: by credits.
+	// Bandwidth is the domain's part of the accelerator in ‰, for policies that count in parts and not in credits; 0:
+	// by credits.
 	Bandwidth int
 	// Group names the virtual accelerator that the domain shares with the others of that group; "": one of its own.
 	Group string
@@ -20,8 +20,8 @@ type Promise struct {
 	// waits (TimeGraph's HT; otherwise PRT).
 	Throughput bool
 	Reserve    Reserve
-	// Period is how often it releases a job, Deadline how long a job may take from
-	// its release; 0: Period.
+	// Period is the interval in which the domain releases jobs, Deadline the longest time of a job from its release;
+	// 0: Period.
 	Period, Deadline time.Duration
 }
 

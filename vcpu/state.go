@@ -29,8 +29,8 @@ var moves = [...][4]bool{
 	Closing: {Idle: true, Waiting: true, Open: true},
 }
 
-// Move returns next if s may be followed by it, and panics otherwise: an illegal
-// move is a bug in the scheduler, not in a guest.
+// Move returns next if s may be followed by it, and panics otherwise: an illegal transition is a bug in the
+// scheduler, not in a guest.
 func (s State) Move(next State) State {
 	if !moves[s][next] {
 		panic(fmt.Sprintf("vcpu: illegal move %v → %v", s, next))

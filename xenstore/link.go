@@ -85,7 +85,7 @@ func Device(path string) Dialer {
 // XENSTORED_PATH has to be set.
 func Local() Dialer { return local("/") }
 
-// local is Local for the machine at root.
+// local does the work of Local for the machine at root.
 func local(root string) Dialer {
 	return func(ctx context.Context) (Link, error) {
 		if path := os.Getenv("XENSTORED_PATH"); path != "" {

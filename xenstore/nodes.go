@@ -9,8 +9,8 @@ import (
 
 // Nodes are the operations on nodes, outside (Client) or inside a transaction (Tx).
 //
-// A path that begins with a slash is absolute; others are below the domain's own
-// directory, /local/domain/N. A node has a value, which may be empty, and children.
+// A path that begins with a slash is absolute; others are below the domain's own directory, /local/domain/N. A node
+// has a value, which may be empty, and children.
 type Nodes struct {
 	on asker
 	tx uint32

@@ -117,7 +117,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	return err
 }
 
-// commit is Commit; sent reports whether the request was sent.
+// commit does the work of Commit; sent reports whether the request was sent.
 func (tx *Tx) commit(ctx context.Context) (sent bool, err error) {
 	end := &call{packet: wire.Packet{Type: wire.TransactionEnd, Tx: tx.tx, Body: wire.Join("T")}}
 	if tx.ended.Swap(true) {

@@ -188,7 +188,7 @@ func (w *Watch) Next(ctx context.Context) (Event, error) {
 // Ready returns a channel for select: it has a token when Take may return events.
 func (w *Watch) Ready() <-chan struct{} { return w.ready }
 
-// Ended is closed when no more events will come.
+// Ended returns a channel that is closed when no more events will come.
 func (w *Watch) Ended() <-chan struct{} { return w.ended }
 
 // Take takes all pending events, without blocking.

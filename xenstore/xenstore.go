@@ -81,8 +81,8 @@ type Client struct {
 func Dial(ctx context.Context, dial Dialer) (*Client, error) { return open(ctx, dial, nil) }
 
 // DialAgain connects, and again whenever the connection is lost. A call in flight then fails with ErrLost, because
-// its outcome is unknown; one that begins while there is no connection waits for the next. Watches are set again and
-// report an event then.
+// its outcome is unknown; a call that begins while there is no connection waits for the next. Watches are set again
+// and report an event then.
 func DialAgain(ctx context.Context, dial Dialer) (*Client, error) { return open(ctx, dial, dial) }
 
 func open(ctx context.Context, dial, again Dialer) (*Client, error) {

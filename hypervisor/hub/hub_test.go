@@ -483,7 +483,7 @@ func TestAnew(t *testing.T) {
 	m.eventually("the hub uses nothing without a control area", func() bool { return !wire.Used(m.mem[regionBytes-wire.PageBytes:]) })
 }
 
-// Without its region's file a machine is over. A region has one hub.
+// A machine without its region's file is over. A region has one hub.
 func TestRegionGone(t *testing.T) {
 	m := newMachine(t)
 	m.begin()

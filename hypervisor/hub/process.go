@@ -249,7 +249,7 @@ func (p *process) enter(ctx context.Context, s *session) (w callbuf.Welcome, wor
 	return receiveWelcome(daemon)
 }
 
-// lend gets a segment from the machine and lends it to the daemon.
+// lend requests a segment from the machine and lends it to the daemon.
 func (p *process) lend(ctx context.Context, s *session, daemon *net.UnixConn, terms hypervisor.Terms) error {
 	layout, err := terms.Geometry.Layout()
 	if err != nil {

@@ -164,7 +164,7 @@ func (d *Definition) taken() (n int) {
 	return n
 }
 
-// plain returns XML without its insignificant white space and quoting.
+// plain returns XML without white space and with single quotes, for comparisons.
 func plain(text []byte) string {
 	return strings.Join(strings.Fields(string(bytes.ReplaceAll(text, []byte{'"'}, []byte{'\''}))), "")
 }

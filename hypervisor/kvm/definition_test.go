@@ -88,8 +88,8 @@ var written = map[string]string{
     <memory model='nvdimm'><source><path>/var/lib/disk</path></source><target><size unit='MiB'>64</size></target></memory>`, 1),
 }
 
-// Whatever a definition looks like, attaching gives it a region, attaching again changes
-// nothing, and detaching gives back what was there, to the byte.
+// For any definition, attaching adds a region, attaching again changes nothing, and detaching restores the text, to
+// the byte.
 func TestAttachAndDetach(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		text := written[name]

@@ -105,7 +105,7 @@ func (m *Memory) Take() []byte {
 	return m.mem[p.Offset : p.Offset+wire.ControlBytes]
 }
 
-// nobody is an invalid process number, for the control area.
+// nobody is an invalid process number, which owns the control area.
 const nobody = 0
 
 // Same implements hub.Memory.

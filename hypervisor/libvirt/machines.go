@@ -2,8 +2,8 @@
 // their vCPUs are.
 //
 // A separate program, pegasus-libvirt, connects to libvirt, for that takes libvirt's C library: the daemon doesn't
-// link it, and needs it only for this. One process runs for each of libvirt's URIs; it writes its reports as lines of
-// JSON.
+// link it, and a host without it lacks only libvirt's machines. One process runs for each of libvirt's URIs; it
+// writes its reports as lines of JSON.
 //
 // Callers: the daemon. Trust boundary: libvirt is trusted; pegasus-libvirt's reports are checked for bounds and
 // consistency.
@@ -39,9 +39,9 @@ type Machines struct {
 // startAgain is the pause before a program that ended is started again.
 const startAgain = 2 * time.Second
 
-// A program reports at least every ReportEvery, also when nothing has changed. One that reports nothing for
-// silentTime, because it hangs or is stopped, is killed; so is one that hasn't ended endTime after its
-// standard input did.
+// A program reports at least every ReportEvery, also when nothing has changed. A program without a report for
+// silentTime, because it hangs or is stopped, is killed; so is one that hasn't ended endTime after its standard input
+// did.
 const (
 	ReportEvery = 10 * time.Second
 	silentTime  = time.Minute

@@ -58,7 +58,7 @@ const maxQueries = 8
 
 var errNoAnswer = fmt.Errorf("QEMU hasn't answered within %v", QueryTime)
 
-// Of returns the process and the vCPU threads of a machine, as far as they are known. It never waits.
+// Of returns the process and the vCPU threads of a machine, as far as they are known. It never blocks.
 func (t *Threads) Of(run MachineRun) (pid int, vcpus []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

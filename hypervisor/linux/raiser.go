@@ -38,8 +38,8 @@ func (c *CPUs) Raiser(dir string) *Raiser {
 	return c.raiser
 }
 
-// Groups implements hypervisor.Raiser. A machine's group is the one that libvirt made for
-// all its threads, or one in which the emulator is alone.
+// Groups implements hypervisor.Raiser. A machine's group is the one that libvirt created for all its threads, or one
+// in which the emulator is alone.
 func (r *Raiser) Groups(of []hypervisor.Guests) []hypervisor.Group {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -62,7 +62,7 @@ func (t *thread) close() {
 	unix.Close(t.stat)
 }
 
-// take is look with the kernel's record of the thread, at the time clock.
+// take does the same as look, from the kernel's record of the thread at the time clock.
 func (t *thread) take(e switches.Entry, clock int64) bool {
 	ran, waited := time.Duration(e.Ran), time.Duration(e.Waited)
 	state, passed := vcpu.Blocked, time.Duration(max(clock-e.Since, 0))

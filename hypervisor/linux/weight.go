@@ -22,8 +22,8 @@ var niceWeights = [40]float64{
 	110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 }
 
-// NiceCredits is the CPU weight of a domain with processes of a niceness from -20 to
-// 19, in a cgroup without a weight of its own in which others are too.
+// NiceCredits returns the CPU weight of a domain with processes of a niceness from -20 to 19, in a cgroup without a
+// weight of its own that it shares with others.
 func NiceCredits(nice int) vcpu.Credits {
 	return vcpu.Credits(math.Round(niceWeights[nice+20] / niceWeights[20] * float64(vcpu.DefaultCredits)))
 }

@@ -166,7 +166,7 @@ func makeDir(path string) (fresh bool, err error) {
 	return true, os.Chmod(path, 0o755) // independent of the umask
 }
 
-// install gives the socket its owner and mode, moves it into place, and makes the link.
+// install sets the socket's owner and mode, renames it into place, and creates the link.
 func (p place) install(d hypervisor.Domain) error {
 	if err := own(p.making, d, 0); err != nil {
 		return err
@@ -200,7 +200,7 @@ func remove(path string) error {
 	return nil
 }
 
-// own gives a socket its owner, group and mode; until it has all, it has the mode meanwhile.
+// own sets a socket's owner, group and mode; until all are set, the socket has the mode meanwhile.
 func own(path string, d hypervisor.Domain, meanwhile fs.FileMode) error {
 	if err := os.Chmod(path, meanwhile.Perm()); err != nil {
 		return err

@@ -155,8 +155,8 @@ func (k *Keeper) await(ctx context.Context, id grant.Domain, domain string, cmd 
 	k.hint()
 }
 
-// endOthers ends the hubs of domUs that aren't wanted, or were wanted under another name, and removes the places of
-// dead ones. The caller holds k.mu.
+// endOthers ends the hubs of domUs that aren't wanted, or are wanted under another name, and removes the places of
+// unwanted domUs without a hub. The caller holds k.mu.
 func (k *Keeper) endOthers() {
 	before := k.ending
 	k.ending = map[int]time.Time{}

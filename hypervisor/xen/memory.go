@@ -182,7 +182,7 @@ func (m *Memory) free(refs []grant.Ref) {
 	}
 }
 
-// Lend implements hub.Memory. An invalid grant is detected when the pages are mapped.
+// Lend implements hub.Memory. Missing grants are detected when the worker maps the pages.
 func (m *Memory) Lend(to uint32, l callbuf.Layout, answer wire.Message) (none hub.Segment, err error) {
 	if answer.Kind != wire.Grant || m.segments[to] != nil {
 		return none, fmt.Errorf("the agent says %v to process %d, where pages are granted, once", answer.Kind, to)

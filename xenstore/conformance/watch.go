@@ -194,7 +194,7 @@ func (e *env) seesAll(w *xenstore.Watch, paths ...string) {
 	e.quiet(e.c, w)
 }
 
-// quietAs is quiet for a guest, with a mark of its own.
+// quietAs does the same as quiet for a guest, with a mark of its own.
 func (e *env) quietAs(g *xenstore.Client, w *xenstore.Watch) {
 	mark, err := g.Watch(e.ctx, "data/mark")
 	e.ok(err)

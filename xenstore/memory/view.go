@@ -44,7 +44,7 @@ func (v view) put(path string, n *node) error {
 	return nil
 }
 
-// write is put with a check of the peer's quota.
+// write does the same as put, after a check of the peer's quota.
 func (v view) write(path string, n *node) error {
 	if !v.p.privileged() && n.bytes() >= v.s.quota.NodeBytes {
 		if v.tx != nil {

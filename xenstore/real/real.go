@@ -160,7 +160,7 @@ func (s *Server) introduce(ctx context.Context, dom xenstore.DomID) error {
 // the server.
 func (s *Server) Destroy(dom xenstore.DomID) error { return s.change("gone-", dom) }
 
-// Shutdown: see Destroy.
+// Shutdown simulates that a domain has shut down; see Destroy.
 func (s *Server) Shutdown(dom xenstore.DomID) error { return s.change("down-", dom) }
 
 func (s *Server) change(kind string, dom xenstore.DomID) error {

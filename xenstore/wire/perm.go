@@ -45,7 +45,7 @@ type Perm struct {
 	Dom    DomID
 }
 
-// String is, for example, "r12": domain 12 may read.
+// String returns the text form, such as "r12": domain 12 may read.
 func (p Perm) String() string { return accessLetters[p.Access&3:][:1] + p.Dom.String() }
 
 // ParsePerm parses the result of String.

@@ -241,7 +241,7 @@ const (
 	schedulerNothing = 0      // as a weight: keeps it
 )
 
-// Params returns a domain's parameters under its scheduler.
+// Params returns a domain's parameters under scheduler s.
 func (x *Xen) Params(s Scheduler, domain uint16) (Params, error) {
 	arg := x.argument()
 	body := arg[domctlBody:]

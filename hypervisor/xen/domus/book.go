@@ -96,7 +96,7 @@ func (b *book) enter(attached []Attachment, domains []control.Domain) []hypervis
 }
 
 // choose returns the domU that a name means: the one that had it before, also under an earlier daemon, else the
-// oldest. A domU that has shut down counts only if it is the only one.
+// oldest. A running domU has precedence over one that has shut down and is kept for inspection.
 func (b *book) choose(name string, of []control.Domain) (control.Domain, bool) {
 	had := b.last[name].id
 	if had == 0 {

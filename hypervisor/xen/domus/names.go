@@ -35,7 +35,7 @@ func (d *DomUs) followNames(ctx context.Context, tell chan<- map[uint16]string) 
 	}
 }
 
-// followStore is followNames over one client.
+// followStore does the work of followNames over one client.
 func (d *DomUs) followStore(ctx context.Context, tell chan<- map[uint16]string, store *complaint) error {
 	soon, cancel := context.WithTimeout(ctx, readTime)
 	c, err := xenstore.DialAgain(soon, d.Dial)

@@ -323,7 +323,7 @@ func (m *model) slice(s *slot) int64 {
 	return m.alone(s, m.at)
 }
 
-// reset adds credit to a vCPU, up to a limit slightly above the amount added.
+// reset adds credit to a vCPU, up to slightly more than Rules.Slice.
 func (m *model) reset(s *slot, u *unit, some int64) {
 	const more = 500000
 	if m.may(u, s.id) {

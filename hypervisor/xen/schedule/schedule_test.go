@@ -16,11 +16,10 @@ import (
 
 const ms = 1000000
 
-// recording is what a machine with two CPUs did for some seconds, in the folder testdata: Dom0, a
-// domain with two vCPUs that spin, one of twice the weight that does, one that rests and one that
-// wakes often; of `capped`, the one of twice the weight has a cap of 40 %. Of `pair`, two that spin
-// have a CPU for themselves. Of `credit` and `credit2` the host was busy. Beside the trace there is
-// what the hypervisor printed now and then.
+// recording is a trace of a machine with two CPUs over some seconds, in the folder testdata: of Dom0, a domain with
+// two vCPUs that spin, one of twice the weight that does, one that rests and one that wakes often; in `capped`, the
+// one of twice the weight has a cap of 40 %. In `pair`, two that spin have a CPU for themselves. In `credit` and
+// `credit2` the host was busy. Beside the trace there are the hypervisor's prints during it.
 type recording struct {
 	records []trace.Record
 	clock   *trace.Clock

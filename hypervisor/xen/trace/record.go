@@ -85,8 +85,8 @@ func Decode(cpu int, at uint64, b []byte, tell func(*Record)) (used int) {
 	return used
 }
 
-// decode is Decode, but reports lost records twice: at the time of the first one, from which the CPU's state is
-// unknown, and when the buffer had room again.
+// decode does the same as Decode, but reports lost records twice: at the time of the first one, from which the CPU's
+// state is unknown, and when the buffer had room again.
 func decode(cpu int, at uint64, b []byte, tell func(*Record)) {
 	Decode(cpu, at, b, func(r *Record) {
 		if since := uint64(r.Words[2]) | uint64(r.Words[3])<<32; r.Event == Lost && r.N >= 4 && at < since && since < r.At {
