@@ -1,8 +1,10 @@
-// Package hypervisor defines how guests reach the daemon: the address to which a domain's guest processes connect,
+// Package hypervisor defines how guests reach the daemon: the endpoint to which a domain's guest processes connect,
 // their identity as the host reports it, and the answer they receive.
 //
-// The backend calls it and is independent of the adapters. Adapters implement it: local for processes of this host. A
-// guest's own statements are not trusted: all of a Newcomer except Features comes from the host.
+// Callers: the backend, which is independent of the adapters. Adapters implement the interfaces: local for processes
+// of this host.
+//
+// Trust boundary: a guest's own statements are not trusted. All of a Newcomer except Features comes from the host.
 package hypervisor
 
 import (
@@ -13,14 +15,14 @@ import (
 	"pegasus/callbuf"
 )
 
-// Domain is the description of a domain with which an adapter opens its door.
+// Domain is the description of a domain with which an adapter opens its endpoint.
 type Domain struct {
 	Name         string
-	Owner, Group string // of its door; empty: the daemon's own
+	Owner, Group string // of its endpoint; empty: the daemon's own
 	Mode         fs.FileMode
 }
 
-// Adapter opens doors, one for each domain.
+// Adapter opens the endpoints of domains for one kind of guest.
 type Adapter interface {
 	// Open accepts connections of a domain's guests until the Door is closed. It calls serve for each connecting
 	// guest process in a goroutine of its own; when ctx ends, no process waits for an answer any more. Open itself
@@ -31,7 +33,7 @@ type Adapter interface {
 	Sweep(keep func(domain string) bool) error
 }
 
-// Door accepts the connections of a domain's guests.
+// Door is the endpoint of a domain: it accepts the connections of the domain's guests.
 type Door interface {
 	// Address returns the address that the guest is configured with, such as a path.
 	Address() string
@@ -41,14 +43,14 @@ type Door interface {
 	// Close stops accepting processes, cancels the processes that wait for an answer, and removes the address.
 	// Afterwards the same domain may be opened again.
 	Close() error
-	// Leave is Close for a daemon that ends before the domain: the address stays, and a mount of it reaches
-	// the door that the next daemon opens.
+	// Leave is Close for a daemon that ends before the domain: the address stays, and a mount of it reaches the
+	// endpoint that the next daemon opens.
 	Leave() error
 	// Wait blocks, after Close or Leave, until all calls of serve have returned.
 	Wait()
 }
 
-// Newcomer is one guest process that waits for an answer.
+// Newcomer is a connection: one guest process that waits for the daemon's answer.
 type Newcomer interface {
 	// PID returns the process's ID; Process returns a pidfd of it, which the caller closes. Zero and nil for a guest
 	// that is no process of this host.

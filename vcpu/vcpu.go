@@ -1,8 +1,9 @@
 // Package vcpu defines the entities that are scheduled: a domain's share of an accelerator (its aVCPU), its identity,
 // its entitlement, its usage and its state.
 //
-// It is pure data: time is passed in, nothing here blocks or reads a clock. The policies, the daemon and the
-// simulator share these types.
+// It is pure data: time is passed in, nothing here blocks or reads a clock.
+//
+// Callers: the policies, the daemon and the simulator, which share these types.
 package vcpu
 
 import "time"

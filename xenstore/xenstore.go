@@ -105,7 +105,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Done is closed when the client has ended. Err returns the cause.
+// Done returns a channel that is closed when the client has ended. Err returns the cause.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Err returns nil until Done is closed.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// door is the address of the domain's door, as the daemon last reported it.
+// door is the address of the domain's endpoint, as the daemon last reported it. mu guards it.
 type door struct {
 	mu      sync.Mutex
 	path    string
@@ -19,7 +19,7 @@ type door struct {
 }
 
 // find returns the last answer and its number, or asks for another if that is at most bad. A daemon that replaced the
-// one that answered may lack the door: then that answer and those before are invalid. One answer serves all waiting
+// one that answered may lack the endpoint: then that answer and those before are invalid. One answer serves all waiting
 // callers, even if it equals the one before: with each answer, the daemon holds the domain once more.
 func (d *door) find(ctx context.Context, ask func() (string, error), bad int) (path string, answer int, err error) {
 	d.mu.Lock()

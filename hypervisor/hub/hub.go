@@ -3,7 +3,7 @@
 // A machine shares memory with the host, a Memory: a region under QEMU (hypervisor/kvm), pages that it grants under
 // Xen (hypervisor/xen). Inside, an agent gives each process of the machine a part of it, which is the process's
 // segment. The agent and the hub communicate through a control area in that memory (callbuf/region). For each process
-// of the machine the hub connects to the domain's door as a process of the host would, but provides the segment
+// of the machine the hub connects to the domain's endpoint as a process of the host would, but provides the segment
 // instead of getting one; then it forwards the few messages between process and worker, and each one's end to the
 // other. Calls don't pass through it.
 //
@@ -29,7 +29,7 @@ import (
 // Hub is the configuration of a hub.
 type Hub struct {
 	Memory Memory
-	// Door asks the daemon for the domain's socket. A *Refusal means that there won't be one.
+	// Door requests the path of the domain's socket from the daemon. A *Refusal means that there won't be one.
 	Door    func() (string, error)
 	Release string // the hub's build
 	Log     *slog.Logger

@@ -5,8 +5,9 @@
 // link it, and a host without it lacks only libvirt's machines. One process runs for each of libvirt's URIs; it
 // writes its reports as lines of JSON.
 //
-// Callers: the daemon. Trust boundary: libvirt is trusted; pegasus-libvirt's reports are checked for bounds and
-// consistency.
+// Callers: the daemon.
+//
+// Trust boundary: libvirt is trusted; pegasus-libvirt's reports are checked for bounds and consistency.
 package libvirt
 
 import (

@@ -1,8 +1,10 @@
 // Package linux is the CPU side of domains on a Linux host: each domain's part of its CPUs, and when their vCPUs run.
 //
 // Callers: the backend, by the hypervisor contract; process guests and virtual machines are sampled together, since
-// they share the CPUs. Trust boundary: the kernel is trusted; of a guest's own settings only those that restrict the
-// guest itself are used.
+// they share the CPUs.
+//
+// Trust boundary: the kernel is trusted; of a guest's own settings only those that restrict the guest itself are
+// used.
 package linux
 
 import (

@@ -5,9 +5,11 @@
 // that a container's mount of the directory reaches the socket of every later daemon. NAME.sock is a link to the
 // socket, for programs with the older path.
 //
-// Callers: the backend, by the hypervisor contract. The socket's owner, group and mode control access; SO_PEERCRED
-// identifies the process. A container may be able to write into the directory that it mounts, so the adapter creates
-// sockets beside the directories and renames them into place.
+// Callers: the backend, by the hypervisor contract.
+//
+// Trust boundary: the socket's owner, group and mode control access; SO_PEERCRED identifies the process. A container
+// may be able to write into the directory that it mounts, so the adapter creates sockets beside the directories and
+// renames them into place.
 package local
 
 import (
@@ -246,7 +248,7 @@ func lookup(name string, find func(string) (string, error)) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// door is one domain's socket.
+// door is one domain's endpoint: its socket, and the goroutines that serve its connections.
 type door struct {
 	place  place
 	l      *net.UnixListener

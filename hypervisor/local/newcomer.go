@@ -18,7 +18,7 @@ const helloTime = 5 * time.Second
 // errSilent reports a connection that closed without data: a probe.
 var errSilent = errors.New("the peer hung up")
 
-// newcomer is a process that has sent its hello.
+// newcomer is the connection of a process that has sent its hello.
 type newcomer struct {
 	conn    *net.UnixConn
 	pid     int

@@ -3,7 +3,9 @@
 // read as memory: watching and reading make no system calls.
 //
 // Callers: package linux. Loading needs CAP_BPF and CAP_PERFMON; the files of the loaded objects may be passed to a
-// process that has neither. The table is trusted, since only the kernel and its holders can write there.
+// process that has neither.
+//
+// Trust boundary: the table is trusted, since only the kernel and its holders can write there.
 package switches
 
 import (

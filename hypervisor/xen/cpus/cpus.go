@@ -1,9 +1,10 @@
 // Package cpus is the CPU side of Xen's domains, for a daemon in Dom0: each domain's part of the host's CPUs, and
-// when their vCPUs run.
+// when their vCPUs run. Hypercalls return each vCPU's current state and total running time. Xen doesn't report the
+// credit left, so it is computed, for all domains of a pool, since they share its CPUs.
 //
-// Callers: the backend, by the hypervisor contract. Trust boundary: the hypervisor is trusted; hypercalls return each
-// vCPU's current state and total running time. Xen doesn't report the credit left, so it is computed, for all domains
-// of a pool, since they share its CPUs.
+// Callers: the backend, by the hypervisor contract.
+//
+// Trust boundary: the hypervisor is trusted.
 package cpus
 
 import (

@@ -5,9 +5,10 @@
 // tools keep no list of definitions. XenStore has the number of a name. The hypervisor reports whether a domU exists
 // and runs: it is authoritative, so a XenStore that is slow, or dead, or has lost its data removes no machine.
 //
-// Callers: the daemon in Dom0, and `pegasus attach` for the files. Trust boundary: the hypervisor, XenStore, and
-// root, which owns the files, are trusted. Of a domU's own entries in XenStore only the presence of its agent is
-// read.
+// Callers: the daemon in Dom0, and `pegasus attach` for the files.
+//
+// Trust boundary: the hypervisor, XenStore, and root, which owns the files, are trusted. Of a domU's own entries in
+// XenStore only the presence of its agent is read.
 package domus
 
 import (

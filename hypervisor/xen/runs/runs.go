@@ -1,7 +1,9 @@
 // Package runs reports when the vCPUs of Xen's domUs ran, for a timeline: from the hypervisor's trace, so each run by
 // itself and exactly.
 //
-// Callers: the backend, by the hypervisor contract, in Dom0. Trust boundary: the hypervisor is trusted.
+// Callers: the backend, by the hypervisor contract, in Dom0.
+//
+// Trust boundary: the hypervisor is trusted.
 package runs
 
 import (

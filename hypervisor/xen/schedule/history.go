@@ -2,8 +2,9 @@
 // when to when, which vCPUs waited, and how much credit each has left. It predicts from that which vCPU runs next. It
 // is pure: trace records and times are its only input.
 //
-// Callers: code that displays when vCPUs ran, and code that needs predictions of it. Trust boundary: records come
-// from the hypervisor, but records may be missing, or contain arbitrary bytes.
+// Callers: code that displays when vCPUs ran, and code that needs predictions of it.
+//
+// Trust boundary: records come from the hypervisor, but records may be missing, or contain arbitrary bytes.
 package schedule
 
 import (

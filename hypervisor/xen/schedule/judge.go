@@ -16,7 +16,7 @@ type Verdict struct {
 // Rate returns the fraction of correct predictions.
 func (v *Verdict) Rate() float64 { return float64(v.Hits) / float64(max(v.Asked, 1)) }
 
-// Foreteller returns a prediction from the current history.
+// Foreteller is a predictor: it returns a prediction of the period that begins now, from the current history.
 type Foreteller func(h *History, period int64) Prediction
 
 // AsNow predicts that each running vCPU keeps running: the baseline of the comparison.

@@ -4,8 +4,10 @@
 // Xen writes records into a buffer for each CPU, which is memory that Dom0 maps: reading costs no system calls. The
 // decoding (Decode, Info, Ring) is pure, from bytes to records, so that it applies to files of xentrace as well.
 //
-// Callers: the daemon's timeline of vCPUs, and its predictions. Trust boundary: the hypervisor is trusted, but no
-// number in the shared memory is: other programs may write there, too.
+// Callers: the daemon's timeline of vCPUs, and its predictions.
+//
+// Trust boundary: the hypervisor is trusted, but no number in the shared memory is: other programs may write there,
+// too.
 package trace
 
 import (
