@@ -14,7 +14,7 @@ import (
 )
 
 // conn is one connection. One goroutine reads it and one writes it; neither blocks on anything but the link, so the
-// client keeps reading while the server waits for it to read.
+// client keeps reading while the server waits for it to read. mu guards the fields below it.
 type conn struct {
 	link  Link
 	event func(path, token string)

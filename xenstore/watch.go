@@ -22,7 +22,8 @@ type Event struct {
 }
 
 // Watch reports changes at a node and below. Its first event, of the path itself, comes when it is set, and again on
-// each new connection. Pending events of one path are merged into one.
+// each new connection. Pending events of one path are merged into one. Safe for concurrent use; mu guards the fields
+// below it.
 type Watch struct {
 	client *Client
 	path   string

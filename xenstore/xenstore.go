@@ -60,7 +60,8 @@ const (
 	ReleaseDomain   = wire.ReleaseDomain
 )
 
-// Client is a connection to a server, or with DialAgain a sequence of them.
+// Client is a connection to a server, or with DialAgain a sequence of them. Safe for concurrent use; mu guards the
+// fields below it.
 type Client struct {
 	Nodes
 

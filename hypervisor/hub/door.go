@@ -18,13 +18,14 @@ type door struct {
 	answers int // answers of daemons so far; path is the last
 }
 
-// find returns the last answer and its number, or asks for another if that is at most bad. A daemon that replaced the
-// one that answered may lack the endpoint: then that answer and those before are invalid. One answer serves all waiting
-// callers, even if it equals the one before: with each answer, the daemon holds the domain once more.
+// find returns the last answer and its number, or calls ask for another if the number is at most bad. A daemon that
+// replaced the one that answered may lack the endpoint: then that answer and those before are invalid. One answer
+// serves all waiting callers, even if it equals the one before: with each answer, the daemon holds the domain once
+// more.
 func (d *door) find(ctx context.Context, ask func() (string, error), bad int) (path string, answer int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ctx.Err() != nil { // a daemon that doesn't answer isn't asked once for each waiting caller
+	if ctx.Err() != nil { // a daemon that doesn't answer gets no request for callers that have left
 		return "", 0, errAway
 	}
 	if d.answers > bad {

@@ -37,7 +37,7 @@ func TestGoneBeforeAsked(t *testing.T) {
 	}
 }
 
-// A daemon that refuses the domain doesn't count as away, and isn't asked again.
+// A daemon that refuses the domain doesn't count as away, and gets no further request.
 func TestRefusal(t *testing.T) {
 	no := &Refusal{errors.New("the domain isn't declared")}
 	var d door

@@ -20,7 +20,7 @@ import (
 	"pegasus/hypervisor"
 )
 
-// process is a process of the machine. Its goroutine communicates with daemon and worker.
+// process is a process of the machine. Its goroutine communicates with daemon and worker. mu guards worker.
 type process struct {
 	number uint32
 	pid    uint32 // in the machine, for messages
@@ -29,7 +29,7 @@ type process struct {
 	lent   chan lent // its segment, once, or an error
 
 	// Owned by the session's goroutine.
-	asked    bool           // the agent was asked for the segment
+	asked    bool           // the request for the segment was sent to the agent
 	layout   callbuf.Layout // of the segment
 	features uint64         // of the segment beside callbuf.FeatureApart
 	header   []byte         // of the segment; nil before it is lent
@@ -207,7 +207,7 @@ func (p *process) refuse(s *session, err error) {
 	s.events <- func() { s.tell(wire.Message{Kind: wire.Welcome, Process: p.number, Body: w.Append(nil)}) }
 }
 
-// enter asks the daemon for a worker, and the machine for a segment in between. The worker is nil if the daemon
+// enter requests a worker from the daemon, and in between a segment from the machine. The worker is nil if the daemon
 // refuses: the welcome has the reason.
 func (p *process) enter(ctx context.Context, s *session) (w callbuf.Welcome, worker *net.UnixConn, err error) {
 	daemon, err := s.door.dial(ctx, s.hub.Door)

@@ -5,5 +5,7 @@
 // on it and gives each process a file, which is the process's segment. The daemon's Keeper starts a hub where there
 // is a region; the program that starts the machine, such as libvirt's hook, creates the region.
 //
+// Callers: the daemon as Keeper, `pegasusd hub`, `pegasus` and pegasus-libvirt.
+//
 // Trust boundary: the daemon is trusted. The machine may write anything anywhere at any time.
 package kvm

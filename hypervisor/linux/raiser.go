@@ -15,7 +15,7 @@ import (
 	"pegasus/hypervisor/raised"
 )
 
-// Raiser implements hypervisor.Raiser with cpu.weight, or cpu.shares of version 1.
+// Raiser implements hypervisor.Raiser with cpu.weight, or cpu.shares of version 1. mu guards weights.
 type Raiser struct {
 	host *CPUs // provides the groups
 

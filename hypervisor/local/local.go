@@ -248,7 +248,7 @@ func lookup(name string, find func(string) (string, error)) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// door is one domain's endpoint: its socket, and the goroutines that serve its connections.
+// door is one domain's endpoint: its socket, and the goroutines that serve its connections. mu guards guard.
 type door struct {
 	place  place
 	l      *net.UnixListener

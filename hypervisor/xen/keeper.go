@@ -17,7 +17,8 @@ import (
 )
 
 // Keeper ensures that every attached running domU has a hub, and that no other domU has one. Hubs outlive the daemon
-// that started them: the next daemon's Keeper finds them by their places.
+// that started them: the next daemon's Keeper finds them by their places. mu guards the fields below it; the methods
+// are safe for concurrent use.
 type Keeper struct {
 	// Dir is the directory of hubs' places.
 	Dir string
@@ -30,7 +31,7 @@ type Keeper struct {
 	mu      sync.Mutex
 	want    map[grant.Domain]hypervisor.Machine
 	running map[grant.Domain]child // those started here
-	ending  map[int]time.Time      // when the hub processes that still exist were told to end
+	ending  map[int]time.Time      // when SIGTERM was sent to the hub processes that still exist
 	changed chan struct{}
 }
 
@@ -57,7 +58,7 @@ const (
 // destroyed completely.
 const endTime = 10 * time.Second
 
-// Keep sets all existing machines. Hubs of other domUs are told to end at once.
+// Keep sets all existing machines. It ends the hubs of other domUs at once.
 func (k *Keeper) Keep(all []hypervisor.Machine) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -188,7 +189,8 @@ func (k *Keeper) endOthers() {
 	}
 }
 
-// end ends a hub by SIGTERM, and kills it after the patience. before are the hubs told to end at earlier looks.
+// end ends a hub by SIGTERM, and kills it after the patience. before has the hubs that earlier looks have sent a
+// signal.
 func (k *Keeper) end(domain string, id grant.Domain, pid int, before map[int]time.Time, send func(syscall.Signal) error) {
 	since, told := before[pid]
 	signal := syscall.SIGTERM

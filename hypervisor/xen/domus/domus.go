@@ -34,7 +34,7 @@ func IsDom0(path string) bool {
 	return err == nil && strings.Contains(string(text), "control_d")
 }
 
-// DomUs are the domUs of a host.
+// DomUs are the domUs of a host. It implements hypervisor.Machines. mu guards the fields below it.
 type DomUs struct {
 	Files Files
 	Dial  xenstore.Dialer

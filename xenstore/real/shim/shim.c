@@ -1,9 +1,9 @@
 /*
- * What xenstored needs of a hypervisor, on a host without one: loaded before the Xen
- * libraries, it answers for them. XENSHIM is a directory where domains are files.
+ * Replaces xenstored's hypervisor calls, on a host without Xen: it is loaded before the
+ * Xen libraries. XENSHIM is a directory in which files stand for domains.
  *
  *	page-N   domain N's page, of which the server has one half and the test the other
- *	bell-N   a FIFO: a byte wakes who plays domain N
+ *	bell-N   a FIFO: a byte wakes the test's end of domain N
  *	events   a FIFO: a port, 4 bytes, wakes the server. That of domain N is N+1
  *	gone-N   domain N doesn't exist
  *	down-N   domain N has shut down
@@ -181,7 +181,7 @@ int xenevtchn_notify(void *xce, uint32_t port)
 	(void)xce;
 	fd = open(path(name, sizeof name, "bell", port - 1), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		return 0; /* nobody listens */
+		return 0; /* no reader */
 	if (write(fd, "", 1) < 0 && errno != EAGAIN)
 		perror(name);
 	close(fd);
