@@ -22,7 +22,7 @@ type Account struct {
 	Next  int            // prediction: the part of the coming period that it runs, in ‰
 
 	rests    bool          // reached the bound of its credit, and has not run since
-	wants    time.Duration // average of the time it wants in a period that it begins asleep
+	wants    time.Duration // average demand of CPU time in a period that it begins asleep
 	leaves   time.Duration // average of the time it leaves unused in a period that it begins awake
 	began    bool          // awake at the beginning of this period
 	foretold time.Duration // time predicted for this period by weight; valid if told

@@ -6,10 +6,11 @@ import (
 	"pegasus/vcpu"
 )
 
-// Foretell sets Next of each account: the predicted part of the coming period that its vCPU runs. A vCPU that is
-// awake is predicted to want the average of recent periods that it began awake, which is all of the period unless it
-// rests now and then; a sleeping vCPU, the average of those that it began asleep. The vCPUs on one CPU share it by
-// weight. The recent average error is added, which accounts for other load on the CPUs and for migrations.
+// Foretell sets Next of each account: the predicted part of the coming period that its vCPU runs. The predicted
+// demand of a vCPU that is awake is the average of recent periods that it began awake, which is all of the period
+// unless it rests now and then; that of a sleeping vCPU is the average of those that it began asleep. The vCPUs on
+// one CPU share it by weight. The recent average error is added, which accounts for other load on the CPUs and for
+// migrations.
 //
 // It is called every period after Settle, which measures the error.
 func Foretell(all []*Account, period time.Duration) {
@@ -34,8 +35,8 @@ func (a *Account) awake() bool {
 	return a.State != vcpu.Blocked && a.State != vcpu.BlockedOnAccelerator
 }
 
-// expected returns the time that the vCPU is predicted to want in a period. A vCPU held back by a quota doesn't wait,
-// so the time that it didn't run is no rest.
+// expected returns the predicted demand of the vCPU in a period. A vCPU held back by a quota doesn't wait, so the
+// time that it didn't run is no rest.
 func (a *Account) expected(period time.Duration) time.Duration {
 	switch {
 	case !a.awake():
@@ -83,7 +84,7 @@ func (a *Account) budget(period time.Duration) time.Duration {
 // memory is the approximate number of periods in an account's averages.
 const memory = 4
 
-// learn updates the account's averages by the period that ended: the time wanted, and the prediction's error.
+// learn updates the account's averages by the period that ended: the demand, and the prediction's error.
 func (a *Account) learn(period time.Duration) {
 	copy(a.past[1:], a.past[:])
 	a.past[0] = doing{a.Ran, period}

@@ -123,7 +123,8 @@ type session struct {
 	unsaid     int       // failures since then without a line
 }
 
-// step does all pending work, and reports whether there was any.
+// step checks the control area, sends the waiting messages and handles at most one received message. It reports
+// whether it did anything.
 func (s *session) step() bool {
 	s.find()
 	if s.control == nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // ours is the prefix, before a dash, of the aliases of the devices that attaching adds: libvirt leaves aliases that
-// begin with ua- to its users, of whom another may have chosen the same.
+// begin with ua- to its users, and another user may have chosen the same.
 const ours = "ua-pegasus"
 
 // ours reports whether attaching added a device: its alias has the prefix, its kind is one that attaching adds, and

@@ -70,7 +70,7 @@ func (l libvirtd) serve(t *testing.T) (socket string) {
 	return socket
 }
 
-// resets returns the socket of a peer that closes connections on what it hasn't read.
+// resets returns the socket of a peer that closes connections with unread bytes.
 func resets(t *testing.T) (socket string) {
 	socket = filepath.Join(t.TempDir(), "libvirt-sock")
 	listener, err := net.Listen("unix", socket)
